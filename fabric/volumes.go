@@ -4,7 +4,6 @@ import (
 	"net/http"
 
 	"github.com/bourse-dev/bourse"
-	"github.com/bourse-dev/bourse/internal/codec"
 )
 
 // The verbs about volumes.
@@ -16,9 +15,7 @@ var (
 	VolumeDestroy  = act[bourse.VolumeID, bourse.Volume]("volume/destroy")          // once it is gone
 	VolumeSnapshot = act[bourse.VolumeID, bourse.Snapshot]("volume/snapshot")       // once it is taken
 	VolumeGrant    = act[GrantRequest, string]("volume/grant")                      // lets another worker read it for a day, by the reply
-	VolumeExport   = read[Export, codec.Raw]("volume/export", bourse.RoleWorker)    // a volume.Manifest
-	VolumeChunk    = pipe[Chunk]("volume/chunk", http.MethodGet, bourse.RoleWorker) // its bytes; the reader verifies them
-	VolumeRelease  = act[Export, struct{}]("volume/release", bourse.RoleWorker)     // the manifest is no longer read; idempotent
+	VolumeExport   = pipe[Export]("volume/export", http.MethodGet, bourse.RoleWorker) // its content, as package volume streams it; the reader verifies it
 )
 
 // VolumesQuery selects volumes: zero fields select all of them.
@@ -48,15 +45,13 @@ type GrantRequest struct {
 	App bourse.App      `json:"app"` // whose it must be
 }
 
-// Export is a volume or snapshot that another worker reads, or a manifest of it,
-// and the grant to do so.
+// Export is a volume or snapshot that another worker reads, and the grant to do
+// so.
 type Export struct {
 	ID    string `json:"id"`
 	Grant string `json:"grant"`
-}
 
-// Chunk is one chunk of a manifest.
-type Chunk struct {
-	Of Export `json:"of"`
-	N  int    `json:"n"`
+	// Moment and Offset continue an earlier stream; see volume.Position.
+	Moment string `json:"moment,omitempty"`
+	Offset int64  `json:"offset,omitempty"`
 }

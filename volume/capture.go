@@ -5,43 +5,30 @@ import (
 	"errors"
 	"iter"
 	"os"
-	"sync"
 	"time"
-
-	"github.com/bourse-dev/bourse"
 )
 
-// capture makes dst, an empty file, a copy of the volume's image at one moment,
-// and returns its manifest. Where the host's file system shares blocks, writers
-// wait some milliseconds. Elsewhere everything is copied while they write, and
-// they wait while it is read once more to find what changed: as long as the
-// host needs to read the volume's data. For a volume that is not mounted
-// nothing waits. The caller syncs dst, and has the lock of the id of dst.
-func (s *Store) capture(ctx context.Context, id string, dst *os.File) (Manifest, error) {
+// capture makes dst, an empty file, a copy of the volume's image at one moment.
+// If the host's file system shares blocks, writers wait for some milliseconds.
+// Otherwise everything is copied while they write, and they wait while it is
+// read once more to find what changed: as long as the host needs to read the
+// volume's data. Nothing waits for a volume that is not mounted. The caller
+// syncs dst and holds the lock of what dst belongs to.
+func (s *Store) capture(ctx context.Context, id string, dst *os.File) (content, error) {
 	c := &capturing{s: s, id: id, dst: dst, changes: s.mountCount(id)}
 	if err := c.open(); err != nil {
-		return Manifest{}, err
+		return content{}, err
 	}
 	defer func() { _ = c.src.Close() }() // only read
-	if err := dst.Truncate(c.size); err != nil {
-		return Manifest{}, err
+	if err := dst.Truncate(c.content.Bytes); err != nil {
+		return content{}, err
 	}
 	cloned, err := c.clone(ctx)
-	switch {
-	case err != nil:
-	case cloned:
-		c.sums, err = sumImage(ctx, dst, nil, c.size)
-	default:
+	if err == nil && !cloned {
 		err = c.copy(ctx)
 	}
-	if err != nil {
-		return Manifest{}, err
-	}
 	s.step("captured")
-	m := c.sums.manifest(c.size)
-	m.Volume, m.Encrypted = bourse.VolumeID(id), c.crypted
-	m.Digest = m.sum()
-	return m, nil
+	return c.content, err
 }
 
 // capturing is the work of one capture.
@@ -50,51 +37,46 @@ type capturing struct {
 	id      string
 	src     *os.File
 	dst     *os.File
-	size    int64
-	crypted bool
+	content content
 	changes int // the volume's mount count when it began
 	sums    sums
 }
 
-func (c *capturing) open() error {
+func (c *capturing) open() (err error) {
 	if err := c.s.need(c.id); err != nil {
 		return err
 	}
-	src, err := os.Open(c.s.path(c.id, complete, imageFile))
-	if errors.Is(err, os.ErrNotExist) {
-		return damaged(c.id, "its image is missing")
-	}
-	if err != nil {
-		return failed(err, "open %s", c.id)
-	}
-	st, err := src.Stat()
-	if err == nil {
-		c.src, c.size = src, st.Size()
-		c.crypted, err = encrypted(src)
-	}
-	if err != nil {
-		return failed(errors.Join(err, src.Close()), "read %s", c.id)
-	}
-	return nil
+	c.src, c.content, err = c.s.openImage(c.id, complete)
+	return err
 }
 
 // clone tries to share the image's blocks.
-func (c *capturing) clone(ctx context.Context) (bool, error) {
+func (c *capturing) clone(ctx context.Context) (cloned bool, err error) {
 	if c.s.noClone.Load() {
 		return false, nil
 	}
-	err := c.still(ctx, func(bool) error { return clone(c.dst, c.src) })
-	if err != nil && cannotClone(err) {
-		c.s.noClone.Store(true)
+	err = c.still(ctx, func(bool) (err error) { cloned, err = c.s.clone(c.dst, c.src); return err })
+	return cloned, failed(err, "clone %s", c.id)
+}
+
+// clone makes dst share the blocks of src, and reports whether the host's file
+// system supports it.
+func (s *Store) clone(dst, src *os.File) (bool, error) {
+	if s.noClone.Load() {
 		return false, nil
 	}
-	return err == nil, failed(err, "clone %s", c.id)
+	err := clone(dst, src)
+	if err != nil && cannotClone(err) {
+		s.noClone.Store(true)
+		return false, nil
+	}
+	return err == nil, err
 }
 
 // copy copies the image while it may change, and then what changed while it
 // cannot.
 func (c *capturing) copy(ctx context.Context) (err error) {
-	if c.sums, err = sumImage(ctx, c.src, c.dst, c.size); err != nil {
+	if c.sums, err = copyImage(ctx, c.src, c.dst, c.content.Bytes); err != nil {
 		return failed(err, "copy %s", c.id)
 	}
 	c.s.step("copied")
@@ -147,57 +129,45 @@ func (c *capturing) still(ctx context.Context, do func(frozen bool) error) error
 // beyond its old end.
 func (c *capturing) resize() error {
 	st, err := c.src.Stat()
-	if err != nil || st.Size() == c.size {
+	if err != nil || st.Size() == c.content.Bytes {
 		return err
 	}
-	c.size = st.Size()
-	return c.dst.Truncate(c.size)
+	c.content.Bytes = st.Size()
+	return c.dst.Truncate(c.content.Bytes)
 }
 
-// recopy brings dst up to date with the image, whose chunks are compared by a
-// quick sum with what was copied.
+// recopy brings dst up to date with the image. It compares the sum of each
+// chunk with that of what was copied.
 func (c *capturing) recopy(ctx context.Context) error {
-	var mu sync.Mutex
+	size := c.content.Bytes
 	return eachChunk(ctx, c.everyChunk(), func(n int, buf []byte) error {
-		mu.Lock()
 		was, had := c.sums[n]
-		mu.Unlock()
-		quick, has, err := quickSum(c.src, c.size, n, buf)
-		if err != nil || (had == has && (!has || was.quick == quick)) {
+		now, has, err := sumChunk(c.src, nil, size, n, buf)
+		if err != nil || had == has && (!has || was == now) {
 			return err
 		}
 		if had {
-			if err := punch(c.dst, int64(n)*ChunkBytes, chunkLength(c.size, n)); err != nil {
+			if err := punch(c.dst, int64(n)*chunkBytes, chunkLength(size, n)); err != nil {
 				return err
 			}
 		}
-		sum, has, err := copyChunk(c.src, c.dst, c.size, n, buf)
-		mu.Lock()
-		defer mu.Unlock()
-		delete(c.sums, n)
-		if has {
-			c.sums[n] = sum
-		}
+		_, _, err = sumChunk(c.src, c.dst, size, n, buf)
 		return err
 	})
 }
 
-// everyChunk returns those that have data now, then those that had data only
-// before.
+// everyChunk returns the chunks that have data now, and then those that only had
+// data before.
 func (c *capturing) everyChunk() iter.Seq2[int, error] {
 	return func(yield func(int, error) bool) {
 		seen := map[int]bool{}
-		had := make([]int, 0, len(c.sums))
-		for n := range c.sums { // before anybody changes it
-			had = append(had, n)
-		}
-		for n, err := range dataChunks(c.src, c.size) {
+		for n, err := range dataChunks(c.src, c.content.Bytes) {
 			seen[n] = true
 			if !yield(n, err) {
 				return
 			}
 		}
-		for _, n := range had {
+		for n := range c.sums {
 			if !seen[n] && !yield(n, nil) {
 				return
 			}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -97,12 +98,15 @@ func operations() []operation {
 			checkImage(t, image(s, string(snap1)))
 			writeMarks(t, mount(t, s, vol1)) // it is not frozen
 		}},
-		{"fork", mounted, func(ctx context.Context, s *Store) error { _, err := s.Manifest(ctx, string(vol1)); return err }, func(t *testing.T, s *Store) {
+		{"fork", mounted, func(ctx context.Context, s *Store) error { return s.Export(ctx, string(vol1), Position{}, io.Discard) }, func(t *testing.T, s *Store) {
 			writeMarks(t, mount(t, s, vol1))
 		}},
-		{"fill-local", mounted, func(ctx context.Context, s *Store) error { return s.Fill(ctx, vol2, order, s.Local(string(vol1))) }, filled},
+		{"fill-local", mounted, func(ctx context.Context, s *Store) error { return s.Copy(ctx, vol2, order, string(vol1)) }, filled},
 		{"fill", unmounted, func(ctx context.Context, s *Store) error {
-			return s.Fill(ctx, vol2, order, remote{s.Local(string(vol1))})
+			return s.Fill(ctx, vol2, order, remote(s, string(vol1)))
+		}, filled},
+		{"fill-mounted", mounted, func(ctx context.Context, s *Store) error {
+			return s.Fill(ctx, vol2, order, remote(s, string(vol1)))
 		}, filled},
 		{"destroy", func(t *testing.T, s *Store) { create(t, s, vol2); mount(t, s, vol2) }, func(ctx context.Context, s *Store) error { return s.Destroy(ctx, vol2) }, func(t *testing.T, s *Store) {
 			wantCode(t, s.need(string(vol2)), bourse.CodeNotFound)

@@ -3,50 +3,38 @@ package volume
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
 	"errors"
-	"hash"
 	"io"
 	"iter"
 	"os"
 	"runtime"
 	"sync"
-	"unsafe"
 
 	"github.com/cespare/xxhash/v2"
 	"golang.org/x/sync/errgroup"
 )
 
-// pieceBytes is how much of a chunk is read at once: it stays in the
-// processor's cache between reading, hashing and writing.
-const pieceBytes = 256 << 10
+const (
+	// chunkBytes is the unit in which images on one host are copied and compared.
+	chunkBytes = 4 << 20
+	// pieceBytes is how much of an image is read at once: it stays in the
+	// processor's cache between reading, hashing and writing.
+	pieceBytes = 256 << 10
+)
 
 var zeros [pieceBytes]byte
 
-// chunkSum is what is known of a chunk that is not all zero.
-type chunkSum struct {
-	digest string // sha256
-	quick  uint64 // xxhash: whether it changed is asked while writers wait
-}
+// sums holds a quick checksum of each chunk of an image that is not all zero.
+type sums map[int]uint64
 
-// sums are the chunks of an image that are not all zero.
-type sums map[int]chunkSum
-
-func (s sums) manifest(bytes int64) Manifest {
-	m := Manifest{Bytes: bytes, Chunks: make([]Chunk, 0, len(s))}
-	for n := range chunks(bytes) {
-		if c, ok := s[n]; ok {
-			m.Chunks = append(m.Chunks, Chunk{N: n, Digest: c.digest})
-		}
-	}
-	return m
-}
+// chunkLength returns the bytes of chunk n of an image.
+func chunkLength(bytes int64, n int) int64 { return min(chunkBytes, bytes-int64(n)*chunkBytes) }
 
 // dataChunks returns, in order, the chunks of a file that are not one hole. It
 // reads no data.
 func dataChunks(f *os.File, size int64) iter.Seq2[int, error] {
 	return func(yield func(int, error) bool) {
-		for n, off := 0, int64(0); off < size; off = int64(n) * ChunkBytes {
+		for n, off := 0, int64(0); off < size; off = int64(n) * chunkBytes {
 			from, to, err := nextData(f, off)
 			if errors.Is(err, io.EOF) {
 				return
@@ -55,7 +43,7 @@ func dataChunks(f *os.File, size int64) iter.Seq2[int, error] {
 				yield(0, err)
 				return
 			}
-			for n = max(n, int(from/ChunkBytes)); int64(n)*ChunkBytes < min(to, size); n++ {
+			for n = max(n, int(from/chunkBytes)); int64(n)*chunkBytes < min(to, size); n++ {
 				if !yield(n, nil) {
 					return
 				}
@@ -64,21 +52,16 @@ func dataChunks(f *os.File, size int64) iter.Seq2[int, error] {
 	}
 }
 
-// eachChunk calls do for the chunks, on all processors at once.
-func eachChunk(ctx context.Context, ns iter.Seq2[int, error], do func(n int, buf []byte) error) error {
-	return each(ctx, max(2, runtime.GOMAXPROCS(0)), ns, func(_ context.Context, n int, buf []byte) error { return do(n, buf) })
-}
-
-// each calls do for the items, so many at once, each with a buffer of
+// eachChunk calls do for the chunks on all processors, each with a buffer of
 // pieceBytes, until one fails.
-func each[T any](ctx context.Context, workers int, items iter.Seq2[T, error], do func(ctx context.Context, item T, buf []byte) error) error {
+func eachChunk(ctx context.Context, chunks iter.Seq2[int, error], do func(n int, buf []byte) error) error {
 	g, ctx := errgroup.WithContext(ctx)
-	work := make(chan T)
-	for range workers {
+	work := make(chan int)
+	for range max(2, runtime.GOMAXPROCS(0)) {
 		g.Go(func() error {
-			buf := aligned(pieceBytes)
-			for item := range work {
-				if err := do(ctx, item, buf); err != nil {
+			buf := make([]byte, pieceBytes)
+			for n := range work {
+				if err := do(n, buf); err != nil {
 					return err
 				}
 			}
@@ -87,12 +70,12 @@ func each[T any](ctx context.Context, workers int, items iter.Seq2[T, error], do
 	}
 	g.Go(func() error {
 		defer close(work)
-		for item, err := range items {
+		for n, err := range chunks {
 			if err != nil {
 				return err
 			}
 			select {
-			case work <- item:
+			case work <- n:
 			case <-ctx.Done():
 				return context.Cause(ctx)
 			}
@@ -102,57 +85,26 @@ func each[T any](ctx context.Context, workers int, items iter.Seq2[T, error], do
 	return g.Wait()
 }
 
-// aligned returns a buffer that direct IO can use.
-func aligned(bytes int) []byte {
-	b := make([]byte, bytes+blockSize)
-	off := int(-uintptr(unsafe.Pointer(&b[0])) % blockSize)
-	return b[off : off+bytes : off+bytes]
-}
-
-// piecesOf reads chunk n of an image piece by piece; what is behind the file's
-// end reads as zero, since an image may be cut short under us.
-func piecesOf(f io.ReaderAt, size int64, n int, buf []byte, take func(off int64, piece []byte) error) error {
-	off := int64(n) * ChunkBytes
-	for end := off + chunkLength(size, n); off < end; {
-		piece := buf[:min(pieceBytes, end-off)]
-		got, err := f.ReadAt(piece, off)
-		if err != nil && !errors.Is(err, io.EOF) {
-			return err
-		}
-		clear(piece[got:])
-		if err := take(off, piece); err != nil {
-			return err
-		}
-		off += int64(len(piece))
+// readPiece reads a piece of an image. It returns zeros beyond the file's end,
+// because an image may be cut short while it is read.
+func readPiece(f io.ReaderAt, off int64, piece []byte) error {
+	got, err := f.ReadAt(piece, off)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return err
 	}
+	clear(piece[got:])
 	return nil
 }
 
 func isZero(piece []byte) bool { return bytes.Equal(piece, zeros[:len(piece)]) }
 
-// summing makes a chunk's sums, piece by piece.
-type summing struct {
-	sha   hash.Hash
-	quick *xxhash.Digest
-	data  bool // not all of it was zero
-}
-
-func newSumming() *summing { return &summing{sha: sha256.New(), quick: xxhash.New()} }
-
-func (s *summing) add(piece []byte, zero bool) {
-	_, _ = s.sha.Write(piece)   // a hash takes all
-	_, _ = s.quick.Write(piece) // cannot fail
-	s.data = s.data || !zero
-}
-
-// sumImage reads an image and returns its sums. When dst is not nil it becomes a
-// copy: it has to be a file without data.
-func sumImage(ctx context.Context, src, dst *os.File, size int64) (sums, error) {
+// copyImage copies an image to dst, an empty file, and returns its sums.
+func copyImage(ctx context.Context, src, dst *os.File, size int64) (sums, error) {
 	all := sums{}
 	var mu sync.Mutex
 	err := eachChunk(ctx, dataChunks(src, size), func(n int, buf []byte) error {
-		sum, ok, err := copyChunk(src, dst, size, n, buf)
-		if err != nil || !ok {
+		sum, data, err := sumChunk(src, dst, size, n, buf)
+		if err != nil || !data {
 			return err
 		}
 		mu.Lock()
@@ -163,36 +115,30 @@ func sumImage(ctx context.Context, src, dst *os.File, size int64) (sums, error) 
 	return all, err
 }
 
-// copyChunk writes what is not zero of a chunk to dst, if there is one, and
-// returns the chunk's sums; ok is false when all of it is zero.
-func copyChunk(src, dst *os.File, size int64, n int, buf []byte) (sum chunkSum, ok bool, err error) {
-	s := newSumming()
-	err = piecesOf(src, size, n, buf, func(off int64, piece []byte) error {
-		zero := isZero(piece)
-		s.add(piece, zero)
-		if dst == nil || zero {
-			return nil
-		}
-		_, err := dst.WriteAt(piece, off)
-		return err
-	})
-	if err != nil || !s.data {
-		return chunkSum{}, false, err
-	}
-	if dst != nil {
-		writeBack(dst, int64(n)*ChunkBytes, chunkLength(size, n))
-	}
-	return chunkSum{digest: digestOf(s.sha), quick: s.quick.Sum64()}, true, nil
-}
-
-// quickSum returns a sum that changes with the chunk; ok is false when it is
-// all zero.
-func quickSum(src *os.File, size int64, n int, buf []byte) (sum uint64, ok bool, err error) {
+// sumChunk returns the sum of a chunk, and whether any of it is not zero. If
+// dst is not nil, sumChunk writes those pieces to it.
+func sumChunk(src, dst *os.File, size int64, n int, buf []byte) (sum uint64, data bool, err error) {
 	h := xxhash.New()
-	err = piecesOf(src, size, n, buf, func(_ int64, piece []byte) error {
-		_, _ = h.Write(piece) // a hash takes all
-		ok = ok || !isZero(piece)
-		return nil
-	})
-	return h.Sum64(), ok, err
+	off := int64(n) * chunkBytes
+	for end := off + chunkLength(size, n); off < end; off += pieceBytes {
+		piece := buf[:min(pieceBytes, end-off)]
+		if err := readPiece(src, off, piece); err != nil {
+			return 0, false, err
+		}
+		_, _ = h.Write(piece) // a hash never fails
+		if isZero(piece) {
+			continue
+		}
+		data = true
+		if dst == nil {
+			continue
+		}
+		if _, err := dst.WriteAt(piece, off); err != nil {
+			return 0, false, err
+		}
+	}
+	if dst != nil && data {
+		writeBack(dst, int64(n)*chunkBytes, chunkLength(size, n))
+	}
+	return h.Sum64(), data, nil
 }

@@ -3,6 +3,7 @@ package volume
 import (
 	"bytes"
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -22,7 +23,7 @@ func TestEncryptionRefused(t *testing.T) {
 	}
 	order := bourse.VolumeOrder{SizeGB: 1, Encrypted: true}
 	wantCode(t, s.Create(t.Context(), vol1, order), bourse.CodeFailedPrecondition)
-	wantCode(t, s.Fill(t.Context(), vol1, order, s.Local(string(snap1))), bourse.CodeFailedPrecondition)
+	wantCode(t, s.Copy(t.Context(), vol1, order, string(snap1)), bourse.CodeFailedPrecondition)
 	// A volume from before the host lost it.
 	must(t, os.Mkdir(s.path(string(vol1), complete), 0o700))
 	must(t, os.WriteFile(image(s, string(vol1)), append([]byte(luksMagic), make([]byte, 1<<20)...), 0o600))
@@ -31,7 +32,7 @@ func TestEncryptionRefused(t *testing.T) {
 	if u, err := s.Usage(t.Context(), vol1); err != nil || u != (bourse.VolumeUsage{}) {
 		t.Errorf("usage of an encrypted volume that is not mounted: %+v, %v", u, err)
 	}
-	_, err = s.Manifest(t.Context(), string(vol1))
+	err = s.Export(t.Context(), string(vol1), Position{}, io.Discard)
 	wantCode(t, err, bourse.CodeFailedPrecondition)
 	if mounts, err := mountsBelow(s.dir); err != nil || len(mounts) > 0 {
 		t.Errorf("mounts %q, %v", mounts, err)
@@ -53,7 +54,7 @@ func TestEncrypted(t *testing.T) {
 	_, err = s.Snapshot(t.Context(), vol1, snap1)
 	must(t, err)
 	must(t, s.Destroy(t.Context(), vol1))
-	must(t, s.Fill(t.Context(), vol2, order, remote{s.Local(string(snap1))}))
+	must(t, s.Fill(t.Context(), vol2, order, remote(s, string(snap1))))
 	if read(t, filepath.Join(mount(t, s, vol2), "a")) != string(noise(1, 1<<20)) {
 		t.Error("the restored file is not what was written")
 	}

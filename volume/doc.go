@@ -10,13 +10,13 @@
 //
 //	<id>/image           the file system (of a volume, a snapshot or scratch space)
 //	<id>/mnt/            where it is mounted, unless it is a snapshot's
-//	<id>/manifest.json   of a snapshot: what the image holds
+//	<id>/content.json    of a snapshot: what the image holds
 //	<id>/key             of encrypted ones: the volume whose key opens the image
 //	<id>.new/            being made; worthless after a crash
-//	<id>.fill/           being filled; image and journal, resumed after a crash
+//	<id>.fill/           being filled; image and progress, resumed after a crash
 //	<id>.ready/          filled and verified; what is left is to make it the volume's own
 //	<id>.gone/           being removed
-//	<id>.fork<n>/        a copy of a mounted volume while others read it
+//	<id>.fork<n>/        a copy of a mounted volume while another host reads it
 //
 // A thing changes its state by renaming its directory, after all in it is
 // synced; there is no other marker. A volume's size is that of its image. A

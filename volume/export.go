@@ -1,184 +1,196 @@
 package volume
 
 import (
+	"bufio"
 	"context"
+	"encoding/binary"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
-	"strconv"
-	"strings"
 
 	"github.com/bourse-dev/bourse"
 )
 
-// Manifest describes a snapshot, or the present content of a volume, for a caller
-// that fills another volume with it.
+// Export writes the content of a volume or snapshot to w as a stream; see
+// Source. It writes nothing before the first piece that is to be sent.
 //
-// That of a volume is what is in it now. A mounted volume is copied for this
-// (see capture), and the copy stays for its readers until Release, or
-// for 15 minutes after the last chunk was read. A volume that is not mounted
-// is read in place: if a machine changes it before all chunks are fetched,
-// some no longer have the digest of the manifest, and a Fill that notices
-// asks for the manifest again.
-//
-// Read the chunks by the manifest's ID; the volume's ID means those
-// of its latest manifest.
-func (s *Store) Manifest(ctx context.Context, id string) (Manifest, error) {
-	if bourse.SnapshotID(id).Validate() == nil {
-		if err := s.need(id); err != nil {
-			return Manifest{}, err
-		}
-		m, err := s.readManifest(id, complete)
-		return s.withKey(m, id, complete, err)
-	}
-	if err := bourse.VolumeID(id).Validate(); err != nil {
-		return Manifest{}, bourse.Errorf(bourse.CodeInvalid, "invalid id %s: want that of a volume or a snapshot", bourse.Quoted(id))
-	}
-	if err := s.need(id); err != nil {
-		return Manifest{}, err
-	}
-	m, ok, err := s.manifestInPlace(ctx, id)
-	if err != nil || ok {
-		return s.withKey(m, id, complete, err)
-	}
-	return s.fork(ctx, id)
-}
-
-// manifestInPlace describes a volume that is not mounted in the meantime.
-func (s *Store) manifestInPlace(ctx context.Context, id string) (Manifest, bool, error) {
-	before := s.mountCount(id)
-	if device, err := mountedOn(s.path(id, complete, mountDir)); err != nil || device != "" {
-		return Manifest{}, false, err
-	}
-	c := &capturing{s: s, id: id}
-	if err := c.open(); err != nil {
-		return Manifest{}, false, err
-	}
-	defer func() { _ = c.src.Close() }() // only read
-	now, err := versionOf(c.src, before)
-	if err != nil {
-		return Manifest{}, false, failed(err, "read %s", id)
-	}
-	if m, ok := s.known.find(id, now); ok {
-		return m, true, nil
-	}
-	all, err := sumImage(ctx, c.src, nil, c.size)
-	if err != nil {
-		return Manifest{}, false, failed(err, "read %s", id)
-	}
-	m := all.manifest(c.size)
-	m.ID, m.Volume, m.Encrypted = id, bourse.VolumeID(id), c.crypted
-	m.Digest = m.sum()
-	after, err := versionOf(c.src, s.mountCount(id))
-	if err != nil {
-		return Manifest{}, false, failed(err, "read %s", id)
-	}
-	if now == after {
-		s.known.keep(id, now, m)
-	}
-	return m, now == after, nil
-}
-
-// withKey adds the key that the receiver of an encrypted image needs.
-func (s *Store) withKey(m Manifest, id string, at stage, err error) (Manifest, error) {
-	if err != nil || !m.Encrypted {
-		return m, err
-	}
-	if err := s.mayEncrypt(); err != nil {
-		return Manifest{}, err
-	}
-	m.Key, err = s.keyOf(id, at)
-	return m, err
-}
-
-// Chunk writes chunk n of a manifest's content to w.
-func (s *Store) Chunk(ctx context.Context, id string, n int, w io.Writer) error {
-	f, chunk, err := s.openChunk(id, n)
+// A mounted volume is copied first (see capture). The copy stays for 15
+// minutes after its last reader broke off. A volume that is not mounted is read
+// in place: if it changes in the meantime, Export returns CodeUnavailable
+// before the end of the stream.
+func (s *Store) Export(ctx context.Context, id string, from Position, w io.Writer) error {
+	e, err := s.openExport(ctx, id, from.Moment)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = f.Close() }() // only read
-	buf := make([]byte, pieceBytes)
-	for {
-		got, err := chunk.Read(buf)
-		if got > 0 {
-			if _, err := w.Write(buf[:got]); err != nil {
-				return err
-			}
-		}
-		if errors.Is(err, io.EOF) {
+	defer e.close()
+	if e.head.Moment != from.Moment {
+		from.Offset = 0
+	}
+	if from.Offset < 0 || from.Offset > e.head.Bytes {
+		return bourse.Errorf(bourse.CodeInvalid, "invalid offset %d of %s: it has %d bytes", from.Offset, id, e.head.Bytes)
+	}
+	out := &sender{Writer: bufio.NewWriter(w), head: &e.head}
+	s.step("export")
+	sum := newSum(&e.head.content)
+	err = eachPiece(ctx, e.image, e.head.Bytes, func(off int64, piece []byte) error {
+		sum.add(off, piece)
+		if off < from.Offset {
 			return nil
 		}
-		if err == nil {
-			err = context.Cause(ctx)
-		}
+		return out.send(off, piece)
+	})
+	if err == nil && !e.unchanged() {
+		err = bourse.Errorf(bourse.CodeUnavailable, "%s changed while it was read", id)
+	}
+	if err == nil {
+		err = out.send(e.head.Bytes, sum.Sum(nil))
+	}
+	if err == nil {
+		err = out.Flush()
+	}
+	e.sent = err == nil
+	return failed(err, "export %s", id)
+}
+
+// sender writes a stream, beginning with the header.
+type sender struct {
+	*bufio.Writer
+	head  *header
+	begun bool
+}
+
+func (s *sender) send(off int64, data []byte) error {
+	if !s.begun {
+		s.begun = true
+		line, err := json.Marshal(s.head)
 		if err != nil {
-			return failed(err, "read chunk %d of %s", n, id)
+			return err
 		}
+		_, _ = s.Write(append(line, '\n')) // an error repeats below
 	}
+	_, _ = s.Write(binary.BigEndian.AppendUint64(nil, uint64(off)))
+	_, err := s.Write(data)
+	return err
 }
 
-// openChunk opens the file that has the content of an id, with a reader of
-// chunk n.
-func (s *Store) openChunk(id string, n int) (*os.File, *io.SectionReader, error) {
-	path, err := s.exported(id)
-	if err != nil {
-		return nil, nil, err
-	}
-	f, err := os.Open(path)
-	if errors.Is(err, os.ErrNotExist) {
-		return nil, nil, bourse.Errorf(bourse.CodeNotFound, "%s is not on this host", id)
-	}
-	if err != nil {
-		return nil, nil, failed(err, "read %s", id)
-	}
-	st, err := f.Stat()
-	if err == nil && (n < 0 || n >= chunks(st.Size())) {
-		err = bourse.Errorf(bourse.CodeInvalid, "invalid chunk %d of %s: it has %d", n, id, chunks(st.Size()))
-	}
-	if err != nil {
-		_ = f.Close() // nothing was read
-		return nil, nil, failed(err, "read %s", id)
-	}
-	return f, io.NewSectionReader(f, int64(n)*ChunkBytes, chunkLength(st.Size(), n)), nil
+// export is content that is being read.
+type export struct {
+	image     *os.File // only read
+	head      header
+	unchanged func() bool
+	fork      string // directory of the copy, "" if it is not one
+	sent      bool   // the whole stream
+	store     *Store
 }
 
-// exported returns the file that the chunks of an id are read from, and prolongs the
-// life of a copy made for this.
-func (s *Store) exported(id string) (string, error) {
+func (e *export) close() {
+	_ = e.image.Close()
+	if e.fork == "" {
+		return
+	}
+	life := forkLife
+	if e.sent {
+		life = forkLinger
+	}
+	e.store.expireFork(e.fork, life)
+}
+
+func (s *Store) openExport(ctx context.Context, id, moment string) (*export, error) {
 	if bourse.SnapshotID(id).Validate() == nil {
-		return s.path(id, complete, imageFile), nil
+		return s.openStage(id, complete, id)
 	}
-	of, at, ok := parseForkID(id)
-	if !ok {
-		if err := bourse.VolumeID(id).Validate(); err != nil {
-			return "", bourse.Errorf(bourse.CodeInvalid, "invalid id %s: want that of a manifest", bourse.Quoted(id))
-		}
-		latest, err := s.latestFork(id)
+	if err := bourse.VolumeID(id).Validate(); err != nil {
+		return nil, bourse.Errorf(bourse.CodeInvalid, "invalid id %s: use that of a volume or a snapshot", bourse.Quoted(id))
+	}
+	if err := s.need(id); err != nil {
+		return nil, err
+	}
+	if at := stage("." + moment); s.holdFork(id, at) {
+		return s.openFork(id, at)
+	}
+	mounts := s.mountCount(id)
+	device, err := mountedOn(s.path(id, complete, mountDir))
+	if err != nil {
+		return nil, failed(err, "check whether %s is mounted", id)
+	}
+	if device != "" {
+		at, err := s.fork(ctx, id)
 		if err != nil {
-			return "", err
+			return nil, err
 		}
-		of, at = id, latest
+		return s.openFork(id, at)
 	}
-	if at != complete {
-		s.renewFork(of, at)
+	e, err := s.openStage(id, complete, "")
+	if err != nil {
+		return nil, err
 	}
-	return s.path(of, at, imageFile), nil
+	e.head.Moment = versionOf(e.image)
+	e.unchanged = func() bool { return s.mountCount(id) == mounts && versionOf(e.image) == e.head.Moment }
+	return e, nil
 }
 
-const forkIDPrefix = "fork of "
-
-func forkID(id string, n int) string { return fmt.Sprintf("%s%s %d", forkIDPrefix, id, n) }
-
-func parseForkID(s string) (id string, at stage, ok bool) {
-	rest, ok := strings.CutPrefix(s, forkIDPrefix)
-	id, number, both := strings.Cut(rest, " ")
-	n, err := strconv.ParseUint(number, 10, 29)
-	if !ok || !both || err != nil || bourse.VolumeID(id).Validate() != nil {
-		return "", "", false
+// openFork opens a copy that holdFork or fork has returned.
+func (s *Store) openFork(id string, at stage) (*export, error) {
+	e, err := s.openStage(id, at, string(at[1:]))
+	if err != nil {
+		s.expireFork(id+string(at), forkLife)
+		return nil, err
 	}
-	return id, forkStage(int(n)), true
+	e.fork = id + string(at)
+	return e, nil
 }
 
-func forkStage(n int) stage { return forked + stage(strconv.Itoa(n)) }
+// openStage opens the image of a thing at this stage.
+func (s *Store) openStage(id string, at stage, moment string) (*export, error) {
+	image, c, err := s.openImage(id, at)
+	if err != nil {
+		return nil, err
+	}
+	e := &export{image: image, head: header{content: c, Moment: moment}, unchanged: func() bool { return true }, store: s}
+	if c.Encrypted {
+		if err = s.mayEncrypt(); err == nil {
+			e.head.Key, err = s.keyOf(id, at)
+		}
+		if err != nil {
+			return nil, errors.Join(err, image.Close())
+		}
+	}
+	return e, nil
+}
+
+// openImage opens and describes an image.
+func (s *Store) openImage(id string, at stage) (*os.File, content, error) {
+	image, err := os.Open(s.path(id, at, imageFile))
+	if errors.Is(err, os.ErrNotExist) {
+		if err := s.need(id); err != nil {
+			return nil, content{}, err
+		}
+		return nil, content{}, damaged(id, "its image is missing")
+	}
+	if err != nil {
+		return nil, content{}, failed(err, "open %s", id)
+	}
+	c := content{Volume: bourse.VolumeID(id)}
+	st, err := image.Stat()
+	if err == nil {
+		c.Bytes = st.Size()
+		c.Encrypted, err = encrypted(image)
+	}
+	if err != nil {
+		return nil, content{}, failed(errors.Join(err, image.Close()), "read %s", id)
+	}
+	return image, c, nil
+}
+
+// versionOf identifies the content of a volume that is read in place. It is the
+// same after a restart.
+func versionOf(image *os.File) string {
+	st, err := image.Stat()
+	if err != nil {
+		return "unknown"
+	}
+	return fmt.Sprintf("%d-%d-%d", st.ModTime().UnixNano(), st.Size(), inodeOf(st))
+}

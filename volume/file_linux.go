@@ -23,16 +23,6 @@ func cannotClone(err error) bool {
 	return false
 }
 
-// openDirect opens an image that is written past the page cache, where its file
-// system can: it is not read again soon, and its sync has little left to do.
-func openDirect(path string) (*os.File, error) {
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|unix.O_DIRECT, 0o600)
-	if errors.Is(err, unix.EINVAL) {
-		f, err = os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
-	}
-	return f, err
-}
-
 // nextData returns the next extent of the file at or behind off that is not a
 // hole; io.EOF behind the last. It moves the file's position.
 func nextData(f *os.File, off int64) (from, to int64, err error) {

@@ -1,109 +1,105 @@
 package volume
 
 import (
+	"bufio"
 	"bytes"
 	"context"
+	"encoding/binary"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
+	"testing/iotest"
 
 	"github.com/bourse-dev/bourse"
 )
 
-// faulty is a source that counts what is read, and may spoil it.
-type faulty struct {
-	Source
-	manifest func(m *Manifest)                                 // optional
-	chunk    func(n, try int, b []byte) (io.ReadCloser, error) // optional
-	only     *int                                              // the one chunk that it spoils; optional
-
-	mu        sync.Mutex
-	manifests int
-	asked     map[int]int
+// spoiled returns a source whose streams are changed on their way, by their
+// number from 1 on.
+func spoiled(src Source, spoil func(n int, stream []byte) io.Reader) Source {
+	n := 0
+	return func(ctx context.Context, at Position) (io.ReadCloser, error) {
+		r, err := src(ctx, at)
+		if err != nil {
+			return nil, err
+		}
+		b, err := io.ReadAll(r)
+		if err := errors.Join(err, r.Close()); err != nil {
+			return nil, err
+		}
+		n++
+		return io.NopCloser(spoil(n, b)), nil
+	}
 }
 
-func (f *faulty) Manifest(ctx context.Context) (Manifest, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.manifests++
-	m, err := f.Source.Manifest(ctx)
-	if f.manifest != nil {
-		f.manifest(&m)
-	}
-	return m, err
+func broken(b []byte) io.Reader {
+	return io.MultiReader(bytes.NewReader(b), iotest.ErrReader(errors.New("connection broken")))
 }
 
-func (f *faulty) Chunk(ctx context.Context, n int, digest string) (io.ReadCloser, error) {
-	f.mu.Lock()
-	if f.asked == nil {
-		f.asked = map[int]int{}
-	}
-	f.asked[n]++
-	try := f.asked[n]
-	f.mu.Unlock()
-	r, err := f.Source.Chunk(ctx, n, digest)
-	if err != nil || f.chunk == nil || f.only != nil && n != *f.only {
-		return r, err
-	}
-	b, err := io.ReadAll(r)
-	if err := errors.Join(err, r.Close()); err != nil {
-		return nil, err
-	}
-	return f.chunk(n, try, b)
-}
-
-// total returns how many chunks were asked for.
-func (f *faulty) total() int {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	sum := 0
-	for _, n := range f.asked {
-		sum += n
-	}
-	return sum
-}
-
-func reader(b []byte) (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(b)), nil }
-
-var errBroken = errors.New("connection broken")
-
-// TestFaultySource has sources that break or send wrong data. The volume is whole, or it is
-// not there and the error says why.
+// TestFaultySource has sources that break off or send wrong data. The volume is
+// complete, or does not exist and the error says why.
 func TestFaultySource(t *testing.T) {
 	from := open(t, inMemory(t))
 	create(t, from, vol1)
 	writeMarks(t, mount(t, from, vol1))
 	must(t, from.Unmount(t.Context(), vol1))
-	endless := func() io.Reader { return io.MultiReader(bytes.NewReader(make([]byte, 64<<20)), neverEnding{}) }
+	// piece is where the first piece with its offset is in a stream.
+	piece := func(b []byte) int { return bytes.IndexByte(b, '\n') + 1 }
+	head := func(b []byte, change func(*header)) io.Reader {
+		h, err := readHeader(bufio.NewReader(bytes.NewReader(b)))
+		must(t, err)
+		change(&h)
+		line, err := json.Marshal(h)
+		must(t, err)
+		return bytes.NewReader(append(append(line, '\n'), b[piece(b):]...))
+	}
+	offset := func(b []byte, at int, off uint64) io.Reader {
+		binary.BigEndian.PutUint64(b[at:], off)
+		return bytes.NewReader(b)
+	}
+	const second = 8 + pieceBytes // after the first piece
 	for name, c := range map[string]struct {
-		manifest func(m *Manifest)
-		chunk    func(n, try int, b []byte) (io.ReadCloser, error)
-		want     bourse.Code
+		spoil func(n int, b []byte) io.Reader
+		want  bourse.Code
 	}{
-		"honest":         {},
-		"wrong once":     {chunk: func(_, try int, b []byte) (io.ReadCloser, error) { b[7] ^= byte(try & 1); return reader(b) }},
-		"broken once":    {chunk: func(_, try int, b []byte) (io.ReadCloser, error) { return breaking(b, try == 1) }},
-		"wrong":          {chunk: func(n, _ int, b []byte) (io.ReadCloser, error) { b[n] ^= 1; return reader(b) }, want: bourse.CodeUnavailable},
-		"short":          {chunk: func(_, _ int, b []byte) (io.ReadCloser, error) { return reader(b[:len(b)-1]) }, want: bourse.CodeUnavailable},
-		"nothing":        {chunk: func(_, _ int, _ []byte) (io.ReadCloser, error) { return reader(nil) }, want: bourse.CodeUnavailable},
-		"long":           {chunk: func(_, _ int, b []byte) (io.ReadCloser, error) { return reader(append(b, 0)) }, want: bourse.CodeUnavailable},
-		"endless":        {chunk: func(_, _ int, _ []byte) (io.ReadCloser, error) { return io.NopCloser(endless()), nil }, want: bourse.CodeUnavailable},
-		"broken":         {chunk: func(_, _ int, b []byte) (io.ReadCloser, error) { return breaking(b, true) }, want: bourse.CodeUnavailable},
-		"gone":           {chunk: func(int, int, []byte) (io.ReadCloser, error) { return nil, bourse.Errorf(bourse.CodeNotFound, "gone") }, want: bourse.CodeNotFound},
-		"contradictory":  {manifest: func(m *Manifest) { m.Chunks = m.Chunks[1:] }, want: bourse.CodeInvalid},
-		"too large":      {manifest: func(m *Manifest) { m.Bytes = 2 * gib; m.Digest = m.sum() }, want: bourse.CodeInvalid},
-		"encrypted":      {manifest: func(m *Manifest) { m.Encrypted = true; m.Digest = m.sum() }, want: bourse.CodeInvalid},
-		"no file system": {manifest: func(m *Manifest) { m.Chunks = nil; m.Digest = m.sum() }, want: bourse.CodeFailedPrecondition},
+		"honest":     {spoil: func(_ int, b []byte) io.Reader { return bytes.NewReader(b) }},
+		"wrong once": {spoil: func(n int, b []byte) io.Reader { b[len(b)/2] ^= byte(min(n, 2) & 1); return bytes.NewReader(b) }},
+		"broken once": {spoil: func(n int, b []byte) io.Reader {
+			if n == 1 {
+				return broken(b[:len(b)/2])
+			}
+			return bytes.NewReader(b)
+		}},
+		"wrong":          {func(_ int, b []byte) io.Reader { b[len(b)/2] ^= 1; return bytes.NewReader(b) }, bourse.CodeUnavailable},
+		"wrong checksum": {func(_ int, b []byte) io.Reader { b[len(b)-1] ^= 1; return bytes.NewReader(b) }, bourse.CodeUnavailable},
+		"short":          {func(_ int, b []byte) io.Reader { return bytes.NewReader(b[:len(b)-1]) }, bourse.CodeUnavailable},
+		"no checksum":    {func(_ int, b []byte) io.Reader { return bytes.NewReader(b[:len(b)-40]) }, bourse.CodeUnavailable},
+		"nothing":        {func(int, []byte) io.Reader { return bytes.NewReader(nil) }, bourse.CodeUnavailable},
+		"broken":         {func(_ int, b []byte) io.Reader { return broken(b[:piece(b)+100]) }, bourse.CodeUnavailable},
+		"endless header": {func(int, []byte) io.Reader { return neverEnding{} }, bourse.CodeInvalid},
+		"no header":      {func(_ int, b []byte) io.Reader { return bytes.NewReader(b[piece(b)-1:]) }, bourse.CodeInvalid},
+		"beyond the end": {func(_ int, b []byte) io.Reader { return offset(b, piece(b)+second, 2*gib) }, bourse.CodeInvalid},
+		"negative":       {func(_ int, b []byte) io.Reader { return offset(b, piece(b), 1<<63) }, bourse.CodeInvalid},
+		"overlapping":    {func(_ int, b []byte) io.Reader { return offset(b, piece(b)+second, 0) }, bourse.CodeInvalid},
+		"odd offset":     {func(_ int, b []byte) io.Reader { return offset(b, piece(b)+second, 3*pieceBytes+1) }, bourse.CodeInvalid},
+		"too large":      {func(_ int, b []byte) io.Reader { return head(b, func(h *header) { h.Bytes = 2 * gib }) }, bourse.CodeInvalid},
+		"no size":        {func(_ int, b []byte) io.Reader { return head(b, func(h *header) { h.Bytes = -4096 }) }, bourse.CodeInvalid},
+		"encrypted":      {func(_ int, b []byte) io.Reader { return head(b, func(h *header) { h.Encrypted = true }) }, bourse.CodeInvalid},
+		"no file system": {func(_ int, b []byte) io.Reader {
+			h, _ := readHeader(bufio.NewReader(bytes.NewReader(b)))
+			s := newSum(&h.content)
+			return bytes.NewReader(append(binary.BigEndian.AppendUint64(b[:piece(b):piece(b)], uint64(h.Bytes)), s.Sum(nil)...))
+		}, bourse.CodeFailedPrecondition},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := open(t, inMemory(t))
-			src := &faulty{Source: from.Local(string(vol1)), manifest: c.manifest, chunk: c.chunk, only: new(0)}
-			err := s.Fill(t.Context(), vol2, bourse.VolumeOrder{SizeGB: 1}, src)
+			err := s.Fill(t.Context(), vol2, bourse.VolumeOrder{SizeGB: 1}, spoiled(remote(from, string(vol1)), c.spoil))
 			if c.want == "" {
 				must(t, err)
 				checkMarks(t, s, vol2, 1)
@@ -119,43 +115,47 @@ func TestFaultySource(t *testing.T) {
 	}
 }
 
-// breaking returns half of a chunk and an error.
-func breaking(b []byte, breaks bool) (io.ReadCloser, error) {
-	if !breaks {
-		return reader(b)
-	}
-	return io.NopCloser(io.MultiReader(bytes.NewReader(b[:len(b)/2]), failing{})), nil
-}
-
-type failing struct{}
-
-func (failing) Read([]byte) (int, error) { return 0, errBroken }
-
 type neverEnding struct{}
 
 func (neverEnding) Read(b []byte) (int, error) { return len(b), nil }
 
-// TestFillResumes breaks a source for good, and goes on with another: what was
-// fetched is not fetched again.
+// TestFillResumes breaks a source off for good, restarts both sides and goes on:
+// what has arrived is not sent again.
 func TestFillResumes(t *testing.T) {
-	from, s := open(t, inMemory(t)), open(t, inMemory(t))
-	create(t, from, vol1)
-	write(t, filepath.Join(mount(t, from, vol1), "a"), noise(1, 60<<20))
-	must(t, from.Unmount(t.Context(), vol1))
-	order := bourse.VolumeOrder{SizeGB: 1}
-	m, err := from.Manifest(t.Context(), string(vol1))
-	must(t, err)
-	half := m.Chunks[len(m.Chunks)/2].N
-	src := &faulty{Source: from.Local(string(vol1)), chunk: func(n, _ int, b []byte) (io.ReadCloser, error) { return breaking(b, n >= half) }}
-	wantCode(t, s.Fill(t.Context(), vol2, order, src), bourse.CodeUnavailable)
-	src = &faulty{Source: from.Local(string(vol1))}
-	must(t, s.Fill(t.Context(), vol2, order, src))
-	if got := src.total(); got > len(m.Chunks)/2+fetchers {
-		t.Errorf("%d of %d chunks were fetched again", got, len(m.Chunks))
-	}
-	checkImage(t, image(s, string(vol2)))
-	if read(t, filepath.Join(mount(t, s, vol2), "a")) != string(noise(1, 60<<20)) {
-		t.Error("the file is not what was written")
+	for _, mounted := range []bool{false, true} {
+		t.Run(fmt.Sprintf("mounted=%t", mounted), func(t *testing.T) {
+			from, s := open(t, inMemory(t)), open(t, inMemory(t))
+			create(t, from, vol1)
+			write(t, filepath.Join(mount(t, from, vol1), "a"), noise(1, 60<<20))
+			if !mounted {
+				must(t, from.Unmount(t.Context(), vol1))
+			}
+			order := bourse.VolumeOrder{SizeGB: 1}
+			var sent []int
+			half := 0
+			src := spoiled(remote(from, string(vol1)), func(_ int, b []byte) io.Reader {
+				sent = append(sent, len(b))
+				if half = len(b) / 2; len(sent) == 1 {
+					return broken(b[:half])
+				}
+				return broken(b[:100])
+			})
+			wantCode(t, s.Fill(t.Context(), vol2, order, src), bourse.CodeUnavailable)
+			for _, x := range []*Store{from, s} {
+				must(t, x.Recover(t.Context(), func(string) bool { return true }))
+			}
+			must(t, s.Fill(t.Context(), vol2, order, spoiled(remote(from, string(vol1)), func(_ int, b []byte) io.Reader {
+				sent = append(sent, len(b))
+				return bytes.NewReader(b)
+			})))
+			if last := sent[len(sent)-1]; last > sent[0]/2+2*pieceBytes {
+				t.Errorf("%d bytes were sent, and %d of them again", sent[0], last)
+			}
+			checkImage(t, image(s, string(vol2)))
+			if read(t, filepath.Join(mount(t, s, vol2), "a")) != string(noise(1, 60<<20)) {
+				t.Error("the file is not what was written")
+			}
+		})
 	}
 }
 
@@ -170,7 +170,18 @@ func TestSourceChanges(t *testing.T) {
 	}
 	must(t, from.Unmount(t.Context(), vol1))
 	var once sync.Once
-	src := &faulty{Source: from.Local(string(vol1)), chunk: func(_, _ int, b []byte) (io.ReadCloser, error) {
+	streams := 0
+	src := remote(from, string(vol1))
+	must(t, s.Fill(t.Context(), vol2, bourse.VolumeOrder{SizeGB: 1}, func(ctx context.Context, at Position) (io.ReadCloser, error) {
+		streams++
+		r, err := src(ctx, at)
+		if err != nil {
+			return nil, err
+		}
+		first := make([]byte, 1<<20)
+		if _, err := io.ReadFull(r, first); err != nil {
+			return nil, err
+		}
 		once.Do(func() {
 			dir := mount(t, from, vol1)
 			for n := range 6 {
@@ -178,17 +189,19 @@ func TestSourceChanges(t *testing.T) {
 			}
 			must(t, os.Remove(filepath.Join(dir, name(7))))
 		})
-		return reader(b)
-	}}
-	must(t, s.Fill(t.Context(), vol2, bourse.VolumeOrder{SizeGB: 1}, src))
-	if src.manifests < 2 {
-		t.Error("the source was asked for one manifest only")
+		return struct {
+			io.Reader
+			io.Closer
+		}{io.MultiReader(bytes.NewReader(first), r), r}, nil
+	}))
+	if streams < 2 {
+		t.Error("there was one stream only")
 	}
 	checkImage(t, image(s, string(vol2)))
 	dir = mount(t, s, vol2)
 	for n, want := range map[int]int{0: 100, 5: 105, 6: 6} {
 		if read(t, filepath.Join(dir, name(n))) != string(noise(want, 4<<20)) {
-			t.Errorf("file %d is not that of the last manifest", n)
+			t.Errorf("file %d is not that of the last moment", n)
 		}
 	}
 }
@@ -210,11 +223,11 @@ func TestFullDisk(t *testing.T) {
 		"create":   func() error { return s.Create(t.Context(), vol2, bourse.VolumeOrder{SizeGB: 10}) },
 		"scratch":  func() error { _, err := s.Scratch(t.Context(), mach1, 64<<10); return err },
 		"snapshot": func() error { _, err := s.Snapshot(t.Context(), vol1, snap1); return err },
-		"export":   func() error { _, err := s.Manifest(t.Context(), string(vol1)); return err },
+		"export":   func() error { return s.Export(t.Context(), string(vol1), Position{}, io.Discard) },
 		"fill": func() error {
-			return s.Fill(t.Context(), vol2, bourse.VolumeOrder{SizeGB: 1}, from.Local(string(vol1)))
+			return s.Fill(t.Context(), vol2, bourse.VolumeOrder{SizeGB: 1}, remote(from, string(vol1)))
 		},
-		"fill by clone": func() error { return s.Fill(t.Context(), vol2, bourse.VolumeOrder{SizeGB: 1}, s.Local(string(vol1))) },
+		"fill by clone": func() error { return s.Copy(t.Context(), vol2, bourse.VolumeOrder{SizeGB: 1}, string(vol1)) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			fill(t, ballast)

@@ -1,67 +1,73 @@
 package volume
 
 import (
-	"cmp"
 	"context"
 	"errors"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
 )
 
-// forkLife is how long the copy of a mounted volume stays after it was read.
-const forkLife = 15 * time.Minute
+const (
+	// forkLife is how long the copy of a mounted volume stays after a reader
+	// broke off.
+	forkLife = 15 * time.Minute
+	// forkLinger is how long it stays after a reader got all of it: the end of
+	// the stream may still be lost.
+	forkLinger = 30 * time.Second
+)
 
-// fork copies a mounted volume for readers of its content, under a number
-// of its own: several may read different moments of it at once. What a crash
-// leaves of it is removed by Recover, in any state.
-func (s *Store) fork(ctx context.Context, id string) (Manifest, error) {
-	s.mu.Lock()
-	s.lastFork++
-	n := s.lastFork
-	s.mu.Unlock()
-	at := forkStage(n)
-	if err := s.begin(id, at); err != nil {
-		return Manifest{}, err
-	}
-	s.renewFork(id, at)
-	err := s.keep(ctx, id, id, at, forkID(id, n))
+// fork copies a mounted volume for one reader, who gets one moment of it. The
+// caller holds the copy until expireFork. It survives a restart.
+func (s *Store) fork(ctx context.Context, id string) (stage, error) {
+	unlock, err := s.locks.lock(ctx, id+string(forked))
 	if err != nil {
-		return Manifest{}, errors.Join(err, s.removeFork(filepath.Base(s.path(id, at))))
+		return "", err
 	}
-	s.renewFork(id, at)
-	m, err := s.readManifest(id, at)
-	return s.withKey(m, id, at, err)
+	defer unlock()
+	at := forked + stage(strconv.Itoa(rand.IntN(1e9)))
+	if err := s.begin(id, isNew); err != nil {
+		return "", err
+	}
+	_, err = s.keep(ctx, id, id, isNew)
+	if err == nil {
+		err = s.advance(id, isNew, at)
+	}
+	if err != nil {
+		return "", errors.Join(err, s.clear(id, isNew))
+	}
+	return at, nil
 }
 
-// Release removes what Manifest made for this manifest's ID, if anything: call
-// it when all chunks are fetched.
-func (s *Store) Release(_ context.Context, id string) error {
-	of, at, ok := parseForkID(id)
-	if !ok {
-		return nil
+// holdFork keeps a copy from being removed, and reports whether it exists.
+func (s *Store) holdFork(id string, at stage) bool {
+	name := id + string(at)
+	if _, kind, ok := entry(name); !ok || kind != forked {
+		return false
 	}
-	return s.removeFork(filepath.Base(s.path(of, at)))
-}
-
-// renewFork restarts the time after which a copy is removed.
-func (s *Store) renewFork(id string, at stage) {
-	name := filepath.Base(s.path(id, at))
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if t := s.forks[name]; t != nil {
-		t.Reset(forkLife)
-		return
+		t.Stop()
+		delete(s.forks, name)
 	}
-	if _, err := os.Stat(filepath.Join(s.dir, name)); err != nil {
-		return // an old one, or an invention
+	_, err := os.Stat(filepath.Join(s.dir, name))
+	return err == nil
+}
+
+// expireFork removes a copy after some time.
+func (s *Store) expireFork(name string, life time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if t := s.forks[name]; t != nil {
+		t.Stop()
 	}
-	s.forks[name] = time.AfterFunc(forkLife, func() {
+	s.forks[name] = time.AfterFunc(life, func() {
 		if err := s.removeFork(name); err != nil {
-			s.log.Warn("copy of volume is not removed", "copy", name, "err", err)
+			s.log.Warn("remove copy of volume failed", "copy", name, "err", err)
 		}
 	})
 }
@@ -80,33 +86,11 @@ func (s *Store) removeFork(name string) error {
 	return s.clear(id, stage("."+at))
 }
 
-// forksOf returns the directories of a volume's copies, the latest last.
+// forksOf returns the directories of a volume's copies.
 func (s *Store) forksOf(id string) ([]string, error) {
 	files, err := filepath.Glob(s.path(id, forked+"*")) // an id has no magic characters
-	if err != nil {
-		return nil, err
-	}
-	number := func(name string) int {
-		n, _ := strconv.Atoi(name[strings.LastIndex(name, string(forked))+len(forked):]) // others sort first
-		return n
-	}
 	for i := range files {
 		files[i] = filepath.Base(files[i])
 	}
-	slices.SortFunc(files, func(a, b string) int { return cmp.Compare(number(a), number(b)) })
-	return files, nil
-}
-
-// latestFork returns the stage of the latest copy of a mounted volume; complete
-// means the volume itself.
-func (s *Store) latestFork(id string) (stage, error) {
-	device, err := mountedOn(s.path(id, complete, mountDir))
-	if err != nil || device == "" {
-		return complete, failed(err, "look whether %s is mounted", id)
-	}
-	names, err := s.forksOf(id)
-	if err != nil || len(names) == 0 {
-		return complete, err
-	}
-	return stage(strings.TrimPrefix(names[len(names)-1], id)), nil
+	return files, err
 }

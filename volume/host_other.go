@@ -34,7 +34,6 @@ func clearLoops(func(string) bool) error   { return errOther }
 func clone(_, _ *os.File) error            { return errOther }
 func cannotClone(error) bool               { return true }
 func punch(*os.File, int64, int64) error   { return errOther }
-func openDirect(string) (*os.File, error)  { return nil, errOther }
 func writeBack(*os.File, int64, int64)     {}
 func allocated(*os.File) (int64, error)    { return 0, errOther }
 

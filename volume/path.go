@@ -13,11 +13,13 @@ import (
 
 // The files of a thing's directory.
 const (
-	imageFile    = "image"
-	mountDir     = "mnt"
-	manifestFile = "manifest.json"
-	journalFile  = "journal"
-	keyOfFile    = "key"
+	imageFile     = "image"
+	mountDir      = "mnt"
+	contentFile   = "content.json"
+	keyOfFile     = "key"
+	sourceKeyFile = "sourcekey" // opens the image of an encrypted source
+	progressFile  = "progress"
+	progressNew   = "progress.new"
 )
 
 // stage is the suffix of a directory's name, after the id.

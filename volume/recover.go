@@ -48,7 +48,13 @@ func (s *Store) Recover(ctx context.Context, keep func(id string) bool) error {
 // recover decides about one directory.
 func (s *Store) recover(ctx context.Context, id string, kind, at stage, keep bool) error {
 	switch kind {
-	case isNew, gone, forked:
+	case isNew, gone:
+		return s.clear(id, at)
+	case forked:
+		if keep {
+			s.expireFork(id+string(at), forkLife) // its reader may return
+			return nil
+		}
 		return s.clear(id, at)
 	case filling, ready:
 		if keep {

@@ -12,7 +12,7 @@ import (
 // Info is what a snapshot is.
 type Info struct {
 	Bytes  int64  // that it takes of the host's disk, blocks shared with its volume included
-	Digest string // of its manifest
+	Digest string // of its content
 	SizeGB int64  // of the volume when it was made
 }
 
@@ -29,42 +29,55 @@ func (s *Store) Snapshot(ctx context.Context, id bourse.VolumeID, snap bourse.Sn
 		return Info{}, err
 	}
 	defer unlock()
-	err = s.create(string(snap), func() error { return s.keep(ctx, string(id), string(snap), isNew, "") })
+	err = s.create(string(snap), func() error {
+		c, err := s.keep(ctx, string(id), string(snap), isNew)
+		if err != nil {
+			return err
+		}
+		return s.describe(ctx, string(snap), c)
+	})
 	if err != nil {
 		return Info{}, err
 	}
 	return s.info(string(snap))
 }
 
-// keep captures a volume into the directory of another thing, with all that is
-// needed to read it without the volume.
-func (s *Store) keep(ctx context.Context, id, into string, at stage, name string) error {
+// keep captures a volume into the directory of another thing, with everything
+// that is needed to read it without the volume.
+func (s *Store) keep(ctx context.Context, id, into string, at stage) (content, error) {
 	if err := s.need(id); err != nil {
-		return err
+		return content{}, err
 	}
 	f, err := makeImage(s.path(into, at, imageFile), 0)
 	if err != nil {
-		return failed(err, "keep %s", id)
+		return content{}, failed(err, "copy %s", id)
 	}
-	m, err := s.capture(ctx, id, f)
+	c, err := s.capture(ctx, id, f)
 	err = errors.Join(err, f.Sync(), f.Close())
 	if err == nil {
-		err = s.keepKey(id, into, at, m.Encrypted)
+		err = s.keepKey(id, into, at, c.Encrypted)
 	}
-	if err == nil {
-		m.ID = name
-		if m.ID == "" {
-			m.ID = into
-		}
-		var b []byte
-		if b, err = json.Marshal(m); err == nil {
-			err = writeFile(s.path(into, at, manifestFile), b)
-		}
-	}
-	return failed(err, "keep %s", id)
+	return c, failed(err, "copy %s", id)
 }
 
-// keepKey notes which volume's key opens a copy of an encrypted volume.
+// describe stores a new snapshot's content and its digest.
+func (s *Store) describe(ctx context.Context, snap string, c content) error {
+	f, err := os.Open(s.path(snap, isNew, imageFile))
+	if err == nil {
+		c.Digest, err = digestOf(ctx, f, &c)
+		err = errors.Join(err, f.Close())
+	}
+	if err != nil {
+		return failed(err, "read %s", snap)
+	}
+	b, err := json.Marshal(c)
+	if err != nil {
+		return err
+	}
+	return failed(writeFile(s.path(snap, isNew, contentFile), b), "describe %s", snap)
+}
+
+// keepKey stores which volume's key opens a copy of an encrypted volume.
 func (s *Store) keepKey(id, into string, at stage, crypted bool) error {
 	if !crypted {
 		return nil
@@ -77,7 +90,7 @@ func (s *Store) keepKey(id, into string, at stage, crypted bool) error {
 }
 
 func (s *Store) info(id string) (Info, error) {
-	m, err := s.readManifest(id, complete)
+	c, err := s.readContent(id)
 	if err != nil {
 		return Info{}, err
 	}
@@ -86,21 +99,24 @@ func (s *Store) info(id string) (Info, error) {
 		return Info{}, damaged(id, "its image is missing")
 	}
 	bytes, err := allocated(f)
-	return Info{Bytes: bytes, Digest: m.Digest, SizeGB: (m.Bytes + gib - 1) / gib}, failed(errors.Join(err, f.Close()), "size of %s", id)
+	return Info{Bytes: bytes, Digest: c.Digest, SizeGB: (c.Bytes + gib - 1) / gib}, failed(errors.Join(err, f.Close()), "size of %s", id)
 }
 
-// readManifest reads that of a snapshot or of a fork's copy.
-func (s *Store) readManifest(id string, at stage) (Manifest, error) {
-	b, err := os.ReadFile(s.path(id, at, manifestFile))
+// readContent reads the description of a snapshot.
+func (s *Store) readContent(id string) (content, error) {
+	var c content
+	if err := s.need(id); err != nil {
+		return c, err
+	}
+	b, err := os.ReadFile(s.path(id, complete, contentFile))
 	if errors.Is(err, os.ErrNotExist) {
-		return Manifest{}, damaged(id, "its manifest is missing")
+		return c, damaged(id, "its description is missing")
 	}
 	if err != nil {
-		return Manifest{}, failed(err, "read the manifest of %s", id)
+		return c, failed(err, "read the description of %s", id)
 	}
-	m, err := DecodeManifest(b)
-	if err != nil {
-		return Manifest{}, damaged(id, err.Error())
+	if err := json.Unmarshal(b, &c); err != nil {
+		return c, damaged(id, err.Error())
 	}
-	return m, nil
+	return c, nil
 }

@@ -52,7 +52,7 @@ func TestSnapshot(t *testing.T) {
 		}
 		checkImage(t, image(s, string(snap1)))
 		for range 2 {
-			must(t, s.Fill(t.Context(), vol2, bourse.VolumeOrder{SizeGB: 2}, s.Local(string(snap1))))
+			must(t, s.Copy(t.Context(), vol2, bourse.VolumeOrder{SizeGB: 2}, string(snap1)))
 		}
 		checkImage(t, image(s, string(vol2)))
 		dir = mount(t, s, vol2)
@@ -62,10 +62,10 @@ func TestSnapshot(t *testing.T) {
 		if u, err := s.Usage(t.Context(), vol2); err != nil || u.Blocks*u.BlockSize < 1900<<20 {
 			t.Errorf("usage of 2 GiB: %+v, %v", u, err)
 		}
-		wantCode(t, s.Fill(t.Context(), vol3, bourse.VolumeOrder{SizeGB: 2}, s.Local(string(vol1))), bourse.CodeNotFound)
+		wantCode(t, s.Copy(t.Context(), vol3, bourse.VolumeOrder{SizeGB: 2}, string(vol1)), bourse.CodeNotFound)
 		must(t, s.RemoveSnapshot(t.Context(), snap1))
-		wantCode(t, s.Fill(t.Context(), vol3, bourse.VolumeOrder{SizeGB: 2}, s.Local(string(snap1))), bourse.CodeNotFound)
-		must(t, s.Fill(t.Context(), vol3, bourse.VolumeOrder{SizeGB: 2}, s.Local(string(vol2))))
+		wantCode(t, s.Copy(t.Context(), vol3, bourse.VolumeOrder{SizeGB: 2}, string(snap1)), bourse.CodeNotFound)
+		must(t, s.Copy(t.Context(), vol3, bourse.VolumeOrder{SizeGB: 2}, string(vol2)))
 		if uuid := superUUID(t, image(s, string(vol3))); bytes.Equal(uuid, superUUID(t, image(s, string(vol2)))) {
 			t.Errorf("two volumes have uuid %x", uuid)
 		}
@@ -109,7 +109,7 @@ func TestSnapshotFollowsChanges(t *testing.T) {
 	}
 	s.step = func(string) {}
 	checkImage(t, image(s, string(snap1)))
-	must(t, s.Fill(t.Context(), vol2, bourse.VolumeOrder{SizeGB: 2}, s.Local(string(snap1))))
+	must(t, s.Copy(t.Context(), vol2, bourse.VolumeOrder{SizeGB: 2}, string(snap1)))
 	restored := mount(t, s, vol2)
 	for n, want := range map[int]int{0: 0, 1: 100, 3: 3, 7: 7, 9: 9} {
 		if read(t, filepath.Join(restored, name(n))) != string(noise(want, 6<<20)) {
@@ -179,18 +179,24 @@ func TestDatabase(t *testing.T) {
 			id := bourse.SnapshotID(fmt.Sprintf("vs_%016d", round))
 			_, err := s.Snapshot(t.Context(), vol1, id)
 			must(t, err)
-			checkDatabase(t, s, s.Local(string(id)), before, &d.committed)
+			checkDatabase(t, s, s, string(id), before, &d.committed)
 			before = d.committed.Load()
-			checkDatabase(t, other, s.Local(string(vol1)), before, &d.committed)
+			checkDatabase(t, other, s, string(vol1), before, &d.committed)
 		}
 		d.stop(t)
 	})
 }
 
-// checkDatabase fills a volume of s from src and asks the database in it.
-func checkDatabase(t *testing.T, s *Store, src Source, before int64, now *atomic.Int64) {
+// checkDatabase fills a volume of s with something of another store, or of its
+// own, and queries the database in it.
+func checkDatabase(t *testing.T, s, from *Store, id string, before int64, now *atomic.Int64) {
 	t.Helper()
-	must(t, s.Fill(t.Context(), vol2, bourse.VolumeOrder{SizeGB: 1}, src))
+	order := bourse.VolumeOrder{SizeGB: 1}
+	if s == from {
+		must(t, s.Copy(t.Context(), vol2, order, id))
+	} else {
+		must(t, s.Fill(t.Context(), vol2, order, remote(from, id)))
+	}
 	after := now.Load()
 	path := filepath.Join(mount(t, s, vol2), "db")
 	out, err := exec.Command("sqlite3", path, "pragma integrity_check; select count(*) from t; select max(n) from t;").CombinedOutput()
@@ -230,7 +236,18 @@ func TestThaw(t *testing.T) {
 	must(t, err)
 }
 
-// TestExport reads the chunks of a snapshot and of volumes, mounted or not.
+// streamOf returns the header and the whole stream of a thing.
+func streamOf(t *testing.T, s *Store, id string, from Position) (header, []byte) {
+	t.Helper()
+	var b bytes.Buffer
+	must(t, s.Export(t.Context(), id, from, &b))
+	h, err := readHeader(bufio.NewReader(bytes.NewReader(b.Bytes())))
+	must(t, err)
+	return h, b.Bytes()
+}
+
+// TestExport exports a snapshot and volumes, mounted or not. A stream continues
+// at the moment of an earlier one, also after a restart.
 func TestExport(t *testing.T) {
 	s := open(t, t.TempDir())
 	create(t, s, vol1)
@@ -238,58 +255,33 @@ func TestExport(t *testing.T) {
 	write(t, filepath.Join(dir, "a"), noise(1, 2<<20))
 	_, err := s.Snapshot(t.Context(), vol1, snap1)
 	must(t, err)
-	mounted, err := s.Manifest(t.Context(), string(vol1))
-	must(t, err)
-	again, err := s.Manifest(t.Context(), string(vol1))
-	must(t, err)
-	if again.ID == mounted.ID || again.ID == string(vol1) {
-		t.Errorf("two manifests of a mounted volume are %q and %q", mounted.ID, again.ID)
+	end := func(b []byte) string { return string(b[len(b)-32:]) }
+	for _, id := range []string{string(snap1), string(vol1)} {
+		first, whole := streamOf(t, s, id, Position{})
+		write(t, filepath.Join(dir, "a"), noise(2, 2<<20))
+		must(t, s.Recover(t.Context(), func(string) bool { return true })) // as a restart does
+		again, rest := streamOf(t, s, id, Position{first.Moment, first.Bytes / 2})
+		if again.Moment != first.Moment || len(rest) >= len(whole) || end(rest) != end(whole) {
+			t.Errorf("%s: %d bytes of moment %q, then %d of %q", id, len(whole), first.Moment, len(rest), again.Moment)
+		}
 	}
-	checkChunks(t, s, string(snap1), string(snap1))
-	checkChunks(t, s, mounted.ID, mounted.ID)
-	checkChunks(t, s, again.ID, string(vol1))
-	must(t, s.Release(t.Context(), mounted.ID))
-	wantCode(t, s.Chunk(t.Context(), mounted.ID, 0, io.Discard), bourse.CodeNotFound)
+	one, _ := streamOf(t, s, string(vol1), Position{})
+	two, all := streamOf(t, s, string(vol1), Position{Moment: "fork12345", Offset: 1 << 20})
+	if one.Moment == two.Moment || len(all) < 2<<20 {
+		t.Errorf("two moments of a mounted volume are %q and %q", one.Moment, two.Moment)
+	}
 	must(t, s.Unmount(t.Context(), vol1))
-	checkChunks(t, s, string(vol1), string(vol1))
-	for _, n := range []int{-1, 256, 1 << 60} {
-		wantCode(t, s.Chunk(t.Context(), string(vol1), n, io.Discard), bourse.CodeInvalid)
+	first, whole := streamOf(t, s, string(vol1), Position{})
+	if again, rest := streamOf(t, s, string(vol1), Position{first.Moment, first.Bytes}); again.Moment != first.Moment || end(rest) != end(whole) {
+		t.Error("the end of a volume is not that of its whole stream")
 	}
-}
-
-// checkChunks compares the chunks of an id with its manifest.
-func checkChunks(t *testing.T, s *Store, manifest, id string) {
-	t.Helper()
-	var m Manifest
-	if _, at, ok := parseForkID(manifest); ok {
-		var err error
-		m, err = s.readManifest(string(vol1), at)
-		must(t, err)
-	} else {
-		var err error
-		m, err = s.Manifest(t.Context(), manifest)
-		must(t, err)
+	write(t, filepath.Join(mount(t, s, vol1), "a"), noise(3, 2<<20))
+	must(t, s.Unmount(t.Context(), vol1))
+	if now, _ := streamOf(t, s, string(vol1), Position{first.Moment, first.Bytes}); now.Moment == first.Moment {
+		t.Error("a changed volume is at the same moment")
 	}
-	must(t, m.Validate())
-	if m.Data() < 2<<20 || m.Data() > 100<<20 {
-		t.Errorf("manifest of %d bytes of data", m.Data())
-	}
-	listed := map[int]string{}
-	for _, c := range m.Chunks {
-		listed[c.N] = c.Digest
-	}
-	for n := range chunks(m.Bytes) {
-		if listed[n] == "" && n > 1 {
-			continue // as the holes before
-		}
-		var b bytes.Buffer
-		must(t, s.Chunk(t.Context(), id, n, &b))
-		h := newSumming()
-		h.add(b.Bytes(), false)
-		if want, ok := listed[n]; ok && digestOf(h.sha) != want {
-			t.Errorf("chunk %d of %s is not that of its manifest", n, id)
-		} else if !ok && bytes.Trim(b.Bytes(), "\x00") != nil {
-			t.Errorf("chunk %d of %s is not in its manifest", n, id)
-		}
+	for _, off := range []int64{-1, 1 << 60} {
+		now, _ := streamOf(t, s, string(vol1), Position{})
+		wantCode(t, s.Export(t.Context(), string(vol1), Position{now.Moment, off}, io.Discard), bourse.CodeInvalid)
 	}
 }

@@ -34,15 +34,13 @@ type Store struct {
 	live  bool // mounted file systems may grow
 
 	locks   locks
-	known   known
 	noClone atomic.Bool     // the directory's file system has no reflinks
 	step    func(at string) // tests stop the process there
 	pause   time.Duration   // between tries of a broken source
 
-	mu       sync.Mutex
-	mounts   map[string]int         // how often a volume was mounted; shows whether it may have changed
-	forks    map[string]*time.Timer // by directory; removes it when it runs out
-	lastFork int
+	mu     sync.Mutex
+	mounts map[string]int         // how often a volume was mounted; shows whether it may have changed
+	forks  map[string]*time.Timer // by directory; removes copies that nobody reads
 }
 
 // Open prepares the directory. It reports CodeUnavailable when the host cannot

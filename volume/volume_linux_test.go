@@ -1,7 +1,7 @@
 package volume
 
 import (
-	"bytes"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -55,8 +55,7 @@ func TestLife(t *testing.T) {
 		"extend":   func() error { return s.Extend(t.Context(), vol1, 2) },
 		"usage":    func() error { _, err := s.Usage(t.Context(), vol1); return err },
 		"snapshot": func() error { _, err := s.Snapshot(t.Context(), vol1, snap1); return err },
-		"manifest": func() error { _, err := s.Manifest(t.Context(), string(vol1)); return err },
-		"chunk":    func() error { return s.Chunk(t.Context(), string(vol1), 0, &bytes.Buffer{}) },
+		"export":   func() error { return s.Export(t.Context(), string(vol1), Position{}, io.Discard) },
 	} {
 		t.Run(name, func(t *testing.T) { wantCode(t, call(), bourse.CodeNotFound) })
 	}
@@ -185,18 +184,16 @@ func TestHostileIDs(t *testing.T) {
 			_, using := s.Usage(t.Context(), bourse.VolumeID(id))
 			_, snapping := s.Snapshot(t.Context(), bourse.VolumeID(id), snap1)
 			_, snappingTo := s.Snapshot(t.Context(), vol1, bourse.SnapshotID(id))
-			_, describing := s.Manifest(t.Context(), id)
 			_, scratching := s.Scratch(t.Context(), bourse.MachineID(id), 16)
 			for _, err := range []error{
-				s.Create(t.Context(), bourse.VolumeID(id), order), s.Fill(t.Context(), bourse.VolumeID(id), order, s.Local(string(snap1))),
-				mounting, using, snapping, snappingTo, describing, scratching,
+				s.Create(t.Context(), bourse.VolumeID(id), order), s.Copy(t.Context(), bourse.VolumeID(id), order, string(snap1)),
+				mounting, using, snapping, snappingTo, scratching,
 				s.Unmount(t.Context(), bourse.VolumeID(id)), s.Extend(t.Context(), bourse.VolumeID(id), 1), s.Destroy(t.Context(), bourse.VolumeID(id)),
-				s.RemoveSnapshot(t.Context(), bourse.SnapshotID(id)), s.Chunk(t.Context(), id, 0, &bytes.Buffer{}),
+				s.RemoveSnapshot(t.Context(), bourse.SnapshotID(id)), s.Export(t.Context(), id, Position{}, io.Discard),
 				s.RemoveScratch(t.Context(), bourse.MachineID(id)),
 			} {
 				wantCode(t, err, bourse.CodeInvalid)
 			}
-			must(t, s.Release(t.Context(), id))
 		})
 	}
 	if got := onHost(t, s.dir); len(got) > 0 {
@@ -252,7 +249,7 @@ func overwrite(path string, off int64, b []byte) error {
 	return f.Close()
 }
 
-// TestRecover has things that are kept, unknown or half made, and a volume
+// TestRecover has things that are kept (a copy for a reader, too), unknown or half made, and a volume
 // that stayed frozen.
 func TestRecover(t *testing.T) {
 	s := open(t, t.TempDir())
@@ -263,7 +260,7 @@ func TestRecover(t *testing.T) {
 	must(t, err)
 	_, err = s.Snapshot(t.Context(), vol1, snap1)
 	must(t, err)
-	for _, at := range []stage{isNew, filling, ready, gone, forkStage(3)} {
+	for _, at := range []stage{isNew, filling, ready, gone, forked + "3"} {
 		must(t, s.begin(string(vol3), at))
 	}
 	must(t, os.Mkdir(filepath.Join(s.dir, "not ours"), 0o700))
@@ -276,7 +273,7 @@ func TestRecover(t *testing.T) {
 	}
 	must(t, held.Close())
 	want := []string{
-		"loop of vol_0000000000000001", "mount " + dir1, "not ours", string(vol1), string(vol3) + string(filling), string(vol3) + string(ready),
+		"loop of vol_0000000000000001", "mount " + dir1, "not ours", string(vol1), string(vol3) + ".fill", string(vol3) + ".fork3", string(vol3) + ".ready",
 	}
 	eventually(t, func() bool { return len(onHost(t, s.dir)) == len(want) })
 	if got := onHost(t, s.dir); !slices.Equal(got, want) {

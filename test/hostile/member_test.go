@@ -245,8 +245,6 @@ func TestAWorkersCertificateReadsNothing(t *testing.T) {
 	}{
 		{fabric.VolumeExport.Spec, fabric.Export{ID: volume}},
 		{fabric.VolumeExport.Spec, fabric.Export{ID: volume, Grant: "w2.zzzzzzz.AAAA"}},
-		{fabric.VolumeChunk.Spec, fabric.Chunk{Of: fabric.Export{ID: volume}}},
-		{fabric.VolumeRelease.Spec, fabric.Export{ID: volume}},
 		{fabric.VolumeGrant.Spec, fabric.GrantRequest{ID: volume}},
 		{fabric.OrderClaim.Spec, bourse.Claim{}},
 		{fabric.MachineList.Spec, fabric.MachinesQuery{}},

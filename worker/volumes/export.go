@@ -3,7 +3,6 @@ package volumes
 import (
 	"context"
 	"io"
-	"strings"
 	"sync"
 	"time"
 
@@ -53,9 +52,8 @@ func (e *exports) recent(now time.Time) map[bourse.SnapshotID]bool {
 	return out
 }
 
-// exported checks that what another worker asks for can be read, by the
-// worker's own record. The id is that of a snapshot, a volume, or a manifest
-// of a volume, which names it.
+// exported checks by the worker's own record that a volume or snapshot can be
+// read.
 func (vs *Volumes) exported(id string) error {
 	if snap := bourse.SnapshotID(id); snap.Validate() == nil {
 		return vs.state.Store.View(func(tx *store.Tx) error {
@@ -69,7 +67,7 @@ func (vs *Volumes) exported(id string) error {
 			return err
 		})
 	}
-	v, err := vs.now(volumeOfManifest(id))
+	v, err := vs.now(bourse.VolumeID(id))
 	switch {
 	case err != nil:
 		return err
@@ -81,34 +79,44 @@ func (vs *Volumes) exported(id string) error {
 	return errNoVolume
 }
 
-// volumeOfManifest finds the volume's id in the id of a manifest.
-func volumeOfManifest(id string) bourse.VolumeID {
-	for part := range strings.FieldsSeq(id) {
-		if v := bourse.VolumeID(part); v.Validate() == nil {
-			return v
-		}
-	}
-	return bourse.VolumeID(id)
-}
-
-// Manifest describes what a volume or snapshot holds, for another worker. A volume in
-// use is copied for that, which needs space.
-func (vs *Volumes) Manifest(ctx context.Context, id string) (volume.Manifest, error) {
+// Export writes the content of a volume or snapshot as a stream, for another
+// worker. A volume in use is copied first, which needs space.
+func (vs *Volumes) Export(ctx context.Context, id string, from volume.Position, to io.Writer) error {
 	if err := vs.state.Store.Sync(ctx); err != nil { // it may have been made a moment ago
-		return volume.Manifest{}, err
+		return err
 	}
 	err := vs.exported(id)
-	if err == nil {
+	if err == nil && from.Moment == "" {
 		err = vs.spaceToExport(ctx, bourse.VolumeID(id))
 	}
 	if err != nil {
-		return volume.Manifest{}, err
+		return err
 	}
-	return vs.host.Manifest(ctx, id)
+	return vs.host.Export(ctx, id, from, &noted{to: to, vs: vs, id: id, at: time.Now()})
 }
 
-// spaceToExport refuses to copy an attached volume when the ledger has no space
-// for a copy. It holds nothing: the copy lives as long as it is being read.
+// noted is the stream of a volume or snapshot. It notes every minute that it is
+// still read.
+type noted struct {
+	to io.Writer
+	vs *Volumes
+	id string
+	at time.Time
+}
+
+// Write implements io.Writer.
+func (n *noted) Write(p []byte) (int, error) {
+	if now := time.Now(); now.Sub(n.at) >= time.Minute {
+		if err := n.vs.exported(n.id); err != nil {
+			return 0, err
+		}
+		n.at = now
+	}
+	return n.to.Write(p)
+}
+
+// spaceToExport refuses to copy a volume in use if the ledger has no space for a
+// copy. It holds nothing: the copy exists as long as it is read.
 func (vs *Volumes) spaceToExport(ctx context.Context, id bourse.VolumeID) error {
 	if id.Validate() != nil {
 		return nil //nolint:nilerr // it is a snapshot's
@@ -128,20 +136,4 @@ func (vs *Volumes) spaceToExport(ctx context.Context, id bourse.VolumeID) error 
 		}
 		return nil
 	})
-}
-
-// Chunk writes one chunk of a manifest.
-func (vs *Volumes) Chunk(ctx context.Context, id string, n int, to io.Writer) error {
-	if err := vs.exported(id); err != nil {
-		return err
-	}
-	return vs.host.Chunk(ctx, id, n, to)
-}
-
-// Release ends the reading of a manifest.
-func (vs *Volumes) Release(ctx context.Context, id string) error {
-	if err := vs.exported(id); err != nil {
-		return err
-	}
-	return vs.host.Release(ctx, id)
 }

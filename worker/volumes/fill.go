@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"sync"
 	"time"
 
 	"github.com/bourse-dev/bourse"
@@ -54,7 +53,7 @@ func failRecord(tx *store.Tx, id bourse.VolumeID, cause error) error {
 	return err
 }
 
-// fill fills a volume on the host, or goes on with that.
+// fill fills a volume on the host, or continues to.
 func (vs *Volumes) fill(ctx context.Context, v *bourse.Volume) error {
 	id, tag := admit.SourceOf(&v.Spec)
 	if tag == vs.state.Self.Tag {
@@ -64,87 +63,54 @@ func (vs *Volumes) fill(ctx context.Context, v *bourse.Volume) error {
 		}); err != nil {
 			return err
 		}
-		return vs.host.Fill(ctx, v.ID, v.Spec, vs.host.Local(id))
+		return vs.host.Copy(ctx, v.ID, v.Spec, id)
 	}
 	if vs.peers == nil {
 		return bourse.Errorf(bourse.CodeUnavailable, "no other worker can be reached")
 	}
-	src, err := vs.peers.Source(ctx, tag, id, v.Spec.Grant)
-	if err != nil {
-		return err
-	}
-	remote := &remoteSource{Source: src}
-	err = vs.host.Fill(ctx, v.ID, v.Spec, remote)
-	vs.releaseRemote(ctx, tag, v.Spec.Grant, remote.manifests())
-	return err
-}
-
-// releaseRemote ends the reading of another worker's manifests. The other worker
-// does so after some minutes in any case.
-func (vs *Volumes) releaseRemote(ctx context.Context, tag bourse.WorkerTag, grant string, manifests []string) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releasePatience)
-	defer cancel()
-	for _, id := range manifests {
-		if err := vs.peers.Release(ctx, tag, id, grant); err != nil {
-			vs.state.Log.Debug("release the source of a volume", "source", id, "err", err)
+	return vs.host.Fill(ctx, v.ID, v.Spec, func(ctx context.Context, from volume.Position) (io.ReadCloser, error) {
+		ctx, cancel := context.WithCancel(ctx)
+		watch := time.AfterFunc(beginPatience, cancel)
+		stream, err := vs.peers.Export(ctx, tag, id, v.Spec.Grant, from)
+		if err != nil {
+			watch.Stop()
+			cancel()
+			return nil, err
 		}
-	}
+		return &watchedStream{ReadCloser: stream, cancel: cancel, watch: watch}, nil
+	})
 }
 
-// Patience with one request to a source.
 const (
-	manifestPatience = 30 * time.Minute // the source reads all of the volume for it
-	chunkPatience    = 2 * time.Minute
-	releasePatience  = 10 * time.Second
+	// beginPatience bounds the time until a stream begins: its source may copy
+	// the volume first, or read again what has arrived here.
+	beginPatience = 30 * time.Minute
+	// readPatience bounds the time without any byte after that.
+	readPatience = 2 * time.Minute
 )
 
-// remoteSource is another worker's volume or snapshot. It notices when the other
-// side no longer sends, and remembers what is to be given back.
-type remoteSource struct {
-	volume.Source
-
-	mu   sync.Mutex
-	held []string // guarded by mu; ids of manifests
-}
-
-func (s *remoteSource) manifests() []string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.held
-}
-
-// Manifest implements volume.Source.
-func (s *remoteSource) Manifest(ctx context.Context) (volume.Manifest, error) {
-	ctx, cancel := context.WithTimeout(ctx, manifestPatience)
-	defer cancel()
-	m, err := s.Source.Manifest(ctx)
-	if err == nil {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.held = append(s.held, m.ID)
-	}
-	return m, err
-}
-
-// Chunk implements volume.Source.
-func (s *remoteSource) Chunk(ctx context.Context, n int, digest string) (io.ReadCloser, error) {
-	ctx, cancel := context.WithTimeout(ctx, chunkPatience)
-	body, err := s.Source.Chunk(ctx, n, digest)
-	if err != nil {
-		cancel()
-		return nil, err
-	}
-	return &timedBody{body, cancel}, nil
-}
-
-// timedBody ends its context when it is closed.
-type timedBody struct {
+// watchedStream breaks off when the source no longer sends.
+type watchedStream struct {
 	io.ReadCloser
 	cancel context.CancelFunc
+	watch  *time.Timer
+	begun  bool
+}
+
+// Read implements io.Reader.
+func (s *watchedStream) Read(p []byte) (int, error) {
+	if s.begun {
+		s.watch.Reset(readPatience)
+	}
+	n, err := s.ReadCloser.Read(p)
+	s.begun = true
+	s.watch.Stop() // a slow disk here is not the source's fault
+	return n, err
 }
 
 // Close implements io.Closer.
-func (b *timedBody) Close() error {
-	b.cancel()
-	return b.ReadCloser.Close()
+func (s *watchedStream) Close() error {
+	s.watch.Stop()
+	s.cancel()
+	return s.ReadCloser.Close()
 }

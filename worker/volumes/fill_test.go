@@ -2,6 +2,7 @@ package volumes_test
 
 import (
 	"errors"
+	"io"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -11,6 +12,7 @@ import (
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/fsm"
 	"github.com/bourse-dev/bourse/store"
+	"github.com/bourse-dev/bourse/volume"
 	"github.com/bourse-dev/bourse/worker/state"
 	"github.com/bourse-dev/bourse/worker/volumes"
 	"github.com/bourse-dev/bourse/worker/volumes/volumetest"
@@ -95,6 +97,7 @@ func TestFillFromAnywhere(t *testing.T) {
 				t.Errorf("%s: the host has %+v, want the poem in %d GB", name, mem, c.sizeGB)
 			}
 		}
+		synctest.Wait()
 		if _, forks := p.far.vols.Kept(); forks != 0 {
 			t.Errorf("%d copies left at the source", forks)
 		}
@@ -111,10 +114,9 @@ func TestFillGoesOn(t *testing.T) {
 		defer p.crash()
 		src := p.far.place()
 		p.far.vols.Write(src.ID, poem)
-		chunks := len(volumetest.ChunksOf(poem))
 		var calls atomic.Int64
-		p.peers.SetAway(func(call string) error {
-			if n := calls.Add(1); call == "Chunk" && n%4 == 0 || n > 16 && n < 24 {
+		p.peers.SetAway(func(string) error { // from the middle of the data on
+			if n := calls.Add(1); n >= 120 && n < 128 {
 				return errAway
 			}
 			return nil
@@ -130,8 +132,8 @@ func TestFillGoesOn(t *testing.T) {
 		if mem, _ := p.near.vols.Read(v.ID); mem.Data != poem {
 			t.Errorf("filled with %q", mem.Data)
 		}
-		if got := p.near.vols.Fetched(); got != chunks {
-			t.Errorf("%d chunks were fetched, want each of %d once", got, chunks)
+		if got := p.near.vols.Fetched(); got != len(poem) {
+			t.Errorf("%d bytes were fetched, want each of %d once", got, len(poem))
 		}
 		p.near.verify()
 	})
@@ -249,7 +251,7 @@ func TestForkOfAVolumeInUse(t *testing.T) {
 		p.far.vols.Write(src.ID, poem)
 		m := p.far.mount(src.ID)
 		p.peers.SetAway(func(call string) error {
-			if call == "Chunk" { // the machine goes on writing
+			if call == "Read" { // the machine goes on writing
 				p.far.vols.Write(src.ID, strings.ToUpper(poem))
 			}
 			return nil
@@ -262,11 +264,11 @@ func TestForkOfAVolumeInUse(t *testing.T) {
 		if _, err := p.far.Extend(t.Context(), src.ID, 100); err != nil { // now there is no room
 			t.Fatal(err)
 		}
-		if _, err := p.far.Manifest(t.Context(), string(src.ID)); bourse.CodeOf(err) != bourse.CodeInsufficient {
+		if err := p.far.Export(t.Context(), string(src.ID), volume.Position{}, io.Discard); bourse.CodeOf(err) != bourse.CodeInsufficient {
 			t.Errorf("export on a full disk: %v, want insufficient_capacity", err)
 		}
 		p.far.unmount(m)
-		if _, err := p.far.Manifest(t.Context(), string(src.ID)); err != nil {
+		if err := p.far.Export(t.Context(), string(src.ID), volume.Position{}, io.Discard); err != nil {
 			t.Errorf("export of a volume that nobody uses: %v", err)
 		}
 	})

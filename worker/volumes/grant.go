@@ -126,15 +126,14 @@ func grantMark(key []byte, id, to, until string) string {
 	return base64.RawURLEncoding.EncodeToString(h.Sum(nil))
 }
 
-// Granted reports CodeForbidden unless grant is one to read a volume, a snapshot
-// or a manifest, and its reader is the worker that has it. Without TLS, where
+// Granted returns CodeForbidden unless grant allows reading a volume or snapshot,
+// and its reader is the worker that has it. Without TLS, where
 // conn is nil, the grant alone counts.
 func (vs *Volumes) Granted(id, grant string, conn *tls.ConnectionState) error {
 	key, err := vs.grants.secret(vs.dir)
 	if err != nil {
 		return err
 	}
-	id = exportOf(id)
 	to, rest, _ := strings.Cut(grant, ".")
 	until, mark, _ := strings.Cut(rest, ".")
 	if !hmac.Equal([]byte(mark), []byte(grantMark(key, id, to, until))) {
@@ -154,13 +153,4 @@ func (vs *Volumes) Granted(id, grant string, conn *tls.ConnectionState) error {
 		}
 	}
 	return bourse.Errorf(bourse.CodeForbidden, "the grant to read %s is another worker's", id)
-}
-
-// exportOf names the volume or snapshot of which an id is asked for: a manifest's
-// names its volume.
-func exportOf(id string) string {
-	if bourse.SnapshotID(id).Validate() == nil {
-		return id
-	}
-	return string(volumeOfManifest(id))
 }

@@ -46,29 +46,21 @@ type Files interface {
 type Copies interface {
 	Snapshot(ctx context.Context, id bourse.VolumeID, snap bourse.SnapshotID) (volume.Info, error)
 	RemoveSnapshot(ctx context.Context, snap bourse.SnapshotID) error
-	// Manifest describes the content. Of a volume it is that of one
-	// moment, which is kept for a while for those who read its chunks.
-	Manifest(ctx context.Context, id string) (volume.Manifest, error)
-	Chunk(ctx context.Context, id string, n int, w io.Writer) error
-	// Fill makes a volume with the content of a source, and goes on where an
+	// Export writes a stream of the content at one moment.
+	Export(ctx context.Context, id string, from volume.Position, to io.Writer) error
+	// Fill makes a volume with the content of a source, and continues where an
 	// earlier call was interrupted.
 	Fill(ctx context.Context, id bourse.VolumeID, spec bourse.VolumeOrder, src volume.Source) error
-	// Release ends the reading of a manifest, by the manifest's id.
-	Release(ctx context.Context, id string) error
-	// Local is what is on this host as a source, which Fill takes by the short
-	// way. It has to come to Fill as it is.
-	Local(id string) volume.Source
+	// Copy is Fill with a volume or snapshot of this host.
+	Copy(ctx context.Context, id bourse.VolumeID, spec bourse.VolumeOrder, from string) error
 }
 
 // Peers are the other workers, as sources of volumes and snapshots.
 type Peers interface {
-	// Source returns the content of a volume or snapshot of the worker with this
-	// tag, which that has granted to this one. Unavailable, timeout and canceled
-	// may pass, all else is an answer.
-	Source(ctx context.Context, tag bourse.WorkerTag, id, grant string) (volume.Source, error)
-	// Release ends the reading of a manifest there, by the manifest's id. The
-	// other worker does so by itself after some minutes.
-	Release(ctx context.Context, tag bourse.WorkerTag, id, grant string) error
+	// Export opens a stream of a volume or snapshot of the worker with this tag,
+	// which that worker has granted to this one. Errors: unavailable, timeout and
+	// canceled may pass; all others are answers.
+	Export(ctx context.Context, tag bourse.WorkerTag, id, grant string, from volume.Position) (io.ReadCloser, error)
 }
 
 var errNoVolumes = bourse.Errorf(bourse.CodeUnavailable, "the worker was started without volumes")
@@ -89,9 +81,6 @@ func (noHost) Unmount(context.Context, bourse.VolumeID) error          { return 
 func (noHost) Extend(context.Context, bourse.VolumeID, int64) error    { return errNoVolumes }
 func (noHost) Destroy(context.Context, bourse.VolumeID) error          { return errNoVolumes }
 func (noHost) RemoveSnapshot(context.Context, bourse.SnapshotID) error { return errNoVolumes }
-func (noHost) Chunk(context.Context, string, int, io.Writer) error     { return errNoVolumes }
-func (noHost) Release(context.Context, string) error                   { return errNoVolumes }
-func (noHost) Local(string) volume.Source                              { return nil }
 func (noHost) Usage(context.Context, bourse.VolumeID) (u bourse.VolumeUsage, err error) {
 	return u, errNoVolumes
 }
@@ -100,10 +89,14 @@ func (noHost) Snapshot(context.Context, bourse.VolumeID, bourse.SnapshotID) (i v
 	return i, errNoVolumes
 }
 
-func (noHost) Manifest(context.Context, string) (m volume.Manifest, err error) {
-	return m, errNoVolumes
+func (noHost) Export(context.Context, string, volume.Position, io.Writer) error {
+	return errNoVolumes
 }
 
 func (noHost) Fill(context.Context, bourse.VolumeID, bourse.VolumeOrder, volume.Source) error {
+	return errNoVolumes
+}
+
+func (noHost) Copy(context.Context, bourse.VolumeID, bourse.VolumeOrder, string) error {
 	return errNoVolumes
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/volume"
 )
 
 const (
@@ -146,21 +147,24 @@ func TestASnapshotInUseIsKept(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		read := func(id bourse.SnapshotID) error {
+			return h.Export(t.Context(), string(id), volume.Position{}, io.Discard)
+		}
 		time.Sleep(day - time.Minute)
-		if _, err := h.Manifest(t.Context(), string(s.ID)); err != nil {
+		if err := read(s.ID); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(5 * time.Minute)
 		if kept, _ := vols.Kept(); kept != 1 {
 			t.Error("removed while it was read")
 		}
-		if err := h.Chunk(t.Context(), string(s.ID), 1, io.Discard); err != nil {
-			t.Errorf("the next chunk: %v", err)
+		if err := read(s.ID); err != nil {
+			t.Errorf("read again: %v", err)
 		}
 		time.Sleep(10*time.Minute - time.Second)
 		h.crash()
 		h.start()
-		if _, err := h.Manifest(t.Context(), string(s.ID)); bourse.CodeOf(err) != bourse.CodeNotFound {
+		if err := read(s.ID); bourse.CodeOf(err) != bourse.CodeNotFound {
 			t.Errorf("a new reading after its time: %v, want not_found", err)
 		}
 		time.Sleep(2 * time.Minute)

@@ -1,79 +1,74 @@
 package volumetest
 
 import (
+	"bufio"
 	"context"
 	"crypto/sha256"
-	"encoding/hex"
+	"encoding/json"
 	"fmt"
 	"io"
-	"slices"
-	"strings"
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/volume"
 )
 
-func digestOf(s string) string {
-	sum := sha256.Sum256([]byte(s))
-	return "sha256:" + hex.EncodeToString(sum[:])
+func digestOf(s string) string { return fmt.Sprintf("sha256:%x", sha256.Sum256([]byte(s))) }
+
+// memPiece is how many bytes of a stream Fill reads at once.
+const memPiece = 4
+
+// head is the first line of a stream of this host. The data follows.
+type head struct {
+	Volume bourse.VolumeID
+	Moment string
+	SizeGB int64
+	Length int // of all data
 }
 
-// Manifest implements volumes.Host.
-func (f *Host) Manifest(ctx context.Context, id string) (m volume.Manifest, err error) {
-	return m, f.call(ctx, "Manifest", id, func() error {
-		s, ok := f.snaps[bourse.SnapshotID(id)]
-		m.ID = id
-		if !ok {
-			v, err := f.get(bourse.VolumeID(id))
-			if err != nil {
-				return err
-			}
-			s = snapshot{bourse.VolumeID(id), v.SizeGB, v.Data}
-			f.forked++
-			m.ID = fmt.Sprintf("fork of %s %d", id, f.forked)
-			f.forks[m.ID] = s
+// Export implements volumes.Host.
+func (f *Host) Export(ctx context.Context, id string, from volume.Position, w io.Writer) error {
+	var s snapshot
+	moment := id
+	if err := f.call(ctx, "Export", id, func() error {
+		var ok bool
+		if s, ok = f.snaps[bourse.SnapshotID(id)]; ok {
+			return nil
 		}
-		m.Volume, m.Bytes, m.Digest = s.of, s.sizeGB<<30, digestOf(s.data)
-		for n, c := range ChunksOf(s.data) {
-			m.Chunks = append(m.Chunks, volume.Chunk{N: n, Digest: digestOf(c)})
+		if s, ok = f.forks[from.Moment]; ok {
+			moment = from.Moment
+			return nil
 		}
+		v, err := f.get(bourse.VolumeID(id))
+		if err != nil {
+			return err
+		}
+		s = snapshot{bourse.VolumeID(id), v.SizeGB, v.Data}
+		f.forked++
+		moment = fmt.Sprintf("fork %d of %s", f.forked, id)
+		f.forks[moment] = s
 		return nil
-	})
-}
-
-// ChunksOf returns the chunks of a volume with this data.
-func ChunksOf(s string) []string {
-	var out []string
-	for c := range slices.Chunk([]byte(s), memChunk) {
-		out = append(out, string(c))
+	}); err != nil {
+		return err
 	}
-	return out
-}
-
-// Chunk implements volumes.Host.
-func (f *Host) Chunk(ctx context.Context, id string, n int, w io.Writer) error {
-	var data []byte
-	err := f.call(ctx, "Chunk", id, func() error {
-		s, ok := f.forks[id]
-		if !ok {
-			s, ok = f.snaps[bourse.SnapshotID(id)]
-		}
-		list := ChunksOf(s.data)
-		if !ok || n < 0 || n >= len(list) {
-			return bourse.Errorf(bourse.CodeNotFound, "no chunk %d of %s", n, id)
-		}
-		data = []byte(list[n])
-		return nil
-	})
-	if err == nil {
-		_, err = w.Write(data)
+	if moment != from.Moment {
+		from.Offset = 0
 	}
-	return err
+	line, err := json.Marshal(head{s.of, moment, s.sizeGB, len(s.data)})
+	if err != nil {
+		return err
+	}
+	if _, err := fmt.Fprintf(w, "%s\n%s", line, s.data[from.Offset:]); err != nil {
+		return err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.forks, moment)
+	return nil
 }
 
-// Release implements volumes.Host.
-func (f *Host) Release(ctx context.Context, id string) error {
-	return f.call(ctx, "Release", id, func() error { delete(f.forks, id); return nil })
+// filling is what has arrived of a volume.
+type filling struct {
+	moment, data string
 }
 
 // Fill implements volumes.Host.
@@ -82,48 +77,63 @@ func (f *Host) Fill(ctx context.Context, id bourse.VolumeID, spec bourse.VolumeO
 		if f.volumes[id] != nil {
 			return nil
 		}
-		if f.filling[id] == nil {
-			f.filling[id] = map[int]string{}
-		}
 		have := f.filling[id]
-		f.mu.Unlock() // a source may be slow, and may be this host
-		data, err := fetchAll(ctx, spec, src, have, func() { f.mu.Lock(); f.fetched++; f.mu.Unlock() })
-		if l, ok := src.(*hostSource); ok && l.release != nil {
-			_ = l.release(ctx, l.latest)
-		}
+		f.mu.Unlock() // a source may be slow
+		err := f.receive(ctx, &have, &spec, src)
 		f.mu.Lock()
+		f.filling[id] = have
 		if err == nil {
-			f.volumes[id] = &Volume{SizeGB: spec.SizeGB, Data: data}
+			f.volumes[id] = &Volume{SizeGB: spec.SizeGB, Data: have.data}
 			delete(f.filling, id)
 		}
 		return err
 	})
 }
 
-func fetchAll(ctx context.Context, spec bourse.VolumeOrder, src volume.Source, have map[int]string, fetched func()) (string, error) {
-	m, err := src.Manifest(ctx)
+func (f *Host) receive(ctx context.Context, have *filling, spec *bourse.VolumeOrder, src volume.Source) error {
+	stream, err := src(ctx, volume.Position{Moment: have.moment, Offset: int64(len(have.data))})
 	if err != nil {
-		return "", err
+		return err
 	}
-	if m.Bytes > spec.SizeGB<<30 {
-		return "", bourse.Errorf(bourse.CodeInvalid, "invalid size_gb %d: the source has %d bytes", spec.SizeGB, m.Bytes)
+	defer stream.Close()
+	r := bufio.NewReader(stream)
+	line, err := r.ReadBytes('\n')
+	if err != nil {
+		return err
 	}
-	var data strings.Builder
-	for _, c := range m.Chunks {
-		if digestOf(have[c.N]) != c.Digest {
-			body, err := src.Chunk(ctx, c.N, c.Digest)
-			if err != nil {
-				return "", err
-			}
-			b, err := io.ReadAll(body)
-			_ = body.Close()
-			if err != nil || digestOf(string(b)) != c.Digest {
-				return "", bourse.Errorf(bourse.CodeUnavailable, "chunk %d is not what was promised: %v", c.N, err)
-			}
-			have[c.N] = string(b)
-			fetched()
+	var h head
+	if err := json.Unmarshal(line, &h); err != nil {
+		return err
+	}
+	if h.SizeGB > spec.SizeGB {
+		return bourse.Errorf(bourse.CodeInvalid, "invalid size_gb %d: the source has %d", spec.SizeGB, h.SizeGB)
+	}
+	if h.Moment != have.moment {
+		*have = filling{moment: h.Moment}
+	}
+	for len(have.data) < h.Length {
+		b := make([]byte, min(memPiece, h.Length-len(have.data)))
+		if _, err := io.ReadFull(r, b); err != nil {
+			return bourse.Errorf(bourse.CodeUnavailable, "the source broke off: %w", err)
 		}
-		data.WriteString(have[c.N])
+		have.data += string(b)
+		f.mu.Lock()
+		f.fetched += len(b)
+		f.mu.Unlock()
 	}
-	return data.String(), nil
+	return nil
+}
+
+// Copy implements volumes.Host.
+func (f *Host) Copy(ctx context.Context, id bourse.VolumeID, spec bourse.VolumeOrder, from string) error {
+	return f.Fill(ctx, id, spec, func(ctx context.Context, at volume.Position) (io.ReadCloser, error) {
+		return stream(func(w io.Writer) error { return f.Export(ctx, from, at, w) }), nil
+	})
+}
+
+// stream returns what write writes.
+func stream(write func(io.Writer) error) io.ReadCloser {
+	r, w := io.Pipe()
+	go func() { _ = w.CloseWithError(write(w)) }()
+	return r
 }

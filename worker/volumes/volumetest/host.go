@@ -22,11 +22,11 @@ type Host struct {
 	labels  map[string]string
 	volumes map[bourse.VolumeID]*Volume
 	snaps   map[bourse.SnapshotID]snapshot
-	filling map[bourse.VolumeID]map[int]string // chunks that have come
-	forks   map[string]snapshot                // by manifest
+	filling map[bourse.VolumeID]filling
+	forks   map[string]snapshot // by moment
 	scratch map[bourse.MachineID]int64
 	forked  int
-	fetched int // chunks, ever
+	fetched int // bytes, ever
 	busy    map[string]int
 	fault   func(call, id string) error // before each call
 }
@@ -46,14 +46,12 @@ type snapshot struct {
 	data   string
 }
 
-const memChunk = 4 // bytes
-
 // NewHost makes a host without volumes.
 func NewHost() *Host {
 	return &Host{
 		labels:  map[string]string{admit.LabelVolume: "memory"},
 		volumes: map[bourse.VolumeID]*Volume{}, snaps: map[bourse.SnapshotID]snapshot{},
-		filling: map[bourse.VolumeID]map[int]string{}, forks: map[string]snapshot{}, busy: map[string]int{},
+		filling: map[bourse.VolumeID]filling{}, forks: map[string]snapshot{}, busy: map[string]int{},
 		scratch: map[bourse.MachineID]int64{},
 	}
 }
@@ -63,7 +61,7 @@ func (f *Host) call(ctx context.Context, name, id string, fn func() error) error
 	f.mu.Lock()
 	fault := f.fault
 	f.busy[id]++
-	alone := f.busy[id] == 1 || name == "Usage" || name == "Manifest" || name == "Chunk"
+	alone := f.busy[id] == 1 || name == "Usage" || name == "Export"
 	f.mu.Unlock()
 	defer func() {
 		f.mu.Lock()
@@ -198,16 +196,11 @@ func (f *Host) RemoveSnapshot(ctx context.Context, snap bourse.SnapshotID) error
 	return f.call(ctx, "RemoveSnapshot", string(snap), func() error { delete(f.snaps, snap); return nil })
 }
 
-// Local implements volumes.Host.
-func (f *Host) Local(id string) volume.Source {
-	return &hostSource{id: id, manifest: f.Manifest, chunk: f.Chunk, release: f.Release}
-}
-
 // Recover implements volumes.Host.
 func (f *Host) Recover(ctx context.Context, keep func(string) bool) error {
 	return f.call(ctx, "Recover", "", func() error {
 		maps.DeleteFunc(f.volumes, func(id bourse.VolumeID, _ *Volume) bool { return !keep(string(id)) })
-		maps.DeleteFunc(f.filling, func(id bourse.VolumeID, _ map[int]string) bool { return !keep(string(id)) })
+		maps.DeleteFunc(f.filling, func(id bourse.VolumeID, _ filling) bool { return !keep(string(id)) })
 		maps.DeleteFunc(f.snaps, func(id bourse.SnapshotID, _ snapshot) bool { return !keep(string(id)) })
 		maps.DeleteFunc(f.scratch, func(id bourse.MachineID, _ int64) bool { return !keep(string(id)) })
 		clear(f.forks)
@@ -268,7 +261,7 @@ func (f *Host) Left() (things []string, mounted []bourse.VolumeID) {
 	return things, mounted
 }
 
-// Fetched counts the chunks that were fetched from other hosts, ever.
+// Fetched counts the bytes that Fill has received.
 func (f *Host) Fetched() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -1,7 +1,6 @@
 package volumetest
 
 import (
-	"bytes"
 	"context"
 	"io"
 	"sync"
@@ -11,31 +10,6 @@ import (
 	"github.com/bourse-dev/bourse/worker/volumes"
 )
 
-// hostSource is what a host has as a source.
-type hostSource struct {
-	id       string
-	manifest func(context.Context, string) (volume.Manifest, error)
-	chunk    func(context.Context, string, int, io.Writer) error
-	release  func(context.Context, string) error // set: of this host
-	latest   string
-}
-
-// Manifest implements volume.Source.
-func (s *hostSource) Manifest(ctx context.Context) (volume.Manifest, error) {
-	m, err := s.manifest(ctx, s.id)
-	s.latest = m.ID
-	return m, err
-}
-
-// Chunk implements volume.Source.
-func (s *hostSource) Chunk(ctx context.Context, n int, _ string) (io.ReadCloser, error) {
-	var b bytes.Buffer
-	if err := s.chunk(ctx, s.latest, n, &b); err != nil {
-		return nil, err
-	}
-	return io.NopCloser(&b), nil
-}
-
 // Peers are other workers that can be away.
 type Peers struct {
 	Find func(bourse.WorkerTag) *volumes.Volumes // nil: that one is down, or there is none
@@ -44,56 +18,49 @@ type Peers struct {
 	away func(call string) error
 }
 
-func (p *Peers) peer(call string, tag bourse.WorkerTag) (*volumes.Volumes, error) {
+// call calls the function given to SetAway.
+func (p *Peers) call(name string) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.away != nil {
-		if err := p.away(call); err != nil {
-			return nil, err
-		}
+	if p.away == nil {
+		return nil
 	}
-	vs := p.Find(tag)
-	if vs == nil {
-		return nil, bourse.Errorf(bourse.CodeUnavailable, "worker %d is not known", tag)
-	}
-	return vs, nil
+	return p.away(name)
 }
 
-// SetAway has away called before each call; its error is the call's.
+// SetAway has away called before each Export, and after each Read of a stream; its
+// error is the call's.
 func (p *Peers) SetAway(away func(call string) error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.away = away
 }
 
-// Source implements volumes.Peers.
-func (p *Peers) Source(_ context.Context, tag bourse.WorkerTag, id, _ string) (volume.Source, error) {
-	return &hostSource{
-		id: id,
-		manifest: func(ctx context.Context, id string) (m volume.Manifest, err error) {
-			vs, err := p.peer("Manifest", tag)
-			if err != nil {
-				return m, err
-			}
-			return vs.Manifest(ctx, id)
-		},
-		chunk: func(ctx context.Context, id string, n int, to io.Writer) error {
-			vs, err := p.peer("Chunk", tag)
-			if err != nil {
-				return err
-			}
-			return vs.Chunk(ctx, id, n, to)
-		},
-	}, nil
+// Export implements volumes.Peers.
+func (p *Peers) Export(ctx context.Context, tag bourse.WorkerTag, id, _ string, from volume.Position) (io.ReadCloser, error) {
+	if err := p.call("Export"); err != nil {
+		return nil, err
+	}
+	vs := p.Find(tag)
+	if vs == nil {
+		return nil, bourse.Errorf(bourse.CodeUnavailable, "worker %d is not known", tag)
+	}
+	return &peerStream{stream(func(w io.Writer) error { return vs.Export(ctx, id, from, w) }), p}, nil
 }
 
-// Release implements volumes.Peers.
-func (p *Peers) Release(ctx context.Context, tag bourse.WorkerTag, id, _ string) error {
-	vs, err := p.peer("Release", tag)
-	if err != nil {
-		return err
+// peerStream is slow: it returns one byte at a time.
+type peerStream struct {
+	io.ReadCloser
+	peers *Peers
+}
+
+// Read implements io.Reader.
+func (s *peerStream) Read(b []byte) (int, error) {
+	n, err := s.ReadCloser.Read(b[:1])
+	if away := s.peers.call("Read"); away != nil {
+		return 0, away
 	}
-	return vs.Release(ctx, id)
+	return n, err
 }
 
 var _ volumes.Peers = (*Peers)(nil)

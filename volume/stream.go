@@ -1,0 +1,131 @@
+package volume
+
+import (
+	"bufio"
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"os"
+
+	"github.com/bourse-dev/bourse"
+)
+
+// The content of an image travels as one stream:
+//
+//	a header, as one line of JSON
+//	for each piece that is not all zero, in order: its offset, 8 bytes, big endian; its bytes
+//	the image's size, 8 bytes; the content's SHA-256, 32 bytes
+//
+// Pieces begin at multiples of pieceBytes. All have that length except the
+// last one of an image. A stream that continues an earlier one begins with a
+// later piece; its checksum still covers the whole content.
+
+// Position is where a stream starts: at an offset of the content that a source
+// had at one moment. The zero value means the present content from its
+// beginning.
+type Position struct {
+	Moment string `json:"moment"` // from the header of an earlier stream
+	Offset int64  `json:"offset"`
+}
+
+// Source opens a stream of a volume's or snapshot's content on another host. If
+// that host no longer has the content of from's moment, the stream is that of
+// another moment, from its beginning. The stream is not trusted.
+type Source func(ctx context.Context, from Position) (io.ReadCloser, error)
+
+// content describes what an image holds.
+type content struct {
+	Volume    bourse.VolumeID `json:"volume"` // it was taken from
+	Bytes     int64           `json:"bytes"`  // size of the image
+	Encrypted bool            `json:"encrypted,omitempty"`
+	Digest    string          `json:"digest,omitempty"` // "sha256:…", of a snapshot
+}
+
+// header is the first line of a stream.
+type header struct {
+	content
+	Moment string `json:"moment"`
+	Key    []byte `json:"key,omitempty"` // opens an encrypted image
+}
+
+// maxHeader bounds the length of a header in bytes.
+const maxHeader = 4 << 10
+
+func readHeader(r *bufio.Reader) (header, error) {
+	var h header
+	line, err := r.ReadSlice('\n')
+	switch {
+	case errors.Is(err, bufio.ErrBufferFull) || err == nil && len(line) > maxHeader:
+		return h, bourse.Errorf(bourse.CodeInvalid, "invalid stream of a volume: the header is too long")
+	case err != nil:
+		return h, err
+	}
+	if err := json.Unmarshal(line, &h); err != nil {
+		return h, bourse.Errorf(bourse.CodeInvalid, "invalid stream of a volume: %w", err)
+	}
+	if h.Bytes < 1 || h.Bytes > bourse.MaxVolumeGB*gib || h.Bytes%blockSize != 0 {
+		return h, bourse.Errorf(bourse.CodeInvalid, "invalid stream of a volume: %d bytes", h.Bytes)
+	}
+	return h, nil
+}
+
+// sum hashes the content of an image by its pieces that are not all zero, so
+// that holes make no difference.
+type sum struct{ hash.Hash }
+
+func newSum(c *content) sum {
+	s := sum{sha256.New()}
+	_, _ = fmt.Fprintf(s, "bourse volume 2 %d %t\n", c.Bytes, c.Encrypted) // a hash never fails
+	return s
+}
+
+func (s sum) add(off int64, piece []byte) {
+	_, _ = s.Write(binary.BigEndian.AppendUint64(nil, uint64(off)))
+	_, _ = s.Write(piece)
+}
+
+func (s sum) digest() string { return "sha256:" + hex.EncodeToString(s.Sum(nil)) }
+
+// digestOf returns the digest of an image.
+func digestOf(ctx context.Context, image *os.File, c *content) (string, error) {
+	s := newSum(c)
+	err := eachPiece(ctx, image, c.Bytes, func(off int64, piece []byte) error { s.add(off, piece); return nil })
+	return s.digest(), err
+}
+
+// eachPiece calls do for each piece of the first bytes of an image that is not
+// all zero, in order.
+func eachPiece(ctx context.Context, image *os.File, bytes int64, do func(off int64, piece []byte) error) error {
+	buf := make([]byte, pieceBytes)
+	for off := int64(0); off < bytes; {
+		from, to, err := nextData(image, off)
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		for off = max(off, from/pieceBytes*pieceBytes); off < min(to, bytes); off += pieceBytes {
+			if ctx.Err() != nil {
+				return context.Cause(ctx)
+			}
+			piece := buf[:min(pieceBytes, bytes-off)]
+			if err := readPiece(image, off, piece); err != nil {
+				return err
+			}
+			if isZero(piece) {
+				continue
+			}
+			if err := do(off, piece); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
