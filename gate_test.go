@@ -15,7 +15,7 @@ func TestEveryListenerIsBehindTheGate(t *testing.T) {
 	allowed := map[string]string{
 		"fabric/direct/serve.go":              "is that place",
 		"cmd/bourse/gate.go":                  "is the caller, with the gate",
-		"bench/serve.go":                      "is a machine",
+		"bench/deploy.go":                     "is a machine",
 		"worker/watch/idle_awake.go":          "listens at files alone, which no page and no other host reaches",
 		"proxy/server.go":                     "is for the users of apps, who are strangers",
 		"examples/hello/main.go":              "is a machine",

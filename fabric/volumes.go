@@ -11,10 +11,10 @@ var (
 	VolumeList     = read[VolumesQuery, []bourse.Volume]("volume/list")
 	VolumeShow     = read[bourse.VolumeID, bourse.Volume]("volume/show") // with its usage
 	VolumeUpdate   = act[VolumeChange, bourse.Volume]("volume/update")
-	VolumeExtend   = act[ExtendRequest, bourse.Volume]("volume/extend")             // once it has grown
-	VolumeDestroy  = act[bourse.VolumeID, bourse.Volume]("volume/destroy")          // once it is gone
-	VolumeSnapshot = act[bourse.VolumeID, bourse.Snapshot]("volume/snapshot")       // once it is taken
-	VolumeGrant    = act[GrantRequest, string]("volume/grant")                      // lets another worker read it for a day, by the reply
+	VolumeExtend   = act[ExtendRequest, bourse.Volume]("volume/extend")               // once it has grown
+	VolumeDestroy  = act[bourse.VolumeID, bourse.Volume]("volume/destroy")            // once it is gone
+	VolumeSnapshot = act[bourse.VolumeID, bourse.Snapshot]("volume/snapshot")         // once it is taken
+	VolumeGrant    = act[GrantRequest, string]("volume/grant")                        // lets another worker read it for a day, by the reply
 	VolumeExport   = pipe[Export]("volume/export", http.MethodGet, bourse.RoleWorker) // its content, as package volume streams it; the reader verifies it
 )
 

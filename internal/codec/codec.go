@@ -35,9 +35,6 @@ func must[T any](mode T, err error) T {
 	return mode
 }
 
-// Raw is a value that is encoded already.
-type Raw = cbor.RawMessage
-
 // Marshal returns v encoded.
 func Marshal(v any) ([]byte, error) { return encoding.Marshal(v) }
 
