@@ -1,22 +1,22 @@
 // Package store is the durable memory of a worker: its records, with what follows
 // from them, in a file of package kv.
 //
-// # Schema, version 11
+// # Schema, version 1
 //
 //	worker.wal.0, worker.wal.1               the log, see package kv
 //	worker.db
 //	├── meta
-//	│   ├── "version"                        uint32, big endian: the version of this schema; without a checksum
+//	│   ├── "version"                        uint32, big endian: the version of this schema
 //	│   ├── "identity"                       Identity
 //	│   ├── "cordon"                         bourse.Cordon, while the worker takes no orders
 //	│   ├── "task_bytes"                     uint64, big endian: about what all ended tasks take of the file
-//	│   ├── "logged"                         uint64, big endian: the number of the last entry of log; since version 4, like the next
+//	│   ├── "logged"                         uint64, big endian: the number of the last entry of log
 //	│   ├── "moved"                          uint64, big endian: the last record of the write-ahead log that is in this file
-//	│   └── "salt"                           8 bytes: of the write-ahead log; since version 7
+//	│   └── "salt"                           8 bytes: of the write-ahead log
 //	├── machines
 //	│   └── MachineID                        bourse.Machine, without its events
 //	├── machine_app                          every machine
-//	│   └── app 00 MachineID                 (empty); app in keys is its id, since version 6, or the name of a record that has none
+//	│   └── app 00 MachineID                 (empty); app in keys is its id, or its name if it has none
 //	├── machine_name                         living machines
 //	│   └── app 00 name                      MachineID
 //	├── machine_port                         living machines that have a port
@@ -51,7 +51,7 @@
 //	│   └── int64 time 00 VolumeID           (empty)
 //	├── snapshots                            every snapshot
 //	│   └── SnapshotID                       VolumeID
-//	├── task_open                            orders for work that is in progress; since version 3, like all below
+//	├── task_open                            orders for work that is in progress
 //	│   └── OrderID                          (empty)
 //	├── task_time                            the same of ended ones, the first to end first
 //	│   └── int64 time 00 OrderID            uint64, big endian: about what it takes of the file
@@ -63,17 +63,17 @@
 //	│   └── OrderID of all 00 OrderID        (empty); the first is the reservation's [bourse.ReservationKey.All]
 //	├── hold_end                             every hold, in the order in which they end
 //	│   └── int64 time 00 OrderID            (empty)
-//	├── versions                             living machines; since version 10
+//	├── versions                             living machines
 //	│   └── MachineID 00 InstanceID          bourse.Version
-//	├── app_keys                             living machines whose order brought some; since version 11
+//	├── app_keys                             living machines whose order brought some
 //	│   └── MachineID                        bourse.AppKeys, as they are
-//	└── tallies                              since version 8
+//	└── tallies
 //	    └── bucket                           how many keys that has and the sum of their values' checksums, uint64 each, big endian
 //
-// Since version 8 each value in the file has a checksum in front: the file and the
+// Each value in the file has a checksum in front: the file and the
 // log are those of package kv, and tallies is its own.
 //
-// Records are one byte (3) and CBOR (package codec), since version 9. A time is
+// Records are one byte (3) and CBOR (package codec). A time is
 // nanoseconds since 1970. Parts of keys are joined by a zero byte, which none of
 // them may hold.
 //
@@ -84,5 +84,5 @@
 //   - A transaction whose function fails leaves no trace and harms no other.
 //   - Indexes and sums change in the transaction of the record that they are
 //     about; [Tx.Verify] proves it.
-//   - A file of a newer schema is not opened and not changed.
+//   - A file of another version is not opened and not changed.
 package store

@@ -2,9 +2,7 @@ package store
 
 import (
 	"bytes"
-	"errors"
 	"net/netip"
-	"path/filepath"
 	"reflect"
 	"testing"
 
@@ -13,7 +11,6 @@ import (
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/fsm"
-	"github.com/bourse-dev/bourse/store/kv"
 )
 
 // everyRecord is one of each kind of record.
@@ -58,41 +55,6 @@ func FuzzDecodeRecords(f *testing.F) {
 		}
 		if !bytes.Equal(before, b) {
 			t.Error("the decoder has changed its input")
-		}
-	})
-}
-
-// FuzzOldRecords feeds arbitrary bytes to what reads the records of versions
-// before 9: what it takes has a form in version 9.
-func FuzzOldRecords(f *testing.F) {
-	dir := f.TempDir()
-	unpack(f, "version8.db.gz", filepath.Join(dir, FileName))
-	before := schema()
-	before.Migrations = before.Migrations[:8]
-	file, err := kv.OpenFile(filepath.Join(dir, FileName), before)
-	if err != nil {
-		f.Fatal(err)
-	}
-	if err := errors.Join(file.View(func(t kv.Tx) error {
-		for _, bucket := range recordBuckets {
-			for _, v := range t.Range(bucket.name, nil) {
-				f.Add(bytes.Clone(v))
-			}
-		}
-		return nil
-	}), file.Close()); err != nil {
-		f.Fatal(err)
-	}
-	f.Add([]byte{formTask, 0x22, 0}) // an amount of nothing
-	f.Add([]byte{formJSON, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01})
-	f.Add([]byte{formJSON, 2, '{', '}', 0, 0, 0})
-	f.Add([]byte("\x01{\"id\":\"x\",\"at\":\"2026-01-02T03:04:05.000000006Z\"}"))
-	f.Fuzz(func(t *testing.T, b []byte) {
-		for _, bucket := range recordBuckets {
-			now, err := toCBOR(b, bucket.read)
-			if err == nil && now[0] != recordForm {
-				t.Errorf("%s: %x became %x", bucket.name, b, now)
-			}
 		}
 	})
 }

@@ -190,35 +190,6 @@ func TestPruneKeepsTheOrdersOfHolds(t *testing.T) {
 	}
 }
 
-// A file of version 2 opens, has all that it had, and takes holds.
-func TestMigrateFromVersion2(t *testing.T) {
-	dir := golden(t, "version2.db.gz")
-	for n := range 2 { // the second time it is of this release
-		s, err := Open(Config{Dir: dir, turn: smallLog})
-		if err != nil {
-			t.Fatal(err)
-		}
-		update(t, s, func(tx *Tx) error { return tx.PutHold(aHold(0, 0, 10, 5, 5)) })
-		view(t, s, func(tx *Tx) error {
-			if rec, ok, err := tx.Order("01ARZ3NDEKTSV4RRFFQ69G5FA1"); err != nil || !ok || !rec.Canceled || rec.Held {
-				t.Errorf("tombstone %+v %t %v", rec, ok, err)
-			}
-			if _, v, err := tx.Snapshot(snapshotID(1)); err != nil || v.ID != volumeID(1) {
-				t.Errorf("snapshot of %s: %v", v.ID, err)
-			}
-			committed, err := tx.Committed()
-			want := bourse.Amounts{{Resource: "cpu", Amount: 125}, {Resource: "disk", Amount: 1024}, {Resource: "memory", Amount: 261}}
-			if diff := cmp.Diff(want, committed); err != nil || diff != "" {
-				t.Errorf("opened %d times: committed %v (-want +got):\n%s", n+1, err, diff)
-			}
-			return tx.Verify()
-		})
-		if err := s.Close(); err != nil {
-			t.Fatal(err)
-		}
-	}
-}
-
 // TestCrashAtEveryCommitOfAHold is TestCrashAtEveryCommit for the life of a
 // hold: made, extended, taken from, used up, over.
 func TestCrashAtEveryCommitOfAHold(t *testing.T) {

@@ -3,6 +3,7 @@ package store
 import (
 	"encoding/json"
 	"fmt"
+	"iter"
 	"strings"
 	"testing"
 	"time"
@@ -259,4 +260,15 @@ func TestPruneBoundsTheDestroyed(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+func list[T any](t *testing.T, all iter.Seq2[T, error]) (out []T) {
+	t.Helper()
+	for v, err := range all {
+		if err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, v)
+	}
+	return out
 }

@@ -23,7 +23,6 @@ type Config struct {
 	Fault   func(FaultStage, uint64) error // for tests; see kv.Config
 	Failed  func(error)                    // see kv.Config
 	maxGone int                            // how many destroyed machines Prune keeps; default maxGone
-	part    func() error                   // for tests; see kv.Config
 	turn    int64                          // see kv.Config
 }
 
@@ -53,7 +52,7 @@ type engine = kv.DB
 // has the file open. CodeFailedPrecondition: it is of a newer release.
 // CodeInternal: it is damaged. In these cases the file is as it was.
 func Open(cfg Config) (*Store, error) {
-	db, err := kv.Open(kv.Config{Dir: cfg.Dir, Schema: schema(), Log: cfg.Log, Fault: cfg.Fault, Failed: cfg.Failed, Part: cfg.part, Turn: cfg.turn})
+	db, err := kv.Open(kv.Config{Dir: cfg.Dir, Schema: schema(), Log: cfg.Log, Fault: cfg.Fault, Failed: cfg.Failed, Turn: cfg.turn})
 	if err != nil {
 		return nil, err
 	}

@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
 	"github.com/bourse-dev/bourse"
@@ -201,76 +200,6 @@ func TestWarmFor(t *testing.T) {
 		}
 		if got := append(tx.WarmFor(app, "in"), tx.WarmFor(bourse.App{Name: "other"}, "inc")...); len(got) != 0 {
 			t.Errorf("warm for others: %v", got)
-		}
-		return tx.Verify()
-	})
-}
-
-// A file of version 2 opens, has all that it had, and takes tasks.
-func TestTasksInAFileOfVersion2(t *testing.T) {
-	s, err := Open(Config{Dir: golden(t, "version2.db.gz")})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = s.Close() })
-	const filled, canceled = "01ARZ3NDEKTSV4RRFFQ69G5FA0", "01ARZ3NDEKTSV4RRFFQ69G5FA1"
-	view(t, s, func(tx *Tx) error {
-		one, ok, err := tx.Order(filled)
-		other, also, err2 := tx.Order(canceled)
-		if err != nil || err2 != nil || !ok || !also || one.Machine != machineID(0) || !other.Canceled || one.Task != nil {
-			t.Errorf("orders %+v, %+v; %v, %v", one, other, err, err2)
-		}
-		return tx.Verify()
-	})
-	update(t, s, func(tx *Tx) error { return tx.TaskBegun(taskOrder(1, 2)) })
-	update(t, s, func(tx *Tx) error {
-		m, err := tx.Machine(machineID(0))
-		m.State, m.Config.Task = bourse.StateStarted, &bourse.TaskConfig{Name: "inc"}
-		if err == nil {
-			err = tx.PutMachine(&m)
-		}
-		return err
-	})
-	view(t, s, func(tx *Tx) error {
-		committed, err := tx.Committed()
-		if err != nil || committed.Of("slots") != 2 || len(tx.WarmFor(bourse.App{Name: machine(0, "").App}, "inc")) != 1 {
-			t.Errorf("committed %v, %v", committed, err)
-		}
-		return tx.Verify()
-	})
-}
-
-// A file of version 4, whose records of tasks are JSON, opens, has all that it
-// had, and its tasks end in it.
-func TestTasksInAFileOfVersion4(t *testing.T) {
-	s, err := Open(Config{Dir: golden(t, "version4.db.gz")})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = s.Close() })
-	cold := taskOrder(2, 3)
-	cold.Task.Cold = &ColdTask{Payload: []byte("p"), Until: cold.At}
-	ended := taskOrder(1, 0)
-	ended.Task.Result = taskEnd(&ended, []byte("answer"))
-	r := &ended.Task.Result
-	r.Name, r.Worker, r.Region, r.Type, r.Status, r.Took = "inc", "w1", "gru", "text/plain", 200, 5000
-	for _, want := range []OrderRecord{taskOrder(0, 1), ended, cold} {
-		view(t, s, func(tx *Tx) error {
-			got, ok, err := tx.Order(want.ID)
-			if diff := cmp.Diff(want, got); err != nil || !ok || diff != "" {
-				t.Errorf("order %s: %t, %v (-want +got):\n%s", want.ID, ok, err, diff)
-			}
-			return tx.Verify()
-		})
-		update(t, s, func(tx *Tx) error {
-			_, err := tx.TaskEnded(want.ID, taskEnd(&want, []byte("later")), time.Unix(9, 0))
-			return err
-		})
-	}
-	view(t, s, func(tx *Tx) error {
-		committed, err := tx.Committed()
-		if again, _, _ := tx.Order(ended.ID); err != nil || len(committed) != 0 || string(again.Task.Result.Answer) != "answer" {
-			t.Errorf("committed %v, %v; it answered %q", committed, err, again.Task.Result.Answer)
 		}
 		return tx.Verify()
 	})

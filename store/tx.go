@@ -72,8 +72,7 @@ func (t *Tx) under(bucket string, prefix []byte) iter.Seq[[]byte] {
 	}
 }
 
-// recordForm begins every record: what follows is CBOR (package codec). Before
-// version 9 of the schema it was 1 (JSON) or 2; see recordsToCBOR.
+// recordForm begins every record: what follows is CBOR (package codec).
 const recordForm = 3
 
 // encode writes a record.

@@ -43,7 +43,7 @@ func examine(from io.ReaderAt, size int64, visit func(bucket string, key, value 
 	return e
 }
 
-// hasTallies reports whether a file is of version 8 of the schema, or later.
+// hasTallies reports whether a file records the tallies of its buckets.
 func hasTallies(from io.ReaderAt, size int64) bool {
 	return pages.Read(from, size, nil).Buckets[bucketTallies]
 }
@@ -66,7 +66,7 @@ func (e *examination) item(i pages.Item, visit func(bucket string, key, value []
 	case i.Bucket == bucketTallies:
 		e.recorded[string(i.Key)], _ = tallyOf(value)
 		return
-	case plain(i.Bucket, i.Key) && len(value) == 4:
+	case i.Bucket == Meta && string(i.Key) == string(keyVersion) && len(value) == 4:
 		e.version = int(binary.BigEndian.Uint32(value))
 	}
 	e.keys++
@@ -84,13 +84,8 @@ func (e *examination) compare() {
 		e.damage = append(e.damage, Damage{File: FileName, Offset: -1, What: fmt.Sprintf(format, args...)})
 	}
 	if !e.sealed {
-		if e.version >= versionChecksums {
-			wrong("bucket %s is missing", bucketTallies)
-		}
+		wrong("bucket %s is missing", bucketTallies)
 		return
-	}
-	if e.version >= 0 && e.version < versionChecksums {
-		wrong("it says that it is of version %d", e.version)
 	}
 	for _, bucket := range slices.Sorted(maps.Keys(e.pages.Buckets)) {
 		if _, ok := e.recorded[bucket]; !ok && bucket != bucketTallies {

@@ -33,18 +33,10 @@ type File struct {
 // OpenFile opens the file at a path, and makes it when there is none. Its errors are
 // those of Open. There must be no log beside it.
 func OpenFile(path string, schema *Schema) (*File, error) {
-	f, err := openFile(path, schema)
-	if err != nil {
-		return nil, err
-	}
-	if err := f.migrate(schema.version()); err != nil {
-		return nil, errors.Join(fmt.Errorf("open store %s: %w", path, err), f.Close())
-	}
-	return f, nil
+	return openFile(path, schema)
 }
 
-// openFile opens and checks a file, and migrates it as far as that can be done
-// without what is in the log. The file is read as a whole before bbolt sees it,
+// openFile opens and checks a file, and creates its buckets if it is new. The file is read as a whole before bbolt sees it,
 // which would believe what it maps. What is wrong beyond that may make bbolt panic,
 // or touch pages that are not there: both become an error.
 func openFile(path string, schema *Schema) (opened *File, err error) {
@@ -73,7 +65,7 @@ func openFile(path string, schema *Schema) (opened *File, err error) {
 		return nil, bourse.Errorf(bourse.CodeUnavailable, "open store %s: %w", path, err)
 	}
 	opened = &File{db: db, schema: schema}
-	if err := opened.migrate(min(versionChecksums, schema.version())); err != nil {
+	if err := opened.prepare(); err != nil {
 		return nil, errors.Join(fmt.Errorf("open store %s: %w", path, err), db.Close())
 	}
 	return opened, nil

@@ -36,12 +36,12 @@ const Meta = "meta"
 var (
 	keyVersion = []byte("version") // of the schema: uint32, big endian
 	keyMoved   = []byte("moved")   // the number of the last record of the log that is in the file: uint64, big endian
-	keySalt    = []byte("salt")    // of the log; a file that has none may have a log beside it that was written before version 7
+	keySalt    = []byte("salt")    // of the log
 )
 
-// Schema says which buckets a file has and how they came to be.
+// Schema describes the buckets of a file.
 type Schema struct {
-	Buckets []string // of the last version; Meta is one of them
+	Buckets []string // Meta is one of them
 	// Small are those of them that are kept in memory, whole, and in the log:
 	// they are read often and hold little at any time, though much passes through
 	// them. What came and went between two checkpoints never gets to the file.
@@ -49,15 +49,10 @@ type Schema struct {
 	Small   []string
 	Derived []string // those that follow from the others: Salvage has them derived again
 	Grows   string   // the one that only grows at its end
-	// Migrations is the history: the n-th entry makes version n+1. Entries are
-	// added, never changed: files of every age are in use. From version 8
-	// (Checksums) on, a migration finds all in the file that was in the log.
-	Migrations []Migration
+	Version int      // a file of another version is refused
 }
 
 func (s *Schema) small(bucket string) bool { return slices.Contains(s.Small, bucket) }
-
-func (s *Schema) version() int { return len(s.Migrations) }
 
 var errReadOnly = bourse.Errorf(bourse.CodeInternal, "a transaction that reads must not write")
 

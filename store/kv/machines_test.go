@@ -53,7 +53,7 @@ func schema() *Schema {
 		Derived: []string{bucketMachineApp, bucketCommitted, bucketLogOf},
 		Grows:   bucketLog,
 	}
-	s.Migrations = slices.Concat([]Migration{CreateBuckets(s.Buckets...)}, slices.Repeat([]Migration{CreateBuckets()}, 6), []Migration{Checksums(s.Buckets...)})
+	s.Version = 1
 	return s
 }
 

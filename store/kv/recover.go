@@ -9,9 +9,6 @@ func (d *DB) recoverLog() error {
 	if err := d.saltLog(); err != nil {
 		return err
 	}
-	if err := d.migrateRecords(); err != nil {
-		return err
-	}
 	found, moved, err := d.readLog()
 	if err != nil {
 		return err
@@ -77,42 +74,6 @@ func (d *DB) replay(body []byte, now *snapshot) error {
 	})
 }
 
-// migrateRecords brings a file with checksums to the present version. What an older
-// release has left in the log is moved into the file first, since its records have
-// the form of their version.
-func (d *DB) migrateRecords() error {
-	if have, err := d.file.version(); err != nil || have == d.cfg.Schema.version() {
-		return err
-	}
-	found, moved, err := d.readLog()
-	if err != nil {
-		return err
-	}
-	if err := d.moveRecords(found.records, moved); err != nil {
-		return err
-	}
-	if err := d.cfg.Part(); err != nil {
-		return err
-	}
-	return d.file.migrate(d.cfg.Schema.version())
-}
-
-// moveRecords moves records of the log into the file, as an open store does it by
-// and by. The last one that is there has number moved.
-func (d *DB) moveRecords(records []walRecord, moved uint64) error {
-	all := newChanges()
-	for _, r := range records {
-		if err := d.cfg.Schema.readOps(r.body, func(c change) { all.Set(c) }); err != nil {
-			return err
-		}
-		moved = r.seq
-	}
-	if all.Len() == 0 {
-		return nil
-	}
-	return d.move(all, moved)
-}
-
 // logKeys returns the number of the last record that is in the file, and the
 // log's salt, nil when it has none yet.
 func (d *DB) logKeys() (moved uint64, salt []byte, err error) {
@@ -126,23 +87,15 @@ func (d *DB) logKeys() (moved uint64, salt []byte, err error) {
 	return moved, salt, err
 }
 
-// saltLog makes the log one that has a salt. What an older release has left in
-// it is moved into the file first, since its records have none.
+// saltLog reads the log's salt, or makes that of a new one.
 func (d *DB) saltLog() error {
-	moved, key, err := d.logKeys()
+	_, key, err := d.logKeys()
 	if err != nil {
 		return err
 	}
 	if len(key) == len(d.wal.salt) {
 		d.wal.salt = salt(key)
 		return nil
-	}
-	records, err := d.wal.afterUnsalted(moved)
-	if err != nil {
-		return err
-	}
-	if err := d.moveRecords(records, moved); err != nil {
-		return err
 	}
 	d.wal.salt = newSalt()
 	err = d.file.Update(func(t Tx) error { return t.Put(Meta, keySalt, d.wal.salt[:]) })

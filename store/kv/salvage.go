@@ -85,7 +85,7 @@ func (l *looked) findLost(keep func(bucket string, key, value []byte)) {
 	l.exam.pages.Lost(func(i pages.Item) {
 		for _, bucket := range l.schema.Buckets {
 			value, sum, ok := unseal(bucket, i.Key, i.Value)
-			if _, had := l.all.Get(change{bucket: bucket, key: i.Key}); !ok || had || plain(bucket, i.Key) {
+			if _, had := l.all.Get(change{bucket: bucket, key: i.Key}); !ok || had {
 				continue
 			}
 			keep(bucket, i.Key, value)
@@ -198,8 +198,7 @@ func salvage(dir string, schema *Schema, now time.Time, derive func(Tx) error, s
 	return l.Report, errors.Join(err, file.Close())
 }
 
-// write writes what is whole, and what follows from it, into a new file. What is
-// whole may be of an older version, as the new file is until it has that.
+// write writes what is whole, and what follows from it, into a new file.
 func (l *looked) write(file *File, derive func(Tx) error) error {
 	for _, key := range [][]byte{keyVersion, keyMoved, keySalt} {
 		l.all.Delete(change{bucket: Meta, key: key})
@@ -214,9 +213,6 @@ func (l *looked) write(file *File, derive func(Tx) error) error {
 		return err
 	})
 	if err != nil {
-		return err
-	}
-	if err := file.migrate(l.schema.version()); err != nil {
 		return err
 	}
 	return file.Update(derive)

@@ -1,7 +1,6 @@
 package kv
 
 import (
-	"bytes"
 	"encoding/binary"
 	"hash/crc32"
 )
@@ -21,18 +20,8 @@ func sealOf(bucket string, key, value []byte) uint32 {
 	return crc32.Update(sum, castagnoli, value)
 }
 
-// plain reports whether a value is in the file without its checksum: the version
-// of the schema, which releases before version 8 read, too. The sum of its bucket
-// covers it.
-func plain(bucket string, key []byte) bool {
-	return bucket == Meta && string(key) == string(keyVersion)
-}
-
 // seal returns what is written of a value.
 func seal(bucket string, key, value []byte) []byte {
-	if plain(bucket, key) {
-		return bytes.Clone(value)
-	}
 	b := binary.BigEndian.AppendUint32(make([]byte, 0, sealSize+len(value)), sealOf(bucket, key, value))
 	return append(b, value...)
 }
@@ -40,9 +29,6 @@ func seal(bucket string, key, value []byte) []byte {
 // unseal returns a value and its checksum; ok is false when it is not what was
 // written at this place.
 func unseal(bucket string, key, stored []byte) (value []byte, sum uint32, ok bool) {
-	if plain(bucket, key) {
-		return stored, sealOf(bucket, key, stored), true
-	}
 	if len(stored) < sealSize {
 		return nil, 0, false
 	}
