@@ -20,6 +20,8 @@ type Load struct {
 	Settle  time.Duration // how long the last ones may take; default 10 s
 	// Dice draws the nodes, and pauses of Every on average; default: none.
 	Dice *rand.Rand
+	// Row returns a node's nth row, from 0, no two alike; default: its machine, changed.
+	Row func(n *Node, nth int) wire.Row
 }
 
 // next returns the node that makes the ith change, and the pause before it.
@@ -61,6 +63,9 @@ func Measure(ctx context.Context, group []*Node, load Load) (Measured, error) {
 	if load.Settle == 0 {
 		load.Settle = 10 * time.Second
 	}
+	if load.Row == nil {
+		load.Row = func(n *Node, nth int) wire.Row { return inventory.MachineRow(machine(n, nth)) }
+	}
 	before, nth := traffic(group), make([]int, len(group))
 	began := time.Now()
 	due := began
@@ -76,7 +81,7 @@ func Measure(ctx context.Context, group []*Node, load Load) (Measured, error) {
 		}
 		n := group[by]
 		at := time.Now()
-		p, err := n.View.Publish(ctx, inventory.MachineRow(machine(n, nth[by])))
+		p, err := n.View.Publish(ctx, load.Row(n, nth[by]))
 		nth[by]++
 		if err != nil {
 			return Measured{}, err
