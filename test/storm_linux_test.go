@@ -58,8 +58,8 @@ type stormOrder struct {
 }
 
 // Nothing is lost, doubled, undead or unknown when workers and brokers are
-// killed every 150 to 600 ms under clients that repeat each request, by its
-// order's or machine's id, until it is answered: what they were told is what
+// killed every 150 to 600 ms, but not more often than requests are answered, under
+// clients that repeat each request, by its order's or machine's id, until it is answered: what they were told is what
 // runs, to a process, whether it is suspended, and the version of its program. A
 // machine that waits for its schedule's next time waits on, and of one that has a
 // spare either runs, and only the machine itself in the end.
@@ -133,6 +133,9 @@ func (s *killStorm) kill(ctx context.Context, kind uint64) {
 	}
 	for ctx.Err() == nil {
 		pause(ctx, 150*time.Millisecond+rand.N(450*time.Millisecond))
+		for ctx.Err() == nil && s.counts.answers.Load() < s.counts.kills.Load() {
+			pause(ctx, 50*time.Millisecond) // servers start slowly on a busy host: clients need answers, too
+		}
 		var v *server
 		select {
 		case v = <-up:

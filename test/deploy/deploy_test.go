@@ -63,7 +63,7 @@ func (h *house) neverReady() {
 	before := h.shape("broken")
 	l := h.load("broken")
 	want := wanted(h, "broken", brokenVersion, deploy.BlueGreen, 2)
-	want.Wait = bourse.Duration(2 * time.Second)
+	want.Wait = bourse.Duration(15 * time.Second) // its program must have written by then, also on a busy host
 	var news []run.Event
 	result, err := h.run(h.plan(want, h.release("broken")), run.Options{Events: func(e run.Event) { news = append(news, e) }})
 	l.end(h.T)
