@@ -20,13 +20,13 @@ type FailoverExchange interface {
 	Place(ctx context.Context, order bourse.Order) (bourse.Fill, bourse.Decision, error)
 }
 
-// FailoverDirectory knows the members of the cluster.
+// FailoverDirectory finds members of the cluster.
 type FailoverDirectory interface {
 	// ByTag finds the owner of the machines whose ids begin with the tag.
 	ByTag(tag bourse.WorkerTag) (bourse.Member, bool)
 }
 
-// FailoverConfig is what orders are made with. All of it is required.
+// FailoverConfig configures a Failover. All fields are required.
 type FailoverConfig struct {
 	Exchange  FailoverExchange
 	Directory FailoverDirectory

@@ -44,8 +44,7 @@ type seenApp struct {
 	at  time.Time
 }
 
-// NewApps makes a store. Copies returns the copies of apps that a worker keeps,
-// as far as they are to be believed.
+// NewApps returns a store of apps. copies returns a worker's verified copies of apps.
 func NewApps(s Sources, copies func(ctx context.Context, worker bourse.Member) ([]bourse.App, error)) *Apps {
 	return &Apps{Sources: s, copies: copies, recent: map[bourse.AppName]seenApp{}}
 }

@@ -43,7 +43,7 @@ type Scratch interface {
 	RemoveScratch(ctx context.Context, machine bourse.MachineID) error
 }
 
-// Mounter are the volumes that machines mount.
+// Mounter mounts and unmounts the volumes of machines.
 type Mounter interface {
 	// Mount mounts a machine's volumes on the host, and returns where they go in
 	// it. It is idempotent.

@@ -8,7 +8,7 @@ import (
 	"github.com/bourse-dev/bourse/seal"
 )
 
-// SecretsView has the secrets of apps, sealed. Apps are known by their ids.
+// SecretsView reads the sealed secrets of apps, which are identified by their ids.
 type SecretsView interface {
 	Secrets(ctx context.Context, app string) ([]seal.Secret, error)
 	// AwaitSecrets returns how far brokers have come in changing an app's secrets,

@@ -48,7 +48,7 @@ type checkRun struct {
 	stop    context.CancelFunc
 }
 
-// NewChecks makes the checks of a worker, which follow its machines. It starts nothing.
+// NewChecks returns the checks of a worker's machines. Run starts them.
 func NewChecks(s *state.State, dial Dial) *Checks {
 	return &Checks{follower: follow(s), state: s, dial: dial, running: map[bourse.MachineID]checkRun{}}
 }

@@ -48,7 +48,7 @@ type IdleConfig struct {
 	Awake    *Awake        // nil: programs cannot keep their machines awake
 }
 
-// Idle watches which of a worker's machines nobody uses.
+// Idle stops or suspends a worker's machines that nobody uses.
 type Idle struct {
 	IdleConfig
 	*follower
@@ -57,7 +57,7 @@ type Idle struct {
 	busy     busySet                        // machines that are being stopped
 }
 
-// NewIdle makes the watch of a worker, which follows its machines. It starts nothing.
+// NewIdle returns the idle watcher of a worker. Run starts it.
 func NewIdle(cfg IdleConfig) *Idle {
 	if cfg.After == 0 {
 		cfg.After = IdleAfter

@@ -8,7 +8,7 @@ import (
 	"github.com/bourse-dev/bourse/service"
 )
 
-// IdleSight is what a worker knows when it decides about one of its machines.
+// IdleSight holds the facts from which DecideIdle decides about one machine.
 type IdleSight struct {
 	Machine  *bourse.Machine
 	Services []service.Service // of its config
@@ -18,7 +18,7 @@ type IdleSight struct {
 	Blind    bool             // Others are not known now
 }
 
-// IdleAct is what a worker does with a machine that nobody uses.
+// IdleAct is an action on a machine that nobody uses.
 type IdleAct string
 
 // The acts.
@@ -28,7 +28,7 @@ const (
 	Suspend     IdleAct = "suspend"
 )
 
-// IdleVerdict is what is to be done with a machine now.
+// IdleVerdict is the decision about a machine, and when to decide again.
 type IdleVerdict struct {
 	Act  IdleAct
 	Why  string    // it is stopped, or not

@@ -30,7 +30,7 @@ type Schedules struct {
 	waits    map[bourse.MachineID]time.Time // of Run's goroutine: times at which machines were found running
 }
 
-// NewSchedules makes the schedules of a worker, which follow its machines. It starts nothing.
+// NewSchedules returns the schedules of a worker's machines. Run starts them.
 func NewSchedules(s *state.State, start StartAt) *Schedules {
 	return &Schedules{follower: follow(s), state: s, start: start, due: map[bourse.MachineID]time.Time{}, waits: map[bourse.MachineID]time.Time{}}
 }

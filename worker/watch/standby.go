@@ -58,8 +58,8 @@ type Standbys struct {
 	busy busySet // standbys on which something is being done
 }
 
-// NewStandbys makes the watch of a worker, which follows its machines; patience 0 is
-// Patience. It starts nothing.
+// NewStandbys returns the standby watcher of a worker. Run starts it. A patience of 0
+// means Patience.
 func NewStandbys(s *state.State, view StandbyView, machines Promoter, patience time.Duration) *Standbys {
 	if patience == 0 {
 		patience = Patience

@@ -20,7 +20,7 @@ const (
 	HostForgotten Host = "forgotten" // an operator says that it will not come back
 )
 
-// StandbySight is what a worker knows of an app's machines and of their workers.
+// StandbySight holds a worker's knowledge of an app's machines and their workers.
 type StandbySight struct {
 	Machines map[bourse.MachineID]*bourse.Machine // as they were published last
 	Host     func(tag bourse.WorkerTag) Host
@@ -29,7 +29,7 @@ type StandbySight struct {
 	Wanted map[bourse.MachineID]bool
 }
 
-// StandbyAct is what a worker does with a machine that stands by.
+// StandbyAct is an action on a standby.
 type StandbyAct string
 
 // The acts.
@@ -40,7 +40,8 @@ const (
 	Rearm       StandbyAct = "rest"       // note that it may stand in again
 )
 
-// StandbyVerdict is what is to be done with a machine when that has been so for a time.
+// StandbyVerdict is the decision about a standby. It is carried out once it has been
+// the same for some time.
 type StandbyVerdict struct {
 	Act     StandbyAct
 	Primary bourse.MachineID // the machine that it is about
