@@ -15,8 +15,9 @@ TESTFLAGS ?=
 NORACE    := -gcflags=modernc.org/...=-race=false
 SOAK      ?= 10m
 
-# Tests of disks, images and whole clusters wait as much as they compute: one package
-# more than there are processors keeps those busy.
+# Tests of disks and images wait as much as they compute: one package more than there
+# are processors keeps those busy. Tests of whole clusters (test/...) run one package at
+# a time, since they start dozens of processes that have to answer in time.
 PACKAGES  ?= $(shell echo $$(($$(nproc 2>/dev/null || echo 2) + 1)))
 
 .DEFAULT_GOAL := help
@@ -39,7 +40,12 @@ test: ## run the tests, with race detector and shuffled (make check vets them)
 	@scripts/need-kernel
 	@if scripts/need-cc; then race='-race $(NORACE)'; export CGO_ENABLED=1; \
 	else race=; echo "no C compiler, and none could be installed: the tests run without the race detector" >&2; fi; \
-	set -x; $(GO) test $$race -vet=off -p $(PACKAGES) -shuffle=on -timeout 20m $(TESTFLAGS) ./...
+	all=$$($(GO) list ./...); \
+	run() { $(GO) test $$race -vet=off -shuffle=on -timeout 20m $(TESTFLAGS) "$$@"; }; \
+	failed=0; \
+	run -p $(PACKAGES) $$(grep -v '^$(MODULE)/test\(/\|$$\)' <<<"$$all") || failed=1; \
+	run -p 1 ./test/... || failed=1; \
+	exit $$failed
 
 cgroup2: ## run all tests of processes and groups under a kernel with cgroup v2
 	@scripts/need-host

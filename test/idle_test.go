@@ -16,7 +16,7 @@ import (
 func TestAnIdleMachineGoesToZero(t *testing.T) {
 	t.Parallel()
 	broker := startServer(t, "b1", "serve", "broker", "--listen", "127.0.0.1:0")
-	one, _ := newWorker(t, "w1", "gru", "--join", broker.Addr, "--idle-after", "2s")
+	one, _ := newWorker(t, "w1", "gru", "--join", broker.Addr, "--idle-after", "10s") // a machine that is to stay awake has as long to say so
 	startAll(t, one)
 	one.Settle()
 	api := client(t, broker)
@@ -46,7 +46,7 @@ func TestAnIdleMachineGoesToZero(t *testing.T) {
 	stopped := reaches(idle.ID, bourse.StateStopped)
 	found := false
 	for _, e := range stopped.Events {
-		found = found || e.Reason == "idle for 2s"
+		found = found || e.Reason == "idle for 10s"
 	}
 	if !found {
 		t.Errorf("no event says why it was stopped: %+v", stopped.Events)

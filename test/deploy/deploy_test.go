@@ -13,7 +13,6 @@ import (
 )
 
 func TestDeploys(t *testing.T) {
-	t.Parallel()
 	h := newHouse(t)
 	t.Run("apps", func(t *testing.T) {
 		for _, strategy := range []deploy.Strategy{deploy.Rolling, deploy.Canary, deploy.BlueGreen} {

@@ -45,7 +45,6 @@ type soak struct {
 // proxy that stays is answered, if only by a 5xx, no WebSocket and no stream of events
 // loses a message before it breaks, and that proxy keeps no goroutine and no file of it.
 func TestSoak(t *testing.T) {
-	t.Parallel()
 	s := &soak{house: newHouse(t, 2, 2, nil, nil), apps: []bourse.AppName{"one", "two", "three"}, replies: map[int]int{}}
 	for _, app := range s.apps {
 		for i := range s.workers {
@@ -120,22 +119,26 @@ func (s *soak) settle() {
 	}
 }
 
-// kill kills one of the victims after the other, and starts each again.
+// kill kills one of the victims after the other, and starts each again. Servers are up
+// for at least twice as long as they take to start, however slow the host.
 func (s *soak) kill(ctx context.Context, victims []*servertest.Server) {
+	var took time.Duration // by the last start
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(500*time.Millisecond + rand.N(time.Second)):
+		case <-time.After(500*time.Millisecond + rand.N(time.Second) + 2*took):
 		}
 		v := victims[rand.IntN(len(victims))]
 		if v == s.proxies[1] {
 			s.down.Add(1)
 		}
+		began := time.Now()
 		err := v.Kill()
 		if err == nil {
 			err = v.Start()
 		}
+		took = time.Since(began)
 		if err != nil {
 			s.Errorf("%s: %v", v.Name, err)
 			return
