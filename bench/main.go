@@ -82,15 +82,15 @@ func main() {
 	echoAt := flag.String("echo", "", "answer requests at the NATS server with this `URL` until standard input ends (internal)")
 	serving := flag.Bool("serve", false, "serve HTTP at $PORT, as a machine's program (internal)")
 	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
 	var err error
 	switch {
-	case *serving:
+	case *serving: // an interrupt ends it, as any program
 		err = serve()
 	case *echoAt != "":
 		err = echo(*echoAt)
 	default:
+		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+		defer stop()
 		err = run(ctx, *binary, *only, *out)
 	}
 	if err != nil {
