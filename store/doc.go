@@ -1,18 +1,15 @@
 // Package store is the durable memory of a worker: its records, with what follows
-// from them, in a file of package kv.
+// from them, in a store of package kv.
 //
 // # Schema, version 1
 //
-//	worker.wal.0, worker.wal.1               the log, see package kv
-//	worker.db
+//	worker.db, worker.wal.0, worker.wal.1    the files; see package kv
+//	│
 //	├── meta
-//	│   ├── "version"                        uint32, big endian: the version of this schema
 //	│   ├── "identity"                       Identity
 //	│   ├── "cordon"                         bourse.Cordon, while the worker takes no orders
-//	│   ├── "task_bytes"                     uint64, big endian: about what all ended tasks take of the file
-//	│   ├── "logged"                         uint64, big endian: the number of the last entry of log
-//	│   ├── "moved"                          uint64, big endian: the last record of the write-ahead log that is in this file
-//	│   └── "salt"                           8 bytes: of the write-ahead log
+//	│   ├── "task_bytes"                     uint64, big endian: about what all ended tasks take
+//	│   └── "logged"                         uint64, big endian: the number of the last entry of log
 //	├── machines
 //	│   └── MachineID                        bourse.Machine, without its events
 //	├── machine_app                          every machine
@@ -43,7 +40,7 @@
 //	│   └── run                              its key in runs
 //	├── run_open                             runs that have not ended, in the order of creation
 //	│   └── run                              its key in runs
-//	├── volumes                              since version 2, like those below
+//	├── volumes
 //	│   └── VolumeID                         bourse.Volume, without its usage
 //	├── volume_app                           every volume
 //	│   └── app 00 VolumeID                  (empty)
@@ -54,7 +51,7 @@
 //	├── task_open                            orders for work that is in progress
 //	│   └── OrderID                          (empty)
 //	├── task_time                            the same of ended ones, the first to end first
-//	│   └── int64 time 00 OrderID            uint64, big endian: about what it takes of the file
+//	│   └── int64 time 00 OrderID            uint64, big endian: about what it takes
 //	├── machine_task                         living machines that are warm for a task
 //	│   └── app 00 task 00 MachineID         (empty)
 //	├── holds
@@ -65,13 +62,8 @@
 //	│   └── int64 time 00 OrderID            (empty)
 //	├── versions                             living machines
 //	│   └── MachineID 00 InstanceID          bourse.Version
-//	├── app_keys                             living machines whose order brought some
-//	│   └── MachineID                        bourse.AppKeys, as they are
-//	└── tallies
-//	    └── bucket                           how many keys that has and the sum of their values' checksums, uint64 each, big endian
-//
-// Each value in the file has a checksum in front: the file and the
-// log are those of package kv, and tallies is its own.
+//	└── app_keys                             living machines whose order brought some
+//	    └── MachineID                        bourse.AppKeys, as they are
 //
 // Records are one byte (3) and CBOR (package codec). A time is
 // nanoseconds since 1970. Parts of keys are joined by a zero byte, which none of

@@ -13,16 +13,18 @@ import (
 // it.
 const pruneBatch = 128
 
-// maxGone is how many destroyed machines are kept, and so, with the bound of a
-// config, what they may take of the disk: 2.5 GiB, and 20 MiB as they usually
-// are.
-const maxGone = 10_000
+// How many destroyed machines are kept, and how many bytes of them: all of a store is
+// in memory.
+const (
+	maxGone      = 10_000
+	maxGoneBytes = 64 << 20
+)
 
 // Pruned counts what Prune has forgotten.
 type Pruned struct{ Machines, Volumes, Orders, Tasks, Runs int }
 
 // Prune forgets what ended longer than Config.Keep before now: destroyed
-// machines, of which at most 10 000 are kept, and volumes with their log, orders that
+// machines, of which at most 10 000 and 64 MiB are kept, and volumes with their log, orders that
 // nothing recorded fills, ended tasks and runs. What belongs to a living machine or
 // volume, or to a volume that still has a snapshot, is never touched.
 func (s *Store) Prune(ctx context.Context, now time.Time) (Pruned, error) {
@@ -40,7 +42,7 @@ func (s *Store) Prune(ctx context.Context, now time.Time) (Pruned, error) {
 		}},
 		{&total.Runs, func(t *Tx) (int, error) { return pruneRuns(t, before, pruneBatch) }},
 		{&total.Machines, func(t *Tx) (int, error) {
-			return pruneMachines(t, now, min(excess(t, bucketMachineGone, s.maxGone), pruneBatch))
+			return pruneMachines(t, now, min(tooMany(t, s.maxGone, maxGoneBytes), pruneBatch))
 		}},
 	} {
 		for n := pruneBatch; n == pruneBatch; *x.count += n {
@@ -113,13 +115,18 @@ func forget(ids []string, del func(id string) error) (int, error) {
 	return len(ids), nil
 }
 
-// excess returns how many keys a bucket has beyond limit.
-func excess(t *Tx, bucket string, limit int) int {
-	n := -limit
-	for range t.kv.Range(bucket, nil) {
-		n++
+// tooMany returns how many destroyed machines there are beyond so many, or so many
+// bytes.
+func tooMany(t *Tx, most, mostBytes int) (n int) {
+	kept, size := 0, 0
+	for k := range t.kv.Back(bucketMachineGone, nil) { // the youngest first
+		_, id := splitTimeKey(k)
+		kept, size = kept+1, size+len(t.kv.Get(bucketMachines, []byte(id)))
+		if kept > most || size > mostBytes {
+			n++
+		}
 	}
-	return max(0, n)
+	return n
 }
 
 // gone returns at most limit ids of an index by time that are from before a time,

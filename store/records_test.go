@@ -227,8 +227,8 @@ func TestPruneKeepsTheLiving(t *testing.T) {
 	})
 }
 
-// What destroyed machines keep on disk has a bound, whatever their number: the
-// oldest go before their time.
+// What is kept of destroyed machines has a bound in number and in bytes: the oldest
+// go before their time.
 func TestPruneBoundsTheDestroyed(t *testing.T) {
 	s, err := Open(Config{Dir: t.TempDir(), turn: smallLog, maxGone: 3})
 	if err != nil {
@@ -257,6 +257,30 @@ func TestPruneBoundsTheDestroyed(t *testing.T) {
 			if _, err := tx.Machine(machine(n, bourse.StateStopped).ID); err != nil {
 				t.Errorf("machine %d is gone: %v", n, err)
 			}
+		}
+		return nil
+	})
+}
+
+func TestPruneBoundsTheBytesOfTheDestroyed(t *testing.T) {
+	s := openIn(t, t.TempDir())
+	now := time.Unix(1e9, 0)
+	for n := range 3 {
+		update(t, s, func(tx *Tx) error {
+			for _, state := range []bourse.State{bourse.StateCreated, bourse.StateDestroying, bourse.StateDestroyed} {
+				m := machine(n, state)
+				m.Config.Metadata = map[string]string{"large": strings.Repeat("x", 1000)}
+				m.UpdatedAt = now.Add(-time.Duration(3-n) * time.Second)
+				if err := tx.PutMachine(m); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	view(t, s, func(tx *Tx) error {
+		if n := tooMany(tx, 10, 3500); n != 1 {
+			t.Errorf("%d of 3 machines of more than 1000 bytes are too many for 3500, want 1", n)
 		}
 		return nil
 	})

@@ -4,7 +4,7 @@ import "github.com/bourse-dev/bourse/store/kv"
 
 // The buckets; see the schema in doc.go.
 const (
-	bucketMeta          = kv.Meta
+	bucketMeta          = "meta"
 	bucketMachines      = "machines"
 	bucketMachineApp    = "machine_app"
 	bucketMachineName   = "machine_name"
@@ -48,16 +48,7 @@ var derivedBuckets = []string{
 	bucketTaskOpen, bucketTaskTime, bucketMachineTask, bucketHoldOf, bucketHoldEnd,
 }
 
-// schema describes the store's file. Sums and indexes of open work are small.
+// schema describes the store.
 func schema() *kv.Schema {
-	return &kv.Schema{
-		Buckets: allBuckets,
-		Small: []string{
-			bucketMeta, bucketCommitted, bucketMachineLiving, bucketMachinePort, bucketMachineTask,
-			bucketRunOpen, bucketTaskOpen, bucketHolds, bucketHoldOf, bucketHoldEnd,
-		},
-		Derived: derivedBuckets,
-		Grows:   bucketLog,
-		Version: 1,
-	}
+	return &kv.Schema{Buckets: allBuckets, Derived: derivedBuckets, Version: 1}
 }

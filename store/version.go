@@ -11,7 +11,7 @@ import (
 // no more than about so much.
 const (
 	maxVersions     = 20
-	maxVersionBytes = 1 << 20
+	maxVersionBytes = 256 << 10
 )
 
 var versions = table[bourse.Version]{bucket: bucketVersions}

@@ -14,7 +14,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestCrashInCheckpoints lets the process die at any part of any checkpoint, or
+// TestCrashInCheckpoints lets the process die at any step of any checkpoint, or
 // at any commit beside them, again and again; what is there afterwards is what
 // was acknowledged.
 func TestCrashInCheckpoints(t *testing.T) {
@@ -25,7 +25,7 @@ func TestCrashInCheckpoints(t *testing.T) {
 		for life := range rapid.IntRange(1, 3).Draw(rt, "lives") {
 			dies := uint64(rapid.IntRange(1, 20).Draw(rt, "dies"))
 			stage := rapid.SampledFrom([]FaultStage{FaultBefore, FaultAfter, 0}).Draw(rt, "stage")
-			var parts atomic.Uint64
+			var steps atomic.Uint64
 			s, err := openConfig(Config{
 				Dir: dir, Turn: int64(rapid.IntRange(1, 2000).Draw(rt, "turn")),
 				Fault: func(at FaultStage, n uint64) error {
@@ -34,8 +34,8 @@ func TestCrashInCheckpoints(t *testing.T) {
 					}
 					return nil
 				},
-				Part: func() error {
-					if stage != 0 || parts.Add(1) != dies {
+				Step: func() error {
+					if stage != 0 || steps.Add(1) != dies {
 						return nil
 					}
 					return errKill
@@ -57,7 +57,7 @@ func TestCrashInCheckpoints(t *testing.T) {
 					value := uint64Bytes(uint64(v))
 					return errors.Join(
 						tx.Put(bucketApps, []byte{byte(k)}, value), tx.Put(bucketApps, []byte{byte(k), 'x'}, make([]byte, 300)),
-						tx.Put(bucketHolds, []byte{byte(k)}, value), // a small bucket
+						tx.Put(bucketHolds, []byte{byte(k)}, value),
 					)
 				})
 				if err != nil && (died || stage != FaultAfter) {
@@ -154,7 +154,7 @@ func TestCheckpointIsRepeated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const fails = 3
 		tries := 0
-		s, err := openConfig(Config{Dir: t.TempDir(), Turn: 1, Part: func() error {
+		s, err := openConfig(Config{Dir: t.TempDir(), Turn: 1, Step: func() error {
 			if tries++; tries <= fails {
 				return syscall.ENOSPC
 			}
@@ -167,12 +167,12 @@ func TestCheckpointIsRepeated(t *testing.T) {
 			update(t, s, putMachine(n))
 		}
 		synctest.Wait()
-		if s.shown().moving == nil {
+		if !s.moving.Load() {
 			t.Fatal("the checkpoint has succeeded")
 		}
 		time.Sleep(retryFirst << fails)
 		synctest.Wait()
-		if s.shown().moving != nil {
+		if s.moving.Load() {
 			t.Error("the checkpoint was not repeated")
 		}
 		view(t, s, func(tx Tx) error {

@@ -207,21 +207,15 @@ func (d *DB) commit(batch []*Commit) {
 
 // apply executes the functions in order, each on what the ones before it have
 // left, and returns what that is. What they have written is in d.writes.
-func (d *DB) apply(batch []*Commit) (after snapshot, good []*Commit, refused map[*Commit]error, _ error) {
+func (d *DB) apply(batch []*Commit) (after *state, good []*Commit, refused map[*Commit]error, _ error) {
 	w := &d.writes
 	if cap(w.record) > recordKept {
 		w.record = nil
 	}
 	w.record = append(w.record[:0], make([]byte, walHeader)...)
-	before, err := d.begin()
-	if err != nil {
-		return after, nil, nil, unavailable(err)
-	}
-	defer before.end()
-	after, good = before.snapshot, batch[:0:0]
-	after.latest, after.small = before.latest.Copy(), before.small.Copy()
+	after, good = d.now.Load().Copy(), batch[:0:0]
 	for _, c := range batch {
-		t := &logTx{snapshot: after, file: before.file, writes: w}
+		t := &stateTx{state: after, writes: w}
 		mark := len(w.record)
 		w.undo = w.undo[:0]
 		if err := d.execute(c.fn, t); err != nil {
@@ -235,17 +229,14 @@ func (d *DB) apply(batch []*Commit) (after snapshot, good []*Commit, refused map
 		good = append(good, c)
 	}
 	clear(w.undo[:cap(w.undo)]) // they hold on to values
-	if err := d.failure(); err != nil {
-		return after, nil, nil, err
-	}
-	return after, good, refused, nil
+	return after, good, refused, d.failure()
 }
 
 // recordKept is the largest record whose memory is used again.
 const recordKept = 1 << 20
 
 // execute runs one function; a panic is its error.
-func (d *DB) execute(fn func(Tx) error, t *logTx) (err error) {
+func (d *DB) execute(fn func(Tx) error, t *stateTx) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
 			d.cfg.Log.Error("transaction panicked", "err", v, "stack", string(debug.Stack()))
@@ -256,7 +247,7 @@ func (d *DB) execute(fn func(Tx) error, t *logTx) (err error) {
 }
 
 // write makes durable what the functions of good have written, and visible.
-func (d *DB) write(after snapshot, good []*Commit) error {
+func (d *DB) write(after *state, good []*Commit) error {
 	d.commits++
 	for _, c := range good {
 		close(c.applied)
@@ -276,9 +267,7 @@ func (d *DB) write(after snapshot, good []*Commit) error {
 	if err := d.cfg.Fault(FaultAfter, d.commits); err != nil {
 		return d.fail(err)
 	}
-	d.layout.Lock()
-	d.now.latest, d.now.small = after.latest, after.small
-	d.layout.Unlock()
+	d.now.Store(after)
 	return nil
 }
 

@@ -152,7 +152,7 @@ func TestALogIsContinued(t *testing.T) {
 	n := 0
 	for range 4 {
 		// Each store is left as a crash would leave it, in a copy.
-		s, err := openConfig(Config{Dir: dir, Part: func() error { return errNoRoom }})
+		s, err := openConfig(Config{Dir: dir, Step: func() error { return errNoRoom }})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -5,13 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
-
-	bolterrors "go.etcd.io/bbolt/errors"
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/internal/quiet"
@@ -22,7 +21,7 @@ type Config struct {
 	Dir    string // required; made with mode 0700 when missing
 	Schema *Schema
 	Log    *slog.Logger // default: discards
-	Turn   int64        // how much of a file of the log is used before the other is; default 4 MiB
+	Turn   int64        // how much of a file of the log is used before the other is, at least; default 4 MiB
 	// Fault, for tests, is called before and after the n-th commit (counted
 	// from 1). An error makes the store fail from there on as if the process
 	// had been killed: before, nothing of the commit is on disk; after, all is
@@ -33,7 +32,7 @@ type Config struct {
 	// there, at once, and its successor reads what the disk does hold. It may be
 	// nil: from then on every outcome is unknown.
 	Failed func(error)
-	Part   func() error // for tests: called before each transaction of the file; an error is that of the disk
+	Step   func() error // for tests: called three times for each snapshot, see writeSnapshot; an error is that of the disk
 	media  *media       // for tests
 }
 
@@ -47,18 +46,19 @@ const (
 	FaultAfter
 )
 
-// DB is an open store: a File, and the log in front of it. It is safe for
-// concurrent use.
+// DB is an open store. It is safe for concurrent use.
 type DB struct {
-	cfg     Config
-	file    *File
-	wal     *wal // used by the committer only, like the next two
-	commits uint64
-	writes  writes         // of the present commit
-	closing chan struct{}  // closed by Close
-	ended   chan struct{}  // closed when the committer has returned
-	moves   sync.WaitGroup // of the checkpoint
-	filed   *changes       // what the file holds in small buckets; used by the checkpoint
+	cfg        Config
+	lock       *os.File              // of the directory
+	now        atomic.Pointer[state] // all that is durable
+	wal        *wal                  // used by the committer only, like the next two
+	commits    uint64
+	writes     writes         // of the present commit
+	closing    chan struct{}  // closed by Close
+	ended      chan struct{}  // closed when the committer has returned
+	checkpoint sync.WaitGroup // in progress
+	moving     atomic.Bool    // a checkpoint is in progress
+	size       atomic.Int64   // of the snapshot
 	// Of commits and of checkpoints that fail, one line a minute.
 	failures, stuck quiet.Line
 	failed          atomic.Pointer[bourse.Error] // why nothing is read or written any more
@@ -66,7 +66,6 @@ type DB struct {
 	faults          atomic.Uint64                // commits and checkpoints that the disk has not taken
 
 	queued
-	contents
 }
 
 // queued is what was submitted.
@@ -81,14 +80,6 @@ type queued struct {
 	shared  int // how many transactions the last commit had
 }
 
-// contents is what is durable.
-type contents struct {
-	// layout is held, for reading, while the file and now are looked at as one:
-	// a checkpoint that has ended takes away what the file had not before.
-	layout sync.RWMutex
-	now    snapshot
-}
-
 // Open opens the store in cfg.Dir, and makes it when there is none. It starts
 // the store's one goroutine; Close ends it. CodeAlreadyExists: another daemon
 // has the file open. CodeFailedPrecondition: it is of a newer release.
@@ -97,8 +88,7 @@ func Open(cfg Config) (*DB, error) {
 	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
 		return nil, bourse.Errorf(bourse.CodeUnavailable, "open store: %w", err)
 	}
-	path := filepath.Join(cfg.Dir, FileName)
-	file, err := openFile(path, cfg.Schema)
+	lock, err := lockDir(cfg.Dir)
 	if err != nil {
 		return nil, err
 	}
@@ -106,46 +96,92 @@ func Open(cfg Config) (*DB, error) {
 	if cfg.Fault == nil {
 		cfg.Fault = func(FaultStage, uint64) error { return nil }
 	}
-	if cfg.Part == nil {
-		cfg.Part = func() error { return nil }
+	if cfg.Step == nil {
+		cfg.Step = func() error { return nil }
 	}
-	d := &DB{cfg: cfg, file: file, closing: make(chan struct{}), ended: make(chan struct{})}
+	d := &DB{cfg: cfg, lock: lock, closing: make(chan struct{}), ended: make(chan struct{})}
 	d.work = sync.NewCond(&d.mu)
-	if d.wal, err = openWAL(cfg.Dir, cfg.Turn); err == nil {
-		if cfg.media != nil {
-			d.wal.media = *cfg.media
-		}
-		err = syncDir(cfg.Dir)
-	}
-	if err == nil {
-		err = d.recoverLog()
-	}
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("open store %s: %w", path, err), d.closeFiles())
+	if err := d.recover(); err != nil {
+		return nil, errors.Join(fmt.Errorf("open store %s: %w", cfg.Dir, err), d.closeFiles())
 	}
 	go d.commitAll()
 	return d, nil
 }
 
+// recover makes what the snapshot and the log hold the present state, and makes them
+// when there are none.
+func (d *DB) recover() error {
+	kept, err := d.readSnapshot()
+	if err != nil {
+		return err
+	}
+	if d.wal, err = openWAL(d.cfg.Dir, d.cfg.Turn); err != nil {
+		return err
+	}
+	d.wal.salt = kept.salt
+	if d.cfg.media != nil {
+		d.wal.media = *d.cfg.media
+	}
+	if err := syncDir(d.cfg.Dir); err != nil {
+		return unavailable(err)
+	}
+	found, err := d.wal.scan(kept.seq)
+	if err != nil {
+		return err
+	}
+	if len(found.damage) > 0 {
+		return damaged(found.damage)
+	}
+	for _, r := range found.records {
+		if err := readOps(r.body, d.cfg.Schema.Buckets, func(c change) { c.clone().makeIn(kept.state) }); err != nil {
+			return err
+		}
+	}
+	d.now.Store(kept.state)
+	if err := d.wal.resume(kept.seq, found.records); err != nil {
+		return unavailable(err)
+	}
+	if len(found.records) > 0 {
+		d.beginCheckpoint()
+		d.growAhead()
+	}
+	return nil
+}
+
+// readSnapshot reads the snapshot, and makes an empty one in a new store.
+func (d *DB) readSnapshot() (contents, error) {
+	b, err := os.ReadFile(filepath.Join(d.cfg.Dir, FileName))
+	if errors.Is(err, fs.ErrNotExist) {
+		h := head{version: d.cfg.Schema.Version, salt: newSalt()}
+		if _, err := writeSnapshot(d.cfg.Dir, h, newState(), func() error { return nil }); err != nil {
+			return contents{}, unavailable(err)
+		}
+		return contents{head: h, state: newState()}, nil
+	}
+	if err != nil {
+		return contents{}, bourse.Errorf(bourse.CodeUnavailable, "open store: %w", err)
+	}
+	d.size.Store(int64(len(b)))
+	c := readSnapshot(b, d.cfg.Schema)
+	switch {
+	case !c.nothing && c.version != d.cfg.Schema.Version:
+		return c, bourse.Errorf(bourse.CodeFailedPrecondition, "the store has version %d, this program needs %d: start the release that wrote it", c.version, d.cfg.Schema.Version)
+	case len(c.damage) > 0:
+		return c, damaged(c.damage)
+	}
+	return c, nil
+}
+
 func (d *DB) closeFiles() error {
-	err := d.file.Close()
+	err := d.lock.Close()
 	if d.wal != nil {
 		err = errors.Join(err, d.wal.close())
 	}
 	return err
 }
 
-func syncDir(dir string) error {
-	f, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(f.Sync(), f.Close())
-}
-
-// Close waits until everything submitted is durable, or has failed, moves it
-// into the file and closes that. What is submitted later fails with
-// CodeUnavailable.
+// Close waits until everything submitted is durable, or has failed, and writes a
+// snapshot of it. What is submitted later fails with CodeUnavailable.
 func (d *DB) Close() error {
 	d.mu.Lock()
 	again := d.closed
@@ -156,15 +192,13 @@ func (d *DB) Close() error {
 	d.work.Broadcast()
 	d.mu.Unlock()
 	<-d.ended
-	d.moves.Wait()
+	d.checkpoint.Wait()
 	if again {
 		return nil
 	}
-	if now := d.shown(); d.failure() == nil && now.moving == nil {
-		if all := d.unfiled(now); all.Len() > 0 {
-			if err := d.move(all, d.wal.seq); err != nil {
-				d.cfg.Log.Error("checkpoint failed: the write-ahead log has the rest", "err", err)
-			}
+	if d.failure() == nil && !d.moving.Load() && d.wal.end > 0 {
+		if _, err := d.save(d.now.Load(), d.wal.seq); err != nil {
+			d.cfg.Log.Error("no snapshot was written: the write-ahead log has the rest", "err", err)
 		}
 	}
 	return d.closeFiles()
@@ -176,55 +210,18 @@ func (d *DB) Update(ctx context.Context, fn func(Tx) error) error {
 	return d.Submit(fn).Wait(ctx)
 }
 
-// View executes fn on a snapshot of what is durable. It waits for no writer
-// and keeps none waiting, but keeps the file from reusing space: fn should be
-// short, and must not write.
+// View executes fn on what is durable. It waits for no writer and keeps none
+// waiting. fn must not write.
 func (d *DB) View(fn func(Tx) error) error {
-	t, err := d.begin()
-	if errors.Is(err, bolterrors.ErrDatabaseNotOpen) {
-		return errClosed
-	}
-	if err != nil {
+	if err := d.failure(); err != nil {
 		return err
 	}
-	defer t.end()
-	err = fn(t)
-	if failed := d.failure(); failed != nil { // what fn has read may be nothing in place of something
-		return failed
+	select {
+	case <-d.ended:
+		return errClosed
+	default:
+		return fn(&stateTx{state: d.now.Load()})
 	}
-	return err
-}
-
-// begin returns what is durable now, until end is called.
-func (d *DB) begin() (*logTx, error) {
-	if err := d.failure(); err != nil {
-		return nil, err
-	}
-	d.layout.RLock()
-	defer d.layout.RUnlock()
-	file, err := d.file.begin(d.spoiled)
-	if err != nil {
-		return nil, err
-	}
-	return &logTx{snapshot: d.now, file: file}, nil
-}
-
-// spoiled ends the store when a value is not what was written, although the file was
-// whole when it was opened: what it would be taken for, nothing, is worse.
-func (d *DB) spoiled(err error) { _ = d.fail(err) }
-
-// shown returns what is durable beside the file.
-func (d *DB) shown() snapshot {
-	d.layout.RLock()
-	defer d.layout.RUnlock()
-	return d.now
-}
-
-// show makes a snapshot the present one.
-func (d *DB) show(now snapshot) {
-	d.layout.Lock()
-	defer d.layout.Unlock()
-	d.now = now
 }
 
 // Sync waits until everything that was submitted before the call is durable or

@@ -1,17 +1,10 @@
-// Package kv is the engine below package store: buckets of keys and values in a
-// bbolt file, with transactions. It knows nothing of records.
+// Package kv is the engine below package store: buckets of keys and values, with
+// transactions. It knows nothing of records.
 //
-// There are two engines, which pass one suite. [File] is the file alone: each
-// transaction is synced. [DB] has a write-ahead log of two files in front of it,
-// and many transactions share one sync.
-//
-// # Checksums
-//
-// Each value in the file has in front the CRC-32C (uint32, big endian) of its bucket,
-// key and bytes, see seal. The bucket tallies has, for each other one, how many keys
-// it has and the sum of their values' checksums (uint64 each, big endian). [Open]
-// reads every page and value before bbolt does (package pages), and opens nothing
-// that is damaged. [Salvage] makes a new file of what is whole.
+// All of a store is in memory, in one copy-on-write tree. On the disk are a snapshot of
+// the tree ([FileName]) and a write-ahead log of what came later, in two files that
+// take turns. Both consist of records with checksums; [Open] opens nothing that is
+// damaged, and [Salvage] makes a new store of what is whole.
 //
 // # Group commit
 //
@@ -22,14 +15,10 @@
 // Functions passed to Submit run on that goroutine: they must not block, nor call
 // Submit and wait.
 //
-// What is in the log and not in the file is also in memory, as a tree of changed
-// keys that snapshots share; reads come from that and from the mapped file, and both
-// change with the commit, never before it. When a file of the log is full, a
-// checkpoint moves that tree into the bbolt file, in parts, while the other file of
-// the log takes what comes. A part that is moved twice, after a crash, leaves the
-// same. Close moves what is left; Open moves what a crash has left. The small buckets
-// (see [Schema]) are a tree of their own, of all that they hold: a checkpoint writes
-// the difference to what it wrote before.
+// A transaction works on a copy of the tree, which readers see when it is durable. When
+// a file of the log is full, and has as much as the last snapshot, a checkpoint writes a
+// new snapshot beside the old one and renames it, while the other file of the log takes
+// what comes. [Open] reads the snapshot and the log's records that it does not include.
 //
 // # Failures
 //

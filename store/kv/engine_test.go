@@ -8,67 +8,20 @@ import (
 	"maps"
 	"math/rand/v2"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 
-	"go.etcd.io/bbolt"
 	"pgregory.net/rapid"
 
 	"github.com/bourse-dev/bourse"
 )
 
-// engine is what both engines are: the file alone, and the log in front of it.
-type engine interface {
-	View(fn func(Tx) error) error
-	Update(ctx context.Context, fn func(Tx) error) error
-	Close() error
-}
-
-type fileAlone struct{ *File }
-
-func (f fileAlone) Update(_ context.Context, fn func(Tx) error) error { return f.File.Update(fn) }
-
-// engines are the ways to open a directory. The log's files are so small that
-// checkpoints are always in progress. Once killed is set, nothing more is written.
-var engines = map[string]func(dir string, killed *atomic.Bool) (engine, error){
-	"file": func(dir string, _ *atomic.Bool) (engine, error) {
-		f, err := OpenFile(filepath.Join(dir, FileName), schema())
-		return fileAlone{f}, err
-	},
-	"log": func(dir string, killed *atomic.Bool) (engine, error) {
-		return openConfig(Config{Dir: dir, Turn: 300, Part: func() error {
-			if killed.Load() {
-				return errKill
-			}
-			return nil
-		}})
-	},
-}
-
-// suite runs a test of what every engine promises.
-func suite(t *testing.T, test func(t *testing.T, e engine)) {
-	for name, open := range engines {
-		t.Run(name, func(t *testing.T) {
-			e, err := open(t.TempDir(), &atomic.Bool{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			test(t, e)
-			if err := e.Close(); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-}
-
 // set puts keys of a bucket, each with itself as its value.
-func set(t *testing.T, e engine, bucket string, keys ...string) {
+func set(t *testing.T, s *DB, bucket string, keys ...string) {
 	t.Helper()
-	err := e.Update(t.Context(), func(tx Tx) error {
+	err := s.Update(t.Context(), func(tx Tx) error {
 		for _, k := range keys {
 			if err := tx.Put(bucket, []byte(k), []byte(k)); err != nil {
 				return err
@@ -82,73 +35,71 @@ func set(t *testing.T, e engine, bucket string, keys ...string) {
 }
 
 func TestRanges(t *testing.T) {
-	suite(t, func(t *testing.T, e engine) {
-		set(t, e, bucketMachines, "b") // of the bucket before
-		set(t, e, bucketOrderTime, "c", "a", "b", "bb")
-		set(t, e, bucketHolds, "c", "a", "b", "bb") // a small one
-		set(t, e, bucketOrders, "b")
-		for _, bucket := range []string{bucketOrderTime, bucketHolds} {
-			for at, want := range map[string][2]string{
-				"": {"a b bb c", "c bb b a"}, "a": {"a b bb c", ""}, "b": {"b bb c", "a"}, "bb": {"bb c", "b a"}, "bc": {"c", "bb b a"}, "d": {"", "c bb b a"},
-			} {
-				var up, down []string
-				err := e.View(func(tx Tx) error {
-					for k, v := range tx.Range(bucket, []byte(at)) {
-						if up = append(up, string(k)); !bytes.Equal(k, v) {
-							t.Errorf("%s is %s", k, v)
-						}
+	s := open(t)
+	set(t, s, bucketMachines, "b") // of the bucket before
+	set(t, s, bucketOrderTime, "c", "a", "b", "bb")
+	set(t, s, bucketHolds, "c", "a", "b", "bb")
+	set(t, s, bucketOrders, "b")
+	for _, bucket := range []string{bucketOrderTime, bucketHolds} {
+		for at, want := range map[string][2]string{
+			"": {"a b bb c", "c bb b a"}, "a": {"a b bb c", ""}, "b": {"b bb c", "a"}, "bb": {"bb c", "b a"}, "bc": {"c", "bb b a"}, "d": {"", "c bb b a"},
+		} {
+			var up, down []string
+			err := s.View(func(tx Tx) error {
+				for k, v := range tx.Range(bucket, []byte(at)) {
+					if up = append(up, string(k)); !bytes.Equal(k, v) {
+						t.Errorf("%s is %s", k, v)
 					}
-					var end []byte
-					if at != "" {
-						end = []byte(at)
-					}
-					for k := range tx.Back(bucket, end) {
-						down = append(down, string(k))
-					}
-					for range tx.Range(bucket, nil) {
-						break // a sequence may be left
-					}
-					return nil
-				})
-				if got := [2]string{strings.Join(up, " "), strings.Join(down, " ")}; err != nil || got != want {
-					t.Errorf("%s at %q: %q (%v), want %q", bucket, at, got, err, want)
 				}
+				var end []byte
+				if at != "" {
+					end = []byte(at)
+				}
+				for k := range tx.Back(bucket, end) {
+					down = append(down, string(k))
+				}
+				for range tx.Range(bucket, nil) {
+					break // a sequence may be left
+				}
+				return nil
+			})
+			if got := [2]string{strings.Join(up, " "), strings.Join(down, " ")}; err != nil || got != want {
+				t.Errorf("%s at %q: %q (%v), want %q", bucket, at, got, err, want)
 			}
 		}
-	})
+	}
 }
 
 func TestRefusals(t *testing.T) {
-	suite(t, func(t *testing.T, e engine) {
-		set(t, e, bucketApps, "a")
-		for name, key := range map[string][]byte{"none": nil, "empty": {}, "too long": make([]byte, bbolt.MaxKeySize+1)} {
-			if err := e.Update(t.Context(), func(tx Tx) error { return tx.Put(bucketApps, key, []byte("v")) }); bourse.CodeOf(err) != bourse.CodeInternal {
-				t.Errorf("put of key %s: %v", name, err)
-			}
+	s := open(t)
+	set(t, s, bucketApps, "a")
+	for name, key := range map[string][]byte{"none": nil, "empty": {}, "too long": make([]byte, maxKey+1)} {
+		if err := s.Update(t.Context(), func(tx Tx) error { return tx.Put(bucketApps, key, []byte("v")) }); bourse.CodeOf(err) != bourse.CodeInternal {
+			t.Errorf("put of key %s: %v", name, err)
 		}
-		if err := e.View(func(tx Tx) error { return tx.Put(bucketApps, []byte("b"), []byte("v")) }); bourse.CodeOf(err) != bourse.CodeInternal {
-			t.Errorf("put by a reader: %v", err)
+	}
+	if err := s.View(func(tx Tx) error { return tx.Put(bucketApps, []byte("b"), []byte("v")) }); bourse.CodeOf(err) != bourse.CodeInternal {
+		t.Errorf("put by a reader: %v", err)
+	}
+	if err := s.View(func(tx Tx) error { return tx.Delete(bucketApps, []byte("a")) }); bourse.CodeOf(err) != bourse.CodeInternal {
+		t.Errorf("delete by a reader: %v", err)
+	}
+	if err := s.View(func(Tx) error { return errNoMachine }); !errors.Is(err, errNoMachine) {
+		t.Errorf("error of a reader: %v", err)
+	}
+	err := s.View(func(tx Tx) error {
+		n := 0
+		for range tx.Range(bucketApps, nil) {
+			n++
 		}
-		if err := e.View(func(tx Tx) error { return tx.Delete(bucketApps, []byte("a")) }); bourse.CodeOf(err) != bourse.CodeInternal {
-			t.Errorf("delete by a reader: %v", err)
+		if n != 1 || tx.Get(bucketApps, []byte("a")) == nil {
+			return fmt.Errorf("%d keys, want the one", n)
 		}
-		if err := e.View(func(Tx) error { return errNoMachine }); !errors.Is(err, errNoMachine) {
-			t.Errorf("error of a reader: %v", err)
-		}
-		err := e.View(func(tx Tx) error {
-			n := 0
-			for range tx.Range(bucketApps, nil) {
-				n++
-			}
-			if n != 1 || tx.Get(bucketApps, []byte("a")) == nil {
-				return fmt.Errorf("%d keys, want the one", n)
-			}
-			return nil
-		})
-		if err != nil {
-			t.Error(err)
-		}
+		return nil
 	})
+	if err != nil {
+		t.Error(err)
+	}
 }
 
 // contentsModel is what an engine should hold, as a plain map: bucket, zero byte, key.
@@ -223,54 +174,40 @@ func (m contentsModel) change(c change) {
 	}
 }
 
-// newFile returns what a new file holds: to make one takes a sync for each version.
-var newFile = sync.OnceValue(func() []byte {
-	dir, err := os.MkdirTemp("", "kv")
-	if err != nil {
-		panic(err)
-	}
-	defer os.RemoveAll(dir)
-	path := filepath.Join(dir, FileName)
-	f, err := OpenFile(path, schema())
-	if err != nil {
-		panic(err)
-	}
-	b, err := os.ReadFile(path)
-	if err := errors.Join(err, f.Close()); err != nil {
-		panic(err)
-	}
-	return b
-})
-
-// engineModel compares an engine with a map: random transactions, of which some
-// fail, reopenings, and crashes with whatever the log and the file have then.
+// engineModel compares a store with a map: random transactions, of which some fail,
+// reopenings, and crashes with whatever the log and the snapshot have then. The log's
+// files are so small that checkpoints are always in progress.
 func engineModel(t *rapid.T) {
-	open := engines[rapid.SampledFrom(slices.Sorted(maps.Keys(engines))).Draw(t, "engine")]
 	dir, err := os.MkdirTemp("", "kv")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer os.RemoveAll(dir)
-	if err := os.WriteFile(filepath.Join(dir, FileName), newFile(), 0o600); err != nil {
-		t.Fatal(err)
+	killed := &atomic.Bool{} // once it is set nothing more is written
+	open := func() (*DB, error) {
+		return openConfig(Config{Dir: dir, Turn: 300, Step: func() error {
+			if killed.Load() {
+				return errKill
+			}
+			return nil
+		}})
 	}
-	killed := &atomic.Bool{}
-	e, err := open(dir, killed)
+	s, err := open()
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() {
-		if err := e.Close(); err != nil {
+		if err := s.Close(); err != nil {
 			t.Error(err)
 		}
 	}()
 	model := contentsModel{}
 	reopen := func(t *rapid.T) {
-		if err := e.Close(); err != nil {
+		if err := s.Close(); err != nil {
 			t.Fatal(err)
 		}
-		killed = &atomic.Bool{}
-		if e, err = open(dir, killed); err != nil {
+		killed.Store(false)
+		if s, err = open(); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -279,9 +216,9 @@ func engineModel(t *rapid.T) {
 			all := rapid.SliceOfN(rapid.Custom(drawChange), 1, 6).Draw(t, "changes")
 			fails, at := rapid.IntRange(0, 3).Draw(t, "fails") == 0, modelKeys.Draw(t, "at")
 			next := maps.Clone(model)
-			err := e.Update(context.Background(), func(tx Tx) error {
+			err := s.Update(context.Background(), func(tx Tx) error {
 				for _, c := range all {
-					if err := c.make(tx); err != nil {
+					if err := perform(tx, c); err != nil {
 						return err
 					}
 					next.change(c)
@@ -305,11 +242,19 @@ func engineModel(t *rapid.T) {
 		},
 		"": func(t *rapid.T) {
 			at := modelKeys.Draw(t, "at")
-			if err := e.View(func(tx Tx) error { return model.compare(tx, at) }); err != nil {
+			if err := s.View(func(tx Tx) error { return model.compare(tx, at) }); err != nil {
 				t.Fatal(err)
 			}
 		},
 	})
+}
+
+// perform makes a change in a transaction.
+func perform(t Tx, c change) error {
+	if c.value == nil {
+		return t.Delete(c.bucket, c.key)
+	}
+	return t.Put(c.bucket, c.key, c.value)
 }
 
 func TestEngineModel(t *testing.T) { rapid.Check(t, engineModel) }

@@ -3,7 +3,6 @@ package kv
 import (
 	"errors"
 	"slices"
-	"strings"
 	"syscall"
 
 	"github.com/bourse-dev/bourse"
@@ -16,8 +15,7 @@ var errNotSynced = errors.New("the disk does not say whether it was written")
 // doubt about what is on the disk.
 func full(err error) bool {
 	return slices.ContainsFunc([]error{syscall.ENOSPC, syscall.EDQUOT, syscall.EFBIG}, func(is error) bool {
-		// bbolt keeps only the text of an error of growing its file.
-		return errors.Is(err, is) || strings.HasSuffix(err.Error(), is.Error())
+		return errors.Is(err, is)
 	})
 }
 

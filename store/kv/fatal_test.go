@@ -116,11 +116,11 @@ func TestUnknownIsUnknown(t *testing.T) {
 }
 
 // A checkpoint whose disk fails is not repeated, as one that has no room is:
-// pages that were acknowledged may be lost.
+// what was acknowledged may be lost.
 func TestCheckpointOnAFailedDisk(t *testing.T) {
 	dir := t.TempDir()
 	failed := make(chan error, 1)
-	s, err := openConfig(Config{Dir: dir, Turn: 1, Part: func() error { return syscall.EIO }, Failed: func(err error) { failed <- err }})
+	s, err := openConfig(Config{Dir: dir, Turn: 1, Step: func() error { return syscall.EIO }, Failed: func(err error) { failed <- err }})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,14 +9,16 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// lockPoll is how often a lock that another daemon has is asked for.
-const lockPoll = 20 * time.Millisecond
+// A store that another daemon has is asked for so often, and so long.
+const (
+	lockPoll    = 20 * time.Millisecond
+	lockTimeout = time.Second
+)
 
-// lockFile opens the store's file and takes the lock that bbolt takes: with it
-// held, the file is read as a whole before bbolt sees it, which then has the lock
-// already. CodeAlreadyExists: another process has it.
-func lockFile(path string, flag int) (*os.File, error) {
-	f, err := os.OpenFile(path, flag, 0o600)
+// lockDir takes the lock of a store's directory. CodeAlreadyExists: another process
+// has it.
+func lockDir(dir string) (*os.File, error) {
+	f, err := os.Open(dir)
 	if err != nil {
 		return nil, bourse.Errorf(bourse.CodeUnavailable, "open store: %w", err)
 	}
@@ -26,9 +28,9 @@ func lockFile(path string, flag int) (*os.File, error) {
 		case err == nil:
 			return f, nil
 		case !errors.Is(err, syscall.EWOULDBLOCK) && !errors.Is(err, syscall.EINTR):
-			return nil, errors.Join(bourse.Errorf(bourse.CodeUnavailable, "lock store %s: %w", path, err), f.Close())
+			return nil, errors.Join(bourse.Errorf(bourse.CodeUnavailable, "lock store %s: %w", dir, err), f.Close())
 		case time.Now().After(end):
-			return nil, errors.Join(bourse.Errorf(bourse.CodeAlreadyExists, "store %s is in use by another daemon", path), f.Close())
+			return nil, errors.Join(bourse.Errorf(bourse.CodeAlreadyExists, "store %s is in use by another daemon", dir), f.Close())
 		}
 	}
 }

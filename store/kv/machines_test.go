@@ -28,6 +28,7 @@ var errKill = errors.New("killed by the test")
 // What the tests keep is a worker's store made small: machines, an index and a sum
 // that follow from them, and a log.
 const (
+	bucketMeta       = "meta"
 	bucketMachines   = "machines"
 	bucketMachineApp = "machine_app" // app 00 id
 	bucketCommitted  = "committed"   // the sum of what machines take
@@ -47,11 +48,9 @@ const takes = 256
 func schema() *Schema {
 	s := &Schema{
 		Buckets: []string{
-			Meta, bucketMachines, bucketMachineApp, bucketCommitted, bucketLog, bucketLogOf, bucketOrders, bucketOrderTime, bucketApps, bucketHolds,
+			bucketMeta, bucketMachines, bucketMachineApp, bucketCommitted, bucketLog, bucketLogOf, bucketOrders, bucketOrderTime, bucketApps, bucketHolds,
 		},
-		Small:   []string{Meta, bucketCommitted, bucketHolds},
 		Derived: []string{bucketMachineApp, bucketCommitted, bucketLogOf},
-		Grows:   bucketLog,
 	}
 	s.Version = 1
 	return s
@@ -116,9 +115,9 @@ func putLarge(n, ballast int) func(Tx) error {
 				return err
 			}
 		}
-		seq := uint64Bytes(uint64Of(tx.Get(Meta, keyLogged)) + 1)
+		seq := uint64Bytes(uint64Of(tx.Get(bucketMeta, keyLogged)) + 1)
 		return errors.Join(
-			tx.Put(Meta, keyLogged, seq), tx.Put(bucketLog, seq, id), tx.Put(bucketLogOf, slices.Concat(id, []byte{0}, seq), []byte{}),
+			tx.Put(bucketMeta, keyLogged, seq), tx.Put(bucketLog, seq, id), tx.Put(bucketLogOf, slices.Concat(id, []byte{0}, seq), []byte{}),
 			tx.Put(bucketMachineApp, slices.Concat([]byte("default\x00"), id), []byte{}), tx.Put(bucketMachines, id, machine(n, ballast)),
 		)
 	}
@@ -176,7 +175,7 @@ func verify(tx Tx) error {
 	for k := range tx.Range(bucketLog, nil) {
 		last = binary.BigEndian.Uint64(k)
 	}
-	if n := uint64Of(tx.Get(Meta, keyLogged)); n < last {
+	if n := uint64Of(tx.Get(bucketMeta, keyLogged)); n < last {
 		return fmt.Errorf("the log has entry %d, and %d were written", last, n)
 	}
 	return nil

@@ -7,8 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"go.etcd.io/bbolt"
-
 	"github.com/bourse-dev/bourse"
 )
 
@@ -82,14 +80,7 @@ func written(t *testing.T) (dir, path string) {
 
 func TestAnotherVersionIsNotTouched(t *testing.T) {
 	dir, path := written(t)
-	f, err := OpenFile(path, schema())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := f.Update(func(t Tx) error { return t.Put(Meta, keyVersion, []byte{0, 0, 0, 99}) }); err != nil {
-		t.Fatal(err)
-	}
-	if err := f.Close(); err != nil {
+	if _, err := writeSnapshot(dir, head{version: 99}, newState(), func() error { return nil }); err != nil {
 		t.Fatal(err)
 	}
 	before, err := os.ReadFile(path)
@@ -110,14 +101,15 @@ func TestAnotherVersionIsNotTouched(t *testing.T) {
 func TestDamagedFile(t *testing.T) {
 	t.Parallel()
 	for name, damage := range map[string]func([]byte) []byte{
-		"text":           func([]byte) []byte { return []byte("this is no database\n") },
-		"zeros":          func(b []byte) []byte { return make([]byte, len(b)) },
-		"cut after meta": func(b []byte) []byte { return b[:2*4096] },
-		"cut in the middle": func(b []byte) []byte {
-			return b[:5*4096]
-		},
-		"meta overwritten": func(b []byte) []byte { copy(b, bytes.Repeat([]byte{0xff}, 2*4096)); return b },
-		"foreign":          func(b []byte) []byte { return b }, // replaced below
+		"text":              func([]byte) []byte { return []byte("this is no database\n") },
+		"empty":             func(b []byte) []byte { return nil },
+		"zeros":             func(b []byte) []byte { return make([]byte, len(b)) },
+		"cut in the head":   func(b []byte) []byte { return b[:headSize/2] },
+		"cut after it":      func(b []byte) []byte { return b[:headSize] },
+		"cut in the middle": func(b []byte) []byte { return b[:len(b)/2] },
+		"cut at the end":    func(b []byte) []byte { return b[:len(b)-1] },
+		"a hole":            func(b []byte) []byte { return append(b[:len(b)/2:len(b)/2], b[len(b)/2+100:]...) },
+		"twice":             func(b []byte) []byte { return append(b, b...) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir, path := written(t)
@@ -127,9 +119,6 @@ func TestDamagedFile(t *testing.T) {
 			}
 			if err := os.WriteFile(path, damage(b), 0o600); err != nil {
 				t.Fatal(err)
-			}
-			if name == "foreign" {
-				foreign(t, path)
 			}
 			s, err := openConfig(Config{Dir: dir})
 			if bourse.CodeOf(err) != bourse.CodeInternal {
@@ -142,40 +131,16 @@ func TestDamagedFile(t *testing.T) {
 	}
 }
 
-// foreign puts another program's database at path.
-func foreign(t *testing.T, path string) {
-	t.Helper()
-	if err := os.Remove(path); err != nil {
-		t.Fatal(err)
-	}
-	db, err := bbolt.Open(path, 0o600, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := db.Update(func(tx *bbolt.Tx) error { _, err := tx.CreateBucket([]byte("theirs")); return err }); err != nil {
-		t.Fatal(err)
-	}
-	if err := db.Close(); err != nil {
-		t.Fatal(err)
-	}
-}
-
 // An interrupted first opening is taken up again.
 func TestFirstOpenResumes(t *testing.T) {
 	dir := t.TempDir()
-	db, err := bbolt.Open(filepath.Join(dir, FileName), 0o600, nil) // a file, and no bucket yet
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := db.Close(); err != nil {
-		t.Fatal(err)
-	}
+	overwrite(t, filepath.Join(dir, FileName+".new"), []byte(magic))
 	s, err := openConfig(Config{Dir: dir})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = s.Close() })
-	if err := s.Update(t.Context(), func(tx Tx) error { return tx.Put(Meta, []byte("identity"), []byte("w1")) }); err != nil {
+	if err := s.Update(t.Context(), func(tx Tx) error { return tx.Put(bucketMeta, []byte("identity"), []byte("w1")) }); err != nil {
 		t.Error(err)
 	}
 }

@@ -31,7 +31,7 @@ func (d *DB) noteFull(err error) {
 func (d *DB) growAhead() {
 	if err := d.wal.growAhead(); err != nil {
 		d.noteFull(err)
-		if d.shown().moving == nil { // it has ended meanwhile
+		if !d.moving.Load() { // it has ended meanwhile
 			d.short.Store(nil)
 		}
 	}

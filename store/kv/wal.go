@@ -13,13 +13,12 @@ import (
 // wal is the write-ahead log: two files that take turns. A commit is one record
 // at the end of the present one, durable after one sync that has nothing but
 // its own bytes to write: the files' places on the disk are known before.
-// While a checkpoint moves what one file records into the store's file, the
-// other one takes what comes; then the first begins again, over its old
-// records. Its methods are called by one goroutine.
+// While a checkpoint writes a snapshot of all that one file records, the other one
+// takes what comes; then the first begins again, over its old records. Its methods are called by one goroutine.
 type wal struct {
 	files    [2]*os.File
 	sizes    [2]int64 // bytes of each that have a place on the disk
-	turnSize int64    // how much of each is used before the other is
+	turnSize int64    // how much of each is used, at least, before the other is
 	now      int      // which of them takes records
 	end      int64    // of the last record in it
 	seq      uint64   // of the last record
@@ -28,8 +27,8 @@ type wal struct {
 }
 
 const (
-	// walSize is how much of a file is used before the other is. A file that must
-	// grow grows by as much.
+	// walSize is how much of a file is used, at least, before the other is. A file
+	// that must grow grows by as much.
 	walSize = 4 << 20
 	// walMax bounds a file that must take more, because the checkpoint of the
 	// other one does not end.
@@ -127,11 +126,13 @@ func (w *wal) growAhead() error {
 	return w.grow(min(w.end+w.turnSize/2, walMax))
 }
 
-// full reports whether it is time for the other file.
-func (w *wal) full() bool { return w.end >= w.turnSize }
+// full reports whether it is time for the other file, and so for a snapshot: when the
+// present one has as much as the last snapshot, so that a byte that is written to the
+// log costs about one of a snapshot, whatever the store holds.
+func (w *wal) full(snapshot int64) bool { return w.end >= max(w.turnSize, min(snapshot, walMax/2)) }
 
-// turn has the other file take what comes, from its beginning: what it holds
-// must be in the store's file.
+// turn has the other file take what comes, from its beginning: the snapshot must
+// include what it holds.
 func (w *wal) turn() error {
 	w.now, w.end = 1-w.now, 0
 	if w.sizes[w.now] <= w.reserved() {

@@ -30,8 +30,8 @@ func appendOp(b []byte, c *change) []byte {
 }
 
 // readOps calls a function with each operation of a record's body, of which it
-// shares the bytes.
-func (s *Schema) readOps(body []byte, into func(change)) error {
+// shares the bytes. The buckets are those that there can be.
+func readOps(body []byte, buckets []string, into func(change)) error {
 	part := func() []byte {
 		n, k := binary.Uvarint(body)
 		if k <= 0 || n > uint64(len(body)-k) {
@@ -45,13 +45,16 @@ func (s *Schema) readOps(body []byte, into func(change)) error {
 	for len(body) > 0 {
 		op := body[0]
 		body = body[1:]
-		c := change{bucket: string(part()), key: part()}
+		name := part()
+		bucket := slices.IndexFunc(buckets, func(b string) bool { return b == string(name) })
+		c := change{key: part()}
 		if op == opPut {
 			c.value = part()
 		}
-		if op != opPut && op != opDelete || !slices.Contains(s.Buckets, c.bucket) || len(c.key) == 0 || op == opPut && c.value == nil {
-			return bourse.Errorf(bourse.CodeInternal, "the write-ahead log is damaged: %s is no change", bourse.Quoted(c.bucket))
+		if op != opPut && op != opDelete || bucket < 0 || len(c.key) == 0 || op == opPut && c.value == nil {
+			return bourse.Errorf(bourse.CodeInternal, "the write-ahead log is damaged: %s is no change", bourse.Quoted(string(name)))
 		}
+		c.bucket = buckets[bucket]
 		into(c)
 	}
 	return nil

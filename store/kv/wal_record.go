@@ -16,10 +16,12 @@ const walHeader = 20
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// salt is a log's own random number, kept in the store's file. Without it no
+const saltSize = 8
+
+// salt is a store's own random number, kept in its snapshot. Without it no
 // one can make bytes, in a payload say, that are taken for a record of the log,
 // and the log of another file, of a backup say, is none of this one's.
-type salt [8]byte
+type salt [saltSize]byte
 
 func newSalt() (s salt) {
 	_, _ = rand.Read(s[:]) // it never fails

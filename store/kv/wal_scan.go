@@ -48,7 +48,7 @@ type walFound struct {
 // scan reads the log: all that is whole, wherever it is. What comes last and is
 // not whole was being written when the power went, unless something shows that
 // it was synced: a record with a later number, or its mark. seq is the number of
-// the last record that is in the store's file.
+// the last record that the snapshot includes.
 func (w *wal) scan(seq uint64) (walContents, error) {
 	found := walFound{whole: map[uint64]walRecord{}, broken: map[uint64]walPlace{}, last: seq}
 	for i, f := range w.files {

@@ -1,0 +1,263 @@
+package kv
+
+import (
+	"bufio"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+
+	"github.com/bourse-dev/bourse"
+)
+
+// FileName is the name of the snapshot in a store's directory: all that the store
+// held after one of its log's records.
+//
+// It begins with a head. Each key and value follows as a record of its own, in the
+// form of the log's, numbered from 1; the last record says how many keys each bucket
+// has. The head is written again at the end, since without it nothing can be read.
+const FileName = "worker.db"
+
+// magic begins a head.
+const magic = "bourse store\x00\x00\x00\x00"
+
+// headSize is the size of a head: the magic, the version of the schema (uint32), the
+// log's salt, the number of its last record that is included (uint64) and the CRC-32C
+// of these (uint32), all big endian.
+const headSize = len(magic) + 4 + saltSize + 8 + 4
+
+// head is what a snapshot says of itself.
+type head struct {
+	version int
+	salt    salt   // of the log, and of the snapshot's records
+	seq     uint64 // the number of the log's last record that is included
+}
+
+func (h head) bytes() []byte {
+	b := binary.BigEndian.AppendUint32([]byte(magic), uint32(h.version))
+	b = binary.BigEndian.AppendUint64(append(b, h.salt[:]...), h.seq)
+	return binary.BigEndian.AppendUint32(b, crc32.Checksum(b, castagnoli))
+}
+
+func headOf(b []byte) (h head, ok bool) {
+	if len(b) != headSize || string(b[:len(magic)]) != magic || crc32.Checksum(b[:headSize-4], castagnoli) != binary.BigEndian.Uint32(b[headSize-4:]) {
+		return h, false
+	}
+	rest := b[len(magic):]
+	h.version = int(binary.BigEndian.Uint32(rest))
+	h.salt = salt(rest[4 : 4+saltSize])
+	h.seq = binary.BigEndian.Uint64(rest[4+saltSize:])
+	return h, true
+}
+
+// writeSnapshot makes a file of a state, durable under its name when it returns
+// without an error, and returns its size. step is called before the file is written,
+// before it gets its name, and after. A crash leaves the old file or the new one.
+func writeSnapshot(dir string, h head, s *state, step func() error) (size int64, err error) {
+	path := filepath.Join(dir, FileName)
+	if err := step(); err != nil {
+		return 0, err
+	}
+	f, err := os.OpenFile(path+".new", os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return 0, err
+	}
+	err = h.write(f, s)
+	if err == nil {
+		err = datasync(f)
+	}
+	if err == nil {
+		size, err = f.Seek(0, io.SeekCurrent)
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		return 0, errors.Join(err, os.Remove(f.Name())) // on a full disk every byte counts
+	}
+	if err := step(); err != nil {
+		return 0, err
+	}
+	if err := os.Rename(f.Name(), path); err != nil {
+		return 0, err
+	}
+	if err := syncDir(dir); err != nil {
+		return 0, err
+	}
+	return size, step()
+}
+
+// write writes the file's contents.
+func (h head) write(f io.Writer, s *state) error {
+	w := bufio.NewWriterSize(f, 1<<20)
+	w.Write(h.bytes()) //nolint:errcheck // Flush returns it
+	n, counts := uint64(0), map[string]uint64{}
+	record := make([]byte, walHeader)
+	put := func(c *change) error {
+		record = appendOp(record[:walHeader], c)
+		n++
+		h.salt.putHead(record, record[walHeader:], n)
+		_, err := w.Write(record)
+		return err
+	}
+	var err error
+	s.Scan(func(c change) bool {
+		counts[c.bucket]++
+		if n%1000 == 0 {
+			runtime.Gosched() // those who wait for a commit go first
+		}
+		err = put(&c)
+		return err == nil
+	})
+	if err != nil {
+		return err
+	}
+	counts[allBuckets] = n
+	record = record[:walHeader]
+	for _, bucket := range slices.Sorted(maps.Keys(counts)) {
+		record = appendOp(record, &change{bucketCounts, []byte(bucket), uint64Bytes(counts[bucket])})
+	}
+	h.salt.putHead(record, record[walHeader:], n+1)
+	w.Write(record)    //nolint:errcheck // as above
+	w.Write(h.bytes()) //nolint:errcheck // as above
+	return w.Flush()
+}
+
+// bucketCounts is the bucket of a snapshot's last record: the number of keys of each
+// other one, and of all.
+const (
+	bucketCounts = "counts"
+	allBuckets   = "all"
+)
+
+// contents is what is whole in a snapshot.
+type contents struct {
+	head
+	state   *state
+	keys    int64             // in it
+	counts  map[string]uint64 // how many keys each bucket had; nil: not known
+	damage  []Damage
+	nothing bool // not even a head is whole
+}
+
+func (c *contents) damaged(at int, what string) {
+	c.damage = append(c.damage, Damage{FileName, int64(at), what})
+}
+
+// readSnapshot reads all that is whole in a snapshot.
+func readSnapshot(b []byte, schema *Schema) contents {
+	c := contents{state: newState()}
+	first, ok := headOf(b[:min(headSize, len(b))])
+	last, okLast := headOf(b[max(0, len(b)-headSize):])
+	switch {
+	case !ok && !okLast:
+		c.nothing = true
+		c.damaged(0, "this is not the beginning of a worker's store")
+		return c
+	case !ok:
+		c.damaged(0, "the head is damaged")
+		c.head = last
+	case !okLast || len(b) < 2*headSize:
+		c.damaged(len(b), "the end is damaged, or missing")
+		c.head = first
+	case first != last:
+		c.damaged(0, "beginning and end do not belong together")
+		c.head = last
+	default:
+		c.head = first
+	}
+	c.readRecords(b, schema)
+	return c
+}
+
+// readRecords reads the records behind the head. What is between two whole ones and
+// is none is damage, at its beginning.
+func (c *contents) readRecords(b []byte, schema *Schema) {
+	end := max(headSize, len(b)-headSize)
+	seq, lost := uint64(0), false
+	for at := headSize; at < end; {
+		h, ok := c.salt.head(b[at:], maxRecords)
+		body := at + walHeader
+		switch {
+		case !ok || h.length == 0 || h.length > int64(end-body):
+			if !lost {
+				c.damaged(at, "no record begins here")
+			}
+			lost = true
+			at++ // one may begin at any byte
+			continue
+		case crc32.Checksum(b[body:body+int(h.length)], castagnoli) != h.sum:
+			c.damaged(at, damagedRecord(b[body:body+int(h.length)], schema))
+		default:
+			if h.seq != seq+1 && !lost {
+				c.damaged(at, "a record is missing before this one")
+			}
+			if err := c.keep(b[body:body+int(h.length)], schema); err != nil {
+				c.damaged(at, bourse.MessageOf(err))
+			}
+		}
+		seq, lost = h.seq, false
+		at = body + int(h.length)
+	}
+	if c.counts == nil {
+		c.damaged(end, "the number of records is missing")
+	}
+}
+
+// damagedRecord describes a record whose checksum is wrong, by what still looks like a
+// bucket and a key in it.
+func damagedRecord(body []byte, schema *Schema) string {
+	what := "a record"
+	_ = readOps(body, schema.Buckets, func(c change) { what = fmt.Sprintf("the record of %q in %s", c.key, c.bucket) })
+	return what + " is damaged"
+}
+
+// maxRecords bounds the numbers of a snapshot's records.
+const maxRecords = 1 << 40
+
+// keep takes over what a whole record says.
+func (c *contents) keep(record []byte, schema *Schema) error {
+	if c.counts != nil {
+		return bourse.Errorf(bourse.CodeInternal, "a record follows the last one")
+	}
+	return readOps(record, append(schema.Buckets[:len(schema.Buckets):len(schema.Buckets)], bucketCounts), func(op change) {
+		if op.bucket == bucketCounts {
+			if c.counts == nil {
+				c.counts = map[string]uint64{}
+			}
+			c.counts[string(op.key)] = uint64Of(op.value)
+			return
+		}
+		c.keys++
+		op.clone().makeIn(c.state)
+	})
+}
+
+// clone returns a change that shares no bytes.
+func (c change) clone() change {
+	c.key = slices.Clone(c.key)
+	if c.value != nil {
+		c.value = append([]byte{}, c.value...)
+	}
+	return c
+}
+
+func uint64Bytes(n uint64) []byte { return binary.BigEndian.AppendUint64(nil, n) }
+
+func uint64Of(b []byte) uint64 {
+	if len(b) != 8 {
+		return 0
+	}
+	return binary.BigEndian.Uint64(b)
+}
+
+func syncDir(dir string) error {
+	f, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Sync(), f.Close())
+}
