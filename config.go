@@ -41,7 +41,7 @@ type Config struct {
 }
 
 // Kept is the part of a Config that is stored and given back unread. Package
-// internal/kept says which shapes its fields may have.
+// workload says which shapes its fields may have.
 type Kept struct {
 	Services   json.RawMessage `json:"services,omitempty"`
 	Checks     json.RawMessage `json:"checks,omitempty"`

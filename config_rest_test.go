@@ -10,7 +10,7 @@ import (
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/internal/codec"
-	"github.com/bourse-dev/bourse/kept"
+	"github.com/bourse-dev/bourse/workload"
 )
 
 // What Bourse has no field for is given back where it came from, at every depth,
@@ -122,7 +122,7 @@ func FuzzConfigRest(f *testing.F) {
 		if err != nil || string(second) != string(text) {
 			t.Errorf("%s was written as %s, then as %s, %v", body, text, second, err)
 		}
-		if _, err := kept.Review(&c); err != nil && bourse.CodeOf(err) != bourse.CodeInvalid {
+		if _, err := workload.Review(&c); err != nil && bourse.CodeOf(err) != bourse.CodeInvalid {
 			t.Errorf("%s: %v", body, err)
 		}
 	})

@@ -10,8 +10,8 @@ import (
 	fly "github.com/superfly/fly-go"
 
 	"github.com/bourse-dev/bourse"
-	"github.com/bourse-dev/bourse/kept"
 	"github.com/bourse-dev/bourse/machinesapi"
+	"github.com/bourse-dev/bourse/workload"
 )
 
 // A client's new release may send a member that no line of the table has: taking
@@ -45,7 +45,7 @@ func TestFieldsNameEveryMemberThatClientsSend(t *testing.T) {
 var added = []string{"deadline", "race", "first_try", "reservation", "config.dns"}
 
 // elsewhere are the lines about what other packages read, of what a config keeps:
-// network, service, check and program.
+// network and workload.
 var elsewhere = []string{
 	"config.dns.skip_registration", "config.dns.options[]", "config.services[]", "config.services[].checks[]", "config.checks.*", "config.processes[]",
 }
@@ -155,7 +155,7 @@ func TestReview(t *testing.T) {
 			if err := c.Normalize(); err != nil {
 				t.Fatal(err)
 			}
-			warnings, err := kept.Review(&c)
+			warnings, err := workload.Review(&c)
 			got := ""
 			if err == nil {
 				lines := make([]string, len(warnings))
@@ -185,7 +185,7 @@ func TestWarningsAreBounded(t *testing.T) {
 	if err := json.Unmarshal([]byte(body.String()), &c); err != nil {
 		t.Fatal(err)
 	}
-	warnings, err := kept.Review(&c)
+	warnings, err := workload.Review(&c)
 	total := 0
 	for _, w := range warnings {
 		total += len(w.String())
@@ -202,7 +202,7 @@ func BenchmarkReview(b *testing.B) {
 	}
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := kept.Review(&c); err != nil {
+		if _, err := workload.Review(&c); err != nil {
 			b.Fatal(err)
 		}
 	}

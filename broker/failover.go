@@ -11,7 +11,7 @@ import (
 
 	"github.com/bourse-dev/bourse/broker/tenant"
 	"github.com/bourse-dev/bourse/fabric"
-	"github.com/bourse-dev/bourse/service"
+	"github.com/bourse-dev/bourse/workload"
 )
 
 // FailoverExchange fills orders.
@@ -156,7 +156,7 @@ func mayOrderLike(m *bourse.Machine, now time.Time) error {
 	if list, err := m.Config.StandsBy(); err != nil || len(list) > 0 {
 		return no("it stands by for others")
 	}
-	services, err := service.Of(&m.Config)
+	services, err := workload.ServicesOf(&m.Config)
 	if err != nil {
 		return no("its services cannot be read")
 	}

@@ -9,8 +9,8 @@ import (
 	fly "github.com/superfly/fly-go"
 
 	"github.com/bourse-dev/bourse"
-	"github.com/bourse-dev/bourse/kept"
 	"github.com/bourse-dev/bourse/machinesapi"
+	"github.com/bourse-dev/bourse/workload"
 )
 
 // Whatever config the broker accepts, a client of the Machines API decodes the
@@ -34,7 +34,7 @@ func FuzzAcceptedConfigsDecode(f *testing.F) {
 		if json.Unmarshal(body, &config) != nil || config.Normalize() != nil {
 			return
 		}
-		if _, err := kept.Review(&config); err != nil {
+		if _, err := workload.Review(&config); err != nil {
 			return
 		}
 		m := bourse.Machine{ID: "148e21aabbccdd", Config: config, CreatedAt: time.Unix(1e9, 0), UpdatedAt: time.Unix(1e9, 0)}

@@ -10,8 +10,8 @@ import (
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/broker/endpoint"
-	"github.com/bourse-dev/bourse/kept"
 	"github.com/bourse-dev/bourse/machinesapi"
+	"github.com/bourse-dev/bourse/workload"
 )
 
 // createReservation holds capacity for all orders of the request and answers
@@ -110,7 +110,7 @@ func (rs *reservationHandler) readHold(r *endpoint.Request, in *machinesapi.Rese
 	if err := order.Config.NormalizeHeld(); err != nil {
 		return order, 0, err
 	}
-	if _, err := kept.Review(&order.Config); err != nil { // what no machine may have, nothing is held for
+	if _, err := workload.Review(&order.Config); err != nil { // what no machine may have, nothing is held for
 		return order, 0, err
 	}
 	if order.Regions, err = choices(rs.Directory, in.Region); err != nil {

@@ -15,8 +15,8 @@ import (
 
 	"github.com/bourse-dev/bourse/broker/tenant"
 	"github.com/bourse-dev/bourse/internal/codec"
-	"github.com/bourse-dev/bourse/kept"
 	"github.com/bourse-dev/bourse/machinesapi"
+	"github.com/bourse-dev/bourse/workload"
 )
 
 // taskHandler serves orders for work.
@@ -147,7 +147,7 @@ func (h *taskHandler) taskOrder(r *endpoint.Request, name bourse.AppName, in *ma
 		return bourse.Order{}, err
 	}
 	if config.Image != "" { // one of its own: what runs on a warm machine says nothing of that
-		if _, err := kept.Review(&config); err != nil {
+		if _, err := workload.Review(&config); err != nil {
 			return bourse.Order{}, err
 		}
 	}

@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	"github.com/bourse-dev/bourse"
-	"github.com/bourse-dev/bourse/check"
+	"github.com/bourse-dev/bourse/workload"
 )
 
 // Make returns what has to be done for app to be as it is wanted. It may be asked
@@ -137,7 +137,7 @@ func (b *builder) tried(s Strategy, w *work) {
 	if w.group.Mount != nil {
 		b.refuse("strategy %s: machines of group %s have a volume each, which two cannot share: use rolling or immediate", s, name)
 	}
-	if list, err := check.Of(&w.group.Config); s == BlueGreen && serving(&w.group.Config) && (err != nil || len(list) == 0) {
+	if list, err := workload.ChecksOf(&w.group.Config); s == BlueGreen && serving(&w.group.Config) && (err != nil || len(list) == 0) {
 		b.refuse("strategy bluegreen: group %s has services and no check that says when new machines can serve: add one, or use rolling", name)
 	}
 }

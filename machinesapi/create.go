@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"github.com/bourse-dev/bourse"
-	"github.com/bourse-dev/bourse/kept"
+	"github.com/bourse-dev/bourse/workload"
 )
 
 // CreateMachine is the body of a request for a new machine, and of one for
@@ -59,12 +59,12 @@ type Quoted struct {
 	Warnings []bourse.Warning `json:"warnings,omitempty"`
 }
 
-// Review is [kept.Review] of a whole request.
+// Review is [workload.Review] of a whole request.
 func (c *CreateMachine) Review() ([]bourse.Warning, error) {
 	return reviewWith(c.MinSecretsVersion, c.Config)
 }
 
-// Review is [kept.Review] of a whole request.
+// Review is [workload.Review] of a whole request.
 func (u *UpdateMachine) Review() ([]bourse.Warning, error) {
 	return reviewWith(u.MinSecretsVersion, u.Config)
 }
@@ -73,7 +73,7 @@ func reviewWith(minSecrets uint64, c *bourse.Config) ([]bourse.Warning, error) {
 	if minSecrets > 0 && c.ImageKind() == bourse.PollerImage {
 		return nil, bourse.FieldOf("min_secrets_version").Err()
 	}
-	return kept.Review(c)
+	return workload.Review(c)
 }
 
 // Timing is a Server-Timing header: how long each part took.

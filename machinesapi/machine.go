@@ -5,8 +5,7 @@ import (
 	"time"
 
 	"github.com/bourse-dev/bourse"
-	"github.com/bourse-dev/bourse/check"
-	"github.com/bourse-dev/bourse/kept"
+	"github.com/bourse-dev/bourse/workload"
 )
 
 // Machine is a machine as the Machines API shows it.
@@ -139,8 +138,8 @@ func detail(m *bourse.Machine) Detail {
 	}
 	guest = guest.WithDefaults() // clients read it without a check
 	config.Guest = &guest
-	config.Kept = kept.Decodable(config.Kept)
-	return Detail{Config: &config, Events: FromEvents(m.LastEvents), Checks: check.Statuses(m), HostStatus: HostOK}
+	config.Kept = workload.Decodable(config.Kept)
+	return Detail{Config: &config, Events: FromEvents(m.LastEvents), Checks: workload.CheckStatuses(m), HostStatus: HostOK}
 }
 
 func seconds(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05Z") }

@@ -5,7 +5,7 @@ import (
 	"net/http"
 
 	"github.com/bourse-dev/bourse"
-	"github.com/bourse-dev/bourse/service"
+	"github.com/bourse-dev/bourse/workload"
 )
 
 // ProxyList is what proxies route where, by their ids.
@@ -23,14 +23,14 @@ type Proxy struct {
 
 // ProxyRoute is one port, or range of ports, of an app.
 type ProxyRoute struct {
-	App      bourse.AppName    `json:"app"`
-	AppID    string            `json:"app_id"`
-	Org      string            `json:"org,omitempty"`
-	Ports    string            `json:"ports"` // "443", "8000-8010"
-	Handlers []service.Handler `json:"handlers,omitempty"`
-	URLs     []string          `json:"urls,omitempty"`    // at which this proxy's listeners serve it, the best first
-	Waiting  int               `json:"waiting,omitempty"` // requests of the app that wait for room
-	Machines []ProxyMachine    `json:"machines"`
+	App      bourse.AppName     `json:"app"`
+	AppID    string             `json:"app_id"`
+	Org      string             `json:"org,omitempty"`
+	Ports    string             `json:"ports"` // "443", "8000-8010"
+	Handlers []workload.Handler `json:"handlers,omitempty"`
+	URLs     []string           `json:"urls,omitempty"`    // at which this proxy's listeners serve it, the best first
+	Waiting  int                `json:"waiting,omitempty"` // requests of the app that wait for room
+	Machines []ProxyMachine     `json:"machines"`
 }
 
 // ProxyMachine is a machine as requests find it.

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/bourse-dev/bourse"
-	"github.com/bourse-dev/bourse/check"
+	"github.com/bourse-dev/bourse/workload"
 )
 
 // Names is the source of names: the worker itself, whose machines are all that
@@ -47,7 +47,7 @@ func recordOf(m *bourse.Machine, network string) (record, bool) {
 	listed := m.State == bourse.StateStarted && !unregistered(m.Config.DNS)
 	return record{
 		id: m.ID, name: m.Name, region: m.Region, address: m.PrivateIP, metadata: m.Config.Metadata,
-		listed: listed, ready: listed && check.Ready(m),
+		listed: listed, ready: listed && workload.Ready(m),
 	}, true
 }
 

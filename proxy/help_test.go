@@ -20,7 +20,7 @@ import (
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/proxy"
 	"github.com/bourse-dev/bourse/proxy/route"
-	"github.com/bourse-dev/bourse/service"
+	"github.com/bourse-dev/bourse/workload"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -52,7 +52,7 @@ type world struct {
 // newWorld makes a world whose machines are given by their handlers.
 func newWorld(t *testing.T, machines ...http.Handler) *world {
 	w := &world{t: t, ways: map[bourse.MachineID]*way{}, log: &lines{}}
-	w.target = route.Target{App: &route.App{ID: "a1", Name: "web", Org: "o"}, Port: service.Port{First: 80, Last: 80, Handlers: []service.Handler{service.HTTP}}}
+	w.target = route.Target{App: &route.App{ID: "a1", Name: "web", Org: "o"}, Port: workload.Port{First: 80, Last: 80, Handlers: []workload.Handler{workload.HandlerHTTP}}}
 	for _, h := range machines {
 		s := httptest.NewUnstartedServer(h)
 		s.Config.Protocols = new(http.Protocols)
@@ -73,7 +73,7 @@ func (w *world) machine(addr string) bourse.MachineID {
 	id := bourse.MachineID("00000a0000000" + string(rune('1'+len(w.target.Backends))))
 	w.target.Backends = append(w.target.Backends, route.Backend{
 		Machine: id, Instance: bourse.NewInstanceID(), Worker: "w1", Region: "gru", State: bourse.StateStarted, Heard: true,
-		Service: service.Service{Protocol: service.TCP, InternalPort: 8080, Autostart: true},
+		Service: workload.Service{Protocol: workload.ProtocolTCP, InternalPort: 8080, Autostart: true},
 	})
 	w.ways[id] = &way{w: w, addr: addr, done: make(chan struct{})}
 	return id

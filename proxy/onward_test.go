@@ -22,7 +22,7 @@ import (
 	"github.com/bourse-dev/bourse/proxy"
 	"github.com/bourse-dev/bourse/proxy/replay"
 	"github.com/bourse-dev/bourse/proxy/route"
-	"github.com/bourse-dev/bourse/service"
+	"github.com/bourse-dev/bourse/workload"
 )
 
 // The machines of a world, in their order.
@@ -63,7 +63,7 @@ func (r routed) App(name bourse.AppName) []*route.Target {
 		t.App = a
 		t.Backends = []route.Backend{{
 			Machine: third, Instance: "v1", Worker: "w1", Region: "mad", State: bourse.StateStopped, Heard: true,
-			Service: service.Service{Protocol: service.TCP, InternalPort: 8080, Autostart: true},
+			Service: workload.Service{Protocol: workload.ProtocolTCP, InternalPort: 8080, Autostart: true},
 		}}
 		return []*route.Target{&t}
 	}

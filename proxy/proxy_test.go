@@ -19,7 +19,7 @@ import (
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/proxy"
-	"github.com/bourse-dev/bourse/service"
+	"github.com/bourse-dev/bourse/workload"
 )
 
 // echo answers with what it got.
@@ -96,7 +96,7 @@ func TestPristine(t *testing.T) {
 		w.Header().Set("Server", "mine")
 		w.Header().Set("X-Gone", "1")
 	}))
-	w.target.Port.HTTP = service.HTTPOptions{Pristine: true, Headers: []service.HeaderEdit{{Name: "x-gone"}, {Name: "x-set", Values: []string{"a", "b"}}}}
+	w.target.Port.HTTP = workload.HTTPOptions{Pristine: true, Headers: []workload.HeaderEdit{{Name: "x-gone"}, {Name: "x-set", Values: []string{"a", "b"}}}}
 	w.start(proxy.Listener{})
 	resp, _ := w.do(w.request("GET", "/", nil))
 	resp.Header.Del("Date")

@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"github.com/bourse-dev/bourse"
-	"github.com/bourse-dev/bourse/check"
 	"github.com/bourse-dev/bourse/fabric"
+	"github.com/bourse-dev/bourse/workload"
 )
 
 // checkedServer is what a machine's program would serve at its $PORT.
@@ -62,7 +62,7 @@ func (h *host) becomes(id bourse.MachineID, want ...bourse.CheckState) []bourse.
 	defer cancel()
 	var got []bourse.CheckStatus
 	_, err := h.state.AwaitMachine(ctx, id, func(m *bourse.Machine) bool {
-		got = check.Statuses(m)
+		got = workload.CheckStatuses(m)
 		for i := range want {
 			if len(got) != len(want) || got[i].Status != want[i] || got[i].UpdatedAt.IsZero() {
 				return false
@@ -102,7 +102,7 @@ func TestChecks(t *testing.T) {
 
 	h.crash()
 	h.start(nil)
-	if now := check.Statuses(new(h.get(m.ID))); now[0] != got[0] || now[1] != got[1] {
+	if now := workload.CheckStatuses(new(h.get(m.ID))); now[0] != got[0] || now[1] != got[1] {
 		t.Errorf("after a bounce of the daemon the checks are %+v, before %+v", now, got)
 	}
 	s.ill.Store(true)
@@ -173,7 +173,7 @@ func TestChecksEnd(t *testing.T) {
 	for h.checks.Running() > 0 && t.Context().Err() == nil { // go test's timeout is the limit
 		<-time.After(time.Millisecond)
 	}
-	if got := check.Statuses(new(h.get(other.ID))); got != nil {
+	if got := workload.CheckStatuses(new(h.get(other.ID))); got != nil {
 		t.Errorf("a machine without checks has %+v", got)
 	}
 }

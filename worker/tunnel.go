@@ -8,8 +8,8 @@ import (
 	"strconv"
 
 	"github.com/bourse-dev/bourse"
-	"github.com/bourse-dev/bourse/service"
 	"github.com/bourse-dev/bourse/worker/admit"
+	"github.com/bourse-dev/bourse/workload"
 )
 
 // dial connects to a TCP port of a machine. One that uses the host's network
@@ -54,6 +54,6 @@ func (w *Worker) dialTo(ctx context.Context, m *bourse.Machine, port int) (net.C
 
 // serves reports whether a service of m is on this internal port.
 func serves(m *bourse.Machine, port int) bool {
-	services, err := service.Of(&m.Config)
-	return err == nil && slices.ContainsFunc(services, func(s service.Service) bool { return s.InternalPort == port })
+	services, err := workload.ServicesOf(&m.Config)
+	return err == nil && slices.ContainsFunc(services, func(s workload.Service) bool { return s.InternalPort == port })
 }

@@ -11,8 +11,8 @@ import (
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/internal/throttle"
-	"github.com/bourse-dev/bourse/kept"
 	"github.com/bourse-dev/bourse/machinesapi"
+	"github.com/bourse-dev/bourse/workload"
 )
 
 // Decode reads a JSON body into into; an empty body leaves it as it is, when
@@ -22,7 +22,7 @@ func Decode(w http.ResponseWriter, r *Request, optional bool, into any) error {
 	return decode(w, r, optional, func(raw []byte) error {
 		err := unmarshal(raw, into)
 		if err == nil {
-			Warn(w, kept.Unknown(raw, into)...)
+			Warn(w, workload.Unknown(raw, into)...)
 		}
 		return err
 	})

@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/bourse-dev/bourse"
-	"github.com/bourse-dev/bourse/check"
+	"github.com/bourse-dev/bourse/workload"
 )
 
 // addChecks adds the checks of --check, [NAME=]TYPE[:PORT][/PATH], to a config.
@@ -41,7 +41,7 @@ func addChecks(c *bourse.Config, list []string) error {
 		if _, twice := all[name]; twice {
 			return bourse.Errorf(bourse.CodeInvalid, "%s: there are two checks of this name", bourse.Quoted(text))
 		}
-		if kind != string(check.TCP) && kind != string(check.HTTP) || hasPath && kind == string(check.TCP) {
+		if kind != string(workload.CheckTCP) && kind != string(workload.CheckHTTP) || hasPath && kind == string(workload.CheckTCP) {
 			return bourse.Errorf(bourse.CodeInvalid, "%s: use tcp:PORT, http:PORT or http:PORT/PATH", bourse.Quoted(text))
 		}
 		all[name] = w

@@ -6,7 +6,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/bourse-dev/bourse"
-	"github.com/bourse-dev/bourse/service"
+	"github.com/bourse-dev/bourse/workload"
 )
 
 // TestStartFlags: what the flags say of ports is what Bourse reads in their services;
@@ -14,14 +14,14 @@ import (
 func TestStartFlags(t *testing.T) {
 	for name, c := range map[string]struct {
 		args []string
-		want service.Service // its autostart, autostop and least number
+		want workload.Service // its autostart, autostop and least number
 		bad  bool
 	}{
-		"none":             {args: []string{"-p80"}, want: service.Service{Autostart: true, Autostop: service.Off}},
-		"not started":      {args: []string{"-p80", "--autostart=false"}, want: service.Service{Autostop: service.Off}},
-		"stopped":          {args: []string{"-p80", "--autostop"}, want: service.Service{Autostart: true, Autostop: service.Stop}},
-		"suspended":        {args: []string{"-p80", "--autostop=suspend", "--min-machines-running=2"}, want: service.Service{Autostart: true, Autostop: service.Suspend, MinRunning: 2}},
-		"off":              {args: []string{"-p80", "--autostop=off"}, want: service.Service{Autostart: true, Autostop: service.Off}},
+		"none":             {args: []string{"-p80"}, want: workload.Service{Autostart: true, Autostop: workload.AutostopOff}},
+		"not started":      {args: []string{"-p80", "--autostart=false"}, want: workload.Service{Autostop: workload.AutostopOff}},
+		"stopped":          {args: []string{"-p80", "--autostop"}, want: workload.Service{Autostart: true, Autostop: workload.AutostopStop}},
+		"suspended":        {args: []string{"-p80", "--autostop=suspend", "--min-machines-running=2"}, want: workload.Service{Autostart: true, Autostop: workload.AutostopSuspend, MinRunning: 2}},
+		"off":              {args: []string{"-p80", "--autostop=off"}, want: workload.Service{Autostart: true, Autostop: workload.AutostopOff}},
 		"another word":     {args: []string{"-p80", "--autostop=kill"}, bad: true},
 		"less than none":   {args: []string{"-p80", "--min-machines-running=-1"}, bad: true},
 		"nothing to start": {args: []string{"--autostart"}, bad: true},
@@ -45,7 +45,7 @@ func TestStartFlags(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			got, err := service.Of(&config)
+			got, err := workload.ServicesOf(&config)
 			if err != nil || len(got) != 1 {
 				t.Fatalf("services %+v, %v, want one", got, err)
 			}

@@ -13,7 +13,7 @@ import (
 	"github.com/bourse-dev/bourse/broker/tenant"
 	"github.com/bourse-dev/bourse/proxy/edge"
 	"github.com/bourse-dev/bourse/proxy/route"
-	"github.com/bourse-dev/bourse/service"
+	"github.com/bourse-dev/bourse/workload"
 )
 
 // pathProxyStatus is where a proxy says what it routes where, and why a machine is not
@@ -43,7 +43,7 @@ func (p *proxyServer) serveStatus(w http.ResponseWriter, r *http.Request) {
 // first: names that the operator chose, and TLS.
 func (p *proxyServer) urlsOf(table *route.Table, t *route.Target) (out []string) {
 	for _, s := range p.edge.Streams {
-		if s.App == t.App.Name && s.Port >= t.Port.First && s.Port <= t.Port.Last && !t.Port.Has(service.HTTP) {
+		if s.App == t.App.Name && s.Port >= t.Port.First && s.Port <= t.Port.Last && !t.Port.Has(workload.HandlerHTTP) {
 			out = append(out, "tcp://"+s.Addr().String())
 		}
 	}

@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/bourse-dev/bourse"
-	"github.com/bourse-dev/bourse/check"
 	"github.com/bourse-dev/bourse/deploy"
+	"github.com/bourse-dev/bourse/workload"
 )
 
 // Options are what a command line says beside a file. The zero value says nothing.
@@ -153,7 +153,7 @@ func (m *maker) checkStrategy(app *deploy.App) {
 			at, _ := m.mount(g.Name)
 			m.bad(at, "strategy %s makes machines beside those that are there, and a volume is in one machine: use rolling or immediate", app.Strategy)
 		}
-		list, _ := check.Of(&g.Config) // errors are known already
+		list, _ := workload.ChecksOf(&g.Config) // errors are known already
 		checks += len(list)
 	}
 	if app.Strategy == deploy.BlueGreen && checks == 0 {

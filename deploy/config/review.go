@@ -7,9 +7,7 @@ import (
 	"strings"
 
 	"github.com/bourse-dev/bourse"
-	"github.com/bourse-dev/bourse/check"
-	"github.com/bourse-dev/bourse/kept"
-	"github.com/bourse-dev/bourse/program"
+	"github.com/bourse-dev/bourse/workload"
 )
 
 // paths are the sections that parts of one machine's config come from.
@@ -31,15 +29,15 @@ func (m *maker) warn(path, message string) {
 // what it would refuse or not act on.
 func (m *maker) review(c *bourse.Config, from paths) {
 	whole := *c
-	warnings, err := kept.Review(&whole)
+	warnings, err := workload.Review(&whole)
 	if err == nil {
 		err = whole.Normalize()
 	}
 	if err == nil {
-		_, err = program.Of(&whole)
+		_, err = workload.ProgramOf(&whole)
 	}
 	if err == nil {
-		_, err = check.Of(&whole)
+		_, err = workload.ChecksOf(&whole)
 	}
 	if err != nil && (whole.Image != bourse.ImageHost || len(whole.Init.Command()) > 0) { // else checkHost says it
 		m.refused(err, from)

@@ -19,15 +19,15 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 	"github.com/bourse-dev/bourse/proxy/balance"
 	"github.com/bourse-dev/bourse/proxy/route"
-	"github.com/bourse-dev/bourse/service"
+	"github.com/bourse-dev/bourse/workload"
 )
 
 func target(list ...route.Backend) *route.Target {
-	return &route.Target{App: &route.App{ID: "01", Name: "web"}, Port: service.Port{First: 80, Last: 80}, Backends: list}
+	return &route.Target{App: &route.App{ID: "01", Name: "web"}, Port: workload.Port{First: 80, Last: 80}, Backends: list}
 }
 
 // single has a machine take one request at a time.
-func single(b *route.Backend) { b.Service.Concurrency = service.Concurrency{Soft: 1, Hard: 1} }
+func single(b *route.Backend) { b.Service.Concurrency = workload.Concurrency{Soft: 1, Hard: 1} }
 
 func take(t *testing.T, b *balance.Balancer, to *route.Target, w balance.Want) *balance.Turn {
 	t.Helper()

@@ -11,7 +11,7 @@ import (
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/proxy/balance"
 	"github.com/bourse-dev/bourse/proxy/route"
-	"github.com/bourse-dev/bourse/service"
+	"github.com/bourse-dev/bourse/workload"
 )
 
 // id makes the id of the nth machine of a worker.
@@ -21,7 +21,7 @@ func id(n int) bourse.MachineID { return bourse.MachineID(fmt.Sprintf("%06x%08x"
 func backend(n int, change ...func(*route.Backend)) route.Backend {
 	b := route.Backend{
 		Machine: id(n), Instance: "v1", Boot: 1, Worker: bourse.WorkerID(fmt.Sprintf("w%d", n)), Region: "gru", State: bourse.StateStarted, Heard: true,
-		Service: service.Service{Autostart: true, Concurrency: service.Concurrency{Soft: 2, Hard: 4}},
+		Service: workload.Service{Autostart: true, Concurrency: workload.Concurrency{Soft: 2, Hard: 4}},
 	}
 	for _, f := range change {
 		f(&b)
@@ -164,7 +164,7 @@ func TestTwoChoices(t *testing.T) {
 	t.Parallel()
 	var list []route.Backend
 	for n := range 16 {
-		list = append(list, backend(n, func(b *route.Backend) { b.Service.Concurrency = service.Concurrency{Soft: 10_000} }))
+		list = append(list, backend(n, func(b *route.Backend) { b.Service.Concurrency = workload.Concurrency{Soft: 10_000} }))
 	}
 	use := make([]int, len(list))
 	s := &balance.Sight{

@@ -19,7 +19,7 @@ import (
 	"github.com/bourse-dev/bourse/internal/admission"
 	"github.com/bourse-dev/bourse/proxy"
 	"github.com/bourse-dev/bourse/proxy/route"
-	"github.com/bourse-dev/bourse/service"
+	"github.com/bourse-dev/bourse/workload"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -50,7 +50,7 @@ func (r *routes) App(name bourse.AppName) []*route.Target {
 }
 
 // target is app db with a machine for each address, which is its id.
-func target(port service.Port, machines ...string) *route.Target {
+func target(port workload.Port, machines ...string) *route.Target {
 	t := &route.Target{App: &route.App{Name: "db"}, Port: port}
 	for _, m := range machines {
 		t.Backends = append(t.Backends, route.Backend{Machine: bourse.MachineID(m), Worker: "w1", State: bourse.StateStarted})
@@ -58,7 +58,7 @@ func target(port service.Port, machines ...string) *route.Target {
 	return t
 }
 
-func streamOf(port service.Port, machines ...string) *routes {
+func streamOf(port workload.Port, machines ...string) *routes {
 	return &routes{apps: map[bourse.AppName][]*route.Target{"db": {target(port, machines...)}}}
 }
 

@@ -13,7 +13,7 @@ import (
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/proxy"
 	"github.com/bourse-dev/bourse/proxy/route"
-	"github.com/bourse-dev/bourse/service"
+	"github.com/bourse-dev/bourse/workload"
 )
 
 // Stream is a listener for what is not HTTP: all that comes is for one port of one
@@ -30,7 +30,7 @@ func (e *Edge) target(s *Stream) (*route.Target, error) {
 		if s.Port < t.Port.First || s.Port > t.Port.Last {
 			continue
 		}
-		if t.Port.Has(service.HTTP) {
+		if t.Port.Has(workload.HandlerHTTP) {
 			return nil, bourse.Errorf(bourse.CodeFailedPrecondition, "port %d of app %s has handler http: --http and --https serve it", s.Port, s.App)
 		}
 		return t, nil
@@ -133,7 +133,7 @@ func (e *Edge) pass(ctx context.Context, s *Stream, c net.Conn, passed *sums) er
 	}
 	defer m.end(nil)
 	passed.machine = m.turn.Backend().Machine
-	if t.Port.Has(service.ProxyProto) {
+	if t.Port.Has(workload.HandlerProxyProto) {
 		if err := announce(m.conn, clientOf(c), c.LocalAddr(), t.Port.ProxyV2); err != nil {
 			return err
 		}
@@ -155,12 +155,12 @@ func (e *Edge) greet(ctx context.Context, t *route.Target, raw net.Conn) (inside
 	}()
 	c := raw
 	switch {
-	case t.Port.Has(service.PGTLS):
+	case t.Port.Has(workload.HandlerPGTLS):
 		outer.postgres = true
 		if c, err = askPostgres(c); err != nil {
 			return nil, outer, err
 		}
-	case !t.Port.Has(service.TLS):
+	case !t.Port.Has(workload.HandlerTLS):
 		outer.conn = c
 		return c, outer, nil
 	}

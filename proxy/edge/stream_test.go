@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/bourse-dev/bourse"
-	"github.com/bourse-dev/bourse/service"
+	"github.com/bourse-dev/bourse/workload"
 )
 
 // stream runs a listener for port 5432 of app db.
@@ -25,8 +25,8 @@ func stream(t *testing.T, c Config, r *routes) Stream {
 	return s
 }
 
-func portWith(handlers ...service.Handler) service.Port {
-	return service.Port{First: 5432, Last: 5432, Handlers: handlers}
+func portWith(handlers ...workload.Handler) workload.Port {
+	return workload.Port{First: 5432, Last: 5432, Handlers: handlers}
 }
 
 // say sends bytes, ends what is sent, and returns what comes until the end.
@@ -90,8 +90,8 @@ func TestStreamForNoOne(t *testing.T) {
 	for name, r := range map[string]*routes{
 		"no app":       {},
 		"no machine":   streamOf(portWith(), "none"),
-		"another port": streamOf(service.Port{First: 80, Last: 80}, "none"),
-		"HTTP":         streamOf(portWith(service.HTTP), machine(t)),
+		"another port": streamOf(workload.Port{First: 80, Last: 80}, "none"),
+		"HTTP":         streamOf(portWith(workload.HandlerHTTP), machine(t)),
 	} {
 		s := stream(t, Config{}, r)
 		if got := exchange(t, s, "hello"); got != "" {
@@ -109,8 +109,8 @@ func TestStreamWithTLS(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	port := portWith(service.TLS)
-	port.TLS = service.TLSOptions{Versions: []string{"TLSv1.3"}, ALPN: []string{"other"}}
+	port := portWith(workload.HandlerTLS)
+	port.TLS = workload.TLSOptions{Versions: []string{"TLSv1.3"}, ALPN: []string{"other"}}
 	s := stream(t, Config{Certificates: &Certificates{Files: files}}, streamOf(port, machine(t)))
 	c := tls.Client(dial(t, s), &tls.Config{RootCAs: ca.pool, ServerName: "db.example.com", NextProtos: []string{"other"}})
 	if got := say(t, c, "hello"); got != "hello!" || c.ConnectionState().NegotiatedProtocol != "other" {
@@ -135,7 +135,7 @@ func TestPostgres(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := streamOf(portWith(service.PGTLS), machine(t))
+	r := streamOf(portWith(workload.HandlerPGTLS), machine(t))
 	s := stream(t, Config{Certificates: &Certificates{Files: files}, Limits: Limits{Handshake: patience}}, r)
 	ask := func(code uint32) []byte { return binary.BigEndian.AppendUint32([]byte{0, 0, 0, 8}, code) }
 	over := func(c net.Conn, alpn ...string) string {
@@ -188,7 +188,7 @@ func TestPostgres(t *testing.T) {
 // TestPostgresWithoutMachine: the client is told, inside TLS.
 func TestPostgresWithoutMachine(t *testing.T) {
 	t.Parallel()
-	s := stream(t, Config{Certificates: &Certificates{SelfSigned: true}}, streamOf(portWith(service.PGTLS), "none"))
+	s := stream(t, Config{Certificates: &Certificates{SelfSigned: true}}, streamOf(portWith(workload.HandlerPGTLS), "none"))
 	c := tls.Client(dial(t, s), &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"postgresql"}})
 	if got := say(t, c, "query"); !strings.HasPrefix(got, "E") || !strings.Contains(got, "no machine can be reached") {
 		t.Errorf("got %q", got)
@@ -200,7 +200,7 @@ func TestPostgresWithoutMachine(t *testing.T) {
 func TestMachinesAreToldWhoAsks(t *testing.T) {
 	t.Parallel()
 	for _, v2 := range []bool{false, true} {
-		port := portWith(service.ProxyProto)
+		port := portWith(workload.HandlerProxyProto)
 		port.ProxyV2 = v2
 		s := stream(t, Config{}, streamOf(port, machine(t)))
 		c := dial(t, s)

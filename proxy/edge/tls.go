@@ -7,13 +7,13 @@ import (
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/proxy/route"
-	"github.com/bourse-dev/bourse/service"
+	"github.com/bourse-dev/bourse/workload"
 )
 
 // tlsOf is how a listener for HTTP speaks TLS: as the service says that the client's
 // name and the port stand for.
 func (e *Edge) tlsOf(port int) *tls.Config {
-	config := e.Certificates.tlsConfig(service.TLSOptions{}, true)
+	config := e.Certificates.tlsConfig(workload.TLSOptions{}, true)
 	config.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
 		if slices.Contains(hello.SupportedProtos, acmeALPN) {
 			return nil, nil
@@ -29,7 +29,7 @@ func (e *Edge) tlsOf(port int) *tls.Config {
 // tlsOfTarget is how a stream speaks TLS.
 func (e *Edge) tlsOfTarget(t *route.Target) *tls.Config {
 	config := e.Certificates.tlsConfig(t.Port.TLS, false)
-	if t.Port.Has(service.PGTLS) && len(config.NextProtos) == 0 {
+	if t.Port.Has(workload.HandlerPGTLS) && len(config.NextProtos) == 0 {
 		config.NextProtos = []string{"postgresql"} // clients that begin with the handshake want it
 	}
 	return config
@@ -37,7 +37,7 @@ func (e *Edge) tlsOfTarget(t *route.Target) *tls.Config {
 
 // tlsConfig is the configuration of a server with a service's options. web: it
 // speaks HTTP.
-func (c *Certificates) tlsConfig(o service.TLSOptions, web bool) *tls.Config {
+func (c *Certificates) tlsConfig(o workload.TLSOptions, web bool) *tls.Config {
 	config := &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: slices.Clone(o.ALPN)}
 	if web && len(config.NextProtos) == 0 {
 		config.NextProtos = []string{"h2", "http/1.1"}

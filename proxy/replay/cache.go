@@ -12,7 +12,7 @@ import (
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/proxy/route"
-	"github.com/bourse-dev/bourse/service"
+	"github.com/bourse-dev/bourse/workload"
 )
 
 // Status is what a machine is told of the cache.
@@ -244,7 +244,7 @@ func keys(t *route.Target, r *http.Request) (out []key) {
 
 // sessionKey is the key of a session that a request has; the value itself, which is
 // often a secret, is not kept.
-func sessionKey(s *service.ReplayCache, r *http.Request) (key, bool) {
+func sessionKey(s *workload.ReplayCache, r *http.Request) (key, bool) {
 	var value string
 	if s.Type == "cookie" {
 		if cookie, err := r.Cookie(s.Name); err == nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/proxy/replay"
 	"github.com/bourse-dev/bourse/proxy/route"
-	"github.com/bourse-dev/bourse/service"
+	"github.com/bourse-dev/bourse/workload"
 )
 
 var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
@@ -114,7 +114,7 @@ func TestCacheBypassAndInvalidate(t *testing.T) {
 func TestCacheBySession(t *testing.T) {
 	c := replay.NewCache()
 	web := *web
-	web.Port.HTTP.ReplayCache = []service.ReplayCache{
+	web.Port.HTTP.ReplayCache = []workload.ReplayCache{
 		{PathPrefix: "/", TTL: time.Hour, Type: "cookie", Name: "session"},
 		{PathPrefix: "/api", TTL: time.Hour, Type: "header", Name: "Authorization"},
 	}
@@ -149,7 +149,7 @@ func TestCacheBySession(t *testing.T) {
 func TestCacheIsBounded(t *testing.T) {
 	c := replay.NewCache()
 	web := *web
-	web.Port.HTTP.ReplayCache = []service.ReplayCache{{PathPrefix: "/", TTL: time.Hour, Type: "cookie", Name: "s"}}
+	web.Port.HTTP.ReplayCache = []workload.ReplayCache{{PathPrefix: "/", TTL: time.Hour, Type: "cookie", Name: "s"}}
 	quiet := get("http://other.test/a")
 	c.Store(other, quiet, three, cached(t, "app=web", "/*", "60"), noon)
 	r := cached(t, "app=other", "", "")

@@ -8,7 +8,7 @@ import (
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/proxy/route"
-	"github.com/bourse-dev/bourse/service"
+	"github.com/bourse-dev/bourse/workload"
 )
 
 // Apps is what is routed, by app.
@@ -101,9 +101,9 @@ func planTarget(r *Replay, from Issuer, apps Apps) (*route.Target, error) {
 		switch {
 		case t.App.Org != own.Org || t.App.Network != own.Network:
 		case name == own.Name && t.App.ID != own.ID: // another app has the name now
-		case t.Port.First <= port && port <= t.Port.Last && (len(t.Port.Handlers) == 0 || t.Port.Has(service.HTTP)):
+		case t.Port.First <= port && port <= t.Port.Last && (len(t.Port.Handlers) == 0 || t.Port.Has(workload.HandlerHTTP)):
 			return t, nil // without handlers it speaks what the listener does
-		case best == nil && t.Port.Has(service.HTTP):
+		case best == nil && t.Port.Has(workload.HandlerHTTP):
 			best = t
 		}
 	}

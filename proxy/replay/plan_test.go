@@ -10,7 +10,7 @@ import (
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/proxy/replay"
 	"github.com/bourse-dev/bourse/proxy/route"
-	"github.com/bourse-dev/bourse/service"
+	"github.com/bourse-dev/bourse/workload"
 )
 
 // apps is what is routed, in tests.
@@ -20,7 +20,7 @@ func (a apps) App(name bourse.AppName) []*route.Target { return a[name] }
 
 // target makes a target of an app, at a port, with a machine in each region.
 func target(a *route.App, port int, machines map[bourse.MachineID]bourse.Region) *route.Target {
-	t := &route.Target{App: a, Port: service.Port{First: port, Last: port, Handlers: []service.Handler{service.HTTP}}}
+	t := &route.Target{App: a, Port: workload.Port{First: port, Last: port, Handlers: []workload.Handler{workload.HandlerHTTP}}}
 	for _, id := range []bourse.MachineID{one, two, three} {
 		if r, ok := machines[id]; ok {
 			t.Backends = append(t.Backends, route.Backend{Machine: id, Region: r, Instance: "v1", State: bourse.StateStopped})
@@ -43,7 +43,7 @@ func issuer() replay.Issuer { return replay.Issuer{Target: web, Machine: one, Re
 
 func table() apps {
 	raw := target(&route.App{ID: "5", Name: "raw", Org: "acme"}, 80, regions{three: "ams"})
-	raw.Port.Handlers = []service.Handler{service.PGTLS}
+	raw.Port.Handlers = []workload.Handler{workload.HandlerPGTLS}
 	plain := target(&route.App{ID: "7", Name: "plain", Org: "acme"}, 80, regions{three: "ams"})
 	plain.Port.Handlers = nil
 	return apps{

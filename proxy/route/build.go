@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/bourse-dev/bourse"
-	"github.com/bourse-dev/bourse/service"
+	"github.com/bourse-dev/bourse/workload"
 )
 
 // Input is all that a table is made of.
@@ -121,7 +121,7 @@ func newCandidate(m *bourse.Machine, heard bool, r *reading) *candidate {
 type entry struct {
 	*candidate
 	service int // place in the config, from 0
-	port    *service.Port
+	port    *workload.Port
 }
 
 // targets puts the machines of an app together by port. Ranges of ports that differ
@@ -136,7 +136,7 @@ func targets(app *App, list []*candidate) []*Target {
 	for _, c := range list {
 		n := 0
 		for i := range c.services {
-			if c.services[i].Protocol != service.TCP {
+			if c.services[i].Protocol != workload.ProtocolTCP {
 				continue
 			}
 			for j := range c.services[i].Ports {

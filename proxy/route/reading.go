@@ -4,15 +4,14 @@ import (
 	"slices"
 
 	"github.com/bourse-dev/bourse"
-	"github.com/bourse-dev/bourse/check"
-	"github.com/bourse-dev/bourse/service"
+	"github.com/bourse-dev/bourse/workload"
 )
 
 // reading is what a config says that matters here. Machines with the same config share
 // it; it is never changed.
 type reading struct {
-	services []service.Service
-	checks   []check.Check // those that decide whether requests reach a machine
+	services []workload.Service
+	checks   []workload.Check // those that decide whether requests reach a machine
 	spare    bool
 }
 
@@ -33,13 +32,13 @@ func (b *Builder) reading(m *bourse.Machine, before map[string]*reading) *readin
 // can be served or checked: then it serves nothing, or is not checked.
 func read(c *bourse.Config) *reading {
 	r := &reading{}
-	list, err := service.Of(c)
+	list, err := workload.ServicesOf(c)
 	if err != nil {
 		return r
 	}
 	r.services = list
-	if checks, err := check.Of(c); err == nil {
-		r.checks = slices.DeleteFunc(checks, func(c check.Check) bool { return c.Kind == check.Informational })
+	if checks, err := workload.ChecksOf(c); err == nil {
+		r.checks = slices.DeleteFunc(checks, func(c workload.Check) bool { return c.Kind == workload.Informational })
 	}
 	standbys, err := c.StandsBy()
 	r.spare = err != nil || len(standbys) > 0

@@ -11,7 +11,7 @@ import (
 	"slices"
 
 	"github.com/bourse-dev/bourse"
-	"github.com/bourse-dev/bourse/service"
+	"github.com/bourse-dev/bourse/workload"
 )
 
 // App is an app that has a service, by its id: a name may have belonged to
@@ -26,8 +26,8 @@ type App struct {
 // Target is where requests for a host name and port go.
 type Target struct {
 	App      *App
-	Port     service.Port // of the newest version of the service; First and Last are the ports that have these backends
-	Backends []Backend    // in order of machine id; never empty
+	Port     workload.Port // of the newest version of the service; First and Last are the ports that have these backends
+	Backends []Backend     // in order of machine id; never empty
 
 	// Fixed is set of a target that is one request's own, as it has less machines than
 	// the table's, or others: no later table changes it.
@@ -51,7 +51,7 @@ type Backend struct {
 	Worker   bourse.WorkerID
 	Region   bourse.Region
 	State    bourse.State
-	Service  service.Service
+	Service  workload.Service
 	Cordoned bool
 	Failing  string // check that fails and decides whether requests reach it; empty: none
 	Unproven bool   // a check that decides has no result of this start yet
@@ -173,7 +173,7 @@ func (s *served) http() *Target {
 		return 2
 	}
 	for _, t := range s.targets {
-		if t.Port.Has(service.HTTP) && (best == nil || cmp.Less(rank(t), rank(best))) {
+		if t.Port.Has(workload.HandlerHTTP) && (best == nil || cmp.Less(rank(t), rank(best))) {
 			best = t
 		}
 	}

@@ -18,7 +18,6 @@ import (
 	"time"
 
 	"github.com/bourse-dev/bourse"
-	"github.com/bourse-dev/bourse/check"
 	"github.com/bourse-dev/bourse/deploy"
 	deployconfig "github.com/bourse-dev/bourse/deploy/config"
 	"github.com/bourse-dev/bourse/image/registrytest"
@@ -26,6 +25,7 @@ import (
 	"github.com/bourse-dev/bourse/internal/servertest"
 	"github.com/bourse-dev/bourse/machinesapi"
 	"github.com/bourse-dev/bourse/seal"
+	"github.com/bourse-dev/bourse/workload"
 )
 
 // Configurations as people write them are planned, deployed on workers with containerd, served, found
@@ -281,7 +281,7 @@ func listen(tb testing.TB, app *deploy.App) string {
 		for _, service := range services {
 			ports[fmt.Sprint(service.Port)] = true
 		}
-		checks, err := check.Of(c)
+		checks, err := workload.ChecksOf(c)
 		if err != nil {
 			tb.Fatal(err)
 		}

@@ -5,8 +5,8 @@ import (
 	"time"
 
 	"github.com/bourse-dev/bourse"
-	"github.com/bourse-dev/bourse/check"
 	"github.com/bourse-dev/bourse/view/wire"
+	"github.com/bourse-dev/bourse/workload"
 )
 
 // maxEvents is how many of a machine's events, the newest, are published.
@@ -23,7 +23,7 @@ func MachineRow(m *bourse.Machine) wire.Row {
 		"cordoned":   boolean(m.Cordoned),
 		"boot":       jsonText(m.Boot, "{}"),
 		"lease":      leaseText(m.Lease),
-		"checks":     listText(check.Statuses(m)),
+		"checks":     listText(workload.CheckStatuses(m)),
 		"events":     listText(m.LastEvents[:min(len(m.LastEvents), maxEvents)]),
 		"image":      imageText(m.Image),
 		"private_ip": addressText(m.PrivateIP),

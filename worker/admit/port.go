@@ -5,8 +5,8 @@ import (
 	"strconv"
 
 	"github.com/bourse-dev/bourse"
-	"github.com/bourse-dev/bourse/service"
 	"github.com/bourse-dev/bourse/store"
+	"github.com/bourse-dev/bourse/workload"
 )
 
 // EnvPort names the variable in which a machine finds its port.
@@ -43,12 +43,12 @@ func NeedsPort(c *bourse.Config, private bool) bool {
 // worker's to give: they may belong to another worker of the host, whose machine
 // would get this one's requests, or to a server.
 func DeclaredPort(c *bourse.Config, ports PortRange) int {
-	services, err := service.Of(c)
+	services, err := workload.ServicesOf(c)
 	if err != nil {
 		return 0
 	}
 	for i := range services {
-		if s := &services[i]; s.Protocol == service.TCP && s.InternalPort >= ports.First && s.InternalPort <= ports.Last {
+		if s := &services[i]; s.Protocol == workload.ProtocolTCP && s.InternalPort >= ports.First && s.InternalPort <= ports.Last {
 			return s.InternalPort
 		}
 	}

@@ -12,8 +12,8 @@ import (
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/driver"
-	"github.com/bourse-dev/bourse/program"
 	"github.com/bourse-dev/bourse/worker/admit"
+	"github.com/bourse-dev/bourse/workload"
 )
 
 // Policy is what an operator has decided about what programs may use.
@@ -42,7 +42,7 @@ func CheckSecrets(c *bourse.Config, secrets map[string]string) error {
 			return bourse.Errorf(bourse.CodeInvalid, "config.files: the value of secret %s is not base64", bourse.Quoted(f.SecretName))
 		}
 	}
-	runs, err := program.Of(c)
+	runs, err := workload.ProgramOf(c)
 	if err != nil {
 		return nil //nolint:nilerr // of an older broker, which let it pass: the init runs
 	}
@@ -52,8 +52,8 @@ func CheckSecrets(c *bourse.Config, secrets map[string]string) error {
 
 // Of returns what the driver shall run for m's latest boot.
 func (p Policy) Of(m *bourse.Machine, f Attached, secrets map[string]string) driver.Task {
-	runs, _ := program.Of(&m.Config) // the broker has refused what cannot be; of an older one the init runs
-	given, _ := runs.Given(secrets)  // CheckSecrets has tried it
+	runs, _ := workload.ProgramOf(&m.Config) // the broker has refused what cannot be; of an older one the init runs
+	given, _ := runs.Given(secrets)          // CheckSecrets has tried it
 	init := &runs.Init
 	t := driver.Task{
 		ID: TaskOf(m), Image: m.Config.Image, Env: environment(m, &runs, given), Dir: init.WorkingDir, User: init.User,
@@ -133,7 +133,7 @@ const MetadataGroup = "fly_process_group"
 // which wins over that, and what it is given of its app's secrets, which wins over both.
 // For an image that comes over the image's own; of the host's, only a program of the
 // host needs anything.
-func environment(m *bourse.Machine, runs *program.Program, secrets map[string]string) []string {
+func environment(m *bourse.Machine, runs *workload.Program, secrets map[string]string) []string {
 	env := map[string]string{
 		"FLY_APP_NAME":        string(m.App),
 		"FLY_MACHINE_ID":      string(m.ID),

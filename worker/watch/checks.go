@@ -9,12 +9,11 @@ import (
 	"time"
 
 	"github.com/bourse-dev/bourse"
-	"github.com/bourse-dev/bourse/check"
 	"github.com/bourse-dev/bourse/internal/quiet"
-	"github.com/bourse-dev/bourse/service"
 	"github.com/bourse-dev/bourse/store"
 	"github.com/bourse-dev/bourse/worker/admit"
 	"github.com/bourse-dev/bourse/worker/state"
+	"github.com/bourse-dev/bourse/workload"
 )
 
 const (
@@ -97,7 +96,7 @@ func (c *Checks) look(ctx context.Context, id bourse.MachineID) error {
 	if !wanted {
 		return nil
 	}
-	list, err := check.Of(&m.Config)
+	list, err := workload.ChecksOf(&m.Config)
 	if err != nil || len(list) == 0 {
 		return nil //nolint:nilerr // of a release that took what cannot be checked; its statuses say nothing either
 	}
@@ -119,8 +118,8 @@ func (c *Checks) look(ctx context.Context, id bourse.MachineID) error {
 // portOf returns where a check of the machine knocks that names a port, or none: what a
 // service names is where its requests go, which on the host's network is $PORT.
 func portOf(m *bourse.Machine, port int) int {
-	services, err := service.Of(&m.Config)
-	if err != nil || port != 0 && !slices.ContainsFunc(services, func(s service.Service) bool { return s.InternalPort == port }) {
+	services, err := workload.ServicesOf(&m.Config)
+	if err != nil || port != 0 && !slices.ContainsFunc(services, func(s workload.Service) bool { return s.InternalPort == port }) {
 		return port
 	}
 	own, err := admit.PortOf(m, port)
@@ -152,7 +151,7 @@ type prober struct {
 	*Checks
 	machine bourse.MachineID
 	boot    int
-	check   check.Check
+	check   workload.Check
 	last    bourse.CheckState // that is recorded; "" for none
 }
 

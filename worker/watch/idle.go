@@ -7,9 +7,9 @@ import (
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/internal/quiet"
-	"github.com/bourse-dev/bourse/service"
 	"github.com/bourse-dev/bourse/store"
 	"github.com/bourse-dev/bourse/worker/state"
+	"github.com/bourse-dev/bourse/workload"
 )
 
 // IdleAfter is for how long nobody uses a machine before it is stopped, unless the
@@ -183,8 +183,8 @@ func (w *Idle) serve(ctx context.Context, m *bourse.Machine) {
 
 // weigh decides about a machine of which tx has the record.
 func (w *Idle) weigh(tx *store.Tx, m *bourse.Machine, others around, now time.Time) (IdleVerdict, error) {
-	list, err := service.Of(&m.Config)
-	if err != nil || service.StopOf(list) == service.Off || m.State != bourse.StateStarted {
+	list, err := workload.ServicesOf(&m.Config)
+	if err != nil || workload.AutostopOf(list) == workload.AutostopOff || m.State != bourse.StateStarted {
 		return IdleVerdict{}, nil // a release before may have taken what means nothing
 	}
 	s := &IdleSight{Machine: m, Services: list, Uses: w.Tracker.Uses(m.ID), Blind: others.blind}

@@ -5,14 +5,14 @@ import (
 	"time"
 
 	"github.com/bourse-dev/bourse"
-	"github.com/bourse-dev/bourse/service"
+	"github.com/bourse-dev/bourse/workload"
 )
 
 // IdleSight holds the facts from which DecideIdle decides about one machine.
 type IdleSight struct {
 	Machine  *bourse.Machine
-	Services []service.Service // of its config
-	Started  time.Time         // when it was started or resumed last; zero: long ago
+	Services []workload.Service // of its config
+	Started  time.Time          // when it was started or resumed last; zero: long ago
 	Uses     Uses
 	Others   []bourse.Machine // of its app, as they were published last, whose workers are heard from
 	Blind    bool             // Others are not known now
@@ -50,10 +50,10 @@ const leastLook = 5 * time.Second
 // do: two workers that see the same never both stop the last one.
 func DecideIdle(s *IdleSight, now time.Time, after time.Duration) IdleVerdict {
 	m := s.Machine
-	stop := service.StopOf(s.Services)
+	stop := workload.AutostopOf(s.Services)
 	idle := later(s.Uses.Last, s.Started)
 	switch {
-	case stop == service.Off:
+	case stop == workload.AutostopOff:
 		return IdleVerdict{Why: "its config does not ask for it"}
 	case m.State != bourse.StateStarted:
 		return IdleVerdict{Why: "it is " + string(m.State)}
@@ -74,7 +74,7 @@ func DecideIdle(s *IdleSight, now time.Time, after time.Duration) IdleVerdict {
 		return IdleVerdict{Why: why, Look: now.Add(max(leastLook, after)), Others: true}
 	}
 	v := IdleVerdict{Act: Stop, Why: "idle for " + round(now.Sub(idle)).String()}
-	if stop == service.Suspend {
+	if stop == workload.AutostopSuspend {
 		v.Act = Suspend
 	}
 	return v
@@ -103,7 +103,7 @@ func (s *IdleSight) needed() string {
 }
 
 // running counts the machines with lesser ids that serve the same in the region.
-func (s *IdleSight) running(want *service.Service) (n int) {
+func (s *IdleSight) running(want *workload.Service) (n int) {
 	for i := range s.Others {
 		m := &s.Others[i]
 		if m.ID < s.Machine.ID && m.State == bourse.StateStarted && m.Region == s.Machine.Region && !m.Cordoned && serves(m, want) {
@@ -113,8 +113,8 @@ func (s *IdleSight) running(want *service.Service) (n int) {
 	return n
 }
 
-func serves(m *bourse.Machine, want *service.Service) bool {
-	list, err := service.Of(&m.Config)
+func serves(m *bourse.Machine, want *workload.Service) bool {
+	list, err := workload.ServicesOf(&m.Config)
 	if err != nil {
 		return false
 	}

@@ -11,7 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/bourse-dev/bourse"
-	"github.com/bourse-dev/bourse/service"
+	"github.com/bourse-dev/bourse/workload"
 )
 
 var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
@@ -23,8 +23,8 @@ func machine(n int, services string) bourse.Machine {
 	}
 }
 
-func servicesOf(t interface{ Fatal(...any) }, m *bourse.Machine) []service.Service {
-	list, err := service.Of(&m.Config)
+func servicesOf(t interface{ Fatal(...any) }, m *bourse.Machine) []workload.Service {
+	list, err := workload.ServicesOf(&m.Config)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -135,7 +135,7 @@ func TestDecideSparesWhatIsInUse(t *testing.T) {
 		}
 		v := DecideIdle(s, noon, after)
 		spared := !m.Lease.Expired(noon) || m.Next != nil || m.State != bourse.StateStarted || s.Uses.Busy || s.Uses.Until.After(noon) ||
-			noon.Sub(s.Uses.Last) < after || noon.Sub(s.Started) < after || service.StopOf(s.Services) == service.Off
+			noon.Sub(s.Uses.Last) < after || noon.Sub(s.Started) < after || workload.AutostopOf(s.Services) == workload.AutostopOff
 		if (v.Act == KeepRunning) != spared {
 			t.Fatalf("%+v, spared: %v", v, spared)
 		}

@@ -1,10 +1,10 @@
-package check_test
+package workload_test
 
 import (
 	"testing"
 
 	"github.com/bourse-dev/bourse"
-	"github.com/bourse-dev/bourse/check"
+	"github.com/bourse-dev/bourse/workload"
 )
 
 func TestReady(t *testing.T) {
@@ -33,7 +33,7 @@ func TestReady(t *testing.T) {
 	} {
 		m := bourse.Machine{State: bourse.StateStarted, Config: *config(c.checks, c.services), Checks: c.found}
 		m.Config.Image, m.Boot.Number = "nginx", 2
-		if got := check.Ready(&m); got != c.want {
+		if got := workload.Ready(&m); got != c.want {
 			t.Errorf("%s: ready %t, want %t", name, got, c.want)
 		}
 	}

@@ -1,4 +1,4 @@
-package kept
+package workload
 
 import (
 	"cmp"
@@ -11,7 +11,6 @@ import (
 	"strings"
 
 	"github.com/bourse-dev/bourse"
-	services "github.com/bourse-dev/bourse/service"
 )
 
 // maxWarnings bounds what is said of one config: a client may send any number of
@@ -34,12 +33,12 @@ func Review(c *bourse.Config) ([]bourse.Warning, error) {
 			return nil, err
 		}
 	}
-	list, err := services.Of(c)
+	list, err := ServicesOf(c)
 	if err != nil {
 		return nil, err
 	}
 	if r.kind != bourse.PollerImage {
-		for _, w := range services.Review(c, list) {
+		for _, w := range reviewServices(c, list) {
 			r.warn(w.Field, w.Message)
 		}
 	}

@@ -1,4 +1,4 @@
-package check_test
+package workload_test
 
 import (
 	"context"
@@ -13,19 +13,19 @@ import (
 	"unicode/utf8"
 
 	"github.com/bourse-dev/bourse"
-	"github.com/bourse-dev/bourse/check"
+	"github.com/bourse-dev/bourse/workload"
 )
 
 // to dials a listener, whatever port is asked for.
-func to(l net.Listener) check.Dial {
+func to(l net.Listener) workload.Dial {
 	return func(ctx context.Context, _ uint16) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, "tcp", l.Addr().String())
 	}
 }
 
-func one(t *testing.T, text string) check.Check {
+func one(t *testing.T, text string) workload.Check {
 	t.Helper()
-	list, err := check.Of(config(`{"it":`+text+`}`, ""))
+	list, err := workload.ChecksOf(config(`{"it":`+text+`}`, ""))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,7 +72,7 @@ func TestProbeHTTP(t *testing.T) {
 	} {
 		k := one(t, `{"type":"http","port":80,`+c.check+`}`)
 		passed, output := k.Probe(t.Context(), to(c.server.Listener))
-		if passed != c.passed || !strings.HasPrefix(output, c.output) || len(output) > check.MaxOutput || !utf8.ValidString(output) {
+		if passed != c.passed || !strings.HasPrefix(output, c.output) || len(output) > workload.MaxCheckOutput || !utf8.ValidString(output) {
 			t.Errorf("%s: %t %q, want %t %q", c.check, passed, output, c.passed, c.output)
 		}
 	}

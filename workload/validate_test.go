@@ -1,4 +1,4 @@
-package kept_test
+package workload_test
 
 import (
 	"encoding/json"
@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/bourse-dev/bourse"
-	"github.com/bourse-dev/bourse/kept"
+	"github.com/bourse-dev/bourse/workload"
 )
 
 // A field of a wrong type is refused, and the error names its path.
@@ -35,11 +35,11 @@ func TestConfigFieldsOfAWrongTypeAreRefused(t *testing.T) {
 			t.Errorf("%s: %v", field, err)
 			continue
 		}
-		err := kept.Validate(&c.Kept)
+		err := workload.Validate(&c.Kept)
 		if bourse.CodeOf(err) != bourse.CodeInvalid || !strings.Contains(bourse.MessageOf(err), path) {
 			t.Errorf("%s: %v, want it to name %s", field, err, path)
 		}
-		if k := kept.Decodable(c.Kept); len(k.Services)+len(k.Checks)+len(k.Processes)+len(k.Containers)+len(k.Volumes)+len(k.Metrics)+
+		if k := workload.Decodable(c.Kept); len(k.Services)+len(k.Checks)+len(k.Processes)+len(k.Containers)+len(k.Volumes)+len(k.Metrics)+
 			len(k.Schedule)+len(k.Standbys)+len(k.DNS)+len(k.Statics) != 0 {
 			t.Errorf("%s, as if it were stored: %+v", field, k)
 		}
@@ -58,10 +58,10 @@ func TestConfigFieldsAreKeptAsTheyCame(t *testing.T) {
 		t.Fatal(err)
 	}
 	before := c.Kept
-	if err := kept.Validate(&c.Kept); err != nil {
+	if err := workload.Validate(&c.Kept); err != nil {
 		t.Fatal(err)
 	}
-	got, _ := json.Marshal(kept.Decodable(c.Kept))
+	got, _ := json.Marshal(workload.Decodable(c.Kept))
 	want, _ := json.Marshal(before)
 	if string(got) != string(want) {
 		t.Errorf("kept %s\nwant %s", got, want)

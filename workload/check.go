@@ -1,9 +1,4 @@
-// Package check says which health checks a machine's config asks for, and does
-// them: one probe of one check at a time. It keeps nothing and starts nothing; a
-// worker decides when to probe, and records what was found.
-//
-// The shapes, names and defaults are those of the Machines API.
-package check
+package workload
 
 import (
 	"encoding/json"
@@ -22,8 +17,8 @@ import (
 // defaults filled in.
 type Check struct {
 	Name     string        // unique in the machine; those of services begin with "servicecheck-"
-	Type     Type          // tcp or http
-	Kind     Kind          // whether it decides if requests reach the machine
+	Type     CheckType     // tcp or http
+	Kind     CheckKind     // whether it decides if requests reach the machine
 	Port     int           // of the machine, 1 to 65535; 0: what its $PORT says
 	Named    int           // the port that the config names, where a probe asks its $PORT instead
 	Service  int           // place of its service among the config's, from 1; 0: it is of none
@@ -43,26 +38,26 @@ type Check struct {
 // Decides reports whether requests of a service, by its place among the config's
 // from 1, reach the machine only while the check does not fail.
 func (c *Check) Decides(service int) bool {
-	return c.Kind == Readiness || c.Kind == Service && c.Service == service
+	return c.Kind == Readiness || c.Kind == ServiceCheck && c.Service == service
 }
 
-// Type is how a check asks.
-type Type string
+// CheckType is how a check asks.
+type CheckType string
 
 // The types of checks.
 const (
-	TCP  Type = "tcp"  // the port accepts a connection
-	HTTP Type = "http" // a request is answered with 2xx
+	CheckTCP  CheckType = "tcp"  // the port accepts a connection
+	CheckHTTP CheckType = "http" // a request is answered with 2xx
 )
 
-// Kind is what a check decides.
-type Kind string
+// CheckKind is what a check decides.
+type CheckKind string
 
 // The kinds of checks.
 const (
-	Informational Kind = "informational" // nothing: clients read it
-	Readiness     Kind = "readiness"     // whether requests of any service reach the machine
-	Service       Kind = "service"       // whether requests of its service do; set by being in one
+	Informational CheckKind = "informational" // nothing: clients read it
+	Readiness     CheckKind = "readiness"     // whether requests of any service reach the machine
+	ServiceCheck  CheckKind = "service"       // whether requests of its service do; set by being in one
 )
 
 // Header is a header of a check's request.
@@ -73,8 +68,8 @@ type Header struct {
 
 // Bounds and defaults of checks.
 const (
-	Max       = 32  // of a machine
-	MaxOutput = 512 // bytes of a status
+	MaxChecks      = 32  // of a machine
+	MaxCheckOutput = 512 // bytes of a status
 
 	defaultInterval = 15 * time.Second
 	defaultTimeout  = 2 * time.Second
@@ -84,12 +79,12 @@ const (
 	maxInterval     = time.Hour
 )
 
-// Of returns the checks that a config asks for, at the top level in
+// ChecksOf returns the checks that a config asks for, at the top level in
 // order of name, then those of its services. Errors: invalid, with the path of
 // what cannot be checked.
-func Of(c *bourse.Config) ([]Check, error) {
+func ChecksOf(c *bourse.Config) ([]Check, error) {
 	var out []Check
-	var top map[string]checkConfig
+	var top map[string]wireCheck
 	if err := decode(c.Checks, &top); err != nil {
 		return nil, bourse.Errorf(bourse.CodeInvalid, "invalid config.checks: %w", err)
 	}
@@ -105,8 +100,8 @@ func Of(c *bourse.Config) ([]Check, error) {
 		out = append(out, check)
 	}
 	var services []struct {
-		InternalPort int           `json:"internal_port"`
-		Checks       []checkConfig `json:"checks"`
+		InternalPort int         `json:"internal_port"`
+		Checks       []wireCheck `json:"checks"`
 	}
 	if err := decode(c.Services, &services); err != nil {
 		return nil, bourse.Errorf(bourse.CodeInvalid, "invalid config.services: %w", err)
@@ -118,14 +113,14 @@ func Of(c *bourse.Config) ([]Check, error) {
 			if err != nil {
 				return nil, bourse.Errorf(bourse.CodeInvalid, "invalid config.services[%d].checks[%d]: %s", i, j, bourse.MessageOf(err))
 			}
-			check.Kind, check.Service = Service, i+1
+			check.Kind, check.Service = ServiceCheck, i+1
 			check.Name = fmt.Sprintf("servicecheck-%02d-%s-%d", n, check.Type, check.Port)
 			out = append(out, check)
 			n++
 		}
 	}
-	if len(out) > Max {
-		return nil, bourse.Errorf(bourse.CodeInvalid, "invalid config: %d checks, at most %d", len(out), Max)
+	if len(out) > MaxChecks {
+		return nil, bourse.Errorf(bourse.CodeInvalid, "invalid config: %d checks, at most %d", len(out), MaxChecks)
 	}
 	return out, nil
 }
@@ -139,10 +134,10 @@ func decode(raw json.RawMessage, v any) error {
 	return json.Unmarshal(raw, v)
 }
 
-// checkConfig is a check in a config's JSON.
-type checkConfig struct {
+// wireCheck is a check in a config's JSON.
+type wireCheck struct {
 	Type          string          `json:"type"`
-	Kind          Kind            `json:"kind"`
+	Kind          CheckKind       `json:"kind"`
 	Port          int             `json:"port"`
 	Interval      bourse.Duration `json:"interval"`
 	Timeout       bourse.Duration `json:"timeout"`
@@ -157,9 +152,9 @@ type checkConfig struct {
 
 // check fills in the defaults. Times out of their ranges become the nearest
 // that is in it, as clients of the Machines API expect.
-func (c checkConfig) check(port int) (Check, error) {
+func (c wireCheck) check(port int) (Check, error) {
 	out := Check{
-		Type: Type(strings.ToLower(c.Type)), Kind: c.Kind, Port: c.Port,
+		Type: CheckType(strings.ToLower(c.Type)), Kind: c.Kind, Port: c.Port,
 		Interval: within(c.Interval, defaultInterval, minTime, maxInterval),
 		Timeout:  within(c.Timeout, defaultTimeout, minTime, maxTimeout),
 		Grace:    within(c.GracePeriod, defaultGrace, 0, maxInterval),
@@ -171,9 +166,9 @@ func (c checkConfig) check(port int) (Check, error) {
 		out.Kind = Informational
 	}
 	if out.Type == "" {
-		out.Type = TCP
+		out.Type = CheckTCP
 		if c.Path != "" || c.Method != "" || c.Protocol != "" {
-			out.Type = HTTP
+			out.Type = CheckHTTP
 		}
 	}
 	switch {
@@ -181,16 +176,16 @@ func (c checkConfig) check(port int) (Check, error) {
 		return out, bourse.Errorf(bourse.CodeInvalid, "port %d: use 1 to 65535, or none for the machine's $PORT", out.Port)
 	case out.Kind != Informational && out.Kind != Readiness:
 		return out, bourse.Errorf(bourse.CodeInvalid, "kind %s: use informational or readiness", bourse.Quoted(string(out.Kind)))
-	case out.Type == TCP:
+	case out.Type == CheckTCP:
 		return out, nil
-	case out.Type != HTTP:
+	case out.Type != CheckHTTP:
 		return out, bourse.Errorf(bourse.CodeInvalid, "type %s: use tcp or http", bourse.Quoted(string(out.Type)))
 	}
 	return out, c.request(&out)
 }
 
 // request reads what a check of type http asks.
-func (c checkConfig) request(out *Check) error {
+func (c wireCheck) request(out *Check) error {
 	out.Method, out.Path, out.Headers = strings.ToUpper(c.Method), c.Path, c.Headers
 	out.TLSSkipVerify, out.TLSServerName = c.TLSSkipVerify, c.TLSServerName
 	if out.Method == "" {

@@ -1,4 +1,4 @@
-package check
+package workload
 
 import (
 	"slices"
@@ -6,22 +6,22 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Statuses returns the status of each check of a machine, in the order of
-// [Of]: of one that has no result of the machine's present start a warning. It is
+// CheckStatuses returns the status of each check of a machine, in the order of
+// [ChecksOf]: of one that has no result of the machine's present start a warning. It is
 // empty for a machine without checks.
-func Statuses(m *bourse.Machine) []bourse.CheckStatus {
-	checks, err := Of(&m.Config)
+func CheckStatuses(m *bourse.Machine) []bourse.CheckStatus {
+	checks, err := ChecksOf(&m.Config)
 	if err != nil || len(checks) == 0 {
 		return nil // of a release that did not read them
 	}
 	out := make([]bourse.CheckStatus, len(checks))
 	for i := range checks {
-		out[i] = status(m, checks[i].Name)
+		out[i] = checkStatus(m, checks[i].Name)
 	}
 	return out
 }
 
-func status(m *bourse.Machine, name string) bourse.CheckStatus {
+func checkStatus(m *bourse.Machine, name string) bourse.CheckStatus {
 	unknown := bourse.CheckStatus{Name: name, Status: bourse.CheckWarning, UpdatedAt: m.UpdatedAt}
 	switch r := m.Checks; {
 	case m.State != bourse.StateStarted:

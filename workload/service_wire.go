@@ -1,4 +1,4 @@
-package service
+package workload
 
 import (
 	"encoding/json"
@@ -8,8 +8,8 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// wire is a service in a config's JSON.
-type wire struct {
+// wireService is a service in a config's JSON.
+type wireService struct {
 	Protocol     string     `json:"protocol"`
 	InternalPort int        `json:"internal_port"`
 	Autostart    *bool      `json:"autostart"`
@@ -30,17 +30,17 @@ type autostop string
 func (a *autostop) UnmarshalJSON(b []byte) error {
 	switch string(b) {
 	case "null", "false":
-		*a = autostop(Off)
+		*a = autostop(AutostopOff)
 		return nil
 	case "true":
-		*a = autostop(Stop)
+		*a = autostop(AutostopStop)
 		return nil
 	}
 	var s string
 	if err := json.Unmarshal(b, &s); err != nil {
 		return err
 	}
-	if *a = autostop(s); !slices.Contains([]Autostop{"", Off, Stop, Suspend}, Autostop(s)) {
+	if *a = autostop(s); !slices.Contains([]Autostop{"", AutostopOff, AutostopStop, AutostopSuspend}, Autostop(s)) {
 		return bourse.Errorf(bourse.CodeInvalid, "autostop %s: use off, stop or suspend", bourse.Quoted(s))
 	}
 	return nil
@@ -89,14 +89,14 @@ func (w *wirePort) port() (p Port, err error) {
 	case w.First != nil && w.Last != nil:
 		p.First, p.Last = *w.First, *w.Last
 	default:
-		return p, bad(": name a port, or start_port and end_port")
+		return p, invalid(": name a port, or start_port and end_port")
 	}
 	if !validPort(p.First) || !validPort(p.Last) || p.First > p.Last {
-		return p, bad(": ports %d to %d: use 1 to 65535", p.First, p.Last)
+		return p, invalid(": ports %d to %d: use 1 to 65535", p.First, p.Last)
 	}
 	for _, h := range w.Handlers {
-		if !slices.Contains([]Handler{HTTP, TLS, PGTLS, ProxyProto, EdgeHTTP}, h) {
-			return p, bad(".handlers: %s: use http, tls, pg_tls or proxy_proto", bourse.Quoted(string(h)))
+		if !slices.Contains([]Handler{HandlerHTTP, HandlerTLS, HandlerPGTLS, HandlerProxyProto, HandlerEdgeHTTP}, h) {
+			return p, invalid(".handlers: %s: use http, tls, pg_tls or proxy_proto", bourse.Quoted(string(h)))
 		}
 	}
 	p.Handlers, p.ForceHTTPS = w.Handlers, w.ForceHTTPS
@@ -108,7 +108,7 @@ func (w *wirePort) port() (p Port, err error) {
 	}
 	if w.ProxyProto != nil {
 		if v := w.ProxyProto.Version; v != "" && v != "v1" && v != "v2" {
-			return p, bad(".proxy_proto_options.version %s: use v1 or v2", bourse.Quoted(v))
+			return p, invalid(".proxy_proto_options.version %s: use v1 or v2", bourse.Quoted(v))
 		}
 		p.ProxyV2 = w.ProxyProto.Version == "v2"
 	}
@@ -123,15 +123,15 @@ func (w *wirePort) port() (p Port, err error) {
 func (p *Port) tlsSupported() error {
 	for _, v := range p.TLS.Versions {
 		if v != "TLSv1.2" && v != "TLSv1.3" {
-			return bad(".tls_options.versions: %s: use TLSv1.2 or TLSv1.3", bourse.Quoted(v))
+			return invalid(".tls_options.versions: %s: use TLSv1.2 or TLSv1.3", bourse.Quoted(v))
 		}
 	}
 	for _, protocol := range p.TLS.ALPN {
 		switch {
 		case protocol == "" || len(protocol) > maxALPN:
-			return bad(".tls_options.alpn: %s: the name of a protocol has 1 to %d bytes", bourse.Quoted(protocol), maxALPN)
-		case p.Has(HTTP) && protocol != "h2" && protocol != "http/1.1":
-			return bad(".tls_options.alpn: %s: handler http supports h2 and http/1.1", bourse.Quoted(protocol))
+			return invalid(".tls_options.alpn: %s: the name of a protocol has 1 to %d bytes", bourse.Quoted(protocol), maxALPN)
+		case p.Has(HandlerHTTP) && protocol != "h2" && protocol != "http/1.1":
+			return invalid(".tls_options.alpn: %s: handler http supports h2 and http/1.1", bourse.Quoted(protocol))
 		}
 	}
 	return nil
@@ -152,7 +152,7 @@ func (w *wireHTTP) options() (o HTTPOptions, err error) {
 	}
 	for i, c := range w.ReplayCache {
 		if c.Type != "header" && c.Type != "cookie" || c.Name == "" {
-			return o, bad(".http_options.replay_cache[%d]: type is header or cookie, with its name", i)
+			return o, invalid(".http_options.replay_cache[%d]: type is header or cookie, with its name", i)
 		}
 		o.ReplayCache = append(o.ReplayCache, ReplayCache{c.PathPrefix, time.Duration(c.TTLSeconds) * time.Second, c.Type, c.Name, c.AllowBypass})
 	}
@@ -177,7 +177,7 @@ func edits(all map[string]json.RawMessage) (out []HeaderEdit, err error) {
 		case json.Unmarshal(raw, &one) == nil:
 			e.Values = []string{one}
 		case json.Unmarshal(raw, &e.Values) != nil:
-			return nil, bad(".http_options.response.headers: %s is a value, a list of them, or false", bourse.Quoted(name))
+			return nil, invalid(".http_options.response.headers: %s is a value, a list of them, or false", bourse.Quoted(name))
 		}
 		out = append(out, e)
 	}

@@ -1,4 +1,4 @@
-package check
+package workload
 
 import (
 	"reflect"
@@ -10,10 +10,10 @@ import (
 )
 
 // TestFields: what the table of fields says is acted on is what is read here.
-func TestFields(t *testing.T) {
+func TestCheckFields(t *testing.T) {
 	t.Parallel()
 	var read []string
-	for _, f := range reflect.VisibleFields(reflect.TypeFor[checkConfig]()) {
+	for _, f := range reflect.VisibleFields(reflect.TypeFor[wireCheck]()) {
 		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
 		if name == "headers" {
 			read = append(read, "headers[].name", "headers[].values")

@@ -1,10 +1,4 @@
-// Package service says what a machine's config serves: on which of its ports,
-// reached how from outside, started and stopped when. It is a function of the
-// config alone: brokers refuse what cannot be, proxies route by it, and workers
-// stop by it what nobody uses.
-//
-// The shapes, names and defaults are those of the Machines API.
-package service
+package workload
 
 import (
 	"encoding/json"
@@ -30,8 +24,8 @@ type Protocol string
 
 // The protocols.
 const (
-	TCP Protocol = "tcp"
-	UDP Protocol = "udp" // kept; no proxy serves it
+	ProtocolTCP Protocol = "tcp"
+	ProtocolUDP Protocol = "udp" // kept; no proxy serves it
 )
 
 // Autostop is what becomes of a machine that nobody uses.
@@ -39,9 +33,9 @@ type Autostop string
 
 // What autostop does. Of a machine's services the first in this order decides.
 const (
-	Off     Autostop = "off"
-	Stop    Autostop = "stop"
-	Suspend Autostop = "suspend" // or stop, where it cannot be suspended
+	AutostopOff     Autostop = "off"
+	AutostopStop    Autostop = "stop"
+	AutostopSuspend Autostop = "suspend" // or stop, where it cannot be suspended
 )
 
 // Concurrency is how much of a machine's a proxy gives it at once.
@@ -56,11 +50,11 @@ type Handler string
 
 // The handlers.
 const (
-	HTTP       Handler = "http"
-	TLS        Handler = "tls"
-	PGTLS      Handler = "pg_tls"      // TLS as PostgreSQL's clients ask for it
-	ProxyProto Handler = "proxy_proto" // the machine is told the client's address in a header of the PROXY protocol
-	EdgeHTTP   Handler = "edge_http"   // kept; serves as http
+	HandlerHTTP       Handler = "http"
+	HandlerTLS        Handler = "tls"
+	HandlerPGTLS      Handler = "pg_tls"      // TLS as PostgreSQL's clients ask for it
+	HandlerProxyProto Handler = "proxy_proto" // the machine is told the client's address in a header of the PROXY protocol
+	HandlerEdgeHTTP   Handler = "edge_http"   // kept; serves as http
 )
 
 // Port is a port, or a range of them, of a service as it is seen from outside.
@@ -76,7 +70,7 @@ type Port struct {
 // Has reports whether a handler is among the port's.
 func (p *Port) Has(h Handler) bool {
 	for _, x := range p.Handlers {
-		if x == h || x == EdgeHTTP && h == HTTP {
+		if x == h || x == HandlerEdgeHTTP && h == HandlerHTTP {
 			return true
 		}
 	}
@@ -119,10 +113,10 @@ type ReplayCache struct {
 
 const defaultSoft = 20
 
-// Of returns the services of a config, in its order. CodeInvalid, with the path
+// ServicesOf returns the services of a config, in its order. CodeInvalid, with the path
 // of the value, when one could not be served as it is given.
-func Of(c *bourse.Config) ([]Service, error) {
-	var list []wire
+func ServicesOf(c *bourse.Config) ([]Service, error) {
+	var list []wireService
 	if len(c.Services) > 0 {
 		if err := json.Unmarshal(c.Services, &list); err != nil {
 			return nil, bourse.Errorf(bourse.CodeInvalid, "invalid config.services: %w", err)
@@ -137,11 +131,11 @@ func Of(c *bourse.Config) ([]Service, error) {
 	return out, nil
 }
 
-// StopOf returns what becomes of a machine with these services when nobody uses
+// AutostopOf returns what becomes of a machine with these services when nobody uses
 // it: the least of what they ask for. Without services it is Off.
-func StopOf(list []Service) Autostop {
-	rank := map[Autostop]int{Off: 0, Stop: 1, Suspend: 2}
-	least := Off
+func AutostopOf(list []Service) Autostop {
+	rank := map[Autostop]int{AutostopOff: 0, AutostopStop: 1, AutostopSuspend: 2}
+	least := AutostopOff
 	for i, s := range list {
 		if i == 0 || rank[s.Autostop] < rank[least] {
 			least = s.Autostop
@@ -150,7 +144,7 @@ func StopOf(list []Service) Autostop {
 	return least
 }
 
-func bad(format string, args ...any) error {
+func invalid(format string, args ...any) error {
 	return bourse.Errorf(bourse.CodeInvalid, format, args...)
 }
 
@@ -158,17 +152,17 @@ func validPort(n int) bool { return n > 0 && n < 65536 }
 
 // into fills in the defaults. The error's message begins with the path below
 // the service.
-func (w *wire) into(s *Service) error {
+func (w *wireService) into(s *Service) error {
 	*s = Service{
 		Protocol: Protocol(strings.ToLower(w.Protocol)), InternalPort: w.InternalPort,
 		Autostart: w.Autostart == nil || *w.Autostart, Autostop: Autostop(w.Autostop),
 		Concurrency: Concurrency{Soft: defaultSoft},
 	}
 	if s.Protocol == "" {
-		s.Protocol = TCP
+		s.Protocol = ProtocolTCP
 	}
 	if s.Autostop == "" {
-		s.Autostop = Off
+		s.Autostop = AutostopOff
 	}
 	if w.MinRunning != nil {
 		s.MinRunning = *w.MinRunning
@@ -183,21 +177,21 @@ func (w *wire) into(s *Service) error {
 		}
 	}
 	switch {
-	case s.Protocol != TCP && s.Protocol != UDP:
-		return bad(".protocol %s: use tcp or udp", bourse.Quoted(w.Protocol))
+	case s.Protocol != ProtocolTCP && s.Protocol != ProtocolUDP:
+		return invalid(".protocol %s: use tcp or udp", bourse.Quoted(w.Protocol))
 	case s.InternalPort != 0 && !validPort(s.InternalPort):
-		return bad(".internal_port %d: use 1 to 65535, or none for the machine's $PORT", s.InternalPort)
+		return invalid(".internal_port %d: use 1 to 65535, or none for the machine's $PORT", s.InternalPort)
 	case s.MinRunning < 0:
-		return bad(".min_machines_running %d: use 0 or more", s.MinRunning)
+		return invalid(".min_machines_running %d: use 0 or more", s.MinRunning)
 	case w.Concurrency != nil && w.Concurrency.Type != "" && w.Concurrency.Type != "requests" && w.Concurrency.Type != "connections":
-		return bad(".concurrency.type %s: use connections or requests", bourse.Quoted(w.Concurrency.Type))
+		return invalid(".concurrency.type %s: use connections or requests", bourse.Quoted(w.Concurrency.Type))
 	case s.Concurrency.Soft < 0 || s.Concurrency.Hard < 0:
-		return bad(".concurrency: limits are 0 or more")
+		return invalid(".concurrency: limits are 0 or more")
 	}
 	for i := range w.Ports {
 		p, err := w.Ports[i].port()
 		if err != nil {
-			return bad(".ports[%d]%s", i, bourse.MessageOf(err))
+			return invalid(".ports[%d]%s", i, bourse.MessageOf(err))
 		}
 		s.Ports = append(s.Ports, p)
 	}

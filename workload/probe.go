@@ -1,4 +1,4 @@
-package check
+package workload
 
 import (
 	"context"
@@ -25,7 +25,7 @@ const (
 )
 
 // Probe does a check once, and returns whether it passed and what was found, in
-// at most [MaxOutput] bytes of printable text. It takes no longer than the
+// at most [MaxCheckOutput] bytes of printable text. It takes no longer than the
 // check's timeout and follows no redirect. The caller has put the machine's $PORT
 // in the place of a port that the check does not name.
 func (c *Check) Probe(ctx context.Context, dial Dial) (passed bool, output string) {
@@ -35,7 +35,7 @@ func (c *Check) Probe(ctx context.Context, dial Dial) (passed bool, output strin
 	ctx, cancel := context.WithTimeoutCause(ctx, c.Timeout, fmt.Errorf("no answer within %s", c.Timeout))
 	defer cancel()
 	var err error
-	if c.Type == TCP {
+	if c.Type == CheckTCP {
 		output, err = c.connect(ctx, dial)
 	} else {
 		output, err = c.ask(ctx, dial)
@@ -50,7 +50,7 @@ func (c *Check) Probe(ctx context.Context, dial Dial) (passed bool, output strin
 }
 
 func (c *Check) connect(ctx context.Context, dial Dial) (string, error) {
-	conn, err := dial(ctx, uint16(c.Port)) //nolint:gosec // in range by Of
+	conn, err := dial(ctx, uint16(c.Port)) //nolint:gosec // in range by ChecksOf
 	if err != nil {
 		return "", err
 	}
@@ -81,7 +81,7 @@ func (c *Check) ask(ctx context.Context, dial Dial) (string, error) {
 	transport := &http.Transport{
 		DisableKeepAlives: true, DisableCompression: true, MaxResponseHeaderBytes: maxHeaders,
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return dial(ctx, uint16(c.Port)) //nolint:gosec // in range by Of
+			return dial(ctx, uint16(c.Port)) //nolint:gosec // in range by ChecksOf
 		},
 		TLSClientConfig: &tls.Config{InsecureSkipVerify: c.TLSSkipVerify, ServerName: c.TLSServerName, MinVersion: tls.VersionTLS12}, //nolint:gosec // as the config asks
 	}
@@ -137,7 +137,7 @@ func (c *Check) failure(err error) string {
 	return text
 }
 
-// printable returns text without control characters, and at most MaxOutput
+// printable returns text without control characters, and at most MaxCheckOutput
 // bytes of it.
 func printable(text string) string {
 	text = strings.TrimSpace(strings.Map(func(r rune) rune {
@@ -149,7 +149,7 @@ func printable(text string) string {
 		}
 		return r
 	}, text))
-	for len(text) > MaxOutput {
+	for len(text) > MaxCheckOutput {
 		_, size := utf8.DecodeLastRuneInString(text)
 		text = text[:len(text)-size]
 	}

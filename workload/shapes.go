@@ -1,4 +1,4 @@
-package kept
+package workload
 
 import (
 	"encoding/json"
@@ -10,16 +10,16 @@ import (
 // Nothing acts on these but by its own reading.
 type (
 	service struct {
-		Protocol                 string    `json:"protocol"`
-		InternalPort             int       `json:"internal_port"`
-		Autostop                 *autostop `json:"autostop"`
-		Autostart                *bool     `json:"autostart"`
-		MinMachinesRunning       *int      `json:"min_machines_running"`
-		Ports                    []port    `json:"ports"`
-		Checks                   []check   `json:"checks"`
-		Concurrency              *limits   `json:"concurrency"`
-		ForceInstanceKey         *string   `json:"force_instance_key"`
-		ForceInstanceDescription *string   `json:"force_instance_description"`
+		Protocol                 string         `json:"protocol"`
+		InternalPort             int            `json:"internal_port"`
+		Autostop                 *autostopShape `json:"autostop"`
+		Autostart                *bool          `json:"autostart"`
+		MinMachinesRunning       *int           `json:"min_machines_running"`
+		Ports                    []port         `json:"ports"`
+		Checks                   []check        `json:"checks"`
+		Concurrency              *limits        `json:"concurrency"`
+		ForceInstanceKey         *string        `json:"force_instance_key"`
+		ForceInstanceDescription *string        `json:"force_instance_description"`
 	}
 	limits struct {
 		Type      string `json:"type"`
@@ -32,11 +32,11 @@ type (
 		EndPort           *int         `json:"end_port"`
 		Handlers          []string     `json:"handlers"`
 		ForceHTTPS        bool         `json:"force_https"`
-		TLSOptions        *tls         `json:"tls_options"`
+		TLSOptions        *tlsOptions  `json:"tls_options"`
 		HTTPOptions       *httpOptions `json:"http_options"`
 		ProxyProtoOptions *proxyOption `json:"proxy_proto_options"`
 	}
-	tls struct {
+	tlsOptions struct {
 		ALPN              []string `json:"alpn"`
 		Versions          []string `json:"versions"`
 		DefaultSelfSigned *bool    `json:"default_self_signed"`
@@ -231,11 +231,11 @@ func (*duration) UnmarshalJSON(b []byte) error {
 	return json.Unmarshal(b, &n)
 }
 
-// autostop is false, true, "off", "stop" or "suspend".
-type autostop struct{}
+// autostopShape is false, true, "off", "stop" or "suspend".
+type autostopShape struct{}
 
 // UnmarshalJSON checks the form.
-func (*autostop) UnmarshalJSON(b []byte) error {
+func (*autostopShape) UnmarshalJSON(b []byte) error {
 	switch s := string(b); s {
 	case "null", "true", "false", `"off"`, `"stop"`, `"suspend"`:
 		return nil

@@ -1,4 +1,4 @@
-package kept
+package workload
 
 import (
 	"encoding/json"

@@ -1,4 +1,4 @@
-package service
+package workload
 
 import (
 	"encoding/json"
@@ -8,7 +8,7 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-func TestReview(t *testing.T) {
+func TestReviewServices(t *testing.T) {
 	const ports = `"ports":[{"port":80}]`
 	for name, c := range map[string]struct {
 		services string
@@ -35,11 +35,11 @@ func TestReview(t *testing.T) {
 			if c.task {
 				conf.Task = &bourse.TaskConfig{}
 			}
-			list, err := Of(&conf)
+			list, err := ServicesOf(&conf)
 			if err != nil {
 				t.Fatal(err)
 			}
-			got := Review(&conf, list)
+			got := reviewServices(&conf, list)
 			ok := len(got) == len(c.want)
 			for i := range got {
 				ok = ok && strings.HasPrefix(got[i].String(), c.want[i])

@@ -1,4 +1,4 @@
-package service
+package workload
 
 import (
 	"fmt"
@@ -6,28 +6,28 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Review returns what would surprise who asked for these services of a config:
+// reviewServices returns what would surprise who asked for these services of a config:
 // above all a machine that is stopped and that nothing starts again.
-func Review(c *bourse.Config, list []Service) (out []bourse.Warning) {
+func reviewServices(c *bourse.Config, list []Service) (out []bourse.Warning) {
 	warn := func(i int, field, format string, args ...any) {
 		out = append(out, bourse.Warning{Field: fmt.Sprintf("config.services[%d].%s", i, field), Message: fmt.Sprintf(format, args...)})
 	}
-	stop := StopOf(list)
+	stop := AutostopOf(list)
 	started, reached := false, false
 	for i := range list {
 		s := &list[i]
-		if s.Protocol == UDP {
+		if s.Protocol == ProtocolUDP {
 			warn(i, "protocol", "no proxy serves udp: it is kept and given back, not acted on")
 		}
-		if stop == Off && s.Autostop != Off {
+		if stop == AutostopOff && s.Autostop != AutostopOff {
 			warn(i, "autostop", "the machine is not stopped when no one uses it: another of its services does not say so")
 		}
-		reaches := s.Protocol == TCP && len(s.Ports) > 0
+		reaches := s.Protocol == ProtocolTCP && len(s.Ports) > 0
 		reached = reached || reaches
 		started = started || reaches && s.Autostart
 	}
 	switch {
-	case stop == Off:
+	case stop == AutostopOff:
 	case c.Task != nil:
 		warn(0, "autostop", "a machine that is warm for a task is not stopped")
 	case !reached:

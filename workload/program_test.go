@@ -1,4 +1,4 @@
-package program_test
+package workload_test
 
 import (
 	"encoding/json"
@@ -8,10 +8,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/bourse-dev/bourse"
-	"github.com/bourse-dev/bourse/program"
+	"github.com/bourse-dev/bourse/workload"
 )
 
-func TestOf(t *testing.T) {
+func TestProgramOf(t *testing.T) {
 	for name, c := range map[string]struct {
 		config, want string // the command, user and environment, or part of the error
 	}{
@@ -38,7 +38,7 @@ func TestOf(t *testing.T) {
 		if err := json.Unmarshal([]byte(`{"image":"nginx",`+c.config+`}`), &in); err != nil {
 			t.Fatal(err)
 		}
-		p, err := program.Of(&in)
+		p, err := workload.ProgramOf(&in)
 		pairs := func(m map[string]string) string {
 			var out []string
 			for _, k := range []string{"A", "B", "ME"} {
@@ -67,15 +67,15 @@ func TestOf(t *testing.T) {
 func TestGiven(t *testing.T) {
 	app := map[string]string{"A": "1", "B": "2"}
 	for name, c := range map[string]struct {
-		p    program.Program
+		p    workload.Program
 		want map[string]string // nil: refused
 	}{
-		"all":                            {program.Program{}, app},
-		"none":                           {program.Program{Apart: true}, map[string]string{}},
-		"one more":                       {program.Program{Secrets: []program.Secret{{EnvVar: "X", Name: "A"}}}, map[string]string{"A": "1", "B": "2", "X": "1"}},
-		"one alone":                      {program.Program{Apart: true, Secrets: []program.Secret{{EnvVar: "B"}}}, map[string]string{"B": "2"}},
-		"one, renamed":                   {program.Program{Apart: true, Secrets: []program.Secret{{EnvVar: "A", Name: "B"}}}, map[string]string{"A": "2"}},
-		"one that the app does not have": {program.Program{Secrets: []program.Secret{{EnvVar: "A", Name: "C"}}}, nil},
+		"all":                            {workload.Program{}, app},
+		"none":                           {workload.Program{Apart: true}, map[string]string{}},
+		"one more":                       {workload.Program{Secrets: []workload.Secret{{EnvVar: "X", Name: "A"}}}, map[string]string{"A": "1", "B": "2", "X": "1"}},
+		"one alone":                      {workload.Program{Apart: true, Secrets: []workload.Secret{{EnvVar: "B"}}}, map[string]string{"B": "2"}},
+		"one, renamed":                   {workload.Program{Apart: true, Secrets: []workload.Secret{{EnvVar: "A", Name: "B"}}}, map[string]string{"A": "2"}},
+		"one that the app does not have": {workload.Program{Secrets: []workload.Secret{{EnvVar: "A", Name: "C"}}}, nil},
 	} {
 		got, err := c.p.Given(app)
 		if diff := cmp.Diff(c.want, got); diff != "" || (err != nil) != (c.want == nil) || err != nil && bourse.CodeOf(err) != bourse.CodeInvalid {
@@ -84,14 +84,14 @@ func TestGiven(t *testing.T) {
 	}
 }
 
-func FuzzOf(f *testing.F) {
+func FuzzProgramOf(f *testing.F) {
 	f.Add([]byte(`[{"exec":["a"],"env":{"A":"b"},"env_from":[{"env_var":"A","field_ref":"id"}]}]`))
 	f.Add([]byte(`[{"secrets":[{}]},null]`))
 	f.Add([]byte(`[{"exec":["a"],"secrets":[{"env_var":"A","name":"B"}],"ignore_app_secrets":true}]`))
 	f.Add([]byte(`{}`))
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		c := bourse.Config{Image: bourse.ImageHost, Kept: bourse.Kept{Processes: raw}}
-		if p, err := program.Of(&c); err == nil && len(p.Command()) == 0 {
+		if p, err := workload.ProgramOf(&c); err == nil && len(p.Command()) == 0 {
 			t.Error("a host's machine without a command")
 		}
 	})

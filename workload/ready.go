@@ -1,4 +1,4 @@
-package check
+package workload
 
 import "github.com/bourse-dev/bourse"
 
@@ -10,12 +10,12 @@ func Ready(m *bourse.Machine) bool {
 	if len(m.Config.Checks) == 0 {
 		return true
 	}
-	checks, err := Of(&m.Config)
+	checks, err := ChecksOf(&m.Config)
 	if err != nil {
 		return true
 	}
 	for i := range checks {
-		if c := &checks[i]; c.Kind == Readiness && status(m, c.Name).Status != bourse.CheckPassing {
+		if c := &checks[i]; c.Kind == Readiness && checkStatus(m, c.Name).Status != bourse.CheckPassing {
 			return false
 		}
 	}

@@ -1,4 +1,4 @@
-package check_test
+package workload_test
 
 import (
 	"encoding/json"
@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/bourse-dev/bourse"
-	"github.com/bourse-dev/bourse/check"
+	"github.com/bourse-dev/bourse/workload"
 )
 
 func config(checks, services string) *bourse.Config {
@@ -23,9 +23,9 @@ func config(checks, services string) *bourse.Config {
 	return &c
 }
 
-func TestOf(t *testing.T) {
+func TestChecksOf(t *testing.T) {
 	t.Parallel()
-	got, err := check.Of(config(`{
+	got, err := workload.ChecksOf(config(`{
 		"web": {"type": "http", "port": 8080, "path": "/up?x=1", "method": "head", "protocol": "https", "tls_skip_verify": true,
 			"tls_server_name": "example.com", "kind": "readiness", "interval": "1m", "timeout": 3000000000, "grace_period": "5s",
 			"headers": [{"name": "Host", "values": ["example.com"]}]},
@@ -39,23 +39,23 @@ func TestOf(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	plain := check.Check{Type: check.TCP, Kind: check.Service, Interval: 15 * time.Second, Timeout: 2 * time.Second, Grace: time.Second}
-	want := []check.Check{
-		with(plain, func(c *check.Check) { c.Name, c.Kind, c.Port = "a", check.Informational, 22 }),
-		with(plain, func(c *check.Check) { c.Name, c.Kind = "own", check.Informational }),
+	plain := workload.Check{Type: workload.CheckTCP, Kind: workload.ServiceCheck, Interval: 15 * time.Second, Timeout: 2 * time.Second, Grace: time.Second}
+	want := []workload.Check{
+		with(plain, func(c *workload.Check) { c.Name, c.Kind, c.Port = "a", workload.Informational, 22 }),
+		with(plain, func(c *workload.Check) { c.Name, c.Kind = "own", workload.Informational }),
 		{
-			Name: "web", Type: check.HTTP, Kind: check.Readiness, Port: 8080, Interval: time.Minute, Timeout: 3 * time.Second, Grace: 5 * time.Second,
+			Name: "web", Type: workload.CheckHTTP, Kind: workload.Readiness, Port: 8080, Interval: time.Minute, Timeout: 3 * time.Second, Grace: 5 * time.Second,
 			Method: "HEAD", Path: "/up?x=1", TLS: true, TLSSkipVerify: true, TLSServerName: "example.com",
-			Headers: []check.Header{{Name: "Host", Values: []string{"example.com"}}},
+			Headers: []workload.Header{{Name: "Host", Values: []string{"example.com"}}},
 		},
-		with(plain, func(c *check.Check) {
+		with(plain, func(c *workload.Check) {
 			c.Name, c.Port, c.Service, c.Interval, c.Timeout = "servicecheck-00-tcp-80", 80, 1, time.Second, time.Minute
 		}),
-		with(plain, func(c *check.Check) {
-			c.Name, c.Type, c.Port, c.Service, c.Method, c.Path = "servicecheck-01-http-80", check.HTTP, 80, 1, "GET", "/"
+		with(plain, func(c *workload.Check) {
+			c.Name, c.Type, c.Port, c.Service, c.Method, c.Path = "servicecheck-01-http-80", workload.CheckHTTP, 80, 1, "GET", "/"
 		}),
-		with(plain, func(c *check.Check) {
-			c.Name, c.Type, c.Port, c.Service, c.Method, c.Path = "servicecheck-02-http-83", check.HTTP, 83, 3, "GET", "/"
+		with(plain, func(c *workload.Check) {
+			c.Name, c.Type, c.Port, c.Service, c.Method, c.Path = "servicecheck-02-http-83", workload.CheckHTTP, 83, 3, "GET", "/"
 		}),
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -63,7 +63,7 @@ func TestOf(t *testing.T) {
 	}
 }
 
-func with(c check.Check, change func(*check.Check)) check.Check {
+func with(c workload.Check, change func(*workload.Check)) workload.Check {
 	change(&c)
 	return c
 }
@@ -72,7 +72,7 @@ func with(c check.Check, change func(*check.Check)) check.Check {
 // and any other for none.
 func TestDecides(t *testing.T) {
 	t.Parallel()
-	list, err := check.Of(config(`{"a":{"port":1},"b":{"port":1,"kind":"readiness"}}`, `[{"internal_port":80},{"internal_port":81,"checks":[{}]}]`))
+	list, err := workload.ChecksOf(config(`{"a":{"port":1},"b":{"port":1,"kind":"readiness"}}`, `[{"internal_port":80},{"internal_port":81,"checks":[{}]}]`))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -86,10 +86,10 @@ func TestDecides(t *testing.T) {
 	}
 }
 
-func TestOfRefuses(t *testing.T) {
+func TestChecksOfRefuses(t *testing.T) {
 	t.Parallel()
-	many := "{" + strings.TrimSuffix(strings.Repeat(`"NAME":{"port":1},`, check.Max+1), ",") + "}"
-	for i := range check.Max + 1 {
+	many := "{" + strings.TrimSuffix(strings.Repeat(`"NAME":{"port":1},`, workload.MaxChecks+1), ",") + "}"
+	for i := range workload.MaxChecks + 1 {
 		many = strings.Replace(many, "NAME", strings.Repeat("x", i+1), 1)
 	}
 	for name, c := range map[string]struct{ checks, services, want string }{
@@ -110,17 +110,17 @@ func TestOfRefuses(t *testing.T) {
 		"large headers":   {`{"a":{"port":1,"path":"/","headers":[{"name":"a","values":["` + strings.Repeat("x", 9000) + `"]}]}}`, "", `invalid config.checks."a": headers of 9001 bytes, at most 8192`},
 		"a negative port": {`{"a":{"port":-1}}`, "", `invalid config.checks."a": port -1: use 1 to 65535`},
 	} {
-		_, err := check.Of(config(c.checks, c.services))
+		_, err := workload.ChecksOf(config(c.checks, c.services))
 		if bourse.CodeOf(err) != bourse.CodeInvalid || !strings.HasPrefix(bourse.MessageOf(err), c.want) {
 			t.Errorf("%s: %v, want %s", name, err, c.want)
 		}
 	}
 }
 
-func FuzzOf(f *testing.F) {
+func FuzzChecksOf(f *testing.F) {
 	f.Add(`{"a":{"type":"http","port":80,"path":"/","headers":[{"name":"a","values":["b"]}]}}`, `[{"internal_port":1,"checks":[{}]}]`)
 	f.Fuzz(func(t *testing.T, checks, services string) {
-		list, err := check.Of(config(checks, services))
+		list, err := workload.ChecksOf(config(checks, services))
 		if err != nil && bourse.CodeOf(err) != bourse.CodeInvalid {
 			t.Errorf("%v", err)
 		}
@@ -134,7 +134,7 @@ func FuzzOf(f *testing.F) {
 	})
 }
 
-func TestStatuses(t *testing.T) {
+func TestCheckStatuses(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	m := bourse.Machine{State: bourse.StateStarted, UpdatedAt: at, Config: *config(`{"a":{"port":1},"b":{"port":2}}`, "")}
@@ -168,7 +168,7 @@ func TestStatuses(t *testing.T) {
 	} {
 		now := m
 		c.change(&now)
-		if diff := cmp.Diff(c.want, check.Statuses(&now)); diff != "" {
+		if diff := cmp.Diff(c.want, workload.CheckStatuses(&now)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", c.name, diff)
 		}
 	}

@@ -1,7 +1,4 @@
-// Package program is what a machine's config says that it runs: what its init says,
-// or the one entry of its processes over it. It is a function of the config alone: the
-// broker refuses what it cannot be, and the worker runs it.
-package program
+package workload
 
 import (
 	"cmp"
@@ -16,7 +13,7 @@ import (
 type Program struct {
 	bourse.Init
 	Env  map[string]string // without what it is told of itself
-	From map[string]string // variables that have a fact about the machine, one of Facts
+	From map[string]string // variables that have a fact about the machine, one of facts
 
 	Secrets []Secret // that it has beside its app's
 	Apart   bool     // from its app's secrets: it has no others
@@ -49,12 +46,12 @@ func (p *Program) Given(secrets map[string]string) (map[string]string, error) {
 	return out, nil
 }
 
-// Facts are what variables of env_from may have.
-func Facts() []string {
+// facts are what variables of env_from may have.
+func facts() []string {
 	return []string{"id", "version", "app_name", "private_ip", "region", "image"}
 }
 
-type process struct {
+type wireProcess struct {
 	Exec             []string          `json:"exec"`
 	Entrypoint       []string          `json:"entrypoint"`
 	Cmd              []string          `json:"cmd"`
@@ -68,11 +65,11 @@ type process struct {
 	} `json:"env_from"`
 }
 
-// Of returns the program of a config. CodeInvalid: there are several, or one that
+// ProgramOf returns the program of a config. CodeInvalid: there are several, or one that
 // cannot be run as it is given.
-func Of(c *bourse.Config) (Program, error) {
+func ProgramOf(c *bourse.Config) (Program, error) {
 	p := Program{Init: c.Init, Env: c.Env}
-	var list []process
+	var list []wireProcess
 	if len(c.Processes) > 0 {
 		if err := json.Unmarshal(c.Processes, &list); err != nil {
 			return p, bourse.Errorf(bourse.CodeInvalid, "invalid config.processes: %w", err)
@@ -94,7 +91,7 @@ func Of(c *bourse.Config) (Program, error) {
 
 // add puts a process over the init: its exec stands instead of all, its entrypoint
 // instead of an entrypoint and cmd, its cmd instead of a cmd.
-func (p *Program) add(one *process) error {
+func (p *Program) add(one *wireProcess) error {
 	switch {
 	case len(one.Exec) > 0:
 		p.Exec = one.Exec
@@ -113,7 +110,7 @@ func (p *Program) add(one *process) error {
 		maps.Copy(p.Env, one.Env)
 	}
 	for _, from := range one.EnvFrom {
-		if !slices.Contains(Facts(), from.FieldRef) {
+		if !slices.Contains(facts(), from.FieldRef) {
 			return bourse.Errorf(bourse.CodeInvalid, "invalid config.processes.env_from.field_ref %s: use id, version, app_name, private_ip, region or image", bourse.Quoted(from.FieldRef))
 		}
 		if p.From == nil {
