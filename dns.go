@@ -6,19 +6,27 @@ import (
 	"regexp"
 )
 
-// DNS is the part of config.dns, as the Machines API has it, that is acted on.
+// DNS is config.dns, as the Machines API has it.
 type DNS struct {
-	Nameservers  []string    `json:"nameservers"`
-	Searches     []string    `json:"searches"`
-	Options      []DNSOption `json:"options"`
-	Hostname     string      `json:"hostname"`
-	HostnameFQDN string      `json:"hostname_fqdn"`
+	SkipRegistration bool             `json:"skip_registration"`
+	Nameservers      []string         `json:"nameservers"`
+	Searches         []string         `json:"searches"`
+	Options          []DNSOption      `json:"options"`
+	ForwardRules     []DNSForwardRule `json:"dns_forward_rules"` // not acted on
+	Hostname         string           `json:"hostname"`
+	HostnameFQDN     string           `json:"hostname_fqdn"`
 }
 
 // DNSOption is an option of resolv.conf(5).
 type DNSOption struct {
 	Name  string `json:"name"`
 	Value string `json:"value"`
+}
+
+// DNSForwardRule sends questions about names below a domain to another server.
+type DNSForwardRule struct {
+	Basename string `json:"basename"`
+	Addr     string `json:"addr"`
 }
 
 var (

@@ -47,7 +47,7 @@ var added = []string{"deadline", "race", "first_try", "reservation", "config.dns
 // elsewhere are the lines about what other packages read, of what a config keeps:
 // network and workload.
 var elsewhere = []string{
-	"config.dns.skip_registration", "config.dns.options[]", "config.services[]", "config.services[].checks[]", "config.checks.*", "config.processes[]",
+	"config.dns.options[]", "config.services[]", "config.services[].checks[]", "config.checks.*", "config.processes[]",
 }
 
 // whole are the lines that are about all that is below them.

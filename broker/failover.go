@@ -3,6 +3,7 @@ package broker
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/bourse-dev/bourse"
@@ -156,14 +157,8 @@ func mayOrderLike(m *bourse.Machine, now time.Time) error {
 	if list, err := m.Config.StandsBy(); err != nil || len(list) > 0 {
 		return no("it stands by for others")
 	}
-	services, err := workload.ServicesOf(&m.Config)
-	if err != nil {
-		return no("its services cannot be read")
-	}
-	for i := range services {
-		if services[i].Autostart {
-			return nil
-		}
+	if slices.ContainsFunc(workload.Services(&m.Config), func(s workload.Service) bool { return s.Autostart }) {
+		return nil
 	}
 	return no("requests do not start it")
 }

@@ -49,9 +49,9 @@ func FuzzAcceptedConfigsDecode(f *testing.F) {
 	})
 }
 
-// A config that an older release has stored does not keep clients from
-// decoding the list, and one like it is not stored any more.
-func TestAStoredConfigThatClientsCannotDecode(t *testing.T) {
+// A config that a hostile worker publishes does not keep clients from decoding the
+// list, and one like it is not accepted.
+func TestAPublishedConfigThatClientsCannotDecode(t *testing.T) {
 	s := start(t)
 	s.app(t, "shop", "personal")
 	bad := bourse.Config{Image: "host", Init: bourse.Init{Exec: []string{"true"}}, Kept: bourse.Kept{Services: []byte(`{}`), Schedule: []byte(`7`)}}

@@ -13,7 +13,6 @@ import (
 
 	"github.com/bourse-dev/bourse/broker/tenant"
 	"github.com/bourse-dev/bourse/machinesapi"
-	"github.com/bourse-dev/bourse/workload"
 )
 
 // orderHandler serves orders for machines, and what became of any order.
@@ -148,35 +147,7 @@ func review(w http.ResponseWriter, c *bourse.Config, whole func() ([]bourse.Warn
 		return nil, err
 	}
 	endpoint.Warn(w, warnings...)
-	if _, err = workload.ProgramOf(c); err == nil {
-		_, err = workload.ChecksOf(c)
-	}
-	if err == nil {
-		err = serves(c)
-	}
-	return warnings, err
-}
-
-// serves reports CodeInvalid for services that no proxy could reach. A program of
-// the host has one port of it, its $PORT, whatever number its service names: two
-// numbers would be two ports.
-func serves(c *bourse.Config) error {
-	services, err := workload.ServicesOf(c)
-	if err != nil || c.ImageKind() != bourse.HostImage {
-		return err
-	}
-	named := 0
-	for i, s := range services {
-		switch {
-		case s.Protocol != workload.ProtocolTCP || s.InternalPort == 0:
-		case named != 0 && named != s.InternalPort:
-			return bourse.Errorf(bourse.CodeInvalid, "invalid config.services[%d].internal_port %d: a machine of image host serves at its $PORT alone, "+
-				"which another service calls %d already: name one port, or use another image", i, s.InternalPort, named)
-		default:
-			named = s.InternalPort
-		}
-	}
-	return nil
+	return warnings, nil
 }
 
 // choices resolves a region expression. Codes: invalid, unavailable (no worker is

@@ -137,7 +137,7 @@ func (b *builder) tried(s Strategy, w *work) {
 	if w.group.Mount != nil {
 		b.refuse("strategy %s: machines of group %s have a volume each, which two cannot share: use rolling or immediate", s, name)
 	}
-	if list, err := workload.ChecksOf(&w.group.Config); s == BlueGreen && serving(&w.group.Config) && (err != nil || len(list) == 0) {
+	if s == BlueGreen && serving(&w.group.Config) && len(workload.Checks(&w.group.Config)) == 0 {
 		b.refuse("strategy bluegreen: group %s has services and no check that says when new machines can serve: add one, or use rolling", name)
 	}
 }

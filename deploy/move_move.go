@@ -1,13 +1,13 @@
 package deploy
 
 import (
-	"encoding/json"
 	"fmt"
 	"slices"
 
 	"github.com/bourse-dev/bourse"
 
 	"github.com/bourse-dev/bourse/machinesapi"
+	"github.com/bourse-dev/bourse/workload"
 )
 
 // MoveOptions say how machines are moved. The zero value is useful.
@@ -156,18 +156,9 @@ func (p *planner) others(m *machinesapi.Machine) int {
 	return n
 }
 
-// wireService is what a plan needs to know of a service.
-type wireService struct {
-	Ports []json.RawMessage `json:"ports"`
-	Min   int               `json:"min_machines_running"`
-}
-
-func services(c *bourse.Config) []wireService {
-	var list []wireService
-	if json.Unmarshal(c.Services, &list) != nil { // the API has read them
-		return nil
-	}
-	return slices.DeleteFunc(list, func(s wireService) bool { return len(s.Ports) == 0 })
+// services returns the services that requests from outside reach.
+func services(c *bourse.Config) []workload.Service {
+	return slices.DeleteFunc(workload.Services(c), func(s workload.Service) bool { return len(s.Ports) == 0 })
 }
 
 func serves(c *bourse.Config) bool { return len(services(c)) > 0 }
@@ -182,7 +173,7 @@ func isServing(m *machinesapi.Machine) bool {
 func needed(c *bourse.Config) int {
 	n := 1
 	for _, s := range services(c) {
-		n = max(n, s.Min)
+		n = max(n, s.MinRunning)
 	}
 	return n
 }

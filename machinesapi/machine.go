@@ -138,7 +138,9 @@ func detail(m *bourse.Machine) Detail {
 	}
 	guest = guest.WithDefaults() // clients read it without a check
 	config.Guest = &guest
-	config.Kept = workload.Decodable(config.Kept)
+	if workload.Validate(&config.Kept) != nil { // the row of a hostile worker
+		config.Kept = bourse.Kept{}
+	}
 	return Detail{Config: &config, Events: FromEvents(m.LastEvents), Checks: workload.CheckStatuses(m), HostStatus: HostOK}
 }
 

@@ -2,7 +2,6 @@ package network
 
 import (
 	"context"
-	"encoding/json"
 	"math/rand/v2"
 	"net/netip"
 	"sync"
@@ -44,19 +43,17 @@ func recordOf(m *bourse.Machine, network string) (record, bool) {
 	if m.PrivateIP != bourse.PrivateAddress(network, m.ID) || !m.PrivateIP.IsValid() || m.State == bourse.StateDestroyed {
 		return record{}, false
 	}
-	listed := m.State == bourse.StateStarted && !unregistered(m.Config.DNS)
+	listed := m.State == bourse.StateStarted && !unregistered(&m.Config)
 	return record{
 		id: m.ID, name: m.Name, region: m.Region, address: m.PrivateIP, metadata: m.Config.Metadata,
 		listed: listed, ready: listed && workload.Ready(m),
 	}, true
 }
 
-// unregistered reads config.dns. What cannot be read does not hide a machine.
-func unregistered(dns json.RawMessage) bool {
-	var d struct {
-		Skip bool `json:"skip_registration"`
-	}
-	return len(dns) > 0 && json.Unmarshal(dns, &d) == nil && d.Skip
+// unregistered reports whether a machine is hidden.
+func unregistered(c *bourse.Config) bool {
+	d, _ := c.ParseDNS()
+	return d.SkipRegistration
 }
 
 // entry is one app as it was read at a time. Its fields may be read once

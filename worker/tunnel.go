@@ -54,6 +54,5 @@ func (w *Worker) dialTo(ctx context.Context, m *bourse.Machine, port int) (net.C
 
 // serves reports whether a service of m is on this internal port.
 func serves(m *bourse.Machine, port int) bool {
-	services, err := workload.ServicesOf(&m.Config)
-	return err == nil && slices.ContainsFunc(services, func(s workload.Service) bool { return s.InternalPort == port })
+	return slices.ContainsFunc(workload.Services(&m.Config), func(s workload.Service) bool { return s.InternalPort == port })
 }

@@ -1,7 +1,6 @@
 package workload
 
 import (
-	"encoding/json"
 	"fmt"
 	"maps"
 	"net/http"
@@ -60,12 +59,6 @@ const (
 	ServiceCheck  CheckKind = "service"       // whether requests of its service do; set by being in one
 )
 
-// Header is a header of a check's request.
-type Header struct {
-	Name   string   `json:"name"`
-	Values []string `json:"values"`
-}
-
 // Bounds and defaults of checks.
 const (
 	MaxChecks      = 32  // of a machine
@@ -79,39 +72,43 @@ const (
 	maxInterval     = time.Hour
 )
 
-// ChecksOf returns the checks that a config asks for, at the top level in
-// order of name, then those of its services. Errors: invalid, with the path of
-// what cannot be checked.
-func ChecksOf(c *bourse.Config) ([]Check, error) {
+// Checks returns the checks that a config asks for, those at the top level in
+// order of name, then those of its services; none of a config that [Review] refuses
+// because of them.
+func Checks(c *bourse.Config) []Check {
+	list, _ := readChecks(c)
+	return list
+}
+
+// readChecks is Checks, and reports CodeInvalid, with the path of what cannot be
+// checked.
+func readChecks(c *bourse.Config) ([]Check, error) {
 	var out []Check
-	var top map[string]wireCheck
-	if err := decode(c.Checks, &top); err != nil {
-		return nil, bourse.Errorf(bourse.CodeInvalid, "invalid config.checks: %w", err)
+	top, err := checksIn(&c.Kept)
+	if err != nil {
+		return nil, err
 	}
 	for _, name := range slices.Sorted(maps.Keys(top)) {
 		check, err := top[name].check(0)
 		if err == nil && (name == "" || len(name) > 128 || strings.ContainsFunc(name, isControl) || strings.HasPrefix(name, "servicecheck-")) {
-			err = bourse.Errorf(bourse.CodeInvalid, "use a name of 1 to 128 characters that does not begin with servicecheck-")
+			err = invalid("use a name of 1 to 128 characters that does not begin with servicecheck-")
 		}
 		if err != nil {
-			return nil, bourse.Errorf(bourse.CodeInvalid, "invalid config.checks.%s: %s", bourse.Quoted(name), bourse.MessageOf(err))
+			return nil, invalid("invalid config.checks.%s: %s", bourse.Quoted(name), bourse.MessageOf(err))
 		}
 		check.Name = name
 		out = append(out, check)
 	}
-	var services []struct {
-		InternalPort int         `json:"internal_port"`
-		Checks       []wireCheck `json:"checks"`
-	}
-	if err := decode(c.Services, &services); err != nil {
-		return nil, bourse.Errorf(bourse.CodeInvalid, "invalid config.services: %w", err)
+	services, err := servicesIn(&c.Kept)
+	if err != nil {
+		return nil, err
 	}
 	n := 0
 	for i, s := range services {
-		for j, raw := range s.Checks {
-			check, err := raw.check(s.InternalPort)
+		for j := range s.Checks {
+			check, err := s.Checks[j].check(s.InternalPort)
 			if err != nil {
-				return nil, bourse.Errorf(bourse.CodeInvalid, "invalid config.services[%d].checks[%d]: %s", i, j, bourse.MessageOf(err))
+				return nil, invalid("invalid config.services[%d].checks[%d]: %s", i, j, bourse.MessageOf(err))
 			}
 			check.Kind, check.Service = ServiceCheck, i+1
 			check.Name = fmt.Sprintf("servicecheck-%02d-%s-%d", n, check.Type, check.Port)
@@ -120,44 +117,21 @@ func ChecksOf(c *bourse.Config) ([]Check, error) {
 		}
 	}
 	if len(out) > MaxChecks {
-		return nil, bourse.Errorf(bourse.CodeInvalid, "invalid config: %d checks, at most %d", len(out), MaxChecks)
+		return nil, invalid("invalid config: %d checks, at most %d", len(out), MaxChecks)
 	}
 	return out, nil
 }
 
 func isControl(r rune) bool { return r < ' ' || r == 0x7f }
 
-func decode(raw json.RawMessage, v any) error {
-	if len(raw) == 0 {
-		return nil
-	}
-	return json.Unmarshal(raw, v)
-}
-
-// wireCheck is a check in a config's JSON.
-type wireCheck struct {
-	Type          string          `json:"type"`
-	Kind          CheckKind       `json:"kind"`
-	Port          int             `json:"port"`
-	Interval      bourse.Duration `json:"interval"`
-	Timeout       bourse.Duration `json:"timeout"`
-	GracePeriod   bourse.Duration `json:"grace_period"`
-	Method        string          `json:"method"`
-	Path          string          `json:"path"`
-	Protocol      string          `json:"protocol"`
-	TLSSkipVerify bool            `json:"tls_skip_verify"`
-	TLSServerName string          `json:"tls_server_name"`
-	Headers       []Header        `json:"headers"`
-}
-
 // check fills in the defaults. Times out of their ranges become the nearest
 // that is in it, as clients of the Machines API expect.
-func (c wireCheck) check(port int) (Check, error) {
+func (c CheckConfig) check(port int) (Check, error) {
 	out := Check{
 		Type: CheckType(strings.ToLower(c.Type)), Kind: c.Kind, Port: c.Port,
 		Interval: within(c.Interval, defaultInterval, minTime, maxInterval),
 		Timeout:  within(c.Timeout, defaultTimeout, minTime, maxTimeout),
-		Grace:    within(c.GracePeriod, defaultGrace, 0, maxInterval),
+		Grace:    within(c.Grace, defaultGrace, 0, maxInterval),
 	}
 	if out.Port == 0 {
 		out.Port = port
@@ -173,21 +147,21 @@ func (c wireCheck) check(port int) (Check, error) {
 	}
 	switch {
 	case out.Port < 0 || out.Port > 65535:
-		return out, bourse.Errorf(bourse.CodeInvalid, "port %d: use 1 to 65535, or none for the machine's $PORT", out.Port)
+		return out, invalid("port %d: use 1 to 65535, or none for the machine's $PORT", out.Port)
 	case out.Kind != Informational && out.Kind != Readiness:
-		return out, bourse.Errorf(bourse.CodeInvalid, "kind %s: use informational or readiness", bourse.Quoted(string(out.Kind)))
+		return out, invalid("kind %s: use informational or readiness", bourse.Quoted(string(out.Kind)))
 	case out.Type == CheckTCP:
 		return out, nil
 	case out.Type != CheckHTTP:
-		return out, bourse.Errorf(bourse.CodeInvalid, "type %s: use tcp or http", bourse.Quoted(string(out.Type)))
+		return out, invalid("type %s: use tcp or http", bourse.Quoted(string(out.Type)))
 	}
 	return out, c.request(&out)
 }
 
 // request reads what a check of type http asks.
-func (c wireCheck) request(out *Check) error {
+func (c CheckConfig) request(out *Check) error {
 	out.Method, out.Path, out.Headers = strings.ToUpper(c.Method), c.Path, c.Headers
-	out.TLSSkipVerify, out.TLSServerName = c.TLSSkipVerify, c.TLSServerName
+	out.TLSSkipVerify, out.TLSServerName = valueOf(c.TLSSkipVerify), c.TLSServerName
 	if out.Method == "" {
 		out.Method = http.MethodGet
 	}
@@ -195,34 +169,34 @@ func (c wireCheck) request(out *Check) error {
 		out.Path = "/"
 	}
 	if out.TLS = c.Protocol == "https"; !out.TLS && c.Protocol != "" && c.Protocol != "http" {
-		return bourse.Errorf(bourse.CodeInvalid, "protocol %s: use http or https", bourse.Quoted(c.Protocol))
+		return invalid("protocol %s: use http or https", bourse.Quoted(c.Protocol))
 	}
 	target := out.Path
 	if !strings.HasPrefix(target, "/") || len(target) > 4096 || strings.ContainsFunc(target, func(r rune) bool { return r <= ' ' || r == 0x7f }) {
-		return bourse.Errorf(bourse.CodeInvalid, "path %s: use one that begins with /", bourse.Quoted(target))
+		return invalid("path %s: use one that begins with /", bourse.Quoted(target))
 	}
 	if _, err := http.NewRequest(out.Method, "http://machine"+target, http.NoBody); err != nil { //nolint:noctx // never sent
-		return bourse.Errorf(bourse.CodeInvalid, "method %s or path %s cannot be asked for", bourse.Quoted(out.Method), bourse.Quoted(target))
+		return invalid("method %s or path %s cannot be asked for", bourse.Quoted(out.Method), bourse.Quoted(target))
 	}
 	size := 0
 	for _, h := range out.Headers {
 		size += len(h.Name)
 		if h.Name == "" || strings.ContainsFunc(h.Name, func(r rune) bool { return r <= ' ' || r >= 0x7f || r == ':' }) {
-			return bourse.Errorf(bourse.CodeInvalid, "header %s is no header's name", bourse.Quoted(h.Name))
+			return invalid("header %s is no header's name", bourse.Quoted(h.Name))
 		}
 		for _, v := range h.Values {
 			if size += len(v); textproto.TrimString(v) != v || strings.ContainsFunc(v, isControl) {
-				return bourse.Errorf(bourse.CodeInvalid, "header %s cannot have this value", bourse.Quoted(h.Name))
+				return invalid("header %s cannot have this value", bourse.Quoted(h.Name))
 			}
 		}
 	}
 	if size > 8192 {
-		return bourse.Errorf(bourse.CodeInvalid, "headers of %d bytes, at most 8192", size)
+		return invalid("headers of %d bytes, at most 8192", size)
 	}
 	return nil
 }
 
-func within(d bourse.Duration, fallback, least, most time.Duration) time.Duration {
+func within(d Duration, fallback, least, most time.Duration) time.Duration {
 	if d == 0 {
 		return fallback
 	}

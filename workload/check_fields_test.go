@@ -13,7 +13,7 @@ import (
 func TestCheckFields(t *testing.T) {
 	t.Parallel()
 	var read []string
-	for _, f := range reflect.VisibleFields(reflect.TypeFor[wireCheck]()) {
+	for _, f := range reflect.VisibleFields(reflect.TypeFor[CheckConfig]()) {
 		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
 		if name == "headers" {
 			read = append(read, "headers[].name", "headers[].values")

@@ -23,9 +23,9 @@ func config(checks, services string) *bourse.Config {
 	return &c
 }
 
-func TestChecksOf(t *testing.T) {
+func TestChecks(t *testing.T) {
 	t.Parallel()
-	got, err := workload.ChecksOf(config(`{
+	got := workload.Checks(config(`{
 		"web": {"type": "http", "port": 8080, "path": "/up?x=1", "method": "head", "protocol": "https", "tls_skip_verify": true,
 			"tls_server_name": "example.com", "kind": "readiness", "interval": "1m", "timeout": 3000000000, "grace_period": "5s",
 			"headers": [{"name": "Host", "values": ["example.com"]}]},
@@ -36,9 +36,6 @@ func TestChecksOf(t *testing.T) {
 		{"internal_port": 81},
 		{"internal_port": 82, "checks": [{"type": "HTTP", "port": 83}]}
 	]`))
-	if err != nil {
-		t.Fatal(err)
-	}
 	plain := workload.Check{Type: workload.CheckTCP, Kind: workload.ServiceCheck, Interval: 15 * time.Second, Timeout: 2 * time.Second, Grace: time.Second}
 	want := []workload.Check{
 		with(plain, func(c *workload.Check) { c.Name, c.Kind, c.Port = "a", workload.Informational, 22 }),
@@ -72,10 +69,7 @@ func with(c workload.Check, change func(*workload.Check)) workload.Check {
 // and any other for none.
 func TestDecides(t *testing.T) {
 	t.Parallel()
-	list, err := workload.ChecksOf(config(`{"a":{"port":1},"b":{"port":1,"kind":"readiness"}}`, `[{"internal_port":80},{"internal_port":81,"checks":[{}]}]`))
-	if err != nil {
-		t.Fatal(err)
-	}
+	list := workload.Checks(config(`{"a":{"port":1},"b":{"port":1,"kind":"readiness"}}`, `[{"internal_port":80},{"internal_port":81,"checks":[{}]}]`))
 	got := map[string][2]bool{}
 	for _, c := range list {
 		got[c.Name] = [2]bool{c.Decides(1), c.Decides(2)}
@@ -86,7 +80,7 @@ func TestDecides(t *testing.T) {
 	}
 }
 
-func TestChecksOfRefuses(t *testing.T) {
+func TestReviewRefusesChecks(t *testing.T) {
 	t.Parallel()
 	many := "{" + strings.TrimSuffix(strings.Repeat(`"NAME":{"port":1},`, workload.MaxChecks+1), ",") + "}"
 	for i := range workload.MaxChecks + 1 {
@@ -105,25 +99,26 @@ func TestChecksOfRefuses(t *testing.T) {
 		"a name":          {`{"servicecheck-00-tcp-1":{"port":1}}`, "", `invalid config.checks."servicecheck-00-tcp-1": use a name of 1 to 128 characters that does not begin with servicecheck-`},
 		"a service's":     {"", `[{"internal_port":80},{"checks":[{"port":-3}]}]`, `invalid config.services[1].checks[0]: port -3: use 1 to 65535`},
 		"too many":        {many, "", `invalid config: 33 checks, at most 32`},
-		"another shape":   {`[]`, "", `invalid config.checks: json: cannot unmarshal array`},
-		"a duration":      {`{"a":{"port":1,"interval":"soon"}}`, "", `invalid config.checks: invalid duration "soon": use 15s or 1m30s`},
+		"another shape":   {`[]`, "", `invalid config.checks: a JSON array does not fit`},
+		"a duration":      {`{"a":{"port":1,"interval":"soon"}}`, "", `invalid config.checks.a.interval: a JSON value "soon" does not fit`},
 		"large headers":   {`{"a":{"port":1,"path":"/","headers":[{"name":"a","values":["` + strings.Repeat("x", 9000) + `"]}]}}`, "", `invalid config.checks."a": headers of 9001 bytes, at most 8192`},
 		"a negative port": {`{"a":{"port":-1}}`, "", `invalid config.checks."a": port -1: use 1 to 65535`},
 	} {
-		_, err := workload.ChecksOf(config(c.checks, c.services))
+		_, err := workload.Review(config(c.checks, c.services))
 		if bourse.CodeOf(err) != bourse.CodeInvalid || !strings.HasPrefix(bourse.MessageOf(err), c.want) {
 			t.Errorf("%s: %v, want %s", name, err, c.want)
 		}
 	}
 }
 
-func FuzzChecksOf(f *testing.F) {
+func FuzzChecks(f *testing.F) {
 	f.Add(`{"a":{"type":"http","port":80,"path":"/","headers":[{"name":"a","values":["b"]}]}}`, `[{"internal_port":1,"checks":[{}]}]`)
 	f.Fuzz(func(t *testing.T, checks, services string) {
-		list, err := workload.ChecksOf(config(checks, services))
-		if err != nil && bourse.CodeOf(err) != bourse.CodeInvalid {
+		c := config(checks, services)
+		if _, err := workload.Review(c); err != nil && bourse.CodeOf(err) != bourse.CodeInvalid {
 			t.Errorf("%v", err)
 		}
+		list := workload.Checks(c)
 		names := map[string]bool{}
 		for _, c := range list {
 			if names[c.Name] || c.Port < 0 || c.Port > 65535 || c.Interval < time.Second || c.Timeout < time.Second || c.Timeout > time.Minute || c.Grace < 0 {

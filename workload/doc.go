@@ -1,5 +1,5 @@
 // Package workload derives from a machine's configuration what the machine
-// serves ([ServicesOf]), what is checked ([ChecksOf]), what it runs ([ProgramOf]),
+// serves ([Services]), what is checked ([Checks]), what it runs ([ProgramOf]),
 // and what a review reports about it ([Review]). The shapes, names and defaults
 // are those of the Machines API.
 //

@@ -50,7 +50,7 @@ func (c *Check) Probe(ctx context.Context, dial Dial) (passed bool, output strin
 }
 
 func (c *Check) connect(ctx context.Context, dial Dial) (string, error) {
-	conn, err := dial(ctx, uint16(c.Port)) //nolint:gosec // in range by ChecksOf
+	conn, err := dial(ctx, uint16(c.Port)) //nolint:gosec // in range by Checks
 	if err != nil {
 		return "", err
 	}
@@ -81,7 +81,7 @@ func (c *Check) ask(ctx context.Context, dial Dial) (string, error) {
 	transport := &http.Transport{
 		DisableKeepAlives: true, DisableCompression: true, MaxResponseHeaderBytes: maxHeaders,
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return dial(ctx, uint16(c.Port)) //nolint:gosec // in range by ChecksOf
+			return dial(ctx, uint16(c.Port)) //nolint:gosec // in range by Checks
 		},
 		TLSClientConfig: &tls.Config{InsecureSkipVerify: c.TLSSkipVerify, ServerName: c.TLSServerName, MinVersion: tls.VersionTLS12}, //nolint:gosec // as the config asks
 	}

@@ -25,11 +25,7 @@ func to(l net.Listener) workload.Dial {
 
 func one(t *testing.T, text string) workload.Check {
 	t.Helper()
-	list, err := workload.ChecksOf(config(`{"it":`+text+`}`, ""))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return list[0]
+	return workload.Checks(config(`{"it":`+text+`}`, ""))[0]
 }
 
 func TestProbeHTTP(t *testing.T) {

@@ -2,7 +2,6 @@ package workload
 
 import (
 	"cmp"
-	"encoding/json"
 	"maps"
 	"slices"
 
@@ -39,7 +38,7 @@ func (p *Program) Given(secrets map[string]string) (map[string]string, error) {
 		name := cmp.Or(s.Name, s.EnvVar)
 		value, ok := secrets[name]
 		if !ok {
-			return nil, bourse.Errorf(bourse.CodeInvalid, "config.processes.secrets: the app has no secret %s", bourse.Quoted(name))
+			return nil, invalid("config.processes.secrets: the app has no secret %s", bourse.Quoted(name))
 		}
 		out[s.EnvVar] = value
 	}
@@ -51,47 +50,39 @@ func facts() []string {
 	return []string{"id", "version", "app_name", "private_ip", "region", "image"}
 }
 
-type wireProcess struct {
-	Exec             []string          `json:"exec"`
-	Entrypoint       []string          `json:"entrypoint"`
-	Cmd              []string          `json:"cmd"`
-	User             string            `json:"user"`
-	Env              map[string]string `json:"env"`
-	Secrets          []Secret          `json:"secrets"`
-	IgnoreAppSecrets bool              `json:"ignore_app_secrets"`
-	EnvFrom          []struct {
-		EnvVar   string `json:"env_var"`
-		FieldRef string `json:"field_ref"`
-	} `json:"env_from"`
+// ProgramOf returns the program of a config; what its init says of one that [Review]
+// refuses because of its processes.
+func ProgramOf(c *bourse.Config) Program {
+	p, err := readProgram(c)
+	if err != nil {
+		return Program{Init: c.Init, Env: c.Env}
+	}
+	return p
 }
 
-// ProgramOf returns the program of a config. CodeInvalid: there are several, or one that
+// readProgram is ProgramOf. CodeInvalid: there are several processes, or one that
 // cannot be run as it is given.
-func ProgramOf(c *bourse.Config) (Program, error) {
+func readProgram(c *bourse.Config) (Program, error) {
 	p := Program{Init: c.Init, Env: c.Env}
-	var list []wireProcess
-	if len(c.Processes) > 0 {
-		if err := json.Unmarshal(c.Processes, &list); err != nil {
-			return p, bourse.Errorf(bourse.CodeInvalid, "invalid config.processes: %w", err)
-		}
-	}
+	list, err := processesIn(&c.Kept)
 	switch {
+	case err != nil || len(list) == 0:
+		return p, err
 	case len(list) > 1:
-		return p, bourse.Errorf(bourse.CodeInvalid, "invalid config.processes: %d of them, and a machine has one program: make a machine for each", len(list))
-	case len(list) == 1:
-		if err := p.add(&list[0]); err != nil {
-			return p, err
-		}
+		return p, invalid("invalid config.processes: %d of them, and a machine has one program: make a machine for each", len(list))
+	}
+	if err := p.add(&list[0]); err != nil {
+		return p, err
 	}
 	if c.ImageKind() != bourse.RegistryImage && len(p.Command()) == 0 {
-		return p, bourse.Errorf(bourse.CodeInvalid, "invalid config.processes: image %s needs a command (exec, or entrypoint and cmd)", c.Image)
+		return p, invalid("invalid config.processes: image %s needs a command (exec, or entrypoint and cmd)", c.Image)
 	}
 	return p, nil
 }
 
 // add puts a process over the init: its exec stands instead of all, its entrypoint
 // instead of an entrypoint and cmd, its cmd instead of a cmd.
-func (p *Program) add(one *wireProcess) error {
+func (p *Program) add(one *processConfig) error {
 	switch {
 	case len(one.Exec) > 0:
 		p.Exec = one.Exec
@@ -111,7 +102,7 @@ func (p *Program) add(one *wireProcess) error {
 	}
 	for _, from := range one.EnvFrom {
 		if !slices.Contains(facts(), from.FieldRef) {
-			return bourse.Errorf(bourse.CodeInvalid, "invalid config.processes.env_from.field_ref %s: use id, version, app_name, private_ip, region or image", bourse.Quoted(from.FieldRef))
+			return invalid("invalid config.processes.env_from.field_ref %s: use id, version, app_name, private_ip, region or image", bourse.Quoted(from.FieldRef))
 		}
 		if p.From == nil {
 			p.From = map[string]string{}

@@ -38,7 +38,8 @@ func TestProgramOf(t *testing.T) {
 		if err := json.Unmarshal([]byte(`{"image":"nginx",`+c.config+`}`), &in); err != nil {
 			t.Fatal(err)
 		}
-		p, err := workload.ProgramOf(&in)
+		_, err := workload.Review(&in)
+		p := workload.ProgramOf(&in)
 		pairs := func(m map[string]string) string {
 			var out []string
 			for _, k := range []string{"A", "B", "ME"} {
@@ -91,7 +92,7 @@ func FuzzProgramOf(f *testing.F) {
 	f.Add([]byte(`{}`))
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		c := bourse.Config{Image: bourse.ImageHost, Kept: bourse.Kept{Processes: raw}}
-		if p, err := workload.ProgramOf(&c); err == nil && len(p.Command()) == 0 {
+		if _, err := workload.Review(&c); err == nil && len(raw) > 0 && len(workload.ProgramOf(&c).Command()) == 0 {
 			t.Error("a host's machine without a command")
 		}
 	})

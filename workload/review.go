@@ -17,8 +17,10 @@ import (
 // members that no one knows.
 const maxWarnings = 32
 
-// Review compares c with [bourse.Fields]: CodeInvalid for the first member that is
-// refused or that clients could not decode, warnings for those that are kept and not acted
+// Review is made of each config where an order or an update comes in. It returns
+// CodeInvalid, with the member's path, for the first member that clients could not
+// decode, that [bourse.Fields] says is refused, or that could not be served, run or
+// checked as it is given. It returns warnings for members that are kept and not acted
 // on, and for services that together strand their machine.
 func Review(c *bourse.Config) ([]bourse.Warning, error) {
 	if err := Validate(&c.Kept); err != nil {
@@ -33,12 +35,21 @@ func Review(c *bourse.Config) ([]bourse.Warning, error) {
 			return nil, err
 		}
 	}
-	list, err := ServicesOf(c)
+	services, err := readServices(c)
+	if err == nil {
+		_, err = readProgram(c)
+	}
+	if err == nil {
+		_, err = readChecks(c)
+	}
+	if err == nil && r.kind == bourse.HostImage {
+		err = onePort(services)
+	}
 	if err != nil {
 		return nil, err
 	}
 	if r.kind != bourse.PollerImage {
-		for _, w := range reviewServices(c, list) {
+		for _, w := range reviewServices(c, services) {
 			r.warn(w.Field, w.Message)
 		}
 	}

@@ -1,7 +1,9 @@
 package workload
 
 import (
-	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -38,11 +40,19 @@ const (
 	AutostopSuspend Autostop = "suspend" // or stop, where it cannot be suspended
 )
 
-// Concurrency is how much of a machine's a proxy gives it at once.
-type Concurrency struct {
-	Requests bool // count requests instead of connections
-	Soft     int  // from so many on others are preferred
-	Hard     int  // from so many on it is given no more; 0: no limit
+// UnmarshalJSON also reads what older clients send: false and true.
+func (a *Autostop) UnmarshalJSON(b []byte) error {
+	switch string(b) {
+	case "null", "false", `"off"`:
+		*a = AutostopOff
+	case "true", `"stop"`:
+		*a = AutostopStop
+	case `"suspend"`:
+		*a = AutostopSuspend
+	default:
+		return unfit(b)
+	}
+	return nil
 }
 
 // Handler is what a proxy does with a connection, from outside to inside.
@@ -77,19 +87,12 @@ func (p *Port) Has(h Handler) bool {
 	return false
 }
 
-// TLSOptions are how handler tls speaks.
-type TLSOptions struct {
-	ALPN       []string // default: h2 and http/1.1 with handler http, none otherwise
-	Versions   []string // "TLSv1.2", "TLSv1.3"; default both
-	SelfSigned bool     // by default, where there is no certificate
-}
-
-// HTTPOptions are how handler http speaks.
+// HTTPOptions is a [HTTPConfig] as a proxy applies it.
 type HTTPOptions struct {
 	Compress    bool
-	H2Backend   bool // the machine speaks HTTP/2 without TLS
-	Pristine    bool // replies have no headers of the proxy's
-	Headers     []HeaderEdit
+	H2Backend   bool          // the machine speaks HTTP/2 without TLS
+	Pristine    bool          // replies have no headers of the proxy's
+	Headers     []HeaderEdit  // in order of name
 	IdleTimeout time.Duration // of a connection without bytes; 0: the proxy's
 	HeadersRead time.Duration // for a request's headers; 0: the proxy's
 	ReplayCache []ReplayCache
@@ -101,38 +104,36 @@ type HeaderEdit struct {
 	Values []string
 }
 
-// ReplayCache keeps where requests were replayed to, by path and by a header or
-// cookie of theirs.
-type ReplayCache struct {
-	PathPrefix  string
-	TTL         time.Duration
-	Type        string // "header" or "cookie"
-	Name        string
-	AllowBypass bool
-}
-
 const defaultSoft = 20
 
-// ServicesOf returns the services of a config, in its order. CodeInvalid, with the path
-// of the value, when one could not be served as it is given.
-func ServicesOf(c *bourse.Config) ([]Service, error) {
-	var list []wireService
-	if len(c.Services) > 0 {
-		if err := json.Unmarshal(c.Services, &list); err != nil {
-			return nil, bourse.Errorf(bourse.CodeInvalid, "invalid config.services: %w", err)
-		}
+// maxALPN is the longest protocol name that TLS can carry (RFC 7301, section 3.1).
+const maxALPN = 255
+
+// Services returns the services of a config, in its order; none of a config that
+// [Review] refuses because of them.
+func Services(c *bourse.Config) []Service {
+	list, _ := readServices(c)
+	return list
+}
+
+// readServices is Services, and reports CodeInvalid, with the path of the value,
+// when one could not be served as it is given.
+func readServices(c *bourse.Config) ([]Service, error) {
+	list, err := servicesIn(&c.Kept)
+	if err != nil {
+		return nil, err
 	}
 	out := make([]Service, len(list))
 	for i := range list {
-		if err := list[i].into(&out[i]); err != nil {
-			return nil, bourse.Errorf(bourse.CodeInvalid, "invalid config.services[%d]%s", i, bourse.MessageOf(err))
+		if out[i], err = list[i].service(fmt.Sprintf("invalid config.services[%d]", i)); err != nil {
+			return nil, err
 		}
 	}
 	return out, nil
 }
 
 // AutostopOf returns what becomes of a machine with these services when nobody uses
-// it: the least of what they ask for. Without services it is Off.
+// it: the least of what they ask for. Without services it is AutostopOff.
 func AutostopOf(list []Service) Autostop {
 	rank := map[Autostop]int{AutostopOff: 0, AutostopStop: 1, AutostopSuspend: 2}
 	least := AutostopOff
@@ -148,15 +149,22 @@ func invalid(format string, args ...any) error {
 	return bourse.Errorf(bourse.CodeInvalid, format, args...)
 }
 
+// valueOf returns what p points to, the zero value for nil.
+func valueOf[T any](p *T) T {
+	if p == nil {
+		return *new(T)
+	}
+	return *p
+}
+
 func validPort(n int) bool { return n > 0 && n < 65536 }
 
-// into fills in the defaults. The error's message begins with the path below
-// the service.
-func (w *wireService) into(s *Service) error {
-	*s = Service{
+// service fills in the defaults. The error's message begins with path.
+func (w *ServiceConfig) service(path string) (Service, error) {
+	s := Service{
 		Protocol: Protocol(strings.ToLower(w.Protocol)), InternalPort: w.InternalPort,
-		Autostart: w.Autostart == nil || *w.Autostart, Autostop: Autostop(w.Autostop),
-		Concurrency: Concurrency{Soft: defaultSoft},
+		Autostart: w.Autostart == nil || *w.Autostart, Autostop: w.Autostop, MinRunning: valueOf(w.MinRunning),
+		Concurrency: valueOf(w.Concurrency),
 	}
 	if s.Protocol == "" {
 		s.Protocol = ProtocolTCP
@@ -164,36 +172,106 @@ func (w *wireService) into(s *Service) error {
 	if s.Autostop == "" {
 		s.Autostop = AutostopOff
 	}
-	if w.MinRunning != nil {
-		s.MinRunning = *w.MinRunning
-	}
-	if c := w.Concurrency; c != nil {
-		s.Concurrency = Concurrency{Requests: c.Type == "requests", Soft: c.Soft, Hard: c.Hard}
-		if s.Concurrency.Soft == 0 {
-			s.Concurrency.Soft = defaultSoft
-			if c.Hard > 0 {
-				s.Concurrency.Soft = min(defaultSoft, c.Hard)
-			}
+	if s.Concurrency.Soft == 0 {
+		s.Concurrency.Soft = defaultSoft
+		if hard := s.Concurrency.Hard; hard > 0 {
+			s.Concurrency.Soft = min(defaultSoft, hard)
 		}
 	}
-	switch {
+	switch kind := s.Concurrency.Type; {
 	case s.Protocol != ProtocolTCP && s.Protocol != ProtocolUDP:
-		return invalid(".protocol %s: use tcp or udp", bourse.Quoted(w.Protocol))
+		return s, invalid("%s.protocol %s: use tcp or udp", path, bourse.Quoted(w.Protocol))
 	case s.InternalPort != 0 && !validPort(s.InternalPort):
-		return invalid(".internal_port %d: use 1 to 65535, or none for the machine's $PORT", s.InternalPort)
+		return s, invalid("%s.internal_port %d: use 1 to 65535, or none for the machine's $PORT", path, s.InternalPort)
 	case s.MinRunning < 0:
-		return invalid(".min_machines_running %d: use 0 or more", s.MinRunning)
-	case w.Concurrency != nil && w.Concurrency.Type != "" && w.Concurrency.Type != "requests" && w.Concurrency.Type != "connections":
-		return invalid(".concurrency.type %s: use connections or requests", bourse.Quoted(w.Concurrency.Type))
+		return s, invalid("%s.min_machines_running %d: use 0 or more", path, s.MinRunning)
+	case kind != "" && kind != "requests" && kind != "connections":
+		return s, invalid("%s.concurrency.type %s: use connections or requests", path, bourse.Quoted(kind))
 	case s.Concurrency.Soft < 0 || s.Concurrency.Hard < 0:
-		return invalid(".concurrency: limits are 0 or more")
+		return s, invalid("%s.concurrency: limits are 0 or more", path)
 	}
 	for i := range w.Ports {
-		p, err := w.Ports[i].port()
+		p, err := w.Ports[i].port(fmt.Sprintf("%s.ports[%d]", path, i))
 		if err != nil {
-			return invalid(".ports[%d]%s", i, bourse.MessageOf(err))
+			return s, err
 		}
 		s.Ports = append(s.Ports, p)
 	}
+	return s, nil
+}
+
+// port reads a port. The error's message begins with path.
+func (w *PortConfig) port(path string) (p Port, err error) {
+	switch {
+	case w.Port != nil:
+		p.First, p.Last = *w.Port, *w.Port
+	case w.First != nil && w.Last != nil:
+		p.First, p.Last = *w.First, *w.Last
+	default:
+		return p, invalid("%s: name a port, or start_port and end_port", path)
+	}
+	if !validPort(p.First) || !validPort(p.Last) || p.First > p.Last {
+		return p, invalid("%s: ports %d to %d: use 1 to 65535", path, p.First, p.Last)
+	}
+	for _, h := range w.Handlers {
+		if !slices.Contains([]Handler{HandlerHTTP, HandlerTLS, HandlerPGTLS, HandlerProxyProto, HandlerEdgeHTTP}, h) {
+			return p, invalid("%s.handlers: %s: use http, tls, pg_tls or proxy_proto", path, bourse.Quoted(string(h)))
+		}
+	}
+	p.Handlers, p.ForceHTTPS = w.Handlers, w.ForceHTTPS
+	if w.TLS != nil {
+		p.TLS = *w.TLS
+		if err := p.tlsSupported(path + ".tls_options"); err != nil {
+			return p, err
+		}
+	}
+	if w.ProxyProto != nil {
+		if v := w.ProxyProto.Version; v != "" && v != "v1" && v != "v2" {
+			return p, invalid("%s.proxy_proto_options.version %s: use v1 or v2", path, bourse.Quoted(v))
+		}
+		p.ProxyV2 = w.ProxyProto.Version == "v2"
+	}
+	if w.HTTP != nil {
+		p.HTTP, err = w.HTTP.options(path + ".http_options")
+	}
+	return p, err
+}
+
+// tlsSupported reports CodeInvalid for options that no connection could be
+// served with. The error's message begins with path.
+func (p *Port) tlsSupported(path string) error {
+	for _, v := range p.TLS.Versions {
+		if v != "TLSv1.2" && v != "TLSv1.3" {
+			return invalid("%s.versions: %s: use TLSv1.2 or TLSv1.3", path, bourse.Quoted(v))
+		}
+	}
+	for _, protocol := range p.TLS.ALPN {
+		switch {
+		case protocol == "" || len(protocol) > maxALPN:
+			return invalid("%s.alpn: %s: the name of a protocol has 1 to %d bytes", path, bourse.Quoted(protocol), maxALPN)
+		case p.Has(HandlerHTTP) && protocol != "h2" && protocol != "http/1.1":
+			return invalid("%s.alpn: %s: handler http supports h2 and http/1.1", path, bourse.Quoted(protocol))
+		}
+	}
 	return nil
+}
+
+// options reads the options of handler http. The error's message begins with path.
+func (w *HTTPConfig) options(path string) (HTTPOptions, error) {
+	o := HTTPOptions{
+		Compress: valueOf(w.Compress), H2Backend: valueOf(w.H2Backend), ReplayCache: w.ReplayCache,
+		IdleTimeout: time.Duration(valueOf(w.IdleTimeout)) * time.Second, HeadersRead: time.Duration(valueOf(w.HeadersRead)) * time.Second,
+	}
+	for i, c := range w.ReplayCache {
+		if c.Type != "header" && c.Type != "cookie" || c.Name == "" {
+			return o, invalid("%s.replay_cache[%d]: type is header or cookie, with its name", path, i)
+		}
+	}
+	if w.Response != nil {
+		o.Pristine = valueOf(w.Response.Pristine)
+		for _, name := range slices.Sorted(maps.Keys(w.Response.Headers)) {
+			o.Headers = append(o.Headers, HeaderEdit{name, w.Response.Headers[name]})
+		}
+	}
+	return o, nil
 }

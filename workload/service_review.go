@@ -37,3 +37,20 @@ func reviewServices(c *bourse.Config, list []Service) (out []bourse.Warning) {
 	}
 	return out
 }
+
+// onePort reports CodeInvalid for services of a host's program that name two ports.
+// It has one port of the host, its $PORT, whatever number its service names.
+func onePort(list []Service) error {
+	named := 0
+	for i, s := range list {
+		switch {
+		case s.Protocol != ProtocolTCP || s.InternalPort == 0:
+		case named != 0 && named != s.InternalPort:
+			return invalid("invalid config.services[%d].internal_port %d: a machine of image host serves at its $PORT alone, "+
+				"which another service calls %d already: name one port, or use another image", i, s.InternalPort, named)
+		default:
+			named = s.InternalPort
+		}
+	}
+	return nil
+}

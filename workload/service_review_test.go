@@ -35,11 +35,7 @@ func TestReviewServices(t *testing.T) {
 			if c.task {
 				conf.Task = &bourse.TaskConfig{}
 			}
-			list, err := ServicesOf(&conf)
-			if err != nil {
-				t.Fatal(err)
-			}
-			got := reviewServices(&conf, list)
+			got := reviewServices(&conf, Services(&conf))
 			ok := len(got) == len(c.want)
 			for i := range got {
 				ok = ok && strings.HasPrefix(got[i].String(), c.want[i])

@@ -1,244 +1,291 @@
 package workload
 
 import (
+	"cmp"
 	"encoding/json"
-	"time"
+	"errors"
+	"maps"
+	"slices"
+	"strings"
 
 	"github.com/bourse-dev/bourse"
 )
 
-// Nothing acts on these but by its own reading.
-type (
-	service struct {
-		Protocol                 string         `json:"protocol"`
-		InternalPort             int            `json:"internal_port"`
-		Autostop                 *autostopShape `json:"autostop"`
-		Autostart                *bool          `json:"autostart"`
-		MinMachinesRunning       *int           `json:"min_machines_running"`
-		Ports                    []port         `json:"ports"`
-		Checks                   []check        `json:"checks"`
-		Concurrency              *limits        `json:"concurrency"`
-		ForceInstanceKey         *string        `json:"force_instance_key"`
-		ForceInstanceDescription *string        `json:"force_instance_description"`
-	}
-	limits struct {
-		Type      string `json:"type"`
-		HardLimit int    `json:"hard_limit"`
-		SoftLimit int    `json:"soft_limit"`
-	}
-	port struct {
-		Port              *int         `json:"port"`
-		StartPort         *int         `json:"start_port"`
-		EndPort           *int         `json:"end_port"`
-		Handlers          []string     `json:"handlers"`
-		ForceHTTPS        bool         `json:"force_https"`
-		TLSOptions        *tlsOptions  `json:"tls_options"`
-		HTTPOptions       *httpOptions `json:"http_options"`
-		ProxyProtoOptions *proxyOption `json:"proxy_proto_options"`
-	}
-	tlsOptions struct {
-		ALPN              []string `json:"alpn"`
-		Versions          []string `json:"versions"`
-		DefaultSelfSigned *bool    `json:"default_self_signed"`
-	}
-	httpOptions struct {
-		Compress *bool `json:"compress"`
-		Response *struct {
-			Headers  map[string]any `json:"headers"`
-			Pristine *bool          `json:"pristine"`
-		} `json:"response"`
-		H2Backend          *bool   `json:"h2_backend"`
-		IdleTimeout        *uint32 `json:"idle_timeout"`
-		HeadersReadTimeout *uint32 `json:"headers_read_timeout"`
-		ReplayCache        []struct {
-			PathPrefix  string `json:"path_prefix"`
-			TTLSeconds  int    `json:"ttl_seconds"`
-			Type        string `json:"type"`
-			Name        string `json:"name"`
-			AllowBypass bool   `json:"allow_bypass"`
-		} `json:"replay_cache"`
-	}
-	proxyOption struct {
-		Version string `json:"version"`
-	}
-	check struct {
-		Port          *int      `json:"port"`
-		Type          *string   `json:"type"`
-		Kind          *string   `json:"kind"`
-		Interval      *duration `json:"interval"`
-		Timeout       *duration `json:"timeout"`
-		GracePeriod   *duration `json:"grace_period"`
-		Method        *string   `json:"method"`
-		Path          *string   `json:"path"`
-		Protocol      *string   `json:"protocol"`
-		TLSSkipVerify *bool     `json:"tls_skip_verify"`
-		TLSServerName *string   `json:"tls_server_name"`
-		Headers       []header  `json:"headers"`
-	}
-	header struct {
-		Name   string   `json:"name"`
-		Values []string `json:"values"`
-	}
-	program struct {
-		Exec       []string          `json:"exec"`
-		Entrypoint []string          `json:"entrypoint"`
-		Cmd        []string          `json:"cmd"`
-		User       string            `json:"user"`
-		Env        map[string]string `json:"env"`
-		Secrets    []struct {
-			EnvVar string `json:"env_var"`
-			Name   string `json:"name"`
-		} `json:"secrets"`
-		EnvFrom []struct {
-			EnvVar   string `json:"env_var"`
-			FieldRef string `json:"field_ref"`
-		} `json:"env_from"`
-	}
-	process struct {
-		program
-		IgnoreAppSecrets bool `json:"ignore_app_secrets"`
-	}
-	container struct {
-		program
-		Name  string `json:"name"`
-		Image string `json:"image"`
-		Files []*struct {
-			GuestPath   string  `json:"guest_path"`
-			RawValue    *string `json:"raw_value"`
-			SecretName  *string `json:"secret_name"`
-			ImageConfig *string `json:"image_config"`
-			Mode        uint32  `json:"mode"`
-		} `json:"files"`
-		Restart *struct {
-			Policy      string  `json:"policy"`
-			MaxRetries  int     `json:"max_retries"`
-			GPUBidPrice float32 `json:"gpu_bid_price"`
-		} `json:"restart"`
-		Stop *struct {
-			Timeout *duration `json:"timeout"`
-			Signal  *string   `json:"signal"`
-		} `json:"stop"`
-		DependsOn []struct {
-			Name      string `json:"name"`
-			Condition string `json:"condition"`
-		} `json:"depends_on"`
-		Healthchecks []healthcheck `json:"healthchecks"`
-		Mounts       []struct {
-			Name string `json:"name"`
-			Path string `json:"path"`
-		} `json:"mounts"`
-	}
-	healthcheck struct {
-		Name             string `json:"name"`
-		Interval         int64  `json:"interval"`
-		GracePeriod      int64  `json:"grace_period"`
-		SuccessThreshold int32  `json:"success_threshold"`
-		FailureThreshold int32  `json:"failure_threshold"`
-		Timeout          int64  `json:"timeout"`
-		Kind             string `json:"kind"`
-		Unhealthy        string `json:"unhealthy"`
-		HTTP             *struct {
-			Port          int32    `json:"port"`
-			Method        string   `json:"method"`
-			Path          string   `json:"path"`
-			Headers       []header `json:"headers"`
-			Scheme        string   `json:"scheme"`
-			TLSSkipVerify *bool    `json:"tls_skip_verify"`
-			TLSServerName string   `json:"tls_server_name"`
-		} `json:"http"`
-		TCP *struct {
-			Port int32 `json:"port"`
-		} `json:"tcp"`
-		Exec *struct {
-			Command []string `json:"command"`
-		} `json:"exec"`
-	}
-	volume struct {
-		Name    string `json:"name"`
-		TempDir *struct {
-			StorageType string `json:"storage_type"`
-			SizeMB      uint64 `json:"size_mb"`
-		} `json:"temp_dir"`
-		Image *string `json:"image"`
-	}
-	metrics struct {
-		Port  int    `json:"port"`
-		Path  string `json:"path"`
-		HTTPS bool   `json:"https"`
-	}
-	dns struct {
-		SkipRegistration bool     `json:"skip_registration"`
-		Nameservers      []string `json:"nameservers"`
-		Searches         []string `json:"searches"`
-		Options          []struct {
-			Name  string `json:"name"`
-			Value string `json:"value"`
-		} `json:"options"`
-		DNSForwardRules []struct {
-			Basename string `json:"basename"`
-			Addr     string `json:"addr"`
-		} `json:"dns_forward_rules"`
-		Hostname     string `json:"hostname"`
-		HostnameFQDN string `json:"hostname_fqdn"`
-	}
-	rest struct {
-		Guest *struct {
-			MaxMemoryMB      int      `json:"max_memory_mb"`
-			HostDedicationID string   `json:"host_dedication_id"`
-			PersistRootfs    any      `json:"persist_rootfs"` // refused unless it asks for nothing
-			KernelArgs       []string `json:"kernel_args"`
-		} `json:"guest"`
-		Init struct {
-			SwapSizeMB *int     `json:"swap_size_mb"`
-			KernelArgs []string `json:"kernel_args"`
-		} `json:"init"`
-		Restart *struct {
-			GPUBidPrice float32 `json:"gpu_bid_price"`
-		} `json:"restart"`
-		Files []*struct {
-			ImageConfig *string `json:"image_config"`
-		} `json:"files"`
-		CacheDrive *struct {
-			SizeMB uint64 `json:"size_mb"`
-		} `json:"cache_drive"`
-		Spot *struct {
-			MaxPriceFraction float64 `json:"max_price_fraction"`
-		} `json:"spot"`
-		DisableMachineAutostart *bool `json:"disable_machine_autostart"`
-	}
-	static struct {
-		GuestPath     string `json:"guest_path"`
-		URLPrefix     string `json:"url_prefix"`
-		TigrisBucket  string `json:"tigris_bucket"`
-		IndexDocument string `json:"index_document"`
-	}
-)
-
-// duration is a duration as clients read it: a Go duration string or a
-// number of nanoseconds.
-type duration struct{}
-
-// UnmarshalJSON checks the form.
-func (*duration) UnmarshalJSON(b []byte) error {
-	var s string
-	if json.Unmarshal(b, &s) == nil {
-		if _, err := time.ParseDuration(s); err != nil && string(b) != "null" {
-			return &json.UnmarshalTypeError{Value: "string " + bourse.Quoted(s)}
-		}
-		return nil
-	}
-	var n int64
-	return json.Unmarshal(b, &n)
+// ServiceConfig is an item of config.services.
+type ServiceConfig struct {
+	Protocol                 string        `json:"protocol,omitempty"`
+	InternalPort             int           `json:"internal_port"`
+	Autostop                 Autostop      `json:"autostop,omitempty"`
+	Autostart                *bool         `json:"autostart,omitempty"`
+	MinRunning               *int          `json:"min_machines_running,omitempty"`
+	Ports                    []PortConfig  `json:"ports,omitempty"`
+	Concurrency              *Concurrency  `json:"concurrency,omitempty"`
+	Checks                   []CheckConfig `json:"checks,omitempty"`
+	ForceInstanceKey         *string       `json:"force_instance_key,omitempty"`
+	ForceInstanceDescription *string       `json:"force_instance_description,omitempty"`
 }
 
-// autostopShape is false, true, "off", "stop" or "suspend".
-type autostopShape struct{}
+// The tags "in" and "quoted" below are read by package deploy/config, whose files
+// have the same tables.
 
-// UnmarshalJSON checks the form.
-func (*autostopShape) UnmarshalJSON(b []byte) error {
-	switch s := string(b); s {
-	case "null", "true", "false", `"off"`, `"stop"`, `"suspend"`:
-		return nil
+// PortConfig is an item of config.services[].ports.
+type PortConfig struct {
+	Port       *int        `json:"port,omitempty" in:"1..65535" quoted:"too"`
+	First      *int        `json:"start_port,omitempty" in:"1..65535"`
+	Last       *int        `json:"end_port,omitempty" in:"1..65535"`
+	Handlers   []Handler   `json:"handlers,omitempty" in:"http|tls|pg_tls|proxy_proto|edge_http"`
+	ForceHTTPS bool        `json:"force_https,omitempty"`
+	TLS        *TLSOptions `json:"tls_options,omitempty"`
+	HTTP       *HTTPConfig `json:"http_options,omitempty"`
+	ProxyProto *ProxyProto `json:"proxy_proto_options,omitempty"`
+}
+
+// Concurrency limits how much of a machine's work a proxy gives it at once.
+type Concurrency struct {
+	Type string `json:"type,omitempty" in:"connections|requests"`
+	Hard int    `json:"hard_limit,omitempty" in:"0..1000000000"` // the machine is given no more than this; 0: no limit
+	Soft int    `json:"soft_limit,omitempty" in:"0..1000000000"` // from here on other machines are preferred
+}
+
+// TLSOptions configures handler tls.
+type TLSOptions struct {
+	ALPN       []string `json:"alpn,omitempty"`                          // default: h2 and http/1.1 with handler http, none otherwise
+	Versions   []string `json:"versions,omitempty" in:"TLSv1.2|TLSv1.3"` // default both
+	SelfSigned *bool    `json:"default_self_signed,omitempty"`           // by default, where there is no certificate
+}
+
+// ProxyProto says which header handler proxy_proto writes.
+type ProxyProto struct {
+	Version string `json:"version,omitempty" in:"v1|v2"`
+}
+
+// HTTPConfig configures handler http.
+type HTTPConfig struct {
+	Compress    *bool         `json:"compress,omitempty"`
+	H2Backend   *bool         `json:"h2_backend,omitempty"`
+	IdleTimeout *uint32       `json:"idle_timeout,omitempty" in:"0..86400"`         // seconds
+	HeadersRead *uint32       `json:"headers_read_timeout,omitempty" in:"0..86400"` // seconds
+	Response    *HTTPResponse `json:"response,omitempty"`
+	ReplayCache []ReplayCache `json:"replay_cache,omitempty"`
+}
+
+// HTTPResponse says what a proxy does with the headers of replies.
+type HTTPResponse struct {
+	Headers  map[string]Edit `json:"headers,omitempty"`
+	Pristine *bool           `json:"pristine,omitempty"` // replies have no headers of the proxy's
+}
+
+// ReplayCache stores where requests were replayed to, by path and by a header or
+// cookie of the requests.
+type ReplayCache struct {
+	PathPrefix  string `json:"path_prefix,omitempty"`
+	TTLSeconds  int    `json:"ttl_seconds,omitempty" in:"10..31536000"`
+	Type        string `json:"type,omitempty" in:"header|cookie"`
+	Name        string `json:"name,omitempty"`
+	AllowBypass bool   `json:"allow_bypass,omitempty"`
+}
+
+// Edit sets a header of replies to its values; with none it removes the header.
+type Edit []string
+
+// MarshalJSON writes false, a text, or a list.
+func (e Edit) MarshalJSON() ([]byte, error) {
+	switch len(e) {
+	case 0:
+		return []byte("false"), nil
+	case 1:
+		return json.Marshal(e[0])
 	}
-	return &json.UnmarshalTypeError{Value: "value " + bourse.Quoted(string(b))}
+	return json.Marshal([]string(e))
+}
+
+// UnmarshalJSON reads what MarshalJSON writes.
+func (e *Edit) UnmarshalJSON(b []byte) error {
+	*e = Edit{}
+	var one string
+	switch {
+	case string(b) == "false":
+	case json.Unmarshal(b, &one) == nil:
+		*e = Edit{one}
+	case json.Unmarshal(b, (*[]string)(e)) != nil:
+		return unfit(b)
+	}
+	return nil
+}
+
+// CheckConfig is a value of config.checks, or an item of config.services[].checks.
+type CheckConfig struct {
+	Type          string    `json:"type,omitempty"`
+	Kind          CheckKind `json:"kind,omitempty"`
+	Port          int       `json:"port,omitempty"`
+	Interval      Duration  `json:"interval,omitempty"`
+	Timeout       Duration  `json:"timeout,omitempty"`
+	Grace         Duration  `json:"grace_period,omitempty"`
+	Method        string    `json:"method,omitempty"`
+	Path          string    `json:"path,omitempty"`
+	Protocol      string    `json:"protocol,omitempty"`
+	TLSSkipVerify *bool     `json:"tls_skip_verify,omitempty"`
+	TLSServerName string    `json:"tls_server_name,omitempty"`
+	Headers       []Header  `json:"headers,omitempty"`
+}
+
+// Header is a header of a check's request.
+type Header struct {
+	Name   string   `json:"name"`
+	Values []string `json:"values"`
+}
+
+// processConfig is an item of config.processes.
+type processConfig struct {
+	Exec             []string          `json:"exec"`
+	Entrypoint       []string          `json:"entrypoint"`
+	Cmd              []string          `json:"cmd"`
+	User             string            `json:"user"`
+	Env              map[string]string `json:"env"`
+	Secrets          []Secret          `json:"secrets"`
+	IgnoreAppSecrets bool              `json:"ignore_app_secrets"`
+	EnvFrom          []struct {
+		EnvVar   string `json:"env_var"`
+		FieldRef string `json:"field_ref"`
+	} `json:"env_from"`
+}
+
+// Metrics is config.metrics: where a program shows its own metrics.
+type Metrics struct {
+	Port  int    `json:"port,omitempty" in:"1..65535"`
+	Path  string `json:"path"`
+	HTTPS bool   `json:"https,omitempty"`
+}
+
+// Static is an item of config.statics: a directory of the image that a proxy serves.
+type Static struct {
+	GuestPath     string `json:"guest_path"`
+	URLPrefix     string `json:"url_prefix"`
+	TigrisBucket  string `json:"tigris_bucket,omitempty"`
+	IndexDocument string `json:"index_document,omitempty"`
+}
+
+// rest is the part of [bourse.Kept.Rest] that clients decode.
+type rest struct {
+	Guest *struct {
+		MaxMemoryMB      int      `json:"max_memory_mb"`
+		HostDedicationID string   `json:"host_dedication_id"`
+		PersistRootfs    any      `json:"persist_rootfs"` // refused unless it asks for nothing
+		KernelArgs       []string `json:"kernel_args"`
+	} `json:"guest"`
+	Init struct {
+		SwapSizeMB *int     `json:"swap_size_mb"`
+		KernelArgs []string `json:"kernel_args"`
+	} `json:"init"`
+	Restart *struct {
+		GPUBidPrice float32 `json:"gpu_bid_price"`
+	} `json:"restart"`
+	Files []*struct {
+		ImageConfig *string `json:"image_config"`
+	} `json:"files"`
+	CacheDrive *struct {
+		SizeMB uint64 `json:"size_mb"`
+	} `json:"cache_drive"`
+	Spot *struct {
+		MaxPriceFraction float64 `json:"max_price_fraction"`
+	} `json:"spot"`
+	DisableMachineAutostart *bool `json:"disable_machine_autostart"`
+}
+
+// Duration is a [bourse.Duration] that is not read from an empty text: clients
+// cannot decode that.
+type Duration bourse.Duration
+
+// MarshalJSON writes the Go form.
+func (d Duration) MarshalJSON() ([]byte, error) { return bourse.Duration(d).MarshalJSON() }
+
+// UnmarshalJSON reads a Go duration string or nanoseconds.
+func (d *Duration) UnmarshalJSON(b []byte) error {
+	if string(b) == `""` || (*bourse.Duration)(d).UnmarshalJSON(b) != nil {
+		return unfit(b)
+	}
+	return nil
+}
+
+// unfit is the error of a value that is none of its type's. The decoder adds the
+// path to it.
+func unfit(b []byte) error {
+	return &json.UnmarshalTypeError{Value: "value " + bourse.Quoted(strings.Trim(string(b), `"`))}
+}
+
+// Validate reports CodeInvalid, with the path of the value, when a member does not
+// have the shape that clients of the Machines API decode: one value of a wrong type
+// would make every client fail on the app's whole list.
+func Validate(k *bourse.Kept) error {
+	_, services := servicesIn(k)
+	_, checks := checksIn(k)
+	_, processes := processesIn(k)
+	return cmp.Or(services, checks, processes,
+		refused("config.containers", k.Containers), refused("config.volumes", k.Volumes),
+		shaped[*Metrics]("config.metrics", k.Metrics), shaped[string]("config.schedule", k.Schedule), shaped[[]string]("config.standbys", k.Standbys),
+		shaped[*bourse.DNS]("config.dns", k.DNS), shaped[[]*Static]("config.statics", k.Statics), shaped[rest]("config", k.Rest))
+}
+
+// ServiceConfigs returns a config's services as they are written.
+func ServiceConfigs(c *bourse.Config) []ServiceConfig {
+	list, _ := servicesIn(&c.Kept)
+	return list
+}
+
+// CheckConfigs returns a config's checks as they are written, except those of its
+// services.
+func CheckConfigs(c *bourse.Config) map[string]CheckConfig {
+	list, _ := checksIn(&c.Kept)
+	return list
+}
+
+func servicesIn(k *bourse.Kept) ([]ServiceConfig, error) {
+	return decode[[]ServiceConfig]("config.services", k.Services)
+}
+
+// checksIn decodes each check alone: the decoder's errors leave out the keys of a map.
+func checksIn(k *bourse.Kept) (map[string]CheckConfig, error) {
+	all, err := decode[map[string]json.RawMessage]("config.checks", k.Checks)
+	out := make(map[string]CheckConfig, len(all))
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		if out[name], err = decode[CheckConfig]("config.checks."+name, all[name]); err != nil {
+			return nil, err
+		}
+	}
+	return out, err
+}
+
+func processesIn(k *bourse.Kept) ([]processConfig, error) {
+	return decode[[]processConfig]("config.processes", k.Processes)
+}
+
+func shaped[T any](path string, raw json.RawMessage) error {
+	_, err := decode[T](path, raw)
+	return err
+}
+
+// refused reports an error unless a list, of which no item is acted on, is empty.
+func refused(path string, raw json.RawMessage) error {
+	list, err := decode[[]json.RawMessage](path, raw)
+	if len(list) > 0 {
+		return bourse.FieldOf(path).Err()
+	}
+	return err
+}
+
+// decode reads a member of a config; the zero value for none. Its error is
+// CodeInvalid and says where below path the value is that does not fit.
+func decode[T any](path string, raw json.RawMessage) (v T, err error) {
+	if len(raw) == 0 {
+		return v, nil
+	}
+	err = json.Unmarshal(raw, &v)
+	if e, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+		path = strings.TrimSuffix(path+"."+e.Field, ".")
+		return v, &bourse.Error{Code: bourse.CodeInvalid, Message: "invalid " + path + ": a JSON " + e.Value + " does not fit", Err: err}
+	}
+	if err != nil {
+		return v, invalid("invalid %s: %w", path, err)
+	}
+	return v, nil
 }

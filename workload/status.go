@@ -7,16 +7,12 @@ import (
 )
 
 // CheckStatuses returns the status of each check of a machine, in the order of
-// [ChecksOf]: of one that has no result of the machine's present start a warning. It is
+// [Checks]: of one that has no result of the machine's present start a warning. It is
 // empty for a machine without checks.
 func CheckStatuses(m *bourse.Machine) []bourse.CheckStatus {
-	checks, err := ChecksOf(&m.Config)
-	if err != nil || len(checks) == 0 {
-		return nil // of a release that did not read them
-	}
-	out := make([]bourse.CheckStatus, len(checks))
-	for i := range checks {
-		out[i] = checkStatus(m, checks[i].Name)
+	var out []bourse.CheckStatus
+	for _, c := range Checks(&m.Config) {
+		out = append(out, checkStatus(m, c.Name))
 	}
 	return out
 }
@@ -38,4 +34,19 @@ func checkStatus(m *bourse.Machine, name string) bourse.CheckStatus {
 		}
 	}
 	return unknown
+}
+
+// Ready reports whether a machine that runs may be given to those who ask for any
+// machine of an app by name: all its readiness checks have passed, as far as their latest
+// results since its start say. A machine that asks for none is ready.
+func Ready(m *bourse.Machine) bool {
+	if len(m.Config.Checks) == 0 {
+		return true
+	}
+	for _, c := range Checks(&m.Config) {
+		if c.Kind == Readiness && checkStatus(m, c.Name).Status != bourse.CheckPassing {
+			return false
+		}
+	}
+	return true
 }

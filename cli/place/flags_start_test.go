@@ -45,9 +45,9 @@ func TestStartFlags(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			got, err := workload.ServicesOf(&config)
-			if err != nil || len(got) != 1 {
-				t.Fatalf("services %+v, %v, want one", got, err)
+			got := workload.Services(&config)
+			if len(got) != 1 {
+				t.Fatalf("services %+v, want one", got)
 			}
 			if s := got[0]; s.Autostart != c.want.Autostart || s.Autostop != c.want.Autostop || s.MinRunning != c.want.MinRunning {
 				t.Errorf("%+v, want %+v", s, c.want)

@@ -153,8 +153,7 @@ func (m *maker) checkStrategy(app *deploy.App) {
 			at, _ := m.mount(g.Name)
 			m.bad(at, "strategy %s makes machines beside those that are there, and a volume is in one machine: use rolling or immediate", app.Strategy)
 		}
-		list, _ := workload.ChecksOf(&g.Config) // errors are known already
-		checks += len(list)
+		checks += len(workload.Checks(&g.Config))
 	}
 	if app.Strategy == deploy.BlueGreen && checks == 0 {
 		m.bad("deploy.strategy", "strategy bluegreen needs a check that says when the new machines may serve: write one under [http_service], [[services]] or [checks]")

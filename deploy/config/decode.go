@@ -13,6 +13,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/workload"
 )
 
 // decoder fills a Definition from a tree, whatever syntax that came from.
@@ -69,7 +70,7 @@ func (d *decoder) value(n *yaml.Node, w where, v reflect.Value, tag reflect.Stru
 	if !d.may(n, w) {
 		return
 	}
-	if r, ok := reflect.TypeAssert[reader](v.Addr()); ok {
+	if r := readerOf(v.Addr()); r != nil {
 		if allowed := r.read(n); allowed != "" {
 			d.wrong(n, w, allowed)
 		} else {
@@ -81,9 +82,9 @@ func (d *decoder) value(n *yaml.Node, w where, v reflect.Value, tag reflect.Stru
 	case *bourse.Duration:
 		d.duration(n, w, p, tag)
 		return
-	case *Concurrency:
+	case *workload.Concurrency:
 		if kindOf(n) == text {
-			if allowed := p.limits(n.Value); allowed != "" {
+			if allowed := limits(p, n.Value); allowed != "" {
 				d.wrong(n, w, allowed)
 			}
 			return
@@ -112,6 +113,20 @@ func (d *decoder) value(n *yaml.Node, w where, v reflect.Value, tag reflect.Stru
 	}
 }
 
+// readerOf returns the reader of a value that can be written in more than one way, nil
+// for any other.
+func readerOf(v reflect.Value) reader {
+	switch p := v.Interface().(type) {
+	case reader:
+		return p
+	case *workload.Autostop:
+		return (*autostop)(p)
+	case *workload.Edit:
+		return (*edit)(p)
+	}
+	return nil
+}
+
 // scalar decodes what is one word or number.
 func (d *decoder) scalar(n *yaml.Node, w where, v reflect.Value, tag reflect.StructTag) {
 	in := tag.Get("in")
@@ -132,7 +147,7 @@ func (d *decoder) scalar(n *yaml.Node, w where, v reflect.Value, tag reflect.Str
 			return
 		}
 		v.SetBool(isTrue(n))
-	case reflect.Int64:
+	case reflect.Int, reflect.Int64, reflect.Uint32:
 		low, high, _ := strings.Cut(in, "..")
 		least, _ := strconv.ParseInt(low, 10, 64)
 		most, _ := strconv.ParseInt(high, 10, 64)
@@ -146,7 +161,11 @@ func (d *decoder) scalar(n *yaml.Node, w where, v reflect.Value, tag reflect.Str
 			d.wrong(n, w, "a whole number from "+low+" to "+high)
 			return
 		}
-		v.SetInt(number)
+		if v.CanInt() {
+			v.SetInt(number)
+		} else {
+			v.SetUint(uint64(number)) //nolint:gosec // its range has no negative numbers
+		}
 	case reflect.Float64:
 		number, err := strconv.ParseFloat(strings.ReplaceAll(n.Value, "_", ""), 64)
 		if k := kindOf(n); err != nil || k != whole && k != fraction {

@@ -1,6 +1,9 @@
 package config
 
-import "github.com/bourse-dev/bourse"
+import (
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/workload"
+)
 
 // Definition is what a file says, field by field, in the names and the JSON of
 // fly.json. What becomes of each field is in [Fields]. Tags say what the decoder allows:
@@ -28,7 +31,7 @@ type Definition struct {
 	Restart          []Restart         `json:"restart,omitempty"`
 	Files            []File            `json:"files,omitempty"`
 	Metrics          []Metrics         `json:"metrics,omitempty"`
-	Statics          []Static          `json:"statics,omitempty"`
+	Statics          []workload.Static `json:"statics,omitempty"`
 	Experimental     *Experimental     `json:"experimental,omitempty"`
 
 	// Ours; in bourse.toml.
@@ -71,89 +74,33 @@ type Deploy struct {
 
 // HTTPService is a service with ports 80 and 443.
 type HTTPService struct {
-	InternalPort  *int64         `json:"internal_port,omitempty" in:"0..65535" quoted:"too"`
-	ForceHTTPS    bool           `json:"force_https,omitempty"`
-	AutoStop      Autostop       `json:"auto_stop_machines,omitempty"`
-	AutoStart     *bool          `json:"auto_start_machines,omitempty"`
-	MinRunning    *int64         `json:"min_machines_running,omitempty" in:"0..100000"`
-	Processes     []string       `json:"processes,omitempty"`
-	Concurrency   *Concurrency   `json:"concurrency,omitempty"`
-	TLSOptions    *TLSOptions    `json:"tls_options,omitempty"`
-	HTTPOptions   *HTTPOptions   `json:"http_options,omitempty"`
-	Checks        []HTTPCheck    `json:"checks,omitempty"`
-	TCPChecks     []TCPCheck     `json:"tcp_checks,omitempty"`
-	MachineChecks []MachineCheck `json:"machine_checks,omitempty"`
+	InternalPort  *int                  `json:"internal_port,omitempty" in:"0..65535" quoted:"too"`
+	ForceHTTPS    bool                  `json:"force_https,omitempty"`
+	AutoStop      workload.Autostop     `json:"auto_stop_machines,omitempty"`
+	AutoStart     *bool                 `json:"auto_start_machines,omitempty"`
+	MinRunning    *int                  `json:"min_machines_running,omitempty" in:"0..100000"`
+	Processes     []string              `json:"processes,omitempty"`
+	Concurrency   *workload.Concurrency `json:"concurrency,omitempty"`
+	TLSOptions    *workload.TLSOptions  `json:"tls_options,omitempty"`
+	HTTPOptions   *workload.HTTPConfig  `json:"http_options,omitempty"`
+	Checks        []HTTPCheck           `json:"checks,omitempty"`
+	TCPChecks     []TCPCheck            `json:"tcp_checks,omitempty"`
+	MachineChecks []MachineCheck        `json:"machine_checks,omitempty"`
 }
 
 // Service is a port of the machines and how it is reached from outside.
 type Service struct {
-	Protocol      string         `json:"protocol,omitempty" in:"tcp|udp"`
-	InternalPort  *int64         `json:"internal_port,omitempty" in:"0..65535" quoted:"too"`
-	AutoStop      Autostop       `json:"auto_stop_machines,omitempty"`
-	AutoStart     *bool          `json:"auto_start_machines,omitempty"`
-	MinRunning    *int64         `json:"min_machines_running,omitempty" in:"0..100000"`
-	Processes     []string       `json:"processes,omitempty"`
-	Ports         []Port         `json:"ports,omitempty"`
-	Concurrency   *Concurrency   `json:"concurrency,omitempty"`
-	TCPChecks     []TCPCheck     `json:"tcp_checks,omitempty"`
-	HTTPChecks    []HTTPCheck    `json:"http_checks,omitempty"`
-	MachineChecks []MachineCheck `json:"machine_checks,omitempty"`
-}
-
-// Concurrency is how much of a machine's a proxy gives it at once.
-type Concurrency struct {
-	Type string `json:"type,omitempty" in:"connections|requests"`
-	Hard int64  `json:"hard_limit,omitempty" in:"0..1000000000"`
-	Soft int64  `json:"soft_limit,omitempty" in:"0..1000000000"`
-}
-
-// Port is a port, or a range of them, as it is seen from outside.
-type Port struct {
-	Port       *int64       `json:"port,omitempty" in:"1..65535" quoted:"too"`
-	First      *int64       `json:"start_port,omitempty" in:"1..65535"`
-	Last       *int64       `json:"end_port,omitempty" in:"1..65535"`
-	Handlers   []string     `json:"handlers,omitempty" in:"http|tls|pg_tls|proxy_proto|edge_http"`
-	ForceHTTPS bool         `json:"force_https,omitempty"`
-	TLS        *TLSOptions  `json:"tls_options,omitempty"`
-	HTTP       *HTTPOptions `json:"http_options,omitempty"`
-	ProxyProto *ProxyProto  `json:"proxy_proto_options,omitempty"`
-}
-
-// TLSOptions are how handler tls speaks.
-type TLSOptions struct {
-	ALPN       []string `json:"alpn,omitempty"`
-	Versions   []string `json:"versions,omitempty" in:"TLSv1.2|TLSv1.3"`
-	SelfSigned *bool    `json:"default_self_signed,omitempty"`
-}
-
-// ProxyProto is which header handler proxy_proto writes.
-type ProxyProto struct {
-	Version string `json:"version,omitempty" in:"v1|v2"`
-}
-
-// HTTPOptions are how handler http speaks.
-type HTTPOptions struct {
-	Compress    *bool         `json:"compress,omitempty"`
-	H2Backend   *bool         `json:"h2_backend,omitempty"`
-	IdleTimeout *int64        `json:"idle_timeout,omitempty" in:"0..86400"`
-	HeadersRead *int64        `json:"headers_read_timeout,omitempty" in:"0..86400"`
-	Response    *Response     `json:"response,omitempty"`
-	ReplayCache []ReplayCache `json:"replay_cache,omitempty"`
-}
-
-// Response is what a proxy does with headers of replies.
-type Response struct {
-	Headers  map[string]Edit `json:"headers,omitempty"`
-	Pristine *bool           `json:"pristine,omitempty"`
-}
-
-// ReplayCache keeps where requests were replayed to.
-type ReplayCache struct {
-	PathPrefix  string `json:"path_prefix,omitempty"`
-	TTLSeconds  int64  `json:"ttl_seconds,omitempty" in:"10..31536000"`
-	Type        string `json:"type,omitempty" in:"header|cookie"`
-	Name        string `json:"name,omitempty"`
-	AllowBypass bool   `json:"allow_bypass,omitempty"`
+	Protocol      string                `json:"protocol,omitempty" in:"tcp|udp"`
+	InternalPort  *int                  `json:"internal_port,omitempty" in:"0..65535" quoted:"too"`
+	AutoStop      workload.Autostop     `json:"auto_stop_machines,omitempty"`
+	AutoStart     *bool                 `json:"auto_start_machines,omitempty"`
+	MinRunning    *int                  `json:"min_machines_running,omitempty" in:"0..100000"`
+	Processes     []string              `json:"processes,omitempty"`
+	Ports         []workload.PortConfig `json:"ports,omitempty"`
+	Concurrency   *workload.Concurrency `json:"concurrency,omitempty"`
+	TCPChecks     []TCPCheck            `json:"tcp_checks,omitempty"`
+	HTTPChecks    []HTTPCheck           `json:"http_checks,omitempty"`
+	MachineChecks []MachineCheck        `json:"machine_checks,omitempty"`
 }
 
 // Times are those of a check.
@@ -184,10 +131,10 @@ type HTTPCheck struct {
 
 // Check is one of machines, beside their services.
 type Check struct {
-	Type      string   `json:"type,omitempty" in:"tcp|http"`
-	Kind      string   `json:"kind,omitempty" in:"informational|readiness"`
-	Port      *int64   `json:"port,omitempty" in:"0..65535"`
-	Processes []string `json:"processes,omitempty"`
+	Type      string             `json:"type,omitempty" in:"tcp|http"`
+	Kind      workload.CheckKind `json:"kind,omitempty" in:"informational|readiness"`
+	Port      int                `json:"port,omitempty" in:"0..65535"`
+	Processes []string           `json:"processes,omitempty"`
 	Times
 	Request
 }
@@ -246,20 +193,10 @@ type File struct {
 	Processes  []string `json:"processes,omitempty"`
 }
 
-// Metrics is where a program shows its own metrics.
+// Metrics is where a group's program shows its own metrics.
 type Metrics struct {
-	Port      int64    `json:"port,omitempty" in:"1..65535"`
-	Path      string   `json:"path"`
-	HTTPS     bool     `json:"https,omitempty"`
+	workload.Metrics
 	Processes []string `json:"processes,omitempty"`
-}
-
-// Static is a directory of the image that a proxy serves.
-type Static struct {
-	GuestPath     string `json:"guest_path"`
-	URLPrefix     string `json:"url_prefix"`
-	TigrisBucket  string `json:"tigris_bucket,omitempty"`
-	IndexDocument string `json:"index_document,omitempty"`
 }
 
 // Experimental is what has no better place.

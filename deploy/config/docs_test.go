@@ -13,6 +13,7 @@ import (
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/deploy/config"
+	"github.com/bourse-dev/bourse/workload"
 )
 
 // shape is what a field of a Definition may be.
@@ -60,7 +61,7 @@ func writtenAs(f reflect.StructField) string {
 		return "size, " + low + " to " + high
 	case t == reflect.TypeFor[config.Words]():
 		return "command"
-	case t == reflect.TypeFor[config.Autostop]():
+	case t == reflect.TypeFor[workload.Autostop]():
 		return "`off`, `stop`, `suspend`"
 	}
 	switch t.Kind() { //nolint:exhaustive // the others are tables
@@ -71,7 +72,7 @@ func writtenAs(f reflect.StructField) string {
 		return "text"
 	case reflect.Bool:
 		return "truth"
-	case reflect.Int64:
+	case reflect.Int, reflect.Int64, reflect.Uint32:
 		return "number, " + low + " to " + high
 	case reflect.Float64:
 		return "number"

@@ -13,6 +13,7 @@ import (
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/deploy"
 	"github.com/bourse-dev/bourse/machinesapi"
+	"github.com/bourse-dev/bourse/workload"
 )
 
 // FromMachines returns the configuration that an app's machines seem to be of, as
@@ -118,7 +119,7 @@ func (s *saver) group(d *Definition, name string, c *bourse.Config, named bool) 
 		}
 		d.Processes[name], processes = quoted(c.Init.Cmd), []string{name}
 	}
-	s.services(d, name, c, processes)
+	s.services(d, c, processes)
 	s.checks(d, name, c, processes)
 	for _, m := range c.Mounts {
 		d.Mounts = append(d.Mounts, Mount{
@@ -183,38 +184,17 @@ func quoted(words []string) string {
 }
 
 // services adds the services of a group in the words of files.
-func (s *saver) services(d *Definition, name string, c *bourse.Config, processes []string) {
-	var list []struct {
-		Protocol     string       `json:"protocol"`
-		InternalPort int64        `json:"internal_port"`
-		Autostop     any          `json:"autostop"`
-		Autostart    *bool        `json:"autostart"`
-		MinRunning   *int64       `json:"min_machines_running"`
-		Ports        []Port       `json:"ports"`
-		Concurrency  *Concurrency `json:"concurrency"`
-		Checks       []savedCheck `json:"checks"`
-	}
-	if len(c.Services) > 0 && json.Unmarshal(c.Services, &list) != nil {
-		s.note("the services of group %s", name)
-		return
-	}
-	for i := range list {
-		in := &list[i]
+func (s *saver) services(d *Definition, c *bourse.Config, processes []string) {
+	for _, in := range workload.ServiceConfigs(c) {
 		out := Service{
-			Protocol: in.Protocol, InternalPort: &in.InternalPort, AutoStart: in.Autostart, MinRunning: in.MinRunning,
+			Protocol: in.Protocol, InternalPort: &in.InternalPort, AutoStop: in.Autostop, AutoStart: in.Autostart, MinRunning: in.MinRunning,
 			Processes: processes, Ports: in.Ports, Concurrency: in.Concurrency,
 		}
-		switch stop := in.Autostop.(type) {
-		case bool:
-			out.AutoStop = map[bool]Autostop{false: "off", true: "stop"}[stop]
-		case string:
-			out.AutoStop = Autostop(stop)
-		}
 		for j := range in.Checks {
-			if check := &in.Checks[j]; check.isHTTP() {
-				out.HTTPChecks = append(out.HTTPChecks, HTTPCheck{check.times(), check.request()})
+			if check := &in.Checks[j]; check.Type == "http" || check.Type == "" && check.Path != "" {
+				out.HTTPChecks = append(out.HTTPChecks, HTTPCheck{timesOf(check), requestOf(check)})
 			} else {
-				out.TCPChecks = append(out.TCPChecks, TCPCheck{check.times()})
+				out.TCPChecks = append(out.TCPChecks, TCPCheck{timesOf(check)})
 			}
 		}
 		d.Services = append(d.Services, out)
@@ -222,11 +202,7 @@ func (s *saver) services(d *Definition, name string, c *bourse.Config, processes
 }
 
 func (s *saver) checks(d *Definition, name string, c *bourse.Config, processes []string) {
-	var list map[string]savedCheck
-	if len(c.Checks) > 0 && json.Unmarshal(c.Checks, &list) != nil {
-		s.note("the checks of group %s", name)
-		return
-	}
+	list := workload.CheckConfigs(c)
 	for _, key := range slices.Sorted(maps.Keys(list)) {
 		in := list[key]
 		if d.Checks == nil {
@@ -235,24 +211,15 @@ func (s *saver) checks(d *Definition, name string, c *bourse.Config, processes [
 		if _, ok := d.Checks[key]; ok {
 			key = name + "-" + key
 		}
-		d.Checks[key] = Check{Type: in.Type, Kind: in.Kind, Port: in.Port, Processes: processes, Times: in.times(), Request: in.request()}
+		d.Checks[key] = Check{Type: in.Type, Kind: in.Kind, Port: in.Port, Processes: processes, Times: timesOf(&in), Request: requestOf(&in)}
 	}
 }
 
-// savedCheck is a check of a machine, as any client may have written it.
-type savedCheck struct {
-	apiCheck
-	Headers []struct {
-		Name   string   `json:"name"`
-		Values []string `json:"values"`
-	} `json:"headers"`
+func timesOf(c *workload.CheckConfig) Times {
+	return Times{bourse.Duration(c.Interval), bourse.Duration(c.Timeout), bourse.Duration(c.Grace)}
 }
 
-func (c *savedCheck) isHTTP() bool { return c.Type == "http" || c.Type == "" && c.Path != "" }
-
-func (c *savedCheck) times() Times { return Times{c.Interval, c.Timeout, c.Grace} }
-
-func (c *savedCheck) request() Request {
+func requestOf(c *workload.CheckConfig) Request {
 	out := Request{Method: c.Method, Path: c.Path, Protocol: c.Protocol, TLSSkipVerify: c.TLSSkipVerify, TLSServerName: c.TLSServerName}
 	for _, h := range c.Headers {
 		if out.Headers == nil {

@@ -6,45 +6,13 @@ import (
 	"slices"
 
 	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/workload"
 )
 
-// apiService is a service in the API's JSON.
-type apiService struct {
-	Protocol     string       `json:"protocol"`
-	InternalPort int64        `json:"internal_port"`
-	Autostop     Autostop     `json:"autostop"`
-	Autostart    bool         `json:"autostart"`
-	MinRunning   *int64       `json:"min_machines_running,omitempty"`
-	Ports        []Port       `json:"ports,omitempty"`
-	Concurrency  *Concurrency `json:"concurrency,omitempty"`
-	Checks       []apiCheck   `json:"checks,omitempty"`
-}
-
-// apiCheck is a check in the API's JSON.
-type apiCheck struct {
-	Type          string          `json:"type,omitempty"`
-	Kind          string          `json:"kind,omitempty"`
-	Port          *int64          `json:"port,omitempty"`
-	Interval      bourse.Duration `json:"interval,omitempty"`
-	Timeout       bourse.Duration `json:"timeout,omitempty"`
-	Grace         bourse.Duration `json:"grace_period,omitempty"`
-	Method        string          `json:"method,omitempty"`
-	Path          string          `json:"path,omitempty"`
-	Protocol      string          `json:"protocol,omitempty"`
-	TLSSkipVerify *bool           `json:"tls_skip_verify,omitempty"`
-	TLSServerName string          `json:"tls_server_name,omitempty"`
-	Headers       []apiHeader     `json:"headers,omitempty"`
-}
-
-type apiHeader struct {
-	Name   string `json:"name"`
-	Values Words  `json:"values"`
-}
-
 const (
-	portHTTP    = int64(80)
-	portHTTPS   = int64(443)
-	defaultPort = int64(8080)
+	portHTTP    = 80
+	portHTTPS   = 443
+	defaultPort = 8080
 )
 
 // served is where a service and its checks are in a file.
@@ -54,19 +22,18 @@ type served struct {
 }
 
 // services returns the services of a group, and where each is in the file.
-func (c *Config) services(group string, image bourse.ImageKind) (out []apiService, from []served) {
+func (c *Config) services(group string, image bourse.ImageKind) (out []workload.ServiceConfig, from []served) {
 	port := defaultPort
 	if image == bourse.HostImage {
 		port = 0 // what $PORT says: machines of one host share its ports
 	}
 	if h := c.HTTPService; h != nil && c.isFor(h.Processes, group) {
-		outside, secure := portHTTP, portHTTPS
-		s := apiService{
-			Protocol: "tcp", InternalPort: valueOr(h.InternalPort, port), Autostop: h.AutoStop, Autostart: valueOr(h.AutoStart, true),
+		s := workload.ServiceConfig{
+			Protocol: "tcp", InternalPort: valueOr(h.InternalPort, port), Autostop: h.AutoStop, Autostart: new(valueOr(h.AutoStart, true)),
 			MinRunning: h.MinRunning, Concurrency: h.Concurrency,
-			Ports: []Port{
-				{Port: &outside, Handlers: []string{"http"}, ForceHTTPS: h.ForceHTTPS, HTTP: h.HTTPOptions},
-				{Port: &secure, Handlers: []string{"http", "tls"}, HTTP: h.HTTPOptions, TLS: h.TLSOptions},
+			Ports: []workload.PortConfig{
+				{Port: new(portHTTP), Handlers: []workload.Handler{workload.HandlerHTTP}, ForceHTTPS: h.ForceHTTPS, HTTP: h.HTTPOptions},
+				{Port: new(portHTTPS), Handlers: []workload.Handler{workload.HandlerHTTP, workload.HandlerTLS}, HTTP: h.HTTPOptions, TLS: h.TLSOptions},
 			},
 		}
 		at := served{path: "http_service"}
@@ -74,7 +41,7 @@ func (c *Config) services(group string, image bourse.ImageKind) (out []apiServic
 			s.Checks, at.checks = append(s.Checks, h.Checks[i].api()), append(at.checks, item("http_service.checks", i))
 		}
 		for i, check := range h.TCPChecks {
-			s.Checks = append(s.Checks, apiCheck{Type: "tcp", Interval: check.Interval, Timeout: check.Timeout, Grace: check.Grace})
+			s.Checks = append(s.Checks, check.Times.api("tcp"))
 			at.checks = append(at.checks, item("http_service.tcp_checks", i))
 		}
 		out, from = append(out, s), append(from, at)
@@ -99,16 +66,16 @@ func (c *Config) services(group string, image bourse.ImageKind) (out []apiServic
 	return out, from
 }
 
-func (in *Service) api(port int64) apiService {
-	s := apiService{
-		Protocol: in.Protocol, InternalPort: valueOr(in.InternalPort, port), Autostop: in.AutoStop, Autostart: valueOr(in.AutoStart, true),
+func (in *Service) api(port int) workload.ServiceConfig {
+	s := workload.ServiceConfig{
+		Protocol: in.Protocol, InternalPort: valueOr(in.InternalPort, port), Autostop: in.AutoStop, Autostart: new(valueOr(in.AutoStart, true)),
 		MinRunning: in.MinRunning, Concurrency: in.Concurrency, Ports: in.Ports,
 	}
 	if s.Protocol == "" {
 		s.Protocol = "tcp"
 	}
 	for _, check := range in.TCPChecks {
-		s.Checks = append(s.Checks, apiCheck{Type: "tcp", Interval: check.Interval, Timeout: check.Timeout, Grace: check.Grace})
+		s.Checks = append(s.Checks, check.Times.api("tcp"))
 	}
 	for i := range in.HTTPChecks {
 		s.Checks = append(s.Checks, in.HTTPChecks[i].api())
@@ -116,31 +83,34 @@ func (in *Service) api(port int64) apiService {
 	return s
 }
 
-func (h *HTTPCheck) api() apiCheck {
-	out := h.Request.api()
-	out.Type, out.Interval, out.Timeout, out.Grace = "http", h.Interval, h.Timeout, h.Grace
+func (h *HTTPCheck) api() workload.CheckConfig {
+	out := h.Times.api("http")
+	h.Request.add(&out)
 	return out
 }
 
-func (r *Request) api() apiCheck {
-	out := apiCheck{Method: r.Method, Path: r.Path, Protocol: r.Protocol, TLSSkipVerify: r.TLSSkipVerify, TLSServerName: r.TLSServerName}
+func (t Times) api(kind string) workload.CheckConfig {
+	return workload.CheckConfig{Type: kind, Interval: workload.Duration(t.Interval), Timeout: workload.Duration(t.Timeout), Grace: workload.Duration(t.Grace)}
+}
+
+func (r *Request) add(out *workload.CheckConfig) {
+	out.Method, out.Path, out.Protocol, out.TLSSkipVerify, out.TLSServerName = r.Method, r.Path, r.Protocol, r.TLSSkipVerify, r.TLSServerName
 	for _, name := range slices.Sorted(maps.Keys(r.Headers)) {
-		out.Headers = append(out.Headers, apiHeader{name, Words(r.Headers[name])})
+		out.Headers = append(out.Headers, workload.Header{Name: name, Values: r.Headers[name]})
 	}
-	return out
 }
 
 // topChecks returns the checks of a group that are of no service.
-func (c *Config) topChecks(group string) map[string]apiCheck {
-	out := map[string]apiCheck{}
+func (c *Config) topChecks(group string) map[string]workload.CheckConfig {
+	out := map[string]workload.CheckConfig{}
 	for name := range c.Checks {
 		check := c.Checks[name]
 		if !c.isFor(check.Processes, group) {
 			continue
 		}
-		api := check.Request.api()
-		api.Type, api.Kind, api.Port = check.Type, check.Kind, check.Port
-		api.Interval, api.Timeout, api.Grace = check.Interval, check.Timeout, check.Grace
+		api := check.Times.api(check.Type)
+		api.Kind, api.Port = check.Kind, check.Port
+		check.Request.add(&api)
 		out[name] = api
 	}
 	return out

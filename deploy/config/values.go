@@ -10,6 +10,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/workload"
 )
 
 // reader is a value that can be written in more than one way. read returns what is
@@ -105,20 +106,12 @@ func (v *Values) read(n *yaml.Node) string {
 	return ""
 }
 
-// Edit sets a header of replies to its values; with none it removes the header.
-type Edit []string
+// edit is a workload.Edit in a file.
+type edit workload.Edit
 
-// MarshalJSON writes false, a text, or a list.
-func (e Edit) MarshalJSON() ([]byte, error) {
-	if len(e) == 0 {
-		return []byte("false"), nil
-	}
-	return Values(e).MarshalJSON()
-}
-
-func (e *Edit) read(n *yaml.Node) string {
+func (e *edit) read(n *yaml.Node) string {
 	if kindOf(n) == truth && !isTrue(n) {
-		*e = Edit{}
+		*e = edit{}
 		return ""
 	}
 	if kindOf(n) == truth || (*Values)(e).read(n) != "" {
@@ -127,18 +120,17 @@ func (e *Edit) read(n *yaml.Node) string {
 	return ""
 }
 
-// Autostop is what becomes of a machine that no one uses: "off", "stop" or
-// "suspend"; false and true mean the first two.
-type Autostop string
+// autostop is a workload.Autostop in a file.
+type autostop workload.Autostop
 
-func (a *Autostop) read(n *yaml.Node) string {
+func (a *autostop) read(n *yaml.Node) string {
 	switch {
 	case isTrue(n):
-		*a = "stop"
+		*a = autostop(workload.AutostopStop)
 	case kindOf(n) == truth:
-		*a = "off"
+		*a = autostop(workload.AutostopOff)
 	case kindOf(n) == text && (n.Value == "off" || n.Value == "stop" || n.Value == "suspend"):
-		*a = Autostop(n.Value)
+		*a = autostop(n.Value)
 	default:
 		return `"off", "stop" or "suspend" (false and true mean the first two)`
 	}
@@ -146,14 +138,14 @@ func (a *Autostop) read(n *yaml.Node) string {
 }
 
 // limits reads what files had before there were tables for it: "soft,hard".
-func (c *Concurrency) limits(written string) string {
+func limits(c *workload.Concurrency, written string) string {
 	soft, hard, _ := strings.Cut(written, ",")
 	low, err := strconv.ParseUint(strings.TrimSpace(soft), 10, 30)
 	high, err2 := strconv.ParseUint(strings.TrimSpace(hard), 10, 30)
 	if err != nil || err2 != nil {
 		return "a table with soft_limit and hard_limit"
 	}
-	*c = Concurrency{Type: "requests", Soft: int64(low), Hard: int64(high)}
+	*c = workload.Concurrency{Type: "requests", Soft: int(low), Hard: int(high)}
 	return ""
 }
 

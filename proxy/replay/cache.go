@@ -148,10 +148,10 @@ func (c *Cache) Store(t *route.Target, r *http.Request, from bourse.MachineID, r
 	}
 	for i := range t.Port.HTTP.ReplayCache {
 		s := &t.Port.HTTP.ReplayCache[i]
-		if k, ok := sessionKey(s, r); ok && s.TTL > 0 {
+		if k, ok := sessionKey(s, r); ok && s.TTLSeconds > 0 {
 			c.put(&entry{
 				app: t.App.ID, key: k, kept: kept,
-				end: now.Add(min(max(s.TTL, minTTL), maxTTL)), version: b.Instance, bypass: s.AllowBypass,
+				end: now.Add(min(max(time.Duration(s.TTLSeconds)*time.Second, minTTL), maxTTL)), version: b.Instance, bypass: s.AllowBypass,
 			})
 			break
 		}

@@ -115,8 +115,8 @@ func TestCacheBySession(t *testing.T) {
 	c := replay.NewCache()
 	web := *web
 	web.Port.HTTP.ReplayCache = []workload.ReplayCache{
-		{PathPrefix: "/", TTL: time.Hour, Type: "cookie", Name: "session"},
-		{PathPrefix: "/api", TTL: time.Hour, Type: "header", Name: "Authorization"},
+		{PathPrefix: "/", TTLSeconds: 3600, Type: "cookie", Name: "session"},
+		{PathPrefix: "/api", TTLSeconds: 3600, Type: "header", Name: "Authorization"},
 	}
 	ann, bob := get("http://web.test/x", "Cookie", "session=ann"), get("http://web.test/x", "Cookie", "session=bob")
 	api := get("http://web.test/api/1", "Authorization", "ann")
@@ -149,7 +149,7 @@ func TestCacheBySession(t *testing.T) {
 func TestCacheIsBounded(t *testing.T) {
 	c := replay.NewCache()
 	web := *web
-	web.Port.HTTP.ReplayCache = []workload.ReplayCache{{PathPrefix: "/", TTL: time.Hour, Type: "cookie", Name: "s"}}
+	web.Port.HTTP.ReplayCache = []workload.ReplayCache{{PathPrefix: "/", TTLSeconds: 3600, Type: "cookie", Name: "s"}}
 	quiet := get("http://other.test/a")
 	c.Store(other, quiet, three, cached(t, "app=web", "/*", "60"), noon)
 	r := cached(t, "app=other", "", "")

@@ -28,21 +28,14 @@ func (b *Builder) reading(m *bourse.Machine, before map[string]*reading) *readin
 	return r
 }
 
-// read reads a config. What a release before this one let through may be nothing that
-// can be served or checked: then it serves nothing, or is not checked.
+// read reads a config.
 func read(c *bourse.Config) *reading {
-	r := &reading{}
-	list, err := workload.ServicesOf(c)
-	if err != nil {
-		return r
-	}
-	r.services = list
-	if checks, err := workload.ChecksOf(c); err == nil {
-		r.checks = slices.DeleteFunc(checks, func(c workload.Check) bool { return c.Kind == workload.Informational })
-	}
 	standbys, err := c.StandsBy()
-	r.spare = err != nil || len(standbys) > 0
-	return r
+	return &reading{
+		services: workload.Services(c),
+		checks:   slices.DeleteFunc(workload.Checks(c), func(c workload.Check) bool { return c.Kind == workload.Informational }),
+		spare:    err != nil || len(standbys) > 0,
+	}
 }
 
 // health returns, for each service, the first check that fails and decides whether

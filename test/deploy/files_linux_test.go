@@ -3,7 +3,6 @@ package deploy
 import (
 	"context"
 	"crypto/tls"
-	"encoding/json"
 	"fmt"
 	"io"
 	"net"
@@ -270,21 +269,10 @@ func listen(tb testing.TB, app *deploy.App) string {
 	ports := map[string]bool{}
 	for i := range app.Groups {
 		c := &app.Groups[i].Config
-		var services []struct {
-			Port int `json:"internal_port"`
+		for _, service := range workload.Services(c) {
+			ports[fmt.Sprint(service.InternalPort)] = true
 		}
-		if len(c.Services) > 0 {
-			if err := json.Unmarshal(c.Services, &services); err != nil {
-				tb.Fatal(err)
-			}
-		}
-		for _, service := range services {
-			ports[fmt.Sprint(service.Port)] = true
-		}
-		checks, err := workload.ChecksOf(c)
-		if err != nil {
-			tb.Fatal(err)
-		}
+		checks := workload.Checks(c)
 		for j := range checks {
 			ports[fmt.Sprint(checks[j].Port)] = true
 		}

@@ -43,12 +43,8 @@ func NeedsPort(c *bourse.Config, private bool) bool {
 // worker's to give: they may belong to another worker of the host, whose machine
 // would get this one's requests, or to a server.
 func DeclaredPort(c *bourse.Config, ports PortRange) int {
-	services, err := workload.ServicesOf(c)
-	if err != nil {
-		return 0
-	}
-	for i := range services {
-		if s := &services[i]; s.Protocol == workload.ProtocolTCP && s.InternalPort >= ports.First && s.InternalPort <= ports.Last {
+	for _, s := range workload.Services(c) {
+		if s.Protocol == workload.ProtocolTCP && s.InternalPort >= ports.First && s.InternalPort <= ports.Last {
 			return s.InternalPort
 		}
 	}

@@ -42,18 +42,15 @@ func CheckSecrets(c *bourse.Config, secrets map[string]string) error {
 			return bourse.Errorf(bourse.CodeInvalid, "config.files: the value of secret %s is not base64", bourse.Quoted(f.SecretName))
 		}
 	}
-	runs, err := workload.ProgramOf(c)
-	if err != nil {
-		return nil //nolint:nilerr // of an older broker, which let it pass: the init runs
-	}
-	_, err = runs.Given(secrets)
+	runs := workload.ProgramOf(c)
+	_, err := runs.Given(secrets)
 	return err
 }
 
 // Of returns what the driver shall run for m's latest boot.
 func (p Policy) Of(m *bourse.Machine, f Attached, secrets map[string]string) driver.Task {
-	runs, _ := workload.ProgramOf(&m.Config) // the broker has refused what cannot be; of an older one the init runs
-	given, _ := runs.Given(secrets)          // CheckSecrets has tried it
+	runs := workload.ProgramOf(&m.Config)
+	given, _ := runs.Given(secrets) // CheckSecrets has tried it
 	init := &runs.Init
 	t := driver.Task{
 		ID: TaskOf(m), Image: m.Config.Image, Env: environment(m, &runs, given), Dir: init.WorkingDir, User: init.User,

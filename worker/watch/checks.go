@@ -96,9 +96,9 @@ func (c *Checks) look(ctx context.Context, id bourse.MachineID) error {
 	if !wanted {
 		return nil
 	}
-	list, err := workload.ChecksOf(&m.Config)
-	if err != nil || len(list) == 0 {
-		return nil //nolint:nilerr // of a release that took what cannot be checked; its statuses say nothing either
+	list := workload.Checks(&m.Config)
+	if len(list) == 0 {
+		return nil
 	}
 	ctx, stop := context.WithCancel(ctx)
 	c.running[id] = checkRun{boot: m.Boot.Number, version: m.Instance, stop: stop}
@@ -118,8 +118,7 @@ func (c *Checks) look(ctx context.Context, id bourse.MachineID) error {
 // portOf returns where a check of the machine knocks that names a port, or none: what a
 // service names is where its requests go, which on the host's network is $PORT.
 func portOf(m *bourse.Machine, port int) int {
-	services, err := workload.ServicesOf(&m.Config)
-	if err != nil || port != 0 && !slices.ContainsFunc(services, func(s workload.Service) bool { return s.InternalPort == port }) {
+	if port != 0 && !slices.ContainsFunc(workload.Services(&m.Config), func(s workload.Service) bool { return s.InternalPort == port }) {
 		return port
 	}
 	own, err := admit.PortOf(m, port)

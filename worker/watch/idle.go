@@ -183,14 +183,15 @@ func (w *Idle) serve(ctx context.Context, m *bourse.Machine) {
 
 // weigh decides about a machine of which tx has the record.
 func (w *Idle) weigh(tx *store.Tx, m *bourse.Machine, others around, now time.Time) (IdleVerdict, error) {
-	list, err := workload.ServicesOf(&m.Config)
-	if err != nil || workload.AutostopOf(list) == workload.AutostopOff || m.State != bourse.StateStarted {
-		return IdleVerdict{}, nil // a release before may have taken what means nothing
+	list := workload.Services(&m.Config)
+	if workload.AutostopOf(list) == workload.AutostopOff || m.State != bourse.StateStarted {
+		return IdleVerdict{}, nil
 	}
-	s := &IdleSight{Machine: m, Services: list, Uses: w.Tracker.Uses(m.ID), Blind: others.blind}
-	if s.Started, err = startedAt(tx, m.ID); err != nil {
+	started, err := startedAt(tx, m.ID)
+	if err != nil {
 		return IdleVerdict{}, err
 	}
+	s := &IdleSight{Machine: m, Services: list, Started: started, Uses: w.Tracker.Uses(m.ID), Blind: others.blind}
 	if v := DecideIdle(s, now, w.After); !v.Others {
 		return v, nil
 	}

@@ -2,6 +2,7 @@ package watch
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/bourse-dev/bourse"
@@ -114,16 +115,9 @@ func (s *IdleSight) running(want *workload.Service) (n int) {
 }
 
 func serves(m *bourse.Machine, want *workload.Service) bool {
-	list, err := workload.ServicesOf(&m.Config)
-	if err != nil {
-		return false
-	}
-	for i := range list {
-		if list[i].InternalPort == want.InternalPort && list[i].Protocol == want.Protocol {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(workload.Services(&m.Config), func(s workload.Service) bool {
+		return s.InternalPort == want.InternalPort && s.Protocol == want.Protocol
+	})
 }
 
 // round makes a time one that people read.

@@ -23,14 +23,6 @@ func machine(n int, services string) bourse.Machine {
 	}
 }
 
-func servicesOf(t interface{ Fatal(...any) }, m *bourse.Machine) []workload.Service {
-	list, err := workload.ServicesOf(&m.Config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return list
-}
-
 func TestDecide(t *testing.T) {
 	const (
 		web     = `[{"internal_port":80,"autostop":"stop"}]`
@@ -93,7 +85,7 @@ func TestDecide(t *testing.T) {
 			if c.change != nil {
 				c.change(&m)
 			}
-			s := &IdleSight{Machine: &m, Services: servicesOf(t, &m), Uses: Uses{Last: noon.Add(-time.Hour)}, Started: noon.Add(-2 * time.Hour)}
+			s := &IdleSight{Machine: &m, Services: workload.Services(&m.Config), Uses: Uses{Last: noon.Add(-time.Hour)}, Started: noon.Add(-2 * time.Hour)}
 			if c.sight != nil {
 				c.sight(s)
 			}
@@ -130,7 +122,7 @@ func TestDecideSparesWhatIsInUse(t *testing.T) {
 			m.Next = &bourse.NextVersion{}
 		}
 		s := &IdleSight{
-			Machine: &m, Services: servicesOf(t, &m), Started: at("started"),
+			Machine: &m, Services: workload.Services(&m.Config), Started: at("started"),
 			Uses: Uses{Last: at("last"), Until: at("until"), Busy: rapid.Bool().Draw(t, "busy")},
 		}
 		v := DecideIdle(s, noon, after)
@@ -169,7 +161,7 @@ func TestDecideLeavesEnoughRunning(t *testing.T) {
 				continue
 			}
 			before[m.Region]++
-			s := &IdleSight{Machine: &all[i], Services: servicesOf(t, &all[i]), Uses: Uses{Last: noon.Add(-time.Hour)}, Others: slices.Clone(all)}
+			s := &IdleSight{Machine: &all[i], Services: workload.Services(&all[i].Config), Uses: Uses{Last: noon.Add(-time.Hour)}, Others: slices.Clone(all)}
 			if DecideIdle(s, noon, time.Minute).Act == KeepRunning {
 				after[m.Region]++
 			}
