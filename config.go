@@ -86,8 +86,8 @@ const MetadataReplaces = "bourse_replaces"
 // MaxStandbys is how many machines one may stand by for.
 const MaxStandbys = 16
 
-// StandsBy returns the machines that this one stands by for. What a release before
-// this one kept of it may be nothing that reads: CodeInvalid.
+// StandsBy returns the machines that this one stands by for. It returns CodeInvalid
+// if config.standbys is no list of at most MaxStandbys IDs.
 func (c *Config) StandsBy() (ids []MachineID, err error) {
 	if len(c.Standbys) > 0 && json.Unmarshal(c.Standbys, &ids) != nil || len(ids) > MaxStandbys {
 		return nil, Errorf(CodeInvalid, "invalid config.standbys: use a list of at most %d ids of machines", MaxStandbys)

@@ -121,7 +121,7 @@ func showListed(l *lookup.Listed, lease bool, now time.Time) machinesapi.Machine
 	out := showMachine(&l.Machine, lease, now)
 	out.HostStatus = l.HostStatus
 	if !l.Whole {
-		known := out.Config.Public() // also of what a worker of an older release wrote
+		known := out.Config.Public() // also of what a hostile worker wrote
 		out.Config, out.IncompleteConfig = nil, &known
 	}
 	if l.HostStatus != machinesapi.HostOK && !l.HeardAt.IsZero() {

@@ -50,7 +50,7 @@ func recordOf(m *bourse.Machine, network string) (record, bool) {
 	}, true
 }
 
-// unregistered reports whether a machine is hidden.
+// unregistered reports whether config.dns keeps a machine out of the names.
 func unregistered(c *bourse.Config) bool {
 	d, _ := c.ParseDNS()
 	return d.SkipRegistration

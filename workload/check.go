@@ -72,16 +72,16 @@ const (
 	maxInterval     = time.Hour
 )
 
-// Checks returns the checks that a config asks for, those at the top level in
-// order of name, then those of its services; none of a config that [Review] refuses
-// because of them.
+// Checks returns the checks of a config: those at the top level in order of name, then
+// those of its services. It returns none if one of them is invalid, which [Review]
+// reports.
 func Checks(c *bourse.Config) []Check {
 	list, _ := readChecks(c)
 	return list
 }
 
-// readChecks is Checks, and reports CodeInvalid, with the path of what cannot be
-// checked.
+// readChecks returns the checks of a config. It returns CodeInvalid, with the path of
+// the value, if a check is invalid.
 func readChecks(c *bourse.Config) ([]Check, error) {
 	var out []Check
 	top, err := checksIn(&c.Kept)

@@ -50,8 +50,8 @@ func facts() []string {
 	return []string{"id", "version", "app_name", "private_ip", "region", "image"}
 }
 
-// ProgramOf returns the program of a config; what its init says of one that [Review]
-// refuses because of its processes.
+// ProgramOf returns the program of a config. It returns the one that config.init
+// describes if config.processes is invalid, which [Review] reports.
 func ProgramOf(c *bourse.Config) Program {
 	p, err := readProgram(c)
 	if err != nil {
@@ -60,8 +60,8 @@ func ProgramOf(c *bourse.Config) Program {
 	return p
 }
 
-// readProgram is ProgramOf. CodeInvalid: there are several processes, or one that
-// cannot be run as it is given.
+// readProgram returns the program of a config. It returns CodeInvalid if config.processes
+// has several items, or one that is invalid.
 func readProgram(c *bourse.Config) (Program, error) {
 	p := Program{Init: c.Init, Env: c.Env}
 	list, err := processesIn(&c.Kept)

@@ -109,15 +109,15 @@ const defaultSoft = 20
 // maxALPN is the longest protocol name that TLS can carry (RFC 7301, section 3.1).
 const maxALPN = 255
 
-// Services returns the services of a config, in its order; none of a config that
-// [Review] refuses because of them.
+// Services returns the services of a config in order. It returns none if one of them
+// is invalid, which [Review] reports.
 func Services(c *bourse.Config) []Service {
 	list, _ := readServices(c)
 	return list
 }
 
-// readServices is Services, and reports CodeInvalid, with the path of the value,
-// when one could not be served as it is given.
+// readServices returns the services of a config. It returns CodeInvalid, with the path
+// of the value, if a service is invalid.
 func readServices(c *bourse.Config) ([]Service, error) {
 	list, err := servicesIn(&c.Kept)
 	if err != nil {

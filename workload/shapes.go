@@ -192,11 +192,11 @@ type rest struct {
 	DisableMachineAutostart *bool `json:"disable_machine_autostart"`
 }
 
-// Duration is a [bourse.Duration] that is not read from an empty text: clients
-// cannot decode that.
+// Duration is a [bourse.Duration] that refuses an empty text, which clients cannot
+// decode.
 type Duration bourse.Duration
 
-// MarshalJSON writes the Go form.
+// MarshalJSON writes a string such as "1m30s".
 func (d Duration) MarshalJSON() ([]byte, error) { return bourse.Duration(d).MarshalJSON() }
 
 // UnmarshalJSON reads a Go duration string or nanoseconds.
@@ -226,14 +226,13 @@ func Validate(k *bourse.Kept) error {
 		shaped[*bourse.DNS]("config.dns", k.DNS), shaped[[]*Static]("config.statics", k.Statics), shaped[rest]("config", k.Rest))
 }
 
-// ServiceConfigs returns a config's services as they are written.
+// ServiceConfigs returns config.services without defaults filled in.
 func ServiceConfigs(c *bourse.Config) []ServiceConfig {
 	list, _ := servicesIn(&c.Kept)
 	return list
 }
 
-// CheckConfigs returns a config's checks as they are written, except those of its
-// services.
+// CheckConfigs returns config.checks without defaults filled in.
 func CheckConfigs(c *bourse.Config) map[string]CheckConfig {
 	list, _ := checksIn(&c.Kept)
 	return list

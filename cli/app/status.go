@@ -3,7 +3,6 @@ package app
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -13,10 +12,10 @@ import (
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/cli"
-	"github.com/bourse-dev/bourse/cli/place"
 	"github.com/bourse-dev/bourse/deploy"
 	"github.com/bourse-dev/bourse/machinesapi"
 	"github.com/bourse-dev/bourse/release"
+	"github.com/bourse-dev/bourse/workload"
 )
 
 // NewStatus returns the command that shows how an app is.
@@ -182,17 +181,13 @@ func (g *GroupStatus) add(m *machinesapi.Machine, config *bourse.Config) {
 		g.ill = true
 		g.Trouble = append(g.Trouble, fmt.Sprintf("%s: it crashed, with exit code %d: bourse machine logs -a %s %s", cmp.Or(m.Name, string(m.ID)), m.Exit.ExitCode, m.App, m.ID))
 	}
-	var services []place.Service
-	if json.Unmarshal(config.Services, &services) != nil {
-		return
-	}
 	wakes := false
-	services = slices.DeleteFunc(services, func(s place.Service) bool { return len(s.Ports) == 0 })
+	services := slices.DeleteFunc(workload.Services(config), func(s workload.Service) bool { return len(s.Ports) == 0 })
 	for _, service := range services {
-		wakes = wakes || service.Autostart == nil || *service.Autostart
+		wakes = wakes || service.Autostart
 		for _, p := range service.Ports {
-			if !slices.Contains(g.Ports, p.Port) {
-				g.Ports = append(g.Ports, p.Port)
+			if !slices.Contains(g.Ports, p.First) {
+				g.Ports = append(g.Ports, p.First)
 				slices.Sort(g.Ports)
 			}
 		}

@@ -2,15 +2,14 @@ package deploy
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"time"
 
 	"github.com/bourse-dev/bourse/cli"
-	"github.com/bourse-dev/bourse/cli/place"
 	"github.com/bourse-dev/bourse/deploy"
 	"github.com/bourse-dev/bourse/machinesapi"
+	"github.com/bourse-dev/bourse/workload"
 )
 
 // A proxy knows a new app once its view of the cluster has caught up.
@@ -45,7 +44,5 @@ func (d *deployer) printURL(ctx context.Context, app *deploy.App) error {
 }
 
 func hasPorts(g deploy.Group) bool {
-	var services []place.Service
-	return json.Unmarshal(g.Config.Services, &services) == nil &&
-		slices.ContainsFunc(services, func(s place.Service) bool { return len(s.Ports) > 0 })
+	return slices.ContainsFunc(workload.Services(&g.Config), func(s workload.Service) bool { return len(s.Ports) > 0 })
 }

@@ -1,31 +1,29 @@
 package machine
 
 import (
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/bourse-dev/bourse"
-	"github.com/bourse-dev/bourse/cli/place"
 	"github.com/bourse-dev/bourse/machinesapi"
+	"github.com/bourse-dev/bourse/workload"
 )
 
-// servicesOf returns the services of a config, of what can be read of it.
-func servicesOf(c *bourse.Config) []place.Service {
-	var list []place.Service
-	if c == nil || json.Unmarshal(c.Services, &list) != nil {
+// servicesOf returns the services of a config that have ports outside.
+func servicesOf(c *bourse.Config) []workload.Service {
+	if c == nil {
 		return nil
 	}
-	return slices.DeleteFunc(list, func(s place.Service) bool { return len(s.Ports) == 0 })
+	return slices.DeleteFunc(workload.Services(c), func(s workload.Service) bool { return len(s.Ports) == 0 })
 }
 
 // servedPorts shows which ports a machine's services are for.
-func servedPorts(list []place.Service) string {
+func servedPorts(list []workload.Service) string {
 	var parts []string
 	for _, s := range list {
 		for _, p := range s.Ports {
-			parts = append(parts, fmt.Sprintf("%d/%s at its %d", p.Port, s.Protocol, s.InternalPort))
+			parts = append(parts, fmt.Sprintf("%d/%s at its %d", p.First, s.Protocol, s.InternalPort))
 		}
 	}
 	return strings.Join(parts, ", ")
@@ -38,14 +36,14 @@ func served(m *machinesapi.Machine) string {
 	if len(list) == 0 {
 		return ""
 	}
-	what := fmt.Sprintf("port %d is", list[0].Ports[0].Port)
+	what := fmt.Sprintf("port %d is", list[0].Ports[0].First)
 	if len(list) > 1 || len(list[0].Ports) > 1 {
 		what = "its ports are"
 	}
 	switch {
 	case m.Known().ImageKind() == bourse.PollerImage:
 		return what + " served by no proxy: there is no way to what a poller runs"
-	case !slices.ContainsFunc(list, func(s place.Service) bool { return s.Protocol == "tcp" }):
+	case !slices.ContainsFunc(list, func(s workload.Service) bool { return s.Protocol == "tcp" }):
 		return what + " served by no proxy: they pass on TCP"
 	}
 	text := fmt.Sprintf("%s served by proxies: app %s is http://%s.localhost:8080 at that of bourse dev", what, m.App, m.App)
@@ -58,8 +56,8 @@ func served(m *machinesapi.Machine) string {
 // forwardCommand returns the command that reaches the first of m's services that
 // can be reached, "" for none: forwarding is for TCP, and there is no way to
 // what a poller runs.
-func forwardCommand(m *machinesapi.Machine, list []place.Service) string {
-	i := slices.IndexFunc(list, func(s place.Service) bool { return s.Protocol == "tcp" && s.InternalPort > 0 })
+func forwardCommand(m *machinesapi.Machine, list []workload.Service) string {
+	i := slices.IndexFunc(list, func(s workload.Service) bool { return s.Protocol == "tcp" && s.InternalPort > 0 })
 	if i < 0 || m.Known().ImageKind() == bourse.PollerImage {
 		return ""
 	}

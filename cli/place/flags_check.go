@@ -14,12 +14,7 @@ func addChecks(c *bourse.Config, list []string) error {
 	if len(list) == 0 {
 		return nil
 	}
-	type wire struct {
-		Type string `json:"type"`
-		Port int    `json:"port,omitempty"`
-		Path string `json:"path,omitempty"`
-	}
-	all := map[string]wire{}
+	all := map[string]workload.CheckConfig{}
 	for _, text := range list {
 		rest, path, hasPath := strings.Cut(text, "/")
 		name, rest, named := strings.Cut(rest, "=")
@@ -27,7 +22,7 @@ func addChecks(c *bourse.Config, list []string) error {
 			rest, name = name, strings.ReplaceAll(name, ":", "-")
 		}
 		kind, port, hasPort := strings.Cut(rest, ":")
-		w := wire{Type: kind}
+		w := workload.CheckConfig{Type: kind}
 		if hasPath {
 			w.Path = "/" + path
 		}

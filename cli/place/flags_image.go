@@ -12,6 +12,7 @@ import (
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/cli"
+	"github.com/bourse-dev/bourse/workload"
 )
 
 // imageFlags describe what a machine has beside its program: services, storage and
@@ -116,34 +117,18 @@ func readLocal(name string) ([]byte, uint32, error) {
 	return text, uint32(info.Mode().Perm()), nil
 }
 
-// Service is what --port makes of a port, in the Machines API's JSON.
-type Service struct {
-	Protocol     string        `json:"protocol"`
-	InternalPort int           `json:"internal_port"`
-	Ports        []ServicePort `json:"ports"`
-	Autostart    *bool         `json:"autostart,omitempty"`
-	Autostop     string        `json:"autostop,omitempty"`
-	MinMachines  int           `json:"min_machines_running,omitempty"`
-}
-
-// ServicePort is a port that a service is reached at from outside.
-type ServicePort struct {
-	Port     int      `json:"port"`
-	Handlers []string `json:"handlers,omitempty"`
-}
-
 // parseServices reads ports as flyctl has them. Those of one machine port and
 // protocol are one service.
-func parseServices(list []string) ([]Service, error) {
-	var out []Service
+func parseServices(list []string) ([]workload.ServiceConfig, error) {
+	var out []workload.ServiceConfig
 	for _, s := range list {
 		protocol, inner, port, err := parseService(s)
 		if err != nil {
 			return nil, err
 		}
-		i := slices.IndexFunc(out, func(x Service) bool { return x.Protocol == protocol && x.InternalPort == inner })
+		i := slices.IndexFunc(out, func(x workload.ServiceConfig) bool { return x.Protocol == protocol && x.InternalPort == inner })
 		if i < 0 {
-			out = append(out, Service{Protocol: protocol, InternalPort: inner})
+			out = append(out, workload.ServiceConfig{Protocol: protocol, InternalPort: inner})
 			i = len(out) - 1
 		}
 		out[i].Ports = append(out[i].Ports, port)
@@ -151,9 +136,9 @@ func parseServices(list []string) ([]Service, error) {
 	return out, nil
 }
 
-func parseService(s string) (protocol string, inner int, port ServicePort, err error) {
-	bad := func() (string, int, ServicePort, error) {
-		return "", 0, ServicePort{}, bourse.Errorf(bourse.CodeInvalid, "%s: use [PORT:]MACHINEPORT[/tcp|udp[:HANDLER...]]", bourse.Quoted(s))
+func parseService(s string) (protocol string, inner int, port workload.PortConfig, err error) {
+	bad := func() (string, int, workload.PortConfig, error) {
+		return "", 0, workload.PortConfig{}, bourse.Errorf(bourse.CodeInvalid, "%s: use [PORT:]MACHINEPORT[/tcp|udp[:HANDLER...]]", bourse.Quoted(s))
 	}
 	numbers, rest, _ := strings.Cut(s, "/")
 	protocol, handlers, _ := strings.Cut(rest, ":")
@@ -167,14 +152,15 @@ func parseService(s string) (protocol string, inner int, port ServicePort, err e
 	if !ok1 || !ok2 || (protocol != "tcp" && protocol != "udp") {
 		return bad()
 	}
-	port = ServicePort{Port: number}
-	if handlers != "" {
-		port.Handlers = strings.Split(handlers, ":")
+	port = workload.PortConfig{Port: &number}
+	if handlers == "" {
+		return protocol, inner, port, nil
 	}
-	for _, h := range port.Handlers {
+	for h := range strings.SplitSeq(handlers, ":") {
 		if !slices.Contains([]string{"http", "tls", "pg_tls", "proxy_proto"}, h) {
 			return bad()
 		}
+		port.Handlers = append(port.Handlers, workload.Handler(h))
 	}
 	return protocol, inner, port, nil
 }

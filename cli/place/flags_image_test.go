@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/workload"
 )
 
 func TestPortsAreServices(t *testing.T) {
@@ -16,9 +17,9 @@ func TestPortsAreServices(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []Service{
-		{Protocol: "tcp", InternalPort: 80, Ports: []ServicePort{{Port: 80}, {443, []string{"tls", "http"}}}},
-		{Protocol: "udp", InternalPort: 53, Ports: []ServicePort{{Port: 53}}},
+	want := []workload.ServiceConfig{
+		{Protocol: "tcp", InternalPort: 80, Ports: []workload.PortConfig{{Port: new(80)}, {Port: new(443), Handlers: []workload.Handler{"tls", "http"}}}},
+		{Protocol: "udp", InternalPort: 53, Ports: []workload.PortConfig{{Port: new(53)}}},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("services (-want +got):\n%s", diff)

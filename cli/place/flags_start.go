@@ -8,6 +8,7 @@ import (
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/cli"
+	"github.com/bourse-dev/bourse/workload"
 )
 
 // startFlags say when a machine with ports is started and stopped for its requests.
@@ -41,7 +42,7 @@ func (f *startFlags) taken(image string) error {
 }
 
 // apply sets the flags' values in services.
-func (f *startFlags) apply(services []Service) error {
+func (f *startFlags) apply(services []workload.ServiceConfig) error {
 	for _, name := range []string{"autostart", "autostop", "min-machines-running"} {
 		if len(services) == 0 && f.flags != nil && f.flags.Changed(name) {
 			return bourse.Errorf(bourse.CodeInvalid, "--%s goes with --port", name)
@@ -58,9 +59,11 @@ func (f *startFlags) apply(services []Service) error {
 			services[i].Autostart = &f.autostart
 		}
 		if f.autostop != autostopOff {
-			services[i].Autostop = f.autostop
+			services[i].Autostop = workload.Autostop(f.autostop)
 		}
-		services[i].MinMachines = f.least
+		if f.least > 0 {
+			services[i].MinRunning = &f.least
+		}
 	}
 	return nil
 }

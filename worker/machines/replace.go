@@ -43,7 +43,7 @@ func (o *operations) beginNext(tx *store.Tx, m *bourse.Machine, port int) ([]bou
 // sleeps reports whether m is stopped until its schedule's next time, which its
 // next version waits for, too.
 func sleeps(m *bourse.Machine, next *bourse.NextVersion) bool {
-	now, _ := m.Config.ParseSchedule() // what a release before took means nothing
+	now, _ := m.Config.ParseSchedule() // Normalize has read both
 	then, _ := next.Config.ParseSchedule()
 	return m.State == bourse.StateStopped && now != "" && then != ""
 }

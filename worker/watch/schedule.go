@@ -120,10 +120,10 @@ func (c *Schedules) look(ctx context.Context, id bourse.MachineID) error {
 
 // wanted returns the schedule of a machine, "" for none.
 func wanted(m *bourse.Machine) bourse.Schedule {
-	every, err := m.Config.ParseSchedule()
-	if err != nil || m.State == bourse.StateDestroying || m.State == bourse.StateDestroyed {
-		return "" // one that a release before took means nothing
+	if m.State == bourse.StateDestroying || m.State == bourse.StateDestroyed {
+		return ""
 	}
+	every, _ := m.Config.ParseSchedule() // Normalize has read it
 	return every
 }
 
