@@ -168,9 +168,9 @@ func compose(c *Config) (*endpoint.Server, []endpoint.Route, *Failover) {
 
 // OrderElsewhere orders a machine as another one is, for a proxy: see
 // [Failover.Order]. Codes: those, and unavailable (the cluster is not known yet).
-func (b *Broker) OrderElsewhere(ctx context.Context, like bourse.MachineID) (FailoverOrder, error) {
+func (b *Broker) OrderElsewhere(ctx context.Context, like bourse.MachineID) (fabric.FailoverOrder, error) {
 	if err := b.ready(); err != nil {
-		return FailoverOrder{}, err
+		return fabric.FailoverOrder{}, err
 	}
 	return b.elsewhere.Order(ctx, like)
 }

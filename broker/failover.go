@@ -51,15 +51,6 @@ type Failover struct {
 // NewFailover makes orders. It starts nothing.
 func NewFailover(c FailoverConfig) *Failover { return &Failover{config: c} }
 
-// FailoverOrder is what became of an order for a machine as another one is.
-type FailoverOrder struct {
-	Order    bourse.OrderID    `json:"order"`
-	Machine  bourse.MachineID  `json:"machine"`
-	Instance bourse.InstanceID `json:"instance"`
-	Worker   bourse.WorkerID   `json:"worker"`
-	Region   bourse.Region     `json:"region"`
-}
-
 // Order orders a machine as another one of its app is, in the same region, for
 // a proxy that cannot have that one started: its host is full. The new one is
 // destroyed when it stops: the app has its own machines for the next time.
@@ -69,21 +60,21 @@ type FailoverOrder struct {
 // the rules of its order are as for any other order. The order's id is returned with
 // an error, too, once there is one. Codes: not_found, failed_precondition (it is no
 // such machine), rate_limited, and those of placing an order.
-func (o *Failover) Order(ctx context.Context, like bourse.MachineID) (FailoverOrder, error) {
+func (o *Failover) Order(ctx context.Context, like bourse.MachineID) (fabric.FailoverOrder, error) {
 	if err := o.shared.enter(); err != nil {
-		return FailoverOrder{}, err
+		return fabric.FailoverOrder{}, err
 	}
 	defer o.shared.leave()
 	order, err := o.orderLike(ctx, like)
 	if err != nil {
-		return FailoverOrder{}, err
+		return fabric.FailoverOrder{}, err
 	}
-	return o.shared.do(ctx, &order, func(ctx context.Context) (FailoverOrder, error) { return o.place(ctx, order, like) })
+	return o.shared.do(ctx, &order, func(ctx context.Context) (fabric.FailoverOrder, error) { return o.place(ctx, order, like) })
 }
 
 // place has an order filled.
-func (o *Failover) place(ctx context.Context, order bourse.Order, like bourse.MachineID) (FailoverOrder, error) {
-	c, out := &o.config, FailoverOrder{Order: order.ID}
+func (o *Failover) place(ctx context.Context, order bourse.Order, like bourse.MachineID) (fabric.FailoverOrder, error) {
+	c, out := &o.config, fabric.FailoverOrder{Order: order.ID}
 	if err := c.Quota.MayHaveMachine(ctx, &order); err != nil {
 		return out, err
 	}

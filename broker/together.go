@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/fabric"
 )
 
 const (
@@ -45,7 +46,7 @@ type shared struct {
 	id     bourse.OrderID
 	cancel context.CancelFunc
 	done   chan struct{} // closed when the rest is set
-	got    FailoverOrder
+	got    fabric.FailoverOrder
 	err    error
 
 	waiting int       // guarded by together.mu, as is until; the order is given up when none is left
@@ -72,14 +73,14 @@ func (t *together) leave() {
 // do has an order placed, or returns what became of another of its kind: of one in
 // progress, or of one that was filled a moment ago. The first caller carries it out,
 // for as long as anyone waits. Codes: those of place; rate_limited, canceled.
-func (t *together) do(ctx context.Context, order *bourse.Order, place func(context.Context) (FailoverOrder, error)) (FailoverOrder, error) {
+func (t *together) do(ctx context.Context, order *bourse.Order, place func(context.Context) (fabric.FailoverOrder, error)) (fabric.FailoverOrder, error) {
 	k, err := kindOf(order)
 	if err != nil {
-		return FailoverOrder{}, err
+		return fabric.FailoverOrder{}, err
 	}
 	s, work, err := t.join(ctx, k, order.ID)
 	if err != nil {
-		return FailoverOrder{}, err
+		return fabric.FailoverOrder{}, err
 	}
 	stop := context.AfterFunc(ctx, func() { t.giveUp(s) })
 	defer stop()
@@ -91,7 +92,7 @@ func (t *together) do(ctx context.Context, order *bourse.Order, place func(conte
 	case <-s.done:
 		return s.got, s.err
 	case <-ctx.Done():
-		return FailoverOrder{Order: s.id}, bourse.Errorf(bourse.CodeCanceled, "the proxy left: %w", context.Cause(ctx))
+		return fabric.FailoverOrder{Order: s.id}, bourse.Errorf(bourse.CodeCanceled, "the proxy left: %w", context.Cause(ctx))
 	}
 }
 
@@ -133,7 +134,7 @@ func (t *together) giveUp(s *shared) {
 }
 
 // end says what became of an order. A refusal stands for those who wait alone.
-func (t *together) end(k failoverKey, s *shared, got FailoverOrder, err error) {
+func (t *together) end(k failoverKey, s *shared, got fabric.FailoverOrder, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	s.cancel()

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/fabric"
 )
 
 // want is an order of a new id for machines of an image.
@@ -23,19 +24,19 @@ func TestTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var all together
 		placed := 0
-		ask := func(image string) FailoverOrder {
+		ask := func(image string) fabric.FailoverOrder {
 			o := want(image)
-			got, err := all.do(t.Context(), o, func(context.Context) (FailoverOrder, error) {
+			got, err := all.do(t.Context(), o, func(context.Context) (fabric.FailoverOrder, error) {
 				placed++
 				time.Sleep(time.Second)
-				return FailoverOrder{Order: o.ID, Machine: bourse.NewMachineID(1)}, nil
+				return fabric.FailoverOrder{Order: o.ID, Machine: bourse.NewMachineID(1)}, nil
 			})
 			if err != nil {
 				t.Error(err)
 			}
 			return got
 		}
-		var got [10]FailoverOrder
+		var got [10]fabric.FailoverOrder
 		var asking sync.WaitGroup
 		for i := range got {
 			asking.Go(func() { got[i] = ask("x") })
@@ -65,10 +66,10 @@ func TestTogetherUntilAllLeave(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var all together
 		var left error
-		wait := func(ctx context.Context) (FailoverOrder, error) {
+		wait := func(ctx context.Context) (fabric.FailoverOrder, error) {
 			<-ctx.Done()
 			left = context.Cause(ctx)
-			return FailoverOrder{Order: "1"}, bourse.Errorf(bourse.CodeCanceled, "all have left")
+			return fabric.FailoverOrder{Order: "1"}, bourse.Errorf(bourse.CodeCanceled, "all have left")
 		}
 		first, leave := context.WithCancel(t.Context())
 		second, leaveToo := context.WithCancel(t.Context())
@@ -91,9 +92,9 @@ func TestTogetherUntilAllLeave(t *testing.T) {
 			t.Errorf("the order was not given up: %v; %+v", left, &all.orders)
 		}
 		n := 0
-		refuse := func(context.Context) (FailoverOrder, error) {
+		refuse := func(context.Context) (fabric.FailoverOrder, error) {
 			n++
-			return FailoverOrder{Order: "1"}, bourse.Errorf(bourse.CodeInsufficient, "no")
+			return fabric.FailoverOrder{Order: "1"}, bourse.Errorf(bourse.CodeInsufficient, "no")
 		}
 		for range 2 {
 			if got, err := all.do(t.Context(), want("x"), refuse); bourse.CodeOf(err) != bourse.CodeInsufficient || got.Order != "1" {
@@ -123,9 +124,9 @@ func TestTogetherIsBounded(t *testing.T) {
 			t.Error(err)
 		}
 		end := make(chan struct{})
-		wait := func(ctx context.Context) (FailoverOrder, error) {
+		wait := func(ctx context.Context) (fabric.FailoverOrder, error) {
 			<-end
-			return FailoverOrder{Order: "1"}, context.Cause(ctx)
+			return fabric.FailoverOrder{Order: "1"}, context.Cause(ctx)
 		}
 		for i := range maxPlacing {
 			go func() { _, _ = all.do(t.Context(), want(string(rune('A'+i))), wait) }()

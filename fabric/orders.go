@@ -42,3 +42,13 @@ type ExtendHolds struct {
 	Reservation bourse.ReservationKey `json:"reservation"`
 	TTL         bourse.Duration       `json:"ttl"`
 }
+
+// FailoverOrder is the outcome of an order for a machine like another one, which a broker
+// places for a proxy.
+type FailoverOrder struct {
+	Order    bourse.OrderID    `json:"order"` // set as soon as there is one, also with an error
+	Machine  bourse.MachineID  `json:"machine"`
+	Instance bourse.InstanceID `json:"instance"`
+	Worker   bourse.WorkerID   `json:"worker"`
+	Region   bourse.Region     `json:"region"`
+}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/fabric"
 	"github.com/bourse-dev/bourse/internal/trace"
 	"github.com/bourse-dev/bourse/proxy/balance"
 	"github.com/bourse-dev/bourse/proxy/route"
@@ -18,16 +19,7 @@ type Orders interface {
 	// which starts; and the order's id, with an error as well if it came to have one.
 	// Proxies that ask at the same moment get the same machine, if they can. Codes: any;
 	// insufficient_capacity (no worker took it).
-	Order(ctx context.Context, app string, like bourse.MachineID) (Ordered, error)
-}
-
-// Ordered is what became of an order.
-type Ordered struct {
-	Order    bourse.OrderID
-	Machine  bourse.MachineID
-	Instance bourse.InstanceID
-	Worker   bourse.WorkerID
-	Region   bourse.Region
+	Order(ctx context.Context, app string, like bourse.MachineID) (fabric.FailoverOrder, error)
 }
 
 // How long a target's order stands for further requests: until its machine is among
@@ -47,7 +39,7 @@ type orders struct {
 
 type ordering struct {
 	done  chan struct{} // closed when the rest is set
-	got   Ordered
+	got   fabric.FailoverOrder
 	err   error
 	until time.Time // from when on it does not stand; zero while it is in progress
 }
@@ -76,7 +68,7 @@ func (o *orders) join(k route.Key, now time.Time) (s *ordering, first bool) {
 	return s, true
 }
 
-func (o *orders) end(s *ordering, got Ordered, err error) {
+func (o *orders) end(s *ordering, got fabric.FailoverOrder, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	s.got, s.err = got, err

@@ -9,13 +9,14 @@ import (
 	"testing"
 
 	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/fabric"
 	"github.com/bourse-dev/bourse/proxy"
 )
 
 // ordersOf are orders as a test decides them.
-type ordersOf func(like bourse.MachineID) (proxy.Ordered, error)
+type ordersOf func(like bourse.MachineID) (fabric.FailoverOrder, error)
 
-func (f ordersOf) Order(_ context.Context, _ string, like bourse.MachineID) (proxy.Ordered, error) {
+func (f ordersOf) Order(_ context.Context, _ string, like bourse.MachineID) (fabric.FailoverOrder, error) {
 	return f(like)
 }
 
@@ -42,12 +43,12 @@ func TestOrderElsewhere(t *testing.T) {
 	w := newWorld(t, handle(echo), handle(echo), handle(echo))
 	w.full()
 	var orders atomic.Int64
-	w.config.Orders = ordersOf(func(like bourse.MachineID) (proxy.Ordered, error) {
+	w.config.Orders = ordersOf(func(like bourse.MachineID) (fabric.FailoverOrder, error) {
 		orders.Add(1)
 		if like != first && like != second {
 			t.Errorf("like %s", like)
 		}
-		return proxy.Ordered{Order: "01", Machine: third, Worker: "w2", Region: "gru"}, nil
+		return fabric.FailoverOrder{Order: "01", Machine: third, Worker: "w2", Region: "gru"}, nil
 	})
 	w.start(proxy.Listener{})
 	var wg sync.WaitGroup
@@ -72,9 +73,9 @@ func TestOrderElsewhereRefused(t *testing.T) {
 	w := newWorld(t, handle(echo), handle(echo))
 	w.full()
 	var orders atomic.Int64
-	w.config.Orders = ordersOf(func(bourse.MachineID) (proxy.Ordered, error) {
+	w.config.Orders = ordersOf(func(bourse.MachineID) (fabric.FailoverOrder, error) {
 		orders.Add(1)
-		return proxy.Ordered{Order: "01ARZ3NDEKTSV4RRFFQ69G5FAV"}, bourse.Errorf(bourse.CodeInsufficient, "secret reasons of workers")
+		return fabric.FailoverOrder{Order: "01ARZ3NDEKTSV4RRFFQ69G5FAV"}, bourse.Errorf(bourse.CodeInsufficient, "secret reasons of workers")
 	})
 	w.start(proxy.Listener{})
 	r := w.request(http.MethodGet, "/", nil)

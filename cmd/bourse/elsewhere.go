@@ -11,7 +11,7 @@ import (
 	"slices"
 
 	"github.com/bourse-dev/bourse"
-	"github.com/bourse-dev/bourse/broker"
+	"github.com/bourse-dev/bourse/fabric"
 	"github.com/bourse-dev/bourse/fabric/direct"
 	"github.com/bourse-dev/bourse/internal/admission"
 	"github.com/bourse-dev/bourse/internal/trace"
@@ -24,13 +24,13 @@ const pathElsewhere = "/proxy/orders"
 
 // elsewhereReply is what a broker answers; with a code nothing was ordered.
 type elsewhereReply struct {
-	broker.FailoverOrder
+	fabric.FailoverOrder
 	Code    bourse.Code `json:"code,omitempty"`
 	Message string      `json:"message,omitempty"`
 }
 
 // ordersForProxies serves proxies.
-func (s *server) ordersForProxies(order func(context.Context, bourse.MachineID) (broker.FailoverOrder, error)) http.Handler {
+func (s *server) ordersForProxies(order func(context.Context, bourse.MachineID) (fabric.FailoverOrder, error)) http.Handler {
 	return direct.Handler(s.self.ID, admission.Require(s.tracer.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		got, err := order(r.Context(), bourse.MachineID(r.URL.Query().Get("machine")))
 		reply := elsewhereReply{FailoverOrder: got}
@@ -53,7 +53,7 @@ const maxBrokers = 3
 
 // Order implements proxy.Orders. A second broker is asked only when the first has not
 // seen the request, so that there is one machine; and all proxies ask the same one first.
-func (o brokerOrders) Order(ctx context.Context, app string, like bourse.MachineID) (out proxy.Ordered, err error) {
+func (o brokerOrders) Order(ctx context.Context, app string, like bourse.MachineID) (out fabric.FailoverOrder, err error) {
 	err = bourse.Errorf(bourse.CodeUnavailable, "no broker is known")
 	owner, _ := o.replica.directory.ByTag(like.Tag()) // else any broker says that it is not there
 	brokers := slices.DeleteFunc(o.members(), func(m bourse.Member) bool { return m.Role != bourse.RoleBroker })
@@ -61,7 +61,7 @@ func (o brokerOrders) Order(ctx context.Context, app string, like bourse.Machine
 	for _, to := range brokers[:min(len(brokers), maxBrokers)] {
 		var reply elsewhereReply
 		if reply, err = o.ask(ctx, to, like); err == nil {
-			return proxy.Ordered(reply.FailoverOrder), nil
+			return reply.FailoverOrder, nil
 		}
 		if out.Order = reply.Order; bourse.CodeOf(err) != bourse.CodeUnavailable || out.Order != "" {
 			break
