@@ -9,11 +9,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"maps"
 	"net"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/bourse-dev/bourse"
 )
@@ -63,15 +66,14 @@ type call struct {
 	query  url.Values
 	header http.Header
 	in     any  // JSON body; nil for none
-	out    any  // JSON reply; nil to drop it
 	reads  bool // it changes nothing, though it is no GET
 
 	body io.Reader // instead of in: bytes that are sent while the reply comes
 }
 
-// do sends a request and decodes its reply. The reply's header is returned
-// also with an error, if there was a reply.
-func (c *Client) do(ctx context.Context, k call) (http.Header, error) {
+// do makes a call, and decodes its reply into out unless that is nil. The reply's header
+// is returned also with an error, if there was a reply.
+func (c *Client) do(ctx context.Context, k call, out any) (http.Header, error) {
 	resp, err := c.send(ctx, k)
 	if err != nil {
 		return nil, err
@@ -80,14 +82,117 @@ func (c *Client) do(ctx context.Context, k call) (http.Header, error) {
 	if resp.StatusCode > 299 {
 		return resp.Header, replyError(resp)
 	}
-	if k.out == nil {
+	if out == nil {
 		_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, MaxBody)) // so that the connection can be used again
 		return resp.Header, nil
 	}
-	if err := json.NewDecoder(resp.Body).Decode(k.out); err != nil {
+	if err := json.NewDecoder(resp.Body).Decode(out); err != nil {
 		return resp.Header, c.lost(ctx, k, fmt.Errorf("read the reply: %w", err))
 	}
 	return resp.Header, nil
+}
+
+// run makes a call whose reply says nothing.
+func (c *Client) run(ctx context.Context, k call) error {
+	_, err := c.do(ctx, k, nil)
+	return err
+}
+
+// ask makes a call and returns its reply.
+func ask[Reply any](ctx context.Context, c *Client, k call) (out Reply, err error) {
+	_, err = c.do(ctx, k, &out)
+	return out, err
+}
+
+// list makes a call and returns its reply, with the workers that did not answer.
+func list[Reply any](ctx context.Context, c *Client, k call) (out Reply, silent []bourse.WorkerID, err error) {
+	header, err := c.do(ctx, k, &out)
+	if err != nil {
+		var none Reply
+		return none, nil, err
+	}
+	for id := range strings.SplitSeq(header.Get(HeaderUnreachable), ",") {
+		if id != "" {
+			silent = append(silent, bourse.WorkerID(strings.TrimSpace(id)))
+		}
+	}
+	return out, silent, nil
+}
+
+// stream makes a call whose reply is read as it comes. The caller closes its body.
+func (c *Client) stream(ctx context.Context, k call) (*http.Response, error) {
+	resp, err := c.send(ctx, k)
+	if err != nil {
+		return nil, err
+	}
+	if resp.StatusCode > 299 {
+		defer func() { _ = resp.Body.Close() }()
+		return nil, replyError(resp)
+	}
+	return resp, nil
+}
+
+// linesOf decodes the lines of a reply until it ends or cannot be read.
+func linesOf[Line any](r io.Reader) iter.Seq2[Line, error] {
+	return func(yield func(Line, error) bool) {
+		for in := json.NewDecoder(r); ; {
+			var l Line
+			err := in.Decode(&l)
+			if errors.Is(err, io.EOF) {
+				return
+			}
+			if err != nil {
+				err = fmt.Errorf("read the reply: %w", err)
+			}
+			if !yield(l, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// query returns the parameters that have a value. Names and values alternate.
+func query(pairs ...string) url.Values {
+	q := url.Values{}
+	for i := 0; i < len(pairs); i += 2 {
+		if pairs[i+1] != "" {
+			q.Set(pairs[i], pairs[i+1])
+		}
+	}
+	return q
+}
+
+// yes returns the value of a parameter that is set or absent.
+func yes(on bool) string {
+	if on {
+		return "true"
+	}
+	return ""
+}
+
+// positive returns the value of a number that is set or absent.
+func positive(n int) string {
+	if n <= 0 {
+		return ""
+	}
+	return strconv.Itoa(n)
+}
+
+// long returns the value of a duration that is set or absent.
+func long(d bourse.Duration) string {
+	if d <= 0 {
+		return ""
+	}
+	return time.Duration(d).String()
+}
+
+// header returns a header with a value, or none.
+func header(name, value string) http.Header {
+	h := http.Header{}
+	if value != "" {
+		h.Set(name, value)
+	}
+	return h
 }
 
 // send sends a request, again while the server has no time for it, and returns
@@ -215,14 +320,10 @@ func path(segments ...string) string {
 
 // Health asks whether the broker serves. No token is needed.
 func (c *Client) Health(ctx context.Context) (Health, error) {
-	var out Health
-	_, err := c.do(ctx, call{method: http.MethodGet, path: path("health"), out: &out})
-	return out, err
+	return ask[Health](ctx, c, call{method: http.MethodGet, path: path("health")})
 }
 
 // Regions lists the regions of the exchange. No token is needed.
 func (c *Client) Regions(ctx context.Context) (RegionList, error) {
-	var out RegionList
-	_, err := c.do(ctx, call{method: http.MethodGet, path: path("platform", "regions"), out: &out})
-	return out, err
+	return ask[RegionList](ctx, c, call{method: http.MethodGet, path: path("platform", "regions")})
 }

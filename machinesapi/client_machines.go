@@ -17,12 +17,8 @@ import (
 // insufficient_capacity (the [ReplyError] has the refusals and the order id),
 // timeout (repeat with the same order id).
 func (c *Client) Create(ctx context.Context, app bourse.AppName, in CreateMachine, order bourse.OrderID) (Created, error) {
-	header := http.Header{}
-	if order != "" {
-		header.Set(HeaderOrderID, string(order))
-	}
 	var out Created
-	reply, err := c.do(ctx, call{method: http.MethodPost, path: path("apps", string(app), "machines"), header: header, in: in, out: &out.Machine})
+	reply, err := c.do(ctx, call{method: http.MethodPost, path: path("apps", string(app), "machines"), header: header(HeaderOrderID, string(order)), in: in}, &out.Machine)
 	if reply != nil {
 		out.Timing = parseTiming(reply.Get(HeaderServerTiming))
 		if id := reply.Get(HeaderOrderID); id != "" {
@@ -49,9 +45,7 @@ func parseTiming(header string) Timing {
 // outcome is "quoted" when a worker would fill it, "refused" when none
 // would. Codes: invalid, not_found (the app).
 func (c *Client) Quote(ctx context.Context, app bourse.AppName, in CreateMachine) (Quoted, error) {
-	var out Quoted
-	_, err := c.do(ctx, call{method: http.MethodPost, path: path("apps", string(app), "quotes"), in: in, out: &out})
-	return out, err
+	return ask[Quoted](ctx, c, call{method: http.MethodPost, path: path("apps", string(app), "quotes"), in: in})
 }
 
 // Update makes a new version of a machine, and waits until it has started; nonce
@@ -59,17 +53,13 @@ func (c *Client) Quote(ctx context.Context, app bourse.AppName, in CreateMachine
 // lease, its version, or another update), insufficient_capacity,
 // failed_precondition (its state, its image, or the new version did not start).
 func (c *Client) Update(ctx context.Context, app bourse.AppName, id bourse.MachineID, in UpdateMachine, nonce string) (Machine, error) {
-	var out Machine
-	_, err := c.do(ctx, call{method: http.MethodPost, path: machinePath(app, id), header: nonceHeader(nonce), in: in, out: &out})
-	return out, err
+	return ask[Machine](ctx, c, call{method: http.MethodPost, path: machinePath(app, id), header: header(HeaderNonce, nonce), in: in})
 }
 
 // Versions returns a machine's versions, the newest first, as far as its worker
 // keeps them. Codes: not_found.
 func (c *Client) Versions(ctx context.Context, app bourse.AppName, id bourse.MachineID) ([]Version, error) {
-	var out []Version
-	_, err := c.do(ctx, call{method: http.MethodGet, path: machinePath(app, id, "versions"), out: &out})
-	return out, err
+	return ask[[]Version](ctx, c, call{method: http.MethodGet, path: machinePath(app, id, "versions")})
 }
 
 // ListMachines selects the machines of a list.
@@ -84,18 +74,7 @@ type ListMachines struct {
 }
 
 func (l ListMachines) query() url.Values {
-	q := url.Values{}
-	for name, on := range map[string]bool{"include_deleted": l.Deleted, "include_leases": l.Leases, "summary": l.Summary} {
-		if on {
-			q.Set(name, "true")
-		}
-	}
-	if l.Region != "" {
-		q.Set("region", string(l.Region))
-	}
-	if l.Worker != "" {
-		q.Set("worker", string(l.Worker))
-	}
+	q := query("include_deleted", yes(l.Deleted), "include_leases", yes(l.Leases), "summary", yes(l.Summary), "region", string(l.Region), "worker", string(l.Worker))
 	for _, s := range l.States {
 		q.Add("state", string(s))
 	}
@@ -109,24 +88,17 @@ func (l ListMachines) query() url.Values {
 // token may use, oldest first, and the workers that did not answer: their machines
 // are missing. Codes: invalid, not_found (the app).
 func (c *Client) Machines(ctx context.Context, app bourse.AppName, want ListMachines) ([]Machine, []bourse.WorkerID, error) {
-	var out []Machine
 	where := path("machines")
 	if app != "" {
 		where = path("apps", string(app), "machines")
 	}
-	reply, err := c.do(ctx, call{method: http.MethodGet, path: where, query: want.query(), out: &out})
-	if err != nil {
-		return nil, nil, err
-	}
-	return out, silentOf(reply), nil
+	return list[[]Machine](ctx, c, call{method: http.MethodGet, path: where, query: want.query()})
 }
 
 // Machine finds a machine, with its latest events; destroyed ones too while
 // they are remembered. Codes: not_found.
 func (c *Client) Machine(ctx context.Context, app bourse.AppName, id bourse.MachineID) (Machine, error) {
-	var out Machine
-	_, err := c.do(ctx, call{method: http.MethodGet, path: machinePath(app, id), query: url.Values{"include_leases": {"true"}}, out: &out})
-	return out, err
+	return ask[Machine](ctx, c, call{method: http.MethodGet, path: machinePath(app, id), query: url.Values{"include_leases": {"true"}}})
 }
 
 // MaxEvents bounds the number of events in one reply.
@@ -135,13 +107,7 @@ const MaxEvents = 1000
 // Events returns a machine's latest events, newest first; limit 0 means 20, and
 // at most MaxEvents. Codes: invalid, not_found.
 func (c *Client) Events(ctx context.Context, app bourse.AppName, id bourse.MachineID, limit int) ([]Event, error) {
-	query := url.Values{}
-	if limit > 0 {
-		query.Set("limit", strconv.Itoa(limit))
-	}
-	var out []Event
-	_, err := c.do(ctx, call{method: http.MethodGet, path: machinePath(app, id, "events"), query: query, out: &out})
-	return out, err
+	return ask[[]Event](ctx, c, call{method: http.MethodGet, path: machinePath(app, id, "events"), query: query("limit", positive(limit))})
 }
 
 // Wait blocks until the machine is in one of the wanted states. Codes:
@@ -149,24 +115,197 @@ func (c *Client) Events(ctx context.Context, app bourse.AppName, id bourse.Machi
 // waited for), conflict (its version was replaced), failed_precondition,
 // timeout (not there yet: wait again).
 func (c *Client) Wait(ctx context.Context, app bourse.AppName, id bourse.MachineID, want WaitMachine) (WaitReply, error) {
-	query := url.Values{}
-	for _, s := range want.States {
-		query.Add("state", s)
-	}
-	if want.Timeout > 0 {
-		query.Set("timeout", time.Duration(want.Timeout).String())
-	}
-	if want.Version != "" {
-		query.Set("version", string(want.Version))
-	}
-	if want.After != "" {
-		query.Set("from_event_id", string(want.After))
-	}
-	var out WaitReply
-	_, err := c.do(ctx, call{method: http.MethodGet, path: machinePath(app, id, "wait"), query: query, out: &out})
-	return out, err
+	q := query("timeout", long(want.Timeout), "version", string(want.Version), "from_event_id", string(want.After))
+	q["state"] = want.States
+	return ask[WaitReply](ctx, c, call{method: http.MethodGet, path: machinePath(app, id, "wait"), query: q})
 }
 
 func machinePath(app bourse.AppName, id bourse.MachineID, more ...string) string {
 	return path(append([]string{"apps", string(app), "machines", string(id)}, more...)...)
+}
+
+// The verbs take the nonce of the machine's lease, "" when the caller holds
+// none. Besides those named, each may return not_found and conflict (another
+// caller holds the lease).
+
+func act(app bourse.AppName, id bourse.MachineID, verb, nonce string, in any) call {
+	return call{method: http.MethodPost, path: machinePath(app, id, verb), header: header(HeaderNonce, nonce), in: in}
+}
+
+// Start starts a machine that does not run. Codes: failed_precondition,
+// insufficient_capacity (its worker is full).
+func (c *Client) Start(ctx context.Context, app bourse.AppName, id bourse.MachineID, nonce string) (StartReply, error) {
+	return ask[StartReply](ctx, c, act(app, id, "start", nonce, nil))
+}
+
+// Stop asks a machine to end and does not wait for it. Codes: invalid,
+// failed_precondition.
+func (c *Client) Stop(ctx context.Context, app bourse.AppName, id bourse.MachineID, in StopMachine, nonce string) error {
+	return c.run(ctx, act(app, id, "stop", nonce, in))
+}
+
+// Suspend freezes a machine where it is, and Start lets it go on. Codes:
+// failed_precondition (its host cannot), unavailable.
+func (c *Client) Suspend(ctx context.Context, app bourse.AppName, id bourse.MachineID, nonce string) error {
+	return c.run(ctx, act(app, id, "suspend", nonce, nil))
+}
+
+// Restart stops a machine and starts it again. Codes: invalid,
+// failed_precondition, insufficient_capacity.
+func (c *Client) Restart(ctx context.Context, app bourse.AppName, id bourse.MachineID, in RestartMachine, nonce string) error {
+	k := act(app, id, "restart", nonce, nil)
+	k.query = query("force_stop", yes(in.ForceStop), "signal", string(in.Signal), "timeout", long(in.Timeout))
+	return c.run(ctx, k)
+}
+
+// Signal sends a signal to the machine's main process. Codes: invalid,
+// failed_precondition.
+func (c *Client) Signal(ctx context.Context, app bourse.AppName, id bourse.MachineID, signal bourse.Signal) error {
+	return c.run(ctx, act(app, id, "signal", "", SignalMachine{Signal: signal}))
+}
+
+// Exec runs a command next to the machine's program until it ends. Codes:
+// invalid (also a command that does not exist), failed_precondition.
+func (c *Client) Exec(ctx context.Context, app bourse.AppName, id bourse.MachineID, in ExecMachine) (ExecReply, error) {
+	return ask[ExecReply](ctx, c, act(app, id, "exec", "", in))
+}
+
+// Cordon takes a machine's services out of routing, or brings them back.
+func (c *Client) Cordon(ctx context.Context, app bourse.AppName, id bourse.MachineID, out bool, nonce string) error {
+	verb := "uncordon"
+	if out {
+		verb = "cordon"
+	}
+	return c.run(ctx, act(app, id, verb, nonce, nil))
+}
+
+// Destroy removes a machine for good and waits until it is gone. Codes:
+// failed_precondition (it runs, and in.Force is not set).
+func (c *Client) Destroy(ctx context.Context, app bourse.AppName, id bourse.MachineID, in DestroyMachine, nonce string) error {
+	return c.run(ctx, call{method: http.MethodDelete, path: machinePath(app, id), query: query("force", yes(in.Force)), header: header(HeaderNonce, nonce)})
+}
+
+// Usage returns what a machine uses now. Codes: not_found, failed_precondition
+// (it does not run).
+func (c *Client) Usage(ctx context.Context, app bourse.AppName, id bourse.MachineID) (Usage, error) {
+	return ask[Usage](ctx, c, call{method: http.MethodGet, path: machinePath(app, id, "usage")})
+}
+
+// Processes lists the processes of a machine, its main one first. Codes: not_found,
+// failed_precondition (it does not run, or not where its worker is).
+func Processes(ctx context.Context, c *Client, app bourse.AppName, id bourse.MachineID) ([]bourse.Process, error) {
+	return ask[[]bourse.Process](ctx, c, call{method: http.MethodGet, path: machinePath(app, id, "ps")})
+}
+
+// MachineLease is the lease of one machine, as a client reaches it.
+type MachineLease struct {
+	Client  *Client
+	App     bourse.AppName
+	Machine bourse.MachineID
+}
+
+// Lease returns the client's way to a machine's lease.
+func (c *Client) Lease(app bourse.AppName, id bourse.MachineID) MachineLease {
+	return MachineLease{c, app, id}
+}
+
+// Acquire takes a machine's lease, or extends it when nonce is the
+// current one; a TTL of 0 means 60 s. Codes: invalid, not_found, conflict
+// (another caller holds it).
+func (l MachineLease) Acquire(ctx context.Context, in LeaseRequest, nonce string) (Lease, error) {
+	out, err := ask[LeaseEnvelope](ctx, l.Client, call{method: http.MethodPost, path: machinePath(l.App, l.Machine, "lease"), header: header(HeaderNonce, nonce), in: in})
+	return out.Data, err
+}
+
+// Get shows a machine's lease. Codes: not_found (machine, or lease).
+func (l MachineLease) Get(ctx context.Context) (Lease, error) {
+	out, err := ask[LeaseEnvelope](ctx, l.Client, call{method: http.MethodGet, path: machinePath(l.App, l.Machine, "lease")})
+	return out.Data, err
+}
+
+// Release releases a machine's lease. Codes: not_found (machine, or
+// lease), conflict (not the current nonce).
+func (l MachineLease) Release(ctx context.Context, nonce string) error {
+	return l.Client.run(ctx, call{method: http.MethodDelete, path: machinePath(l.App, l.Machine, "lease"), header: header(HeaderNonce, nonce)})
+}
+
+// MachineMetadata is the metadata of one machine, as a client reaches it.
+type MachineMetadata struct {
+	Client  *Client
+	App     bourse.AppName
+	Machine bourse.MachineID
+}
+
+// Metadata returns the client's way to a machine's metadata.
+func (c *Client) Metadata(app bourse.AppName, id bourse.MachineID) MachineMetadata {
+	return MachineMetadata{c, app, id}
+}
+
+// All returns all of a machine's metadata. Codes: not_found.
+func (m MachineMetadata) All(ctx context.Context) (map[string]string, error) {
+	return ask[map[string]string](ctx, m.Client, call{method: http.MethodGet, path: machinePath(m.App, m.Machine, "metadata")})
+}
+
+// Patch changes several keys at once, without a new version. Codes:
+// invalid, not_found, failed_precondition (in.Version is not the machine's).
+func (m MachineMetadata) Patch(ctx context.Context, in MetadataPatch) error {
+	return m.Client.run(ctx, call{method: http.MethodPatch, path: machinePath(m.App, m.Machine, "metadata"), in: in})
+}
+
+// Get returns one key's value. Codes: not_found (machine, or key).
+func (m MachineMetadata) Get(ctx context.Context, key string) (string, error) {
+	out, err := ask[MetadataValue](ctx, m.Client, call{method: http.MethodGet, path: machinePath(m.App, m.Machine, "metadata", key)})
+	return out.Value, err
+}
+
+// Set sets one key. Codes: invalid, not_found.
+func (m MachineMetadata) Set(ctx context.Context, key, value string) error {
+	return m.Client.run(ctx, call{method: http.MethodPost, path: machinePath(m.App, m.Machine, "metadata", key), in: MetadataValue{Value: value}})
+}
+
+// Delete removes one key; one that is not there is no error. Codes:
+// not_found (the machine).
+func (m MachineMetadata) Delete(ctx context.Context, key string) error {
+	return m.Client.run(ctx, call{method: http.MethodDelete, path: machinePath(m.App, m.Machine, "metadata", key)})
+}
+
+// LogQuery selects lines of a machine's output.
+type LogQuery struct {
+	After  string    // only lines behind the one of this position; the others then say nothing but Follow
+	Since  time.Time // zero: from the beginning
+	Tail   int       // the last so many; 0: all, negative: none (with Follow: only new ones)
+	Follow bool      // go on until ctx ends or the machine is destroyed
+}
+
+// Logs calls line for each line of a machine's output, oldest first, from the
+// calling goroutine; an error of line ends the stream and is returned. Codes:
+// invalid, not_found, and unavailable when the stream breaks off.
+func (c *Client) Logs(ctx context.Context, app bourse.AppName, id bourse.MachineID, want LogQuery, line func(LogLine) error) error {
+	q := query("after", want.After, "follow", yes(want.Follow))
+	if !want.Since.IsZero() {
+		q.Set("since", want.Since.UTC().Format(time.RFC3339Nano))
+	}
+	if want.Tail != 0 {
+		q.Set("tail", strconv.Itoa(want.Tail))
+	}
+	k := call{method: http.MethodGet, path: machinePath(app, id, "logs"), query: q}
+	resp, err := c.stream(ctx, k)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = resp.Body.Close() }()
+	for l, err := range linesOf[LogLine](resp.Body) {
+		switch {
+		case err != nil:
+			return c.lost(ctx, k, err)
+		case l.Error != nil:
+			return &bourse.Error{Code: l.Error.Code, Message: withoutPrefix(l.Error.Code, l.Error.Error), Err: &ReplyError{
+				Status: resp.StatusCode, RequestID: resp.Header.Get(HeaderRequestID),
+			}}
+		}
+		if err := line(l); err != nil {
+			return err
+		}
+	}
+	return nil
 }

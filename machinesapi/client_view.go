@@ -104,22 +104,7 @@ func (s *Subscription) Close() error { return s.resp.Body.Close() }
 
 // ViewHealth returns the state of every member's copy of the view.
 func (c *Client) ViewHealth(ctx context.Context) (ViewHealth, error) {
-	var out ViewHealth
-	_, err := c.do(ctx, call{method: http.MethodGet, path: path("view", "health"), out: &out})
-	return out, err
-}
-
-// stream makes a request whose reply is read as it comes.
-func (c *Client) stream(ctx context.Context, k call) (*http.Response, error) {
-	resp, err := c.send(ctx, k)
-	if err != nil {
-		return nil, err
-	}
-	if resp.StatusCode > 299 {
-		defer func() { _ = resp.Body.Close() }()
-		return nil, replyError(resp)
-	}
-	return resp, nil
+	return ask[ViewHealth](ctx, c, call{method: http.MethodGet, path: path("view", "health")})
 }
 
 // brokenOff returns the error of the end of a stream: the server's,

@@ -3,23 +3,19 @@ package machinesapi
 import (
 	"context"
 	"net/http"
-	"net/url"
 
 	"github.com/bourse-dev/bourse"
 )
 
 // Workers lists every worker that the broker knows, by region and id.
 func (c *Client) Workers(ctx context.Context) ([]Worker, error) {
-	var out WorkerList
-	_, err := c.do(ctx, call{method: http.MethodGet, path: path("workers"), out: &out})
+	out, err := ask[WorkerList](ctx, c, call{method: http.MethodGet, path: path("workers")})
 	return out.Workers, err
 }
 
 // Worker shows one worker. Codes: not_found.
 func (c *Client) Worker(ctx context.Context, id bourse.WorkerID) (Worker, error) {
-	var out Worker
-	_, err := c.do(ctx, call{method: http.MethodGet, path: path("workers", string(id)), out: &out})
-	return out, err
+	return ask[Worker](ctx, c, call{method: http.MethodGet, path: path("workers", string(id))})
 }
 
 // Operator returns the calls that change workers, for who runs the cluster.
@@ -35,29 +31,20 @@ func (o Operator) Cordon(ctx context.Context, id bourse.WorkerID, cordon bool) (
 	if !cordon {
 		verb = "uncordon"
 	}
-	var out Worker
-	_, err := o.c.do(ctx, call{method: http.MethodPost, path: path("workers", string(id), verb), out: &out})
-	return out, err
+	return ask[Worker](ctx, o.c, call{method: http.MethodPost, path: path("workers", string(id), verb)})
 }
 
 // Forget has the cluster forget a worker that is down or stopped, with its
 // machines and volumes, and returns what it was. Codes: not_found,
 // failed_precondition (it is there).
 func (o Operator) Forget(ctx context.Context, id bourse.WorkerID) (Worker, error) {
-	var out Worker
-	_, err := o.c.do(ctx, call{method: http.MethodDelete, path: path("workers", string(id)), out: &out})
-	return out, err
+	return ask[Worker](ctx, o.c, call{method: http.MethodDelete, path: path("workers", string(id))})
 }
 
 // Runs lists a worker's durable runs, ended ones too when asked for. Codes:
 // not_found.
 func (c *Client) Runs(ctx context.Context, id bourse.WorkerID, ended bool) ([]Run, error) {
-	query := url.Values{}
-	if ended {
-		query.Set("ended", "true")
-	}
-	var out RunList
-	_, err := c.do(ctx, call{method: http.MethodGet, path: path("workers", string(id), "runs"), query: query, out: &out})
+	out, err := ask[RunList](ctx, c, call{method: http.MethodGet, path: path("workers", string(id), "runs"), query: query("ended", yes(ended))})
 	return out.Runs, err
 }
 
@@ -74,7 +61,5 @@ const (
 // ActOnRun does something with a run of a worker. Codes: not_found,
 // failed_precondition.
 func (c *Client) ActOnRun(ctx context.Context, id bourse.WorkerID, run string, verb RunVerb) (Run, error) {
-	var out Run
-	_, err := c.do(ctx, call{method: http.MethodPost, path: path("workers", string(id), "runs", run, string(verb)), out: &out})
-	return out, err
+	return ask[Run](ctx, c, call{method: http.MethodPost, path: path("workers", string(id), "runs", run, string(verb))})
 }

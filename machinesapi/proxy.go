@@ -76,7 +76,6 @@ func (p Proxies) Of(ctx context.Context, app bourse.AppName) ([]Proxy, error) {
 }
 
 func (p Proxies) get(ctx context.Context, at string) ([]Proxy, error) {
-	var out ProxyList
-	_, err := p.Client.do(ctx, call{method: http.MethodGet, path: at, out: &out})
+	out, err := ask[ProxyList](ctx, p.Client, call{method: http.MethodGet, path: at})
 	return out.Proxies, err
 }

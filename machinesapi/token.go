@@ -3,7 +3,6 @@ package machinesapi
 import (
 	"context"
 	"net/http"
-	"net/url"
 	"strconv"
 	"time"
 
@@ -90,30 +89,23 @@ func (c *Client) Tokens() Tokens { return Tokens{c} }
 // Create makes a token, which is in this reply and nowhere else. Codes: invalid,
 // forbidden (it would reach further than the caller's), not_found (an app).
 func (t Tokens) Create(ctx context.Context, in CreateToken) (Token, error) {
-	var out Token
-	_, err := t.Client.do(ctx, call{method: http.MethodPost, path: path("tokens"), in: in, out: &out})
-	return out, err
+	return ask[Token](ctx, t.Client, call{method: http.MethodPost, path: path("tokens"), in: in})
 }
 
 // List lists the tokens that the caller may revoke, the oldest first.
 func (t Tokens) List(ctx context.Context) ([]Token, error) {
-	var out TokenList
-	_, err := t.Client.do(ctx, call{method: http.MethodGet, path: path("tokens"), out: &out})
+	out, err := ask[TokenList](ctx, t.Client, call{method: http.MethodGet, path: path("tokens")})
 	return out.Tokens, err
 }
 
 // Revoke ends a token and, if made, those that were made with it. It may be
 // repeated. Codes: invalid, not_found (or it is not the caller's).
 func (t Tokens) Revoke(ctx context.Context, id string, made bool) (RevokedToken, error) {
-	var out RevokedToken
-	query := url.Values{"made": {strconv.FormatBool(made)}}
-	_, err := t.Client.do(ctx, call{method: http.MethodDelete, path: path("tokens", id), query: query, out: &out})
-	return out, err
+	return ask[RevokedToken](ctx, t.Client, call{method: http.MethodDelete, path: path("tokens", id), query: query("made", strconv.FormatBool(made))})
 }
 
 // Current returns what the caller's own token is good for.
 func (t Tokens) Current(ctx context.Context) ([]CurrentToken, error) {
-	var out CurrentTokens
-	_, err := t.Client.do(ctx, call{method: http.MethodGet, path: path("tokens", "current"), out: &out})
+	out, err := ask[CurrentTokens](ctx, t.Client, call{method: http.MethodGet, path: path("tokens", "current")})
 	return out.Tokens, err
 }
