@@ -11,6 +11,7 @@ import (
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/broker/endpoint"
 	"github.com/bourse-dev/bourse/fabric"
+	"github.com/bourse-dev/bourse/view/inventory"
 )
 
 // destroyAtOnce bounds how many machines of a deleted app are destroyed side
@@ -71,7 +72,7 @@ func (h *appHandler) deleteApp(w http.ResponseWriter, r *endpoint.Request) error
 // lostOwners returns the workers that have machines of the app, as far as the
 // view has heard, and are not here.
 func (h *appHandler) lostOwners(ctx context.Context, app *bourse.App, here []bourse.Member) []bourse.WorkerID {
-	rows, err := h.View.Machines(ctx, app.Name)
+	rows, err := h.View.Machines(ctx, inventory.Filter{App: app.Name})
 	if err != nil {
 		h.Log.WarnContext(ctx, "read view failed", slog.Any("err", err))
 	}

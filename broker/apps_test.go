@@ -27,7 +27,7 @@ func TestCreateApp(t *testing.T) {
 				app.NumericID <= 0 || len(app.ID) != 26 || app.CreatedAt < 1e12 {
 				t.Errorf("status %d: %+v", rec.Code, app)
 			}
-			if kept, _, _ := s.view.App(t.Context(), "shop"); kept.ID != app.ID {
+			if kept, _ := s.view.App(t.Context(), "shop"); kept == nil || kept.ID != app.ID {
 				t.Errorf("the view has %+v", kept)
 			}
 			if got := decodeBody[machinesapi.App](t, s.call(t, "GET", "/v1/apps/shop", "").Body.Bytes()); got != app {

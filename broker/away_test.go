@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/bourse-dev/bourse"
-	"github.com/bourse-dev/bourse/broker/lookup"
 	"github.com/bourse-dev/bourse/machinesapi"
+	"github.com/bourse-dev/bourse/view/inventory"
 )
 
 var noon = time.Date(2026, 3, 4, 12, 1, 0, 0, time.UTC)
@@ -32,7 +32,7 @@ func TestWorkersThatAreAway(t *testing.T) {
 	s.take("w1", false)
 	s.take("w2", true)
 	s.view.mu.Lock()
-	s.view.away = []lookup.AwayWorker{{ID: "w1", HeardAt: noon.Add(-time.Minute), Machines: 3, Volumes: 1}, {ID: "w2"}}
+	s.view.away = []inventory.AwayWorker{{ID: "w1", HeardAt: noon.Add(-time.Minute), Machines: 3, Volumes: 1}, {ID: "w2"}}
 	s.view.mu.Unlock()
 	client := s.client(t)
 	got, err := client.Workers(t.Context())

@@ -20,6 +20,7 @@ import (
 
 	"github.com/bourse-dev/bourse/fabric"
 	"github.com/bourse-dev/bourse/internal/throttle"
+	"github.com/bourse-dev/bourse/machinesapi"
 	"github.com/bourse-dev/bourse/seal"
 )
 
@@ -80,6 +81,9 @@ type Config struct {
 	// Certified returns who a client without a token is, by the certificate that it
 	// has shown; nil: no one.
 	Certified func(*tls.ConnectionState) (endpoint.Identity, bool)
+
+	// Health returns how every member's copy of the view is; nil: it is not known here.
+	Health func(ctx context.Context) []machinesapi.MemberHealth
 
 	// Copies returns the copies of apps that a worker keeps, as far as they are to be
 	// believed; default: all.

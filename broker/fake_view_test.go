@@ -10,6 +10,7 @@ import (
 	"github.com/bourse-dev/bourse/broker/lookup"
 	"github.com/bourse-dev/bourse/machinesapi"
 	"github.com/bourse-dev/bourse/release"
+	"github.com/bourse-dev/bourse/view/inventory"
 )
 
 // fakeView is a view in memory. Until it is frozen it has at once what
@@ -24,20 +25,20 @@ type fakeView struct {
 	err      error  // of every read
 	putErr   error  // of every write
 	onPut    func() // before it
-	rows     map[bourse.MachineID]lookup.Listed
-	volumes  map[bourse.VolumeID]lookup.ListedVolume
+	rows     map[bourse.MachineID]inventory.Listed
+	volumes  map[bourse.VolumeID]inventory.ListedVolume
 	apps     map[bourse.AppName]bourse.App
 	status   map[bourse.WorkerID]machinesapi.HostStatus
 	heard    time.Time
 	appReads int
-	away     []lookup.AwayWorker
+	away     []inventory.AwayWorker
 	forgot   []bourse.Member
 	releases map[release.ID]release.Release
 }
 
 func newFakeView(c *cluster) *fakeView {
 	return &fakeView{
-		c: c, rows: map[bourse.MachineID]lookup.Listed{}, volumes: map[bourse.VolumeID]lookup.ListedVolume{}, apps: map[bourse.AppName]bourse.App{}, releases: map[release.ID]release.Release{},
+		c: c, rows: map[bourse.MachineID]inventory.Listed{}, volumes: map[bourse.VolumeID]inventory.ListedVolume{}, apps: map[bourse.AppName]bourse.App{}, releases: map[release.ID]release.Release{},
 		status: map[bourse.WorkerID]machinesapi.HostStatus{}, heard: time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC),
 	}
 }
@@ -91,7 +92,7 @@ func (v *fakeView) copy() {
 		w.mu.Lock()
 		for id, m := range w.machines {
 			if m.State != bourse.StateDestroyed {
-				row := lookup.Listed{Machine: *m}
+				row := inventory.Listed{Machine: *m}
 				if v.public {
 					row.Config = row.Config.Public()
 				}
@@ -106,7 +107,7 @@ func (v *fakeView) copy() {
 		}
 		for id, vol := range w.volumes {
 			if vol.State != bourse.VolumeDestroyed {
-				v.volumes[id] = lookup.ListedVolume{Volume: *vol}
+				v.volumes[id] = inventory.ListedVolume{Volume: *vol}
 			}
 		}
 		w.mu.Unlock()
@@ -121,7 +122,7 @@ func (v *fakeView) read() error {
 	return v.err
 }
 
-func (v *fakeView) show(l lookup.Listed) lookup.Listed {
+func (v *fakeView) show(l inventory.Listed) inventory.Listed {
 	l.HostStatus, l.HeardAt = machinesapi.HostOK, v.heard
 	if s, ok := v.status[l.Worker]; ok {
 		l.HostStatus = s
@@ -129,44 +130,41 @@ func (v *fakeView) show(l lookup.Listed) lookup.Listed {
 	return l
 }
 
-func (v *fakeView) Synced() bool {
+func (v *fakeView) InSync() bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return !v.unsynced
 }
 
-func (v *fakeView) Machines(_ context.Context, app bourse.AppName) ([]lookup.Listed, error) {
+func (v *fakeView) Machines(_ context.Context, f inventory.Filter) ([]inventory.Listed, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if err := v.read(); err != nil {
 		return nil, err
 	}
-	var out []lookup.Listed
+	var out []inventory.Listed
 	for _, l := range v.rows {
-		if app == "" || l.App == app {
+		if (f.App == "" || l.App == f.App) && (f.Name == "" || l.Name == f.Name) {
 			out = append(out, v.show(l))
 		}
 	}
 	return out, nil
 }
 
-func (v *fakeView) Machine(_ context.Context, id bourse.MachineID) (lookup.Listed, bool, error) {
+func (v *fakeView) Machine(_ context.Context, id bourse.MachineID) (*inventory.Listed, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if err := v.read(); err != nil {
-		return lookup.Listed{}, false, err
-	}
+	err := v.read()
 	l, ok := v.rows[id]
-	return v.show(l), ok, nil
+	if err != nil || !ok {
+		return nil, err
+	}
+	l = v.show(l)
+	return &l, nil
 }
 
-func (v *fakeView) MachinesNamed(ctx context.Context, app bourse.AppName, name string) ([]lookup.Listed, error) {
-	rows, err := v.Machines(ctx, app)
-	return slices.DeleteFunc(rows, func(l lookup.Listed) bool { return l.Name != name }), err
-}
-
-func (v *fakeView) CountMachines(ctx context.Context, app bourse.AppName) (map[bourse.AppRef]int, error) {
-	rows, err := v.Machines(ctx, app)
+func (v *fakeView) CountMachines(ctx context.Context) (map[bourse.AppRef]int, error) {
+	rows, err := v.Machines(ctx, inventory.Filter{})
 	counts := map[bourse.AppRef]int{}
 	for i := range rows {
 		counts[bourse.AppRef{Name: rows[i].App, ID: rows[i].AppID}]++
@@ -174,7 +172,7 @@ func (v *fakeView) CountMachines(ctx context.Context, app bourse.AppName) (map[b
 	return counts, err
 }
 
-func (v *fakeView) AwayWorkers(context.Context) ([]lookup.AwayWorker, error) {
+func (v *fakeView) AwayWorkers(context.Context) ([]inventory.AwayWorker, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return v.away, v.err
@@ -197,12 +195,15 @@ func (v *fakeView) Apps(context.Context) ([]bourse.App, error) {
 	return out, v.err
 }
 
-func (v *fakeView) App(_ context.Context, name bourse.AppName) (bourse.App, bool, error) {
+func (v *fakeView) App(_ context.Context, name bourse.AppName) (*bourse.App, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.appReads++
 	app, ok := v.apps[name]
-	return app, ok && v.err == nil, v.err
+	if v.err != nil || !ok {
+		return nil, v.err
+	}
+	return &app, nil
 }
 
 func (v *fakeView) PutApp(_ context.Context, app bourse.App) (bourse.App, error) {

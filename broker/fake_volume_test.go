@@ -7,10 +7,10 @@ import (
 	"time"
 
 	"github.com/bourse-dev/bourse"
-	"github.com/bourse-dev/bourse/broker/lookup"
 	"github.com/bourse-dev/bourse/fabric"
 	"github.com/bourse-dev/bourse/internal/codec"
 	"github.com/bourse-dev/bourse/machinesapi"
+	"github.com/bourse-dev/bourse/view/inventory"
 )
 
 // addVolume makes a volume as a claim does.
@@ -143,15 +143,15 @@ func (s *setup) volume(w bourse.WorkerID) bourse.Volume {
 	})
 }
 
-func (v *fakeView) Volumes(_ context.Context, app bourse.AppName) ([]lookup.ListedVolume, error) {
+func (v *fakeView) Volumes(_ context.Context, f inventory.VolumeFilter) ([]inventory.ListedVolume, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if err := v.read(); err != nil {
 		return nil, err
 	}
-	var out []lookup.ListedVolume
+	var out []inventory.ListedVolume
 	for _, l := range v.volumes {
-		if app == "" || l.App == app {
+		if f.App == "" || l.App == f.App {
 			l.HostStatus, l.HeardAt = machinesapi.HostOK, v.heard
 			if s, ok := v.status[l.Worker]; ok {
 				l.HostStatus = s

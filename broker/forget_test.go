@@ -8,8 +8,8 @@ import (
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/broker"
-	"github.com/bourse-dev/bourse/broker/lookup"
 	"github.com/bourse-dev/bourse/machinesapi"
+	"github.com/bourse-dev/bourse/view/inventory"
 )
 
 // A worker that is away is forgotten with what it had; one that is there is not.
@@ -23,7 +23,7 @@ func TestForgetWorker(t *testing.T) {
 		t.Errorf("one that never was: %v", err)
 	}
 	s.take("w1", false)
-	s.view.set(func(v *fakeView) { v.away = []lookup.AwayWorker{{ID: "w1", HeardAt: noon, Machines: 3}} })
+	s.view.set(func(v *fakeView) { v.away = []inventory.AwayWorker{{ID: "w1", HeardAt: noon, Machines: 3}} })
 	w, err := client.Operator().Forget(t.Context(), "w1")
 	if err != nil || w.Machines != 3 || w.Status != machinesapi.WorkerDown {
 		t.Errorf("one that is away: %+v, %v", w, err)

@@ -12,6 +12,7 @@ import (
 	"github.com/bourse-dev/bourse/broker/lookup"
 	"github.com/bourse-dev/bourse/fabric"
 	"github.com/bourse-dev/bourse/machinesapi"
+	"github.com/bourse-dev/bourse/view/inventory"
 )
 
 // listFilter says which machines a list shows, and how.
@@ -67,7 +68,7 @@ func (h *machineHandler) listMachines(w http.ResponseWriter, r *endpoint.Request
 	if found.Overflow != nil {
 		return found.Overflow
 	}
-	if len(found.Machines) == 0 && found.Asked > 0 && len(found.Missing) == found.Asked && !h.View.Synced() {
+	if len(found.Machines) == 0 && found.Asked > 0 && len(found.Missing) == found.Asked && !h.View.InSync() {
 		return bourse.Errorf(bourse.CodeUnavailable, "none of %d workers answers", found.Asked)
 	}
 	conflicts := lookup.NameConflicts(found.Machines)
@@ -90,8 +91,8 @@ func (h *machineHandler) listMachines(w http.ResponseWriter, r *endpoint.Request
 // their configs whole, as far as their owners answer: clients change what they
 // listed, and what is missing there would be lost. The list of all apps has of each
 // only what the view has: it is for people, and there may be very many owners.
-func (h *machineHandler) whole(r *endpoint.Request, f *listFilter, found []*lookup.Listed) ([]*lookup.Listed, error) {
-	wanted := slices.DeleteFunc(found, func(l *lookup.Listed) bool { return !f.Has(&l.Machine) || !r.Who.MayMachine(l.ID) })
+func (h *machineHandler) whole(r *endpoint.Request, f *listFilter, found []*inventory.Listed) ([]*inventory.Listed, error) {
+	wanted := slices.DeleteFunc(found, func(l *inventory.Listed) bool { return !f.Has(&l.Machine) || !r.Who.MayMachine(l.ID) })
 	switch {
 	case f.summary:
 		return wanted, nil
@@ -106,10 +107,10 @@ func (h *machineHandler) whole(r *endpoint.Request, f *listFilter, found []*look
 		return nil, err
 	}
 	wanted = h.known.Whole(r.Context(), &app, wanted)
-	return slices.DeleteFunc(wanted, func(l *lookup.Listed) bool { return !f.Has(&l.Machine) }), nil // some have changed
+	return slices.DeleteFunc(wanted, func(l *inventory.Listed) bool { return !f.Has(&l.Machine) }), nil // some have changed
 }
 
-func (f *listFilter) show(l *lookup.Listed, now time.Time) machinesapi.Machine {
+func (f *listFilter) show(l *inventory.Listed, now time.Time) machinesapi.Machine {
 	if f.summary {
 		return machinesapi.SummaryOf(&l.Machine)
 	}
@@ -117,7 +118,7 @@ func (f *listFilter) show(l *lookup.Listed, now time.Time) machinesapi.Machine {
 }
 
 // showListed shows a machine with what its worker's word is worth.
-func showListed(l *lookup.Listed, lease bool, now time.Time) machinesapi.Machine {
+func showListed(l *inventory.Listed, lease bool, now time.Time) machinesapi.Machine {
 	out := showMachine(&l.Machine, lease, now)
 	out.HostStatus = l.HostStatus
 	if !l.Whole {

@@ -15,6 +15,7 @@ import (
 	"github.com/bourse-dev/bourse/broker/endpoint"
 	"github.com/bourse-dev/bourse/broker/lookup"
 	"github.com/bourse-dev/bourse/internal/throttle"
+	"github.com/bourse-dev/bourse/view/inventory"
 )
 
 // reach is for whom an endpoint is there.
@@ -74,7 +75,7 @@ func reachOf(pattern string) (reach, bool) {
 // kind is a token of the walk: what it is good for, in the words of the table.
 type kind struct {
 	name     string
-	grant    *endpoint.Grant // nil: no token is shown, or one that is known to no one
+	grant    *inventory.Token // nil: no token is shown, or one that is known to no one
 	shown    string
 	ended    bool
 	apps     bool // it reaches app web
@@ -92,19 +93,19 @@ func kinds(now time.Time) []kind {
 		{name: "none"},
 		{name: "unknown", shown: endpoint.NewToken()},
 		{name: "garbage", shown: strings.Repeat("\xff\x00§", 1000)},
-		{name: "expired", grant: &endpoint.Grant{Org: "*", ExpiresAt: now}, ended: true},
-		{name: "revoked", grant: &endpoint.Grant{Org: "*", RevokedAt: now}, ended: true},
-		{name: "other organisation", grant: &endpoint.Grant{Org: "zoo"}},
-		{name: "other app", grant: &endpoint.Grant{Org: "acme", Apps: []bourse.AppRef{{Name: "shop", ID: "2"}}}},
-		{name: "former app of the name", grant: &endpoint.Grant{Org: "acme", Apps: []bourse.AppRef{{Name: "web", ID: "0"}}}},
-		{name: "other machine", grant: &endpoint.Grant{Org: "acme", Apps: web, Machines: []bourse.MachineID{others}}, apps: true, other: true},
-		{name: "the machine", grant: &endpoint.Grant{Org: "acme", Apps: web, Machines: []bourse.MachineID{ours}}, apps: true, machine: true},
-		{name: "the machine, read-only", grant: &endpoint.Grant{Org: "acme", Apps: web, Machines: []bourse.MachineID{ours}, ReadOnly: true}, apps: true, machine: true, readOnly: true},
-		{name: "the app", grant: &endpoint.Grant{Org: "acme", Apps: web}, apps: true},
-		{name: "the app, read-only", grant: &endpoint.Grant{Org: "acme", Apps: web, ReadOnly: true}, apps: true, readOnly: true},
-		{name: "the organisation", grant: &endpoint.Grant{Org: "acme"}, apps: true},
-		{name: "everything, read-only", grant: &endpoint.Grant{Org: "*", ReadOnly: true}, apps: true, cluster: true, readOnly: true},
-		{name: "everything", grant: &endpoint.Grant{Org: "*"}, apps: true, cluster: true},
+		{name: "expired", grant: &inventory.Token{Org: "*", ExpiresAt: now}, ended: true},
+		{name: "revoked", grant: &inventory.Token{Org: "*", RevokedAt: now}, ended: true},
+		{name: "other organisation", grant: &inventory.Token{Org: "zoo"}},
+		{name: "other app", grant: &inventory.Token{Org: "acme", Apps: []bourse.AppRef{{Name: "shop", ID: "2"}}}},
+		{name: "former app of the name", grant: &inventory.Token{Org: "acme", Apps: []bourse.AppRef{{Name: "web", ID: "0"}}}},
+		{name: "other machine", grant: &inventory.Token{Org: "acme", Apps: web, Machines: []bourse.MachineID{others}}, apps: true, other: true},
+		{name: "the machine", grant: &inventory.Token{Org: "acme", Apps: web, Machines: []bourse.MachineID{ours}}, apps: true, machine: true},
+		{name: "the machine, read-only", grant: &inventory.Token{Org: "acme", Apps: web, Machines: []bourse.MachineID{ours}, ReadOnly: true}, apps: true, machine: true, readOnly: true},
+		{name: "the app", grant: &inventory.Token{Org: "acme", Apps: web}, apps: true},
+		{name: "the app, read-only", grant: &inventory.Token{Org: "acme", Apps: web, ReadOnly: true}, apps: true, readOnly: true},
+		{name: "the organisation", grant: &inventory.Token{Org: "acme"}, apps: true},
+		{name: "everything, read-only", grant: &inventory.Token{Org: "*", ReadOnly: true}, apps: true, cluster: true, readOnly: true},
+		{name: "everything", grant: &inventory.Token{Org: "*"}, apps: true, cluster: true},
 	}
 }
 
@@ -129,17 +130,17 @@ func (k *kind) want(to reach) bourse.Code {
 // Every endpoint, asked with every kind of token.
 func TestEveryEndpointAndEveryToken(t *testing.T) {
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
-	book := &grantBook{byID: map[string]endpoint.Grant{}, changed: make(chan struct{}, 1)}
+	book := tokenBook{}
 	all := kinds(now)
 	for i := range all {
 		if g := all[i].grant; g != nil {
 			all[i].shown = endpoint.NewToken()
 			g.ID, g.Digest, _ = endpoint.Digest(all[i].shown)
 			g.Name = "ci"
-			book.byID[g.ID] = *g
+			book[g.ID] = g
 		}
 	}
-	issued := endpoint.NewIssued(book, func() time.Time { return now })
+	issued := endpoint.NewIssued(book, nil, func() bool { return true }, func() time.Time { return now })
 	s, routes, _ := compose(&Config{
 		View: appsOnly{}, Tokens: issued, Issued: issued, Orders: throttle.TurnsConfig{}, Log: slog.New(slog.DiscardHandler), Now: func() time.Time { return now },
 	})
@@ -183,23 +184,18 @@ func TestEveryEndpointAndEveryToken(t *testing.T) {
 // appsOnly is a view with app web of acme.
 type appsOnly struct{ lookup.View }
 
-func (appsOnly) Synced() bool { return true }
+func (appsOnly) InSync() bool { return true }
 
-func (appsOnly) App(_ context.Context, name bourse.AppName) (bourse.App, bool, error) {
-	return bourse.App{Name: name, ID: "1", Org: "acme"}, name == "web", nil
+func (appsOnly) App(_ context.Context, name bourse.AppName) (*bourse.App, error) {
+	if name != "web" {
+		return nil, nil
+	}
+	return &bourse.App{Name: name, ID: "1", Org: "acme"}, nil
 }
 
-// grantBook is grants in memory.
-type grantBook struct {
-	byID    map[string]endpoint.Grant
-	changed chan struct{}
-}
+// tokenBook is tokens in memory.
+type tokenBook map[string]*inventory.Token
 
-func (b *grantBook) Find(_ context.Context, id string) (endpoint.Grant, bool, error) {
-	g, ok := b.byID[id]
-	return g, ok, nil
-}
-func (b *grantBook) All(context.Context) ([]endpoint.Grant, error) { return nil, nil }
-func (b *grantBook) Put(context.Context, endpoint.Grant) error     { return nil }
-func (b *grantBook) Changed() <-chan struct{}                      { return b.changed }
-func (b *grantBook) Synced() bool                                  { return true }
+func (b tokenBook) Token(_ context.Context, id string) (*inventory.Token, error) { return b[id], nil }
+func (b tokenBook) Tokens(context.Context) ([]inventory.Token, error)            { return nil, nil }
+func (b tokenBook) PutToken(context.Context, *inventory.Token) error             { return nil }

@@ -13,36 +13,38 @@ import (
 	"github.com/bourse-dev/bourse/broker"
 	"github.com/bourse-dev/bourse/broker/endpoint"
 	"github.com/bourse-dev/bourse/machinesapi"
+	"github.com/bourse-dev/bourse/view/inventory"
 )
 
-// grantBook is the tokens that were made, in memory.
-type grantBook struct {
+// tokenBook is the tokens that were made, in memory.
+type tokenBook struct {
 	mu      sync.Mutex
-	grants  []endpoint.Grant
+	tokens  []inventory.Token
 	changed chan struct{}
 	young   bool
 }
 
-func (b *grantBook) All(context.Context) ([]endpoint.Grant, error) {
+func (b *tokenBook) Tokens(context.Context) ([]inventory.Token, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return slices.Clone(b.grants), nil
+	return slices.Clone(b.tokens), nil
 }
 
-func (b *grantBook) Find(_ context.Context, id string) (endpoint.Grant, bool, error) {
+func (b *tokenBook) Token(_ context.Context, id string) (*inventory.Token, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	i := slices.IndexFunc(b.grants, func(g endpoint.Grant) bool { return g.ID == id })
+	i := slices.IndexFunc(b.tokens, func(t inventory.Token) bool { return t.ID == id })
 	if i < 0 {
-		return endpoint.Grant{}, false, nil
+		return nil, nil
 	}
-	return b.grants[i], true, nil
+	found := b.tokens[i]
+	return &found, nil
 }
 
-func (b *grantBook) Put(_ context.Context, g endpoint.Grant) error {
+func (b *tokenBook) PutToken(_ context.Context, t *inventory.Token) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.grants = append(slices.DeleteFunc(b.grants, func(old endpoint.Grant) bool { return old.ID == g.ID }), g)
+	b.tokens = append(slices.DeleteFunc(b.tokens, func(old inventory.Token) bool { return old.ID == t.ID }), *t)
 	select {
 	case b.changed <- struct{}{}:
 	default:
@@ -50,9 +52,9 @@ func (b *grantBook) Put(_ context.Context, g endpoint.Grant) error {
 	return nil
 }
 
-func (b *grantBook) Changed() <-chan struct{} { return b.changed }
-
-func (b *grantBook) Synced() bool { return !b.young }
+func (b *tokenBook) issued(now func() time.Time) *endpoint.Issued {
+	return endpoint.NewIssued(b, b.changed, func() bool { return !b.young }, now)
+}
 
 // both are tokens of a file and those that were made.
 type both struct {
@@ -69,15 +71,15 @@ func (b both) Identify(ctx context.Context, token string) (endpoint.Identity, er
 
 // issuing is a broker that makes tokens, whose file has one for everything and two of
 // acme, with apps shop and till of acme and zoo of another.
-func issuing(t *testing.T, now *time.Time) (*setup, *grantBook) {
-	book := &grantBook{changed: make(chan struct{}, 1)}
+func issuing(t *testing.T, now *time.Time) (*setup, *tokenBook) {
+	book := &tokenBook{changed: make(chan struct{}, 1)}
 	s := start(t, func(c *broker.Config) {
 		if now != nil {
 			c.Now = func() time.Time { return *now }
 		} else {
 			c.Now = time.Now
 		}
-		c.Issued = endpoint.NewIssued(book, c.Now)
+		c.Issued = book.issued(c.Now)
 		c.Tokens = both{tokenMap{
 			"root": {Name: "*"}, "acme": {Name: "acme", Org: "acme"}, "shop": {Name: "acme", Org: "acme", Apps: []bourse.AppRef{{Name: "shop"}}},
 		}, c.Issued}
@@ -227,7 +229,7 @@ func TestRevoke(t *testing.T) {
 		if status != 200 || strings.Join(got, " ") != want {
 			t.Errorf("%s sees %v, want %s", by, got, want)
 		}
-		if book.grants[0].Digest != "" && strings.Contains(string(reply), book.grants[0].Digest) {
+		if book.tokens[0].Digest != "" && strings.Contains(string(reply), book.tokens[0].Digest) {
 			t.Error("a list has a digest in it")
 		}
 	}
@@ -349,7 +351,7 @@ func TestDeployToken(t *testing.T) {
 func TestTokensAreBounded(t *testing.T) {
 	s, book := issuing(t, nil)
 	for range 1000 {
-		book.grants = append(book.grants, endpoint.Grant{ID: endpoint.NewToken(), Org: "acme"})
+		book.tokens = append(book.tokens, inventory.Token{ID: endpoint.NewToken(), Org: "acme"})
 	}
 	if status, reply := s.with(t, "acme", "POST", "/v1/tokens", `{}`); status != 403 || !strings.Contains(string(reply), "quota exceeded") {
 		t.Errorf("status %d: %s", status, reply)
@@ -357,8 +359,8 @@ func TestTokensAreBounded(t *testing.T) {
 	if status, _ := s.with(t, "root", "POST", "/v1/tokens", `{"org_slug":"zoological"}`); status != 201 {
 		t.Errorf("another organisation: status %d", status)
 	}
-	for i := range book.grants {
-		book.grants[i].RevokedAt = time.Now()
+	for i := range book.tokens {
+		book.tokens[i].RevokedAt = time.Now()
 	}
 	if status, _ := s.with(t, "acme", "POST", "/v1/tokens", `{}`); status != 201 {
 		t.Errorf("once they are revoked: status %d", status)

@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"github.com/bourse-dev/bourse/broker"
-	"github.com/bourse-dev/bourse/machinesapi"
 	"github.com/bourse-dev/bourse/view"
 	"github.com/bourse-dev/bourse/view/query"
 )
@@ -23,10 +22,6 @@ func (q realQueries) Subscribe(w http.ResponseWriter, r *http.Request) error {
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
 	return q.Engine.Subscribe(&lastLine{w, cancel}, r.WithContext(ctx))
-}
-
-func (realQueries) Health(context.Context) (machinesapi.ViewHealth, error) {
-	return machinesapi.ViewHealth{}, nil
 }
 
 // lastLine ends what writes to it at its first line.

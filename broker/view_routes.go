@@ -22,8 +22,6 @@ type Queries interface {
 	Subscribe(w http.ResponseWriter, r *http.Request) error
 	// Resume answers GET /v1/view/subscriptions/{id}.
 	Resume(w http.ResponseWriter, r *http.Request) error
-	// Health returns how every member's copy of the view is.
-	Health(ctx context.Context) (machinesapi.ViewHealth, error)
 }
 
 // errNoQueries is the error of a broker that was made without them.
@@ -62,12 +60,27 @@ func (h *viewHandler) ask(do func(Queries, http.ResponseWriter, *http.Request) e
 }
 
 func (h *viewHandler) viewHealth(w http.ResponseWriter, r *endpoint.Request) error {
-	if h.Queries == nil {
+	if h.Health == nil {
 		return errNoQueries()
 	}
-	health, err := h.Queries.Health(r.Context())
-	if err != nil {
-		return err
+	health := machinesapi.CompareViews(append(h.Health(r.Context()), h.missing(r.Context())...), h.Now())
+	for i := range health.Members {
+		health.Members[i].Heads = nil // they were for the comparison: a list for each of many members
 	}
 	return endpoint.WriteJSON(w, http.StatusOK, health)
+}
+
+// missing returns the workers that should be members and are not: those that were
+// stopped are not missed.
+func (h *viewHandler) missing(ctx context.Context) []machinesapi.MemberHealth {
+	var out []machinesapi.MemberHealth
+	_, absent := h.Directory.All()
+	for _, w := range h.machines.Away(ctx, absent) {
+		if w.Status == machinesapi.WorkerDown {
+			out = append(out, machinesapi.MemberHealth{
+				ID: w.ID, Role: bourse.RoleWorker, Region: w.Region, DownSince: w.Since, Standing: machinesapi.Standing{State: machinesapi.ViewDown},
+			})
+		}
+	}
+	return out
 }

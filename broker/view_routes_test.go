@@ -59,12 +59,13 @@ func (q *queries) Resume(w http.ResponseWriter, r *http.Request) error {
 	return err
 }
 
-func (q *queries) Health(context.Context) (machinesapi.ViewHealth, error) {
-	return machinesapi.ViewHealth{Agrees: true, Members: []machinesapi.MemberHealth{{ID: "w1", Reachable: true}}}, q.err
-}
-
 func startQueries(t testing.TB, q *queries) *setup {
-	return start(t, withTokens, func(c *broker.Config) { c.Queries = q })
+	return start(t, withTokens, func(c *broker.Config) {
+		c.Queries = q
+		c.Health = func(context.Context) []machinesapi.MemberHealth {
+			return []machinesapi.MemberHealth{{ID: "w1", Reachable: true}}
+		}
+	})
 }
 
 func TestTheViewIsForClusterTokens(t *testing.T) {

@@ -11,8 +11,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/bourse-dev/bourse"
-	"github.com/bourse-dev/bourse/broker/lookup"
 	"github.com/bourse-dev/bourse/machinesapi"
+	"github.com/bourse-dev/bourse/view/inventory"
 )
 
 const heardAt = "2026-03-04T12:00:00Z" // of every worker, in the fake view
@@ -149,7 +149,7 @@ func TestARowOfAnothersMachineIsNotShown(t *testing.T) {
 		row := v.rows[m.ID]
 		row.Worker, row.Name, row.UpdatedAt = "w2", "forged", row.UpdatedAt.Add(time.Hour)
 		v.rows["aaaaaa00000001"] = row
-		v.rows["aaaaaa00000001"] = lookup.Listed{Machine: func() bourse.Machine { m := row.Machine; m.ID = "aaaaaa00000001"; return m }()}
+		v.rows["aaaaaa00000001"] = inventory.Listed{Machine: func() bourse.Machine { m := row.Machine; m.ID = "aaaaaa00000001"; return m }()}
 	})
 	if got, _ := s.list(t, ""); !cmp.Equal(got, []string{"a"}) {
 		t.Errorf("list is %v", got)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/bourse-dev/bourse/fabric"
 	"github.com/bourse-dev/bourse/machinesapi"
+	"github.com/bourse-dev/bourse/view/inventory"
 )
 
 // volumeHandler serves volumes.
@@ -74,7 +75,7 @@ func (h *volumeHandler) listVolumes(w http.ResponseWriter, r *endpoint.Request) 
 		return err
 	}
 	found := h.known.Gather(r.Context(), []bourse.App{app})
-	if len(found.Volumes) == 0 && found.Asked > 0 && len(found.Missing) == found.Asked && !h.View.Synced() {
+	if len(found.Volumes) == 0 && found.Asked > 0 && len(found.Missing) == found.Asked && !h.View.InSync() {
 		return bourse.Errorf(bourse.CodeUnavailable, "none of %d workers answers", found.Asked)
 	}
 	out := []machinesapi.Volume{}
@@ -87,7 +88,7 @@ func (h *volumeHandler) listVolumes(w http.ResponseWriter, r *endpoint.Request) 
 }
 
 // showVolume shows a volume with what its worker's word is worth.
-func showVolume(l *lookup.ListedVolume, summary bool) machinesapi.Volume {
+func showVolume(l *inventory.ListedVolume, summary bool) machinesapi.Volume {
 	show := machinesapi.FromVolume
 	if summary {
 		show = machinesapi.SummaryOfVolume
@@ -156,7 +157,7 @@ func (h *volumeHandler) volumeOwner(r *endpoint.Request) (volumeTarget, error) {
 
 // volumeCopy returns what is known here of the path's volume without asking its
 // owner.
-func (h *volumeHandler) volumeCopy(r *endpoint.Request) (lookup.ListedVolume, bool) {
+func (h *volumeHandler) volumeCopy(r *endpoint.Request) (inventory.ListedVolume, bool) {
 	return h.known.Copy(r.Context(), r.App(), bourse.VolumeID(r.PathValue("volume")), r.Reaches)
 }
 

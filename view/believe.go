@@ -70,3 +70,41 @@ func (v *View) Believe(ctx context.Context, proofs ...[]byte) error {
 	}
 	return nil
 }
+
+// BelieveApps merges what a worker reports of apps as far as it is proven, and returns
+// those apps as the view has them now. Without the proofs a worker could give an app to
+// anybody whenever a view is new. CodeInvalid: a proof is none at all.
+func (v *View) BelieveApps(ctx context.Context, reported []bourse.App) ([]bourse.App, error) {
+	var proofs [][]byte
+	for _, app := range reported {
+		have, err := v.App(ctx, app.Name)
+		if err != nil {
+			return nil, err
+		}
+		if len(app.Proof) > 0 && (have == nil || changes(have, app)) {
+			proofs = append(proofs, app.Proof)
+		}
+	}
+	if len(proofs) > 0 {
+		if err := v.Believe(ctx, proofs...); err != nil {
+			return nil, err
+		}
+	}
+	out := make([]bourse.App, 0, len(reported))
+	for _, app := range reported {
+		have, err := v.App(ctx, app.Name)
+		if err != nil {
+			return nil, err
+		}
+		if have != nil {
+			out = append(out, *have)
+		}
+	}
+	return out, nil
+}
+
+// changes reports whether a reported app is news.
+func changes(have *bourse.App, reported bourse.App) bool {
+	merged := have.Merge(reported)
+	return merged.ID != have.ID || (merged.DeletedAt == nil) != (have.DeletedAt == nil)
+}

@@ -32,16 +32,6 @@ func (v *View) Read(ctx context.Context, fn func(*sqlite.Conn) error) error {
 	return fmt.Errorf("read the view: %w", err)
 }
 
-// Ask returns the answer to a question, which is called as by Read.
-func Ask[T any](ctx context.Context, v *View, question func(*sqlite.Conn) (T, error)) (T, error) {
-	var answer T
-	err := v.Read(ctx, func(c *sqlite.Conn) (err error) {
-		answer, err = question(c)
-		return err
-	})
-	return answer, err
-}
-
 // suspect has the writer replace a file that a reader found damaged.
 func (v *View) suspect(err error) {
 	v.mu.Lock()

@@ -2,45 +2,47 @@ package endpoint
 
 import (
 	"context"
+	"crypto/subtle"
 	"sync"
 	"time"
 
 	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/view/inventory"
 )
 
-// Grants keeps what is known of the tokens that were made. All brokers have the same,
+// TokenView keeps what is known of the tokens that were made. All brokers have the same,
 // a moment after one of them has written it.
-type Grants interface {
-	// Find finds one by its id.
-	Find(ctx context.Context, id string) (Grant, bool, error)
-	// All returns all, those that were revoked too, the oldest first.
-	All(ctx context.Context) ([]Grant, error)
-	// Put writes one. It returns once that is on this server's disk and some other
+type TokenView interface {
+	// Token returns nil if there is none with this id.
+	Token(ctx context.Context, id string) (*inventory.Token, error)
+	// Tokens returns all, those that were revoked too, the oldest first.
+	Tokens(ctx context.Context) ([]inventory.Token, error)
+	// PutToken writes one. It returns once that is on this server's disk and some other
 	// members have it, if there are any. Of two versions a revoked one stands.
-	Put(ctx context.Context, g Grant) error
-	// Changed has an element when grants may have changed since the last receive.
-	Changed() <-chan struct{}
-	// Synced reports whether the grants have been compared with another member's.
-	Synced() bool
+	PutToken(ctx context.Context, t *inventory.Token) error
 }
 
 // Issued identifies the tokens that were made by the API. It remembers what it has
 // read until something changes.
 type Issued struct {
-	Grants
-	now func() time.Time
+	TokenView
+	changed <-chan struct{}
+	synced  func() bool
+	now     func() time.Time
 
 	mu    sync.Mutex
 	reads uint64 // how often what was remembered has been forgotten
-	known map[string]Grant
+	known map[string]*inventory.Token
 }
 
 // maxKnown bounds what is remembered; past it the memory starts again.
 const maxKnown = 1 << 14
 
-// NewIssued makes an Issued that remembers nothing.
-func NewIssued(grants Grants, now func() time.Time) *Issued {
-	return &Issued{Grants: grants, now: now, known: map[string]Grant{}}
+// NewIssued makes an Issued that remembers nothing. changed has an element when tokens
+// may have changed since the last receive; synced reports whether all tokens are in the
+// view.
+func NewIssued(v TokenView, changed <-chan struct{}, synced func() bool, now func() time.Time) *Issued {
+	return &Issued{TokenView: v, changed: changed, synced: synced, now: now, known: map[string]*inventory.Token{}}
 }
 
 // Identify returns the owner of a token. Codes: unauthorized, unavailable (the token
@@ -51,40 +53,38 @@ func (s *Issued) Identify(ctx context.Context, token string) (Identity, error) {
 	if !ok {
 		return Identity{}, bourse.Errorf(bourse.CodeUnauthorized, "it is no token of this cluster")
 	}
-	g, ok, err := s.find(ctx, id)
-	if err != nil {
+	t, err := s.find(ctx, id)
+	switch {
+	case err != nil:
 		return Identity{}, bourse.Errorf(bourse.CodeUnavailable, "look for a token: %w", err)
-	}
-	if !ok && !s.Synced() {
+	case t == nil && !s.synced():
 		return Identity{}, bourse.Errorf(bourse.CodeUnavailable, "this broker does not know all tokens yet: it has just started, or reaches no other server")
-	}
-	if !ok || !g.is(digest) {
+	case t == nil || subtle.ConstantTimeCompare([]byte(t.Digest), []byte(digest)) == 0:
 		return Identity{}, bourse.Errorf(bourse.CodeUnauthorized, "the token is not known here")
 	}
-	if err := g.good(s.now()); err != nil {
+	if err := good(t, s.now()); err != nil {
 		return Identity{}, err
 	}
-	return g.identity(), nil
+	return identityOf(t), nil
 }
 
-// find returns a grant as it was read after the last change.
-func (s *Issued) find(ctx context.Context, id string) (Grant, bool, error) {
+// find returns a token as it was read after the last change, nil if there is none.
+func (s *Issued) find(ctx context.Context, id string) (*inventory.Token, error) {
 	s.mu.Lock()
 	select {
-	case <-s.Changed():
+	case <-s.changed:
 		clear(s.known)
 		s.reads++
 	default:
 	}
-	g, ok := s.known[id]
-	began := s.reads
+	t, began := s.known[id], s.reads
 	s.mu.Unlock()
-	if ok {
-		return g, true, nil
+	if t != nil {
+		return t, nil
 	}
-	g, ok, err := s.Find(ctx, id)
-	if err != nil || !ok {
-		return g, false, err
+	t, err := s.Token(ctx, id)
+	if err != nil || t == nil {
+		return nil, err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -92,7 +92,7 @@ func (s *Issued) find(ctx context.Context, id string) (Grant, bool, error) {
 		if len(s.known) >= maxKnown {
 			clear(s.known)
 		}
-		s.known[id] = g
+		s.known[id] = t
 	}
-	return g, true, nil
+	return t, nil
 }

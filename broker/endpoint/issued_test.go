@@ -10,12 +10,13 @@ import (
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/broker/endpoint"
+	"github.com/bourse-dev/bourse/view/inventory"
 )
 
-// book is grants in memory.
+// book is tokens in memory.
 type book struct {
 	mu      sync.Mutex
-	byID    map[string]endpoint.Grant
+	byID    map[string]inventory.Token
 	changed chan struct{}
 	reads   int
 	reading func() // called after a grant was read, before it is returned
@@ -23,15 +24,15 @@ type book struct {
 	young   bool // not synced
 }
 
-func newBook(grants ...endpoint.Grant) *book {
-	b := &book{byID: map[string]endpoint.Grant{}, changed: make(chan struct{}, 1)}
+func newBook(grants ...inventory.Token) *book {
+	b := &book{byID: map[string]inventory.Token{}, changed: make(chan struct{}, 1)}
 	for _, g := range grants {
 		b.byID[g.ID] = g
 	}
 	return b
 }
 
-func (b *book) Find(_ context.Context, id string) (endpoint.Grant, bool, error) {
+func (b *book) Token(_ context.Context, id string) (*inventory.Token, error) {
 	b.mu.Lock()
 	g, ok := b.byID[id]
 	b.reads++
@@ -40,15 +41,18 @@ func (b *book) Find(_ context.Context, id string) (endpoint.Grant, bool, error) 
 	if reading != nil {
 		reading()
 	}
-	return g, ok && err == nil, err
+	if !ok || err != nil {
+		return nil, err
+	}
+	return &g, nil
 }
 
-func (b *book) All(context.Context) ([]endpoint.Grant, error) { return nil, b.err }
+func (b *book) Tokens(context.Context) ([]inventory.Token, error) { return nil, b.err }
 
-func (b *book) Put(_ context.Context, g endpoint.Grant) error {
+func (b *book) PutToken(_ context.Context, t *inventory.Token) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.byID[g.ID] = g
+	b.byID[t.ID] = *t
 	select {
 	case b.changed <- struct{}{}:
 	default:
@@ -56,13 +60,14 @@ func (b *book) Put(_ context.Context, g endpoint.Grant) error {
 	return nil
 }
 
-func (b *book) Changed() <-chan struct{} { return b.changed }
-func (b *book) Synced() bool             { return !b.young }
+func (b *book) issued(now func() time.Time) *endpoint.Issued {
+	return endpoint.NewIssued(b, b.changed, func() bool { return !b.young }, now)
+}
 
 var now = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
 // issue makes a token of a grant.
-func issue(g endpoint.Grant) (string, endpoint.Grant) {
+func issue(g inventory.Token) (string, inventory.Token) {
 	token := endpoint.NewToken()
 	g.ID, g.Digest, _ = endpoint.Digest(token)
 	return token, g
@@ -71,23 +76,23 @@ func issue(g endpoint.Grant) (string, endpoint.Grant) {
 func TestIdentify(t *testing.T) {
 	const good = bourse.Code("")
 	for name, tt := range map[string]struct {
-		grant endpoint.Grant
+		grant inventory.Token
 		at    time.Duration
 		want  bourse.Code
 	}{
-		"good":                  {endpoint.Grant{Org: "acme"}, 0, good},
-		"of everything":         {endpoint.Grant{Org: "*"}, 0, good},
-		"of nothing":            {endpoint.Grant{}, 0, bourse.CodeUnavailable},
-		"of a newer release":    {endpoint.Grant{Org: "acme", Unread: true}, 0, bourse.CodeUnavailable},
-		"revoked":               {endpoint.Grant{Org: "acme", RevokedAt: now}, 0, bourse.CodeUnauthorized},
-		"revoked and unread":    {endpoint.Grant{Org: "acme", RevokedAt: now, Unread: true}, 0, bourse.CodeUnauthorized},
-		"a moment before":       {endpoint.Grant{Org: "acme", ExpiresAt: now.Add(time.Hour)}, time.Hour - 1, good},
-		"at its end":            {endpoint.Grant{Org: "acme", ExpiresAt: now.Add(time.Hour)}, time.Hour, bourse.CodeUnauthorized},
-		"expired in its memory": {endpoint.Grant{Org: "acme", ExpiresAt: now.Add(time.Hour)}, 2 * time.Hour, bourse.CodeUnauthorized},
+		"good":                  {inventory.Token{Org: "acme"}, 0, good},
+		"of everything":         {inventory.Token{Org: "*"}, 0, good},
+		"of nothing":            {inventory.Token{}, 0, bourse.CodeUnavailable},
+		"of a newer release":    {inventory.Token{Org: "acme", Unread: true}, 0, bourse.CodeUnavailable},
+		"revoked":               {inventory.Token{Org: "acme", RevokedAt: now}, 0, bourse.CodeUnauthorized},
+		"revoked and unread":    {inventory.Token{Org: "acme", RevokedAt: now, Unread: true}, 0, bourse.CodeUnauthorized},
+		"a moment before":       {inventory.Token{Org: "acme", ExpiresAt: now.Add(time.Hour)}, time.Hour - 1, good},
+		"at its end":            {inventory.Token{Org: "acme", ExpiresAt: now.Add(time.Hour)}, time.Hour, bourse.CodeUnauthorized},
+		"expired in its memory": {inventory.Token{Org: "acme", ExpiresAt: now.Add(time.Hour)}, 2 * time.Hour, bourse.CodeUnauthorized},
 	} {
 		token, g := issue(tt.grant)
 		clock := now
-		s := endpoint.NewIssued(newBook(g), func() time.Time { return clock })
+		s := newBook(g).issued(func() time.Time { return clock })
 		_, _ = s.Identify(t.Context(), token) // so that it is remembered
 		clock = now.Add(tt.at)
 		who, err := s.Identify(t.Context(), token)
@@ -103,7 +108,7 @@ func TestIdentify(t *testing.T) {
 // What is no token of ours costs no look into the view, however long it is.
 func TestGarbageIsNoToken(t *testing.T) {
 	b := newBook()
-	s := endpoint.NewIssued(b, time.Now)
+	s := b.issued(time.Now)
 	token := endpoint.NewToken()
 	for _, text := range []string{
 		"", "bourse_", token[:len(token)-1], token + "a", " " + token, strings.Repeat("a", 1<<20), "bourse_" + strings.Repeat("\xff", 52), "fm2_" + token,
@@ -121,9 +126,9 @@ func TestGarbageIsNoToken(t *testing.T) {
 // Unknown is never told as no: by a broker that does not know all, or cannot read
 // what it knows.
 func TestUnknownIsNotNo(t *testing.T) {
-	token, g := issue(endpoint.Grant{Org: "acme"})
+	token, g := issue(inventory.Token{Org: "acme"})
 	b := newBook()
-	s := endpoint.NewIssued(b, time.Now)
+	s := b.issued(time.Now)
 	if _, err := s.Identify(t.Context(), token); bourse.CodeOf(err) != bourse.CodeUnauthorized {
 		t.Errorf("a token that does not exist: %v", err)
 	}
@@ -136,16 +141,16 @@ func TestUnknownIsNotNo(t *testing.T) {
 		t.Errorf("what it knows already: %v", err)
 	}
 	b.young, b.err = false, errors.New("disk I/O error")
-	if _, err := endpoint.NewIssued(b, time.Now).Identify(t.Context(), token); bourse.CodeOf(err) != bourse.CodeUnavailable {
+	if _, err := b.issued(time.Now).Identify(t.Context(), token); bourse.CodeOf(err) != bourse.CodeUnavailable {
 		t.Errorf("unreadable: %v", err)
 	}
 }
 
 // The id alone is no token: of two tokens with one id only the one of the digest is.
 func TestTheDigestDecides(t *testing.T) {
-	token, g := issue(endpoint.Grant{Org: "acme"})
+	token, g := issue(inventory.Token{Org: "acme"})
 	g.Digest = g.Digest[:63] + "x"
-	if _, err := endpoint.NewIssued(newBook(g), time.Now).Identify(t.Context(), token); bourse.CodeOf(err) != bourse.CodeUnauthorized {
+	if _, err := newBook(g).issued(time.Now).Identify(t.Context(), token); bourse.CodeOf(err) != bourse.CodeUnauthorized {
 		t.Errorf("another's digest: %v", err)
 	}
 }
@@ -153,9 +158,9 @@ func TestTheDigestDecides(t *testing.T) {
 // A grant is read once, until something changes; then what was read before counts no
 // more, also where it was being read while it changed.
 func TestWhatIsRememberedIsNeverOld(t *testing.T) {
-	token, g := issue(endpoint.Grant{Org: "acme"})
+	token, g := issue(inventory.Token{Org: "acme"})
 	b := newBook(g)
-	s := endpoint.NewIssued(b, time.Now)
+	s := b.issued(time.Now)
 	for range 3 {
 		if _, err := s.Identify(t.Context(), token); err != nil {
 			t.Fatal(err)
@@ -164,12 +169,12 @@ func TestWhatIsRememberedIsNeverOld(t *testing.T) {
 	if b.reads != 1 {
 		t.Errorf("read %d times", b.reads)
 	}
-	_ = b.Put(t.Context(), endpoint.Grant{ID: "another"})
+	_ = b.PutToken(t.Context(), &inventory.Token{ID: "another"})
 	b.reading = func() { // it was read as good, and is revoked, and another request has seen that
 		b.reading = nil
 		revoked := g
 		revoked.RevokedAt = now
-		_ = b.Put(t.Context(), revoked)
+		_ = b.PutToken(t.Context(), &revoked)
 		if _, err := s.Identify(t.Context(), token); bourse.CodeOf(err) != bourse.CodeUnauthorized {
 			t.Errorf("revoked: %v", err)
 		}
@@ -183,9 +188,9 @@ func TestWhatIsRememberedIsNeverOld(t *testing.T) {
 // Under many requests at once a revoked token is refused from the moment at which the
 // revocation was written.
 func TestRevokedForAllAtOnce(t *testing.T) {
-	token, g := issue(endpoint.Grant{Org: "acme"})
+	token, g := issue(inventory.Token{Org: "acme"})
 	b := newBook(g)
-	s := endpoint.NewIssued(b, time.Now)
+	s := b.issued(time.Now)
 	var written sync.WaitGroup
 	written.Add(1)
 	var all sync.WaitGroup
@@ -201,7 +206,7 @@ func TestRevokedForAllAtOnce(t *testing.T) {
 		})
 	}
 	g.RevokedAt = now
-	_ = b.Put(t.Context(), g)
+	_ = b.PutToken(t.Context(), &g)
 	written.Done()
 	all.Wait()
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/view/inventory"
 )
 
 // The view usually receives a worker's changes within milliseconds. A query waits for
@@ -40,12 +41,12 @@ func AwaitView(ctx context.Context, machines *Machines, volumes *Volumes) {
 // because waiting would not help.
 func (k *Machines) drop(ctx context.Context, missing map[bourse.MachineID]bourse.Machine) bool {
 	for id, m := range missing {
-		row, ok, err := k.View.Machine(ctx, id)
+		row, err := k.View.Machine(ctx, id)
 		if err != nil {
 			k.viewFailed(ctx, err)
 			return true
 		}
-		ok = ok && k.mayTell(&row)
+		ok := row != nil && k.mayTell(row)
 		if ok {
 			k.fresh.saw(id, row.UpdatedAt)
 		}
@@ -61,7 +62,7 @@ func (k *Volumes) drop(ctx context.Context, missing map[bourse.VolumeID]bourse.V
 	if len(missing) == 0 {
 		return true
 	}
-	rows, err := k.View.Volumes(ctx, "")
+	rows, err := k.View.Volumes(ctx, inventory.VolumeFilter{})
 	if err != nil {
 		k.viewFailed(ctx, err)
 		return true

@@ -8,6 +8,7 @@ import (
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/machinesapi"
+	"github.com/bourse-dev/bourse/view/inventory"
 )
 
 // Away shows workers that belong to the cluster and are no members now: who
@@ -21,7 +22,7 @@ func (s *Sources) Away(ctx context.Context, absent []bourse.Absence) []machinesa
 	if err != nil {
 		s.viewFailed(ctx, err)
 	}
-	byID := make(map[bourse.WorkerID]AwayWorker, len(rows))
+	byID := make(map[bourse.WorkerID]inventory.AwayWorker, len(rows))
 	for _, r := range rows {
 		byID[r.ID] = r
 	}
@@ -54,7 +55,7 @@ func (s *Sources) Forget(ctx context.Context, id bourse.WorkerID) (machinesapi.W
 	return w, s.View.Forget(ctx, absent[i].Member)
 }
 
-func show(a *bourse.Absence, row AwayWorker, known bool) machinesapi.Worker {
+func show(a *bourse.Absence, row inventory.AwayWorker, known bool) machinesapi.Worker {
 	w := machinesapi.Worker{
 		ID: a.ID, Region: a.Region, Address: a.Address, Tag: a.Tag.String(), Leaving: a.Leaving, Status: machinesapi.WorkerDown,
 		Since: a.Since.UTC(), Machines: row.Machines, Volumes: row.Volumes,

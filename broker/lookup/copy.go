@@ -4,21 +4,24 @@ import (
 	"context"
 
 	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/view/inventory"
 )
 
 // viewed returns what the view has of one machine.
-func (k *Machines) viewed(ctx context.Context, id bourse.MachineID) (Listed, bool) {
-	l, ok, err := k.View.Machine(ctx, id)
+func (k *Machines) viewed(ctx context.Context, id bourse.MachineID) (inventory.Listed, bool) {
+	l, err := k.View.Machine(ctx, id)
 	if err != nil {
 		k.viewFailed(ctx, err)
-		return l, false
 	}
-	return l, ok && k.mayTell(&l)
+	if err != nil || l == nil || !k.mayTell(l) {
+		return inventory.Listed{}, false
+	}
+	return *l, true
 }
 
 // mayTell reports whether the row's site is the machine's owner, as far as the
 // id says who that is.
-func (k *Machines) mayTell(row *Listed) bool { return k.owns(row.Worker, row.ID.Tag()) }
+func (k *Machines) mayTell(row *inventory.Listed) bool { return k.owns(row.Worker, row.ID.Tag()) }
 
 // Settle leaves a machine to the view at once, if the view has what its owner
 // has just replied: those who only look are many, and when the machine is gone
@@ -30,16 +33,16 @@ func (k *Machines) Settle(ctx context.Context, id bourse.MachineID) {
 }
 
 // Copy returns what is known here of a machine without asking its owner.
-func (k *Machines) Copy(ctx context.Context, id bourse.MachineID) (Listed, bool) {
+func (k *Machines) Copy(ctx context.Context, id bourse.MachineID) (inventory.Listed, bool) {
 	t, remembered := k.fresh.get(id) // before the view: see there
 	l, ok := k.viewed(ctx, id)
 	switch {
 	case !remembered:
 		return l, ok
 	case !ok:
-		l = Listed{Machine: t.thing, Whole: true}
+		l = inventory.Listed{Machine: t.thing, Whole: true}
 	}
-	l = l.newer(&t.thing)
+	l = newer(l, &t.thing)
 	if l.HeardAt.Before(t.at) {
 		l.HeardAt = t.at
 	}

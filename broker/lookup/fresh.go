@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/view/inventory"
 )
 
 // Bounds of what is remembered of replies.
@@ -175,7 +176,7 @@ func (f *fresh[K, T]) saw(id K, version time.Time) {
 
 // newer returns what the view has of a machine, brought up to what its owner has
 // replied since.
-func (l Listed) newer(m *bourse.Machine) Listed {
+func newer(l inventory.Listed, m *bourse.Machine) inventory.Listed {
 	if !l.UpdatedAt.Before(m.UpdatedAt) {
 		return l
 	}

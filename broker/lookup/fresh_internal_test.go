@@ -8,6 +8,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/view/inventory"
 )
 
 var epoch = time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC)
@@ -35,7 +36,7 @@ type life struct {
 type listing struct {
 	known map[bourse.MachineID]bourse.Machine
 	floor []int // what had been told when it began
-	rows  []*Listed
+	rows  []*inventory.Listed
 }
 
 // TestAListIsNeverOlderThanWhatWasTold: replies come in any order, the view
@@ -89,7 +90,7 @@ func begin(f *freshMachines, lives []*life) *listing {
 func (r *listing) read(lives []*life) {
 	for _, l := range lives {
 		if l.view > 0 && l.view < l.last {
-			r.rows = append(r.rows, &Listed{Machine: version(l.id, l.view, l.last)})
+			r.rows = append(r.rows, &inventory.Listed{Machine: version(l.id, l.view, l.last)})
 		}
 	}
 }
@@ -177,7 +178,7 @@ func TestEventsAreKept(t *testing.T) {
 	if got, _ := f.get(first.ID); len(got.thing.LastEvents) != 1 || got.thing.UpdatedAt != second.UpdatedAt {
 		t.Errorf("remembered: %+v", got.thing)
 	}
-	if got := (Listed{Machine: first}).newer(&second); len(got.LastEvents) != 1 || got.UpdatedAt != second.UpdatedAt {
+	if got := newer(inventory.Listed{Machine: first}, &second); len(got.LastEvents) != 1 || got.UpdatedAt != second.UpdatedAt {
 		t.Errorf("listed: %+v", got.Machine)
 	}
 	f.note(&bourse.Machine{}) // of a worker that tells nothing

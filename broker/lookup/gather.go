@@ -11,14 +11,15 @@ import (
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/fabric"
 	"github.com/bourse-dev/bourse/machinesapi"
+	"github.com/bourse-dev/bourse/view/inventory"
 )
 
 // Gathered is what could be found out of some machines.
 type Gathered struct {
-	Machines []*Listed         // oldest first
-	Asked    int               // workers, beside the view
-	Missing  []bourse.WorkerID // that did not answer
-	Overflow error             // of a worker that has more than a reply holds
+	Machines []*inventory.Listed // oldest first
+	Asked    int                 // workers, beside the view
+	Missing  []bourse.WorkerID   // that did not answer
+	Overflow error               // of a worker that has more than a reply holds
 }
 
 // Gather lists the machines of an app, destroyed ones too if that is asked, or
@@ -32,18 +33,18 @@ func (k *Machines) Gather(ctx context.Context, app *bourse.App, deleted bool, re
 		query.App, query.AppID = app.Name, app.ID
 	}
 	known := k.fresh.of(query.App) // before the view: see there
-	rows, err := k.View.Machines(ctx, query.App)
+	rows, err := k.View.Machines(ctx, inventory.Filter{App: query.App})
 	if err != nil {
 		k.viewFailed(ctx, err)
 	}
 	var members []bourse.Member
-	if query.Deleted || err != nil || !k.View.Synced() || (len(rows) == 0 && !k.recorded(ctx, query.App)) {
+	if query.Deleted || err != nil || !k.View.InSync() || (len(rows) == 0 && !k.recorded(ctx, query.App)) {
 		members = k.Directory.Workers()
 		if region != "" { // a machine is where its worker is
 			members = slices.DeleteFunc(members, func(m bourse.Member) bool { return m.Region != region })
 		}
 	}
-	u := union{told: known, rows: make([]*Listed, 0, len(rows)), answers: k.askMachines(ctx, members, query)}
+	u := union{told: known, rows: make([]*inventory.Listed, 0, len(rows)), answers: k.askMachines(ctx, members, query)}
 	for i := range rows {
 		if row := &rows[i]; k.mayTell(row) {
 			u.rows = append(u.rows, row)
@@ -56,7 +57,7 @@ func (k *Machines) Gather(ctx context.Context, app *bourse.App, deleted bool, re
 // Add adds what was found out of the machines of another app.
 func (g *Gathered) Add(other Gathered) {
 	g.Machines = append(g.Machines, other.Machines...)
-	slices.SortFunc(g.Machines, func(x, y *Listed) int { return oldestFirst(&x.Machine, &y.Machine) })
+	slices.SortFunc(g.Machines, func(x, y *inventory.Listed) int { return oldestFirst(&x.Machine, &y.Machine) })
 	g.Asked = max(g.Asked, other.Asked) // the same ones
 	for _, w := range other.Missing {
 		if !slices.Contains(g.Missing, w) {
@@ -80,23 +81,23 @@ func overflow(answers []Answer[[]bourse.Machine]) error {
 // union is what there is to be put together of machines.
 type union struct {
 	told    map[bourse.MachineID]bourse.Machine // by owners, lately
-	rows    []*Listed                           // of the view
+	rows    []*inventory.Listed                 // of the view
 	answers []Answer[[]bourse.Machine]          // of workers that were asked just now
 }
 
 // machines puts the parts together: of a worker that answered, its answer is
 // all there is; of the others, what the view has, brought up to what they replied
 // lately. A worker that did not answer is unreachable, whatever the view says.
-func (u *union) machines(app *bourse.App, deleted bool) []*Listed {
-	byID := make(map[bourse.MachineID]*Listed, len(u.rows)+len(u.told))
+func (u *union) machines(app *bourse.App, deleted bool) []*inventory.Listed {
+	byID := make(map[bourse.MachineID]*inventory.Listed, len(u.rows)+len(u.told))
 	heard := make(map[bourse.WorkerID]bool, len(u.answers)) // false: was asked in vain
 	for _, a := range u.answers {
 		heard[a.From.ID] = a.Err == nil
 		for i := range a.Got {
-			byID[a.Got[i].ID] = &Listed{Machine: a.Got[i], HostStatus: machinesapi.HostOK, Whole: true}
+			byID[a.Got[i].ID] = &inventory.Listed{Machine: a.Got[i], HostStatus: machinesapi.HostOK, Whole: true}
 		}
 	}
-	old := func(l *Listed) {
+	old := func(l *inventory.Listed) {
 		answered, asked := heard[l.Worker]
 		if answered {
 			return
@@ -105,7 +106,7 @@ func (u *union) machines(app *bourse.App, deleted bool) []*Listed {
 			l.HostStatus = machinesapi.HostUnreachable
 		}
 		if known, ok := byID[l.ID]; ok {
-			newer := known.newer(&l.Machine) // a new one: the row is to stay as it was read
+			newer := newer(*known, &l.Machine) // a new one: the row is to stay as it was read
 			byID[l.ID] = &newer
 			return
 		}
@@ -115,15 +116,15 @@ func (u *union) machines(app *bourse.App, deleted bool) []*Listed {
 		old(l)
 	}
 	for _, m := range u.told {
-		old(&Listed{Machine: m, HostStatus: machinesapi.HostOK, Whole: true})
+		old(&inventory.Listed{Machine: m, HostStatus: machinesapi.HostOK, Whole: true})
 	}
-	out := make([]*Listed, 0, len(byID))
+	out := make([]*inventory.Listed, 0, len(byID))
 	for _, l := range byID {
 		if (app == nil || l.OwnedBy(app)) && (deleted || l.State != bourse.StateDestroyed) {
 			out = append(out, l)
 		}
 	}
-	slices.SortFunc(out, func(x, y *Listed) int { return oldestFirst(&x.Machine, &y.Machine) })
+	slices.SortFunc(out, func(x, y *inventory.Listed) int { return oldestFirst(&x.Machine, &y.Machine) })
 	return out
 }
 
@@ -169,15 +170,18 @@ func (k *Machines) Count(ctx context.Context, app *bourse.App) (Counts, []bourse
 		name = app.Name
 	}
 	known := k.fresh.of(name) // before the view: see there
-	counts, err := k.View.CountMachines(ctx, name)
+	counts, err := k.View.CountMachines(ctx)
 	if err != nil {
 		k.viewFailed(ctx, err)
+	}
+	if app != nil {
+		maps.DeleteFunc(counts, func(ref bourse.AppRef, _ int) bool { return ref.Name != name })
 	}
 	total := 0
 	for _, n := range counts {
 		total += n
 	}
-	if err == nil && k.View.Synced() && (total > 0 || k.recorded(ctx, name)) {
+	if err == nil && k.View.InSync() && (total > 0 || k.recorded(ctx, name)) {
 		return k.correct(ctx, counts, known), nil
 	}
 	found := k.Gather(ctx, app, false, "")

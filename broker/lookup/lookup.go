@@ -41,8 +41,8 @@ func (s *Sources) viewFailed(ctx context.Context, err error) {
 
 // recorded reports whether the view knows an app of the name.
 func (s *Sources) recorded(ctx context.Context, name bourse.AppName) bool {
-	_, ok, err := s.View.App(ctx, name)
-	return ok && err == nil
+	app, err := s.View.App(ctx, name)
+	return app != nil && err == nil
 }
 
 // owns reports whether a worker owns what has a tag, as far as that is known: a

@@ -8,6 +8,7 @@ import (
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/fabric"
+	"github.com/bourse-dev/bourse/view/inventory"
 )
 
 // Named lists the machines of one name in an app that have not ended: what the
@@ -33,12 +34,12 @@ func (k *Machines) Conflict(ctx context.Context, m *bourse.Machine) bourse.Machi
 // namedBy is Named, with or without asking workers.
 func (k *Machines) namedBy(ctx context.Context, app *bourse.App, name string, ask bool) []*bourse.Machine {
 	told := k.fresh.of(app.Name) // before the view: see there
-	rows, err := k.View.MachinesNamed(ctx, app.Name, name)
+	rows, err := k.View.Machines(ctx, inventory.Filter{App: app.Name, Name: name})
 	if err != nil {
 		k.viewFailed(ctx, err)
 	}
 	byID := map[bourse.MachineID]*bourse.Machine{}
-	if ask && (err != nil || !k.View.Synced()) {
+	if ask && (err != nil || !k.View.InSync()) {
 		found, _ := k.Find(ctx, k.Directory.Workers(), app, fabric.MachinesQuery{Name: name})
 		for i := range found {
 			byID[found[i].ID] = &found[i]
@@ -76,7 +77,7 @@ func firstOrdered(a, b *bourse.Machine) int {
 }
 
 // NameConflicts says of each machine whose name another one has, which that is.
-func NameConflicts(machines []*Listed) map[bourse.MachineID]bourse.MachineID {
+func NameConflicts(machines []*inventory.Listed) map[bourse.MachineID]bourse.MachineID {
 	type name struct {
 		app  bourse.AppRef
 		name string

@@ -64,9 +64,9 @@ func (r appRecords) merge(apps ...bourse.App) {
 // one returns what the view has of a name.
 func (s *Apps) one(ctx context.Context, name bourse.AppName) (appRecords, error) {
 	out := appRecords{}
-	app, ok, err := s.View.App(ctx, name)
-	if err == nil && ok {
-		out.merge(app)
+	app, err := s.View.App(ctx, name)
+	if err == nil && app != nil {
+		out.merge(*app)
 	}
 	return out, err
 }
@@ -96,7 +96,7 @@ func (s *Apps) complete(ctx context.Context, l look) (appRecords, []bourse.Worke
 	if l.failed != nil {
 		s.Log.WarnContext(ctx, "read view failed", slog.Any("err", l.failed))
 	}
-	synced := l.failed == nil && s.View.Synced()
+	synced := l.failed == nil && s.View.InSync()
 	if synced && !l.search {
 		return l.known, nil, nil
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/bourse-dev/bourse"
 
 	"github.com/bourse-dev/bourse/internal/throttle"
+	"github.com/bourse-dev/bourse/view/inventory"
 )
 
 // Checker checks orders against quotas.
@@ -92,7 +93,7 @@ func (s *usages) find(ref bourse.AppRef, now time.Time) (usage, bool) {
 
 func (c *Checker) count(ctx context.Context, app bourse.App) usage {
 	var u usage
-	rows, err := c.machines.View.Machines(ctx, app.Name)
+	rows, err := c.machines.View.Machines(ctx, inventory.Filter{App: app.Name})
 	if err != nil {
 		c.machines.Log.WarnContext(ctx, "read view failed", slog.Any("err", err))
 		return u
@@ -104,9 +105,9 @@ func (c *Checker) count(ctx context.Context, app bourse.App) usage {
 		u.machines++
 		u.config += configBytes(&rows[i].Config)
 	}
-	volumes, _ := c.machines.View.Volumes(ctx, app.Name) // what it cannot say counts as nothing
+	volumes, _ := c.machines.View.Volumes(ctx, inventory.VolumeFilter{App: app.Name}) // what it cannot say counts as nothing
 	u.volumes = len(volumes)
-	counts, _ := c.machines.View.CountMachines(ctx, "")
+	counts, _ := c.machines.View.CountMachines(ctx)
 	apps, _ := c.machines.View.Apps(ctx)
 	for _, a := range apps {
 		if a.Org == app.Org && a.DeletedAt == nil {
@@ -180,8 +181,8 @@ func (c *Checker) repeats(ctx context.Context, order *bourse.Order) bool {
 			return true
 		}
 	}
-	rows, _ := c.machines.View.Machines(ctx, order.App.Name) // an error: then it is not known
-	return slices.ContainsFunc(rows, func(l Listed) bool { return l.Order == order.ID })
+	rows, _ := c.machines.View.Machines(ctx, inventory.Filter{App: order.App.Name}) // an error: then it is not known
+	return slices.ContainsFunc(rows, func(l inventory.Listed) bool { return l.Order == order.ID })
 }
 
 // MayHaveVolume is MayHaveMachine for a volume.

@@ -8,13 +8,14 @@ import (
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/fabric"
 	"github.com/bourse-dev/bourse/machinesapi"
+	"github.com/bourse-dev/bourse/view/inventory"
 )
 
 // GatheredVolumes is what could be found out of some volumes.
 type GatheredVolumes struct {
-	Volumes []ListedVolume    // oldest first
-	Asked   int               // workers, beside the view
-	Missing []bourse.WorkerID // that did not answer
+	Volumes []inventory.ListedVolume // oldest first
+	Asked   int                      // workers, beside the view
+	Missing []bourse.WorkerID        // that did not answer
 }
 
 // Count counts the living volumes of each app.
@@ -36,16 +37,16 @@ func (k *Volumes) Gather(ctx context.Context, apps []bourse.App) GatheredVolumes
 	}
 	app := query.App
 	known := k.fresh.of(app) // before the view: see there
-	rows, err := k.View.Volumes(ctx, app)
+	rows, err := k.View.Volumes(ctx, inventory.VolumeFilter{App: app})
 	if err != nil {
 		k.viewFailed(ctx, err)
 	}
 	var members []bourse.Member
-	if err != nil || !k.View.Synced() || (len(rows) == 0 && !k.recorded(ctx, app)) {
+	if err != nil || !k.View.InSync() || (len(rows) == 0 && !k.recorded(ctx, app)) {
 		members = k.Directory.Workers()
 	}
 	answers := k.Ask(ctx, members, query)
-	u := volumeUnion{byID: map[bourse.VolumeID]ListedVolume{}, heard: map[bourse.WorkerID]bool{}}
+	u := volumeUnion{byID: map[bourse.VolumeID]inventory.ListedVolume{}, heard: map[bourse.WorkerID]bool{}}
 	for _, a := range answers {
 		u.answer(&a)
 	}
@@ -58,7 +59,7 @@ func (k *Volumes) Gather(ctx context.Context, apps []bourse.App) GatheredVolumes
 		k.fresh.saw(row.ID, row.UpdatedAt)
 	}
 	for _, v := range known {
-		u.add(&ListedVolume{Volume: v, HostStatus: machinesapi.HostOK})
+		u.add(&inventory.ListedVolume{Volume: v, HostStatus: machinesapi.HostOK})
 	}
 	return GatheredVolumes{u.sorted(apps), len(members), Silent(answers)}
 }
@@ -72,18 +73,18 @@ func (k *Volumes) Ask(ctx context.Context, members []bourse.Member, query fabric
 // answered, its answer is all there is; of the others, the latest version of
 // what the view has and what they replied lately.
 type volumeUnion struct {
-	byID  map[bourse.VolumeID]ListedVolume
+	byID  map[bourse.VolumeID]inventory.ListedVolume
 	heard map[bourse.WorkerID]bool // asked; false: in vain
 }
 
 func (u *volumeUnion) answer(a *Answer[[]bourse.Volume]) {
 	u.heard[a.From.ID] = a.Err == nil
 	for _, v := range a.Got {
-		u.byID[v.ID] = ListedVolume{Volume: v, HostStatus: machinesapi.HostOK}
+		u.byID[v.ID] = inventory.ListedVolume{Volume: v, HostStatus: machinesapi.HostOK}
 	}
 }
 
-func (u *volumeUnion) add(l *ListedVolume) {
+func (u *volumeUnion) add(l *inventory.ListedVolume) {
 	answered, asked := u.heard[l.Worker]
 	if answered {
 		return
@@ -102,18 +103,18 @@ func (u *volumeUnion) add(l *ListedVolume) {
 }
 
 // sorted returns the living volumes of some apps.
-func (u *volumeUnion) sorted(apps []bourse.App) []ListedVolume {
+func (u *volumeUnion) sorted(apps []bourse.App) []inventory.ListedVolume {
 	of := make(map[bourse.AppName]*bourse.App, len(apps))
 	for i := range apps {
 		of[apps[i].Name] = &apps[i]
 	}
-	out := make([]ListedVolume, 0, len(u.byID))
+	out := make([]inventory.ListedVolume, 0, len(u.byID))
 	for _, l := range u.byID {
 		if app := of[l.App]; app != nil && l.OwnedBy(app) && l.State != bourse.VolumeDestroyed {
 			out = append(out, l)
 		}
 	}
-	slices.SortFunc(out, func(x, y ListedVolume) int {
+	slices.SortFunc(out, func(x, y inventory.ListedVolume) int {
 		return cmp.Or(x.CreatedAt.Compare(y.CreatedAt), cmp.Compare(x.ID, y.ID))
 	})
 	return out
@@ -121,13 +122,13 @@ func (u *volumeUnion) sorted(apps []bourse.App) []ListedVolume {
 
 // Copy returns what is known here of a volume of an app without asking its owner.
 // The caller may have only what reaches says yes to.
-func (k *Volumes) Copy(ctx context.Context, app bourse.AppName, id bourse.VolumeID, reaches func(Owner) bool) (ListedVolume, bool) {
+func (k *Volumes) Copy(ctx context.Context, app bourse.AppName, id bourse.VolumeID, reaches func(Owner) bool) (inventory.ListedVolume, bool) {
 	t, remembered := k.fresh.get(id) // before the view: see there
-	rows, err := k.View.Volumes(ctx, app)
+	rows, err := k.View.Volumes(ctx, inventory.VolumeFilter{App: app})
 	if err != nil {
 		k.viewFailed(ctx, err)
 	}
-	var found ListedVolume
+	var found inventory.ListedVolume
 	for i := range rows {
 		if rows[i].ID == id && reaches(OwnerOfVolume(&rows[i].Volume)) {
 			found = rows[i]

@@ -7,6 +7,7 @@ import (
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/fabric"
 	"github.com/bourse-dev/bourse/machinesapi"
+	"github.com/bourse-dev/bourse/view/inventory"
 )
 
 // wholePatience bounds how long a list waits for the owners of its machines, where
@@ -17,7 +18,7 @@ const wholePatience = time.Second
 // them, their environment and files, and returns the machines as those have them
 // now. Of an owner that does not answer, and is unreachable then, or of one that
 // the view calls so, they stay as they are: not whole.
-func (k *Machines) Whole(ctx context.Context, app *bourse.App, list []*Listed) []*Listed {
+func (k *Machines) Whole(ctx context.Context, app *bourse.App, list []*inventory.Listed) []*inventory.Listed {
 	asked := map[bourse.WorkerID]bool{}
 	var members []bourse.Member
 	for _, l := range list {
@@ -41,7 +42,7 @@ func (k *Machines) Whole(ctx context.Context, app *bourse.App, list []*Listed) [
 			now[a.Got[i].ID] = &a.Got[i]
 		}
 	}
-	out := make([]*Listed, 0, len(list))
+	out := make([]*inventory.Listed, 0, len(list))
 	for _, l := range list {
 		switch m, there := now[l.ID]; {
 		case l.Whole || !asked[l.Worker]:
@@ -50,7 +51,7 @@ func (k *Machines) Whole(ctx context.Context, app *bourse.App, list []*Listed) [
 		case !there || !m.OwnedBy(app):
 			continue // it has been destroyed meanwhile
 		default:
-			l = &Listed{Machine: *m, HostStatus: machinesapi.HostOK, Whole: true}
+			l = &inventory.Listed{Machine: *m, HostStatus: machinesapi.HostOK, Whole: true}
 		}
 		out = append(out, l)
 	}

@@ -11,12 +11,13 @@ import (
 
 	"github.com/bourse-dev/bourse/broker/endpoint"
 	"github.com/bourse-dev/bourse/machinesapi"
+	"github.com/bourse-dev/bourse/view/inventory"
 )
 
 // grantOf returns what a new token is to be good for, which is never more than the
 // caller's. Codes: invalid, forbidden, not_found (an app, or a machine), unavailable.
-func (h *Tokens) grantOf(r *endpoint.Request, in *machinesapi.CreateToken) (endpoint.Grant, error) {
-	g := endpoint.Grant{
+func (h *Tokens) grantOf(r *endpoint.Request, in *machinesapi.CreateToken) (inventory.Token, error) {
+	g := inventory.Token{
 		Name: cmp.Or(in.Name, "token"), ReadOnly: in.ReadOnly, Machines: in.Machines,
 		MadeBy: r.Who.Name, MadeWith: r.Who.Token, CreatedAt: h.Now().UTC(),
 	}
@@ -119,7 +120,7 @@ func expiry(now time.Time, after time.Duration, until time.Time) (time.Time, err
 
 // checkMachines wants machines to be of one app, which has them. Codes: invalid,
 // not_found, unavailable.
-func (h *Tokens) checkMachines(r *endpoint.Request, g *endpoint.Grant) error {
+func (h *Tokens) checkMachines(r *endpoint.Request, g *inventory.Token) error {
 	switch {
 	case len(g.Machines) == 0:
 		return nil
@@ -152,7 +153,7 @@ func (h *Tokens) checkMachines(r *endpoint.Request, g *endpoint.Grant) error {
 // mayRevoke reports whether the caller may see and end a token. One that was made by
 // the API and is bound to apps ends itself and what was made with it, and nothing
 // else: who has stolen it does not end the others.
-func mayRevoke(who *endpoint.Identity, g *endpoint.Grant) bool {
+func mayRevoke(who *endpoint.Identity, g *inventory.Token) bool {
 	switch {
 	case who.Cluster() || who.Token != "" && (g.ID == who.Token || g.MadeWith == who.Token):
 		return true

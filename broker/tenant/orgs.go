@@ -13,6 +13,7 @@ import (
 	"github.com/bourse-dev/bourse/broker/endpoint"
 	"github.com/bourse-dev/bourse/broker/lookup"
 	"github.com/bourse-dev/bourse/machinesapi"
+	"github.com/bourse-dev/bourse/view/inventory"
 )
 
 // OrgMachines serves organisations' lists.
@@ -99,11 +100,11 @@ func (h *OrgMachines) machines(w http.ResponseWriter, r *endpoint.Request) error
 	}
 	selected := lookup.Select(r.URL.Query())
 	found := h.Machines.Gather(r.Context(), nil, deleted, selected.Region)
-	list := slices.DeleteFunc(found.Machines, func(l *lookup.Listed) bool {
+	list := slices.DeleteFunc(found.Machines, func(l *inventory.Listed) bool {
 		app, ok := mine[l.App]
 		return !ok || !l.OwnedBy(&app) || !selected.Has(&l.Machine) || l.UpdatedAt.Before(want.since) || cursorOf(&l.Machine).compare(want.after) <= 0
 	})
-	slices.SortFunc(list, func(a, b *lookup.Listed) int { return cursorOf(&a.Machine).compare(cursorOf(&b.Machine)) })
+	slices.SortFunc(list, func(a, b *inventory.Listed) int { return cursorOf(&a.Machine).compare(cursorOf(&b.Machine)) })
 	out := machinesapi.OrgMachines{Machines: []machinesapi.OrgMachine{}}
 	for _, l := range list[:min(want.limit, len(list))] {
 		out.Machines = append(out.Machines, machinesapi.OrgMachineOf(&l.Machine))

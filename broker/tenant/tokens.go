@@ -12,6 +12,7 @@ import (
 
 	"github.com/bourse-dev/bourse/broker/endpoint"
 	"github.com/bourse-dev/bourse/machinesapi"
+	"github.com/bourse-dev/bourse/view/inventory"
 )
 
 // Tokens serves tokens.
@@ -67,9 +68,9 @@ func (h *Tokens) deployToken(w http.ResponseWriter, r *endpoint.Request) error {
 }
 
 // make makes a token.
-func (h *Tokens) make(r *endpoint.Request, in *machinesapi.CreateToken) (string, endpoint.Grant, error) {
+func (h *Tokens) make(r *endpoint.Request, in *machinesapi.CreateToken) (string, inventory.Token, error) {
 	if h.Issued == nil {
-		return "", endpoint.Grant{}, errNoTokens()
+		return "", inventory.Token{}, errNoTokens()
 	}
 	g, err := h.grantOf(r, in)
 	if err != nil {
@@ -81,7 +82,7 @@ func (h *Tokens) make(r *endpoint.Request, in *machinesapi.CreateToken) (string,
 	token := endpoint.NewToken()
 	g.ID, g.Digest, _ = endpoint.Digest(token)
 	r.Note(slog.String("token", g.ID), slog.String("name", g.Name), slog.String("org", g.Org))
-	if err := h.Issued.Put(r.Context(), g); err != nil {
+	if err := h.Issued.PutToken(r.Context(), &g); err != nil {
 		return "", g, err
 	}
 	return token, g, nil
@@ -95,7 +96,7 @@ const (
 )
 
 func (h *Tokens) mayHave(ctx context.Context, org string) error {
-	all, err := h.Issued.All(ctx)
+	all, err := h.Issued.Tokens(ctx)
 	if err != nil {
 		return err
 	}
@@ -103,7 +104,7 @@ func (h *Tokens) mayHave(ctx context.Context, org string) error {
 	for i := range all {
 		if all[i].Org == org {
 			remembered++
-			if all[i].Live(now) {
+			if endpoint.Live(&all[i], now) {
 				live++
 			}
 		}
@@ -130,11 +131,11 @@ func (h *Tokens) list(w http.ResponseWriter, r *endpoint.Request) error {
 	return endpoint.WriteJSON(w, http.StatusOK, out)
 }
 
-func (h *Tokens) all(ctx context.Context) ([]endpoint.Grant, error) {
+func (h *Tokens) all(ctx context.Context) ([]inventory.Token, error) {
 	if h.Issued == nil {
 		return nil, nil
 	}
-	return h.Issued.All(ctx)
+	return h.Issued.Tokens(ctx)
 }
 
 // revoke ends a token, and with made=true those that were made with it and with
@@ -152,7 +153,7 @@ func (h *Tokens) revoke(w http.ResponseWriter, r *endpoint.Request) error {
 	if err != nil {
 		return err
 	}
-	i := slices.IndexFunc(all, func(g endpoint.Grant) bool { return g.ID == id })
+	i := slices.IndexFunc(all, func(g inventory.Token) bool { return g.ID == id })
 	if i < 0 || !mayRevoke(&r.Who, &all[i]) {
 		return bourse.Errorf(bourse.CodeNotFound, "token %s not found", id) // whose it is stays unsaid
 	}
@@ -162,25 +163,25 @@ func (h *Tokens) revoke(w http.ResponseWriter, r *endpoint.Request) error {
 		case !g.RevokedAt.IsZero():
 		case g.ID == id || made:
 			g.RevokedAt = h.Now().UTC()
-			if err := h.Issued.Put(r.Context(), g); err != nil {
+			if err := h.Issued.PutToken(r.Context(), &g); err != nil {
 				return err
 			}
 			out.Revoked = append(out.Revoked, g.ID)
-		case g.Live(h.Now()):
+		case endpoint.Live(&g, h.Now()):
 			out.Left = append(out.Left, g.ID)
 		}
 	}
 	return endpoint.WriteJSON(w, http.StatusOK, out)
 }
 
-// madeWith returns the grant of an id, and those that were made with it, directly or
+// madeWith returns the token of an id, and those that were made with it, directly or
 // with one that was.
-func madeWith(all []endpoint.Grant, id string) []endpoint.Grant {
-	of := map[string][]endpoint.Grant{}
+func madeWith(all []inventory.Token, id string) []inventory.Token {
+	of := map[string][]inventory.Token{}
 	for _, g := range all {
 		of[g.MadeWith] = append(of[g.MadeWith], g)
 		if g.ID == id {
-			of["self"] = []endpoint.Grant{g} // no id
+			of["self"] = []inventory.Token{g} // no id
 		}
 	}
 	out := of["self"]
@@ -205,7 +206,7 @@ func (h *Tokens) current(w http.ResponseWriter, r *endpoint.Request) error {
 	return endpoint.WriteJSON(w, http.StatusOK, machinesapi.CurrentTokens{Tokens: []machinesapi.CurrentToken{out}})
 }
 
-func show(g *endpoint.Grant) machinesapi.Token {
+func show(g *inventory.Token) machinesapi.Token {
 	return machinesapi.Token{
 		ID: g.ID, Name: g.Name, Org: g.Org, Apps: names(g.Apps), Machines: append([]bourse.MachineID{}, g.Machines...), ReadOnly: g.ReadOnly,
 		MadeBy: g.MadeBy, MadeWith: g.MadeWith, CreatedAt: g.CreatedAt, ExpiresAt: timeOrNil(g.ExpiresAt), RevokedAt: timeOrNil(g.RevokedAt),

@@ -15,7 +15,7 @@ import (
 // metrics is what a server of any role reports of itself.
 func (s *server) metrics() *metrics.Server {
 	source := metrics.Source{
-		Self: s.self, Version: version().Release, Members: s.members, View: s.replica.Health,
+		Self: s.self, Version: version().Release, Members: s.members, View: s.replica.View.Health,
 	}
 	if s.self.Role != bourse.RoleWorker { // whose directory does not watch them
 		source.Absent = func() int {

@@ -206,7 +206,7 @@ func (s *viewSource) read(ctx context.Context) (out routable, err error) {
 	return out, err
 }
 
-func (s *viewSource) whole() bool { return s.replica.replicator.InSync() }
+func (s *viewSource) whole() bool { return s.replica.InSync() }
 
 func (s *viewSource) heard(tag bourse.WorkerTag) (bourse.WorkerID, bool) {
 	m, ok := s.replica.directory.ByTag(tag)

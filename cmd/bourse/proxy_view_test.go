@@ -190,3 +190,25 @@ func TestRoutesFollowTheView(t *testing.T) {
 	slices.Sort(took)
 	t.Logf("from publication to table: p50 %s, max %s", took[len(took)/2], took[len(took)-1])
 }
+
+// brokersView is the view of a broker, in memory.
+func brokersView(t *testing.T, site bourse.WorkerID) *view.View {
+	t.Helper()
+	v, err := view.Open(view.Config{Site: site, Cluster: "test", Role: bourse.RoleBroker})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	done := make(chan error, 1)
+	go func() { done <- v.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		if err := v.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return v
+}

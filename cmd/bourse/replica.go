@@ -15,7 +15,6 @@ import (
 	"github.com/bourse-dev/bourse/internal/tempdir"
 	"github.com/bourse-dev/bourse/view"
 	"github.com/bourse-dev/bourse/view/gossip"
-	"github.com/bourse-dev/bourse/view/inventory"
 	"github.com/bourse-dev/bourse/view/replication"
 	"github.com/bourse-dev/bourse/view/wire"
 )
@@ -24,17 +23,15 @@ import (
 // others'.
 type replica struct {
 	*view.View
-	replicator *replication.Replicator
-	directory  *gossip.Directory // set with the membership
-	certified  bool              // what others report is believed by their certificates
-	log        *slog.Logger
-	dir        *tempdir.Dir // nil: its view is kept
+	*replication.Replicator
+	directory *gossip.Directory // set with the membership
+	dir       *tempdir.Dir      // nil: its view is kept
 }
 
 // openReplica opens the server's view and prepares its replication. The
 // membership is opened after it, with the replicator as its rumours.
 func (s *server) openReplica() error {
-	r := &replica{log: s.log, certified: s.creds != nil}
+	r := &replica{}
 	path := s.config.View
 	if path == "" {
 		var err error
@@ -52,7 +49,7 @@ func (s *server) openReplica() error {
 	if err != nil {
 		return errors.Join(err, r.removeDir())
 	}
-	r.replicator = replication.New(replication.Config{
+	r.Replicator = replication.New(replication.Config{
 		View: r.View, Cluster: s.config.Cluster, Self: s.self, Release: version().Release, Caller: s.wire, Log: s.log,
 		Certified: s.creds != nil,
 		Members:   s.members,
@@ -60,20 +57,6 @@ func (s *server) openReplica() error {
 	})
 	s.replica = r
 	return nil
-}
-
-// Apps lists every app, deleted ones included.
-func (r *replica) Apps(ctx context.Context) ([]bourse.App, error) {
-	return view.Ask(ctx, r.View, inventory.Apps())
-}
-
-// App finds an app by its name; it may be a deleted one.
-func (r *replica) App(ctx context.Context, name bourse.AppName) (bourse.App, bool, error) {
-	app, err := view.Ask(ctx, r.View, inventory.App(name))
-	if err != nil || app == nil {
-		return bourse.App{}, false, err
-	}
-	return *app, true, nil
 }
 
 // makeViewDir makes a directory for the view of a server without --data, and
@@ -103,7 +86,7 @@ func (r *replica) close() error { return errors.Join(r.View.Close(), r.removeDir
 
 // viewing is the stage in which the view can be written. It is the first: the
 // others send it what they do.
-func (s *server) viewing() stage { return stage{name: "view", run: s.replica.Run} }
+func (s *server) viewing() stage { return stage{name: "view", run: s.replica.View.Run} }
 
 // replication is the stage in which the view is kept in step with the others'.
 // It has its first look when they have been met.
@@ -115,7 +98,7 @@ func (s *server) replication() stage {
 		case <-ctx.Done():
 			return nil
 		}
-		return s.replica.replicator.Run(ctx)
+		return s.replica.Replicator.Run(ctx)
 	}}
 }
 
@@ -125,7 +108,7 @@ func (s *server) directing() stage { return stage{name: "directory", run: s.repl
 // withReplication serves other servers' replicators beside h. They are let in
 // by their certificates; h decides which.
 func (s *server) withReplication(h http.Handler) http.Handler {
-	inner := admission.Require(s.replica.replicator.Handler(), bourse.ServerRoles()...)
+	inner := admission.Require(s.replica.Handler(), bourse.ServerRoles()...)
 	mux := http.NewServeMux()
 	self := admission.Require(gossip.SelfHandler(s.groups...), bourse.ServerRoles()...)
 	mux.Handle(gossip.PathSelf, direct.Handler(s.self.ID, self))

@@ -69,7 +69,7 @@ func serveBroker(ctx context.Context, c serve.BrokerConfig) (err error) {
 	if err != nil {
 		return err
 	}
-	workers, known := s.fabric(), brokerView{s.replica}
+	workers, known := s.fabric(), s.replica
 	var trader market.Trader = fabric.Granting{Trader: fabric.Trader{Fabric: workers}, Directory: s.replica.directory}
 	if placements := s.replica.Placements(); placements != nil {
 		workers = fabric.Placed{Fabric: workers, Placements: placements}
@@ -83,9 +83,9 @@ func serveBroker(ctx context.Context, c serve.BrokerConfig) (err error) {
 		Decided: counts.Decided,
 	})
 	config := broker.Config{
-		Exchange: exchange, Directory: s.replica.directory, Workers: workers, Copies: provenApps{workers, s.replica}.Apps, Certified: scraperOf,
+		Exchange: exchange, Directory: s.replica.directory, Workers: workers, Copies: s.provenApps(workers), Certified: scraperOf,
 		Counts: counts, Metrics: servermetrics.Handler(counts, s.metrics()),
-		View: known, Queries: queries{engine, s.replica.replicator, &lookup.Sources{View: known, Directory: s.replica.directory, Log: s.log}},
+		View: known, Queries: engine, Health: known.Replicator.Health,
 		Log: s.log, Region: c.Region, Version: version().Release,
 		Proxies:  s.proxies,
 		Releases: known, Secrets: known, Keys: keys, Writer: seal.WriterOf(c.Name),
@@ -111,6 +111,18 @@ func serveBroker(ctx context.Context, c serve.BrokerConfig) (err error) {
 		stage{name: "queries", run: engine.Run}, // ends before the API: requests that follow the view end
 		s.announce(),
 	)
+}
+
+// provenApps returns the apps that a worker keeps, as far as a broker has signed them.
+// Without certificates no signature proves anything.
+func (s *server) provenApps(workers fabric.Fabric) func(context.Context, bourse.Member) ([]bourse.App, error) {
+	return func(ctx context.Context, worker bourse.Member) ([]bourse.App, error) {
+		reported, err := fabric.AppList.Call(ctx, workers, worker, "")
+		if err != nil || s.creds == nil {
+			return reported, err
+		}
+		return s.replica.BelieveApps(ctx, reported)
+	}
 }
 
 // clientTokens returns the tokens that clients must show, nil for none: those of

@@ -81,7 +81,7 @@ func openServer(ctx context.Context, config *serve.ServerConfig, id bourse.Worke
 		return nil, errors.Join(err, s.close())
 	}
 	s.replica.directory = gossip.NewDirectory(s.replica.View, s.groups[0], s.groups[1:]...)
-	s.replica.directory.Source(s.replica.replicator)
+	s.replica.directory.Source(s.replica.Replicator)
 	return s, nil
 }
 

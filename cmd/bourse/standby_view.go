@@ -25,11 +25,11 @@ func newStandbyView(r *replica) standbyView {
 // App asks the view for the machines and the workers that were forgotten, and the
 // membership for those that are heard from.
 func (v standbyView) App(ctx context.Context, app bourse.AppRef) ([]bourse.Machine, func(bourse.WorkerTag) watch.Host, error) {
-	list, err := view.Ask(ctx, v.View, inventory.Machines(inventory.Filter{App: app.Name}))
+	list, err := v.Machines(ctx, inventory.Filter{App: app.Name})
 	if err != nil {
 		return nil, nil, err
 	}
-	gone, err := view.Ask(ctx, v.View, inventory.Forgotten())
+	gone, err := v.Forgotten(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -55,8 +55,8 @@ func (v standbyView) App(ctx context.Context, app bourse.AppRef) ([]bourse.Machi
 // Whole implements watch.StandbyView.
 func (v standbyView) Whole() bool {
 	select {
-	case <-v.replicator.Known():
-		return v.replicator.InSync()
+	case <-v.Known():
+		return v.InSync()
 	default:
 		return false
 	}

@@ -8,30 +8,30 @@ import (
 	"github.com/bourse-dev/bourse/broker/endpoint"
 	"github.com/bourse-dev/bourse/internal/admission"
 	"github.com/bourse-dev/bourse/view"
-	"github.com/bourse-dev/bourse/view/inventory"
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
 // tokens are the clients' tokens as the broker asks for them: those of a file, and
 // those that brokers have made.
 type tokens struct {
-	set    *admission.TokenSet
-	name   string // of the set's tokens for the whole cluster
-	issued *endpoint.Issued
-	grants grants
+	set     *admission.TokenSet
+	name    string // of the set's tokens for the whole cluster
+	issued  *endpoint.Issued
+	watcher *view.Watcher
 }
 
 var _ endpoint.Tokens = (*tokens)(nil)
 
 func (s *server) newTokens(set *admission.TokenSet, name string) *tokens {
-	kept := grants{brokerView{s.replica}, s.replica.Watch(wire.TableTokens)}
-	return &tokens{set, name, endpoint.NewIssued(kept, time.Now), kept}
+	watcher := s.replica.Watch(wire.TableTokens)
+	synced := func() bool { return s.replica.InSync() && s.replica.directory.Knows() } // alone it does not know what others have made
+	return &tokens{set, name, endpoint.NewIssued(s.replica, watcher.C, synced, time.Now), watcher}
 }
 
 // close ends what newTokens began; of nil there is nothing.
 func (t *tokens) close() {
 	if t != nil {
-		t.grants.watcher.Stop()
+		t.watcher.Stop()
 	}
 }
 
@@ -52,43 +52,3 @@ func (t *tokens) Identify(ctx context.Context, token string) (endpoint.Identity,
 	}
 	return who, nil
 }
-
-// grants keeps tokens in the view.
-type grants struct {
-	view    brokerView
-	watcher *view.Watcher
-}
-
-var _ endpoint.Grants = grants{}
-
-// Find implements endpoint.Grants.
-func (g grants) Find(ctx context.Context, id string) (endpoint.Grant, bool, error) {
-	t, err := view.Ask(ctx, g.view.View, inventory.TokenByID(id))
-	if err != nil || t == nil {
-		return endpoint.Grant{}, false, err
-	}
-	return endpoint.Grant(*t), true, nil
-}
-
-// All implements endpoint.Grants.
-func (g grants) All(ctx context.Context) ([]endpoint.Grant, error) {
-	list, err := view.Ask(ctx, g.view.View, inventory.Tokens())
-	out := make([]endpoint.Grant, len(list))
-	for i := range list {
-		out[i] = endpoint.Grant(list[i])
-	}
-	return out, err
-}
-
-// Put implements endpoint.Grants.
-func (g grants) Put(ctx context.Context, grant endpoint.Grant) error {
-	t := inventory.Token(grant)
-	return g.view.write(ctx, inventory.TokenRow(&t))
-}
-
-// Changed implements endpoint.Grants.
-func (g grants) Changed() <-chan struct{} { return g.watcher.C }
-
-// Synced implements endpoint.Grants: a broker that is alone does not know what others
-// have made.
-func (g grants) Synced() bool { return g.view.Synced() && g.view.directory.Knows() }

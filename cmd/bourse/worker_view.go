@@ -62,7 +62,7 @@ func (v workerView) Publish(ctx context.Context, u publish.Update) error {
 
 // Machines lists the ids that the view has of this worker.
 func (v workerView) Machines(ctx context.Context) ([]bourse.MachineID, error) {
-	list, err := view.Ask(ctx, v.View, inventory.Machines(inventory.Filter{Worker: v.self}))
+	list, err := v.View.Machines(ctx, inventory.Filter{Worker: v.self})
 	ids := make([]bourse.MachineID, len(list))
 	for i := range list {
 		ids[i] = list[i].ID
@@ -72,7 +72,7 @@ func (v workerView) Machines(ctx context.Context) ([]bourse.MachineID, error) {
 
 // Volumes lists the volumes that the view has of this worker.
 func (v workerView) Volumes(ctx context.Context) ([]bourse.VolumeID, error) {
-	list, err := view.Ask(ctx, v.View, inventory.Volumes(inventory.VolumeFilter{Worker: v.self}))
+	list, err := v.View.Volumes(ctx, inventory.VolumeFilter{Worker: v.self})
 	ids := make([]bourse.VolumeID, len(list))
 	for i := range list {
 		ids[i] = list[i].ID
@@ -82,7 +82,7 @@ func (v workerView) Volumes(ctx context.Context) ([]bourse.VolumeID, error) {
 
 // Images lists the digests of the images that the view has of this worker.
 func (v workerView) Images(ctx context.Context) ([]string, error) {
-	list, err := view.Ask(ctx, v.View, inventory.Images(inventory.ImageFilter{Worker: v.self}))
+	list, err := v.View.Images(ctx, inventory.ImageFilter{Worker: v.self})
 	digests := make([]string, len(list))
 	for i := range list {
 		digests[i] = list[i].Ref.Digest
@@ -92,7 +92,7 @@ func (v workerView) Images(ctx context.Context) ([]string, error) {
 
 // Cancelled lists the orders that this worker must not fill.
 func (v workerView) Cancelled(ctx context.Context) ([]bourse.OrderID, error) {
-	return view.Ask(ctx, v.View, inventory.Cancelled(v.self))
+	return v.View.Cancelled(ctx, v.self)
 }
 
 // Changed implements publish.View.

@@ -8,6 +8,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/machinesapi"
 )
 
 func TestCoarseIsALittleLess(t *testing.T) {
@@ -58,7 +59,7 @@ func TestWorkerReadsBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []WorkerHint{{
-		ID: "w1", Region: "gru", Tag: 0xabcdef, Load: 0.5, Leaving: true, Labels: facts.Labels, HostStatus: HostUnknown,
+		ID: "w1", Region: "gru", Tag: 0xabcdef, Load: 0.5, Leaving: true, Labels: facts.Labels, HostStatus: machinesapi.HostUnknown,
 		Free: bourse.Amounts{{Resource: "cpu", Amount: 7680}, {Resource: "disk", Amount: 64}, {Resource: "memory", Amount: 0}},
 	}}
 	if diff := cmp.Diff(want, got); diff != "" {

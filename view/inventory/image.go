@@ -8,6 +8,7 @@ import (
 	"zombiezen.com/go/sqlite"
 
 	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/machinesapi"
 	"github.com/bourse-dev/bourse/view/schema"
 	"github.com/bourse-dev/bourse/view/wire"
 )
@@ -27,8 +28,8 @@ func ImageRow(i *bourse.Image) wire.Row {
 type ListedImage struct {
 	bourse.Image // its Ref, Bytes and UsedAt
 	Worker       bourse.WorkerID
-	HostStatus   string    // HostOK, HostUnreachable or HostUnknown
-	HeardAt      time.Time // when its worker was last heard; zero: never
+	HostStatus   machinesapi.HostStatus // of its worker
+	HeardAt      time.Time              // when its worker was last heard; zero: never
 }
 
 // ImageFilter says which images are meant: those that agree with all that is

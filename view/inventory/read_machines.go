@@ -8,6 +8,7 @@ import (
 	"zombiezen.com/go/sqlite"
 
 	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/machinesapi"
 	"github.com/bourse-dev/bourse/view/schema"
 )
 
@@ -15,8 +16,9 @@ import (
 // worth now. Its lease has no nonce, and it has its newest events only.
 type Listed struct {
 	bourse.Machine
-	HostStatus string    // HostOK, HostUnreachable or HostUnknown
-	HeardAt    time.Time // when its worker was last heard; zero: never
+	HostStatus machinesapi.HostStatus // of its worker
+	HeardAt    time.Time              // when its worker was last heard; zero: never
+	Whole      bool                   // false in the view: set by readers whom the worker itself replied all of its config
 }
 
 // Filter says which machines are meant: those that agree with all that is set.

@@ -12,6 +12,7 @@ import (
 	"zombiezen.com/go/sqlite"
 
 	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/machinesapi"
 	"github.com/bourse-dev/bourse/view/schema"
 	"github.com/bourse-dev/bourse/view/wire"
 )
@@ -74,9 +75,9 @@ func TestHostStatus(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i, want := range []struct {
-		status string
+		status machinesapi.HostStatus
 		heard  time.Time
-	}{{HostOK, now}, {HostUnreachable, now}, {HostUnknown, time.Time{}}} {
+	}{{machinesapi.HostOK, now}, {machinesapi.HostUnreachable, now}, {machinesapi.HostUnknown, time.Time{}}} {
 		if got := machines[i]; got.HostStatus != want.status || !got.HeardAt.Equal(want.heard) {
 			t.Errorf("machine %s: %s, heard %s; want %v", got.ID, got.HostStatus, got.HeardAt, want)
 		}

@@ -8,6 +8,7 @@ import (
 	"zombiezen.com/go/sqlite"
 
 	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/machinesapi"
 	"github.com/bourse-dev/bourse/view/schema"
 )
 
@@ -15,8 +16,8 @@ import (
 // worth now. It has its newest snapshots only.
 type ListedVolume struct {
 	bourse.Volume
-	HostStatus string    // HostOK, HostUnreachable or HostUnknown
-	HeardAt    time.Time // when its worker was last heard; zero: never
+	HostStatus machinesapi.HostStatus // of its worker
+	HeardAt    time.Time              // when its worker was last heard; zero: never
 }
 
 // VolumeFilter says which volumes are meant: those that agree with all that is

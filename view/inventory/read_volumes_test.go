@@ -8,6 +8,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/machinesapi"
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
@@ -70,8 +71,8 @@ func TestVolumesAreFiltered(t *testing.T) {
 			}
 			var got []string
 			for _, l := range list {
-				got = append(got, string(l.ID)+" "+string(l.Worker)+" "+l.HostStatus)
-				if (l.HostStatus == HostUnknown) != l.HeardAt.IsZero() {
+				got = append(got, string(l.ID)+" "+string(l.Worker)+" "+string(l.HostStatus))
+				if (l.HostStatus == machinesapi.HostUnknown) != l.HeardAt.IsZero() {
 					t.Errorf("%s: heard at %s", l.ID, l.HeardAt)
 				}
 			}
@@ -126,8 +127,8 @@ func TestImagesReadBack(t *testing.T) {
 		filter ImageFilter
 		want   []ListedImage
 	}{
-		"by digest and worker": {ImageFilter{Digest: "sha256:aa", Worker: "w1"}, []ListedImage{{Image: nginx, Worker: "w1", HostStatus: HostOK, HeardAt: used}}},
-		"by digest":            {ImageFilter{Digest: "sha256:bb"}, []ListedImage{{Image: own, Worker: "w2", HostStatus: HostUnknown}}},
+		"by digest and worker": {ImageFilter{Digest: "sha256:aa", Worker: "w1"}, []ListedImage{{Image: nginx, Worker: "w1", HostStatus: machinesapi.HostOK, HeardAt: used}}},
+		"by digest":            {ImageFilter{Digest: "sha256:bb"}, []ListedImage{{Image: own, Worker: "w2", HostStatus: machinesapi.HostUnknown}}},
 		"of nobody":            {ImageFilter{Worker: "w3"}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/machinesapi"
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
@@ -31,6 +32,6 @@ type WorkerHint struct {
 	Load       float64        // coarse
 	Leaving    bool           // takes no orders
 	Labels     map[string]string
-	HostStatus string    // HostOK, HostUnreachable or HostUnknown
-	HeardAt    time.Time // when its host was last heard; zero: never
+	HostStatus machinesapi.HostStatus // of its worker
+	HeardAt    time.Time              // when its host was last heard; zero: never
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"slices"
 	"strconv"
@@ -11,20 +12,14 @@ import (
 	"time"
 
 	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/machinesapi"
 	"github.com/bourse-dev/bourse/view"
 )
-
-// MemberHealth is how one member's view is.
-type MemberHealth struct {
-	Member bourse.Member `json:"member"`
-	Error  string        `json:"error,omitzero"` // why it did not answer; then the rest is empty
-	State
-}
 
 // State is what a member says of its own view.
 type State struct {
 	Release    string       `json:"release,omitempty"`
-	View       *view.Health `json:"view,omitempty"`
+	View       view.Health  `json:"view"`
 	Traffic    *Traffic     `json:"traffic,omitempty"`
 	Synced     bool         `json:"synced"`
 	Unrepaired []Unrepaired `json:"unrepaired,omitempty"`
@@ -33,29 +28,30 @@ type State struct {
 // State returns how our own view is.
 func (r *Replicator) State() State {
 	h, t := r.view.Health(), r.Traffic()
-	return State{Release: r.config.Release, View: &h, Traffic: &t, Synced: r.isSynced(), Unrepaired: r.repair.list()}
+	return State{Release: r.config.Release, View: h, Traffic: &t, Synced: r.isSynced(), Unrepaired: r.repair.list()}
 }
 
 // Health asks every member, ourselves included, how its view is. Those that do
 // not answer by the end of ctx, or within 2 s, are there with an Error. It is
 // sorted by id.
-func (r *Replicator) Health(ctx context.Context) []MemberHealth {
+func (r *Replicator) Health(ctx context.Context) []machinesapi.MemberHealth {
 	ctx, cancel := context.WithTimeout(ctx, healthTimeout)
 	defer cancel()
 	others := r.others()
-	out := make([]MemberHealth, len(others)+1)
-	out[len(others)] = MemberHealth{Member: r.config.Self, State: r.State()}
+	out := make([]machinesapi.MemberHealth, len(others)+1)
+	own := r.State()
+	out[len(others)] = own.of(&r.config.Self)
 	var wg sync.WaitGroup
 	slots := make(chan struct{}, healthAtOnce)
 	for i, m := range others {
 		wg.Go(func() {
 			slots <- struct{}{}
 			defer func() { <-slots }()
-			out[i] = r.healthOf(ctx, m)
+			out[i] = r.healthOf(ctx, &m)
 		})
 	}
 	wg.Wait()
-	slices.SortFunc(out, func(a, b MemberHealth) int { return cmp.Compare(a.Member.ID, b.Member.ID) })
+	slices.SortFunc(out, func(a, b machinesapi.MemberHealth) int { return cmp.Compare(a.ID, b.ID) })
 	return out
 }
 
@@ -64,14 +60,36 @@ const (
 	healthAtOnce  = 32
 )
 
-func (r *Replicator) healthOf(ctx context.Context, m bourse.Member) MemberHealth {
-	out := MemberHealth{Member: m}
-	body, err := r.client.read(ctx, m, r.client.request(http.MethodGet, pathHealth, nil), maxHealthBody)
+func (r *Replicator) healthOf(ctx context.Context, m *bourse.Member) machinesapi.MemberHealth {
+	var state State
+	body, err := r.client.read(ctx, *m, r.client.request(http.MethodGet, pathHealth, nil), maxHealthBody)
 	if err == nil {
-		err = json.Unmarshal(body, &out.State)
+		err = json.Unmarshal(body, &state)
 	}
 	if err != nil {
-		out.State, out.Error = State{}, bourse.MessageOf(err)
+		return machinesapi.MemberHealth{ID: m.ID, Role: m.Role, Region: m.Region, Error: bourse.MessageOf(err)}
+	}
+	return state.of(m)
+}
+
+// of describes the view of a member that is in this state.
+func (s *State) of(m *bourse.Member) machinesapi.MemberHealth {
+	h := &s.View
+	out := machinesapi.MemberHealth{
+		ID: m.ID, Role: m.Role, Region: m.Region, Version: s.Release, Reachable: true, Error: h.Error, Epoch: h.Self.Epoch, Streams: len(h.Streams),
+		Queue:      machinesapi.ViewQueue{Transactions: h.Queue.Length, Bytes: int64(h.Queue.Bytes), Dropped: h.Queue.Dropped},
+		Quarantine: machinesapi.ViewQuarantine{Rows: h.Quarantine.Count},
+	}
+	for _, q := range h.Quarantine.Newest {
+		out.Quarantine.Newest = append(out.Quarantine.Newest, machinesapi.QuarantinedRow{
+			Site: q.Origin.Site, Epoch: q.Origin.Epoch, Seq: q.Origin.Seq, Table: q.Table, Key: q.Key, Reason: q.Reason, Since: q.Since,
+		})
+	}
+	for _, x := range h.Streams {
+		out.Heads = append(out.Heads, machinesapi.ViewHead{Site: x.Site, Epoch: x.Epoch, Seq: x.Seq, At: time.Unix(0, x.At)})
+	}
+	for _, t := range h.Tables {
+		out.Tables = append(out.Tables, machinesapi.ViewTable{Name: t.Table, Rows: int64(t.Rows), Checksum: fmt.Sprintf("%016x", t.Checksum)})
 	}
 	return out
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/machinesapi"
 	"github.com/bourse-dev/bourse/view"
 	"github.com/bourse-dev/bourse/view/inventory"
 )
@@ -103,7 +104,7 @@ func (x *presence) noteAbsent(ctx context.Context) {
 		x.config.Log.Warn("the workers of an earlier life cannot be read", slog.Any("err", err))
 	}
 	for _, w := range workers {
-		if _, ok := x.noted[w.ID]; !ok && w.HostStatus == inventory.HostOK {
+		if _, ok := x.noted[w.ID]; !ok && w.HostStatus == machinesapi.HostOK {
 			x.config.View.SetPresence(w.ID, false, w.HeardAt)
 		}
 	}

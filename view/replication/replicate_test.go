@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/machinesapi"
 	"github.com/bourse-dev/bourse/view"
 	"github.com/bourse-dev/bourse/view/gossip/gossiptest"
 	"github.com/bourse-dev/bourse/view/inventory"
@@ -356,7 +357,7 @@ func TestPresence(t *testing.T) {
 		victim := group[4]
 		publish(t, victim, machineRow(victim, 1, bourse.StateStarted))
 		untilEqual(t, group, time.Minute)
-		until := func(want string) time.Duration {
+		until := func(want machinesapi.HostStatus) time.Duration {
 			began := time.Now()
 			for _, n := range group[:4] {
 				for {
@@ -372,14 +373,14 @@ func TestPresence(t *testing.T) {
 			}
 			return time.Since(began)
 		}
-		until(inventory.HostOK)
+		until(machinesapi.HostOK)
 		_ = victim.Kill() // it has reasons to complain
-		if took := until(inventory.HostUnreachable); took > 5*time.Second {
+		if took := until(machinesapi.HostUnreachable); took > 5*time.Second {
 			t.Errorf("its loss was known after %s", took)
 		}
 		time.Sleep(time.Minute)
 		startNode(t, net, gossiptest.NodeConfig{Number: 5, Join: []string{group[0].Addr()}})
-		if took := until(inventory.HostOK); took > 2*time.Second {
+		if took := until(machinesapi.HostOK); took > 2*time.Second {
 			t.Errorf("its return was known after %s", took)
 		}
 	})

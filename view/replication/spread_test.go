@@ -108,11 +108,11 @@ func TestHealthOfAll(t *testing.T) {
 			t.Fatalf("%d members answered: %+v", len(got), got)
 		}
 		for i, m := range got[:3] {
-			if m.Member.ID != group[i].ID || m.Error != "" || m.View == nil || m.View.Site != m.Member.ID || len(m.View.Streams) == 0 || !m.Synced {
+			if m.ID != group[i].ID || m.Error != "" || !m.Reachable || m.Epoch == 0 || m.Streams == 0 || len(m.Heads) == 0 {
 				t.Errorf("got %+v", m)
 			}
 		}
-		if m := got[3]; m.Member.ID != "w4" || m.Error == "" || m.View != nil {
+		if m := got[3]; m.ID != "w4" || m.Error == "" || m.Reachable {
 			t.Errorf("the dead one: %+v", m)
 		}
 	})

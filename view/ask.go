@@ -1,0 +1,127 @@
+package view
+
+import (
+	"context"
+
+	"zombiezen.com/go/sqlite"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/release"
+	"github.com/bourse-dev/bourse/seal"
+	"github.com/bourse-dev/bourse/view/inventory"
+	"github.com/bourse-dev/bourse/view/wire"
+)
+
+// Ask returns the answer to a question, which is called as by Read.
+func Ask[T any](ctx context.Context, v *View, question func(*sqlite.Conn) (T, error)) (T, error) {
+	var answer T
+	err := v.Read(ctx, func(c *sqlite.Conn) (err error) {
+		answer, err = question(c)
+		return err
+	})
+	return answer, err
+}
+
+// Machines lists machines by the time they were made, then by id.
+func (v *View) Machines(ctx context.Context, f inventory.Filter) ([]inventory.Listed, error) {
+	return Ask(ctx, v, inventory.Machines(f))
+}
+
+// Machine returns one machine; nil if there is none with this id.
+func (v *View) Machine(ctx context.Context, id bourse.MachineID) (*inventory.Listed, error) {
+	return Ask(ctx, v, inventory.Machine(id))
+}
+
+// CountMachines counts the machines of every app that has any.
+func (v *View) CountMachines(ctx context.Context) (map[bourse.AppRef]int, error) {
+	return Ask(ctx, v, inventory.CountMachines())
+}
+
+// Volumes lists volumes by the time they were made, then by id.
+func (v *View) Volumes(ctx context.Context, f inventory.VolumeFilter) ([]inventory.ListedVolume, error) {
+	return Ask(ctx, v, inventory.Volumes(f))
+}
+
+// Images lists the images that workers have.
+func (v *View) Images(ctx context.Context, f inventory.ImageFilter) ([]inventory.ListedImage, error) {
+	return Ask(ctx, v, inventory.Images(f))
+}
+
+// AwayWorkers lists the workers that are not heard from.
+func (v *View) AwayWorkers(ctx context.Context) ([]inventory.AwayWorker, error) {
+	return Ask(ctx, v, inventory.AwayWorkers())
+}
+
+// Forgotten lists the workers that were forgotten and have not come back.
+func (v *View) Forgotten(ctx context.Context) ([]inventory.ForgottenWorker, error) {
+	return Ask(ctx, v, inventory.Forgotten())
+}
+
+// Apps lists every app by name, deleted ones included.
+func (v *View) Apps(ctx context.Context) ([]bourse.App, error) { return Ask(ctx, v, inventory.Apps()) }
+
+// App returns an app, which may be a deleted one; nil if there is none with this name.
+func (v *View) App(ctx context.Context, name bourse.AppName) (*bourse.App, error) {
+	return Ask(ctx, v, inventory.App(name))
+}
+
+// Releases lists the releases of an app, by its id, oldest first.
+func (v *View) Releases(ctx context.Context, app string) ([]release.Release, error) {
+	return Ask(ctx, v, inventory.Releases(app))
+}
+
+// Deployed returns the ids of the apps that have releases.
+func (v *View) Deployed(ctx context.Context) ([]string, error) {
+	return Ask(ctx, v, inventory.Deployed())
+}
+
+// Tokens lists all tokens, the oldest first, revoked ones included.
+func (v *View) Tokens(ctx context.Context) ([]inventory.Token, error) {
+	return Ask(ctx, v, inventory.Tokens())
+}
+
+// Token returns one token; nil if there is none with this id.
+func (v *View) Token(ctx context.Context, id string) (*inventory.Token, error) {
+	return Ask(ctx, v, inventory.TokenByID(id))
+}
+
+// Cancelled lists the orders that a worker must not fill, the oldest first.
+func (v *View) Cancelled(ctx context.Context, worker bourse.WorkerID) ([]bourse.OrderID, error) {
+	return Ask(ctx, v, inventory.Cancelled(worker))
+}
+
+// Voided lists the workers that must not fill an order.
+func (v *View) Voided(ctx context.Context, order bourse.OrderID) ([]bourse.WorkerID, error) {
+	return Ask(ctx, v, inventory.CancelledAt(order))
+}
+
+// Secrets returns the sealed secrets of an app, by its id.
+func (v *View) Secrets(ctx context.Context, app string) ([]seal.Secret, error) {
+	return Ask(ctx, v, inventory.Secrets(app))
+}
+
+// SecretMarks returns how far brokers have come in changing an app's secrets.
+func (v *View) SecretMarks(ctx context.Context, app string) (seal.Marks, error) {
+	return Ask(ctx, v, inventory.SecretMarks(app))
+}
+
+// AwaitSecrets returns SecretMarks once they contain a version, or as they are when ctx
+// ends.
+func (v *View) AwaitSecrets(ctx context.Context, app string, version uint64) (seal.Marks, error) {
+	changes := v.Watch(wire.TableSecrets)
+	defer changes.Stop()
+	marks, err := v.SecretMarks(ctx, app)
+	for err == nil && !marks.Has(version) {
+		select {
+		case <-changes.C:
+		case <-ctx.Done():
+			return marks, nil
+		}
+		next, failed := v.SecretMarks(ctx, app)
+		if ctx.Err() != nil {
+			return marks, nil
+		}
+		marks, err = next, failed
+	}
+	return marks, err
+}

@@ -1,0 +1,105 @@
+package replication
+
+import (
+	"context"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/release"
+	"github.com/bourse-dev/bourse/seal"
+	"github.com/bourse-dev/bourse/view/inventory"
+	"github.com/bourse-dev/bourse/view/wire"
+)
+
+// copies is how many other members have what Write writes before it returns, if they
+// answer within copyTime: then it outlives this server's host.
+const (
+	copies   = 2
+	copyTime = time.Second
+)
+
+// Write publishes rows, and returns once a few other members have them too.
+// CodeUnavailable: nothing was written.
+func (r *Replicator) Write(ctx context.Context, rows ...wire.Row) error {
+	spread, err := r.write(ctx, rows...)
+	if err == nil {
+		spread(ctx)
+	}
+	return err
+}
+
+// write publishes rows, and returns a function that waits until a few others have them.
+// It is no error if they do not answer: the rows are in our file, and spread later.
+func (r *Replicator) write(ctx context.Context, rows ...wire.Row) (spread func(context.Context), err error) {
+	at, err := r.view.Publish(ctx, rows...)
+	if err != nil {
+		return nil, err
+	}
+	return func(ctx context.Context) {
+		ctx, cancel := context.WithTimeout(ctx, copyTime)
+		defer cancel()
+		if err := r.Spread(ctx, at, copies); err != nil {
+			r.config.Log.Warn("a change is in fewer views than it should be", "table", rows[0].Table, "err", err)
+		}
+	}, nil
+}
+
+// PutApp merges an app's record into the view, and returns the merged one.
+func (r *Replicator) PutApp(ctx context.Context, app bourse.App) (bourse.App, error) {
+	if err := r.Write(ctx, inventory.AppRow(app)); err != nil {
+		return app, err
+	}
+	merged, err := r.view.App(ctx, app.Name)
+	if err != nil || merged == nil {
+		return app, err
+	}
+	return *merged, nil
+}
+
+// Forget has every member forget an absent worker and all that it has.
+func (r *Replicator) Forget(ctx context.Context, worker bourse.Member) error {
+	return r.Write(ctx, inventory.ForgottenRow(&worker, time.Now()))
+}
+
+// PutToken writes a token. Of two versions a revoked one stands.
+func (r *Replicator) PutToken(ctx context.Context, t *inventory.Token) error {
+	return r.Write(ctx, inventory.TokenRow(t))
+}
+
+// PutRelease writes the record of a release.
+func (r *Replicator) PutRelease(ctx context.Context, made *release.Release) error {
+	return r.Write(ctx, inventory.ReleaseRow(made))
+}
+
+// DropReleases removes the records of releases.
+func (r *Replicator) DropReleases(ctx context.Context, ids []release.ID) error {
+	rows := make([]wire.Row, len(ids))
+	for i, id := range ids {
+		rows[i] = inventory.ReleaseGone(id)
+	}
+	return r.Write(ctx, rows...)
+}
+
+// Void records that a worker must not fill an order.
+func (r *Replicator) Void(ctx context.Context, order bourse.OrderID, at bourse.WorkerID) error {
+	return r.Write(ctx, inventory.CancelledRow(order, at))
+}
+
+// ChangeSecrets writes a change of an app's secrets, and returns a function that waits
+// until a few other members have it.
+func (r *Replicator) ChangeSecrets(ctx context.Context, c *seal.Change) (spread func(context.Context), err error) {
+	return r.write(ctx, inventory.SecretRows(c)...)
+}
+
+// ClearSecrets removes the secrets of an app.
+func (r *Replicator) ClearSecrets(ctx context.Context, app string) error {
+	list, err := r.view.Secrets(ctx, app)
+	if err != nil {
+		return err
+	}
+	marks, err := r.view.SecretMarks(ctx, app)
+	if err != nil {
+		return err
+	}
+	return r.Write(ctx, inventory.ClearedSecrets(app, list, marks)...)
+}
