@@ -2,7 +2,6 @@ package worker
 
 import (
 	"context"
-	"slices"
 	"time"
 
 	"github.com/bourse-dev/bourse"
@@ -62,22 +61,6 @@ func (w *Worker) startScheduled(ctx context.Context, id bourse.MachineID, check 
 
 // scheduledPatience is how long others that are due wait for a machine to start.
 const scheduledPatience = 5 * time.Second
-
-// othersView returns what the worker sees of others' machines; nil without a view.
-func (w *Worker) othersView() watch.IdleView {
-	if w.cfg.Standby == nil {
-		return nil
-	}
-	return othersView{w.cfg.Standby}
-}
-
-type othersView struct{ watch.StandbyView }
-
-// Running implements watch.IdleView.
-func (v othersView) Running(ctx context.Context, app bourse.AppRef) ([]bourse.Machine, error) {
-	list, host, err := v.App(ctx, app)
-	return slices.DeleteFunc(list, func(m bourse.Machine) bool { return host(m.ID.Tag()) != watch.HostHeard }), err
-}
 
 // awakeEnv returns what a program of the host has in its environment to keep its
 // machine awake, and serves that.

@@ -101,7 +101,7 @@ func Open(cfg Config) (*Worker, error) {
 	w.checks = watch.NewChecks(w.state, w.dial)
 	w.reach = reach.New(reach.Config{Machines: w.state, Start: w.startUsed, Dial: w.dialTo, Uses: w.uses, Host: loopback.HostID()})
 	w.schedules = watch.NewSchedules(w.state, w.startScheduled)
-	w.idle = watch.NewIdle(watch.IdleConfig{State: w.state, Tracker: w.uses, Machines: w.machines, View: w.othersView(), After: cfg.IdleAfter, Awake: w.awake})
+	w.idle = watch.NewIdle(watch.IdleConfig{State: w.state, Tracker: w.uses, Machines: w.machines, View: cfg.Standby, After: cfg.IdleAfter, Awake: w.awake})
 	if cfg.Standby != nil {
 		w.standby = watch.NewStandbys(w.state, cfg.Standby, w.machines, cfg.Patience)
 	}

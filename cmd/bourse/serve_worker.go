@@ -25,6 +25,8 @@ import (
 	"github.com/bourse-dev/bourse/view/inventory"
 	"github.com/bourse-dev/bourse/worker"
 	"github.com/bourse-dev/bourse/worker/admit"
+	"github.com/bourse-dev/bourse/worker/publish"
+	"github.com/bourse-dev/bourse/worker/watch"
 )
 
 // destroyPatience limits each step in which an ephemeral worker ends: destroying its
@@ -115,7 +117,7 @@ func (h *host) runWorker(ctx context.Context) (err error) {
 		Ports:  admit.PortRange{First: int(h.config.Ports.First), Last: int(h.config.Ports.Last)},
 		Driver: h.driver, Version: version().Release, Log: h.log,
 		Tag:  func() bourse.WorkerTag { return h.unusedTag(ctx) },
-		View: newWorkerView(h.replica, h.self.ID), Standby: newStandbyView(h.replica),
+		View: publish.NewReplica(h.replica.View, h.self.ID), Standby: watch.NewOthers(h.replica.View, h.replica.Replicator, h.replica.directory),
 		Parts:  h.offered(),
 		Policy: h.policy(),
 		Failed: h.storeFailed,

@@ -3,6 +3,7 @@ package watch
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/bourse-dev/bourse"
@@ -22,15 +23,6 @@ const (
 	viewLimit  = 10 * time.Second
 )
 
-// IdleView is what the worker sees of other workers' machines.
-type IdleView interface {
-	// Running returns those of an app that are on workers that are heard from, as
-	// they were published last.
-	Running(ctx context.Context, app bourse.AppRef) ([]bourse.Machine, error)
-	// Whole reports whether all that the others know is known here.
-	Whole() bool
-}
-
 // Stopper are the worker's own.
 type Stopper interface {
 	// StopIf stops a machine, or suspends it, if check, in the transaction that
@@ -43,7 +35,7 @@ type IdleConfig struct {
 	State    *state.State
 	Tracker  *Tracker
 	Machines Stopper
-	View     IdleView      // nil: no other worker has machines
+	View     StandbyView   // nil: no other worker has machines
 	After    time.Duration // default [IdleAfter]
 	Awake    *Awake        // nil: programs cannot keep their machines awake
 }
@@ -161,7 +153,7 @@ func (w *Idle) decide(ctx context.Context, id bourse.MachineID, now time.Time) (
 	if others.blind = !w.View.Whole(); !others.blind {
 		ctx, cancel := context.WithTimeout(ctx, viewLimit)
 		defer cancel()
-		if others.machines, err = w.View.Running(ctx, app); err != nil {
+		if others.machines, err = running(ctx, w.View, app); err != nil {
 			return v, others, err
 		}
 	}
@@ -255,4 +247,10 @@ func (w *Idle) stop(id bourse.MachineID, act IdleAct, others around) {
 		}
 		w.note(id)
 	})
+}
+
+// running returns the machines of an app that are on workers that are heard from.
+func running(ctx context.Context, view StandbyView, app bourse.AppRef) ([]bourse.Machine, error) {
+	list, host, err := view.App(ctx, app)
+	return slices.DeleteFunc(list, func(m bourse.Machine) bool { return host(m.ID.Tag()) != HostHeard }), err
 }

@@ -1,0 +1,70 @@
+package watch
+
+import (
+	"context"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/view"
+	"github.com/bourse-dev/bourse/view/gossip"
+	"github.com/bourse-dev/bourse/view/inventory"
+	"github.com/bourse-dev/bourse/view/replication"
+	"github.com/bourse-dev/bourse/view/wire"
+)
+
+// Others is a worker's knowledge of the machines of other workers: the view says what
+// they published last, and the membership who is heard from.
+type Others struct {
+	view       *view.View
+	replicator *replication.Replicator
+	directory  *gossip.Directory
+	moves      *view.Watcher
+}
+
+var _ StandbyView = (*Others)(nil)
+
+// NewOthers returns a worker's knowledge of others.
+func NewOthers(v *view.View, r *replication.Replicator, d *gossip.Directory) *Others {
+	return &Others{v, r, d, v.Watch(wire.TableMachines, wire.TableForgotten, view.TableSites)}
+}
+
+// App implements StandbyView.
+func (o *Others) App(ctx context.Context, app bourse.AppRef) ([]bourse.Machine, func(bourse.WorkerTag) Host, error) {
+	list, err := o.view.Machines(ctx, inventory.Filter{App: app.Name})
+	if err != nil {
+		return nil, nil, err
+	}
+	gone, err := o.view.Forgotten(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	hosts := map[bourse.WorkerTag]Host{}
+	for _, w := range gone {
+		hosts[w.Tag] = HostForgotten
+	}
+	var machines []bourse.Machine
+	for i := range list {
+		if m := &list[i].Machine; m.AppID == app.ID || m.AppID == "" {
+			hosts[m.ID.Tag()] = HostLost // unless it is heard from
+			machines = append(machines, *m)
+		}
+	}
+	return machines, func(tag bourse.WorkerTag) Host {
+		if _, here := o.directory.ByTag(tag); here {
+			return HostHeard
+		}
+		return hosts[tag]
+	}, nil
+}
+
+// Whole implements StandbyView.
+func (o *Others) Whole() bool {
+	select {
+	case <-o.replicator.Known():
+		return o.replicator.InSync()
+	default:
+		return false
+	}
+}
+
+// Moved implements StandbyView.
+func (o *Others) Moved() <-chan struct{} { return o.moves.C }
