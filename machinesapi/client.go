@@ -92,7 +92,7 @@ func (c *Client) do(ctx context.Context, k call, out any) (http.Header, error) {
 	return resp.Header, nil
 }
 
-// run makes a call whose reply says nothing.
+// run makes a call and drops its reply.
 func (c *Client) run(ctx context.Context, k call) error {
 	_, err := c.do(ctx, k, nil)
 	return err
@@ -119,7 +119,7 @@ func list[Reply any](ctx context.Context, c *Client, k call) (out Reply, silent 
 	return out, silent, nil
 }
 
-// stream makes a call whose reply is read as it comes. The caller closes its body.
+// stream makes a call and returns its reply unread. The caller closes its body.
 func (c *Client) stream(ctx context.Context, k call) (*http.Response, error) {
 	resp, err := c.send(ctx, k)
 	if err != nil {

@@ -71,9 +71,9 @@ func (v *View) Believe(ctx context.Context, proofs ...[]byte) error {
 	return nil
 }
 
-// BelieveApps merges what a worker reports of apps as far as it is proven, and returns
-// those apps as the view has them now. Without the proofs a worker could give an app to
-// anybody whenever a view is new. CodeInvalid: a proof is none at all.
+// BelieveApps merges the proven parts of a worker's report about apps into the view, and
+// returns the reported apps as the view has them then. Without proofs a worker could give
+// an app to anybody whenever a view is new. CodeInvalid: something is not a proof.
 func (v *View) BelieveApps(ctx context.Context, reported []bourse.App) ([]bourse.App, error) {
 	var proofs [][]byte
 	for _, app := range reported {
@@ -103,7 +103,7 @@ func (v *View) BelieveApps(ctx context.Context, reported []bourse.App) ([]bourse
 	return out, nil
 }
 
-// changes reports whether a reported app is news.
+// changes reports whether merging a reported app would change the view.
 func changes(have *bourse.App, reported bourse.App) bool {
 	merged := have.Merge(reported)
 	return merged.ID != have.ID || (merged.DeletedAt == nil) != (have.DeletedAt == nil)

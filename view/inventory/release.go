@@ -35,7 +35,6 @@ func ReleaseGone(id release.ID) wire.Row { return wire.Gone(wire.TableReleases, 
 const (
 	releaseColumns = `SELECT key, app, app_id, version, status, strategy, description, image, definition, metadata, created_by, created_at, updated_at FROM release_rows`
 	releasesSQL    = releaseColumns + ` WHERE app_id = ? ORDER BY key`
-	releaseSQL     = releaseColumns + ` WHERE key = ?`
 )
 
 // Releases asks for the releases of an app, by its id, oldest first.
@@ -52,17 +51,6 @@ func Deployed() func(*sqlite.Conn) ([]string, error) {
 			return nil
 		})
 		return ids, err
-	}
-}
-
-// Release asks for one release; nil when there is none of this id.
-func Release(id release.ID) func(*sqlite.Conn) (*release.Release, error) {
-	return func(c *sqlite.Conn) (*release.Release, error) {
-		list, err := readReleases(c, releaseSQL, string(id))
-		if err != nil || len(list) == 0 {
-			return nil, err
-		}
-		return &list[0], nil
 	}
 }
 

@@ -29,18 +29,13 @@ func TestReleaseReadsBackEqual(t *testing.T) {
 		}
 		Plant(t, c, "w1", row)
 	}
-	got, err := Release(bare.ID)(c)
-	if err != nil || got == nil {
-		t.Fatal(got, err)
-	}
-	if diff := cmp.Diff(bare, *got); diff != "" {
-		t.Errorf("one, by its id (-want +got):\n%s", diff)
-	}
-	list, err := Releases("a1")(c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff([]release.Release{r}, list); diff != "" {
-		t.Errorf("an app's (-want +got):\n%s", diff)
+	for app, want := range map[string]release.Release{"a1": r, "a2": bare} {
+		list, err := Releases(app)(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff([]release.Release{want}, list); diff != "" {
+			t.Errorf("releases of %s (-want +got):\n%s", app, diff)
+		}
 	}
 }
