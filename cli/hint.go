@@ -7,7 +7,6 @@ import (
 	"errors"
 	"net"
 	"net/http"
-	"os"
 	"slices"
 	"strings"
 	"syscall"
@@ -61,7 +60,7 @@ var hintOfReason = map[bourse.RefusalReason]func(r *bourse.Refusal) string{
 	bourse.RefusedUnavailable: always("later, or another --region: the worker says what it lacks"),
 	bourse.RefusedCordoned:    always("another --region, or let the worker take orders again: bourse worker uncordon WORKER"),
 	bourse.RefusedReservation: always("the same without --reservation, or a new one: bourse reservation create"),
-	bourse.RefusedDriver:      always("fix what the workers report: none of them could start it"),
+	bourse.RefusedDriver:      nil, // the workers report what failed
 	bourse.RefusedApp:         always("make the app again: bourse app create NAME"),
 	bourse.RefusedOvertaken:   nil, // the other try of the order answers
 	bourse.RefusedNoAnswer:    always("see which workers answer: bourse worker list"),
@@ -263,8 +262,6 @@ func (s *Shell) hintOfCause(err error) []string {
 		return []string{"another port, or end the program that listens on this one"}
 	case errors.Is(err, syscall.ENOSPC):
 		return []string{"free space on the disk, then try again"}
-	case errors.Is(err, os.ErrPermission):
-		return []string{"run as a user who may, or choose another --data directory"}
 	case !ofAPI: // a registry or another server, which --api does not choose
 		return nil
 	case errors.Is(err, syscall.ECONNREFUSED):

@@ -88,17 +88,11 @@ func reason(r bourse.Refusal) string {
 		return r.Resource
 	case bourse.RefusedLabel, bourse.RefusedUnknown:
 		return string(r.Reason) + " " + r.Resource
-	case bourse.RefusedNoAnswer:
-		return "no answer"
 	case bourse.RefusedLost:
 		return "answer lost"
-	case bourse.RefusedNoImage:
-		return "no image"
-	case bourse.RefusedImage, bourse.RefusedRegistry, bourse.RefusedProgram, bourse.RefusedRegion, bourse.RefusedName, bourse.RefusedCanceled, bourse.RefusedUnavailable, bourse.RefusedCordoned, bourse.RefusedDriver,
-		bourse.RefusedVolume, bourse.RefusedZone, bourse.RefusedReservation, bourse.RefusedApp, bourse.RefusedOvertaken:
-		return string(r.Reason)
+	default:
+		return strings.ReplaceAll(string(r.Reason), "_", " ") // "no answer"
 	}
-	return string(r.Reason)
 }
 
 func claimTable(claims []bourse.ClaimTry) *cli.Table {
