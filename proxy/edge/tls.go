@@ -48,7 +48,9 @@ func (c *Certificates) tlsConfig(o workload.TLSOptions, web bool) *tls.Config {
 	if len(o.Versions) > 0 && !slices.Contains(o.Versions, "TLSv1.3") {
 		config.MaxVersion = tls.VersionTLS12
 	}
-	config.GetCertificate = func(hello *tls.ClientHelloInfo) (*tls.Certificate, error) { return c.get(hello, o.SelfSigned != nil && *o.SelfSigned) }
+	config.GetCertificate = func(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
+		return c.get(hello, o.SelfSigned != nil && *o.SelfSigned)
+	}
 	return config
 }
 
