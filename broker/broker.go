@@ -43,27 +43,10 @@ type Exchange interface {
 	Claiming(id bourse.OrderID) (bourse.Member, bool)
 }
 
-// Directory knows the members of the cluster: a hint, as old as the last
-// gossip.
-type Directory interface {
-	// Workers returns every worker heard of. The slice is the caller's.
-	Workers() []bourse.Member
-	// ByTag finds the owner of the machines whose ids begin with the tag.
-	ByTag(tag bourse.WorkerTag) (bourse.Member, bool)
-	// Regions returns every region that has a worker, sorted.
-	Regions() []bourse.Region
-	// All returns Workers, and the workers that belong to the cluster and are not
-	// there, of one moment. The slices are shared.
-	All() (here []bourse.Member, away []bourse.Absence)
-	// Knows reports whether All are all workers of the cluster. Once it is true it
-	// stays so. Before that, no "no" is one.
-	Knows() bool
-}
-
 // Config is what a broker is made of.
 type Config struct {
 	Exchange  Exchange
-	Directory Directory
+	Directory lookup.Directory
 	Workers   fabric.Fabric
 	View      lookup.View
 	Releases  tenant.ReleaseView // where those of apps are kept
@@ -103,7 +86,7 @@ type Config struct {
 type Broker struct {
 	handler   http.Handler
 	ready     func() error
-	elsewhere *Failover
+	elsewhere *failover
 }
 
 // New makes a broker. It starts nothing.
@@ -132,7 +115,7 @@ func New(config Config) *Broker {
 
 // compose makes the handlers, one for each noun, and returns the whole API, and what
 // orders machines for proxies.
-func compose(c *Config) (*endpoint.Server, []endpoint.Route, *Failover) {
+func compose(c *Config) (*endpoint.Server, []endpoint.Route, *failover) {
 	sources := lookup.Sources{View: c.View, Directory: c.Directory, Workers: c.Workers, Patience: c.Patience, Now: c.Now, Log: c.Log}
 	machines, volumes := lookup.NewMachines(sources), lookup.NewVolumes(sources)
 	store, quotas := lookup.NewApps(sources, c.Copies), lookup.NewChecker(c.Quotas, machines)
@@ -142,10 +125,7 @@ func compose(c *Config) (*endpoint.Server, []endpoint.Route, *Failover) {
 	})
 	known := func() error { return ready(c.Directory) }
 	released := &tenant.Releases{View: c.Releases, Apps: store, Now: c.Now}
-	others := NewFailover(FailoverConfig{
-		Exchange: c.Exchange, Directory: c.Directory, Workers: c.Workers, Apps: store, Quota: quotas, Machines: machines, Secrets: sealed,
-		Now: c.Now, Patience: c.Patience, Log: c.Log,
-	})
+	others := &failover{Config: c, apps: store, quota: quotas, machines: machines, secrets: sealed}
 	routes := slices.Concat(
 		(&appHandler{c, store, quotas, machines, volumes, released, sealed}).routes(),
 		released.Routes(),
@@ -171,12 +151,12 @@ func compose(c *Config) (*endpoint.Server, []endpoint.Route, *Failover) {
 }
 
 // OrderElsewhere orders a machine as another one is, for a proxy: see
-// [Failover.Order]. Codes: those, and unavailable (the cluster is not known yet).
+// failover.order. Codes: those, and unavailable (the cluster is not known yet).
 func (b *Broker) OrderElsewhere(ctx context.Context, like bourse.MachineID) (fabric.FailoverOrder, error) {
 	if err := b.ready(); err != nil {
 		return fabric.FailoverOrder{}, err
 	}
-	return b.elsewhere.Order(ctx, like)
+	return b.elsewhere.order(ctx, like)
 }
 
 // Handler serves /v1.

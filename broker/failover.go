@@ -15,43 +15,18 @@ import (
 	"github.com/bourse-dev/bourse/workload"
 )
 
-// FailoverExchange fills orders.
-type FailoverExchange interface {
-	// Place fills the order or says why no worker would.
-	Place(ctx context.Context, order bourse.Order) (bourse.Fill, bourse.Decision, error)
+// failover orders machines for proxies. Its methods are safe for concurrent use.
+type failover struct {
+	*Config
+
+	apps     *lookup.Apps
+	quota    *lookup.Checker
+	machines *lookup.Machines
+	secrets  *tenant.Secrets
+	shared   together
 }
 
-// FailoverDirectory finds members of the cluster.
-type FailoverDirectory interface {
-	// ByTag finds the owner of the machines whose ids begin with the tag.
-	ByTag(tag bourse.WorkerTag) (bourse.Member, bool)
-}
-
-// FailoverConfig configures a Failover. All fields are required.
-type FailoverConfig struct {
-	Exchange  FailoverExchange
-	Directory FailoverDirectory
-	Workers   fabric.Fabric
-	Apps      *lookup.Apps
-	Quota     *lookup.Checker
-	Machines  *lookup.Machines
-	Secrets   *tenant.Secrets
-	Now       func() time.Time
-	Patience  time.Duration // for the owner of a machine
-	Log       *slog.Logger
-}
-
-// Failover are those of one broker for proxies. Make them with [NewFailover]; its methods are safe
-// for concurrent use.
-type Failover struct {
-	config FailoverConfig
-	shared together
-}
-
-// NewFailover makes orders. It starts nothing.
-func NewFailover(c FailoverConfig) *Failover { return &Failover{config: c} }
-
-// Order orders a machine as another one of its app is, in the same region, for
+// order orders a machine as another one of its app is, in the same region, for
 // a proxy that cannot have that one started: its host is full. The new one is
 // destroyed when it stops: the app has its own machines for the next time.
 //
@@ -60,7 +35,7 @@ func NewFailover(c FailoverConfig) *Failover { return &Failover{config: c} }
 // the rules of its order are as for any other order. The order's id is returned with
 // an error, too, once there is one. Codes: not_found, failed_precondition (it is no
 // such machine), rate_limited, and those of placing an order.
-func (o *Failover) Order(ctx context.Context, like bourse.MachineID) (fabric.FailoverOrder, error) {
+func (o *failover) order(ctx context.Context, like bourse.MachineID) (fabric.FailoverOrder, error) {
 	if err := o.shared.enter(); err != nil {
 		return fabric.FailoverOrder{}, err
 	}
@@ -73,28 +48,27 @@ func (o *Failover) Order(ctx context.Context, like bourse.MachineID) (fabric.Fai
 }
 
 // place has an order filled.
-func (o *Failover) place(ctx context.Context, order bourse.Order, like bourse.MachineID) (fabric.FailoverOrder, error) {
-	c, out := &o.config, fabric.FailoverOrder{Order: order.ID}
-	if err := c.Quota.MayHaveMachine(ctx, &order); err != nil {
+func (o *failover) place(ctx context.Context, order bourse.Order, like bourse.MachineID) (fabric.FailoverOrder, error) {
+	out := fabric.FailoverOrder{Order: order.ID}
+	if err := o.quota.MayHaveMachine(ctx, &order); err != nil {
 		return out, err
 	}
-	fill, _, err := c.Exchange.Place(ctx, order)
+	fill, _, err := o.Exchange.Place(ctx, order)
 	if err != nil {
 		return out, err
 	}
 	m := &fill.Machine
-	c.Machines.Remember(m)
-	c.Machines.Note(m)
-	c.Quota.PlacedMachine(&order)
-	c.Log.Info("machine ordered for a proxy", slog.String("app", string(m.App)), slog.String("machine", string(m.ID)), slog.String("like", string(like)))
+	o.machines.Remember(m)
+	o.machines.Note(m)
+	o.quota.PlacedMachine(&order)
+	o.Log.Info("machine ordered for a proxy", slog.String("app", string(m.App)), slog.String("machine", string(m.ID)), slog.String("like", string(like)))
 	out.Machine, out.Instance, out.Worker, out.Region = m.ID, m.Instance, m.Worker, m.Region
 	return out, nil
 }
 
 // orderLike makes the order of a machine as another one is.
-func (o *Failover) orderLike(ctx context.Context, like bourse.MachineID) (bourse.Order, error) {
-	c := &o.config
-	owner, ok := c.Directory.ByTag(like.Tag())
+func (o *failover) orderLike(ctx context.Context, like bourse.MachineID) (bourse.Order, error) {
+	owner, ok := o.Directory.ByTag(like.Tag())
 	if !ok {
 		return bourse.Order{}, errNotOrdered()
 	}
@@ -102,19 +76,19 @@ func (o *Failover) orderLike(ctx context.Context, like bourse.MachineID) (bourse
 	if err != nil {
 		return bourse.Order{}, err
 	}
-	app, err := c.Apps.Recall(ctx, m.App)
+	app, err := o.apps.Recall(ctx, m.App)
 	if err != nil {
 		return bourse.Order{}, err
 	}
 	if !m.OwnedBy(&app) {
 		return bourse.Order{}, errNotOrdered()
 	}
-	if err := mayOrderLike(&m, c.Now()); err != nil {
+	if err := mayOrderLike(&m, o.Now()); err != nil {
 		return bourse.Order{}, err
 	}
 	order := bourse.Order{ID: bourse.NewOrderID().In(app.ID), App: app, Regions: []bourse.Choice{{m.Region}}, Config: m.Config}
 	order.Config.AutoDestroy = true
-	if order.Secrets, order.AppKeys, err = c.Secrets.Require(ctx, app.ID, 0); err != nil {
+	if order.Secrets, order.AppKeys, err = o.secrets.Require(ctx, app.ID, 0); err != nil {
 		return bourse.Order{}, err
 	}
 	return order, order.Validate()
@@ -123,10 +97,10 @@ func (o *Failover) orderLike(ctx context.Context, like bourse.MachineID) (bourse
 func errNotOrdered() error { return bourse.Errorf(bourse.CodeNotFound, "machine not found") }
 
 // show asks the owner: the view has neither environment nor files.
-func (o *Failover) show(ctx context.Context, owner bourse.Member, id bourse.MachineID) (bourse.Machine, error) {
-	ctx, cancel := context.WithTimeout(ctx, o.config.Patience)
+func (o *failover) show(ctx context.Context, owner bourse.Member, id bourse.MachineID) (bourse.Machine, error) {
+	ctx, cancel := context.WithTimeout(ctx, o.Patience)
 	defer cancel()
-	return fabric.MachineShow.Call(ctx, o.config.Workers, owner, id)
+	return fabric.MachineShow.Call(ctx, o.Workers, owner, id)
 }
 
 // mayOrderLike reports failed_precondition for a machine that is not one to order

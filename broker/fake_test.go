@@ -16,6 +16,7 @@ import (
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/broker"
+	"github.com/bourse-dev/bourse/broker/lookup"
 	"github.com/bourse-dev/bourse/fabric"
 	"github.com/bourse-dev/bourse/machinesapi"
 )
@@ -34,7 +35,7 @@ type cluster struct {
 	new       bool // does not know its cluster yet
 }
 
-// All implements broker.Directory.
+// All implements lookup.Directory.
 func (c *cluster) All() ([]bourse.Member, []bourse.Absence) {
 	here := c.Workers()
 	c.mu.Lock()
@@ -42,7 +43,7 @@ func (c *cluster) All() ([]bourse.Member, []bourse.Absence) {
 	return here, c.absent
 }
 
-// Knows implements broker.Directory.
+// Knows implements lookup.Directory.
 func (c *cluster) Knows() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -310,7 +311,7 @@ func (c *cluster) lastOrder(t testing.TB) bourse.Order {
 
 var (
 	_       broker.Exchange  = (*cluster)(nil)
-	_       broker.Directory = (*cluster)(nil)
+	_       lookup.Directory = (*cluster)(nil)
 	_       fabric.Fabric    = (*cluster)(nil)
 	errDown                  = bourse.Errorf(bourse.CodeUnavailable, "worker cannot be reached: %w", errors.New("connection refused"))
 	errLost                  = bourse.Errorf(bourse.CodeTimeout, "the answer was lost: %w", io.ErrUnexpectedEOF)

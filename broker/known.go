@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/broker/lookup"
 )
 
 // A broker that has just started has not heard of its cluster yet, or only of
@@ -13,7 +14,7 @@ import (
 // ready, and does nothing.
 
 // ready reports CodeUnavailable before the broker knows its cluster.
-func ready(d Directory) error {
+func ready(d lookup.Directory) error {
 	if d.Knows() {
 		return nil
 	}
@@ -22,7 +23,7 @@ func ready(d Directory) error {
 
 // byTag finds the worker whose things have ids that begin with tag: it is here, or away,
 // or neither.
-func byTag(d Directory, tag bourse.WorkerTag) (here *bourse.Member, away *bourse.Absence) {
+func byTag(d lookup.Directory, tag bourse.WorkerTag) (here *bourse.Member, away *bourse.Absence) {
 	if m, ok := d.ByTag(tag); ok {
 		return &m, nil
 	}

@@ -152,7 +152,7 @@ func review(w http.ResponseWriter, c *bourse.Config, whole func() ([]bourse.Warn
 
 // choices resolves a region expression. Codes: invalid, unavailable (no worker is
 // known to take the order).
-func choices(d Directory, expression string) ([]bourse.Choice, error) {
+func choices(d lookup.Directory, expression string) ([]bourse.Choice, error) {
 	known := d.Regions()
 	if len(known) == 0 {
 		return nil, bourse.Errorf(bourse.CodeUnavailable, "no worker has been heard of")

@@ -14,15 +14,20 @@ import (
 	"github.com/bourse-dev/bourse/fabric"
 )
 
-// Directory knows the members of the cluster.
+// Directory knows the members of the cluster: a hint, as old as the last gossip.
 type Directory interface {
 	// Workers returns every worker heard of. The slice is the caller's.
 	Workers() []bourse.Member
 	// ByTag finds the owner of the machines whose ids begin with the tag.
 	ByTag(tag bourse.WorkerTag) (bourse.Member, bool)
+	// Regions returns every region that has a worker, sorted.
+	Regions() []bourse.Region
 	// All returns Workers, and the workers that belong to the cluster and are no
 	// members, of one moment. The slices are shared.
 	All() (here []bourse.Member, away []bourse.Absence)
+	// Knows reports whether All are all workers of the cluster. Once it is true it
+	// stays so. Before that, no "no" is one.
+	Knows() bool
 }
 
 // Sources is where a broker looks.

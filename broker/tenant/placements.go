@@ -13,20 +13,15 @@ import (
 	"github.com/bourse-dev/bourse"
 
 	"github.com/bourse-dev/bourse/broker/endpoint"
+	"github.com/bourse-dev/bourse/broker/lookup"
 	"github.com/bourse-dev/bourse/fabric"
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// Directory knows the members of the cluster.
-type Directory interface {
-	Workers() []bourse.Member
-	Regions() []bourse.Region
-}
-
 // Placements serves the simulation.
 type Placements struct {
 	Gate      *endpoint.Gate
-	Directory Directory
+	Directory lookup.Directory
 	Workers   fabric.Fabric
 	Region    bourse.Region // of this broker
 	Patience  time.Duration // for quotes
