@@ -17,7 +17,7 @@ func newVersions(s *cli.Shell) *cobra.Command {
 		Use:   "versions MACHINE",
 		Short: "List a machine's versions, newest first",
 		Long: `List a machine's versions, newest first: the first is the one that it has. Its worker
-keeps the last 20, of at most 1 MiB together, each with the config that it was made
+keeps the last 20, of at most 256 KiB together, each with the config that it was made
 with; --json shows those. "bourse machine update --to-version" returns to one.`,
 		Example:           "  bourse machine versions quiet-river-1234",
 		Args:              cli.Exactly(1),

@@ -17,7 +17,7 @@ import (
 // Files that are large, deep or refer to themselves are refused, and soon.
 func TestHostileFiles(t *testing.T) {
 	t.Parallel()
-	const n = 1 << 18
+	const n = 1 << 16
 	for name, c := range map[string]struct{ file, text, want string }{
 		"too large":            {"fly.toml", strings.Repeat("#", config.MaxBytes+1), "at most 1048576"},
 		"no text":              {"fly.toml", "app = \"\xff\"", "1:8: no text"},
