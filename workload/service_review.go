@@ -9,8 +9,8 @@ import (
 // reviewServices returns what would surprise who asked for these services of a config:
 // above all a machine that is stopped and that nothing starts again.
 func reviewServices(c *bourse.Config, list []Service) (out []bourse.Warning) {
-	warn := func(i int, field, format string, args ...any) {
-		out = append(out, bourse.Warning{Field: fmt.Sprintf("config.services[%d].%s", i, field), Message: fmt.Sprintf(format, args...)})
+	warn := func(i int, field, message string) {
+		out = append(out, bourse.Warning{Field: fmt.Sprintf("config.services[%d].%s", i, field), Message: message})
 	}
 	stop := AutostopOf(list)
 	started, reached := false, false

@@ -17,17 +17,26 @@ type View interface {
 	// the workers are asked as well.
 	InSync() bool
 
-	Machines(ctx context.Context, f inventory.Filter) ([]inventory.Listed, error)
-	// Machine returns nil if there is no such machine.
-	Machine(ctx context.Context, id bourse.MachineID) (*inventory.Listed, error)
-	CountMachines(ctx context.Context) (map[bourse.AppRef]int, error)
-	Volumes(ctx context.Context, f inventory.VolumeFilter) ([]inventory.ListedVolume, error)
-
 	AwayWorkers(ctx context.Context) ([]inventory.AwayWorker, error)
 	// Forget has every member forget an absent worker and all that it has. It
 	// returns as PutApp does.
 	Forget(ctx context.Context, worker bourse.Member) error
 
+	MachineView
+	AppView
+}
+
+// MachineView is what a View has of machines and volumes.
+type MachineView interface {
+	Machines(ctx context.Context, f inventory.Filter) ([]inventory.Listed, error)
+	// Machine returns nil if there is no such machine.
+	Machine(ctx context.Context, id bourse.MachineID) (*inventory.Listed, error)
+	CountMachines(ctx context.Context) (map[bourse.AppRef]int, error)
+	Volumes(ctx context.Context, f inventory.VolumeFilter) ([]inventory.ListedVolume, error)
+}
+
+// AppView is what a View has of apps.
+type AppView interface {
 	// Apps returns every record, tombstones included.
 	Apps(ctx context.Context) ([]bourse.App, error)
 	// App returns the record of a name, which may be a tombstone; nil if there is none.

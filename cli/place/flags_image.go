@@ -137,8 +137,8 @@ func parseServices(list []string) ([]workload.ServiceConfig, error) {
 }
 
 func parseService(s string) (protocol string, inner int, port workload.PortConfig, err error) {
-	bad := func() (string, int, workload.PortConfig, error) {
-		return "", 0, workload.PortConfig{}, bourse.Errorf(bourse.CodeInvalid, "%s: use [PORT:]MACHINEPORT[/tcp|udp[:HANDLER...]]", bourse.Quoted(s))
+	bad := func() error {
+		return bourse.Errorf(bourse.CodeInvalid, "%s: use [PORT:]MACHINEPORT[/tcp|udp[:HANDLER...]]", bourse.Quoted(s))
 	}
 	numbers, rest, _ := strings.Cut(s, "/")
 	protocol, handlers, _ := strings.Cut(rest, ":")
@@ -150,7 +150,7 @@ func parseService(s string) (protocol string, inner int, port workload.PortConfi
 	number, ok1 := cli.ParsePort(outer)
 	inner, ok2 := cli.ParsePort(innerText)
 	if !ok1 || !ok2 || (protocol != "tcp" && protocol != "udp") {
-		return bad()
+		return "", 0, port, bad()
 	}
 	port = workload.PortConfig{Port: &number}
 	if handlers == "" {
@@ -158,7 +158,7 @@ func parseService(s string) (protocol string, inner int, port workload.PortConfi
 	}
 	for h := range strings.SplitSeq(handlers, ":") {
 		if !slices.Contains([]string{"http", "tls", "pg_tls", "proxy_proto"}, h) {
-			return bad()
+			return "", 0, port, bad()
 		}
 		port.Handlers = append(port.Handlers, workload.Handler(h))
 	}

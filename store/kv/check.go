@@ -90,7 +90,7 @@ func counts(s *state) map[string]uint64 {
 // readLog adds what the log has and the snapshot has not.
 func (l *looked) readLog(dir string, schema *Schema) error {
 	w := &wal{salt: l.salt}
-	defer w.close() //nolint:errcheck // it was only read
+	defer w.close() // it was only read
 	for i, name := range walNames {
 		f, err := os.Open(filepath.Join(dir, name))
 		if errors.Is(err, fs.ErrNotExist) {

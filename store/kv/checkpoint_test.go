@@ -132,7 +132,7 @@ func TestReadersDuringCheckpoints(t *testing.T) {
 			}
 		})
 	}
-	for n := range uint64(300) {
+	for n := range uint64(100) {
 		v := uint64Bytes(n + 1)
 		update(t, s, func(tx Tx) error {
 			return errors.Join(

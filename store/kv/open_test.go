@@ -102,7 +102,7 @@ func TestDamagedFile(t *testing.T) {
 	t.Parallel()
 	for name, damage := range map[string]func([]byte) []byte{
 		"text":              func([]byte) []byte { return []byte("this is no database\n") },
-		"empty":             func(b []byte) []byte { return nil },
+		"empty":             func([]byte) []byte { return nil },
 		"zeros":             func(b []byte) []byte { return make([]byte, len(b)) },
 		"cut in the head":   func(b []byte) []byte { return b[:headSize/2] },
 		"cut after it":      func(b []byte) []byte { return b[:headSize] },

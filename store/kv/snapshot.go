@@ -223,7 +223,7 @@ func (c *contents) keep(record []byte, schema *Schema) error {
 	if c.counts != nil {
 		return bourse.Errorf(bourse.CodeInternal, "a record follows the last one")
 	}
-	return readOps(record, append(schema.Buckets[:len(schema.Buckets):len(schema.Buckets)], bucketCounts), func(op change) {
+	return readOps(record, append(slices.Clip(schema.Buckets), bucketCounts), func(op change) {
 		if op.bucket == bucketCounts {
 			if c.counts == nil {
 				c.counts = map[string]uint64{}
