@@ -65,7 +65,7 @@ type Config struct {
 	// has shown; nil: no one.
 	Certified func(*tls.ConnectionState) (endpoint.Identity, bool)
 
-	// Health returns how every member's copy of the view is; nil: it is not known here.
+	// Health describes every member's copy of the view; nil if this broker cannot know.
 	Health func(ctx context.Context) []machinesapi.MemberHealth
 
 	// Copies returns the copies of apps that a worker keeps, as far as they are to be

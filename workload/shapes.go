@@ -207,8 +207,7 @@ func (d *Duration) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// unfit is the error of a value that is none of its type's. The decoder adds the
-// path to it.
+// unfit is the error of a value that does not fit its type. The decoder adds the path.
 func unfit(b []byte) error {
 	return &json.UnmarshalTypeError{Value: "value " + bourse.Quoted(strings.Trim(string(b), `"`))}
 }

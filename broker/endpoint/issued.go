@@ -10,7 +10,7 @@ import (
 	"github.com/bourse-dev/bourse/view/inventory"
 )
 
-// TokenView keeps what is known of the tokens that were made. All brokers have the same,
+// TokenView stores the tokens that brokers have made. All brokers have the same tokens,
 // a moment after one of them has written it.
 type TokenView interface {
 	// Token returns nil if there is none with this id.

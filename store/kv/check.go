@@ -13,26 +13,26 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Report is what a look at a store's files has found.
+// Report describes a store's files.
 type Report struct {
 	Version int            // of the schema
-	Keys    int64          // that are whole, in the snapshot
-	Records int            // that are whole, in the log and not in the snapshot
-	Have    map[string]int // how many whole keys each bucket has, in both
-	Damage  []string       // what is not as it was written
-	Lost    []string       // by Salvage: how much of each bucket
-	Kept    []string       // by Salvage: the names under which the damaged files are kept
+	Keys    int64          // intact keys in the snapshot
+	Records int            // intact records of the log that the snapshot does not include
+	Have    map[string]int // intact keys by bucket, log included
+	Damage  []string       // one description per damaged place
+	Lost    []string       // set by Salvage: how many keys of which bucket were lost
+	Kept    []string       // set by Salvage: the names that the damaged files have now
 }
 
-// looked is the contents of a store's files, as far as they are whole.
+// looked is everything intact in a store's files.
 type looked struct {
 	Report
 	contents
-	whole map[string]uint64 // how many whole keys each bucket of the snapshot has
+	whole map[string]uint64 // intact keys in the snapshot, by bucket
 	lock  *os.File
 }
 
-// Check looks at all of the store in a directory, and changes nothing.
+// Check reads and verifies the whole store in a directory without changing it.
 // CodeAlreadyExists: a daemon has it. CodeNotFound: there is none.
 func Check(dir string, schema *Schema) (Report, error) {
 	l, err := look(dir, schema)
@@ -42,7 +42,7 @@ func Check(dir string, schema *Schema) (Report, error) {
 	return l.Report, l.lock.Close()
 }
 
-// look takes the lock of a store and reads all that is whole.
+// look locks a store and reads everything intact.
 func look(dir string, schema *Schema) (*looked, error) {
 	path := filepath.Join(dir, FileName)
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
@@ -87,7 +87,7 @@ func counts(s *state) map[string]uint64 {
 	return n
 }
 
-// readLog adds what the log has and the snapshot has not.
+// readLog applies the log's records that the snapshot does not include.
 func (l *looked) readLog(dir string, schema *Schema) error {
 	w := &wal{salt: l.salt}
 	defer w.close() // it was only read
@@ -120,10 +120,9 @@ func (l *looked) readLog(dir string, schema *Schema) error {
 	return nil
 }
 
-// Salvage makes a new store of what is whole in a damaged one, whose files it
-// keeps under other names. derive computes again what follows from other keys: it
-// is called in a transaction of a store that has nothing in the derived buckets.
-// CodeFailedPrecondition: nothing is damaged, or nothing is whole.
+// Salvage replaces a damaged store with a new one that has everything intact, and keeps
+// the damaged files under other names. The derived buckets are emptied first; derive
+// fills them again. CodeFailedPrecondition: nothing is damaged, or nothing is intact.
 func Salvage(dir string, schema *Schema, now time.Time, derive func(Tx) error) (Report, error) {
 	return salvage(dir, schema, now, derive, func() error { return nil })
 }
@@ -159,7 +158,7 @@ func salvage(dir string, schema *Schema, now time.Time, derive func(Tx) error, s
 	return l.Report, l.replace(dir, now, step)
 }
 
-// findLost says how much of the snapshot is not whole.
+// findLost counts the keys of the snapshot that are damaged or missing.
 func (l *looked) findLost(schema *Schema) {
 	if l.counts == nil {
 		l.Lost = append(l.Lost, "it is not known how many records there were")
@@ -172,10 +171,10 @@ func (l *looked) findLost(schema *Schema) {
 	}
 }
 
-// replace puts the new store in the place of the damaged one, whose files are kept
-// under other names. The log is copied, since a crash before its removal leaves it to
-// the new store, which writes over it. A crash leaves either the damaged store or the
-// new one: that knows nothing of the old one's log, since it has another salt.
+// replace renames the new store over the damaged one and keeps the damaged files under
+// other names. The log is copied rather than renamed: after a crash before its removal
+// the new store overwrites it. A crash leaves either the damaged store or the new one,
+// which ignores the old log because its salt differs.
 func (l *looked) replace(dir string, now time.Time, step func() error) error {
 	suffix := ".damaged-" + now.UTC().Format("20060102T150405Z")
 	for _, name := range append([]string{FileName}, walNames[:]...) {
@@ -209,7 +208,7 @@ func (l *looked) replace(dir string, now time.Time, step func() error) error {
 	return syncDir(dir)
 }
 
-// copyFile makes a copy of a file under a name that nothing has yet.
+// copyFile copies a file to a path that does not exist yet.
 func copyFile(from, to string) error {
 	in, err := os.Open(from)
 	if err != nil {

@@ -26,16 +26,16 @@ func (d *DB) turn() {
 	d.beginCheckpoint()
 }
 
-// beginCheckpoint has a snapshot of the present state written. It is called by the
-// store's goroutine, or before that is started.
+// beginCheckpoint starts writing a snapshot of the present state. It is called by the
+// store's goroutine, or before that goroutine is started.
 func (d *DB) beginCheckpoint() {
 	now, seq := d.now.Load(), d.wal.seq
 	d.moving.Store(true)
 	d.checkpoint.Go(func() { d.saveUntilDone(now, seq) })
 }
 
-// saveUntilDone writes a snapshot, until that has succeeded, the store is closed, or
-// it is unknown what the disk holds.
+// saveUntilDone tries to write a snapshot until it succeeds, the store is closed, or
+// the store has failed.
 func (d *DB) saveUntilDone(now *state, seq uint64) {
 	for wait := retryFirst; ; wait = min(2*wait, retryMax) {
 		size, err := d.save(now, seq)
@@ -60,9 +60,9 @@ func (d *DB) saveUntilDone(now *state, seq uint64) {
 	}
 }
 
-// save writes a snapshot of a state that includes the log's record of a number. An
-// error that does not say that there is no space fails the store: a disk that has
-// lost one write may have lost others that it acknowledged.
+// save writes a snapshot of a state, which includes the log's records up to seq. Any
+// error except a full disk fails the store: a disk that has lost one write may have
+// lost others that it acknowledged.
 func (d *DB) save(now *state, seq uint64) (size int64, err error) {
 	size, err = writeSnapshot(d.cfg.Dir, head{d.cfg.Schema.Version, d.wal.salt, seq}, now, d.cfg.Step)
 	switch {

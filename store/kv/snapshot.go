@@ -16,12 +16,12 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// FileName is the name of the snapshot in a store's directory: all that the store
-// held after one of its log's records.
+// FileName is the name of the snapshot in a store's directory: the whole contents of
+// the store as of one record of its log.
 //
-// It begins with a head. Each key and value follows as a record of its own, in the
-// form of the log's, numbered from 1; the last record says how many keys each bucket
-// has. The head is written again at the end, since without it nothing can be read.
+// A snapshot begins with a head. Then each key with its value is one record, in the
+// log's format and numbered from 1. The last record has the number of keys per bucket.
+// The head is repeated at the end, because nothing can be read without it.
 const FileName = "worker.db"
 
 // magic begins a head.
@@ -32,7 +32,7 @@ const magic = "bourse store\x00\x00\x00\x00"
 // of these (uint32), all big endian.
 const headSize = len(magic) + 4 + saltSize + 8 + 4
 
-// head is what a snapshot says of itself.
+// head describes a snapshot.
 type head struct {
 	version int
 	salt    salt   // of the log, and of the snapshot's records
@@ -56,9 +56,10 @@ func headOf(b []byte) (h head, ok bool) {
 	return h, true
 }
 
-// writeSnapshot makes a file of a state, durable under its name when it returns
-// without an error, and returns its size. step is called before the file is written,
-// before it gets its name, and after. A crash leaves the old file or the new one.
+// writeSnapshot writes a state to the snapshot's file and returns the file's size. The
+// file is durable when it returns without an error; a crash leaves the old file or the
+// new one. Tests use step, which is called before the file is written, before it is
+// renamed, and after that.
 func writeSnapshot(dir string, h head, s *state, step func() error) (size int64, err error) {
 	path := filepath.Join(dir, FileName)
 	if err := step(); err != nil {
@@ -126,28 +127,28 @@ func (h head) write(f io.Writer, s *state) error {
 	return w.Flush()
 }
 
-// bucketCounts is the bucket of a snapshot's last record: the number of keys of each
-// other one, and of all.
+// bucketCounts is the bucket of a snapshot's last record: the number of keys in each
+// other bucket, and in all of them.
 const (
 	bucketCounts = "counts"
 	allBuckets   = "all"
 )
 
-// contents is what is whole in a snapshot.
+// contents is everything intact in a snapshot.
 type contents struct {
 	head
 	state   *state
 	keys    int64             // in it
 	counts  map[string]uint64 // how many keys each bucket had; nil: not known
 	damage  []Damage
-	nothing bool // not even a head is whole
+	nothing bool // both heads are damaged
 }
 
 func (c *contents) damaged(at int, what string) {
 	c.damage = append(c.damage, Damage{FileName, int64(at), what})
 }
 
-// readSnapshot reads all that is whole in a snapshot.
+// readSnapshot reads everything intact in a snapshot.
 func readSnapshot(b []byte, schema *Schema) contents {
 	c := contents{state: newState()}
 	first, ok := headOf(b[:min(headSize, len(b))])
@@ -173,8 +174,8 @@ func readSnapshot(b []byte, schema *Schema) contents {
 	return c
 }
 
-// readRecords reads the records behind the head. What is between two whole ones and
-// is none is damage, at its beginning.
+// readRecords reads the records behind the head. Bytes that are not a record are
+// reported once, at the first of them.
 func (c *contents) readRecords(b []byte, schema *Schema) {
 	end := max(headSize, len(b)-headSize)
 	seq, lost := uint64(0), false
@@ -207,18 +208,18 @@ func (c *contents) readRecords(b []byte, schema *Schema) {
 	}
 }
 
-// damagedRecord describes a record whose checksum is wrong, by what still looks like a
-// bucket and a key in it.
+// damagedRecord describes a record with a wrong checksum by the bucket and key that it
+// seems to have.
 func damagedRecord(body []byte, schema *Schema) string {
 	what := "a record"
 	_ = readOps(body, schema.Buckets, func(c change) { what = fmt.Sprintf("the record of %q in %s", c.key, c.bucket) })
 	return what + " is damaged"
 }
 
-// maxRecords bounds the numbers of a snapshot's records.
+// maxRecords limits the numbers of a snapshot's records.
 const maxRecords = 1 << 40
 
-// keep takes over what a whole record says.
+// keep adds an intact record to the contents.
 func (c *contents) keep(record []byte, schema *Schema) error {
 	if c.counts != nil {
 		return bourse.Errorf(bourse.CodeInternal, "a record follows the last one")
@@ -236,7 +237,7 @@ func (c *contents) keep(record []byte, schema *Schema) error {
 	})
 }
 
-// clone returns a change that shares no bytes.
+// clone returns a copy that shares no bytes with c.
 func (c change) clone() change {
 	c.key = slices.Clone(c.key)
 	if c.value != nil {

@@ -16,12 +16,12 @@ type change struct {
 	value  []byte // nil: the key is removed
 }
 
-// state is all that a store holds, in the order of buckets and keys. No item's
-// value is nil. Copying is cheap: copies share what neither changes. One that
-// others can see is not changed any more.
+// state is the contents of a store, sorted by bucket and key. No value in it is nil.
+// Copying is cheap, because copies share what neither of them has changed. A state
+// that other goroutines can see is never changed.
 type state = btree.BTreeG[change]
 
-// stateDegree keeps nodes small: each transaction copies those it touches.
+// stateDegree keeps nodes small, because each transaction copies those it touches.
 const stateDegree = 16
 
 func newState() *state {
@@ -33,7 +33,7 @@ func newState() *state {
 	}, btree.Options{NoLocks: true, Degree: stateDegree})
 }
 
-// makeIn makes the change, and returns what the key had before.
+// makeIn applies the change to a state and returns the key's previous value.
 func (c change) makeIn(s *state) (old change, had bool) {
 	if c.value == nil {
 		return s.Delete(c)

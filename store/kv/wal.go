@@ -126,13 +126,13 @@ func (w *wal) growAhead() error {
 	return w.grow(min(w.end+w.turnSize/2, walMax))
 }
 
-// full reports whether it is time for the other file, and so for a snapshot: when the
-// present one has as much as the last snapshot, so that a byte that is written to the
-// log costs about one of a snapshot, whatever the store holds.
+// full reports whether to switch files and write a snapshot: when the present file is as
+// large as the last snapshot. A byte in the log then costs about one byte in snapshots,
+// however large the store is.
 func (w *wal) full(snapshot int64) bool { return w.end >= max(w.turnSize, min(snapshot, walMax/2)) }
 
-// turn has the other file take what comes, from its beginning: the snapshot must
-// include what it holds.
+// turn switches to the beginning of the other file, whose records must be in the
+// snapshot already.
 func (w *wal) turn() error {
 	w.now, w.end = 1-w.now, 0
 	if w.sizes[w.now] <= w.reserved() {

@@ -18,9 +18,9 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 const saltSize = 8
 
-// salt is a store's own random number, kept in its snapshot. Without it no
-// one can make bytes, in a payload say, that are taken for a record of the log,
-// and the log of another file, of a backup say, is none of this one's.
+// salt is a store's random number, kept in its snapshot. Because of it nobody can write
+// a payload that looks like a record, and the log of another store, such as a backup, is
+// not read as this one's.
 type salt [saltSize]byte
 
 func newSalt() (s salt) {
