@@ -379,7 +379,8 @@ func TestPresence(t *testing.T) {
 			t.Errorf("its loss was known after %s", took)
 		}
 		time.Sleep(time.Minute)
-		startNode(t, net, gossiptest.NodeConfig{Number: 5, Join: []string{group[0].Addr()}})
+		victim = startNode(t, net, gossiptest.NodeConfig{Number: 5, Join: []string{group[0].Addr()}})
+		publish(t, victim, machineRow(victim, 1, bourse.StateStarted)) // its new file has nothing of the old one
 		if took := until(machinesapi.HostOK); took > 2*time.Second {
 			t.Errorf("its return was known after %s", took)
 		}
