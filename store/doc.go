@@ -8,6 +8,7 @@
 //	├── meta
 //	│   ├── "identity"                       Identity
 //	│   ├── "cordon"                         bourse.Cordon, while the worker takes no orders
+//	│   ├── "gone_bytes"                     uint64, big endian: the size of all destroyed machines' records
 //	│   ├── "task_bytes"                     uint64, big endian: about what all ended tasks take
 //	│   └── "logged"                         uint64, big endian: the number of the last entry of log
 //	├── machines
@@ -19,7 +20,7 @@
 //	├── machine_port                         living machines that have a port
 //	│   └── uint16, big endian               MachineID
 //	├── machine_gone                         destroyed machines, oldest first
-//	│   └── int64 time 00 MachineID          (empty)
+//	│   └── int64 time 00 MachineID          uint64, big endian: the size of its record
 //	├── machine_living
 //	│   └── app                              uint64, big endian: machines not destroyed; absent for 0
 //	├── committed

@@ -45,8 +45,45 @@ func (t *Tx) PutMachine(m *bourse.Machine) error {
 	if !ok {
 		return machines.swap(t, []byte(now.ID), nil, &now)
 	}
-	return machines.swap(t, []byte(now.ID), &old, &now)
+	return errors.Join(machines.swap(t, []byte(now.ID), &old, &now), t.shedMachines())
 }
+
+// GoneBytes limits what is kept of destroyed machines. Beyond it the oldest are
+// forgotten when another one is destroyed.
+const GoneBytes = 64 << 20
+
+const (
+	keyGoneBytes = "gone_bytes"
+	// goneDrops is how many destroyed machines another one displaces at most.
+	goneDrops = 64
+)
+
+// goneSize is the size of a destroyed machine's record.
+func goneSize(m *bourse.Machine) int64 {
+	b, err := encode(m)
+	if err != nil {
+		return 0 // it cannot be stored either
+	}
+	return int64(len(b))
+}
+
+// shedMachines forgets destroyed machines, the oldest first, when they take too much.
+func (t *Tx) shedMachines() error {
+	var old []string
+	kept := t.goneBytes()
+	for k, size := range t.kv.Range(bucketMachineGone, nil) {
+		if kept <= GoneBytes || len(old) == goneDrops {
+			break
+		}
+		_, id := splitTimeKey(k)
+		old = append(old, id)
+		kept -= int64(uint64Of(size))
+	}
+	_, err := forget(old, func(id string) error { return t.DeleteMachine(bourse.MachineID(id)) })
+	return err
+}
+
+func (t *Tx) goneBytes() int64 { return int64(uint64Of(t.kv.Get(bucketMeta, []byte(keyGoneBytes)))) }
 
 func validMachine(m *bourse.Machine) error {
 	errs := []error{m.ID.Validate(), m.App.Validate(), m.Takes.Validate()}

@@ -27,7 +27,7 @@ func machineKeys(m *bourse.Machine) []entry {
 	id, app := []byte(m.ID), space(m.App, m.AppID)
 	out := []entry{{bucketMachineApp, append(append([]byte(app), 0), id...), []byte{}, ""}}
 	if m.State == bourse.StateDestroyed {
-		return append(out, entry{bucketMachineGone, timeKey(m.UpdatedAt, string(m.ID)), []byte{}, ""})
+		return append(out, entry{bucketMachineGone, timeKey(m.UpdatedAt, string(m.ID)), uint64Bytes(uint64(goneSize(m))), ""})
 	}
 	if m.Name != "" {
 		out = append(out, entry{bucketMachineName, append(append([]byte(app), 0), m.Name...), id, "machine has this name"})
@@ -43,8 +43,8 @@ func machineKeys(m *bourse.Machine) []entry {
 
 func machineAdds(m *bourse.Machine) []part {
 	out := committed(m.Takes)
-	if m.State != bourse.StateDestroyed {
-		out = append(out, part{bucketMachineLiving, space(m.App, m.AppID), 1})
+	if m.State == bourse.StateDestroyed {
+		return append(out, part{bucketMeta, keyGoneBytes, goneSize(m)})
 	}
-	return out
+	return append(out, part{bucketMachineLiving, space(m.App, m.AppID), 1})
 }

@@ -158,7 +158,7 @@ func TestModel(t *testing.T) {
 // reset removes every machine, whatever its state.
 func reset(t *rapid.T, s *Store) {
 	empty(t, s, bucketMachines, bucketMachineApp, bucketMachineName, bucketMachinePort, bucketMachineGone, bucketMachineLiving,
-		bucketCommitted, bucketLog, bucketLogOf)
+		bucketCommitted, bucketLog, bucketLogOf, bucketMeta)
 }
 
 // empty removes all that is in some buckets.

@@ -13,19 +13,20 @@ import (
 // it.
 const pruneBatch = 128
 
-// How many destroyed machines are kept, and how many bytes of them: all of a store is
-// in memory.
+// How many destroyed machines and ended runs are kept. All of a store is in memory, so a
+// worker that starts many short machines must not keep them all for Config.Keep.
+// Destroyed machines are limited in bytes, too; see [GoneBytes].
 const (
-	maxGone      = 10_000
-	maxGoneBytes = 64 << 20
+	maxGone = 10_000
+	maxRuns = 20_000 // younger than a minute: all
 )
 
 // Pruned counts what Prune has forgotten.
 type Pruned struct{ Machines, Volumes, Orders, Tasks, Runs int }
 
 // Prune forgets what ended longer than Config.Keep before now: destroyed
-// machines, of which at most 10 000 and 64 MiB are kept, and volumes with their log, orders that
-// nothing recorded fills, ended tasks and runs. What belongs to a living machine or
+// machines, of which at most 10 000 are kept, and volumes with their log, orders that
+// nothing recorded fills, ended tasks, and ended runs, of which at most 20 000 are kept. What belongs to a living machine or
 // volume, or to a volume that still has a snapshot, is never touched.
 func (s *Store) Prune(ctx context.Context, now time.Time) (Pruned, error) {
 	var total Pruned
@@ -41,8 +42,12 @@ func (s *Store) Prune(ctx context.Context, now time.Time) (Pruned, error) {
 			return t.dropTasks(pruneBatch, func(ended time.Time, _ int64) bool { return ended.Before(before) })
 		}},
 		{&total.Runs, func(t *Tx) (int, error) { return pruneRuns(t, before, pruneBatch) }},
+		{&total.Runs, func(t *Tx) (int, error) {
+			open := excess(t, bucketRunOpen, 0)
+			return pruneRuns(t, now.Add(-time.Minute), min(excess(t, bucketRunKey, s.maxRuns+open), pruneBatch))
+		}},
 		{&total.Machines, func(t *Tx) (int, error) {
-			return pruneMachines(t, now, min(tooMany(t, s.maxGone, maxGoneBytes), pruneBatch))
+			return pruneMachines(t, now, min(excess(t, bucketMachineGone, s.maxGone), pruneBatch))
 		}},
 	} {
 		for n := pruneBatch; n == pruneBatch; *x.count += n {
@@ -83,7 +88,8 @@ func pruneOrders(t *Tx, before time.Time, limit int) (int, error) {
 	return forget(old, func(id string) error { return orders.delete(t, []byte(id)) })
 }
 
-// pruneRuns forgets at most limit runs that ended before a time, oldest first.
+// pruneRuns forgets at most limit runs that ended before a time, oldest first, except
+// those whose parents have not ended.
 func pruneRuns(t *Tx, before time.Time, limit int) (int, error) {
 	var old []string
 	for id, k := range t.kv.Range(bucketRunKey, nil) {
@@ -98,7 +104,7 @@ func pruneRuns(t *Tx, before time.Time, limit int) (int, error) {
 		if err != nil {
 			return 0, err
 		}
-		if rec.UpdatedAt.Before(before) {
+		if rec.UpdatedAt.Before(before) && (rec.Parent == "" || t.kv.Get(bucketRunOpen, []byte(rec.Parent)) == nil) {
 			old = append(old, string(k))
 		}
 	}
@@ -115,18 +121,13 @@ func forget(ids []string, del func(id string) error) (int, error) {
 	return len(ids), nil
 }
 
-// tooMany returns how many destroyed machines there are beyond so many, or so many
-// bytes.
-func tooMany(t *Tx, most, mostBytes int) (n int) {
-	kept, size := 0, 0
-	for k := range t.kv.Back(bucketMachineGone, nil) { // the youngest first
-		_, id := splitTimeKey(k)
-		kept, size = kept+1, size+len(t.kv.Get(bucketMachines, []byte(id)))
-		if kept > most || size > mostBytes {
-			n++
-		}
+// excess returns how many keys a bucket has beyond limit.
+func excess(t *Tx, bucket string, limit int) int {
+	n := -limit
+	for range t.kv.Range(bucket, nil) {
+		n++
 	}
-	return n
+	return max(0, n)
 }
 
 // gone returns at most limit ids of an index by time that are from before a time,

@@ -23,6 +23,7 @@ type Config struct {
 	Fault   func(FaultStage, uint64) error // for tests; see kv.Config
 	Failed  func(error)                    // see kv.Config
 	maxGone int                            // how many destroyed machines Prune keeps; default maxGone
+	maxRuns int                            // how many ended runs Prune keeps; default maxRuns
 	turn    int64                          // see kv.Config
 }
 
@@ -43,6 +44,7 @@ type Store struct {
 	*engine
 	keep    time.Duration
 	maxGone int
+	maxRuns int
 }
 
 type engine = kv.DB
@@ -56,7 +58,7 @@ func Open(cfg Config) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{engine: db, keep: cfg.Keep, maxGone: cmp.Or(cfg.maxGone, maxGone)}
+	s := &Store{engine: db, keep: cfg.Keep, maxGone: cmp.Or(cfg.maxGone, maxGone), maxRuns: cmp.Or(cfg.maxRuns, maxRuns)}
 	if s.keep <= 0 {
 		s.keep = DefaultKeep
 	}

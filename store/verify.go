@@ -47,6 +47,9 @@ func (t *Tx) Verify() error {
 	if have, want := t.taskBytes(), int64(uint64Of(want[bucketMeta][keyTaskBytes])); have != want {
 		return bourse.Errorf(bourse.CodeInternal, "%d bytes of tasks are accounted for, want %d", have, want)
 	}
+	if have, want := t.goneBytes(), int64(uint64Of(want[bucketMeta][keyGoneBytes])); have != want {
+		return bourse.Errorf(bourse.CodeInternal, "%d bytes of destroyed machines are accounted for, want %d", have, want)
+	}
 	var errs []error
 	for _, bucket := range derivedBuckets {
 		errs = append(errs, want.compare(t, bucket)...)
