@@ -3,6 +3,7 @@ package kv
 import (
 	"bytes"
 	"errors"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -149,6 +150,27 @@ func TestAFullDiskKeepsRoomForEnds(t *testing.T) {
 	}
 	if err := errors.Join(checkCount(s, n), s.Close()); err != nil {
 		t.Error(err)
+	}
+}
+
+// A snapshot that does not fit takes none of the disk's last room from others, and what
+// a crash has left of one is removed first.
+func TestASnapshotThatDoesNotFit(t *testing.T) {
+	dir := mountSmall(t) // 16 MiB
+	left := filepath.Join(dir, FileName+".new")
+	s := newState()
+	s.Set(change{bucketApps, []byte("a"), make([]byte, 6<<20)})
+	overwrite(t, left, make([]byte, 12<<20))
+	if _, err := writeSnapshot(dir, head{version: 1}, s, func() error { return nil }); err != nil {
+		t.Fatalf("in the room of what was left: %v", err)
+	}
+	overwrite(t, filepath.Join(dir, "ballast"), make([]byte, 6<<20))
+	s.Set(change{bucketApps, []byte("b"), []byte{}})
+	if _, err := writeSnapshot(dir, head{version: 1}, s, func() error { return nil }); !full(err) {
+		t.Errorf("on a disk with less room: %v", err)
+	}
+	if _, err := os.Stat(left); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("something is left of it: %v", err)
 	}
 }
 

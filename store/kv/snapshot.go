@@ -7,11 +7,13 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
+	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
 	"runtime"
 	"slices"
+	"syscall"
 
 	"github.com/bourse-dev/bourse"
 )
@@ -65,6 +67,9 @@ func writeSnapshot(dir string, h head, s *state, step func() error) (size int64,
 	if err := step(); err != nil {
 		return 0, err
 	}
+	if err := makeRoom(dir, path+".new", s); err != nil {
+		return 0, err
+	}
 	f, err := os.OpenFile(path+".new", os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
 		return 0, err
@@ -77,7 +82,7 @@ func writeSnapshot(dir string, h head, s *state, step func() error) (size int64,
 		size, err = f.Seek(0, io.SeekCurrent)
 	}
 	if err = errors.Join(err, f.Close()); err != nil {
-		return 0, errors.Join(err, os.Remove(f.Name())) // on a full disk every byte counts
+		return 0, errors.Join(err, os.Remove(f.Name()))
 	}
 	if err := step(); err != nil {
 		return 0, err
@@ -89,6 +94,27 @@ func writeSnapshot(dir string, h head, s *state, step func() error) (size int64,
 		return 0, err
 	}
 	return size, step()
+}
+
+// makeRoom removes what a crash has left of a snapshot, and reports ENOSPC if there is no
+// space for another one. Trying would take all of the disk's last room from others.
+func makeRoom(dir, path string, s *state) error {
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	left, err := free(dir)
+	if err != nil {
+		return err
+	}
+	need := int64(4 << 10) // for heads and counts
+	s.Scan(func(c change) bool {
+		need += int64(walHeader + len(c.bucket) + len(c.key) + len(c.value) + 3*binary.MaxVarintLen32)
+		return true
+	})
+	if left < need {
+		return fmt.Errorf("a snapshot of %d KiB, %d KiB are free: %w", need>>10, left>>10, syscall.ENOSPC)
+	}
+	return nil
 }
 
 // write writes the file's contents.

@@ -22,6 +22,13 @@ func allocate(f *os.File, at, n int64) error {
 	return err
 }
 
+// free returns how many bytes the disk of a directory has room for.
+func free(dir string) (int64, error) {
+	var s unix.Statfs_t
+	err := retry(func() error { return unix.Statfs(dir, &s) })
+	return int64(s.Bavail) * s.Bsize, err //nolint:gosec // no disk is that large
+}
+
 func retry(call func() error) error {
 	for {
 		if err := call(); err != unix.EINTR { //nolint:errorlint // an errno, never wrapped
