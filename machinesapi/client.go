@@ -104,7 +104,8 @@ func ask[Reply any](ctx context.Context, c *Client, k call) (out Reply, err erro
 	return out, err
 }
 
-// list makes a call and returns its reply, with the workers that did not answer.
+// list makes a call for a list. It returns the reply and the workers whose part is
+// missing because they did not answer.
 func list[Reply any](ctx context.Context, c *Client, k call) (out Reply, silent []bourse.WorkerID, err error) {
 	header, err := c.do(ctx, k, &out)
 	if err != nil {
@@ -151,7 +152,8 @@ func linesOf[Line any](r io.Reader) iter.Seq2[Line, error] {
 	}
 }
 
-// query returns the parameters that have a value. Names and values alternate.
+// query builds query parameters from alternating names and values, without those whose
+// value is empty.
 func query(pairs ...string) url.Values {
 	q := url.Values{}
 	for i := 0; i < len(pairs); i += 2 {
@@ -162,7 +164,7 @@ func query(pairs ...string) url.Values {
 	return q
 }
 
-// yes returns the value of a parameter that is set or absent.
+// yes returns "true", or "" for false, which query leaves out.
 func yes(on bool) string {
 	if on {
 		return "true"
@@ -170,7 +172,7 @@ func yes(on bool) string {
 	return ""
 }
 
-// positive returns the value of a number that is set or absent.
+// positive returns a number as text, or "" unless it is positive.
 func positive(n int) string {
 	if n <= 0 {
 		return ""
@@ -178,15 +180,15 @@ func positive(n int) string {
 	return strconv.Itoa(n)
 }
 
-// long returns the value of a duration that is set or absent.
-func long(d bourse.Duration) string {
+// duration returns a duration as text, or "" unless it is positive.
+func duration(d bourse.Duration) string {
 	if d <= 0 {
 		return ""
 	}
 	return time.Duration(d).String()
 }
 
-// header returns a header with a value, or none.
+// header returns a header with one field, or with none if the value is empty.
 func header(name, value string) http.Header {
 	h := http.Header{}
 	if value != "" {

@@ -115,7 +115,7 @@ func (c *Client) Events(ctx context.Context, app bourse.AppName, id bourse.Machi
 // waited for), conflict (its version was replaced), failed_precondition,
 // timeout (not there yet: wait again).
 func (c *Client) Wait(ctx context.Context, app bourse.AppName, id bourse.MachineID, want WaitMachine) (WaitReply, error) {
-	q := query("timeout", long(want.Timeout), "version", string(want.Version), "from_event_id", string(want.After))
+	q := query("timeout", duration(want.Timeout), "version", string(want.Version), "from_event_id", string(want.After))
 	q["state"] = want.States
 	return ask[WaitReply](ctx, c, call{method: http.MethodGet, path: machinePath(app, id, "wait"), query: q})
 }
@@ -154,7 +154,7 @@ func (c *Client) Suspend(ctx context.Context, app bourse.AppName, id bourse.Mach
 // failed_precondition, insufficient_capacity.
 func (c *Client) Restart(ctx context.Context, app bourse.AppName, id bourse.MachineID, in RestartMachine, nonce string) error {
 	k := act(app, id, "restart", nonce, nil)
-	k.query = query("force_stop", yes(in.ForceStop), "signal", string(in.Signal), "timeout", long(in.Timeout))
+	k.query = query("force_stop", yes(in.ForceStop), "signal", string(in.Signal), "timeout", duration(in.Timeout))
 	return c.run(ctx, k)
 }
 

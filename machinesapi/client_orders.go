@@ -51,7 +51,7 @@ func (r Reservations) List(ctx context.Context) ([]Reservation, []bourse.WorkerI
 	return list[[]Reservation](ctx, r.Client, call{method: http.MethodGet, path: path("reservations")})
 }
 
-// Get shows what is held. Codes: invalid, not_found (nothing is).
+// Get returns a reservation. Codes: invalid, not_found (it has ended, or never was).
 func (r Reservations) Get(ctx context.Context, id bourse.ReservationID) (Reservation, error) {
 	return ask[Reservation](ctx, r.Client, call{method: http.MethodGet, path: path("reservations", string(id))})
 }

@@ -59,12 +59,12 @@ type Quoted struct {
 	Warnings []bourse.Warning `json:"warnings,omitempty"`
 }
 
-// Review is [workload.Review] of a whole request.
+// Review reviews the request as [workload.Review] does its config.
 func (c *CreateMachine) Review() ([]bourse.Warning, error) {
 	return reviewWith(c.MinSecretsVersion, c.Config)
 }
 
-// Review is [workload.Review] of a whole request.
+// Review reviews the request as [workload.Review] does its config.
 func (u *UpdateMachine) Review() ([]bourse.Warning, error) {
 	return reviewWith(u.MinSecretsVersion, u.Config)
 }

@@ -30,10 +30,11 @@ const (
 	ProtocolUDP Protocol = "udp" // kept; no proxy serves it
 )
 
-// Autostop is what becomes of a machine that nobody uses.
+// Autostop says what happens to a machine that nobody uses.
 type Autostop string
 
-// What autostop does. Of a machine's services the first in this order decides.
+// The values of Autostop. If the services of a machine differ, the value that is first
+// here applies.
 const (
 	AutostopOff     Autostop = "off"
 	AutostopStop    Autostop = "stop"
@@ -55,7 +56,8 @@ func (a *Autostop) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// Handler is what a proxy does with a connection, from outside to inside.
+// Handler is one thing that a proxy does with a connection. A port lists its handlers in
+// the order in which they are applied.
 type Handler string
 
 // The handlers.

@@ -157,7 +157,8 @@ type Metrics struct {
 	HTTPS bool   `json:"https,omitempty"`
 }
 
-// Static is an item of config.statics: a directory of the image that a proxy serves.
+// Static is an item of config.statics: a directory of the image whose files a proxy
+// serves.
 type Static struct {
 	GuestPath     string `json:"guest_path"`
 	URLPrefix     string `json:"url_prefix"`
@@ -165,7 +166,7 @@ type Static struct {
 	IndexDocument string `json:"index_document,omitempty"`
 }
 
-// rest is the part of [bourse.Kept.Rest] that clients decode.
+// rest has those members of [bourse.Kept.Rest] that clients decode.
 type rest struct {
 	Guest *struct {
 		MaxMemoryMB      int      `json:"max_memory_mb"`

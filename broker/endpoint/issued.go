@@ -13,7 +13,7 @@ import (
 // TokenView stores the tokens that brokers have made. All brokers have the same tokens,
 // a moment after one of them has written it.
 type TokenView interface {
-	// Token returns nil if there is none with this id.
+	// Token finds a token by its id. It returns nil if there is none.
 	Token(ctx context.Context, id string) (*inventory.Token, error)
 	// Tokens returns all, those that were revoked too, the oldest first.
 	Tokens(ctx context.Context) ([]inventory.Token, error)

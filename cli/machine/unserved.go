@@ -10,7 +10,7 @@ import (
 	"github.com/bourse-dev/bourse/workload"
 )
 
-// servicesOf returns the services of a config that have ports outside.
+// servicesOf returns the services of a config that proxies serve at some port.
 func servicesOf(c *bourse.Config) []workload.Service {
 	if c == nil {
 		return nil

@@ -11,8 +11,8 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// Others is a worker's knowledge of the machines of other workers: the view says what
-// they published last, and the membership who is heard from.
+// Others tells a worker about the machines of other workers: what they published last,
+// from the view, and which of them are heard from, from the membership.
 type Others struct {
 	view       *view.View
 	replicator *replication.Replicator
