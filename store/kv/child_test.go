@@ -182,8 +182,8 @@ func fillAndGoOn(s *DB, makeRoom func() error) error {
 		return errors.New("nothing fitted at all")
 	}
 	for range 3 { // it stays full, and nothing breaks
-		if err := put(); bourse.CodeOf(err) != bourse.CodeUnavailable {
-			return fmt.Errorf("still full: %v, want unavailable", err)
+		if code := bourse.CodeOf(put()); code != bourse.CodeUnavailable {
+			return fmt.Errorf("still full: got code %q, want unavailable", code)
 		}
 	}
 	if err := checkCount(s, kept); err != nil {
