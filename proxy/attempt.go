@@ -12,6 +12,7 @@ import (
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/internal/trace"
+	"github.com/bourse-dev/bourse/proxy/route"
 )
 
 // attempts sends a request to one machine after the other until one has a reply.
@@ -19,6 +20,8 @@ type attempts struct{ p *Proxy }
 
 // try is one attempt.
 type try struct {
+	to      route.Backend    // zero: none was free
+	missed  bourse.MachineID // that was preferred and not chosen
 	turn    Turn
 	way     Way
 	unused  func() // ends the request's use of the way
@@ -27,6 +30,7 @@ type try struct {
 	stage   stage
 	sent    bool // a byte may have reached the machine
 	early   bool // a 1xx reply has reached the client
+	err     error
 }
 
 // stage says how far an attempt came.
@@ -44,8 +48,8 @@ func (a attempts) RoundTrip(req *http.Request) (*http.Response, error) {
 	p, x := a.p, exchangeOf(req.Context())
 	req = p.recall(x, req)
 	for {
-		resp, t, err := p.attempt(x, req)
-		if err == nil {
+		resp, t := p.attempt(x, req)
+		if t.err == nil {
 			next, err := p.replayed(x, req, resp)
 			if next == nil && err == nil {
 				x.body.settle()
@@ -60,45 +64,45 @@ func (a attempts) RoundTrip(req *http.Request) (*http.Response, error) {
 			continue
 		}
 		if fault := x.body.fault(); fault != nil {
-			t.done(mark(x, t, fault))
+			t.done(mark(&x.request, t, fault))
 			return nil, fault
 		}
-		t.done(mark(x, t, err))
-		if p.another(x, req, t, err) {
+		t.done(mark(&x.request, t, t.err))
+		if p.another(x, req, t) {
 			continue
 		}
-		ordered, refused := p.elsewhere(x, t, err)
+		ordered, refused := p.elsewhere(x, t)
 		if ordered {
 			continue
 		}
-		next := p.fallBack(x, t, err)
+		next := p.fallBack(x, t)
 		switch {
 		case next != nil:
 			req = next
 		case refused != nil:
 			return nil, refused
 		default:
-			return nil, err
+			return nil, t.err
 		}
 	}
 }
 
 // another reports whether a request that failed is tried again, and has it go
 // elsewhere.
-func (p *Proxy) another(x *exchange, req *http.Request, t *try, err error) bool {
-	if t.stage == choosing || x.gone() || x.onward.late() || !repeatable(x, req, t, err) {
+func (p *Proxy) another(x *exchange, req *http.Request, t *try) bool {
+	if t.stage == choosing || x.gone() || x.onward.late() || !repeatable(x.body, req, t) {
 		return false
 	}
-	if p.awaits(x, t.stage, err) {
-		x.awaited++
-	} else if x.tries() >= p.Limits.Attempts {
+	if p.awaits(x, t) {
+		x.tries--
+	} else if x.tries >= p.Limits.Attempts {
 		return false
 	}
-	if _, final := errors.AsType[*refusal](err); final {
+	if _, final := errors.AsType[*refusal](t.err); final {
 		return false
 	}
-	x.last, x.lastStage = err, t.stage
-	if id := x.backend.Machine; !slices.Contains(x.want.Not, id) {
+	x.last = t
+	if id := t.to.Machine; !slices.Contains(x.want.Not, id) {
 		x.want.Not = append(x.want.Not, id)
 	}
 	p.Metrics.Repeated(x.app(), t.reason())
@@ -106,17 +110,17 @@ func (p *Proxy) another(x *exchange, req *http.Request, t *try, err error) bool 
 }
 
 // repeatable reports whether a request may be sent again after an attempt that
-// ended in err.
-func repeatable(x *exchange, req *http.Request, t *try, err error) bool {
+// failed.
+func repeatable(b *body, req *http.Request, t *try) bool {
 	switch {
-	case t.early || !x.body.again():
+	case t.early || !b.again():
 		return false
 	case !t.sent:
 		return true
-	case timedOut(err): // the machine is at it, and another would take as long
+	case timedOut(t.err): // the machine is at it, and another would take as long
 		return false
 	}
-	return harmless(req, x.body.untouched())
+	return harmless(req, b.untouched())
 }
 
 // harmless reports whether a request may be acted on twice: by its method, or
@@ -133,27 +137,27 @@ func harmless(req *http.Request, untouched bool) bool {
 	return keyed || keyedX
 }
 
-// attempt sends the request to one machine. The try is never nil; with a response
-// it is done when its body is closed.
-func (p *Proxy) attempt(x *exchange, req *http.Request) (*http.Response, *try, error) {
-	t := &try{stage: choosing}
+// attempt sends the request to one machine. The try is never nil: its err is why
+// there is no response, and with a response it is done when its body is closed.
+func (p *Proxy) attempt(x *exchange, req *http.Request) (resp *http.Response, t *try) {
+	t = &try{stage: choosing}
+	x.latest = t
 	x.attempts++
-	x.lastTry = choosing
-	if err := p.choose(x, t); err != nil {
-		return nil, t, err
+	x.tries++
+	if t.err = p.choose(x, t); t.err != nil {
+		return nil, t
 	}
-	t.stage, x.lastTry = readying, readying
-	if err := p.ready(x, t); err != nil {
-		return nil, t, err
+	t.stage = readying
+	if t.err = p.ready(x, t); t.err != nil {
+		return nil, t
 	}
-	t.stage, x.lastTry = sending, sending
+	t.stage = sending
 	t.backend = p.pool.of(x.target, t.way)
-	resp, err := p.send(x, t, req)
-	if err != nil {
-		return nil, t, err
+	if resp, t.err = p.send(x, t, req); t.err != nil {
+		return nil, t
 	}
 	p.hold(x, t, resp)
-	return resp, t, nil
+	return resp, t
 }
 
 // A request waits a little before it asks a machine again that has failed it, when
@@ -176,15 +180,14 @@ func (p *Proxy) choose(x *exchange, t *try) error {
 	if err != nil {
 		return x.lastOr(err)
 	}
-	t.turn, x.backend = turn, turn.Backend()
-	x.missed = ""
-	if id := x.want.Instance; id != "" && id != x.backend.Machine {
-		x.missed = id
+	t.turn, t.to = turn, turn.Backend()
+	if id := x.want.Instance; id != "" && id != t.to.Machine {
+		t.missed = id
 	}
-	if !slices.Contains(x.want.Not, x.backend.Machine) {
+	if x.last == nil || !slices.Contains(x.want.Not, t.to.Machine) {
 		return nil
 	}
-	if x.lastStage == readying && !x.want.Only && !p.awaits(x, x.lastStage, x.last) {
+	if x.last.stage == readying && !x.want.Only && !p.awaits(x, x.last) {
 		return x.lastOr(nil)
 	}
 	return x.rest()
@@ -193,16 +196,16 @@ func (p *Proxy) choose(x *exchange, t *try) error {
 // awaits reports whether a worker that does not answer is waited for: a daemon that
 // is restarted is back before long, and its machines run all the while. A request that
 // would fall back goes there at once instead.
-func (p *Proxy) awaits(x *exchange, failed stage, err error) bool {
+func (p *Proxy) awaits(x *exchange, failed *try) bool {
 	if x.onward.falls() {
 		return false
 	}
-	return failed == readying && bourse.CodeOf(err) == bourse.CodeUnavailable && time.Since(x.began) < p.Limits.Away
+	return failed.stage == readying && bourse.CodeOf(failed.err) == bourse.CodeUnavailable && time.Since(x.began) < p.Limits.Away
 }
 
 // rest waits before a machine is asked again.
 func (x *exchange) rest() error {
-	if x.tries() <= 2 && x.lastStage == sending { // its way had ended, most likely, and Use makes another
+	if x.tries <= 2 && x.last.stage == sending { // its way had ended, most likely, and Use makes another
 		return nil
 	}
 	x.pause = min(max(2*x.pause, firstPause), mostPause)
@@ -220,8 +223,8 @@ func (x *exchange) lastOr(err error) error {
 	if x.last == nil {
 		return err
 	}
-	x.lastTry = x.lastStage
-	return x.last
+	x.latest = x.last
+	return x.last.err
 }
 
 // ready has the machine started, if it must be, and accept connections.
@@ -236,7 +239,7 @@ func (p *Proxy) ready(x *exchange, t *try) (err error) {
 	}
 	ctx, cancel := context.WithDeadline(x.in.Context(), x.readyBy)
 	defer cancel()
-	b := &x.backend
+	b := &t.to
 	ctx, span := trace.Start(ctx, "ready")
 	t.way, err = p.Ways.Use(ctx, b.Worker, b.Machine, b.Service.InternalPort, b.Service.Autostart)
 	span.Set("bourse.machine", string(b.Machine))
@@ -271,19 +274,19 @@ func (p *Proxy) send(x *exchange, t *try, req *http.Request) (*http.Response, er
 	if x.body != nil {
 		out.Body = x.body.reader()
 	}
-	x.address(out)
+	address(out, x.target, t, x.attempts)
 	if span.On() {
 		passOn(out)
 	}
 	resp, err := t.backend.RoundTrip(out)
-	span.Set("bourse.machine", string(x.backend.Machine))
+	span.Set("bourse.machine", string(t.to.Machine))
 	span.End(err)
 	if t.conn = on.Load(); t.conn != nil {
 		c := t.conn
 		// Requests of others on the same connection count, too: HTTP/2 is on the safe side.
 		t.sent = c.written.Load() > before.Load()
 	}
-	t.early, x.sent = early.Load(), t.sent
+	t.early = early.Load()
 	if err != nil && t.conn.isShed() {
 		return resp, errShed()
 	}

@@ -9,7 +9,6 @@ import (
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/fabric"
 	"github.com/bourse-dev/bourse/internal/trace"
-	"github.com/bourse-dev/bourse/proxy/balance"
 	"github.com/bourse-dev/bourse/proxy/route"
 )
 
@@ -85,11 +84,11 @@ func (o *orders) end(s *ordering, got fabric.FailoverOrder, err error) {
 // started for as their hosts are full, and reports whether the request goes on
 // there. The error is what the client is told otherwise; nil: what it was told
 // before.
-func (p *Proxy) elsewhere(x *exchange, t *try, err error) (bool, error) {
-	if p.Orders == nil || bourse.CodeOf(err) != bourse.CodeInsufficient || t.stage == sending || x.ordered || x.want.Only || x.gone() || x.onward.late() {
+func (p *Proxy) elsewhere(x *exchange, t *try) (bool, error) {
+	if p.Orders == nil || bourse.CodeOf(t.err) != bourse.CodeInsufficient || t.stage == sending || x.ordered || x.want.Only || x.gone() || x.onward.late() {
 		return false, nil
 	}
-	like := x.backend
+	like := x.latest.to
 	if !like.Service.Autostart || !x.body.again() {
 		return false, nil
 	}
@@ -125,9 +124,7 @@ func (p *Proxy) elsewhere(x *exchange, t *try, err error) (bool, error) {
 	like.State, like.Heard, like.Cordoned, like.Failing, like.Unproven = bourse.StateStarted, true, false, "", false
 	only := *x.target
 	only.Backends, only.Fixed = []route.Backend{like}, true
-	x.target, x.want = &only, balance.Want{}
-	x.onward.before += x.tries()
-	x.last, x.lastStage, x.readyBy = nil, "", time.Time{}
+	x.begin(&only, Want{})
 	p.Metrics.Repeated(x.app(), "order")
 	return true, nil
 }

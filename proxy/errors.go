@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -48,25 +49,25 @@ func (x *exchange) sentence(err error) (status int, text string) {
 		return statusLeft, "the client left"
 	case coded && e.Code == bourse.CodeInvalid && x.attempts == 0:
 		return http.StatusBadRequest, e.Message
-	case coded && e.Code == bourse.CodeNotFound && x.target == nil:
+	case coded && e.Code == bourse.CodeNotFound && x.home == nil:
 		return http.StatusNotFound, e.Message
-	case timedOut(err) && x.lastTry == sending && x.sent:
+	case timedOut(err) && x.stage() == sending && x.latest.sent:
 		return http.StatusGatewayTimeout, "the machine accepted the request and did not answer in time"
-	case timedOut(err) && x.lastTry == readying:
+	case timedOut(err) && x.stage() == readying:
 		return http.StatusGatewayTimeout, "no machine was ready in time"
-	case timedOut(err) && x.lastTry == choosing:
+	case timedOut(err) && x.stage() == choosing:
 		return http.StatusServiceUnavailable, "all machines are at their limits, and none became free in time"
-	case x.lastTry == sending && !x.sent:
+	case x.stage() == sending && !x.latest.sent:
 		return http.StatusBadGateway, "no connection to the machine could be made"
-	case x.lastTry == sending:
+	case x.stage() == sending:
 		return http.StatusBadGateway, "the machine broke off the connection before it answered"
 	case coded && e.Code == bourse.CodeInsufficient:
 		return http.StatusServiceUnavailable, "no machine could be started: its host is full"
-	case coded && (e.Code == bourse.CodeUnavailable || e.Code == bourse.CodeRateLimited) && x.lastTry != readying:
+	case coded && (e.Code == bourse.CodeUnavailable || e.Code == bourse.CodeRateLimited) && x.stage() != readying:
 		return http.StatusServiceUnavailable, e.Message
-	case coded && e.Code == bourse.CodeFailedPrecondition && x.lastTry == readying:
+	case coded && e.Code == bourse.CodeFailedPrecondition && x.stage() == readying:
 		return http.StatusServiceUnavailable, "the app is not running: its program exited or could not be started"
-	case x.lastTry == readying:
+	case x.stage() == readying:
 		return http.StatusServiceUnavailable, "no machine could be made ready"
 	}
 	return http.StatusBadGateway, "the request could not be passed on"
@@ -96,7 +97,7 @@ func (p *Proxy) refuse(x *exchange, err error) {
 	}
 	h := x.out.Header()
 	clear(h)
-	p.own(x, h)
+	p.own(&x.request, cmp.Or(x.target, x.home), h)
 	h.Set("Fly-Request-Id", x.id) // of an answer that is ours it is said in any case
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Content-Type-Options", "nosniff")

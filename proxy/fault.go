@@ -23,15 +23,15 @@ const (
 
 // faultOf classifies the error of an attempt. It is the only place that does: an
 // attempt marks its machine as failed exactly if the fault is the machine's.
-func faultOf(x *exchange, t *try, err error) fault {
+func faultOf(r *request, t *try, err error) fault {
 	switch _, refused := errors.AsType[*refusal](err); {
 	case refused || t.stage == choosing || t.conn.isShed():
 		return ofProxy
-	case x.gone() || bourse.CodeOf(err) == bourse.CodeCanceled || x.body.fault() != nil:
+	case r.gone() || bourse.CodeOf(err) == bourse.CodeCanceled || r.body.fault() != nil:
 		return ofClient
 	case t.way != nil && over(t.way):
 		return ofMachine
-	case t.sent && !x.body.whole():
+	case t.sent && !r.body.whole():
 		return ofClient // a machine may give up on a client that is slow
 	}
 	return ofMachine
@@ -39,8 +39,8 @@ func faultOf(x *exchange, t *try, err error) fault {
 
 // mark returns what the balancer is told about an attempt that ended with err:
 // context.Canceled if that says nothing about the machine.
-func mark(x *exchange, t *try, err error) error {
-	if err == nil || faultOf(x, t, err) == ofMachine {
+func mark(r *request, t *try, err error) error {
+	if err == nil || faultOf(r, t, err) == ofMachine {
 		return err
 	}
 	return context.Canceled

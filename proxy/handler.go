@@ -2,79 +2,18 @@ package proxy
 
 import (
 	"context"
-	"errors"
-	"io"
 	"net"
 	"net/http"
 	"strconv"
 	"strings"
 	"time"
-
-	"github.com/bourse-dev/bourse"
-	"github.com/bourse-dev/bourse/internal/trace"
-	"github.com/bourse-dev/bourse/proxy/route"
 )
-
-// exchange is one request and its reply: what is known of it at any moment. It
-// belongs to the request's goroutine.
-type exchange struct {
-	id       string
-	began    time.Time
-	listener Listener
-	in       *http.Request
-	out      *response
-	client   client
-	target   *route.Target
-	want     Want
-
-	backend   route.Backend // that was tried last
-	attempts  int
-	awaited   int              // of the attempts: they found that the machine's worker is away
-	waited    time.Duration    // for a place at a machine
-	used      time.Duration    // for it to be ready
-	body      *body            // of the request; nil: none
-	onward    onward           // on, as machines ask
-	ordered   bool             // another machine was ordered for it
-	missed    bourse.MachineID // that was preferred and not chosen
-	switched  *switched        // both ways, after a change of protocols
-	readyBy   time.Time        // when machines must be ready
-	last      error            // of the attempt before this one
-	lastStage stage
-	pause     time.Duration // before a machine was asked again
-	sent      bool          // the latest attempt may have reached its machine
-	lastTry   stage         // how far the latest attempt came
-	reply     io.Closer     // of a machine that has replied: ends the attempt
-	failed    error         // why there was no reply
-	span      trace.Span    // of the request
-}
-
-type exchangeKey struct{}
-
-func exchangeOf(ctx context.Context) *exchange {
-	x, _ := ctx.Value(exchangeKey{}).(*exchange)
-	return x
-}
-
-// app returns the name of the app that is asked, for logs and counts.
-func (x *exchange) app() string {
-	if x.target == nil {
-		return ""
-	}
-	if x.onward.home != nil {
-		return string(x.onward.home.App.Name)
-	}
-	return string(x.target.App.Name)
-}
-
-// tries returns how often machines were asked for where the request goes now: without what only waited for
-// a worker, which has its own bound.
-func (x *exchange) tries() int { return x.attempts - x.onward.before - x.awaited }
 
 // Handler returns the handler of a listener.
 func (p *Proxy) Handler(l Listener) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		x := &exchange{id: newID(), began: time.Now(), listener: l, in: r, client: p.clientOf(r)}
-		x.out = &response{ResponseWriter: w, exchange: x, stalled: p.Limits.Stalled, timed: r.ProtoMajor == 1}
+		x := &exchange{request: request{id: newID(), began: time.Now(), listener: l, in: r, client: p.clientOf(r)}}
+		x.out = &response{ResponseWriter: w, stalled: p.Limits.Stalled, timed: r.ProtoMajor == 1}
 		x.out.begin()
 		if p.Tracer != nil {
 			p.trace(x)
@@ -90,17 +29,19 @@ func (p *Proxy) serve(x *exchange) {
 	if err == nil {
 		host, err = p.find(x)
 	}
-	if err == nil && x.target.Port.ForceHTTPS && !x.secure() {
+	if err == nil && x.home.Port.ForceHTTPS && !x.secure() {
 		p.redirect(x, host)
 		return
 	}
+	var want Want
 	if err == nil {
-		x.want, err = wantOf(x.in.Header, x.target)
+		want, err = wantOf(x.in.Header, x.home)
 	}
 	if err != nil {
 		p.refuse(x, err)
 		return
 	}
+	x.begin(x.home, want)
 	r := x.in.WithContext(context.WithValue(x.in.Context(), exchangeKey{}, x))
 	if r.ContentLength != 0 && r.Body != nil && r.Body != http.NoBody {
 		control := http.NewResponseController(x.out)
@@ -120,7 +61,7 @@ func (p *Proxy) find(x *exchange) (host string, err error) {
 	if host, err = hostOf(x.in); err != nil {
 		return "", err
 	}
-	if x.target, err = p.lookUp(x.in.Context(), host, x.listener.Port); err != nil {
+	if x.home, err = p.lookUp(x.in.Context(), host, x.listener.Port); err != nil {
 		return "", err
 	}
 	p.Metrics.Began(x.app())
@@ -134,17 +75,14 @@ func (p *Proxy) end(x *exchange) {
 		_ = x.reply.Close() // a change of protocols that failed has not closed it
 	}
 	took := time.Since(x.began)
-	if x.target != nil {
-		p.Metrics.Ended(x.app(), x.out.code(), took)
+	if x.home != nil {
+		p.Metrics.Ended(x.app(), x.code(), took)
 	}
 	if x.span.On() {
 		x.traced()
 	}
 	p.logAccess(x, took)
 }
-
-// secure reports whether the client's connection is encrypted, as far as we know.
-func (x *exchange) secure() bool { return x.client.proto == "https" }
 
 // redirect sends the client to the same address with https.
 func (p *Proxy) redirect(x *exchange, host string) {
@@ -154,9 +92,6 @@ func (p *Proxy) redirect(x *exchange, host string) {
 		host = "[" + host + "]"
 	}
 	x.out.Header().Set("Location", "https://"+host+x.in.URL.RequestURI())
-	p.own(x, x.out.Header())
+	p.own(&x.request, x.home, x.out.Header())
 	x.out.WriteHeader(http.StatusMovedPermanently)
 }
-
-// gone reports whether the client left.
-func (x *exchange) gone() bool { return errors.Is(x.in.Context().Err(), context.Canceled) }

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/bourse-dev/bourse/proxy/route"
 )
 
 // ours are the headers of a request that only a proxy may say. What a client sends
@@ -110,12 +112,12 @@ func via(major, minor int) string {
 }
 
 // address directs a request to the attempt's machine.
-func (x *exchange) address(out *http.Request) {
+func address(out *http.Request, to *route.Target, t *try, attempts int) {
 	u := *out.URL
 	u.Scheme, u.Host = "http", "machine" // the transport is one machine's; Host is the client's
 	out.URL = &u
-	upgrades := x.target.Port.HTTP.H2Backend && out.Header["Upgrade"] != nil
-	if x.missed != "" || x.attempts > 1 || upgrades {
+	upgrades := to.Port.HTTP.H2Backend && out.Header["Upgrade"] != nil
+	if t.missed != "" || attempts > 1 || upgrades {
 		out.Header = out.Header.Clone() // the attempt before may still be sending it
 		out.Header.Del("Fly-Preferred-Instance-Unavailable")
 	}
@@ -123,8 +125,8 @@ func (x *exchange) address(out *http.Request) {
 		out.Header.Del("Upgrade")
 		out.Header.Del("Connection")
 	}
-	if x.missed != "" {
-		out.Header.Set("Fly-Preferred-Instance-Unavailable", string(x.missed))
+	if t.missed != "" {
+		out.Header.Set("Fly-Preferred-Instance-Unavailable", string(t.missed))
 	}
 }
 
@@ -135,7 +137,7 @@ func (p *Proxy) modify(resp *http.Response) error {
 	if options.Compress && resp.StatusCode != http.StatusSwitchingProtocols {
 		compress(x.in, resp)
 	}
-	p.own(x, resp.Header)
+	p.own(&x.request, x.target, resp.Header)
 	for _, e := range options.Headers {
 		if key := http.CanonicalHeaderKey(e.Name); len(e.Values) == 0 {
 			delete(resp.Header, key)
@@ -147,11 +149,11 @@ func (p *Proxy) modify(resp *http.Response) error {
 }
 
 // own adds the proxy's headers to those of a reply.
-func (p *Proxy) own(x *exchange, h http.Header) {
-	if x.target != nil && x.target.Port.HTTP.Pristine {
+func (p *Proxy) own(r *request, t *route.Target, h http.Header) {
+	if t != nil && t.Port.HTTP.Pristine {
 		return
 	}
 	h.Set("Server", "Bourse")
-	h.Set("Fly-Request-Id", x.id)
-	h.Add("Via", strconv.Itoa(x.in.ProtoMajor)+via(x.in.ProtoMajor, x.in.ProtoMinor))
+	h.Set("Fly-Request-Id", r.id)
+	h.Add("Via", strconv.Itoa(r.in.ProtoMajor)+via(r.in.ProtoMajor, r.in.ProtoMinor))
 }

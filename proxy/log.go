@@ -17,9 +17,9 @@ func (p *Proxy) logAccess(x *exchange, took time.Duration) {
 	in, out := x.bytes()
 	list := make([]slog.Attr, 0, 16)
 	list = append(list,
-		slog.String("request", x.id), slog.String("app", x.app()), slog.String("machine", string(x.backend.Machine)),
+		slog.String("request", x.id), slog.String("app", x.app()), slog.String("machine", string(x.machine())),
 		slog.String("method", x.in.Method), slog.String("host", short(x.in.Host)), slog.String("path", short(x.in.URL.Path)),
-		slog.Int("status", x.out.code()), slog.Int64("read", in), slog.Int64("written", out),
+		slog.Int("status", x.code()), slog.Int64("read", in), slog.Int64("written", out),
 		slog.Duration("took", took), slog.Duration("waited", x.waited), slog.Duration("ready", x.used),
 		slog.Int("attempts", x.attempts), slog.String("client", x.client.addr),
 	)

@@ -15,11 +15,9 @@ import (
 
 // onward is where a request was sent on to, as machines asked with fly-replay.
 type onward struct {
-	home    *route.Target // that the client asked; nil: the request is there
 	first   *http.Request // as the client sent it
-	replays int
-	before  int       // attempts before the last of them
-	until   time.Time // by when a machine must be reached; zero: the proxy's own limits
+	replays int           // 0: the request is where its client asked for it to be
+	until   time.Time     // by when a machine must be reached; zero: the proxy's own limits
 
 	asked    *replay.Replay // that the request is sent on by now; nil: by none
 	from     replay.Issuer
@@ -84,32 +82,18 @@ func reheaded(req *http.Request) *http.Request {
 }
 
 // sendOn has the next attempts go another way.
-func (x *exchange) sendOn(asked *replay.Replay, from replay.Issuer, way replay.Way, req *http.Request) {
-	s := &x.onward
-	if s.home == nil {
-		s.home, s.first = x.target, req
+func (c *course) sendOn(asked *replay.Replay, from replay.Issuer, way replay.Way, req *http.Request) {
+	s := &c.onward
+	if s.replays == 0 {
+		s.first = req
 	}
-	s.asked, s.from, s.at, s.original, s.want, s.hit = asked, from, time.Now(), req, x.want, false
+	s.asked, s.from, s.at, s.original, s.want, s.hit = asked, from, time.Now(), req, c.want, false
 	s.replays++
 	s.until = time.Time{}
 	if asked.Timeout > 0 {
 		s.until = s.at.Add(asked.Timeout)
 	}
-	x.redirectTo(way)
-}
-
-// redirectTo begins with attempts at a way's machines.
-func (x *exchange) redirectTo(way replay.Way) {
-	x.target = without(way.Target, way.Avoid)
-	x.want = Want{Instance: way.Prefer, Force: len(way.Regions) > 0}
-	if way.Instance != "" {
-		x.want.Instance, x.want.Only = way.Instance, true
-	}
-	for _, c := range way.Regions {
-		x.want.Regions = append(x.want.Regions, c)
-	}
-	x.onward.before += x.tries()
-	x.last, x.lastStage, x.readyBy = nil, "", time.Time{}
+	c.follow(way)
 }
 
 // without returns a target without one of its machines.
@@ -152,7 +136,7 @@ func (p *Proxy) replayed(x *exchange, req *http.Request, resp *http.Response) (*
 	if why := x.body.why(); why != nil {
 		return nil, p.unreplayed(x, http.StatusRequestEntityTooLarge, "the request cannot be replayed: "+bourse.MessageOf(why), why)
 	}
-	from := replay.Issuer{Target: x.target, Machine: x.backend.Machine, Region: x.backend.Region, Port: x.listener.Port}
+	from := replay.Issuer{Target: x.target, Machine: x.latest.to.Machine, Region: x.latest.to.Region, Port: x.listener.Port}
 	way, err := replay.Plan(asked, from, p.Replays.Apps)
 	p.remember(x, req, asked, err == nil)
 	if err != nil {
@@ -191,11 +175,11 @@ func (p *Proxy) readReplay(resp *http.Response) ([]byte, error) {
 // Any machine that the request came to may have it forgotten.
 func (p *Proxy) remember(x *exchange, req *http.Request, asked *replay.Replay, found bool) {
 	switch s := &x.onward; {
-	case asked.Cache.Invalidate && s.home != nil:
-		p.cache.Invalidate(s.home, s.first)
-	case s.home == nil && (found || asked.Cache.Invalidate):
-		if why := p.cache.Store(x.target, req, x.backend.Machine, asked, time.Now()); why != "" {
-			p.Log.Info("replay not cached", "request", x.id, "app", x.app(), "machine", x.backend.Machine, "why", why)
+	case asked.Cache.Invalidate && s.replays > 0:
+		p.cache.Invalidate(x.home, s.first)
+	case s.replays == 0 && (found || asked.Cache.Invalidate):
+		if why := p.cache.Store(x.target, req, x.machine(), asked, time.Now()); why != "" {
+			p.Log.Info("replay not cached", "request", x.id, "app", x.app(), "machine", x.machine(), "why", why)
 		}
 	}
 }
@@ -203,27 +187,26 @@ func (p *Proxy) remember(x *exchange, req *http.Request, asked *replay.Replay, f
 // unreplayed refuses a replay. Its author finds the reason in the log, with the
 // names that the client is not told.
 func (p *Proxy) unreplayed(x *exchange, status int, text string, err error) error {
-	p.Log.Info("replay refused", "request", x.id, "app", x.app(), "machine", x.backend.Machine, "text", text, "err", err)
+	p.Log.Info("replay refused", "request", x.id, "app", x.app(), "machine", x.machine(), "text", text, "err", err)
 	return &refusal{status: status, text: text, err: err}
 }
 
 // fallBack returns the request that is sent instead of one that reached no machine:
 // to the app, if it came from the cache; to the machine that asked for the replay,
 // if it asked for that.
-func (p *Proxy) fallBack(x *exchange, t *try, err error) *http.Request {
+func (p *Proxy) fallBack(x *exchange, t *try) *http.Request {
 	s := &x.onward
 	if s.asked == nil || x.gone() || t.sent || t.early || !x.body.again() {
 		return nil
 	}
 	if s.hit {
-		p.cache.Invalidate(s.home, s.first)
+		p.cache.Invalidate(x.home, s.first)
 		s.asked, s.until = nil, time.Time{}
-		x.redirectTo(replay.Way{Target: s.home})
-		x.want = s.want
+		x.begin(x.home, s.want)
 		return s.first
 	}
 	switch {
-	case timedOut(err):
+	case timedOut(t.err):
 		return p.fallTo(x, replay.TimedOut)
 	case t.stage == choosing && x.last == nil:
 		return p.fallTo(x, replay.NoCandidate)
@@ -243,6 +226,6 @@ func (p *Proxy) fallTo(x *exchange, why replay.Reason) *http.Request {
 	next.Header.Set(replay.HeaderFailed, replay.Failed(s.asked, s.from, why, time.Since(s.at)))
 	p.Log.Info("replay failed", slog.String("request", x.id), slog.String("app", x.app()), slog.String("machine", string(s.from.Machine)), slog.String("why", string(why)))
 	s.fell, s.asked, s.until = true, nil, time.Time{}
-	x.redirectTo(way)
+	x.follow(way)
 	return next
 }

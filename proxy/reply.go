@@ -11,7 +11,7 @@ import (
 
 // hold has the attempt end when the body of its reply is closed.
 func (p *Proxy) hold(x *exchange, t *try, resp *http.Response) {
-	e := &ending{x: x, t: t}
+	e := &ending{of: &x.request, t: t}
 	if both, ok := resp.Body.(io.ReadWriteCloser); ok && resp.StatusCode == http.StatusSwitchingProtocols {
 		s := &switched{ReadWriteCloser: both, ending: e}
 		if !p.HoldSwitched {
@@ -31,12 +31,12 @@ func (p *Proxy) hold(x *exchange, t *try, resp *http.Response) {
 // ending ends an attempt once.
 type ending struct {
 	once sync.Once
-	x    *exchange
+	of   *request
 	t    *try
 	err  error
 }
 
-func (e *ending) end() { e.once.Do(func() { e.t.done(mark(e.x, e.t, e.err)) }) }
+func (e *ending) end() { e.once.Do(func() { e.t.done(mark(e.of, e.t, e.err)) }) }
 
 // replyBody is the body of a machine's reply.
 type replyBody struct {
@@ -63,7 +63,6 @@ func (r *replyBody) Close() error {
 // response is what the client is sent, counted.
 type response struct {
 	http.ResponseWriter
-	exchange *exchange
 	stalled  time.Duration
 	timed    bool      // HTTP/1: the write deadline is the connection's
 	deadline time.Time // when it was set last
@@ -114,18 +113,6 @@ func (w *response) keepTime() {
 		_ = http.NewResponseController(w.ResponseWriter).SetWriteDeadline(now.Add(w.stalled + w.stalled/8))
 		w.deadline = now
 	}
-}
-
-// code returns the status that the client got: 499 if it left before there was
-// one, as nginx logs it.
-func (w *response) code() int {
-	switch {
-	case w.status != 0:
-		return w.status
-	case w.exchange.switched != nil:
-		return http.StatusSwitchingProtocols
-	}
-	return statusLeft
 }
 
 // statusLeft is how a request is logged whose client left.

@@ -21,13 +21,13 @@ func (x *exchange) traced() {
 	s.Set("url.scheme", x.client.proto)
 	s.Set("url.path", x.in.URL.Path)
 	s.Set("server.address", x.in.Host)
-	s.SetInt("http.response.status_code", x.out.code())
+	s.SetInt("http.response.status_code", x.code())
 	s.Set("bourse.request", x.id)
 	s.Set("bourse.app", x.app())
-	s.Set("bourse.machine", string(x.backend.Machine))
+	s.Set("bourse.machine", string(x.machine()))
 	s.SetInt("bourse.attempts", x.attempts)
 	err := x.failed
-	if code := x.out.code(); err == nil && code >= http.StatusInternalServerError {
+	if code := x.code(); err == nil && code >= http.StatusInternalServerError {
 		err = errors.New(strconv.Itoa(code) + " " + http.StatusText(code))
 	}
 	s.End(err)

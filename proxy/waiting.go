@@ -11,24 +11,16 @@ type waiting struct {
 	most int
 
 	mu      sync.Mutex
-	targets map[place]int
+	targets map[route.Key]int
 }
-
-// place is a target, whichever table it is of.
-type place struct {
-	app  string
-	port int
-}
-
-func placeOf(t *route.Target) place { return place{t.App.ID, t.Port.First} }
 
 // enter counts a request, unless there are too many.
 func (w *waiting) enter(t *route.Target) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	at := placeOf(t)
+	at := t.Key()
 	if w.targets == nil {
-		w.targets = map[place]int{}
+		w.targets = map[route.Key]int{}
 	}
 	if w.targets[at] >= w.most {
 		return false
@@ -40,7 +32,7 @@ func (w *waiting) enter(t *route.Target) bool {
 func (w *waiting) leave(t *route.Target) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	at := placeOf(t)
+	at := t.Key()
 	if w.targets[at]--; w.targets[at] == 0 {
 		delete(w.targets, at)
 	}
