@@ -145,9 +145,24 @@ func (s *supervisor) serve(ctx context.Context, cfg SupervisorConfig, listener *
 	cancel()
 	err := listener.Close()
 	_ = os.Remove(filepath.Join(s.layout.run(), companion.SocketName)) // the next one removes it too
-	s.work.Wait()
+	s.windUp(signals)
 	s.groups.Close()
 	return err
+}
+
+// windUp waits for the work in progress. It may wait for the end of a command that it
+// has killed, so children are reaped all the while.
+func (s *supervisor) windUp(signals <-chan os.Signal) {
+	done := make(chan struct{})
+	go func() { s.work.Wait(); close(done) }()
+	for {
+		s.children.reap() // also what was to be reaped when the loop ended
+		select {
+		case <-signals:
+		case <-done:
+			return
+		}
+	}
 }
 
 // endAll shuts everything down, once.

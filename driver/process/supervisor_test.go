@@ -3,6 +3,7 @@ package process
 import (
 	"context"
 	"errors"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -243,4 +244,34 @@ func TestInheritedFilesAreClosed(t *testing.T) {
 	if want := []string{"0", "1", "2", "3"}; !slices.Equal(got, want) { // 3 is the directory that ls reads
 		t.Errorf("a task has descriptors %v, want %v", got, want)
 	}
+}
+
+// TestShutdownReapsExecs shows that a supervisor which ends still collects a command
+// that outlives its task, and waits for its end.
+func TestShutdownReapsExecs(t *testing.T) {
+	h := newHost(t, func(c *Config) { c.Limits = LimitsOff }) // a control group would be emptied at once
+	d, _ := h.recovered(t)
+	task := program("sleep", "1000")
+	if _, err := d.Start(t.Context(), task); err != nil {
+		t.Fatal(err)
+	}
+	r, w := io.Pipe()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_, _ = d.Exec(context.WithoutCancel(t.Context()), task.ID, driver.Exec{
+			Command: []string{"sh", "-c", "trap '' HUP; echo up; sleep 1000"}, Terminal: &driver.Terminal{Size: driver.Size{Rows: 24, Cols: 80}}, Stdout: w,
+		})
+	}()
+	if _, err := io.ReadFull(r, make([]byte, len("up"))); err != nil {
+		t.Fatal(err)
+	}
+	go func() { _, _ = io.Copy(io.Discard, r) }()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	if err := d.Shutdown(ctx); err != nil {
+		t.Errorf("Shutdown: %v", err)
+	}
+	<-done
+	_ = w.Close()
 }
