@@ -44,6 +44,7 @@ var strategies = []deploy.Strategy{deploy.Rolling, deploy.Canary, deploy.BlueGre
 type storm struct {
 	*house
 	proxies []*servertest.Server // the second one is killed
+	web     []string             // their addresses for users, also while they are away
 	down    atomic.Int64         // changes when that goes, and when it serves again: odd while it is away
 
 	mu     sync.Mutex
@@ -91,6 +92,9 @@ func newStorm(t *testing.T) *storm {
 	}
 	servers := slices.Concat([]*servertest.Server{h.broker}, h.workers, s.proxies)
 	servertest.StartAll(t, servers[1:]...)
+	for _, x := range s.proxies {
+		s.web = append(s.web, x.Web[0])
+	}
 	for _, x := range servers {
 		x.Settle()
 		if i := slices.Index(x.Args, "--http"); i > 0 {
@@ -149,7 +153,7 @@ func (s *storm) kill(ctx context.Context) {
 			s.eventually("the killed proxy serves again", func() error {
 				var err error
 				for i := range 2 {
-					if unserved := s.askAt(v, bourse.AppName(fmt.Sprintf("storm%d", i))); unserved != nil {
+					if unserved := s.askAt(s.web[1], bourse.AppName(fmt.Sprintf("storm%d", i))); unserved != nil {
 						err = unserved
 					}
 				}
@@ -161,9 +165,9 @@ func (s *storm) kill(ctx context.Context) {
 	}
 }
 
-// askAt asks for an app at one proxy, as a user does.
-func (s *storm) askAt(p *servertest.Server, app bourse.AppName) error {
-	req, err := http.NewRequest(http.MethodGet, "http://"+p.Web[0]+"/", nil)
+// askAt asks for an app at a proxy's address, as a user does.
+func (s *storm) askAt(web string, app bourse.AppName) error {
+	req, err := http.NewRequest(http.MethodGet, "http://"+web+"/", nil)
 	if err != nil {
 		return err
 	}
@@ -226,8 +230,8 @@ memory = "256mb"
 		}
 	}
 	a.eventually("it is served", func() error {
-		for _, p := range a.proxies {
-			if err := a.askAt(p, a.name); err != nil {
+		for _, web := range a.web {
+			if err := a.askAt(web, a.name); err != nil {
 				return err
 			}
 		}
@@ -333,17 +337,17 @@ func (a *stormApp) load(over <-chan struct{}) {
 		case <-tick.C:
 		}
 		asked.Go(func() {
-			p, down, immediate, began := a.proxies[i%2], a.down.Load(), a.immediate.Load(), time.Now()
-			err := a.askAt(p, a.name)
+			web, down, immediate, began := a.web[i%2], a.down.Load(), a.immediate.Load(), time.Now()
+			err := a.askAt(web, a.name)
 			switch {
 			case err == nil:
 				a.count("requests were answered")
 			case immediate || a.immediate.Load():
 				a.count("requests failed during an immediate deploy")
-			case p == a.proxies[1] && (down%2 == 1 || a.down.Load() != down):
+			case web == a.web[1] && (down%2 == 1 || a.down.Load() != down):
 				a.count("requests met the killed proxy")
 			default:
-				a.Errorf("a request at %s, of app %s at %s: %v", p.Name, a.name, began.Format(time.StampMilli), err)
+				a.Errorf("a request at %s, of app %s at %s: %v", web, a.name, began.Format(time.StampMilli), err)
 			}
 		})
 	}

@@ -199,11 +199,19 @@ func TestAnInvalidRequestTouchesNoMachine(t *testing.T) {
 		}
 	}
 	attack()
-	status, err := machinesapi.Proxies{Client: api}.Of(t.Context(), "web")
-	if err != nil {
-		t.Fatal(err)
+	var machines []machinesapi.ProxyMachine
+	routed := func() bool { // the broker may hear of the proxy after the proxy has begun to answer
+		status, err := machinesapi.Proxies{Client: api}.Of(t.Context(), "web")
+		if err != nil || len(status) == 0 || len(status[0].Routes) == 0 {
+			return false
+		}
+		machines = status[0].Routes[0].Machines
+		return len(machines) > 0
 	}
-	if m := status[0].Routes[0].Machines[0]; m.Use != machinesapi.UseYes {
+	if !servertest.Within(30*time.Second, routed) {
+		t.Fatal("the broker does not say where the proxy sends requests")
+	}
+	if m := machines[0]; m.Use != machinesapi.UseYes {
 		t.Errorf("after invalid requests the machine is used %s: %s", m.Use, m.Why)
 	}
 	if err := api.Stop(t.Context(), "web", id, machinesapi.StopMachine{}, ""); err != nil {
