@@ -279,12 +279,12 @@ func (t *tomlReader) header(into *yaml.Node, e *unstable.Node) *yaml.Node {
 func (t *tomlReader) set(into *yaml.Node, e *unstable.Node) {
 	for keys := e.Key(); keys.Next(); {
 		key := keys.Node()
-		next := member(into, string(key.Data))
 		if keys.IsLast() {
-			name := t.key(key)
-			next = t.value(e.Value(), int(key.Raw.Offset))
-			into.Content = append(into.Content, name, next)
-		} else if next == nil {
+			into.Content = append(into.Content, t.key(key), t.value(e.Value(), int(key.Raw.Offset)))
+			return
+		}
+		next := member(into, string(key.Data))
+		if next == nil {
 			next = t.node("!!map", "", int(key.Raw.Offset))
 			into.Content = append(into.Content, t.key(key), next)
 		}
