@@ -37,19 +37,21 @@ func TestFleetScripts(t *testing.T) {
 	runScripts(t, startDev(t, "--regions", "gru,mad", "--workers", "2"), "testdata/fleet", *clitest.Update)
 }
 
-// TestScriptsOverNATS runs the same against a cluster over NATS, and what is
-// different there.
+// TestScriptsOverNATS runs what is different over NATS, and of the others those whose
+// commands use each kind of connection: orders, calls, streams both ways and tunnels.
 func TestScriptsOverNATS(t *testing.T) {
 	t.Parallel()
 	d := startDev(t, "--fabric", "nats")
-	for _, dir := range []string{"testdata/script", "testdata/nats"} {
-		runScripts(t, d, dir, false)
-	}
+	runScripts(t, d, "testdata/nats", false)
+	runScripts(t, d, "", false, "testdata/script/attach.txtar", "testdata/script/machine.txtar", "testdata/script/proxy.txtar",
+		"testdata/script/task.txtar", "testdata/script/update.txtar")
 }
 
-func runScripts(t *testing.T, d *devCluster, dir string, update bool) {
+// runScripts runs the scripts of a directory, or some files.
+func runScripts(t *testing.T, d *devCluster, dir string, update bool, files ...string) {
 	testscript.Run(t, testscript.Params{
 		Dir:                 dir,
+		Files:               files,
 		RequireExplicitExec: true,
 		RequireUniqueNames:  true,
 		UpdateScripts:       update,
