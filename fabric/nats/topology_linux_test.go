@@ -121,20 +121,26 @@ func (s *natsHost) start(t *testing.T, routes string) {
 
 var namespaces atomic.Int32
 
-// newNamespace makes a network namespace that this one reaches.
+// newNamespace makes a network namespace that this one reaches, at addresses that tests
+// of other processes do not use.
 func newNamespace(t *testing.T, n int) *natsHost {
 	t.Helper()
+	subnet := os.Getpid() % (1 << 12) * 32 // of 198.18.0.0/15, in which tests may do as they like: four nets of 8
+	addr := func(host int) string {
+		at := subnet + 8*n + host
+		return fmt.Sprintf("198.%d.%d.%d", 18+at>>16, at>>8&0xff, at&0xff)
+	}
 	name := fmt.Sprintf("bn%d-%d-%d", n, os.Getpid()%10000, namespaces.Add(1))
 	ours, theirs := name[:min(len(name), 13)]+"a", "up0"
 	run(t, "ip", "netns", "add", name)
 	t.Cleanup(func() { _ = exec.Command("ip", "netns", "del", name).Run() })
 	run(t, "ip", "link", "add", ours, "type", "veth", "peer", "name", theirs, "netns", name)
-	run(t, "ip", "addr", "add", fmt.Sprintf("10.78.%d.1/24", n), "dev", ours)
+	run(t, "ip", "addr", "add", addr(1)+"/29", "dev", ours)
 	run(t, "ip", "link", "set", ours, "up")
-	run(t, "ip", "-n", name, "addr", "add", fmt.Sprintf("10.78.%d.2/24", n), "dev", theirs)
+	run(t, "ip", "-n", name, "addr", "add", addr(2)+"/29", "dev", theirs)
 	run(t, "ip", "-n", name, "link", "set", theirs, "up")
 	run(t, "ip", "-n", name, "link", "set", "lo", "up")
-	return &natsHost{name: name, addr: fmt.Sprintf("10.78.%d.2", n), port: 4222, inside: true}
+	return &natsHost{name: name, addr: addr(2), port: 4222, inside: true}
 }
 
 func run(t *testing.T, command ...string) {
@@ -148,8 +154,10 @@ func run(t *testing.T, command ...string) {
 func connected(t *testing.T, servers ...*natsHost) {
 	t.Helper()
 	from := open(t, servers[0].url())
+	defer from.Close()
 	for _, s := range servers[1:] {
 		to := open(t, s.url())
+		defer to.Close()
 		to.Listen(7)
 		for end := time.Now().Add(patience); ; {
 			ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
