@@ -1,6 +1,7 @@
 package bourse
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"maps"
@@ -38,6 +39,9 @@ type Config struct {
 	Runtime      string            `json:"runtime,omitempty"` // ours: containerd's name of the runtime; default the worker's
 	Task         *TaskConfig       `json:"task,omitempty"`    // ours: the task that the machine stays warm for
 	Kept
+	Schedule Schedule    `json:"schedule,omitempty"`
+	Standbys []MachineID `json:"standbys,omitempty"` // the machines that it stands by for
+	DNS      *DNS        `json:"dns,omitempty"`
 }
 
 // Kept is the part of a Config that is stored and given back unread. Package
@@ -49,9 +53,6 @@ type Kept struct {
 	Containers json.RawMessage `json:"containers,omitempty"`
 	Volumes    json.RawMessage `json:"volumes,omitempty"`
 	Metrics    json.RawMessage `json:"metrics,omitempty"`
-	Schedule   json.RawMessage `json:"schedule,omitempty"`
-	Standbys   json.RawMessage `json:"standbys,omitempty"`
-	DNS        json.RawMessage `json:"dns,omitempty"`
 	Statics    json.RawMessage `json:"statics,omitempty"`
 
 	// Rest is a JSON object of the members that Config has no field for, at every
@@ -86,18 +87,18 @@ const MetadataReplaces = "bourse_replaces"
 // MaxStandbys is how many machines one may stand by for.
 const MaxStandbys = 16
 
-// StandsBy returns the machines that this one stands by for. It returns CodeInvalid
-// if config.standbys is no list of at most MaxStandbys IDs.
-func (c *Config) StandsBy() (ids []MachineID, err error) {
-	if len(c.Standbys) > 0 && json.Unmarshal(c.Standbys, &ids) != nil || len(ids) > MaxStandbys {
-		return nil, Errorf(CodeInvalid, "invalid config.standbys: use a list of at most %d ids of machines", MaxStandbys)
+// ValidateStandbys returns CodeInvalid for more than MaxStandbys machines to stand by
+// for, and for what is no machine's ID.
+func ValidateStandbys(ids []MachineID) error {
+	if len(ids) > MaxStandbys {
+		return Errorf(CodeInvalid, "invalid config.standbys: %d machines, at most %d", len(ids), MaxStandbys)
 	}
 	for _, id := range ids {
 		if err := id.Validate(); err != nil {
-			return nil, Errorf(CodeInvalid, "invalid config.standbys: %w", err)
+			return Errorf(CodeInvalid, "invalid config.standbys: %w", err)
 		}
 	}
-	return ids, nil
+	return nil
 }
 
 // RestartPolicy says when a machine whose program ended by itself is started
@@ -224,7 +225,7 @@ func (c *Config) validate() error {
 	if err := errors.Join(c.validatePolicies(), c.validateStorage()); err != nil {
 		return err
 	}
-	if _, err := c.ParseSchedule(); err != nil {
+	if err := cmp.Or(c.Schedule.Validate(), ValidateStandbys(c.Standbys), c.DNS.Validate()); err != nil {
 		return err
 	}
 	if c.Runtime != "" && (c.ImageKind() != RegistryImage || !runtimePattern.MatchString(c.Runtime)) {

@@ -18,7 +18,8 @@ const envPort = "PORT"
 func (c Config) asked() Config {
 	_, port := c.Env[envPort]
 	out := c.Public()
-	out.Init, out.Metadata, out.Kept = Init{}, nil, Kept{DNS: c.DNS}
+	out.Init, out.Metadata, out.Kept = Init{}, nil, Kept{}
+	out.Schedule, out.Standbys, out.DNS = "", nil, nil
 	if port {
 		out.Env = map[string]string{envPort: ""}
 	}

@@ -16,10 +16,10 @@ func secretConfig(image string) bourse.Config {
 		Image: image, Guest: &bourse.Guest{MemoryMB: 64}, Env: map[string]string{"PASSWORD": secret, "PORT": secret},
 		Init:         bourse.Init{Exec: []string{"login", secret}, User: "nobody"},
 		Requirements: bourse.Requirements{"slots": {Count: 1}},
+		DNS:          &bourse.DNS{Hostname: "h"},
 		Kept: bourse.Kept{
 			Processes:  json.RawMessage(`[{"env":{"A":"` + secret + `"}}]`),
 			Containers: json.RawMessage(`[{"env":{"A":"` + secret + `"}}]`),
-			DNS:        json.RawMessage(`{"hostname":"h"}`),
 		},
 	}
 }
@@ -45,7 +45,7 @@ func TestQuotesCarryNoSecrets(t *testing.T) {
 		if err := asked.Validate(); err != nil {
 			t.Errorf("image %s: %v", image, err)
 		}
-		if _, ok := asked.Config.Env["PORT"]; !ok || asked.Config.Requirements["slots"].Count != 1 || asked.Config.DNS == nil || *asked.Config.Guest != *order.Config.Guest {
+		if _, ok := asked.Config.Env["PORT"]; !ok || asked.Config.Requirements["slots"].Count != 1 || *asked.Config.Guest != *order.Config.Guest {
 			t.Errorf("asked for %+v", asked.Config)
 		}
 		if order.Config.Env["PASSWORD"] != secret || order.Config.Init.User != "nobody" {

@@ -1,32 +1,31 @@
 package bourse
 
 import (
-	"encoding/json"
 	"net/netip"
 	"regexp"
 )
 
 // DNS is config.dns, as the Machines API has it.
 type DNS struct {
-	SkipRegistration bool             `json:"skip_registration"`
-	Nameservers      []string         `json:"nameservers"`
-	Searches         []string         `json:"searches"`
-	Options          []DNSOption      `json:"options"`
-	ForwardRules     []DNSForwardRule `json:"dns_forward_rules"` // not acted on
-	Hostname         string           `json:"hostname"`
-	HostnameFQDN     string           `json:"hostname_fqdn"`
+	SkipRegistration bool             `json:"skip_registration,omitempty"`
+	Nameservers      []string         `json:"nameservers,omitempty"`
+	Searches         []string         `json:"searches,omitempty"`
+	Options          []DNSOption      `json:"options,omitempty"`
+	ForwardRules     []DNSForwardRule `json:"dns_forward_rules,omitempty"` // not acted on
+	Hostname         string           `json:"hostname,omitempty"`
+	HostnameFQDN     string           `json:"hostname_fqdn,omitempty"`
 }
 
 // DNSOption is an option of resolv.conf(5).
 type DNSOption struct {
-	Name  string `json:"name"`
-	Value string `json:"value"`
+	Name  string `json:"name,omitempty"`
+	Value string `json:"value,omitempty"`
 }
 
 // DNSForwardRule sends questions about names below a domain to another server.
 type DNSForwardRule struct {
-	Basename string `json:"basename"`
-	Addr     string `json:"addr"`
+	Basename string `json:"basename,omitempty"`
+	Addr     string `json:"addr,omitempty"`
 }
 
 var (
@@ -43,38 +42,34 @@ const (
 	maxHostname    = 64
 )
 
-// ParseDNS reads the config's dns; CodeInvalid for what could not be written
-// into a machine's files as it is meant.
-func (c *Config) ParseDNS() (DNS, error) {
-	var d DNS
-	if len(c.DNS) == 0 {
-		return d, nil
-	}
-	if err := json.Unmarshal(c.DNS, &d); err != nil {
-		return d, Errorf(CodeInvalid, "invalid config.dns: %w", err)
+// Validate returns CodeInvalid for what could not be written into a machine's files as
+// it is meant.
+func (d *DNS) Validate() error {
+	if d == nil {
+		return nil
 	}
 	if len(d.Nameservers) > maxNameservers || len(d.Searches) > maxSearches || len(d.Options) > maxOptions {
-		return d, Errorf(CodeInvalid, "invalid config.dns: at most %d nameservers, %d searches and %d options", maxNameservers, maxSearches, maxOptions)
+		return Errorf(CodeInvalid, "invalid config.dns: at most %d nameservers, %d searches and %d options", maxNameservers, maxSearches, maxOptions)
 	}
 	for _, s := range d.Nameservers {
 		if _, err := netip.ParseAddr(s); err != nil {
-			return d, Errorf(CodeInvalid, "invalid config.dns.nameservers: %s is no address", Quoted(s))
+			return Errorf(CodeInvalid, "invalid config.dns.nameservers: %s is no address", Quoted(s))
 		}
 	}
 	for _, s := range d.Searches {
 		if len(s) > maxDomain || !domainPattern.MatchString(s) {
-			return d, Errorf(CodeInvalid, "invalid config.dns.searches: %s is no domain", Quoted(s))
+			return Errorf(CodeInvalid, "invalid config.dns.searches: %s is no domain", Quoted(s))
 		}
 	}
 	for _, o := range d.Options {
 		if !optionPattern.MatchString(o.Name) || o.Value != "" && !optionPattern.MatchString(o.Value) {
-			return d, Errorf(CodeInvalid, "invalid config.dns.options: %s", Quoted(o.Name+":"+o.Value))
+			return Errorf(CodeInvalid, "invalid config.dns.options: %s", Quoted(o.Name+":"+o.Value))
 		}
 	}
 	for _, s := range []string{d.Hostname, d.HostnameFQDN} {
 		if s != "" && (len(s) > maxHostname || !domainPattern.MatchString(s)) {
-			return d, Errorf(CodeInvalid, "invalid config.dns.hostname %s", Quoted(s))
+			return Errorf(CodeInvalid, "invalid config.dns.hostname %s", Quoted(s))
 		}
 	}
-	return d, nil
+	return nil
 }

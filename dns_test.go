@@ -3,8 +3,6 @@ package bourse_test
 import (
 	"strings"
 	"testing"
-
-	"github.com/bourse-dev/bourse"
 )
 
 func TestDNSOfAConfig(t *testing.T) {
@@ -27,7 +25,7 @@ func TestDNSOfAConfig(t *testing.T) {
 		`[]`:                                                           false,
 		`{"nameservers":"1.1.1.1"}`:                                    false,
 	} {
-		if _, err := (&bourse.Config{Kept: bourse.Kept{DNS: []byte(text)}}).ParseDNS(); (err == nil) != ok {
+		if err := normalized(`"dns":` + text); (err == nil) != ok {
 			t.Errorf("%s: %v, want ok %t", text, err, ok)
 		}
 	}

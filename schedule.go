@@ -1,7 +1,6 @@
 package bourse
 
 import (
-	"encoding/json"
 	"hash/fnv"
 	"time"
 )
@@ -21,17 +20,14 @@ const (
 // started.
 const scheduleSpread = 5 * time.Minute
 
-// ParseSchedule reads the config's schedule; "" for none. Codes: invalid.
-func (c *Config) ParseSchedule() (Schedule, error) {
-	var s Schedule
-	if len(c.Schedule) > 0 && json.Unmarshal(c.Schedule, &s) != nil {
-		s = "?"
-	}
+// Validate returns CodeInvalid for a schedule that the Machines API doesn't have; ""
+// is none.
+func (s Schedule) Validate() error {
 	switch s {
 	case "", Hourly, Daily, Weekly, Monthly:
-		return s, nil
+		return nil
 	}
-	return "", Errorf(CodeInvalid, "invalid config.schedule %s: use hourly, daily, weekly or monthly", Quoted(string(c.Schedule)))
+	return Errorf(CodeInvalid, "invalid config.schedule %s: use hourly, daily, weekly or monthly", Quoted(string(s)))
 }
 
 // Next returns the first time after another at which a machine is to be started:

@@ -2,6 +2,7 @@ package bourse_test
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
 	"time"
 
@@ -47,12 +48,32 @@ func TestMonthlyOnTheLastDay(t *testing.T) {
 	}
 }
 
-func TestParseSchedule(t *testing.T) {
+func TestScheduleOfAConfig(t *testing.T) {
 	for text, ok := range map[string]bool{
-		``: true, `""`: true, `null`: true, `"hourly"`: true, `"monthly"`: true, `"yearly"`: false, `"Hourly"`: false, `7`: false, `["daily"]`: false,
+		`""`: true, `null`: true, `"hourly"`: true, `"monthly"`: true, `"yearly"`: false, `"Hourly"`: false, `7`: false, `["daily"]`: false,
 	} {
-		if _, err := (&bourse.Config{Kept: bourse.Kept{Schedule: json.RawMessage(text)}}).ParseSchedule(); (err == nil) != ok {
+		if err := normalized(`"schedule":` + text); (err == nil) != ok {
 			t.Errorf("%s: %v", text, err)
 		}
 	}
+}
+
+func TestStandbysOfAConfig(t *testing.T) {
+	for text, ok := range map[string]bool{
+		`[]`: true, `null`: true, `["148e21ea1d5301"]`: true, `"148e21ea1d5301"`: false, `[1]`: false, `["../x"]`: false,
+		`["148e21ea1d5301"` + strings.Repeat(`,"148e21ea1d5301"`, bourse.MaxStandbys) + `]`: false,
+	} {
+		if err := normalized(`"standbys":` + text); (err == nil) != ok {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+}
+
+// normalized decodes and normalizes a config with a member.
+func normalized(member string) error {
+	var c bourse.Config
+	if err := json.Unmarshal([]byte(`{"image":"nginx",`+member+`}`), &c); err != nil {
+		return err
+	}
+	return c.Normalize()
 }

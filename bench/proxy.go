@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"net"
@@ -335,9 +334,7 @@ func benchStandby(ctx context.Context, lab *Lab, out Figures) error {
 	if err != nil {
 		return err
 	}
-	if in.Config.Standbys, err = json.Marshal([]bourse.MachineID{id}); err != nil {
-		return err
-	}
+	in.Config.Standbys = []bourse.MachineID{id}
 	in.SkipLaunch = true
 	if _, err := w.client.Create(ctx, app, in, ""); err != nil {
 		return err

@@ -75,7 +75,7 @@ func TestOrderElsewhereRefused(t *testing.T) {
 		"cordoned": func(m *bourse.Machine) { m.Cordoned = true },
 		"leased":   func(m *bourse.Machine) { m.Lease = &bourse.Lease{ExpiresAt: time.Now().Add(time.Hour)} },
 		"volume":   func(m *bourse.Machine) { m.Config.Mounts = []bourse.Mount{{Volume: "vol_1", Path: "/data"}} },
-		"spare":    func(m *bourse.Machine) { m.Config.Standbys = json.RawMessage(`["00000a00000001"]`) },
+		"spare":    func(m *bourse.Machine) { m.Config.Standbys = []bourse.MachineID{"00000a00000001"} },
 		"services": func(m *bourse.Machine) { m.Config.Services = nil },
 		"autostart": func(m *bourse.Machine) {
 			m.Config.Services = json.RawMessage(`[{"internal_port":8080,"autostart":false}]`)

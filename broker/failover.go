@@ -119,7 +119,7 @@ func mayOrderLike(m *bourse.Machine, now time.Time) error {
 	case len(m.Config.Mounts) > 0:
 		return no("it has a volume")
 	}
-	if list, err := m.Config.StandsBy(); err != nil || len(list) > 0 {
+	if len(m.Config.Standbys) > 0 {
 		return no("it stands by for others")
 	}
 	if slices.ContainsFunc(workload.Services(&m.Config), func(s workload.Service) bool { return s.Autostart }) {

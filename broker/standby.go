@@ -11,12 +11,11 @@ import (
 // invalid, unavailable (the worker of one does not answer, and the view has not heard
 // of it). One with services waits all the same: no request starts it.
 func (h *orderHandler) standingBy(ctx context.Context, order *bourse.Order) error {
-	list, err := order.Config.StandsBy()
-	if err != nil || len(list) == 0 {
-		return err
+	if len(order.Config.Standbys) == 0 {
+		return nil
 	}
 	order.SkipLaunch = true
-	for _, id := range list {
+	for _, id := range order.Config.Standbys {
 		switch has, err := h.known.Has(ctx, &order.App, id); {
 		case err != nil:
 			return err

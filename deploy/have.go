@@ -72,7 +72,7 @@ func (m *machine) ready() bool {
 // serves reports whether requests may reach it.
 func (m *machine) serves() bool { return !m.lost() && !m.down() && !m.Cordoned }
 
-func (m *machine) standby() bool { return !empty(m.config.Standbys) }
+func (m *machine) standby() bool { return len(m.config.Standbys) > 0 }
 
 func (m *machine) paused() bool { return m.config.Metadata[KeyPaused] != "" }
 

@@ -107,7 +107,7 @@ func (b *builder) command(c *Command) Step {
 	config := c.Config
 	config.Metadata = b.stamped(CommandGroup, c.Config.Metadata)
 	config.AutoDestroy, config.Restart = true, &bourse.Restart{Policy: bourse.RestartNo}
-	config.Services, config.Checks, config.Standbys, config.Schedule, config.Mounts = nil, nil, nil, nil, nil
+	config.Services, config.Checks, config.Standbys, config.Schedule, config.Mounts = nil, nil, nil, "", nil
 	return Step{Do: RunCommand, Group: CommandGroup, Config: &config, Wait: bourse.Duration(c.Timeout), Why: "the release command, before any machine is changed"}
 }
 
@@ -176,16 +176,13 @@ func (b *builder) canary(w *work) []int {
 		return b.begin
 	}
 	config := w.group.Config
-	config.DNS = unregistered
+	config.DNS = &bourse.DNS{SkipRegistration: true} // no name leads to it
 	p := placing{group: w.group.Name, config: &config, in: warm[0].machine.Region, hidden: true, why: "a canary: one more machine tries the release"}
 	id := b.make(p, b.begin...)
 	b.plan.Steps[id].Config.Metadata[KeyCanary] = "true"
 	ready := b.await(b.of(id, "", "the canary can serve"), w.group.Smoke, id)
 	return []int{b.add(b.of(id, DestroyMachine, "the canary has been ready"), ready)}
 }
-
-// unregistered is a config's dns member: no name leads to the machine.
-var unregistered = []byte(`{"skip_registration":true}`)
 
 // blueGreen makes a new machine beside each that serves.
 func (b *builder) blueGreen(w *work) {

@@ -103,7 +103,7 @@ func (b *builder) pairSpares(moves []*move) {
 func sparesOf(units []*unit, u *unit) []*machine {
 	var out []*machine
 	for _, other := range units {
-		ids, _ := other.root.config.StandsBy()
+		ids := other.root.config.Standbys
 		has := func(m *machine) bool { return slices.Contains(ids, m.ID) }
 		if other.root.Config != nil && slices.ContainsFunc(u.all(), has) {
 			out = append(out, other.root)
@@ -233,7 +233,7 @@ func (mv *move) goes(id bourse.MachineID) bool {
 // twinned lets the machine that s makes stand by for those that are made in place of its
 // twins, and returns the steps which make them; and for those that were made before.
 func (b *builder) twinned(mv *move, s *Step) []int {
-	ids, _ := s.Config.StandsBy()
+	ids := slices.Clone(s.Config.Standbys)
 	for i, id := range ids {
 		if b.survey.machines[id] == nil {
 			ids[i] = cmp.Or(b.survey.heir(id), id)
@@ -251,7 +251,7 @@ func (b *builder) twinned(mv *move, s *Step) []int {
 			s.StandbyOf, after = made.Of, []int{*made.Of}
 		}
 	}
-	s.Config.Standbys = listOf(ids)
+	s.Config.Standbys = ids
 	return after
 }
 
@@ -265,7 +265,7 @@ func (b *builder) renew(mv *move, after []int) []int {
 	s := b.spareStep(mv.to, "it stands by for a machine that is made again")
 	s.Config.Standbys = mv.from.config.Standbys
 	made := b.twinned(mv, &s)
-	if s.StandbyOf == nil && b.compare.spell(s.Config.Standbys) == b.compare.spell(mv.to.config.Standbys) {
+	if s.StandbyOf == nil && slices.Equal(s.Config.Standbys, mv.to.config.Standbys) {
 		return after
 	}
 	return []int{b.add(s, append(slices.Clone(after), made...)...)}
@@ -289,7 +289,7 @@ func (b *builder) adopt(mv *move, target func(Act) Step, after []int) []int {
 	var ends []int
 	for _, spare := range mv.spares {
 		s := b.spareStep(spare, fmt.Sprintf("it stands by for machine %s, which is made again", m))
-		ids, _ := spare.config.StandsBy()
+		ids := slices.Clone(spare.config.Standbys)
 		for _, gone := range append(mv.beside, mv) {
 			ids = slices.DeleteFunc(ids, gone.goes)
 		}
@@ -298,8 +298,8 @@ func (b *builder) adopt(mv *move, target func(Act) Step, after []int) []int {
 		} else if !slices.Contains(ids, t.Machine) {
 			ids = append(ids, t.Machine)
 		}
-		s.Config.Standbys = listOf(ids)
-		if s.StandbyOf != nil || b.compare.spell(s.Config.Standbys) != b.compare.spell(spare.config.Standbys) {
+		s.Config.Standbys = ids
+		if s.StandbyOf != nil || !slices.Equal(s.Config.Standbys, spare.config.Standbys) {
 			ends = append(ends, b.add(s, after...))
 		}
 	}

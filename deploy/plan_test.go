@@ -82,7 +82,7 @@ func TestMovedAgainASpareFollows(t *testing.T) {
 	again := deploy.Move(s.state(), deploy.Moving{Machines: []bourse.MachineID{from.ID}}, quick)
 	s.start(&again).finish()
 	for _, m := range s.machines {
-		ids, _ := m.Config.StandsBy()
+		ids := m.Config.Standbys
 		for _, id := range ids {
 			if s.machines[id] == nil {
 				t.Errorf("%s stands by for %s, which is gone", m.ID, id)

@@ -178,7 +178,7 @@ func wanted(t *rapid.T, w *world, app *deploy.App) {
 		case m.Config.Metadata[deploy.KeyPaused] != "" || m.Config.Metadata[deploy.KeyCanary] != "":
 			t.Fatalf("machine %s has metadata %v", m.ID, m.Config.Metadata)
 		}
-		if ids, _ := m.Config.StandsBy(); len(ids) > 0 {
+		if ids := m.Config.Standbys; len(ids) > 0 {
 			if m.State == bourse.StateStarted {
 				t.Fatalf("spare %s runs", m.ID)
 			}
@@ -387,7 +387,7 @@ func moves(t *rapid.T, spread bool) {
 		t.Fatalf("%d machines, were %d; %d serve, did %d; %d volumes, were %d", len(w.machines), before, w.serving("web", ""), serving, len(w.volumes), volumes)
 	}
 	for _, m := range w.machines {
-		ids, _ := m.Config.StandsBy()
+		ids := m.Config.Standbys
 		for _, id := range ids {
 			if w.machines[id] == nil {
 				t.Fatalf("%s stands by for %s, which is gone", m.ID, id)

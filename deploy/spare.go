@@ -1,7 +1,6 @@
 package deploy
 
 import (
-	"encoding/json"
 	"fmt"
 	"slices"
 
@@ -10,13 +9,12 @@ import (
 
 // standbys returns what a spare stands by for: the machines that are in the places of
 // those it did, or one that is kept when none is.
-func (w *work) standbys(m *machine, c *bourse.Config) json.RawMessage {
-	ids, err := c.StandsBy()
-	if err != nil || len(ids) == 0 {
-		return c.Standbys
+func (w *work) standbys(m *machine, c *bourse.Config) []bourse.MachineID {
+	if len(c.Standbys) == 0 {
+		return nil
 	}
 	var out []bourse.MachineID
-	for _, id := range ids {
+	for _, id := range c.Standbys {
 		if heir, ok := w.heirs[id]; ok && heir != m.ID && !slices.Contains(out, heir) {
 			out = append(out, heir)
 		}
@@ -24,31 +22,21 @@ func (w *work) standbys(m *machine, c *bourse.Config) json.RawMessage {
 	if len(out) == 0 && w.first != "" {
 		out = append(out, w.first)
 	}
-	if len(out) == 0 || slices.Equal(out, ids) {
+	if len(out) == 0 {
 		return c.Standbys
 	}
-	return listOf(out)
-}
-
-// listOf is config.standbys of machines; nil for none.
-func listOf(ids []bourse.MachineID) json.RawMessage {
-	if len(ids) == 0 {
-		return nil
-	}
-	raw, _ := json.Marshal(ids) // a list of texts
-	return raw
+	return out
 }
 
 // standsByForAnother says why a spare has to change: another machine is made in place
 // of one that it stands by for, or none of them stays.
 func (w *work) standsByForAnother(c *bourse.Config) string {
-	ids, _ := c.StandsBy()
 	for i := range w.places {
-		if id := w.places[i].replaces; slices.Contains(ids, id) {
+		if id := w.places[i].replaces; slices.Contains(c.Standbys, id) {
 			return fmt.Sprintf("it stands by for machine %s, which is replaced", id)
 		}
 	}
-	if w.orphan(ids) && w.first == "" && len(w.places) > 0 {
+	if w.orphan(c.Standbys) && w.first == "" && len(w.places) > 0 {
 		return "the machine that it stands by for goes"
 	}
 	return ""
@@ -62,8 +50,8 @@ func (w *work) orphan(ids []bourse.MachineID) bool {
 // standingBy returns the config of an update to s: of a machine that is made in place
 // of one which it stands by for, the ID is not known yet.
 func (b *builder) standingBy(s *Step, j *job) *bourse.Config {
-	ids, err := j.config.StandsBy()
-	if err != nil || len(ids) == 0 {
+	ids := j.config.Standbys
+	if len(ids) == 0 {
 		return j.config
 	}
 	var left []bourse.MachineID
@@ -81,6 +69,6 @@ func (b *builder) standingBy(s *Step, j *job) *bourse.Config {
 		return j.config
 	}
 	out := *j.config
-	out.Standbys = listOf(left)
+	out.Standbys = left
 	return &out
 }

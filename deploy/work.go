@@ -374,7 +374,7 @@ func (b *builder) differs(m *machine, want *bourse.Config) string {
 	if !slices.Equal(m.config.Mounts, want.Mounts) {
 		out = append(out, "mounts changed")
 	}
-	if b.compare.spell(m.config.Standbys) != b.compare.spell(want.Standbys) {
+	if !slices.Equal(m.config.Standbys, want.Standbys) {
 		out = append(out, "standbys changed")
 	}
 	return strings.Join(out, "; ")

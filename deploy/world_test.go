@@ -1,7 +1,6 @@
 package deploy_test
 
 import (
-	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -166,8 +165,7 @@ func (r *run) config(s *deploy.Step) *bourse.Config {
 		c.Mounts[0].Volume = r.vols[*s.VolumeOf]
 	}
 	if s.StandbyOf != nil {
-		ids, _ := c.StandsBy()
-		c.Standbys, _ = json.Marshal(append(ids, r.ids[*s.StandbyOf]))
+		c.Standbys = append(slices.Clone(c.Standbys), r.ids[*s.StandbyOf])
 	}
 	for i, mount := range c.Mounts {
 		v := r.w.volumes[mount.Volume]

@@ -1,7 +1,6 @@
 package market_test
 
 import (
-	"encoding/json"
 	"maps"
 	"slices"
 	"sync"
@@ -88,7 +87,7 @@ func TestASpareIsApart(t *testing.T) {
 	spare := func(of bourse.MachineID) bourse.Order {
 		o := order("gru")
 		o.SkipLaunch = true
-		o.Config.Standbys, _ = json.Marshal([]bourse.MachineID{of})
+		o.Config.Standbys = []bourse.MachineID{of}
 		return o
 	}
 	c := markettest.New(

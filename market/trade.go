@@ -218,12 +218,8 @@ func (t *trade) unchoose(at bourse.WorkerID) {
 // apart moves workers to the end, in their order, that have a machine which the order's is to stand by for: it
 // would be lost with it.
 func apart(order *bourse.Order, members []bourse.Member, ranked []Ranked) {
-	ids, err := order.Config.StandsBy()
-	if err != nil {
-		return
-	}
 	has := func(r Ranked) int {
-		if slices.ContainsFunc(ids, func(id bourse.MachineID) bool { return id.Tag() == members[r.Quote].Tag }) {
+		if slices.ContainsFunc(order.Config.Standbys, func(id bourse.MachineID) bool { return id.Tag() == members[r.Quote].Tag }) {
 			return 1
 		}
 		return 0

@@ -43,17 +43,11 @@ func recordOf(m *bourse.Machine, network string) (record, bool) {
 	if m.PrivateIP != bourse.PrivateAddress(network, m.ID) || !m.PrivateIP.IsValid() || m.State == bourse.StateDestroyed {
 		return record{}, false
 	}
-	listed := m.State == bourse.StateStarted && !unregistered(&m.Config)
+	listed := m.State == bourse.StateStarted && (m.Config.DNS == nil || !m.Config.DNS.SkipRegistration)
 	return record{
 		id: m.ID, name: m.Name, region: m.Region, address: m.PrivateIP, metadata: m.Config.Metadata,
 		listed: listed, ready: listed && workload.Ready(m),
 	}, true
-}
-
-// unregistered reports whether config.dns keeps a machine out of the names.
-func unregistered(c *bourse.Config) bool {
-	d, _ := c.ParseDNS()
-	return d.SkipRegistration
 }
 
 // entry is one app as it was read at a time. Its fields may be read once

@@ -90,7 +90,7 @@ func market() (*fakeNames, func(int) string) {
 	add("back", 13, func(m *bourse.Machine) { m.Cordoned, m.Name = true, "00000100000002" }) // another one's id
 	add("back", 24, func(m *bourse.Machine) { m.Region = "gru" })
 	add("back", 5, func(m *bourse.Machine) { m.State, m.Region = bourse.StateStopped, "cdg" })
-	add("back", 6, func(m *bourse.Machine) { m.Config.DNS = json.RawMessage(`{"skip_registration":true}`) })
+	add("back", 6, func(m *bourse.Machine) { m.Config.DNS = &bourse.DNS{SkipRegistration: true} })
 	add("back", 7, func(m *bourse.Machine) { m.PrivateIP = netip.Addr{} })
 	add("back", 8, func(m *bourse.Machine) { m.PrivateIP = bourse.PrivateAddress("two/", m.ID) })
 	add("back", 9, func(m *bourse.Machine) { m.State = bourse.StateDestroyed })

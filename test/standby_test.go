@@ -1,7 +1,6 @@
 package test
 
 import (
-	"encoding/json"
 	"fmt"
 	"os"
 	"slices"
@@ -32,7 +31,7 @@ func TestAStandbyAnswersForALostWorker(t *testing.T) {
 	var spares []machinesapi.Machine
 	for _, worker := range []string{"w2", "w3"} {
 		in := order(worker)
-		in.Config.Standbys, _ = json.Marshal([]bourse.MachineID{primary.ID})
+		in.Config.Standbys = []bourse.MachineID{primary.ID}
 		spare := create(t, api, in)
 		if spare.State != bourse.StateStopped {
 			t.Fatalf("spare %s is made as %s, want stopped", spare.ID, spare.State)

@@ -1,7 +1,6 @@
 package test
 
 import (
-	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -98,7 +97,7 @@ func (s *killStorm) standBy() {
 	api := s.brokers[0]
 	p.machine = create(s.t, api, on("w0", sleeper("gru", p.mark)))
 	spare := on("w2", sleeper("gru", p.mark))
-	spare.Config.Standbys, _ = json.Marshal([]bourse.MachineID{p.machine.ID})
+	spare.Config.Standbys = []bourse.MachineID{p.machine.ID}
 	p.spare = create(s.t, api, spare)
 	switch err := api.Suspend(s.t.Context(), app, p.machine.ID, ""); bourse.CodeOf(err) {
 	case "":
@@ -112,7 +111,7 @@ func (s *killStorm) standBy() {
 		s.t.Fatal(err)
 	}
 	cron := on("w1", sleeper("mad", ""))
-	cron.Config.Init.Exec, cron.Config.Schedule = []string{"/bin/true"}, json.RawMessage(`"hourly"`)
+	cron.Config.Init.Exec, cron.Config.Schedule = []string{"/bin/true"}, bourse.Hourly
 	p.cron = create(s.t, api, cron)
 }
 

@@ -53,7 +53,9 @@ func TestLifeOfAMachineWithAnImage(t *testing.T) {
 			o.App.Org, o.App.Network = "us", "ours"
 			o.Config.Env = map[string]string{"A": "b"}
 			o.Config.Files = []bourse.File{{GuestPath: "/etc/motd", RawValue: []byte("hi")}}
-			o.Config.DNS = []byte(`{"nameservers":["9.9.9.9"],"searches":["ours.internal"],"options":[{"name":"ndots","value":"2"}],"hostname":"web1"}`)
+			o.Config.DNS = &bourse.DNS{
+				Nameservers: []string{"9.9.9.9"}, Searches: []string{"ours.internal"}, Options: []bourse.DNSOption{{Name: "ndots", Value: "2"}}, Hostname: "web1",
+			}
 		})
 		pushed := h.rig.images.registry[rigImage].Ref
 		if m.State != bourse.StateStarted || m.Image == nil || m.Image.Digest != pushed.Digest || m.Boot.Port != 0 {
@@ -155,7 +157,6 @@ func TestRefusalsOfImages(t *testing.T) {
 			change: func(o *bourse.Order) { o.Config.Rootfs = &bourse.Rootfs{SizeGB: 2000} },
 			reason: bourse.RefusedResource, what: "disk",
 		},
-		"names that are none":         {change: func(o *bourse.Order) { o.Config.DNS = []byte(`{"searches":["a b"]}`) }, reason: bourse.RefusedDriver},
 		"gpus":                        {change: func(o *bourse.Order) { o.Config.Guest.GPUKind, o.Config.Guest.GPUs = "a10", 3 }, reason: bourse.RefusedResource, what: "gpu.a10"},
 		"a program that is not there": {change: run("missing"), reason: bourse.RefusedProgram},
 	} {

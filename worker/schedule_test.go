@@ -1,7 +1,6 @@
 package worker
 
 import (
-	"encoding/json"
 	"fmt"
 	"slices"
 	"testing"
@@ -14,7 +13,7 @@ import (
 )
 
 func scheduled() func(*bourse.Order) {
-	return func(o *bourse.Order) { o.Config.Schedule = json.RawMessage(`"` + bourse.Hourly + `"`) }
+	return func(o *bourse.Order) { o.Config.Schedule = bourse.Hourly }
 }
 
 // byClock returns the times at which a machine's schedule has started it.
@@ -59,7 +58,7 @@ func TestSchedule(t *testing.T) {
 				t.Errorf("machine is %s, due %+v, started %v; want %s and a later time", now.State, now.Due, byClock(now), want)
 			}
 		}
-		h.must(h.update(ctx, m.ID, func(c *bourse.Config) { c.Schedule = nil }))
+		h.must(h.update(ctx, m.ID, func(c *bourse.Config) { c.Schedule = "" }))
 		h.must(h.machines.Stop(ctx, runs.ID, fabric.Act{}))
 		h.must(h.machines.Destroy(ctx, runs.ID, fabric.Act{Force: true}))
 		time.Sleep(30 * time.Minute) // the record of what is destroyed is kept for an hour

@@ -2,7 +2,6 @@ package worker
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"sync"
 	"testing"
@@ -77,7 +76,7 @@ func (o *outlook) Moved() <-chan struct{} { return o.moved }
 // spare makes an order that of a spare.
 func spare(o *bourse.Order) {
 	o.SkipLaunch = true
-	o.Config.Standbys, _ = json.Marshal([]bourse.MachineID{primary})
+	o.Config.Standbys = []bourse.MachineID{primary}
 }
 
 // standbyHost is a host with a spare whose primary runs.

@@ -166,7 +166,7 @@ func TestUpdateOfAScheduledMachine(t *testing.T) {
 			t.Errorf("boot %d: %v, want a start by its schedule", now.Boot.Number, story(now))
 		}
 		h.reaches(m.ID, bourse.StateStopped)
-		now = h.must(h.update(t.Context(), m.ID, execs("run"), func(c *bourse.Config) { c.Schedule = nil }))
+		now = h.must(h.update(t.Context(), m.ID, execs("run"), func(c *bourse.Config) { c.Schedule = "" }))
 		if now.State != bourse.StateStarted {
 			t.Errorf("%s: %v, want it started", now.State, story(now))
 		}

@@ -222,8 +222,8 @@ func Validate(k *bourse.Kept) error {
 	_, processes := processesIn(k)
 	return cmp.Or(services, checks, processes,
 		refused("config.containers", k.Containers), refused("config.volumes", k.Volumes),
-		shaped[*Metrics]("config.metrics", k.Metrics), shaped[string]("config.schedule", k.Schedule), shaped[[]string]("config.standbys", k.Standbys),
-		shaped[*bourse.DNS]("config.dns", k.DNS), shaped[[]*Static]("config.statics", k.Statics), shaped[rest]("config", k.Rest))
+		shaped[*Metrics]("config.metrics", k.Metrics),
+		shaped[[]*Static]("config.statics", k.Statics), shaped[rest]("config", k.Rest))
 }
 
 // ServiceConfigs returns config.services without defaults filled in.

@@ -88,7 +88,7 @@ func TestOneWorker(t *testing.T) {
 	}
 	const a, b, c = "148e21ea1d53a0", "148e21ea1d53b0", "148e21ea1d53c0"
 	standby := machine(b, "gru-1", "web")
-	standby.Config.Standbys = json.RawMessage(`["` + a + `"]`)
+	standby.Config.Standbys = []bourse.MachineID{a}
 	stopped := machine(b, "gru-1", "web")
 	stopped.State = bourse.StateStopped
 	mine := machine(b, "gru-1", "web")

@@ -124,7 +124,7 @@ func deployed(t *testing.T, file string) there4 {
 		id := bourse.MachineID("148e21ea1d53" + string(rune('a'+len(out.machines))) + "0")
 		config := *s.Config
 		if s.StandbyOf != nil {
-			config.Standbys, _ = json.Marshal([]bourse.MachineID{out.machines[0].ID})
+			config.Standbys = []bourse.MachineID{out.machines[0].ID}
 		}
 		m := bourse.Machine{ID: id, App: "shop", Name: "m" + string(rune('1'+len(out.machines))), Region: s.In, State: bourse.StateStarted, Config: config, Instance: "01JD3V7K7Y5C5ZQ7W1R2M3N4P6", Worker: "gru-1"}
 		if s.Stopped {

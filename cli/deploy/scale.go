@@ -321,7 +321,7 @@ func counts(have *there, group string, regions []bourse.Region, n int) []deploy.
 		if c == nil || m.State == bourse.StateDestroyed || c.Metadata[deploy.KeyPlatform] != deploy.Platform || groupOf(c) != group {
 			continue
 		}
-		if standsBy, err := c.StandsBy(); err == nil && len(standsBy) > 0 {
+		if len(c.Standbys) > 0 {
 			continue // it is none of those that are counted
 		}
 		there[m.Region]++

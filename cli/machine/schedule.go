@@ -13,12 +13,11 @@ func nextStart(s *cli.Shell, m *machinesapi.Machine) (time.Time, bool) {
 	if m.Config == nil || m.Starts == 0 {
 		return time.Time{}, false
 	}
-	every, err := m.Config.ParseSchedule()
-	created, badTime := time.Parse(time.RFC3339, m.CreatedAt)
-	if err != nil || badTime != nil || every == "" {
+	created, err := time.Parse(time.RFC3339, m.CreatedAt)
+	if err != nil || m.Config.Schedule == "" {
 		return time.Time{}, false
 	}
-	return every.Next(created, m.ID, s.Now()), true
+	return m.Config.Schedule.Next(created, m.ID, s.Now()), true
 }
 
 func nextText(s *cli.Shell, m *machinesapi.Machine) string {
@@ -31,13 +30,10 @@ func nextText(s *cli.Shell, m *machinesapi.Machine) string {
 
 // scheduleText shows a machine's schedule, "" for none.
 func scheduleText(s *cli.Shell, m *machinesapi.Machine) string {
-	if m.Config == nil {
+	if m.Config == nil || m.Config.Schedule == "" {
 		return ""
 	}
-	every, err := m.Config.ParseSchedule()
-	if err != nil || every == "" {
-		return ""
-	}
+	every := m.Config.Schedule
 	at, ok := nextStart(s, m)
 	if !ok {
 		return string(every) + ", once it has been started"

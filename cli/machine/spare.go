@@ -49,9 +49,9 @@ func spares(list []machinesapi.Machine) []Spare {
 	for i := range list {
 		m := &list[i]
 		config := cmp.Or(m.Known(), &bourse.Config{})
-		names, err := config.StandsBy()
+		names := config.Standbys
 		idle := m.State == bourse.StateStopped || m.State == bourse.StateSuspended || m.State == bourse.StateCreated
-		if err != nil || len(names) == 0 && !idle {
+		if len(names) == 0 && !idle {
 			continue
 		}
 		s := Spare{ID: m.ID, Name: m.Name, Group: config.Metadata[deploy.KeyGroup], Region: m.Region, Worker: m.Worker, State: m.State}

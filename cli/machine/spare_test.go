@@ -1,7 +1,6 @@
 package machine
 
 import (
-	"encoding/json"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -21,9 +20,7 @@ func house() []machinesapi.Machine {
 	machine := func(id bourse.MachineID, name, group string, worker bourse.WorkerID, state bourse.State, twins ...bourse.MachineID) machinesapi.Machine {
 		m := machinesapi.FromMachine(&bourse.Machine{ID: id, App: "shop", Name: name, Region: "gru", State: state, Worker: worker})
 		m.Config = &bourse.Config{Image: "host", Metadata: map[string]string{deploy.KeyGroup: group}}
-		if len(twins) > 0 {
-			m.Config.Standbys, _ = json.Marshal(twins)
-		}
+		m.Config.Standbys = twins
 		return m
 	}
 	return []machinesapi.Machine{

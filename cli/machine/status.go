@@ -115,9 +115,7 @@ func addConfig(f *cli.Facts, c *bourse.Config) {
 		restart += fmt.Sprintf(", at most %d times in %s", r.MaxRetries, cli.Age(bourse.RestartWindow))
 	}
 	f.Add("restart", restart)
-	if list, err := c.StandsBy(); err == nil {
-		f.Add("stands by for", joinIDs(list))
-	}
+	f.Add("stands by for", joinIDs(c.Standbys))
 	for _, name := range slices.Sorted(maps.Keys(c.Requirements)) {
 		f.Add("requires", name+"="+c.Requirements[name].String())
 	}

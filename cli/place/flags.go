@@ -4,7 +4,6 @@
 package place
 
 import (
-	"encoding/json"
 	"errors"
 	"time"
 
@@ -107,13 +106,11 @@ func (f *Flags) Request(args []string) (machinesapi.CreateMachine, error) {
 			"the same with the command at the end: … "+c.Image+" -- COMMAND")
 	}
 	var err error
-	if len(f.Standbys) > 0 {
-		if c.Standbys, err = json.Marshal(f.Standbys); err != nil {
-			return req, err
-		}
-		if _, err := c.StandsBy(); err != nil {
-			return req, cli.FlagError("--standby-for", err)
-		}
+	for _, id := range f.Standbys {
+		c.Standbys = append(c.Standbys, bourse.MachineID(id))
+	}
+	if err := bourse.ValidateStandbys(c.Standbys); err != nil {
+		return req, cli.FlagError("--standby-for", err)
 	}
 	if c.Guest, err = f.size.Guest(); err != nil {
 		return req, err
@@ -155,11 +152,9 @@ func (f *Flags) policies(c *bourse.Config) error {
 		}
 		c.Restart = &bourse.Restart{Policy: policy}
 	}
-	if f.schedule != "" {
-		c.Schedule, _ = json.Marshal(f.schedule) // a string never fails
-		if _, err := c.ParseSchedule(); err != nil {
-			return bourse.Errorf(bourse.CodeInvalid, "--schedule %s: use hourly, daily, weekly or monthly", bourse.Quoted(f.schedule))
-		}
+	c.Schedule = bourse.Schedule(f.schedule)
+	if c.Schedule.Validate() != nil {
+		return bourse.Errorf(bourse.CodeInvalid, "--schedule %s: use hourly, daily, weekly or monthly", bourse.Quoted(f.schedule))
 	}
 	if f.stopSignal == "" && f.stopTimeout == "" {
 		return nil

@@ -173,8 +173,9 @@ func (m *maker) command() *deploy.Command {
 	config := m.bare()
 	config.Init.Cmd, config.Init.Exec = words, nil
 	config.Kept = bourse.Kept{Rest: config.Rest} // it serves nothing, and runs once
+	config.Schedule, config.Standbys, config.DNS = "", nil, nil
 	if config.ImageKind() == bourse.RegistryImage {
-		config.DNS = []byte(`{"skip_registration":true}`)
+		config.DNS = &bourse.DNS{SkipRegistration: true}
 	}
 	config.Env["RELEASE_COMMAND"] = "1"
 	config.AutoDestroy = true

@@ -149,12 +149,14 @@ func (s *saver) group(d *Definition, name string, c *bourse.Config, named bool) 
 		d.Files = append(d.Files, out)
 	}
 	unwritten := map[string]json.RawMessage{
-		"processes": c.Processes, "containers": c.Containers, "volumes": c.Volumes, "schedule": c.Schedule, "dns": c.DNS,
+		"processes": c.Processes, "containers": c.Containers, "volumes": c.Volumes,
 		"metrics": c.Metrics, "statics": c.Statics,
 	}
+	unwritten["schedule"], _ = json.Marshal(c.Schedule)
+	unwritten["dns"], _ = json.Marshal(c.DNS)
 	for _, member := range slices.Sorted(maps.Keys(unwritten)) {
 		raw := unwritten[member]
-		if !slices.Contains([]string{"", "{}", "[]", "null"}, string(raw)) {
+		if !slices.Contains([]string{"", `""`, "{}", "[]", "null"}, string(raw)) {
 			s.note("config.%s of group %s", member, name)
 		}
 	}

@@ -98,24 +98,6 @@ func FuzzRow(f *testing.F) {
 	})
 }
 
-// FuzzStandbys: a machine's standbys are a list of ids, or no list.
-func FuzzStandbys(f *testing.F) {
-	f.Add([]byte(`["148e21ea1d5301"]`), "148e21ea1d5302")
-	f.Add([]byte(`null`), "a")
-	f.Add([]byte(`{}`), "a")
-	f.Fuzz(func(t *testing.T, raw []byte, id string) {
-		var c bourse.Config
-		c.Standbys = raw
-		if addStandby(&c, bourse.MachineID(id)) != nil {
-			return
-		}
-		var names []bourse.MachineID
-		if err := json.Unmarshal(c.Standbys, &names); err != nil || !slices.Contains(names, bourse.MachineID(strings.ToValidUTF8(id, "\ufffd"))) && strings.ToValidUTF8(id, "") == id {
-			t.Fatalf("%s with %q is %s: %v", raw, id, c.Standbys, err)
-		}
-	})
-}
-
 // No time loses its monotonic reading here, nor comes from elsewhere, but for one that a person reads: the clock
 // of the client's host may be set while a run goes on.
 func TestTimesAreMonotonic(t *testing.T) {

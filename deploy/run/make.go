@@ -2,8 +2,6 @@ package run
 
 import (
 	"context"
-	"encoding/json"
-	"slices"
 	"time"
 
 	"github.com/bourse-dev/bourse"
@@ -141,22 +139,6 @@ func (r *runner) createVolume(ctx context.Context, i int) error {
 	r.with(i, func(p *progress) { p.order, p.sent = "", false }) // the former one is refused
 	in.UniqueZone = new(false)
 	return order()
-}
-
-// addStandby adds a machine to those that a config stands by for.
-func addStandby(c *bourse.Config, id bourse.MachineID) error {
-	var names []bourse.MachineID
-	if len(c.Standbys) > 0 {
-		if err := json.Unmarshal(c.Standbys, &names); err != nil {
-			return bourse.Errorf(bourse.CodeInvalid, "config.standbys: %w", err)
-		}
-	}
-	if slices.Contains(names, id) {
-		return nil
-	}
-	text, err := json.Marshal(append(names, id))
-	c.Standbys = text
-	return err
 }
 
 // runCommand runs a machine to its end.

@@ -3,6 +3,7 @@ package run
 import (
 	"cmp"
 	"context"
+	"slices"
 	"time"
 
 	"github.com/bourse-dev/bourse"
@@ -221,10 +222,12 @@ func (r *runner) fill(s *deploy.Step, config *bourse.Config) error {
 		config.Mounts = append([]bourse.Mount{}, config.Mounts...)
 		config.Mounts[0].Volume = r.get(*s.VolumeOf).volume
 	}
-	if s.StandbyOf == nil {
-		return nil
+	if s.StandbyOf != nil {
+		if id := r.get(*s.StandbyOf).machine; !slices.Contains(config.Standbys, id) {
+			config.Standbys = append(slices.Clone(config.Standbys), id)
+		}
 	}
-	return addStandby(config, r.get(*s.StandbyOf).machine)
+	return nil
 }
 
 func (r *runner) restartMachine(ctx context.Context, i int, id bourse.MachineID, nonce string) error {

@@ -48,10 +48,10 @@ func TestGolden(t *testing.T) {
 		with(machine("web", 1, 7, web), func(m *bourse.Machine) { m.AppID = bourse.IDOf("an app before") }),
 		with(machine("web", 1, 8, web), func(m *bourse.Machine) { m.Config.Image = bourse.ImagePull }),
 		with(machine("web", 1, 9, web), func(m *bourse.Machine) {
-			m.State, m.Config.Standbys = bourse.StateStopped, json.RawMessage(`["00000100000001"]`)
+			m.State, m.Config.Standbys = bourse.StateStopped, []bourse.MachineID{"00000100000001"}
 		}),
 		with(machine("web", 1, 14, web), func(m *bourse.Machine) {
-			m.State, m.Config.Standbys, m.Boot.StandsIn = bourse.StateStopped, json.RawMessage(`["00000100000001"]`), "00000100000001"
+			m.State, m.Config.Standbys, m.Boot.StandsIn = bourse.StateStopped, []bourse.MachineID{"00000100000001"}, "00000100000001"
 		}),
 		with(machine("default", 1, 10, web), func(m *bourse.Machine) { m.AppID = bourse.DefaultApp(bourse.App{}).ID }),
 		machine("gone", 1, 11, web),

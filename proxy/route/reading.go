@@ -17,7 +17,10 @@ type reading struct {
 
 // reading returns what a machine's config says, and keeps it for the next table.
 func (b *Builder) reading(m *bourse.Machine, before map[string]*reading) *reading {
-	key := string(m.Config.Services) + "\x00" + string(m.Config.Checks) + "\x00" + string(m.Config.Standbys)
+	key := string(m.Config.Services) + "\x00" + string(m.Config.Checks)
+	if len(m.Config.Standbys) > 0 {
+		key += "\x00spare"
+	}
 	r := b.read[key]
 	if r == nil {
 		if r = before[key]; r == nil {
@@ -30,11 +33,10 @@ func (b *Builder) reading(m *bourse.Machine, before map[string]*reading) *readin
 
 // read reads a config.
 func read(c *bourse.Config) *reading {
-	standbys, err := c.StandsBy()
 	return &reading{
 		services: workload.Services(c),
 		checks:   slices.DeleteFunc(workload.Checks(c), func(c workload.Check) bool { return c.Kind == workload.Informational }),
-		spare:    err != nil || len(standbys) > 0,
+		spare:    len(c.Standbys) > 0,
 	}
 }
 

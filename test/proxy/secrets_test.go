@@ -3,7 +3,6 @@ package proxy
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"os"
@@ -69,11 +68,7 @@ func TestSecretsWithoutABroker(t *testing.T) {
 	spare := machinesapi.CreateMachine{Region: "gru", Config: &bourse.Config{
 		Image: bourse.ImageHost, Guest: &bourse.Guest{MemoryMB: 16}, Init: bourse.Init{Exec: []string{"/bin/sh", "-c", note("spare") + "exec sleep 600"}},
 	}}
-	standbys, err := json.Marshal([]bourse.MachineID{primary.ID})
-	if err != nil {
-		t.Fatal(err)
-	}
-	spare.Config.Standbys = standbys
+	spare.Config.Standbys = []bourse.MachineID{primary.ID}
 	h.run("vault", spare, "w2")
 	started("the machine of the proxy is made", "web", 1)
 	started("the machine that fails is made", "failing", 1)

@@ -70,8 +70,8 @@ func configText(c bourse.Config) string {
 	c = c.Public()
 	for _, leaveOut := range []func(){
 		func() {},
-		func() { c.Kept = bourse.Kept{Services: c.Services, Standbys: c.Standbys} },
-		func() { c.Kept = bourse.Kept{} },
+		func() { c.Kept, c.Schedule, c.DNS = bourse.Kept{Services: c.Services}, "", nil },
+		func() { c.Kept, c.Standbys = bourse.Kept{}, nil },
 		func() { c.Init = bourse.Init{} },
 		func() { c = bourse.Config{Image: c.Image, Guest: c.Guest} },
 	} {

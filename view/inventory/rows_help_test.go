@@ -146,7 +146,7 @@ func anyConfig(t *rapid.T) bourse.Config {
 		c.StopConfig = &bourse.StopConfig{Signal: "SIGTERM", Timeout: bourse.Duration(3 * time.Second)}
 		c.Requirements = bourse.Requirements{"slots": {Count: 3}, "arch": {Label: "arm64"}}
 		c.Services = []byte(`[{"internal_port":8080,"protocol":"tcp","x":"<&>"}]`)
-		c.DNS = []byte(`null`)
+		c.Schedule, c.Standbys, c.DNS = bourse.Daily, []bourse.MachineID{"148e21ea1d5301"}, &bourse.DNS{Hostname: anyText(t)}
 	}
 	return c
 }

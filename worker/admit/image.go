@@ -64,9 +64,6 @@ func (h *Host) image(o *bourse.Order) *bourse.Refusal {
 			Detail: "the worker cannot limit a root file system (rootfs.size_gb)",
 		}
 	}
-	if _, err := c.ParseDNS(); err != nil {
-		return &bourse.Refusal{Reason: bourse.RefusedDriver, Detail: bourse.MessageOf(err)}
-	}
 	if n, known := h.Images.Missing(o.App.Org, c.Image); known {
 		want, have := (n+1<<20-1)>>20, int64(h.ImageBudget)
 		if want > have {

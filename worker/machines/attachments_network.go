@@ -1,6 +1,7 @@
 package machines
 
 import (
+	"cmp"
 	"context"
 	"slices"
 
@@ -26,7 +27,7 @@ func (f *Attachments) attachNetwork(ctx context.Context, m *bourse.Machine) (*dr
 	if err != nil {
 		return nil, err
 	}
-	return namesOf(m, &driver.Network{Namespace: at.Namespace, Hosts: at.Hosts, Resolver: at.Resolver})
+	return namesOf(m, &driver.Network{Namespace: at.Namespace, Hosts: at.Hosts, Resolver: at.Resolver}), nil
 }
 
 func (f *Attachments) detachNetwork(ctx context.Context, m *bourse.Machine) error {
@@ -38,11 +39,8 @@ func (f *Attachments) detachNetwork(ctx context.Context, m *bourse.Machine) erro
 
 // namesOf adds to a machine's network what its config says of names. Without
 // a name of its own the machine's is its id.
-func namesOf(m *bourse.Machine, n *driver.Network) (*driver.Network, error) {
-	d, err := m.Config.ParseDNS()
-	if err != nil {
-		return nil, err
-	}
+func namesOf(m *bourse.Machine, n *driver.Network) *driver.Network {
+	d := cmp.Or(m.Config.DNS, &bourse.DNS{})
 	n.Hostname = string(m.ID)
 	if d.Hostname != "" {
 		n.Hostname = d.Hostname
@@ -61,5 +59,5 @@ func namesOf(m *bourse.Machine, n *driver.Network) (*driver.Network, error) {
 	if d.HostnameFQDN != "" {
 		n.Hosts = append(n.Hosts, m.PrivateIP.String()+"\t"+d.HostnameFQDN)
 	}
-	return n, nil
+	return n
 }

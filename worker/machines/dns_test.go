@@ -17,14 +17,12 @@ func FuzzDNS(f *testing.F) {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
-		if !json.Valid(text) {
+		var d bourse.DNS
+		if json.Unmarshal(text, &d) != nil || d.Validate() != nil {
 			return
 		}
-		m := &bourse.Machine{ID: "00000a00000000", PrivateIP: netip.MustParseAddr("fdaa::2"), Config: bourse.Config{Kept: bourse.Kept{DNS: text}}}
-		n, err := namesOf(m, &driver.Network{Hosts: []string{"::1 self"}})
-		if err != nil {
-			return
-		}
+		m := &bourse.Machine{ID: "00000a00000000", PrivateIP: netip.MustParseAddr("fdaa::2"), Config: bourse.Config{DNS: &d}}
+		n := namesOf(m, &driver.Network{Hosts: []string{"::1 self"}})
 		words := append(append([]string{n.Hostname}, n.Resolver...), append(n.Search, n.Options...)...)
 		for _, w := range words {
 			if w == "" || strings.ContainsAny(w, " \t\r\n\x00#;") {

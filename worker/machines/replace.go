@@ -43,9 +43,7 @@ func (o *operations) beginNext(tx *store.Tx, m *bourse.Machine, port int) ([]bou
 // sleeps reports whether m is stopped until its schedule's next time, which its
 // next version waits for, too.
 func sleeps(m *bourse.Machine, next *bourse.NextVersion) bool {
-	now, _ := m.Config.ParseSchedule() // Normalize has read both
-	then, _ := next.Config.ParseSchedule()
-	return m.State == bourse.StateStopped && now != "" && then != ""
+	return m.State == bourse.StateStopped && m.Config.Schedule != "" && next.Config.Schedule != ""
 }
 
 // adoptNext makes m's next version its present one.
@@ -186,7 +184,7 @@ func noticed(c *bourse.Config) bourse.Config {
 	out := *c
 	out.Metadata = map[string]string{MetadataGroup: c.Metadata[MetadataGroup]}
 	out.Restart, out.AutoDestroy, out.StopConfig, out.Requirements = nil, false, nil, nil
-	out.Services, out.Checks, out.Metrics, out.Schedule, out.Standbys, out.Statics = nil, nil, nil, nil, nil, nil
+	out.Services, out.Checks, out.Metrics, out.Schedule, out.Standbys, out.Statics = nil, nil, nil, "", nil, nil
 	out.Mounts = nil
 	for _, mount := range c.Mounts {
 		out.Mounts = append(out.Mounts, bourse.Mount{Volume: mount.Volume, Path: mount.Path})

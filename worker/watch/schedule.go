@@ -123,8 +123,7 @@ func wanted(m *bourse.Machine) bourse.Schedule {
 	if m.State == bourse.StateDestroying || m.State == bourse.StateDestroyed {
 		return ""
 	}
-	every, _ := m.Config.ParseSchedule() // Normalize has read it
-	return every
+	return m.Config.Schedule
 }
 
 // fire starts a machine whose time has come, or leaves it alone until the next.

@@ -117,7 +117,7 @@ func (w *Standbys) readChanged() error {
 }
 
 func (w *Standbys) keep(m *bourse.Machine) {
-	if list, err := m.Config.StandsBy(); err == nil && len(list) > 0 && m.State != bourse.StateDestroyed {
+	if len(m.Config.Standbys) > 0 && m.State != bourse.StateDestroyed {
 		w.spares[m.ID] = *m
 	}
 }
@@ -164,8 +164,7 @@ func (w *Standbys) sights(ctx context.Context) (map[bourse.AppRef]*StandbySight,
 			}
 			out[app] = s
 		}
-		list, _ := m.Config.StandsBy() // keep has read it
-		w.remember(out[app], app, list)
+		w.remember(out[app], app, m.Config.Standbys)
 	}
 	w.wanted = map[bourse.AppRef]map[bourse.MachineID]bool{}
 	for app, s := range out {

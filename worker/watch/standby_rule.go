@@ -96,10 +96,7 @@ func Settle(patience time.Duration) time.Duration { return max(settleLeast, pati
 // It stands down when the machine runs again, or when another spare with a lesser id
 // stands in for it too.
 func DecideStandby(self *bourse.Machine, s *StandbySight, patience time.Duration) StandbyVerdict {
-	list, err := self.Config.StandsBy()
-	if err != nil {
-		return StandbyVerdict{}
-	}
+	list := self.Config.Standbys
 	if primary := self.Boot.StandsIn; primary != "" {
 		if !slices.Contains(list, primary) { // someone has taken the machine off its list: it is theirs
 			return StandbyVerdict{}
@@ -171,7 +168,7 @@ func (s *StandbySight) spares(self *bourse.Machine, primary bourse.MachineID) (o
 		if m.ID == self.ID || s.Host(m.ID.Tag()) != HostHeard {
 			continue
 		}
-		if list, err := m.Config.StandsBy(); err == nil && slices.Contains(list, primary) {
+		if slices.Contains(m.Config.Standbys, primary) {
 			out = append(out, m)
 		}
 	}

@@ -1,7 +1,6 @@
 package watch_test
 
 import (
-	"encoding/json"
 	"fmt"
 	"testing"
 	"time"
@@ -18,10 +17,9 @@ const patience = 10 * time.Second
 
 // spareOf makes a machine that stands by for others.
 func spareOf(self bourse.MachineID, state bourse.State, standsIn bourse.MachineID, list ...bourse.MachineID) bourse.Machine {
-	raw, _ := json.Marshal(list)
 	return bourse.Machine{
 		ID: self, State: state, Worker: bourse.WorkerID("w" + string(self[:6])),
-		Config: bourse.Config{Kept: bourse.Kept{Standbys: raw}}, Boot: bourse.Boot{StandsIn: standsIn},
+		Config: bourse.Config{Standbys: list}, Boot: bourse.Boot{StandsIn: standsIn},
 	}
 }
 
