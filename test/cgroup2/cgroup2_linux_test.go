@@ -43,8 +43,9 @@ func cases(names ...string) (out []string) {
 
 func (s suite) name() string { return filepath.Base(s.dir) }
 
-// script is the part of the machine's script that runs the suite.
-func (s suite) script() string {
+// script is the part of the machine's script that runs the suite. A test that hangs is
+// seen by its stacks, well before the machine's own limit.
+func (s suite) script(limit time.Duration) string {
 	run := ""
 	if !*all || s.name() == "container" { // starts of containers take seconds here
 		var patterns []string
@@ -53,7 +54,7 @@ func (s suite) script() string {
 		}
 		run = "-test.run " + quoted(strings.Join(patterns, "|"))
 	}
-	return fmt.Sprintf("mkdir -p /test/%[1]s; cd /test/%[1]s\n/%[1]s.test -test.v -test.timeout 15m %[2]s\necho \"bourse-vm: %[1]s $?\"\n", s.name(), run)
+	return fmt.Sprintf("mkdir -p /test/%[1]s; cd /test/%[1]s\n/%[1]s.test -test.v -test.timeout %[3]s %[2]s\necho \"bourse-vm: %[1]s $?\"\n", s.name(), run, limit/2)
 }
 
 func quoted(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
@@ -98,7 +99,7 @@ func TestUnderCgroup2(t *testing.T) {
 			t.Fatalf("build the tests of %s: %v\n%s", s.dir, err, out)
 		}
 		content["/"+s.name()+".test"] = binary
-		text["/tests"] += "echo; echo 'bourse-vm: begin " + s.name() + "'\n" + s.script()
+		text["/tests"] += "echo; echo 'bourse-vm: begin " + s.name() + "'\n" + s.script(limit)
 	}
 	for to, data := range text {
 		content[to] = filepath.Join(dir, strings.ReplaceAll(to, "/", "-"))
