@@ -1,6 +1,7 @@
 package container
 
 import (
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
@@ -111,6 +112,14 @@ func TestErrorCodes(t *testing.T) {
 	} {
 		if got := bourse.CodeOf(coded(t.Context(), c.err)); got != c.want {
 			t.Errorf("%s: %q, want %q", what, got, c.want)
+		}
+	}
+	late := status.Error(codes.DeadlineExceeded, "context deadline exceeded")
+	for remaining, want := range map[time.Duration]bourse.Code{time.Hour: bourse.CodeUnavailable, 500 * time.Millisecond: bourse.CodeTimeout} {
+		ctx, cancel := context.WithTimeout(t.Context(), remaining)
+		defer cancel()
+		if got := bourse.CodeOf(coded(ctx, late)); got != want {
+			t.Errorf("containerd's deadline passed and the caller had %v left: %q, want %q", remaining, got, want)
 		}
 	}
 	const task = "/run/containerd/io.containerd.runtime.v2.task/bourse/a1-3/rootfs"

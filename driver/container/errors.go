@@ -5,6 +5,7 @@ import (
 	"errors"
 	"regexp"
 	"strings"
+	"time"
 	"unicode"
 
 	"github.com/containerd/errdefs"
@@ -40,8 +41,9 @@ func native(err error) error {
 // isNotFound reports whether containerd does not have what was asked for.
 func isNotFound(err error) bool { return err != nil && errdefs.IsNotFound(native(err)) }
 
-// coded returns an error of a call of containerd the code for the caller. A
-// context's end stays what it is when it was the caller's own.
+// coded returns an error of a call of containerd with the code for the caller.
+// The end of the caller's own context is returned as it is. containerd is told
+// the caller's deadline, and on a busy host notices first that it has passed.
 func coded(ctx context.Context, err error) error {
 	if err == nil {
 		return nil
@@ -56,6 +58,9 @@ func coded(ctx context.Context, err error) error {
 		return own
 	}
 	err = native(err)
+	if deadline, ok := ctx.Deadline(); ok && errdefs.IsDeadlineExceeded(err) && time.Until(deadline) < time.Second {
+		return context.DeadlineExceeded
+	}
 	switch {
 	case errdefs.IsUnavailable(err), errdefs.IsCanceled(err), errdefs.IsDeadlineExceeded(err), isTransport(err):
 		return errUnavailable(err)
