@@ -5,7 +5,7 @@ import (
 	"regexp"
 )
 
-// DNS is config.dns, as the Machines API has it.
+// DNS is a config's dns section, as in the Machines API.
 type DNS struct {
 	SkipRegistration bool             `json:"skip_registration,omitempty"`
 	Nameservers      []string         `json:"nameservers,omitempty"`
@@ -42,8 +42,8 @@ const (
 	maxHostname    = 64
 )
 
-// Validate returns CodeInvalid for what could not be written into a machine's files as
-// it is meant.
+// Validate returns CodeInvalid for values that would break a machine's resolv.conf or
+// hosts file.
 func (d *DNS) Validate() error {
 	if d == nil {
 		return nil

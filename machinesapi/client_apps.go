@@ -40,7 +40,7 @@ type AppReleases struct {
 	App    bourse.AppName
 }
 
-// Releases returns the client's way to an app's releases.
+// Releases returns a client for an app's releases.
 func (c *Client) Releases(app bourse.AppName) AppReleases { return AppReleases{c, app} }
 
 func (r AppReleases) path(more ...string) string {
@@ -76,14 +76,14 @@ type AppSecrets struct {
 	App    bourse.AppName
 }
 
-// Secrets returns the client's way to an app's secrets.
+// Secrets returns a client for an app's secrets.
 func (c *Client) Secrets(app bourse.AppName) AppSecrets { return AppSecrets{c, app} }
 
 func (s AppSecrets) path(name ...string) string {
 	return path(append([]string{"apps", string(s.App), "secrets"}, name...)...)
 }
 
-// List lists them by name, without their values. Codes: not_found (the app).
+// List returns the secrets, sorted by name, without their values. Codes: not_found (the app).
 func (s AppSecrets) List(ctx context.Context) (SecretList, error) {
 	return ask[SecretList](ctx, s.Client, call{method: http.MethodGet, path: s.path()})
 }
@@ -125,7 +125,7 @@ type AppImages struct {
 	App    bourse.AppName
 }
 
-// AppImages returns the client's way to an app's images.
+// AppImages returns a client for an app's images.
 func (c *Client) AppImages(app bourse.AppName) AppImages { return AppImages{c, app} }
 
 // Resolve returns which image a name means now, as its registry says to the app's
@@ -173,7 +173,7 @@ type AppVolumes struct {
 	App    bourse.AppName
 }
 
-// Volumes returns the client's way to an app's volumes.
+// Volumes returns a client for an app's volumes.
 func (c *Client) Volumes(app bourse.AppName) AppVolumes { return AppVolumes{c, app} }
 
 func (v AppVolumes) path(id bourse.VolumeID, more ...string) string {
@@ -239,7 +239,7 @@ type Org struct {
 	Slug   string
 }
 
-// Org returns the client's way to what an organization has.
+// Org returns a client for an organization's objects.
 func (c *Client) Org(slug string) Org { return Org{c, slug} }
 
 // ListOrgMachines selects a page of an organization's machines.

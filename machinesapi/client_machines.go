@@ -204,7 +204,7 @@ type MachineLease struct {
 	Machine bourse.MachineID
 }
 
-// Lease returns the client's way to a machine's lease.
+// Lease returns a client for a machine's lease.
 func (c *Client) Lease(app bourse.AppName, id bourse.MachineID) MachineLease {
 	return MachineLease{c, app, id}
 }
@@ -236,7 +236,7 @@ type MachineMetadata struct {
 	Machine bourse.MachineID
 }
 
-// Metadata returns the client's way to a machine's metadata.
+// Metadata returns a client for a machine's metadata.
 func (c *Client) Metadata(app bourse.AppName, id bourse.MachineID) MachineMetadata {
 	return MachineMetadata{c, app, id}
 }

@@ -34,7 +34,7 @@ type Reservations struct {
 	Client *Client
 }
 
-// Reservations returns the client's way to reservations.
+// Reservations returns a client for reservations.
 func (c *Client) Reservations() Reservations { return Reservations{c} }
 
 // Create holds capacity for all orders or for none. Codes: invalid, not_found

@@ -61,7 +61,7 @@ const (
 	UseNo    ProxyUse = "no"
 )
 
-// Proxies is a client's way to what proxies route where.
+// Proxies is a client for the proxies' routes.
 type Proxies struct{ Client *Client }
 
 // All asks every proxy about all apps, which takes a token for everything. One that

@@ -83,7 +83,7 @@ type NewDeployToken struct {
 // revoke.
 type Tokens struct{ Client *Client }
 
-// Tokens returns the client's way to tokens.
+// Tokens returns a client for tokens.
 func (c *Client) Tokens() Tokens { return Tokens{c} }
 
 // Create makes a token, which is in this reply and nowhere else. Codes: invalid,

@@ -60,7 +60,7 @@ func (v *View) Forgotten(ctx context.Context) ([]inventory.ForgottenWorker, erro
 // Apps lists every app by name, deleted ones included.
 func (v *View) Apps(ctx context.Context) ([]bourse.App, error) { return Ask(ctx, v, inventory.Apps()) }
 
-// App returns an app, which may be a deleted one; nil if there is none with this name.
+// App returns the app with this name, even if it has been deleted, or nil if there is none.
 func (v *View) App(ctx context.Context, name bourse.AppName) (*bourse.App, error) {
 	return Ask(ctx, v, inventory.App(name))
 }

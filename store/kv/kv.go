@@ -36,7 +36,7 @@ var errReadOnly = bourse.Errorf(bourse.CodeInternal, "a transaction that reads m
 // maxKey is the size of the largest key.
 const maxKey = 32 << 10
 
-// checkKey reports CodeInternal for a key that no store takes.
+// checkKey returns CodeInternal for a key that a store refuses.
 func checkKey(key []byte) error {
 	if len(key) == 0 || len(key) > maxKey {
 		return bourse.Errorf(bourse.CodeInternal, "a key of %d bytes", len(key))

@@ -242,7 +242,7 @@ func damagedRecord(body []byte, schema *Schema) string {
 	return what + " is damaged"
 }
 
-// maxRecords limits the numbers of a snapshot's records.
+// maxRecords is the largest number of records in a snapshot.
 const maxRecords = 1 << 40
 
 // keep adds an intact record to the contents.

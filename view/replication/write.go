@@ -56,7 +56,7 @@ func (r *Replicator) PutApp(ctx context.Context, app bourse.App) (bourse.App, er
 	return *merged, nil
 }
 
-// Forget has every member forget an absent worker and all that it has.
+// Forget makes every member forget an absent worker and everything on it.
 func (r *Replicator) Forget(ctx context.Context, worker bourse.Member) error {
 	return r.Write(ctx, inventory.ForgottenRow(&worker, time.Now()))
 }
