@@ -41,7 +41,9 @@ func TestOperations(t *testing.T) {
 	p.at["own"].must("ln -s " + servertest.Program + " /usr/local/bin/bourse")
 	p.play(read(t, "docs/operations.md"))
 	for _, id := range []string{"hello", "far"} {
-		p.at["own"].must("bourse machine destroy --force --yes " + id) // its container would outlive this test
+		// Its container would outlive this test. The document has just restarted its worker,
+		// which the broker may not have heard from yet.
+		p.at["own"].must("until bourse machine destroy --force --yes " + id + "; do sleep 0.1; done")
 	}
 	for _, name := range []string{"gru-1", "edge-7"} { // supervisors take their groups with them
 		p.at[name].must("systemctl stop bourse-worker && kill $(pgrep -x exe) && while pgrep -x exe; do sleep 0.05; done")
