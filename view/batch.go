@@ -119,7 +119,7 @@ func (b *batch) flush() error {
 	}
 	for k, s := range b.sums {
 		err := schema.Run(b.conn, `INSERT INTO sums (tbl, shared, rows, sum) VALUES (?, ?, ?, ?)
-			ON CONFLICT (tbl, shared) DO UPDATE SET rows = excluded.rows, sum = excluded.sum`, k.table, k.shared, s.rows, s.hash)
+			ON CONFLICT (tbl) DO UPDATE SET rows = excluded.rows, sum = excluded.sum`, k.table, k.shared, s.rows, s.hash)
 		if err != nil {
 			return err
 		}

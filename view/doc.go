@@ -43,8 +43,8 @@
 // well, and change with each commit.
 //
 // A column that has its default counts as absent: on the wire it is NULL, in
-// hashes it is left out. So a release that does not know a column agrees with
-// one that does, and keeps it in extra for the day it is upgraded itself.
+// hashes it is left out. A row with a table or column that the schema doesn't
+// have is refused like any other that doesn't fit it.
 //
 // # Goroutines and locks
 //

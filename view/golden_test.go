@@ -7,10 +7,6 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"zombiezen.com/go/sqlite"
-
-	"github.com/bourse-dev/bourse"
-	"github.com/bourse-dev/bourse/view/schema"
 
 	"github.com/bourse-dev/bourse/view/wire"
 )
@@ -27,16 +23,14 @@ func goldenTransaction() *wire.Transaction {
 			{Table: wire.TableVolumes, Key: "gone", Deleted: true},
 			{Table: wire.TableSecrets, Key: "shop/key", Clock: 111_411_200_000_000_001, Columns: map[string]wire.Value{"sealed": []byte{0, 1, 255}, "version": int64(-2)}},
 			{Table: wire.TableReleases, Key: "shop/1", Clock: 111_411_200_000_000_002, Columns: map[string]wire.Value{"version": int64(1)}},
-			{Table: "quota", Key: "of a newer release", Clock: 111_411_200_000_000_003, Columns: map[string]wire.Value{"n": 1.0}},
-			{Table: wire.TableVolumes, Key: "v", Columns: map[string]wire.Value{"colour": "of a newer release"}},
 		},
 	}
 }
 
 const (
-	goldenTx       = "testdata/wire-2-transaction.bin"
-	goldenSnapshot = "testdata/wire-2-snapshot.bin"
-	goldenShared   = "testdata/wire-2-shared.bin"
+	goldenTx       = "testdata/wire-1-transaction.bin"
+	goldenSnapshot = "testdata/wire-1-snapshot.bin"
+	goldenShared   = "testdata/wire-1-shared.bin"
 )
 
 // TestGoldenFiles reads transactions and snapshots of the wire's version.
@@ -82,20 +76,6 @@ func TestGoldenFiles(t *testing.T) {
 	})
 }
 
-// TestUnsignedIsNotTakenIn: version 1 of the wire was not signed, so anybody may
-// have written it.
-func TestUnsignedIsNotTakenIn(t *testing.T) {
-	m := startMember(t, Config{})
-	for _, name := range []string{"testdata/wire-1-transaction.cbor", "testdata/wire-1-snapshot.bin"} {
-		if _, err := m.Apply(readFile(t, name)); bourse.CodeOf(err) != bourse.CodeInvalid {
-			t.Errorf("%s: %v, want %s", name, err, bourse.CodeInvalid)
-		}
-		if err := m.Restore(t.Context(), goldenTransaction().Stream, bytes.NewReader(readFile(t, name))); bourse.CodeOf(err) != bourse.CodeInvalid {
-			t.Errorf("%s: %v, want %s", name, err, bourse.CodeInvalid)
-		}
-	}
-}
-
 func sameRows(t *testing.T, want, got *member) {
 	t.Helper()
 	if d := cmp.Diff(want.dump(), got.dump()); d != "" {
@@ -128,57 +108,4 @@ func readFile(t testing.TB, path string) []byte {
 		t.Fatal(err)
 	}
 	return b
-}
-
-// TestMigrationAdoptsWhatWasKept opens a file with the schema of a newer
-// release: columns and rows that the older one kept as unknown are in their
-// places afterwards, and no checksum has changed.
-func TestMigrationAdoptsWhatWasKept(t *testing.T) {
-	path := tempFile(t)
-	m := startMember(t, Config{Path: path})
-	b, err := wire.Encode(goldenTransaction(), testSeal())
-	if err != nil {
-		t.Fatal(err)
-	}
-	m.take(b)
-	before := m.Health().Tables
-	rows := m.dump()
-	if err := m.stop(); err != nil {
-		t.Fatal(err)
-	}
-	newer := schema.Current()
-	newer.Steps = append(newer.Steps, `ALTER TABLE volume_rows ADD COLUMN colour TEXT NOT NULL DEFAULT '';
-		CREATE TABLE quota_rows (key TEXT NOT NULL PRIMARY KEY, site TEXT NOT NULL, epoch INTEGER NOT NULL, seq INTEGER NOT NULL,
-			at INTEGER NOT NULL, clock INTEGER NOT NULL, hash INTEGER NOT NULL, extra TEXT, n REAL NOT NULL DEFAULT 0) WITHOUT ROWID`)
-	v, err := openWith(withTestDefaults(Config{Path: path}), newer)
-	if err != nil {
-		t.Fatal(err)
-	}
-	m = startView(t, v)
-	m.sound()
-	if d := cmp.Diff(rows, m.dump()); d != "" {
-		t.Errorf("rows (-before +after):\n%s", d)
-	}
-	if d := cmp.Diff(before, m.Health().Tables); d != "" {
-		t.Errorf("checksums (-before +after):\n%s", d)
-	}
-	var got []string
-	err = m.Read(t.Context(), func(c *sqlite.Conn) error {
-		return schema.Query(c, `SELECT colour FROM volume_rows WHERE extra IS NULL UNION ALL SELECT n FROM quota_rows UNION ALL SELECT count(*) FROM unknown_rows`, func(s *sqlite.Stmt) error {
-			got = append(got, s.ColumnText(0))
-			return nil
-		})
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if d := cmp.Diff([]string{"of a newer release", "1.0", "0"}, got); d != "" {
-		t.Errorf("in their places (-want +got):\n%s", d)
-	}
-	if err := m.stop(); err != nil {
-		t.Fatal(err)
-	}
-	if m = startMember(t, Config{Path: path}); len(m.dump()) != 0 || !fileExists(path+schema.BadSuffix) {
-		t.Error("the older release has not put the newer one's file aside")
-	}
 }

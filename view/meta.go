@@ -53,9 +53,8 @@ func (w *writer) readMeta(c *sqlite.Conn, after uint64) (meta, error) {
 }
 
 // settle brings an opened file up to the present: no site is known to be alive,
-// rows of a newer release are put where they belong now, and after a crash of
-// the host our own stream begins again.
-func (w *writer) settle(c *sqlite.Conn, st *state, m meta, from int) error {
+// and after a crash of the host our own stream begins again.
+func (w *writer) settle(c *sqlite.Conn, st *state, m meta) error {
 	boot := bootID()
 	b := newBatch(c, w.v.tables, st, w.v.config.Now(), &w.hasher, &w.v.verifier)
 	err := schema.InTransaction(c, func() error {
@@ -64,11 +63,6 @@ func (w *writer) settle(c *sqlite.Conn, st *state, m meta, from int) error {
 		}
 		if err := schema.Run(c, "UPDATE meta SET touched_at = ?, boot = ?", b.now.UnixNano(), boot); err != nil {
 			return err
-		}
-		if from > 0 && from < len(w.schema.Steps) {
-			if err := b.adopt(); err != nil {
-				return fmt.Errorf("put rows of a newer release in their place: %w", err)
-			}
 		}
 		// The last commits may have been lost with the host's memory, and
 		// others may have them: what we write now must not look like them. Nor

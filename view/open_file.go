@@ -65,8 +65,7 @@ func (w *writer) prepare(f *schema.File, after uint64) (*state, error) {
 			return nil, fmt.Errorf("%s: %w", p, err)
 		}
 	}
-	from, err := schema.Migrate(f.Conn, w.schema)
-	if err != nil {
+	if err := schema.Create(f.Conn); err != nil {
 		return nil, err
 	}
 	all, err := schema.Read(f.Conn)
@@ -85,5 +84,5 @@ func (w *writer) prepare(f *schema.File, after uint64) (*state, error) {
 		return nil, err
 	}
 	st.signer = w.v.verifier.NewSigner()
-	return st, w.settle(f.Conn, st, m, from)
+	return st, w.settle(f.Conn, st, m)
 }

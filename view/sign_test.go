@@ -182,14 +182,13 @@ func TestOneSignatureVouchesForARun(t *testing.T) {
 	}
 }
 
-// TestWorkersWriteNoSharedRows: neither an app, nor a secret, a release, a
-// canceled order or something that only a later release knows.
+// TestWorkersWriteNoSharedRows: neither an app, nor a secret, a release or a
+// canceled order.
 func TestWorkersWriteNoSharedRows(t *testing.T) {
 	clock := wire.ClockAt(time.Now())
 	rows := []wire.Row{
 		inventory.CancelledRow("01HZZZZZZZZZZZZZZZZZZZZZZZ", "w1"), inventory.AppRow(bourse.App{Name: "shop", ID: "x", Org: "thief"}), secret("shop/a", "d", 0),
 		{Table: wire.TableReleases, Key: "shop/1", Columns: map[string]wire.Value{"version": int64(1)}},
-		{Table: "quota", Key: "k"},
 		{Table: wire.TableSecrets, Key: "gone", Deleted: true},
 	}
 	for i := range rows {

@@ -20,7 +20,7 @@ type head struct {
 	bytes int64        // of theirs, about
 }
 
-// sumKey names a checksum. An unknown table may have owned and shared rows.
+// sumKey names a checksum: the table, and whether it is shared.
 type sumKey struct {
 	table  string
 	shared bool

@@ -47,13 +47,10 @@ type faults struct {
 }
 
 // Open opens the view's file, and makes it when there is none. A file that is
-// damaged, of a newer schema, of another cluster or site, or that was not used
+// damaged, of another schema, of another cluster or site, or that was not used
 // for long, is moved aside and made again. CodeAlreadyExists: another process
 // has it open. CodeUnavailable: the disk refuses. It starts nothing.
-func Open(cfg Config) (*View, error) { return openWith(cfg, schema.Current()) }
-
-// openWith is Open with another schema.
-func openWith(cfg Config, s schema.Definition) (*View, error) {
+func Open(cfg Config) (*View, error) {
 	if err := cfg.Site.Validate(); err != nil {
 		return nil, fmt.Errorf("open view: %w", err)
 	}
@@ -63,7 +60,7 @@ func openWith(cfg Config, s schema.Definition) (*View, error) {
 		intake: newIntake(cfg.QueueBytes), ring: newRing(cfg.RingBytes), watchers: map[*Watcher]struct{}{},
 		sites: sites{map[bourse.WorkerID]presence{}, map[bourse.WorkerID]bool{}},
 	}
-	v.writer = writer{v: v, schema: s, onPublish: func(*wire.Transaction, []byte) {}}
+	v.writer = writer{v: v, onPublish: func(*wire.Transaction, []byte) {}}
 	unlock := func() error { return nil }
 	if cfg.Path != "" {
 		if err := os.MkdirAll(filepath.Dir(cfg.Path), 0o700); err != nil {

@@ -83,7 +83,7 @@ func TestDeletionsAreForgottenAfterAWeek(t *testing.T) {
 		defer m.end()
 		m.publish(secret("k", "x", 0), wire.Row{Table: wire.TableCancelled, Key: "o/w", Columns: map[string]wire.Value{"worker": "w"}})
 		m.publish(wire.Row{Table: wire.TableSecrets, Key: "k", Deleted: true})
-		m.take(encoded(t, "w2", 1, 1, wire.Row{Table: "future", Key: "k", Deleted: true, Clock: wire.ClockAt(time.Now())}))
+		m.take(encoded(t, "w2", 1, 1, wire.Row{Table: wire.TableReleases, Key: "k", Deleted: true, Clock: wire.ClockAt(time.Now())}))
 		old := m.told
 		passed.Store(int64(retention - time.Hour))
 		time.Sleep(2 * tidyEvery)

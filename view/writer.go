@@ -30,7 +30,6 @@ const (
 type writer struct {
 	v         *View
 	file      *schema.File // nil while there is none
-	schema    schema.Definition
 	unlock    func() error
 	onPublish func(*wire.Transaction, []byte)
 	hasher    wire.Hasher

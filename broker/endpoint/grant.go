@@ -35,7 +35,7 @@ func good(t *inventory.Token, now time.Time) error {
 	case !t.ExpiresAt.IsZero() && !now.Before(t.ExpiresAt):
 		return &bourse.Error{Code: bourse.CodeUnauthorized, Message: "token " + t.ID + " has expired", Err: ErrEnded}
 	case t.Unread || t.Org == "":
-		return bourse.Errorf(bourse.CodeUnavailable, "token %s was made by a newer release than this broker's: another broker may know what it is good for", t.ID)
+		return bourse.Errorf(bourse.CodeUnavailable, "token %s cannot be read: its row in the view names no organisation, or no valid list of apps and machines", t.ID)
 	}
 	return nil
 }

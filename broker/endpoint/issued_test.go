@@ -83,7 +83,7 @@ func TestIdentify(t *testing.T) {
 		"good":                  {inventory.Token{Org: "acme"}, 0, good},
 		"of everything":         {inventory.Token{Org: "*"}, 0, good},
 		"of nothing":            {inventory.Token{}, 0, bourse.CodeUnavailable},
-		"of a newer release":    {inventory.Token{Org: "acme", Unread: true}, 0, bourse.CodeUnavailable},
+		"unread":                {inventory.Token{Org: "acme", Unread: true}, 0, bourse.CodeUnavailable},
 		"revoked":               {inventory.Token{Org: "acme", RevokedAt: now}, 0, bourse.CodeUnauthorized},
 		"revoked and unread":    {inventory.Token{Org: "acme", RevokedAt: now, Unread: true}, 0, bourse.CodeUnauthorized},
 		"a moment before":       {inventory.Token{Org: "acme", ExpiresAt: now.Add(time.Hour)}, time.Hour - 1, good},

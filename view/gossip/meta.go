@@ -22,7 +22,7 @@ import (
 //	           and address in the group; by the key of its certificate
 //
 // Its id is in its name.
-const wireVersion = 2
+const wireVersion = 1
 
 // claims are what a member says of itself.
 type claims struct {

@@ -30,7 +30,7 @@ func SchemaConn(t testing.TB) *sqlite.Conn {
 			t.Error(err)
 		}
 	})
-	if _, err := schema.Migrate(c, schema.Current()); err != nil {
+	if err := schema.Create(c); err != nil {
 		t.Fatal(err)
 	}
 	return c

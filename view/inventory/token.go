@@ -26,7 +26,7 @@ type Token struct {
 	ExpiresAt time.Time // zero: never
 	RevokedAt time.Time // zero: it is good
 
-	Unread bool // a newer release says more of it, or something else: it may be good for less
+	Unread bool // its apps or machines could not be read, so it is good for nothing
 }
 
 // appCell is an app of a token's row.
@@ -59,7 +59,7 @@ func TokenRow(t *Token) wire.Row {
 const unreadable = "{}"
 
 const (
-	tokenColumns = `key, digest, name, org, apps, machines, read_only, made_by, made_with, created_at, expires_at, revoked_at, extra`
+	tokenColumns = `key, digest, name, org, apps, machines, read_only, made_by, made_with, created_at, expires_at, revoked_at`
 	tokensSQL    = `SELECT ` + tokenColumns + ` FROM token_rows ORDER BY created_at, key`
 	tokenSQL     = `SELECT ` + tokenColumns + ` FROM token_rows WHERE key = ?`
 )
@@ -95,10 +95,9 @@ func readToken(r *cells) Token {
 		MadeBy: r.ColumnText(7), MadeWith: r.ColumnText(8), CreatedAt: r.time(9), ExpiresAt: r.time(10), RevokedAt: r.time(11),
 	}
 	var apps []appCell
-	read := r.json(4, &apps) && r.json(5, &t.Machines)
+	t.Unread = !r.json(4, &apps) || !r.json(5, &t.Machines)
 	for _, app := range apps {
 		t.Apps = append(t.Apps, bourse.AppRef(app))
 	}
-	t.Unread = !read || !r.ColumnIsNull(12)
 	return t
 }

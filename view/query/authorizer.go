@@ -19,9 +19,8 @@ const (
 // sealed are the columns that are never read: they carry what is secret, or
 // rows of others as they came, which may.
 var sealed = map[string][]string{
-	"secret_rows":  {"sealed", "extra"},
-	"quarantine":   {"row"},
-	"unknown_rows": {"columns"},
+	"secret_rows": {"sealed"},
+	"quarantine":  {"row"},
 }
 
 // pragmas are those that only tell the shape of tables. None names a file.

@@ -248,7 +248,7 @@ func (g *gathered) row(r *record) error {
 }
 
 // bookkeeping are tables that change with every commit.
-var bookkeeping = words("meta streams quarantine tombstones unknown_rows")
+var bookkeeping = words("meta streams quarantine tombstones")
 
 // watched returns the names on the wire of the tables that a statement reads;
 // everything says that it hangs on all of them. The SQL views among them are

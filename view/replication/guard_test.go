@@ -209,24 +209,25 @@ func untilHas(t *testing.T, group []*gossiptest.Node, what string, ok func(*goss
 	}
 }
 
-// TestTwoReleases hears a member of a later release: what it says beyond us is
-// passed on and kept, and the rest is understood.
-func TestTwoReleases(t *testing.T) {
+// TestRowsThatDoNotFitTheSchema: every member receives the transaction, quarantines
+// its rows with an unknown column or table, and takes in the others. A frame of an
+// unknown kind is ignored.
+func TestRowsThatDoNotFitTheSchema(t *testing.T) {
 	gossiptest.Virtual(t, func(t *testing.T) {
 		group := startGroup(t, gossiptest.NewMemory(1), 4, gossiptest.NodeConfig{})
-		later := volumeRow("v1")
-		later.Columns["colour"] = "red"
+		odd := volumeRow("odd")
+		odd.Columns["colour"] = "red"
 		frames := [][]byte{
 			frameOf(200, []byte("a kind of frame to come")),
-			frameOf(2, transaction(t, "x1", 1, later, wire.Row{Table: "holiday", Key: "h1", Columns: map[string]wire.Value{"days": int64(20)}})),
+			frameOf(2, transaction(t, "x1", 1, volumeRow("v1"), odd, wire.Row{Table: "holiday", Key: "h1", Columns: map[string]wire.Value{"days": int64(20)}})),
 			frameOf(1, []byte("x1")),
 		}
 		group[0].Replicator.Receive(message(1, "bourse", frames...))
 		stream := wire.Stream{Site: "x1", Epoch: 7}
-		untilHas(t, group, "all have what the later one said", func(n *gossiptest.Node) bool { return n.View.Head(stream) == 1 })
+		untilHas(t, group, "all have the transaction", func(n *gossiptest.Node) bool { return n.View.Head(stream) == 1 })
 		untilEqual(t, group, time.Minute)
-		if q := group[3].View.Health().Quarantine; q.Count != 0 {
-			t.Errorf("put aside: %+v", q)
+		if q := group[3].View.Health().Quarantine; q.Count != 2 {
+			t.Errorf("in quarantine: %+v", q)
 		}
 	})
 }

@@ -38,7 +38,9 @@ func (all Tables) Check(site bourse.WorkerID, r wire.Row) (Entry, error) {
 	}
 	t := all[r.Table]
 	switch {
-	case t != nil && t.Shared != e.Shared:
+	case t == nil:
+		return e, fmt.Errorf("there is no table %s", r.Table)
+	case t.Shared != e.Shared:
 		return e, fmt.Errorf("clock %d in table %s", r.Clock, r.Table)
 	case r.Table == wire.TableWorkers && r.Key != string(site):
 		return e, fmt.Errorf("%s says something of worker %s", site, bourse.Quoted(r.Key))
@@ -64,13 +66,13 @@ func (all Tables) Check(site bourse.WorkerID, r wire.Row) (Entry, error) {
 }
 
 // value checks that a column may have a value, and returns nil for its default.
-// A nil table is one of a newer release.
 func (t *table) value(name string, v any) (wire.Value, error) {
 	if err := checkName("column", name); err != nil {
 		return nil, err
 	}
-	if slices.Contains(bookkeeping, name) {
-		return nil, fmt.Errorf("it is not for a row to say")
+	d := t.find(name)
+	if d == nil {
+		return nil, fmt.Errorf("there is no such column in table %s", t.name)
 	}
 	value, err := wire.Scalar(v)
 	if err != nil || value == nil {
@@ -78,13 +80,6 @@ func (t *table) value(name string, v any) (wire.Value, error) {
 	}
 	if n := wire.ValueSize(value); n > wire.MaxValue {
 		return nil, fmt.Errorf("%d bytes, at most %d", n, wire.MaxValue)
-	}
-	if t == nil {
-		return value, nil
-	}
-	d := t.find(name)
-	if d == nil {
-		return value, nil
 	}
 	if value, err = d.fit(value); err != nil || wire.EqualValues(value, d.fallback) {
 		return nil, err

@@ -2,13 +2,43 @@ package schema
 
 import (
 	_ "embed" // for the schema
+	"fmt"
+
+	"zombiezen.com/go/sqlite"
+	"zombiezen.com/go/sqlite/sqlitex"
 )
 
-// SQL is the schema.
-//
 //go:embed schema.sql
-var SQL string
+var schemaSQL string
 
-// Current is the schema of the view's file. A file with another schema is replaced:
-// the other members have what was in it.
-func Current() Definition { return Definition{First: 11, Steps: []string{SQL}} }
+// version is the number of the schema in schema.sql, stored as the file's
+// user_version.
+const version = 1
+
+// Create gives a new file its tables. It leaves a file of the same schema as it
+// is, and returns [Unusable] for a file of another one.
+func Create(c *sqlite.Conn) error {
+	found := 0
+	err := Query(c, "PRAGMA user_version", func(s *sqlite.Stmt) error {
+		found = s.ColumnInt(0)
+		return nil
+	})
+	switch {
+	case err != nil:
+		return fmt.Errorf("read the schema's version: %w", err)
+	case found == version:
+		return nil
+	case found != 0:
+		return &Unusable{fmt.Errorf("it has schema %d, this release uses schema %d", found, version)}
+	}
+	err = InTransaction(c, func() error {
+		if err := sqlitex.ExecuteScript(c, schemaSQL, nil); err != nil {
+			return err
+		}
+		return Run(c, fmt.Sprintf("PRAGMA user_version = %d", version))
+	})
+	if err != nil {
+		return fmt.Errorf("create the tables: %w", err)
+	}
+	return nil
+}

@@ -11,7 +11,6 @@
 --   seq    its transaction within the epoch, from 1, without gaps
 --   at     when it wrote the row, by its own clock: nanoseconds since 1970
 --   hash   64 bits over what the row says, for checksums
---   extra  columns of a newer release, as a JSON object; NULL when there are none
 --
 -- Owned tables have one writer for each row: the worker that it is about. Their
 -- key is (site, key), so that no member can touch another's row. Rows of shared
@@ -62,14 +61,12 @@ CREATE TABLE sites (
   heard_at INTEGER NOT NULL -- the last time that it was known to be alive, by our clock
 ) WITHOUT ROWID;
 
--- How many rows each table has, and the exclusive or of their hashes. shared
--- tells which rows of tables that only a newer release knows are meant.
+-- How many rows each table has, and the exclusive or of their hashes.
 CREATE TABLE sums (
-  tbl    TEXT    NOT NULL,
-  shared INTEGER NOT NULL,
+  tbl    TEXT    NOT NULL PRIMARY KEY,
+  shared INTEGER NOT NULL, -- whether the table is
   rows   INTEGER NOT NULL,
-  sum    INTEGER NOT NULL,
-  PRIMARY KEY (tbl, shared)
+  sum    INTEGER NOT NULL
 ) WITHOUT ROWID;
 
 -- Rows that could not be taken in, each with its origin. Bounded: the oldest go.
@@ -100,23 +97,6 @@ CREATE TABLE tombstones (
 ) WITHOUT ROWID;
 CREATE INDEX tombstones_by_stream ON tombstones (site, epoch, seq);
 
--- Rows of tables that only a newer release knows, kept for those who do.
-CREATE TABLE unknown_rows (
-  tbl     TEXT    NOT NULL,
-  key     TEXT    NOT NULL,
-  shared  INTEGER NOT NULL,
-  site    TEXT    NOT NULL,
-  epoch   INTEGER NOT NULL,
-  seq     INTEGER NOT NULL,
-  at      INTEGER NOT NULL,
-  clock   INTEGER NOT NULL, -- 0: an owned row
-  hash    INTEGER NOT NULL,
-  deleted INTEGER NOT NULL DEFAULT 0,
-  columns TEXT    NOT NULL, -- as a JSON object
-  PRIMARY KEY (tbl, shared, key, site)
-) WITHOUT ROWID;
-CREATE INDEX unknown_rows_by_stream ON unknown_rows (site, epoch, seq);
-
 -- Who wrote each shared row that stands, or its tombstone.
 CREATE TABLE proofs (
   tbl   TEXT NOT NULL,
@@ -137,7 +117,7 @@ CREATE TABLE births (
 -- A worker's account of itself. key: the worker's id.
 CREATE TABLE worker_rows (
   site TEXT NOT NULL, key TEXT NOT NULL,
-  epoch INTEGER NOT NULL, seq INTEGER NOT NULL, at INTEGER NOT NULL, hash INTEGER NOT NULL, extra TEXT,
+  epoch INTEGER NOT NULL, seq INTEGER NOT NULL, at INTEGER NOT NULL, hash INTEGER NOT NULL,
   region   TEXT    NOT NULL DEFAULT '',
   tag      INTEGER NOT NULL DEFAULT 0,
   version  TEXT    NOT NULL DEFAULT '',
@@ -155,7 +135,7 @@ CREATE TABLE worker_rows (
 -- which halves the work of writing and of finding them.
 CREATE TABLE machine_rows (
   site TEXT NOT NULL, key TEXT NOT NULL,
-  epoch INTEGER NOT NULL, seq INTEGER NOT NULL, at INTEGER NOT NULL, hash INTEGER NOT NULL, extra TEXT,
+  epoch INTEGER NOT NULL, seq INTEGER NOT NULL, at INTEGER NOT NULL, hash INTEGER NOT NULL,
   app        TEXT    NOT NULL DEFAULT '',
   app_id     TEXT    NOT NULL DEFAULT '', -- a name may have belonged to another app before
   name       TEXT    NOT NULL DEFAULT '',
@@ -217,7 +197,7 @@ END;
 -- A volume. key: its id.
 CREATE TABLE volume_rows (
   site TEXT NOT NULL, key TEXT NOT NULL,
-  epoch INTEGER NOT NULL, seq INTEGER NOT NULL, at INTEGER NOT NULL, hash INTEGER NOT NULL, extra TEXT,
+  epoch INTEGER NOT NULL, seq INTEGER NOT NULL, at INTEGER NOT NULL, hash INTEGER NOT NULL,
   app        TEXT    NOT NULL DEFAULT '',
   app_id     TEXT    NOT NULL DEFAULT '',
   name       TEXT    NOT NULL DEFAULT '',
@@ -244,7 +224,7 @@ CREATE INDEX volume_rows_unplaced ON volume_rows (site) WHERE NOT placed;
 -- An image that a worker has. key: its digest.
 CREATE TABLE image_rows (
   site TEXT NOT NULL, key TEXT NOT NULL,
-  epoch INTEGER NOT NULL, seq INTEGER NOT NULL, at INTEGER NOT NULL, hash INTEGER NOT NULL, extra TEXT,
+  epoch INTEGER NOT NULL, seq INTEGER NOT NULL, at INTEGER NOT NULL, hash INTEGER NOT NULL,
   name    TEXT    NOT NULL DEFAULT '', -- as it was asked for
   bytes   INTEGER NOT NULL DEFAULT 0,
   used_at INTEGER NOT NULL DEFAULT 0,
@@ -258,7 +238,7 @@ CREATE INDEX image_rows_by_key ON image_rows (key);
 -- bourse.App.Merge, not by the clock: the first one made does.
 CREATE TABLE app_rows (
   key TEXT NOT NULL PRIMARY KEY,
-  site TEXT NOT NULL, epoch INTEGER NOT NULL, seq INTEGER NOT NULL, at INTEGER NOT NULL, clock INTEGER NOT NULL, hash INTEGER NOT NULL, extra TEXT,
+  site TEXT NOT NULL, epoch INTEGER NOT NULL, seq INTEGER NOT NULL, at INTEGER NOT NULL, clock INTEGER NOT NULL, hash INTEGER NOT NULL,
   id         TEXT    NOT NULL DEFAULT '',
   life       INTEGER NOT NULL DEFAULT 0,
   org        TEXT    NOT NULL DEFAULT '',
@@ -273,7 +253,7 @@ CREATE INDEX app_rows_by_stream ON app_rows (site, epoch, seq);
 -- broker has come in changing the app's secrets: sealed is then what it had heard of the others.
 CREATE TABLE secret_rows (
   key TEXT NOT NULL PRIMARY KEY,
-  site TEXT NOT NULL, epoch INTEGER NOT NULL, seq INTEGER NOT NULL, at INTEGER NOT NULL, clock INTEGER NOT NULL, hash INTEGER NOT NULL, extra TEXT,
+  site TEXT NOT NULL, epoch INTEGER NOT NULL, seq INTEGER NOT NULL, at INTEGER NOT NULL, clock INTEGER NOT NULL, hash INTEGER NOT NULL,
   app        TEXT    NOT NULL DEFAULT '',
   name       TEXT    NOT NULL DEFAULT '',
   digest     TEXT    NOT NULL DEFAULT '',
@@ -288,7 +268,7 @@ CREATE INDEX secret_rows_by_stream ON secret_rows (site, epoch, seq);
 -- version follows from the order of the ids; the column has what its broker thought.
 CREATE TABLE release_rows (
   key TEXT NOT NULL PRIMARY KEY,
-  site TEXT NOT NULL, epoch INTEGER NOT NULL, seq INTEGER NOT NULL, at INTEGER NOT NULL, clock INTEGER NOT NULL, hash INTEGER NOT NULL, extra TEXT,
+  site TEXT NOT NULL, epoch INTEGER NOT NULL, seq INTEGER NOT NULL, at INTEGER NOT NULL, clock INTEGER NOT NULL, hash INTEGER NOT NULL,
   app        TEXT    NOT NULL DEFAULT '',
   app_id     TEXT    NOT NULL DEFAULT '',
   version    INTEGER NOT NULL DEFAULT 0,
@@ -309,7 +289,7 @@ CREATE INDEX release_rows_by_app ON release_rows (app_id, key);
 -- key: order/worker.
 CREATE TABLE cancelled_rows (
   key TEXT NOT NULL PRIMARY KEY,
-  site TEXT NOT NULL, epoch INTEGER NOT NULL, seq INTEGER NOT NULL, at INTEGER NOT NULL, clock INTEGER NOT NULL, hash INTEGER NOT NULL, extra TEXT,
+  site TEXT NOT NULL, epoch INTEGER NOT NULL, seq INTEGER NOT NULL, at INTEGER NOT NULL, clock INTEGER NOT NULL, hash INTEGER NOT NULL,
   order_id TEXT NOT NULL DEFAULT '',
   worker   TEXT NOT NULL DEFAULT ''
 ) WITHOUT ROWID;
@@ -321,7 +301,7 @@ CREATE INDEX cancelled_rows_by_stream ON cancelled_rows (site, epoch, seq);
 -- counts. Of two versions the one with the later until stands.
 CREATE TABLE forgotten_rows (
   key TEXT NOT NULL PRIMARY KEY,
-  site TEXT NOT NULL, epoch INTEGER NOT NULL, seq INTEGER NOT NULL, at INTEGER NOT NULL, clock INTEGER NOT NULL, hash INTEGER NOT NULL, extra TEXT,
+  site TEXT NOT NULL, epoch INTEGER NOT NULL, seq INTEGER NOT NULL, at INTEGER NOT NULL, clock INTEGER NOT NULL, hash INTEGER NOT NULL,
   until  INTEGER NOT NULL DEFAULT 0,
   region TEXT    NOT NULL DEFAULT '',
   tag    INTEGER NOT NULL DEFAULT 0
@@ -332,7 +312,7 @@ CREATE TABLE forgotten_rows (
 -- revoked stands.
 CREATE TABLE token_rows (
   key TEXT NOT NULL PRIMARY KEY,
-  site TEXT NOT NULL, epoch INTEGER NOT NULL, seq INTEGER NOT NULL, at INTEGER NOT NULL, clock INTEGER NOT NULL, hash INTEGER NOT NULL, extra TEXT,
+  site TEXT NOT NULL, epoch INTEGER NOT NULL, seq INTEGER NOT NULL, at INTEGER NOT NULL, clock INTEGER NOT NULL, hash INTEGER NOT NULL,
   digest     TEXT    NOT NULL DEFAULT '', -- SHA-256 of the token, in hex
   name       TEXT    NOT NULL DEFAULT '',
   org        TEXT    NOT NULL DEFAULT '', -- '*': everything; '': nothing

@@ -3,6 +3,7 @@ package schema_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -28,27 +29,26 @@ func opened(t *testing.T, path string) *schema.File {
 	return f
 }
 
-var history = schema.Definition{First: 3, Steps: []string{"CREATE TABLE a (n INTEGER)", "CREATE TABLE b (n INTEGER)"}}
-
-// TestMigrate: a file has all steps once, whatever it had before, and one of a
-// schema before the first or after the last is of no use.
-func TestMigrate(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "f.db")
-	f := opened(t, path)
-	older := schema.Definition{First: history.First, Steps: history.Steps[:1]}
-	for i, s := range []schema.Definition{older, older, history, history} {
-		behind, err := schema.Migrate(f.Conn, s)
-		if want := []int{0, 1, 1, 2}[i]; err != nil || behind != want {
-			t.Fatalf("migration %d: it had %d steps behind it, want %d: %v", i, behind, want, err)
+// TestCreate: a new file gets the tables, a file that has them stays as it is, and
+// a file of another schema is of no use.
+func TestCreate(t *testing.T) {
+	f := opened(t, filepath.Join(t.TempDir(), "f.db"))
+	for range 2 {
+		if err := schema.Create(f.Conn); err != nil {
+			t.Fatal(err)
+		}
+		if err := schema.Run(f.Conn, "INSERT OR REPLACE INTO sites (site, heard_at) VALUES ('w1', 1)"); err != nil {
+			t.Fatal(err)
 		}
 	}
-	if err := schema.Run(f.Conn, "INSERT INTO b (n) VALUES (1)"); err != nil {
+	if n, err := count(f.Conn); n != 1 || err != nil {
+		t.Errorf("%d rows: %v", n, err)
+	}
+	if err := schema.Run(f.Conn, "PRAGMA user_version = 2"); err != nil {
 		t.Fatal(err)
 	}
-	for name, s := range map[string]schema.Definition{"newer": older, "before the first": {First: 5, Steps: history.Steps}} {
-		if _, err := schema.Migrate(f.Conn, s); !isUnusable(err) {
-			t.Errorf("a file of a schema that is %s: %v", name, err)
-		}
+	if err := schema.Create(f.Conn); !isUnusable(err) {
+		t.Errorf("a file of schema 2: %v", err)
 	}
 }
 
@@ -57,21 +57,25 @@ func isUnusable(err error) bool {
 	return ok
 }
 
-// TestAMigrationThatFailsChangesNothing: each step is whole or not at all.
-func TestAMigrationThatFailsChangesNothing(t *testing.T) {
+// TestACreationThatFailsChangesNothing: the tables come all at once.
+func TestACreationThatFailsChangesNothing(t *testing.T) {
 	f := opened(t, filepath.Join(t.TempDir(), "f.db"))
-	bad := schema.Definition{First: 1, Steps: []string{"CREATE TABLE a (n INTEGER)", "CREATE TABLE b (n INTEGER); CREATE TABLE a (n INTEGER)"}}
-	if _, err := schema.Migrate(f.Conn, bad); err == nil {
+	if err := schema.Run(f.Conn, "CREATE TABLE token_rows (n)"); err != nil {
+		t.Fatal(err)
+	}
+	if err := schema.Create(f.Conn); err == nil {
 		t.Fatal("it did not fail")
 	}
-	good := schema.Definition{First: 1, Steps: []string{bad.Steps[0], "CREATE TABLE b (n INTEGER)"}}
-	if behind, err := schema.Migrate(f.Conn, good); behind != 1 || err != nil {
-		t.Errorf("it has %d steps behind it, %v", behind, err)
+	if err := schema.Run(f.Conn, "DROP TABLE token_rows"); err != nil {
+		t.Fatal(err)
+	}
+	if err := schema.Create(f.Conn); err != nil {
+		t.Errorf("the second time: %v", err)
 	}
 }
 
 func count(c *sqlite.Conn) (n int, err error) {
-	err = schema.Query(c, "SELECT count(*) FROM a", func(s *sqlite.Stmt) error {
+	err = schema.Query(c, "SELECT count(*) FROM sites", func(s *sqlite.Stmt) error {
 		n = s.ColumnInt(0)
 		return nil
 	})
@@ -84,7 +88,7 @@ func TestReadersSeeOneStateOfTheNewestFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "f.db")
 	var pool schema.Pool
 	f := opened(t, path)
-	if _, err := schema.Migrate(f.Conn, history); err != nil {
+	if err := schema.Create(f.Conn); err != nil {
 		t.Fatal(err)
 	}
 	pool.Reset(f)
@@ -103,8 +107,10 @@ func TestReadersSeeOneStateOfTheNewestFile(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	n := 0
 	insert := func() {
-		if err := schema.Run(f.Conn, "INSERT INTO a (n) VALUES (1)"); err != nil {
+		n++
+		if err := schema.Run(f.Conn, "INSERT INTO sites (site, heard_at) VALUES (?, 1)", fmt.Sprint(n)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -115,7 +121,7 @@ func TestReadersSeeOneStateOfTheNewestFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	f = opened(t, path)
-	if _, err := schema.Migrate(f.Conn, history); err != nil {
+	if err := schema.Create(f.Conn); err != nil {
 		t.Fatal(err)
 	}
 	pool.Reset(f)

@@ -15,11 +15,7 @@ import (
 // Find reads the version of a row that is in the file: of a shared one also a
 // tombstone. site matters for owned rows only.
 func (all Tables) Find(c *sqlite.Conn, name string, shared bool, site bourse.WorkerID, key string) (wire.Version, bool, error) {
-	t := all[name]
-	if t == nil {
-		return findUnknown(c, name, shared, site, key)
-	}
-	r, ok, err := t.row(c, site, key)
+	r, ok, err := all[name].row(c, site, key)
 	if ok || err != nil || !shared {
 		return r, ok, err
 	}
@@ -38,16 +34,7 @@ func (all Tables) Store(c *sqlite.Conn, old *wire.Version, r wire.Version) error
 }
 
 func (all Tables) storeRow(c *sqlite.Conn, old *wire.Version, r wire.Version) error {
-	t := all[r.Table]
-	switch {
-	case t == nil:
-		if old != nil && old.Site != r.Site {
-			if err := deleteUnknown(c, *old); err != nil {
-				return err
-			}
-		}
-		return putUnknown(c, r)
-	case old != nil && old.Deleted != r.Deleted:
+	if old != nil && old.Deleted != r.Deleted {
 		if err := all.removeRow(c, *old); err != nil {
 			return err
 		}
@@ -55,7 +42,7 @@ func (all Tables) storeRow(c *sqlite.Conn, old *wire.Version, r wire.Version) er
 	if r.Deleted {
 		return putTombstone(c, r)
 	}
-	return t.store(c, r)
+	return all[r.Table].store(c, r)
 }
 
 // Remove deletes a row or tombstone, and its proof.
@@ -70,14 +57,10 @@ func (all Tables) Remove(c *sqlite.Conn, old wire.Version) error {
 }
 
 func (all Tables) removeRow(c *sqlite.Conn, old wire.Version) error {
-	t := all[old.Table]
-	switch {
-	case t == nil:
-		return deleteUnknown(c, old)
-	case old.Deleted:
+	if old.Deleted {
 		return deleteTombstone(c, old)
 	}
-	return t.remove(c, old.Site, old.Key)
+	return all[old.Table].remove(c, old.Site, old.Key)
 }
 
 // Each calls do with every row and tombstone.
@@ -89,12 +72,7 @@ func (all Tables) Each(c *sqlite.Conn, do func(wire.Version) error) error {
 func (all Tables) EachShared(c *sqlite.Conn, do func(wire.Version) error) error {
 	shared := maps.Clone(all)
 	maps.DeleteFunc(shared, func(_ string, t *table) bool { return !t.Shared })
-	return shared.walk(c, "", func(r wire.Version) error {
-		if !r.Shared {
-			return nil
-		}
-		return do(r)
-	})
+	return shared.walk(c, "", do)
 }
 
 // OfStream calls do with what a stream has written and no other has replaced.
@@ -108,10 +86,7 @@ func (all Tables) walk(c *sqlite.Conn, where string, do func(wire.Version) error
 			return err
 		}
 	}
-	if err := records(c, selectTombstones+where, scanTombstone, do, args...); err != nil {
-		return err
-	}
-	return records(c, selectUnknown+where, scanUnknown, do, args...)
+	return records(c, selectTombstones+where, scanTombstone, do, args...)
 }
 
 // Owned returns rows that a site owns, at most limit of them, and none when
@@ -125,7 +100,7 @@ func (all Tables) Owned(c *sqlite.Conn, site bourse.WorkerID, limit int) ([]wire
 			return found, err
 		}
 	}
-	return collect(c, selectUnknown+" WHERE site = ? AND shared = 0 LIMIT ?", scanUnknown, site, limit)
+	return nil, nil
 }
 
 // Keys returns the keys of the rows that a site owns in a table.
@@ -174,63 +149,16 @@ func (all Tables) AllExpired(c *sqlite.Conn, before wire.Clock, limit int) ([]wi
 	}
 	for _, name := range expiring {
 		t := all[name]
-		if t == nil { // of a release before it
-			continue
-		}
 		found, err := collect(c, t.all+" WHERE clock < ? LIMIT ?", t.scan, int64(before), limit)
 		if err != nil {
 			return nil, err
 		}
 		old = append(old, found...)
 	}
-	if t := all[wire.TableTokens]; t != nil {
-		const over = " WHERE clock < ? AND (expires_at BETWEEN 1 AND ? OR expires_at <= 0 AND revoked_at BETWEEN 1 AND ?) LIMIT ?" // as tokenExpired
-		tokens, err := collect(c, t.all+over, t.scan, int64(before), before.Time().UnixNano()-1, before.Time().Add(-revokedFor).UnixNano()-1, limit)
-		if err != nil {
-			return nil, err
-		}
-		old = append(old, tokens...)
-	}
-	unknown, err := collect(c, selectUnknown+" WHERE deleted = 1 AND clock < ? LIMIT ?", scanUnknown, int64(before), limit)
-	return append(old, unknown...), err
-}
-
-// Kept returns the rows of known tables that have columns, or are, where those
-// of a newer release are kept.
-func (all Tables) Kept(c *sqlite.Conn) ([]wire.Version, error) {
-	var out []wire.Version
-	for _, t := range all.sorted() {
-		extra, err := collect(c, t.all+" WHERE extra IS NOT NULL", t.scan)
-		if err != nil {
-			return nil, err
-		}
-		unknown, err := collect(c, selectUnknown+" WHERE tbl = ?", scanUnknown, t.name)
-		if err != nil {
-			return nil, err
-		}
-		out = slices.Concat(out, extra, unknown)
-	}
-	return out, nil
-}
-
-// Adopt takes a row that was kept from where it was kept, and returns what of
-// it fits the schema now; ok is false when it fits nowhere.
-func (all Tables) Adopt(c *sqlite.Conn, old wire.Version) (fitted wire.Version, ok bool, err error) {
-	if err := deleteUnknown(c, old); err != nil { // none if it was a column only
-		return wire.Version{}, false, err
-	}
-	t := all[old.Table]
-	if t.Shared != old.Shared || old.Deleted && (old.Table == wire.TableApps || old.Table == wire.TableTokens) {
-		return wire.Version{}, false, nil
-	}
-	fitted = old
-	fitted.Columns = nil
-	for _, c := range old.Columns {
-		if value, err := t.value(c.Name, c.Value); err == nil && value != nil {
-			fitted.Columns = append(fitted.Columns, wire.Column{Name: c.Name, Value: value})
-		}
-	}
-	return fitted, true, nil
+	const over = " WHERE clock < ? AND (expires_at BETWEEN 1 AND ? OR expires_at <= 0 AND revoked_at BETWEEN 1 AND ?) LIMIT ?" // as tokenExpired
+	t := all[wire.TableTokens]
+	tokens, err := collect(c, t.all+over, t.scan, int64(before), before.Time().UnixNano()-1, before.Time().Add(-revokedFor).UnixNano()-1, limit)
+	return append(old, tokens...), err
 }
 
 // records calls do with what a SELECT returns.

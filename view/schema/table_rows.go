@@ -1,8 +1,6 @@
 package schema
 
 import (
-	"fmt"
-
 	"zombiezen.com/go/sqlite"
 
 	"github.com/bourse-dev/bourse"
@@ -29,22 +27,14 @@ func (t *table) address(site bourse.WorkerID, key string) []any {
 
 // scan reads a row of one of the table's SELECTs.
 func (t *table) scan(s *sqlite.Stmt) (wire.Version, error) {
-	r := wire.Version{Table: t.name, Shared: t.Shared, Key: s.ColumnText(1), Hash: uint64(s.ColumnInt64(5)), Clock: wire.Clock(s.ColumnInt64(7))}
+	r := wire.Version{Table: t.name, Shared: t.Shared, Key: s.ColumnText(1), Hash: uint64(s.ColumnInt64(5)), Clock: wire.Clock(s.ColumnInt64(6))}
 	r.Stamp = StampOf(s)
 	r.Columns = make(wire.Columns, 0, len(t.Defs))
 	for i, d := range t.Defs {
-		if v := ValueAt(s, 8+i); v != nil && !wire.EqualValues(v, d.fallback) {
+		if v := ValueAt(s, 7+i); v != nil && !wire.EqualValues(v, d.fallback) {
 			r.Columns = append(r.Columns, wire.Column{Name: d.Name, Value: v})
 		}
 	}
-	if s.ColumnIsNull(6) {
-		return r, nil
-	}
-	extra, err := decodeExtra(s.ColumnText(6))
-	if err != nil {
-		return r, fmt.Errorf("extra columns of row %s in %s: %w", bourse.Quoted(r.Key), t.name, err)
-	}
-	r.Columns = r.Columns.With(extra)
 	return r, nil
 }
 
@@ -67,34 +57,23 @@ func (t *table) store(c *sqlite.Conn, r wire.Version) error {
 	s.BindInt64(4, int64(r.Seq))
 	s.BindInt64(5, r.At)
 	s.BindInt64(6, int64(r.Hash))
-	next := 8
+	next := 7
 	switch {
 	case t.Shared:
-		s.BindInt64(8, int64(r.Clock))
+		s.BindInt64(7, int64(r.Clock))
 		next++
 	case t.placed:
-		s.BindBool(8, r.Placed)
+		s.BindBool(7, r.Placed)
 		next++
 	}
-	var extra wire.Columns
 	cols := r.Columns
 	for i := range t.Defs {
 		d := &t.Defs[i]
-		for len(cols) > 0 && cols[0].Name < d.Name {
-			extra, cols = append(extra, cols[0]), cols[1:]
-		}
 		value := d.fallback
 		if len(cols) > 0 && cols[0].Name == d.Name {
 			value, cols = cols[0].Value, cols[1:]
 		}
 		Bind(s, next+i, value)
-	}
-	if extra = append(extra, cols...); len(extra) > 0 {
-		text, err := encodeExtra(extra)
-		if err != nil {
-			return err
-		}
-		s.BindText(7, text)
 	}
 	_, err = s.Step()
 	return err

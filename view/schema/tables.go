@@ -48,7 +48,7 @@ type Tables map[string]*table
 const suffix = "_rows"
 
 // bookkeeping columns are in every replicated table; a row cannot name them.
-var bookkeeping = []string{"site", "key", "epoch", "seq", "at", "clock", "hash", "extra", placedColumn}
+var bookkeeping = []string{"site", "key", "epoch", "seq", "at", "clock", "hash", placedColumn}
 
 // placedColumn is whether a row's placement is valid.
 const placedColumn = "placed"
@@ -139,7 +139,7 @@ func kindOf(declared string) kind {
 // statements writes the SQL once. All names are the schema's own.
 func (t *table) statements(physical string) {
 	clock, where, key := "0", "site = ? AND key = ?", "site, key"
-	own := []string{"site", "key", "epoch", "seq", "at", "hash", "extra"}
+	own := []string{"site", "key", "epoch", "seq", "at", "hash"}
 	switch {
 	case t.Shared:
 		clock, where, key = "clock", "key = ?", "key"
@@ -151,7 +151,7 @@ func (t *table) statements(physical string) {
 	for _, d := range t.Defs {
 		names = append(names, `"`+d.Name+`"`)
 	}
-	selected := strings.Join(slices.Concat([]string{"site", "key", "epoch", "seq", "at", "hash", "extra", clock}, names[len(own):]), ", ")
+	selected := strings.Join(slices.Concat([]string{"site", "key", "epoch", "seq", "at", "hash", clock}, names[len(own):]), ", ")
 	t.all = "SELECT " + selected + " FROM " + physical
 	t.get = t.all + " WHERE " + where
 	t.delete = "DELETE FROM " + physical + " WHERE " + where

@@ -15,8 +15,7 @@ import (
 
 // A snapshot on the wire: the wire version, then frames, each a byte that says
 // its kind, the length of its body in four bytes, most significant first, and
-// the body in CBOR. The first is a head, the last a tail; between them are rows, and
-// frames of kinds that only a newer release knows, which are passed over.
+// the body in CBOR. The first is a head, the last a tail; between them are births and rows.
 const (
 	FrameHead   byte = 'h' // wireSnapshot
 	frameBirths byte = 'b' // array of births, which rows that follow name by their ids

@@ -15,7 +15,7 @@ type Version struct {
 	Shared     bool
 	Deleted    bool    // a tombstone, of a shared row
 	Clock      Clock   // of a shared row
-	Columns    Columns // those that differ from their default, of a newer release's too
+	Columns    Columns // those that differ from their default
 	Hash       uint64
 	Proof      Proof // of a shared row that is about to be written
 	Placed     bool  // of a machine or volume that is about to be written: a broker placed it in its app

@@ -77,7 +77,7 @@ func (sp *Spool) fill(ctx context.Context, f *frameReader, w io.Writer) error {
 			}
 			continue
 		case kind != frameRows:
-			continue // of a newer release
+			return bourse.Errorf(bourse.CodeInvalid, "a malformed snapshot: a frame of kind %q", kind)
 		}
 		var part [][]byte
 		if err := decodeBody(body, &part); err != nil {

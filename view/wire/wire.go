@@ -16,10 +16,7 @@ import (
 // its body. Bodies are CBOR with integer keys, in the deterministic encoding of
 // RFC 8949 §4.2.1. A release may add keys, which older ones ignore; it changes
 // the version only when older ones must not read on.
-//
-//	1  without signatures; not taken in any more
-//	2  signed
-const WireVersion = 2
+const WireVersion = 1
 
 // MaxFrame bounds an encoded transaction that is taken in. It is twice what a
 // site may write, so that a row that is too large is refused alone and does
