@@ -79,11 +79,14 @@ func asksJSON(args []string) bool {
 // Shell is one run of the command line: its surroundings and global flags.
 type Shell struct {
 	Env
-	Args       []string
-	api, token string
-	ca         string // file with the certificates of the CA to trust; "" means the host's
-	JSON       bool
-	began      bool // a verb's own code has begun: errors are no longer about usage
+	Args    []string
+	JSON    bool
+	api     string
+	context string
+	token   string
+	ca      string  // file with the certificates of the CA to trust
+	chosen  *target // by all of these and the environment; nil until it is asked for
+	began   bool    // a verb's own code has begun: errors are no longer about usage
 }
 
 // Root returns the command that all others are below.
@@ -114,9 +117,11 @@ Begin with:
 	root.SetUsageTemplate(strings.Replace(usage, "{{if .Runnable}}", "{{if and .Runnable (or .HasExample (not .HasAvailableSubCommands))}}", 1))
 	root.SetHelpTemplate(root.HelpTemplate() + "{{if not .HasParent}}\n" + exitHelp + "{{end}}")
 	flags := root.PersistentFlags()
-	flags.StringVar(&s.api, "api", cmp.Or(s.Getenv("BOURSE_API"), "http://"+DefaultAPI), "`address` of the API; also BOURSE_API")
+	flags.StringVar(&s.api, "api", "", "`URL` of the API; also BOURSE_API (default: the current context's, or "+DefaultAPI+")")
+	flags.StringVar(&s.context, "context", "", "`name` of a cluster that you have logged in to; also BOURSE_CONTEXT")
 	flags.StringVar(&s.token, "token", "", "bearer `token` for the API; also BOURSE_API_TOKEN")
-	flags.StringVar(&s.ca, "ca", s.Getenv("BOURSE_CA"), "PEM `file` of the CA that the API's certificate is of; also BOURSE_CA")
+	flags.StringVar(&s.ca, "ca", "", "PEM `file` of the CA to trust for the API; also BOURSE_CA")
+	root.MarkFlagsMutuallyExclusive("api", "context")
 	flags.BoolVarP(&s.JSON, "json", "j", false, "print the API's JSON")
 	for _, g := range commands(s) {
 		root.AddGroup(&cobra.Group{ID: g.Title, Title: g.Title})

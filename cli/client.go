@@ -16,10 +16,10 @@ const DefaultAPI = "127.0.0.1:4280"
 
 // baseURL returns the API's address with its scheme.
 func (s *Shell) baseURL() string {
-	base := cmp.Or(s.api, DefaultAPI)
+	base := s.target().API
 	if !strings.Contains(base, "://") {
 		scheme := "http://"
-		if s.ca != "" {
+		if ca, err := s.trusted(); ca != "" || err != nil {
 			scheme = "https://"
 		}
 		base = scheme + base
@@ -32,10 +32,11 @@ func (s *Shell) Client() *machinesapi.Client {
 	return &machinesapi.Client{BaseURL: s.baseURL(), Token: s.credential(), HTTP: &http.Client{Transport: s.transport()}}
 }
 
-// credential returns the token that is shown to the API: the one that was given,
-// or of a broker on loopback the one that it made; "" when there is none.
+// credential returns the token that is shown to the API: that of --token, of the
+// context, of the environment, or of a broker on loopback the one that it made; ""
+// when there is none.
 func (s *Shell) credential() string {
-	if token := cmp.Or(s.token, s.Getenv("BOURSE_API_TOKEN")); token != "" {
+	if token := cmp.Or(s.token, s.target().Token, s.Getenv("BOURSE_API_TOKEN")); token != "" {
 		return token
 	}
 	return loopback.Find(s.Getenv, s.baseURL())

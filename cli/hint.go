@@ -190,7 +190,7 @@ func hintUnauthorized(s *Shell, err error) []string {
 	if s.credential() == "" {
 		return []string{"give one with BOURSE_API_TOKEN or --token"}
 	}
-	return []string{"another one with BOURSE_API_TOKEN or --token; is --api the right cluster? (now " + s.api + ")"}
+	return []string{"another one with BOURSE_API_TOKEN or --token; is --api the right cluster? (now " + s.baseURL() + ")"}
 }
 
 func hintConflict(_ *Shell, err error) []string {
@@ -267,16 +267,16 @@ func (s *Shell) hintOfCause(err error) []string {
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return []string{
 			"is it running? start a cluster with: bourse dev",
-			"or name another API with --api or BOURSE_API (now " + s.api + ")",
+			"or name another API with --api or BOURSE_API (now " + s.baseURL() + ")",
 		}
 	case unresolved && lookup.IsNotFound:
-		return []string{"is the name right? --api or BOURSE_API (now " + s.api + ")"}
+		return []string{"is the name right? --api or BOURSE_API (now " + s.baseURL() + ")"}
 	case errors.Is(err, http.ErrSchemeMismatch):
-		return []string{"--api or BOURSE_API with " + otherScheme(s.api)}
+		return []string{"--api or BOURSE_API with " + otherScheme(s.baseURL())}
 	case untrusted:
 		return []string{"name the CA that the API's certificate is of with --ca FILE or BOURSE_CA"}
 	case misnamed:
-		return []string{"--api or BOURSE_API with a name that the certificate has (now " + s.api + ")"}
+		return []string{"--api or BOURSE_API with a name that the certificate has (now " + s.baseURL() + ")"}
 	}
 	return nil
 }

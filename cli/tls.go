@@ -4,29 +4,44 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"net/http"
-	"os"
 
 	"github.com/bourse-dev/bourse"
 )
 
-// transport returns what API requests go through, nil for the usual one: with
-// --ca, one that trusts the CA of that file and no other. A file that cannot be used fails the requests,
-// as CodeInvalid, not the commands that make none.
+// transport returns the transport of API requests, nil for the usual one. With a CA
+// of its own the API is trusted by that CA alone. A context or CA that cannot be used
+// fails the requests, but not the commands that make none.
 func (s *Shell) transport() http.RoundTripper {
-	if s.Transport == nil && s.ca != "" {
-		s.Transport = trustOnly(s.ca)
+	if s.Transport != nil {
+		return s.Transport
 	}
+	if err := s.target().err; err != nil {
+		return noTransport{err}
+	}
+	ca, err := s.trusted()
+	switch {
+	case err != nil:
+		return noTransport{err}
+	case ca == "":
+		return nil
+	}
+	s.Transport = trustOnly(ca)
 	return s.Transport
 }
 
-func trustOnly(file string) http.RoundTripper {
-	text, err := os.ReadFile(file)
-	if err != nil {
-		return noTransport{bourse.Errorf(bourse.CodeInvalid, "--ca: %w", err)}
+// trusted returns the certificates of the CA to trust for the API, "" for those of
+// the host: of --ca, of the context, or of the environment.
+func (s *Shell) trusted() (string, error) {
+	if ca := s.target().CA; s.ca == "" && ca != "" {
+		return ca, nil
 	}
+	return s.GivenCA()
+}
+
+func trustOnly(ca string) http.RoundTripper {
 	pool := x509.NewCertPool()
-	if !pool.AppendCertsFromPEM(text) {
-		return noTransport{bourse.Errorf(bourse.CodeInvalid, "--ca: %s has no certificate in PEM", file)}
+	if !pool.AppendCertsFromPEM([]byte(ca)) {
+		return noTransport{bourse.Errorf(bourse.CodeInvalid, "the CA of the context has no certificate in PEM")}
 	}
 	t, ok := http.DefaultTransport.(*http.Transport)
 	if !ok {

@@ -79,13 +79,19 @@ func (l Line) run(t testing.TB, in string, terminal bool, args []string) Result 
 	return l.runIn(t.Context(), in, terminal, nil, args)
 }
 
-func (l Line) runIn(ctx context.Context, in string, terminal bool, vars map[string]string, args []string) Result {
-	env := cli.Env{Getenv: func(name string) string { return vars[name] }, Now: func() time.Time { return Now }}
-	var out, errs *bytes.Buffer
+// Env is the surroundings of a command: environment variables, what is typed or piped
+// in, and whether a person is at all three streams. It returns what is printed, too.
+func Env(vars map[string]string, in string, terminal bool) (env cli.Env, out, errs *bytes.Buffer) {
+	env = cli.Env{Getenv: func(name string) string { return vars[name] }, Now: func() time.Time { return Now }}
 	env.In, _ = Buffer(in)
 	env.Out, out = Buffer("")
 	env.Err, errs = Buffer("")
 	env.In.TTY, env.Out.TTY, env.Err.TTY = terminal, terminal, terminal
+	return env, out, errs
+}
+
+func (l Line) runIn(ctx context.Context, in string, terminal bool, vars map[string]string, args []string) Result {
+	env, out, errs := Env(vars, in, terminal)
 	code := l.Main(ctx, env, args...)
 	return Result{code, out.String(), errs.String()}
 }

@@ -322,12 +322,13 @@ func (c *cluster) stop() error {
 	return nil
 }
 
-// removeCredentials removes what servers leave for their next start, which is
-// not to come: the cluster's secret, and the token of a broker that was killed.
+// removeCredentials removes what the servers have left in the directory of
+// credentials: the cluster's secret, the token of a broker that was killed, and the
+// address behind context dev.
 func (c *cluster) removeCredentials() {
 	err := loopback.Forget(c.shell.Getenv, c.name)
 	if api, parsed := netip.ParseAddrPort(c.broker().API); parsed == nil {
-		err = errors.Join(err, loopback.ForgetToken(c.shell.Getenv, api))
+		err = errors.Join(err, loopback.ForgetToken(c.shell.Getenv, api), loopback.UnsetDev(c.shell.Getenv, api))
 	}
 	if err != nil {
 		c.shell.Note("warning: " + err.Error())

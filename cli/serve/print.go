@@ -3,6 +3,7 @@ package serve
 import (
 	"encoding/json"
 	"fmt"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/cli"
+	"github.com/bourse-dev/bourse/internal/loopback"
 )
 
 // clusterReady is what "bourse dev --json" prints once ready, and the content of
@@ -76,6 +78,13 @@ func (c *cluster) announce(took time.Duration) error {
 	if err := c.writeReady(); err != nil {
 		return err
 	}
+	api, err := netip.ParseAddrPort(c.broker().API)
+	if err == nil {
+		err = loopback.SetDev(c.shell.Getenv, api)
+	}
+	if err != nil {
+		c.shell.Note("warning: context dev does not lead to this cluster: " + err.Error())
+	}
 	if c.shell.JSON {
 		return c.shell.PrintJSON(c.readiness())
 	}
@@ -108,8 +117,10 @@ func (c *cluster) announce(took time.Duration) error {
 		b.WriteString("\n" + c.config.noContainerd())
 	}
 	b.WriteString("\n\nIn another terminal:\n\n")
-	api := c.broker().API
-	if !isDefaultAPI(api) {
+	if all, err := cli.LoadContexts(c.shell.Getenv); err == nil && all.Current != "" && all.Current != cli.DevContext {
+		fmt.Fprintf(&b, "  bourse context use dev   # commands use context %s now\n", all.Current)
+	}
+	if !isDefaultAPI(c.broker().API) {
 		fmt.Fprintf(&b, "  export BOURSE_API=http://%s\n", api)
 	}
 	fmt.Fprintf(&b, "  export BOURSE_API_TOKEN=$(cat \"%s\")   # for clients other than bourse\n", c.broker().TokenFile)

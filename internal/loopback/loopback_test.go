@@ -1,6 +1,7 @@
 package loopback_test
 
 import (
+	"errors"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -207,4 +208,40 @@ func FuzzRead(f *testing.F) {
 			t.Errorf("read %q of %q", got, text)
 		}
 	})
+}
+
+// TestDev: the address that was stored last is found, by this user's programs alone,
+// and only the cluster that stored it removes it.
+func TestDev(t *testing.T) {
+	env := in(filepath.Join(t.TempDir(), "run"))
+	one, other := netip.MustParseAddrPort("127.0.0.1:4280"), netip.MustParseAddrPort("127.0.0.1:5555")
+	if got := loopback.Dev(env); got.IsValid() {
+		t.Errorf("before there was a cluster: %s", got)
+	}
+	for _, api := range []netip.AddrPort{one, other} {
+		if err := loopback.SetDev(env, api); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := loopback.UnsetDev(env, one); err != nil || loopback.Dev(env) != other {
+		t.Errorf("after the first has ended: %s, %v", loopback.Dev(env), err)
+	}
+	file := filepath.Join(env(loopback.Variable), "dev.api")
+	for _, text := range []string{"", "nonsense", "10.0.0.1:4280", strings.Repeat("1", 100)} {
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if got := loopback.Dev(env); got.IsValid() {
+			t.Errorf("%q is taken for %s", text, got)
+		}
+	}
+	if err := errors.Join(loopback.SetDev(env, other), os.Chmod(file, 0o644)); err != nil {
+		t.Fatal(err)
+	}
+	if got := loopback.Dev(env); got.IsValid() {
+		t.Errorf("a file that others can read is taken for %s", got)
+	}
+	if err := errors.Join(os.Chmod(file, 0o600), loopback.UnsetDev(env, other)); err != nil || loopback.Dev(env).IsValid() {
+		t.Errorf("after the last has ended: %s, %v", loopback.Dev(env), err)
+	}
 }

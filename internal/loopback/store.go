@@ -89,27 +89,37 @@ func private(info fs.FileInfo) error {
 // textLength is that of rand.Text, with 130 bits or more: enough for any use.
 const textLength = 26
 
-// Read returns the text in a file. One that is not there is CodeNotFound. A link
-// that leads out of the directory is not followed.
-func (s *Store) Read(name string) (string, error) {
+// open opens a file that no other user can write or read. One that is not there is
+// CodeNotFound. A link that leads out of the directory is not followed.
+func (s *Store) open(name string) (*os.File, error) {
 	f, err := s.root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if errors.Is(err, fs.ErrNotExist) {
-		return "", bourse.Errorf(bourse.CodeNotFound, "%w", err)
+		return nil, bourse.Errorf(bourse.CodeNotFound, "%w", err)
 	}
 	if err != nil {
-		return "", bourse.Errorf(bourse.CodeInvalid, "%w", err)
+		return nil, bourse.Errorf(bourse.CodeInvalid, "%w", err)
 	}
-	defer f.Close()
 	info, err := f.Stat()
 	if err == nil && !info.Mode().IsRegular() {
-		err = errors.New("it is no file")
+		err = errors.New("it is not a regular file")
 	}
 	if err == nil {
 		err = private(info)
 	}
 	if err != nil {
-		return "", bourse.Errorf(bourse.CodeInvalid, "%s: %w", s.Path(name), err)
+		return nil, errors.Join(bourse.Errorf(bourse.CodeInvalid, "%s: %w", s.Path(name), err), f.Close())
 	}
+	return f, nil
+}
+
+// Read returns the text in a file. One that is not there is CodeNotFound. A link
+// that leads out of the directory is not followed.
+func (s *Store) Read(name string) (string, error) {
+	f, err := s.open(name)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
 	text, err := io.ReadAll(io.LimitReader(f, 2*textLength))
 	if err != nil {
 		return "", bourse.Errorf(bourse.CodeInvalid, "%s: %w", s.Path(name), err)

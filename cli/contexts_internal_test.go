@@ -1,0 +1,30 @@
+package cli
+
+import (
+	"testing"
+
+	"github.com/pelletier/go-toml/v2"
+)
+
+// FuzzContexts: whatever is in the file of contexts is read without a panic, and what
+// is read is written and read again as it was.
+func FuzzContexts(f *testing.F) {
+	f.Add([]byte("current = \"a\"\n[context.a]\napi = \"https://a\"\nca = \"x\"\ntoken = \"y\"\n"))
+	f.Add([]byte("[context.a]\n[context.b]\n"))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		var c, again Contexts
+		if decodeContexts(text, &c) != nil {
+			return
+		}
+		out, err := toml.Marshal(&c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := decodeContexts(out, &again); err != nil {
+			t.Fatalf("%q was written as %q: %v", text, out, err)
+		}
+		if again.Current != c.Current || len(again.ByName) != len(c.ByName) {
+			t.Errorf("read %+v, then %+v", c, again)
+		}
+	})
+}

@@ -1,0 +1,147 @@
+package login
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/cli"
+)
+
+// NewContext returns the command context.
+func NewContext(s *cli.Shell) *cobra.Command {
+	c := cli.Noun("context", "List the clusters that you have logged in to, and choose one", newList(s), newUse(s))
+	c.Aliases = []string{"contexts"}
+	return c
+}
+
+func newList(s *cli.Shell) *cobra.Command {
+	return &cobra.Command{
+		Use:     "list",
+		Aliases: []string{"ls"},
+		Short:   "List the clusters that you have logged in to",
+		Long: `List the clusters that you have logged in to. Context dev is always the cluster
+that "bourse dev" runs on this host. A * marks the current context, which commands
+use unless --api, --context, BOURSE_API or BOURSE_CONTEXT choose another. Without
+a current context they use the API at ` + cli.DefaultAPI + `.`,
+		Example: "  bourse context list",
+		Args:    cli.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			all, err := cli.LoadContexts(s.Getenv)
+			if err != nil {
+				return err
+			}
+			var list []Cluster
+			for _, name := range all.Names() {
+				list = append(list, describe(all, s.Getenv, name))
+			}
+			t := cli.NewTable("", "NAME", "API", "CA", "TOKEN").Narrow(2)
+			return cli.PrintList(s, list, "", t, func(c *Cluster) []string {
+				mark, ca, token := "", "the host's", "-"
+				if c.Current {
+					mark = "*"
+				}
+				if c.CA {
+					ca = "its own"
+				}
+				if c.Token {
+					token = "stored"
+				}
+				return []string{mark, c.Name, c.API, ca, token}
+			})
+		},
+	}
+}
+
+func newUse(s *cli.Shell) *cobra.Command {
+	return &cobra.Command{
+		Use:               "use NAME",
+		Short:             "Have commands use a cluster from now on",
+		Example:           "  bourse context use production\n  bourse context use dev",
+		Args:              cli.Exactly(1),
+		ValidArgsFunction: complete(s),
+		RunE: func(_ *cobra.Command, args []string) error {
+			all, err := cli.LoadContexts(s.Getenv)
+			if err != nil {
+				return err
+			}
+			name := args[0]
+			if _, err := all.Find(s.Getenv, name); err != nil {
+				return err
+			}
+			all.Current = name
+			if err := all.Save(); err != nil {
+				return err
+			}
+			if s.Getenv("BOURSE_API") != "" || s.Getenv("BOURSE_CONTEXT") != "" {
+				s.Note("warning: BOURSE_API or BOURSE_CONTEXT is set and chooses another cluster: unset it")
+			}
+			if s.JSON {
+				return s.PrintJSON(describe(all, s.Getenv, name))
+			}
+			_, err = fmt.Fprintf(s.Out, "%s  current\n", name)
+			return err
+		},
+	}
+}
+
+// NewLogout returns the command logout.
+func NewLogout(s *cli.Shell) *cobra.Command {
+	return &cobra.Command{
+		Use:   "logout [NAME]",
+		Short: "Forget a cluster's address, CA and token",
+		Long: `Forget a cluster's address, CA and token: those of the current context, or of the
+one that NAME names. The token itself stays valid; revoke it with "bourse token revoke".`,
+		Example:           "  bourse logout\n  bourse logout production",
+		Args:              cobra.MaximumNArgs(1),
+		ValidArgsFunction: complete(s),
+		RunE: func(_ *cobra.Command, args []string) error {
+			all, err := cli.LoadContexts(s.Getenv)
+			if err != nil {
+				return err
+			}
+			name := all.Current
+			if len(args) > 0 {
+				name = args[0]
+			}
+			switch {
+			case name == "":
+				return cli.Hint(bourse.Errorf(bourse.CodeInvalid, "no context is current"), "bourse logout NAME; the names: bourse context list")
+			case name == cli.DevContext:
+				return bourse.Errorf(bourse.CodeInvalid, "context %s has nothing stored: it is the cluster of \"bourse dev\"", name)
+			}
+			if _, err := all.Find(s.Getenv, name); err != nil {
+				return err
+			}
+			delete(all.ByName, name)
+			if all.Current == name {
+				all.Current = ""
+			}
+			if err := all.Save(); err != nil {
+				return err
+			}
+			if s.JSON {
+				return s.PrintJSON(Cluster{Name: name})
+			}
+			_, err = fmt.Fprintf(s.Out, "%s  logged out\n", cli.Clean(name))
+			return err
+		},
+	}
+}
+
+func describe(all *cli.Contexts, getenv func(string) string, name string) Cluster {
+	one, _ := all.Find(getenv, name) // its name comes from all
+	return Cluster{Name: name, API: one.API, CA: one.CA != "", Token: one.Token != "", Current: name == all.Current}
+}
+
+func complete(s *cli.Shell) cobra.CompletionFunc {
+	return cli.Complete(func(context.Context) ([]cobra.Completion, error) {
+		all, err := cli.LoadContexts(s.Getenv)
+		if err != nil {
+			return nil, err
+		}
+		return all.Names(), nil
+	})
+}

@@ -1,0 +1,204 @@
+package login
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"net/url"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/cli"
+	"github.com/bourse-dev/bourse/internal/loopback"
+	"github.com/bourse-dev/bourse/machinesapi"
+)
+
+// New returns the command login.
+func New(s *cli.Shell) *cobra.Command {
+	var name string
+	c := &cobra.Command{
+		Use:   "login URL",
+		Short: "Store a cluster's address, CA and token, and use that cluster from now on",
+		Long: `Store a cluster's address, CA and token as a context, and use that cluster from
+now on. The token comes from --token, BOURSE_API_TOKEN or standard input; at a
+terminal you are asked for it. Nothing is stored unless the API accepts it.
+
+The contexts are in ~/.config/bourse/contexts.toml (or below XDG_CONFIG_HOME),
+which only you can read.`,
+		Example: `  bourse login https://api.example.com:4280 --ca ca.pem
+  bourse login api.example.com --name production < token`,
+		Args: cli.Exactly(1),
+		RunE: func(c *cobra.Command, args []string) error { return login(c.Context(), s, args[0], name) },
+	}
+	c.Flags().StringVar(&name, "name", "", "`name` of the context (default: the URL's host)")
+	return c
+}
+
+// Cluster is a context as the commands print it.
+type Cluster struct {
+	Name    string `json:"name"`
+	API     string `json:"api"`
+	CA      bool   `json:"ca"`      // it trusts a CA of its own
+	Token   bool   `json:"token"`   // it has a token
+	Current bool   `json:"current"` // commands use it unless told otherwise
+}
+
+func login(ctx context.Context, s *cli.Shell, address, name string) error {
+	u, err := parseURL(address)
+	if err != nil {
+		return err
+	}
+	name = cmp.Or(name, u.Hostname())
+	if err := cli.CheckContextName(name); err != nil {
+		return cli.Hint(err, "choose one with --name")
+	}
+	all, err := cli.LoadContexts(s.Getenv)
+	if err != nil {
+		return err
+	}
+	one := cli.Context{API: u.String()}
+	if one.CA, err = s.GivenCA(); err != nil {
+		return err
+	}
+	if one.Token, err = tokenFor(ctx, s, u); err != nil {
+		return err
+	}
+	s.UseAPI(one)
+	tokens, err := s.Client().Tokens().Current(ctx)
+	if err != nil {
+		return err
+	}
+	all.ByName[name], all.Current = one, name
+	if err := all.Save(); err != nil {
+		return err
+	}
+	if s.JSON {
+		return s.PrintJSON(describe(all, s.Getenv, name))
+	}
+	if u.Scheme == "http" && !isLoopback(u.Hostname()) {
+		s.Note("warning: " + u.String() + " is not encrypted: anyone on the way can read the token")
+	}
+	_, err = fmt.Fprintf(s.Out, "%s  logged in%s; bourse uses this cluster now\n", name, purpose(tokens))
+	return err
+}
+
+// purpose describes what the token that was shown permits.
+func purpose(tokens []machinesapi.CurrentToken) string {
+	if len(tokens) == 0 {
+		return ""
+	}
+	t := tokens[0]
+	var text string
+	switch {
+	case len(t.Apps) > 0:
+		text = fmt.Sprintf(", for %d apps of %s", len(t.Apps), t.Org)
+		if len(t.Apps) == 1 {
+			text = fmt.Sprintf(", for app %s of %s", t.Apps[0], t.Org)
+		}
+	case t.Org == machinesapi.AllOrgs:
+		text = ", for everything"
+	case t.Org != "":
+		text = ", for all of " + t.Org
+	}
+	if t.ReadOnly {
+		text += ", read-only"
+	}
+	return cli.Clean(text)
+}
+
+// parseURL reads the address of an API. Without a scheme it is https, and http on
+// loopback.
+func parseURL(address string) (*url.URL, error) {
+	invalid := func(why string) error {
+		return cli.Hint(bourse.Errorf(bourse.CodeInvalid, "%s is not the URL of an API: %s", bourse.Quoted(address), why), "bourse login https://HOST:PORT")
+	}
+	if !strings.Contains(address, "://") {
+		host := address
+		if h, _, err := net.SplitHostPort(address); err == nil {
+			host = h
+		}
+		scheme := "https://"
+		if isLoopback(strings.Trim(host, "[]")) {
+			scheme = "http://"
+		}
+		address = scheme + address
+	}
+	u, err := url.Parse(address)
+	switch {
+	case err != nil:
+		return nil, invalid("it cannot be parsed")
+	case u.Scheme != "http" && u.Scheme != "https":
+		return nil, invalid("its scheme is neither http nor https")
+	case u.Hostname() == "":
+		return nil, invalid("it has no host")
+	case u.User != nil || u.RawQuery != "" || u.Fragment != "" || strings.Trim(u.Path, "/") != "":
+		return nil, invalid("it has more than a scheme, a host and a port")
+	}
+	return &url.URL{Scheme: u.Scheme, Host: u.Host}, nil
+}
+
+func isLoopback(host string) bool {
+	if a, err := netip.ParseAddr(host); err == nil {
+		return a.IsLoopback()
+	}
+	return host == "localhost"
+}
+
+// tokenFor returns the token to log in with: the one that was given, or typed, or
+// piped in; "" for an API on loopback whose token is found whenever it is needed.
+func tokenFor(ctx context.Context, s *cli.Shell, u *url.URL) (string, error) {
+	if token := s.GivenToken(); token != "" {
+		return token, nil
+	}
+	if loopback.Find(s.Getenv, u.String()) != "" {
+		return "", nil
+	}
+	read := readLine
+	if s.CanAsk() {
+		read = func(in io.Reader) ([]byte, error) { return readHidden(s, in) }
+	}
+	line, err := s.ReadInput(ctx, read)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return "", fmt.Errorf("read the token: %w", err)
+	}
+	token := strings.TrimSpace(string(line))
+	if token == "" {
+		return "", cli.Hint(bourse.Errorf(bourse.CodeInvalid, "no token was given"), "pipe it in, or use --token or BOURSE_API_TOKEN")
+	}
+	return token, nil
+}
+
+// maxToken bounds what is read as a token, in bytes.
+const maxToken = 64 << 10
+
+func readLine(in io.Reader) ([]byte, error) {
+	return bufio.NewReader(io.LimitReader(in, maxToken)).ReadBytes('\n')
+}
+
+// readHidden asks for the token without showing what is typed.
+func readHidden(s *cli.Shell, in io.Reader) ([]byte, error) {
+	if s.In.Raw != nil {
+		restore, err := s.In.Raw()
+		if err != nil {
+			return nil, err
+		}
+		defer restore()
+	}
+	t := term.NewTerminal(struct {
+		io.Reader
+		io.Writer
+	}{in, s.Err}, "")
+	line, err := t.ReadPassword("Token: ")
+	if errors.Is(err, io.EOF) && line == "" { // Ctrl-C or Ctrl-D
+		return nil, bourse.Errorf(bourse.CodeCanceled, "nothing was stored")
+	}
+	return []byte(line), err
+}

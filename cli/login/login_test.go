@@ -1,0 +1,202 @@
+package login_test
+
+import (
+	"encoding/pem"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+
+	"github.com/bourse-dev/bourse/cli"
+	"github.com/bourse-dev/bourse/cli/clitest"
+	"github.com/bourse-dev/bourse/cli/login"
+	"github.com/bourse-dev/bourse/machinesapi"
+)
+
+var line = clitest.Of(login.New, login.NewLogout, login.NewContext, ask)
+
+// ask is a command that asks the API for something.
+func ask(s *cli.Shell) *cobra.Command {
+	return &cobra.Command{Use: "ask", RunE: func(c *cobra.Command, _ []string) error {
+		_, err := s.Client().Tokens().Current(c.Context())
+		return err
+	}}
+}
+
+// api is a cluster with one token.
+func api(token string) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Authorization") != "Bearer "+token {
+			clitest.Replies(http.StatusUnauthorized, machinesapi.ErrorBody{Error: "the token is not valid", Code: "unauthorized"}).ServeHTTP(w, r)
+			return
+		}
+		clitest.Replies(http.StatusOK, machinesapi.CurrentTokens{Tokens: []machinesapi.CurrentToken{{Org: "acme"}}}).ServeHTTP(w, r)
+	})
+}
+
+// home is a user's environment, with a home directory of its own.
+type home struct {
+	t    *testing.T
+	vars map[string]string
+}
+
+func newHome(t *testing.T) *home {
+	dir := t.TempDir()
+	return &home{t, map[string]string{"HOME": dir, "BOURSE_RUNTIME_DIR": filepath.Join(dir, "run")}}
+}
+
+func (h *home) file() string {
+	return filepath.Join(h.vars["HOME"], ".config", "bourse", "contexts.toml")
+}
+
+// succeeds runs a command and returns what it prints.
+func (h *home) succeeds(args ...string) string {
+	h.t.Helper()
+	got := line.RunWith(h.t, h.vars, args...)
+	if got.Code != 0 {
+		h.t.Fatalf("%s: exit status %d: %s", strings.Join(args, " "), got.Code, got.Err)
+	}
+	return got.Out
+}
+
+// fails runs a command that must fail with a text.
+func (h *home) fails(text string, args ...string) {
+	h.t.Helper()
+	got := line.RunWith(h.t, h.vars, args...)
+	if got.Code == 0 || !strings.Contains(got.Err, text) {
+		h.t.Errorf("%s: exit status %d, %q; want %q", strings.Join(args, " "), got.Code, got.Err, text)
+	}
+}
+
+// TestContexts: the cluster that was logged in to last is used until another is
+// chosen, each with its own token and CA.
+func TestContexts(t *testing.T) {
+	one := httptest.NewServer(api("token-one"))
+	defer one.Close()
+	two := httptest.NewUnstartedServer(api("token-two"))
+	two.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError) // of clients that do not trust it
+	two.StartTLS()
+	defer two.Close()
+	h := newHome(t)
+	ca := filepath.Join(t.TempDir(), "ca.pem")
+	if err := os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: two.Certificate().Raw}), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got := h.succeeds("login", one.URL, "--name", "one", "--token", "token-one"); !strings.Contains(got, "for all of acme") {
+		t.Errorf("login prints %q", got)
+	}
+	h.succeeds("ask")
+	h.fails("--ca FILE", "login", two.URL, "--name", "two", "--token", "token-two")
+	h.succeeds("login", two.URL, "--name", "two", "--token", "token-two", "--ca", ca)
+	if err := os.Remove(ca); err != nil { // the context has its own copy
+		t.Fatal(err)
+	}
+	h.succeeds("ask")
+	h.succeeds("ask", "--context", "one")
+	h.vars["BOURSE_API_TOKEN"] = "meant for another cluster"
+	h.succeeds("ask")
+	h.fails("not known", "ask", "--token", "wrong")
+	h.fails("not known", "ask", "--api", one.URL) // the token of the environment: a context's is only for its own API
+	delete(h.vars, "BOURSE_API_TOKEN")
+	h.fails("", "ask", "--api", one.URL)
+	h.vars["BOURSE_CONTEXT"] = "one"
+	h.succeeds("ask")
+	h.vars["BOURSE_CONTEXT"] = "three"
+	h.fails(`there is no context "three"`, "ask")
+	delete(h.vars, "BOURSE_CONTEXT")
+
+	list := h.succeeds("context", "list")
+	for _, want := range []string{"*  two", "   one", "   dev", "http://127.0.0.1:4280", one.URL, "its own", "stored"} {
+		if !strings.Contains(list, want) {
+			t.Errorf("the list has no %q:\n%s", want, list)
+		}
+	}
+	if strings.Contains(list+h.succeeds("context", "list", "--json"), "token-") {
+		t.Error("the list shows tokens")
+	}
+	h.succeeds("logout")
+	h.fails("no context is current", "logout")
+	h.fails("there is no context", "context", "use", "two")
+	h.succeeds("context", "use", "one")
+	h.succeeds("ask")
+	h.succeeds("context", "use", "dev")
+	h.fails("nothing stored", "logout")
+}
+
+// TestLoginThatFails stores nothing.
+func TestLoginThatFails(t *testing.T) {
+	server := httptest.NewServer(api("good"))
+	defer server.Close()
+	h := newHome(t)
+	h.fails("not known", "login", server.URL, "--token", "bad")
+	h.fails("no token was given", "login", server.URL)
+	h.fails("always the cluster of", "login", server.URL, "--token", "good", "--name", "dev")
+	h.fails("is not a context's name", "login", server.URL, "--token", "good", "--name", "a b")
+	h.fails("no certificate", "login", server.URL, "--token", "good", "--ca", os.DevNull)
+	for address, why := range map[string]string{
+		"ftp://a": "neither http nor https", "https://": "no host", "https://u:p@a": "more than", "https://a/b": "more than", "https://a?b": "more than", "https://a\x00": "parsed",
+	} {
+		h.fails(why, "login", address, "--token", "good")
+	}
+	if _, err := os.Stat(h.file()); !os.IsNotExist(err) {
+		t.Errorf("there is a file of contexts: %v", err)
+	}
+}
+
+// TestTokenFromInput: a token is piped in, or typed without being shown.
+func TestTokenFromInput(t *testing.T) {
+	server := httptest.NewServer(api("secret"))
+	defer server.Close()
+	for name, c := range map[string]struct {
+		in       string
+		terminal bool
+		code     int
+	}{
+		"piped": {"secret\n", false, 0}, "piped without an end of line": {"secret", false, 0},
+		"typed": {"secret\r", true, 0}, "typed with a correction": {"sex\x7fcret\r", true, 0}, "Ctrl-C": {"sec\x03", true, 130},
+	} {
+		h := newHome(t)
+		env, out, errs := clitest.Env(h.vars, c.in, c.terminal)
+		code := line.Main(t.Context(), env, "login", server.URL)
+		if (code == 0) != (c.code == 0) || strings.Contains(out.String()+errs.String(), "secret") {
+			t.Errorf("%s: exit status %d, %q, %q", name, code, out, errs)
+		}
+		if _, err := os.Stat(h.file()); (err == nil) != (c.code == 0) {
+			t.Errorf("%s: the file of contexts: %v", name, err)
+		}
+	}
+}
+
+// TestUnsafeFile: contexts that others could read or that cannot be parsed are not
+// used, and not overwritten either.
+func TestUnsafeFile(t *testing.T) {
+	server := httptest.NewServer(api("good"))
+	defer server.Close()
+	h := newHome(t)
+	h.succeeds("login", server.URL, "--name", "one", "--token", "good")
+	if info, err := os.Stat(h.file()); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("its mode is %v: %v", info.Mode(), err)
+	}
+	if err := os.Chmod(h.file(), 0o640); err != nil {
+		t.Fatal(err)
+	}
+	h.fails("chmod 600", "ask")
+	h.fails("chmod 600", "login", server.URL, "--token", "good")
+	if err := os.Chmod(h.file(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for text, why := range map[string]string{
+		"current = \"one\"\n[context.one\n": "line 2, column", "[context.one]\n": "has no api", "[context.\"a b\"]\napi = \"http://x\"\n": "not a context's name", "current = 7\n": "line 1, column",
+	} {
+		if err := os.WriteFile(h.file(), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		h.fails(why, "ask")
+		h.fails(why, "login", server.URL, "--token", "good")
+	}
+}
