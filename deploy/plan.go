@@ -1,6 +1,16 @@
+// Package deploy says what has to be done for an app to be as its owner wants it.
+// It is a pure function of what is wanted ([App]) and what is there ([State]). Its result
+// is a [Plan], which is data: steps, and which of them must have ended before others begin.
+// Strategies, spares, moves and returns to former versions are shapes of plans; package
+// deploy/run, which carries them out, knows none of them.
+//
+// What an interrupted plan has left behind is in the metadata of the machines that it
+// made, so that planning again goes on where it was, and nobody keeps anything else.
 package deploy
 
 import (
+	"slices"
+
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/machinesapi"
 	"github.com/bourse-dev/bourse/release"
@@ -124,3 +134,64 @@ const Platform = "v2"
 
 // CommandGroup is the group of machines that run a release command, of no other.
 const CommandGroup = "fly_app_release_command"
+
+// VolumesLeft returns the volumes of the machines that the plan destroys, but for those
+// that it destroys too: no machine has them then, and they keep what is on them. done
+// reports whether a step was done; nil means that all are.
+func (p *Plan) VolumesLeft(done func(step int) bool) []bourse.VolumeID {
+	var out, gone []bourse.VolumeID
+	for i := range p.Steps {
+		s := &p.Steps[i]
+		switch {
+		case done != nil && !done(i):
+		case s.Do == DestroyVolume:
+			gone = append(gone, s.VolumeID)
+		case s.Do == DestroyMachine && s.Former != nil:
+			for _, m := range s.Former.Mounts {
+				out = append(out, m.Volume)
+			}
+		}
+	}
+	return slices.DeleteFunc(out, func(id bourse.VolumeID) bool { return slices.Contains(gone, id) })
+}
+
+// Undoable returns the steps to undo, in the order to undo them, after those of which
+// begun is true have begun (whether or not they ended well), and no others will. It is
+// begun in reverse, without what leads to a destroyed machine or volume: what takes
+// the place of a machine stays once that may be gone. begun is as long as the plan's
+// steps.
+func (p *Plan) Undoable(begun []bool) []int {
+	keep := make([]bool, len(p.Steps))
+	var out []int
+	for i := len(p.Steps) - 1; i >= 0; i-- {
+		s := &p.Steps[i]
+		if begun[i] && s.final() {
+			keep[i] = true
+		}
+		if keep[i] {
+			for _, before := range s.After {
+				keep[before] = true
+			}
+			continue
+		}
+		if begun[i] && s.undoable() {
+			out = append(out, i)
+		}
+	}
+	return slices.Clip(out)
+}
+
+// final reports whether s takes away what nothing returns.
+func (s *Step) final() bool {
+	return s.Do == DestroyVolume || s.Do == DestroyMachine && s.Of == nil
+}
+
+// undoable reports whether something undoes s.
+func (s *Step) undoable() bool {
+	switch s.Do {
+	case MakeVolume, MakeMachine, UpdateMachine, UncordonMachine, CordonMachine, StopMachine, StartMachine, SetMetadata:
+		return true
+	case RunCommand, AwaitReady, RestartMachine, AwaitProxies, DestroyMachine, DestroyVolume:
+	}
+	return false
+}

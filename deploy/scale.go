@@ -11,6 +11,13 @@ import (
 
 func sortedKeys[K cmp.Ordered, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }
 
+// Pace is how fast plans without an [App] go: as members of App with the same names.
+type Pace struct {
+	MaxUnavailable float64
+	Wait           bourse.Duration
+	Smoke          bool
+}
+
 // Scale returns the plan that brings groups to the numbers of machines that are wanted.
 // New ones are as those that are there, which stay as they are; where a region names
 // none, any is meant. Groups that counts does not name are not touched.
