@@ -11,7 +11,7 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// builder makes a plan, step by step.
+// builder adds the steps of a plan.
 type builder struct {
 	plan    Plan
 	opts    Options
@@ -19,20 +19,19 @@ type builder struct {
 	compare *comparer
 	survey  *survey
 
-	begin     []int // what comes before everything
+	begin     []int // the steps before all others
 	uncordons []uncordon
 	retires   []retire
 	marked    map[bourse.MachineID]bool // machines of retires
 }
 
-// uncordon is a machine that is to be served once all others are ready.
+// uncordon is a machine that is uncordoned once all others are ready.
 type uncordon struct {
-	machine *machine // or
-	of      *int     // of a machine that the plan makes
-	step    Step     // what to print of it
+	machine *machine // nil if the plan makes it
+	step    Step
 }
 
-// retire is a machine that goes at the end.
+// retire is a machine that is destroyed at the end.
 type retire struct {
 	machine *machine
 	why     string
@@ -40,12 +39,12 @@ type retire struct {
 
 func newBuilder(what string, app bourse.AppName, s *survey, opts Options, wait bourse.Duration) *builder {
 	return &builder{
-		plan: Plan{App: app, Release: opts.Release, What: what, Seen: seen(s)}, opts: opts, wait: wait, compare: newComparer(), survey: s,
+		plan: Plan{App: app, Release: opts.Release, What: what, Seen: seen(s), Steps: []Step{}}, opts: opts, wait: wait, compare: newComparer(), survey: s,
 		marked: map[bourse.MachineID]bool{},
 	}
 }
 
-// add adds a step, which may begin after others, and returns its ID.
+// add appends a step that begins after others, and returns its ID.
 func (b *builder) add(s Step, after ...int) int {
 	s.ID = len(b.plan.Steps)
 	s.After = slices.Compact(slices.Sorted(slices.Values(after)))
@@ -56,21 +55,18 @@ func (b *builder) add(s Step, after ...int) int {
 	return s.ID
 }
 
-// on returns a step that is done to a machine which is there.
-func on(m *machine, do Act, why string) Step {
-	return Step{Do: do, Group: m.group, In: m.Region, Machine: m.ID, Name: m.Name, Why: why}
+// on returns a step that acts on an existing machine.
+func on(m *machine, do Action, why string) Step {
+	return Step{Do: do, Group: m.group, Region: m.Region, Machine: m.ID, Name: m.Name, Why: why}
 }
 
-// of returns a step that is done to the machine which step id makes.
-func (b *builder) of(id int, do Act, why string) Step {
+// onMade returns a step that acts on the machine which step id makes.
+func (b *builder) onMade(id int, do Action, why string) Step {
 	made := &b.plan.Steps[id]
-	return Step{Do: do, Group: made.Group, In: made.In, Of: &id, Why: why}
+	return Step{Do: do, Group: made.Group, Region: made.Region, MadeBy: &id, Why: why}
 }
 
-func (b *builder) await(s Step, smoke bool, after ...int) int {
-	s.Do, s.Wait, s.Smoke = AwaitReady, b.wait, smoke
-	return b.add(s, after...)
-}
+func (b *builder) ready(smoke bool) AwaitReady { return AwaitReady{Timeout: b.wait, Smoke: smoke} }
 
 func (b *builder) warn(format string, args ...any) {
 	b.plan.Warnings = append(b.plan.Warnings, fmt.Sprintf(format, args...))
@@ -80,29 +76,28 @@ func (b *builder) refuse(format string, args ...any) {
 	b.plan.Refused = append(b.plan.Refused, fmt.Sprintf(format, args...))
 }
 
-// retire says that m goes at the end, unless its worker does not answer.
+// retire lets finish destroy m, unless its worker does not answer.
 func (b *builder) retire(m *machine, why string) {
 	switch {
 	case b.marked[m.ID]:
 	case m.lost():
-		b.warn("machine %s in %s is to be destroyed (%s), and its worker does not answer: plan again once it does", m, m.Region, why)
+		b.warn("machine %s in %s should be destroyed (%s), but its worker does not answer: deploy again once it does", m, m.Region, why)
 	default:
 		b.marked[m.ID] = true
 		b.retires = append(b.retires, retire{m, why})
-		b.leave(m)
+		b.warnVolumes(m)
 	}
 }
 
-// leave says that what is on the volumes of a machine which goes is kept.
-func (b *builder) leave(m *machine) {
+// warnVolumes warns that the volumes of a destroyed machine are kept.
+func (b *builder) warnVolumes(m *machine) {
 	for _, mount := range m.config.Mounts {
-		b.warn("volume %s of machine %s stays: destroy it once its data is not needed", mount.Volume, m)
+		b.warn("volume %s of machine %s is kept: destroy it once you no longer need its data", mount.Volume, m)
 	}
 }
 
-// roll changes machines of one group, at most n at a time, and the first one alone.
-// change adds what is done to one after other steps, and returns those after which
-// the next may begin.
+// roll changes count machines of a group, at most n at a time, and the first one alone. change adds the steps for one
+// machine after other steps, and returns the steps after which the next may begin.
 func roll(count, n int, begin []int, change func(i int, after []int) []int) {
 	ended := make([][]int, count)
 	for i := range count {
@@ -126,27 +121,26 @@ func unavailable(limit float64, count int) int {
 	return int(max(1, min(limit, float64(max(1, count)))))
 }
 
-// finish ends the plan: once everything else has ended well, what was hidden is
-// served, and then what is to go is served no more, stopped and destroyed. Nothing
-// that serves is taken away before its successor serves.
+// finish ends the plan. After all other steps it uncordons the new machines, and then cordons, stops and destroys the
+// retired ones: no machine stops serving before its replacement serves.
 func (b *builder) finish() {
 	before := b.serve(b.leaves())
 	before = b.withdraw(before)
 	slices.SortStableFunc(b.retires, func(x, y retire) int { return b.depth(y.machine) - b.depth(x.machine) })
-	gone := map[bourse.MachineID][]int{} // by what they were to replace
+	gone := map[bourse.MachineID][]int{} // by the machine that they were to replace
 	for _, r := range b.retires {
 		after := before
 		if !r.machine.down() {
-			after = []int{b.add(on(r.machine, StopMachine, r.why), before...)}
+			after = []int{b.add(on(r.machine, StopMachine{}, r.why), before...)}
 		}
 		after = append(slices.Clone(after), gone[r.machine.ID]...)
 		to := r.machine.replaces()
-		gone[to] = append(gone[to], b.add(b.destroy(r), after...))
+		gone[to] = append(gone[to], b.add(destroy(r.machine, r.why), after...))
 	}
 }
 
-// depth returns how many machines lead from m to one that replaces none: those that were
-// to replace another go before that, after which they would count for themselves.
+// depth returns how many replacements lead from m to a machine that replaces none. A replacement is destroyed before
+// the machine that it replaces: it would count as a machine of its own otherwise.
 func (b *builder) depth(m *machine) int {
 	for n := range len(b.survey.machines) {
 		next := b.survey.machines[m.replaces()]
@@ -158,54 +152,56 @@ func (b *builder) depth(m *machine) int {
 	return 0
 }
 
-// withdraw ends the service of what goes, and returns what its end comes after. Each
-// such machine is marked before, so that one which stays after all is known.
+// withdraw cordons the retired machines, and returns the steps after which they may be stopped. It marks each as
+// paused first, so that a machine that stays after all can be recognized.
 func (b *builder) withdraw(before []int) []int {
 	var marks []Step
 	var running []retire
 	for _, r := range b.retires {
 		if !r.machine.down() {
 			running = append(running, r)
-			marks = append(marks, paused(r.machine, true, r.why))
+			marks = append(marks, pause(r.machine, true, r.why))
 		}
 	}
 	if len(running) == 0 {
 		if len(before)*len(b.retires) > few*few {
-			before = []int{b.add(Step{Do: AwaitProxies, Why: "everything else is done"}, before...)}
+			before = []int{b.add(Step{Do: AwaitProxies{}, Why: "everything else is done"}, before...)}
 		}
 		return before
 	}
 	ids := b.together(marks, before)
 	for i, r := range running {
 		if r.machine.serves() && serving(r.machine.config) {
-			ids[i] = b.add(on(r.machine, CordonMachine, r.why), ids[i])
+			ids[i] = b.add(on(r.machine, CordonMachine{}, r.why), ids[i])
 		}
 	}
-	return []int{b.add(Step{Do: AwaitProxies, Why: "what is stopped next is served no more"}, ids...)}
+	return []int{b.add(Step{Do: AwaitProxies{}, Why: "the machines that are stopped next are no longer served"}, ids...)}
 }
 
-// paused is the step that marks a machine as taken away by a plan, or takes the mark off.
-func paused(m *machine, mark bool, why string) Step {
-	s := on(m, SetMetadata, why)
+// pause returns the step that sets or removes a machine's KeyPaused.
+func pause(m *machine, mark bool, why string) Step {
 	value := ""
 	if mark {
 		value = "true"
 	}
-	s.Config = &bourse.Config{Metadata: map[string]string{KeyPaused: value}}
-	s.Former = &bourse.Config{Metadata: map[string]string{KeyPaused: m.config.Metadata[KeyPaused]}}
-	return s
+	return on(m, SetMetadata{
+		Metadata: map[string]string{KeyPaused: value}, Former: map[string]string{KeyPaused: m.config.Metadata[KeyPaused]},
+	}, why)
 }
 
-// few is how many steps all wait for all of as many others.
+// few is the number of steps above which not each of them waits for each of as many others.
 const few = 8
 
-func (b *builder) destroy(r retire) Step {
-	s := on(r.machine, DestroyMachine, r.why)
-	s.Former = r.machine.Config
-	return s
+// destroy returns the step that destroys a machine.
+func destroy(m *machine, why string) Step {
+	var volumes []bourse.VolumeID
+	for _, mount := range m.config.Mounts {
+		volumes = append(volumes, mount.Volume)
+	}
+	return on(m, DestroyMachine{volumes}, why)
 }
 
-// leaves returns the steps that no other comes after.
+// leaves returns the steps that no other step comes after.
 func (b *builder) leaves() []int {
 	inner := make([]bool, len(b.plan.Steps))
 	for _, s := range b.plan.Steps {
@@ -222,7 +218,7 @@ func (b *builder) leaves() []int {
 	return out
 }
 
-// serve uncordons what was hidden, and returns what comes next after it.
+// serve uncordons the machines of b.uncordons, and returns the steps that the next ones come after.
 func (b *builder) serve(before []int) []int {
 	if len(b.uncordons) == 0 {
 		return before
@@ -232,20 +228,18 @@ func (b *builder) serve(before []int) []int {
 		steps[i] = u.step
 	}
 	ids := b.together(steps, before)
-	heard := b.add(Step{Do: AwaitProxies, Why: "the machines that were made are served"}, ids...)
+	heard := b.add(Step{Do: AwaitProxies{}, Why: "the new machines are served"}, ids...)
 	out := []int{heard}
 	for _, u := range b.uncordons {
-		if u.machine == nil || !u.machine.paused() {
-			continue
+		if u.machine != nil && u.machine.paused() {
+			out = append(out, b.add(pause(u.machine, false, "it is no longer paused"), heard))
 		}
-		out = append(out, b.add(paused(u.machine, false, "it is no longer paused"), heard))
 	}
 	return out
 }
 
-// together adds steps that begin after all others, and returns what the next come
-// after. Where there are many of both the first goes before the rest, so that
-// the plan has no edge for each pair.
+// together adds steps that all begin after the same others, and returns the steps that the next ones come after. If
+// there are many of both, the first one goes before the rest, so that the plan has no edge for each pair.
 func (b *builder) together(steps []Step, before []int) []int {
 	if len(steps) == 0 {
 		return before
@@ -261,10 +255,10 @@ func (b *builder) together(steps []Step, before []int) []int {
 	return ids
 }
 
-// serving reports whether machines of c have services.
+// serving reports whether machines with config c have services.
 func serving(c *bourse.Config) bool { return !empty(c.Services) }
 
-// stamped returns metadata of a machine of a group, with the keys of plans.
+// stamped returns the metadata of a machine of a group, with the keys that plans write.
 func (b *builder) stamped(group string, given ...map[string]string) map[string]string {
 	out := map[string]string{}
 	for _, m := range given {
@@ -285,19 +279,20 @@ func (b *builder) stamped(group string, given ...map[string]string) map[string]s
 
 // placing is a machine to be made.
 type placing struct {
-	group    string
-	config   *bourse.Config // without metadata of plans, and without the volume of its mount
-	mount    *Mount
-	in       bourse.Region
-	replaces bourse.MachineID
-	hidden   bool
-	stopped  bool
-	standby  *int // the step that makes the machine which it stands by for
-	why      string
-	metadata map[string]string // beside those of config
+	group     string
+	config    *bourse.Config // without the metadata of plans, and without the volume of its mount
+	mount     *Mount
+	region    bourse.Region
+	replaces  bourse.MachineID
+	canary    bool
+	cordoned  bool
+	stopped   bool
+	standbyOf *int // the step that makes the machine which it stands by for
+	why       string
+	metadata  map[string]string // in addition to that of config
 }
 
-// make adds a machine, with a volume when it needs one, and returns its step.
+// make adds a machine, with a volume if it needs one, and returns its step.
 func (b *builder) make(p placing, after ...int) int {
 	config := *p.config
 	config.Metadata = b.stamped(p.group, p.config.Metadata, p.metadata)
@@ -305,25 +300,28 @@ func (b *builder) make(p placing, after ...int) int {
 	if p.replaces != "" {
 		config.Metadata[KeyReplaces] = string(p.replaces)
 	}
-	s := Step{Do: MakeMachine, Group: p.group, In: p.in, Config: &config, Hidden: p.hidden, Stopped: p.stopped, StandbyOf: p.standby, Why: p.why}
+	if p.canary {
+		config.Metadata[KeyCanary] = "true"
+	}
+	do := MakeMachine{Config: &config, Cordoned: p.cordoned, Stopped: p.stopped, StandbyOf: p.standbyOf}
+	s := Step{Group: p.group, Region: p.region, Why: p.why}
 	if p.mount != nil {
 		mount := mountOf(p.config, p.mount)
-		if v := b.survey.freeVolume(p.mount.Volume, p.in); v != nil {
-			mount.Volume, s.In = v.ID, v.Region
+		if v := b.survey.freeVolume(p.mount.Volume, p.region); v != nil {
+			mount.Volume, s.Region = v.ID, v.Region
 		} else {
-			id := b.add(Step{
-				Do: MakeVolume, Group: p.group, In: p.in, Config: &config, Why: p.why,
-				Volume: &VolumeWant{Name: p.mount.Volume, SizeGB: p.mount.SizeGB},
-			}, after...)
-			s.VolumeOf, after = &id, []int{id}
+			volume := s
+			volume.Do = MakeVolume{Name: p.mount.Volume, SizeGB: p.mount.SizeGB, For: &config}
+			id := b.add(volume, after...)
+			do.Volume, after = &id, []int{id}
 		}
 		config.Mounts = []bourse.Mount{mount}
 	}
+	s.Do = do
 	return b.add(s, after...)
 }
 
-// mountOf returns the mount of a machine without its volume. What the config has of it
-// stays: how it grows.
+// mountOf returns the mount of a machine without its volume. It keeps the config's settings for growth.
 func mountOf(c *bourse.Config, want *Mount) bourse.Mount {
 	out := bourse.Mount{}
 	if len(c.Mounts) > 0 {

@@ -130,14 +130,6 @@ func stateCases() []planCase {
 	lost := func(n int) func(*stage) {
 		return func(s *stage) { s.nth(n).HostStatus = machinesapi.HostUnreachable }
 	}
-	replacing := func(name string, there groups, change func(*stage), a deploy.App) planCase {
-		return planCase{name, func(s *stage) deploy.Plan {
-			s.there(there...)
-			change(s)
-			s.opts.ReplaceLost = true
-			return s.make(a)
-		}}
-	}
 	two := groups{web("shop:1")}
 	crash := func(s *stage) {
 		s.nth(1).State, s.nth(1).Exit = bourse.StateStopped, &machinesapi.ExitEvent{ExitCode: 1}
@@ -145,9 +137,6 @@ func stateCases() []planCase {
 	return []planCase{
 		wants("lost-left", two, lost(1), app(deploy.Rolling, web("shop:2"))),
 		wants("lost-left-bluegreen", two, lost(1), app(deploy.BlueGreen, web("shop:2"))),
-		replacing("lost-replaced", two, lost(1), app(deploy.Rolling, web("shop:1"))),
-		replacing("lost-with-volume", groups{db("shop:1")}, lost(2), app(deploy.Rolling, db("shop:1"))),
-		replacing("lost-twin-of-spare", groups{worker("shop:1")}, lost(1), app(deploy.Rolling, worker("shop:1"))),
 		wants("lost-gone", two, lost(1), app(deploy.Rolling, worker("shop:1"))),
 		wants("cordoned-rolling", two, func(s *stage) { s.nth(1).Cordoned = true }, app(deploy.Rolling, web("shop:2"))),
 		wants("cordoned-bluegreen", two, func(s *stage) { s.nth(1).Cordoned = true }, app(deploy.BlueGreen, web("shop:2"))),
@@ -172,7 +161,7 @@ func stateCases() []planCase {
 			s.add(&c, "gru", bourse.StateStarted, false)
 		}, app(deploy.Rolling, web("shop:1"))),
 		wants("leftover-canary", two, func(s *stage) {
-			s.until(deploy.Make(app(deploy.Canary, web("shop:2")), s.state(), s.opts), deploy.MakeMachine)
+			s.until(deploy.Make(app(deploy.Canary, web("shop:2")), s.state(), s.opts), deploy.MakeMachine{})
 		}, app(deploy.Canary, web("shop:2"))),
 		wants("leftover-command", two, func(s *stage) {
 			c := config("shop:1", false)
@@ -184,12 +173,12 @@ func stateCases() []planCase {
 
 func halfwayCases() []planCase {
 	two := groups{web("shop:1")}
-	blue := func(do deploy.Act) func(*stage) {
+	blue := func(do deploy.Action) func(*stage) {
 		return func(s *stage) { s.until(s.make(app(deploy.BlueGreen, web("shop:2"))), do) }
 	}
 	var out []planCase
-	for name, do := range map[string]deploy.Act{
-		"made": deploy.MakeMachine, "uncordoned": deploy.UncordonMachine, "cordoned": deploy.CordonMachine, "stopped": deploy.StopMachine,
+	for name, do := range map[string]deploy.Action{
+		"made": deploy.MakeMachine{}, "uncordoned": deploy.UncordonMachine{}, "cordoned": deploy.CordonMachine{}, "stopped": deploy.StopMachine{},
 	} {
 		out = append(
 			out,
@@ -217,7 +206,7 @@ func halfwayCases() []planCase {
 			s.nth(1).Checks = []bourse.CheckStatus{{Name: "alive", Status: "warning"}}
 		}, app(deploy.Rolling, web("shop:2"))),
 		wants("halfway-move", groups{db("shop:1")}, func(s *stage) {
-			s.until(deploy.Move(s.state(), deploy.Moving{Machines: slices.Collect(maps.Keys(s.machines))}, quick), deploy.StopMachine)
+			s.until(deploy.Move(s.state(), slices.Collect(maps.Keys(s.machines)), slow), deploy.StopMachine{})
 		}, app(deploy.Rolling, db("shop:1"))),
 		undo("undo-rolling", groups{in(web("shop:1"), "fra", 4)}, app(deploy.Rolling, in(web("shop:2"), "fra", 4)), 3),
 		undo("undo-first", nil, app(deploy.Rolling, web("shop:1"), db("shop:1")), 5),
@@ -241,7 +230,7 @@ func fleetCases() []planCase {
 	move := func(name string, there groups, change func(*stage)) planCase {
 		return fleet(name, there, func(s *stage) deploy.Plan {
 			change(s)
-			return deploy.Move(s.state(), deploy.Moving{Machines: slices.Collect(maps.Keys(s.machines)), Why: "worker a is drained"}, quick)
+			return deploy.Move(s.state(), slices.Collect(maps.Keys(s.machines)), deploy.MoveOptions{Lanes: 1, Why: "worker a is drained"})
 		})
 	}
 	nothing := func(*stage) {}
@@ -266,9 +255,6 @@ func fleetCases() []planCase {
 			c := *s.nth(1).Config
 			c.AutoDestroy, c.Restart = true, &bourse.Restart{Policy: bourse.RestartNo}
 			s.nth(1).Config = &c
-		}),
-		fleet("move-from-worker", groups{in(web("shop:1"), "fra", 4)}, func(s *stage) deploy.Plan {
-			return deploy.Move(s.state(), deploy.Moving{From: s.nth(1).Worker}, quick)
 		}),
 	}
 }

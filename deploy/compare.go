@@ -11,12 +11,11 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// members are a config's members by name, each in one spelling, without those that say
-// nothing. Metadata, mounts and standbys are not among them: plans write these.
+// members are a config's members by name, in canonical JSON, without empty ones. Metadata, mounts and standbys are
+// missing, because plans write them.
 type members map[string]string
 
-// comparer brings configs into one spelling. It remembers what it has seen: the
-// machines of an app have few different ones.
+// comparer makes configs comparable. It caches results, because the machines of an app have few different configs.
 type comparer struct {
 	raw  map[string]string
 	seen map[*bourse.Config]members
@@ -49,7 +48,7 @@ func (c *comparer) members(config *bourse.Config) members {
 	return out
 }
 
-// guestOf returns the size of a machine with its defaults.
+// guestOf returns a machine's size, with defaults filled in.
 func guestOf(c *bourse.Config) bourse.Guest {
 	if c.Guest == nil && c.Size != "" {
 		if g, err := bourse.ParseSize(c.Size); err == nil {
@@ -62,8 +61,8 @@ func guestOf(c *bourse.Config) bourse.Guest {
 	return c.Guest.WithDefaults()
 }
 
-// spell returns a JSON value without spaces, with sorted members and without nulls,
-// empty texts, lists and objects; "" for one of these and for what cannot be read.
+// spell returns canonical JSON: without spaces, with sorted members, and without nulls and empty strings, lists and
+// objects. It returns "" if nothing remains or the value cannot be read.
 func (c *comparer) spell(v any) string {
 	raw, ok := v.(json.RawMessage)
 	if !ok {
@@ -100,8 +99,7 @@ func spelled(raw []byte) string {
 	return string(out)
 }
 
-// pruned returns v without what says nothing, nil where nothing is left. The items of
-// a list stay where they are.
+// pruned returns v without empty values, nil if nothing remains. The items of a list keep their positions.
 func pruned(v any) any {
 	switch v := v.(type) {
 	case map[string]any:
@@ -132,12 +130,11 @@ func pruned(v any) any {
 	return v
 }
 
-// empty reports whether a member that is kept as it came says nothing.
+// empty reports whether a raw member contains nothing.
 func empty(raw json.RawMessage) bool { return len(raw) == 0 || spelled(raw) == "" }
 
-// differences says, for a reader, in which members two configs are not the same.
-// Values of variables are secrets: they are not shown. digest is what the image that
-// is wanted was resolved to, if that is known, has what it was for the machine.
+// differences describes the differences between two configs for a reader, without the values of variables, which may be
+// secrets. digest is the digest of the desired image, and has that of the machine's, if they are known.
 func (c *comparer) differences(have, want *bourse.Config, digest, has string) []string {
 	a, b := c.members(have), c.members(want)
 	var out []string
@@ -159,7 +156,7 @@ func (c *comparer) differences(have, want *bourse.Config, digest, has string) []
 		}
 	}
 	if a["image"] == b["image"] && digest != "" && has != "" && digest != has {
-		out = append(out, fmt.Sprintf("image %s is another one now: %s, was %s", want.Image, short(digest), short(has)))
+		out = append(out, fmt.Sprintf("image %s changed from %s to %s", want.Image, short(has), short(digest)))
 	}
 	return out
 }
@@ -180,7 +177,7 @@ func changedKeys(a, b map[string]string) []string {
 	return out
 }
 
-// listed joins names, at most four of them.
+// listed joins at most four names.
 func listed(names []string) string {
 	const most = 4
 	if len(names) > most {
@@ -194,7 +191,7 @@ func short(digest string) string {
 	return digest[:min(len(digest), shown)]
 }
 
-// size is a guest in words.
+// size describes a guest.
 func size(g bourse.Guest) string {
 	out := fmt.Sprintf("%d %s cpu, %d MB", g.CPUs, g.CPUKind, g.MemoryMB)
 	if g.GPUs > 0 {

@@ -73,10 +73,10 @@ func (s *stage) done(p deploy.Plan, n int) {
 }
 
 // until lets steps be done up to the last one of an act.
-func (s *stage) until(p deploy.Plan, do deploy.Act) {
+func (s *stage) until(p deploy.Plan, do deploy.Action) {
 	n := 0
 	for i, step := range p.Steps {
-		if step.Do == do {
+		if step.Do.String() == do.String() {
 			n = i + 1
 		}
 	}

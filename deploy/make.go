@@ -10,32 +10,26 @@ import (
 	"github.com/bourse-dev/bourse/workload"
 )
 
-// Options are what a plan needs to know beside what is wanted and what is there.
+// Options are further inputs of [Make].
 type Options struct {
-	Release release.ID // that machines which are made or changed will be of; "": they keep theirs
+	Release release.ID // of machines that are made or changed; "": they keep theirs
 	Version int64      // its number; 0: none
-	// Digests are what images were resolved to, "sha256:…" by name as configs have it. A
-	// machine whose image of the same name is another one is updated; of an image
-	// that is not listed names are compared.
+	// Digests are the digests ("sha256:…") that images were resolved to, by their name in configs. A machine that runs
+	// another digest of the same name is updated. For an image that is missing here, only names are compared.
 	Digests map[string]string
-	// ReplaceLost says that machines whose worker does not answer are replaced on others;
-	// the lost ones are destroyed by a later plan, once their worker answers. Otherwise
-	// they are left alone, with a warning.
-	ReplaceLost bool
 }
 
-// Make returns what has to be done for app to be as it is wanted. It may be asked
-// again whatever an interrupted plan has left: it goes on from there. A plan for an app
-// that is as it is wanted has no steps.
+// Make returns the plan that brings an app to its desired state. It continues from whatever an interrupted plan has
+// left. The plan has no steps if the app is in its desired state.
 func Make(app App, have State, opts Options) Plan {
 	s := look(&have, false)
 	b := newBuilder(string(app.Strategy), app.Name, s, opts, app.Wait)
 	b.plan.Reserve = app.Reserve
 	for _, m := range s.foreign {
-		b.warn("machine %s in %s is not touched: no deploy looks after it (its metadata has no %s %s)", m, m.Region, KeyPlatform, Platform)
+		b.warn("machine %s in %s is left alone: deploys do not manage it (its metadata has no %s %s)", m, m.Region, KeyPlatform, Platform)
 	}
 	if !b.sensible(&app) {
-		return b.done()
+		return b.plan
 	}
 	works := make([]*work, 0, len(app.Groups))
 	changes := false
@@ -49,23 +43,16 @@ func Make(app App, have State, opts Options) Plan {
 	}
 	b.shape(&app, works)
 	b.finish()
-	return b.done()
-}
-
-func (b *builder) done() Plan {
-	if b.plan.Steps == nil {
-		b.plan.Steps = []Step{}
-	}
 	return b.plan
 }
 
-// sensible refuses what no plan can be made of.
+// sensible refuses an app that no plan can be made for, and reports whether it is acceptable.
 func (b *builder) sensible(app *App) bool {
 	names := map[string]bool{}
 	for i := range app.Groups {
 		name := app.Groups[i].Name
 		if name == "" || names[name] || name == CommandGroup || slices.Contains(groupsOfOthers, name) {
-			b.refuse("group %s: a group has a name of its own, which is not reserved", bourse.Quoted(name))
+			b.refuse("group %s: each group needs a name of its own that is not reserved", bourse.Quoted(name))
 		}
 		names[name] = true
 		for _, c := range app.Groups[i].Counts {
@@ -76,17 +63,17 @@ func (b *builder) sensible(app *App) bool {
 	}
 	switch {
 	case len(app.Groups) == 0:
-		b.refuse("the app has no group of machines: to take all machines away, destroy the app")
+		b.refuse("the app has no group of machines: to remove all machines, destroy the app")
 	case !slices.Contains([]Strategy{Rolling, Immediate, Canary, BlueGreen}, app.Strategy):
 		b.refuse("unknown strategy %s: use rolling, immediate, canary or bluegreen", bourse.Quoted(string(app.Strategy)))
 	}
 	return len(b.plan.Refused) == 0
 }
 
-// MaxCount is how many machines of a group there may be in one region.
+// MaxCount is the largest number of machines that a group may have in one region.
 const MaxCount = 10_000
 
-// retireGone takes away what the app has no group for, and what other plans have left.
+// retireGone retires the machines of groups that the app no longer has, and those that earlier plans have left.
 func (b *builder) retireGone(app *App) {
 	for _, name := range slices.Sorted(maps.Keys(b.survey.units)) {
 		if slices.ContainsFunc(app.Groups, func(g Group) bool { return g.Name == name }) {
@@ -105,10 +92,10 @@ func leftoverOf(m *machine) string {
 	if m.group == CommandGroup {
 		return "left by a release command"
 	}
-	return "a canary of a deploy that did not end"
+	return "a canary of an unfinished deploy"
 }
 
-// retireUnit takes a unit away, but for the machine that is kept, if any.
+// retireUnit retires the machines of a unit, except keep.
 func (b *builder) retireUnit(u *unit, keep *machine, why string) {
 	for _, m := range u.all() {
 		if m != keep {
@@ -123,13 +110,13 @@ func (b *builder) command(c *Command) Step {
 	config.Metadata = b.stamped(CommandGroup, c.Config.Metadata)
 	config.AutoDestroy, config.Restart = true, &bourse.Restart{Policy: bourse.RestartNo}
 	config.Services, config.Checks, config.Standbys, config.Schedule, config.Mounts = nil, nil, nil, "", nil
-	return Step{Do: RunCommand, Group: CommandGroup, Config: &config, Wait: bourse.Duration(c.Timeout), Why: "the release command, before any machine is changed"}
+	return Step{Do: RunCommand{&config, bourse.Duration(c.Timeout)}, Group: CommandGroup, Why: "the release command, before any machine is changed"}
 }
 
-// shape adds the steps of each group in the form of the app's strategy.
+// shape adds the steps of each group according to the app's strategy.
 func (b *builder) shape(app *App, works []*work) {
 	for _, w := range works {
-		b.tried(app.Strategy, w)
+		b.checkStrategy(app.Strategy, w)
 		switch app.Strategy {
 		case BlueGreen:
 			b.blueGreen(w)
@@ -143,21 +130,21 @@ func (b *builder) shape(app *App, works []*work) {
 	}
 }
 
-// tried refuses a strategy that the group cannot be deployed with.
-func (b *builder) tried(s Strategy, w *work) {
+// checkStrategy refuses a strategy that the group cannot be deployed with.
+func (b *builder) checkStrategy(s Strategy, w *work) {
 	if s != Canary && s != BlueGreen || len(w.warm()) == 0 {
 		return
 	}
 	name := w.group.Name
 	if w.group.Mount != nil {
-		b.refuse("strategy %s: machines of group %s have a volume each, which two cannot share: use rolling or immediate", s, name)
+		b.refuse("strategy %s: each machine of group %s has a volume, which two machines cannot share: use rolling or immediate", s, name)
 	}
 	if s == BlueGreen && serving(&w.group.Config) && len(workload.Checks(&w.group.Config)) == 0 {
-		b.refuse("strategy bluegreen: group %s has services and no check that says when new machines can serve: add one, or use rolling", name)
+		b.refuse("strategy bluegreen: group %s has services, but no check that tells when new machines can serve: add one, or use rolling", name)
 	}
 }
 
-// rolling changes the machines of a group some at a time; without wait all at once.
+// rolling changes the machines of a group some at a time, or all at once if wait is false.
 func (b *builder) rolling(w *work, begin []int, wait bool) {
 	warm := w.lanes()
 	var first []int
@@ -184,7 +171,7 @@ func (b *builder) rolling(w *work, begin []int, wait bool) {
 	}
 }
 
-// canary tries the group's new config on a machine that is not served.
+// canary tries the group's new config on an additional machine that receives no requests.
 func (b *builder) canary(w *work) []int {
 	warm := w.warm()
 	if len(warm) == 0 || w.group.Mount != nil {
@@ -192,23 +179,24 @@ func (b *builder) canary(w *work) []int {
 	}
 	config := w.group.Config
 	config.DNS = &bourse.DNS{SkipRegistration: true} // no name leads to it
-	p := placing{group: w.group.Name, config: &config, in: warm[0].machine.Region, hidden: true, why: "a canary: one more machine tries the release"}
+	p := placing{
+		group: w.group.Name, config: &config, region: warm[0].machine.Region, canary: true, cordoned: true,
+		why: "a canary: an additional machine tries the release",
+	}
 	id := b.make(p, b.begin...)
-	b.plan.Steps[id].Config.Metadata[KeyCanary] = "true"
-	ready := b.await(b.of(id, "", "the canary can serve"), w.group.Smoke, id)
-	return []int{b.add(b.of(id, DestroyMachine, "the canary has been ready"), ready)}
+	ready := b.add(b.onMade(id, b.ready(w.group.Smoke), "the canary can serve"), id)
+	return []int{b.add(b.onMade(id, DestroyMachine{}, "the canary has been ready"), ready)}
 }
 
-// blueGreen makes a new machine beside each that serves.
+// blueGreen makes a new machine for each that serves.
 func (b *builder) blueGreen(w *work) {
 	for _, j := range w.lanes() {
 		if !j.update || j.machine.Cordoned && !j.uncordon {
 			b.change(j, true, b.begin)
 			continue
 		}
-		w.replaced(j.machine, placing{why: j.why})
-		w.places[len(w.places)-1].config = j.config
-		b.retire(j.machine, "a new machine has its place")
+		w.replace(j.machine, j.config, j.why)
+		b.retire(j.machine, "a new machine replaces it")
 	}
 	first := b.begin
 	if ready := b.places(w, b.begin, true); len(ready) > 0 {
@@ -219,35 +207,33 @@ func (b *builder) blueGreen(w *work) {
 	}
 }
 
-// change does to a machine what its job says, and returns what comes next after it.
+// change adds the steps of a job, and returns the steps after which the next one may begin.
 func (b *builder) change(j *job, wait bool, after []int) []int {
 	m, last := j.machine, after
 	switch {
 	case j.update:
-		s := on(m, UpdateMachine, j.why)
-		s.Config, s.Former, s.Instance, s.Stopped, s.Hidden = j.config, m.Config, m.InstanceID, j.stopped, m.Cordoned
-		s.Config = b.standingBy(&s, j)
-		if s.StandbyOf != nil {
-			after = append(slices.Clone(after), *s.StandbyOf)
+		do := UpdateMachine{Former: m.Config, Instance: m.InstanceID, Stopped: j.stopped}
+		do.Config, do.StandbyOf = j.standingBy()
+		if do.StandbyOf != nil {
+			after = append(slices.Clone(after), *do.StandbyOf)
 		}
-		last = []int{b.add(s, after...)}
+		last = []int{b.add(on(m, do, j.why), after...)}
 	case j.start:
-		last = []int{b.add(on(m, StartMachine, j.why), after...)}
+		last = []int{b.add(on(m, StartMachine{}, j.why), after...)}
 	}
 	if !j.stopped && (wait || !j.update) {
-		last = []int{b.await(on(m, "", j.why), j.smoke, last...)}
+		last = []int{b.add(on(m, b.ready(j.smoke), j.why), last...)}
 	}
 	if m.paused() && !m.Cordoned && !j.update {
-		last = []int{b.add(paused(m, false, "it is no longer paused"), last...)}
+		last = []int{b.add(pause(m, false, "it is no longer paused"), last...)}
 	}
 	if j.uncordon {
-		b.uncordons = append(b.uncordons, uncordon{machine: m, step: on(m, UncordonMachine, "it is ready")})
+		b.uncordons = append(b.uncordons, uncordon{m, on(m, UncordonMachine{}, "it is ready")})
 	}
 	return last
 }
 
-// places makes the machines of a group that are not there, and returns the steps after
-// which each is as it is wanted.
+// places makes the missing machines of a group, and returns the steps after which each is in its desired state.
 func (b *builder) places(w *work, begin []int, wait bool) []int {
 	var ends []int
 	made := map[int]int{} // by index in w.places
@@ -256,7 +242,7 @@ func (b *builder) places(w *work, begin []int, wait bool) []int {
 		after := begin
 		if p.twin != nil {
 			id := made[*p.twin]
-			p.standby = &id
+			p.standbyOf = &id
 			after = append(slices.Clone(begin), id)
 		}
 		id := b.make(p.placing, after...)
@@ -265,11 +251,11 @@ func (b *builder) places(w *work, begin []int, wait bool) []int {
 			w.newest = &id
 		}
 		end := id
-		if !p.stopped && (wait || p.hidden || len(b.retires) > 0) {
-			end = b.await(b.of(id, "", p.why), w.group.Smoke, id)
+		if !p.stopped && (wait || p.cordoned || len(b.retires) > 0) {
+			end = b.add(b.onMade(id, b.ready(w.group.Smoke), p.why), id)
 		}
-		if p.hidden {
-			b.uncordons = append(b.uncordons, uncordon{of: &id, step: b.of(id, UncordonMachine, "it is ready")})
+		if p.cordoned {
+			b.uncordons = append(b.uncordons, uncordon{step: b.onMade(id, UncordonMachine{}, "it is ready")})
 		}
 		if p.replaces != "" {
 			w.made[p.replaces] = id

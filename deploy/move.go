@@ -7,78 +7,217 @@ import (
 	"slices"
 
 	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/machinesapi"
+	"github.com/bourse-dev/bourse/workload"
 )
 
-// Moving says which machines are to be made again elsewhere. That it is elsewhere is
-// the exchange's: a worker that is cordoned takes none of them.
-type Moving struct {
-	Machines []bourse.MachineID // these; or
-	From     bourse.WorkerID    // all of the app's on this worker
-	Why      string             // for a reader: "worker a is drained"
+// MoveOptions configure how machines are moved. The zero value is useful.
+type MoveOptions struct {
+	Region bourse.Region   // the new region; "": each machine stays in its own
+	To     bourse.WorkerID // the new worker, which is in Region; "": the exchange chooses one
+	Lanes  int             // machines of a group that are moved at a time; default 8
+	// Downtime allows moving a machine with a volume although too few others of its group serve in the meantime.
+	Downtime bool
+	Why      string // for a reader: "worker a is drained"
 }
 
-// Move returns the plan that makes machines again on other workers, and takes the former
-// ones away once the new ones serve, some at a time. A machine with a volume is
-// stopped while its volume is forked, so that nothing that it writes is lost: of
-// such machines of a group no more are away at once than may be unavailable. A machine that
-// runs to its end is refused: it would run twice.
-func Move(have State, what Moving, pace Pace) Plan {
-	s := look(&have, true)
-	b := newBuilder("move", have.App, s, Options{}, pace.Wait)
-	if len(what.Machines) == 0 && what.From == "" {
-		b.refuse("no machine is named, and no worker")
+const defaultLanes = 8
+
+// Moves is the result of [PlanMoves].
+type Moves struct {
+	Plan  Plan               // moves the machines of Go
+	Go    []bourse.MachineID // machines that the plan moves
+	Later []bourse.MachineID // machines with volumes, which a later plan moves
+	Stay  []Stay
+}
+
+// Stay is a machine that cannot be moved.
+type Stay struct {
+	Machine bourse.MachineID
+	Name    string
+	Why     string
+}
+
+// PlanMoves plans the moves of machines of an app, as far as they can be moved. Machines without volumes are moved
+// first. Once there are none, those with volumes are moved one at a time.
+func PlanMoves(state *State, ids []bourse.MachineID, opts MoveOptions) Moves {
+	var out Moves
+	var pinned []bourse.MachineID
+	for i := range state.Machines {
+		m := &state.Machines[i]
+		if !slices.Contains(ids, m.ID) {
+			continue
+		}
+		if why := stays(state, m, &opts); why != "" {
+			out.Stay = append(out.Stay, Stay{m.ID, m.Name, why})
+		} else if len(m.Config.Mounts) > 0 {
+			pinned = append(pinned, m.ID)
+		} else {
+			out.Go = append(out.Go, m.ID)
+		}
 	}
-	for _, id := range what.Machines {
+	if out.Later = pinned; len(out.Go) == 0 {
+		out.Go, out.Later, opts.Lanes = pinned, nil, 1
+	}
+	if len(out.Go) > 0 {
+		out.Plan = Move(*state, out.Go, opts)
+	}
+	return out
+}
+
+// MachineOf returns the machine whose move a step of the plan belongs to, "" if it belongs to no single machine.
+func (m *Moves) MachineOf(step int) bourse.MachineID {
+	s := &m.Plan.Steps[step]
+	if s.MadeBy != nil {
+		return m.MachineOf(*s.MadeBy)
+	}
+	switch do := s.Do.(type) {
+	case MakeMachine:
+		return s.Replaces()
+	case MakeVolume:
+		for i := range m.Plan.Steps {
+			if x, ok := m.Plan.Steps[i].Do.(MakeMachine); ok && x.Volume != nil && *x.Volume == step {
+				return m.MachineOf(i)
+			}
+		}
+		return ""
+	case UpdateMachine: // of a standby
+		if do.StandbyOf != nil {
+			return m.MachineOf(*do.StandbyOf)
+		}
+	}
+	return s.Machine
+}
+
+// stays returns why a machine cannot be moved, "" if it can.
+func stays(state *State, m *machinesapi.Machine, opts *MoveOptions) string {
+	config := m.Config
+	switch {
+	case opts.To != "" && m.Worker == opts.To:
+		return "it is on worker " + string(opts.To) + " already"
+	case opts.To != "" && m.State != bourse.StateStarted && config != nil && len(config.Mounts) == 0:
+		return fmt.Sprintf("it is %s, and only running machines can be moved to a given worker: start it, or leave out the worker", m.State)
+	case m.HostStatus != "" && m.HostStatus != machinesapi.HostOK || config == nil:
+		return "its worker does not answer"
+	case !slices.Contains([]bourse.State{bourse.StateStarted, bourse.StateStopped, bourse.StateSuspended, bourse.StateCreated}, m.State):
+		return fmt.Sprintf("it is %s: try again once it is not", m.State)
+	case len(config.Mounts) > 1:
+		return fmt.Sprintf("it has %d volumes", len(config.Mounts))
+	case config.ImageKind() == bourse.PollerImage:
+		return "it runs on a host that polls a gateway"
+	case m.State == bourse.StateStarted && (config.AutoDestroy || config.RestartPolicy().Policy == bourse.RestartNo && !serves(config)):
+		return "it runs until it exits, and would start over: wait for it, or destroy it"
+	case len(config.Mounts) > 0 && isServing(m) && !opts.Downtime:
+		if need, others := needed(config), othersServing(state, m); others < need {
+			return fmt.Sprintf("only %d others of its group would serve while its volume is copied, and %d are needed: add one, or allow downtime", others, need)
+		}
+	}
+	return ""
+}
+
+// othersServing counts the other serving machines of m's group.
+func othersServing(state *State, m *machinesapi.Machine) int {
+	n := 0
+	for i := range state.Machines {
+		o := &state.Machines[i]
+		if o.ID != m.ID && o.Config != nil && isServing(o) && o.Config.Metadata[KeyGroup] == m.Config.Metadata[KeyGroup] {
+			n++
+		}
+	}
+	return n
+}
+
+// services returns the services that receive requests from outside.
+func services(c *bourse.Config) []workload.Service {
+	return slices.DeleteFunc(workload.Services(c), func(s workload.Service) bool { return len(s.Ports) == 0 })
+}
+
+func serves(c *bourse.Config) bool { return len(services(c)) > 0 }
+
+// isServing reports whether proxies send requests to m now.
+func isServing(m *machinesapi.Machine) bool {
+	return m.State == bourse.StateStarted && !m.Cordoned && serves(m.Config) &&
+		!slices.ContainsFunc(m.Checks, func(c bourse.CheckStatus) bool { return c.Status == bourse.CheckCritical })
+}
+
+// needed returns how many machines with config c have to serve.
+func needed(c *bourse.Config) int {
+	n := 1
+	for _, s := range services(c) {
+		n = max(n, s.MinRunning)
+	}
+	return n
+}
+
+// mover plans moves.
+type mover struct {
+	*builder
+	opts MoveOptions
+}
+
+// Move returns the plan that replaces machines by copies on other workers, some at a time, and destroys each once its
+// copy serves. Without Region and To, the machines' workers must be cordoned: a copy could otherwise end up on the
+// same worker. A machine with a volume is stopped while its volume is forked, so that no write is lost.
+func Move(have State, ids []bourse.MachineID, opts MoveOptions) Plan {
+	if opts.Lanes < 1 {
+		opts.Lanes = defaultLanes
+	}
+	opts.Why = cmp.Or(opts.Why, "it moves to another worker")
+	s := look(&have, true)
+	b := &mover{newBuilder("move", have.App, s, Options{}, 0), opts}
+	if len(ids) == 0 {
+		b.refuse("no machine is named")
+	}
+	for _, id := range ids {
 		if s.machines[id] == nil {
 			b.refuse("the app has no machine %s", bourse.Quoted(string(id)))
 		}
 	}
-	why := what.Why
-	if why == "" {
-		why = "it is to be on another worker"
-	}
 	for _, group := range sortedKeys(s.units) {
-		b.moveGroup(s.units[group], &what, pace, why)
+		b.moveGroup(s.units[group], ids)
 	}
-	return b.done()
+	return b.plan
 }
 
-// move is one machine that goes, and what takes its place.
+// move is the move of one machine.
 type move struct {
 	from   *machine
-	to     *machine   // made by a plan that did not end
-	stale  []*machine // likewise, and of no use
-	spares []*machine // that stand by for it or for what was made of it, and stay
-	twins  []*move    // that it stands by for
-	beside []*move    // whose spare is one of its own, which it changes for both
-	made   Step       // names the machine that takes its place
+	to     *machine   // its replacement, if an unfinished plan has made one
+	stale  []*machine // unusable replacements that unfinished plans have made
+	spares []*machine // standbys of from or its replacements; they stay
+	twins  []*move    // moves of the machines that from stands by for
+	beside []*move    // moves whose standby is one of spares; it is updated once for all of them
+	made   Step       // names the replacement: Machine or MadeBy
 }
 
-func (b *builder) moveGroup(units []*unit, what *Moving, pace Pace, why string) {
+func (b *mover) moveGroup(units []*unit, ids []bourse.MachineID) {
 	var moves []*move
 	running := 0
 	for _, u := range units {
 		if !u.root.down() {
 			running++
 		}
-		if mv := b.movable(u, what); mv != nil {
+		if !slices.Contains(ids, u.root.ID) {
+			continue
+		}
+		if mv := b.movable(u); mv != nil {
 			mv.spares = sparesOf(units, u)
 			moves = append(moves, mv)
 		}
 	}
 	slices.SortStableFunc(moves, func(a, b *move) int { return order(a.from.standby(), b.from.standby()) })
 	b.pairSpares(moves)
-	roll(len(moves), unavailable(pace.MaxUnavailable, running), nil, func(i int, after []int) []int {
+	roll(len(moves), unavailable(float64(b.opts.Lanes), running), nil, func(i int, after []int) []int {
 		if moves[i].to == nil && len(moves[i].from.config.Mounts) > 0 {
-			return b.moveVolume(moves[i], pace, why, after)
+			return b.moveVolume(moves[i], after)
 		}
-		return b.moveMachine(moves[i], pace, why, after)
+		return b.moveMachine(moves[i], after)
 	})
 }
 
-// pairSpares lets each spare be changed once: a spare that moves too is made for the
-// machines that are made before it.
-func (b *builder) pairSpares(moves []*move) {
+// pairSpares makes each standby change only once. A standby that moves as well is replaced after the machines that it
+// stands by for.
+func (b *mover) pairSpares(moves []*move) {
 	changed := map[*machine]*move{}
 	for _, mv := range moves {
 		mv.spares = slices.DeleteFunc(mv.spares, func(spare *machine) bool {
@@ -87,7 +226,7 @@ func (b *builder) pairSpares(moves []*move) {
 			case i >= 0:
 				moves[i].twins = append(moves[i].twins, mv)
 			case changed[spare] != nil:
-				b.warn("machine %s stands by for machine %s, which is made again, and no longer does: deploy to renew it", spare, mv.from)
+				b.warn("machine %s will no longer stand by for the replacement of machine %s: deploy to restore that", spare, mv.from)
 				changed[spare].beside = append(changed[spare].beside, mv)
 			default:
 				changed[spare] = mv
@@ -98,8 +237,8 @@ func (b *builder) pairSpares(moves []*move) {
 	}
 }
 
-// sparesOf returns the machines that stand by for one of u. A plan that did not end may
-// have let a spare stand by for what it made, which this one takes away again.
+// sparesOf returns the standbys of u's machines. After an unfinished plan, a standby may stand by for a replacement
+// that this plan destroys.
 func sparesOf(units []*unit, u *unit) []*machine {
 	var out []*machine
 	for _, other := range units {
@@ -112,12 +251,9 @@ func sparesOf(units []*unit, u *unit) []*machine {
 	return out
 }
 
-// movable returns the move of a unit, nil when it is not to move or cannot.
-func (b *builder) movable(u *unit, what *Moving) *move {
+// movable returns the move of a unit, nil if it cannot be moved.
+func (b *mover) movable(u *unit) *move {
 	m := u.root
-	if !slices.Contains(what.Machines, m.ID) && (what.From == "" || m.Worker != what.From) {
-		return nil
-	}
 	mv := &move{from: m}
 	for _, n := range u.next {
 		if mv.to == nil && !n.lost() && n.Worker != m.Worker && n.State != bourse.StateFailed && b.alike(m, n) {
@@ -130,78 +266,84 @@ func (b *builder) movable(u *unit, what *Moving) *move {
 	case m.lost():
 		b.refuse("machine %s in %s cannot be moved: its worker does not answer", m, m.Region)
 	case c.AutoDestroy && c.RestartPolicy().Policy == bourse.RestartNo && !m.down():
-		b.refuse("machine %s in %s cannot be moved: it runs to its end, and a second one would do its work twice; wait for it, or stop it", m, m.Region)
+		b.refuse("machine %s in %s cannot be moved: it runs until it exits, and a copy would do its work twice; wait for it, or stop it", m, m.Region)
 	case c.ImageKind() == bourse.PollerImage:
-		b.refuse("machine %s in %s cannot be moved: it is a job of a gateway's poller, which no other worker has", m, m.Region)
+		b.refuse("machine %s in %s cannot be moved: it runs on a host that polls a gateway", m, m.Region)
 	default:
 		return mv
 	}
 	return nil
 }
 
-// alike reports whether n is as m is, but for what plans write and its volume.
-func (b *builder) alike(m, n *machine) bool {
+// alike reports whether two machines differ only in their volume and in what plans write.
+func (b *mover) alike(m, n *machine) bool {
 	return len(b.compare.differences(m.config, n.config, "", "")) == 0 && len(m.config.Mounts) == len(n.config.Mounts)
 }
 
-// moveMachine makes a machine elsewhere, and takes the former away once it serves.
-func (b *builder) moveMachine(mv *move, pace Pace, why string, after []int) []int {
+func (b *mover) proxies(m *machine, why string) Step {
+	return Step{Do: AwaitProxies{}, Group: m.group, Region: m.Region, Why: why}
+}
+
+// moveMachine makes a replacement, and destroys the machine once that serves.
+func (b *mover) moveMachine(mv *move, after []int) []int {
 	m := mv.from
-	target := b.target(mv, nil, why, &after)
+	target := b.target(mv, nil, &after)
 	if !m.down() || m.paused() {
-		after = []int{b.await(target(AwaitReady), pace.Smoke, after...)}
+		after = []int{b.add(target(b.ready(true)), after...)}
 	}
 	after = b.renew(mv, after)
 	after = b.adopt(mv, target, after)
 	if !m.down() {
-		after = []int{b.add(paused(m, true, why), after...)}
+		after = []int{b.add(pause(m, true, b.opts.Why), after...)}
 		if m.serves() {
-			after = []int{b.add(on(m, CordonMachine, why), after...)}
+			after = []int{b.add(on(m, CordonMachine{}, b.opts.Why), after...)}
 		}
-		after = []int{b.add(Step{Do: AwaitProxies, Group: m.group, In: m.Region, Why: "it is served no more"}, after...)}
-		after = []int{b.add(on(m, StopMachine, why), after...)}
+		after = []int{b.add(b.proxies(m, "it is no longer served"), after...)}
+		after = []int{b.add(on(m, StopMachine{}, b.opts.Why), after...)}
 	}
-	b.discard(mv, why, after)
+	b.discard(mv, after)
 	return after
 }
 
-// moveVolume stops a machine, forks its volume and makes the machine again with that.
-func (b *builder) moveVolume(mv *move, pace Pace, why string, after []int) []int {
+// moveVolume stops a machine, forks its volume and makes a replacement with the fork.
+func (b *mover) moveVolume(mv *move, after []int) []int {
 	m := mv.from
 	if !m.down() {
-		after = []int{b.add(paused(m, true, why), after...)}
+		after = []int{b.add(pause(m, true, b.opts.Why), after...)}
 		if m.serves() {
-			after = []int{b.add(on(m, CordonMachine, why), after...)}
-			after = []int{b.add(Step{Do: AwaitProxies, Group: m.group, In: m.Region, Why: "it is served no more"}, after...)}
+			after = []int{b.add(on(m, CordonMachine{}, b.opts.Why), after...)}
+			after = []int{b.add(b.proxies(m, "it is no longer served"), after...)}
 		}
-		after = []int{b.add(on(m, StopMachine, "nothing may write to its volume while that is forked"), after...)}
+		after = []int{b.add(on(m, StopMachine{}, "nothing may write to its volume while it is forked"), after...)}
 		b.warn("machine %s in %s does not serve while its volume %s is forked", m, m.Region, m.config.Mounts[0].Volume)
 	}
 	mount := m.config.Mounts[0]
-	size := max(1, mount.SizeGB)
-	name := mount.Name
+	do := MakeVolume{Name: mount.Name, SizeGB: max(1, mount.SizeGB), Fork: mount.Volume, For: m.config, AnyWorker: true} // a small region may have no other worker
 	if v := b.survey.known[mount.Volume]; v != nil {
-		size, name = v.SizeGB, v.Name
+		do.Name, do.SizeGB = v.Name, v.SizeGB
 	}
-	fork := b.add(Step{
-		Do: MakeVolume, Group: m.group, In: m.Region, Config: m.config, Why: why,
-		Volume: &VolumeWant{Name: name, SizeGB: size, Fork: mount.Volume},
-	}, after...)
+	if b.opts.To != "" { // the machine goes where its volume is
+		config := *m.config
+		config.Requirements = config.Requirements.On(b.opts.To)
+		do.For = &config
+	}
+	fork := b.add(Step{Do: do, Group: m.group, Region: cmp.Or(b.opts.Region, m.Region), Why: b.opts.Why}, after...)
 	after = []int{fork}
-	target := b.target(mv, &fork, why, &after)
+	target := b.target(mv, &fork, &after)
 	if !m.down() || m.paused() {
-		after = []int{b.await(target(AwaitReady), pace.Smoke, after...)}
+		after = []int{b.add(target(b.ready(true)), after...)}
 	}
 	after = b.adopt(mv, target, after)
-	b.discard(mv, why, after)
+	b.discard(mv, after)
 	return after
 }
 
-// target makes the machine, unless it is there, and returns what makes steps about it.
-func (b *builder) target(mv *move, fork *int, why string, after *[]int) func(Act) Step {
+// target makes the replacement, unless it exists. It returns a function that makes steps about the replacement.
+func (b *mover) target(mv *move, fork *int, after *[]int) func(Action) Step {
+	why := b.opts.Why
 	if mv.to != nil {
-		mv.made = on(mv.to, "", why)
-		return func(do Act) Step { return on(mv.to, do, why) }
+		mv.made = on(mv.to, nil, why)
+		return func(do Action) Step { return on(mv.to, do, why) }
 	}
 	m := mv.from
 	c := *m.config
@@ -211,118 +353,117 @@ func (b *builder) target(mv *move, fork *int, why string, after *[]int) func(Act
 	}
 	delete(c.Metadata, KeyPaused)
 	c.Metadata[KeyReplaces] = string(m.ID)
-	s := Step{Do: MakeMachine, Group: m.group, In: m.Region, Config: &c, Hidden: true, Stopped: m.down() && !m.paused(), VolumeOf: fork, Why: why}
+	do := MakeMachine{Config: &c, Cordoned: true, Stopped: m.down() && !m.paused(), Volume: fork}
 	if fork != nil {
 		mount := c.Mounts[0]
 		mount.Volume, mount.Encrypted = "", false
 		c.Mounts = []bourse.Mount{mount}
+	} else if b.opts.To != "" {
+		do.Worker, b.plan.Reserve = b.opts.To, true
 	}
 	if m.standby() {
-		*after = append(slices.Clone(*after), b.twinned(mv, &s)...)
+		c.Standbys, do.StandbyOf = b.twinned(mv, c.Standbys)
+		if do.StandbyOf != nil {
+			*after = append(slices.Clone(*after), *do.StandbyOf)
+		}
 	}
-	id := b.add(s, *after...)
-	*after, mv.made = []int{id}, b.of(id, "", why)
-	return func(do Act) Step { return b.of(id, do, why) }
+	id := b.add(Step{Do: do, Group: m.group, Region: cmp.Or(b.opts.Region, m.Region), Why: why}, *after...)
+	*after, mv.made = []int{id}, b.onMade(id, nil, why)
+	return func(do Action) Step { return b.onMade(id, do, why) }
 }
 
-// goes reports whether the move takes a machine away.
+// goes reports whether the move destroys a machine.
 func (mv *move) goes(id bourse.MachineID) bool {
 	return id == mv.from.ID || slices.ContainsFunc(mv.stale, func(m *machine) bool { return m.ID == id })
 }
 
-// twinned lets the machine that s makes stand by for those that are made in place of its
-// twins, and returns the steps which make them; and for those that were made before.
-func (b *builder) twinned(mv *move, s *Step) []int {
-	ids := slices.Clone(s.Config.Standbys)
+// twinned returns the machines that the replacement of a standby stands by for, given those of the standby: the
+// replacements of its twins, also of those that were moved earlier. The ID of a replacement that this plan makes is not
+// known yet, so its step is returned instead.
+func (b *mover) twinned(mv *move, standbys []bourse.MachineID) (ids []bourse.MachineID, standbyOf *int) {
+	ids = slices.Clone(standbys)
 	for i, id := range ids {
 		if b.survey.machines[id] == nil {
 			ids[i] = cmp.Or(b.survey.heir(id), id)
 		}
 	}
-	var after []int
 	for _, twin := range mv.twins {
 		ids = slices.DeleteFunc(ids, twin.goes)
 		switch made := twin.made; {
-		case made.Of == nil && made.Machine != "":
+		case made.Machine != "":
 			if !slices.Contains(ids, made.Machine) {
 				ids = append(ids, made.Machine)
 			}
-		case made.Of != nil && s.StandbyOf == nil:
-			s.StandbyOf, after = made.Of, []int{*made.Of}
+		case made.MadeBy != nil && standbyOf == nil:
+			standbyOf = made.MadeBy
 		}
 	}
-	s.Config.Standbys = ids
-	return after
+	return ids, standbyOf
 }
 
-// renew lets a spare that a plan which did not end has made stand by for what this one makes.
-// What it stands by for may be gone: the list of the machine that it replaces says of whom it
-// is the spare.
-func (b *builder) renew(mv *move, after []int) []int {
+// renew updates an existing replacement of a standby to stand by for the machines that this plan makes. The list of the
+// standby that it replaces is used, because the machines in its own list may be gone.
+func (b *mover) renew(mv *move, after []int) []int {
 	if mv.to == nil || !mv.from.standby() {
 		return after
 	}
-	s := b.spareStep(mv.to, "it stands by for a machine that is made again")
-	s.Config.Standbys = mv.from.config.Standbys
-	made := b.twinned(mv, &s)
-	if s.StandbyOf == nil && slices.Equal(s.Config.Standbys, mv.to.config.Standbys) {
+	ids, standbyOf := b.twinned(mv, mv.from.config.Standbys)
+	if standbyOf != nil {
+		after = append(slices.Clone(after), *standbyOf)
+	}
+	return b.standBy(mv.to, ids, standbyOf, "the machine that it stands by for is replaced", after)
+}
+
+// standBy updates the machines that a standby stands by for, unless they stay the same. It returns the steps that the
+// next ones come after.
+func (b *mover) standBy(spare *machine, ids []bourse.MachineID, standbyOf *int, why string, after []int) []int {
+	if standbyOf == nil && slices.Equal(ids, spare.config.Standbys) {
 		return after
 	}
-	return []int{b.add(s, append(slices.Clone(after), made...)...)}
-}
-
-// spareStep updates a spare to a copy of its config, which its caller changes.
-func (b *builder) spareStep(spare *machine, why string) Step {
 	c := *spare.config
-	s := on(spare, UpdateMachine, why)
-	s.Config, s.Former, s.Instance, s.Stopped, s.Hidden = &c, spare.Config, spare.InstanceID, spare.down(), spare.Cordoned
-	return s
+	c.Standbys = ids
+	return []int{b.add(on(spare, UpdateMachine{
+		Config: &c, Former: spare.Config, Instance: spare.InstanceID, Stopped: spare.down(), StandbyOf: standbyOf,
+	}, why), after...)}
 }
 
-// adopt lets the new machine serve, and spares stand by for it.
-func (b *builder) adopt(mv *move, target func(Act) Step, after []int) []int {
+// adopt uncordons the replacement, and updates its standbys.
+func (b *mover) adopt(mv *move, target func(Action) Step, after []int) []int {
 	m := mv.from
 	if !m.Cordoned || m.paused() {
-		after = []int{b.add(target(UncordonMachine), after...)}
-		after = []int{b.add(Step{Do: AwaitProxies, Group: m.group, In: m.Region, Why: "the new machine is served"}, after...)}
+		after = []int{b.add(target(UncordonMachine{}), after...)}
+		after = []int{b.add(b.proxies(m, "the replacement is served"), after...)}
+	}
+	if len(mv.spares) == 0 {
+		return after
 	}
 	var ends []int
 	for _, spare := range mv.spares {
-		s := b.spareStep(spare, fmt.Sprintf("it stands by for machine %s, which is made again", m))
 		ids := slices.Clone(spare.config.Standbys)
 		for _, gone := range append(mv.beside, mv) {
 			ids = slices.DeleteFunc(ids, gone.goes)
 		}
-		if t := target(""); t.Of != nil {
-			s.StandbyOf = t.Of
-		} else if !slices.Contains(ids, t.Machine) {
-			ids = append(ids, t.Machine)
+		if id := mv.made.Machine; id != "" && !slices.Contains(ids, id) {
+			ids = append(ids, id)
 		}
-		s.Config.Standbys = ids
-		if s.StandbyOf != nil || !slices.Equal(s.Config.Standbys, spare.config.Standbys) {
-			ends = append(ends, b.add(s, after...))
-		}
-	}
-	if len(ends) == 0 {
-		return after
+		ends = append(ends, b.standBy(spare, ids, mv.made.MadeBy, fmt.Sprintf("machine %s, which it stands by for, is replaced", m), after)...)
 	}
 	return ends
 }
 
-// discard destroys what has moved, its volume last, and what earlier plans left.
-func (b *builder) discard(mv *move, why string, after []int) {
+// discard destroys the machine, then its volume, and what unfinished plans have left of its move.
+func (b *mover) discard(mv *move, after []int) {
 	var stale []int
 	for _, m := range mv.stale {
 		if !m.lost() {
-			stale = append(stale, b.add(b.destroy(retire{m, "left by a plan that did not end"}), slices.Concat(after, stale)...))
-			b.leave(m)
+			stale = append(stale, b.add(destroy(m, "left by an unfinished plan"), slices.Concat(after, stale)...))
+			b.warnVolumes(m)
 		}
 	}
 	after = append(slices.Clone(after), stale...)
-	gone := b.add(b.destroy(retire{mv.from, why}), after...)
-	for _, mount := range mv.from.config.Mounts {
-		s := on(mv.from, DestroyVolume, "its fork has its place")
-		s.Machine, s.Name, s.VolumeID = "", "", mount.Volume
-		b.add(s, gone)
+	m := mv.from
+	gone := b.add(destroy(m, b.opts.Why), after...)
+	for _, mount := range m.config.Mounts {
+		b.add(Step{Do: DestroyVolume{mount.Volume}, Group: m.group, Region: m.Region, Why: "its fork replaces it"}, gone)
 	}
 }

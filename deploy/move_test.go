@@ -49,7 +49,7 @@ func ofWorker1(t *testing.T, opts deploy.MoveOptions, list ...machinesapi.Machin
 			ids = append(ids, list[i].ID)
 		}
 	}
-	moves := deploy.Of(&deploy.State{App: "web", Machines: list}, ids, opts)
+	moves := deploy.PlanMoves(&deploy.State{App: "web", Machines: list}, ids, opts)
 	if got := len(moves.Go) + len(moves.Later) + len(moves.Stay); got != len(ids) {
 		t.Errorf("%d machines go and %d stay, of %d", len(moves.Go), len(moves.Stay), len(ids))
 	}
@@ -72,16 +72,16 @@ func TestWhatMoves(t *testing.T) {
 		"with a volume":                    {list: []machinesapi.Machine{machine("a", serves, mounts), other}, goes: 1},
 		"with a volume, stopped":           {list: []machinesapi.Machine{machine("a", serves, mounts, stopped)}, goes: 1},
 		"those with volumes come last":     {list: []machinesapi.Machine{machine("a", serves, mounts), machine("b", serves), other}, goes: 1, later: 1},
-		"nothing would serve":              {list: []machinesapi.Machine{machine("a", serves, mounts)}, stay: "0 of its group would serve"},
+		"nothing would serve":              {list: []machinesapi.Machine{machine("a", serves, mounts)}, stay: "only 0 others of its group would serve"},
 		"that is allowed":                  {opts: deploy.MoveOptions{Downtime: true}, list: []machinesapi.Machine{machine("a", serves, mounts)}, goes: 1},
 		"nothing is to serve":              {list: []machinesapi.Machine{machine("a", mounts)}, goes: 1},
-		"too few would serve":              {list: []machinesapi.Machine{machine("a", mounts, two), other}, stay: "1 of its group would serve while its volume is copied, and 2 have to"},
-		"a job":                            {list: []machinesapi.Machine{machine("a", job)}, stay: "runs to its end"},
+		"too few would serve":              {list: []machinesapi.Machine{machine("a", mounts, two), other}, stay: "only 1 others of its group would serve while its volume is copied, and 2 are needed"},
+		"a job":                            {list: []machinesapi.Machine{machine("a", job)}, stay: "runs until it exits"},
 		"a job that is over":               {list: []machinesapi.Machine{machine("a", job, stopped)}, goes: 1},
 		"on its way":                       {list: []machinesapi.Machine{machine("a", func(m *machinesapi.Machine) { m.State = bourse.StateStarting })}, stay: "it is starting"},
 		"on a worker that does not answer": {list: []machinesapi.Machine{machine("a", func(m *machinesapi.Machine) { m.HostStatus = machinesapi.HostUnreachable })}, stay: "does not answer"},
 		"not known as a whole":             {list: []machinesapi.Machine{machine("a", func(m *machinesapi.Machine) { m.Config = nil })}, stay: "does not answer"},
-		"of a poller":                      {list: []machinesapi.Machine{machine("a", func(m *machinesapi.Machine) { m.Config.Image = bourse.ImagePull })}, stay: "asked for work"},
+		"of a poller":                      {list: []machinesapi.Machine{machine("a", func(m *machinesapi.Machine) { m.Config.Image = bourse.ImagePull })}, stay: "polls a gateway"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			moves := ofWorker1(t, c.opts, c.list...)
@@ -117,14 +117,16 @@ func TestOrder(t *testing.T) {
 						before[i][j] = before[i][j] || is
 					}
 				}
-				if (s.Do == deploy.MakeMachine || s.Do == deploy.MakeVolume) && (s.In != "mad" || !slices.Contains(moves.Go, moves.Of(i))) {
-					t.Errorf("step %d makes something in %s for %q", i, s.In, moves.Of(i))
+				if (deploy.Is[deploy.MakeMachine](s.Do) || deploy.Is[deploy.MakeVolume](s.Do)) && (s.Region != "mad" || !slices.Contains(moves.Go, moves.MachineOf(i))) {
+					t.Errorf("step %d makes something in %s for %q", i, s.Region, moves.MachineOf(i))
 				}
-				if s.Do != deploy.DestroyMachine {
+				if !deploy.Is[deploy.DestroyMachine](s.Do) {
 					continue
 				}
 				gone++
-				served := slices.IndexFunc(steps, func(x deploy.Step) bool { return x.Do == deploy.UncordonMachine && moves.Of(x.ID) == s.Machine })
+				served := slices.IndexFunc(steps, func(x deploy.Step) bool {
+					return deploy.Is[deploy.UncordonMachine](x.Do) && moves.MachineOf(x.ID) == s.Machine
+				})
 				if served < 0 || !before[i][served] {
 					t.Errorf("step %d destroys a machine whose replacement may not serve yet", i)
 				}
@@ -145,13 +147,13 @@ func TestToAWorker(t *testing.T) {
 		m.Config.Requirements = bourse.Requirements{"slots": {Count: 1}}
 		moves := ofWorker1(t, deploy.MoveOptions{To: "w2", Region: "gru"}, m)
 		for _, s := range moves.Plan.Steps {
-			switch s.Do { //nolint:exhaustive // the others are as ever
+			switch do := s.Do.(type) {
 			case deploy.MakeMachine:
-				if _, bound := s.Config.Requirements[bourse.LabelWorker]; bound || (s.On == "w2") != (s.VolumeOf == nil) || moves.Plan.Reserve != (s.VolumeOf == nil) {
-					t.Errorf("%s: made on %q, requires %v, reserves %v", name, s.On, s.Config.Requirements, moves.Plan.Reserve)
+				if _, bound := do.Config.Requirements[bourse.LabelWorker]; bound || (do.Worker == "w2") != (do.Volume == nil) || moves.Plan.Reserve != (do.Volume == nil) {
+					t.Errorf("%s: made on %q, requires %v, reserves %v", name, do.Worker, do.Config.Requirements, moves.Plan.Reserve)
 				}
 			case deploy.MakeVolume:
-				if r := s.Config.Requirements; r[bourse.LabelWorker].Label != "w2" || r["slots"].Count != 1 {
+				if r := do.For.Requirements; r[bourse.LabelWorker].Label != "w2" || r["slots"].Count != 1 {
 					t.Errorf("%s: its volume requires %v", name, r)
 				}
 			}
@@ -160,7 +162,7 @@ func TestToAWorker(t *testing.T) {
 			t.Errorf("%s: %d go, and the machine requires %v", name, len(moves.Go), m.Config.Requirements)
 		}
 	}
-	for want, to := range map[string]bourse.WorkerID{"on worker w1 already": "w1", "only one that runs": "w2"} {
+	for want, to := range map[string]bourse.WorkerID{"on worker w1 already": "w1", "only running machines": "w2"} {
 		moves := ofWorker1(t, deploy.MoveOptions{To: to}, machine("a", stopped))
 		if len(moves.Stay) != 1 || !strings.Contains(moves.Stay[0].Why, want) {
 			t.Errorf("to %s: %+v, want %q", to, moves.Stay, want)
@@ -175,13 +177,14 @@ func TestReplacement(t *testing.T) {
 	m := machine("a", mounts)
 	m.Config.Env = map[string]string{"A": "b"}
 	moves := ofWorker1(t, deploy.MoveOptions{}, m)
-	i := slices.IndexFunc(moves.Plan.Steps, func(s deploy.Step) bool { return s.Do == deploy.MakeMachine })
-	made, volume := moves.Plan.Steps[i], moves.Plan.Steps[*moves.Plan.Steps[i].VolumeOf]
+	i := slices.IndexFunc(moves.Plan.Steps, func(s deploy.Step) bool { return deploy.Is[deploy.MakeMachine](s.Do) })
+	made := moves.Plan.Steps[i].Do.(deploy.MakeMachine)
+	volume := moves.Plan.Steps[*made.Volume].Do.(deploy.MakeVolume)
 	if made.Config.Env["A"] != "b" || made.Config.Metadata[deploy.KeyReplaces] != string(m.ID) || made.Config.Metadata[deploy.KeyGroup] != "app" || made.Config.Mounts[0].Volume != "" || made.Config.Mounts[0].Path != "/data" {
 		t.Errorf("the replacement is made of %+v", made.Config)
 	}
-	if want := (deploy.VolumeWant{Name: "data", SizeGB: 2, Fork: m.Config.Mounts[0].Volume, AnyWorker: true}); *volume.Volume != want {
-		t.Errorf("the volume is made of %+v, want %+v", *volume.Volume, want)
+	if want := (deploy.MakeVolume{Name: "data", SizeGB: 2, Fork: m.Config.Mounts[0].Volume, For: m.Config, AnyWorker: true}); volume != want {
+		t.Errorf("the volume is made of %+v, want %+v", volume, want)
 	}
 	if m.Config.Mounts[0].Volume == "" || m.Config.Metadata[deploy.KeyReplaces] != "" {
 		t.Error("the machine's own config was changed")

@@ -24,7 +24,7 @@ func TestScaleDownLeavesMachinesApart(t *testing.T) {
 	p := deploy.Scale(s.state(), map[string][]deploy.Count{"web": {{Region: "fra", Count: 2}}}, quick)
 	var gone []string
 	for _, step := range p.Steps {
-		if step.Do == deploy.DestroyMachine {
+		if deploy.Is[deploy.DestroyMachine](step.Do) {
 			gone = append(gone, step.Name)
 		}
 	}
@@ -46,11 +46,11 @@ func TestVolumesLeft(t *testing.T) {
 	if left := p.VolumesLeft(func(int) bool { return false }); len(left) > 0 {
 		t.Errorf("nothing was done: %v are left", left)
 	}
-	move := deploy.Move(s.state(), deploy.Moving{Machines: slices.Collect(maps.Keys(s.machines))}, quick)
+	move := deploy.Move(s.state(), slices.Collect(maps.Keys(s.machines)), slow)
 	if left := move.VolumesLeft(nil); len(left) > 0 {
 		t.Errorf("moved: %v are left", left)
 	}
-	half := move.VolumesLeft(func(step int) bool { return move.Steps[step].Do != deploy.DestroyVolume })
+	half := move.VolumesLeft(func(step int) bool { return !deploy.Is[deploy.DestroyVolume](move.Steps[step].Do) })
 	if len(half) != 2 {
 		t.Errorf("moved, and the volumes could not be destroyed: %v are left, want both", half)
 	}
@@ -66,10 +66,10 @@ func TestMovedAgainASpareFollows(t *testing.T) {
 	all := slices.Sorted(maps.Keys(s.machines))
 	is := slices.IndexFunc(all, func(id bourse.MachineID) bool { return len(s.machines[id].Config.Standbys) == 0 })
 	from := s.machines[all[is]]
-	p := deploy.Move(s.state(), deploy.Moving{Machines: all}, quick)
+	p := deploy.Move(s.state(), all, slow)
 	r := s.start(&p)
 	for i, step := range p.Steps {
-		if step.Do != deploy.DestroyMachine || step.Machine != from.ID {
+		if !deploy.Is[deploy.DestroyMachine](step.Do) || step.Machine != from.ID {
 			r.do(i)
 		}
 	}
@@ -79,7 +79,7 @@ func TestMovedAgainASpareFollows(t *testing.T) {
 			m.Worker = from.Worker
 		}
 	}
-	again := deploy.Move(s.state(), deploy.Moving{Machines: []bourse.MachineID{from.ID}}, quick)
+	again := deploy.Move(s.state(), []bourse.MachineID{from.ID}, slow)
 	s.start(&again).finish()
 	for _, m := range s.machines {
 		ids := m.Config.Standbys
@@ -99,12 +99,12 @@ func TestUndoable(t *testing.T) {
 	t.Parallel()
 	zero := 0
 	p := deploy.Plan{Steps: []deploy.Step{
-		{ID: 0, Do: deploy.MakeMachine},
-		{ID: 1, Do: deploy.AwaitReady, Of: &zero, After: []int{0}},
-		{ID: 2, Do: deploy.StopMachine, Machine: "a", After: []int{1}},
-		{ID: 3, Do: deploy.DestroyMachine, Machine: "a", After: []int{2}},
-		{ID: 4, Do: deploy.UpdateMachine, Machine: "b"},
-		{ID: 5, Do: deploy.DestroyMachine, Of: &zero, After: []int{1}},
+		{ID: 0, Do: deploy.MakeMachine{}},
+		{ID: 1, Do: deploy.AwaitReady{}, MadeBy: &zero, After: []int{0}},
+		{ID: 2, Do: deploy.StopMachine{}, Machine: "a", After: []int{1}},
+		{ID: 3, Do: deploy.DestroyMachine{}, Machine: "a", After: []int{2}},
+		{ID: 4, Do: deploy.UpdateMachine{}, Machine: "b"},
+		{ID: 5, Do: deploy.DestroyMachine{}, MadeBy: &zero, After: []int{1}},
 	}}
 	for _, c := range []struct{ begun, want []int }{
 		{[]int{0, 1, 2}, []int{2, 0}},

@@ -272,7 +272,7 @@ func TestUndoneStepsLeaveNothing(t *testing.T) {
 		for range rapid.IntRange(0, len(p.Steps)).Draw(t, "stop") {
 			i := rapid.SampledFrom(r.runnable()).Draw(t, "step")
 			s := &p.Steps[i]
-			if s.Do == deploy.DestroyMachine && s.Of == nil {
+			if deploy.Is[deploy.DestroyMachine](s.Do) && s.MadeBy == nil {
 				lost = true
 				break
 			}
@@ -282,8 +282,8 @@ func TestUndoneStepsLeaveNothing(t *testing.T) {
 			return
 		}
 		for i, s := range p.Steps { // one that is gone already needs no undoing
-			if s.Do == deploy.DestroyMachine && r.begun[i] {
-				r.begun[*s.Of] = false
+			if deploy.Is[deploy.DestroyMachine](s.Do) && r.begun[i] {
+				r.begun[*s.MadeBy] = false
 			}
 		}
 		r.undo()
@@ -294,7 +294,10 @@ func TestUndoneStepsLeaveNothing(t *testing.T) {
 	})
 }
 
-var quick = deploy.Pace{MaxUnavailable: 1}
+var (
+	quick = deploy.Pace{MaxUnavailable: 1}
+	slow  = deploy.MoveOptions{Lanes: 1}
+)
 
 // TestUndo: wherever a deploy is interrupted before it has destroyed a machine that was
 // there, undoing its release leads back to what was there. After that as many machines
@@ -313,7 +316,7 @@ func TestUndo(t *testing.T) {
 		destroyed := false
 		r.some(t, rapid.IntRange(0, len(p.Steps)).Draw(t, "stop"), func() {})
 		for i, s := range p.Steps {
-			destroyed = destroyed || r.begun[i] && s.Do == deploy.DestroyMachine && s.Of == nil
+			destroyed = destroyed || r.begun[i] && deploy.Is[deploy.DestroyMachine](s.Do) && s.MadeBy == nil
 		}
 		if rapid.Bool().Draw(t, "settle") {
 			w.settle()
@@ -356,12 +359,12 @@ func moves(t *rapid.T, spread bool) {
 	w := deployed(t)
 	before, serving, volumes := len(w.machines), w.serving("web", ""), len(w.volumes)
 	w.spread = spread
-	what := deploy.Moving{Machines: slices.Sorted(maps.Keys(w.machines))}
+	what := slices.Sorted(maps.Keys(w.machines))
 	if before == 0 {
 		return
 	}
 	for range rapid.IntRange(0, 2).Draw(t, "interruptions") {
-		p := deploy.Move(w.state(), what, quick)
+		p := deploy.Move(w.state(), what, slow)
 		r := w.start(&p)
 		r.some(t, rapid.IntRange(0, len(p.Steps)).Draw(t, "stop"), func() {
 			if now := w.serving("web", ""); now < serving {
@@ -369,16 +372,16 @@ func moves(t *rapid.T, spread bool) {
 			}
 		})
 		left := func(id bourse.MachineID) bool { return w.machines[id] == nil }
-		if what.Machines = slices.DeleteFunc(what.Machines, left); len(what.Machines) == 0 {
+		if what = slices.DeleteFunc(what, left); len(what) == 0 {
 			break
 		}
 	}
-	if len(what.Machines) > 0 {
-		p := deploy.Move(w.state(), what, quick)
+	if len(what) > 0 {
+		p := deploy.Move(w.state(), what, slow)
 		w.start(&p).finish()
 	}
 	w.settle()
-	for _, id := range what.Machines {
+	for _, id := range what {
 		if w.machines[id] != nil {
 			t.Fatalf("machine %s is still there", id)
 		}

@@ -11,16 +11,15 @@ import (
 
 func sortedKeys[K cmp.Ordered, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }
 
-// Pace is how fast plans without an [App] go: as members of App with the same names.
+// Pace is the pace of plans that are not made from an [App], which has fields with the same names.
 type Pace struct {
 	MaxUnavailable float64
 	Wait           bourse.Duration
 	Smoke          bool
 }
 
-// Scale returns the plan that brings groups to the numbers of machines that are wanted.
-// New ones are as those that are there, which stay as they are; where a region names
-// none, any is meant. Groups that counts does not name are not touched.
+// Scale returns the plan that brings groups to the given numbers of machines. New machines are like the existing ones,
+// which are not updated. An empty region means any. Groups that are missing from counts are left alone.
 func Scale(have State, counts map[string][]Count, pace Pace) Plan {
 	s := look(&have, false)
 	b := newBuilder("scale", have.App, s, Options{}, pace.Wait)
@@ -28,26 +27,25 @@ func Scale(have State, counts map[string][]Count, pace Pace) Plan {
 	for _, name := range sortedKeys(counts) {
 		g := b.template(name, counts[name])
 		if g == nil {
-			b.refuse("the app has no machine of group %s to make others like: deploy it first", bourse.Quoted(name))
+			b.refuse("the app has no machine of group %s to copy: deploy it first", bourse.Quoted(name))
 			continue
 		}
 		g.Smoke = pace.Smoke
 		app.Groups = append(app.Groups, *g)
 	}
 	if len(b.plan.Refused) > 0 || !b.sensible(app) {
-		return b.done()
+		return b.plan
 	}
 	var works []*work
 	for i := range app.Groups {
-		works = append(works, b.scaled(app, &app.Groups[i]))
+		works = append(works, b.counts(app, &app.Groups[i]))
 	}
 	b.shape(app, works)
 	b.finish()
-	return b.done()
+	return b.plan
 }
 
-// template returns the group that the machines are of, as the newest one that can be
-// copied is; nil for none.
+// template returns a group with the config of its newest machine, nil if there is no machine to copy.
 func (b *builder) template(name string, counts []Count) *Group {
 	var newest *machine
 	for _, u := range b.survey.units[name] {
@@ -75,9 +73,9 @@ func (b *builder) template(name string, counts []Count) *Group {
 	return g
 }
 
-// scaled counts the machines of a group, without a look at their configs, and goes on
-// with what an interrupted plan has left.
-func (b *builder) scaled(app *App, g *Group) *work {
+// counts compares the number of a group's machines, but not their configs, with the desired one. It continues from
+// what an interrupted plan has left.
+func (b *builder) counts(app *App, g *Group) *work {
 	w := &work{group: g, limit: app.MaxUnavailable, made: map[bourse.MachineID]int{}, heirs: map[bourse.MachineID]bourse.MachineID{}}
 	for _, h := range b.counted(app, w, b.survey.units[g.Name]) {
 		m := h.machine
@@ -89,21 +87,21 @@ func (b *builder) scaled(app *App, g *Group) *work {
 		}
 		w.jobs = append(w.jobs, &job{
 			machine: m, config: m.config, start: m.down(), uncordon: m.Cordoned, smoke: g.Smoke, work: w,
-			why: "it was to go, and is to stay",
+			why: "it stays after all",
 		})
 	}
 	return w
 }
 
-// Resize returns the plan that gives the machines of some groups, or of all where
-// none is named, another size, some at a time.
+// Resize returns the plan that gives the machines of the named groups another size, some at a time. Without groups it
+// resizes all machines.
 func Resize(have State, groups []string, guest bourse.Guest, pace Pace) Plan {
 	s := look(&have, false)
 	b := newBuilder("resize", have.App, s, Options{}, pace.Wait)
 	guest = guest.WithDefaults()
 	if err := guest.Validate(); err != nil {
 		b.refuse("%v", err)
-		return b.done()
+		return b.plan
 	}
 	for _, name := range b.chosen(groups) {
 		w := &work{group: &Group{Name: name, Smoke: pace.Smoke}, limit: pace.MaxUnavailable, made: map[bourse.MachineID]int{}}
@@ -114,7 +112,7 @@ func Resize(have State, groups []string, guest bourse.Guest, pace Pace) Plan {
 		}
 		b.rolling(w, nil, true)
 	}
-	return b.done()
+	return b.plan
 }
 
 func (b *builder) resize(w *work, m *machine, guest bourse.Guest) {

@@ -21,7 +21,7 @@ func sound(p *deploy.Plan) error {
 			if before < 0 || before >= i || n > 0 && before <= s.After[n-1] {
 				return fmt.Errorf("step %d (%s) is after steps %v", i, s.Do, s.After)
 			}
-			if final(&p.Steps[before]) && !final(s) {
+			if p.Steps[before].Final() && !s.Final() {
 				return fmt.Errorf("step %d (%s) may fail after step %d, which nothing undoes", i, s.Do, before)
 			}
 			after[i][before] = true
@@ -29,70 +29,75 @@ func sound(p *deploy.Plan) error {
 				after[i][earlier] = true
 			}
 		}
-		for ref, do := range map[*int]deploy.Act{s.Of: deploy.MakeMachine, s.StandbyOf: deploy.MakeMachine, s.VolumeOf: deploy.MakeVolume} {
-			if ref != nil && (!after[i][*ref] || p.Steps[*ref].Do != do) {
-				return fmt.Errorf("step %d (%s) needs what step %d makes", i, s.Do, *ref)
-			}
+		made := func(ref *int) bool {
+			return ref == nil || after[i][*ref] && deploy.Is[deploy.MakeMachine](p.Steps[*ref].Do)
 		}
-		if err := complete(p, s); err != nil || s.ID != i || s.Wait < 0 {
-			return fmt.Errorf("step %d (%s) with ID %d and wait %d: %w", i, s.Do, s.ID, s.Wait, err)
+		makes, _ := s.Do.(deploy.MakeMachine)
+		updates, _ := s.Do.(deploy.UpdateMachine)
+		if !made(s.MadeBy) || !made(makes.StandbyOf) || !made(updates.StandbyOf) ||
+			makes.Volume != nil && (!after[i][*makes.Volume] || !deploy.Is[deploy.MakeVolume](p.Steps[*makes.Volume].Do)) {
+			return fmt.Errorf("step %d (%s) needs what no step before it makes", i, s.Do)
+		}
+		if err := complete(p, s); err != nil || s.ID != i {
+			return fmt.Errorf("step %d (%s) with ID %d: %w", i, s.Do, s.ID, err)
 		}
 	}
 	return nil
 }
 
-// final reports whether a step takes away what nothing returns.
-func final(s *deploy.Step) bool {
-	return s.Do == deploy.DestroyVolume || s.Do == deploy.DestroyMachine && s.Of == nil
-}
-
 // complete checks that a step has what its act needs, and nothing that contradicts it.
 func complete(p *deploy.Plan, s *deploy.Step) error {
-	if s.In != "" {
-		if err := s.In.Validate(); err != nil {
+	if s.Region != "" {
+		if err := s.Region.Validate(); err != nil {
 			return err
 		}
 	}
-	switch s.Do {
+	switch s.Do.(type) {
 	case deploy.RunCommand, deploy.MakeVolume, deploy.MakeMachine, deploy.AwaitProxies, deploy.DestroyVolume:
-		if s.Machine != "" || s.Of != nil {
-			return fmt.Errorf("it is done to no machine")
+		if s.Machine != "" || s.MadeBy != nil {
+			return fmt.Errorf("it acts on no machine")
 		}
 	default:
-		if s.Of != nil && s.Machine != "" {
-			return fmt.Errorf("it is done to two machines")
+		if s.MadeBy != nil && s.Machine != "" {
+			return fmt.Errorf("it acts on two machines")
 		}
-		if err := s.Machine.Validate(); s.Of == nil && err != nil {
+		if err := s.Machine.Validate(); s.MadeBy == nil && err != nil {
 			return err
 		}
 	}
-	switch s.Do {
-	case deploy.UpdateMachine, deploy.SetMetadata:
-		if s.Config == nil || s.Former == nil {
-			return fmt.Errorf("it has no config, or none to return to")
+	switch do := s.Do.(type) {
+	case deploy.UpdateMachine:
+		if do.Former == nil {
+			return fmt.Errorf("it has no config to return to")
 		}
-	case deploy.MakeMachine, deploy.RunCommand:
-		if s.Config == nil {
-			return fmt.Errorf("it has no config")
+		return normal(do.Config, nil)
+	case deploy.SetMetadata:
+		if len(do.Metadata) == 0 || len(do.Metadata) != len(do.Former) {
+			return fmt.Errorf("it sets %v, and undoing it %v", do.Metadata, do.Former)
 		}
+	case deploy.RunCommand:
+		return normal(do.Config, nil)
+	case deploy.MakeMachine:
+		if do.Worker != "" && (do.Stopped || !p.Reserve || len(do.Config.Mounts) > 0) {
+			return fmt.Errorf("only a machine that is started, without volumes, by a plan which reserves can be for a worker")
+		}
+		return normal(do.Config, do.Volume)
 	case deploy.MakeVolume:
 		order := bourse.VolumeOrder{
-			Name: s.Volume.Name, SizeGB: s.Volume.SizeGB, Source: s.Volume.Fork,
+			Name: do.Name, SizeGB: do.SizeGB, Source: do.Fork,
 			FSType: bourse.DefaultFSType, RetentionDays: bourse.MaxRetentionDays,
 		}
 		return order.Validate()
 	case deploy.DestroyVolume:
-		return s.VolumeID.Validate()
-	default:
+		return do.Volume.Validate()
 	}
-	if s.Config == nil || s.Do == deploy.SetMetadata {
-		return nil
-	}
-	if s.On != "" && (s.Do != deploy.MakeMachine || s.Stopped || !p.Reserve || len(s.Config.Mounts) > 0) {
-		return fmt.Errorf("only a machine that is started, without volumes, by a plan which reserves can be for a worker")
-	}
-	config := *s.Config
-	if s.VolumeOf != nil {
+	return nil
+}
+
+// normal checks a config; the volume of its mount is made by a step.
+func normal(c *bourse.Config, volume *int) error {
+	config := *c
+	if volume != nil {
 		if len(config.Mounts) != 1 || config.Mounts[0].Volume != "" {
 			return fmt.Errorf("its config has no mount without a volume")
 		}

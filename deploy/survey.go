@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/machinesapi"
@@ -14,14 +13,13 @@ import (
 // DefaultGroup is the group of machines that name none.
 const DefaultGroup = "app"
 
-// groupsOfOthers are those of machines that clients make for a while: no deploy
-// looks after them.
+// groupsOfOthers are the groups of temporary machines that other clients make: no deploy manages them.
 var groupsOfOthers = []string{"fly_app_console", "fly_app_test_machine_command"}
 
-// machine is one that is there.
+// machine is an existing machine.
 type machine struct {
 	*machinesapi.Machine
-	config *bourse.Config // as much of it as is known; never nil
+	config *bourse.Config // its known part; never nil
 	group  string
 }
 
@@ -49,16 +47,15 @@ func (m *machine) down() bool {
 	}
 }
 
-// crashed reports whether its program has ended by itself and badly: it is down, and was
-// meant to run.
+// crashed reports whether the machine is down because its program failed.
 func (m *machine) crashed() bool {
 	return m.State == bourse.StateStopped && m.Exit != nil && !m.Exit.RequestedStop && m.Exit.ExitCode != 0
 }
 
-// rests reports whether it is down because that is wanted: it stays so.
+// rests reports whether the machine is down on purpose, so that it stays stopped.
 func (m *machine) rests() bool { return m.down() && !m.paused() && !m.crashed() }
 
-// ready reports whether it is started and its checks pass.
+// ready reports whether the machine is started and its checks pass.
 func (m *machine) ready() bool {
 	if m.State != bourse.StateStarted {
 		return false
@@ -71,7 +68,7 @@ func (m *machine) ready() bool {
 	return true
 }
 
-// serves reports whether requests may reach it.
+// serves reports whether the machine may receive requests.
 func (m *machine) serves() bool { return !m.lost() && !m.down() && !m.Cordoned }
 
 func (m *machine) standby() bool { return len(m.config.Standbys) > 0 }
@@ -84,11 +81,10 @@ func (m *machine) replaces() bourse.MachineID {
 	return bourse.MachineID(m.config.Metadata[KeyReplaces])
 }
 
-// String is how texts call the machine.
+// String returns the machine's name in texts.
 func (m *machine) String() string { return named(m.ID, m.Name) }
 
-// unit is one place among the machines of a group: a machine, and those that were
-// made to take its place while it is there.
+// unit is one place among the machines of a group: a machine, and replacements of it that were made while it exists.
 type unit struct {
 	root *machine
 	next []*machine // newest first
@@ -96,17 +92,17 @@ type unit struct {
 
 func (u *unit) all() []*machine { return append([]*machine{u.root}, u.next...) }
 
-// survey is what is there, in order.
+// survey is a state in order.
 type survey struct {
-	units     map[string][]*unit // by group, in order of region and id
+	units     map[string][]*unit // by group, sorted by region and id
 	leftovers []*machine         // canaries and machines of release commands
 	machines  map[bourse.MachineID]*machine
-	foreign   []*machine            // that deploys do not look after
-	volumes   []*machinesapi.Volume // that no machine has
+	foreign   []*machine            // machines that deploys do not manage
+	volumes   []*machinesapi.Volume // usable volumes that no machine mounts
 	known     map[bourse.VolumeID]*machinesapi.Volume
 }
 
-// look sorts what is there. With all, machines that deploys do not look after are in units too.
+// look orders a state. With all, units include machines that deploys do not manage.
 func look(have *State, all bool) *survey {
 	s := &survey{units: map[string][]*unit{}, machines: map[bourse.MachineID]*machine{}, known: map[bourse.VolumeID]*machinesapi.Volume{}}
 	var mine []*machine
@@ -143,7 +139,7 @@ func compareMachines(a, b *machine) int {
 	return cmp.Or(cmp.Compare(a.Region, b.Region), cmp.Compare(a.ID, b.ID))
 }
 
-// unite finds the units: a machine is in that of the one which it replaces.
+// unite finds the units: a machine belongs to the unit of the machine that it replaces.
 func (s *survey) unite(mine []*machine) {
 	units := map[bourse.MachineID]*unit{}
 	for _, m := range mine {
@@ -165,8 +161,7 @@ func (s *survey) unite(mine []*machine) {
 	}
 }
 
-// rootOf follows what m replaces to a machine that replaces none which is there. What
-// replaces itself, by way of others or not, is its own root.
+// rootOf follows replacements from m to a machine that replaces no existing one. In a cycle, m is its own root.
 func (s *survey) rootOf(m *machine) *machine {
 	at := m
 	for range len(s.machines) {
@@ -182,8 +177,7 @@ func (s *survey) rootOf(m *machine) *machine {
 	return m
 }
 
-// heir returns a machine that was made to take the place of one which is gone, the first in
-// the order of ids; "" for none.
+// heir returns the replacement of a machine that is gone, the one with the smallest id, or "" if there is none.
 func (s *survey) heir(id bourse.MachineID) bourse.MachineID {
 	for _, next := range sortedKeys(s.machines) {
 		if s.machines[next].replaces() == id {
@@ -193,7 +187,7 @@ func (s *survey) heir(id bourse.MachineID) bourse.MachineID {
 	return ""
 }
 
-// freeVolume takes a volume of that name that no machine has, nil for none.
+// freeVolume takes a volume with the given name that no machine mounts, nil if there is none.
 func (s *survey) freeVolume(name string, in bourse.Region) *machinesapi.Volume {
 	for i, v := range s.volumes {
 		if v.Name == name && (in == "" || v.Region == in) {
@@ -204,32 +198,19 @@ func (s *survey) freeVolume(name string, in bourse.Region) *machinesapi.Volume {
 	return nil
 }
 
-// seen returns what is known of each machine that counts.
+// seen returns descriptions of all machines of the survey.
 func seen(s *survey) map[bourse.MachineID]Seen {
 	if len(s.machines) == 0 {
 		return nil
 	}
 	out := make(map[bourse.MachineID]Seen, len(s.machines))
 	for id, m := range s.machines {
-		out[id] = Seen{
-			Instance: m.InstanceID, Name: m.Name, Worker: m.Worker, Cordoned: m.Cordoned, Lost: m.lost(), Marks: Marks(m.config.Metadata),
-		}
+		out[id] = Seen{Instance: m.InstanceID, Name: m.Name, Cordoned: m.Cordoned, Lost: m.lost()}
 	}
 	return out
 }
 
-// Marks returns what plans have noted in a machine's metadata beside its group and what it replaces, as
-// "key=value key=value" in a fixed order: they change without a new version of the machine.
-func Marks(metadata map[string]string) string {
-	var out []string
-	for _, key := range []string{KeyPlatform, KeyRelease, KeyVersion, KeyCanary, KeyPaused} {
-		if v := metadata[key]; v != "" {
-			out = append(out, key+"="+v)
-		}
-	}
-	return strings.Join(out, " ")
-}
-
+// named returns the text for a machine.
 func named(id bourse.MachineID, name string) string {
 	if name == "" {
 		return string(id)

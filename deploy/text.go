@@ -10,25 +10,24 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Summary is how many machines a plan changes, and how.
+// Summary counts the machines that a plan changes.
 type Summary struct {
-	Create  int `json:"create"`  // without canaries and machines of commands
-	Update  int `json:"update"`  // to another config, in place
-	Replace int `json:"replace"` // by a machine that is made; neither created nor destroyed are these
-	Restart int `json:"restart"`
-	Destroy int `json:"destroy"`
-	Finish  int `json:"finish"` // as they are wanted already; what an interrupted plan left to do is done
-	Volumes int `json:"volumes"`
-	Refused int `json:"refused"`
+	Create  int // without canaries and machines of commands
+	Update  int // in place
+	Replace int // by a new machine; counted neither as created nor as destroyed
+	Restart int
+	Destroy int
+	Finish  int // in their desired state already, except for the last steps of an interrupted plan
+	Refused int // reasons, not machines
 }
 
 // change is what a plan does with one machine.
 type change struct {
-	group string
-	in    bourse.Region
-	kind  kind
-	name  string // of the machine; "" of one that is made
-	why   string
+	group  string
+	region bourse.Region
+	kind   kind
+	name   string // of the machine; "" for a new one
+	why    string
 }
 
 type kind int
@@ -41,85 +40,57 @@ const (
 	replace
 	restart
 	finish
-	destroy
+	destroyed
 )
 
 var kindWords = map[kind]string{
-	command: "run", canary: "try", create: "create", update: "update", replace: "replace", restart: "restart", finish: "finish", destroy: "destroy",
+	command: "run", canary: "try", create: "create", update: "update", replace: "replace", restart: "restart", finish: "finish", destroyed: "destroy",
 }
 
-// changes returns what the plan does with each machine, once, in order of groups,
-// regions and kinds.
+// changes returns what the plan does with each machine, sorted by group, region and kind.
 func (p *Plan) changes() []change {
 	var out []change
-	said := map[bourse.MachineID]bool{}
-	for i := range p.Steps {
-		if c, ok := p.change(&p.Steps[i], said); ok {
-			out = append(out, c)
+	listed := map[bourse.MachineID]bool{"": true}
+	add := func(s *Step, k kind, m bourse.MachineID) {
+		listed[m] = true
+		out = append(out, change{s.Group, s.Region, k, p.nameOf(m), s.Why})
+	}
+	for i := range p.Steps { // what makes or updates a machine says most about it
+		switch s := &p.Steps[i]; do := s.Do.(type) {
+		case RunCommand:
+			add(s, command, "")
+		case MakeMachine:
+			switch {
+			case do.Config.Metadata[KeyCanary] != "":
+				add(s, canary, "")
+			case s.Replaces() != "":
+				add(s, replace, s.Replaces())
+			default:
+				add(s, create, "")
+			}
+		case UpdateMachine:
+			add(s, update, s.Machine)
+		case RestartMachine:
+			add(s, restart, s.Machine)
 		}
 	}
 	for i := range p.Steps {
-		s := &p.Steps[i]
-		switch {
-		case s.Machine == "" || said[s.Machine]:
-			continue
-		case s.Do == DestroyMachine:
-			out = append(out, p.changed(s, destroy))
-		case s.Do == AwaitReady || s.Do == UncordonMachine || s.Do == StartMachine || s.Do == SetMetadata:
-			if p.destroyed(s.Machine) {
-				continue
-			}
-			out = append(out, p.changed(s, finish))
-		default:
-			continue
+		if s := &p.Steps[i]; Is[DestroyMachine](s.Do) && !listed[s.Machine] {
+			add(s, destroyed, s.Machine)
 		}
-		said[s.Machine] = true
+	}
+	for i := range p.Steps {
+		if s := &p.Steps[i]; !listed[s.Machine] && (Is[AwaitReady](s.Do) || Is[UncordonMachine](s.Do) || Is[StartMachine](s.Do) || Is[SetMetadata](s.Do)) {
+			add(s, finish, s.Machine)
+		}
 	}
 	slices.SortStableFunc(out, func(a, b change) int {
-		return cmp.Or(-order(a.kind == command, b.kind == command), cmp.Compare(a.group, b.group), cmp.Compare(a.in, b.in), cmp.Compare(a.kind, b.kind), cmp.Compare(a.name, b.name))
+		return cmp.Or(-order(a.kind == command, b.kind == command), cmp.Compare(a.group, b.group), cmp.Compare(a.region, b.region), cmp.Compare(a.kind, b.kind), cmp.Compare(a.name, b.name))
 	})
 	return out
 }
 
-// change is what a step that makes or changes a machine says of it.
-func (p *Plan) change(s *Step, said map[bourse.MachineID]bool) (change, bool) {
-	switch s.Do {
-	case RunCommand:
-		return p.changed(s, command), true
-	case MakeMachine:
-		if s.Config != nil && s.Config.Metadata[KeyCanary] != "" {
-			return p.changed(s, canary), true
-		}
-		if s.Config != nil {
-			if old := bourse.MachineID(s.Config.Metadata[KeyReplaces]); old != "" {
-				said[old] = true
-				c := p.changed(s, replace)
-				c.name = p.nameOf(old)
-				return c, true
-			}
-		}
-		return p.changed(s, create), true
-	case UpdateMachine, RestartMachine:
-		said[s.Machine] = true
-		k := update
-		if s.Do == RestartMachine {
-			k = restart
-		}
-		return p.changed(s, k), true
-	default:
-		return change{}, false
-	}
-}
-
-func (p *Plan) changed(s *Step, k kind) change {
-	return change{s.Group, s.In, k, p.nameOf(s.Machine), s.Why}
-}
-
-func (p *Plan) destroyed(id bourse.MachineID) bool {
-	return slices.ContainsFunc(p.Steps, func(s Step) bool { return s.Do == DestroyMachine && s.Machine == id })
-}
-
-func (p *Plan) nameOf(id bourse.MachineID) string { return named(id, p.Seen[id].Name) }
+func (p *Plan) nameOf(id bourse.MachineID) string { return named(id, p.Seen[id].Name) } // "" for ""
 
 // Summary counts what the plan does.
 func (p *Plan) Summary() Summary {
@@ -134,22 +105,17 @@ func (p *Plan) Summary() Summary {
 			out.Replace++
 		case restart:
 			out.Restart++
-		case destroy:
+		case destroyed:
 			out.Destroy++
 		case finish:
 			out.Finish++
 		case command, canary:
 		}
 	}
-	for i := range p.Steps {
-		if p.Steps[i].Do == MakeVolume {
-			out.Volumes++
-		}
-	}
 	return out
 }
 
-// String is the summary in one line: "2 to create, 3 to update"; "nothing to do".
+// String returns the summary as one line: "2 to create, 3 to update"; "nothing to do".
 func (s Summary) String() string {
 	var out []string
 	for _, n := range []struct {
@@ -174,8 +140,8 @@ func (s Summary) String() string {
 	return strings.Join(out, ", ")
 }
 
-// Text is the plan for a reader, in lines of at most width columns where words allow
-// it; 0 means 80. It is the same for the same plan, and ends with a newline.
+// Text describes the plan in lines of at most width columns, if no single word is longer; 0 means 80. Equal plans have
+// equal texts. A text ends with a newline.
 func (p *Plan) Text(width int) string {
 	if width <= 0 {
 		width = 80
@@ -193,12 +159,11 @@ func (p *Plan) Text(width int) string {
 	return clean(t.out.String())
 }
 
-// groups writes what is done in each group and region, with machines that have the
-// same reason together.
+// groups writes the changes of each group and region. Machines with the same change and reason share a line.
 func (p *Plan) groups(t *text) {
 	type place struct {
-		group string
-		in    bourse.Region
+		group  string
+		region bourse.Region
 	}
 	group, at := "", place{}
 	list := p.changes()
@@ -218,9 +183,9 @@ func (p *Plan) groups(t *text) {
 			group = c.group
 			t.line(1, "group "+group)
 		}
-		if next := (place{c.group, c.in}); next != at {
+		if next := (place{c.group, c.region}); next != at {
 			at = next
-			t.line(2, "region "+cmp.Or(string(c.in), "of the API's choice"))
+			t.line(2, "region "+cmp.Or(string(c.region), "chosen by the API"))
 		}
 		t.line(3, fmt.Sprintf("%s %d: %s", kindWords[c.kind], same, c.why))
 		if len(names) > 0 {
@@ -230,10 +195,10 @@ func (p *Plan) groups(t *text) {
 }
 
 func (c change) alike(d change) bool {
-	return c.group == d.group && c.in == d.in && c.kind == d.kind && c.why == d.why
+	return c.group == d.group && c.region == d.region && c.kind == d.kind && c.why == d.why
 }
 
-// namesOf returns the names of machines that have one.
+// namesOf returns the names of existing machines.
 func namesOf(list []change) []string {
 	names := map[string]bool{}
 	for _, c := range list {
@@ -244,14 +209,13 @@ func namesOf(list []change) []string {
 	return slices.Sorted(maps.Keys(names))
 }
 
-// Bounds of what a text lists: the first so many, then how many more there are. A plan's
-// JSON has them all.
+// Bounds of lists in a text. A plan's JSON contains all items.
 const (
-	maxNames = 10 // machines that the same is done to, for the same reason
+	maxNames = 10 // machines on one line
 	maxLines = 20 // warnings, or refusals
 )
 
-// bounded returns the first of a list and, where there are others, how many.
+// bounded returns the first items of a list, followed by the number of the others.
 func bounded(list []string, most int) []string {
 	if len(list) <= most {
 		return list
@@ -275,8 +239,7 @@ func (t *text) list(head string, lines []string) {
 	}
 }
 
-// line writes words, broken where they are too many; what follows a break is one step
-// further in.
+// line writes words, and breaks the line where it would become too long. Continuation lines are indented further.
 func (t *text) line(depth int, words string) {
 	const step = "  "
 	indent := strings.Repeat(step, depth)
@@ -300,8 +263,7 @@ func (t *text) line(depth int, words string) {
 	t.out.WriteByte('\n')
 }
 
-// clean takes out what a terminal would act on: texts of a plan come from machines and
-// from files.
+// clean replaces control characters: parts of a plan's text come from machines and files.
 func clean(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r < ' ' && r != '\n' || r >= 0x7f && r < 0xa0 {

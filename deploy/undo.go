@@ -8,17 +8,16 @@ import (
 	"github.com/bourse-dev/bourse/release"
 )
 
-// Undo returns the plan that takes back what an unfinished release has done: each
-// machine of it returns to its newest version of another release, what it made is
-// destroyed, and what it was about to take away serves again. have needs the versions of
-// machines. What the release has destroyed is not made again; a machine that is in
-// such a place gets the config of another of its group.
+// Undo returns the plan that reverts an unfinished release. Machines that it updated return to their newest version of
+// another release, machines that it made are destroyed, and machines that it was about to destroy serve again. Machines
+// that it has destroyed are not recreated: their replacements get the former config of another machine of the group.
+// State must contain the machines' versions.
 func Undo(have State, id release.ID, pace Pace) Plan {
 	s := look(&have, false)
 	b := newBuilder("undo", have.App, s, Options{}, pace.Wait)
 	if id == "" {
-		b.refuse("no release is named: which one is to be undone?")
-		return b.done()
+		b.refuse("no release to undo is named")
+		return b.plan
 	}
 	for _, m := range s.leftovers {
 		b.retire(m, leftoverOf(m))
@@ -38,15 +37,15 @@ func Undo(have State, id release.ID, pace Pace) Plan {
 		b.rolling(w, nil, true)
 	}
 	b.finish()
-	return b.done()
+	return b.plan
 }
 
-// undoUnit says what becomes of a machine and of those made to take its place.
+// undoUnit adds the work for a machine and its replacements.
 func (b *builder) undoUnit(w *work, u *unit, have *State, id release.ID) {
 	keep := u.root
 	for _, m := range u.next {
 		if m.release() != id {
-			keep = m // an earlier plan, which did not end either, made it
+			keep = m // an earlier unfinished plan has made it
 		}
 	}
 	if !keep.lost() && keep.release() == id && former(have, keep, id) == nil && keep.replaces() == "" {
@@ -73,7 +72,7 @@ func (b *builder) undoUnit(w *work, u *unit, have *State, id release.ID) {
 			to = b.sibling(have, keep, id)
 		}
 		if to == nil {
-			b.refuse("machine %s in %s has the place of machine %s, which is gone, and no machine of group %s has its former config: deploy the former release instead", keep, keep.Region, keep.replaces(), keep.group)
+			b.refuse("machine %s in %s replaced machine %s, which is destroyed, and no machine of group %s has its former config: deploy the former release instead", keep, keep.Region, keep.replaces(), keep.group)
 			return
 		}
 		if !j.uncordon && to.Metadata[KeyPaused] != "" {
@@ -98,8 +97,7 @@ func releaseOf(c *bourse.Config) string {
 	return "before"
 }
 
-// former returns the newest config of a machine that is not of the release, nil for
-// none.
+// former returns a machine's newest config that does not belong to the release, nil if there is none.
 func former(have *State, m *machine, id release.ID) *bourse.Config {
 	for _, v := range have.Versions[m.ID] {
 		if v.Config != nil && v.Config.Metadata[KeyRelease] != string(id) {
@@ -109,8 +107,7 @@ func former(have *State, m *machine, id release.ID) *bourse.Config {
 	return nil
 }
 
-// sibling returns the config that another machine of m's group has or had before the
-// release, with m's volume.
+// sibling returns the config that another machine of m's group has or had before the release, with m's volume.
 func (b *builder) sibling(have *State, m *machine, id release.ID) *bourse.Config {
 	for _, u := range b.survey.units[m.group] {
 		for _, other := range u.all() {
@@ -138,11 +135,8 @@ func (b *builder) sibling(have *State, m *machine, id release.ID) *bourse.Config
 	return nil
 }
 
-// restarting reports whether a plan restarts a machine that is there and runs.
-func restarting(m *machine) bool { return !m.lost() && !m.down() && !m.standby() }
-
-// Restart returns the plan that restarts the running machines of some groups, or of
-// all where none is named, some at a time.
+// Restart returns the plan that restarts the running machines of the named groups, some at a time. Without groups it
+// restarts all running machines.
 func Restart(have State, groups []string, pace Pace) Plan {
 	s := look(&have, true)
 	b := newBuilder("restart", have.App, s, Options{}, pace.Wait)
@@ -153,20 +147,20 @@ func Restart(have State, groups []string, pace Pace) Plan {
 				switch {
 				case m.lost():
 					b.warn("machine %s in %s is not restarted: its worker does not answer", m, m.Region)
-				case restarting(m):
+				case !m.down() && !m.standby():
 					running = append(running, m)
 				}
 			}
 		}
 		roll(len(running), unavailable(pace.MaxUnavailable, len(running)), nil, func(i int, after []int) []int {
-			id := b.add(on(running[i], RestartMachine, "it is to start again"), after...)
-			return []int{b.await(on(running[i], "", "it has started again"), pace.Smoke, id)}
+			id := b.add(on(running[i], RestartMachine{}, "it restarts"), after...)
+			return []int{b.add(on(running[i], b.ready(pace.Smoke), "it has restarted"), id)}
 		})
 	}
-	return b.done()
+	return b.plan
 }
 
-// chosen returns the groups to work on, in order: all of them where none is named.
+// chosen returns the named groups in order, or all groups if none is named.
 func (b *builder) chosen(groups []string) []string {
 	all := sortedKeys(b.survey.units)
 	if len(groups) == 0 {

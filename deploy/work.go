@@ -10,23 +10,23 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// work is what there is to do for one group.
+// work is the work to be done on one group.
 type work struct {
 	group  *Group
 	limit  float64
 	count  int // machines that are kept and run
 	jobs   []*job
 	places []place
-	made   map[bourse.MachineID]int              // the steps that make a machine in place of another
+	made   map[bourse.MachineID]int              // the steps that make replacements, by replaced machine
 	newest *int                                  // the first step that makes a machine
-	heirs  map[bourse.MachineID]bourse.MachineID // which machine has the place of another
-	first  bourse.MachineID                      // one that is kept and stands by for none
+	heirs  map[bourse.MachineID]bourse.MachineID // the machine of each unit that is kept, by all machines of the unit
+	first  bourse.MachineID                      // a kept machine that is no standby
 }
 
-// job is what is to be done to a machine that is there.
+// job is the work to be done on an existing machine.
 type job struct {
 	machine  *machine
-	config   *bourse.Config // that it is to have
+	config   *bourse.Config // the desired one
 	why      string
 	update   bool // to config
 	start    bool
@@ -42,17 +42,17 @@ type place struct {
 	twin *int // the index of the place that it stands by for
 }
 
-// changes reports whether machines are made or get another config.
+// changes reports whether any machine is made or updated.
 func (w *work) changes() bool {
 	return len(w.places) > 0 || slices.ContainsFunc(w.jobs, func(j *job) bool { return j.update })
 }
 
-// warm are the updates of machines that run.
+// warm returns the updates of running machines.
 func (w *work) warm() []*job {
 	return slices.DeleteFunc(slices.Clone(w.jobs), func(j *job) bool { return !j.update || j.stopped })
 }
 
-// lanes are all jobs of machines that run, with those first that are not ready anyway.
+// lanes returns all jobs of running machines, those first that are not ready anyway.
 func (w *work) lanes() []*job {
 	out := slices.DeleteFunc(slices.Clone(w.jobs), func(j *job) bool { return j.stopped })
 	slices.SortStableFunc(out, func(a, b *job) int {
@@ -61,12 +61,12 @@ func (w *work) lanes() []*job {
 	return out
 }
 
-// cold are the updates of machines that do not run, and will not.
+// cold returns the updates of machines that are stopped and stay so.
 func (w *work) cold() []*job {
 	return slices.DeleteFunc(slices.Clone(w.jobs), func(j *job) bool { return !j.stopped })
 }
 
-// order puts false before true.
+// order compares booleans: false is less than true.
 func order(a, b bool) int {
 	switch {
 	case a == b:
@@ -77,7 +77,7 @@ func order(a, b bool) int {
 	return 1
 }
 
-// work compares a group with what is there of it.
+// work compares a group with its existing machines.
 func (b *builder) work(app *App, g *Group) *work {
 	w := &work{group: g, limit: app.MaxUnavailable, made: map[bourse.MachineID]int{}, heirs: map[bourse.MachineID]bourse.MachineID{}}
 	units := b.survey.units[g.Name]
@@ -94,23 +94,23 @@ func (b *builder) work(app *App, g *Group) *work {
 		}
 	}
 	for _, k := range kept {
-		b.retireUnit(k.unit, k.machine, fmt.Sprintf("machine %s has its place", k.machine))
+		b.retireUnit(k.unit, k.machine, fmt.Sprintf("machine %s is kept instead", k.machine))
 		b.judge(w, k)
 	}
 	return w
 }
 
-// holder is the machine of a unit that is to have its place.
+// holder is the machine of a unit that is kept.
 type holder struct {
 	*machine
 	unit *unit
 }
 
-// standby reports whether the machine is a spare of a group.
+// standby reports whether the machine is a standby of a group.
 func (h *holder) standby(g *Group) bool { return h.machine.standby() && !serving(&g.Config) }
 
-// hold chooses which machine of a unit is kept: one that was made in place of another
-// and is as wanted, or already serves; or the first one.
+// hold chooses the machine of a unit that is kept: a replacement that is in its desired state or serves already, or
+// the first machine.
 func (b *builder) hold(u *unit, g *Group) *holder {
 	for _, m := range u.next {
 		if !m.lost() && m.State != bourse.StateFailed && !b.mountDiffers(m, g) && b.differs(m, b.wanted(m, g)) == "" {
@@ -125,8 +125,7 @@ func (b *builder) hold(u *unit, g *Group) *holder {
 	return &holder{u.root, u}
 }
 
-// counted says which units stay, takes the others away and notes the machines that
-// are missing.
+// counted returns the units that stay, retires the others, and adds a place for each missing machine.
 func (b *builder) counted(app *App, w *work, units []*unit) []*holder {
 	g := w.group
 	var machines, spares []*holder
@@ -145,7 +144,7 @@ func (b *builder) counted(app *App, w *work, units []*unit) []*holder {
 		machines = b.fit(app, w, machines)
 		if len(machines)+len(w.places) == 0 {
 			for _, h := range spares {
-				b.retireUnit(h.unit, nil, fmt.Sprintf("no machine of group %s is wanted", g.Name))
+				b.retireUnit(h.unit, nil, fmt.Sprintf("group %s is scaled to 0", g.Name))
 			}
 			spares = nil
 		}
@@ -153,35 +152,34 @@ func (b *builder) counted(app *App, w *work, units []*unit) []*holder {
 	return append(machines, spares...)
 }
 
-// firstMachines are the machines of a group that has none and of which no number is wanted.
+// firstMachines adds the default machines of a group that has none and no desired number.
 func (w *work) firstMachines(app *App) {
 	w.place(app.Primary, "the first of its group")
 	if !w.group.Spare || w.group.Mount != nil {
 		return
 	}
 	if serving(&w.group.Config) {
-		w.place(app.Primary, "a spare: another that serves")
+		w.place(app.Primary, "a spare that serves, too")
 		return
 	}
-	w.place(app.Primary, "a spare: it stands by for the first")
+	w.place(app.Primary, "a spare that stands by for the first")
 	last, twin := &w.places[len(w.places)-1], 0
 	last.stopped, last.twin = true, &twin
 }
 
 func (w *work) place(in bourse.Region, why string) {
-	w.places = append(w.places, place{placing: placing{group: w.group.Name, config: &w.group.Config, mount: w.group.Mount, in: in, why: why}})
+	w.places = append(w.places, place{placing: placing{group: w.group.Name, config: &w.group.Config, mount: w.group.Mount, region: in, why: why}})
 }
 
-// replaced notes that another machine is to be made in place of m. p has the reason.
-func (w *work) replaced(m *machine, p placing) {
-	p.group, p.config, p.mount, p.in = w.group.Name, &w.group.Config, w.group.Mount, m.Region
-	p.replaces, p.hidden, p.metadata = m.ID, true, own(m.config.Metadata)
-	p.stopped = m.rests()
-	w.places = append(w.places, place{placing: p})
+// replace adds a place for a machine with the given config that replaces m.
+func (w *work) replace(m *machine, config *bourse.Config, why string) {
+	w.places = append(w.places, place{placing: placing{
+		group: w.group.Name, config: config, mount: w.group.Mount, region: m.Region, why: why,
+		replaces: m.ID, cordoned: true, stopped: m.rests(), metadata: own(m.config.Metadata),
+	}})
 }
 
-// own is metadata that neither plans nor configurations write: someone else's, which
-// stays.
+// own returns the metadata that plans do not write: others have, so it is kept.
 func own(metadata map[string]string) map[string]string {
 	out := maps.Clone(metadata)
 	for _, key := range []string{KeyPlatform, KeyGroup, KeyRelease, KeyVersion, KeyCanary, KeyReplaces, KeyPaused} {
@@ -190,7 +188,7 @@ func own(metadata map[string]string) map[string]string {
 	return out
 }
 
-// fit brings machines to the numbers that are wanted in each region.
+// fit brings the number of machines in each region to the desired one, and returns the machines that stay.
 func (b *builder) fit(app *App, w *work, machines []*holder) []*holder {
 	wanted := map[bourse.Region]int{}
 	var regions []bourse.Region
@@ -218,15 +216,14 @@ func (b *builder) fit(app *App, w *work, machines []*holder) []*holder {
 	}
 	for _, in := range regions {
 		for i := len(here[in]); i < wanted[in]; i++ {
-			w.place(in, fmt.Sprintf("%s of group %s wanted%s, %d there", machinesOf(wanted[in]), w.group.Name, inRegion(in), len(here[in])))
+			w.place(in, scaled(wanted[in], w.group, in, len(here[in])))
 		}
 	}
 	return out
 }
 
-// spare takes away the machines of a region of which there are too many, and
-// returns the others: rather one that cannot serve than one that can, then one beside others of the
-// group on its worker, the newest first.
+// spare retires surplus machines of a region, and returns the others. Machines that cannot serve are retired first,
+// then machines that share their worker with others of the group, then the newest ones.
 func (b *builder) spare(g *Group, in bourse.Region, here []*holder, wanted map[bourse.Region]int) []*holder {
 	use := func(x, y *holder) int {
 		return cmp.Or(-order(x.serves(), y.serves()), -order(!x.lost(), !y.lost()), -order(x.ready(), y.ready()))
@@ -242,32 +239,31 @@ func (b *builder) spare(g *Group, in bourse.Region, here []*holder, wanted map[b
 	slices.SortStableFunc(here, func(x, y *holder) int { return cmp.Or(use(x, y), cmp.Compare(beside[x], beside[y])) })
 	n := wanted[in]
 	for _, h := range here[min(n, len(here)):] {
-		b.retireUnit(h.unit, nil, fmt.Sprintf("%s of group %s wanted%s, %d there", machinesOf(n), g.Name, inRegion(in), len(here)))
+		b.retireUnit(h.unit, nil, scaled(n, g, in, len(here)))
 	}
 	kept := here[:min(n, len(here))]
 	slices.SortFunc(kept, func(x, y *holder) int { return compareMachines(x.machine, y.machine) })
 	return kept
 }
 
-func machinesOf(n int) string {
-	if n == 1 {
-		return "1 machine"
+// scaled is the reason for making or retiring machines of a group in a region.
+func scaled(to int, g *Group, in bourse.Region, from int) string {
+	where := ""
+	if in != "" {
+		where = " in " + string(in)
 	}
-	return fmt.Sprintf("%d machines", n)
+	return fmt.Sprintf("group %s%s is scaled from %d to %d", g.Name, where, from, to)
 }
 
-func inRegion(in bourse.Region) string {
-	if in == "" {
-		return ""
-	}
-	return " in " + string(in)
-}
-
-// judge says what is to be done to a machine that is kept.
+// judge adds the job of a machine that is kept, if there is anything to do.
 func (b *builder) judge(w *work, h *holder) {
 	m, g := h.machine, w.group
 	if m.lost() {
-		b.judgeLost(w, m)
+		where := "its worker"
+		if m.Worker != "" {
+			where += " " + string(m.Worker)
+		}
+		b.warn("machine %s in %s is left as it is: %s does not answer", m, m.Region, where)
 		return
 	}
 	hidden := m.Cordoned && (m.paused() || m != h.unit.root)
@@ -277,7 +273,7 @@ func (b *builder) judge(w *work, h *holder) {
 	j.stopped = standby || m.rests()
 	if b.mountDiffers(m, g) {
 		why := mountWhy(m, g)
-		w.replaced(m, placing{why: why})
+		w.replace(m, &g.Config, why)
 		b.retire(m, why)
 		return
 	}
@@ -289,11 +285,11 @@ func (b *builder) judge(w *work, h *holder) {
 	case why != "":
 		j.update, j.why = true, why
 	case m.paused() || !standby && (m.State == bourse.StateFailed || m.crashed() && b.resumes(m)):
-		j.start, j.why, j.stopped = m.down() || m.State == bourse.StateFailed, "it is to run", false
+		j.start, j.why, j.stopped = m.down() || m.State == bourse.StateFailed, "it should run", false
 	case j.stopped && !hidden:
 		return
 	case hidden || !m.down() && !m.ready() && (m != h.unit.root || b.resumes(m)):
-		j.why = "it is as wanted, and not yet known to be ready"
+		j.why = "it is up to date, but not known to be ready yet"
 	default:
 		b.warnCordoned(m, hidden)
 		return
@@ -302,36 +298,18 @@ func (b *builder) judge(w *work, h *holder) {
 	w.jobs = append(w.jobs, j)
 }
 
-// resumes reports whether m is of the release that the plan is for: an earlier plan has
-// changed it already.
+// resumes reports whether m has the plan's release already: an earlier plan has changed it.
 func (b *builder) resumes(m *machine) bool {
 	return b.opts.Release != "" && m.release() == b.opts.Release
 }
 
 func (b *builder) warnCordoned(m *machine, hidden bool) {
 	if m.Cordoned && !hidden && serving(m.config) {
-		b.warn("machine %s in %s is cordoned, and stays so: nothing is sent to it", m, m.Region)
+		b.warn("machine %s in %s stays cordoned: it receives no requests", m, m.Region)
 	}
 }
 
-// judgeLost replaces a machine whose worker does not answer, where that is wanted.
-func (b *builder) judgeLost(w *work, m *machine) {
-	on := "its worker"
-	if m.Worker != "" {
-		on += " " + string(m.Worker)
-	}
-	switch {
-	case !b.opts.ReplaceLost:
-		b.warn("machine %s in %s is left as it is: %s does not answer", m, m.Region, on)
-	case w.group.Mount != nil || len(m.config.Mounts) > 0:
-		b.warn("machine %s in %s is not replaced: %s does not answer, and has the machine's volume", m, m.Region, on)
-	default:
-		w.replaced(m, placing{why: on + " does not answer"})
-		b.warn("machine %s in %s stays until its worker answers: plan again then, and it goes", m, m.Region)
-	}
-}
-
-// wanted returns the config that a machine is to have.
+// wanted returns the desired config of a machine.
 func (b *builder) wanted(m *machine, g *Group) *bourse.Config {
 	c := g.Config
 	c.Metadata = b.stamped(g.Name, m.config.Metadata, g.Config.Metadata)
@@ -359,7 +337,7 @@ func (b *builder) wanted(m *machine, g *Group) *bourse.Config {
 	return &c
 }
 
-// differs says in what m is not as it is wanted, "" for nothing.
+// differs describes how m differs from its desired config, "" if it does not.
 func (b *builder) differs(m *machine, want *bourse.Config) string {
 	out := b.compare.differences(m.config, want, b.opts.Digests[want.Image], m.ImageRef.Digest)
 	var keys []string
@@ -380,8 +358,7 @@ func (b *builder) differs(m *machine, want *bourse.Config) string {
 	return strings.Join(out, "; ")
 }
 
-// mountDiffers reports whether m has another volume than it is to have: it cannot be
-// changed in place.
+// mountDiffers reports whether m needs another volume, so that it cannot be updated in place.
 func (b *builder) mountDiffers(m *machine, g *Group) bool { return mountWhy(m, g) != "" }
 
 func mountWhy(m *machine, g *Group) string {
@@ -390,15 +367,15 @@ func mountWhy(m *machine, g *Group) string {
 	case g.Mount == nil:
 		return fmt.Sprintf("volume %s is no longer mounted", mounts[0].Volume)
 	case len(mounts) == 0:
-		return fmt.Sprintf("a volume %s is mounted now", g.Mount.Volume)
+		return fmt.Sprintf("volume %s is mounted now", g.Mount.Volume)
 	case mounts[0].Name != "" && mounts[0].Name != g.Mount.Volume:
-		return fmt.Sprintf("the volume is %s now, was %s", g.Mount.Volume, mounts[0].Name)
+		return fmt.Sprintf("volume changed to %s from %s", g.Mount.Volume, mounts[0].Name)
 	}
 	return ""
 }
 
-// standbys returns what a spare stands by for: the machines that are in the places of
-// those it did, or one that is kept when none is.
+// standbys returns the machines that a standby stands by for: those that now hold the places of its former ones, or
+// any machine that is kept.
 func (w *work) standbys(m *machine, c *bourse.Config) []bourse.MachineID {
 	if len(c.Standbys) == 0 {
 		return nil
@@ -418,8 +395,7 @@ func (w *work) standbys(m *machine, c *bourse.Config) []bourse.MachineID {
 	return out
 }
 
-// standsByForAnother says why a spare has to change: another machine is made in place
-// of one that it stands by for, or none of them stays.
+// standsByForAnother returns why a standby must be updated: one of its machines is replaced, or none of them stays.
 func (w *work) standsByForAnother(c *bourse.Config) string {
 	for i := range w.places {
 		if id := w.places[i].replaces; slices.Contains(c.Standbys, id) {
@@ -427,38 +403,38 @@ func (w *work) standsByForAnother(c *bourse.Config) string {
 		}
 	}
 	if w.orphan(c.Standbys) && w.first == "" && len(w.places) > 0 {
-		return "the machine that it stands by for goes"
+		return "the machine that it stands by for is destroyed"
 	}
 	return ""
 }
 
-// orphan reports whether no machine of these stays.
+// orphan reports whether none of these machines stays.
 func (w *work) orphan(ids []bourse.MachineID) bool {
 	return !slices.ContainsFunc(ids, func(id bourse.MachineID) bool { return w.heirs[id] != "" })
 }
 
-// standingBy returns the config of an update to s: of a machine that is made in place
-// of one which it stands by for, the ID is not known yet.
-func (b *builder) standingBy(s *Step, j *job) *bourse.Config {
+// standingBy returns the config for a job's update. If the machine stands by for one that the plan makes, whose ID is
+// not known yet, it also returns the step that makes that one.
+func (j *job) standingBy() (config *bourse.Config, standbyOf *int) {
 	ids := j.config.Standbys
 	if len(ids) == 0 {
-		return j.config
+		return j.config, nil
 	}
-	var left []bourse.MachineID
+	var rest []bourse.MachineID
 	if j.work.orphan(ids) && j.work.newest != nil {
-		s.StandbyOf, ids = j.work.newest, nil
+		standbyOf, ids = j.work.newest, nil
 	}
 	for _, id := range ids {
-		if made, ok := j.work.made[id]; ok && s.StandbyOf == nil {
-			s.StandbyOf = &made
+		if made, ok := j.work.made[id]; ok && standbyOf == nil {
+			standbyOf = &made
 		} else {
-			left = append(left, id)
+			rest = append(rest, id)
 		}
 	}
-	if s.StandbyOf == nil {
-		return j.config
+	if standbyOf == nil {
+		return j.config, nil
 	}
 	out := *j.config
-	out.Standbys = left
-	return &out
+	out.Standbys = rest
+	return &out, standbyOf
 }

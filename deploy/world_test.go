@@ -146,8 +146,8 @@ next:
 
 func (r *run) machine(s *deploy.Step) *machinesapi.Machine {
 	id := s.Machine
-	if s.Of != nil {
-		id = r.ids[*s.Of]
+	if s.MadeBy != nil {
+		id = r.ids[*s.MadeBy]
 	}
 	m := r.w.machines[id]
 	if m == nil {
@@ -158,14 +158,21 @@ func (r *run) machine(s *deploy.Step) *machinesapi.Machine {
 
 // config is what a step gives a machine.
 func (r *run) config(s *deploy.Step) *bourse.Config {
-	c := *s.Config
-	c.Metadata = maps.Clone(c.Metadata)
-	if s.VolumeOf != nil {
-		c.Mounts = slices.Clone(c.Mounts)
-		c.Mounts[0].Volume = r.vols[*s.VolumeOf]
+	var c bourse.Config
+	var volumeOf, standbyOf *int
+	switch do := s.Do.(type) {
+	case deploy.MakeMachine:
+		c, volumeOf, standbyOf = *do.Config, do.Volume, do.StandbyOf
+	case deploy.UpdateMachine:
+		c, standbyOf = *do.Config, do.StandbyOf
 	}
-	if s.StandbyOf != nil {
-		c.Standbys = append(slices.Clone(c.Standbys), r.ids[*s.StandbyOf])
+	c.Metadata = maps.Clone(c.Metadata)
+	if volumeOf != nil {
+		c.Mounts = slices.Clone(c.Mounts)
+		c.Mounts[0].Volume = r.vols[*volumeOf]
+	}
+	if standbyOf != nil {
+		c.Standbys = append(slices.Clone(c.Standbys), r.ids[*standbyOf])
 	}
 	for i, mount := range c.Mounts {
 		v := r.w.volumes[mount.Volume]
@@ -182,22 +189,22 @@ func (r *run) do(i int) {
 	s := &r.plan.Steps[i]
 	r.begun[i] = true
 	w := r.w
-	switch s.Do {
+	switch do := s.Do.(type) {
 	case deploy.RunCommand, deploy.AwaitProxies:
 	case deploy.MakeVolume:
-		r.vols[i] = w.addVolume(s.Volume.Name, s.Volume.SizeGB, s.In)
+		r.vols[i] = w.addVolume(do.Name, do.SizeGB, s.Region)
 	case deploy.MakeMachine:
 		state := bourse.StateStarting
-		if s.Stopped {
+		if do.Stopped {
 			state = bourse.StateStopped
 		}
-		r.ids[i] = w.add(r.config(s), s.In, state, s.Hidden).ID
+		r.ids[i] = w.add(r.config(s), s.Region, state, do.Cordoned).ID
 	case deploy.UpdateMachine:
 		m := r.machine(s)
-		if s.Instance != m.InstanceID {
-			w.t.Fatalf("step %d: version %s, the machine has %s", i, s.Instance, m.InstanceID)
+		if do.Instance != m.InstanceID {
+			w.t.Fatalf("step %d: version %s, the machine has %s", i, do.Instance, m.InstanceID)
 		}
-		w.update(m, r.config(s), s.Stopped)
+		w.update(m, r.config(s), do.Stopped)
 	case deploy.AwaitReady:
 		m := r.machine(s)
 		if m.State == bourse.StateStarting {
@@ -216,7 +223,7 @@ func (r *run) do(i int) {
 		r.machine(s).State = bourse.StateStopped
 	case deploy.SetMetadata:
 		m := r.machine(s)
-		for k, v := range s.Config.Metadata {
+		for k, v := range do.Metadata {
 			if v == "" {
 				delete(m.Config.Metadata, k)
 			} else {
@@ -226,7 +233,7 @@ func (r *run) do(i int) {
 	case deploy.DestroyMachine:
 		w.destroy(r.machine(s).ID)
 	case deploy.DestroyVolume:
-		delete(w.volumes, s.VolumeID)
+		delete(w.volumes, do.Volume)
 	default:
 		w.t.Fatalf("step %d: unknown act %q", i, s.Do)
 	}
@@ -246,13 +253,13 @@ func (w *world) update(m *machinesapi.Machine, c *bourse.Config, stopped bool) {
 func (r *run) undo() {
 	for _, i := range r.plan.Undoable(r.begun) {
 		s := &r.plan.Steps[i]
-		switch s.Do {
+		switch do := s.Do.(type) {
 		case deploy.MakeVolume:
 			delete(r.w.volumes, r.vols[i])
 		case deploy.MakeMachine:
 			r.w.destroy(r.ids[i])
 		case deploy.UpdateMachine:
-			r.w.update(r.machine(s), s.Former, s.Stopped)
+			r.w.update(r.machine(s), do.Former, do.Stopped)
 		case deploy.UncordonMachine:
 			r.machine(s).Cordoned = true
 		case deploy.CordonMachine:
@@ -263,8 +270,8 @@ func (r *run) undo() {
 			r.machine(s).State = bourse.StateStopped
 		case deploy.SetMetadata:
 			m := r.machine(s)
-			for k := range s.Config.Metadata {
-				if v := s.Former.Metadata[k]; v == "" {
+			for k := range do.Metadata {
+				if v := do.Former[k]; v == "" {
 					delete(m.Config.Metadata, k)
 				} else {
 					m.Config.Metadata[k] = v
@@ -309,40 +316,42 @@ func (w *world) serving(group string, in bourse.Region) int {
 func dump(p *deploy.Plan) string {
 	var out strings.Builder
 	for _, s := range p.Steps {
-		fmt.Fprintf(&out, "%3d %-16s %-6s %-4s", s.ID, s.Do, s.Group, s.In)
+		fmt.Fprintf(&out, "%3d %-16s %-6s %-4s", s.ID, s.Do, s.Group, s.Region)
 		if s.Machine != "" {
 			fmt.Fprintf(&out, " machine %s", s.Machine)
 		}
-		for name, id := range map[string]*int{"of": s.Of} {
-			if id != nil {
-				fmt.Fprintf(&out, " %s %d", name, *id)
+		if s.MadeBy != nil {
+			fmt.Fprintf(&out, " of %d", *s.MadeBy)
+		}
+		var stopped bool
+		var standbyOf *int
+		switch do := s.Do.(type) {
+		case deploy.MakeVolume:
+			fmt.Fprintf(&out, " volume %s %d GB", do.Name, do.SizeGB)
+			if do.Fork != "" {
+				fmt.Fprintf(&out, " fork of %s", do.Fork)
 			}
-		}
-		if s.VolumeOf != nil {
-			fmt.Fprintf(&out, " volume of %d", *s.VolumeOf)
-		}
-		if s.VolumeID != "" {
-			fmt.Fprintf(&out, " volume %s", s.VolumeID)
-		}
-		if s.Volume != nil {
-			fmt.Fprintf(&out, " volume %s %d GB", s.Volume.Name, s.Volume.SizeGB)
-			if s.Volume.Fork != "" {
-				fmt.Fprintf(&out, " fork of %s", s.Volume.Fork)
+		case deploy.DestroyVolume:
+			fmt.Fprintf(&out, " volume %s", do.Volume)
+		case deploy.MakeMachine:
+			if do.Volume != nil {
+				fmt.Fprintf(&out, " volume of %d", *do.Volume)
 			}
+			stopped, standbyOf = do.Stopped, do.StandbyOf
+		case deploy.UpdateMachine:
+			stopped, standbyOf = do.Stopped, do.StandbyOf
 		}
-		if s.StandbyOf != nil {
-			fmt.Fprintf(&out, " standby of %d", *s.StandbyOf)
+		if standbyOf != nil {
+			fmt.Fprintf(&out, " standby of %d", *standbyOf)
 		}
-		if s.Config != nil && s.Config.Metadata[deploy.KeyReplaces] != "" {
-			fmt.Fprintf(&out, " replaces %s", s.Config.Metadata[deploy.KeyReplaces])
+		if s.Replaces() != "" {
+			fmt.Fprintf(&out, " replaces %s", s.Replaces())
 		}
-		for name, is := range map[string]bool{"stopped": s.Stopped} {
-			if is {
-				fmt.Fprintf(&out, " %s", name)
-			}
+		if stopped {
+			out.WriteString(" stopped")
 		}
-		if s.Hidden {
-			out.WriteString(" hidden")
+		if do, ok := s.Do.(deploy.MakeMachine); ok && do.Cordoned {
+			out.WriteString(" cordoned")
 		}
 		if len(s.After) > 0 {
 			fmt.Fprintf(&out, " after %v", s.After)

@@ -126,7 +126,7 @@ func (d *drain) moves(ctx context.Context) (map[bourse.AppName]deploy.Moves, err
 		if err != nil {
 			return nil, err
 		}
-		moves := deploy.Of(state, d.here(state, nil), d.options)
+		moves := deploy.PlanMoves(state, d.here(state, nil), d.options)
 		out[m.App] = moves
 		d.states[m.App] = state
 		d.total += len(moves.Go) + len(moves.Later)
@@ -276,7 +276,7 @@ func (d *drain) app(ctx context.Context, app bourse.AppName) error {
 		if err != nil {
 			return err
 		}
-		moves := deploy.Of(state, d.here(state, skip), d.options)
+		moves := deploy.PlanMoves(state, d.here(state, skip), d.options)
 		if len(moves.Go) == 0 {
 			d.leave(leftOf(app, moves.Stay)...)
 			return nil
@@ -306,7 +306,7 @@ func (d *drain) app(ctx context.Context, app bourse.AppName) error {
 		}
 		before := len(skip)
 		for _, e := range failed {
-			if id := moves.Of(e.Step); id != "" && !skip[id] {
+			if id := moves.MachineOf(e.Step); id != "" && !skip[id] {
 				skip[id] = true
 				d.leave(left{App: app, Machine: id, Name: cmp.Or(moves.Plan.Seen[id].Name, moves.Plan.Steps[e.Step].Name, string(id)), Why: e.Text})
 			}
@@ -336,10 +336,12 @@ func (d *drain) event(app bourse.AppName, moves *deploy.Moves, e run.Event) {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	switch s := &moves.Plan.Steps[e.Step]; {
-	case s.Do == deploy.DestroyVolume:
-		d.gone[s.VolumeID] = true
-	case s.Do == deploy.DestroyMachine && slices.Contains(moves.Go, s.Machine):
-		d.moved[s.Machine] = true
+	switch s := &moves.Plan.Steps[e.Step]; do := s.Do.(type) {
+	case deploy.DestroyVolume:
+		d.gone[do.Volume] = true
+	case deploy.DestroyMachine:
+		if slices.Contains(moves.Go, s.Machine) {
+			d.moved[s.Machine] = true
+		}
 	}
 }

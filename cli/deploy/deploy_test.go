@@ -118,16 +118,17 @@ func deployed(t *testing.T, file string) there4 {
 	out := there4{app: true, quote: quoted}
 	for i := range p.Steps {
 		s := &p.Steps[i]
-		if s.Do != deploy.MakeMachine {
+		do, ok := s.Do.(deploy.MakeMachine)
+		if !ok {
 			continue
 		}
 		id := bourse.MachineID("148e21ea1d53" + string(rune('a'+len(out.machines))) + "0")
-		config := *s.Config
-		if s.StandbyOf != nil {
+		config := *do.Config
+		if do.StandbyOf != nil {
 			config.Standbys = []bourse.MachineID{out.machines[0].ID}
 		}
-		m := bourse.Machine{ID: id, App: "shop", Name: "m" + string(rune('1'+len(out.machines))), Region: s.In, State: bourse.StateStarted, Config: config, Instance: "01JD3V7K7Y5C5ZQ7W1R2M3N4P6", Worker: "gru-1"}
-		if s.Stopped {
+		m := bourse.Machine{ID: id, App: "shop", Name: "m" + string(rune('1'+len(out.machines))), Region: s.Region, State: bourse.StateStarted, Config: config, Instance: "01JD3V7K7Y5C5ZQ7W1R2M3N4P6", Worker: "gru-1"}
+		if do.Stopped {
 			m.State = bourse.StateStopped
 		}
 		out.machines = append(out.machines, machinesapi.FromMachine(&m))

@@ -206,7 +206,7 @@ func (d *deployer) carry(ctx context.Context, p *deploy.Plan, plan func(*there) 
 		}
 		return plan(have)
 	}
-	c := plans.Carrier{Shell: d.shell, API: run.Over(d.client, p.App), Title: title, GoOn: d.goOn(), Options: o}
+	c := plans.Carrier{Shell: d.shell, API: run.Over(d.client, p.App), Title: title, Resume: d.goOn(), Options: o}
 	return c.Carry(ctx, p)
 }
 

@@ -135,7 +135,7 @@ func planMove(ctx context.Context, s *cli.Shell, app string, id bourse.MachineID
 	if err != nil {
 		return nil, err
 	}
-	moves := deploy.Of(&deploy.State{App: bourse.AppName(app), Machines: list, Volumes: volumes}, []bourse.MachineID{id}, options)
+	moves := deploy.PlanMoves(&deploy.State{App: bourse.AppName(app), Machines: list, Volumes: volumes}, []bourse.MachineID{id}, options)
 	if len(moves.Stay) > 0 {
 		return nil, bourse.Errorf(bourse.CodeFailedPrecondition, "machine %s cannot be moved: %s", id, moves.Stay[0].Why)
 	}

@@ -7,7 +7,6 @@ import (
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/cli/clitest"
-	"github.com/bourse-dev/bourse/deploy"
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
@@ -22,11 +21,13 @@ func TestMoveToWithAnAppsToken(t *testing.T) {
 	mux.Handle("GET /v1/apps/shop/machines", clitest.Replies(http.StatusOK, []machinesapi.Machine{m}))
 	mux.Handle("GET /v1/apps/shop/volumes", clitest.Replies(http.StatusOK, []machinesapi.Volume{}))
 	got := line.Against(t, mux, "machine", "move", id, "-a", "shop", "--to", "gru-2", "--plan", "--json")
-	var p deploy.Plan
+	var p struct {
+		Steps []struct{ Do, Worker, Region string }
+	}
 	if err := json.Unmarshal([]byte(got.Out), &p); err != nil || got.Code != 0 {
 		t.Fatalf("%v %+v", err, got)
 	}
-	if s := p.Steps[0]; s.Do != deploy.MakeMachine || s.On != "gru-2" || s.In != "gru" {
-		t.Errorf("%s on %q in %q", s.Do, s.On, s.In)
+	if s := p.Steps[0]; s.Do != "make machine" || s.Worker != "gru-2" || s.Region != "gru" {
+		t.Errorf("%+v", s)
 	}
 }

@@ -48,7 +48,7 @@ func TestTrialScreens(t *testing.T) {
 			screen.Event(e)
 			passed.Add(int64(time.Second))
 			e.State, e.At = run.Done, s.Now()
-			if fails && p.Steps[i].Do == deploy.AwaitReady {
+			if fails && deploy.Is[deploy.AwaitReady](p.Steps[i].Do) {
 				e.State, e.Text = run.Failed, "it exited with code 1 within 2s of its start"
 				e.Evidence = &run.Evidence{Machine: m.ID, State: bourse.StateFailed, Lines: []machinesapi.LogLine{{Text: "no route to database"}}}
 				screen.Event(e)

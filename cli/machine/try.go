@@ -64,13 +64,10 @@ func trial(app bourse.AppName, m *machinesapi.Machine, wait time.Duration) deplo
 	if config := m.Known(); config != nil {
 		group = config.Metadata[deploy.KeyGroup]
 	}
-	add := func(do deploy.Act, why string) {
-		s := deploy.Step{ID: len(p.Steps), Do: do, Group: group, In: m.Region, Name: m.Name, Why: why}
-		if do != deploy.AwaitProxies {
+	add := func(do deploy.Action, why string) {
+		s := deploy.Step{ID: len(p.Steps), Do: do, Group: group, Region: m.Region, Name: m.Name, Why: why}
+		if !deploy.Is[deploy.AwaitProxies](do) {
 			s.Machine = m.ID
-		}
-		if do == deploy.AwaitReady {
-			s.Wait, s.Smoke = bourse.Duration(wait), true
 		}
 		if s.ID > 0 {
 			s.After = []int{s.ID - 1}
@@ -78,14 +75,14 @@ func trial(app bourse.AppName, m *machinesapi.Machine, wait time.Duration) deplo
 		p.Steps = append(p.Steps, s)
 	}
 	if !m.Cordoned {
-		add(deploy.CordonMachine, "no request is to reach it")
-		add(deploy.AwaitProxies, "they send it no requests")
+		add(deploy.CordonMachine{}, "no request is to reach it")
+		add(deploy.AwaitProxies{}, "they send it no requests")
 	}
-	add(deploy.StartMachine, "it is tried")
-	add(deploy.AwaitReady, "it runs and its checks pass")
-	add(deploy.StopMachine, "it was stopped before")
+	add(deploy.StartMachine{}, "it is tried")
+	add(deploy.AwaitReady{Timeout: bourse.Duration(wait), Smoke: true}, "it runs and its checks pass")
+	add(deploy.StopMachine{}, "it was stopped before")
 	if !m.Cordoned {
-		add(deploy.UncordonMachine, "it was not cordoned before")
+		add(deploy.UncordonMachine{}, "it was not cordoned before")
 	}
 	return p
 }

@@ -11,17 +11,16 @@ import (
 	"github.com/bourse-dev/bourse/deploy/run"
 )
 
-// board is what is known of a plan that is carried out: a value that events change. It
-// knows no clock and no screen.
+// board is the progress of a plan. Events change it; it has neither a clock nor a screen.
 type board struct {
-	label    string // of one of several plans: the app
+	label    string // the app, if there are several plans
 	plan     *deploy.Plan
 	began    time.Time // zero until the first event
 	subjects []subject
-	of       []int // step → index of its subject
-	steps    []run.Event
-	first    []time.Time // of each step: when it began
-	failed   bool        // a step did, or the run was interrupted, so no other begins
+	of       []int       // by step: the index of its subject
+	steps    []run.Event // by step: the last event
+	first    []time.Time // by step: when it began
+	failed   bool        // a step has failed, or the run was interrupted: no further step begins
 }
 
 func newBoard(label string, p *deploy.Plan) *board {
@@ -30,8 +29,7 @@ func newBoard(label string, p *deploy.Plan) *board {
 	return b
 }
 
-// apply notes an event. It returns the subject that it is about, nil when it is about
-// none or says nothing new.
+// apply applies an event. It returns the event's subject, nil if there is none or nothing has changed.
 func (b *board) apply(e run.Event) *subject {
 	if b.began.IsZero() {
 		b.began = e.At
@@ -40,14 +38,11 @@ func (b *board) apply(e run.Event) *subject {
 		b.failed = b.failed || e.State == run.Undoing
 		return nil
 	}
-	if !valid(b.plan, e.Step) {
-		return nil
-	}
 	e.Text = b.short(&e)
 	s := &b.subjects[b.of[e.Step]]
 	before := b.steps[e.Step]
 	if e.Machine != "" && s.machine == "" && e.Machine != s.former {
-		if s.machine = e.Machine; s.unnamed && b.plan.Steps[e.Step].Do != deploy.RunCommand {
+		if s.machine = e.Machine; s.unnamed && !deploy.Is[deploy.RunCommand](b.plan.Steps[e.Step].Do) {
 			s.name = string(e.Machine)
 		}
 	}
@@ -65,30 +60,29 @@ func (b *board) apply(e run.Event) *subject {
 	return s
 }
 
-// status is how far a subject has come.
+// status is the progress of a subject.
 type status struct {
 	state run.State
 	word  string
 	text  string
-	began time.Time // zero: it has not
-	ended time.Time // zero: it has not
+	began time.Time // zero if it has not
+	ended time.Time // zero if it has not
 }
 
-// The states of a subject as words, where the act has none.
+// Words for the states of a subject.
 const (
 	waitingWord = "waiting"
 	failedWord  = "failed"
-	undoingWord = "returning"
-	undoneWord  = "returned"
-	leftWord    = "left"      // neither new nor as it was
-	spareWord   = "untouched" // it waited as something failed
+	undoingWord = "undoing"
+	undoneWord  = "undone"
+	leftWord    = "left"      // neither as planned nor as it was
+	spareWord   = "untouched" // it was still waiting when something failed
 
 	replacedWord = "replaced"
 	movedWord    = "moved"
 )
 
-// status returns how far a subject has come: what is in progress says more than what went
-// wrong, and that more than what went well.
+// status returns the progress of a subject: steps in progress take precedence over failed ones, and those over done ones.
 func (b *board) status(s *subject) status {
 	out := b.told(s)
 	if s.former != "" && out.state == run.Done {
@@ -97,7 +91,7 @@ func (b *board) status(s *subject) status {
 	return out
 }
 
-// told is status by what events say.
+// told returns the status that follows from events alone.
 func (b *board) told(s *subject) status {
 	out := status{state: "", word: waitingWord}
 	done := 0
@@ -122,11 +116,11 @@ func (b *board) told(s *subject) status {
 		case run.Waiting:
 			out.word = waitingWord
 		case run.Running:
-			out.word = wordsOf[b.plan.Steps[e.Step].Do].now
+			out.word = wordsOf(b.plan.Steps[e.Step].Do).now
 		default: // it has ended
 			out.word, out.ended = leftWord, e.At
 			if state == run.Undone {
-				e.Text = cmp.Or(e.Text, wordsOf[b.plan.Steps[e.Step].Do].undone)
+				e.Text = cmp.Or(e.Text, wordsOf(b.plan.Steps[e.Step].Do).undone)
 				out.word, out.text = undoneWord, b.text(s, &e)
 			}
 			if hasFailed {
@@ -147,7 +141,7 @@ func (b *board) told(s *subject) status {
 	return out
 }
 
-// text is what an event says of a subject: of a pair which of the two it is about.
+// text returns the text of an event. It tells whether the event is about a replacement.
 func (b *board) text(s *subject, e *run.Event) string {
 	if !b.ofReplacement(s, e.Step) {
 		return e.Text
@@ -161,12 +155,12 @@ func (b *board) text(s *subject, e *run.Event) string {
 	return e.Text
 }
 
-// short is the text of an event without the step and the machine, which are shown beside it.
+// short returns the text of an event without the step and the machine, which are shown next to it.
 func (b *board) short(e *run.Event) string {
-	if e.State != run.Failed || !valid(b.plan, e.Step) {
+	if e.State != run.Failed || e.Step == run.Whole {
 		return e.Text
 	}
-	if rest, ok := strings.CutPrefix(e.Text, string(b.plan.Steps[e.Step].Do)+" "); ok {
+	if rest, ok := strings.CutPrefix(e.Text, b.plan.Steps[e.Step].Do.String()+" "); ok {
 		if _, why, ok := strings.Cut(rest, ": "); ok {
 			return why
 		}
@@ -174,10 +168,10 @@ func (b *board) short(e *run.Event) string {
 	return e.Text
 }
 
-// ofReplacement reports whether a step is about the machine that takes the place of another.
+// ofReplacement reports whether a step is about the replacement of a subject's machine.
 func (b *board) ofReplacement(s *subject, step int) bool {
 	do, machine := b.plan.Steps[step].Do, b.plan.Steps[step].Machine
-	return s.former != "" && machine != s.former && do != deploy.AwaitProxies && do != deploy.DestroyVolume
+	return s.former != "" && machine != s.former && !deploy.Is[deploy.AwaitProxies](do) && !deploy.Is[deploy.DestroyVolume](do)
 }
 
 // last returns the latest event of a subject in a state.
@@ -190,7 +184,7 @@ func (b *board) last(s *subject, state run.State) (out run.Event, ok bool) {
 	return out, ok
 }
 
-// doneWord says what a subject has come to.
+// doneWord describes a subject whose steps are all done.
 func (b *board) doneWord(s *subject) string {
 	if s.former != "" && b.plan.What == "move" {
 		return movedWord
@@ -198,20 +192,20 @@ func (b *board) doneWord(s *subject) string {
 	if s.former != "" {
 		return replacedWord
 	}
-	act := s.act
+	out := s.do
 	for _, i := range s.steps {
-		do := b.plan.Steps[i].Do
-		if do == deploy.DestroyMachine || do == deploy.DestroyVolume {
-			return wordsOf[do].done
+		step := &b.plan.Steps[i]
+		if step.Destroys() {
+			return wordsOf(step.Do).done
 		}
-		if do == deploy.AwaitReady {
-			act = do
+		if deploy.Is[deploy.AwaitReady](step.Do) {
+			out = step.Do
 		}
 	}
-	return wordsOf[act].done
+	return wordsOf(out).done
 }
 
-// time shows for how long something is done, or was.
+// time returns how long something has taken so far, or took.
 func (s *status) time(now time.Time) string {
 	switch {
 	case s.began.IsZero():
@@ -222,8 +216,7 @@ func (s *status) time(now time.Time) string {
 	return elapsed(s.ended.Sub(s.began))
 }
 
-// elapsed shows a time so that it changes each tenth of a second while a person
-// looks at it.
+// elapsed formats a duration with tenths of a second, so that a person sees it change.
 func elapsed(d time.Duration) string {
 	if d = max(0, d); d < time.Minute {
 		return fmt.Sprintf("%.1f s", d.Seconds())
@@ -231,7 +224,7 @@ func elapsed(d time.Duration) string {
 	return d.Round(time.Second).String()
 }
 
-// toneOf colours what a line says anyway.
+// toneOf returns the color of a status.
 func toneOf(word string) cli.Tone {
 	switch word {
 	case failedWord, failedWord + ", " + undoneWord, failedWord + ", " + leftWord, leftWord:
@@ -241,7 +234,7 @@ func toneOf(word string) cli.Tone {
 	case replacedWord, movedWord:
 		return cli.Good
 	}
-	for _, w := range wordsOf {
+	for _, w := range actions {
 		if w.done == word {
 			return cli.Good
 		}
@@ -249,8 +242,8 @@ func toneOf(word string) cli.Tone {
 	return cli.Busy
 }
 
-// plain returns the line that tells an event, with the time since the first, where no screen is drawn over; "" when it
-// says nothing that a reader of a log would miss.
+// plain returns the line for an event, with the time since the first one, for output that is no terminal. It returns "" for
+// events that a reader of a log would not miss.
 func (b *board) plain(s *subject, e run.Event, began time.Time) string {
 	st := b.status(s)
 	var say string
@@ -258,7 +251,7 @@ func (b *board) plain(s *subject, e run.Event, began time.Time) string {
 	case run.Waiting:
 		say = waitingWord
 	case run.Running:
-		say = wordsOf[b.plan.Steps[e.Step].Do].now
+		say = wordsOf(b.plan.Steps[e.Step].Do).now
 	case run.Output:
 		if e.Line == nil {
 			return ""
@@ -270,11 +263,11 @@ func (b *board) plain(s *subject, e run.Event, began time.Time) string {
 		}
 		say, e.Text = st.word+" after "+st.time(e.At), cmp.Or(e.Text, st.text)
 	case run.Failed:
-		say = failedWord + " (" + wordsOf[b.plan.Steps[e.Step].Do].now + ")"
+		say = failedWord + " (" + wordsOf(b.plan.Steps[e.Step].Do).now + ")"
 	case run.Undoing:
 		return ""
 	case run.Undone:
-		say = undoneWord + " (" + wordsOf[b.plan.Steps[e.Step].Do].undone + ")"
+		say = undoneWord + " (" + wordsOf(b.plan.Steps[e.Step].Do).undone + ")"
 	case run.Left:
 		say = leftWord
 	}

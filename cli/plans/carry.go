@@ -19,24 +19,23 @@ import (
 	"github.com/bourse-dev/bourse/release"
 )
 
-// Carrier carries out plans while a person looks on.
+// Carrier carries out plans and shows their progress.
 type Carrier struct {
 	Shell   *cli.Shell
 	API     run.API
 	Title   string      // of the plan: "release v4 of shop"
 	Options run.Options // without Events and Abandon
-	// GoOn are the commands that go on with what was left, or return from it.
-	GoOn []string
-	Done string // what has come of it, for a person; "": what the plan has changed
-	// Signals receives what interrupts: the first signal also ends the context that
-	// Carry gets, a second one ends all. nil: those of this process.
+	Resume  []string    // commands that continue or undo an interrupted plan
+	Done    string      // the outcome, for a person; "": what the plan has changed
+	// Signals receives interrupts; nil: those of this process. The first one also ends the context of Carry, a second one
+	// abandons the plan.
 	Signals <-chan os.Signal
 }
 
-// Carry carries out a plan. Its error has what a person can do next; after an
-// interrupt it is a [cli.Interrupted]. With --json the result is the last line.
+// Carry carries out a plan. Its error tells a person what to do next. After an interrupt it is a [cli.Interrupted]. With
+// --json, the last line of the output is the result.
 func (c *Carrier) Carry(ctx context.Context, p *deploy.Plan) (run.Result, error) {
-	cli.OutliveReaders() // a plan is not left half done because nobody reads how it goes
+	cli.OutliveReaders() // a plan is carried out even if nobody reads the progress
 	show := Show(c.Shell, c.Title, p)
 	over := make(chan struct{})
 	o := c.Options
@@ -47,7 +46,7 @@ func (c *Carrier) Carry(ctx context.Context, p *deploy.Plan) (run.Result, error)
 	p = &result.Plan
 	left := VolumesLeft(p, &result)
 	if c.Shell.JSON {
-		_ = c.Shell.PrintLine(Line{Result: &result, VolumesLeft: left}) // who has closed it does not read
+		_ = c.Shell.PrintLine(Line{Result: &result, VolumesLeft: left}) // stdout may be closed
 	} else if err != nil && len(left) > 0 {
 		c.Shell.Note(cli.Clean(LeftText(p.App, left)))
 	}
@@ -58,7 +57,7 @@ func (c *Carrier) Carry(ctx context.Context, p *deploy.Plan) (run.Result, error)
 		return result, nil
 	}
 	for _, name := range result.Silent {
-		c.Shell.Note("warning: proxy " + cli.Clean(name) + " has not heard of everything yet")
+		c.Shell.Note("warning: proxy " + cli.Clean(name) + " does not know about all changes yet")
 	}
 	_, err = fmt.Fprintf(c.Shell.Out, "%s  %s  %s in %s\n", cli.Clean(c.Title), string(cmp.Or(result.Status, release.Complete)), cmp.Or(c.Done, Summary(p)), elapsed(result.Took))
 	if err == nil && len(left) > 0 {
@@ -70,12 +69,12 @@ func (c *Carrier) Carry(ctx context.Context, p *deploy.Plan) (run.Result, error)
 	return result, err
 }
 
-// VolumesLeft returns the volumes that the machines which a run of a plan has destroyed leave behind.
+// VolumesLeft returns the volumes of machines that a run has destroyed.
 func VolumesLeft(p *deploy.Plan, r *run.Result) []bourse.VolumeID {
 	return p.VolumesLeft(func(i int) bool { return i < len(r.Steps) && r.Steps[i].State == run.Done })
 }
 
-// LeftText says in one line which volumes of an app are left, and how to remove them.
+// LeftText describes in one line which volumes of an app are left, and how to remove them.
 func LeftText(app bourse.AppName, left []bourse.VolumeID) string {
 	words := []string{"bourse", "volume", "destroy", "-a", string(app)}
 	for _, id := range left {
@@ -88,13 +87,13 @@ func LeftText(app bourse.AppName, left []bourse.VolumeID) string {
 	return fmt.Sprintf("%d volumes are left, with their data; to remove them: %s", len(left), command)
 }
 
-// interrupts tells a person what becomes of a plan when ctx ends before over does, and
-// returns a channel that is closed at the second interrupt.
+// interrupts explains to a person what happens next when ctx ends before over is closed. It returns a channel that is
+// closed at the second interrupt.
 func (c *Carrier) interrupts(ctx context.Context, show *Progress, over <-chan struct{}) <-chan struct{} {
 	abandon := make(chan struct{})
 	signals, stop := c.Signals, func() {}
 	if signals == nil {
-		own := make(chan os.Signal, 2) // so many are counted
+		own := make(chan os.Signal, 2) // the first and the second one
 		signal.Notify(own, os.Interrupt, syscall.SIGTERM)
 		signals, stop = own, func() { signal.Stop(own) }
 	}
@@ -122,32 +121,31 @@ func (c *Carrier) interrupts(ctx context.Context, show *Progress, over <-chan st
 	return abandon
 }
 
-// once is how long after a signal another one is the same: programs such as timeout signal a
-// process and then its group.
+// once is the time during which two signals count as one: programs such as timeout signal a process and then its group.
 const once = 300 * time.Millisecond
 
 func (c *Carrier) interruptedNote() []string {
-	first := "interrupted: what was done is undone; Ctrl-C again leaves it as it is then"
+	first := "interrupted: undoing what was done; Ctrl-C again leaves everything as it is then"
 	if c.Options.KeepOnFailure {
-		first = "interrupted: what was done stays; Ctrl-C again waits for nothing more"
+		first = "interrupted: what was done is kept; Ctrl-C again exits at once"
 	}
-	if len(c.GoOn) == 0 {
+	if len(c.Resume) == 0 {
 		return []string{first}
 	}
-	return []string{first, "  afterwards: " + strings.Join(c.GoOn, "  or  ")}
+	return []string{first, "  afterwards: " + strings.Join(c.Resume, "  or  ")}
 }
 
-// explain makes of the error of a run what a person needs to know.
+// explain turns the error of a run into one for a person.
 func (c *Carrier) explain(ctx context.Context, p *deploy.Plan, r *run.Result, err error) error {
 	state, half := "everything is as it was before", r.Status == release.Interrupted
 	over := errors.Is(err, run.ErrOvertaken)
 	switch {
 	case over:
-		state = "it ended here, and what it had changed was left to the other"
+		state = "it has stopped, and left its changes to the other client"
 	case len(r.Left) > 0:
-		state = cli.Count(len(r.Left), "thing") + " could not be returned"
+		state = cli.Count(len(r.Left), "change") + " could not be undone"
 	case half:
-		state = "it is neither as it was nor as it is to be"
+		state = "the app is neither in its former nor in its desired state"
 	case !slices.ContainsFunc(r.Steps, func(o run.Outcome) bool { return o.State != "" }):
 		state = "nothing was changed"
 	}
@@ -159,14 +157,14 @@ func (c *Carrier) explain(ctx context.Context, p *deploy.Plan, r *run.Result, er
 		for _, line := range left {
 			c.Shell.Note("  " + cli.Clean(line))
 		}
-		if half && len(c.GoOn) > 0 { // there is nothing to go on with otherwise
-			state += "; go on with: " + strings.Join(c.GoOn, " or ")
+		if half && len(c.Resume) > 0 { // otherwise there is nothing to continue
+			state += "; to continue: " + strings.Join(c.Resume, " or ")
 		}
 		return cli.Interrupted(c.Title + " was interrupted: " + state)
 	}
 	how := "failed"
 	if half && !over {
-		how = "was left half done"
+		how = "is incomplete"
 	}
 	text := append([]string{c.Title + " " + how + ": " + bourse.MessageOf(err) + "; " + state}, left...)
 	said := &bourse.Error{Code: bourse.CodeOf(err), Message: strings.Join(text, "\n")}
@@ -175,45 +173,44 @@ func (c *Carrier) explain(ctx context.Context, p *deploy.Plan, r *run.Result, er
 	}
 	if over {
 		said.Err = run.ErrOvertaken
-		return cli.Beside(cli.Hint(said, "what the other has made of it: bourse status -a "+string(p.App), "the same again, if it is still wanted"))
+		return cli.Beside(cli.Hint(said, "bourse status -a "+string(p.App)+", to see what the other client has made of it", "the same command again, if you still need it"))
 	}
 	return cli.Beside(cli.Hint(said, c.next(p, r, err)...))
 }
 
-// next are the things to do after a failure.
+// next returns hints after a failure.
 func (c *Carrier) next(p *deploy.Plan, r *run.Result, err error) []string {
 	var out []string
 	for i := range r.Left {
-		if l := &r.Left[i]; l.GoOn != "" && !slices.Contains(out, l.GoOn) {
-			out = append(out, l.GoOn)
+		if l := &r.Left[i]; l.Next != "" && !slices.Contains(out, l.Next) {
+			out = append(out, l.Next)
 		}
 	}
 	for i := range r.Failed {
-		logs := "what it wrote: bourse machine logs -a " + string(p.App) + " " + string(r.Failed[i].Machine)
+		logs := "bourse machine logs -a " + string(p.App) + " " + string(r.Failed[i].Machine)
 		if r.Failed[i].Machine != "" && !slices.Contains(out, logs) && there(p, r, r.Failed[i].Machine) {
 			out = append(out, logs)
 		}
 	}
 	if r.Status == release.Interrupted {
-		return append(out, c.GoOn...)
+		return append(out, c.Resume...)
 	}
 	if errors.Is(err, run.ErrLeased) {
-		out = append(out, "how the other goes: bourse releases -a "+string(p.App), "when that has ended: the same again")
+		out = append(out, "bourse releases -a "+string(p.App)+", to see the other deploy", "the same command again, once it has ended")
 	}
 	if len(out) == 0 {
-		out = append(out, "fix what is said above, then the same again")
+		out = append(out, "the same command again, once the cause is fixed")
 	}
 	return out
 }
 
-// there reports whether a machine was there before the plan, and so is after it was
-// undone.
+// there reports whether a machine exists after a plan was undone.
 func there(p *deploy.Plan, r *run.Result, id bourse.MachineID) bool {
 	return slices.ContainsFunc(p.Steps, func(s deploy.Step) bool { return s.Machine == id }) || r.Status == release.Interrupted
 }
 
-// Owner describes where a command runs, what it does and since when, for those who wait for
-// its leases. The API adds the name of the token.
+// Owner describes where a command runs, what it does and since when, for clients that wait for its leases. The API adds the
+// name of the token.
 func Owner(s *cli.Shell, doing string) string {
 	text := fmt.Sprintf("%s, since %s UTC", doing, s.Now().UTC().Format(time.TimeOnly))
 	host, err := os.Hostname()

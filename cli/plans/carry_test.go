@@ -64,7 +64,7 @@ func (o *oneMachine) SetRelease(_ context.Context, _ release.ID, status release.
 
 // cordons is a plan that cordons the machine twice, one after the other.
 func cordons() *deploy.Plan {
-	step := deploy.Step{Do: deploy.CordonMachine, Machine: "148e21ea1d5301", Name: "quiet-river-1234", In: "gru", Why: "a test"}
+	step := deploy.Step{Do: deploy.CordonMachine{}, Machine: "148e21ea1d5301", Name: "quiet-river-1234", Region: "gru", Why: "a test"}
 	second := step
 	second.ID, second.After = 1, []int{0}
 	return &deploy.Plan{App: "shop", Steps: []deploy.Step{step, second}}
@@ -91,7 +91,7 @@ func carried(ctx context.Context, t *testing.T, plan *deploy.Plan, said *watched
 	s.Out, outs = clitest.Buffer("")
 	s.Err = cli.Stream{ReadWriter: said}
 	c := Carrier{
-		Shell: s, API: api, Title: "release v4 of shop", GoOn: []string{"bourse deploy --resume", "bourse rollback"}, Signals: signals,
+		Shell: s, API: api, Title: "release v4 of shop", Resume: []string{"bourse deploy --resume", "bourse rollback"}, Signals: signals,
 		Options: run.Options{Release: "01JD3V7K7Y5C5ZQ7W1R2M3N4P5", KeepOnFailure: keep},
 	}
 	_, err = c.Carry(ctx, plan)
@@ -102,15 +102,12 @@ func carried(ctx context.Context, t *testing.T, plan *deploy.Plan, said *watched
 func TestSummaryNamesWhatIsLeft(t *testing.T) {
 	t.Parallel()
 	p := cordons()
-	p.Seen = map[bourse.MachineID]deploy.Seen{"148e21ea1d5301": {}, "148e21ea1d5302": {Lost: true}, "148e21ea1d5303": {Lost: true}}
-	p.Steps = append(p.Steps, deploy.Step{
-		ID: 2, Do: deploy.MakeMachine, Config: &bourse.Config{Metadata: map[string]string{deploy.KeyReplaces: "148e21ea1d5303"}},
-	})
+	p.Seen = map[bourse.MachineID]deploy.Seen{"148e21ea1d5301": {}, "148e21ea1d5302": {Lost: true}}
 	if got := Summary(p); strings.Contains(got, "left") {
 		t.Errorf("of no release: %q", got)
 	}
 	p.Release = "01JD3V7K7Y5C5ZQ7W1R2M3N4P5"
-	if got, want := Summary(p), "1 left as before, since their workers do not answer"; !strings.Contains(got, want) {
+	if got, want := Summary(p), "1 left as they were, because their workers do not answer"; !strings.Contains(got, want) {
 		t.Errorf("%q, want %q in it", got, want)
 	}
 }
@@ -127,8 +124,7 @@ func TestCarryWell(t *testing.T) {
 // TestCarryLeavesVolumes: the end says which volumes are left and how to remove them.
 func TestCarryLeavesVolumes(t *testing.T) {
 	t.Parallel()
-	former := &bourse.Config{Mounts: []bourse.Mount{{Volume: "vol_1"}, {Volume: "vol_2"}}}
-	p := &deploy.Plan{App: "shop", Steps: []deploy.Step{{Do: deploy.DestroyMachine, Machine: "148e21ea1d5301", Former: former}}}
+	p := &deploy.Plan{App: "shop", Steps: []deploy.Step{{Do: deploy.DestroyMachine{Volumes: []bourse.VolumeID{"vol_1", "vol_2"}}, Machine: "148e21ea1d5301"}}}
 	out, _, err := carried(t.Context(), t, p, &watched{}, &oneMachine{}, nil, false)
 	if want := "\n2 volumes are left, with their data; to remove them: bourse volume destroy -a shop vol_1 vol_2\n"; err != nil || !strings.HasSuffix(out, want) {
 		t.Errorf("%v\n%s\nwant %q at its end", err, out, want)
@@ -147,14 +143,14 @@ func TestCarryBadly(t *testing.T) {
 			return nil
 		}}
 		_, errs, err := carried(t.Context(), t, cordons(), &watched{}, api, nil, keep)
-		want, hint := "everything is as it was before", "what it wrote: bourse machine logs -a shop 148e21ea1d5301"
+		want, hint := "everything is as it was before", "bourse machine logs -a shop 148e21ea1d5301"
 		if keep {
-			want, hint = "left half done", "bourse deploy --resume"
+			want, hint = "is incomplete", "bourse deploy --resume"
 		}
 		if bourse.CodeOf(err) != bourse.CodeFailedPrecondition || !strings.Contains(err.Error(), want) || !strings.Contains(strings.Join(cli.Hints(err), "\n"), hint) {
 			t.Errorf("keep %v: %v, hints %q", keep, err, cli.Hints(err))
 		}
-		if !strings.Contains(errs, "failed (cordoning): ") || strings.Contains(errs, "returned (uncordoned)") == keep {
+		if !strings.Contains(errs, "failed (cordoning): ") || strings.Contains(errs, "undone (uncordoned)") == keep {
 			t.Errorf("keep %v:\n%s", keep, errs)
 		}
 	}
@@ -190,10 +186,10 @@ func TestInterrupts(t *testing.T) {
 			if !ok || !strings.Contains(string(told), "release v4 of shop was interrupted: ") {
 				t.Errorf("%v", err)
 			}
-			if !strings.Contains(errs, "interrupted: what was done is undone; Ctrl-C again leaves it as it is then") || !strings.Contains(errs, "bourse deploy --resume  or  bourse rollback") {
+			if !strings.Contains(errs, "interrupted: undoing what was done; Ctrl-C again leaves everything as it is then") || !strings.Contains(errs, "bourse deploy --resume  or  bourse rollback") {
 				t.Errorf("%s", errs)
 			}
-			if !again && (!strings.Contains(string(told), "everything is as it was before") || !strings.Contains(errs, "returned (uncordoned)")) {
+			if !again && (!strings.Contains(string(told), "everything is as it was before") || !strings.Contains(errs, "undone (uncordoned)")) {
 				t.Errorf("%v\n%s", err, errs)
 			}
 		})

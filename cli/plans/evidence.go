@@ -11,14 +11,13 @@ import (
 	"github.com/bourse-dev/bourse/deploy/run"
 )
 
-// Bounds of what is shown of a machine that failed.
+// Limits of the evidence that is shown.
 const (
 	shownLines  = 10
 	shownEvents = 5
 )
 
-// evidence tells a person what is known of a machine that failed, before anything of it is
-// removed.
+// evidence describes a machine that failed.
 func evidence(v *run.Evidence) []string {
 	var out []string
 	for i := range v.Checks {
@@ -42,9 +41,9 @@ func evidence(v *run.Evidence) []string {
 	}
 	lines := v.Lines[max(0, len(v.Lines)-shownLines):]
 	if len(lines) > 0 {
-		out = append(out, "  the last lines that it wrote:")
+		out = append(out, "  its last output:")
 	} else {
-		out = append(out, "  it wrote nothing")
+		out = append(out, "  it has no output")
 	}
 	for i := range lines {
 		out = append(out, "    "+strings.TrimRight(lines[i].Text, "\n"))
@@ -52,12 +51,12 @@ func evidence(v *run.Evidence) []string {
 	return out
 }
 
-// headline says which machine failed, and why.
+// headline tells which machine failed, and why.
 func headline(s *subject, e *run.Event) string {
 	return what(s, e.Evidence.Machine) + " failed: " + e.Text
 }
 
-// what names a machine by all that is known of it.
+// what names a machine.
 func what(s *subject, id bourse.MachineID) string {
 	name := s.name
 	if id != "" && name != string(id) {

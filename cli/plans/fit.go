@@ -14,32 +14,31 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// Fit is what a quote says of machines that a plan makes, which are alike and in one
-// region: whether a worker would take them. A quote is asked for one of them, and
-// holds nothing.
+// Fit tells whether a worker would take machines that a plan makes, given a quote for one of them. The machines have the
+// same group, region and size. A quote reserves nothing.
 type Fit struct {
 	Group  string        `json:"group,omitempty"`
 	Region bourse.Region `json:"region,omitempty"`
 	Count  int           `json:"count"` // of machines
-	// Workers are those that would take one, best first; none: it does not fit.
+	// Workers would take one, best first. If there are none, the machines do not fit.
 	Workers  []bourse.WorkerID `json:"workers,omitempty"`
 	Refusals []bourse.Refusal  `json:"refusals,omitempty"`
-	// Err is why that is not known.
+	// Err is set if the quote failed.
 	Err string `json:"error,omitempty"`
 
 	config *bourse.Config
 	cause  error // of Err
 }
 
-// Quotes asks for a quote. A *machinesapi.Client does.
+// Quotes requests quotes. A *machinesapi.Client implements it.
 type Quotes interface {
 	Quote(ctx context.Context, app bourse.AppName, in machinesapi.CreateMachine) (machinesapi.Quoted, error)
 }
 
-// askers bounds the quotes that are asked for at a time.
+// askers is the number of quotes that are requested at a time.
 const askers = 8
 
-// Fits asks for quotes for what a plan makes: one for each group and region.
+// Fits requests quotes for the machines that a plan makes.
 func Fits(ctx context.Context, api Quotes, p *deploy.Plan) []Fit {
 	type place struct {
 		group  string
@@ -51,25 +50,30 @@ func Fits(ctx context.Context, api Quotes, p *deploy.Plan) []Fit {
 	known := map[place]int{}
 	for i := range p.Steps {
 		s := &p.Steps[i]
-		if s.Do != deploy.MakeMachine && s.Do != deploy.RunCommand || s.Config == nil {
+		c := s.Makes()
+		if c == nil {
 			continue
 		}
-		k := place{group: s.Group, region: s.In, on: s.On}
-		if s.Config.Guest != nil {
-			k.cpus = *s.Config.Guest
+		makes, _ := s.Do.(deploy.MakeMachine)
+		k := place{group: s.Group, region: s.Region, on: makes.Worker}
+		if c.Guest != nil {
+			k.cpus = *c.Guest
 		}
 		at, ok := known[k]
 		if !ok {
-			config := *s.Config
-			config.Mounts, config.Standbys = nil, nil // volumes that do not exist yet, and machines
-			if s.On != "" {
-				config.Requirements = config.Requirements.On(s.On)
-			} else if s.VolumeOf != nil && p.Steps[*s.VolumeOf].Config != nil {
-				config.Requirements = p.Steps[*s.VolumeOf].Config.Requirements
+			config := *c
+			config.Mounts, config.Standbys = nil, nil // these may not exist yet
+			if makes.Worker != "" {
+				config.Requirements = config.Requirements.On(makes.Worker)
+			} else if makes.Volume != nil {
+				volume, _ := p.Steps[*makes.Volume].Do.(deploy.MakeVolume)
+				if volume.For != nil {
+					config.Requirements = volume.For.Requirements
+				}
 			}
 			at = len(out)
 			known[k] = at
-			out = append(out, Fit{Group: s.Group, Region: s.In, config: &config})
+			out = append(out, Fit{Group: s.Group, Region: s.Region, config: &config})
 		}
 		out[at].Count++
 	}
@@ -81,7 +85,7 @@ func Fits(ctx context.Context, api Quotes, p *deploy.Plan) []Fit {
 			return nil
 		})
 	}
-	_ = g.Wait() // what failed says so itself
+	_ = g.Wait() // errors are in out
 	return out
 }
 
@@ -105,7 +109,7 @@ func (f *Fit) ask(ctx context.Context, api Quotes, app bourse.AppName) {
 // Fit reports whether a worker would take one.
 func (f *Fit) Fit() bool { return len(f.Workers) > 0 }
 
-// what names the machines.
+// what describes the machines.
 func (f *Fit) what() string {
 	out := fmt.Sprintf("%d", f.Count)
 	if f.Group != "" {
@@ -117,7 +121,7 @@ func (f *Fit) what() string {
 	return out
 }
 
-// lines say it to a person.
+// lines describes the fit to a person.
 func (f *Fit) lines() []string {
 	switch {
 	case f.Err != "":
@@ -130,7 +134,7 @@ func (f *Fit) lines() []string {
 	return append([]string{"does not fit: " + f.what() + ": no worker would take one"}, f.reasons()...)
 }
 
-// reasons are what the workers that would not take one say, a line each.
+// reasons returns the refusals of workers, one a line.
 func (f *Fit) reasons() (out []string) {
 	for i, r := range f.Refusals {
 		if i == maxRefusals {
@@ -143,7 +147,7 @@ func (f *Fit) reasons() (out []string) {
 
 const maxRefusals = 5
 
-// Short returns the first of the machines that no worker would take, nil when all fit.
+// Short returns the first fit without a worker, nil if all fit.
 func Short(fits []Fit) *Fit {
 	for i := range fits {
 		if !fits[i].Fit() {
@@ -153,8 +157,8 @@ func Short(fits []Fit) *Fit {
 	return nil
 }
 
-// ShortError is the error of machines that no worker would take, nil when all fit. It is
-// for those who have seen the fits.
+// ShortError returns the error for machines that no worker would take, nil if all fit. It is for readers who have seen the
+// fits.
 func ShortError(fits []Fit) error {
 	if f := Short(fits); f != nil {
 		return f.short()
@@ -162,7 +166,7 @@ func ShortError(fits []Fit) error {
 	return nil
 }
 
-// RefusedError is [ShortError] with what each worker says.
+// RefusedError is [ShortError] with the reason of each worker.
 func RefusedError(fits []Fit) error {
 	if f := Short(fits); f != nil {
 		return f.short(f.reasons()...)

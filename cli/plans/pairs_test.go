@@ -37,7 +37,7 @@ func moving(t *testing.T, app bourse.AppName, names ...string) *deploy.Plan {
 		state.Machines = append(state.Machines, m)
 		ids = append(ids, m.ID)
 	}
-	p := deploy.Move(state, deploy.Moving{Machines: ids, Why: "worker gru-1 is drained"}, deploy.Pace{MaxUnavailable: 8})
+	p := deploy.Move(state, ids, deploy.MoveOptions{Lanes: 8, Why: "worker gru-1 is drained"})
 	return &p
 }
 
@@ -48,7 +48,7 @@ func played(p *deploy.Plan, until func(*deploy.Step) bool) []run.Event {
 	for i := range p.Steps {
 		s := &p.Steps[i]
 		machine := s.Machine
-		if of := s.Of; of != nil || s.Do == deploy.MakeMachine {
+		if of := s.MadeBy; of != nil || deploy.Is[deploy.MakeMachine](s.Do) {
 			if of == nil {
 				of = &i
 			}
@@ -57,7 +57,7 @@ func played(p *deploy.Plan, until func(*deploy.Step) bool) []run.Event {
 		e := run.Event{Step: i, State: run.Running, At: clitest.Now.Add(time.Duration(i) * time.Second), Machine: machine}
 		out = append(out, e)
 		if until(s) {
-			if s.Do == deploy.AwaitReady {
+			if deploy.Is[deploy.AwaitReady](s.Do) {
 				out[len(out)-1].Text = "check http: connection refused"
 			}
 			return out
@@ -106,7 +106,7 @@ func drainScreen(t *testing.T, s *cli.Shell) {
 	}
 	second := moving(t, "shop", "brave-hill-77", "quiet-river-1234")
 	event = show.Add(second)
-	ready := slices.IndexFunc(second.Steps, func(s deploy.Step) bool { return s.Do == deploy.AwaitReady })
+	ready := slices.IndexFunc(second.Steps, func(s deploy.Step) bool { return deploy.Is[deploy.AwaitReady](s.Do) })
 	for _, e := range played(second, func(s *deploy.Step) bool { return s.ID == ready }) {
 		event(e)
 	}
@@ -117,7 +117,7 @@ func drainScreen(t *testing.T, s *cli.Shell) {
 	event(run.Event{Step: ready - 1, State: run.Undone, At: failed.At.Add(time.Second)})
 	third := moving(t, "shop", "quiet-river-1234", "db")
 	event = show.Add(third)
-	for _, e := range played(third, func(s *deploy.Step) bool { return s.Do == deploy.AwaitReady }) {
+	for _, e := range played(third, func(s *deploy.Step) bool { return deploy.Is[deploy.AwaitReady](s.Do) }) {
 		e.At = e.At.Add(22 * time.Second)
 		event(e)
 	}

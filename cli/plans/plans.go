@@ -1,9 +1,6 @@
-// Package plans shows plans of package deploy to people and carries them out before
-// their eyes: a line for each machine, with what is done to it, for how long, and what
-// it waits for. All commands that change several machines in order share it.
-//
-// It only shows: what is done, and what is undone after a failure, is package
-// deploy/run's.
+// Package plans prints plans of package deploy, and shows their progress while package deploy/run carries them out: a
+// line for each machine with what is being done to it, for how long, and what it is waiting for. All commands that change
+// several machines in order share it.
 package plans
 
 import (
@@ -14,37 +11,34 @@ import (
 	"github.com/bourse-dev/bourse/deploy"
 )
 
-// subject is what a person follows: a machine, a volume or a command, with all steps
-// that are about it. A machine and the one that takes its place are one.
+// subject is a line of the screen: a machine, a volume or a command, with all steps about it. A machine and its
+// replacement are one subject.
 type subject struct {
 	group   string
 	region  bourse.Region
-	name    string           // of the machine, or what it is
-	unnamed bool             // its name is only what it is, until it is made
+	name    string           // of the machine; otherwise a description
+	unnamed bool             // name is a description until the machine is made
 	machine bourse.MachineID // "" until it is made
-	act     deploy.Act       // what it comes to: the first of its steps that changes anything
-	why     string
-	canary  bool
-	former  bourse.MachineID // that another one replaces; "": it is no such pair
+	do      deploy.Action    // the most important action of its steps
+	former  bourse.MachineID // the machine that is replaced; "" if none is
 	steps   []int
-	hidden  bool // a later plan is about it
+	hidden  bool // a later plan shows it
 }
 
-// subjects returns what a plan is about, in the order of its steps, and for each step the
-// index of its subject.
+// subjects returns the subjects of a plan, in the order of its steps, and for each step the index of its subject.
 func subjects(p *deploy.Plan) (list []subject, of []int) {
 	of = make([]int, len(p.Steps))
 	mounted := map[int]int{} // MakeVolume step → the step that makes the machine that mounts it
 	for i := range p.Steps {
-		if v := p.Steps[i].VolumeOf; v != nil {
-			mounted[*v] = i
+		if do, ok := p.Steps[i].Do.(deploy.MakeMachine); ok && do.Volume != nil {
+			mounted[*do.Volume] = i
 		}
 	}
 	known := map[any]int{}
 	pairs := pairsOf(p)
 	for i := range p.Steps {
 		key, head := keyOf(p, mounted, i)
-		if old := replaced(&p.Steps[head]); pairs[old] {
+		if old := p.Steps[head].Replaces(); pairs[old] {
 			key = old
 		}
 		at, ok := known[key]
@@ -56,54 +50,43 @@ func subjects(p *deploy.Plan) (list []subject, of []int) {
 		of[i] = at
 		s := &list[at]
 		s.steps = append(s.steps, i)
-		if weight(p.Steps[i].Do) > weight(s.act) {
-			s.act, s.why = p.Steps[i].Do, cmp.Or(p.Steps[i].Why, s.why)
+		if weight(p.Steps[i].Do) > weight(s.do) {
+			s.do = p.Steps[i].Do
 		}
 	}
 	return list, of
 }
 
-// keyOf returns what identifies the subject of a step, and the step that describes it.
+// keyOf returns a key for the subject of a step, and the step that describes the subject.
 func keyOf(p *deploy.Plan, mounted map[int]int, i int) (key any, head int) {
-	for range len(p.Steps) { // a plan that leads in a circle ends all the same
+	for {
 		s := &p.Steps[i]
 		machine, mounts := mounted[i]
 		switch {
-		case s.Of != nil && valid(p, *s.Of):
-			i = *s.Of
+		case s.MadeBy != nil:
+			i = *s.MadeBy
 		case mounts:
 			i = machine
 		case s.Machine != "":
 			return s.Machine, i
-		case (s.Do == deploy.AwaitProxies || s.Do == deploy.DestroyVolume) && len(s.After) == 1 && valid(p, s.After[0]):
+		case (deploy.Is[deploy.AwaitProxies](s.Do) || deploy.Is[deploy.DestroyVolume](s.Do)) && len(s.After) == 1:
 			i = s.After[0] // it is about the machine of the step before
 		default:
 			return i, i
 		}
 	}
-	return i, i
-}
-
-func valid(p *deploy.Plan, step int) bool { return step >= 0 && step < len(p.Steps) }
-
-// replaced returns the machine whose place the one that a step makes is to take; "": none.
-func replaced(s *deploy.Step) bourse.MachineID {
-	if s.Do != deploy.MakeMachine || s.Config == nil {
-		return ""
-	}
-	return bourse.MachineID(s.Config.Metadata[deploy.KeyReplaces])
 }
 
 // pairsOf returns the machines that a plan both replaces and destroys.
 func pairsOf(p *deploy.Plan) map[bourse.MachineID]bool {
 	gone, out := map[bourse.MachineID]bool{}, map[bourse.MachineID]bool{}
 	for i := range p.Steps {
-		if s := &p.Steps[i]; s.Do == deploy.DestroyMachine && s.Machine != "" {
+		if s := &p.Steps[i]; deploy.Is[deploy.DestroyMachine](s.Do) && s.Machine != "" {
 			gone[s.Machine] = true
 		}
 	}
 	for i := range p.Steps {
-		if old := replaced(&p.Steps[i]); gone[old] {
+		if old := p.Steps[i].Replaces(); gone[old] {
 			out[old] = true
 		}
 	}
@@ -112,72 +95,67 @@ func pairsOf(p *deploy.Plan) map[bourse.MachineID]bool {
 
 func newSubject(p *deploy.Plan, head int, pairs map[bourse.MachineID]bool) subject {
 	s := &p.Steps[head]
-	for _, old := range []bourse.MachineID{replaced(s), s.Machine} {
+	for _, old := range []bourse.MachineID{s.Replaces(), s.Machine} {
 		if pairs[old] {
-			return subject{group: s.Group, region: s.In, name: cmp.Or(p.Seen[old].Name, s.Name, string(old)), act: s.Do, why: s.Why, former: old}
+			return subject{group: s.Group, region: s.Region, name: cmp.Or(p.Seen[old].Name, s.Name, string(old)), do: s.Do, former: old}
 		}
 	}
-	out := subject{group: s.Group, region: s.In, machine: s.Machine, name: cmp.Or(s.Name, string(s.Machine)), act: s.Do, why: s.Why}
-	if s.Config != nil {
-		out.canary = s.Config.Metadata[deploy.KeyCanary] == "true"
-	}
+	out := subject{group: s.Group, region: s.Region, machine: s.Machine, name: cmp.Or(s.Name, string(s.Machine)), do: s.Do}
 	if out.name == "" {
 		out.name, out.unnamed = nameless(s), true
 	}
 	return out
 }
 
-// nameless says what a step is about that no machine is yet the subject of.
+// nameless describes the subject of a step without a machine.
 func nameless(s *deploy.Step) string {
-	switch s.Do {
+	switch do := s.Do.(type) {
 	case deploy.RunCommand:
 		return "release command"
-	case deploy.MakeVolume, deploy.DestroyVolume:
-		if s.Volume != nil {
-			return "volume " + s.Volume.Name
-		}
+	case deploy.MakeVolume:
+		return "volume " + do.Name
+	case deploy.DestroyVolume:
 		return "volume"
 	case deploy.AwaitProxies:
 		return "proxies"
 	case deploy.MakeMachine:
-		if s.Config != nil && s.Config.Metadata[deploy.KeyReplaces] != "" {
-			return "new for " + s.Config.Metadata[deploy.KeyReplaces]
+		if old := s.Replaces(); old != "" {
+			return "new for " + string(old)
 		}
 		return "new"
 	default:
-		return string(s.Do)
+		return s.Do.String()
 	}
 }
 
-// weights order acts by how much they say of what happens to a machine.
-var weights = []deploy.Act{
-	deploy.AwaitReady, deploy.AwaitProxies, deploy.SetMetadata, deploy.CordonMachine, deploy.UncordonMachine, deploy.StartMachine,
-	deploy.StopMachine, deploy.RestartMachine, deploy.RunCommand, deploy.MakeVolume, deploy.DestroyVolume, deploy.DestroyMachine,
-	deploy.UpdateMachine, deploy.MakeMachine,
-}
-
-func weight(a deploy.Act) int { return slices.Index(weights, a) }
-
-// words are how an act is called.
+// words describe an action.
 type words struct {
-	now    string // while it is done: "updating"
-	done   string // once it is: "updated"
-	undone string // once it was undone: "as it was before"
+	do     deploy.Action
+	now    string // while it is done
+	done   string // once it is done
+	undone string // once it was undone
 }
 
-var wordsOf = map[deploy.Act]words{
-	deploy.RunCommand:      {"running", "ended well", ""},
-	deploy.MakeVolume:      {"making volume", "volume made", "volume destroyed"},
-	deploy.MakeMachine:     {"starting", "made", "destroyed"},
-	deploy.UpdateMachine:   {"updating", "updated", "at its former version"},
-	deploy.AwaitReady:      {"checking", "ready", ""},
-	deploy.RestartMachine:  {"restarting", "restarted", ""},
-	deploy.UncordonMachine: {"uncordoning", "uncordoned", "cordoned"},
-	deploy.CordonMachine:   {"cordoning", "cordoned", "uncordoned"},
-	deploy.AwaitProxies:    {"notifying proxies", "proxies notified", ""},
-	deploy.StopMachine:     {"stopping", "stopped", "started"},
-	deploy.StartMachine:    {"starting", "started", "stopped"},
-	deploy.SetMetadata:     {"marking", "marked", "metadata as before"},
-	deploy.DestroyMachine:  {"destroying", "destroyed", ""},
-	deploy.DestroyVolume:   {"destroying volume", "volume destroyed", ""},
+// actions are all actions, ordered by how much they tell about what happens to a machine.
+var actions = []words{
+	{deploy.AwaitReady{}, "checking", "ready", ""},
+	{deploy.AwaitProxies{}, "notifying proxies", "proxies notified", ""},
+	{deploy.SetMetadata{}, "marking", "marked", "metadata as before"},
+	{deploy.CordonMachine{}, "cordoning", "cordoned", "uncordoned"},
+	{deploy.UncordonMachine{}, "uncordoning", "uncordoned", "cordoned"},
+	{deploy.StartMachine{}, "starting", "started", "stopped"},
+	{deploy.StopMachine{}, "stopping", "stopped", "started"},
+	{deploy.RestartMachine{}, "restarting", "restarted", ""},
+	{deploy.RunCommand{}, "running", "succeeded", ""},
+	{deploy.MakeVolume{}, "making volume", "volume made", "volume destroyed"},
+	{deploy.DestroyVolume{}, "destroying volume", "volume destroyed", ""},
+	{deploy.DestroyMachine{}, "destroying", "destroyed", ""},
+	{deploy.UpdateMachine{}, "updating", "updated", "at its former version"},
+	{deploy.MakeMachine{}, "starting", "made", "destroyed"},
 }
+
+func weight(do deploy.Action) int {
+	return slices.IndexFunc(actions, func(w words) bool { return w.do.String() == do.String() })
+}
+
+func wordsOf(do deploy.Action) words { return actions[weight(do)] }

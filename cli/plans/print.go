@@ -3,15 +3,13 @@ package plans
 import (
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 
 	"github.com/bourse-dev/bourse/cli"
 	"github.com/bourse-dev/bourse/deploy"
 )
 
-// Print prints a plan: what is done to which machine and why, whether it would fit, and
-// what a reader should know.
+// Print prints a plan, and whether its machines would fit.
 func Print(s *cli.Shell, p *deploy.Plan, fits []Fit) error {
 	width, _ := s.Out.Size()
 	if width == 0 {
@@ -30,10 +28,10 @@ func Print(s *cli.Shell, p *deploy.Plan, fits []Fit) error {
 	return err
 }
 
-// whole is as wide as no line is: where there is no screen none is broken.
+// whole is wider than any line: without a terminal, no line is broken.
 const whole = 1 << 20
 
-// Summary says in one line what a plan has done: "2 updated, 1 created".
+// Summary describes in one line what a plan has done: "2 updated, 1 created".
 func Summary(p *deploy.Plan) string {
 	sum := p.Summary()
 	var parts []string
@@ -49,7 +47,7 @@ func Summary(p *deploy.Plan) string {
 	}
 	if p.Release != "" {
 		if left := Left(p); left > 0 {
-			parts = append(parts, fmt.Sprintf("%d left as before, since their workers do not answer,", left))
+			parts = append(parts, fmt.Sprintf("%d left as they were, because their workers do not answer", left))
 		}
 	}
 	if len(parts) == 0 {
@@ -58,14 +56,11 @@ func Summary(p *deploy.Plan) string {
 	return strings.Join(parts, ", ")
 }
 
-// Left counts the machines that a plan does nothing about since their workers do not answer: they
-// may not be as they are wanted.
+// Left counts the machines that a plan leaves alone because their workers do not answer.
 func Left(p *deploy.Plan) int {
 	n := 0
-	for id := range p.Seen {
-		if p.Seen[id].Lost && !slices.ContainsFunc(p.Steps, func(s deploy.Step) bool {
-			return s.Config != nil && s.Config.Metadata[deploy.KeyReplaces] == string(id)
-		}) {
+	for _, seen := range p.Seen {
+		if seen.Lost {
 			n++
 		}
 	}

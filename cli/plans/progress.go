@@ -13,31 +13,29 @@ import (
 	"github.com/bourse-dev/bourse/deploy/run"
 )
 
-// tick is how often a terminal is drawn over: the longest without a sign of life.
+// tick is the time between two updates of a terminal.
 const tick = 100 * time.Millisecond
 
-// Progress shows how a plan is carried out: on a terminal lines that are drawn over, on
-// anything else a line for each thing that happens; with --json each event as one
-// line of JSON. Its methods may be called at the same time.
+// Progress shows the progress of plans: on a terminal, lines that are updated in place, otherwise a line for each event,
+// and with --json each event as a line of JSON. Its methods may be called by several goroutines.
 type Progress struct {
 	shell *cli.Shell
-	drawn bool // the terminal's cursor can be moved
+	drawn bool // the lines of the terminal can be updated
 
 	mu     sync.Mutex
 	boards boards
-	lines  int // on the screen, to be drawn over
+	lines  int // on the screen
 
 	end  chan struct{}
 	done sync.WaitGroup
 }
 
-// Show begins to show a plan; title says what it is of. End ends it.
+// Show begins to show a plan under a title. End ends it.
 func Show(s *cli.Shell, title string, p *deploy.Plan) *Progress {
 	return show(s, boards{title: title, list: []*board{newBoard("", p)}})
 }
 
-// ShowAll begins to show plans of several apps, which Add adds; in all they are about so
-// many machines. End ends it.
+// ShowAll begins to show plans of several apps, which Add adds. They are about so many machines in total. End ends it.
 func ShowAll(s *cli.Shell, title string, machines int) *Progress {
 	return show(s, boards{title: title, total: machines, many: true})
 }
@@ -50,8 +48,8 @@ func show(s *cli.Shell, all boards) *Progress {
 	return out
 }
 
-// Add shows one more plan, of an app, and returns what takes its events. Machines that
-// a former plan of the app is about too are shown as this one's.
+// Add adds a plan, and returns a function that takes its events. Machines of an earlier plan for the same app move to this
+// one.
 func (p *Progress) Add(plan *deploy.Plan) func(run.Event) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -73,14 +71,14 @@ func (p *Progress) animate() {
 	}
 }
 
-// Event shows what has happened to the plan of [Show].
+// Event takes an event of the plan of [Show].
 func (p *Progress) Event(e run.Event) { p.event(p.boards.list[0], e) }
 
 func (p *Progress) event(b *board, e run.Event) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.shell.JSON {
-		_ = p.shell.PrintLine(Line{Event: &e}) // who has closed it does not read
+		_ = p.shell.PrintLine(Line{Event: &e}) // stdout may be closed
 		return
 	}
 	if e.Plan != nil {
@@ -112,14 +110,14 @@ func (p *Progress) event(b *board, e run.Event) {
 	p.say(evidence(e.Evidence)...)
 }
 
-// Say prints lines for a person, above those that are drawn over.
+// Say prints lines for a person, above those that are updated in place.
 func (p *Progress) Say(lines ...string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.say(lines...)
 }
 
-// say is Say for who holds p.mu.
+// say is Say for callers that hold p.mu.
 func (p *Progress) say(lines ...string) {
 	var b strings.Builder
 	p.wipe(&b)
@@ -131,10 +129,10 @@ func (p *Progress) say(lines ...string) {
 			b.WriteString(part + "\n")
 		}
 	}
-	_, _ = io.WriteString(p.shell.Err, b.String()) // a screen that is gone needs no line
+	_, _ = io.WriteString(p.shell.Err, b.String()) // the terminal may be gone
 }
 
-// End shows the last state and lets it stand.
+// End shows the last state, and stops updating it.
 func (p *Progress) End() {
 	close(p.end)
 	p.done.Wait()
@@ -157,8 +155,7 @@ func (p *Progress) draw() {
 	_, _ = io.WriteString(p.shell.Err, b.String())
 }
 
-// wipe moves the cursor to the first of the lines that are drawn over, and erases
-// from there.
+// wipe erases the lines that are updated in place.
 func (p *Progress) wipe(b *strings.Builder) {
 	if p.lines > 0 {
 		fmt.Fprintf(b, "\x1b[%dA\r\x1b[J", p.lines)
@@ -166,12 +163,12 @@ func (p *Progress) wipe(b *strings.Builder) {
 	p.lines = 0
 }
 
-// Line is one line of what --json prints while a plan is carried out: one of its members.
+// Line is a line of the output of --json. It has one of these members.
 type Line struct {
 	Plan   *deploy.Plan `json:"plan,omitempty"`
 	Fits   []Fit        `json:"fits,omitempty"` // with Plan
 	Event  *run.Event   `json:"event,omitempty"`
 	Result *run.Result  `json:"result,omitempty"`
-	// VolumesLeft, with Result, are those that machines which were destroyed leave behind.
+	// VolumesLeft, with Result, are volumes of destroyed machines.
 	VolumesLeft []bourse.VolumeID `json:"volumes_left,omitempty"`
 }

@@ -12,16 +12,15 @@ import (
 	"github.com/bourse-dev/bourse/deploy/run"
 )
 
-// boards are the plans that one screen shows, one or several: a value that events change.
+// boards are the plans of one screen.
 type boards struct {
 	title string
-	total int // of what is done, where more is to come than the plans have; 0: what they have
+	total int // of machines, if more plans will be added; 0: those of the plans
 	many  bool
 	list  []*board
 }
 
-// add shows one more plan. What it is about is no longer shown as part of a former plan of
-// the same app, unless it was done there.
+// add adds a plan. Its subjects are no longer shown as part of earlier plans of the same app.
 func (x *boards) add(b *board) {
 	for _, former := range x.list {
 		if former.label == b.label {
@@ -31,7 +30,7 @@ func (x *boards) add(b *board) {
 	x.list = append(x.list, b)
 }
 
-// leave hides what another plan is about.
+// leave hides the subjects of another plan.
 func (b *board) leave(other *board) {
 	for i := range b.subjects {
 		s := &b.subjects[i]
@@ -39,10 +38,10 @@ func (b *board) leave(other *board) {
 	}
 }
 
-// id is the machine that a subject is about, as a plan knows it; "" of one that it makes.
+// id returns the existing machine of a subject, "" if the plan makes it.
 func (s *subject) id() bourse.MachineID { return cmp.Or(s.former, s.machine) }
 
-// row is a subject, and how far it has come.
+// row is a subject and its progress.
 type row struct {
 	app string
 	*subject
@@ -60,7 +59,7 @@ func (x *boards) rows() (out []row) {
 	return out
 }
 
-// began is when the first event was, zero before that.
+// began returns the time of the first event, zero before that.
 func (x *boards) began() (t time.Time) {
 	for _, b := range x.list {
 		if t.IsZero() || !b.began.IsZero() && b.began.Before(t) {
@@ -70,7 +69,7 @@ func (x *boards) began() (t time.Time) {
 	return t
 }
 
-// head is the line above all others.
+// head returns the first line.
 func (x *boards) head(rows []row, now time.Time) string {
 	count := map[run.State]int{}
 	for i := range rows {
@@ -81,7 +80,7 @@ func (x *boards) head(rows []row, now time.Time) string {
 		line += fmt.Sprintf(", %d failed", n)
 	}
 	if n := count[run.Undone]; n > 0 {
-		line += fmt.Sprintf(", %d returned", n)
+		line += fmt.Sprintf(", %d undone", n)
 	}
 	if n := count[run.Left]; n > 0 {
 		line += fmt.Sprintf(", %d left", n)
@@ -89,7 +88,7 @@ func (x *boards) head(rows []row, now time.Time) string {
 	return line
 }
 
-// progress says how many are done, where one of many is now; "" elsewhere.
+// progress returns how many subjects are done, after one of many has been done; "" otherwise.
 func (x *boards) progress(b *board, s *subject, e *run.Event) string {
 	if !x.many || e.State != run.Done || b.status(s).state != run.Done {
 		return ""
@@ -104,10 +103,9 @@ func (x *boards) progress(b *board, s *subject, e *run.Event) string {
 	return fmt.Sprintf(" (%d of %d)", done, max(x.total, len(rows)))
 }
 
-// screen returns the lines to show on a screen so large: no line of machines is left out
-// unless there are more than fit, and then those that have the least to tell. Height
-// 0 is no bound.
-func (x *boards) screen(now time.Time, width, height int, colour bool) []string {
+// screen returns the lines for a screen of the given size; height 0 means no limit. If not all rows fit, the least
+// interesting ones are left out.
+func (x *boards) screen(now time.Time, width, height int, color bool) []string {
 	width = max(width, cli.MinWidth)
 	if x.began().IsZero() {
 		return []string{cli.Cut(x.title, width)}
@@ -127,7 +125,7 @@ func (x *boards) screen(now time.Time, width, height int, colour bool) []string 
 		t.Row(r.app, dash(r.group), dash(string(r.region)), r.name, r.word, r.time(now), r.text)
 	}
 	var out bytes.Buffer
-	_ = t.Write(cli.Stream{ReadWriter: &out, Width: width, Color: colour}) // into memory
+	_ = t.Write(cli.Stream{ReadWriter: &out, Width: width, Color: color}) // into memory
 	lines := []string{cli.Cut(x.head(rows, now), width)}
 	for line := range bytes.Lines(out.Bytes()) {
 		lines = append(lines, string(bytes.TrimRight(line, "\n ")))
@@ -138,10 +136,10 @@ func (x *boards) screen(now time.Time, width, height int, colour bool) []string 
 	return lines
 }
 
-// interest orders states by how much a person wants to see them.
+// interest orders states, the most interesting one first.
 var interest = []run.State{run.Failed, run.Left, run.Undoing, run.Waiting, run.Running, run.Undone, "", run.Done}
 
-// shown returns the rows to show where there is room for so many, in their order.
+// shown returns the indexes of the rows to show, in ascending order.
 func shown(rows []row, room int) []int {
 	all := make([]int, len(rows))
 	for i := range all {

@@ -8,9 +8,8 @@ import (
 	"github.com/bourse-dev/bourse/release"
 )
 
-// API is what a run asks for, of one app. Errors have the codes of
-// [machinesapi.Client]: unavailable means that nothing happened, timeout that the outcome
-// is unknown. Calls are made from several goroutines.
+// API contains the requests of a run, which are about one app. Errors have the codes of [machinesapi.Client]: unavailable
+// means that nothing happened, timeout that the outcome is unknown. The methods are called by several goroutines.
 type API interface {
 	Machines
 	Verbs
@@ -18,22 +17,22 @@ type API interface {
 	Volumes
 	Reservations
 	View
-	// SetRelease says how a deploy goes, and why.
+	// SetRelease records the status of a release, and a note about it.
 	SetRelease(ctx context.Context, id release.ID, status release.Status, note Note) error
 }
 
-// Machines are the machines of the app.
+// Machines makes and changes machines of the app.
 type Machines interface {
 	Machine(ctx context.Context, id bourse.MachineID) (machinesapi.Machine, error)
 	Create(ctx context.Context, in machinesapi.CreateMachine, order bourse.OrderID) (machinesapi.Machine, error)
 	Update(ctx context.Context, id bourse.MachineID, in machinesapi.UpdateMachine, nonce string) (machinesapi.Machine, error)
-	// Destroy destroys a machine, also one that runs.
+	// Destroy destroys a machine, even if it is running.
 	Destroy(ctx context.Context, id bourse.MachineID, nonce string) error
 	SetMetadata(ctx context.Context, id bourse.MachineID, in machinesapi.MetadataPatch) error
 	Logs(ctx context.Context, id bourse.MachineID, want machinesapi.LogQuery, line func(machinesapi.LogLine) error) error
 }
 
-// Verbs act on a machine that is there.
+// Verbs act on an existing machine.
 type Verbs interface {
 	Start(ctx context.Context, id bourse.MachineID, nonce string) error
 	Stop(ctx context.Context, id bourse.MachineID, nonce string) error
@@ -42,41 +41,40 @@ type Verbs interface {
 	Wait(ctx context.Context, id bourse.MachineID, want machinesapi.WaitMachine) (machinesapi.WaitReply, error)
 }
 
-// Leases are those of machines.
+// Leases takes and releases leases of machines.
 type Leases interface {
 	Acquire(ctx context.Context, id bourse.MachineID, in machinesapi.LeaseRequest, nonce string) (machinesapi.Lease, error)
 	Release(ctx context.Context, id bourse.MachineID, nonce string) error
 }
 
-// Volumes are the volumes of the app.
+// Volumes makes and destroys volumes of the app.
 type Volumes interface {
 	MakeVolume(ctx context.Context, in machinesapi.CreateVolume, order bourse.OrderID) (machinesapi.Volume, error)
 	Volume(ctx context.Context, id bourse.VolumeID) (machinesapi.Volume, error)
 	DestroyVolume(ctx context.Context, id bourse.VolumeID) error
 }
 
-// Reservations are capacity that is held.
+// Reservations reserves capacity.
 type Reservations interface {
 	Reserve(ctx context.Context, in machinesapi.CreateReservation) (machinesapi.Reservation, error)
 	Extend(ctx context.Context, id bourse.ReservationID, in machinesapi.ExtendReservation) (machinesapi.Reservation, error)
 	EndReservation(ctx context.Context, id bourse.ReservationID) error
 }
 
-// View is what the cluster's servers know of the app.
+// View reads the cluster's view.
 type View interface {
-	// Health says how far each server's copy is.
+	// Health returns the position of each server's copy.
 	Health(ctx context.Context) (machinesapi.ViewHealth, error)
-	// Rows calls news with each machine of the app as the API's own copy has it, then with
-	// a zero Row, and again whenever something of a machine changes, until ctx ends or the
-	// news break off. It returns an error in any case.
+	// Rows calls news with each of the app's machines in the API's own copy, then with a zero Row, and then for each change
+	// of a machine, until ctx or the connection ends. It always returns an error.
 	Rows(ctx context.Context, news func(Row)) error
 }
 
-// Row is a machine in a copy of the view.
+// Row describes a machine in a copy of the view.
 type Row struct {
 	Machine  bourse.MachineID
 	Worker   bourse.WorkerID
-	Gone     bool // it is in the copy no more
+	Gone     bool // it was removed from the copy
 	State    bourse.State
 	Instance bourse.InstanceID
 	Cordoned bool

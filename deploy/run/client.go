@@ -9,7 +9,7 @@ import (
 	"github.com/bourse-dev/bourse/release"
 )
 
-// Over returns the API of one app over a client.
+// Over returns the API of one app, by means of a client.
 func Over(client *machinesapi.Client, app bourse.AppName) API {
 	return over{client, app}
 }
@@ -104,7 +104,7 @@ func (o over) Health(ctx context.Context) (machinesapi.ViewHealth, error) {
 	return o.client.ViewHealth(ctx)
 }
 
-// SetRelease keeps what else the release's metadata says: a change replaces all of it.
+// SetRelease keeps other members of the release's metadata, because a change replaces all of it.
 func (o over) SetRelease(ctx context.Context, id release.ID, status release.Status, note Note) error {
 	releases := o.client.Releases(o.app)
 	list, err := releases.List(ctx, 0)
@@ -123,4 +123,60 @@ func (o over) SetRelease(ctx context.Context, id release.ID, status release.Stat
 	}
 	_, err = releases.Change(ctx, id, machinesapi.ChangeRelease{Status: status, Metadata: text})
 	return err
+}
+
+// rowsStatement is the query of [over.Rows]. rowOf reads its first columns in this order. The others make changes of
+// leases and checks news, too.
+const rowsStatement = `SELECT id, worker, state, instance_id, cordoned, starts, lease_owner,
+  (SELECT json_group_array(name || ' ' || status) FROM checks WHERE machine = id) AS checks FROM machines WHERE app = ?`
+
+func (o over) Rows(ctx context.Context, news func(Row)) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	s, err := o.client.Subscribe(ctx, machinesapi.ViewQuery{Statement: rowsStatement, Params: []any{string(o.app)}})
+	if err != nil {
+		return err
+	}
+	defer func() { _ = s.Close() }()
+	for line, err := range s.Lines() {
+		if err != nil {
+			return err
+		}
+		switch {
+		case line.Row != nil:
+			news(rowOf(line.Row.Cells))
+		case line.End != nil:
+			news(Row{})
+		case line.Change != nil && len(line.Change.Row.Cells) > 0:
+			row := rowOf(line.Change.Row.Cells)
+			row.Gone = line.Change.Kind == machinesapi.RowDeleted
+			news(row)
+		}
+	}
+	return bourse.Errorf(bourse.CodeUnavailable, "the news of the view has ended")
+}
+
+// rowOf reads the cells of a row; missing ones are zero.
+func rowOf(cells []any) Row {
+	text := func(i int) string {
+		if i < len(cells) {
+			if s, ok := cells[i].(string); ok {
+				return s
+			}
+		}
+		return ""
+	}
+	number := func(i int) int {
+		if i < len(cells) {
+			if n, ok := cells[i].(json.Number); ok {
+				v, _ := n.Int64() // 0 if it is not an integer
+				return int(v)
+			}
+		}
+		return 0
+	}
+	return Row{
+		Machine: bourse.MachineID(text(0)), Worker: bourse.WorkerID(text(1)), State: bourse.State(text(2)),
+		Instance: bourse.InstanceID(text(3)), Cordoned: number(4) != 0, Starts: number(5),
+	}
 }

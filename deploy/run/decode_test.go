@@ -31,7 +31,7 @@ func FuzzNoted(f *testing.F) {
 	f.Fuzz(func(t *testing.T, metadata []byte, text string, left int) {
 		note := Note{By: text, Why: text}
 		for i := range min(max(left, 0), 2000) {
-			note.Left = append(note.Left, Leftover{Step: i, Machine: "148e21ea1d5301", What: "it was not undone: " + text, GoOn: "bourse rollback"})
+			note.Left = append(note.Left, Leftover{Step: i, Machine: "148e21ea1d5301", What: "it was not undone: " + text, Next: "bourse rollback"})
 		}
 		out, err := noted(metadata, note)
 		var was, is map[string]json.RawMessage

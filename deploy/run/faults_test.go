@@ -50,7 +50,7 @@ func TestAMachineCrashesAfterItWasReady(t *testing.T) {
 						time.AfterFunc(30*time.Second, func() { c.crash(first, machinesapi.ExitEvent{ExitCode: 3}, again) })
 					}
 				}})
-				if bourse.CodeOf(err) != bourse.CodeFailedPrecondition || !strings.Contains(err.Error(), "it crashed 30s after it was ready: its program ended with status 3") ||
+				if bourse.CodeOf(err) != bourse.CodeFailedPrecondition || !strings.Contains(err.Error(), "it crashed 30s after it was ready: its program exited with status 3") ||
 					result.Status != release.Failed || result.Steps[1].State != Failed || time.Since(began) > 40*time.Second {
 					t.Errorf("after %s: %v, %+v", time.Since(began), err, result)
 				}
@@ -80,7 +80,7 @@ func TestTheLastMachineIsWatched(t *testing.T) {
 					former, p := c.shape(), plan(c)
 					last := -1
 					for i := range p.Steps {
-						if p.Steps[i].Do == deploy.AwaitReady {
+						if deploy.Is[deploy.AwaitReady](p.Steps[i].Do) {
 							last = i
 						}
 					}
@@ -122,7 +122,7 @@ func TestHowLongMachinesAreWatched(t *testing.T) {
 				c := newCluster(t, 2).serve()
 				last, p := time.Time{}, plan(c)
 				_, err := Run(t.Context(), c, p, Options{Watch: 10 * time.Second, Events: func(e Event) {
-					if e.Step >= 0 && e.State == Done && p.Steps[e.Step].Do == deploy.AwaitReady {
+					if e.Step >= 0 && e.State == Done && deploy.Is[deploy.AwaitReady](p.Steps[e.Step].Do) {
 						last = e.At
 					}
 				}})
@@ -244,7 +244,7 @@ func (c *cluster) untouched(t *testing.T, n int, result *Result, err error) stri
 		return "over before"
 	case errors.Is(err, ErrOvertaken):
 		for _, l := range result.Left {
-			if !strings.Contains(l.GoOn, "bourse status") {
+			if !strings.Contains(l.Next, "bourse status") {
 				t.Errorf("%sleft %+v", when, l)
 			}
 		}

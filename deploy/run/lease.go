@@ -4,84 +4,73 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
 	"sync"
 	"time"
 
 	"github.com/bourse-dev/bourse"
-	"github.com/bourse-dev/bourse/deploy"
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// leases are those of the machines that the plan changes. Each is taken before the first
-// step, but for machines whose workers do not answer: their steps wait for it.
+// leases are the leases of the machines that a plan changes. Each is taken before the first step, except those of
+// machines whose workers do not answer: their steps wait for them.
 type leases struct {
-	r     *runner
-	tries sync.WaitGroup // those that go on when the steps have begun
+	api      leaseAPI
+	requests *requests
+	news     *news
+	opts     *Options
+	emit     func(Event)
+	// check returns an error if a machine with a new lease has an unexpected version. Again is set if the lease was
+	// held before and lost.
+	check func(id bourse.MachineID, v bourse.InstanceID, again bool) error
+	// missing returns an error if the plan is not valid without a machine.
+	missing func(id bourse.MachineID) error
+	fail    func(error)    // ends the run
+	tries   sync.WaitGroup // attempts that continue in the background
 
 	mu     sync.Mutex
 	held   map[bourse.MachineID]*lease
-	waited bool  // for one that another held
-	taken  error // another has had a machine that was held: nothing is undone any more
+	waited bool  // for a lease that another client held
+	taken  error // another client has had a machine whose lease was held: nothing is undone any more
 }
 
-// lease is one, from when it is wanted.
+type leaseAPI interface {
+	Leases
+	Machine(ctx context.Context, id bourse.MachineID) (machinesapi.Machine, error)
+}
+
+// lease is the lease of one machine, from the first attempt to take it.
 type lease struct {
 	machine bourse.MachineID
-	first   chan struct{}   // closed after the first try
-	settled chan struct{}   // closed when it is held, or never will be
-	again   bool            // it was lost before, and is taken again to return what was done
-	valid   context.Context //nolint:containedctx // its end is that of the lease
+	first   chan struct{}   // closed after the first attempt
+	settled chan struct{}   // closed once it is held, or never will be
+	again   bool            // it was lost before, and is taken again to undo a step
+	valid   context.Context //nolint:containedctx // ends when the lease is lost
 	lose    context.CancelCauseFunc
 
 	// Guarded by leases.mu.
 	nonce string
-	until time.Time // by our clock, with its monotonic part: not after its end at its worker
-	err   error     // it is not held
-	gone  bool      // the machine is
+	until time.Time // by the monotonic clock of this process, and not later than the end at the worker
+	err   error     // why it is not held
+	gone  bool      // the machine does not exist any more
 }
 
-// ErrLeased is in the chain of the error of a run that waited for a lease in vain: nothing was changed.
+// ErrLeased is in the chain of the error of a run that could not get a lease. Nothing was changed.
 var ErrLeased = errors.New("is leased")
 
-func newLeases(r *runner) *leases { return &leases{r: r, held: map[bourse.MachineID]*lease{}} }
+// ErrOvertaken is in the chain of the error of a run that has lost a lease to another client, because it was suspended
+// or cut off for too long. Nothing is undone then: the other client has planned with it.
+var ErrOvertaken = errors.New("another client has overtaken this one")
 
-// machines returns the sorted IDs of the machines whose leases a plan needs: the machines that it changes. If the plan
-// can be made again, it needs the leases of all machines that it was made from, so that these do not change.
-func (r *runner) machines(p *deploy.Plan) []bourse.MachineID {
-	out := map[bourse.MachineID]bool{}
-	for i := range p.Steps {
-		if s := &p.Steps[i]; s.Machine != "" && touches(s) {
-			out[s.Machine] = true
-		}
-	}
-	if r.opts.Replan != nil {
-		for id, seen := range p.Seen {
-			out[id] = out[id] || !seen.Lost
-		}
-	}
-	maps.DeleteFunc(out, func(_ bourse.MachineID, needed bool) bool { return !needed })
-	return slices.Sorted(maps.Keys(out))
-}
-
-// takeAll takes the leases of all machines that the plan is about. It returns once
-// each is held or its worker does not answer; an error means that one is not to be had.
-func (l *leases) takeAll(ctx context.Context) error {
-	ids := l.r.machines(l.r.plan)
+// take takes the leases of machines, for the given step of each. It returns once each lease is held or its worker does
+// not answer, and returns an error if a lease cannot be had. Waited is set if another client held one of them.
+func (l *leases) take(ctx context.Context, ids []bourse.MachineID, step func(bourse.MachineID) int) (waited bool, err error) {
 	if len(ids) == 0 {
-		return nil
+		return false, nil
 	}
-	// Two runs that want the same machines both begin with the same one: neither waits
-	// for the other with what the other wants in hand.
-	step := func(id bourse.MachineID) int {
-		if l.r.opts.Replan != nil {
-			return Whole // steps will be others
-		}
-		return slices.IndexFunc(l.r.plan.Steps, func(s deploy.Step) bool { return s.Machine == id && touches(&s) })
-	}
+	// Two runs that want the same machines both begin with the same one, so neither waits for the other while it holds
+	// what the other wants.
 	if err := l.begin(ctx, ids[0], step(ids[0]), false).tried(ctx, l); err != nil {
-		return err
+		return false, err
 	}
 	wanted := make([]*lease, 0, len(ids))
 	for _, id := range ids[1:] {
@@ -89,21 +78,28 @@ func (l *leases) takeAll(ctx context.Context) error {
 	}
 	for _, one := range wanted {
 		if err := one.tried(ctx, l); err != nil {
-			return err
+			return false, err
 		}
 	}
-	l.allFresh(ctx)
+	l.refreshAll(ctx)
 	l.mu.Lock()
-	waited, taken := l.waited, l.taken
-	l.mu.Unlock()
-	if waited && taken == nil && l.r.opts.Replan == nil {
-		return l.r.asSeen(ctx)
-	}
-	return taken
+	defer l.mu.Unlock()
+	return l.waited, l.taken
 }
 
-// begin begins to take a lease for a step, unless that was begun; with again also when
-// it was lost.
+// covers reports whether the leases of all these machines are held or requested.
+func (l *leases) covers(ids []bourse.MachineID) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, id := range ids {
+		if l.held[id] == nil {
+			return false
+		}
+	}
+	return true
+}
+
+// begin begins to take a lease, unless that has happened already. With again, it also takes a lost lease again.
 func (l *leases) begin(ctx context.Context, id bourse.MachineID, step int, again bool) *lease {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -114,21 +110,21 @@ func (l *leases) begin(ctx context.Context, id bourse.MachineID, step int, again
 	one := &lease{machine: id, again: again, first: make(chan struct{}), settled: make(chan struct{}), valid: valid, lose: lose}
 	l.held[id] = one
 	l.tries.Go(func() {
-		err := l.take(ctx, one, step)
+		err := l.acquire(ctx, one, step)
 		l.mu.Lock()
 		one.err = err
 		l.mu.Unlock()
 		if err != nil {
 			lose(err)
 		}
-		one.seen()
+		one.attempted()
 		close(one.settled)
 	})
 	return one
 }
 
-// seen says that the first try has ended. Only the goroutine of the lease calls it.
-func (one *lease) seen() {
+// attempted notes the end of the first attempt. Only the goroutine of the lease calls it.
+func (one *lease) attempted() {
 	select {
 	case <-one.first:
 	default:
@@ -136,8 +132,7 @@ func (one *lease) seen() {
 	}
 }
 
-// tried waits for the first try, and returns why the lease will not be held, if that
-// is known.
+// tried waits for the first attempt, and returns why the lease will not be held, if that is known.
 func (one *lease) tried(ctx context.Context, l *leases) error {
 	select {
 	case <-one.first:
@@ -149,45 +144,40 @@ func (one *lease) tried(ctx context.Context, l *leases) error {
 	return one.err
 }
 
-// take asks for a lease until it is held. What others hold is waited for, and so is a
-// worker that does not answer; the steps of other machines go on in the meantime only in the
-// latter case.
-func (l *leases) take(ctx context.Context, one *lease, step int) error {
-	r := l.r
+func (l *leases) request(ctx context.Context, id bourse.MachineID, nonce string) (machinesapi.Lease, error) {
+	return l.api.Acquire(ctx, id, machinesapi.LeaseRequest{TTL: int64(l.opts.LeaseTTL / time.Second), Description: l.opts.Owner}, nonce)
+}
+
+// acquire requests a lease until it is held. It waits while another client holds the lease, or the worker does not
+// answer. Only in the latter case, the steps of other machines may begin in the meantime.
+func (l *leases) acquire(ctx context.Context, one *lease, step int) error {
 	began := time.Now()
 	told := false
 	for {
 		var held machinesapi.Lease
 		var asked time.Time
-		err := r.again(ctx, try{step: step, machine: one.machine, limit: quick}, func(ctx context.Context, _ bool) error {
+		err := l.requests.repeat(ctx, try{step: step, machine: one.machine, limit: quick}, func(ctx context.Context, _ bool) (err error) {
 			asked = time.Now()
-			var err error
-			held, err = r.api.Acquire(ctx, one.machine, machinesapi.LeaseRequest{TTL: int64(r.opts.LeaseTTL / time.Second), Description: r.opts.Owner}, "")
+			held, err = l.request(ctx, one.machine, "")
 			if code := bourse.CodeOf(err); code == bourse.CodeUnavailable || code == bourse.CodeTimeout {
-				one.seen()
+				one.attempted()
 			}
 			return err
 		})
 		switch bourse.CodeOf(err) {
 		case "":
 			l.mu.Lock()
-			one.nonce, one.until = held.Nonce, asked.Add(r.opts.LeaseTTL)
+			one.nonce, one.until = held.Nonce, asked.Add(l.opts.LeaseTTL)
 			l.mu.Unlock()
 			if told {
-				r.emit(Event{Step: step, State: Running, Machine: one.machine})
+				l.emit(Event{Step: step, State: Running, Machine: one.machine})
 			}
-			if one.again {
-				return l.ours(one.machine, held.Version)
-			}
-			if r.opts.Replan != nil {
-				return nil
-			}
-			return r.unchanged(one.machine, held.Version)
+			return l.check(one.machine, held.Version, one.again)
 		case bourse.CodeNotFound:
-			return l.lacking(one)
+			return l.lacks(one)
 		case bourse.CodeFailedPrecondition:
 			if l.going(ctx, one.machine) {
-				return l.lacking(one)
+				return l.lacks(one)
 			}
 			return err
 		case bourse.CodeConflict:
@@ -195,9 +185,9 @@ func (l *leases) take(ctx context.Context, one *lease, step int) error {
 			return err
 		}
 		who := l.holder(ctx, one.machine)
-		if waited := time.Since(began); r.opts.LeaseWait < 0 || waited > r.opts.LeaseWait {
+		if waited := time.Since(began); l.opts.LeaseWait < 0 || waited > l.opts.LeaseWait {
 			return &bourse.Error{
-				Code: bourse.CodeConflict, Message: "machine " + string(one.machine) + " " + ErrLeased.Error() + " " + who + ": wait for that to end", Err: ErrLeased,
+				Code: bourse.CodeConflict, Message: "machine " + string(one.machine) + " " + ErrLeased.Error() + " " + who + ": wait until that ends", Err: ErrLeased,
 			}
 		}
 		if !told {
@@ -205,7 +195,7 @@ func (l *leases) take(ctx context.Context, one *lease, step int) error {
 			l.mu.Lock()
 			l.waited = true
 			l.mu.Unlock()
-			r.emit(Event{Step: step, State: Waiting, Machine: one.machine, Text: "machine " + string(one.machine) + " is leased " + who})
+			l.emit(Event{Step: step, State: Waiting, Machine: one.machine, Text: "machine " + string(one.machine) + " is leased " + who})
 		}
 		if err := l.turn(ctx, one.machine); err != nil {
 			return err
@@ -213,9 +203,9 @@ func (l *leases) take(ctx context.Context, one *lease, step int) error {
 	}
 }
 
-// turn waits until a lease may have ended.
+// turn waits until another client's lease may have ended.
 func (l *leases) turn(ctx context.Context, id bourse.MachineID) error {
-	changed, most := l.r.news.next(id)
+	changed, most := l.news.next(id)
 	timer := time.NewTimer(min(max(most, backFirst), lookWithNews))
 	defer timer.Stop()
 	select {
@@ -227,15 +217,20 @@ func (l *leases) turn(ctx context.Context, id bourse.MachineID) error {
 	return nil
 }
 
-// holder says by whom a machine is leased, and until when.
-func (l *leases) holder(ctx context.Context, id bourse.MachineID) string {
-	var m machinesapi.Machine
-	err := l.r.request(ctx, id.Tag(), quick, func(ctx context.Context) (err error) {
-		m, err = l.r.api.Machine(ctx, id)
+// read reads a machine once.
+func (l *leases) read(ctx context.Context, id bourse.MachineID) (m machinesapi.Machine, err error) {
+	err = l.requests.once(ctx, id.Tag(), quick, func(ctx context.Context) (err error) {
+		m, err = l.api.Machine(ctx, id)
 		return err
 	})
+	return m, err
+}
+
+// holder describes the lease of another client.
+func (l *leases) holder(ctx context.Context, id bourse.MachineID) string {
+	m, err := l.read(ctx, id)
 	if err != nil || m.Lease == nil {
-		return "by another"
+		return "by another client"
 	}
 	who := m.Lease.Owner
 	if m.Lease.Description != "" {
@@ -244,47 +239,40 @@ func (l *leases) holder(ctx context.Context, id bourse.MachineID) string {
 	return fmt.Sprintf("by %s, until %s UTC unless it is extended", who, time.Unix(m.Lease.ExpiresAt, 0).UTC().Format(time.TimeOnly))
 }
 
-// going reports whether a machine is being destroyed, or is gone.
+// going reports whether a machine is being destroyed, or does not exist any more.
 func (l *leases) going(ctx context.Context, id bourse.MachineID) bool {
-	var m machinesapi.Machine
-	err := l.r.request(ctx, id.Tag(), quick, func(ctx context.Context) (err error) {
-		m, err = l.r.api.Machine(ctx, id)
-		return err
-	})
+	m, err := l.read(ctx, id)
 	return bourse.CodeOf(err) == bourse.CodeNotFound || m.State == bourse.StateDestroying || m.State == bourse.StateDestroyed
 }
 
-// lacking handles a lease whose machine does not exist. That is an error unless the plan will be made again, or
-// destroys the machine: an earlier plan may have begun to.
-func (l *leases) lacking(one *lease) error {
-	if l.r.opts.Replan == nil && !l.r.goes(one.machine) {
-		return errGone(one.machine)
+// lacks handles a lease whose machine does not exist.
+func (l *leases) lacks(one *lease) error {
+	if err := l.missing(one.machine); err != nil {
+		return err
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	one.gone = true
+	l.destroyed(one.machine)
 	return nil
 }
 
-// goes reports whether the plan destroys a machine.
-func (r *runner) goes(id bourse.MachineID) bool {
-	return slices.ContainsFunc(r.plan.Steps, func(s deploy.Step) bool { return s.Machine == id && s.Do == deploy.DestroyMachine })
+// destroyed notes that a machine does not exist any more, nor its lease.
+func (l *leases) destroyed(id bourse.MachineID) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if one := l.held[id]; one != nil {
+		one.gone = true
+	}
 }
 
-func errGone(id bourse.MachineID) error {
-	return bourse.Errorf(bourse.CodeConflict, "machine %s does not exist any more", id)
-}
-
-// left reports whether a machine was gone when its lease was asked for.
-func (l *leases) left(id bourse.MachineID) bool {
+// neverHeld reports whether a machine did not exist any more when its lease was requested.
+func (l *leases) neverHeld(id bourse.MachineID) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	one := l.held[id]
 	return one != nil && one.gone && one.nonce == ""
 }
 
-// enter waits until the lease of a machine is held, and returns a context that ends with it, and its nonce.
-// One that was lost is taken again if again is set. leave is to be called when what it was for has ended.
+// enter waits until the lease of a machine is held. It returns a context that ends when the lease is lost, and the
+// lease's nonce. With again, a lost lease is taken again. The caller must call leave in the end.
 func (l *leases) enter(ctx context.Context, step int, id bourse.MachineID, again bool) (in context.Context, nonce string, leave func(), err error) {
 	one := l.begin(ctx, id, step, again)
 	select {
@@ -302,9 +290,9 @@ func (l *leases) enter(ctx context.Context, step int, id bourse.MachineID, again
 	return in, one.nonce, func() { cut(); cancel(nil) }, nil
 }
 
-// keep extends what is held until ctx ends.
+// keep extends all leases until ctx ends.
 func (l *leases) keep(ctx context.Context) {
-	tick := time.NewTicker(l.r.opts.LeaseTTL / 3)
+	tick := time.NewTicker(l.opts.LeaseTTL / 3)
 	defer tick.Stop()
 	var group sync.WaitGroup
 	defer group.Wait()
@@ -322,7 +310,7 @@ func (l *leases) keep(ctx context.Context) {
 	}
 }
 
-// list returns the leases that are or were held, of machines that are there.
+// list returns the leases of existing machines that are or were held.
 func (l *leases) list() []*lease {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -335,19 +323,19 @@ func (l *leases) list() []*lease {
 	return out
 }
 
-// extend extends one lease, or finds that it is lost. It counts by our own clock, from before the
-// request, so that a clock that jumps, here or there, makes no lease seem to last.
+// extend extends one lease, or finds that it is lost. The end is counted by the clock of this process from before the
+// request, so that no clock that jumps can make a lease seem longer.
 func (l *leases) extend(ctx context.Context, one *lease) {
-	ttl := l.r.opts.LeaseTTL
+	ttl := l.opts.LeaseTTL
 	asked := time.Now()
 	limited, cancel := context.WithTimeout(ctx, ttl/3)
 	defer cancel()
-	held, err := l.r.api.Acquire(limited, one.machine, machinesapi.LeaseRequest{TTL: int64(ttl / time.Second), Description: l.r.opts.Owner}, one.nonce)
-	if err == nil && held.Nonce != one.nonce { // ours had ended, and so has the one that another took then
-		last, done := l.r.ending()
-		_ = l.r.api.Release(last, one.machine, held.Nonce) // or it ends by itself
+	held, err := l.request(limited, one.machine, one.nonce)
+	if err == nil && held.Nonce != one.nonce { // ours had expired, and another client's as well: this is a third one
+		last, done := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+		_ = l.api.Release(last, one.machine, held.Nonce) // it expires otherwise
 		done()
-		err = bourse.Errorf(bourse.CodeConflict, "another has held it meanwhile")
+		err = bourse.Errorf(bourse.CodeConflict, "another client has held it in the meantime")
 	}
 	if ctx.Err() != nil {
 		return
@@ -362,32 +350,73 @@ func (l *leases) extend(ctx context.Context, one *lease) {
 	case bourse.CodeConflict:
 		one.lose(l.overtake(one.machine, err))
 	default:
-		// While its worker does not answer no one else can take it either, and who comes after
-		// us is found by our nonce, which is refused then. So it is not given up before the worker is.
-		if time.Since(one.until) > l.r.opts.Silence {
+		// While its worker does not answer, nobody else can take the lease either, and if somebody does afterwards, our
+		// nonce is refused. So the lease is not given up before the worker is.
+		if time.Since(one.until) > l.opts.Silence {
 			one.lose(because("the lease of machine "+string(one.machine)+" has expired, it could not be extended", err))
 		}
 	}
 }
 
-// forget says that a machine was destroyed, and its lease with it.
-func (l *leases) forget(id bourse.MachineID) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if one := l.held[id]; one != nil {
-		one.gone = true
+// overtake notes that another client has had a machine, and ends the run. It is called with mu held.
+func (l *leases) overtake(id bourse.MachineID, cause error) error {
+	err := &bourse.Error{
+		Code: bourse.CodeConflict, Message: ErrOvertaken.Error() + ", the lease of machine " + string(id) + " was lost: " + bourse.MessageOf(cause), Err: ErrOvertaken,
 	}
+	if l.taken == nil {
+		l.taken = err
+		l.fail(err)
+	}
+	return err
 }
 
-// release gives back what is held, once no more is being taken. What cannot be released ends
-// by itself.
+// overtaken returns why nothing may be undone, nil if undoing is allowed.
+func (l *leases) overtaken() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.taken
+}
+
+// refresh extends a machine's lease if it has expired, as happens while this process is suspended. Until that has
+// succeeded, nothing may be requested of the machine: another client may have changed it.
+func (l *leases) refresh(ctx context.Context, id bourse.MachineID) error {
+	expired := func() (*lease, bool) {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		one := l.held[id]
+		return one, one != nil && one.nonce != "" && !one.gone && one.valid.Err() == nil && time.Now().After(one.until)
+	}
+	one, late := expired()
+	if !late {
+		return nil
+	}
+	l.extend(ctx, one)
+	if one.valid.Err() != nil {
+		return context.Cause(one.valid)
+	}
+	if _, late := expired(); late {
+		return bourse.Errorf(bourse.CodeUnavailable, "the lease of machine %s has expired, and could not be extended", id)
+	}
+	return nil
+}
+
+// refreshAll finds out whether another client has had any of the machines.
+func (l *leases) refreshAll(ctx context.Context) {
+	var group sync.WaitGroup
+	for _, one := range l.list() {
+		group.Go(func() { _ = l.refresh(ctx, one.machine) }) // overtake notes it; steps find a silent worker
+	}
+	group.Wait()
+}
+
+// release releases all leases, once none is being taken any more. Others expire.
 func (l *leases) release(ctx context.Context) {
 	l.tries.Wait()
 	var group sync.WaitGroup
 	for _, one := range l.list() {
 		group.Go(func() {
-			_ = l.r.again(ctx, try{step: Whole, machine: one.machine, limit: quick}, func(ctx context.Context, _ bool) error {
-				return l.r.api.Release(ctx, one.machine, one.nonce)
+			_ = l.requests.repeat(ctx, try{step: Whole, machine: one.machine, limit: quick}, func(ctx context.Context, _ bool) error {
+				return l.api.Release(ctx, one.machine, one.nonce)
 			})
 		})
 	}
@@ -401,15 +430,4 @@ func (l *leases) end() {
 	for _, one := range l.held {
 		one.lose(errStopped)
 	}
-}
-
-// touches reports whether a step changes a machine that is there, so that its lease is needed.
-func touches(s *deploy.Step) bool {
-	switch s.Do {
-	case deploy.UpdateMachine, deploy.RestartMachine, deploy.UncordonMachine, deploy.CordonMachine, deploy.StopMachine, deploy.StartMachine,
-		deploy.SetMetadata, deploy.DestroyMachine:
-		return true
-	case deploy.RunCommand, deploy.MakeVolume, deploy.MakeMachine, deploy.AwaitReady, deploy.AwaitProxies, deploy.DestroyVolume:
-	}
-	return false
 }

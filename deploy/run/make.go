@@ -1,90 +1,91 @@
 package run
 
 import (
+	"cmp"
 	"context"
 	"time"
 
 	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/deploy"
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// Bounds of an order: where an image may have to be pulled it has more time.
+// Limits of orders. An order whose image may have to be pulled gets more time.
 const (
 	orderWithin = 15 * time.Second
 	pullWithin  = bourse.MaxWithin + orderWithin
 )
 
-// makeMachine makes a machine.
-func (r *runner) makeMachine(ctx context.Context, i int) error {
-	in, err := r.order(i)
-	if err != nil {
-		return err
+// machineOrder returns the order for a machine.
+func (o operation) machineOrder(region bourse.Region, do deploy.MakeMachine) machinesapi.CreateMachine {
+	config := *do.Config
+	config.Standbys = o.standbys(config.Standbys, do.StandbyOf)
+	if do.Volume != nil {
+		config.Mounts = append([]bourse.Mount{}, config.Mounts...)
+		config.Mounts[0].Volume = o.journal.get(*do.Volume).volume
 	}
-	_, err = r.create(ctx, i, in)
-	return err
+	return machinesapi.CreateMachine{Region: string(region), Config: &config, SkipLaunch: do.Stopped, SkipServiceRegistration: do.Cordoned}
 }
 
-// order is what a step orders.
-func (r *runner) order(i int) (machinesapi.CreateMachine, error) {
-	s := &r.plan.Steps[i]
-	config := *s.Config
-	if err := r.fill(s, &config); err != nil {
-		return machinesapi.CreateMachine{}, err
-	}
-	return machinesapi.CreateMachine{
-		Region: string(s.In), Config: &config, SkipLaunch: s.Stopped, SkipServiceRegistration: s.Hidden,
-	}, nil
-}
-
-// create places a step's order. Its id is chosen once, so that a repetition finds what the
-// first request has made.
-func (r *runner) create(ctx context.Context, i int, in machinesapi.CreateMachine) (m machinesapi.Machine, err error) {
+// create places the step's order. The order's id is chosen once, so that a repetition finds what an earlier attempt has
+// made.
+func (o operation) create(ctx context.Context, in machinesapi.CreateMachine) (m machinesapi.Machine, err error) {
 	limit := pullWithin
 	if kind := in.Config.ImageKind(); kind == bourse.HostImage || kind == bourse.PollerImage {
 		limit = orderWithin
 	}
-	err = r.again(ctx, try{step: i, limit: limit}, func(ctx context.Context, _ bool) error {
-		id, first := r.orderID(i)
+	err = o.repeat(ctx, "", limit, func(ctx context.Context, _ bool) error {
+		id, first := o.orderID()
 		in.FirstTry = first
 		if !in.SkipLaunch {
-			in.Reservation = r.rooms.of(i, first)
+			in.Reservation = o.reservations.of(o.i, first)
 		}
-		var err error
-		m, err = r.api.Create(ctx, in, id)
-		r.orderOutcome(i, err)
+		m, err = o.api.Create(ctx, in, id)
+		o.orderOutcome(err)
 		return err
 	})
 	if err != nil {
 		return m, err
 	}
-	r.with(i, func(p *progress) { p.machine = m.ID })
-	r.noteMade(&m)
+	o.journal.change(o.i, func(p *progress) { p.machine = m.ID })
+	o.journal.made(&m)
 	return m, nil
 }
 
-// orderID returns the id of a step's order, and whether it is sent for the first time.
-func (r *runner) orderID(i int) (id bourse.OrderID, first bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	p := &r.at[i]
-	first = !p.sent
-	if p.sent = true; p.order == "" {
-		p.order = bourse.NewOrderID()
-	}
-	return p.order, first
+// orderID returns the id of the step's order, and whether the order is sent for the first time.
+func (o operation) orderID() (id bourse.OrderID, first bool) {
+	o.journal.change(o.i, func(p *progress) {
+		first = !p.sent
+		if p.sent = true; p.order == "" {
+			p.order = bourse.NewOrderID()
+		}
+		id = p.order
+	})
+	return id, first
 }
 
-// makeVolume makes a volume and waits until it can be attached.
-func (r *runner) makeVolume(ctx context.Context, i int) error {
-	if err := r.createVolume(ctx, i); err != nil {
+// orderOutcome is outcome for a request with an order id. A refusal is final, because an order is either filled or
+// refused, however often it is sent.
+func (o operation) orderOutcome(err error) {
+	switch bourse.CodeOf(err) {
+	case bourse.CodeTimeout, bourse.CodeCanceled, bourse.CodeUnavailable, bourse.CodeRateLimited:
+		o.outcome(err)
+	default:
+		o.outcome(nil)
+	}
+}
+
+// makeVolume makes a volume, and waits until it can be attached.
+func (o operation) makeVolume(ctx context.Context, region bourse.Region, do deploy.MakeVolume) error {
+	if err := o.createVolume(ctx, region, do); err != nil {
 		return err
 	}
-	id := r.get(i).volume
+	id := o.journal.get(o.i).volume
 	began := time.Now()
 	for {
 		var v machinesapi.Volume
-		err := r.again(ctx, try{step: i, limit: quick}, func(ctx context.Context, _ bool) (err error) {
-			v, err = r.api.Volume(ctx, id)
+		err := o.repeat(ctx, "", quick, func(ctx context.Context, _ bool) (err error) {
+			v, err = o.api.Volume(ctx, id)
 			return err
 		})
 		switch {
@@ -94,68 +95,63 @@ func (r *runner) makeVolume(ctx context.Context, i int) error {
 			return nil
 		case v.State == bourse.VolumeFailed:
 			return bourse.Errorf(bourse.CodeFailedPrecondition, "volume %s could not be made: %s", id, v.Error)
-		case time.Since(began) > r.waitOf(&r.plan.Steps[i]):
+		case time.Since(began) > o.opts.Wait:
 			return bourse.Errorf(bourse.CodeTimeout, "volume %s is still %s after %s", id, v.State, time.Since(began).Round(time.Second))
 		}
-		if err := rest(ctx, lookWithoutNews); err != nil { // nothing says when it is filled
+		if err := rest(ctx, lookWithoutNews); err != nil { // there are no news of volumes
 			return err
 		}
 	}
 }
 
-func (r *runner) createVolume(ctx context.Context, i int) error {
-	s := &r.plan.Steps[i]
-	in := machinesapi.CreateVolume{Name: s.Volume.Name, Region: string(s.In), Source: s.Volume.Fork}
-	if s.Volume.AnyWorker {
+func (o operation) createVolume(ctx context.Context, region bourse.Region, do deploy.MakeVolume) error {
+	in := machinesapi.CreateVolume{Name: do.Name, Region: string(region), Source: do.Fork}
+	if do.AnyWorker {
 		in.UniqueZone = new(false)
 	}
-	if s.Volume.SizeGB > 0 {
-		in.SizeGB = &s.Volume.SizeGB
+	if do.SizeGB > 0 {
+		in.SizeGB = &do.SizeGB
 	}
-	if s.Config != nil { // the worker has to have room for the machine, too, and to run its image
-		in.ComputeImage = s.Config.Image
-		if s.Config.Guest != nil {
-			in.Compute = &machinesapi.Compute{Guest: *s.Config.Guest}
+	if do.For != nil { // the worker needs room for the machine, too, and has to support its image
+		in.ComputeImage, in.Requirements = do.For.Image, do.For.Requirements
+		if do.For.Guest != nil {
+			in.Compute = &machinesapi.Compute{Guest: *do.For.Guest}
 		}
-		in.Requirements = s.Config.Requirements
 	}
 	order := func() error {
-		return r.again(ctx, try{step: i, limit: orderWithin}, func(ctx context.Context, _ bool) error {
-			id, first := r.orderID(i)
+		return o.repeat(ctx, "", orderWithin, func(ctx context.Context, _ bool) error {
+			id, first := o.orderID()
 			in.FirstTry = first
-			v, err := r.api.MakeVolume(ctx, in, id)
-			r.orderOutcome(i, err)
+			v, err := o.api.MakeVolume(ctx, in, id)
+			o.orderOutcome(err)
 			if err == nil {
-				r.with(i, func(p *progress) { p.volume = v.ID })
+				o.journal.change(o.i, func(p *progress) { p.volume = v.ID })
 			}
 			return err
 		})
 	}
 	err := order()
-	if bourse.CodeOf(err) != bourse.CodeInsufficient || s.Volume.AnyWorker {
+	if bourse.CodeOf(err) != bourse.CodeInsufficient || do.AnyWorker {
 		return err
 	}
-	r.emit(Event{Step: i, State: Waiting, Text: "no worker without a volume of this name would take it: it may share one"})
-	r.with(i, func(p *progress) { p.order, p.sent = "", false }) // the former one is refused
+	o.emit(Event{Step: o.i, State: Waiting, Text: "every suitable worker has a volume with this name already: trying those, too"})
+	o.journal.change(o.i, func(p *progress) { p.order, p.sent = "", false }) // the former order is refused
 	in.UniqueZone = new(false)
 	return order()
 }
 
-// runCommand runs a machine to its end.
-func (r *runner) runCommand(ctx context.Context, i int) error {
-	in, err := r.order(i)
+// runCommand runs a command on a machine of its own.
+func (o operation) runCommand(ctx context.Context, do deploy.RunCommand) error {
+	in := o.machineOrder(o.plan.Steps[o.i].Region, deploy.MakeMachine{Config: do.Config})
+	in.Config.AutoDestroy = false // its output would be lost; it is destroyed once that was read, or by a later plan
+	m, err := o.create(ctx, in)
 	if err != nil {
 		return err
 	}
-	in.Config.AutoDestroy = false // what it wrote would go with it; it is destroyed once that is read, or by a later plan
-	m, err := r.create(ctx, i, in)
-	if err != nil {
-		return err
-	}
-	m, err = r.commandEnd(ctx, i, m.ID)
+	m, err = o.commandEnd(ctx, m.ID, cmp.Or(time.Duration(do.Timeout), o.opts.Wait))
 	if m.State != bourse.StateDestroyed {
-		left := r.destroyMachine(r.hard, i, m.ID, "")
-		r.with(i, func(p *progress) { p.undo = left })
+		left := o.destroyMachine(o.hard, target{id: m.ID})
+		o.journal.change(o.i, func(p *progress) { p.undo = left })
 	}
 	if err != nil {
 		return err
@@ -163,22 +159,22 @@ func (r *runner) runCommand(ctx context.Context, i int) error {
 	return exitOf(&m)
 }
 
-// commandEnd waits until a command has ended and all it wrote is passed on.
-func (r *runner) commandEnd(ctx context.Context, i int, id bourse.MachineID) (machinesapi.Machine, error) {
+// commandEnd waits until a command has exited and all of its output was reported.
+func (o operation) commandEnd(ctx context.Context, id bourse.MachineID, most time.Duration) (machinesapi.Machine, error) {
 	m := machinesapi.Machine{Summary: machinesapi.Summary{ID: id}}
 	follow, stop := context.WithCancel(ctx)
 	defer stop()
 	read := make(chan struct{})
 	go func() {
 		defer close(read)
-		r.follow(follow, i, id, machinesapi.LogQuery{Follow: true})
+		o.follow(follow, id, machinesapi.LogQuery{Follow: true})
 	}()
 	defer func() { stop(); <-read }()
-	err := r.awaitState(ctx, i, id, r.waitOf(&r.plan.Steps[i]), bourse.StateStopped, bourse.StateFailed, bourse.StateDestroyed)
-	if err != nil && bourse.CodeOf(err) != bourse.CodeNotFound { // it was quick to go
+	err := o.awaitState(ctx, id, most, bourse.StateStopped, bourse.StateFailed, bourse.StateDestroyed)
+	if err != nil && bourse.CodeOf(err) != bourse.CodeNotFound { // it may be gone already
 		return m, err
 	}
-	found, err := r.look(ctx, i, id)
+	found, err := o.look(ctx, id)
 	if err != nil {
 		return m, err
 	}
@@ -186,7 +182,7 @@ func (r *runner) commandEnd(ctx context.Context, i int, id bourse.MachineID) (ma
 		late := time.NewTimer(grace)
 		defer late.Stop()
 		select {
-		case <-read: // what it wrote ends with it
+		case <-read: // its output ends with the machine
 		case <-late.C:
 		case <-ctx.Done():
 		}
@@ -194,48 +190,34 @@ func (r *runner) commandEnd(ctx context.Context, i int, id bourse.MachineID) (ma
 	}
 	stop()
 	<-read
-	r.follow(ctx, i, id, machinesapi.LogQuery{After: r.lastPosition(i)})
+	remaining := machinesapi.LogQuery{}
+	if lines := o.journal.output(o.i); len(lines) > 0 {
+		remaining.After = lines[len(lines)-1].Position
+	}
+	o.follow(ctx, id, remaining)
 	return found, nil
 }
 
-// lastPosition is that of the last line of a step's machine.
-func (r *runner) lastPosition(i int) string {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if lines := r.lines[i]; len(lines) > 0 {
-		return lines[len(lines)-1].Position
-	}
-	return ""
-}
-
-// exitOf returns the error of a command that has not ended with status 0.
+// exitOf returns an error unless a command has exited with status 0.
 func exitOf(m *machinesapi.Machine) error {
-	exit := m.Exit
-	for _, e := range m.Events {
-		if exit == nil && e.Request != nil {
-			exit = e.Request.ExitEvent
-		}
-	}
-	switch {
+	switch exit := latestExit(m); {
 	case exit == nil:
 		return bourse.Errorf(bourse.CodeFailedPrecondition, "the command did not run: machine %s is %s", m.ID, m.State)
 	case exit.ExitCode != 0 && exit.Error != "":
-		return bourse.Errorf(bourse.CodeFailedPrecondition, "the command ended with status %d: %s", exit.ExitCode, exit.Error)
+		return bourse.Errorf(bourse.CodeFailedPrecondition, "the command exited with status %d: %s", exit.ExitCode, exit.Error)
 	case exit.ExitCode != 0:
-		return bourse.Errorf(bourse.CodeFailedPrecondition, "the command ended with status %d", exit.ExitCode)
+		return bourse.Errorf(bourse.CodeFailedPrecondition, "the command exited with status %d", exit.ExitCode)
 	}
 	return nil
 }
 
-// follow passes on what a machine writes, until ctx or the machine ends, or all is read.
-func (r *runner) follow(ctx context.Context, i int, id bourse.MachineID, want machinesapi.LogQuery) {
+// follow reports the output of a machine until ctx or the output ends.
+func (o operation) follow(ctx context.Context, id bourse.MachineID, want machinesapi.LogQuery) {
 	for wait := backFirst; ; wait = min(2*wait, backMost) {
-		err := r.api.Logs(ctx, id, want, func(line machinesapi.LogLine) error {
+		err := o.api.Logs(ctx, id, want, func(line machinesapi.LogLine) error {
 			wait, want.After = backFirst, line.Position
-			r.mu.Lock()
-			r.lines[i] = lastLines(append(r.lines[i], line))
-			r.mu.Unlock()
-			r.emit(Event{Step: i, State: Output, Line: &line})
+			o.journal.wrote(o.i, line)
+			o.emit(Event{Step: o.i, State: Output, Line: &line})
 			return nil
 		})
 		switch bourse.CodeOf(err) {

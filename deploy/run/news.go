@@ -8,19 +8,18 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// How often what is waited for is looked at: while there is news of it, in case some was
-// lost, and while there is none.
+// How often a machine is looked at while waiting: with news of the view, in case some was lost, and without.
 const (
 	lookWithNews    = time.Second
 	lookWithoutNews = 200 * time.Millisecond
 )
 
-// news is what the API's copy of the view says of the app's machines. It is a hint:
-// it says when to look, and what was published; what is true is asked of the API.
+// news follows the app's machines in the API's copy of the view. It is a hint: it tells when to look and what was
+// published, but the API decides what is true.
 type news struct {
 	mu     sync.Mutex
-	live   bool // rows is all of them
-	denied bool // there will be none
+	live   bool // rows is complete
+	denied bool // there will be no news
 	rows   map[bourse.MachineID]Row
 	wake   map[bourse.MachineID]chan struct{}
 }
@@ -29,7 +28,7 @@ func newNews() *news {
 	return &news{rows: map[bourse.MachineID]Row{}, wake: map[bourse.MachineID]chan struct{}{}}
 }
 
-// run keeps the rows up to date until ctx ends, or the API refuses to.
+// run keeps the rows up to date until ctx ends or the API refuses it.
 func (n *news) run(ctx context.Context, api API) {
 	for wait := backFirst; ; wait = min(2*wait, backMost) {
 		err := api.Rows(ctx, func(row Row) {
@@ -82,8 +81,8 @@ func (n *news) wakeAll() {
 	}
 }
 
-// next returns a channel that is closed at the next news of a machine, and how
-// long to wait for it before the machine is looked at all the same.
+// next returns a channel that is closed at the next news of a machine, and how long to wait before looking at the
+// machine anyway.
 func (n *news) next(id bourse.MachineID) (<-chan struct{}, time.Duration) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -98,8 +97,7 @@ func (n *news) next(id bourse.MachineID) (<-chan struct{}, time.Duration) {
 	return c, lookWithoutNews
 }
 
-// row returns a machine's row. known means that the news are complete; without a row the
-// copy has none then.
+// row returns a machine's row. Known means that all rows are known, so that a missing row does not exist.
 func (n *news) row(id bourse.MachineID) (row Row, there, known bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -107,18 +105,17 @@ func (n *news) row(id bourse.MachineID) (row Row, there, known bool) {
 	return row, there, n.live
 }
 
-// never reports that there will be no news.
+// never reports whether there will be no news.
 func (n *news) never() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.denied
 }
 
-// until looks at a machine, again at each news of it, until look returns true, or an
-// error, or ctx ends.
+// until calls look, and again at each news of a machine, until look returns true or an error, or ctx ends.
 func (n *news) until(ctx context.Context, id bourse.MachineID, look func() (bool, error)) error {
 	for {
-		news, most := n.next(id) // before it is looked at
+		news, most := n.next(id) // before the look
 		if done, err := look(); done || err != nil {
 			return err
 		}

@@ -7,26 +7,26 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Note is what a release says of how it went.
+// Note describes the outcome of a release, in its metadata.
 type Note struct {
-	By   string     `json:"by,omitempty"`   // who deploys
-	Why  string     `json:"why,omitempty"`  // it failed
-	Left []Leftover `json:"left,omitempty"` // what could not be returned
-	More int        `json:"more,omitempty"` // of that, for which there is no room
+	By   string     `json:"by,omitempty"`   // the owner of the run
+	Why  string     `json:"why,omitempty"`  // it failed, or was interrupted
+	Left []Leftover `json:"left,omitempty"` // what could not be undone
+	More int        `json:"more,omitempty"` // items that did not fit into Left
 }
 
-// noteKey is where a release's metadata has a [Note].
+// noteKey is the key of the [Note] in a release's metadata.
 const noteKey = "bourse_run"
 
 // Bounds of a release's metadata, in bytes.
 const (
-	maxMetadata = 64 << 10 // that the API takes
+	maxMetadata = 64 << 10 // the limit of the API
 	maxNote     = 7 << 10
 	maxNoteText = 1 << 10 // of each of its texts
 )
 
-// noted returns a release's metadata with a note in it; what else that says stays as it is. The note is cut
-// to what there is room for. CodeFailedPrecondition: the metadata is another client's, and no JSON object.
+// noted returns a release's metadata with a note added, cut to the available size. Other members stay as they are. It
+// returns CodeFailedPrecondition if another client has stored something other than a JSON object.
 func noted(metadata json.RawMessage, note Note) (json.RawMessage, error) {
 	members := map[string]json.RawMessage{}
 	if len(metadata) > 0 {
@@ -50,7 +50,7 @@ func noted(metadata json.RawMessage, note Note) (json.RawMessage, error) {
 	return object(members)
 }
 
-// object spells members as they came: what HTML would have escaped takes no more room.
+// object encodes members without HTML escapes, which would need more space.
 func object(members map[string]json.RawMessage) (json.RawMessage, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
@@ -61,7 +61,7 @@ func object(members map[string]json.RawMessage) (json.RawMessage, error) {
 	return bytes.TrimSpace(b.Bytes()), nil
 }
 
-// within returns the note as JSON of at most so many bytes, without what is too much; nil where nothing fits.
+// within returns the note as JSON of at most so many bytes, with fewer items if necessary, nil if nothing fits.
 func (n Note) within(room int) json.RawMessage {
 	n.By, n.Why = cut(n.By), cut(n.Why)
 	left := n.Left
@@ -77,5 +77,5 @@ func (n Note) within(room int) json.RawMessage {
 	}
 }
 
-// cut bounds a text. It may end in half a character, for which JSON has a mark.
+// cut shortens a text. It may cut a character in half, which JSON then replaces.
 func cut(s string) string { return s[:min(len(s), maxNoteText)] }

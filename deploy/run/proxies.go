@@ -11,40 +11,27 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// changedBefore returns the machines that steps before this one have changed, however
-// far before.
-func (r *runner) changedBefore(i int) []bourse.MachineID {
-	seen := make([]bool, i+1)
+// changedBefore returns the machines that the steps before this one have made or changed.
+func (o operation) changedBefore() []bourse.MachineID {
 	found := map[bourse.MachineID]bool{}
-	var visit func(int)
-	visit = func(j int) {
-		for _, before := range r.plan.Steps[j].After {
-			if seen[before] {
-				continue
-			}
-			seen[before] = true
-			if s := &r.plan.Steps[before]; touches(s) || s.Do == deploy.MakeMachine {
-				if id := r.machineOf(before); id != "" {
-					found[id] = true
-				}
-			}
-			visit(before)
+	for _, i := range newGraph(o.plan).preceding(o.i) {
+		s := &o.plan.Steps[i]
+		if id := o.journal.machine(i); id != "" && (s.Changes() || deploy.Is[deploy.MakeMachine](s.Do)) {
+			found[id] = true
 		}
 	}
-	visit(i)
 	return slices.Sorted(maps.Keys(found))
 }
 
-// hearing waits for proxies.
-type hearing struct{ *runner }
+// proxiesWithin is how long a step waits for proxies.
+const proxiesWithin = 10 * time.Second
 
-// awaitProxies waits until every proxy has heard of what the machines are like now: of
-// the transaction with which their workers published it. A proxy that does not answer is waited for as
-// long as r.opts.Proxies, and named.
-func (r *runner) awaitProxies(ctx context.Context, i int, machines []bourse.MachineID) error {
-	limited, cancel := context.WithTimeout(ctx, r.opts.Proxies)
+// awaitProxies waits until every proxy knows the machines as they are now: until it has received the transactions with
+// which their workers have published them. Proxies that take longer than proxiesWithin are recorded as silent.
+func (o operation) awaitProxies(ctx context.Context, machines []bourse.MachineID) error {
+	limited, cancel := context.WithTimeout(ctx, proxiesWithin)
 	defer cancel()
-	behind, err := hearing{r}.deaf(limited, i, machines)
+	behind, err := o.proxiesBehind(limited, machines)
 	switch {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
@@ -54,52 +41,48 @@ func (r *runner) awaitProxies(ctx context.Context, i int, machines []bourse.Mach
 	default:
 		return err
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, name := range behind {
-		r.silent[name] = true
-	}
+	o.journal.silence(behind)
 	return nil
 }
 
-// deaf waits until all proxies have heard, and returns those that have not when ctx ends.
-func (r hearing) deaf(ctx context.Context, i int, machines []bourse.MachineID) ([]string, error) {
-	health, err := r.health(ctx, i)
+// proxiesBehind waits until all proxies know the machines, and returns those that do not when ctx ends.
+func (o operation) proxiesBehind(ctx context.Context, machines []bourse.MachineID) ([]string, error) {
+	health, err := o.health(ctx)
 	if err != nil || !slices.ContainsFunc(health.Members, isProxy) {
 		return nil, err
 	}
-	workers, err := r.published(ctx, i, machines)
+	workers, err := o.published(ctx, machines)
 	if err != nil {
 		return nil, err
 	}
-	return r.heard(ctx, i, workers)
+	return o.heard(ctx, workers)
 }
 
 func isProxy(m machinesapi.MemberHealth) bool { return m.Role == bourse.RoleProxy }
 
-func (r hearing) health(ctx context.Context, i int) (health machinesapi.ViewHealth, err error) {
-	err = r.again(ctx, try{step: i, limit: quick}, func(ctx context.Context, _ bool) error {
-		health, err = r.api.Health(ctx)
+func (o operation) health(ctx context.Context) (health machinesapi.ViewHealth, err error) {
+	err = o.repeat(ctx, "", quick, func(ctx context.Context, _ bool) error {
+		health, err = o.api.Health(ctx)
 		return err
 	})
 	return health, err
 }
 
-// published waits until the API's copy of the view has the machines as their workers
-// have them, and returns those workers.
-func (r hearing) published(ctx context.Context, i int, machines []bourse.MachineID) (map[bourse.WorkerID]bool, error) {
+// published waits until the API's copy of the view contains the machines as their workers have them, and returns those
+// workers.
+func (o operation) published(ctx context.Context, machines []bourse.MachineID) (map[bourse.WorkerID]bool, error) {
 	workers := map[bourse.WorkerID]bool{}
 	for _, id := range machines {
-		err := r.news.until(ctx, id, func() (bool, error) {
-			if r.news.never() {
-				return false, bourse.Errorf(bourse.CodeForbidden, "the token may not read what they have heard")
+		err := o.news.until(ctx, id, func() (bool, error) {
+			if o.news.never() {
+				return false, bourse.Errorf(bourse.CodeForbidden, "the token does not permit reading what they know")
 			}
-			m, err := r.look(ctx, i, id)
+			m, err := o.look(ctx, id)
 			gone := bourse.CodeOf(err) == bourse.CodeNotFound
 			if err != nil && !gone {
 				return false, err
 			}
-			row, there, known := r.news.row(id)
+			row, there, known := o.news.row(id)
 			if gone || m.State == bourse.StateDestroyed {
 				return known && !there, nil
 			}
@@ -113,12 +96,12 @@ func (r hearing) published(ctx context.Context, i int, machines []bourse.Machine
 	return workers, nil
 }
 
-// heard waits until every proxy is as far in the workers' streams as anyone was at first, and returns
-// those that are not when ctx ends.
-func (r hearing) heard(ctx context.Context, i int, workers map[bourse.WorkerID]bool) (behind []string, err error) {
+// heard waits until every proxy has got as far in the workers' streams as any member had at first, and returns those that
+// have not when ctx ends.
+func (o operation) heard(ctx context.Context, workers map[bourse.WorkerID]bool) (behind []string, err error) {
 	var want map[bourse.WorkerID]position
 	for wait := 25 * time.Millisecond; ; wait = min(2*wait, time.Second) {
-		health, err := r.health(ctx, i)
+		health, err := o.health(ctx)
 		if err != nil {
 			return behind, err
 		}
@@ -128,20 +111,20 @@ func (r hearing) heard(ctx context.Context, i int, workers map[bourse.WorkerID]b
 		if behind = lagging(&health, want); len(behind) == 0 {
 			return nil, nil
 		}
-		if err := rest(ctx, wait); err != nil { // no call waits for it
-			return behind, nil //nolint:nilerr // it is an error where the caller's context has ended
+		if err := rest(ctx, wait); err != nil { // no call can wait for this
+			return behind, nil //nolint:nilerr // the caller checks its own context
 		}
 	}
 }
 
-// position is a place in a site's stream.
+// position is a position in a site's stream.
 type position struct{ epoch, seq uint64 }
 
 func (p position) before(q position) bool {
 	return p.epoch < q.epoch || p.epoch == q.epoch && p.seq < q.seq
 }
 
-// furthest returns how far anyone is in the streams of the workers.
+// furthest returns the furthest position of any member in each worker's stream.
 func furthest(h *machinesapi.ViewHealth, workers map[bourse.WorkerID]bool) map[bourse.WorkerID]position {
 	out := map[bourse.WorkerID]position{}
 	for i := range h.Members {
@@ -154,8 +137,7 @@ func furthest(h *machinesapi.ViewHealth, workers map[bourse.WorkerID]bool) map[b
 	return out
 }
 
-// lagging returns the proxies that are not as far, or do not say. One that is known to
-// be down serves no one.
+// lagging returns the proxies that have not got as far, or do not answer. A proxy that is known to be down serves nobody.
 func lagging(h *machinesapi.ViewHealth, want map[bourse.WorkerID]position) []string {
 	var out []string
 	for i := range h.Members {

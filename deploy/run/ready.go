@@ -10,26 +10,26 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// awaitReady waits until a machine is ready: see [readiness].
-func (r *runner) awaitReady(ctx context.Context, i int, id bourse.MachineID, most time.Duration, smoke bool) error {
+// awaitReady waits until a machine is ready: see [expected].
+func (o operation) awaitReady(ctx context.Context, id bourse.MachineID, most time.Duration, smoke bool) error {
 	limited, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
-	want := wanted{made: r.madeOf(id), smoke: smoke, runs: r.opts.Smoke}
+	want := expected{version: o.journal.version(id), smoke: smoke}
 	why, told := "it was not seen", ""
-	err := r.news.until(limited, id, func() (bool, error) {
-		m, err := r.look(limited, i, id)
+	err := o.news.until(limited, id, func() (bool, error) {
+		m, err := o.look(limited, id)
 		if err != nil {
 			return false, err
 		}
 		var ready bool
-		ready, why, err = want.readiness(&m, time.Now())
-		if failing := critical(&m); failing != told && err == nil && !ready { // once, and not at each of its replies
+		ready, why, err = want.ready(&m, time.Now())
+		if failing := critical(&m); failing != told && err == nil && !ready { // not for each change of a check's output
 			if told = failing; told != "" {
-				r.emit(Event{Step: i, State: Waiting, Machine: id, Text: why})
+				o.emit(Event{Step: o.i, State: Waiting, Machine: id, Text: why})
 			}
 		}
 		if ready {
-			r.with(i, func(p *progress) { p.ready = made{m.InstanceID, m.Starts} })
+			o.journal.change(o.i, func(p *progress) { p.ready = versionOf(&m) })
 		}
 		return ready, err
 	})
@@ -39,27 +39,32 @@ func (r *runner) awaitReady(ctx context.Context, i int, id bourse.MachineID, mos
 	return err
 }
 
-// wanted is what has to be true of a machine that is ready.
-type wanted struct {
-	made  made          // by this run; zero when it did not make the version
-	smoke bool          // an end is a failure
-	runs  time.Duration // that one without checks has to run
+// smokeTime is how long a machine without checks has to run before it is ready, in steps with Smoke.
+const smokeTime = 2 * time.Second
 
-	seen  bool      // it was started when it was looked at
-	since time.Time // from then on, without an end
+// expected describes a machine that should become ready.
+type expected struct {
+	version version // made by this run; zero if this run has made none
+	smoke   bool    // an early exit is a failure
+
+	seen  bool      // the machine has been seen started
+	since time.Time // since when it has run without interruption
 }
 
-// readiness reports whether a machine is ready: it has started, its checks pass, and with smoke has
-// run for a while where it has none. why says what is lacking; an error that it will not be.
-func (w *wanted) readiness(m *machinesapi.Machine, now time.Time) (ready bool, why string, err error) {
-	if w.made.instance == "" {
-		w.made = made{m.InstanceID, m.Starts}
+// ready reports whether a machine is ready: it has started, its checks pass, and with smoke, it has run for some time if
+// it has no checks. Otherwise why tells what is missing. An error means that the machine will not become ready.
+func (w *expected) ready(m *machinesapi.Machine, now time.Time) (ready bool, why string, err error) {
+	if w.version.instance == "" {
+		w.version = versionOf(m)
 	}
-	if m.InstanceID != w.made.instance {
-		return false, "", errChanged(m.ID, w.made.instance, m.InstanceID)
+	if m.InstanceID != w.version.instance {
+		return false, "", errChanged(m.ID, w.version.instance, m.InstanceID)
 	}
-	if w.smoke && m.Starts > w.made.starts && w.made.starts > 0 {
-		return false, "", bourse.Errorf(bourse.CodeFailedPrecondition, "it ended soon after its start%s", lastExit(m))
+	early := func() error {
+		return bourse.Errorf(bourse.CodeFailedPrecondition, "it exited soon after its start%s", lastExit(m))
+	}
+	if w.smoke && m.Starts > w.version.starts && w.version.starts > 0 {
+		return false, "", early()
 	}
 	switch m.State {
 	case bourse.StateStarted:
@@ -67,12 +72,12 @@ func (w *wanted) readiness(m *machinesapi.Machine, now time.Time) (ready bool, w
 		return false, "", bourse.Errorf(bourse.CodeFailedPrecondition, "it could not be started%s", lastExit(m))
 	case bourse.StateStopped, bourse.StateDestroying, bourse.StateDestroyed, bourse.StateSuspended, bourse.StateSuspending, bourse.StateStopping:
 		if w.seen && m.Exit != nil && m.Exit.RequestedStop && m.Exit.ExitCode == 0 || m.State == bourse.StateSuspended {
-			return true, "", nil // no one uses it, and its worker has stopped it
+			return true, "", nil // its worker has stopped it, because nobody uses it
 		}
 		return false, "", bourse.Errorf(bourse.CodeFailedPrecondition, "it is %s%s", m.State, lastExit(m))
 	default:
 		if w.smoke && w.seen {
-			return false, "", bourse.Errorf(bourse.CodeFailedPrecondition, "it ended soon after its start%s", lastExit(m))
+			return false, "", early()
 		}
 		w.since = time.Time{}
 		return false, "it is " + string(m.State) + lastExit(m), nil
@@ -83,13 +88,13 @@ func (w *wanted) readiness(m *machinesapi.Machine, now time.Time) (ready bool, w
 	if why := lackingChecks(m); why != "" {
 		return false, why, nil
 	}
-	if ran := now.Sub(w.since); w.smoke && len(m.Checks) == 0 && ran < w.runs {
+	if ran := now.Sub(w.since); w.smoke && len(m.Checks) == 0 && ran < smokeTime {
 		return false, fmt.Sprintf("it has run for %s", ran.Round(100*time.Millisecond)), nil
 	}
 	return true, "", nil
 }
 
-// lackingChecks says which checks do not pass, "" when all do.
+// lackingChecks describes the checks that do not pass, "" if all do.
 func lackingChecks(m *machinesapi.Machine) string {
 	var out []string
 	for _, c := range m.Checks {
@@ -104,7 +109,7 @@ func lackingChecks(m *machinesapi.Machine) string {
 	return strings.Join(out, "; ")
 }
 
-// critical returns the names of the checks that fail.
+// critical returns the names of the failing checks.
 func critical(m *machinesapi.Machine) string {
 	var out []string
 	for _, c := range m.Checks {
@@ -115,21 +120,26 @@ func critical(m *machinesapi.Machine) string {
 	return strings.Join(out, " ")
 }
 
-// lastExit says how a machine ended last, "" when nothing is known.
-func lastExit(m *machinesapi.Machine) string {
+// latestExit returns the latest known exit of a machine's program, nil if there is none.
+func latestExit(m *machinesapi.Machine) *machinesapi.ExitEvent {
 	exit := m.Exit
 	for _, e := range m.Events { // newest first
 		if exit == nil && e.Request != nil {
 			exit = e.Request.ExitEvent
 		}
 	}
-	if exit == nil {
-		return ""
-	}
-	return exitText(exit)
+	return exit
 }
 
-// exitText says how a program has ended, after a colon.
+// lastExit describes the latest exit, "" if there is none.
+func lastExit(m *machinesapi.Machine) string {
+	if exit := latestExit(m); exit != nil {
+		return exitText(exit)
+	}
+	return ""
+}
+
+// exitText describes an exit, after a colon.
 func exitText(exit *machinesapi.ExitEvent) string {
 	switch {
 	case exit.OOMKilled:
@@ -137,5 +147,5 @@ func exitText(exit *machinesapi.ExitEvent) string {
 	case exit.Error != "":
 		return ": " + exit.Error
 	}
-	return fmt.Sprintf(": its program ended with status %d", exit.ExitCode)
+	return fmt.Sprintf(": its program exited with status %d", exit.ExitCode)
 }

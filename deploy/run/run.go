@@ -1,29 +1,42 @@
+// Package run carries out plans. It knows steps and the order among them, but neither strategies nor releases nor
+// terminals.
+//
+// [Run] holds the leases of all machines that its plan changes, and starts nothing on a machine whose lease it has
+// lost. It waits until machines have started and their checks pass, and until proxies know about changes. Requests
+// that get no answer are repeated for a limited time, in such a way that they take effect once. Refused requests are
+// not repeated.
+//
+// When a step fails or the context ends, no further step begins, and the steps in progress finish. What was done
+// is then undone in reverse order, each step after all steps that depend on it. The last output of a failed machine is
+// read before that.
+//
+// Run starts one goroutine for each step in progress and each watched machine, and a few for leases, reservations and
+// the news of the view. All of them have ended when it returns.
 package run
 
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/deploy"
-	"github.com/bourse-dev/bourse/machinesapi"
 	"github.com/bourse-dev/bourse/release"
 )
 
-// Run carries out a plan and returns when everything it started has ended. It returns an error
-// unless all steps were done: that of the step that failed first, or that ctx has ended (canceled).
-// With [Options].Replan it makes the plan again once it holds the leases of all machines.
-// Codes: invalid (the plan is refused), conflict (another holds a lease, or a machine was changed
-// since the plan was made), insufficient_capacity, failed_precondition (a machine failed), timeout,
-// unavailable, canceled.
+// Run carries out a plan. It returns an error unless all steps were done: that of the first failed step, or canceled if
+// ctx ended. With [Options].Replan it makes the plan again once it holds the leases of all machines.
+//
+// Errors: invalid (the plan is refused), conflict (another client holds a lease, or a machine was changed after the
+// plan was made), insufficient_capacity, failed_precondition (a machine failed), timeout, unavailable, canceled.
 func Run(ctx context.Context, api API, plan deploy.Plan, opts Options) (Result, error) {
 	if err := canRun(&plan); err != nil {
 		return Result{Plan: plan}, err
 	}
-	return newRunner(api, &plan, opts.withDefaults()).run(ctx)
+	return newExecutor(api, &plan, opts.withDefaults()).run(ctx)
 }
 
 // canRun returns CodeInvalid for a plan that is refused.
@@ -34,231 +47,188 @@ func canRun(p *deploy.Plan) error {
 	return bourse.Errorf(bourse.CodeInvalid, "the plan is refused: %s", strings.Join(p.Refused, "; "))
 }
 
-// errStopped ends what waits when nothing more is to begin.
+// errStopped ends all waiting once no further step may begin.
 var errStopped = errors.New("the run was stopped")
 
-// errAbandoned ends everything.
-var errAbandoned = &bourse.Error{Code: bourse.CodeCanceled, Message: "the run was ended at once"}
+// errAbandoned ends everything at once.
+var errAbandoned = &bourse.Error{Code: bourse.CodeCanceled, Message: "the run was abandoned"}
 
-// runner is one run.
-type runner struct {
-	api    API
-	plan   *deploy.Plan
-	opts   Options
-	slots  *slots
-	news   *news
-	leases *leases
-	rooms  *rooms
-	watch  *watches
+// executor carries out one plan.
+type executor struct {
+	api     API
+	opts    Options
+	plan    *deploy.Plan // [executor.replan] may replace it, but not once a step has begun
+	journal *journal
 
-	// Set before anything is started. Until the first step begins, [runner.replan] may set plan, at and watch again.
+	requests     *requests
+	news         *news
+	leases       *leases
+	reservations *reservations
+
 	hard    context.Context         //nolint:containedctx // ends when the run is abandoned
-	work    context.Context         //nolint:containedctx // ends when no step is to begin any more
+	work    context.Context         //nolint:containedctx // ends when no further step may begin
 	stop    context.CancelCauseFunc // ends work
 	telling sync.Mutex              // events come one at a time
-	began   bool                    // the leases are held, and the release is recorded as running; only run uses it
-
-	mu       sync.Mutex
-	at       []progress // by step
-	versions map[bourse.MachineID]made
-	lines    map[int][]machinesapi.LogLine // the last of commands, by step
-	failure  error                         // of the step that failed first
-	failed   []Evidence
-	silent   map[string]bool // proxies
+	began   bool                    // the leases are held, and the release is recorded as running
 }
 
-// progress is how far a step is.
-type progress struct {
-	state    State
-	began    time.Time
-	took     time.Duration
-	text     string
-	machine  bourse.MachineID // that it made, or is about
-	volume   bourse.VolumeID  // that it made
-	order    bourse.OrderID   // of what it makes
-	sent     bool             // the order was sent
-	unknown  bool             // a request of it got no answer, and none after that says what became of it
-	was      bool             // it found the machine as it was to make it: nothing has to be undone
-	instance bourse.InstanceID
-	ready    made // the machine as it was found to be ready
-	undo     error
-}
-
-// made is what a run made of a machine.
-type made struct {
-	instance bourse.InstanceID
-	starts   int
-}
-
-func newRunner(api API, plan *deploy.Plan, opts Options) *runner {
-	r := &runner{
-		api: api, plan: plan, opts: opts, slots: newSlots(opts.Parallel), news: newNews(), at: make([]progress, len(plan.Steps)),
-		versions: map[bourse.MachineID]made{}, lines: map[int][]machinesapi.LogLine{}, silent: map[string]bool{},
+func newExecutor(api API, plan *deploy.Plan, opts Options) *executor {
+	x := &executor{api: api, plan: plan, opts: opts, journal: newJournal(plan), news: newNews()}
+	x.requests = &requests{slots: newSlots(parallel), silence: opts.Silence, abandon: opts.Abandon, emit: x.emit}
+	x.leases = &leases{
+		api: api, requests: x.requests, news: x.news, opts: &x.opts, emit: x.emit,
+		check: x.checkVersion, missing: x.checkMissing, fail: x.fail, held: map[bourse.MachineID]*lease{},
 	}
-	r.leases = newLeases(r)
-	r.rooms = newRooms(r)
-	r.watch = newWatches(r, plan)
-	return r
+	x.reservations = &reservations{api: api, requests: x.requests, emit: x.emit, byStep: map[int]reserved{}}
+	return x
 }
 
 // run is all of [Run].
-func (r *runner) run(ctx context.Context) (Result, error) {
+func (x *executor) run(ctx context.Context) (Result, error) {
 	began := time.Now()
 	hard, abandon := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer abandon(nil)
-	r.hard = hard
-	r.work, r.stop = context.WithCancelCause(hard)
-	defer r.stop(nil)
+	x.hard = hard
+	x.work, x.stop = context.WithCancelCause(hard)
+	defer x.stop(nil)
 	background, end := context.WithCancel(hard)
 	var group sync.WaitGroup
 	group.Go(func() {
 		select {
-		case <-r.opts.Abandon:
+		case <-x.opts.Abandon:
 			abandon(errAbandoned)
 		case <-background.Done():
 		}
 	})
-	group.Go(func() { r.news.run(background, r.api) })
-	group.Go(func() { r.leases.keep(background) })
-	group.Go(func() { r.rooms.keep(background) })
+	group.Go(func() { x.news.run(background, x.api) })
+	group.Go(func() { x.leases.keep(background) })
+	group.Go(func() { x.reservations.keep(background) })
 
-	r.emit(Event{Step: Whole, State: Running})
-	err := r.forward(ctx)
-	if err != nil && !r.opts.KeepOnFailure && hard.Err() == nil {
-		r.undo()
+	x.emit(Event{Step: Whole, State: Running})
+	err := x.forward(ctx)
+	if err != nil && !x.opts.KeepOnFailure && hard.Err() == nil {
+		undo{x}.all()
 	}
-	if taken := r.leases.overtaken(); err != nil && taken != nil && hard.Err() == nil { // what failed first may only be what the other did
-		err = taken
+	overtaken := x.leases.overtaken()
+	if err != nil && overtaken != nil && hard.Err() == nil { // the first failure may only be a consequence
+		err = overtaken
 	}
-	result := r.result(err)
-	r.record(&result, err)
-	end() // what extends leases would take those again that are released
+	result := x.journal.result(err, overtaken != nil, x.opts.Resumed)
+	x.record(&result, err)
+	end() // otherwise leases that are released could be taken again
 	group.Wait()
-	r.release()
+	x.release()
 	result.Took = time.Since(began)
-	r.emit(r.last(&result, err))
+	x.emit(result.last(err))
 	return result, err
 }
 
-// forward carries the steps out, and returns why not all were done.
-func (r *runner) forward(ctx context.Context) error {
-	work := r.work
-	defer context.AfterFunc(ctx, func() { r.stop(errStopped) })()
+// forward carries out the steps, and returns why not all of them were done.
+func (x *executor) forward(ctx context.Context) error {
+	defer context.AfterFunc(ctx, func() { x.stop(errStopped) })()
+	defer x.stop(errStopped) // nobody waits for the leases of silent workers any more
+	err := x.prepare(x.work)
 	var watched error
-	defer r.stop(errStopped) // leases of silent workers are not waited for any more
-	err := r.leases.takeAll(work)
 	if err == nil {
-		err = r.replan(work)
+		watched = x.steps(x.work)
 	}
-	if err == nil {
-		err = r.setRelease(work, release.Running, Note{By: r.opts.Owner})
+	if failure := x.journal.failure(); failure != nil && (err == nil || errors.Is(err, errStopped)) {
+		err = failure
 	}
-	if err == nil {
-		r.began = true
-		err = r.rooms.hold(work)
-	}
-	if err == nil {
-		after := make([][]int, len(r.plan.Steps))
-		for i := range after {
-			after[i] = r.plan.Steps[i].After
-		}
-		walk(after, func(i int) bool {
-			if r.watch.before(work, i) != nil || work.Err() != nil {
-				return false
-			}
-			r.watch.begins(i)
-			if !r.one(work, i) {
-				r.stop(errStopped)
-				return false
-			}
-			if r.plan.Steps[i].Do == deploy.AwaitReady {
-				r.watch.follow(work, i)
-			}
-			return true
-		})
-		watched = r.watch.all(work)
-		r.watch.end()
-	}
-	r.mu.Lock()
-	if r.failure != nil && (err == nil || errors.Is(err, errStopped)) {
-		err = r.failure
-	}
-	r.mu.Unlock()
 	switch {
-	case r.hard.Err() != nil:
+	case x.hard.Err() != nil:
 		return errAbandoned
 	case err != nil && !errors.Is(err, errStopped):
 		return err
-	case ctx.Err() != nil && (watched != nil || !r.complete()):
+	case ctx.Err() != nil && (watched != nil || !x.journal.complete()):
 		return &bourse.Error{Code: bourse.CodeCanceled, Message: "the run was interrupted", Err: context.Cause(ctx)}
 	}
 	return nil
 }
 
-// complete reports whether every step is done.
-func (r *runner) complete() bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for i := range r.at {
-		if r.at[i].state != Done {
+// prepare does everything that precedes the first step.
+func (x *executor) prepare(ctx context.Context) error {
+	if err := x.takeLeases(ctx); err != nil {
+		return err
+	}
+	if err := x.replan(ctx); err != nil {
+		return err
+	}
+	if err := x.setRelease(ctx, release.Running, Note{By: x.opts.Owner}); err != nil {
+		return err
+	}
+	x.began = true
+	return x.reservations.hold(ctx, x.plan)
+}
+
+// steps carries out all steps. It returns an error if a machine could not be watched for long enough.
+func (x *executor) steps(ctx context.Context) error {
+	after := newGraph(x.plan)
+	w := newWatches(x, after)
+	after.walk(func(i int) bool {
+		if w.before(ctx, i) != nil || ctx.Err() != nil {
 			return false
 		}
+		w.begins(i)
+		if !x.one(ctx, i) {
+			x.stop(errStopped)
+			return false
+		}
+		if deploy.Is[deploy.AwaitReady](x.plan.Steps[i].Do) {
+			w.follow(ctx, i)
+		}
+		return true
+	})
+	defer w.end()
+	return w.all(ctx)
+}
+
+// one carries out one step, and reports whether it succeeded.
+func (x *executor) one(ctx context.Context, i int) bool {
+	began := time.Now()
+	x.journal.change(i, func(p *progress) { p.state, p.began = Running, began })
+	x.emit(Event{Step: i, State: Running})
+	err := operation{x, i}.do(ctx)
+	took := time.Since(began)
+	if err != nil {
+		e := x.failed(i, err, took)
+		if !errors.Is(err, errStopped) {
+			e.Evidence = x.evidence(i)
+		}
+		x.emit(e)
+		return false
 	}
+	x.journal.change(i, func(p *progress) { p.state, p.took = Done, took })
+	x.emit(Event{Step: i, State: Done, Took: took})
 	return true
 }
 
-// one carries out one step and reports whether that is done.
-func (r *runner) one(work context.Context, i int) bool {
-	began := time.Now()
-	r.with(i, func(p *progress) { p.state, p.began = Running, began })
-	r.emit(Event{Step: i, State: Running})
-	err := r.step(work, i)
-	took := time.Since(began)
-	if err == nil {
-		r.with(i, func(p *progress) { p.state, p.took = Done, took })
-		r.emit(Event{Step: i, State: Done, Took: took})
-		return true
+// failed records that a step has failed, and returns the event that reports it. An error other than errStopped ends the
+// run.
+func (x *executor) failed(i int, err error, took time.Duration) Event {
+	text := "stopped, because the run has ended"
+	stopped := errors.Is(err, errStopped)
+	if !stopped {
+		err = x.named(i, err)
+		text = bourse.MessageOf(err)
 	}
-	var evidence *Evidence
-	if !errors.Is(err, errStopped) {
-		err = r.named(i, err)
-		evidence = r.evidence(i)
+	x.journal.change(i, func(p *progress) { p.state, p.took, p.text = Failed, took, text })
+	if !stopped {
+		x.fail(err)
 	}
-	r.ended(i, err, took)
-	r.emit(Event{Step: i, State: Failed, Text: text(err), Took: took, Evidence: evidence})
-	return false
+	return Event{Step: i, State: Failed, Text: text, Took: took}
 }
 
-// ended notes that a step has failed.
-func (r *runner) ended(i int, err error, took time.Duration) {
-	r.with(i, func(p *progress) { p.state, p.took, p.text = Failed, took, text(err) })
-	if !errors.Is(err, errStopped) {
-		r.fail(err)
-	}
+// fail ends the run with an error, unless an earlier one has: no further step begins.
+func (x *executor) fail(err error) {
+	x.journal.fail(err)
+	x.stop(errStopped)
 }
 
-// fail ends the run with an error, if none has before: no step begins any more.
-func (r *runner) fail(err error) {
-	r.mu.Lock()
-	if r.failure == nil {
-		r.failure = err
-	}
-	r.mu.Unlock()
-	r.stop(errStopped)
-}
-
-// text is what an event says of an error.
-func text(err error) string {
-	if errors.Is(err, errStopped) {
-		return "cut short: no more is to be done"
-	}
-	return bourse.MessageOf(err)
-}
-
-// named puts the machine in front of a step's error.
-func (r *runner) named(i int, err error) error {
-	s := &r.plan.Steps[i]
-	who := string(r.machineOf(i))
+// named adds the step's action and machine to its error.
+func (x *executor) named(i int, err error) error {
+	s := &x.plan.Steps[i]
+	who := string(x.journal.machine(i))
 	switch {
 	case s.Name != "" && who != "":
 		who = s.Name + " (" + who + ")"
@@ -267,45 +237,66 @@ func (r *runner) named(i int, err error) error {
 	case who == "":
 		who = s.Group
 	}
-	if who == "" {
-		return because(string(s.Do), err)
-	}
-	return because(string(s.Do)+" "+who, err)
+	return because(strings.TrimSuffix(fmt.Sprintf("%s %s", s.Do, who), " "), err)
 }
 
-func (r *runner) with(i int, change func(*progress)) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	change(&r.at[i])
-}
-
-func (r *runner) get(i int) progress {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.at[i]
-}
-
-// emit says something. The machine of a step is filled in.
-func (r *runner) emit(e Event) {
+// emit reports an event. The machine of its step is filled in.
+func (x *executor) emit(e Event) {
 	if e.Step != Whole && e.Machine == "" {
-		if e.Machine = r.get(e.Step).machine; e.Machine == "" {
-			e.Machine = r.machineOf(e.Step)
-		}
+		e.Machine = x.journal.machine(e.Step)
 	}
-	r.telling.Lock()
-	defer r.telling.Unlock()
+	x.telling.Lock()
+	defer x.telling.Unlock()
 	e.At = time.Now()
-	r.opts.Events(e)
+	x.opts.Events(e)
 }
 
-// machineOf returns the machine that a step is about, "" while it is not made.
-func (r *runner) machineOf(i int) bourse.MachineID {
-	s := &r.plan.Steps[i]
-	switch {
-	case s.Machine != "":
-		return s.Machine
-	case s.Of != nil:
-		return r.get(*s.Of).machine
+// concludeWithin limits the time for the last requests of a run: leases and reservations expire anyway.
+const concludeWithin = 5 * time.Second
+
+// ending returns the context of the last requests of a run.
+func (x *executor) ending() (context.Context, context.CancelFunc) {
+	within := concludeWithin
+	if x.hard.Err() != nil {
+		within = time.Second
 	}
-	return r.get(i).machine
+	return context.WithTimeout(context.WithoutCancel(x.hard), within)
+}
+
+// record records the outcome of the release.
+func (x *executor) record(result *Result, err error) {
+	if x.opts.Resumed && !x.began { // another run may be working on it
+		return
+	}
+	ctx, cancel := x.ending()
+	defer cancel()
+	note := Note{By: x.opts.Owner, Why: why(err), Left: result.Left}
+	if err := x.setRelease(ctx, result.Status, note); err != nil {
+		x.emit(Event{Step: Whole, State: Waiting, Text: "the release could not be recorded as " + string(result.Status) + ": " + bourse.MessageOf(err)})
+	}
+}
+
+// setRelease records the status of the release, if there is one.
+func (x *executor) setRelease(ctx context.Context, status release.Status, note Note) error {
+	if x.opts.Release == "" {
+		return nil
+	}
+	err := x.requests.repeat(ctx, try{step: Whole, limit: quick}, func(ctx context.Context, _ bool) error {
+		return x.api.SetRelease(ctx, x.opts.Release, status, note)
+	})
+	if err != nil {
+		return because("release "+string(x.opts.Release), err)
+	}
+	return nil
+}
+
+// release releases everything that the run holds.
+func (x *executor) release() {
+	ctx, cancel := x.ending()
+	defer cancel()
+	var both sync.WaitGroup
+	both.Go(func() { x.reservations.release(ctx) })
+	both.Go(func() { x.leases.release(ctx) })
+	both.Wait()
+	x.leases.end()
 }

@@ -50,8 +50,8 @@ func serving(version string) *bourse.Config {
 // update changes a machine as a rolling update does.
 func (b *builder) update(c *cluster, id bourse.MachineID, to *bourse.Config, after ...int) int {
 	m := c.machines[id]
-	u := b.add(deploy.Step{Do: deploy.UpdateMachine, Machine: id, Config: to, Former: m.Config, Instance: m.InstanceID}, after...)
-	return b.add(deploy.Step{Do: deploy.AwaitReady, Machine: id, Smoke: true}, u)
+	u := b.add(deploy.Step{Do: deploy.UpdateMachine{Config: to, Former: m.Config, Instance: m.InstanceID}, Machine: id}, after...)
+	return b.add(deploy.Step{Do: deploy.AwaitReady{Smoke: true}, Machine: id}, u)
 }
 
 // rolling runs a command, then updates one machine after the other, then notes something on the first.
@@ -60,11 +60,11 @@ func rolling(c *cluster) deploy.Plan {
 	ids := c.ids()
 	command := config("v2")
 	command.Env["EXIT"] = "0"
-	last := b.add(deploy.Step{Do: deploy.RunCommand, Config: command})
+	last := b.add(deploy.Step{Do: deploy.RunCommand{Config: command}})
 	for _, id := range ids {
 		last = b.update(c, id, serving("v2"), last)
 	}
-	b.add(deploy.Step{Do: deploy.SetMetadata, Machine: ids[0], Config: &bourse.Config{Metadata: map[string]string{"a": "b"}}, Former: c.machines[ids[0]].Config}, last)
+	b.add(deploy.Step{Do: deploy.SetMetadata{Metadata: map[string]string{"a": "b"}, Former: map[string]string{"a": ""}}, Machine: ids[0]}, last)
 	return b.Plan
 }
 
@@ -73,23 +73,23 @@ func bluegreen(c *cluster) deploy.Plan {
 	b := &builder{deploy.Plan{App: "web", Reserve: true}}
 	var ready, serve, cordon, stop []int
 	for range c.ids() {
-		g := b.add(deploy.Step{Do: deploy.MakeMachine, Config: serving("v2"), Hidden: true, In: "gru"})
-		ready = append(ready, b.add(deploy.Step{Do: deploy.AwaitReady, Of: &g, Smoke: true}, g))
+		g := b.add(deploy.Step{Do: deploy.MakeMachine{Config: serving("v2"), Cordoned: true}, Region: "gru"})
+		ready = append(ready, b.add(deploy.Step{Do: deploy.AwaitReady{Smoke: true}, MadeBy: &g}, g))
 	}
 	for _, r := range ready {
-		g := b.Steps[r].Of
-		serve = append(serve, b.add(deploy.Step{Do: deploy.UncordonMachine, Of: g}, ready...))
+		g := b.Steps[r].MadeBy
+		serve = append(serve, b.add(deploy.Step{Do: deploy.UncordonMachine{}, MadeBy: g}, ready...))
 	}
-	know := b.add(deploy.Step{Do: deploy.AwaitProxies}, serve...)
+	know := b.add(deploy.Step{Do: deploy.AwaitProxies{}}, serve...)
 	for _, id := range c.ids() {
-		cordon = append(cordon, b.add(deploy.Step{Do: deploy.CordonMachine, Machine: id}, know))
+		cordon = append(cordon, b.add(deploy.Step{Do: deploy.CordonMachine{}, Machine: id}, know))
 	}
-	know = b.add(deploy.Step{Do: deploy.AwaitProxies}, cordon...)
+	know = b.add(deploy.Step{Do: deploy.AwaitProxies{}}, cordon...)
 	for _, id := range c.ids() {
-		stop = append(stop, b.add(deploy.Step{Do: deploy.StopMachine, Machine: id}, know))
+		stop = append(stop, b.add(deploy.Step{Do: deploy.StopMachine{}, Machine: id}, know))
 	}
 	for _, id := range c.ids() {
-		b.add(deploy.Step{Do: deploy.DestroyMachine, Machine: id}, stop...)
+		b.add(deploy.Step{Do: deploy.DestroyMachine{}, Machine: id}, stop...)
 	}
 	return b.Plan
 }
@@ -100,14 +100,14 @@ func move(c *cluster) deploy.Plan {
 	id := c.ids()[0]
 	to := serving("v1")
 	to.Mounts = []bourse.Mount{{Path: "/data"}}
-	v := b.add(deploy.Step{Do: deploy.MakeVolume, Volume: &deploy.VolumeWant{Name: "data", SizeGB: 1}})
-	m := b.add(deploy.Step{Do: deploy.MakeMachine, Config: to, VolumeOf: &v, Stopped: true}, v)
-	cordon := b.add(deploy.Step{Do: deploy.CordonMachine, Machine: id}, m)
-	know := b.add(deploy.Step{Do: deploy.AwaitProxies}, cordon)
-	stop := b.add(deploy.Step{Do: deploy.StopMachine, Machine: id}, know)
-	start := b.add(deploy.Step{Do: deploy.StartMachine, Of: &m}, stop)
-	ready := b.add(deploy.Step{Do: deploy.AwaitReady, Of: &m}, start)
-	b.add(deploy.Step{Do: deploy.DestroyMachine, Machine: id}, ready)
+	v := b.add(deploy.Step{Do: deploy.MakeVolume{Name: "data", SizeGB: 1}})
+	m := b.add(deploy.Step{Do: deploy.MakeMachine{Config: to, Volume: &v, Stopped: true}}, v)
+	cordon := b.add(deploy.Step{Do: deploy.CordonMachine{}, Machine: id}, m)
+	know := b.add(deploy.Step{Do: deploy.AwaitProxies{}}, cordon)
+	stop := b.add(deploy.Step{Do: deploy.StopMachine{}, Machine: id}, know)
+	start := b.add(deploy.Step{Do: deploy.StartMachine{}, MadeBy: &m}, stop)
+	ready := b.add(deploy.Step{Do: deploy.AwaitReady{}, MadeBy: &m}, start)
+	b.add(deploy.Step{Do: deploy.DestroyMachine{}, Machine: id}, ready)
 	return b.Plan
 }
 
@@ -125,7 +125,7 @@ func TestStartOfWhatStillStops(t *testing.T) {
 		become(bourse.StateStopping)
 		time.AfterFunc(3*time.Second, func() { become(bourse.StateStopped) })
 		b := &builder{deploy.Plan{App: "web"}}
-		b.add(deploy.Step{Do: deploy.StartMachine, Machine: id})
+		b.add(deploy.Step{Do: deploy.StartMachine{}, Machine: id})
 		if result, err := Run(t.Context(), c, b.Plan, Options{}); err != nil || c.machines[id].State != bourse.StateStarted {
 			t.Errorf("Run: %v, %+v", err, result)
 		}
@@ -457,7 +457,7 @@ func TestASecondInterruptEndsAtOnce(t *testing.T) {
 			t.Errorf("Run: %v, %+v after %s", err, result, time.Since(began))
 		}
 		for _, l := range result.Left {
-			if l.GoOn == "" || l.Machine == "" {
+			if l.Next == "" || l.Machine == "" {
 				t.Errorf("left: %+v", l)
 			}
 		}
@@ -560,7 +560,7 @@ func TestACommandThatFails(t *testing.T) {
 		b := &builder{deploy.Plan{App: "web"}}
 		command := config("v2")
 		command.Env["EXIT"] = "3"
-		last := b.add(deploy.Step{Do: deploy.RunCommand, Config: command})
+		last := b.add(deploy.Step{Do: deploy.RunCommand{Config: command}})
 		b.update(c, c.ids()[0], serving("v2"), last)
 		var lines []string
 		result, err := Run(t.Context(), c, b.Plan, Options{Events: func(e Event) {

@@ -11,103 +11,113 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// step does what a step says.
-func (r *runner) step(ctx context.Context, i int) error {
-	s := &r.plan.Steps[i]
-	switch s.Do {
+// operation is one step that is carried out or undone.
+type operation struct {
+	*executor
+	i int
+}
+
+// target is the machine of an operation, whose lease is held.
+type target struct {
+	id    bourse.MachineID
+	nonce string // of the lease
+}
+
+// do carries out the step.
+func (o operation) do(ctx context.Context) error {
+	s := &o.plan.Steps[o.i]
+	switch do := s.Do.(type) {
 	case deploy.RunCommand:
-		return r.runCommand(ctx, i)
+		return o.runCommand(ctx, do)
 	case deploy.MakeVolume:
-		return r.makeVolume(ctx, i)
+		return o.makeVolume(ctx, s.Region, do)
 	case deploy.MakeMachine:
-		return r.makeMachine(ctx, i)
-	case deploy.AwaitReady:
-		return r.awaitReady(ctx, i, r.machineOf(i), r.waitOf(s), s.Smoke)
-	case deploy.AwaitProxies:
-		return r.awaitProxies(ctx, i, r.changedBefore(i))
-	case deploy.DestroyVolume:
-		return r.destroyVolume(ctx, i, r.volumeOf(s))
-	case deploy.UpdateMachine:
-		return r.leased(ctx, i, false, func(ctx context.Context, id bourse.MachineID, nonce string) error {
-			return r.updateMachine(ctx, i, id, nonce)
-		})
-	case deploy.RestartMachine:
-		return r.leased(ctx, i, false, func(ctx context.Context, id bourse.MachineID, nonce string) error {
-			return r.restartMachine(ctx, i, id, nonce)
-		})
-	case deploy.UncordonMachine, deploy.CordonMachine:
-		return r.leased(ctx, i, false, func(ctx context.Context, id bourse.MachineID, nonce string) error {
-			return r.unlessWas(i)(r.cordonMachine(ctx, i, id, s.Do == deploy.CordonMachine, nonce))
-		})
-	case deploy.StopMachine:
-		return r.leased(ctx, i, false, func(ctx context.Context, id bourse.MachineID, nonce string) error {
-			return r.unlessWas(i)(r.stopMachine(ctx, i, id, nonce))
-		})
-	case deploy.StartMachine:
-		return r.leased(ctx, i, false, func(ctx context.Context, id bourse.MachineID, nonce string) error {
-			return r.unlessWas(i)(r.startMachine(ctx, i, id, nonce))
-		})
-	case deploy.SetMetadata:
-		return r.leased(ctx, i, false, func(ctx context.Context, id bourse.MachineID, _ string) error {
-			return r.setMetadata(ctx, i, id, s.Config.Metadata)
-		})
-	case deploy.DestroyMachine:
-		return r.leased(ctx, i, false, func(ctx context.Context, id bourse.MachineID, nonce string) error {
-			return r.destroyMachine(ctx, i, id, nonce)
-		})
-	}
-	return bourse.Errorf(bourse.CodeInvalid, "no such act: %s", s.Do) // a sound plan has none
-}
-
-// unlessWas notes that a step found its machine as it was to make it.
-func (r *runner) unlessWas(i int) func(was bool, err error) error {
-	return func(was bool, err error) error {
-		r.with(i, func(p *progress) { p.was = was })
+		_, err := o.create(ctx, o.machineOrder(s.Region, do))
 		return err
+	case deploy.AwaitReady:
+		return o.awaitReady(ctx, o.journal.machine(o.i), cmp.Or(time.Duration(do.Timeout), o.opts.Wait), do.Smoke)
+	case deploy.AwaitProxies:
+		return o.awaitProxies(ctx, o.changedBefore())
+	case deploy.DestroyVolume:
+		return o.destroyVolume(ctx, do.Volume)
 	}
+	return o.leased(ctx, false, func(ctx context.Context, m target) error {
+		switch do := s.Do.(type) {
+		case deploy.UpdateMachine:
+			return o.updateMachine(ctx, m, do)
+		case deploy.RestartMachine:
+			return o.restartMachine(ctx, m)
+		case deploy.CordonMachine:
+			return o.cordonMachine(ctx, m, true)
+		case deploy.UncordonMachine:
+			return o.cordonMachine(ctx, m, false)
+		case deploy.StopMachine:
+			return o.stopMachine(ctx, m)
+		case deploy.StartMachine:
+			return o.startMachine(ctx, m)
+		case deploy.SetMetadata:
+			return o.setMetadata(ctx, m, do.Metadata)
+		case deploy.DestroyMachine:
+			return o.destroyMachine(ctx, m)
+		}
+		return bourse.Errorf(bourse.CodeInternal, "unknown action %s", s.Do)
+	})
 }
 
-// leased does something to a step's machine while its lease is held.
-func (r *runner) leased(ctx context.Context, i int, again bool, do func(ctx context.Context, id bourse.MachineID, nonce string) error) error {
-	id := r.machineOf(i)
-	in, nonce, leave, err := r.leases.enter(ctx, i, id, again)
+// leased does something to the step's machine while its lease is held. With again, a lost lease is taken again.
+func (o operation) leased(ctx context.Context, again bool, do func(ctx context.Context, m target) error) error {
+	id := o.journal.machine(o.i)
+	in, nonce, leave, err := o.leases.enter(ctx, o.i, id, again)
 	if err != nil {
 		return err
 	}
 	defer leave()
-	switch left := r.leases.left(id); {
-	case left && !r.goes(id):
-		return errGone(id)
-	case left && r.plan.Steps[i].Do != deploy.DestroyMachine: // that waits until it is gone
-		r.with(i, func(p *progress) { p.was = true })
-		return nil
+	if o.leases.neverHeld(id) {
+		if !o.destroys(id) {
+			return errGone(id)
+		}
+		if !deploy.Is[deploy.DestroyMachine](o.plan.Steps[o.i].Do) { // that one waits until the machine is gone
+			o.already()
+			return nil
+		}
 	}
-	err = do(in, id, nonce)
+	err = do(in, target{id, nonce})
 	if err != nil && ctx.Err() == nil && in.Err() != nil {
-		return context.Cause(in) // whatever it cut short
+		return context.Cause(in) // the lease was lost
 	}
 	return err
 }
 
-// waitOf is how long a step waits for its machine.
-func (r *runner) waitOf(s *deploy.Step) time.Duration {
-	return cmp.Or(time.Duration(s.Wait), r.opts.Wait)
+// already records that the step has found its machine as it was to make it.
+func (o operation) already() { o.journal.change(o.i, func(p *progress) { p.already = true }) }
+
+// repeat repeats a request about a machine: see [requests.repeat].
+func (o operation) repeat(ctx context.Context, id bourse.MachineID, limit time.Duration, f func(ctx context.Context, unknown bool) error) error {
+	return o.requests.repeat(ctx, try{step: o.i, machine: id, limit: limit}, f)
 }
 
-func (r *runner) volumeOf(s *deploy.Step) bourse.VolumeID {
-	if s.VolumeID == "" && s.VolumeOf != nil {
-		return r.get(*s.VolumeOf).volume
+// act makes a request that changes a machine. It does not if the machine's lease is lost.
+func (o operation) act(ctx context.Context, id bourse.MachineID, f func() error) error {
+	if err := o.leases.refresh(ctx, id); err != nil {
+		return err
 	}
-	return s.VolumeID
+	o.journal.change(o.i, func(p *progress) { p.sent = true })
+	err := f()
+	o.outcome(err)
+	return err
 }
 
-// acted notes that a request that changes something is about to be sent.
-func (r *runner) acted(i int) { r.with(i, func(p *progress) { p.sent = true }) }
+// simple makes a request that changes a machine, and that may be repeated whatever has become of earlier attempts.
+func (o operation) simple(ctx context.Context, m target, limit time.Duration, f func(context.Context) error) error {
+	return o.repeat(ctx, m.id, limit, func(ctx context.Context, _ bool) error {
+		return o.act(ctx, m.id, func() error { return f(ctx) })
+	})
+}
 
-// outcome records whether the outcome of a step's request is known. An error does not make an unknown
-// outcome known: the request that got no answer may still be in progress when a later one is refused.
-func (r *runner) outcome(i int, err error) {
-	r.with(i, func(p *progress) {
+// outcome records whether the outcome of the step's request is known. A refusal does not make an unknown outcome known:
+// an earlier request that got no answer may still be in progress.
+func (o operation) outcome(err error) {
+	o.journal.change(o.i, func(p *progress) {
 		switch bourse.CodeOf(err) {
 		case bourse.CodeTimeout, bourse.CodeCanceled:
 			p.unknown = true
@@ -118,206 +128,170 @@ func (r *runner) outcome(i int, err error) {
 	})
 }
 
-// orderOutcome is outcome for a request with an order ID: a refusal is final, because the order is
-// either filled or refused, however often it is sent.
-func (r *runner) orderOutcome(i int, err error) {
-	switch bourse.CodeOf(err) {
-	case bourse.CodeTimeout, bourse.CodeCanceled, bourse.CodeUnavailable, bourse.CodeRateLimited:
-		r.outcome(i, err)
-	default:
-		r.outcome(i, nil)
-	}
-}
-
 // look reads a machine.
-func (r *runner) look(ctx context.Context, i int, id bourse.MachineID) (m machinesapi.Machine, err error) {
-	err = r.again(ctx, try{step: i, machine: id, limit: quick}, func(ctx context.Context, _ bool) error {
-		m, err = r.api.Machine(ctx, id)
+func (o operation) look(ctx context.Context, id bourse.MachineID) (m machinesapi.Machine, err error) {
+	err = o.repeat(ctx, id, quick, func(ctx context.Context, _ bool) error {
+		m, err = o.api.Machine(ctx, id)
 		return err
 	})
 	return m, err
 }
 
-func (r *runner) noteMade(m *machinesapi.Machine) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.versions[m.ID] = made{m.InstanceID, m.Starts}
-}
-
-func (r *runner) madeOf(id bourse.MachineID) made {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.versions[id]
-}
-
 // updateMachine makes the machine's next version. Nobody else can make one while the lease is held.
-func (r *runner) updateMachine(ctx context.Context, i int, id bourse.MachineID, nonce string) error {
-	s := &r.plan.Steps[i]
-	config := *s.Config
-	if err := r.fill(s, &config); err != nil {
-		return err
-	}
-	before := s.Instance
+func (o operation) updateMachine(ctx context.Context, m target, do deploy.UpdateMachine) error {
+	config := *do.Config
+	config.Standbys = o.standbys(config.Standbys, do.StandbyOf)
+	before := do.Instance
 	if before == "" {
-		m, err := r.look(ctx, i, id)
+		now, err := o.look(ctx, m.id)
 		if err != nil {
 			return err
 		}
-		before = m.InstanceID
+		before = now.InstanceID
 	}
-	r.with(i, func(p *progress) { p.instance = before })
-	return r.newVersion(ctx, i, id, nonce, before, true, machinesapi.UpdateMachine{Config: &config, SkipLaunch: s.Stopped})
+	o.journal.change(o.i, func(p *progress) { p.instance = before })
+	return o.newVersion(ctx, m, before, true, machinesapi.UpdateMachine{Config: &config, SkipLaunch: do.Stopped})
 }
 
-// newVersion updates a machine whose version is before. When an answer is lost, the request is repeated; at
-// most one of these requests can take effect, since each requires that version. The parameter only reports
-// that no other request of this run can have made the version that a repeated request finds.
-func (r *runner) newVersion(
-	ctx context.Context, i int, id bourse.MachineID, nonce string, before bourse.InstanceID, only bool, in machinesapi.UpdateMachine,
-) error {
+// newVersion updates a machine whose version is before. When an answer is lost, the request is repeated. At most one of
+// these requests can take effect, because each requires that version. Only reports that no other request of this run
+// can have made the version that a repeated request finds.
+func (o operation) newVersion(ctx context.Context, m target, before bourse.InstanceID, only bool, in machinesapi.UpdateMachine) error {
 	in.CurrentVersion = before
-	return r.again(ctx, try{step: i, machine: id, limit: r.waitOf(&r.plan.Steps[i]) + quick}, func(ctx context.Context, unknown bool) error {
-		if err := r.leases.acts(ctx, i, id); err != nil {
+	return o.repeat(ctx, m.id, o.opts.Wait+quick, func(ctx context.Context, unknown bool) error {
+		var now machinesapi.Machine
+		err := o.act(ctx, m.id, func() (err error) {
+			now, err = o.api.Update(ctx, m.id, in, m.nonce)
 			return err
-		}
-		m, err := r.api.Update(ctx, id, in, nonce)
-		r.outcome(i, err)
+		})
 		switch bourse.CodeOf(err) {
 		case "":
-			r.noteMade(&m)
+			o.journal.made(&now)
 			return nil
 		case bourse.CodeConflict, bourse.CodeFailedPrecondition:
 		default:
 			return err
 		}
 		// An earlier request that got no answer may still be in progress, and may be the reason for this refusal.
-		m, unread := r.api.Machine(ctx, id)
+		now, unread := o.api.Machine(ctx, m.id)
 		switch conflict := bourse.CodeOf(err) == bourse.CodeConflict; {
 		case unread != nil:
 			return unread
-		case m.State == bourse.StateReplacing, unknown && !m.State.Settled() && m.State != bourse.StateRestarting:
-			return busy(id)
-		case m.InstanceID == before && conflict: // an update waits for its image; or the lease is lost, which is found out when it is extended
-			return busy(id)
-		case m.InstanceID == before, !unknown && !conflict:
+		case now.State == bourse.StateReplacing, unknown && !now.State.Settled() && now.State != bourse.StateRestarting:
+			return busy(m.id)
+		case now.InstanceID == before && conflict: // an update waits for its image; or the lease is lost, which extending it will find
+			return busy(m.id)
+		case now.InstanceID == before, !unknown && !conflict:
 			return err
-		case !unknown, !only, m.Config == nil, m.Config.Metadata[deploy.KeyRelease] != in.Config.Metadata[deploy.KeyRelease]:
-			return errChanged(id, before, m.InstanceID)
+		case !unknown, !only, now.Config == nil, now.Config.Metadata[deploy.KeyRelease] != in.Config.Metadata[deploy.KeyRelease]:
+			return errChanged(m.id, before, now.InstanceID)
 		}
-		r.outcome(i, nil)
-		if m.State == bourse.StateFailed {
-			return bourse.Errorf(bourse.CodeFailedPrecondition, "machine %s has version %s now, which failed to start", id, m.InstanceID)
+		o.outcome(nil)
+		if now.State == bourse.StateFailed {
+			return bourse.Errorf(bourse.CodeFailedPrecondition, "machine %s has version %s now, which failed to start", m.id, now.InstanceID)
 		}
-		r.noteMade(&m)
+		o.journal.made(&now)
 		return nil
 	})
 }
 
-// fill puts into a config what steps before its own have made.
-func (r *runner) fill(s *deploy.Step, config *bourse.Config) error {
-	if s.VolumeOf != nil {
-		if len(config.Mounts) == 0 {
-			return bourse.Errorf(bourse.CodeInvalid, "the plan has a volume for a machine without mounts")
-		}
-		config.Mounts = append([]bourse.Mount{}, config.Mounts...)
-		config.Mounts[0].Volume = r.get(*s.VolumeOf).volume
+// standbys appends the machine that a step has made to the machines that another stands by for.
+func (o operation) standbys(ids []bourse.MachineID, madeBy *int) []bourse.MachineID {
+	if madeBy == nil {
+		return ids
 	}
-	if s.StandbyOf != nil {
-		if id := r.get(*s.StandbyOf).machine; !slices.Contains(config.Standbys, id) {
-			config.Standbys = append(slices.Clone(config.Standbys), id)
-		}
+	made := o.journal.machine(*madeBy)
+	if slices.Contains(ids, made) {
+		return ids
 	}
-	return nil
+	return append(slices.Clone(ids), made)
 }
 
-func (r *runner) restartMachine(ctx context.Context, i int, id bourse.MachineID, nonce string) error {
-	before, err := r.look(ctx, i, id)
+func (o operation) restartMachine(ctx context.Context, m target) error {
+	before, err := o.look(ctx, m.id)
 	if err != nil {
 		return err
 	}
-	return r.again(ctx, try{step: i, machine: id, limit: r.waitOf(&r.plan.Steps[i]) + quick}, func(ctx context.Context, unknown bool) error {
+	return o.repeat(ctx, m.id, o.opts.Wait+quick, func(ctx context.Context, unknown bool) error {
 		if unknown {
-			m, err := r.api.Machine(ctx, id)
+			now, err := o.api.Machine(ctx, m.id)
 			if err != nil {
 				return err
 			}
-			if m.Starts > before.Starts && m.State == bourse.StateStarted {
-				r.noteMade(&m)
+			if now.Starts > before.Starts && now.State == bourse.StateStarted {
+				o.journal.made(&now)
 				return nil
 			}
 		}
-		if err := r.leases.acts(ctx, i, id); err != nil {
-			return err
-		}
-		err := r.api.Restart(ctx, id, nonce)
-		r.outcome(i, err)
-		return err
+		return o.act(ctx, m.id, func() error { return o.api.Restart(ctx, m.id, m.nonce) })
 	})
 }
 
-// simple makes a request that may be repeated without finding out what became of the one before.
-func (r *runner) simple(ctx context.Context, i int, id bourse.MachineID, do func(context.Context) error) error {
-	return r.again(ctx, try{step: i, machine: id, limit: quick}, func(ctx context.Context, _ bool) error {
-		if err := r.leases.acts(ctx, i, id); err != nil {
-			return err
-		}
-		err := do(ctx)
-		r.outcome(i, err)
-		return err
-	})
-}
-
-// cordonMachine takes a machine's services out of routing, or puts them back, and
-// reports whether they were.
-func (r *runner) cordonMachine(ctx context.Context, i int, id bourse.MachineID, cordoned bool, nonce string) (was bool, err error) {
-	m, err := r.look(ctx, i, id)
-	if err != nil || m.Cordoned == cordoned {
-		return err == nil, err
-	}
-	return false, r.simple(ctx, i, id, func(ctx context.Context) error { return r.api.Cordon(ctx, id, cordoned, nonce) })
-}
-
-// stopMachine stops a machine and waits until it has ended, and reports whether it had before.
-func (r *runner) stopMachine(ctx context.Context, i int, id bourse.MachineID, nonce string) (was bool, err error) {
-	m, err := r.look(ctx, i, id)
-	if err != nil || m.State == bourse.StateStopped || m.State == bourse.StateFailed {
-		return err == nil, err
-	}
-	if err := r.simple(ctx, i, id, func(ctx context.Context) error { return r.api.Stop(ctx, id, nonce) }); err != nil {
-		return false, err
-	}
-	return false, r.awaitState(ctx, i, id, r.waitOf(&r.plan.Steps[i]), bourse.StateStopped, bourse.StateFailed)
-}
-
-// startMachine starts a machine and waits until it has started, and reports whether it had before.
-func (r *runner) startMachine(ctx context.Context, i int, id bourse.MachineID, nonce string) (was bool, err error) {
-	m, err := r.look(ctx, i, id)
+// cordonMachine takes a machine out of routing, or puts it back.
+func (o operation) cordonMachine(ctx context.Context, m target, cordoned bool) error {
+	now, err := o.look(ctx, m.id)
 	if err != nil {
-		return false, err
+		return err
 	}
-	if was = m.State == bourse.StateStarted; !was {
-		if m.State == bourse.StateStopping || m.State == bourse.StateSuspending { // as a client that was killed has asked: then it is not started
-			err := r.awaitState(ctx, i, id, r.waitOf(&r.plan.Steps[i]), bourse.StateStopped, bourse.StateSuspended, bourse.StateFailed, bourse.StateDestroyed)
-			if err != nil {
-				return false, err
-			}
-		}
-		if err := r.simple(ctx, i, id, func(ctx context.Context) error { return r.api.Start(ctx, id, nonce) }); err != nil {
-			return false, err
-		}
-		if err := r.awaitState(ctx, i, id, r.waitOf(&r.plan.Steps[i]), bourse.StateStarted); err != nil {
-			return false, err
-		}
-		if m, err = r.look(ctx, i, id); err != nil {
-			return false, err
+	if now.Cordoned == cordoned {
+		o.already()
+		return nil
+	}
+	return o.setCordoned(ctx, m, cordoned)
+}
+
+func (o operation) setCordoned(ctx context.Context, m target, cordoned bool) error {
+	return o.simple(ctx, m, quick, func(ctx context.Context) error { return o.api.Cordon(ctx, m.id, cordoned, m.nonce) })
+}
+
+// stopMachine stops a machine, and waits until its program has exited.
+func (o operation) stopMachine(ctx context.Context, m target) error {
+	now, err := o.look(ctx, m.id)
+	if err != nil {
+		return err
+	}
+	if now.State == bourse.StateStopped || now.State == bourse.StateFailed {
+		o.already()
+		return nil
+	}
+	if err := o.simple(ctx, m, quick, func(ctx context.Context) error { return o.api.Stop(ctx, m.id, m.nonce) }); err != nil {
+		return err
+	}
+	return o.awaitState(ctx, m.id, o.opts.Wait, bourse.StateStopped, bourse.StateFailed)
+}
+
+// startMachine starts a machine, and waits until it has started.
+func (o operation) startMachine(ctx context.Context, m target) error {
+	now, err := o.look(ctx, m.id)
+	if err != nil {
+		return err
+	}
+	if now.State == bourse.StateStarted {
+		o.already()
+		o.journal.made(&now)
+		return nil
+	}
+	if now.State == bourse.StateStopping || now.State == bourse.StateSuspending { // requested by a client that was killed
+		err := o.awaitState(ctx, m.id, o.opts.Wait, bourse.StateStopped, bourse.StateSuspended, bourse.StateFailed, bourse.StateDestroyed)
+		if err != nil {
+			return err
 		}
 	}
-	r.noteMade(&m)
-	return was, nil
+	if err := o.simple(ctx, m, quick, func(ctx context.Context) error { return o.api.Start(ctx, m.id, m.nonce) }); err != nil {
+		return err
+	}
+	if err := o.awaitState(ctx, m.id, o.opts.Wait, bourse.StateStarted); err != nil {
+		return err
+	}
+	if now, err = o.look(ctx, m.id); err != nil {
+		return err
+	}
+	o.journal.made(&now)
+	return nil
 }
 
 // awaitState waits until a machine is in one of the states.
-func (r *runner) awaitState(ctx context.Context, i int, id bourse.MachineID, most time.Duration, states ...bourse.State) error {
+func (o operation) awaitState(ctx context.Context, id bourse.MachineID, most time.Duration, states ...bourse.State) error {
 	want := machinesapi.WaitMachine{Timeout: bourse.Duration(min(most, 30*time.Second))}
 	for _, s := range states {
 		want.States = append(want.States, string(s))
@@ -326,7 +300,7 @@ func (r *runner) awaitState(ctx context.Context, i int, id bourse.MachineID, mos
 	var silent time.Time
 	for {
 		limited, cancel := context.WithTimeout(ctx, time.Duration(want.Timeout)+quick)
-		_, err := r.api.Wait(limited, id, want)
+		_, err := o.api.Wait(limited, id, want)
 		cancel()
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
@@ -339,9 +313,9 @@ func (r *runner) awaitState(ctx context.Context, i int, id bourse.MachineID, mos
 		case bourse.CodeUnavailable, bourse.CodeRateLimited:
 			if silent.IsZero() {
 				silent = time.Now()
-				r.emit(Event{Step: i, State: Waiting, Machine: id, Text: "asked again: " + bourse.MessageOf(err)})
+				o.emit(Event{Step: o.i, State: Waiting, Machine: id, Text: "retrying: " + bourse.MessageOf(err)})
 			}
-			if time.Since(silent) > r.opts.Silence {
+			if time.Since(silent) > o.opts.Silence {
 				return err
 			}
 			if err := rest(ctx, lookWithoutNews); err != nil {
@@ -356,39 +330,33 @@ func (r *runner) awaitState(ctx context.Context, i int, id bourse.MachineID, mos
 	}
 }
 
-// setMetadata sets what the members say; an empty value removes.
-func (r *runner) setMetadata(ctx context.Context, i int, id bourse.MachineID, members map[string]string) error {
+// setMetadata sets metadata; an empty value removes a key.
+func (o operation) setMetadata(ctx context.Context, m target, metadata map[string]string) error {
 	in := machinesapi.MetadataPatch{Metadata: map[string]*string{}}
-	for k, v := range members {
+	for k, v := range metadata {
 		if in.Metadata[k] = nil; v != "" {
 			in.Metadata[k] = &v
 		}
 	}
-	return r.simple(ctx, i, id, func(ctx context.Context) error { return r.api.SetMetadata(ctx, id, in) })
+	return o.simple(ctx, m, quick, func(ctx context.Context) error { return o.api.SetMetadata(ctx, m.id, in) })
 }
 
-// destroyMachine destroys a machine, or finds that it is gone.
-func (r *runner) destroyMachine(ctx context.Context, i int, id bourse.MachineID, nonce string) error {
-	err := r.again(ctx, try{step: i, machine: id, limit: r.waitOf(&r.plan.Steps[i]) + quick}, func(ctx context.Context, _ bool) error {
-		if err := r.leases.acts(ctx, i, id); err != nil {
-			return err
-		}
-		err := r.api.Destroy(ctx, id, nonce)
-		r.outcome(i, err)
-		return err
-	})
+// destroyMachine destroys a machine. It succeeds if the machine does not exist.
+func (o operation) destroyMachine(ctx context.Context, m target) error {
+	err := o.simple(ctx, m, o.opts.Wait+quick, func(ctx context.Context) error { return o.api.Destroy(ctx, m.id, m.nonce) })
 	if err == nil || bourse.CodeOf(err) == bourse.CodeNotFound {
-		r.leases.forget(id)
+		o.leases.destroyed(m.id)
 		return nil
 	}
 	return err
 }
 
-func (r *runner) destroyVolume(ctx context.Context, i int, id bourse.VolumeID) error {
-	err := r.again(ctx, try{step: i, limit: quick}, func(ctx context.Context, _ bool) error {
-		r.acted(i)
-		err := r.api.DestroyVolume(ctx, id)
-		r.outcome(i, err)
+// destroyVolume destroys a volume. It succeeds if the volume does not exist.
+func (o operation) destroyVolume(ctx context.Context, id bourse.VolumeID) error {
+	err := o.repeat(ctx, "", quick, func(ctx context.Context, _ bool) error {
+		o.journal.change(o.i, func(p *progress) { p.sent = true })
+		err := o.api.DestroyVolume(ctx, id)
+		o.outcome(err)
 		return err
 	})
 	if bourse.CodeOf(err) == bourse.CodeNotFound {

@@ -12,24 +12,25 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// Bounds of looking at machines that were ready.
+// Limits of watching machines.
 const (
-	watchEvery  = 5 * time.Second // where no news says that anything has changed
+	watchEvery  = 5 * time.Second // between two looks without news
 	watchWithin = 5 * time.Second // for one look
 )
 
-// watches follow machines that a step has found ready: one that crashes while the run goes on has
-// failed. That ends when the run stops, restarts, updates or destroys the machine itself, and when it
-// begins to destroy what could take its place again: then nothing returns any more. Each machine is watched
-// for Options.Watch before that, and before the run ends.
+// watches watch machines that were found ready: a machine that crashes during the run has failed. A watch ends when the
+// run stops, or restarts, updates or destroys the machine, and when it begins to destroy what the machine replaces,
+// because then nothing can be undone any more. Before that, and before the run ends, each machine is watched for
+// Options.Watch.
 type watches struct {
-	r     *runner
+	*executor
+	graph graph
 	group sync.WaitGroup
 
 	mu    sync.Mutex
 	ready map[int]watch // by the step that found the machine ready
-	kept  []bool        // by step: it leads to what is destroyed
-	told  bool          // an event said that machines are watched
+	final []bool        // by step: a step that waits for it has destroyed something for good
+	told  bool          // an event told that machines are watched
 	over  bool
 }
 
@@ -39,24 +40,18 @@ type watch struct {
 	cancel context.CancelFunc
 }
 
-func newWatches(r *runner, p *deploy.Plan) *watches {
-	return &watches{r: r, ready: map[int]watch{}, kept: make([]bool, len(p.Steps))}
+func newWatches(x *executor, g graph) *watches {
+	return &watches{executor: x, graph: g, ready: map[int]watch{}, final: make([]bool, len(x.plan.Steps))}
 }
 
-// before is called before step i begins. If step i destroys something, before waits until the machines of all
-// earlier steps that it depends on have been watched for long enough.
+// before is called before a step begins. If the step destroys something, it waits until the machines of all steps that
+// the step waited for have been watched for long enough.
 func (w *watches) before(ctx context.Context, i int) error {
-	if !destroys(&w.r.plan.Steps[i]) {
+	if !w.plan.Steps[i].Destroys() {
 		return nil
 	}
-	before := map[int]bool{}
-	for todo := w.r.plan.Steps[i].After; len(todo) > 0; todo = todo[1:] {
-		if step := todo[0]; !before[step] {
-			before[step] = true
-			todo = append(slices.Clone(todo), w.r.plan.Steps[step].After...)
-		}
-	}
-	return w.watched(ctx, func(step int) bool { return before[step] })
+	before := w.graph.preceding(i)
+	return w.watched(ctx, func(step int) bool { return slices.Contains(before, step) })
 }
 
 // all waits until all machines have been watched for long enough.
@@ -70,7 +65,7 @@ func (w *watches) watched(ctx context.Context, chosen func(step int) bool) error
 	var last time.Time
 	w.mu.Lock()
 	for step, one := range w.ready {
-		if end := one.since.Add(w.r.opts.Watch); chosen(step) && end.After(last) {
+		if end := one.since.Add(w.opts.Watch); chosen(step) && end.After(last) {
 			last = end
 		}
 	}
@@ -82,58 +77,48 @@ func (w *watches) watched(ctx context.Context, chosen func(step int) bool) error
 		return nil
 	}
 	if tell {
-		w.r.emit(Event{Step: Whole, State: Waiting, Text: "machines are watched for another " + left.Round(100*time.Millisecond).String()})
+		w.emit(Event{Step: Whole, State: Waiting, Text: "watching the machines for another " + left.Round(100*time.Millisecond).String()})
 	}
 	return rest(ctx, left)
 }
 
-// begins ends the watches that a step which begins makes meaningless.
+// begins ends the watches that a beginning step makes meaningless.
 func (w *watches) begins(i int) {
-	s := &w.r.plan.Steps[i]
-	id := w.r.machineOf(i)
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	switch s.Do {
+	s := &w.plan.Steps[i]
+	switch s.Do.(type) {
 	case deploy.UpdateMachine, deploy.RestartMachine, deploy.StopMachine, deploy.StartMachine, deploy.DestroyMachine, deploy.DestroyVolume:
 	default:
 		return
 	}
-	for ready, one := range w.ready {
-		if id != "" && w.r.machineOf(ready) == id {
-			w.stop(ready, one)
+	id := w.journal.machine(i)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for ready := range w.ready {
+		if id != "" && w.journal.machine(ready) == id {
+			w.cancel(ready)
 		}
 	}
-	if s.Do == deploy.DestroyVolume || s.Do == deploy.DestroyMachine && s.Of == nil {
-		w.keep(i)
+	if s.Final() {
+		for _, before := range append(w.graph.preceding(i), i) {
+			w.final[before] = true
+			w.cancel(before)
+		}
 	}
 }
 
-// keep ends the watches of all that a step is after: that stays. It is called with mu held.
-func (w *watches) keep(i int) {
-	for todo := []int{i}; len(todo) > 0; {
-		i, todo = todo[len(todo)-1], todo[:len(todo)-1]
-		if w.kept[i] {
-			continue
-		}
-		w.kept[i] = true
-		if one, there := w.ready[i]; there {
-			w.stop(i, one)
-		}
-		todo = append(todo, w.r.plan.Steps[i].After...)
+// cancel ends a watch, if there is one. It is called with mu held.
+func (w *watches) cancel(i int) {
+	if one, there := w.ready[i]; there {
+		one.cancel()
+		delete(w.ready, i)
 	}
-}
-
-// stop ends a watch. It is called with mu held.
-func (w *watches) stop(i int, one watch) {
-	one.cancel()
-	delete(w.ready, i)
 }
 
 // follow begins to watch the machine that a step has found ready.
 func (w *watches) follow(ctx context.Context, i int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.over || w.kept[i] {
+	if w.over || w.final[i] {
 		return
 	}
 	at := time.Now()
@@ -146,46 +131,44 @@ func (w *watches) follow(ctx context.Context, i int) {
 	})
 }
 
-// end ends all watches, and returns when none is at work any more.
+// end ends all watches, and returns when their goroutines have ended.
 func (w *watches) end() {
 	w.mu.Lock()
 	w.over = true
-	for i, one := range w.ready {
-		w.stop(i, one)
+	for i := range w.ready {
+		w.cancel(i)
 	}
 	w.mu.Unlock()
 	w.group.Wait()
 }
 
-// fails makes of a step that was done one that has failed, unless its watch has ended.
+// fails lets a step fail that was done, unless its watch has ended.
 func (w *watches) fails(ctx context.Context, i int, since time.Time, err error) {
-	r := w.r
-	err = r.named(i, err)
 	w.mu.Lock()
 	if ctx.Err() != nil {
 		w.mu.Unlock()
 		return
 	}
-	took := r.get(i).took + time.Since(since)
-	r.ended(i, err, took)
+	e := w.failed(i, err, w.journal.get(i).took+time.Since(since))
 	w.mu.Unlock()
-	r.emit(Event{Step: i, State: Failed, Text: text(err), Took: took, Evidence: r.evidence(i)})
+	e.Evidence = w.evidence(i)
+	w.emit(e)
 }
 
-// crashed looks at a machine whenever there is news of its program, until that has crashed or ctx ends.
+// crashed looks at a machine whenever there is news of it, and returns an error once its program has crashed. It returns
+// nil when ctx ends.
 func (w *watches) crashed(ctx context.Context, i int, since time.Time) error {
-	r := w.r
-	id, was := r.machineOf(i), r.get(i).ready
+	id, was := w.journal.machine(i), w.journal.get(i).ready
 	for {
-		changed, _ := r.news.next(id) // before it is looked at
-		row, there, known := r.news.row(id)
+		changed, _ := w.news.next(id) // before the look
+		row, there, known := w.news.row(id)
 		if !known || !there || row.State != bourse.StateStarted || row.Instance != was.instance || row.Starts != was.starts {
 			var m machinesapi.Machine
-			unread := r.request(ctx, id.Tag(), watchWithin, func(ctx context.Context) (err error) {
-				m, err = r.api.Machine(ctx, id)
+			unread := w.requests.once(ctx, id.Tag(), watchWithin, func(ctx context.Context) (err error) {
+				m, err = w.api.Machine(ctx, id)
 				return err
 			})
-			if how := crash(&m, &was); unread == nil && how != "" { // that its worker does not answer is not its fault
+			if how := crash(&m, &was); unread == nil && how != "" { // a silent worker is no crash
 				return bourse.Errorf(bourse.CodeFailedPrecondition, "it crashed %s after it was ready%s", time.Since(since).Round(time.Second/10), how)
 			}
 		}
@@ -196,25 +179,21 @@ func (w *watches) crashed(ctx context.Context, i int, since time.Time) error {
 		case <-ctx.Done():
 		}
 		timer.Stop()
-		select {
-		case <-ctx.Done():
+		if ctx.Err() != nil {
 			return nil
-		default:
 		}
 	}
 }
 
-// crash says how a machine's program has ended by itself, and badly, since was; "" when it has not. One
-// that was stopped because no one used it, and started again, goes on: was is what it is then.
-func crash(m *machinesapi.Machine, was *made) string {
+// crash describes how a machine's program has failed since it was ready, "" if it has not. It updates was if an idle
+// machine was stopped and started again.
+func crash(m *machinesapi.Machine, was *version) string {
 	if m.InstanceID != was.instance {
 		return ""
 	}
 	exit := m.Exit
-	for _, e := range m.Events { // newest first
-		if exit == nil && m.Starts > was.starts && e.Request != nil {
-			exit = e.Request.ExitEvent
-		}
+	if exit == nil && m.Starts > was.starts {
+		exit = latestExit(m)
 	}
 	was.starts = max(was.starts, m.Starts)
 	switch {

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"sync"
 	"syscall"
@@ -26,12 +27,56 @@ import (
 // errand is what a client of its own is to do: carry a plan out, and kill or suspend
 // itself at one event.
 type errand struct {
-	API   string      `json:"api"`
-	Token string      `json:"token"`
-	Plan  deploy.Plan `json:"plan"`
-	Step  int         `json:"step"`
-	State run.State   `json:"state"`
-	Stops bool        `json:"stops,omitempty"` // it is suspended then, and not killed
+	API   string    `json:"api"`
+	Token string    `json:"token"`
+	Plan  plan      `json:"plan"`
+	Step  int       `json:"step"`
+	State run.State `json:"state"`
+	Stops bool      `json:"stops,omitempty"` // it is suspended then, and not killed
+}
+
+// plan is a plan that can be decoded.
+type plan struct{ deploy.Plan }
+
+// actions returns all actions by name.
+func actions() map[string]deploy.Action {
+	out := map[string]deploy.Action{}
+	for _, a := range []deploy.Action{
+		deploy.RunCommand{}, deploy.MakeVolume{}, deploy.MakeMachine{}, deploy.UpdateMachine{}, deploy.AwaitReady{}, deploy.RestartMachine{},
+		deploy.CordonMachine{}, deploy.UncordonMachine{}, deploy.StopMachine{}, deploy.StartMachine{}, deploy.SetMetadata{}, deploy.DestroyMachine{},
+		deploy.AwaitProxies{}, deploy.DestroyVolume{},
+	} {
+		out[a.String()] = a
+	}
+	return out
+}
+
+func (p *plan) UnmarshalJSON(text []byte) error {
+	type fields deploy.Plan
+	var in struct {
+		fields
+		Steps []json.RawMessage `json:"steps"`
+	}
+	if err := json.Unmarshal(text, &in); err != nil {
+		return err
+	}
+	p.Plan = deploy.Plan(in.fields)
+	for _, raw := range in.Steps {
+		var name struct {
+			Do string `json:"do"`
+		}
+		var s deploy.Step
+		if err := errors.Join(json.Unmarshal(raw, &name), json.Unmarshal(raw, &s)); err != nil {
+			return err
+		}
+		do := reflect.New(reflect.TypeOf(actions()[name.Do]))
+		if err := json.Unmarshal(raw, do.Interface()); err != nil {
+			return err
+		}
+		s.Do = do.Elem().Interface().(deploy.Action)
+		p.Steps = append(p.Steps, s)
+	}
+	return nil
 }
 
 // told is what a client that was suspended says at its end.
@@ -55,7 +100,7 @@ func runClient() error {
 		return err
 	}
 	api := run.Over(&machinesapi.Client{BaseURL: e.API, Token: e.Token}, e.Plan.App)
-	result, err := run.Run(context.Background(), api, e.Plan, run.Options{Owner: owner, LeaseTTL: leaseTTL, Wait: patience, Release: e.Plan.Release, Events: func(news run.Event) {
+	result, err := run.Run(context.Background(), api, e.Plan.Plan, run.Options{Owner: owner, LeaseTTL: leaseTTL, Wait: patience, Release: e.Plan.Release, Events: func(news run.Event) {
 		switch {
 		case news.Step != e.Step || news.State != e.State:
 		case e.Stops:
@@ -75,9 +120,9 @@ func runClient() error {
 const owner = "ana@laptop, release v2"
 
 // killed carries a plan out in a process that is killed as a step begins, or has just ended.
-func (h *house) killed(plan deploy.Plan, step int, state run.State) {
+func (h *house) killed(p deploy.Plan, step int, state run.State) {
 	h.Helper()
-	err := h.sent(errand{Plan: plan, Step: step, State: state}).Run()
+	err := h.sent(errand{Plan: plan{p}, Step: step, State: state}).Run()
 	if exit, ok := errors.AsType[*exec.ExitError](err); !ok || !exit.Sys().(syscall.WaitStatus).Signaled() {
 		h.Fatalf("the client ended with %v, and was not killed at step %d, %s", err, step, state)
 	}

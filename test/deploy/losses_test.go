@@ -35,7 +35,11 @@ func (h *house) loses(app bourse.AppName, servers ...*servertest.Server) {
 	h.spread(app)
 	plan := h.plan(wanted(h, app, "v2", deploy.Rolling, 4), h.release(app))
 	if last := plan.Steps[len(plan.Steps)-1].Machine; len(servers) == 0 {
-		servers = slices.DeleteFunc(slices.Clone(h.workers), func(s *servertest.Server) bool { return plan.Seen[last].Worker != bourse.WorkerID(s.Name) })
+		m, err := h.api.Machine(h.Context(), app, last)
+		if err != nil {
+			h.Fatal(err)
+		}
+		servers = slices.DeleteFunc(slices.Clone(h.workers), func(s *servertest.Server) bool { return m.Worker != bourse.WorkerID(s.Name) })
 	}
 	s := servers[0]
 	before := h.shape(app)
@@ -100,7 +104,7 @@ func (h *house) losesForGood(app bourse.AppName, s *servertest.Server) {
 		h.Fatalf("Run: %v, %+v", err, result)
 	}
 	for _, left := range result.Left {
-		if id := left.Machine; result.Steps[left.Step].Machine != id || left.GoOn == "" || !strings.Contains(left.GoOn, "bourse rollback") {
+		if id := left.Machine; result.Steps[left.Step].Machine != id || left.Next == "" || !strings.Contains(left.Next, "bourse rollback") {
 			h.Errorf("left: %+v", left)
 		}
 	}

@@ -23,10 +23,10 @@ func TestTwoDeploys(t *testing.T) {
 	h := newHouse(t)
 	t.Run("apps", func(t *testing.T) {
 		t.Run("at the same time", func(t *testing.T) { t.Parallel(); h.in(t).atTheSameTime("both") })
-		t.Run("rolling is suspended", func(t *testing.T) { t.Parallel(); h.in(t).suspended("slept", deploy.Rolling, deploy.AwaitReady) })
+		t.Run("rolling is suspended", func(t *testing.T) { t.Parallel(); h.in(t).suspended("slept", deploy.Rolling, deploy.AwaitReady{}) })
 		t.Run("bluegreen is suspended", func(t *testing.T) {
 			t.Parallel()
-			h.in(t).suspended("dreamt", deploy.BlueGreen, deploy.CordonMachine)
+			h.in(t).suspended("dreamt", deploy.BlueGreen, deploy.CordonMachine{})
 		})
 	})
 }
@@ -89,11 +89,11 @@ func (h *house) is(app bourse.AppName, machines int, version string) {
 
 // suspended: a client is suspended when a step of that kind has ended, until its leases have, and another has deployed.
 // Then it goes on, and leaves what the other has made.
-func (h *house) suspended(app bourse.AppName, strategy deploy.Strategy, after deploy.Act) {
+func (h *house) suspended(app bourse.AppName, strategy deploy.Strategy, after deploy.Action) {
 	h.app(app, 2)
-	plan := h.plan(wanted(h, app, "v2", strategy, 2), h.release(app))
-	step := slices.IndexFunc(plan.Steps, func(s deploy.Step) bool { return s.Do == after })
-	first := h.sent(errand{Plan: plan, Step: step, State: run.Done, Stops: true})
+	p := h.plan(wanted(h, app, "v2", strategy, 2), h.release(app))
+	step := slices.IndexFunc(p.Steps, func(s deploy.Step) bool { return s.Do.String() == after.String() })
+	first := h.sent(errand{Plan: plan{p}, Step: step, State: run.Done, Stops: true})
 	pipe, err := first.StdoutPipe()
 	if err != nil {
 		h.Fatal(err)

@@ -73,8 +73,8 @@ func (h *house) apart(app bourse.AppName, version string) (p deploy.Plan, steps 
 	for _, m := range h.machines(app) {
 		next := *m.Config
 		next.Env = map[string]string{machineVariable: version}
-		u := add(deploy.Step{Do: deploy.UpdateMachine, Machine: m.ID, Config: &next, Former: m.Config, Instance: m.InstanceID}, last[m.Worker])
-		ready := add(deploy.Step{Do: deploy.AwaitReady, Machine: m.ID, Smoke: true}, []int{u})
+		u := add(deploy.Step{Do: deploy.UpdateMachine{Config: &next, Former: m.Config, Instance: m.InstanceID}, Machine: m.ID}, last[m.Worker])
+		ready := add(deploy.Step{Do: deploy.AwaitReady{Smoke: true}, Machine: m.ID}, []int{u})
 		last[m.Worker], steps[m.Worker] = []int{ready}, append(steps[m.Worker], ready)
 	}
 	return p, steps

@@ -10,16 +10,25 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Bounds of requests.
+// Limits of requests.
 const (
-	quick     = 30 * time.Second       // for one that does not wait for a program
-	grace     = 10 * time.Second       // for those in progress when the run stops: then their outcome is unknown
-	backFirst = 100 * time.Millisecond // between two tries
+	parallel  = 16                     // in progress at a time
+	quick     = 30 * time.Second       // for a request that does not wait for a program
+	grace     = 10 * time.Second       // for those in progress when the run stops; then their outcome is unknown
+	backFirst = 100 * time.Millisecond // the first pause between two attempts
 	backMost  = 2 * time.Second
 )
 
-// slots bounds the requests in progress: all of them, and those of one worker to a
-// quarter, so that a worker that is slow to answer does not keep the others waiting.
+// requests makes the requests of a run.
+type requests struct {
+	slots   *slots
+	silence time.Duration // how long requests without answer are repeated
+	abandon <-chan struct{}
+	emit    func(Event)
+}
+
+// slots limits the requests in progress: in total, and to a quarter of that for each worker, so that a slow worker
+// does not delay the others.
 type slots struct {
 	all  chan struct{}
 	each int
@@ -32,7 +41,7 @@ func newSlots(n int) *slots {
 	return &slots{all: make(chan struct{}, n), each: max(1, n/4), tag: map[bourse.WorkerTag]chan struct{}{}}
 }
 
-// take waits for a slot and returns what gives it back. Tag 0 is of no worker.
+// take waits for a slot, and returns a function that gives it back. Tag 0 means no particular worker.
 func (s *slots) take(ctx context.Context, tag bourse.WorkerTag) (func(), error) {
 	var own chan struct{}
 	if tag != 0 {
@@ -64,9 +73,9 @@ func (s *slots) take(ctx context.Context, tag bourse.WorkerTag) (func(), error) 
 	}, nil
 }
 
-// request makes one request, which is not cut off at once when the run stops: it is better
-// to know what became of it. A lease that is lost cuts it, as the end of the run does.
-func (r *runner) request(ctx context.Context, tag bourse.WorkerTag, limit time.Duration, f func(context.Context) error) error {
+// once makes one request. When the run stops, the request gets some more time to finish, because its outcome would
+// otherwise be unknown. It is canceled at once if the run is abandoned or a lease is lost.
+func (r *requests) once(ctx context.Context, tag bourse.WorkerTag, limit time.Duration, f func(context.Context) error) error {
 	free, err := r.slots.take(ctx, tag)
 	if err != nil {
 		return err
@@ -83,7 +92,7 @@ func (r *runner) request(ctx context.Context, tag bourse.WorkerTag, limit time.D
 			defer late.Stop()
 			select {
 			case <-late.C:
-			case <-r.opts.Abandon:
+			case <-r.abandon:
 			case <-req.Done():
 			}
 		}
@@ -92,30 +101,29 @@ func (r *runner) request(ctx context.Context, tag bourse.WorkerTag, limit time.D
 	return f(req)
 }
 
-// errBusy is in the chain of the error of a request that was refused because the machine is still being updated.
+// errBusy is in the chain of the error of a request that was refused because the machine is being updated.
 var errBusy = errors.New("the machine is being updated")
 
-// busy returns the error of a request that has to wait until a machine's update has ended.
+// busy returns the error of a request that has to wait for the end of a machine's update.
 func busy(id bourse.MachineID) error {
 	return &bourse.Error{Code: bourse.CodeUnavailable, Message: "machine " + string(id) + " is being updated", Err: errBusy}
 }
 
-// try is how a request goes that may be repeated.
+// try describes a request that may be repeated.
 type try struct {
 	step    int
-	machine bourse.MachineID // whose worker is asked; "": any
-	limit   time.Duration    // for one request
+	machine bourse.MachineID // whose worker answers; "": any
+	limit   time.Duration    // for one attempt
 }
 
-// again repeats a request that gets no answer, until r.opts.Silence has passed since
-// it last had one. A request that fails with errBusy has an answer: it is repeated for as
-// long as a single request may take. f is told whether the outcome of an earlier try is
-// unknown, and then finds out, or asks in a way that takes effect once.
-func (r *runner) again(ctx context.Context, t try, f func(ctx context.Context, unknown bool) error) error {
+// repeat repeats a request that gets no answer, until silence has passed since the last answer. A request that fails
+// with errBusy has an answer: it is repeated for as long as a single attempt may take. f is told whether the outcome of
+// an earlier attempt is unknown. It then has to find out, or make a request that takes effect only once.
+func (r *requests) repeat(ctx context.Context, t try, f func(ctx context.Context, unknown bool) error) error {
 	var since, refused time.Time
 	unknown, told := false, false
 	for wait := backFirst; ; wait = min(2*wait, backMost) {
-		err := r.request(ctx, t.machine.Tag(), t.limit, func(ctx context.Context) error { return f(ctx, unknown) })
+		err := r.once(ctx, t.machine.Tag(), t.limit, func(ctx context.Context) error { return f(ctx, unknown) })
 		switch bourse.CodeOf(err) {
 		case bourse.CodeUnavailable, bourse.CodeRateLimited:
 		case bourse.CodeTimeout:
@@ -141,12 +149,12 @@ func (r *runner) again(ctx context.Context, t try, f func(ctx context.Context, u
 		} else if since.IsZero() {
 			since = now
 		}
-		if silent := now.Sub(since); !since.IsZero() && silent > r.opts.Silence {
+		if silent := now.Sub(since); !since.IsZero() && silent > r.silence {
 			return because("no answer for "+silent.Round(time.Second).String(), err)
 		}
 		if !told {
 			told = true
-			r.emit(Event{Step: t.step, State: Waiting, Machine: t.machine, Text: "asked again: " + bourse.MessageOf(err)})
+			r.emit(Event{Step: t.step, State: Waiting, Machine: t.machine, Text: "retrying: " + bourse.MessageOf(err)})
 		}
 		if err := rest(ctx, wait/2+rand.N(wait)); err != nil {
 			return err
@@ -154,7 +162,7 @@ func (r *runner) again(ctx context.Context, t try, f func(ctx context.Context, u
 	}
 }
 
-// rest waits, and returns why it was cut short.
+// rest waits for d. It returns an error if ctx ends first.
 func rest(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -166,7 +174,7 @@ func rest(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// because puts a text in front of an error's, which is said once.
+// because puts a text in front of the message of an error, without repeating the message of its cause.
 func because(text string, err error) error {
 	out := &bourse.Error{Code: bourse.CodeOf(err), Message: text + ": " + bourse.MessageOf(err), Err: err}
 	if e, ok := errors.AsType[*bourse.Error](err); ok {

@@ -1,0 +1,208 @@
+package run
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/deploy"
+	"github.com/bourse-dev/bourse/machinesapi"
+)
+
+// This file keeps a plan and the machines in step: other clients may have changed the machines after the plan was made.
+
+// machines returns the sorted IDs of the machines whose leases a plan needs: those that it changes. A plan that can be
+// made again needs the leases of all machines that it was made from, so that none of them changes.
+func (x *executor) machines(p *deploy.Plan) []bourse.MachineID {
+	out := map[bourse.MachineID]bool{}
+	for i := range p.Steps {
+		if s := &p.Steps[i]; s.Machine != "" && s.Changes() {
+			out[s.Machine] = true
+		}
+	}
+	if x.opts.Replan != nil {
+		for id, seen := range p.Seen {
+			if !seen.Lost {
+				out[id] = true
+			}
+		}
+	}
+	return slices.Sorted(maps.Keys(out))
+}
+
+// takeLeases takes the leases that the plan needs.
+func (x *executor) takeLeases(ctx context.Context) error {
+	waited, err := x.leases.take(ctx, x.machines(x.plan), func(id bourse.MachineID) int {
+		if x.opts.Replan != nil {
+			return Whole // the steps may change
+		}
+		return slices.IndexFunc(x.plan.Steps, func(s deploy.Step) bool { return s.Machine == id && s.Changes() })
+	})
+	if err == nil && waited && x.opts.Replan == nil {
+		return x.checkSeen(ctx)
+	}
+	return err
+}
+
+// checkSeen returns CodeConflict if a machine is not as it was when the plan was made: another client, whose lease has
+// ended by now, was still changing it.
+func (x *executor) checkSeen(ctx context.Context) error {
+	for id, seen := range x.plan.Seen {
+		if seen.Lost {
+			continue
+		}
+		m, err := x.leases.read(ctx, id)
+		switch {
+		case bourse.CodeOf(err) == bourse.CodeUnavailable: // its steps find out
+		case bourse.CodeOf(err) == bourse.CodeNotFound:
+			return errGone(id)
+		case err != nil:
+			return err
+		case m.InstanceID != seen.Instance:
+			return errChanged(id, seen.Instance, m.InstanceID)
+		case m.Cordoned != seen.Cordoned || m.State == bourse.StateDestroyed || m.State == bourse.StateDestroying:
+			return bourse.Errorf(bourse.CodeConflict, "machine %s was changed after the plan was made: it is %s, cordoned: %v; try again", id, m.State, m.Cordoned)
+		}
+	}
+	return nil
+}
+
+// checkVersion checks the version of a machine whose lease was taken. Again is set if the lease was lost before: then
+// the version must be one that this run has found or made, or another client has overtaken it.
+func (x *executor) checkVersion(id bourse.MachineID, now bourse.InstanceID, again bool) error {
+	if now == "" || x.opts.Replan != nil && !again {
+		return nil
+	}
+	planned := []bourse.InstanceID{x.plan.Seen[id].Instance}
+	ours := []bourse.InstanceID{x.journal.version(id).instance}
+	unknown := false
+	for i := range x.plan.Steps {
+		if s := &x.plan.Steps[i]; x.journal.machine(i) == id {
+			if update, ok := s.Do.(deploy.UpdateMachine); ok {
+				planned = append(planned, update.Instance)
+			}
+			p := x.journal.get(i)
+			ours, unknown = append(ours, p.instance), unknown || p.unknown
+		}
+	}
+	other := func(v bourse.InstanceID) bool { return v != "" && v != now }
+	if !again {
+		if i := slices.IndexFunc(planned, other); i >= 0 {
+			return errChanged(id, planned[i], now)
+		}
+		return nil
+	}
+	known := append(planned, ours...)
+	if unknown || slices.Contains(known, now) || !slices.ContainsFunc(known, other) {
+		return nil
+	}
+	x.leases.mu.Lock()
+	defer x.leases.mu.Unlock()
+	return x.leases.overtake(id, bourse.Errorf(bourse.CodeConflict, "this run has not made its version %s", now))
+}
+
+// checkMissing returns an error if the plan is not valid without a machine. An earlier plan may have destroyed a machine
+// that this one destroys.
+func (x *executor) checkMissing(id bourse.MachineID) error {
+	if x.opts.Replan == nil && !x.destroys(id) {
+		return errGone(id)
+	}
+	return nil
+}
+
+// destroys reports whether the plan destroys a machine.
+func (x *executor) destroys(id bourse.MachineID) bool {
+	return slices.ContainsFunc(x.plan.Steps, func(s deploy.Step) bool { return s.Machine == id && deploy.Is[deploy.DestroyMachine](s.Do) })
+}
+
+func errGone(id bourse.MachineID) error {
+	return bourse.Errorf(bourse.CodeConflict, "machine %s no longer exists", id)
+}
+
+func errChanged(id bourse.MachineID, planned, now bourse.InstanceID) error {
+	return bourse.Errorf(bourse.CodeConflict, "machine %s was changed after the plan was made: its version is %s, not %s; try again", id, now, planned)
+}
+
+// replans limits how often a run plans again because of new machines whose leases it did not hold.
+const replans = 5
+
+// replan makes the plan again while the run holds the leases of all machines, so that nobody else can change them.
+func (x *executor) replan(ctx context.Context) error {
+	if x.opts.Replan == nil {
+		return nil
+	}
+	reached := map[bourse.MachineID]bool{} // when the first plan was made
+	for id, seen := range x.plan.Seen {
+		reached[id] = !seen.Lost
+	}
+	for range replans {
+		for _, one := range x.leases.list() {
+			if err := x.settle(ctx, one.machine); err != nil {
+				return err
+			}
+		}
+		var p deploy.Plan
+		err := x.requests.repeat(ctx, try{step: Whole, limit: quick}, func(ctx context.Context, _ bool) (err error) {
+			p, err = x.opts.Replan(ctx)
+			for id, seen := range p.Seen {
+				if err == nil && seen.Lost && reached[id] { // the plan would leave the machine alone
+					err = bourse.Errorf(bourse.CodeUnavailable, "the worker of machine %s no longer answers", id)
+				}
+			}
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		if err := canRun(&p); err != nil {
+			return err
+		}
+		x.use(&p)
+		if x.leases.covers(x.machines(&p)) {
+			return nil
+		}
+		if err := x.takeLeases(ctx); err != nil {
+			return err
+		}
+	}
+	return bourse.Errorf(bourse.CodeConflict, "new machines of app %s appear faster than they can be leased", x.plan.App)
+}
+
+// settle waits until a machine is not being updated. Another client may have started an update before this run held
+// the machine's lease.
+func (x *executor) settle(ctx context.Context, id bourse.MachineID) error {
+	limited, cancel := context.WithTimeout(ctx, x.opts.Wait)
+	defer cancel()
+	told := false
+	err := x.news.until(limited, id, func() (bool, error) {
+		var m machinesapi.Machine
+		m, err := x.leases.read(limited, id)
+		if err != nil || m.State != bourse.StateReplacing {
+			return true, nil //nolint:nilerr // the machine's steps find a silent worker
+		}
+		if !told {
+			told = true
+			x.emit(Event{Step: Whole, State: Waiting, Machine: id, Text: "machine " + string(id) + " is being updated by another client"})
+		}
+		return false, nil
+	})
+	if err != nil && limited.Err() != nil && ctx.Err() == nil {
+		return bourse.Errorf(bourse.CodeTimeout, "machine %s is still being updated by another client after %s", id, x.opts.Wait.Round(time.Second))
+	}
+	return err
+}
+
+// use replaces the plan. No step has begun.
+func (x *executor) use(p *deploy.Plan) {
+	before, _ := json.Marshal(x.plan.Steps) // steps can always be encoded
+	after, _ := json.Marshal(p.Steps)
+	x.plan = p
+	x.journal.use(p)
+	if !bytes.Equal(before, after) {
+		x.emit(Event{Step: Whole, State: Running, Plan: p})
+	}
+}
