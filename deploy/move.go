@@ -109,7 +109,7 @@ func stays(state *State, m *machinesapi.Machine, opts *MoveOptions) string {
 		return "it runs until it exits, and would start over: wait for it, or destroy it"
 	case len(config.Mounts) > 0 && isServing(m) && !opts.Downtime:
 		if need, others := needed(config), othersServing(state, m); others < need {
-			return fmt.Sprintf("only %d others of its group would serve while its volume is copied, and %d are needed: add one, or allow downtime", others, need)
+			return fmt.Sprintf("its group would serve with %d machines while its volume is copied, and needs %d: add one, or allow downtime", others, need)
 		}
 	}
 	return ""

@@ -92,13 +92,13 @@ func (f *deployFlags) built(ctx context.Context, s *cli.Shell, c *config.Config,
 	case f.only:
 		return cmp.Or(name, unbuilt), true, nil
 	}
-	login, err := f.registry.Login(s)
+	login, err := f.registry.login(s)
 	if err != nil {
 		return "", false, err
 	}
 	name, err = build.Build(ctx, build.Request{
 		Dir: dir, Dockerfile: b.Dockerfile, Ignorefile: b.Ignorefile, Target: b.Target, Args: b.Args, PushTo: name,
-		Login: login, Config: f.registry.DockerConfig(s), Insecure: f.registry.Insecure,
+		Login: login, Config: f.registry.dockerConfig(s), Insecure: f.registry.insecure,
 	}, s.Err)
 	return name, false, err
 }

@@ -13,7 +13,6 @@ import (
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/cli"
-	"github.com/bourse-dev/bourse/cli/image"
 	"github.com/bourse-dev/bourse/cli/place"
 	"github.com/bourse-dev/bourse/deploy"
 	"github.com/bourse-dev/bourse/release"
@@ -27,7 +26,7 @@ type deployFlags struct {
 	sized                bool // a flag of size is given
 	image, strategy      string
 	build                buildFlags
-	registry             image.RegistryFlags
+	registry             registryFlags
 	maxUnavailable       float64
 	wait, commandTimeout time.Duration
 	ha, smoke            bool
@@ -91,7 +90,7 @@ func (f *deployFlags) bind(s *cli.Shell, c *cobra.Command) {
 	f.planFlags.bind(c)
 	flags.StringVarP(&f.image, "image", "i", "", "`image` of all machines, instead of the configuration's")
 	f.build.bind(c)
-	f.registry.Bind(flags)
+	f.registry.bind(flags)
 	flags.StringVar(&f.strategy, "strategy", "", "`how` machines are replaced: rolling, immediate, canary or bluegreen")
 	flags.Float64Var(&f.maxUnavailable, "max-unavailable", 0, "of a rolling deploy, `how many` machines of a group at once, or which share (0.33)")
 	flags.DurationVar(&f.wait, "wait-timeout", 0, "how `long` a machine may take until it is ready (default 5m)")

@@ -21,7 +21,7 @@ import (
 	"github.com/bourse-dev/bourse/release"
 )
 
-var line = clitest.Of(New, NewRollback, NewReleases, NewScale)
+var line = clitest.Of(New, NewRollback, NewReleases, NewScale, NewConfig, NewImage)
 
 func TestMain(m *testing.M) { clitest.InUTC(m) }
 

@@ -27,12 +27,9 @@ type want struct {
 
 // load reads the configuration.
 func (t *target) load() (*config.Config, error) {
-	file := t.config
-	if file == "" {
-		var err error
-		if file, err = config.Find("."); err != nil {
-			return nil, cli.Hint(err, "write one (docs/deploy.md), or name it: bourse deploy --config FILE")
-		}
+	file, err := (&configFile{t.config}).find()
+	if err != nil {
+		return nil, err
 	}
 	return config.Load(file)
 }

@@ -5,18 +5,11 @@ import (
 
 	"github.com/bourse-dev/bourse/cli"
 	"github.com/bourse-dev/bourse/cli/app"
-	"github.com/bourse-dev/bourse/cli/config"
-
+	"github.com/bourse-dev/bourse/cli/cluster"
 	"github.com/bourse-dev/bourse/cli/deploy"
-
-	"github.com/bourse-dev/bourse/cli/image"
 	"github.com/bourse-dev/bourse/cli/login"
 	"github.com/bourse-dev/bourse/cli/machine"
-
-	"github.com/bourse-dev/bourse/cli/cluster"
-
 	"github.com/bourse-dev/bourse/cli/serve"
-
 	"github.com/bourse-dev/bourse/cli/sql"
 )
 
@@ -28,9 +21,9 @@ func commands(s *cli.Shell) []cli.Group {
 		{Title: "Apps:", Commands: []*cobra.Command{
 			deploy.New(s), deploy.NewRollback(s), deploy.NewReleases(s), deploy.NewScale(s),
 			app.NewStatus(s), machine.NewLogs(s), machine.NewEvents(s), machine.NewSpare(s),
-			app.New(s, deploy.NewAppReleases(s), deploy.NewAppRestart(s)), config.New(s), cluster.NewOpen(s), app.NewSecrets(s),
+			app.New(s, deploy.NewAppReleases(s), deploy.NewAppRestart(s)), deploy.NewConfig(s), cluster.NewOpen(s), app.NewSecrets(s),
 		}},
-		{Title: "Machines:", Commands: []*cobra.Command{machine.New(s), machine.NewTask(s), machine.NewVolume(s), image.New(s)}},
+		{Title: "Machines:", Commands: []*cobra.Command{machine.New(s), machine.NewTask(s), machine.NewVolume(s), deploy.NewImage(s)}},
 		{Title: "The exchange:", Commands: []*cobra.Command{
 			machine.NewOrder(s), machine.NewQuote(s), machine.NewReservation(s), cluster.NewRegion(s), cluster.NewWorker(s, stores), cluster.NewProxy(s), sql.New(s), cluster.NewView(s), app.NewTokens(s),
 		}},

@@ -1,4 +1,4 @@
-package image
+package deploy
 
 import (
 	"archive/tar"
@@ -70,7 +70,7 @@ func TestImagePush(t *testing.T) {
 // A registry without TLS is reached with a flag of the push; --api has nothing to do with it.
 func TestAPushToARegistryWithoutTLS(t *testing.T) {
 	for _, cause := range []error{http.ErrSchemeMismatch, tls.RecordHeaderError{}} {
-		_, err := Push(t.Context(), &cli.Shell{}, "registry.test/web:1", func(context.Context, func(push.Progress)) (string, error) {
+		_, err := showPush(t.Context(), &cli.Shell{}, "registry.test/web:1", func(context.Context, func(push.Progress)) (string, error) {
 			return "", bourse.Errorf(bourse.CodeUnavailable, "push: %w", cause)
 		})
 		if hints := cli.Hints(err); len(hints) != 1 || !strings.Contains(hints[0], "--insecure") || !errors.Is(err, cause) {

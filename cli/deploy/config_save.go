@@ -1,4 +1,4 @@
-package config
+package deploy
 
 import (
 	"bytes"
@@ -17,16 +17,16 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-func newSave(s *cli.Shell) *cobra.Command {
-	var f file
+func newConfigSave(s *cli.Shell) *cobra.Command {
+	var f configFile
 	var named string
 	var yes bool
 	c := &cobra.Command{
 		Use:   "save [APP]",
-		Short: "Write the configuration that an app was deployed with",
-		Long: `Write the configuration that an app was deployed with: what its newest release has
-of it. Of an app that no release has a configuration of, it is made of its machines, as
-far as they say; a comment in the file says so, and what it lacks.`,
+		Short: "Write the configuration of an app to a file",
+		Long: `Write the configuration of an app to a file: that of its newest release. If no
+release has one, it is derived from the app's machines, as far as possible. A comment
+in the file lists what is missing.`,
 		Example:           "  bourse config save shop\n  bourse config save shop -c - | less",
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: cli.Complete(s.Apps),
@@ -42,16 +42,16 @@ far as they say; a comment in the file says so, and what it lacks.`,
 			if err != nil {
 				return err
 			}
-			return save(c.Context(), s, f.name, object, comments, yes)
+			return saveConfig(c.Context(), s, f.name, object, comments, yes)
 		},
 	}
 	s.BindApp(c, &named).OrArgument()
-	c.Flags().StringVarP(&f.name, "config", "c", "", "`file` to write, - for standard output (default: fly.toml, or bourse.toml when it has what flyctl does not know)")
+	c.Flags().StringVarP(&f.name, "config", "c", "", "`file` to write, - for standard output (default: fly.toml, or bourse.toml if it contains fields that flyctl does not support)")
 	c.Flags().BoolVarP(&yes, "yes", "y", false, "overwrite the file without asking")
 	return c
 }
 
-// definitionOf returns the configuration of an app as JSON, and what is to be said of it.
+// definitionOf returns the configuration of an app as JSON, and comments about it.
 func definitionOf(ctx context.Context, s *cli.Shell, app bourse.AppName) ([]byte, []string, error) {
 	releases, err := s.Client().Releases(app).List(ctx, 0)
 	if err != nil {
@@ -72,14 +72,14 @@ func definitionOf(ctx context.Context, s *cli.Shell, app bourse.AppName) ([]byte
 	}
 	object, notes, err := config.FromMachines(app, machines)
 	comments := []string{
-		fmt.Sprintf("Made of the machines of app %s: no release has a configuration.", app),
-		"Look at it before you deploy it.",
+		fmt.Sprintf("Derived from the machines of app %s, because no release has a configuration.", app),
+		"Check it before you deploy it.",
 	}
 	if len(silent) > 0 {
-		notes = append(notes, fmt.Sprintf("machines of %s, which did not answer", cli.Count(len(silent), "worker")))
+		notes = append(notes, fmt.Sprintf("machines on %s that did not answer", cli.Count(len(silent), "worker")))
 	}
 	if len(notes) > 0 {
-		comments = append(comments, "What it has not:")
+		comments = append(comments, "It lacks:")
 	}
 	for _, n := range notes {
 		comments = append(comments, "- "+n)
@@ -87,8 +87,8 @@ func definitionOf(ctx context.Context, s *cli.Shell, app bourse.AppName) ([]byte
 	return object, comments, err
 }
 
-// save writes the file, and says what of it would not do.
-func save(ctx context.Context, s *cli.Shell, name string, object []byte, comments []string, yes bool) error {
+// saveConfig writes the file, and reports errors in it.
+func saveConfig(ctx context.Context, s *cli.Shell, name string, object []byte, comments []string, yes bool) error {
 	body, err := config.TOML(object)
 	if err != nil {
 		return err
@@ -114,11 +114,11 @@ func save(ctx context.Context, s *cli.Shell, name string, object []byte, comment
 			return err
 		}
 	}
-	if err := write(name, text.Bytes()); err != nil {
+	if err := writeFile(name, text.Bytes()); err != nil {
 		return err
 	}
-	out := Validated{File: name}
-	if _, out.Warnings, err = resolve(name, config.Options{}); err != nil {
+	out := validated{File: name}
+	if _, out.Warnings, err = resolveConfig(name, config.Options{}); err != nil {
 		out.Problems, _ = errors.AsType[config.Problems](err)
 	}
 	if s.JSON {
@@ -135,8 +135,8 @@ func save(ctx context.Context, s *cli.Shell, name string, object []byte, comment
 	return err
 }
 
-// write writes a file whole or not at all.
-func write(name string, text []byte) error {
+// writeFile writes a file atomically.
+func writeFile(name string, text []byte) error {
 	f, err := os.CreateTemp(filepath.Dir(name), ".bourse-*.toml")
 	if err != nil {
 		return err

@@ -1,4 +1,4 @@
-package config
+package deploy
 
 import (
 	"encoding/json"
@@ -9,14 +9,10 @@ import (
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/cli/clitest"
-	deployconfig "github.com/bourse-dev/bourse/deploy/config"
+	"github.com/bourse-dev/bourse/deploy/config"
 	"github.com/bourse-dev/bourse/machinesapi"
 	"github.com/bourse-dev/bourse/release"
 )
-
-var line = clitest.Of(New)
-
-func TestMain(m *testing.M) { clitest.InUTC(m) }
 
 // written makes a file of a directory of the test's own.
 func written(t *testing.T, text string) string {
@@ -42,7 +38,7 @@ func TestValidate(t *testing.T) {
 		t.Errorf("a bad file: %+v\nwant %s", got, want)
 	}
 	got = line.Run(t, "config", "validate", "-c", bad, "--json")
-	var out Validated
+	var out validated
 	if err := json.Unmarshal([]byte(got.Out), &out); err != nil || got.Code != 2 || out.Valid || len(out.Problems) != 2 || len(out.Warnings) != 1 || out.Problems[0].Line != 5 {
 		t.Errorf("--json: %v %+v", err, got)
 	}
@@ -160,11 +156,11 @@ func TestSaveOfMachines(t *testing.T) {
 	})
 	got := line.Against(t, h, "config", "save", "shop", "-c", "-")
 	clitest.Golden(t, "save_machines", got.Out)
-	c, err := deployconfig.Parse("fly.toml", []byte(got.Out))
+	c, err := config.Parse("fly.toml", []byte(got.Out))
 	if err != nil {
 		t.Fatal(err)
 	}
-	app, _, err := c.App(deployconfig.Options{})
+	app, _, err := c.App(config.Options{})
 	if err != nil || len(app.Groups) != 2 || app.Groups[0].Mount == nil || app.Groups[0].Config.Init.Cmd[2] != "serve 'all'" {
 		t.Errorf("what was written gives %+v, %v", app, err)
 	}

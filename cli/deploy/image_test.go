@@ -1,4 +1,4 @@
-package image
+package deploy
 
 import (
 	"encoding/json"
@@ -44,7 +44,7 @@ func TestImagePull(t *testing.T) {
 	if got := line.Against(t, lines(pulling, failed, done), "image", "pull", "nginx"); got.Code == 0 || !strings.Contains(got.Err, "worker gru-2: no such image") {
 		t.Errorf("%+v, want a failure that names gru-2", got)
 	}
-	if got := line.Against(t, lines(), "image", "pull", "nginx"); got.Code == 0 || !strings.Contains(got.Err, "no worker there") {
+	if got := line.Against(t, lines(), "image", "pull", "nginx"); got.Code == 0 || !strings.Contains(got.Err, "no such worker runs images") {
 		t.Errorf("no worker pulled: %+v", got)
 	}
 }
