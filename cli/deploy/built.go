@@ -14,10 +14,10 @@ import (
 	"github.com/bourse-dev/bourse/deploy/config"
 )
 
-// unbuilt stands for the image of a plan that is only shown: nothing is built for it.
+// unbuilt is the image in a plan that is only shown: no image is built for it.
 const unbuilt = "to-be-built"
 
-// buildFlags say what an image is built of, and where it is pushed.
+// buildFlags configure building and pushing an image.
 type buildFlags struct {
 	dockerfile, target, pushTo string
 	args                       []string
@@ -25,18 +25,18 @@ type buildFlags struct {
 
 func (b *buildFlags) bind(c *cobra.Command) {
 	flags := c.Flags()
-	flags.StringVar(&b.pushTo, "push-to", "", "build the image of the Dockerfile here, and push it under this `name`, registry/repository[:tag]")
-	flags.StringVar(&b.dockerfile, "dockerfile", "", "Dockerfile to build, a `file`, instead of the configuration's")
-	flags.StringVar(&b.target, "build-target", "", "`stage` of the Dockerfile to build, instead of the configuration's")
-	flags.StringArrayVar(&b.args, "build-arg", nil, "build argument over the configuration's, `NAME=VALUE`; may be repeated")
+	flags.StringVar(&b.pushTo, "push-to", "", "build the Dockerfile, and push the image under this `name`, registry/repository[:tag]")
+	flags.StringVar(&b.dockerfile, "dockerfile", "", "Dockerfile to build, a `file`, instead of the one in the configuration")
+	flags.StringVar(&b.target, "build-target", "", "`stage` of the Dockerfile to build, instead of the one in the configuration")
+	flags.StringArrayVar(&b.args, "build-arg", nil, "build argument, `NAME=VALUE`, overriding the configuration; may be repeated")
 }
 
-// given reports whether there is any of the flags.
+// given reports whether any of the flags is set.
 func (b *buildFlags) given() bool {
 	return b.dockerfile != "" || b.target != "" || b.pushTo != "" || len(b.args) > 0
 }
 
-// over lays the flags over what the configuration says of a build.
+// over overrides the build section of a configuration by the flags.
 func (b *buildFlags) over(in *config.Build) (config.Build, error) {
 	out := config.Build{}
 	if in != nil {
@@ -56,22 +56,21 @@ func (b *buildFlags) over(in *config.Build) (config.Build, error) {
 	}
 	maps.Copy(out.Args, args)
 	out.Target = cmp.Or(b.target, out.Target)
-	if b.dockerfile != "" { // of where the command is, as files of command lines are
+	if b.dockerfile != "" { // relative to the working directory, like other files on the command line
 		out.Dockerfile, err = filepath.Abs(b.dockerfile)
 	}
 	return out, err
 }
 
-// buildsAs returns the name that an image is pushed as, and whether one is built: of the Dockerfile
-// that the configuration names, or that is in its directory when it names no image either.
+// buildsAs returns the name under which an image is pushed, and whether one is built: from the Dockerfile that the
+// configuration names, or from that in its directory if it names no image either.
 func (b *buildFlags) buildsAs(c *config.Build, dir string) (name string, wanted bool) {
 	_, there := build.Dockerfile(dir, c.Dockerfile)
 	return cmp.Or(b.pushTo, c.Image), b.pushTo != "" || c.Dockerfile != "" || there && c.Image == ""
 }
 
-// built returns the image to deploy: the one that is named, "" for the configuration's, or
-// one that is made of a Dockerfile and pushed, where there is one and no image is named. later
-// reports that it would have to be built: for a plan nothing is.
+// built returns the image to deploy: the given one, "" for that of the configuration, or one that it builds and pushes. For
+// a plan nothing is built; then later reports that the image would be built.
 func (f *deployFlags) built(ctx context.Context, s *cli.Shell, c *config.Config, image string) (name string, later bool, err error) {
 	b, err := f.build.over(c.Build)
 	if err != nil {
@@ -81,12 +80,12 @@ func (f *deployFlags) built(ctx context.Context, s *cli.Shell, c *config.Config,
 	name, wanted := f.build.buildsAs(&b, dir)
 	switch {
 	case image != "" && f.build.given():
-		return "", false, bourse.Errorf(bourse.CodeInvalid, "--image names an image that is there already, and the flags of a build say to build one: use one or the other")
+		return "", false, bourse.Errorf(bourse.CodeInvalid, "--image names an existing image, and other flags configure a build: use one or the other")
 	case image != "":
 		return image, false, nil
 	case !wanted && f.build.given():
-		return "", false, bourse.Errorf(bourse.CodeInvalid, "--build-target and --build-arg are for a Dockerfile, and none is built: "+
-			"there is none in %s, or [build] names an image; name one with --dockerfile", dir)
+		return "", false, bourse.Errorf(bourse.CodeInvalid, "--build-target and --build-arg require a Dockerfile: "+
+			"there is none in %s, or [build] names an image; use --dockerfile", dir)
 	case !wanted:
 		return "", false, nil
 	case f.only:

@@ -80,7 +80,7 @@ func TestPlanOfUnbuilt(t *testing.T) {
 	}{
 		"shown":                        {[]string{"--plan", "--push-to", "r.test/shop:2"}, 2, "image changed from host to r.test/shop:2"},
 		"another file":                 {[]string{"--plan", "--dockerfile", other, "--push-to", "r.test/shop:3", "--build-arg", "A=1"}, 2, "r.test/shop:3"},
-		"nothing to build":             {[]string{"--plan", "--build-arg", "A=1"}, 1, "--build-target and --build-arg are for a Dockerfile"},
+		"nothing to build":             {[]string{"--plan", "--build-arg", "A=1"}, 1, "--build-target and --build-arg require a Dockerfile"},
 		"no argument":                  {[]string{"--plan", "--push-to", "r.test/shop:2", "--build-arg", "A"}, 1, "--build-arg"},
 		"an image and what makes one":  {[]string{"--image", "r.test/shop:2", "--dockerfile", other}, 2, "use one or the other"},
 		"an image and where it goes":   {[]string{"--image", "r.test/shop:2", "--push-to", "r.test/shop:3"}, 2, "use one or the other"},

@@ -1,7 +1,6 @@
-// Package deploy has the commands that change an app as a whole: deploy, rollback,
-// releases, scale and restart, one a file. Each makes a plan of package deploy, records
-// a release where the app's configuration changes, and has the plan carried out by
-// package deploy/run; nothing of it needs more than the public API.
+// Package deploy implements the commands that change an app as a whole (deploy, rollback, releases, scale and restart)
+// and those for what a deploy needs (config and image). Commands that change an app make a plan of package deploy, record a
+// release if the app's configuration changes, and carry the plan out with package deploy/run, by means of the public API.
 package deploy
 
 import (
@@ -18,12 +17,12 @@ import (
 	"github.com/bourse-dev/bourse/release"
 )
 
-// deployFlags are the flags of deploy.
+// deployFlags are the flags of "bourse deploy".
 type deployFlags struct {
 	target
 	planFlags
 	size                 place.Size
-	sized                bool // a flag of size is given
+	sized                bool // a flag of size is set
 	image, strategy      string
 	build                buildFlags
 	registry             registryFlags
@@ -37,30 +36,30 @@ type deployFlags struct {
 	message              string
 }
 
-// planFlags say what becomes of a plan.
+// planFlags configure how a plan is carried out.
 type planFlags struct {
-	only  bool // it is printed, and nothing is touched
+	only  bool // print the plan only
 	watch time.Duration
 }
 
-// New returns the command deploy.
+// New returns the command "bourse deploy".
 func New(s *cli.Shell) *cobra.Command {
 	var f deployFlags
 	c := &cobra.Command{
 		Use:   "deploy",
-		Short: "Make an app what its configuration says",
-		Long: `Make an app what its configuration says: machines are made, updated in place and
-destroyed, some at a time, and each has to be ready before it counts. When one
-fails, or at Ctrl-C, all that was changed is returned to what it was before; what
-the failed machine wrote last is shown first. The app is made if there is none.
+		Short: "Deploy an app according to its configuration",
+		Long: `Deploy an app according to its configuration: machines are created, updated in
+place and destroyed, some at a time, and each has to become ready. If a machine
+fails, and after Ctrl-C, all changes are undone; the last output of the failed
+machine is shown first. The app is created if it does not exist.
 
-The configuration is fly.toml, fly.json, fly.yaml or bourse.toml, here or where
---config says. What a deploy would do is shown by --plan, which touches nothing
-and ends with 0 when there is nothing to do, 2 when there are changes and 1 when
-it cannot be.
+The configuration is fly.toml, fly.json, fly.yaml or bourse.toml in this directory,
+or the file that --config names. --plan shows what a deploy would do, and changes
+nothing. It exits with status 0 if there is nothing to do, 2 if there are changes,
+and 1 if the deploy is impossible.
 
-A deploy that was broken off is gone on with by --resume, and undone by bourse
-rollback. docs/deploy.md tells more.`,
+To continue an interrupted deploy, use --resume; to undo it, bourse rollback.
+See docs/deploy.md for details.`,
 		Example: `  bourse deploy
   bourse deploy --plan
   bourse deploy --image registry.example.com/shop:2 --strategy bluegreen
@@ -84,30 +83,30 @@ rollback. docs/deploy.md tells more.`,
 
 func (f *deployFlags) bind(s *cli.Shell, c *cobra.Command) {
 	flags := c.Flags()
-	flags.StringVarP(&f.app, "app", "a", s.Getenv("BOURSE_APP"), "`app`, instead of the configuration's; also BOURSE_APP")
+	flags.StringVarP(&f.app, "app", "a", s.Getenv("BOURSE_APP"), "`app`, instead of the one in the configuration; also BOURSE_APP")
 	cli.CompleteFlag(c, "app", s.Apps)
 	f.bindConfig(c)
 	f.planFlags.bind(c)
-	flags.StringVarP(&f.image, "image", "i", "", "`image` of all machines, instead of the configuration's")
+	flags.StringVarP(&f.image, "image", "i", "", "`image` of all machines, instead of the one in the configuration")
 	f.build.bind(c)
 	f.registry.bind(flags)
-	flags.StringVar(&f.strategy, "strategy", "", "`how` machines are replaced: rolling, immediate, canary or bluegreen")
-	flags.Float64Var(&f.maxUnavailable, "max-unavailable", 0, "of a rolling deploy, `how many` machines of a group at once, or which share (0.33)")
-	flags.DurationVar(&f.wait, "wait-timeout", 0, "how `long` a machine may take until it is ready (default 5m)")
-	flags.DurationVar(&f.commandTimeout, "release-command-timeout", 0, "how `long` the release command may take (default 5m)")
+	flags.StringVar(&f.strategy, "strategy", "", "`strategy` of the deploy: rolling, immediate, canary or bluegreen")
+	flags.Float64Var(&f.maxUnavailable, "max-unavailable", 0, "`number` of machines of a group that may be unavailable at a time, or their share (default 0.33)")
+	flags.DurationVar(&f.wait, "wait-timeout", 0, "`time` limit for a machine to become ready (default 5m)")
+	flags.DurationVar(&f.commandTimeout, "release-command-timeout", 0, "`time` limit for the release command (default 5m)")
 	flags.BoolVar(&f.noCommand, "skip-release-command", false, "do not run the release command")
-	flags.BoolVar(&f.smoke, "smoke-checks", true, "a machine that ends soon after its start has failed")
-	flags.BoolVar(&f.ha, "ha", true, "make a spare for each group of the first deploy")
+	flags.BoolVar(&f.smoke, "smoke-checks", true, "fail if a machine exits soon after its start")
+	flags.BoolVar(&f.ha, "ha", true, "create a spare machine for each new group")
 	flags.StringVarP(&f.region, "region", "r", "", "`region` of new machines, instead of primary_region")
-	flags.StringVar(&f.region, "primary-region", "", "the same, as flyctl calls it")
+	flags.StringVar(&f.region, "primary-region", "", "--region under the name that flyctl uses")
 	_ = flags.MarkHidden("primary-region") // fails for an unknown flag only
-	flags.StringArrayVarP(&f.env, "env", "e", nil, "environment over the configuration's, `NAME=VALUE`; may be repeated")
+	flags.StringArrayVarP(&f.env, "env", "e", nil, "environment variable, `NAME=VALUE`, overriding the configuration; may be repeated")
 	f.size.Bind(flags)
-	flags.BoolVar(&f.reserve, "reserve", false, "hold room for all of it first, or change nothing")
-	flags.BoolVar(&f.keep, "no-rollback", false, "leave what was changed when a machine fails")
-	flags.BoolVar(&f.resume, "resume", false, "go on with the newest release, which was broken off")
-	flags.StringVarP(&f.message, "message", "m", "", "`text` that the release is described with")
-	flags.StringVar(&f.org, "org", "", "`organisation` of an app that is made (default personal)")
+	flags.BoolVar(&f.reserve, "reserve", false, "reserve the capacity for all new machines first")
+	flags.BoolVar(&f.keep, "no-rollback", false, "keep all changes if a machine fails")
+	flags.BoolVar(&f.resume, "resume", false, "continue the newest release, which was interrupted")
+	flags.StringVarP(&f.message, "message", "m", "", "description of the release, a `text`")
+	flags.StringVar(&f.org, "org", "", "`organization` of a new app (default personal)")
 	s.CompleteRegions(c)
 	cli.CompleteFixed(c, "strategy", string(deploy.Rolling), string(deploy.Immediate), string(deploy.Canary), string(deploy.BlueGreen))
 }
@@ -116,11 +115,11 @@ func (f *deployFlags) bind(s *cli.Shell, c *cobra.Command) {
 const watchFor = 10 * time.Second
 
 func (f *planFlags) bind(c *cobra.Command) {
-	c.Flags().BoolVar(&f.only, "plan", false, "show what would be done, and touch nothing")
-	c.Flags().DurationVar(&f.watch, "watch-for", watchFor, "how `long` each machine is watched after it became ready; one that crashes in that time has failed")
+	c.Flags().BoolVar(&f.only, "plan", false, "show what would be done, and change nothing")
+	c.Flags().DurationVar(&f.watch, "watch-for", watchFor, "`time` for which each ready machine is watched; it fails if it crashes in that time")
 }
 
-// sizeFlags are those of [place.Size].
+// sizeFlags are the flags of [place.Size].
 var sizeFlags = []string{"vm-size", "vm-cpus", "vm-memory", "vm-cpu-kind", "vm-gpus", "vm-gpu-kind"}
 
 func sizeGiven(c *cobra.Command) bool {
@@ -138,10 +137,10 @@ const (
 	planChanges = 2
 )
 
-// errChanges is how a plan that has steps ends: it says all itself.
+// errChanges is the result of --plan for a plan with steps. It needs no message.
 const errChanges = cli.ExitStatus(planChanges)
 
-// planExit gives the error of --plan its exit status: 2 is for changes.
+// planExit sets the exit status of an error of --plan.
 func planExit(err error) error {
 	if err == nil || errors.Is(err, errChanges) {
 		return err
@@ -152,23 +151,23 @@ func planExit(err error) error {
 	return cli.EndsWith(err, planErrors)
 }
 
-// target is the app that a command is about.
+// target is the app of a command.
 type target struct {
 	app    string
-	config string // file; "": the one that is here
+	config string // file; "": the one in the working directory
 }
 
-// bind adds the flags to a command that needs no more of the configuration than the app.
+// bind adds the flags to a command that only needs the name of the app.
 func (t *target) bind(s *cli.Shell, c *cobra.Command) *cli.AppFlag {
 	t.bindConfig(c)
 	return s.BindApp(c, &t.app).Required(c, &t.config)
 }
 
 func (t *target) bindConfig(c *cobra.Command) {
-	c.Flags().StringVarP(&t.config, "config", "c", "", "`file` with the configuration (default: fly.toml or another one that is here)")
+	c.Flags().StringVarP(&t.config, "config", "c", "", "configuration `file` (default: fly.toml or another one in this directory)")
 }
 
-// name returns the app that the flags name, or the one that the configuration does.
+// name returns the app that the flags or the configuration name.
 func (t *target) name() (bourse.AppName, error) {
 	if t.app != "" {
 		return bourse.AppName(t.app), bourse.AppName(t.app).Validate()
@@ -180,5 +179,5 @@ func (t *target) name() (bourse.AppName, error) {
 	return name, err
 }
 
-// vName is how a release is called.
+// vName returns the name of a release.
 func vName(r *release.Release) string { return fmt.Sprintf("v%d", r.Version) }

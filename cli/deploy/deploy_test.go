@@ -182,7 +182,7 @@ func TestPlanTouchesNothing(t *testing.T) {
 func TestNothingToDo(t *testing.T) {
 	file := shopFile(t, "")
 	f := newFake(t, deployed(t, file))
-	if got := line.Against(t, f, "deploy", file); got.Code != 0 || got.Out != "shop  nothing to do: it is as it is wanted\n" || len(f.releases) > 0 {
+	if got := line.Against(t, f, "deploy", file); got.Code != 0 || got.Out != "shop  nothing to do: the app is up to date\n" || len(f.releases) > 0 {
 		t.Errorf("%+v, %d releases", got, len(f.releases))
 	}
 }
@@ -192,7 +192,7 @@ func TestRecordOfDeploy(t *testing.T) {
 	f := newFake(t, there4{quote: quoted})
 	f.Handler.(*http.ServeMux).Handle("GET /v1/x", clitest.Replies(200, nil))
 	got := line.Against(t, f, "deploy", shopFile(t, "[deploy]\nstrategy = \"immediate\"\n"), "-m", "a first try")
-	if len(f.releases) != 1 || len(f.made) != 1 || f.made[0] != "shop" || !strings.Contains(got.Err, "app shop is made: there was none") {
+	if len(f.releases) != 1 || len(f.made) != 1 || f.made[0] != "shop" || !strings.Contains(got.Err, "app shop created") {
 		t.Fatalf("%+v: apps %q, %d releases", got, f.made, len(f.releases))
 	}
 	r := f.releases[0]
@@ -235,9 +235,9 @@ func TestResumeAndRollback(t *testing.T) {
 		code   int
 		want   string
 	}{
-		"resume of what is complete": {release.Complete, []string{"deploy", "--resume"}, 5, "nothing to go on with"},
+		"resume of what is complete": {release.Complete, []string{"deploy", "--resume"}, 5, "nothing to resume"},
 		"nothing before":             {release.Complete, []string{"rollback"}, 5, "no complete release before v1"},
-		"no such release":            {release.Complete, []string{"rollback", "v7"}, 3, "no release \"v7\""},
+		"no such release":            {release.Complete, []string{"rollback", "v7"}, 3, "release \"v7\" not found"},
 		"to the one that is":         {release.Complete, []string{"rollback", "v1"}, 0, "nothing to do"},
 		"after a failure":            {release.Failed, []string{"rollback"}, 0, "nothing to roll back"},
 		"undo --plan":                {release.Running, []string{"rollback", "--plan"}, 2, "the release made it"},

@@ -3,7 +3,9 @@ package deploy
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/cli"
@@ -12,6 +14,7 @@ import (
 	"github.com/bourse-dev/bourse/deploy/run"
 	"github.com/bourse-dev/bourse/machinesapi"
 	"github.com/bourse-dev/bourse/release"
+	"github.com/bourse-dev/bourse/workload"
 )
 
 // deployer changes one app.
@@ -20,16 +23,16 @@ type deployer struct {
 	client *machinesapi.Client
 	target *target
 	planFlags
-	keep  bool     // what was changed stays when a machine fails
-	again []string // what goes on with a plan that is broken off; nil: see goOn
+	keep  bool     // a failed plan is not undone
+	again []string // commands that continue an interrupted plan; nil: see resumes
 }
 
 func newDeployer(s *cli.Shell, t *target, f *planFlags) *deployer {
 	return &deployer{shell: s, client: s.Client(), target: t, planFlags: *f}
 }
 
-// goOn are the commands that go on with what a broken-off deploy has left.
-func (d *deployer) goOn() []string {
+// resumes returns the commands that continue or undo an interrupted deploy.
+func (d *deployer) resumes() []string {
 	if d.again != nil {
 		return d.again
 	}
@@ -61,7 +64,7 @@ func (d *deployer) deploy(ctx context.Context, f *deployFlags) error {
 	return d.make(ctx, w, have, f.org)
 }
 
-// make makes an app that is there, or is not, what is wanted.
+// make brings an app to its desired state, and creates it if it does not exist.
 func (d *deployer) make(ctx context.Context, w *want, have *there, org string) error {
 	o := deploy.Options{}
 	if !have.missing && !w.unbuilt {
@@ -91,7 +94,7 @@ func (d *deployer) make(ctx context.Context, w *want, have *there, org string) e
 			return err
 		}
 	}
-	cli.OutliveReaders() // so that the release ends, whoever stops reading
+	cli.OutliveReaders() // so that the release is completed even if nobody reads the output
 	r, err := d.record(ctx, w)
 	if err != nil {
 		return err
@@ -109,10 +112,10 @@ func (d *deployer) make(ctx context.Context, w *want, have *there, org string) e
 	return d.printURL(ctx, &w.App)
 }
 
-// maxLines bounds the warnings and reasons that are shown at a time.
+// maxLines is the largest number of warnings or reasons that are shown at a time.
 const maxLines = 20
 
-// refused returns the error of a plan that cannot be carried out.
+// refused returns an error for a plan that cannot be carried out.
 func refused(p *deploy.Plan) error {
 	if len(p.Refused) == 0 {
 		return nil
@@ -120,15 +123,15 @@ func refused(p *deploy.Plan) error {
 	return bourse.Errorf(bourse.CodeInvalid, "%s", strings.Join(cli.Bounded(p.Refused, maxLines), "\n"))
 }
 
-// nothing is the end of a deploy of what is so already.
+// nothing ends a deploy that has nothing to do.
 func (d *deployer) nothing(p *deploy.Plan) error {
 	d.warn(p)
 	if d.shell.JSON {
 		return d.shell.PrintLine(plans.Line{Plan: p})
 	}
-	text := "it is as it is wanted"
+	text := "the app is up to date"
 	if left := plans.Left(p); left > 0 {
-		text = fmt.Sprintf("%d left as before, since their workers do not answer; all else is as it is wanted", left)
+		text = fmt.Sprintf("%d left as they were, because their workers do not answer; everything else is up to date", left)
 	}
 	_, err := fmt.Fprintf(d.shell.Out, "%s  nothing to do: %s\n", p.App, text)
 	return err
@@ -140,10 +143,9 @@ func (d *deployer) warn(p *deploy.Plan) {
 	}
 }
 
-// fits returns an error when no worker would take a machine that the plan makes: nothing has
-// been touched then.
+// fits returns an error if no worker would take a machine that the plan makes. Nothing was changed then.
 func (d *deployer) fits(ctx context.Context, p *deploy.Plan, have *there) error {
-	end := cli.Spin(d.shell.Err, "asking for quotes")
+	end := cli.Spin(d.shell.Err, "requesting quotes")
 	fits := plans.Fits(ctx, d.quotes(have), p)
 	end()
 	if err := context.Cause(ctx); err != nil {
@@ -152,18 +154,18 @@ func (d *deployer) fits(ctx context.Context, p *deploy.Plan, have *there) error 
 	return plans.RefusedError(fits)
 }
 
-// quotes asks for quotes for machines of an app, also of one that there is not yet.
+// quotes returns a source of quotes for an app, which may not exist yet.
 func (d *deployer) quotes(have *there) plans.Quotes {
 	if have.missing {
-		return elsewhere{d.client}
+		return anyApp{d.client}
 	}
 	return d.client
 }
 
-// elsewhere asks for quotes in the name of the app that there always is.
-type elsewhere struct{ client *machinesapi.Client }
+// anyApp requests quotes for the default app, which always exists.
+type anyApp struct{ client *machinesapi.Client }
 
-func (e elsewhere) Quote(ctx context.Context, _ bourse.AppName, in machinesapi.CreateMachine) (machinesapi.Quoted, error) {
+func (e anyApp) Quote(ctx context.Context, _ bourse.AppName, in machinesapi.CreateMachine) (machinesapi.Quoted, error) {
 	return e.client.Quote(ctx, cli.DefaultApp, in)
 }
 
@@ -171,11 +173,11 @@ func (d *deployer) makeApp(ctx context.Context, name bourse.AppName, org string)
 	if _, err := d.client.CreateApp(ctx, machinesapi.CreateApp{Name: name, Org: org}); err != nil && bourse.CodeOf(err) != bourse.CodeAlreadyExists {
 		return err
 	}
-	d.shell.Note("app " + cli.Clean(string(name)) + " is made: there was none")
+	d.shell.Note("app " + cli.Clean(string(name)) + " created")
 	return nil
 }
 
-// record records that a deploy begins.
+// record records the release of a deploy.
 func (d *deployer) record(ctx context.Context, w *want) (release.Release, error) {
 	metadata, err := w.metadata()
 	if err != nil {
@@ -194,7 +196,7 @@ func (d *deployer) carry(ctx context.Context, p *deploy.Plan, plan func(*there) 
 	}
 	d.warn(p)
 	if d.shell.JSON {
-		_ = d.shell.PrintLine(plans.Line{Plan: p}) // who has closed it does not read
+		_ = d.shell.PrintLine(plans.Line{Plan: p}) // stdout may be closed
 	} else {
 		d.shell.Note(title + ": " + p.Summary().String())
 	}
@@ -206,16 +208,15 @@ func (d *deployer) carry(ctx context.Context, p *deploy.Plan, plan func(*there) 
 		}
 		return plan(have)
 	}
-	c := plans.Carrier{Shell: d.shell, API: run.Over(d.client, p.App), Title: title, Resume: d.goOn(), Options: o}
+	c := plans.Carrier{Shell: d.shell, API: run.Over(d.client, p.App), Title: title, Resume: d.resumes(), Options: o}
 	return c.Carry(ctx, p)
 }
 
-// show prints a plan and touches nothing. Its error is errChanges when there is something
-// to do.
+// show prints a plan. It returns errChanges if the plan has steps.
 func (d *deployer) show(ctx context.Context, p *deploy.Plan, have *there) error {
 	var fits []plans.Fit
 	if len(p.Refused) == 0 {
-		end := cli.Spin(d.shell.Err, "asking for quotes")
+		end := cli.Spin(d.shell.Err, "requesting quotes")
 		fits = plans.Fits(ctx, d.quotes(have), p)
 		end()
 	}
@@ -239,7 +240,42 @@ func (d *deployer) print(p *deploy.Plan, fits []plans.Fit, have *there) error {
 		return d.shell.PrintJSON(plans.Line{Plan: p, Fits: fits})
 	}
 	if have.missing {
-		d.shell.Note("app " + cli.Clean(string(p.App)) + " does not exist: a deploy makes it")
+		d.shell.Note("app " + cli.Clean(string(p.App)) + " does not exist: a deploy creates it")
 	}
 	return plans.Print(d.shell, p, fits)
+}
+
+// Limits for waiting until a proxy knows a new app.
+const (
+	urlWithin = 3 * time.Second
+	urlStep   = 200 * time.Millisecond
+)
+
+// printURL prints the URL at which proxies serve an app, if its machines have ports and
+// there is a proxy. The deploy has succeeded, so an error here is not reported.
+func (d *deployer) printURL(ctx context.Context, app *deploy.App) error {
+	if d.shell.JSON || !slices.ContainsFunc(app.Groups, hasPorts) {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, urlWithin)
+	defer cancel()
+	for {
+		list, err := machinesapi.Proxies{Client: d.client}.Of(ctx, app.Name)
+		if err != nil || len(list) == 0 {
+			return nil
+		}
+		if urls := cli.URLs(list); len(urls) > 0 {
+			_, err := fmt.Fprintf(d.shell.Out, "%s  served at %s\n", app.Name, cli.Clean(urls[0]))
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(urlStep):
+		}
+	}
+}
+
+func hasPorts(g deploy.Group) bool {
+	return slices.ContainsFunc(workload.Services(&g.Config), func(s workload.Service) bool { return len(s.Ports) > 0 })
 }

@@ -11,13 +11,13 @@ import (
 	"github.com/bourse-dev/bourse/release"
 )
 
-// NewReleases returns the command releases.
+// NewReleases returns the command "bourse releases".
 func NewReleases(s *cli.Shell) *cobra.Command {
 	var t target
 	var limit int
 	c := &cobra.Command{
 		Use:     "releases",
-		Short:   "List what an app was deployed as, the newest first",
+		Short:   "List the releases of an app, newest first",
 		Example: "  bourse releases --limit 5",
 		Args:    cli.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -33,13 +33,13 @@ func NewReleases(s *cli.Shell) *cobra.Command {
 	return c
 }
 
-// NewAppReleases returns the same command below app.
+// NewAppReleases returns the command "bourse app releases".
 func NewAppReleases(s *cli.Shell) *cobra.Command {
 	var app string
 	var limit int
 	c := &cobra.Command{
 		Use:               "releases [APP]",
-		Short:             "List what an app was deployed as, the newest first",
+		Short:             "List the releases of an app, newest first",
 		Example:           "  bourse app releases shop --limit 5",
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: cli.Complete(s.Apps),
@@ -53,14 +53,14 @@ func NewAppReleases(s *cli.Shell) *cobra.Command {
 }
 
 func limitFlag(c *cobra.Command, limit *int) {
-	c.Flags().IntVar(limit, "limit", 0, "show so many at most (default: all that are kept)")
+	c.Flags().IntVar(limit, "limit", 0, "largest `number` of releases to show (default: all)")
 }
 
 func listReleases(ctx context.Context, s *cli.Shell, app bourse.AppName, limit int) error {
 	if limit < 0 {
 		return cli.FlagError("--limit", bourse.Errorf(bourse.CodeInvalid, "%d: use 0 for all, or more", limit))
 	}
-	end := cli.Spin(s.Err, "asking for releases")
+	end := cli.Spin(s.Err, "reading releases")
 	list, err := s.Client().Releases(app).List(ctx, limit)
 	end()
 	if bourse.CodeOf(err) == bourse.CodeNotFound {
@@ -70,7 +70,7 @@ func listReleases(ctx context.Context, s *cli.Shell, app bourse.AppName, limit i
 		return err
 	}
 	t := cli.NewTable("VERSION", "STATUS", "STRATEGY", "IMAGE", "BY", "AGE", "DESCRIPTION").Numbers(0, 5).Narrow(3, 6).KeepEnd(3).Drop(2)
-	return cli.PrintList(s, list, "no releases: bourse deploy makes one", t, func(r *release.Release) []string {
+	return cli.PrintList(s, list, "no releases; to make one: bourse deploy", t, func(r *release.Release) []string {
 		return []string{
 			vName(r), string(r.Status), cmp.Or(r.Strategy, "-"), cmp.Or(r.Image, "-"), cmp.Or(r.User, "-"),
 			cli.Age(s.Now().Sub(r.CreatedAt)), r.Description,

@@ -14,7 +14,7 @@ import (
 	"github.com/bourse-dev/bourse/release"
 )
 
-// resume goes on with the newest release.
+// resume continues the newest release.
 func (d *deployer) resume(ctx context.Context) error {
 	app, err := d.target.name()
 	if err != nil {
@@ -32,7 +32,7 @@ func (d *deployer) resume(ctx context.Context) error {
 		if len(have.releases) > 0 {
 			text = fmt.Sprintf("release %s of %s is %s", vName(&have.releases[0]), app, have.releases[0].Status)
 		}
-		return cli.Hint(bourse.Errorf(bourse.CodeFailedPrecondition, "%s: there is nothing to go on with", text), "bourse deploy", "bourse releases -a "+string(app))
+		return cli.Hint(bourse.Errorf(bourse.CodeFailedPrecondition, "%s: there is nothing to resume", text), "bourse deploy", "bourse releases -a "+string(app))
 	}
 	r := &have.releases[0]
 	w, err := wantOf(r)
@@ -48,7 +48,7 @@ func (d *deployer) resume(ctx context.Context) error {
 	if d.only {
 		return d.show(ctx, &p, have)
 	}
-	// A request of the client that was killed may still be carried out, even where there is nothing to do yet.
+	// A request of the killed client may still take effect, even if there is nothing to do yet.
 	result, err := d.carry(ctx, &p, plan, "release "+vName(r)+" of "+string(app), run.Options{Release: r.ID, Resumed: true})
 	begun := slices.ContainsFunc(result.Steps, func(o run.Outcome) bool { return o.State != "" })
 	if stays := d.keep || ctx.Err() != nil; err == nil || stays || !begun || errors.Is(err, run.ErrOvertaken) {
@@ -59,7 +59,7 @@ func (d *deployer) resume(ctx context.Context) error {
 
 // undoWhole undoes a release that failed when it was resumed. The run has only undone its own changes.
 func (d *deployer) undoWhole(ctx context.Context, app bourse.AppName, r *release.Release) error {
-	d.shell.Note("what release " + vName(r) + " had changed before is undone, too")
+	d.shell.Note("undoing the earlier changes of release " + vName(r) + ", too")
 	have, err := look(ctx, d.shell, app)
 	if err != nil {
 		return err
@@ -67,13 +67,13 @@ func (d *deployer) undoWhole(ctx context.Context, app bourse.AppName, r *release
 	return d.undo(ctx, have, r)
 }
 
-// ended records how a release has ended.
+// ended records the final status of a release.
 func (d *deployer) ended(ctx context.Context, r *release.Release, status release.Status) error {
 	_, err := d.client.Releases(r.App).Change(ctx, r.ID, machinesapi.ChangeRelease{Status: status})
 	return err
 }
 
-// unfinished reports whether a release was begun and has not ended, well or badly.
+// unfinished reports whether a release has neither completed nor failed.
 func unfinished(r *release.Release) bool {
 	return r.Status == release.Pending || r.Status == release.Running || r.Status == release.Interrupted
 }

@@ -16,19 +16,19 @@ import (
 	"github.com/bourse-dev/bourse/release"
 )
 
-// NewRollback returns the command rollback.
+// NewRollback returns the command "bourse rollback".
 func NewRollback(s *cli.Shell) *cobra.Command {
 	var t target
 	var f planFlags
 	c := &cobra.Command{
 		Use:   "rollback [RELEASE]",
-		Short: "Return an app to a former release",
-		Long: `Return an app to a former release: to the one that is named (v3, or its id), or to the
-one before the current one. Where the newest release was broken off, what it has changed is
-undone instead: each machine returns to the version that it had, and what was made goes.
+		Short: "Return an app to an earlier release",
+		Long: `Return an app to an earlier release: to RELEASE (v3, or its id), or to the one before
+the current one. If the newest release is incomplete, its changes are undone instead:
+machines return to their former versions, and new ones are destroyed.
 
-It is a deploy as any other: some machines at a time, each ready before the next. A
-rollback to a former release is a new one, with that one's configuration and image.`,
+A rollback is like any other deploy: some machines at a time, each ready before the
+next. It makes a new release with the configuration and image of the earlier one.`,
 		Example: `  bourse rollback
   bourse rollback v3 --plan
   bourse rollback -a shop`,
@@ -60,7 +60,7 @@ func (d *deployer) rollback(ctx context.Context, named string) error {
 		return err
 	}
 	if len(have.releases) == 0 {
-		return cli.Hint(bourse.Errorf(bourse.CodeFailedPrecondition, "app %s has no release to return to", app), "bourse deploy makes one")
+		return cli.Hint(bourse.Errorf(bourse.CodeFailedPrecondition, "app %s has no release to return to", app), "bourse deploy")
 	}
 	newest := &have.releases[0]
 	if named == "" && unfinished(newest) {
@@ -69,7 +69,7 @@ func (d *deployer) rollback(ctx context.Context, named string) error {
 	to, err := former(have.releases, named)
 	if err != nil || to == nil {
 		if err == nil && !d.shell.JSON {
-			_, err = fmt.Fprintf(d.shell.Out, "%s  release %s failed, and what it had changed was returned: there is nothing to roll back\n", app, vName(newest))
+			_, err = fmt.Fprintf(d.shell.Out, "%s  release %s failed, and its changes were undone: there is nothing to roll back\n", app, vName(newest))
 		}
 		return err
 	}
@@ -82,9 +82,8 @@ func (d *deployer) rollback(ctx context.Context, named string) error {
 	return d.make(ctx, w, have, "")
 }
 
-// former returns the release that is named; without a name the complete one before the
-// current one; nil when the newest has failed, so that the current one is the one before
-// already.
+// former returns the named release or, without a name, the complete one before the current one. It returns nil if the
+// newest release has failed, because the one before it is current already.
 func former(list []release.Release, named string) (*release.Release, error) {
 	if named != "" {
 		for i := range list {
@@ -92,7 +91,7 @@ func former(list []release.Release, named string) (*release.Release, error) {
 				return &list[i], nil
 			}
 		}
-		return nil, cli.Hint(bourse.Errorf(bourse.CodeNotFound, "there is no release %s", bourse.Quoted(named)), "bourse releases -a "+string(list[0].App))
+		return nil, cli.Hint(bourse.Errorf(bourse.CodeNotFound, "release %s not found", bourse.Quoted(named)), "bourse releases -a "+string(list[0].App))
 	}
 	if list[0].Status == release.Failed {
 		return nil, nil //nolint:nilnil // see above
@@ -109,7 +108,7 @@ func former(list []release.Release, named string) (*release.Release, error) {
 	return nil, cli.Hint(bourse.Errorf(bourse.CodeFailedPrecondition, "there is no complete release before %s", vName(&list[0])), "bourse releases -a "+string(list[0].App))
 }
 
-// undo undoes what a release that was broken off has changed.
+// undo undoes an incomplete release.
 func (d *deployer) undo(ctx context.Context, have *there, r *release.Release) error {
 	plan := func(have *there) (deploy.Plan, error) {
 		if err := versions(ctx, d.client, have); err != nil {
@@ -117,7 +116,7 @@ func (d *deployer) undo(ctx context.Context, have *there, r *release.Release) er
 		}
 		return deploy.Undo(have.State, r.ID, paceOf(r)), nil
 	}
-	end := cli.Spin(d.shell.Err, "looking at the former versions of machines")
+	end := cli.Spin(d.shell.Err, "reading the former versions of machines")
 	p, err := plan(have)
 	end()
 	if err != nil {
@@ -126,7 +125,7 @@ func (d *deployer) undo(ctx context.Context, have *there, r *release.Release) er
 	if d.only {
 		return d.show(ctx, &p, have)
 	}
-	// A request of the client that was killed may still be carried out, even where there is nothing to do yet.
+	// A request of the killed client may still take effect, even if there is nothing to do yet.
 	if _, err := d.carry(ctx, &p, plan, "rollback of release "+vName(r)+" of "+string(have.App), run.Options{}); err != nil {
 		return err
 	}

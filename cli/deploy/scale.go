@@ -18,7 +18,7 @@ import (
 	"github.com/bourse-dev/bourse/deploy/run"
 )
 
-// NewScale returns the commands of an app's size.
+// NewScale returns the "bourse scale" commands.
 func NewScale(s *cli.Shell) *cobra.Command {
 	return cli.Noun("scale", "Change how many machines an app has, and how large", newScaleShow(s), newScaleCount(s), newScaleVM(s))
 }
@@ -42,7 +42,7 @@ func newScaleShow(s *cli.Shell) *cobra.Command {
 	return c
 }
 
-// scaled are the machines of a group in one region that are of one size.
+// scaled counts the machines of a group in one region that have the same size.
 type scaled struct {
 	Group  string               `json:"group"`
 	Region bourse.Region        `json:"region"`
@@ -60,7 +60,7 @@ func scaleShow(ctx context.Context, s *cli.Shell, app bourse.AppName) error {
 		return err
 	}
 	t := cli.NewTable("GROUP", "REGION", "COUNT", "SIZE", "MACHINES").Numbers(2).Narrow(4).Wrap()
-	return cli.PrintList(s, sizes(have), "no machines: bourse deploy makes them", t, func(x *scaled) []string {
+	return cli.PrintList(s, sizes(have), "no machines; to make some: bourse deploy", t, func(x *scaled) []string {
 		return []string{x.Group, string(x.Region), strconv.Itoa(x.Count), cli.Guest(&x.Guest), cli.States(x.States)}
 	})
 }
@@ -106,8 +106,7 @@ func groupOf(c *bourse.Config) string {
 	return deploy.DefaultGroup
 }
 
-// workFlags are the flags of the verbs that change the machines of groups and no
-// configuration.
+// workFlags are the flags of commands that change machines without a configuration.
 type workFlags struct {
 	target
 	planFlags
@@ -120,11 +119,11 @@ func (f *workFlags) bind(s *cli.Shell, c *cobra.Command) *cli.AppFlag {
 	app := f.target.bind(s, c)
 	f.planFlags.bind(c)
 	flags := c.Flags()
-	flags.StringVarP(&f.group, "group", "g", "", "`group` of machines that is meant")
-	flags.StringVar(&f.group, "process-group", "", "the same, as flyctl calls it")
+	flags.StringVarP(&f.group, "group", "g", "", "only machines of this `group`")
+	flags.StringVar(&f.group, "process-group", "", "--group under the name that flyctl uses")
 	_ = flags.MarkHidden("process-group") // fails for an unknown flag only
-	flags.Float64Var(&f.maxUnavailable, "max-unavailable", config.DefaultMaxUnavailable, "`how many` machines of a group at once, or which share")
-	flags.DurationVar(&f.wait, "wait-timeout", config.DefaultWait, "how `long` a machine may take until it is ready")
+	flags.Float64Var(&f.maxUnavailable, "max-unavailable", config.DefaultMaxUnavailable, "`number` of machines of a group that may be unavailable at a time, or their share")
+	flags.DurationVar(&f.wait, "wait-timeout", config.DefaultWait, "`time` limit for a machine to become ready")
 	return app
 }
 
@@ -132,7 +131,7 @@ func (f *workFlags) pace() deploy.Pace {
 	return deploy.Pace{MaxUnavailable: f.maxUnavailable, Wait: bourse.Duration(f.wait), Smoke: true}
 }
 
-// groups are those that are meant; nil: all.
+// groups returns the named groups; nil means all.
 func (f *workFlags) groups() []string {
 	if f.group == "" {
 		return nil
@@ -140,7 +139,7 @@ func (f *workFlags) groups() []string {
 	return []string{f.group}
 }
 
-// run makes a plan of what is there and has it carried out, or shown.
+// run makes a plan, and shows it or carries it out.
 func (f *workFlags) run(ctx context.Context, s *cli.Shell, doing string, plan func(*there) (deploy.Plan, error)) error {
 	d := newDeployer(s, &f.target, &f.planFlags)
 	err := d.work(ctx, doing, plan)
@@ -178,7 +177,7 @@ func (d *deployer) work(ctx context.Context, doing string, plan func(*there) (de
 	if err := d.fits(ctx, &p, have); err != nil {
 		return err
 	}
-	d.again = []string{"the same again"}
+	d.again = []string{"the same command again"}
 	_, err = d.carry(ctx, &p, plan, doing+" of "+string(app), run.Options{})
 	return err
 }
@@ -189,12 +188,11 @@ func newScaleCount(s *cli.Shell) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "count [GROUP=]N...",
 		Short: "Change how many machines an app has",
-		Long: `Change how many machines an app has: of its only group, of the one that --group
-names, or of those before the numbers. Without --region the number is the total,
-and the regions that have machines share what is added or removed. With --region it is
-the total of the regions that are listed: machines are created and destroyed until these
-regions have equal shares. Other regions keep their machines. New machines are like the
-existing ones.`,
+		Long: `Change how many machines an app has: in its only group, in the group that --group
+names, or in the groups before the numbers. Without --region, N is the total, and the
+regions with machines share the difference. With --region, N is the total of the listed
+regions: machines are created and destroyed until these regions have equal shares, and
+other regions keep their machines. New machines are like the existing ones.`,
 		Example: `  bourse scale count 3
   bourse scale count web=4 worker=2
   bourse scale count 3 --region gru,mad
@@ -215,7 +213,7 @@ existing ones.`,
 		},
 	}
 	f.bind(s, c)
-	c.Flags().StringVarP(&region, "region", "r", "", "`region` that the number is for, or several such as gru,mad")
+	c.Flags().StringVarP(&region, "region", "r", "", "`region` or regions that N is for, such as gru,mad")
 	s.CompleteRegions(c)
 	return c
 }
@@ -226,8 +224,8 @@ func newScaleVM(s *cli.Shell) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "vm [SIZE]",
 		Short: "Change how large an app's machines are",
-		Long: `Change how large an app's machines are: some are updated at a time, as a deploy does
-it. A configuration that has a size sets it again at the next deploy.`,
+		Long: `Change how large an app's machines are, some machines at a time. If the app's
+configuration contains a size, the next deploy sets that one again.`,
 		Example: `  bourse scale vm shared-cpu-2x
   bourse scale vm --vm-memory 512MiB --group worker`,
 		Args: cobra.MaximumNArgs(1),
@@ -272,7 +270,7 @@ func regionsOf(list string) ([]bourse.Region, error) {
 	return out, nil
 }
 
-// groupsThere are the groups that have machines, in order.
+// groupsThere returns the groups that have machines, sorted.
 func groupsThere(have *there) []string {
 	var out []string
 	for i := range have.Machines {
@@ -284,7 +282,7 @@ func groupsThere(have *there) []string {
 	return slices.Compact(out)
 }
 
-// countsOf reads how many machines there are to be of groups.
+// countsOf parses the desired numbers of machines of groups.
 func countsOf(have *there, group string, regions []bourse.Region, args []string) (map[string][]deploy.Count, error) {
 	groups := groupsThere(have)
 	out := map[string][]deploy.Count{}
@@ -310,9 +308,8 @@ func countsOf(have *there, group string, regions []bourse.Region, args []string)
 	return out, nil
 }
 
-// counts returns how many machines a group is to have in each region: n in the given regions
-// together, in equal shares, and as many as now elsewhere. Without regions n is the total of
-// the regions that have machines.
+// counts returns the desired number of a group's machines in each region: n in the given regions in total, in equal
+// shares, and the current number in others. Without regions, n is the total of the regions that have machines.
 func counts(have *there, group string, regions []bourse.Region, n int) []deploy.Count {
 	there := map[bourse.Region]int{}
 	for i := range have.Machines {
@@ -322,7 +319,7 @@ func counts(have *there, group string, regions []bourse.Region, n int) []deploy.
 			continue
 		}
 		if len(c.Standbys) > 0 {
-			continue // it is none of those that are counted
+			continue // standbys are not counted
 		}
 		there[m.Region]++
 	}
@@ -351,8 +348,8 @@ func shares(now map[bourse.Region]int, regions []bourse.Region, n int) map[bours
 	return out
 }
 
-// spread makes n of what is there, one at a time: one more where the fewest are, or one less
-// where the most are; ties in the order of the regions.
+// spread changes the total to n, one machine at a time: one more in the region with the fewest, or one less in the region
+// with the most. Ties go to the first region in order.
 func spread(there map[bourse.Region]int, n int) map[bourse.Region]int {
 	out := maps.Clone(there)
 	regions := slices.Sorted(maps.Keys(out))
@@ -386,8 +383,7 @@ func listed(counts map[bourse.Region]int) []deploy.Count {
 	return out
 }
 
-// resized is the size that the machines of a group, or of all, are to have: as flags change
-// the one that they have.
+// resized returns the size that results from changing the size of a group's machines, or all machines, by flags.
 func resized(have *there, group string, size *place.Size) (*bourse.Guest, error) {
 	var out *bourse.Guest
 	for _, x := range sizes(have) {
@@ -400,12 +396,34 @@ func resized(have *there, group string, size *place.Size) (*bourse.Guest, error)
 		}
 		if out != nil && *out != *guest {
 			return nil, cli.Hint(bourse.Errorf(bourse.CodeInvalid, "machines are of different sizes: %s and %s", cli.Guest(out), cli.Guest(guest)),
-				"the whole size (--vm-size), or one group (--group); see: bourse scale show")
+				"bourse scale show", "--vm-size, for the whole size", "--group, for one group")
 		}
 		out = guest
 	}
 	if out == nil {
-		return nil, cli.Hint(bourse.Errorf(bourse.CodeNotFound, "there is no machine that could be of another size"), "bourse scale show")
+		return nil, cli.Hint(bourse.Errorf(bourse.CodeNotFound, "there is no machine to resize"), "bourse scale show")
 	}
 	return out, nil
+}
+
+// NewAppRestart returns the command "bourse app restart".
+func NewAppRestart(s *cli.Shell) *cobra.Command {
+	var f workFlags
+	c := &cobra.Command{
+		Use:   "restart [APP]",
+		Short: "Restart an app's machines, some at a time",
+		Long: `Restart an app's machines, some at a time: each has to be ready before the next.
+Machines that are not running are left alone.`,
+		Example: `  bourse app restart shop
+  bourse app restart shop --group web --max-unavailable 1`,
+		Args:              cobra.MaximumNArgs(1),
+		ValidArgsFunction: cli.Complete(s.Apps),
+		RunE: func(c *cobra.Command, _ []string) error {
+			return f.run(c.Context(), s, "restart", func(have *there) (deploy.Plan, error) {
+				return deploy.Restart(have.State, f.groups(), f.pace()), nil
+			})
+		},
+	}
+	f.bind(s, c).OrArgument()
+	return c
 }

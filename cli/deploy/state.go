@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 
 	"golang.org/x/sync/errgroup"
 
@@ -15,20 +16,20 @@ import (
 	"github.com/bourse-dev/bourse/release"
 )
 
-// there is what is known of an app before a plan is made.
+// there is the current state of an app.
 type there struct {
 	deploy.State
-	missing  bool              // there is no such app
+	missing  bool              // the app does not exist
 	releases []release.Release // newest first
 }
 
-// look asks for all that a plan needs to know of an app.
+// look reads the current state of an app, and shows that on the screen.
 func look(ctx context.Context, s *cli.Shell, app bourse.AppName) (*there, error) {
-	defer cli.Spin(s.Err, "looking at what app "+cli.Clean(string(app))+" has")()
+	defer cli.Spin(s.Err, "reading app "+cli.Clean(string(app)))()
 	return read(ctx, s.Client(), app)
 }
 
-// read does what look does, without showing progress on the screen.
+// read reads the current state of an app.
 func read(ctx context.Context, client *machinesapi.Client, app bourse.AppName) (*there, error) {
 	out := &there{State: deploy.State{App: app}}
 	var silent, silentVolumes []bourse.WorkerID
@@ -56,8 +57,8 @@ func read(ctx context.Context, client *machinesapi.Client, app bourse.AppName) (
 		for i := range silent {
 			names[i] = string(silent[i])
 		}
-		return nil, cli.Hint(bourse.Errorf(bourse.CodeUnavailable, "no answer from %s, and it is not known what machines of app %s are there", strings.Join(names, ", "), app),
-			"again in a moment; who answers: bourse worker list")
+		return nil, cli.Hint(bourse.Errorf(bourse.CodeUnavailable, "no answer from %s, so the machines of app %s are not all known", strings.Join(names, ", "), app),
+			"the same command again in a moment", "bourse worker list")
 	}
 	return out, nil
 }
@@ -67,18 +68,18 @@ func (t *there) unended() bool {
 	return len(t.releases) > 0 && (t.releases[0].Status == release.Pending || t.releases[0].Status == release.Running)
 }
 
-// mustBe returns the error of an app that there is not.
+// mustBe returns an error if the app does not exist.
 func (t *there) mustBe() error {
 	if !t.missing {
 		return nil
 	}
-	return cli.Hint(bourse.Errorf(bourse.CodeNotFound, "there is no app %s", t.App), "bourse app list", "bourse deploy makes an app")
+	return cli.Hint(bourse.Errorf(bourse.CodeNotFound, "app %s does not exist", t.App), "bourse app list", "bourse deploy, to create it")
 }
 
-// digests asks what the images of an app are now, so that one that was pushed again
-// under its name is noticed. An image that cannot be asked for is left to the workers.
+// digests resolves the images of an app, so that an image that was pushed again under the same name is noticed. Images
+// that cannot be resolved are left to the workers.
 func digests(ctx context.Context, s *cli.Shell, app *deploy.App) (map[string]string, error) {
-	defer cli.Spin(s.Err, "asking which images there are")()
+	defer cli.Spin(s.Err, "resolving images")()
 	client := s.Client()
 	out := map[string]string{}
 	for i := range app.Groups {
@@ -99,4 +100,33 @@ func digests(ctx context.Context, s *cli.Shell, app *deploy.App) (map[string]str
 		}
 	}
 	return out, nil
+}
+
+// askers is the number of concurrent requests for versions.
+const askers = 16
+
+// versions reads the former configs of all machines.
+func versions(ctx context.Context, client *machinesapi.Client, have *there) error {
+	have.Versions = make(map[bourse.MachineID][]machinesapi.Version, len(have.Machines))
+	var mu sync.Mutex // guards have.Versions
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(askers)
+	for i := range have.Machines {
+		m := &have.Machines[i]
+		id, lost := m.ID, m.Config == nil || m.HostStatus != "" && m.HostStatus != machinesapi.HostOK
+		g.Go(func() error {
+			list, err := client.Versions(ctx, have.App, id)
+			if code := bourse.CodeOf(err); code == bourse.CodeNotFound || code == bourse.CodeUnavailable && lost {
+				return nil // the plan handles a missing machine or worker
+			}
+			if err != nil { // a machine without former versions would look as if the release had made it
+				return err
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			have.Versions[id] = list
+			return nil
+		})
+	}
+	return g.Wait()
 }

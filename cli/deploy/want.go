@@ -15,14 +15,14 @@ import (
 	"github.com/bourse-dev/bourse/release"
 )
 
-// want is what an app is to be, and what its release keeps of that.
+// want is the desired state of an app, with the contents of its release.
 type want struct {
 	App         deploy.App
-	Definition  json.RawMessage // the configuration, as fly.json has it
+	Definition  json.RawMessage // the configuration in the form of fly.json
 	Image       string
 	Description string
 	warnings    []string
-	unbuilt     bool // the image has to be built: there is none of its name, or another one
+	unbuilt     bool // the image is not built yet
 }
 
 // load reads the configuration.
@@ -34,13 +34,13 @@ func (t *target) load() (*config.Config, error) {
 	return config.Load(file)
 }
 
-// want reads the configuration and lays the flags over it.
+// want reads the configuration, and overrides it by flags.
 func (f *deployFlags) want(ctx context.Context, s *cli.Shell) (*want, error) {
 	c, err := f.load()
 	if err != nil {
 		return nil, err
 	}
-	root, err := os.OpenRoot(filepath.Dir(c.File())) // no symbolic link leads out of it
+	root, err := os.OpenRoot(filepath.Dir(c.File())) // symbolic links cannot lead out of it
 	if err != nil {
 		return nil, err
 	}
@@ -69,8 +69,7 @@ func (f *deployFlags) want(ctx context.Context, s *cli.Shell) (*want, error) {
 	return w, nil
 }
 
-// options are the flags as package config knows them; files are those of the
-// configuration's directory.
+// options converts the flags to options of package config. Files are those in the configuration's directory.
 func (f *deployFlags) options(files fs.FS) (config.Options, error) {
 	o := config.Options{
 		Image: f.image, App: bourse.AppName(f.app), Primary: bourse.Region(f.region), NoSpares: !f.ha,
@@ -92,8 +91,7 @@ func (f *deployFlags) options(files fs.FS) (config.Options, error) {
 	return o, nil
 }
 
-// localPrograms looks up programs of image host that are named relative to here, as machine
-// run does.
+// localPrograms resolves relative paths of programs with the image host, as machine run does.
 func (w *want) localPrograms() {
 	for i := range w.App.Groups {
 		if c := &w.App.Groups[i].Config; c.ImageKind() == bourse.HostImage {
@@ -105,7 +103,7 @@ func (w *want) localPrograms() {
 	}
 }
 
-// imageOf is the image that a release is listed with: that of the first group.
+// imageOf returns the image to show with a release: that of the first group.
 func imageOf(app *deploy.App) string {
 	for i := range app.Groups {
 		return app.Groups[i].Config.Image
@@ -113,18 +111,15 @@ func imageOf(app *deploy.App) string {
 	return ""
 }
 
-// kept is what a release's metadata has of ours: what the app was to be, with nothing left to
-// look up.
+// kept is the part of a release's metadata that deploys write: the complete desired state of the app.
 type kept struct {
 	Want *deploy.App `json:"bourse_want,omitempty"`
 }
 
-// maxKept bounds what a release's metadata has of ours, in bytes; the API takes 64 KiB, and the
-// executor writes its own beside it.
+// maxKept is the largest size of kept, in bytes. The API takes 64 KiB, and the executor adds a note.
 const maxKept = 56 << 10
 
-// metadata is what a release keeps of what is wanted; empty where that is too large:
-// then its definition has to do.
+// metadata returns the metadata of a release. If it would be too large, it is empty, and the definition is used instead.
 func (w *want) metadata() (json.RawMessage, error) {
 	raw, err := json.Marshal(kept{&w.App})
 	if err != nil || len(raw) > maxKept {
@@ -133,8 +128,8 @@ func (w *want) metadata() (json.RawMessage, error) {
 	return raw, nil
 }
 
-// wantOf returns what an app was to be with a release: as we have kept it, or as the
-// definition says that another client has.
+// wantOf returns the desired state of a release: from its metadata or, for a release of another client, from its
+// definition.
 func wantOf(r *release.Release) (*want, error) {
 	w := &want{Definition: r.Definition, Image: r.Image}
 	var k kept
@@ -143,7 +138,7 @@ func wantOf(r *release.Release) (*want, error) {
 		return w, nil
 	}
 	if len(r.Definition) == 0 {
-		return nil, bourse.Errorf(bourse.CodeFailedPrecondition, "release %s has no definition: the client that made it kept none", vName(r))
+		return nil, bourse.Errorf(bourse.CodeFailedPrecondition, "release %s has no definition: the client that made it did not store one", vName(r))
 	}
 	c, err := config.Parse("release "+vName(r)+".json", r.Definition)
 	if err != nil {
