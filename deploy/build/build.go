@@ -1,3 +1,7 @@
+// Package build builds the image of an app from its Dockerfile, with a builder on this host, and pushes it to a registry.
+//
+// Every supported builder writes an archive, which package image/push pushes. So credentials, plain HTTP and the handling of
+// refusals are the same for all builders, and the digest of the image is known.
 package build
 
 import (
@@ -15,34 +19,33 @@ import (
 	"github.com/bourse-dev/bourse/internal/tempdir"
 )
 
-// Request is what is built, and what becomes of it.
+// Request describes a build.
 type Request struct {
-	Dir        string            // the context: the directory whose files the Dockerfile may copy
-	Dockerfile string            // its path, relative to Dir when it is not absolute; "": "Dockerfile"
-	Ignorefile string            // what of Dir is left out, relative to Dir; "": ".dockerignore", if it is there
-	Target     string            // the stage to build; "": the last
+	Dir        string            // the build context
+	Dockerfile string            // its path, relative to Dir unless it is absolute; "": "Dockerfile"
+	Ignorefile string            // the ignore file, relative to Dir; "": ".dockerignore", if it exists
+	Target     string            // the stage to build; "": the last one
 	Args       map[string]string // ARGs by name
-	PushTo     string            // the name of the result: registry/repository[:tag]
-	Builder    string            // one of Builders; "": the first of them that works here
+	PushTo     string            // the name of the image: registry/repository[:tag]
+	Builder    string            // one of Builders; "": the first one that works on this host
 
-	// Of the registry; as in package push.
+	// Access to the registry, as in package push.
 	Login    credentials.Login
 	Config   string // path of docker's config.json
 	Insecure bool
 	Progress func(push.Progress) // optional
 }
 
-// Dockerfile returns the path of the Dockerfile that a build in dir would use, and whether
-// it exists. name is as [Request.Dockerfile].
+// Dockerfile returns the path of the Dockerfile for a build in dir, and whether it exists. The name is that of
+// [Request.Dockerfile].
 func Dockerfile(dir, name string) (string, bool) {
 	path := under(dir, cmp.Or(name, "Dockerfile"))
-	info, err := os.Lstat(path) // Check looks at where a symbolic link leads
+	info, err := os.Lstat(path) // Check follows symbolic links
 	return path, err == nil && !info.IsDir()
 }
 
-// check returns an error if a file to read does not exist, or if its relative name leads
-// out of the directory, directly or by a symbolic link. An absolute name is what the
-// user typed. Codes: not_found, invalid.
+// check returns an error if a file does not exist, or if its relative name leads out of the directory, directly or by a
+// symbolic link. Absolute names are typed by the user, and may lead anywhere. Errors: not_found, invalid.
 func (r Request) check(what, name, hint string) error {
 	path := under(r.Dir, name)
 	info, err := os.Stat(path)
@@ -63,7 +66,7 @@ func (r Request) check(what, name, hint string) error {
 	return nil
 }
 
-// under returns a path that is relative to dir when it is not absolute.
+// under joins dir and a path, unless the path is absolute.
 func under(dir, path string) string {
 	if filepath.IsAbs(path) {
 		return path
@@ -71,12 +74,11 @@ func under(dir, path string) string {
 	return filepath.Join(dir, path)
 }
 
-// Build builds an image, pushes it, and returns its name with its digest:
-// "registry/repository:tag@sha256:…". What the builder prints goes to out as it comes.
+// Build builds an image, pushes it, and returns its name with its digest: "registry/repository:tag@sha256:…". The output of
+// the builder goes to out. When ctx ends, the builder is interrupted, and killed some seconds later.
 //
-// The error is [bourse.CodeFailedPrecondition] when the host has no builder, and says what to do;
-// CodeNotFound without a Dockerfile; CodeInvalid when the build fails; else those of [push.Push].
-// When ctx ends the builder is interrupted, and after some seconds killed.
+// Errors: failed_precondition if the host has no builder, not_found if there is no Dockerfile, invalid if the build fails,
+// and those of [push.Push].
 func Build(ctx context.Context, r Request, out io.Writer) (image string, err error) {
 	if err := r.Check(); err != nil {
 		return "", err
@@ -106,8 +108,7 @@ func Build(ctx context.Context, r Request, out io.Writer) (image string, err err
 
 const tempPrefix = "bourse-build-"
 
-// Check looks at what can be told without a builder: whether the files are there, and the
-// name. Build does so first.
+// Check checks everything that requires no builder: the files and the name. Build calls it first.
 func (r Request) Check() error {
 	if err := r.check("Dockerfile", cmp.Or(r.Dockerfile, "Dockerfile"), "name an image that is built already (--image), or another file"); err != nil {
 		return err
@@ -122,4 +123,27 @@ func (r Request) Check() error {
 		}
 	}
 	return push.CheckName(r.PushTo)
+}
+
+// file returns the path of the Dockerfile.
+func (j job) file() string { return cmp.Or(j.Dockerfile, "Dockerfile") }
+
+// dockerfile returns the path of a Dockerfile with the requested ignore file. BuildKit prefers an ignore file next to the
+// Dockerfile, with its name and ".dockerignore". If another one is requested, both files are copied.
+func (j job) dockerfile() (string, error) {
+	file := under(j.Dir, j.file())
+	if j.Ignorefile == "" {
+		return file, nil
+	}
+	dir := filepath.Join(j.temp, "dockerfile")
+	copied := filepath.Join(dir, "Dockerfile")
+	return copied, errors.Join(os.Mkdir(dir, 0o700), copyFile(copied, file), copyFile(copied+".dockerignore", under(j.Dir, j.Ignorefile)))
+}
+
+func copyFile(to, from string) error {
+	text, err := os.ReadFile(from)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(to, text, 0o600)
 }

@@ -317,9 +317,9 @@ func TestNoBuilder(t *testing.T) {
 			func(*Request) {}, bourse.CodeFailedPrecondition,
 			"this host cannot build a Dockerfile: install Docker, Podman or BuildKit (buildctl and buildkitd), or do without: " +
 				"build elsewhere, bourse image push ARCHIVE NAME, and name it with --image " +
-				`(buildctl is not there; docker is there, and its daemon is not: "cannot connect"; podman is not there)`,
+				`(buildctl is not installed; docker is installed, but its daemon does not answer: "cannot connect"; podman is not installed)`,
 		},
-		"unknown":     {func(r *Request) { r.Builder = "kaniko" }, bourse.CodeInvalid, "there are buildctl, docker, podman"},
+		"unknown":     {func(r *Request) { r.Builder = "kaniko" }, bourse.CodeInvalid, "use one of buildctl, docker, podman"},
 		"nowhere":     {func(r *Request) { r.PushTo = "" }, bourse.CodeInvalid, "--push-to"},
 		"bad name":    {func(r *Request) { r.PushTo = "registry.test/Web" }, bourse.CodeInvalid, "lowercase"},
 		"no file":     {func(r *Request) { r.Dockerfile = "" }, bourse.CodeNotFound, "--image"},

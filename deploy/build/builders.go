@@ -16,7 +16,7 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Builders returns the builders that are known, in the order in which they are looked for.
+// Builders returns the names of the supported builders, in order of preference.
 func Builders() []string {
 	var out []string
 	for _, b := range builders {
@@ -28,11 +28,11 @@ func Builders() []string {
 // builder is a program that builds.
 type builder struct {
 	name  string
-	works func(ctx context.Context) error // why it cannot be used here
+	works func(ctx context.Context) error // returns why it cannot be used on this host
 	build func(ctx context.Context, j job) error
 }
 
-// builders are looked for from the first on.
+// builders are the supported builders, in order of preference.
 var builders = []builder{
 	{"buildctl", answers("buildctl", "debug", "workers"), buildctl},
 	{"docker", answers("docker", "version"), docker},
@@ -42,19 +42,19 @@ var builders = []builder{
 // job is one build.
 type job struct {
 	Request
-	temp    string // a directory for it alone
-	archive string // where the image is to be
+	temp    string // a temporary directory
+	archive string // the path for the image
 	out     io.Writer
 }
 
-// patience is how long a builder may take to say that it is there.
+// patience limits the time for checking a builder.
 const patience = 10 * time.Second
 
-// answers returns a check: the program is there, and so is what it asks.
+// answers returns a check that a program exists and succeeds.
 func answers(program string, args ...string) func(context.Context) error {
 	return func(ctx context.Context) error {
 		if _, err := exec.LookPath(program); err != nil {
-			return fmt.Errorf("%s is not there", program)
+			return fmt.Errorf("%s is not installed", program)
 		}
 		ctx, cancel := context.WithTimeout(ctx, patience)
 		defer cancel()
@@ -64,11 +64,11 @@ func answers(program string, args ...string) func(context.Context) error {
 		if err == nil {
 			return nil
 		}
-		return fmt.Errorf("%s is there, and its daemon is not: %s", program, last(text, err))
+		return fmt.Errorf("%s is installed, but its daemon does not answer: %s", program, last(text, err))
 	}
 }
 
-// last returns the last line of what a program has printed, or its error.
+// last returns the last line of a program's output, or its error.
 func last(text []byte, err error) string {
 	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
 	line := strings.TrimSpace(lines[len(lines)-1])
@@ -78,7 +78,7 @@ func last(text []byte, err error) string {
 	return bourse.Quoted(line)
 }
 
-// find returns the builder of that name, or for "" the first that works.
+// find returns the builder with a name, or the first one that works for "".
 func find(ctx context.Context, name string) (builder, error) {
 	var why []string
 	known := false
@@ -97,14 +97,14 @@ func find(ctx context.Context, name string) (builder, error) {
 	case ctx.Err() != nil:
 		return builder{}, context.Cause(ctx)
 	case !known:
-		return builder{}, bourse.Errorf(bourse.CodeInvalid, "no builder %s is known; there are %s", bourse.Quoted(name), strings.Join(Builders(), ", "))
+		return builder{}, bourse.Errorf(bourse.CodeInvalid, "unknown builder %s: use one of %s", bourse.Quoted(name), strings.Join(Builders(), ", "))
 	}
 	return builder{}, bourse.Errorf(bourse.CodeFailedPrecondition,
 		"this host cannot build a Dockerfile: install Docker, Podman or BuildKit (buildctl and buildkitd), "+
 			"or do without: build elsewhere, bourse image push ARCHIVE NAME, and name it with --image (%s)", strings.Join(why, "; "))
 }
 
-// buildctl has BuildKit build.
+// buildctl builds with BuildKit.
 func buildctl(ctx context.Context, j job) error {
 	file, err := j.dockerfile()
 	if err != nil {
@@ -124,8 +124,7 @@ func buildctl(ctx context.Context, j job) error {
 	return j.run(ctx, nil, "buildctl", append(args, "--output", "type=oci,dest="+j.archive)...)
 }
 
-// docker builds with buildx where it is there, else with the engine's own builder, and saves
-// what was built.
+// docker builds with buildx if it is installed, otherwise with the engine's own builder, and saves the image.
 func docker(ctx context.Context, j job) error {
 	file := under(j.Dir, j.file())
 	command := []string{"build"}
@@ -143,7 +142,7 @@ func docker(ctx context.Context, j job) error {
 	return j.buildAndSave(ctx, env, "docker", append(command, j.words(file)...), "save")
 }
 
-// podman builds and saves what was built.
+// podman builds and saves an image.
 func podman(ctx context.Context, j job) error {
 	args := []string{"build"}
 	if j.Ignorefile != "" {
@@ -152,7 +151,7 @@ func podman(ctx context.Context, j job) error {
 	return j.buildAndSave(ctx, nil, "podman", append(args, j.words(under(j.Dir, j.file()))...), "save", "--format", "oci-archive")
 }
 
-// buildAndSave runs a build that leaves the image with its engine, and has that write it.
+// buildAndSave runs a build whose image stays with the engine, and saves the image.
 func (j job) buildAndSave(ctx context.Context, env []string, program string, build []string, save ...string) error {
 	ids := filepath.Join(j.temp, "id")
 	build = append(build[:len(build)-1], "--iidfile", ids, build[len(build)-1])
@@ -161,12 +160,12 @@ func (j job) buildAndSave(ctx context.Context, env []string, program string, bui
 	}
 	id, err := os.ReadFile(ids)
 	if err != nil {
-		return bourse.Errorf(bourse.CodeInternal, "%s built, and does not say what: %w", program, err)
+		return bourse.Errorf(bourse.CodeInternal, "%s did not report the image that it has built: %w", program, err)
 	}
 	return j.run(ctx, env, program, append(save, "--output", j.archive, strings.TrimSpace(string(id)))...)
 }
 
-// words are the flags that docker and podman have in common, and the context.
+// words returns the arguments that docker and podman have in common.
 func (j job) words(file string) []string {
 	out := []string{"--file", file}
 	if j.Target != "" {
@@ -178,7 +177,7 @@ func (j job) words(file string) []string {
 	return append(out, j.Dir)
 }
 
-// run runs a program to its end, which has to be a good one.
+// run runs a program, which has to succeed.
 func (j job) run(ctx context.Context, env []string, program string, args ...string) error {
 	c := exec.CommandContext(ctx, program, args...)
 	c.Env = append(os.Environ(), env...)
@@ -190,7 +189,7 @@ func (j job) run(ctx context.Context, env []string, program string, args ...stri
 	case ctx.Err() != nil:
 		return bourse.Errorf(bourse.CodeCanceled, "the build was stopped: %w", context.Cause(ctx))
 	case err != nil:
-		return bourse.Errorf(bourse.CodeInvalid, "%s %s: %w; what it printed says why", program, args[0], err)
+		return bourse.Errorf(bourse.CodeInvalid, "%s %s: %w; see its output", program, args[0], err)
 	}
 	return nil
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/bourse-dev/bourse/workload"
 )
 
-// Options are what a command line says beside a file. The zero value says nothing.
+// Options are settings of the command line. The zero value sets nothing.
 type Options struct {
 	Image    string            // instead of build.image
 	Later    bool              // where no image is named, it is built later: configs have none
@@ -29,8 +29,8 @@ type Options struct {
 	NoSmoke        bool            // a machine may end soon after its start
 	Reserve        bool            // as deploy.reserve
 
-	// Files has what local_path and machine_config name, from the directory of the
-	// configuration down. Nil: such fields are refused.
+	// Files contains the files that local_path and machine_config name, in the directory of the configuration and below. If
+	// it is nil, such fields are refused.
 	Files fs.FS
 }
 
@@ -43,9 +43,8 @@ const (
 	DefaultGroup          = "app" // of a file without processes
 )
 
-// App returns what the app is to be. It reads options.Files and nothing else.
-// The warnings are all that there are, those of [Config.Warnings] among them.
-// CodeInvalid, wrapping all [Problems], for what cannot be.
+// App returns the desired state of the app, and all warnings, including those of [Config.Warnings]. It reads only
+// options.Files. Errors: invalid, which wraps all [Problems].
 func (c *Config) App(options Options) (deploy.App, []Warning, error) {
 	m := maker{checker: checker{Config: c}, Options: options, warnings: c.Warnings()}
 	app := deploy.App{
@@ -96,7 +95,7 @@ func (c *Config) App(options Options) (deploy.App, []Warning, error) {
 	return app, m.warnings, nil
 }
 
-// maker makes an app of a configuration and options.
+// maker makes an app from a configuration and options.
 type maker struct {
 	checker
 	Options
@@ -113,7 +112,7 @@ func (m *maker) buildImage() string {
 	return m.Build.Image
 }
 
-// checkHost wants a command of each group: image host has none of its own.
+// checkHost requires a command for each group, because image host has no default command.
 func (m *maker) checkHost() {
 	if c := m.bare(); len(c.Init.Command()) > 0 || len(c.Processes) > 0 {
 		return
@@ -125,7 +124,7 @@ func (m *maker) checkHost() {
 	}
 }
 
-// deploy fills in how machines are replaced.
+// deploy fills in the strategy and its settings.
 func (m *maker) deploy(app *deploy.App) {
 	d := m.Deploy
 	if d == nil {
@@ -141,7 +140,7 @@ func (m *maker) deploy(app *deploy.App) {
 	app.Reserve = m.Reserve || d.Reserve
 }
 
-// checkStrategy refuses what a strategy cannot do with these groups.
+// checkStrategy refuses a strategy that these groups cannot be deployed with.
 func (m *maker) checkStrategy(app *deploy.App) {
 	if app.Strategy != deploy.Canary && app.Strategy != deploy.BlueGreen {
 		return
@@ -160,7 +159,7 @@ func (m *maker) checkStrategy(app *deploy.App) {
 	}
 }
 
-// command returns what runs before any machine is changed, nil for nothing.
+// command returns the release command, nil if there is none.
 func (m *maker) command() *deploy.Command {
 	d := m.Deploy
 	if d == nil || d.Command == "" || m.NoCommand {

@@ -11,11 +11,10 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// groupPattern is what a process group may be named: it is a value of metadata, and
-// a part of names that machines find each other by.
+// groupPattern matches valid names of process groups, which are used in metadata and in DNS names.
 var groupPattern = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9_-]{0,61}[A-Za-z0-9])?$`)
 
-// checker collects what fields together cannot be.
+// checker collects problems with combinations of fields.
 type checker struct {
 	*Config
 	problems Problems
@@ -25,7 +24,7 @@ func (c *checker) bad(path, format string, args ...any) {
 	c.problems = append(c.problems, Problem{c.where(path), path, fmt.Sprintf(format, args...)})
 }
 
-// valid adds an error about a field, if there is one.
+// valid adds the error of a field, unless it is nil.
 func (c *checker) valid(path string, err error) {
 	if err != nil {
 		message := bourse.MessageOf(err)
@@ -33,7 +32,7 @@ func (c *checker) valid(path string, err error) {
 	}
 }
 
-// check looks for what fields together cannot be, whatever the options.
+// check checks combinations of fields that are invalid with any options.
 func (c *Config) check() Problems {
 	k := checker{Config: c}
 	if c.AppName != "" {
@@ -89,7 +88,7 @@ func validMaxUnavailable(m float64) error {
 	return nil
 }
 
-// checkProcesses looks at the groups' names and commands, and at all names of groups.
+// checkProcesses checks the names and commands of groups, and all references to groups.
 func (c *checker) checkProcesses() {
 	for _, name := range slices.Sorted(maps.Keys(c.Processes)) {
 		if !groupPattern.MatchString(name) {

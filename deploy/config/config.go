@@ -1,3 +1,11 @@
+// Package config parses the configuration of an app, fly.toml or bourse.toml (also as JSON and YAML), and converts it to
+// the [deploy.App] that plans are made from. Every value keeps its position, so that errors name a line and a column, and
+// what is allowed there.
+//
+// One table ([Fields]) describes every field, and why some have no effect. A field without effect causes a [Warning].
+// docs/config.md is generated from the same table.
+//
+// [Parse] and [Config.App] are functions of their arguments. Only [Load] and [Find] read the disk.
 package config
 
 import (
@@ -13,7 +21,7 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Config is a configuration that was read: its fields, and where each is.
+// Config is a parsed configuration: its fields and their positions.
 type Config struct {
 	Definition
 	file     string
@@ -21,12 +29,11 @@ type Config struct {
 	warnings []Warning
 }
 
-// Names are the files that a directory is searched for, in this order.
+// Names are the names of configuration files, in order of preference.
 func Names() []string { return []string{"bourse.toml", "fly.toml", "fly.json", "fly.yaml", "fly.yml"} }
 
-// Find returns the configuration of a directory: the first of [Names] that is
-// there. A symbolic link that leads out of the directory is an error: nobody has
-// named that file. Error: not_found.
+// Find returns the configuration file of a directory: the first of [Names] that exists. It is an error if the file is a
+// symbolic link that leads out of the directory. Errors: not_found.
 func Find(dir string) (string, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
@@ -60,9 +67,8 @@ func Load(file string) (*Config, error) {
 	return Parse(file, text)
 }
 
-// Parse reads text, in the syntax that the name ends with: .json, .yaml or .yml,
-// otherwise TOML. What is Bourse's own is refused in a file whose name begins with
-// "fly.". CodeInvalid, wrapping all [Problems], for what cannot be.
+// Parse parses text in the syntax of the name's extension: .json, .yaml or .yml, otherwise TOML. Fields that only Bourse
+// supports are refused if the name begins with "fly.". Errors: invalid, which wraps all [Problems].
 func Parse(name string, text []byte) (*Config, error) {
 	root, err := read(name, text)
 	if problem, ok := errors.AsType[Problem](err); ok {
@@ -81,18 +87,17 @@ func Parse(name string, text []byte) (*Config, error) {
 	return c, d.problems.err()
 }
 
-// Warnings returns what of the file is not acted on; [Config.App] says more, since it
-// knows the image.
+// Warnings returns warnings about fields without effect. [Config.App] returns more, because it knows the image.
 func (c *Config) Warnings() []Warning { return slices.Clone(c.warnings) }
 
-// JSON is the configuration in the form of fly.json: what a release keeps as its
-// definition. Reading it again gives the same.
+// JSON returns the configuration in the form of fly.json, which releases store as their definition. Parsing it returns an
+// equal configuration.
 func (c *Config) JSON() (json.RawMessage, error) { return json.Marshal(&c.Definition) }
 
-// File is the name that the configuration was read under.
+// File returns the name of the file.
 func (c *Config) File() string { return c.file }
 
-// where returns the position of a field, or that of what it would be in.
+// where returns the position of a field or, if it is missing, of its closest enclosing table.
 func (c *Config) where(path string) Position {
 	for path != "" {
 		if at, ok := c.at[path]; ok {
@@ -103,7 +108,7 @@ func (c *Config) where(path string) Position {
 	return Position{File: c.file}
 }
 
-// Ours reports whether the configuration has what only bourse.toml may have.
+// Ours reports whether the configuration contains fields that only bourse.toml may contain.
 func (c *Config) Ours() bool {
 	return len(c.Requirements) > 0 || len(c.Groups) > 0 || c.Deploy != nil && c.Deploy.Reserve
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/bourse-dev/bourse/workload"
 )
 
-// decoder fills a Definition from a tree, whatever syntax that came from.
+// decoder fills a Definition from a tree of nodes.
 type decoder struct {
 	ours     bool                // the file may have what is Bourse's own
 	at       map[string]Position // of each value, by its path
@@ -28,13 +28,12 @@ type decoder struct {
 
 func (d *decoder) position(n *yaml.Node) Position { return Position{d.file, n.Line, n.Column} }
 
-// where is a place in a definition: as it is shown, services[0].ports, and as
-// [Fields] has it, services.ports.
+// where is a place in a definition: the path to show, services[0].ports, and the path in [Fields], services.ports.
 type where struct{ path, field string }
 
 func (w where) member(name string) where { return w.below(name, name) }
 
-// named is a member of a table whose names are the author's.
+// named returns a member of a table with arbitrary names.
 func (w where) named(name string) where { return w.below(name, "*") }
 
 func (w where) below(name, field string) where {
@@ -52,12 +51,12 @@ func (d *decoder) problem(n *yaml.Node, field, format string, args ...any) {
 	}
 }
 
-// wrong says that a value is not what is allowed.
+// wrong adds a problem about a value that is not allowed.
 func (d *decoder) wrong(n *yaml.Node, w where, allowed string) {
 	d.problem(n, w.path, "%s: use %s", shown(n), allowed)
 }
 
-// value decodes n into v, a field with these tags.
+// value decodes n into v, a field with the given tags.
 func (d *decoder) value(n *yaml.Node, w where, v reflect.Value, tag reflect.StructTag) {
 	if kindOf(n) == null {
 		return
@@ -113,8 +112,7 @@ func (d *decoder) value(n *yaml.Node, w where, v reflect.Value, tag reflect.Stru
 	}
 }
 
-// readerOf returns the reader of a value that can be written in more than one way, nil
-// for any other.
+// readerOf returns the reader of a value, nil if its type has none.
 func readerOf(v reflect.Value) reader {
 	switch p := v.Interface().(type) {
 	case reader:
@@ -127,7 +125,7 @@ func readerOf(v reflect.Value) reader {
 	return nil
 }
 
-// scalar decodes what is one word or number.
+// scalar decodes a single word or number.
 func (d *decoder) scalar(n *yaml.Node, w where, v reflect.Value, tag reflect.StructTag) {
 	in := tag.Get("in")
 	switch v.Kind() { //nolint:exhaustive // a Definition has no others
@@ -176,7 +174,7 @@ func (d *decoder) scalar(n *yaml.Node, w where, v reflect.Value, tag reflect.Str
 	}
 }
 
-// amount looks whether a size is in its range.
+// amount checks the range of a size.
 func (d *decoder) amount(n *yaml.Node, w where, v reflect.Value, in string) {
 	low, high, ok := strings.Cut(in, "..")
 	if !ok || v.Kind() != reflect.Int64 {
@@ -193,7 +191,7 @@ func (d *decoder) amount(n *yaml.Node, w where, v reflect.Value, in string) {
 	}
 }
 
-// duration decodes a time: a text with a unit, or a number where its unit is known.
+// duration decodes a duration: a string with a unit, or a number if the field has a default unit.
 func (d *decoder) duration(n *yaml.Node, w where, into *bourse.Duration, tag reflect.StructTag) {
 	low, high, _ := strings.Cut(tag.Get("in"), "..")
 	least, _ := time.ParseDuration(low)
@@ -227,7 +225,7 @@ func (d *decoder) duration(n *yaml.Node, w where, into *bourse.Duration, tag ref
 	*into = bourse.Duration(t)
 }
 
-// list decodes a list; one table may stand for a list of tables.
+// list decodes a list. A single table counts as a list of tables.
 func (d *decoder) list(n *yaml.Node, w where, v reflect.Value, tag reflect.StructTag) {
 	items := n.Content
 	tables := v.Type().Elem().Kind() == reflect.Struct
@@ -248,7 +246,7 @@ func (d *decoder) list(n *yaml.Node, w where, v reflect.Value, tag reflect.Struc
 	v.Set(out)
 }
 
-// names decodes a table whose names are the author's.
+// names decodes a table with arbitrary names.
 func (d *decoder) names(n *yaml.Node, w where, v reflect.Value, tag reflect.StructTag) {
 	switch {
 	case kindOf(n) == list && len(n.Content) == 0: // old files have it
@@ -274,9 +272,8 @@ func (d *decoder) names(n *yaml.Node, w where, v reflect.Value, tag reflect.Stru
 	v.Set(out)
 }
 
-// headersOf returns the table that a list of headers stands for in old files: each
-// item has a name with its value or values, or is a table of headers itself. It
-// returns n if it is another list.
+// headersOf converts a list of headers, as old files contain it, to a table. Each item contains a name and its value or
+// values, or is a table of headers itself. Other lists are returned as they are.
 func headersOf(n *yaml.Node) *yaml.Node {
 	out := &yaml.Node{Kind: yaml.MappingNode, Line: n.Line, Column: n.Column}
 	for _, item := range n.Content {
@@ -296,10 +293,10 @@ func headersOf(n *yaml.Node) *yaml.Node {
 	return out
 }
 
-// formerly are fields by the names that they had.
+// formerly are fields by their former names.
 var formerly = map[string]string{"compute": "vm", "mount": "mounts", "build.build_target": "build-target", "build.docker_build_target": "build-target"}
 
-// fields decodes a table whose names are the fields of a struct.
+// fields decodes a table into a struct.
 func (d *decoder) fields(n *yaml.Node, w where, v reflect.Value) {
 	if kindOf(n) != table {
 		d.wrong(n, w, "a table")
@@ -337,7 +334,7 @@ func (d *decoder) fields(n *yaml.Node, w where, v reflect.Value) {
 	}
 }
 
-// fieldsOf returns the fields of a struct by name, those of embedded ones among them.
+// fieldsOf returns the fields of a struct by name, including those of embedded structs.
 func fieldsOf(t reflect.Type) map[string][]int {
 	out := map[string][]int{}
 	for _, f := range reflect.VisibleFields(t) {
@@ -355,7 +352,7 @@ func oneOf(words []string) string {
 	return strings.Join(words, "")
 }
 
-// near returns a question for the word that may have been meant, "" when none is near.
+// near returns a suggestion for a misspelled word, "" if there is none.
 func near(word string, words []string) string {
 	if len(word) > 64 {
 		return ""

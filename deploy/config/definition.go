@@ -5,9 +5,9 @@ import (
 	"github.com/bourse-dev/bourse/workload"
 )
 
-// Definition is what a file says, field by field, in the names and the JSON of
-// fly.json. What becomes of each field is in [Fields]. Tags say what the decoder allows:
-// "in" one of a few words or a range, "bare" the unit of a number without one, "quoted" a number in quotes, as old files have it.
+// Definition contains the fields of a file, with the names and the JSON of fly.json. [Fields] describes each. Tags tell the
+// decoder what is allowed: "in" a list of words or a range, "bare" the unit of numbers without one, "quoted" numbers in
+// quotes, as in old files.
 type Definition struct {
 	AppName          string            `json:"app,omitempty"`
 	PrimaryRegion    string            `json:"primary_region,omitempty"`
@@ -39,7 +39,7 @@ type Definition struct {
 	Groups       []Group             `json:"groups,omitempty"`
 }
 
-// Build says where the image comes from.
+// Build describes the image.
 type Build struct {
 	Image            string            `json:"image,omitempty"`
 	Dockerfile       string            `json:"dockerfile,omitempty"`
@@ -60,7 +60,7 @@ type Compose struct {
 	File string `json:"file,omitempty"`
 }
 
-// Deploy says how machines are replaced.
+// Deploy configures deploys.
 type Deploy struct {
 	Strategy       string          `json:"strategy,omitempty" in:"rolling|immediate|canary|bluegreen"`
 	MaxUnavailable *float64        `json:"max_unavailable,omitempty"`
@@ -88,7 +88,7 @@ type HTTPService struct {
 	MachineChecks []MachineCheck        `json:"machine_checks,omitempty"`
 }
 
-// Service is a port of the machines and how it is reached from outside.
+// Service is a port of the machines, and the ports at which it is served.
 type Service struct {
 	Protocol      string                `json:"protocol,omitempty" in:"tcp|udp"`
 	InternalPort  *int                  `json:"internal_port,omitempty" in:"0..65535" quoted:"too"`
@@ -103,14 +103,14 @@ type Service struct {
 	MachineChecks []MachineCheck        `json:"machine_checks,omitempty"`
 }
 
-// Times are those of a check.
+// Times are the durations of a check.
 type Times struct {
 	Interval bourse.Duration `json:"interval,omitempty" bare:"1ms" in:"0s..1h"`
 	Timeout  bourse.Duration `json:"timeout,omitempty" bare:"1ms" in:"0s..1h"`
 	Grace    bourse.Duration `json:"grace_period,omitempty" bare:"1ms" in:"0s..1h"`
 }
 
-// Request is what a check of type http asks.
+// Request is the request of an HTTP check.
 type Request struct {
 	Method        string            `json:"method,omitempty"`
 	Path          string            `json:"path,omitempty"`
@@ -120,16 +120,16 @@ type Request struct {
 	Headers       map[string]Values `json:"headers,omitempty"`
 }
 
-// TCPCheck is a check of a service that connects.
+// TCPCheck is a service's check that connects.
 type TCPCheck struct{ Times }
 
-// HTTPCheck is a check of a service that asks.
+// HTTPCheck is a service's check that sends a request.
 type HTTPCheck struct {
 	Times
 	Request
 }
 
-// Check is one of machines, beside their services.
+// Check is a check of machines that belongs to no service.
 type Check struct {
 	Type      string             `json:"type,omitempty" in:"tcp|http"`
 	Kind      workload.CheckKind `json:"kind,omitempty" in:"informational|readiness"`
@@ -139,7 +139,7 @@ type Check struct {
 	Request
 }
 
-// MachineCheck is a machine that tries another one, and goes again.
+// MachineCheck is a temporary machine that tests another one.
 type MachineCheck struct {
 	Image       string          `json:"image,omitempty"`
 	Entrypoint  Words           `json:"entrypoint,omitempty"`
@@ -148,7 +148,7 @@ type MachineCheck struct {
 	KillTimeout bourse.Duration `json:"kill_timeout,omitempty" bare:"1s" in:"0s..300s"`
 }
 
-// Mount is the volume of each machine of a group.
+// Mount describes the volume of each of a group's machines.
 type Mount struct {
 	Source            string   `json:"source"`
 	Destination       string   `json:"destination"`
@@ -177,14 +177,14 @@ type VM struct {
 	Processes        []string `json:"processes,omitempty"`
 }
 
-// Restart says when a machine whose program ended is started again.
+// Restart is a restart policy.
 type Restart struct {
 	Policy    string   `json:"policy,omitempty" in:"never|always|on-failure"`
 	Retries   int64    `json:"retries,omitempty" in:"0..1000000"`
 	Processes []string `json:"processes,omitempty"`
 }
 
-// File is written into machines before their program starts.
+// File is a file that is written into machines before their program starts.
 type File struct {
 	GuestPath  string   `json:"guest_path"`
 	LocalPath  string   `json:"local_path,omitempty"`
@@ -193,13 +193,13 @@ type File struct {
 	Processes  []string `json:"processes,omitempty"`
 }
 
-// Metrics is where a group's program shows its own metrics.
+// Metrics is the endpoint of a program's own metrics.
 type Metrics struct {
 	workload.Metrics
 	Processes []string `json:"processes,omitempty"`
 }
 
-// Experimental is what has no better place.
+// Experimental contains experimental settings.
 type Experimental struct {
 	Cmd            Words     `json:"cmd,omitempty"`
 	Entrypoint     Words     `json:"entrypoint,omitempty"`
@@ -211,7 +211,7 @@ type Experimental struct {
 	Attached       *Attached `json:"attached,omitempty"`
 }
 
-// Attached is what other apps give this one.
+// Attached describes what other apps provide to this one.
 type Attached struct {
 	Secrets *AttachedSecrets `json:"secrets,omitempty"`
 }
@@ -221,8 +221,7 @@ type AttachedSecrets struct {
 	Export map[string]string `json:"export,omitempty"`
 }
 
-// Group is ours: where the machines of process groups are, how many, and what they
-// ask of their workers.
+// Group is Bourse's own: the regions and numbers of machines of process groups, and their requirements for workers.
 type Group struct {
 	Processes    []string            `json:"processes,omitempty"`
 	Regions      []string            `json:"regions,omitempty"`

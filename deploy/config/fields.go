@@ -2,32 +2,31 @@ package config
 
 import "slices"
 
-// Treatment is what becomes of a field of a file.
+// Treatment tells how a field of a file is treated.
 type Treatment string
 
 // The treatments.
 const (
 	Done    Treatment = "done"
-	AsAPI   Treatment = "as the API" // it becomes a member of machines' configs, which [bourse.Fields] speaks of
-	NotDone Treatment = "not done"   // a warning names it, unless it asks for nothing
-	Ignored Treatment = "ignored"    // it has no field, because other clients have given it up; a warning names it, unless it asks for nothing
+	AsAPI   Treatment = "as the API" // it becomes a member of machines' configs, which [bourse.Fields] describes
+	NotDone Treatment = "not done"   // it has no effect, and causes a warning unless its value requests nothing
+	Ignored Treatment = "ignored"    // other clients no longer support it either; it has no field in Definition, and causes a warning unless its value requests nothing
 )
 
-// Field is what becomes of one field of a file.
+// Field describes a field of a file.
 type Field struct {
-	Path      string // services.ports.port; * is any name of a table whose names are the author's
+	Path      string // services.ports.port; * stands for any name in a table with arbitrary names
 	Treatment Treatment
-	Text      string   // what it does, or why nothing
+	Text      string   // what it does, or why it has no effect
 	To        string   // the member of machines' configs that it becomes
-	Ours      bool     // only bourse.toml may have it
-	Idle      []string // values that ask for nothing; default: the empty ones
+	Ours      bool     // only bourse.toml may contain it
+	Idle      []string // values that request nothing; default: empty ones
 }
 
-// Fields returns the table of all fields, section by section: docs/config.md is
-// written from it.
+// Fields returns descriptions of all fields, section by section. docs/config.md is generated from it.
 func Fields() []Field { return slices.Clone(fields) }
 
-// fieldAt returns the line about a field, nil when there is none.
+// fieldAt returns the description of a field, nil if there is none.
 func fieldAt(path string) *Field { return fieldsByPath[path] }
 
 var fieldsByPath = func() map[string]*Field {
@@ -38,7 +37,7 @@ var fieldsByPath = func() map[string]*Field {
 	return out
 }()
 
-// within are the fields of a section.
+// within returns the fields of a section.
 func within(section string, list ...Field) []Field {
 	for i := range list {
 		list[i].Path = section + "." + list[i].Path
@@ -50,7 +49,7 @@ func done(path, text string) Field { return Field{Path: path, Treatment: Done, T
 
 func into(path, to, text string) Field { return Field{Path: path, Treatment: Done, Text: text, To: to} }
 
-// asAPI is a field of which [bourse.Fields] says what becomes.
+// asAPI returns a field that [bourse.Fields] describes.
 func asAPI(path, to string) Field { return Field{Path: path, Treatment: AsAPI, To: to} }
 
 func not(path, why string, idle ...string) Field {

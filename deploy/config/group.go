@@ -13,7 +13,7 @@ import (
 	"github.com/bourse-dev/bourse/deploy"
 )
 
-// bare returns what the configs of all machines have in common.
+// bare returns the config that all machines have in common.
 func (m *maker) bare() bourse.Config {
 	c := m.base
 	c.Image = m.image
@@ -51,7 +51,7 @@ func or(list Words, absent []string) []string {
 	return list
 }
 
-// group makes a process group.
+// group returns a process group.
 func (m *maker) group(name string) deploy.Group {
 	g := deploy.Group{Name: name, Config: m.bare(), Smoke: !m.NoSmoke}
 	c := &g.Config
@@ -89,7 +89,7 @@ func (m *maker) group(name string) deploy.Group {
 	return g
 }
 
-// kept fills in what no one acts on, and the restart policy.
+// kept fills in members without effect, and the restart policy.
 func (m *maker) kept(c *bourse.Config, group string) {
 	if i := one(m, "restart", m.Config.Restart, group, func(r *Restart) []string { return r.Processes }); i >= 0 {
 		r := m.Config.Restart[i]
@@ -109,8 +109,7 @@ func (m *maker) kept(c *bourse.Config, group string) {
 	}
 }
 
-// one returns the place of the section that is for a group, -1 for none. A group that
-// has two is refused.
+// one returns the index of the section for a group, -1 if there is none. A group with two sections is refused.
 func one[T any](m *maker, name string, list []T, group string, processes func(*T) []string) int {
 	found := -1
 	for i := range list {
@@ -126,7 +125,7 @@ func one[T any](m *maker, name string, list []T, group string, processes func(*T
 	return found
 }
 
-// mount returns the volume of a group's machines, nil for none, and its section.
+// mount returns the mount of a group and its section, nil if there is none.
 func (m *maker) mount(group string) (string, *deploy.Mount) {
 	var found *Mount
 	where := ""
@@ -189,7 +188,7 @@ func (m *maker) size(g *deploy.Group, from *paths) {
 	}
 }
 
-// requirements fills in what machines of a group ask of their workers.
+// requirements fills in a group's requirements for workers.
 func (m *maker) requirements(c *bourse.Config, group string) {
 	out := maps.Clone(m.base.Requirements)
 	if out == nil {
@@ -206,7 +205,7 @@ func (m *maker) requirements(c *bourse.Config, group string) {
 
 func groupProcesses(g *Group) []string { return g.Processes }
 
-// counts fills in how many machines a group has, and where.
+// counts fills in the numbers of machines by region.
 func (m *maker) counts(g *deploy.Group) {
 	i, another := nearest(m.Groups, g.Name, groupProcesses)
 	if another >= 0 {
@@ -252,7 +251,7 @@ func (m *maker) files(c *bourse.Config, group string) {
 	}
 }
 
-// local returns the content of a file beside the configuration.
+// local returns the contents of a file in the directory of the configuration or below.
 func (m *maker) local(field, name string) []byte {
 	clean := path.Clean(strings.TrimPrefix(name, "./"))
 	if !fs.ValidPath(clean) || m.Options.Files == nil {
@@ -270,7 +269,7 @@ func (m *maker) local(field, name string) []byte {
 	return content
 }
 
-// machineConfig returns the config that the others are laid over.
+// machineConfig returns the config that the other sections override.
 func (m *maker) machineConfig() (c bourse.Config) {
 	field, written := "machine_config", m.MachineConfig
 	if e := m.Experimental; written == "" && e != nil {
@@ -295,7 +294,7 @@ func (m *maker) machineConfig() (c bourse.Config) {
 	return c
 }
 
-// withRest adds members that a config has no fields for to one of its objects.
+// withRest adds members to an object of a config that have no fields.
 func withRest(c bourse.Config, object string, members map[string]any) bourse.Config {
 	rest := map[string]any{}
 	if len(c.Rest) > 0 {

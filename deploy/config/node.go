@@ -10,7 +10,7 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// kind is what a value is written as.
+// kind is the kind of a value.
 type kind string
 
 const (
@@ -27,7 +27,7 @@ var kinds = map[string]kind{
 	"!!null": null, "!!str": text, "!!timestamp": text, "!!int": whole, "!!float": fraction, "!!bool": truth, "!!seq": list, "!!map": table,
 }
 
-// kindOf returns the kind of a value, "" for one with a tag of its own.
+// kindOf returns the kind of a value, "" for custom tags.
 func kindOf(n *yaml.Node) kind { return kinds[n.ShortTag()] }
 
 // members returns the names and the values of a table.
@@ -41,7 +41,7 @@ func members(n *yaml.Node) iter.Seq2[*yaml.Node, *yaml.Node] {
 	}
 }
 
-// member returns a value of a table, nil when it has none of that name.
+// member returns the value of a name in a table, nil if there is none.
 func member(n *yaml.Node, name string) *yaml.Node {
 	for key, value := range members(n) {
 		if key.Value == name {
@@ -51,7 +51,7 @@ func member(n *yaml.Node, name string) *yaml.Node {
 	return nil
 }
 
-// integer returns the number that is written as whole.
+// integer returns the value of an integer.
 func integer(n *yaml.Node) (int64, bool) {
 	number, err := strconv.ParseInt(strings.ReplaceAll(n.Value, "_", ""), 0, 64)
 	return number, err == nil && kindOf(n) == whole
@@ -60,7 +60,7 @@ func integer(n *yaml.Node) (int64, bool) {
 // isTrue reports whether a value is true.
 func isTrue(n *yaml.Node) bool { return kindOf(n) == truth && strings.EqualFold(n.Value, "true") }
 
-// word returns a value that is no list and no table, as it is written.
+// word returns a value as it is written, unless it is a list or a table.
 func word(n *yaml.Node) (string, bool) {
 	switch kindOf(n) {
 	case text, whole, fraction, truth:
@@ -72,7 +72,7 @@ func word(n *yaml.Node) (string, bool) {
 	return "", false
 }
 
-// asks reports whether a value asks for anything.
+// asks reports whether a value requests anything.
 func asks(n *yaml.Node) bool {
 	switch kindOf(n) {
 	case text:
@@ -96,7 +96,7 @@ func asks(n *yaml.Node) bool {
 	return true
 }
 
-// shown is the value for an error's text.
+// shown returns a value for an error's text.
 func shown(n *yaml.Node) string {
 	switch k := kindOf(n); k {
 	case text:
@@ -108,7 +108,7 @@ func shown(n *yaml.Node) string {
 	return brief(n.Value)
 }
 
-// brief is a word of a file, which may be of any length, for an error.
+// brief returns a word of a file for an error. The word may have any length.
 func brief(s string) string {
 	const most = 200
 	if len(s) > most {

@@ -6,18 +6,19 @@ import (
 	"slices"
 	"strings"
 
+	"go.yaml.in/yaml/v3"
+
 	"github.com/bourse-dev/bourse"
 )
 
-// Position is a place in a file. Line and Column count from 1, Column in characters;
-// both are 0 when nothing in the file is meant.
+// Position is a position in a file. Line and Column count from 1, Column in characters. Both are 0 for the whole file.
 type Position struct {
 	File   string `json:"file"`
 	Line   int    `json:"line,omitempty"`
 	Column int    `json:"column,omitempty"`
 }
 
-// String is the position as compilers write it: fly.toml:3:5.
+// String returns the position in the format of compilers: fly.toml:3:5.
 func (p Position) String() string {
 	if p.Line == 0 {
 		return p.File
@@ -25,17 +26,17 @@ func (p Position) String() string {
 	return fmt.Sprintf("%s:%d:%d", p.File, p.Line, p.Column)
 }
 
-// Warning says that something in a file does not do here what it does elsewhere.
+// Warning reports a field without effect, or with another effect than in other clients.
 type Warning struct {
 	Position
 	Field   string `json:"field"` // services[0].internal_port
 	Message string `json:"message"`
 }
 
-// String is the warning in one line.
+// String returns the warning as one line.
 func (w Warning) String() string { return line(w.Position, w.Field, w.Message) }
 
-// Problem is one mistake in a file.
+// Problem is an error in a file.
 type Problem struct {
 	Position
 	Field   string `json:"field,omitempty"`
@@ -52,11 +53,10 @@ func line(at Position, field, message string) string {
 	return at.String() + ": " + message
 }
 
-// Problems are all mistakes of a file, in the order of their positions. It is what an
-// error of this package wraps; find it with errors.AsType.
+// Problems are all errors in a file, sorted by position. Errors of this package wrap it: use errors.AsType.
 type Problems []Problem
 
-// Error has a line for each.
+// Error returns a line for each.
 func (p Problems) Error() string {
 	lines := make([]string, len(p))
 	for i := range p {
@@ -65,10 +65,10 @@ func (p Problems) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// maxProblems bounds what is said of one file.
+// maxProblems is the largest number of problems that are reported.
 const maxProblems = 32
 
-// err is the problems as one error of code invalid, nil for none.
+// err returns the problems as one error with code invalid, nil if there are none.
 func (p Problems) err() error {
 	if len(p) == 0 {
 		return nil
@@ -81,4 +81,47 @@ func (p Problems) err() error {
 		p = append(slices.Clip(p[:maxProblems]), Problem{Position: Position{File: p[0].File}, Message: "and more"})
 	}
 	return &bourse.Error{Code: bourse.CodeInvalid, Message: p.Error(), Err: p}
+}
+
+// may warns about a field without effect, and refuses fields that only bourse.toml may contain.
+func (d *decoder) may(n *yaml.Node, w where) bool {
+	f := fieldAt(w.field)
+	switch {
+	case f == nil:
+	case f.Ours && !d.ours:
+		d.problem(n, w.path, "it is Bourse's own: write it in a file that is named bourse.toml, which may have all that fly.toml has")
+		return false
+	case f.Treatment == NotDone && f.asked(n) && !d.said(w.field):
+		d.unacted[w.field] = true
+		d.warn(n, w.path, f.Text)
+	}
+	return true
+}
+
+// said reports whether there is a warning about a field, or about an enclosing one.
+func (d *decoder) said(field string) bool {
+	for {
+		if d.unacted[field] {
+			return true
+		}
+		dot := strings.LastIndexByte(field, '.')
+		if dot < 0 {
+			return false
+		}
+		field = field[:dot]
+	}
+}
+
+// asked reports whether a value of a field requests something that is not supported.
+func (f *Field) asked(n *yaml.Node) bool {
+	if len(f.Idle) > 0 {
+		return !slices.Contains(f.Idle, n.Value)
+	}
+	return asks(n)
+}
+
+func (d *decoder) warn(n *yaml.Node, field, message string) {
+	if len(d.warnings) < maxProblems {
+		d.warnings = append(d.warnings, Warning{d.position(n), field, message})
+	}
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/bourse-dev/bourse/workload"
 )
 
-// paths are the sections that parts of one machine's config come from.
+// paths are the sections that the parts of a machine's config come from.
 type paths struct {
 	services  []served
 	vm        string
@@ -25,8 +25,7 @@ func (m *maker) warn(path, message string) {
 	}
 }
 
-// review looks at a machine's config as the API would, and says in the file's words
-// what it would refuse or not act on.
+// review validates a machine's config as the API would, and reports problems and warnings with the fields of the file.
 func (m *maker) review(c *bourse.Config, from paths) {
 	whole := *c
 	warnings, err := workload.Review(&whole)
@@ -41,10 +40,10 @@ func (m *maker) review(c *bourse.Config, from paths) {
 	}
 }
 
-// configMember is how the API's errors begin: with the member that they are about.
+// configMember matches the beginning of the API's errors, which is the name of a member.
 var configMember = regexp.MustCompile(`^invalid (config[][A-Za-z0-9_.]*(?:"[^"]*")?)(:? )`)
 
-// plainly is an error of the API without that member, which no file has.
+// plainly returns an error of the API without that name.
 func plainly(message string) string {
 	found := configMember.FindStringSubmatch(message)
 	switch {
@@ -56,7 +55,7 @@ func plainly(message string) string {
 	return "invalid " + strings.TrimPrefix(found[1], "config.") + " " + message[len(found[0]):]
 }
 
-// fieldOf returns the field of the file that a member of a machine's config comes from.
+// fieldOf returns the field of the file from which a member of a machine's config comes.
 func (m *maker) fieldOf(from paths, member string) string {
 	path := from.path(strings.ReplaceAll(member, "[]", ""))
 	based := m.MachineConfig != "" || m.Experimental != nil && m.Experimental.MachineConfig != ""
@@ -73,7 +72,7 @@ func (m *maker) fieldOf(from paths, member string) string {
 	return "" // it comes from the command line
 }
 
-// refused adds what the API would say, once for all groups.
+// refused adds an error of the API, once for all groups.
 func (m *maker) refused(err error, from paths) {
 	path, message := "", bourse.MessageOf(err)
 	if found := configMember.FindStringSubmatch(message); found != nil {
@@ -85,10 +84,10 @@ func (m *maker) refused(err error, from paths) {
 	}
 }
 
-// renamed are members of services that files have by another name.
+// renamed are members of services with other names in files.
 var renamed = strings.NewReplacer(".autostop", ".auto_stop_machines", ".autostart", ".auto_start_machines")
 
-// member returns the field that a member of a service comes from.
+// member returns the field from which a member of a service comes.
 func (s served) member(below string) string {
 	if rest, ok := strings.CutPrefix(below, ".checks["); ok {
 		number, more, _ := strings.Cut(rest, "]")
@@ -99,7 +98,7 @@ func (s served) member(below string) string {
 	return s.path + renamed.Replace(below)
 }
 
-// path is fieldOf for what has a field of its own, "" for the rest.
+// path is fieldOf for members with a field of their own, "" for others.
 func (p paths) path(member string) string {
 	if rest, ok := strings.CutPrefix(member, "config.services["); ok {
 		number, below, _ := strings.Cut(rest, "]")

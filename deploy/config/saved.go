@@ -16,10 +16,9 @@ import (
 	"github.com/bourse-dev/bourse/workload"
 )
 
-// FromMachines returns the configuration that an app's machines seem to be of, as
-// far as their configs say, in the JSON of [Config.JSON], and what of them it has not:
-// a line for each. Of each process group the machine that was changed last counts.
-// CodeNotFound when no machine shows its config.
+// FromMachines derives the configuration of an app from its machines, in the form of [Config.JSON]. It uses the most
+// recently changed machine of each process group. It also returns lines that describe what the configuration lacks.
+// Errors: not_found if no config of a machine is known.
 func FromMachines(app bourse.AppName, machines []machinesapi.Machine) (json.RawMessage, []string, error) {
 	s := saver{groups: map[string]*bourse.Config{}, regions: map[string]map[string]int64{}}
 	machines = slices.Clone(machines)
@@ -52,7 +51,7 @@ func (s *saver) note(format string, args ...any) {
 	}
 }
 
-// add counts a machine; those of release commands and of other clients' tests are of no group.
+// add counts a machine, except those of release commands and of other clients' tests.
 func (s *saver) add(m *machinesapi.Machine) {
 	c := m.Known()
 	if c == nil {
@@ -77,7 +76,7 @@ func (s *saver) add(m *machinesapi.Machine) {
 	}
 }
 
-// common fills in what all groups have alike.
+// common fills in what all groups have in common.
 func (s *saver) common(d *Definition, names []string) {
 	first := s.groups[names[0]]
 	d.Build = &Build{Image: first.Image}
@@ -110,7 +109,7 @@ func (s *saver) common(d *Definition, names []string) {
 	}
 }
 
-// group adds what a group has; named says that it is not the only one.
+// group adds the sections of a group. Named is set if there are several groups.
 func (s *saver) group(d *Definition, name string, c *bourse.Config, named bool) {
 	var processes []string
 	if named || len(c.Init.Cmd) > 0 {
@@ -171,7 +170,7 @@ func (s *saver) group(d *Definition, name string, c *bourse.Config, named bool) 
 	}
 }
 
-// quoted is a command line that [Split] makes these words of.
+// quoted returns a command line that [Split] splits into these words.
 func quoted(words []string) string {
 	out := make([]string, len(words))
 	for i, w := range words {
@@ -185,7 +184,7 @@ func quoted(words []string) string {
 	return strings.Join(out, " ")
 }
 
-// services adds the services of a group in the words of files.
+// services adds the services of a group.
 func (s *saver) services(d *Definition, c *bourse.Config, processes []string) {
 	for _, in := range workload.ServiceConfigs(c) {
 		out := Service{

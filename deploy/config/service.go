@@ -15,13 +15,13 @@ const (
 	defaultPort = 8080
 )
 
-// served is where a service and its checks are in a file.
+// served is the position of a service and its checks in a file.
 type served struct {
 	path   string
 	checks []string
 }
 
-// services returns the services of a group, and where each is in the file.
+// services returns the services of a group, and their positions in the file.
 func (c *Config) services(group string, image bourse.ImageKind) (out []workload.ServiceConfig, from []served) {
 	port := defaultPort
 	if image == bourse.HostImage {
@@ -100,7 +100,7 @@ func (r *Request) add(out *workload.CheckConfig) {
 	}
 }
 
-// topChecks returns the checks of a group that are of no service.
+// topChecks returns the checks of a group that belong to no service.
 func (c *Config) topChecks(group string) map[string]workload.CheckConfig {
 	out := map[string]workload.CheckConfig{}
 	for name := range c.Checks {
@@ -123,7 +123,7 @@ func valueOr[T any](p *T, absent T) T {
 	return *p
 }
 
-// raw is a value's JSON.
+// raw encodes a value as JSON.
 func raw(v any) json.RawMessage {
 	out, err := json.Marshal(v)
 	if err != nil {

@@ -4,13 +4,13 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// gpuSizes are presets of machines with a GPU, and the kind that each has.
+// gpuSizes are the kinds of GPUs of sizes.
 var gpuSizes = map[string]string{
 	"a10": "a10", "l40s": "l40s", "a100-40gb": "a100-pcie-40gb", "a100-pcie-40gb": "a100-pcie-40gb",
 	"a100-80gb": "a100-sxm4-80gb", "a100-sxm4-80gb": "a100-sxm4-80gb",
 }
 
-// guest returns the size that a section describes, with the defaults filled in.
+// guest returns the size that a section describes, with defaults filled in.
 func (v *VM) guest() (bourse.Guest, error) {
 	var g bourse.Guest
 	switch kind := gpuSizes[v.Size]; {
@@ -46,7 +46,7 @@ func (v *VM) guest() (bourse.Guest, error) {
 	return g, g.Validate()
 }
 
-// rest is what a guest has beside its size, as members of the API's JSON.
+// rest returns the members of a guest in the API's JSON that have no fields.
 func (v *VM) rest() map[string]any {
 	out := map[string]any{}
 	if len(v.KernelArgs) > 0 {

@@ -25,8 +25,7 @@ const (
 	maxNodes = 10_000 // values, those that YAML's aliases repeat included; the time that TOML takes grows with their square
 )
 
-// source is a file that is being read. Whatever its syntax, it becomes a tree of YAML nodes, which
-// have positions.
+// source is a file that is being parsed. The result is a tree of YAML nodes, which have positions, for any syntax.
 type source struct {
 	name  string
 	text  []byte
@@ -35,11 +34,11 @@ type source struct {
 	last  struct{ offset, lines, column int } // of the position that was asked for last
 }
 
-// full reports whether there are so many nodes that the file will be refused.
+// full reports whether there are too many nodes, so that the file will be refused.
 func (s *source) full() bool { return s.made > 4*maxNodes }
 
-// position returns the line and the column at an offset. It counts from the last one, since a file
-// may be one long line.
+// position returns the line and the column at an offset. It counts from the last offset, because a file may be one long
+// line.
 func (s *source) position(offset int) (line, column int) {
 	offset = min(max(offset, 0), len(s.text))
 	if offset < s.last.offset {
@@ -54,7 +53,7 @@ func (s *source) position(offset int) (line, column int) {
 	return s.last.lines + 1, s.last.column + 1
 }
 
-// read makes the tree of a file by the syntax that its name says; TOML when it says none.
+// read parses the file in the syntax of its name's extension, by default TOML.
 func read(name string, raw []byte) (*yaml.Node, error) {
 	s := &source{name: name, text: raw}
 	if len(raw) > MaxBytes {
@@ -76,7 +75,7 @@ func read(name string, raw []byte) (*yaml.Node, error) {
 	return s.toml()
 }
 
-// node makes a node that is written at an offset of the text.
+// node returns a node with the position of an offset.
 func (s *source) node(tag, value string, offset int) *yaml.Node {
 	s.made++
 	n := &yaml.Node{Tag: tag, Value: value, Kind: yaml.ScalarNode}
@@ -94,8 +93,8 @@ func (s *source) problem(n *yaml.Node, message string) error {
 	return Problem{Position{s.name, n.Line, n.Column}, "", message}
 }
 
-// bounded reports a tree that is too large or too deep, and a name that is in a table twice. It
-// puts what YAML's aliases stand for in their places, and makes all names texts.
+// bounded refuses trees that are too large or too deep, and duplicate names in a table. It resolves YAML aliases, and turns
+// all names into strings.
 func (s *source) bounded(n *yaml.Node, depth int) error {
 	if s.nodes++; s.nodes > maxNodes {
 		return s.problem(n, "more than "+strconv.Itoa(maxNodes)+" values")
@@ -129,7 +128,7 @@ func (s *source) bounded(n *yaml.Node, depth int) error {
 
 var yamlLine = regexp.MustCompile(`^(?:yaml: )?line (\d+): `)
 
-// yaml reads one document of YAML.
+// yaml parses a YAML document.
 func (s *source) yaml() (*yaml.Node, error) {
 	d := yaml.NewDecoder(bytes.NewReader(s.text))
 	var doc, more yaml.Node
@@ -155,7 +154,7 @@ func (s *source) yaml() (*yaml.Node, error) {
 	return doc.Content[0], s.bounded(doc.Content[0], 0)
 }
 
-// json reads JSON, strictly.
+// json parses JSON strictly.
 func (s *source) json() (*yaml.Node, error) {
 	d := json.NewDecoder(bytes.NewReader(s.text))
 	d.UseNumber()
@@ -210,8 +209,7 @@ func (s *source) jsonValue(d *json.Decoder, depth int) (*yaml.Node, error) {
 	return s.node("!!null", "", offset), nil
 }
 
-// toml reads TOML: the library's syntax tree has the positions, and its decoder says what is defined
-// twice.
+// toml parses TOML. The library's syntax tree contains the positions, and its decoder finds duplicate definitions.
 func (s *source) toml() (*yaml.Node, error) {
 	root := s.node("!!map", "", 0)
 	t := tomlReader{source: s}
@@ -251,8 +249,7 @@ func (t *tomlReader) key(k *unstable.Node) *yaml.Node {
 	return t.node("!!str", string(k.Data), int(k.Raw.Offset))
 }
 
-// header returns the table that what follows a header is written into. What it makes of a file
-// that defines a name twice does not matter: the file is refused.
+// header returns the table of a header. Its result for duplicate names does not matter, because such a file is refused.
 func (t *tomlReader) header(into *yaml.Node, e *unstable.Node) *yaml.Node {
 	for keys := e.Key(); keys.Next(); {
 		offset := int(keys.Node().Raw.Offset)
@@ -275,7 +272,7 @@ func (t *tomlReader) header(into *yaml.Node, e *unstable.Node) *yaml.Node {
 	return into
 }
 
-// set writes key = value into a table; the key may have dots.
+// set sets key = value in a table. The key may contain dots.
 func (t *tomlReader) set(into *yaml.Node, e *unstable.Node) {
 	for keys := e.Key(); keys.Next(); {
 		key := keys.Node()
@@ -292,13 +289,13 @@ func (t *tomlReader) set(into *yaml.Node, e *unstable.Node) {
 	}
 }
 
-// tomlTags are the tags of values; those of dates are texts.
+// tomlTags are the tags of values. Dates are strings.
 var tomlTags = map[unstable.Kind]string{
 	unstable.Array: "!!seq", unstable.InlineTable: "!!map", unstable.Bool: "!!bool", unstable.Float: "!!float", unstable.Integer: "!!int",
 	unstable.String: "!!str", unstable.LocalDate: "!!str", unstable.LocalTime: "!!str", unstable.LocalDateTime: "!!str", unstable.DateTime: "!!str",
 }
 
-// value reads a value; near is the offset of its key, for those without one of their own.
+// value returns a value. Near is the offset of its key, for values without an offset of their own.
 func (t *tomlReader) value(v *unstable.Node, near int) *yaml.Node {
 	if v.Raw.Length > 0 {
 		near = int(v.Raw.Offset)
@@ -314,9 +311,8 @@ func (t *tomlReader) value(v *unstable.Node, near int) *yaml.Node {
 	return n
 }
 
-// TOML returns a JSON object as TOML: what a release keeps as its definition, or what
-// [Config.JSON] returns, as the file that a person writes. Nulls of tables are left out.
-// CodeInvalid for what is no JSON object, or has no TOML.
+// TOML converts a JSON object, such as the definition of a release, to TOML. Null members of tables are left out. Errors:
+// invalid for anything but a JSON object, and for values that TOML cannot express.
 func TOML(object []byte) ([]byte, error) {
 	d := json.NewDecoder(bytes.NewReader(object))
 	d.UseNumber()

@@ -13,13 +13,12 @@ import (
 	"github.com/bourse-dev/bourse/workload"
 )
 
-// reader is a value that can be written in more than one way. read returns what is
-// allowed when the node is none of them.
+// reader is a value that can be written in several ways. If the node is not valid, read returns what is allowed.
 type reader interface {
 	read(n *yaml.Node) (allowed string)
 }
 
-// Texts are texts by name; numbers and truths are taken as they are written.
+// Texts are strings by name. Numbers and booleans are converted to strings as they are written.
 type Texts map[string]string
 
 func (t *Texts) read(n *yaml.Node) string {
@@ -50,7 +49,7 @@ func (t *Texts) read(n *yaml.Node) string {
 	return ""
 }
 
-// Words are a command: a list, or one text, which is one word.
+// Words are a command: a list, or a string that is a single word.
 type Words []string
 
 func (w *Words) read(n *yaml.Node) string {
@@ -73,8 +72,8 @@ func (w *Words) read(n *yaml.Node) string {
 	return ""
 }
 
-// Split splits a command line into words as a POSIX shell would, without
-// expanding anything: $PORT stays $PORT. CodeInvalid for a quote that is not closed.
+// Split splits a command line into words like a POSIX shell, without any expansion: $PORT stays $PORT. Errors: invalid for
+// an unclosed quote.
 func Split(line string) ([]string, error) {
 	words, err := shlex.Split(line)
 	if err != nil {
@@ -86,7 +85,7 @@ func Split(line string) ([]string, error) {
 // Values are the values of one header.
 type Values []string
 
-// MarshalJSON writes one value as a text.
+// MarshalJSON encodes a single value as a string.
 func (v Values) MarshalJSON() ([]byte, error) {
 	if len(v) == 1 {
 		return json.Marshal(v[0])
@@ -106,7 +105,7 @@ func (v *Values) read(n *yaml.Node) string {
 	return ""
 }
 
-// edit is a workload.Edit in a file.
+// edit decodes a workload.Edit.
 type edit workload.Edit
 
 func (e *edit) read(n *yaml.Node) string {
@@ -120,7 +119,7 @@ func (e *edit) read(n *yaml.Node) string {
 	return ""
 }
 
-// autostop is a workload.Autostop in a file.
+// autostop decodes a workload.Autostop.
 type autostop workload.Autostop
 
 func (a *autostop) read(n *yaml.Node) string {
@@ -137,7 +136,7 @@ func (a *autostop) read(n *yaml.Node) string {
 	return ""
 }
 
-// limits reads what files had before there were tables for it: "soft,hard".
+// limits decodes the former syntax of limits: "soft,hard".
 func limits(c *workload.Concurrency, written string) string {
 	soft, hard, _ := strings.Cut(written, ",")
 	low, err := strconv.ParseUint(strings.TrimSpace(soft), 10, 30)
@@ -152,7 +151,7 @@ func limits(c *workload.Concurrency, written string) string {
 // MB is an amount of memory in MiB.
 type MB int64
 
-// MarshalJSON writes "512mb".
+// MarshalJSON encodes the amount as "512mb".
 func (m MB) MarshalJSON() ([]byte, error) {
 	return json.Marshal(strconv.FormatInt(int64(m), 10) + "mb")
 }
@@ -169,7 +168,7 @@ func (m *MB) read(n *yaml.Node) string {
 // GB is a size of a disk in GiB.
 type GB int64
 
-// MarshalJSON writes "10gb".
+// MarshalJSON encodes the size as "10gb".
 func (g GB) MarshalJSON() ([]byte, error) {
 	return json.Marshal(strconv.FormatInt(int64(g), 10) + "gb")
 }
@@ -183,7 +182,7 @@ func (g *GB) read(n *yaml.Node) string {
 	return ""
 }
 
-// sizeOf reads a size, a text or a whole number; see [mebibytes].
+// sizeOf decodes a size, a string or an integer: see [mebibytes].
 func sizeOf(n *yaml.Node, bare int64) (int64, bool) {
 	if number, ok := integer(n); ok {
 		return mebibytes(strconv.FormatInt(number, 10), bare)
@@ -194,7 +193,7 @@ func sizeOf(n *yaml.Node, bare int64) (int64, bool) {
 	return mebibytes(n.Value, bare)
 }
 
-// mebibytes reads a size; a number without a unit is of bare MiB.
+// mebibytes parses a size. A number without a unit is a multiple of bare MiB.
 func mebibytes(written string, bare int64) (int64, bool) {
 	digits := strings.TrimRight(strings.ToLower(strings.TrimSpace(written)), "bi")
 	unit := bare
@@ -212,7 +211,7 @@ func mebibytes(written string, bare int64) (int64, bool) {
 	return int64(mib), true
 }
 
-// requirement is a [bourse.Requirement] in a file.
+// requirement decodes a [bourse.Requirement].
 func requirement(n *yaml.Node) (bourse.Requirement, string) {
 	if k := kindOf(n); k == text || k == truth {
 		return bourse.Requirement{Label: n.Value}, ""
