@@ -25,7 +25,7 @@ type (
 		SizeGB int64           `json:"size_gb"`
 		Fork   bourse.VolumeID `json:"fork,omitempty"`
 		// For is the config of the machine that will mount the volume: the volume's worker must have room for it.
-		For *bourse.Config `json:"for"`
+		For *bourse.Config `json:"for,omitempty"`
 		// AnyWorker allows a worker that has another of the app's volumes with the same name.
 		AnyWorker bool `json:"any_worker,omitempty"`
 	}

@@ -1,6 +1,7 @@
 package deploy_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"maps"
 	"math"
@@ -209,5 +210,23 @@ func TestUndoLeavesLostMachines(t *testing.T) {
 	p := deploy.Undo(deploy.State{App: "shop", Machines: []machinesapi.Machine{m}}, "r2", deploy.Pace{})
 	if len(p.Steps) > 0 || len(p.Warnings) != 1 {
 		t.Errorf("steps %+v, warnings %q", p.Steps, p.Warnings)
+	}
+}
+
+// The fields of a step and of its action are one object.
+func TestStepAsJSON(t *testing.T) {
+	t.Parallel()
+	for want, s := range map[string]deploy.Step{
+		`{"do":"stop machine","id":3,"after":[1,2],"machine":"a","why":"it moves"}`: {
+			ID: 3, After: []int{1, 2}, Machine: "a", Why: "it moves", Do: deploy.StopMachine{},
+		},
+		`{"do":"make volume","id":0,"region":"fra","why":"","volume_name":"data","size_gb":2}`: {
+			Region: "fra", Do: deploy.MakeVolume{Name: "data", SizeGB: 2},
+		},
+		`{"do":"destroy machine","id":1,"made_by":0,"why":""}`: {ID: 1, MadeBy: new(0), Do: deploy.DestroyMachine{}},
+	} {
+		if got, err := json.Marshal(s); err != nil || string(got) != want {
+			t.Errorf("%s, %v, want %s", got, err, want)
+		}
 	}
 }
