@@ -29,7 +29,6 @@ type journal struct {
 // progress is the progress of one step.
 type progress struct {
 	state    State
-	began    time.Time
 	took     time.Duration
 	text     string
 	machine  bourse.MachineID  // made by the step

@@ -186,7 +186,7 @@ func (x *executor) steps(ctx context.Context) error {
 // one carries out one step, and reports whether it succeeded.
 func (x *executor) one(ctx context.Context, i int) bool {
 	began := time.Now()
-	x.journal.change(i, func(p *progress) { p.state, p.began = Running, began })
+	x.journal.change(i, func(p *progress) { p.state = Running })
 	x.emit(Event{Step: i, State: Running})
 	err := operation{x, i}.do(ctx)
 	took := time.Since(began)
