@@ -9,13 +9,13 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// planCase is a plan to look at.
+// planCase is a plan with a golden file.
 type planCase struct {
 	name string
 	plan func(*stage) deploy.Plan
 }
 
-// wants is a case of what is there already, what becomes of that, and what is wanted.
+// wants returns a case with existing groups, a change of their machines, and a desired app.
 func wants(name string, there []deploy.Group, change func(*stage), a deploy.App) planCase {
 	return planCase{name, func(s *stage) deploy.Plan {
 		s.there(there...)

@@ -40,7 +40,7 @@ func two(m *machinesapi.Machine) {
 
 func job(m *machinesapi.Machine) { m.Config.Restart = &bourse.Restart{Policy: bourse.RestartNo} }
 
-// ofWorker1 plans the moves of all machines that w1 has.
+// ofWorker1 plans the moves of all machines on w1.
 func ofWorker1(t *testing.T, opts deploy.MoveOptions, list ...machinesapi.Machine) deploy.Moves {
 	t.Helper()
 	var ids []bourse.MachineID
@@ -95,7 +95,7 @@ func TestWhatMoves(t *testing.T) {
 	}
 }
 
-// A machine does not go before its replacement serves, and each step knows whose it is.
+// A machine is destroyed only after its replacement serves, and each step belongs to a machine.
 func TestOrder(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(*machinesapi.Machine){"plain": func(*machinesapi.Machine) {}, "with volumes": mounts} {
@@ -138,8 +138,8 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// A machine that goes to one worker is made on what is reserved there, or with a volume that
-// was made there, and requires nothing of it afterwards.
+// A machine that moves to a given worker uses capacity that is reserved there, or a volume that was made there. Its config
+// does not bind it to the worker.
 func TestToAWorker(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(*machinesapi.Machine){"plain": func(*machinesapi.Machine) {}, "with a volume": mounts} {
@@ -170,8 +170,7 @@ func TestToAWorker(t *testing.T) {
 	}
 }
 
-// What a replacement is made of: all of the machine's config, without its volume and with
-// the name of whom it replaces.
+// A replacement has the machine's config, except for its volume and the metadata that names the replaced machine.
 func TestReplacement(t *testing.T) {
 	t.Parallel()
 	m := machine("a", mounts)

@@ -14,7 +14,7 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// TestScaleDownLeavesMachinesApart: what stays is not the oldest, when these are on one worker.
+// TestScaleDownLeavesMachinesApart: machines on different workers are kept rather than the oldest ones.
 func TestScaleDownLeavesMachinesApart(t *testing.T) {
 	t.Parallel()
 	s := &stage{world: newWorld(t)}
@@ -35,7 +35,7 @@ func TestScaleDownLeavesMachinesApart(t *testing.T) {
 	}
 }
 
-// TestVolumesLeft: a volume whose machine goes is left, unless its fork has its place.
+// TestVolumesLeft: a volume of a destroyed machine is left, unless its fork replaces it.
 func TestVolumesLeft(t *testing.T) {
 	t.Parallel()
 	s := &stage{world: newWorld(t), opts: deploy.Options{Release: second, Version: 2}}
@@ -57,9 +57,8 @@ func TestVolumesLeft(t *testing.T) {
 	}
 }
 
-// TestMovedAgainASpareFollows: what a plan that did not end has made of a machine is on its
-// worker again, and a spare stands by for it already: a plan that makes the machine once
-// more takes the spare along.
+// TestMovedAgainASpareFollows: an unfinished plan has made a replacement on the same worker, and a standby stands by for it
+// already. A plan that replaces the machine again updates the standby.
 func TestMovedAgainASpareFollows(t *testing.T) {
 	t.Parallel()
 	s := &stage{world: newWorld(t)}
@@ -95,7 +94,7 @@ func TestMovedAgainASpareFollows(t *testing.T) {
 	}
 }
 
-// TestUndoable: what leads to a machine that may be gone is not undone.
+// TestUndoable: steps that lead to the destruction of a machine are not undone.
 func TestUndoable(t *testing.T) {
 	t.Parallel()
 	zero := 0
@@ -124,7 +123,7 @@ func TestUndoable(t *testing.T) {
 	}
 }
 
-// TestSecretsAreNotShown: of what changed in an environment only names are told.
+// TestSecretsAreNotShown: only the names of changed environment variables are shown.
 func TestSecretsAreNotShown(t *testing.T) {
 	t.Parallel()
 	s := &stage{world: newWorld(t), opts: deploy.Options{Release: second}}
@@ -135,7 +134,7 @@ func TestSecretsAreNotShown(t *testing.T) {
 	}
 }
 
-// TestTextIsClean: names of machines and reasons do not reach a terminal as they come.
+// TestTextIsClean: texts contain no control characters.
 func TestTextIsClean(t *testing.T) {
 	t.Parallel()
 	p := deploy.Plan{App: "shop", Warnings: []string{"a\x1b[2Jb\u009bc"}}
@@ -144,7 +143,7 @@ func TestTextIsClean(t *testing.T) {
 	}
 }
 
-// TestMaxUnavailable: shares are rounded up, and one at least may be away.
+// TestMaxUnavailable: shares are rounded up, and at least one machine may be unavailable.
 func TestMaxUnavailable(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -168,7 +167,7 @@ func TestMaxUnavailable(t *testing.T) {
 	}
 }
 
-// many is a world of n machines in three regions.
+// many returns a world with n machines in three regions.
 func many(tb testing.TB, n int) *stage {
 	s := &stage{world: newWorld(tb), opts: deploy.Options{Release: second, Version: 2}}
 	s.there(in(web("shop:1"), "fra", n/2, "gru", n/4, "lhr", n-n/2-n/4))
@@ -201,8 +200,8 @@ func BenchmarkMake(b *testing.B) {
 	}
 }
 
-// A machine of the release whose worker does not answer has no former versions that could be read: it is not
-// taken for one that the release made.
+// The former versions of a machine cannot be read if its worker does not answer. It is not mistaken for a machine that the
+// release has made.
 func TestUndoLeavesLostMachines(t *testing.T) {
 	m := machinesapi.Machine{Summary: machinesapi.Summary{ID: "148e21ea1d53a0", State: bourse.StateStarted, Region: "gru"}}
 	m.HostStatus = machinesapi.HostUnreachable
@@ -213,7 +212,7 @@ func TestUndoLeavesLostMachines(t *testing.T) {
 	}
 }
 
-// The fields of a step and of its action are one object.
+// The fields of a step and of its action are in the same object.
 func TestStepAsJSON(t *testing.T) {
 	t.Parallel()
 	for want, s := range map[string]deploy.Step{

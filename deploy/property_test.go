@@ -26,7 +26,7 @@ var (
 	regions  = []bourse.Region{"fra", "gru", "lhr"}
 )
 
-// config is of a machine of a group that serves, or of one that does not.
+// config returns the config of a machine with or without services.
 func config(image string, serves bool) bourse.Config {
 	c := bourse.Config{Image: image, Init: bourse.Init{Cmd: []string{"serve"}}, Env: map[string]string{"A": "1"}}
 	if serves {
@@ -35,7 +35,7 @@ func config(image string, serves bool) bourse.Config {
 	return c
 }
 
-// anApp draws an app of some groups; of the strategies that refuse them it has no mounts.
+// anApp draws an app with some groups. It has no mounts if the strategy refuses them.
 func anApp(t *rapid.T, image string, s deploy.Strategy) deploy.App {
 	app := deploy.App{Name: "shop", Primary: "fra", Strategy: s, MaxUnavailable: rapid.SampledFrom([]float64{0, 0.5, 1, 2}).Draw(t, "unavailable")}
 	for _, name := range []string{"web", "worker", "db"}[:rapid.IntRange(1, 3).Draw(t, "groups")] {
@@ -73,7 +73,7 @@ func deployed(t *rapid.T) *world {
 	return w
 }
 
-// some runs steps in an order that the plan allows, until stop of them have begun.
+// some carries out steps in a legal order, until stop of them have begun.
 func (r *run) some(t *rapid.T, stop int, after func()) {
 	for range stop {
 		list := r.runnable()
@@ -92,9 +92,8 @@ func steady(t *rapid.T, w *world, app deploy.App, opts deploy.Options) {
 	}
 }
 
-// TestPlannedAgainThereIsNothingToDo: in whichever legal order a plan is carried out,
-// the same wishes need no step then. While it is carried out, as many machines
-// serve as the strategy says.
+// TestPlannedAgainThereIsNothingToDo: after a plan was carried out in any legal order, the same app needs no further step.
+// In the meantime, as many machines serve as the strategy guarantees.
 func TestPlannedAgainThereIsNothingToDo(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -130,9 +129,8 @@ func TestPlannedAgainThereIsNothingToDo(t *testing.T) {
 	})
 }
 
-// leastServing is how many machines of a group serve at any time while a plan is carried
-// out: of those that did, as many as are wanted in their region, without as many as may
-// be unavailable.
+// leastServing returns how many machines of a group serve at any time during a plan: of those that served before, as many as
+// are desired in their region, minus as many as may be unavailable.
 func leastServing(app *deploy.App, g *deploy.Group, before map[bourse.Region]int) int {
 	count, all := 0, 0
 	for in, n := range before {
@@ -160,7 +158,7 @@ func leastServing(app *deploy.App, g *deploy.Group, before map[bourse.Region]int
 	return max(0, count-int(limit))
 }
 
-// wanted fails unless the world is as the app is wanted.
+// wanted fails unless the world is in the app's desired state.
 func wanted(t *rapid.T, w *world, app *deploy.App) {
 	have := map[string]map[bourse.Region]int{}
 	for _, m := range w.machines {
@@ -211,8 +209,8 @@ func wanted(t *rapid.T, w *world, app *deploy.App) {
 	}
 }
 
-// TestAPlanThatWasInterrupted: wherever it was, planning again leads to what is wanted,
-// and without machines that are left over.
+// TestAPlanThatWasInterrupted: after an interruption at any step, a new plan leads to the desired state, without leftover
+// machines.
 func TestAPlanThatWasInterrupted(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -244,7 +242,7 @@ func TestAPlanThatWasInterrupted(t *testing.T) {
 	})
 }
 
-// picture is what is the same of two worlds of which one was returned to.
+// picture describes a world, except for what undoing does not restore.
 func (w *world) picture() string {
 	out := ""
 	for _, id := range slices.Sorted(maps.Keys(w.machines)) {
@@ -257,8 +255,7 @@ func (w *world) picture() string {
 	return out
 }
 
-// TestUndoneStepsLeaveNothing: a plan that fails anywhere before anything was destroyed
-// is undone to what was there.
+// TestUndoneStepsLeaveNothing: undoing a plan that fails before anything was destroyed restores the former state.
 func TestUndoneStepsLeaveNothing(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -299,9 +296,8 @@ var (
 	slow  = deploy.MoveOptions{Lanes: 1}
 )
 
-// TestUndo: wherever a deploy is interrupted before it has destroyed a machine that was
-// there, undoing its release leads back to what was there. After that as many machines
-// are there, each of the former release, but for those that the release was to take away.
+// TestUndo: if a deploy is interrupted before it has destroyed an existing machine, undoing its release restores the former
+// state. After that, there are as many machines, each of the former release, except for those that the release destroys.
 func TestUndo(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -340,16 +336,14 @@ func TestUndo(t *testing.T) {
 	})
 }
 
-// TestMove: machines that move, in any order of steps, with interruptions, are on other
-// workers afterwards, and as many as before; of those without a volume as many serve
-// at every moment.
+// TestMove: machines that move, in any legal order of steps and with interruptions, end up on other workers. Their number
+// stays the same, and so does the number of serving machines without volumes at any time.
 func TestMove(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) { moves(t, true) }) // a worker that machines leave takes none
 }
 
-// TestMoveToTheSameWorker: likewise where a worker may take what is to leave it, so that a
-// later plan makes that again.
+// TestMoveToTheSameWorker: the same if a replacement may end up on the same worker, so that a later plan replaces it again.
 func TestMoveToTheSameWorker(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) { moves(t, false) })

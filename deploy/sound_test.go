@@ -7,8 +7,8 @@ import (
 	"github.com/bourse-dev/bourse/deploy"
 )
 
-// sound returns an error unless every step of a plan has the index as its ID, comes only after earlier
-// steps, and has what its act needs, and unless only final steps come after final ones.
+// sound returns an error unless the ID of every step is its index, steps wait only for earlier ones, actions are complete,
+// and only final steps come after final ones.
 func sound(p *deploy.Plan) error {
 	if err := p.App.Validate(); err != nil {
 		return err
@@ -45,7 +45,7 @@ func sound(p *deploy.Plan) error {
 	return nil
 }
 
-// complete checks that a step has what its act needs, and nothing that contradicts it.
+// complete checks that a step is complete and consistent.
 func complete(p *deploy.Plan, s *deploy.Step) error {
 	if s.Region != "" {
 		if err := s.Region.Validate(); err != nil {
@@ -94,7 +94,7 @@ func complete(p *deploy.Plan, s *deploy.Step) error {
 	return nil
 }
 
-// normal checks a config; the volume of its mount is made by a step.
+// normal checks a config. Volume is the step that makes the volume of its mount, if any.
 func normal(c *bourse.Config, volume *int) error {
 	config := *c
 	if volume != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// world is a model of an app's machines and volumes: what steps do to them.
+// world is a model of an app's machines and volumes.
 type world struct {
 	t        fataler
 	machines map[bourse.MachineID]*machinesapi.Machine
@@ -33,7 +33,7 @@ func newWorld(t fataler) *world {
 	}
 }
 
-// state is what the API says of the world.
+// state returns the state as the API reports it.
 func (w *world) state() deploy.State {
 	s := deploy.State{App: "shop", Versions: map[bourse.MachineID][]machinesapi.Version{}}
 	for _, id := range slices.Sorted(maps.Keys(w.machines)) {
@@ -106,7 +106,7 @@ func (w *world) destroy(id bourse.MachineID) {
 	}
 }
 
-// run is a plan that is being carried out on a world.
+// run carries out a plan on a world.
 type run struct {
 	w     *world
 	plan  *deploy.Plan
@@ -126,7 +126,7 @@ func (w *world) start(p *deploy.Plan) *run {
 	return &run{w: w, plan: p, begun: make([]bool, len(p.Steps)), ids: map[int]bourse.MachineID{}, vols: map[int]bourse.VolumeID{}}
 }
 
-// runnable are the steps that may begin now.
+// runnable returns the steps that may begin now.
 func (r *run) runnable() []int {
 	var out []int
 next:
@@ -156,7 +156,7 @@ func (r *run) machine(s *deploy.Step) *machinesapi.Machine {
 	return m
 }
 
-// config is what a step gives a machine.
+// config returns the config that a step gives a machine.
 func (r *run) config(s *deploy.Step) *bourse.Config {
 	var c bourse.Config
 	var volumeOf, standbyOf *int
@@ -249,7 +249,7 @@ func (w *world) update(m *machinesapi.Machine, c *bourse.Config, stopped bool) {
 	w.versions[m.ID] = append([]machinesapi.Version{{Version: m.InstanceID, Config: c}}, w.versions[m.ID]...)
 }
 
-// undo undoes what was done, as the plan says it.
+// undo undoes the steps that the plan names.
 func (r *run) undo() {
 	for _, i := range r.plan.Undoable(r.begun) {
 		s := &r.plan.Steps[i]
@@ -283,7 +283,7 @@ func (r *run) undo() {
 	}
 }
 
-// finish carries a plan out, in the order of its steps, and lets machines start.
+// finish carries out the rest of a plan in the order of its steps, and lets machines start.
 func (r *run) finish() {
 	for i := range r.plan.Steps {
 		if !r.begun[i] {
@@ -301,7 +301,7 @@ func (w *world) settle() {
 	}
 }
 
-// serving returns how many machines of a group requests can reach, in a region or all.
+// serving returns how many machines of a group receive requests, in a region or in all.
 func (w *world) serving(group string, in bourse.Region) int {
 	n := 0
 	for _, m := range w.machines {
@@ -312,7 +312,7 @@ func (w *world) serving(group string, in bourse.Region) int {
 	return n
 }
 
-// dump is a plan's steps, one a line.
+// dump returns the steps of a plan, one a line.
 func dump(p *deploy.Plan) string {
 	var out strings.Builder
 	for _, s := range p.Steps {

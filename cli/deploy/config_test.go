@@ -14,7 +14,7 @@ import (
 	"github.com/bourse-dev/bourse/release"
 )
 
-// written makes a file of a directory of the test's own.
+// written writes a configuration to a temporary directory.
 func written(t *testing.T, text string) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "fly.toml")
@@ -47,7 +47,7 @@ func TestValidate(t *testing.T) {
 	}
 }
 
-// Without a flag the file of the working directory is meant, and Bourse's own comes first.
+// Without a flag, the file in the working directory is used, and bourse.toml takes precedence.
 func TestTheFileIsFound(t *testing.T) {
 	t.Chdir(t.TempDir())
 	if got := line.Run(t, "config", "validate"); got.Code != 3 || !strings.Contains(got.Err, "bourse config save APP") {
@@ -128,7 +128,7 @@ memory = '1gb'
 	}
 }
 
-// An app without a release has its machines' configs.
+// The configuration of an app without a release is derived from its machines.
 func TestSaveOfMachines(t *testing.T) {
 	t.Parallel()
 	configOf := func(group, text string) *bourse.Config {

@@ -26,7 +26,7 @@ func TestImageList(t *testing.T) {
 	clitest.Golden(t, "image_list", got.Out)
 }
 
-// A pull fails when any of the workers does, and says which.
+// A pull fails if any worker does, and names that worker.
 func TestImagePull(t *testing.T) {
 	lines := func(list ...machinesapi.PullLine) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

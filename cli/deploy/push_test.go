@@ -20,7 +20,7 @@ import (
 	"github.com/bourse-dev/bourse/image/registrytest"
 )
 
-// TestImagePush pushes an archive to a registry, and has nothing to send the next time.
+// TestImagePush pushes an archive to a registry twice. The second push sends nothing.
 func TestImagePush(t *testing.T) {
 	r := registrytest.Start(t, registrytest.Options{})
 	image := registrytest.Build(t, registrytest.Image{Layers: []registrytest.Layer{registrytest.Random(1, 3<<20)}})
@@ -67,7 +67,7 @@ func TestImagePush(t *testing.T) {
 	}
 }
 
-// A registry without TLS is reached with a flag of the push; --api has nothing to do with it.
+// A registry without TLS requires a flag of the push, not --api.
 func TestAPushToARegistryWithoutTLS(t *testing.T) {
 	for _, cause := range []error{http.ErrSchemeMismatch, tls.RecordHeaderError{}} {
 		_, err := showPush(t.Context(), &cli.Shell{}, "registry.test/web:1", func(context.Context, func(push.Progress)) (string, error) {

@@ -20,8 +20,7 @@ import (
 	"github.com/bourse-dev/bourse/release"
 )
 
-// oneMachine is an API with one machine, which is cordoned as cordon says. It has no
-// other calls than these.
+// oneMachine is an API with one machine and only a few calls. The function cordon implements cordoning.
 type oneMachine struct {
 	run.API
 	cordon func(ctx context.Context, cordoned bool) error
@@ -62,7 +61,7 @@ func (o *oneMachine) SetRelease(_ context.Context, _ release.ID, status release.
 	return nil
 }
 
-// cordons is a plan that cordons the machine twice, one after the other.
+// cordons is a plan with two steps that cordon the machine.
 func cordons() *deploy.Plan {
 	step := deploy.Step{Do: deploy.CordonMachine{}, Machine: "148e21ea1d5301", Name: "quiet-river-1234", Region: "gru", Why: "a test"}
 	second := step
@@ -70,7 +69,7 @@ func cordons() *deploy.Plan {
 	return &deploy.Plan{App: "shop", Steps: []deploy.Step{step, second}}
 }
 
-// watched is what a person has before them; noted is closed once an interrupt was noted.
+// watched is the output on a terminal. It closes noted once an interrupt was reported.
 type watched struct {
 	bytes.Buffer
 	noted chan struct{}
@@ -83,7 +82,7 @@ func (w *watched) Write(p []byte) (int, error) { // one at a time: Progress sees
 	return w.Buffer.Write(p)
 }
 
-// carried carries out a plan and returns what a person has before them.
+// carried carries out a plan and returns its output.
 func carried(ctx context.Context, t *testing.T, plan *deploy.Plan, said *watched, api run.API, signals <-chan os.Signal, keep bool) (out, errs string, err error) {
 	t.Helper()
 	s := &cli.Shell{Env: cli.Env{Now: time.Now}}
@@ -98,7 +97,7 @@ func carried(ctx context.Context, t *testing.T, plan *deploy.Plan, said *watched
 	return outs.String(), said.String(), err
 }
 
-// TestSummaryNamesWhatIsLeft: a release that is complete but for machines whose workers do not answer says so.
+// TestSummaryNamesWhatIsLeft: the summary of a release counts machines whose workers do not answer.
 func TestSummaryNamesWhatIsLeft(t *testing.T) {
 	t.Parallel()
 	p := cordons()
@@ -121,7 +120,7 @@ func TestCarryWell(t *testing.T) {
 	}
 }
 
-// TestCarryLeavesVolumes: the end says which volumes are left and how to remove them.
+// TestCarryLeavesVolumes: the output ends with the volumes that are left, and how to remove them.
 func TestCarryLeavesVolumes(t *testing.T) {
 	t.Parallel()
 	p := &deploy.Plan{App: "shop", Steps: []deploy.Step{{Do: deploy.DestroyMachine{Volumes: []bourse.VolumeID{"vol_1", "vol_2"}}, Machine: "148e21ea1d5301"}}}
@@ -131,7 +130,7 @@ func TestCarryLeavesVolumes(t *testing.T) {
 	}
 }
 
-// TestCarryBadly: what was done is undone, and the error says so and what to do next.
+// TestCarryBadly: after a failure everything is undone, and the error tells that and what to do next.
 func TestCarryBadly(t *testing.T) {
 	t.Parallel()
 	for _, keep := range []bool{false, true} {
@@ -156,8 +155,8 @@ func TestCarryBadly(t *testing.T) {
 	}
 }
 
-// TestInterrupts: the first interrupt returns what was done, a second one ends the request
-// that is in progress, and both say how to go on.
+// TestInterrupts: the first interrupt undoes everything, a second one cancels the request in progress, and both tell how to
+// continue.
 func TestInterrupts(t *testing.T) {
 	t.Parallel()
 	for name, again := range map[string]bool{"once": false, "twice": true} {

@@ -11,8 +11,8 @@ import (
 	"github.com/bourse-dev/bourse/release"
 )
 
-// TestExplainAnother: where another is at work on the app, or was, the error says how to look at that, and does not
-// suggest to undo it.
+// TestExplainAnother: if another client is or was deploying the app, the error tells how to see that, and does not suggest to
+// undo it.
 func TestExplainAnother(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {

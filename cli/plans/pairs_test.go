@@ -17,7 +17,7 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// moving is the plan that moves machines of an app, one of them with a volume.
+// moving returns a plan that moves machines of an app. The one named db has a volume.
 func moving(t *testing.T, app bourse.AppName, names ...string) *deploy.Plan {
 	t.Helper()
 	state := deploy.State{App: app}
@@ -41,8 +41,7 @@ func moving(t *testing.T, app bourse.AppName, names ...string) *deploy.Plan {
 	return &p
 }
 
-// played are the events of a plan that goes well, until some of its steps are done: each
-// takes a second; what is made is called new-0, new-1 and so on.
+// played returns the events of a plan until a step is chosen by until. Each step takes a second.
 func played(p *deploy.Plan, until func(*deploy.Step) bool) []run.Event {
 	var out []run.Event
 	for i := range p.Steps {
@@ -70,8 +69,7 @@ func played(p *deploy.Plan, until func(*deploy.Step) bool) []run.Event {
 
 func done(*deploy.Step) bool { return false }
 
-// TestReplacementsAreOneLine: a machine and what takes its place are one subject, with the
-// volume and the proxies that are heard for it.
+// TestReplacementsAreOneLine: a machine and its replacement are one subject, with its volume and waiting for proxies.
 func TestReplacementsAreOneLine(t *testing.T) {
 	t.Parallel()
 	p := moving(t, "shop", "quiet-river-1234", "db")
@@ -94,8 +92,8 @@ func TestReplacementsAreOneLine(t *testing.T) {
 	}
 }
 
-// drainScreen is a drain of two apps: one has moved, of the other a machine could not, and
-// the plan for those that were left was made again.
+// drainScreen shows a drain of two apps. One has moved. A machine of the other could not be moved, and the plan for the rest
+// was made again.
 func drainScreen(t *testing.T, s *cli.Shell) {
 	t.Helper()
 	show := ShowAll(s, "drain of worker gru-1", 4)
@@ -141,8 +139,7 @@ func TestDrainScreens(t *testing.T) {
 	}))
 }
 
-// TestPlanOfManyMachines: a text names the first, and says how many more there are; the
-// JSON has all.
+// TestPlanOfManyMachines: a text contains the first machines and the number of the others. The JSON contains all.
 func TestPlanOfManyMachines(t *testing.T) {
 	t.Parallel()
 	var names []string

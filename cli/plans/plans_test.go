@@ -20,9 +20,8 @@ import (
 
 func TestMain(m *testing.M) { clitest.InUTC(m) }
 
-// shop is a plan with a bit of everything: a release command, two machines of group web
-// that are updated one after the other, a third that is made in another region with a
-// volume, and one of a group that is no longer wanted.
+// shop is a plan with a release command, two machines of group web that are updated one after the other, a new one with a
+// volume in another region, and one of a group that no longer exists.
 func shop() *deploy.Plan {
 	config := &bourse.Config{Image: "registry.example.com/shop:2", Guest: &bourse.Guest{CPUKind: bourse.CPUShared, CPUs: 1, MemoryMB: 256}}
 	made := 6
@@ -48,7 +47,7 @@ func fits() []Fit {
 	}
 }
 
-// on prints with a shell whose screen is so wide, and returns what is on it.
+// on prints with a shell whose screen has the given width, and returns the output.
 func on(t *testing.T, width int, show func(*cli.Shell) error) string {
 	t.Helper()
 	s := &cli.Shell{Env: cli.Env{Now: func() time.Time { return clitest.Now }}}
@@ -62,7 +61,7 @@ func on(t *testing.T, width int, show func(*cli.Shell) error) string {
 	return out.String() + errs.String()
 }
 
-// screens compares what is printed on screens of 80 and of 200 columns with golden files.
+// screens compares the output on screens with 80 and with 200 columns with golden files.
 func screens(t *testing.T, name string, show func(*cli.Shell) error) {
 	t.Helper()
 	for width, suffix := range map[int]string{80: ".80", 200: ".200.wide"} {
@@ -85,12 +84,12 @@ func TestPlanPrinted(t *testing.T) {
 	screens(t, "plan_refused", func(s *cli.Shell) error { return Print(s, refused, nil) })
 }
 
-// moment is an event so many milliseconds after the first.
+// moment returns an event so many milliseconds after the first.
 func moment(step int, ms int, state run.State, text string) run.Event {
 	return run.Event{Step: step, State: state, At: clitest.Now.Add(time.Duration(ms) * time.Millisecond), Text: text}
 }
 
-// halfway are the events until one machine has been updated.
+// halfway returns the events until one machine has been updated.
 func halfway() []run.Event {
 	return []run.Event{
 		moment(0, 0, run.Running, ""),
@@ -138,13 +137,13 @@ func boardAfter(events []run.Event) *board {
 	return b
 }
 
-// screen is what is shown of one plan.
+// screen returns the lines for one plan.
 func (b *board) screen(now time.Time, width, height int, colour bool) []string {
 	x := boards{title: "release v4 of shop", list: []*board{b}}
 	return x.screen(now, width, height, colour)
 }
 
-// TestScreens: what a person has before them on a terminal, at a fixed time.
+// TestScreens compares the screen at a fixed time with golden files.
 func TestScreens(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
@@ -166,7 +165,7 @@ func TestScreens(t *testing.T) {
 	}
 }
 
-// Colours say nothing that words do not: without them the lines are the same.
+// Colors only repeat what words say: without them the lines are the same.
 func TestColoursMeanNothingAlone(t *testing.T) {
 	t.Parallel()
 	b := boardAfter(failure())
@@ -186,7 +185,7 @@ func TestColoursMeanNothingAlone(t *testing.T) {
 	}
 }
 
-// Where a screen has too few lines, those that are left out have the least to tell.
+// If a screen has too few lines, the least interesting rows are left out.
 func TestLowScreen(t *testing.T) {
 	t.Parallel()
 	b := boardAfter(halfway())
@@ -205,7 +204,7 @@ func TestLowScreen(t *testing.T) {
 	}
 }
 
-// TestPlainLines: where there is no terminal each thing is a line, once.
+// TestPlainLines: without a terminal, each event is a line.
 func TestPlainLines(t *testing.T) {
 	t.Parallel()
 	for name, events := range map[string][]run.Event{"success": success(), "failure": failure()} {
@@ -240,7 +239,7 @@ func TestJSONLines(t *testing.T) {
 	}
 }
 
-// A terminal is drawn over: what stands there at the end is the last state, once.
+// The lines of a terminal are updated in place: at the end it shows the last state, once.
 func TestDrawnOver(t *testing.T) {
 	t.Parallel()
 	got := on(t, 80, func(s *cli.Shell) error {
@@ -271,7 +270,7 @@ func (q quotes) Quote(_ context.Context, _ bourse.AppName, in machinesapi.Create
 	return q(in)
 }
 
-// TestFits: a quote is asked for once for machines that are alike.
+// TestFits: one quote is requested for equal machines.
 func TestFits(t *testing.T) {
 	t.Parallel()
 	p := shop()

@@ -19,8 +19,7 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// What another client says in a release's metadata stays, whatever it is, and the note never takes more room than
-// there is.
+// Other members of a release's metadata stay as they are, and the note never exceeds the available size.
 func FuzzNoted(f *testing.F) {
 	f.Add([]byte(`{"bourse_want":{"app":"shop"},"n":12345678901234567890,"html":"<&>"}`), "ana@laptop", 3)
 	f.Add([]byte(`{"bourse_run":{"why":"it failed"}}`), "", 0)
@@ -65,7 +64,7 @@ func FuzzNoted(f *testing.F) {
 	})
 }
 
-// spelledOf spells members in one way.
+// spelledOf returns members in canonical form.
 func spelledOf(t *testing.T, members map[string]json.RawMessage) []string {
 	t.Helper()
 	var out []string
@@ -79,7 +78,7 @@ func spelledOf(t *testing.T, members map[string]json.RawMessage) []string {
 	return out
 }
 
-// FuzzRow: cells of the view are what its server says they are.
+// FuzzRow: any cells of the view can be read.
 func FuzzRow(f *testing.F) {
 	f.Add([]byte(`["148e21ea1d5301","gru-1","started","01JD3V7K7Y5C5ZQ7W1R2M3N4P6",0,3,null,"[]"]`))
 	f.Add([]byte(`["148e21ea1d5301",null,7,true,1e99,-1]`))
@@ -98,8 +97,8 @@ func FuzzRow(f *testing.F) {
 	})
 }
 
-// No time loses its monotonic reading here, nor comes from elsewhere, but for one that a person reads: the clock
-// of the client's host may be set while a run goes on.
+// No time loses its monotonic reading or comes from elsewhere, except one that is shown to a person: the clock of the
+// client's host may be set during a run.
 func TestTimesAreMonotonic(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("*.go")

@@ -15,7 +15,7 @@ import (
 	"github.com/bourse-dev/bourse/release"
 )
 
-// fault is what goes wrong with a call.
+// fault is a failure of a call.
 type fault string
 
 const (
@@ -38,7 +38,7 @@ const (
 	delayed  fault = "no answer, on its way"      // in two seconds: the worker does not know it before
 )
 
-// lands returns after which time an update with a fault is carried out, 0 for faults of another kind.
+// lands returns the delay after which an update with this fault takes effect, 0 for other faults.
 func (f fault) lands() time.Duration {
 	switch f {
 	case replaces, delayed:
@@ -50,11 +50,11 @@ func (f fault) lands() time.Duration {
 	}
 }
 
-// suspended is how long a client is that is suspended.
+// suspended is how long a client is suspended.
 const suspended = 20 * time.Second
 
-// cluster is a small working API in memory: one app, a worker for each machine, proxies
-// that hear of changes a moment later.
+// cluster is a small working API in memory: one app, a worker for each machine, and proxies that learn about changes a
+// moment later.
 type cluster struct {
 	tb testing.TB
 
@@ -223,7 +223,7 @@ func (c *cluster) land(m *fakeMachine, f fault, update func() error) {
 	})
 }
 
-// pause keeps a client waiting that is suspended, and returns until when it was.
+// pause delays a suspended client, and returns the end of its suspension.
 func (c *cluster) pause() time.Time {
 	c.mu.Lock()
 	until := c.paused
@@ -232,7 +232,7 @@ func (c *cluster) pause() time.Time {
 	return until
 }
 
-// overtake suspends the client, and has another deploy all machines meanwhile. It is called with mu held.
+// overtake suspends the client, while another one deploys all machines. It is called with mu held.
 func (c *cluster) overtake() {
 	c.paused, c.others = time.Now().Add(suspended), map[bourse.MachineID]bourse.InstanceID{}
 	clear(c.reserved) // it ends by itself
@@ -246,7 +246,7 @@ func (c *cluster) overtake() {
 	}
 }
 
-// crash ends a machine's program badly; its worker starts it again, or does not.
+// crash lets a machine's program fail. With again, its worker restarts it.
 func (c *cluster) crash(id bourse.MachineID, exit machinesapi.ExitEvent, again bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -259,7 +259,7 @@ func (c *cluster) crash(id bourse.MachineID, exit machinesapi.ExitEvent, again b
 	c.changed(m)
 }
 
-// of finds a machine for who has this nonce. It is called with mu held.
+// of finds a machine for the holder of a nonce. It is called with mu held.
 func (c *cluster) of(id bourse.MachineID, nonce string) (*fakeMachine, error) {
 	m := c.machines[id]
 	switch {
@@ -362,7 +362,7 @@ func (c *cluster) Destroy(ctx context.Context, id bourse.MachineID, nonce string
 	})
 }
 
-// serving notes that a machine ends that a proxy may still send requests to: with mu held.
+// serving records an error if a machine ends to which a proxy may still send requests. It is called with mu held.
 func (c *cluster) serving(m *fakeMachine, what string) {
 	if m.State == bourse.StateStarted && m.Config.Env["SERVES"] != "" && (!m.Cordoned || time.Since(m.cordons) < hearsIn) {
 		c.wrong = append(c.wrong, fmt.Sprintf("machine %s is %s before every proxy knows that it serves no more", m.ID, what))
@@ -593,7 +593,7 @@ func (c *cluster) SetRelease(_ context.Context, _ release.ID, status release.Sta
 	return nil
 }
 
-// shape is what the app is like, without what identifies versions.
+// shape describes the app, without the ids of versions.
 func (c *cluster) shape() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()

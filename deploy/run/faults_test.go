@@ -33,7 +33,7 @@ func slow(c *cluster) deploy.Plan {
 	return b.Plan
 }
 
-// A machine that crashes while the deploy goes on has failed, although it was ready: everything returns.
+// A machine that crashes during the deploy has failed, even if it was ready before: everything is undone.
 func TestAMachineCrashesAfterItWasReady(t *testing.T) {
 	t.Parallel()
 	for name, again := range map[string]bool{"and stays down": false, "and starts again": true} {
@@ -67,8 +67,8 @@ func TestAMachineCrashesAfterItWasReady(t *testing.T) {
 	}
 }
 
-// A version that crashes a while after it was ready has failed, also on the machine that was changed last, and before
-// what it replaces is destroyed. An interrupt in that time returns everything.
+// A version that crashes some time after it was ready has failed, also on the machine that was changed last, and before the
+// machine that it replaces is destroyed. An interrupt in that time undoes everything.
 func TestTheLastMachineIsWatched(t *testing.T) {
 	t.Parallel()
 	for name, plan := range plans {
@@ -112,7 +112,7 @@ func TestTheLastMachineIsWatched(t *testing.T) {
 	}
 }
 
-// A deploy whose machines run on takes as long as the last one is watched, whatever it has destroyed.
+// A deploy without crashes ends once the last machine has been watched for long enough, whatever it has destroyed.
 func TestHowLongMachinesAreWatched(t *testing.T) {
 	t.Parallel()
 	for name, plan := range plans {
@@ -135,8 +135,8 @@ func TestHowLongMachinesAreWatched(t *testing.T) {
 	}
 }
 
-// What ends well, or is stopped because no one uses it, has not crashed; and what crashes after the deploy's
-// end is not its business.
+// A program that exits with status 0, or is stopped because it is idle, has not crashed. Crashes after the end of the deploy
+// do not matter.
 func TestWhatIsNoCrash(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
@@ -169,7 +169,7 @@ func TestWhatIsNoCrash(t *testing.T) {
 	}
 }
 
-// Once what a machine has replaced is being destroyed nothing returns: a crash does not end the run then.
+// Once the machine that another one replaces is being destroyed, nothing can be undone: a crash does not end the run then.
 func TestACrashPastTheLastReturn(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -192,8 +192,8 @@ func TestACrashPastTheLastReturn(t *testing.T) {
 	})
 }
 
-// A client is suspended after whatever call, for longer than its leases last, and another deploys meanwhile.
-// When it goes on it finds that out, and touches nothing of what the other has made.
+// A client is suspended after any call, for longer than its leases last, and another client deploys in the meantime. When
+// the first one continues, it notices that, and leaves everything as the other one has made it.
 func TestASuspendedClientLeavesWhatAnotherHasMade(t *testing.T) {
 	t.Parallel()
 	for name, plan := range plans {
@@ -224,7 +224,7 @@ func TestASuspendedClientLeavesWhatAnotherHasMade(t *testing.T) {
 	}
 }
 
-// untouched checks what is there after call n was the last before a client was suspended.
+// untouched checks the machines after a client was suspended after call n.
 func (c *cluster) untouched(t *testing.T, n int, result *Result, err error) string {
 	t.Helper()
 	when := fmt.Sprintf("suspended after call %d (%v): ", n, err)
@@ -256,7 +256,7 @@ func (c *cluster) untouched(t *testing.T, n int, result *Result, err error) stri
 	return "?"
 }
 
-// What a server says at once is not asked again: the run fails at once, with its sentence, and everything returns.
+// Refusals are not repeated: the run fails at once with the server's message, and everything is undone.
 func TestRefusalsAreFinal(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {

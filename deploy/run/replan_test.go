@@ -14,7 +14,7 @@ import (
 	"github.com/bourse-dev/bourse/release"
 )
 
-// planner returns a function that plans an update of all machines to a version, of what is there when it is called.
+// planner returns a function that plans an update of all machines to a version, from their state when it is called.
 func (c *cluster) planner(version string) func(context.Context) (deploy.Plan, error) {
 	return func(context.Context) (deploy.Plan, error) {
 		c.mu.Lock()
@@ -31,7 +31,7 @@ func (c *cluster) planner(version string) func(context.Context) (deploy.Plan, er
 	}
 }
 
-// Whatever happens to the machines between the first plan and the leases, the run makes them as they are wanted.
+// Whatever happens to the machines between the first plan and the leases, the run brings them to their desired state.
 func TestThePlanIsMadeAgain(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(c *cluster, id bourse.MachineID){
@@ -83,7 +83,7 @@ func TestThePlanIsMadeAgain(t *testing.T) {
 	}
 }
 
-// A machine whose worker stops answering after the first plan was made is waited for, and not left out.
+// If a worker stops answering after the first plan was made, the run waits for its machine.
 func TestAWorkerIsAwayWhenThePlanIsMadeAgain(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -105,7 +105,7 @@ func TestAWorkerIsAwayWhenThePlanIsMadeAgain(t *testing.T) {
 	})
 }
 
-// Of two runs at once the second waits for the first, and then goes on from what that has made.
+// The second of two runs waits for the first one, and then continues from its result.
 func TestTwoRunsOneAfterTheOther(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -131,7 +131,7 @@ func TestTwoRunsOneAfterTheOther(t *testing.T) {
 	})
 }
 
-// A release that is resumed stays interrupted if that fails, and another's is not touched.
+// A resumed release that fails stays interrupted. The release of another run is not changed.
 func TestAResumedRelease(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {

@@ -15,7 +15,7 @@ import (
 	"github.com/bourse-dev/bourse/release"
 )
 
-// plans are the shapes that planners make, by name, for an app of two machines.
+// plans are shapes of plans, by name, for an app with two machines.
 var plans = map[string]func(*cluster) deploy.Plan{
 	"rolling":   rolling,
 	"bluegreen": bluegreen,
@@ -54,7 +54,7 @@ func (b *builder) update(c *cluster, id bourse.MachineID, to *bourse.Config, aft
 	return b.add(deploy.Step{Do: deploy.AwaitReady{Smoke: true}, Machine: id}, u)
 }
 
-// rolling runs a command, then updates one machine after the other, then notes something on the first.
+// rolling runs a command, then updates one machine after the other, then sets metadata of the first one.
 func rolling(c *cluster) deploy.Plan {
 	b := &builder{deploy.Plan{App: "web", Reserve: true}}
 	ids := c.ids()
@@ -68,7 +68,7 @@ func rolling(c *cluster) deploy.Plan {
 	return b.Plan
 }
 
-// bluegreen puts a new machine beside each.
+// bluegreen makes a new machine for each.
 func bluegreen(c *cluster) deploy.Plan {
 	b := &builder{deploy.Plan{App: "web", Reserve: true}}
 	var ready, serve, cordon, stop []int
@@ -111,7 +111,7 @@ func move(c *cluster) deploy.Plan {
 	return b.Plan
 }
 
-// A machine that still stops, as a client that was killed had asked, is started once it has.
+// A machine that is still stopping, as a killed client has requested, is started once it has stopped.
 func TestStartOfWhatStillStops(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -141,7 +141,7 @@ func (c *cluster) serve() *cluster {
 	return c
 }
 
-// bare is a shape without the ids, which differ from run to run.
+// bare returns a shape without ids, which differ between runs.
 func bare(shape string) string {
 	words := strings.Fields(shape)
 	for i, w := range words {
@@ -152,8 +152,7 @@ func bare(shape string) string {
 	return strings.Join(words, " ")
 }
 
-// Every plan ends as it says, leaves no lease and no reservation, and ends nothing
-// that proxies may send requests to.
+// Every plan reaches its end, leaves no lease and no reservation, and stops no machine to which proxies may send requests.
 func TestPlansAreCarriedOut(t *testing.T) {
 	t.Parallel()
 	for name, make := range plans {
@@ -174,7 +173,7 @@ func TestPlansAreCarriedOut(t *testing.T) {
 	}
 }
 
-// check reports what must not be, and what is held by no one's leave.
+// check reports errors that the cluster has recorded, and leftover leases and reservations.
 func (c *cluster) check(t *testing.T, when string) {
 	t.Helper()
 	c.mu.Lock()
@@ -192,8 +191,7 @@ func (c *cluster) check(t *testing.T, when string) {
 	}
 }
 
-// Whatever fails at whatever call, the app ends as the plan says or as it was, or the
-// result says what is left.
+// Whatever fails at any call, the app ends up as planned or as it was, or the result names the rest.
 func TestEveryFaultAtEveryCall(t *testing.T) {
 	t.Parallel()
 	for name, plan := range plans {
@@ -220,7 +218,7 @@ func TestEveryFaultAtEveryCall(t *testing.T) {
 	}
 }
 
-// oneFault carries a plan out with a fault at one call, and says how it ended.
+// oneFault carries out a plan with a fault at one call, and returns how it has ended.
 func oneFault(t *testing.T, plan func(*cluster) deploy.Plan, f fault, n int, planned, former string) string {
 	t.Helper()
 	c := newCluster(t, 2).serve()
@@ -261,7 +259,7 @@ func oneFault(t *testing.T, plan func(*cluster) deploy.Plan, f fault, n int, pla
 	return "left"
 }
 
-// When a machine does not become ready, everything returns, and its last lines come before that.
+// If a machine does not become ready, everything is undone, after its last output was reported.
 func TestAMachineThatIsNeverReady(t *testing.T) {
 	t.Parallel()
 	for name, spoil := range map[string]func(*bourse.Config){
@@ -298,8 +296,8 @@ func TestAMachineThatIsNeverReady(t *testing.T) {
 	}
 }
 
-// Of two runs at once one carries out its plan; the other waits, says for whom, and
-// finds that the machines have changed.
+// One of two concurrent runs carries out its plan. The other one waits, reports for whom, and finds that the machines have
+// changed.
 func TestTwoRunsAtOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -344,7 +342,7 @@ func TestALeaseIsHeld(t *testing.T) {
 	})
 }
 
-// An interrupt returns everything, at whatever step it comes; a second one ends the run at once.
+// An interrupt undoes everything, whenever it comes. A second one ends the run at once.
 func TestInterrupts(t *testing.T) {
 	t.Parallel()
 	for name, plan := range plans {
@@ -385,8 +383,7 @@ func TestInterrupts(t *testing.T) {
 	}
 }
 
-// A run is interrupted while an update whose answer was lost is still to be carried out: what is reported as returned
-// stays returned.
+// A run is interrupted while an update whose answer was lost has yet to take effect: what is reported as undone stays undone.
 func TestAnUpdateLandsAfterAnInterrupt(t *testing.T) {
 	t.Parallel()
 	for _, f := range []fault{replaces, pulls, delayed} {
@@ -415,7 +412,7 @@ func TestAnUpdateLandsAfterAnInterrupt(t *testing.T) {
 	}
 }
 
-// A run that is interrupted just before it destroys the first machine destroys none, and returns everything.
+// A run that is interrupted just before it destroys the first machine destroys none, and undoes everything.
 func TestAnInterruptBeforeAMachineIsDestroyed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -464,7 +461,7 @@ func TestASecondInterruptEndsAtOnce(t *testing.T) {
 	})
 }
 
-// What is to be all or nothing is refused before anything is touched.
+// A plan with a reservation that does not fit is refused before anything is changed.
 func TestAllOrNothing(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -479,8 +476,7 @@ func TestAllOrNothing(t *testing.T) {
 	})
 }
 
-// A volume for which every worker has another of its name shares one, as machines do when there are more
-// of them than workers.
+// If every worker has a volume with the same name, a new volume shares a worker, like machines do.
 func TestMoreVolumesThanWorkers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -494,7 +490,7 @@ func TestMoreVolumesThanWorkers(t *testing.T) {
 	})
 }
 
-// A worker that does not answer keeps only its own machines waiting.
+// A worker that does not answer delays only its own machines.
 func TestOneSilentWorker(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -524,7 +520,7 @@ func TestOneSilentWorker(t *testing.T) {
 	})
 }
 
-// Leases outlast every step, whatever that takes.
+// Leases are extended for as long as a step takes.
 func TestLeasesAreExtended(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
