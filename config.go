@@ -277,3 +277,101 @@ func validateStrings(what string, list []string) error {
 	}
 	return nil
 }
+
+// Command is a command line. JSON reads a list of words, or a string that
+// "sh -c" is to run.
+type Command []string
+
+// UnmarshalJSON reads a list of words or a string. An empty one is CodeInvalid.
+func (c *Command) UnmarshalJSON(b []byte) error {
+	var text string
+	var words []string
+	switch {
+	case json.Unmarshal(b, &text) == nil && strings.TrimSpace(text) != "":
+		words = []string{"sh", "-c", text}
+	case json.Unmarshal(b, &words) != nil || len(words) == 0 || words[0] == "":
+		return Errorf(CodeInvalid, "invalid command: use a string for sh -c, or a list of words")
+	}
+	for _, w := range words {
+		if strings.ContainsRune(w, 0) {
+			return Errorf(CodeInvalid, "invalid command: it holds a NUL byte")
+		}
+	}
+	*c = words
+	return nil
+}
+
+// Public returns the part of c that every server may hold: without what tenants
+// put their secrets into, the environment, files, and the programs beside the
+// first one, which have environments too. Only the machine's worker has those.
+func (c Config) Public() Config {
+	c.Env, c.Files = nil, nil
+	c.Processes, c.Containers = nil, nil
+	return c
+}
+
+// envPort is the variable of the environment that a worker looks at before it
+// runs anything: with it a machine needs no port of the host's.
+const envPort = "PORT"
+
+// asked returns the part of c that a quote needs: neither what the program is
+// nor what it is told.
+func (c Config) asked() Config {
+	_, port := c.Env[envPort]
+	out := c.Public()
+	out.Init, out.Metadata, out.Kept = Init{}, nil, Kept{}
+	out.Schedule, out.Standbys, out.DNS = "", nil, nil
+	if port {
+		out.Env = map[string]string{envPort: ""}
+	}
+	if c.ImageKind() != RegistryImage && c.Image != "" {
+		out.Init.Exec = []string{"true"} // some program: such an image is nothing without
+	}
+	return out
+}
+
+// MaxConfigBytes bounds a config as a whole: its JSON without the contents of
+// files, which have a bound of their own. Each worker keeps every machine's
+// config in memory and on disk, and every server has its metadata.
+const MaxConfigBytes = 256 << 10
+
+// maxConfigDepth bounds how deep a config's JSON nests: the view takes no deeper
+// values, and the deepest that means anything has 9 levels.
+const maxConfigDepth = 32
+
+// validateSize reports CodeInvalid for a config that is too large.
+func (c *Config) validateSize() error {
+	bare := *c
+	bare.Files = nil
+	raw, err := bare.MarshalJSON()
+	if err != nil {
+		return Errorf(CodeInvalid, "invalid config: %w", err)
+	}
+	if len(raw) > MaxConfigBytes {
+		return Errorf(CodeInvalid, "invalid config: %d bytes of JSON without its files, at most %d", len(raw), MaxConfigBytes)
+	}
+	if depth(raw) > maxConfigDepth {
+		return Errorf(CodeInvalid, "invalid config: nested deeper than %d", maxConfigDepth)
+	}
+	return nil
+}
+
+// depth returns how deep a JSON value nests.
+func depth(raw []byte) int {
+	deepest, now, quoted := 0, 0, false
+	for i := 0; i < len(raw); i++ {
+		switch c := raw[i]; {
+		case quoted && c == '\\':
+			i++
+		case c == '"':
+			quoted = !quoted
+		case quoted:
+		case c == '[' || c == '{':
+			now++
+			deepest = max(deepest, now)
+		case c == ']' || c == '}':
+			now--
+		}
+	}
+	return deepest
+}

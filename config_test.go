@@ -3,6 +3,7 @@ package bourse_test
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -164,4 +165,125 @@ func FuzzConfig(f *testing.F) {
 			t.Fatalf("%s\nbecame\n%s: %v", once, twice, err)
 		}
 	})
+}
+
+func TestCommand(t *testing.T) {
+	for text, want := range map[string][]string{
+		`"a | b"`:     {"sh", "-c", "a | b"},
+		`["a", "b "]`: {"a", "b "},
+		`["a", ""]`:   {"a", ""},
+		`""`:          nil, `" "`: nil, `[]`: nil, `[""]`: nil, `[1]`: nil, `7`: nil, `null`: nil, `{}`: nil, `"a\u0000"`: nil, `["a", "\u0000"]`: nil,
+	} {
+		var got bourse.Command
+		err := json.Unmarshal([]byte(text), &got)
+		if want == nil && bourse.CodeOf(err) != bourse.CodeInvalid || want != nil && (err != nil || !slices.Equal(got, want)) {
+			t.Errorf("%s was read as %q, %v; want %q", text, got, err, want)
+		}
+	}
+}
+
+// FuzzCommand: what is read can be executed.
+func FuzzCommand(f *testing.F) {
+	for _, text := range []string{`"a"`, `["a","b"]`, `null`, `[]`} {
+		f.Add([]byte(text))
+	}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		var c bourse.Command
+		if err := c.UnmarshalJSON(text); err == nil && (len(c) == 0 || c[0] == "") {
+			t.Errorf("%q was read as %q", text, c)
+		}
+	})
+}
+
+func TestRestartAgain(t *testing.T) {
+	now := time.Unix(1_000_000, 0)
+	ago := func(times ...time.Duration) (out []time.Time) {
+		for _, d := range times {
+			out = append(out, now.Add(-d))
+		}
+		return out
+	}
+	for what, c := range map[string]struct {
+		policy bourse.RestartPolicy
+		exit   bourse.Exit
+		before []time.Time
+		again  bool
+		recent int
+	}{
+		"no, failed":            {bourse.RestartNo, bourse.Exit{Code: 1}, nil, false, 0},
+		"on-failure, good":      {bourse.RestartOnFailure, bourse.Exit{}, nil, false, 0},
+		"on-failure, failed":    {bourse.RestartOnFailure, bourse.Exit{Signal: 9}, nil, true, 0},
+		"always, good":          {bourse.RestartAlways, bourse.Exit{}, ago(time.Minute), true, 1},
+		"too often":             {bourse.RestartAlways, bourse.Exit{}, ago(time.Second, time.Minute), false, 2},
+		"often, but long ago":   {bourse.RestartAlways, bourse.Exit{}, ago(time.Hour, bourse.RestartWindow), true, 0},
+		"a policy that is none": {"sometimes", bourse.Exit{Code: 1}, nil, false, 0},
+	} {
+		c.exit.At = now
+		again, recent := bourse.Restart{Policy: c.policy, MaxRetries: 2}.Again(c.exit, c.before)
+		if again != c.again || len(recent) != c.recent {
+			t.Errorf("%s: %v with %d before, want %v with %d", what, again, len(recent), c.again, c.recent)
+		}
+	}
+	for n, want := range map[int]time.Duration{1: 100 * time.Millisecond, 2: 200 * time.Millisecond, 9: 25600 * time.Millisecond, 10: 30 * time.Second, 1 << 30: 30 * time.Second} {
+		if got := bourse.RestartBackoff(n); got != want {
+			t.Errorf("the %d-th restart waits %s, want %s", n, got, want)
+		}
+	}
+}
+
+const secret = "hunter2"
+
+// secretConfig has a secret in every place that is a tenant's own.
+func secretConfig(image string) bourse.Config {
+	return bourse.Config{
+		Image: image, Guest: &bourse.Guest{MemoryMB: 64}, Env: map[string]string{"PASSWORD": secret, "PORT": secret},
+		Init:         bourse.Init{Exec: []string{"login", secret}, User: "nobody"},
+		Requirements: bourse.Requirements{"slots": {Count: 1}},
+		DNS:          &bourse.DNS{Hostname: "h"},
+		Kept: bourse.Kept{
+			Processes:  json.RawMessage(`[{"env":{"A":"` + secret + `"}}]`),
+			Containers: json.RawMessage(`[{"env":{"A":"` + secret + `"}}]`),
+		},
+	}
+}
+
+// A quote is asked for without environment, files, command and payload, and is
+// still an order that workers judge as they will judge its claim.
+func TestQuotesCarryNoSecrets(t *testing.T) {
+	for _, image := range []string{bourse.ImageHost, "nginx"} {
+		order := bourse.Order{
+			ID: bourse.NewOrderID(), App: bourse.App{Name: "shop", ID: bourse.NewAppID()}, Regions: []bourse.Choice{{"gru"}}, Config: secretConfig(image),
+		}
+		if image == "nginx" {
+			order.Config.Files = []bourse.File{{GuestPath: "/run/secret", RawValue: []byte(secret)}}
+		}
+		if err := order.Config.Normalize(); err != nil {
+			t.Fatal(err)
+		}
+		asked := order.Asked()
+		text, err := json.Marshal(asked)
+		if err != nil || strings.Contains(string(text), secret) || asked.Config.Files != nil {
+			t.Errorf("asked with %s, %v", text, err)
+		}
+		if err := asked.Validate(); err != nil {
+			t.Errorf("image %s: %v", image, err)
+		}
+		if _, ok := asked.Config.Env["PORT"]; !ok || asked.Config.Requirements["slots"].Count != 1 || *asked.Config.Guest != *order.Config.Guest {
+			t.Errorf("asked for %+v", asked.Config)
+		}
+		if order.Config.Env["PASSWORD"] != secret || order.Config.Init.User != "nobody" {
+			t.Error("the order itself was changed")
+		}
+	}
+}
+
+// What every server may hold of a config has no environment.
+func TestAPublicConfigHasNoEnvironment(t *testing.T) {
+	config := secretConfig("nginx")
+	config.Init = bourse.Init{}
+	config.Files = []bourse.File{{GuestPath: "/run/secret", RawValue: []byte(secret)}}
+	text, err := json.Marshal(config.Public())
+	if err != nil || strings.Contains(string(text), secret) || !strings.Contains(string(text), "nginx") {
+		t.Errorf("public: %s, %v", text, err)
+	}
 }

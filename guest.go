@@ -2,6 +2,9 @@ package bourse
 
 import (
 	"math"
+	"net/netip"
+	"path"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -119,4 +122,160 @@ func (g Guest) Takes(overcommit float64) Amounts {
 		a = append(a, Amount{GPUResource(g.GPUKind), g.GPUs})
 	}
 	return a.Sorted()
+}
+
+// Mount attaches a volume to a machine.
+type Mount struct {
+	Volume                 VolumeID `json:"volume,omitempty"`
+	Path                   string   `json:"path"`           // absolute, in the machine
+	Name                   string   `json:"name,omitempty"` // the volume's; filled in by the worker
+	SizeGB                 int64    `json:"size_gb,omitempty"`
+	Encrypted              bool     `json:"encrypted,omitempty"`
+	ExtendThresholdPercent int      `json:"extend_threshold_percent,omitempty"`
+	AddSizeGB              int64    `json:"add_size_gb,omitempty"`
+	SizeGBLimit            int64    `json:"size_gb_limit,omitempty"`
+}
+
+// File is written into a machine before its program starts.
+type File struct {
+	GuestPath  string `json:"guest_path"`            // absolute
+	RawValue   []byte `json:"raw_value,omitempty"`   // base64 in JSON
+	SecretName string `json:"secret_name,omitempty"` // instead of RawValue: its value is this one, in base64
+	Mode       uint32 `json:"mode,omitempty"`        // permission bits; default 0644
+}
+
+// Rootfs says how a container's root file system is made.
+type Rootfs struct {
+	SizeGB   int64 `json:"size_gb,omitempty"`   // most that the machine may write to it; 0: what the worker allows
+	ReadOnly bool  `json:"read_only,omitempty"` // ours
+}
+
+const (
+	maxMounts    = 1
+	maxFiles     = 64
+	maxFileBytes = 1 << 20 // of all files together
+)
+
+func (c *Config) validateStorage() error {
+	if len(c.Mounts) > maxMounts {
+		return Errorf(CodeInvalid, "invalid config.mounts: %d, at most %d", len(c.Mounts), maxMounts)
+	}
+	if len(c.Mounts) > 0 && c.ImageKind() == PollerImage {
+		return Errorf(CodeInvalid, "invalid config.mounts: a volume is not where a poller runs")
+	}
+	for _, m := range c.Mounts {
+		if err := m.Volume.Validate(); err != nil {
+			return Errorf(CodeInvalid, "invalid config.mounts: %w", err)
+		}
+		if err := validateGuestPath("mounts", m.Path); err != nil {
+			return err
+		}
+		if p := m.ExtendThresholdPercent; p < 0 || p > 99 || m.AddSizeGB < 0 || m.AddSizeGB > MaxVolumeGB || m.SizeGBLimit < 0 || p > 0 && m.AddSizeGB == 0 {
+			return Errorf(CodeInvalid, "invalid config.mounts: extend_threshold_percent is 1 to 99, with an add_size_gb, and a size_gb_limit or none")
+		}
+	}
+	if len(c.Files) > maxFiles {
+		return Errorf(CodeInvalid, "invalid config.files: %d, at most %d", len(c.Files), maxFiles)
+	}
+	if len(c.Files) > 0 && c.ImageKind() != RegistryImage {
+		return Errorf(CodeInvalid, "invalid config.files: a machine of image %s has no file system of its own", c.Image)
+	}
+	total := 0
+	for _, f := range c.Files {
+		if err := validateGuestPath("files", f.GuestPath); err != nil {
+			return err
+		}
+		if f.SecretName != "" && len(f.RawValue) > 0 {
+			return Errorf(CodeInvalid, "invalid config.files: raw_value and secret_name exclude each other")
+		}
+		if f.Mode > 0o7777 {
+			return Errorf(CodeInvalid, "invalid config.files: mode %o", f.Mode)
+		}
+		total += len(f.RawValue)
+	}
+	if total > maxFileBytes {
+		return Errorf(CodeInvalid, "invalid config.files: %d bytes, at most %d", total, maxFileBytes)
+	}
+	if r := c.Rootfs; r != nil && (r.SizeGB < 0 || r.SizeGB > MaxVolumeGB) {
+		return Errorf(CodeInvalid, "invalid config.rootfs.size_gb %d: use 0 to %d", r.SizeGB, MaxVolumeGB)
+	}
+	return nil
+}
+
+// validateGuestPath takes absolute paths below the root that are written as
+// they are meant: nothing in them leads elsewhere.
+func validateGuestPath(what, p string) error {
+	if !path.IsAbs(p) || path.Clean(p) != p || p == "/" || len(p) > 4096 || strings.ContainsRune(p, 0) {
+		return Errorf(CodeInvalid, "invalid config.%s path %s: use an absolute path below /, without . and ..", what, Quoted(p))
+	}
+	return nil
+}
+
+// DNS is a config's dns section, as in the Machines API.
+type DNS struct {
+	SkipRegistration bool             `json:"skip_registration,omitempty"`
+	Nameservers      []string         `json:"nameservers,omitempty"`
+	Searches         []string         `json:"searches,omitempty"`
+	Options          []DNSOption      `json:"options,omitempty"`
+	ForwardRules     []DNSForwardRule `json:"dns_forward_rules,omitempty"` // not acted on
+	Hostname         string           `json:"hostname,omitempty"`
+	HostnameFQDN     string           `json:"hostname_fqdn,omitempty"`
+}
+
+// DNSOption is an option of resolv.conf(5).
+type DNSOption struct {
+	Name  string `json:"name,omitempty"`
+	Value string `json:"value,omitempty"`
+}
+
+// DNSForwardRule sends questions about names below a domain to another server.
+type DNSForwardRule struct {
+	Basename string `json:"basename,omitempty"`
+	Addr     string `json:"addr,omitempty"`
+}
+
+var (
+	domainPattern = regexp.MustCompile(`^([A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?)(\.[A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?)*\.?$`)
+	optionPattern = regexp.MustCompile(`^[a-z0-9-]{1,32}$`)
+)
+
+// Bounds of what resolv.conf(5) and the kernel take.
+const (
+	maxNameservers = 3
+	maxSearches    = 32
+	maxOptions     = 32
+	maxDomain      = 253
+	maxHostname    = 64
+)
+
+// Validate returns CodeInvalid for values that would break a machine's resolv.conf or
+// hosts file.
+func (d *DNS) Validate() error {
+	if d == nil {
+		return nil
+	}
+	if len(d.Nameservers) > maxNameservers || len(d.Searches) > maxSearches || len(d.Options) > maxOptions {
+		return Errorf(CodeInvalid, "invalid config.dns: at most %d nameservers, %d searches and %d options", maxNameservers, maxSearches, maxOptions)
+	}
+	for _, s := range d.Nameservers {
+		if _, err := netip.ParseAddr(s); err != nil {
+			return Errorf(CodeInvalid, "invalid config.dns.nameservers: %s is no address", Quoted(s))
+		}
+	}
+	for _, s := range d.Searches {
+		if len(s) > maxDomain || !domainPattern.MatchString(s) {
+			return Errorf(CodeInvalid, "invalid config.dns.searches: %s is no domain", Quoted(s))
+		}
+	}
+	for _, o := range d.Options {
+		if !optionPattern.MatchString(o.Name) || o.Value != "" && !optionPattern.MatchString(o.Value) {
+			return Errorf(CodeInvalid, "invalid config.dns.options: %s", Quoted(o.Name+":"+o.Value))
+		}
+	}
+	for _, s := range []string{d.Hostname, d.HostnameFQDN} {
+		if s != "" && (len(s) > maxHostname || !domainPattern.MatchString(s)) {
+			return Errorf(CodeInvalid, "invalid config.dns.hostname %s", Quoted(s))
+		}
+	}
+	return nil
 }

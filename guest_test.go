@@ -2,6 +2,7 @@ package bourse_test
 
 import (
 	"math"
+	"strings"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -111,4 +112,63 @@ func TestGuestTakes(t *testing.T) {
 			t.Fatalf("%d cpus take %d at overcommit %g: oversold", small.CPUs, got.Of("cpu"), over)
 		}
 	})
+}
+
+func TestStorageOfAConfig(t *testing.T) {
+	volume := bourse.NewVolumeID(1)
+	for what, x := range map[string]struct {
+		config bourse.Config
+		fine   bool
+	}{
+		"a mount":              {bourse.Config{Mounts: []bourse.Mount{{Volume: volume, Path: "/data"}}}, true},
+		"two mounts":           {bourse.Config{Mounts: []bourse.Mount{{Volume: volume, Path: "/a"}, {Volume: volume, Path: "/b"}}}, false},
+		"no volume":            {bourse.Config{Mounts: []bourse.Mount{{Path: "/data"}}}, false},
+		"a name for a volume":  {bourse.Config{Mounts: []bourse.Mount{{Volume: "data", Path: "/data"}}}, false},
+		"the root":             {bourse.Config{Mounts: []bourse.Mount{{Volume: volume, Path: "/"}}}, false},
+		"a path that climbs":   {bourse.Config{Mounts: []bourse.Mount{{Volume: volume, Path: "/data/../etc"}}}, false},
+		"a relative path":      {bourse.Config{Mounts: []bourse.Mount{{Volume: volume, Path: "data"}}}, false},
+		"a file":               {bourse.Config{Files: []bourse.File{{GuestPath: "/etc/motd", RawValue: []byte("hi"), Mode: 0o600}}}, true},
+		"a file that climbs":   {bourse.Config{Files: []bourse.File{{GuestPath: "/../x"}}}, false},
+		"a large file":         {bourse.Config{Files: []bourse.File{{GuestPath: "/x", RawValue: make([]byte, 2<<20)}}}, false},
+		"a secret as file":     {bourse.Config{Files: []bourse.File{{GuestPath: "/x", SecretName: "S", RawValue: []byte("x")}}}, false},
+		"a strange mode":       {bourse.Config{Files: []bourse.File{{GuestPath: "/x", Mode: 1 << 20}}}, false},
+		"a negative root size": {bourse.Config{Rootfs: &bourse.Rootfs{SizeGB: -1}}, false},
+		"a runtime":            {bourse.Config{Runtime: "io.containerd.runsc.v1"}, true},
+		"a path as runtime":    {bourse.Config{Runtime: "/usr/bin/evil"}, false},
+	} {
+		x.config.Image = "nginx"
+		if err := x.config.Normalize(); (err == nil) != x.fine {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	host := bourse.Config{Image: "host", Init: bourse.Init{Cmd: []string{"true"}}, Files: []bourse.File{{GuestPath: "/etc/passwd"}}}
+	if err := host.Normalize(); bourse.CodeOf(err) != bourse.CodeInvalid {
+		t.Errorf("files on the host itself: %v", err)
+	}
+}
+
+func TestDNSOfAConfig(t *testing.T) {
+	for text, ok := range map[string]bool{
+		`{}`:                                                           true,
+		`{"skip_registration":true}`:                                   true,
+		`{"nameservers":["1.1.1.1","fdaa::3"]}`:                        true,
+		`{"nameservers":["dns.example.com"]}`:                          false,
+		`{"nameservers":["1.1.1.1\nsearch x"]}`:                        false,
+		`{"nameservers":["1","2","3","4"]}`:                            false,
+		`{"searches":["a.internal","b."]}`:                             true,
+		`{"searches":["a\noptions rotate"]}`:                           false,
+		`{"searches":["` + strings.Repeat("a.", 200) + `"]}`:           false,
+		`{"options":[{"name":"ndots","value":"5"},{"name":"rotate"}]}`: true,
+		`{"options":[{"name":"a b"}]}`:                                 false,
+		`{"hostname":"web-1","hostname_fqdn":"web-1.example.com"}`:     true,
+		`{"hostname":"-"}`:                                             false,
+		`{"hostname":"` + strings.Repeat("a", 65) + `"}`:               false,
+		`{"hostname_fqdn":"a b"}`:                                      false,
+		`[]`:                                                           false,
+		`{"nameservers":"1.1.1.1"}`:                                    false,
+	} {
+		if err := normalized(`"dns":` + text); (err == nil) != ok {
+			t.Errorf("%s: %v, want ok %t", text, err, ok)
+		}
+	}
 }

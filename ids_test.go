@@ -1,11 +1,14 @@
 package bourse_test
 
 import (
+	"encoding/json"
+	"math"
 	"regexp"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/oklog/ulid/v2"
 	"pgregory.net/rapid"
 
 	"github.com/bourse-dev/bourse"
@@ -101,4 +104,156 @@ func TestShapes(t *testing.T) {
 			t.Fatalf("%q as a region: %v", s, err)
 		}
 	})
+}
+
+// TestTagsFollowFromTheID: the tags of a worker are its own, in every release;
+// machines' ids are made of them.
+func TestTagsFollowFromTheID(t *testing.T) {
+	if got, want := bourse.WorkerID("gru-1").Tags(), ([bourse.TagChoices]bourse.WorkerTag{0xdb18dd, 0x5183c1, 0xe57824, 0x5006d4}); got != want {
+		t.Errorf("the tags of gru-1 are %06x, want %06x for ever", got, want)
+	}
+	if bourse.WorkerID("gru-2").TagRank(bourse.WorkerID("gru-1").Tags()[0]) != bourse.TagChoices {
+		t.Error("gru-2 may have the tag of gru-1")
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		id := bourse.WorkerID(rapid.StringMatching(`[a-z]{1,8}`).Draw(t, "id"))
+		for i, tag := range id.Tags() {
+			if tag == 0 || tag > 0xffffff || id.TagRank(tag) > i {
+				t.Errorf("tag %d of %s is %06x, rank %d", i, id, tag, id.TagRank(tag))
+			}
+		}
+	})
+}
+
+func TestDurationJSON(t *testing.T) {
+	for text, want := range map[string]time.Duration{
+		`"15s"`: 15 * time.Second, `"1m30s"`: 90 * time.Second, `5000000000`: 5 * time.Second, `""`: 0, `null`: 0, `0`: 0, `"-1s"`: -time.Second,
+	} {
+		d := bourse.Duration(7)
+		if err := json.Unmarshal([]byte(text), &d); err != nil || time.Duration(d) != want {
+			t.Errorf("%s: %s, %v; want %s", text, time.Duration(d), err, want)
+		}
+	}
+	for _, text := range []string{`"15"`, `"soon"`, `1.5`, `1e3`, `true`, `{}`, `[]`, `9223372036854775808`, `"9999999h"`} {
+		var d bourse.Duration
+		codeIs(t, json.Unmarshal([]byte(text), &d), bourse.CodeInvalid)
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		d, again := bourse.Duration(rapid.Int64().Draw(t, "d")), bourse.Duration(0)
+		text, err := json.Marshal(d)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := json.Unmarshal(text, &again); err != nil || again != d {
+			t.Fatalf("%s came back as %d: %v", text, again, err)
+		}
+	})
+}
+
+func TestSignalJSON(t *testing.T) {
+	for text, want := range map[string]bourse.Signal{
+		`"SIGTERM"`: "SIGTERM", `"term"`: "SIGTERM", `"sigusr1"`: "SIGUSR1", `15`: "SIGTERM", `"9"`: "SIGKILL", `""`: "", `null`: "",
+	} {
+		s := bourse.Signal("SIGHUP")
+		if err := json.Unmarshal([]byte(text), &s); err != nil || s != want {
+			t.Errorf("%s: %s, %v; want %s", text, s, err, want)
+		}
+	}
+	for _, text := range []string{`"SIGNOPE"`, `0`, `-9`, `64`, `"SIG"`, `"SIG15"`, `9.5`, `true`, `["SIGTERM"]`, `"SIGTERM\u0000"`} {
+		var s bourse.Signal
+		codeIs(t, json.Unmarshal([]byte(text), &s), bourse.CodeInvalid)
+	}
+	if n := bourse.Signal("SIGTERM").Number(); n != 15 {
+		t.Errorf("SIGTERM is %d", n)
+	}
+	if n := bourse.Signal("15").Number(); n != 0 {
+		t.Errorf("an unknown signal is %d", n)
+	}
+}
+
+func TestRequirementJSON(t *testing.T) {
+	for text, want := range map[string]bourse.Requirement{
+		`"arm64"`: {Label: "arm64"}, `""`: {}, `2`: {Count: 2}, `"2"`: {Label: "2"}, `4398046511103`: {Count: math.MaxInt64 / (1 << 21)},
+	} {
+		got := bourse.Requirement{Label: "old", Count: 9}
+		if err := json.Unmarshal([]byte(text), &got); err != nil || got != want {
+			t.Errorf("%s: %+v, %v; want %+v", text, got, err, want)
+		}
+		back, err := json.Marshal(got)
+		if err != nil || string(back) != text {
+			t.Errorf("%s was written as %s: %v", text, back, err)
+		}
+	}
+	for _, text := range []string{`0`, `-1`, `1.5`, `1e400`, `9223372036854775807`, `null`, `true`, `{}`, `["a"]`} {
+		var r bourse.Requirement
+		codeIs(t, json.Unmarshal([]byte(text), &r), bourse.CodeInvalid)
+	}
+}
+
+func TestRequirementsValidate(t *testing.T) {
+	for name, ok := range map[string]bool{
+		"arch": true, "limit.memory": true, "gpu.a10": true, "slots": true, "": false, ".": false, "a..b": false, "A": false, "a b": false,
+		"a/b": false, "-a": false, "a\x00": false, strings.Repeat("a", 64): false, strings.Repeat("a.", 64) + "a": false,
+	} {
+		err := bourse.Requirements{name: {Label: "x"}}.Validate()
+		if ok != (err == nil) {
+			t.Errorf("%q: %v", name, err)
+		}
+	}
+	for _, bad := range []bourse.Requirement{
+		{Label: strings.Repeat("x", 256)}, {Label: "\xff"}, {Count: -1}, {Count: bourse.MaxAmount + 1}, {Count: 1, Label: "x"},
+	} {
+		codeIs(t, bourse.Requirements{"a": bad}.Validate(), bourse.CodeInvalid)
+	}
+}
+
+// One id that two apps choose is two orders, and each app finds its own again
+// by the id that it chose and by the one that it was answered with.
+func TestOrderIDsMeanSomethingOnlyWithinTheirApp(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var id ulid.ULID
+		copy(id[:], rapid.SliceOfN(rapid.Byte(), 16, 16).Draw(t, "id"))
+		ours := rapid.StringMatching(`[0-9A-Z]{0,26}`).Draw(t, "ours")
+		theirs := rapid.StringMatching(`[0-9A-Z]{0,26}`).Filter(func(s string) bool { return s != ours }).Draw(t, "theirs")
+		chosen := bourse.OrderID(id.String())
+
+		a, b := chosen.In(ours), chosen.In(theirs)
+		if a == b {
+			t.Fatalf("%s is %s in both apps", chosen, a)
+		}
+		if again := a.In(ours); again != a {
+			t.Errorf("%s becomes %s when it is repeated", a, again)
+		}
+		if lower := bourse.OrderID(strings.ToLower(string(chosen))).In(ours); lower != a {
+			t.Errorf("%s in small letters is %s, want %s", chosen, lower, a)
+		}
+		if stolen := a.In(theirs); stolen == a {
+			t.Errorf("%s names the same order in both apps", a)
+		}
+		if err := a.Validate(); err != nil {
+			t.Error(err)
+		}
+		if ulid.MustParse(string(a)).Time() != id.Time() {
+			t.Errorf("%s has not the time of %s", a, chosen)
+		}
+	})
+}
+
+func TestReservationKeysMeanSomethingOnlyWithinTheirApp(t *testing.T) {
+	key := bourse.NewReservationKey()
+	a, b := key.In("A"), key.In("B")
+	if a == b || a.In("A") != a || a.In("B") == a || a.Validate() != nil {
+		t.Errorf("%s is %s in app A and %s in app B", key, a, b)
+	}
+	if order := bourse.OrderID(key).In("A"); string(order) == string(a) {
+		t.Errorf("%s is one id as an order and as a reservation", order)
+	}
+}
+
+func TestWhatIsNoIDStaysNone(t *testing.T) {
+	for _, text := range []string{"", "x", "01ARZ3NDEKTSV4RRFFQ69G5FA", "81ARZ3NDEKTSV4RRFFQ69G5FAVU"} {
+		if got := bourse.OrderID(text).In("A"); got != "" {
+			t.Errorf("%q becomes %s", text, got)
+		}
+	}
 }

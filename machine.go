@@ -1,8 +1,10 @@
 package bourse
 
 import (
+	"hash/fnv"
 	"net/netip"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -217,4 +219,261 @@ type ExitEvent struct {
 	RequestedStop bool `json:"requested_stop"`
 	Restarting    bool `json:"restarting"`
 	RestartCount  int  `json:"restart_count"`
+}
+
+// Call is something that a machine's worker is asked to do with it.
+type Call string
+
+// The calls whose answer depends on the machine's state.
+const (
+	CallStart    Call = "start"
+	CallStop     Call = "stop"
+	CallSuspend  Call = "suspend"
+	CallRestart  Call = "restart"
+	CallUpdate   Call = "update"
+	CallDestroy  Call = "destroy" // without force; with it, what runs is no reason to refuse
+	CallSignal   Call = "signal"
+	CallExec     Call = "exec"
+	CallUsage    Call = "usage"
+	CallLease    Call = "lease"
+	CallCordon   Call = "cordon"
+	CallMetadata Call = "metadata"
+)
+
+// Answer is what becomes of a call on a machine in some state.
+type Answer string
+
+// The answers to calls.
+const (
+	Goes    Answer = "go"
+	Already Answer = "already" // the machine is where the caller wants it: done, and nothing happens
+	Gone    Answer = "gone"    // CodeNotFound
+	Unable  Answer = "unable"  // CodeFailedPrecondition, with a text that clients look for parts of
+)
+
+// rule says in which states a call goes, and in which there is nothing to do. In
+// all others it is refused, with the text of the state or the general one.
+type rule struct {
+	goes, already []State
+	unable        string // STATE stands for the state
+	of            map[State]string
+}
+
+const stillActive = "machine still active, refusing to start"
+
+var calls = map[Call]rule{
+	CallStart: {
+		goes: []State{StateStopped, StateSuspended, StateFailed}, already: []State{StateStarting, StateStarted},
+		unable: "unable to start machine from current state: 'STATE'",
+		of:     map[State]string{StateStopping: stillActive, StateSuspending: stillActive, StateRestarting: stillActive, StateReplacing: stillActive},
+	},
+	CallStop: {
+		goes:    []State{StateStarting, StateStarted, StateSuspending, StateSuspended, StateRestarting, StateReplacing},
+		already: []State{StateStopping, StateStopped},
+		unable:  "unable to stop machine from current state: 'STATE'",
+	},
+	CallSuspend: {
+		goes: []State{StateStarted}, already: []State{StateSuspending, StateSuspended},
+		unable: "unable to suspend machine from current state: 'STATE'",
+	},
+	CallRestart: {goes: []State{StateStarted, StateSuspended, StateStopped, StateFailed}, unable: "unable to restart machine from current state: 'STATE'"},
+	CallUpdate: {
+		goes:   []State{StateStarted, StateSuspended, StateStopped, StateRestarting, StateFailed},
+		unable: "unable to update machine from current state: 'STATE'",
+	},
+	CallDestroy:  {goes: []State{StateCreated, StateSuspended, StateStopped, StateFailed, StateDestroying}, unable: "unable to destroy machine, not currently stopped"},
+	CallSignal:   {goes: []State{StateStarted}, unable: "machine is STATE, not started"},
+	CallExec:     {goes: []State{StateStarted}, unable: "machine is STATE, not started"},
+	CallUsage:    {goes: []State{StateStarted, StateSuspended}, unable: "machine is STATE, not started"},
+	CallLease:    {goes: living},
+	CallCordon:   {goes: living},
+	CallMetadata: {goes: living},
+}
+
+// living are all states but the last.
+var living = States()[:len(States())-1]
+
+// Calls lists every call.
+func Calls() []Call {
+	return []Call{
+		CallStart, CallStop, CallSuspend, CallRestart, CallUpdate, CallDestroy, CallSignal, CallExec, CallUsage, CallLease, CallCordon, CallMetadata,
+	}
+}
+
+// On returns what becomes of the call on a machine in state s, and the text of the
+// refusal when that is [Unable].
+func (c Call) On(s State) (Answer, string) {
+	r := calls[c]
+	switch {
+	case s == StateDestroyed:
+		return Gone, ""
+	case slices.Contains(r.goes, s):
+		return Goes, ""
+	case slices.Contains(r.already, s):
+		return Already, ""
+	}
+	if text, ok := r.of[s]; ok {
+		return Unable, text
+	}
+	return Unable, strings.ReplaceAll(r.unable, "STATE", string(s))
+}
+
+// CheckState is what a health check has found.
+type CheckState string
+
+// The states of checks, in the words of the Machines API.
+const (
+	CheckPassing  CheckState = "passing"
+	CheckWarning  CheckState = "warning"  // not known yet, or the machine does not run
+	CheckCritical CheckState = "critical" // the last probe failed
+)
+
+// CheckStatus is the status of one check of a machine.
+type CheckStatus struct {
+	Name      string     `json:"name"`
+	Status    CheckState `json:"status"`
+	Output    string     `json:"output"`     // what the probe found, a short text
+	UpdatedAt time.Time  `json:"updated_at"` // when the status became what it is
+}
+
+// CheckResults are what the checks of one start of a machine have found.
+type CheckResults struct {
+	Boot    int           `json:"boot"` // [Boot.Number] of that start
+	Results []CheckStatus `json:"results"`
+}
+
+// Process is one of a machine's processes, as its host's kernel counts.
+type Process struct {
+	PID       int64          `json:"pid"`   // as the machine's processes know it
+	STime     int64          `json:"stime"` // milliseconds of processor time in the kernel
+	RTime     int64          `json:"rtime"` // milliseconds since it began
+	CPU       int64          `json:"cpu"`   // milliseconds of processor time, all of it
+	RSS       int64          `json:"rss"`   // bytes of memory
+	Command   string         `json:"command"`
+	Directory string         `json:"directory"`      // it works in; "" when that is not known
+	Listens   []ListenSocket `json:"listen_sockets"` // not null
+}
+
+// ListenSocket is where a process takes connections, or packets.
+type ListenSocket struct {
+	Proto   string `json:"proto"`   // "tcp" or "udp"
+	Address string `json:"address"` // 0.0.0.0:8080, [::]:8080
+}
+
+// Backoff of restart policies: doubles from restartFirst to restartMost.
+const (
+	restartFirst = 100 * time.Millisecond
+	restartMost  = 30 * time.Second
+)
+
+// RestartBackoff is how long a program waits for its n-th restart in a row, n
+// from 1.
+func RestartBackoff(n int) time.Duration {
+	d := restartFirst
+	for range n - 1 {
+		if d *= 2; d >= restartMost {
+			return restartMost
+		}
+	}
+	return d
+}
+
+// Validate reports CodeInvalid unless p is a policy, or empty.
+func (p RestartPolicy) Validate() error {
+	switch p {
+	case "", RestartNo, RestartAlways, RestartOnFailure:
+		return nil
+	}
+	return Errorf(CodeInvalid, "invalid restart policy %s: use no, always or on-failure", Quoted(string(p)))
+}
+
+// Again reports whether a program is started again after this exit, given when
+// it was before; recent are those of them that still count. r has its defaults
+// filled in.
+func (r Restart) Again(exit Exit, before []time.Time) (again bool, recent []time.Time) {
+	for _, at := range before {
+		if exit.At.Sub(at) < RestartWindow {
+			recent = append(recent, at)
+		}
+	}
+	if len(recent) >= r.MaxRetries {
+		return false, recent
+	}
+	switch r.Policy {
+	case RestartAlways:
+		return true, recent
+	case RestartOnFailure:
+		return exit.Failed(), recent
+	case RestartNo:
+		return false, recent
+	}
+	return false, recent
+}
+
+// Schedule says how often a stopped machine is started.
+type Schedule string
+
+// The schedules of the Machines API.
+const (
+	Hourly  Schedule = "hourly"
+	Daily   Schedule = "daily"
+	Weekly  Schedule = "weekly"
+	Monthly Schedule = "monthly"
+)
+
+// scheduleSpread is the time over which machines that were made at once are
+// started.
+const scheduleSpread = 5 * time.Minute
+
+// Validate returns CodeInvalid for a schedule that the Machines API doesn't have; ""
+// is none.
+func (s Schedule) Validate() error {
+	switch s {
+	case "", Hourly, Daily, Weekly, Monthly:
+		return nil
+	}
+	return Errorf(CodeInvalid, "invalid config.schedule %s: use hourly, daily, weekly or monthly", Quoted(string(s)))
+}
+
+// Next returns the first time after another at which a machine is to be started:
+// whole periods after it was created, and a while that follows from its id. It is
+// zero for no schedule.
+func (s Schedule) Next(created time.Time, id MachineID, after time.Time) time.Time {
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(id)) // never fails
+	base := created.UTC().Add(time.Duration(h.Sum64() % uint64(scheduleSpread)))
+	switch s {
+	case Hourly:
+		return periodAfter(base, after, time.Hour)
+	case Daily:
+		return periodAfter(base, after, 24*time.Hour)
+	case Weekly:
+		return periodAfter(base, after, 7*24*time.Hour)
+	case Monthly:
+		year, month, _ := after.UTC().Date()
+		for n := max(1, (year-base.Year())*12+int(month-base.Month())); ; n++ {
+			if at := monthsAfter(base, n); at.After(after) {
+				return at
+			}
+		}
+	}
+	return time.Time{}
+}
+
+func periodAfter(base, after time.Time, period time.Duration) time.Time {
+	n := max(0, after.Sub(base)/period) + 1
+	return base.Add(n * period)
+}
+
+// monthsAfter returns the same day n months later, or the last of that month.
+func monthsAfter(base time.Time, n int) time.Time {
+	first := base.AddDate(0, n, 1-base.Day())
+	last := first.AddDate(0, 1, -1).Day()
+	return first.AddDate(0, 0, min(base.Day(), last)-1)
+}
+
+// Due is the next start of a machine's schedule, as its worker has recorded it.
+type Due struct {
+	Every Schedule  `json:"every"`
+	At    time.Time `json:"at"`
 }
