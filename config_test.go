@@ -304,12 +304,14 @@ func TestConfigIsBoundedAsAWhole(t *testing.T) {
 		change func(*bourse.Config)
 		ok     bool
 	}{
-		"metadata":           {func(c *bourse.Config) { c.Metadata = many(5, 60<<10) }, false},
-		"many small ones":    {func(c *bourse.Config) { c.Metadata = many(1000, 300) }, false},
-		"environment":        {func(c *bourse.Config) { c.Env = many(5, 60<<10) }, false},
-		"command":            {func(c *bourse.Config) { c.Init.Exec = []string{part, part, part, part, part} }, false},
-		"what is kept":       {func(c *bourse.Config) { c.Services = json.RawMessage(`["` + part + part + part + part + `"]`) }, false},
-		"all together":       {func(c *bourse.Config) { c.Env, c.Metadata, c.Init.Exec = many(2, 50<<10), many(2, 50<<10), []string{part} }, false},
+		"metadata":        {func(c *bourse.Config) { c.Metadata = many(5, 60<<10) }, false},
+		"many small ones": {func(c *bourse.Config) { c.Metadata = many(1000, 300) }, false},
+		"environment":     {func(c *bourse.Config) { c.Env = many(5, 60<<10) }, false},
+		"command":         {func(c *bourse.Config) { c.Init.Exec = []string{part, part, part, part, part} }, false},
+		"what is kept":    {func(c *bourse.Config) { c.Services = json.RawMessage(`["` + part + part + part + part + `"]`) }, false},
+		"all together": {func(c *bourse.Config) {
+			c.Env, c.Metadata, c.Init.Exec = many(2, 50<<10), many(2, 50<<10), []string{part}
+		}, false},
 		"as much as fits":    {func(c *bourse.Config) { c.Env, c.Metadata = many(2, 50<<10), many(2, 50<<10) }, true},
 		"files are apart":    {func(c *bourse.Config) { c.Files = []bourse.File{{GuestPath: "/a", RawValue: make([]byte, 1<<20)}} }, true},
 		"one string, escape": {func(c *bourse.Config) { c.Env = map[string]string{"a": strings.Repeat("\x01", 64<<10)} }, false},

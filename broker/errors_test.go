@@ -60,7 +60,7 @@ func check(t *testing.T, err error, code bourse.Code, text string) {
 // one that clients repeat by themselves.
 func TestEveryCodeHasItsStatus(t *testing.T) {
 	for _, code := range bourse.Codes() {
-		status := machinesapi.StatusOf(code)
+		status := code.Status()
 		if status < 400 || (status == 500) != (code == bourse.CodeInternal) {
 			t.Errorf("%s has status %d", code, status)
 		}

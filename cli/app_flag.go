@@ -113,7 +113,7 @@ func (f *AppFlag) resolve(c *cobra.Command, args []string) (from string, err err
 
 // NoApp is the error of a command that needs an app where nothing names one.
 func NoApp() error {
-	return Hint(bourse.Errorf(bourse.CodeInvalid, "which app? No configuration here names one"), "the same with --app NAME; see: bourse app list")
+	return Hint(bourse.Errorf(bourse.CodeInvalid, "no app given, and no configuration in this directory names one"), "--app NAME or BOURSE_APP")
 }
 
 // ConfiguredApp returns the app that a configuration names, and the file's name. Without
@@ -127,7 +127,7 @@ func ConfiguredApp(file string) (bourse.AppName, string, error) {
 			return "", "", nil
 		}
 		if err != nil {
-			return "", "", Hint(err, "name the app: --app NAME or BOURSE_APP")
+			return "", "", Hint(err, "--app NAME or BOURSE_APP")
 		}
 		file = found
 	}
@@ -139,10 +139,10 @@ func ConfiguredApp(file string) (bourse.AppName, string, error) {
 			err = bourse.Errorf(bourse.CodeInvalid, "%s: %w", file, err)
 		}
 	case err == nil:
-		err = bourse.Errorf(bourse.CodeInvalid, "which app? %s does not name one", file)
+		err = bourse.Errorf(bourse.CodeInvalid, "%s does not name an app", file)
 	}
 	if err != nil {
-		return "", "", Hint(err, "name the app: --app NAME or BOURSE_APP")
+		return "", "", Hint(err, "--app NAME or BOURSE_APP")
 	}
 	return bourse.AppName(c.AppName), file, nil
 }

@@ -70,7 +70,7 @@ func TestTheDirectorysApp(t *testing.T) {
 		"a file that names no app":    {files: map[string]string{"fly.toml": "primary_region = \"gru\"\n"}, args: []string{"any"}, code: 2, said: []string{"fly.toml"}},
 		"a name that none can have":   {files: map[string]string{"fly.toml": "app = \"No Name\"\n"}, args: []string{"any"}, code: 2, said: []string{"fly.toml", "No Name"}},
 		"an empty flag":               {args: []string{"any", "--app="}, code: 2, said: []string{"--app"}},
-		"a command without a default": {args: []string{"must"}, code: 2, said: []string{"which app?"}},
+		"a command without a default": {args: []string{"must"}, code: 2, said: []string{"--app NAME"}},
 		"a parent's file":             {files: map[string]string{"../fly.toml": shop}, args: []string{"any"}, out: "default\n"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -10,10 +10,10 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// CommandLast makes the last words of c a command that is run elsewhere, with
-// flags of its own: those of c may be before the first word (the image, say)
-// and right behind it, and end where the command begins, or at "--". c.RunE
-// gets the first word, then the command.
+// CommandLast treats the last arguments of c as a remote command with flags of its own.
+// The flags of c may precede the first argument (such as the image) or directly follow
+// it; they end at the remote command or at "--". c.RunE receives the first argument,
+// followed by the remote command.
 func (s *Shell) CommandLast(c *cobra.Command) {
 	if len(s.Args) > 0 && strings.HasPrefix(s.Args[0], cobra.ShellCompRequestCmd) {
 		return // flags are completed wherever they may be
@@ -32,8 +32,8 @@ func (s *Shell) CommandLast(c *cobra.Command) {
 	}
 }
 
-// flagsBehind reads the flags behind the first word, and returns what follows
-// them.
+// flagsBehind parses the flags that follow the first argument, and returns the arguments
+// after them.
 func flagsBehind(c *cobra.Command, args []string) ([]string, error) {
 	err := c.Flags().Parse(args[1:])
 	if help, _ := c.Flags().GetBool("help"); help && err == nil {
@@ -43,5 +43,5 @@ func flagsBehind(c *cobra.Command, args []string) ([]string, error) {
 		return c.Flags().Args(), err
 	}
 	return nil, Hint(bourse.Errorf(bourse.CodeInvalid, "%w", err),
-		"flags of the command itself go behind --: "+c.CommandPath()+" "+args[0]+" -- …", c.CommandPath()+" --help")
+		c.CommandPath()+" "+args[0]+" -- COMMAND, with the command's own flags after --", c.CommandPath()+" --help")
 }

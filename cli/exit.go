@@ -7,36 +7,16 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// exits is the one table from error codes to exit statuses.
-var exits = map[bourse.Code]int{
-	bourse.CodeInternal:           1,
-	bourse.CodeInvalid:            2,
-	bourse.CodeNotFound:           3,
-	bourse.CodeUnauthorized:       4,
-	bourse.CodeForbidden:          4,
-	bourse.CodeAlreadyExists:      5,
-	bourse.CodeConflict:           5,
-	bourse.CodeFailedPrecondition: 5,
-	bourse.CodeInsufficient:       6,
-	bourse.CodeRateLimited:        7,
-	bourse.CodeUnavailable:        7,
-	bourse.CodeTimeout:            8,
-	bourse.CodeCanceled:           130,
-}
-
-// ExitOf returns the exit status of a code.
-func ExitOf(code bourse.Code) int { return exits[code] }
-
-// exitHelp is the table for people, below the root command's help.
+// exitHelp describes the exit statuses below the root command's help.
 const exitHelp = `Exit status:
-  0  done                            5  exists already, or is in another state
-  1  our fault                       6  no capacity: no worker could fill it
-  2  wrong usage or request          7  unavailable: nothing happened, retry
-  3  not found                       8  timeout: outcome unknown, ask
+  0  success                         5  already exists, or in another state
+  1  internal error                  6  no capacity: no worker can fill the order
+  2  invalid usage or request        7  unavailable: nothing happened, try again
+  3  not found                       8  timeout: outcome unknown
   4  not allowed                   130  interrupted
-  "machine exec" ends with the exit status of its command: 127 when there is no
-  such program, 126 when it cannot be executed. "task run" ends with that of its
-  task, "machine run --attach" with that of the machine's program.
+  "machine exec" exits with the status of its command: 127 if the program does
+  not exist, 126 if it cannot be executed. "task run" exits with the status of
+  its task, "machine run --attach" with that of the machine's program.
 `
 
 // ExitCode returns the exit status of the command that returned err.
@@ -50,20 +30,17 @@ func ExitCode(err error) int {
 	if s, ok := errors.AsType[*endsWith](err); ok {
 		return s.status
 	}
-	if n, ok := exits[bourse.CodeOf(err)]; ok {
-		return n
-	}
-	return exits[bourse.CodeInternal]
+	return bourse.CodeOf(err).ExitStatus()
 }
 
-// ExitStatus ends the command with the exit status of what it ran elsewhere.
-// Its output is enough, so nothing is printed for it.
+// ExitStatus is an error that sets the command's exit status to that of a remote
+// program. Nothing is printed for it, because the program has printed its own output.
 type ExitStatus int
 
 // Error implements error.
 func (r ExitStatus) Error() string { return fmt.Sprintf("exit status %d", int(r)) }
 
-// endsWith is an error that is printed, with an exit status of its own.
+// endsWith is an error with an exit status that does not follow from its code.
 type endsWith struct {
 	error
 	status int
@@ -71,7 +48,7 @@ type endsWith struct {
 
 func (e *endsWith) Unwrap() error { return e.error }
 
-// EndsWith gives err, which may be nil, an exit status other than its code's.
+// EndsWith sets the exit status of err. It returns nil if err is nil.
 func EndsWith(err error, status int) error {
 	if err == nil {
 		return nil
@@ -79,7 +56,7 @@ func EndsWith(err error, status int) error {
 	return &endsWith{err, status}
 }
 
-// hinted adds to an error what to try next.
+// hinted is an error with hints.
 type hinted struct {
 	err    error
 	hints  []string
@@ -90,7 +67,7 @@ func (h *hinted) Error() string { return h.err.Error() }
 
 func (h *hinted) Unwrap() error { return h.err }
 
-// Hints returns the hints that were added to err, nil without any.
+// Hints returns the hints that were added to err, or nil.
 func Hints(err error) []string {
 	if h, ok := errors.AsType[*hinted](err); ok {
 		return h.hints
@@ -98,7 +75,8 @@ func Hints(err error) []string {
 	return nil
 }
 
-// Hint adds to err, which may be nil, lines with what to try.
+// Hint adds hints to err: commands or flags to try, one per line. It returns nil if err
+// is nil.
 func Hint(err error, lines ...string) error {
 	if err == nil {
 		return nil
@@ -106,9 +84,9 @@ func Hint(err error, lines ...string) error {
 	return &hinted{err, lines, isBeside(err)}
 }
 
-// Beside marks an error, which may be nil, as one that goes beside a JSON result
-// that was printed, whole or in part: it is for a person, on standard error,
-// also with --json.
+// Beside marks err as an error that follows a JSON result: since standard output already
+// contains JSON, the error is printed to standard error as text, even with --json. It
+// returns nil if err is nil.
 func Beside(err error) error {
 	if err == nil {
 		return nil

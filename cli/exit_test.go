@@ -51,7 +51,7 @@ func TestExitCodes(t *testing.T) {
 		}
 		words := "the server's words"
 		if code == bourse.CodeUnauthorized { // the API's are not for people
-			words = "the API wants a token"
+			words = "the API requires a token"
 		}
 		if !strings.HasPrefix(got.Err, "error: ") || !strings.Contains(got.Err, words) || got.Out != "" {
 			t.Errorf("code %s: out %q, err %q; want the server's words on stderr alone", code, got.Out, got.Err)

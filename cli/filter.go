@@ -8,9 +8,9 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// CheckFilters returns the error of a list that is empty because its filters
-// name a region or a worker that there is not; "" names none. A worker is not
-// looked for with a token that may not see workers.
+// CheckFilters returns an error if the region or worker by which a list was filtered
+// does not exist; "" means no filter. It does not check the worker if the token may not
+// list workers.
 func (s *Shell) CheckFilters(ctx context.Context, region bourse.Region, worker bourse.WorkerID) error {
 	if region != "" {
 		list, err := s.Client().Regions(ctx)
@@ -35,5 +35,5 @@ func (s *Shell) CheckFilters(ctx context.Context, region bourse.Region, worker b
 	if err != nil || slices.ContainsFunc(list, func(w machinesapi.Worker) bool { return w.ID == worker }) {
 		return err
 	}
-	return Hint(bourse.Errorf(bourse.CodeNotFound, "there is no worker %s", bourse.Quoted(string(worker))), "bourse worker list")
+	return Hint(bourse.Errorf(bourse.CodeNotFound, "worker %s not found", bourse.Quoted(string(worker))), "bourse worker list")
 }

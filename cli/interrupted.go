@@ -29,5 +29,5 @@ func (s *Shell) endInterrupted(err error) int {
 	if line, told := errors.AsType[Interrupted](err); told {
 		s.Note(Clean(string(line)))
 	}
-	return ExitOf(bourse.CodeCanceled)
+	return bourse.CodeCanceled.ExitStatus()
 }

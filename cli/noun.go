@@ -133,7 +133,7 @@ func (s *Shell) flagError(c *cobra.Command, err error) error {
 		return unknownVerb(c, s.Args[depth])
 	}
 	if strings.Contains(c.Use, "-- COMMAND") {
-		return Hint(bourse.Errorf(bourse.CodeInvalid, "%w", err), "flags of the command itself go behind --", c.CommandPath()+" --help")
+		return Hint(bourse.Errorf(bourse.CodeInvalid, "%w", err), "the command's own flags after --", c.CommandPath()+" --help")
 	}
 	return err
 }

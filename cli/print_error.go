@@ -9,12 +9,12 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// printError prints what happened and what to try: one "error:" line,
-// then the hints. What the error quotes may come from elsewhere, so control
-// characters are escaped. With --json it is the API's error, on standard output.
+// printError prints an error and its hints to standard error. Control characters are
+// escaped, because the error may quote text from a server. With --json it prints the
+// API's error object to standard output instead.
 func (s *Shell) printError(err error) {
 	if s.JSON && !isBeside(err) {
-		_ = s.PrintLine(errorBody(err)) // who has closed it does not read
+		_ = s.PrintLine(errorBody(err)) // nobody reads a closed standard output
 		return
 	}
 	var b strings.Builder
@@ -38,8 +38,7 @@ func (s *Shell) printError(err error) {
 	fmt.Fprint(s.Err, b.String())
 }
 
-// errorBody returns err as the API writes it: as it came from there, or as it
-// would have come.
+// errorBody returns err as an error object of the API.
 func errorBody(err error) machinesapi.ErrorBody {
 	body := machinesapi.ErrorBody{Code: bourse.CodeOf(err), Error: strings.Join(messages(err), "\n"), Status: machinesapi.StatusUnknown}
 	if body.Code == bourse.CodeInsufficient {
@@ -54,18 +53,18 @@ func errorBody(err error) machinesapi.ErrorBody {
 	return body
 }
 
-// errorLines returns the lines for a person.
+// errorLines returns the lines that are printed for err.
 func (s *Shell) errorLines(err error) []string {
 	if _, replied := errors.AsType[*machinesapi.ReplyError](err); replied {
 		switch code := bourse.CodeOf(err); {
 		case code == bourse.CodeUnauthorized && s.credential() == "":
-			return []string{"the API wants a token, and none was given"}
+			return []string{"the API requires a token"}
 		case code == bourse.CodeUnauthorized && strings.HasPrefix(bourse.MessageOf(err), machinesapi.UnauthorizedText+": "):
 			return []string{strings.TrimPrefix(bourse.MessageOf(err), machinesapi.UnauthorizedText+": ")}
 		case code == bourse.CodeUnauthorized:
-			return []string{"the token is not known to this broker"}
+			return []string{"the broker does not know this token"}
 		case code == bourse.CodeForbidden && bourse.MessageOf(err) == machinesapi.ForbiddenText:
-			return []string{"the token may not use this app"}
+			return []string{"the token does not permit access to this app"}
 		}
 	}
 	return messages(err)
@@ -83,8 +82,8 @@ func messages(err error) []string {
 	return strings.Split(strings.TrimSpace(MessageOf(err)), "\n")
 }
 
-// MessageOf returns the text for a person: the message without the cause that
-// is kept for logs, except where the cause is all there is to go by.
+// MessageOf returns the text of err for a person: the message without the cause, except
+// for internal errors, whose cause is the only information.
 func MessageOf(err error) string {
 	switch e := err.(type) { //nolint:errorlint // only the outermost is looked at
 	case *hinted:

@@ -94,7 +94,7 @@ func writeError(w http.ResponseWriter, err error) {
 	if errors.Is(err, context.Canceled) {
 		code = bourse.CodeCanceled
 	}
-	status := machinesapi.StatusOf(code)
+	status := code.Status()
 	body := machinesapi.ErrorBody{Error: bourse.MessageOf(err), Status: machinesapi.StatusUnknown, Code: code}
 	if e, ok := errors.AsType[*machinesapi.ReplyError](err); ok {
 		status, body.RequestID = e.Status, e.RequestID

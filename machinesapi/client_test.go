@@ -91,10 +91,10 @@ func TestErrorReplies(t *testing.T) {
 
 func TestEveryStatusHasACode(t *testing.T) {
 	for _, code := range bourse.Codes() {
-		got := machinesapi.CodeOfStatus(machinesapi.StatusOf(code))
-		shared := machinesapi.StatusOf(got) == machinesapi.StatusOf(code) || code == bourse.CodeInsufficient
+		got := machinesapi.CodeOfStatus(code.Status())
+		shared := got.Status() == code.Status() || code == bourse.CodeInsufficient
 		if got != code && !shared {
-			t.Errorf("%s has status %d, which reads as %s", code, machinesapi.StatusOf(code), got)
+			t.Errorf("%s has status %d, which reads as %s", code, code.Status(), got)
 		}
 	}
 }

@@ -7,14 +7,8 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// StatusOf returns the HTTP status of a code; 500 for an unknown one. Three places
-// of the API use another status: an app's name that is taken is 422, a machine that
-// no longer fits on its own worker is 409, and a lack of capacity for a volume, or
-// for a machine that one pins, is 412.
-func StatusOf(code bourse.Code) int { return code.Status() }
-
-// CodeOfStatus returns the code of a reply that has none, as a proxy on the
-// way may write.
+// CodeOfStatus returns the code that corresponds to the HTTP status of a reply without
+// a code, such as a reply by an HTTP proxy in front of the broker.
 func CodeOfStatus(status int) bourse.Code {
 	switch status {
 	case http.StatusConflict:

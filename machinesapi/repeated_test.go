@@ -38,7 +38,7 @@ func TestErrorsSayEachFactOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-			w.WriteHeader(machinesapi.StatusOf(c.code))
+			w.WriteHeader(c.code.Status())
 			_, _ = w.Write(body)
 		}))
 		_, err = (&machinesapi.Client{BaseURL: server.URL}).Order(t.Context(), "01JD3V7K7Y5C5ZQ7W1R2M3N4P6")

@@ -31,7 +31,7 @@ func (e *Reply) Unwrap() error { return e.Err }
 // which its clients look for.
 func writeError(w http.ResponseWriter, r *Request, err error) {
 	code := bourse.CodeOf(err)
-	status := machinesapi.StatusOf(code)
+	status := code.Status()
 	body := machinesapi.ErrorBody{Error: bourse.MessageOf(err), Status: machinesapi.StatusUnknown, Code: code, RequestID: r.ID}
 	if code == bourse.CodeInsufficient {
 		body.Status = machinesapi.StatusInsufficientCapacity

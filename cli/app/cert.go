@@ -103,7 +103,7 @@ func readCA(dir string) (*admission.CA, error) {
 	cert, err := os.ReadFile(filepath.Join(dir, caFile))
 	key, keyErr := os.ReadFile(filepath.Join(dir, caKeyFile))
 	if err = errors.Join(err, keyErr); errors.Is(err, fs.ErrNotExist) {
-		return nil, cli.Hint(bourse.Errorf(bourse.CodeInvalid, "there is no CA with its key in %s", dir), "make one: bourse credentials init", "or name its directory with --dir")
+		return nil, cli.Hint(bourse.Errorf(bourse.CodeInvalid, "%s contains no CA with its key", dir), "bourse credentials init, to create a CA", "--dir with the directory of a CA")
 	} else if err != nil {
 		return nil, bourse.Errorf(bourse.CodeInvalid, "read the CA: %w", err)
 	}

@@ -24,7 +24,7 @@ func newCreate(s *cli.Shell) *cobra.Command {
 			}
 			app, err := s.Client().CreateApp(c.Context(), machinesapi.CreateApp{Name: name, Org: org, Network: network})
 			if bourse.CodeOf(err) == bourse.CodeAlreadyExists {
-				return cli.Hint(err, "take it as it is, or another name; see: bourse app list")
+				return cli.Hint(err, "bourse app list")
 			}
 			if err != nil {
 				return err

@@ -47,6 +47,6 @@ func newDestroy(s *cli.Shell) *cobra.Command {
 		},
 	}
 	c.Flags().BoolVarP(&force, "force", "f", false, "also with machines that run")
-	c.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
+	cli.BindYes(c, &yes)
 	return c
 }

@@ -62,8 +62,8 @@ func (f *file) create() error {
 }
 
 func exists(name string) error {
-	return cli.Hint(bourse.Errorf(bourse.CodeAlreadyExists, "%s is there already, and nothing is overwritten", name),
-		"move it away, or choose another directory with --dir")
+	return cli.Hint(bourse.Errorf(bourse.CodeAlreadyExists, "%s already exists", name),
+		"another --dir")
 }
 
 // show prints which files were made, and what each is for.

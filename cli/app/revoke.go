@@ -41,7 +41,7 @@ func revoke(ctx context.Context, s *cli.Shell, word string, made bool) error {
 	}
 	reply, err := api(s).Revoke(ctx, id, made)
 	if bourse.CodeOf(err) == bourse.CodeTimeout {
-		return cli.Hint(err, "try again: it may be repeated")
+		return cli.Hint(err, "the same command again, which is safe to repeat")
 	}
 	if err != nil {
 		return err

@@ -49,9 +49,9 @@ func change(ctx context.Context, s *cli.Shell, app string, names []string, value
 func hintSecrets(err error, app string) error {
 	switch bourse.CodeOf(err) {
 	case bourse.CodeNotFound:
-		return cli.Hint(err, "make it: bourse app create "+app)
+		return cli.Hint(err, "bourse app create "+app)
 	case bourse.CodeFailedPrecondition:
-		return cli.Hint(err, "start brokers with --secrets-key and the secrets.key of: bourse credentials init")
+		return cli.Hint(err, "bourse serve broker --secrets-key FILE, with the secrets.key of bourse credentials init")
 	default:
 		return err
 	}

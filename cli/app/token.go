@@ -84,7 +84,7 @@ func named(list []machinesapi.Token, word string, now time.Time) (string, error)
 	case 1:
 		return ids[0], nil
 	case 0:
-		return "", cli.Hint(bourse.Errorf(bourse.CodeNotFound, "no good token is named %s, and none has this id", bourse.Quoted(word)), "see: bourse token list")
+		return "", cli.Hint(bourse.Errorf(bourse.CodeNotFound, "no valid token has the name or id %s", bourse.Quoted(word)), "bourse token list")
 	}
 	return "", bourse.Errorf(bourse.CodeInvalid, "%d tokens are named %s: use an id, %s", len(ids), bourse.Quoted(word), strings.Join(ids, " or "))
 }

@@ -67,14 +67,11 @@ revoked.`,
 	return c
 }
 
-// hintToken adds to an error from the API what to try.
+// hintToken adds a hint to an error from the API. A lost reply may belong to a token that
+// was created.
 func hintToken(err error) error {
-	switch bourse.CodeOf(err) {
-	case bourse.CodeForbidden:
-		return cli.Hint(err, "a token makes none that reaches further than itself, and a read-only one makes none")
-	case bourse.CodeTimeout:
-		return cli.Hint(err, "try again; what was made and not printed is in: bourse token list")
-	default:
-		return err
+	if bourse.CodeOf(err) == bourse.CodeTimeout {
+		return cli.Hint(err, "bourse token list")
 	}
+	return err
 }

@@ -37,7 +37,7 @@ func TestTokenList(t *testing.T) {
 
 func TestRevokeByName(t *testing.T) {
 	for word, want := range map[string]string{
-		"admin": "5be0cd19137e2179  revoked", "ci": "use an id, 6a09e667f3bcc908 or bb67ae8584caa73b", "old": "no good token", "nosuch": "bourse token list",
+		"admin": "5be0cd19137e2179  revoked", "ci": "use an id, 6a09e667f3bcc908 or bb67ae8584caa73b", "old": "no valid token", "nosuch": "bourse token list",
 	} {
 		h := http.NewServeMux()
 		h.Handle("GET /v1/tokens", clitest.Replies(http.StatusOK, machinesapi.TokenList{Tokens: some()}))

@@ -28,7 +28,7 @@ func newUnset(s *cli.Shell) *cobra.Command {
 			values := map[string]*string{}
 			for _, name := range args {
 				if !known[name] {
-					return cli.Hint(bourse.Errorf(bourse.CodeNotFound, "app %s has no secret %s", app, bourse.Quoted(name)), "see which it has: bourse secrets list -a "+app)
+					return cli.Hint(bourse.Errorf(bourse.CodeNotFound, "app %s has no secret %s", app, bourse.Quoted(name)), "bourse secrets list -a "+app)
 				}
 				values[name] = nil
 			}

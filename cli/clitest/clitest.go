@@ -177,7 +177,7 @@ func Paths(bodies map[string]any) http.Handler {
 
 // Failure refuses every request with an error.
 func Failure(code bourse.Code, text string) http.Handler {
-	return Replies(machinesapi.StatusOf(code), machinesapi.ErrorBody{Error: text, Code: code})
+	return Replies(code.Status(), machinesapi.ErrorBody{Error: text, Code: code})
 }
 
 // Golden compares got with testdata/<name>.golden; -update writes it. Lines fit

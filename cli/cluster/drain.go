@@ -47,7 +47,7 @@ worker take orders again; what was moved stays where it is.`,
 	}
 	flags := c.Flags()
 	flags.BoolVar(&only, "plan", false, "show what would move and what would not, and do nothing")
-	flags.BoolVarP(&yes, "yes", "y", false, "do not ask")
+	cli.BindYes(c, &yes)
 	flags.IntVar(&d.apps, "apps", 4, "move machines of so `many` apps at a time")
 	flags.IntVar(&d.options.Lanes, "at-once", 8, "move so `many` machines of an app at a time")
 	flags.BoolVar(&d.options.Downtime, "allow-downtime", false, "also move machines with volumes while no other of their group serves")
@@ -261,7 +261,7 @@ func (d *drain) carry(ctx context.Context) error {
 		d.show.End()
 	}
 	if ctx.Err() != nil {
-		err := cli.Hint(context.Cause(ctx), "bourse worker drain "+string(d.worker)+" goes on", "bourse worker uncordon "+string(d.worker)+" has it take orders again")
+		err := cli.Hint(context.Cause(ctx), "bourse worker drain "+string(d.worker)+", to continue", "bourse worker uncordon "+string(d.worker)+", to accept orders again")
 		return errors.Join(d.report(ctx), err)
 	}
 	return errors.Join(append([]error{d.report(ctx)}, failed...)...)

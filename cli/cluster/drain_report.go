@@ -55,7 +55,7 @@ func (d *drain) conclude(volumes []left) error {
 		return nil
 	}
 	return cli.Hint(bourse.Errorf(bourse.CodeFailedPrecondition, "worker %s still has %s", d.worker, cli.Count(len(d.stay), "machine")),
-		"bourse machine list --all-apps --worker "+string(d.worker), "the same again: it goes on with what is left", "bourse worker uncordon "+string(d.worker)+", to have it take orders again")
+		"bourse machine list --all-apps --worker "+string(d.worker), "bourse worker drain "+string(d.worker)+", to continue", "bourse worker uncordon "+string(d.worker)+", to accept orders again")
 }
 
 // volumesLeft are those of a worker; what is being removed, or could not be made, is none.

@@ -51,7 +51,7 @@ with all that it has, and warns of it in its log.`,
 			return err
 		},
 	}
-	c.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
+	cli.BindYes(c, &yes)
 	return c
 }
 

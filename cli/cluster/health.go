@@ -51,7 +51,7 @@ also with rows in quarantine.`,
 				err = printHealth(s, &h)
 			}
 			if err == nil && !h.Agrees {
-				return cli.ExitStatus(cli.ExitOf(bourse.CodeFailedPrecondition)) // what was printed has the reason
+				return cli.ExitStatus(bourse.CodeFailedPrecondition.ExitStatus()) // what was printed has the reason
 			}
 			return err
 		},

@@ -72,7 +72,7 @@ func newRunVerb(s *cli.Shell, short string, act machinesapi.RunVerb) *cobra.Comm
 		},
 	}
 	if act != machinesapi.RunRetry {
-		c.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
+		cli.BindYes(c, &yes)
 	}
 	return c
 }

@@ -80,8 +80,8 @@ func cloneMounts(c *cobra.Command, s *cli.Shell, app, volume string, from *machi
 		return mountVolume(c.Context(), s, &runFlags{Flags: place.Flags{App: app, Region: req.Region, Volume: volume}}, req)
 	case len(from.Config.Mounts) > 0:
 		path := from.Config.Mounts[0].Path
-		return cli.Hint(bourse.Errorf(bourse.CodeInvalid, "machine %s mounts volume %s, which its clone cannot have too", from.ID, from.Config.Mounts[0].Volume),
-			"the same with --volume VOLUME:"+path+", or with --volume none")
+		return cli.Hint(bourse.Errorf(bourse.CodeInvalid, "machine %s mounts volume %s, which its clone cannot mount too", from.ID, from.Config.Mounts[0].Volume),
+			"--volume VOLUME:"+path, "--volume none")
 	}
 	return nil
 }

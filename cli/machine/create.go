@@ -72,12 +72,12 @@ func reserve(ctx context.Context, s *cli.Shell, f *reservationFlags, args []stri
 	case "":
 		return printReservation(s, &r)
 	case bourse.CodeCanceled:
-		return cli.Interrupted("interrupted; what may be held is free again after " + f.ttl.String() + ", or release it: bourse reservation create --id " + string(req.ID) + " finds it")
+		return cli.Interrupted("interrupted; capacity that is held becomes free after " + f.ttl.String() + "; bourse reservation create --id " + string(req.ID) + " finds the reservation")
 	case bourse.CodeTimeout:
 		if _, replied := errors.AsType[*machinesapi.ReplyError](err); replied { // its deadline passed, and nothing is held
-			return cli.Hint(err, "a longer --deadline, fewer machines, or later")
+			return cli.Hint(err, "a longer --deadline")
 		}
-		return cli.Hint(err, "the same again with --id "+string(req.ID)+": it finds what is held")
+		return cli.Hint(err, "the same command with --id "+string(req.ID)+", which finds the reservation")
 	default:
 		return place.Explain(s, err, f.app, bourse.OrderID(req.ID))
 	}
@@ -111,7 +111,7 @@ func (f *reservationFlags) request(args []string) (machinesapi.CreateReservation
 		Orders: []machinesapi.ReserveOrder{{App: bourse.AppName(f.app), Region: f.region, Config: config, Count: &f.count}},
 	}
 	if f.id == "" {
-		req.ID = bourse.NewReservationKey() // ours, so that a lost answer can be asked for again
+		req.ID = bourse.NewReservationKey() // chosen here, so that the request can be repeated if its reply is lost
 	} else if err := req.ID.Validate(); err != nil {
 		return req, cli.FlagError("--id", err)
 	}

@@ -46,7 +46,7 @@ func newDestroy(s *cli.Shell) *cobra.Command {
 	}
 	s.BindApp(c, &app)
 	c.Flags().BoolVarP(&force, "force", "f", false, "also machines that run")
-	c.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
+	cli.BindYes(c, &yes)
 	return c
 }
 

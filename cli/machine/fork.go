@@ -83,7 +83,7 @@ func await(ctx context.Context, s *cli.Shell, app string, v *machinesapi.Volume)
 		case <-timer.C:
 		case <-ctx.Done():
 			timer.Stop()
-			return *v, cli.Hint(bourse.Errorf(bourse.CodeTimeout, "volume %s is not whole yet; the copy goes on", v.ID), "bourse volume show "+string(v.ID))
+			return *v, cli.Hint(bourse.Errorf(bourse.CodeTimeout, "volume %s is not complete yet; the copy continues", v.ID), "bourse volume show "+string(v.ID))
 		}
 		now, err := s.Client().Volumes(bourse.AppName(app)).Get(ctx, v.ID)
 		if err != nil {

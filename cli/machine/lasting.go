@@ -40,7 +40,7 @@ func lasting(ctx context.Context, s *cli.Shell, before *machinesapi.Machine, sta
 		return m.State, nil
 	}
 	err = bourse.Errorf(bourse.CodeFailedPrecondition, "machine %s does not stay started: %s", m.ID, howEnded(exit))
-	return "", cli.Hint(err, "what it wrote: bourse machine logs"+appFlag(before.App)+" "+string(m.ID))
+	return "", cli.Hint(err, "bourse machine logs"+appFlag(before.App)+" "+string(m.ID))
 }
 
 // lastExit returns a machine's latest end, nil when it has none.

@@ -74,7 +74,7 @@ func (l *logs) named(ctx context.Context, words []string) ([]*source, error) {
 	}
 	if len(out) > maxLogs {
 		err := bourse.Errorf(bourse.CodeInvalid, "app %s has %d machines: the logs of at most %d are shown at a time", l.app, len(out), maxLogs)
-		return nil, cli.Hint(err, "name those that you mean: bourse machine logs -a "+l.app+" MACHINE...")
+		return nil, cli.Hint(err, "bourse machine logs -a "+l.app+" MACHINE...")
 	}
 	return out, nil
 }

@@ -183,21 +183,6 @@ func TestMachineStats(t *testing.T) {
 	clitest.Golden(t, "machine_stats", got.Out)
 }
 
-// Where no worker runs the image, a smaller machine would not help.
-func TestImageRefusedByAll(t *testing.T) {
-	no := bourse.Refusal{Worker: "gru-1", Region: "gru", Reason: bourse.RefusedImage, Resource: "nginx", Detail: `no driver here runs image "nginx"`}
-	refused := func(list ...bourse.Refusal) clitest.Result {
-		body := machinesapi.ErrorBody{Error: "no worker can fulfill the request", Code: bourse.CodeInsufficient, Refusals: list}
-		return line.Against(t, clitest.Replies(http.StatusUnprocessableEntity, body), "machine", "run", "nginx")
-	}
-	if got := refused(no, no); got.Code == 0 || !strings.Contains(got.Err, "containerd") || strings.Contains(got.Err, "--vm-memory") {
-		t.Errorf("refused for the image by all: %s", got.Err)
-	}
-	if got := refused(no, bourse.Refusal{Worker: "gru-2", Reason: bourse.RefusedResource, Resource: "memory"}); !strings.Contains(got.Err, "--vm-memory") {
-		t.Errorf("refused for memory by one: %s", got.Err)
-	}
-}
-
 // A volume's name means the first of that name that is free.
 func TestMachineMountsAFreeVolume(t *testing.T) {
 	volume := func(id bourse.VolumeID, state bourse.VolumeState, machine bourse.MachineID) machinesapi.Volume {
@@ -234,7 +219,7 @@ func TestDestroyRefusesBeforeItAsks(t *testing.T) {
 		text string
 	}{
 		bourse.StateStarted: {5, "error: machine 148e21ea1d5389: it is started\n  try: bourse machine destroy 148e21ea1d5389 --force\n"},
-		bourse.StateStopped: {130, "destroy 148e21ea1d5389? [y/N] error: nothing was done\n"},
+		bourse.StateStopped: {130, "destroy 148e21ea1d5389? [y/N] error: canceled: nothing was changed\n"},
 	} {
 		m := machineFixture()
 		m.State = state

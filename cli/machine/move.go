@@ -70,7 +70,7 @@ worker, or nowhere; it is not bound to it afterwards.`,
 	flags.StringVarP(&region, "region", "r", "", "move it to this `region`")
 	flags.StringVar(&to, "to", "", "move it to this `worker`, and to no other")
 	flags.BoolVar(&only, "plan", false, "show what would be done, and do nothing")
-	flags.BoolVarP(&yes, "yes", "y", false, "do not ask")
+	cli.BindYes(c, &yes)
 	flags.BoolVar(&options.Downtime, "allow-downtime", false, "also where no other of its group serves while its volume is copied")
 	s.CompleteRegions(c)
 	return c
@@ -95,7 +95,7 @@ func toWorker(ctx context.Context, s *cli.Shell, options *deploy.MoveOptions) er
 	return nil
 }
 
-// fitsOn returns why a worker would not take the machine, nil when it would.
+// fitsOn returns nil if the worker would accept the machine, and its refusal otherwise.
 func fitsOn(fits []plans.Fit, worker bourse.WorkerID) error {
 	short := plans.Short(fits)
 	if short == nil {
@@ -103,7 +103,7 @@ func fitsOn(fits []plans.Fit, worker bourse.WorkerID) error {
 	}
 	for _, r := range short.Refusals {
 		if r.Worker == worker {
-			err := bourse.Errorf(bourse.CodeInsufficient, "worker %s would not take it: %s; nothing was changed", worker, r.Detail)
+			err := bourse.Errorf(bourse.CodeInsufficient, "worker %s does not accept the machine: %s; nothing was changed", worker, r.Detail)
 			return cli.Hint(err, cli.AfterRefusals([]bourse.Refusal{r})...)
 		}
 	}
@@ -149,7 +149,7 @@ func planMove(ctx context.Context, s *cli.Shell, app string, id bourse.MachineID
 	case err != nil:
 		return nil, err
 	case w.Facts == nil || w.Facts.Cordon == nil:
-		err := bourse.Errorf(bourse.CodeFailedPrecondition, "worker %s takes orders, and may take that for the replacement", w.ID)
+		err := bourse.Errorf(bourse.CodeFailedPrecondition, "worker %s accepts orders, so the replacement might be placed on it again", w.ID)
 		return nil, cli.Hint(err, "bourse worker cordon "+string(w.ID), "another --region")
 	}
 	return &moves.Plan, nil

@@ -34,13 +34,13 @@ func parseID(word string) (bourse.ReservationID, error) {
 	return id, id.Validate()
 }
 
-// hintReservation adds to an error from the API what to try.
+// hintReservation adds a hint to an error from the API.
 func hintReservation(err error) error {
 	switch bourse.CodeOf(err) {
 	case bourse.CodeNotFound, bourse.CodeConflict:
-		return cli.Hint(err, "a new one: bourse reservation create")
+		return cli.Hint(err, "bourse reservation create")
 	case bourse.CodeTimeout:
-		return cli.Hint(err, "try again: it may be repeated")
+		return cli.Hint(err, "the same command again, which is safe to repeat")
 	default:
 		return err
 	}

@@ -20,7 +20,7 @@ func listMachines(ctx context.Context, s *cli.Shell, app string) ([]machinesapi.
 	return list, err
 }
 
-// find reads the machine that a person means.
+// find returns the machine with the given id, name, or id prefix.
 func find(ctx context.Context, s *cli.Shell, app, word string) (machinesapi.Machine, error) {
 	id, err := resolve(ctx, s, app, word)
 	if err != nil {
@@ -33,9 +33,8 @@ func find(ctx context.Context, s *cli.Shell, app, word string) (machinesapi.Mach
 	return m, nil
 }
 
-// resolve finds the machine that a person means: by its id, its name, or a
-// beginning of its id that no other machine of the app has. An id is taken as
-// it is, without asking anyone.
+// resolve returns the id of the machine with the given id, name, or unique id prefix in
+// the app. It returns a whole id unchanged, without a request to the API.
 func resolve(ctx context.Context, s *cli.Shell, app, word string) (bourse.MachineID, error) {
 	if id := bourse.MachineID(word); id.Validate() == nil {
 		return id, nil
@@ -57,8 +56,8 @@ func resolve(ctx context.Context, s *cli.Shell, app, word string) (bourse.Machin
 	case 1:
 		return bourse.MachineID(found[0]), nil
 	default:
-		err := bourse.Errorf(bourse.CodeInvalid, "%s is the name of %d machines", bourse.Quoted(word), len(found))
-		return "", cli.Hint(err, "one of their ids: "+strings.Join(found, ", "))
+		err := bourse.Errorf(bourse.CodeInvalid, "%d machines are named %s", len(found), bourse.Quoted(word))
+		return "", cli.Hint(err, "one of the ids "+strings.Join(found, ", "))
 	}
 	for _, m := range list {
 		if word != "" && strings.HasPrefix(string(m.ID), word) {
@@ -75,16 +74,15 @@ func resolve(ctx context.Context, s *cli.Shell, app, word string) (bourse.Machin
 			names[i] = list[i].Name
 		}
 		if name := cli.Nearest(word, names); name != "" {
-			return "", cli.Hint(err, "the machine "+name)
+			return "", cli.Hint(err, name)
 		}
 		return "", cli.Hint(err, "bourse machine list -a "+app)
 	}
-	err = bourse.Errorf(bourse.CodeInvalid, "%s is the beginning of several machine ids", bourse.Quoted(word))
+	err = bourse.Errorf(bourse.CodeInvalid, "several machine ids begin with %s", bourse.Quoted(word))
 	return "", cli.Hint(err, "one of "+strings.Join(found, ", "))
 }
 
-// about adds to an error from the API which machine it is about, and where to
-// look when there is none.
+// about adds the machine's id and a hint to an error from the API.
 func about(err error, app string, id bourse.MachineID) error {
 	if cli.Hints(err) != nil {
 		return err
@@ -101,7 +99,7 @@ func about(err error, app string, id bourse.MachineID) error {
 	}
 }
 
-// ofMachine adds which machine an error is about, unless it does already.
+// ofMachine adds the machine's id to an error's message, unless it contains the id.
 func ofMachine(id bourse.MachineID, err error) error {
 	if strings.Contains(bourse.MessageOf(err), string(id)) {
 		return err
@@ -109,8 +107,8 @@ func ofMachine(id bourse.MachineID, err error) error {
 	return &bourse.Error{Code: bourse.CodeOf(err), Message: "machine " + string(id) + ": " + bourse.MessageOf(err), Err: err}
 }
 
-// each does something to every machine that the words name, one after the
-// other, and goes on past failures.
+// each calls do for every machine in words, one after the other, and continues after
+// errors.
 func each(ctx context.Context, s *cli.Shell, app string, words []string, do func(bourse.MachineID) error) error {
 	return cli.Each(words, func(word string) error {
 		id, err := resolve(ctx, s, app, word)
@@ -121,11 +119,10 @@ func each(ctx context.Context, s *cli.Shell, app string, words []string, do func
 	})
 }
 
-// longestWait is the most that one wait request may ask for.
+// longestWait is the longest timeout of one wait request.
 const longestWait = time.Minute
 
-// wait blocks until the machine is in one of the states, asking again until
-// patience runs out.
+// wait blocks until the machine is in one of the states, for at most patience.
 func wait(ctx context.Context, s *cli.Shell, app string, id bourse.MachineID, states []string, patience time.Duration) (machinesapi.WaitReply, error) {
 	defer cli.Spin(s.Err, "waiting for machine "+string(id)+" to be "+strings.Join(states, " or "))()
 	end := s.Now().Add(patience)

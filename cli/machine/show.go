@@ -22,9 +22,7 @@ func newOrderShow(s *cli.Shell) *cobra.Command {
 			}
 			d, err := s.Client().Order(c.Context(), id)
 			if bourse.CodeOf(err) == bourse.CodeNotFound {
-				return cli.Hint(err,
-					"a filled order is known while its machine is: bourse machine list --json shows each machine's order_id",
-					"a refused one for a while, and only by the broker that handled it")
+				return cli.Hint(err, "bourse machine list --json, which shows the order_id of each machine")
 			}
 			if err != nil {
 				return err

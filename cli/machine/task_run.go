@@ -185,8 +185,8 @@ func readPayload(s *cli.Shell, req *machinesapi.RunTask, word string) error {
 	return nil
 }
 
-// explain adds what to try after a task that was not run, and shows who
-// refused it. task is the name of a warm one.
+// explain prints the refusals of a task that did not run, and returns err with hints.
+// task is the name of a warm task, or "".
 func explain(s *cli.Shell, err error, f *taskFlags, task string) error {
 	reply, replied := errors.AsType[*machinesapi.ReplyError](err)
 	switch bourse.CodeOf(err) {
@@ -197,17 +197,17 @@ func explain(s *cli.Shell, err error, f *taskFlags, task string) error {
 			}
 		}
 		if task != "" {
-			return cli.Hint(err, "a machine that is warm for it: bourse machine run -a "+f.app+" --task "+task+" IMAGE", "or later, when a place is free")
+			return cli.Hint(err, "bourse machine run -a "+f.app+" --task "+task+" IMAGE")
 		}
 	case bourse.CodeConflict:
-		return cli.Hint(err, "this payload with another --order-id, or none")
+		return cli.Hint(err, "another --order-id, or none")
 	case bourse.CodeCanceled:
 		if !replied && f.order != "" {
-			return cli.Interrupted("interrupted; the same again with --order-id " + f.order + " returns how the task ended")
+			return cli.Interrupted("interrupted; the same command with --order-id " + f.order + " returns the task's result")
 		}
 	case bourse.CodeTimeout:
 		if replied && reply.OrderID != "" {
-			return cli.Hint(err, "the same again with --order-id "+string(reply.OrderID)+" returns how it ended; it is not run twice")
+			return cli.Hint(err, "the same command with --order-id "+string(reply.OrderID)+", which returns the task's result")
 		}
 	default:
 	}
@@ -243,9 +243,9 @@ func exitOf(s *cli.Shell, t *machinesapi.TaskReply) error {
 	}
 	switch {
 	case t.End == bourse.TaskTimeout:
-		return cli.ExitStatus(cli.ExitOf(bourse.CodeTimeout))
+		return cli.ExitStatus(bourse.CodeTimeout.ExitStatus())
 	case t.ExitCode > 0:
 		return cli.ExitStatus(t.ExitCode)
 	}
-	return cli.ExitStatus(cli.ExitOf(bourse.CodeInternal))
+	return cli.ExitStatus(bourse.CodeInternal.ExitStatus())
 }

@@ -39,7 +39,7 @@ and put back as it was all the same.`,
 			}
 			m := &list[i]
 			if m.State != bourse.StateStopped && m.State != bourse.StateCreated {
-				err := bourse.Errorf(bourse.CodeFailedPrecondition, "machine %s is %s: only one that is stopped can be tried", m.ID, m.State)
+				err := bourse.Errorf(bourse.CodeFailedPrecondition, "machine %s is %s: only a stopped machine can be tested", m.ID, m.State)
 				return cli.Hint(err, "bourse spare list -a "+app)
 			}
 			plan := trial(bourse.AppName(app), m, wait)

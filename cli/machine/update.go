@@ -113,7 +113,7 @@ func (f *updateFlags) base(ctx context.Context, s *cli.Shell, now *machinesapi.M
 			return v.Config, nil
 		}
 	}
-	return nil, cli.Hint(bourse.Errorf(bourse.CodeNotFound, "machine %s has no version %s that is still known", now.ID, bourse.Quoted(f.version)),
+	return nil, cli.Hint(bourse.Errorf(bourse.CodeNotFound, "version %[2]s of machine %[1]s not found", now.ID, bourse.Quoted(f.version)),
 		"bourse machine versions "+string(now.ID)+appFlag(bourse.AppName(f.app)))
 }
 

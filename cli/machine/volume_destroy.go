@@ -37,6 +37,6 @@ func newVolumeDestroy(s *cli.Shell) *cobra.Command {
 		},
 	}
 	s.BindApp(c, &app)
-	c.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
+	cli.BindYes(c, &yes)
 	return c
 }

@@ -88,8 +88,6 @@ func reason(r bourse.Refusal) string {
 		return r.Resource
 	case bourse.RefusedLabel, bourse.RefusedUnknown:
 		return string(r.Reason) + " " + r.Resource
-	case bourse.RefusedLost:
-		return "answer lost"
 	default:
 		return strings.ReplaceAll(string(r.Reason), "_", " ") // "no answer"
 	}

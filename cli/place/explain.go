@@ -11,15 +11,15 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// Warn says on standard error what of a request is not acted on.
+// Warn prints the warnings about a request to standard error.
 func Warn(s *cli.Shell, warnings []bourse.Warning) {
 	for _, w := range warnings {
 		s.Note("warning: " + cli.Clean(w.String()))
 	}
 }
 
-// Explain adds what to try after an order that was not filled, and
-// shows who refused it.
+// Explain prints the refusals of an order that was not filled, and returns err with
+// hints.
 func Explain(s *cli.Shell, err error, app string, order bourse.OrderID) error {
 	reply, replied := errors.AsType[*machinesapi.ReplyError](err)
 	if !replied && bourse.CodeOf(err) == bourse.CodeCanceled {
@@ -35,21 +35,19 @@ func Explain(s *cli.Shell, err error, app string, order bourse.OrderID) error {
 		}
 	}
 	switch bourse.CodeOf(err) {
-	case bourse.CodeNotFound:
+	case bourse.CodeNotFound: // without refusals, which are about the image
 		return cli.Hint(err, "bourse app create "+app)
 	case bourse.CodeTimeout:
-		return cli.Hint(err,
-			"see what became of it: bourse order show "+string(order),
-			"or the same again with --order-id "+string(order)+": it finds the machine if there is one")
+		return cli.Hint(err, "bourse order show "+string(order), "the same command with --order-id "+string(order)+", which finds the machine if it exists")
 	case bourse.CodeAlreadyExists:
-		return cli.Hint(err, "another --name, or see it: bourse machine list -a "+app)
+		return cli.Hint(err, "bourse machine list -a "+app)
 	default:
 		return err
 	}
 }
 
-// saysAll reports whether an order's error is all that workers said about its image: a
-// table of the same sentence says no more.
+// saysAll reports whether an order's error already contains everything that workers
+// reported about its image, so that a table of refusals would only repeat it.
 func saysAll(message string, refusals []bourse.Refusal) bool {
 	other := func(r bourse.Refusal) bool {
 		switch r.Reason {
@@ -62,7 +60,8 @@ func saysAll(message string, refusals []bourse.Refusal) bool {
 	return len(refusals) > 0 && !slices.ContainsFunc(refusals, other)
 }
 
-// PrintRefusals shows who refused an order, to a person.
+// PrintRefusals prints the workers that refused an order to standard error. It prints
+// nothing with --json.
 func PrintRefusals(s *cli.Shell, refusals []bourse.Refusal) error {
 	if len(refusals) == 0 || s.JSON {
 		return nil

@@ -102,8 +102,8 @@ func (f *Flags) Request(args []string) (machinesapi.CreateMachine, error) {
 		LocalProgram(&c.Init)
 	}
 	if c.ImageKind() != bourse.RegistryImage && len(c.Init.Command()) == 0 {
-		return req, cli.Hint(bourse.Errorf(bourse.CodeInvalid, "the command is missing: image %s has none of its own", c.Image),
-			"the same with the command at the end: … "+c.Image+" -- COMMAND")
+		return req, cli.Hint(bourse.Errorf(bourse.CodeInvalid, "image %s requires a command", c.Image),
+			"the command at the end: … "+c.Image+" -- COMMAND")
 	}
 	var err error
 	for _, id := range f.Standbys {

@@ -174,7 +174,7 @@ func (d *config) portFree() error {
 	l, err := net.ListenTCP("tcp", net.TCPAddrFromAddrPort(a))
 	if err != nil {
 		return cli.Hint(bourse.Errorf(bourse.CodeConflict, "cannot listen on %s: %w", a, err),
-			"another address, such as --api 127.0.0.1:0 (any free port)")
+			"--api 127.0.0.1:0, for any free port")
 	}
 	return l.Close()
 }

@@ -184,7 +184,7 @@ func codeOfExit(err error) bourse.Code {
 		return bourse.CodeInternal
 	}
 	for _, code := range bourse.Codes() {
-		if cli.ExitOf(code) == exit.ExitCode() {
+		if code.ExitStatus() == exit.ExitCode() {
 			return code
 		}
 	}

@@ -105,7 +105,7 @@ func run(ctx context.Context, s *cli.Shell, f options, args []string) error {
 	return withTables(ctx, s, err)
 }
 
-const askLess = "ask for less, with WHERE or LIMIT"
+const askLess = "a smaller result, with WHERE or LIMIT"
 
 // statement returns the statement to ask, "" when there is none.
 func statement(ctx context.Context, s *cli.Shell, args []string) (string, error) {

@@ -181,9 +181,9 @@ func TestSQLTables(t *testing.T) {
 
 func TestSQLHints(t *testing.T) {
 	for text, want := range map[string][]string{
-		"no such table: machine":                {"did you mean machines?", "tables: apps, machines"},
-		"SQL logic error: no such table: fleet": {"tables: apps, machines"},
-		"no such column: m.regoin":              {"did you mean region?", "--tables"},
+		"no such table: machine":                {"table machines", "tables apps, machines"},
+		"SQL logic error: no such table: fleet": {"tables apps, machines"},
+		"no such column: m.regoin":              {"column region", "--tables"},
 		"no such column: memory_mb":             {"memory_mb is a column of machines"},
 		"no such column: gru":                   {"single quotes"},
 	} {

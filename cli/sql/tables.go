@@ -10,8 +10,6 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/spf13/cobra"
-
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/cli"
 	"github.com/bourse-dev/bourse/machinesapi"
@@ -139,8 +137,7 @@ func wrapWords(words []string, mark string, width int) []string {
 // missing finds in SQLite's words what a statement asked for and is not there.
 var missing = regexp.MustCompile(`no such (table|column): ([^\s,;:]+)`)
 
-// withTables adds to an error about a table or column that is not there which
-// ones there are.
+// withTables adds the existing tables or columns to an error about a missing one.
 func withTables(ctx context.Context, s *cli.Shell, err error) error {
 	if bourse.CodeOf(err) != bourse.CodeInvalid {
 		return err
@@ -153,7 +150,7 @@ func withTables(ctx context.Context, s *cli.Shell, err error) error {
 	defer cancel()
 	tables, failed := viewTables(ctx, s)
 	if failed != nil || len(tables) == 0 {
-		return cli.Hint(err, "bourse sql --tables lists what there is")
+		return cli.Hint(err, "bourse sql --tables")
 	}
 	if m[1] == "table" {
 		return cli.Hint(err, tableHints(m[2], tables)...)
@@ -166,9 +163,9 @@ func tableHints(wanted string, tables []tableInfo) []string {
 	for i, t := range tables {
 		names[i] = cli.Clean(t.Table)
 	}
-	hints := []string{"tables: " + strings.Join(names, ", ")}
-	if near := nearest(wanted, names); near != "" {
-		hints = append([]string{"did you mean " + near + "?"}, hints...)
+	hints := []string{"one of the tables " + strings.Join(names, ", ")}
+	if near := cli.Nearest(wanted, names); near != "" {
+		hints = append([]string{"table " + near}, hints...)
 	}
 	return hints
 }
@@ -186,25 +183,12 @@ func columnHints(wanted string, tables []tableInfo) []string {
 		}
 		names = append(names, t.Columns...)
 	}
-	hints := []string{"bourse sql --tables lists the columns; text is in single quotes: 'gru'"}
+	hints := []string{"bourse sql --tables", "single quotes around text: 'gru'"}
 	if have != nil {
 		return append([]string{cli.Clean(column) + " is a column of " + strings.Join(have, ", ")}, hints...)
 	}
-	if near := nearest(column, names); near != "" {
-		return append([]string{"did you mean " + cli.Clean(near) + "?"}, hints...)
+	if near := cli.Nearest(column, names); near != "" {
+		return append([]string{"column " + cli.Clean(near)}, hints...)
 	}
 	return hints
-}
-
-// nearest returns the first name that differs from the wanted one by a slip at
-// most: two letters, or an ending.
-func nearest(wanted string, names []string) string {
-	c := &cobra.Command{SuggestionsMinimumDistance: 2}
-	for _, name := range names {
-		c.AddCommand(&cobra.Command{Use: name, Run: func(*cobra.Command, []string) {}})
-	}
-	if near := c.SuggestionsFor(wanted); len(near) > 0 {
-		return near[0]
-	}
-	return ""
 }

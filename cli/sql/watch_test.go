@@ -60,7 +60,7 @@ func (s *scripted) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	if p.code != "" {
 		body, err := json.Marshal(machinesapi.ErrorBody{Error: "the server's words", Code: p.code})
-		resp.StatusCode, resp.Body = machinesapi.StatusOf(p.code), io.NopCloser(bytes.NewReader(body))
+		resp.StatusCode, resp.Body = p.code.Status(), io.NopCloser(bytes.NewReader(body))
 		return resp, err
 	}
 	in, out := io.Pipe()

@@ -385,7 +385,7 @@ func TestMeantCommandsExist(t *testing.T) {
 func TestCommandsBeginWithTheProgramsPath(t *testing.T) {
 	for args, want := range map[string]string{
 		"ps":                 "  try: bin/bourse machine list\n",
-		"machine list":       "  try: is it running? start a cluster with: bin/bourse dev\n",
+		"machine list":       "  try: bin/bourse dev",
 		"machine run":        "error: want: bin/bourse machine run [flags] IMAGE [COMMAND...]\n",
 		"--help":             "\n  bin/bourse dev  ",
 		"machine run --help": "\n  bin/bourse machine run nginx --region gru --port 80\n",
