@@ -8,47 +8,31 @@ import (
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/cli"
+	"github.com/bourse-dev/bourse/store"
 )
 
-// StoreReport is what was found in the files of a worker's store.
-type StoreReport struct {
-	Version  int      `json:"version"`
-	Keys     int64    `json:"keys"`
-	Records  int      `json:"records"`
-	Machines int      `json:"machines"`
-	Damage   []string `json:"damage"`
-	Lost     []string `json:"lost,omitempty"`
-	Kept     []string `json:"kept,omitempty"`
+var errNoData = bourse.Errorf(bourse.CodeInvalid, "--data is required: the worker's data directory")
+
+func newStore(s *cli.Shell) *cobra.Command {
+	return cli.Noun("store", "Check and recover the store of a worker that is not running", newStoreCheck(s), newStoreSalvage(s))
 }
 
-// Stores looks at the stores of workers that do not run: Check reports what is
-// damaged, Salvage makes a new store of what is whole.
-type Stores struct {
-	Check, Salvage func(dir string) (StoreReport, error)
-}
-
-var errNoData = bourse.Errorf(bourse.CodeInvalid, "--data is required: the directory in which the worker keeps its machines")
-
-func newStore(s *cli.Shell, stores Stores) *cobra.Command {
-	return cli.Noun("store", "Look at the files of a worker that does not run, and salvage damaged ones", newStoreCheck(s, stores), newStoreSalvage(s, stores))
-}
-
-func newStoreCheck(s *cli.Shell, stores Stores) *cobra.Command {
+func newStoreCheck(s *cli.Shell) *cobra.Command {
 	var data string
 	c := &cobra.Command{
 		Use:   "check --data DIRECTORY",
-		Short: "Check whether a worker's records are whole",
-		Long: `Look at every page and record of the files in which a worker keeps its machines,
-worker.db and the log beside it, and change nothing. The worker must not run.
+		Short: "Check a worker's store for damage",
+		Long: `Read every page and record of a worker's store (worker.db and its log) and report
+damage, without changing anything. The worker must not be running.
 
-Ends with 0 when all is as it was written, and with 1 when something is damaged.`,
+The exit status is 0 if nothing is damaged, and 1 otherwise.`,
 		Example: `  bourse worker store check --data /var/lib/bourse`,
 		Args:    cli.Exactly(0),
 		RunE: func(*cobra.Command, []string) error {
 			if data == "" {
 				return errNoData
 			}
-			r, err := stores.Check(data)
+			r, err := store.Check(data)
 			if err != nil {
 				return err
 			}
@@ -62,32 +46,30 @@ Ends with 0 when all is as it was written, and with 1 when something is damaged.
 	return c
 }
 
-func newStoreSalvage(s *cli.Shell, stores Stores) *cobra.Command {
+func newStoreSalvage(s *cli.Shell) *cobra.Command {
 	var data string
 	var yes bool
 	c := &cobra.Command{
 		Use:   "salvage --data DIRECTORY",
-		Short: "Make a new store of what is whole in a damaged one",
-		Long: `Make a new worker.db of all records that are whole in a damaged one and its log.
-The damaged files are kept beside it, with a time in their names. The worker must
-not run.
+		Short: "Create a new store from the intact records of a damaged one",
+		Long: `Create a new worker.db from all intact records of a damaged store. The damaged files
+are renamed, with a timestamp. The worker must not be running.
 
-What is lost is unknown from then on. Orders whose records are lost may be filled
-again when their clients repeat them. Where records of the log are lost, others may
-be older than they were: a machine that was destroyed last may come back. Machines
-that run and have no record any more are named when the worker starts, which it
-then does only with --forget-machines. A copy of the directory that is whole is
-better than what this can do.`,
+Lost records cannot be restored. An order whose record is lost may be filled again
+if its client repeats it. If records of the log are lost, other records may be out
+of date: a machine that was destroyed recently may reappear. If machines are running
+without a record, the worker lists them and starts only with --forget-machines. If
+you have an intact copy of the directory, restore it instead.`,
 		Example: `  bourse worker store salvage --data /var/lib/bourse`,
 		Args:    cli.Exactly(0),
 		RunE: func(c *cobra.Command, _ []string) error {
 			if data == "" {
 				return errNoData
 			}
-			if err := s.Confirm(c.Context(), yes, "make a new store of what is whole in "+data); err != nil {
+			if err := s.Confirm(c.Context(), yes, "create a new store from the intact records in "+data); err != nil {
 				return err
 			}
-			r, err := stores.Salvage(data)
+			r, err := store.Salvage(data, s.Now())
 			if err != nil {
 				return err
 			}
@@ -95,11 +77,11 @@ better than what this can do.`,
 		},
 	}
 	c.Flags().StringVar(&data, "data", "", "the worker's data `directory` (required)")
-	c.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
+	cli.BindYes(c, &yes)
 	return c
 }
 
-func printStore(s *cli.Shell, r *StoreReport) error {
+func printStore(s *cli.Shell, r *store.Report) error {
 	if s.JSON {
 		if r.Damage == nil {
 			r.Damage = []string{}
@@ -117,7 +99,7 @@ func printStore(s *cli.Shell, r *StoreReport) error {
 		fmt.Fprintln(s.Out, "kept: "+strings.Join(r.Kept, ", "))
 	}
 	if len(r.Damage) == 0 {
-		fmt.Fprintln(s.Out, "all is as it was written")
+		fmt.Fprintln(s.Out, "no damage found")
 	}
 	return nil
 }

@@ -6,9 +6,9 @@ import (
 	"github.com/bourse-dev/bourse/cli"
 )
 
-// NewWorker returns the commands of workers; stores are of those that do not run.
-func NewWorker(s *cli.Shell, stores Stores) *cobra.Command {
-	c := cli.Noun("worker", "See the workers, their capacity and what they are doing", newWorkerList(s), newShow(s), newCordon(s), newUncordon(s), newDrain(s), newForget(s), newRuns(s), newStore(s, stores))
+// NewWorker returns the "bourse worker" commands.
+func NewWorker(s *cli.Shell) *cobra.Command {
+	c := cli.Noun("worker", "See the workers, their capacity and what they are doing", newWorkerList(s), newShow(s), newCordon(s), newUncordon(s), newDrain(s), newForget(s), newRuns(s), newStore(s))
 	c.Aliases = []string{"workers"}
 	return c
 }

@@ -16,7 +16,6 @@ import (
 // commands are the nouns of the command line, with the servers that some run.
 func commands(s *cli.Shell) []cli.Group {
 	roles := serve.Roles{Worker: serveWorker, Broker: serveBroker, Proxy: serveProxy, NATS: serveNATS}
-	stores := cluster.Stores{Check: checkStore, Salvage: salvageStore}
 	return []cli.Group{
 		{Title: "Apps:", Commands: []*cobra.Command{
 			deploy.New(s), deploy.NewRollback(s), deploy.NewReleases(s), deploy.NewScale(s),
@@ -25,7 +24,7 @@ func commands(s *cli.Shell) []cli.Group {
 		}},
 		{Title: "Machines:", Commands: []*cobra.Command{machine.New(s), machine.NewTask(s), machine.NewVolume(s), deploy.NewImage(s)}},
 		{Title: "The exchange:", Commands: []*cobra.Command{
-			machine.NewOrder(s), machine.NewQuote(s), machine.NewReservation(s), cluster.NewRegion(s), cluster.NewWorker(s, stores), cluster.NewProxy(s), sql.New(s), cluster.NewView(s), app.NewTokens(s),
+			machine.NewOrder(s), machine.NewQuote(s), machine.NewReservation(s), cluster.NewRegion(s), cluster.NewWorker(s), cluster.NewProxy(s), sql.New(s), cluster.NewView(s), app.NewTokens(s),
 		}},
 		{Title: "Clusters:", Commands: []*cobra.Command{login.New(s), login.NewLogout(s), login.NewContext(s)}},
 		{Title: "Servers:", Commands: []*cobra.Command{serve.NewDev(s, sweepHost), serve.New(s, roles), app.NewCredentials(s), serve.NewSupervise(s, superviseTasks)}},
