@@ -86,7 +86,7 @@ type Config struct {
 type Broker struct {
 	handler   http.Handler
 	ready     func() error
-	elsewhere *failover
+	failover *failover
 }
 
 // New makes a broker. It starts nothing.
@@ -150,13 +150,26 @@ func compose(c *Config) (*endpoint.Server, []endpoint.Route, *failover) {
 	return server, append(routes, openapi.Route(routes, c.Version)), others
 }
 
-// OrderElsewhere orders a machine as another one is, for a proxy: see
-// failover.order. Codes: those, and unavailable (the cluster is not known yet).
-func (b *Broker) OrderElsewhere(ctx context.Context, like bourse.MachineID) (fabric.FailoverOrder, error) {
+// OrderFailover orders a machine like another one, for a proxy. Errors: those of
+// failover.order, and unavailable if the broker does not know its cluster yet.
+func (b *Broker) OrderFailover(ctx context.Context, like bourse.MachineID) (fabric.FailoverOrder, error) {
 	if err := b.ready(); err != nil {
 		return fabric.FailoverOrder{}, err
 	}
-	return b.elsewhere.order(ctx, like)
+	return b.failover.order(ctx, like)
+}
+
+// FailoverHandler returns the handler of fabric.FailoverPath. It does not check who the
+// caller is.
+func (b *Broker) FailoverHandler() http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		order, err := b.OrderFailover(r.Context(), bourse.MachineID(r.URL.Query().Get("machine")))
+		reply := fabric.FailoverReply{FailoverOrder: order}
+		if err != nil {
+			reply.Code, reply.Message = bourse.CodeOf(err), bourse.MessageOf(err)
+		}
+		_ = endpoint.WriteJSON(w, http.StatusOK, reply) // the proxy may have disconnected
+	})
 }
 
 // Handler serves /v1.

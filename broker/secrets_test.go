@@ -296,7 +296,7 @@ func TestWorkersAreGivenTheKeysOfTheirApps(t *testing.T) {
 	if len(s.lastOrder(t).AppKeys) != 0 {
 		t.Error("an order without secrets has keys")
 	}
-	if _, err := s.broker.OrderElsewhere(t.Context(), id); err != nil || !slices.Equal(s.lastOrder(t).AppKeys, want) {
+	if _, err := s.broker.OrderFailover(t.Context(), id); err != nil || !slices.Equal(s.lastOrder(t).AppKeys, want) {
 		t.Errorf("an order for a proxy does not have the keys: %v", err)
 	}
 	for _, c := range []struct {

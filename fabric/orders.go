@@ -52,3 +52,14 @@ type FailoverOrder struct {
 	Worker   bourse.WorkerID   `json:"worker"`
 	Region   bourse.Region     `json:"region"`
 }
+
+// FailoverPath is the path at which brokers place orders for proxies. The query parameter
+// "machine" is the id of the machine that the new one is to be like.
+const FailoverPath = "/proxy/orders"
+
+// FailoverReply is a broker's reply to such a request. With a code, nothing was ordered.
+type FailoverReply struct {
+	FailoverOrder
+	Code    bourse.Code `json:"code,omitempty"`
+	Message string      `json:"message,omitempty"`
+}

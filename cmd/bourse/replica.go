@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/fabric"
 	"github.com/bourse-dev/bourse/fabric/direct"
 	"github.com/bourse-dev/bourse/internal/admission"
 	"github.com/bourse-dev/bourse/internal/tempdir"
@@ -114,7 +115,7 @@ func (s *server) withReplication(h http.Handler) http.Handler {
 	mux.Handle(gossip.PathSelf, direct.Handler(s.self.ID, self))
 	mux.Handle("/view/", direct.Handler(s.self.ID, inner))
 	if s.orders != nil {
-		mux.Handle("POST "+pathElsewhere, s.orders)
+		mux.Handle("POST "+fabric.FailoverPath, s.orders)
 	}
 	mux.Handle("/", h)
 	return mux

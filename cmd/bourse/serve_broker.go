@@ -14,9 +14,9 @@ import (
 	"github.com/bourse-dev/bourse/broker"
 	"github.com/bourse-dev/bourse/broker/endpoint"
 	"github.com/bourse-dev/bourse/broker/lookup"
-
 	"github.com/bourse-dev/bourse/cli/serve"
 	"github.com/bourse-dev/bourse/fabric"
+	"github.com/bourse-dev/bourse/fabric/direct"
 	"github.com/bourse-dev/bourse/flycompat"
 	"github.com/bourse-dev/bourse/internal/admission"
 	"github.com/bourse-dev/bourse/internal/loopback"
@@ -95,7 +95,7 @@ func serveBroker(ctx context.Context, c serve.BrokerConfig) (err error) {
 		config.Tokens, config.Issued = asked, asked.issued
 	}
 	api := broker.New(config)
-	s.orders = s.ordersForProxies(api.OrderElsewhere)
+	s.orders = direct.Handler(s.self.ID, admission.Require(s.tracer.Handler(api.FailoverHandler()), bourse.RoleProxy))
 	return runStages(ctx, s.log,
 		s.watching(),
 		s.viewing(),

@@ -11,6 +11,7 @@ import (
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/broker/endpoint"
+	"github.com/bourse-dev/bourse/broker/tenant"
 	"github.com/bourse-dev/bourse/cli/serve"
 	"github.com/bourse-dev/bourse/fabric/direct"
 	"github.com/bourse-dev/bourse/internal/admission"
@@ -19,20 +20,19 @@ import (
 	"github.com/bourse-dev/bourse/proxy"
 	"github.com/bourse-dev/bourse/proxy/balance"
 	"github.com/bourse-dev/bourse/proxy/edge"
-
 	"github.com/bourse-dev/bourse/proxy/replay"
 	"github.com/bourse-dev/bourse/proxy/route"
 	"github.com/bourse-dev/bourse/proxy/way"
+	"github.com/bourse-dev/bourse/view"
+	"github.com/bourse-dev/bourse/view/inventory"
+	"github.com/bourse-dev/bourse/view/wire"
 )
-
-// Paths of a proxy's own API, for servers of the cluster and scrapers.
-const pathProxyMetrics = endpoint.ProxyMetricsPath
 
 // proxyServer is a proxy with the parts that it uses.
 type proxyServer struct {
 	*server
 	config  *serve.ProxyConfig
-	routes  *routes
+	routes  *route.Follower
 	ways    *way.Ways
 	balance balanceOf
 	proxy   *proxy.Proxy
@@ -54,17 +54,30 @@ func serveProxy(ctx context.Context, c serve.ProxyConfig) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, s.close()) }()
-	p := &proxyServer{server: s, config: &c, routes: &routes{
-		source: &viewSource{server: s}, domains: c.Domains, hosts: c.Hosts, any: map[int]int{}, every: tablesEvery, log: s.log,
-	}}
-	p.routes.current.Store(new(route.Table))
+	p := &proxyServer{server: s, config: &c}
 	p.ways = way.New(way.Config{Fabric: s.fabric(), Directory: s.replica.directory, Self: c.Name, Host: loopback.HostID(), Log: s.log})
 	shares, err := descriptorShares()
 	if err != nil {
 		return err
 	}
 	balancer := balance.New(balance.Config{Region: c.Region, Others: p.ways.Others, Queue: min(2048, shares.waiting)})
-	p.balance, p.routes.changed = balanceOf{balancer}, balancer.Update
+	p.balance = balanceOf{balancer}
+	var serving inventory.Serving
+	p.routes = route.NewFollower(route.FollowerConfig{
+		Read: func(ctx context.Context) (out route.Snapshot, err error) {
+			if out.Machines, err = view.Ask(ctx, s.replica.View, serving.Read); err == nil {
+				out.Apps, err = s.replica.Apps(ctx)
+			}
+			return out, err
+		},
+		Whole: s.replica.InSync,
+		Heard: func(tag bourse.WorkerTag) (bourse.WorkerID, bool) {
+			m, ok := s.replica.directory.ByTag(tag)
+			return m.ID, ok
+		},
+		Members: s.changed,
+		Domains: c.Domains, Hosts: c.Hosts, Changed: balancer.Update, Log: s.log,
+	})
 	p.counts = proxy.NewCounts(string(c.Region))
 	spools, err := replay.OpenSpools("", replay.Limits{OpenFiles: shares.spools}, s.log)
 	if err != nil {
@@ -72,7 +85,7 @@ func serveProxy(ctx context.Context, c serve.ProxyConfig) (err error) {
 	}
 	defer func() { err = errors.Join(err, spools.Close()) }()
 	p.proxy = proxy.New(proxy.Config{
-		Orders: brokerOrders{s}, Replays: &proxy.Replays{Apps: p.routes, Spools: spools},
+		Orders: proxy.BrokerOrders{Fabric: s.fabric(), Members: s.members, ByTag: s.replica.directory.ByTag}, Replays: &proxy.Replays{Apps: p.routes, Spools: spools},
 		Metrics: p.counts, Tracer: s.tracer, Routes: p.routes, Balance: p.balance, Ways: waysOf{p.ways}, Region: c.Region, Trusted: c.Trusted, HoldSwitched: c.Hold, Log: s.log,
 		Limits: proxy.Limits{Waiting: min(10_000, shares.waiting)}, Conns: shares.machines,
 	})
@@ -88,7 +101,11 @@ func serveProxy(ctx context.Context, c serve.ProxyConfig) (err error) {
 		s.membership(),
 		s.replication(),
 		s.directing(),
-		p.routing(),
+		stage{name: "routes", run: func(ctx context.Context) error {
+			watcher := s.replica.Watch(wire.TableMachines, wire.TableApps)
+			defer watcher.Stop()
+			return p.routes.Run(ctx, watcher.C)
+		}},
 		stage{name: "ways", run: p.ways.Run},
 		stage{name: "api", run: p.serveAPI},
 		stage{name: "nats", run: func(ctx context.Context) error { return s.serveLink(ctx, p.own()) }},
@@ -154,9 +171,11 @@ func (p *proxyServer) listenWeb(flag string, at serve.WebListen, secure bool) (e
 	w := edge.Web{Listener: l, Port: at.Port, TLS: secure}
 	if at.Port == 0 {
 		w.Port = portOf(l)
-		if p.routes.any[w.Port] = 80; secure {
-			p.routes.any[w.Port] = 443
+		first := 80
+		if secure {
+			first = 443
 		}
+		p.routes.ListenAny(w.Port, first)
 	}
 	return w, nil
 }
@@ -187,7 +206,7 @@ func (p *proxyServer) openCertificates(secure int) error {
 	certs.ACME = edge.NewACME(edge.ACMEConfig{
 		Email: c.Email, CA: c.CA, Storage: filepath.Join(p.config.Data, "acme"), HTTP: at, Log: p.log,
 		Allowed: func(name string) error {
-			_, err := p.routes.current.Load().FindAny(name, 443)
+			_, err := p.routes.Table().FindAny(name, 443)
 			return err
 		},
 	})
@@ -233,9 +252,9 @@ func (p *proxyServer) serveAPI(ctx context.Context) error {
 func (p *proxyServer) own() http.Handler {
 	mux := http.NewServeMux()
 	figures := servermetrics.Handler(p.counts, p.metrics())
-	mux.Handle("GET "+pathProxyMetrics, admission.Require(direct.Handler(p.self.ID, figures), bourse.RoleBroker, bourse.RoleScraper))
-	status := http.HandlerFunc(p.serveStatus)
-	mux.Handle("GET "+pathProxyStatus, admission.Require(direct.Handler(p.self.ID, status), bourse.RoleBroker))
+	mux.Handle("GET "+endpoint.ProxyMetricsPath, admission.Require(direct.Handler(p.self.ID, figures), bourse.RoleBroker, bourse.RoleScraper))
+	status := p.edge.StatusHandler(p.balance.Balancer, p.routes)
+	mux.Handle("GET "+tenant.ProxyStatusPath, admission.Require(direct.Handler(p.self.ID, status), bourse.RoleBroker))
 	return mux
 }
 

@@ -33,16 +33,16 @@ func (s *setup) serving(t *testing.T, change func(*bourse.Machine)) bourse.Machi
 
 // A proxy whose machine's host is full gets one as that is on another worker of its
 // region, which goes when it stops. Another proxy gets the same one at that time.
-func TestOrderElsewhere(t *testing.T) {
+func TestOrderFailover(t *testing.T) {
 	s := start(t)
 	like := s.serving(t, nil)
 	s.workers["w1"].full, s.workers["w2"].full = true, true
 	// When no other has room, the order's id is told with the refusal.
-	if got, err := s.broker.OrderElsewhere(t.Context(), like); bourse.CodeOf(err) != bourse.CodeInsufficient || got.Order != s.lastOrder(t).ID || got.Machine != "" {
+	if got, err := s.broker.OrderFailover(t.Context(), like); bourse.CodeOf(err) != bourse.CodeInsufficient || got.Order != s.lastOrder(t).ID || got.Machine != "" {
 		t.Errorf("%+v, %v", got, err)
 	}
 	s.workers["w2"].full = false
-	got, err := s.broker.OrderElsewhere(t.Context(), like)
+	got, err := s.broker.OrderFailover(t.Context(), like)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,18 +58,18 @@ func TestOrderElsewhere(t *testing.T) {
 	}
 	placed := len(s.orders)
 	for _, id := range []bourse.MachineID{like, s.serving(t, nil)} { // and as another of the app's is, which has the same config
-		if again, err := s.broker.OrderElsewhere(t.Context(), id); err != nil || again != got || len(s.orders) != placed {
+		if again, err := s.broker.OrderFailover(t.Context(), id); err != nil || again != got || len(s.orders) != placed {
 			t.Errorf("another proxy got %+v after %d orders, %v; want %+v", again, len(s.orders), err, got)
 		}
 	}
 	differs := s.serving(t, func(m *bourse.Machine) { m.Config.Env = map[string]string{"KEY": "other"} })
-	if other, err := s.broker.OrderElsewhere(t.Context(), differs); err != nil || other.Machine == got.Machine {
+	if other, err := s.broker.OrderFailover(t.Context(), differs); err != nil || other.Machine == got.Machine {
 		t.Errorf("a machine that differs: %+v, %v", other, err)
 	}
 }
 
 // What requests do not start, or what is kept where it is, no proxy has ordered.
-func TestOrderElsewhereRefused(t *testing.T) {
+func TestOrderFailoverRefused(t *testing.T) {
 	for name, change := range map[string]func(*bourse.Machine){
 		"started":  func(m *bourse.Machine) { m.State = bourse.StateStarted },
 		"cordoned": func(m *bourse.Machine) { m.Cordoned = true },
@@ -85,7 +85,7 @@ func TestOrderElsewhereRefused(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := start(t)
 			like := s.serving(t, change)
-			if _, err := s.broker.OrderElsewhere(t.Context(), like); bourse.CodeOf(err) != bourse.CodeFailedPrecondition || len(s.orders) != 0 {
+			if _, err := s.broker.OrderFailover(t.Context(), like); bourse.CodeOf(err) != bourse.CodeFailedPrecondition || len(s.orders) != 0 {
 				t.Errorf("%v, orders %v", err, s.orders)
 			}
 		})
@@ -98,11 +98,11 @@ func TestOrderElsewhereRefused(t *testing.T) {
 		c.Quotas = quotas
 	})
 	like := s.serving(t, nil)
-	if got, err := s.broker.OrderElsewhere(t.Context(), like); bourse.CodeOf(err) != bourse.CodeForbidden || got.Order == "" || len(s.orders) != 0 {
+	if got, err := s.broker.OrderFailover(t.Context(), like); bourse.CodeOf(err) != bourse.CodeForbidden || got.Order == "" || len(s.orders) != 0 {
 		t.Errorf("beyond the quota: %v, orders %v", err, s.orders)
 	}
 	for _, id := range []bourse.MachineID{"aaaaaa00000000", "dddddd00000000", "x"} {
-		if _, err := s.broker.OrderElsewhere(t.Context(), id); bourse.CodeOf(err) != bourse.CodeNotFound {
+		if _, err := s.broker.OrderFailover(t.Context(), id); bourse.CodeOf(err) != bourse.CodeNotFound {
 			t.Errorf("machine %s: %v", id, err)
 		}
 	}

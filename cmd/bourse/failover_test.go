@@ -4,43 +4,15 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
-	"maps"
-	"math/rand/v2"
 	"net/http"
-	"slices"
-	"strconv"
 	"testing"
 
 	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/fabric"
 )
 
-// TestProxiesAskTheSameBroker: whatever order proxies know brokers in, and wherever they
-// are, they ask the same one of the machine's region; for other apps, another.
-func TestProxiesAskTheSameBroker(t *testing.T) {
-	t.Parallel()
-	first := map[bourse.WorkerID]int{}
-	for app := range 100 {
-		var want bourse.WorkerID
-		for range 5 {
-			brokers := []bourse.Member{
-				{ID: "b1", Region: "gru"}, {ID: "b2", Region: "gru"}, {ID: "b3", Region: "gru"}, {ID: "b4", Region: "mad"},
-			}
-			rand.Shuffle(len(brokers), func(i, j int) { brokers[i], brokers[j] = brokers[j], brokers[i] })
-			sortFor(brokers, strconv.Itoa(app), "gru")
-			if got := brokers[0].ID; want != "" && got != want || brokers[3].ID != "b4" {
-				t.Fatalf("app %d: %v, want %s first and b4 last", app, brokers, want)
-			}
-			want = brokers[0].ID
-		}
-		first[want]++
-	}
-	if len(first) != 3 || slices.Max(slices.Collect(maps.Values(first))) > 60 {
-		t.Errorf("brokers are asked first for so many apps: %v", first)
-	}
-}
-
-// TestProxiesOrderThroughBrokers: a broker listens to proxies, by their certificates,
-// and to no one else, when one asks for a machine as another is.
+// TestProxiesOrderThroughBrokers: a broker accepts failover orders only from proxies, as
+// their certificates prove.
 func TestProxiesOrderThroughBrokers(t *testing.T) {
 	t.Parallel()
 	ca := newAuthority(t)
@@ -70,7 +42,7 @@ func TestProxiesOrderThroughBrokers(t *testing.T) {
 			config.Certificates = []tls.Certificate{cert}
 		}
 		client := &http.Client{Transport: &http.Transport{TLSClientConfig: config, DisableKeepAlives: true}}
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "https://"+b.API+pathElsewhere+"?machine=00000100000001", nil)
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "https://"+b.API+fabric.FailoverPath+"?machine=00000100000001", nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -79,7 +51,7 @@ func TestProxiesOrderThroughBrokers(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var reply elsewhereReply
+		var reply fabric.FailoverReply
 		err = json.NewDecoder(resp.Body).Decode(&reply)
 		_ = resp.Body.Close()
 		if resp.StatusCode != c.status || err != nil || reply.Code == "" || reply.Machine != "" {

@@ -1,4 +1,4 @@
-package main
+package route
 
 import (
 	"context"
@@ -14,13 +14,12 @@ import (
 	"time"
 
 	"github.com/bourse-dev/bourse"
-	"github.com/bourse-dev/bourse/proxy/route"
 	"github.com/bourse-dev/bourse/view"
 	"github.com/bourse-dev/bourse/view/inventory"
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// routeMachine makes one of the app that is always there.
+// routeMachine returns a machine of the default app.
 func routeMachine(n int, state bourse.State) bourse.Machine {
 	m := bourse.Machine{
 		ID: bourse.MachineID(fmt.Sprintf("000001%08x", n)), App: bourse.DefaultAppName, Worker: "w1", Region: "gru", State: state,
@@ -30,24 +29,28 @@ func routeMachine(n int, state bourse.State) bourse.Machine {
 	return m
 }
 
-// planSource is a cluster as a test has it.
+// planSource is a test's cluster.
 type planSource struct {
-	now    routable
+	now    Snapshot
 	err    error
 	partly bool
 	away   bool
 	moved  chan struct{}
 }
 
-func (s *planSource) read(context.Context) (routable, error) { return s.now, s.err }
-func (s *planSource) whole() bool                            { return !s.partly }
-func (s *planSource) members() <-chan struct{}               { return s.moved }
-func (s *planSource) heard(bourse.WorkerTag) (bourse.WorkerID, bool) {
-	return "w1", !s.away
+// config returns the config of a Follower of the cluster.
+func (s *planSource) config(changed func(*Table)) FollowerConfig {
+	return FollowerConfig{
+		Read:    func(context.Context) (Snapshot, error) { return s.now, s.err },
+		Whole:   func() bool { return !s.partly },
+		Heard:   func(bourse.WorkerTag) (bourse.WorkerID, bool) { return "w1", !s.away },
+		Members: func() <-chan struct{} { return s.moved },
+		Domains: []string{"localhost"}, Changed: changed, Log: slog.New(slog.DiscardHandler),
+	}
 }
 
-// shownRoutes is what an app's requests find, in short.
-func shownRoutes(r *routes) string {
+// shownRoutes describes the backends of the default app.
+func shownRoutes(r *Follower) string {
 	target, err := r.Find("default.localhost", 80)
 	if err != nil {
 		return err.Error()
@@ -59,14 +62,13 @@ func shownRoutes(r *routes) string {
 	return strings.Join(out, ", ")
 }
 
-// TestRoutesOutliveTheirView: what is known stays while the view cannot be read and while
-// it is a new file that knows less, and who is heard from is known all the same.
+// TestRoutesOutliveTheirView: routes persist while the view cannot be read or is a new
+// file, and the reachability of workers stays current.
 func TestRoutesOutliveTheirView(t *testing.T) {
 	t.Parallel()
 	one, two := routeMachine(1, bourse.StateStarted), routeMachine(2, bourse.StateStarted)
 	source := &planSource{}
-	r := &routes{source: source, domains: []string{"localhost"}, log: slog.New(slog.DiscardHandler)}
-	r.current.Store(new(route.Table))
+	r := NewFollower(source.config(nil))
 	const none = `no app serves host "default.localhost"`
 	for _, step := range []struct {
 		name   string
@@ -76,13 +78,13 @@ func TestRoutesOutliveTheirView(t *testing.T) {
 	}{
 		{"just started", func() { source.partly = true }, "this proxy does not know all apps yet: try again", false},
 		{"nothing yet", func() { source.partly = false }, none, true},
-		{"two", func() { source.now.machines = []bourse.Machine{one, two} }, "1 started heard=true, 2 started heard=true", true},
-		{"unreadable", func() { source.now, source.err = routable{}, errors.New("the disk is away") }, "1 started heard=true, 2 started heard=true", false},
+		{"two", func() { source.now.Machines = []bourse.Machine{one, two} }, "1 started heard=true, 2 started heard=true", true},
+		{"unreadable", func() { source.now, source.err = Snapshot{}, errors.New("the disk is away") }, "1 started heard=true, 2 started heard=true", false},
 		{"and their worker away", func() { source.away = true }, "1 started heard=false, 2 started heard=false", false},
 		{"a new file", func() { source.err, source.partly, source.away = nil, true, false }, "1 started heard=true, 2 started heard=true", false},
-		{"that knows one", func() { source.now.machines = []bourse.Machine{routeMachine(2, bourse.StateStopped)} }, "1 started heard=true, 2 stopped heard=true", false},
+		{"that knows one", func() { source.now.Machines = []bourse.Machine{routeMachine(2, bourse.StateStopped)} }, "1 started heard=true, 2 stopped heard=true", false},
 		{"and is all there is", func() { source.partly = false }, "2 stopped heard=true", true},
-		{"and then nothing", func() { source.now = routable{} }, none, true},
+		{"and then nothing", func() { source.now = Snapshot{} }, none, true},
 	} {
 		step.change()
 		all := r.build(t.Context())
@@ -92,8 +94,8 @@ func TestRoutesOutliveTheirView(t *testing.T) {
 	}
 }
 
-// TestRoutesAreNotMadeTooOften: the first change is seen at once, those after it together;
-// what was not all is read again without any.
+// TestRoutesAreNotMadeTooOften: the first change is applied at once, later ones are
+// combined, and an incomplete view is read again without a change.
 func TestRoutesAreNotMadeTooOften(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -101,16 +103,16 @@ func TestRoutesAreNotMadeTooOften(t *testing.T) {
 		var mu sync.Mutex // of what follows, and of the source
 		var made []time.Duration
 		var began time.Time
-		r := &routes{source: source, every: tablesEvery, changed: func(*route.Table) {
+		r := NewFollower(source.config(func(*Table) {
 			mu.Lock()
 			defer mu.Unlock()
 			made = append(made, time.Since(began))
 			source.partly = false
-		}}
+		}))
 		ctx, stop := context.WithCancel(t.Context())
 		moved, ended := make(chan struct{}, 1), make(chan struct{})
 		go func() {
-			_ = r.run(ctx, moved)
+			_ = r.Run(ctx, moved)
 			close(ended)
 		}()
 		madeBy := func(partly bool, changes int) []time.Duration {
@@ -130,10 +132,10 @@ func TestRoutesAreNotMadeTooOften(t *testing.T) {
 			defer mu.Unlock()
 			return made
 		}
-		if got, want := madeBy(false, 100), []time.Duration{0, tablesEvery}; !slices.Equal(got, want) {
+		if got, want := madeBy(false, 100), []time.Duration{0, buildInterval}; !slices.Equal(got, want) {
 			t.Errorf("of 100 changes in 10 ms made after %v, want %v", got, want)
 		}
-		if got, want := madeBy(true, 1), []time.Duration{0, tablesAgain}; !slices.Equal(got, want) {
+		if got, want := madeBy(true, 1), []time.Duration{0, retryInterval}; !slices.Equal(got, want) {
 			t.Errorf("of what was not all read after %v, want %v", got, want)
 		}
 		stop()
@@ -141,31 +143,24 @@ func TestRoutesAreNotMadeTooOften(t *testing.T) {
 	})
 }
 
-// liveSource is a view with nothing around it.
-type liveSource struct {
-	planSource
-	view    *view.View
-	serving inventory.Serving
-}
-
-func (s *liveSource) read(ctx context.Context) (out routable, err error) {
-	out.machines, err = view.Ask(ctx, s.view, s.serving.Read)
-	return out, err
-}
-
-// TestRoutesFollowTheView: a change of a machine is in the table as soon as it is in the
-// view. It logs how soon.
+// TestRoutesFollowTheView: a machine's change reaches the table as soon as the view has
+// it. The test logs the delay.
 func TestRoutesFollowTheView(t *testing.T) {
 	t.Parallel()
 	v := brokersView(t, "w1")
 	watcher := v.Watch(wire.TableMachines, wire.TableApps)
 	t.Cleanup(watcher.Stop)
-	tables := make(chan *route.Table, 1000)
-	r := &routes{source: &liveSource{view: v}, domains: []string{"localhost"}, changed: func(table *route.Table) { tables <- table }, log: slog.New(slog.DiscardHandler)}
-	r.current.Store(new(route.Table))
+	tables := make(chan *Table, 1000)
+	var serving inventory.Serving
+	config := new(planSource).config(func(table *Table) { tables <- table })
+	config.Read = func(ctx context.Context) (out Snapshot, err error) {
+		out.Machines, err = view.Ask(ctx, v, serving.Read)
+		return out, err
+	}
+	r := NewFollower(config)
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	go func() { ended <- r.run(ctx, watcher.C) }()
+	go func() { ended <- r.Run(ctx, watcher.C) }()
 	t.Cleanup(func() {
 		stop()
 		<-ended
@@ -191,7 +186,7 @@ func TestRoutesFollowTheView(t *testing.T) {
 	t.Logf("from publication to table: p50 %s, max %s", took[len(took)/2], took[len(took)-1])
 }
 
-// brokersView is the view of a broker, in memory.
+// brokersView returns a broker's view in memory.
 func brokersView(t *testing.T, site bourse.WorkerID) *view.View {
 	t.Helper()
 	v, err := view.Open(view.Config{Site: site, Cluster: "test", Role: bourse.RoleBroker})

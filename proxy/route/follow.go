@@ -1,0 +1,206 @@
+package route
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/internal/quiet"
+)
+
+// Snapshot is the content of a view from which a routing table is built.
+type Snapshot struct {
+	Machines []bourse.Machine // that have services
+	Apps     []bourse.App     // also deleted ones
+}
+
+// FollowerConfig configures a Follower. The functions and Log are required.
+type FollowerConfig struct {
+	// Read reads the view.
+	Read func(context.Context) (Snapshot, error)
+	// Whole reports whether the view contains everything that the other servers know.
+	Whole func() bool
+	// Heard returns the reachable worker that has a tag.
+	Heard func(bourse.WorkerTag) (bourse.WorkerID, bool)
+	// Members returns a channel that is closed when the set of reachable workers changes.
+	Members func() <-chan struct{}
+
+	Domains []string                  // as in Input
+	Hosts   map[string]bourse.AppName // as in Input
+	Changed func(*Table)              // called with each new table; may be nil
+	Log     *slog.Logger
+}
+
+const (
+	// buildInterval is the shortest time between two tables: a deploy changes many
+	// machines at the same moment.
+	buildInterval = 20 * time.Millisecond
+	// readTimeout limits one read of the view.
+	readTimeout = 10 * time.Second
+	// retryInterval is the delay after a read that failed or was incomplete.
+	retryInterval = time.Second
+)
+
+// Follower keeps a routing table up to date with a view. While the view cannot be read,
+// or is a new file that is still incomplete, the table keeps its earlier content.
+//
+// Find, FindIn, App, Table and Changed are safe for concurrent use.
+type Follower struct {
+	config FollowerConfig
+	any    map[int]int // by listener port: the service port that it prefers
+
+	builder Builder  // used only by Run
+	last    Snapshot // used only by Run
+	failed  quiet.Line
+	current atomic.Pointer[Table]
+	known   atomic.Bool // a table was built from a complete view
+
+	mu   sync.Mutex
+	next chan struct{} // closed when the next table exists; nil while nobody waits; guarded by mu
+}
+
+// NewFollower returns a Follower with an empty table. It starts nothing.
+func NewFollower(c FollowerConfig) *Follower {
+	f := &Follower{config: c, any: map[int]int{}}
+	f.current.Store(new(Table))
+	return f
+}
+
+// ListenAny makes a listener's port stand for any port of an app's services, first for
+// the preferred one. It must be called before Find.
+func (f *Follower) ListenAny(port, first int) { f.any[port] = first }
+
+// Run builds a table whenever moved receives a value or the membership changes, until ctx
+// ends: immediately after a quiet period, otherwise after a pause that leaves the
+// processors to requests.
+func (f *Follower) Run(ctx context.Context, moved <-chan struct{}) error {
+	for {
+		members := f.config.Members() // before the members are read
+		began := time.Now()
+		var again <-chan time.Time
+		if !f.build(ctx) {
+			again = time.After(retryInterval)
+		}
+		pause := time.NewTimer(max(buildInterval, 2*time.Since(began)))
+		select {
+		case <-pause.C:
+		case <-ctx.Done():
+			pause.Stop()
+			return nil
+		}
+		select {
+		case <-moved:
+		case <-members:
+		case <-again:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// build builds a table from the view, and reports whether the view was complete.
+func (f *Follower) build(ctx context.Context) bool {
+	c := &f.config
+	whole := c.Whole() // before the view is read
+	limited, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	now, err := c.Read(limited)
+	switch {
+	case err != nil:
+		if _, due := f.failed.Due(); due && ctx.Err() == nil {
+			c.Log.Warn("read routes from view failed", slog.Any("err", err))
+		}
+		now = f.last // the set of reachable workers may have changed
+	case !whole:
+		now = now.with(f.last)
+	}
+	f.last = now
+	table := f.builder.Build(Input{Apps: now.Apps, Machines: now.Machines, Heard: c.Heard, Domains: c.Domains, Hosts: c.Hosts})
+	f.current.Store(table)
+	if whole && err == nil {
+		f.known.Store(true)
+	}
+	f.wake()
+	if c.Changed != nil {
+		c.Changed(table)
+	}
+	return whole && err == nil
+}
+
+// with returns s with the content of before that s lacks.
+func (s Snapshot) with(before Snapshot) Snapshot {
+	type key struct {
+		worker bourse.WorkerID
+		id     bourse.MachineID
+	}
+	machines := make(map[key]bool, len(s.Machines))
+	for i := range s.Machines {
+		machines[key{s.Machines[i].Worker, s.Machines[i].ID}] = true
+	}
+	apps := make(map[bourse.AppName]bool, len(s.Apps))
+	for i := range s.Apps {
+		apps[s.Apps[i].Name] = true
+	}
+	s.Machines, s.Apps = slices.Clip(s.Machines), slices.Clip(s.Apps)
+	for i := range before.Machines {
+		if m := &before.Machines[i]; !machines[key{m.Worker, m.ID}] {
+			s.Machines = append(s.Machines, *m)
+		}
+	}
+	for i := range before.Apps {
+		if !apps[before.Apps[i].Name] {
+			s.Apps = append(s.Apps, before.Apps[i])
+		}
+	}
+	return s
+}
+
+// Table returns the current table.
+func (f *Follower) Table() *Table { return f.current.Load() }
+
+// Find returns the target of a host name at a listener's port. Errors: not_found; until
+// the view has been complete once, unavailable instead, because the app may still appear.
+func (f *Follower) Find(host string, port int) (*Target, error) {
+	known := f.known.Load() // before the table
+	t, err := f.FindIn(f.current.Load(), host, port)
+	if !known && bourse.CodeOf(err) == bourse.CodeNotFound {
+		err = bourse.Errorf(bourse.CodeUnavailable, "this proxy does not know all apps yet: try again")
+	}
+	return t, err
+}
+
+// FindIn returns the target of a host name at a listener's port in a table. Errors:
+// not_found.
+func (f *Follower) FindIn(table *Table, host string, port int) (*Target, error) {
+	if first := f.any[port]; first != 0 {
+		return table.FindAny(host, first)
+	}
+	return table.Find(host, port)
+}
+
+// App returns the targets of an app.
+func (f *Follower) App(name bourse.AppName) []*Target { return f.current.Load().App(name) }
+
+// Changed returns a channel that is closed when the next table exists.
+func (f *Follower) Changed() <-chan struct{} {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.next == nil {
+		f.next = make(chan struct{})
+	}
+	return f.next
+}
+
+// wake closes the channel that Changed returned.
+func (f *Follower) wake() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.next != nil {
+		close(f.next)
+		f.next = nil
+	}
+}
