@@ -16,31 +16,31 @@ import (
 	"github.com/oklog/ulid/v2"
 )
 
-// App is a name space for machines.
+// App is a namespace for machines.
 type App struct {
 	Name      AppName    `json:"name"`
-	ID        string     `json:"id"`             // ULID; its machines, volumes, orders and holds are known by it, the name is only a name
-	Life      int        `json:"life,omitempty"` // of the name: one more than that of the deleted app it replaces
+	ID        string     `json:"id"`             // ULID; refers to the app in machines, volumes, orders and holds
+	Life      int        `json:"life,omitempty"` // generation of the name: one more than that of the deleted app it replaces
 	Org       string     `json:"org"`
 	Network   string     `json:"network,omitempty"`
 	CreatedAt time.Time  `json:"created_at"`
 	DeletedAt *time.Time `json:"deleted_at,omitempty"` // set: a tombstone
-	// Proof is the record as a broker has signed it, for the view: with it a
-	// worker's copy is believed.
+	// Proof is the record with a broker's signature, which makes a worker's copy
+	// trustworthy.
 	Proof []byte `json:"proof,omitempty"`
 }
 
-// AppRef says which app a record is of.
+// AppRef identifies the app of a record.
 type AppRef struct {
 	Name AppName
 	ID   string
 }
 
-// Ref returns what the app's records say.
+// Ref returns the reference to the app.
 func (a *App) Ref() AppRef { return AppRef{a.Name, a.ID} }
 
-// NewAppID makes the id of an app. It is random: no one can choose an app whose
-// id is that of another, or has its marks on the ids of orders.
+// NewAppID returns a new id for an app. It is random, so nobody can create an app whose
+// id, or whose marks in order ids, equal those of another.
 func NewAppID() string {
 	var id ulid.ULID
 	_ = id.SetTime(ulid.Now()) // fails past the year 10889 only
@@ -48,10 +48,8 @@ func NewAppID() string {
 	return id.String()
 }
 
-// Owns reports whether a record is the app's: one that says it is of an app of
-// this name and id, and was made at a time. Records of the release before this
-// field have no id. They are the app's that had the name then: the only one that ever had
-// it, or else the one that is older than they are.
+// Owns reports whether the app owns a record with an app's name and id that was created
+// at a time. A record without an id belongs to the app that had the name at that time.
 func (a *App) Owns(name AppName, id string, made time.Time) bool {
 	switch {
 	case name != a.Name:
@@ -62,23 +60,22 @@ func (a *App) Owns(name AppName, id string, made time.Time) bool {
 	return a.Life == 0 || !made.Before(a.CreatedAt)
 }
 
-// OwnedBy reports whether a machine is an app's.
+// OwnedBy reports whether the machine belongs to an app.
 func (m *Machine) OwnedBy(a *App) bool { return a.Owns(m.App, m.AppID, m.CreatedAt) }
 
-// OwnedBy reports whether a volume is an app's.
+// OwnedBy reports whether the volume belongs to an app.
 func (v *Volume) OwnedBy(a *App) bool { return a.Owns(v.App, v.AppID, v.CreatedAt) }
 
-// OwnedBy reports whether what is held is held for an app.
+// OwnedBy reports whether the hold belongs to an app.
 func (h *Hold) OwnedBy(a *App) bool { return a.Owns(h.App, h.AppID, h.CreatedAt) }
 
-// OwnedBy reports whether a decision is about an order of an app.
+// OwnedBy reports whether the decision is about an order of an app.
 func (d *Decision) OwnedBy(a *App) bool { return a.Owns(d.App, d.AppID, d.At) }
 
-// Merge says what two copies of a name's record, kept by different workers,
-// mean together. A later life of the name wins; within one, the app made
-// first (ties: the smaller id); of one app, its first deletion. This is a
-// total order and Merge its maximum, so all who merge agree, in whatever order
-// they hear of the copies.
+// Merge merges two copies of an app's record. The later generation of the name wins, then
+// the app that was created first, then the smaller id, then the first deletion. This is a
+// total order and Merge returns its maximum, so the result does not depend on the order
+// in which copies are merged.
 func (a App) Merge(b App) App {
 	if cmp.Or(
 		cmp.Compare(b.Life, a.Life),
@@ -91,7 +88,7 @@ func (a App) Merge(b App) App {
 	return b
 }
 
-// compareDeletions puts the first deletion before later ones and before none.
+// compareDeletions compares times of deletion; nil is later than any time.
 func compareDeletions(a, b *time.Time) int {
 	switch {
 	case a == nil && b == nil:
@@ -104,15 +101,14 @@ func compareDeletions(a, b *time.Time) int {
 	return a.Compare(*b)
 }
 
-// DefaultAppName names the app that exists without being made, so that a first
-// machine needs no ceremony.
+// DefaultAppName is the name of the app that exists without being created.
 const DefaultAppName = AppName("default")
 
-// DefaultOrg owns what names no organization.
+// DefaultOrg is the organization of apps that name none.
 const DefaultOrg = "personal"
 
-// DefaultApp is the default app's record, given what was there before: nothing
-// (a zero App), or a tombstone. Everybody makes the same one of it.
+// DefaultApp returns the default app's record, given the previous record of its name: a
+// zero App or a tombstone. The result is the same at every server.
 func DefaultApp(before App) App {
 	app := App{Name: DefaultAppName, Org: DefaultOrg, CreatedAt: time.UnixMilli(0).UTC()}
 	if before.DeletedAt != nil {
@@ -122,8 +118,7 @@ func DefaultApp(before App) App {
 	return app
 }
 
-// IDOf makes an id, in the shape of a ULID, of texts: the same texts give the
-// same id.
+// IDOf returns an id in the form of a ULID that is a hash of texts.
 func IDOf(texts ...string) string {
 	sum := sha256.Sum256([]byte(strings.Join(texts, "\x00")))
 	var id ulid.ULID
@@ -131,19 +126,18 @@ func IDOf(texts ...string) string {
 	return id.String()
 }
 
-// AppKeys are the keys of one app's secrets, of AppKeySize bytes each: package
-// seal makes them of a broker's keys, and opens values with them. A broker sends
-// them to the workers that it has run the app's machines.
+// AppKeys contains the keys of one app's secrets, of AppKeySize bytes each. Package seal
+// derives them from a broker's keys and decrypts values with them. A broker sends them to
+// the workers that run the app's machines.
 type AppKeys []byte
 
-// AppKeySize is the length of one of AppKeys, and MaxAppKeys how many there are at
-// most.
+// AppKeySize is the length of one key, and MaxAppKeys the largest number of keys.
 const (
 	AppKeySize = 32
 	MaxAppKeys = 64
 )
 
-// Validate reports CodeInvalid for what is not whole keys, and for too many.
+// Validate returns CodeInvalid for incomplete keys, and for too many.
 func (k AppKeys) Validate() error {
 	if len(k)%AppKeySize != 0 || len(k) > MaxAppKeys*AppKeySize {
 		return Errorf(CodeInvalid, "%d bytes are not the keys of an app's secrets", len(k))
@@ -153,19 +147,19 @@ func (k AppKeys) Validate() error {
 
 const hiddenKeys = "(keys)"
 
-// Format implements fmt.Formatter: no message shows keys.
+// Format implements fmt.Formatter. It hides the keys.
 func (k AppKeys) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, hiddenKeys) }
 
-// LogValue implements slog.LogValuer: no log shows keys.
+// LogValue implements slog.LogValuer. It hides the keys.
 func (k AppKeys) LogValue() slog.Value { return slog.StringValue(hiddenKeys) }
 
-// MarshalJSON implements json.Marshaler: no JSON shows keys. What servers send one
-// another and keep is CBOR.
+// MarshalJSON implements json.Marshaler. It hides the keys. Servers send and store them
+// as CBOR.
 func (k AppKeys) MarshalJSON() ([]byte, error) { return []byte(`"` + hiddenKeys + `"`), nil }
 
-// PrivateAddress returns a machine's address in the private network of its app:
-// fdaa, 32 bits of the network, 32 of the host, 32 of the machine, and 2. It
-// says the same everywhere, so no one has to be asked.
+// PrivateAddress returns a machine's address in its app's private network: fdaa, 32 bits
+// of the network, 32 of the host, 32 of the machine, and 2. It is a pure function, so
+// addresses need no allocation.
 func PrivateAddress(network string, id MachineID) netip.Addr {
 	if id.Validate() != nil {
 		return netip.Addr{}
@@ -181,7 +175,7 @@ func PrivateAddress(network string, id MachineID) netip.Addr {
 	return netip.AddrFrom16(b)
 }
 
-// NetworkPrefix returns the addresses of a private network, a /48.
+// NetworkPrefix returns the prefix of a private network, a /48.
 func NetworkPrefix(network string) netip.Prefix {
 	sum := sha256.Sum256([]byte(network))
 	b := [16]byte{0: 0xfd, 1: 0xaa}
@@ -189,15 +183,14 @@ func NetworkPrefix(network string) netip.Prefix {
 	return netip.PrefixFrom(netip.AddrFrom16(b), 48)
 }
 
-// PrivateNetwork names the network that an app's machines are in: one of its
-// organisation's, so that no one joins another's by its name.
+// PrivateNetwork returns the name of the app's private network. It contains the
+// organization, so that no app can join another organization's network by its name.
 func (a *App) PrivateNetwork() string { return a.Org + "/" + a.Network }
 
-// Placement states that a broker placed an order of an app on a worker. A
-// worker cannot make one: the broker that claims the worker's quote signs it,
-// the worker keeps the signed form with the machine or volume and shows it
-// wherever it shows that record. A record without a valid placement belongs to
-// no app.
+// Placement states that a broker placed an order of an app on a worker. The broker that
+// claims the worker's quote signs it, so a worker cannot forge one. The worker stores the
+// signed form with the machine or volume and includes it in every copy of that record. A
+// record without a valid placement belongs to no app.
 type Placement struct {
 	Order  OrderID  `cbor:"1,keyasint"`
 	Kind   Kind     `cbor:"2,keyasint"` // KindMachine, KindTask (its machine) or KindVolume

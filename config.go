@@ -11,17 +11,17 @@ import (
 	"time"
 )
 
-// ImageHost is the image of a machine that is a process of the host itself:
-// its command is a program that the host has.
+// ImageHost is the image of a machine that is a process of the host. Its command is a
+// program on the host.
 const ImageHost = "host"
 
-// ImagePull is the image of a machine that a poller runs: its worker is a
-// gateway and hands the command to somebody who asks for work.
+// ImagePull is the image of a machine that a poller runs. Its worker is a gateway, which
+// passes the command to a poller.
 const ImagePull = "pull"
 
-// Config says what a machine is, in the words and the JSON of the Machines
-// API. What Bourse acts on is typed; the rest is kept as it came and given
-// back. What becomes of each member is in [Fields].
+// Config describes a machine, in the JSON of the Machines API. Members that Bourse
+// supports have types; the rest is stored and returned unchanged. [Fields] lists the
+// treatment of each member.
 type Config struct {
 	Image        string            `json:"image"`           // required
 	Guest        *Guest            `json:"guest,omitempty"` // filled in by Normalize
@@ -44,8 +44,8 @@ type Config struct {
 	DNS      *DNS        `json:"dns,omitempty"`
 }
 
-// Kept is the part of a Config that is stored and given back unread. Package
-// workload says which shapes its fields may have.
+// Kept is the part of a Config that is stored and returned without interpretation.
+// Package workload defines the structure of its fields.
 type Kept struct {
 	Services   json.RawMessage `json:"services,omitempty"`
 	Checks     json.RawMessage `json:"checks,omitempty"`
@@ -55,14 +55,13 @@ type Kept struct {
 	Metrics    json.RawMessage `json:"metrics,omitempty"`
 	Statics    json.RawMessage `json:"statics,omitempty"`
 
-	// Rest is a JSON object of the members that Config has no field for, at every
-	// depth, with sorted keys; nil for none. Only the JSON of a Config reads and
-	// writes it: there each is where it came from.
+	// Rest is a JSON object of the members that have no field in Config, at every depth,
+	// with sorted keys; nil for none. MarshalJSON puts each back into its place.
 	Rest json.RawMessage `json:"-" cbor:"rest,omitempty"`
 }
 
-// Init says which program a machine runs and how. For image "host" the
-// command is Exec, or else Entrypoint followed by Cmd.
+// Init describes a machine's program. For image "host" the command is Exec, or
+// Entrypoint followed by Cmd if Exec is empty.
 type Init struct {
 	Exec       []string `json:"exec,omitempty"`
 	Entrypoint []string `json:"entrypoint,omitempty"`
@@ -72,7 +71,7 @@ type Init struct {
 	WorkingDir string   `json:"working_dir,omitempty"` // absolute; default the machine's own directory
 }
 
-// Command returns the whole command line, empty when none is named.
+// Command returns the whole command line, or nothing if none is given.
 func (i Init) Command() []string {
 	if len(i.Exec) > 0 {
 		return i.Exec
@@ -80,15 +79,15 @@ func (i Init) Command() []string {
 	return slices.Concat(i.Entrypoint, i.Cmd)
 }
 
-// MetadataReplaces is the member of a machine's metadata that names the machine whose place it takes:
-// among those that it is spread, that one does not count.
+// MetadataReplaces is the metadata key that names the machine that this one replaces. The
+// ranking does not count the replaced machine when it spreads an app's machines.
 const MetadataReplaces = "bourse_replaces"
 
-// MaxStandbys is how many machines one may stand by for.
+// MaxStandbys is the largest number of machines that one machine may stand by for.
 const MaxStandbys = 16
 
-// ValidateStandbys returns CodeInvalid for more than MaxStandbys machines to stand by
-// for, and for what is no machine's ID.
+// ValidateStandbys returns CodeInvalid for more than MaxStandbys ids, and for a malformed
+// id.
 func ValidateStandbys(ids []MachineID) error {
 	if len(ids) > MaxStandbys {
 		return Errorf(CodeInvalid, "invalid config.standbys: %d machines, at most %d", len(ids), MaxStandbys)
@@ -101,8 +100,7 @@ func ValidateStandbys(ids []MachineID) error {
 	return nil
 }
 
-// RestartPolicy says when a machine whose program ended by itself is started
-// again by its worker.
+// RestartPolicy defines when a worker restarts a machine whose program has exited.
 type RestartPolicy string
 
 // The policies of the Machines API. The empty one means on-failure.
@@ -118,7 +116,7 @@ type Restart struct {
 	MaxRetries int           `json:"max_retries,omitempty"` // within 5 minutes; default 10
 }
 
-// StopConfig says how a machine is asked to end.
+// StopConfig defines how a machine is stopped.
 type StopConfig struct {
 	Signal  Signal   `json:"signal,omitempty"`  // default SIGINT
 	Timeout Duration `json:"timeout,omitempty"` // then SIGKILL; default 5 s, at most 300 s
@@ -165,8 +163,8 @@ func (c *Config) Stop() (Signal, time.Duration) {
 	return signal, timeout
 }
 
-// Normalize fills in what a reply must show (the guest) and reports
-// CodeInvalid for what cannot be run. It is called once, at the edge.
+// Normalize fills in the guest, which replies must contain. It returns CodeInvalid for a
+// config that cannot run. It is called once, when a request arrives.
 func (c *Config) Normalize() error {
 	if c.Size != "" {
 		if c.Guest != nil {
@@ -278,8 +276,7 @@ func validateStrings(what string, list []string) error {
 	return nil
 }
 
-// Command is a command line. JSON reads a list of words, or a string that
-// "sh -c" is to run.
+// Command is a command line. Its JSON is a list of words, or a string for "sh -c".
 type Command []string
 
 // UnmarshalJSON reads a list of words or a string. An empty one is CodeInvalid.
@@ -301,21 +298,20 @@ func (c *Command) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// Public returns the part of c that every server may hold: without what tenants
-// put their secrets into, the environment, files, and the programs beside the
-// first one, which have environments too. Only the machine's worker has those.
+// Public returns c without the parts in which tenants put secrets, which only the
+// machine's worker may store: the environment, files, and additional programs, which have
+// environments too.
 func (c Config) Public() Config {
 	c.Env, c.Files = nil, nil
 	c.Processes, c.Containers = nil, nil
 	return c
 }
 
-// envPort is the variable of the environment that a worker looks at before it
-// runs anything: with it a machine needs no port of the host's.
+// envPort is the only environment variable that a quote depends on: with it, a machine
+// needs no port of the host.
 const envPort = "PORT"
 
-// asked returns the part of c that a quote needs: neither what the program is
-// nor what it is told.
+// asked returns the part of c that a quote needs, without the program and its input.
 func (c Config) asked() Config {
 	_, port := c.Env[envPort]
 	out := c.Public()
@@ -325,21 +321,21 @@ func (c Config) asked() Config {
 		out.Env = map[string]string{envPort: ""}
 	}
 	if c.ImageKind() != RegistryImage && c.Image != "" {
-		out.Init.Exec = []string{"true"} // some program: such an image is nothing without
+		out.Init.Exec = []string{"true"} // placeholder: such an image requires a command
 	}
 	return out
 }
 
-// MaxConfigBytes bounds a config as a whole: its JSON without the contents of
-// files, which have a bound of their own. Each worker keeps every machine's
-// config in memory and on disk, and every server has its metadata.
+// MaxConfigBytes limits a config's JSON without the contents of files, which have a limit
+// of their own. Each worker keeps its machines' configs in memory and on disk, and every
+// server stores their metadata.
 const MaxConfigBytes = 256 << 10
 
-// maxConfigDepth bounds how deep a config's JSON nests: the view takes no deeper
-// values, and the deepest that means anything has 9 levels.
+// maxConfigDepth limits the nesting of a config's JSON. The view accepts no deeper values,
+// and no known member has more than 9 levels.
 const maxConfigDepth = 32
 
-// validateSize reports CodeInvalid for a config that is too large.
+// validateSize returns CodeInvalid if the config is too large.
 func (c *Config) validateSize() error {
 	bare := *c
 	bare.Files = nil
@@ -356,7 +352,7 @@ func (c *Config) validateSize() error {
 	return nil
 }
 
-// depth returns how deep a JSON value nests.
+// depth returns the nesting depth of a JSON value.
 func depth(raw []byte) int {
 	deepest, now, quoted := 0, 0, false
 	for i := 0; i < len(raw); i++ {

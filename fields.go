@@ -8,25 +8,24 @@ import (
 	"strings"
 )
 
-// Treatment is what becomes of a member of a request for a machine.
+// Treatment is the way in which a member of a machine request is handled.
 type Treatment string
 
-// The treatments. What would lose data if it were only kept, or promise a
-// safety that there is not, is refused.
+// The treatments. A member is refused if ignoring it would lose data or give a false
+// sense of security.
 const (
 	ActedOn  Treatment = "acted on"
 	JustKept Treatment = "kept"    // stored and given back, and nothing else
 	Refused  Treatment = "refused" // CodeInvalid, before anything is stored
 )
 
-// Field is what becomes of members of a request for a machine, by the kind of
-// its image.
+// Field defines the treatment of members of a machine request, by the kind of the image.
 type Field struct {
 	Path              string // from the body down, config.guest.cpus: [] is each item of a list, * each name of a map
 	Below             string // the members below Path that are treated like it, separated by spaces; empty if Path itself is the member
 	Host, Pull, Image Treatment
-	Reason            string   // why it is not acted on everywhere
-	Idle              []string // values that ask for nothing, beside the empty ones
+	Reason            string   // why it is not supported everywhere
+	Idle              []string // values without an effect, in addition to empty ones
 }
 
 // By returns the treatment for a kind of image.
@@ -41,31 +40,31 @@ func (f *Field) By(kind ImageKind) Treatment {
 	return f.Image
 }
 
-// Err is the refusal of a field: CodeInvalid.
+// Err returns the error for a refused field: CodeInvalid.
 func (f *Field) Err() error {
 	return Errorf(CodeInvalid, "invalid %s: %s", f.Name(), f.Reason)
 }
 
-// FieldOf returns the line about a member, or nil if the table has none. As
-// in encoding/json, the case of letters does not matter.
+// FieldOf returns the table's entry for a member, or nil. As in encoding/json, names are
+// case-insensitive.
 func FieldOf(path string) *Field { return fieldsByPath[strings.ToLower(path)] }
 
-// Opens reports whether path leads to members with lines of their own for this
-// kind of image, because only the members below it are acted on.
+// Opens reports whether the members below path have entries of their own for this kind of
+// image.
 func (f *Field) Opens(path string, kind ImageKind) bool {
 	return f.Below != "" && f.By(kind) == ActedOn && strings.EqualFold(f.Path, path)
 }
 
-// Name is the path as people write it.
+// Name returns the path in the form in which users write it.
 func (f *Field) Name() string { return strings.TrimRight(f.Path, "[].*") }
 
-// Warning says that a member of a request is not acted on.
+// Warning reports that a member of a request has no effect.
 type Warning struct {
 	Field   string `json:"field"` // config.guest.kernel_args
 	Message string `json:"message"`
 }
 
-// String is the warning in one line, without control characters.
+// String returns the warning in one line.
 func (w Warning) String() string { return w.Field + ": " + w.Message }
 
 var fieldsByPath = func() map[string]*Field {
@@ -80,8 +79,8 @@ var fieldsByPath = func() map[string]*Field {
 	return out
 }()
 
-// Fields returns the table of what a request for a machine may have, in the order
-// in which documents show it: docs/compatibility.md is written from it.
+// Fields returns the table of a machine request's members, in the order of
+// docs/compatibility.md, which is generated from it.
 func Fields() []Field { return slices.Clone(fields) }
 
 var fields = slices.Concat(
@@ -169,10 +168,10 @@ const (
 
 const notPersisted = "a machine's root file system is made from its image at each start: what must last is kept on a volume"
 
-// neverPersisted are the ways to write that nothing persists.
+// neverPersisted lists the values that mean that nothing persists.
 var neverPersisted = []string{"never", "none", "1"}
 
-// alike are fields that are treated alike whatever the image is.
+// alike returns fields with the same treatment for every kind of image.
 func alike(t Treatment, reason string, paths ...string) []Field {
 	return byImage(t, t, t, reason, paths...)
 }
@@ -190,16 +189,16 @@ func keptWhole(reason, path, below string) []Field {
 	return []Field{{Path: path, Below: below, Host: JustKept, Pull: JustKept, Image: JustKept, Reason: reason}}
 }
 
-// bareConfig is a Config with nothing but its fields.
+// bareConfig is a Config without its methods.
 type bareConfig Config
 
-// UnmarshalJSON reads a config and keeps the members that it has no field for,
-// so that a client which reads, changes and sends back a config loses none.
+// UnmarshalJSON reads a config and stores the members that have no field in Rest, so that
+// a client that reads, modifies and sends back a config loses none.
 func (c *Config) UnmarshalJSON(raw []byte) error {
 	c.Rest = nil
 	strict := json.NewDecoder(bytes.NewReader(raw))
 	strict.DisallowUnknownFields()
-	if strict.Decode((*bareConfig)(c)) == nil { // most have none, and need no second look
+	if strict.Decode((*bareConfig)(c)) == nil { // most configs have only known members
 		return nil
 	}
 	if err := json.Unmarshal(raw, (*bareConfig)(c)); err != nil {
@@ -212,7 +211,7 @@ func (c *Config) UnmarshalJSON(raw []byte) error {
 	return err
 }
 
-// MarshalJSON writes a config with what UnmarshalJSON kept of it.
+// MarshalJSON writes a config with the members in Rest.
 func (c Config) MarshalJSON() ([]byte, error) {
 	raw, err := encodePlain(bareConfig(c))
 	if err != nil || len(c.Rest) == 0 {
@@ -229,8 +228,8 @@ func (c Config) MarshalJSON() ([]byte, error) {
 	return encodePlain(whole)
 }
 
-// encodePlain leaves it to the caller to escape HTML: what is kept is given back
-// as it came.
+// encodePlain encodes v without escaping HTML, so that stored members are returned
+// unchanged.
 func encodePlain(v any) ([]byte, error) {
 	var buf bytes.Buffer
 	e := json.NewEncoder(&buf)
@@ -239,7 +238,7 @@ func encodePlain(v any) ([]byte, error) {
 	return bytes.TrimSuffix(buf.Bytes(), []byte("\n")), err
 }
 
-// decodeNumbers keeps numbers as they were written.
+// decodeNumbers decodes JSON without changing the form of numbers.
 func decodeNumbers(raw []byte, into any) error {
 	d := json.NewDecoder(bytes.NewReader(raw))
 	d.UseNumber()
@@ -260,7 +259,7 @@ func unread(raw []byte, t reflect.Type) any {
 	case t == nil:
 	case t.Kind() == reflect.Struct:
 		var members map[string]json.RawMessage
-		_ = json.Unmarshal(raw, &members) // it has been read as a t before
+		_ = json.Unmarshal(raw, &members) // it has already been decoded as a t
 		out := map[string]any{}
 		for name, value := range members {
 			field, known := fieldOf(t, name)
@@ -291,8 +290,8 @@ func unread(raw []byte, t reflect.Type) any {
 	return nil
 }
 
-// restore adds to whole, the JSON value of a t, what unread returned. What belongs
-// to a value that is no longer there is left out.
+// restore adds the result of unread to whole, the JSON value of a t. It omits members of
+// values that no longer exist.
 func restore(whole, rest any, t reflect.Type) {
 	t = target(t)
 	switch rest := rest.(type) {
@@ -321,7 +320,7 @@ func restore(whole, rest any, t reflect.Type) {
 
 var unmarshaler = reflect.TypeFor[json.Unmarshaler]()
 
-// target returns what t points to, nil when that reads JSON in a way of its own.
+// target returns the type that t points to, or nil if it has its own UnmarshalJSON.
 func target(t reflect.Type) reflect.Type {
 	if t.Kind() == reflect.Pointer {
 		t = t.Elem()
@@ -332,8 +331,7 @@ func target(t reflect.Type) reflect.Type {
 	return t
 }
 
-// fieldOf finds the field that a member of that name is read into, as
-// encoding/json does.
+// fieldOf returns the field into which encoding/json reads a member with this name.
 func fieldOf(t reflect.Type, name string) (reflect.StructField, bool) {
 	var folded reflect.StructField
 	for _, f := range reflect.VisibleFields(t) {

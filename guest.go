@@ -10,18 +10,17 @@ import (
 	"strings"
 )
 
-// CPUKind says how a machine's cpus are had: a share of cores that others use
-// too, or cores of its own.
+// CPUKind distinguishes shares of cores that other machines use too from dedicated cores.
 type CPUKind string
 
-// The cpu kinds of the Machines API.
+// The CPU kinds of the Machines API.
 const (
 	CPUShared      CPUKind = "shared"
 	CPUPerformance CPUKind = "performance"
 )
 
-// Guest is the size of a machine, as the Machines API writes it. Zero values
-// mean the default given with each field.
+// Guest is the size of a machine, in the form of the Machines API. A zero field means its
+// default.
 type Guest struct {
 	CPUKind  CPUKind `json:"cpu_kind,omitempty"`  // default shared
 	CPUs     int64   `json:"cpus,omitempty"`      // default 1; at most MaxCPUs
@@ -30,14 +29,14 @@ type Guest struct {
 	GPUKind  string  `json:"gpu_kind,omitempty"` // required with GPUs
 }
 
-// Bounds of a guest: what no host has, and no sum of hosts overflows.
+// Limits of a guest. They exceed every host, but sums over hosts do not overflow.
 const (
 	MaxCPUs   = 4096
 	MaxMemory = MiB(64 << 20) // 64 TiB
 	MaxGPUs   = 1024
 )
 
-// WithDefaults fills in what g leaves out. It does not validate.
+// WithDefaults returns g with its defaults filled in. It does not validate.
 func (g Guest) WithDefaults() Guest {
 	if g.CPUKind == "" {
 		g.CPUKind = CPUShared
@@ -61,8 +60,8 @@ func memoryPerCPU(k CPUKind) MiB {
 	return 256
 }
 
-// Validate reports CodeInvalid when a field is out of its range. Any memory
-// size from 1 MiB is taken: a host process needs no 256 MiB steps.
+// Validate returns CodeInvalid if a field is out of range. Memory may have any size from
+// 1 MiB, because a host process needs no steps of 256 MiB.
 func (g Guest) Validate() error {
 	switch {
 	case g.CPUKind != CPUShared && g.CPUKind != CPUPerformance:
@@ -81,7 +80,7 @@ func (g Guest) Validate() error {
 	return nil
 }
 
-// presets are the numbers of cpus that the Machines API's sizes have.
+// presets lists the CPU counts of the Machines API's sizes.
 var presets = map[CPUKind][]int64{
 	CPUShared:      {1, 2, 4, 6, 8},
 	CPUPerformance: {1, 2, 4, 6, 8, 10, 12, 14, 16, 32, 64, 128},
@@ -108,10 +107,9 @@ func ParseSize(s string) (Guest, error) {
 	return Guest{}, Errorf(CodeInvalid, "invalid size %s: use one such as shared-cpu-2x or performance-1x", Quoted(s))
 }
 
-// Takes returns what a running machine of this size takes from a worker on
-// which overcommit shared vCPUs are sold for each core (at least 1; what is no
-// number means 1). Fractions of a milliCPU are rounded up, so that many small
-// ones cannot oversell. g must be valid.
+// Takes returns the resources that a running machine of this size takes from a worker
+// that sells overcommit shared vCPUs per core (at least 1; NaN means 1). Fractions of a
+// milliCPU are rounded up, so that many small machines cannot oversell. g must be valid.
 func (g Guest) Takes(overcommit float64) Amounts {
 	cpu := g.CPUs * 1000
 	if g.CPUKind == CPUShared && overcommit > 1 {
@@ -136,7 +134,7 @@ type Mount struct {
 	SizeGBLimit            int64    `json:"size_gb_limit,omitempty"`
 }
 
-// File is written into a machine before its program starts.
+// File is a file that is written into a machine before its program starts.
 type File struct {
 	GuestPath  string `json:"guest_path"`            // absolute
 	RawValue   []byte `json:"raw_value,omitempty"`   // base64 in JSON
@@ -144,7 +142,7 @@ type File struct {
 	Mode       uint32 `json:"mode,omitempty"`        // permission bits; default 0644
 }
 
-// Rootfs says how a container's root file system is made.
+// Rootfs configures a container's root file system.
 type Rootfs struct {
 	SizeGB   int64 `json:"size_gb,omitempty"`   // most that the machine may write to it; 0: what the worker allows
 	ReadOnly bool  `json:"read_only,omitempty"` // ours
@@ -202,8 +200,8 @@ func (c *Config) validateStorage() error {
 	return nil
 }
 
-// validateGuestPath takes absolute paths below the root that are written as
-// they are meant: nothing in them leads elsewhere.
+// validateGuestPath returns CodeInvalid unless p is an absolute, clean path below the
+// root.
 func validateGuestPath(what, p string) error {
 	if !path.IsAbs(p) || path.Clean(p) != p || p == "/" || len(p) > 4096 || strings.ContainsRune(p, 0) {
 		return Errorf(CodeInvalid, "invalid config.%s path %s: use an absolute path below /, without . and ..", what, Quoted(p))
@@ -228,7 +226,7 @@ type DNSOption struct {
 	Value string `json:"value,omitempty"`
 }
 
-// DNSForwardRule sends questions about names below a domain to another server.
+// DNSForwardRule forwards queries for names below a domain to another server.
 type DNSForwardRule struct {
 	Basename string `json:"basename,omitempty"`
 	Addr     string `json:"addr,omitempty"`
@@ -239,7 +237,7 @@ var (
 	optionPattern = regexp.MustCompile(`^[a-z0-9-]{1,32}$`)
 )
 
-// Bounds of what resolv.conf(5) and the kernel take.
+// Limits of resolv.conf(5) and the kernel.
 const (
 	maxNameservers = 3
 	maxSearches    = 32

@@ -21,12 +21,12 @@ import (
 // with a letter or digit, so that it can be a DNS label.
 type AppName string
 
-// WorkerID names a worker in its cluster; same alphabet as AppName. It is
-// chosen at the worker's first start and kept in its store.
+// WorkerID names a worker in its cluster, in the same alphabet as AppName. It is
+// chosen at the worker's first start and stored there.
 type WorkerID string
 
-// WorkerTag is the 24-bit number that a worker puts in front of the ids of
-// its machines, so that an id is an address. 0 means "none chosen yet".
+// WorkerTag is a 24-bit number that begins the ids of a worker's machines, so that an
+// id is also an address. 0 means that none has been chosen yet.
 type WorkerTag uint32
 
 // MachineID is 14 lower-case hex digits: 6 of the worker's tag, 8 random ones.
@@ -45,8 +45,8 @@ type (
 var machinePattern = regexp.MustCompile(`^[0-9a-f]{14}$`)
 
 // isLabel reports whether s is 1 to 63 of a-z, 0-9 and "-", and begins and ends
-// with a letter or digit. It is asked several times for each order, where a
-// regular expression would be felt.
+// with a letter or digit. It is called several times per order, for which a regular
+// expression would be too slow.
 func isLabel(s string) bool {
 	for i := range len(s) {
 		inside := i > 0 && i < len(s)-1
@@ -101,20 +101,21 @@ func (m MachineID) Tag() WorkerTag {
 	return WorkerTag(n)
 }
 
-// NewMachineID makes an id that routes to the worker with this tag.
+// NewMachineID returns a new id that leads to the worker with this tag.
 func NewMachineID(tag WorkerTag) MachineID {
 	var b [4]byte
 	_, _ = rand.Read(b[:]) // crypto/rand never fails
 	return MachineID(tag.String() + hex.EncodeToString(b[:]))
 }
 
-// NewOrderID makes an order id for the present moment.
+// NewOrderID returns a new order id that contains the current time.
 func NewOrderID() OrderID { return OrderID(ulid.Make().String()) }
 
-// NewInstanceID makes a version id for the present moment.
+// NewInstanceID returns a new version id that contains the current time.
 func NewInstanceID() InstanceID { return InstanceID(ulid.Make().String()) }
 
-// Time returns when the version was made, the zero time for what is no such id.
+// Time returns the time at which the version was created, or the zero time if the id is
+// malformed.
 func (id InstanceID) Time() time.Time {
 	u, err := ulid.ParseStrict(string(id))
 	if err != nil {
@@ -131,9 +132,9 @@ func (o OrderID) Validate() error {
 	return nil
 }
 
-// EventIDAt makes the event id of an effect that happened at a known time.
-// The same time and seed give the same id, so an effect whose record was lost
-// in a crash is told again under the id it was first acknowledged with.
+// EventIDAt returns the event id of an effect that happened at a known time. The same
+// time and seed give the same id, so an effect whose record was lost in a crash is
+// recorded again under the id with which it was first acknowledged.
 func EventIDAt(at time.Time, seed [10]byte) EventID {
 	var id ulid.ULID
 	_ = id.SetTime(uint64(max(0, at.UnixMilli()))) // fails past the year 10889 only
@@ -141,8 +142,8 @@ func EventIDAt(at time.Time, seed [10]byte) EventID {
 	return EventID(id.String())
 }
 
-// Quoted shows s in an error text: quoted, control characters escaped, cut at
-// 64 bytes.
+// Quoted returns s for an error text: quoted, with control characters escaped, and cut
+// to 64 bytes.
 func Quoted(s string) string {
 	const most = 64
 	if len(s) > most {
@@ -151,13 +152,12 @@ func Quoted(s string) string {
 	return strconv.Quote(s)
 }
 
-// TagChoices is how many tags a worker may have: more than one, because two
-// workers' ids may lead to the same.
+// TagChoices is the number of tags that a worker may choose from. There is more than
+// one, because two workers' ids may lead to the same tag.
 const TagChoices = 4
 
-// Tags returns the tags that the worker with this id may have, in the order in
-// which it takes the first that is free. They follow from the id, so that what
-// proves an id proves a tag, with nothing to be written down or agreed upon.
+// Tags returns the tags that the worker with this id may choose, in order of preference.
+// They follow from the id, so a proof of the id also proves the tag.
 func (w WorkerID) Tags() [TagChoices]WorkerTag {
 	var out [TagChoices]WorkerTag
 	for i := range out {
@@ -167,8 +167,8 @@ func (w WorkerID) Tags() [TagChoices]WorkerTag {
 	return out
 }
 
-// TagRank returns how well a tag belongs to a worker: the place among those it
-// may have, from 0, or TagChoices when it is none of them.
+// TagRank returns a tag's index in the worker's Tags, or TagChoices if it is not one of
+// them.
 func (w WorkerID) TagRank(tag WorkerTag) int {
 	tags := w.Tags()
 	if i := slices.Index(tags[:], tag); i >= 0 {
@@ -208,7 +208,7 @@ func (d *Duration) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// Signal is a signal by its name, "SIGTERM". JSON reads a number too.
+// Signal is the name of a signal, such as "SIGTERM". Its JSON may also be a number.
 type Signal string
 
 // signalNumbers holds the signals that may be sent to a machine, by their
@@ -267,8 +267,8 @@ func (s *Signal) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// Requirement is what an order asks of a worker beyond its size: a label's
-// value, or a number of some countable.
+// Requirement is a condition of an order beyond its size: a label's value, or an amount
+// of a countable.
 type Requirement struct {
 	Label string // set when it is text
 	Count int64  // set when it is a number; 1 or more
@@ -294,7 +294,7 @@ func (r *Requirement) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// String shows the requirement as a person wrote it.
+// String returns the requirement in the form in which users write it.
 func (r Requirement) String() string {
 	if r.Count != 0 {
 		return strconv.FormatInt(r.Count, 10)
@@ -302,16 +302,16 @@ func (r Requirement) String() string {
 	return r.Label
 }
 
-// Requirements are asked of a worker by name: text must equal the worker's
-// label of that name, a number is taken from its countable of that name, and
-// a name the worker does not know is refused.
+// Requirements maps names to conditions: a text must equal the worker's label of that
+// name, and a number is taken from its countable of that name. A worker refuses an order
+// with a name that it does not know.
 type Requirements map[string]Requirement
 
-// LabelWorker is the label that each worker has, whatever its operator says: its own name. An
-// order that requires it is for that worker or for none.
+// LabelWorker is a label of every worker whose value is the worker's own name. An order
+// that requires it can be filled only by that worker.
 const LabelWorker = "worker"
 
-// On returns r with the requirement that the worker is this one.
+// On returns r with the requirement of a particular worker.
 func (r Requirements) On(worker WorkerID) Requirements {
 	out := maps.Clone(r)
 	if out == nil {
@@ -353,23 +353,21 @@ func ValidateRequirementName(s string) error {
 
 var _ fmt.Stringer = Requirement{}
 
-// An id that a caller chooses for an order means something only within the
-// order's app: the id that the order then has everywhere is made of both. Its
-// last five bytes are a mark made of the app and of the bytes before, so that
-// an id which is the app's already stays as it is; the five bytes in front of
-// the mark are made of the app and of the chosen id; its time is that of the
-// chosen one. A client that knows the id of another app's order therefore names
-// another order with it.
+// An id that a caller chooses for an order is valid only within the order's app: the
+// order's actual id is derived from both. It contains the time of the chosen id, five
+// bytes that are a hash of the app and the chosen id, and a mark of five bytes that is a
+// hash of the app and the preceding bytes. The mark makes the derivation idempotent. A
+// client that knows the id of another app's order cannot refer to that order.
 
-// markBytes is how long the mark at the end of an id is.
+// markBytes is the length of the mark at the end of an id.
 const markBytes = 5
 
-// In returns the id that an order has in the app of this id, for the id that
-// its caller chose; "" for what is not an id. It is idempotent.
+// In returns the actual id of an order in the app with this id, for the id that its
+// caller chose. It returns "" if o is malformed. It is idempotent.
 func (o OrderID) In(app string) OrderID { return OrderID(idIn("order", string(o), app)) }
 
-// In returns the key that a reservation has whose first order is of the app of
-// this id, for the key that its caller chose; "" for what is not a key. It is
+// In returns the actual key of a reservation whose first order is in the app with this
+// id, for the key that its caller chose. It returns "" if k is malformed. It is
 // idempotent.
 func (k ReservationKey) In(app string) ReservationKey {
 	return ReservationKey(idIn("reservation", string(k), app))
@@ -391,7 +389,7 @@ func idIn(what, chosen, app string) string {
 	return id.String()
 }
 
-// mark ends id with the app's mark.
+// mark replaces the end of id with the app's mark.
 func mark(id *ulid.ULID, what, app string) {
 	body := id[:len(id)-markBytes]
 	sum := sumOf("mark of "+what, app, string(body))

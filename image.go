@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// ImageRef is an image's name in its parts. Clients put them together again as
-// registry/repository:tag@digest and expect that to run.
+// ImageRef contains the parts of an image's name. Clients join them as
+// registry/repository:tag@digest and expect that image to run.
 type ImageRef struct {
 	Registry   string            `json:"registry"`
 	Repository string            `json:"repository"`
@@ -15,14 +15,14 @@ type ImageRef struct {
 	Labels     map[string]string `json:"labels,omitempty"`
 }
 
-// The registry of names that have none, and the tag of those without one.
+// The default registry and tag.
 const (
 	DefaultRegistry = "registry-1.docker.io"
 	DefaultTag      = "latest"
 )
 
-// ImageKind says what an image is, and so which driver of a worker runs it: the
-// kinds have the drivers' names.
+// ImageKind is the kind of an image. It equals the name of the worker's driver that runs
+// it.
 type ImageKind string
 
 // The kinds of images.
@@ -32,8 +32,8 @@ const (
 	PollerImage   ImageKind = "pull"      // ImagePull: a job that a poller runs
 )
 
-// KindOfImage returns the kind of an image by its name: all but ImageHost and
-// ImagePull are of a registry.
+// KindOfImage returns the kind of an image by its name: RegistryImage for all except
+// ImageHost and ImagePull.
 func KindOfImage(image string) ImageKind {
 	switch image {
 	case ImageHost:
@@ -47,9 +47,9 @@ func KindOfImage(image string) ImageKind {
 // ImageKind returns the kind of c's image.
 func (c *Config) ImageKind() ImageKind { return KindOfImage(c.Image) }
 
-// ParseImageRef takes an image's name apart. Names without a registry are the
-// Docker Hub's. The images "host" and "pull" have no registry, so that a
-// client's registry/repository:tag becomes "/host:latest".
+// ParseImageRef parses an image's name. Names without a registry belong to the Docker
+// Hub. The images "host" and "pull" have no registry, so a client that joins
+// registry/repository:tag sends "/host:latest".
 func ParseImageRef(image string) ImageRef {
 	if KindOfImage(image) != RegistryImage {
 		return ImageRef{Repository: image, Tag: DefaultTag}
@@ -75,7 +75,7 @@ func ParseImageRef(image string) ImageRef {
 	return ref
 }
 
-// String puts the name together again: registry/repository[:tag][@digest].
+// String returns the name in the form registry/repository[:tag][@digest].
 func (r ImageRef) String() string {
 	s := r.Registry + "/" + r.Repository
 	if r.Tag != "" {
@@ -87,17 +87,17 @@ func (r ImageRef) String() string {
 	return s
 }
 
-// Image is an image that a worker has, or is pulling.
+// Image describes an image on a worker, or one that is being pulled.
 type Image struct {
 	Ref    ImageRef      `json:"ref"`              // with its digest: the manifest of the worker's platform is found by it
 	Bytes  int64         `json:"bytes"`            // compressed, of all its layers and its config
 	Disk   int64         `json:"disk,omitempty"`   // bytes that it takes on the worker's disk; layers that others have too count in each
-	Pull   *PullProgress `json:"pull,omitempty"`   // nil: it is there
+	Pull   *PullProgress `json:"pull,omitempty"`   // nil: it is complete
 	UsedAt time.Time     `json:"used_at,omitzero"` // when a machine was last started from it, or it was pulled
 	InUse  bool          `json:"in_use,omitempty"` // a machine has it; it is not evicted
 }
 
-// PullProgress is how far a pull has come.
+// PullProgress is the progress of a pull.
 type PullProgress struct {
 	Status string `json:"status"`          // "resolving", "pulling", "unpacking", "done", "failed"
 	Bytes  int64  `json:"bytes"`           // here already

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// State is where a machine is in its life.
+// State is a machine's state.
 type State string
 
 // The states of the Machines API that a worker's machine can be in.
@@ -23,12 +23,11 @@ const (
 	StateRestarting State = "restarting" // ended, waits for its next start
 	StateReplacing  State = "replacing"  // its version ends, and the next one takes its place
 	StateFailed     State = "failed"     // could not be started
-	StateDestroying State = "destroying" // what it left on the host is being removed
-	StateDestroyed  State = "destroyed"  // gone; its record is kept for a while
+	StateDestroying State = "destroying" // its remains on the host are being removed
+	StateDestroyed  State = "destroyed"  // removed; its record is kept temporarily
 )
 
-// transitions is the whole life of a machine: from a state to those that may
-// follow it.
+// transitions maps each state of a machine to the states that may follow it.
 var transitions = map[State][]State{
 	"":              {StateCreated, StateStarting}, // starting: recorded by an order that launches at once
 	StateCreated:    {StateStarting, StateStopped, StateFailed, StateDestroying},
@@ -56,7 +55,7 @@ func States() []State {
 // CanBecome reports whether next may follow s.
 func (s State) CanBecome(next State) bool { return slices.Contains(transitions[s], next) }
 
-// Settled reports whether s is a state that a machine stays in by itself.
+// Settled reports whether a machine may stay in state s indefinitely.
 func (s State) Settled() bool {
 	switch s {
 	case StateStarted, StateSuspended, StateStopped, StateFailed, StateDestroyed:
@@ -67,8 +66,8 @@ func (s State) Settled() bool {
 	return false
 }
 
-// Machine is a worker's record of one of its machines. Only that worker
-// changes it; everyone else holds copies.
+// Machine is a worker's record of one of its machines. Only that worker changes it; all
+// others have copies.
 type Machine struct {
 	ID          MachineID     `json:"id"`
 	Name        string        `json:"name"`
@@ -78,29 +77,29 @@ type Machine struct {
 	Region      Region        `json:"region"`
 	Order       OrderID       `json:"order"`               // the order that it fills
 	Placement   []byte        `json:"placement,omitempty"` // the broker's signed [Placement] of the order; nil in a cluster without certificates
-	Instance    InstanceID    `json:"instance"`            // its present version
+	Instance    InstanceID    `json:"instance"`            // its current version
 	State       State         `json:"state"`
 	Config      Config        `json:"config"`
 	Takes       Amounts       `json:"takes,omitempty"` // from the ledger, in its present state
 	Cordoned    bool          `json:"cordoned,omitempty"`
-	Secrets     uint64        `json:"secrets,omitempty"`      // version of its app's that it must have when it starts, at least
+	Secrets     uint64        `json:"secrets,omitempty"`      // lowest version of its app's secrets with which it may start
 	SkipSecrets bool          `json:"skip_secrets,omitempty"` // it gets none
 	Lease       *Lease        `json:"lease,omitempty"`
 	Boot        Boot          `json:"boot"`
-	Image       *ImageRef     `json:"image,omitempty"`     // what config.image meant when this version was made; nil for image host
+	Image       *ImageRef     `json:"image,omitempty"`     // what config.image resolved to when this version was created; nil for image host
 	PrivateIP   netip.Addr    `json:"private_ip,omitzero"` // in its own network; zero: it uses the host's
 	Network     string        `json:"network,omitempty"`   // private network that PrivateIP is of
 	Checks      *CheckResults `json:"checks,omitempty"`    // of its latest start that was checked
-	Devices     []string      `json:"devices,omitempty"`   // qualified CDI names of what it has of the worker's devices while it takes them
-	Next        *NextVersion  `json:"next,omitempty"`      // that an update in progress will make of it
+	Devices     []string      `json:"devices,omitempty"`   // qualified CDI names of the worker's devices that it uses
+	Next        *NextVersion  `json:"next,omitempty"`      // its version after the update in progress
 	Due         *Due          `json:"due,omitempty"`       // next start of its schedule
 	CreatedAt   time.Time     `json:"created_at"`
 	UpdatedAt   time.Time     `json:"updated_at"`
 	LastEvents  []Event       `json:"events,omitempty"` // newest first; filled in on reading, from the worker's log
 }
 
-// NextVersion is what becomes of a machine when its present version has ended.
-// Until then the machine takes as much as either.
+// NextVersion is a machine's version after the update in progress. Until the update ends,
+// the machine takes the larger amount of each resource.
 type NextVersion struct {
 	Instance    InstanceID `json:"instance"`
 	Config      Config     `json:"config"`
@@ -117,10 +116,10 @@ type NextVersion struct {
 type Version struct {
 	Instance InstanceID `json:"instance"`
 	Config   Config     `json:"config"`
-	At       time.Time  `json:"at,omitzero"` // until when it was as it is here; zero: it is
+	At       time.Time  `json:"at,omitzero"` // when it was replaced; zero for the current version
 }
 
-// Boot is what a machine's record says of its latest start.
+// Boot describes a machine's latest start.
 type Boot struct {
 	Number    int         `json:"number"`              // counts starts; 0 before the first
 	PID       int         `json:"pid,omitempty"`       // on the worker's host; 0 when nothing runs
@@ -128,23 +127,23 @@ type Boot struct {
 	Requested bool        `json:"requested,omitempty"` // its end was asked for
 	Frozen    bool        `json:"frozen,omitempty"`    // since it was suspended, until it has resumed
 	Exit      *Exit       `json:"exit,omitempty"`      // how it ended
-	StandsIn  MachineID   `json:"stands_in,omitempty"` // the lost machine for which its worker made this start; a caller's start makes it ""
+	StandsIn  MachineID   `json:"stands_in,omitempty"` // the lost machine that it replaces; "" if a caller started it
 	Restarts  []time.Time `json:"restarts,omitempty"`  // by policy, within the restart window
 }
 
-// Exit says how a machine's program ended.
+// Exit describes how a machine's program exited.
 type Exit struct {
-	Code      int       `json:"code"`             // 0 to 255; -1 when a signal ended it or no one knows
+	Code      int       `json:"code"`             // 0 to 255; -1 if a signal killed it or the code is unknown
 	Signal    int       `json:"signal,omitempty"` // the signal that ended it, 0 for none
 	OOMKilled bool      `json:"oom_killed,omitempty"`
 	Error     string    `json:"error,omitempty"` // why there is no code: it could not be started, or was lost
 	At        time.Time `json:"at"`
 }
 
-// Failed reports whether the on-failure policy starts it again.
+// Failed reports whether the on-failure policy restarts the machine.
 func (e Exit) Failed() bool { return e.Code != 0 || e.Signal != 0 || e.Error != "" }
 
-// Lease keeps everyone without its nonce from changing a machine.
+// Lease prevents callers without its nonce from changing a machine.
 type Lease struct {
 	Nonce       string    `json:"nonce"`
 	Owner       string    `json:"owner"`
@@ -163,24 +162,24 @@ const (
 	EventLaunch   EventType = "launch"
 	EventPrepare  EventType = "prepare" // of a machine that is not launched: created to stopped
 	EventPull     EventType = "pull"    // its image is being pulled, or has been
-	EventCutOff   EventType = "cut_off" // its network has gone from the host while it ran: it has none until it is restarted
+	EventCutOff   EventType = "cut_off" // its network disappeared from the host while it ran; a restart restores it
 	EventStart    EventType = "start"
 	EventStop     EventType = "stop"
 	EventSuspend  EventType = "suspend"
-	EventResume   EventType = "resume" // the program goes on where it was suspended
+	EventResume   EventType = "resume" // its suspended program continues
 	EventRestart  EventType = "restart"
-	EventUpdate   EventType = "update" // to replacing: its version ends; to any other state: it has a new one and goes on, or no update
+	EventUpdate   EventType = "update" // to replacing: its version ends; to any other state: the update is complete, or has failed
 	EventExit     EventType = "exit"
 	EventDestroy  EventType = "destroy"
 	EventCordon   EventType = "cordon"
 	EventUncordon EventType = "uncordon"
 
-	EventExtend    EventType = "extend"     // its volume was full, and has grown or could not
+	EventExtend    EventType = "extend"     // its volume was full, and was extended or could not be
 	EventStandIn   EventType = "stand_in"   // started by its worker: a machine that it stands by for is lost
-	EventStandDown EventType = "stand_down" // stopped by its worker: it is needed no more
+	EventStandDown EventType = "stand_down" // stopped by its worker: it is no longer needed
 )
 
-// Source says who caused an event.
+// Source is the originator of an event.
 type Source string
 
 // The sources of events.
@@ -197,7 +196,7 @@ type Event struct {
 	From     State      `json:"from,omitempty"`
 	State    State      `json:"state"` // after it
 	Source   Source     `json:"source"`
-	Reason   string     `json:"reason,omitempty"` // why its worker did this, in words
+	Reason   string     `json:"reason,omitempty"` // the worker's reason, as text
 	By       string     `json:"by,omitempty"`     // the name of the token with which a user caused it
 	At       time.Time  `json:"at"`
 	Instance InstanceID `json:"instance,omitempty"`
@@ -205,7 +204,8 @@ type Event struct {
 	Pull     *PullEvent `json:"pull,omitempty"` // of type pull
 }
 
-// PullEvent is what a pull event adds: one as the pull begins, one after it.
+// PullEvent contains the details of a pull event. One is recorded when the pull begins,
+// and one when it ends.
 type PullEvent struct {
 	Image string        `json:"image"` // registry/repository[:tag]@digest
 	Bytes int64         `json:"bytes"` // to be pulled as it begins, the image's size after it
@@ -213,7 +213,7 @@ type PullEvent struct {
 	Done  bool          `json:"done,omitempty"`
 }
 
-// ExitEvent is what an exit event adds to the exit itself.
+// ExitEvent contains the details of an exit event.
 type ExitEvent struct {
 	Exit
 	RequestedStop bool `json:"requested_stop"`
@@ -221,7 +221,7 @@ type ExitEvent struct {
 	RestartCount  int  `json:"restart_count"`
 }
 
-// Call is something that a machine's worker is asked to do with it.
+// Call is an operation on a machine.
 type Call string
 
 // The calls whose answer depends on the machine's state.
@@ -240,19 +240,19 @@ const (
 	CallMetadata Call = "metadata"
 )
 
-// Answer is what becomes of a call on a machine in some state.
+// Answer is the effect of a call on a machine in a given state.
 type Answer string
 
 // The answers to calls.
 const (
 	Goes    Answer = "go"
-	Already Answer = "already" // the machine is where the caller wants it: done, and nothing happens
+	Already Answer = "already" // the machine is already in the desired state: success without an effect
 	Gone    Answer = "gone"    // CodeNotFound
 	Unable  Answer = "unable"  // CodeFailedPrecondition, with a text that clients look for parts of
 )
 
-// rule says in which states a call goes, and in which there is nothing to do. In
-// all others it is refused, with the text of the state or the general one.
+// rule defines the states in which a call is carried out, and those in which it has
+// nothing to do. In all others it is refused, with the state's text or the general one.
 type rule struct {
 	goes, already []State
 	unable        string // STATE stands for the state
@@ -290,7 +290,7 @@ var calls = map[Call]rule{
 	CallMetadata: {goes: living},
 }
 
-// living are all states but the last.
+// living contains all states except the last.
 var living = States()[:len(States())-1]
 
 // Calls lists every call.
@@ -300,8 +300,8 @@ func Calls() []Call {
 	}
 }
 
-// On returns what becomes of the call on a machine in state s, and the text of the
-// refusal when that is [Unable].
+// On returns the effect of the call on a machine in state s, and the text of the refusal
+// if it is [Unable].
 func (c Call) On(s State) (Answer, string) {
 	r := calls[c]
 	switch {
@@ -318,7 +318,7 @@ func (c Call) On(s State) (Answer, string) {
 	return Unable, strings.ReplaceAll(r.unable, "STATE", string(s))
 }
 
-// CheckState is what a health check has found.
+// CheckState is the result of a health check.
 type CheckState string
 
 // The states of checks, in the words of the Machines API.
@@ -336,13 +336,13 @@ type CheckStatus struct {
 	UpdatedAt time.Time  `json:"updated_at"` // when the status became what it is
 }
 
-// CheckResults are what the checks of one start of a machine have found.
+// CheckResults contains the results of a machine's checks since one start.
 type CheckResults struct {
 	Boot    int           `json:"boot"` // [Boot.Number] of that start
 	Results []CheckStatus `json:"results"`
 }
 
-// Process is one of a machine's processes, as its host's kernel counts.
+// Process describes one of a machine's processes, with the kernel's counters.
 type Process struct {
 	PID       int64          `json:"pid"`   // as the machine's processes know it
 	STime     int64          `json:"stime"` // milliseconds of processor time in the kernel
@@ -354,7 +354,7 @@ type Process struct {
 	Listens   []ListenSocket `json:"listen_sockets"` // not null
 }
 
-// ListenSocket is where a process takes connections, or packets.
+// ListenSocket is a socket at which a process accepts connections or packets.
 type ListenSocket struct {
 	Proto   string `json:"proto"`   // "tcp" or "udp"
 	Address string `json:"address"` // 0.0.0.0:8080, [::]:8080
@@ -366,8 +366,7 @@ const (
 	restartMost  = 30 * time.Second
 )
 
-// RestartBackoff is how long a program waits for its n-th restart in a row, n
-// from 1.
+// RestartBackoff returns the delay before the n-th consecutive restart, with n from 1.
 func RestartBackoff(n int) time.Duration {
 	d := restartFirst
 	for range n - 1 {
@@ -387,9 +386,9 @@ func (p RestartPolicy) Validate() error {
 	return Errorf(CodeInvalid, "invalid restart policy %s: use no, always or on-failure", Quoted(string(p)))
 }
 
-// Again reports whether a program is started again after this exit, given when
-// it was before; recent are those of them that still count. r has its defaults
-// filled in.
+// Again reports whether a program is restarted after this exit, given the times of its
+// earlier restarts; recent contains those within the restart window. r must have its
+// defaults filled in.
 func (r Restart) Again(exit Exit, before []time.Time) (again bool, recent []time.Time) {
 	for _, at := range before {
 		if exit.At.Sub(at) < RestartWindow {
@@ -410,7 +409,7 @@ func (r Restart) Again(exit Exit, before []time.Time) (again bool, recent []time
 	return false, recent
 }
 
-// Schedule says how often a stopped machine is started.
+// Schedule is the interval at which a stopped machine is started.
 type Schedule string
 
 // The schedules of the Machines API.
@@ -421,12 +420,11 @@ const (
 	Monthly Schedule = "monthly"
 )
 
-// scheduleSpread is the time over which machines that were made at once are
-// started.
+// scheduleSpread is the time over which the starts of machines that were created together
+// are spread.
 const scheduleSpread = 5 * time.Minute
 
-// Validate returns CodeInvalid for a schedule that the Machines API doesn't have; ""
-// is none.
+// Validate returns CodeInvalid for an unknown schedule. "" means none.
 func (s Schedule) Validate() error {
 	switch s {
 	case "", Hourly, Daily, Weekly, Monthly:
@@ -435,9 +433,8 @@ func (s Schedule) Validate() error {
 	return Errorf(CodeInvalid, "invalid config.schedule %s: use hourly, daily, weekly or monthly", Quoted(string(s)))
 }
 
-// Next returns the first time after another at which a machine is to be started:
-// whole periods after it was created, and a while that follows from its id. It is
-// zero for no schedule.
+// Next returns the time of a machine's next start after another time: whole periods after
+// it was created, plus a delay that follows from its id. It is zero without a schedule.
 func (s Schedule) Next(created time.Time, id MachineID, after time.Time) time.Time {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(id)) // never fails
@@ -472,7 +469,7 @@ func monthsAfter(base time.Time, n int) time.Time {
 	return first.AddDate(0, 0, min(base.Day(), last)-1)
 }
 
-// Due is the next start of a machine's schedule, as its worker has recorded it.
+// Due is the next scheduled start of a machine, as its worker has recorded it.
 type Due struct {
 	Every Schedule  `json:"every"`
 	At    time.Time `json:"at"`

@@ -9,7 +9,7 @@ import (
 	"github.com/oklog/ulid/v2"
 )
 
-// Role is what a server of the cluster does.
+// Role is the role of a server in the cluster.
 type Role string
 
 // The roles.
@@ -19,15 +19,14 @@ const (
 	RoleProxy  Role = "proxy"
 )
 
-// ServerRoles returns the roles that members of a cluster have.
+// ServerRoles returns the roles of a cluster's members.
 func ServerRoles() []Role { return []Role{RoleWorker, RoleBroker, RoleProxy} }
 
-// RoleScraper is the role of a client that reads servers' metrics and may do
-// nothing else. It is no server: it is in certificates and files of tokens only.
+// RoleScraper is the role of a client that may only read servers' metrics. It appears in
+// certificates and token files, and is not the role of a server.
 const RoleScraper Role = "scraper"
 
-// Member is what every server knows of another: a hint, as old as the last
-// gossip.
+// Member describes a server to the others. It is a hint, as old as the last gossip.
 type Member struct {
 	ID      WorkerID  `json:"id"` // the server's name; a worker's id
 	Role    Role      `json:"role"`
@@ -38,7 +37,7 @@ type Member struct {
 	Leaving bool      `json:"leaving,omitempty"` // draining: takes no orders
 }
 
-// Facts are what a worker says of itself, its own truth.
+// Facts describes a worker, as reported by itself.
 type Facts struct {
 	Worker   WorkerID          `json:"worker"`
 	Tag      WorkerTag         `json:"tag"`
@@ -52,56 +51,52 @@ type Facts struct {
 	Cordon   *Cordon           `json:"cordon,omitempty"` // nil: it takes orders
 }
 
-// Cordon has a worker refuse every new order. What it has goes on, and may be started,
-// updated and extended.
+// Cordon makes a worker refuse every new order. Its machines continue, and may be
+// started, updated and extended.
 type Cordon struct {
 	At time.Time `json:"at"`
 	By string    `json:"by,omitempty"` // the name of the token that asked
 }
 
-// Absence is a worker that belongs to the cluster and cannot be reached: it
-// may be dead, cut off, or about to come back with all that it had.
+// Absence describes a worker of the cluster that is unreachable. It may be dead or
+// disconnected, or may return with all its machines.
 type Absence struct {
-	// Member is what was known of it; Leaving says that it left in good order.
+	// Member is its last known description; Leaving means that it left cleanly.
 	Member
-	// Since is when it was found to be absent. What was begun later is not
-	// there.
+	// Since is the time from which it was absent. Orders begun later were not filled there.
 	Since time.Time
-	// LostAfter is how long it may be absent; 0: LostAfter.
+	// LostAfter is the longest absence before it counts as lost; 0 means LostAfter.
 	LostAfter time.Duration
-	// Forgotten: an operator has said that it will not come back.
+	// Forgotten means that an operator has removed it from the cluster.
 	Forgotten bool
 }
 
-// LostAfter is how long a worker may be absent before it counts as lost for
-// good, where the operator says nothing else. It outlives any repetition of a
-// request, and is well within the time that a cancellation waits for a worker
-// to come back.
+// LostAfter is the default time of absence after which a worker counts as lost for good.
+// It is longer than clients repeat a request, and shorter than the time for which a
+// cancellation waits for a worker to return.
 const LostAfter = 24 * time.Hour
 
-// MaxLostAfter is the limit of what an operator may say: a cancellation waits
-// for a day longer.
+// MaxLostAfter is the largest value that an operator may choose. A cancellation waits a
+// day longer.
 const MaxLostAfter = 6 * 24 * time.Hour
 
-// MaxSkew is how far clients' clocks may be from ours for the time in an
-// order's id to mean something.
+// MaxSkew is the largest difference between a client's clock and ours with which the time
+// in an order's id is still used.
 const MaxSkew = 5 * time.Second
 
-// Lost reports whether the worker is taken for lost for good.
+// Lost reports whether the worker counts as lost for good.
 func (a *Absence) Lost(now time.Time) bool {
 	return a.Forgotten || now.Sub(a.Since) > cmp.Or(a.LostAfter, LostAfter)
 }
 
-// MayHaveFilled reports whether the worker may have filled an order before it
-// became absent. It cannot have if the order is younger than its absence,
-// which the order's id tells.
+// MayHaveFilled reports whether the worker may have filled an order before it became
+// absent. It cannot have if the time in the order's id is later than the absence.
 func (a *Absence) MayHaveFilled(id OrderID, now time.Time) bool {
 	born := id.Time()
 	return !born.After(a.Since.Add(MaxSkew)) || born.After(now.Add(MaxSkew))
 }
 
-// Time returns the time at which the id says that it was made, the zero time
-// when it is malformed.
+// Time returns the time in the id, or the zero time if it is malformed.
 func (o OrderID) Time() time.Time {
 	id, err := ulid.ParseStrict(string(o))
 	if err != nil {
@@ -110,9 +105,8 @@ func (o OrderID) Time() time.Time {
 	return ulid.Time(id.Time())
 }
 
-// Region is a short code such as "gru": 1 to 32 of a-z, 0-9 and "-",
-// beginning with a letter. An order for a region is filled there or not at
-// all.
+// Region is a short code such as "gru": 1 to 32 of a-z, 0-9 and "-", beginning with a
+// letter. An order for a region is filled only there.
 type Region string
 
 // wellFormed reports whether r has the shape of a code or an alias.
@@ -125,8 +119,7 @@ func (r Region) wellFormed() bool {
 	return r != "" && len(r) <= 32
 }
 
-// Validate reports CodeInvalid unless r has the shape of a region code that
-// is no alias.
+// Validate returns CodeInvalid unless r is a well-formed region code and not an alias.
 func (r Region) Validate() error {
 	if !r.wellFormed() {
 		return Errorf(CodeInvalid, "region %s: want a short code such as gru", Quoted(string(r)))
@@ -140,8 +133,8 @@ func (r Region) Validate() error {
 // RegionAny is the alias for every region of the exchange.
 const RegionAny Region = "any"
 
-// aliases stand for the well-known regions of a part of the world. Regions of
-// an operator's own naming are reached by their code or by "any".
+// aliases maps parts of the world to their well-known regions. Regions with an operator's
+// own names are selected by their code or by "any".
 var aliases = map[Region][]Region{
 	"eu":   {"ams", "arn", "cdg", "fra", "lhr", "mad", "otp", "waw"},
 	"na":   {"atl", "bos", "den", "dfw", "ewr", "iad", "lax", "mia", "ord", "phx", "qro", "sea", "sjc", "yul", "yyz"},
@@ -156,15 +149,14 @@ func isAlias(r Region) bool { return r == RegionAny || aliases[r] != nil }
 // maxRegions bounds a region expression before it is resolved.
 const maxRegions = 64
 
-// Choice is one entry of a region expression: the regions to try together
-// before the next entry is looked at.
+// Choice is one entry of a region expression: regions that are tried together, before the
+// next entry.
 type Choice []Region
 
-// ParseRegions reads a region expression, a comma list of codes and aliases
-// in order of preference ("lhr,eu" or "any"), against the regions that the
-// exchange has now. An alias becomes one choice of all its regions that exist
-// and were not named before; an unknown code is CodeInvalid and names what
-// there is. The empty expression means "any".
+// ParseRegions resolves a region expression, a comma-separated list of codes and aliases
+// in order of preference ("lhr,eu" or "any"), to the exchange's current regions. An alias
+// becomes one choice of all its existing regions that were not named before. The empty
+// expression means "any". It returns CodeInvalid for an unknown code.
 func ParseRegions(expression string, known []Region) ([]Choice, error) {
 	if strings.TrimSpace(expression) == "" {
 		expression = string(RegionAny)

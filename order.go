@@ -2,40 +2,39 @@ package bourse
 
 import "time"
 
-// Order is a request for one machine, for one volume, for work to be done, or
-// for capacity to be held.
+// Order is a request for one machine, one volume, one task, or capacity to be held.
 type Order struct {
 	ID      OrderID      `json:"id"`
-	App     App          `json:"app"`              // the worker that fills it keeps the app's record too
-	Name    string       `json:"name,omitempty"`   // of the machine; the worker makes one up when empty
+	App     App          `json:"app"`              // the worker that fills the order stores the app's record too
+	Name    string       `json:"name,omitempty"`   // of the machine; "" lets the worker choose one
 	Regions []Choice     `json:"regions"`          // in order of preference
 	Config  Config       `json:"config"`           // normalized; of a machine
-	Volume  *VolumeOrder `json:"volume,omitempty"` // set: the order is for a volume, and Config is empty
-	Task    *TaskOrder   `json:"task,omitempty"`   // set: the order is for work; of Config a warm task has requirements only
-	Hold    *HoldOrder   `json:"hold,omitempty"`   // set: the order is for capacity to be held
-	// Reservation is what a machine's capacity comes from: only workers that
-	// hold for it fill the order.
+	Volume  *VolumeOrder `json:"volume,omitempty"` // set for an order of a volume, whose Config is empty
+	Task    *TaskOrder   `json:"task,omitempty"`   // set for a task; a warm task's Config contains only requirements
+	Hold    *HoldOrder   `json:"hold,omitempty"`   // set for an order of capacity to be held
+	// Reservation is the reservation whose capacity the machine takes over. Only workers
+	// that hold capacity for it fill the order.
 	Reservation ReservationID `json:"reservation,omitempty"`
-	// AppKeys decrypt the app's secrets. The claim carries them, and not the order: that
-	// is shown to workers which are only asked for a quote.
+	// AppKeys decrypt the app's secrets. They are sent with the claim and not with the
+	// order, because workers that are only asked for a quote receive the order too.
 	AppKeys AppKeys `json:"-"`
 	Options
 }
 
-// Options are what the caller says about an order beside the machine.
+// Options are the caller's options for an order.
 type Options struct {
 	SkipLaunch  bool     `json:"skip_launch,omitempty"`  // prepare, do not start
 	Cordoned    bool     `json:"cordoned,omitempty"`     // no service registration
-	Secrets     uint64   `json:"secrets,omitempty"`      // version of the app's that its machine must have, at least
+	Secrets     uint64   `json:"secrets,omitempty"`      // lowest version of the app's secrets that its machine must have
 	SkipSecrets bool     `json:"skip_secrets,omitempty"` // its machine gets none
-	LeaseTTL    int64    `json:"lease_ttl,omitempty"`    // seconds; born leased when positive
+	LeaseTTL    int64    `json:"lease_ttl,omitempty"`    // seconds; if positive, the machine is created with a lease
 	LeaseOwner  string   `json:"lease_owner,omitempty"`
-	Race        int      `json:"race,omitempty"`   // claim so many, keep the first that starts; 0 and 1 mean no race
+	Race        int      `json:"race,omitempty"`   // number of workers to claim at once, keeping the first machine that starts; 0 and 1 mean no race
 	Within      Duration `json:"within,omitempty"` // deadline, counted from the broker's receipt; default 10 s
 	Named       bool     `json:"named,omitempty"`  // the caller chose the order's id, so this may be a repetition
-	First       bool     `json:"-"`                // the caller says that it is none: the id was never sent before. Of no use to workers
-	Try         string   `json:"try,omitempty"`    // of an order that is Named: which of its tries this is, made up by the exchange
-	Chosen      OrderID  `json:"-"`                // what the caller called it, if its id is another one; see [OrderID.In]
+	First       bool     `json:"-"`                // the caller states that it has never sent the id before; not sent to workers
+	Try         string   `json:"try,omitempty"`    // identifies one attempt at a Named order; chosen by the exchange
+	Chosen      OrderID  `json:"-"`                // the id that the caller chose, if it differs from ID; see [OrderID.In]
 }
 
 // MayRepeat reports whether the order may have been sent before, and filled.
@@ -49,11 +48,11 @@ const (
 	MaxRace           = 8
 	MaxLeaseTTL       = 24 * 3600
 
-	taskSlack = 2 * time.Second // so that a worker that ends a task in time can say so
+	taskSlack = 2 * time.Second // so that a worker can report a task's timeout
 )
 
-// Validate reports CodeInvalid for an order that no worker could fill. The
-// config must have been normalized.
+// Validate returns CodeInvalid for an order that no worker could fill. The config must
+// have been normalized.
 func (o *Order) Validate() error {
 	if err := o.ID.Validate(); err != nil {
 		return err
@@ -123,11 +122,11 @@ func (o *Order) validateTask() error {
 	return c.validate()
 }
 
-// Warm reports whether the order is for a place on a machine that is warm.
+// Warm reports whether the order is for a slot on a warm machine.
 func (o *Order) Warm() bool { return o.Task != nil && o.Task.Warm() }
 
-// Asked returns the order as workers are asked for quotes: what its program is,
-// what it is told, and the payload of a task are not their business yet.
+// Asked returns the order in the form that workers receive when they are asked for a
+// quote: without its program, environment and payload.
 func (o *Order) Asked() *Order {
 	asked := *o
 	asked.AppKeys = nil
@@ -140,7 +139,7 @@ func (o *Order) Asked() *Order {
 	return &asked
 }
 
-// Deadline returns how long the order may take, default included.
+// Deadline returns the time that the order may take, with its default.
 func (o *Order) Deadline() time.Duration {
 	if o.Within > 0 {
 		return time.Duration(o.Within)
@@ -157,7 +156,7 @@ func (o *Order) Deadline() time.Duration {
 		return time.Duration(o.Task.Timeout) + start
 	case KindMachine:
 		if o.Config.ImageKind() == RegistryImage {
-			return MaxWithin // most clients have no way to ask for more, and a large image takes its time
+			return MaxWithin // most clients cannot request more, and a large image takes long to pull
 		}
 		return start
 	case KindVolume, KindHold:
@@ -165,8 +164,8 @@ func (o *Order) Deadline() time.Duration {
 	return DefaultWithin
 }
 
-// Pinned returns the tag of the only worker that can fill the order: that of the
-// volume it mounts; 0 when any can.
+// Pinned returns the tag of the only worker that can fill the order, the one with the
+// volume that it mounts, or 0 if any worker can.
 func (o *Order) Pinned() WorkerTag {
 	for _, m := range o.Config.Mounts {
 		return m.Volume.Tag()
@@ -174,8 +173,8 @@ func (o *Order) Pinned() WorkerTag {
 	return 0
 }
 
-// Quote is one worker's answer to an order: yes when Refusal is nil, with the
-// facts that rank it. A quote holds no capacity.
+// Quote is one worker's answer to an order. If Refusal is nil, the worker is willing, and
+// the other fields are used to rank it. A quote holds no capacity.
 type Quote struct {
 	Worker       WorkerID  `json:"worker"`
 	Region       Region    `json:"region"`
@@ -185,44 +184,43 @@ type Quote struct {
 	MissingBytes int64     `json:"missing_bytes,omitempty"` // of the image, to be pulled first
 	AppMachines  int       `json:"app_machines,omitempty"`  // living machines of the order's app there
 	Load         float64   `json:"load,omitempty"`          // runnable tasks per core, 1 minute average
-	Filled       *Machine  `json:"filled,omitempty"`        // the order is filled there already
-	FilledVolume *Volume   `json:"filled_volume,omitempty"` // the same, of an order for a volume
-	// FilledTask is the same of a task, without its answer: another claim there
-	// waits for its end and gives it.
+	Filled       *Machine  `json:"filled,omitempty"`        // set if the worker has already filled the order
+	FilledVolume *Volume   `json:"filled_volume,omitempty"` // the same for an order of a volume
+	// FilledTask is the same for a task, without its answer: another claim waits for the
+	// task and returns the answer.
 	FilledTask *TaskResult `json:"filled_task,omitempty"`
-	FilledHold *Hold       `json:"filled_hold,omitempty"` // the same, of an order for capacity
-	Held       bool        `json:"held,omitempty"`        // all that it takes is held here for its reservation
+	FilledHold *Hold       `json:"filled_hold,omitempty"` // the same for an order of capacity
+	Held       bool        `json:"held,omitempty"`        // everything that it takes is held here for its reservation
 }
 
-// RefusalReason says in one word why a worker cannot fill an order.
+// RefusalReason is the reason for which a worker refuses an order.
 type RefusalReason string
 
 // The reasons of refusals.
 const (
 	RefusedResource    RefusalReason = "resource"    // too little of Resource is free
 	RefusedLabel       RefusalReason = "label"       // a label has another value
-	RefusedUnknown     RefusalReason = "unknown"     // the worker knows no such label, countable or gpu kind
-	RefusedImage       RefusalReason = "image"       // no driver of the worker runs this image, or it is not one that it may run
-	RefusedNoImage     RefusalReason = "no_image"    // its registry has no such image, or does not show it: no other worker need ask
+	RefusedUnknown     RefusalReason = "unknown"     // the worker has no such label, countable or GPU kind
+	RefusedImage       RefusalReason = "image"       // the worker has no driver for this image, or may not run it
+	RefusedNoImage     RefusalReason = "no_image"    // the registry has no such image, or denies access: no other worker needs to ask
 	RefusedRegistry    RefusalReason = "registry"    // the worker could not pull the image; another one may
-	RefusedRegion      RefusalReason = "region"      // the worker stands in another region
+	RefusedRegion      RefusalReason = "region"      // the worker is in another region
 	RefusedName        RefusalReason = "name"        // a machine of the app has this name already
-	RefusedCanceled    RefusalReason = "canceled"    // the order's cancellation came first
-	RefusedVolume      RefusalReason = "volume"      // the volume to mount is not there, in use, or not ready
+	RefusedCanceled    RefusalReason = "canceled"    // the order was canceled before
+	RefusedVolume      RefusalReason = "volume"      // the volume to mount is missing, in use, or not ready
 	RefusedZone        RefusalReason = "zone"        // the worker has such a volume already
 	RefusedUnavailable RefusalReason = "unavailable" // the worker is draining, or its disk is full
-	RefusedCordoned    RefusalReason = "cordoned"    // an operator has it take no more orders
-	RefusedReservation RefusalReason = "reservation" // the worker holds nothing for the order's reservation any more
-	RefusedProgram     RefusalReason = "program"     // the program cannot be started as it was ordered
+	RefusedCordoned    RefusalReason = "cordoned"    // an operator has cordoned the worker
+	RefusedReservation RefusalReason = "reservation" // the worker no longer holds capacity for the order's reservation
+	RefusedProgram     RefusalReason = "program"     // the program of the order cannot be started
 	RefusedDriver      RefusalReason = "driver"      // the driver could not start the program
-	RefusedApp         RefusalReason = "app"         // the app was deleted, or another one was made of its name
-	RefusedOvertaken   RefusalReason = "overtaken"   // another try of the order has asked here since
-	RefusedNoAnswer    RefusalReason = "no_answer"   // asked, and silent until the quote deadline
-	RefusedLost        RefusalReason = "lost_answer" // claimed, and the answer was lost; canceled there
+	RefusedApp         RefusalReason = "app"         // the app was deleted, or another one was created with its name
+	RefusedOvertaken   RefusalReason = "overtaken"   // a later attempt at the order has reached the worker
+	RefusedNoAnswer    RefusalReason = "no_answer"   // the worker did not answer before the quote deadline
+	RefusedLost        RefusalReason = "lost_answer" // the answer to the claim was lost, and the order was canceled there
 )
 
-// RefusalReasons lists every reason. A worker of another release may send one that
-// is not among them.
+// RefusalReasons returns all reasons. A worker of another release may send others.
 func RefusalReasons() []RefusalReason {
 	return []RefusalReason{
 		RefusedResource, RefusedLabel, RefusedUnknown, RefusedImage, RefusedNoImage, RefusedRegistry, RefusedProgram, RefusedRegion, RefusedName, RefusedCanceled, RefusedVolume,
@@ -230,28 +228,27 @@ func RefusalReasons() []RefusalReason {
 	}
 }
 
-// Refusal is a worker's typed no.
+// Refusal describes why a worker refuses an order.
 type Refusal struct {
 	Worker   WorkerID      `json:"worker"`
 	Region   Region        `json:"region"`
 	Reason   RefusalReason `json:"reason"`
-	Resource string        `json:"resource,omitempty"` // or the label's name
+	Resource string        `json:"resource,omitempty"` // name of the resource, or of the label
 	Wanted   int64         `json:"wanted,omitempty"`   // of Resource, in its unit
 	Free     int64         `json:"free,omitempty"`
-	Detail   string        `json:"detail"` // a sentence for people
-	// Also are the other resources of which there is too little here, or none.
+	Detail   string        `json:"detail"` // the reason as text
+	// Also lists the other resources that are short.
 	Also []Shortage `json:"also,omitempty"`
 }
 
-// Shortage is a resource of which there is too little for an order.
+// Shortage is a resource of which too little is free for an order.
 type Shortage struct {
 	Resource string `json:"resource"`
 	Wanted   int64  `json:"wanted"` // in its unit
 	Free     int64  `json:"free"`
 }
 
-// Shortages returns one refusal for each resource that r names, of the others
-// as if it were the only one.
+// Shortages splits r into one refusal for each resource.
 func (r Refusal) Shortages() []Refusal {
 	out := []Refusal{r}
 	out[0].Also = nil
@@ -264,19 +261,19 @@ func (r Refusal) Shortages() []Refusal {
 	return out
 }
 
-// Claim asks a worker to fill an order, and tells it how the decision came
-// about; the worker keeps that with the machine.
+// Claim is a request that a worker fill an order. It contains the decision, which the
+// worker stores with the machine.
 type Claim struct {
 	Order    Order    `json:"order"`
-	AppKeys  AppKeys  `json:"app_keys,omitempty"` // open the secrets of the order's app; empty: its broker has no keys
-	Decision Decision `json:"decision,omitzero"`  // none of an order for work
+	AppKeys  AppKeys  `json:"app_keys,omitempty"` // decrypt the secrets of the order's app; empty if its broker has no keys
+	Decision Decision `json:"decision,omitzero"`  // empty for a task
 	// Placement is the broker's signed [Placement] of the order on this worker.
 	Placement []byte `json:"placement,omitempty"`
 }
 
-// Fill is a worker's yes to a claim.
+// Fill is the result of a successful claim.
 type Fill struct {
-	Machine Machine       `json:"machine,omitzero"` // zero when the order is for something else
+	Machine Machine       `json:"machine,omitzero"` // zero if the order is for something else
 	Volume  *Volume       `json:"volume,omitempty"` // of an order for one
 	Task    *TaskResult   `json:"task,omitempty"`   // of an order for one, once it has ended
 	Hold    *Hold         `json:"hold,omitempty"`   // of an order for capacity
@@ -285,7 +282,7 @@ type Fill struct {
 	Again   bool          `json:"again,omitempty"`  // the order had been filled before
 }
 
-// Sale is what a fill is known by, whatever was filled.
+// Sale identifies a fill of any kind.
 type Sale struct {
 	Order  OrderID
 	Worker WorkerID
@@ -293,7 +290,7 @@ type Sale struct {
 	At     time.Time // when it was recorded, by its worker's clock
 }
 
-// Sale returns what f is known by.
+// Sale returns the identification of f.
 func (f *Fill) Sale() Sale {
 	switch f.Kind() {
 	case KindVolume:
@@ -308,8 +305,8 @@ func (f *Fill) Sale() Sale {
 	return Sale{m.Order, m.Worker, m.Region, m.CreatedAt}
 }
 
-// Fill returns the fill of an order that was filled by the quote's worker
-// before, nil if it was not.
+// Fill returns the fill if the quote's worker has already filled the order, and nil
+// otherwise.
 func (q *Quote) Fill() *Fill {
 	switch {
 	case q.Filled != nil:
@@ -324,12 +321,11 @@ func (q *Quote) Fill() *Fill {
 	return nil
 }
 
-// Cancellation is a worker's answer to the cancelling of an order: from now
-// on no claim of it succeeds there, and a machine that filled it is being
-// destroyed.
+// Cancellation is a worker's answer to the cancellation of an order. No later claim of
+// the order succeeds there, and a machine that filled it is being destroyed.
 type Cancellation struct {
 	Machine MachineID `json:"machine,omitempty"` // destroyed, if there was one
-	Volume  VolumeID  `json:"volume,omitempty"`  // the same, of an order for a volume
+	Volume  VolumeID  `json:"volume,omitempty"`  // the same for an order of a volume
 }
 
 // Kind says what an order is for, and what filled it.
@@ -365,48 +361,46 @@ func (o *Order) Kind() Kind { return kindOf(o.Volume != nil, o.Task != nil, o.Ho
 // Kind returns what the fill is of, "" for one that is of several things.
 func (f *Fill) Kind() Kind { return kindOf(f.Volume != nil, f.Task != nil, f.Hold != nil) }
 
-// Outcome is how an order ended.
+// Outcome is the outcome of an order.
 type Outcome string
 
-// The outcomes. An order has no other end, and none that waits.
+// The outcomes of orders.
 const (
 	OutcomeFilled   Outcome = "filled"
 	OutcomeRefused  Outcome = "refused"
-	OutcomeCanceled Outcome = "canceled" // the caller left
+	OutcomeCanceled Outcome = "canceled" // the caller disconnected
 	OutcomeTimeout  Outcome = "timeout"  // its deadline passed
-	OutcomeQuoted   Outcome = "quoted"   // only quotes were asked for
+	OutcomeQuoted   Outcome = "quoted"   // only quotes were requested
 )
 
-// Decision is the record of how an order was decided: who was asked, who said
-// no and why, how the rest was ranked, which claims were made. For a while the
-// broker that decided has it. The worker that filled the order keeps it with
-// the machine, as it stood when the claim was made: without that claim and
-// without times.
+// Decision records how an order was decided: the workers that were asked, their refusals,
+// the ranking of the others, and the claims. The broker that decided keeps it temporarily.
+// The worker that filled the order stores it with the machine, without the final claim
+// and without times.
 type Decision struct {
 	Order   OrderID   `json:"order"`
-	Chosen  OrderID   `json:"chosen,omitempty"` // what its caller called it, if that is another id
+	Chosen  OrderID   `json:"chosen,omitempty"` // the id that its caller chose, if it differs
 	App     AppName   `json:"app"`
 	AppID   string    `json:"app_id,omitempty"` // see [App.Owns]
 	Regions []Choice  `json:"regions"`
 	At      time.Time `json:"at"`
 	Outcome Outcome   `json:"outcome"`
 	Worker  WorkerID  `json:"worker,omitempty"`  // that filled it
-	Machine MachineID `json:"machine,omitempty"` // that it became
-	Volume  VolumeID  `json:"volume,omitempty"`  // the same, of an order for a volume
+	Machine MachineID `json:"machine,omitempty"` // that was created
+	Volume  VolumeID  `json:"volume,omitempty"`  // the same for an order of a volume
 	Rounds  []Round   `json:"rounds,omitempty"`
 	Times   Times     `json:"times"`
-	Message string    `json:"message,omitempty"` // of a refusal, as the caller got it
+	Message string    `json:"message,omitempty"` // the error that the caller received
 }
 
-// Round is one asking for quotes: of one choice of regions, or of the rest of
-// a large region after its sample refused. When each worker had said yes to an
-// order of the same kind just before, no one is asked and those quotes, with
-// the claims made since, are ranked instead.
+// Round is one round of quotes: from one choice of regions, or from the rest of a large
+// region after its sample refused. If each worker has recently quoted a similar order, no
+// worker is asked, and those quotes are ranked together with the claims made since.
 type Round struct {
 	Regions    Choice        `json:"regions"`
-	Candidates int           `json:"candidates"`         // known in those regions
+	Candidates int           `json:"candidates"`         // workers known in those regions
 	Asked      int           `json:"asked"`              // of them
-	Standing   time.Duration `json:"standing,omitempty"` // age of the oldest quote, if no one was asked
+	Standing   time.Duration `json:"standing,omitempty"` // age of the oldest quote, if no worker was asked
 	Ranked     []Ranking     `json:"ranked,omitempty"`   // best first; at most MaxRecorded
 	Refusals   []Refusal     `json:"refusals,omitempty"` // of quotes; at most MaxRecorded
 	Claims     []ClaimTry    `json:"claims,omitempty"`
@@ -415,8 +409,8 @@ type Round struct {
 // MaxRecorded bounds each list of a Round in a stored Decision.
 const MaxRecorded = 64
 
-// Ranking is one willing worker's place, with each part of its score. Scores
-// are 0 (worst) to 1 (best), already weighted; Score is their sum.
+// Ranking is one willing worker's rank, with each part of its score. Scores are from 0
+// (worst) to 1 (best) and weighted; Score is their sum.
 type Ranking struct {
 	Worker WorkerID    `json:"worker"`
 	Region Region      `json:"region"`
@@ -427,18 +421,18 @@ type Ranking struct {
 // ScorePart is one curve's contribution to a Ranking.
 type ScorePart struct {
 	Name  string  `json:"name"`  // a resource, "image", "spread" or "load"
-	Value float64 `json:"value"` // what the curve was asked at
-	Score float64 `json:"score"` // its answer times its weight
+	Value float64 `json:"value"` // input of the curve
+	Score float64 `json:"score"` // the curve's value times its weight
 }
 
-// ClaimTry is one claim and what became of it.
+// ClaimTry is one claim and its result.
 type ClaimTry struct {
 	Worker  WorkerID      `json:"worker"`
 	Refusal *Refusal      `json:"refusal,omitempty"` // nil: it filled the order
 	Took    time.Duration `json:"took"`
 }
 
-// Times are the parts of an order's life, in the order of Server-Timing.
+// Times contains the durations of an order's phases, in the order of Server-Timing.
 type Times struct {
 	Quote time.Duration `json:"quote"`
 	Rank  time.Duration `json:"rank"`
@@ -447,7 +441,7 @@ type Times struct {
 	Total time.Duration `json:"total"`
 }
 
-// Refusals returns every no of the decision, of quotes and of claims.
+// Refusals returns all refusals of the decision, of quotes and of claims.
 func (d *Decision) Refusals() []Refusal {
 	var out []Refusal
 	for _, r := range d.Rounds {

@@ -11,13 +11,13 @@ import (
 	"github.com/oklog/ulid/v2"
 )
 
-// ReservationKey names a reservation at its workers: a ULID, which is its
+// ReservationKey identifies a reservation at its workers. It is a ULID and serves as the
 // idempotency key.
 type ReservationKey string
 
-// ReservationID is a reservation's key and the tags of the workers that hold
-// for it, "01ARZ3NDEKTSV4RRFFQ69G5FAV-0a1b2c.d4e5f6": an address, as a machine's
-// id is, so that any broker finds them without having kept anything.
+// ReservationID consists of a reservation's key and the tags of its workers,
+// "01ARZ3NDEKTSV4RRFFQ69G5FAV-0a1b2c.d4e5f6". Like a machine's id it is an address, so
+// any broker finds the workers without having stored anything.
 type ReservationID string
 
 // Bounds and defaults of a reservation.
@@ -28,11 +28,11 @@ const (
 	MaxReservedOrders = 64
 )
 
-// NewReservationKey makes a key for the present moment.
+// NewReservationKey returns a new key that contains the current time.
 func NewReservationKey() ReservationKey { return ReservationKey(ulid.Make().String()) }
 
-// Validate reports CodeInvalid unless k is a ULID in capitals: one reservation
-// has one spelling.
+// Validate returns CodeInvalid unless k is a ULID in capital letters, so that each
+// reservation has one spelling.
 func (k ReservationKey) Validate() error {
 	if id, err := ulid.ParseStrict(string(k)); err != nil || id.String() != string(k) {
 		return Errorf(CodeInvalid, "reservation key %s: want a ULID (26 characters)", Quoted(string(k)))
@@ -40,13 +40,13 @@ func (k ReservationKey) Validate() error {
 	return nil
 }
 
-// Order returns the id of the reservation's n-th order, the same whenever and by
-// whom it is asked for: so a repeated request finds what is held already.
+// Order returns the id of the reservation's n-th order. It is a pure function, so a
+// repeated request finds the existing holds.
 func (k ReservationKey) Order(n int) OrderID { return k.derive("order", uint32(n)) }
 
-// All returns the order id by which the whole reservation is canceled at a
-// worker. It is no id of an order that a client can choose: one that names a
-// reservation after somebody's order does not end that order with it.
+// All returns the order id with which the whole reservation is canceled at a worker. A
+// client cannot choose this id for an order, so a reservation whose key equals somebody's
+// order id cannot cancel that order.
 func (k ReservationKey) All() OrderID { return k.derive("all", 0) }
 
 func (k ReservationKey) derive(what string, n uint32) OrderID {
@@ -59,7 +59,7 @@ func (k ReservationKey) derive(what string, n uint32) OrderID {
 	return OrderID(id.String())
 }
 
-// At returns the id of the reservation that these workers hold for.
+// At returns the id of the reservation whose holds are on these workers.
 func (k ReservationKey) At(tags []WorkerTag) ReservationID {
 	tags = slices.Compact(slices.Sorted(slices.Values(tags)))
 	parts := make([]string, len(tags))
@@ -69,7 +69,7 @@ func (k ReservationKey) At(tags []WorkerTag) ReservationID {
 	return ReservationID(string(k) + "-" + strings.Join(parts, "."))
 }
 
-// Key returns the key in r, "" when r is malformed.
+// Key returns the key in r, or "" if r is malformed.
 func (r ReservationID) Key() ReservationKey {
 	key, _, err := r.parse()
 	if err != nil {
@@ -78,7 +78,7 @@ func (r ReservationID) Key() ReservationKey {
 	return key
 }
 
-// Workers returns the tags in r, in ascending order; none when r is malformed.
+// Workers returns the tags in r in ascending order, or nil if r is malformed.
 func (r ReservationID) Workers() []WorkerTag {
 	_, tags, err := r.parse()
 	if err != nil {
@@ -87,7 +87,7 @@ func (r ReservationID) Workers() []WorkerTag {
 	return tags
 }
 
-// Validate reports CodeInvalid unless r is as [ReservationKey.At] writes it.
+// Validate returns CodeInvalid unless r has the form that [ReservationKey.At] returns.
 func (r ReservationID) Validate() error {
 	_, _, err := r.parse()
 	return err
@@ -110,24 +110,23 @@ func (r ReservationID) parse() (ReservationKey, []WorkerTag, error) {
 		}
 		tags = append(tags, WorkerTag(n))
 	}
-	if key.At(tags) != r { // twice the same tag, or out of order, or in capitals
+	if key.At(tags) != r { // duplicate tags, wrong order, or capital letters
 		return "", nil, bad()
 	}
 	return key, tags, nil
 }
 
-// HoldOrder says that an order is for capacity to be held, not for a machine
-// yet: as much as a machine of the order's config would take. The config needs
-// no image; with one, only workers that run it are asked, and the disk of its
-// root file system is held too.
+// HoldOrder is an order for capacity to be held: as much as a machine with the order's
+// config would take. The config needs no image. With one, only workers that run it are
+// asked, and the disk space of its root file system is held too.
 type HoldOrder struct {
 	Reservation ReservationKey `json:"reservation"`
-	Index       int            `json:"index"` // of the request's orders that this is one of
+	Index       int            `json:"index"` // of this order in the request
 	TTL         Duration       `json:"ttl"`   // MinHold to MaxHold, by the worker's clock
 }
 
-// Hold is a worker's record of what it holds for one order of a reservation.
-// It ends when it is released, or by its worker's clock.
+// Hold is a worker's record of the capacity that it holds for one order of a reservation,
+// until it is released or expires by the worker's clock.
 type Hold struct {
 	Order       OrderID        `json:"order"`
 	Reservation ReservationKey `json:"reservation"`
@@ -138,12 +137,12 @@ type Hold struct {
 	Tag         WorkerTag      `json:"tag"` // the worker's
 	Region      Region         `json:"region"`
 	Takes       Amounts        `json:"takes"`          // held at first
-	Left        Amounts        `json:"left,omitempty"` // of that; machines have taken the rest
+	Left        Amounts        `json:"left,omitempty"` // remaining part of Takes that no machine has taken over
 	CreatedAt   time.Time      `json:"created_at"`
-	ExpiresAt   time.Time      `json:"expires_at"` // the same of all holds of a reservation on one worker
+	ExpiresAt   time.Time      `json:"expires_at"` // the same for all holds of a reservation on one worker
 }
 
-// ValidateHold reports CodeInvalid for a time that nothing is held for.
+// ValidateHold returns CodeInvalid unless ttl is from MinHold to MaxHold.
 func ValidateHold(ttl time.Duration) error {
 	if ttl < MinHold || ttl > MaxHold {
 		return Errorf(CodeInvalid, "invalid ttl %s: use %s to %s", ttl, MinHold, MaxHold)
@@ -151,7 +150,7 @@ func ValidateHold(ttl time.Duration) error {
 	return nil
 }
 
-// NormalizeHeld is Normalize of a config that something is held for.
+// NormalizeHeld normalizes the config of a HoldOrder.
 func (c *Config) NormalizeHeld() error {
 	held := c.programmed()
 	err := held.Normalize()
@@ -159,8 +158,8 @@ func (c *Config) NormalizeHeld() error {
 	return err
 }
 
-// programmed returns c with a program if it names none, so that the rest can be
-// judged as of any machine.
+// programmed returns c with a placeholder program if it has none, so that the rest can be
+// validated like any machine's config.
 func (c *Config) programmed() Config {
 	out := *c
 	if out.Image == "" {
@@ -172,8 +171,8 @@ func (c *Config) programmed() Config {
 	return out
 }
 
-// validateReservation reports CodeInvalid for an order that reserves, or takes
-// from a reservation, what cannot be had that way.
+// validateReservation returns CodeInvalid for an order whose capacity cannot be reserved,
+// or cannot come from a reservation.
 func (o *Order) validateReservation() error {
 	if o.Reservation != "" {
 		switch {

@@ -16,8 +16,8 @@ type MilliCPU int64
 // Resource names a line of a worker's ledger.
 type Resource string
 
-// The resources that every worker has. Others are "gpu.<kind>" and whatever
-// countables the operator names, "slots" say.
+// The resources of every worker. Others are "gpu.<kind>" and the operator's countables,
+// such as "slots".
 const (
 	ResourceCPU    Resource = "cpu"    // MilliCPU
 	ResourceMemory Resource = "memory" // MiB
@@ -29,22 +29,21 @@ const gpuPrefix = "gpu."
 // GPUResource names the ledger's line for one kind of gpu.
 func GPUResource(kind string) Resource { return Resource(gpuPrefix + kind) }
 
-// MaxAmount bounds every amount that enters a ledger, so that sums of a
-// million of them cannot overflow.
+// MaxAmount limits every amount in a ledger, so that the sum of a million amounts cannot
+// overflow.
 const MaxAmount = math.MaxInt64 / (1 << 21)
 
-// Amount is so much of one resource, in its own unit (MilliCPU, MiB, or
-// pieces). Amounts lists are sorted by resource and name each once.
+// Amount is an amount of one resource, in its own unit (MilliCPU, MiB, or pieces).
 type Amount struct {
 	Resource Resource `json:"resource"`
 	Amount   int64    `json:"amount"`
 }
 
-// Amounts is what a machine takes, or a worker has: sorted by resource, each
-// named once. The zero value is nothing.
+// Amounts lists amounts of resources, such as those of a machine: sorted by resource,
+// each resource once. The zero value is empty.
 type Amounts []Amount
 
-// Of returns how much of r there is, 0 when r is not named.
+// Of returns the amount of r, or 0 if a does not contain r.
 func (a Amounts) Of(r Resource) int64 {
 	for _, x := range a {
 		if x.Resource == r {
@@ -54,13 +53,13 @@ func (a Amounts) Of(r Resource) int64 {
 	return 0
 }
 
-// Has reports whether r is named at all.
+// Has reports whether a contains r.
 func (a Amounts) Has(r Resource) bool {
 	return slices.ContainsFunc(a, func(x Amount) bool { return x.Resource == r })
 }
 
-// Validate reports CodeInvalid unless a is sorted, names each resource once
-// and keeps every amount in 0 … MaxAmount.
+// Validate returns CodeInvalid unless a is sorted, contains each resource once, and every
+// amount is from 0 to MaxAmount.
 func (a Amounts) Validate() error {
 	for i, x := range a {
 		if x.Amount < 0 || x.Amount > MaxAmount {
@@ -73,8 +72,8 @@ func (a Amounts) Validate() error {
 	return nil
 }
 
-// Plus returns a with so much of a resource added; a itself may be changed. The
-// sum stops at MaxAmount: that no worker has so much is the point.
+// Plus returns a with an amount of a resource added; it may modify a. The sum is at most
+// MaxAmount, which no worker has.
 func (a Amounts) Plus(more Amount) Amounts {
 	for i, x := range a {
 		if x.Resource == more.Resource {
@@ -85,14 +84,14 @@ func (a Amounts) Plus(more Amount) Amounts {
 	return append(a, more)
 }
 
-// Sorted puts a in order of resource, in place, and gives it back.
+// Sorted sorts a by resource in place, and returns it.
 func (a Amounts) Sorted() Amounts {
 	slices.SortFunc(a, func(x, y Amount) int { return strings.Compare(string(x.Resource), string(y.Resource)) })
 	return a
 }
 
-// Account is one line of a worker's ledger as others see it, in the
-// resource's own unit. Total is capacity times overcommit.
+// Account is one line of a worker's ledger, in the resource's own unit. Total is capacity
+// times overcommit.
 type Account struct {
 	Resource Resource `json:"resource"`
 	Total    int64    `json:"total"`
@@ -100,10 +99,10 @@ type Account struct {
 	Held     int64    `json:"held,omitempty"` // of Used, by reservations; told where a worker speaks of itself
 }
 
-// Free returns what is left, never below 0.
+// Free returns the free amount, which is never negative.
 func (a Account) Free() int64 { return max(0, a.Total-a.Used) }
 
-// Show writes n of r with its unit, for people: "512 MiB", "1.5 cores".
+// Show formats n of r with its unit: "512 MiB", "1.5 cores".
 func (r Resource) Show(n int64) string {
 	switch r {
 	case ResourceMemory, ResourceDisk:

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// TaskConfig says that a machine stays warm for a task: its program answers
-// payloads on a port of its own, and a call costs no start.
+// TaskConfig configures a machine that stays warm for a task: its program answers
+// payloads on a port, so a call requires no start.
 type TaskConfig struct {
 	Name        string       `json:"name"`                  // required; what calls name, one in its app
 	Concurrency int          `json:"concurrency,omitempty"` // payloads at once; default 1, at most MaxTaskConcurrency
@@ -18,7 +18,7 @@ type TaskConfig struct {
 	Timeout     Duration     `json:"timeout,omitempty"`     // no call takes longer; default: what the call says
 }
 
-// TaskProtocol is how payloads get to the program of a warm machine.
+// TaskProtocol is the protocol between a worker and a warm machine's program.
 type TaskProtocol string
 
 // The protocols. The empty one is TaskHTTP.
@@ -37,7 +37,7 @@ const (
 	DefaultTaskPort    = 8080 // of a machine with an address of its own
 )
 
-// Places returns how many payloads the machine takes at once.
+// Places returns the number of payloads that the machine accepts at once.
 func (c *TaskConfig) Places() int { return max(1, c.Concurrency) }
 
 // Validate reports CodeInvalid when a field is out of its range.
@@ -62,23 +62,21 @@ func (c *TaskConfig) Validate() error {
 // of an app name.
 func ValidateTaskName(s string) error { return validateLabel("task", s) }
 
-// TaskOrder says what work an order wants done: payload in, answer out. With a
-// Name the order is for a place on a machine that is warm for that task, and
-// takes the countables among its requirements. Without one it is for a machine
-// that lives for this payload: it reads it on stdin, and what it writes to
-// stdout is the answer.
+// TaskOrder is the task of an order: a payload to be answered. With a Name, the order is
+// for a slot on a machine that is warm for that task, and takes the countables among its
+// requirements. Without one it is for a machine that exists only for this payload: it
+// reads the payload on stdin and writes the answer to stdout.
 type TaskOrder struct {
 	Name    string   `json:"name,omitempty"`
 	Payload []byte   `json:"payload,omitempty"` // at most MaxPayload; left out when quotes are asked for
 	Type    string   `json:"type,omitempty"`    // media type of the payload
 	Timeout Duration `json:"timeout"`           // of the work, counted by its worker; required
-	// Output, when set, is told of the answer's parts as the program writes
-	// them, and with none of them, once, that the task has begun. It is the
-	// caller's, called from one goroutine at a time, and no part of the order.
+	// Output, if set, is called with each part of the answer as the program writes it, and
+	// once with none when the task begins. Calls are not concurrent.
 	Output func(part []byte) `json:"-"`
 }
 
-// Warm reports whether the order is for a place on a warm machine.
+// Warm reports whether the order is for a slot on a warm machine.
 func (t *TaskOrder) Warm() bool { return t.Name != "" }
 
 var mediaPattern = regexp.MustCompile(`^[a-zA-Z0-9!#$&^_.+-]{1,64}/[a-zA-Z0-9!#$&^_.+-]{1,64}(; ?charset=[a-zA-Z0-9-]{1,32})?$`)
@@ -101,25 +99,25 @@ func (t *TaskOrder) Validate() error {
 	return nil
 }
 
-// TaskResource names the places of machines that are warm for a task. It is a
-// line of quotes only: no countable has such a name.
+// TaskResource returns the resource that counts the slots of machines that are warm for a
+// task. It appears only in quotes: no countable has such a name.
 func TaskResource(name string) Resource { return Resource("task " + name) }
 
-// TaskEnd says in one word how a task ended.
+// TaskEnd is the outcome of a task.
 type TaskEnd string
 
-// The ends of tasks. The empty one is that of a task which is in progress.
+// The outcomes of tasks. "" means that the task is in progress.
 const (
 	TaskAnswered TaskEnd = "answered"
-	TaskFailed   TaskEnd = "failed"   // its program said so, by status or exit code
-	TaskBroken   TaskEnd = "broken"   // its program did not answer properly: it died, or answered too much
-	TaskTimeout  TaskEnd = "timeout"  // its time was over
-	TaskCanceled TaskEnd = "canceled" // its caller left
-	TaskLost     TaskEnd = "lost"     // its worker was restarted in the middle of it
+	TaskFailed   TaskEnd = "failed"   // its program reported a failure, by status or exit code
+	TaskBroken   TaskEnd = "broken"   // its program exited without an answer, or the answer was too long
+	TaskTimeout  TaskEnd = "timeout"  // its timeout passed
+	TaskCanceled TaskEnd = "canceled" // its caller disconnected
+	TaskLost     TaskEnd = "lost"     // its worker was restarted during the task
 )
 
-// TaskResult is how a task ended, as its worker keeps it with the order: a
-// repetition of the order gets it again.
+// TaskResult is the outcome of a task. Its worker stores it with the order, and returns
+// it again if the order is repeated.
 type TaskResult struct {
 	Order     OrderID       `json:"order"`
 	Name      string        `json:"name,omitempty"`
@@ -131,13 +129,13 @@ type TaskResult struct {
 	Status    int           `json:"status,omitempty"`    // of a warm program's reply
 	Type      string        `json:"type,omitempty"`      // media type of the answer
 	Answer    []byte        `json:"answer,omitempty"`    // at most MaxAnswer
-	Error     string        `json:"error,omitempty"`     // a sentence for people, unless it was answered
+	Error     string        `json:"error,omitempty"`     // the reason as text, unless it was answered
 	StartedAt time.Time     `json:"started_at"`          // when it was recorded, by its worker's clock
 	Took      time.Duration `json:"took,omitempty"`      // from then until its end
 	Sum       []byte        `json:"sum,omitempty"`       // of the work, see [Order.TaskSum]; none of an order that is not repeated
 }
 
-// TaskTally counts the tasks that a warm machine has run.
+// TaskTally counts a warm machine's tasks.
 type TaskTally struct {
 	Ran      int64     `json:"ran"`
 	Failed   int64     `json:"failed"`             // of them: all that were not answered
@@ -145,9 +143,9 @@ type TaskTally struct {
 	Error    string    `json:"error,omitempty"`    // its
 }
 
-// TaskSum returns a checksum of the work that an order is for, by which a
-// repetition is told from other work under the same id: SHA-256 of the task's name
-// or program, and of its payload. It is nil for an order that no one can repeat.
+// TaskSum returns a checksum that distinguishes a repetition of an order from a different
+// task with the same id: SHA-256 of the task's name or program, and of its payload. It is
+// nil for an order that cannot be repeated.
 func (o *Order) TaskSum() []byte {
 	if !o.Named || o.Task == nil {
 		return nil
@@ -164,8 +162,7 @@ func (o *Order) TaskSum() []byte {
 // OK reports whether the task was answered.
 func (r *TaskResult) OK() bool { return r.End == TaskAnswered }
 
-// MediaType returns s when it reads as a media type of at most a type, a subtype
-// and a charset, and "" otherwise.
+// MediaType returns s if it is a media type with at most a charset, and "" otherwise.
 func MediaType(s string) string {
 	if mediaPattern.MatchString(s) {
 		return s
@@ -173,8 +170,7 @@ func MediaType(s string) string {
 	return ""
 }
 
-// TaskPort returns the port at which the program of a machine that is warm for a
-// task listens.
+// TaskPort returns the port at which a warm machine's program listens.
 func (m *Machine) TaskPort() int {
 	if m.Config.Task.Port != 0 {
 		return m.Config.Task.Port

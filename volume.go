@@ -24,10 +24,10 @@ const (
 	chanceDigits   = 11 // base 36
 )
 
-// NewVolumeID makes an id that routes to the worker with this tag.
+// NewVolumeID returns a new id that leads to the worker with this tag.
 func NewVolumeID(tag WorkerTag) VolumeID { return VolumeID(volumePrefix + routed(tag)) }
 
-// NewSnapshotID makes an id that routes to the worker with this tag.
+// NewSnapshotID returns a new id that leads to the worker with this tag.
 func NewSnapshotID(tag WorkerTag) SnapshotID { return SnapshotID(snapshotPrefix + routed(tag)) }
 
 func routed(tag WorkerTag) string {
@@ -38,12 +38,10 @@ func routed(tag WorkerTag) string {
 
 func padded(s string, width int) string { return strings.Repeat("0", width-len(s)) + s }
 
-// Tag returns the tag of the worker that has the volume, 0 when the id is
-// malformed.
+// Tag returns the tag of the worker that has the volume, or 0 if the id is malformed.
 func (v VolumeID) Tag() WorkerTag { return tagOf(string(v), volumePrefix) }
 
-// Tag returns the tag of the worker that has the snapshot, 0 when the id is
-// malformed.
+// Tag returns the tag of the worker that has the snapshot, or 0 if the id is malformed.
 func (s SnapshotID) Tag() WorkerTag { return tagOf(string(s), snapshotPrefix) }
 
 // Validate reports CodeInvalid unless v has the shape of a volume id.
@@ -73,19 +71,19 @@ func validateRouted(what, id, prefix string) error {
 	return nil
 }
 
-// VolumeState is where a volume is in its life.
+// VolumeState is a volume's state.
 type VolumeState string
 
 // The states of a volume, in the Machines API's words.
 const (
-	VolumeCreating   VolumeState = "creating"   // recorded; its file system is being made
+	VolumeCreating   VolumeState = "creating"   // recorded; its file system is being created
 	VolumeRestoring  VolumeState = "restoring"  // being filled from a snapshot
 	VolumeHydrating  VolumeState = "hydrating"  // being filled from another volume
 	VolumeCreated    VolumeState = "created"    // can be attached
-	VolumeExtending  VolumeState = "extending"  // growing; stays usable
-	VolumeFailed     VolumeState = "failed"     // could not be made; holds no data
-	VolumeDestroying VolumeState = "destroying" // what it left on the host is being removed
-	VolumeDestroyed  VolumeState = "destroyed"  // gone; its record is kept for a while
+	VolumeExtending  VolumeState = "extending"  // being extended; stays usable
+	VolumeFailed     VolumeState = "failed"     // could not be created; contains no data
+	VolumeDestroying VolumeState = "destroying" // its remains on the host are being removed
+	VolumeDestroyed  VolumeState = "destroyed"  // removed; its record is kept temporarily
 )
 
 var volumeTransitions = map[VolumeState][]VolumeState{
@@ -108,8 +106,8 @@ func (s VolumeState) CanBecome(next VolumeState) bool {
 // Usable reports whether a volume in this state can be attached and mounted.
 func (s VolumeState) Usable() bool { return s == VolumeCreated || s == VolumeExtending }
 
-// Volume is a worker's record of storage that outlives machines. Only that
-// worker changes it.
+// Volume is a worker's record of storage that outlives machines. Only that worker changes
+// it.
 type Volume struct {
 	ID        VolumeID     `json:"id"`
 	App       AppName      `json:"app"`
@@ -125,24 +123,24 @@ type Volume struct {
 	GrowsTo   int64        `json:"grows_to,omitempty"` // gigabytes, while it is extending
 	Error     string       `json:"error,omitempty"`    // why it failed
 	Snapshots []Snapshot   `json:"snapshots,omitempty"`
-	Usage     *VolumeUsage `json:"usage,omitempty"` // filled in on reading, when it is known
-	// NeedsRestart is in the reply to an extension: the machine that uses the
-	// volume sees the new size when it is started again.
+	Usage     *VolumeUsage `json:"usage,omitempty"` // filled in on reading, if known
+	// NeedsRestart appears in the reply to an extension: the machine that uses the volume
+	// sees the new size after a restart.
 	NeedsRestart bool      `json:"needs_restart,omitempty"`
 	CreatedAt    time.Time `json:"created_at"`
 	UpdatedAt    time.Time `json:"updated_at"`
 }
 
-// VolumeUsage is how full a volume's file system is.
+// VolumeUsage is the usage of a volume's file system.
 type VolumeUsage struct {
 	BlockSize   int64 `json:"block_size"` // bytes
 	Blocks      int64 `json:"blocks"`
 	BlocksFree  int64 `json:"blocks_free"`
-	BlocksAvail int64 `json:"blocks_avail"` // to those who are not root
+	BlocksAvail int64 `json:"blocks_avail"` // to users other than root
 }
 
-// Snapshot is a volume's content at one moment, kept on the volume's worker
-// until its retention is over, also after the volume is gone.
+// Snapshot is a copy of a volume's content at one moment. The volume's worker keeps it
+// until its retention ends, even if the volume is destroyed.
 type Snapshot struct {
 	ID            SnapshotID    `json:"id"`
 	Volume        VolumeID      `json:"volume"`
@@ -151,17 +149,17 @@ type Snapshot struct {
 	SizeGB        int64         `json:"size_gb"`          // of the volume then
 	Digest        string        `json:"digest,omitempty"` // of its manifest, "sha256:…"
 	RetentionDays int           `json:"retention_days"`
-	Scheduled     bool          `json:"scheduled,omitempty"` // made by the clock, not by a person
+	Scheduled     bool          `json:"scheduled,omitempty"` // created by the volume's schedule
 	CreatedAt     time.Time     `json:"created_at"`
 }
 
-// Expired reports whether the time for which the snapshot is kept is over. A
-// failed one is kept as long, to be seen; one that is being taken is not judged.
+// Expired reports whether the snapshot's retention has ended. A failed snapshot is kept
+// as long, so that the failure is visible. A snapshot in progress does not expire.
 func (s *Snapshot) Expired(now time.Time) bool {
 	return s.State != SnapshotCreating && !now.Before(s.CreatedAt.Add(time.Duration(s.RetentionDays)*24*time.Hour))
 }
 
-// SnapshotState is where a snapshot is in its life.
+// SnapshotState is a snapshot's state.
 type SnapshotState string
 
 // The states of a snapshot.
@@ -171,7 +169,7 @@ const (
 	SnapshotFailed   SnapshotState = "failed"
 )
 
-// VolumeOrder says what volume an order wants.
+// VolumeOrder is the volume of an order.
 type VolumeOrder struct {
 	Name           string     `json:"name"`    // not unique; what a machine's mount calls it
 	SizeGB         int64      `json:"size_gb"` // 1 to MaxVolumeGB; binary gigabytes
@@ -183,12 +181,12 @@ type VolumeOrder struct {
 	Source         VolumeID   `json:"source,omitempty"`          // a fork of it; excludes Snapshot
 	RetentionDays  int        `json:"retention_days,omitempty"`  // of its snapshots; default 5, at most 60
 	ScheduledSnaps bool       `json:"scheduled_snaps,omitempty"` // a snapshot a day
-	Grant          string     `json:"grant,omitempty"`           // by which its worker may read Snapshot or Source at another one; in claims only
-	Compute        *Guest     `json:"compute,omitempty"`         // there must be room for such a machine, too; nothing is held for it
+	Grant          string     `json:"grant,omitempty"`           // permits its worker to read Snapshot or Source on another worker; only in claims
+	Compute        *Guest     `json:"compute,omitempty"`         // the worker must also have room for such a machine, for which nothing is held
 }
 
-// LabelEncrypted is the label of workers that can encrypt volumes, and what a
-// refusal of the others names.
+// LabelEncrypted is the label of workers that can encrypt volumes. The refusals of other
+// workers contain it.
 const LabelEncrypted = "volume.encrypted"
 
 // Bounds and defaults of a volume.
@@ -200,7 +198,7 @@ const (
 	DefaultFSType        = "ext4"
 )
 
-// WithDefaults fills in what v leaves out. It does not validate.
+// WithDefaults returns v with its defaults filled in. It does not validate.
 func (v VolumeOrder) WithDefaults() VolumeOrder {
 	if v.SizeGB == 0 {
 		v.SizeGB = DefaultVolumeGB
@@ -254,5 +252,5 @@ func ValidVolumeName(s string) bool {
 	return len(s) >= 1 && len(s) <= 30 && strings.Trim(s, "abcdefghijklmnopqrstuvwxyz0123456789_") == ""
 }
 
-// Disk returns what a volume of so many gigabytes takes of a worker's disk.
+// Disk returns the disk space that the volume takes from its worker.
 func (v VolumeOrder) Disk() MiB { return MiB(v.SizeGB) << 10 }
