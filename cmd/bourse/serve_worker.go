@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"io"
 	"maps"
 	"math/rand/v2"
 	"net/http"
@@ -22,10 +23,13 @@ import (
 	"github.com/bourse-dev/bourse/internal/admission"
 	"github.com/bourse-dev/bourse/internal/tuning"
 	"github.com/bourse-dev/bourse/view"
+	"github.com/bourse-dev/bourse/view/gossip"
 	"github.com/bourse-dev/bourse/view/inventory"
+	"github.com/bourse-dev/bourse/volume"
 	"github.com/bourse-dev/bourse/worker"
 	"github.com/bourse-dev/bourse/worker/admit"
 	"github.com/bourse-dev/bourse/worker/publish"
+	"github.com/bourse-dev/bourse/worker/volumes"
 	"github.com/bourse-dev/bourse/worker/watch"
 )
 
@@ -267,4 +271,29 @@ func (h *host) unusedTag(ctx context.Context) bourse.WorkerTag {
 		}
 	}
 	return bourse.WorkerTag(1 + rand.Uint32N(1<<24-1)) // only where no certificates bind tags
+}
+
+// peers are the other workers, as sources of volumes and snapshots.
+type peers struct {
+	fabric    fabric.Fabric
+	directory *gossip.Directory
+}
+
+var _ volumes.Peers = peers{}
+
+// Export implements volumes.Peers.
+func (p peers) Export(ctx context.Context, tag bourse.WorkerTag, id, grant string, from volume.Position) (io.ReadCloser, error) {
+	to, ok := p.directory.ByTag(tag)
+	if !ok {
+		return nil, bourse.Errorf(bourse.CodeUnavailable, "the worker of %s cannot be reached", id)
+	}
+	return fabric.VolumeExport.Open(ctx, p.fabric, to, fabric.Export{ID: id, Grant: grant, Moment: from.Moment, Offset: from.Offset}, nil)
+}
+
+// storeFailed ends the daemon as a kill would: no answer that is on its way may
+// leave, since what it holds may not be what is on the disk. Machines go on; the
+// next start reads the disk.
+func (h *host) storeFailed(err error) {
+	h.log.Error("the daemon ends: its store has failed; machines go on, and the next start reads what the disk holds", "data", h.config.Data, "err", err)
+	os.Exit(1)
 }

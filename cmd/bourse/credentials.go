@@ -1,0 +1,178 @@
+package main
+
+import (
+	"context"
+	"crypto/x509"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/broker/endpoint"
+	"github.com/bourse-dev/bourse/fabric/direct"
+	"github.com/bourse-dev/bourse/internal/admission"
+	"github.com/bourse-dev/bourse/seal"
+	"github.com/bourse-dev/bourse/view"
+	"github.com/bourse-dev/bourse/view/gossip"
+	"github.com/bourse-dev/bourse/view/wire"
+	"github.com/bourse-dev/bourse/worker/machines"
+)
+
+// proofs are how members prove who they are by the certificates of the cluster.
+type proofs struct {
+	creds *admission.Credentials
+	wire  *direct.Fabric
+}
+
+var _ gossip.Proofs = proofs{}
+
+// Sign implements gossip.Proofs.
+func (p proofs) Sign(statement []byte) ([]byte, error) { return p.creds.Sign(statement) }
+
+// Key implements gossip.Proofs.
+func (p proofs) Key(ctx context.Context, m bourse.Member) (gossip.Key, error) {
+	cert, err := p.wire.Certificate(ctx, m)
+	if err != nil {
+		return nil, err
+	}
+	return certified{cert}, nil
+}
+
+// Names implements gossip.Proofs.
+func (p proofs) Names(ctx context.Context, m bourse.Member) ([]string, error) {
+	resp, err := p.wire.Call(ctx, m, &http.Request{Method: http.MethodGet, URL: &url.URL{Path: gossip.PathSelf}, Header: http.Header{}})
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	self, err := gossip.ReadSelf(resp)
+	return self.Names, err
+}
+
+// certified is the key of a certificate.
+type certified struct{ cert *x509.Certificate }
+
+// Verify implements gossip.Key.
+func (c certified) Verify(statement, signature []byte) bool {
+	return admission.Verify(c.cert, statement, signature)
+}
+
+// HasTag implements gossip.Key.
+func (c certified) HasTag(tag bourse.WorkerTag) bool { return admission.HasTag(c.cert, tag) }
+
+// renewing are a server's credentials, whose change its members have to see.
+type renewing struct{ *server }
+
+// Files implements admission.Watched.
+func (r renewing) Files() []string { return r.creds.Files() }
+
+// Look implements admission.Watched.
+func (r renewing) Look() (bool, error) {
+	changed, err := r.creds.Look()
+	if changed {
+		for _, group := range r.groups {
+			group.Renew()
+		}
+	}
+	return changed, err
+}
+
+// ownTag reports CodeFailedPrecondition for a worker whose tag the others would
+// not believe.
+func (s *server) ownTag() error {
+	tag := s.self.Tag
+	if s.creds == nil || tag == 0 || s.self.ID.TagRank(tag) < bourse.TagChoices || s.creds.HasTag(tag) {
+		return nil
+	}
+	return bourse.Errorf(bourse.CodeFailedPrecondition, "tag %s of this worker was made by an earlier release and does not follow from its name: "+
+		"add the DNS name %s to its certificate, beside the other one", tag, admission.TagName(tag))
+}
+
+// tokens are the clients' tokens as the broker asks for them: those of a file, and
+// those that brokers have made.
+type tokens struct {
+	set     *admission.TokenSet
+	name    string // of the set's tokens for the whole cluster
+	issued  *endpoint.Issued
+	watcher *view.Watcher
+}
+
+var _ endpoint.Tokens = (*tokens)(nil)
+
+func (s *server) newTokens(set *admission.TokenSet, name string) *tokens {
+	watcher := s.replica.Watch(wire.TableTokens)
+	synced := func() bool { return s.replica.InSync() && s.replica.directory.Knows() } // alone it does not know what others have made
+	return &tokens{set, name, endpoint.NewIssued(s.replica, watcher.C, synced, time.Now), watcher}
+}
+
+// close ends what newTokens began; of nil there is nothing.
+func (t *tokens) close() {
+	if t != nil {
+		t.watcher.Stop()
+	}
+}
+
+// Identify returns the owner of a token.
+func (t *tokens) Identify(ctx context.Context, token string) (endpoint.Identity, error) {
+	scope, ok := t.set.Lookup(token)
+	switch {
+	case !ok:
+		return t.issued.Identify(ctx, token)
+	case scope.Scraper:
+		return endpoint.Identity{Name: "scraper", Scraper: true}, nil
+	case scope.Cluster:
+		return endpoint.Identity{Name: t.name}, nil
+	}
+	who := endpoint.Identity{Name: scope.Org, Org: scope.Org}
+	if scope.App != "" {
+		who.Apps = []bourse.AppRef{{Name: scope.App}}
+	}
+	return who, nil
+}
+
+// workerSecrets is the view of secrets as a worker uses it.
+type workerSecrets struct {
+	*replica
+	server *server
+}
+
+var _ machines.SecretsView = workerSecrets{}
+
+// AwaitSynced implements machines.SecretsView. Where there is no other server there
+// is nothing to wait for.
+func (v workerSecrets) AwaitSynced(ctx context.Context) {
+	if v.InSync() {
+		return
+	}
+	select {
+	case <-v.server.met():
+	case <-time.After(joinPatience):
+	case <-ctx.Done():
+	}
+	tick := time.NewTicker(syncedStep)
+	defer tick.Stop()
+	for !v.InSync() && len(v.server.members()) > 1 && ctx.Err() == nil {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// syncedStep is the time between two looks at whether a view that was made again
+// has been compared with another one.
+const syncedStep = 10 * time.Millisecond
+
+// openKeys reads the broker's file of keys, and reads it again when it changes. It
+// returns nil if the broker was started without one.
+func (s *server) openKeys(file string) (func() *seal.Keys, error) {
+	if file == "" {
+		return nil, nil
+	}
+	live, err := admission.NewLive([]string{file}, func() (*seal.Keys, error) { return seal.Load(file) }, nil)
+	if err != nil {
+		return nil, err
+	}
+	s.watched = append(s.watched, live)
+	return live.Get, nil
+}
