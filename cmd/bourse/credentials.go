@@ -18,7 +18,7 @@ import (
 	"github.com/bourse-dev/bourse/worker/machines"
 )
 
-// proofs are how members prove who they are by the certificates of the cluster.
+// proofs verifies members' identities with the cluster's certificates.
 type proofs struct {
 	creds *admission.Credentials
 	wire  *direct.Fabric
@@ -49,7 +49,7 @@ func (p proofs) Names(ctx context.Context, m bourse.Member) ([]string, error) {
 	return self.Names, err
 }
 
-// certified is the key of a certificate.
+// certified is the public key of a certificate.
 type certified struct{ cert *x509.Certificate }
 
 // Verify implements gossip.Key.
@@ -60,7 +60,7 @@ func (c certified) Verify(statement, signature []byte) bool {
 // HasTag implements gossip.Key.
 func (c certified) HasTag(tag bourse.WorkerTag) bool { return admission.HasTag(c.cert, tag) }
 
-// renewing are a server's credentials, whose change its members have to see.
+// renewing reloads a server's credentials and announces a change to the other members.
 type renewing struct{ *server }
 
 // Files implements admission.Watched.
@@ -77,22 +77,20 @@ func (r renewing) Look() (bool, error) {
 	return changed, err
 }
 
-// ownTag reports CodeFailedPrecondition for a worker whose tag the others would
-// not believe.
+// ownTag returns CodeFailedPrecondition for a worker whose tag the other members would
+// reject.
 func (s *server) ownTag() error {
 	tag := s.self.Tag
 	if s.creds == nil || tag == 0 || s.self.ID.TagRank(tag) < bourse.TagChoices || s.creds.HasTag(tag) {
 		return nil
 	}
-	return bourse.Errorf(bourse.CodeFailedPrecondition, "tag %s of this worker was made by an earlier release and does not follow from its name: "+
-		"add the DNS name %s to its certificate, beside the other one", tag, admission.TagName(tag))
+	return bourse.Errorf(bourse.CodeFailedPrecondition, "tag %s of this worker does not follow from its name: add the DNS name %s to its certificate", tag, admission.TagName(tag))
 }
 
-// tokens are the clients' tokens as the broker asks for them: those of a file, and
-// those that brokers have made.
+// tokens identifies clients by the tokens in a file and those that brokers have issued.
 type tokens struct {
 	set     *admission.TokenSet
-	name    string // of the set's tokens for the whole cluster
+	name    string // identity of the set's tokens for the whole cluster
 	issued  *endpoint.Issued
 	watcher *view.Watcher
 }
@@ -101,18 +99,18 @@ var _ endpoint.Tokens = (*tokens)(nil)
 
 func (s *server) newTokens(set *admission.TokenSet, name string) *tokens {
 	watcher := s.replica.Watch(wire.TableTokens)
-	synced := func() bool { return s.replica.InSync() && s.replica.directory.Knows() } // alone it does not know what others have made
+	synced := func() bool { return s.replica.InSync() && s.replica.directory.Knows() } // a server alone does not know the tokens that others have issued
 	return &tokens{set, name, endpoint.NewIssued(s.replica, watcher.C, synced, time.Now), watcher}
 }
 
-// close ends what newTokens began; of nil there is nothing.
+// close stops what newTokens started. t may be nil.
 func (t *tokens) close() {
 	if t != nil {
 		t.watcher.Stop()
 	}
 }
 
-// Identify returns the owner of a token.
+// Identify implements endpoint.Tokens.
 func (t *tokens) Identify(ctx context.Context, token string) (endpoint.Identity, error) {
 	scope, ok := t.set.Lookup(token)
 	switch {
@@ -130,7 +128,7 @@ func (t *tokens) Identify(ctx context.Context, token string) (endpoint.Identity,
 	return who, nil
 }
 
-// workerSecrets is the view of secrets as a worker uses it.
+// workerSecrets is a worker's access to the view's secrets.
 type workerSecrets struct {
 	*replica
 	server *server
@@ -138,8 +136,8 @@ type workerSecrets struct {
 
 var _ machines.SecretsView = workerSecrets{}
 
-// AwaitSynced implements machines.SecretsView. Where there is no other server there
-// is nothing to wait for.
+// AwaitSynced implements machines.SecretsView. It returns at once if there is no other
+// server.
 func (v workerSecrets) AwaitSynced(ctx context.Context) {
 	if v.InSync() {
 		return
@@ -159,12 +157,12 @@ func (v workerSecrets) AwaitSynced(ctx context.Context) {
 	}
 }
 
-// syncedStep is the time between two looks at whether a view that was made again
-// has been compared with another one.
+// syncedStep is the interval at which AwaitSynced checks whether the view has been
+// compared with another one.
 const syncedStep = 10 * time.Millisecond
 
-// openKeys reads the broker's file of keys, and reads it again when it changes. It
-// returns nil if the broker was started without one.
+// openKeys reads the broker's key file and reloads it when it changes. It returns nil if
+// no file is configured.
 func (s *server) openKeys(file string) (func() *seal.Keys, error) {
 	if file == "" {
 		return nil, nil

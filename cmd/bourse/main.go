@@ -1,9 +1,8 @@
-// Command bourse is the whole of Bourse in one program: the command line, the
-// servers, and the process that machines run under.
+// Command bourse contains all of Bourse in one program: the command line, the servers, and
+// the supervisor of machines.
 //
-// This package only wires: it names the concrete parts and the order in which
-// they start and stop. serve_worker.go and serve_broker.go have one server
-// each.
+// This package only connects parts: it creates them, and starts and stops them in order.
+// serve_worker.go, serve_broker.go and serve_proxy.go each contain one server.
 package main
 
 import (
@@ -34,16 +33,16 @@ func run() int {
 	if outlive := survivor(os.Args); outlive != nil {
 		return outlive(os.Args[2])
 	}
-	// The first signal ends ctx and with it, in good order, what runs; from
-	// then on signals have their default effect, so a second one ends at once.
+	// The first signal cancels ctx, which stops everything cleanly. From then on signals
+	// have their default effect, so a second one terminates the process.
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop)
 	return cli.Main(ctx, cli.Process(version()), os.Args[1:], commands)
 }
 
-// version returns the release that the linker was given, or else the module's
-// version, and the commit when the build knew it.
+// version returns the release that the linker has set, or otherwise the module's version,
+// and the commit if the build recorded it.
 func version() cli.Version {
 	v := cli.Version{Release: release}
 	info, ok := debug.ReadBuildInfo()
@@ -61,7 +60,7 @@ func version() cli.Version {
 	return v
 }
 
-// commands are the nouns of the command line, with the servers that some run.
+// commands returns the commands in their groups.
 func commands(s *cli.Shell) []cli.Group {
 	roles := serve.Roles{Worker: serveWorker, Broker: serveBroker, Proxy: serveProxy, NATS: serveNATS}
 	return []cli.Group{

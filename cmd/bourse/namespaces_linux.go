@@ -14,16 +14,15 @@ import (
 	"github.com/containerd/errdefs"
 )
 
-// removeNamespaces removes containerd's namespaces whose names begin with prefix,
-// with all that is in them. Without an address, or where containerd is not
-// there, there is nothing to do.
+// removeNamespaces removes containerd's namespaces whose names begin with prefix, with
+// their content. It does nothing without an address or if containerd is not running.
 func removeNamespaces(ctx context.Context, address, prefix string) error {
 	if address == "" {
 		return nil
 	}
 	c, err := containerd.New(address, containerd.WithTimeout(2*time.Second))
 	if err != nil {
-		return nil // it is away, and its namespaces wait for it
+		return nil // containerd is not running
 	}
 	defer c.Close()
 	names, err := c.NamespaceService().List(ctx)
@@ -46,8 +45,8 @@ func removeNamespaces(ctx context.Context, address, prefix string) error {
 	return errors.Join(errs...)
 }
 
-// emptyNamespace removes containers, then all that holds content, and has
-// containerd collect what no one holds any more.
+// emptyNamespace removes containers and images, and has containerd collect the content
+// that is no longer referenced.
 func emptyNamespace(ctx context.Context, c *containerd.Client) error {
 	containers, err := c.Containers(ctx)
 	if err != nil {
@@ -84,8 +83,8 @@ func emptyNamespace(ctx context.Context, c *containerd.Client) error {
 	return collect(ctx, c)
 }
 
-// collect deletes all leases, the last one so that containerd answers when it has
-// collected what they held, and content that is left without.
+// collect deletes all leases, the last one synchronously, so that containerd answers after
+// it has collected their content. It then deletes the remaining content.
 func collect(ctx context.Context, c *containerd.Client) error {
 	held, err := c.LeasesService().List(ctx)
 	if err != nil {
@@ -108,7 +107,7 @@ func collect(ctx context.Context, c *containerd.Client) error {
 	})
 }
 
-// gone drops the error of removing what is not there.
+// gone returns nil for an error that the removed object does not exist.
 func gone(err error) error {
 	if errdefs.IsNotFound(err) {
 		return nil

@@ -24,9 +24,8 @@ import (
 	"github.com/bourse-dev/bourse/view/gossip"
 )
 
-// openNetworks makes the server reachable, and its way to the others. A worker
-// on NATS listens there and nowhere else; brokers and proxies listen for their
-// clients in any case.
+// openNetworks opens the server's listeners and its connection to the other servers. A
+// worker on NATS listens only there; brokers and proxies always listen for their clients.
 func (s *server) openNetworks(ctx context.Context) error {
 	var err error
 	if s.config.NATS.Set() {
@@ -55,13 +54,13 @@ func (s *server) directAddress() string {
 	return reachable(s.listener.Addr().(*net.TCPAddr).AddrPort()).String()
 }
 
-// closeNetworks undoes openNetworks, as far as it came.
+// closeNetworks closes everything that openNetworks opened, even if it failed.
 func (s *server) closeNetworks() {
 	if s.wire != nil {
 		s.wire.Close()
 	}
 	if s.listener != nil {
-		_ = s.listener.Close() // the API's stage has, if it ran
+		_ = s.listener.Close() // already closed if the API's stage ran
 	}
 	if s.link != nil {
 		s.link.Close()
@@ -74,7 +73,7 @@ func (s *server) openLink(ctx context.Context) (*nats.Link, error) {
 		URLs: c.URLs, Prefix: c.Prefix, Cluster: s.config.Cluster, Name: string(s.self.Role) + " " + string(s.self.ID),
 		Creds: c.Creds, NKey: c.NKey, Log: s.log,
 	}
-	if c.Local() && c.Creds == "" && c.NKey == "" && s.secret != "" { // one of bourse dev, say
+	if c.Local() && c.Creds == "" && c.NKey == "" && s.secret != "" { // such as that of bourse dev
 		out.Token = s.secret.Text("nats")
 	}
 	if err := s.natsTLS(&out); err != nil {
@@ -82,13 +81,13 @@ func (s *server) openLink(ctx context.Context) (*nats.Link, error) {
 	}
 	link, err := nats.Open(ctx, out)
 	if bourse.CodeOf(err) == bourse.CodeUnauthorized {
-		err = cli.Hint(err, "a user that NATS lets in: nats://USER:PASSWORD@HOST:PORT in --nats, or --nats-creds FILE, or --nats-nkey FILE")
+		err = cli.Hint(err, "--nats nats://USER:PASSWORD@HOST:PORT, --nats-creds FILE, or --nats-nkey FILE")
 	}
 	return link, err
 }
 
-// natsTLS is how the NATS servers prove who they are, and we to them, where
-// that is not what is usual. Changed files count from the next connection on.
+// natsTLS sets the CA of the NATS servers and the server's own certificate, if they are
+// configured. Changed files apply to the next connection.
 func (s *server) natsTLS(out *nats.Config) error {
 	c := &s.config.NATS
 	if c.TLS.CA != "" {
@@ -99,7 +98,7 @@ func (s *server) natsTLS(out *nats.Config) error {
 			}
 			pool := x509.NewCertPool()
 			if !pool.AppendCertsFromPEM(text) {
-				return nil, bourse.Errorf(bourse.CodeInvalid, "--nats-ca: %s has no certificate in PEM", c.TLS.CA)
+				return nil, bourse.Errorf(bourse.CodeInvalid, "--nats-ca: %s contains no PEM certificate", c.TLS.CA)
 			}
 			return pool, nil
 		}, nil)
@@ -126,18 +125,18 @@ func (s *server) natsTLS(out *nats.Config) error {
 	return nil
 }
 
-// dial reaches a server in the way of its address.
+// dial connects to a server over TCP or NATS, depending on its address.
 func (s *server) dial(ctx context.Context, network, address string) (net.Conn, error) {
 	switch {
 	case !nats.IsAddress(address):
 		return direct.TCP(ctx, network, address)
 	case s.link == nil:
-		return nil, errors.New("it is on NATS, and this server is not")
+		return nil, errors.New("the address is on NATS, and this server is not")
 	}
 	return s.link.Dial(ctx, address)
 }
 
-// fabric is how workers are asked and called.
+// fabric returns the fabric for calls to workers.
 func (s *server) fabric() fabric.Fabric {
 	if s.link == nil {
 		return s.wire
@@ -153,8 +152,8 @@ func (s *server) fabric() fabric.Fabric {
 	}}
 }
 
-// serveLink is a broker's or proxy's side of NATS: other servers' replicators, and what
-// h has for them. Clients come to the listener.
+// serveLink serves other servers over NATS, for a broker or proxy: replication, and h.
+// Clients use the listener.
 func (s *server) serveLink(ctx context.Context, h http.Handler) error {
 	if s.link == nil {
 		<-ctx.Done()
@@ -167,10 +166,10 @@ func (s *server) serveLink(ctx context.Context, h http.Handler) error {
 	return s.serve(ctx, s.link.Listen(nats.PortAPI), s.withReplication(h), secure)
 }
 
-// countsEvery is how often failures on NATS are logged, if there are any.
+// countsEvery is the interval at which new failures on NATS are logged.
 const countsEvery = time.Minute
 
-// tellCounts logs what the link has counted, as it changes.
+// tellCounts logs the link's counters when they change.
 func (s *server) tellCounts(ctx context.Context) error {
 	tick := time.NewTicker(countsEvery)
 	defer tick.Stop()
@@ -182,18 +181,18 @@ func (s *server) tellCounts(ctx context.Context) error {
 		}
 		if now := s.link.Counts(); now != logged {
 			logged = now
-			s.log.Info("on NATS since the start", "reconnects", now.Reconnects, "slow_consumers", now.SlowConsumers, "oversized", now.Oversized,
+			s.log.Info("NATS failures since start", "reconnects", now.Reconnects, "slow_consumers", now.SlowConsumers, "oversized", now.Oversized,
 				"malformed", now.Malformed, "resets", now.Resets, "dropped", now.Dropped)
 		}
 	}
 }
 
-// serve answers requests on ln as [direct.Serve] does, behind the gate: every
-// listener of the program is served by it.
+// serve serves requests on ln as [direct.Serve] does, behind the gate. All listeners of
+// the program use it.
 func (s *server) serve(ctx context.Context, ln net.Listener, h http.Handler, config *tls.Config) error {
 	proof := s.proof()
 	if !onLoopback(ln) {
-		proof.Bearer = "" // nor is it shown there
+		proof.Bearer = "" // which only servers on loopback know
 	}
 	gate := admission.Gate{Proof: proof, Names: func() []string {
 		if s.creds == nil {
@@ -204,13 +203,13 @@ func (s *server) serve(ctx context.Context, ln net.Listener, h http.Handler, con
 	return direct.Serve(ctx, ln, gate.Wrap(h), config, s.log)
 }
 
-// proof is what this server shows to others, and asks of them.
+// proof returns the proof that this server sends to others and requires from them.
 func (s *server) proof() admission.Proof {
 	return admission.Proof{Cluster: s.config.Cluster, Bearer: string(s.secret)}
 }
 
-// openSecret finds the secret that servers on loopback show one another. With
-// certificates they need none, and --insecure means that they have none.
+// openSecret reads the shared secret of servers on loopback. With certificates or
+// --insecure there is none.
 func (s *server) openSecret() (err error) {
 	if s.creds == nil && !s.config.Insecure {
 		s.secret, err = loopback.SecretOf(os.Getenv, s.config.Cluster)
@@ -218,8 +217,8 @@ func (s *server) openSecret() (err error) {
 	return err
 }
 
-// clientToken makes the token of a listener's clients where the operator has
-// named none and only this host reaches it; nil elsewhere.
+// clientToken creates the token for a listener's clients if the operator has configured
+// none and only this host reaches the listener. Otherwise it returns nil.
 func (s *server) clientToken(ln net.Listener, file string) (*loopback.Token, error) {
 	if file != "" || s.config.Insecure || !onLoopback(ln) {
 		return nil, nil
@@ -227,15 +226,15 @@ func (s *server) clientToken(ln net.Listener, file string) (*loopback.Token, err
 	return loopback.TokenOf(os.Getenv, ln.Addr().(*net.TCPAddr).AddrPort())
 }
 
-// onLoopback reports whether only this host reaches a listener. Those on NATS
-// have addresses that are nowhere.
+// onLoopback reports whether only this host reaches a listener. Listeners on NATS have no
+// TCP address.
 func onLoopback(ln net.Listener) bool {
 	at, ok := ln.Addr().(*net.TCPAddr)
 	return ok && at.AddrPort().Addr().Unmap().IsLoopback()
 }
 
-// withdraw is the stage that removes a token's file before what asks for it
-// ends: the next to listen there must not lose its own. There may be no token.
+// withdraw is the stage that removes a token's file before its listener closes, because
+// the next server with the same address writes a file of the same name. t may be nil.
 func withdraw(t *loopback.Token) stage {
 	return atEnd("token", func(context.Context) error {
 		if t == nil {
@@ -328,7 +327,7 @@ func (s *server) changed() <-chan struct{} {
 	return s.either.changed
 }
 
-// either is the changes of two groups as one.
+// either combines the changes of two groups.
 type either struct {
 	mu      sync.Mutex
 	changed chan struct{}
@@ -341,7 +340,7 @@ func (e *either) run(ctx context.Context, one, other *gossip.Members) {
 		before := e.changed
 		e.changed = make(chan struct{})
 		e.mu.Unlock()
-		close(before) // after a and b were taken, so that nothing is missed
+		close(before) // after a and b were read, so that no change is missed
 		select {
 		case <-a:
 		case <-b:
@@ -350,7 +349,7 @@ func (e *either) run(ctx context.Context, one, other *gossip.Members) {
 	}
 }
 
-// membership is the stage in which the others know of this server.
+// membership is the stage in which this server is a member of the cluster.
 func (s *server) membership() stage {
 	return stage{name: "membership", run: func(ctx context.Context) error {
 		running, ctx := errgroup.WithContext(ctx)
@@ -370,5 +369,6 @@ func (s *server) membership() stage {
 	}}
 }
 
-// met is closed once the others have been met, or there are none.
+// met returns a channel that is closed once the server has met the other members, or if
+// there are none.
 func (s *server) met() <-chan struct{} { return s.groups[0].Ready() }

@@ -20,17 +20,16 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// replica is a server's copy of the view with what keeps it in step with the
-// others'.
+// replica is a server's copy of the view and its replication.
 type replica struct {
 	*view.View
 	*replication.Replicator
 	directory *gossip.Directory // set with the membership
-	dir       *tempdir.Dir      // nil: its view is kept
+	dir       *tempdir.Dir      // nil: the view persists
 }
 
-// openReplica opens the server's view and prepares its replication. The
-// membership is opened after it, with the replicator as its rumours.
+// openReplica opens the server's view and prepares its replication. The membership, which
+// carries the replicator's messages, is opened later.
 func (s *server) openReplica() error {
 	r := &replica{}
 	path := s.config.View
@@ -42,7 +41,7 @@ func (s *server) openReplica() error {
 		path = filepath.Join(r.dir.Path, "view.db")
 	}
 	var err error
-	var keys wire.Keys // without certificates the view makes a key of its own
+	var keys wire.Keys // without certificates the view creates its own key
 	if s.creds != nil {
 		keys = s.creds
 	}
@@ -60,16 +59,16 @@ func (s *server) openReplica() error {
 	return nil
 }
 
-// makeViewDir makes a directory for the view of a server without --data, and
-// removes those of servers that were killed.
+// makeViewDir creates a directory for the view of a server without --data, and removes
+// the directories of killed servers.
 func makeViewDir(log *slog.Logger) (*tempdir.Dir, error) {
 	const prefix = "bourse-view-"
 	if _, err := tempdir.RemoveLeft(os.TempDir(), prefix, func(string) error { return nil }); err != nil {
-		log.Warn("remove the views of servers that were killed failed", "err", err)
+		log.Warn("remove views of killed servers failed", "err", err)
 	}
 	dir, err := tempdir.Make(os.TempDir(), prefix)
 	if err != nil {
-		return nil, bourse.Errorf(bourse.CodeUnavailable, "a place for the view: %w", err)
+		return nil, bourse.Errorf(bourse.CodeUnavailable, "create a directory for the view: %w", err)
 	}
 	return dir, nil
 }
@@ -81,16 +80,15 @@ func (r *replica) removeDir() error {
 	return r.dir.Remove()
 }
 
-// close closes what openReplica opened, once its stage has ended or was never
-// reached.
+// close closes everything that openReplica opened. Its stage must not be running.
 func (r *replica) close() error { return errors.Join(r.View.Close(), r.removeDir()) }
 
-// viewing is the stage in which the view can be written. It is the first: the
-// others send it what they do.
+// viewing is the stage in which the view accepts writes. It precedes the stages that
+// write.
 func (s *server) viewing() stage { return stage{name: "view", run: s.replica.View.Run} }
 
-// replication is the stage in which the view is kept in step with the others'.
-// It has its first look when they have been met.
+// replication is the stage that replicates the view, once the server has met the other
+// members.
 func (s *server) replication() stage {
 	return stage{name: "replication", run: func(ctx context.Context) error {
 		select {
@@ -103,11 +101,11 @@ func (s *server) replication() stage {
 	}}
 }
 
-// directing is the stage in which the directory knows what is free.
+// directing is the stage that keeps the directory up to date.
 func (s *server) directing() stage { return stage{name: "directory", run: s.replica.directory.Run} }
 
-// withReplication serves other servers' replicators beside h. They are let in
-// by their certificates; h decides which.
+// withReplication adds the paths for other servers to h. It admits them by their
+// certificates; h checks its callers itself.
 func (s *server) withReplication(h http.Handler) http.Handler {
 	inner := admission.Require(s.replica.Handler(), bourse.ServerRoles()...)
 	mux := http.NewServeMux()

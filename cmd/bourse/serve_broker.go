@@ -27,7 +27,7 @@ import (
 	"github.com/bourse-dev/bourse/view/query"
 )
 
-// serveBroker runs an API server until ctx ends. It keeps nothing.
+// serveBroker runs a broker until ctx ends.
 func serveBroker(ctx context.Context, c serve.BrokerConfig) (err error) {
 	set, err := loadTokens(c.TokenFile)
 	if err != nil {
@@ -113,8 +113,8 @@ func serveBroker(ctx context.Context, c serve.BrokerConfig) (err error) {
 	)
 }
 
-// provenApps returns the apps that a worker keeps, as far as a broker has signed them.
-// Without certificates no signature proves anything.
+// provenApps returns a worker's copies of apps that a broker has signed, or all of them in
+// a cluster without certificates.
 func (s *server) provenApps(workers fabric.Fabric) func(context.Context, bourse.Member) ([]bourse.App, error) {
 	return func(ctx context.Context, worker bourse.Member) ([]bourse.App, error) {
 		reported, err := fabric.AppList.Call(ctx, workers, worker, "")
@@ -125,13 +125,13 @@ func (s *server) provenApps(workers fabric.Fabric) func(context.Context, bourse.
 	}
 }
 
-// clientTokens returns the tokens that clients must show, nil for none: those of
-// set, or local, which a broker on loopback makes for itself.
+// clientTokens returns the tokens that clients must present, or nil for none: those of
+// set, or local, which a broker on loopback creates itself.
 func (s *server) clientTokens(set *admission.TokenSet, file string) (asked *tokens, local *loopback.Token, err error) {
 	if local, err = s.clientToken(s.listener, file); err != nil {
 		return nil, nil, err
 	}
-	name := endpoint.Everything // as a file of tokens has it; no organization has that name
+	name := endpoint.Everything // as in a token file; no organization has this name
 	if local != nil {
 		name = endpoint.LocalIdentity.Name
 		if set, err = admission.OneToken(local.Text); err != nil {
@@ -146,8 +146,8 @@ func (s *server) clientTokens(set *admission.TokenSet, file string) (asked *toke
 	return s.newTokens(set, name), local, nil
 }
 
-// nameIn returns the name of a server that was given none: a new one, or the
-// one that its data directory remembers, so that the view there stays its own.
+// nameIn returns the name of a server without a configured one: that in its data
+// directory, to which the view there belongs, or a new one.
 func nameIn(data string, role bourse.Role) (bourse.WorkerID, error) {
 	name := bourse.WorkerID(string(role) + "-" + strings.ToLower(rand.Text()[:8]))
 	if data == "" {
@@ -167,7 +167,7 @@ func nameIn(data string, role bourse.Role) (bourse.WorkerID, error) {
 	return name, nil
 }
 
-// loadQuotas reads the file of quotas; without one the defaults hold.
+// loadQuotas reads the file of quotas. Without a file the defaults apply.
 func loadQuotas(path string) (lookup.Quotas, error) {
 	if path == "" {
 		return lookup.Quotas{}, nil
@@ -183,7 +183,7 @@ func loadQuotas(path string) (lookup.Quotas, error) {
 	return q, nil
 }
 
-// loadTokens reads the token file; without one the broker asks for none.
+// loadTokens reads the token file. Without a file it returns nil.
 func loadTokens(path string) (*admission.TokenSet, error) {
 	if path == "" {
 		return nil, nil

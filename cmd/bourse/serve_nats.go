@@ -12,7 +12,7 @@ import (
 	"github.com/bourse-dev/bourse/internal/loopback"
 )
 
-const natsPatience = 10 * time.Second // that the server may take to start
+const natsPatience = 10 * time.Second // for the server's start
 
 // serveNATS runs a NATS server until ctx ends.
 func serveNATS(ctx context.Context, c serve.NATSServerConfig) error {
@@ -32,7 +32,7 @@ func serveNATS(ctx context.Context, c serve.NATSServerConfig) error {
 	if err != nil {
 		return bourse.Errorf(bourse.CodeInvalid, "NATS: %w", err)
 	}
-	go s.Start() // Shutdown ends it
+	go s.Start() // until Shutdown
 	defer func() {
 		s.Shutdown()
 		s.WaitForShutdown()

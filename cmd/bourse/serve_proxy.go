@@ -32,7 +32,7 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// proxyServer is a proxy with the parts that it uses.
+// proxyServer is a proxy and its parts.
 type proxyServer struct {
 	*server
 	config  *serve.ProxyConfig
@@ -45,8 +45,8 @@ type proxyServer struct {
 	shares  shares
 }
 
-// serveProxy runs a proxy until ctx ends. What it knows of the cluster is its
-// view; it writes nothing there.
+// serveProxy runs a proxy until ctx ends. It reads the cluster's state from its view and
+// writes nothing there.
 func serveProxy(ctx context.Context, c serve.ProxyConfig) (err error) {
 	if c.Name == "" {
 		if c.Name, err = nameIn(c.Data, bourse.RoleProxy); err != nil {
@@ -113,12 +113,12 @@ func serveProxy(ctx context.Context, c serve.ProxyConfig) (err error) {
 		stage{name: "ways", run: p.ways.Run},
 		stage{name: "api", run: p.serveAPI},
 		stage{name: "nats", run: func(ctx context.Context) error { return s.serveLink(ctx, p.own()) }},
-		stage{name: "edge", run: edge.New(p.edge).Run}, // what is in progress ends before its ways do
+		stage{name: "edge", run: edge.New(p.edge).Run}, // requests in progress end before the connections to their machines
 		s.announce(),
 	)
 }
 
-// listen binds the addresses that strangers come to.
+// listen opens the listeners for the apps' users.
 func (p *proxyServer) listen() error {
 	c := p.config
 	p.edge = edge.Config{
@@ -184,8 +184,8 @@ func (p *proxyServer) listenWeb(flag string, at serve.WebListen, secure bool) (e
 	return w, nil
 }
 
-// openCertificates opens the certificates of host names. The first of the listeners
-// for HTTP in the clear is behind those for HTTPS.
+// openCertificates opens the certificates of host names. secure is the number of HTTPS
+// listeners, which precede the HTTP listeners.
 func (p *proxyServer) openCertificates(secure int) error {
 	c := &p.config.Certs
 	certs := &edge.Certificates{SelfSigned: c.SelfSigned}
@@ -217,7 +217,7 @@ func (p *proxyServer) openCertificates(secure int) error {
 	return nil
 }
 
-// closeListeners closes what listen has bound; the edge has, if it ran.
+// closeListeners closes the listeners, which the edge has already done if it ran.
 func (p *proxyServer) closeListeners() {
 	for _, w := range p.edge.Web {
 		_ = w.Close()
@@ -228,7 +228,7 @@ func (p *proxyServer) closeListeners() {
 	p.proxy.Close()
 }
 
-// tell adds to what the server reports once it serves.
+// tell adds the proxy's listeners to the ready line.
 func (p *proxyServer) tell(r *serve.Ready) {
 	for _, w := range p.edge.Web {
 		if w.TLS {
@@ -242,8 +242,8 @@ func (p *proxyServer) tell(r *serve.Ready) {
 	}
 }
 
-// serveAPI serves the other servers of the cluster, and scrapers. Those whom the
-// proxy is for come to other listeners.
+// serveAPI serves the other servers of the cluster, and scrapers. The apps' users use the
+// other listeners.
 func (p *proxyServer) serveAPI(ctx context.Context) error {
 	var secure *tls.Config
 	if p.creds != nil {
@@ -252,7 +252,7 @@ func (p *proxyServer) serveAPI(ctx context.Context) error {
 	return p.serve(ctx, p.listener, p.withReplication(p.own()), secure)
 }
 
-// own is what a proxy says of itself.
+// own returns the handler of the proxy's metrics and status.
 func (p *proxyServer) own() http.Handler {
 	mux := http.NewServeMux()
 	figures := servermetrics.Handler(p.counts, p.metrics())
@@ -262,7 +262,7 @@ func (p *proxyServer) own() http.Handler {
 	return mux
 }
 
-// balanceOf is a balancer as a proxy uses it.
+// balanceOf adapts a balancer to proxy.Balance.
 type balanceOf struct{ *balance.Balancer }
 
 var _ proxy.Balance = balanceOf{}
@@ -276,7 +276,7 @@ func (b balanceOf) Take(ctx context.Context, t *route.Target, w proxy.Want) (pro
 	return turn, nil
 }
 
-// waysOf are ways as a proxy uses them.
+// waysOf adapts way.Ways to proxy.Ways.
 type waysOf struct{ *way.Ways }
 
 var _ proxy.Ways = waysOf{}
@@ -290,20 +290,20 @@ func (w waysOf) Use(ctx context.Context, worker bourse.WorkerID, machine bourse.
 	return to, nil
 }
 
-// shares divide a proxy's file descriptors: half for clients, a quarter for machines,
-// a sixteenth for remembered bodies. What remains is for the proxy's own files and its
+// shares divides a proxy's file descriptors: half for clients, a quarter for machines, a
+// sixteenth for stored request bodies. The rest is for the proxy's own files and its
 // connections to the cluster.
 type shares struct {
 	clients  *throttle.Fair // by address
 	machines *throttle.Fair // by organization
 	spools   int64
-	// waiting is how many requests of one app may wait for a place at a machine, and as
-	// many for a machine to be ready. Those and the requests at machines together do
-	// not use up the connections of clients.
+	// waiting limits the requests of one app that wait for a slot on a machine, and
+	// separately those that wait for a machine to become ready. Together with the
+	// requests in progress they are fewer than the clients' connections.
 	waiting int
 }
 
-// descriptorShares divides the descriptors that this process may open.
+// descriptorShares divides this process's limit of file descriptors.
 func descriptorShares() (shares, error) {
 	var limit syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil { // the runtime has raised it as far as it may

@@ -42,28 +42,28 @@ const (
 	leavePatience   = 500 * time.Millisecond
 )
 
-// host is a worker with the parts that it uses.
+// host is a worker and its parts.
 type host struct {
 	*server
 	config   *serve.WorkerConfig
 	capacity worker.Capacity
 	driver   *process.Driver
 	parts    parts
-	gateway  *pullGateway   // nil: it is none
+	gateway  *pullGateway   // nil: the worker is no gateway
 	worker   *worker.Worker // set once opened is closed
 	opened   chan struct{}
 }
 
-// serveWorker runs the daemon of a host until ctx ends. Machines go on, unless
-// it is ephemeral.
+// serveWorker runs a worker until ctx ends. Its machines keep running unless it is
+// ephemeral.
 func serveWorker(ctx context.Context, c serve.WorkerConfig) (err error) {
 	tuning.ProtectFromOOM(tuning.OOMDaemon)
 	// 0711: machines that run as another user pass through.
 	if err := os.MkdirAll(c.Data, 0o711); err != nil {
 		return bourse.Errorf(bourse.CodeInvalid, "--data: %w", err)
 	}
-	// A worker that comes back is known by its tag from the first moment on:
-	// its machines are found again.
+	// A restarted worker must announce its tag from the start, so that its machines are
+	// found.
 	known, _, err := worker.Known(c.Data, c.Log.Logger(os.Stderr))
 	if err != nil {
 		return err
@@ -94,8 +94,8 @@ func serveWorker(ctx context.Context, c serve.WorkerConfig) (err error) {
 	return runStages(ctx, s.log,
 		s.watching(),
 		s.viewing(),
-		// The membership comes before the worker: a first start asks it which
-		// tag is free.
+		// The membership precedes the worker, which needs it at its first start to choose
+		// a free tag.
 		s.membership(),
 		s.replication(),
 		atEnd("driver", h.endDriver),
@@ -103,7 +103,7 @@ func serveWorker(ctx context.Context, c serve.WorkerConfig) (err error) {
 		stage{name: "pollers", run: h.watchPollers},
 		stage{name: "worker", run: h.runWorker, ready: h.opened},
 		stage{name: "parts", run: func(ctx context.Context) error { return h.parts.run(ctx, h.worker.Names()) }},
-		// Until the worker has recovered it answers that it is unavailable.
+		// The API answers with unavailable until the worker has recovered.
 		stage{name: "api", run: h.serveAPI},
 		stage{name: "recovery", run: func(ctx context.Context) error { return h.awaitRecovery(ctx, recovered) }, ready: recovered},
 		stage{name: "gateway", run: h.serveGateway},
@@ -114,7 +114,8 @@ func serveWorker(ctx context.Context, c serve.WorkerConfig) (err error) {
 	)
 }
 
-// runWorker opens the worker, recovers what an earlier daemon left, and works.
+// runWorker opens the worker, which recovers the machines of an earlier daemon, and runs
+// it.
 func (h *host) runWorker(ctx context.Context) (err error) {
 	w, err := worker.Open(worker.Config{
 		Dir: h.config.Data, ID: h.config.Name, Region: h.config.Region, Capacity: h.capacity, NoHost: !h.config.AllowHost,
@@ -137,7 +138,7 @@ func (h *host) runWorker(ctx context.Context) (err error) {
 	return w.Run(ctx)
 }
 
-// offered is what the worker has beside processes.
+// offered returns the worker's optional parts.
 func (h *host) offered() worker.Parts {
 	out := h.parts.offered(peers{h.fabric(), h.replica.directory})
 	out.Secrets = workerSecrets{h.replica, h.server}
@@ -157,7 +158,7 @@ func (h *host) serveAPI(ctx context.Context) error {
 	if h.creds != nil {
 		secure = h.creds.Server(append(bourse.ServerRoles(), bourse.RoleScraper)...)
 	}
-	if h.link != nil && secure == nil { // a message proves nothing of who sent it: with certificates none asks anything here
+	if h.link != nil && secure == nil { // messages do not authenticate their senders, so they are not served with certificates
 		withdraw, err := h.link.Offer(h.self.ID, h.self.Region, worker)
 		if err != nil {
 			return err
@@ -167,7 +168,7 @@ func (h *host) serveAPI(ctx context.Context) error {
 	return h.serve(ctx, h.listener, h.withMetrics(h.withReplication(direct.Handler(h.self.ID, api))), secure)
 }
 
-// awaitRecovery closes recovered when the worker has.
+// awaitRecovery closes recovered when the worker has recovered.
 func (h *host) awaitRecovery(ctx context.Context, recovered chan<- struct{}) error {
 	select {
 	case <-h.worker.Recovered():
@@ -178,7 +179,7 @@ func (h *host) awaitRecovery(ctx context.Context, recovered chan<- struct{}) err
 	return nil
 }
 
-// leave notifies brokers to ask others from now on.
+// leave notifies brokers that the worker no longer accepts orders.
 func (h *host) leave(ctx context.Context) error {
 	h.groups[0].SetLeaving(true)
 	ctx, cancel := context.WithTimeout(ctx, leavePatience)
@@ -189,7 +190,7 @@ func (h *host) leave(ctx context.Context) error {
 	return nil
 }
 
-// destroyAll ends an ephemeral worker's machines while the worker still works.
+// destroyAll destroys an ephemeral worker's machines while the worker still runs.
 func (h *host) destroyAll(ctx context.Context) error {
 	if !h.config.Ephemeral {
 		return nil
@@ -199,7 +200,8 @@ func (h *host) destroyAll(ctx context.Context) error {
 	return h.worker.DestroyAll(ctx)
 }
 
-// endDriver leaves the machines to their supervisor, or ends that too.
+// endDriver disconnects from the supervisor of the machines, or stops it if the worker is
+// ephemeral.
 func (h *host) endDriver(ctx context.Context) error {
 	if !h.config.Ephemeral || h.worker == nil {
 		return h.driver.Close()
@@ -209,8 +211,7 @@ func (h *host) endDriver(ctx context.Context) error {
 	return h.driver.Shutdown(ctx)
 }
 
-// endOutput ends an ephemeral worker's log keeper, which has nothing to read
-// any more.
+// endOutput stops an ephemeral worker's log keeper.
 func (h *host) endOutput(ctx context.Context) error {
 	if !h.config.Ephemeral || h.parts.keeper == nil {
 		return nil
@@ -220,7 +221,7 @@ func (h *host) endOutput(ctx context.Context) error {
 	return h.parts.keeper.Shutdown(ctx)
 }
 
-// capacity is what the host has, and what the operator states instead.
+// capacity returns the host's capacity, as detected or as configured.
 func capacity(c *serve.WorkerConfig) worker.Capacity {
 	out := worker.DetectCapacity(c.Data)
 	stated := &c.Capacity
@@ -247,8 +248,8 @@ func counts(a bourse.Amounts) map[string]int64 {
 	return out
 }
 
-// unusedTag chooses the tag of a new worker: the first of those that follow from
-// its id that no other has, as far as is known by now.
+// unusedTag chooses the tag of a new worker: the first of its id's tags that no other
+// known worker has.
 func (h *host) unusedTag(ctx context.Context) bourse.WorkerTag {
 	select {
 	case <-h.groups[0].Ready():
@@ -258,10 +259,10 @@ func (h *host) unusedTag(ctx context.Context) bourse.WorkerTag {
 	away := map[bourse.WorkerTag]bool{}
 	known, err := view.Ask(ctx, h.replica.View, inventory.Workers())
 	if err != nil {
-		h.log.Warn("the tags of workers that are away cannot be read from the view", "err", err)
+		h.log.Warn("read tags of absent workers from view failed", "err", err)
 	}
 	for _, w := range known {
-		if w.ID != h.self.ID && w.ID.TagRank(w.Tag) < bourse.TagChoices { // a worker may report of itself what it likes
+		if w.ID != h.self.ID && w.ID.TagRank(w.Tag) < bourse.TagChoices { // ignores invalid tags, which a worker might report
 			away[w.Tag] = true
 		}
 	}
@@ -270,10 +271,10 @@ func (h *host) unusedTag(ctx context.Context) bourse.WorkerTag {
 			return tag
 		}
 	}
-	return bourse.WorkerTag(1 + rand.Uint32N(1<<24-1)) // only where no certificates bind tags
+	return bourse.WorkerTag(1 + rand.Uint32N(1<<24-1)) // valid only without certificates, which bind tags
 }
 
-// peers are the other workers, as sources of volumes and snapshots.
+// peers implements volumes.Peers with the other workers of the cluster.
 type peers struct {
 	fabric    fabric.Fabric
 	directory *gossip.Directory
@@ -285,15 +286,15 @@ var _ volumes.Peers = peers{}
 func (p peers) Export(ctx context.Context, tag bourse.WorkerTag, id, grant string, from volume.Position) (io.ReadCloser, error) {
 	to, ok := p.directory.ByTag(tag)
 	if !ok {
-		return nil, bourse.Errorf(bourse.CodeUnavailable, "the worker of %s cannot be reached", id)
+		return nil, bourse.Errorf(bourse.CodeUnavailable, "the worker of %s is unreachable", id)
 	}
 	return fabric.VolumeExport.Open(ctx, p.fabric, to, fabric.Export{ID: id, Grant: grant, Moment: from.Moment, Offset: from.Offset}, nil)
 }
 
-// storeFailed ends the daemon as a kill would: no answer that is on its way may
-// leave, since what it holds may not be what is on the disk. Machines go on; the
-// next start reads the disk.
+// storeFailed exits the daemon at once, because the memory's content may differ from the
+// disk's, so no pending answer may be sent. Machines keep running; the next start reads
+// the disk.
 func (h *host) storeFailed(err error) {
-	h.log.Error("the daemon ends: its store has failed; machines go on, and the next start reads what the disk holds", "data", h.config.Data, "err", err)
+	h.log.Error("store failed: daemon exits, machines keep running", "data", h.config.Data, "err", err)
 	os.Exit(1)
 }

@@ -26,32 +26,31 @@ import (
 	"github.com/bourse-dev/bourse/view/gossip"
 )
 
-// server is what both roles are built on.
+// server contains the parts that all roles have in common.
 type server struct {
 	config   *serve.ServerConfig
 	log      *slog.Logger
-	creds    *admission.Credentials // nil: in the clear
-	secret   loopback.Secret        // of the cluster on this host's loopback; "": none is asked for
+	creds    *admission.Credentials // nil: without TLS
+	secret   loopback.Secret        // of the cluster on this host's loopback; "": none is required
 	link     *nats.Link             // nil: not on NATS
 	listener net.Listener           // of the API
 	wire     *direct.Fabric         // to other servers
 	replica  *replica
-	groups   []*gossip.Members // one; or two, of which the first is that on NATS
-	either   either            // of the two
+	groups   []*gossip.Members // one, or two if the server is also on NATS, whose group is first
+	either   either            // combines their changes
 	self     bourse.Member
-	watched  []admission.Watched // files of credentials, which are read again when they change
-	orders   http.Handler        // places those of proxies; nil: a server that is no broker
-	tracer   *trace.Tracer       // nil: nothing is traced
-	extra    func(*serve.Ready)  // adds what only one role reports once it serves; may be nil
+	watched  []admission.Watched // files of credentials, which are reloaded when they change
+	orders   http.Handler        // places orders of proxies; nil except for a broker
+	tracer   *trace.Tracer       // nil: no tracing
+	extra    func(*serve.Ready)  // adds a role's own fields to the ready line; may be nil
 }
 
-// joinPatience is how long readiness waits for the membership. Members that
-// do not answer are called on and on.
+// joinPatience limits the time for which readiness waits for the membership. The server
+// keeps trying to reach members that do not answer.
 const joinPatience = 2 * time.Second
 
-// openServer binds what the server listens on and opens its view; tag is a
-// worker's that has been here before, or 0. It starts nothing. What it opened
-// the caller closes; the membership ends with its stage.
+// openServer opens the server's listeners and view; tag is the tag of a worker that has
+// run before, or 0. It starts nothing. The caller must call close.
 func openServer(ctx context.Context, config *serve.ServerConfig, id bourse.WorkerID, role bourse.Role, tag bourse.WorkerTag) (*server, error) {
 	tuning.RuntimeOfServer()
 	s := &server{either: either{changed: make(chan struct{})}, config: config, log: config.Log.Logger(os.Stderr).With(string(role), string(id))}
@@ -89,7 +88,7 @@ func openServer(ctx context.Context, config *serve.ServerConfig, id bourse.Worke
 	return s, nil
 }
 
-// close lets go of what openServer opened.
+// close closes everything that openServer opened.
 func (s *server) close() error {
 	if err := s.tracer.Close(); err != nil {
 		s.log.Warn("the last traces were not exported", "err", err)
@@ -98,7 +97,7 @@ func (s *server) close() error {
 	return s.replica.close()
 }
 
-// openTracer opens what tells a collector of requests, if the environment names one.
+// openTracer returns a tracer if the environment names a collector.
 func (s *server) openTracer(ctx context.Context) (*trace.Tracer, error) {
 	t, err := trace.Open(ctx, trace.Config{
 		Service: "bourse-" + string(s.self.Role), ID: string(s.self.ID), Region: string(s.self.Region), Version: version().Release,
@@ -121,8 +120,8 @@ func listen(what string, a netip.AddrPort) (net.Listener, error) {
 	return l, nil
 }
 
-// reachable returns the address at which others reach a: where it means
-// every interface, the first that is no loopback.
+// reachable returns the address at which others reach a: if a stands for every interface,
+// that of the first interface that is not the loopback.
 func reachable(a netip.AddrPort) netip.AddrPort {
 	if !a.Addr().IsUnspecified() {
 		return a
@@ -139,8 +138,7 @@ func reachable(a netip.AddrPort) netip.AddrPort {
 	return netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), a.Port())
 }
 
-// watching is the stage in which the files of credentials are read again when
-// they change.
+// watching is the stage that reloads files of credentials when they change.
 func (s *server) watching() stage {
 	return stage{name: "credentials", run: func(ctx context.Context) error {
 		admission.Watch(ctx, s.log, s.watched...)
@@ -148,9 +146,8 @@ func (s *server) watching() stage {
 	}}
 }
 
-// awaitKnown waits until the server knows its cluster, if there is anyone to
-// learn it from: who asks a broker or proxy that has announced itself expects
-// answers.
+// awaitKnown waits until the server knows its cluster, if there are other members: a
+// broker or proxy that reports that it is ready is expected to answer.
 func (s *server) awaitKnown(ctx context.Context) {
 	if s.self.Role == bourse.RoleWorker || len(s.members()) < 2 {
 		return
@@ -163,8 +160,7 @@ func (s *server) awaitKnown(ctx context.Context) {
 	}
 }
 
-// announce is the last stage: everything serves, and the ready line and file
-// are written.
+// announce is the last stage: it writes the ready line and the ready file.
 func (s *server) announce() stage {
 	return stage{name: "announce", run: func(ctx context.Context) error {
 		select {
@@ -192,12 +188,12 @@ func (s *server) announce() stage {
 	}}
 }
 
-// metrics is what a server of any role reports of itself.
+// metrics returns the metrics that servers of all roles report.
 func (s *server) metrics() *metrics.Server {
 	source := metrics.Source{
 		Self: s.self, Version: version().Release, Members: s.members, View: s.replica.View.Health,
 	}
-	if s.self.Role != bourse.RoleWorker { // whose directory does not watch them
+	if s.self.Role != bourse.RoleWorker { // whose directory does not track absent workers
 		source.Absent = func() int {
 			_, away := s.replica.directory.All()
 			return len(away)
@@ -209,7 +205,8 @@ func (s *server) metrics() *metrics.Server {
 	return metrics.New(source)
 }
 
-// withMetrics serves the worker's metrics to scrapers, who see nothing else of it.
+// withMetrics adds the worker's metrics to its API, which are the only part of it that
+// scrapers may read.
 func (h *host) withMetrics(api http.Handler) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("/", admission.Require(api, bourse.ServerRoles()...))
@@ -217,7 +214,8 @@ func (h *host) withMetrics(api http.Handler) http.Handler {
 	return mux
 }
 
-// scraperOf returns the scraper that a certificate names. No other names a client.
+// scraperOf returns the scraper that a certificate identifies. Certificates identify no
+// other clients.
 func scraperOf(shown *tls.ConnectionState) (endpoint.Identity, bool) {
 	if len(shown.PeerCertificates) == 0 {
 		return endpoint.Identity{}, false

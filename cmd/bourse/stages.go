@@ -7,16 +7,16 @@ import (
 	"slices"
 )
 
-// stage is one part of a server. Stages start in order, each when the one
-// before it is ready, and end in reverse.
+// stage is one part of a server. Stages start in order, each when the previous one is
+// ready, and stop in reverse order.
 type stage struct {
 	name  string
-	run   func(ctx context.Context) error // until ctx ends
-	ready <-chan struct{}                 // nil: as soon as it runs
+	run   func(ctx context.Context) error // returns when ctx ends
+	ready <-chan struct{}                 // nil: ready as soon as it runs
 }
 
-// atEnd is a stage that only does something when its turn to end has come:
-// then the stages before it still run. The context it gets has not ended.
+// atEnd returns a stage that only acts when it is stopped, while the stages before it
+// still run. The context of do is not canceled.
 func atEnd(name string, do func(context.Context) error) stage {
 	return stage{name: name, run: func(ctx context.Context) error {
 		<-ctx.Done()
@@ -24,11 +24,11 @@ func atEnd(name string, do func(context.Context) error) stage {
 	}}
 }
 
-// runStages runs a server until ctx ends or a stage does. It returns when all
-// stages have ended: with the error of the stage that ended by itself, or with
-// those of the ending. What goes wrong in the wake of an error is logged.
+// runStages runs a server until ctx ends or a stage returns. It returns when all stages
+// have stopped, with the error of the stage that returned first, or otherwise the errors
+// of stopping. Errors that follow another error are logged.
 func runStages(ctx context.Context, log *slog.Logger, stages ...stage) error {
-	ended := make(chan *runningStage, len(stages)) // each sends once: none blocks
+	ended := make(chan *runningStage, len(stages)) // each stage sends once, so none blocks
 	running, first := startStages(ctx, ended, stages)
 	if first == nil {
 		select {
@@ -54,8 +54,8 @@ func runStages(ctx context.Context, log *slog.Logger, stages ...stage) error {
 	return errors.Join(problems...)
 }
 
-// startStages starts one stage after the other, until ctx or a stage ends: it
-// returns those that run, and the one that has ended by itself.
+// startStages starts one stage after the other, until ctx ends or a stage returns. It
+// returns the running stages, and the one that has returned.
 func startStages(ctx context.Context, ended chan *runningStage, stages []stage) (running []*runningStage, first *runningStage) {
 	for _, s := range stages {
 		running = append(running, s.start(ctx, ended))
@@ -81,8 +81,8 @@ type runningStage struct {
 	err    error // once done is closed
 }
 
-// start runs the stage in a context of its own: it ends when its turn comes,
-// not when the server's does.
+// start runs the stage with its own context, because it must stop when its turn comes and
+// not when the server's context ends.
 func (s stage) start(ctx context.Context, ended chan<- *runningStage) *runningStage {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	r := &runningStage{name: s.name, cancel: cancel, done: make(chan struct{})}

@@ -15,8 +15,8 @@ import (
 	"github.com/bourse-dev/bourse/internal/tuning"
 )
 
-// The processes that outlive a worker's daemon are this program, too, also
-// when its file has been replaced since. Their drivers add the directory.
+// The processes that outlive a worker's daemon run this program too, even if its file has
+// been replaced since. Their drivers append the directory.
 func supervisorCommand() []string { return []string{selfPath(), supervisorWord} }
 func keeperCommand() []string     { return []string{selfPath(), keeperWord} }
 func leashedCommand() []string    { return []string{selfPath(), leashedWord} }
@@ -24,11 +24,11 @@ func leashedCommand() []string    { return []string{selfPath(), leashedWord} }
 const (
 	supervisorWord = "supervisor" // of host processes
 	keeperWord     = "keeper"     // of containers' output
-	leashedWord    = "leashed"    // a supervisor that does not outlive us
+	leashedWord    = "leashed"    // a supervisor that does not outlive this process
 	runcWord       = "runc"       // runc, for a container that has secrets
 )
 
-// runcCommand is for a script, which is not this process.
+// runcCommand is called from a script, for which /proc/self is another program.
 func runcCommand() []string {
 	path, err := os.Executable()
 	if err != nil {
@@ -37,8 +37,9 @@ func runcCommand() []string {
 	return []string{path, runcWord}
 }
 
-// survivor returns what this process is to do if it was started by one of the
-// commands above. It is looked at before anything else: they must stay small.
+// survivor returns the main function of a process that was started by one of the commands
+// above, or nil. It is called before anything else, because these processes must stay
+// small.
 func survivor(args []string) func(dir string) int {
 	if len(args) > 3 && args[1] == runcWord {
 		return func(string) int { return outlived(container.BecomeRunc(args[2:])) }
@@ -71,8 +72,7 @@ func outlived(err error) int {
 	return cli.ExitCode(err)
 }
 
-// superviseTasks runs tasks through a driver of their own, in a directory that
-// is gone afterwards.
+// superviseTasks runs tasks with a driver of their own, in a temporary directory.
 func superviseTasks(ctx context.Context, tasks []serve.Task, to serve.Print) (failed []string, err error) {
 	here, err := os.Getwd()
 	if err != nil {
@@ -97,12 +97,11 @@ func superviseTasks(ctx context.Context, tasks []serve.Task, to serve.Print) (fa
 	return serve.Run(ctx, serve.Config{Runner: d, Tasks: tasks, Env: os.Environ(), Dir: here, Print: to})
 }
 
-// leashLook is how often a leashed supervisor checks that its parent is
-// there.
+// leashLook is the interval at which a leashed supervisor checks that its parent exists.
 const leashLook = 200 * time.Millisecond
 
-// leashed is the supervisor of such tasks: it ends, with them and their
-// directory, when the process that has started it is killed.
+// leashed is the supervisor of such tasks. It exits, and removes them and their directory,
+// when its parent is killed.
 func leashed(dir string) int {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()

@@ -15,13 +15,12 @@ import (
 	"github.com/bourse-dev/bourse/network"
 )
 
-// sweepPatience bounds how long the host may take to give up what it has.
+// sweepPatience limits the duration of a sweep.
 const sweepPatience = 20 * time.Second
 
-// sweepHost removes what the workers of a dev cluster have on this host beside
-// processes and files: containerd's namespaces whose names begin with prefix, with
-// all that is in them; networks, and what is mounted below dir, of workers that
-// could not end by themselves.
+// sweepHost removes the remains of a dev cluster's workers that are neither processes nor
+// files: containerd's namespaces whose names begin with prefix, with their content, and
+// networks and mounts below dir.
 func sweepHost(ctx context.Context, socket, prefix, dir string) error {
 	ctx, cancel := context.WithTimeout(ctx, sweepPatience)
 	defer cancel()
@@ -32,13 +31,13 @@ func sweepHost(ctx context.Context, socket, prefix, dir string) error {
 	}
 	err = errors.Join(err, clearNetworks(ctx, mounts))
 	mounts, errMounts = mountsBelow(dir)
-	for _, path := range slices.Backward(mounts) { // what is mounted last lies on top
+	for _, path := range slices.Backward(mounts) { // the last mount is on top
 		errMounts = errors.Join(errMounts, unix.Unmount(path, unix.MNT_DETACH))
 	}
 	return errors.Join(err, errMounts)
 }
 
-// clearNetworks removes the networks of workers that have one of these mounts.
+// clearNetworks removes the networks of the workers that own these mounts.
 func clearNetworks(ctx context.Context, mounts []string) error {
 	var errs []error
 	seen := map[string]bool{}
@@ -57,7 +56,7 @@ func clearNetworks(ctx context.Context, mounts []string) error {
 	return errors.Join(errs...)
 }
 
-// mountsBelow lists what is mounted below a directory, in the order of mounting.
+// mountsBelow returns the mount points below a directory, in the order of mounting.
 func mountsBelow(dir string) ([]string, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {

@@ -4,5 +4,5 @@ package main
 
 import "context"
 
-// sweepHost does nothing: only on Linux workers have anything beside processes and files.
+// sweepHost does nothing, because workers on other systems have only processes and files.
 func sweepHost(context.Context, string, string, string) error { return nil }

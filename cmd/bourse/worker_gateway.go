@@ -15,16 +15,15 @@ import (
 	"github.com/bourse-dev/bourse/internal/loopback"
 )
 
-// pullGateway is what a worker has that hands work to hosts that ask for it.
+// pullGateway is the gateway of a worker that passes jobs to pollers.
 type pullGateway struct {
 	driver   *pull.Driver
 	listener net.Listener
-	tokens   *admission.TokenSet // nil: none are asked for
-	local    *loopback.Token     // the one of them that was made here; nil: the operator has named others
+	tokens   *admission.TokenSet // nil: none are required
+	local    *loopback.Token     // created here; nil if the operator has configured others
 }
 
-// openGateway binds the gateway's address and opens its driver, if the worker
-// is to be one. It starts nothing.
+// openGateway opens the gateway's listener and driver if it is enabled. It starts nothing.
 func (h *host) openGateway() (err error) {
 	c := &h.config.Pull
 	if !c.On {
@@ -54,7 +53,7 @@ func (h *host) openGateway() (err error) {
 	return err
 }
 
-// withdraw is the stage that removes the file of a token made here.
+// withdraw is the stage that removes the file of a token created here.
 func (g *pullGateway) withdraw() stage {
 	if g == nil {
 		return withdraw(nil)
@@ -62,16 +61,16 @@ func (g *pullGateway) withdraw() stage {
 	return withdraw(g.local)
 }
 
-// close lets go of what openGateway opened.
+// close closes everything that openGateway opened.
 func (g *pullGateway) close() error {
 	if g == nil {
 		return nil
 	}
-	_ = g.listener.Close() // its stage has, if it ran
+	_ = g.listener.Close() // already closed if its stage ran
 	return g.driver.Close()
 }
 
-// watchPollers returns up the jobs of pollers that are gone.
+// watchPollers ends the jobs of lost pollers.
 func (h *host) watchPollers(ctx context.Context) error {
 	if h.gateway == nil {
 		<-ctx.Done()
@@ -80,7 +79,7 @@ func (h *host) watchPollers(ctx context.Context) error {
 	return h.gateway.driver.Run(ctx)
 }
 
-// serveGateway serves hosts that ask for work, and clients that submit it.
+// serveGateway serves pollers, and clients that submit jobs.
 func (h *host) serveGateway(ctx context.Context) error {
 	if h.gateway == nil {
 		<-ctx.Done()
@@ -100,6 +99,6 @@ func (h *host) serveGateway(ctx context.Context) error {
 	defer tidying.Wait()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	tidying.Go(func() { _ = g.Run(ctx) }) // it fails in no way
+	tidying.Go(func() { _ = g.Run(ctx) }) // it never fails
 	return h.serve(ctx, h.gateway.listener, admission.RequireToken(g.Handler(), h.gateway.tokens), secure)
 }

@@ -22,20 +22,20 @@ import (
 	"github.com/bourse-dev/bourse/worker/volumes"
 )
 
-// parts are what a worker has of its host beside processes. Fields are nil for
-// what the host, or its operator, does not let us use.
+// parts are a worker's optional features. A field is nil if the host lacks the feature or
+// the operator has disabled it.
 type parts struct {
 	dialed    *dialed
 	keeper    *logs.Keeper
 	container *container.Driver
 	images    *image.Store
 	network   *network.Network
-	noNetwork error // why there is none where machines of images want one
+	noNetwork error // why there is no network for machines with images
 	volumes   *volume.Store
 }
 
-// openParts finds out what there is. Nothing is started, and containerd is not
-// asked before it is needed.
+// openParts opens the features that the host supports. It starts nothing, and connects to
+// containerd only when it is needed.
 func (h *host) openParts() error {
 	c := &h.config.Host
 	if address := serve.ContainerdAddress(c.Containerd); address != "" {
@@ -59,7 +59,7 @@ func (h *host) openVolumes() error {
 	}
 	volumes, err := volume.Open(volume.Config{Dir: filepath.Join(h.config.Data, "volumes"), Log: h.log, Key: keys})
 	if bourse.CodeOf(err) == bourse.CodeUnavailable {
-		h.log.Info("this worker has no volumes", "why", err)
+		h.log.Info("volumes are not available", "why", err)
 		return nil
 	}
 	h.parts.volumes = volumes
@@ -97,7 +97,7 @@ func (h *host) openNetwork() error {
 	n, err := network.Open(network.Config{Dir: filepath.Join(h.config.Data, "network"), Log: h.log})
 	switch lack := lackOfNetwork(mode, err); {
 	case lack != nil:
-		h.log.Info("this worker runs no machines of images", "why", lack)
+		h.log.Info("machines with images are not available", "why", lack)
 		h.parts.noNetwork = lack
 	case err != nil:
 		return err
@@ -107,19 +107,19 @@ func (h *host) openNetwork() error {
 	return nil
 }
 
-// lackOfNetwork returns why orders for images are refused when the networks of
-// machines could not be opened; nil when they were, or when that ends the
-// worker. The host's network reaches all that listens on its loopback: only an
-// operator chooses it.
+// lackOfNetwork returns the reason to refuse orders for images if machine networks cannot
+// be opened. It returns nil if they can, or if the error is fatal. The host's network is
+// not a fallback, because it reaches everything on the host's loopback: only an operator
+// may choose it.
 func lackOfNetwork(mode serve.NetworkMode, err error) error {
 	if mode != serve.NetworkAuto || bourse.CodeOf(err) != bourse.CodeUnavailable {
 		return nil
 	}
-	return bourse.Errorf(bourse.CodeUnavailable, "the worker has no networks for machines of images, and has no --network host: %w", err)
+	return bourse.Errorf(bourse.CodeUnavailable, "the worker has no networks for machines with images, and --network host is not set: %w", err)
 }
 
-// offered is what the worker is passed: an interface with nothing in it is
-// not nil, and would be taken for something.
+// offered returns the parts for the worker. It leaves out nil pointers, which would be
+// non-nil interfaces.
 func (p *parts) offered(peers volumes.Peers) worker.Parts {
 	var out worker.Parts
 	if p.container != nil {
@@ -134,7 +134,7 @@ func (p *parts) offered(peers volumes.Peers) worker.Parts {
 	return out
 }
 
-// policy is how the operator wants machines to be run.
+// policy returns the operator's settings for machines.
 func (h *host) policy() worker.Policy {
 	c := &h.config.Host
 	out := worker.Policy{SharedQuota: c.Shared, NoNetwork: h.parts.noNetwork, Kept: keptOfMachine(), Patience: h.config.Standby, IdleAfter: h.config.IdleAfter, Awake: true}
@@ -149,7 +149,7 @@ func (h *host) policy() worker.Policy {
 	return out
 }
 
-// run keeps the images, and the networks with their names, until ctx ends.
+// run maintains the images and the networks with their names until ctx ends.
 func (p *parts) run(ctx context.Context, names network.Names) error {
 	var wg sync.WaitGroup
 	errs := make([]error, 2)
@@ -164,7 +164,7 @@ func (p *parts) run(ctx context.Context, names network.Names) error {
 	return errors.Join(errs...)
 }
 
-// close leaves machines and their output to the processes that outlive the daemon.
+// close closes the parts. Machines keep running under processes that outlive the daemon.
 func (p *parts) close() error {
 	var errs []error
 	if p.container != nil {
@@ -176,8 +176,8 @@ func (p *parts) close() error {
 	return errors.Join(errs...)
 }
 
-// dialed is the one connection to containerd, made when it is first needed.
-// What is called through it reconnects by itself.
+// dialed is the connection to containerd, which is opened when it is first needed and
+// reconnects automatically.
 type dialed struct {
 	address string
 
@@ -208,24 +208,23 @@ func (d *dialed) close() error {
 	return d.made.Close()
 }
 
-// gpus returns the CDI names of the host's GPUs by kind: what the operator
-// states, or what is found.
+// gpus returns the CDI names of the host's GPUs by kind, as configured or as detected.
 func gpus(ctx context.Context, c *serve.HostConfig, log *slog.Logger) map[string][]string {
 	if len(c.Devices) > 0 {
 		return c.Devices
 	}
 	found := device.Detect(ctx, device.Config{})
 	for _, err := range found.Broken {
-		log.Warn("a CDI specification cannot be read", "err", err)
+		log.Warn("read CDI specification failed", "err", err)
 	}
 	for _, g := range found.Unnamed {
-		log.Warn("a GPU is not offered: no CDI specification names it", "gpu", g.Model, "bus", g.Bus)
+		log.Warn("GPU ignored: no CDI specification names it", "gpu", g.Model, "bus", g.Bus)
 	}
 	return found.Kinds
 }
 
-// keptOfMachine returns what a worker keeps of each machine on its disk, at
-// most: its log, and its record twice, in the write-ahead log and in the file.
+// keptOfMachine returns the largest disk space that a worker needs for each machine's log
+// and record, which is stored both in the write-ahead log and in the snapshot.
 func keptOfMachine() bourse.MiB {
 	size, files := logs.Defaults(0, 0)
 	return bourse.MiB(size*int64(files)>>20) + 2
