@@ -14,7 +14,7 @@ func TestEveryListenerIsBehindTheGate(t *testing.T) {
 	serving := regexp.MustCompile(`http\.Server\{|http\.Serve(TLS)?\(|http\.ListenAndServe|\bdirect\.Serve\(`)
 	allowed := map[string]string{
 		"fabric/direct/serve.go":              "is that place",
-		"cmd/bourse/gate.go":                  "is the caller, with the gate",
+		"cmd/bourse/network.go":               "is the caller, with the gate",
 		"bench/deploy.go":                     "is a machine",
 		"worker/watch/idle_awake.go":          "listens at files alone, which no page and no other host reaches",
 		"proxy/server.go":                     "is for the users of apps, who are strangers",
@@ -37,11 +37,11 @@ func TestEveryListenerIsBehindTheGate(t *testing.T) {
 			continue // removed, and not yet committed
 		}
 		if found := serving.Find(text); found != nil {
-			t.Errorf("%s has %s: serve with the server's own serve, behind the gate (cmd/bourse/gate.go)", name, found)
+			t.Errorf("%s has %s: serve with the server's own serve, behind the gate (cmd/bourse/network.go)", name, found)
 		}
 	}
-	text, err := os.ReadFile("cmd/bourse/gate.go")
+	text, err := os.ReadFile("cmd/bourse/network.go")
 	if err != nil || !strings.Contains(string(text), "direct.Serve(ctx, ln, gate.Wrap(h)") {
-		t.Errorf("cmd/bourse/gate.go does not serve behind the gate (%v)", err)
+		t.Errorf("cmd/bourse/network.go does not serve behind the gate (%v)", err)
 	}
 }

@@ -2,8 +2,15 @@ package cli
 
 import (
 	"cmp"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"math/rand/v2"
 	"net/http"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/internal/loopback"
@@ -51,4 +58,150 @@ func (s *Shell) WarnMissing(silent []bourse.WorkerID, what string) {
 		}
 		s.Note("warning: no answer from " + strings.Join(names, ", ") + ": their " + what + " are missing here")
 	}
+}
+
+// transport returns the transport of API requests, nil for the usual one. With a CA
+// of its own the API is trusted by that CA alone. A context or CA that cannot be used
+// fails the requests, but not the commands that make none.
+func (s *Shell) transport() http.RoundTripper {
+	if s.Transport != nil {
+		return s.Transport
+	}
+	if err := s.target().err; err != nil {
+		return noTransport{err}
+	}
+	ca, err := s.trusted()
+	switch {
+	case err != nil:
+		return noTransport{err}
+	case ca == "":
+		return nil
+	}
+	s.Transport = trustOnly(ca)
+	return s.Transport
+}
+
+// trusted returns the certificates of the CA to trust for the API, "" for those of
+// the host: of --ca, of the context, or of the environment.
+func (s *Shell) trusted() (string, error) {
+	if ca := s.target().CA; s.ca == "" && ca != "" {
+		return ca, nil
+	}
+	return s.GivenCA()
+}
+
+func trustOnly(ca string) http.RoundTripper {
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM([]byte(ca)) {
+		return noTransport{bourse.Errorf(bourse.CodeInvalid, "the CA of the context has no certificate in PEM")}
+	}
+	t, ok := http.DefaultTransport.(*http.Transport)
+	if !ok {
+		t = &http.Transport{Proxy: http.ProxyFromEnvironment}
+	}
+	t = t.Clone()
+	t.TLSClientConfig = &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}
+	return t
+}
+
+// noTransport fails every request.
+type noTransport struct{ err error }
+
+func (n noTransport) RoundTrip(*http.Request) (*http.Response, error) { return nil, n.err }
+
+// Passing reports whether a failure is the connection's or the server's moment,
+// and not what was asked for.
+func Passing(err error) bool {
+	switch bourse.CodeOf(err) {
+	case bourse.CodeUnavailable, bourse.CodeRateLimited:
+		return true
+	case bourse.CodeTimeout: // of what was asked for, unless it is a proxy's on the way
+		reply, ok := errors.AsType[*machinesapi.ReplyError](err)
+		return ok && reply.Status >= http.StatusInternalServerError
+	default:
+		return false
+	}
+}
+
+// Backoff is how long to wait until the next try: longer each time. Its zero value
+// is for the first.
+type Backoff struct{ next time.Duration }
+
+// Bounds of a Backoff.
+const (
+	backoffFirst = 250 * time.Millisecond
+	BackoffMost  = 10 * time.Second
+)
+
+// Wait waits for the next try, or returns why ctx has ended. It waits half of its
+// time at least, and the rest by chance, so that the clients of a lost server do
+// not come back all at once.
+func (b *Backoff) Wait(ctx context.Context) error {
+	wait := max(b.next, backoffFirst)
+	b.next = min(2*wait, BackoffMost)
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-time.After(wait/2 + rand.N(wait/2+1)):
+		return nil
+	}
+}
+
+// Reset begins again with short waits. It is called after a try that went well for
+// so long.
+func (b *Backoff) Reset(lasted time.Duration) {
+	if lasted > BackoffMost {
+		b.next = 0
+	}
+}
+
+// URLs returns the URLs at which proxies serve what they route, without duplicates, the
+// best of each proxy first.
+func URLs(list []machinesapi.Proxy) (out []string) {
+	most := 0
+	for i := range list {
+		for j := range list[i].Routes {
+			most = max(most, len(list[i].Routes[j].URLs))
+		}
+	}
+	for rank := range most {
+		for i := range list {
+			for j := range list[i].Routes {
+				if all := list[i].Routes[j].URLs; rank < len(all) && !slices.Contains(out, all[rank]) {
+					out = append(out, all[rank])
+				}
+			}
+		}
+	}
+	return out
+}
+
+// CheckFilters returns an error if the region or worker by which a list was filtered
+// does not exist; "" means no filter. It does not check the worker if the token may not
+// list workers.
+func (s *Shell) CheckFilters(ctx context.Context, region bourse.Region, worker bourse.WorkerID) error {
+	if region != "" {
+		list, err := s.Client().Regions(ctx)
+		if err != nil {
+			return err
+		}
+		known := make([]bourse.Region, len(list.Regions))
+		for i, r := range list.Regions {
+			known[i] = r.Code
+		}
+		if _, err := bourse.ParseRegions(string(region), known); err != nil {
+			return err
+		}
+	}
+	if worker == "" {
+		return nil
+	}
+	list, err := s.Client().Workers(ctx)
+	if bourse.CodeOf(err) == bourse.CodeForbidden {
+		return nil
+	}
+	if err != nil || slices.ContainsFunc(list, func(w machinesapi.Worker) bool { return w.ID == worker }) {
+		return err
+	}
+	return Hint(bourse.Errorf(bourse.CodeNotFound, "worker %s not found", bourse.Quoted(string(worker))), "bourse worker list")
 }

@@ -1,0 +1,315 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/machinesapi"
+)
+
+// exitHelp describes the exit statuses below the root command's help.
+const exitHelp = `Exit status:
+  0  success                         5  already exists, or in another state
+  1  internal error                  6  no capacity: no worker can fill the order
+  2  invalid usage or request        7  unavailable: nothing happened, try again
+  3  not found                       8  timeout: outcome unknown
+  4  not allowed                   130  interrupted
+  "machine exec" exits with the status of its command: 127 if the program does
+  not exist, 126 if it cannot be executed. "task run" exits with the status of
+  its task, "machine run --attach" with that of the machine's program.
+`
+
+// ExitCode returns the exit status of the command that returned err.
+func ExitCode(err error) int {
+	if err == nil {
+		return 0
+	}
+	if s, ok := errors.AsType[ExitStatus](err); ok {
+		return int(s)
+	}
+	if s, ok := errors.AsType[*endsWith](err); ok {
+		return s.status
+	}
+	return bourse.CodeOf(err).ExitStatus()
+}
+
+// ExitStatus is an error that sets the command's exit status to that of a remote
+// program. Nothing is printed for it, because the program has printed its own output.
+type ExitStatus int
+
+// Error implements error.
+func (r ExitStatus) Error() string { return fmt.Sprintf("exit status %d", int(r)) }
+
+// endsWith is an error with an exit status that does not follow from its code.
+type endsWith struct {
+	error
+	status int
+}
+
+func (e *endsWith) Unwrap() error { return e.error }
+
+// EndsWith sets the exit status of err. It returns nil if err is nil.
+func EndsWith(err error, status int) error {
+	if err == nil {
+		return nil
+	}
+	return &endsWith{err, status}
+}
+
+// hinted is an error with hints.
+type hinted struct {
+	err    error
+	hints  []string
+	beside bool // see Beside
+}
+
+func (h *hinted) Error() string { return h.err.Error() }
+
+func (h *hinted) Unwrap() error { return h.err }
+
+// Hints returns the hints that were added to err, or nil.
+func Hints(err error) []string {
+	if h, ok := errors.AsType[*hinted](err); ok {
+		return h.hints
+	}
+	return nil
+}
+
+// Hint adds hints to err: commands or flags to try, one per line. It returns nil if err
+// is nil.
+func Hint(err error, lines ...string) error {
+	if err == nil {
+		return nil
+	}
+	return &hinted{err, lines, isBeside(err)}
+}
+
+// Beside marks err as an error that follows a JSON result: since standard output already
+// contains JSON, the error is printed to standard error as text, even with --json. It
+// returns nil if err is nil.
+func Beside(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &hinted{err, Hints(err), true}
+}
+
+func isBeside(err error) bool {
+	h, ok := errors.AsType[*hinted](err)
+	return ok && h.beside
+}
+
+// printError prints an error and its hints to standard error. Control characters are
+// escaped, because the error may quote text from a server. With --json it prints the
+// API's error object to standard output instead.
+func (s *Shell) printError(err error) {
+	if s.JSON && !isBeside(err) {
+		_ = s.PrintLine(errorBody(err)) // nobody reads a closed standard output
+		return
+	}
+	var b strings.Builder
+	width, _ := s.Err.Size()
+	for i, line := range s.errorLines(err) {
+		lead := "       "
+		if i == 0 {
+			lead = "error: "
+		}
+		for _, part := range Wrap(lead+Clean(line), width, len(lead)) {
+			b.WriteString(part + "\n")
+		}
+	}
+	for i, h := range s.hintsOf(err) {
+		lead := "       "
+		if i == 0 {
+			lead = "  try: "
+		}
+		fmt.Fprintf(&b, "%s%s\n", lead, Clean(s.Typed(h)))
+	}
+	fmt.Fprint(s.Err, b.String())
+}
+
+// errorBody returns err as an error object of the API.
+func errorBody(err error) machinesapi.ErrorBody {
+	body := machinesapi.ErrorBody{Code: bourse.CodeOf(err), Error: strings.Join(messages(err), "\n"), Status: machinesapi.StatusUnknown}
+	if body.Code == bourse.CodeInsufficient {
+		body.Status = machinesapi.StatusInsufficientCapacity
+	}
+	if reply, ok := errors.AsType[*machinesapi.ReplyError](err); ok {
+		body.OrderID, body.Refusals, body.RequestID = reply.OrderID, reply.Refusals, reply.RequestID
+		if reply.Word != "" {
+			body.Status = reply.Word
+		}
+	}
+	return body
+}
+
+// errorLines returns the lines that are printed for err.
+func (s *Shell) errorLines(err error) []string {
+	if _, replied := errors.AsType[*machinesapi.ReplyError](err); replied {
+		switch code := bourse.CodeOf(err); {
+		case code == bourse.CodeUnauthorized && s.credential() == "":
+			return []string{"the API requires a token"}
+		case code == bourse.CodeUnauthorized && strings.HasPrefix(bourse.MessageOf(err), machinesapi.UnauthorizedText+": "):
+			return []string{strings.TrimPrefix(bourse.MessageOf(err), machinesapi.UnauthorizedText+": ")}
+		case code == bourse.CodeUnauthorized:
+			return []string{"the broker does not know this token"}
+		case code == bourse.CodeForbidden && bourse.MessageOf(err) == machinesapi.ForbiddenText:
+			return []string{"the token does not permit access to this app"}
+		}
+	}
+	return messages(err)
+}
+
+// messages returns a line for each of several joined errors.
+func messages(err error) []string {
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		var out []string
+		for _, e := range joined.Unwrap() {
+			out = append(out, messages(e)...)
+		}
+		return out
+	}
+	return strings.Split(strings.TrimSpace(MessageOf(err)), "\n")
+}
+
+// MessageOf returns the text of err for a person: the message without the cause, except
+// for internal errors, whose cause is the only information.
+func MessageOf(err error) string {
+	switch e := err.(type) { //nolint:errorlint // only the outermost is looked at
+	case *hinted:
+		return MessageOf(e.err)
+	case *bourse.Error:
+		if e.Code != bourse.CodeInternal {
+			return e.Message
+		}
+	}
+	return err.Error()
+}
+
+// refusalHints maps the reasons of workers' refusals to the command that helps. A reason
+// has no entry if the refusal's own text says everything, or if the help depends on
+// facts that the command line does not know. WORKER stands for the refusing worker.
+var refusalHints = []struct {
+	reason   bourse.RefusalReason
+	resource string // "" for any
+	command  string
+}{
+	{bourse.RefusedLabel, "", "bourse worker show WORKER"},
+	{bourse.RefusedCordoned, "", "bourse worker uncordon WORKER"},
+	{bourse.RefusedImage, bourse.ImagePull, "bourse serve worker --pull"},
+	{bourse.RefusedImage, bourse.ImageHost, "bourse serve worker --allow-host"},
+	{bourse.RefusedReservation, "", "bourse reservation create"},
+	{bourse.RefusedNoAnswer, "", "bourse worker list"},
+}
+
+// AfterRefusals returns the commands that help after an order was refused, at most one
+// for each reason.
+func AfterRefusals(refusals []bourse.Refusal) []string {
+	var out []string
+	for _, h := range refusalHints {
+		i := slices.IndexFunc(refusals, func(r bourse.Refusal) bool {
+			return r.Reason == h.reason && (h.resource == "" || r.Resource == h.resource)
+		})
+		if i >= 0 {
+			out = append(out, strings.ReplaceAll(h.command, "WORKER", cmp.Or(string(refusals[i].Worker), "WORKER")))
+		}
+	}
+	return out
+}
+
+// hintsOf returns the hints for err: those that its command added, or those that follow
+// from its cause, its code, or the workers' refusals.
+func (s *Shell) hintsOf(err error) []string {
+	if hints := Hints(err); hints != nil {
+		return hints
+	}
+	reply, replied := errors.AsType[*machinesapi.ReplyError](err)
+	if !replied {
+		return s.hintOfCause(err)
+	}
+	switch code := bourse.CodeOf(err); {
+	case code == bourse.CodeUnauthorized && s.credential() == "":
+		return []string{"--token TOKEN or BOURSE_API_TOKEN"}
+	case code == bourse.CodeUnauthorized:
+		return []string{"another --token or BOURSE_API_TOKEN; another --api or BOURSE_API (now " + s.baseURL() + ")"}
+	case code == bourse.CodeForbidden && strings.HasPrefix(bourse.MessageOf(err), machinesapi.ForbiddenText):
+		return []string{"another --token or BOURSE_API_TOKEN"}
+	}
+	hints := AfterRefusals(reply.Refusals)
+	if reply.OrderID != "" {
+		hints = append(hints, "bourse order show "+string(reply.OrderID))
+	}
+	return hints
+}
+
+// hintOfCause returns the hints for errors below the API.
+func (s *Shell) hintOfCause(err error) []string {
+	_, untrusted := errors.AsType[x509.UnknownAuthorityError](err)
+	_, misnamed := errors.AsType[x509.HostnameError](err)
+	lookup, unresolved := errors.AsType[*net.DNSError](err)
+	_, ofAPI := errors.AsType[*machinesapi.NoReplyError](err)
+	switch {
+	case errors.Is(err, context.Canceled):
+		return nil
+	case !ofAPI: // from a registry or another server, which --api does not choose
+		return nil
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return []string{
+			"bourse dev, to start a cluster on this host",
+			"another --api or BOURSE_API (now " + s.baseURL() + ")",
+		}
+	case unresolved && lookup.IsNotFound, misnamed:
+		return []string{"another --api or BOURSE_API (now " + s.baseURL() + ")"}
+	case errors.Is(err, http.ErrSchemeMismatch):
+		return []string{"--api " + otherScheme(s.baseURL())}
+	case untrusted:
+		return []string{"--ca FILE or BOURSE_CA, with the CA of the API's certificate"}
+	}
+	return nil
+}
+
+// otherScheme returns the address with http instead of https, or the reverse.
+func otherScheme(api string) string {
+	if rest, ok := strings.CutPrefix(api, "https://"); ok {
+		return "http://" + rest
+	}
+	_, rest, ok := strings.Cut(api, "://")
+	if !ok {
+		rest = api
+	}
+	return "https://" + rest
+}
+
+// Interrupted is what became of a command that a person has interrupted: one
+// line, which is printed instead of an error.
+type Interrupted string
+
+// Error implements error.
+func (i Interrupted) Error() string { return string(i) }
+
+// interrupted reports whether err is the end of a command by a signal, which
+// the person who sent it knows of.
+func interrupted(ctx context.Context, err error) bool {
+	if _, told := errors.AsType[Interrupted](err); told {
+		return true
+	}
+	return ctx.Err() != nil && (bourse.CodeOf(err) == bourse.CodeCanceled || errors.Is(err, context.Cause(ctx)))
+}
+
+// endInterrupted prints what became of the command, if that is known, and
+// returns the exit status.
+func (s *Shell) endInterrupted(err error) int {
+	if line, told := errors.AsType[Interrupted](err); told {
+		s.Note(Clean(string(line)))
+	}
+	return bourse.CodeCanceled.ExitStatus()
+}
