@@ -25,7 +25,7 @@ func (w *Worker) newHost() *admit.Host {
 		h.VolumeLabels = cfg.Volumes.Labels()
 	}
 	if cfg.Pull != nil {
-		h.Room = func(c *bourse.Config) *bourse.Refusal { return cfg.Pull.Room(machines.PollerLimits(c)) }
+		h.Pollers = func(c *bourse.Config) *bourse.Refusal { return cfg.Pull.Room(machines.PollerLimits(c)) }
 	}
 	return h
 }

@@ -6,35 +6,26 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// claimer quotes and fills the orders of one kind. A claim is answered when what
-// fills the order is there, or when ctx ends; what was begun then goes on, and
-// the order's id finds or cancels it.
-type claimer interface {
-	Quote(ctx context.Context, order *bourse.Order) (bourse.Quote, error)
-	Claim(ctx context.Context, c *bourse.Claim) (*bourse.Fill, *bourse.Refusal, error)
+// quote answers an order from the worker's own records. It holds and writes nothing.
+func (w *Worker) quote(ctx context.Context, order *bourse.Order) (bourse.Quote, error) {
+	if order.Warm() {
+		return w.tasks.Quote(ctx, order)
+	}
+	return w.host.Quote(ctx, w.store, order)
 }
 
-// claimerOf returns who fills the orders of a kind.
-func (w *Worker) claimerOf(kind bourse.Kind) claimer {
-	switch kind {
+// claim fills an order here, or returns the refusal. It returns once the order is
+// filled, or when ctx ends; the operation then continues, and the order's id finds or
+// cancels it.
+func (w *Worker) claim(ctx context.Context, c *bourse.Claim) (*bourse.Fill, *bourse.Refusal, error) {
+	switch c.Order.Kind() {
 	case bourse.KindVolume:
-		return w.volumes
+		return w.volumes.Claim(ctx, c)
 	case bourse.KindTask:
-		return w.tasks
+		return w.tasks.Claim(ctx, c)
 	case bourse.KindHold:
-		return w.holds
+		return w.holds.Claim(ctx, c)
 	case bourse.KindMachine:
 	}
-	return w.machines
-}
-
-// quote answers an order from the worker's own truth. It holds nothing and
-// writes nothing.
-func (w *Worker) quote(ctx context.Context, order *bourse.Order) (bourse.Quote, error) {
-	return w.claimerOf(order.Kind()).Quote(ctx, order)
-}
-
-// claim fills an order here, or returns the refusal.
-func (w *Worker) claim(ctx context.Context, c *bourse.Claim) (*bourse.Fill, *bourse.Refusal, error) {
-	return w.claimerOf(c.Order.Kind()).Claim(ctx, c)
+	return w.machines.Claim(ctx, c)
 }

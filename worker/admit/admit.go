@@ -1,18 +1,21 @@
-// Package admit decides whether a worker fills an order: what the order takes
-// of it, and why it is refused. A [Host] is the worker as orders see it; what is
-// taken already is read from the transaction that decides. Nothing here writes,
-// waits for anything, or asks anyone but the parts of the host that answer
-// within microseconds; the time is an argument. Only [Tries] remembers.
+// Package admit decides whether a worker fills an order: which resources the order
+// takes, what the worker chooses for it, and why it is refused.
 //
-// A quote and the claim that follows it ask the same questions. The claim asks
-// them in the transaction that takes, so no resource is ever sold twice
-// (invariant 4), and a no names the worker, the resource, what was wanted and
-// what was free (invariant 10).
+// There is one decision, [Host.Decide], a function of an order and one state of the
+// store. A quote shows it. A claim makes it twice: first in a read, which spares the
+// store a transaction for an order that is refused anyway, and then in the transaction
+// that takes the resources. Capacity is therefore never oversold (invariant 4), and a
+// refusal names the worker, the resources, and how much was wanted and free
+// (invariant 10).
+//
+// A decision writes nothing and does not block. Apart from the store, it asks only
+// those parts of the host that answer within microseconds. [Holds] are the exception:
+// an order to hold capacity needs nothing but records, so this package also fills it.
 package admit
 
 import (
 	"context"
-	"fmt"
+	"errors"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -21,8 +24,8 @@ import (
 	"github.com/bourse-dev/bourse/store"
 )
 
-// Host is a worker as orders are judged by. All but Labels and Tries is fixed
-// once the worker is open.
+// Host describes a worker to the decisions about its orders. All fields except Labels
+// and Tries are fixed once the worker is open.
 type Host struct {
 	Worker bourse.WorkerID
 	Tag    bourse.WorkerTag
@@ -30,96 +33,109 @@ type Host struct {
 
 	Ledger  Ledger
 	Ports   PortRange           // of $PORT
-	Devices map[string][]string // by kind of gpu: the names of those that have one
-	Drivers []string            // the kinds of images that run here
+	Devices map[string][]string // names of the devices by kind of GPU; kinds without names are only counted
+	Drivers []string            // kinds of images that run here
 	Labels  atomic.Pointer[Labels]
 	Tries   Tries
 	Load    func() float64 // of the host; see [bourse.Quote]
-	Short   func() error   // why the store takes nothing new, nil when it does; see [store.Store.Short]
+	Short   func() error   // why the store accepts nothing new, nil if it does; see [store.Store.Short]
 
-	Private      map[bourse.ImageKind]bool            // kinds whose machines have a network of their own
-	NoNetwork    error                                // why machines of images cannot have theirs; nil: they can, or need none
-	Images       Images                               // nil: none
-	ImageBudget  bourse.MiB                           // that all images together may take
-	Containers   func() error                         // why the driver of images runs nothing now; nil when it does
+	Private      map[bourse.ImageKind]bool            // kinds of images whose machines have private networks
+	NoNetwork    error                                // why machines with images cannot have their networks; nil if they can, or need none
+	Images       Images                               // nil if the worker has none
+	ImageBudget  bourse.MiB                           // for all images together
+	Containers   func() error                         // why the driver of images runs nothing now, nil if it does
 	Scratch      bool                                 // root file systems can be limited
-	VolumeLabels map[string]string                    // the facts of volumes; none without them
+	VolumeLabels map[string]string                    // nil if the worker has no volumes
 	Peers        bool                                 // other workers' volumes can be read
-	Room         func(*bourse.Config) *bourse.Refusal // why no poller would take such a machine now; nil: there are no pollers
+	Pollers      func(*bourse.Config) *bourse.Refusal // why no poller would claim such a machine now; nil if the worker has no pollers
 }
 
-// Images are what is known of images without asking anyone.
+// Images reports what is known of images without asking a registry.
 type Images interface {
-	// Missing returns how many bytes would have to be pulled for an organisation
-	// to run a name; known is false for one that was never shown to it.
+	// Missing returns how many bytes would have to be pulled before an organization
+	// could run an image. known is false if the image was never shown to it.
 	Missing(org, name string) (bytes int64, known bool)
 }
 
-// Labels are a worker's facts: what its machines may rely on differs by the
-// driver that runs them.
+// Labels holds a worker's labels. Those that a machine may rely on differ by the
+// driver that runs it.
 type Labels struct {
 	Of  map[bourse.ImageKind]map[string]string
-	All map[string]string // as others see them; those of host images where they differ
+	All map[string]string // as published; those of host images where they differ
 }
 
-// The labels of what a host can do.
+// Labels of a host's features.
 const (
 	LabelVolume    = "volume"
-	LabelDiskLimit = "limit.disk" // how a limit on a root file system is enforced
-	// labelRuntime begins the labels that name the runtimes of a driver of
-	// images.
+	LabelDiskLimit = "limit.disk" // how a root file system's limit is enforced
+	// labelRuntime is the prefix of the labels that name a driver's runtimes.
 	labelRuntime = "runtime."
 )
 
-// Quote answers an order for what a machine of its config takes. filled notes
-// what fills the order here already, if anything does.
-func (h *Host) Quote(ctx context.Context, s *store.Store, order *bourse.Order, filled func(*store.Tx, *bourse.Quote) error) (bourse.Quote, error) {
+// Quote answers an order with a decision that holds nothing. It must not be a warm
+// task's order, see [Host.NewQuote].
+func (h *Host) Quote(ctx context.Context, s *store.Store, order *bourse.Order) (bourse.Quote, error) {
 	q, err := h.NewQuote(ctx, s, order)
 	if err != nil {
 		return q, err
 	}
-	q.Takes = h.Ledger.Running(&order.Config)
-	q.MissingBytes = h.missing(order)
 	err = s.View(func(tx *store.Tx) error {
-		if err := filled(tx, &q); err != nil || q.Fill() != nil {
-			return err
-		}
 		now := time.Now()
-		committed, drawn, _, err := h.committed(tx, order, q.Takes, now)
-		if err != nil {
+		d, err := h.Decide(tx, order, now)
+		q.Refusal, q.Held = d.Refusal, d.Held
+		switch {
+		case err != nil:
 			return err
+		case d.Fill != nil:
+			showFill(&q, d.Fill)
+			return nil
+		case d.Refusal == nil:
+			q.Takes, q.Accounts = d.Takes, h.Ledger.Accounts(d.Committed)
 		}
-		q.Accounts = h.Ledger.Accounts(committed)
-		if q.AppMachines, err = appMachines(tx, order, now); err != nil {
-			return err
+		if order.Kind() != bourse.KindVolume {
+			q.MissingBytes = h.missing(order)
+			q.AppMachines, err = appMachines(tx, order, now)
 		}
-		q.Held = drawn != nil && slices.Equal(drawn, q.Takes)
-		q.Refusal, err = h.Machine(tx, order, q.Takes, now)
 		return err
 	})
-	if q.Refusal != nil { // it says what was short; no one ranks the rest
-		q.Accounts, q.Takes = nil, nil
-	}
 	return q, err
 }
 
-// appMachines counts the machines that an order is to be spread among: those of its app, and, where capacity
-// is held, those that its reservation still holds capacity for.
+// showFill adds what fills an order already to a quote.
+func showFill(q *bourse.Quote, f *bourse.Fill) {
+	switch f.Kind() {
+	case bourse.KindMachine:
+		q.Filled = &f.Machine
+	case bourse.KindVolume:
+		q.FilledVolume = f.Volume
+	case bourse.KindHold:
+		q.FilledHold = f.Hold
+	case bourse.KindTask:
+		task := *f.Task
+		task.Answer = nil
+		q.FilledTask = &task
+	}
+}
+
+// appMachines counts the machines from which an order's machine is kept apart: those of
+// its app and, for an order to hold capacity, those that its reservation still holds
+// capacity for.
 func appMachines(tx *store.Tx, order *bourse.Order, now time.Time) (int, error) {
 	n := tx.LivingOf(order.App)
 	if order.Hold == nil {
 		return n, nil
 	}
-	holds, err := LiveHolds(tx, order.Hold.Reservation, &order.App, now)
+	holds, err := liveHolds(tx, order.Hold.Reservation, &order.App, now)
 	for i := range holds {
 		n += min(len(holds[i].Left), 1)
 	}
 	return n, err
 }
 
-// NewQuote returns a quote that says nothing but whose it is. An order that may
-// be a repetition can be filled already, perhaps a moment ago: what is on its
-// way into the store is waited for.
+// NewQuote returns a quote without an answer. An order that may be a repetition may
+// have been filled a moment ago, so NewQuote waits for everything that was submitted
+// to the store.
 func (h *Host) NewQuote(ctx context.Context, s *store.Store, order *bourse.Order) (bourse.Quote, error) {
 	h.Tries.Asked(order)
 	q := bourse.Quote{Worker: h.Worker, Region: h.Region, Load: h.Load()}
@@ -129,9 +145,9 @@ func (h *Host) NewQuote(ctx context.Context, s *store.Store, order *bourse.Order
 	return q, nil
 }
 
-// Fits returns why something new that takes so much cannot begin here, nil when
-// it can: the ledger's reason, or that the store keeps what it can still record
-// for the ends of what there is.
+// Fits returns why nothing new that takes so much can begin here, nil if it can: the
+// ledger's refusal, or that the store reserves its remaining space for the ends of
+// what exists.
 func (h *Host) Fits(committed, takes bourse.Amounts) *bourse.Refusal {
 	if err := h.Short(); err != nil {
 		return h.By(&bourse.Refusal{Reason: bourse.RefusedUnavailable, Detail: bourse.MessageOf(err)})
@@ -139,20 +155,22 @@ func (h *Host) Fits(committed, takes bourse.Amounts) *bourse.Refusal {
 	return h.Ledger.Fits(committed, takes)
 }
 
-// question asks for one reason to refuse an order, nil if it is none.
-type question func() (*bourse.Refusal, error)
-
-// first returns the first reason that there is, in the worker's name.
-func (h *Host) first(questions ...question) (*bourse.Refusal, error) {
-	for _, ask := range questions {
-		if r, err := ask(); r != nil || err != nil {
-			return h.By(r), err
-		}
+// Room returns why something that takes has cannot take wants instead, nil if it can.
+// Resources of which it does not want more are not checked: they fit even after the
+// operator has lowered the worker's capacity.
+func (h *Host) Room(tx *store.Tx, has, wants bourse.Amounts) (*bourse.Refusal, error) {
+	more := slices.DeleteFunc(slices.Clone(wants), func(a bourse.Amount) bool { return a.Amount <= has.Of(a.Resource) })
+	if len(more) == 0 {
+		return nil, nil
 	}
-	return nil, nil
+	committed, err := tx.CommittedAt(time.Now())
+	if err != nil {
+		return nil, err
+	}
+	return h.By(h.Ledger.Fits(less(committed, has), more)), nil
 }
 
-// By has a refusal, if there is one, name the worker.
+// By adds the worker to a refusal, if there is one.
 func (h *Host) By(r *bourse.Refusal) *bourse.Refusal {
 	if r != nil {
 		r.Worker, r.Region = h.Worker, h.Region
@@ -160,31 +178,19 @@ func (h *Host) By(r *bourse.Refusal) *bourse.Refusal {
 	return r
 }
 
-// region refuses what is not for the worker's region.
-func (h *Host) region(order *bourse.Order) *bourse.Refusal {
-	if slices.ContainsFunc(order.Regions, func(choice bourse.Choice) bool { return slices.Contains(choice, h.Region) }) {
-		return nil
-	}
-	return &bourse.Refusal{Reason: bourse.RefusedRegion, Detail: fmt.Sprintf("the worker is in %s", h.Region)}
+// Refusal returns a refusal by this worker.
+func (h *Host) Refusal(reason bourse.RefusalReason, detail string) *bourse.Refusal {
+	return h.By(&bourse.Refusal{Reason: reason, Detail: detail})
 }
 
-// labels compares the labels that an order requires with the worker's.
-func (h *Host) labels(requirements bourse.Requirements, have map[string]string) *bourse.Refusal {
-	for name, want := range requirements {
-		label, known := have[name]
-		if name == bourse.LabelWorker {
-			label, known = string(h.Worker), true
-		}
-		switch {
-		case want.Count != 0: // a countable: the ledger knows it or refuses
-		case !known:
-			return &bourse.Refusal{Reason: bourse.RefusedUnknown, Resource: name, Detail: fmt.Sprintf("the worker has no label %s", name)}
-		case label != want.Label:
-			return &bourse.Refusal{
-				Reason: bourse.RefusedLabel, Resource: name,
-				Detail: fmt.Sprintf("label %s is %s here, wanted %s", name, bourse.Quoted(label), bourse.Quoted(want.Label)),
-			}
-		}
+// Answer returns the answer to a claim whose transaction has failed with err: what
+// fills the order already, a refusal, or err if it is neither.
+func (h *Host) Answer(err error) (*bourse.Fill, *bourse.Refusal, error) {
+	if d, ok := errors.AsType[Declined](err); ok {
+		return d.Fill, d.Refusal, nil
 	}
-	return nil
+	if bourse.CodeOf(err) == bourse.CodeUnavailable { // the disk is full, or worse: nothing was recorded
+		return nil, h.Refusal(bourse.RefusedUnavailable, "the worker cannot write its store: "+err.Error()), nil
+	}
+	return nil, nil, err
 }

@@ -27,7 +27,7 @@ func TestTasksAreRefusedForGood(t *testing.T) {
 		"another's name":    {[]bourse.Choice{{"gru"}}, requires("worker", bourse.Requirement{Label: "w2"}), bourse.RefusedLabel},
 		"a label not known": {[]bourse.Choice{{"gru"}}, requires("disk", bourse.Requirement{Label: "nvme"}), bourse.RefusedUnknown},
 	} {
-		r := h.Task(&bourse.Order{Regions: c.regions, Config: bourse.Config{Requirements: c.require}})
+		r := h.UnsupportedTask(&bourse.Order{Regions: c.regions, Config: bourse.Config{Requirements: c.require}})
 		switch {
 		case c.want == "" && r != nil, c.want != "" && (r == nil || r.Reason != c.want || r.Worker != "w1" || r.Region != "gru" || r.Detail == ""):
 			t.Errorf("%s: %+v, want %q of w1 in gru, with a sentence", name, r, c.want)

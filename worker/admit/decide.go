@@ -10,122 +10,187 @@ import (
 	"github.com/bourse-dev/bourse/worker/state"
 )
 
-// ResourcePollers is what a refusal calls the hosts that ask for work.
-const ResourcePollers = "pollers"
+// Decision is a worker's answer to one order, given one state of its store. A claim
+// carries it out in the transaction that made it.
+type Decision struct {
+	Fill    *bourse.Fill    // what fills the order here already; then nothing else was decided
+	Refusal *bourse.Refusal // why the worker does not fill the order; nil if it does
 
-// Machine returns why the worker does not fill an order for what a machine of
-// its config takes, be it a machine, a cold task or a hold; nil if it would.
-func (h *Host) Machine(tx *store.Tx, order *bourse.Order, takes bourse.Amounts, now time.Time) (*bourse.Refusal, error) {
-	return h.first(
-		func() (*bourse.Refusal, error) { return h.Ever(order), nil },
+	Takes     bourse.Amounts // resources for the order, of a machine while it runs
+	Committed bourse.Amounts // resources of everything else, without what the order's reservation holds for it
+	Held      bool           // the reservation holds all of Takes
+	Draws     []bourse.Hold  // the reservation's holds that the machine uses, with what is left in them
+	Devices   []string       // of the machine
+	Port      int            // of the machine, its $PORT; 0 if it needs none
+}
+
+// Declined is the error that undoes a claim's transaction: the order is filled here
+// already, or refused.
+type Declined struct{ Decision }
+
+func (d Declined) Error() string {
+	if d.Refusal != nil {
+		return d.Refusal.Detail
+	}
+	return "the order is filled already"
+}
+
+// Take is Decide for a claim. Its error is [Declined] unless the order is to be filled.
+func (h *Host) Take(tx *store.Tx, order *bourse.Order, now time.Time) (Decision, error) {
+	d, err := h.Decide(tx, order, now)
+	if err == nil && (d.Fill != nil || d.Refusal != nil) {
+		err = Declined{d}
+	}
+	return d, err
+}
+
+// Precheck returns the error with which a claim's transaction would end now.
+func (h *Host) Precheck(s *store.Store, order *bourse.Order) error {
+	return s.View(func(tx *store.Tx) error {
+		_, err := h.Take(tx, order, time.Now())
+		return err
+	})
+}
+
+// Decide decides about an order for a machine, a volume, a cold task or held capacity.
+// What fills the order already comes first, since it may be why there is no room.
+func (h *Host) Decide(tx *store.Tx, order *bourse.Order, now time.Time) (d Decision, err error) {
+	fill, past, err := Past(tx, order, now)
+	if err != nil || fill != nil {
+		return Decision{Fill: fill}, err
+	}
+	checks := h.machine
+	if order.Kind() == bourse.KindVolume {
+		checks = h.volume
+	}
+	d.Refusal, err = first(append([]check{
+		func() (*bourse.Refusal, error) { return h.supports(order), nil },
 		func() (*bourse.Refusal, error) { return h.Tries.refuse(order), nil },
-		func() (*bourse.Refusal, error) { return orderID(tx, order) },
+		func() (*bourse.Refusal, error) { return past, nil },
 		func() (*bourse.Refusal, error) { return cordoned(tx) },
-		func() (*bourse.Refusal, error) { return name(tx, order) },
-		func() (*bourse.Refusal, error) { return h.mounts(tx, order) },
-		func() (*bourse.Refusal, error) {
-			committed, _, gone, err := h.committed(tx, order, takes, now)
-			if gone != nil || err != nil {
-				return gone, err
-			}
-			return h.Fits(committed, takes), nil
-		},
-		func() (*bourse.Refusal, error) { return h.port(tx, order), nil },
-		func() (*bourse.Refusal, error) {
-			if order.Config.ImageKind() != bourse.PollerImage || order.SkipLaunch {
-				return nil, nil
-			}
-			return h.Room(&order.Config), nil
-		},
-	)
+		func() (*bourse.Refusal, error) { return deleted(tx, &order.App) },
+	}, checks(tx, order, now, &d)...))
+	h.By(d.Refusal)
+	return d, err
 }
 
-// Ever returns the reasons that no other machine's end would remove.
-func (h *Host) Ever(order *bourse.Order) *bourse.Refusal {
-	if r := h.region(order); r != nil {
-		return r
-	}
-	if order.Kind() == bourse.KindHold && order.Config.Image == "" { // whatever will run
-		return h.labels(order.Config.Requirements, h.Labels.Load().All)
-	}
-	if r := h.runs(order); r != nil {
-		return r
-	}
-	return h.labels(order.Config.Requirements, h.Labels.Load().Of[order.Config.ImageKind()])
-}
+// check returns one reason to refuse an order, nil if it does not apply.
+type check func() (*bourse.Refusal, error)
 
-// runs returns why the worker does not run machines with the order's image.
-func (h *Host) runs(order *bourse.Order) *bourse.Refusal {
-	kind := order.Config.ImageKind()
-	if !slices.Contains(h.Drivers, string(kind)) {
-		return &bourse.Refusal{
-			Reason: bourse.RefusedImage, Resource: order.Config.Image,
-			Detail: fmt.Sprintf("no driver here runs image %s (drivers: %v)", bourse.Quoted(order.Config.Image), h.Drivers),
-		}
-	}
-	if kind == bourse.RegistryImage {
-		return h.image(order)
-	}
-	return nil
-}
-
-// orderID returns the reasons that lie in the order's id: it was canceled, or
-// is another order's. What was held for an order and has ended is not held
-// again: this order is a late repetition.
-func orderID(tx *store.Tx, order *bourse.Order) (*bourse.Refusal, error) {
-	no := func(detail string) (*bourse.Refusal, error) {
-		return &bourse.Refusal{Reason: bourse.RefusedCanceled, Detail: detail}, nil
-	}
-	rec, known, err := tx.Order(order.ID)
-	switch {
-	case err != nil:
-		return nil, err
-	case known && rec.Canceled:
-		return no("the order was canceled")
-	case known && state.Foreign(&rec, &order.App):
-		return no("the order's id is that of another order")
-	case known && rec.Task != nil:
-		return no("the order's id is that of a task")
-	case known && rec.Held && order.Kind() == bourse.KindHold:
-		return no("what was held for the order has ended")
-	case known && rec.Held:
-		return no("the order's id is one of a reservation's")
-	case order.Kind() != bourse.KindHold:
-		return nil, nil
-	}
-	rec, known, err = tx.Order(order.Hold.Reservation.All())
-	if err != nil || !known || !rec.Canceled {
-		return nil, err
-	}
-	return no("the reservation was released")
-}
-
-// name refuses the name of another living machine of the app.
-func name(tx *store.Tx, order *bourse.Order) (*bourse.Refusal, error) {
-	if order.Name == "" {
-		return nil, nil
-	}
-	_, taken, err := tx.MachineNamed(order.App, order.Name)
-	if err != nil || !taken {
-		return nil, err
-	}
-	return &bourse.Refusal{Reason: bourse.RefusedName, Detail: fmt.Sprintf("app %s has a machine named %s", order.App.Name, order.Name)}, nil
-}
-
-// mounts returns the reason why an order's machine cannot have the volume that
-// it mounts.
-func (h *Host) mounts(tx *store.Tx, order *bourse.Order) (*bourse.Refusal, error) {
-	for _, mount := range order.Config.Mounts {
-		if _, r, err := h.Mountable(tx, mount.Volume, order.App.Owns, ""); r != nil || err != nil {
+// first returns the first reason that applies.
+func first(checks []check) (*bourse.Refusal, error) {
+	for _, ask := range checks {
+		if r, err := ask(); r != nil || err != nil {
 			return r, err
 		}
 	}
 	return nil, nil
 }
 
-// cordoned refuses everything new while an operator wants the worker to take no orders,
-// what was held for a reservation before too: who drains the worker has then
-// seen all that it will have.
+// machine returns the checks of an order for the resources of a machine: a machine, a
+// cold task or a hold. They fill in d.
+func (h *Host) machine(tx *store.Tx, order *bourse.Order, now time.Time, d *Decision) []check {
+	c := &order.Config
+	d.Takes = h.Ledger.Running(c)
+	return []check{
+		func() (*bourse.Refusal, error) { return nameTaken(tx, order) },
+		func() (*bourse.Refusal, error) { return h.mounts(tx, order) },
+		func() (*bourse.Refusal, error) { return d.draw(tx, order, now) },
+		func() (*bourse.Refusal, error) { return h.Fits(d.Committed, d.Takes), nil },
+		func() (r *bourse.Refusal, err error) {
+			if order.Kind() == bourse.KindHold || order.SkipLaunch {
+				return nil, nil
+			}
+			d.Devices, r, err = h.FreeDevices(tx, c.Guest, "")
+			return r, err
+		},
+		func() (r *bourse.Refusal, err error) {
+			if c.Image == "" { // capacity is held for whatever will run
+				return nil, nil
+			}
+			d.Port, r = h.Port(tx, c, h.Private[c.ImageKind()], 0)
+			return r, nil
+		},
+		func() (*bourse.Refusal, error) {
+			if c.ImageKind() != bourse.PollerImage || order.SkipLaunch {
+				return nil, nil
+			}
+			return h.Pollers(c), nil
+		},
+	}
+}
+
+// Past returns what has become of an order here: what fills it, or why its id refuses
+// it. An order that was canceled, and one whose machine, volume or hold is gone, is
+// not filled again: this is a late repetition.
+func Past(tx *store.Tx, order *bourse.Order, now time.Time) (*bourse.Fill, *bourse.Refusal, error) {
+	no := func(detail string) (*bourse.Fill, *bourse.Refusal, error) {
+		return nil, &bourse.Refusal{Reason: bourse.RefusedCanceled, Detail: detail}, nil
+	}
+	kind := order.Kind()
+	if kind == bourse.KindHold {
+		h, ok, err := tx.Hold(order.ID)
+		if err != nil || ok && h.OwnedBy(&order.App) && h.ExpiresAt.After(now) {
+			return &bourse.Fill{Hold: &h, Again: true}, nil, err
+		}
+	}
+	rec, known, err := tx.Order(order.ID)
+	switch {
+	case err != nil:
+		return nil, nil, err
+	case !known:
+	case state.Foreign(&rec, &order.App):
+		return no("the order's id is that of another order")
+	case rec.Task != nil && kind != bourse.KindTask:
+		return no("the order's id is that of a task")
+	case rec.Task != nil:
+		return &bourse.Fill{Task: &rec.Task.Result, Again: true}, nil, nil
+	case rec.Canceled:
+		return no("the order was canceled")
+	case rec.Held && kind == bourse.KindHold:
+		return no("the order's hold has ended")
+	case rec.Held:
+		return no("the order's id is one of a reservation's")
+	case rec.Machine != "" && kind == bourse.KindMachine:
+		m, err := state.ReadMachine(tx, rec.Machine, state.RecentEvents)
+		if bourse.CodeOf(err) == bourse.CodeNotFound {
+			return no("the order's machine was destroyed")
+		}
+		return &bourse.Fill{Machine: m, Again: true}, nil, err
+	case rec.Volume != "" && kind == bourse.KindVolume:
+		v, err := tx.Volume(rec.Volume)
+		if bourse.CodeOf(err) == bourse.CodeNotFound {
+			return no("the order's volume was destroyed")
+		}
+		return &bourse.Fill{Volume: &v, Again: true}, nil, err
+	case rec.Machine != "" || rec.Volume != "":
+		return no("the order's id is that of another order")
+	}
+	if kind != bourse.KindHold {
+		return nil, nil, nil
+	}
+	rec, known, err = tx.Order(order.Hold.Reservation.All())
+	if err != nil || !known || !rec.Canceled {
+		return nil, nil, err
+	}
+	return no("the reservation was released")
+}
+
+// Filled answers a repeated claim once the first one has settled: with what fills the
+// order, or with a refusal if the first claim failed.
+func (h *Host) Filled(s *store.Store, order *bourse.Order) (fill *bourse.Fill, refusal *bourse.Refusal, err error) {
+	err = s.View(func(tx *store.Tx) error {
+		fill, refusal, err = Past(tx, order, time.Now())
+		return err
+	})
+	if err == nil && fill == nil && refusal == nil {
+		refusal = &bourse.Refusal{Reason: bourse.RefusedDriver, Detail: "the order's first claim failed here"}
+	}
+	return fill, h.By(refusal), err
+}
+
+// cordoned refuses all new orders while the worker is cordoned, including those that
+// name an older reservation: nothing new may appear on a worker that is being drained.
 func cordoned(tx *store.Tx) (*bourse.Refusal, error) {
 	c, err := store.CordonOf(tx)
 	if err != nil || c == nil {
@@ -138,31 +203,98 @@ func cordoned(tx *store.Tx) (*bourse.Refusal, error) {
 	return &bourse.Refusal{Reason: bourse.RefusedCordoned, Detail: detail}, nil
 }
 
-// TakeDevices chooses as many devices of m's kind of gpu as it wants, none of
-// which another machine has. A kind whose devices have no names is only counted.
-func (h *Host) TakeDevices(tx *store.Tx, m *bourse.Machine) error {
-	m.Devices = nil
-	all := h.Devices[m.Config.Guest.GPUKind]
-	if m.Config.Guest.GPUs == 0 || len(all) == 0 {
-		return nil
+// deleted refuses an order of an app that was deleted or replaced by another app with
+// its name, as far as the worker knows.
+func deleted(tx *store.Tx, app *bourse.App) (*bourse.Refusal, error) {
+	known, ok, err := tx.App(app.Name)
+	if err != nil || !ok || app.ID == "" {
+		return nil, err
+	}
+	if now := known.Merge(*app); now.ID == app.ID && now.DeletedAt == nil {
+		return nil, nil
+	}
+	return &bourse.Refusal{Reason: bourse.RefusedApp, Detail: fmt.Sprintf("app %s was deleted, or replaced by another app with its name", app.Name)}, nil
+}
+
+// nameTaken refuses the name of another living machine of the app.
+func nameTaken(tx *store.Tx, order *bourse.Order) (*bourse.Refusal, error) {
+	if order.Name == "" {
+		return nil, nil
+	}
+	_, taken, err := tx.MachineNamed(order.App, order.Name)
+	if err != nil || !taken {
+		return nil, err
+	}
+	return &bourse.Refusal{Reason: bourse.RefusedName, Detail: fmt.Sprintf("app %s already has a machine named %s", order.App.Name, order.Name)}, nil
+}
+
+// mounts refuses an order whose machine cannot have a volume that it mounts. Each
+// volume belongs to at most one machine.
+func (h *Host) mounts(tx *store.Tx, order *bourse.Order) (*bourse.Refusal, error) {
+	for _, mount := range order.Config.Mounts {
+		no := func(format string, args ...any) *bourse.Refusal {
+			return &bourse.Refusal{Reason: bourse.RefusedVolume, Resource: string(mount.Volume), Detail: fmt.Sprintf(format, args...)}
+		}
+		v, err := tx.Volume(mount.Volume)
+		switch {
+		case bourse.CodeOf(err) == bourse.CodeNotFound, err == nil && (!v.OwnedBy(&order.App) || v.State == bourse.VolumeDestroyed):
+			return no("the app has no volume %s here", bourse.Quoted(string(mount.Volume))), nil
+		case err != nil:
+			return nil, err
+		case !v.State.Usable():
+			return no("volume %s is %s", v.ID, v.State), nil
+		}
+		holder, err := HolderOf(tx, &v)
+		if err != nil {
+			return nil, err
+		}
+		if holder != "" {
+			return no("volume %s already claimed by machine %s", v.ID, holder), nil
+		}
+	}
+	return nil, nil
+}
+
+// HolderOf returns the living machine that has a volume, "" if none does.
+func HolderOf(tx *store.Tx, v *bourse.Volume) (bourse.MachineID, error) {
+	if v.Machine == "" {
+		return "", nil
+	}
+	m, err := tx.Machine(v.Machine)
+	switch {
+	case bourse.CodeOf(err) == bourse.CodeNotFound:
+		return "", nil
+	case err != nil || m.State == bourse.StateDestroyed:
+		return "", err
+	}
+	return m.ID, nil
+}
+
+// FreeDevices chooses as many devices as a guest needs, none of which belongs to a
+// machine other than m. It returns none for a kind of GPU whose devices have no names.
+func (h *Host) FreeDevices(tx *store.Tx, guest *bourse.Guest, m bourse.MachineID) ([]string, *bourse.Refusal, error) {
+	if guest == nil || guest.GPUs == 0 || len(h.Devices[guest.GPUKind]) == 0 {
+		return nil, nil, nil
 	}
 	taken := map[string]bool{}
 	for other, err := range tx.Machines() {
 		if err != nil {
-			return err
+			return nil, nil, err
 		}
-		if other.ID == m.ID {
+		if other.ID == m {
 			continue
 		}
 		for _, name := range other.Devices {
 			taken[name] = true
 		}
 	}
-	free := slices.DeleteFunc(slices.Clone(all), func(name string) bool { return taken[name] })
-	if int64(len(free)) < m.Config.Guest.GPUs { // the ledger counts the same, unless the operator has changed the names
-		return bourse.Errorf(bourse.CodeInsufficient, "insufficient gpus: %d of kind %s are free, of %d wanted",
-			len(free), m.Config.Guest.GPUKind, m.Config.Guest.GPUs)
+	free := slices.DeleteFunc(slices.Clone(h.Devices[guest.GPUKind]), func(name string) bool { return taken[name] })
+	if n := int64(len(free)); n < guest.GPUs { // the ledger counts the same, unless the operator has changed the names
+		resource := bourse.GPUResource(guest.GPUKind)
+		return nil, h.By(&bourse.Refusal{
+			Reason: bourse.RefusedResource, Resource: string(resource), Wanted: guest.GPUs, Free: n,
+			Detail: fmt.Sprintf("insufficient %s: wanted %d, free %d", resource, guest.GPUs, n),
+		}), nil
 	}
-	m.Devices = free[:m.Config.Guest.GPUs]
-	return nil
+	return free[:guest.GPUs], nil, nil
 }

@@ -13,80 +13,64 @@ import (
 	"github.com/bourse-dev/bourse/worker/state"
 )
 
-// Holds are what a worker holds.
+// Holds fills orders to hold capacity, and ends holds when their time is over. Its
+// methods are safe for concurrent use.
 type Holds struct {
 	state  *state.State
 	host   *Host
-	sooner chan struct{} // holds a token when one may end earlier than Run expects
+	sooner chan struct{} // contains a token if a hold may end earlier than Run expects
 }
 
-// NewHolds makes the holds of a worker. It starts nothing.
+// NewHolds returns a worker's holds. It starts nothing.
 func NewHolds(s *state.State, host *Host) *Holds {
 	return &Holds{state: s, host: host, sooner: make(chan struct{}, 1)}
 }
 
-// Claim fills an order for capacity: it holds what a machine of the order's
-// config would take, or returns the refusal. A repetition returns the first
-// one's hold. One transaction is all there is to it, so a crash leaves the
-// whole hold or none.
+// Claim fills an order to hold capacity, or returns the refusal. It holds the resources
+// of a machine with the order's config. A repetition returns the first claim's hold.
+// The claim is a single transaction, so a crash leaves the whole hold or nothing.
 func (hs *Holds) Claim(ctx context.Context, c *bourse.Claim) (*bourse.Fill, *bourse.Refusal, error) {
 	begin := time.Now()
 	var hold bourse.Hold
-	var again bool
 	err := hs.state.Store.Update(ctx, func(tx *store.Tx) (err error) {
-		hold, again, err = hs.record(tx, c)
+		hold, err = hs.record(tx, c)
 		return err
 	})
-	if err != nil { // the transaction may still be at work on hold
-		refusal, err := hs.state.Refuse(err)
-		return nil, refusal, err
+	if err != nil { // the transaction may still be writing to hold
+		return hs.host.Answer(err)
 	}
 	hs.changed()
-	return &bourse.Fill{Hold: &hold, Claimed: time.Since(begin), Again: again}, nil, nil
+	return &bourse.Fill{Hold: &hold, Claimed: time.Since(begin)}, nil, nil
 }
 
-// record writes the order and what is held for it. What the reservation
-// holds here already ends no earlier than the new hold, so that a reservation
-// is there as a whole or not at all on one worker.
-func (hs *Holds) record(tx *store.Tx, c *bourse.Claim) (hold bourse.Hold, again bool, err error) {
+// record writes an order and its hold. It prolongs the reservation's other holds here
+// to the end of the new one, so that they end together.
+func (hs *Holds) record(tx *store.Tx, c *bourse.Claim) (hold bourse.Hold, err error) {
 	order, now := &c.Order, time.Now().UTC()
-	if _, err := tx.ExpireHolds(now); err != nil {
-		return hold, false, err
-	}
-	if held, err := filledHold(tx, order); err != nil || held != nil {
-		if held != nil {
-			hold = *held
-		}
-		return hold, true, err
-	}
-	takes := hs.host.Ledger.Running(&order.Config)
-	refusal, err := hs.host.Machine(tx, order, takes, now)
+	d, err := hs.host.Take(tx, order, now)
 	if err != nil {
-		return hold, false, err
+		return hold, err
 	}
-	if refusal != nil {
-		return hold, false, state.Refused{Refusal: *refusal}
-	}
-	if err := hs.state.KeepApp(tx, order.App); err != nil {
-		return hold, false, err
+	if err := state.MergeApp(tx, order.App); err != nil {
+		return hold, err
 	}
 	hold = bourse.Hold{
 		Order: order.ID, Reservation: order.Hold.Reservation, Index: order.Hold.Index, App: order.App.Name, AppID: order.App.ID,
-		Worker: hs.state.Self.Worker, Tag: hs.state.Self.Tag, Region: hs.state.Self.Region, Takes: takes, Left: takes, CreatedAt: now,
+		Worker: hs.host.Worker, Tag: hs.host.Tag, Region: hs.host.Region, Takes: d.Takes, Left: d.Takes, CreatedAt: now,
 	}
 	if hold.ExpiresAt, err = prolong(tx, order.Hold.Reservation, now.Add(time.Duration(order.Hold.TTL))); err != nil {
-		return hold, false, err
+		return hold, err
 	}
 	decision := c.Decision
-	decision.Outcome, decision.Worker = bourse.OutcomeFilled, hs.state.Self.Worker
+	decision.Outcome, decision.Worker = bourse.OutcomeFilled, hs.host.Worker
 	if err := tx.PutOrder(store.OrderRecord{ID: order.ID, Held: true, Decision: decision, At: now}); err != nil {
-		return hold, false, err
+		return hold, err
 	}
-	return hold, false, tx.PutHold(&hold)
+	return hold, tx.PutHold(&hold)
 }
 
-// prolong makes what a reservation holds last until a time, or longer if it
-// does already, and returns the end.
+// prolong makes a reservation's holds end at until, or later if one of them already
+// does. It returns that time.
 func prolong(tx *store.Tx, key bourse.ReservationKey, until time.Time) (time.Time, error) {
 	holds, err := tx.HoldsOf(key.All())
 	for _, h := range holds {
@@ -94,17 +78,17 @@ func prolong(tx *store.Tx, key bourse.ReservationKey, until time.Time) (time.Tim
 			until = h.ExpiresAt
 		}
 	}
-	return until, errors.Join(err, last(tx, holds, until))
+	return until, errors.Join(err, endAt(tx, holds, until))
 }
 
-// last makes holds end at a time.
-func last(tx *store.Tx, holds []bourse.Hold, until time.Time) error {
+// endAt makes holds end at a time.
+func endAt(tx *store.Tx, holds []bourse.Hold, end time.Time) error {
 	for i := range holds {
 		h := &holds[i]
-		if h.ExpiresAt.Equal(until) {
+		if h.ExpiresAt.Equal(end) {
 			continue
 		}
-		h.ExpiresAt = until
+		h.ExpiresAt = end
 		if err := tx.PutHold(h); err != nil {
 			return err
 		}
@@ -112,162 +96,51 @@ func last(tx *store.Tx, holds []bourse.Hold, until time.Time) error {
 	return nil
 }
 
-// Quote answers an order for capacity.
-func (hs *Holds) Quote(ctx context.Context, order *bourse.Order) (bourse.Quote, error) {
-	return hs.host.Quote(ctx, hs.state.Store, order, func(tx *store.Tx, q *bourse.Quote) (err error) {
-		q.FilledHold, err = filledHold(tx, order)
-		return err
-	})
-}
-
-// filledHold returns what is held here for the order, if anything is now.
-func filledHold(tx *store.Tx, order *bourse.Order) (*bourse.Hold, error) {
-	h, ok, err := tx.Hold(order.ID)
-	if err != nil || !ok || !h.OwnedBy(&order.App) || !h.ExpiresAt.After(time.Now()) {
-		return nil, err
-	}
-	return &h, nil
-}
-
-// All returns what is held here now.
-func (hs *Holds) All(ctx context.Context) ([]bourse.Hold, error) {
-	if err := hs.state.Store.Sync(ctx); err != nil {
-		return nil, err
-	}
-	live, now := []bourse.Hold{}, time.Now()
-	err := hs.state.Store.View(func(tx *store.Tx) error {
-		for h, err := range tx.Holds() {
-			if err != nil {
-				return err
-			}
-			if h.ExpiresAt.After(now) {
-				live = append(live, h)
-			}
-		}
-		return nil
-	})
-	return live, err
-}
-
-// Of returns what a reservation holds here now; CodeNotFound: nothing.
-func (hs *Holds) Of(ctx context.Context, key bourse.ReservationKey) ([]bourse.Hold, error) {
-	if err := key.Validate(); err != nil {
-		return nil, err
-	}
-	if err := hs.state.Store.Sync(ctx); err != nil {
-		return nil, err
-	}
-	var live []bourse.Hold
-	err := hs.state.Store.View(func(tx *store.Tx) (err error) {
-		live, err = LiveHolds(tx, key, nil, time.Now())
-		return err
-	})
-	if err == nil && len(live) == 0 {
-		err = errNoHold(key)
-	}
-	return live, err
-}
-
-// Extend makes all that a reservation holds here end so long from now.
-// CodeNotFound: it holds nothing any more.
-func (hs *Holds) Extend(ctx context.Context, key bourse.ReservationKey, ttl time.Duration) ([]bourse.Hold, error) {
-	if err := errors.Join(key.Validate(), bourse.ValidateHold(ttl)); err != nil {
-		return nil, bourse.Errorf(bourse.CodeInvalid, "%w", err)
-	}
-	var live []bourse.Hold
-	err := hs.state.Store.Update(ctx, func(tx *store.Tx) (err error) {
-		if live, err = LiveHolds(tx, key, nil, time.Now()); err != nil {
-			return err
-		}
-		if len(live) == 0 {
-			return errNoHold(key)
-		}
-		return last(tx, live, time.Now().UTC().Add(ttl))
-	})
-	if err != nil { // the transaction may still be at work on live
-		return nil, err
-	}
-	hs.changed()
-	return live, nil
-}
-
-// End ends what is held for an order that is canceled, or for all of a
-// reservation.
-func End(tx *store.Tx, id bourse.OrderID) error {
-	if err := tx.DeleteHold(id); err != nil {
-		return err
-	}
-	holds, err := tx.HoldsOf(id)
-	if err != nil {
-		return err
-	}
-	for i := range holds {
-		if err := tx.DeleteHold(holds[i].Order); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func errNoHold(key bourse.ReservationKey) error {
-	return bourse.Errorf(bourse.CodeNotFound, "nothing is held for reservation %s here", key)
-}
-
-// LiveHolds returns what a reservation holds now for machines of an app, nil for
-// any.
-func LiveHolds(tx *store.Tx, key bourse.ReservationKey, app *bourse.App, now time.Time) ([]bourse.Hold, error) {
+// liveHolds returns a reservation's holds that have not expired; if app is not nil, only
+// those for its machines.
+func liveHolds(tx *store.Tx, key bourse.ReservationKey, app *bourse.App, now time.Time) ([]bourse.Hold, error) {
 	holds, err := tx.HoldsOf(key.All())
 	return slices.DeleteFunc(holds, func(h bourse.Hold) bool {
 		return !h.ExpiresAt.After(now) || app != nil && !h.OwnedBy(app)
 	}), err
 }
 
-// committed returns what is committed to others than the order: what its
-// reservation holds for it counts as free. drawn is how much of that a machine
-// takes that takes so much. An order whose reservation holds nothing here is
-// refused.
-func (h *Host) committed(tx *store.Tx, order *bourse.Order, takes bourse.Amounts, now time.Time) (committed, drawn bourse.Amounts, _ *bourse.Refusal, _ error) {
-	committed, err := tx.CommittedAt(now)
+// draw fills in what is committed to others, and the holds that the order's machine
+// uses: the capacity that its reservation holds counts as free. It refuses an order
+// whose reservation holds nothing here.
+func (d *Decision) draw(tx *store.Tx, order *bourse.Order, now time.Time) (_ *bourse.Refusal, err error) {
+	d.Committed, err = tx.CommittedAt(now)
 	if err != nil || order.Reservation == "" {
-		return committed, nil, nil, err
+		return nil, err
 	}
-	holds, err := LiveHolds(tx, order.Reservation.Key(), &order.App, now)
-	if err != nil {
-		return nil, nil, nil, err
-	}
-	if len(holds) == 0 {
-		return nil, nil, &bourse.Refusal{Reason: bourse.RefusedReservation, Detail: fmt.Sprintf(
-			"nothing is held for reservation %s and app %s: it has expired, was released, or never was", order.Reservation.Key(), order.App.Name)}, nil
-	}
-	drawn = draw(holds, takes)
-	return Less(committed, drawn), drawn, nil, nil
-}
-
-// Drawn returns the holds of an order's reservation out of which a machine takes
-// so much, with what is left in them.
-func Drawn(tx *store.Tx, order *bourse.Order, takes bourse.Amounts, now time.Time) ([]bourse.Hold, error) {
-	if order.Reservation == "" {
-		return nil, nil
-	}
-	holds, err := LiveHolds(tx, order.Reservation.Key(), &order.App, now)
+	holds, err := liveHolds(tx, order.Reservation.Key(), &order.App, now)
 	if err != nil {
 		return nil, err
 	}
-	before := slices.Clone(holds)
-	draw(holds, takes)
-	var changed []bourse.Hold
-	for i := range holds {
-		if slices.Equal(before[i].Left, holds[i].Left) {
-			continue
-		}
-		holds[i].Left = slices.DeleteFunc(holds[i].Left, func(a bourse.Amount) bool { return a.Amount == 0 })
-		changed = append(changed, holds[i])
+	if len(holds) == 0 {
+		return &bourse.Refusal{Reason: bourse.RefusedReservation, Detail: fmt.Sprintf(
+			"nothing is held for reservation %s and app %s: it has expired, was released, or never existed", order.Reservation.Key(), order.App.Name)}, nil
 	}
-	return changed, nil
+	drawn := draw(slices.Clone(holds), d.Takes)
+	d.Held = slices.Equal(drawn, d.Takes)
+	d.Committed = less(d.Committed, drawn)
+	takes := d.Takes
+	if order.SkipLaunch { // the rest stays held until it expires
+		takes = Resting(takes)
+	}
+	after := slices.Clone(holds)
+	draw(after, takes)
+	for i := range after {
+		if !slices.Equal(holds[i].Left, after[i].Left) {
+			after[i].Left = slices.DeleteFunc(after[i].Left, func(a bourse.Amount) bool { return a.Amount == 0 })
+			d.Draws = append(d.Draws, after[i])
+		}
+	}
+	return nil, nil
 }
 
-// draw takes as much of takes out of holds as is left in them, one after the
-// other, and returns what that was.
+// draw takes resources out of holds, one hold after the other, as far as they are left
+// there. It returns the amounts that it has taken.
 func draw(holds []bourse.Hold, takes bourse.Amounts) bourse.Amounts {
 	need := slices.Clone(takes)
 	for h := range holds {
@@ -288,7 +161,91 @@ func draw(holds []bourse.Hold, takes bourse.Amounts) bourse.Amounts {
 	return drawn
 }
 
-// changed notifies Run that a hold may end earlier than it expects.
+// All returns all holds of the worker that have not expired.
+func (hs *Holds) All(ctx context.Context) ([]bourse.Hold, error) {
+	if err := hs.state.Store.Sync(ctx); err != nil {
+		return nil, err
+	}
+	live, now := []bourse.Hold{}, time.Now()
+	err := hs.state.Store.View(func(tx *store.Tx) error {
+		for h, err := range tx.Holds() {
+			if err != nil {
+				return err
+			}
+			if h.ExpiresAt.After(now) {
+				live = append(live, h)
+			}
+		}
+		return nil
+	})
+	return live, err
+}
+
+// Of returns a reservation's holds here. It returns CodeNotFound if there are none.
+func (hs *Holds) Of(ctx context.Context, key bourse.ReservationKey) ([]bourse.Hold, error) {
+	if err := key.Validate(); err != nil {
+		return nil, err
+	}
+	if err := hs.state.Store.Sync(ctx); err != nil {
+		return nil, err
+	}
+	var live []bourse.Hold
+	err := hs.state.Store.View(func(tx *store.Tx) (err error) {
+		live, err = liveHolds(tx, key, nil, time.Now())
+		return err
+	})
+	if err == nil && len(live) == 0 {
+		err = errNoHold(key)
+	}
+	return live, err
+}
+
+// Extend makes a reservation's holds here end after ttl from now. It returns
+// CodeNotFound if there are none.
+func (hs *Holds) Extend(ctx context.Context, key bourse.ReservationKey, ttl time.Duration) ([]bourse.Hold, error) {
+	if err := errors.Join(key.Validate(), bourse.ValidateHold(ttl)); err != nil {
+		return nil, bourse.Errorf(bourse.CodeInvalid, "%w", err)
+	}
+	var live []bourse.Hold
+	err := hs.state.Store.Update(ctx, func(tx *store.Tx) (err error) {
+		if live, err = liveHolds(tx, key, nil, time.Now()); err != nil {
+			return err
+		}
+		if len(live) == 0 {
+			return errNoHold(key)
+		}
+		return endAt(tx, live, time.Now().UTC().Add(ttl))
+	})
+	if err != nil { // the transaction may still be writing to live
+		return nil, err
+	}
+	hs.changed()
+	return live, nil
+}
+
+// End deletes the hold of an order that is canceled, or all holds of a reservation
+// that is released.
+func End(tx *store.Tx, id bourse.OrderID) error {
+	if err := tx.DeleteHold(id); err != nil {
+		return err
+	}
+	holds, err := tx.HoldsOf(id)
+	if err != nil {
+		return err
+	}
+	for i := range holds {
+		if err := tx.DeleteHold(holds[i].Order); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func errNoHold(key bourse.ReservationKey) error {
+	return bourse.Errorf(bourse.CodeNotFound, "nothing is held for reservation %s here", key)
+}
+
+// changed tells Run that a hold may end earlier than it expects.
 func (hs *Holds) changed() {
 	select {
 	case hs.sooner <- struct{}{}:
@@ -296,10 +253,10 @@ func (hs *Holds) changed() {
 	}
 }
 
-const expireAgain = time.Second // after a failure
+const expireRetry = time.Second // after a failure
 
-// Run ends holds when their time is over, until ctx ends: for long there may be
-// no order that would. Decisions do not wait for it, see [store.Tx.CommittedAt].
+// Run deletes holds when their time is over, until ctx ends. Decisions do not depend on
+// it, see [store.Tx.CommittedAt].
 func (hs *Holds) Run(ctx context.Context) error {
 	var failures quiet.Line
 	for {
@@ -316,17 +273,17 @@ func (hs *Holds) Run(ctx context.Context) error {
 		}
 		if n, err := hs.expire(ctx); err != nil && ctx.Err() == nil {
 			if kept, ok := failures.Due(); ok {
-				hs.state.Log.Warn("end holds whose time is over", "err", err, "not_logged", kept)
+				hs.state.Log.Warn("delete expired holds failed", "err", err, "not_logged", kept)
 			}
-			state.Rest(ctx, expireAgain)
+			state.Rest(ctx, expireRetry)
 		} else if n > 0 {
-			hs.state.Log.Info("holds have expired", "count", n)
+			hs.state.Log.Info("holds expired", "count", n)
 		}
 	}
 }
 
 func (hs *Holds) nextExpiry() (end time.Time, ok bool) {
-	_ = hs.state.Store.View(func(tx *store.Tx) error { // it fails when the daemon ends
+	_ = hs.state.Store.View(func(tx *store.Tx) error { // it fails when the daemon stops
 		end, ok = tx.NextExpiry()
 		return nil
 	})
@@ -339,7 +296,7 @@ func (hs *Holds) expire(ctx context.Context) (int, error) {
 		n, err = tx.ExpireHolds(time.Now())
 		return err
 	})
-	if err != nil { // the transaction may still be at work on n
+	if err != nil { // the transaction may still be writing to n
 		return 0, err
 	}
 	return n, nil

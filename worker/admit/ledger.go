@@ -6,17 +6,16 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Ledger is what a worker has, and how much of it a machine takes. It is a value
-// without state: what is committed comes from the store, in the transaction that
-// decides.
+// Ledger computes with a worker's resources. It holds no state: the store, in the
+// transaction that decides, knows which amounts are committed.
 type Ledger struct {
 	Totals bourse.Amounts // capacity times overcommit
 	Shared float64        // shared vCPUs per core
-	Rootfs bourse.MiB     // of a machine with an image that does not say
-	Kept   bourse.MiB     // what the worker keeps of a machine on its disk
+	Rootfs bourse.MiB     // default size of a root file system; 0 for no limit
+	Kept   bourse.MiB     // disk for a machine's log and record
 }
 
-// Scratch returns what a machine of this config may write to its root file
+// Scratch returns how much a machine with this config may write to its root file
 // system, 0 for no limit.
 func (l *Ledger) Scratch(c *bourse.Config) bourse.MiB {
 	switch {
@@ -24,25 +23,21 @@ func (l *Ledger) Scratch(c *bourse.Config) bourse.MiB {
 		return 0
 	case c.Rootfs != nil && c.Rootfs.SizeGB > 0:
 		return bourse.MiB(c.Rootfs.SizeGB) << 10
-	case c.Image == "": // something is held for whatever will run
+	case c.Image == "": // capacity is held for whatever will run
 		return 0
 	}
 	return l.Rootfs
 }
 
-// Running returns what a machine of this config takes while it runs: its guest,
-// its scratch, what is kept of it, and the countables among its requirements.
-// What a poller runs takes nothing of this host but the last two.
+// Running returns the resources of a machine with this config while it runs: its
+// guest, its root file system, its log and record, and the countables among its
+// requirements. A machine that a poller runs takes only the last two of this host.
 func (l *Ledger) Running(c *bourse.Config) bourse.Amounts {
-	var takes bourse.Amounts
+	takes := Countables(c.Requirements)
 	if c.ImageKind() != bourse.PollerImage {
-		takes = c.Guest.Takes(l.Shared)
-	}
-	for name, r := range c.Requirements {
-		if r.Count == 0 {
-			continue
+		for _, a := range c.Guest.Takes(l.Shared) {
+			takes = takes.Plus(a)
 		}
-		takes = takes.Plus(bourse.Amount{Resource: bourse.Resource(name), Amount: r.Count})
 	}
 	if n := l.Scratch(c) + l.Kept; n > 0 {
 		takes = takes.Plus(bourse.Amount{Resource: bourse.ResourceDisk, Amount: int64(n)})
@@ -50,7 +45,7 @@ func (l *Ledger) Running(c *bourse.Config) bourse.Amounts {
 	return takes.Sorted()
 }
 
-// Resting returns what is left of takes while the machine does not run: its
+// Resting returns the part of takes that a machine keeps while it does not run: its
 // disk.
 func Resting(takes bourse.Amounts) bourse.Amounts {
 	if n := takes.Of(bourse.ResourceDisk); n > 0 {
@@ -59,9 +54,8 @@ func Resting(takes bourse.Amounts) bourse.Amounts {
 	return nil
 }
 
-// Fits reports whether takes can be added to what is committed without selling
-// more than there is of anything (invariant 4); the refusal names every resource
-// that is short, nil when none is.
+// Fits returns why takes cannot be added to what is committed without overselling a
+// resource (invariant 4), nil if it can. The refusal names every resource that is short.
 func (l *Ledger) Fits(committed, takes bourse.Amounts) *bourse.Refusal {
 	var r *bourse.Refusal
 	for _, want := range takes {
@@ -93,7 +87,7 @@ func (l *Ledger) Fits(committed, takes bourse.Amounts) *bourse.Refusal {
 	return r
 }
 
-// Accounts is the ledger as others see it.
+// Accounts returns the ledger's accounts for given committed amounts.
 func (l *Ledger) Accounts(committed bourse.Amounts) []bourse.Account {
 	out := make([]bourse.Account, len(l.Totals))
 	for i, a := range l.Totals {
@@ -127,8 +121,8 @@ func Least(a, b bourse.Amounts) bourse.Amounts {
 	return out
 }
 
-// Less returns what is committed by all but one that has taken so much.
-func Less(committed, taken bourse.Amounts) bourse.Amounts {
+// less returns what is committed to all others than the one that takes taken.
+func less(committed, taken bourse.Amounts) bourse.Amounts {
 	out := append(bourse.Amounts(nil), committed...)
 	for i := range out {
 		out[i].Amount -= taken.Of(out[i].Resource)
@@ -136,24 +130,14 @@ func Less(committed, taken bourse.Amounts) bourse.Amounts {
 	return out
 }
 
-// TaskTakes returns what a call on a warm machine takes from the ledger: the
-// countables among its requirements. All else is the machine's.
-func TaskTakes(order *bourse.Order) bourse.Amounts {
+// Countables returns the countables among an order's requirements. They are all that a
+// call on a warm machine takes; its other resources are the machine's.
+func Countables(requirements bourse.Requirements) bourse.Amounts {
 	var takes bourse.Amounts
-	for name, r := range order.Config.Requirements {
+	for name, r := range requirements {
 		if r.Count > 0 {
 			takes = append(takes, bourse.Amount{Resource: bourse.Resource(name), Amount: r.Count})
 		}
 	}
 	return takes.Sorted()
-}
-
-// Task returns the reasons to refuse an order for a place on a warm machine that
-// no other task's end would remove.
-func (h *Host) Task(order *bourse.Order) *bourse.Refusal {
-	r := h.region(order)
-	if r == nil {
-		r = h.labels(order.Config.Requirements, h.Labels.Load().All)
-	}
-	return h.By(r)
 }

@@ -1,27 +1,30 @@
 package admit
 
 import (
+	"errors"
 	"fmt"
+	"math/rand/v2"
 	"strconv"
+	"syscall"
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/store"
 	"github.com/bourse-dev/bourse/workload"
 )
 
-// EnvPort names the variable in which a machine finds its port.
+// EnvPort is the environment variable that contains a machine's port.
 const EnvPort = "PORT"
 
-// ResourcePorts is what a refusal calls the ports of $PORT.
+// ResourcePorts names the ports of $PORT in refusals.
 const ResourcePorts = "ports"
 
-// PortRange is where the ports come from that machines find in $PORT, both ends
-// included.
+// PortRange is the range of a host's ports that a worker gives to its machines as
+// $PORT. It includes both ends.
 type PortRange struct {
 	First, Last int
 }
 
-// Validate reports CodeInvalid for a range that is empty or out of 1 to 65535.
+// Validate returns CodeInvalid for a range that is empty or not within 1 to 65535.
 func (p PortRange) Validate() error {
 	if p.First < 1 || p.Last > 65535 || p.Last < p.First {
 		return bourse.Errorf(bourse.CodeInvalid, "port range %d-%d: use two ports from 1 to 65535, the smaller first", p.First, p.Last)
@@ -29,20 +32,44 @@ func (p PortRange) Validate() error {
 	return nil
 }
 
-// NeedsPort reports whether a machine needs one of the host's ports: not when
-// its environment names one, it has all of an address of its own, or it is
-// elsewhere.
-func NeedsPort(c *bourse.Config, private bool) bool {
-	_, own := c.Env[EnvPort]
-	return !own && !private && c.ImageKind() != bourse.PollerImage
+// Port chooses the $PORT of a machine that has port has, or 0 for none yet. It is the
+// port that its services name, if that is in the worker's range and free; otherwise has,
+// which a machine keeps for life; otherwise any free port. It is 0 for a machine that
+// needs no port: its environment names one, it has a private network, or it runs on a
+// poller's host.
+func (h *Host) Port(tx *store.Tx, c *bourse.Config, private bool, has int) (int, *bourse.Refusal) {
+	if _, own := c.Env[EnvPort]; own || private || c.ImageKind() == bourse.PollerImage {
+		return 0, nil
+	}
+	declared := declaredPort(c, h.Ports)
+	switch {
+	case has != 0 && (declared == 0 || declared == has):
+		return has, nil
+	case declared != 0 && isFree(tx, declared):
+		return declared, nil
+	case has != 0:
+		return has, nil
+	case !tx.PortLeft(h.Ports.First, h.Ports.Last):
+		return 0, h.By(&bourse.Refusal{
+			Reason: bourse.RefusedResource, Resource: ResourcePorts, Wanted: 1,
+			Detail: fmt.Sprintf("insufficient ports: wanted 1, free 0 of %d-%d", h.Ports.First, h.Ports.Last),
+		})
+	}
+	n := h.Ports.Last - h.Ports.First + 1
+	from := rand.IntN(n)
+	for i := range n {
+		if port := h.Ports.First + (from+i)%n; isFree(tx, port) {
+			return port, nil
+		}
+	}
+	return 0, h.Refusal(bourse.RefusedUnavailable, fmt.Sprintf("no free port in %d-%d: other programs on the host listen on them", h.Ports.First, h.Ports.Last))
 }
 
-// DeclaredPort returns the port that a machine on the host's network is given as
-// its $PORT if nothing else has it: the first one of the worker's range that its
-// services name. It is 0 if they name none. Ports outside the range are not the
-// worker's to give: they may belong to another worker of the host, whose machine
-// would get this one's requests, or to a server.
-func DeclaredPort(c *bourse.Config, ports PortRange) int {
+// declaredPort returns the first port in the worker's range that a machine's services
+// name, 0 if they name none. Ports outside the range are not the worker's to give: they
+// may belong to a server, or to another worker on the host, whose machine would then
+// receive this machine's requests.
+func declaredPort(c *bourse.Config, ports PortRange) int {
 	for _, s := range workload.Services(c) {
 		if s.Protocol == workload.ProtocolTCP && s.InternalPort >= ports.First && s.InternalPort <= ports.Last {
 			return s.InternalPort
@@ -51,10 +78,40 @@ func DeclaredPort(c *bourse.Config, ports PortRange) int {
 	return 0
 }
 
-// PortOf returns the port on which a machine serves what its service says is on
-// internal port service; 0 means $PORT. A machine on the host's network has the
-// port that its $PORT says and no other, whatever the service calls it: the number
-// may be another machine's there. CodeFailedPrecondition when it has none.
+// isFree reports whether no machine has a port, including stopped machines, and no
+// program on the host listens on it.
+func isFree(tx *store.Tx, port int) bool {
+	_, taken := tx.PortUser(port)
+	return !taken && bind(port) == nil
+}
+
+// Foreign reports whether a program listens on a port that belongs to a machine which
+// does not run.
+func Foreign(port int) bool { return port != 0 && errors.Is(bind(port), syscall.EADDRINUSE) }
+
+// bind tries to bind a port of all addresses. It fails with EADDRINUSE while a program
+// listens on the port. It does not listen itself, so two callers that ask for the same
+// port at the same moment do not disturb each other.
+func bind(port int) error {
+	syscall.ForkLock.RLock()
+	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)
+	if err == nil {
+		syscall.CloseOnExec(fd)
+	}
+	syscall.ForkLock.RUnlock()
+	if err != nil {
+		return err
+	}
+	if err = syscall.SetsockoptInt(fd, syscall.SOL_SOCKET, syscall.SO_REUSEADDR, 1); err == nil {
+		err = syscall.Bind(fd, &syscall.SockaddrInet4{Port: port})
+	}
+	return errors.Join(err, syscall.Close(fd))
+}
+
+// PortOf returns the port on which a machine serves a service with an internal port; 0
+// means $PORT. A machine on the host's network serves only on its $PORT, whatever port
+// the service names: on the host, that may be another machine's. It returns
+// CodeFailedPrecondition if the machine has no such port.
 func PortOf(m *bourse.Machine, service int) (int, error) {
 	if m.PrivateIP.IsValid() && service != 0 {
 		return service, nil
@@ -68,18 +125,5 @@ func PortOf(m *bourse.Machine, service int) (int, error) {
 	if m.PrivateIP.IsValid() {
 		return 0, bourse.Errorf(bourse.CodeFailedPrecondition, "machine %s has no $PORT: name the internal_port of its service", m.ID)
 	}
-	return 0, bourse.Errorf(bourse.CodeFailedPrecondition, "machine %s has no $PORT: its environment has a PORT that is no port", m.ID)
-}
-
-// port refuses an order whose machine would find no port that is not another
-// machine's.
-func (h *Host) port(tx *store.Tx, order *bourse.Order) *bourse.Refusal {
-	if order.Config.Image == "" || !NeedsPort(&order.Config, h.Private[order.Config.ImageKind()]) ||
-		tx.PortLeft(h.Ports.First, h.Ports.Last) {
-		return nil
-	}
-	return &bourse.Refusal{
-		Reason: bourse.RefusedResource, Resource: ResourcePorts, Wanted: 1,
-		Detail: fmt.Sprintf("insufficient ports: wanted 1, free 0 of %d-%d", h.Ports.First, h.Ports.Last),
-	}
+	return 0, bourse.Errorf(bourse.CodeFailedPrecondition, "machine %s has no $PORT: the PORT in its environment is not a port", m.ID)
 }

@@ -2,51 +2,113 @@ package admit
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/bourse-dev/bourse"
 )
 
 const (
-	// UnknownImage is how large an image that was never seen is taken to be:
-	// about what images of programs are. A worker that has an image bids better
-	// than all that would have to find out.
+	// UnknownImage is the assumed number of bytes to pull for an image that was never
+	// seen, about the size of a program's image. A worker that has the image ranks above
+	// all others.
 	UnknownImage = 128 << 20
-	// ResourceImages is what a refusal calls the part of the disk that images
-	// take.
+	// ResourceImages names the part of the disk that images use, in refusals.
 	ResourceImages = "images"
+	// ResourcePollers names the hosts that ask for work, in refusals.
+	ResourcePollers = "pollers"
 )
 
-// missing returns how many bytes would have to be pulled to fill an order.
-func (h *Host) missing(o *bourse.Order) int64 {
-	if o.Config.ImageKind() != bourse.RegistryImage || h.Images == nil {
-		return 0
+// Unsupported returns why the worker could not run a machine with this config even if
+// nothing else ran here, nil if it could.
+func (h *Host) Unsupported(org string, c *bourse.Config) *bourse.Refusal {
+	r := h.runs(org, c)
+	if r == nil {
+		r = h.labels(c.Requirements, h.Labels.Load().Of[c.ImageKind()])
 	}
-	n, known := h.Images.Missing(o.App.Org, o.Config.Image)
-	if !known {
-		return UnknownImage
-	}
-	return n
+	return h.By(r)
 }
 
-// offersRuntime reports whether a driver's labels name a runtime, by its short
-// name or by containerd's.
-func offersRuntime(labels map[string]string, name string) bool {
-	if _, short := labels[labelRuntime+name]; short {
-		return true
+// UnsupportedTask is Unsupported for a task's order, which names no config: the task
+// runs on a warm machine.
+func (h *Host) UnsupportedTask(order *bourse.Order) *bourse.Refusal {
+	r := h.region(order)
+	if r == nil {
+		r = h.labels(order.Config.Requirements, h.Labels.Load().All)
 	}
-	for label, long := range labels {
-		if long == name && strings.HasPrefix(label, labelRuntime) {
-			return true
+	return h.By(r)
+}
+
+// supports refuses an order that the worker could not fill even if it were empty.
+func (h *Host) supports(order *bourse.Order) *bourse.Refusal {
+	c := &order.Config
+	if r := h.region(order); r != nil {
+		return r
+	}
+	switch kind := order.Kind(); {
+	case kind == bourse.KindVolume:
+		if r := h.supportsVolume(order.Volume.WithDefaults()); r != nil {
+			return r
+		}
+		if c.Image == "" {
+			break
+		}
+		if r := h.runs(order.App.Org, c); r != nil { // the machine that is to mount it must run here
+			return r
+		}
+	case kind == bourse.KindHold && c.Image == "": // capacity is held for whatever will run
+	default:
+		return h.Unsupported(order.App.Org, c)
+	}
+	return h.labels(c.Requirements, h.Labels.Load().All)
+}
+
+// region refuses an order for other regions.
+func (h *Host) region(order *bourse.Order) *bourse.Refusal {
+	if slices.ContainsFunc(order.Regions, func(choice bourse.Choice) bool { return slices.Contains(choice, h.Region) }) {
+		return nil
+	}
+	return &bourse.Refusal{Reason: bourse.RefusedRegion, Detail: fmt.Sprintf("the worker is in %s", h.Region)}
+}
+
+// labels refuses required labels that the worker does not have.
+func (h *Host) labels(requirements bourse.Requirements, has map[string]string) *bourse.Refusal {
+	for name, wanted := range requirements {
+		label, known := has[name]
+		if name == bourse.LabelWorker {
+			label, known = string(h.Worker), true
+		}
+		switch {
+		case wanted.Count != 0: // a countable, which the ledger checks
+		case !known:
+			return &bourse.Refusal{Reason: bourse.RefusedUnknown, Resource: name, Detail: fmt.Sprintf("the worker has no label %s", name)}
+		case label != wanted.Label:
+			return &bourse.Refusal{
+				Reason: bourse.RefusedLabel, Resource: name,
+				Detail: fmt.Sprintf("label %s is %s here, wanted %s", name, bourse.Quoted(label), bourse.Quoted(wanted.Label)),
+			}
 		}
 	}
-	return false
+	return nil
 }
 
-// image returns the reasons that concern machines with a registry's image, of
-// those that no other machine's end would remove.
-func (h *Host) image(o *bourse.Order) *bourse.Refusal {
-	c := &o.Config
+// runs refuses an image that no driver of the worker can run.
+func (h *Host) runs(org string, c *bourse.Config) *bourse.Refusal {
+	kind := c.ImageKind()
+	if !slices.Contains(h.Drivers, string(kind)) {
+		return &bourse.Refusal{
+			Reason: bourse.RefusedImage, Resource: c.Image,
+			Detail: fmt.Sprintf("no driver here runs image %s (drivers: %v)", bourse.Quoted(c.Image), h.Drivers),
+		}
+	}
+	if kind == bourse.RegistryImage {
+		return h.runsContainer(org, c)
+	}
+	return nil
+}
+
+// runsContainer is runs for images of registries.
+func (h *Host) runsContainer(org string, c *bourse.Config) *bourse.Refusal {
 	for _, err := range []error{h.Containers(), h.NoNetwork} {
 		if err != nil {
 			return &bourse.Refusal{Reason: bourse.RefusedUnavailable, Detail: bourse.MessageOf(err)}
@@ -64,14 +126,40 @@ func (h *Host) image(o *bourse.Order) *bourse.Refusal {
 			Detail: "the worker cannot limit a root file system (rootfs.size_gb)",
 		}
 	}
-	if n, known := h.Images.Missing(o.App.Org, c.Image); known {
-		want, have := (n+1<<20-1)>>20, int64(h.ImageBudget)
-		if want > have {
+	if n, known := h.Images.Missing(org, c.Image); known {
+		wanted, budget := (n+1<<20-1)>>20, int64(h.ImageBudget)
+		if wanted > budget {
 			return &bourse.Refusal{
-				Reason: bourse.RefusedResource, Resource: ResourceImages, Wanted: want, Free: have,
-				Detail: fmt.Sprintf("image %s: %d MiB to pull, all images together may take %d MiB", bourse.Quoted(c.Image), want, have),
+				Reason: bourse.RefusedResource, Resource: ResourceImages, Wanted: wanted, Free: budget,
+				Detail: fmt.Sprintf("image %s: %d MiB to pull, all images together may take %d MiB", bourse.Quoted(c.Image), wanted, budget),
 			}
 		}
 	}
 	return nil
+}
+
+// offersRuntime reports whether a driver's labels contain a runtime, by its short name
+// or by containerd's.
+func offersRuntime(labels map[string]string, name string) bool {
+	if _, short := labels[labelRuntime+name]; short {
+		return true
+	}
+	for label, long := range labels {
+		if long == name && strings.HasPrefix(label, labelRuntime) {
+			return true
+		}
+	}
+	return false
+}
+
+// missing returns how many bytes would have to be pulled to fill an order.
+func (h *Host) missing(o *bourse.Order) int64 {
+	if o.Config.ImageKind() != bourse.RegistryImage || h.Images == nil {
+		return 0
+	}
+	n, known := h.Images.Missing(o.App.Org, o.Config.Image)
+	if !known {
+		return UnknownImage
+	}
+	return n
 }

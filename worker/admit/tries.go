@@ -6,22 +6,21 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// maxTries bounds what is remembered of tries.
+// maxTries is the number of orders that each of a Tries' two generations remembers.
 const maxTries = 1 << 14
 
-// Tries remembers which try of an order asked here last. A claim of an earlier
-// one is refused: the broker that sent it may be gone, and the one that has
-// asked since has heard that the order is not filled here, and fills it
-// elsewhere. No claim outlives the connection that it came by, nor therefore
-// this daemon, so memory will do.
+// Tries remembers which try of an order asked this worker last. A claim by an earlier
+// try is refused: its broker may be gone, and the broker of the later try was told that
+// the order is not filled here and fills it on another worker. A claim does not outlive
+// its connection, and therefore not this daemon, so memory suffices.
 type Tries struct {
 	mu   sync.Mutex
-	last map[bourse.OrderID]string
-	old  map[bourse.OrderID]string // of the maxTries before
+	last map[bourse.OrderID]string // guarded by mu
+	old  map[bourse.OrderID]string // guarded by mu; the generation before last
 }
 
-// Asked notes that a try asks. It is called before what fills the order is
-// looked up.
+// Asked records that a try asks. It must be called before the worker reads what fills
+// the order.
 func (t *Tries) Asked(order *bourse.Order) {
 	if order.Try == "" {
 		return
@@ -34,7 +33,7 @@ func (t *Tries) Asked(order *bourse.Order) {
 	t.last[order.ID] = order.Try
 }
 
-// refuse refuses a try after which another one asked. It is called in the
+// refuse refuses a try if another one has asked since. It must be called in the
 // transaction that fills the order.
 func (t *Tries) refuse(order *bourse.Order) *bourse.Refusal {
 	if order.Try == "" {

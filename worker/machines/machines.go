@@ -47,9 +47,9 @@ type Config struct {
 
 // Volumes are the volumes that machines mount.
 type Volumes interface {
-	// Attach records that a machine has the volumes that it mounts, or returns
-	// why it cannot.
-	Attach(tx *store.Tx, m *bourse.Machine) (*bourse.Refusal, error)
+	// Attach records that a machine has the volumes that it mounts, and copies their
+	// properties to its mounts.
+	Attach(tx *store.Tx, m *bourse.Machine) error
 	// Detach records that a machine that is destroyed has none. It is idempotent.
 	Detach(tx *store.Tx, m *bourse.Machine) error
 	Mounter

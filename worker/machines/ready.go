@@ -91,22 +91,18 @@ func (o *operations) readyBegin(ctx context.Context, r *machineRun) fsm.Outcome 
 		case !waits(&m, r.Request.Version):
 			return fsm.Finish()
 		}
-		port, err := o.portFor(&m, m.Next)
-		if err != nil {
-			return fsm.Retry(err)
-		}
 		_, err = o.begin(ctx, o.defs.of(&m).update, machineRequest{Machine: m.ID, Version: r.Request.Version}, state.InTx(func(tx *store.Tx) error {
 			_, err := state.ChangeMachine(tx, m.ID, func(m *bourse.Machine) (bool, []bourse.Event, error) {
 				if !waits(m, r.Request.Version) {
 					return false, nil, errMoved
 				}
-				events, err := o.beginNext(tx, m, port)
+				events, err := o.beginNext(tx, m)
 				return true, events, err
 			})
 			return err
 		}))
 		switch {
-		case errors.Is(err, errMoved), errors.Is(err, errTaken):
+		case errors.Is(err, errMoved):
 		case bourse.CodeOf(err) == bourse.CodeInsufficient:
 			return o.notReady(r, err)
 		case err != nil:

@@ -14,16 +14,16 @@ import (
 	"github.com/bourse-dev/bourse/worker/state"
 )
 
-// beginNext begins an update that has all it needs, in the transaction that was
-// given: the present version of a machine that runs is to end, unless its program
-// would not notice; one that does not run has the next version from here on.
-func (o *operations) beginNext(tx *store.Tx, m *bourse.Machine, port int) ([]bourse.Event, error) {
+// beginNext begins an update that has everything it needs. A machine that does not run
+// gets the next version now. The present version of one that runs is to be stopped,
+// unless its program would not notice the update.
+func (o *operations) beginNext(tx *store.Tx, m *bourse.Machine) ([]bourse.Event, error) {
 	switch {
 	case m.State == bourse.StateStopped || m.State == bourse.StateFailed:
 		if sleeps(m, m.Next) {
 			m.Next.Launch = false
 		}
-		return o.swap(tx, m, port)
+		return o.swap(tx, m)
 	case m.State != bourse.StateStarted && m.State != bourse.StateSuspended && m.State != bourse.StateRestarting:
 		return nil, errMoved
 	case unnoticed(m):
@@ -54,30 +54,23 @@ func adoptNext(m *bourse.Machine) {
 	m.Secrets, m.SkipSecrets = max(m.Secrets, n.Secrets), n.SkipSecrets
 }
 
-// swap gives m, of which nothing runs, its next version and the intent to launch
-// it, in the transaction that was given.
-func (o *operations) swap(tx *store.Tx, m *bourse.Machine, port int) ([]bourse.Event, error) {
-	if err := portUntaken(tx, m.ID, port); err != nil {
-		return nil, err
-	}
+// swap gives m, whose program does not run, its next version and records the intent to
+// launch it. Errors are those of recordLaunch.
+func (o *operations) swap(tx *store.Tx, m *bourse.Machine) (events []bourse.Event, err error) {
 	if err := tx.KeepVersion(m); err != nil {
 		return nil, err
 	}
 	launch, takes := m.Next.Launch, m.Next.Takes
 	adoptNext(m)
 	m.Takes = takes
-	events := []bourse.Event{{Type: bourse.EventLaunch, State: bourse.StateCreated, Source: bourse.SourceUser}}
-	if !launch {
-		settle(m)
-		m.State, m.Boot.Port = bourse.StateStopped, port
-		return append(events, bourse.Event{Type: bourse.EventPrepare, State: m.State, Source: bourse.SourceWorker}), nil
+	events = []bourse.Event{{Type: bourse.EventLaunch, State: bourse.StateCreated, Source: bourse.SourceUser}}
+	if launch {
+		return events, o.recordLaunch(tx, m)
 	}
-	if err := o.host.TakeDevices(tx, m); err != nil {
-		return events, err
-	}
-	recordBoot(m, port)
-	m.Boot.Restarts = nil
-	return events, nil
+	settle(m)
+	m.State = bourse.StateStopped
+	m.Boot.Port, err = o.choosePort(tx, m)
+	return append(events, bourse.Event{Type: bourse.EventPrepare, State: m.State, Source: bourse.SourceWorker}), err
 }
 
 // replaceStep ends the present version of a machine that is updated.
@@ -108,29 +101,22 @@ func (o *operations) swapStep(ctx context.Context, r *machineRun) fsm.Outcome {
 	case m.State != bourse.StateReplacing || m.Next == nil:
 		return fsm.Finish()
 	}
-	port, err := o.portFor(&m, m.Next)
-	if err == nil && !m.Next.Launch {
-		err = o.fittings.Shed(ctx, &m)
+	write := state.InTx(func(tx *store.Tx) error { return o.recordSwap(tx, m.ID) })
+	if m.Next.Launch {
+		return fsm.Done(write)
 	}
-	if err != nil {
+	if err := o.fittings.Shed(ctx, &m); err != nil {
 		return fsm.Retry(err)
 	}
-	write := state.InTx(func(tx *store.Tx) error { return o.recordSwap(tx, m.ID, port) })
-	if !m.Next.Launch {
-		return fsm.Finish(write)
-	}
-	return fsm.Done(write)
+	return fsm.Finish(write)
 }
 
-func (o *operations) recordSwap(tx *store.Tx, id bourse.MachineID, port int) error {
+func (o *operations) recordSwap(tx *store.Tx, id bourse.MachineID) error {
 	_, err := state.ChangeMachine(tx, id, func(m *bourse.Machine) (bool, []bourse.Event, error) {
 		if m.State != bourse.StateReplacing || m.Next == nil || alive(m) {
 			return false, nil, nil
 		}
-		if portUntaken(tx, m.ID, port) != nil { // taken since
-			port, _ = freePort(tx, o.host.Ports) // better none than a lost update
-		}
-		events, err := o.swap(tx, m, port)
+		events, err := o.swap(tx, m)
 		if bourse.CodeOf(err) == bourse.CodeInsufficient { // the operator has renamed its devices
 			m.State = bourse.StateFailed
 			return true, append(events, unlaunched(m, err)...), nil

@@ -62,33 +62,14 @@ func (ms *Machines) Restart(ctx context.Context, id bourse.MachineID, act fabric
 
 // rebootStep records the next boot of a machine that was stopped for it.
 func (o *operations) rebootStep(_ context.Context, r *machineRun) fsm.Outcome {
-	return o.reboot(r, func(m *bourse.Machine) bool { return m.State == bourse.StateRestarting && m.Boot.Exit != nil })
-}
-
-func (o *operations) reboot(r *machineRun, due func(*bourse.Machine) bool) fsm.Outcome {
-	var old bourse.Machine
-	err := o.state.Store.View(func(tx *store.Tx) error {
-		var err error
-		old, err = tx.Machine(r.Request.Machine)
-		return err
-	})
-	if err != nil {
-		return fsm.Abort(err)
-	}
-	port, err := o.portOf(&old)
-	if err != nil {
-		return fsm.Retry(err)
-	}
 	return fsm.Done(state.InTx(func(tx *store.Tx) error {
 		_, err := state.ChangeMachine(tx, r.Request.Machine, func(m *bourse.Machine) (bool, []bourse.Event, error) {
-			if !due(m) {
+			if m.State != bourse.StateRestarting || m.Boot.Exit == nil {
 				return false, nil, nil
 			}
-			if portUntaken(tx, m.ID, port) != nil { // taken since
-				port, _ = freePort(tx, o.host.Ports) // better none than a lost restart
-			}
+			port, err := o.choosePort(tx, m)
 			recordBoot(m, port)
-			return true, nil, nil
+			return true, nil, err
 		})
 		return err
 	}))
@@ -104,20 +85,14 @@ func (o *operations) reviveStep(ctx context.Context, r *machineRun) fsm.Outcome 
 	if err != nil {
 		return fsm.Retry(err)
 	}
-	port, err := o.portOf(&m)
-	if err != nil {
-		return fsm.Retry(err)
-	}
 	_, err = o.begin(ctx, o.defs.of(&m).start, machineRequest{Machine: m.ID}, state.InTx(func(tx *store.Tx) error {
 		_, err := state.ChangeMachine(tx, m.ID, func(m *bourse.Machine) (bool, []bourse.Event, error) {
 			if m.State != bourse.StateRestarting || m.Boot.Number != r.Request.Boot {
 				return false, nil, errAlready
 			}
-			if err := portUntaken(tx, m.ID, port); err != nil {
-				return false, nil, err
-			}
+			port, err := o.choosePort(tx, m)
 			recordBoot(m, port)
-			return true, nil, nil
+			return true, nil, err
 		})
 		return err
 	}))

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"strings"
-	"time"
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/fabric"
@@ -46,7 +45,7 @@ type starting struct {
 func (ms *Machines) start(ctx context.Context, id bourse.MachineID, s starting) (fabric.ActReply, error) {
 	for {
 		reply, err := ms.startOnce(ctx, id, s)
-		if !errors.Is(err, errTaken) {
+		if !errors.Is(err, errMoved) {
 			return reply, err
 		}
 	}
@@ -59,13 +58,9 @@ func (ms *Machines) startOnce(ctx context.Context, id bourse.MachineID, s starti
 	}
 	frozen := old.State == bourse.StateSuspended
 	if !frozen && s.may(&old) == nil {
-		if err := cmp.Or(ms.state.Store.Short(), portForeign(ctx, ms.state, &old), ms.awaitSecrets(ctx, &old, s.secrets, s.keys)); err != nil {
+		if err := cmp.Or(ms.state.Store.Short(), ms.awaitSecrets(ctx, &old, s.secrets, s.keys)); err != nil {
 			return fabric.ActReply{}, err
 		}
-	}
-	port, err := ms.ops.portOf(&old)
-	if err != nil {
-		return fabric.ActReply{}, err
 	}
 	def := ms.ops.defs.of(&old).start
 	if frozen {
@@ -79,12 +74,12 @@ func (ms *Machines) startOnce(ctx context.Context, id bourse.MachineID, s starti
 			}
 			switch {
 			case frozen != (m.State == bourse.StateSuspended):
-				return false, nil, errTaken // it has moved on: look again
+				return false, nil, errMoved
 			case frozen:
 				m.State = bourse.StateStarting // it has all that it takes
 			default:
 				m.Secrets = max(m.Secrets, s.secrets)
-				if err := ms.takeBoot(tx, m, port); err != nil {
+				if err := ms.takeBoot(tx, m); err != nil {
 					return true, nil, err
 				}
 			}
@@ -147,31 +142,69 @@ func on(m *bourse.Machine, call bourse.Call) error {
 	return bourse.Errorf(bourse.CodeInternal, "machine %s: %s is no call", m.ID, call)
 }
 
-// takeBoot takes what m needs to run from the ledger and records its next
-// boot, in the transaction that was given.
-func (ms *Machines) takeBoot(tx *store.Tx, m *bourse.Machine, port int) error {
-	committed, err := tx.CommittedAt(time.Now())
-	if err != nil {
-		return err
+// takeBoot takes the resources that m needs to run, and records its next boot.
+func (ms *Machines) takeBoot(tx *store.Tx, m *bourse.Machine) error {
+	if admit.Foreign(m.Boot.Port) {
+		return bourse.Errorf(bourse.CodeFailedPrecondition,
+			"machine %s cannot start: another program on its host listens on port %d, its $PORT", m.ID, m.Boot.Port)
 	}
 	takes := ms.host.Ledger.Running(&m.Config)
 	if n := m.Next; n != nil { // it will run, too
 		n.Launch, n.Takes = true, ms.host.Ledger.Running(&n.Config)
 		takes = admit.Most(takes, n.Takes)
 	}
-	if r := ms.host.Ledger.Fits(admit.Less(committed, m.Takes), takes); r != nil {
-		return hostFull(r)
-	}
-	if err := portUntaken(tx, m.ID, port); err != nil {
+	if err := ms.ops.retake(tx, m, takes); err != nil {
 		return err
 	}
-	m.Takes = takes
-	if err := ms.host.TakeDevices(tx, m); err != nil {
+	if err := ms.ops.recordLaunch(tx, m); err != nil {
 		return err
 	}
-	recordBoot(m, port)
-	m.Boot.Restarts, m.Boot.StandsIn = nil, ""
+	m.Boot.StandsIn = ""
 	return nil
+}
+
+// retake has a machine take other resources than it does, or returns
+// CodeInsufficient.
+func (o *operations) retake(tx *store.Tx, m *bourse.Machine, takes bourse.Amounts) error {
+	r, err := o.host.Room(tx, m.Takes, takes)
+	if err == nil && r != nil {
+		err = hostFull(r)
+	}
+	if err == nil {
+		m.Takes = takes
+	}
+	return err
+}
+
+// recordLaunch records a machine's next boot, which was requested, with its devices and
+// its port. It returns CodeInsufficient if there are too few devices, and
+// CodeUnavailable if no port is free.
+func (o *operations) recordLaunch(tx *store.Tx, m *bourse.Machine) error {
+	devices, r, err := o.host.FreeDevices(tx, m.Config.Guest, m.ID)
+	if err == nil && r != nil {
+		err = hostFull(r)
+	}
+	if err != nil {
+		return err
+	}
+	port, err := o.choosePort(tx, m)
+	if err != nil {
+		return err
+	}
+	m.Devices = devices
+	recordBoot(m, port)
+	m.Boot.Restarts = nil
+	return nil
+}
+
+// choosePort chooses the port of m's next boot. It returns CodeUnavailable if no port is
+// free.
+func (o *operations) choosePort(tx *store.Tx, m *bourse.Machine) (int, error) {
+	port, r := o.host.Port(tx, &m.Config, m.PrivateIP.IsValid(), m.Boot.Port)
+	if r != nil {
+		return 0, bourse.Errorf(bourse.CodeUnavailable, "machine %s: %s", m.ID, r.Detail)
+	}
+	return port, nil
 }
 
 // hostFull is the error of a machine that its own host has no room for.

@@ -14,7 +14,7 @@ func (ms *Machines) Unfillable(ctx context.Context, order *bourse.Order, id bour
 	m, unread := ms.state.Machine(ctx, id)
 	known := unread == nil
 	reason, about := unfillable(order, known && m.Image != nil, bourse.CodeOf(err))
-	r := ms.state.Refusal(reason, bourse.MessageOf(err))
+	r := ms.host.Refusal(reason, bourse.MessageOf(err))
 	r.Resource = about
 	if known && bourse.CodeOf(err) == bourse.CodeInternal && m.Boot.Exit != nil {
 		r.Detail = m.Boot.Exit.Error // a run's record keeps internal errors for the log; this may be told

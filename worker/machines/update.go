@@ -3,7 +3,6 @@ package machines
 import (
 	"cmp"
 	"context"
-	"errors"
 	"time"
 
 	"github.com/bourse-dev/bourse"
@@ -35,18 +34,9 @@ func (ms *Machines) Update(ctx context.Context, req fabric.UpdateRequest) (fabri
 	if req.LeaseTTL < 0 || req.LeaseTTL > bourse.MaxLeaseTTL {
 		return fabric.ActReply{}, bourse.Errorf(bourse.CodeInvalid, "invalid lease_ttl %d: use 0 to %d seconds", req.LeaseTTL, bourse.MaxLeaseTTL)
 	}
-	for {
-		reply, err := ms.updateOnce(ctx, &req)
-		if !errors.Is(err, errTaken) {
-			return reply, err
-		}
-	}
-}
-
-func (ms *Machines) updateOnce(ctx context.Context, req *fabric.UpdateRequest) (fabric.ActReply, error) {
 	old, err := ms.state.Machine(ctx, req.Machine)
 	if err == nil {
-		err = mayUpdate(&old, req)
+		err = mayUpdate(&old, &req)
 	}
 	if err == nil {
 		err = cmp.Or(ms.state.Store.Short(), ms.takes(&old, &req.Config))
@@ -64,10 +54,6 @@ func (ms *Machines) updateOnce(ctx context.Context, req *fabric.UpdateRequest) (
 			return fabric.ActReply{}, err
 		}
 	}
-	port, err := ms.ops.portFor(&old, &next)
-	if err != nil {
-		return fabric.ActReply{}, err
-	}
 	def, resource, begin := ms.ops.defs.of(&old).update, state.OfMachine(old.ID), machineRequest{Machine: old.ID, Version: next.Instance}
 	pull := !pinned(&old, &next)
 	if pull {
@@ -77,7 +63,7 @@ func (ms *Machines) updateOnce(ctx context.Context, req *fabric.UpdateRequest) (
 	}
 	run, err := def.Start(ctx, ms.state.Engine, resource, begin, fsm.StartOptions{Queue: true, Write: state.InTx(func(tx *store.Tx) error {
 		_, err := state.ChangeMachine(tx, old.ID, func(m *bourse.Machine) (bool, []bourse.Event, error) {
-			if err := mayUpdate(m, req); err != nil {
+			if err := mayUpdate(m, &req); err != nil {
 				return false, nil, err
 			}
 			if err := ms.ops.takeNext(tx, m, next); err != nil {
@@ -94,7 +80,7 @@ func (ms *Machines) updateOnce(ctx context.Context, req *fabric.UpdateRequest) (
 			if pull {
 				return true, []bourse.Event{{Type: bourse.EventUpdate, State: m.State, Source: bourse.SourceUser, By: req.LeaseOwner}}, nil
 			}
-			events, err := ms.ops.beginNext(tx, m, port)
+			events, err := ms.ops.beginNext(tx, m)
 			return true, events, err
 		})
 		return err
@@ -184,14 +170,14 @@ func (ms *Machines) takes(m *bourse.Machine, c *bourse.Config) error {
 	if err != nil {
 		return err
 	}
-	r := ms.host.Ever(&bourse.Order{App: bourse.App{Name: m.App, ID: m.AppID, Org: org}, Regions: []bourse.Choice{{m.Region}}, Config: *c})
-	switch {
+	switch r := ms.host.Unsupported(org, c); {
 	case r == nil:
 		return nil
 	case r.Reason == bourse.RefusedUnavailable:
 		return bourse.Errorf(bourse.CodeUnavailable, "%s", r.Detail)
+	default:
+		return bourse.Errorf(bourse.CodeFailedPrecondition, "machine %s cannot be updated where it is: %s", m.ID, r.Detail)
 	}
-	return bourse.Errorf(bourse.CodeFailedPrecondition, "machine %s cannot be updated where it is: %s", m.ID, r.Detail)
 }
 
 // takeNext records what a machine will be, and takes what that needs beyond what
@@ -200,23 +186,13 @@ func (o *operations) takeNext(tx *store.Tx, m *bourse.Machine, next bourse.NextV
 	if !mayRun(m) && (!next.Launch || sleeps(m, &next)) {
 		next.Launch, next.Takes = false, admit.Resting(next.Takes) // a start meanwhile takes the rest
 	}
-	committed, err := tx.CommittedAt(time.Now())
-	if err != nil {
+	if err := o.retake(tx, m, admit.Most(m.Takes, next.Takes)); err != nil {
 		return err
-	}
-	takes := admit.Most(m.Takes, next.Takes)
-	if r := o.host.Ledger.Fits(admit.Less(committed, m.Takes), takes); r != nil {
-		return hostFull(r)
 	}
 	with := *m
 	with.Config = next.Config
-	if refusal, err := o.volumes.Attach(tx, &with); err != nil { // it has them: this is what its mounts say of them
-		return err
-	} else if refusal != nil {
-		return bourse.Errorf(bourse.CodeFailedPrecondition, "%s", refusal.Detail)
-	}
-	m.Next, m.Takes = &next, takes
-	return nil
+	m.Next = &next
+	return o.volumes.Attach(tx, &with) // it has them already: this fills in its mounts
 }
 
 // pinned reports whether a machine's next version has the image of the present
@@ -224,11 +200,4 @@ func (o *operations) takeNext(tx *store.Tx, m *bourse.Machine, next bourse.NextV
 func pinned(m *bourse.Machine, next *bourse.NextVersion) bool {
 	return m.Config.ImageKind() != bourse.RegistryImage ||
 		m.Image != nil && next.Config.Image == m.Config.Image && bourse.ParseImageRef(m.Config.Image).Digest != ""
-}
-
-// portFor is portOf for a machine's next version.
-func (o *operations) portFor(m *bourse.Machine, next *bourse.NextVersion) (int, error) {
-	with := *m
-	with.Config = next.Config
-	return o.portOf(&with)
 }

@@ -28,19 +28,6 @@ func Foreign(rec *store.OrderRecord, app *bourse.App) bool {
 	return rec.Decision.App != "" && !rec.Decision.OwnedBy(app)
 }
 
-// KeepApp is MergeApp of the app that an order is of. The order of an app that
-// was deleted, or that another one of its name has replaced, is Refused.
-func (s *State) KeepApp(tx *store.Tx, app bourse.App) error {
-	if known, ok, err := tx.App(app.Name); err != nil {
-		return err
-	} else if ok && app.ID != "" {
-		if now := known.Merge(app); now.ID != app.ID || now.DeletedAt != nil {
-			return Refused{*s.Refusal(bourse.RefusedApp, "app "+string(app.Name)+" was deleted, or another one was made of its name")}
-		}
-	}
-	return MergeApp(tx, app)
-}
-
 // MergeApp merges an app's record into the worker's own copy.
 func MergeApp(tx *store.Tx, app bourse.App) error {
 	old, ok, err := tx.App(app.Name)

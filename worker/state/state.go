@@ -8,7 +8,6 @@ package state
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"strings"
 	"sync"
@@ -110,27 +109,4 @@ func Rest(ctx context.Context, d time.Duration) {
 	case <-ctx.Done():
 	case <-timer.C:
 	}
-}
-
-// Refused carries a refusal out of a transaction as an error, which undoes it.
-type Refused struct{ bourse.Refusal }
-
-func (r Refused) Error() string { return r.Detail }
-
-// Refusal returns a refusal of this worker.
-func (s *State) Refusal(reason bourse.RefusalReason, detail string) *bourse.Refusal {
-	return &bourse.Refusal{Worker: s.Self.Worker, Region: s.Self.Region, Reason: reason, Detail: detail}
-}
-
-// Refuse returns the refusal that the error of a claim's transaction stands for,
-// which undid it or says that the store takes nothing now; or the error, if it
-// stands for none.
-func (s *State) Refuse(err error) (*bourse.Refusal, error) {
-	if r, ok := errors.AsType[Refused](err); ok {
-		return &r.Refusal, nil
-	}
-	if bourse.CodeOf(err) == bourse.CodeUnavailable { // the disk is full, or worse: nothing was recorded
-		return s.Refusal(bourse.RefusedUnavailable, "the worker cannot write its store: "+err.Error()), nil
-	}
-	return nil, err
 }

@@ -9,7 +9,6 @@ import (
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/store"
 	"github.com/bourse-dev/bourse/worker/admit"
-	"github.com/bourse-dev/bourse/worker/state"
 )
 
 // Claim fills an order for work, or returns the refusal. For a place on a warm
@@ -64,7 +63,7 @@ func (t *Tasks) runWarm(ctx context.Context, call *call, order *bourse.Order) (*
 	v, m, err := t.placeFor(ctx, order)
 	switch {
 	case ctx.Err() != nil && m == nil: // canceled before anything was recorded
-		return nil, t.state.Refusal(bourse.RefusedCanceled, "the order was canceled"), nil
+		return nil, t.host.Refusal(bourse.RefusedCanceled, "the order was canceled"), nil
 	case err != nil:
 		return nil, nil, err
 	case v.refusal != nil:
@@ -79,20 +78,18 @@ func (t *Tasks) runWarm(ctx context.Context, call *call, order *bourse.Order) (*
 	}
 	begun := result // of its own: when ctx ends first the transaction is still at work
 	call.begun = recordOf(order, begun)
-	err = t.state.Store.Update(ctx, func(tx *store.Tx) error { return t.recordBegin(tx, call.begun) })
-	if r, ok := errors.AsType[state.Refused](err); ok {
-		return nil, &r.Refusal, nil
-	}
-	if r, ok := errors.AsType[begunBefore](err); ok {
-		return answerAgain(r.result)
-	}
+	err = t.state.Store.Update(ctx, func(tx *store.Tx) error { return t.recordBegin(tx, order, call.begun) })
+	_, declined := errors.AsType[admit.Declined](err)
 	switch {
-	case ctx.Err() != nil: // it may still be recorded
+	case !declined && ctx.Err() != nil: // it may still be recorded
 		t.broken(m, 0, errCut{context.Cause(ctx)}, &result)
 		t.end(call, result)
 		return &bourse.Fill{Task: &result}, nil, nil
 	case err != nil:
-		refusal, err := t.state.Refuse(err)
+		fill, refusal, err := t.host.Answer(err)
+		if fill != nil {
+			return answerAgain(fill.Task)
+		}
 		return nil, refusal, err
 	}
 	claimed := time.Since(began)
@@ -102,7 +99,7 @@ func (t *Tasks) runWarm(ctx context.Context, call *call, order *bourse.Order) (*
 	if err := t.send(ctx, m, order.Task, &result); err != nil {
 		t.warm.changed(m.id)
 		t.save(call, func(tx *store.Tx) error { return tx.TaskUndone(order.ID) })
-		return nil, t.state.Refusal(bourse.RefusedUnavailable, "machine "+string(m.id)+" does not listen for its task: "+err.Error()), nil
+		return nil, t.host.Refusal(bourse.RefusedUnavailable, "machine "+string(m.id)+" does not listen for its task: "+err.Error()), nil
 	}
 	result.Took = time.Since(began)
 	t.end(call, result)
@@ -155,20 +152,17 @@ func answerAgain(result *bourse.TaskResult) (*bourse.Fill, *bourse.Refusal, erro
 // recordOf is what is known of a call that begins.
 func recordOf(order *bourse.Order, begun bourse.TaskResult) store.OrderRecord {
 	return store.OrderRecord{
-		ID: order.ID, At: begun.StartedAt, Task: &store.TaskRecord{App: order.App.Name, AppID: order.App.ID, Takes: admit.TaskTakes(order), Result: begun},
+		ID: order.ID, At: begun.StartedAt, Task: &store.TaskRecord{App: order.App.Name, AppID: order.App.ID, Takes: admit.Countables(order.Config.Requirements), Result: begun},
 	}
 }
 
-// begunBefore says that the order is one that was begun here already.
-type begunBefore struct{ result *bourse.TaskResult }
-
-func (b begunBefore) Error() string { return "the task was begun already" }
-
-// recordBegin is the intent of a call: what it takes, and that it begins.
-func (t *Tasks) recordBegin(tx *store.Tx, begun store.OrderRecord) error {
-	var refusal *bourse.Refusal
+// recordBegin records the intent of a call: its resources, and that it begins. Its error
+// is [admit.Declined] if the order was filled here before, or there is no room.
+func (t *Tasks) recordBegin(tx *store.Tx, order *bourse.Order, begun store.OrderRecord) error {
+	now := time.Now()
+	refusal := (*bourse.Refusal)(nil)
 	if takes := begun.Task.Takes; len(takes) > 0 {
-		committed, err := tx.CommittedAt(time.Now())
+		committed, err := tx.CommittedAt(now)
 		if err != nil {
 			return err
 		}
@@ -180,16 +174,16 @@ func (t *Tasks) recordBegin(tx *store.Tx, begun store.OrderRecord) error {
 			return err
 		}
 	}
-	done, never, err := before(tx, begun.ID, &bourse.App{Name: begun.Task.App, ID: begun.Task.AppID})
+	fill, past, err := admit.Past(tx, order, now)
 	switch {
 	case err != nil:
 		return err
-	case done != nil:
-		return begunBefore{done}
-	case never == nil && refusal == nil:
-		return bourse.Errorf(bourse.CodeInternal, "order %s has a record that says nothing", begun.ID)
+	case fill == nil && past == nil && refusal == nil:
+		return bourse.Errorf(bourse.CodeInternal, "order %s has an empty record", begun.ID)
+	case fill != nil:
+		return admit.Declined{Decision: admit.Decision{Fill: fill}}
 	}
-	return state.Refused{Refusal: *cmp.Or(never, refusal)}
+	return admit.Declined{Decision: admit.Decision{Refusal: cmp.Or(past, refusal)}}
 }
 
 // end has a task's end recorded, without waiting for it.

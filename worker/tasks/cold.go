@@ -9,7 +9,7 @@ import (
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/store"
-	"github.com/bourse-dev/bourse/worker/state"
+	"github.com/bourse-dev/bourse/worker/admit"
 )
 
 // A cold task is a machine that lives for one payload: it is recorded, started
@@ -36,27 +36,26 @@ func (t *Tasks) coldRecord(order *bourse.Order, m *bourse.Machine) store.OrderRe
 // runCold is the work of Claim for an order with a machine of its own.
 func (t *Tasks) runCold(ctx context.Context, c *bourse.Claim) (*bourse.Fill, *bourse.Refusal, error) {
 	began := time.Now()
-	before, refusal, err := t.coldBefore(&c.Order)
-	if before != nil {
-		fill, refusal, err := t.answerOf(ctx, before.Machine, c.Order.ID)
-		return again(fill), refusal, err
+	err := t.host.Precheck(t.state.Store, &c.Order)
+	var m bourse.Machine
+	var started func(context.Context) error
+	if err == nil {
+		m, started, err = t.machines.Begin(ctx, c, func(tx *store.Tx, m *bourse.Machine) error {
+			return tx.TaskBegun(t.coldRecord(&c.Order, m))
+		})
 	}
-	if err != nil || refusal != nil {
-		return nil, refusal, err
-	}
-	m, started, err := t.machines.Begin(ctx, c, func(tx *store.Tx, m *bourse.Machine) error {
-		return tx.TaskBegun(t.coldRecord(&c.Order, m))
-	})
-	if r, ok := errors.AsType[state.Refused](err); ok {
-		return nil, &r.Refusal, nil
-	}
+	_, declined := errors.AsType[admit.Declined](err)
 	switch {
-	case err != nil && ctx.Err() != nil: // it may still be recorded
+	case err != nil && !declined && ctx.Err() != nil: // it may still be recorded
 		err := t.cancel(context.WithoutCancel(ctx), c.Order.ID)
-		return nil, t.state.Refusal(bourse.RefusedCanceled, "the order was canceled"), err
+		return nil, t.host.Refusal(bourse.RefusedCanceled, "the order was canceled"), err
 	case err != nil:
-		refusal, err := t.state.Refuse(err)
-		return nil, refusal, err
+		fill, refusal, err := t.host.Answer(err)
+		if fill == nil {
+			return nil, refusal, err
+		}
+		fill, refusal, err = t.answerOf(ctx, fill.Task.Machine, c.Order.ID)
+		return again(fill), refusal, err
 	}
 	claimed := time.Since(began)
 	if failure := started(ctx); failure != nil && ctx.Err() == nil {
@@ -81,7 +80,7 @@ func (t *Tasks) runCold(ctx context.Context, c *bourse.Claim) (*bourse.Fill, *bo
 func (t *Tasks) answerOf(ctx context.Context, machine bourse.MachineID, id bourse.OrderID) (*bourse.Fill, *bourse.Refusal, error) {
 	fill, err := t.awaitCold(ctx, machine, id)
 	if errors.Is(err, errNeverBegun) {
-		return nil, t.state.Refusal(bourse.RefusedDriver, "the order's machine failed to start here"), nil
+		return nil, t.host.Refusal(bourse.RefusedDriver, "the order's machine failed to start here"), nil
 	}
 	return fill, nil, err
 }
@@ -95,19 +94,6 @@ func again(fill *bourse.Fill) *bourse.Fill {
 		fill.Again = true
 	}
 	return fill
-}
-
-// coldBefore returns what has become of the order here, or why it is refused.
-func (t *Tasks) coldBefore(order *bourse.Order) (result *bourse.TaskResult, refusal *bourse.Refusal, err error) {
-	err = t.state.Store.View(func(tx *store.Tx) error {
-		result, refusal, err = before(tx, order.ID, &order.App)
-		if err != nil || result != nil || refusal != nil {
-			return err
-		}
-		refusal, err = t.host.Machine(tx, order, t.host.Ledger.Running(&order.Config), time.Now())
-		return err
-	})
-	return result, refusal, err
 }
 
 func (t *Tasks) orderRecord(ctx context.Context, id bourse.OrderID) (store.OrderRecord, error) {

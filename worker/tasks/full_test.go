@@ -23,7 +23,7 @@ func TestAnEndThatCannotBeRecordedYet(t *testing.T) {
 	call, _ := h.calls.enter(t.Context(), order.ID)
 	result := bourse.TaskResult{Order: order.ID, Worker: "w1", Region: "gru", End: bourse.TaskAnswered, Answer: []byte("kept")}
 	if err := h.store.Update(t.Context(), func(tx *store.Tx) error {
-		return h.recordBegin(tx, recordOf(order, bourse.TaskResult{Order: order.ID}))
+		return h.recordBegin(tx, order, recordOf(order, bourse.TaskResult{Order: order.ID}))
 	}); err != nil {
 		t.Fatal(err)
 	}

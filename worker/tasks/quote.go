@@ -8,7 +8,6 @@ import (
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/store"
 	"github.com/bourse-dev/bourse/worker/admit"
-	"github.com/bourse-dev/bourse/worker/state"
 )
 
 // view is what the store and the warm machines say to an order for a place
@@ -21,21 +20,9 @@ type view struct {
 	places    bourse.Account // of the task
 }
 
-// Quote is quote of an order for work. The machine of a cold task is not
-// shown.
+// Quote answers an order for a place on a warm machine. Cold tasks are quoted by
+// [admit.Host.Quote], as machines are.
 func (t *Tasks) Quote(ctx context.Context, order *bourse.Order) (bourse.Quote, error) {
-	if order.Warm() {
-		return t.quoteWarm(ctx, order)
-	}
-	return t.host.Quote(ctx, t.state.Store, order, func(tx *store.Tx, q *bourse.Quote) error {
-		done, _, err := before(tx, order.ID, &order.App)
-		q.FilledTask = withoutAnswer(done)
-		return err
-	})
-}
-
-// quoteWarm is quote of an order for a place on a warm machine.
-func (t *Tasks) quoteWarm(ctx context.Context, order *bourse.Order) (bourse.Quote, error) {
 	q, err := t.host.NewQuote(ctx, t.state.Store, order)
 	if err != nil {
 		return q, err
@@ -45,13 +32,15 @@ func (t *Tasks) quoteWarm(ctx context.Context, order *bourse.Order) (bourse.Quot
 	case err != nil:
 		return q, err
 	case v.result != nil:
-		q.FilledTask = withoutAnswer(v.result)
+		task := *v.result
+		task.Answer = nil
+		q.FilledTask = &task
 		return q, nil
 	case v.refusal != nil:
 		q.Refusal = t.host.By(v.refusal)
 		return q, nil
 	}
-	q.Takes = append(admit.TaskTakes(order), bourse.Amount{Resource: v.places.Resource, Amount: 1}).Sorted()
+	q.Takes = append(admit.Countables(order.Config.Requirements), bourse.Amount{Resource: v.places.Resource, Amount: 1}).Sorted()
 	for _, a := range t.host.Ledger.Accounts(v.committed) {
 		if q.Takes.Has(a.Resource) {
 			q.Accounts = append(q.Accounts, a)
@@ -59,15 +48,6 @@ func (t *Tasks) quoteWarm(ctx context.Context, order *bourse.Order) (bourse.Quot
 	}
 	q.Accounts = append(q.Accounts, v.places)
 	return q, nil
-}
-
-func withoutAnswer(r *bourse.TaskResult) *bourse.TaskResult {
-	if r == nil {
-		return nil
-	}
-	out := *r
-	out.Answer = nil
-	return &out
 }
 
 // look returns what the worker has for the order. What reads as a no is
@@ -95,8 +75,12 @@ func (t *Tasks) read(order *bourse.Order) (view, error) {
 
 // before returns what has become of the order here until now.
 func (t *Tasks) before(order *bourse.Order) (v view, err error) {
-	err = t.state.Store.View(func(tx *store.Tx) (err error) {
-		v.result, v.refusal, err = before(tx, order.ID, &order.App)
+	err = t.state.Store.View(func(tx *store.Tx) error {
+		fill, past, err := admit.Past(tx, order, time.Now())
+		if fill != nil {
+			v.result = fill.Task
+		}
+		v.refusal = past
 		return err
 	})
 	return v, err
@@ -104,7 +88,7 @@ func (t *Tasks) before(order *bourse.Order) (v view, err error) {
 
 // lookNew is look for an order that is new here.
 func (t *Tasks) lookNew(order *bourse.Order) (view, error) {
-	v := view{refusal: t.host.Task(order)}
+	v := view{refusal: t.host.UnsupportedTask(order)}
 	if v.refusal != nil {
 		return v, nil
 	}
@@ -131,7 +115,7 @@ func (t *Tasks) lookNew(order *bourse.Order) (view, error) {
 	case busy >= places:
 		v.refusal = noPlace(v.places.Resource)
 	default:
-		v.refusal = t.host.Fits(v.committed, admit.TaskTakes(order))
+		v.refusal = t.host.Fits(v.committed, admit.Countables(order.Config.Requirements))
 	}
 	return v, nil
 }
@@ -141,23 +125,4 @@ func noPlace(of bourse.Resource) *bourse.Refusal {
 		Reason: bourse.RefusedResource, Resource: string(of), Wanted: 1,
 		Detail: fmt.Sprintf("insufficient %s: wanted 1, free 0", of),
 	}
-}
-
-// before returns what has become of the order here: its task, or that none
-// will.
-func before(tx *store.Tx, id bourse.OrderID, app *bourse.App) (*bourse.TaskResult, *bourse.Refusal, error) {
-	rec, ok, err := tx.Order(id)
-	switch {
-	case err != nil || !ok:
-		return nil, nil, err
-	case state.Foreign(&rec, app):
-		return nil, &bourse.Refusal{Reason: bourse.RefusedCanceled, Detail: "the order's id is that of another order"}, nil
-	case rec.Task != nil:
-		return &rec.Task.Result, nil, nil
-	case rec.Canceled:
-		return nil, &bourse.Refusal{Reason: bourse.RefusedCanceled, Detail: "the order was canceled"}, nil
-	case rec.Machine != "" || rec.Volume != "" || rec.Held:
-		return nil, &bourse.Refusal{Reason: bourse.RefusedCanceled, Detail: "the order's id is that of another order"}, nil
-	}
-	return nil, nil, nil
 }

@@ -41,7 +41,7 @@ type Tasks struct {
 type Machines interface {
 	// Begin records a machine for the claim's order in one durable transaction
 	// with what record writes, and begins to start it; started waits for that.
-	// An error may be a [state.Refused].
+	// An error may be [admit.Declined].
 	Begin(ctx context.Context, c *bourse.Claim, record func(*store.Tx, *bourse.Machine) error) (m bourse.Machine, started func(context.Context) error, err error)
 	// Unfillable returns the refusal of an order whose machine could not be
 	// started.

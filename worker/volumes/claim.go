@@ -12,76 +12,25 @@ import (
 	"github.com/bourse-dev/bourse/worker/state"
 )
 
-// errFilled says that the order is filled here already.
-var errFilled = errors.New("the order is filled already")
-
-// errTaken says that an id made up for a volume is in use: make up another.
+// errTaken reports that another volume has a new volume's random id.
 var errTaken = errors.New("taken")
 
-// Quote answers an order for a volume. It holds nothing and writes nothing.
-func (vs *Volumes) Quote(ctx context.Context, order *bourse.Order) (bourse.Quote, error) {
-	q, err := vs.admit.NewQuote(ctx, vs.state.Store, order)
-	if err != nil {
-		return q, err
-	}
-	err = vs.state.Store.View(func(tx *store.Tx) error {
-		var err error
-		if q.FilledVolume, err = filled(tx, order); err != nil || q.FilledVolume != nil {
-			return err
-		}
-		if q.Refusal, err = vs.admit.Volume(tx, order, time.Now()); err != nil || q.Refusal != nil {
-			return err
-		}
-		committed, err := tx.CommittedAt(time.Now())
-		q.Accounts = vs.admit.Ledger.Accounts(committed)
-		return err
-	})
-	if err == nil && q.Refusal == nil && q.FilledVolume == nil {
-		spec := order.Volume.WithDefaults()
-		q.Takes = bourse.Amounts{{Resource: bourse.ResourceDisk, Amount: int64(spec.Disk())}}
-	}
-	return q, err
-}
-
-// filled returns the volume that fills the order here, if one does.
-func filled(tx *store.Tx, order *bourse.Order) (*bourse.Volume, error) {
-	rec, ok, err := tx.Order(order.ID)
-	if err != nil || !ok || rec.Volume == "" || rec.Canceled || state.Foreign(&rec, &order.App) {
-		return nil, err
-	}
-	v, err := tx.Volume(rec.Volume)
-	if bourse.CodeOf(err) == bourse.CodeNotFound {
-		return nil, nil
-	}
-	return &v, err
-}
-
-// Claim fills an order for a volume, or returns the refusal. A new volume is
-// there when it answers; one that is filled from elsewhere is recorded then,
-// and is filled in the background.
+// Claim fills an order for a volume, or returns the refusal. It returns once an empty
+// volume has been made. A volume with a source is recorded by then, and filled in the
+// background.
 func (vs *Volumes) Claim(ctx context.Context, c *bourse.Claim) (*bourse.Fill, *bourse.Refusal, error) {
 	begin := time.Now()
-	var refusal *bourse.Refusal
-	err := vs.state.Store.View(func(tx *store.Tx) error { // spares a transaction for what is refused anyway
-		filled, err := filled(tx, &c.Order)
-		if err == nil && filled == nil {
-			refusal, err = vs.admit.Volume(tx, &c.Order, time.Now())
-		}
-		return err
-	})
-	if err != nil || refusal != nil {
-		return nil, refusal, err
-	}
 	v, run, err := vs.record(ctx, c)
-	switch {
-	case errors.Is(err, errFilled):
-		return vs.filledBefore(ctx, &c.Order)
-	case err != nil:
-		refusal, err := vs.state.Refuse(err)
+	if err != nil {
+		fill, refusal, err := vs.admit.Answer(err)
+		if fill != nil {
+			return vs.filledBefore(ctx, &c.Order, fill.Volume.ID)
+		}
 		return nil, refusal, err
 	}
 	claimed := time.Since(begin)
 	if v.State == bourse.VolumeCreating {
+		var refusal *bourse.Refusal
 		if v, refusal, err = vs.made(ctx, v.ID, run); err != nil || refusal != nil {
 			return nil, refusal, err
 		}
@@ -101,17 +50,20 @@ func (vs *Volumes) made(ctx context.Context, id bourse.VolumeID, run *fsm.Handle
 	}
 	switch bourse.CodeOf(err) {
 	case bourse.CodeCanceled:
-		return bourse.Volume{}, vs.state.Refusal(bourse.RefusedCanceled, "the order was canceled"), nil
+		return bourse.Volume{}, vs.admit.Refusal(bourse.RefusedCanceled, "the order was canceled"), nil
 	case bourse.CodeInsufficient:
-		return bourse.Volume{}, vs.state.Refusal(bourse.RefusedUnavailable, bourse.MessageOf(err)), nil
+		return bourse.Volume{}, vs.admit.Refusal(bourse.RefusedUnavailable, bourse.MessageOf(err)), nil
 	default:
-		return bourse.Volume{}, vs.state.Refusal(bourse.RefusedDriver, bourse.MessageOf(err)), nil
+		return bourse.Volume{}, vs.admit.Refusal(bourse.RefusedDriver, bourse.MessageOf(err)), nil
 	}
 }
 
-// record writes the volume, what it takes, its order and the run that will make
-// it, all in one transaction: the intent before every effect.
+// record decides about a claim, and writes the volume, its resources, its order and the
+// run that will make it, all in one transaction: the intent before every effect.
 func (vs *Volumes) record(ctx context.Context, c *bourse.Claim) (bourse.Volume, *fsm.Handle[result], error) {
+	if err := vs.admit.Precheck(vs.state.Store, &c.Order); err != nil {
+		return bourse.Volume{}, nil, err
+	}
 	for {
 		now := time.Now().UTC()
 		v := bourse.Volume{
@@ -136,19 +88,8 @@ func (vs *Volumes) record(ctx context.Context, c *bourse.Claim) (bourse.Volume, 
 }
 
 func (vs *Volumes) recordClaim(tx *store.Tx, c *bourse.Claim, v bourse.Volume) error {
-	rec, known, err := tx.Order(c.Order.ID)
-	if err != nil {
+	if _, err := vs.admit.Take(tx, &c.Order, time.Now()); err != nil {
 		return err
-	}
-	if known && rec.Volume != "" && !rec.Canceled && !state.Foreign(&rec, &c.Order.App) {
-		return errFilled
-	}
-	refusal, err := vs.admit.Volume(tx, &c.Order, time.Now())
-	if err != nil {
-		return err
-	}
-	if refusal != nil {
-		return state.Refused{Refusal: *refusal}
 	}
 	if _, err := tx.Volume(v.ID); err == nil {
 		return errTaken
@@ -158,32 +99,19 @@ func (vs *Volumes) recordClaim(tx *store.Tx, c *bourse.Claim, v bourse.Volume) e
 	if err := tx.PutOrder(store.OrderRecord{ID: c.Order.ID, Volume: v.ID, Decision: decision, At: v.CreatedAt}); err != nil {
 		return err
 	}
-	if err := vs.state.KeepApp(tx, c.Order.App); err != nil {
+	if err := state.MergeApp(tx, c.Order.App); err != nil {
 		return err
 	}
 	return putRecord(tx, &v, "", "create")
 }
 
-// filledBefore answers a repeated claim with the first one's volume, once
-// that has been made.
-func (vs *Volumes) filledBefore(ctx context.Context, order *bourse.Order) (*bourse.Fill, *bourse.Refusal, error) {
-	var v *bourse.Volume
-	err := vs.state.Store.View(func(tx *store.Tx) error {
-		var err error
-		v, err = filled(tx, order)
-		return err
-	})
-	if err != nil {
-		return nil, nil, err
-	}
-	if v == nil {
-		return nil, vs.state.Refusal(bourse.RefusedDriver, "the order's volume could not be made here"), nil
-	}
-	made, err := vs.Await(ctx, v.ID, func(v *bourse.Volume) bool { return v.State != bourse.VolumeCreating })
-	if err != nil {
+// filledBefore answers a repeated claim once the first one's volume has been made, or
+// could not be.
+func (vs *Volumes) filledBefore(ctx context.Context, order *bourse.Order, id bourse.VolumeID) (*bourse.Fill, *bourse.Refusal, error) {
+	if _, err := vs.Await(ctx, id, func(v *bourse.Volume) bool { return v.State != bourse.VolumeCreating }); err != nil {
 		return nil, nil, fmt.Errorf("wait for the order's first claim: %w", err)
 	}
-	return &bourse.Fill{Volume: &made, Again: true}, nil, nil
+	return vs.admit.Filled(vs.state.Store, order)
 }
 
 // makeStep makes an order's volume. When that is impossible the order is not

@@ -127,13 +127,10 @@ func (vs *Volumes) spaceToExport(ctx context.Context, id bourse.VolumeID) error 
 	}
 	space := snapshotDisk(vs.snapshotSpace(ctx, &v))
 	return vs.state.Store.View(func(tx *store.Tx) error {
-		committed, err := tx.CommittedAt(time.Now())
-		if err != nil {
-			return err
+		r, err := vs.admit.Room(tx, nil, bourse.Amounts{{Resource: bourse.ResourceDisk, Amount: int64(space)}})
+		if r != nil {
+			err = insufficient(r, "could not copy volume "+string(id))
 		}
-		if r := vs.admit.Ledger.Fits(committed, bourse.Amounts{{Resource: bourse.ResourceDisk, Amount: int64(space)}}); r != nil {
-			return insufficient(r, "could not copy volume "+string(id))
-		}
-		return nil
+		return err
 	})
 }

@@ -183,12 +183,16 @@ func TestDestroyEndsAFill(t *testing.T) {
 		p.far.vols.Write(src.ID, poem)
 		p.peers.SetAway(func(string) error { return errAway })
 		v := p.near.place(from(src))
-		if err := p.near.state.Store.Update(t.Context(), func(tx *store.Tx) error {
-			refusal, err := p.near.Attach(tx, &bourse.Machine{
-				ID: "m", App: v.App, AppID: v.AppID, Config: bourse.Config{Mounts: []bourse.Mount{{Volume: v.ID, Path: "/data"}}},
-			})
-			if refusal == nil {
-				t.Error("a machine got a volume that is being filled")
+		mounting := p.near.order()
+		mounting.Volume = nil
+		mounting.Config = bourse.Config{
+			Image: bourse.ImageHost, Guest: &bourse.Guest{CPUs: 1, CPUKind: bourse.CPUShared, MemoryMB: 64},
+			Mounts: []bourse.Mount{{Volume: v.ID, Path: "/data"}},
+		}
+		if err := p.near.state.Store.View(func(tx *store.Tx) error {
+			d, err := p.near.admit.Decide(tx, mounting, time.Now())
+			if d.Refusal == nil || d.Refusal.Reason != bourse.RefusedVolume {
+				t.Errorf("a machine that mounts a volume which is being filled: %+v, want a refusal", d.Refusal)
 			}
 			return err
 		}); err != nil {

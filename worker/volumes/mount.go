@@ -8,28 +8,28 @@ import (
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/driver"
 	"github.com/bourse-dev/bourse/store"
-	"github.com/bourse-dev/bourse/worker/state"
 )
 
-// Attach records that m has its volumes, in the transaction that records m, and
-// fills in what m's mounts say of them. A refusal undoes the transaction.
-func (vs *Volumes) Attach(tx *store.Tx, m *bourse.Machine) (*bourse.Refusal, error) {
+// Attach records that m has its volumes, and copies their properties to m's mounts. It
+// belongs into the transaction that decided that m can have them, see
+// [admit.Host.Decide].
+func (vs *Volumes) Attach(tx *store.Tx, m *bourse.Machine) error {
 	for i := range m.Config.Mounts {
 		mount := &m.Config.Mounts[i]
-		v, r, err := vs.admit.Mountable(tx, mount.Volume, state.OwnerOf(m.App, m.AppID), m.ID)
-		if r != nil || err != nil {
-			return r, err
+		v, err := tx.Volume(mount.Volume)
+		if err != nil {
+			return err
 		}
 		mount.Name, mount.SizeGB, mount.Encrypted = v.Spec.Name, v.Spec.SizeGB, v.Spec.Encrypted
 		if v.Machine == m.ID {
 			continue
 		}
 		if _, err := changeRecord(tx, v.ID, "attach", func(v *bourse.Volume) (bool, error) { v.Machine = m.ID; return true, nil }); err != nil {
-			return nil, err
+			return err
 		}
 		vs.state.Volumes.Changing(v.ID)
 	}
-	return nil, nil
+	return nil
 }
 
 // Detach takes m's volumes from it, in the transaction that records it as

@@ -35,25 +35,18 @@ func Takes(v *bourse.Volume) bourse.Amounts {
 // snapshotDisk rounds bytes up to what the ledger counts in.
 func snapshotDisk(bytes int64) bourse.MiB { return bourse.MiB(max(0, bytes)+1<<20-1) >> 20 }
 
-// retake makes v take what its record says. It returns the ledger's refusal
-// when that is more than before and not there (invariant 4); v is then as it
-// was.
+// retake makes v take what its record says. It returns a refusal if that is more than
+// before and more than is free (invariant 4); then v is unchanged.
 func (vs *Volumes) retake(tx *store.Tx, v *bourse.Volume) (*bourse.Refusal, error) {
 	takes := Takes(v)
-	if more := takes.Of(bourse.ResourceDisk) - v.Takes.Of(bourse.ResourceDisk); more > 0 {
-		committed, err := tx.CommittedAt(time.Now())
-		if err != nil {
-			return nil, err
-		}
-		if r := vs.admit.Ledger.Fits(committed, bourse.Amounts{{Resource: bourse.ResourceDisk, Amount: more}}); r != nil {
-			return r, nil
-		}
+	r, err := vs.admit.Room(tx, v.Takes, takes)
+	if r == nil && err == nil {
+		v.Takes = takes
 	}
-	v.Takes = takes
-	return nil, nil
+	return r, err
 }
 
-// insufficient is a refusal of the ledger as an error.
+// insufficient returns a refusal of the ledger as an error.
 func insufficient(r *bourse.Refusal, what string) error {
 	return bourse.Errorf(bourse.CodeInsufficient, "%s: %s", what, r.Detail)
 }

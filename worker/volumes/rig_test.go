@@ -60,7 +60,7 @@ func (r *rig) start() {
 		Worker: r.self.Worker, Tag: r.self.Tag, Region: r.self.Region,
 		Ledger:       admit.Ledger{Totals: bourse.Amounts{{Resource: bourse.ResourceDisk, Amount: 100 << 10}}},
 		VolumeLabels: r.vols.Labels(), Peers: r.peers != nil,
-		Load: func() float64 { return 0 }, Short: s.Short,
+		Load: func() float64 { return 0 }, Short: s.Short, Drivers: []string{string(bourse.HostImage)},
 	}
 	r.admit.Labels.Store(&admit.Labels{})
 	r.Volumes = volumes.New(volumes.Config{State: r.state, Admit: r.admit, Host: r.vols, Peers: r.peers, Dir: r.dir})
@@ -142,11 +142,7 @@ func (r *rig) mount(id bourse.VolumeID) bourse.Machine {
 		Config: bourse.Config{Mounts: []bourse.Mount{{Volume: id, Path: "/data"}}},
 	}
 	err := r.state.Commit(r.t.Context(), m.ID, func(tx *store.Tx) error {
-		refusal, err := r.Attach(tx, &m)
-		if err == nil && refusal != nil {
-			err = state.Refused{Refusal: *refusal}
-		}
-		if err != nil {
+		if err := r.Attach(tx, &m); err != nil {
 			return err
 		}
 		return tx.PutMachine(&m)
