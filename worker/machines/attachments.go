@@ -1,14 +1,18 @@
 package machines
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"slices"
 	"time"
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/driver"
 	"github.com/bourse-dev/bourse/network"
+	"github.com/bourse-dev/bourse/store"
 	"github.com/bourse-dev/bourse/worker/admit"
 	"github.com/bourse-dev/bourse/worker/state"
 )
@@ -128,4 +132,156 @@ func (f *Attachments) Shed(ctx context.Context, m *bourse.Machine) error {
 		state.Rest(ctx, bourse.RestartBackoff(n+1))
 	}
 	return context.Cause(ctx)
+}
+
+// SpecOf returns the network that a machine is to have.
+func SpecOf(m *bourse.Machine) network.Spec {
+	return network.Spec{Machine: m.ID, App: m.App, Network: m.Network}
+}
+
+// attachNetwork makes m's network; nil when m uses the host's.
+func (f *Attachments) attachNetwork(ctx context.Context, m *bourse.Machine) (*driver.Network, error) {
+	if !m.PrivateIP.IsValid() {
+		return nil, nil
+	}
+	if f.Network == nil {
+		return nil, bourse.Errorf(bourse.CodeInvalid, "machine %s has an address of its own, and the worker was started without networks", m.ID)
+	}
+	at, err := f.Network.Attach(ctx, SpecOf(m))
+	if err != nil {
+		return nil, err
+	}
+	return namesOf(m, &driver.Network{Namespace: at.Namespace, Hosts: at.Hosts, Resolver: at.Resolver}), nil
+}
+
+func (f *Attachments) detachNetwork(ctx context.Context, m *bourse.Machine) error {
+	if f.Network == nil || !m.PrivateIP.IsValid() {
+		return nil
+	}
+	return f.Network.Detach(ctx, m.ID)
+}
+
+// namesOf adds to a machine's network what its config says of names. Without
+// a name of its own the machine's is its id.
+func namesOf(m *bourse.Machine, n *driver.Network) *driver.Network {
+	d := cmp.Or(m.Config.DNS, &bourse.DNS{})
+	n.Hostname = string(m.ID)
+	if d.Hostname != "" {
+		n.Hostname = d.Hostname
+	}
+	if len(d.Nameservers) > 0 {
+		n.Resolver = d.Nameservers
+	}
+	n.Search = d.Searches
+	for _, o := range d.Options {
+		if o.Value != "" {
+			o.Name += ":" + o.Value
+		}
+		n.Options = append(n.Options, o.Name)
+	}
+	n.Hosts = slices.Clone(n.Hosts)
+	if d.HostnameFQDN != "" {
+		n.Hosts = append(n.Hosts, m.PrivateIP.String()+"\t"+d.HostnameFQDN)
+	}
+	return n
+}
+
+// address records m's address in the private network of its app, as the app
+// is in this transaction. It is m's for life, whatever becomes of the app.
+func address(tx *store.Tx, m *bourse.Machine) error {
+	app, ok, err := tx.App(m.App)
+	if err != nil {
+		return err
+	}
+	if !ok {
+		return bourse.Errorf(bourse.CodeInternal, "app %s of machine %s has no record", m.App, m.ID)
+	}
+	m.Network = app.PrivateNetwork()
+	m.PrivateIP = bourse.PrivateAddress(m.Network, m.ID)
+	return nil
+}
+
+// recoverNetworks restores the networks of the machines that may run, and
+// removes all others.
+func (ms *Machines) recoverNetworks(ctx context.Context) error {
+	if ms.ops.fittings.Network == nil {
+		return nil
+	}
+	var keep []network.Spec
+	err := ms.state.Store.View(func(tx *store.Tx) error {
+		for m, err := range tx.Machines() {
+			if err != nil {
+				return err
+			}
+			if m.PrivateIP.IsValid() && mayRun(&m) {
+				keep = append(keep, SpecOf(&m))
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return ms.ops.fittings.Network.Recover(ctx, keep)
+}
+
+// mayRun reports whether m runs, or will without being asked to.
+func mayRun(m *bourse.Machine) bool {
+	switch m.State {
+	case bourse.StateStarting, bourse.StateStarted, bourse.StateSuspending, bourse.StateSuspended, bourse.StateStopping, bourse.StateRestarting, bourse.StateReplacing:
+		return true
+	case bourse.StateDestroying:
+		return alive(m)
+	case bourse.StateCreated, bourse.StateStopped, bourse.StateFailed, bourse.StateDestroyed:
+		return false
+	}
+	return false
+}
+
+// findCutOff looks, after a start, for machines that live in a network which
+// is no longer theirs: its namespace was removed, and the one that
+// was made in its place is not joined by a program that runs already. Nothing
+// short of a restart helps, and that is not the worker's to decide: it says so
+// in the log and in the machine's events.
+func (ms *Machines) findCutOff(ctx context.Context, running []driver.TaskID) {
+	for _, id := range running {
+		m, err := ms.state.Machine(ctx, id.Machine)
+		if err != nil || ctx.Err() != nil || ms.ops.fittings.Network == nil || !m.PrivateIP.IsValid() || m.State != bourse.StateStarted {
+			continue
+		}
+		if toldCutOff(&m) || !cutOff(m.Boot.PID, ms.ops.fittings.Network.Namespace(m.ID)) {
+			continue
+		}
+		ms.state.Log.Error("machine runs without its network: restart it", "machine", m.ID, "app", m.App)
+		err = ms.state.Commit(ctx, m.ID, func(tx *store.Tx) error {
+			_, err := state.ChangeMachine(tx, m.ID, func(now *bourse.Machine) (bool, []bourse.Event, error) {
+				if now.State != bourse.StateStarted || now.Boot.Number != m.Boot.Number {
+					return false, nil, nil
+				}
+				return true, []bourse.Event{{Type: bourse.EventCutOff, State: now.State, Source: bourse.SourceWorker}}, nil
+			})
+			return err
+		})
+		if err != nil {
+			ms.state.Log.Warn("record that a machine has no network", "machine", m.ID, "err", err)
+		}
+	}
+}
+
+// cutOff reports whether a process is certainly not in a network namespace.
+func cutOff(pid int, namespace string) bool {
+	own, err := os.Stat(fmt.Sprintf("/proc/%d/ns/net", pid))
+	if err != nil {
+		return false
+	}
+	other, err := os.Stat(namespace)
+	return err == nil && !os.SameFile(own, other)
+}
+
+// toldCutOff reports whether m's events say so already since its last start.
+func toldCutOff(m *bourse.Machine) bool {
+	i := slices.IndexFunc(m.LastEvents, func(e bourse.Event) bool { // newest first
+		return e.Type == bourse.EventCutOff || e.Type == bourse.EventStart
+	})
+	return i >= 0 && m.LastEvents[i].Type == bourse.EventCutOff
 }

@@ -4,13 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"time"
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/fsm"
 	"github.com/bourse-dev/bourse/store"
 	"github.com/bourse-dev/bourse/worker/admit"
-
 	"github.com/bourse-dev/bourse/worker/state"
 )
 
@@ -181,4 +181,87 @@ func freeName(tx *store.Tx, app bourse.App) (string, error) {
 			return name, err
 		}
 	}
+}
+
+// Unfillable returns the refusal of an order whose machine could not be started:
+// why, as its run ended and its record says.
+func (ms *Machines) Unfillable(ctx context.Context, order *bourse.Order, id bourse.MachineID, err error) *bourse.Refusal {
+	m, unread := ms.state.Machine(ctx, id)
+	known := unread == nil
+	reason, about := unfillable(order, known && m.Image != nil, bourse.CodeOf(err))
+	r := ms.host.Refusal(reason, bourse.MessageOf(err))
+	r.Resource = about
+	if known && bourse.CodeOf(err) == bourse.CodeInternal && m.Boot.Exit != nil {
+		r.Detail = m.Boot.Exit.Error // a run's record keeps internal errors for the log; this may be told
+	}
+	return r
+}
+
+// unfillable returns what to call the end of an order's machine, and what it is about.
+// An image that was not pulled is its registry's matter.
+func unfillable(order *bourse.Order, pulled bool, code bourse.Code) (reason bourse.RefusalReason, about string) {
+	kind := order.Config.ImageKind()
+	pulling := kind == bourse.RegistryImage && !pulled
+	switch code {
+	case bourse.CodeFailedPrecondition: // it was destroyed before it came to its start
+		return bourse.RefusedCanceled, ""
+	case bourse.CodeInsufficient:
+		if kind == bourse.PollerImage {
+			return bourse.RefusedResource, admit.ResourcePollers
+		}
+		return bourse.RefusedResource, admit.ResourceImages
+	case bourse.CodeNotFound:
+		if pulling {
+			return bourse.RefusedNoImage, order.Config.Image
+		}
+	case bourse.CodeUnavailable:
+		if pulling {
+			return bourse.RefusedRegistry, order.Config.Image
+		}
+		return bourse.RefusedUnavailable, ""
+	case bourse.CodeInvalid:
+		if pulling {
+			return bourse.RefusedImage, order.Config.Image
+		}
+		return bourse.RefusedProgram, ""
+	default:
+	}
+	return bourse.RefusedDriver, ""
+}
+
+// tellWithin is how long before the end of a claim an order's machine is given up, so
+// that the claim is answered with the reason.
+const tellWithin = 300 * time.Millisecond
+
+// untilOf returns when an order's machine that has not started is given up: by the
+// order's deadline, and while its claim can still be answered.
+func untilOf(ctx context.Context, m *bourse.Machine, order *bourse.Order) time.Time {
+	until := m.CreatedAt.Add(order.Deadline())
+	if end, ok := ctx.Deadline(); ok {
+		left := time.Until(end)
+		if end = m.CreatedAt.Add(left - min(tellWithin, left/8)); end.Before(until) {
+			return end
+		}
+	}
+	return until
+}
+
+var (
+	adjectives = []string{
+		"amber", "bold", "brisk", "calm", "clear", "cold", "crisp", "dark", "deep", "dry", "early", "fair", "fast", "fresh", "gentle",
+		"green", "high", "icy", "keen", "late", "light", "lively", "long", "loud", "mild", "misty", "neat", "noble", "polar", "proud",
+		"quick", "quiet", "rapid", "red", "sharp", "silent", "small", "snowy", "solid", "still", "sunny", "swift", "tall", "warm", "wild", "young",
+	}
+	nouns = []string{
+		"anchor", "bay", "beach", "bird", "breeze", "brook", "canal", "cloud", "coast", "creek", "dawn", "delta", "dune", "dusk", "field",
+		"fjord", "flower", "fog", "forest", "frost", "glade", "harbor", "hill", "island", "lake", "leaf", "meadow", "moon", "morning", "mountain",
+		"ocean", "paper", "peak", "pine", "pond", "rain", "reef", "river", "sea", "shore", "sky", "snow", "star", "stone", "stream", "sun",
+		"surf", "tide", "tree", "valley", "water", "wave", "wind", "wood",
+	}
+)
+
+// randomName makes up a machine's name as the Machines API does:
+// adjective-noun-NNNN.
+func randomName() string {
+	return fmt.Sprintf("%s-%s-%04d", adjectives[rand.IntN(len(adjectives))], nouns[rand.IntN(len(nouns))], rand.IntN(10000))
 }

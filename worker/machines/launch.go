@@ -2,13 +2,13 @@ package machines
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/driver"
 	"github.com/bourse-dev/bourse/fsm"
 	"github.com/bourse-dev/bourse/store"
-
 	"github.com/bourse-dev/bourse/worker/state"
 )
 
@@ -88,4 +88,216 @@ func recordBoot(m *bourse.Machine, port int) {
 	m.Boot.Number++
 	m.Boot.PID, m.Boot.Port = 0, port
 	m.Boot.Requested, m.Boot.Exit = false, nil
+}
+
+// giveUp ends the launch of a machine that cannot be started: what it left on
+// the host is removed, and then its end is recorded.
+type giveUp func(ctx context.Context, r *machineRun, m *bourse.Machine, cause error) fsm.Outcome
+
+// starting returns the machine of a run that is to start it.
+func (o *operations) starting(id bourse.MachineID) (bourse.Machine, error) {
+	var m bourse.Machine
+	err := o.state.Store.View(func(tx *store.Tx) error {
+		var err error
+		m, err = state.ReadMachine(tx, id, state.RecentEvents-1)
+		return err
+	})
+	if err == nil && m.State != bourse.StateStarting { // stopped or destroyed before it came to this
+		err = bourse.Errorf(bourse.CodeFailedPrecondition, "machine %s is %s", m.ID, m.State)
+	}
+	return m, err
+}
+
+// attach makes what a machine needs of the host before its program starts: the
+// image that it is recorded with, its network, its mounts.
+func (o *operations) attach(ctx context.Context, r *machineRun, failed giveUp) fsm.Outcome {
+	o.images.Drop(r.Request.Machine) // it is recorded by now, or the machine is gone
+	m, err := o.starting(r.Request.Machine)
+	if err != nil {
+		return fsm.Abort(err)
+	}
+	err = o.images.Ensure(ctx, &m)
+	if err == nil { // nothing runs yet: a volume that grew while it was used is mounted at its size
+		err = o.volumes.Unmount(ctx, &m)
+	}
+	if err == nil {
+		_, err = o.fittings.Prepare(ctx, &m)
+	}
+	if err != nil {
+		return o.notLaunched(ctx, r, &m, err, failed)
+	}
+	return fsm.Done()
+}
+
+// notLaunched decides what follows an attempt to start m that came to nothing.
+// A program of the host alone is given up after some attempts. Where more is
+// concerned, what is unavailable is waited for: until the order's deadline, or
+// as long as the machine is wanted.
+func (o *operations) notLaunched(ctx context.Context, r *machineRun, m *bourse.Machine, cause error, failed giveUp) fsm.Outcome {
+	late := r.Attempt+1 >= launchAttempts
+	switch bourse.CodeOf(cause) {
+	case bourse.CodeInvalid, bourse.CodeNotFound, bourse.CodeInsufficient:
+		late = true // another attempt would end the same way
+	case bourse.CodeUnavailable, bourse.CodeTimeout, bourse.CodeCanceled:
+		if !IsPlain(m) || m.Secrets > 0 {
+			late = pastDeadline(r)
+		}
+	default:
+	}
+	if !late {
+		return fsm.Retry(cause)
+	}
+	return failed(ctx, r, m, cause)
+}
+
+// pastDeadline reports whether the order of a run has passed its deadline. A run of
+// no order has none.
+func pastDeadline(r *machineRun) bool {
+	return !r.Request.Until.IsZero() && !time.Now().Before(r.Request.Until)
+}
+
+// createAttach and createLaunch start an order's machine for the first time.
+func (o *operations) createAttach(ctx context.Context, r *machineRun) fsm.Outcome {
+	return o.attach(ctx, r, o.unfilled)
+}
+
+func (o *operations) createLaunch(ctx context.Context, r *machineRun) fsm.Outcome {
+	return o.launch(ctx, r, o.unfilled)
+}
+
+// unfilled ends an order's machine that cannot be started: the order is not
+// filled here, the machine ends as destroyed, and the claim is answered with
+// the reason. When the host does not let go of what the machine left there,
+// the machine is destroyed as any other, for as long as that takes, and keeps
+// its place in the ledger.
+func (o *operations) unfilled(ctx context.Context, _ *machineRun, m *bourse.Machine, cause error) fsm.Outcome {
+	nothing := IsPlain(m) && m.Config.ImageKind() != bourse.PollerImage // a host may have claimed it in the last moment
+	if nothing || o.leaveNothing(ctx, m) == nil {
+		return fsm.Abort(cause, state.InTx(func(tx *store.Tx) error { return o.recordUnfilled(tx, m, cause, bourse.StateDestroyed) }))
+	}
+	// Queued behind this run. A crash between the two leaves it alone, with a
+	// machine that is being destroyed.
+	_, err := o.begin(ctx, o.defs.destroy, machineRequest{Machine: m.ID}, state.InTx(func(tx *store.Tx) error {
+		return o.recordUnfilled(tx, m, cause, bourse.StateDestroying)
+	}))
+	if err != nil {
+		return fsm.Retry(errors.Join(cause, err))
+	}
+	return fsm.Abort(cause)
+}
+
+// leaveNothing removes all that the host has of a machine.
+func (o *operations) leaveNothing(ctx context.Context, m *bourse.Machine) error {
+	d, err := o.drivers.of(m.Config.ImageKind())
+	if err == nil {
+		err = d.Destroy(ctx, m.ID)
+	}
+	if err != nil { // what it may still use stays
+		return err
+	}
+	return o.fittings.Clear(ctx, m)
+}
+
+// recordUnfilled takes a machine that cannot be started from its order, and
+// leads it to destroying or destroyed. It fails when something else was done
+// something about the machine: then it is not its run's any more.
+func (o *operations) recordUnfilled(tx *store.Tx, m *bourse.Machine, cause error, last bourse.State) error {
+	if rec, ok, err := tx.Order(m.Order); err != nil {
+		return err
+	} else if ok && rec.Machine == m.ID {
+		rec.Machine = ""
+		rec.Decision.Outcome = bourse.OutcomeRefused
+		if rec.Task != nil {
+			err = tx.TaskUndone(rec.ID)
+		} else {
+			err = tx.PutOrder(rec)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	for _, next := range []bourse.State{bourse.StateFailed, bourse.StateDestroying, bourse.StateDestroyed} {
+		if _, err := state.ChangeMachine(tx, m.ID, func(m *bourse.Machine) (bool, []bourse.Event, error) {
+			if next == bourse.StateFailed && m.State != bourse.StateStarting && m.State != bourse.StateCreated {
+				return false, nil, errMoved
+			}
+			took, devices := m.Takes, m.Devices
+			m.State = next
+			if next == bourse.StateDestroyed {
+				if err := o.volumes.Detach(tx, m); err != nil {
+					return false, nil, err
+				}
+			}
+			events := unlaunched(m, cause)
+			if last == bourse.StateDestroying { // something of it may still run
+				m.Takes, m.Devices = took, devices
+			}
+			return true, events, nil
+		}); err != nil || next == last {
+			return err
+		}
+	}
+	return nil
+}
+
+// unlaunched returns the events of a machine that goes from starting to its end
+// because it could not be launched, and clears what it took.
+func unlaunched(m *bourse.Machine, cause error) []bourse.Event {
+	now := time.Now().UTC()
+	m.Boot.PID = 0
+	switch m.State {
+	case bourse.StateFailed:
+		m.Boot.Exit = &bourse.Exit{Code: -1, Error: bourse.MessageOf(cause), At: now}
+		settle(m)
+		return []bourse.Event{{
+			Type: bourse.EventExit, State: m.State, Source: bourse.SourceWorker, At: now,
+			Exit: &bourse.ExitEvent{Exit: *m.Boot.Exit},
+		}}
+	case bourse.StateDestroyed:
+		m.Takes, m.Lease, m.Config.Files = nil, nil, nil
+		return []bourse.Event{{Type: bourse.EventDestroy, State: m.State, Source: bourse.SourceWorker, At: now}}
+	default:
+		return nil
+	}
+}
+
+// prepareStep settles an order's machine that is not launched: a host process
+// has nothing to prepare, and an image is there by now.
+func (o *operations) prepareStep(_ context.Context, r *machineRun) fsm.Outcome {
+	o.images.Drop(r.Request.Machine)
+	return fsm.Done(state.InTx(func(tx *store.Tx) error {
+		_, err := state.ChangeMachine(tx, r.Request.Machine, func(m *bourse.Machine) (bool, []bourse.Event, error) {
+			if m.State != bourse.StateCreated {
+				return false, nil, nil // destroyed meanwhile
+			}
+			m.State = bourse.StateStopped
+			return true, []bourse.Event{{Type: bourse.EventPrepare, State: m.State, Source: bourse.SourceWorker}}, nil
+		})
+		return err
+	}))
+}
+
+// handOver has a poller claim the task of m, which is starting. It waits no
+// longer than the order does, or anybody who starts a machine, and not for one
+// that is no longer wanted.
+func (o *operations) handOver(ctx context.Context, d driver.Driver, r *machineRun, m *bourse.Machine) (driver.Status, error) {
+	// A host that had it before this daemon was started, perhaps long ago, has it still.
+	if status, err := d.Inspect(ctx, TaskOf(m)); err == nil {
+		return status, nil
+	}
+	until := r.Request.Until
+	if until.IsZero() {
+		until = time.Now().Add(bourse.DefaultWithin)
+	}
+	wanted, stop := o.while(ctx, m.ID, until, func(now *bourse.Machine) bool { return now.State == m.State })
+	status, err := d.Start(wanted, o.policy.Of(m, Attached{}, nil))
+	cause := context.Cause(wanted)
+	stop()
+	switch {
+	case err == nil, ctx.Err() != nil, cause == nil:
+		return status, err
+	case errors.Is(cause, errUnwanted):
+		return status, bourse.Errorf(bourse.CodeFailedPrecondition, "machine %s is no longer wanted", m.ID)
+	}
+	return status, bourse.Errorf(bourse.CodeInsufficient, "no poller claimed machine %s before the deadline", m.Name)
 }

@@ -3,6 +3,9 @@ package machines
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"maps"
 	"slices"
 	"time"
 
@@ -10,7 +13,6 @@ import (
 	"github.com/bourse-dev/bourse/driver"
 	"github.com/bourse-dev/bourse/fabric"
 	"github.com/bourse-dev/bourse/store"
-
 	"github.com/bourse-dev/bourse/worker/state"
 )
 
@@ -114,4 +116,148 @@ func (ms *Machines) Exec(ctx context.Context, id bourse.MachineID, req *fabric.E
 		return fabric.ExecReply{}, bourse.Errorf(bourse.CodeTimeout, "the command did not end within %s and was killed", limit)
 	}
 	return fabric.ExecReply{Exit: res.Exit, Stdout: res.Stdout, Stderr: res.Stderr}, err
+}
+
+// defaultLease is a lease's length when the caller does not say.
+const defaultLease = 60 * time.Second
+
+func newLease(owner, description string, expires time.Time) *bourse.Lease {
+	var nonce [6]byte
+	_, _ = rand.Read(nonce[:]) // crypto/rand never fails
+	return &bourse.Lease{Nonce: hex.EncodeToString(nonce[:]), Owner: owner, Description: description, ExpiresAt: expires.UTC()}
+}
+
+// checkLease refuses who does not hold the lease of a leased machine. Where no
+// Lease is, any nonce is taken.
+func checkLease(m *bourse.Machine, nonce string) error {
+	if m.Lease.Expired(time.Now()) || m.Lease.Nonce == nonce {
+		return nil
+	}
+	return bourse.Errorf(bourse.CodeConflict, "machine ID %s lease currently held by %s, expires at %s",
+		m.ID, m.Lease.Owner, m.Lease.ExpiresAt.Format(time.RFC3339))
+}
+
+// called is state.ChangeMachine for a call that does nothing to the host.
+func (ms *Machines) called(ctx context.Context, id bourse.MachineID, call bourse.Call, change func(*bourse.Machine) (bool, []bourse.Event, error)) (bourse.Machine, error) {
+	return ms.calledTx(ctx, id, call, func(_ *store.Tx, m *bourse.Machine) (bool, []bourse.Event, error) { return change(m) })
+}
+
+func (ms *Machines) calledTx(
+	ctx context.Context, id bourse.MachineID, call bourse.Call, change func(*store.Tx, *bourse.Machine) (bool, []bourse.Event, error),
+) (bourse.Machine, error) {
+	var m bourse.Machine
+	err := ms.state.Commit(ctx, id, func(tx *store.Tx) error {
+		var err error
+		m, err = state.ChangeMachine(tx, id, func(m *bourse.Machine) (bool, []bourse.Event, error) {
+			if err := on(m, call); err != nil {
+				return false, nil, err
+			}
+			return change(tx, m)
+		})
+		return err
+	})
+	if err != nil { // the transaction may still be at work on m
+		return bourse.Machine{}, err
+	}
+	return m, nil
+}
+
+// takeLease gives a lease that no one else holds to the caller, or extends the
+// caller's.
+func takeLease(m *bourse.Machine, nonce, owner, description string, ttl time.Duration) {
+	expires := time.Now().Add(ttl)
+	late := m.Lease != nil && m.Lease.Nonce == nonce // it has ended, and no one took it: it is still the caller's
+	if m.Lease.Expired(time.Now()) && !late {
+		m.Lease = newLease(owner, description, expires)
+	} else {
+		m.Lease.ExpiresAt = expires.UTC()
+	}
+}
+
+// Lease takes a machine's lease, or extends it for who holds it: the nonce
+// stays the same, also when the lease has ended and no one has taken it.
+func (ms *Machines) Lease(ctx context.Context, id bourse.MachineID, req fabric.LeaseRequest) (bourse.Lease, error) {
+	ttl := req.TTL
+	if ttl == 0 {
+		ttl = defaultLease
+	}
+	if ttl < 0 || ttl > bourse.MaxLeaseTTL*time.Second {
+		return bourse.Lease{}, bourse.Errorf(bourse.CodeInvalid, "invalid lease ttl %s: use up to %d s", ttl, bourse.MaxLeaseTTL)
+	}
+	m, err := ms.called(ctx, id, bourse.CallLease, func(m *bourse.Machine) (bool, []bourse.Event, error) {
+		if err := checkLease(m, req.Nonce); err != nil {
+			return false, nil, err
+		}
+		takeLease(m, req.Nonce, req.Owner, req.Description, ttl)
+		return true, nil, nil
+	})
+	if err != nil {
+		return bourse.Lease{}, err
+	}
+	return *m.Lease, nil
+}
+
+// Release ends a machine's lease.
+func (ms *Machines) Release(ctx context.Context, id bourse.MachineID, act fabric.Act) (fabric.ActReply, error) {
+	m, err := ms.called(ctx, id, bourse.CallLease, func(m *bourse.Machine) (bool, []bourse.Event, error) {
+		if m.Lease.Expired(time.Now()) {
+			return false, nil, bourse.Errorf(bourse.CodeNotFound, "machine %s: lease not found", id)
+		}
+		if err := checkLease(m, act.Nonce); err != nil {
+			return false, nil, err
+		}
+		m.Lease = nil
+		return true, nil, nil
+	})
+	return fabric.ActReply{Previous: m.State, Machine: m}, err
+}
+
+// Cordon takes a machine's services out of routing, or puts them back.
+func (ms *Machines) Cordon(ctx context.Context, id bourse.MachineID, act fabric.Act, cordoned bool) (fabric.ActReply, error) {
+	event := bourse.EventUncordon
+	if cordoned {
+		event = bourse.EventCordon
+	}
+	m, err := ms.called(ctx, id, bourse.CallCordon, func(m *bourse.Machine) (bool, []bourse.Event, error) {
+		if err := checkLease(m, act.Nonce); err != nil || m.Cordoned == cordoned {
+			return false, nil, err
+		}
+		m.Cordoned = cordoned
+		return true, []bourse.Event{{Type: event, State: m.State, Source: bourse.SourceUser, By: act.By}}, nil
+	})
+	return fabric.ActReply{Previous: m.State, Machine: m}, err
+}
+
+// SetMetadata changes a machine's metadata: no new version, no lease needed.
+func (ms *Machines) SetMetadata(ctx context.Context, id bourse.MachineID, req fabric.MetadataRequest) (bourse.Machine, error) {
+	return ms.calledTx(ctx, id, bourse.CallMetadata, func(tx *store.Tx, m *bourse.Machine) (bool, []bourse.Event, error) {
+		if req.Instance != "" && req.Instance != m.Instance {
+			return false, nil, bourse.Errorf(bourse.CodeFailedPrecondition, "machine version is %s, not %s", m.Instance, req.Instance)
+		}
+		if err := tx.KeepVersion(m); err != nil {
+			return false, nil, err
+		}
+		setMetadata(&m.Config, &req)
+		err := m.Config.Normalize()
+		if err == nil && m.Next != nil { // that config was sent before this change
+			setMetadata(&m.Next.Config, &req)
+			err = m.Next.Config.Normalize()
+		}
+		return true, nil, err
+	})
+}
+
+func setMetadata(c *bourse.Config, req *fabric.MetadataRequest) {
+	set := map[string]string{}
+	if !req.Replace {
+		maps.Copy(set, c.Metadata)
+	}
+	for k, v := range req.Set {
+		if v == nil || *v == "" {
+			delete(set, k)
+		} else {
+			set[k] = *v
+		}
+	}
+	c.Metadata = set
 }
