@@ -13,18 +13,8 @@ import (
 	"github.com/bourse-dev/bourse/driver"
 	"github.com/bourse-dev/bourse/network"
 	"github.com/bourse-dev/bourse/store"
-	"github.com/bourse-dev/bourse/worker/admit"
 	"github.com/bourse-dev/bourse/worker/state"
 )
-
-// Attachments make and remove them.
-type Attachments struct {
-	State   *state.State
-	Host    *admit.Host
-	Network Network // nil: none
-	Scratch Scratch // nil: none
-	Volumes Mounter
-}
 
 // Network gives machines a network of their own.
 type Network interface {
@@ -47,15 +37,6 @@ type Scratch interface {
 	RemoveScratch(ctx context.Context, machine bourse.MachineID) error
 }
 
-// Mounter mounts and unmounts the volumes of machines.
-type Mounter interface {
-	// Mount mounts a machine's volumes on the host, and returns where they go in
-	// it. It is idempotent.
-	Mount(ctx context.Context, m *bourse.Machine) ([]driver.Mount, error)
-	// Unmount undoes Mount once nothing of the machine runs. It is idempotent.
-	Unmount(ctx context.Context, m *bourse.Machine) error
-}
-
 // Attached is what one machine has.
 type Attached struct {
 	Network *driver.Network
@@ -70,23 +51,23 @@ func IsPlain(m *bourse.Machine) bool {
 
 // Prepare makes what m has of the host, or finds it: it is idempotent. m is
 // recorded as starting, and of its effects Shed or Clear leaves nothing.
-func (f *Attachments) Prepare(ctx context.Context, m *bourse.Machine) (Attached, error) {
+func (ms *Machines) setUp(ctx context.Context, m *bourse.Machine) (Attached, error) {
 	var out Attached
 	if IsPlain(m) {
 		return out, nil
 	}
 	var err error
-	if out.Network, err = f.attachNetwork(ctx, m); err != nil {
+	if out.Network, err = ms.attachNetwork(ctx, m); err != nil {
 		return out, fmt.Errorf("network of machine %s: %w", m.ID, err)
 	}
-	if out.Mounts, err = f.Volumes.Mount(ctx, m); err != nil {
+	if out.Mounts, err = ms.volumes.Mount(ctx, m); err != nil {
 		return out, fmt.Errorf("volumes of machine %s: %w", m.ID, err)
 	}
-	if n := f.Host.Ledger.Scratch(&m.Config); n > 0 {
-		if f.Scratch == nil {
+	if n := ms.host.Ledger.Scratch(&m.Config); n > 0 {
+		if ms.scratch == nil {
 			return out, bourse.Errorf(bourse.CodeInvalid, "the worker can no longer limit the root file system of machine %s", m.ID)
 		}
-		if out.Scratch, err = f.Scratch.Scratch(ctx, m.ID, int64(n)); err != nil {
+		if out.Scratch, err = ms.scratch.Scratch(ctx, m.ID, int64(n)); err != nil {
 			return out, fmt.Errorf("root file system of machine %s: %w", m.ID, err)
 		}
 	}
@@ -95,18 +76,18 @@ func (f *Attachments) Prepare(ctx context.Context, m *bourse.Machine) (Attached,
 
 // Vacate undoes Prepare but for what a stopped machine keeps: what it wrote,
 // and its address, which follows from its id.
-func (f *Attachments) Vacate(ctx context.Context, m *bourse.Machine) error {
+func (ms *Machines) tearDown(ctx context.Context, m *bourse.Machine) error {
 	if IsPlain(m) {
 		return nil
 	}
-	return errors.Join(f.Volumes.Unmount(ctx, m), f.detachNetwork(ctx, m))
+	return errors.Join(ms.volumes.Unmount(ctx, m), ms.detachNetwork(ctx, m))
 }
 
 // Clear undoes Prepare altogether.
-func (f *Attachments) Clear(ctx context.Context, m *bourse.Machine) error {
-	err := f.Vacate(ctx, m)
-	if f.Scratch != nil && m.Config.ImageKind() == bourse.RegistryImage {
-		err = errors.Join(err, f.Scratch.RemoveScratch(ctx, m.ID))
+func (ms *Machines) removeAll(ctx context.Context, m *bourse.Machine) error {
+	err := ms.tearDown(ctx, m)
+	if ms.scratch != nil && m.Config.ImageKind() == bourse.RegistryImage {
+		err = errors.Join(err, ms.scratch.RemoveScratch(ctx, m.ID))
 	}
 	return err
 }
@@ -120,15 +101,15 @@ const (
 // keep that waiting for long: what is left is reused by the machine's next
 // start, or removed when the worker recovers or the machine is destroyed. The
 // error is that of ctx: then nothing may be recorded.
-func (f *Attachments) Shed(ctx context.Context, m *bourse.Machine) error {
+func (ms *Machines) tryTearDown(ctx context.Context, m *bourse.Machine) error {
 	for n := range shedTries {
 		try, cancel := context.WithTimeout(ctx, shedTimeout)
-		err := f.Vacate(try, m)
+		err := ms.tearDown(try, m)
 		cancel()
 		if err == nil || ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		f.State.Log.Warn("release what a stopped machine had of the host", "machine", m.ID, "attempt", n+1, "err", err)
+		ms.state.Log.Warn("release what a stopped machine had of the host", "machine", m.ID, "attempt", n+1, "err", err)
 		state.Rest(ctx, bourse.RestartBackoff(n+1))
 	}
 	return context.Cause(ctx)
@@ -140,25 +121,25 @@ func SpecOf(m *bourse.Machine) network.Spec {
 }
 
 // attachNetwork makes m's network; nil when m uses the host's.
-func (f *Attachments) attachNetwork(ctx context.Context, m *bourse.Machine) (*driver.Network, error) {
+func (ms *Machines) attachNetwork(ctx context.Context, m *bourse.Machine) (*driver.Network, error) {
 	if !m.PrivateIP.IsValid() {
 		return nil, nil
 	}
-	if f.Network == nil {
+	if ms.network == nil {
 		return nil, bourse.Errorf(bourse.CodeInvalid, "machine %s has an address of its own, and the worker was started without networks", m.ID)
 	}
-	at, err := f.Network.Attach(ctx, SpecOf(m))
+	at, err := ms.network.Attach(ctx, SpecOf(m))
 	if err != nil {
 		return nil, err
 	}
 	return namesOf(m, &driver.Network{Namespace: at.Namespace, Hosts: at.Hosts, Resolver: at.Resolver}), nil
 }
 
-func (f *Attachments) detachNetwork(ctx context.Context, m *bourse.Machine) error {
-	if f.Network == nil || !m.PrivateIP.IsValid() {
+func (ms *Machines) detachNetwork(ctx context.Context, m *bourse.Machine) error {
+	if ms.network == nil || !m.PrivateIP.IsValid() {
 		return nil
 	}
-	return f.Network.Detach(ctx, m.ID)
+	return ms.network.Detach(ctx, m.ID)
 }
 
 // namesOf adds to a machine's network what its config says of names. Without
@@ -204,7 +185,7 @@ func address(tx *store.Tx, m *bourse.Machine) error {
 // recoverNetworks restores the networks of the machines that may run, and
 // removes all others.
 func (ms *Machines) recoverNetworks(ctx context.Context) error {
-	if ms.ops.fittings.Network == nil {
+	if ms.network == nil {
 		return nil
 	}
 	var keep []network.Spec
@@ -222,7 +203,7 @@ func (ms *Machines) recoverNetworks(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return ms.ops.fittings.Network.Recover(ctx, keep)
+	return ms.network.Recover(ctx, keep)
 }
 
 // mayRun reports whether m runs, or will without being asked to.
@@ -246,10 +227,10 @@ func mayRun(m *bourse.Machine) bool {
 func (ms *Machines) findCutOff(ctx context.Context, running []driver.TaskID) {
 	for _, id := range running {
 		m, err := ms.state.Machine(ctx, id.Machine)
-		if err != nil || ctx.Err() != nil || ms.ops.fittings.Network == nil || !m.PrivateIP.IsValid() || m.State != bourse.StateStarted {
+		if err != nil || ctx.Err() != nil || ms.network == nil || !m.PrivateIP.IsValid() || m.State != bourse.StateStarted {
 			continue
 		}
-		if toldCutOff(&m) || !cutOff(m.Boot.PID, ms.ops.fittings.Network.Namespace(m.ID)) {
+		if toldCutOff(&m) || !cutOff(m.Boot.PID, ms.network.Namespace(m.ID)) {
 			continue
 		}
 		ms.state.Log.Error("machine runs without its network: restart it", "machine", m.ID, "app", m.App)

@@ -59,9 +59,9 @@ func (ms *Machines) Claim(ctx context.Context, c *bourse.Claim) (*bourse.Fill, *
 func (ms *Machines) Begin(ctx context.Context, c *bourse.Claim, recordOrder func(*store.Tx, *bourse.Machine) error) (bourse.Machine, func(context.Context) error, error) {
 	for {
 		m := ms.newMachine(c)
-		def := ms.ops.defs.of(&m).create
+		def := ms.defs.of(&m).create
 		if c.Order.SkipLaunch {
-			def = ms.ops.defs.of(&m).prepare
+			def = ms.defs.of(&m).prepare
 		}
 		req := machineRequest{Machine: m.ID, Boot: m.Boot.Number}
 		if !IsPlain(&m) || m.Secrets > 0 || m.Config.ImageKind() == bourse.PollerImage {
@@ -150,7 +150,7 @@ func (ms *Machines) recordClaim(tx *store.Tx, c *bourse.Claim, m bourse.Machine,
 			return err
 		}
 	}
-	if err := ms.ops.volumes.Attach(tx, &m); err != nil {
+	if err := ms.volumes.Attach(tx, &m); err != nil {
 		return err
 	}
 	if err := tx.PutMachine(&m); err != nil {

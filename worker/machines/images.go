@@ -34,8 +34,8 @@ type ImageHost interface {
 	Used(digest string)
 }
 
-// Images are the images of a worker's machines.
-type Images struct {
+// images manages the images of a worker's machines.
+type images struct {
 	ImageHost // nil: the worker has none
 
 	state *state.State
@@ -44,13 +44,13 @@ type Images struct {
 	coming sync.Map // of bourse.MachineID: the bourse.Image that is being pulled for it
 }
 
-// ErrNoImages is the error of a worker that has no images.
-var ErrNoImages = bourse.Errorf(bourse.CodeUnavailable, "the worker was started without a driver of images")
+// errNoImages is the error of a worker that has no images.
+var errNoImages = bourse.Errorf(bourse.CodeUnavailable, "the worker was started without a driver of images")
 
 // newImages makes the images of a worker's machines; host is nil for none. It starts
 // nothing.
-func newImages(s *state.State, host ImageHost) *Images {
-	i := &Images{state: s, ImageHost: host}
+func newImages(s *state.State, host ImageHost) *images {
+	i := &images{state: s, ImageHost: host}
 	if host != nil {
 		s.Machines.Follow(func(_ bourse.MachineID, unsure bool) {
 			if !unsure {
@@ -62,7 +62,7 @@ func newImages(s *state.State, host ImageHost) *Images {
 }
 
 // Coming returns how far the pull has come that a machine waits for.
-func (i *Images) Coming(id bourse.MachineID) (bourse.Image, bool) {
+func (i *images) Coming(id bourse.MachineID) (bourse.Image, bool) {
 	image, ok := i.coming.Load(id)
 	if !ok {
 		return bourse.Image{}, false
@@ -72,7 +72,7 @@ func (i *Images) Coming(id bourse.MachineID) (bourse.Image, bool) {
 
 // Drop ends the hold of an image that was pulled for a machine, once the machine
 // is recorded with it or never will be.
-func (i *Images) Drop(id bourse.MachineID) { i.use.drop(id) }
+func (i *images) Drop(id bourse.MachineID) { i.use.drop(id) }
 
 // use knows which images may not be removed: those of machines that are
 // not destroyed, and those that a machine is about to be recorded with.
@@ -132,7 +132,7 @@ func (u *use) has(digest string, read func() (map[string]struct{}, error)) bool 
 }
 
 // InUse reports whether an image must stay.
-func (i *Images) InUse(digest string) bool {
+func (i *images) InUse(digest string) bool {
 	return i.use.has(digest, func() (map[string]struct{}, error) {
 		used := map[string]struct{}{}
 		err := i.state.Store.View(func(tx *store.Tx) error {
@@ -158,12 +158,12 @@ func (i *Images) InUse(digest string) bool {
 
 // Ensure pulls the image that m is recorded with, should it have gone
 // from the host.
-func (i *Images) Ensure(ctx context.Context, m *bourse.Machine) error {
+func (i *images) Ensure(ctx context.Context, m *bourse.Machine) error {
 	switch {
 	case m.Config.ImageKind() != bourse.RegistryImage:
 		return nil
 	case i.ImageHost == nil:
-		return ErrNoImages
+		return errNoImages
 	case m.Image == nil: // no run has prepared it: an order's run ends with the image, or the machine is destroyed
 		return bourse.Errorf(bourse.CodeInternal, "machine %s has no image", m.ID)
 	case i.Has(*m.Image):
@@ -183,7 +183,7 @@ func (i *Images) Ensure(ctx context.Context, m *bourse.Machine) error {
 
 // PullFor has the machine's image on the host when it returns, and kept there
 // until that is recorded. The event is nil when nothing had to be pulled.
-func (i *Images) PullFor(ctx context.Context, m *bourse.Machine) (bourse.ImageRef, *bourse.PullEvent, error) {
+func (i *images) PullFor(ctx context.Context, m *bourse.Machine) (bourse.ImageRef, *bourse.PullEvent, error) {
 	org, err := i.OrgOf(m)
 	if err != nil {
 		return bourse.ImageRef{}, nil, err
@@ -218,7 +218,7 @@ func (i *Images) PullFor(ctx context.Context, m *bourse.Machine) (bourse.ImageRe
 
 // OrgOf returns the organisation whose credentials bring m its image: that of
 // its app; "" where the app is gone and its name is another's.
-func (i *Images) OrgOf(m *bourse.Machine) (org string, err error) {
+func (i *images) OrgOf(m *bourse.Machine) (org string, err error) {
 	err = i.state.Store.View(func(tx *store.Tx) error {
 		app, ok, err := tx.App(m.App)
 		if ok && m.OwnedBy(&app) {
@@ -230,7 +230,7 @@ func (i *Images) OrgOf(m *bourse.Machine) (org string, err error) {
 }
 
 // RecordPull writes an event about a pull.
-func (i *Images) RecordPull(ctx context.Context, id bourse.MachineID, pull *bourse.PullEvent) error {
+func (i *images) RecordPull(ctx context.Context, id bourse.MachineID, pull *bourse.PullEvent) error {
 	return i.state.Commit(ctx, id, func(tx *store.Tx) error {
 		_, err := state.ChangeMachine(tx, id, func(m *bourse.Machine) (bool, []bourse.Event, error) {
 			return true, []bourse.Event{PullEvent(m, pull)}, nil
@@ -260,8 +260,8 @@ func Told(m *bourse.Machine) bool {
 // becomes of the name. It ends with the order's deadline, or as soon as the
 // machine is no longer wanted. When there is no such image, or no way to it,
 // the order is not filled here.
-func (o *operations) pullStep(ctx context.Context, r *machineRun) fsm.Outcome {
-	m, err := o.state.Machine(ctx, r.Request.Machine)
+func (ms *Machines) pullStep(ctx context.Context, r *machineRun) fsm.Outcome {
+	m, err := ms.state.Machine(ctx, r.Request.Machine)
 	if err != nil {
 		return fsm.Abort(err)
 	}
@@ -271,8 +271,8 @@ func (o *operations) pullStep(ctx context.Context, r *machineRun) fsm.Outcome {
 	if m.Config.ImageKind() != bourse.RegistryImage {
 		return fsm.Done()
 	}
-	wanted, stop := o.while(ctx, m.ID, r.Request.Until, func(now *bourse.Machine) bool { return now.State == m.State })
-	ref, event, err := o.images.PullFor(wanted, &m)
+	wanted, stop := ms.while(ctx, m.ID, r.Request.Until, func(now *bourse.Machine) bool { return now.State == m.State })
+	ref, event, err := ms.images.PullFor(wanted, &m)
 	if cause := context.Cause(wanted); err != nil && cause != nil {
 		err = ofTime(cause, &m, r.Failure)
 	}
@@ -280,7 +280,7 @@ func (o *operations) pullStep(ctx context.Context, r *machineRun) fsm.Outcome {
 	if err == nil {
 		return fsm.Done(state.InTx(func(tx *store.Tx) error { return recordImage(tx, m.ID, ref, event) }))
 	}
-	o.images.Drop(m.ID)
+	ms.images.Drop(m.ID)
 	switch code := bourse.CodeOf(err); {
 	case errors.Is(err, errUnwanted):
 		return fsm.Abort(bourse.Errorf(bourse.CodeFailedPrecondition, "machine %s is no longer wanted", m.ID))
@@ -290,7 +290,7 @@ func (o *operations) pullStep(ctx context.Context, r *machineRun) fsm.Outcome {
 	case code == bourse.CodeUnavailable, code == bourse.CodeTimeout, code == bourse.CodeCanceled, code == bourse.CodeInternal:
 		return fsm.RetryAfter(pullPause(r.Attempt, r.Request.Until), err)
 	}
-	return o.unfilled(ctx, r, &m, err) // a daemon's recovery has given it a network
+	return ms.unfilled(ctx, r, &m, err) // a daemon's recovery has given it a network
 }
 
 var (
@@ -328,7 +328,7 @@ func pullPause(attempt int, until time.Time) time.Duration {
 
 // while returns a ctx that ends when what is pulled for a machine is no longer
 // wanted, or at a time. stop must be called.
-func (o *operations) while(ctx context.Context, id bourse.MachineID, until time.Time, wanted func(*bourse.Machine) bool) (_ context.Context, stop func()) {
+func (ms *Machines) while(ctx context.Context, id bourse.MachineID, until time.Time, wanted func(*bourse.Machine) bool) (_ context.Context, stop func()) {
 	ctx, end := context.WithCancelCause(ctx)
 	cancel := context.CancelFunc(func() {})
 	if !until.IsZero() {
@@ -336,7 +336,7 @@ func (o *operations) while(ctx context.Context, id bourse.MachineID, until time.
 	}
 	var looking sync.WaitGroup
 	looking.Go(func() {
-		_, err := o.state.AwaitMachine(ctx, id, func(now *bourse.Machine) bool { return !wanted(now) })
+		_, err := ms.state.AwaitMachine(ctx, id, func(now *bourse.Machine) bool { return !wanted(now) })
 		if err == nil || bourse.CodeOf(err) == bourse.CodeNotFound {
 			end(errUnwanted)
 		}
@@ -370,7 +370,7 @@ func (ms *Machines) Pulling(_ context.Context, id bourse.OrderID) (bourse.Image,
 	if err != nil {
 		return bourse.Image{}, err
 	}
-	if image, ok := ms.ops.images.Coming(rec.Machine); ok {
+	if image, ok := ms.images.Coming(rec.Machine); ok {
 		return image, nil
 	}
 	return bourse.Image{}, bourse.Errorf(bourse.CodeNotFound, "no image is being pulled for order %s", id)

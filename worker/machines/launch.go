@@ -15,41 +15,41 @@ import (
 // launch starts the task of a machine that is recorded as starting. The
 // driver's start is idempotent by boot number, so after a crash it finds the
 // task that was started and only the record is made up for.
-func (o *operations) launch(ctx context.Context, r *machineRun, failed giveUp) fsm.Outcome {
-	m, err := o.starting(r.Request.Machine)
+func (ms *Machines) launch(ctx context.Context, r *machineRun, failed giveUp) fsm.Outcome {
+	m, err := ms.starting(r.Request.Machine)
 	if err != nil {
 		return fsm.Abort(err)
 	}
 	begin := time.Now()
-	d, err := o.drivers.of(m.Config.ImageKind())
+	d, err := ms.drivers.of(m.Config.ImageKind())
 	var f Attached
 	if err == nil {
-		f, err = o.fittings.Prepare(ctx, &m) // again: the host may have restarted since
+		f, err = ms.setUp(ctx, &m) // again: the host may have restarted since
 	}
 	var status driver.Status
 	task, version := driver.Task{}, uint64(0)
 	var secrets map[string]string
 	if err == nil {
-		secrets, version, err = o.secretsOf(ctx, &m)
+		secrets, version, err = ms.secretsOf(ctx, &m)
 	}
 	if err == nil {
-		task = o.policy.Of(&m, f, secrets)
-		task.Env = append(task.Env, o.awake(&m)...)
-		task.Stdin, err = o.tasks.Payload(&m)
+		task = ms.policy.Of(&m, f, secrets)
+		task.Env = append(task.Env, ms.awake(&m)...)
+		task.Stdin, err = ms.tasks.Payload(&m)
 	}
 	switch {
 	case err != nil:
 	case m.Config.ImageKind() == bourse.PollerImage:
-		status, err = o.handOver(ctx, d, r, &m)
+		status, err = ms.handOver(ctx, d, r, &m)
 	default:
 		status, err = d.Start(ctx, task)
 	}
 	if err != nil {
-		return o.notLaunched(ctx, r, &m, err, failed)
+		return ms.notLaunched(ctx, r, &m, err, failed)
 	}
-	o.watch(d, status.ID, lost)
+	ms.watch(d, status.ID, lost)
 	now := time.Now().UTC()
-	o.state.Counts.Started(now.Sub(begin))
+	ms.state.Counts.Started(now.Sub(begin))
 	return fsm.Done(state.InTx(func(tx *store.Tx) error { return recordStart(tx, status, version, now) }))
 }
 
@@ -95,9 +95,9 @@ func recordBoot(m *bourse.Machine, port int) {
 type giveUp func(ctx context.Context, r *machineRun, m *bourse.Machine, cause error) fsm.Outcome
 
 // starting returns the machine of a run that is to start it.
-func (o *operations) starting(id bourse.MachineID) (bourse.Machine, error) {
+func (ms *Machines) starting(id bourse.MachineID) (bourse.Machine, error) {
 	var m bourse.Machine
-	err := o.state.Store.View(func(tx *store.Tx) error {
+	err := ms.state.Store.View(func(tx *store.Tx) error {
 		var err error
 		m, err = state.ReadMachine(tx, id, state.RecentEvents-1)
 		return err
@@ -110,21 +110,21 @@ func (o *operations) starting(id bourse.MachineID) (bourse.Machine, error) {
 
 // attach makes what a machine needs of the host before its program starts: the
 // image that it is recorded with, its network, its mounts.
-func (o *operations) attach(ctx context.Context, r *machineRun, failed giveUp) fsm.Outcome {
-	o.images.Drop(r.Request.Machine) // it is recorded by now, or the machine is gone
-	m, err := o.starting(r.Request.Machine)
+func (ms *Machines) attach(ctx context.Context, r *machineRun, failed giveUp) fsm.Outcome {
+	ms.images.Drop(r.Request.Machine) // it is recorded by now, or the machine is gone
+	m, err := ms.starting(r.Request.Machine)
 	if err != nil {
 		return fsm.Abort(err)
 	}
-	err = o.images.Ensure(ctx, &m)
+	err = ms.images.Ensure(ctx, &m)
 	if err == nil { // nothing runs yet: a volume that grew while it was used is mounted at its size
-		err = o.volumes.Unmount(ctx, &m)
+		err = ms.volumes.Unmount(ctx, &m)
 	}
 	if err == nil {
-		_, err = o.fittings.Prepare(ctx, &m)
+		_, err = ms.setUp(ctx, &m)
 	}
 	if err != nil {
-		return o.notLaunched(ctx, r, &m, err, failed)
+		return ms.notLaunched(ctx, r, &m, err, failed)
 	}
 	return fsm.Done()
 }
@@ -133,7 +133,7 @@ func (o *operations) attach(ctx context.Context, r *machineRun, failed giveUp) f
 // A program of the host alone is given up after some attempts. Where more is
 // concerned, what is unavailable is waited for: until the order's deadline, or
 // as long as the machine is wanted.
-func (o *operations) notLaunched(ctx context.Context, r *machineRun, m *bourse.Machine, cause error, failed giveUp) fsm.Outcome {
+func (ms *Machines) notLaunched(ctx context.Context, r *machineRun, m *bourse.Machine, cause error, failed giveUp) fsm.Outcome {
 	late := r.Attempt+1 >= launchAttempts
 	switch bourse.CodeOf(cause) {
 	case bourse.CodeInvalid, bourse.CodeNotFound, bourse.CodeInsufficient:
@@ -157,12 +157,12 @@ func pastDeadline(r *machineRun) bool {
 }
 
 // createAttach and createLaunch start an order's machine for the first time.
-func (o *operations) createAttach(ctx context.Context, r *machineRun) fsm.Outcome {
-	return o.attach(ctx, r, o.unfilled)
+func (ms *Machines) createAttach(ctx context.Context, r *machineRun) fsm.Outcome {
+	return ms.attach(ctx, r, ms.unfilled)
 }
 
-func (o *operations) createLaunch(ctx context.Context, r *machineRun) fsm.Outcome {
-	return o.launch(ctx, r, o.unfilled)
+func (ms *Machines) createLaunch(ctx context.Context, r *machineRun) fsm.Outcome {
+	return ms.launch(ctx, r, ms.unfilled)
 }
 
 // unfilled ends an order's machine that cannot be started: the order is not
@@ -170,15 +170,15 @@ func (o *operations) createLaunch(ctx context.Context, r *machineRun) fsm.Outcom
 // the reason. When the host does not let go of what the machine left there,
 // the machine is destroyed as any other, for as long as that takes, and keeps
 // its place in the ledger.
-func (o *operations) unfilled(ctx context.Context, _ *machineRun, m *bourse.Machine, cause error) fsm.Outcome {
+func (ms *Machines) unfilled(ctx context.Context, _ *machineRun, m *bourse.Machine, cause error) fsm.Outcome {
 	nothing := IsPlain(m) && m.Config.ImageKind() != bourse.PollerImage // a host may have claimed it in the last moment
-	if nothing || o.leaveNothing(ctx, m) == nil {
-		return fsm.Abort(cause, state.InTx(func(tx *store.Tx) error { return o.recordUnfilled(tx, m, cause, bourse.StateDestroyed) }))
+	if nothing || ms.leaveNothing(ctx, m) == nil {
+		return fsm.Abort(cause, state.InTx(func(tx *store.Tx) error { return ms.recordUnfilled(tx, m, cause, bourse.StateDestroyed) }))
 	}
 	// Queued behind this run. A crash between the two leaves it alone, with a
 	// machine that is being destroyed.
-	_, err := o.begin(ctx, o.defs.destroy, machineRequest{Machine: m.ID}, state.InTx(func(tx *store.Tx) error {
-		return o.recordUnfilled(tx, m, cause, bourse.StateDestroying)
+	_, err := ms.begin(ctx, ms.defs.destroy, machineRequest{Machine: m.ID}, state.InTx(func(tx *store.Tx) error {
+		return ms.recordUnfilled(tx, m, cause, bourse.StateDestroying)
 	}))
 	if err != nil {
 		return fsm.Retry(errors.Join(cause, err))
@@ -187,21 +187,21 @@ func (o *operations) unfilled(ctx context.Context, _ *machineRun, m *bourse.Mach
 }
 
 // leaveNothing removes all that the host has of a machine.
-func (o *operations) leaveNothing(ctx context.Context, m *bourse.Machine) error {
-	d, err := o.drivers.of(m.Config.ImageKind())
+func (ms *Machines) leaveNothing(ctx context.Context, m *bourse.Machine) error {
+	d, err := ms.drivers.of(m.Config.ImageKind())
 	if err == nil {
 		err = d.Destroy(ctx, m.ID)
 	}
 	if err != nil { // what it may still use stays
 		return err
 	}
-	return o.fittings.Clear(ctx, m)
+	return ms.removeAll(ctx, m)
 }
 
 // recordUnfilled takes a machine that cannot be started from its order, and
 // leads it to destroying or destroyed. It fails when something else was done
 // something about the machine: then it is not its run's any more.
-func (o *operations) recordUnfilled(tx *store.Tx, m *bourse.Machine, cause error, last bourse.State) error {
+func (ms *Machines) recordUnfilled(tx *store.Tx, m *bourse.Machine, cause error, last bourse.State) error {
 	if rec, ok, err := tx.Order(m.Order); err != nil {
 		return err
 	} else if ok && rec.Machine == m.ID {
@@ -224,7 +224,7 @@ func (o *operations) recordUnfilled(tx *store.Tx, m *bourse.Machine, cause error
 			took, devices := m.Takes, m.Devices
 			m.State = next
 			if next == bourse.StateDestroyed {
-				if err := o.volumes.Detach(tx, m); err != nil {
+				if err := ms.volumes.Detach(tx, m); err != nil {
 					return false, nil, err
 				}
 			}
@@ -263,8 +263,8 @@ func unlaunched(m *bourse.Machine, cause error) []bourse.Event {
 
 // prepareStep settles an order's machine that is not launched: a host process
 // has nothing to prepare, and an image is there by now.
-func (o *operations) prepareStep(_ context.Context, r *machineRun) fsm.Outcome {
-	o.images.Drop(r.Request.Machine)
+func (ms *Machines) prepareStep(_ context.Context, r *machineRun) fsm.Outcome {
+	ms.images.Drop(r.Request.Machine)
 	return fsm.Done(state.InTx(func(tx *store.Tx) error {
 		_, err := state.ChangeMachine(tx, r.Request.Machine, func(m *bourse.Machine) (bool, []bourse.Event, error) {
 			if m.State != bourse.StateCreated {
@@ -280,7 +280,7 @@ func (o *operations) prepareStep(_ context.Context, r *machineRun) fsm.Outcome {
 // handOver has a poller claim the task of m, which is starting. It waits no
 // longer than the order does, or anybody who starts a machine, and not for one
 // that is no longer wanted.
-func (o *operations) handOver(ctx context.Context, d driver.Driver, r *machineRun, m *bourse.Machine) (driver.Status, error) {
+func (ms *Machines) handOver(ctx context.Context, d driver.Driver, r *machineRun, m *bourse.Machine) (driver.Status, error) {
 	// A host that had it before this daemon was started, perhaps long ago, has it still.
 	if status, err := d.Inspect(ctx, TaskOf(m)); err == nil {
 		return status, nil
@@ -289,8 +289,8 @@ func (o *operations) handOver(ctx context.Context, d driver.Driver, r *machineRu
 	if until.IsZero() {
 		until = time.Now().Add(bourse.DefaultWithin)
 	}
-	wanted, stop := o.while(ctx, m.ID, until, func(now *bourse.Machine) bool { return now.State == m.State })
-	status, err := d.Start(wanted, o.policy.Of(m, Attached{}, nil))
+	wanted, stop := ms.while(ctx, m.ID, until, func(now *bourse.Machine) bool { return now.State == m.State })
+	status, err := d.Start(wanted, ms.policy.Of(m, Attached{}, nil))
 	cause := context.Cause(wanted)
 	stop()
 	switch {

@@ -1,22 +1,20 @@
-// Package machines runs a worker's machines: the claims of them, what clients do
-// with them, and their lives on the host, from the record of what is to be until
-// nothing of them is left.
+// Package machines runs a worker's machines: it claims them, carries out clients' calls,
+// and manages their lives on the host, from the record of the intent until nothing of
+// them is left.
 //
-//   - A claim takes from the ledger in the transaction that records the machine
-//     (invariant 4), and is idempotent by the order's id (invariant 7).
-//   - Every effect on the host follows a durable record of it; each operation is
-//     a run of package fsm whose steps may execute again after a crash
-//     (invariant 5).
-//   - After a crash what the drivers run is adopted when it has a record, and
-//     removed when it has none; nothing is restarted for it, and no exit is lost
-//     (invariant 6).
-//   - A machine with an image has on the host what its record says, its image,
-//     network, mounts and devices, before its program starts and until it has
-//     ended; its image stays as long as the machine. What a stopped machine
-//     keeps is its record, its volumes and its address.
+//   - A claim takes resources from the ledger in the transaction that records the
+//     machine (invariant 4), and is idempotent by the order's id (invariant 7).
+//   - Every effect on the host follows a durable record of it. Each operation is a run
+//     of package fsm, whose steps may execute again after a crash (invariant 5).
+//   - After a crash, the tasks that the drivers run are adopted if they have a record,
+//     and removed if they have none. No machine is restarted because of a crash, and no
+//     exit is lost (invariant 6).
+//   - A machine with an image has its image, network, mounts and devices on the host
+//     before its program starts and until it has ended; the image stays as long as the
+//     machine. A stopped machine keeps its record, its volumes and its address.
 //
-// Operations on one machine are serialised by the engine. One goroutine per
-// started machine waits for its end (watch.go).
+// The engine serializes the operations on one machine. One goroutine per started machine
+// waits for its program's exit (watch.go).
 package machines
 
 import (
@@ -29,98 +27,110 @@ import (
 	"github.com/bourse-dev/bourse/worker/state"
 )
 
-// Config says what Machines stand on.
+// Config configures a worker's machines.
 type Config struct {
 	State   *state.State
 	Admit   *admit.Host
-	Drivers map[bourse.ImageKind]driver.Driver // of host images at least
-	Images  ImageHost                          // goes with a driver of images; nil: none
-	Network Network                            // nil: all use the host's
-	Scratch Scratch                            // nil: root file systems have no limits
+	Drivers map[bourse.ImageKind]driver.Driver // must include one for host images
+	Images  ImageHost                          // nil without a driver of images
+	Network Network                            // nil if all machines use the host's network
+	Scratch Scratch                            // nil if root file systems cannot be limited
 	Volumes Volumes
 	Secrets Secrets
 	Policy  Policy
-	Awake   func(*bourse.Machine) []string // what a program's environment has to keep its machine awake
-	Forget  bool                           // remove machines of the host that the store does not know, rather than refusing to start
+	Awake   func(*bourse.Machine) []string // environment with which a program keeps its machine awake
+	Forget  bool                           // remove the host's machines that the store does not know, instead of refusing to start
 }
 
-// Volumes are the volumes that machines mount.
+// Volumes attaches volumes to machines.
 type Volumes interface {
 	// Attach records that a machine has the volumes that it mounts, and copies their
 	// properties to its mounts.
 	Attach(tx *store.Tx, m *bourse.Machine) error
-	// Detach records that a machine that is destroyed has none. It is idempotent.
+	// Detach records that a destroyed machine has no volumes. It is idempotent.
 	Detach(tx *store.Tx, m *bourse.Machine) error
-	Mounter
+	// Mount mounts a machine's volumes on the host and returns where they belong in the
+	// machine. It is idempotent.
+	Mount(ctx context.Context, m *bourse.Machine) ([]driver.Mount, error)
+	// Unmount undoes Mount once the machine's program has ended. It is idempotent.
+	Unmount(ctx context.Context, m *bourse.Machine) error
 }
 
-// Tasks are the tasks for which some machines live.
+// Tasks manages the tasks that some machines exist for.
 type Tasks interface {
-	// Payload returns what a machine's program reads on stdin.
+	// Payload returns the stdin of a machine's program.
 	Payload(m *bourse.Machine) ([]byte, error)
-	// Ended returns what is recorded of a machine's task beside the end of its
-	// program.
+	// Ended returns a function that records the end of a machine's task in the
+	// transaction that records its program's exit.
 	Ended(ctx context.Context, m *bourse.Machine, exit bourse.Exit) (func(*store.Tx) error, error)
-	// Gone ends the task of a machine that is destroyed.
+	// Gone records the end of a destroyed machine's task.
 	Gone(tx *store.Tx, m *bourse.Machine) error
 }
 
-// Machines are the machines of one worker. Its methods are safe for concurrent
-// use.
+// Machines manages the machines of one worker. Its methods are safe for concurrent use.
 type Machines struct {
-	state  *state.State
-	host   *admit.Host
-	ops    *operations
-	usages cpuSamples
-	forget bool
+	state   *state.State
+	host    *admit.Host
+	drivers *drivers
+	images  *images
+	network Network // may be nil
+	scratch Scratch // may be nil
+	volumes Volumes
+	tasks   Tasks
+	secrets Secrets
+	policy  Policy
+	awake   func(*bourse.Machine) []string
+	forget  bool
+
+	defs    definitions
+	watched watching
+	usages  cpuSamples
 }
 
-// New makes the machines of a worker and registers their operations. It starts
-// nothing. SetTasks must follow.
+// New returns a worker's machines and registers their operations with the engine. It
+// starts nothing. The caller must call SetTasks before the worker runs.
 func New(cfg Config) *Machines {
-	ops := &operations{
-		state: cfg.State, host: cfg.Admit, volumes: cfg.Volumes, secrets: cfg.Secrets,
-		drivers:  &drivers{all: cfg.Drivers, late: make(chan struct{})},
-		images:   newImages(cfg.State, cfg.Images),
-		fittings: &Attachments{State: cfg.State, Host: cfg.Admit, Network: cfg.Network, Scratch: cfg.Scratch, Volumes: cfg.Volumes},
-		policy:   cfg.Policy, awake: cfg.Awake,
+	ms := &Machines{
+		state: cfg.State, host: cfg.Admit, network: cfg.Network, scratch: cfg.Scratch, volumes: cfg.Volumes,
+		secrets: cfg.Secrets, policy: cfg.Policy, awake: cfg.Awake, forget: cfg.Forget,
+		drivers: &drivers{all: cfg.Drivers, late: make(chan struct{})},
+		images:  newImages(cfg.State, cfg.Images),
 	}
-	ops.define()
-	return &Machines{state: cfg.State, host: cfg.Admit, ops: ops, forget: cfg.Forget}
+	ms.define()
+	return ms
 }
 
-// SetTasks says whose machines are those of tasks. It is called before the
-// worker runs.
-func (ms *Machines) SetTasks(tasks Tasks) { ms.ops.tasks = tasks }
+// SetTasks sets the manager of machines' tasks.
+func (ms *Machines) SetTasks(tasks Tasks) { ms.tasks = tasks }
 
-// ImageInUse reports whether an image must stay.
-func (ms *Machines) ImageInUse(digest string) bool { return ms.ops.images.InUse(digest) }
+// ImageInUse reports whether an image must not be removed.
+func (ms *Machines) ImageInUse(digest string) bool { return ms.images.InUse(digest) }
 
 var (
-	errNoPull = bourse.Errorf(bourse.CodeUnavailable, "the worker was started without pollers")
-	// errLate passes by itself: see RecoverLate.
+	errNoPollers = bourse.Errorf(bourse.CodeUnavailable, "the worker was started without pollers")
+	// errLate passes once RecoverLate has succeeded.
 	errLate = bourse.Errorf(bourse.CodeUnavailable, "the worker waits for its driver of images")
 )
 
-// drivers run the images of a worker, each a kind of them.
+// drivers holds a worker's drivers by the kind of images that they run.
 type drivers struct {
 	all  map[bourse.ImageKind]driver.Driver // fixed
-	late chan struct{}                      // closed when the driver of a registry's images has recovered
+	late chan struct{}                      // closed when the driver of registry images has recovered
 }
 
-// of returns the driver that runs a kind of images. CodeUnavailable when the
-// worker has none, and before it has recovered.
+// of returns the driver that runs a kind of images. It returns CodeUnavailable if the
+// worker has none, or the driver has not recovered yet.
 func (d *drivers) of(kind bourse.ImageKind) (driver.Driver, error) {
 	run, ok := d.all[kind]
 	switch kind {
 	case bourse.HostImage:
 	case bourse.PollerImage:
 		if !ok {
-			return nil, errNoPull
+			return nil, errNoPollers
 		}
 	case bourse.RegistryImage:
 		if !ok {
-			return nil, ErrNoImages
+			return nil, errNoImages
 		}
 		select {
 		case <-d.late:
@@ -131,9 +141,14 @@ func (d *drivers) of(kind bourse.ImageKind) (driver.Driver, error) {
 	return run, nil
 }
 
-// Containers returns why the driver of a registry's images runs nothing now, nil
-// when it does.
+// DriverOf returns the driver that runs a machine. Errors are those of Containers.
+func (ms *Machines) DriverOf(m *bourse.Machine) (driver.Driver, error) {
+	return ms.drivers.of(m.Config.ImageKind())
+}
+
+// Containers returns CodeUnavailable if the driver of registry images cannot run
+// anything now.
 func (ms *Machines) Containers() error {
-	_, err := ms.ops.drivers.of(bourse.RegistryImage)
+	_, err := ms.drivers.of(bourse.RegistryImage)
 	return err
 }

@@ -17,13 +17,13 @@ import (
 // and destroyed meanwhile.
 
 // readyResolve records what the name of the next version's image means.
-func (o *operations) readyResolve(ctx context.Context, r *machineRun) fsm.Outcome {
-	return o.readying(ctx, r, func(ctx context.Context, m *bourse.Machine) (fsm.Outcome, error) {
-		org, err := o.images.OrgOf(m)
+func (ms *Machines) readyResolve(ctx context.Context, r *machineRun) fsm.Outcome {
+	return ms.readying(ctx, r, func(ctx context.Context, m *bourse.Machine) (fsm.Outcome, error) {
+		org, err := ms.images.OrgOf(m)
 		if err != nil {
 			return fsm.Outcome{}, err
 		}
-		ref, err := o.images.Resolve(ctx, org, m.Next.Config.Image)
+		ref, err := ms.images.Resolve(ctx, org, m.Next.Config.Image)
 		if err != nil && passes(err) && m.Image != nil && m.Next.Config.Image == m.Config.Image {
 			ref, err = *m.Image, nil // its registry does not answer: the image is the one that the machine has
 		}
@@ -44,29 +44,29 @@ func (o *operations) readyResolve(ctx context.Context, r *machineRun) fsm.Outcom
 }
 
 // readyPull has that image on the host. It stays there: a record names it.
-func (o *operations) readyPull(ctx context.Context, r *machineRun) fsm.Outcome {
-	return o.readying(ctx, r, func(ctx context.Context, m *bourse.Machine) (fsm.Outcome, error) {
+func (ms *Machines) readyPull(ctx context.Context, r *machineRun) fsm.Outcome {
+	return ms.readying(ctx, r, func(ctx context.Context, m *bourse.Machine) (fsm.Outcome, error) {
 		ref := *m.Next.Image
-		if o.images.Has(ref) {
+		if ms.images.Has(ref) {
 			return fsm.Done(), nil
 		}
-		org, err := o.images.OrgOf(m)
+		org, err := ms.images.OrgOf(m)
 		if err != nil {
 			return fsm.Outcome{}, err
 		}
 		if r.Attempt == 0 {
-			missing, _ := o.images.Missing(org, ref.String())
-			if err := o.images.RecordPull(ctx, m.ID, &bourse.PullEvent{Image: ref.String(), Bytes: missing}); err != nil {
+			missing, _ := ms.images.Missing(org, ref.String())
+			if err := ms.images.RecordPull(ctx, m.ID, &bourse.PullEvent{Image: ref.String(), Bytes: missing}); err != nil {
 				return fsm.Outcome{}, err
 			}
 		}
 		begin := time.Now()
-		image, err := o.images.Pull(ctx, org, ref, nil)
+		image, err := ms.images.Pull(ctx, org, ref, nil)
 		if err != nil {
 			return fsm.Outcome{}, err
 		}
 		took := time.Since(begin)
-		o.state.Counts.Pulled(image.Bytes, took)
+		ms.state.Counts.Pulled(image.Bytes, took)
 		return fsm.Done(state.InTx(func(tx *store.Tx) error {
 			_, err := state.ChangeMachine(tx, m.ID, func(m *bourse.Machine) (bool, []bourse.Event, error) {
 				return true, []bourse.Event{PullEvent(m, &bourse.PullEvent{Image: ref.String(), Bytes: image.Bytes, Took: took, Done: true})}, nil
@@ -77,9 +77,9 @@ func (o *operations) readyPull(ctx context.Context, r *machineRun) fsm.Outcome {
 }
 
 // readyBegin begins the update as soon as the machine is in a state that lasts.
-func (o *operations) readyBegin(ctx context.Context, r *machineRun) fsm.Outcome {
+func (ms *Machines) readyBegin(ctx context.Context, r *machineRun) fsm.Outcome {
 	for {
-		m, err := o.state.AwaitMachine(ctx, r.Request.Machine, func(m *bourse.Machine) bool {
+		m, err := ms.state.AwaitMachine(ctx, r.Request.Machine, func(m *bourse.Machine) bool {
 			answer, _ := bourse.CallUpdate.On(m.State)
 			return !waits(m, r.Request.Version) || answer == bourse.Goes
 		})
@@ -91,12 +91,12 @@ func (o *operations) readyBegin(ctx context.Context, r *machineRun) fsm.Outcome 
 		case !waits(&m, r.Request.Version):
 			return fsm.Finish()
 		}
-		_, err = o.begin(ctx, o.defs.of(&m).update, machineRequest{Machine: m.ID, Version: r.Request.Version}, state.InTx(func(tx *store.Tx) error {
+		_, err = ms.begin(ctx, ms.defs.of(&m).update, machineRequest{Machine: m.ID, Version: r.Request.Version}, state.InTx(func(tx *store.Tx) error {
 			_, err := state.ChangeMachine(tx, m.ID, func(m *bourse.Machine) (bool, []bourse.Event, error) {
 				if !waits(m, r.Request.Version) {
 					return false, nil, errMoved
 				}
-				events, err := o.beginNext(tx, m)
+				events, err := ms.beginNext(tx, m)
 				return true, events, err
 			})
 			return err
@@ -104,7 +104,7 @@ func (o *operations) readyBegin(ctx context.Context, r *machineRun) fsm.Outcome 
 		switch {
 		case errors.Is(err, errMoved):
 		case bourse.CodeOf(err) == bourse.CodeInsufficient:
-			return o.notReady(r, err)
+			return ms.notReady(r, err)
 		case err != nil:
 			return fsm.Retry(err)
 		default:
@@ -115,8 +115,8 @@ func (o *operations) readyBegin(ctx context.Context, r *machineRun) fsm.Outcome 
 
 // readying does a step of a run that waits to begin an update, while that is
 // wanted.
-func (o *operations) readying(ctx context.Context, r *machineRun, do func(context.Context, *bourse.Machine) (fsm.Outcome, error)) fsm.Outcome {
-	m, err := o.state.Machine(ctx, r.Request.Machine)
+func (ms *Machines) readying(ctx context.Context, r *machineRun, do func(context.Context, *bourse.Machine) (fsm.Outcome, error)) fsm.Outcome {
+	m, err := ms.state.Machine(ctx, r.Request.Machine)
 	switch {
 	case bourse.CodeOf(err) == bourse.CodeNotFound:
 		return fsm.Finish()
@@ -124,10 +124,10 @@ func (o *operations) readying(ctx context.Context, r *machineRun, do func(contex
 		return fsm.Retry(err)
 	case !waits(&m, r.Request.Version):
 		return fsm.Finish()
-	case o.images.ImageHost == nil:
-		return o.notReady(r, ErrNoImages)
+	case ms.images.ImageHost == nil:
+		return ms.notReady(r, errNoImages)
 	}
-	wanted, stop := o.while(ctx, m.ID, r.Request.Until, func(now *bourse.Machine) bool { return waits(now, r.Request.Version) })
+	wanted, stop := ms.while(ctx, m.ID, r.Request.Until, func(now *bourse.Machine) bool { return waits(now, r.Request.Version) })
 	out, err := do(wanted, &m)
 	cause := context.Cause(wanted)
 	stop()
@@ -137,11 +137,11 @@ func (o *operations) readying(ctx context.Context, r *machineRun, do func(contex
 	case errors.Is(cause, errUnwanted):
 		return fsm.Finish()
 	case errors.Is(cause, errTooLate):
-		return o.notReady(r, bourse.Errorf(bourse.CodeUnavailable, "image %s was not pulled within %s", m.Next.Config.Image, updateWithin))
+		return ms.notReady(r, bourse.Errorf(bourse.CodeUnavailable, "image %s was not pulled within %s", m.Next.Config.Image, updateWithin))
 	case passes(err):
 		return fsm.RetryAfter(pullPause(r.Attempt, r.Request.Until), err)
 	}
-	return o.notReady(r, err)
+	return ms.notReady(r, err)
 }
 
 // passes reports whether another attempt to get an image may end differently.
@@ -154,13 +154,13 @@ func passes(err error) bool {
 }
 
 // notReady gives the update up: the machine keeps its version.
-func (o *operations) notReady(r *machineRun, cause error) fsm.Outcome {
-	return fsm.Abort(cause, state.InTx(func(tx *store.Tx) error { return o.dropNext(tx, r.Request.Machine, r.Request.Version, cause) }))
+func (ms *Machines) notReady(r *machineRun, cause error) fsm.Outcome {
+	return fsm.Abort(cause, state.InTx(func(tx *store.Tx) error { return ms.dropNext(tx, r.Request.Machine, r.Request.Version, cause) }))
 }
 
 var errDropped = bourse.Errorf(bourse.CodeCanceled, "an operator has canceled it")
 
 // dropUpdate is notReady for a run that an operator cancels.
-func (o *operations) dropUpdate(_ context.Context, r *machineRun) fsm.Outcome {
-	return fsm.Done(state.InTx(func(tx *store.Tx) error { return o.dropNext(tx, r.Request.Machine, r.Request.Version, errDropped) }))
+func (ms *Machines) dropUpdate(_ context.Context, r *machineRun) fsm.Outcome {
+	return fsm.Done(state.InTx(func(tx *store.Tx) error { return ms.dropNext(tx, r.Request.Machine, r.Request.Version, errDropped) }))
 }

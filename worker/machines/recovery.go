@@ -30,7 +30,7 @@ func (ms *Machines) Recover(ctx context.Context) (Recovered, error) {
 	if err != nil {
 		return Recovered{}, err
 	}
-	if _, ok := ms.ops.drivers.all[bourse.PollerImage]; ok {
+	if _, ok := ms.drivers.all[bourse.PollerImage]; ok {
 		if _, err := ms.adopt(ctx, bourse.PollerImage); err != nil {
 			return Recovered{}, err
 		}
@@ -50,14 +50,14 @@ type Recovered struct {
 
 // recoverContainers is the part of Recover that is about images.
 func (ms *Machines) recoverContainers(ctx context.Context) error {
-	if _, ok := ms.ops.drivers.all[bourse.RegistryImage]; !ok {
+	if _, ok := ms.drivers.all[bourse.RegistryImage]; !ok {
 		return nil
 	}
 	found, err := ms.adopt(ctx, bourse.RegistryImage)
 	if err != nil {
 		return err
 	}
-	close(ms.ops.drivers.late)
+	close(ms.drivers.late)
 	ms.state.Log.Info("driver of images recovered", "machines", found.machines, "adopted", len(found.watched), "strays", len(found.strays))
 	return nil
 }
@@ -94,7 +94,7 @@ func (ms *Machines) RecoverLate(ctx context.Context, done func()) error {
 // adopt makes one driver and the store agree about the machines whose kind of
 // image it runs.
 func (ms *Machines) adopt(ctx context.Context, kind bourse.ImageKind) (findings, error) {
-	d := ms.ops.drivers.all[kind]
+	d := ms.drivers.all[kind]
 	held, err := d.Recover(ctx)
 	if err != nil {
 		return findings{}, fmt.Errorf("recover driver: %w", err)
@@ -118,9 +118,9 @@ func (ms *Machines) adopt(ctx context.Context, kind bourse.ImageKind) (findings,
 		}
 	}
 	for _, id := range found.watched {
-		ms.ops.watch(d, id, lost) // a lost one ends at once
+		ms.watch(d, id, lost) // a lost one ends at once
 	}
-	if ms.ops.fittings.Network != nil {
+	if ms.network != nil {
 		ms.state.Go(func(life context.Context) { ms.findCutOff(life, found.watched) })
 	}
 	for _, c := range found.canceled {
@@ -227,7 +227,7 @@ func isUnknown(err error) bool {
 func (ms *Machines) checkFound(ctx context.Context) error {
 	var all []driver.TaskID
 	for _, kind := range []bourse.ImageKind{bourse.HostImage, bourse.RegistryImage} {
-		f, ok := ms.ops.drivers.all[kind].(driver.Finder)
+		f, ok := ms.drivers.all[kind].(driver.Finder)
 		if !ok {
 			continue
 		}

@@ -17,13 +17,13 @@ import (
 // beginNext begins an update that has everything it needs. A machine that does not run
 // gets the next version now. The present version of one that runs is to be stopped,
 // unless its program would not notice the update.
-func (o *operations) beginNext(tx *store.Tx, m *bourse.Machine) ([]bourse.Event, error) {
+func (ms *Machines) beginNext(tx *store.Tx, m *bourse.Machine) ([]bourse.Event, error) {
 	switch {
 	case m.State == bourse.StateStopped || m.State == bourse.StateFailed:
 		if sleeps(m, m.Next) {
 			m.Next.Launch = false
 		}
-		return o.swap(tx, m)
+		return ms.swap(tx, m)
 	case m.State != bourse.StateStarted && m.State != bourse.StateSuspended && m.State != bourse.StateRestarting:
 		return nil, errMoved
 	case unnoticed(m):
@@ -56,7 +56,7 @@ func adoptNext(m *bourse.Machine) {
 
 // swap gives m, whose program does not run, its next version and records the intent to
 // launch it. Errors are those of recordLaunch.
-func (o *operations) swap(tx *store.Tx, m *bourse.Machine) (events []bourse.Event, err error) {
+func (ms *Machines) swap(tx *store.Tx, m *bourse.Machine) (events []bourse.Event, err error) {
 	if err := tx.KeepVersion(m); err != nil {
 		return nil, err
 	}
@@ -65,34 +65,34 @@ func (o *operations) swap(tx *store.Tx, m *bourse.Machine) (events []bourse.Even
 	m.Takes = takes
 	events = []bourse.Event{{Type: bourse.EventLaunch, State: bourse.StateCreated, Source: bourse.SourceUser}}
 	if launch {
-		return events, o.recordLaunch(tx, m)
+		return events, ms.recordLaunch(tx, m)
 	}
 	settle(m)
 	m.State = bourse.StateStopped
-	m.Boot.Port, err = o.choosePort(tx, m)
+	m.Boot.Port, err = ms.choosePort(tx, m)
 	return append(events, bourse.Event{Type: bourse.EventPrepare, State: m.State, Source: bourse.SourceWorker}), err
 }
 
 // replaceStep ends the present version of a machine that is updated.
-func (o *operations) replaceStep(ctx context.Context, r *machineRun) fsm.Outcome {
-	if err := o.endPresent(ctx, r.Request.Machine); err != nil {
+func (ms *Machines) replaceStep(ctx context.Context, r *machineRun) fsm.Outcome {
+	if err := ms.endPresent(ctx, r.Request.Machine); err != nil {
 		return fsm.Retry(err)
 	}
 	return fsm.Done()
 }
 
-func (o *operations) endPresent(ctx context.Context, id bourse.MachineID) error {
-	m, err := o.state.Machine(ctx, id)
+func (ms *Machines) endPresent(ctx context.Context, id bourse.MachineID) error {
+	m, err := ms.state.Machine(ctx, id)
 	if err != nil || m.State != bourse.StateReplacing || !alive(&m) {
 		return err
 	}
 	signal, timeout := stopOf(&m.Config)
-	return o.end(ctx, &m, signal, timeout)
+	return ms.end(ctx, &m, signal, timeout)
 }
 
 // swapStep gives a machine whose version has ended the next one.
-func (o *operations) swapStep(ctx context.Context, r *machineRun) fsm.Outcome {
-	m, err := o.state.Machine(ctx, r.Request.Machine)
+func (ms *Machines) swapStep(ctx context.Context, r *machineRun) fsm.Outcome {
+	m, err := ms.state.Machine(ctx, r.Request.Machine)
 	switch {
 	case err != nil:
 		return fsm.Abort(err)
@@ -101,22 +101,22 @@ func (o *operations) swapStep(ctx context.Context, r *machineRun) fsm.Outcome {
 	case m.State != bourse.StateReplacing || m.Next == nil:
 		return fsm.Finish()
 	}
-	write := state.InTx(func(tx *store.Tx) error { return o.recordSwap(tx, m.ID) })
+	write := state.InTx(func(tx *store.Tx) error { return ms.recordSwap(tx, m.ID) })
 	if m.Next.Launch {
 		return fsm.Done(write)
 	}
-	if err := o.fittings.Shed(ctx, &m); err != nil {
+	if err := ms.tryTearDown(ctx, &m); err != nil {
 		return fsm.Retry(err)
 	}
 	return fsm.Finish(write)
 }
 
-func (o *operations) recordSwap(tx *store.Tx, id bourse.MachineID) error {
+func (ms *Machines) recordSwap(tx *store.Tx, id bourse.MachineID) error {
 	_, err := state.ChangeMachine(tx, id, func(m *bourse.Machine) (bool, []bourse.Event, error) {
 		if m.State != bourse.StateReplacing || m.Next == nil || alive(m) {
 			return false, nil, nil
 		}
-		events, err := o.swap(tx, m)
+		events, err := ms.swap(tx, m)
 		if bourse.CodeOf(err) == bourse.CodeInsufficient { // the operator has renamed its devices
 			m.State = bourse.StateFailed
 			return true, append(events, unlaunched(m, err)...), nil
@@ -128,11 +128,11 @@ func (o *operations) recordSwap(tx *store.Tx, id bourse.MachineID) error {
 
 // stopUpdate is what is left of an update that an operator cancels: the machine
 // is stopped, with its new version.
-func (o *operations) stopUpdate(ctx context.Context, r *machineRun) fsm.Outcome {
-	if err := o.endPresent(ctx, r.Request.Machine); err != nil {
+func (ms *Machines) stopUpdate(ctx context.Context, r *machineRun) fsm.Outcome {
+	if err := ms.endPresent(ctx, r.Request.Machine); err != nil {
 		return fsm.Retry(err)
 	}
-	err := o.state.Commit(ctx, r.Request.Machine, func(tx *store.Tx) error {
+	err := ms.state.Commit(ctx, r.Request.Machine, func(tx *store.Tx) error {
 		_, err := state.ChangeMachine(tx, r.Request.Machine, func(m *bourse.Machine) (bool, []bourse.Event, error) {
 			if m.State == bourse.StateReplacing && m.Next != nil {
 				m.Next.Launch = false
@@ -144,7 +144,7 @@ func (o *operations) stopUpdate(ctx context.Context, r *machineRun) fsm.Outcome 
 	if err != nil {
 		return fsm.Retry(err)
 	}
-	return o.swapStep(ctx, r)
+	return ms.swapStep(ctx, r)
 }
 
 // unnoticed reports whether the program of m's present version would find
@@ -180,13 +180,13 @@ func noticed(c *bourse.Config) bourse.Config {
 
 // dropNext gives an update up that has not begun to end the present version.
 // cause is why.
-func (o *operations) dropNext(tx *store.Tx, id bourse.MachineID, version bourse.InstanceID, cause error) error {
+func (ms *Machines) dropNext(tx *store.Tx, id bourse.MachineID, version bourse.InstanceID, cause error) error {
 	_, err := state.ChangeMachine(tx, id, func(m *bourse.Machine) (bool, []bourse.Event, error) {
 		if !waits(m, version) {
 			return false, nil, nil
 		}
 		m.Next = nil
-		takes := o.host.Ledger.Running(&m.Config)
+		takes := ms.host.Ledger.Running(&m.Config)
 		if !mayRun(m) {
 			takes = admit.Resting(takes)
 		}

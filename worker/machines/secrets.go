@@ -36,8 +36,8 @@ func keepKeys(tx *store.Tx, id bourse.MachineID, keys bourse.AppKeys) error {
 }
 
 // keysOf returns the keys that are recorded for a machine.
-func (o *operations) keysOf(m *bourse.Machine) (keys bourse.AppKeys, err error) {
-	err = o.state.Store.View(func(tx *store.Tx) error {
+func (ms *Machines) keysOf(m *bourse.Machine) (keys bourse.AppKeys, err error) {
+	err = ms.state.Store.View(func(tx *store.Tx) error {
 		keys = tx.AppKeys(m.ID)
 		return nil
 	})
@@ -45,19 +45,19 @@ func (o *operations) keysOf(m *bourse.Machine) (keys bourse.AppKeys, err error) 
 }
 
 // secretsOf returns what m's program gets of its app's secrets, and their version.
-func (o *operations) secretsOf(ctx context.Context, m *bourse.Machine) (map[string]string, uint64, error) {
+func (ms *Machines) secretsOf(ctx context.Context, m *bourse.Machine) (map[string]string, uint64, error) {
 	if !withSecrets(m) {
 		return nil, 0, nil
 	}
-	app, err := o.appOf(m)
+	app, err := ms.appOf(m)
 	if err != nil {
 		return nil, 0, err
 	}
-	keys, err := o.keysOf(m)
+	keys, err := ms.keysOf(m)
 	if err != nil {
 		return nil, 0, err
 	}
-	values, version, err := o.secrets.Of(ctx, app, m.Secrets, keys)
+	values, version, err := ms.secrets.Of(ctx, app, m.Secrets, keys)
 	if bourse.CodeOf(err) == bourse.CodeFailedPrecondition { // another attempt with these keys would end the same way
 		err = bourse.Errorf(bourse.CodeInvalid, "%w", err)
 	}
@@ -71,11 +71,11 @@ func (o *operations) secretsOf(ctx context.Context, m *bourse.Machine) (map[stri
 }
 
 // appOf returns the id of m's app, which records of former releases do not have.
-func (o *operations) appOf(m *bourse.Machine) (string, error) {
+func (ms *Machines) appOf(m *bourse.Machine) (string, error) {
 	if m.AppID != "" {
 		return m.AppID, nil
 	}
-	app, _, err := o.state.App(m.App)
+	app, _, err := ms.state.App(m.App)
 	return app.ID, err
 }
 
@@ -86,14 +86,14 @@ func (ms *Machines) awaitSecrets(ctx context.Context, m *bourse.Machine, version
 	if !withSecrets(m) {
 		return nil
 	}
-	app, err := ms.ops.appOf(m)
+	app, err := ms.appOf(m)
 	if err == nil && len(keys) == 0 {
-		keys, err = ms.ops.keysOf(m)
+		keys, err = ms.keysOf(m)
 	}
 	if err != nil {
 		return err
 	}
-	return ms.ops.secrets.Await(ctx, app, max(m.Secrets, version), keys)
+	return ms.secrets.Await(ctx, app, max(m.Secrets, version), keys)
 }
 
 // SecretsView reads the sealed secrets of apps, which are identified by their ids.

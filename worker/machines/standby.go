@@ -33,7 +33,7 @@ func (ms *Machines) StandIn(ctx context.Context, id, primary bourse.MachineID, w
 // returns when that is recorded. It is repeated without harm. CodeConflict: someone
 // holds the machine's lease, and is to be done with it first.
 func (ms *Machines) StandDown(ctx context.Context, id, primary bourse.MachineID, why string) error {
-	_, err := ms.ops.begin(ctx, ms.ops.defs.stop, machineRequest{Machine: id}, state.InTx(func(tx *store.Tx) error {
+	_, err := ms.begin(ctx, ms.defs.stop, machineRequest{Machine: id}, state.InTx(func(tx *store.Tx) error {
 		return standDown(tx, id, primary, func(m *bourse.Machine) ([]bourse.Event, error) {
 			if err := may(m, bourse.CallStop, ""); err != nil {
 				return nil, err
@@ -76,11 +76,11 @@ func standDown(tx *store.Tx, id, primary bourse.MachineID, change func(*bourse.M
 // stopping, or is suspended. Errors: that of check; conflict while someone holds its
 // lease; failed_precondition and unavailable when it cannot be suspended, now or ever.
 func (ms *Machines) StopIf(ctx context.Context, id bourse.MachineID, freeze bool, check func(*store.Tx, *bourse.Machine) (why string, err error)) error {
-	def, call, to, event := ms.ops.defs.stop, bourse.CallStop, bourse.StateStopping, bourse.EventStop
+	def, call, to, event := ms.defs.stop, bourse.CallStop, bourse.StateStopping, bourse.EventStop
 	if freeze {
-		def, call, to, event = ms.ops.defs.suspend, bourse.CallSuspend, bourse.StateSuspending, bourse.EventSuspend
+		def, call, to, event = ms.defs.suspend, bourse.CallSuspend, bourse.StateSuspending, bourse.EventSuspend
 	}
-	run, err := ms.ops.begin(ctx, def, machineRequest{Machine: id}, state.InTx(func(tx *store.Tx) error {
+	run, err := ms.begin(ctx, def, machineRequest{Machine: id}, state.InTx(func(tx *store.Tx) error {
 		_, err := state.ChangeMachine(tx, id, func(m *bourse.Machine) (bool, []bourse.Event, error) {
 			why, err := check(tx, m)
 			if err == nil {

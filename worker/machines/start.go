@@ -61,11 +61,11 @@ func (ms *Machines) startOnce(ctx context.Context, id bourse.MachineID, s starti
 			return fabric.ActReply{}, err
 		}
 	}
-	def := ms.ops.defs.of(&old).start
+	def := ms.defs.of(&old).start
 	if frozen {
-		def = ms.ops.defs.resume
+		def = ms.defs.resume
 	}
-	run, err := ms.ops.begin(ctx, def, machineRequest{Machine: id}, state.InTx(func(tx *store.Tx) error {
+	run, err := ms.begin(ctx, def, machineRequest{Machine: id}, state.InTx(func(tx *store.Tx) error {
 		_, err := state.ChangeMachine(tx, id, func(m *bourse.Machine) (bool, []bourse.Event, error) {
 			old = *m
 			if err := s.may(m); err != nil {
@@ -152,10 +152,10 @@ func (ms *Machines) takeBoot(tx *store.Tx, m *bourse.Machine) error {
 		n.Launch, n.Takes = true, ms.host.Ledger.Running(&n.Config)
 		takes = admit.Most(takes, n.Takes)
 	}
-	if err := ms.ops.retake(tx, m, takes); err != nil {
+	if err := ms.retake(tx, m, takes); err != nil {
 		return err
 	}
-	if err := ms.ops.recordLaunch(tx, m); err != nil {
+	if err := ms.recordLaunch(tx, m); err != nil {
 		return err
 	}
 	m.Boot.StandsIn = ""
@@ -164,8 +164,8 @@ func (ms *Machines) takeBoot(tx *store.Tx, m *bourse.Machine) error {
 
 // retake has a machine take other resources than it does, or returns
 // CodeInsufficient.
-func (o *operations) retake(tx *store.Tx, m *bourse.Machine, takes bourse.Amounts) error {
-	r, err := o.host.Room(tx, m.Takes, takes)
+func (ms *Machines) retake(tx *store.Tx, m *bourse.Machine, takes bourse.Amounts) error {
+	r, err := ms.host.Room(tx, m.Takes, takes)
 	if err == nil && r != nil {
 		err = hostFull(r)
 	}
@@ -178,15 +178,15 @@ func (o *operations) retake(tx *store.Tx, m *bourse.Machine, takes bourse.Amount
 // recordLaunch records a machine's next boot, which was requested, with its devices and
 // its port. It returns CodeInsufficient if there are too few devices, and
 // CodeUnavailable if no port is free.
-func (o *operations) recordLaunch(tx *store.Tx, m *bourse.Machine) error {
-	devices, r, err := o.host.FreeDevices(tx, m.Config.Guest, m.ID)
+func (ms *Machines) recordLaunch(tx *store.Tx, m *bourse.Machine) error {
+	devices, r, err := ms.host.FreeDevices(tx, m.Config.Guest, m.ID)
 	if err == nil && r != nil {
 		err = hostFull(r)
 	}
 	if err != nil {
 		return err
 	}
-	port, err := o.choosePort(tx, m)
+	port, err := ms.choosePort(tx, m)
 	if err != nil {
 		return err
 	}
@@ -198,8 +198,8 @@ func (o *operations) recordLaunch(tx *store.Tx, m *bourse.Machine) error {
 
 // choosePort chooses the port of m's next boot. It returns CodeUnavailable if no port is
 // free.
-func (o *operations) choosePort(tx *store.Tx, m *bourse.Machine) (int, error) {
-	port, r := o.host.Port(tx, &m.Config, m.PrivateIP.IsValid(), m.Boot.Port)
+func (ms *Machines) choosePort(tx *store.Tx, m *bourse.Machine) (int, error) {
+	port, r := ms.host.Port(tx, &m.Config, m.PrivateIP.IsValid(), m.Boot.Port)
 	if r != nil {
 		return 0, bourse.Errorf(bourse.CodeUnavailable, "machine %s: %s", m.ID, r.Detail)
 	}
@@ -214,19 +214,19 @@ func hostFull(r *bourse.Refusal) error {
 
 // startAttach and startLaunch start a machine again. When that is impossible
 // it has failed.
-func (o *operations) startAttach(ctx context.Context, r *machineRun) fsm.Outcome {
-	return o.attach(ctx, r, o.unstarted)
+func (ms *Machines) startAttach(ctx context.Context, r *machineRun) fsm.Outcome {
+	return ms.attach(ctx, r, ms.unstarted)
 }
 
-func (o *operations) startLaunch(ctx context.Context, r *machineRun) fsm.Outcome {
-	return o.launch(ctx, r, o.unstarted)
+func (ms *Machines) startLaunch(ctx context.Context, r *machineRun) fsm.Outcome {
+	return ms.launch(ctx, r, ms.unstarted)
 }
 
 // unstarted records that a machine cannot be started, once nothing of the
 // attempt is left.
-func (o *operations) unstarted(ctx context.Context, _ *machineRun, m *bourse.Machine, cause error) fsm.Outcome {
+func (ms *Machines) unstarted(ctx context.Context, _ *machineRun, m *bourse.Machine, cause error) fsm.Outcome {
 	if !IsPlain(m) {
-		if err := o.leaveStopped(ctx, m); err != nil {
+		if err := ms.leaveStopped(ctx, m); err != nil {
 			return fsm.Retry(errors.Join(cause, err))
 		}
 	}
@@ -241,15 +241,15 @@ func (o *operations) unstarted(ctx context.Context, _ *machineRun, m *bourse.Mac
 
 // leaveStopped ends what an attempt to start m may have left running, and
 // removes what a stopped machine does not keep.
-func (o *operations) leaveStopped(ctx context.Context, m *bourse.Machine) error {
-	d, err := o.drivers.of(m.Config.ImageKind())
+func (ms *Machines) leaveStopped(ctx context.Context, m *bourse.Machine) error {
+	d, err := ms.drivers.of(m.Config.ImageKind())
 	if err == nil {
 		err = d.Stop(ctx, TaskOf(m), "SIGKILL", 0)
 	}
 	if err != nil && bourse.CodeOf(err) != bourse.CodeNotFound {
 		return err
 	}
-	return o.fittings.Vacate(ctx, m)
+	return ms.tearDown(ctx, m)
 }
 
 // Restart stops a machine and starts it again, keeping its place in the
@@ -267,7 +267,7 @@ func (ms *Machines) Restart(ctx context.Context, id bourse.MachineID, act fabric
 			return fabric.ActReply{}, err
 		}
 	}
-	run, err := ms.ops.begin(ctx, ms.ops.defs.of(&old).restart, stopRequest(id, act), state.InTx(func(tx *store.Tx) error {
+	run, err := ms.begin(ctx, ms.defs.of(&old).restart, stopRequest(id, act), state.InTx(func(tx *store.Tx) error {
 		_, err := state.ChangeMachine(tx, id, func(m *bourse.Machine) (bool, []bourse.Event, error) {
 			old = *m
 			if err := may(m, bourse.CallRestart, act.Nonce); err != nil {
@@ -302,13 +302,13 @@ func (ms *Machines) Restart(ctx context.Context, id bourse.MachineID, act fabric
 }
 
 // rebootStep records the next boot of a machine that was stopped for it.
-func (o *operations) rebootStep(_ context.Context, r *machineRun) fsm.Outcome {
+func (ms *Machines) rebootStep(_ context.Context, r *machineRun) fsm.Outcome {
 	return fsm.Done(state.InTx(func(tx *store.Tx) error {
 		_, err := state.ChangeMachine(tx, r.Request.Machine, func(m *bourse.Machine) (bool, []bourse.Event, error) {
 			if m.State != bourse.StateRestarting || m.Boot.Exit == nil {
 				return false, nil, nil
 			}
-			port, err := o.choosePort(tx, m)
+			port, err := ms.choosePort(tx, m)
 			recordBoot(m, port)
 			return true, nil, err
 		})
@@ -318,20 +318,20 @@ func (o *operations) rebootStep(_ context.Context, r *machineRun) fsm.Outcome {
 
 // reviveStep ends the wait of a restart policy: the machine is started again,
 // unless it was stopped or destroyed meanwhile.
-func (o *operations) reviveStep(ctx context.Context, r *machineRun) fsm.Outcome {
-	m, err := o.state.Machine(ctx, r.Request.Machine)
+func (ms *Machines) reviveStep(ctx context.Context, r *machineRun) fsm.Outcome {
+	m, err := ms.state.Machine(ctx, r.Request.Machine)
 	if bourse.CodeOf(err) == bourse.CodeNotFound {
 		return fsm.Finish()
 	}
 	if err != nil {
 		return fsm.Retry(err)
 	}
-	_, err = o.begin(ctx, o.defs.of(&m).start, machineRequest{Machine: m.ID}, state.InTx(func(tx *store.Tx) error {
+	_, err = ms.begin(ctx, ms.defs.of(&m).start, machineRequest{Machine: m.ID}, state.InTx(func(tx *store.Tx) error {
 		_, err := state.ChangeMachine(tx, m.ID, func(m *bourse.Machine) (bool, []bourse.Event, error) {
 			if m.State != bourse.StateRestarting || m.Boot.Number != r.Request.Boot {
 				return false, nil, errAlready
 			}
-			port, err := o.choosePort(tx, m)
+			port, err := ms.choosePort(tx, m)
 			recordBoot(m, port)
 			return true, nil, err
 		})

@@ -17,7 +17,7 @@ import (
 // is no error; one that waits for its policy's restart is stopped at once.
 func (ms *Machines) Stop(ctx context.Context, id bourse.MachineID, act fabric.Act) (fabric.ActReply, error) {
 	var old, now bourse.Machine
-	_, err := ms.ops.begin(ctx, ms.ops.defs.stop, stopRequest(id, act), state.InTx(func(tx *store.Tx) error {
+	_, err := ms.begin(ctx, ms.defs.stop, stopRequest(id, act), state.InTx(func(tx *store.Tx) error {
 		var err error
 		now, err = state.ChangeMachine(tx, id, func(m *bourse.Machine) (bool, []bourse.Event, error) {
 			old = *m
@@ -51,8 +51,8 @@ func stopRequest(id bourse.MachineID, act fabric.Act) machineRequest {
 
 // stopStep ends the task of a machine that is stopping, or restarting on
 // request. The watch of the task records the exit.
-func (o *operations) stopStep(ctx context.Context, r *machineRun) fsm.Outcome {
-	m, err := o.state.Machine(ctx, r.Request.Machine)
+func (ms *Machines) stopStep(ctx context.Context, r *machineRun) fsm.Outcome {
+	m, err := ms.state.Machine(ctx, r.Request.Machine)
 	if err != nil {
 		return fsm.Abort(err)
 	}
@@ -61,7 +61,7 @@ func (o *operations) stopStep(ctx context.Context, r *machineRun) fsm.Outcome {
 	}
 	if !alive(&m) {
 		if m.State == bourse.StateStopping {
-			if err := o.fittings.Shed(ctx, &m); err != nil {
+			if err := ms.tryTearDown(ctx, &m); err != nil {
 				return fsm.Retry(err)
 			}
 		}
@@ -74,7 +74,7 @@ func (o *operations) stopStep(ctx context.Context, r *machineRun) fsm.Outcome {
 	if r.Request.Timeout > 0 {
 		timeout = r.Request.Timeout
 	}
-	if err := o.end(ctx, &m, signal, timeout); err != nil {
+	if err := ms.end(ctx, &m, signal, timeout); err != nil {
 		return fsm.Retry(err)
 	}
 	return fsm.Done()
@@ -91,8 +91,8 @@ func stopOf(c *bourse.Config) (bourse.Signal, time.Duration) {
 }
 
 // end stops a machine's task and waits until its exit is recorded.
-func (o *operations) end(ctx context.Context, m *bourse.Machine, signal bourse.Signal, timeout time.Duration) error {
-	d, err := o.drivers.of(m.Config.ImageKind())
+func (ms *Machines) end(ctx context.Context, m *bourse.Machine, signal bourse.Signal, timeout time.Duration) error {
+	d, err := ms.drivers.of(m.Config.ImageKind())
 	if err != nil {
 		return err
 	}
@@ -103,8 +103,8 @@ func (o *operations) end(ctx context.Context, m *bourse.Machine, signal bourse.S
 	if err != nil && bourse.CodeOf(err) != bourse.CodeNotFound { // not found: asked to end before it was launched
 		return err
 	}
-	o.watch(d, TaskOf(m), unstarted)
-	_, err = o.state.AwaitMachine(ctx, m.ID, func(now *bourse.Machine) bool { return now.Boot.Number != m.Boot.Number || now.Boot.Exit != nil })
+	ms.watch(d, TaskOf(m), unstarted)
+	_, err = ms.state.AwaitMachine(ctx, m.ID, func(now *bourse.Machine) bool { return now.Boot.Number != m.Boot.Number || now.Boot.Exit != nil })
 	return err
 }
 
@@ -151,7 +151,7 @@ func mayDestroy(m *bourse.Machine, act fabric.Act) error {
 // beginDestroy records that a machine will be destroyed. For one that is being
 // destroyed it queues behind that, for one that is gone it is not_found.
 func (ms *Machines) beginDestroy(ctx context.Context, id bourse.MachineID, source bourse.Source, by string, may func(*bourse.Machine) error) (*fsm.Handle[machineResult], error) {
-	return ms.ops.begin(ctx, ms.ops.defs.destroy, machineRequest{Machine: id}, state.InTx(func(tx *store.Tx) error {
+	return ms.begin(ctx, ms.defs.destroy, machineRequest{Machine: id}, state.InTx(func(tx *store.Tx) error {
 		_, err := state.ChangeMachine(tx, id, func(m *bourse.Machine) (bool, []bourse.Event, error) {
 			if m.State == bourse.StateDestroyed {
 				return false, nil, state.ErrNoMachine
@@ -185,13 +185,13 @@ func intendDestroy(m *bourse.Machine, source bourse.Source) bourse.Event {
 
 // killStep ends what runs of a machine; its exit is recorded before the
 // machine goes.
-func (o *operations) killStep(ctx context.Context, r *machineRun) fsm.Outcome {
-	m, err := o.state.Machine(ctx, r.Request.Machine)
+func (ms *Machines) killStep(ctx context.Context, r *machineRun) fsm.Outcome {
+	m, err := ms.state.Machine(ctx, r.Request.Machine)
 	if err != nil {
 		return fsm.Abort(err)
 	}
 	if alive(&m) {
-		if err := o.end(ctx, &m, "SIGKILL", 0); err != nil {
+		if err := ms.end(ctx, &m, "SIGKILL", 0); err != nil {
 			return fsm.Retry(fmt.Errorf("kill machine %s: %w", m.ID, err))
 		}
 	}
@@ -200,24 +200,24 @@ func (o *operations) killStep(ctx context.Context, r *machineRun) fsm.Outcome {
 
 // removeStep removes what the driver keeps of a machine, then its place in
 // the ledger. The record stays for a while, to be read.
-func (o *operations) removeStep(ctx context.Context, r *machineRun) fsm.Outcome {
-	m, err := o.state.Machine(ctx, r.Request.Machine)
+func (ms *Machines) removeStep(ctx context.Context, r *machineRun) fsm.Outcome {
+	m, err := ms.state.Machine(ctx, r.Request.Machine)
 	if err != nil {
 		return fsm.Abort(err)
 	}
-	if err := o.leaveNothing(ctx, &m); err != nil {
+	if err := ms.leaveNothing(ctx, &m); err != nil {
 		return fsm.Retry(fmt.Errorf("remove machine %s: %w", m.ID, err))
 	}
-	o.images.Drop(m.ID)
+	ms.images.Drop(m.ID)
 	return fsm.Done(state.InTx(func(tx *store.Tx) error {
 		_, err := state.ChangeMachine(tx, r.Request.Machine, func(m *bourse.Machine) (bool, []bourse.Event, error) {
 			if m.State == bourse.StateDestroyed {
 				return false, nil, nil
 			}
-			if err := o.volumes.Detach(tx, m); err != nil {
+			if err := ms.volumes.Detach(tx, m); err != nil {
 				return false, nil, err
 			}
-			if err := o.tasks.Gone(tx, m); err != nil {
+			if err := ms.tasks.Gone(tx, m); err != nil {
 				return false, nil, err
 			}
 			m.State, m.Takes, m.Devices, m.Lease, m.Next = bourse.StateDestroyed, nil, nil, nil, nil

@@ -20,7 +20,7 @@ import (
 // another holds its lease; unavailable when its program cannot be frozen now.
 func (ms *Machines) Suspend(ctx context.Context, id bourse.MachineID, act fabric.Act) (fabric.ActReply, error) {
 	var old bourse.Machine
-	run, err := ms.ops.begin(ctx, ms.ops.defs.suspend, machineRequest{Machine: id}, state.InTx(func(tx *store.Tx) error {
+	run, err := ms.begin(ctx, ms.defs.suspend, machineRequest{Machine: id}, state.InTx(func(tx *store.Tx) error {
 		_, err := state.ChangeMachine(tx, id, func(m *bourse.Machine) (bool, []bourse.Event, error) {
 			old = *m
 			if err := may(m, bourse.CallSuspend, act.Nonce); err != nil {
@@ -58,8 +58,8 @@ func freezable(host *admit.Host, m *bourse.Machine) error {
 
 // freezeStep freezes the program of a machine that is suspending. One that
 // cannot be frozen goes on.
-func (o *operations) freezeStep(ctx context.Context, r *machineRun) fsm.Outcome {
-	m, err := o.state.Machine(ctx, r.Request.Machine)
+func (ms *Machines) freezeStep(ctx context.Context, r *machineRun) fsm.Outcome {
+	m, err := ms.state.Machine(ctx, r.Request.Machine)
 	if err != nil {
 		return fsm.Abort(err)
 	}
@@ -69,38 +69,38 @@ func (o *operations) freezeStep(ctx context.Context, r *machineRun) fsm.Outcome 
 	err = bourse.Errorf(bourse.CodeUnavailable, "the program of machine %s could not be frozen: it goes on", m.ID)
 	failed := r.Attempt >= launchAttempts
 	if !failed {
-		err = o.freeze(ctx, &m, true)
+		err = ms.freeze(ctx, &m, true)
 	}
 	switch code := bourse.CodeOf(err); {
 	case err == nil:
 		return fsm.Done(settleAs(m.ID, m.Boot.Number, bourse.StateSuspending, bourse.StateSuspended, bourse.EventSuspend))
-	case code == bourse.CodeNotFound, code == bourse.CodeFailedPrecondition && o.hasEnded(ctx, &m):
+	case code == bourse.CodeNotFound, code == bourse.CodeFailedPrecondition && ms.hasEnded(ctx, &m):
 		return fsm.Finish() // its watch records the end
 	case code != bourse.CodeFailedPrecondition && !failed:
 		return fsm.Retry(err)
 	}
-	if thaw := o.freeze(ctx, &m, false); thaw != nil && bourse.CodeOf(thaw) != bourse.CodeNotFound && bourse.CodeOf(thaw) != bourse.CodeFailedPrecondition {
+	if thaw := ms.freeze(ctx, &m, false); thaw != nil && bourse.CodeOf(thaw) != bourse.CodeNotFound && bourse.CodeOf(thaw) != bourse.CodeFailedPrecondition {
 		return fsm.Retry(errors.Join(err, thaw))
 	}
 	return fsm.Abort(err, settleAs(m.ID, m.Boot.Number, bourse.StateSuspending, bourse.StateStarted, bourse.EventResume))
 }
 
 // thawStep lets the program of a machine go on that was suspended.
-func (o *operations) thawStep(ctx context.Context, r *machineRun) fsm.Outcome {
-	m, err := o.state.Machine(ctx, r.Request.Machine)
+func (ms *Machines) thawStep(ctx context.Context, r *machineRun) fsm.Outcome {
+	m, err := ms.state.Machine(ctx, r.Request.Machine)
 	if err != nil {
 		return fsm.Abort(err)
 	}
 	if m.State != bourse.StateStarting || !m.Boot.Frozen {
 		return fsm.Finish()
 	}
-	err = o.freeze(ctx, &m, false)
+	err = ms.freeze(ctx, &m, false)
 	code := bourse.CodeOf(err)
 	if err != nil && code != bourse.CodeNotFound && code != bourse.CodeFailedPrecondition {
 		return fsm.Retry(err)
 	}
-	if d, known := o.drivers.of(m.Config.ImageKind()); known == nil {
-		o.watch(d, TaskOf(&m), lost)
+	if d, known := ms.drivers.of(m.Config.ImageKind()); known == nil {
+		ms.watch(d, TaskOf(&m), lost)
 	}
 	if err != nil { // its watch records that it is lost, from there
 		err = bourse.Errorf(bourse.CodeUnavailable, "machine %s has lost what it was suspended with: start it again", m.ID)
@@ -109,8 +109,8 @@ func (o *operations) thawStep(ctx context.Context, r *machineRun) fsm.Outcome {
 	return fsm.Done(settleAs(m.ID, m.Boot.Number, bourse.StateStarting, bourse.StateStarted, bourse.EventResume))
 }
 
-func (o *operations) freeze(ctx context.Context, m *bourse.Machine, frozen bool) error {
-	d, err := o.drivers.of(m.Config.ImageKind())
+func (ms *Machines) freeze(ctx context.Context, m *bourse.Machine, frozen bool) error {
+	d, err := ms.drivers.of(m.Config.ImageKind())
 	if err != nil {
 		return err
 	}
@@ -118,8 +118,8 @@ func (o *operations) freeze(ctx context.Context, m *bourse.Machine, frozen bool)
 }
 
 // hasEnded reports whether a machine's program is known to have ended.
-func (o *operations) hasEnded(ctx context.Context, m *bourse.Machine) bool {
-	d, err := o.drivers.of(m.Config.ImageKind())
+func (ms *Machines) hasEnded(ctx context.Context, m *bourse.Machine) bool {
+	d, err := ms.drivers.of(m.Config.ImageKind())
 	if err != nil {
 		return false
 	}

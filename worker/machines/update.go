@@ -54,10 +54,10 @@ func (ms *Machines) Update(ctx context.Context, req fabric.UpdateRequest) (fabri
 			return fabric.ActReply{}, err
 		}
 	}
-	def, resource, begin := ms.ops.defs.of(&old).update, state.OfMachine(old.ID), machineRequest{Machine: old.ID, Version: next.Instance}
+	def, resource, begin := ms.defs.of(&old).update, state.OfMachine(old.ID), machineRequest{Machine: old.ID, Version: next.Instance}
 	pull := !pinned(&old, &next)
 	if pull {
-		def, resource, begin.Until = ms.ops.defs.ready, state.OfUpdate(old.ID), time.Now().Add(updateWithin)
+		def, resource, begin.Until = ms.defs.ready, state.OfUpdate(old.ID), time.Now().Add(updateWithin)
 	} else {
 		next.Image = old.Image
 	}
@@ -66,7 +66,7 @@ func (ms *Machines) Update(ctx context.Context, req fabric.UpdateRequest) (fabri
 			if err := mayUpdate(m, &req); err != nil {
 				return false, nil, err
 			}
-			if err := ms.ops.takeNext(tx, m, next); err != nil {
+			if err := ms.takeNext(tx, m, next); err != nil {
 				return false, nil, err
 			}
 			if !next.SkipSecrets {
@@ -80,7 +80,7 @@ func (ms *Machines) Update(ctx context.Context, req fabric.UpdateRequest) (fabri
 			if pull {
 				return true, []bourse.Event{{Type: bourse.EventUpdate, State: m.State, Source: bourse.SourceUser, By: req.LeaseOwner}}, nil
 			}
-			events, err := ms.ops.beginNext(tx, m)
+			events, err := ms.beginNext(tx, m)
 			return true, events, err
 		})
 		return err
@@ -89,15 +89,15 @@ func (ms *Machines) Update(ctx context.Context, req fabric.UpdateRequest) (fabri
 		return fabric.ActReply{}, err
 	}
 	ms.state.Machines.Changed(old.ID)
-	now, err := ms.ops.updated(ctx, run, old.ID, next.Instance)
+	now, err := ms.updated(ctx, run, old.ID, next.Instance)
 	return fabric.ActReply{Previous: old.State, Machine: now}, err
 }
 
 // updated waits until a machine has the version that an update makes, and it has
 // started, or never will.
-func (o *operations) updated(ctx context.Context, run *fsm.Handle[machineResult], id bourse.MachineID, version bourse.InstanceID) (bourse.Machine, error) {
+func (ms *Machines) updated(ctx context.Context, run *fsm.Handle[machineResult], id bourse.MachineID, version bourse.InstanceID) (bourse.Machine, error) {
 	if _, err := run.Applied(ctx); err != nil {
-		switch m, unread := o.state.Machine(ctx, id); {
+		switch m, unread := ms.state.Machine(ctx, id); {
 		case ctx.Err() != nil || unread != nil:
 			return m, err
 		case m.Instance == version: // the record says how it went
@@ -107,7 +107,7 @@ func (o *operations) updated(ctx context.Context, run *fsm.Handle[machineResult]
 			return m, bourse.Errorf(bourse.CodeFailedPrecondition, "machine %s keeps version %s: %w", id, m.Instance, err)
 		}
 	}
-	m, err := o.state.AwaitMachine(ctx, id, func(m *bourse.Machine) bool {
+	m, err := ms.state.AwaitMachine(ctx, id, func(m *bourse.Machine) bool {
 		return (m.Next == nil || m.Next.Instance != version) && (m.Instance != version || m.State != bourse.StateStarting) ||
 			m.State == bourse.StateDestroying || m.State == bourse.StateDestroyed
 	})
@@ -166,7 +166,7 @@ func sameVolumes(a, b []bourse.Mount) bool {
 // takes returns why the worker cannot run a machine with this config, whatever
 // else it runs.
 func (ms *Machines) takes(m *bourse.Machine, c *bourse.Config) error {
-	org, err := ms.ops.images.OrgOf(m)
+	org, err := ms.images.OrgOf(m)
 	if err != nil {
 		return err
 	}
@@ -182,17 +182,17 @@ func (ms *Machines) takes(m *bourse.Machine, c *bourse.Config) error {
 
 // takeNext records what a machine will be, and takes what that needs beyond what
 // the machine has: never both, as one ends before the other begins.
-func (o *operations) takeNext(tx *store.Tx, m *bourse.Machine, next bourse.NextVersion) error {
+func (ms *Machines) takeNext(tx *store.Tx, m *bourse.Machine, next bourse.NextVersion) error {
 	if !mayRun(m) && (!next.Launch || sleeps(m, &next)) {
 		next.Launch, next.Takes = false, admit.Resting(next.Takes) // a start meanwhile takes the rest
 	}
-	if err := o.retake(tx, m, admit.Most(m.Takes, next.Takes)); err != nil {
+	if err := ms.retake(tx, m, admit.Most(m.Takes, next.Takes)); err != nil {
 		return err
 	}
 	with := *m
 	with.Config = next.Config
 	m.Next = &next
-	return o.volumes.Attach(tx, &with) // it has them already: this fills in its mounts
+	return ms.volumes.Attach(tx, &with) // it has them already: this fills in its mounts
 }
 
 // pinned reports whether a machine's next version has the image of the present

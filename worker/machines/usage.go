@@ -39,7 +39,7 @@ func (ms *Machines) Usage(ctx context.Context, id bourse.MachineID) (fabric.Usag
 		At: now.At, CPU: used.CPU, Throttled: used.Throttled, Memory: used.Memory, PIDs: used.PIDs,
 		ReadByte: used.ReadByte, WriteByte: used.WriteByte, CPUs: cpusUsed(before, now),
 	}
-	labels, limits := ms.host.Labels.Load().Of[m.Config.ImageKind()], ms.ops.policy.Limits(&m)
+	labels, limits := ms.host.Labels.Load().Of[m.Config.ImageKind()], ms.policy.Limits(&m)
 	if _, ok := labels["limit.cpu"]; ok {
 		out.MayCPUs = float64(limits.CPUQuota) / 1000
 	}
@@ -51,7 +51,7 @@ func (ms *Machines) Usage(ctx context.Context, id bourse.MachineID) (fabric.Usag
 
 // sample asks what a machine uses now.
 func (ms *Machines) sample(ctx context.Context, m *bourse.Machine) (driver.Usage, cpuSample, error) {
-	d, err := ms.ops.drivers.of(m.Config.ImageKind())
+	d, err := ms.drivers.of(m.Config.ImageKind())
 	if err != nil {
 		return driver.Usage{}, cpuSample{}, err
 	}

@@ -54,11 +54,6 @@ func (ms *Machines) Logs(ctx context.Context, m *bourse.Machine, query driver.Lo
 	return d.Logs(ctx, m.ID, query, fn)
 }
 
-// DriverOf returns the driver that runs a machine.
-func (ms *Machines) DriverOf(m *bourse.Machine) (driver.Driver, error) {
-	return ms.ops.drivers.of(m.Config.ImageKind())
-}
-
 // Running reads a machine whose program must run: to signal it, to run another
 // beside it, to see what it uses.
 func (ms *Machines) Running(ctx context.Context, id bourse.MachineID) (bourse.Machine, error) {

@@ -61,12 +61,12 @@ const (
 // watch waits for a task's end in a goroutine of its own, and sees to what
 // follows. A task has one watch at a time; asking again is free. unknown is
 // how it has ended if the driver does not know it.
-func (o *operations) watch(d driver.Driver, id driver.TaskID, unknown string) {
-	if !o.watched.add(id) {
+func (ms *Machines) watch(d driver.Driver, id driver.TaskID, unknown string) {
+	if !ms.watched.add(id) {
 		return
 	}
-	o.state.Go(func(life context.Context) {
-		defer o.watched.remove(id)
+	ms.state.Go(func(life context.Context) {
+		defer ms.watched.remove(id)
 		for life.Err() == nil {
 			exit, err := d.Wait(life, id)
 			if bourse.CodeOf(err) == bourse.CodeNotFound {
@@ -74,13 +74,13 @@ func (o *operations) watch(d driver.Driver, id driver.TaskID, unknown string) {
 				err = nil
 			}
 			if err == nil {
-				err = o.ended(life, d, id, exit)
+				err = ms.ended(life, d, id, exit)
 			}
 			if err == nil || life.Err() != nil {
 				return
 			}
-			if kept, ok := o.watched.failures.Due(); ok {
-				o.state.Log.Warn("watch of a machine", "machine", id.Machine, "boot", id.Boot, "err", err, "not_logged", kept)
+			if kept, ok := ms.watched.failures.Due(); ok {
+				ms.state.Log.Warn("watch of a machine", "machine", id.Machine, "boot", id.Boot, "err", err, "not_logged", kept)
 			}
 			state.Rest(life, watchPatience)
 		}
@@ -89,10 +89,10 @@ func (o *operations) watch(d driver.Driver, id driver.TaskID, unknown string) {
 
 // ended records the end of a task together with what follows it: the delayed
 // run of its restart policy, or its destruction. Then the driver may forget.
-func (o *operations) ended(ctx context.Context, d driver.Driver, id driver.TaskID, exit bourse.Exit) error {
+func (ms *Machines) ended(ctx context.Context, d driver.Driver, id driver.TaskID, exit bourse.Exit) error {
 	for {
-		change := o.state.Machines.Next(id.Machine)
-		err := o.recordEnd(ctx, id, exit)
+		change := ms.state.Machines.Next(id.Machine)
+		err := ms.recordEnd(ctx, id, exit)
 		switch {
 		case errors.Is(err, errMoved):
 		case errors.Is(err, errNotStarted):
@@ -111,8 +111,8 @@ func (o *operations) ended(ctx context.Context, d driver.Driver, id driver.TaskI
 	}
 }
 
-func (o *operations) recordEnd(ctx context.Context, id driver.TaskID, exit bourse.Exit) error {
-	m, err := o.state.Machine(ctx, id.Machine)
+func (ms *Machines) recordEnd(ctx context.Context, id driver.TaskID, exit bourse.Exit) error {
+	m, err := ms.state.Machine(ctx, id.Machine)
 	if err != nil {
 		return err
 	}
@@ -123,11 +123,11 @@ func (o *operations) recordEnd(ctx context.Context, id driver.TaskID, exit bours
 	if next == rest && m.State == bourse.StateStopped {
 		// Before the end is recorded: it is not started again until then. This
 		// watch is the only one that records it, so no later boot is hit.
-		if err := o.fittings.Shed(ctx, &m); err != nil {
+		if err := ms.tryTearDown(ctx, &m); err != nil {
 			return err
 		}
 	}
-	end, err := o.tasks.Ended(ctx, &m, exit)
+	end, err := ms.tasks.Ended(ctx, &m, exit)
 	if err != nil {
 		return err
 	}
@@ -137,31 +137,31 @@ func (o *operations) recordEnd(ctx context.Context, id driver.TaskID, exit bours
 		}
 		return recordExit(tx, id.Machine, id.Boot, exit, next)
 	}
-	if err := o.follow(ctx, &m, id, next, write); err != nil {
+	if err := ms.follow(ctx, &m, id, next, write); err != nil {
 		return err
 	}
 	if next != nothing {
-		o.state.Counts.Exited(&exit, m.Boot.Requested, next == revive)
+		ms.state.Counts.Exited(&exit, m.Boot.Requested, next == revive)
 	}
 	return nil
 }
 
 // follow begins what follows the end of a boot, in the transaction that records
 // the end.
-func (o *operations) follow(ctx context.Context, m *bourse.Machine, id driver.TaskID, next aftermath, write func(*store.Tx) error) error {
+func (ms *Machines) follow(ctx context.Context, m *bourse.Machine, id driver.TaskID, next aftermath, write func(*store.Tx) error) error {
 	req := machineRequest{Machine: id.Machine, Boot: id.Boot}
 	switch next {
 	case revive:
-		_, err := o.defs.revive.Start(ctx, o.state.Engine, state.OfRevival(id.Machine), req, fsm.StartOptions{
+		_, err := ms.defs.revive.Start(ctx, ms.state.Engine, state.OfRevival(id.Machine), req, fsm.StartOptions{
 			NotBefore: time.Now().Add(bourse.RestartBackoff(len(m.Boot.Restarts))), Queue: true, Write: state.InTx(write),
 		})
-		o.state.Machines.Changed(id.Machine)
+		ms.state.Machines.Changed(id.Machine)
 		return err
 	case remove:
-		_, err := o.begin(ctx, o.defs.destroy, req, state.InTx(write))
+		_, err := ms.begin(ctx, ms.defs.destroy, req, state.InTx(write))
 		return err
 	case nothing, rest:
-		return o.state.Commit(ctx, id.Machine, write)
+		return ms.state.Commit(ctx, id.Machine, write)
 	}
 	return nil
 }

@@ -29,14 +29,14 @@ func TestWatchesLogOnceAMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
 		ctx, cancel := context.WithCancel(t.Context())
-		o := &operations{state: &state.State{Log: slog.New(slog.NewTextHandler(&out, nil))}}
-		o.state.Begin(ctx)
+		ms := &Machines{state: &state.State{Log: slog.New(slog.NewTextHandler(&out, nil))}}
+		ms.state.Begin(ctx)
 		for n := range 10 {
-			o.watch(lame{}, driver.TaskID{Machine: bourse.MachineID(fmt.Sprint("m", n))}, unstarted)
+			ms.watch(lame{}, driver.TaskID{Machine: bourse.MachineID(fmt.Sprint("m", n))}, unstarted)
 		}
 		time.Sleep(quiet.For + quiet.For/2)
 		cancel()
-		o.state.Wait()
+		ms.state.Wait()
 		if got := strings.Count(out.String(), "watch of a machine"); got != 2 || !strings.Contains(out.String(), "not_logged=599") {
 			t.Errorf("%d lines, want 2 of which one counts 599 more:\n%s", got, &out)
 		}
