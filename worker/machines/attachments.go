@@ -16,44 +16,45 @@ import (
 	"github.com/bourse-dev/bourse/worker/state"
 )
 
-// Network gives machines a network of their own.
+// Network gives machines private networks. Its methods are idempotent.
 type Network interface {
-	// Attach makes the machine's network, or finds it: it is idempotent.
+	// Attach creates a machine's network, or finds the existing one.
 	Attach(ctx context.Context, spec network.Spec) (network.Attachment, error)
-	// Detach removes it. It is idempotent.
+	// Detach removes a machine's network.
 	Detach(ctx context.Context, machine bourse.MachineID) error
-	// Recover restores the rules of the networks to keep, and removes all
-	// others. It is called once, before anything else.
+	// Recover restores the rules of the networks in keep, and removes all other
+	// networks. It must be called once, before the other methods.
 	Recover(ctx context.Context, keep []network.Spec) error
-	// Namespace returns the path of a machine's network namespace, whether it is
-	// there or not.
+	// Namespace returns the path of a machine's network namespace, even if it does not
+	// exist.
 	Namespace(machine bourse.MachineID) string
 }
 
-// Scratch makes directories for what a container writes into its root file
-// system, each of a limited size. Both methods are idempotent.
+// Scratch creates and removes directories of a limited size for containers' changes to
+// their root file systems. Its methods are idempotent.
 type Scratch interface {
 	Scratch(ctx context.Context, machine bourse.MachineID, sizeMiB int64) (path string, err error)
 	RemoveScratch(ctx context.Context, machine bourse.MachineID) error
 }
 
-// Attached is what one machine has.
+// Attached holds the attachments of one machine.
 type Attached struct {
 	Network *driver.Network
 	Mounts  []driver.Mount
 	Scratch string
 }
 
-// IsPlain reports whether m is nothing but a program, of the host or of a poller: such a machine needs no fit, and is started in one step.
-func IsPlain(m *bourse.Machine) bool {
+// isPlain reports whether m is only a program, of the host or of a poller. Such a
+// machine has no attachments and is started in one step.
+func isPlain(m *bourse.Machine) bool {
 	return m.Config.ImageKind() != bourse.RegistryImage && !m.PrivateIP.IsValid() && len(m.Config.Mounts) == 0
 }
 
-// Prepare makes what m has of the host, or finds it: it is idempotent. m is
-// recorded as starting, and of its effects Shed or Clear leaves nothing.
+// setUp creates the attachments of m, which is recorded as starting, or finds the
+// existing ones. It is idempotent. tearDown and removeAll undo it.
 func (ms *Machines) setUp(ctx context.Context, m *bourse.Machine) (Attached, error) {
 	var out Attached
-	if IsPlain(m) {
+	if isPlain(m) {
 		return out, nil
 	}
 	var err error
@@ -74,16 +75,16 @@ func (ms *Machines) setUp(ctx context.Context, m *bourse.Machine) (Attached, err
 	return out, nil
 }
 
-// Vacate undoes Prepare but for what a stopped machine keeps: what it wrote,
-// and its address, which follows from its id.
+// tearDown undoes setUp, except for what a stopped machine keeps: the changes to its
+// root file system, and its address, which follows from its id.
 func (ms *Machines) tearDown(ctx context.Context, m *bourse.Machine) error {
-	if IsPlain(m) {
+	if isPlain(m) {
 		return nil
 	}
 	return errors.Join(ms.volumes.Unmount(ctx, m), ms.detachNetwork(ctx, m))
 }
 
-// Clear undoes Prepare altogether.
+// removeAll undoes setUp completely.
 func (ms *Machines) removeAll(ctx context.Context, m *bourse.Machine) error {
 	err := ms.tearDown(ctx, m)
 	if ms.scratch != nil && m.Config.ImageKind() == bourse.RegistryImage {
@@ -93,42 +94,42 @@ func (ms *Machines) removeAll(ctx context.Context, m *bourse.Machine) error {
 }
 
 const (
-	shedTries   = 3
-	shedTimeout = 10 * time.Second // of each try
+	tearDownTries   = 3
+	tearDownTimeout = 10 * time.Second // of each try
 )
 
-// Shed is Vacate for a machine whose end waits to be recorded. It does not
-// keep that waiting for long: what is left is reused by the machine's next
-// start, or removed when the worker recovers or the machine is destroyed. The
-// error is that of ctx: then nothing may be recorded.
+// tryTearDown is tearDown for a machine whose exit waits to be recorded. It does not
+// delay that for long: leftovers are reused by the machine's next start, or removed by
+// recovery or when the machine is destroyed. It returns the error of ctx, after which
+// nothing may be recorded.
 func (ms *Machines) tryTearDown(ctx context.Context, m *bourse.Machine) error {
-	for n := range shedTries {
-		try, cancel := context.WithTimeout(ctx, shedTimeout)
+	for n := range tearDownTries {
+		try, cancel := context.WithTimeout(ctx, tearDownTimeout)
 		err := ms.tearDown(try, m)
 		cancel()
 		if err == nil || ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		ms.state.Log.Warn("release what a stopped machine had of the host", "machine", m.ID, "attempt", n+1, "err", err)
+		ms.state.Log.Warn("remove attachments of a stopped machine failed", "machine", m.ID, "attempt", n+1, "err", err)
 		state.Rest(ctx, bourse.RestartBackoff(n+1))
 	}
 	return context.Cause(ctx)
 }
 
-// SpecOf returns the network that a machine is to have.
-func SpecOf(m *bourse.Machine) network.Spec {
+// specOf returns the specification of a machine's network.
+func specOf(m *bourse.Machine) network.Spec {
 	return network.Spec{Machine: m.ID, App: m.App, Network: m.Network}
 }
 
-// attachNetwork makes m's network; nil when m uses the host's.
+// attachNetwork creates m's network. It returns nil if m uses the host's network.
 func (ms *Machines) attachNetwork(ctx context.Context, m *bourse.Machine) (*driver.Network, error) {
 	if !m.PrivateIP.IsValid() {
 		return nil, nil
 	}
 	if ms.network == nil {
-		return nil, bourse.Errorf(bourse.CodeInvalid, "machine %s has an address of its own, and the worker was started without networks", m.ID)
+		return nil, bourse.Errorf(bourse.CodeInvalid, "machine %s has a private network, but the worker was started without networks", m.ID)
 	}
-	at, err := ms.network.Attach(ctx, SpecOf(m))
+	at, err := ms.network.Attach(ctx, specOf(m))
 	if err != nil {
 		return nil, err
 	}
@@ -142,8 +143,8 @@ func (ms *Machines) detachNetwork(ctx context.Context, m *bourse.Machine) error 
 	return ms.network.Detach(ctx, m.ID)
 }
 
-// namesOf adds to a machine's network what its config says of names. Without
-// a name of its own the machine's is its id.
+// namesOf adds the names in a machine's config to its network. The default host name is
+// the machine's id.
 func namesOf(m *bourse.Machine, n *driver.Network) *driver.Network {
 	d := cmp.Or(m.Config.DNS, &bourse.DNS{})
 	n.Hostname = string(m.ID)
@@ -167,8 +168,8 @@ func namesOf(m *bourse.Machine, n *driver.Network) *driver.Network {
 	return n
 }
 
-// address records m's address in the private network of its app, as the app
-// is in this transaction. It is m's for life, whatever becomes of the app.
+// address records m's address in its app's private network, by the app's record in this
+// transaction. m keeps it even if the app's network changes later.
 func address(tx *store.Tx, m *bourse.Machine) error {
 	app, ok, err := tx.App(m.App)
 	if err != nil {
@@ -182,8 +183,8 @@ func address(tx *store.Tx, m *bourse.Machine) error {
 	return nil
 }
 
-// recoverNetworks restores the networks of the machines that may run, and
-// removes all others.
+// recoverNetworks restores the networks of machines that may run, and removes all
+// others.
 func (ms *Machines) recoverNetworks(ctx context.Context) error {
 	if ms.network == nil {
 		return nil
@@ -195,7 +196,7 @@ func (ms *Machines) recoverNetworks(ctx context.Context) error {
 				return err
 			}
 			if m.PrivateIP.IsValid() && mayRun(&m) {
-				keep = append(keep, SpecOf(&m))
+				keep = append(keep, specOf(&m))
 			}
 		}
 		return nil
@@ -206,7 +207,7 @@ func (ms *Machines) recoverNetworks(ctx context.Context) error {
 	return ms.network.Recover(ctx, keep)
 }
 
-// mayRun reports whether m runs, or will without being asked to.
+// mayRun reports whether m runs, or will run without a further request.
 func mayRun(m *bourse.Machine) bool {
 	switch m.State {
 	case bourse.StateStarting, bourse.StateStarted, bourse.StateSuspending, bourse.StateSuspended, bourse.StateStopping, bourse.StateRestarting, bourse.StateReplacing:
@@ -219,18 +220,17 @@ func mayRun(m *bourse.Machine) bool {
 	return false
 }
 
-// findCutOff looks, after a start, for machines that live in a network which
-// is no longer theirs: its namespace was removed, and the one that
-// was made in its place is not joined by a program that runs already. Nothing
-// short of a restart helps, and that is not the worker's to decide: it says so
-// in the log and in the machine's events.
+// findCutOff looks, after a start, for running machines whose network namespace was
+// removed. A program does not join the namespace that was created in its place, so only
+// a restart helps. Since the worker does not restart machines unasked, findCutOff
+// reports the problem in the log and in the machine's events.
 func (ms *Machines) findCutOff(ctx context.Context, running []driver.TaskID) {
 	for _, id := range running {
 		m, err := ms.state.Machine(ctx, id.Machine)
 		if err != nil || ctx.Err() != nil || ms.network == nil || !m.PrivateIP.IsValid() || m.State != bourse.StateStarted {
 			continue
 		}
-		if toldCutOff(&m) || !cutOff(m.Boot.PID, ms.network.Namespace(m.ID)) {
+		if reportedCutOff(&m) || !cutOff(m.Boot.PID, ms.network.Namespace(m.ID)) {
 			continue
 		}
 		ms.state.Log.Error("machine runs without its network: restart it", "machine", m.ID, "app", m.App)
@@ -244,7 +244,7 @@ func (ms *Machines) findCutOff(ctx context.Context, running []driver.TaskID) {
 			return err
 		})
 		if err != nil {
-			ms.state.Log.Warn("record that a machine has no network", "machine", m.ID, "err", err)
+			ms.state.Log.Warn("record that a machine has no network failed", "machine", m.ID, "err", err)
 		}
 	}
 }
@@ -259,8 +259,8 @@ func cutOff(pid int, namespace string) bool {
 	return err == nil && !os.SameFile(own, other)
 }
 
-// toldCutOff reports whether m's events say so already since its last start.
-func toldCutOff(m *bourse.Machine) bool {
+// reportedCutOff reports whether m's events contain the problem since m's last start.
+func reportedCutOff(m *bourse.Machine) bool {
 	i := slices.IndexFunc(m.LastEvents, func(e bourse.Event) bool { // newest first
 		return e.Type == bourse.EventCutOff || e.Type == bourse.EventStart
 	})

@@ -14,10 +14,10 @@ import (
 	"github.com/bourse-dev/bourse/worker/state"
 )
 
-// Claim fills an order for a machine, or returns the refusal. It answers when
-// the machine has started (or been prepared, or failed to start, which is a
-// refusal), or when ctx ends; the operation itself then goes on, and the order's
-// id finds or cancels it.
+// Claim fills an order for a machine, or returns the refusal. It returns once the
+// machine has started, has been prepared, or has failed to start, which is a refusal,
+// or when ctx ends. In the last case the operation continues, and the order's id finds
+// or cancels it.
 func (ms *Machines) Claim(ctx context.Context, c *bourse.Claim) (*bourse.Fill, *bourse.Refusal, error) {
 	begin := time.Now()
 	order := &c.Order
@@ -45,7 +45,7 @@ func (ms *Machines) Claim(ctx context.Context, c *bourse.Claim) (*bourse.Fill, *
 		return nil, nil, err
 	case code == bourse.CodeCanceled:
 		return nil, ms.host.Refusal(bourse.RefusedCanceled, "the order was canceled"), nil
-	case code == bourse.CodeTimeout: // the daemon ends, and the operation goes on after the restart
+	case code == bourse.CodeTimeout: // the daemon stops; the operation continues after its restart
 		return nil, nil, err
 	default:
 		return nil, ms.Unfillable(ctx, order, id, err), nil
@@ -64,7 +64,7 @@ func (ms *Machines) Begin(ctx context.Context, c *bourse.Claim, recordOrder func
 			def = ms.defs.of(&m).prepare
 		}
 		req := machineRequest{Machine: m.ID, Boot: m.Boot.Number}
-		if !IsPlain(&m) || m.Secrets > 0 || m.Config.ImageKind() == bourse.PollerImage {
+		if !isPlain(&m) || m.Secrets > 0 || m.Config.ImageKind() == bourse.PollerImage {
 			req.Until = untilOf(ctx, &m, &c.Order)
 		}
 		run, err := def.Start(ctx, ms.state.Engine, state.OfMachine(m.ID), req, fsm.StartOptions{
@@ -107,7 +107,8 @@ func (ms *Machines) newMachine(c *bourse.Claim) bourse.Machine {
 	return m
 }
 
-// recordOrder returns what records that a machine has filled a claim's order.
+// recordOrder returns a function that records that a machine has filled a claim's
+// order.
 func (ms *Machines) recordOrder(c *bourse.Claim) func(*store.Tx, *bourse.Machine) error {
 	return func(tx *store.Tx, m *bourse.Machine) error {
 		decision := c.Decision
@@ -183,8 +184,8 @@ func freeName(tx *store.Tx, app bourse.App) (string, error) {
 	}
 }
 
-// Unfillable returns the refusal of an order whose machine could not be started:
-// why, as its run ended and its record says.
+// Unfillable returns the refusal of an order whose machine could not be started, with
+// the reason from its run's error err and its record.
 func (ms *Machines) Unfillable(ctx context.Context, order *bourse.Order, id bourse.MachineID, err error) *bourse.Refusal {
 	m, unread := ms.state.Machine(ctx, id)
 	known := unread == nil
@@ -192,18 +193,19 @@ func (ms *Machines) Unfillable(ctx context.Context, order *bourse.Order, id bour
 	r := ms.host.Refusal(reason, bourse.MessageOf(err))
 	r.Resource = about
 	if known && bourse.CodeOf(err) == bourse.CodeInternal && m.Boot.Exit != nil {
-		r.Detail = m.Boot.Exit.Error // a run's record keeps internal errors for the log; this may be told
+		r.Detail = m.Boot.Exit.Error // a run's record hides internal errors; this message is safe to show
 	}
 	return r
 }
 
-// unfillable returns what to call the end of an order's machine, and what it is about.
-// An image that was not pulled is its registry's matter.
+// unfillable returns the reason and the resource of such a refusal. pulled reports
+// whether the machine's image is on the host: until then, errors are about its
+// registry.
 func unfillable(order *bourse.Order, pulled bool, code bourse.Code) (reason bourse.RefusalReason, about string) {
 	kind := order.Config.ImageKind()
 	pulling := kind == bourse.RegistryImage && !pulled
 	switch code {
-	case bourse.CodeFailedPrecondition: // it was destroyed before it came to its start
+	case bourse.CodeFailedPrecondition: // it was destroyed before its start
 		return bourse.RefusedCanceled, ""
 	case bourse.CodeInsufficient:
 		if kind == bourse.PollerImage {
@@ -229,17 +231,17 @@ func unfillable(order *bourse.Order, pulled bool, code bourse.Code) (reason bour
 	return bourse.RefusedDriver, ""
 }
 
-// tellWithin is how long before the end of a claim an order's machine is given up, so
-// that the claim is answered with the reason.
-const tellWithin = 300 * time.Millisecond
+// answerWithin is the time before the end of a claim at which the start of its machine
+// is given up, so that the claim can still be answered with the reason.
+const answerWithin = 300 * time.Millisecond
 
-// untilOf returns when an order's machine that has not started is given up: by the
-// order's deadline, and while its claim can still be answered.
+// untilOf returns when the start of an order's machine is given up: at the order's
+// deadline, or earlier if its claim ends before.
 func untilOf(ctx context.Context, m *bourse.Machine, order *bourse.Order) time.Time {
 	until := m.CreatedAt.Add(order.Deadline())
 	if end, ok := ctx.Deadline(); ok {
 		left := time.Until(end)
-		if end = m.CreatedAt.Add(left - min(tellWithin, left/8)); end.Before(until) {
+		if end = m.CreatedAt.Add(left - min(answerWithin, left/8)); end.Before(until) {
 			return end
 		}
 	}
@@ -260,7 +262,7 @@ var (
 	}
 )
 
-// randomName makes up a machine's name as the Machines API does:
+// randomName returns a random machine name in the form that the Machines API uses:
 // adjective-noun-NNNN.
 func randomName() string {
 	return fmt.Sprintf("%s-%s-%04d", adjectives[rand.IntN(len(adjectives))], nouns[rand.IntN(len(nouns))], rand.IntN(10000))

@@ -14,41 +14,40 @@ import (
 	"github.com/bourse-dev/bourse/worker/state"
 )
 
-// ImageHost has the images of a worker. Errors: not_found, invalid
-// and insufficient_capacity are final, unavailable may pass.
+// ImageHost manages the images on a worker's host. Of its errors, not_found, invalid
+// and insufficient_capacity are final; unavailable may pass.
 type ImageHost interface {
-	// Resolve returns the reference with the digest that a name stands for now,
-	// once its registry has shown that to the organisation. An organisation of
-	// "" has no credentials of its own.
+	// Resolve returns the reference with the digest of an image's name, after its
+	// registry has shown it to the organization. Organization "" has no credentials.
 	Resolve(ctx context.Context, org, name string) (bourse.ImageRef, error)
-	// Pull returns when the image is on the host, ready to be started. All
-	// who ask for one image at the same time share one pull. Only an
-	// organisation for which the reference was resolved may ask.
+	// Pull returns once the image is on the host, ready to be started. Concurrent calls
+	// for one image share one pull. Only an organization for which the reference was
+	// resolved may call it.
 	Pull(ctx context.Context, org string, ref bourse.ImageRef, progress func(bourse.Image)) (bourse.Image, error)
 	// Has reports whether the image of a resolved reference is ready.
 	Has(ref bourse.ImageRef) bool
-	// Missing returns how many bytes would have to be pulled for an organisation
-	// to run a name; known is false for one that was never shown to it.
+	// Missing returns how many bytes would have to be pulled before an organization
+	// could run an image. known is false if the image was never shown to it.
 	Missing(org, name string) (bytes int64, known bool)
-	// Used notes that a machine was started from an image.
+	// Used records that a machine was started from an image.
 	Used(digest string)
 }
 
 // images manages the images of a worker's machines.
 type images struct {
-	ImageHost // nil: the worker has none
+	ImageHost // nil if the worker has none
 
 	state *state.State
 	use   use
 
-	coming sync.Map // of bourse.MachineID: the bourse.Image that is being pulled for it
+	coming sync.Map // of bourse.MachineID to the bourse.Image that is being pulled for it
 }
 
-// errNoImages is the error of a worker that has no images.
+// errNoImages is the error of a worker without images.
 var errNoImages = bourse.Errorf(bourse.CodeUnavailable, "the worker was started without a driver of images")
 
-// newImages makes the images of a worker's machines; host is nil for none. It starts
-// nothing.
+// newImages returns the images of a worker's machines. host is nil if the worker has
+// none. It starts nothing.
 func newImages(s *state.State, host ImageHost) *images {
 	i := &images{state: s, ImageHost: host}
 	if host != nil {
@@ -61,7 +60,7 @@ func newImages(s *state.State, host ImageHost) *images {
 	return i
 }
 
-// Coming returns how far the pull has come that a machine waits for.
+// Coming returns the progress of the pull that a machine waits for.
 func (i *images) Coming(id bourse.MachineID) (bourse.Image, bool) {
 	image, ok := i.coming.Load(id)
 	if !ok {
@@ -70,26 +69,27 @@ func (i *images) Coming(id bourse.MachineID) (bourse.Image, bool) {
 	return image.(bourse.Image), true
 }
 
-// Drop ends the hold of an image that was pulled for a machine, once the machine
-// is recorded with it or never will be.
+// Drop ends the hold on an image that was pulled for a machine, once the machine is
+// recorded with it or never will be.
 func (i *images) Drop(id bourse.MachineID) { i.use.drop(id) }
 
-// use knows which images may not be removed: those of machines that are
-// not destroyed, and those that a machine is about to be recorded with.
+// use tracks the images that must not be removed: those of machines that are not
+// destroyed, and those with which a machine is about to be recorded.
 type use struct {
 	mu   sync.Mutex
-	held map[bourse.MachineID]string // guarded by mu; digests, until they are recorded
-	used map[string]struct{}         // guarded by mu; digests that are recorded; nil: to be read
+	held map[bourse.MachineID]string // guarded by mu; digests that are not recorded yet
+	used map[string]struct{}         // guarded by mu; recorded digests; nil if they must be read
 }
 
-// changed has the records read again: a machine may have come or gone.
+// changed makes has read the records again, because a machine was added, changed or
+// removed.
 func (u *use) changed() {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.used = nil
 }
 
-// hold keeps an image for a machine until drop.
+// hold protects an image for a machine until drop.
 func (u *use) hold(id bourse.MachineID, digest string) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -99,8 +99,7 @@ func (u *use) hold(id bourse.MachineID, digest string) {
 	u.held[id] = digest
 }
 
-// drop ends a hold, once the machine is recorded with its image or never will
-// be.
+// drop ends a machine's hold.
 func (u *use) drop(id bourse.MachineID) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -110,8 +109,8 @@ func (u *use) drop(id bourse.MachineID) {
 	}
 }
 
-// has reports whether an image is in use. It holds the lock while it reads, so
-// that no hold ends between.
+// has reports whether an image is in use. It holds the lock while it reads, so that no
+// hold ends in between.
 func (u *use) has(digest string, read func() (map[string]struct{}, error)) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -123,7 +122,7 @@ func (u *use) has(digest string, read func() (map[string]struct{}, error)) bool 
 	if u.used == nil {
 		used, err := read()
 		if err != nil {
-			return true // rather a full disk than a machine without its image
+			return true // a full disk is better than a machine without its image
 		}
 		u.used = used
 	}
@@ -131,7 +130,7 @@ func (u *use) has(digest string, read func() (map[string]struct{}, error)) bool 
 	return ok
 }
 
-// InUse reports whether an image must stay.
+// InUse reports whether an image must not be removed.
 func (i *images) InUse(digest string) bool {
 	return i.use.has(digest, func() (map[string]struct{}, error) {
 		used := map[string]struct{}{}
@@ -156,15 +155,14 @@ func (i *images) InUse(digest string) bool {
 	})
 }
 
-// Ensure pulls the image that m is recorded with, should it have gone
-// from the host.
+// Ensure pulls m's recorded image if it is no longer on the host.
 func (i *images) Ensure(ctx context.Context, m *bourse.Machine) error {
 	switch {
 	case m.Config.ImageKind() != bourse.RegistryImage:
 		return nil
 	case i.ImageHost == nil:
 		return errNoImages
-	case m.Image == nil: // no run has prepared it: an order's run ends with the image, or the machine is destroyed
+	case m.Image == nil: // an order's run ends with an image, or with a destroyed machine
 		return bourse.Errorf(bourse.CodeInternal, "machine %s has no image", m.ID)
 	case i.Has(*m.Image):
 		i.Used(m.Image.Digest)
@@ -181,8 +179,8 @@ func (i *images) Ensure(ctx context.Context, m *bourse.Machine) error {
 	return nil
 }
 
-// PullFor has the machine's image on the host when it returns, and kept there
-// until that is recorded. The event is nil when nothing had to be pulled.
+// PullFor pulls the machine's image and holds it on the host until it is recorded. The
+// event is nil if nothing had to be pulled.
 func (i *images) PullFor(ctx context.Context, m *bourse.Machine) (bourse.ImageRef, *bourse.PullEvent, error) {
 	org, err := i.OrgOf(m)
 	if err != nil {
@@ -190,13 +188,13 @@ func (i *images) PullFor(ctx context.Context, m *bourse.Machine) (bourse.ImageRe
 	}
 	ref, err := i.Resolve(ctx, org, m.Config.Image)
 	if err != nil {
-		return ref, nil, Unresolved{err}
+		return ref, nil, unresolved{err}
 	}
 	i.use.hold(m.ID, ref.Digest)
 	if i.Has(ref) {
 		return ref, nil, nil
 	}
-	if !Told(m) {
+	if !pullBegun(m) {
 		missing, _ := i.Missing(org, ref.String())
 		if err := i.RecordPull(ctx, m.ID, &bourse.PullEvent{Image: ref.String(), Bytes: missing}); err != nil {
 			return ref, nil, err
@@ -211,13 +209,13 @@ func (i *images) PullFor(ctx context.Context, m *bourse.Machine) (bourse.ImageRe
 	took := time.Since(begin)
 	i.state.Counts.Pulled(image.Bytes, took)
 	if image.Ref.Digest == ref.Digest {
-		ref = image.Ref // it may know more: labels
+		ref = image.Ref // it may contain labels
 	}
 	return ref, &bourse.PullEvent{Image: ref.String(), Bytes: image.Bytes, Took: took, Done: true}, nil
 }
 
-// OrgOf returns the organisation whose credentials bring m its image: that of
-// its app; "" where the app is gone and its name is another's.
+// OrgOf returns the organization of m's app, whose credentials pull m's image. It is ""
+// if the app was deleted.
 func (i *images) OrgOf(m *bourse.Machine) (org string, err error) {
 	err = i.state.Store.View(func(tx *store.Tx) error {
 		app, ok, err := tx.App(m.App)
@@ -229,43 +227,42 @@ func (i *images) OrgOf(m *bourse.Machine) (org string, err error) {
 	return org, err
 }
 
-// RecordPull writes an event about a pull.
+// RecordPull records an event about a pull.
 func (i *images) RecordPull(ctx context.Context, id bourse.MachineID, pull *bourse.PullEvent) error {
 	return i.state.Commit(ctx, id, func(tx *store.Tx) error {
 		_, err := state.ChangeMachine(tx, id, func(m *bourse.Machine) (bool, []bourse.Event, error) {
-			return true, []bourse.Event{PullEvent(m, pull)}, nil
+			return true, []bourse.Event{pullEvent(m, pull)}, nil
 		})
 		return err
 	})
 }
 
-// PullEvent returns the event of a pull.
-func PullEvent(m *bourse.Machine, pull *bourse.PullEvent) bourse.Event {
+// pullEvent returns the event of a pull.
+func pullEvent(m *bourse.Machine, pull *bourse.PullEvent) bourse.Event {
 	return bourse.Event{Type: bourse.EventPull, State: m.State, Source: bourse.SourceWorker, Pull: pull}
 }
 
-// Unresolved is an image's name whose registry did not say what it means.
-type Unresolved struct{ error }
+// unresolved is the error of an image's name that its registry did not resolve.
+type unresolved struct{ error }
 
-// Unwrap returns what the registry said.
-func (e Unresolved) Unwrap() error { return e.error }
+// Unwrap returns the registry's error.
+func (e unresolved) Unwrap() error { return e.error }
 
-// Told reports whether a pull for m has begun before, by its events.
-func Told(m *bourse.Machine) bool {
+// pullBegun reports whether m's events contain an earlier pull.
+func pullBegun(m *bourse.Machine) bool {
 	return slices.ContainsFunc(m.LastEvents, func(e bourse.Event) bool { return e.Type == bourse.EventPull })
 }
 
-// pullStep brings the image of an order's machine to the host, and records
-// what its name means: that stays so for this version of the machine, whatever
-// becomes of the name. It ends with the order's deadline, or as soon as the
-// machine is no longer wanted. When there is no such image, or no way to it,
-// the order is not filled here.
+// pullStep pulls the image of an order's machine, and records what its name resolved
+// to. That stays the same for this version of the machine. The step ends at the order's
+// deadline, or once the machine is no longer wanted. If the image does not exist or
+// cannot be reached, the order is not filled here.
 func (ms *Machines) pullStep(ctx context.Context, r *machineRun) fsm.Outcome {
 	m, err := ms.state.Machine(ctx, r.Request.Machine)
 	if err != nil {
 		return fsm.Abort(err)
 	}
-	if m.State != bourse.StateStarting && m.State != bourse.StateCreated { // destroyed before it came to this
+	if m.State != bourse.StateStarting && m.State != bourse.StateCreated { // destroyed before this step
 		return fsm.Abort(bourse.Errorf(bourse.CodeFailedPrecondition, "machine %s is %s", m.ID, m.State))
 	}
 	if m.Config.ImageKind() != bourse.RegistryImage {
@@ -285,12 +282,12 @@ func (ms *Machines) pullStep(ctx context.Context, r *machineRun) fsm.Outcome {
 	case errors.Is(err, errUnwanted):
 		return fsm.Abort(bourse.Errorf(bourse.CodeFailedPrecondition, "machine %s is no longer wanted", m.ID))
 	case errors.Is(err, errTooLate):
-	case errors.As(err, new(Unresolved)) && r.Attempt > 0 && !Told(&m):
-		// Its registry was not reached twice, and never before: another worker may reach it.
+	case errors.As(err, new(unresolved)) && r.Attempt > 0 && !pullBegun(&m):
+		// Two attempts did not reach its registry, and no earlier pull has. Another worker may reach it.
 	case code == bourse.CodeUnavailable, code == bourse.CodeTimeout, code == bourse.CodeCanceled, code == bourse.CodeInternal:
 		return fsm.RetryAfter(pullPause(r.Attempt, r.Request.Until), err)
 	}
-	return ms.unfilled(ctx, r, &m, err) // a daemon's recovery has given it a network
+	return ms.unfilled(ctx, r, &m, err) // recovery may have given it a network
 }
 
 var (
@@ -298,8 +295,8 @@ var (
 	errTooLate  = errors.New("the order's deadline has passed")
 )
 
-// ofTime returns the error of a pull that its ctx has ended: of one that came too late, with
-// the failure of the attempt before.
+// ofTime returns the error of a pull whose ctx has ended. After the deadline it
+// includes the failure of the attempt before.
 func ofTime(cause error, m *bourse.Machine, failure string) error {
 	if !errors.Is(cause, errTooLate) {
 		return cause
@@ -316,8 +313,8 @@ const (
 	pullPauseMost  = 5 * time.Second
 )
 
-// pullPause is how long to wait before a pull is tried again: doubling, and not past the
-// order's deadline, at which its claim is answered.
+// pullPause returns the delay before the next attempt to pull. It doubles, and ends no
+// later than the order's deadline, at which its claim is answered.
 func pullPause(attempt int, until time.Time) time.Duration {
 	pause := min(pullPauseMost, pullPauseFirst<<min(attempt, 10))
 	if !until.IsZero() {
@@ -326,8 +323,8 @@ func pullPause(attempt int, until time.Time) time.Duration {
 	return pause
 }
 
-// while returns a ctx that ends when what is pulled for a machine is no longer
-// wanted, or at a time. stop must be called.
+// while returns a ctx that ends when a machine is no longer wanted, or at until. stop
+// must be called.
 func (ms *Machines) while(ctx context.Context, id bourse.MachineID, until time.Time, wanted func(*bourse.Machine) bool) (_ context.Context, stop func()) {
 	ctx, end := context.WithCancelCause(ctx)
 	cancel := context.CancelFunc(func() {})
@@ -344,7 +341,7 @@ func (ms *Machines) while(ctx context.Context, id bourse.MachineID, until time.T
 	return ctx, func() { end(nil); cancel(); looking.Wait() }
 }
 
-// recordImage writes what the name of a machine's image means.
+// recordImage records what the name of a machine's image resolved to.
 func recordImage(tx *store.Tx, id bourse.MachineID, ref bourse.ImageRef, pull *bourse.PullEvent) error {
 	_, err := state.ChangeMachine(tx, id, func(m *bourse.Machine) (bool, []bourse.Event, error) {
 		if m.State != bourse.StateStarting && m.State != bourse.StateCreated {
@@ -354,13 +351,13 @@ func recordImage(tx *store.Tx, id bourse.MachineID, ref bourse.ImageRef, pull *b
 		if pull == nil {
 			return true, nil, nil
 		}
-		return true, []bourse.Event{PullEvent(m, pull)}, nil
+		return true, []bourse.Event{pullEvent(m, pull)}, nil
 	})
 	return err
 }
 
-// Pulling returns how far the pull has come that an order's machine waits for.
-// CodeNotFound when it waits for none.
+// Pulling returns the progress of the pull that an order's machine waits for. It
+// returns CodeNotFound if it waits for none.
 func (ms *Machines) Pulling(_ context.Context, id bourse.OrderID) (bourse.Image, error) {
 	var rec store.OrderRecord
 	err := ms.state.Store.View(func(tx *store.Tx) (err error) {

@@ -12,9 +12,9 @@ import (
 	"github.com/bourse-dev/bourse/worker/state"
 )
 
-// launch starts the task of a machine that is recorded as starting. The
-// driver's start is idempotent by boot number, so after a crash it finds the
-// task that was started and only the record is made up for.
+// launch starts the task of a machine that is recorded as starting. The driver's start
+// is idempotent by boot number, so after a crash it finds the started task, and only
+// the record is completed.
 func (ms *Machines) launch(ctx context.Context, r *machineRun, failed giveUp) fsm.Outcome {
 	m, err := ms.starting(r.Request.Machine)
 	if err != nil {
@@ -24,7 +24,7 @@ func (ms *Machines) launch(ctx context.Context, r *machineRun, failed giveUp) fs
 	d, err := ms.drivers.of(m.Config.ImageKind())
 	var f Attached
 	if err == nil {
-		f, err = ms.setUp(ctx, &m) // again: the host may have restarted since
+		f, err = ms.setUp(ctx, &m) // again, since the host may have restarted
 	}
 	var status driver.Status
 	task, version := driver.Task{}, uint64(0)
@@ -53,20 +53,20 @@ func (ms *Machines) launch(ctx context.Context, r *machineRun, failed giveUp) fs
 	return fsm.Done(state.InTx(func(tx *store.Tx) error { return recordStart(tx, status, version, now) }))
 }
 
-// recordStart writes that a task runs. The event bears the driver's time, so
-// it is the same however often it is recorded. What it got of its app's secrets
-// the next start gets, too.
+// recordStart records that a task runs. The event has the driver's time, so it is the
+// same each time it is recorded. The next start gets at least the same version of the
+// app's secrets.
 func recordStart(tx *store.Tx, s driver.Status, secrets uint64, now time.Time) error {
 	_, err := state.ChangeMachineAt(tx, s.ID.Machine, now, func(m *bourse.Machine) (bool, []bourse.Event, error) {
 		if m.Boot.Number != s.ID.Boot || m.Boot.Exit != nil {
 			return false, nil, nil
 		}
 		m.Secrets = max(m.Secrets, secrets)
-		if m.State != bourse.StateStarting { // asked to end in the meantime: the next run does that
+		if m.State != bourse.StateStarting { // a stop was requested; the next run does that
 			m.Boot.PID = s.PID
 			return true, nil, nil
 		}
-		if m.Config.AutoDestroy { // it may be a task's
+		if m.Config.AutoDestroy { // it may be a task's machine
 			if err := tx.TaskStarted(m.Order, s.StartedAt.UTC()); err != nil {
 				return false, nil, err
 			}
@@ -76,13 +76,13 @@ func recordStart(tx *store.Tx, s driver.Status, secrets uint64, now time.Time) e
 	return err
 }
 
-// started makes m one that runs, and returns the event of it.
+// started makes m a started machine and returns the event.
 func started(m *bourse.Machine, s driver.Status) bourse.Event {
 	m.Boot.PID, m.State = s.PID, bourse.StateStarted
 	return bourse.Event{Type: bourse.EventStart, State: m.State, Source: bourse.SourceWorker, At: s.StartedAt.UTC()}
 }
 
-// recordBoot writes the intent of a machine's next start.
+// recordBoot records the intent of a machine's next start.
 func recordBoot(m *bourse.Machine, port int) {
 	m.State = bourse.StateStarting
 	m.Boot.Number++
@@ -90,11 +90,11 @@ func recordBoot(m *bourse.Machine, port int) {
 	m.Boot.Requested, m.Boot.Exit = false, nil
 }
 
-// giveUp ends the launch of a machine that cannot be started: what it left on
-// the host is removed, and then its end is recorded.
+// giveUp ends the launch of a machine that cannot be started. It removes what the
+// attempt has left on the host, then records the failure.
 type giveUp func(ctx context.Context, r *machineRun, m *bourse.Machine, cause error) fsm.Outcome
 
-// starting returns the machine of a run that is to start it.
+// starting returns the machine that a run is to start.
 func (ms *Machines) starting(id bourse.MachineID) (bourse.Machine, error) {
 	var m bourse.Machine
 	err := ms.state.Store.View(func(tx *store.Tx) error {
@@ -102,22 +102,22 @@ func (ms *Machines) starting(id bourse.MachineID) (bourse.Machine, error) {
 		m, err = state.ReadMachine(tx, id, state.RecentEvents-1)
 		return err
 	})
-	if err == nil && m.State != bourse.StateStarting { // stopped or destroyed before it came to this
+	if err == nil && m.State != bourse.StateStarting { // stopped or destroyed before this step
 		err = bourse.Errorf(bourse.CodeFailedPrecondition, "machine %s is %s", m.ID, m.State)
 	}
 	return m, err
 }
 
-// attach makes what a machine needs of the host before its program starts: the
-// image that it is recorded with, its network, its mounts.
+// attach creates what a machine needs on the host before its program starts: its
+// recorded image, its network and its mounts.
 func (ms *Machines) attach(ctx context.Context, r *machineRun, failed giveUp) fsm.Outcome {
-	ms.images.Drop(r.Request.Machine) // it is recorded by now, or the machine is gone
+	ms.images.Drop(r.Request.Machine) // the image is recorded by now, or the machine is gone
 	m, err := ms.starting(r.Request.Machine)
 	if err != nil {
 		return fsm.Abort(err)
 	}
 	err = ms.images.Ensure(ctx, &m)
-	if err == nil { // nothing runs yet: a volume that grew while it was used is mounted at its size
+	if err == nil { // nothing runs yet; mounting again applies the new size of a volume that grew while in use
 		err = ms.volumes.Unmount(ctx, &m)
 	}
 	if err == nil {
@@ -129,17 +129,16 @@ func (ms *Machines) attach(ctx context.Context, r *machineRun, failed giveUp) fs
 	return fsm.Done()
 }
 
-// notLaunched decides what follows an attempt to start m that came to nothing.
-// A program of the host alone is given up after some attempts. Where more is
-// concerned, what is unavailable is waited for: until the order's deadline, or
-// as long as the machine is wanted.
+// notLaunched decides what follows a failed attempt to start m. A host program without
+// attachments is given up after some attempts. For other machines, what is unavailable
+// is waited for until the order's deadline, or as long as the machine is wanted.
 func (ms *Machines) notLaunched(ctx context.Context, r *machineRun, m *bourse.Machine, cause error, failed giveUp) fsm.Outcome {
 	late := r.Attempt+1 >= launchAttempts
 	switch bourse.CodeOf(cause) {
 	case bourse.CodeInvalid, bourse.CodeNotFound, bourse.CodeInsufficient:
-		late = true // another attempt would end the same way
+		late = true // another attempt would fail, too
 	case bourse.CodeUnavailable, bourse.CodeTimeout, bourse.CodeCanceled:
-		if !IsPlain(m) || m.Secrets > 0 {
+		if !isPlain(m) || m.Secrets > 0 {
 			late = pastDeadline(r)
 		}
 	default:
@@ -150,8 +149,8 @@ func (ms *Machines) notLaunched(ctx context.Context, r *machineRun, m *bourse.Ma
 	return failed(ctx, r, m, cause)
 }
 
-// pastDeadline reports whether the order of a run has passed its deadline. A run of
-// no order has none.
+// pastDeadline reports whether a run's order has passed its deadline. A run without an
+// order has none.
 func pastDeadline(r *machineRun) bool {
 	return !r.Request.Until.IsZero() && !time.Now().Before(r.Request.Until)
 }
@@ -165,18 +164,17 @@ func (ms *Machines) createLaunch(ctx context.Context, r *machineRun) fsm.Outcome
 	return ms.launch(ctx, r, ms.unfilled)
 }
 
-// unfilled ends an order's machine that cannot be started: the order is not
-// filled here, the machine ends as destroyed, and the claim is answered with
-// the reason. When the host does not let go of what the machine left there,
-// the machine is destroyed as any other, for as long as that takes, and keeps
-// its place in the ledger.
+// unfilled ends an order's machine that cannot be started. The order is not filled
+// here, the machine becomes destroyed, and the claim is answered with the reason. If
+// the machine's remains cannot be removed from the host now, the machine is destroyed
+// like any other, however long that takes, and keeps its resources until then.
 func (ms *Machines) unfilled(ctx context.Context, _ *machineRun, m *bourse.Machine, cause error) fsm.Outcome {
-	nothing := IsPlain(m) && m.Config.ImageKind() != bourse.PollerImage // a host may have claimed it in the last moment
+	nothing := isPlain(m) && m.Config.ImageKind() != bourse.PollerImage // a poller may have claimed it just now
 	if nothing || ms.leaveNothing(ctx, m) == nil {
 		return fsm.Abort(cause, state.InTx(func(tx *store.Tx) error { return ms.recordUnfilled(tx, m, cause, bourse.StateDestroyed) }))
 	}
-	// Queued behind this run. A crash between the two leaves it alone, with a
-	// machine that is being destroyed.
+	// It is queued behind this run. After a crash between the two it is the only
+	// run left, for a machine that is being destroyed.
 	_, err := ms.begin(ctx, ms.defs.destroy, machineRequest{Machine: m.ID}, state.InTx(func(tx *store.Tx) error {
 		return ms.recordUnfilled(tx, m, cause, bourse.StateDestroying)
 	}))
@@ -186,21 +184,21 @@ func (ms *Machines) unfilled(ctx context.Context, _ *machineRun, m *bourse.Machi
 	return fsm.Abort(cause)
 }
 
-// leaveNothing removes all that the host has of a machine.
+// leaveNothing removes everything that the host has of a machine.
 func (ms *Machines) leaveNothing(ctx context.Context, m *bourse.Machine) error {
 	d, err := ms.drivers.of(m.Config.ImageKind())
 	if err == nil {
 		err = d.Destroy(ctx, m.ID)
 	}
-	if err != nil { // what it may still use stays
+	if err != nil { // the program may still use the attachments
 		return err
 	}
 	return ms.removeAll(ctx, m)
 }
 
-// recordUnfilled takes a machine that cannot be started from its order, and
-// leads it to destroying or destroyed. It fails when something else was done
-// something about the machine: then it is not its run's any more.
+// recordUnfilled takes a machine that cannot be started from its order, and makes it
+// destroying or destroyed. It returns errMoved if the machine has another state by now:
+// then it no longer belongs to its run.
 func (ms *Machines) recordUnfilled(tx *store.Tx, m *bourse.Machine, cause error, last bourse.State) error {
 	if rec, ok, err := tx.Order(m.Order); err != nil {
 		return err
@@ -229,7 +227,7 @@ func (ms *Machines) recordUnfilled(tx *store.Tx, m *bourse.Machine, cause error,
 				}
 			}
 			events := unlaunched(m, cause)
-			if last == bourse.StateDestroying { // something of it may still run
+			if last == bourse.StateDestroying { // its program may still run
 				m.Takes, m.Devices = took, devices
 			}
 			return true, events, nil
@@ -240,8 +238,9 @@ func (ms *Machines) recordUnfilled(tx *store.Tx, m *bourse.Machine, cause error,
 	return nil
 }
 
-// unlaunched returns the events of a machine that goes from starting to its end
-// because it could not be launched, and clears what it took.
+// unlaunched returns the event of one state between starting and destroyed, for a
+// machine that could not be launched, and clears the resources that the state does not
+// keep.
 func unlaunched(m *bourse.Machine, cause error) []bourse.Event {
 	now := time.Now().UTC()
 	m.Boot.PID = 0
@@ -261,14 +260,14 @@ func unlaunched(m *bourse.Machine, cause error) []bourse.Event {
 	}
 }
 
-// prepareStep settles an order's machine that is not launched: a host process
-// has nothing to prepare, and an image is there by now.
+// prepareStep settles an order's machine that is not launched. A host process needs no
+// preparation, and an image has been pulled before.
 func (ms *Machines) prepareStep(_ context.Context, r *machineRun) fsm.Outcome {
 	ms.images.Drop(r.Request.Machine)
 	return fsm.Done(state.InTx(func(tx *store.Tx) error {
 		_, err := state.ChangeMachine(tx, r.Request.Machine, func(m *bourse.Machine) (bool, []bourse.Event, error) {
 			if m.State != bourse.StateCreated {
-				return false, nil, nil // destroyed meanwhile
+				return false, nil, nil // destroyed in the meantime
 			}
 			m.State = bourse.StateStopped
 			return true, []bourse.Event{{Type: bourse.EventPrepare, State: m.State, Source: bourse.SourceWorker}}, nil
@@ -277,11 +276,11 @@ func (ms *Machines) prepareStep(_ context.Context, r *machineRun) fsm.Outcome {
 	}))
 }
 
-// handOver has a poller claim the task of m, which is starting. It waits no
-// longer than the order does, or anybody who starts a machine, and not for one
-// that is no longer wanted.
+// handOver waits until a poller claims the task of m, which is starting. It waits until
+// the order's deadline, or for the default time if the start has no order, and only as
+// long as the machine is wanted.
 func (ms *Machines) handOver(ctx context.Context, d driver.Driver, r *machineRun, m *bourse.Machine) (driver.Status, error) {
-	// A host that had it before this daemon was started, perhaps long ago, has it still.
+	// A host that claimed it before this daemon started may still have it.
 	if status, err := d.Inspect(ctx, TaskOf(m)); err == nil {
 		return status, nil
 	}

@@ -36,7 +36,7 @@ type Config struct {
 	Network Network                            // nil if all machines use the host's network
 	Scratch Scratch                            // nil if root file systems cannot be limited
 	Volumes Volumes
-	Secrets Secrets
+	Secrets *SecretReader
 	Policy  Policy
 	Awake   func(*bourse.Machine) []string // environment with which a program keeps its machine awake
 	Forget  bool                           // remove the host's machines that the store does not know, instead of refusing to start
@@ -77,7 +77,7 @@ type Machines struct {
 	scratch Scratch // may be nil
 	volumes Volumes
 	tasks   Tasks
-	secrets Secrets
+	secrets *SecretReader
 	policy  Policy
 	awake   func(*bourse.Machine) []string
 	forget  bool

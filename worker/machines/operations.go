@@ -55,7 +55,7 @@ func (d *definitions) of(m *bourse.Machine) *launches {
 	switch {
 	case m.Config.ImageKind() == bourse.PollerImage:
 		return &d.pulled
-	case IsPlain(m):
+	case isPlain(m):
 		return &d.plain
 	}
 	return &d.fitted

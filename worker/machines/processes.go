@@ -14,7 +14,7 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Bounds of what is read.
+// Limits of what is read.
 const (
 	most        = 1000 // processes
 	mostFiles   = 4096 // open files of a process
@@ -22,23 +22,23 @@ const (
 	mostSockets = 64   // of a process
 )
 
-// tick is what the kernel counts times in, for all its users, in milliseconds.
+// tick is the unit of the kernel's times in user space, in milliseconds.
 const tick = 10
 
 // Table is a host's table of processes.
 type Table struct {
-	Root string // where it is mounted: /proc
+	Root string // mount point, usually /proc
 }
 
-// process is what the table's file stat says.
+// process holds the contents of the table's file stat.
 type process struct {
 	parent              int
 	user, system, began int64 // ticks
 	pages               int64
 }
 
-// Of returns the processes of a machine by its main one, which comes first; the others
-// by their ids. Codes: failed_precondition (the host has no such table), not_found.
+// Of returns a machine's processes: its main process first, the others by id. Errors:
+// failed_precondition if the host has no such table, not_found.
 func (t Table) Of(main int) ([]bourse.Process, error) {
 	entries, err := os.ReadDir(t.Root)
 	if err != nil {
@@ -68,14 +68,14 @@ func (t Table) Of(main int) ([]bourse.Process, error) {
 	return out, nil
 }
 
-// members returns those that are a machine's, its main one first.
+// members returns a machine's processes, its main process first.
 func (t Table) members(all map[int]process, main int) []int {
 	group := t.group(main)
 	own := group != "" && group != t.group(all[main].parent)
 	member := map[int]bool{main: true}
 	out := []int{main}
 	for _, pid := range sorted(all) {
-		var line []int // up to one that is known
+		var line []int // up to a known process
 		at := pid
 		for p, ok := all[at]; ok && !member[at] && len(line) < most; p, ok = all[at] {
 			line = append(line, at)
@@ -109,8 +109,8 @@ func (t Table) file(pid int, name string) string {
 	return filepath.Join(t.Root, strconv.Itoa(pid), name)
 }
 
-// stat reads what the kernel counts of a process. Its name is in brackets and may be
-// anything, brackets too: the last one ends it.
+// stat reads a process's counters. Its name is in brackets and may contain brackets, so
+// the last bracket ends it.
 func (t Table) stat(pid int) (p process, ok bool) {
 	text, err := os.ReadFile(t.file(pid, "stat"))
 	if err != nil {
@@ -139,7 +139,7 @@ func parseStat(text []byte) (p process, ok bool) {
 	return p, ok
 }
 
-// group returns the cgroups of a process.
+// group returns a process's cgroups.
 func (t Table) group(pid int) string {
 	text, err := os.ReadFile(t.file(pid, "cgroup"))
 	if err != nil {
@@ -148,7 +148,7 @@ func (t Table) group(pid int) string {
 	return string(text)
 }
 
-// inner returns a process's id in the innermost namespace that it is in.
+// inner returns a process's id in its innermost namespace.
 func (t Table) inner(pid int) int64 {
 	text, err := os.ReadFile(t.file(pid, "status"))
 	if err == nil {
@@ -164,8 +164,8 @@ func (t Table) inner(pid int) int64 {
 	return int64(pid)
 }
 
-// command returns the command line with spaces between the arguments, or the name in
-// brackets of a process that has none.
+// command returns a process's command line with spaces between the arguments, or its
+// name in brackets if it has none.
 func (t Table) command(pid int) string {
 	text, err := os.ReadFile(t.file(pid, "cmdline"))
 	text = bytes.TrimRight(text[:min(len(text), mostCommand)], "\x00")
@@ -181,7 +181,7 @@ func (t Table) directory(pid int) string {
 	return strings.ToValidUTF8(dir[:min(len(dir), mostCommand)], "?")
 }
 
-// uptime returns how long the host runs, in ticks.
+// uptime returns the host's uptime in ticks.
 func (t Table) uptime() int64 {
 	text, _ := os.ReadFile(filepath.Join(t.Root, "uptime"))
 	first, _, _ := strings.Cut(string(text), " ")
@@ -189,7 +189,7 @@ func (t Table) uptime() int64 {
 	return int64(seconds * 1000 / tick)
 }
 
-// sockets returns what a process listens on.
+// sockets returns the sockets on which a process listens.
 func (t Table) sockets(pid int, listening map[string]bourse.ListenSocket) []bourse.ListenSocket {
 	out := []bourse.ListenSocket{}
 	dir, err := os.Open(t.file(pid, "fd"))
@@ -210,18 +210,18 @@ func (t Table) sockets(pid int, listening map[string]bourse.ListenSocket) []bour
 	return out
 }
 
-// mostTable bounds a table of sockets, in bytes.
+// mostTable limits the size of a table of sockets in bytes.
 const mostTable = 4 << 20
 
-// What /proc/net calls a TCP socket that listens, and a UDP socket that is bound and
-// connected to no one.
+// States in /proc/net of a listening TCP socket, and of a bound and unconnected UDP
+// socket.
 const (
 	stateListen = "0A"
 	stateBound  = "07"
 )
 
-// listening returns the sockets that listen in a process's network, by the links that
-// open files are of them.
+// listening returns the listening sockets in a process's network, by the targets of the
+// links in its fd directory.
 func (t Table) listening(pid int) map[string]bourse.ListenSocket {
 	out := map[string]bourse.ListenSocket{}
 	for _, of := range []struct{ file, proto, state string }{
@@ -246,7 +246,7 @@ func (t Table) listening(pid int) map[string]bourse.ListenSocket {
 	return out
 }
 
-// parseSockets reads a table of sockets; proc(5), /proc/net/tcp.
+// parseSockets parses a table of sockets; see /proc/net/tcp in proc(5).
 func parseSockets(text, proto, state string, out map[string]bourse.ListenSocket) {
 	for line := range strings.Lines(text) {
 		fields := strings.Fields(line)
@@ -259,9 +259,8 @@ func parseSockets(text, proto, state string, out map[string]bourse.ListenSocket)
 	}
 }
 
-// parseAddress reads the hexadecimal form of an address: words of four bytes, each in
-// the order of the processor, which is little-endian on all that we build for, and a
-// port.
+// parseAddress parses the hexadecimal form of an address: words of four bytes, each in
+// the processor's order, which is little-endian on all supported platforms, and a port.
 func parseAddress(text string) (netip.AddrPort, bool) {
 	ip, port, _ := strings.Cut(text, ":")
 	raw, err := hex.DecodeString(ip)

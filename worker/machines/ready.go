@@ -12,11 +12,11 @@ import (
 	"github.com/bourse-dev/bourse/worker/state"
 )
 
-// The image of an update comes while the present version goes on: the run that
-// brings it has a queue of its own, so that a machine can be stopped, restarted
-// and destroyed meanwhile.
+// An update's image is pulled while the present version runs. The run that pulls it has
+// a separate queue, so the machine can be stopped, restarted and destroyed in the
+// meantime.
 
-// readyResolve records what the name of the next version's image means.
+// readyResolve records what the name of the next version's image resolves to.
 func (ms *Machines) readyResolve(ctx context.Context, r *machineRun) fsm.Outcome {
 	return ms.readying(ctx, r, func(ctx context.Context, m *bourse.Machine) (fsm.Outcome, error) {
 		org, err := ms.images.OrgOf(m)
@@ -24,8 +24,8 @@ func (ms *Machines) readyResolve(ctx context.Context, r *machineRun) fsm.Outcome
 			return fsm.Outcome{}, err
 		}
 		ref, err := ms.images.Resolve(ctx, org, m.Next.Config.Image)
-		if err != nil && passes(err) && m.Image != nil && m.Next.Config.Image == m.Config.Image {
-			ref, err = *m.Image, nil // its registry does not answer: the image is the one that the machine has
+		if err != nil && transient(err) && m.Image != nil && m.Next.Config.Image == m.Config.Image {
+			ref, err = *m.Image, nil // without an answer of its registry, the machine keeps its image
 		}
 		if err != nil {
 			return fsm.Outcome{}, err
@@ -43,7 +43,7 @@ func (ms *Machines) readyResolve(ctx context.Context, r *machineRun) fsm.Outcome
 	})
 }
 
-// readyPull has that image on the host. It stays there: a record names it.
+// readyPull pulls that image. It stays on the host because a record names it.
 func (ms *Machines) readyPull(ctx context.Context, r *machineRun) fsm.Outcome {
 	return ms.readying(ctx, r, func(ctx context.Context, m *bourse.Machine) (fsm.Outcome, error) {
 		ref := *m.Next.Image
@@ -69,14 +69,14 @@ func (ms *Machines) readyPull(ctx context.Context, r *machineRun) fsm.Outcome {
 		ms.state.Counts.Pulled(image.Bytes, took)
 		return fsm.Done(state.InTx(func(tx *store.Tx) error {
 			_, err := state.ChangeMachine(tx, m.ID, func(m *bourse.Machine) (bool, []bourse.Event, error) {
-				return true, []bourse.Event{PullEvent(m, &bourse.PullEvent{Image: ref.String(), Bytes: image.Bytes, Took: took, Done: true})}, nil
+				return true, []bourse.Event{pullEvent(m, &bourse.PullEvent{Image: ref.String(), Bytes: image.Bytes, Took: took, Done: true})}, nil
 			})
 			return err
 		})), nil
 	})
 }
 
-// readyBegin begins the update as soon as the machine is in a state that lasts.
+// readyBegin begins the update once the machine is in a lasting state.
 func (ms *Machines) readyBegin(ctx context.Context, r *machineRun) fsm.Outcome {
 	for {
 		m, err := ms.state.AwaitMachine(ctx, r.Request.Machine, func(m *bourse.Machine) bool {
@@ -113,7 +113,7 @@ func (ms *Machines) readyBegin(ctx context.Context, r *machineRun) fsm.Outcome {
 	}
 }
 
-// readying does a step of a run that waits to begin an update, while that is
+// readying executes a step of a run that prepares an update, as long as the update is
 // wanted.
 func (ms *Machines) readying(ctx context.Context, r *machineRun, do func(context.Context, *bourse.Machine) (fsm.Outcome, error)) fsm.Outcome {
 	m, err := ms.state.Machine(ctx, r.Request.Machine)
@@ -138,14 +138,14 @@ func (ms *Machines) readying(ctx context.Context, r *machineRun, do func(context
 		return fsm.Finish()
 	case errors.Is(cause, errTooLate):
 		return ms.notReady(r, bourse.Errorf(bourse.CodeUnavailable, "image %s was not pulled within %s", m.Next.Config.Image, updateWithin))
-	case passes(err):
+	case transient(err):
 		return fsm.RetryAfter(pullPause(r.Attempt, r.Request.Until), err)
 	}
 	return ms.notReady(r, err)
 }
 
-// passes reports whether another attempt to get an image may end differently.
-func passes(err error) bool {
+// transient reports whether another attempt to get an image may succeed.
+func transient(err error) bool {
 	switch bourse.CodeOf(err) { //nolint:exhaustive // the others are final
 	case bourse.CodeUnavailable, bourse.CodeTimeout, bourse.CodeCanceled, bourse.CodeInternal:
 		return true
@@ -153,12 +153,12 @@ func passes(err error) bool {
 	return false
 }
 
-// notReady gives the update up: the machine keeps its version.
+// notReady abandons the update. The machine keeps its version.
 func (ms *Machines) notReady(r *machineRun, cause error) fsm.Outcome {
 	return fsm.Abort(cause, state.InTx(func(tx *store.Tx) error { return ms.dropNext(tx, r.Request.Machine, r.Request.Version, cause) }))
 }
 
-var errDropped = bourse.Errorf(bourse.CodeCanceled, "an operator has canceled it")
+var errDropped = bourse.Errorf(bourse.CodeCanceled, "canceled by an operator")
 
 // dropUpdate is notReady for a run that an operator cancels.
 func (ms *Machines) dropUpdate(_ context.Context, r *machineRun) fsm.Outcome {

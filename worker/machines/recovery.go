@@ -14,11 +14,11 @@ import (
 	"github.com/bourse-dev/bourse/worker/state"
 )
 
-// Recover makes the host and the store agree after a start: what the drivers
-// run without a record is removed, what has one is watched again, what they
-// have lost has ended. Networks come first: no machine is to be without its
-// rules for longer than the daemon was away. Unfinished runs are resumed by
-// the engine afterwards. It restarts nothing.
+// Recover reconciles the host with the store after a start. Tasks of drivers are
+// removed if they have no record, and watched again if they have one; recorded tasks
+// that the drivers have lost end. Networks come first, so that no machine is without
+// its rules for longer than the daemon was away. The engine resumes unfinished runs
+// afterwards. Recover restarts no machine.
 func (ms *Machines) Recover(ctx context.Context) (Recovered, error) {
 	if err := ms.checkFound(ctx); err != nil {
 		return Recovered{}, err
@@ -38,17 +38,17 @@ func (ms *Machines) Recover(ctx context.Context) (Recovered, error) {
 	if err := ms.recoverContainers(ctx); isUnknown(err) {
 		return Recovered{}, err
 	} else if err != nil {
-		ms.state.Log.Error("machines with an image wait for their driver", "err", err)
+		ms.state.Log.Error("recovery of the driver of images failed: its machines wait", "err", err)
 	}
 	return Recovered{found.machines, len(found.watched), len(found.strays)}, nil
 }
 
-// Recovered counts what was found of machines that are programs of the host.
+// Recovered counts what recovery found of host programs.
 type Recovered struct {
 	Machines, Adopted, Strays int
 }
 
-// recoverContainers is the part of Recover that is about images.
+// recoverContainers is the part of Recover for images.
 func (ms *Machines) recoverContainers(ctx context.Context) error {
 	if _, ok := ms.drivers.all[bourse.RegistryImage]; !ok {
 		return nil
@@ -63,13 +63,13 @@ func (ms *Machines) recoverContainers(ctx context.Context) error {
 }
 
 const (
-	lateFirst = time.Second // between two attempts; doubles
+	lateFirst = time.Second // between two attempts; it doubles
 	lateMost  = 15 * time.Second
 )
 
-// RecoverLate goes on to recover a driver of images that was not there when
-// the worker started: what is not containerd's business works meanwhile. done is
-// called when it has.
+// RecoverLate continues to recover a driver of images that was unavailable when the
+// worker started. Everything that does not need it works in the meantime. It calls done
+// after the recovery.
 func (ms *Machines) RecoverLate(ctx context.Context, done func()) error {
 	if !errors.Is(ms.Containers(), errLate) {
 		return nil
@@ -77,7 +77,7 @@ func (ms *Machines) RecoverLate(ctx context.Context, done func()) error {
 	for wait := lateFirst; ; wait = min(2*wait, lateMost) {
 		state.Rest(ctx, wait)
 		if ctx.Err() != nil {
-			return nil //nolint:nilerr // the end is no error
+			return nil //nolint:nilerr // the daemon stops, which is no error
 		}
 		err := ms.recoverContainers(ctx)
 		if err == nil {
@@ -87,12 +87,11 @@ func (ms *Machines) RecoverLate(ctx context.Context, done func()) error {
 		if isUnknown(err) {
 			return err
 		}
-		ms.state.Log.Debug("machines with an image still wait for their driver", "err", err)
+		ms.state.Log.Debug("recovery of the driver of images failed again", "err", err)
 	}
 }
 
-// adopt makes one driver and the store agree about the machines whose kind of
-// image it runs.
+// adopt reconciles one driver with the store. kind is the kind of images that it runs.
 func (ms *Machines) adopt(ctx context.Context, kind bourse.ImageKind) (findings, error) {
 	d := ms.drivers.all[kind]
 	held, err := d.Recover(ctx)
@@ -107,7 +106,7 @@ func (ms *Machines) adopt(ctx context.Context, kind bourse.ImageKind) (findings,
 		return found, err
 	}
 	for _, id := range found.strays {
-		ms.state.Log.Warn("remove a machine without a record", "machine", id)
+		ms.state.Log.Warn("machine without a record is removed", "machine", id)
 		if err := d.Destroy(ctx, id); err != nil {
 			return found, fmt.Errorf("remove stray %s: %w", id, err)
 		}
@@ -118,7 +117,7 @@ func (ms *Machines) adopt(ctx context.Context, kind bourse.ImageKind) (findings,
 		}
 	}
 	for _, id := range found.watched {
-		ms.watch(d, id, lost) // a lost one ends at once
+		ms.watch(d, id, lost) // a lost task ends at once
 	}
 	if ms.network != nil {
 		ms.state.Go(func(life context.Context) { ms.findCutOff(life, found.watched) })
@@ -132,16 +131,16 @@ func (ms *Machines) adopt(ctx context.Context, kind bourse.ImageKind) (findings,
 	return found, nil
 }
 
-// findings is what a survey of store and driver says must be done.
+// findings lists what a comparison of store and driver found.
 type findings struct {
 	machines  int
-	strays    []bourse.MachineID // held by the driver, unknown to the store
-	forgotten []driver.TaskID    // ended, and the end is recorded
-	watched   []driver.TaskID    // running, ended unrecorded, or lost
+	strays    []bourse.MachineID // known to the driver, but not to the store
+	forgotten []driver.TaskID    // ended, and the exit is recorded
+	watched   []driver.TaskID    // running, lost, or ended without a recorded exit
 	canceled  []canceledFill     // still living
 }
 
-// canceledFill is a machine whose order was canceled.
+// canceledFill is a living machine of a canceled order.
 type canceledFill struct {
 	order   bourse.OrderID
 	machine bourse.MachineID
@@ -163,7 +162,7 @@ func (ms *Machines) survey(held []driver.Status, kind bourse.ImageKind) (finding
 				continue
 			}
 			boots[m.ID] = m.Boot
-			if alive(&m) && m.State != bourse.StateStarting { // a starting one is its run's
+			if alive(&m) && m.State != bourse.StateStarting { // a starting machine belongs to its run
 				f.watched = append(f.watched, TaskOf(&m))
 			}
 			if m.State == bourse.StateDestroying {
@@ -191,8 +190,8 @@ func (ms *Machines) survey(held []driver.Status, kind bourse.ImageKind) (finding
 	return f, err
 }
 
-// errUnknownMachines says that the host has what no record of the store is
-// about.
+// errUnknownMachines is the error of a host that has machines or volumes without a
+// record in the store.
 type errUnknownMachines struct{ what []string }
 
 func (e *errUnknownMachines) Error() string {
@@ -202,15 +201,15 @@ func (e *errUnknownMachines) Error() string {
 	if n := len(e.what) - len(names); n > 0 {
 		more = fmt.Sprintf(" and %d more", n)
 	}
-	return fmt.Sprintf("the host has what the store does not know: %s%s", strings.Join(names, ", "), more)
+	return fmt.Sprintf("the host has things that the store does not know: %s%s", strings.Join(names, ", "), more)
 }
 
-// Unknown is the error that ends the daemon of a host that has what no record of
-// the store is about.
+// Unknown returns the error that ends the daemon on a host with things that have no
+// record in the store.
 func Unknown(what []string) error {
 	e := &errUnknownMachines{what}
 	return bourse.Errorf(bourse.CodeFailedPrecondition,
-		"%w; is the data directory mounted, or an old copy? With --forget-machines they are removed", e)
+		"%w; is the data directory mounted, and not an old copy? --forget-machines removes them", e)
 }
 
 func isUnknown(err error) bool {
@@ -218,12 +217,11 @@ func isUnknown(err error) bool {
 	return ok
 }
 
-// checkFound looks, before anything on the host is changed, for tasks that the
-// store does not know. A record of a machine, and of each of its boots, is
-// durable before the task starts, so a store that was not lost, damaged or
-// replaced by an older copy knows them all. Removing such tasks, which is what
-// their missing record would mean otherwise, would end every machine of a host
-// whose directory is not mounted.
+// checkFound looks for tasks that the store does not know, before anything on the host
+// is changed. The record of a machine, and of each of its boots, is durable before the
+// task starts, so an intact store knows all tasks. Removing unknown tasks would end
+// every machine of a host whose data directory is not mounted, or was replaced by an
+// older copy.
 func (ms *Machines) checkFound(ctx context.Context) error {
 	var all []driver.TaskID
 	for _, kind := range []bourse.ImageKind{bourse.HostImage, bourse.RegistryImage} {
@@ -232,8 +230,8 @@ func (ms *Machines) checkFound(ctx context.Context) error {
 			continue
 		}
 		found, err := f.Found(ctx)
-		if err != nil { // of containerd, say, which may come later: adopt looks again
-			ms.state.Log.Warn("what the host has is not known yet", "err", err)
+		if err != nil { // for example of containerd, which may come later; adopt looks again
+			ms.state.Log.Warn("list of tasks failed", "err", err)
 			continue
 		}
 		all = append(all, found...)
@@ -241,8 +239,8 @@ func (ms *Machines) checkFound(ctx context.Context) error {
 	return ms.allKnown(all)
 }
 
-// allKnown reports an error unless the store knows all of the tasks, or the
-// operator has said to forget those that it does not.
+// allKnown returns an error unless the store knows all tasks, or the operator has
+// chosen to remove unknown ones.
 func (ms *Machines) allKnown(held []driver.TaskID) error {
 	var unknown []string
 	err := ms.state.Store.View(func(tx *store.Tx) error {
@@ -265,7 +263,7 @@ func (ms *Machines) allKnown(held []driver.TaskID) error {
 	slices.Sort(unknown)
 	unknown = slices.Compact(unknown)
 	if ms.forget {
-		ms.state.Log.Warn("machines that the store does not know are removed, as was asked", "machines", unknown)
+		ms.state.Log.Warn("machines that the store does not know are removed", "machines", unknown)
 		return nil
 	}
 	return Unknown(unknown)

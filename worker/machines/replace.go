@@ -40,13 +40,13 @@ func (ms *Machines) beginNext(tx *store.Tx, m *bourse.Machine) ([]bourse.Event, 
 	return []bourse.Event{{Type: bourse.EventUpdate, State: m.State, Source: bourse.SourceUser}}, nil
 }
 
-// sleeps reports whether m is stopped until its schedule's next time, which its
-// next version waits for, too.
+// sleeps reports whether m is stopped until its schedule's next time, and its next
+// version waits for it, too.
 func sleeps(m *bourse.Machine, next *bourse.NextVersion) bool {
 	return m.State == bourse.StateStopped && m.Config.Schedule != "" && next.Config.Schedule != ""
 }
 
-// adoptNext makes m's next version its present one.
+// adoptNext makes m's next version its present version.
 func adoptNext(m *bourse.Machine) {
 	n := m.Next
 	m.Next, m.Instance, m.Config, m.Image = nil, n.Instance, n.Config, n.Image
@@ -73,7 +73,7 @@ func (ms *Machines) swap(tx *store.Tx, m *bourse.Machine) (events []bourse.Event
 	return append(events, bourse.Event{Type: bourse.EventPrepare, State: m.State, Source: bourse.SourceWorker}), err
 }
 
-// replaceStep ends the present version of a machine that is updated.
+// replaceStep stops the present version of a machine that is updated.
 func (ms *Machines) replaceStep(ctx context.Context, r *machineRun) fsm.Outcome {
 	if err := ms.endPresent(ctx, r.Request.Machine); err != nil {
 		return fsm.Retry(err)
@@ -90,13 +90,13 @@ func (ms *Machines) endPresent(ctx context.Context, id bourse.MachineID) error {
 	return ms.end(ctx, &m, signal, timeout)
 }
 
-// swapStep gives a machine whose version has ended the next one.
+// swapStep gives the next version to a machine whose present version has ended.
 func (ms *Machines) swapStep(ctx context.Context, r *machineRun) fsm.Outcome {
 	m, err := ms.state.Machine(ctx, r.Request.Machine)
 	switch {
 	case err != nil:
 		return fsm.Abort(err)
-	case m.State == bourse.StateStarting: // it was recorded with the intent
+	case m.State == bourse.StateStarting: // this step was recorded with the intent
 		return fsm.Done()
 	case m.State != bourse.StateReplacing || m.Next == nil:
 		return fsm.Finish()
@@ -117,7 +117,7 @@ func (ms *Machines) recordSwap(tx *store.Tx, id bourse.MachineID) error {
 			return false, nil, nil
 		}
 		events, err := ms.swap(tx, m)
-		if bourse.CodeOf(err) == bourse.CodeInsufficient { // the operator has renamed its devices
+		if bourse.CodeOf(err) == bourse.CodeInsufficient { // the operator has renamed the devices
 			m.State = bourse.StateFailed
 			return true, append(events, unlaunched(m, err)...), nil
 		}
@@ -126,8 +126,8 @@ func (ms *Machines) recordSwap(tx *store.Tx, id bourse.MachineID) error {
 	return err
 }
 
-// stopUpdate is what is left of an update that an operator cancels: the machine
-// is stopped, with its new version.
+// stopUpdate completes an update that an operator cancels: the machine is stopped, with
+// its new version.
 func (ms *Machines) stopUpdate(ctx context.Context, r *machineRun) fsm.Outcome {
 	if err := ms.endPresent(ctx, r.Request.Machine); err != nil {
 		return fsm.Retry(err)
@@ -147,8 +147,8 @@ func (ms *Machines) stopUpdate(ctx context.Context, r *machineRun) fsm.Outcome {
 	return ms.swapStep(ctx, r)
 }
 
-// unnoticed reports whether the program of m's present version would find
-// nothing else in the next one: its version alone is not worth a restart.
+// unnoticed reports whether the program of m's present version could not tell the next
+// version from it. A new version number alone is not worth a restart.
 func unnoticed(m *bourse.Machine) bool {
 	if m.Next.Renew {
 		return false
@@ -165,7 +165,7 @@ func unnoticed(m *bourse.Machine) bool {
 	return errA == nil && errB == nil && bytes.Equal(a, b)
 }
 
-// noticed returns the part of a config that its program may notice.
+// noticed returns the part of a config that a program may notice.
 func noticed(c *bourse.Config) bourse.Config {
 	out := *c
 	out.Metadata = map[string]string{MetadataGroup: c.Metadata[MetadataGroup]}
@@ -178,8 +178,8 @@ func noticed(c *bourse.Config) bourse.Config {
 	return out
 }
 
-// dropNext gives an update up that has not begun to end the present version.
-// cause is why.
+// dropNext abandons an update, for a reason, unless it has begun to stop the present
+// version.
 func (ms *Machines) dropNext(tx *store.Tx, id bourse.MachineID, version bourse.InstanceID, cause error) error {
 	_, err := state.ChangeMachine(tx, id, func(m *bourse.Machine) (bool, []bourse.Event, error) {
 		if !waits(m, version) {
@@ -193,13 +193,13 @@ func (ms *Machines) dropNext(tx *store.Tx, id bourse.MachineID, version bourse.I
 		m.Takes = admit.Least(m.Takes, takes)
 		return true, []bourse.Event{{
 			Type: bourse.EventUpdate, State: m.State, Source: bourse.SourceWorker, At: time.Now().UTC(),
-			Reason: "given up, the version stays: " + bourse.MessageOf(cause),
+			Reason: "abandoned, the version stays: " + bourse.MessageOf(cause),
 		}}, nil
 	})
 	return err
 }
 
-// waits reports whether m's update to a version has still to begin.
+// waits reports whether m's update to a version has not begun yet.
 func waits(m *bourse.Machine, version bourse.InstanceID) bool {
 	if m.Next == nil || m.Next.Instance != version {
 		return false

@@ -16,19 +16,19 @@ import (
 	"github.com/bourse-dev/bourse/workload"
 )
 
-// Policy is what an operator has decided about what programs may use.
+// Policy holds the operator's decisions about programs' limits.
 type Policy struct {
 	SharedQuota bool // a shared vCPU has a quota, with bursts, rather than a core under contention
-	PIDs        int  // limit of the processes of a machine with an image; 0 and less: none
+	PIDs        int  // limit of the processes of a machine with an image; 0 or less for none
 }
 
-// TaskOf names the task of a machine's latest boot.
+// TaskOf returns the task of a machine's latest boot.
 func TaskOf(m *bourse.Machine) driver.TaskID {
 	return driver.TaskID{Machine: m.ID, Boot: m.Boot.Number}
 }
 
-// CheckSecrets reports why a machine cannot have what it asks for of its app's secrets:
-// CodeInvalid.
+// CheckSecrets returns CodeInvalid if a config asks for secrets that do not exist or
+// cannot be used.
 func CheckSecrets(c *bourse.Config, secrets map[string]string) error {
 	for _, f := range c.Files {
 		if f.SecretName == "" {
@@ -47,10 +47,10 @@ func CheckSecrets(c *bourse.Config, secrets map[string]string) error {
 	return err
 }
 
-// Of returns what the driver shall run for m's latest boot.
+// Of returns the task that the driver is to run for m's latest boot.
 func (p Policy) Of(m *bourse.Machine, f Attached, secrets map[string]string) driver.Task {
 	runs := workload.ProgramOf(&m.Config)
-	given, _ := runs.Given(secrets) // CheckSecrets has tried it
+	given, _ := runs.Given(secrets) // CheckSecrets has checked it
 	init := &runs.Init
 	t := driver.Task{
 		ID: TaskOf(m), Image: m.Config.Image, Env: environment(m, &runs, given), Dir: init.WorkingDir, User: init.User,
@@ -68,8 +68,7 @@ func (p Policy) Of(m *bourse.Machine, f Attached, secrets map[string]string) dri
 	return t
 }
 
-// imageName names m's image as the host knows it: by what it is, not by what
-// it was called.
+// imageName returns the name of m's image on the host: its digest, not its tag.
 func imageName(m *bourse.Machine) string {
 	if m.Image == nil {
 		return m.Config.Image
@@ -87,25 +86,25 @@ func files(c *bourse.Config, secrets map[string]string) []driver.File {
 		out[i] = driver.File{Path: f.GuestPath, Data: f.RawValue, Mode: cmp.Or(f.Mode, defaultFileMode)}
 		if f.SecretName != "" {
 			out[i].Secret = true
-			out[i].Data, _ = base64.StdEncoding.DecodeString(secrets[f.SecretName]) // CheckSecrets has tried it
+			out[i].Data, _ = base64.StdEncoding.DecodeString(secrets[f.SecretName]) // CheckSecrets has checked it
 		}
 	}
 	return out
 }
 
-// A shared vCPU of the Machines API's own platform: so much of each period,
-// and more from what was saved up before.
+// A shared vCPU of the Machines API's own platform gets sharedQuota of each
+// sharedPeriod, in milliseconds, and unused time on top.
 const (
 	sharedQuota  = 5
 	sharedPeriod = 80
 )
 
-// Limits returns what m may use.
+// Limits returns m's limits.
 func (p Policy) Limits(m *bourse.Machine) driver.Limits {
 	guest := m.Config.Guest
 	whole := bourse.MilliCPU(guest.CPUs * 1000)
 	l := driver.Limits{Memory: guest.MemoryMB, CPUWeight: whole, CPUQuota: whole}
-	if m.Config.ImageKind() == bourse.PollerImage { // of a host that we know no more of
+	if m.Config.ImageKind() == bourse.PollerImage { // nothing else is known of the poller's host
 		return PollerLimits(&m.Config)
 	}
 	if guest.CPUKind == bourse.CPUShared {
@@ -122,14 +121,12 @@ func (p Policy) Limits(m *bourse.Machine) driver.Limits {
 	return l
 }
 
-// MetadataGroup is the key of the metadata that a program finds in its
-// environment.
+// MetadataGroup is the key of the metadata that a program finds in its environment.
 const MetadataGroup = "fly_process_group"
 
-// environment returns what every machine finds about itself, its own environment,
-// which wins over that, and what it is given of its app's secrets, which wins over both.
-// For an image that comes over the image's own; of the host's, only a program of the
-// host needs anything.
+// environment returns a program's environment: facts about its machine, overridden by
+// the config's variables, overridden by secrets. All of them override the image's
+// environment. Only host programs inherit variables of the host.
 func environment(m *bourse.Machine, runs *workload.Program, secrets map[string]string) []string {
 	env := map[string]string{
 		"FLY_APP_NAME":        string(m.App),
@@ -175,7 +172,7 @@ func variables(env map[string]string) []string {
 	return out
 }
 
-// PollerLimits returns what a poller's host must have free for a machine of image
+// PollerLimits returns what a poller's host must have free for a machine with image
 // pull.
 func PollerLimits(c *bourse.Config) driver.Limits {
 	l := driver.Limits{CPUQuota: bourse.MilliCPU(c.Guest.CPUs * 1000), Memory: c.Guest.MemoryMB}

@@ -9,11 +9,11 @@ import (
 	"github.com/bourse-dev/bourse/worker/state"
 )
 
-// StandIn starts a stopped machine since one that it stands by for is lost, and
-// returns when it has started. One that stands in for any machine already, runs, or
-// ended while it stood in, is left alone. A lease keeps callers away, not the
-// worker. Errors are those of Start.
-func (ms *Machines) StandIn(ctx context.Context, id, primary bourse.MachineID, why string) error {
+// Promote starts a stopped standby because the machine primary is lost, and returns
+// once it has started. It does nothing if the standby replaces a machine already, runs,
+// or ended while it replaced one. Leases do not stop the worker itself. Errors are
+// those of Start.
+func (ms *Machines) Promote(ctx context.Context, id, primary bourse.MachineID, why string) error {
 	_, err := ms.start(ctx, id, starting{
 		may: func(m *bourse.Machine) error {
 			if m.Boot.StandsIn != "" || m.State != bourse.StateStopped && m.State != bourse.StateFailed {
@@ -29,12 +29,12 @@ func (ms *Machines) StandIn(ctx context.Context, id, primary bourse.MachineID, w
 	return err
 }
 
-// StandDown stops a machine that stands in for one that needs it no more, and
-// returns when that is recorded. It is repeated without harm. CodeConflict: someone
-// holds the machine's lease, and is to be done with it first.
-func (ms *Machines) StandDown(ctx context.Context, id, primary bourse.MachineID, why string) error {
+// Demote stops a standby that replaces primary, which no longer needs it. It returns
+// once that is recorded, and may be repeated. It returns CodeConflict while a caller
+// holds the machine's lease.
+func (ms *Machines) Demote(ctx context.Context, id, primary bourse.MachineID, why string) error {
 	_, err := ms.begin(ctx, ms.defs.stop, machineRequest{Machine: id}, state.InTx(func(tx *store.Tx) error {
-		return standDown(tx, id, primary, func(m *bourse.Machine) ([]bourse.Event, error) {
+		return endStandby(tx, id, primary, func(m *bourse.Machine) ([]bourse.Event, error) {
 			if err := may(m, bourse.CallStop, ""); err != nil {
 				return nil, err
 			}
@@ -46,11 +46,11 @@ func (ms *Machines) StandDown(ctx context.Context, id, primary bourse.MachineID,
 	return ignoreAlready(err)
 }
 
-// Rest notes that the machine for which this one stood in is lost no more: it ended
-// meanwhile, and would stand in the next time.
-func (ms *Machines) Rest(ctx context.Context, id, primary bourse.MachineID) error {
+// Rearm records that primary is no longer lost. The standby has stopped in the
+// meantime, and may replace primary again later.
+func (ms *Machines) Rearm(ctx context.Context, id, primary bourse.MachineID) error {
 	return ignoreAlready(ms.state.Commit(ctx, id, func(tx *store.Tx) error {
-		return standDown(tx, id, primary, func(m *bourse.Machine) ([]bourse.Event, error) {
+		return endStandby(tx, id, primary, func(m *bourse.Machine) ([]bourse.Event, error) {
 			if m.State != bourse.StateStopped && m.State != bourse.StateFailed {
 				return nil, errAlready
 			}
@@ -59,7 +59,7 @@ func (ms *Machines) Rest(ctx context.Context, id, primary bourse.MachineID) erro
 	}))
 }
 
-func standDown(tx *store.Tx, id, primary bourse.MachineID, change func(*bourse.Machine) ([]bourse.Event, error)) error {
+func endStandby(tx *store.Tx, id, primary bourse.MachineID, change func(*bourse.Machine) ([]bourse.Event, error)) error {
 	_, err := state.ChangeMachine(tx, id, func(m *bourse.Machine) (bool, []bourse.Event, error) {
 		if m.Boot.StandsIn != primary {
 			return false, nil, errAlready
@@ -71,10 +71,10 @@ func standDown(tx *store.Tx, id, primary bourse.MachineID, change func(*bourse.M
 	return err
 }
 
-// StopIf stops a machine, or suspends it, if check, in the transaction that records
-// it, returns why and no error. It returns when it is recorded that the machine is
-// stopping, or is suspended. Errors: that of check; conflict while someone holds its
-// lease; failed_precondition and unavailable when it cannot be suspended, now or ever.
+// StopIf stops or suspends a machine if check, in the transaction that records it,
+// returns the reason and no error. It returns once the machine is recorded as stopping,
+// or is suspended. Errors: those of check; conflict while a caller holds its lease;
+// failed_precondition and unavailable if it can never, or not now, be suspended.
 func (ms *Machines) StopIf(ctx context.Context, id bourse.MachineID, freeze bool, check func(*store.Tx, *bourse.Machine) (why string, err error)) error {
 	def, call, to, event := ms.defs.stop, bourse.CallStop, bourse.StateStopping, bourse.EventStop
 	if freeze {

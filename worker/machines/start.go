@@ -14,31 +14,32 @@ import (
 	"github.com/bourse-dev/bourse/worker/state"
 )
 
-// errAlready says that the machine is where the caller wants it.
+// errAlready reports that the machine already has the requested state.
 var errAlready = errors.New("already there")
 
-// Start starts a stopped machine, or lets a suspended one go on, and answers when it has started. Errors:
-// failed_precondition from another state, or when the program cannot be
-// started or something else has its port; insufficient_capacity when the host has no room for it now;
-// conflict while another holds its lease.
+// Start starts a stopped machine, or resumes a suspended one, and returns once it has
+// started. Errors: failed_precondition from another state, or if the program cannot be
+// started or another program has its port; insufficient_capacity if the host has no
+// room for it now; conflict while another caller holds its lease.
 func (ms *Machines) Start(ctx context.Context, id bourse.MachineID, act fabric.Act) (fabric.ActReply, error) {
 	return ms.start(ctx, id, starting{
 		may: func(m *bourse.Machine) error { return may(m, bourse.CallStart, act.Nonce) }, secrets: act.Secrets, keys: act.AppKeys,
 	})
 }
 
-// StartIf is Start for a machine of which check, in the transaction that records
-// the start, returns no error; write may record more there.
+// StartIf is Start for the worker itself. In the transaction that records the start,
+// check must return no error, and write may change the machine and return further
+// events.
 func (ms *Machines) StartIf(ctx context.Context, id bourse.MachineID, check func(*bourse.Machine) error, write func(*bourse.Machine) []bourse.Event) (fabric.ActReply, error) {
 	return ms.start(ctx, id, starting{write: write, may: func(m *bourse.Machine) error { return cmp.Or(check(m), may(m, bourse.CallStart, "")) }})
 }
 
-// starting is a start of a stopped machine.
+// starting configures a start.
 type starting struct {
-	may     func(m *bourse.Machine) error                   // whether it goes; see may
-	write   func(m *bourse.Machine) (events []bourse.Event) // what is recorded beside the next boot; may be nil
-	secrets uint64                                          // version of its app's that it must have, at least
-	keys    bourse.AppKeys                                  // that open them; none: those of its record do
+	may     func(m *bourse.Machine) error                   // whether the start is allowed; see may
+	write   func(m *bourse.Machine) (events []bourse.Event) // changes the machine with its next boot; may be nil
+	secrets uint64                                          // least version of the app's secrets that it must have
+	keys    bourse.AppKeys                                  // to open them; by default those in its record
 }
 
 func (ms *Machines) start(ctx context.Context, id bourse.MachineID, s starting) (fabric.ActReply, error) {
@@ -75,7 +76,7 @@ func (ms *Machines) startOnce(ctx context.Context, id bourse.MachineID, s starti
 			case frozen != (m.State == bourse.StateSuspended):
 				return false, nil, errMoved
 			case frozen:
-				m.State = bourse.StateStarting // it has all that it takes
+				m.State = bourse.StateStarting // it has kept its resources
 			default:
 				m.Secrets = max(m.Secrets, s.secrets)
 				if err := ms.takeBoot(tx, m); err != nil {
@@ -101,15 +102,14 @@ func (ms *Machines) startOnce(ctx context.Context, id bourse.MachineID, s starti
 		return fabric.ActReply{}, err
 	}
 	now, err := ms.appliedMachine(ctx, id, run)
-	if code := bourse.CodeOf(err); code == bourse.CodeInvalid || code == bourse.CodeNotFound { // its program or image, not the machine
+	if code := bourse.CodeOf(err); code == bourse.CodeInvalid || code == bourse.CodeNotFound { // about its program or image, not the machine
 		err = bourse.Errorf(bourse.CodeFailedPrecondition, "machine %s failed to start: %w", id, err)
 	}
 	return fabric.ActReply{Previous: old.State, Machine: now}, err
 }
 
-// appliedMachine returns a machine once the run on it has ended, which the
-// disk may not have yet: after a crash the run finds the task and records the
-// same.
+// appliedMachine returns a machine once a run on it has ended. That may not be durable
+// yet: after a crash the run finds the task and records the same.
 func (ms *Machines) appliedMachine(ctx context.Context, id bourse.MachineID, run *fsm.Handle[machineResult]) (bourse.Machine, error) {
 	if _, err := run.Applied(ctx); err != nil {
 		return bourse.Machine{}, err
@@ -117,8 +117,8 @@ func (ms *Machines) appliedMachine(ctx context.Context, id bourse.MachineID, run
 	return ms.state.Machine(ctx, id)
 }
 
-// may reports whether a call goes: errAlready when there is nothing to do.
-// Errors: conflict, while another holds the lease; not_found; failed_precondition.
+// may returns whether a call is allowed. It returns errAlready if there is nothing to
+// do; conflict while another caller holds the lease; not_found; failed_precondition.
 func may(m *bourse.Machine, call bourse.Call, nonce string) error {
 	if err := checkLease(m, nonce); err != nil {
 		return err
@@ -148,7 +148,7 @@ func (ms *Machines) takeBoot(tx *store.Tx, m *bourse.Machine) error {
 			"machine %s cannot start: another program on its host listens on port %d, its $PORT", m.ID, m.Boot.Port)
 	}
 	takes := ms.host.Ledger.Running(&m.Config)
-	if n := m.Next; n != nil { // it will run, too
+	if n := m.Next; n != nil { // its next version will run, too
 		n.Launch, n.Takes = true, ms.host.Ledger.Running(&n.Config)
 		takes = admit.Most(takes, n.Takes)
 	}
@@ -206,14 +206,14 @@ func (ms *Machines) choosePort(tx *store.Tx, m *bourse.Machine) (int, error) {
 	return port, nil
 }
 
-// hostFull is the error of a machine that its own host has no room for.
+// hostFull returns the error of a machine for which its host has no room.
 func hostFull(r *bourse.Refusal) error {
 	return bourse.Errorf(bourse.CodeInsufficient,
 		"insufficient %s available to fulfill request on the current host (%s)", r.Resource, strings.TrimPrefix(r.Detail, "insufficient "))
 }
 
-// startAttach and startLaunch start a machine again. When that is impossible
-// it has failed.
+// startAttach and startLaunch start a machine again. If that is impossible the machine
+// fails.
 func (ms *Machines) startAttach(ctx context.Context, r *machineRun) fsm.Outcome {
 	return ms.attach(ctx, r, ms.unstarted)
 }
@@ -222,10 +222,10 @@ func (ms *Machines) startLaunch(ctx context.Context, r *machineRun) fsm.Outcome 
 	return ms.launch(ctx, r, ms.unstarted)
 }
 
-// unstarted records that a machine cannot be started, once nothing of the
-// attempt is left.
+// unstarted records that a machine cannot be started, once the attempt's remains are
+// removed.
 func (ms *Machines) unstarted(ctx context.Context, _ *machineRun, m *bourse.Machine, cause error) fsm.Outcome {
-	if !IsPlain(m) {
+	if !isPlain(m) {
 		if err := ms.leaveStopped(ctx, m); err != nil {
 			return fsm.Retry(errors.Join(cause, err))
 		}
@@ -239,8 +239,8 @@ func (ms *Machines) unstarted(ctx context.Context, _ *machineRun, m *bourse.Mach
 	}))
 }
 
-// leaveStopped ends what an attempt to start m may have left running, and
-// removes what a stopped machine does not keep.
+// leaveStopped ends a program that an attempt to start m may have left, and removes the
+// attachments that a stopped machine does not keep.
 func (ms *Machines) leaveStopped(ctx context.Context, m *bourse.Machine) error {
 	d, err := ms.drivers.of(m.Config.ImageKind())
 	if err == nil {
@@ -252,8 +252,8 @@ func (ms *Machines) leaveStopped(ctx context.Context, m *bourse.Machine) error {
 	return ms.tearDown(ctx, m)
 }
 
-// Restart stops a machine and starts it again, keeping its place in the
-// ledger, and answers when it has started; a stopped one is just started.
+// Restart stops a machine and starts it again, and returns once it has started. The
+// machine keeps its resources in between. A stopped machine is started.
 func (ms *Machines) Restart(ctx context.Context, id bourse.MachineID, act fabric.Act) (fabric.ActReply, error) {
 	if act.Force {
 		act.Signal = "SIGKILL"
@@ -274,14 +274,14 @@ func (ms *Machines) Restart(ctx context.Context, id bourse.MachineID, act fabric
 				return false, nil, err
 			}
 			if m.State != bourse.StateStarted {
-				return false, nil, errAlready // nothing to stop
+				return false, nil, errAlready // there is nothing to stop
 			}
 			if withSecrets(m) {
 				if err := keepKeys(tx, id, act.AppKeys); err != nil {
 					return false, nil, err
 				}
 			}
-			m.Boot.Requested, m.Boot.StandsIn = true, "" // it is the caller's from now on
+			m.Boot.Requested, m.Boot.StandsIn = true, "" // it no longer replaces another machine
 			m.Secrets = max(m.Secrets, act.Secrets)
 			m.State = bourse.StateRestarting
 			return true, []bourse.Event{{Type: bourse.EventRestart, State: m.State, Source: bourse.SourceUser, By: act.By}}, nil
@@ -301,7 +301,7 @@ func (ms *Machines) Restart(ctx context.Context, id bourse.MachineID, act fabric
 	return fabric.ActReply{Previous: old.State, Machine: now}, err
 }
 
-// rebootStep records the next boot of a machine that was stopped for it.
+// rebootStep records the next boot of a machine that was stopped to be restarted.
 func (ms *Machines) rebootStep(_ context.Context, r *machineRun) fsm.Outcome {
 	return fsm.Done(state.InTx(func(tx *store.Tx) error {
 		_, err := state.ChangeMachine(tx, r.Request.Machine, func(m *bourse.Machine) (bool, []bourse.Event, error) {
@@ -316,8 +316,8 @@ func (ms *Machines) rebootStep(_ context.Context, r *machineRun) fsm.Outcome {
 	}))
 }
 
-// reviveStep ends the wait of a restart policy: the machine is started again,
-// unless it was stopped or destroyed meanwhile.
+// reviveStep ends the wait of a restart policy. It starts the machine again unless it
+// was stopped or destroyed in the meantime.
 func (ms *Machines) reviveStep(ctx context.Context, r *machineRun) fsm.Outcome {
 	m, err := ms.state.Machine(ctx, r.Request.Machine)
 	if bourse.CodeOf(err) == bourse.CodeNotFound {

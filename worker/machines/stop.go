@@ -13,8 +13,9 @@ import (
 	"github.com/bourse-dev/bourse/worker/state"
 )
 
-// Stop asks a machine to end and answers when that is recorded. A stopped one
-// is no error; one that waits for its policy's restart is stopped at once.
+// Stop requests that a machine stops, and returns once that is recorded. Stopping a
+// stopped machine is not an error. A machine that waits for its policy's restart stops
+// at once.
 func (ms *Machines) Stop(ctx context.Context, id bourse.MachineID, act fabric.Act) (fabric.ActReply, error) {
 	var old, now bourse.Machine
 	_, err := ms.begin(ctx, ms.defs.stop, stopRequest(id, act), state.InTx(func(tx *store.Tx) error {
@@ -25,7 +26,7 @@ func (ms *Machines) Stop(ctx context.Context, id bourse.MachineID, act fabric.Ac
 				return false, nil, err
 			}
 			if m.Next != nil {
-				m.Next.Launch = false // its next version will not start either
+				m.Next.Launch = false // its next version must not start either
 			}
 			m.Boot.Requested = true
 			if m.State == bourse.StateReplacing {
@@ -39,7 +40,7 @@ func (ms *Machines) Stop(ctx context.Context, id bourse.MachineID, act fabric.Ac
 	if errors.Is(err, errAlready) {
 		now, err = old, nil
 	}
-	if err != nil { // the transaction may still be at work on old and now
+	if err != nil { // the transaction may still be writing to old and now
 		return fabric.ActReply{}, err
 	}
 	return fabric.ActReply{Previous: old.State, Machine: now}, nil
@@ -49,15 +50,15 @@ func stopRequest(id bourse.MachineID, act fabric.Act) machineRequest {
 	return machineRequest{Machine: id, Signal: act.Signal, Timeout: time.Duration(act.Timeout)}
 }
 
-// stopStep ends the task of a machine that is stopping, or restarting on
-// request. The watch of the task records the exit.
+// stopStep ends the task of a machine that is stopping, or restarting on request. The
+// task's watch records the exit.
 func (ms *Machines) stopStep(ctx context.Context, r *machineRun) fsm.Outcome {
 	m, err := ms.state.Machine(ctx, r.Request.Machine)
 	if err != nil {
 		return fsm.Abort(err)
 	}
 	if m.State != bourse.StateStopping && m.State != bourse.StateRestarting {
-		return fsm.Finish() // it ended by itself, and that was recorded
+		return fsm.Finish() // its exit was recorded before
 	}
 	if !alive(&m) {
 		if m.State == bourse.StateStopping {
@@ -80,8 +81,8 @@ func (ms *Machines) stopStep(ctx context.Context, r *machineRun) fsm.Outcome {
 	return fsm.Done()
 }
 
-// stopOf returns how a machine's program is asked to end, and for how long; the
-// signal is "" for the image's own.
+// stopOf returns the signal and the timeout to stop a machine's program. Signal "" is
+// the image's default.
 func stopOf(c *bourse.Config) (bourse.Signal, time.Duration) {
 	signal, timeout := c.Stop()
 	if c.ImageKind() == bourse.RegistryImage && (c.StopConfig == nil || c.StopConfig.Signal == "") {
@@ -96,11 +97,11 @@ func (ms *Machines) end(ctx context.Context, m *bourse.Machine, signal bourse.Si
 	if err != nil {
 		return err
 	}
-	if m.Boot.Frozen { // what it was suspended with is dropped
+	if m.Boot.Frozen { // its memory is discarded
 		signal, timeout = "SIGKILL", 0
 	}
 	err = d.Stop(ctx, TaskOf(m), signal, timeout)
-	if err != nil && bourse.CodeOf(err) != bourse.CodeNotFound { // not found: asked to end before it was launched
+	if err != nil && bourse.CodeOf(err) != bourse.CodeNotFound { // not found: it was stopped before its launch
 		return err
 	}
 	ms.watch(d, TaskOf(m), unstarted)
@@ -108,8 +109,8 @@ func (ms *Machines) end(ctx context.Context, m *bourse.Machine, signal bourse.Si
 	return err
 }
 
-// recordStopped settles a machine that is stopping although nothing of it
-// runs: it waited for its policy's restart.
+// recordStopped settles a stopping machine that has no task, because it was waiting for
+// its policy's restart.
 func recordStopped(tx *store.Tx, id bourse.MachineID) error {
 	_, err := state.ChangeMachine(tx, id, func(m *bourse.Machine) (bool, []bourse.Event, error) {
 		if m.State != bourse.StateStopping {
@@ -122,8 +123,8 @@ func recordStopped(tx *store.Tx, id bourse.MachineID) error {
 	return err
 }
 
-// Destroy removes a machine and all it left on the host, and answers when it
-// is gone. One that runs is refused unless act.Force is set.
+// Destroy removes a machine and everything that it left on the host, and returns once
+// it is gone. It refuses a running machine unless act.Force is set.
 func (ms *Machines) Destroy(ctx context.Context, id bourse.MachineID, act fabric.Act) (fabric.ActReply, error) {
 	var old bourse.Machine
 	run, err := ms.beginDestroy(ctx, id, bourse.SourceUser, act.By, func(m *bourse.Machine) error {
@@ -148,8 +149,8 @@ func mayDestroy(m *bourse.Machine, act fabric.Act) error {
 	return err
 }
 
-// beginDestroy records that a machine will be destroyed. For one that is being
-// destroyed it queues behind that, for one that is gone it is not_found.
+// beginDestroy records that a machine will be destroyed. If it is being destroyed
+// already, the run queues behind that. It returns not_found if the machine is gone.
 func (ms *Machines) beginDestroy(ctx context.Context, id bourse.MachineID, source bourse.Source, by string, may func(*bourse.Machine) error) (*fsm.Handle[machineResult], error) {
 	return ms.begin(ctx, ms.defs.destroy, machineRequest{Machine: id}, state.InTx(func(tx *store.Tx) error {
 		_, err := state.ChangeMachine(tx, id, func(m *bourse.Machine) (bool, []bourse.Event, error) {
@@ -167,8 +168,8 @@ func (ms *Machines) beginDestroy(ctx context.Context, id bourse.MachineID, sourc
 	}))
 }
 
-// Discard has a machine destroyed that no one needs any more: one whose order is
-// canceled, say. It answers when that is recorded.
+// Discard begins to destroy a machine that is no longer needed, for example because its
+// order was canceled. It returns once that is recorded.
 func (ms *Machines) Discard(ctx context.Context, id bourse.MachineID) error {
 	_, err := ms.beginDestroy(ctx, id, bourse.SourceWorker, "", func(*bourse.Machine) error { return nil })
 	if bourse.CodeOf(err) == bourse.CodeNotFound {
@@ -183,8 +184,8 @@ func intendDestroy(m *bourse.Machine, source bourse.Source) bourse.Event {
 	return bourse.Event{Type: bourse.EventDestroy, State: m.State, Source: source}
 }
 
-// killStep ends what runs of a machine; its exit is recorded before the
-// machine goes.
+// killStep ends a machine's program. Its exit is recorded before the machine is
+// removed.
 func (ms *Machines) killStep(ctx context.Context, r *machineRun) fsm.Outcome {
 	m, err := ms.state.Machine(ctx, r.Request.Machine)
 	if err != nil {
@@ -198,8 +199,8 @@ func (ms *Machines) killStep(ctx context.Context, r *machineRun) fsm.Outcome {
 	return fsm.Done()
 }
 
-// removeStep removes what the driver keeps of a machine, then its place in
-// the ledger. The record stays for a while, to be read.
+// removeStep removes a machine from the host and then gives back its resources. The
+// record remains readable for some time.
 func (ms *Machines) removeStep(ctx context.Context, r *machineRun) fsm.Outcome {
 	m, err := ms.state.Machine(ctx, r.Request.Machine)
 	if err != nil {
@@ -222,7 +223,7 @@ func (ms *Machines) removeStep(ctx context.Context, r *machineRun) fsm.Outcome {
 			}
 			m.State, m.Takes, m.Devices, m.Lease, m.Next = bourse.StateDestroyed, nil, nil, nil, nil
 			m.Boot.PID, m.Boot.Port = 0, 0
-			m.Config.Files = nil // large, and secret
+			m.Config.Files = nil // they are large, and may be secret
 			return true, []bourse.Event{{Type: bourse.EventDestroy, State: m.State, Source: bourse.SourceWorker}}, nil
 		})
 		return err

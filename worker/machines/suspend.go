@@ -14,10 +14,10 @@ import (
 	"github.com/bourse-dev/bourse/worker/state"
 )
 
-// Suspend freezes a machine's program where it is, and answers when that is so.
-// The machine keeps all that it takes, so that it can always go on. Errors:
-// failed_precondition from another state, or where the host cannot; conflict while
-// another holds its lease; unavailable when its program cannot be frozen now.
+// Suspend freezes a machine's program, and returns once it is frozen. The machine keeps
+// its resources, so it can always resume. Errors: failed_precondition from another
+// state, or if the host cannot freeze programs; conflict while another caller holds its
+// lease; unavailable if its program cannot be frozen now.
 func (ms *Machines) Suspend(ctx context.Context, id bourse.MachineID, act fabric.Act) (fabric.ActReply, error) {
 	var old bourse.Machine
 	run, err := ms.begin(ctx, ms.defs.suspend, machineRequest{Machine: id}, state.InTx(func(tx *store.Tx) error {
@@ -44,29 +44,29 @@ func (ms *Machines) Suspend(ctx context.Context, id bourse.MachineID, act fabric
 	return fabric.ActReply{Previous: old.State, Machine: now}, err
 }
 
-// freezable reports why a machine can never be suspended here.
+// freezable returns failed_precondition if a machine can never be suspended here.
 func freezable(host *admit.Host, m *bourse.Machine) error {
 	kind := m.Config.ImageKind()
 	switch {
 	case kind == bourse.PollerImage:
-		return bourse.Errorf(bourse.CodeFailedPrecondition, "machine %s cannot be suspended: it runs where its poller is; stop it instead", m.ID)
+		return bourse.Errorf(bourse.CodeFailedPrecondition, "machine %s cannot be suspended: it runs on its poller's host; stop it instead", m.ID)
 	case host.Labels.Load().Of[kind]["suspend"] == "":
 		return bourse.Errorf(bourse.CodeFailedPrecondition, "machine %s cannot be suspended: its host has no cgroups that freeze processes; stop it instead", m.ID)
 	}
 	return nil
 }
 
-// freezeStep freezes the program of a machine that is suspending. One that
-// cannot be frozen goes on.
+// freezeStep freezes the program of a suspending machine. If that fails the program
+// continues.
 func (ms *Machines) freezeStep(ctx context.Context, r *machineRun) fsm.Outcome {
 	m, err := ms.state.Machine(ctx, r.Request.Machine)
 	if err != nil {
 		return fsm.Abort(err)
 	}
 	if m.State != bourse.StateSuspending || !alive(&m) {
-		return fsm.Finish() // asked to end in the meantime, or it ended by itself
+		return fsm.Finish() // it was stopped in the meantime, or has ended
 	}
-	err = bourse.Errorf(bourse.CodeUnavailable, "the program of machine %s could not be frozen: it goes on", m.ID)
+	err = bourse.Errorf(bourse.CodeUnavailable, "the program of machine %s could not be frozen and continues", m.ID)
 	failed := r.Attempt >= launchAttempts
 	if !failed {
 		err = ms.freeze(ctx, &m, true)
@@ -75,7 +75,7 @@ func (ms *Machines) freezeStep(ctx context.Context, r *machineRun) fsm.Outcome {
 	case err == nil:
 		return fsm.Done(settleAs(m.ID, m.Boot.Number, bourse.StateSuspending, bourse.StateSuspended, bourse.EventSuspend))
 	case code == bourse.CodeNotFound, code == bourse.CodeFailedPrecondition && ms.hasEnded(ctx, &m):
-		return fsm.Finish() // its watch records the end
+		return fsm.Finish() // its watch records the exit
 	case code != bourse.CodeFailedPrecondition && !failed:
 		return fsm.Retry(err)
 	}
@@ -85,7 +85,7 @@ func (ms *Machines) freezeStep(ctx context.Context, r *machineRun) fsm.Outcome {
 	return fsm.Abort(err, settleAs(m.ID, m.Boot.Number, bourse.StateSuspending, bourse.StateStarted, bourse.EventResume))
 }
 
-// thawStep lets the program of a machine go on that was suspended.
+// thawStep resumes the program of a suspended machine.
 func (ms *Machines) thawStep(ctx context.Context, r *machineRun) fsm.Outcome {
 	m, err := ms.state.Machine(ctx, r.Request.Machine)
 	if err != nil {
@@ -102,8 +102,8 @@ func (ms *Machines) thawStep(ctx context.Context, r *machineRun) fsm.Outcome {
 	if d, known := ms.drivers.of(m.Config.ImageKind()); known == nil {
 		ms.watch(d, TaskOf(&m), lost)
 	}
-	if err != nil { // its watch records that it is lost, from there
-		err = bourse.Errorf(bourse.CodeUnavailable, "machine %s has lost what it was suspended with: start it again", m.ID)
+	if err != nil { // its watch then records that the program is lost
+		err = bourse.Errorf(bourse.CodeUnavailable, "machine %s has lost its suspended program: start it again", m.ID)
 		return fsm.Abort(err, settleAs(m.ID, m.Boot.Number, bourse.StateStarting, bourse.StateSuspended, bourse.EventSuspend))
 	}
 	return fsm.Done(settleAs(m.ID, m.Boot.Number, bourse.StateStarting, bourse.StateStarted, bourse.EventResume))
@@ -127,8 +127,8 @@ func (ms *Machines) hasEnded(ctx context.Context, m *bourse.Machine) bool {
 	return bourse.CodeOf(err) == bourse.CodeNotFound || err == nil && status.Exit != nil
 }
 
-// settleAs returns the record of a machine that has come from one state to the
-// other in the same boot. It changes nothing when something else was done to it.
+// settleAs returns a write that moves a machine from one state to another within the
+// same boot. It changes nothing if the machine has changed otherwise.
 func settleAs(id bourse.MachineID, boot int, from, to bourse.State, event bourse.EventType) fsm.Write {
 	return state.InTx(func(tx *store.Tx) error {
 		_, err := state.ChangeMachine(tx, id, func(m *bourse.Machine) (bool, []bourse.Event, error) {

@@ -13,20 +13,21 @@ import (
 	"github.com/bourse-dev/bourse/worker/state"
 )
 
-// updateWithin is how long the image of an update may take to come.
+// updateWithin is the time limit for pulling an update's image.
 const updateWithin = 10 * time.Minute
 
-// Update makes a new version of a machine, and answers when that has started, or
-// is there if it is not to start. Until its image is on the host the present
-// version goes on, and it stays if that fails. Then it is ended, the record gets
-// the new config, and the machine is launched; what its program would not notice
-// is changed while it runs.
+// Update creates a new version of a machine, and returns once that has started, or
+// exists if it is not to start. The present version runs until the image is on the
+// host, and stays if the pull fails. Then it is stopped, the record gets the new
+// config, and the machine is launched. Changes that the program would not notice are
+// made while it runs.
 //
-// Errors: conflict while another holds the lease, another update is in progress,
-// or req.Current is not its version; invalid for what cannot change in place;
-// insufficient_capacity when the host has no room for it; failed_precondition from
-// another state, for a mount's volume, when the image is not to be had (it has its
-// old version), and when the new version failed to start (it has that).
+// Errors: conflict while another caller holds the lease, another update is in progress,
+// or req.Current is not the present version; invalid for a change that needs a new
+// machine; insufficient_capacity if the host has no room for it; failed_precondition
+// from another state, for another volume, if the image cannot be pulled (the machine
+// keeps its old version), or if the new version failed to start (the machine keeps the
+// new version).
 func (ms *Machines) Update(ctx context.Context, req fabric.UpdateRequest) (fabric.ActReply, error) {
 	if err := req.Config.Normalize(); err != nil {
 		return fabric.ActReply{}, err
@@ -39,7 +40,7 @@ func (ms *Machines) Update(ctx context.Context, req fabric.UpdateRequest) (fabri
 		err = mayUpdate(&old, &req)
 	}
 	if err == nil {
-		err = cmp.Or(ms.state.Store.Short(), ms.takes(&old, &req.Config))
+		err = cmp.Or(ms.state.Store.Short(), ms.unsupported(&old, &req.Config))
 	}
 	if err != nil {
 		return fabric.ActReply{}, err
@@ -93,14 +94,14 @@ func (ms *Machines) Update(ctx context.Context, req fabric.UpdateRequest) (fabri
 	return fabric.ActReply{Previous: old.State, Machine: now}, err
 }
 
-// updated waits until a machine has the version that an update makes, and it has
-// started, or never will.
+// updated waits until an update has created its version, and that has started or cannot
+// start.
 func (ms *Machines) updated(ctx context.Context, run *fsm.Handle[machineResult], id bourse.MachineID, version bourse.InstanceID) (bourse.Machine, error) {
 	if _, err := run.Applied(ctx); err != nil {
 		switch m, unread := ms.state.Machine(ctx, id); {
 		case ctx.Err() != nil || unread != nil:
 			return m, err
-		case m.Instance == version: // the record says how it went
+		case m.Instance == version: // the record contains the outcome
 		case m.State == bourse.StateDestroying || m.State == bourse.StateDestroyed:
 			return m, state.ErrNoMachine
 		default:
@@ -128,7 +129,7 @@ func (ms *Machines) updated(ctx context.Context, run *fsm.Handle[machineResult],
 	return m, nil
 }
 
-// mayUpdate reports whether an update goes, by the record alone.
+// mayUpdate returns whether an update is allowed by the machine's record alone.
 func mayUpdate(m *bourse.Machine, req *fabric.UpdateRequest) error {
 	if err := may(m, bourse.CallUpdate, req.Nonce); err != nil {
 		return err
@@ -163,9 +164,9 @@ func sameVolumes(a, b []bourse.Mount) bool {
 	return true
 }
 
-// takes returns why the worker cannot run a machine with this config, whatever
-// else it runs.
-func (ms *Machines) takes(m *bourse.Machine, c *bourse.Config) error {
+// unsupported returns why the worker cannot run a machine with config c, even if
+// nothing else ran here.
+func (ms *Machines) unsupported(m *bourse.Machine, c *bourse.Config) error {
 	org, err := ms.images.OrgOf(m)
 	if err != nil {
 		return err
@@ -180,11 +181,11 @@ func (ms *Machines) takes(m *bourse.Machine, c *bourse.Config) error {
 	}
 }
 
-// takeNext records what a machine will be, and takes what that needs beyond what
-// the machine has: never both, as one ends before the other begins.
+// takeNext records m's next version and takes the resources that it needs beyond m's.
+// The two versions never run at the same time, so they share resources.
 func (ms *Machines) takeNext(tx *store.Tx, m *bourse.Machine, next bourse.NextVersion) error {
 	if !mayRun(m) && (!next.Launch || sleeps(m, &next)) {
-		next.Launch, next.Takes = false, admit.Resting(next.Takes) // a start meanwhile takes the rest
+		next.Launch, next.Takes = false, admit.Resting(next.Takes) // a start in the meantime takes the rest
 	}
 	if err := ms.retake(tx, m, admit.Most(m.Takes, next.Takes)); err != nil {
 		return err
@@ -192,11 +193,11 @@ func (ms *Machines) takeNext(tx *store.Tx, m *bourse.Machine, next bourse.NextVe
 	with := *m
 	with.Config = next.Config
 	m.Next = &next
-	return ms.volumes.Attach(tx, &with) // it has them already: this fills in its mounts
+	return ms.volumes.Attach(tx, &with) // m has them already; this fills in the mounts of its next version
 }
 
-// pinned reports whether a machine's next version has the image of the present
-// one, whatever registries say.
+// pinned reports whether a machine's next version certainly has the image of the
+// present version.
 func pinned(m *bourse.Machine, next *bourse.NextVersion) bool {
 	return m.Config.ImageKind() != bourse.RegistryImage ||
 		m.Image != nil && next.Config.Image == m.Config.Image && bourse.ParseImageRef(m.Config.Image).Digest != ""

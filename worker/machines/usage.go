@@ -11,10 +11,10 @@ import (
 	"github.com/bourse-dev/bourse/worker/state"
 )
 
-// usageGap is the time between two samples when there is no earlier one.
+// usageGap is the time between two samples if there is no earlier one.
 const usageGap = 250 * time.Millisecond
 
-// Usage returns what a machine uses, and what it may.
+// Usage returns the resources that a machine uses, and its limits.
 func (ms *Machines) Usage(ctx context.Context, id bourse.MachineID) (fabric.Usage, error) {
 	m, err := ms.state.Machine(ctx, id)
 	if err == nil {
@@ -49,7 +49,7 @@ func (ms *Machines) Usage(ctx context.Context, id bourse.MachineID) (fabric.Usag
 	return out, nil
 }
 
-// sample asks what a machine uses now.
+// sample returns what a machine uses now.
 func (ms *Machines) sample(ctx context.Context, m *bourse.Machine) (driver.Usage, cpuSample, error) {
 	d, err := ms.drivers.of(m.Config.ImageKind())
 	if err != nil {
@@ -60,28 +60,27 @@ func (ms *Machines) sample(ctx context.Context, m *bourse.Machine) (driver.Usage
 }
 
 const (
-	fresh  = time.Second      // a younger sample says too little about the time between
-	maxAge = 30 * time.Second // an older one too much
+	fresh  = time.Second      // more recent samples are too close to compare with
+	maxAge = 30 * time.Second // older samples say little about the present
 )
 
-// cpuSamples are those of what tasks have used of processors, to tell what
-// they use now. Nothing is sampled for its own sake: a worker that is not asked
-// does nothing, and one that is asked all the time compares with the answers
-// before.
+// cpuSamples holds samples of the processor time that tasks have used, to compute their
+// present use. Nothing is sampled in the background: each answer is compared with
+// earlier ones.
 type cpuSamples struct {
 	mu     sync.Mutex
-	tasks  map[driver.TaskID][2]cpuSample // guarded by mu; the older one first
+	tasks  map[driver.TaskID][2]cpuSample // guarded by mu; the older sample first
 	pruned time.Time                      // guarded by mu
 }
 
-// cpuSample is what a task had used of processors at some time.
+// cpuSample is the processor time that a task had used at some time.
 type cpuSample struct {
 	At  time.Time
 	CPU time.Duration
 }
 
-// Add notes a sample and returns the one to compare it with: the newest that is
-// neither too young nor too old.
+// Add adds a sample, and returns the newest earlier sample that is neither too recent
+// nor too old to compare it with.
 func (u *cpuSamples) Add(id driver.TaskID, now cpuSample) (before cpuSample, ok bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -108,7 +107,7 @@ func (u *cpuSamples) Add(id driver.TaskID, now cpuSample) (before cpuSample, ok 
 	return before, ok
 }
 
-// cpusUsed returns the cores in use between two samples.
+// cpusUsed returns the number of cores in use between two samples.
 func cpusUsed(before, now cpuSample) float64 {
 	if now.CPU < 0 || before.CPU < 0 || !now.At.After(before.At) {
 		return 0

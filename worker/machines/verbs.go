@@ -16,7 +16,8 @@ import (
 	"github.com/bourse-dev/bourse/worker/state"
 )
 
-// List lists the machines of an app, or all for nil.
+// List returns the machines for which keep returns true, oldest first: those of app, or
+// of all apps if app is nil.
 func (ms *Machines) List(ctx context.Context, app *bourse.App, keep func(*bourse.Machine) bool) ([]bourse.Machine, error) {
 	if err := ms.state.Store.Sync(ctx); err != nil {
 		return nil, err
@@ -45,7 +46,7 @@ func (ms *Machines) List(ctx context.Context, app *bourse.App, keep func(*bourse
 	return out, err
 }
 
-// Logs calls fn with what a machine's program has written.
+// Logs calls fn with the lines of a machine's output.
 func (ms *Machines) Logs(ctx context.Context, m *bourse.Machine, query driver.LogQuery, fn func(driver.LogLine) error) error {
 	d, err := ms.DriverOf(m)
 	if err != nil {
@@ -54,8 +55,8 @@ func (ms *Machines) Logs(ctx context.Context, m *bourse.Machine, query driver.Lo
 	return d.Logs(ctx, m.ID, query, fn)
 }
 
-// Running reads a machine whose program must run: to signal it, to run another
-// beside it, to see what it uses.
+// Running returns a machine whose program must run, for example to signal it, or to
+// execute a command.
 func (ms *Machines) Running(ctx context.Context, id bourse.MachineID) (bourse.Machine, error) {
 	m, err := ms.state.Machine(ctx, id)
 	if err == nil {
@@ -80,14 +81,14 @@ func (ms *Machines) Signal(ctx context.Context, id bourse.MachineID, act fabric.
 	return fabric.ActReply{Previous: m.State, Machine: m}, d.Signal(ctx, TaskOf(&m), act.Signal)
 }
 
-// Bounds of an exec.
+// Timeouts of exec.
 const (
 	execDefault = time.Minute
 	execMost    = 10 * time.Minute
 )
 
-// Exec runs a command beside a machine's program. Past its timeout it is
-// killed, which is an answer too: CodeTimeout.
+// Exec runs a command in a machine. A command that exceeds its timeout is killed, and
+// the error is CodeTimeout.
 func (ms *Machines) Exec(ctx context.Context, id bourse.MachineID, req *fabric.ExecRequest) (fabric.ExecReply, error) {
 	limit := time.Duration(req.Timeout)
 	if limit == 0 {
@@ -113,7 +114,7 @@ func (ms *Machines) Exec(ctx context.Context, id bourse.MachineID, req *fabric.E
 	return fabric.ExecReply{Exit: res.Exit, Stdout: res.Stdout, Stderr: res.Stderr}, err
 }
 
-// defaultLease is a lease's length when the caller does not say.
+// defaultLease is the duration of a lease if the request names none.
 const defaultLease = 60 * time.Second
 
 func newLease(owner, description string, expires time.Time) *bourse.Lease {
@@ -122,8 +123,8 @@ func newLease(owner, description string, expires time.Time) *bourse.Lease {
 	return &bourse.Lease{Nonce: hex.EncodeToString(nonce[:]), Owner: owner, Description: description, ExpiresAt: expires.UTC()}
 }
 
-// checkLease refuses who does not hold the lease of a leased machine. Where no
-// Lease is, any nonce is taken.
+// checkLease returns CodeConflict if a machine is leased to another caller. Without a
+// lease it accepts any nonce.
 func checkLease(m *bourse.Machine, nonce string) error {
 	if m.Lease.Expired(time.Now()) || m.Lease.Nonce == nonce {
 		return nil
@@ -132,7 +133,7 @@ func checkLease(m *bourse.Machine, nonce string) error {
 		m.ID, m.Lease.Owner, m.Lease.ExpiresAt.Format(time.RFC3339))
 }
 
-// called is state.ChangeMachine for a call that does nothing to the host.
+// called is state.ChangeMachine for a call that does not affect the host.
 func (ms *Machines) called(ctx context.Context, id bourse.MachineID, call bourse.Call, change func(*bourse.Machine) (bool, []bourse.Event, error)) (bourse.Machine, error) {
 	return ms.calledTx(ctx, id, call, func(_ *store.Tx, m *bourse.Machine) (bool, []bourse.Event, error) { return change(m) })
 }
@@ -151,17 +152,16 @@ func (ms *Machines) calledTx(
 		})
 		return err
 	})
-	if err != nil { // the transaction may still be at work on m
+	if err != nil { // the transaction may still be writing to m
 		return bourse.Machine{}, err
 	}
 	return m, nil
 }
 
-// takeLease gives a lease that no one else holds to the caller, or extends the
-// caller's.
+// takeLease gives a free lease to the caller, or extends the caller's lease.
 func takeLease(m *bourse.Machine, nonce, owner, description string, ttl time.Duration) {
 	expires := time.Now().Add(ttl)
-	late := m.Lease != nil && m.Lease.Nonce == nonce // it has ended, and no one took it: it is still the caller's
+	late := m.Lease != nil && m.Lease.Nonce == nonce // it has ended, but nobody else has taken it
 	if m.Lease.Expired(time.Now()) && !late {
 		m.Lease = newLease(owner, description, expires)
 	} else {
@@ -169,8 +169,8 @@ func takeLease(m *bourse.Machine, nonce, owner, description string, ttl time.Dur
 	}
 }
 
-// Lease takes a machine's lease, or extends it for who holds it: the nonce
-// stays the same, also when the lease has ended and no one has taken it.
+// Lease takes a machine's lease, or extends the caller's lease. Extending keeps the
+// nonce, even if the lease has ended, as long as nobody else has taken it.
 func (ms *Machines) Lease(ctx context.Context, id bourse.MachineID, req fabric.LeaseRequest) (bourse.Lease, error) {
 	ttl := req.TTL
 	if ttl == 0 {
@@ -223,7 +223,7 @@ func (ms *Machines) Cordon(ctx context.Context, id bourse.MachineID, act fabric.
 	return fabric.ActReply{Previous: m.State, Machine: m}, err
 }
 
-// SetMetadata changes a machine's metadata: no new version, no lease needed.
+// SetMetadata changes a machine's metadata. This creates no version and needs no lease.
 func (ms *Machines) SetMetadata(ctx context.Context, id bourse.MachineID, req fabric.MetadataRequest) (bourse.Machine, error) {
 	return ms.calledTx(ctx, id, bourse.CallMetadata, func(tx *store.Tx, m *bourse.Machine) (bool, []bourse.Event, error) {
 		if req.Instance != "" && req.Instance != m.Instance {
@@ -234,7 +234,7 @@ func (ms *Machines) SetMetadata(ctx context.Context, id bourse.MachineID, req fa
 		}
 		setMetadata(&m.Config, &req)
 		err := m.Config.Normalize()
-		if err == nil && m.Next != nil { // that config was sent before this change
+		if err == nil && m.Next != nil { // its config was sent before this change
 			setMetadata(&m.Next.Config, &req)
 			err = m.Next.Config.Normalize()
 		}

@@ -20,11 +20,11 @@ var (
 	errNotStarted = errors.New("the start is not recorded yet")
 )
 
-// patience between attempts to record an exit that the store refuses, on a
-// full disk say: the driver keeps the exit until it is recorded.
-const watchPatience = time.Second
+// watchRetry is the delay between attempts to record an exit that the store refuses,
+// for example because the disk is full. The driver keeps the exit until it is recorded.
+const watchRetry = time.Second
 
-// watching is the set of tasks that have a watch.
+// watching is the set of watched tasks.
 type watching struct {
 	mu    sync.Mutex
 	tasks map[driver.TaskID]struct{} // guarded by mu
@@ -52,15 +52,15 @@ func (s *watching) remove(id driver.TaskID) {
 	delete(s.tasks, id)
 }
 
-// What is recorded of a task that its driver does not know.
+// Errors in the recorded exits of tasks that their driver does not know.
 const (
 	lost      = "the driver lost it"
 	unstarted = "ended before it was started"
 )
 
-// watch waits for a task's end in a goroutine of its own, and sees to what
-// follows. A task has one watch at a time; asking again is free. unknown is
-// how it has ended if the driver does not know it.
+// watch waits for a task's exit in a separate goroutine, and begins what follows it. A
+// task that is watched already is not watched twice. unknown is the error in the exit
+// if the driver does not know the task.
 func (ms *Machines) watch(d driver.Driver, id driver.TaskID, unknown string) {
 	if !ms.watched.add(id) {
 		return
@@ -80,15 +80,15 @@ func (ms *Machines) watch(d driver.Driver, id driver.TaskID, unknown string) {
 				return
 			}
 			if kept, ok := ms.watched.failures.Due(); ok {
-				ms.state.Log.Warn("watch of a machine", "machine", id.Machine, "boot", id.Boot, "err", err, "not_logged", kept)
+				ms.state.Log.Warn("watch of a machine failed", "machine", id.Machine, "boot", id.Boot, "err", err, "not_logged", kept)
 			}
-			state.Rest(life, watchPatience)
+			state.Rest(life, watchRetry)
 		}
 	})
 }
 
-// ended records the end of a task together with what follows it: the delayed
-// run of its restart policy, or its destruction. Then the driver may forget.
+// ended records a task's exit together with what follows it: the delayed run of its
+// restart policy, or its destruction. Then the driver may forget the task.
 func (ms *Machines) ended(ctx context.Context, d driver.Driver, id driver.TaskID, exit bourse.Exit) error {
 	for {
 		change := ms.state.Machines.Next(id.Machine)
@@ -102,7 +102,7 @@ func (ms *Machines) ended(ctx context.Context, d driver.Driver, id driver.TaskID
 				return ctx.Err()
 			}
 		case bourse.CodeOf(err) == bourse.CodeNotFound:
-			return d.Destroy(ctx, id.Machine) // no record: nothing may be left of it
+			return d.Destroy(ctx, id.Machine) // a machine without a record leaves nothing
 		case err != nil:
 			return err
 		default:
@@ -121,8 +121,8 @@ func (ms *Machines) recordEnd(ctx context.Context, id driver.TaskID, exit bourse
 	}
 	next, _ := afterExit(&m, id.Boot, exit)
 	if next == rest && m.State == bourse.StateStopped {
-		// Before the end is recorded: it is not started again until then. This
-		// watch is the only one that records it, so no later boot is hit.
+		// This comes before the exit is recorded, until when the machine cannot start
+		// again. Only this watch records the exit, so no later boot is affected.
 		if err := ms.tryTearDown(ctx, &m); err != nil {
 			return err
 		}
@@ -146,8 +146,8 @@ func (ms *Machines) recordEnd(ctx context.Context, id driver.TaskID, exit bourse
 	return nil
 }
 
-// follow begins what follows the end of a boot, in the transaction that records
-// the end.
+// follow begins what follows the exit of a boot, in the transaction that records the
+// exit.
 func (ms *Machines) follow(ctx context.Context, m *bourse.Machine, id driver.TaskID, next aftermath, write func(*store.Tx) error) error {
 	req := machineRequest{Machine: id.Machine, Boot: id.Boot}
 	switch next {
@@ -166,18 +166,19 @@ func (ms *Machines) follow(ctx context.Context, m *bourse.Machine, id driver.Tas
 	return nil
 }
 
-// aftermath is what follows a task's end.
+// aftermath is what follows a task's exit.
 type aftermath string
 
 const (
-	nothing aftermath = "nothing" // known already, or of an earlier boot
-	rest    aftermath = "rest"    // the machine's next state is not ours to begin
-	revive  aftermath = "revive"  // its policy starts it again
+	nothing aftermath = "nothing" // the exit is recorded already, or belongs to an earlier boot
+	rest    aftermath = "rest"    // no run is to be begun
+	revive  aftermath = "revive"  // its policy restarts the machine
 	remove  aftermath = "remove"  // auto_destroy
 )
 
-// afterExit decides what follows the end of a boot of m, and records it in m:
-// its state, what it takes, the event. It decides from its arguments alone.
+// afterExit decides what follows the exit of a boot of m. It records in m its state,
+// its resources and the exit, and returns the event. It is a pure function of its
+// arguments.
 func afterExit(m *bourse.Machine, boot int, exit bourse.Exit) (aftermath, bourse.Event) {
 	if m.Boot.Number != boot || m.Boot.Exit != nil || m.State == bourse.StateDestroyed {
 		return nothing, bourse.Event{}
@@ -186,10 +187,10 @@ func afterExit(m *bourse.Machine, boot int, exit bourse.Exit) (aftermath, bourse
 	next := rest
 	switch {
 	case m.State == bourse.StateDestroying:
-	case m.State == bourse.StateReplacing: // the update's run goes on with it
-	case m.State == bourse.StateRestarting: // on request: the run goes on with it
+	case m.State == bourse.StateReplacing: // the update's run continues
+	case m.State == bourse.StateRestarting: // on request: its run continues
 		told.Restarting = true
-	case !m.Boot.Requested && !m.Boot.Frozen && policyRestarts(m, exit): // what was lost while it was suspended is not started unasked
+	case !m.Boot.Requested && !m.Boot.Frozen && policyRestarts(m, exit): // a program that was lost while suspended is not restarted unasked
 		next, m.State, told.Restarting = revive, bourse.StateRestarting, true
 		m.Boot.Restarts = append(m.Boot.Restarts, exit.At)
 	case m.Config.AutoDestroy:
@@ -205,8 +206,8 @@ func afterExit(m *bourse.Machine, boot int, exit bourse.Exit) (aftermath, bourse
 	return next, bourse.Event{Type: bourse.EventExit, State: m.State, Source: bourse.SourceWorker, At: exit.At, Exit: told}
 }
 
-// settle returns to the ledger what only a running machine has, but for what its
-// next version will take. Its port stays its own.
+// settle gives back the resources that only a running machine has, except for those
+// that its next version will take. m keeps its port.
 func settle(m *bourse.Machine) {
 	m.Takes, m.Devices = admit.Resting(m.Takes), nil
 	if m.Next != nil {
@@ -214,16 +215,15 @@ func settle(m *bourse.Machine) {
 	}
 }
 
-// policyRestarts reports whether m's policy starts it again after this exit. It
-// forgets restarts that are out of the window.
+// policyRestarts reports whether m's policy restarts it after an exit. It drops
+// restarts outside the policy's window.
 func policyRestarts(m *bourse.Machine, exit bourse.Exit) (again bool) {
 	again, m.Boot.Restarts = m.Config.RestartPolicy().Again(exit, m.Boot.Restarts)
 	return again
 }
 
-// recordExit writes a task's end, in the transaction that was given. It fails
-// with errMoved when what follows is no longer what the caller prepared for,
-// and with errNotStarted before the task's start was recorded.
+// recordExit records a task's exit. It returns errMoved if what follows is no longer
+// what the caller has prepared, and errNotStarted before the task's start was recorded.
 func recordExit(tx *store.Tx, id bourse.MachineID, boot int, exit bourse.Exit, prepared aftermath) error {
 	_, err := state.ChangeMachine(tx, id, func(m *bourse.Machine) (bool, []bourse.Event, error) {
 		if notStarted(m, boot) {
@@ -245,8 +245,8 @@ func recordExit(tx *store.Tx, id bourse.MachineID, boot int, exit bourse.Exit, p
 	return err
 }
 
-// notStarted reports whether the start of this boot has still to be recorded: the
-// end of a task is recorded after its start.
+// notStarted reports whether the start of a boot is not recorded yet. A task's exit is
+// recorded after its start.
 func notStarted(m *bourse.Machine, boot int) bool {
 	return m.Boot.Number == boot && m.State == bourse.StateStarting
 }

@@ -36,9 +36,9 @@ type StandbyView interface {
 // Promoter are the worker's own, whose states these change. Each is repeated without
 // harm.
 type Promoter interface {
-	StandIn(ctx context.Context, id, primary bourse.MachineID, why string) error
-	StandDown(ctx context.Context, id, primary bourse.MachineID, why string) error
-	Rest(ctx context.Context, id, primary bourse.MachineID) error
+	Promote(ctx context.Context, id, primary bourse.MachineID, why string) error
+	Demote(ctx context.Context, id, primary bourse.MachineID, why string) error
+	Rearm(ctx context.Context, id, primary bourse.MachineID) error
 }
 
 // Standbys watches what a worker's spares stand by for. Its fields belong to the
@@ -212,11 +212,11 @@ func (w *Standbys) act(id bourse.MachineID, v StandbyVerdict) {
 		var err error
 		switch v.Act {
 		case Promote:
-			err = w.machines.StandIn(ctx, id, v.Primary, v.Why)
+			err = w.machines.Promote(ctx, id, v.Primary, v.Why)
 		case Demote:
-			err = w.machines.StandDown(ctx, id, v.Primary, v.Why)
+			err = w.machines.Demote(ctx, id, v.Primary, v.Why)
 		case Rearm:
-			err = w.machines.Rest(ctx, id, v.Primary)
+			err = w.machines.Rearm(ctx, id, v.Primary)
 		case StayStandby:
 		}
 		w.busy.end(id)
