@@ -6,7 +6,6 @@ import (
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/store"
-	"github.com/bourse-dev/bourse/worker/state"
 )
 
 // supportsVolume refuses a volume that the worker could not have even if it were empty.
@@ -26,7 +25,7 @@ func (h *Host) volume(tx *store.Tx, order *bourse.Order, now time.Time, d *Decis
 	disk := bourse.Amount{Resource: bourse.ResourceDisk, Amount: int64(spec.Disk())}
 	d.Takes = bourse.Amounts{disk}
 	return []check{
-		func() (*bourse.Refusal, error) { return h.source(tx, order.App.Owns, &spec, now) },
+		func() (*bourse.Refusal, error) { return h.source(tx, &order.App, &spec, now) },
 		func() (*bourse.Refusal, error) { return zone(tx, order.App, &spec) },
 		func() (_ *bourse.Refusal, err error) {
 			d.Committed, err = tx.CommittedAt(now)
@@ -40,7 +39,7 @@ func (h *Host) volume(tx *store.Tx, order *bourse.Order, now time.Time, d *Decis
 }
 
 // source checks what a volume is to be filled from, as far as this worker knows it.
-func (h *Host) source(tx *store.Tx, mine state.Ownership, spec *bourse.VolumeOrder, now time.Time) (*bourse.Refusal, error) {
+func (h *Host) source(tx *store.Tx, app *bourse.App, spec *bourse.VolumeOrder, now time.Time) (*bourse.Refusal, error) {
 	id, tag := SourceOf(spec)
 	no := func(format string, args ...any) (*bourse.Refusal, error) {
 		return &bourse.Refusal{Reason: bourse.RefusedVolume, Resource: id, Detail: fmt.Sprintf(format, args...)}, nil
@@ -53,7 +52,7 @@ func (h *Host) source(tx *store.Tx, mine state.Ownership, spec *bourse.VolumeOrd
 	case tag != h.Tag:
 		return nil, nil // its worker checks it when it is asked for the content
 	}
-	source, err := LocalSource(tx, mine, spec, now)
+	source, err := LocalSource(tx, app, spec, now)
 	switch {
 	case bourse.CodeOf(err) == bourse.CodeNotFound:
 		return no("%s", bourse.MessageOf(err))
@@ -81,10 +80,10 @@ func SourceOf(spec *bourse.VolumeOrder) (string, bourse.WorkerTag) {
 
 // LocalSource describes a source on this worker, given when the copy of it was claimed.
 // It returns CodeNotFound if the source does not exist or cannot be read.
-func LocalSource(tx *store.Tx, mine state.Ownership, spec *bourse.VolumeOrder, claimed time.Time) (bourse.VolumeOrder, error) {
+func LocalSource(tx *store.Tx, app *bourse.App, spec *bourse.VolumeOrder, claimed time.Time) (bourse.VolumeOrder, error) {
 	if spec.Snapshot != "" {
 		s, v, err := tx.Snapshot(spec.Snapshot)
-		if err == nil && (!mine(v.App, v.AppID, v.CreatedAt) || s.State != bourse.SnapshotCreated || s.Expired(claimed)) {
+		if err == nil && (!v.OwnedBy(app) || s.State != bourse.SnapshotCreated || s.Expired(claimed)) {
 			err = bourse.Errorf(bourse.CodeNotFound, "snapshot not found")
 		}
 		source := v.Spec
@@ -92,7 +91,7 @@ func LocalSource(tx *store.Tx, mine state.Ownership, spec *bourse.VolumeOrder, c
 		return source, err
 	}
 	v, err := tx.Volume(spec.Source)
-	if err == nil && (!mine(v.App, v.AppID, v.CreatedAt) || !v.State.Usable()) {
+	if err == nil && (!v.OwnedBy(app) || !v.State.Usable()) {
 		err = bourse.Errorf(bourse.CodeNotFound, "volume %s cannot be read", spec.Source)
 	}
 	return v.Spec, err

@@ -58,7 +58,7 @@ func (vs *Volumes) fill(ctx context.Context, v *bourse.Volume) error {
 	id, tag := admit.SourceOf(&v.Spec)
 	if tag == vs.state.Self.Tag {
 		if err := vs.state.Store.View(func(tx *store.Tx) error {
-			_, err := admit.LocalSource(tx, state.OwnerOf(v.App, v.AppID), &v.Spec, v.CreatedAt)
+			_, err := admit.LocalSource(tx, &bourse.App{Name: v.App, ID: v.AppID}, &v.Spec, v.CreatedAt)
 			return err
 		}); err != nil {
 			return err
