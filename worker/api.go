@@ -8,7 +8,10 @@ import (
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/fabric"
+	"github.com/bourse-dev/bourse/fsm"
 	"github.com/bourse-dev/bourse/internal/metrics"
+	"github.com/bourse-dev/bourse/store"
+	"github.com/bourse-dev/bourse/volume"
 )
 
 // Handler serves the worker's API, package fabric's verbs, whatever fabric a
@@ -171,4 +174,78 @@ func queriedApp(name bourse.AppName, id string) *bourse.App {
 		return nil
 	}
 	return &bourse.App{Name: name, ID: id}
+}
+
+// handleExports serves volumes and snapshots to other workers, as far as brokers
+// have granted it.
+func handleExports(mux *http.ServeMux, w *Worker) {
+	fabric.VolumeExport.Handle(mux, func(rw http.ResponseWriter, r *http.Request, e fabric.Export) {
+		body := &exportBody{rw: rw}
+		err := w.volumes.Granted(e.ID, e.Grant, r.TLS)
+		if err == nil {
+			err = w.volumes.Export(r.Context(), e.ID, volume.Position{Moment: e.Moment, Offset: e.Offset}, body)
+		}
+		switch {
+		case err == nil:
+		case !body.begun:
+			fabric.WriteFailure(rw, err)
+		default:
+			panic(http.ErrAbortHandler) // the caller must see that the stream is not complete
+		}
+	})
+}
+
+// exportBody sends the response's header with the first byte, so that an error
+// before it is still a proper failure.
+type exportBody struct {
+	rw    http.ResponseWriter
+	begun bool
+}
+
+// Write implements io.Writer.
+func (b *exportBody) Write(p []byte) (int, error) {
+	if !b.begun {
+		b.begun = true
+		b.rw.Header().Set("Content-Type", "application/octet-stream")
+	}
+	return b.rw.Write(p)
+}
+
+// listRuns returns the runs in progress, and those that ended lately if asked
+// for.
+func (w *Worker) listRuns(ended bool) ([]fabric.Run, error) {
+	runs := []fabric.Run{}
+	err := w.store.View(func(tx *store.Tx) error {
+		for r, err := range tx.Runs() {
+			if err != nil {
+				return err
+			}
+			if ended || !r.Status.Ended() {
+				runs = append(runs, showRun(r))
+			}
+		}
+		return nil
+	})
+	return runs, err
+}
+
+func showRun(r fsm.Record) fabric.Run {
+	return fabric.Run{
+		ID: r.ID, Definition: r.Definition, Resource: r.Resource, Status: string(r.Status), Step: r.Step, Attempt: r.Attempt,
+		NotBefore: r.NotBefore, Error: r.Error, CreatedAt: r.CreatedAt, UpdatedAt: r.UpdatedAt,
+	}
+}
+
+// onRun has the engine do something about a run, and returns the run after it.
+func (w *Worker) onRun(do func(context.Context, string) error) func(context.Context, string) (fabric.Run, error) {
+	return func(ctx context.Context, id string) (fabric.Run, error) {
+		if err := do(ctx, id); err != nil {
+			return fabric.Run{}, err
+		}
+		rec, ok, err := w.store.Journal().Run(id)
+		if err == nil && !ok {
+			err = bourse.Errorf(bourse.CodeNotFound, "run not found")
+		}
+		return showRun(rec), err
+	}
 }

@@ -2,7 +2,12 @@ package worker
 
 import (
 	"context"
+	"errors"
+	"net"
 	"net/http"
+	"slices"
+	"strconv"
+	"sync"
 	"time"
 
 	"github.com/bourse-dev/bourse"
@@ -10,10 +15,12 @@ import (
 	"github.com/bourse-dev/bourse/fabric"
 	"github.com/bourse-dev/bourse/internal/codec"
 	"github.com/bourse-dev/bourse/store"
+	"github.com/bourse-dev/bourse/worker/admit"
 	"github.com/bourse-dev/bourse/worker/machines"
 	"github.com/bourse-dev/bourse/worker/reach"
 	"github.com/bourse-dev/bourse/worker/state"
 	"github.com/bourse-dev/bourse/worker/watch"
+	"github.com/bourse-dev/bourse/workload"
 )
 
 // machineEvents returns a machine's latest events.
@@ -86,4 +93,111 @@ func (w *Worker) handleTunnel(rw http.ResponseWriter, r *http.Request, to fabric
 		return
 	}
 	fabric.ServeTunnel(rw, r, watch.Conn(conn, func() { w.uses.Touch(to.Machine) }))
+}
+
+// runningOn returns a machine that must be started, and its driver.
+func (w *Worker) runningOn(ctx context.Context, id bourse.MachineID) (bourse.Machine, driver.Driver, error) {
+	m, err := w.machines.Running(ctx, id)
+	if err != nil {
+		return m, nil, err
+	}
+	d, err := w.machines.DriverOf(&m)
+	return m, d, err
+}
+
+// processes returns the processes of a machine that runs. Codes: failed_precondition,
+// not_found.
+func (w *Worker) processes(ctx context.Context, id bourse.MachineID) ([]bourse.Process, error) {
+	m, d, err := w.runningOn(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	if m.Config.ImageKind() == bourse.PollerImage {
+		return nil, bourse.Errorf(bourse.CodeFailedPrecondition, "machine %s runs where its poller is, whose processes are not seen", id)
+	}
+	status, err := d.Inspect(ctx, machines.TaskOf(&m))
+	if err == nil && status.PID == 0 {
+		err = bourse.Errorf(bourse.CodeFailedPrecondition, "the program of machine %s has ended", id)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return machines.Table{Root: "/proc"}.Of(status.PID)
+}
+
+// execStream runs a command beside a task, its streams those of a caller.
+func execStream(ctx context.Context, d driver.Driver, id driver.TaskID, streams fabric.ExecIO) (bourse.Exit, error) {
+	exec := driver.Exec{Command: streams.Start.Command, Stdin: streams.Stdin, Stdout: streams.Stdout, Stderr: streams.Stderr}
+	var resizing sync.WaitGroup
+	if t := streams.Start.Terminal; t != nil {
+		over, cancel := context.WithCancel(ctx)
+		defer resizing.Wait()
+		defer cancel()
+		sizes := make(chan driver.Size)
+		resizing.Go(func() { passSizes(over, streams.Resize, sizes) })
+		exec.Terminal = &driver.Terminal{Size: driver.Size(t.Size), Term: t.Term, Resize: sizes}
+	}
+	res, err := d.Exec(ctx, id, exec)
+	return res.Exit, err
+}
+
+// passSizes passes sizes of a terminal on until ctx ends.
+func passSizes(ctx context.Context, from <-chan fabric.Size, to chan<- driver.Size) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case size := <-from:
+			select {
+			case <-ctx.Done():
+				return
+			case to <- driver.Size(size):
+			}
+		}
+	}
+}
+
+// dial connects to a TCP port of a machine. One that uses the host's network
+// has only the ports that it was given or has said are its own: a tunnel is no
+// way into the host.
+func (w *Worker) dial(ctx context.Context, id bourse.MachineID, port uint16) (net.Conn, error) {
+	if port == 0 {
+		return nil, bourse.Errorf(bourse.CodeInvalid, "invalid port 0: use 1 to 65535")
+	}
+	m, err := w.machines.Running(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	return w.dialTo(ctx, &m, int(port))
+}
+
+// dialTo is dial for a machine that runs.
+func (w *Worker) dialTo(ctx context.Context, m *bourse.Machine, port int) (net.Conn, error) {
+	if m.Config.ImageKind() == bourse.PollerImage { // this host's ports are none of its
+		return nil, bourse.Errorf(bourse.CodeFailedPrecondition, "machine %s runs where its poller is: there is no way to its ports", m.ID)
+	}
+	if m.PrivateIP.IsValid() {
+		if w.cfg.Network == nil {
+			return nil, bourse.Errorf(bourse.CodeUnavailable, "the worker was started without networks")
+		}
+		return w.cfg.Network.Dial(ctx, m.ID, uint16(port))
+	}
+	own, err := admit.PortOf(m, port)
+	if err != nil {
+		return nil, err
+	}
+	if port != own && !serves(m, port) {
+		return nil, bourse.Errorf(bourse.CodeForbidden, "machine %s uses the host's network, and port %d is neither its $PORT nor one of its services'", m.ID, port)
+	}
+	port = own // what a service calls by another number may be another machine's
+	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+	if err != nil && !errors.Is(err, context.Canceled) {
+		err = bourse.Errorf(bourse.CodeUnavailable, "connect to port %d of machine %s: %w", port, m.ID, err)
+	}
+	return conn, err
+}
+
+// serves reports whether a service of m is on this internal port.
+func serves(m *bourse.Machine, port int) bool {
+	return slices.ContainsFunc(workload.Services(&m.Config), func(s workload.Service) bool { return s.InternalPort == port })
 }

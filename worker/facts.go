@@ -1,10 +1,17 @@
 package worker
 
 import (
+	"context"
 	"errors"
+	"os"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
 	"time"
 
 	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/fabric"
 	"github.com/bourse-dev/bourse/store"
 )
 
@@ -65,4 +72,58 @@ func (w *Worker) Free() (bourse.Amounts, error) {
 		return err
 	})
 	return free, err
+}
+
+// loadGauge reads the host's load, at most once a second.
+type loadGauge struct {
+	mu   sync.Mutex
+	at   time.Time // guarded by mu
+	load float64   // guarded by mu
+}
+
+const loadMaxAge = time.Second
+
+// read returns the runnable tasks per core, averaged over a minute; 0 where the
+// host does not report it.
+func (g *loadGauge) read() float64 {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if now := time.Now(); now.Sub(g.at) > loadMaxAge {
+		g.at, g.load = now, hostLoad()
+	}
+	return g.load
+}
+
+func hostLoad() float64 {
+	b, err := os.ReadFile("/proc/loadavg")
+	if err != nil {
+		return 0
+	}
+	first, _, _ := strings.Cut(string(b), " ")
+	load, err := strconv.ParseFloat(first, 64)
+	if err != nil {
+		return 0
+	}
+	return load / float64(runtime.NumCPU())
+}
+
+// cordon has the worker refuse new orders, or take them again. A claim is judged in the
+// transaction that records it: those before this one stand, those behind it are
+// refused, whatever was quoted before.
+func (w *Worker) cordon(ctx context.Context, req fabric.CordonRequest) (bourse.Facts, error) {
+	err := w.store.Update(ctx, func(tx *store.Tx) error {
+		was, err := store.CordonOf(tx)
+		switch {
+		case err != nil || (was != nil) == req.Cordon:
+			return err
+		case req.Cordon:
+			return store.SetCordon(tx, &bourse.Cordon{At: time.Now().UTC(), By: req.By})
+		}
+		return store.SetCordon(tx, nil)
+	})
+	if err != nil {
+		return bourse.Facts{}, err
+	}
+	w.log.Info("cordon", "cordoned", req.Cordon, "by", req.By)
+	return w.Facts()
 }

@@ -2,15 +2,18 @@ package worker
 
 import (
 	"context"
+	"maps"
+	"net"
 	"time"
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/driver"
 	"github.com/bourse-dev/bourse/fabric"
+	"github.com/bourse-dev/bourse/worker/admit"
 	"github.com/bourse-dev/bourse/worker/machines"
-	"github.com/bourse-dev/bourse/worker/watch"
-
 	"github.com/bourse-dev/bourse/worker/tasks"
+	"github.com/bourse-dev/bourse/worker/volumes"
+	"github.com/bourse-dev/bourse/worker/watch"
 )
 
 // newMachines makes the worker's machines.
@@ -76,4 +79,119 @@ func (w *Worker) awakeEnv(m *bourse.Machine) []string {
 		w.log.Warn("listen on the socket of a machine failed: it cannot keep itself awake", "machine", m.ID, "err", err)
 	}
 	return []string{watch.EnvAwake + "=" + path}
+}
+
+// Images are the images that the host has, and the way to more of them.
+type Images interface {
+	machines.ImageHost
+	// List returns every image, those being pulled too.
+	List(ctx context.Context) ([]bourse.Image, error)
+	// Prune removes every image that is not in use, and returns those.
+	Prune(ctx context.Context) ([]bourse.Image, error)
+	// SetInUse sets what is asked before an image is removed. It is called
+	// before the store runs.
+	SetInUse(inUse func(digest string) bool)
+	// Changed returns a channel of capacity one that holds a token when List may
+	// have changed. It is always the same channel.
+	Changed() <-chan struct{}
+}
+
+// Network gives machines a network of their own.
+type Network interface {
+	machines.Network
+	// Dial connects to a TCP port of a machine.
+	Dial(ctx context.Context, machine bourse.MachineID, port uint16) (net.Conn, error)
+	// Labels are the facts of the network, "network": "private" say.
+	Labels() map[string]string
+}
+
+// Volumes makes volumes on the host, and scratch space.
+type Volumes interface {
+	volumes.Host
+	machines.Scratch
+}
+
+// Puller is a driver whose tasks are fetched by others, who ask for work: its
+// Start hands a task to one of them and returns when that one has claimed it.
+// CodeInsufficient: no one asks for work just now.
+type Puller interface {
+	driver.Driver
+	// Room returns the reason why a task with these limits would be refused
+	// now, nil if it would not. It does not block.
+	Room(limits driver.Limits) *bourse.Refusal
+}
+
+// newHost makes the worker as orders are judged by. Its labels come with
+// learnLabels.
+func (w *Worker) newHost() *admit.Host {
+	cfg := &w.cfg
+	h := &admit.Host{
+		Worker: w.self.Worker, Tag: w.self.Tag, Region: w.self.Region,
+		Ledger: cfg.ledger(), Ports: cfg.Ports, Devices: cfg.Capacity.Devices, Drivers: w.drivers(),
+		Load: w.load.read, Short: w.store.Short,
+		NoNetwork: cfg.NoNetwork, ImageBudget: cfg.Capacity.ImageBudget(),
+		Containers: func() error { return w.machines.Containers() },
+		Scratch:    cfg.Volumes != nil, Peers: cfg.Peers != nil, Images: cfg.Images,
+	}
+	if cfg.Network != nil && cfg.NetworkMode != NetworkHost {
+		h.Private = map[bourse.ImageKind]bool{bourse.RegistryImage: true, bourse.HostImage: cfg.NetworkMode == NetworkAll}
+	}
+	if cfg.Volumes != nil {
+		h.VolumeLabels = cfg.Volumes.Labels()
+	}
+	if cfg.Pull != nil {
+		h.Pollers = func(c *bourse.Config) *bourse.Refusal { return cfg.Pull.Room(machines.PollerLimits(c)) }
+	}
+	return h
+}
+
+// drivers names the drivers whose machines this worker takes, by the kinds of
+// their images.
+func (w *Worker) drivers() []string {
+	names := []string{}
+	if w.cfg.Container != nil {
+		names = append(names, string(bourse.RegistryImage))
+	}
+	if !w.cfg.NoHost {
+		names = append(names, string(bourse.HostImage))
+	}
+	if w.cfg.Pull != nil {
+		names = append(names, string(bourse.PollerImage))
+	}
+	return names
+}
+
+// learnLabels gathers the worker's facts: those of its parts, its drivers' and
+// the operator's; the later ones win. A driver knows its own once it has
+// recovered.
+func (w *Worker) learnLabels() {
+	shared := map[string]string{}
+	if w.cfg.Network != nil {
+		maps.Copy(shared, w.cfg.Network.Labels())
+	}
+	if w.cfg.Volumes != nil {
+		maps.Copy(shared, w.cfg.Volumes.Labels())
+	}
+	with := func(sets ...map[string]string) map[string]string {
+		out := maps.Clone(shared)
+		for _, set := range append(sets, w.cfg.Capacity.Labels) {
+			maps.Copy(out, set)
+		}
+		return out
+	}
+	host := w.cfg.Driver.Labels()
+	if w.cfg.NoHost {
+		host = nil
+	}
+	image, all := with(), with(host)
+	if w.cfg.Container != nil {
+		image = with(w.cfg.Container.Labels())
+		if w.cfg.Volumes != nil {
+			image[admit.LabelDiskLimit] = "loop"
+		}
+		all = with(image, host)
+	}
+	w.host.Labels.Store(&admit.Labels{All: all, Of: map[bourse.ImageKind]map[string]string{
+		bourse.HostImage: with(host), bourse.RegistryImage: image, bourse.PollerImage: w.cfg.Capacity.Labels,
+	}})
 }

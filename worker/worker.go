@@ -3,6 +3,7 @@ package worker
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"log/slog"
 	"math/rand/v2"
@@ -19,15 +20,13 @@ import (
 	"github.com/bourse-dev/bourse/internal/throttle"
 	"github.com/bourse-dev/bourse/store"
 	"github.com/bourse-dev/bourse/worker/admit"
-	"github.com/bourse-dev/bourse/worker/watch"
-
 	"github.com/bourse-dev/bourse/worker/machines"
 	"github.com/bourse-dev/bourse/worker/publish"
 	"github.com/bourse-dev/bourse/worker/reach"
-
 	"github.com/bourse-dev/bourse/worker/state"
 	"github.com/bourse-dev/bourse/worker/tasks"
 	"github.com/bourse-dev/bourse/worker/volumes"
+	"github.com/bourse-dev/bourse/worker/watch"
 )
 
 // Worker is one host's daemon. Its methods are safe for concurrent use.
@@ -219,4 +218,92 @@ func (w *Worker) Run(ctx context.Context) error {
 		return nil
 	}
 	return err
+}
+
+// recover makes the host and the store agree after a start: machines, then what
+// they were doing, then volumes. Unfinished runs are resumed by the engine
+// afterwards. It restarts nothing.
+func (w *Worker) recover(ctx context.Context) error {
+	begin := time.Now()
+	found, err := w.machines.Recover(ctx)
+	if err != nil {
+		return err
+	}
+	if err := w.tasks.Recover(ctx); err != nil {
+		return fmt.Errorf("recover tasks: %w", err)
+	}
+	if err := w.volumes.Recover(ctx); err != nil {
+		if unknown, ok := errors.AsType[*volumes.Unknown](err); ok {
+			return machines.Unknown(unknown.Volumes)
+		}
+		return fmt.Errorf("recover volumes: %w", err)
+	}
+	w.learnLabels()
+	w.ready.Store(true)
+	close(w.up)
+	w.log.Info("worker recovered", "machines", found.Machines, "adopted", found.Adopted, "strays", found.Strays, "took", time.Since(begin))
+	return nil
+}
+
+const (
+	pruneEvery = time.Minute
+	// leaveTimeout bounds how long a worker that leaves nothing behind waits
+	// until that is published.
+	leaveTimeout = time.Second
+)
+
+// pruneStore drops what the store need not keep any longer, until ctx ends.
+func (w *Worker) pruneStore(ctx context.Context) error {
+	prune := time.NewTicker(pruneEvery)
+	defer prune.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-prune.C:
+			if _, err := w.store.Prune(ctx, time.Now()); err != nil {
+				w.log.Warn("prune the store failed", "err", err)
+			}
+		}
+	}
+}
+
+// DestroyAll destroys every machine and volume and waits until they are gone or
+// ctx ends. It is for a worker that leaves nothing behind, not in the view either.
+func (w *Worker) DestroyAll(ctx context.Context) error {
+	all, err := w.machines.List(ctx, nil, func(m *bourse.Machine) bool { return m.State != bourse.StateDestroyed })
+	if err != nil {
+		return err
+	}
+	for _, m := range all {
+		if err := w.machines.Discard(ctx, m.ID); err != nil {
+			return err
+		}
+	}
+	for _, m := range all {
+		if _, err := w.state.AwaitMachine(ctx, m.ID, func(m *bourse.Machine) bool { return m.State == bourse.StateDestroyed }); err != nil {
+			return err
+		}
+	}
+	if err := w.volumes.DestroyAll(ctx); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, leaveTimeout)
+	defer cancel()
+	if w.publisher == nil {
+		return nil
+	}
+	if err := w.publisher.Await(ctx); err != nil {
+		w.log.Warn("publish that all machines are gone failed", "err", err)
+	}
+	return nil
+}
+
+// Leave publishes that the worker takes no more orders, and returns when the
+// view has that, or with the error of ctx. It is called during Run.
+func (w *Worker) Leave(ctx context.Context) error {
+	if w.publisher == nil {
+		return nil
+	}
+	return w.publisher.Leave(ctx)
 }

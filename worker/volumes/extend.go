@@ -2,9 +2,12 @@ package volumes
 
 import (
 	"context"
+	"fmt"
 	"slices"
+	"time"
 
 	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/fabric"
 	"github.com/bourse-dev/bourse/fsm"
 	"github.com/bourse-dev/bourse/store"
 	"github.com/bourse-dev/bourse/worker/state"
@@ -102,4 +105,181 @@ func (vs *Volumes) recordExtended(tx *store.Tx, id bourse.VolumeID, grown bool) 
 		return nil
 	}
 	return err
+}
+
+// Change changes how a volume's snapshots are made and kept: of those that
+// are made from now on.
+func (vs *Volumes) Change(ctx context.Context, id bourse.VolumeID, change fabric.VolumeChange) (bourse.Volume, error) {
+	var v bourse.Volume
+	err := vs.state.Store.Update(ctx, func(tx *store.Tx) error {
+		var err error
+		v, err = changeRecord(tx, id, "change", func(v *bourse.Volume) (bool, error) {
+			if !living(v) {
+				return false, errNoVolume
+			}
+			if change.RetentionDays != nil {
+				v.Spec.RetentionDays = *change.RetentionDays
+			}
+			if change.ScheduledSnaps != nil {
+				v.Spec.ScheduledSnaps = *change.ScheduledSnaps
+			}
+			return true, v.Spec.Validate()
+		})
+		return err
+	})
+	if err != nil { // the transaction may still be at work on v
+		vs.state.Volumes.Changing(id)
+		return bourse.Volume{}, err
+	}
+	vs.state.Volumes.Changed(id)
+	return v, nil
+}
+
+const (
+	growEvery = 15 * time.Second
+	growAgain = 5 * time.Minute // after a refusal
+)
+
+// growsTo returns the size to which a volume grows by itself, as its machine's mount
+// asks, and how full it is in percent; size 0 when it does not.
+func growsTo(mount *bourse.Mount, v *bourse.Volume, usage bourse.VolumeUsage) (sizeGB, percent int64) {
+	if mount.ExtendThresholdPercent <= 0 || mount.AddSizeGB <= 0 || v.State != bourse.VolumeCreated || usage.Blocks <= 0 {
+		return 0, 0
+	}
+	// What is kept for root is full to a program, as df has it.
+	used := usage.Blocks - usage.BlocksFree
+	if total := used + usage.BlocksAvail; used > 0 && total > 0 {
+		percent = int64(float64(used) / float64(total) * 100)
+	}
+	limit := int64(bourse.MaxVolumeGB)
+	if mount.SizeGBLimit > 0 {
+		limit = min(limit, mount.SizeGBLimit)
+	}
+	sizeGB = min(v.Spec.SizeGB+mount.AddSizeGB, limit)
+	if percent < int64(mount.ExtendThresholdPercent) || sizeGB <= v.Spec.SizeGB {
+		return 0, percent
+	}
+	return sizeGB, percent
+}
+
+// grower extends volumes as the machines that mount them ask. It belongs to the
+// goroutine of Run.
+type grower struct {
+	vs      *Volumes
+	refused map[bourse.VolumeID]refusal
+}
+
+// refusal is an extension that was refused.
+type refusal struct {
+	sizeGB int64
+	at     time.Time
+}
+
+// attached is a volume with the mount of its machine.
+type attached struct {
+	volume bourse.Volume
+	mount  bourse.Mount
+}
+
+// run looks how full volumes are until ctx ends.
+func (g *grower) run(ctx context.Context) {
+	tick := time.NewTicker(growEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		list, err := g.growing()
+		if err != nil && ctx.Err() == nil {
+			g.vs.state.Log.Warn("read of the volumes that grow failed", "err", err)
+		}
+		for id := range g.refused {
+			if _, ok := list[id]; !ok {
+				delete(g.refused, id)
+			}
+		}
+		for _, a := range list {
+			g.look(ctx, &a, time.Now())
+		}
+	}
+}
+
+// growing returns the volumes whose machines ask that they grow.
+func (g *grower) growing() (map[bourse.VolumeID]attached, error) {
+	out := map[bourse.VolumeID]attached{}
+	err := g.vs.state.Store.View(func(tx *store.Tx) error {
+		for v, err := range tx.Volumes() {
+			if err != nil {
+				return err
+			}
+			if v.Machine == "" || v.State != bourse.VolumeCreated {
+				continue
+			}
+			m, err := tx.Machine(v.Machine)
+			if bourse.CodeOf(err) == bourse.CodeNotFound {
+				continue
+			}
+			if err != nil {
+				return err
+			}
+			for _, mount := range m.Config.Mounts {
+				if mount.Volume == v.ID && mount.ExtendThresholdPercent > 0 {
+					out[v.ID] = attached{v, mount}
+				}
+			}
+		}
+		return nil
+	})
+	return out, err
+}
+
+// look extends a volume that is full enough. What the ledger or the host refuses is
+// an event of its machine, once for each size, and is tried again later.
+func (g *grower) look(ctx context.Context, a *attached, now time.Time) {
+	v := &a.volume
+	last, ok := g.refused[v.ID]
+	if ok && now.Before(last.at.Add(growAgain)) {
+		return
+	}
+	usage, err := g.vs.host.Usage(ctx, v.ID)
+	if err != nil {
+		return // it says so where it matters
+	}
+	size, percent := growsTo(&a.mount, v, usage)
+	if size == 0 {
+		delete(g.refused, v.ID)
+		return
+	}
+	_, err = g.vs.Extend(ctx, v.ID, size)
+	if ctx.Err() != nil {
+		return
+	}
+	if err == nil {
+		delete(g.refused, v.ID)
+		g.tell(ctx, v, fmt.Sprintf("volume %s was %d %% full and has %d GB now", v.ID, percent, size))
+		return
+	}
+	g.refused[v.ID] = refusal{size, now}
+	if last.sizeGB != size {
+		g.vs.state.Log.Warn("extension of a full volume failed", "volume", v.ID, "size_gb", size, "err", err)
+		g.tell(ctx, v, fmt.Sprintf("volume %s is %d %% full and cannot have %d GB: %s", v.ID, percent, size, bourse.MessageOf(err)))
+	}
+}
+
+// tell adds an event to the machine that has a volume.
+func (g *grower) tell(ctx context.Context, v *bourse.Volume, what string) {
+	err := g.vs.state.Commit(ctx, v.Machine, func(tx *store.Tx) error {
+		_, err := state.ChangeMachine(tx, v.Machine, func(m *bourse.Machine) (bool, []bourse.Event, error) {
+			if m.State == bourse.StateDestroyed {
+				return false, nil, nil
+			}
+			return true, []bourse.Event{{Type: bourse.EventExtend, State: m.State, Source: bourse.SourceWorker, Reason: what}}, nil
+		})
+		return err
+	})
+	if err != nil && ctx.Err() == nil && bourse.CodeOf(err) != bourse.CodeNotFound {
+		g.vs.state.Log.Warn("event of a volume's growth is lost", "volume", v.ID, "machine", v.Machine, "err", err)
+	}
 }
