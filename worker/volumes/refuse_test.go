@@ -2,6 +2,7 @@ package volumes_test
 
 import (
 	"errors"
+	"fmt"
 	"testing"
 	"testing/synctest"
 
@@ -38,6 +39,39 @@ func TestAVolumeThatCannotBeMadeIsARefusal(t *testing.T) {
 			h.verify()
 		})
 	}
+}
+
+// A claim that is repeated while the first one creates the volume is not told that the
+// order is filled when the first one fails.
+func TestARepeatedClaimOfAVolumeThatCannotBeMade(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newRig(t, "w1", 1, nil)
+		defer h.crash()
+		creating := make(chan struct{})
+		h.vols.SetFault(func(call, _ string) error {
+			if call != "Create" {
+				return nil
+			}
+			<-creating
+			return bourse.Errorf(bourse.CodeInvalid, "no")
+		})
+		claim := &bourse.Claim{Order: *h.order()}
+		results := make(chan string, 2)
+		for range 2 {
+			go func() {
+				fill, r, err := h.Claim(t.Context(), claim)
+				results <- fmt.Sprintf("filled: %t, refused: %t, failed: %t", fill != nil, r != nil && r.Reason == bourse.RefusedDriver, err != nil)
+			}()
+			synctest.Wait()
+		}
+		close(creating)
+		for range 2 {
+			if got, want := <-results, "filled: false, refused: true, failed: false"; got != want {
+				t.Errorf("%s; want %s", got, want)
+			}
+		}
+		h.verify()
+	})
 }
 
 func TestExtendSaysNo(t *testing.T) {

@@ -1,0 +1,150 @@
+package admit
+
+import (
+	"testing"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/store"
+)
+
+func newStore(t *testing.T) *store.Store {
+	t.Helper()
+	s, err := store.Open(store.Config{Dir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+// An order's id stands for one thing on a worker: what fills it is found by an order of
+// the same kind and app, and refuses every other order. An order that could not be filled
+// may be filled later.
+func TestPast(t *testing.T) {
+	now := time.Now().UTC()
+	app := bourse.App{Name: "web", ID: "01", CreatedAt: time.Unix(1, 0).UTC()}
+	ours := bourse.Decision{App: app.Name, AppID: app.ID, At: now}
+	theirs := bourse.Decision{App: app.Name, AppID: "02", At: now}
+	machine := bourse.Machine{
+		ID: bourse.NewMachineID(7), Name: "m", App: app.Name, AppID: app.ID, State: bourse.StateCreated, CreatedAt: now, UpdatedAt: now,
+	}
+	volume := bourse.Volume{ID: bourse.NewVolumeID(7), App: app.Name, AppID: app.ID, State: bourse.VolumeCreating, CreatedAt: now, UpdatedAt: now}
+	key := bourse.NewReservationKey()
+	task := store.TaskRecord{App: app.Name, AppID: app.ID, Result: bourse.TaskResult{Machine: machine.ID, StartedAt: now}}
+	kinds := map[bourse.Kind]func(*bourse.Order){
+		bourse.KindMachine: func(*bourse.Order) {},
+		bourse.KindVolume:  func(o *bourse.Order) { o.Volume = &bourse.VolumeOrder{} },
+		bourse.KindTask:    func(o *bourse.Order) { o.Task = &bourse.TaskOrder{} },
+		bourse.KindHold:    func(o *bourse.Order) { o.Hold = &bourse.HoldOrder{Reservation: key} },
+	}
+	for name, c := range map[string]struct {
+		rec  *store.OrderRecord
+		hold time.Duration // from now until the hold's end; 0 for no hold
+		fill bourse.Kind   // orders of this kind are filled, "" for none
+		open bool          // the order may be filled
+	}{
+		"no record":             {nil, 0, "", true},
+		"a machine":             {&store.OrderRecord{Machine: machine.ID, Decision: ours}, 0, bourse.KindMachine, false},
+		"a machine that failed": {&store.OrderRecord{Decision: ours}, 0, "", true},
+		"a machine that is forgotten": {
+			&store.OrderRecord{Machine: bourse.NewMachineID(7), Decision: ours}, 0, "", false,
+		},
+		"a volume":             {&store.OrderRecord{Volume: volume.ID, Decision: ours}, 0, bourse.KindVolume, false},
+		"a task":               {&store.OrderRecord{Task: &task}, 0, bourse.KindTask, false},
+		"a hold":               {&store.OrderRecord{Held: true, Decision: ours}, time.Minute, bourse.KindHold, false},
+		"a hold that ended":    {&store.OrderRecord{Held: true, Decision: ours}, -time.Minute, "", false},
+		"a canceled order":     {&store.OrderRecord{Canceled: true}, 0, "", false},
+		"a canceled machine":   {&store.OrderRecord{Machine: machine.ID, Canceled: true, Decision: ours}, 0, "", false},
+		"another app's volume": {&store.OrderRecord{Volume: volume.ID, Decision: theirs}, 0, "", false},
+	} {
+		s := newStore(t)
+		order := bourse.Order{ID: bourse.NewOrderID(), App: app}
+		err := s.Update(t.Context(), func(tx *store.Tx) error {
+			if err := tx.PutMachine(&machine); err != nil {
+				return err
+			}
+			if err := tx.PutVolume(&volume); err != nil {
+				return err
+			}
+			if c.hold != 0 {
+				if err := tx.PutHold(&bourse.Hold{
+					Order: order.ID, Reservation: key, App: app.Name, AppID: app.ID, CreatedAt: now, ExpiresAt: now.Add(c.hold),
+				}); err != nil {
+					return err
+				}
+			}
+			if c.rec == nil {
+				return nil
+			}
+			rec := *c.rec
+			rec.ID, rec.At = order.ID, now
+			if rec.Task != nil {
+				return tx.TaskBegun(rec)
+			}
+			return tx.PutOrder(rec)
+		})
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		for kind, of := range kinds {
+			asked := order
+			of(&asked)
+			err := s.View(func(tx *store.Tx) error {
+				fill, refusal, err := Past(tx, &asked, now)
+				switch {
+				case (fill != nil) != (kind == c.fill), fill != nil && fill.Kind() != kind, fill != nil && refusal != nil:
+					t.Errorf("%s, order of kind %q: fill %+v, refusal %+v; want orders of kind %q filled", name, kind, fill, refusal, c.fill)
+				case fill == nil && (refusal == nil) != c.open:
+					t.Errorf("%s, order of kind %q: refusal %+v; may be filled: %t", name, kind, refusal, c.open)
+				}
+				return err
+			})
+			if err != nil {
+				t.Errorf("%s, order of kind %q: %v", name, kind, err)
+			}
+		}
+	}
+}
+
+// What a machine already has need not be free, and resources of which it wants no more
+// fit even when the worker's capacity was lowered.
+func TestRoom(t *testing.T) {
+	s := newStore(t)
+	h := &Host{Worker: "w1", Region: "gru", Ledger: Ledger{Totals: bourse.Amounts{{Resource: "disk", Amount: 10}, {Resource: "memory", Amount: 100}}}}
+	now := time.Now().UTC()
+	amounts := func(disk, memory int64) bourse.Amounts {
+		return bourse.Amounts{{Resource: "disk", Amount: disk}, {Resource: "memory", Amount: memory}}
+	}
+	m := bourse.Machine{
+		ID: bourse.NewMachineID(7), Name: "m", App: "web", AppID: "01", State: bourse.StateCreated, Takes: amounts(20, 40), CreatedAt: now, UpdatedAt: now,
+	}
+	other := m
+	other.ID, other.Name, other.Takes = bourse.NewMachineID(7), "other", amounts(0, 50)
+	for name, c := range map[string]struct {
+		wants bourse.Amounts
+		short bourse.Resource // "" if it fits
+	}{
+		"the same":                {amounts(20, 40), ""},
+		"less of both":            {amounts(1, 1), ""},
+		"memory that is free":     {amounts(20, 50), ""},
+		"memory that is not free": {amounts(20, 51), "memory"},
+		"more disk":               {amounts(21, 1), "disk"},
+	} {
+		if err := s.Update(t.Context(), func(tx *store.Tx) error {
+			if err := tx.PutMachine(&m); err != nil {
+				return err
+			}
+			if err := tx.PutMachine(&other); err != nil {
+				return err
+			}
+			r, err := h.Room(tx, m.Takes, c.wants)
+			if (r == nil) != (c.short == "") || r != nil && (r.Resource != string(c.short) || r.Worker != h.Worker) {
+				t.Errorf("%s: %+v, want it short of %q", name, r, c.short)
+			}
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
