@@ -7,17 +7,17 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// startBounds are the upper bounds of the start latency's histogram.
+// startBounds holds the upper bounds of the start latency's histogram.
 var startBounds = [...]time.Duration{
 	5 * time.Millisecond, 10 * time.Millisecond, 25 * time.Millisecond, 50 * time.Millisecond, 100 * time.Millisecond,
 	250 * time.Millisecond, 500 * time.Millisecond, time.Second, 2500 * time.Millisecond, 10 * time.Second,
 }
 
-// Counts is what the worker has done since it started, for metrics. Counting
-// costs some atomic additions; sums are computed when they are read.
+// Counts holds a worker's counters since its start, for metrics. Counting costs a few
+// atomic additions; sums are computed when they are read.
 type Counts struct {
-	starts    [len(startBounds) + 1]atomic.Uint64 // by latency, the last for all above
-	startTime atomic.Int64                        // nanoseconds of all starts together
+	starts    [len(startBounds) + 1]atomic.Uint64 // by latency; the last is for all longer ones
+	startTime atomic.Int64                        // total, in nanoseconds
 	pulls     atomic.Uint64
 	pullBytes atomic.Int64
 	pullTime  atomic.Int64     // nanoseconds
@@ -26,10 +26,10 @@ type Counts struct {
 	restarts  atomic.Uint64
 }
 
-// exitEnds are the ways in which machines' programs end.
+// exitEnds lists how machines' programs end.
 var exitEnds = [...]string{"stopped", "ok", "failed", "oom_killed", "lost"}
 
-// endOf returns which of exitEnds an exit was.
+// endOf returns the index in exitEnds of an exit.
 func endOf(exit *bourse.Exit, requested bool) int {
 	switch {
 	case exit.OOMKilled:
@@ -44,7 +44,7 @@ func endOf(exit *bourse.Exit, requested bool) int {
 	return 1
 }
 
-// taskEnds are the ends that are counted.
+// taskEnds lists the counted ends of tasks.
 var taskEnds = [...]bourse.TaskEnd{
 	bourse.TaskAnswered, bourse.TaskFailed, bourse.TaskBroken, bourse.TaskTimeout, bourse.TaskCanceled, bourse.TaskLost,
 }
@@ -66,8 +66,8 @@ func (c *Counts) Pulled(bytes int64, took time.Duration) {
 	c.pullTime.Add(int64(took))
 }
 
-// Exited counts the end of a machine's program. It was requested by someone, or
-// its policy restarts it.
+// Exited counts the exit of a machine's program. requested reports whether a stop was
+// requested, restarts whether the machine's policy restarts it.
 func (c *Counts) Exited(exit *bourse.Exit, requested, restarts bool) {
 	c.exits[endOf(exit, requested)].Add(1)
 	if restarts {
@@ -75,8 +75,7 @@ func (c *Counts) Exited(exit *bourse.Exit, requested, restarts bool) {
 	}
 }
 
-// Exits returns how many programs of machines ended in each way, and how many
-// were restarted by their policy.
+// Exits returns the numbers of exits by end, and of restarts by a policy.
 func (c *Counts) Exits() (ends map[string]uint64, restarts uint64) {
 	ends = make(map[string]uint64, len(exitEnds))
 	for i, end := range exitEnds {
@@ -94,8 +93,8 @@ func (c *Counts) TaskEnded(end bourse.TaskEnd) {
 	}
 }
 
-// Starts returns how many starts there were, how long they took together, and
-// how many of them took no longer than each bound, in seconds.
+// Starts returns the number of starts, their total duration, and how many took no
+// longer than each bound, in seconds.
 func (c *Counts) Starts() (count uint64, took time.Duration, within map[float64]uint64) {
 	within = make(map[float64]uint64, len(startBounds))
 	for i := range c.starts {
@@ -107,13 +106,12 @@ func (c *Counts) Starts() (count uint64, took time.Duration, within map[float64]
 	return count, time.Duration(c.startTime.Load()), within
 }
 
-// Pulls returns how many images were pulled, their bytes, and how long that
-// took together.
+// Pulls returns the number of pulled images, their total size, and the total duration.
 func (c *Counts) Pulls() (count uint64, bytes int64, took time.Duration) {
 	return c.pulls.Load(), c.pullBytes.Load(), time.Duration(c.pullTime.Load())
 }
 
-// Tasks returns how many tasks ended in each way.
+// Tasks returns the numbers of tasks by end.
 func (c *Counts) Tasks() map[bourse.TaskEnd]uint64 {
 	ends := make(map[bourse.TaskEnd]uint64, len(taskEnds))
 	for i, end := range taskEnds {

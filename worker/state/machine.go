@@ -14,12 +14,12 @@ import (
 // kindMachine is the kind of a machine's entries in the store's log.
 const kindMachine = "machine"
 
-// RecentEvents is how many events come with a machine that is read.
+// RecentEvents is the number of events that are read with a machine.
 const RecentEvents = 20
 
-// AppendEvent writes what happened to m into the log, in the transaction that
-// changes m. The event's id follows from its type, boot and time, so an event
-// that is recorded again after a crash keeps its id.
+// AppendEvent adds an event of m to the log, in the transaction that changes m. The
+// event's id follows from its type, boot and time, so an event that is recorded again
+// after a crash keeps its id.
 func AppendEvent(tx *store.Tx, m *bourse.Machine, run string, e bourse.Event) error {
 	e.Instance, e.ID = m.Instance, eventID(m, e)
 	_, err := tx.Append(store.Entry{Kind: kindMachine, ID: string(m.ID), Run: run, Event: e})
@@ -28,12 +28,11 @@ func AppendEvent(tx *store.Tx, m *bourse.Machine, run string, e bourse.Event) er
 
 func eventID(m *bourse.Machine, e bourse.Event) bourse.EventID {
 	h := sha256.New()
-	_ = json.NewEncoder(h).Encode([]any{m.ID, m.Instance, m.Boot.Number, e.Type, e.State, e.At.UnixNano()}) // a hash takes all writes
+	_ = json.NewEncoder(h).Encode([]any{m.ID, m.Instance, m.Boot.Number, e.Type, e.State, e.At.UnixNano()}) // writing to a hash cannot fail
 	return bourse.EventIDAt(e.At, [10]byte(h.Sum(nil)))
 }
 
-// ReadEvents returns the latest events of a machine, newest first; limit 0
-// means all.
+// ReadEvents returns a machine's latest events, newest first. Limit 0 means all.
 func ReadEvents(tx *store.Tx, id bourse.MachineID, limit int) ([]bourse.Event, error) {
 	entries, err := tx.Entries(kindMachine, string(id), limit)
 	if err != nil {
@@ -46,7 +45,7 @@ func ReadEvents(tx *store.Tx, id bourse.MachineID, limit int) ([]bourse.Event, e
 	return out, nil
 }
 
-// ReadMachine reads a machine with its latest events.
+// ReadMachine returns a machine with its latest events.
 func ReadMachine(tx *store.Tx, id bourse.MachineID, events int) (bourse.Machine, error) {
 	m, err := tx.Machine(id)
 	if err != nil {
@@ -56,16 +55,16 @@ func ReadMachine(tx *store.Tx, id bourse.MachineID, events int) (bourse.Machine,
 	return m, err
 }
 
-// ChangeMachine reads a machine, lets change decide and alter it, and writes
-// it with the events that change returns, all in tx. A change that returns
-// keep == false leaves everything as it is.
+// ChangeMachine reads a machine, lets change decide and modify it, and writes it with
+// the events that change returns, all in tx. If change returns keep == false, nothing
+// is written.
 func ChangeMachine(tx *store.Tx, id bourse.MachineID, change func(m *bourse.Machine) (keep bool, events []bourse.Event, err error)) (bourse.Machine, error) {
 	return ChangeMachineAt(tx, id, time.Now().UTC(), change)
 }
 
-// nextVersion returns the version of a record that is changed now: its time,
-// and always later than the last one, whatever clocks do: who receives two
-// versions keeps the later.
+// nextVersion returns the version of a record that changes now. It is the time, but
+// always later than the last version, whatever the clock does: of two versions, readers
+// keep the later one.
 func nextVersion(last, now time.Time) time.Time {
 	if now.After(last) {
 		return now
@@ -101,23 +100,23 @@ func ChangeMachineAt(tx *store.Tx, id bourse.MachineID, now time.Time, change fu
 	return m, nil
 }
 
-// Commit runs fn as one durable transaction about a machine, and notifies those
-// who wait for a change of it.
+// Commit executes fn as a durable transaction about a machine, and notifies those who
+// wait for its changes.
 func (s *State) Commit(ctx context.Context, id bourse.MachineID, fn func(*store.Tx) error) error {
 	err := s.Store.Update(ctx, fn)
 	switch {
 	case err == nil:
 		s.Machines.Changed(id)
-	case ctx.Err() != nil: // it may still happen
+	case ctx.Err() != nil: // the transaction may still succeed
 		s.Machines.wake(id)
 		s.Machines.Changing(id)
-	default: // nothing has changed; those who wait may look all the same
+	default: // nothing has changed, but looking again does no harm
 		s.Machines.wake(id)
 	}
 	return err
 }
 
-// Machine reads a machine as it is after everything acknowledged so far.
+// Machine returns a machine after everything acknowledged so far.
 func (s *State) Machine(ctx context.Context, id bourse.MachineID) (bourse.Machine, error) {
 	if err := s.Store.Sync(ctx); err != nil {
 		return bourse.Machine{}, err
@@ -131,8 +130,8 @@ func (s *State) Machine(ctx context.Context, id bourse.MachineID) (bourse.Machin
 	return m, err
 }
 
-// AwaitMachine reads a machine at each change until it is as wanted, and
-// returns it.
+// AwaitMachine reads a machine at each change until wanted returns true, and returns
+// it.
 func (s *State) AwaitMachine(ctx context.Context, id bourse.MachineID, wanted func(*bourse.Machine) bool) (bourse.Machine, error) {
 	for {
 		change := s.Machines.Next(id)
@@ -148,8 +147,8 @@ func (s *State) AwaitMachine(ctx context.Context, id bourse.MachineID, wanted fu
 	}
 }
 
-// Versions returns what is kept of a machine's versions, the newest first: each
-// with the config that it was made with.
+// Versions returns the recorded versions of a machine, newest first, each with its
+// original config.
 func (s *State) Versions(ctx context.Context, id bourse.MachineID) ([]bourse.Version, error) {
 	if err := s.Store.Sync(ctx); err != nil {
 		return nil, err

@@ -2,8 +2,8 @@ package state
 
 import "sync"
 
-// News notifies those who wait for one record of a kind, and those who follow
-// all of them, that a record may have changed.
+// News notifies those who wait for one record of a kind, or follow all of them, that a
+// record may have changed.
 type News[ID comparable] struct {
 	followers []func(id ID, unsure bool) // fixed once anything changes
 
@@ -13,13 +13,13 @@ type News[ID comparable] struct {
 
 func newNews[ID comparable]() *News[ID] { return &News[ID]{waits: map[ID]chan struct{}{}} }
 
-// Follow has fn called at each change, on the goroutine that made it: fn must
-// not block. unsure says that the change is on its way into the store and
-// perhaps not there yet. Followers are added before the worker runs.
+// Follow registers fn, which is called at each change, on the goroutine that made it,
+// and must not block. unsure reports that the change may not be in the store yet.
+// Followers must be registered before the worker runs.
 func (n *News[ID]) Follow(fn func(id ID, unsure bool)) { n.followers = append(n.followers, fn) }
 
-// Next returns a channel that is closed at the next change. Take it before
-// reading the record, so that no change falls between.
+// Next returns a channel that is closed at the next change. Call it before reading the
+// record, so that no change is missed in between.
 func (n *News[ID]) Next(id ID) <-chan struct{} {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -31,14 +31,13 @@ func (n *News[ID]) Next(id ID) <-chan struct{} {
 	return ch
 }
 
-// Changed notifies of a change that is in the store.
+// Changed announces a change that is in the store.
 func (n *News[ID]) Changed(id ID) {
 	n.follow(id, false)
 	n.wake(id)
 }
 
-// Changing notifies those who follow of a change that is on its way into the
-// store, and perhaps never arrives there.
+// Changing announces a change that has been submitted to the store and may still fail.
 func (n *News[ID]) Changing(id ID) { n.follow(id, true) }
 
 func (n *News[ID]) follow(id ID, unsure bool) {

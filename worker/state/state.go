@@ -1,9 +1,8 @@
-// Package state is the kernel of a worker, which every part of it stands on:
-// its store, the engine of its runs, and the news of what changes. It has no
-// business of its own.
+// Package state contains what all parts of a worker share: its store, the engine of its
+// runs, and notifications of changes.
 //
-// A State is used by any number of goroutines. What follows the news is
-// registered before Begin; News is the only lock, and is held over nothing.
+// A State is safe for concurrent use. Followers are registered before Begin. The locks
+// of News are never held during other calls.
 package state
 
 import (
@@ -18,9 +17,9 @@ import (
 	"github.com/bourse-dev/bourse/store"
 )
 
-// State is what the parts of one worker share.
+// State is shared by the parts of one worker.
 type State struct {
-	Self   store.Identity // who the worker is
+	Self   store.Identity // the worker's
 	Store  *store.Store
 	Engine *fsm.Engine
 	Log    *slog.Logger
@@ -33,10 +32,10 @@ type State struct {
 	tasks sync.WaitGroup
 }
 
-// ErrNoMachine is the answer for a machine that is not, or no longer, there.
+// ErrNoMachine is the error for a machine that does not exist, or no longer.
 var ErrNoMachine = bourse.Errorf(bourse.CodeNotFound, "machine not found")
 
-// New makes the state of a worker on its open store. It starts nothing.
+// New returns the state of a worker with an open store. It starts nothing.
 func New(self store.Identity, st *store.Store, log *slog.Logger) *State {
 	s := &State{
 		Self: self, Store: st, Log: log,
@@ -47,21 +46,21 @@ func New(self store.Identity, st *store.Store, log *slog.Logger) *State {
 	return s
 }
 
-// Begin says how long the daemon lives. It is called once, before Go.
+// Begin sets the context of the daemon's life. It must be called once, before Go.
 func (s *State) Begin(life context.Context) { s.life = life }
 
-// Life is a context that ends when the daemon does.
+// Life returns a context that ends when the daemon stops.
 func (s *State) Life() context.Context { return s.life }
 
-// Go runs fn beside everything else, until Life ends at the latest.
+// Go executes fn in a goroutine that must return when Life ends.
 func (s *State) Go(fn func(life context.Context)) {
 	s.tasks.Go(func() { fn(s.life) })
 }
 
-// Wait returns when everything that Go has started has ended.
+// Wait returns once every function started by Go has returned.
 func (s *State) Wait() { s.tasks.Wait() }
 
-// Prefixes of the resources that runs are about.
+// Prefixes of runs' resources.
 const (
 	machinePrefix = "machine/"
 	revivalPrefix = "revive/"
@@ -69,18 +68,18 @@ const (
 	volumePrefix  = "volume/"
 )
 
-// OfMachine is the resource of the runs on a machine.
+// OfMachine returns the resource of the runs on a machine.
 func OfMachine(id bourse.MachineID) string { return machinePrefix + string(id) }
 
-// OfRevival is the resource of the runs that wait to restart a machine, which
-// have a queue of their own.
+// OfRevival returns the resource of the runs that wait to restart a machine. They have
+// a separate queue.
 func OfRevival(id bourse.MachineID) string { return revivalPrefix + string(id) }
 
-// OfUpdate is the resource of the runs that prepare a machine's next version
-// while others go on with the present one.
+// OfUpdate returns the resource of the runs that prepare a machine's next version while
+// the present one runs.
 func OfUpdate(id bourse.MachineID) string { return updatePrefix + string(id) }
 
-// OfVolume is the resource of the runs on a volume.
+// OfVolume returns the resource of the runs on a volume.
 func OfVolume(id bourse.VolumeID) string { return volumePrefix + string(id) }
 
 // observe receives every durable transition of a run.
@@ -96,7 +95,7 @@ func (s *State) observe(r fsm.Record) {
 	}
 }
 
-// InTx makes a function of the store's transaction one for a run.
+// InTx converts a function of a store transaction to a run's write.
 func InTx(fn func(*store.Tx) error) fsm.Write {
 	return func(tx fsm.Tx) error { return fn(tx.(*store.Tx)) }
 }

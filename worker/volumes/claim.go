@@ -38,7 +38,7 @@ func (vs *Volumes) Claim(ctx context.Context, c *bourse.Claim) (*bourse.Fill, *b
 	return &bourse.Fill{Volume: &v, Claimed: claimed, Started: time.Since(begin) - claimed}, nil, nil
 }
 
-// made waits until a claimed volume has been made.
+// made waits until a claimed volume has been created.
 func (vs *Volumes) made(ctx context.Context, id bourse.VolumeID, run *fsm.Handle[result]) (bourse.Volume, *bourse.Refusal, error) {
 	_, err := run.Applied(ctx)
 	switch {
@@ -105,8 +105,8 @@ func (vs *Volumes) recordClaim(tx *store.Tx, c *bourse.Claim, v bourse.Volume) e
 	return putRecord(tx, &v, "", "create")
 }
 
-// filledBefore answers a repeated claim once the first one's volume has been made, or
-// could not be.
+// filledBefore answers a repeated claim once the first one's volume has been created,
+// or could not be.
 func (vs *Volumes) filledBefore(ctx context.Context, order *bourse.Order, id bourse.VolumeID) (*bourse.Fill, *bourse.Refusal, error) {
 	if _, err := vs.Await(ctx, id, func(v *bourse.Volume) bool { return v.State != bourse.VolumeCreating }); err != nil {
 		return nil, nil, fmt.Errorf("wait for the order's first claim: %w", err)
@@ -114,22 +114,21 @@ func (vs *Volumes) filledBefore(ctx context.Context, order *bourse.Order, id bou
 	return vs.admit.Filled(vs.state.Store, order)
 }
 
-// makeStep makes an order's volume. When that is impossible the order is not
-// filled here: the volume ends as destroyed, and the claim is answered with
-// the reason.
+// makeStep creates an order's volume. If that is impossible the order is not filled
+// here: the volume becomes destroyed, and the claim is answered with the reason.
 func (vs *Volumes) makeStep(ctx context.Context, r *volumeRun) fsm.Outcome {
 	v, err := vs.now(r.Request.Volume)
 	if err != nil {
 		return fsm.Abort(err)
 	}
-	if v.State != bourse.VolumeCreating { // destroyed meanwhile
+	if v.State != bourse.VolumeCreating { // destroyed in the meantime
 		return fsm.Abort(bourse.Errorf(bourse.CodeFailedPrecondition, "volume %s is %s", v.ID, v.State))
 	}
 	err = vs.host.Create(ctx, v.ID, v.Spec)
 	switch {
 	case err == nil:
 		return fsm.Done(state.InTx(func(tx *store.Tx) error { return settle(tx, v.ID, "create") }))
-	case !isAnswer(err) && r.Attempt+1 < makeAttempts:
+	case !isFinal(err) && r.Attempt+1 < makeAttempts:
 		return fsm.Retry(err)
 	}
 	if left := vs.host.Destroy(ctx, v.ID); left != nil {
@@ -138,7 +137,7 @@ func (vs *Volumes) makeStep(ctx context.Context, r *volumeRun) fsm.Outcome {
 	return fsm.Abort(err, state.InTx(func(tx *store.Tx) error { return unmake(tx, &v, err) }))
 }
 
-// settle makes a volume one that can be used.
+// settle makes a volume usable.
 func settle(tx *store.Tx, id bourse.VolumeID, what string) error {
 	_, err := changeRecord(tx, id, what, func(v *bourse.Volume) (bool, error) {
 		if !v.State.CanBecome(bourse.VolumeCreated) {
@@ -150,7 +149,7 @@ func settle(tx *store.Tx, id bourse.VolumeID, what string) error {
 	return err
 }
 
-// unmake records that an order's volume could not be made.
+// unmake records that an order's volume could not be created.
 func unmake(tx *store.Tx, v *bourse.Volume, cause error) error {
 	if rec, ok, err := tx.Order(v.Order); err != nil {
 		return err

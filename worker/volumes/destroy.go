@@ -12,9 +12,9 @@ import (
 	"github.com/bourse-dev/bourse/worker/state"
 )
 
-// Destroy removes a volume, and answers when it is gone. Its snapshots
-// stay until their time is over. Errors: failed_precondition while a machine
-// has it, or while it grows.
+// Destroy removes a volume, and returns once it is gone. Its snapshots stay until they
+// expire. It returns failed_precondition while a machine has the volume, or while it
+// grows.
 func (vs *Volumes) Destroy(ctx context.Context, id bourse.VolumeID) (bourse.Volume, error) {
 	run, err := vs.beginDestroy(ctx, id)
 	if err != nil {
@@ -26,8 +26,8 @@ func (vs *Volumes) Destroy(ctx context.Context, id bourse.VolumeID) (bourse.Volu
 	return vs.Record(ctx, id)
 }
 
-// beginDestroy records that a volume will be destroyed, and ends what is
-// being done to it. For one that is gone it is not_found.
+// beginDestroy records that a volume will be destroyed, and ends other runs on it. It
+// returns not_found if the volume is gone.
 func (vs *Volumes) beginDestroy(ctx context.Context, id bourse.VolumeID) (*fsm.Handle[result], error) {
 	run, err := vs.begin(ctx, vs.defs.destroy, request{Volume: id}, func(tx *store.Tx) error {
 		_, err := changeRecord(tx, id, "destroy", func(v *bourse.Volume) (bool, error) {
@@ -42,8 +42,8 @@ func (vs *Volumes) beginDestroy(ctx context.Context, id bourse.VolumeID) (*fsm.H
 	if err != nil {
 		return nil, err
 	}
-	// A crash before this leaves runs that find the volume destroying; those
-	// that are stuck are ended by the recovery.
+	// After a crash before this, the runs find the volume destroying. Recovery ends
+	// those that are stuck.
 	return run, vs.endRuns(ctx, id)
 }
 
@@ -62,8 +62,8 @@ func mayDestroy(tx *store.Tx, v *bourse.Volume) error {
 	return err
 }
 
-// endRuns cancels what would keep the destruction of a volume waiting:
-// making and filling it, and whatever is stuck.
+// endRuns cancels the runs for which the destruction of a volume would wait: those that
+// create and fill it, and stuck ones.
 func (vs *Volumes) endRuns(ctx context.Context, id bourse.VolumeID) error {
 	defs := &vs.defs
 	for _, r := range vs.state.Engine.Runs() {
@@ -74,16 +74,15 @@ func (vs *Volumes) endRuns(ctx context.Context, id bourse.VolumeID) error {
 			continue
 		}
 		err := vs.state.Engine.Cancel(ctx, r.ID, "the volume is being destroyed")
-		if c := bourse.CodeOf(err); err != nil && c != bourse.CodeNotFound && c != bourse.CodeFailedPrecondition { // else it has ended
+		if c := bourse.CodeOf(err); err != nil && c != bourse.CodeNotFound && c != bourse.CodeFailedPrecondition { // otherwise the run has ended
 			return err
 		}
 	}
 	return nil
 }
 
-// removeStep removes a volume from the host, and snapshots of it that were
-// never finished, then its place in the ledger. The record stays for a while,
-// to be read.
+// removeStep removes a volume from the host, together with unfinished snapshots, and
+// then gives back its disk. The record remains readable for some time.
 func (vs *Volumes) removeStep(ctx context.Context, r *volumeRun) fsm.Outcome {
 	v, err := vs.now(r.Request.Volume)
 	if err != nil {
@@ -115,7 +114,7 @@ func (vs *Volumes) removeStep(ctx context.Context, r *volumeRun) fsm.Outcome {
 	}))
 }
 
-// MayCancel refuses to cancel an order whose volume is in use. "" is no
+// MayCancel returns failed_precondition if an order's volume is in use. Id "" means no
 // volume.
 func MayCancel(tx *store.Tx, id bourse.VolumeID) error {
 	if id == "" {
@@ -131,8 +130,7 @@ func MayCancel(tx *store.Tx, id bourse.VolumeID) error {
 	return err
 }
 
-// DestroyCanceled destroys the volume of a canceled order, if it is
-// there.
+// DestroyCanceled begins to destroy the volume of a canceled order, if it exists.
 func (vs *Volumes) DestroyCanceled(ctx context.Context, id bourse.VolumeID) error {
 	_, err := vs.beginDestroy(ctx, id)
 	if bourse.CodeOf(err) == bourse.CodeNotFound {
@@ -141,8 +139,8 @@ func (vs *Volumes) DestroyCanceled(ctx context.Context, id bourse.VolumeID) erro
 	return err
 }
 
-// DestroyAll destroys every volume and snapshot, and waits until they
-// are gone or ctx ends.
+// DestroyAll destroys all volumes and snapshots, and returns once they are gone or ctx
+// ends.
 func (vs *Volumes) DestroyAll(ctx context.Context) error {
 	all, err := vs.List(ctx, nil, func(*bourse.Volume) bool { return true })
 	if err != nil {

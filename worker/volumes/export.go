@@ -24,19 +24,19 @@ import (
 	"github.com/bourse-dev/bourse/volume"
 )
 
-// exportRest is how long after its last reading a snapshot is not removed:
-// a reader may come back.
+// exportRest is the time after the last read of a snapshot during which it is not
+// removed, because its reader may come back.
 const exportRest = 10 * time.Minute
 
-// exports remembers what other workers read here. It is a courtesy to them,
-// and is forgotten with the process.
+// exports remembers what other workers read here. It only delays the removal of
+// snapshots, and does not outlive the process.
 type exports struct {
 	mu   sync.Mutex
 	read map[bourse.SnapshotID]time.Time // guarded by mu
 }
 
-// note notes that a snapshot is read now. Its reader may go on after its time if
-// it comes back soon.
+// note records that a snapshot is read now. It returns false if the snapshot has
+// expired and was not read recently.
 func (e *exports) note(s *bourse.Snapshot, now time.Time) (may bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -50,7 +50,7 @@ func (e *exports) note(s *bourse.Snapshot, now time.Time) (may bool) {
 	return true
 }
 
-// recent returns the snapshots that were read lately, and forgets the others.
+// recent returns the snapshots that were read recently, and forgets the others.
 func (e *exports) recent(now time.Time) map[bourse.SnapshotID]bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -65,8 +65,7 @@ func (e *exports) recent(now time.Time) map[bourse.SnapshotID]bool {
 	return out
 }
 
-// exported checks by the worker's own record that a volume or snapshot can be
-// read.
+// exported checks, by the worker's record, that a volume or snapshot can be read.
 func (vs *Volumes) exported(id string) error {
 	if snap := bourse.SnapshotID(id); snap.Validate() == nil {
 		return vs.state.Store.View(func(tx *store.Tx) error {
@@ -92,10 +91,10 @@ func (vs *Volumes) exported(id string) error {
 	return errNoVolume
 }
 
-// Export writes the content of a volume or snapshot as a stream, for another
-// worker. A volume in use is copied first, which needs space.
+// Export writes the content of a volume or snapshot as a stream, for another worker. A
+// volume in use is copied first, which needs space.
 func (vs *Volumes) Export(ctx context.Context, id string, from volume.Position, to io.Writer) error {
-	if err := vs.state.Store.Sync(ctx); err != nil { // it may have been made a moment ago
+	if err := vs.state.Store.Sync(ctx); err != nil { // it may have been created a moment ago
 		return err
 	}
 	err := vs.exported(id)
@@ -108,8 +107,8 @@ func (vs *Volumes) Export(ctx context.Context, id string, from volume.Position, 
 	return vs.host.Export(ctx, id, from, &noted{to: to, vs: vs, id: id, at: time.Now()})
 }
 
-// noted is the stream of a volume or snapshot. It notes every minute that it is
-// still read.
+// noted is the stream of a volume or snapshot. Every minute it records that the stream
+// is still read.
 type noted struct {
 	to io.Writer
 	vs *Volumes
@@ -128,11 +127,11 @@ func (n *noted) Write(p []byte) (int, error) {
 	return n.to.Write(p)
 }
 
-// spaceToExport refuses to copy a volume in use if the ledger has no space for a
-// copy. It holds nothing: the copy exists as long as it is read.
+// spaceToExport refuses to copy a volume in use if the ledger has no space for a copy.
+// It takes nothing: the copy exists only while it is read.
 func (vs *Volumes) spaceToExport(ctx context.Context, id bourse.VolumeID) error {
 	if id.Validate() != nil {
-		return nil //nolint:nilerr // it is a snapshot's
+		return nil //nolint:nilerr // the id is a snapshot's
 	}
 	v, err := vs.now(id)
 	if err != nil || v.Machine == "" {
@@ -148,21 +147,21 @@ func (vs *Volumes) spaceToExport(ctx context.Context, id bourse.VolumeID) error 
 	})
 }
 
-// grantLife is how long a fork may take, interruptions included.
+// grantLife is how long a fork may take, including interruptions.
 const grantLife = 24 * time.Hour
 
-// grantKeyFile holds what grants are made with. It outlives the daemon, so that
-// a fork goes on after a restart of either side; without it what is being forked
-// has to be ordered again.
+// grantKeyFile contains the key of grants. It outlives the daemon, so that a fork
+// continues after a restart of either side. If it is lost, forks in progress must be
+// ordered again.
 const grantKeyFile = "grant.key"
 
 const grantKeySize = 32
 
-// grants makes and checks grants: texts that let one other worker read one
-// Record or snapshot. Nothing is kept of them.
+// grants creates and checks grants, which let one other worker read one volume or
+// snapshot. Grants are not stored.
 type grants struct {
 	mu  sync.Mutex
-	key []byte // guarded by mu; read, or made, when it is first needed
+	key []byte // guarded by mu; read or created at the first use
 }
 
 // secret returns the key of grants in a directory.
@@ -186,7 +185,7 @@ func (g *grants) secret(dir string) ([]byte, error) {
 	return key, nil
 }
 
-// writeDurably writes a file that is there whole or not at all.
+// writeDurably writes a file atomically and durably.
 func writeDurably(path string, text []byte) error {
 	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*") // 0600
 	if err != nil {
@@ -207,13 +206,13 @@ func writeDurably(path string, text []byte) error {
 	return errors.Join(dir.Sync(), dir.Close())
 }
 
-// Grant lets another worker read a volume or snapshot of an app, for a day. A
-// broker asks for it, when it has a fork or a restoration claimed there.
+// Grant lets another worker read an app's volume or snapshot for a day. A broker calls
+// it when that worker has claimed a fork or a restoration.
 func (vs *Volumes) Grant(ctx context.Context, id string, req *fabric.GrantRequest, now time.Time) (string, error) {
 	if err := req.To.Validate(); err != nil {
 		return "", err
 	}
-	if err := vs.state.Store.Sync(ctx); err != nil { // it may have been made a moment ago
+	if err := vs.state.Store.Sync(ctx); err != nil { // it may have been created a moment ago
 		return "", err
 	}
 	if err := vs.state.Store.View(func(tx *store.Tx) error { return mayGrant(tx, id, &req.App) }); err != nil {
@@ -227,8 +226,8 @@ func (vs *Volumes) Grant(ctx context.Context, id string, req *fabric.GrantReques
 	return string(req.To) + "." + until + "." + grantMark(key, id, string(req.To), until), nil
 }
 
-// mayGrant reports CodeNotFound unless there is such a volume or snapshot of the
-// app. Whether it can be read yet shows when it is read.
+// mayGrant returns CodeNotFound unless the app has such a volume or snapshot. Whether
+// it can be read already is checked when it is read.
 func mayGrant(tx *store.Tx, id string, app *bourse.App) error {
 	if snap := bourse.SnapshotID(id); snap.Validate() == nil {
 		_, v, err := tx.Snapshot(snap)
@@ -244,17 +243,16 @@ func mayGrant(tx *store.Tx, id string, app *bourse.App) error {
 	return err
 }
 
-// grantMark is what only the holder of the key can make. None of the parts can
-// have a NUL in it.
+// grantMark authenticates the parts of a grant, none of which can contain a NUL.
 func grantMark(key []byte, id, to, until string) string {
 	h := hmac.New(sha256.New, key)
 	h.Write([]byte("export\x00" + id + "\x00" + to + "\x00" + until))
 	return base64.RawURLEncoding.EncodeToString(h.Sum(nil))
 }
 
-// Granted returns CodeForbidden unless grant allows reading a volume or snapshot,
-// and its reader is the worker that has it. Without TLS, where
-// conn is nil, the grant alone counts.
+// Granted returns CodeForbidden unless grant allows its owner to read a volume or
+// snapshot, and the reader is its owner. Without TLS, if conn is nil, it checks the
+// grant alone.
 func (vs *Volumes) Granted(id, grant string, conn *tls.ConnectionState) error {
 	key, err := vs.grants.secret(vs.dir)
 	if err != nil {

@@ -13,11 +13,10 @@ import (
 	"github.com/bourse-dev/bourse/worker/state"
 )
 
-// Extend makes a volume larger, in use or not, and answers when it is.
-// The ledger comes first: what it takes is taken before anything grows.
-// Errors: invalid for a smaller size, insufficient_capacity when the worker's
-// disk has no space, failed_precondition while it is not usable or grows
-// already.
+// Extend enlarges a volume, in use or not, and returns once it has grown. The disk is
+// taken from the ledger before anything grows. Errors: invalid for a smaller size,
+// insufficient_capacity if the worker's disk has no space, failed_precondition if the
+// volume is not usable or is growing already.
 func (vs *Volumes) Extend(ctx context.Context, id bourse.VolumeID, sizeGB int64) (bourse.Volume, error) {
 	run, err := vs.begin(ctx, vs.defs.extend, request{Volume: id}, func(tx *store.Tx) error {
 		_, err := changeRecord(tx, id, "extend", func(v *bourse.Volume) (bool, error) { return true, vs.mayExtend(tx, v, sizeGB) })
@@ -34,7 +33,7 @@ func (vs *Volumes) Extend(ctx context.Context, id bourse.VolumeID, sizeGB int64)
 	return v, err
 }
 
-// mayExtend makes v one that grows.
+// mayExtend marks v as growing, or returns why it cannot grow.
 func (vs *Volumes) mayExtend(tx *store.Tx, v *bourse.Volume, sizeGB int64) error {
 	switch {
 	case v.State == bourse.VolumeDestroyed:
@@ -54,18 +53,18 @@ func (vs *Volumes) mayExtend(tx *store.Tx, v *bourse.Volume, sizeGB int64) error
 	return err
 }
 
-// extendStep makes a volume as large as its record says that it grows. A host
-// that says no leaves it as it was.
+// extendStep enlarges a volume to the size in its record. If the host refuses, the
+// volume keeps its size.
 func (vs *Volumes) extendStep(ctx context.Context, r *volumeRun) fsm.Outcome {
 	v, err := vs.now(r.Request.Volume)
 	if err != nil {
 		return fsm.Abort(err)
 	}
 	if v.State != bourse.VolumeExtending {
-		return fsm.Finish() // it has grown
+		return fsm.Finish() // it has grown already
 	}
 	err = vs.host.Extend(ctx, v.ID, v.GrowsTo)
-	if err != nil && !isAnswer(err) {
+	if err != nil && !isFinal(err) {
 		return fsm.Retry(err)
 	}
 	write := state.InTx(func(tx *store.Tx) error { return vs.recordExtended(tx, v.ID, err == nil) })
@@ -75,8 +74,8 @@ func (vs *Volumes) extendStep(ctx context.Context, r *volumeRun) fsm.Outcome {
 	return fsm.Done(write)
 }
 
-// recordExtended writes that a volume has grown, or that it has not, also into
-// the machine that mounts it.
+// recordExtended records whether a volume has grown, also in the machine that mounts
+// it.
 func (vs *Volumes) recordExtended(tx *store.Tx, id bourse.VolumeID, grown bool) error {
 	v, err := changeRecord(tx, id, "extend", func(v *bourse.Volume) (bool, error) {
 		if v.State != bourse.VolumeExtending {
@@ -107,8 +106,7 @@ func (vs *Volumes) recordExtended(tx *store.Tx, id bourse.VolumeID, grown bool) 
 	return err
 }
 
-// Change changes how a volume's snapshots are made and kept: of those that
-// are made from now on.
+// Change changes how a volume's future snapshots are made and kept.
 func (vs *Volumes) Change(ctx context.Context, id bourse.VolumeID, change fabric.VolumeChange) (bourse.Volume, error) {
 	var v bourse.Volume
 	err := vs.state.Store.Update(ctx, func(tx *store.Tx) error {
@@ -127,7 +125,7 @@ func (vs *Volumes) Change(ctx context.Context, id bourse.VolumeID, change fabric
 		})
 		return err
 	})
-	if err != nil { // the transaction may still be at work on v
+	if err != nil { // the transaction may still be writing to v
 		vs.state.Volumes.Changing(id)
 		return bourse.Volume{}, err
 	}
@@ -140,13 +138,13 @@ const (
 	growAgain = 5 * time.Minute // after a refusal
 )
 
-// growsTo returns the size to which a volume grows by itself, as its machine's mount
-// asks, and how full it is in percent; size 0 when it does not.
+// growsTo returns the size to which a volume is to grow automatically, by its machine's
+// mount, and how full it is in percent. Size 0 means that it stays as it is.
 func growsTo(mount *bourse.Mount, v *bourse.Volume, usage bourse.VolumeUsage) (sizeGB, percent int64) {
 	if mount.ExtendThresholdPercent <= 0 || mount.AddSizeGB <= 0 || v.State != bourse.VolumeCreated || usage.Blocks <= 0 {
 		return 0, 0
 	}
-	// What is kept for root is full to a program, as df has it.
+	// Like df, this counts the space reserved for root as full.
 	used := usage.Blocks - usage.BlocksFree
 	if total := used + usage.BlocksAvail; used > 0 && total > 0 {
 		percent = int64(float64(used) / float64(total) * 100)
@@ -162,14 +160,14 @@ func growsTo(mount *bourse.Mount, v *bourse.Volume, usage bourse.VolumeUsage) (s
 	return sizeGB, percent
 }
 
-// grower extends volumes as the machines that mount them ask. It belongs to the
-// goroutine of Run.
+// grower extends volumes as the mounts of their machines require. It belongs to Run's
+// goroutine.
 type grower struct {
 	vs      *Volumes
 	refused map[bourse.VolumeID]refusal
 }
 
-// refusal is an extension that was refused.
+// refusal is a refused extension.
 type refusal struct {
 	sizeGB int64
 	at     time.Time
@@ -181,7 +179,7 @@ type attached struct {
 	mount  bourse.Mount
 }
 
-// run looks how full volumes are until ctx ends.
+// run checks the volumes periodically until ctx ends.
 func (g *grower) run(ctx context.Context) {
 	tick := time.NewTicker(growEvery)
 	defer tick.Stop()
@@ -193,7 +191,7 @@ func (g *grower) run(ctx context.Context) {
 		}
 		list, err := g.growing()
 		if err != nil && ctx.Err() == nil {
-			g.vs.state.Log.Warn("read of the volumes that grow failed", "err", err)
+			g.vs.state.Log.Warn("read growing volumes failed", "err", err)
 		}
 		for id := range g.refused {
 			if _, ok := list[id]; !ok {
@@ -206,7 +204,7 @@ func (g *grower) run(ctx context.Context) {
 	}
 }
 
-// growing returns the volumes whose machines ask that they grow.
+// growing returns the volumes whose machines want them to grow.
 func (g *grower) growing() (map[bourse.VolumeID]attached, error) {
 	out := map[bourse.VolumeID]attached{}
 	err := g.vs.state.Store.View(func(tx *store.Tx) error {
@@ -235,8 +233,8 @@ func (g *grower) growing() (map[bourse.VolumeID]attached, error) {
 	return out, err
 }
 
-// look extends a volume that is full enough. What the ledger or the host refuses is
-// an event of its machine, once for each size, and is tried again later.
+// look extends a volume that is full enough. A refusal by the ledger or the host
+// becomes an event of its machine, once for each size, and is tried again later.
 func (g *grower) look(ctx context.Context, a *attached, now time.Time) {
 	v := &a.volume
 	last, ok := g.refused[v.ID]
@@ -245,7 +243,7 @@ func (g *grower) look(ctx context.Context, a *attached, now time.Time) {
 	}
 	usage, err := g.vs.host.Usage(ctx, v.ID)
 	if err != nil {
-		return // it says so where it matters
+		return // the error is reported where it matters
 	}
 	size, percent := growsTo(&a.mount, v, usage)
 	if size == 0 {
@@ -258,17 +256,17 @@ func (g *grower) look(ctx context.Context, a *attached, now time.Time) {
 	}
 	if err == nil {
 		delete(g.refused, v.ID)
-		g.tell(ctx, v, fmt.Sprintf("volume %s was %d %% full and has %d GB now", v.ID, percent, size))
+		g.tell(ctx, v, fmt.Sprintf("volume %s was %d %% full and now has %d GB", v.ID, percent, size))
 		return
 	}
 	g.refused[v.ID] = refusal{size, now}
 	if last.sizeGB != size {
-		g.vs.state.Log.Warn("extension of a full volume failed", "volume", v.ID, "size_gb", size, "err", err)
+		g.vs.state.Log.Warn("extend full volume failed", "volume", v.ID, "size_gb", size, "err", err)
 		g.tell(ctx, v, fmt.Sprintf("volume %s is %d %% full and cannot have %d GB: %s", v.ID, percent, size, bourse.MessageOf(err)))
 	}
 }
 
-// tell adds an event to the machine that has a volume.
+// tell adds an event to a volume's machine.
 func (g *grower) tell(ctx context.Context, v *bourse.Volume, what string) {
 	err := g.vs.state.Commit(ctx, v.Machine, func(tx *store.Tx) error {
 		_, err := state.ChangeMachine(tx, v.Machine, func(m *bourse.Machine) (bool, []bourse.Event, error) {
@@ -280,6 +278,6 @@ func (g *grower) tell(ctx context.Context, v *bourse.Volume, what string) {
 		return err
 	})
 	if err != nil && ctx.Err() == nil && bourse.CodeOf(err) != bourse.CodeNotFound {
-		g.vs.state.Log.Warn("event of a volume's growth is lost", "volume", v.ID, "machine", v.Machine, "err", err)
+		g.vs.state.Log.Warn("record event of a growing volume failed", "volume", v.ID, "machine", v.Machine, "err", err)
 	}
 }

@@ -14,23 +14,23 @@ import (
 	"github.com/bourse-dev/bourse/worker/state"
 )
 
-// fillStep fills a volume from a snapshot or another volume, here or at
-// another worker. A source that is away is asked again for a while, then the
-// run is stuck: visible, and to be retried or destroyed. One that says no
-// makes the volume a failed one.
+// fillStep fills a volume from a snapshot or another volume, on this or another worker.
+// While the source is unavailable the step is repeated; after some time the run is
+// stuck, and can be retried, or the volume destroyed. If the source refuses, the volume
+// fails.
 func (vs *Volumes) fillStep(ctx context.Context, r *volumeRun) fsm.Outcome {
 	v, err := vs.now(r.Request.Volume)
 	if err != nil {
 		return fsm.Abort(err)
 	}
-	if v.State != bourse.VolumeRestoring && v.State != bourse.VolumeHydrating { // destroyed meanwhile
+	if v.State != bourse.VolumeRestoring && v.State != bourse.VolumeHydrating { // destroyed in the meantime
 		return fsm.Abort(bourse.Errorf(bourse.CodeFailedPrecondition, "volume %s is %s", v.ID, v.State))
 	}
 	err = vs.fill(ctx, &v)
 	switch {
 	case err == nil:
 		return fsm.Done(state.InTx(func(tx *store.Tx) error { return settle(tx, v.ID, "fill") }))
-	case !isAnswer(err):
+	case !isFinal(err):
 		return fsm.Retry(err)
 	}
 	if left := vs.host.Destroy(ctx, v.ID); left != nil {
@@ -39,8 +39,8 @@ func (vs *Volumes) fillStep(ctx context.Context, r *volumeRun) fsm.Outcome {
 	return fsm.Abort(err, state.InTx(func(tx *store.Tx) error { return failRecord(tx, v.ID, err) }))
 }
 
-// failRecord records that a volume could not be filled. Its order stays
-// filled: its caller has the volume, which says what became of it.
+// failRecord records that a volume could not be filled. Its order stays filled, since
+// its caller has the volume and can read what became of it.
 func failRecord(tx *store.Tx, id bourse.VolumeID, cause error) error {
 	_, err := changeRecord(tx, id, "fail", func(v *bourse.Volume) (bool, error) {
 		if !v.State.CanBecome(bourse.VolumeFailed) {
@@ -82,14 +82,14 @@ func (vs *Volumes) fill(ctx context.Context, v *bourse.Volume) error {
 }
 
 const (
-	// beginPatience bounds the time until a stream begins: its source may copy
-	// the volume first, or read again what has arrived here.
+	// beginPatience limits the time until a stream begins. Its source may copy the
+	// volume first, or read again what has arrived here.
 	beginPatience = 30 * time.Minute
-	// readPatience bounds the time without any byte after that.
+	// readPatience limits the time without any byte after that.
 	readPatience = 2 * time.Minute
 )
 
-// watchedStream breaks off when the source no longer sends.
+// watchedStream ends when its source stops sending.
 type watchedStream struct {
 	io.ReadCloser
 	cancel context.CancelFunc
@@ -104,7 +104,7 @@ func (s *watchedStream) Read(p []byte) (int, error) {
 	}
 	n, err := s.ReadCloser.Read(p)
 	s.begun = true
-	s.watch.Stop() // a slow disk here is not the source's fault
+	s.watch.Stop() // a slow disk here does not count
 	return n, err
 }
 

@@ -8,65 +8,64 @@ import (
 	"github.com/bourse-dev/bourse/volume"
 )
 
-// Host makes volumes on the host and copies them. It knows nothing of records:
-// the worker decides, then it does. Every method may be repeated
-// until it succeeds, also after a crash in the middle of it. Errors:
-// unavailable may pass; not_found, invalid, failed_precondition (damaged) and
-// insufficient_capacity (the host's disk is full) are answers.
+// Host creates and copies volumes on the host. It knows nothing of records. Every
+// method may be repeated until it succeeds, also after a crash in the middle. Of its
+// errors, unavailable may pass; not_found, invalid, failed_precondition (damaged) and
+// insufficient_capacity (the host's disk is full) are final.
 type Host interface {
 	Files
 	Copies
-	// Labels are the facts of the host's volumes: "volume" is there,
-	// "volume.encrypted" where they can be.
+	// Labels returns the labels of the host's volumes: "volume", and "volume.encrypted"
+	// if they can be encrypted.
 	Labels() map[string]string
-	// Recover removes everything that keep does not want, by the ids of
-	// volumes, snapshots and machines with scratch space. It is called once,
-	// before all else.
+	// Recover removes everything for which keep returns false, by the ids of volumes,
+	// snapshots, and machines with scratch space. It is called once, before all other
+	// methods.
 	Recover(ctx context.Context, keep func(id string) bool) error
 }
 
-// Files are file systems of a limited size.
+// Files manages file systems of limited sizes.
 type Files interface {
 	Create(ctx context.Context, id bourse.VolumeID, spec bourse.VolumeOrder) error
-	// Mount returns the directory at which the volume is.
+	// Mount mounts a volume and returns its directory.
 	Mount(ctx context.Context, id bourse.VolumeID) (path string, err error)
 	Unmount(ctx context.Context, id bourse.VolumeID) error
-	// ExtendsLive reports whether a file system grows while it is in use, or else
+	// ExtendsLive reports whether a file system grows while it is in use, rather than
 	// when it is mounted next.
 	ExtendsLive() bool
-	// Extend makes a volume larger, also while it is in use.
+	// Extend enlarges a volume, even while it is in use.
 	Extend(ctx context.Context, id bourse.VolumeID, sizeGB int64) error
-	// Destroy removes a volume, also a half made one. Its snapshots stay.
+	// Destroy removes a volume, even an incomplete one. Its snapshots stay.
 	Destroy(ctx context.Context, id bourse.VolumeID) error
 	Usage(ctx context.Context, id bourse.VolumeID) (bourse.VolumeUsage, error)
 }
 
-// Copies are snapshots of volumes, and copies to and from other workers.
-// An id is a volume's or a snapshot's.
+// Copies manages snapshots, and copies to and from other workers. An id is a volume's
+// or a snapshot's.
 type Copies interface {
 	Snapshot(ctx context.Context, id bourse.VolumeID, snap bourse.SnapshotID) (volume.Info, error)
 	RemoveSnapshot(ctx context.Context, snap bourse.SnapshotID) error
 	// Export writes a stream of the content at one moment.
 	Export(ctx context.Context, id string, from volume.Position, to io.Writer) error
-	// Fill makes a volume with the content of a source, and continues where an
+	// Fill creates a volume with the content of a source, and continues where an
 	// earlier call was interrupted.
 	Fill(ctx context.Context, id bourse.VolumeID, spec bourse.VolumeOrder, src volume.Source) error
 	// Copy is Fill with a volume or snapshot of this host.
 	Copy(ctx context.Context, id bourse.VolumeID, spec bourse.VolumeOrder, from string) error
 }
 
-// Peers are the other workers, as sources of volumes and snapshots.
+// Peers provides volumes and snapshots of other workers.
 type Peers interface {
-	// Export opens a stream of a volume or snapshot of the worker with this tag,
-	// which that worker has granted to this one. Errors: unavailable, timeout and
-	// canceled may pass; all others are answers.
+	// Export opens a stream of a volume or snapshot of the worker with tag, which that
+	// worker has granted to this one. Of its errors, unavailable, timeout and canceled
+	// may pass; all others are final.
 	Export(ctx context.Context, tag bourse.WorkerTag, id, grant string, from volume.Position) (io.ReadCloser, error)
 }
 
 var errNoVolumes = bourse.Errorf(bourse.CodeUnavailable, "the worker was started without volumes")
 
-// noHost is the host of a worker that was started without volumes: those that
-// it has records of wait.
+// noHost is the host of a worker that was started without volumes. Operations on
+// recorded volumes wait.
 type noHost struct{}
 
 func (noHost) Labels() map[string]string                        { return nil }

@@ -11,7 +11,7 @@ import (
 )
 
 // Attach records that m has its volumes, and copies their properties to m's mounts. It
-// belongs into the transaction that decided that m can have them, see
+// must be called in the transaction that decided that m can have them, see
 // [admit.Host.Decide].
 func (vs *Volumes) Attach(tx *store.Tx, m *bourse.Machine) error {
 	for i := range m.Config.Mounts {
@@ -32,8 +32,8 @@ func (vs *Volumes) Attach(tx *store.Tx, m *bourse.Machine) error {
 	return nil
 }
 
-// Detach takes m's volumes from it, in the transaction that records it as
-// destroyed. It is idempotent.
+// Detach takes m's volumes from it, in the transaction that records it as destroyed. It
+// is idempotent.
 func (vs *Volumes) Detach(tx *store.Tx, m *bourse.Machine) error {
 	for _, mount := range m.Config.Mounts {
 		_, err := changeRecord(tx, mount.Volume, "detach", func(v *bourse.Volume) (bool, error) {
@@ -51,8 +51,8 @@ func (vs *Volumes) Detach(tx *store.Tx, m *bourse.Machine) error {
 	return nil
 }
 
-// Mount mounts m's volumes on the host before m starts, and returns where they
-// go in it. It is idempotent.
+// Mount mounts m's volumes on the host before m starts, and returns where they belong
+// in m. It is idempotent.
 func (vs *Volumes) Mount(ctx context.Context, m *bourse.Machine) ([]driver.Mount, error) {
 	var out []driver.Mount
 	for _, mount := range m.Config.Mounts {
@@ -60,7 +60,7 @@ func (vs *Volumes) Mount(ctx context.Context, m *bourse.Machine) ([]driver.Mount
 		if err != nil {
 			return nil, err
 		}
-		if v.Machine != m.ID || !v.State.Usable() { // a record of ours says that it is: never let two write to one
+		if v.Machine != m.ID || !v.State.Usable() { // two machines must never write to one volume
 			return nil, bourse.Errorf(bourse.CodeFailedPrecondition, "volume %s is %s and belongs to machine %q", v.ID, v.State, v.Machine)
 		}
 		path, err := vs.host.Mount(ctx, v.ID)
@@ -72,12 +72,12 @@ func (vs *Volumes) Mount(ctx context.Context, m *bourse.Machine) ([]driver.Mount
 	return out, nil
 }
 
-// Unmount undoes Mount once nothing of m runs. It is idempotent.
+// Unmount undoes Mount once m's program has ended. It is idempotent.
 func (vs *Volumes) Unmount(ctx context.Context, m *bourse.Machine) error {
 	var errs []error
 	for _, mount := range m.Config.Mounts {
 		v, err := vs.now(mount.Volume)
-		if bourse.CodeOf(err) == bourse.CodeNotFound || err == nil && v.Machine != m.ID { // another's by now
+		if bourse.CodeOf(err) == bourse.CodeNotFound || err == nil && v.Machine != m.ID { // another machine has it by now
 			continue
 		}
 		if err == nil {

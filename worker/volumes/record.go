@@ -14,8 +14,8 @@ var (
 	errNoSnapshot = bourse.Errorf(bourse.CodeNotFound, "snapshot not found")
 )
 
-// Takes returns what a volume and its snapshots take of the worker's disk,
-// by its record: a volume that grows takes what it will have.
+// Takes returns the disk that a volume and its snapshots take, by its record. A growing
+// volume takes its future size.
 func Takes(v *bourse.Volume) bourse.Amounts {
 	var disk bourse.MiB
 	if v.State != bourse.VolumeFailed && v.State != bourse.VolumeDestroyed {
@@ -32,11 +32,11 @@ func Takes(v *bourse.Volume) bourse.Amounts {
 	return bourse.Amounts{{Resource: bourse.ResourceDisk, Amount: min(int64(disk), bourse.MaxAmount)}}
 }
 
-// snapshotDisk rounds bytes up to what the ledger counts in.
+// snapshotDisk rounds bytes up to the ledger's unit.
 func snapshotDisk(bytes int64) bourse.MiB { return bourse.MiB(max(0, bytes)+1<<20-1) >> 20 }
 
-// retake makes v take what its record says. It returns a refusal if that is more than
-// before and more than is free (invariant 4); then v is unchanged.
+// retake makes v take the disk that its record says. It returns a refusal if that is
+// more than before and more than is free (invariant 4); then v is unchanged.
 func (vs *Volumes) retake(tx *store.Tx, v *bourse.Volume) (*bourse.Refusal, error) {
 	takes := Takes(v)
 	r, err := vs.admit.Room(tx, v.Takes, takes)
@@ -51,9 +51,8 @@ func insufficient(r *bourse.Refusal, what string) error {
 	return bourse.Errorf(bourse.CodeInsufficient, "%s: %s", what, r.Detail)
 }
 
-// changeRecord reads a volume, lets change decide and alter it, and writes it
-// with a line of the log, all in tx. A change that returns keep == false
-// leaves everything as it is.
+// changeRecord reads a volume, lets change decide and modify it, and writes it with an
+// entry in the log, all in tx. If change returns keep == false, nothing is written.
 func changeRecord(tx *store.Tx, id bourse.VolumeID, what string, change func(v *bourse.Volume) (keep bool, err error)) (bourse.Volume, error) {
 	v, err := tx.Volume(id)
 	if err != nil {
@@ -68,7 +67,7 @@ func changeRecord(tx *store.Tx, id bourse.VolumeID, what string, change func(v *
 	return v, putRecord(tx, &v, from, what)
 }
 
-// putRecord writes a volume with a line of the log.
+// putRecord writes a volume with an entry in the log.
 func putRecord(tx *store.Tx, v *bourse.Volume, from bourse.VolumeState, what string) error {
 	if err := tx.PutVolume(v); err != nil {
 		return err
@@ -80,7 +79,7 @@ func putRecord(tx *store.Tx, v *bourse.Volume, from bourse.VolumeState, what str
 	return err
 }
 
-// snapshotOf finds a snapshot of v, nil if there is none.
+// snapshotOf returns a snapshot of v, nil if there is none.
 func snapshotOf(v *bourse.Volume, id bourse.SnapshotID) *bourse.Snapshot {
 	i := slices.IndexFunc(v.Snapshots, func(s bourse.Snapshot) bool { return s.ID == id })
 	if i < 0 {
@@ -89,7 +88,7 @@ func snapshotOf(v *bourse.Volume, id bourse.SnapshotID) *bourse.Snapshot {
 	return &v.Snapshots[i]
 }
 
-// Record reads a volume as it is after everything acknowledged so far.
+// Record returns a volume after everything acknowledged so far.
 func (vs *Volumes) Record(ctx context.Context, id bourse.VolumeID) (bourse.Volume, error) {
 	if err := vs.state.Store.Sync(ctx); err != nil {
 		return bourse.Volume{}, err
@@ -97,7 +96,7 @@ func (vs *Volumes) Record(ctx context.Context, id bourse.VolumeID) (bourse.Volum
 	return vs.now(id)
 }
 
-// now reads a volume as the store has it.
+// now returns a volume as it is in the store.
 func (vs *Volumes) now(id bourse.VolumeID) (bourse.Volume, error) {
 	var v bourse.Volume
 	err := vs.state.Store.View(func(tx *store.Tx) error {
@@ -120,7 +119,8 @@ func (vs *Volumes) Get(ctx context.Context, id bourse.VolumeID) (bourse.Volume, 
 	return v, nil
 }
 
-// List lists the volumes of an app, or all for nil, oldest first.
+// List returns the volumes for which keep returns true, oldest first: those of app, or
+// of all apps if app is nil.
 func (vs *Volumes) List(ctx context.Context, app *bourse.App, keep func(*bourse.Volume) bool) ([]bourse.Volume, error) {
 	if err := vs.state.Store.Sync(ctx); err != nil {
 		return nil, err
@@ -147,8 +147,7 @@ func (vs *Volumes) List(ctx context.Context, app *bourse.App, keep func(*bourse.
 
 func living(v *bourse.Volume) bool { return v.State != bourse.VolumeDestroyed }
 
-// Await reads a volume at each change until it is as wanted, and returns
-// it.
+// Await reads a volume at each change until wanted returns true, and returns it.
 func (vs *Volumes) Await(ctx context.Context, id bourse.VolumeID, wanted func(*bourse.Volume) bool) (bourse.Volume, error) {
 	for {
 		change := vs.state.Volumes.Next(id)

@@ -12,18 +12,17 @@ import (
 	"github.com/bourse-dev/bourse/worker/state"
 )
 
-// Unknown says that the host has volumes that no record of the store is about.
+// Unknown is the error of a host that has volumes without a record in the store.
 type Unknown struct{ Volumes []string }
 
 func (e *Unknown) Error() string { return "unknown volumes: " + strings.Join(e.Volumes, ", ") }
 
-// Recover makes the host and the store agree about volumes: what has no
-// record is removed, what has one and was not finished has a run that does.
-// Nothing is mounted: that is done when a machine starts. Unknown: the host has
-// volumes without a record, and all that it has is still there.
+// Recover reconciles the host's volumes with the store. Things without a record are
+// removed, and unfinished volumes get a run that finishes them. It mounts nothing; that
+// happens when machines start. If its error is Unknown, it has removed nothing.
 func (vs *Volumes) Recover(ctx context.Context) error {
-	// The first pass removes nothing that is whole: a refusal to start leaves the
-	// snapshots and scratch space of what is unknown, too.
+	// The first pass removes nothing that is complete. If the worker refuses to start,
+	// the snapshots and scratch space of unknown volumes stay, too.
 	var unknown []string
 	err := vs.host.Recover(ctx, func(id string) bool {
 		if vs.unknown(id) {
@@ -42,7 +41,7 @@ func (vs *Volumes) Recover(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return err
 		}
-		vs.state.Log.Error("remove what has no record from the host's volumes", "err", err) // the others are of use all the same
+		vs.state.Log.Error("remove volumes without a record failed", "err", err) // the other volumes can still be used
 	}
 	unfinished, canceled, err := vs.survey()
 	if err != nil {
@@ -50,7 +49,7 @@ func (vs *Volumes) Recover(ctx context.Context) error {
 	}
 	for _, id := range canceled {
 		if err := vs.DestroyCanceled(ctx, id); err != nil {
-			vs.state.Log.Error("destroy the volume of a canceled order", "volume", id, "err", err)
+			vs.state.Log.Error("destroy volume of a canceled order failed", "volume", id, "err", err)
 		}
 	}
 	for _, v := range unfinished {
@@ -61,8 +60,8 @@ func (vs *Volumes) Recover(ctx context.Context) error {
 	return nil
 }
 
-// keepsOnHost reports whether what the host has under an id has a record: a
-// volume's, a snapshot's, or a machine's, of scratch space.
+// keepsOnHost reports whether an id on the host has a record: a volume's, a snapshot's,
+// or, for scratch space, a machine's.
 func (vs *Volumes) keepsOnHost(id string) bool {
 	keep := false
 	err := vs.state.Store.View(func(tx *store.Tx) error {
@@ -82,15 +81,15 @@ func (vs *Volumes) keepsOnHost(id string) bool {
 		}
 	})
 	if err != nil && bourse.CodeOf(err) != bourse.CodeNotFound {
-		vs.state.Log.Error("ask for a record", "id", id, "err", err)
+		vs.state.Log.Error("read record failed", "id", id, "err", err)
 		return true // it may have one
 	}
 	return keep
 }
 
-// unknown reports whether the host has a volume that no record is about. Such a
-// record is durable before the volume is made, so the store was lost, damaged
-// or replaced by an older copy, and what looks like a leftover may be data.
+// unknown reports whether a volume on the host has no record. A volume's record is
+// durable before the volume is created, so the store was lost, damaged or replaced by
+// an older copy, and the volume may contain data.
 func (vs *Volumes) unknown(id string) bool {
 	if vs.forget || bourse.VolumeID(id).Validate() != nil {
 		return false
@@ -99,8 +98,7 @@ func (vs *Volumes) unknown(id string) bool {
 	return bourse.CodeOf(err) == bourse.CodeNotFound
 }
 
-// survey finds volumes that are to change by themselves, and those of
-// canceled orders.
+// survey returns the volumes with unfinished work, and those of canceled orders.
 func (vs *Volumes) survey() (unfinished []bourse.Volume, canceled []bourse.VolumeID, err error) {
 	err = vs.state.Store.View(func(tx *store.Tx) error {
 		for v, err := range tx.Volumes() {
@@ -126,8 +124,8 @@ func (vs *Volumes) survey() (unfinished []bourse.Volume, canceled []bourse.Volum
 	return unfinished, canceled, err
 }
 
-// resumeWith returns what finishes a volume by its record, nil when
-// nothing is open.
+// resumeWith returns the operation that finishes a volume by its record, nil if nothing
+// is unfinished.
 func resumeWith(v *bourse.Volume, defs *definitions) *volumeDef {
 	switch v.State {
 	case bourse.VolumeCreating:
@@ -148,8 +146,8 @@ func resumeWith(v *bourse.Volume, defs *definitions) *volumeDef {
 	return nil
 }
 
-// resume sees to it that a run finishes a volume. There is one unless an
-// operator has skipped its step.
+// resume ensures that a run finishes a volume. There is one already unless an operator
+// has skipped its step.
 func (vs *Volumes) resume(ctx context.Context, v *bourse.Volume) error {
 	req := request{Volume: v.ID}
 	for _, s := range v.Snapshots {

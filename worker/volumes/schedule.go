@@ -14,13 +14,13 @@ import (
 const (
 	day            = 24 * time.Hour
 	scheduleEvery  = time.Minute
-	snapshotAgain  = time.Hour // after a scheduled one that failed
+	snapshotAgain  = time.Hour // after a failed scheduled snapshot
 	snapshotWaited = copyLimit + time.Minute
 )
 
-// snapshotDue reports whether the next scheduled snapshot of a volume is due. It
-// goes by the record alone, so that a daemon that was away takes one and not
-// all that it missed, and none twice.
+// snapshotDue reports whether a volume's next scheduled snapshot is due. It decides by
+// the record alone, so after an absence the daemon takes one snapshot instead of all
+// missed ones, and none twice.
 func snapshotDue(v *bourse.Volume, now time.Time) bool {
 	if !v.Spec.ScheduledSnaps || !v.State.Usable() {
 		return false
@@ -57,21 +57,21 @@ func dueFor(v *bourse.Volume, now time.Time) (expire []bourse.SnapshotID, snapsh
 	return expire, snapshotDue(v, now)
 }
 
-// scheduler does what is due for volumes, one after the other: snapshots of
-// many volumes at once would take the disk from the machines.
+// scheduler does what is due, for one volume after the other: concurrent snapshots of
+// many volumes would slow down the machines' disk.
 type scheduler struct {
 	vs    *Volumes
-	later map[bourse.VolumeID]time.Time // a scheduled snapshot was refused: not before
+	later map[bourse.VolumeID]time.Time // earliest time after a refused scheduled snapshot
 }
 
-// Run takes scheduled snapshots, removes old ones and extends what is full, until ctx
-// ends.
+// Run takes scheduled snapshots, removes expired ones and extends full volumes, until
+// ctx ends.
 func (vs *Volumes) Run(ctx context.Context) error {
 	if vs.host == (noHost{}) {
 		return nil
 	}
 	g := &grower{vs: vs, refused: map[bourse.VolumeID]refusal{}}
-	var growing sync.WaitGroup // beside snapshots, which take their time
+	var growing sync.WaitGroup // concurrently, since snapshots take long
 	growing.Go(func() { g.run(ctx) })
 	defer growing.Wait()
 	k := &scheduler{vs: vs, later: map[bourse.VolumeID]time.Time{}}
@@ -117,7 +117,7 @@ func (k *scheduler) do(ctx context.Context, now time.Time) error {
 	if err != nil {
 		return err
 	}
-	for id, old := range expire { // joins one that is in progress: what that does not remove is removed next time
+	for id, old := range expire { // joins a run in progress; what that does not remove is removed next time
 		_, err := k.vs.defs.expire.Start(ctx, k.vs.state.Engine, state.OfVolume(id), request{Volume: id, Snapshots: old}, fsm.StartOptions{})
 		if err != nil && bourse.CodeOf(err) != bourse.CodeRateLimited {
 			return err
@@ -145,7 +145,7 @@ func (k *scheduler) snapshot(ctx context.Context, id bourse.VolumeID, now time.T
 	}
 }
 
-// sourcesInUse returns the snapshots that something is being filled from.
+// sourcesInUse returns the snapshots from which volumes are being filled.
 func (vs *Volumes) sourcesInUse(tx *store.Tx, now time.Time) (map[bourse.SnapshotID]bool, error) {
 	busy := vs.exports.recent(now)
 	for v, err := range tx.Volumes() {

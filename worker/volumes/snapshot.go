@@ -12,9 +12,9 @@ import (
 	"github.com/bourse-dev/bourse/worker/state"
 )
 
-// Snapshot takes a snapshot of a volume and answers when it is taken. Errors:
-// failed_precondition while another one is being taken, or the volume is not
-// usable; insufficient_capacity when the worker's disk has no space.
+// Snapshot takes a snapshot of a volume and returns once it is complete. Errors:
+// failed_precondition while another snapshot is being taken, or if the volume is not
+// usable; insufficient_capacity if the worker's disk has no space.
 func (vs *Volumes) Snapshot(ctx context.Context, id bourse.VolumeID) (bourse.Snapshot, error) {
 	snap, run, err := vs.beginSnapshot(ctx, id, false)
 	if err != nil {
@@ -34,8 +34,8 @@ func (vs *Volumes) Snapshot(ctx context.Context, id bourse.VolumeID) (bourse.Sna
 	return *s, nil
 }
 
-// beginSnapshot records that a snapshot is to be taken, with the space that it
-// may need.
+// beginSnapshot records that a snapshot is to be taken, with the space that it may
+// need.
 func (vs *Volumes) beginSnapshot(ctx context.Context, id bourse.VolumeID, scheduled bool) (bourse.SnapshotID, *fsm.Handle[result], error) {
 	v, err := vs.Record(ctx, id)
 	if err != nil {
@@ -52,7 +52,7 @@ func (vs *Volumes) beginSnapshot(ctx context.Context, id bourse.VolumeID, schedu
 	return s.ID, run, err
 }
 
-// maySnapshot adds a snapshot to v that is to be taken.
+// maySnapshot adds to v a snapshot that is to be taken, or returns why it cannot.
 func (vs *Volumes) maySnapshot(tx *store.Tx, v *bourse.Volume, s bourse.Snapshot) error {
 	if v.State == bourse.VolumeDestroyed {
 		return errNoVolume
@@ -75,23 +75,23 @@ func (vs *Volumes) maySnapshot(tx *store.Tx, v *bourse.Volume, s bourse.Snapshot
 }
 
 const (
-	snapshotSlack = 64 << 20 // bytes of a file system that its usage does not count: its journal, above all
-	snapshotPart  = 8        // one part in so many of what is used may be written until the snapshot is taken
+	snapshotSlack = 64 << 20 // bytes of a file system that its usage does not count, mainly its journal
+	snapshotPart  = 8        // one part in so many of the used bytes may be written before the snapshot is complete
 )
 
-// snapshotSpace says how many bytes a snapshot may take: what is used and some
-// more, at most the whole volume. What it takes in the end is recorded later.
+// snapshotSpace estimates a snapshot's size: the used bytes and some more, at most the
+// whole volume. The actual size is recorded later.
 func (vs *Volumes) snapshotSpace(ctx context.Context, v *bourse.Volume) int64 {
 	whole := v.Spec.SizeGB << 30
 	usage, err := vs.host.Usage(ctx, v.ID)
-	if err != nil || usage.Blocks == 0 { // not known
+	if err != nil || usage.Blocks == 0 { // unknown
 		return whole
 	}
 	used := (usage.Blocks - usage.BlocksFree) * usage.BlockSize
 	return min(whole, used+used/snapshotPart+snapshotSlack)
 }
 
-// takeStep takes what the record says that is being taken.
+// takeStep takes the recorded snapshot.
 func (vs *Volumes) takeStep(ctx context.Context, r *volumeRun) fsm.Outcome {
 	v, err := vs.now(r.Request.Volume)
 	if err != nil {
@@ -103,7 +103,7 @@ func (vs *Volumes) takeStep(ctx context.Context, r *volumeRun) fsm.Outcome {
 	}
 	info, err := vs.host.Snapshot(ctx, v.ID, s.ID)
 	if err != nil {
-		if !isAnswer(err) {
+		if !isFinal(err) {
 			return fsm.Retry(err)
 		}
 		r.Result.Failure = &failure{bourse.CodeOf(err), bourse.MessageOf(err)}
@@ -112,8 +112,8 @@ func (vs *Volumes) takeStep(ctx context.Context, r *volumeRun) fsm.Outcome {
 	return fsm.Done(state.InTx(func(tx *store.Tx) error { return vs.recordSnapshot(tx, r.Request, &info) }))
 }
 
-// recordSnapshot writes what was taken. Without it, or when it takes more than
-// the ledger has, the snapshot has failed and still takes what it took.
+// recordSnapshot records a complete snapshot. If info is nil, or the snapshot is larger
+// than the ledger allows, it has failed, and keeps its space until it is removed.
 func (vs *Volumes) recordSnapshot(tx *store.Tx, req request, info *volume.Info) error {
 	_, err := changeRecord(tx, req.Volume, "snapshot", func(v *bourse.Volume) (bool, error) {
 		s := snapshotOf(v, req.Snapshot)
@@ -136,8 +136,7 @@ func (vs *Volumes) recordSnapshot(tx *store.Tx, req request, info *volume.Info) 
 	return err
 }
 
-// settleStep removes a snapshot that has failed; it stays in the record,
-// for people.
+// settleStep removes a failed snapshot from the host. It stays in the record.
 func (vs *Volumes) settleStep(ctx context.Context, r *volumeRun) fsm.Outcome {
 	v, err := vs.now(r.Request.Volume)
 	if err != nil {
@@ -168,7 +167,7 @@ func (vs *Volumes) settleStep(ctx context.Context, r *volumeRun) fsm.Outcome {
 	}))
 }
 
-// expireStep removes snapshots whose time is over.
+// expireStep removes expired snapshots.
 func (vs *Volumes) expireStep(ctx context.Context, r *volumeRun) fsm.Outcome {
 	for _, id := range r.Request.Snapshots {
 		if err := vs.host.RemoveSnapshot(ctx, id); err != nil {

@@ -1,11 +1,11 @@
-// Package volumes makes and keeps a worker's volumes: claims of them, their
-// snapshots, copies to and from other workers, and what machines mount.
+// Package volumes manages a worker's volumes: claims, snapshots, copies to and from
+// other workers, and mounts of machines.
 //
-// What a volume and its snapshots take is in the ledger before it is on the
-// disk (invariant 4). Each operation is a run whose intent is recorded first,
-// serialised per volume (invariant 5); a volume has one machine at a time,
-// which is decided in the transaction that records the machine. A copy from
-// another worker goes on until it is whole, or is seen to be stuck.
+// The disk of a volume and its snapshots is taken from the ledger before it is used
+// (invariant 4). Each operation is a run whose intent is recorded first; the runs on
+// one volume execute one after the other (invariant 5). A volume belongs to at most one
+// machine, as decided in the transaction that records the machine. A copy from another
+// worker continues until it is complete or stuck.
 package volumes
 
 import (
@@ -19,17 +19,17 @@ import (
 	"github.com/bourse-dev/bourse/worker/state"
 )
 
-// Config says what Volumes stand on.
+// Config configures a worker's volumes.
 type Config struct {
 	State  *state.State
 	Admit  *admit.Host
-	Host   Host   // nil: the worker has none; those that it has records of wait
-	Peers  Peers  // nil: no other worker can be reached
+	Host   Host   // nil if the worker was started without volumes
+	Peers  Peers  // nil if no other worker can be reached
 	Dir    string // of the worker's data
-	Forget bool   // remove volumes of the host that the store does not know, rather than refusing to start
+	Forget bool   // remove the host's volumes that the store does not know, instead of refusing to start
 }
 
-// Volumes are a worker's volumes. The methods are safe for concurrent use.
+// Volumes manages a worker's volumes. Its methods are safe for concurrent use.
 type Volumes struct {
 	state  *state.State
 	admit  *admit.Host
@@ -43,8 +43,8 @@ type Volumes struct {
 	grants  grants
 }
 
-// New makes the volumes of a worker and registers their operations. It starts
-// nothing.
+// New returns a worker's volumes and registers their operations with the engine. It
+// starts nothing.
 func New(cfg Config) *Volumes {
 	vs := &Volumes{state: cfg.State, admit: cfg.Admit, host: cfg.Host, peers: cfg.Peers, dir: cfg.Dir, forget: cfg.Forget}
 	if vs.host == nil {
@@ -54,14 +54,14 @@ func New(cfg Config) *Volumes {
 	return vs
 }
 
-// request is what every run about a volume is asked.
+// request is the request of every run on a volume.
 type request struct {
 	Volume    bourse.VolumeID     `json:"volume"`
 	Snapshot  bourse.SnapshotID   `json:"snapshot,omitempty"`  // to take
 	Snapshots []bourse.SnapshotID `json:"snapshots,omitempty"` // to remove
 }
 
-// result is what one step passes to the next. What a run has done is in the
+// result passes values from one step to the next. The outcome of a run is in the
 // volume's record.
 type result struct {
 	Failure *failure `json:"failure,omitempty"`
@@ -80,10 +80,10 @@ type (
 	volumeDef = fsm.Def[request, result]
 )
 
-// definitions are the operations on volumes. They are serialised per volume.
+// definitions holds the operations on volumes.
 type definitions struct {
-	create   *volumeDef // an order's volume: make it, or leave nothing
-	fill     *volumeDef // an order's volume from a snapshot or another volume, perhaps another worker's
+	create   *volumeDef // creates an order's volume, or leaves nothing
+	fill     *volumeDef // fills an order's volume from a snapshot or another volume
 	extend   *volumeDef
 	snapshot *volumeDef
 	expire   *volumeDef // removes snapshots
@@ -91,9 +91,9 @@ type definitions struct {
 }
 
 const (
-	makeAttempts = 5  // while the caller of a claim waits
-	fillAttempts = 40 // of a source that is away: some 20 minutes
-	// copyLimit is how long the copying of a whole volume on one host may take.
+	makeAttempts = 5  // while a claim waits
+	fillAttempts = 40 // while the source is unavailable: about 20 minutes
+	// copyLimit is the time limit for copying a whole volume on one host.
 	copyLimit = time.Hour
 )
 
@@ -103,8 +103,8 @@ func (vs *Volumes) define() {
 	copying := fsm.StepOptions{Timeout: copyLimit}
 	vs.defs = definitions{
 		create: define("volume.create").Step("make", vs.makeStep),
-		// A copy from another worker takes as long as it takes; a source that
-		// no longer sends is noticed by itself.
+		// A copy from another worker has no time limit; a source that stops sending is
+		// noticed.
 		fill:     define("volume.fill").Step("fill", vs.fillStep, fsm.StepOptions{Timeout: -1, Attempts: fillAttempts}),
 		extend:   define("volume.extend").Step("extend", vs.extendStep),
 		snapshot: define("volume.snapshot").Step("take", vs.takeStep, copying).Step("settle", vs.settleStep),
@@ -115,10 +115,9 @@ func (vs *Volumes) define() {
 	vs.state.Engine.Register(d.create, d.fill, d.extend, d.snapshot, d.expire, d.destroy)
 }
 
-// begin starts a run on a volume whose intent is recorded by write in the same
-// transaction. It never joins a run that is in progress: that one may be past
-// its work already, so write decides by the volume's record whether there is
-// anything left to do.
+// begin starts a run on a volume. write records its intent in the same transaction. It
+// never joins a run that is in progress, which may have finished its work already, so
+// write decides by the volume's record whether anything remains to be done.
 func (vs *Volumes) begin(ctx context.Context, def *volumeDef, req request, write func(*store.Tx) error) (*fsm.Handle[result], error) {
 	run, err := def.Start(ctx, vs.state.Engine, state.OfVolume(req.Volume), req, fsm.StartOptions{Queue: true, Write: state.InTx(write)})
 	if err == nil {
@@ -127,9 +126,9 @@ func (vs *Volumes) begin(ctx context.Context, def *volumeDef, req request, write
 	return run, err
 }
 
-// isAnswer reports whether an error of the host is for good: repeating what was
-// asked returns it again.
-func isAnswer(err error) bool {
+// isFinal reports whether an error of the host is final: another attempt would return
+// it again.
+func isFinal(err error) bool {
 	switch bourse.CodeOf(err) {
 	case bourse.CodeInvalid, bourse.CodeNotFound, bourse.CodeFailedPrecondition, bourse.CodeInsufficient, bourse.CodeForbidden:
 		return true
