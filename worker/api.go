@@ -14,8 +14,8 @@ import (
 	"github.com/bourse-dev/bourse/volume"
 )
 
-// Handler serves the worker's API, package fabric's verbs, whatever fabric a
-// request came by. Until the worker has recovered every call is unavailable.
+// Handler serves the worker's API: package fabric's verbs, over any fabric. Until the
+// worker has recovered, every call fails with CodeUnavailable.
 func (w *Worker) Handler() http.Handler {
 	mux := http.NewServeMux()
 	handleOrders(mux, w)
@@ -123,10 +123,10 @@ func handleMachines(mux *http.ServeMux, w *Worker) {
 	fabric.MachineUse.Handle(mux, w.reach.Use)
 }
 
-// actor is a verb about one machine.
+// actor is an operation on one machine.
 type actor func(context.Context, bourse.MachineID, fabric.Act) (fabric.ActReply, error)
 
-// checked does what a valid request asks for.
+// checked executes a valid request.
 func (do actor) checked(ctx context.Context, act fabric.Act) (fabric.ActReply, error) {
 	if err := act.Signal.Validate(); act.Signal != "" && err != nil {
 		return fabric.ActReply{}, err
@@ -167,8 +167,8 @@ func handleRuns(mux *http.ServeMux, w *Worker) {
 	}))
 }
 
-// queriedApp returns the app whose records a query is for; nil: of all, or of
-// every app that has or had the name.
+// queriedApp returns the app to which a query is limited. It is nil for all apps, and
+// for every app that has or had the name.
 func queriedApp(name bourse.AppName, id string) *bourse.App {
 	if name == "" || id == "" {
 		return nil
@@ -176,8 +176,8 @@ func queriedApp(name bourse.AppName, id string) *bourse.App {
 	return &bourse.App{Name: name, ID: id}
 }
 
-// handleExports serves volumes and snapshots to other workers, as far as brokers
-// have granted it.
+// handleExports serves volumes and snapshots to other workers to which brokers have
+// granted them.
 func handleExports(mux *http.ServeMux, w *Worker) {
 	fabric.VolumeExport.Handle(mux, func(rw http.ResponseWriter, r *http.Request, e fabric.Export) {
 		body := &exportBody{rw: rw}
@@ -195,8 +195,8 @@ func handleExports(mux *http.ServeMux, w *Worker) {
 	})
 }
 
-// exportBody sends the response's header with the first byte, so that an error
-// before it is still a proper failure.
+// exportBody sends the response's header with the first byte, so that an earlier error
+// can still be reported properly.
 type exportBody struct {
 	rw    http.ResponseWriter
 	begun bool
@@ -211,8 +211,8 @@ func (b *exportBody) Write(p []byte) (int, error) {
 	return b.rw.Write(p)
 }
 
-// listRuns returns the runs in progress, and those that ended lately if asked
-// for.
+// listRuns returns the runs in progress and, if ended is set, those that ended
+// recently.
 func (w *Worker) listRuns(ended bool) ([]fabric.Run, error) {
 	runs := []fabric.Run{}
 	err := w.store.View(func(tx *store.Tx) error {
@@ -236,7 +236,8 @@ func showRun(r fsm.Record) fabric.Run {
 	}
 }
 
-// onRun has the engine do something about a run, and returns the run after it.
+// onRun returns a handler that executes an engine's operation on a run, and replies
+// with the run.
 func (w *Worker) onRun(do func(context.Context, string) error) func(context.Context, string) (fabric.Run, error) {
 	return func(ctx context.Context, id string) (fabric.Run, error) {
 		if err := do(ctx, id); err != nil {

@@ -28,10 +28,10 @@ func handleImages(mux *http.ServeMux, w *Worker) {
 	})
 }
 
-// pullEvery bounds how often progress of a pull is sent.
+// pullEvery is the least time between two reports of a pull's progress.
 const pullEvery = 250 * time.Millisecond
 
-// pullImage pulls an image, and writes its progress as lines.
+// pullImage pulls an image and writes its progress as lines.
 func (w *Worker) pullImage(ctx context.Context, req fabric.PullRequest, out *codec.Writer) error {
 	if err := w.mayPull(req.Image); err != nil {
 		return err
@@ -49,7 +49,7 @@ func (w *Worker) pullImage(ctx context.Context, req fabric.PullRequest, out *cod
 	if err != nil && !out.Begun() {
 		return err
 	}
-	if err != nil { // too late for a failure: it is the last line
+	if err != nil { // too late for an error reply, so it becomes the last line
 		image.Ref, image.Pull = ref, &bourse.PullProgress{Status: "failed", Code: bourse.CodeOf(err), Error: bourse.MessageOf(err)}
 	}
 	return out.Write(image)
@@ -61,17 +61,17 @@ func (w *Worker) mayPull(image string) error {
 	case w.cfg.Images == nil:
 		return bourse.Errorf(bourse.CodeUnavailable, "the worker was started without a driver of images")
 	case bourse.KindOfImage(image) != bourse.RegistryImage:
-		return bourse.Errorf(bourse.CodeInvalid, "image %s is in no registry", image)
+		return bourse.Errorf(bourse.CodeInvalid, "image %s does not name an image in a registry", image)
 	}
 	return config.Normalize()
 }
 
-// progress sends some of many reports, and none after its end. They may come
-// from any goroutine.
+// progress sends some of many reports, and none after end. Its methods are safe for
+// concurrent use.
 type progress struct {
 	mu    sync.Mutex
-	at    time.Time // guarded by mu; of the latest that was sent
-	ended bool      // guarded by mu; also after an error: then no one reads
+	at    time.Time // guarded by mu; of the latest report that was sent
+	ended bool      // guarded by mu; also set after an error, when nobody reads
 }
 
 func (p *progress) send(now time.Time, send func() error) {

@@ -37,10 +37,10 @@ func (w *Worker) machineEvents(ctx context.Context, q fabric.EventsQuery) ([]bou
 	return m.LastEvents, err
 }
 
-// maxWait bounds a wait, whatever its caller says.
+// maxWait limits every wait.
 const maxWait = 5 * time.Minute
 
-// waitQuery waits for what its caller asks for.
+// waitQuery executes a client's wait.
 func (w *Worker) waitQuery(ctx context.Context, q fabric.WaitQuery) (fabric.WaitReply, error) {
 	want := reach.StateQuery{Instance: q.Instance, After: q.After}
 	for _, s := range q.States {
@@ -65,14 +65,14 @@ func (w *Worker) logs(ctx context.Context, q fabric.LogsQuery, out *codec.Writer
 	}
 	out.Buffered = !q.Follow
 	if q.Follow {
-		out.Begin() // the first line may be long in coming
+		out.Begin() // the first line may come late
 	}
 	return d.Logs(ctx, q.Machine, driver.LogQuery{After: q.After, Since: q.Since, Tail: q.Tail, Follow: q.Follow}, func(l driver.LogLine) error {
 		return out.Write(fabric.LogLine{At: l.At, Stream: l.Stream, Text: l.Text, Position: l.Position})
 	})
 }
 
-// handleAttach runs a command whose input and output stream.
+// handleAttach executes a command with streamed input and output.
 func (w *Worker) handleAttach(rw http.ResponseWriter, r *http.Request, id bourse.MachineID) {
 	m, d, err := w.runningOn(r.Context(), id)
 	if err != nil {
@@ -85,7 +85,7 @@ func (w *Worker) handleAttach(rw http.ResponseWriter, r *http.Request, id bourse
 	})
 }
 
-// handleTunnel passes bytes to a port of a machine, and back.
+// handleTunnel copies bytes between a client and a machine's port.
 func (w *Worker) handleTunnel(rw http.ResponseWriter, r *http.Request, to fabric.TunnelRequest) {
 	conn, err := w.dial(r.Context(), to.Machine, to.Port)
 	if err != nil {
@@ -95,7 +95,7 @@ func (w *Worker) handleTunnel(rw http.ResponseWriter, r *http.Request, to fabric
 	fabric.ServeTunnel(rw, r, watch.Conn(conn, func() { w.uses.Touch(to.Machine) }))
 }
 
-// runningOn returns a machine that must be started, and its driver.
+// runningOn returns a machine, which must be started, and its driver.
 func (w *Worker) runningOn(ctx context.Context, id bourse.MachineID) (bourse.Machine, driver.Driver, error) {
 	m, err := w.machines.Running(ctx, id)
 	if err != nil {
@@ -105,7 +105,7 @@ func (w *Worker) runningOn(ctx context.Context, id bourse.MachineID) (bourse.Mac
 	return m, d, err
 }
 
-// processes returns the processes of a machine that runs. Codes: failed_precondition,
+// processes returns a running machine's processes. Errors: failed_precondition,
 // not_found.
 func (w *Worker) processes(ctx context.Context, id bourse.MachineID) ([]bourse.Process, error) {
 	m, d, err := w.runningOn(ctx, id)
@@ -113,7 +113,7 @@ func (w *Worker) processes(ctx context.Context, id bourse.MachineID) ([]bourse.P
 		return nil, err
 	}
 	if m.Config.ImageKind() == bourse.PollerImage {
-		return nil, bourse.Errorf(bourse.CodeFailedPrecondition, "machine %s runs where its poller is, whose processes are not seen", id)
+		return nil, bourse.Errorf(bourse.CodeFailedPrecondition, "machine %s runs where its poller is, so its processes are not visible", id)
 	}
 	status, err := d.Inspect(ctx, machines.TaskOf(&m))
 	if err == nil && status.PID == 0 {
@@ -125,7 +125,7 @@ func (w *Worker) processes(ctx context.Context, id bourse.MachineID) ([]bourse.P
 	return machines.Table{Root: "/proc"}.Of(status.PID)
 }
 
-// execStream runs a command beside a task, its streams those of a caller.
+// execStream executes a command in a machine with the caller's streams.
 func execStream(ctx context.Context, d driver.Driver, id driver.TaskID, streams fabric.ExecIO) (bourse.Exit, error) {
 	exec := driver.Exec{Command: streams.Start.Command, Stdin: streams.Stdin, Stdout: streams.Stdout, Stderr: streams.Stderr}
 	var resizing sync.WaitGroup
@@ -141,7 +141,7 @@ func execStream(ctx context.Context, d driver.Driver, id driver.TaskID, streams 
 	return res.Exit, err
 }
 
-// passSizes passes sizes of a terminal on until ctx ends.
+// passSizes forwards a terminal's sizes until ctx ends.
 func passSizes(ctx context.Context, from <-chan fabric.Size, to chan<- driver.Size) {
 	for {
 		select {
@@ -157,9 +157,8 @@ func passSizes(ctx context.Context, from <-chan fabric.Size, to chan<- driver.Si
 	}
 }
 
-// dial connects to a TCP port of a machine. One that uses the host's network
-// has only the ports that it was given or has said are its own: a tunnel is no
-// way into the host.
+// dial connects to a TCP port of a machine. On the host's network it allows only the
+// machine's own port and its services' ports, so that tunnels do not open the host.
 func (w *Worker) dial(ctx context.Context, id bourse.MachineID, port uint16) (net.Conn, error) {
 	if port == 0 {
 		return nil, bourse.Errorf(bourse.CodeInvalid, "invalid port 0: use 1 to 65535")
@@ -171,10 +170,10 @@ func (w *Worker) dial(ctx context.Context, id bourse.MachineID, port uint16) (ne
 	return w.dialTo(ctx, &m, int(port))
 }
 
-// dialTo is dial for a machine that runs.
+// dialTo is dial for a machine that is known to run.
 func (w *Worker) dialTo(ctx context.Context, m *bourse.Machine, port int) (net.Conn, error) {
-	if m.Config.ImageKind() == bourse.PollerImage { // this host's ports are none of its
-		return nil, bourse.Errorf(bourse.CodeFailedPrecondition, "machine %s runs where its poller is: there is no way to its ports", m.ID)
+	if m.Config.ImageKind() == bourse.PollerImage { // it has no ports on this host
+		return nil, bourse.Errorf(bourse.CodeFailedPrecondition, "machine %s runs where its poller is: its ports cannot be reached", m.ID)
 	}
 	if m.PrivateIP.IsValid() {
 		if w.cfg.Network == nil {
@@ -189,7 +188,7 @@ func (w *Worker) dialTo(ctx context.Context, m *bourse.Machine, port int) (net.C
 	if port != own && !serves(m, port) {
 		return nil, bourse.Errorf(bourse.CodeForbidden, "machine %s uses the host's network, and port %d is neither its $PORT nor one of its services'", m.ID, port)
 	}
-	port = own // what a service calls by another number may be another machine's
+	port = own // on this host, the service's port may belong to another machine
 	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
 	if err != nil && !errors.Is(err, context.Canceled) {
 		err = bourse.Errorf(bourse.CodeUnavailable, "connect to port %d of machine %s: %w", port, m.ID, err)
@@ -197,7 +196,7 @@ func (w *Worker) dialTo(ctx context.Context, m *bourse.Machine, port int) (net.C
 	return conn, err
 }
 
-// serves reports whether a service of m is on this internal port.
+// serves reports whether one of m's services has this internal port.
 func serves(m *bourse.Machine, port int) bool {
 	return slices.ContainsFunc(workload.Services(&m.Config), func(s workload.Service) bool { return s.InternalPort == port })
 }

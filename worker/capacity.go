@@ -11,26 +11,24 @@ import (
 	"github.com/bourse-dev/bourse/worker/admit"
 )
 
-// Capacity is what a worker has to sell: what the host has, or what the
-// operator states.
+// Capacity is what a worker offers, as detected on the host or stated by the operator.
 type Capacity struct {
 	CPUs       float64             // cores; at most bourse.MaxCPUs
 	Memory     bourse.MiB          //
 	Disk       bourse.MiB          //
-	Images     bourse.MiB          // of Disk, that only images take; 0: a fifth. Without a driver of images nothing is set aside
+	Images     bourse.MiB          // part of Disk for images, by default a fifth; unused without a driver of images
 	GPUs       map[string]int64    // by kind
-	Devices    map[string][]string // by kind of gpu: qualified CDI names; so many more gpus, each given to one machine
-	Countables map[string]int64    // the operator's own, "slots"
+	Devices    map[string][]string // qualified CDI names of GPUs by kind; each belongs to one machine at a time
+	Countables map[string]int64    // further resources, such as "slots"
 	Labels     map[string]string   // arch and os are filled in by DetectCapacity
 	Overcommit map[string]float64  // factor at least 1: "shared" vCPUs per core, "memory", "disk" or a countable
 }
 
-// imagesPart is the part of the disk that images take unless the operator says
-// otherwise.
+// imagesPart is the default part of the disk for images: one in so many.
 const imagesPart = 5
 
-// ImageBudget returns what images may take of the disk. It is no line of the
-// ledger: what machines and volumes take is counted against the rest.
+// ImageBudget returns the disk space for images. It is not in the ledger: machines and
+// volumes take from the rest.
 func (c *Capacity) ImageBudget() bourse.MiB {
 	if c.Images > 0 {
 		return c.Images
@@ -38,15 +36,15 @@ func (c *Capacity) ImageBudget() bourse.MiB {
 	return c.Disk / imagesPart
 }
 
-// DefaultShared is how many shared vCPUs are sold for each core unless the
-// operator says otherwise: what the Machines API's own platform does.
+// DefaultShared is the default number of shared vCPUs per core, as on the Machines
+// API's own platform.
 const DefaultShared = 16
 
 const overcommitShared = "shared"
 
-// DetectCapacity asks the host what it has. Memory leaves a tenth to the host.
-// dir is on the file system whose free space counts as disk. Where the host
-// does not report it, the amount is 0 and has to be stated.
+// DetectCapacity returns the host's capacity. It leaves a tenth of the memory to the
+// host. The disk is the free space of the file system that contains dir. Where the host
+// does not report an amount, it is 0 and must be stated.
 func DetectCapacity(dir string) Capacity {
 	return Capacity{
 		CPUs:   float64(runtime.NumCPU()),
@@ -56,7 +54,7 @@ func DetectCapacity(dir string) Capacity {
 	}
 }
 
-// Validate reports CodeInvalid for what no host has.
+// Validate returns CodeInvalid for an impossible capacity.
 func (c *Capacity) Validate() error {
 	if math.IsNaN(c.CPUs) || c.CPUs < 0 || c.CPUs > bourse.MaxCPUs {
 		return bourse.Errorf(bourse.CodeInvalid, "cpus %g: use 0 to %d", c.CPUs, bourse.MaxCPUs)
@@ -84,13 +82,13 @@ func (c *Capacity) Validate() error {
 	}
 	for name := range c.Countables {
 		if _, isLabel := c.Labels[name]; isLabel {
-			return bourse.Errorf(bourse.CodeInvalid, "%s is stated both as a resource and as a label", name)
+			return bourse.Errorf(bourse.CodeInvalid, "%s is both a resource and a label", name)
 		}
 	}
 	return c.amounts().Validate()
 }
 
-// amounts is the capacity as ledger lines, before overcommit.
+// amounts returns the capacity as amounts in the ledger, before overcommit.
 func (c *Capacity) amounts() bourse.Amounts {
 	a := bourse.Amounts{
 		{Resource: bourse.ResourceCPU, Amount: int64(c.CPUs * 1000)},
@@ -106,7 +104,7 @@ func (c *Capacity) amounts() bourse.Amounts {
 	return a.Sorted()
 }
 
-// shared returns how many shared vCPUs are sold for each core.
+// shared returns the number of shared vCPUs per core.
 func (c *Capacity) shared() float64 {
 	if f, ok := c.Overcommit[overcommitShared]; ok {
 		return f
@@ -114,8 +112,8 @@ func (c *Capacity) shared() float64 {
 	return DefaultShared
 }
 
-// ledger is what the worker sells: its capacity times overcommit, without what
-// is set aside for images.
+// ledger returns the worker's ledger: its capacity times overcommit, without the space
+// for images.
 func (c *Config) ledger() admit.Ledger {
 	totals := c.Capacity.amounts()
 	for i, a := range totals {
@@ -134,8 +132,7 @@ func (c *Config) ledger() admit.Ledger {
 	return l
 }
 
-// gpus counts the gpus of each kind: those that are stated as a number, and
-// those that have names.
+// gpus returns the number of GPUs of each kind: stated as a number, or named.
 func (c *Capacity) gpus() map[string]int64 {
 	if len(c.Devices) == 0 {
 		return c.GPUs
@@ -150,9 +147,9 @@ func (c *Capacity) gpus() map[string]int64 {
 	return out
 }
 
-// validateDevices reports CodeInvalid for a device that is named twice, is no
-// qualified CDI name (vendor.com/class=name), or whose kind has a number too
-// that is not that of its names.
+// validateDevices returns CodeInvalid for a device that is named twice or not by a
+// qualified CDI name (vendor.com/class=name), and for a kind whose number differs from
+// its named devices.
 func (c *Capacity) validateDevices() error {
 	seen := map[string]bool{}
 	for kind, names := range c.Devices {

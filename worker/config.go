@@ -17,71 +17,70 @@ import (
 	"github.com/bourse-dev/bourse/worker/watch"
 )
 
-// Config says what a worker is and has. Identity fields are fixed at the
-// first start: a later start with others is refused.
+// Config configures a worker. Its identity is fixed at the first start; a later start
+// with another identity is refused.
 type Config struct {
 	Dir      string                  // data directory; required
-	ID       bourse.WorkerID         // required at the first start, "" afterwards means the one in the store
-	Tag      func() bourse.WorkerTag // chooses a tag at the first start; default at random
+	ID       bourse.WorkerID         // required at the first start; later, "" means the id in the store
+	Tag      func() bourse.WorkerTag // chooses the tag at the first start; random by default
 	Region   bourse.Region
 	Capacity Capacity
-	Ports    admit.PortRange // of $PORT; zero: 20000 to 29999
-	Driver   driver.Driver   // of image "host"; required
+	Ports    admit.PortRange // of $PORT; default 20000 to 29999
+	Driver   driver.Driver   // runs image "host"; required
 	NoHost   bool            // refuse orders for image "host"
 	Version  string
-	View     publish.View                         // gets machines and capacity, has cancelled orders and apps; may be nil
-	Standby  watch.StandbyView                    // the machines of other workers; nil: there are none, and spares never start by themselves
-	Fault    func(store.FaultStage, uint64) error // tests: see store.Config
-	Forget   bool                                 // remove machines of the host that the store does not know, rather than refusing to start
-	Failed   func(error)                          // called when the store has failed: ends the daemon; see store.Config
-	Log      *slog.Logger                         // of this worker alone: its id is not added
-	Metrics  []prometheus.Collector               // what the server counts beside, for its metrics
+	View     publish.View                         // may be nil
+	Standby  watch.StandbyView                    // machines of other workers; if nil, standbys never start automatically
+	Fault    func(store.FaultStage, uint64) error // for tests; see store.Config
+	Forget   bool                                 // remove the host's machines that the store does not know, instead of refusing to start
+	Failed   func(error)                          // called when the store has failed, to stop the daemon; see store.Config
+	Log      *slog.Logger                         // for this worker alone; its id is not added
+	Metrics  []prometheus.Collector               // further collectors for the worker's metrics
 	Parts
 	Policy
 }
 
-// Parts are what a worker can do without. What is nil is not offered: orders
-// that need it are refused.
+// Parts are a worker's optional parts. Orders that need a missing part are refused.
 type Parts struct {
-	Container driver.Driver // runs images; goes with Images
+	Container driver.Driver // runs images; requires Images
 	Images    Images
 	Network   Network
 	Volumes   Volumes
 	Pull      Puller               // runs image "pull"
-	Secrets   machines.SecretsView // has the secrets of apps; nil: machines get none
-	Peers     volumes.Peers        // where volumes and snapshots of other workers come from
+	Secrets   machines.SecretsView // secrets of apps; nil if machines get none
+	Peers     volumes.Peers        // sources of other workers' volumes and snapshots
 }
 
-// Policy says how a worker runs machines. The zero value is the default.
+// Policy configures how a worker runs machines. The zero value is the default.
 type Policy struct {
 	NetworkMode NetworkMode
-	NoNetwork   error         // why machines of images, which are to have networks, cannot: their orders are refused; nil: they can, or need none
+	NoNetwork   error         // why machines with images cannot have private networks, and their orders are refused; nil if they can, or need none
 	SharedQuota bool          // a shared vCPU has 5 ms in 80 ms, with bursts, rather than a core under contention
-	PIDs        int           // limit of processes of a machine with an image; default DefaultPIDs, negative: no limit
-	Rootfs      bourse.MiB    // what a machine with an image may write to its root if it does not say; 0: no limit, and nothing is taken from the ledger
-	Patience    time.Duration // of spares with a worker that is not heard from; default watch.Patience
-	IdleAfter   time.Duration // for which nobody uses a machine before it is stopped, where its config asks for that; default idle.After
-	Awake       bool          // programs of the host have a socket through which they keep their machines awake
-	Kept        bourse.MiB    // what the log and the record of a machine may take of the disk: part of what each takes, stopped ones too; 0: not counted
+	PIDs        int           // limit of processes of a machine with an image; default DefaultPIDs, negative for no limit
+	Rootfs      bourse.MiB    // default size of an image's root file system; 0 for no limit, and then the ledger does not count it
+	Patience    time.Duration // how long a worker is silent before standbys replace its machines; default watch.Patience
+	IdleAfter   time.Duration // idle time after which machines stop whose config asks for that; default watch.IdleAfter
+	Awake       bool          // host programs get a socket to keep their machines awake
+	Kept        bourse.MiB    // disk for each machine's log and record, including stopped machines; 0 if not counted
 }
 
-// DefaultPIDs is how many processes and threads a machine with an image may
-// have: many for a program, few for a host.
+// DefaultPIDs is the default limit of the processes and threads of a machine with an
+// image: many for a program, few for a host.
 const DefaultPIDs = 4096
 
-// NetworkMode says which machines have a network of their own. The others use
-// the host's.
+// NetworkMode defines which machines have private networks. The others use the host's
+// network.
 type NetworkMode string
 
-// The network modes. Without Parts.Network all is as with NetworkHost.
+// The network modes. Without Parts.Network, NetworkHost applies.
 const (
 	NetworkHost       NetworkMode = "host"       // none
 	NetworkContainers NetworkMode = "containers" // those with an image; the default
 	NetworkAll        NetworkMode = "all"        // host processes too
 )
 
-// withDefaults fills in what c leaves out, and reports CodeInvalid for what
-// makes no sense.
+// withDefaults returns c with its defaults. It returns CodeInvalid for an invalid
+// configuration.
 func (c Config) withDefaults() (Config, error) {
 	if c.Ports == (admit.PortRange{}) {
 		c.Ports = admit.PortRange{First: 20000, Last: 29999}
@@ -94,7 +93,7 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	errs := []error{c.Capacity.Validate(), c.Ports.Validate()}
 	if (c.Container == nil) != (c.Images == nil) {
-		errs = append(errs, bourse.Errorf(bourse.CodeInvalid, "a driver of images and a store of images go together"))
+		errs = append(errs, bourse.Errorf(bourse.CodeInvalid, "a driver of images requires a store of images, and vice versa"))
 	}
 	switch c.NetworkMode {
 	case NetworkHost, NetworkContainers, NetworkAll:
@@ -102,7 +101,7 @@ func (c Config) withDefaults() (Config, error) {
 		errs = append(errs, bourse.Errorf(bourse.CodeInvalid, "network mode %s: use host, containers or all", bourse.Quoted(string(c.NetworkMode))))
 	}
 	if c.Rootfs < 0 || c.Rootfs > 0 && c.Volumes == nil {
-		errs = append(errs, bourse.Errorf(bourse.CodeInvalid, "rootfs of %d MiB: the worker has nothing that limits it", c.Rootfs))
+		errs = append(errs, bourse.Errorf(bourse.CodeInvalid, "rootfs of %d MiB: the worker cannot limit root file systems", c.Rootfs))
 	}
 	return c, errors.Join(errs...)
 }

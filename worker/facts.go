@@ -15,7 +15,7 @@ import (
 	"github.com/bourse-dev/bourse/store"
 )
 
-// Facts returns what the worker says of itself. It counts every machine.
+// Facts returns the worker's published facts, and counts its machines.
 func (w *Worker) Facts() (bourse.Facts, error) {
 	var facts bourse.Facts
 	err := w.store.View(func(tx *store.Tx) error {
@@ -35,7 +35,7 @@ func (w *Worker) Facts() (bourse.Facts, error) {
 	return facts, err
 }
 
-// addHeld says how much of what is used is held by reservations.
+// addHeld adds to accounts the amounts that reservations hold.
 func addHeld(tx *store.Tx, accounts []bourse.Account) error {
 	now := time.Now()
 	for h, err := range tx.Holds() {
@@ -51,7 +51,7 @@ func addHeld(tx *store.Tx, accounts []bourse.Account) error {
 	return nil
 }
 
-// facts returns all of Facts that costs next to nothing: it counts nothing.
+// facts returns the parts of Facts that cost almost nothing, without counting machines.
 func (w *Worker) facts(tx *store.Tx) (bourse.Facts, error) {
 	committed, err := tx.CommittedAt(time.Now())
 	cordon, failed := store.CordonOf(tx)
@@ -61,7 +61,7 @@ func (w *Worker) facts(tx *store.Tx) (bourse.Facts, error) {
 	}, errors.Join(err, failed)
 }
 
-// Free returns what is free of each resource now.
+// Free returns the free amount of each resource.
 func (w *Worker) Free() (bourse.Amounts, error) {
 	var free bourse.Amounts
 	err := w.store.View(func(tx *store.Tx) error {
@@ -74,7 +74,7 @@ func (w *Worker) Free() (bourse.Amounts, error) {
 	return free, err
 }
 
-// loadGauge reads the host's load, at most once a second.
+// loadGauge reads the host's load at most once a second.
 type loadGauge struct {
 	mu   sync.Mutex
 	at   time.Time // guarded by mu
@@ -83,8 +83,8 @@ type loadGauge struct {
 
 const loadMaxAge = time.Second
 
-// read returns the runnable tasks per core, averaged over a minute; 0 where the
-// host does not report it.
+// read returns the number of runnable tasks per core, averaged over a minute, or 0 if
+// the host does not report it.
 func (g *loadGauge) read() float64 {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -107,8 +107,8 @@ func hostLoad() float64 {
 	return load / float64(runtime.NumCPU())
 }
 
-// cordon has the worker refuse new orders, or take them again. A claim is judged in the
-// transaction that records it: those before this one stand, those behind it are
+// cordon makes the worker refuse new orders, or accept them again. Claims are decided
+// in the transactions that record them: those before this one stand, later ones are
 // refused, whatever was quoted before.
 func (w *Worker) cordon(ctx context.Context, req fabric.CordonRequest) (bourse.Facts, error) {
 	err := w.store.Update(ctx, func(tx *store.Tx) error {
@@ -124,6 +124,6 @@ func (w *Worker) cordon(ctx context.Context, req fabric.CordonRequest) (bourse.F
 	if err != nil {
 		return bourse.Facts{}, err
 	}
-	w.log.Info("cordon", "cordoned", req.Cordon, "by", req.By)
+	w.log.Info("worker cordon changed", "cordoned", req.Cordon, "by", req.By)
 	return w.Facts()
 }

@@ -10,9 +10,8 @@ import (
 	"github.com/bourse-dev/bourse/worker/state"
 )
 
-// Local is the worker for callers in its own process: what comes over the
-// network goes through Handler, and ends here, too. Until the worker has
-// recovered every call is CodeUnavailable.
+// Local gives access to a worker from its own process, like Handler over a network.
+// Until the worker has recovered, every call fails with CodeUnavailable.
 type Local struct{ w *Worker }
 
 // Local returns the worker for callers in its own process.
@@ -25,7 +24,7 @@ func (l Local) ready() error {
 	return nil
 }
 
-// Claim fills an order here, or returns the refusal; as fabric.OrderClaim does.
+// Claim fills an order here, or returns the refusal, like fabric.OrderClaim.
 func (l Local) Claim(ctx context.Context, c *bourse.Claim) (*bourse.Fill, *bourse.Refusal, error) {
 	if err := l.ready(); err != nil {
 		return nil, nil, err
@@ -36,7 +35,7 @@ func (l Local) Claim(ctx context.Context, c *bourse.Claim) (*bourse.Fill, *bours
 	return l.w.claim(ctx, c)
 }
 
-// Cancel cancels an order here; as fabric.OrderCancel does.
+// Cancel cancels an order here, like fabric.OrderCancel.
 func (l Local) Cancel(ctx context.Context, id bourse.OrderID) (bourse.Cancellation, error) {
 	if err := l.ready(); err != nil {
 		return bourse.Cancellation{}, err
@@ -44,8 +43,8 @@ func (l Local) Cancel(ctx context.Context, id bourse.OrderID) (bourse.Cancellati
 	return l.w.cancel(ctx, id)
 }
 
-// App returns the app of a name, as far as the worker knows. CodeNotFound: there is
-// none.
+// App returns the app with a name, as far as the worker knows. It returns CodeNotFound
+// if there is none.
 func (l Local) App(_ context.Context, name bourse.AppName) (bourse.App, error) {
 	app, ok, err := l.w.state.App(name)
 	if err == nil && !ok {
@@ -54,7 +53,8 @@ func (l Local) App(_ context.Context, name bourse.AppName) (bourse.App, error) {
 	return app, err
 }
 
-// Named returns the living machine of a name. CodeNotFound: there is none.
+// Named returns an app's living machine with a name. It returns CodeNotFound if there
+// is none.
 func (l Local) Named(ctx context.Context, app bourse.App, name string) (bourse.Machine, error) {
 	var m bourse.Machine
 	if err := l.ready(); err != nil {
@@ -77,8 +77,8 @@ func (l Local) Named(ctx context.Context, app bourse.App, name string) (bourse.M
 	return m, err
 }
 
-// Machines lists the machines of an app, of all for nil, for which keep returns true,
-// oldest first.
+// Machines returns the machines for which keep returns true, oldest first: those of
+// app, or of all apps if app is nil.
 func (l Local) Machines(ctx context.Context, app *bourse.App, keep func(*bourse.Machine) bool) ([]bourse.Machine, error) {
 	if err := l.ready(); err != nil {
 		return nil, err
@@ -86,7 +86,7 @@ func (l Local) Machines(ctx context.Context, app *bourse.App, keep func(*bourse.
 	return l.w.machines.List(ctx, app, keep)
 }
 
-// Stop asks a machine to end and returns it as it is then.
+// Stop requests that a machine stops, and returns it.
 func (l Local) Stop(ctx context.Context, id bourse.MachineID) (bourse.Machine, error) {
 	if err := l.ready(); err != nil {
 		return bourse.Machine{}, err
@@ -95,7 +95,7 @@ func (l Local) Stop(ctx context.Context, id bourse.MachineID) (bourse.Machine, e
 	return reply.Machine, err
 }
 
-// Destroy removes a machine that has ended, and answers when it is gone.
+// Destroy removes a machine that has ended, and returns once it is gone.
 func (l Local) Destroy(ctx context.Context, id bourse.MachineID) error {
 	if err := l.ready(); err != nil {
 		return err
@@ -104,8 +104,8 @@ func (l Local) Destroy(ctx context.Context, id bourse.MachineID) error {
 	return err
 }
 
-// Names is what names of machines are answered from: this worker's records. Its
-// machines reach one another and none of other workers.
+// Names answers DNS queries for machines from this worker's records. Its machines reach
+// one another, but not those of other workers.
 type Names struct{ *state.State }
 
 var _ network.Names = Names{}
@@ -113,8 +113,8 @@ var _ network.Names = Names{}
 // Apps implements network.Names.
 func (n Names) Apps() ([]bourse.App, error) { return n.State.Apps("") }
 
-// Machines implements network.Names. It does not wait for the disk: what it
-// returns may be lost by a crash, and so may the machine's start.
+// Machines implements network.Names. It does not wait for the disk: a crash may lose
+// what it returns, together with the machine's start.
 func (n Names) Machines(app *bourse.App) ([]bourse.Machine, error) {
 	var out []bourse.Machine
 	err := n.Store.View(func(tx *store.Tx) error {

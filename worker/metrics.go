@@ -16,16 +16,16 @@ import (
 )
 
 const (
-	metricsTimeout = 5 * time.Second // of one reading of all machines
-	metricsAtOnce  = 4               // machines asked for their usage at the same time
+	metricsTimeout = 5 * time.Second // to read all machines
+	metricsAtOnce  = 4               // concurrent readings
 )
 
-// Metrics returns what the worker counts. It may be asked for of a nil worker, to
-// be described.
+// Metrics returns a collector of the worker's metrics. A nil worker can only be
+// described.
 func (w *Worker) Metrics() prometheus.Collector { return &collector{w, describe()} }
 
-// descriptions is what a worker reports of itself. The labels app and machine
-// are bounded by what one host can run; all others by their kind.
+// descriptions describes a worker's metrics. The labels app and machine are bounded by
+// the number of machines on a host, all others by their kind.
 type descriptions struct {
 	machines, exits, restarts, runs       *prometheus.Desc
 	capacity, used, load                  *prometheus.Desc
@@ -65,8 +65,8 @@ func describe() descriptions {
 	}
 }
 
-// collector reads a worker's metrics when they are asked for; nothing is kept
-// in between but counts.
+// collector reads a worker's metrics when they are requested. It keeps nothing in
+// between.
 type collector struct {
 	w *Worker
 	descriptions
@@ -82,7 +82,7 @@ func (c *collector) Describe(out chan<- *prometheus.Desc) {
 	}
 }
 
-// scrape is where a collector writes.
+// scrape is the destination of a collector's metrics.
 type scrape chan<- prometheus.Metric
 
 func (out scrape) gauge(d *prometheus.Desc, v float64, labels ...string) {
@@ -113,7 +113,7 @@ func (c *collector) Collect(to chan<- prometheus.Metric) {
 	}
 }
 
-// collectRecords reports what the store has.
+// collectRecords reports metrics from the store.
 func (c *collector) collectRecords(out scrape) {
 	facts, err := c.w.Facts()
 	if err != nil {
@@ -200,8 +200,8 @@ type machineUsage struct {
 	driver.Usage
 }
 
-// usageOfAll asks for the usage of every running machine. One that does not
-// answer in time, or has just ended, is left out.
+// usageOfAll returns the usage of every running machine, without those that do not
+// answer in time or have just ended.
 func (w *Worker) usageOfAll() []machineUsage {
 	ctx, cancel := context.WithTimeout(w.state.Life(), metricsTimeout)
 	defer cancel()
@@ -218,7 +218,7 @@ func (w *Worker) usageOfAll() []machineUsage {
 		return nil
 	})
 	if err != nil {
-		w.log.Warn("read the machines for metrics", "err", err)
+		w.log.Warn("read machines for metrics failed", "err", err)
 	}
 	var mu sync.Mutex
 	var out []machineUsage

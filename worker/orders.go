@@ -39,15 +39,15 @@ func (w *Worker) claim(ctx context.Context, c *bourse.Claim) (*bourse.Fill, *bou
 	return w.machines.Claim(ctx, c)
 }
 
-// cancel makes sure that this worker does not fill the order, now or later:
-// a tombstone refuses every later claim, and a machine or volume that filled
-// it is destroyed, a hold ended. It answers when that is recorded, not when it is gone.
-// failed_precondition: a machine has the volume, and nothing is canceled.
+// cancel ensures that this worker does not fill the order, now or later: a tombstone
+// refuses every later claim, a machine or volume that filled it is destroyed, and a
+// hold ends. It returns once that is recorded. It returns failed_precondition, and
+// cancels nothing, if a machine has the volume.
 func (w *Worker) cancel(ctx context.Context, id bourse.OrderID) (bourse.Cancellation, error) {
 	return w.cancelFor(ctx, id, "a request")
 }
 
-// cancelFor is cancel, and names in the log who asked for it.
+// cancelFor is cancel with a source for the log.
 func (w *Worker) cancelFor(ctx context.Context, id bourse.OrderID, source string) (bourse.Cancellation, error) {
 	if err := id.Validate(); err != nil {
 		return bourse.Cancellation{}, err
@@ -78,11 +78,11 @@ func (w *Worker) cancelFor(ctx context.Context, id bourse.OrderID, source string
 		rec.Decision.Outcome = bourse.OutcomeCanceled
 		return tx.PutOrder(rec)
 	})
-	w.tasks.Withdraw(id) // what begins after the transaction is refused
-	// A crash before the next step leaves a canceled order with a living
-	// machine or volume: recovery looks for those.
+	w.tasks.Withdraw(id) // calls that begin after the transaction are refused
+	// A crash before the next step leaves a canceled order with a living machine or
+	// volume, which recovery finds.
 	switch {
-	case err != nil: // the transaction may still be at work on filled
+	case err != nil: // the transaction may still be writing to filled
 		return bourse.Cancellation{}, err
 	case filled.Machine != "":
 		w.log.Info("order canceled: its machine is destroyed", "order", id, "machine", filled.Machine, "source", source)
@@ -94,8 +94,8 @@ func (w *Worker) cancelFor(ctx context.Context, id bourse.OrderID, source string
 	return filled, nil
 }
 
-// releaseHolds ends all that a reservation holds here, and refuses whatever it
-// asks for later: a release that overtakes its reserve wins (invariant 7).
+// releaseHolds ends a reservation's holds here and refuses later ones: a release that
+// overtakes its reservation wins (invariant 7).
 func (w *Worker) releaseHolds(ctx context.Context, key bourse.ReservationKey) error {
 	if err := key.Validate(); err != nil {
 		return err
@@ -125,23 +125,23 @@ func (w *Worker) decision(ctx context.Context, id bourse.OrderID) (bourse.Decisi
 	return d, err
 }
 
-// How long a claim may keep others from beginning. What takes longer waits for
-// an image or for a program, not for this worker.
+// How long a claim may keep others from beginning. A claim that takes longer waits for
+// an image or a program, not for this worker.
 const (
 	machineLease = 250 * time.Millisecond
 	taskLease    = 25 * time.Millisecond
 )
 
-// claimTurns says how many claims are worked on at once, from all brokers
-// together: twice what one broker has in progress, so that one alone is never
-// refused. Who gets no turn soon is to ask another worker.
+// claimTurns limits the concurrent claims of all brokers together. The limit is twice
+// that of one broker, so that a single broker is never refused. A claim that gets no
+// turn soon should go to another worker.
 func claimTurns() throttle.TurnsConfig {
 	n := 64 * runtime.GOMAXPROCS(0)
 	return throttle.TurnsConfig{AtOnce: n, Queue: n, Patience: 100 * time.Millisecond}
 }
 
-// admit is claim within the worker's limits. Beyond them nothing was done, and
-// the code is rate_limited: it is no refusal.
+// admit is claim within the worker's limits. Beyond them it does nothing and returns
+// rate_limited, which is not a refusal.
 func (w *Worker) admit(ctx context.Context, c *bourse.Claim) (*bourse.Fill, *bourse.Refusal, error) {
 	lease := machineLease
 	if c.Order.Warm() {
@@ -155,15 +155,15 @@ func (w *Worker) admit(ctx context.Context, c *bourse.Claim) (*bourse.Fill, *bou
 	return w.claim(ctx, c)
 }
 
-// claimStream is a claim of a task whose answer streams.
+// claimStream is a claim of a task whose answer is streamed.
 func (w *Worker) claimStream(ctx context.Context, c bourse.Claim, out *codec.Writer) error {
 	if err := c.Order.Validate(); err != nil {
 		return err
 	}
 	if c.Order.Kind() != bourse.KindTask {
-		return bourse.Errorf(bourse.CodeInvalid, "the order is for no task: only a task's answer streams")
+		return bourse.Errorf(bourse.CodeInvalid, "the order is not for a task: only a task's answer can be streamed")
 	}
-	c.Order.Task.Output = func(part []byte) { _ = out.Write(fabric.ClaimPart{Output: part}) } // ctx ends for a caller that has left
+	c.Order.Task.Output = func(part []byte) { _ = out.Write(fabric.ClaimPart{Output: part}) } // ctx ends if the caller has left
 	end := fabric.ClaimPart{}
 	if reply, err := claimed(w.admit(ctx, &c)); err != nil {
 		end.Failure = fabric.FailureOf(err)

@@ -16,7 +16,7 @@ import (
 	"github.com/bourse-dev/bourse/worker/watch"
 )
 
-// newMachines makes the worker's machines.
+// newMachines returns the worker's machines.
 func (w *Worker) newMachines() *machines.Machines {
 	cfg := &w.cfg
 	c := machines.Config{
@@ -37,7 +37,7 @@ func (w *Worker) newMachines() *machines.Machines {
 	return ms
 }
 
-// newTasks makes the worker's tasks.
+// newTasks returns the worker's tasks.
 func (w *Worker) newTasks() *tasks.Tasks {
 	return tasks.New(w.state, w.host, w.machines, w.cfg.Network, func(ctx context.Context, id bourse.OrderID) error {
 		_, err := w.cancel(ctx, id)
@@ -45,28 +45,28 @@ func (w *Worker) newTasks() *tasks.Tasks {
 	})
 }
 
-// startUsed starts a machine that someone wants to use.
+// startUsed starts a machine that a client wants to use.
 func (w *Worker) startUsed(ctx context.Context, id bourse.MachineID) error {
 	_, err := w.machines.Start(ctx, id, fabric.Act{})
 	return err
 }
 
-// startScheduled starts a machine whose schedule says so.
+// startScheduled starts a machine at its schedule's time.
 func (w *Worker) startScheduled(ctx context.Context, id bourse.MachineID, check func(*bourse.Machine) error, write func(*bourse.Machine) []bourse.Event) error {
 	ctx, cancel := context.WithTimeout(ctx, scheduledPatience)
 	defer cancel()
 	_, err := w.machines.StartIf(ctx, id, check, write)
-	if bourse.CodeOf(err) == bourse.CodeTimeout { // it is recorded, and goes on
+	if bourse.CodeOf(err) == bourse.CodeTimeout { // the start is recorded and continues
 		return nil
 	}
 	return err
 }
 
-// scheduledPatience is how long others that are due wait for a machine to start.
+// scheduledPatience is how long other due machines wait for a machine's start.
 const scheduledPatience = 5 * time.Second
 
-// awakeEnv returns what a program of the host has in its environment to keep its
-// machine awake, and serves that.
+// awakeEnv returns the environment with which a host program keeps its machine awake,
+// and serves its socket.
 func (w *Worker) awakeEnv(m *bourse.Machine) []string {
 	if w.awake == nil || len(m.Config.Services) == 0 || m.Config.ImageKind() != bourse.HostImage {
 		return nil
@@ -76,53 +76,52 @@ func (w *Worker) awakeEnv(m *bourse.Machine) []string {
 		return nil
 	}
 	if err := w.awake.Listen(m.ID); err != nil {
-		w.log.Warn("listen on the socket of a machine failed: it cannot keep itself awake", "machine", m.ID, "err", err)
+		w.log.Warn("listen on socket of a machine failed: its program cannot keep it awake", "machine", m.ID, "err", err)
 	}
 	return []string{watch.EnvAwake + "=" + path}
 }
 
-// Images are the images that the host has, and the way to more of them.
+// Images manages the host's images.
 type Images interface {
 	machines.ImageHost
-	// List returns every image, those being pulled too.
+	// List returns all images, including those being pulled.
 	List(ctx context.Context) ([]bourse.Image, error)
-	// Prune removes every image that is not in use, and returns those.
+	// Prune removes and returns all images that are not in use.
 	Prune(ctx context.Context) ([]bourse.Image, error)
-	// SetInUse sets what is asked before an image is removed. It is called
-	// before the store runs.
+	// SetInUse sets the function that is asked before an image is removed. It must be
+	// called before the store runs.
 	SetInUse(inUse func(digest string) bool)
-	// Changed returns a channel of capacity one that holds a token when List may
-	// have changed. It is always the same channel.
+	// Changed returns a channel of capacity one, always the same, that contains a token
+	// if List may have changed.
 	Changed() <-chan struct{}
 }
 
-// Network gives machines a network of their own.
+// Network gives machines private networks.
 type Network interface {
 	machines.Network
 	// Dial connects to a TCP port of a machine.
 	Dial(ctx context.Context, machine bourse.MachineID, port uint16) (net.Conn, error)
-	// Labels are the facts of the network, "network": "private" say.
+	// Labels returns the network's labels, such as "network": "private".
 	Labels() map[string]string
 }
 
-// Volumes makes volumes on the host, and scratch space.
+// Volumes manages volumes and scratch space on the host.
 type Volumes interface {
 	volumes.Host
 	machines.Scratch
 }
 
-// Puller is a driver whose tasks are fetched by others, who ask for work: its
-// Start hands a task to one of them and returns when that one has claimed it.
-// CodeInsufficient: no one asks for work just now.
+// Puller is a driver whose tasks are fetched by hosts that ask for work. Its Start
+// returns once such a host has claimed the task, or CodeInsufficient if none asks now.
 type Puller interface {
 	driver.Driver
-	// Room returns the reason why a task with these limits would be refused
-	// now, nil if it would not. It does not block.
+	// Room returns why a task with these limits would be refused now, nil if it would
+	// not. It does not block.
 	Room(limits driver.Limits) *bourse.Refusal
 }
 
-// newHost makes the worker as orders are judged by. Its labels come with
-// learnLabels.
+// newHost describes the worker to the decisions about its orders, except for its
+// labels, see learnLabels.
 func (w *Worker) newHost() *admit.Host {
 	cfg := &w.cfg
 	h := &admit.Host{
@@ -145,8 +144,7 @@ func (w *Worker) newHost() *admit.Host {
 	return h
 }
 
-// drivers names the drivers whose machines this worker takes, by the kinds of
-// their images.
+// drivers returns the kinds of images that this worker runs.
 func (w *Worker) drivers() []string {
 	names := []string{}
 	if w.cfg.Container != nil {
@@ -161,9 +159,8 @@ func (w *Worker) drivers() []string {
 	return names
 }
 
-// learnLabels gathers the worker's facts: those of its parts, its drivers' and
-// the operator's; the later ones win. A driver knows its own once it has
-// recovered.
+// learnLabels collects the labels of the worker's parts, its drivers and the operator;
+// later ones override earlier ones. A driver knows its labels once it has recovered.
 func (w *Worker) learnLabels() {
 	shared := map[string]string{}
 	if w.cfg.Network != nil {

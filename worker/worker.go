@@ -37,7 +37,7 @@ type Worker struct {
 	state     *state.State
 	store     *store.Store
 	engine    *fsm.Engine
-	host      *admit.Host     // as orders see it
+	host      *admit.Host     // for decisions about orders
 	turns     *throttle.Turns // of claims
 	load      loadGauge
 	volumes   *volumes.Volumes
@@ -49,18 +49,17 @@ type Worker struct {
 	schedules *watch.Schedules
 	uses      *watch.Tracker
 	idle      *watch.Idle
-	awake     *watch.Awake // nil: programs cannot keep their machines awake
+	awake     *watch.Awake // nil if programs cannot keep their machines awake
 
-	ready     atomic.Bool        // recovered: calls are answered
+	ready     atomic.Bool        // set once recovered
 	up        chan struct{}      // closed when first ready
 	publisher *publish.Publisher // nil without a view
 	standby   *watch.Standbys    // nil without a view
 }
 
-// Open opens the worker's store and checks who it is. It starts nothing.
-// Errors: already_exists when another daemon uses the directory,
-// failed_precondition when the store is of a newer release or of another
-// worker, invalid for a bad configuration.
+// Open opens the worker's store and checks its identity. It starts nothing. Errors:
+// already_exists if another daemon uses the directory, failed_precondition if the store
+// is of another version or another worker, invalid for an invalid configuration.
 func Open(cfg Config) (*Worker, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {
@@ -110,7 +109,7 @@ func Open(cfg Config) (*Worker, error) {
 	return w, nil
 }
 
-// identify reads who this worker is, or records it at the first start.
+// identify returns the worker's identity, and records it at the first start.
 func (w *Worker) identify() (store.Identity, error) {
 	var id store.Identity
 	err := w.store.Update(context.Background(), func(tx *store.Tx) error {
@@ -131,8 +130,8 @@ func (w *Worker) identify() (store.Identity, error) {
 	return id, err
 }
 
-// Known reads who the worker of a data directory is, without becoming it; ok
-// is false before its first start. Errors are those of Open.
+// Known returns the identity of the worker in a data directory. ok is false before its
+// first start. Errors are those of Open.
 func Known(dir string, log *slog.Logger) (id store.Identity, ok bool, err error) {
 	if _, err := os.Stat(filepath.Join(dir, store.FileName)); errors.Is(err, fs.ErrNotExist) {
 		return id, false, nil
@@ -168,20 +167,21 @@ func (w *Worker) sameIdentity(known store.Identity) error {
 // Identity returns the worker's id, tag and region.
 func (w *Worker) Identity() store.Identity { return w.self }
 
-// Names is what names of the worker's machines are answered from.
+// Names returns the source of answers to DNS queries for the worker's machines.
 func (w *Worker) Names() Names { return Names{State: w.state} }
 
-// Recovered is closed when the worker has recovered and answers calls.
+// Recovered returns a channel that is closed once the worker has recovered and answers
+// calls.
 func (w *Worker) Recovered() <-chan struct{} { return w.up }
 
-// Close closes the store. Call it after Run has returned.
+// Close closes the store. It must be called after Run has returned.
 func (w *Worker) Close() error {
 	w.tasks.Close()
 	return w.store.Close()
 }
 
-// Run recovers what an earlier daemon left, then works until ctx ends.
-// Machines go on after it. It is called once.
+// Run recovers what an earlier daemon left, then works until ctx ends. Machines
+// continue to run afterwards. It must be called once.
 func (w *Worker) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	w.state.Begin(ctx)
@@ -220,9 +220,8 @@ func (w *Worker) Run(ctx context.Context) error {
 	return err
 }
 
-// recover makes the host and the store agree after a start: machines, then what
-// they were doing, then volumes. Unfinished runs are resumed by the engine
-// afterwards. It restarts nothing.
+// recover reconciles the host with the store after a start: machines, then tasks, then
+// volumes. The engine resumes unfinished runs afterwards. It restarts no machine.
 func (w *Worker) recover(ctx context.Context) error {
 	begin := time.Now()
 	found, err := w.machines.Recover(ctx)
@@ -247,12 +246,11 @@ func (w *Worker) recover(ctx context.Context) error {
 
 const (
 	pruneEvery = time.Minute
-	// leaveTimeout bounds how long a worker that leaves nothing behind waits
-	// until that is published.
+	// leaveTimeout limits the time in which DestroyAll publishes its work.
 	leaveTimeout = time.Second
 )
 
-// pruneStore drops what the store need not keep any longer, until ctx ends.
+// pruneStore removes old records from the store until ctx ends.
 func (w *Worker) pruneStore(ctx context.Context) error {
 	prune := time.NewTicker(pruneEvery)
 	defer prune.Stop()
@@ -268,8 +266,8 @@ func (w *Worker) pruneStore(ctx context.Context) error {
 	}
 }
 
-// DestroyAll destroys every machine and volume and waits until they are gone or
-// ctx ends. It is for a worker that leaves nothing behind, not in the view either.
+// DestroyAll destroys all machines and volumes, and returns once they are gone, also
+// from the view, or ctx ends.
 func (w *Worker) DestroyAll(ctx context.Context) error {
 	all, err := w.machines.List(ctx, nil, func(m *bourse.Machine) bool { return m.State != bourse.StateDestroyed })
 	if err != nil {
@@ -294,13 +292,13 @@ func (w *Worker) DestroyAll(ctx context.Context) error {
 		return nil
 	}
 	if err := w.publisher.Await(ctx); err != nil {
-		w.log.Warn("publish that all machines are gone failed", "err", err)
+		w.log.Warn("publish destroyed machines failed", "err", err)
 	}
 	return nil
 }
 
-// Leave publishes that the worker takes no more orders, and returns when the
-// view has that, or with the error of ctx. It is called during Run.
+// Leave publishes that the worker accepts no more orders, and returns once the view
+// contains that, or with the error of ctx. It is called during Run.
 func (w *Worker) Leave(ctx context.Context) error {
 	if w.publisher == nil {
 		return nil
