@@ -11,13 +11,13 @@ import (
 	"github.com/bourse-dev/bourse/worker/admit"
 )
 
-// Claim fills an order for work, or returns the refusal. For a place on a warm
-// machine it takes what the order takes and records the task in one durable
-// transaction, sends the payload, and answers with what came of it. The answer
-// does not wait for the disk again: a daemon that dies in that moment leaves a
-// task that reads as lost, and never one that runs twice.
+// Claim fills an order for a task, or returns the refusal. For a place on a warm
+// machine it takes the order's resources and records the task in one durable
+// transaction, sends the payload, and returns the result. The result does not wait for
+// the disk again: if the daemon dies at that moment the task reads as lost, but it
+// never runs twice.
 //
-// When the last caller leaves, or the order is canceled, the call is cut.
+// When the last caller leaves, or the order is canceled, the call is ended.
 func (t *Tasks) Claim(ctx context.Context, c *bourse.Claim) (*bourse.Fill, *bourse.Refusal, error) {
 	call, work := t.calls.enter(ctx, c.Order.ID)
 	stay := context.AfterFunc(ctx, func() { t.calls.leave(call) })
@@ -56,8 +56,8 @@ func join(ctx context.Context, call *call) (*bourse.Fill, *bourse.Refusal, error
 	return &fill, nil, nil
 }
 
-// runWarm is the work of Claim. When it leaves call.saved unset nothing is
-// to be recorded.
+// runWarm executes a claim of a place on a warm machine. If it leaves call.saved unset,
+// nothing remains to be recorded.
 func (t *Tasks) runWarm(ctx context.Context, call *call, order *bourse.Order) (*bourse.Fill, *bourse.Refusal, error) {
 	began := time.Now()
 	v, m, err := t.placeFor(ctx, order)
@@ -76,7 +76,7 @@ func (t *Tasks) runWarm(ctx context.Context, call *call, order *bourse.Order) (*
 		Order: order.ID, Name: order.Task.Name, Worker: t.host.Worker, Region: t.host.Region, Machine: m.id, StartedAt: began.UTC(),
 		Sum: order.TaskSum(),
 	}
-	begun := result // of its own: when ctx ends first the transaction is still at work
+	begun := result // a copy, since the transaction may outlive ctx
 	call.begun = recordOf(order, begun)
 	err = t.state.Store.Update(ctx, func(tx *store.Tx) error { return t.recordBegin(tx, order, call.begun) })
 	_, declined := errors.AsType[admit.Declined](err)
@@ -106,9 +106,9 @@ func (t *Tasks) runWarm(ctx context.Context, call *call, order *bourse.Order) (*
 	return &bourse.Fill{Task: &result, Claimed: claimed, Started: result.Took - claimed}, nil, nil
 }
 
-// placeFor takes a place for the order, unless the view says otherwise. Whether
-// the order was filled here before is asked only when there is no place: else
-// the transaction that records the task asks.
+// placeFor takes a place for the order. Whether the order was filled here before is
+// checked only if there is no place; otherwise the transaction that records the task
+// checks it.
 func (t *Tasks) placeFor(ctx context.Context, order *bourse.Order) (view, *warmMachine, error) {
 	for {
 		v, err := t.lookNew(order)
@@ -131,8 +131,8 @@ func (t *Tasks) placeFor(ctx context.Context, order *bourse.Order) (view, *warmM
 	}
 }
 
-// outrun returns what there is for an order when a place that the view had seen is
-// taken: its result, if it was filled here before.
+// outrun returns the answer to an order whose place was taken by another call: its
+// result, if it was filled here before.
 func (t *Tasks) outrun(order *bourse.Order, seen view) (view, error) {
 	v, err := t.before(order)
 	if err == nil && v.result == nil && v.refusal == nil {
@@ -143,13 +143,13 @@ func (t *Tasks) outrun(order *bourse.Order, seen view) (view, error) {
 
 // answerAgain answers a claim of an order that was filled here before this call.
 func answerAgain(result *bourse.TaskResult) (*bourse.Fill, *bourse.Refusal, error) {
-	if result.End == "" { // recovery has ended those that it found, and each later one has a call
+	if result.End == "" { // recovery has ended older tasks, and each later one has a call
 		return nil, nil, bourse.Errorf(bourse.CodeInternal, "task %s is in progress without a call", result.Order)
 	}
 	return &bourse.Fill{Task: result, Again: true}, nil, nil
 }
 
-// recordOf is what is known of a call that begins.
+// recordOf returns the record of a call that begins.
 func recordOf(order *bourse.Order, begun bourse.TaskResult) store.OrderRecord {
 	return store.OrderRecord{
 		ID: order.ID, At: begun.StartedAt, Task: &store.TaskRecord{App: order.App.Name, AppID: order.App.ID, Takes: admit.Countables(order.Config.Requirements), Result: begun},
@@ -186,7 +186,7 @@ func (t *Tasks) recordBegin(tx *store.Tx, order *bourse.Order, begun store.Order
 	return admit.Declined{Decision: admit.Decision{Refusal: cmp.Or(past, refusal)}}
 }
 
-// end has a task's end recorded, without waiting for it.
+// end submits the record of a task's end, without waiting for it.
 func (t *Tasks) end(call *call, result bourse.TaskResult) {
 	at := time.Now().UTC()
 	t.state.Counts.TaskEnded(result.End)

@@ -12,13 +12,14 @@ import (
 	"github.com/bourse-dev/bourse/worker/admit"
 )
 
-// A cold task is a machine that lives for one payload: it is recorded, started
-// and watched as any other, and goes on when the daemon dies. Its payload is in
-// the order's record until it has ended; its answer, what it wrote to stdout,
-// is recorded in the transaction that records its exit and its destruction.
+// A cold task is a machine that exists for one payload. It is recorded, started and
+// watched like any other machine, and continues when the daemon dies. Its payload is in
+// the order's record until the task has ended. Its answer is what the program wrote to
+// stdout, and is recorded in the transaction that records the exit.
 
-// coldRecord is the order's record as the machine's is made. The time of an
-// image begins when its machine has started: before, it may have to be pulled.
+// coldRecord returns the order's record when its machine is recorded. The timeout of a
+// machine with an image begins when it has started, since the image may have to be
+// pulled first.
 func (t *Tasks) coldRecord(order *bourse.Order, m *bourse.Machine) store.OrderRecord {
 	cold := &store.ColdTask{Payload: order.Task.Payload, Until: m.CreatedAt.Add(time.Duration(order.Task.Timeout))}
 	if order.Config.ImageKind() == bourse.RegistryImage {
@@ -33,7 +34,7 @@ func (t *Tasks) coldRecord(order *bourse.Order, m *bourse.Machine) store.OrderRe
 	}}
 }
 
-// runCold is the work of Claim for an order with a machine of its own.
+// runCold executes a claim of a cold task.
 func (t *Tasks) runCold(ctx context.Context, c *bourse.Claim) (*bourse.Fill, *bourse.Refusal, error) {
 	began := time.Now()
 	err := t.host.Precheck(t.state.Store, &c.Order)
@@ -63,7 +64,7 @@ func (t *Tasks) runCold(ctx context.Context, c *bourse.Claim) (*bourse.Fill, *bo
 		if err != nil {
 			return nil, nil, err
 		}
-		if rec.Task == nil { // nothing is left of it
+		if rec.Task == nil { // the task was undone
 			return nil, t.machines.Unfillable(ctx, &c.Order, m.ID, failure), nil
 		}
 	}
@@ -76,7 +77,7 @@ func (t *Tasks) runCold(ctx context.Context, c *bourse.Claim) (*bourse.Fill, *bo
 	return fill, refusal, err
 }
 
-// answerOf is awaitCold for who claims the task.
+// answerOf is awaitCold for a claim.
 func (t *Tasks) answerOf(ctx context.Context, machine bourse.MachineID, id bourse.OrderID) (*bourse.Fill, *bourse.Refusal, error) {
 	fill, err := t.awaitCold(ctx, machine, id)
 	if errors.Is(err, errNeverBegun) {
@@ -85,8 +86,8 @@ func (t *Tasks) answerOf(ctx context.Context, machine bourse.MachineID, id bours
 	return fill, nil, err
 }
 
-// errNeverBegun is the error of a task whose machine could not be started after all:
-// it has no record any more, and may be run elsewhere.
+// errNeverBegun is the error of a task whose machine could not be started. The task has
+// no record any more and may run on another worker.
 var errNeverBegun = errors.New("the task's machine could not be started")
 
 func again(fill *bourse.Fill) *bourse.Fill {
@@ -105,8 +106,8 @@ func (t *Tasks) orderRecord(ctx context.Context, id bourse.OrderID) (store.Order
 	return rec, err
 }
 
-// awaitCold waits for the end of a cold task, and sees to it that it ends when
-// its time is over or ctx ends. errNeverBegun: there is nothing to wait for.
+// awaitCold waits for the end of a cold task, and ends the task when its time is over
+// or ctx ends. It returns errNeverBegun if there is nothing to wait for.
 func (t *Tasks) awaitCold(ctx context.Context, machine bourse.MachineID, id bourse.OrderID) (*bourse.Fill, error) {
 	lasting := context.WithoutCancel(ctx)
 	for {
@@ -127,7 +128,7 @@ func (t *Tasks) awaitCold(ctx context.Context, machine bourse.MachineID, id bour
 			limit := cmp.Or(time.Duration(rec.Task.Cold.Timeout), rec.Task.Cold.Until.Sub(rec.Task.Result.StartedAt))
 			err = t.endCold(lasting, id, coldCut(rec.Task, bourse.TaskTimeout, fmt.Sprintf("it was ended after its timeout of %s", limit)))
 		case <-ctx.Done():
-			if t.state.Life().Err() != nil { // the daemon ends, and the task goes on without it
+			if t.state.Life().Err() != nil { // the daemon stops, and the task continues
 				err = context.Cause(ctx)
 				break
 			}
@@ -140,16 +141,15 @@ func (t *Tasks) awaitCold(ctx context.Context, machine bourse.MachineID, id bour
 	}
 }
 
-// coldCut is the result of a task that does not come to its own end.
+// coldCut returns the result of a task that is ended early.
 func coldCut(rec *store.TaskRecord, end bourse.TaskEnd, why string) bourse.TaskResult {
 	r := rec.Result
 	r.End, r.ExitCode, r.Error, r.Took = end, -1, why, time.Since(r.StartedAt)
 	return r
 }
 
-// endCold records a task's end before its machine's, and has that destroyed. A
-// crash in between leaves an ended task with a living machine: recovery looks
-// for those.
+// endCold records a task's end, and then begins to destroy its machine. A crash in
+// between leaves an ended task with a living machine, which recovery finds.
 func (t *Tasks) endCold(ctx context.Context, id bourse.OrderID, result bourse.TaskResult) error {
 	err := t.state.Store.Update(ctx, func(tx *store.Tx) error {
 		_, err := tx.TaskEnded(id, result, time.Now().UTC())
@@ -162,8 +162,8 @@ func (t *Tasks) endCold(ctx context.Context, id bourse.OrderID, result bourse.Ta
 	return t.machines.Discard(ctx, result.Machine)
 }
 
-// resumeCold goes on to wait for the cold tasks that an earlier daemon has
-// begun: their time is limited still.
+// resumeCold continues to wait for the cold tasks of an earlier daemon, so that their
+// timeouts still apply.
 func (t *Tasks) resumeCold() error {
 	return t.state.Store.View(func(tx *store.Tx) error {
 		for o, err := range tx.OpenTasks() {
@@ -172,7 +172,7 @@ func (t *Tasks) resumeCold() error {
 			}
 			t.state.Go(func(life context.Context) {
 				if _, err := t.awaitCold(life, o.Machine, o.ID); err != nil && !errors.Is(err, errNeverBegun) && life.Err() == nil {
-					t.state.Log.Warn("wait for the end of a task", "order", o.ID, "machine", o.Machine, "err", err)
+					t.state.Log.Warn("wait for end of a task failed", "order", o.ID, "machine", o.Machine, "err", err)
 				}
 			})
 		}

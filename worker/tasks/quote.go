@@ -10,11 +10,11 @@ import (
 	"github.com/bourse-dev/bourse/worker/admit"
 )
 
-// view is what the store and the warm machines say to an order for a place
-// on one of them.
+// view is what the store and the warm machines offer to an order for a place on one of
+// them.
 type view struct {
 	refusal   *bourse.Refusal
-	result    *bourse.TaskResult // the order is filled here already; without an end: it is in progress
+	result    *bourse.TaskResult // set if the order is filled here already; in progress if it has no end
 	committed bourse.Amounts
 	warm      []*warmMachine
 	places    bourse.Account // of the task
@@ -50,9 +50,9 @@ func (t *Tasks) Quote(ctx context.Context, order *bourse.Order) (bourse.Quote, e
 	return q, nil
 }
 
-// look returns what the worker has for the order. What reads as a no is
-// read again after all that is on its way into the store: a task that has just
-// ended returns its slots back, and a machine that has just started serves.
+// look returns what the worker offers to the order. A refusal is checked again after
+// everything that was submitted to the store: a task that has just ended gives back its
+// resources, and a machine that has just started accepts tasks.
 func (t *Tasks) look(ctx context.Context, order *bourse.Order) (view, error) {
 	v, err := t.read(order)
 	if err != nil || v.refusal == nil || v.refusal.Reason == bourse.RefusedRegion || v.refusal.Reason == bourse.RefusedLabel {
@@ -64,7 +64,7 @@ func (t *Tasks) look(ctx context.Context, order *bourse.Order) (view, error) {
 	return t.read(order)
 }
 
-// read is one look of look, at what is durable.
+// read is look without waiting for the store.
 func (t *Tasks) read(order *bourse.Order) (view, error) {
 	v, err := t.before(order)
 	if err != nil || v.result != nil || v.refusal != nil {
@@ -73,7 +73,7 @@ func (t *Tasks) read(order *bourse.Order) (view, error) {
 	return t.lookNew(order)
 }
 
-// before returns what has become of the order here until now.
+// before returns what has become of the order here.
 func (t *Tasks) before(order *bourse.Order) (v view, err error) {
 	err = t.state.Store.View(func(tx *store.Tx) error {
 		fill, past, err := admit.Past(tx, order, time.Now())
