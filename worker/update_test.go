@@ -377,8 +377,8 @@ func TestUpdateWithoutItsImage(t *testing.T) {
 		if bourse.CodeOf(err) != bourse.CodeFailedPrecondition || now.Instance != m.Instance || now.State != bourse.StateStarted || now.Boot.Number != 1 || now.Next != nil {
 			t.Errorf("%s, boot %d: %v", now.State, now.Boot.Number, err)
 		}
-		if last := now.LastEvents[0]; last.Type != bourse.EventUpdate || !strings.Contains(last.Reason, "given up") || !strings.Contains(last.Reason, "example.com/none:1") {
-			t.Errorf("the last event is %+v, want an update with why it was given up", last)
+		if last := now.LastEvents[0]; last.Type != bourse.EventUpdate || !strings.Contains(last.Reason, "example.com/none:1") {
+			t.Errorf("the last event is %+v, want an update with why it was abandoned", last)
 		}
 		if diff := cmp.Diff(m.Takes, now.Takes); diff != "" {
 			t.Errorf("it takes something else (-before +after):\n%s", diff)
