@@ -40,7 +40,6 @@ var floors = map[string]int{
 	"workload":                2,
 	"broker":                  3,
 	"deploy":                  3,
-	"flycompat":               3,
 	"gateway":                 3,
 	"proxy":                   3,
 	"worker":                  3,

@@ -12,8 +12,8 @@ import (
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/broker"
+	"github.com/bourse-dev/bourse/broker/flycompat"
 	"github.com/bourse-dev/bourse/fabric"
-	"github.com/bourse-dev/bourse/flycompat"
 )
 
 // graphQLClients are real clients of the GraphQL API, one for each token. The

@@ -19,7 +19,7 @@ import (
 
 // replayFlyctl sends what flyctl sends, command by command, to a cluster with real
 // workers, and compares the answers. The sequences are data, in
-// flycompat/testdata: each file has an app of its own, $app, and one line a step;
+// broker/flycompat/testdata: each file has an app of its own, $app, and one line a step;
 // $listen is a program that listens on its $PORT.
 //
 //	## a command              begins a sequence; those of a file follow one another
@@ -35,7 +35,7 @@ import (
 // be longer.
 func replayFlyctl(t *testing.T, d *devCluster) {
 	t.Parallel()
-	files, err := filepath.Glob("../../flycompat/testdata/*.txt")
+	files, err := filepath.Glob("../../broker/flycompat/testdata/*.txt")
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no sequences: %v", err)
 	}

@@ -83,7 +83,7 @@ var notRun = map[string]string{
 	"bourse worker drain gru-1 --plan":                    "fleet.txtar and TestDrainUnderLoad drain workers",
 	"docker build -t registry.example.com:5000/hello:1 .": "the hosts have no docker: the test pushes this image itself",
 	"apt-get install -y containerd":                       "the hosts are namespaces of one that has it",
-	"export FLY_{FLAPS,API,UIEX}_BASE_URL=http://127.0.0.1:4280 FLY_API_TOKEN=$BOURSE_API_TOKEN": "flyctl cannot be had by tests: flycompat/testdata has what it sends",
+	"export FLY_{FLAPS,API,UIEX}_BASE_URL=http://127.0.0.1:4280 FLY_API_TOKEN=$BOURSE_API_TOKEN": "flyctl cannot be had by tests: broker/flycompat/testdata has what it sends",
 	"bourse token create ci --app web --expiry 720h":                                             "token.txtar types the like, with a machine that is there",
 }
 
