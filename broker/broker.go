@@ -19,9 +19,9 @@ import (
 	"github.com/bourse-dev/bourse/broker/openapi"
 
 	"github.com/bourse-dev/bourse/fabric"
+	"github.com/bourse-dev/bourse/internal/seal"
 	"github.com/bourse-dev/bourse/internal/throttle"
 	"github.com/bourse-dev/bourse/machinesapi"
-	"github.com/bourse-dev/bourse/seal"
 )
 
 // Exchange decides orders.

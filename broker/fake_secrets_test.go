@@ -8,7 +8,7 @@ import (
 
 	"github.com/bourse-dev/bourse/broker"
 	"github.com/bourse-dev/bourse/broker/tenant"
-	"github.com/bourse-dev/bourse/seal"
+	"github.com/bourse-dev/bourse/internal/seal"
 )
 
 // fakeSecrets is a view of secrets in memory. What is hidden of it is as if it

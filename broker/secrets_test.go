@@ -16,8 +16,8 @@ import (
 	"github.com/bourse-dev/bourse/broker"
 	"github.com/bourse-dev/bourse/broker/endpoint"
 	"github.com/bourse-dev/bourse/broker/lookup"
+	"github.com/bourse-dev/bourse/internal/seal"
 	"github.com/bourse-dev/bourse/machinesapi"
-	"github.com/bourse-dev/bourse/seal"
 )
 
 const secretsPath = "/v1/apps/shop/secrets"

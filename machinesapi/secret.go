@@ -3,7 +3,7 @@ package machinesapi
 import (
 	"time"
 
-	"github.com/bourse-dev/bourse/seal"
+	"github.com/bourse-dev/bourse/internal/seal"
 )
 
 // Secret is one of an app's. Its value is not among what brokers know.

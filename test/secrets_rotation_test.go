@@ -16,8 +16,8 @@ import (
 	"time"
 
 	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/internal/seal"
 	"github.com/bourse-dev/bourse/machinesapi"
-	"github.com/bourse-dev/bourse/seal"
 )
 
 // The cluster's key of secrets is changed as docs/operations.md says, under servers

@@ -6,8 +6,8 @@ import (
 	"zombiezen.com/go/sqlite"
 
 	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/internal/seal"
 	"github.com/bourse-dev/bourse/release"
-	"github.com/bourse-dev/bourse/seal"
 	"github.com/bourse-dev/bourse/view/inventory"
 	"github.com/bourse-dev/bourse/view/wire"
 )

@@ -5,7 +5,7 @@ import (
 	"strings"
 
 	"github.com/bourse-dev/bourse"
-	"github.com/bourse-dev/bourse/seal"
+	"github.com/bourse-dev/bourse/internal/seal"
 )
 
 // merge fills in what a change puts and removes, and returns the secrets that the

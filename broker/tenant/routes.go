@@ -8,8 +8,8 @@ import (
 	"github.com/bourse-dev/bourse"
 
 	"github.com/bourse-dev/bourse/broker/endpoint"
+	"github.com/bourse-dev/bourse/internal/seal"
 	"github.com/bourse-dev/bourse/machinesapi"
-	"github.com/bourse-dev/bourse/seal"
 )
 
 const (

@@ -8,7 +8,7 @@ import (
 
 	"github.com/bourse-dev/bourse/cli"
 	"github.com/bourse-dev/bourse/internal/admission"
-	"github.com/bourse-dev/bourse/seal"
+	"github.com/bourse-dev/bourse/internal/seal"
 )
 
 // The files of a cluster.

@@ -11,7 +11,7 @@ import (
 	"github.com/bourse-dev/bourse/broker/endpoint"
 	"github.com/bourse-dev/bourse/fabric/direct"
 	"github.com/bourse-dev/bourse/internal/admission"
-	"github.com/bourse-dev/bourse/seal"
+	"github.com/bourse-dev/bourse/internal/seal"
 	"github.com/bourse-dev/bourse/view"
 	"github.com/bourse-dev/bourse/view/gossip"
 	"github.com/bourse-dev/bourse/view/wire"

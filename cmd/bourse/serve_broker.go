@@ -21,9 +21,9 @@ import (
 	"github.com/bourse-dev/bourse/internal/admission"
 	"github.com/bourse-dev/bourse/internal/loopback"
 	servermetrics "github.com/bourse-dev/bourse/internal/metrics"
+	"github.com/bourse-dev/bourse/internal/seal"
 	"github.com/bourse-dev/bourse/internal/throttle"
 	"github.com/bourse-dev/bourse/market"
-	"github.com/bourse-dev/bourse/seal"
 	"github.com/bourse-dev/bourse/view/query"
 )
 

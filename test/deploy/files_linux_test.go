@@ -21,9 +21,9 @@ import (
 	deployconfig "github.com/bourse-dev/bourse/deploy/config"
 	"github.com/bourse-dev/bourse/image/registrytest"
 	"github.com/bourse-dev/bourse/internal/containerdtest"
+	"github.com/bourse-dev/bourse/internal/seal"
 	"github.com/bourse-dev/bourse/internal/servertest"
 	"github.com/bourse-dev/bourse/machinesapi"
-	"github.com/bourse-dev/bourse/seal"
 	"github.com/bourse-dev/bourse/workload"
 )
 

@@ -12,9 +12,9 @@ import (
 	"testing"
 
 	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/internal/seal"
 	"github.com/bourse-dev/bourse/internal/servertest"
 	"github.com/bourse-dev/bourse/machinesapi"
-	"github.com/bourse-dev/bourse/seal"
 )
 
 // Once machines are ordered, their secrets need no broker: with none alive a request

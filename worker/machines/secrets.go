@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/bourse-dev/bourse"
-	"github.com/bourse-dev/bourse/seal"
+	"github.com/bourse-dev/bourse/internal/seal"
 	"github.com/bourse-dev/bourse/store"
 )
 

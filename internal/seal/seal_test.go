@@ -12,7 +12,7 @@ import (
 	"testing"
 
 	"github.com/bourse-dev/bourse"
-	"github.com/bourse-dev/bourse/seal"
+	"github.com/bourse-dev/bourse/internal/seal"
 )
 
 // made returns the keys of a new file with one line, and that line.

@@ -7,7 +7,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/bourse-dev/bourse/seal"
+	"github.com/bourse-dev/bourse/internal/seal"
 )
 
 // Brokers whose clocks differ change an app's secrets, and hear of one another's
