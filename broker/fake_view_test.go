@@ -9,7 +9,7 @@ import (
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/broker/lookup"
 	"github.com/bourse-dev/bourse/machinesapi"
-	"github.com/bourse-dev/bourse/release"
+	"github.com/bourse-dev/bourse/machinesapi/release"
 	"github.com/bourse-dev/bourse/view/inventory"
 )
 

@@ -8,7 +8,7 @@ import (
 
 	"github.com/bourse-dev/bourse/broker/tenant"
 	"github.com/bourse-dev/bourse/machinesapi"
-	"github.com/bourse-dev/bourse/release"
+	"github.com/bourse-dev/bourse/machinesapi/release"
 )
 
 // TestReleases is what a client of deploys does.

@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	"github.com/bourse-dev/bourse"
-	"github.com/bourse-dev/bourse/release"
+	"github.com/bourse-dev/bourse/machinesapi/release"
 	"github.com/bourse-dev/bourse/workload"
 )
 

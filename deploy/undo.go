@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	"github.com/bourse-dev/bourse"
-	"github.com/bourse-dev/bourse/release"
+	"github.com/bourse-dev/bourse/machinesapi/release"
 )
 
 // Undo returns the plan that reverts an unfinished release. Machines that it updated return to their newest version of

@@ -7,7 +7,7 @@ import (
 	"strconv"
 
 	"github.com/bourse-dev/bourse"
-	"github.com/bourse-dev/bourse/release"
+	"github.com/bourse-dev/bourse/machinesapi/release"
 )
 
 // CreateApp makes an app. Codes: invalid, already_exists (unless the request's

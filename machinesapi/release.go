@@ -3,7 +3,7 @@ package machinesapi
 import (
 	"encoding/json"
 
-	"github.com/bourse-dev/bourse/release"
+	"github.com/bourse-dev/bourse/machinesapi/release"
 )
 
 // CreateRelease is the body of a request that records a deploy.

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/bourse-dev/bourse"
-	"github.com/bourse-dev/bourse/warm"
+	"github.com/bourse-dev/bourse/worker/warm"
 )
 
 // BenchmarkClaim is what a worker adds to a start: recording the machine and

@@ -10,7 +10,7 @@ import (
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/machinesapi"
-	"github.com/bourse-dev/bourse/release"
+	"github.com/bourse-dev/bourse/machinesapi/release"
 )
 
 // restRelease is a release as the small REST API shows it. Its id names the app

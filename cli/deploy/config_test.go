@@ -11,7 +11,7 @@ import (
 	"github.com/bourse-dev/bourse/cli/clitest"
 	"github.com/bourse-dev/bourse/deploy/config"
 	"github.com/bourse-dev/bourse/machinesapi"
-	"github.com/bourse-dev/bourse/release"
+	"github.com/bourse-dev/bourse/machinesapi/release"
 )
 
 // written writes a configuration to a temporary directory.

@@ -14,7 +14,7 @@ import (
 	"github.com/bourse-dev/bourse/cli"
 	"github.com/bourse-dev/bourse/cli/place"
 	"github.com/bourse-dev/bourse/deploy"
-	"github.com/bourse-dev/bourse/release"
+	"github.com/bourse-dev/bourse/machinesapi/release"
 )
 
 // deployFlags are the flags of "bourse deploy".

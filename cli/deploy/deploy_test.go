@@ -18,7 +18,7 @@ import (
 	"github.com/bourse-dev/bourse/cli/clitest"
 	"github.com/bourse-dev/bourse/deploy"
 	"github.com/bourse-dev/bourse/machinesapi"
-	"github.com/bourse-dev/bourse/release"
+	"github.com/bourse-dev/bourse/machinesapi/release"
 )
 
 var line = clitest.Of(New, NewRollback, NewReleases, NewScale, NewConfig, NewImage)

@@ -13,7 +13,7 @@ import (
 	"github.com/bourse-dev/bourse/deploy"
 	"github.com/bourse-dev/bourse/deploy/config"
 	"github.com/bourse-dev/bourse/deploy/run"
-	"github.com/bourse-dev/bourse/release"
+	"github.com/bourse-dev/bourse/machinesapi/release"
 )
 
 // NewRollback returns the command "bourse rollback".

@@ -12,7 +12,7 @@ import (
 	"github.com/bourse-dev/bourse/cli/place"
 	"github.com/bourse-dev/bourse/deploy"
 	"github.com/bourse-dev/bourse/deploy/config"
-	"github.com/bourse-dev/bourse/release"
+	"github.com/bourse-dev/bourse/machinesapi/release"
 )
 
 // want is the desired state of an app, with the contents of its release.

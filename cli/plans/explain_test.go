@@ -8,7 +8,7 @@ import (
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/cli"
 	"github.com/bourse-dev/bourse/deploy/run"
-	"github.com/bourse-dev/bourse/release"
+	"github.com/bourse-dev/bourse/machinesapi/release"
 )
 
 // TestExplainAnother: if another client is or was deploying the app, the error tells how to see that, and does not suggest to

@@ -5,7 +5,7 @@ import (
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/machinesapi"
-	"github.com/bourse-dev/bourse/release"
+	"github.com/bourse-dev/bourse/machinesapi/release"
 )
 
 // API contains the requests of a run, which are about one app. Errors have the codes of [machinesapi.Client]: unavailable

@@ -13,7 +13,7 @@ import (
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/deploy"
 	"github.com/bourse-dev/bourse/machinesapi"
-	"github.com/bourse-dev/bourse/release"
+	"github.com/bourse-dev/bourse/machinesapi/release"
 )
 
 // slow updates the first machine, and then the second, whose check passes a minute later.

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/bourse-dev/bourse/deploy"
-	"github.com/bourse-dev/bourse/release"
+	"github.com/bourse-dev/bourse/machinesapi/release"
 )
 
 // Options configure a run. The zero value is useful.

@@ -24,7 +24,7 @@ import (
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/deploy"
-	"github.com/bourse-dev/bourse/release"
+	"github.com/bourse-dev/bourse/machinesapi/release"
 )
 
 // Run carries out a plan. It returns an error unless all steps were done: that of the first failed step, or canceled if

@@ -20,7 +20,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/bourse-dev/bourse/warm"
+	"github.com/bourse-dev/bourse/worker/warm"
 )
 
 func main() {

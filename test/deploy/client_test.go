@@ -21,7 +21,7 @@ import (
 	"github.com/bourse-dev/bourse/deploy"
 	"github.com/bourse-dev/bourse/deploy/run"
 	"github.com/bourse-dev/bourse/machinesapi"
-	"github.com/bourse-dev/bourse/release"
+	"github.com/bourse-dev/bourse/machinesapi/release"
 )
 
 // errand is what a client of its own is to do: carry a plan out, and kill or suspend

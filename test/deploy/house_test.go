@@ -18,7 +18,7 @@ import (
 	"github.com/bourse-dev/bourse/deploy/run"
 	"github.com/bourse-dev/bourse/internal/servertest"
 	"github.com/bourse-dev/bourse/machinesapi"
-	"github.com/bourse-dev/bourse/release"
+	"github.com/bourse-dev/bourse/machinesapi/release"
 )
 
 // patience is how long the tests wait for what takes no time on an idle host.

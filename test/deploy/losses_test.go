@@ -12,7 +12,7 @@ import (
 	"github.com/bourse-dev/bourse/deploy/run"
 	"github.com/bourse-dev/bourse/internal/servertest"
 	"github.com/bourse-dev/bourse/machinesapi"
-	"github.com/bourse-dev/bourse/release"
+	"github.com/bourse-dev/bourse/machinesapi/release"
 )
 
 // Servers are killed in the middle of a deploy. When they come back it goes on; when

@@ -25,7 +25,7 @@ import (
 	"github.com/bourse-dev/bourse/deploy"
 	"github.com/bourse-dev/bourse/internal/servertest"
 	"github.com/bourse-dev/bourse/machinesapi"
-	"github.com/bourse-dev/bourse/release"
+	"github.com/bourse-dev/bourse/machinesapi/release"
 )
 
 // stormFor is how long clients and servers are killed.

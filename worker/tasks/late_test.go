@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/bourse-dev/bourse"
-	"github.com/bourse-dev/bourse/warm"
 	"github.com/bourse-dev/bourse/worker/tasks/taskstest"
+	"github.com/bourse-dev/bourse/worker/warm"
 )
 
 // A program that listens a moment after its start is waited for; one that

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/bourse-dev/bourse"
-	"github.com/bourse-dev/bourse/warm"
+	"github.com/bourse-dev/bourse/worker/warm"
 )
 
 // Program is what answers the payloads of a warm machine, with what it has

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/bourse-dev/bourse/warm"
+	"github.com/bourse-dev/bourse/worker/warm"
 )
 
 // No more handlers run at once than were asked for, and what waits and is given

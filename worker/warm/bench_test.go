@@ -17,7 +17,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/bourse-dev/bourse/warm"
+	"github.com/bourse-dev/bourse/worker/warm"
 )
 
 // BenchmarkCall is a call as a worker makes it, of a program that is a process
