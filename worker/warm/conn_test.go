@@ -7,11 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"net"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -20,15 +17,8 @@ import (
 	"github.com/bourse-dev/bourse/worker/warm"
 )
 
-// serve runs a program until the test ends, and returns where it listens.
+// serve runs a program until the test ends and returns its address.
 func serve(t *testing.T, concurrency int, h warm.Handler) string {
-	t.Helper()
-	address, _ := serveUntil(t, concurrency, h)
-	return address
-}
-
-// serveUntil is serve, and also returns a function that ends the program earlier.
-func serveUntil(t *testing.T, concurrency int, h warm.Handler) (string, context.CancelFunc) {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -43,7 +33,7 @@ func serveUntil(t *testing.T, concurrency int, h warm.Handler) (string, context.
 			t.Errorf("the program ended with %v", err)
 		}
 	})
-	return ln.Addr().String(), stop
+	return ln.Addr().String()
 }
 
 // open connects to a program until the test ends.
@@ -62,7 +52,7 @@ func soon(payload string) *warm.Call {
 	return &warm.Call{Order: "01M7Y71X6AS59JBN7QNQFH8DEW", Deadline: time.Now().Add(10 * time.Second), Payload: []byte(payload)}
 }
 
-func TestACallAndItsAnswer(t *testing.T) {
+func TestCall(t *testing.T) {
 	big := bytes.Repeat([]byte("0123456789abcdef"), bourse.MaxPayload/16)
 	c := open(t, serve(t, 1, func(ctx context.Context, call *warm.Call) warm.Answer {
 		if deadline, ok := ctx.Deadline(); !ok || !deadline.Equal(call.Deadline) || ctx.Err() != nil {
@@ -81,11 +71,11 @@ func TestACallAndItsAnswer(t *testing.T) {
 		call warm.Call
 		want warm.Answer
 	}{
-		"plain":        {warm.Call{Order: "o", Deadline: deadline, Payload: []byte("hi")}, warm.Answer{Status: 200, Body: []byte("hi")}},
-		"nothing":      {warm.Call{Order: "o", Deadline: deadline}, warm.Answer{Status: 200}},
-		"the largest":  {warm.Call{Order: "o", Deadline: deadline, Payload: big}, warm.Answer{Status: 200, Body: big}},
-		"with a type":  {warm.Call{Order: "o", Deadline: deadline, Type: "text/plain; charset=utf-8"}, warm.Answer{Status: 404, Type: "text/plain; charset=utf-8", Body: []byte("o")}},
-		"a large fail": {warm.Call{Order: "too-much", Deadline: deadline, Payload: big}, warm.Answer{Status: 500, Body: []byte("the program's answer is not in its bounds")}},
+		"plain":           {warm.Call{Order: "o", Deadline: deadline, Payload: []byte("hi")}, warm.Answer{Status: 200, Body: []byte("hi")}},
+		"nothing":         {warm.Call{Order: "o", Deadline: deadline}, warm.Answer{Status: 200}},
+		"the largest":     {warm.Call{Order: "o", Deadline: deadline, Payload: big}, warm.Answer{Status: 200, Body: big}},
+		"with a type":     {warm.Call{Order: "o", Deadline: deadline, Type: "text/plain; charset=utf-8"}, warm.Answer{Status: 404, Type: "text/plain; charset=utf-8", Body: []byte("o")}},
+		"a large failure": {warm.Call{Order: "too-much", Deadline: deadline, Payload: big}, warm.Answer{Status: 500, Body: []byte("the program's answer exceeds its limits")}},
 	} {
 		got, err := c.Call(t.Context(), &x.call)
 		if err != nil || got.Status != x.want.Status || got.Type != x.want.Type || !bytes.Equal(got.Body, x.want.Body) {
@@ -93,7 +83,7 @@ func TestACallAndItsAnswer(t *testing.T) {
 		}
 	}
 	for name, call := range map[string]warm.Call{
-		"no order": {Deadline: deadline}, "a line in the order": {Order: "o\n", Deadline: deadline}, "a line in the type": {Order: "o", Type: "a\nb", Deadline: deadline},
+		"no order": {Deadline: deadline}, "a newline in the order": {Order: "o\n", Deadline: deadline}, "a newline in the type": {Order: "o", Type: "a\nb", Deadline: deadline},
 		"too large": {Order: "o", Deadline: deadline, Payload: append(big, 'x')},
 	} {
 		if _, err := c.Call(t.Context(), &call); !errors.As(err, new(warm.NotSent)) {
@@ -102,124 +92,9 @@ func TestACallAndItsAnswer(t *testing.T) {
 	}
 }
 
-// Many callers with payloads of all sizes, some of which cancel or run out of
-// time, while the program answers in any order and ends at last, or its
-// connection does. Each gets its own answer, or one of the errors that there are;
-// no payload arrives that is reported as not sent; the handler of an abandoned
-// call sees its end.
-func TestManyCallers(t *testing.T) {
-	const callers, each, rounds = 16, 150, 4
-	var arrived sync.Map
-	echo := func(ctx context.Context, call *warm.Call) warm.Answer {
-		if _, twice := arrived.LoadOrStore(call.Order, true); twice {
-			t.Errorf("call %s arrived twice", call.Order)
-		}
-		if len(call.Payload)%7 == 0 { // until it is abandoned
-			<-ctx.Done()
-		}
-		return warm.Answer{Type: call.Type, Body: append([]byte(call.Order+" "), call.Payload...)}
-	}
-	var ends [4]atomic.Int64
-	for round := range rounds {
-		address, stop := serveUntil(t, 0, echo)
-		c := open(t, address)
-		var group sync.WaitGroup
-		for n := range uint64(callers) {
-			rng := rand.New(rand.NewPCG(n, 3))
-			group.Go(func() {
-				for range each {
-					order := string(bourse.NewOrderID())
-					end := chaoticCall(t, c, rng, order)
-					ends[end].Add(1)
-					if _, came := arrived.Load(order); end == notSent && came {
-						t.Errorf("call %s was not sent, and arrived", order)
-					}
-				}
-			})
-		}
-		group.Go(func() {
-			for ends[answered].Load() < callers*each/4 {
-				time.Sleep(time.Millisecond)
-			}
-			if round%2 == 0 {
-				c.Close()
-			} else {
-				stop() // the program ends
-			}
-		})
-		group.Wait()
-		ends[answered].Store(0)
-	}
-	t.Logf("%d given up, %d broken, %d not sent", ends[givenUp].Load(), ends[broken].Load(), ends[notSent].Load())
-}
-
-const (
-	answered = iota
-	givenUp
-	broken
-	notSent
-)
-
-// chaoticCall makes a random call and returns how it ended.
-func chaoticCall(t *testing.T, c *warm.Conn, rng *rand.Rand, order string) int {
-	payload := make([]byte, rng.IntN(1<<rng.IntN(17)))
-	call := warm.Call{Order: order, Payload: payload, Deadline: time.Now().Add(10 * time.Second)}
-	endless := len(payload)%7 == 0
-	ctx, leave := context.WithCancelCause(t.Context())
-	defer leave(nil)
-	left := errors.New("left")
-	switch {
-	case endless && rng.IntN(2) == 0:
-		call.Deadline = time.Now().Add(time.Duration(rng.IntN(3)) * time.Millisecond)
-	case endless || rng.IntN(20) == 0:
-		time.AfterFunc(time.Duration(rng.IntN(3))*time.Millisecond, func() { leave(left) })
-	}
-	a, err := c.Call(ctx, &call)
-	unsent := errors.As(err, new(warm.NotSent))
-	switch {
-	case err == nil:
-		if want := order + " "; endless || string(a.Body) != want+string(payload) {
-			t.Errorf("an answer of %d bytes, %.40q, to %d bytes", len(a.Body), a.Body, len(payload))
-		}
-		return answered
-	case unsent:
-		return notSent
-	case errors.Is(err, left), errors.Is(err, context.DeadlineExceeded) && time.Now().After(call.Deadline):
-		return givenUp
-	}
-	if !c.Ended() {
-		t.Errorf("the connection is whole, and the call ended with %v", err)
-	}
-	return broken
-}
-
-// A program that reads nothing: calls end at their deadlines, also those that
-// find no space, and of these not a byte has left.
-func TestAProgramThatDoesNotRead(t *testing.T) {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = ln.Close() })
-	c := open(t, ln.Addr().String()) // no accept is called
-	var group sync.WaitGroup
-	for n := range 32 {
-		group.Go(func() {
-			call := warm.Call{Order: fmt.Sprint(n), Deadline: time.Now().Add(50 * time.Millisecond), Payload: make([]byte, bourse.MaxPayload)}
-			if _, err := c.Call(t.Context(), &call); !errors.Is(err, context.DeadlineExceeded) {
-				t.Errorf("call %d ended with %v", n, err)
-			}
-			if late := time.Since(call.Deadline); late > 5*time.Second {
-				t.Errorf("call %d ended %s after its deadline", n, late)
-			}
-		})
-	}
-	group.Wait()
-}
-
-// A connection after Leave answers the calls in progress, takes no new ones, and
-// is then closed.
-func TestAConnectionThatIsLeft(t *testing.T) {
+// After Leave, a connection refuses new calls, and is closed once the calls in progress
+// are answered.
+func TestLeave(t *testing.T) {
 	arrived, release := make(chan struct{}), make(chan struct{})
 	c := open(t, serve(t, 0, func(context.Context, *warm.Call) warm.Answer {
 		close(arrived)
@@ -243,15 +118,15 @@ func TestAConnectionThatIsLeft(t *testing.T) {
 	<-c.Done()
 }
 
-// In virtual time, over a pipe: a connection without calls is closed, and so
-// is one on which the rest of an answer does not come.
-func TestConnectionsThatAreClosed(t *testing.T) {
+// An idle connection is closed, and so is one on which the rest of an answer does not
+// arrive.
+func TestTimeouts(t *testing.T) {
 	for name, c := range map[string]struct {
 		reply string
 		want  string // how the call ends
 		after time.Duration
 	}{
-		"unused":      {"DONE 1 200 0 -\n", "", 2 * time.Second},
+		"idle":        {"DONE 1 200 0 -\n", "", 2 * time.Second},
 		"half a line": {"DONE 1 2", "i/o timeout", 10 * time.Second},
 		"half a body": {"DONE 1 200 5 -\nab", "i/o timeout", 10 * time.Second},
 		"nothing":     {"", "deadline", time.Minute + time.Second},

@@ -1,12 +1,8 @@
 package warm_test
 
 import (
-	"bufio"
 	"context"
 	"errors"
-	"io"
-	"net"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -15,14 +11,14 @@ import (
 	"github.com/bourse-dev/bourse/worker/warm"
 )
 
-// No more handlers run at once than were asked for, and what waits and is given
-// up is not begun.
-func TestHandlersAtOnce(t *testing.T) {
-	const most = 3
+// Serve runs no more handlers at once than it may, and does not begin a waiting call that
+// its caller has abandoned.
+func TestConcurrency(t *testing.T) {
+	const limit = 3
 	var now, began atomic.Int64
-	arrived, release, told := make(chan struct{}, 100), make(chan struct{}), make(chan struct{}, 1)
-	c := open(t, serve(t, most, func(ctx context.Context, _ *warm.Call) warm.Answer {
-		if n := now.Add(1); n > most {
+	arrived, release, canceled := make(chan struct{}, 100), make(chan struct{}), make(chan struct{}, 1)
+	c := open(t, serve(t, limit, func(ctx context.Context, _ *warm.Call) warm.Answer {
+		if n := now.Add(1); n > limit {
 			t.Errorf("%d handlers at once", n)
 		}
 		defer now.Add(-1)
@@ -31,7 +27,7 @@ func TestHandlersAtOnce(t *testing.T) {
 		select {
 		case <-release:
 		case <-ctx.Done():
-			told <- struct{}{}
+			canceled <- struct{}{}
 		}
 		return warm.Answer{}
 	}))
@@ -40,17 +36,17 @@ func TestHandlersAtOnce(t *testing.T) {
 	defer leave()
 	group.Go(func() {
 		if _, err := c.Call(ctx, soon("x")); !errors.Is(err, context.Canceled) {
-			t.Errorf("the one that is left: %v", err)
+			t.Errorf("the canceled call: %v", err)
 		}
 	})
-	for range most - 1 {
+	for range limit - 1 {
 		group.Go(func() {
 			if _, err := c.Call(t.Context(), soon("x")); err != nil {
 				t.Error(err)
 			}
 		})
 	}
-	for range most {
+	for range limit {
 		<-arrived
 	}
 	short := soon("given up")
@@ -59,8 +55,8 @@ func TestHandlersAtOnce(t *testing.T) {
 		t.Errorf("beyond the limit: %v", err)
 	}
 	leave()
-	<-told // and of the one before it, too
-	for range 2 * most {
+	<-canceled // the call before it was abandoned earlier
+	for range 2 * limit {
 		group.Go(func() {
 			if _, err := c.Call(t.Context(), soon("x")); err != nil {
 				t.Error(err)
@@ -69,49 +65,7 @@ func TestHandlersAtOnce(t *testing.T) {
 	}
 	close(release)
 	group.Wait()
-	if n := began.Load(); n != 3*most {
-		t.Errorf("%d handlers began, want %d: what was abandoned is not begun", n, 3*most)
-	}
-}
-
-// What is not a frame, or repeats a call in progress, ends the connection, and
-// the contexts of its handlers.
-func TestWorkersThatTalkNonsense(t *testing.T) {
-	for name, text := range map[string]string{
-		"HTTP":          "POST / HTTP/1.1\r\n\r\n",
-		"an id again":   "CALL 1 o 1 0 -\n",
-		"too large":     "CALL 2 o 1 1048577 -\n",
-		"a reply":       "DONE 1 200 0 -\n",
-		"a long line":   strings.Repeat("C", 1000),
-		"nothing more":  "",
-		"half a line":   "CALL 2 o",
-		"half a body":   "CALL 2 o 1 5 -\nab",
-		"an odd cancel": "CANCEL one\n",
-	} {
-		t.Run(name, func(t *testing.T) {
-			told := make(chan error, 1)
-			address := serve(t, 0, func(ctx context.Context, _ *warm.Call) warm.Answer {
-				<-ctx.Done()
-				told <- ctx.Err()
-				return warm.Answer{}
-			})
-			conn, err := net.Dial("tcp", address)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer conn.Close()
-			if _, err := io.WriteString(conn, "CANCEL 7\nCALL 1 o 1 0 -\n"+text); err != nil {
-				t.Fatal(err)
-			}
-			if tcp := conn.(*net.TCPConn); !strings.Contains(name, "a long") {
-				_ = tcp.CloseWrite()
-			}
-			if err := <-told; !errors.Is(err, context.Canceled) {
-				t.Errorf("the handler's context: %v", err)
-			}
-			if n, err := bufio.NewReader(conn).ReadString('\n'); err == nil {
-				t.Errorf("it said %q", n)
-			}
-		})
+	if n := began.Load(); n != 3*limit {
+		t.Errorf("%d handlers began, want %d: an abandoned call must not begin", n, 3*limit)
 	}
 }
