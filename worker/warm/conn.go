@@ -12,7 +12,7 @@ import (
 
 // Call is one payload for a program.
 type Call struct {
-	Order    string    // id of the order: a word of ASCII, of at most 192 bytes; required
+	Order    string    // id of the order: an ASCII word of at most 192 bytes; required
 	Deadline time.Time // when the worker abandons the call; required
 	Type     string    // media type of the payload; optional
 	Payload  []byte    // at most bourse.MaxPayload
@@ -20,40 +20,39 @@ type Call struct {
 
 // Answer is a program's answer to a payload.
 type Answer struct {
-	Status int    // as HTTP's, 200 to 599: 2xx is an answer, anything else a failure, whose body says why; 0 is 200
+	Status int    // an HTTP status from 200 to 599: 2xx is an answer, any other a failure with the reason as its body; 0 means 200
 	Type   string // media type of the body; optional
 	Body   []byte // at most bourse.MaxAnswer
 }
 
-// NotSent is the error of a call of which nothing has left.
+// NotSent is the error of a call of which nothing was sent.
 type NotSent = mux.NotSent
 
-// limits are those of docs/tasks.md.
+// limits are documented in docs/tasks.md.
 var limits = mux.Limits{Word: 192, Payload: bourse.MaxPayload, Answer: bourse.MaxAnswer}
 
-// restPatience is how long the rest of an answer may take to arrive once it has
-// begun: no other call is answered in the meantime.
-const restPatience = 10 * time.Second
+// restTimeout limits the time between the first and the last byte of an answer, because
+// other answers wait for it.
+const restTimeout = 10 * time.Second
 
-// Conn is a worker's end of a connection to a program. It may be used by many
-// at once.
+// Conn is a worker's end of a connection to a program. It is safe for concurrent use.
 type Conn struct{ *mux.Conn }
 
-// NewConn makes calls over conn, which is its own from then on. Unused for idle
-// it is closed; 0: never.
+// NewConn returns a Conn that owns conn. An idle connection is closed after the idle time,
+// or never if idle is 0.
 func NewConn(conn net.Conn, idle time.Duration) *Conn {
 	p := mux.NewPipe(conn)
-	c := &Conn{mux.NewConn(p, p, mux.Config{Limits: limits, Idle: idle, Rest: restPatience})}
+	c := &Conn{mux.NewConn(p, p, mux.Config{Limits: limits, Idle: idle, Rest: restTimeout})}
 	go c.Run()
 	return c
 }
 
 var errNoDeadline = errors.New("the call has no deadline")
 
-// Call sends a payload and waits for its answer, at most until its deadline or
-// the end of ctx. The error is then context.DeadlineExceeded or the cause of
-// ctx's end, and the program is notified; NotSent when nothing has left, or the
-// call exceeds its limits; anything else when the connection broke.
+// Call sends a payload and waits for its answer until the deadline or until ctx ends. The
+// error is then context.DeadlineExceeded or ctx's cause, and the program is notified.
+// The error is [NotSent] if nothing was sent or the call exceeds the limits. Any other
+// error means that the connection broke.
 func (c *Conn) Call(ctx context.Context, q *Call) (Answer, error) {
 	if q.Deadline.IsZero() {
 		return Answer{}, NotSent{Err: errNoDeadline}

@@ -1,12 +1,13 @@
-// Package warm implements frames, the cheap protocol between a worker and the
-// program of a machine that is warm for a task (docs/tasks.md). Both ends are
-// here: a program serves with [Serve], a worker calls with [Conn].
+// Package warm implements frames, the low-overhead protocol between a worker and the
+// program of a machine that is warm for a task (docs/tasks.md). The program calls
+// [Serve], and the worker makes calls with [Conn].
 //
-// One connection carries many calls at once, answered in any order; how is in
-// internal/mux, with what it promises. Nothing on the wire makes either side keep
-// more than bourse.MaxPayload, bourse.MaxAnswer and its own concurrency allow.
+// A connection carries concurrent calls, which are answered in any order. See
+// internal/mux for the frames and their guarantees. Neither end can make the other one
+// hold more memory than bourse.MaxPayload, bourse.MaxAnswer and the other end's
+// concurrency allow.
 //
-// A Conn has one goroutine, which ends with the connection, and at times one that
-// writes what the program does not read at once. All goroutines of Serve, and
-// with them all handlers, have ended when it returns.
+// A Conn has one goroutine, which ends with the connection, and sometimes a second one
+// that writes data which the program does not read immediately. When Serve returns, all
+// of its goroutines and handlers have ended.
 package warm

@@ -10,21 +10,20 @@ import (
 	"github.com/bourse-dev/bourse/internal/mux"
 )
 
-// Handler answers one payload. ctx ends when the worker abandons the call, at
-// its deadline or before: then the answer is dropped. The call is the
-// handler's until it returns, its payload too. A handler that panics ends the
-// program.
+// Handler answers one payload. ctx ends when the worker abandons the call, at its
+// deadline or earlier; the answer is then dropped. The handler owns the call and its
+// payload until it returns. A panic in a handler ends the program.
 type Handler func(ctx context.Context, call *Call) Answer
 
-// Serve answers the calls of workers that connect to ln, at most concurrency at
-// once (0: as many as come), until ctx ends or ln fails. Then it closes ln and
-// all connections, and waits for the handlers, whose contexts have ended. The
-// error is ln's, and nil when ctx ended.
+// Serve answers the calls of workers that connect to ln, with at most concurrency calls
+// in progress (0 means no limit), until ctx ends or ln fails. It then closes ln and all
+// connections, cancels the handlers' contexts and waits for the handlers. It returns nil
+// if ctx ended, and otherwise ln's error.
 func Serve(ctx context.Context, ln net.Listener, concurrency int, h Handler) error {
 	s := mux.NewServer(mux.ServerConfig{Limits: limits, AtOnce: concurrency, Queue: bourse.MaxTaskConcurrency})
 	defer s.Close(context.Canceled)
 	defer s.Abort()
-	stop := context.AfterFunc(ctx, func() { _ = ln.Close() }) // no more connections are accepted
+	stop := context.AfterFunc(ctx, func() { _ = ln.Close() }) // stops accepting connections
 	defer stop()
 	for {
 		conn, err := ln.Accept()
@@ -41,7 +40,7 @@ func Serve(ctx context.Context, ln net.Listener, concurrency int, h Handler) err
 	}
 }
 
-// answer has the program's handler answer a call.
+// answer calls the program's handler.
 func answer(ctx context.Context, c *mux.Call, h Handler) mux.Answer {
 	call := Call{Order: c.Subject, Deadline: c.Deadline, Type: c.Type, Payload: c.Payload}
 	a := mux.Answer(h(callContext{ctx, c.Deadline}, &call))
@@ -49,17 +48,17 @@ func answer(ctx context.Context, c *mux.Call, h Handler) mux.Answer {
 		a.Status = http.StatusOK
 	}
 	if !limits.Allow(&a) {
-		return mux.Answer{Status: http.StatusInternalServerError, Body: []byte("the program's answer is not in its bounds")}
+		return mux.Answer{Status: http.StatusInternalServerError, Body: []byte("the program's answer exceeds its limits")}
 	}
 	return a
 }
 
-// callContext is the context of a handler. That the worker abandons the call at
-// the deadline is the worker's to send: it needs no timer here.
+// callContext is a handler's context. It needs no timer, because the worker notifies the
+// program when it abandons the call at the deadline.
 type callContext struct {
-	context.Context //nolint:containedctx // it is one
+	context.Context //nolint:containedctx // it is a context
 	deadline        time.Time
 }
 
-// Deadline returns when the worker will abandon the call.
+// Deadline implements [context.Context]: the worker abandons the call at that time.
 func (c callContext) Deadline() (time.Time, bool) { return c.deadline, true }
