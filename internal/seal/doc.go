@@ -1,9 +1,8 @@
-// Package seal encrypts the values of secrets. Brokers have a file of keys. From
-// each of them a key for every app is derived, and a value is encrypted with the
-// key of its app. The app and the name of the secret are authenticated with the
-// value, so it cannot be decrypted as that of another app or name. The keys of one
-// app decrypt the values of that app only.
+// Package seal encrypts the values of secrets. A broker has a file of keys, one on
+// each line: the first key encrypts, and all of them decrypt.
 //
-// The file has one key on each line: the first one encrypts, and each of them
-// decrypts.
+// Each key is used only to derive a key for every app. A value is encrypted with its
+// app's key, and the app and the secret's name are authenticated with it. It therefore
+// cannot be decrypted as a value of another app or name, and an app's keys decrypt
+// only that app's values.
 package seal

@@ -20,20 +20,20 @@ const keyLine = "bourse-secrets-key"
 
 const (
 	keySize  = bourse.AppKeySize
-	maxBytes = 1 << 16 // of a file of keys
+	maxBytes = 1 << 16 // size of a key file
 )
 
-// Keys are the keys in a broker's file, the one that seals first.
+// Keys holds the keys of a broker's key file. The first one encrypts.
 type Keys struct{ all [][]byte }
 
-// Generate makes a key, and returns its line.
+// Generate creates a random key and returns its line for a key file.
 func Generate() []byte {
 	key := make([]byte, keySize)
 	_, _ = rand.Read(key) // crypto/rand never fails
 	return []byte(keyLine + " " + base64.StdEncoding.EncodeToString(key) + "\n")
 }
 
-// Load reads a file of keys, which no one but its owner may read. Codes: invalid.
+// Load reads a key file, which only its owner may be able to read. Errors: invalid.
 func Load(path string) (*Keys, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -58,22 +58,22 @@ func Load(path string) (*Keys, error) {
 	return k, nil
 }
 
-// private reports an error for a file that others may read.
+// private returns an error if other users can read the file, or if it is no key file.
 func private(info fs.FileInfo) error {
 	switch {
 	case !info.Mode().IsRegular():
 		return errors.New("it is not a regular file")
 	case info.Mode().Perm()&0o077 != 0:
-		return errors.New("others may read it: chmod 600 it")
+		return errors.New("other users can read it: run chmod 600 on it")
 	case info.Size() > maxBytes:
-		return errors.New("it is too long for a file of keys")
+		return errors.New("it is too long for a key file")
 	}
 	return nil
 }
 
-// Read reads the text of a file of keys: one a line, the one that seals first.
-// Empty lines and those that begin with # are ignored. Codes: invalid. Errors
-// show nothing of the text.
+// Read parses the text of a key file: one key on each line, the one that encrypts first.
+// Empty lines and lines that begin with # are ignored. Errors: invalid. They contain no
+// part of the text.
 func Read(text []byte) (*Keys, error) {
 	k, n := &Keys{}, 0
 	for l := range bytes.Lines(text) {
@@ -91,14 +91,14 @@ func Read(text []byte) (*Keys, error) {
 	}
 	switch {
 	case len(k.all) == 0:
-		return nil, bourse.Errorf(bourse.CodeInvalid, "there is no key in it: bourse credentials init makes one")
+		return nil, bourse.Errorf(bourse.CodeInvalid, "it contains no key: bourse credentials init creates one")
 	case len(k.all) > bourse.MaxAppKeys:
 		return nil, bourse.Errorf(bourse.CodeInvalid, "%d keys, at most %d", len(k.all), bourse.MaxAppKeys)
 	}
 	return k, nil
 }
 
-// OfApp returns the keys of an app's secrets, in the order of the file.
+// OfApp returns the keys for an app's secrets, in the order of the file.
 func (k *Keys) OfApp(app string) bourse.AppKeys {
 	out := make(bourse.AppKeys, 0, len(k.all)*keySize)
 	for _, key := range k.all {
@@ -111,7 +111,7 @@ func (k *Keys) OfApp(app string) bourse.AppKeys {
 func derive(key []byte, purpose string) []byte {
 	out, err := hkdf.Key(sha256.New, key, nil, purpose, keySize)
 	if err != nil {
-		panic(err) // the lengths are constants, and good ones
+		panic(err) // the lengths are valid constants
 	}
 	return out
 }

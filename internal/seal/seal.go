@@ -12,25 +12,25 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Place is where a value belongs. It is authenticated with the value.
+// Place identifies the secret that a value belongs to. It is authenticated with the value.
 type Place struct {
-	App  string // id
-	Name string // of the secret
+	App  string // id of the app
+	Name string // name of the secret
 }
 
-// bytes writes a place so that no other is written alike: ids of apps have no
-// zero byte.
+// bytes encodes a place. Different places have different encodings, because an app's id
+// contains no zero byte.
 func (p Place) bytes() []byte { return []byte("bourse secret\x00" + p.App + "\x00" + p.Name) }
 
-// What is sealed is a version, the id of the app's key, and what AES-256-GCM makes
-// of the value: a random nonce, as many bytes as the value has, and a tag.
+// A sealed value is a version, the id of the app's key, and the AES-256-GCM output: a
+// random nonce, the ciphertext, which is as long as the value, and a tag.
 const (
 	version   = 2
 	idSize    = 8
 	nonceSize = 12
 	tagSize   = 16
 
-	// Overhead is how much longer a value is when it is sealed.
+	// Overhead is the number of bytes that sealing adds to a value.
 	Overhead = 1 + idSize + nonceSize + tagSize
 )
 
@@ -52,8 +52,8 @@ func (k *Keys) Seal(p Place, value []byte) ([]byte, error) {
 	return aead.Seal(append([]byte{version}, idOf(key)...), nil, value, p.bytes()), nil
 }
 
-// Digest returns a short text that is the same for the same value at the same
-// place, and tells no one but brokers whether a guess of the value is right.
+// Digest returns a short text that identifies a value at a place. Only a broker can use
+// it to check a guess of the value.
 func (k *Keys) Digest(p Place, value []byte) string {
 	mac := hmac.New(sha256.New, derive(k.all[0], "bourse secrets digest"))
 	mac.Write(p.bytes())
@@ -62,12 +62,12 @@ func (k *Keys) Digest(p Place, value []byte) string {
 	return hex.EncodeToString(mac.Sum(nil)[:8])
 }
 
-// Open returns a value that was sealed for a place, with any of its app's keys.
-// Codes: failed_precondition (it was sealed with another key), invalid (it was
-// never sealed for this place).
+// Open decrypts a value that was sealed for a place with one of the app's keys.
+// Errors: failed_precondition if it was sealed with another key; invalid if it was not
+// sealed for this place.
 func Open(keys bourse.AppKeys, p Place, sealed []byte) ([]byte, error) {
 	if len(sealed) < Overhead || sealed[0] != version {
-		return nil, bourse.Errorf(bourse.CodeInvalid, "secret %s is not sealed as this release seals", bourse.Quoted(p.Name))
+		return nil, bourse.Errorf(bourse.CodeInvalid, "secret %s is not sealed in this release's format", bourse.Quoted(p.Name))
 	}
 	if err := keys.Validate(); err != nil {
 		return nil, err
@@ -82,7 +82,7 @@ func Open(keys bourse.AppKeys, p Place, sealed []byte) ([]byte, error) {
 		}
 		value, err := aead.Open(nil, nil, sealed[1+idSize:], p.bytes())
 		if err != nil {
-			return nil, bourse.Errorf(bourse.CodeInvalid, "secret %s does not open: it was sealed for another place, or changed", bourse.Quoted(p.Name))
+			return nil, bourse.Errorf(bourse.CodeInvalid, "secret %s cannot be decrypted: it was sealed for another app or name, or was modified", bourse.Quoted(p.Name))
 		}
 		return value, nil
 	}

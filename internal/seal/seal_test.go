@@ -15,7 +15,7 @@ import (
 	"github.com/bourse-dev/bourse/internal/seal"
 )
 
-// made returns the keys of a new file with one line, and that line.
+// made returns the keys of a new key file with one line, and the line.
 func made(t testing.TB) (*seal.Keys, string) {
 	t.Helper()
 	line := seal.Generate()
@@ -79,8 +79,8 @@ func TestWhatIsSealedOpensAtItsPlaceOnly(t *testing.T) {
 	}
 }
 
-// A worker with the keys of one app opens no value of another, whatever it says
-// that the value is.
+// A worker with the keys of one app cannot decrypt another app's value, whichever place
+// it claims for the value.
 func TestTheKeysOfAnotherAppOpenNothing(t *testing.T) {
 	broker, line := made(t)
 	stranger, _ := made(t)
@@ -109,8 +109,8 @@ func TestTheKeysOfAnotherAppOpenNothing(t *testing.T) {
 	}
 }
 
-// A key is replaced by a line before it: brokers seal with the new one, and who has
-// both of an app opens what either has sealed.
+// To replace a key, add a line before it: brokers then encrypt with the new key, and a
+// holder of both app keys decrypts values sealed with either.
 func TestKeysRotate(t *testing.T) {
 	before, old := made(t)
 	after, next := made(t)
@@ -171,7 +171,7 @@ func TestFilesOfKeysAreForTheirOwner(t *testing.T) {
 	}
 }
 
-// Neither a message, nor a log, nor JSON shows the keys that an order carries.
+// No message, log line or JSON shows the keys in an order.
 func TestKeysAreNotPrinted(t *testing.T) {
 	broker, _ := made(t)
 	keys := broker.OfApp(home.App)

@@ -7,34 +7,34 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Secret is one of an app's, sealed.
+// Secret is a sealed secret of an app.
 type Secret struct {
 	Name      string
 	Digest    string
 	Sealed    []byte
-	Version   uint64 // that it came with
+	Version   uint64 // of the change that set it
 	CreatedAt time.Time
 	UpdatedAt time.Time
 }
 
-// Versions of an app's secrets count milliseconds since 1970, and have in their
-// lower bits which broker made them: two brokers never make the same, and what a
-// broker makes is greater than all that it has heard of. They fit into a JSON
-// number that every language reads as an integer.
+// The version of an app's secrets is a number of milliseconds since 1970, with the
+// broker that created it in the lower bits. Two brokers never create the same version,
+// and a new version is greater than all versions that its broker knows. Versions fit
+// into a JSON number that every language reads as an integer.
 const (
 	writerBits = 10
 	writers    = 1 << writerBits
 	maxVersion = 1<<53 - 1
-	// leastVersion is below all that are made: lower ones come from elsewhere, as
-	// from a client that used another server, and whatever there is meets them.
+	// leastVersion is less than every created version. Lower versions come from other
+	// systems, such as a client that used another server, and count as present.
 	leastVersion = 1 << 40
 )
 
-// Writer is which broker makes versions.
+// Writer identifies the broker that creates a version.
 type Writer uint16
 
-// WriterOf returns the writer that a server is. Two of one number may make the
-// same version when they do so in the same millisecond.
+// WriterOf returns a server's writer, a hash of its id. Two brokers with the same hash
+// create the same version if both do so in the same millisecond.
 func WriterOf(site bourse.WorkerID) Writer {
 	h := uint32(2166136261) // FNV-1a
 	for _, c := range []byte(site) {
@@ -43,23 +43,23 @@ func WriterOf(site bourse.WorkerID) Writer {
 	return Writer((h ^ h>>writerBits ^ h>>(2*writerBits)) % writers)
 }
 
-// WriterIn returns the writer that made a version.
+// WriterIn returns the writer that created a version.
 func WriterIn(version uint64) Writer { return Writer(version % writers) }
 
-// Mark is how far a broker has come in changing an app's secrets: its latest
-// version, and for each other broker the latest that it had heard of then.
+// Mark records a broker's latest change of an app's secrets: its version, and the latest
+// version of each other broker that it knew at that time.
 type Mark struct {
 	Version uint64
 	Seen    map[Writer]uint64
 }
 
-// MarshalSeen writes what a mark's broker had heard of.
+// MarshalSeen encodes m.Seen as JSON.
 func (m Mark) MarshalSeen() []byte {
 	b, _ := json.Marshal(m.Seen) // numbers always encode
 	return b
 }
 
-// ReadMark reads a mark of the view. What is no mark says nothing.
+// ReadMark decodes a mark from the view. It returns false if the mark is invalid.
 func ReadMark(version uint64, seen []byte) (Mark, bool) {
 	m := Mark{Version: version}
 	if version < leastVersion || version > maxVersion {
@@ -68,17 +68,17 @@ func ReadMark(version uint64, seen []byte) (Mark, bool) {
 	return m, len(seen) == 0 || json.Unmarshal(seen, &m.Seen) == nil
 }
 
-// Marks are those of all brokers that have changed an app's secrets.
+// Marks holds the marks of all brokers that have changed an app's secrets.
 type Marks map[Writer]Mark
 
-// Add takes in a mark.
+// Add adds a mark, unless its writer has a later one.
 func (ms Marks) Add(m Mark) {
 	if w := WriterIn(m.Version); m.Version > ms[w].Version {
 		ms[w] = m
 	}
 }
 
-// Version is the latest version of all, 0 when there never was a secret.
+// Version returns the latest version, or 0 if the app never had a secret.
 func (ms Marks) Version() uint64 {
 	var latest uint64
 	for _, m := range ms {
@@ -87,9 +87,9 @@ func (ms Marks) Version() uint64 {
 	return latest
 }
 
-// Has reports whether all changes up to a version are there: those of the broker
-// that made it, and those that it had heard of. Changes of other brokers with
-// lower numbers may be missing, as no one knew of them.
+// Has reports whether the marks include all changes up to a version: those of the broker
+// that created it, and those that this broker knew. Changes by other brokers may be
+// missing even if their versions are lower.
 func (ms Marks) Has(version uint64) bool {
 	if version < leastVersion {
 		return true
@@ -106,8 +106,8 @@ func (ms Marks) Has(version uint64) bool {
 	return true
 }
 
-// Includes reports whether who has a version, the latest of its broker, has an
-// earlier one, too.
+// Includes reports whether a holder of version, which is its broker's latest, also has
+// the earlier version.
 func (ms Marks) Includes(version, earlier uint64) bool {
 	if earlier < leastVersion {
 		return true
@@ -116,7 +116,7 @@ func (ms Marks) Includes(version, earlier uint64) bool {
 	return w == WriterIn(version) && m.Version >= earlier || m.Seen[w] >= earlier
 }
 
-// Next makes the mark of a broker's next change.
+// Next returns the mark of the next change by broker w.
 func (ms Marks) Next(w Writer, now time.Time) Mark {
 	at := max(uint64(max(now.UnixMilli(), 0)), ms.Version()>>writerBits+1, leastVersion>>writerBits)
 	next := Mark{Version: at<<writerBits | uint64(w%writers), Seen: make(map[Writer]uint64, len(ms))}
@@ -128,10 +128,10 @@ func (ms Marks) Next(w Writer, now time.Time) Mark {
 	return next
 }
 
-// Change is one change of an app's secrets: all of it happens, or nothing.
+// Change is one atomic change of an app's secrets.
 type Change struct {
 	App  bourse.AppRef
 	Put  []Secret
-	Gone []string // names
+	Gone []string // names of the removed secrets
 	Mark Mark
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/bourse-dev/bourse/internal/seal"
 )
 
-// Brokers whose clocks differ change an app's secrets, and hear of one another's
-// changes in any order or not at all.
+// Brokers with different clocks change an app's secrets, and learn of each other's changes in
+// any order or never.
 func TestVersionsGrowAndAreNeverGivenTwice(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		type broker struct {
@@ -42,13 +42,13 @@ func TestVersionsGrowAndAreNeverGivenTwice(t *testing.T) {
 			given = append(given, next.Version)
 			b.marks.Add(next)
 			if !b.marks.Has(next.Version) {
-				t.Fatalf("who made version %d does not have it", next.Version)
+				t.Fatalf("the broker that created version %d does not have it", next.Version)
 			}
 		}
 	})
 }
 
-// A version stands for what its broker had heard of, too.
+// A version also stands for the versions that its broker knew.
 func TestAVersionNeedsWhatItsBrokerHadHeard(t *testing.T) {
 	now := time.Now()
 	one := seal.Marks{}
@@ -65,10 +65,10 @@ func TestAVersionNeedsWhatItsBrokerHadHeard(t *testing.T) {
 		t.Error("both changes are not enough")
 	}
 	if !worker.Has(0) || !worker.Has(57) || !(seal.Marks{}).Has(57) {
-		t.Error("a version of another server is not met")
+		t.Error("a version of another system does not count as present")
 	}
 	if worker.Has(second.Version + 1024) {
-		t.Error("a version that no one has made is met")
+		t.Error("a version that nobody created counts as present")
 	}
 }
 
