@@ -1,6 +1,6 @@
-// Package release knows what a deploy leaves behind: one record of what an app
-// was deployed as, by whom, and how it went. Records have ids of their own, so no
-// two brokers write the same one; their versions follow from their order.
+// Package release defines the record of a deploy: what was deployed, by whom, and the
+// outcome. Each record has a unique id, so two brokers never write the same record. Its
+// version follows from the order of an app's records.
 package release
 
 import (
@@ -18,10 +18,10 @@ import (
 // ID is the id of a release: a ULID.
 type ID string
 
-// NewID makes one.
+// NewID returns a new id, which sorts after all earlier ones.
 func NewID() ID { return ID(ulid.Make().String()) }
 
-// Validate reports CodeInvalid for what is no id.
+// Validate returns an error with [bourse.CodeInvalid] if id is not a ULID in upper case.
 func (id ID) Validate() error {
 	if _, err := ulid.ParseStrict(string(id)); err != nil || string(id) != strings.ToUpper(string(id)) {
 		return bourse.Errorf(bourse.CodeInvalid, "invalid release id %s", bourse.Quoted(string(id)))
@@ -29,7 +29,7 @@ func (id ID) Validate() error {
 	return nil
 }
 
-// Status is how a deploy goes, as its client says.
+// Status is the state of a deploy, as reported by its client.
 type Status string
 
 // The statuses of a release.
@@ -43,30 +43,30 @@ const (
 
 var statuses = []Status{Pending, Running, Complete, Failed, Interrupted}
 
-// Release is one of an app.
+// Release is the record of one deploy of an app.
 type Release struct {
 	ID          ID              `json:"id"`
 	App         bourse.AppName  `json:"app"`
 	AppID       string          `json:"app_id"`
-	Version     int64           `json:"version"` // what its broker knew to be the next; see [Number]
+	Version     int64           `json:"version"` // the next version that its broker knew; see [Number]
 	Status      Status          `json:"status"`
 	Strategy    string          `json:"strategy,omitempty"`
 	Description string          `json:"description,omitempty"`
 	Image       string          `json:"image_ref,omitempty"`
-	Definition  json.RawMessage `json:"definition,omitempty"` // of the app, as its client has it
-	Metadata    json.RawMessage `json:"metadata,omitempty"`   // what else its client says of the deploy
-	User        string          `json:"user,omitempty"`       // whose token it was
+	Definition  json.RawMessage `json:"definition,omitempty"` // the app's configuration, as its client sent it
+	Metadata    json.RawMessage `json:"metadata,omitempty"`   // additional data from the client
+	User        string          `json:"user,omitempty"`       // the user of the token
 	CreatedAt   time.Time       `json:"created_at"`
 	UpdatedAt   time.Time       `json:"updated_at"`
 }
 
-// Bounds of what a release may say, in bytes.
+// Bounds of a release's fields, in bytes.
 const (
 	maxText       = 1 << 10
 	maxDefinition = 64 << 10
 )
 
-// Validate reports CodeInvalid for a release that no one should keep.
+// Validate returns an error with [bourse.CodeInvalid] if a field of r is invalid.
 func (r *Release) Validate() error {
 	if err := r.ID.Validate(); err != nil {
 		return err
@@ -76,21 +76,21 @@ func (r *Release) Validate() error {
 	}
 	for name, text := range map[string]string{"strategy": r.Strategy, "description": r.Description, "image": r.Image} {
 		if len(text) > maxText {
-			return bourse.Errorf(bourse.CodeInvalid, "invalid %s: %d bytes, at most %d", name, len(text), maxText)
+			return bourse.Errorf(bourse.CodeInvalid, "invalid %s: %d bytes exceed the limit of %d", name, len(text), maxText)
 		}
 	}
 	for name, raw := range map[string]json.RawMessage{"definition": r.Definition, "metadata": r.Metadata} {
 		if len(raw) > maxDefinition {
-			return bourse.Errorf(bourse.CodeInvalid, "invalid %s: %d bytes of JSON, at most %d", name, len(raw), maxDefinition)
+			return bourse.Errorf(bourse.CodeInvalid, "invalid %s: %d bytes of JSON exceed the limit of %d", name, len(raw), maxDefinition)
 		}
 	}
 	return nil
 }
 
-// Number puts the releases of one app in order, oldest first, and gives each the
-// version that everyone sees: what its broker gave it, or the one after the
-// release before it where two brokers gave the same. So versions only grow, and those
-// that stay keep theirs when the oldest go.
+// Number sorts an app's releases, oldest first, and sets the versions that users see. A
+// release keeps its broker's version if that is greater than the version before it;
+// otherwise two brokers chose the same one, and the release gets the next version.
+// Versions increase, and removing the oldest releases does not change the others.
 func Number(list []Release) {
 	slices.SortFunc(list, func(a, b Release) int { return cmp.Compare(a.ID, b.ID) })
 	last := int64(0)
@@ -100,10 +100,10 @@ func Number(list []Release) {
 	}
 }
 
-// maxVersion bounds what a record may make of the versions after it.
+// maxVersion limits the version of a record, so that the versions after it stay valid.
 const maxVersion = 1 << 31
 
-// Next returns the version of a release made after these, which are numbered.
+// Next returns the version of the next release. The list is the output of [Number].
 func Next(list []Release) int64 {
 	if len(list) == 0 {
 		return 1

@@ -11,10 +11,9 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi/release"
 )
 
-// TestVersionsOnlyGrow: however many brokers make releases without having heard of
-// each other, and whichever of the oldest are dropped, versions are different, in
-// the order of the ids, the same for everyone, and those that stay keep theirs.
-func TestVersionsOnlyGrow(t *testing.T) {
+// However many brokers create releases without knowing of each other, versions increase
+// in the order of the ids, and removing the oldest releases changes no other version.
+func TestVersionsIncrease(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var list []release.Release
 		lied := false
@@ -32,7 +31,7 @@ func TestVersionsOnlyGrow(t *testing.T) {
 				t.Fatalf("version %d of %s follows version %d of %s", list[i].Version, list[i].ID, list[i-1].Version, list[i-1].ID)
 			}
 		}
-		if lied { // no number is left that is greater for all time
+		if lied { // no greater version exists
 			return
 		}
 		kept := slices.Clone(list[rapid.IntRange(0, len(list)).Draw(t, "dropped"):])
@@ -62,7 +61,7 @@ func TestValidate(t *testing.T) {
 			t.Fatal(err)
 		}
 		if change(&r); r.Validate() == nil {
-			t.Errorf("%s: it is taken", name)
+			t.Errorf("%s: accepted", name)
 		}
 	}
 }
