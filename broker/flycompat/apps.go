@@ -9,12 +9,12 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// appMemory has the apps that one query has asked for: clients ask for several
-// things of one under different aliases.
-type appMemory map[bourse.AppName]object
+// appCache holds the apps that one query has resolved, because clients select the same
+// app several times under different aliases.
+type appCache map[bourse.AppName]object
 
-// find finds an app. Codes: not_found, with the text that clients look for.
-func (m *appMemory) find(ctx context.Context, c *caller, name bourse.AppName) (any, error) {
+// find returns an app. Errors: not_found, with the text that clients look for.
+func (m *appCache) find(ctx context.Context, c *caller, name bourse.AppName) (any, error) {
 	if known, ok := (*m)[name]; ok {
 		return known, nil
 	}
@@ -23,7 +23,7 @@ func (m *appMemory) find(ctx context.Context, c *caller, name bourse.AppName) (a
 		return nil, err
 	}
 	if *m == nil {
-		*m = appMemory{}
+		*m = appCache{}
 	}
 	(*m)[name] = c.shownApp(&a)
 	return (*m)[name], nil
@@ -43,7 +43,7 @@ func (c *caller) appOf(ctx context.Context, name bourse.AppName) (machinesapi.Ap
 	return a, err
 }
 
-// nameAvailable reports whether an app of a name may be made.
+// nameAvailable reports whether an app name is available.
 func (c *caller) nameAvailable(ctx context.Context, args arguments) (any, error) {
 	_, err := c.appOf(ctx, bourse.AppName(args.text("name")))
 	code := bourse.CodeOf(err)
@@ -53,11 +53,11 @@ func (c *caller) nameAvailable(ctx context.Context, args arguments) (any, error)
 	return code == bourse.CodeNotFound, err
 }
 
-// maxPage bounds how many apps one page has.
+// maxPage limits the number of apps on a page.
 const maxPage = 1000
 
-// apps finds a page of the apps that the caller may use, by name. No app has a
-// role.
+// apps resolves a page of the apps that the caller may use, sorted by name. No app has
+// a role.
 func (c *caller) apps(ctx context.Context, args arguments) (any, error) {
 	if args.text("role") != "" {
 		return none(), nil
@@ -73,7 +73,7 @@ func (c *caller) apps(ctx context.Context, args arguments) (any, error) {
 	list := make([]object, len(page))
 	for i := range page {
 		list[i] = c.shownApp(&page[i])
-		list[i]["currentRelease"] = nil // one question for each app would be many
+		list[i]["currentRelease"] = nil // would need a call for each app
 	}
 	out := nodes(list)
 	if len(page) < len(all) {
@@ -82,7 +82,7 @@ func (c *caller) apps(ctx context.Context, args arguments) (any, error) {
 	return out, nil
 }
 
-// shownApp is an app. Its id is its name, as clients expect.
+// shownApp returns an app's object. Its id is its name, as clients expect.
 func (c *caller) shownApp(a *machinesapi.App) object {
 	name := a.Name
 	deployed := a.Status != machinesapi.AppPending
@@ -92,21 +92,21 @@ func (c *caller) shownApp(a *machinesapi.App) object {
 		"organization": shownOrganization(a.Organization), "version": 0,
 		"services": []any{}, "sharedIpAddress": "", "ipAddresses": none(), "egressIpAddresses": none(), "addOns": none(),
 		"certificates": none(), "secrets": []any{}, "currentLock": nil, "imageDetails": object{},
-		"currentRelease":            finder(func(ctx context.Context, _ arguments) (any, error) { return c.lastRelease(ctx, name) }),
-		"currentReleaseUnprocessed": finder(func(ctx context.Context, _ arguments) (any, error) { return c.lastRelease(ctx, name) }),
-		"config":                    finder(func(ctx context.Context, _ arguments) (any, error) { return c.lastRelease(ctx, name) }), // it has the definition
-		"releases":                  finder(func(ctx context.Context, args arguments) (any, error) { return c.releasesOf(ctx, name, args) }),
-		"releasesUnprocessed":       finder(func(ctx context.Context, args arguments) (any, error) { return c.releasesOf(ctx, name, args) }),
-		"image":                     finder(func(ctx context.Context, args arguments) (any, error) { return c.image(ctx, name, args.text("ref")) }),
-		"machines": finder(func(ctx context.Context, _ arguments) (any, error) {
+		"currentRelease":            resolver(func(ctx context.Context, _ arguments) (any, error) { return c.lastRelease(ctx, name) }),
+		"currentReleaseUnprocessed": resolver(func(ctx context.Context, _ arguments) (any, error) { return c.lastRelease(ctx, name) }),
+		"config":                    resolver(func(ctx context.Context, _ arguments) (any, error) { return c.lastRelease(ctx, name) }), // a release's object contains the definition
+		"releases":                  resolver(func(ctx context.Context, args arguments) (any, error) { return c.releasesOf(ctx, name, args) }),
+		"releasesUnprocessed":       resolver(func(ctx context.Context, args arguments) (any, error) { return c.releasesOf(ctx, name, args) }),
+		"image":                     resolver(func(ctx context.Context, args arguments) (any, error) { return c.image(ctx, name, args.text("ref")) }),
+		"machines": resolver(func(ctx context.Context, _ arguments) (any, error) {
 			list, _, err := c.Machines(ctx, name, machinesapi.ListMachines{})
 			return nodes(shownMachines(list)), err
 		}),
-		"volumes": finder(func(ctx context.Context, _ arguments) (any, error) {
+		"volumes": resolver(func(ctx context.Context, _ arguments) (any, error) {
 			list, _, err := c.Volumes(name).List(ctx)
 			return nodes(shownVolumes(list)), err
 		}),
-		"regions": finder(func(ctx context.Context, _ arguments) (any, error) {
+		"regions": resolver(func(ctx context.Context, _ arguments) (any, error) {
 			all, err := c.platform(ctx, nil)
 			if err != nil {
 				return nil, err
@@ -116,8 +116,8 @@ func (c *caller) shownApp(a *machinesapi.App) object {
 	}
 }
 
-// image finds the image that a reference means: null for one that is not found,
-// which clients say themselves. Its size is not known before it is pulled.
+// image resolves an image reference. It is null if the image is not found, which clients
+// then report. The size of an image is unknown until it is pulled.
 func (c *caller) image(ctx context.Context, app bourse.AppName, ref string) (any, error) {
 	found, err := c.Client.AppImages(app).Resolve(ctx, ref)
 	if bourse.CodeOf(err) == bourse.CodeNotFound {

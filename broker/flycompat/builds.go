@@ -6,15 +6,15 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// build is a record of a build. Bourse builds nothing and keeps none: flyctl also
-// announces the images that it did not build, and warns when it cannot.
+// build is a record of a build. Bourse neither builds nor stores any, but flyctl
+// announces every image and prints a warning if that fails.
 type build struct {
 	ID     int64  `json:"id"`
 	Status string `json:"status"`
 	Took   int    `json:"wallclock_time_ms"`
 }
 
-// buildRequest is what is read of a build's requests.
+// buildRequest contains the fields that are read from a request about a build.
 type buildRequest struct {
 	App    bourse.AppName `json:"app_name"`
 	ID     int64          `json:"build_id"`
@@ -39,8 +39,8 @@ func finishBuild(c *caller, w http.ResponseWriter, r *http.Request) error {
 	return writeJSON(w, http.StatusOK, build{ID: max(in.ID, 1), Status: in.Status})
 }
 
-// readBuild reads a request about a build of an app that the caller may use.
-// Codes: invalid, not_found (the app).
+// readBuild reads a request about a build, and checks that the caller may use its app.
+// Errors: invalid; not_found if there is no such app.
 func readBuild(c *caller, w http.ResponseWriter, r *http.Request) (buildRequest, error) {
 	var in buildRequest
 	if err := decode(w, r, &in); err != nil {

@@ -8,70 +8,70 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// caller is /v1 as the client of one request may use it.
+// caller calls /v1 with the credentials of one request.
 type caller struct{ *machinesapi.Client }
 
 func newCaller(api http.Handler, r *http.Request) *caller {
 	return &caller{&machinesapi.Client{
 		BaseURL: "http://" + r.Host, HTTP: &http.Client{Transport: &inProcess{api, r}},
-		Retries: -1, // the caller itself does that
+		Retries: -1, // the client itself retries
 	}}
 }
 
-// inProcess has a handler answer requests in the name of another one: from the
-// same address, with the same credentials.
+// inProcess is an [http.RoundTripper] that has a handler answer requests. They appear
+// to come from the original request's address with its credentials.
 type inProcess struct {
-	api http.Handler
-	of  *http.Request
+	api      http.Handler
+	original *http.Request
 }
 
-// RoundTrip returns the reply once its header is known; the handler goes on while
-// the body is read, and has ended when it is closed.
+// RoundTrip returns the reply once its header is known. The handler continues while the
+// body is read, and has returned when the body is closed.
 func (p *inProcess) RoundTrip(req *http.Request) (*http.Response, error) {
 	ctx, cancel := context.WithCancel(req.Context())
 	inner := req.Clone(ctx)
-	inner.Host, inner.RemoteAddr, inner.TLS = p.of.Host, p.of.RemoteAddr, p.of.TLS
+	inner.Host, inner.RemoteAddr, inner.TLS = p.original.Host, p.original.RemoteAddr, p.original.TLS
 	inner.RequestURI = req.URL.RequestURI()
 	if inner.Body == nil {
 		inner.Body = http.NoBody
 	}
 	for _, name := range []string{"Authorization", "User-Agent"} {
-		if v := p.of.Header.Values(name); len(v) > 0 {
+		if v := p.original.Header.Values(name); len(v) > 0 {
 			inner.Header[name] = v
 		}
 	}
 	read, write := io.Pipe()
-	w := &replyWriter{header: http.Header{}, begun: make(chan struct{}), body: write}
-	ended := make(chan struct{})
+	w := &replyWriter{header: http.Header{}, started: make(chan struct{}), body: write}
+	done := make(chan struct{})
 	go func() {
-		defer close(ended)
-		defer w.end()
+		defer close(done)
+		defer w.finish()
 		p.api.ServeHTTP(w, inner)
 	}()
-	<-w.begun
+	<-w.started
 	return &http.Response{
 		Status: http.StatusText(w.status), StatusCode: w.status, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
-		Header: w.sent, Body: &replyBody{read, cancel, ended}, ContentLength: -1, Request: req,
+		Header: w.sent, Body: &replyBody{read, cancel, done}, ContentLength: -1, Request: req,
 	}, nil
 }
 
 // replyWriter is the handler's side of a reply.
 type replyWriter struct {
-	header http.Header
-	body   *io.PipeWriter
-	begun  chan struct{} // closed once these are set:
-	status int
-	sent   http.Header
+	header  http.Header
+	body    *io.PipeWriter
+	started chan struct{} // closed once status and sent are set
+	status  int
+	sent    http.Header
 }
 
-// Header returns the header that is sent with the first byte.
+// Header implements [http.ResponseWriter].
 func (w *replyWriter) Header() http.Header { return w.header }
 
-// WriteHeader sends the status, once.
+// WriteHeader sends the status and the header. Later calls have no effect.
 func (w *replyWriter) WriteHeader(status int) {
 	if w.status == 0 {
 		w.status, w.sent = status, w.header.Clone()
-		close(w.begun)
+		close(w.started)
 	}
 }
 
@@ -81,12 +81,12 @@ func (w *replyWriter) Write(b []byte) (int, error) {
 	return w.body.Write(b)
 }
 
-// Flush has nothing to do: nothing is held back.
+// Flush does nothing, because Write does not buffer.
 func (w *replyWriter) Flush() {}
 
-// end is called when the handler has returned. One that panicked breaks its
-// reply off, as a connection would.
-func (w *replyWriter) end() {
+// finish ends the reply when the handler has returned. If the handler panicked, the
+// reader sees a truncated reply, as over a connection.
+func (w *replyWriter) finish() {
 	if recover() != nil {
 		w.WriteHeader(http.StatusInternalServerError)
 		_ = w.body.CloseWithError(io.ErrUnexpectedEOF)
@@ -100,13 +100,13 @@ func (w *replyWriter) end() {
 type replyBody struct {
 	*io.PipeReader
 	cancel context.CancelFunc
-	ended  chan struct{}
+	done   chan struct{} // closed when the handler has returned
 }
 
-// Close ends the handler, and waits until it has.
+// Close cancels the handler and waits until it has returned.
 func (b *replyBody) Close() error {
 	b.cancel()
 	err := b.PipeReader.Close()
-	<-b.ended
+	<-b.done
 	return err
 }

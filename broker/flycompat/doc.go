@@ -1,14 +1,13 @@
-// Package flycompat serves what flyctl asks beside the Machines API: GraphQL at
-// /graphql, and a small REST API with logs below /api/v1. Bourse's own clients do
-// not use it.
+// Package flycompat serves the APIs that flyctl uses in addition to the Machines API:
+// GraphQL at /graphql, and a small REST API, including logs, below /api/v1. Bourse's
+// own clients do not use them.
 //
-// It is a client of /v1 in the same process: it has the caller's credentials and
-// nothing more, so who may see what is decided where it always is, and it keeps
-// nothing. [Handler] is all that the program knows of it.
+// [Handler] is the whole interface. It stores nothing and calls /v1 in the same
+// process with the caller's credentials, so /v1 decides who may see what.
 //
-// A GraphQL query is parsed within bounds, and answered by walking its fields over
-// objects (schema.go) whose costly fields are found when they are asked for. A field
-// that Bourse has nothing for is null, a root field that does not exist is an
-// error. Clients check queries against the original schema when they are built, so
-// there is none here.
+// A GraphQL query is parsed within bounds and answered by walking its fields over
+// objects (schema.go). Fields that cost a call of /v1 are resolved only if the query
+// selects them. A field without a counterpart in Bourse is null, and an unknown root
+// field is an error. The package contains no schema, because clients are checked
+// against the original one when they are built.
 package flycompat

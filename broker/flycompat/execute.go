@@ -10,58 +10,57 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// object answers for one value of a GraphQL type: each field is a value that JSON
-// has, an object, a list of them, or a finder of one of these. A missing field is
-// null.
+// object is one value of a GraphQL object type. Each field is a JSON value, an object, a
+// list of objects, or a resolver that returns one of these. A missing field is null.
 type object map[string]any
 
-// typename is the field that has the name of an object's type.
+// typename is the field with the name of an object's type.
 const typename = "__typename"
 
-// finder finds a field's value when it is asked for.
-type finder func(context.Context, arguments) (any, error)
+// resolver returns a field's value. It is called only if a query selects the field.
+type resolver func(context.Context, arguments) (any, error)
 
-// arguments are a field's, with the values of variables.
+// arguments are a field's arguments, with variables replaced by their values.
 type arguments map[string]any
 
-// text returns an argument that is a string, "" if there is none.
+// text returns a string argument, or "" if it is missing.
 func (a arguments) text(name string) string {
 	s, _ := a[name].(string)
 	return s
 }
 
-// count returns an argument that is a whole number, within bounds.
-func (a arguments) count(name string, otherwise, most int) int {
+// count returns an integer argument, limited to 0 through limit.
+func (a arguments) count(name string, fallback, limit int) int {
 	switch n := a[name].(type) {
-	case float64: // of a variable
-		return int(min(max(n, 0), float64(most)))
+	case float64: // from a variable
+		return int(min(max(n, 0), float64(limit)))
 	case int64:
-		return int(min(max(n, 0), int64(most)))
+		return int(min(max(n, 0), int64(limit)))
 	}
-	return otherwise
+	return fallback
 }
 
-// execution is one query while it is answered. It belongs to one goroutine.
+// execution is the state of one query's execution. It belongs to one goroutine.
 type execution struct {
 	doc    *ast.QueryDocument
 	vars   map[string]any
-	work   int // that is left, see maxWork
-	asked  int // see maxAsked
+	work   int // remaining, see maxWork
+	calls  int // remaining, see maxCalls
 	errors []replyError
 }
 
-// selected is a field that a reply gets, of all selections that name it.
+// selected is a field of the reply, merged from all selections of that field.
 type selected struct {
 	key   string
 	first *ast.Field
 	set   ast.SelectionSet
 }
 
-// object returns what a query selects of an object. It is false when the query is
-// too costly: then the reply has no data.
+// object returns the selected fields of an object. It returns false if the query is
+// too costly; the reply then contains no data.
 func (x *execution) object(ctx context.Context, set ast.SelectionSet, of object, path []any) (map[string]any, bool) {
-	if len(path) > 2*maxDepth { // an index for each list
-		return nil, x.tooMuch("it is more than %d fields deep", maxDepth)
+	if len(path) > 2*maxDepth { // a list adds an index to the path
+		return nil, x.tooMuch("its depth exceeds %d fields", maxDepth)
 	}
 	fields, ok := x.collect(nil, set, of, map[string]bool{})
 	if !ok {
@@ -81,10 +80,10 @@ func (x *execution) object(ctx context.Context, set ast.SelectionSet, of object,
 	return out, true
 }
 
-// value returns what a query selects of a field's value.
+// value returns the selected parts of a field's value.
 func (x *execution) value(ctx context.Context, f selected, value any, path []any) (any, bool) {
 	if x.work--; x.work < 0 {
-		return nil, x.tooMuch("it asks for too many values")
+		return nil, x.tooMuch("it selects too many values")
 	}
 	switch v := value.(type) {
 	case object:
@@ -107,16 +106,16 @@ func (x *execution) value(ctx context.Context, f selected, value any, path []any
 
 // field returns the value of an object's field.
 func (x *execution) field(ctx context.Context, f *ast.Field, of object, path []any) (any, error) {
-	value, there := of[f.Name]
-	if !there && len(path) == 0 {
-		return nil, bourse.Errorf(bourse.CodeNotFound, "Bourse does not offer %s: docs/compatibility.md says what it does", bourse.Quoted(f.Name))
+	value, exists := of[f.Name]
+	if !exists && len(path) == 0 {
+		return nil, bourse.Errorf(bourse.CodeNotFound, "Bourse does not support %s: see docs/compatibility.md", bourse.Quoted(f.Name))
 	}
-	find, ok := value.(finder)
+	resolve, ok := value.(resolver)
 	if !ok {
 		return value, nil
 	}
-	if x.asked--; x.asked < 0 {
-		return nil, bourse.Errorf(bourse.CodeInvalid, "the query asks for more than %d things: send several", maxAsked)
+	if x.calls--; x.calls < 0 {
+		return nil, bourse.Errorf(bourse.CodeInvalid, "the query needs more than %d calls: send several queries", maxCalls)
 	}
 	args := arguments{}
 	for _, a := range f.Arguments {
@@ -126,11 +125,11 @@ func (x *execution) field(ctx context.Context, f *ast.Field, of object, path []a
 		}
 		args[a.Name] = v
 	}
-	return find(ctx, args)
+	return resolve(ctx, args)
 }
 
-// collect finds the fields that a selection has of an object, in their order,
-// those of fragments included (GraphQL, section 6.3.2).
+// collect returns the fields of an object that a selection set contains, in order,
+// including those of fragments (GraphQL specification, section 6.3.2).
 func (x *execution) collect(fields []selected, set ast.SelectionSet, of object, seen map[string]bool) ([]selected, bool) {
 	for _, s := range set {
 		if x.work--; x.work < 0 {
@@ -168,32 +167,32 @@ func (x *execution) collect(fields []selected, set ast.SelectionSet, of object, 
 	return fields, true
 }
 
-// is reports whether a fragment on a type is about the object: it is of that type,
-// or does not say of which it is.
+// is reports whether a fragment with a type condition applies to the object. It does if
+// the object's type is that type or is unknown.
 func (o object) is(condition string) bool {
 	of, known := o[typename].(string)
 	return condition == "" || !known || of == condition
 }
 
-// included reports what the directives skip and include say.
+// included evaluates the skip and include directives.
 func (x *execution) included(directives ast.DirectiveList) bool {
-	says := func(name string, otherwise bool) bool {
+	value := func(name string, fallback bool) bool {
 		d := directives.ForName(name)
 		if d == nil {
-			return otherwise
+			return fallback
 		}
 		when := d.Arguments.ForName("if")
 		if when == nil {
-			return otherwise
+			return fallback
 		}
 		v, err := when.Value.Value(x.vars)
 		b, ok := v.(bool)
 		return err == nil && ok && b
 	}
-	return says("include", true) && !says("skip", false)
+	return value("include", true) && !value("skip", false)
 }
 
-// maxErrors bounds how many errors one reply has.
+// maxErrors limits the errors in one reply.
 const maxErrors = 100
 
 func (x *execution) fail(path []any, err error) {
@@ -206,7 +205,7 @@ func (x *execution) fail(path []any, err error) {
 	})
 }
 
-// tooMuch fails the whole query, and returns false.
+// tooMuch fails the whole query and returns false.
 func (x *execution) tooMuch(format string, args ...any) bool {
 	x.errors = nil
 	x.fail(nil, bourse.Errorf(bourse.CodeInvalid, "the query is too large: "+format, args...))

@@ -12,13 +12,13 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Bounds of one query. flyctl's longest has 300 tokens and is 8 fields deep.
+// Bounds of one query. The longest one of flyctl has 300 tokens and is 8 fields deep.
 const (
-	maxQuery  = 256 << 10 // bytes, with its variables
+	maxQuery  = 256 << 10 // bytes, including the variables
 	maxTokens = 4000
-	maxDepth  = 20      // of selections in selections
-	maxWork   = 500_000 // selections looked at, and values in the reply
-	maxAsked  = 50      // fields that /v1 is asked for
+	maxDepth  = 20      // nested selections
+	maxWork   = 500_000 // visited selections and values in the reply
+	maxCalls  = 50      // fields that call /v1
 )
 
 // query is the body of a request.
@@ -28,7 +28,7 @@ type query struct {
 	OperationName string         `json:"operationName"`
 }
 
-// reply is the body of a reply, also of one that failed: its status is 200.
+// reply is the body of a reply. A query that failed also has status 200.
 type reply struct {
 	Data   any          `json:"data"`
 	Errors []replyError `json:"errors,omitempty"`
@@ -40,8 +40,8 @@ type replyError struct {
 	Extensions map[string]string `json:"extensions,omitempty"`
 }
 
-// serveGraphQL answers a query. What is no query at all is refused with 400; what a
-// query asks for and cannot have is an error in the reply.
+// serveGraphQL answers a query. A malformed query is refused with status 400. A field
+// that fails is an error in the reply.
 func serveGraphQL(c *caller, w http.ResponseWriter, r *http.Request) error {
 	raw, err := readBody(w, r, maxQuery)
 	if err != nil {
@@ -51,7 +51,7 @@ func serveGraphQL(c *caller, w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	x := execution{doc: doc, vars: vars, work: maxWork, asked: maxAsked}
+	x := execution{doc: doc, vars: vars, work: maxWork, calls: maxCalls}
 	root := queries(c)
 	if op.Operation == ast.Mutation {
 		root = mutations()
@@ -64,29 +64,29 @@ func serveGraphQL(c *caller, w http.ResponseWriter, r *http.Request) error {
 	return writeJSON(w, http.StatusOK, out)
 }
 
-// parse reads a query and finds the operation that is to be executed, and its
-// variables with their defaults. Codes: invalid.
+// parse reads a query and returns the requested operation and its variables,
+// including their defaults. Errors: invalid.
 func parse(raw []byte) (*ast.OperationDefinition, map[string]any, *ast.QueryDocument, error) {
 	if bytes.HasPrefix(bytes.TrimSpace(raw), []byte("[")) {
-		return nil, nil, nil, bourse.Errorf(bourse.CodeInvalid, "send one query at a time: batches are not answered")
+		return nil, nil, nil, bourse.Errorf(bourse.CodeInvalid, "batches are not supported: send one query at a time")
 	}
 	var q query
 	if err := json.Unmarshal(raw, &q); err != nil {
-		return nil, nil, nil, bourse.Errorf(bourse.CodeInvalid, "the body is no GraphQL request: %w", err)
+		return nil, nil, nil, bourse.Errorf(bourse.CodeInvalid, "the body is not a GraphQL request: %w", err)
 	}
 	if strings.TrimSpace(q.Query) == "" {
 		return nil, nil, nil, bourse.Errorf(bourse.CodeInvalid, `the request has no query: send {"query": …}`)
 	}
 	doc, err := parser.ParseQueryWithTokenLimit(&ast.Source{Input: q.Query}, maxTokens)
 	if err != nil {
-		return nil, nil, nil, bourse.Errorf(bourse.CodeInvalid, "the query cannot be read: %s", bourse.Quoted(err.Error()))
+		return nil, nil, nil, bourse.Errorf(bourse.CodeInvalid, "parse the query: %s", bourse.Quoted(err.Error()))
 	}
 	op := doc.Operations.ForName(q.OperationName)
 	if op == nil {
 		return nil, nil, nil, bourse.Errorf(bourse.CodeInvalid, "the query has no operation %s", bourse.Quoted(q.OperationName))
 	}
 	if op.Operation == ast.Subscription {
-		return nil, nil, nil, bourse.Errorf(bourse.CodeInvalid, "subscriptions are not offered: use a query")
+		return nil, nil, nil, bourse.Errorf(bourse.CodeInvalid, "subscriptions are not supported: use a query")
 	}
 	vars := q.Variables
 	if vars == nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// v1 answers as a broker with one app and its machine does.
+// v1 answers like a broker with one app that has one machine.
 func v1(asked *[]string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if asked != nil {
@@ -72,7 +72,7 @@ func TestQueries(t *testing.T) {
 			`{app(name: "none") {id}}`, nil,
 			`{"data":{"app":null},"errors":[{"message":"Could not find App \"none\"","path":["app"],"extensions":{"code":"NOT_FOUND"}}]}`,
 		},
-		"one app is there, another not": {
+		"one of two apps exists": {
 			`{a: app(name: "none") {id} b: app(name: "shop") {id}}`, nil,
 			`{"data":{"a":null,"b":{"id":"shop"}},"errors":[{"message":"Could not find App \"none\"","path":["a"],"extensions":{"code":"NOT_FOUND"}}]}`,
 		},
@@ -88,13 +88,13 @@ func TestQueries(t *testing.T) {
 			`query($no: Boolean = false) { app(name: "shop") { id @include(if: $no) name @skip(if: $no) status @skip(if: true) } }`, nil,
 			`{"data":{"app":{"name":"shop"}}}`,
 		},
-		"a field that Bourse has nothing for": {`{app(name: "shop") {id cheese {age}}}`, nil, `{"data":{"app":{"id":"shop","cheese":null}}}`},
-		"an error of the server is not told":  {`{app(name: "broken") {id}}`, nil, `{"data":{"app":null},"errors":[{"message":"*","path":["app"],"extensions":{"code":"INTERNAL"}}]}`},
-		"a role that no app has":              {`{apps(role: "postgres_cluster") {nodes {id}}}`, nil, `{"data":{"apps":{"nodes":[]}}}`},
-		"pages":                               {`{apps(first: 1, after: "shop") {nodes {id} pageInfo {hasNextPage}}}`, nil, `{"data":{"apps":{"nodes":[],"pageInfo":{"hasNextPage":false}}}}`},
-		"a name of the wrong type":            {`{app(name: 7) {id}}`, nil, `{"data":{"app":null},"errors":[{"message":"the query names no app","path":["app"],"extensions":{"code":"INVALID"}}]}`},
-		"bluegreen":                           {`{canPerformBluegreenDeployment(name: "shop")}`, nil, `{"data":{"canPerformBluegreenDeployment":true}}`},
-		"what is asked for beside WireGuard":  {`mutation {validateWireGuardPeers(peerIps: ["fdaa::1"]) {invalidPeerIps}}`, nil, `{"data":{"validateWireGuardPeers":{"invalidPeerIps":[]}}}`},
+		"a field without a counterpart": {`{app(name: "shop") {id cheese {age}}}`, nil, `{"data":{"app":{"id":"shop","cheese":null}}}`},
+		"an internal error is hidden":   {`{app(name: "broken") {id}}`, nil, `{"data":{"app":null},"errors":[{"message":"*","path":["app"],"extensions":{"code":"INTERNAL"}}]}`},
+		"a role that no app has":        {`{apps(role: "postgres_cluster") {nodes {id}}}`, nil, `{"data":{"apps":{"nodes":[]}}}`},
+		"pages":                         {`{apps(first: 1, after: "shop") {nodes {id} pageInfo {hasNextPage}}}`, nil, `{"data":{"apps":{"nodes":[],"pageInfo":{"hasNextPage":false}}}}`},
+		"a name of the wrong type":      {`{app(name: 7) {id}}`, nil, `{"data":{"app":null},"errors":[{"message":"the query names no app","path":["app"],"extensions":{"code":"INVALID"}}]}`},
+		"bluegreen":                     {`{canPerformBluegreenDeployment(name: "shop")}`, nil, `{"data":{"canPerformBluegreenDeployment":true}}`},
+		"WireGuard peers":               {`mutation {validateWireGuardPeers(peerIps: ["fdaa::1"]) {invalidPeerIps}}`, nil, `{"data":{"validateWireGuardPeers":{"invalidPeerIps":[]}}}`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			status, got := ask(t, c.query, c.vars)
@@ -112,7 +112,7 @@ func TestQueries(t *testing.T) {
 	}
 }
 
-// A query that costs too much is refused, and costs little until then.
+// A query that is too costly is refused before it costs much.
 func TestHostileQueries(t *testing.T) {
 	deep := func(n int) string { return strings.Repeat("{a", n) + strings.Repeat("}", n) }
 	var aliases, chain strings.Builder
@@ -128,23 +128,23 @@ func TestHostileQueries(t *testing.T) {
 		status int
 		text   string
 	}{
-		"not JSON":              {`{"query":`, 400, "no GraphQL request"},
-		"no body":               {``, 400, "no GraphQL request"},
+		"not JSON":              {`{"query":`, 400, "not a GraphQL request"},
+		"no body":               {``, 400, "not a GraphQL request"},
 		"no query":              {`{"query":" "}`, 400, "has no query"},
 		"a batch":               {` [{"query":"{viewer{id}}"}]`, 400, "one query at a time"},
-		"not GraphQL":           {`{"query":"}{"}`, 400, "cannot be read"},
+		"not GraphQL":           {`{"query":"}{"}`, 400, "parse the query"},
 		"no such operation":     {`{"query":"query A {viewer{id}}","operationName":"B"}`, 400, "no operation"},
-		"a mutation":            {`{"query":"mutation {deleteApp(appId: \"shop\") {organization {id}}}"}`, 200, "Bourse does not offer"},
-		"a subscription":        {`{"query":"subscription {a}"}`, 400, "subscriptions are not offered"},
-		"1 MB":                  {`{"query":"` + strings.Repeat("a", 1<<20) + `"}`, 400, "too long"},
-		"many tokens":           {`{"query":"{` + strings.Repeat("a ", 100_000) + `}"}`, 400, "cannot be read"},
-		"deep":                  {`{"query":"` + deep(3000) + `"}`, 400, "cannot be read"},
+		"a mutation":            {`{"query":"mutation {deleteApp(appId: \"shop\") {organization {id}}}"}`, 200, "Bourse does not support"},
+		"a subscription":        {`{"query":"subscription {a}"}`, 400, "subscriptions are not supported"},
+		"1 MB":                  {`{"query":"` + strings.Repeat("a", 1<<20) + `"}`, 400, "exceeds"},
+		"many tokens":           {`{"query":"{` + strings.Repeat("a ", 100_000) + `}"}`, 400, "parse the query"},
+		"deep":                  {`{"query":"` + deep(3000) + `"}`, 400, "parse the query"},
 		"deep below an app":     {`{"query":"{app(name: \"shop\")` + strings.Repeat("{machines{nodes{app", 30) + strings.Repeat("}}}", 30) + `}"}`, 200, "*"},
-		"aliases":               {`{"query":` + quote("{"+aliases.String()[:12_000]+"{id}}") + `}`, 400, "cannot be read"},
-		"many things":           {`{"query":` + quote("{"+strings.Join(strings.SplitAfter(aliases.String(), "} ")[:300], "")+"}") + `}`, 200, "more than 50 things"},
+		"aliases":               {`{"query":` + quote("{"+aliases.String()[:12_000]+"{id}}") + `}`, 400, "parse the query"},
+		"many calls":            {`{"query":` + quote("{"+strings.Join(strings.SplitAfter(aliases.String(), "} ")[:300], "")+"}") + `}`, 200, "more than 50 calls"},
 		"a fragment in itself":  {`{"query":"{app(name: \"shop\") {...F}} fragment F on App {id ...F}"}`, 200, ""},
 		"fragments that double": {`{"query":` + quote(chain.String()) + `}`, 200, "*"},
-		"a list of lists":       {`{"query":"{app(name: ` + strings.Repeat("[", 3000) + strings.Repeat("]", 3000) + `) {id}}"}`, 400, "cannot be read"},
+		"a list of lists":       {`{"query":"{app(name: ` + strings.Repeat("[", 3000) + strings.Repeat("]", 3000) + `) {id}}"}`, 400, "parse the query"},
 		"a path for a name":     {`{"query":"{app(name: \"../workers\") {id}}"}`, 200, "Could not find App"},
 		"invalid UTF-8":         {"{\"query\":\"{app(name: \\\"\xff\\\") {id}}\"}", 200, "Could not find App"},
 	} {
@@ -169,8 +169,9 @@ func quote(s string) string {
 	return string(raw)
 }
 
-// An app that several aliases ask for is asked of /v1 once, in the caller's name.
-func TestAppIsAskedForOnce(t *testing.T) {
+// An app that is selected under several aliases is requested from /v1 once, with the
+// caller's credentials.
+func TestAppIsRequestedOnce(t *testing.T) {
 	var asked []string
 	post(t, &asked, `{"query":"{a: app(name: \"shop\") {id} b: app(name: \"shop\") {name}}"}`)
 	if diff := cmp.Diff([]string{"GET http://example.com/v1/apps/shop Bearer secret"}, asked); diff != "" {
@@ -201,7 +202,7 @@ func FuzzGraphQL(f *testing.F) {
 	})
 }
 
-// A token of the next page that is read is written as it was.
+// Decoding and encoding a token yields the same positions.
 func FuzzLogToken(f *testing.F) {
 	f.Add("aaaaaa00000001=1.23,aaaaaa00000002=")
 	f.Fuzz(func(t *testing.T, text string) {

@@ -11,7 +11,7 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// Handler serves flyctl's other APIs, and everything else by api, which is a
+// Handler serves flyctl's other APIs and passes all other requests to api, a
 // broker's /v1.
 func Handler(api http.Handler) http.Handler {
 	mux := http.NewServeMux()
@@ -42,37 +42,37 @@ func Handler(api http.Handler) http.Handler {
 }
 
 func notOffered(_ *caller, _ http.ResponseWriter, r *http.Request) error {
-	return bourse.Errorf(bourse.CodeNotFound, "Bourse does not offer %s %s: docs/compatibility.md says what it does", r.Method, bourse.Quoted(r.URL.Path))
+	return bourse.Errorf(bourse.CodeNotFound, "Bourse does not support %s %s: see docs/compatibility.md", r.Method, bourse.Quoted(r.URL.Path))
 }
 
 func noPostgres(*caller, http.ResponseWriter, *http.Request) error {
 	return bourse.Errorf(bourse.CodeNotFound, "Bourse has no managed Postgres: run a database as a machine with a volume")
 }
 
-// maxBody bounds a request's body in bytes: a release has an app's whole
+// maxBody limits a request's body in bytes. A release contains an app's whole
 // configuration.
 const maxBody = 1 << 20
 
-// readBody reads a body of at most most bytes. Codes: invalid.
-func readBody(w http.ResponseWriter, r *http.Request, most int64) ([]byte, error) {
-	raw, err := io.ReadAll(http.MaxBytesReader(w, r.Body, most))
+// readBody reads a body of at most limit bytes. Errors: invalid.
+func readBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
+	raw, err := io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
 	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
-		return nil, bourse.Errorf(bourse.CodeInvalid, "the body is too long: at most %d bytes", most)
+		return nil, bourse.Errorf(bourse.CodeInvalid, "the body exceeds %d bytes", limit)
 	}
 	if err != nil {
-		return nil, bourse.Errorf(bourse.CodeInvalid, "the body cannot be read: %w", err)
+		return nil, bourse.Errorf(bourse.CodeInvalid, "read the body: %w", err)
 	}
 	return raw, nil
 }
 
-// decode reads a JSON body. Codes: invalid.
+// decode reads a JSON body. Errors: invalid.
 func decode(w http.ResponseWriter, r *http.Request, into any) error {
 	raw, err := readBody(w, r, maxBody)
 	if err != nil {
 		return err
 	}
 	if err := json.Unmarshal(raw, into); err != nil {
-		return bourse.Errorf(bourse.CodeInvalid, "the body cannot be read: %w", err)
+		return bourse.Errorf(bourse.CodeInvalid, "decode the body: %w", err)
 	}
 	return nil
 }
@@ -84,11 +84,12 @@ func writeJSON(w http.ResponseWriter, status int, body any) error {
 	}
 	w.Header().Set("Content-Type", "application/json; charset=utf-8")
 	w.WriteHeader(status)
-	_, _ = w.Write(append(raw, '\n')) // a caller that has left is no error
+	_, _ = w.Write(append(raw, '\n')) // fails only if the caller has disconnected
 	return nil
 }
 
-// writeError sends an error as /v1 does: its own, or one that came from there.
+// writeError sends an error in the form of /v1. An error that /v1 returned keeps its
+// status and request id.
 func writeError(w http.ResponseWriter, err error) {
 	code := bourse.CodeOf(err)
 	if errors.Is(err, context.Canceled) {

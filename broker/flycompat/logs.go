@@ -19,10 +19,10 @@ import (
 
 // Bounds of one page of logs.
 const (
-	logMachines = 100     // the newest of an app; an instance or a region finds others
-	logAtOnce   = 16      // that are read side by side
-	logLines    = 100     // of the first page, and of a machine that is new
-	logBytes    = 1 << 20 // of all machines together; what is more is on the next page
+	logMachines = 100     // the app's newest machines; use instance or region for others
+	logAtOnce   = 16      // machines that are read concurrently
+	logLines    = 100     // on the first page, and for a new machine
+	logBytes    = 1 << 20 // for all machines together; the rest follows on the next page
 )
 
 // logPage is a page of an app's logs.
@@ -49,11 +49,11 @@ type logAttributes struct {
 	Meta     map[string]any   `json:"meta"`
 }
 
-// positions are where the next page of an app's logs begins in those of each
-// machine; "" is their beginning.
+// positions contains, for each machine, the position in its log at which the next page
+// begins. "" is the beginning of the log.
 type positions map[bourse.MachineID]string
 
-// token writes positions for clients, who bring them back.
+// token encodes positions as the token of the next page.
 func (p positions) token() string {
 	var b strings.Builder
 	for _, id := range slices.Sorted(maps.Keys(p)) {
@@ -62,7 +62,7 @@ func (p positions) token() string {
 	return strings.TrimSuffix(b.String(), ",")
 }
 
-// readToken undoes token. Codes: invalid.
+// readToken decodes a page's token. Errors: invalid.
 func readToken(text string) (positions, error) {
 	out := positions{}
 	for part := range strings.SplitSeq(text, ",") {
@@ -71,17 +71,17 @@ func readToken(text string) (positions, error) {
 		}
 		id, at, ok := strings.Cut(part, "=")
 		if !ok || len(out) == logMachines || !isPosition(at) {
-			return nil, bourse.Errorf(bourse.CodeInvalid, "invalid next_token %s: use that of the page before", bourse.Quoted(text))
+			return nil, bourse.Errorf(bourse.CodeInvalid, "invalid next_token %s: use the one from the previous page", bourse.Quoted(text))
 		}
 		out[bourse.MachineID(id)] = at
 	}
 	return out, nil
 }
 
-// getLogs serves GET /api/v1/apps/{app}/logs: the latest lines of an app's
-// machines, then with the token of each page what is new. A page with nothing new
-// has the same token: clients wait before they ask again only when a page is
-// empty.
+// getLogs serves GET /api/v1/apps/{app}/logs. Without a token it returns the latest lines
+// of the app's machines, and with a page's token the lines that were written since then.
+// A page without new lines is empty and repeats the token, because clients pause only
+// after an empty page.
 func getLogs(c *caller, w http.ResponseWriter, r *http.Request) error {
 	query := r.URL.Query()
 	before, err := readToken(query.Get("next_token"))
@@ -95,7 +95,7 @@ func getLogs(c *caller, w http.ResponseWriter, r *http.Request) error {
 	}
 	out := logPage{Data: []logEntry{}}
 	next := positions{}
-	var mu sync.Mutex // around these
+	var mu sync.Mutex // guards out and next
 	group, ctx := errgroup.WithContext(r.Context())
 	group.SetLimit(logAtOnce)
 	for i := range machines {
@@ -121,8 +121,8 @@ func getLogs(c *caller, w http.ResponseWriter, r *http.Request) error {
 	return writeJSON(w, http.StatusOK, out)
 }
 
-// logged finds the machines whose logs are meant, the newest first. Codes:
-// not_found (the app, the instance).
+// logged returns the machines whose logs are requested, newest first. Errors:
+// not_found if there is no such app or instance.
 func (c *caller) logged(ctx context.Context, app bourse.AppName, region bourse.Region, instance bourse.MachineID) ([]machinesapi.Machine, error) {
 	if err := app.Validate(); err != nil {
 		return nil, err
@@ -148,10 +148,10 @@ func isPosition(s string) bool { return len(s) < 64 && strings.Trim(s, ".0123456
 
 var errPageFull = errors.New("the page is full")
 
-// read returns a machine's lines behind a position, at most so many bytes but one
-// line at least, and the position behind them. Of a machine that is not known yet
-// it returns the latest. One whose worker does not answer has no lines for now.
-func (c *caller) read(ctx context.Context, app bourse.AppName, m *machinesapi.Machine, at string, known bool, most int) ([]logEntry, string, error) {
+// read returns a machine's lines after a position, up to limit bytes but at least one
+// line, and the position after them. For an unknown machine it returns the latest lines.
+// If the machine's worker does not answer, it returns no lines and no error.
+func (c *caller) read(ctx context.Context, app bourse.AppName, m *machinesapi.Machine, at string, known bool, limit int) ([]logEntry, string, error) {
 	want := machinesapi.LogQuery{After: at}
 	if !known {
 		want.Tail = logLines
@@ -161,19 +161,19 @@ func (c *caller) read(ctx context.Context, app bourse.AppName, m *machinesapi.Ma
 		if isPosition(l.Position) {
 			at = l.Position
 		}
-		most -= len(l.Text)
+		limit -= len(l.Text)
 		out = append(out, logEntry{ID: string(m.ID) + "." + l.Position, Attributes: logAttributes{
 			At: l.At, Message: l.Text, Level: "info", Instance: m.ID, Region: m.Region,
 			Meta: map[string]any{"instance": m.ID, "region": m.Region, "event": map[string]string{"provider": "app"}},
 		}})
-		if most <= 0 && known {
+		if limit <= 0 && known {
 			return errPageFull
 		}
 		return nil
 	})
 	code := bourse.CodeOf(err)
 	if errors.Is(err, errPageFull) || code == bourse.CodeNotFound || code == bourse.CodeUnavailable || code == bourse.CodeTimeout {
-		err = nil // the lines that came are good
+		err = nil // the lines received so far are valid
 	}
 	return out, at, err
 }

@@ -24,7 +24,7 @@ func shownMachine(m *machinesapi.Machine) object {
 	}
 }
 
-// machine finds a machine by its id alone: clients ask for its app.
+// machine resolves a machine by its id alone, because clients use it to find the app.
 func (c *caller) machine(ctx context.Context, args arguments) (any, error) {
 	id := bourse.MachineID(args.text("machineId"))
 	list, _, err := c.Machines(ctx, "", machinesapi.ListMachines{Summary: true})
@@ -36,7 +36,7 @@ func (c *caller) machine(ctx context.Context, args arguments) (any, error) {
 		return nil, bourse.Errorf(bourse.CodeNotFound, "Could not find Machine %s", bourse.Quoted(string(id)))
 	}
 	m := shownMachine(&list[at])
-	m["app"] = finder(func(ctx context.Context, _ arguments) (any, error) {
+	m["app"] = resolver(func(ctx context.Context, _ arguments) (any, error) {
 		a, err := c.appOf(ctx, list[at].App)
 		if err != nil {
 			return nil, err
@@ -61,7 +61,7 @@ func shownVolume(v *machinesapi.Volume) object {
 	}
 }
 
-// volume finds a volume by its id alone: clients ask for its app.
+// volume resolves a volume by its id alone, because clients use it to find the app.
 func (c *caller) volume(ctx context.Context, args arguments) (any, error) {
 	id := bourse.VolumeID(args.text("id"))
 	orgs, err := c.myOrganizations(ctx)

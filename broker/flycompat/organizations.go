@@ -10,7 +10,7 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// organization is an organisation as the small REST API shows it.
+// organization is an organization in the REST API.
 type organization struct {
 	ID            string `json:"id"`
 	NumericID     int64  `json:"internal_numeric_id"`
@@ -24,9 +24,9 @@ type organization struct {
 	BuilderImage  string `json:"remote_builder_image"`
 }
 
-// myOrganizations returns the organisations that have apps which the caller may use,
-// and the one in which the caller may make apps: of a token for everything, the
-// default one.
+// myOrganizations returns the organizations with apps that the caller may use, and the
+// one in which the caller may create apps. For a token that is valid for everything,
+// that is the default organization.
 func (c *caller) myOrganizations(ctx context.Context) ([]machinesapi.Organization, error) {
 	token, err := c.token(ctx)
 	if err != nil {
@@ -53,11 +53,11 @@ func (c *caller) myOrganizations(ctx context.Context) ([]machinesapi.Organizatio
 	return out, nil
 }
 
-// token returns what the caller's token is good for.
+// token returns the scope of the caller's token.
 func (c *caller) token(ctx context.Context) (machinesapi.CurrentToken, error) {
 	list, err := c.Client.Tokens().Current(ctx)
 	if err == nil && len(list) == 0 {
-		err = bourse.Errorf(bourse.CodeUnauthorized, "the token is good for nothing")
+		err = bourse.Errorf(bourse.CodeUnauthorized, "the token gives access to nothing")
 	}
 	if err != nil {
 		return machinesapi.CurrentToken{}, err
@@ -65,7 +65,7 @@ func (c *caller) token(ctx context.Context) (machinesapi.CurrentToken, error) {
 	return list[0], nil
 }
 
-// compareOrgs sorts the default organisation first, the others by name.
+// compareOrgs orders organizations: the default one first, then the others by name.
 func compareOrgs(x, y string) int {
 	switch {
 	case x == y:
@@ -76,7 +76,7 @@ func compareOrgs(x, y string) int {
 	return 1
 }
 
-// organizationOf finds one of them. Codes: not_found.
+// organizationOf returns one of the caller's organizations. Errors: not_found.
 func (c *caller) organizationOf(ctx context.Context, slug string) (machinesapi.Organization, error) {
 	all, err := c.myOrganizations(ctx)
 	if err != nil {
@@ -90,7 +90,7 @@ func (c *caller) organizationOf(ctx context.Context, slug string) (machinesapi.O
 	return machinesapi.Organization{}, bourse.Errorf(bourse.CodeNotFound, "Could not find Organization %s", bourse.Quoted(slug))
 }
 
-// organizations finds what the caller may use; each may administer.
+// organizations resolves the organizations that the caller may use.
 func (c *caller) organizations(ctx context.Context, _ arguments) (any, error) {
 	all, err := c.myOrganizations(ctx)
 	return nodes(shownOrganizations(all)), err

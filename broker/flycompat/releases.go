@@ -13,8 +13,8 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi/release"
 )
 
-// restRelease is a release as the small REST API shows it. Its id names the app
-// too: clients say how a release went by its id alone.
+// restRelease is a release in the REST API. Its id contains the app's name, because
+// clients update a release by its id alone.
 type restRelease struct {
 	ID         string `json:"id"`
 	Version    int64  `json:"version"`
@@ -40,7 +40,7 @@ func inProgress(r *release.Release) bool {
 	return r.Status == release.Pending || r.Status == release.Running
 }
 
-// releaseOf takes a release's id apart. Codes: not_found.
+// releaseOf splits the id of a restRelease. Errors: not_found.
 func releaseOf(id string) (release.ID, bourse.AppName, error) {
 	of, app, ok := strings.Cut(id, "-")
 	if !ok || release.ID(of).Validate() != nil || bourse.AppName(app).Validate() != nil {
@@ -95,7 +95,7 @@ func changeRelease(c *caller, w http.ResponseWriter, r *http.Request) error {
 func listReleases(c *caller, w http.ResponseWriter, r *http.Request) error {
 	limit, err := strconv.Atoi(cmp.Or(r.URL.Query().Get("limit"), "0"))
 	if err != nil || limit < 0 {
-		return bourse.Errorf(bourse.CodeInvalid, "invalid limit %s: use a whole number", bourse.Quoted(r.URL.Query().Get("limit")))
+		return bourse.Errorf(bourse.CodeInvalid, "invalid limit %s: use a non-negative integer", bourse.Quoted(r.URL.Query().Get("limit")))
 	}
 	app, err := c.appOf(r.Context(), bourse.AppName(r.PathValue("app")))
 	if err != nil {
@@ -125,7 +125,7 @@ func currentRelease(c *caller, w http.ResponseWriter, r *http.Request) error {
 	return writeJSON(w, http.StatusOK, shownRelease(&current))
 }
 
-// lastRelease finds the newest that is complete: null if there is none.
+// lastRelease resolves the newest complete release. It is null if there is none.
 func (c *caller) lastRelease(ctx context.Context, app bourse.AppName) (any, error) {
 	current, err := c.releases(app).Current(ctx)
 	if bourse.CodeOf(err) == bourse.CodeNotFound {
@@ -137,7 +137,7 @@ func (c *caller) lastRelease(ctx context.Context, app bourse.AppName) (any, erro
 	return releaseObject(&current), nil
 }
 
-// releasesOf finds an app's releases, newest first.
+// releasesOf resolves an app's releases, newest first.
 func (c *caller) releasesOf(ctx context.Context, app bourse.AppName, args arguments) (any, error) {
 	list, err := c.releases(app).List(ctx, args.count("first", 0, maxPage))
 	out := make([]object, len(list))
@@ -157,7 +157,7 @@ func releaseObject(r *release.Release) object {
 	}
 }
 
-// definition is the app's configuration as its client sent it.
+// definition returns the app's configuration as its client sent it.
 func definition(r *release.Release) any {
 	if len(r.Definition) == 0 {
 		return nil

@@ -8,26 +8,26 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// queries has the fields that a query may ask for.
+// queries returns the root object of queries.
 func queries(c *caller) object {
-	var known appMemory
+	var known appCache
 	return object{
 		typename: "Query",
-		"app": finder(func(ctx context.Context, args arguments) (any, error) {
+		"app": resolver(func(ctx context.Context, args arguments) (any, error) {
 			return known.find(ctx, c, bourse.AppName(args.text("name")))
 		}),
-		"appNameAvailable":     finder(c.nameAvailable),
-		"apps":                 finder(c.apps),
-		"machine":              finder(c.machine),
-		"volume":               finder(c.volume),
-		"organization":         finder(c.organization),
-		"organizations":        finder(c.organizations),
-		"personalOrganization": finder(c.personalOrganization),
-		"viewer":               finder(c.viewer),
-		"platform":             finder(c.platform),
-		"nearestRegion":        finder(c.nearestRegion),
-		"latestImageDetails":   finder(latestImageDetails),
-		"canPerformBluegreenDeployment": finder(func(ctx context.Context, args arguments) (any, error) {
+		"appNameAvailable":     resolver(c.nameAvailable),
+		"apps":                 resolver(c.apps),
+		"machine":              resolver(c.machine),
+		"volume":               resolver(c.volume),
+		"organization":         resolver(c.organization),
+		"organizations":        resolver(c.organizations),
+		"personalOrganization": resolver(c.personalOrganization),
+		"viewer":               resolver(c.viewer),
+		"platform":             resolver(c.platform),
+		"nearestRegion":        resolver(c.nearestRegion),
+		"latestImageDetails":   resolver(latestImageDetails),
+		"canPerformBluegreenDeployment": resolver(func(ctx context.Context, args arguments) (any, error) {
 			_, err := known.find(ctx, c, bourse.AppName(args.text("name")))
 			return err == nil, err
 		}),
@@ -36,19 +36,19 @@ func queries(c *caller) object {
 	}
 }
 
-// mutations has the fields that a mutation may ask for. Clients change things by the
-// Machines API; of this one, they go on without an answer.
+// mutations returns the root object of mutations. Clients make changes through the
+// Machines API and tolerate the failure of these mutations.
 func mutations() object {
 	return object{
 		typename:                 "Mutation",
 		"validateWireGuardPeers": object{"invalidPeerIps": []any{}},
-		"addWireGuardPeer": finder(func(context.Context, arguments) (any, error) {
+		"addWireGuardPeer": resolver(func(context.Context, arguments) (any, error) {
 			return nil, bourse.Errorf(bourse.CodeNotFound, "Bourse has no WireGuard gateway: use bourse machine exec -it and bourse machine forward")
 		}),
 	}
 }
 
-// nodes is a list as GraphQL has it, on one page.
+// nodes returns a GraphQL connection with the whole list on one page.
 func nodes(list []object) object {
 	if list == nil {
 		list = []object{}
@@ -60,12 +60,12 @@ func nodes(list []object) object {
 	return object{"nodes": list, "edges": edges, "totalCount": len(list), "pageInfo": onlyPage}
 }
 
-// none is a list of what Bourse does not have.
+// none returns an empty connection, for lists of objects that Bourse does not have.
 func none() object { return nodes(nil) }
 
 var onlyPage = object{"hasNextPage": false, "endCursor": ""}
 
-// viewer is the owner of a token: a name, no person, as far as Bourse knows.
+// viewer resolves the token's user. Bourse knows only its name.
 func (c *caller) viewer(ctx context.Context, _ arguments) (any, error) {
 	token, err := c.token(ctx)
 	if err != nil {
@@ -73,7 +73,7 @@ func (c *caller) viewer(ctx context.Context, _ arguments) (any, error) {
 	}
 	return object{
 		typename: "User", "id": token.User, "name": token.User, "email": token.User, "enablePaidHobby": false, "featureFlags": []any{},
-		"organizations": finder(c.organizations), "personalOrganization": finder(c.personalOrganization),
+		"organizations": resolver(c.organizations), "personalOrganization": resolver(c.personalOrganization),
 	}, nil
 }
 
@@ -89,9 +89,8 @@ func (c *caller) platform(ctx context.Context, _ arguments) (any, error) {
 	return object{"requestRegion": all.Nearest, "regions": list, "vmSizes": []any{}}, nil
 }
 
-// nearestRegion finds the region that is nearest to the broker, or the first one
-// if their places are not known. It is never null, because flyctl's agent reads
-// its code without a check.
+// nearestRegion resolves the region nearest to the broker, or the first region if
+// their locations are unknown. It is never null, because flyctl's agent does not check.
 func (c *caller) nearestRegion(ctx context.Context, _ arguments) (any, error) {
 	all, err := c.Regions(ctx)
 	if err != nil {
@@ -111,8 +110,8 @@ func shownRegion(r *machinesapi.Region) object {
 	}
 }
 
-// latestImageDetails has no answer: Bourse does not know which images follow
-// others. Clients do not mind this text.
+// latestImageDetails always fails, because Bourse does not look for newer images.
+// Clients ignore an error that begins with "Unknown repository".
 func latestImageDetails(_ context.Context, args arguments) (any, error) {
 	return nil, bourse.Errorf(bourse.CodeNotFound, "Unknown repository %s: Bourse does not look for newer images", bourse.Quoted(args.text("image")))
 }
