@@ -16,7 +16,6 @@ var floors = map[string]int{
 	".":                       1,
 	"fsm":                     1,
 	"internal":                1,
-	"device":                  2,
 	"driver":                  2,
 	"fabric":                  2,
 	"image":                   2,

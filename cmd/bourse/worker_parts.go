@@ -11,7 +11,6 @@ import (
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/cli/serve"
-	"github.com/bourse-dev/bourse/device"
 	"github.com/bourse-dev/bourse/driver/container"
 	"github.com/bourse-dev/bourse/driver/logs"
 	"github.com/bourse-dev/bourse/image"
@@ -213,7 +212,7 @@ func gpus(ctx context.Context, c *serve.HostConfig, log *slog.Logger) map[string
 	if len(c.Devices) > 0 {
 		return c.Devices
 	}
-	found := device.Detect(ctx, device.Config{})
+	found := container.DetectGPUs(ctx, container.GPUSources{})
 	for _, err := range found.Broken {
 		log.Warn("read CDI specification failed", "err", err)
 	}

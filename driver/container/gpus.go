@@ -1,0 +1,242 @@
+package container
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"context"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+
+	"tags.cncf.io/container-device-interface/pkg/cdi"
+)
+
+// GPUSources configures [DetectGPUs]. The zero value means the host itself.
+type GPUSources struct {
+	Proc  fs.FS    // default /proc
+	Specs []string // directories of CDI specifications; default /etc/cdi and /var/run/cdi
+	SMI   SMI      // default: the host's nvidia-smi, if it is installed
+}
+
+// SMI runs nvidia-smi with arguments and returns its output.
+type SMI func(ctx context.Context, args ...string) ([]byte, error)
+
+// GPU is one card of the host.
+type GPU struct {
+	Index int    // number of the card, as the driver counts
+	Bus   string // PCI address, "0000:65:00.0"
+	UUID  string // "GPU-…"; empty if the driver does not report it
+	Model string // "NVIDIA L40S"
+	Kind  string // the model as a resource's name: "l40s"
+}
+
+// GPUs is the result of [DetectGPUs].
+type GPUs struct {
+	Kinds   map[string][]string // CDI names by kind; each card has one name
+	Unnamed []GPU               // cards that no CDI specification names, so no machine can use them
+	Broken  []error             // errors of unreadable CDI specifications
+}
+
+const (
+	nvidiaClass = "nvidia.com/gpu"
+	nvidiaCards = "driver/nvidia/gpus" // below /proc: one directory per card, named by its PCI address
+	maxCardFile = 1 << 16
+)
+
+// DetectGPUs finds the host's GPUs and their names in the Container Device Interface,
+// "vendor.com/class=name", by which machines use them. The specifications of these names
+// come from the vendor's tools or the operator. DetectGPUs opens no card. On a host with
+// cards it blocks until one call of nvidia-smi has returned.
+func DetectGPUs(ctx context.Context, s GPUSources) GPUs {
+	if s.Proc == nil {
+		s.Proc = os.DirFS("/proc")
+	}
+	if len(s.Specs) == 0 {
+		s.Specs = cdi.DefaultSpecDirs
+	}
+	if s.SMI == nil {
+		s.SMI = hostSMI()
+	}
+	cards := nvidiaGPUs(s.Proc)
+	if len(cards) == 0 {
+		return GPUs{}
+	}
+	cards = addSMI(ctx, s.SMI, cards)
+	names, broken := deviceNames(s.Specs)
+	found := GPUs{Kinds: map[string][]string{}, Broken: broken}
+	for _, card := range cards {
+		name, ok := nameOfGPU(card, names)
+		if !ok || card.Kind == "" {
+			found.Unnamed = append(found.Unnamed, card)
+			continue
+		}
+		found.Kinds[card.Kind] = append(found.Kinds[card.Kind], name)
+	}
+	return found
+}
+
+// deviceNames returns the names of all devices in directories of CDI specifications,
+// and the errors of unreadable specifications.
+func deviceNames(specs []string) ([]string, []error) {
+	cache, err := cdi.NewCache(cdi.WithSpecDirs(specs...), cdi.WithAutoRefresh(false))
+	if err != nil {
+		return nil, []error{err}
+	}
+	var broken []error
+	for _, errs := range cache.GetErrors() {
+		broken = append(broken, errs...)
+	}
+	return cache.ListDevices(), broken
+}
+
+// nameOfGPU returns a card's CDI name. Specifications name cards by number or UUID.
+func nameOfGPU(card GPU, names []string) (string, bool) {
+	for _, as := range []string{card.UUID, strconv.Itoa(card.Index)} {
+		if name := nvidiaClass + "=" + as; as != "" && slices.Contains(names, name) {
+			return name, true
+		}
+	}
+	return "", false
+}
+
+// nvidiaGPUs returns the cards of NVIDIA's driver, sorted by PCI address, which is how
+// the driver numbers them. proc is the host's /proc.
+func nvidiaGPUs(proc fs.FS) []GPU {
+	cards, err := fs.ReadDir(proc, nvidiaCards)
+	if err != nil { // the driver is not loaded
+		return nil
+	}
+	var out []GPU
+	for _, card := range cards {
+		text, err := fs.ReadFile(proc, path.Join(nvidiaCards, card.Name(), "information"))
+		if err != nil || len(text) > maxCardFile {
+			continue
+		}
+		g := parseCard(text)
+		g.Bus = card.Name()
+		out = append(out, g)
+	}
+	slices.SortFunc(out, func(a, b GPU) int { return cmp.Compare(a.Bus, b.Bus) })
+	for i := range out {
+		out[i].Index = i
+	}
+	return out
+}
+
+// parseCard parses the driver's file about a card, which consists of lines "Name: value".
+func parseCard(text []byte) GPU {
+	var g GPU
+	for line := range bytes.Lines(text) {
+		name, value, _ := strings.Cut(string(line), ":")
+		value = strings.TrimSpace(value)
+		switch strings.TrimSpace(name) {
+		case "Model":
+			g.Model = value
+		case "GPU UUID":
+			if !strings.Contains(value, "?") { // the driver writes question marks until the card is first used
+				g.UUID = value
+			}
+		}
+	}
+	g.Kind = kindOfGPU(g.Model, 0)
+	return g
+}
+
+func hostSMI() SMI {
+	program, err := exec.LookPath("nvidia-smi")
+	if err != nil {
+		return nil
+	}
+	return func(ctx context.Context, args ...string) ([]byte, error) {
+		return exec.CommandContext(ctx, program, args...).Output()
+	}
+}
+
+// addSMI adds the output of nvidia-smi to cards: their memory, which is part of some
+// kinds' names, and the driver's own numbers.
+func addSMI(ctx context.Context, smi SMI, cards []GPU) []GPU {
+	if smi == nil {
+		return cards
+	}
+	out, err := smi(ctx, "--query-gpu=index,pci.bus_id,uuid,name,memory.total", "--format=csv,noheader,nounits")
+	if err != nil {
+		return cards // the driver's files suffice
+	}
+	lines := bufio.NewScanner(bytes.NewReader(out))
+	for lines.Scan() {
+		card, memory, ok := parseSMI(lines.Text())
+		if !ok {
+			continue
+		}
+		i := slices.IndexFunc(cards, func(g GPU) bool { return sameBus(g.Bus, card.Bus) })
+		if i < 0 {
+			continue
+		}
+		card.Bus, card.Kind = cards[i].Bus, kindOfGPU(card.Model, memory)
+		cards[i] = card
+	}
+	return cards
+}
+
+// parseSMI parses a line of nvidia-smi: index, bus, UUID, model and memory in MiB.
+func parseSMI(line string) (g GPU, memory int64, ok bool) {
+	fields := strings.Split(line, ",")
+	if len(fields) != 5 {
+		return GPU{}, 0, false
+	}
+	for i := range fields {
+		fields[i] = strings.TrimSpace(fields[i])
+	}
+	index, err := strconv.Atoi(fields[0])
+	if err != nil {
+		return GPU{}, 0, false
+	}
+	memory, err = strconv.ParseInt(fields[4], 10, 64)
+	if err != nil { // "[N/A]"
+		memory = 0
+	}
+	return GPU{Index: index, Bus: fields[1], UUID: fields[2], Model: fields[3]}, memory, true
+}
+
+// sameBus compares PCI addresses, whose domain has either four or eight digits.
+func sameBus(a, b string) bool {
+	normal := func(s string) string {
+		domain, rest, ok := strings.Cut(strings.ToLower(s), ":")
+		if !ok {
+			return s
+		}
+		return strings.TrimLeft(domain, "0") + ":" + rest
+	}
+	return normal(a) == normal(b)
+}
+
+// kindOfGPU returns a model's name as a resource: "NVIDIA A100-PCIE-40GB" becomes
+// a100-pcie-40gb, and "NVIDIA L40S" becomes l40s. The names of A100 and H100 cards that
+// lack the memory's size get it from memory, in MiB, because these cards differ by it.
+func kindOfGPU(model string, memory int64) string {
+	name := strings.ToLower(strings.TrimSpace(model))
+	name = strings.TrimPrefix(name, "nvidia ")
+	name = strings.TrimPrefix(name, "tesla ")
+	var b strings.Builder
+	for _, r := range name {
+		switch {
+		case r >= 'a' && r <= 'z', r >= '0' && r <= '9':
+			b.WriteRune(r)
+		case b.Len() > 0 && !strings.HasSuffix(b.String(), "-"):
+			b.WriteByte('-')
+		}
+	}
+	kind := strings.Trim(b.String(), "-")
+	sized := strings.HasPrefix(kind, "a100") || strings.HasPrefix(kind, "h100")
+	if sized && !strings.HasSuffix(kind, "gb") && memory > 0 {
+		kind += fmt.Sprintf("-%dgb", (memory+512)/1024)
+	}
+	const maxLength = 63 // of a resource's name
+	return strings.Trim(kind[:min(len(kind), maxLength)], "-")
+}
