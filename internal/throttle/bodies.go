@@ -35,7 +35,7 @@ const (
 type Bodies struct {
 	budget  *Fair
 	total   int64
-	replies *budget
+	replies *semaphore.Weighted
 	decode  *semaphore.Weighted
 }
 
@@ -49,7 +49,7 @@ func NewBodies(total int64) *Bodies {
 			total = min(max(limit/ofMemory, leastTotal), mostTotal)
 		}
 	}
-	return &Bodies{budget: NewFair(total), total: total, replies: newBudget(total), decode: semaphore.NewWeighted(decodeAtOnce)}
+	return &Bodies{budget: NewFair(total), total: total, replies: semaphore.NewWeighted(total), decode: semaphore.NewWeighted(decodeAtOnce)}
 }
 
 // Handler makes h read the bodies of its requests within the limits, and answer
@@ -154,8 +154,11 @@ func (b *body) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// take takes n bytes of the budget. Large bodies leave a part to small ones:
-// requests stay possible while large bodies fill the rest.
+// reserve is the part of the budget, one fourth, that only small bodies may take.
+const reserve = 4
+
+// take takes n bytes of the budget. Large bodies leave a part to small ones, so that
+// ordinary requests remain possible.
 func (b *body) take(n int64) bool {
 	spare := int64(0)
 	if b.held += n; b.held > small {

@@ -6,34 +6,32 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// replier is the writer of a listener with limits.
+// replier is the writer of replies on a listener with limits.
 type replier struct {
 	http.ResponseWriter
 	limits *Bodies
 }
 
-// Unwrap lets http.ResponseController find what is below.
+// Unwrap returns the wrapped writer, for [http.ResponseController].
 func (r *replier) Unwrap() http.ResponseWriter { return r.ResponseWriter }
 
-// ReserveReply takes space in the budget for a complete reply of size bytes, until
-// release is called: a client that does not read the reply holds the space for as long as
-// [WriteReply] lets it. It is called before anything of the reply is written. Small
-// replies take none, and one of any size always fits. Codes:
-// rate_limited.
+// ReserveReply reserves space in the budget for a complete reply of size bytes, until
+// release is called. A client that does not read the reply holds the space until
+// [WriteReply] gives up. Call ReserveReply before writing anything. Small replies need no
+// space, and one reply of any size fits if no other is reserved. Errors: rate_limited.
 func ReserveReply(w http.ResponseWriter, size int) (release func(), err error) {
 	r := replierOf(w)
 	if r == nil || size <= piece {
 		return func() {}, nil
 	}
-	n := int64(size)
-	if !r.limits.replies.takeOne(n) {
-		return nil, bourse.Errorf(bourse.CodeRateLimited, "too many large replies wait for clients to read them: repeat this later")
+	n := min(int64(size), r.limits.total)
+	if !r.limits.replies.TryAcquire(n) {
+		return nil, bourse.Errorf(bourse.CodeRateLimited, "too many large replies are waiting for clients to read them: try again later")
 	}
-	return func() { r.limits.replies.put(n) }, nil
+	return func() { r.limits.replies.Release(n) }, nil
 }
 
-// replierOf finds the writer of the listener below w, nil where it has no
-// limits.
+// replierOf returns the replier that w wraps, or nil if its listener has no limits.
 func replierOf(w http.ResponseWriter) *replier {
 	for {
 		switch x := w.(type) {
