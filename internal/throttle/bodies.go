@@ -18,20 +18,21 @@ import (
 )
 
 const (
-	// idle is how long a caller may send nothing of a body.
+	// idle is the longest time between two parts of a body.
 	idle = 10 * time.Second
-	// whole is how long all of a body may take: the largest, 4 MiB, at 70 kB/s.
+	// whole is the longest time for a whole body. The largest one, 4 MiB, needs 70 kB/s.
 	whole = time.Minute
 )
 
-// Bounds of what all bodies of a server take together, in bytes.
+// Bounds of the memory for all bodies of a server, in bytes.
 const (
-	mostTotal  = 64 << 20
-	leastTotal = 8 << 20
-	ofMemory   = 16 // the part of the memory limit
+	maxTotal = 64 << 20
+	minTotal = 8 << 20
+	ofMemory = 16 // divides the memory limit
 )
 
-// Bodies are the limits of one server. Make them with [NewBodies].
+// Bodies limits the memory for bodies and replies of one server. Use [NewBodies] to
+// create it.
 type Bodies struct {
 	budget  *Fair
 	total   int64
@@ -39,22 +40,20 @@ type Bodies struct {
 	decode  *semaphore.Weighted
 }
 
-// NewBodies makes limits that let bodies take total bytes together, and large replies
-// as much; 0 means a sixteenth of the process's memory limit, between 8 and 64
-// MiB.
+// NewBodies returns limits of total bytes for all bodies together, and as much for large
+// replies. 0 means a sixteenth of the process's memory limit, between 8 and 64 MiB.
 func NewBodies(total int64) *Bodies {
 	if total <= 0 {
-		total = mostTotal
+		total = maxTotal
 		if limit := debug.SetMemoryLimit(-1); limit < math.MaxInt64 {
-			total = min(max(limit/ofMemory, leastTotal), mostTotal)
+			total = min(max(limit/ofMemory, minTotal), maxTotal)
 		}
 	}
 	return &Bodies{budget: NewFair(total), total: total, replies: semaphore.NewWeighted(total), decode: semaphore.NewWeighted(decodeAtOnce)}
 }
 
-// Handler makes h read the bodies of its requests within the limits, and answer
-// within them where it calls [ReserveReply]. What a body took is released when h
-// returns.
+// Handler wraps h so that reading a request's body respects the limits, and so do replies
+// for which h calls [ReserveReply]. A body's memory is released when h returns.
 func (l *Bodies) Handler(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(below http.ResponseWriter, r *http.Request) {
 		w := &replier{below, l}
@@ -65,31 +64,31 @@ func (l *Bodies) Handler(h http.Handler) http.Handler {
 		now := time.Now()
 		b := &body{ReadCloser: r.Body, limits: l, control: http.NewResponseController(w), until: now.Add(whole)}
 		b.hold = l.budget.Open(sender(r), b.cut)
-		// Also for a body that h does not read: the server itself reads on
-		// before it answers.
+		// This also limits a body that h does not read, because the server itself
+		// reads it before it answers.
 		b.deadline(now)
 		defer b.end()
-		limited := *r // the server looks at what type r.Body has
+		limited := *r // the server checks the type of r.Body
 		limited.Body = b
 		h.ServeHTTP(w, &limited)
 	})
 }
 
-// body is a request's body. Like any other it is for one goroutine at a time.
+// body is a request's body. It is not safe for concurrent use.
 type body struct {
 	io.ReadCloser
 	limits  *Bodies
 	control *http.ResponseController
-	until   time.Time // when it must have come
+	until   time.Time // deadline for the whole body
 	hold    *Hold
-	held    int64 // of the budget
+	held    int64 // bytes taken from the budget
 	stream  bool
 
 	mu    sync.Mutex
-	ended bool // the request has; guarded by mu
+	ended bool // whether the request has ended; guarded by mu
 }
 
-// sender is the principal of a request whose caller is not known yet.
+// sender returns the principal of a request whose caller is not known yet.
 func sender(r *http.Request) string {
 	host, _, err := net.SplitHostPort(r.RemoteAddr)
 	if err != nil {
@@ -108,13 +107,13 @@ func BodyFor(r *http.Request, principal string) {
 	}
 }
 
-// cut breaks off the reading of the body: another principal needs the space, and this
-// one's holds the most.
+// cut aborts reading the body, because another principal needs the space and this body's
+// principal holds the most.
 func (b *body) cut() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if !b.ended {
-		_ = b.control.SetReadDeadline(time.Now().Add(-time.Second)) // not every writer can
+		_ = b.control.SetReadDeadline(time.Now().Add(-time.Second)) // some writers cannot
 	}
 }
 
@@ -125,13 +124,14 @@ func (b *body) end() {
 	b.ended = true
 }
 
-// Read reads within the limits. Codes: invalid (too slow), rate_limited.
+// Read implements [io.Reader]. Errors: invalid if the body arrives too slowly;
+// rate_limited if the budget is used up.
 func (b *body) Read(p []byte) (int, error) {
 	if b.stream {
 		return b.ReadCloser.Read(p)
 	}
 	b.deadline(time.Now())
-	if b.hold.Over() { // after the deadline was set: cut sets an earlier one
+	if b.hold.Over() { // checked after setting the deadline, because cut sets an earlier one
 		return 0, errFull()
 	}
 	n, err := b.ReadCloser.Read(p)
@@ -140,16 +140,17 @@ func (b *body) Read(p []byte) (int, error) {
 		return 0, errFull()
 	case err == nil:
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return n, bourse.Errorf(bourse.CodeInvalid, "the body came too slowly: at most %s between bytes, %s in all: %w", idle, whole, err)
+		return n, bourse.Errorf(bourse.CodeInvalid, "the body arrived too slowly: the limits are %s between bytes and %s in total: %w", idle, whole, err)
 	default:
-		// The server goes on reading after the body, to see the caller leave.
+		// The server continues to read after the body to detect that the caller
+		// disconnects.
 		_ = b.control.SetReadDeadline(time.Time{})
 	}
 	if n > 0 && !b.take(int64(n)) {
 		return 0, errFull()
 	}
 	if err == io.EOF {
-		b.hold.Keep() // it is being worked on, and soon gone
+		b.hold.Keep() // the request is being processed and will end soon
 	}
 	return n, err
 }
@@ -168,7 +169,7 @@ func (b *body) take(n int64) bool {
 }
 
 func errFull() error {
-	return bourse.Errorf(bourse.CodeRateLimited, "the server is reading as much as it can hold: repeat this later")
+	return bourse.Errorf(bourse.CodeRateLimited, "the server has no memory left for request bodies: try again later")
 }
 
 func (b *body) deadline(now time.Time) {
@@ -176,11 +177,11 @@ func (b *body) deadline(now time.Time) {
 	if b.until.Before(at) {
 		at = b.until
 	}
-	_ = b.control.SetReadDeadline(at) // not every writer can
+	_ = b.control.SetReadDeadline(at) // some writers cannot
 }
 
-// StreamBody ends the limits of a request's body: from here on it may take as long
-// as it likes, and the handler keeps none of it.
+// StreamBody removes the limits of a request's body. Call it if the handler does not
+// hold the body in memory.
 func StreamBody(r *http.Request) {
 	if b, ok := r.Body.(*body); ok {
 		b.stream = true
@@ -191,13 +192,12 @@ func StreamBody(r *http.Request) {
 
 // Bounds of decoding, in bytes of text.
 const (
-	// small is what is decoded without waiting for others.
-	small        = 64 << 10
+	small        = 64 << 10 // decoded without waiting
 	decodeAtOnce = 4 << 20
 )
 
-// DecodeBody calls decode, which decodes size bytes of a request's body. Large
-// bodies wait for one another.
+// DecodeBody calls decode, which decodes a request's body of size bytes. It limits the
+// number of large bodies that are decoded concurrently.
 func DecodeBody(r *http.Request, size int, decode func() error) error {
 	b, ok := r.Body.(*body)
 	if !ok || size <= small {
@@ -205,20 +205,20 @@ func DecodeBody(r *http.Request, size int, decode func() error) error {
 	}
 	weight := int64(min(size, decodeAtOnce))
 	if err := b.limits.decode.Acquire(r.Context(), weight); err != nil {
-		return bourse.Errorf(bourse.CodeCanceled, "the caller left: %w", context.Cause(r.Context()))
+		return bourse.Errorf(bourse.CodeCanceled, "the caller disconnected: %w", context.Cause(r.Context()))
 	}
 	defer b.limits.decode.Release(weight)
 	return decode()
 }
 
-// BodyError is the error of a handler whose reading of a body, through
-// [http.MaxBytesReader], ended with err. Codes: invalid, rate_limited.
+// BodyError converts an error of reading a body through [http.MaxBytesReader] to the
+// error that a handler returns. Its code is invalid or rate_limited.
 func BodyError(err error) error {
 	if e, ok := errors.AsType[*bourse.Error](err); ok {
 		return e
 	}
 	if e, ok := errors.AsType[*http.MaxBytesError](err); ok {
-		return bourse.Errorf(bourse.CodeInvalid, "the body has more than %d bytes", e.Limit)
+		return bourse.Errorf(bourse.CodeInvalid, "the body exceeds %d bytes", e.Limit)
 	}
-	return bourse.Errorf(bourse.CodeInvalid, "the body was cut short: %w", err)
+	return bourse.Errorf(bourse.CodeInvalid, "the body was truncated: %w", err)
 }

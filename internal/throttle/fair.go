@@ -5,13 +5,13 @@ import (
 	"sync"
 )
 
-// Fair is an amount that principals share. It is safe for concurrent use.
+// Fair is a budget that principals share. It is safe for concurrent use.
 type Fair struct {
 	total int64
 
 	mu      sync.Mutex
 	used    int64
-	holders map[string]*holder // who holds anything
+	holders map[string]*holder // principals with open holds
 }
 
 // holder is a principal with open holds.
@@ -25,21 +25,21 @@ type holder struct {
 // NewFair returns a budget of total units.
 func NewFair(total int64) *Fair { return &Fair{total: total, holders: map[string]*holder{}} }
 
-// Hold is what one connection or request holds of a budget. It must be released.
+// Hold is the part of a budget that one connection or request holds. It must be released.
 type Hold struct {
 	budget *Fair
 
 	// Guarded by the budget's mutex.
-	of    *holder // nil: released
-	cut   func()  // nil: it is not cut off
+	of    *holder // nil if released
+	cut   func()  // nil if it cannot be cut off
 	n     int64
-	place *list.Element // among the holder's cuttable holds; nil: it holds nothing, or is not cut off
-	over  bool          // it was cut off
+	place *list.Element // in of.cuttable; nil if it holds nothing or cannot be cut off
+	over  bool          // whether it was cut off
 }
 
-// Open returns a hold of a principal, which holds nothing yet. Cut is called once if
-// the hold is cut off; it must make the caller give up what it has soon and must not
-// block. A hold whose cut is nil is never cut off.
+// Open returns an empty hold of a principal. If the hold is cut off, cut is called once.
+// It must not block, and must make the caller release the hold soon. A hold with a nil
+// cut is never cut off.
 func (b *Fair) Open(principal string, cut func()) *Hold {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -48,8 +48,8 @@ func (b *Fair) Open(principal string, cut func()) *Hold {
 	return h
 }
 
-// Take takes n more units and reports whether it succeeded; otherwise it takes
-// nothing. It leaves at least spare units of the budget free.
+// Take adds n units to the hold and reports whether it succeeded. At least spare units of
+// the budget remain free. If necessary, it cuts off holds of principals that hold more.
 func (h *Hold) Take(n, spare int64) bool {
 	b := h.budget
 	b.mu.Lock()
@@ -75,7 +75,7 @@ func (h *Hold) Take(n, spare int64) bool {
 	return ok
 }
 
-// Move transfers the hold, and what it holds, to another principal.
+// Move transfers the hold and its units to another principal.
 func (h *Hold) Move(principal string) {
 	b := h.budget
 	b.mu.Lock()
@@ -92,7 +92,7 @@ func (h *Hold) Move(principal string) {
 	}
 }
 
-// Keep protects the hold from being cut off from now on.
+// Keep prevents the hold from being cut off in the future.
 func (h *Hold) Keep() {
 	h.budget.mu.Lock()
 	defer h.budget.mu.Unlock()
@@ -107,7 +107,7 @@ func (h *Hold) Over() bool {
 	return h.over
 }
 
-// Release gives back what is held. It may be called again.
+// Release returns the hold's units to the budget. Further calls have no effect.
 func (h *Hold) Release() {
 	b := h.budget
 	b.mu.Lock()
@@ -118,8 +118,8 @@ func (h *Hold) Release() {
 	}
 }
 
-// largest returns the oldest hold of the principal that holds the most, if that is
-// more than another would with n more. The caller holds the mutex.
+// largest returns the oldest hold of the principal that holds the most, if that is more
+// than taker would hold with n more units. The caller holds the mutex.
 func (b *Fair) largest(taker *holder, n int64) *Hold {
 	var most *holder
 	for _, o := range b.holders {
@@ -134,7 +134,7 @@ func (b *Fair) largest(taker *holder, n int64) *Hold {
 	return victim
 }
 
-// enter makes a principal the holder. The caller holds the mutex.
+// enter assigns a hold to a principal. The caller holds the mutex.
 func (b *Fair) enter(h *Hold, principal string) {
 	o := b.holders[principal]
 	if o == nil {
@@ -145,7 +145,7 @@ func (b *Fair) enter(h *Hold, principal string) {
 	h.of = o
 }
 
-// add counts n units more. The caller holds the mutex.
+// add adds n units to a hold. The caller holds the mutex.
 func (b *Fair) add(h *Hold, n int64) {
 	h.n += n
 	h.of.held += n
@@ -155,7 +155,7 @@ func (b *Fair) add(h *Hold, n int64) {
 	}
 }
 
-// drop gives back what is held. The caller holds the mutex.
+// drop returns a hold's units to the budget. The caller holds the mutex.
 func (b *Fair) drop(h *Hold) {
 	b.used -= h.n
 	h.of.held -= h.n
@@ -163,7 +163,7 @@ func (b *Fair) drop(h *Hold) {
 	h.unlist()
 }
 
-// leave ends the holder's connection with a hold. The caller holds the mutex.
+// leave removes a hold from its principal. The caller holds the mutex.
 func (b *Fair) leave(h *Hold) {
 	if h.of.open--; h.of.open == 0 {
 		delete(b.holders, h.of.name)

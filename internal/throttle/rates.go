@@ -5,25 +5,26 @@ import (
 	"time"
 )
 
-// maxRates bounds how many keys are remembered: as many as are active at once.
+// maxRates limits the number of keys in memory.
 const maxRates = 1 << 16
 
-// Rates lets each of many keys begin so many things a second, and a second's worth
-// of them at once. It is safe for concurrent use; its zero value is ready.
+// Rates is a token bucket for each key. A bucket holds the tokens of one second. Rates is
+// safe for concurrent use, and its zero value is ready to use.
 type Rates struct {
 	mu      sync.Mutex
 	buckets map[string]bucket
 }
 
-// bucket is what a key had at a time.
+// bucket is the state of a key at a time.
 type bucket struct {
-	left float64
-	at   time.Time
+	tokens float64
+	at     time.Time
 }
 
-// Take reports whether key may begin one more at a rate of perSecond.
+// Take takes one of key's tokens, of which there are perSecond new ones each second. It
+// reports whether a token was available.
 func (r *Rates) Take(key string, perSecond int, now time.Time) bool {
-	most := float64(perSecond)
+	full := float64(perSecond)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	b, known := r.buckets[key]
@@ -32,24 +33,24 @@ func (r *Rates) Take(key string, perSecond int, now time.Time) bool {
 			r.buckets = map[string]bucket{}
 		}
 		if len(r.buckets) >= maxRates {
-			r.forget(now)
+			r.evict(now)
 		}
-		b = bucket{most, now}
+		b = bucket{full, now}
 	}
 	if passed := now.Sub(b.at); passed > 0 {
-		b.left, b.at = min(most, b.left+most*passed.Seconds()), now
+		b.tokens, b.at = min(full, b.tokens+full*passed.Seconds()), now
 	}
-	ok := b.left >= 1
+	ok := b.tokens >= 1
 	if ok {
-		b.left--
+		b.tokens--
 	}
 	r.buckets[key] = b
 	return ok
 }
 
-// forget removes the keys that have begun nothing for a second: they have their
-// full allowance. If there are none, it removes all.
-func (r *Rates) forget(now time.Time) {
+// evict removes the keys that were not used for a second, whose buckets are full. If
+// there are none, it removes all keys.
+func (r *Rates) evict(now time.Time) {
 	for key, b := range r.buckets {
 		if now.Sub(b.at) >= time.Second {
 			delete(r.buckets, key)

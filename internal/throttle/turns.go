@@ -1,11 +1,11 @@
-// Package throttle limits what a server takes on, and divides what is scarce fairly
-// among organizations and addresses:
+// Package throttle limits a server's load, and divides scarce resources fairly among
+// organizations and addresses:
 //
-//   - [Turns] limits how many orders are in progress, and [Rates] how many begin each
-//     second.
+//   - [Turns] limits the number of orders in progress, and [Rates] the number that begin
+//     each second.
 //   - [Fair] divides a limited resource among its users. There are no quotas: once the
-//     resource is used up, the user that holds the most gives way.
-//   - [Bodies] limits the memory that request bodies and replies take.
+//     resource is used up, the user that holds the most loses a part.
+//   - [Bodies] limits the memory for request bodies and replies.
 package throttle
 
 import (
@@ -18,15 +18,14 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// TurnsConfig bounds orders in progress. The zero value of each field means its
-// default.
+// TurnsConfig configures [Turns]. The zero value of each field means its default.
 type TurnsConfig struct {
-	AtOnce int // orders that are worked on; default 32 for each processor
-	Queue  int // that wait for a turn; default 4 times AtOnce
-	// InProgress is how many there are at all, those included that hold no
-	// turn any more. Default 16 times AtOnce.
+	AtOnce int // orders with a turn; default 32 for each processor
+	Queue  int // orders that wait for a turn; default 4 times AtOnce
+	// InProgress limits all orders in progress, including those whose turn has ended.
+	// The default is 16 times AtOnce.
 	InProgress int
-	Patience   time.Duration // how long one waits for its turn; default 1 s
+	Patience   time.Duration // longest wait for a turn; default 1 s
 }
 
 func (c TurnsConfig) withDefaults() TurnsConfig {
@@ -45,27 +44,26 @@ func (c TurnsConfig) withDefaults() TurnsConfig {
 	return c
 }
 
-// Turns admits as many orders as can be worked on at once, in the order in which
-// they came. It is safe for concurrent use.
+// Turns limits the number of concurrent orders, and admits them first come, first served.
+// It is safe for concurrent use.
 //
-// An order holds its turn for a limited time: one that takes longer waits for
-// something else than this server, an image to be pulled or a program to
-// answer, and others may begin meanwhile. It counts as in progress until it
-// ends.
+// An order's turn ends after a limited time, because an order that takes longer waits for
+// something other than this server, such as the pull of an image or the answer of a
+// program. Other orders may then begin. The order counts as in progress until it ends.
 type Turns struct {
 	config TurnsConfig
 
 	mu      sync.Mutex
 	taken   int
-	all     int       // in progress, with a turn or without one
-	waiting list.List // of *waiter, first come first
+	all     int       // orders in progress, with or without a turn
+	waiting list.List // of *waiter, oldest first
 }
 
 type waiter struct {
-	turn chan struct{} // closed when it has one
+	turn chan struct{} // closed when it receives a turn
 }
 
-// NewTurns makes turns. It starts nothing.
+// NewTurns returns a Turns with a configuration.
 func NewTurns(config TurnsConfig) *Turns { return &Turns{config: config.withDefaults()} }
 
 // Turn is an order in progress.
@@ -74,15 +72,15 @@ type Turn struct {
 	lease *time.Timer
 }
 
-// Take waits for a turn, which lasts for lease at most. The caller calls Done
-// when the order has ended. Codes: rate_limited, canceled.
+// Take waits for a turn, which ends after lease at the latest. The caller must call Done
+// when the order has ended. Errors: rate_limited, canceled.
 func (t *Turns) Take(ctx context.Context, lease time.Duration) (*Turn, error) {
 	t.mu.Lock()
 	switch {
 	case !t.room() && (t.all >= t.config.InProgress || t.waiting.Len() >= t.config.Queue):
 		n := t.all + t.waiting.Len()
 		t.mu.Unlock()
-		return nil, bourse.Errorf(bourse.CodeRateLimited, "%d orders are in progress, as many as this server takes at once: nothing was done, repeat it later", n)
+		return nil, bourse.Errorf(bourse.CodeRateLimited, "%d orders are in progress, which is this server's limit: nothing was done, try again later", n)
 	case t.room():
 		t.taken++
 		t.all++
@@ -112,7 +110,7 @@ func (t *Turns) wait(ctx context.Context, w *waiter, place *list.Element) error 
 	}
 	t.mu.Lock()
 	select {
-	case <-w.turn: // just now
+	case <-w.turn: // received in the meantime
 		t.mu.Unlock()
 		return nil
 	default:
@@ -120,22 +118,22 @@ func (t *Turns) wait(ctx context.Context, w *waiter, place *list.Element) error 
 	t.waiting.Remove(place)
 	t.mu.Unlock()
 	if ctx.Err() != nil {
-		return bourse.Errorf(bourse.CodeCanceled, "the caller left: %w", context.Cause(ctx))
+		return bourse.Errorf(bourse.CodeCanceled, "the caller disconnected: %w", context.Cause(ctx))
 	}
-	return bourse.Errorf(bourse.CodeRateLimited, "no turn within %s: nothing was done, repeat it later", t.config.Patience)
+	return bourse.Errorf(bourse.CodeRateLimited, "the server was busy for %s: nothing was done, try again later", t.config.Patience)
 }
 
-// Load returns how many orders are in progress, and how many wait for a turn.
+// Load returns the number of orders in progress, and of orders that wait for a turn.
 func (t *Turns) Load() (inProgress, waiting int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.all, t.waiting.Len()
 }
 
-// room reports whether another order may be worked on. t.mu is held.
+// room reports whether another order may begin. The caller holds t.mu.
 func (t *Turns) room() bool { return t.taken < t.config.AtOnce && t.all < t.config.InProgress }
 
-// give releases turns and orders in progress, and admits the order that waits longest.
+// give releases turns and orders in progress, and admits waiting orders.
 func (t *Turns) give(turns, orders int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -149,7 +147,7 @@ func (t *Turns) give(turns, orders int) {
 	}
 }
 
-// Done ends an order. It is called once.
+// Done ends the order. It must be called once.
 func (t *Turn) Done() {
 	turns := 0
 	if t.lease.Stop() {

@@ -6,15 +6,14 @@ import (
 )
 
 const (
-	// piece is what is written at a time of a large reply.
+	// piece is the size of a write of a large reply, in bytes.
 	piece = 64 << 10
-	// stall is how long a caller may read nothing of it.
+	// stall is the longest time for the caller to read a piece.
 	stall = 30 * time.Second
 )
 
-// WriteReply writes the body of a complete reply, and gives up when
-// its caller stops reading. The caller then sees a broken connection, never
-// the end of the reply.
+// WriteReply writes the body of a complete reply. It gives up if the caller stops
+// reading; the caller then sees a broken connection, never the end of the reply.
 func WriteReply(w http.ResponseWriter, whole []byte) {
 	if len(whole) <= piece { // the kernel buffers it
 		_, _ = w.Write(whole)
@@ -23,13 +22,13 @@ func WriteReply(w http.ResponseWriter, whole []byte) {
 	control := http.NewResponseController(w)
 	for len(whole) > 0 {
 		n := min(piece, len(whole))
-		_ = control.SetWriteDeadline(time.Now().Add(stall)) // not every writer can
+		_ = control.SetWriteDeadline(time.Now().Add(stall)) // some writers cannot
 		if _, err := w.Write(whole[:n]); err != nil {
 			return
 		}
 		whole = whole[n:]
 	}
-	_ = control.SetWriteDeadline(time.Now().Add(stall)) // for what is still to be flushed
+	_ = control.SetWriteDeadline(time.Now().Add(stall)) // for the data that is not flushed yet
 	if control.Flush() == nil {
 		_ = control.SetWriteDeadline(time.Time{})
 	}
