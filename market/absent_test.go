@@ -9,21 +9,20 @@ import (
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/market"
-	"github.com/bourse-dev/bourse/market/markettest"
 )
 
 // fillLost places an order of the caller's own id that w0 fills: the answer is
 // lost, and w0 is absent from then on.
-func fillLost(t *testing.T, c *markettest.Cluster) bourse.Order {
+func fillLost(t *testing.T, c *Cluster) bourse.Order {
 	t.Helper()
 	o := order("gru")
 	o.Named = true
 	x := broker(c, nil)
-	c.Break(func(call markettest.Call) markettest.Fault {
-		if call.Verb == markettest.Ask {
-			return markettest.Fault{}
+	c.Break(func(call Call) Fault {
+		if call.Verb == Ask {
+			return Fault{}
 		}
-		return markettest.Fault{LoseRequest: call.Verb == markettest.Cancel, LoseReply: true, Reset: true}
+		return Fault{LoseRequest: call.Verb == Cancel, LoseReply: true, Reset: true}
 	})
 	c.Lose("w1", time.Now().Add(-time.Hour)) // before the order was made; so w0 is claimed
 	fails(t, place(t.Context(), x, o).err, bourse.CodeTimeout)
@@ -73,7 +72,7 @@ func TestARepetitionMissesNoWorkerThatComesBack(t *testing.T) {
 
 // comesBack is a directory in which a worker is back right after each look.
 type comesBack struct {
-	*markettest.Cluster
+	*Cluster
 	id bourse.WorkerID
 }
 
@@ -94,7 +93,7 @@ func TestARepetitionWaitsForASilentWorker(t *testing.T) {
 		c := floor(2, room(1))
 		o := fillLost(t, c)
 		c.Find("w0")
-		c.Break(func(call markettest.Call) markettest.Fault { return markettest.Fault{Unreachable: call.Worker == "w0"} })
+		c.Break(func(call Call) Fault { return Fault{Unreachable: call.Worker == "w0"} })
 		a := place(t.Context(), broker(c, nil), o)
 		fails(t, a.err, bourse.CodeUnavailable)
 		if !strings.Contains(a.err.Error(), "w0") {
@@ -137,9 +136,9 @@ func TestAFreshOrderDoesNotWait(t *testing.T) {
 // order up.
 func TestOnlyThoseWhoMayHaveItAreWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := markettest.New(
-			markettest.Spec{ID: "a", Region: "gru", Total: room(1)},
-			markettest.Spec{ID: "b", Region: "mad", Total: room(1)},
+		c := newCluster(
+			Spec{ID: "a", Region: "gru", Total: room(1)},
+			Spec{ID: "b", Region: "mad", Total: room(1)},
 		)
 		c.Lose("b", time.Now())
 		o := order("gru")
@@ -224,11 +223,11 @@ func TestACallerMayLeaveAndAskAnother(t *testing.T) {
 		c := floor(1, room(1))
 		o := order("gru")
 		o.Named = true
-		c.Break(func(call markettest.Call) markettest.Fault {
-			if call.Verb == markettest.Claim {
-				return markettest.Fault{ReplyDelay: time.Second}
+		c.Break(func(call Call) Fault {
+			if call.Verb == Claim {
+				return Fault{ReplyDelay: time.Second}
 			}
-			return markettest.Fault{}
+			return Fault{}
 		})
 		ctx, leave := context.WithCancel(t.Context())
 		done := make(chan struct{})
@@ -252,7 +251,7 @@ func TestACallerMayLeaveAndAskAnother(t *testing.T) {
 func TestAnOvertakenTryIsUnknown(t *testing.T) {
 	c := floor(2, room(5))
 	for _, id := range []bourse.WorkerID{"w0", "w1"} {
-		c.Tell(id, &markettest.Lies{Claim: func(*bourse.Fill, *bourse.Refusal, error) (*bourse.Fill, *bourse.Refusal, error) {
+		c.Tell(id, &Lies{Claim: func(*bourse.Fill, *bourse.Refusal, error) (*bourse.Fill, *bourse.Refusal, error) {
 			return nil, &bourse.Refusal{Reason: bourse.RefusedOvertaken}, nil
 		}})
 	}
@@ -260,7 +259,7 @@ func TestAnOvertakenTryIsUnknown(t *testing.T) {
 	o.Named = true
 	a := place(t.Context(), broker(c, nil), o)
 	fails(t, a.err, bourse.CodeTimeout)
-	if n := c.Calls(markettest.Claim); n != 1 {
+	if n := c.Calls(Claim); n != 1 {
 		t.Errorf("%d claims, want 1: no other worker is to fill it", n)
 	}
 }
@@ -288,7 +287,7 @@ func TestARepetitionDoesNotWaitForAWorkerNotYetHeardOf(t *testing.T) {
 
 // unaware is the directory of a broker that does not know w0, which is absent
 // to the others.
-type unaware struct{ *markettest.Cluster }
+type unaware struct{ *Cluster }
 
 func (u unaware) All() ([]bourse.Member, []bourse.Absence) {
 	here, _ := u.Cluster.All()

@@ -10,17 +10,16 @@ import (
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/market"
-	"github.com/bourse-dev/bourse/market/markettest"
 )
 
 // atOnce places orders of one moment: each has all its quotes before any is claimed.
-func atOnce(t *testing.T, c *markettest.Cluster, x *market.Exchange, orders []bourse.Order) map[bourse.WorkerID]int {
+func atOnce(t *testing.T, c *Cluster, x *market.Exchange, orders []bourse.Order) map[bourse.WorkerID]int {
 	t.Helper()
-	c.Break(func(call markettest.Call) markettest.Fault {
-		if call.Verb == markettest.Ask {
-			return markettest.Fault{ReplyDelay: 20 * time.Millisecond}
+	c.Break(func(call Call) Fault {
+		if call.Verb == Ask {
+			return Fault{ReplyDelay: 20 * time.Millisecond}
 		}
-		return markettest.Fault{ReplyDelay: 5 * time.Millisecond}
+		return Fault{ReplyDelay: 5 * time.Millisecond}
 	})
 	defer c.Break(nil)
 	var mu sync.Mutex
@@ -90,10 +89,10 @@ func TestASpareIsApart(t *testing.T) {
 		o.Config.Standbys = []bourse.MachineID{of}
 		return o
 	}
-	c := markettest.New(
-		markettest.Spec{ID: "tight", Region: "gru", Total: room(10)}, // the best fit
-		markettest.Spec{ID: "wide", Region: "gru", Total: room(90)},
-		markettest.Spec{ID: "busy", Region: "gru", Total: room(90), Load: 9},
+	c := newCluster(
+		Spec{ID: "tight", Region: "gru", Total: room(10)}, // the best fit
+		Spec{ID: "wide", Region: "gru", Total: room(90)},
+		Spec{ID: "busy", Region: "gru", Total: room(90), Load: 9},
 	)
 	x := broker(c, nil)
 	other := order("gru") // without it the app has no machine where the spare belongs

@@ -11,7 +11,6 @@ import (
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/market"
-	"github.com/bourse-dev/bourse/market/markettest"
 )
 
 func TestClaimsFallThroughInRankOrder(t *testing.T) {
@@ -51,7 +50,7 @@ func TestClaimsFallThroughInRankOrder(t *testing.T) {
 	if want := []bourse.RefusalReason{"resource", "no_answer", "lost_answer"}; len(tried) != 4 || !slices.Equal(reasons, want) {
 		t.Errorf("tried %v, refused for %v, want four and %v", tried, reasons, want)
 	}
-	if got := c.Calls(markettest.Cancel); got != 1 {
+	if got := c.Calls(Cancel); got != 1 {
 		t.Errorf("%d cancels, want only the one after the lost answer", got)
 	}
 }
@@ -78,7 +77,7 @@ func TestLoneCandidateIsNotAsked(t *testing.T) {
 		t.Fatal(yes.err)
 	}
 	fails(t, no.err, bourse.CodeInsufficient)
-	if got := c.Calls(markettest.Ask); got != 0 {
+	if got := c.Calls(Ask); got != 0 {
 		t.Errorf("%d asks, want none", got)
 	}
 	if r := yes.decision.Rounds[0]; r.Asked != 1 || len(r.Ranked) != 0 || len(r.Claims) != 1 {
@@ -131,12 +130,12 @@ func TestHangingClaimLeavesTimeForOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := floor(2, room(1))
 		var hung bourse.WorkerID
-		c.Break(func(call markettest.Call) markettest.Fault {
-			if call.Verb == markettest.Claim && (hung == "" || hung == call.Worker) {
+		c.Break(func(call Call) Fault {
+			if call.Verb == Claim && (hung == "" || hung == call.Worker) {
 				hung = call.Worker
-				return markettest.Fault{LoseReply: true}
+				return Fault{LoseReply: true}
 			}
-			return markettest.Fault{}
+			return Fault{}
 		})
 		o := order("gru")
 		a := place(t.Context(), broker(c, nil), o)
@@ -155,11 +154,11 @@ func TestHangingClaimLeavesTimeForOthers(t *testing.T) {
 func TestDeadlineCancelsTheClaim(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := floor(1, room(1))
-		c.Break(func(call markettest.Call) markettest.Fault {
-			if call.Verb == markettest.Claim {
-				return markettest.Fault{LoseReply: true}
+		c.Break(func(call Call) Fault {
+			if call.Verb == Claim {
+				return Fault{LoseReply: true}
 			}
-			return markettest.Fault{Delay: 100 * time.Millisecond}
+			return Fault{Delay: 100 * time.Millisecond}
 		})
 		o := order("gru")
 		o.Within = bourse.Duration(2 * time.Second)
@@ -200,7 +199,7 @@ func TestClaimCarriesTheDecision(t *testing.T) {
 // caller would stop or destroy that one.
 func TestWhatAnotherWorkerHasFillsNothing(t *testing.T) {
 	other := bourse.WorkerTag(2)
-	for name, lie := range map[string]*markettest.Lies{
+	for name, lie := range map[string]*Lies{
 		"a claim": {Claim: func(f *bourse.Fill, r *bourse.Refusal, err error) (*bourse.Fill, *bourse.Refusal, error) {
 			f.Machine.ID = bourse.NewMachineID(other)
 			return f, r, err

@@ -9,7 +9,6 @@ import (
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/market"
-	"github.com/bourse-dev/bourse/market/markettest"
 )
 
 // TestInvariant2NoPending: for any behaviour of the network and the workers, an order
@@ -24,7 +23,7 @@ func TestInvariant2NoPending(t *testing.T) {
 			}
 			c.Break(badNetwork(t))
 			if rapid.Bool().Draw(t, "everything hangs") {
-				c.Break(func(markettest.Call) markettest.Fault { return markettest.Fault{LoseRequest: true} })
+				c.Break(func(Call) Fault { return Fault{LoseRequest: true} })
 			}
 			o := order("gru")
 			o.Race = rapid.IntRange(0, 8).Draw(t, "race")
@@ -73,7 +72,7 @@ func BenchmarkPlace(b *testing.B) {
 	}
 }
 
-func benchmarkPlace(b *testing.B, c *markettest.Cluster, stand time.Duration) {
+func benchmarkPlace(b *testing.B, c *Cluster, stand time.Duration) {
 	x := broker(c, standFor(stand))
 	b.ReportAllocs()
 	for b.Loop() {

@@ -11,13 +11,12 @@ import (
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/market"
-	"github.com/bourse-dev/bourse/market/markettest"
 )
 
 // hints is a directory made of a cluster's, with its free amounts
 // replaced, members left out and members added that left long ago.
 type hints struct {
-	*markettest.Cluster
+	*Cluster
 	free  func(bourse.WorkerID) bourse.Amounts
 	omit  func(bourse.WorkerID) bool
 	ghost int // of each region
@@ -75,13 +74,13 @@ func drawFree(t *rapid.T) func(bourse.WorkerID) bourse.Amounts {
 func TestInvariant8TheViewIsAHint(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		rapid.SyncTest(t, func(t *rapid.T) {
-			specs := make([]markettest.Spec, rapid.IntRange(0, 10).Draw(t, "workers"))
+			specs := make([]Spec, rapid.IntRange(0, 10).Draw(t, "workers"))
 			places := make([]int64, len(specs))
 			for i := range specs {
 				places[i] = rapid.Int64Range(0, 1).Draw(t, "room")
-				specs[i] = markettest.Spec{ID: bourse.WorkerID(fmt.Sprintf("w%d", i)), Region: "gru", Total: room(places[i])}
+				specs[i] = Spec{ID: bourse.WorkerID(fmt.Sprintf("w%d", i)), Region: "gru", Total: room(places[i])}
 			}
-			c := markettest.New(specs...)
+			c := newCluster(specs...)
 			omitted := rapid.SliceOf(rapid.SampledFrom([]bourse.WorkerID{"w0", "w1", "w2", "w3"})).Draw(t, "omitted")
 			dir := hints{
 				Cluster: c, free: drawFree(t), ghost: rapid.IntRange(0, 4).Draw(t, "ghosts"),
@@ -120,7 +119,7 @@ func TestInvariant8TheViewIsAHint(t *testing.T) {
 }
 
 // wanderer lists one worker in two regions, as a hint may that is changing.
-type wanderer struct{ *markettest.Cluster }
+type wanderer struct{ *Cluster }
 
 func (w wanderer) Candidates(bourse.Region) []bourse.Member { return w.Cluster.Candidates("gru") }
 
@@ -134,8 +133,8 @@ func TestAWorkerGivenUpIsNotAskedAgain(t *testing.T) {
 		o := order("gru", "mad")
 		a := place(t.Context(), x, o)
 		voids.Apply()
-		if living := c.Living(o.ID); a.err == nil || len(living) != 0 || c.Calls(markettest.Claim) != 1 {
-			t.Errorf("told %v after %d claims, there are %+v", a.err, c.Calls(markettest.Claim), living)
+		if living := c.Living(o.ID); a.err == nil || len(living) != 0 || c.Calls(Claim) != 1 {
+			t.Errorf("told %v after %d claims, there are %+v", a.err, c.Calls(Claim), living)
 		}
 		c.Quiet()
 	})

@@ -6,7 +6,6 @@ import (
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/market"
-	"github.com/bourse-dev/bourse/market/markettest"
 )
 
 // What a registry, or an image, has said ends an order where it would say the
@@ -40,14 +39,14 @@ func TestRefusalsOfImages(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			cluster := floor(3, room(5))
 			for id, s := range c.says {
-				cluster.Tell(id, &markettest.Lies{Claim: func(*bourse.Fill, *bourse.Refusal, error) (*bourse.Fill, *bourse.Refusal, error) {
+				cluster.Tell(id, &Lies{Claim: func(*bourse.Fill, *bourse.Refusal, error) (*bourse.Fill, *bourse.Refusal, error) {
 					return nil, &bourse.Refusal{Worker: id, Region: "gru", Reason: s.reason, Resource: web, Detail: s.detail}, nil
 				}})
 			}
 			o := order("gru")
 			o.Config.Image = c.image
 			a := place(t.Context(), broker(cluster, nil), o)
-			if got := cluster.Calls(markettest.Claim); got > c.claims || c.code != "" && got != c.claims {
+			if got := cluster.Calls(Claim); got > c.claims || c.code != "" && got != c.claims {
 				t.Errorf("%d claims, want %d", got, c.claims)
 			}
 			if c.code == "" {
@@ -73,7 +72,7 @@ func TestRefusalsOfImages(t *testing.T) {
 // A quote's word does not end an order: only who has tried to pull knows.
 func TestAQuoteDoesNotSayThatThereIsNoImage(t *testing.T) {
 	c := floor(3, room(5))
-	c.Tell("w0", &markettest.Lies{Quote: func(q *bourse.Quote) { q.Refusal = &bourse.Refusal{Reason: bourse.RefusedNoImage, Detail: "no"} }})
+	c.Tell("w0", &Lies{Quote: func(q *bourse.Quote) { q.Refusal = &bourse.Refusal{Reason: bourse.RefusedNoImage, Detail: "no"} }})
 	o := order("gru")
 	o.Config.Image = "example.com/web:1"
 	if a := place(t.Context(), broker(c, nil), o); a.err != nil {
@@ -86,8 +85,8 @@ func TestAQuoteDoesNotSayThatThereIsNoImage(t *testing.T) {
 // pull the image of the machine that it is for.
 func TestAsksAboutImages(t *testing.T) {
 	const web = "example.com/web:1"
-	pulls := func(reason bourse.RefusalReason) *markettest.Lies {
-		return &markettest.Lies{Pulls: func() *bourse.Refusal { return &bourse.Refusal{Reason: reason, Resource: web, Detail: string(reason)} }}
+	pulls := func(reason bourse.RefusalReason) *Lies {
+		return &Lies{Pulls: func() *bourse.Refusal { return &bourse.Refusal{Reason: reason, Resource: web, Detail: string(reason)} }}
 	}
 	ranked := func(d *bourse.Decision) (out []bourse.WorkerID) {
 		for _, r := range d.Rounds[len(d.Rounds)-1].Ranked {
@@ -129,7 +128,7 @@ func TestAsksAboutImages(t *testing.T) {
 			t.Errorf("%s: a volume: %+v, %v", name, v.decision, v.err)
 		}
 	}
-	cluster := markettest.New(markettest.Spec{ID: "w0", Region: "gru", Total: room(5)}, markettest.Spec{ID: "w1", Region: "mad", Total: room(5)})
+	cluster := newCluster(Spec{ID: "w0", Region: "gru", Total: room(5)}, Spec{ID: "w1", Region: "mad", Total: room(5)})
 	cluster.Tell("w0", pulls(bourse.RefusedRegistry))
 	o := order("gru", "mad")
 	o.Config.Image = web

@@ -8,13 +8,12 @@ import (
 	"time"
 
 	"github.com/bourse-dev/bourse"
-	"github.com/bourse-dev/bourse/market/markettest"
 )
 
 func TestConcurrentCallsAreOneOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := floor(3, room(3))
-		c.Break(func(markettest.Call) markettest.Fault { return markettest.Fault{Delay: time.Millisecond} })
+		c.Break(func(Call) Fault { return Fault{Delay: time.Millisecond} })
 		x := broker(c, nil)
 		o := order("gru")
 		first, leave := context.WithCancel(t.Context())
@@ -28,7 +27,7 @@ func TestConcurrentCallsAreOneOrder(t *testing.T) {
 		synctest.Wait()
 		leave() // the others still wait for it
 		wg.Wait()
-		if got := c.Calls(markettest.Claim); got != 1 {
+		if got := c.Calls(Claim); got != 1 {
 			t.Errorf("%d claims, want 1", got)
 		}
 		for i, a := range answers {
@@ -44,7 +43,7 @@ func TestConcurrentCallsAreOneOrder(t *testing.T) {
 func TestCallAfterAllHaveLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := floor(2, room(3))
-		c.Break(func(markettest.Call) markettest.Fault { return markettest.Fault{Delay: 10 * time.Millisecond} })
+		c.Break(func(Call) Fault { return Fault{Delay: 10 * time.Millisecond} })
 		x := broker(c, nil)
 		o := order("gru")
 		ctx, leave := context.WithCancel(t.Context())

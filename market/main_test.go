@@ -12,7 +12,6 @@ import (
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/market"
-	"github.com/bourse-dev/bourse/market/markettest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -37,16 +36,16 @@ func room(n int64) bourse.Amounts {
 }
 
 // floor makes a cluster of n workers w0 … in gru.
-func floor(n int, total bourse.Amounts) *markettest.Cluster {
-	specs := make([]markettest.Spec, n)
+func floor(n int, total bourse.Amounts) *Cluster {
+	specs := make([]Spec, n)
 	for i := range specs {
-		specs[i] = markettest.Spec{ID: bourse.WorkerID(fmt.Sprintf("w%d", i)), Region: "gru", Total: total}
+		specs[i] = Spec{ID: bourse.WorkerID(fmt.Sprintf("w%d", i)), Region: "gru", Total: total}
 	}
-	return markettest.New(specs...)
+	return newCluster(specs...)
 }
 
 // broker makes an exchange on c; change may alter its config.
-func broker(c *markettest.Cluster, change func(*market.Config)) *market.Exchange {
+func broker(c *Cluster, change func(*market.Config)) *market.Exchange {
 	cfg := market.Config{Directory: c, Trader: c.Link(), Rand: rand.NewPCG(1, 2)}
 	if change != nil {
 		change(&cfg)

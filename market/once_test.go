@@ -12,22 +12,21 @@ import (
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/market"
-	"github.com/bourse-dev/bourse/market/markettest"
 )
 
 // badNetwork draws a network that loses, delays, repeats and reorders.
-func badNetwork(t *rapid.T, verbs ...markettest.Verb) func(markettest.Call) markettest.Fault {
+func badNetwork(t *rapid.T, verbs ...Verb) func(Call) Fault {
 	p := func(name string) float64 { return rapid.SampledFrom([]float64{0, 0.05, 0.3, 0.7}).Draw(t, name) }
-	rates := markettest.Rates{
+	rates := Rates{
 		Lose: p("lose"), Refuse: p("refuse"), Delay: p("delay"), Repeat: p("repeat"), Verbs: verbs,
 		Longest: rapid.SampledFrom([]time.Duration{5 * time.Millisecond, 300 * time.Millisecond, 6 * time.Second}).Draw(t, "longest"),
 	}
-	return markettest.Chaos(rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0)), rates)
+	return Chaos(rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0)), rates)
 }
 
 // repair repairs the network and waits until nothing is in flight and
 // every cancellation that waited has been delivered.
-func repair(c *markettest.Cluster) {
+func repair(c *Cluster) {
 	c.Break(nil)
 	time.Sleep(2 * time.Minute) // virtual; past every backoff, before any void is given up
 	synctest.Wait()
@@ -73,7 +72,7 @@ func TestInvariant7Once(t *testing.T) {
 	})
 }
 
-func checkOnce(t *rapid.T, c *markettest.Cluster, a told) {
+func checkOnce(t *rapid.T, c *Cluster, a told) {
 	living := c.Living(a.order.ID)
 	switch {
 	case a.err != nil && len(living) != 0:
@@ -87,7 +86,7 @@ func checkOnce(t *rapid.T, c *markettest.Cluster, a told) {
 
 // checkLedger compares what is committed with what the machines take that
 // live: the fake itself must be right.
-func checkLedger(t *rapid.T, c *markettest.Cluster) {
+func checkLedger(t *rapid.T, c *Cluster) {
 	for _, m := range c.Candidates("gru") {
 		if used := c.Used(m.ID, bourse.ResourceMemory); used < 0 || used > 3*256 {
 			t.Fatalf("%s has %d MiB committed", m.ID, used)
@@ -104,17 +103,17 @@ func TestInvariant7OnceAcrossBrokers(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		rapid.SyncTest(t, func(t *rapid.T) {
 			c := floor(rapid.IntRange(1, 4).Draw(t, "workers"), room(5))
-			rates := markettest.Rates{
+			rates := Rates{
 				Delay: 0.7, Repeat: rapid.SampledFrom([]float64{0, 0.3}).Draw(t, "repeat"),
 				Longest: rapid.SampledFrom([]time.Duration{time.Millisecond, 50 * time.Millisecond, 400 * time.Millisecond}).Draw(t, "longest"),
 			}
 			seed := rapid.Uint64().Draw(t, "seed")
-			calm, lossy := markettest.Chaos(rand.New(rand.NewPCG(seed, 0)), rates), rates
+			calm, lossy := Chaos(rand.New(rand.NewPCG(seed, 0)), rates), rates
 			lossy.Lose = rapid.SampledFrom([]float64{0.1, 0.5}).Draw(t, "lose")
-			losing := markettest.Chaos(rand.New(rand.NewPCG(seed, 1)), lossy)
+			losing := Chaos(rand.New(rand.NewPCG(seed, 1)), lossy)
 			lostClaims := rapid.Bool().Draw(t, "claims are lost")
-			c.Break(func(call markettest.Call) markettest.Fault {
-				if call.Verb == markettest.Ask || lostClaims {
+			c.Break(func(call Call) Fault {
+				if call.Verb == Ask || lostClaims {
 					return losing(call)
 				}
 				return calm(call)
@@ -165,7 +164,7 @@ func TestNamedOrderIsFoundAgain(t *testing.T) {
 	if got := second.decision.Machine; got != first.fill.Machine.ID {
 		t.Errorf("its decision names machine %s", got)
 	}
-	if got := c.Calls(markettest.Claim); got != 1 {
+	if got := c.Calls(Claim); got != 1 {
 		t.Errorf("%d claims, want 1", got)
 	}
 }
@@ -173,11 +172,11 @@ func TestNamedOrderIsFoundAgain(t *testing.T) {
 // A named order is found wherever its regions allow it to be, though it would
 // be placed elsewhere today.
 func TestNamedOrderIsFoundInALaterChoice(t *testing.T) {
-	c := markettest.New(
-		markettest.Spec{ID: "a", Region: "gru", Total: room(1)},
-		markettest.Spec{ID: "b", Region: "mad", Total: room(1)},
+	c := newCluster(
+		Spec{ID: "a", Region: "gru", Total: room(1)},
+		Spec{ID: "b", Region: "mad", Total: room(1)},
 	)
-	c.Break(func(call markettest.Call) markettest.Fault { return markettest.Fault{Unreachable: call.Worker == "a"} })
+	c.Break(func(call Call) Fault { return Fault{Unreachable: call.Worker == "a"} })
 	o := order("gru", "mad")
 	o.Named, o.First = true, true
 	first := place(t.Context(), broker(c, nil), o)
@@ -190,7 +189,7 @@ func TestNamedOrderIsFoundInALaterChoice(t *testing.T) {
 	if second.err != nil || second.fill.Machine.ID != first.fill.Machine.ID {
 		t.Errorf("the repetition got %q: %v", second.fill.Machine.ID, second.err)
 	}
-	if got := c.Calls(markettest.Claim); got != 1 {
+	if got := c.Calls(Claim); got != 1 {
 		t.Errorf("%d claims, want 1", got)
 	}
 }
@@ -210,11 +209,11 @@ func TestTwoFillsOfANamedOrderBecomeOne(t *testing.T) {
 
 func twoFills(t *testing.T, delay map[bourse.WorkerID]time.Duration) {
 	c := floor(2, room(5))
-	c.Break(func(call markettest.Call) markettest.Fault {
-		if call.Verb != markettest.Claim {
-			return markettest.Fault{}
+	c.Break(func(call Call) Fault {
+		if call.Verb != Claim {
+			return Fault{}
 		}
-		return markettest.Fault{Delay: delay[call.Worker]}
+		return Fault{Delay: delay[call.Worker]}
 	})
 	want := bourse.WorkerID("w0")
 	if delay["w1"] < delay["w0"] {
@@ -265,7 +264,7 @@ func TestInvariant9BrokersKeepNothing(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		rapid.SyncTest(t, func(t *rapid.T) {
 			c := floor(rapid.IntRange(1, 4).Draw(t, "workers"), room(5))
-			c.Break(markettest.Chaos(rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0)), markettest.Rates{
+			c.Break(Chaos(rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0)), Rates{
 				Delay: 1, Longest: 20 * time.Millisecond, Repeat: 0.3,
 			}))
 			link := c.Link()

@@ -10,7 +10,6 @@ import (
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/market"
-	"github.com/bourse-dev/bourse/market/markettest"
 )
 
 // Workers that answer nonsense neither win nor do harm.
@@ -42,11 +41,11 @@ func TestNonsenseLoses(t *testing.T) {
 	for name, lie := range quotes {
 		for _, named := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s named=%v", name, named), func(t *testing.T) {
-				c := markettest.New(
-					markettest.Spec{ID: "bad", Region: "gru", Total: room(1)}, // better than the other
-					markettest.Spec{ID: "good", Region: "gru", Total: room(10), Load: 3},
+				c := newCluster(
+					Spec{ID: "bad", Region: "gru", Total: room(1)}, // better than the other
+					Spec{ID: "good", Region: "gru", Total: room(10), Load: 3},
 				)
-				c.Tell("bad", &markettest.Lies{Quote: lie})
+				c.Tell("bad", &Lies{Quote: lie})
 				o := order("gru")
 				o.Named, o.First = named, true // a worker that answers for another has not answered for itself
 				a := place(t.Context(), broker(c, func(cfg *market.Config) { cfg.QuoteWithin = 5 * time.Millisecond }), o)
@@ -68,7 +67,7 @@ func TestSampleIsWidenedOnlyWhenItRefuses(t *testing.T) {
 	if a.err != nil {
 		t.Fatal(a.err)
 	}
-	if got := c.Calls(markettest.Ask); got != 8 {
+	if got := c.Calls(Ask); got != 8 {
 		t.Errorf("%d asked of 100, want 8", got)
 	}
 	for range 99 { // the directory's hint is as stale as can be
@@ -95,7 +94,7 @@ func TestQuoteTakesNothing(t *testing.T) {
 		if err != nil || d.Outcome != bourse.OutcomeQuoted || len(d.Rounds) != 1 || len(d.Rounds[0].Ranked) != asked {
 			t.Errorf("%d workers: %v\n%+v", n, err, d)
 		}
-		if c.Calls(markettest.Claim) != 0 {
+		if c.Calls(Claim) != 0 {
 			t.Errorf("%d workers: claimed", n)
 		}
 		o.Config.Guest.MemoryMB = 1 << 20

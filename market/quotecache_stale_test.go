@@ -15,16 +15,15 @@ import (
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/market"
-	"github.com/bourse-dev/bourse/market/markettest"
 )
 
 // A claim that was made from the cache and refused is followed by a real round, in
 // which that worker is not asked again, and its quotes are dropped.
 func TestStaleQuoteCostsOneRound(t *testing.T) {
-	c := markettest.New(
-		markettest.Spec{ID: "full", Region: "gru", Total: room(2)}, // the best fit
-		markettest.Spec{ID: "wide", Region: "gru", Total: room(90)},
-		markettest.Spec{ID: "more", Region: "gru", Total: room(90)},
+	c := newCluster(
+		Spec{ID: "full", Region: "gru", Total: room(2)}, // the best fit
+		Spec{ID: "wide", Region: "gru", Total: room(90)},
+		Spec{ID: "more", Region: "gru", Total: room(90)},
 	)
 	x, other := broker(c, standFor(time.Hour)), broker(c, nil)
 	if _, err := x.Quote(t.Context(), order("gru")); err != nil {
@@ -37,7 +36,7 @@ func TestStaleQuoteCostsOneRound(t *testing.T) {
 			t.Fatalf("filled on %q: %v", a.fill.Machine.Worker, a.err)
 		}
 	}
-	asks := c.Calls(markettest.Ask)
+	asks := c.Calls(Ask)
 	a := place(t.Context(), x, order("gru"))
 	if a.err != nil || len(a.decision.Rounds) != 2 {
 		t.Fatalf("%v\n%+v", a.err, a.decision.Rounds)
@@ -49,7 +48,7 @@ func TestStaleQuoteCostsOneRound(t *testing.T) {
 	if second.Standing != 0 || second.Asked != 2 || second.Candidates != 3 || len(second.Ranked) != 2 || len(second.Claims) != 1 {
 		t.Errorf("second: %+v", second)
 	}
-	if got := c.Calls(markettest.Ask) - asks; got != 2 {
+	if got := c.Calls(Ask) - asks; got != 2 {
 		t.Errorf("%d asks, want 2", got)
 	}
 	next := place(t.Context(), x, order("gru"))
@@ -84,9 +83,9 @@ func TestStandingQuotesRankAsFreshOnes(t *testing.T) {
 	claimed := 0
 	rapid.Check(t, func(t *rapid.T) {
 		region := rapid.SampledFrom([]bourse.Region{"gru", "mad"})
-		specs := make([]markettest.Spec, rapid.IntRange(1, 7).Draw(t, "workers"))
+		specs := make([]Spec, rapid.IntRange(1, 7).Draw(t, "workers"))
 		for i := range specs {
-			specs[i] = markettest.Spec{
+			specs[i] = Spec{
 				ID: bourse.WorkerID(fmt.Sprintf("w%d", i)), Region: region.Draw(t, "region"), Hint: region.Draw(t, "hint"),
 				Total: append(room(rapid.Int64Range(1, 20).Draw(t, "room")), bourse.Amount{Resource: "slots", Amount: 5}),
 				Load:  rapid.Float64Range(0, 3).Draw(t, "load"),
@@ -94,8 +93,8 @@ func TestStandingQuotesRankAsFreshOnes(t *testing.T) {
 		}
 		seed := rapid.Uint64().Draw(t, "seed")
 		sample := rapid.SampledFrom([]int{3, 32}).Draw(t, "sample above")
-		asking, standing := markettest.New(specs...), markettest.New(specs...)
-		exchange := func(c *markettest.Cluster, stand time.Duration) *market.Exchange {
+		asking, standing := newCluster(specs...), newCluster(specs...)
+		exchange := func(c *Cluster, stand time.Duration) *market.Exchange {
 			return broker(c, func(cfg *market.Config) {
 				cfg.Rand, cfg.StandFor, cfg.SampleAbove, cfg.Sample = rand.NewPCG(seed, 0), stand, sample, 2
 			})
@@ -149,13 +148,13 @@ func sameEnd(t *rapid.T, want, got *told) {
 func TestStaleQuotesRefuseNobody(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		regions := []bourse.Region{"gru", "mad"}
-		var specs []markettest.Spec
+		var specs []Spec
 		for i := range rapid.IntRange(2, 7).Draw(t, "workers") {
-			specs = append(specs, markettest.Spec{
+			specs = append(specs, Spec{
 				ID: bourse.WorkerID(fmt.Sprintf("w%d", i)), Region: regions[i%2], Total: room(rapid.Int64Range(1, 4).Draw(t, "room")),
 			})
 		}
-		c := markettest.New(specs...)
+		c := newCluster(specs...)
 		brokers := []*market.Exchange{broker(c, standFor(time.Hour)), broker(c, standFor(time.Hour)), broker(c, nil)}
 		var living []bourse.Machine
 		for range rapid.IntRange(1, 40).Draw(t, "steps") {
@@ -213,17 +212,17 @@ func TestBurstFillsEverything(t *testing.T) {
 			byMemory++
 		}
 	}
-	if byMemory == 0 || c.Calls(markettest.Cancel) != 0 {
-		t.Errorf("%d of 100 filled by memory, %d cancels", byMemory, c.Calls(markettest.Cancel))
+	if byMemory == 0 || c.Calls(Cancel) != 0 {
+		t.Errorf("%d of 100 filled by memory, %d cancels", byMemory, c.Calls(Cancel))
 	}
 }
 
 // Claims that take their time are no reason to ask, as long as answers come.
 func TestSlowClaimsLetQuotesStand(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := markettest.New(
-			markettest.Spec{ID: "best", Region: "gru", Total: room(9)},
-			markettest.Spec{ID: "wide", Region: "gru", Total: room(9000)},
+		c := newCluster(
+			Spec{ID: "best", Region: "gru", Total: room(9)},
+			Spec{ID: "wide", Region: "gru", Total: room(9000)},
 		)
 		packing := market.DefaultCurves()
 		packing.Spread.Weight = 0 // so that all claims meet at the same worker
@@ -232,7 +231,7 @@ func TestSlowClaimsLetQuotesStand(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(500 * time.Millisecond)
-		c.Break(func(markettest.Call) markettest.Fault { return markettest.Fault{Delay: 200 * time.Millisecond} })
+		c.Break(func(Call) Fault { return Fault{Delay: 200 * time.Millisecond} })
 		var wg sync.WaitGroup
 		for range 3 { // the third one's is 50 ms after the first answer, and 150 ms after the second claim
 			wg.Go(func() {
@@ -251,17 +250,17 @@ func TestSlowClaimsLetQuotesStand(t *testing.T) {
 // and the order that waits goes on to the next.
 func TestSilentWorkerIsNotClaimedByMemory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := markettest.New(
-			markettest.Spec{ID: "best", Region: "gru", Total: room(9)},
-			markettest.Spec{ID: "wide", Region: "gru", Total: room(90)},
-			markettest.Spec{ID: "more", Region: "gru", Total: room(90)},
+		c := newCluster(
+			Spec{ID: "best", Region: "gru", Total: room(9)},
+			Spec{ID: "wide", Region: "gru", Total: room(90)},
+			Spec{ID: "more", Region: "gru", Total: room(90)},
 		)
 		x := broker(c, nil)
 		if _, err := x.Quote(t.Context(), order("gru")); err != nil {
 			t.Fatal(err)
 		}
-		c.Break(func(call markettest.Call) markettest.Fault {
-			return markettest.Fault{LoseRequest: call.Worker == "best"}
+		c.Break(func(call Call) Fault {
+			return Fault{LoseRequest: call.Worker == "best"}
 		})
 		stop := running(t.Context(), x)
 		var first told

@@ -8,7 +8,6 @@ import (
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/market"
-	"github.com/bourse-dev/bourse/market/markettest"
 )
 
 // standFor makes brokers that cache quotes for d.
@@ -36,7 +35,7 @@ func TestAnOrderLikeTheLastIsNotAskedAbout(t *testing.T) {
 		if first.err != nil || second.err != nil {
 			t.Fatal(first.err, second.err)
 		}
-		if got := c.Calls(markettest.Ask); got != 3 {
+		if got := c.Calls(Ask); got != 3 {
 			t.Errorf("%d asks, want the first order's 3", got)
 		}
 		if r := stood(&first.decision); r != nil {
@@ -58,7 +57,7 @@ func TestAnOrderLikeTheLastIsNotAskedAbout(t *testing.T) {
 // scene is three workers, of which a broker knows two and has placed an order
 // with one.
 type scene struct {
-	c      *markettest.Cluster
+	c      *Cluster
 	x      *market.Exchange
 	order  bourse.Order         // the next one, like the first
 	absent bourse.WorkerID      // from the directory
@@ -84,10 +83,10 @@ func newScene(t *testing.T) *scene {
 // isAsked places the scene's order and fails unless all were asked.
 func (s *scene) isAsked(t *testing.T) {
 	t.Helper()
-	before := s.c.Calls(markettest.Ask)
+	before := s.c.Calls(Ask)
 	s.order.ID = bourse.NewOrderID()
 	a := place(t.Context(), s.x, s.order)
-	if asks := s.c.Calls(markettest.Ask) - before; a.err != nil || stood(&a.decision) != nil || asks < 2 {
+	if asks := s.c.Calls(Ask) - before; a.err != nil || stood(&a.decision) != nil || asks < 2 {
 		t.Errorf("%d asks: %v\n%+v", asks, a.err, a.decision.Rounds)
 	}
 }
@@ -101,11 +100,11 @@ func TestChangesAreAskedAbout(t *testing.T) {
 		"a worker has moved":       func(_ *testing.T, s *scene) { s.member = func(m *bourse.Member) { m.Region = "mad" } },
 		"a worker is new":          func(_ *testing.T, s *scene) { s.absent = "" },
 		"a worker said no": func(t *testing.T, s *scene) {
-			s.c.Tell("w0", &markettest.Lies{Quote: func(q *bourse.Quote) { q.Refusal = &bourse.Refusal{Reason: bourse.RefusedUnavailable} }})
+			s.c.Tell("w0", &Lies{Quote: func(q *bourse.Quote) { q.Refusal = &bourse.Refusal{Reason: bourse.RefusedUnavailable} }})
 			s.quote(t, "shop")
 		},
 		"a worker was silent": func(t *testing.T, s *scene) {
-			s.c.Break(func(call markettest.Call) markettest.Fault { return markettest.Fault{LoseRequest: call.Worker == "w0"} })
+			s.c.Break(func(call Call) Fault { return Fault{LoseRequest: call.Worker == "w0"} })
 			s.quote(t, "blog") // for any shape
 			s.c.Break(nil)
 		},
@@ -177,8 +176,8 @@ func TestQuotesAreAlwaysAsked(t *testing.T) {
 	c := floor(2, room(9))
 	x := broker(c, standFor(time.Hour))
 	for i := range 3 {
-		if _, err := x.Quote(t.Context(), order("gru")); err != nil || c.Calls(markettest.Ask) != 2*(i+1) {
-			t.Fatalf("%d asks after %d quotes: %v", c.Calls(markettest.Ask), i+1, err)
+		if _, err := x.Quote(t.Context(), order("gru")); err != nil || c.Calls(Ask) != 2*(i+1) {
+			t.Fatalf("%d asks after %d quotes: %v", c.Calls(Ask), i+1, err)
 		}
 	}
 	if a := place(t.Context(), x, order("gru")); stood(&a.decision) == nil {

@@ -6,17 +6,16 @@ import (
 	"time"
 
 	"github.com/bourse-dev/bourse"
-	"github.com/bourse-dev/bourse/market/markettest"
 )
 
 func TestRaceKeepsTheFirstThatStarts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := floor(4, room(1))
-		c.Break(func(call markettest.Call) markettest.Fault {
-			if call.Verb != markettest.Claim {
-				return markettest.Fault{}
+		c.Break(func(call Call) Fault {
+			if call.Verb != Claim {
+				return Fault{}
 			}
-			return markettest.Fault{ReplyDelay: map[bourse.WorkerID]time.Duration{
+			return Fault{ReplyDelay: map[bourse.WorkerID]time.Duration{
 				"w0": 4 * time.Second, "w1": time.Second, "w2": 3 * time.Second, "w3": 2 * time.Second,
 			}[call.Worker]}
 		})

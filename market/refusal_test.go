@@ -10,7 +10,6 @@ import (
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/market"
-	"github.com/bourse-dev/bourse/market/markettest"
 )
 
 // TestInvariant10NoIsAnAnswer: a refusal takes one round, is recorded with
@@ -23,31 +22,31 @@ func TestInvariant10NoIsAnAnswer(t *testing.T) {
 	full, arm := amounts(9000, 128, 1), map[string]string{"arch": "arm64"}
 	for name, test := range map[string]refusalCase{
 		"memory": {
-			specs: []markettest.Spec{{ID: "w1", Region: "gru", Total: amounts(9000, 64, 1)}, {ID: "w2", Region: "gru", Total: full}},
+			specs: []Spec{{ID: "w1", Region: "gru", Total: amounts(9000, 64, 1)}, {ID: "w2", Region: "gru", Total: full}},
 			code:  bourse.CodeInsufficient,
 			want:  fmt.Sprintf(phrase, "memory") + " (gru: 2 workers asked; memory: wanted 256 MiB, most free 128 MiB on w2)",
 		},
 		"the most frequent first": {
-			specs: []markettest.Spec{
+			specs: []Spec{
 				{ID: "w1", Region: "gru", Total: amounts(500, 999, 1)}, {ID: "w2", Region: "gru", Total: amounts(250, 999, 1)}, {ID: "w3", Region: "gru", Total: full},
 			},
 			code: bourse.CodeInsufficient,
 			want: fmt.Sprintf(phrase, "CPUs") + " (gru: 3 workers asked; cpu: wanted 1 core, most free 0.5 cores on w1; memory: wanted 256 MiB, most free 128 MiB on w3)",
 		},
 		"gpus": {
-			specs: []markettest.Spec{{ID: "w1", Region: "gru", Total: amounts(9000, 999, 1)}},
+			specs: []Spec{{ID: "w1", Region: "gru", Total: amounts(9000, 999, 1)}},
 			order: func(o *bourse.Order) { o.Config.Guest.GPUs, o.Config.Guest.GPUKind = 2, "a10" },
 			code:  bourse.CodeInsufficient,
 			want:  fmt.Sprintf(phrase, "GPUs") + " (gru: 1 worker asked; gpu.a10: wanted 2, most free 1 on w1)",
 		},
 		"a countable, in two regions": {
-			specs: []markettest.Spec{{ID: "w1", Region: "gru", Total: amounts(9000, 999, 1)}, {ID: "w2", Region: "mad", Total: amounts(9000, 999, 1)}},
+			specs: []Spec{{ID: "w1", Region: "gru", Total: amounts(9000, 999, 1)}, {ID: "w2", Region: "mad", Total: amounts(9000, 999, 1)}},
 			order: func(o *bourse.Order) { o.Config.Requirements = bourse.Requirements{"slots": {Count: 2}} },
 			code:  bourse.CodeInsufficient,
 			want:  fmt.Sprintf(phrase, "slots") + " (gru: 1 worker asked; mad: 1 worker asked; slots: wanted 2, most free 1 on w1)",
 		},
 		"capacity says more than a label": {
-			specs: []markettest.Spec{
+			specs: []Spec{
 				{ID: "w1", Region: "gru", Total: amounts(9000, 999, 1), Labels: arm},
 				{ID: "w2", Region: "gru", Total: amounts(9000, 999, 1), Labels: arm},
 				{ID: "w3", Region: "gru", Total: full, Labels: map[string]string{"arch": "amd64"}},
@@ -58,24 +57,24 @@ func TestInvariant10NoIsAnAnswer(t *testing.T) {
 				`label arch is "arm64" here (w1 and 1 more))`,
 		},
 		"no capacity refusal at all": {
-			specs: []markettest.Spec{{ID: "w1", Region: "gru", Total: full, Labels: arm}},
+			specs: []Spec{{ID: "w1", Region: "gru", Total: full, Labels: arm}},
 			order: func(o *bourse.Order) { o.Config.Requirements = bourse.Requirements{"arch": {Label: "amd64"}} },
 			code:  bourse.CodeInsufficient,
 			want:  `no worker can fulfill the request (gru: 1 worker asked; label arch is "arm64" here (w1))`,
 		},
 		"an unknown countable": {
-			specs: []markettest.Spec{{ID: "w1", Region: "gru", Total: amounts(9000, 999, 1)}},
+			specs: []Spec{{ID: "w1", Region: "gru", Total: amounts(9000, 999, 1)}},
 			order: func(o *bourse.Order) { o.Config.Requirements = bourse.Requirements{"widgets": {Count: 2}} },
 			code:  bourse.CodeInsufficient,
 			want:  `no worker can fulfill the request (gru: 1 worker asked; the worker has no widgets (w1))`,
 		},
 		"no worker there": {
-			specs: []markettest.Spec{{ID: "w1", Region: "nrt", Total: full}},
+			specs: []Spec{{ID: "w1", Region: "nrt", Total: full}},
 			code:  bourse.CodeInsufficient,
 			want:  "insufficient resources available to fulfill request: no worker takes orders in gru",
 		},
 		"one region empty, one full": {
-			specs: []markettest.Spec{{ID: "w1", Region: "mad", Total: full}},
+			specs: []Spec{{ID: "w1", Region: "mad", Total: full}},
 			code:  bourse.CodeInsufficient,
 			want:  fmt.Sprintf(phrase, "memory") + " (gru: no worker there; mad: 1 worker asked; memory: wanted 256 MiB, most free 128 MiB on w1)",
 		},
@@ -87,14 +86,14 @@ func TestInvariant10NoIsAnAnswer(t *testing.T) {
 }
 
 type refusalCase struct {
-	specs []markettest.Spec
+	specs []Spec
 	order func(*bourse.Order)
 	code  bourse.Code
 	want  string
 }
 
 func (test *refusalCase) check(t *testing.T, named bool) {
-	c := markettest.New(test.specs...)
+	c := newCluster(test.specs...)
 	o := order("gru")
 	if strings.Contains(test.want, "mad") {
 		o = order("gru", "mad")
@@ -109,7 +108,7 @@ func (test *refusalCase) check(t *testing.T, named bool) {
 	if got := a.err.Error(); got != test.want {
 		t.Errorf("said\n %s, want\n %s", got, test.want)
 	}
-	if got := c.Calls(markettest.Ask) + c.Calls(markettest.Claim); got > len(test.specs) {
+	if got := c.Calls(Ask) + c.Calls(Claim); got > len(test.specs) {
 		t.Errorf("%d messages to %d workers", got, len(test.specs))
 	}
 	d, ok := x.Decision(o.ID)
@@ -127,7 +126,7 @@ func TestSilenceIsUnavailable(t *testing.T) {
 	for _, n := range []int{1, 3} {
 		synctest.Test(t, func(t *testing.T) {
 			c := floor(n, room(1))
-			c.Break(func(markettest.Call) markettest.Fault { return markettest.Fault{Unreachable: true} })
+			c.Break(func(Call) Fault { return Fault{Unreachable: true} })
 			a := place(t.Context(), broker(c, nil), order("gru"))
 			fails(t, a.err, bourse.CodeUnavailable)
 			if want := fmt.Sprintf("(gru: %d worker", n); !strings.Contains(a.err.Error(), want) || a.took > 250*time.Millisecond {
@@ -142,8 +141,8 @@ func TestSilenceIsUnavailable(t *testing.T) {
 func TestSilentWorkerIsMentioned(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := floor(3, bourse.Amounts{{Resource: "cpu", Amount: 9000}, {Resource: "memory", Amount: 1}})
-		c.Break(func(call markettest.Call) markettest.Fault {
-			return markettest.Fault{LoseRequest: call.Worker == "w1"}
+		c.Break(func(call Call) Fault {
+			return Fault{LoseRequest: call.Worker == "w1"}
 		})
 		a := place(t.Context(), broker(c, nil), order("gru"))
 		c.Quiet()
@@ -166,7 +165,7 @@ func TestBusyWorkerIsNotInsufficient(t *testing.T) {
 		busy := func(*bourse.Fill, *bourse.Refusal, error) (*bourse.Fill, *bourse.Refusal, error) {
 			return nil, nil, bourse.Errorf(bourse.CodeRateLimited, "64 orders are in progress")
 		}
-		c.Tell("w0", &markettest.Lies{Claim: busy})
+		c.Tell("w0", &Lies{Claim: busy})
 		a := place(t.Context(), broker(c, nil), order("gru"))
 		if n > 1 {
 			if a.err != nil || a.fill.Machine.Worker == "w0" {
@@ -185,7 +184,7 @@ func TestBusyWorkerIsNotInsufficient(t *testing.T) {
 func TestTakenNameEndsTheOrder(t *testing.T) {
 	for _, n := range []int{1, 3} {
 		c := floor(n, room(5))
-		c.Tell("w0", &markettest.Lies{
+		c.Tell("w0", &Lies{
 			Quote: func(q *bourse.Quote) { q.Refusal = &bourse.Refusal{Reason: bourse.RefusedName} },
 			Claim: func(*bourse.Fill, *bourse.Refusal, error) (*bourse.Fill, *bourse.Refusal, error) {
 				return nil, &bourse.Refusal{Reason: bourse.RefusedName}, nil
@@ -206,7 +205,7 @@ func TestTakenNameEndsTheOrder(t *testing.T) {
 func TestRecordIsBounded(t *testing.T) {
 	c := floor(300, room(0))
 	for i := range 300 {
-		c.Tell(bourse.WorkerID(fmt.Sprintf("w%d", i)), &markettest.Lies{Quote: func(q *bourse.Quote) {
+		c.Tell(bourse.WorkerID(fmt.Sprintf("w%d", i)), &Lies{Quote: func(q *bourse.Quote) {
 			q.Refusal = &bourse.Refusal{Reason: bourse.RefusedLabel, Resource: fmt.Sprint(i/2, strings.Repeat("x", 9999)), Detail: strings.Repeat("y", 9999)}
 		}})
 	}

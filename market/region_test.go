@@ -8,7 +8,6 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/bourse-dev/bourse"
-	"github.com/bourse-dev/bourse/market/markettest"
 )
 
 // TestInvariant3RegionIsLaw: the directory is wrong about the regions of
@@ -18,17 +17,17 @@ func TestInvariant3RegionIsLaw(t *testing.T) {
 	all := []bourse.Region{"gru", "mad", "nrt"}
 	rapid.Check(t, func(t *rapid.T) {
 		region := rapid.SampledFrom(all)
-		specs := make([]markettest.Spec, rapid.IntRange(1, 12).Draw(t, "workers"))
+		specs := make([]Spec, rapid.IntRange(1, 12).Draw(t, "workers"))
 		for i := range specs {
-			specs[i] = markettest.Spec{
+			specs[i] = Spec{
 				ID: bourse.WorkerID(fmt.Sprintf("w%d", i)), Region: region.Draw(t, "region"), Hint: region.Draw(t, "hint"),
 				Total: room(rapid.Int64Range(0, 2).Draw(t, "room")),
 			}
 		}
-		c := markettest.New(specs...)
+		c := newCluster(specs...)
 		for _, s := range specs {
 			if rapid.IntRange(0, 4).Draw(t, "liar") == 0 {
-				c.Tell(s.ID, &markettest.Lies{Quote: func(q *bourse.Quote) { q.Region, q.Refusal = s.Hint, nil }})
+				c.Tell(s.ID, &Lies{Quote: func(q *bourse.Quote) { q.Region, q.Refusal = s.Hint, nil }})
 			}
 		}
 		o := order()
@@ -41,7 +40,7 @@ func TestInvariant3RegionIsLaw(t *testing.T) {
 
 		want := bourse.Region("") // the first choice with capacity on a worker that the directory has right
 		for _, choice := range o.Regions {
-			if slices.ContainsFunc(specs, func(s markettest.Spec) bool {
+			if slices.ContainsFunc(specs, func(s Spec) bool {
 				return s.Region == choice[0] && s.Hint == s.Region && s.Total.Of(bourse.ResourceMemory) > 0
 			}) {
 				want = choice[0]
@@ -61,12 +60,12 @@ func TestInvariant3RegionIsLaw(t *testing.T) {
 
 // A worker may even fill an order outside its regions; it is undone.
 func TestFillOutsideTheRegionIsUndone(t *testing.T) {
-	c := markettest.New(
-		markettest.Spec{ID: "a", Region: "gru", Total: room(1)},
-		markettest.Spec{ID: "b", Region: "gru", Total: room(1)},
+	c := newCluster(
+		Spec{ID: "a", Region: "gru", Total: room(1)},
+		Spec{ID: "b", Region: "gru", Total: room(1)},
 	)
 	for _, id := range []bourse.WorkerID{"a", "b"} {
-		c.Tell(id, &markettest.Lies{Claim: func(f *bourse.Fill, r *bourse.Refusal, err error) (*bourse.Fill, *bourse.Refusal, error) {
+		c.Tell(id, &Lies{Claim: func(f *bourse.Fill, r *bourse.Refusal, err error) (*bourse.Fill, *bourse.Refusal, error) {
 			f.Machine.Region = "mad"
 			return f, r, err
 		}})

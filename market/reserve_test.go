@@ -14,7 +14,6 @@ import (
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/market"
-	"github.com/bourse-dev/bourse/market/markettest"
 )
 
 // batch makes the orders of a reservation, one per size in MiB.
@@ -30,7 +29,7 @@ func batch(key bourse.ReservationKey, named bool, sizes ...bourse.MiB) []bourse.
 	return orders
 }
 
-func memoryOf(c *markettest.Cluster, ids ...bourse.WorkerID) (sum int64) {
+func memoryOf(c *Cluster, ids ...bourse.WorkerID) (sum int64) {
 	for _, id := range ids {
 		sum += c.Used(id, bourse.ResourceMemory)
 	}
@@ -77,9 +76,9 @@ func TestReserveIsAllOrNothing(t *testing.T) {
 
 // A small order does not take the only place where a large one fits.
 func TestReserveBeginsWithTheLargest(t *testing.T) {
-	c := markettest.New(
-		markettest.Spec{ID: "large", Region: "gru", Total: room(4)},
-		markettest.Spec{ID: "small", Region: "gru", Total: room(1)},
+	c := newCluster(
+		Spec{ID: "large", Region: "gru", Total: room(4)},
+		Spec{ID: "small", Region: "gru", Total: room(1)},
 	)
 	for range 20 {
 		if _, _, err := broker(c, nil).Reserve(t.Context(), batch(bourse.NewReservationKey(), false, 256, 1024)); err != nil {
@@ -132,11 +131,11 @@ func TestReserveWhenTheCallerLeaves(t *testing.T) {
 	for named, want := range map[bool]int64{false: 0, true: 3 * 256} {
 		synctest.Test(t, func(t *testing.T) {
 			c := floor(3, room(4))
-			c.Break(func(call markettest.Call) markettest.Fault {
-				if call.Verb == markettest.Claim {
-					return markettest.Fault{ReplyDelay: 100 * time.Millisecond}
+			c.Break(func(call Call) Fault {
+				if call.Verb == Claim {
+					return Fault{ReplyDelay: 100 * time.Millisecond}
 				}
-				return markettest.Fault{}
+				return Fault{}
 			})
 			x := broker(c, nil)
 			defer running(t.Context(), x)()
@@ -205,8 +204,8 @@ func TestAReleaseThatWasNotDelivered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := floor(2, room(1))
 		voids := c.NewVoids()
-		c.Break(func(call markettest.Call) markettest.Fault {
-			return markettest.Fault{Unreachable: call.Verb == markettest.Cancel}
+		c.Break(func(call Call) Fault {
+			return Fault{Unreachable: call.Verb == Cancel}
 		})
 		withVoids := func(cfg *market.Config) { cfg.Voids = voids }
 		key := bourse.NewReservationKey()
@@ -269,11 +268,11 @@ func TestPlaceFromAReservation(t *testing.T) {
 // Two choices, a reservation of workers in both, and in none: only those are
 // asked, each in its choice.
 func TestReservationsNarrowEachChoice(t *testing.T) {
-	c := markettest.New(
-		markettest.Spec{ID: "a", Region: "gru", Total: room(2)}, // tag 1, and so on
-		markettest.Spec{ID: "b", Region: "gru", Total: room(2)},
-		markettest.Spec{ID: "c", Region: "mad", Total: room(2)},
-		markettest.Spec{ID: "d", Region: "nrt", Total: room(2)},
+	c := newCluster(
+		Spec{ID: "a", Region: "gru", Total: room(2)}, // tag 1, and so on
+		Spec{ID: "b", Region: "gru", Total: room(2)},
+		Spec{ID: "c", Region: "mad", Total: room(2)},
+		Spec{ID: "d", Region: "nrt", Total: room(2)},
 	)
 	for tags, want := range map[[2]bourse.WorkerTag]string{
 		{1, 3}: "gru 1, nrt 0, mad 1", {2, 4}: "gru 1, nrt 1, mad 0", {1, 2}: "gru 2, nrt 0, mad 0", {9, 8}: "gru 0, nrt 0, mad 0",
@@ -309,7 +308,7 @@ func TestReserveDoesNotBelieveNonsense(t *testing.T) {
 		"another key":   func(f *bourse.Fill) { f.Hold.Reservation = bourse.NewReservationKey() },
 	} {
 		c := floor(1, room(2))
-		c.Tell("w0", &markettest.Lies{Claim: func(f *bourse.Fill, r *bourse.Refusal, err error) (*bourse.Fill, *bourse.Refusal, error) {
+		c.Tell("w0", &Lies{Claim: func(f *bourse.Fill, r *bourse.Refusal, err error) (*bourse.Fill, *bourse.Refusal, error) {
 			lie(f)
 			return f, r, err
 		}})

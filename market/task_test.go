@@ -10,7 +10,6 @@ import (
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/market"
-	"github.com/bourse-dev/bourse/market/markettest"
 )
 
 // task makes an order for work in gru, of the task "inc".
@@ -23,15 +22,15 @@ func task() bourse.Order {
 }
 
 // shops are n workers in gru, of which the first two have places for a task.
-func shops(n int, places int64) *markettest.Cluster {
-	c := make([]markettest.Spec, n)
+func shops(n int, places int64) *Cluster {
+	c := make([]Spec, n)
 	for i := range c {
-		c[i] = markettest.Spec{ID: bourse.WorkerID("w" + string(rune('0'+i))), Region: "gru", Total: bourse.Amounts{{Resource: "slots", Amount: 100}}}
+		c[i] = Spec{ID: bourse.WorkerID("w" + string(rune('0'+i))), Region: "gru", Total: bourse.Amounts{{Resource: "slots", Amount: 100}}}
 		if i < 2 {
 			c[i].Total = append(c[i].Total, bourse.Amount{Resource: bourse.TaskResource("inc"), Amount: places})
 		}
 	}
-	return markettest.New(c...)
+	return newCluster(c...)
 }
 
 // A task like the last is claimed at once, however many came before: what it
@@ -46,7 +45,7 @@ func TestATaskIsNotAskedAbout(t *testing.T) {
 				t.Fatalf("task %d: %+v, %v", i, a.fill, a.err)
 			}
 		}
-		if asks, claims := c.Calls(markettest.Ask), c.Calls(markettest.Claim); asks != 4 || claims != 50 {
+		if asks, claims := c.Calls(Ask), c.Calls(Claim); asks != 4 || claims != 50 {
 			t.Errorf("%d asks and %d claims, want 4 and 50", asks, claims)
 		}
 	})
@@ -68,7 +67,7 @@ func TestThePayloadTravelsOnce(t *testing.T) {
 // Invariant 7 of tasks: a claim without an answer ends the order, even if elsewhere
 // there is capacity, and a repetition returns what became of it.
 func TestInvariant7ATaskIsNotBegunTwice(t *testing.T) {
-	for name, fault := range map[string]markettest.Fault{
+	for name, fault := range map[string]Fault{
 		"the answer is lost":  {LoseReply: true, Reset: true},
 		"the request is lost": {LoseRequest: true, Reset: true},
 		"it hangs":            {LoseReply: true},
@@ -79,17 +78,17 @@ func TestInvariant7ATaskIsNotBegunTwice(t *testing.T) {
 					c := shops(3, 2)
 					x := broker(c, nil)
 					defer running(t.Context(), x)()
-					c.Break(func(call markettest.Call) markettest.Fault {
-						if call.Verb == markettest.Claim {
+					c.Break(func(call Call) Fault {
+						if call.Verb == Claim {
 							return fault
 						}
-						return markettest.Fault{}
+						return Fault{}
 					})
 					o := task()
 					o.Named = named
 					a := place(t.Context(), x, o)
 					fails(t, a.err, bourse.CodeTimeout)
-					if claims := c.Calls(markettest.Claim); claims != 1 || a.took > o.Deadline() {
+					if claims := c.Calls(Claim); claims != 1 || a.took > o.Deadline() {
 						t.Errorf("%d claims in %s", claims, a.took)
 					}
 					c.Break(nil)
@@ -116,7 +115,7 @@ func TestATaskIsNotBegunBehindASilentWorker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := shops(3, 2)
 		x := broker(c, nil)
-		c.Break(func(call markettest.Call) markettest.Fault { return markettest.Fault{LoseRequest: call.Worker == "w1"} })
+		c.Break(func(call Call) Fault { return Fault{LoseRequest: call.Worker == "w1"} })
 		o := task()
 		o.Named = true
 		fails(t, place(t.Context(), x, o).err, bourse.CodeUnavailable)
@@ -134,8 +133,8 @@ func TestTwoBrokersRunATaskOnce(t *testing.T) {
 			c := shops(2, 5)
 			o := task()
 			o.Named = true
-			c.Break(func(markettest.Call) markettest.Fault {
-				return markettest.Fault{Delay: time.Duration(rand.IntN(5)) * time.Millisecond}
+			c.Break(func(Call) Fault {
+				return Fault{Delay: time.Duration(rand.IntN(5)) * time.Millisecond}
 			})
 			var group sync.WaitGroup
 			for range 2 {
@@ -166,7 +165,7 @@ func TestNobodyTakesATask(t *testing.T) {
 				t.Errorf("refusals %+v", r)
 			}
 		}
-		if asks := c.Calls(markettest.Ask); asks != 6 {
+		if asks := c.Calls(Ask); asks != 6 {
 			t.Errorf("%d asks: no one is refused from memory", asks)
 		}
 	})

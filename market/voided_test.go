@@ -12,15 +12,14 @@ import (
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/market"
-	"github.com/bourse-dev/bourse/market/markettest"
 )
 
 // loseFirst loses the first claim's answer and all later messages to that
 // worker; the result returns which one that was.
-func loseFirst(c *markettest.Cluster) func() bourse.WorkerID {
+func loseFirst(c *Cluster) func() bourse.WorkerID {
 	var lost bourse.WorkerID
-	c.Break(func(call markettest.Call) markettest.Fault {
-		if lost == "" && call.Verb == markettest.Claim {
+	c.Break(func(call Call) Fault {
+		if lost == "" && call.Verb == Claim {
 			lost = call.Worker
 		}
 		return lostAt(lost)(call)
@@ -63,7 +62,7 @@ func TestInvariant7VoidsUnderAnyNetwork(t *testing.T) {
 			c := floor(rapid.IntRange(1, 5).Draw(t, "workers"), room(1))
 			voids, link := c.NewVoids(), c.Link()
 			x := broker(c, func(cfg *market.Config) { cfg.Voids, cfg.Trader = voids, link })
-			c.Break(badNetwork(t, markettest.Claim, markettest.Cancel))
+			c.Break(badNetwork(t, Claim, Cancel))
 			o := order("gru")
 			o.Race = rapid.IntRange(0, 3).Draw(t, "race")
 			o.Within = bourse.Duration(rapid.SampledFrom([]time.Duration{50 * time.Millisecond, 10 * time.Second}).Draw(t, "within"))
@@ -116,10 +115,10 @@ func TestPublishedVoidsNeedLittleMemory(t *testing.T) {
 		}
 		stop := running(t.Context(), x)
 		time.Sleep(2 * time.Minute)
-		tried := c.Calls(markettest.Cancel)
+		tried := c.Calls(Cancel)
 		time.Sleep(10 * time.Minute)
 		stop()
-		if got := c.Calls(markettest.Cancel); got != tried {
+		if got := c.Calls(Cancel); got != tried {
 			t.Errorf("%d tries after two minutes", got-tried)
 		}
 		voids.Apply()
@@ -140,9 +139,9 @@ func TestARepetitionDoesNotFindWhatWasVoided(t *testing.T) {
 				voids := c.NewVoids()
 				o := order("gru")
 				o.Named, o.First = true, true
-				c.Break(func(call markettest.Call) markettest.Fault {
+				c.Break(func(call Call) Fault {
 					if call.Worker != "w0" {
-						return markettest.Fault{Unreachable: true}
+						return Fault{Unreachable: true}
 					}
 					return lostAt("w0")(call)
 				})
@@ -179,8 +178,8 @@ func TestAQuoteCancelsNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 		d, err := x.Quote(t.Context(), o)
-		if err != nil || c.Calls(markettest.Cancel) != 0 {
-			t.Fatalf("%d cancels, %v", c.Calls(markettest.Cancel), err)
+		if err != nil || c.Calls(Cancel) != 0 {
+			t.Fatalf("%d cancels, %v", c.Calls(Cancel), err)
 		}
 		if r := d.Refusals(); len(r) != 1 || r[0].Worker != "w0" || r[0].Reason != bourse.RefusedCanceled {
 			t.Errorf("refusals: %+v", r)

@@ -9,20 +9,19 @@ import (
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/market"
-	"github.com/bourse-dev/bourse/market/markettest"
 )
 
 // lostAt loses everything that goes to a worker but asks, after it has seen
 // its claims.
-func lostAt(id bourse.WorkerID) func(markettest.Call) markettest.Fault {
-	return func(call markettest.Call) markettest.Fault {
+func lostAt(id bourse.WorkerID) func(Call) Fault {
+	return func(call Call) Fault {
 		switch {
-		case call.Worker != id || call.Verb == markettest.Ask:
-			return markettest.Fault{}
-		case call.Verb == markettest.Claim:
-			return markettest.Fault{LoseReply: true, Reset: true}
+		case call.Worker != id || call.Verb == Ask:
+			return Fault{}
+		case call.Verb == Claim:
+			return Fault{LoseReply: true, Reset: true}
 		}
-		return markettest.Fault{LoseRequest: true, Reset: true}
+		return Fault{LoseRequest: true, Reset: true}
 	}
 }
 
@@ -34,8 +33,8 @@ func TestUndeliveredCancellationIsRetried(t *testing.T) {
 		x := broker(c, nil)
 		defer running(t.Context(), x)()
 		var lost bourse.WorkerID
-		c.Break(func(call markettest.Call) markettest.Fault {
-			if lost == "" && call.Verb == markettest.Claim {
+		c.Break(func(call Call) Fault {
+			if lost == "" && call.Verb == Claim {
 				lost = call.Worker
 			}
 			return lostAt(lost)(call)
@@ -67,12 +66,12 @@ func TestRetriesAreFewAndEnd(t *testing.T) {
 		a := place(t.Context(), x, o)
 		fails(t, a.err, bourse.CodeUnavailable)
 		time.Sleep(2 * time.Minute)
-		tried := c.Calls(markettest.Cancel)
+		tried := c.Calls(Cancel)
 		if tried < 5 || tried > 20 {
 			t.Errorf("%d tries in a minute", tried)
 		}
 		time.Sleep(time.Hour)
-		if got := c.Calls(markettest.Cancel); got != tried {
+		if got := c.Calls(Cancel); got != tried {
 			t.Errorf("%d more tries after the minute", got-tried)
 		}
 		c.Quiet()
@@ -88,10 +87,10 @@ func TestOneWorkerAwayIsTriedOnce(t *testing.T) {
 		for range 100 {
 			fails(t, place(t.Context(), x, order("gru")).err, bourse.CodeUnavailable)
 		}
-		before := c.Calls(markettest.Cancel)
+		before := c.Calls(Cancel)
 		stop := running(t.Context(), x)
 		time.Sleep(time.Second)
-		if got := c.Calls(markettest.Cancel) - before; got < 1 || got > 5 {
+		if got := c.Calls(Cancel) - before; got < 1 || got > 5 {
 			t.Errorf("%d cancels in a second for 100 orders", got)
 		}
 		c.Break(nil)

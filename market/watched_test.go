@@ -4,12 +4,11 @@ import (
 	"context"
 
 	"github.com/bourse-dev/bourse"
-	"github.com/bourse-dev/bourse/market/markettest"
 )
 
 // watched keeps what went over a link last.
 type watched struct {
-	*markettest.Link
+	*Link
 	asked   *bourse.Order
 	claimed bourse.Claim
 }

@@ -1,11 +1,4 @@
-// Package markettest is a small working exchange floor in memory: workers with
-// a ledger, idempotent claims, holds that do not end by themselves, and
-// tombstones, a directory that may be wrong about
-// them, and a network between them and any number of brokers that loses,
-// delays, repeats and reorders what it carries.
-//
-// It is made for synctest bubbles: delays are timers, and nothing else waits.
-package markettest
+package market_test
 
 import (
 	"maps"
@@ -44,8 +37,8 @@ type Cluster struct {
 
 var _ market.Directory = (*Cluster)(nil)
 
-// New makes a cluster whose network works.
-func New(specs ...Spec) *Cluster {
+// newCluster makes a cluster whose network works.
+func newCluster(specs ...Spec) *Cluster {
 	c := &Cluster{
 		workers: map[bourse.WorkerID]*worker{},
 		members: map[bourse.Region][]bourse.Member{},

@@ -1,4 +1,4 @@
-package markettest
+package market_test
 
 import (
 	"slices"
