@@ -10,20 +10,22 @@ import (
 	"github.com/bourse-dev/bourse/market"
 )
 
-// Spec is one worker of a cluster.
+// Spec describes one worker of a cluster.
 type Spec struct {
 	ID     bourse.WorkerID
 	Region bourse.Region
-	Hint   bourse.Region     // where the directory has it; default Region
-	Total  bourse.Amounts    // its capacity
-	Labels map[string]string // as on a real worker
+	Hint   bourse.Region  // its region in the directory; default Region
+	Total  bourse.Amounts // its capacity
+	Labels map[string]string
 	Load   float64
 }
 
-// Cluster is all workers and the directory's records of them. It is safe for
-// concurrent use.
+// Cluster consists of workers in memory, a directory that may be wrong about them, and a
+// network between them and any number of brokers. The network can lose, delay, repeat and
+// reorder messages; see [Chaos]. Delays are timers, so a cluster is best used in a
+// synctest bubble. It is safe for concurrent use.
 type Cluster struct {
-	order   []bourse.WorkerID // as given to New
+	order   []bourse.WorkerID // as passed to newCluster
 	workers map[bourse.WorkerID]*worker
 	flying  sync.WaitGroup // messages in flight
 
@@ -37,7 +39,7 @@ type Cluster struct {
 
 var _ market.Directory = (*Cluster)(nil)
 
-// newCluster makes a cluster whose network works.
+// newCluster returns a cluster with a working network.
 func newCluster(specs ...Spec) *Cluster {
 	c := &Cluster{
 		workers: map[bourse.WorkerID]*worker{},
@@ -83,8 +85,8 @@ func (c *Cluster) All() (here []bourse.Member, away []bourse.Absence) {
 	return append(here, c.leaving...), slices.Clone(c.absent)
 }
 
-// Lose has the directory know a worker as absent since a time. It goes on
-// working.
+// Lose makes the directory list a worker as absent since a time. The worker keeps
+// running.
 func (c *Cluster) Lose(id bourse.WorkerID, since time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -96,7 +98,7 @@ func (c *Cluster) Lose(id bourse.WorkerID, since time.Time) {
 	}
 }
 
-// Leave marks a worker in the directory as taking no more orders.
+// Leave marks a worker in the directory as leaving: it accepts no more orders.
 func (c *Cluster) Leave(id bourse.WorkerID) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -121,7 +123,7 @@ func (c *Cluster) Find(id bourse.WorkerID) {
 	}
 }
 
-// Forget removes a worker from the directory. It goes on working.
+// Forget removes a worker from the directory. The worker keeps running.
 func (c *Cluster) Forget(id bourse.WorkerID) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -130,15 +132,15 @@ func (c *Cluster) Forget(id bourse.WorkerID) {
 	}
 }
 
-// Break makes the network call faults for every message from now on. Nil
-// repairs it; messages in flight are not affected.
+// Break makes the network call faults for every new message. Nil repairs the network.
+// Messages in flight are not affected.
 func (c *Cluster) Break(faults func(Call) Fault) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.faults = faults
 }
 
-// Calls counts the messages sent so far, asks by worker.
+// Calls returns the number of messages sent so far. An ask counts once for each worker.
 func (c *Cluster) Calls(v Verb) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -160,7 +162,7 @@ func (c *Cluster) Living(order bourse.OrderID) []bourse.Machine {
 	return out
 }
 
-// Used returns what a worker's ledger has committed.
+// Used returns the amount of a resource that a worker's ledger has committed.
 func (c *Cluster) Used(id bourse.WorkerID, r bourse.Resource) int64 {
 	w := c.workers[id]
 	w.mu.Lock()
@@ -168,8 +170,7 @@ func (c *Cluster) Used(id bourse.WorkerID, r bourse.Resource) int64 {
 	return w.used[r]
 }
 
-// Kept returns the decision that a worker keeps with the machine that fills an
-// order.
+// Kept returns the decision that a worker has stored with the machine that fills an order.
 func (c *Cluster) Kept(order bourse.OrderID) (bourse.Decision, bool) {
 	for _, w := range c.workers {
 		w.mu.Lock()
@@ -182,7 +183,7 @@ func (c *Cluster) Kept(order bourse.OrderID) (bourse.Decision, bool) {
 	return bourse.Decision{}, false
 }
 
-// Tell makes a worker answer with lies from now on; nil ends that.
+// Tell makes a worker answer with lies. Nil makes it answer honestly again.
 func (c *Cluster) Tell(id bourse.WorkerID, lies *Lies) {
 	w := c.workers[id]
 	w.mu.Lock()
@@ -194,7 +195,7 @@ func (c *Cluster) Tell(id bourse.WorkerID, lies *Lies) {
 type Lies struct {
 	Quote func(*bourse.Quote)
 	Claim func(*bourse.Fill, *bourse.Refusal, error) (*bourse.Fill, *bourse.Refusal, error)
-	Pulls func() *bourse.Refusal // whether an image can be pulled; without it, it can
+	Pulls func() *bourse.Refusal // answers whether an image can be pulled; nil: yes
 }
 
 // Clear destroys all machines and deletes all orders.

@@ -9,8 +9,8 @@ import (
 	"github.com/bourse-dev/bourse/market"
 )
 
-// Voids is the part of the view where cancellations wait for their workers.
-// It outlives brokers.
+// Voids stands for the part of the view that stores undelivered cancellations. It
+// outlives brokers.
 type Voids struct {
 	c *Cluster
 
@@ -21,12 +21,12 @@ type Voids struct {
 
 var _ market.Voids = (*Voids)(nil)
 
-// NewVoids makes an empty one, for any number of brokers.
+// NewVoids returns an empty Voids for any number of brokers.
 func (c *Cluster) NewVoids() *Voids {
 	return &Voids{c: c, list: map[bourse.OrderID][]bourse.WorkerID{}}
 }
 
-// Fail makes writing fail with err from now on; nil repairs it.
+// Fail makes writes fail with err. Nil makes them succeed again.
 func (v *Voids) Fail(err error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -56,7 +56,7 @@ func (v *Voids) Voided(_ context.Context, order bourse.OrderID) ([]bourse.Worker
 	return slices.Clone(v.list[order]), nil
 }
 
-// Apply makes every worker read and carry out its cancellations, as one does that is back.
+// Apply makes every worker apply its cancellations, like a worker that has returned.
 func (v *Voids) Apply() {
 	v.mu.Lock()
 	defer v.mu.Unlock()

@@ -8,7 +8,8 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// worker is one fake worker.
+// worker is a fake worker of a [Cluster]. It has a ledger, and its claims and cancellations
+// are idempotent.
 type worker struct {
 	spec Spec
 	tag  bourse.WorkerTag
@@ -19,8 +20,8 @@ type worker struct {
 	lies   *Lies
 }
 
-// entry is what a worker knows of an order. The first answer to a claim is for
-// good, as is a cancellation.
+// entry is a worker's record of an order. The first answer to a claim is final, and so is
+// a cancellation.
 type entry struct {
 	machine  *bourse.Machine
 	hold     *bourse.Hold
@@ -29,7 +30,7 @@ type entry struct {
 	refusal  *bourse.Refusal
 	canceled bool
 	task     *bourse.TaskResult
-	runs     int // of the task
+	runs     int // number of times that the task ran
 }
 
 func newWorker(s Spec, tag bourse.WorkerTag) *worker {
@@ -144,7 +145,7 @@ func (w *worker) cancel(order bourse.OrderID) bourse.Cancellation {
 		out.Machine = e.machine.ID
 	}
 	w.undo(e)
-	for _, e := range w.orders { // all of a reservation
+	for _, e := range w.orders { // canceling a reservation cancels all of its holds
 		if e.hold != nil && e.hold.Reservation.All() == order {
 			w.undo(e)
 		}
@@ -152,7 +153,7 @@ func (w *worker) cancel(order bourse.OrderID) bourse.Cancellation {
 	return out
 }
 
-// undo releases what e has taken. The caller holds the lock.
+// undo releases the resources that e has taken. The caller holds the lock.
 func (w *worker) undo(e *entry) {
 	if !e.canceled {
 		for _, a := range e.takes {
@@ -226,4 +227,33 @@ func takes(order *bourse.Order) bourse.Amounts {
 		a = append(a, bourse.Amount{Resource: bourse.TaskResource(order.Task.Name), Amount: 1})
 	}
 	return a.Sorted()
+}
+
+// run runs an order's task, which takes no time. The result is final.
+func (w *worker) run(order *bourse.Order) (*bourse.Fill, *bourse.Refusal) {
+	if e := w.orders[order.ID]; e != nil && e.task != nil {
+		return &bourse.Fill{Task: e.task, Again: true}, nil
+	}
+	if r := w.refuse(order, takes(order)); r != nil {
+		return nil, r
+	}
+	e := &entry{runs: 1, task: &bourse.TaskResult{
+		Order: order.ID, Name: order.Task.Name, Worker: w.spec.ID, Region: w.spec.Region, Machine: bourse.NewMachineID(w.tag),
+		End: bourse.TaskAnswered, Answer: order.Task.Payload, StartedAt: time.Now(),
+	}}
+	w.orders[order.ID] = e
+	return &bourse.Fill{Task: e.task}, nil
+}
+
+// Ran returns the number of times that the workers have run an order's task.
+func (c *Cluster) Ran(order bourse.OrderID) int {
+	n := 0
+	for _, w := range c.workers {
+		w.mu.Lock()
+		if e := w.orders[order]; e != nil {
+			n += e.runs
+		}
+		w.mu.Unlock()
+	}
+	return n
 }

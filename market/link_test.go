@@ -3,6 +3,8 @@ package market_test
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -28,15 +30,15 @@ type Call struct {
 	Order  bourse.OrderID
 }
 
-// Fault is what happens to a message. The zero Fault carries it at once.
+// Fault describes what happens to a message. The zero Fault delivers it immediately.
 type Fault struct {
-	Unreachable bool          // the worker does not see it, and the sender gets an error
-	LoseRequest bool          // the worker does not see it
-	LoseReply   bool          // the worker acts, the sender gets no reply
-	Reset       bool          // a sender that will get no reply gets an error at once; else it hangs
-	Delay       time.Duration // before the worker sees it
-	ReplyDelay  time.Duration // before the sender sees the reply
-	Repeat      time.Duration // after which the worker sees it again; 0: it does not
+	Unreachable bool          // the worker does not receive it, and the sender gets an error
+	LoseRequest bool          // the worker does not receive it
+	LoseReply   bool          // the worker acts, but the sender gets no reply
+	Reset       bool          // a sender without a reply gets an error immediately; otherwise it waits
+	Delay       time.Duration // before the worker receives it
+	ReplyDelay  time.Duration // before the sender receives the reply
+	Repeat      time.Duration // after which the worker receives it again; 0: it does not
 }
 
 // Link is one broker's connection to the cluster.
@@ -48,14 +50,14 @@ type Link struct {
 
 var _ market.Trader = (*Link)(nil)
 
-// Link connects one more broker.
+// Link connects another broker.
 func (c *Cluster) Link() *Link { return &Link{c: c, cut: make(chan struct{})} }
 
-// Cut is the death of the broker at the other end: its calls end, and no new
-// one reaches anyone. What was sent before still arrives.
+// Cut ends the broker's calls, as its death would, and makes new ones fail. Messages that
+// were sent before still arrive.
 func (l *Link) Cut() { l.one.Do(func() { close(l.cut) }) }
 
-// errLost is what a sender knows of a lost message.
+// errLost is the sender's error for a lost message.
 var errLost = errors.New("connection reset")
 
 // Ask implements market.Trader.
@@ -139,7 +141,7 @@ func (l *Link) Cancel(ctx context.Context, to bourse.Member, order bourse.OrderI
 	return carry(ctx, l, fault, func() bourse.Cancellation { return w.cancel(order) })
 }
 
-// dial finds a worker and what the network will do to the message.
+// dial returns a worker and the message's fault.
 func (l *Link) dial(verb Verb, id bourse.WorkerID, order bourse.OrderID) (*worker, Fault, error) {
 	select {
 	case <-l.cut:
@@ -161,8 +163,8 @@ func (l *Link) dial(verb Verb, id bourse.WorkerID, order bourse.OrderID) (*worke
 	return w, fault, nil
 }
 
-// carry takes a message to a worker and its reply back. A message in flight
-// arrives whether or not its sender still waits.
+// carry delivers a message to a worker and returns its reply. A message in flight arrives
+// even if its sender no longer waits.
 func carry[R any](ctx context.Context, l *Link, fault Fault, act func() R) (R, error) {
 	reply, reset := make(chan R, 1), make(chan struct{})
 	l.c.flying.Go(func() {
@@ -195,5 +197,47 @@ func carry[R any](ctx context.Context, l *Link, fault Fault, act func() R) (R, e
 		return none, errLost
 	case <-ctx.Done():
 		return none, ctx.Err()
+	}
+}
+
+// Rates contains the probabilities of an unreliable network's faults.
+type Rates struct {
+	Lose    float64 // losing the request or the reply
+	Refuse  float64 // refusing the connection
+	Delay   float64 // delaying the request or the reply, which reorders messages
+	Repeat  float64
+	Verbs   []Verb        // affected verbs; empty: all
+	Longest time.Duration // longest delay
+}
+
+// Chaos returns random faults at these rates for [Cluster.Break]. They depend only on rng
+// and the order of messages.
+func Chaos(rng *rand.Rand, rates Rates) func(Call) Fault {
+	var mu sync.Mutex
+	return func(c Call) Fault {
+		mu.Lock()
+		defer mu.Unlock()
+		var f Fault
+		if len(rates.Verbs) > 0 && !slices.Contains(rates.Verbs, c.Verb) {
+			return f
+		}
+		chance := func(p float64) bool { return rng.Float64() < p }
+		some := func() time.Duration { return time.Duration(rng.Int64N(int64(rates.Longest) + 1)) }
+		f.Unreachable = chance(rates.Refuse)
+		if chance(rates.Lose) {
+			f.LoseRequest = chance(0.5)
+			f.LoseReply = !f.LoseRequest
+			f.Reset = chance(0.5)
+		}
+		if chance(rates.Delay) {
+			f.Delay = some()
+		}
+		if chance(rates.Delay) {
+			f.ReplyDelay = some()
+		}
+		if chance(rates.Repeat) {
+			f.Repeat = 1 + some()
+		}
+		return f
 	}
 }
