@@ -49,7 +49,7 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// TestHelpers asks programs that speak as docker's helpers do.
+// TestHelpers runs programs that implement the protocol of docker's helpers.
 func TestHelpers(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
@@ -72,7 +72,7 @@ esac`)
 		}
 	}
 	for host, want := range map[string]string{
-		"broken.test": "locked", "gone.test": "docker-credential-gone, which is not there", "path.test": "a name, not a path",
+		"broken.test": "locked", "gone.test": "docker-credential-gone, which is not installed", "path.test": "use a name, not a path",
 	} {
 		if got, err := f.Of(host); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, %v, want an error with %q", host, got, err, want)

@@ -1,9 +1,8 @@
-// Package credentials reads what "docker login" has stored: the credentials that
-// registries of images are shown.
+// Package credentials reads the credentials for image registries that "docker login" has
+// stored.
 //
-// [Parse] reads the file config.json itself, which is all that a worker does. A person's
-// file may name helpers instead, programs that keep passwords elsewhere: [File.Of] asks
-// them as well.
+// [Parse] reads the file config.json, which is all that a worker needs. A user's file may
+// instead list helpers, which are programs that store passwords. [File.Of] also runs these.
 package credentials
 
 import (
@@ -15,20 +14,19 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Login is the credentials that are sent to a registry. Without a name the secret is a
-// token. The zero value is none.
+// Login contains the credentials for a registry. If Name is empty, Secret is a token. The
+// zero value means no credentials.
 type Login struct{ Name, Secret string }
 
-// File is what a config.json of docker says about registries, each by its host as
-// images name it: "registry.example.com:5000".
+// File is the part of docker's config.json about registries. Registries are identified by
+// their hosts in image names, such as "registry.example.com:5000".
 type File struct {
-	Logins  map[string]Login  // stored in the file itself
-	Helpers map[string]string // the helper that keeps a registry's: "pass" is the program docker-credential-pass
-	Store   string            // the helper of every other registry; "": none
+	Logins  map[string]Login  // credentials in the file itself
+	Helpers map[string]string // helpers by registry: "pass" is the program docker-credential-pass
+	Store   string            // helper for all other registries; "" means none
 }
 
-// Parse reads a config.json. What is not about registries is passed over. The error
-// never holds a secret.
+// Parse parses a config.json and ignores unrelated fields. Errors contain no secrets.
 func Parse(raw []byte) (File, error) {
 	var file struct {
 		Auths map[string]struct {
@@ -70,7 +68,7 @@ func Parse(raw []byte) (File, error) {
 	return out, nil
 }
 
-// hostOf returns the host of a key of docker's file, which may be an address:
+// hostOf returns the host of a key in docker's file, which may be a URL:
 // "https://index.docker.io/v1/" is the Docker Hub.
 func hostOf(key string) string {
 	_, host, ok := strings.Cut(key, "://")

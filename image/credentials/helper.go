@@ -12,19 +12,19 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// hub is what docker's helpers call the Docker Hub.
+// hub is the name of the Docker Hub in docker's helpers.
 const hub = "https://index.docker.io/v1/"
 
-// Of returns the credentials for a registry, by its host: those of its helper, of the
-// helper of all registries, or those in the file; none is the zero value. A helper may
-// show a person a window, and takes as long as it takes.
+// Of returns the credentials for a registry's host, from the registry's helper, from the
+// helper for all registries, or from the file. It returns the zero value if there are none.
+// It blocks while a helper runs, which may show a dialog to the user.
 func (f File) Of(host string) (Login, error) {
 	helper := cmp.Or(f.Helpers[host], f.Store)
 	if helper == "" {
 		return f.Logins[host], nil
 	}
 	if strings.ContainsAny(helper, `/\`) {
-		return Login{}, fmt.Errorf("credential helper %s: a name, not a path", bourse.Quoted(helper))
+		return Login{}, fmt.Errorf("invalid credential helper %s: use a name, not a path", bourse.Quoted(helper))
 	}
 	server := host
 	if host == bourse.DefaultRegistry {
@@ -32,7 +32,7 @@ func (f File) Of(host string) (Login, error) {
 	}
 	program := "docker-credential-" + helper
 	if _, err := exec.LookPath(program); err != nil {
-		return Login{}, fmt.Errorf("docker's configuration keeps credentials with %s, which is not there", program)
+		return Login{}, fmt.Errorf("docker's configuration uses the credential helper %s, which is not installed", program)
 	}
 	got, err := client.Get(client.NewShellProgramFunc(program), server)
 	switch {
@@ -40,7 +40,7 @@ func (f File) Of(host string) (Login, error) {
 		return f.Logins[host], nil
 	case err != nil:
 		return Login{}, fmt.Errorf("%s: %w", program, err)
-	case got.Username == "<token>": // as helpers mark an identity token
+	case got.Username == "<token>": // marks an identity token
 		return Login{Secret: got.Secret}, nil
 	}
 	return Login{Name: got.Username, Secret: got.Secret}, nil

@@ -20,29 +20,29 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// limits bound what an archive may make this host do.
+// limits are the bounds of an archive.
 type limits struct {
-	bytes   int64 // of its files together
-	entries int   // files, directories and links; also descriptors that are followed
+	bytes   int64 // total size of the files
+	entries int   // files, directories and links; also the number of visited descriptors
 }
 
-// usual is far above any image that is used.
-var usual = limits{bytes: 64 << 30, entries: 10_000}
+// defaultLimits are far above those of any real image.
+var defaultLimits = limits{bytes: 64 << 30, entries: 10_000}
 
-// maxManifest bounds manifests and indexes in bytes, as registries do.
+// maxManifest limits manifests and indexes in bytes, as registries do.
 const maxManifest = 4 << 20
 
-// unpacked is an archive's content, by digests that were computed of it.
+// unpacked is an archive's content, addressed by computed digests.
 type unpacked struct {
 	content.Store
 	index ocispec.Descriptor
 }
 
-// unpack copies the archive at path into a directory of its own below dir. What the archive
-// calls its files decides nothing about where they are written.
+// unpack copies the archive at path into a new directory below dir. The names of the
+// archive's files have no influence on where they are written.
 func unpack(ctx context.Context, path, dir string, bound limits) (unpacked, error) {
-	// A store asks the file system for fs-verity when it is opened, and logs past any context that
-	// there is none.
+	// Opening a store checks whether the file system supports fs-verity, and logs that it does
+	// not without using a context's logger.
 	if err := log.SetLevel(log.PanicLevel); err != nil {
 		return unpacked{}, err
 	}
@@ -59,7 +59,7 @@ func unpack(ctx context.Context, path, dir string, bound limits) (unpacked, erro
 	case info.IsDir():
 		read = fromLayout
 	case !info.Mode().IsRegular():
-		return unpacked{}, invalid("it is neither a file nor a directory")
+		return unpacked{}, invalid("neither a file nor a directory")
 	}
 	index, err := read(ctx, path, store, bound)
 	if err != nil {
@@ -84,7 +84,7 @@ func fromTar(ctx context.Context, path string, store content.Store, bound limits
 	return load(ctx, f, store)
 }
 
-// load reads the tar file r. Layers of docker's format, which are not compressed, are.
+// load reads the tar file r. It compresses the layers of docker's format.
 func load(ctx context.Context, r io.Reader, store content.Store) (ocispec.Descriptor, error) {
 	index, err := archive.ImportIndex(ctx, store, contextReader{ctx, r}, archive.WithImportCompression())
 	switch {
@@ -93,15 +93,15 @@ func load(ctx context.Context, r io.Reader, store content.Store) (ocispec.Descri
 	case ctx.Err() != nil:
 		return index, context.Cause(ctx)
 	}
-	if _, ok := errors.AsType[*fs.PathError](err); ok { // of this host's disk
+	if _, ok := errors.AsType[*fs.PathError](err); ok { // an error of this host's disk
 		return index, err
 	}
 	return index, invalid("%w", err)
 }
 
-// contextReader ends when its context does.
+// contextReader fails once its context has ended.
 type contextReader struct {
-	ctx context.Context //nolint:containedctx // of the one call that reads
+	ctx context.Context //nolint:containedctx // the reader lives for one call
 	r   io.Reader
 }
 
@@ -113,24 +113,24 @@ func (c contextReader) Read(p []byte) (int, error) {
 	return c.r.Read(p)
 }
 
-// compressions are how compressed files begin.
+// compressions contains the first bytes of compressed files.
 var compressions = map[string]string{"gzip": "\x1f\x8b", "zstd": "\x28\xb5\x2f\xfd", "bzip2": "BZh", "xz": "\xfd7zXZ"}
 
-// checkTar reads the headers of a tar file, all of them, before anything of it is stored:
-// a file of a few bytes may announce others of any size.
+// checkTar checks all headers of a tar file before its contents are stored, because a
+// small file can announce contents of any size.
 func checkTar(f *os.File, bound limits) error {
 	head := make([]byte, 8)
-	n, _ := f.ReadAt(head, 0) // a short one is found below
+	n, _ := f.ReadAt(head, 0) // a file that is too short is detected below
 	for name, magic := range compressions {
 		if strings.HasPrefix(string(head[:n]), magic) {
-			return invalid("it is compressed with %s: unpack it first, its layers are compressed already", name)
+			return invalid("compressed with %s: decompress it first", name)
 		}
 	}
 	info, err := f.Stat()
 	if err != nil {
 		return err
 	}
-	bound.bytes = min(bound.bytes, info.Size()) // what announces more has holes, or an end that is missing
+	bound.bytes = min(bound.bytes, info.Size()) // a sparse or truncated archive announces more
 	s := &sums{bound: bound}
 	r := tar.NewReader(f)
 	for {
@@ -139,9 +139,9 @@ func checkTar(f *os.File, bound limits) error {
 		case errors.Is(err, io.EOF) && s.entries > 0:
 			return nil
 		case errors.Is(err, io.EOF):
-			return invalid("it is empty")
+			return invalid("empty")
 		case err != nil:
-			return invalid("it is no tar file: %w", err)
+			return invalid("not a tar file: %w", err)
 		}
 		if err := s.add(h.Name, h.Size); err != nil {
 			return err
@@ -149,29 +149,29 @@ func checkTar(f *os.File, bound limits) error {
 	}
 }
 
-// sums counts an archive's entries.
+// sums adds up an archive's entries.
 type sums struct {
 	bound   limits
 	entries int
 	bytes   int64
 }
 
-// add counts an entry.
+// add adds an entry and checks the bounds.
 func (s *sums) add(name string, size int64) error {
 	s.entries++
 	s.bytes += size
 	switch {
 	case s.entries > s.bound.entries:
-		return invalid("it has more than %d entries", s.bound.entries)
+		return invalid("more than %d entries", s.bound.entries)
 	case size < 0 || s.bytes < 0 || s.bytes > s.bound.bytes:
-		return invalid("its files are said to have more than %d bytes, and it has no more", s.bound.bytes)
+		return invalid("the announced sizes of its files exceed %d bytes", s.bound.bytes)
 	case !filepath.IsLocal(name):
-		return invalid("it has a file %s, which is outside of it", bourse.Quoted(name))
+		return invalid("file %s is outside of the archive", bourse.Quoted(name))
 	}
 	return nil
 }
 
-// fromLayout reads a directory with the files of an archive.
+// fromLayout reads a directory with the contents of an archive.
 func fromLayout(ctx context.Context, path string, store content.Store, bound limits) (ocispec.Descriptor, error) {
 	root, err := os.OpenRoot(path)
 	if err != nil {
@@ -190,14 +190,14 @@ func fromLayout(ctx context.Context, path string, store content.Store, bound lim
 		sent <- err
 	}()
 	index, err := load(ctx, r, store)
-	_ = r.Close() // never fails; ends the writer
+	_ = r.Close() // never fails; stops the writer
 	if sendErr := <-sent; sendErr != nil && !errors.Is(sendErr, io.ErrClosedPipe) {
 		return index, sendErr
 	}
 	return index, err
 }
 
-// checkLayout looks at a directory's files before any is read.
+// checkLayout checks a directory's files before any of them is read.
 func checkLayout(dir fs.FS, bound limits) error {
 	s := &sums{bound: bound}
 	err := fs.WalkDir(dir, ".", func(name string, entry fs.DirEntry, err error) error {
@@ -211,17 +211,17 @@ func checkLayout(dir fs.FS, bound limits) error {
 		case entry.IsDir():
 			return s.add(name, 0)
 		case !info.Mode().IsRegular():
-			return invalid("%s in it is not a plain file", bourse.Quoted(name))
+			return invalid("%s is not a regular file", bourse.Quoted(name))
 		}
 		return s.add(name, info.Size())
 	})
 	if err == nil && s.entries == 0 {
-		return invalid("it is empty")
+		return invalid("empty")
 	}
 	return err
 }
 
-// invalid is an error about the archive.
+// invalid returns an error about the archive.
 func invalid(format string, args ...any) error {
-	return bourse.Errorf(bourse.CodeInvalid, "no archive of an image: %w", fmt.Errorf(format, args...))
+	return bourse.Errorf(bourse.CodeInvalid, "invalid image archive: %w", fmt.Errorf(format, args...))
 }

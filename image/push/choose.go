@@ -15,11 +15,10 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// choose returns the image of an archive that is meant: the one with that name, tag or
-// digest, or for "" the only one.
+// choose returns the archive's image with a name, tag or digest, or for "" its only image.
 func (u unpacked) choose(ctx context.Context, name string) (ocispec.Descriptor, error) {
 	if u.index.Size > maxManifest {
-		return ocispec.Descriptor{}, invalid("its index has %d bytes", u.index.Size)
+		return ocispec.Descriptor{}, invalid("its index has %d bytes, the limit is %d", u.index.Size, maxManifest)
 	}
 	raw, err := content.ReadBlob(ctx, u, u.index)
 	if err != nil {
@@ -27,7 +26,7 @@ func (u unpacked) choose(ctx context.Context, name string) (ocispec.Descriptor, 
 	}
 	var index ocispec.Index
 	if err := json.Unmarshal(raw, &index); err != nil {
-		return ocispec.Descriptor{}, invalid("its index: %w", err)
+		return ocispec.Descriptor{}, invalid("index: %w", err)
 	}
 	var found []ocispec.Descriptor
 	var names []string
@@ -40,16 +39,16 @@ func (u unpacked) choose(ctx context.Context, name string) (ocispec.Descriptor, 
 	}
 	switch {
 	case len(index.Manifests) == 0:
-		return ocispec.Descriptor{}, invalid("no image is in it")
+		return ocispec.Descriptor{}, invalid("it contains no image")
 	case len(found) == 1:
 		return found[0], nil
 	case len(found) == 0:
-		return ocispec.Descriptor{}, bourse.Errorf(bourse.CodeNotFound, "the archive has no image %s; it has %s", bourse.Quoted(name), list(names))
+		return ocispec.Descriptor{}, bourse.Errorf(bourse.CodeNotFound, "the archive contains no image %s, only %s", bourse.Quoted(name), list(names))
 	}
-	return ocispec.Descriptor{}, bourse.Errorf(bourse.CodeInvalid, "the archive has several images; name one of %s", list(names))
+	return ocispec.Descriptor{}, bourse.Errorf(bourse.CodeInvalid, "the archive contains several images: name one of %s", list(names))
 }
 
-// namesOf returns what an image of an archive may be called by: its names and its digest.
+// namesOf returns the names of an image in an archive, including its digest.
 func namesOf(d ocispec.Descriptor) []string {
 	var out []string
 	for _, key := range []string{images.AnnotationImageName, ocispec.AnnotationRefName} {
@@ -60,14 +59,14 @@ func namesOf(d ocispec.Descriptor) []string {
 	return append(out, d.Digest.String())
 }
 
-// list shows names, not all of very many.
+// list formats names, at most 12 of them.
 func list(names []string) string {
-	const most = 12
+	const limit = 12
 	slices.Sort(names)
 	names = slices.Compact(names)
 	rest := ""
-	if len(names) > most {
-		names, rest = names[:most], ", …"
+	if len(names) > limit {
+		names, rest = names[:limit], ", …"
 	}
 	quoted := make([]string, len(names))
 	for i, n := range names {
@@ -76,21 +75,21 @@ func list(names []string) string {
 	return strings.Join(quoted, ", ") + rest
 }
 
-// verify follows an image to its last layer and returns the bytes that it has of each
-// part. It reports what the archive lacks, and what is larger than it may be.
+// verify visits all parts of an image and returns their sizes. It returns an error if a
+// part is missing, has the wrong size or exceeds a bound.
 func (u unpacked) verify(ctx context.Context, root ocispec.Descriptor, bound limits) (map[digest.Digest]int64, error) {
 	if !isManifest(root) {
-		return nil, invalid("what its index names has media type %s", bourse.Quoted(root.MediaType))
+		return nil, invalid("the image in its index has media type %s", bourse.Quoted(root.MediaType))
 	}
 	sizes := map[digest.Digest]int64{}
 	rest := []ocispec.Descriptor{root}
-	for followed := 0; len(rest) > 0; followed++ {
-		if followed+len(rest) > bound.entries {
-			return nil, invalid("its manifests name more than %d parts", bound.entries)
+	for visited := 0; len(rest) > 0; visited++ {
+		if visited+len(rest) > bound.entries {
+			return nil, invalid("its manifests list more than %d parts", bound.entries)
 		}
 		d := rest[len(rest)-1]
 		rest = rest[:len(rest)-1]
-		if err := u.has(ctx, d); err != nil {
+		if err := u.check(ctx, d); err != nil {
 			return nil, err
 		}
 		sizes[d.Digest] = d.Size
@@ -106,21 +105,21 @@ func (u unpacked) verify(ctx context.Context, root ocispec.Descriptor, bound lim
 	return sizes, nil
 }
 
-// has checks that a part is there, and is as large as it is said to be.
-func (u unpacked) has(ctx context.Context, d ocispec.Descriptor) error {
+// check checks that a part exists and has the size in its descriptor.
+func (u unpacked) check(ctx context.Context, d ocispec.Descriptor) error {
 	if err := d.Digest.Validate(); err != nil {
 		return invalid("digest %s: %w", bourse.Quoted(d.Digest.String()), err)
 	}
 	info, err := u.Info(ctx, d.Digest)
 	switch {
 	case errdefs.IsNotFound(err):
-		return invalid("it lacks %s, which is a part of the image", d.Digest)
+		return invalid("part %s of the image is missing", d.Digest)
 	case err != nil:
 		return err
 	case info.Size != d.Size || d.MediaType == "":
-		return invalid("%s has %d bytes, and is said to have %d, of media type %s", d.Digest, info.Size, d.Size, bourse.Quoted(d.MediaType))
+		return invalid("%s has %d bytes, but its descriptor states %d bytes and media type %s", d.Digest, info.Size, d.Size, bourse.Quoted(d.MediaType))
 	case isManifest(d) && d.Size > maxManifest:
-		return invalid("manifest %s has %d bytes; at most %d are taken", d.Digest, d.Size, maxManifest)
+		return invalid("manifest %s has %d bytes, the limit is %d", d.Digest, d.Size, maxManifest)
 	}
 	return nil
 }

@@ -1,9 +1,9 @@
-// Package push sends an image that is in an archive on this host to a registry.
+// Package push uploads an image from an archive on this host to a registry.
 //
-// An archive is an OCI image layout or what "docker save" writes: a tar file, or a
-// directory with such a file's content. It is copied into a temporary directory under
-// the digests of what is in it, checked there, and pushed by containerd's client of
-// registries, which also speaks for pulls. Layers that the registry has are not sent again.
+// An archive is an OCI image layout or the output of "docker save", as a tar file or as
+// a directory with the contents of such a file. Its contents are copied to a temporary
+// directory under computed digests, verified there, and pushed by containerd's registry
+// client, which also performs pulls. Layers that the registry already has are not sent.
 //
-// Nothing in an archive is believed: see [Push] for its bounds.
+// Archives are untrusted; see [Push] for the bounds.
 package push

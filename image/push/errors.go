@@ -12,20 +12,20 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// coded gives an error of a push a code, and words for who pushes.
+// coded adds a code and a message for the user to an error of a push.
 func coded(ctx context.Context, err error, ref bourse.ImageRef) error {
 	name := bourse.ImageRef{Registry: ref.Registry, Repository: ref.Repository, Tag: ref.Tag}.String()
 	if ctx.Err() != nil {
-		return bourse.Errorf(bourse.CodeCanceled, "push of %s: stopped; repeated, it sends only the rest: %w", name, context.Cause(ctx))
+		return bourse.Errorf(bourse.CodeCanceled, "push %s: interrupted: repeat it to send the rest: %w", name, context.Cause(ctx))
 	}
 	code := bourse.CodeInternal
 	status, answered := errors.AsType[remoteerrors.ErrUnexpectedStatus](err)
 	_, network := errors.AsType[net.Error](err)
 	switch {
 	case errors.Is(err, docker.ErrInvalidAuthorization), answered && status.StatusCode == http.StatusUnauthorized:
-		return bourse.Errorf(bourse.CodeUnauthorized, "push of %s: %s wants other credentials than these, or any: %w", name, ref.Registry, err)
+		return bourse.Errorf(bourse.CodeUnauthorized, "push %s: %s requires credentials or refused them: %w", name, ref.Registry, err)
 	case answered && status.StatusCode == http.StatusForbidden:
-		return bourse.Errorf(bourse.CodeForbidden, "push of %s: these credentials may not push there: %w", name, err)
+		return bourse.Errorf(bourse.CodeForbidden, "push %s: these credentials have no permission to push: %w", name, err)
 	case answered && status.StatusCode == http.StatusNotFound:
 		code = bourse.CodeNotFound
 	case answered && status.StatusCode < http.StatusInternalServerError:
@@ -33,5 +33,5 @@ func coded(ctx context.Context, err error, ref bourse.ImageRef) error {
 	case answered, network:
 		code = bourse.CodeUnavailable
 	}
-	return bourse.Errorf(code, "push of %s: %w", name, err)
+	return bourse.Errorf(code, "push %s: %w", name, err)
 }

@@ -19,11 +19,11 @@ import (
 	"github.com/bourse-dev/bourse/image/registrytest"
 )
 
-// tight are bounds that tests exceed cheaply.
+// tight contains bounds that are cheap to exceed.
 var tight = limits{bytes: 1 << 20, entries: 20}
 
-// TestHostileArchives is shown archives that lie. Nothing of one is sent, nothing is written
-// outside of the temporary directory, and nothing stays in it.
+// A hostile archive is refused: nothing is sent, nothing is written outside of the
+// temporary directory, and nothing is left in it.
 func TestHostileArchives(t *testing.T) {
 	t.Parallel()
 	r := registrytest.Start(t, registrytest.Options{})
@@ -47,23 +47,23 @@ func TestHostileArchives(t *testing.T) {
 		archive []byte
 		want    string
 	}{
-		"nothing":          {nil, "empty"},
-		"text":             {bytes.Repeat([]byte("no archive "), 200), "no tar file"},
-		"no layout":        {tarOf(t, entry{name: "a", data: []byte("a")}), "unrecognized image format"},
-		"no index":         {tarOf(t, honest[0]), "missing index.json"},
-		"no image":         {tarOf(t, honest[0], entry{name: "index.json", data: []byte("{}")}), "no image is in it"},
-		"no JSON":          {tarOf(t, changed("index.json", func([]byte) []byte { return []byte("{") })...), "its index"},
-		"compressed":       {zipped(t, tarOf(t, honest...)), "compressed with gzip"},
-		"outside":          {tarOf(t, append(honest, entry{name: "../../escaped", data: []byte("x")})...), "outside of it"},
-		"absolute":         {tarOf(t, append(honest, entry{name: "/tmp/escaped", data: []byte("x")})...), "outside of it"},
-		"cut":              {cut(tarOf(t, honest...)), ""},
-		"said to be large": {announced(1 << 50), "have more than"},
-		"many entries":     {tarOf(t, append(honest, many(30)...)...), "more than 20 entries"},
-		"too many bytes":   {tarOf(t, append(honest, entry{name: "x", data: make([]byte, 2<<20)})...), "have more than 1048576 bytes"},
+		"nothing":            {nil, "empty"},
+		"text":               {bytes.Repeat([]byte("no archive "), 200), "not a tar file"},
+		"no layout":          {tarOf(t, entry{name: "a", data: []byte("a")}), "unrecognized image format"},
+		"no index":           {tarOf(t, honest[0]), "missing index.json"},
+		"no image":           {tarOf(t, honest[0], entry{name: "index.json", data: []byte("{}")}), "contains no image"},
+		"no JSON":            {tarOf(t, changed("index.json", func([]byte) []byte { return []byte("{") })...), "index: "},
+		"compressed":         {zipped(t, tarOf(t, honest...)), "compressed with gzip"},
+		"outside":            {tarOf(t, append(honest, entry{name: "../../escaped", data: []byte("x")})...), "outside of the archive"},
+		"absolute":           {tarOf(t, append(honest, entry{name: "/tmp/escaped", data: []byte("x")})...), "outside of the archive"},
+		"cut":                {cut(tarOf(t, honest...)), ""},
+		"announced as large": {announced(1 << 50), "announced sizes"},
+		"many entries":       {tarOf(t, append(honest, many(30)...)...), "more than 20 entries"},
+		"too many bytes":     {tarOf(t, append(honest, entry{name: "x", data: make([]byte, 2<<20)})...), "exceed 1048576 bytes"},
 		"another blob": {tarOf(t, changed(image.Layers[0].Digest.Encoded(), func(b []byte) []byte {
 			return append([]byte{^b[0]}, b[1:]...)
-		})...), "lacks " + image.Layers[0].Digest.String()},
-		"another size":    {tarOf(t, others(with(image.Manifest, func(d *ocispec.Descriptor) { d.Size++ }))...), "is said to have"},
+		})...), "part " + image.Layers[0].Digest.String()},
+		"another size":    {tarOf(t, others(with(image.Manifest, func(d *ocispec.Descriptor) { d.Size++ }))...), "but its descriptor states"},
 		"no image's type": {tarOf(t, others(with(image.Manifest, func(d *ocispec.Descriptor) { d.MediaType = "text/plain" }))...), "media type"},
 		"a layer's type": {tarOf(t, others(with(image.Manifest, func(d *ocispec.Descriptor) {
 			d.MediaType = ocispec.MediaTypeImageIndex
@@ -85,7 +85,7 @@ func TestHostileArchives(t *testing.T) {
 	}
 }
 
-// TestHostileDirectories has links that lead out, and what is no file.
+// A directory with links or special files is refused.
 func TestHostileDirectories(t *testing.T) {
 	t.Parallel()
 	for name, make := range map[string]func(path string) error{
@@ -140,10 +140,10 @@ func zipped(tb testing.TB, data []byte) []byte {
 	return out.Bytes()
 }
 
-// cut leaves the end away, and a part of a file.
+// cut removes the end of an archive and a part of its last file.
 func cut(data []byte) []byte { return data[:len(data)-2048] }
 
-// announced is a tar file of one header, for a file of that size.
+// announced returns a tar file that consists of the header of a file of this size.
 func announced(size int64) []byte {
 	var out bytes.Buffer
 	if err := tar.NewWriter(&out).WriteHeader(&tar.Header{Name: "blobs/sha256/a", Size: size, Typeflag: tar.TypeReg, Format: tar.FormatGNU}); err != nil {
@@ -160,8 +160,8 @@ func many(n int) []entry {
 	return out
 }
 
-// nested returns an index of ten times the same index of ten times nothing that is there: to
-// follow each would never end if there were a few more of them.
+// nested returns an index that lists one index ten times, which does the same, and so on.
+// With a few more levels, visiting all of them would never end.
 func nested(tb testing.TB) (ocispec.Descriptor, []entry) {
 	tb.Helper()
 	var blobs []entry
@@ -175,8 +175,8 @@ func nested(tb testing.TB) (ocispec.Descriptor, []entry) {
 	return d, blobs
 }
 
-// FuzzArchive reads any bytes as an archive: it ends, is bounded, and what it takes for an
-// image is one whose every part has the digest that it is called by.
+// Reading any bytes as an archive ends and respects the bounds. Every part of an accepted
+// image has the digest in its descriptor.
 func FuzzArchive(f *testing.F) {
 	image := registrytest.Build(f, registrytest.Image{Layers: []registrytest.Layer{{"a": {Data: []byte("a")}}}})
 	f.Add(tarOf(f, layout(f, image)...))

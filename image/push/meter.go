@@ -10,27 +10,26 @@ import (
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 )
 
-// meter is the source of a push, which counts what is read of it.
+// meter is the source of a push. It reports progress as its content is read.
 type meter struct {
-	from  content.Provider
-	sizes map[digest.Digest]int64
-	tell  func(Progress)
+	from   content.Provider
+	sizes  map[digest.Digest]int64
+	report func(Progress)
 
 	mu   sync.Mutex
 	read map[digest.Digest]int64
 	now  Progress
 }
 
-func newMeter(from content.Provider, sizes map[digest.Digest]int64, tell func(Progress)) *meter {
-	m := &meter{from: from, sizes: sizes, tell: tell, read: map[digest.Digest]int64{}}
+func newMeter(from content.Provider, sizes map[digest.Digest]int64, report func(Progress)) *meter {
+	m := &meter{from: from, sizes: sizes, report: report, read: map[digest.Digest]int64{}}
 	for _, size := range sizes {
 		m.now.Total += size
 	}
 	return m
 }
 
-// count has a part count as sent, once it was dealt with. It wraps the handler of each
-// part.
+// count wraps the handler of each part, so that a part that was handled counts as sent.
 func (m *meter) count(next images.Handler) images.Handler {
 	return images.HandlerFunc(func(ctx context.Context, d ocispec.Descriptor) ([]ocispec.Descriptor, error) {
 		children, err := next.Handle(ctx, d)
@@ -41,9 +40,9 @@ func (m *meter) count(next images.Handler) images.Handler {
 	})
 }
 
-// reached notes that a part was read up to an offset.
+// reached records that a part was read up to an offset.
 func (m *meter) reached(d digest.Digest, offset int64) {
-	if m.tell == nil {
+	if m.report == nil {
 		return
 	}
 	m.mu.Lock()
@@ -54,7 +53,7 @@ func (m *meter) reached(d digest.Digest, offset int64) {
 	}
 	m.read[d] += more
 	m.now.Sent += more
-	m.tell(m.now)
+	m.report(m.now)
 }
 
 // ReaderAt implements [content.Provider].
@@ -68,13 +67,13 @@ func (m *meter) ReaderAt(ctx context.Context, d ocispec.Descriptor) (content.Rea
 
 type meteredReader struct {
 	content.ReaderAt
-	meter *meter
-	of    digest.Digest
+	meter  *meter
+	digest digest.Digest
 }
 
 // ReadAt implements [io.ReaderAt].
 func (r *meteredReader) ReadAt(p []byte, offset int64) (int, error) {
 	n, err := r.ReaderAt.ReadAt(p, offset)
-	r.meter.reached(r.of, offset+int64(n))
+	r.meter.reached(r.digest, offset+int64(n))
 	return n, err
 }

@@ -25,40 +25,41 @@ import (
 	"github.com/bourse-dev/bourse/internal/tempdir"
 )
 
-// Request is what is pushed where.
+// Request describes a push.
 type Request struct {
 	Archive string // path of a tar file or a directory
-	Image   string // a name, tag or digest in the archive; "": the only one there
-	Name    string // what it is to be called: registry/repository[:tag], the tag by default "latest"
+	Image   string // name, tag or digest of the image in the archive; "" means the only image
+	Name    string // registry/repository[:tag]; the default tag is "latest"
 
-	Login    credentials.Login // the zero value: those of Config
-	Config   string            // path of docker's config.json; "": none. A file that is not there is none
-	Insecure bool              // plain HTTP to any registry; to one on loopback it is used always, unless CA is set
-	CA       string            // optional PEM file with the authorities that sign the registry's certificate
+	Login    credentials.Login // if zero, the credentials in Config are used
+	Config   string            // path of docker's config.json, which may be missing; "" means none
+	Insecure bool              // use plain HTTP; a registry on loopback is always reached by HTTP unless CA is set
+	CA       string            // optional PEM file with the CAs of the registry's certificate
 
-	Temp     string         // directory for the copy of the archive; "": the system's
-	Progress func(Progress) // optional; called one call at a time, and not after Push has returned
+	Temp     string         // directory for the copy of the archive; "" means the system's default
+	Progress func(Progress) // optional; calls are serialized, and end before Push returns
 }
 
-// Progress is how far a push has come, in bytes. What the registry has already counts as
-// sent.
+// Progress is the progress of a push in bytes. Parts that the registry already has count
+// as sent.
 type Progress struct{ Sent, Total int64 }
 
-// tempPrefix begins the names of the directories that archives are copied to.
+// tempPrefix is the prefix of the temporary directories' names.
 const tempPrefix = "bourse-push-"
 
-// Push pushes an image and returns its name with its digest: "registry/repository:tag@sha256:…".
-// Every part is in the registry before the manifest that names it, and the tag moves last, so
-// a push that fails or is canceled leaves the tag as it was; repeated, it sends only the rest.
+// Push uploads an image and returns its name with its digest:
+// "registry/repository:tag@sha256:…". It uploads every part before the manifest that lists
+// it, and sets the tag last. A push that fails or is canceled therefore does not change the
+// tag. When repeated, it sends only the missing parts.
 //
-// The archive is checked before anything is sent: it may have 10 000 entries and 64 GiB,
-// which must all be in the file, its digests are computed, and manifests of 4 MiB are read.
+// Before anything is sent, the archive is checked and its digests are computed. It may have
+// 10,000 entries, 64 GiB, and manifests of 4 MiB.
 //
-// The error is [bourse.CodeInvalid] for an archive or a name that is wrong, CodeNotFound for
-// one that is not there, CodeUnauthorized or CodeForbidden when the registry refuses the
-// credentials, CodeUnavailable when it does not answer, CodeCanceled when ctx has ended.
+// Errors: invalid if the archive or the name is invalid; not_found if the archive or the
+// image does not exist; unauthorized or forbidden if the registry refuses the credentials;
+// unavailable if it does not answer; canceled if ctx has ended.
 func Push(ctx context.Context, r Request) (string, error) {
-	return r.push(ctx, usual)
+	return r.push(ctx, defaultLimits)
 }
 
 func (r Request) push(ctx context.Context, bound limits) (string, error) {
@@ -79,7 +80,7 @@ func (r Request) push(ctx context.Context, bound limits) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	defer func() { _ = dir.Remove() }() // the next push removes it
+	defer func() { _ = dir.Remove() }() // if this fails, the next push removes it
 	from, err := unpack(ctx, r.Archive, dir.Path, bound)
 	if err != nil {
 		return "", about(r.Archive, err)
@@ -105,7 +106,7 @@ func (r Request) push(ctx context.Context, bound limits) (string, error) {
 	return ref.String(), nil
 }
 
-// atOnce is how many parts are sent at a time.
+// atOnce is the number of parts that are sent concurrently.
 const atOnce = 3
 
 func tempOf(dir string) string {
@@ -115,14 +116,14 @@ func tempOf(dir string) string {
 	return dir
 }
 
-// parse takes the name that an image is to have apart.
+// parse parses and checks the image's name in the registry.
 func parse(name string) (bourse.ImageRef, error) {
 	ref := bourse.ParseImageRef(name)
 	switch {
 	case ref.Registry == "":
-		return ref, bourse.Errorf(bourse.CodeInvalid, "image %s is not in a registry", bourse.Quoted(name))
+		return ref, bourse.Errorf(bourse.CodeInvalid, "image name %s contains no registry", bourse.Quoted(name))
 	case ref.Digest != "":
-		return ref, bourse.Errorf(bourse.CodeInvalid, "image %s: the digest follows from the archive; name it without", bourse.Quoted(name))
+		return ref, bourse.Errorf(bourse.CodeInvalid, "image name %s contains a digest: omit it, because it follows from the archive", bourse.Quoted(name))
 	}
 	if _, err := reference.ParseNamed(ref.String()); err != nil {
 		return ref, bourse.Errorf(bourse.CodeInvalid, "image %s: %w", bourse.Quoted(name), err)
@@ -130,7 +131,7 @@ func parse(name string) (bourse.ImageRef, error) {
 	return ref, nil
 }
 
-// resolver returns the client of a registry, and what closes its connections.
+// resolver returns a registry's client, and a function that closes its connections.
 func (r Request) resolver(name string) (remotes.Resolver, func(), error) {
 	h, done, err := r.host(name)
 	if err != nil {
@@ -140,7 +141,7 @@ func (r Request) resolver(name string) (remotes.Resolver, func(), error) {
 	return docker.NewResolver(docker.ResolverOptions{Hosts: hosts}), done, nil
 }
 
-// host returns how a registry is reached, and what closes the connections to it.
+// host returns a registry's configuration, and a function that closes its connections.
 func (r Request) host(name string) (docker.RegistryHost, func(), error) {
 	var none docker.RegistryHost
 	login, err := r.login(name)
@@ -199,35 +200,35 @@ func (r Request) login(host string) (credentials.Login, error) {
 	return login, nil
 }
 
-// authorities reads the certificates of CA; nil: the system's.
+// authorities returns the certificates in CA, or nil for those of the system.
 func (r Request) authorities() (*x509.CertPool, error) {
 	if r.CA == "" {
 		return nil, nil
 	}
 	pem, err := os.ReadFile(r.CA)
 	if err != nil {
-		return nil, bourse.Errorf(bourse.CodeInvalid, "authority of the registry: %w", err)
+		return nil, bourse.Errorf(bourse.CodeInvalid, "CA of the registry: %w", err)
 	}
 	pool := x509.NewCertPool()
 	if !pool.AppendCertsFromPEM(pem) {
-		return nil, bourse.Errorf(bourse.CodeInvalid, "authority of the registry: %s holds no certificate", r.CA)
+		return nil, bourse.Errorf(bourse.CodeInvalid, "CA of the registry: %s contains no certificate", r.CA)
 	}
 	return pool, nil
 }
 
-// quiet keeps the client's own log, a line for every request that fails, off the
-// terminal.
+// quiet discards the log of containerd's client, which contains a line for every failed
+// request.
 func quiet(ctx context.Context) context.Context {
 	none := &logrus.Logger{Out: io.Discard, Formatter: &logrus.TextFormatter{}, Hooks: logrus.LevelHooks{}, Level: logrus.PanicLevel}
 	return log.WithLogger(ctx, logrus.NewEntry(none))
 }
 
-// about says which archive an error is about.
+// about adds the archive's path to an error.
 func about(archive string, err error) error {
 	return fmt.Errorf("%s: %w", archive, err)
 }
 
-// CheckName checks a name for [Request.Name]; its error is what Push would return for it.
+// CheckName checks a value of [Request.Name]. It returns the error that [Push] would return.
 func CheckName(name string) error {
 	_, err := parse(name)
 	return err

@@ -26,14 +26,14 @@ import (
 	"github.com/bourse-dev/bourse/image/registrytest"
 )
 
-// entry is one of an archive's.
+// entry is a file or link in an archive.
 type entry struct {
 	name string
 	data []byte
 	link string
 }
 
-// tarOf writes entries as a tar file.
+// tarOf returns a tar file with these entries.
 func tarOf(tb testing.TB, entries ...entry) []byte {
 	tb.Helper()
 	var out bytes.Buffer

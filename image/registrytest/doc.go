@@ -1,12 +1,12 @@
-// Package registrytest runs a real image registry on loopback for tests, makes
-// images of files and pushes them to it.
+// Package registrytest runs a real image registry on loopback for tests, builds images
+// and pushes them to it.
 //
 //	r := registrytest.Start(t, registrytest.Options{})
 //	pushed := r.Push(t, "team/web:v1", registrytest.Image{Layers: []registrytest.Layer{registrytest.Busybox(t)}})
 //	// pushed.Name is "127.0.0.1:41234/team/web:v1", pushed.Digest "sha256:…"
 //
-// The registry is the distribution project's own, in the test's process, with
-// its storage in memory. In front of it stands a handler that counts requests
-// and bytes and, where a test asks for it, makes the registry slow, hang, stop
-// half-way, refuse, or lie. Layers may hold what no honest one does.
+// The registry is that of the distribution project. It runs in the test's process and
+// stores its content in memory. A handler in front of it counts requests and bytes and
+// can make it slow, hang, break off, refuse or send wrong content. Layers may contain
+// malicious entries.
 package registrytest

@@ -6,59 +6,57 @@ import (
 	"time"
 )
 
-// Fault is what goes wrong with one answer; the zero value is nothing.
+// Fault describes the fault of one reply. The zero value means no fault.
 type Fault struct {
-	Status  int    // answers with this status and nothing else
-	Body    []byte // answers every request with this
-	Corrupt bool   // turns the body's first byte over
-	Rate    int64  // bytes of the body in a second
+	Status  int    // reply with this status only
+	Body    []byte // reply with this body
+	Corrupt bool   // invert the body's first byte
+	Rate    int64  // limit the body to this many bytes per second
 
-	// Hang stops, and holds the connection, after After bytes of the body; Cut
-	// breaks the connection there. A hanging answer without a body (After 0)
-	// does not even send its headers.
+	// Hang stops the reply after After bytes of the body but keeps the connection open.
+	// Cut breaks the connection there. If After is 0, not even the headers are sent.
 	Hang, Cut bool
 	After     int64
 }
 
-// Stats counts what was asked of a registry by its clients; pushes through
-// Push are not in it.
+// Stats counts the requests of a registry's clients, without those of [Registry.Push].
 type Stats struct {
-	Requests  int   // all of them
-	Manifests int   // asked for by GET or HEAD
-	Blobs     int   // GETs of blobs
-	Ranges    int   // those of them that asked for a part
-	BlobBytes int64 // bytes of blobs that were sent
+	Requests  int   // all requests
+	Manifests int   // GET and HEAD requests for manifests
+	Blobs     int   // GET requests for blobs
+	Ranges    int   // GET requests for a range of a blob
+	BlobBytes int64 // bytes of blobs sent
 }
 
-// IsManifest reports whether a request asks for a manifest.
+// IsManifest reports whether a request is for a manifest.
 func IsManifest(req *http.Request) bool { return strings.Contains(req.URL.Path, "/manifests/") }
 
-// IsBlob reports whether a request asks for a layer or a configuration.
+// IsBlob reports whether a request is for a layer or a configuration.
 func IsBlob(req *http.Request) bool { return strings.Contains(req.URL.Path, "/blobs/sha256:") }
 
-// Fault has f asked for each request what is to go wrong with its answer; nil
-// ends it. f may be called by several goroutines at once.
+// Fault makes f choose the fault of each reply. Nil disables faults. f must be safe for
+// concurrent use.
 func (r *Registry) Fault(f func(*http.Request) Fault) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.fault = f
 }
 
-// Stats counts the requests since the start, or since ResetStats.
+// Stats returns the counters since the start or the last ResetStats.
 func (r *Registry) Stats() Stats {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.stats
 }
 
-// ResetStats counts from nothing again.
+// ResetStats resets the counters.
 func (r *Registry) ResetStats() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.stats = Stats{}
 }
 
-// ServeHTTP answers as the registry does, with the faults asked for.
+// ServeHTTP passes a request to the registry and applies the fault to its reply.
 func (r *Registry) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	r.mu.Lock()
 	ask, ended := r.fault, r.ended
@@ -82,7 +80,7 @@ func (r *Registry) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	case fault.Status != 0:
 		w.WriteHeader(fault.Status)
 	case fault.Body != nil:
-		_, _ = body.Write(fault.Body) // the client may leave
+		_, _ = body.Write(fault.Body) // the client may disconnect
 	case (fault.Hang || fault.Cut) && fault.After == 0:
 		body.stop()
 	default:
@@ -90,7 +88,7 @@ func (r *Registry) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	}
 }
 
-// body is the body of an answer, with its faults.
+// body writes the body of a reply with a fault.
 type body struct {
 	http.ResponseWriter
 	registry *Registry
@@ -100,7 +98,7 @@ type body struct {
 	sent     int64
 }
 
-// Write passes on what the fault leaves of p.
+// Write writes p, changed by the fault.
 func (b *body) Write(p []byte) (int, error) {
 	if b.fault.Corrupt && b.sent == 0 && len(p) > 0 {
 		p = append([]byte{^p[0]}, p[1:]...)
@@ -137,7 +135,7 @@ func (b *body) count(n int) {
 	}
 }
 
-// wait passes time, less when the client leaves or the registry stops.
+// wait waits for d, or until the client disconnects or the registry stops.
 func (b *body) wait(d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -148,10 +146,11 @@ func (b *body) wait(d time.Duration) {
 	}
 }
 
-// stop holds the connection or not, and then breaks it.
+// stop breaks the connection, for Hang only after the client disconnects or the registry
+// stops.
 func (b *body) stop() {
 	if b.sent > 0 {
-		_ = http.NewResponseController(b.ResponseWriter).Flush() // the client may have left
+		_ = http.NewResponseController(b.ResponseWriter).Flush() // the client may have disconnected
 	}
 	if b.fault.Hang {
 		select {

@@ -13,19 +13,19 @@ import (
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 )
 
-// Image is what an image is made of.
+// Image describes an image.
 type Image struct {
 	Layers []Layer
 	Config ocispec.ImageConfig
-	Arch   string // default: of this host
+	Arch   string // default: this host's
 	OS     string // default "linux"
 
-	// Bomb adds a layer of one file of so many zeros, rounded up to whole MiB,
-	// which is a thousandth of that in the registry. Its digest, unpacked, is
-	// not the one that the configuration has.
+	// Bomb adds a layer with one file of this many zeros, rounded up to whole MiB. Its
+	// size in the registry is a thousandth of that. The digest of the unpacked layer
+	// differs from the one in the configuration.
 	Bomb int64
 
-	// Edit changes the manifest before it is pushed: to make it wrong.
+	// Edit changes the manifest before it is pushed, to make it invalid.
 	Edit func(*ocispec.Manifest)
 	// EditConfig changes the configuration before it is pushed.
 	EditConfig func(*ocispec.Image)
@@ -39,8 +39,8 @@ type Built struct {
 	Blobs    map[digest.Digest][]byte // manifest, configuration and layers
 }
 
-// Bytes sums the configuration and the layers up, each once: what the first pull
-// on a host transfers, besides the manifest.
+// Bytes returns the total size of the configuration and the different layers, which the
+// first pull on a host transfers in addition to the manifest.
 func (b Built) Bytes() int64 {
 	sizes := map[digest.Digest]int64{b.Config.Digest: b.Config.Size}
 	for _, l := range b.Layers {
@@ -53,7 +53,7 @@ func (b Built) Bytes() int64 {
 	return sum
 }
 
-// Build makes an image. The same parts have the same digests.
+// Build builds an image. Equal parts have equal digests.
 func Build(tb testing.TB, image Image) Built {
 	tb.Helper()
 	out := Built{Blobs: map[digest.Digest][]byte{}}
@@ -109,8 +109,8 @@ func (image Image) platform() *ocispec.Platform {
 	return p
 }
 
-// bomb makes a compressed layer of zeros: gzip takes one stream after another, so
-// that only one MiB has to be compressed.
+// bomb returns a compressed layer of zeros. A gzip file may consist of several streams, so
+// only one MiB has to be compressed.
 func bomb(tb testing.TB, size int64) []byte {
 	tb.Helper()
 	const block = 1 << 20

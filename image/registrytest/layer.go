@@ -13,12 +13,12 @@ import (
 	"github.com/bourse-dev/bourse/internal/containerdtest"
 )
 
-// File is an entry of a layer: with data, or a link, a directory or a device.
+// File is an entry of a layer: a regular file, link, directory or device.
 type File struct {
 	Data    []byte
-	Mode    int64  // default 0644, of directories 0755
-	Symlink string // target, as it is
-	Link    string // hard link's target, as it is
+	Mode    int64  // default 0644, or 0755 for directories
+	Symlink string // target of a symbolic link, written unchanged
+	Link    string // target of a hard link, written unchanged
 	Dir     bool
 	UID     int
 	GID     int
@@ -27,12 +27,12 @@ type File struct {
 	Major, Minor int64
 }
 
-// Layer holds a layer's entries by their paths. Paths are written as they are
-// ("../../etc/passwd", "/etc/passwd"), in their order as text, hard links last;
-// directories that files are in need not be named.
+// Layer contains a layer's entries by path. Paths are written unchanged, even
+// "../../etc/passwd", in lexical order with hard links last. Parent directories are
+// optional.
 type Layer map[string]File
 
-// Busybox returns a small system that runs: see containerdtest.Busybox.
+// Busybox returns a small working system: see [containerdtest.Busybox].
 func Busybox(tb testing.TB) Layer {
 	tb.Helper()
 	out := Layer{}
@@ -42,8 +42,8 @@ func Busybox(tb testing.TB) Layer {
 	return out
 }
 
-// Random returns a layer of one file of size bytes that no compression makes
-// smaller. The same seed makes the same bytes.
+// Random returns a layer with one incompressible file of size bytes. Its content depends
+// only on the seed.
 func Random(seed uint64, size int) Layer {
 	var key [32]byte
 	key[0], key[1] = byte(seed), byte(seed>>8)
@@ -52,7 +52,7 @@ func Random(seed uint64, size int) Layer {
 	return Layer{fmt.Sprintf("random-%d", seed): {Data: data}}
 }
 
-// ManyFiles returns a layer of n empty files in directories of 1000.
+// ManyFiles returns a layer of n empty files, 1000 in each directory.
 func ManyFiles(n int) Layer {
 	out := Layer{}
 	for i := range n {

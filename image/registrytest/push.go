@@ -14,25 +14,24 @@ import (
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 )
 
-// Pushed is an image that a registry has.
+// Pushed is an image in a registry.
 type Pushed struct {
 	Name   string // with registry and tag: "127.0.0.1:41234/web:v1"
 	Digest string // of its manifest or index
-	Bytes  int64  // of its configuration and layers (of an index: of none)
+	Bytes  int64  // size of its configuration and layers; 0 for an index
 	Built
 }
 
 // Ref returns the image's name by its digest.
 func (p Pushed) Ref() string { return p.Name + "@" + p.Digest }
 
-// Push builds an image and stores it as "repository:tag". It goes past the
-// faults and the counters.
+// Push builds an image and stores it as "repository:tag". Faults and counters do not apply.
 func (r *Registry) Push(tb testing.TB, name string, image Image) Pushed {
 	tb.Helper()
 	return r.PushBuilt(tb, name, Build(tb, image))
 }
 
-// PushBuilt stores an image that is built already.
+// PushBuilt stores a built image.
 func (r *Registry) PushBuilt(tb testing.TB, name string, built Built) Pushed {
 	tb.Helper()
 	r.PushBlobs(tb, name, built.Manifest, built.Blobs)
@@ -46,7 +45,7 @@ func (r *Registry) PushIndex(tb testing.TB, name string, images ...Image) Pushed
 	index := ocispec.Index{Versioned: specs.Versioned{SchemaVersion: 2}, MediaType: ocispec.MediaTypeImageIndex}
 	for _, image := range images {
 		built := Build(tb, image)
-		// By its digest: it has no tag of its own.
+		// Stored by digest, because it has no tag.
 		r.PushBlobs(tb, repository+":"+built.Manifest.Digest.String(), built.Manifest, built.Blobs)
 		desc := built.Manifest
 		desc.Platform = image.platform()
@@ -61,8 +60,7 @@ func (r *Registry) PushIndex(tb testing.TB, name string, images ...Image) Pushed
 	return Pushed{Name: r.Name(name), Digest: desc.Digest.String()}
 }
 
-// PushBlobs stores a manifest as "repository:tag", and the blobs that it names
-// before: what containerdtest.Build makes, for example.
+// PushBlobs stores blobs, and then a manifest as "repository:tag".
 func (r *Registry) PushBlobs(tb testing.TB, name string, manifest ocispec.Descriptor, blobs map[digest.Digest][]byte) {
 	tb.Helper()
 	repository, tag, _ := strings.Cut(name, ":")
@@ -86,7 +84,7 @@ func (r *Registry) pushBlob(tb testing.TB, repository string, d digest.Digest, d
 	r.request(tb, http.MethodPut, to.Path+"?"+query.Encode(), "application/octet-stream", data, http.StatusCreated)
 }
 
-// request asks the registry itself, in this process.
+// request sends a request directly to the registry's handler.
 func (r *Registry) request(tb testing.TB, method, path, contentType string, data []byte, want int) http.Header {
 	tb.Helper()
 	req := httptest.NewRequestWithContext(tb.Context(), method, "http://"+r.Host+path, bytes.NewReader(data))

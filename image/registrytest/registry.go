@@ -19,21 +19,21 @@ import (
 	"github.com/distribution/distribution/v3/registry/handlers"
 	"golang.org/x/crypto/bcrypt"
 
-	_ "github.com/distribution/distribution/v3/registry/auth/htpasswd"             // its name in the configuration
-	_ "github.com/distribution/distribution/v3/registry/storage/driver/filesystem" // its name in the configuration
-	_ "github.com/distribution/distribution/v3/registry/storage/driver/inmemory"   // its name in the configuration
+	_ "github.com/distribution/distribution/v3/registry/auth/htpasswd"             // used in the configuration
+	_ "github.com/distribution/distribution/v3/registry/storage/driver/filesystem" // used in the configuration
+	_ "github.com/distribution/distribution/v3/registry/storage/driver/inmemory"   // used in the configuration
 )
 
-// Options configure a test's registry; the zero value is one in memory, with
-// plain HTTP and no credentials.
+// Options configures a registry. The zero value stores content in memory and serves plain
+// HTTP without credentials.
 type Options struct {
-	TLS                bool   // with a certificate of its own authority, see Registry.CA
-	Username, Password string // asked for when they are not empty
-	Dir                string // stores its content there rather than in memory
-	Address            string // host:port where it listens; default a port of loopback
+	TLS                bool   // use a certificate of a new CA, see Registry.CA
+	Username, Password string // if not empty, these credentials are required
+	Dir                string // store content in this directory, not in memory
+	Address            string // host:port to listen on; default: a free port on loopback
 }
 
-// Registry is a registry of a test. It ends with the test.
+// Registry is a test's registry. It stops when the test ends.
 type Registry struct {
 	Host string // "127.0.0.1:41234", as in an image's name
 	CA   string // file with the CA certificate; empty without TLS
@@ -42,8 +42,8 @@ type Registry struct {
 	app     http.Handler
 
 	mu     sync.Mutex
-	server *httptest.Server // nil: stopped
-	ended  chan struct{}    // closed when server ends; hanging answers wait for it
+	server *httptest.Server // nil while stopped
+	ended  chan struct{}    // closed when server stops; hanging replies wait for it
 	fault  func(*http.Request) Fault
 	stats  Stats
 }
@@ -51,8 +51,7 @@ type Registry struct {
 // Start runs a registry until the test ends.
 func Start(tb testing.TB, o Options) *Registry {
 	tb.Helper()
-	// Both the registry and containerd's client write a line for each request
-	// to the standard error by default.
+	// By default, the registry and containerd's client log each request to standard error.
 	if err := log.SetLevel(log.PanicLevel); err != nil {
 		tb.Fatal(err)
 	}
@@ -65,7 +64,7 @@ func Start(tb testing.TB, o Options) *Registry {
 	}
 	tb.Cleanup(func() {
 		r.Stop()
-		_ = app.Shutdown() // of storage in memory, or below the test's directory
+		_ = app.Shutdown() // its storage is temporary
 		cancel()
 	})
 	r.Host = r.server.Listener.Addr().String()
@@ -87,7 +86,7 @@ func configure(tb testing.TB, o Options) *configuration.Configuration {
 			"inmemory":    {},
 			"maintenance": {"uploadpurging": map[any]any{"enabled": false}},
 		},
-		// A hostile registry validates nothing.
+		// Tests push invalid images.
 		Validation: configuration.Validation{Disabled: true},
 	}
 	c.HTTP.Secret = "of a test"
@@ -113,8 +112,7 @@ func configure(tb testing.TB, o Options) *configuration.Configuration {
 // "127.0.0.1:41234/web:v1".
 func (r *Registry) Name(image string) string { return r.Host + "/" + image }
 
-// Stop ends the server: connections break, new ones are refused. What was
-// pushed is kept for Restart.
+// Stop stops the server and breaks its connections. Its content remains for [Registry.Restart].
 func (r *Registry) Stop() {
 	r.mu.Lock()
 	server := r.server
@@ -129,7 +127,7 @@ func (r *Registry) Stop() {
 	}
 }
 
-// Restart serves again, at the same address.
+// Restart starts the server again at the same address.
 func (r *Registry) Restart(tb testing.TB) {
 	tb.Helper()
 	r.Stop()
@@ -145,9 +143,9 @@ func (r *Registry) listen(address string) error {
 		return err
 	}
 	server := httptest.NewUnstartedServer(r)
-	_ = server.Listener.Close() // of a port that it has chosen itself
+	_ = server.Listener.Close() // it has chosen its own port
 	server.Listener = listener
-	server.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError) // of handshakes that tests have fail
+	server.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError) // tests make handshakes fail
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.server, r.ended = server, make(chan struct{})
