@@ -1,9 +1,8 @@
-// Package codec is the form of what servers send one another and keep: CBOR
-// (RFC 8949), with the field names of the JSON tags. A type needs no code of its
-// own for it, so no field can be forgotten.
+// Package codec encodes messages between servers and stored records as CBOR (RFC 8949).
+// It uses the field names in the JSON tags, so types need no additional code.
 //
-// Unlike in JSON, bytes are bytes, durations are numbers of nanoseconds, and
-// texts need not be valid UTF-8. Times keep their nanoseconds.
+// Unlike in JSON, byte slices are byte strings, durations are numbers of nanoseconds, and
+// strings need not be valid UTF-8. Times keep their nanoseconds.
 package codec
 
 import (
@@ -35,17 +34,16 @@ func must[T any](mode T, err error) T {
 	return mode
 }
 
-// Marshal returns v encoded.
+// Marshal returns the encoding of v.
 func Marshal(v any) ([]byte, error) { return encoding.Marshal(v) }
 
-// Write writes v encoded.
+// Write writes the encoding of v.
 func Write(w io.Writer, v any) error { return encoding.NewEncoder(w).Encode(v) }
 
-// Unmarshal reads one value, which must be all of b, into v. Fields that v does
-// not have are skipped. For any b it takes memory in proportion to b's
-// length, and nests 32 deep at most.
+// Unmarshal decodes b, which must be exactly one value, into v. It ignores fields that v
+// does not have. Its memory is proportional to b's length, and values may be nested 32
+// levels deep.
 func Unmarshal(b []byte, v any) error { return decoding.Unmarshal(b, v) }
 
-// UnmarshalFirst reads the first value of b into v, and returns what follows
-// it.
+// UnmarshalFirst decodes the first value of b into v and returns the rest of b.
 func UnmarshalFirst(b []byte, v any) (rest []byte, err error) { return decoding.UnmarshalFirst(b, v) }

@@ -5,32 +5,32 @@ import (
 	"net/http"
 )
 
-// Type is the content type of such a reply.
+// Type is the content type of newline-delimited JSON.
 const Type = "application/x-ndjson"
 
-// Writer writes a reply line by line, each sent at once. The status is sent with
-// the first, so until then the reply may still become another.
+// Writer writes an HTTP reply of newline-delimited JSON. It flushes each line. The status
+// is sent with the first line, so until then the handler may still reply with an error.
 type Writer struct {
 	w       http.ResponseWriter
 	control *http.ResponseController
 	begun   bool
 
-	Buffered bool // lines may wait until there are more of them
+	Buffered bool // do not flush each line
 }
 
-// NewWriter makes the writer of a reply.
+// NewWriter returns a Writer for a reply.
 func NewWriter(w http.ResponseWriter) *Writer {
 	return &Writer{w: w, control: http.NewResponseController(w)}
 }
 
-// Begun reports whether the status was sent.
+// Begun reports whether the status has been sent.
 func (w *Writer) Begun() bool { return w.begun }
 
-// Begin sends the status, if it was not sent: the first line may be long in
-// coming.
+// Begin sends the status if it has not been sent yet. Call it if the first line may take
+// long.
 func (w *Writer) Begin() {
 	if w.header() {
-		_ = w.control.Flush() // a writer that cannot flush sends it later
+		_ = w.control.Flush() // some writers cannot flush and send it later
 	}
 }
 
@@ -44,7 +44,7 @@ func (w *Writer) header() bool {
 	return true
 }
 
-// Write sends v as a line. An error means that the caller is gone.
+// Write sends v as a line. An error means that the client has disconnected.
 func (w *Writer) Write(v any) error {
 	line, err := json.Marshal(v)
 	if err != nil {

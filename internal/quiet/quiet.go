@@ -1,4 +1,4 @@
-// Package quiet keeps a line that is repeated from filling a log.
+// Package quiet limits how often a repeated line is logged.
 package quiet
 
 import (
@@ -6,28 +6,52 @@ import (
 	"time"
 )
 
-// For is how long a line that is repeated is kept from the log.
+// For is the shortest time between two repeated lines.
 const For = time.Minute
 
-// Line has one line of a kind written into the log in [For], and counts those
-// that were not: a disk stays full for a thousand commits. It is safe for
-// concurrent use; its zero value is ready.
+// Line limits one kind of line to one in each period of [For], and counts the suppressed
+// ones. It is safe for concurrent use, and its zero value is ready to use.
 type Line struct {
-	mu   sync.Mutex
-	next time.Time
-	kept int
+	mu         sync.Mutex
+	next       time.Time
+	suppressed int
 }
 
-// Due reports whether a line may be written now, and how many were not since
-// the last one that was.
-func (l *Line) Due() (kept int, ok bool) {
+// Due reports whether a line may be logged now. If so, it returns the number of lines
+// suppressed since the last one.
+func (l *Line) Due() (suppressed int, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := time.Now()
 	if now.Before(l.next) {
-		l.kept++
+		l.suppressed++
 		return 0, false
 	}
-	kept, l.kept, l.next = l.kept, 0, now.Add(For)
-	return kept, true
+	suppressed, l.suppressed, l.next = l.suppressed, 0, now.Add(For)
+	return suppressed, true
+}
+
+// maxLines limits the number of keys in memory.
+const maxLines = 256
+
+// Lines limits many kinds of lines, identified by keys, to one line each in a period of
+// [For]. It is safe for concurrent use, and its zero value is ready to use.
+type Lines struct {
+	mu   sync.Mutex
+	next map[string]time.Time
+}
+
+// Due reports whether a line with this key may be logged now.
+func (l *Lines) Due(key string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := time.Now()
+	if now.Before(l.next[key]) {
+		return false
+	}
+	if l.next == nil || len(l.next) >= maxLines { // rather log a line too many than use more memory
+		l.next = map[string]time.Time{}
+	}
+	l.next[key] = now.Add(For)
+	return true
 }

@@ -1,4 +1,4 @@
-// Package redial connects to containerd as its clients here do.
+// Package redial connects to containerd with a short delay between attempts.
 package redial
 
 import (
@@ -10,11 +10,11 @@ import (
 )
 
 // Containerd returns a client for the containerd that listens at address, the path of a
-// socket. It connects when it is used, and where containerd is away it looks for it
-// again every half second at most. A connection may take longer than that on a busy host.
+// socket. It connects on first use. While containerd is unavailable, the client tries again
+// at least every half second. On a busy host, a single attempt may take longer.
 //
-// [grpc.ClientConn.ResetConnectBackoff] would have it look at once, and must not be used:
-// in grpc 1.83 it reads a map without its lock, which ends the process.
+// Do not use [grpc.ClientConn.ResetConnectBackoff] to retry immediately: in grpc 1.83 it
+// reads a map without its lock, which can crash the process.
 func Containerd(address string) (*containerd.Client, error) {
 	return containerd.New(address, containerd.WithExtraDialOpts([]grpc.DialOption{grpc.WithConnectParams(grpc.ConnectParams{
 		Backoff:           backoff.Config{BaseDelay: 20 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 500 * time.Millisecond},

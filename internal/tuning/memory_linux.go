@@ -9,18 +9,18 @@ import (
 	"syscall"
 )
 
-// hostMemory returns the host's memory in bytes, 0 when it is not known.
+// hostMemory returns the host's memory in bytes, or 0 if it is unknown.
 func hostMemory() uint64 {
 	var info syscall.Sysinfo_t
 	if syscall.Sysinfo(&info) != nil {
 		return 0
 	}
-	return uint64(info.Totalram) * uint64(info.Unit) //nolint:unconvert // of other widths elsewhere
+	return uint64(info.Totalram) * uint64(info.Unit) //nolint:unconvert // other widths on other architectures
 }
 
-// cgroupMemory returns the smallest limit of memory among the process's cgroup
-// and those above it, of either version, 0 when there is none. membership is
-// the file that names them, root where they are mounted.
+// cgroupMemory returns the smallest memory limit of the process's cgroup and its ancestors,
+// of either cgroup version, or 0 if there is no limit. membership is the file that lists
+// the process's cgroups, and root is the directory where they are mounted.
 func cgroupMemory(membership, root string) uint64 {
 	file, err := os.Open(membership)
 	if err != nil {
@@ -51,7 +51,7 @@ func cgroupMemory(membership, root string) uint64 {
 	return limit
 }
 
-// limitIn reads a limit in bytes, 0 for none.
+// limitIn reads a limit in bytes from a file. It returns 0 if there is no limit.
 func limitIn(file string) uint64 {
 	text, err := os.ReadFile(file)
 	if err != nil {

@@ -9,16 +9,16 @@ import (
 
 const path = "/proc/self/oom_score_adj"
 
-// process is this process's score; the kernel has one for all its threads.
+// process is this process's score, which applies to all of its threads.
 var process struct {
-	mu        sync.Mutex // held over a write to /proc, which does not wait
+	mu        sync.Mutex // held during writes to /proc, which do not block
 	protected bool
 	base, own string
 	forks     int // in progress
 }
 
-// ProtectFromOOM sets this process's score, if it may lower its own, which takes
-// CAP_SYS_RESOURCE. It is called once, before anything is forked.
+// ProtectFromOOM sets this process's OOM score. Lowering it requires CAP_SYS_RESOURCE;
+// without it, ProtectFromOOM does nothing. Call it once, before any fork.
 func ProtectFromOOM(score int) {
 	process.mu.Lock()
 	defer process.mu.Unlock()
@@ -30,18 +30,18 @@ func ProtectFromOOM(score int) {
 	process.protected = set(process.own)
 }
 
-// ForkUnprotected calls fork, which forks and executes and returns when the child
-// has executed: the child has the score that this process had before Protect.
-// A score is inherited at the fork and can be changed only for a whole process,
-// so this one is without protection in the meantime, for a millisecond.
+// ForkUnprotected calls fork, which must start a child and return once the child has
+// executed its program. The child gets the score that this process had before
+// [ProtectFromOOM]. A child inherits the score of its parent, so this process has no
+// protection during the fork, for about a millisecond.
 func ForkUnprotected(fork func()) {
 	enter(1)
 	defer enter(-1)
 	fork()
 }
 
-// enter notes that a fork begins or has ended. The first takes the protection
-// away and the last brings it back.
+// enter adds n to the number of forks in progress. The first fork removes the protection,
+// and the end of the last one restores it.
 func enter(n int) {
 	process.mu.Lock()
 	defer process.mu.Unlock()

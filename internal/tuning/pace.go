@@ -8,8 +8,8 @@ import (
 	"runtime/metrics"
 )
 
-// RuntimeOfServer has this process collect its heap and limit its memory as a server
-// does. $GOGC and $GOMEMLIMIT win.
+// RuntimeOfServer configures the garbage collector and the memory limit of this process for
+// a server. $GOGC and $GOMEMLIMIT take precedence.
 func RuntimeOfServer() {
 	if os.Getenv("GOGC") == "" {
 		collect()
@@ -22,34 +22,32 @@ func RuntimeOfServer() {
 }
 
 const (
-	// floor is the size below which a heap grows before it is collected: that of a
-	// small server is a few MiB, and collecting it more often costs latency and
-	// saves nothing.
+	// floor is the size below which a heap is not collected. The heap of a small server
+	// has a few MiB, and collecting it more often costs latency and saves little.
 	floor = 40 << 20
-	// most limits that growth, in percent of the live heap.
-	most = 400
-	// least is Go's own default, which holds above the floor.
-	least = 100
+	// maxPercent limits the heap's growth, in percent of the live heap.
+	maxPercent = 400
+	// minPercent is Go's own default, which applies above the floor.
+	minPercent = 100
 )
 
-// percent returns how far a heap of which live bytes live may grow before it is
-// collected.
+// percent returns the growth, in percent, after which a heap with live bytes is collected.
 func percent(live uint64) int {
 	if live == 0 {
-		return most
+		return maxPercent
 	}
-	return int(min(max(100*floor/live, least+100)-100, most))
+	return int(min(max(100*floor/live, minPercent+100)-100, maxPercent))
 }
 
-// collect sets the percentage now, and again after each collection of the heap.
+// collect sets the percentage now and after each garbage collection.
 func collect() {
-	now := most
+	now := maxPercent
 	debug.SetGCPercent(now)
 	sample := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
 	var again func(*marker)
 	again = func(*marker) { // one goroutine runs all finalizers
 		metrics.Read(sample)
-		// Setting it stops the world for a moment.
+		// Setting it briefly stops all goroutines, so small changes are ignored.
 		if next := percent(sample[0].Value.Uint64()); 10*abs(next-now) > now {
 			now = next
 			debug.SetGCPercent(now)
@@ -59,15 +57,14 @@ func collect() {
 	again(nil)
 }
 
-// marker is garbage from its beginning: that it is collected means that the heap
-// was. It is too large to share its memory with other small objects.
+// marker is never referenced, so its finalizer runs after each garbage collection. It is too
+// large for the allocator of tiny objects.
 type marker [32]byte
 
 func abs(n int) int { return max(n, -n) }
 
-// memoryLimit returns the process's soft limit of memory: nine tenths of what its
-// cgroup may have, else a quarter of the host's, since machines need
-// the rest. 0 means none is known.
+// memoryLimit returns the process's soft memory limit: nine tenths of its cgroup's limit,
+// or a quarter of the host's memory, because machines need the rest. 0 means unknown.
 func memoryLimit(host, group uint64) int64 {
 	switch {
 	case group > 0 && (host == 0 || group < host):

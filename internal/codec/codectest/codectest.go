@@ -1,5 +1,5 @@
-// Package codectest helps to test what package codec writes: it has bodies as JSON
-// text, and values in which every field is set.
+// Package codectest helps to test encodings of package codec. It converts JSON text to
+// such encodings, and sets every field of a value.
 package codectest
 
 import (
@@ -10,8 +10,8 @@ import (
 	"github.com/bourse-dev/bourse/internal/codec"
 )
 
-// Body returns a JSON text as package codec writes the same value. What is no
-// JSON is returned as it is.
+// Body returns the encoding by package codec of the value in a JSON text. Other text is
+// returned unchanged.
 func Body(t testing.TB, text string) []byte {
 	t.Helper()
 	d := json.NewDecoder(strings.NewReader(text))
@@ -27,7 +27,7 @@ func Body(t testing.TB, text string) []byte {
 	return b
 }
 
-// whole returns v with its numbers as whole numbers where they are.
+// whole converts the numbers in v to integers where possible.
 func whole(v any) any {
 	switch v := v.(type) {
 	case json.Number:

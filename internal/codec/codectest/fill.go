@@ -7,8 +7,9 @@ import (
 	"time"
 )
 
-// Fill sets everything in what a pointer points to, nested in itself twice at
-// most, to what is not zero: a field that package codec forgets is seen.
+// Fill sets every field of the value that pointer points to, including nested ones, to a
+// value other than zero, so that a test notices fields that are not encoded. Recursive
+// types are nested at most twice.
 func Fill(pointer any) { fill(reflect.ValueOf(pointer).Elem(), nil) }
 
 func fill(v reflect.Value, path []reflect.Type) {
