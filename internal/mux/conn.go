@@ -12,22 +12,22 @@ import (
 	"time"
 )
 
-// Call is what is sent to the other end.
+// Call is a call to the other end.
 type Call struct {
-	Subject  string    // what the call is about: a word of ASCII; required
-	Deadline time.Time // when the caller abandons it; zero: the other end does not know
+	Subject  string    // the call's subject, an ASCII word; required
+	Deadline time.Time // when the caller abandons the call; zero means unknown to the other end
 	Type     string    // media type of the payload; optional
 	Payload  []byte
 }
 
-// Answer is what comes back.
+// Answer is the answer to a call.
 type Answer struct {
-	Status int    // as HTTP's, 200 to 599
+	Status int    // an HTTP status from 200 to 599
 	Type   string // media type of the body; optional
 	Body   []byte
 }
 
-// NotSent is the error of a call of which nothing has left.
+// NotSent is the error of a call of which nothing was sent.
 type NotSent struct{ Err error }
 
 func (e NotSent) Error() string { return "not sent: " + e.Err.Error() }
@@ -35,18 +35,18 @@ func (e NotSent) Error() string { return "not sent: " + e.Err.Error() }
 // Unwrap returns the reason.
 func (e NotSent) Unwrap() error { return e.Err }
 
-// Config is how a [Conn] treats its connection. All but the limits is optional.
+// Config configures a [Conn]. All fields except the limits are optional.
 type Config struct {
 	Limits
-	Idle  time.Duration // an unused connection is closed after this time
-	Rest  time.Duration // how long the rest of a frame may take to arrive: no other call is answered meanwhile
-	Stall time.Duration // how long the other end may read nothing of what waits for it
-	// Ping is after how much silence the other end is asked for a sign of life,
-	// which must come within Pong.
+	Idle  time.Duration // close the connection when it has been unused for this time
+	Rest  time.Duration // longest time for the rest of a frame to arrive, because other answers wait for it
+	Stall time.Duration // longest time in which the other end reads nothing although data is waiting
+	// Ping is the silence after which a ping is sent. The other end must respond within
+	// Pong.
 	Ping, Pong time.Duration
 }
 
-// Conn is a caller's end of a connection. It may be used by many at once.
+// Conn is a caller's end of a connection. It is safe for concurrent use.
 type Conn struct {
 	config Config
 	r      *reader
@@ -57,19 +57,19 @@ type Conn struct {
 	mu      sync.Mutex
 	last    uint64 // id of the newest call
 	waiting map[uint64]*waiter
-	leaving bool  // takes no new calls
-	err     error // why it takes none and answers none
+	leaving bool  // accepts no new calls
+	err     error // why the connection ended
 	timer   *time.Timer
 	seen    uint64    // the newest call at the last tick
-	used    time.Time // when a call was last in progress, as ticks see it
-	pinged  bool      // and nothing was received since
+	used    time.Time // the last tick with a call in progress
+	pinged  bool      // a ping was sent, and nothing was received since
 }
 
-// waiter is a call that waits for its answer. It is used again for another one.
+// waiter is a call that waits for its answer. Waiters are reused.
 type waiter struct {
-	done  chan struct{} // holds one: the two fields below are set
+	done  chan struct{} // receives a value when reply and err are set
 	timer *time.Timer
-	start uint64 // of its frame, in the stream of the writer
+	start uint64 // position of the call's frame in the writer's stream
 	reply Answer
 	err   error
 }
@@ -80,19 +80,19 @@ func newWaiter() any {
 	return w
 }
 
-// ErrEnded is in the error of a call that finds its connection ended.
+// ErrEnded is wrapped by the error of a call on a connection that has ended.
 var ErrEnded = errors.New("the connection has ended")
 
 var (
 	errLeaving = errors.New("the connection is being closed")
-	errIdle    = errors.New("no call uses the connection")
-	errSilent  = errors.New("the other end is silent")
-	errLost    = errors.New("the other end broke it off")
-	errBounds  = errors.New("the call is not in its bounds")
+	errIdle    = errors.New("the connection is idle")
+	errSilent  = errors.New("the other end does not respond")
+	errLost    = errors.New("the other end aborted the call")
+	errBounds  = errors.New("the call exceeds its limits")
 )
 
-// NewConn makes calls over conn, which is its own from then on: a [Pipe], or TLS
-// on one. Run must follow.
+// NewConn returns a Conn that owns conn, which is a [Pipe] or TLS over one. The caller must
+// call Run.
 func NewConn(conn net.Conn, below *Pipe, config Config) *Conn {
 	below.begin(config.Stall)
 	c := &Conn{
@@ -108,17 +108,17 @@ func NewConn(conn net.Conn, below *Pipe, config Config) *Conn {
 	return c
 }
 
-// Close breaks the calls in progress and waits for the end of what the
-// connection has started.
+// Close aborts the calls in progress and waits until the connection's goroutines have
+// ended.
 func (c *Conn) Close() {
 	c.w.fail(net.ErrClosed)
 	<-c.over
 }
 
-// Done is closed when the connection has ended and nothing of it is left.
+// Done returns a channel that is closed when the connection and its goroutines have ended.
 func (c *Conn) Done() <-chan struct{} { return c.over }
 
-// Ended reports whether the connection takes no more calls.
+// Ended reports whether the connection accepts no more calls.
 func (c *Conn) Ended() bool {
 	if _, err := c.w.failed(); err != nil {
 		return true
@@ -128,8 +128,8 @@ func (c *Conn) Ended() bool {
 	return c.err != nil || c.leaving
 }
 
-// Leave takes no new calls, and closes the connection when none is in progress.
-// It does not wait for that.
+// Leave makes the connection refuse new calls, and close once no call is in progress. It
+// does not wait.
 func (c *Conn) Leave() {
 	c.mu.Lock()
 	c.leaving = true
@@ -140,16 +140,16 @@ func (c *Conn) Leave() {
 	}
 }
 
-// Call sends a call and waits for its answer, at most until its deadline or the
-// end of ctx. The error is then context.DeadlineExceeded or the cause of ctx's
-// end; NotSent when nothing has left, or the call exceeds its limits; anything
-// else when the connection broke or the other end broke the call off.
+// Call sends a call and waits for its answer until its deadline or until ctx ends. The
+// error is then context.DeadlineExceeded or ctx's cause. The error is [NotSent] if nothing
+// was sent or the call exceeds the limits. Any other error means that the connection broke
+// or the other end aborted the call.
 func (c *Conn) Call(ctx context.Context, q *Call) (Answer, error) {
 	l := &c.config.Limits
 	if !isWord(q.Subject, l.Word) || !isMedia(q.Type, l.Word) || len(q.Payload) > l.Payload {
 		return Answer{}, NotSent{errBounds}
 	}
-	w := c.free.Get().(*waiter) //nolint:forcetypeassert // newWaiter makes no other
+	w := c.free.Get().(*waiter) //nolint:forcetypeassert // newWaiter returns nothing else
 	defer c.free.Put(w)
 	if !q.Deadline.IsZero() {
 		w.timer.Reset(time.Until(q.Deadline))
@@ -170,14 +170,14 @@ func (c *Conn) Call(ctx context.Context, q *Call) (Answer, error) {
 			err = context.DeadlineExceeded
 		}
 	}
-	if !c.exit(id) { // its end came at the same time
+	if !c.exit(id) { // the answer arrived at the same time
 		<-w.done
 		a, end := w.end()
 		if sent {
 			return a, end
 		}
 	} else if sent {
-		_, _ = c.w.put(&frame{verb: verbCancel, id: id}, nil, nil, true) // the other end sees that it broke
+		_, _ = c.w.put(&frame{verb: verbCancel, id: id}, nil, nil, true) // if this fails, the other end notices that the connection broke
 	}
 	return Answer{}, err
 }
@@ -189,7 +189,7 @@ func (w *waiter) end() (Answer, error) {
 	return reply, err
 }
 
-// enter numbers a call, whose answer is waited for from then on.
+// enter assigns a number to a call and registers its waiter.
 func (c *Conn) enter(w *waiter) (uint64, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -203,8 +203,8 @@ func (c *Conn) enter(w *waiter) (uint64, error) {
 	return c.last, nil
 }
 
-// exit removes a call whose answer is not waited for any more. It is false when
-// the answer, or its error, is there already or about to be.
+// exit removes a call that no longer waits for its answer. It returns false if the answer or
+// an error has arrived or is about to.
 func (c *Conn) exit(id uint64) bool {
 	c.mu.Lock()
 	_, ok := c.waiting[id]
@@ -217,12 +217,12 @@ func (c *Conn) exit(id uint64) bool {
 	return ok
 }
 
-// left reports whether the connection is being left and has no calls any more.
-// c.mu is held.
+// left reports whether the connection is leaving and has no more calls. The caller holds
+// c.mu.
 func (c *Conn) left() bool { return c.leaving && len(c.waiting) == 0 }
 
-// send has the frame of a call written. Without sent nothing has left, and the
-// error is that of Call.
+// send writes the frame of a call. If sent is false, nothing was sent, and err is the
+// result of Call.
 func (c *Conn) send(ctx context.Context, w *waiter, id uint64, q *Call) (sent bool, err error) {
 	f := frame{verb: verbCall, id: id, subject: []byte(q.Subject), length: len(q.Payload), media: []byte(q.Type)}
 	if !q.Deadline.IsZero() {
@@ -246,8 +246,8 @@ func (c *Conn) send(ctx context.Context, w *waiter, id uint64, q *Call) (sent bo
 	}
 }
 
-// Run passes answers to the calls that wait for them, until the connection ends.
-// It is called once, and returns when nothing of the connection is left.
+// Run delivers answers to waiting calls until the connection ends. It must be called once,
+// and returns when all goroutines of the connection have ended.
 func (c *Conn) Run() {
 	defer close(c.over)
 	var err error
@@ -258,7 +258,7 @@ func (c *Conn) Run() {
 		err = fmt.Errorf("the connection was closed: %w", err)
 	}
 	c.w.fail(err)
-	taken, err := c.w.failed() // for the first reason
+	taken, err := c.w.failed() // the first error
 	c.mu.Lock()
 	c.err = err
 	broken := c.waiting
@@ -294,8 +294,8 @@ func (c *Conn) readFrame() error {
 	c.mu.Unlock()
 	switch {
 	case !made:
-		return fmt.Errorf("malformed frame: an answer to call %d, which was not made", f.id)
-	case !waited: // it was abandoned
+		return fmt.Errorf("malformed frame: answer to unknown call %d", f.id)
+	case !waited: // the caller abandoned it
 		return c.r.skip(f.length)
 	case f.verb == verbLost:
 		c.finish(f.id, Answer{}, errLost)
@@ -308,7 +308,7 @@ func (c *Conn) readFrame() error {
 	return err
 }
 
-// finish sets the outcome of a call, if it is still waited for.
+// finish sets the outcome of a call that is still waiting.
 func (c *Conn) finish(id uint64, a Answer, err error) {
 	c.mu.Lock()
 	w := c.waiting[id]
@@ -324,20 +324,19 @@ func (c *Conn) finish(id uint64, a Answer, err error) {
 	}
 }
 
-// tick detects that the other end has vanished, and closes a connection that is
-// not used.
+// tick sends pings, detects an unresponsive other end, and closes an idle connection.
 func (c *Conn) tick() {
 	ping, why := c.look(time.Now(), c.r.active.Swap(false), c.w.writing())
 	switch {
 	case why != nil:
 		c.w.fail(why)
 	case ping:
-		_, _ = c.w.put(&frame{verb: verbPing}, nil, nil, true) // the reader sees that it broke
+		_, _ = c.w.put(&frame{verb: verbPing}, nil, nil, true) // if this fails, the reader notices that the connection broke
 	}
 }
 
-// look decides what a tick does: ask for a sign of life, or end the connection,
-// under the lock, so that no call begins meanwhile.
+// look decides whether a tick sends a ping or ends the connection. It holds the lock, so
+// that no call begins in the meantime.
 func (c *Conn) look(now time.Time, active, writing bool) (ping bool, why error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -353,7 +352,7 @@ func (c *Conn) look(now time.Time, active, writing bool) (ping bool, why error) 
 		c.leaving = true
 		return false, errIdle
 	case c.config.Ping == 0:
-	case active || writing: // the one that writes notices by itself
+	case active || writing: // a writer detects a broken connection itself
 		c.pinged = false
 	case c.pinged:
 		c.leaving = true

@@ -9,11 +9,11 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Limits are what frames have at most. Both ends have the same.
+// Limits are the maximum sizes in frames, in bytes. Both ends must have the same limits.
 type Limits struct {
-	Word    int // bytes of a call's subject, and of a media type
-	Payload int // bytes of a call
-	Answer  int // bytes of an answer
+	Word    int // a call's subject, or a media type
+	Payload int // a call's payload
+	Answer  int // an answer's body
 }
 
 // Allow reports whether an answer can be sent.
@@ -21,10 +21,10 @@ func (l *Limits) Allow(a *Answer) bool {
 	return a.Status >= minStatus && a.Status <= maxStatus && len(a.Body) <= l.Answer && isMedia(a.Type, l.Word)
 }
 
-// line limits the line of a frame, in bytes, its newline included.
+// line returns the maximum size of a frame's line, including its newline.
 func (l *Limits) line() int { return 2*l.Word + 128 }
 
-// verb begins a frame.
+// verb is the first word of a frame.
 type verb uint8
 
 const (
@@ -38,21 +38,21 @@ const (
 
 var verbs = [...]string{verbCall: "CALL", verbCancel: "CANCEL", verbPing: "PING", verbDone: "DONE", verbLost: "LOST", verbPong: "PONG"}
 
-// The statuses of answers, as HTTP's.
+// The range of an answer's status, which is an HTTP status.
 const minStatus, maxStatus = 200, 599
 
-// frame is the line of one, decoded. Its slices are those of the line.
+// frame is a decoded line of a frame. Its slices refer to the line.
 type frame struct {
 	verb     verb
-	id       uint64 // at least 1; not of a ping or pong
-	subject  []byte // of a call
-	deadline int64  // of a call: Unix time in milliseconds; 0: none
-	status   int    // of an answer
-	length   int    // of what follows the line, in bytes
-	media    []byte // media type of that; nil for none
+	id       uint64 // at least 1; unused for pings and pongs
+	subject  []byte // for calls
+	deadline int64  // for calls: Unix time in milliseconds; 0 means none
+	status   int    // for answers
+	length   int    // number of bytes after the line
+	media    []byte // media type of these bytes; nil means none
 }
 
-// append writes the line of f, whose fields are in their ranges.
+// append appends the line of f, whose fields must be valid.
 func (f *frame) append(to []byte) []byte {
 	to = append(to, verbs[f.verb]...)
 	if f.verb == verbPing || f.verb == verbPong {
@@ -142,7 +142,7 @@ func (f *frame) parseBody(rest []byte, limit, word int) error {
 	case err != nil:
 		return err
 	case length > uint64(limit):
-		return fmt.Errorf("a frame of %d bytes: it may have no more than %d bytes", length, limit)
+		return fmt.Errorf("a frame of %d bytes exceeds the limit of %d bytes", length, limit)
 	}
 	f.length = int(length)
 	if string(media) == "-" {
@@ -181,7 +181,7 @@ func number(digits []byte, least, limit uint64) (n uint64, err error) {
 	return n, nil
 }
 
-// isWord reports whether s is a word of ASCII.
+// isWord reports whether s is a non-empty ASCII word of at most limit bytes.
 func isWord[T string | []byte](s T, limit int) bool {
 	for i := range len(s) {
 		if s[i] <= ' ' || s[i] > '~' {
@@ -191,7 +191,7 @@ func isWord[T string | []byte](s T, limit int) bool {
 	return len(s) > 0 && len(s) <= limit
 }
 
-// isMedia reports whether s can be where a media type is, or is empty.
+// isMedia reports whether s is empty or can be encoded as a media type.
 func isMedia[T string | []byte](s T, limit int) bool {
 	for i := range len(s) {
 		if s[i] < ' ' || s[i] > '~' {

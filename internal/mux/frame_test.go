@@ -66,8 +66,8 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// FuzzFrames: a frame that parses is written again as it was, so each has one
-// encoding; and how the bytes are split when they arrive makes no difference.
+// Each frame has one encoding, and the way in which its bytes are split on arrival makes no
+// difference.
 func FuzzFrames(f *testing.F) {
 	for _, s := range []string{
 		"CALL 1 o 5 2 text/plain\nhiCANCEL 1\nCALL 2 o 5 0 -\n", "CANCEL 18446744073709551615\nPING\n", "CALL 1 o 5 3 -\nab", "\n",
@@ -96,7 +96,7 @@ func FuzzFrames(f *testing.F) {
 	})
 }
 
-// readOne reads a frame, and returns its line as it is written.
+// readOne reads a frame and returns its line.
 func readOne(r *reader) (line, body []byte, err error) {
 	f, err := r.next()
 	if err != nil {
@@ -107,8 +107,8 @@ func readOne(r *reader) (line, body []byte, err error) {
 	return line, body, err
 }
 
-// TestPipe shows that no writer waits, that everything arrives in order, and
-// that a reader which has left is an error.
+// Writes do not block, all data arrives in order, and writing fails once the reader has
+// disconnected.
 func TestPipe(t *testing.T) {
 	near, far := loopback(t)
 	p := NewPipe(near)
@@ -121,7 +121,7 @@ func TestPipe(t *testing.T) {
 			t.Fatalf("wrote %d bytes, %v", n, err)
 		}
 	}
-	for !p.kept() { // more than the system takes
+	for !p.buffered() { // more than the system accepts
 		write()
 	}
 	write()
@@ -131,8 +131,8 @@ func TestPipe(t *testing.T) {
 	if err := readFull(far, got); err != nil || !bytes.Equal(got, want.Bytes()) {
 		t.Errorf("other bytes came, %v", err)
 	}
-	if err := <-flushed; err != nil || p.kept() {
-		t.Errorf("flush: %v, something is kept: %v", err, p.kept())
+	if err := <-flushed; err != nil || p.buffered() {
+		t.Errorf("flush: %v, buffered: %v", err, p.buffered())
 	}
 	far.Close()
 	var err error
@@ -140,13 +140,13 @@ func TestPipe(t *testing.T) {
 		if i == 1000 {
 			t.Fatal("a reader that has gone is no error")
 		}
-		if _, err = p.Write(make([]byte, 100_000)); err == nil && p.kept() {
+		if _, err = p.Write(make([]byte, 100_000)); err == nil && p.buffered() {
 			err = p.flush()
 		}
 	}
 }
 
-// loopback is the two ends of a connection of TCP.
+// loopback returns the two ends of a TCP connection.
 func loopback(t testing.TB) (near, far net.Conn) {
 	t.Helper()
 	ln, err := net.ListenTCP("tcp", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})

@@ -33,7 +33,7 @@ func readFull(r io.Reader, p []byte) error {
 
 var errTestEnds = errors.New("the test ends")
 
-// connect makes calls over a connection until the test ends.
+// connect returns a Conn that is closed when the test ends.
 func connect(t testing.TB, conn net.Conn, config Config) *Conn {
 	config.Limits = testLimits
 	p := NewPipe(conn)
@@ -43,7 +43,7 @@ func connect(t testing.TB, conn net.Conn, config Config) *Conn {
 	return c
 }
 
-// serving is a server until the test ends.
+// serving returns a server that is closed when the test ends.
 func serving(t testing.TB, config ServerConfig) *Server {
 	config.Limits = testLimits
 	s := NewServer(config)
@@ -51,7 +51,7 @@ func serving(t testing.TB, config ServerConfig) *Server {
 	return s
 }
 
-// end ends a server that perhaps has ended.
+// end closes a server unless it is closed.
 func end(s *Server) {
 	s.Abort()
 	select {
@@ -61,7 +61,7 @@ func end(s *Server) {
 	}
 }
 
-// both is a caller of a server, over a connection of TCP.
+// both returns a caller connected to a server over TCP.
 func both(t testing.TB, config ServerConfig, h Handler) (*Conn, *Server) {
 	near, far := loopback(t)
 	s := serving(t, config)
@@ -73,7 +73,7 @@ func echo(_ context.Context, c *Call) Answer {
 	return Answer{Status: 200, Type: c.Type, Body: c.Payload}
 }
 
-// TestCall shows what a handler sees of a call, and its caller of the answer.
+// A handler receives the whole call, and the caller the whole answer.
 func TestCall(t *testing.T) {
 	large := bytes.Repeat([]byte("0123456789abcdef"), 1<<16)
 	deadline := time.Now().Add(time.Hour).Truncate(time.Millisecond)
@@ -116,7 +116,7 @@ func TestCall(t *testing.T) {
 	}
 }
 
-// model records what became of calls, at both ends.
+// model records the outcome of calls at both ends.
 type model struct {
 	mu    sync.Mutex
 	times map[string]int  // that a handler saw the call
@@ -124,8 +124,8 @@ type model struct {
 	ends  map[string]int  // of calls, in words
 }
 
-// handle answers most calls, some after their caller has perhaps left, and breaks
-// off the rest.
+// handle answers most calls, some of them possibly after their callers have left, and
+// aborts the rest.
 func (m *model) handle(ctx context.Context, c *Call) Answer {
 	m.mu.Lock()
 	m.times[c.Subject]++
@@ -147,7 +147,7 @@ func (m *model) handle(ctx context.Context, c *Call) Answer {
 	return Answer{Status: 200, Body: append([]byte(c.Subject+" "), c.Payload...)}
 }
 
-// check compares what a caller received with what was seen.
+// check compares a caller's result with the handler's.
 func (m *model) check(t *testing.T, q *Call, a Answer, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -177,10 +177,10 @@ func (m *model) check(t *testing.T, q *Call, a Answer, err error) {
 	}
 }
 
-// TestManyCalls: many callers with payloads of all sizes, some of which leave or
-// run out of time, on several connections of one server, which has too few
-// handlers, and ends in any way: it drains, aborts, or the connection breaks. What
-// each caller receives agrees with what the handlers saw, and nothing is left.
+// Many callers with payloads of all sizes, some of which leave or run out of time, use
+// several connections of a server that has too few handlers. The server drains or aborts,
+// or a connection breaks. Each caller's result agrees with the handler's, and no goroutine
+// remains.
 func TestManyCalls(t *testing.T) {
 	all := map[string]int{}
 	for name, finish := range map[string]func(*Server, *Conn){
@@ -261,8 +261,7 @@ func chaos(t *testing.T, finish func(*Server, *Conn), all map[string]int) {
 	defer runs.Wait()
 }
 
-// TestStrangeServers shows that nothing that a server sends harms more than its
-// own calls.
+// Invalid data from a server affects only the calls on its connection.
 func TestStrangeServers(t *testing.T) {
 	for name, text := range map[string]string{
 		"text":              "SSH-2.0-OpenSSH_9.6\r\nHello there\n",
@@ -307,8 +306,8 @@ func TestStrangeServers(t *testing.T) {
 	})
 }
 
-// TestStrangeCallers shows that what is not a frame, or repeats a call in
-// progress, ends the connection and the contexts of its handlers.
+// An invalid frame, or one that repeats a call in progress, ends the connection and the
+// contexts of its handlers.
 func TestStrangeCallers(t *testing.T) {
 	for name, text := range map[string]string{
 		"HTTP":            "POST / HTTP/1.1\r\n\r\n",
@@ -347,8 +346,8 @@ func TestStrangeCallers(t *testing.T) {
 	}
 }
 
-// TestServerThatDoesNotRead shows that calls end with their contexts and
-// deadlines, that what waits is bounded, and that the stall ends it.
+// If a server does not read, calls end with their contexts and deadlines, the waiting data
+// is bounded, and the stall ends the connection.
 func TestServerThatDoesNotRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		near, far := net.Pipe()
@@ -384,8 +383,8 @@ func TestServerThatDoesNotRead(t *testing.T) {
 	})
 }
 
-// TestCallerThatDoesNotRead shows that answers are bounded that wait for a caller,
-// and that it does not keep others waiting, nor the server from ending.
+// If a caller does not read, the answers that wait for it are bounded, other callers do not
+// wait, and the server can be closed.
 func TestCallerThatDoesNotRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := serving(t, ServerConfig{Stall: stallTime})
@@ -416,9 +415,8 @@ func TestCallerThatDoesNotRead(t *testing.T) {
 	})
 }
 
-// TestClosing shows, in virtual time, when a connection without calls is closed,
-// and one whose other end is silent or sends half a frame; and that a long call
-// is none of those.
+// A connection is closed if it is idle, if the other end does not respond, or if it sends
+// half a frame. A long call does not close it.
 func TestClosing(t *testing.T) {
 	for name, c := range map[string]struct {
 		config Config
@@ -430,7 +428,7 @@ func TestClosing(t *testing.T) {
 		"unused":      {Config{Idle: time.Second}, "DONE 1 200 0 -\n", 0, "", 2 * time.Second},
 		"half a line": {Config{Rest: 10 * time.Second}, "DONE 1 2", 10 * time.Second, "timeout", 10 * time.Second},
 		"half a body": {Config{Rest: 10 * time.Second}, "DONE 1 200 5 -\nab", 10 * time.Second, "timeout", 10 * time.Second},
-		"silent":      {Config{Ping: 5 * time.Second, Pong: 3 * time.Second}, "", 8 * time.Second, "silent", 8 * time.Second},
+		"silent":      {Config{Ping: 5 * time.Second, Pong: 3 * time.Second}, "", 8 * time.Second, "does not respond", 8 * time.Second},
 		"a long call": {Config{Idle: time.Second}, "", time.Minute, "deadline", time.Minute + 2*time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -458,8 +456,7 @@ func TestClosing(t *testing.T) {
 	}
 }
 
-// TestPings shows that a connection is kept by signs of life alone, and that a
-// server closes one without.
+// Pings keep a connection open. A server closes a connection without them.
 func TestPings(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		near, far := net.Pipe()
@@ -485,8 +482,8 @@ func TestPings(t *testing.T) {
 	})
 }
 
-// TestTurns shows that no more handlers run at once than may, that a call waits
-// for its turn, and that one that was abandoned meanwhile is not begun.
+// The number of concurrent handlers is limited. Other calls wait, and a waiting call that
+// is abandoned does not begin.
 func TestTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		near, far := net.Pipe()
@@ -528,8 +525,8 @@ func TestTurns(t *testing.T) {
 	})
 }
 
-// TestDrain shows that a call in progress is answered after Drain, others are
-// refused, and that Close cancels what does not end.
+// After Drain, a call in progress is answered and others are refused. Close cancels the
+// calls that do not end.
 func TestDrain(t *testing.T) {
 	arrived, release := make(chan struct{}), make(chan struct{})
 	cause := make(chan error, 1)
@@ -576,7 +573,7 @@ func TestDrain(t *testing.T) {
 	}
 }
 
-// memory is a connection that reads from memory, and takes what is written.
+// memory is a connection that reads from memory and discards writes.
 type memory struct {
 	net.Conn
 	io.Reader
@@ -599,7 +596,7 @@ func (m memory) Close() error {
 	return nil
 }
 
-// FuzzServer reads what any server may send: each call has one end.
+// Whatever a server sends, each call ends once.
 func FuzzServer(f *testing.F) {
 	f.Add([]byte("DONE 1 200 2 -\nok"))
 	f.Add([]byte("PONG\nDONE 1 200 2 -\nokDONE 1 200 2 -\nokLOST 2\nPONG\n"))
@@ -627,7 +624,7 @@ func FuzzServer(f *testing.F) {
 	})
 }
 
-// FuzzCaller reads what any caller may send: every call that is served ends.
+// Whatever a caller sends, every call that is served ends.
 func FuzzCaller(f *testing.F) {
 	f.Add([]byte("CALL 1 o 0 2 -\nhi"))
 	f.Add([]byte("CALL 1 o 0 2 -\nhiCANCEL 1\nPING\nCALL 1 o 0 0 -\nCALL 2 o 0 0 -\n"))

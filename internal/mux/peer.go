@@ -16,25 +16,25 @@ type peer struct {
 	w       writer
 
 	mu    sync.Mutex
-	calls map[uint64]*served // nil: it has ended
+	calls map[uint64]*served // nil if the connection has ended
 	timer *time.Timer
 }
 
-// served is a call that came.
+// served is a received call.
 type served struct {
 	Call
 	id     uint64
 	from   *peer
-	ctx    context.Context //nolint:containedctx // the handler's, passed to the goroutine that serves it
+	ctx    context.Context //nolint:containedctx // the handler's, passed to the goroutine that serves the call
 	cancel context.CancelCauseFunc
 
-	// Under the peer's lock.
-	left bool // the answer is no longer waited for
-	lost bool // there is no answer, even if its handler returns one
+	// Guarded by the peer's lock.
+	left bool // the caller no longer waits for the answer
+	lost bool // send no answer, even if the handler returns one
 }
 
-// read reads until there is a call that this goroutine is to serve. The server has
-// another one read on. Nil: the connection has ended.
+// read reads until there is a call for this goroutine to serve; another goroutine of the
+// server then continues to read. It returns nil if the connection has ended.
 func (p *peer) read() *served {
 	for {
 		now := false
@@ -90,7 +90,7 @@ func (p *peer) takeCall(f *frame) (_ *served, err error) {
 	case p.calls == nil:
 		_, err = p.w.failed()
 	case p.calls[c.id] != nil:
-		err = fmt.Errorf("malformed frame: call %d again", c.id)
+		err = fmt.Errorf("malformed frame: duplicate call %d", c.id)
 	default:
 		p.calls[c.id] = c
 		p.w.crowd.Store(len(p.calls) > 1 || p.r.buf.Buffered() > 0)
@@ -100,7 +100,7 @@ func (p *peer) takeCall(f *frame) (_ *served, err error) {
 	return nil, err
 }
 
-// cancel handles that a call's answer is no longer waited for.
+// cancel cancels a call whose caller no longer waits for the answer.
 func (p *peer) cancel(id uint64) {
 	p.mu.Lock()
 	c := p.calls[id]
@@ -110,20 +110,20 @@ func (p *peer) cancel(id uint64) {
 	}
 	p.mu.Unlock()
 	if c != nil && p.server.unqueue(c) {
-		p.forget(c)
+		p.remove(c)
 	}
 }
 
-func (p *peer) forget(c *served) {
+func (p *peer) remove(c *served) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.calls, c.id)
 }
 
-// serve has the handler answer a call.
+// serve calls the handler and sends its answer.
 func (p *peer) serve(c *served) { p.answer(c, p.handler(c.ctx, &c.Call)) }
 
-// answer sends the answer to a call, if it is waited for.
+// answer sends the answer to a call if the caller still waits for it.
 func (p *peer) answer(c *served, a Answer) {
 	p.mu.Lock()
 	delete(p.calls, c.id)
@@ -139,7 +139,7 @@ func (p *peer) answer(c *served, a Answer) {
 	}
 }
 
-// look ends the connection when nothing was received since the last look.
+// look ends the connection if nothing was received since the last look.
 func (p *peer) look() {
 	if !p.r.active.Swap(false) {
 		p.fail(errSilent)
@@ -152,8 +152,8 @@ func (p *peer) look() {
 	}
 }
 
-// cut cancels all calls. Their callers learn that there is no answer: that of a
-// canceled handler is not what it did.
+// cut cancels all calls and tells their callers that there will be no answer, because the
+// answer of a canceled handler is meaningless.
 func (p *peer) cut(why error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -163,7 +163,7 @@ func (p *peer) cut(why error) {
 	}
 }
 
-// fail ends the connection, and cancels its calls: no one waits for them.
+// fail ends the connection and cancels its calls.
 func (p *peer) fail(err error) {
 	p.w.fail(err)
 	p.mu.Lock()
@@ -180,5 +180,5 @@ func (p *peer) fail(err error) {
 	for _, c := range calls {
 		p.server.unqueue(c)
 	}
-	p.server.forget(p)
+	p.server.remove(p)
 }

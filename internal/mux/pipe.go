@@ -6,34 +6,34 @@ import (
 	"time"
 )
 
-// maxSpare is how many bytes of a buffer are kept for its next use.
+// maxSpare is the largest buffer that is reused, in bytes.
 const maxSpare = 64 << 10
 
-// Pipe is a connection that can be written to without waiting: what the system
-// does not take at once is kept until it is flushed. Under TLS it is the
-// connection below. Until a [Conn] has it, its writes wait as usual.
+// Pipe is a connection whose writes do not block: data that the system does not accept
+// immediately is buffered until it is flushed. With TLS, it is the connection below TLS.
+// Writes block as usual until a [Conn] uses the Pipe.
 type Pipe struct {
 	net.Conn
-	try   func([]byte) (int, error) // writes what is taken at once
-	stall time.Duration             // how long the other end may read nothing of what waits; 0: no limit
+	try   func([]byte) (int, error) // writes as much as possible without blocking
+	stall time.Duration             // longest time in which the other end reads nothing; 0 means no limit
 
 	mu       sync.Mutex
-	muxed    bool   // a Conn has it
-	rest     []byte // not taken yet
-	flushing bool   // then all goes into rest
+	muxed    bool   // a Conn uses it
+	rest     []byte // not written yet
+	flushing bool   // rest is being written, so new data is appended to it
 }
 
-// NewPipe makes the pipe of a connection, which is its own from then on.
+// NewPipe returns a Pipe that owns c.
 func NewPipe(c net.Conn) *Pipe { return &Pipe{Conn: c, try: tryWrite(c)} }
 
-// begin makes writes not wait any more.
+// begin makes writes non-blocking.
 func (p *Pipe) begin(stall time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.muxed, p.stall = true, stall
 }
 
-// Write writes or keeps all of b.
+// Write writes or buffers all of b.
 func (p *Pipe) Write(b []byte) (int, error) {
 	p.mu.Lock()
 	if !p.muxed {
@@ -52,15 +52,15 @@ func (p *Pipe) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// kept reports whether there is something to flush.
-func (p *Pipe) kept() bool {
+// buffered reports whether there is data to flush.
+func (p *Pipe) buffered() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return len(p.rest) > 0
 }
 
-// flush writes what is kept, and waits for the other end to read it. It is for
-// one goroutine.
+// flush writes the buffered data and waits for the other end to read it. It is not safe for
+// concurrent use.
 func (p *Pipe) flush() error {
 	var done []byte
 	for {
@@ -81,8 +81,8 @@ func (p *Pipe) flush() error {
 	}
 }
 
-// writeSteps writes all of b, as long as the other end reads some of it within
-// each stall; 0: however long that takes.
+// writeSteps writes all of b. It fails if the other end reads nothing for the time stall,
+// unless stall is 0.
 func writeSteps(c net.Conn, b []byte, stall time.Duration) error {
 	for len(b) > 0 {
 		if stall > 0 {

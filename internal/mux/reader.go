@@ -13,22 +13,22 @@ import (
 
 const (
 	readAhead = 16 << 10
-	// step is how much of a frame's content is allocated before it has arrived.
+	// step is the memory that is allocated for a frame's content before it arrives.
 	step = 64 << 10
 )
 
-// reader reads frames. It is used by one goroutine at a time.
+// reader reads frames. It is not safe for concurrent use.
 type reader struct {
 	conn   net.Conn
-	src    io.Reader // conn, and before it what was read of it already
+	src    io.Reader // conn, preceded by data that was already read from it
 	limits *Limits
-	rest   time.Duration // how long the rest of a frame may take to arrive; 0: no limit
+	rest   time.Duration // longest time for the rest of a frame to arrive; 0 means no limit
 	buf    *bufio.Reader
-	active atomic.Bool // something has arrived since this was reset
+	active atomic.Bool // data has arrived since the last reset
 
 	body  bool // a frame's content is being read
-	fresh bool // the frame has no deadline yet
-	late  bool // the connection has one
+	fresh bool // no deadline was set for the frame yet
+	late  bool // the connection has a deadline
 }
 
 func newReader(conn net.Conn, src io.Reader, l *Limits, rest time.Duration) *reader {
@@ -37,13 +37,13 @@ func newReader(conn net.Conn, src io.Reader, l *Limits, rest time.Duration) *rea
 	return r
 }
 
-// Read reads from the connection. It is for buf.
+// Read implements [io.Reader] for buf.
 func (r *reader) Read(p []byte) (int, error) {
 	switch inside := r.body || r.buf.Buffered() > 0; {
 	case r.rest == 0:
 	case inside && r.fresh:
 		r.fresh, r.late = false, true
-		_ = r.conn.SetReadDeadline(time.Now().Add(r.rest)) // of a connection that is closed it does not matter
+		_ = r.conn.SetReadDeadline(time.Now().Add(r.rest)) // fails only if the connection is closed
 	case !inside && r.late:
 		r.late = false
 		_ = r.conn.SetReadDeadline(time.Time{})
@@ -55,17 +55,17 @@ func (r *reader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// next reads the line of a frame; its slices are valid until the next call of
-// any method. The error is io.EOF when the stream ends before it.
+// next reads the line of a frame, whose slices are valid until the next call of any method.
+// The error is io.EOF if the stream ends before the line.
 func (r *reader) next() (frame, error) {
 	r.fresh = true
 	for seen := 0; ; {
 		have, _ := r.buf.Peek(r.buf.Buffered())
 		if i := bytes.IndexByte(have[seen:], '\n'); i >= 0 && seen+i < r.limits.line() {
-			_, _ = r.buf.Discard(seen + i + 1) // it is there
+			_, _ = r.buf.Discard(seen + i + 1) // these bytes are buffered
 			return parse(have[:seen+i], r.limits)
 		} else if i >= 0 || len(have) >= r.limits.line() {
-			return frame{}, fmt.Errorf("malformed frame: a line of more than %d bytes", r.limits.line())
+			return frame{}, fmt.Errorf("malformed frame: a line exceeds %d bytes", r.limits.line())
 		}
 		seen = len(have)
 		if _, err := r.buf.Peek(seen + 1); err != nil {
@@ -77,14 +77,14 @@ func (r *reader) next() (frame, error) {
 	}
 }
 
-// take reads n bytes, which are the caller's.
+// take reads n bytes into a new slice.
 func (r *reader) take(n int) ([]byte, error) {
 	r.body = true
 	b := make([]byte, min(n, step))
 	_, err := io.ReadFull(r.buf, b)
 	for err == nil && len(b) < n {
 		have := len(b)
-		b = append(b, make([]byte, min(have, n-have))...) // twice as much each time
+		b = append(b, make([]byte, min(have, n-have))...) // double the size
 		_, err = io.ReadFull(r.buf, b[have:])
 	}
 	r.body = false

@@ -9,48 +9,46 @@ import (
 	"time"
 )
 
-// idleCrew is how many goroutines wait for the next call: a new one would grow
-// its stack again, which costs as much as everything else here.
+// idleCrew is the number of goroutines that are kept for the next calls. A new goroutine
+// would have to grow its stack, which costs as much as the rest of a call.
 const idleCrew = 64
 
-// Handler answers a call, which is its own until it returns, the payload too. ctx
-// ends when the caller abandons the call, or the connection ends: then there is
-// no one to answer. An answer with status 0, or beyond the limits, is none: the
-// caller receives that there will be none.
+// Handler answers a call. It owns the call and its payload until it returns. ctx ends when
+// the caller abandons the call or the connection ends; the answer is then dropped. If the
+// answer has status 0 or exceeds the limits, the caller is told that there is no answer.
 type Handler func(ctx context.Context, c *Call) Answer
 
-// ServerConfig is how a [Server] treats its connections and calls. All but the
-// limits is optional.
+// ServerConfig configures a [Server]. All fields except the limits are optional.
 type ServerConfig struct {
 	Limits
-	AtOnce int // handlers at a time; 0: as many as there are calls
-	Queue  int // calls that wait for their turn
-	// Refuse answers a call too many, or one that comes when the server drains.
-	// Without it such a call breaks its connection.
+	AtOnce int // maximum number of concurrent handlers; 0 means no limit
+	Queue  int // maximum number of waiting calls
+	// Refuse answers calls that exceed the limits or arrive while the server drains. If it
+	// is nil, such a call ends its connection.
 	Refuse  func(why error) Answer
-	Silence time.Duration // a connection on which nothing comes for this time, or a little longer, is closed
-	Stall   time.Duration // how long the other end may read nothing of what waits for it
+	Silence time.Duration // close a connection on which nothing arrives for about this time
+	Stall   time.Duration // longest time in which the other end reads nothing although data is waiting
 }
 
-// Server answers calls. On each connection one goroutine of its crew reads; one
-// that has read a call leaves the reading to another and serves it. So a call is
-// served by the goroutine that the system woke for it.
+// Server answers calls. One goroutine of its crew reads each connection. When it has read a
+// call, it serves the call itself, and another goroutine continues to read. A call is thus
+// served by the goroutine that the system has woken for it.
 type Server struct {
 	config ServerConfig
 	work   sync.WaitGroup
-	next   chan *peer    // to be read by an idle one; buffered for all
-	gone   chan struct{} // closed when nothing comes any more
-	free   chan struct{} // closed when no call is left, and the server drains
+	next   chan *peer    // connections for idle goroutines to read; never full
+	gone   chan struct{} // closed when next receives no more connections
+	free   chan struct{} // closed when the server drains and no call is in progress
 
 	mu       sync.Mutex
 	open     map[*peer]bool
-	running  int       // calls that have a goroutine
-	queue    []*served // calls that have none yet
-	idle     int       // goroutines that wait
+	running  int       // calls with a goroutine
+	queue    []*served // calls without a goroutine
+	idle     int       // waiting goroutines
 	draining bool
 }
 
-// NewServer makes a server. It ends with Close.
+// NewServer returns a server. Call Close to stop it.
 func NewServer(config ServerConfig) *Server {
 	return &Server{
 		config: config, open: map[*peer]bool{},
@@ -58,23 +56,22 @@ func NewServer(config ServerConfig) *Server {
 	}
 }
 
-// Why a server answers no call.
+// Reasons to refuse a call.
 var (
 	errDraining = errors.New("the server is closing")
 	errBusy     = errors.New("too many calls are in progress")
 )
 
-// Serve has h answer the calls of a connection, which is the server's own from
-// then on, and returns at once. src is the connection's input, which may begin
-// with bytes that were read already. The handlers' contexts have the values of
-// ctx, and not its end.
+// Serve makes h answer the calls on conn, which the server then owns, and returns
+// immediately. src is the connection's input, which may begin with data that was already
+// read. The handlers' contexts have the values of ctx, but do not end with it.
 func (s *Server) Serve(ctx context.Context, conn net.Conn, src io.Reader, h Handler) {
 	p := &peer{server: s, handler: h, base: context.WithoutCancel(ctx), calls: map[uint64]*served{}}
 	p.r, p.w.conn, p.w.stall = newReader(conn, src, &s.config.Limits, 0), conn, s.config.Stall
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.draining {
-		_ = conn.Close() // nothing was read, nothing is lost
+		_ = conn.Close() // no call was read
 		return
 	}
 	s.open[p] = true
@@ -86,13 +83,13 @@ func (s *Server) Serve(ctx context.Context, conn net.Conn, src io.Reader, h Hand
 	s.work.Go(func() { s.crew(p) })
 }
 
-// crew reads a connection until there is a call on it, which it serves; and then
-// others.
+// crew is a goroutine of the crew: it alternately reads a connection until there is a call,
+// and serves that call.
 func (s *Server) crew(p *peer) {
 	for {
 		c := p.read()
 		if c == nil {
-			return // it has ended
+			return // the connection has ended
 		}
 		stay := true
 		for c != nil {
@@ -104,7 +101,7 @@ func (s *Server) crew(p *peer) {
 		}
 		select {
 		case p = <-s.next:
-		case <-s.gone: // from now on nothing is put into next
+		case <-s.gone: // next receives no more connections
 			select {
 			case p = <-s.next:
 			default:
@@ -114,8 +111,8 @@ func (s *Server) crew(p *peer) {
 	}
 }
 
-// begin decides what becomes of a call. With now the goroutine that has read it
-// serves it, and another reads on.
+// begin starts, queues or refuses a call. If now is true, the goroutine that has read the
+// call must serve it, and another goroutine continues to read.
 func (s *Server) begin(c *served) (now bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -139,8 +136,8 @@ func (s *Server) begin(c *served) (now bool, err error) {
 	return true, nil
 }
 
-// end ends a call. It returns the next one to serve; if there is none it reports
-// whether to wait for another.
+// end ends a call. It returns the next call to serve, if any, and otherwise whether the
+// goroutine should wait for another one.
 func (s *Server) end() (next *served, stay bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -159,8 +156,7 @@ func (s *Server) end() (next *served, stay bool) {
 	return nil, true
 }
 
-// unqueue removes a call that no one waits for from the queue. It reports whether
-// it was there.
+// unqueue removes an abandoned call from the queue. It reports whether the call was queued.
 func (s *Server) unqueue(c *served) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -173,13 +169,13 @@ func (s *Server) unqueue(c *served) bool {
 	return false
 }
 
-func (s *Server) forget(p *peer) {
+func (s *Server) remove(p *peer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.open, p)
 }
 
-// Drain takes no more calls and connections.
+// Drain makes the server refuse new calls and connections.
 func (s *Server) Drain() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -191,15 +187,15 @@ func (s *Server) Drain() {
 	}
 }
 
-// Draining reports whether the server takes no more calls.
+// Draining reports whether Drain was called.
 func (s *Server) Draining() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.draining
 }
 
-// Wait waits for the calls in progress to end, after Drain. It reports whether
-// they ended before ctx did.
+// Wait waits until the calls in progress have ended, after Drain. It reports whether they
+// ended before ctx.
 func (s *Server) Wait(ctx context.Context) bool {
 	select {
 	case <-s.free:
@@ -214,8 +210,7 @@ func (s *Server) Wait(ctx context.Context) bool {
 	}
 }
 
-// Abort takes no more calls, and breaks all connections: no one waits for the
-// calls in progress any more.
+// Abort drains the server and breaks all connections, which cancels the calls in progress.
 func (s *Server) Abort() {
 	s.Drain()
 	for _, p := range s.all() {
@@ -223,9 +218,8 @@ func (s *Server) Abort() {
 	}
 }
 
-// Close drains the server, cancels the calls that are left for the reason why,
-// waits for their handlers, and closes all connections once what waits there has
-// been written.
+// Close drains the server, cancels the remaining calls with the cause why, waits for their
+// handlers, and closes each connection once its waiting data has been written.
 func (s *Server) Close(why error) {
 	s.Drain()
 	for _, p := range s.all() {

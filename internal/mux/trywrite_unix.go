@@ -9,9 +9,9 @@ import (
 )
 
 // tryWrite returns a function that writes as much of its argument to a connection as
-// that takes at once, and returns how much that was; less than all is not an error.
-// A connection that is no socket takes nothing at once. One call at a time; a
-// call needs no memory.
+// possible without blocking, and returns the number of bytes. Writing only a part is not an
+// error, and it writes nothing if the connection is not a socket. The function is not safe
+// for concurrent use and does not allocate.
 func tryWrite(conn net.Conn) func([]byte) (int, error) {
 	nothing := func([]byte) (int, error) { return 0, nil }
 	c, ok := conn.(syscall.Conn)
@@ -23,7 +23,7 @@ func tryWrite(conn net.Conn) func([]byte) (int, error) {
 		return nothing
 	}
 	var (
-		batch []byte // one is written at a time
+		batch []byte
 		n     int
 		fault error
 	)

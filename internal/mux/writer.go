@@ -9,37 +9,36 @@ import (
 )
 
 const (
-	// maxBacklog is how many bytes may wait to be written before the next frame
-	// waits.
+	// maxBacklog is the size of the waiting data, in bytes, above which a new frame waits.
 	maxBacklog = 1 << 20
-	// leads is how many times a goroutine that came to write its own frame writes
-	// for others, before one that does nothing else does.
+	// leads is the number of times that a goroutine with a frame of its own writes waiting
+	// data before a separate goroutine takes over.
 	leads = 4
 )
 
-// writer gathers the frames that are written to a connection.
+// writer batches the frames that are written to a connection.
 type writer struct {
 	conn  net.Conn
-	pipe  *Pipe         // of a caller: below conn, or that. nil: writes wait
-	stall time.Duration // with a wait: how long the other end may read nothing; 0: no limit
-	until time.Time     // the write deadline; of the goroutine that writes
+	pipe  *Pipe         // a caller's pipe: conn itself, or below it; if nil, writes block
+	stall time.Duration // for blocking writes: longest time in which the other end reads nothing; 0 means no limit
+	until time.Time     // the write deadline; used only by the writing goroutine
 	work  sync.WaitGroup
-	crowd atomic.Bool // other goroutines may soon have a frame, too
+	crowd atomic.Bool // other goroutines may soon have frames, too
 
 	mu    sync.Mutex
-	next  []byte        // what waits
-	spare []byte        // memory for what waits after that
-	taken uint64        // bytes of the stream before next: some may have left
+	next  []byte        // waiting data
+	spare []byte        // memory for the next waiting data
+	taken uint64        // bytes of the stream before next, which may have been sent
 	busy  bool          // a goroutine writes until next is empty
-	last  bool          // then the connection is closed
-	space chan struct{} // closed when there is space; nil when no one waits for some
-	err   error         // the first; nothing is written after it
+	last  bool          // close the connection once next is empty
+	space chan struct{} // closed when there is space; nil if nobody waits for it
+	err   error         // the first error; nothing is written after it
 }
 
-// put has a frame written, with the bytes that follow its line, and stores where
-// it begins in the stream before it can leave. If too much waits it returns a
-// channel that is closed when there is space; a frame of urgent ones, which are
-// small and few, is written in any case.
+// put writes a frame and the bytes after its line. Before the frame can be sent, put stores
+// its position in the stream in start. If too much data is waiting, it instead returns a
+// channel that is closed when there is space. Urgent frames, which are small and few, are
+// written in any case.
 func (w *writer) put(f *frame, body []byte, start *uint64, urgent bool) (full <-chan struct{}, err error) {
 	w.mu.Lock()
 	switch {
@@ -66,10 +65,10 @@ func (w *writer) put(f *frame, body []byte, start *uint64, urgent bool) (full <-
 	return nil, nil
 }
 
-// putAll is put for a goroutine that may wait for space.
+// putAll is like put, but waits for space.
 func (w *writer) putAll(f *frame, body []byte) {
 	for {
-		full, _ := w.put(f, body, nil, false) // after an error there is no one to write to
+		full, _ := w.put(f, body, nil, false) // after an error, the other end has disconnected
 		if full == nil {
 			return
 		}
@@ -77,16 +76,16 @@ func (w *writer) putAll(f *frame, body []byte) {
 	}
 }
 
-// lead writes what waits, and leaves the rest to another goroutine.
+// lead writes waiting data and leaves the rest to another goroutine.
 func (w *writer) lead() {
 	if w.crowd.Load() {
-		runtime.Gosched() // a system call for each frame is most of what a call costs
+		runtime.Gosched() // batching matters, because system calls are most of a call's cost
 	}
 	for range leads {
 		if !w.writeNext() {
 			return
 		}
-		if w.pipe != nil && w.pipe.kept() {
+		if w.pipe != nil && w.pipe.buffered() {
 			break
 		}
 	}
@@ -97,7 +96,7 @@ func (w *writer) lead() {
 	}
 }
 
-// follow writes until nothing waits, however long that takes.
+// follow writes until no data is waiting, however long that takes.
 func (w *writer) follow() {
 	for more := true; more; more = w.writeNext() {
 		if w.pipe == nil {
@@ -110,8 +109,8 @@ func (w *writer) follow() {
 	}
 }
 
-// writeNext writes what waits now. It reports whether it has written, and goes
-// on being the one who does.
+// writeNext writes the data that is waiting now. It reports whether it has written any, in
+// which case the caller remains the writing goroutine.
 func (w *writer) writeNext() bool {
 	w.mu.Lock()
 	batch := w.next
@@ -145,10 +144,10 @@ func (w *writer) write(b []byte) error {
 		return err
 	}
 	for len(b) > 0 {
-		// A deadline for each write would cost as much as the rest of it.
+		// Setting a deadline for each write would double the cost of the write.
 		if now := time.Now(); w.stall > 0 && w.until.Sub(now) < w.stall {
 			w.until = now.Add(2 * w.stall)
-			_ = w.conn.SetWriteDeadline(w.until) // an error is the write's, too
+			_ = w.conn.SetWriteDeadline(w.until) // the write reports the error, too
 		}
 		n, err := w.conn.Write(b[:min(len(b), step)])
 		if err != nil {
@@ -159,7 +158,7 @@ func (w *writer) write(b []byte) error {
 	return nil
 }
 
-// makeSpace wakes those that wait for space. w.mu is held.
+// makeSpace wakes the goroutines that wait for space. The caller holds w.mu.
 func (w *writer) makeSpace() {
 	if w.space != nil {
 		close(w.space)
@@ -167,22 +166,22 @@ func (w *writer) makeSpace() {
 	}
 }
 
-// writing reports whether something is being written.
+// writing reports whether a goroutine is writing.
 func (w *writer) writing() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.busy
 }
 
-// failed returns why nothing is written any more, nil if that is not so, and how
-// many bytes may have left.
+// failed returns the error that ended writing, if any, and the number of bytes that may
+// have been sent.
 func (w *writer) failed() (taken uint64, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.taken, w.err
 }
 
-// finish closes the connection once all that waits has been written.
+// finish closes the connection once all waiting data has been written.
 func (w *writer) finish() {
 	w.mu.Lock()
 	w.last = true
@@ -193,7 +192,7 @@ func (w *writer) finish() {
 	}
 }
 
-// fail ends all writing and closes the connection.
+// fail stops writing and closes the connection.
 func (w *writer) fail(err error) {
 	w.mu.Lock()
 	if w.err == nil {
@@ -201,5 +200,5 @@ func (w *writer) fail(err error) {
 	}
 	w.makeSpace()
 	w.mu.Unlock()
-	_ = w.conn.Close() // what is left has no reader
+	_ = w.conn.Close()
 }
