@@ -7,9 +7,9 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// RequireToken lets only callers through to h that show a bearer token that is
-// valid for everything; others get 401 or 403. Without a set all are let
-// through: where that is allowed is decided by CheckListen.
+// RequireToken wraps h so that it serves only callers with a bearer token that is valid for
+// everything. Others get status 401 or 403. If tokens is nil, all callers are served;
+// [CheckListen] decides where that is allowed.
 func RequireToken(h http.Handler, tokens *TokenSet) http.Handler {
 	if tokens == nil {
 		return h
@@ -22,7 +22,7 @@ func RequireToken(h http.Handler, tokens *TokenSet) http.Handler {
 			w.Header().Set("WWW-Authenticate", "Bearer")
 			refuse(w, http.StatusUnauthorized, bourse.CodeUnauthorized, "a bearer token is required")
 		case !scope.Cluster:
-			refuse(w, http.StatusForbidden, bourse.CodeForbidden, "the token is not good for everything")
+			refuse(w, http.StatusForbidden, bourse.CodeForbidden, "the token is not valid for everything")
 		default:
 			h.ServeHTTP(w, r)
 		}

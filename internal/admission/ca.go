@@ -16,7 +16,7 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// How long certificates are good for, and how far clocks may be apart.
+// Validity of certificates, and the tolerated difference between clocks.
 const (
 	caLife   = 10 * 365 * 24 * time.Hour
 	certLife = 365 * 24 * time.Hour
@@ -33,14 +33,14 @@ type CA struct {
 	pair Pair
 }
 
-// NewCA makes the CA of a cluster, good for ten years from now on.
+// NewCA creates a cluster's CA, which is valid for ten years.
 func NewCA(cluster string, now time.Time) (*CA, error) {
 	template := &x509.Certificate{
 		Subject:               pkix.Name{CommonName: "bourse CA " + cluster},
 		NotBefore:             now.Add(-skew),
 		NotAfter:              now.Add(caLife),
 		IsCA:                  true,
-		MaxPathLenZero:        true, // signs servers, no further CA
+		MaxPathLenZero:        true, // signs servers only, no other CAs
 		BasicConstraintsValid: true,
 		KeyUsage:              x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,
 	}
@@ -51,7 +51,7 @@ func NewCA(cluster string, now time.Time) (*CA, error) {
 	return ParseCA(pair)
 }
 
-// ParseCA reads what Pair returned.
+// ParseCA parses the result of [CA.Pair].
 func ParseCA(p Pair) (*CA, error) {
 	both, err := tls.X509KeyPair(p.Cert, p.Key)
 	if err != nil {
@@ -59,18 +59,18 @@ func ParseCA(p Pair) (*CA, error) {
 	}
 	key, ok := both.PrivateKey.(*ecdsa.PrivateKey)
 	if !ok || !both.Leaf.IsCA {
-		return nil, bourse.Errorf(bourse.CodeInvalid, "the certificate of %s is no CA of bourse", bourse.Quoted(both.Leaf.Subject.CommonName))
+		return nil, bourse.Errorf(bourse.CodeInvalid, "the certificate of %s is not a CA of bourse", bourse.Quoted(both.Leaf.Subject.CommonName))
 	}
 	return &CA{cert: both.Leaf, key: key, pair: p}, nil
 }
 
-// Pair returns the CA's certificate, which every server has, and its key, which
-// none needs.
+// Pair returns the CA's certificate, which every server has, and its key, which servers do
+// not need.
 func (c *CA) Pair() Pair { return c.pair }
 
-// Issue makes the certificate of a server, good for a year from now on. Hosts
-// are the names and addresses by which clients without a certificate of their
-// own reach it: a broker's. A worker's may have the [TagName] of its tag.
+// Issue creates a server's certificate, which is valid for a year. For a broker, hosts are
+// the names and addresses by which clients without certificates reach it. For a worker,
+// hosts may contain the [TagName] of its tag.
 func (c *CA) Issue(who Identity, hosts []string, now time.Time) (Pair, error) {
 	if err := who.Validate(); err != nil {
 		return Pair{}, err
@@ -78,9 +78,9 @@ func (c *CA) Issue(who Identity, hosts []string, now time.Time) (Pair, error) {
 	return c.issue(string(who.ID), []string{who.ServerName()}, hosts, who.Role, now)
 }
 
-// IssueOther makes the certificate of a server that is no part of the cluster,
-// such as NATS, good for a year from now on: it is reached by hosts, and no
-// server lets it in.
+// IssueOther creates the certificate of a server outside of the cluster, such as NATS,
+// which is valid for a year. Clients reach it at hosts. It gives no access to the cluster's
+// servers.
 func (c *CA) IssueOther(name string, hosts []string, now time.Time) (Pair, error) {
 	if len(hosts) == 0 {
 		return Pair{}, bourse.Errorf(bourse.CodeInvalid, "the certificate of %s would name no host", bourse.Quoted(name))
@@ -104,7 +104,7 @@ func (c *CA) issue(name string, names, hosts []string, role bourse.Role, now tim
 			template.IPAddresses = append(template.IPAddresses, ip)
 		case role == bourse.RoleWorker && statesTag(h):
 			template.DNSNames = append(template.DNSNames, h)
-		case h == "" || strings.HasSuffix(strings.TrimSuffix(strings.ToLower(h), "."), domain): // it would be a second identity
+		case h == "" || strings.HasSuffix(strings.TrimSuffix(strings.ToLower(h), "."), domain): // the host would be a second identity
 			return Pair{}, bourse.Errorf(bourse.CodeInvalid, "host %s cannot be in a certificate", bourse.Quoted(h))
 		default:
 			template.DNSNames = append(template.DNSNames, h)
@@ -113,7 +113,7 @@ func (c *CA) issue(name string, names, hosts []string, role bourse.Role, now tim
 	return sign(template, c.cert, c.key)
 }
 
-// sign makes a key and its certificate, signed by a parent or by itself.
+// sign creates a key and its certificate, signed by the parent or, without one, by itself.
 func sign(template, parent *x509.Certificate, by *ecdsa.PrivateKey) (Pair, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

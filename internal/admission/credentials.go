@@ -12,24 +12,24 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Files names the PEM files of a server's credentials.
+// Files contains the paths of a server's credentials, which are PEM files.
 type Files struct{ CA, Cert, Key string }
 
-// Credentials are a server's certificate and the CA of its cluster. Those that
-// were read from files follow them: see [Credentials.Look].
+// Credentials contains a server's certificate and its cluster's CA. If they come from
+// files, [Credentials.Look] reloads them.
 type Credentials struct {
 	*Live[*material]
 	self Identity
 }
 
-// material is what credentials are at one time. It is never changed.
+// material is one immutable version of the credentials.
 type material struct {
 	pool *x509.CertPool
 	cert tls.Certificate
 	self Identity
 }
 
-// Load reads credentials. What is wrong with the files is CodeInvalid.
+// Load reads credentials from files. Errors: invalid.
 func Load(f Files) (*Credentials, error) {
 	c := &Credentials{}
 	var err error
@@ -62,8 +62,8 @@ func (f *Files) read() (*material, error) {
 	return newMaterial(ca, Pair{Cert: cert, Key: key})
 }
 
-// NewCredentials makes credentials of PEM texts. The certificate must be of
-// the CA, or of one of several, and name one server; else it is CodeInvalid.
+// NewCredentials parses credentials in PEM. The certificate must be signed by one of the
+// CAs and contain one server's name. Errors: invalid.
 func NewCredentials(ca []byte, pair Pair) (*Credentials, error) {
 	m, err := newMaterial(ca, pair)
 	if err != nil {
@@ -85,8 +85,7 @@ func newMaterial(ca []byte, pair Pair) (*material, error) {
 	if err != nil {
 		return nil, bourse.Errorf(bourse.CodeInvalid, "%w", err)
 	}
-	// An expired one is refused by every other server, with an error there: a server
-	// that starts with it would run and be of no use.
+	// Refuse an expired certificate, because every other server would refuse it, too.
 	if _, err := cert.Leaf.Verify(x509.VerifyOptions{Roots: pool, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}}); err != nil {
 		return nil, bourse.Errorf(bourse.CodeInvalid, "the certificate of %s: %w", self.ID, err)
 	}
@@ -96,18 +95,18 @@ func newMaterial(ca []byte, pair Pair) (*material, error) {
 // Self returns the identity in the certificate.
 func (c *Credentials) Self() Identity { return c.self }
 
-// Expires is when the certificate ends.
+// Expires returns the time at which the certificate expires.
 func (c *Credentials) Expires() time.Time { return c.Get().cert.Leaf.NotAfter }
 
-// Names are the host names in the certificate by which clients call the server.
+// Names returns the host names in the certificate by which clients reach the server.
 func (c *Credentials) Names() []string {
 	return slices.DeleteFunc(slices.Clone(c.Get().cert.Leaf.DNSNames), func(name string) bool {
 		return strings.HasSuffix(strings.ToLower(name), domain)
 	})
 }
 
-// Server is the configuration of a server that takes only servers of the
-// cluster with one of these roles.
+// Server returns the TLS configuration of a server that accepts only the cluster's servers
+// with one of these roles.
 func (c *Credentials) Server(roles ...bourse.Role) *tls.Config {
 	return c.serving(func(config *tls.Config) {
 		config.ClientAuth = tls.RequireAndVerifyClientCert
@@ -117,20 +116,20 @@ func (c *Credentials) Server(roles ...bourse.Role) *tls.Config {
 				return err
 			}
 			if !slices.Contains(roles, peer.Role) {
-				return bourse.Errorf(bourse.CodeForbidden, "%s %s is not let in here", peer.Role, peer.ID)
+				return bourse.Errorf(bourse.CodeForbidden, "%s %s has no access here", peer.Role, peer.ID)
 			}
 			return nil
 		}
 	})
 }
 
-// Public is the configuration of a server for clients without certificates:
-// they bring tokens. A server of the cluster may show its own; see Require.
+// Public returns the TLS configuration of a server for clients without certificates, which
+// use tokens. The cluster's servers may present their certificates; see [Require].
 func (c *Credentials) Public() *tls.Config {
 	return c.serving(func(config *tls.Config) { config.ClientAuth = tls.VerifyClientCertIfGiven })
 }
 
-// serving makes the configuration of a server, which uses what is current at
+// serving returns the configuration of a server, which uses the current credentials for
 // each handshake.
 func (c *Credentials) serving(adjust func(*tls.Config)) *tls.Config {
 	return &tls.Config{
@@ -140,7 +139,7 @@ func (c *Credentials) serving(adjust func(*tls.Config)) *tls.Config {
 			config := &tls.Config{
 				MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{m.cert}, ClientCAs: m.pool,
 				NextProtos: []string{"h2", "http/1.1"},
-				// A ticket would outlive the CA by which it was given.
+				// A ticket could outlive the CA that signed the client's certificate.
 				SessionTicketsDisabled: true,
 			}
 			adjust(config)
@@ -149,19 +148,19 @@ func (c *Credentials) serving(adjust func(*tls.Config)) *tls.Config {
 	}
 }
 
-// Require lets only servers of the cluster with one of these roles through to
-// h, by the certificate that they have shown; others get 403. A connection in
-// the clear is let through: where that is allowed is decided by CheckListen.
+// Require wraps h so that it serves only the cluster's servers with one of these roles,
+// identified by their certificates. Others get status 403. Requests without TLS are served;
+// [CheckListen] decides where these are allowed.
 func Require(h http.Handler, roles ...bourse.Role) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.TLS != nil {
 			if len(r.TLS.PeerCertificates) == 0 {
-				refuse(w, http.StatusForbidden, bourse.CodeForbidden, "only servers of the cluster are let in here")
+				refuse(w, http.StatusForbidden, bourse.CodeForbidden, "only servers of the cluster have access here")
 				return
 			}
 			peer, err := IdentityOf(r.TLS.PeerCertificates[0])
 			if err != nil || !slices.Contains(roles, peer.Role) {
-				refuse(w, http.StatusForbidden, bourse.CodeForbidden, "only other servers of the cluster are let in here")
+				refuse(w, http.StatusForbidden, bourse.CodeForbidden, "only other servers of the cluster have access here")
 				return
 			}
 		}
@@ -169,9 +168,8 @@ func Require(h http.Handler, roles ...bourse.Role) http.Handler {
 	})
 }
 
-// Client is the present configuration of a client of other servers of the
-// cluster; it is called before each connection. The caller sets ServerName to
-// the name of the server that it wants to reach.
+// Client returns the current TLS configuration for a connection to another server of the
+// cluster. Call it for each connection, and set ServerName to that server's name.
 func (c *Credentials) Client() *tls.Config {
 	m := c.Get()
 	return &tls.Config{MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{m.cert}, RootCAs: m.pool}

@@ -1,11 +1,11 @@
-// Package admission is who may speak to whom: which addresses a server may
-// listen on without credentials, the certificates by which servers know one
-// another, and the tokens of clients.
+// Package admission controls access to servers. It checks on which addresses a server may
+// listen without credentials, and implements the certificates of servers and the tokens of
+// clients.
 //
-// Servers of a cluster prove who they are with certificates of the cluster's
-// own CA, both ways; a certificate names a server and its role (see
-// [Identity]). Clients bring bearer tokens, each good for everything,
-// for an organisation or for one app of it. On loopback neither is asked for.
+// Servers of a cluster authenticate each other with certificates of the cluster's CA. A
+// certificate contains a server's name and role (see [Identity]). Clients authenticate with
+// bearer tokens, each of which is valid for everything, for one organization, or for one of
+// its apps. Neither is required on loopback.
 //
-// The package decides and builds; it opens no socket.
+// The package opens no sockets.
 package admission

@@ -13,27 +13,26 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Gate protects every listener. It lets no web page in: not
-// one of another site, not one that has its own name resolve to our address,
-// and none at all where only servers of the cluster may connect.
+// Gate protects every listener from web pages. It refuses pages of other sites, pages
+// whose host name resolves to the server's address (DNS rebinding), and all pages on paths
+// for the cluster's servers.
 type Gate struct {
-	Names func() []string // by which clients may call us, besides IP addresses and localhost; nil: none
-	Proof Proof           // that servers of the cluster show
+	Names func() []string // the server's host names, in addition to IP addresses and localhost; nil means none
+	Proof Proof           // presented by the cluster's servers
 }
 
-// headerServer names the cluster of the server that makes a request. A page
-// could set it only with the leave of a preflight request, which no server
-// of ours answers.
+// headerServer contains the cluster of the server that sends a request. A page could set
+// it only after a preflight request, which no server answers.
 const headerServer = "Bourse-Server"
 
-// pathsOfMetrics are for monitoring systems, which set no headers of ours.
+// pathsOfMetrics are for monitoring systems, which do not send headerServer.
 var pathsOfMetrics = []string{"/worker/metrics", "/proxy/metrics"}
 
-// pathsOfServers begin the paths at which servers of the cluster call one another.
+// pathsOfServers are the prefixes of paths for calls between the cluster's servers.
 var pathsOfServers = []string{"/worker/", "/view/", "/proxy/"}
 
-// Wrap returns h behind the gate. What may not pass gets 421 when it calls us
-// by a name that is not ours, and else 403.
+// Wrap returns h behind the gate. A request for an unknown host name gets status 421, and
+// any other refused request 403.
 func (g *Gate) Wrap(h http.Handler) http.Handler {
 	pages := http.NewCrossOriginProtection()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -57,8 +56,8 @@ func forServers(path string) bool {
 	return slices.ContainsFunc(pathsOfServers, func(prefix string) bool { return strings.HasPrefix(path, prefix) })
 }
 
-// admitsServer reports whether a server of the cluster makes the request, and
-// answers it when not.
+// admitsServer reports whether a server of the cluster sent the request. If not, it refuses
+// the request.
 func (g *Gate) admitsServer(w http.ResponseWriter, r *http.Request) bool {
 	if len(r.Header["Origin"]) > 0 || len(r.Header["Sec-Fetch-Site"]) > 0 {
 		refuse(w, http.StatusForbidden, bourse.CodeForbidden, "no web page has business here")
@@ -76,12 +75,12 @@ func (g *Gate) admitsServer(w http.ResponseWriter, r *http.Request) bool {
 	return true
 }
 
-// canonicalHost returns the name or address in a Host header, without port,
-// brackets, final dot and upper case.
+// canonicalHost returns the name or address in a Host header in lower case, without port,
+// brackets and final dot.
 func canonicalHost(host string) string {
 	if name, port, err := net.SplitHostPort(host); err == nil {
 		if _, err := strconv.ParseUint(port, 10, 16); err != nil {
-			return host // of no name
+			return host // not a valid name
 		}
 		host = name
 	}
@@ -89,9 +88,9 @@ func canonicalHost(host string) string {
 	return strings.ToLower(strings.TrimSuffix(host, "."))
 }
 
-// calls reports whether host is what a page cannot have chosen: an address is
-// where the browser went, localhost is not in anyone's DNS, and the rest is
-// what the operator has. Without a name no browser asks.
+// calls reports whether a page's author could not have chosen host: an address is the one
+// that the browser connected to, localhost is not resolved by DNS, and the other names are
+// the operator's. Browsers always send a host.
 func (g *Gate) calls(host string) bool {
 	if host == "" || host == "localhost" || strings.HasSuffix(host, ".localhost") {
 		return true
@@ -102,8 +101,7 @@ func (g *Gate) calls(host string) bool {
 	return g.Names != nil && slices.ContainsFunc(g.Names(), func(name string) bool { return canonicalHost(name) == host })
 }
 
-// CheckName reports CodeInvalid unless name is a host name that clients can
-// call a server by, without scheme and port.
+// CheckName checks that name is a host name without scheme and port. Errors: invalid.
 func CheckName(name string) error {
 	if name == "" || canonicalHost(name) != strings.ToLower(name) || strings.ContainsAny(name, "/:@* ") {
 		return bourse.Errorf(bourse.CodeInvalid, "%s is not a host name: use one such as api.example.com", bourse.Quoted(name))
@@ -111,25 +109,25 @@ func CheckName(name string) error {
 	return nil
 }
 
-// refuse answers with an error as both the API and the servers' calls read it.
+// refuse replies with an error that clients of the API and servers can decode.
 func refuse(w http.ResponseWriter, status int, code bourse.Code, text string) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(map[string]string{"error": text, "message": text, "code": string(code)}) // the client may have left
+	_ = json.NewEncoder(w).Encode(map[string]string{"error": text, "message": text, "code": string(code)}) // the client may have disconnected
 }
 
-// Proof is how a server of the cluster proves to others that it is one, besides
-// its certificate. The zero value proves membership of the cluster "".
+// Proof identifies a server of the cluster to others, in addition to its certificate. The
+// zero value is for the cluster "".
 type Proof struct {
 	Cluster string
-	Bearer  string // shown on loopback, and asked for there; "" is none
+	Bearer  string // secret that is sent and required on loopback; "" means none
 }
 
-// Show adds what is no secret of the proof to the header of a request.
+// Show adds the public part of the proof to the headers of a request.
 func (p Proof) Show(h http.Header) { h[headerServer] = []string{p.Cluster} }
 
-// ShowTo adds the proof to the header of a request to an address. What is secret
-// does not leave the host.
+// ShowTo adds the proof to the headers of a request to an address. It adds the secret only
+// for an address on loopback.
 func (p Proof) ShowTo(h http.Header, address string) {
 	p.Show(h)
 	if p.Bearer == "" {

@@ -9,15 +9,13 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// maxGossipKeys bounds the keys of one file: each message that fails with one is
-// tried with the next.
+// maxGossipKeys limits the keys in a file, because each of them is tried on a message.
 const maxGossipKeys = 8
 
-// LoadGossipKeys reads the keys that encrypt the membership, one a line: 16, 24
-// or 32 bytes (AES-128, 192 or 256), written in base64 or hex. The first
-// encrypts; what comes in may have any of them. Empty lines and those that begin
-// with "#" are left out. Anything else is CodeInvalid. Changed is called with the
-// keys whenever the file has others.
+// LoadGossipKeys reads the keys that encrypt the membership's messages. The file has one
+// key of 16, 24 or 32 bytes (AES-128, 192 or 256) on each line, in base64 or hex. Empty
+// lines and lines that begin with "#" are ignored. The first key encrypts, and all of them
+// decrypt. changed is called with the new keys when the file changes. Errors: invalid.
 func LoadGossipKeys(path string, changed func([][]byte) error) (*Live[[][]byte], error) {
 	return NewLive([]string{path}, func() ([][]byte, error) {
 		text, err := os.ReadFile(path)
@@ -47,7 +45,7 @@ func parseGossipKeys(text []byte) ([][]byte, error) {
 	return keys, nil
 }
 
-// parseGossipKey tries hex first: a hex text is base64 too, of another length.
+// parseGossipKey tries hex first, because hex is also valid base64, for a longer key.
 func parseGossipKey(text []byte) ([]byte, error) {
 	text = bytes.TrimSpace(text)
 	for _, decode := range []func(string) ([]byte, error){hex.DecodeString, base64.StdEncoding.DecodeString} {

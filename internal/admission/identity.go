@@ -7,25 +7,25 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// domain ends the DNS name by which a certificate names a server. It is not
-// resolved: .internal is reserved for private use. A DNS name rather than a
-// URI, because then the standard verification of TLS checks it.
+// domain is the suffix of a server's DNS name in a certificate. These names are never
+// resolved; .internal is reserved for private use. They are DNS names, not URIs, so that
+// TLS verifies them.
 const domain = ".bourse.internal"
 
-// Identity is who a server is: its name in the cluster and its role. The DNS
-// name "mad-1.worker.bourse.internal" in a certificate means worker mad-1.
+// Identity is a server's name in the cluster and its role. The DNS name
+// "mad-1.worker.bourse.internal" in a certificate identifies the worker mad-1.
 type Identity struct {
 	ID   bourse.WorkerID
 	Role bourse.Role
 }
 
-// Validate reports CodeInvalid unless both parts can be in a DNS name.
+// Validate checks that both parts are valid in a DNS name. Errors: invalid.
 func (i Identity) Validate() error {
 	if err := i.ID.Validate(); err != nil {
 		return err
 	}
 	if bourse.WorkerID(i.Role).Validate() != nil || i.Role == "tag" { // see tagDomain
-		return bourse.Errorf(bourse.CodeInvalid, "role %s cannot stand in a certificate", bourse.Quoted(string(i.Role)))
+		return bourse.Errorf(bourse.CodeInvalid, "role %s is not valid in a certificate", bourse.Quoted(string(i.Role)))
 	}
 	return nil
 }
@@ -33,8 +33,8 @@ func (i Identity) Validate() error {
 // ServerName returns the DNS name of i.
 func (i Identity) ServerName() string { return string(i.ID) + "." + string(i.Role) + domain }
 
-// IdentityOf returns the server that a verified certificate names. A certificate that
-// names none, or several, is CodeForbidden.
+// IdentityOf returns the server in a verified certificate. Errors: forbidden if the
+// certificate contains no server or several.
 func IdentityOf(cert *x509.Certificate) (Identity, error) {
 	var found []Identity
 	for _, name := range cert.DNSNames {

@@ -8,8 +8,7 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Safeguard is something that makes an address safe to be reached from other
-// hosts, as a person calls it.
+// Safeguard describes a means to protect an address from other hosts.
 type Safeguard string
 
 // The safeguards.
@@ -19,17 +18,16 @@ const (
 	GossipKey Safeguard = "a gossip key"
 )
 
-// Listen is an address that a server is about to listen on.
+// Listen describes an address to listen on.
 type Listen struct {
 	What  string // for the error: "the API"
 	Addr  netip.AddrPort
-	Needs []Safeguard // to be reached from other hosts
+	Needs []Safeguard // required if other hosts can reach the address
 	Has   []Safeguard
 }
 
-// CheckListen reports CodeInvalid when l would be open to other hosts without
-// what it needs. Loopback needs nothing, and insecure allows everything: it is
-// for test networks.
+// CheckListen checks that other hosts cannot reach l without the required safeguards.
+// Loopback requires none. insecure disables the check, for test networks. Errors: invalid.
 func CheckListen(l Listen, insecure bool) error {
 	if !l.Addr.IsValid() {
 		return bourse.Errorf(bourse.CodeInvalid, "%s has no address to listen on", l.What)

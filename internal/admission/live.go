@@ -11,22 +11,21 @@ import (
 	"time"
 )
 
-// Live is what was read from files, and is read again when they change. What
-// was read last and made sense stays until something else does.
+// Live is a value read from files, which is read again when they change. If the new files
+// are invalid, the previous value remains in use.
 type Live[T any] struct {
 	files   []string
 	read    func() (T, error)
 	changed func(T) error
 	current atomic.Pointer[T]
 
-	mu   sync.Mutex // held while files are looked at
-	used string     // stamp of the files that were read last
+	mu   sync.Mutex // held while files are checked
+	used string     // stamp of the files when they were last read
 	seen string     // stamp at the last look
 }
 
-// NewLive reads the files. From then on Look reads them again once they have
-// changed; what it read is handed to changed, which may refuse it. Changed may
-// be nil.
+// NewLive reads the files. [Live.Look] reads them again when they have changed, and passes
+// the new value to changed, which may refuse it and may be nil.
 func NewLive[T any](files []string, read func() (T, error), changed func(T) error) (*Live[T], error) {
 	l := &Live[T]{files: files, read: read, changed: changed}
 	l.used = stamp(files)
@@ -39,23 +38,23 @@ func NewLive[T any](files []string, read func() (T, error), changed func(T) erro
 	return l, nil
 }
 
-// still is something that never changes.
+// still returns a Live that never changes.
 func still[T any](v T) *Live[T] {
 	l := &Live[T]{}
 	l.current.Store(&v)
 	return l
 }
 
-// Get returns what was read last.
+// Get returns the current value.
 func (l *Live[T]) Get() T { return *l.current.Load() }
 
-// Files names the files.
+// Files returns the paths of the files.
 func (l *Live[T]) Files() []string { return l.files }
 
-// Look reads the files again if they have changed, and reports whether what
-// they hold is now in use. A change counts once two looks have found the same:
-// a certificate and its key are not replaced at one instant. The error of files that
-// cannot be used is returned once for each change.
+// Look reads the files again if they have changed, and reports whether a new value is in
+// use. Files count as changed once two looks have found the same change, because a
+// certificate and its key are not replaced at the same instant. An error of invalid files
+// is returned once for each change.
 func (l *Live[T]) Look() (bool, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -79,7 +78,7 @@ func (l *Live[T]) Look() (bool, error) {
 	return true, nil
 }
 
-// stamp changes when a file does. A missing one has a stamp, too.
+// stamp returns a text that differs if a file has changed, appeared or disappeared.
 func stamp(files []string) string {
 	var b strings.Builder
 	for _, name := range files {
@@ -93,17 +92,16 @@ func stamp(files []string) string {
 	return b.String()
 }
 
-// Watched is a Live of any kind.
+// Watched is a [Live] of any type.
 type Watched interface {
 	Files() []string
 	Look() (changed bool, err error)
 }
 
-// watchEvery is the time between looks at files: a change is in use after two.
+// watchEvery is the time between looks. A change takes effect after two of them.
 const watchEvery = time.Second
 
-// Watch looks at the files of all until ctx ends. What cannot be used is
-// logged once.
+// Watch calls Look on all until ctx ends, and logs the results.
 func Watch(ctx context.Context, log *slog.Logger, all ...Watched) {
 	tick := time.NewTicker(watchEvery)
 	defer tick.Stop()
@@ -116,9 +114,9 @@ func Watch(ctx context.Context, log *slog.Logger, all ...Watched) {
 		for _, w := range all {
 			switch changed, err := w.Look(); {
 			case err != nil:
-				log.Warn("changed files cannot be used: what was read before stays", slog.Any("files", w.Files()), slog.Any("err", err))
+				log.Warn("load changed files failed, keeping the previous ones", slog.Any("files", w.Files()), slog.Any("err", err))
 			case changed:
-				log.Info("read changed files again", slog.Any("files", w.Files()))
+				log.Info("changed files loaded", slog.Any("files", w.Files()))
 			}
 		}
 	}

@@ -10,25 +10,23 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Credentials also sign what a server writes into the view: its certificate
-// goes with the first transaction of an epoch, and its key signs. That is
-// view.Keys.
+// Credentials implements view.Keys: they also sign the transactions that a server writes
+// to the view. The certificate is sent with the first transaction of an epoch.
 
-// Own returns our certificate with those between it and the CA, in DER,
-// and its key.
+// Own returns the server's certificate and any intermediate ones in DER, and its key.
 func (c *Credentials) Own() ([]byte, crypto.Signer) {
 	cert := c.Get().cert
-	key, _ := cert.PrivateKey.(crypto.Signer) // every key that TLS takes is one
+	key, _ := cert.PrivateKey.(crypto.Signer) // TLS accepts no other keys
 	return slices.Concat(cert.Certificate...), key
 }
 
-// Author reads the certificate of another server, as of a time: what
-// it signed stays valid when it has expired. CodeForbidden: it is not one of
-// the cluster, or names no server.
+// Author verifies another server's certificate as of a time, because signatures remain
+// valid after the certificate expires. Errors: forbidden if it is not a certificate of the
+// cluster or contains no server.
 func (c *Credentials) Author(der []byte, at time.Time) (bourse.WorkerID, bourse.Role, crypto.PublicKey, error) {
 	chain, err := x509.ParseCertificates(bytes.Clone(der))
 	if err != nil || len(chain) == 0 {
-		return "", "", nil, bourse.Errorf(bourse.CodeForbidden, "what should be a certificate is none")
+		return "", "", nil, bourse.Errorf(bourse.CodeForbidden, "invalid certificate")
 	}
 	between := x509.NewCertPool()
 	for _, cert := range chain[1:] {
@@ -42,7 +40,7 @@ func (c *Credentials) Author(der []byte, at time.Time) (bourse.WorkerID, bourse.
 	}
 	who, err := IdentityOf(chain[0])
 	if err == nil && who.Role == bourse.RoleScraper {
-		err = bourse.Errorf(bourse.CodeForbidden, "%s is a scraper, and no server", who.ID)
+		err = bourse.Errorf(bourse.CodeForbidden, "%s is a scraper, not a server", who.ID)
 	}
 	return who.ID, who.Role, chain[0].PublicKey, err
 }

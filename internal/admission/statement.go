@@ -13,11 +13,11 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// statements begins what is signed outside of TLS, so that no signature is good
-// for anything else.
+// statements is the prefix of signed statements, so that their signatures are valid for
+// nothing else.
 const statements = "bourse statement\x00"
 
-// Sign signs a statement of this server about itself, with the key of its certificate.
+// Sign signs a statement of this server about itself with its certificate's key.
 func (c *Credentials) Sign(statement []byte) ([]byte, error) {
 	key, ok := c.Get().cert.PrivateKey.(crypto.Signer)
 	if !ok {
@@ -52,12 +52,11 @@ func Verify(cert *x509.Certificate, statement, signature []byte) bool {
 	return cert.CheckSignature(by, append([]byte(statements), statement...), signature) == nil
 }
 
-// tagDomain ends a DNS name by which a worker's certificate states its tag: for
-// a worker whose tag does not follow from its id, because it is older than that
-// rule. Its first label is the tag.
+// tagDomain is the suffix of a DNS name that states a worker's tag in its certificate, for
+// a worker whose tag does not follow from its id. The first label is the tag.
 const tagDomain = ".tag" + domain
 
-// TagName returns the DNS name by which a certificate states a tag.
+// TagName returns the DNS name that states a tag in a certificate.
 func TagName(tag bourse.WorkerTag) string { return tag.String() + tagDomain }
 
 // statesTag reports whether a DNS name is a TagName.
@@ -67,10 +66,10 @@ func statesTag(name string) bool {
 	return ok && err == nil && TagName(bourse.WorkerTag(n)) == name
 }
 
-// HasTag reports whether our certificate states this tag.
+// HasTag reports whether this server's certificate states a tag.
 func (c *Credentials) HasTag(tag bourse.WorkerTag) bool { return HasTag(c.Get().cert.Leaf, tag) }
 
-// HasTag reports whether a worker's certificate states this tag.
+// HasTag reports whether a worker's certificate states a tag.
 func HasTag(cert *x509.Certificate, tag bourse.WorkerTag) bool {
 	return slices.ContainsFunc(cert.DNSNames, func(name string) bool { return strings.EqualFold(name, TagName(tag)) })
 }

@@ -12,38 +12,38 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Scope is what a client's token is good for: everything, metrics, an
-// organisation, or one app of it.
+// Scope is the set of resources that a client's token gives access to: everything, metrics,
+// an organization, or one of its apps.
 type Scope struct {
-	Cluster bool           // everything, the workers too; Org and App are empty
+	Cluster bool           // everything, including workers; Org and App are empty
 	Scraper bool           // metrics only; Org and App are empty
-	Org     string         // else never empty
-	App     bourse.AppName // "" means every app of the organisation
+	Org     string         // otherwise not empty
+	App     bourse.AppName // "" means all apps of the organization
 }
 
-// everything means all organisations in a file of tokens. It is no slug.
+// everything stands for all organizations in a token file. It is not a valid slug.
 const everything = "*"
 
-// ScraperScope stands in place of an organisation where a token is good for
-// metrics only. It is no slug either.
+// ScraperScope replaces the organization of a token that is valid for metrics only. It is
+// not a valid slug.
 const ScraperScope = "role:" + string(bourse.RoleScraper)
 
-// TokenSet is the tokens that a broker takes. Those that were read from a file
-// follow it: see [TokenSet.Look].
+// TokenSet is the set of tokens that a broker accepts. If it comes from a file,
+// [TokenSet.Look] reloads it.
 type TokenSet struct{ *Live[*tokenTable] }
 
-// tokenTable is a set of tokens at one time. Once read it is never changed.
+// tokenTable is one immutable version of a set of tokens.
 type tokenTable struct {
 	salt   []byte
-	scopes map[[sha256.Size]byte]Scope // by digest, so that the time of a comparison reveals nothing about a token
+	scopes map[[sha256.Size]byte]Scope // by digest, so that a lookup's duration reveals nothing about a token
 }
 
 const (
-	minToken = 16 // characters; fewer can be guessed
+	minToken = 16 // characters; shorter tokens can be guessed
 	maxToken = 4096
 )
 
-// LoadTokens reads a file of tokens; see [ReadTokens].
+// LoadTokens reads a token file; see [ReadTokens] for its format.
 func LoadTokens(path string) (*TokenSet, error) {
 	live, err := NewLive([]string{path}, func() (*tokenTable, error) {
 		f, err := os.Open(path)
@@ -59,16 +59,16 @@ func LoadTokens(path string) (*TokenSet, error) {
 	return &TokenSet{live}, nil
 }
 
-// OneToken is a set of one token, which is good for everything.
+// OneToken returns a set with one token, which is valid for everything.
 func OneToken(token string) (*TokenSet, error) {
 	return ReadTokens(strings.NewReader(token + " " + everything))
 }
 
-// ReadTokens reads tokens, one a line: the token, the organisation's slug and,
-// if it is good for one app only, that app's name. In place of both, "*" is the
-// whole cluster, and "role:scraper" is its metrics. Empty lines and those that
-// begin with "#" are left out. A file without a token, or with a line that is
-// none, is CodeInvalid; the error names the line and not what is in it.
+// ReadTokens reads tokens, one on each line: the token, the organization's slug and, for a
+// token that is valid for one app only, the app's name. "*" in place of the slug stands for
+// the whole cluster, and "role:scraper" for its metrics. Empty lines and lines that begin
+// with "#" are ignored. Errors: invalid if there is no token or an invalid line. They
+// contain the number of the line, but no part of it.
 func ReadTokens(r io.Reader) (*TokenSet, error) {
 	t, err := readTokens(r)
 	if err != nil {
@@ -94,27 +94,27 @@ func readTokens(r io.Reader) (*tokenTable, error) {
 		return nil, bourse.Errorf(bourse.CodeInvalid, "read tokens: %w", err)
 	}
 	if len(t.scopes) == 0 {
-		return nil, bourse.Errorf(bourse.CodeInvalid, "the file holds no token: no client could connect")
+		return nil, bourse.Errorf(bourse.CodeInvalid, "the file contains no token, so no client could connect")
 	}
 	return t, nil
 }
 
 func (t *tokenTable) add(words []string) error {
 	if len(words) < 2 || len(words) > 3 {
-		return bourse.Errorf(bourse.CodeInvalid, "want a token, an organisation and perhaps an app")
+		return bourse.Errorf(bourse.CodeInvalid, "want a token, an organization and optionally an app")
 	}
 	if n := len(words[0]); n < minToken || n > maxToken {
 		return bourse.Errorf(bourse.CodeInvalid, "the token has %d characters: use %d to %d", n, minToken, maxToken)
 	}
 	if words[1] == everything {
 		if len(words) > 2 {
-			return bourse.Errorf(bourse.CodeInvalid, "a token for everything has no app")
+			return bourse.Errorf(bourse.CodeInvalid, "a token for everything must not have an app")
 		}
 		return t.put(words[0], Scope{Cluster: true})
 	}
 	if words[1] == ScraperScope {
 		if len(words) > 2 {
-			return bourse.Errorf(bourse.CodeInvalid, "a scraper's token has no app")
+			return bourse.Errorf(bourse.CodeInvalid, "a scraper's token must not have an app")
 		}
 		return t.put(words[0], Scope{Scraper: true})
 	}
@@ -125,7 +125,7 @@ func (t *tokenTable) add(words []string) error {
 	if len(words) == 3 {
 		s.App = bourse.AppName(words[2])
 		if s.App.Validate() != nil {
-			return bourse.Errorf(bourse.CodeInvalid, "the third word is no app's name")
+			return bourse.Errorf(bourse.CodeInvalid, "the third word is not a valid app name")
 		}
 	}
 	return t.put(words[0], s)
@@ -134,7 +134,7 @@ func (t *tokenTable) add(words []string) error {
 func (t *tokenTable) put(token string, s Scope) error {
 	d := t.digest(token)
 	if _, twice := t.scopes[d]; twice {
-		return bourse.Errorf(bourse.CodeInvalid, "the token was named before")
+		return bourse.Errorf(bourse.CodeInvalid, "duplicate token")
 	}
 	t.scopes[d] = s
 	return nil
@@ -147,7 +147,7 @@ func (t *tokenTable) digest(token string) (d [sha256.Size]byte) {
 	return d
 }
 
-// Lookup returns what a token is good for, false when it is not known here.
+// Lookup returns a token's scope, and whether the token is known.
 func (t *TokenSet) Lookup(token string) (Scope, bool) {
 	if len(token) > maxToken {
 		return Scope{}, false
