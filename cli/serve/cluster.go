@@ -326,9 +326,9 @@ func (c *cluster) stop() error {
 // credentials: the cluster's secret, the token of a broker that was killed, and the
 // address behind context dev.
 func (c *cluster) removeCredentials() {
-	err := loopback.Forget(c.shell.Getenv, c.name)
+	err := loopback.RemoveSecret(c.shell.Getenv, c.name)
 	if api, parsed := netip.ParseAddrPort(c.broker().API); parsed == nil {
-		err = errors.Join(err, loopback.ForgetToken(c.shell.Getenv, api), loopback.UnsetDev(c.shell.Getenv, api))
+		err = errors.Join(err, loopback.RemoveToken(c.shell.Getenv, api), loopback.UnsetDev(c.shell.Getenv, api))
 	}
 	if err != nil {
 		c.shell.Note("warning: " + err.Error())

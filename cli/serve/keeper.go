@@ -104,7 +104,7 @@ func (d *config) removeLeft(s *cli.Shell) {
 			socket, err = []byte(d.containerd), nil
 		}
 		left := config{data: dir, containerd: string(socket), sweep: d.sweep}
-		return errors.Join(err, left.clear(), loopback.Forget(s.Getenv, clusterNameOf(dir)))
+		return errors.Join(err, left.clear(), loopback.RemoveSecret(s.Getenv, clusterNameOf(dir)))
 	})
 	if len(removed) > 0 {
 		s.Note("removed what was left of " + cli.Count(len(removed), "bourse dev") + " that had been killed")

@@ -240,7 +240,7 @@ func withdraw(t *loopback.Token) stage {
 		if t == nil {
 			return nil
 		}
-		return t.Withdraw()
+		return t.Remove()
 	})
 }
 

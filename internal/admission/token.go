@@ -120,7 +120,7 @@ func (t *tokenTable) add(words []string) error {
 	}
 	s := Scope{Org: words[1]}
 	if bourse.AppName(s.Org).Validate() != nil { // the same alphabet
-		return bourse.Errorf(bourse.CodeInvalid, "the second word is no organisation: use a-z, 0-9 and \"-\", \"*\" for everything, or \"role:scraper\" for metrics")
+		return bourse.Errorf(bourse.CodeInvalid, "the second word is not an organization: use a-z, 0-9 and \"-\", \"*\" for everything, or \"role:scraper\" for metrics")
 	}
 	if len(words) == 3 {
 		s.App = bourse.AppName(words[2])

@@ -1,12 +1,12 @@
-// Package duplex is a command's input and output on one request whose body and
-// reply go on side by side: the frames that both are made of, and the end of
-// the one who asks.
+// Package duplex carries a command's input and output in one HTTP request whose body and
+// reply are sent at the same time. It defines the frames of both directions, and
+// implements the client.
 //
-// The request's body begins with a [Start]; then come input, resizes and at
-// some time the input's end. The reply holds output, with a [Ping] now and then
-// so that both ends notice when the other is gone, and ends with one [Exit] or
-// one [Failed]. A reply without either was cut off.
+// The request's body begins with [Start]. It continues with input and changes of the
+// terminal's size, and with [StdinEnd] at the end of the input. The reply contains output,
+// and a [Ping] from time to time, so that both ends notice a lost connection. It ends with
+// one [Exit] or one [Failed]. A reply without either was truncated.
 //
-// Nothing here limits how fast frames come: who does not read makes the other
-// wait, as the connection below does.
+// Flow control is that of the connection: an end that does not read makes the other end
+// wait.
 package duplex

@@ -10,44 +10,44 @@ import (
 	"sync"
 )
 
-// Kind is what a frame holds.
+// Kind is the type of a frame.
 type Kind byte
 
-// The kinds of frames. Their numbers are on the wire.
+// The kinds of frames, with their numbers on the wire.
 const (
-	Start    Kind = 1 // of the caller, first: a Command as JSON
-	Stdin    Kind = 2 // bytes of the command's input
-	StdinEnd Kind = 3 // there is no more input
-	Resize   Kind = 4 // a Size: rows and columns, two bytes each, the higher first
-	Stdout   Kind = 5 // bytes of the command's output
-	Stderr   Kind = 6 // the same
+	Start    Kind = 1 // the caller's first frame: a Command as JSON
+	Stdin    Kind = 2 // the command's input
+	StdinEnd Kind = 3 // end of the input
+	Resize   Kind = 4 // a Size: rows and columns, two bytes each, big-endian
+	Stdout   Kind = 5 // the command's standard output
+	Stderr   Kind = 6 // the command's standard error
 	Exit     Kind = 7 // a bourse.Exit as JSON; the last frame
 	Failed   Kind = 8 // a Failure as JSON; the last frame
-	Ping     Kind = 9 // a sign of life
+	Ping     Kind = 9 // a keepalive
 )
 
-// A frame is its kind, the length of what it holds (four bytes, the highest
-// first), and that.
+// A frame consists of its kind, the length of its payload (four bytes, big-endian), and the
+// payload.
 const (
 	header = 5
-	// MaxFrame bounds what one frame holds, in bytes.
+	// MaxFrame is the largest payload of a frame in bytes.
 	MaxFrame = 64 << 10
 )
 
-// ErrFrame is the error of bytes that are no frames.
-var ErrFrame = errors.New("not a frame")
+// ErrFrame is the error for malformed frames.
+var ErrFrame = errors.New("malformed frame")
 
-// Reader takes frames off a stream of bytes. It is for one goroutine.
+// Reader reads frames. It is not safe for concurrent use.
 type Reader struct {
-	from *bufio.Reader
-	held []byte
+	from    *bufio.Reader
+	payload []byte
 }
 
-// NewReader makes a reader of frames.
+// NewReader returns a Reader.
 func NewReader(r io.Reader) *Reader { return &Reader{from: bufio.NewReader(r)} }
 
-// Next returns the next frame; what it holds stays valid until the call after.
-// The error is io.EOF where the stream ends between two frames.
+// Next returns the next frame. The payload is valid until the next call. The error is
+// io.EOF if the stream ends after a complete frame.
 func (r *Reader) Next() (Kind, []byte, error) {
 	var head [header]byte
 	if _, err := io.ReadFull(r.from, head[:]); err != nil {
@@ -57,18 +57,17 @@ func (r *Reader) Next() (Kind, []byte, error) {
 	if kind < Start || kind > Ping || n > MaxFrame {
 		return 0, nil, fmt.Errorf("%w: kind %d, %d bytes", ErrFrame, kind, n)
 	}
-	r.held = slices.Grow(r.held[:0], int(n))[:n]
-	if _, err := io.ReadFull(r.from, r.held); err != nil {
+	r.payload = slices.Grow(r.payload[:0], int(n))[:n]
+	if _, err := io.ReadFull(r.from, r.payload); err != nil {
 		if errors.Is(err, io.EOF) {
 			err = io.ErrUnexpectedEOF
 		}
 		return 0, nil, err
 	}
-	return kind, r.held, nil
+	return kind, r.payload, nil
 }
 
-// Writer puts frames onto a stream of bytes, each with one call of Write. It is
-// safe for concurrent use.
+// Writer writes frames, each with one call of Write. It is safe for concurrent use.
 type Writer struct {
 	to    io.Writer
 	flush func() error
@@ -77,11 +76,11 @@ type Writer struct {
 	buf []byte // one frame
 }
 
-// NewWriter makes a writer of frames; flush, if any, is called after each.
+// NewWriter returns a Writer. If flush is not nil, it is called after each frame.
 func NewWriter(w io.Writer, flush func() error) *Writer { return &Writer{to: w, flush: flush} }
 
-// Write writes data as frames of one kind: as many as it needs, and one when
-// it is empty. It returns how much of data was written.
+// Write writes data as one or more frames of one kind; empty data is one frame. It returns
+// the number of bytes of data that were written.
 func (w *Writer) Write(kind Kind, data []byte) (int, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -110,7 +109,7 @@ func (w *Writer) one(kind Kind, data []byte) error {
 	return w.flush()
 }
 
-// As is an io.Writer of frames of one kind. Nothing is written for no bytes.
+// As returns an [io.Writer] that writes frames of one kind. It ignores empty writes.
 func (w *Writer) As(kind Kind) io.Writer { return writerOf{w, kind} }
 
 type writerOf struct {

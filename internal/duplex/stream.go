@@ -9,34 +9,33 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Stream is the asking end of a command's streams. Its input may be written by
-// one goroutine while another reads its output.
+// Stream is the client's end. One goroutine may write input while another one reads
+// output.
 type Stream struct {
-	body  *io.PipeWriter // of the request
+	body  *io.PipeWriter // the request's body
 	reply io.ReadCloser
 	in    *Writer
 	out   *Reader
 	lost  func(error) error
 }
 
-// Dial sends a request whose body is to be read from body, and returns its reply
-// as soon as that begins.
+// Dial sends a request with a body and returns the body of the reply as soon as the reply
+// begins.
 type Dial func(body io.ReadCloser) (reply io.ReadCloser, err error)
 
-// Open requests that a command is run. A break of the connection is passed to lost,
-// which returns the error to return. Errors of dial are returned as they
-// are.
+// Open requests that a command be run. It returns dial's errors unchanged. If the
+// connection breaks later, methods of the stream return the result of lost.
 func Open(start Command, dial Dial, lost func(error) error) (*Stream, error) {
 	first, err := json.Marshal(start)
 	if err != nil || len(first) > MaxFrame {
-		return nil, bourse.Errorf(bourse.CodeInvalid, "the command has more than %d bytes", int64(MaxFrame))
+		return nil, bourse.Errorf(bourse.CodeInvalid, "the command exceeds %d bytes", int64(MaxFrame))
 	}
 	r, w := io.Pipe()
 	s := &Stream{body: w, in: NewWriter(w, nil), lost: lost}
 	begun := make(chan struct{})
-	go func() { // the request's body is read before there is a reply, and after
+	go func() { // the request's body is read before the reply begins, and afterwards
 		defer close(begun)
-		_, _ = s.in.Write(Start, first) // fails only with the request
+		_, _ = s.in.Write(Start, first) // fails only if the request fails
 	}()
 	s.reply, err = dial(r)
 	if err != nil {
@@ -49,11 +48,11 @@ func Open(start Command, dial Dial, lost func(error) error) (*Stream, error) {
 	return s, nil
 }
 
-// Write sends input to the command. It blocks while the command does not read.
-// After the command has ended it returns an error.
+// Write sends input to the command. It blocks while the command does not read, and
+// returns an error after the command has exited.
 func (s *Stream) Write(p []byte) (int, error) { return s.in.As(Stdin).Write(p) }
 
-// CloseWrite ends the command's input.
+// CloseWrite closes the command's input.
 func (s *Stream) CloseWrite() error {
 	_, err := s.in.Write(StdinEnd, nil)
 	return err
@@ -65,9 +64,9 @@ func (s *Stream) Resize(size Size) error {
 	return err
 }
 
-// Copy writes the command's output to stdout and stderr, from the calling
-// goroutine, until the command has ended, and returns how. An error of a writer
-// ends the stream and is returned. It is called once.
+// Copy writes the command's output to stdout and stderr until the command exits, and
+// returns the exit. An error of a writer closes the stream and is returned. Copy must be
+// called only once.
 func (s *Stream) Copy(stdout, stderr io.Writer) (bourse.Exit, error) {
 	defer func() { _ = s.Close() }()
 	for {
@@ -84,7 +83,7 @@ func (s *Stream) Copy(stdout, stderr io.Writer) (bourse.Exit, error) {
 		case Exit, Failed:
 			return s.end(kind, data)
 		case Start, Stdin, StdinEnd, Resize:
-			err = s.broken(fmt.Errorf("%w: kind %d in a reply", ErrFrame, kind))
+			err = s.broken(fmt.Errorf("%w: unexpected kind %d in a reply", ErrFrame, kind))
 		}
 		if err != nil {
 			return bourse.Exit{}, err
@@ -92,7 +91,7 @@ func (s *Stream) Copy(stdout, stderr io.Writer) (bourse.Exit, error) {
 	}
 }
 
-// end reads the last frame.
+// end decodes the last frame.
 func (s *Stream) end(kind Kind, data []byte) (bourse.Exit, error) {
 	_ = s.body.Close() // the reply is complete
 	var exit bourse.Exit
@@ -117,11 +116,11 @@ func (s *Stream) broken(err error) error {
 	return s.lost(err)
 }
 
-// Close ends the stream; a command that still runs is killed. Repeated calls do
-// no harm.
+// Close closes the stream, which kills a command that is still running. Further calls have
+// no effect.
 func (s *Stream) Close() error {
-	_ = s.body.CloseWithError(errLeft) // after the reply's end it is not read
+	_ = s.body.CloseWithError(errClosed) // not read after the reply's end
 	return s.reply.Close()
 }
 
-var errLeft = errors.New("the stream was closed")
+var errClosed = errors.New("the stream was closed")

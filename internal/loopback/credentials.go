@@ -11,18 +11,17 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// TokenFile returns the name of the file with the token of the API at an
-// address.
+// TokenFile returns the name of the file with the token of the API at an address.
 func TokenFile(api netip.AddrPort) string { return api.String() + ".token" }
 
-// secretFile returns the name of the file with the secret of a cluster.
+// secretFile returns the name of the file with a cluster's secret.
 func secretFile(cluster string) string { return cluster + ".secret" }
 
-// Secret is what the servers of one cluster of one user share. The zero value
-// is none.
+// Secret is shared by the servers of one cluster of one user. The zero value means no
+// secret.
 type Secret string
 
-// SecretOf returns the secret of a cluster, which the first server makes.
+// SecretOf returns a cluster's secret. The first call creates it.
 func SecretOf(getenv func(string) string, cluster string) (Secret, error) {
 	var text string
 	err := with(getenv, true, func(s *Store) (err error) {
@@ -32,38 +31,37 @@ func SecretOf(getenv func(string) string, cluster string) (Secret, error) {
 	return Secret(text), err
 }
 
-// For derives what is shown or used for one purpose, so that it is good for
-// nothing else: nil when there is no secret.
+// For derives a key for one purpose from the secret. It returns nil if there is no secret.
 func (s Secret) For(purpose string) []byte {
 	if s == "" {
 		return nil
 	}
 	key, err := hkdf.Key(sha256.New, []byte(s), nil, "bourse "+purpose, sha256.Size)
 	if err != nil {
-		panic(err) // for lengths that are not ours
+		panic(err) // the length is a valid constant
 	}
 	return key
 }
 
-// Text is For as a text.
+// Text returns the key of [Secret.For] in hexadecimal.
 func (s Secret) Text(purpose string) string { return hex.EncodeToString(s.For(purpose)) }
 
-// Forget removes the secret of a cluster that no longer exists.
-func Forget(getenv func(string) string, cluster string) error {
-	return forget(getenv, secretFile(cluster))
+// RemoveSecret removes the secret of a cluster that no longer exists.
+func RemoveSecret(getenv func(string) string, cluster string) error {
+	return remove(getenv, secretFile(cluster))
 }
 
 // Token is the token of an API on loopback.
 type Token struct {
 	Text string
-	File string // where clients find it
+	File string // path at which clients find it
 
 	getenv func(string) string
 	name   string
 }
 
-// TokenOf makes the token of the API that listens at an address. A server that
-// was killed finds its own again there.
+// TokenOf returns the token of the API that listens at an address, creating it if it does
+// not exist. A server that was killed and restarted gets the same token.
 func TokenOf(getenv func(string) string, api netip.AddrPort) (*Token, error) {
 	t := &Token{getenv: getenv, name: TokenFile(api)}
 	return t, with(getenv, true, func(s *Store) (err error) {
@@ -73,26 +71,26 @@ func TokenOf(getenv func(string) string, api netip.AddrPort) (*Token, error) {
 	})
 }
 
-// Withdraw removes the token's file: no client finds the token any more.
-func (t *Token) Withdraw() error { return forget(t.getenv, t.name) }
+// Remove removes the token's file, so that clients no longer find the token.
+func (t *Token) Remove() error { return remove(t.getenv, t.name) }
 
-// ForgetToken removes what an API that was killed has left.
-func ForgetToken(getenv func(string) string, api netip.AddrPort) error {
-	return forget(getenv, TokenFile(api))
+// RemoveToken removes the token of an API whose server was killed.
+func RemoveToken(getenv func(string) string, api netip.AddrPort) error {
+	return remove(getenv, TokenFile(api))
 }
 
-func forget(getenv func(string) string, name string) error {
+func remove(getenv func(string) string, name string) error {
 	err := with(getenv, false, func(s *Store) error { return s.Remove(name) })
 	if bourse.CodeOf(err) == bourse.CodeNotFound {
-		return nil // the directory is gone, too
+		return nil // the directory does not exist
 	}
 	return err
 }
 
-// Find returns the token for the API with a URL, or "": it is not on loopback,
-// or has none here.
+// Find returns the token for the API with a URL. It returns "" if the API is not on
+// loopback or has no token here.
 func Find(getenv func(string) string, api string) (token string) {
-	_ = with(getenv, false, func(s *Store) error { // without credentials the API returns an error
+	_ = with(getenv, false, func(s *Store) error { // after an error, the API reports missing credentials
 		for _, a := range addresses(api) {
 			if text, err := s.Read(TokenFile(a)); err == nil {
 				token = text
@@ -104,7 +102,7 @@ func Find(getenv func(string) string, api string) (token string) {
 	return token
 }
 
-// addresses returns the loopback addresses that a URL means.
+// addresses returns the loopback addresses of a URL.
 func addresses(api string) []netip.AddrPort {
 	u, err := url.Parse(api)
 	if err != nil {
@@ -131,7 +129,7 @@ func addresses(api string) []netip.AddrPort {
 	return out
 }
 
-// with does something with the directory.
+// with calls do with the user's directory.
 func with(getenv func(string) string, create bool, do func(*Store) error) error {
 	dir, err := Dir(getenv)
 	if err != nil {

@@ -48,5 +48,5 @@ func UnsetDev(getenv func(string) string, api netip.AddrPort) error {
 	if Dev(getenv) != api {
 		return nil
 	}
-	return forget(getenv, devFile)
+	return remove(getenv, devFile)
 }

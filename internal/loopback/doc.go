@@ -1,9 +1,9 @@
-// Package loopback is the credentials of servers that listen on loopback
-// without any of their operator's: every user of a host reaches its loopback,
-// so that an address there proves nothing.
+// Package loopback manages the credentials of servers that listen on loopback and have
+// none from their operator. Every user of a host can connect to loopback, so these servers
+// need credentials, too.
 //
-// They are random texts in files of mode 0600 in a directory of the user's (see
-// [Open]): a token of each API, found by its address, which clients show; and a
-// secret of each cluster, found by its name, which servers show one another.
-// Anyone who can read them is that user, or root.
+// The credentials are random texts in files with mode 0600 in a directory of the user (see
+// [Open]). Each API has a token, found by the API's address, that clients present. Each
+// cluster has a secret, found by the cluster's name, that its servers share. Only the user
+// and root can read them.
 package loopback

@@ -50,10 +50,10 @@ func TestFind(t *testing.T) {
 	if again, err := loopback.TokenOf(env, api); err != nil || again.Text != token.Text {
 		t.Errorf("after a kill the token is another: %v", err)
 	}
-	if err := token.Withdraw(); err != nil || loopback.Find(env, "http://127.0.0.1:4280") != "" {
+	if err := token.Remove(); err != nil || loopback.Find(env, "http://127.0.0.1:4280") != "" {
 		t.Errorf("a token is found that was withdrawn (%v)", err)
 	}
-	if err := token.Withdraw(); err != nil {
+	if err := token.Remove(); err != nil {
 		t.Errorf("withdrawn twice: %v", err)
 	}
 }
@@ -145,7 +145,7 @@ func TestServersAgreeOnTheSecret(t *testing.T) {
 	if loopback.Secret("").For("a") != nil {
 		t.Error("something is derived of no secret")
 	}
-	if err := loopback.Forget(env, "c1"); err != nil {
+	if err := loopback.RemoveSecret(env, "c1"); err != nil {
 		t.Fatal(err)
 	}
 	if again, err := loopback.SecretOf(env, "c1"); err != nil || again == found[0] {

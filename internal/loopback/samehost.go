@@ -7,16 +7,16 @@ import (
 	"strings"
 )
 
-// HostID names the kernel and the network namespace of the caller: those who have
-// the same one mean the same by 127.0.0.1. It is empty where that cannot be known.
-// It is no secret, and proves nothing of who shows it.
+// HostID identifies the caller's kernel and network namespace. Processes with the same ID
+// share 127.0.0.1. It is empty if it is unknown. The ID is not secret and does not
+// authenticate the caller.
 func HostID() string {
 	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
 		return ""
 	}
-	// Not that of /proc/self, which is the main thread: that may have become one which is in a
-	// machine's network, and then it stays so while the process lives.
+	// /proc/self is the main thread, which may have entered a machine's network namespace
+	// permanently.
 	namespace, err := os.Readlink("/proc/thread-self/ns/net")
 	if err != nil {
 		return ""
@@ -24,8 +24,7 @@ func HostID() string {
 	return strings.TrimSpace(string(boot)) + " " + namespace
 }
 
-// OnThisHost reports whether an address, host:port, is one of this host's own: what
-// answers there runs here.
+// OnThisHost reports whether an address (host:port) is one of this host's own addresses.
 func OnThisHost(address string) bool {
 	to, err := netip.ParseAddrPort(address)
 	if err != nil {

@@ -15,12 +15,11 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Variable names the directory in the environment, where another than the
-// usual one is wanted.
+// Variable is the environment variable that overrides the directory.
 const Variable = "BOURSE_RUNTIME_DIR"
 
-// Dir returns the directory of this user: the value of [Variable]; /run/bourse for
-// root; below XDG_RUNTIME_DIR, or else .local/state of the home directory.
+// Dir returns this user's directory: the value of [Variable] if it is set, /run/bourse for
+// root, and otherwise a directory below XDG_RUNTIME_DIR or ~/.local/state.
 func Dir(getenv func(string) string) (string, error) {
 	if dir := getenv(Variable); dir != "" {
 		return dir, nil
@@ -37,34 +36,34 @@ func Dir(getenv func(string) string) (string, error) {
 	if home := getenv("HOME"); home != "" {
 		return filepath.Join(home, ".local", "state", "bourse"), nil
 	}
-	return "", bourse.Errorf(bourse.CodeInvalid, "there is no place for the credentials of loopback: set %s to a directory that only you can read", Variable)
+	return "", bourse.Errorf(bourse.CodeInvalid, "no directory for loopback credentials: set %s to a directory that only you can read", Variable)
 }
 
-// Store is the directory. Its files are written whole or not at all, and read
-// only if no other user can write or read them.
+// Store is a directory of credentials. It writes files atomically, and reads them only if
+// no other user can read or write them.
 type Store struct {
 	dir  string
 	root *os.Root
 }
 
-// Open opens the directory, and makes it if create is set. A directory that
-// others may use is CodeInvalid.
+// Open opens a directory, creating it if create is set and it does not exist. Errors:
+// invalid if other users can use the directory; not_found if it does not exist.
 func Open(dir string, create bool) (*Store, error) {
 	if create {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
-			return nil, bourse.Errorf(bourse.CodeInvalid, "the credentials of loopback: %w; %s names another directory", err, Variable)
+			return nil, bourse.Errorf(bourse.CodeInvalid, "create the directory of loopback credentials: %w; set %s to use another directory", err, Variable)
 		}
 	}
 	root, err := os.OpenRoot(dir)
 	if err != nil {
-		return nil, bourse.Errorf(bourse.CodeNotFound, "the credentials of loopback: %w", err)
+		return nil, bourse.Errorf(bourse.CodeNotFound, "open the directory of loopback credentials: %w", err)
 	}
-	info, err := root.Stat(".") // of what was opened, even if the path has changed since
+	info, err := root.Stat(".") // checks the opened directory even if the path has changed
 	if err == nil {
 		err = private(info)
 	}
 	if err != nil {
-		return nil, errors.Join(bourse.Errorf(bourse.CodeInvalid, "the credentials of loopback are not safe in %s: %w; %s names another directory", dir, err, Variable), root.Close())
+		return nil, errors.Join(bourse.Errorf(bourse.CodeInvalid, "loopback credentials are not safe in %s: %w; set %s to use another directory", dir, err, Variable), root.Close())
 	}
 	return &Store{dir: dir, root: root}, nil
 }
@@ -72,25 +71,25 @@ func Open(dir string, create bool) (*Store, error) {
 // Close closes the directory.
 func (s *Store) Close() error { return s.root.Close() }
 
-// Path returns where a file is.
+// Path returns the path of a file.
 func (s *Store) Path(name string) string { return filepath.Join(s.dir, name) }
 
-// private reports how others than this user may use a file or directory.
+// private returns an error if other users can use a file or directory.
 func private(info fs.FileInfo) error {
 	if stat, ok := info.Sys().(*syscall.Stat_t); !ok || int(stat.Uid) != os.Geteuid() {
-		return errors.New("it belongs to somebody else")
+		return errors.New("it belongs to another user")
 	}
 	if info.Mode().Perm()&0o077 != 0 {
-		return fmt.Errorf("its mode is %#o: others may use it", info.Mode().Perm())
+		return fmt.Errorf("its mode %#o gives access to other users", info.Mode().Perm())
 	}
 	return nil
 }
 
-// textLength is that of rand.Text, with 130 bits or more: enough for any use.
+// textLength is the length of rand.Text, which has at least 130 random bits.
 const textLength = 26
 
-// open opens a file that no other user can write or read. One that is not there is
-// CodeNotFound. A link that leads out of the directory is not followed.
+// open opens a file that no other user can read or write. It does not follow links out
+// of the directory. Errors: not_found if the file does not exist.
 func (s *Store) open(name string) (*os.File, error) {
 	f, err := s.root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -112,8 +111,8 @@ func (s *Store) open(name string) (*os.File, error) {
 	return f, nil
 }
 
-// Read returns the text in a file. One that is not there is CodeNotFound. A link
-// that leads out of the directory is not followed.
+// Read returns the text in a file. It does not follow links out of the directory. Errors:
+// not_found if the file does not exist.
 func (s *Store) Read(name string) (string, error) {
 	f, err := s.open(name)
 	if err != nil {
@@ -126,24 +125,24 @@ func (s *Store) Read(name string) (string, error) {
 	}
 	token := strings.TrimSuffix(string(text), "\n")
 	if len(token) != textLength || strings.Trim(token, "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567") != "" {
-		return "", bourse.Errorf(bourse.CodeInvalid, "%s holds no credentials: remove it", s.Path(name))
+		return "", bourse.Errorf(bourse.CodeInvalid, "%s contains no valid credentials: remove it", s.Path(name))
 	}
 	return token, nil
 }
 
-// Keep returns the text in a file, which it makes with a random one if it is
-// not there. Of several who do so at once all return the same.
+// Keep returns the text in a file. If the file does not exist, it creates one with random
+// text. Concurrent calls return the same text.
 func (s *Store) Keep(name string) (string, error) {
 	if text, err := s.Read(name); bourse.CodeOf(err) != bourse.CodeNotFound {
 		return text, err
 	}
 	temp := ".new-" + rand.Text()
 	if err := s.write(temp, rand.Text()+"\n"); err != nil {
-		return "", bourse.Errorf(bourse.CodeInvalid, "write credentials of loopback: %w", err)
+		return "", bourse.Errorf(bourse.CodeInvalid, "write loopback credentials: %w", err)
 	}
-	err := s.root.Link(temp, name) // unlike Rename, never in place of another's
+	err := s.root.Link(temp, name) // unlike Rename, Link does not replace an existing file
 	if err := errors.Join(ignore(err, fs.ErrExist), s.root.Remove(temp)); err != nil {
-		return "", bourse.Errorf(bourse.CodeInvalid, "write credentials of loopback: %w", err)
+		return "", bourse.Errorf(bourse.CodeInvalid, "write loopback credentials: %w", err)
 	}
 	return s.Read(name)
 }
@@ -161,8 +160,8 @@ func (s *Store) write(name, text string) error {
 		return err
 	}
 	_, err = f.WriteString(text)
-	return errors.Join(err, f.Sync(), f.Close()) // a crash must not leave a name with nothing in it
+	return errors.Join(err, f.Sync(), f.Close()) // a crash must not leave an empty file
 }
 
-// Remove removes a file; one that is gone already is no error.
+// Remove removes a file. It returns nil if the file does not exist.
 func (s *Store) Remove(name string) error { return ignore(s.root.Remove(name), fs.ErrNotExist) }

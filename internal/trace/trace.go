@@ -1,11 +1,10 @@
-// Package trace has servers tell an OpenTelemetry collector where the time of a
-// request went, if they are told of one: by OTEL_EXPORTER_OTLP_ENDPOINT and the other
-// variables of its specification.
+// Package trace sends traces of requests to an OpenTelemetry collector, if
+// OTEL_EXPORTER_OTLP_ENDPOINT and the other variables of its specification configure one.
 //
-// A [Tracer] begins traces, or goes on with those of others ([Tracer.Request],
-// [Tracer.Handler]); within them [Start] makes spans. Who is not traced pays for a
-// look into a context. Between servers a trace travels in the query of a request
-// ([Query]), which every fabric passes on as it is, and to machines in the headers of
+// A [Tracer] begins traces or continues those of clients ([Tracer.Request],
+// [Tracer.Handler]), and [Start] begins spans within them. A request without a trace costs
+// only a lookup in its context. Between servers, a request's query carries the trace
+// ([Query]), because every fabric passes it on unchanged. Machines receive the headers of
 // W3C Trace Context.
 package trace
 
@@ -28,27 +27,27 @@ import (
 	otrace "go.opentelemetry.io/otel/trace"
 )
 
-// scope names who makes the spans.
+// scope is the spans' instrumentation scope.
 const scope = "github.com/bourse-dev/bourse"
 
-// Config says whose spans they are.
+// Config describes the server that creates the spans.
 type Config struct {
 	Service string // "bourse-proxy"
-	ID      string // of the server
+	ID      string // the server's id
 	Region  string
 	Version string
 	Getenv  func(string) string
 	Log     *slog.Logger
 }
 
-// Tracer makes traces. A nil one makes none.
+// Tracer creates traces. A nil Tracer creates none.
 type Tracer struct {
 	provider *sdk.TracerProvider
 	tracer   otrace.Tracer
 }
 
-// Open returns a tracer whose spans go to the collector that the environment names,
-// over HTTP; nil if it names none. It connects to no one yet.
+// Open returns a tracer that sends spans over HTTP to the collector configured by the
+// environment, or nil if there is none. It does not connect yet.
 func Open(ctx context.Context, c Config) (*Tracer, error) {
 	if c.Getenv("OTEL_EXPORTER_OTLP_ENDPOINT") == "" && c.Getenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") == "" || c.Getenv("OTEL_SDK_DISABLED") == "true" {
 		return nil, nil
@@ -60,20 +59,20 @@ func Open(ctx context.Context, c Config) (*Tracer, error) {
 	of, err := resource.New(ctx, resource.WithAttributes(
 		attribute.String("service.name", c.Service), attribute.String("service.instance.id", c.ID),
 		attribute.String("service.version", c.Version), attribute.String("cloud.region", c.Region),
-	), resource.WithFromEnv()) // OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES say better
+	), resource.WithFromEnv()) // OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES take precedence
 	if err != nil {
 		return nil, errors.Join(err, to.Shutdown(ctx))
 	}
-	// The library has no other place for what goes wrong while it exports.
+	// The library reports errors of exports only to this global handler.
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { c.Log.Warn("export traces failed", slog.Any("err", err)) }))
 	p := sdk.NewTracerProvider(sdk.WithBatcher(to), sdk.WithResource(of))
 	return &Tracer{p, p.Tracer(scope)}, nil
 }
 
-// closeTime bounds what a server that ends waits for the collector.
+// closeTime is the longest time that a stopping server waits for the collector.
 const closeTime = 3 * time.Second
 
-// Close sends what was not sent yet.
+// Close sends the remaining spans.
 func (t *Tracer) Close() error {
 	if t == nil {
 		return nil
@@ -83,11 +82,11 @@ func (t *Tracer) Close() error {
 	return t.provider.Shutdown(ctx)
 }
 
-// w3c is how a trace is written: https://www.w3.org/TR/trace-context.
+// w3c encodes traces in headers: https://www.w3.org/TR/trace-context.
 var w3c propagation.TraceContext
 
-// Request begins the span of a request that came, in the trace that its headers name
-// or in a new one.
+// Request begins the span of an incoming request, in the trace in its headers or in a new
+// trace.
 func (t *Tracer) Request(ctx context.Context, h http.Header, name string) (context.Context, Span) {
 	if t == nil {
 		return ctx, Span{}
@@ -96,8 +95,8 @@ func (t *Tracer) Request(ctx context.Context, h http.Header, name string) (conte
 	return ctx, Span{s}
 }
 
-// Handler makes a span of each request that is part of a trace, by its query or its
-// headers: with the name of its path where servers ask each other, else "api".
+// Handler creates a span for each request with a trace in its query or headers. The span's
+// name is the path of requests between servers, and "api" otherwise.
 func (t *Tracer) Handler(h http.Handler) http.Handler {
 	if t == nil {
 		return h
@@ -123,11 +122,11 @@ func (t *Tracer) Handler(h http.Handler) http.Handler {
 	})
 }
 
-// param is the parameter of a query that has the trace.
+// param is the query parameter that contains the trace.
 const param = "traceparent"
 
-// Query returns the query that has a request be part of the trace of ctx, beginning
-// with "?"; "" when there is none.
+// Query returns a query, beginning with "?", that makes a request part of the trace in
+// ctx. It returns "" if ctx has no trace.
 func Query(ctx context.Context) string {
 	if !otrace.SpanContextFromContext(ctx).IsSampled() {
 		return ""
@@ -137,7 +136,7 @@ func Query(ctx context.Context) string {
 	return "?" + param + "=" + h[param]
 }
 
-// textIn returns the trace of a query.
+// textIn returns the trace in a query, or "".
 func textIn(query string) string {
 	if !strings.Contains(query, param+"=") {
 		return ""
@@ -149,10 +148,10 @@ func textIn(query string) string {
 	return values.Get(param)
 }
 
-// Into writes the trace of ctx into the headers of a request.
+// Into adds the trace in ctx to the headers of a request.
 func Into(ctx context.Context, h http.Header) { w3c.Inject(ctx, propagation.HeaderCarrier(h)) }
 
-// Start begins a span within that of ctx, if it has one.
+// Start begins a span within the span in ctx. If there is none, it returns the zero Span.
 func Start(ctx context.Context, name string) (context.Context, Span) {
 	in := otrace.SpanFromContext(ctx)
 	if !in.IsRecording() {
@@ -162,28 +161,28 @@ func Start(ctx context.Context, name string) (context.Context, Span) {
 	return ctx, Span{s}
 }
 
-// Span is a part of a trace. The zero Span is of none.
+// Span is a part of a trace. The zero Span belongs to no trace, and its methods do nothing.
 type Span struct{ span otrace.Span }
 
 // On reports whether the span is recorded.
 func (s Span) On() bool { return s.span != nil && s.span.IsRecording() }
 
-// Set notes something of the span. An empty value is not noted.
+// Set sets an attribute of the span, unless value is empty.
 func (s Span) Set(key, value string) {
 	if s.span != nil && value != "" {
 		s.span.SetAttributes(attribute.String(key, value))
 	}
 }
 
-// SetInt notes a number.
+// SetInt sets an attribute to a number.
 func (s Span) SetInt(key string, value int) {
 	if s.span != nil {
 		s.span.SetAttributes(attribute.Int(key, value))
 	}
 }
 
-// End ends the span: it has failed with err, or done what it was for. It may be
-// called twice.
+// End ends the span. An err other than nil marks it as failed. Further calls have no
+// effect.
 func (s Span) End(err error) {
 	if s.span == nil {
 		return

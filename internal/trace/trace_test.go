@@ -31,8 +31,8 @@ func open(t *testing.T, env map[string]string) *trace.Tracer {
 	return tr
 }
 
-// TestTrace: a trace that a client began goes on through two servers, by the headers
-// and by the query of a request; what is told of it arrives.
+// A client's trace continues through two servers, in the headers and in the query of a
+// request, and its spans arrive at the collector.
 func TestTrace(t *testing.T) {
 	c := tracetest.New(t)
 	tr := open(t, map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": c.URL})
@@ -66,7 +66,7 @@ func TestTrace(t *testing.T) {
 	}
 }
 
-// TestUntraced: without a collector there is no trace, and a client's is left alone.
+// Without a collector there are no spans, and a client's trace is ignored.
 func TestUntraced(t *testing.T) {
 	tr := open(t, nil)
 	ctx, s := tr.Request(t.Context(), http.Header{"Traceparent": {parent}}, "request")
@@ -79,7 +79,7 @@ func TestUntraced(t *testing.T) {
 	}
 	h := http.NewServeMux()
 	if tr.Handler(h) != http.Handler(h) {
-		t.Error("a handler is wrapped for nothing")
+		t.Error("a handler is wrapped without need")
 	}
 	if n := testing.AllocsPerRun(100, func() {
 		_, s := trace.Start(ctx, "choose")
@@ -89,7 +89,7 @@ func TestUntraced(t *testing.T) {
 	}
 }
 
-// FuzzHandler: whatever a request says of its trace, it is served, and once.
+// Whatever trace a request contains, it is served exactly once.
 func FuzzHandler(f *testing.F) {
 	f.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1")
 	f.Setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "1")

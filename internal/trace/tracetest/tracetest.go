@@ -1,5 +1,5 @@
-// Package tracetest is a collector of OpenTelemetry traces for tests: what OTLP over
-// HTTP posts to it, read with the protocol's own types.
+// Package tracetest implements a collector of OpenTelemetry traces for tests. It accepts
+// OTLP over HTTP.
 package tracetest
 
 import (
@@ -20,22 +20,22 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// Span is a span as it arrived.
+// Span is a received span.
 type Span struct {
-	Trace, ID, Parent string // in hex; Parent is "" for the first
+	Trace, ID, Parent string // in hex; Parent is "" for a trace's first span
 	Name              string
 	Service           string
 	Failed            bool
 	Attributes        map[string]string
 }
 
-// Collector keeps what is sent to it. Its methods are safe for concurrent use.
+// Collector stores the spans that it receives. It is safe for concurrent use.
 type Collector struct {
 	URL string // for OTEL_EXPORTER_OTLP_ENDPOINT
 
 	mu    sync.Mutex
 	spans []Span
-	more  chan struct{} // closed when there are more
+	more  chan struct{} // closed when spans arrive
 }
 
 // New runs a collector until the test ends.
@@ -44,7 +44,7 @@ func New(tb testing.TB) *Collector {
 	c := &Collector{more: make(chan struct{})}
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if err := c.take(r); err != nil {
-			tb.Errorf("what was sent to the collector: %v", err)
+			tb.Errorf("request to the collector: %v", err)
 			w.WriteHeader(http.StatusBadRequest)
 		}
 	}))
@@ -53,7 +53,8 @@ func New(tb testing.TB) *Collector {
 	return c
 }
 
-// Env returns the variables that have a server send its spans here, without delay.
+// Env returns environment variables that make a server send its spans to the collector
+// without delay.
 func (c *Collector) Env() []string {
 	return []string{"OTEL_EXPORTER_OTLP_ENDPOINT=" + c.URL, "OTEL_BSP_SCHEDULE_DELAY=20"}
 }
@@ -108,8 +109,8 @@ func attributes(list []*common.KeyValue) map[string]string {
 	return out
 }
 
-// Await waits until the trace has spans with these paths ([Paths]), and returns its
-// spans. The test fails when they do not come.
+// Await waits until the trace has spans with these paths (see [Paths]) and returns its
+// spans. The test fails if they do not arrive.
 func (c *Collector) Await(tb testing.TB, trace string, paths ...string) []Span {
 	tb.Helper()
 	timeout := time.After(30 * time.Second)
@@ -125,13 +126,13 @@ func (c *Collector) Await(tb testing.TB, trace string, paths ...string) []Span {
 		select {
 		case <-more:
 		case <-timeout:
-			tb.Fatalf("the trace lacks %q; it has\n%s", missing, strings.Join(have, "\n"))
+			tb.Fatalf("spans %q are missing; the trace contains\n%s", missing, strings.Join(have, "\n"))
 		}
 	}
 }
 
-// Paths returns the path of each span: the names of those that it is within, with
-// " > " between them.
+// Paths returns the path of each span, sorted. A path consists of the names of the span's
+// ancestors and its own name, separated by " > ".
 func Paths(spans []Span) (out []string) {
 	byID := map[string]*Span{}
 	for i := range spans {
