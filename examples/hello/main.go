@@ -1,6 +1,6 @@
-// Command hello is a small HTTP server to run as a machine: it listens on
-// $PORT and tells who it is, since when it runs and how often it was asked. The
-// fly.toml beside it is an app of it: go build -o bin/hello ./examples/hello, then
+// Command hello is a small HTTP server to run as a machine. It listens on $PORT and replies
+// with its machine, its start time and the number of requests. To deploy it as the app in
+// the fly.toml next to it, run: go build -o bin/hello ./examples/hello, then
 // bourse deploy -c examples/hello/fly.toml.
 package main
 
@@ -27,7 +27,7 @@ func main() {
 func run() error {
 	port := os.Getenv("PORT")
 	if port == "" {
-		return errors.New("$PORT says where to listen, and it is not set")
+		return errors.New("the environment variable PORT is not set")
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -39,12 +39,12 @@ func run() error {
 	case err := <-ended:
 		return err
 	case <-ctx.Done():
-		fmt.Println("asked to end")
+		fmt.Println("stopping")
 		return server.Close()
 	}
 }
 
-// greeter answers every request with one line.
+// greeter returns a handler that replies with one line.
 func greeter(since time.Time) http.Handler {
 	var asked atomic.Int64
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

@@ -1,7 +1,7 @@
-// Command increment is a task to keep warm: it listens on $PORT, and answers
-// the payload {"N":41,"SleepSec":0.5}, or a number alone, with the number after
-// it, as many at once as it is asked. It speaks HTTP, and with -frames the
-// protocol that costs less (config.task.protocol).
+// Command increment is the program of a warm task. It listens on $PORT and answers the
+// payload {"N":41,"SleepSec":0.5}, or a number, with the next number. It serves any number
+// of calls at a time, over HTTP or, with -frames, over the protocol with less overhead
+// (config.task.protocol).
 package main
 
 import (
@@ -24,7 +24,7 @@ import (
 )
 
 func main() {
-	frames := flag.Bool("frames", false, "speak frames instead of HTTP")
+	frames := flag.Bool("frames", false, "serve frames instead of HTTP")
 	flag.Parse()
 	if err := run(*frames); err != nil {
 		fmt.Fprintln(os.Stderr, "increment:", err)
@@ -35,7 +35,7 @@ func main() {
 func run(frames bool) error {
 	port := os.Getenv("PORT")
 	if port == "" {
-		return errors.New("$PORT says where to listen, and it is not set")
+		return errors.New("the environment variable PORT is not set")
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -54,16 +54,16 @@ func run(frames bool) error {
 	return nil
 }
 
-// payload is what increment is asked.
+// payload is the payload of a call.
 type payload struct {
 	N        int64
-	SleepSec float64 // before it answers
+	SleepSec float64 // delay of the answer
 }
 
 var errPayload = errors.New(`send a number, or {"N":41,"SleepSec":0.5}`)
 
-// increment answers one payload. The end of ctx, when its caller has left or
-// its time is over, ends the sleep.
+// increment answers one payload. It returns early if ctx ends, because the caller has left or
+// the deadline has passed.
 func increment(ctx context.Context, body []byte) ([]byte, error) {
 	var in payload
 	var err error
@@ -85,7 +85,7 @@ func increment(ctx context.Context, body []byte) ([]byte, error) {
 	return append(strconv.AppendInt(nil, in.N+1, 10), '\n'), nil
 }
 
-// answerCall answers a payload that came in a frame.
+// answerCall answers a call in frames.
 func answerCall(ctx context.Context, call *warm.Call) warm.Answer {
 	answer, err := increment(ctx, call.Payload)
 	if err != nil {
@@ -94,7 +94,7 @@ func answerCall(ctx context.Context, call *warm.Call) warm.Answer {
 	return warm.Answer{Type: "application/json", Body: answer}
 }
 
-// answerRequest answers a payload that came as the body of a request.
+// answerRequest answers a call over HTTP.
 func answerRequest(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, 1<<20))
 	var answer []byte
@@ -106,5 +106,5 @@ func answerRequest(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
-	_, _ = w.Write(answer) // no one is there to be told
+	_, _ = w.Write(answer) // fails only if the caller has disconnected
 }
