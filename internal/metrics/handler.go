@@ -1,5 +1,5 @@
-// Package metrics is what every server reports of itself to Prometheus, whatever
-// its role: its build, its members, its copy of the view, its certificate.
+// Package metrics implements the Prometheus metrics that servers of all roles report: their
+// build, members, copy of the view, and certificate.
 package metrics
 
 import (
@@ -11,12 +11,11 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// atOnce is how many readers are served at a time; more get 503.
+// atOnce is the number of concurrent scrapes. Further ones get status 503.
 const atOnce = 2
 
-// Handler serves what collectors report, and what there is of Go and the process.
-// They are registered when the first reader comes: most servers that run on a
-// laptop have none.
+// Handler serves the metrics of collectors, the Go runtime and the process. It registers
+// them at the first scrape, because most servers on a laptop are never scraped.
 func Handler(report ...prometheus.Collector) http.Handler {
 	handler := sync.OnceValue(func() http.Handler {
 		return promhttp.HandlerFor(registry(report), promhttp.HandlerOpts{MaxRequestsInFlight: atOnce, ErrorHandling: promhttp.ContinueOnError})

@@ -10,15 +10,15 @@ import (
 	"github.com/bourse-dev/bourse/view"
 )
 
-// Source is where a server's metrics come from. Its functions are called at each
+// Source provides the values of a server's metrics. Its functions are called at each
 // scrape.
 type Source struct {
 	Self    bourse.Member
 	Version string
-	Members func() []bourse.Member // that answer, this server included
-	Absent  func() int             // workers that do not; nil: not known here
+	Members func() []bourse.Member // reachable members, including this server
+	Absent  func() int             // number of unreachable workers; nil if unknown
 	View    func() view.Health
-	Expires func() time.Time // the end of the server's certificate; nil: it has none
+	Expires func() time.Time // expiry of the server's certificate; nil if it has none
 }
 
 // Server is the metrics of a server of any role, as a [prometheus.Collector].
@@ -30,7 +30,7 @@ type Server struct {
 	broken                                            *prometheus.Desc
 }
 
-// New returns the metrics of a server. The zero Source is enough to describe them.
+// New returns a server's metrics. The zero Source suffices to describe them.
 func New(source Source) *Server {
 	desc := func(name, help string, labels ...string) *prometheus.Desc {
 		return prometheus.NewDesc("bourse_"+name, help, labels, nil)
@@ -51,7 +51,7 @@ func New(source Source) *Server {
 	}
 }
 
-// Describe implements prometheus.Collector.
+// Describe implements [prometheus.Collector].
 func (s *Server) Describe(out chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		s.build, s.members, s.absent, s.expires, s.queue, s.queueBytes, s.dropped, s.quarantine, s.lag, s.size, s.broken,
@@ -60,7 +60,7 @@ func (s *Server) Describe(out chan<- *prometheus.Desc) {
 	}
 }
 
-// Collect implements prometheus.Collector.
+// Collect implements [prometheus.Collector].
 func (s *Server) Collect(out chan<- prometheus.Metric) {
 	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
 		out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
@@ -95,7 +95,7 @@ func (s *Server) Collect(out chan<- prometheus.Metric) {
 	gauge(s.broken, broken)
 }
 
-// standing is what members have in common that are counted together.
+// standing groups members that are counted together.
 type standing struct {
 	role  bourse.Role
 	state string
@@ -105,7 +105,7 @@ type standing struct {
 func count(members []bourse.Member) map[standing]int {
 	out := map[standing]int{}
 	for _, role := range bourse.ServerRoles() {
-		out[standing{role, "ok"}] = 0 // so that a rule sees the last one go
+		out[standing{role, "ok"}] = 0 // so that alerts notice the loss of the last one
 	}
 	for _, m := range members {
 		in := standing{m.Role, "ok"}

@@ -1,9 +1,9 @@
-// Package tempdir makes temporary directories for processes that may be killed:
-// the next one removes what such a process has left behind.
+// Package tempdir creates temporary directories for processes that may be killed. The next
+// process removes the directories that a killed one has left behind.
 //
-// A directory belongs to the processes that hold a lock on a file in it, which the
-// kernel releases when they end, however they do. One without that file is just being
-// made, or is none of ours, and is left alone; so is that of another user.
+// A directory belongs to the processes that hold a lock on a file in it. The kernel releases
+// the lock when they end. A directory without that file is being created or belongs to
+// another program, and is not removed. Neither is a directory of another user.
 package tempdir
 
 import (
@@ -14,7 +14,7 @@ import (
 	"syscall"
 )
 
-// lockName is the file in a directory that its owners have locked.
+// lockName is the file in a directory that its owners lock.
 const lockName = ".owner"
 
 // Dir is a directory that this process holds.
@@ -23,7 +23,7 @@ type Dir struct {
 	lock *os.File
 }
 
-// Make makes a directory below parent whose name begins with prefix, and holds it.
+// Make creates a directory below parent, whose name begins with prefix, and holds it.
 func Make(parent, prefix string) (*Dir, error) {
 	for {
 		path, err := os.MkdirTemp(parent, prefix)
@@ -34,14 +34,14 @@ func Make(parent, prefix string) (*Dir, error) {
 		switch {
 		case err == nil:
 			return d, nil
-		case errors.Is(err, syscall.EWOULDBLOCK), errors.Is(err, fs.ErrNotExist): // taken for one that was left
+		case errors.Is(err, syscall.EWOULDBLOCK), errors.Is(err, fs.ErrNotExist): // removed by another process, which took it for a leftover
 			continue
 		}
 		return nil, errors.Join(err, os.RemoveAll(path))
 	}
 }
 
-// Hold holds a directory that another process has made, and holds.
+// Hold holds a directory that another process has created and still holds.
 func Hold(path string) (*Dir, error) { return hold(path, syscall.LOCK_SH, 0) }
 
 func hold(path string, how, flags int) (*Dir, error) {
@@ -59,29 +59,28 @@ func hold(path string, how, flags int) (*Dir, error) {
 	return &Dir{Path: path, lock: lock}, nil
 }
 
-// linked returns an error when a file that was opened by its path has been removed
-// since, with its directory.
+// linked returns an error if an open file has been removed from its path.
 func linked(f *os.File) error {
-	there, err := os.Lstat(f.Name())
+	current, err := os.Lstat(f.Name())
 	if err != nil {
 		return err
 	}
 	open, err := f.Stat()
-	if err == nil && !os.SameFile(there, open) {
+	if err == nil && !os.SameFile(current, open) {
 		err = fs.ErrNotExist
 	}
 	return err
 }
 
-// Release holds the directory no longer.
+// Release releases the directory without removing it.
 func (d *Dir) Release() error { return d.lock.Close() }
 
-// Remove removes the directory with all that is in it.
+// Remove removes the directory and its contents.
 func (d *Dir) Remove() error { return errors.Join(os.RemoveAll(d.Path), d.lock.Close()) }
 
-// RemoveLeft removes the directories below parent whose names begin with prefix
-// and that no process holds, and returns their paths. Before each, clean is called;
-// one for which it fails stays.
+// RemoveLeft removes the directories below parent whose names begin with prefix and that no
+// process holds. It returns their paths. It calls clean before it removes a directory, and
+// keeps the directory if clean fails.
 func RemoveLeft(parent, prefix string, clean func(path string) error) (removed []string, err error) {
 	found, err := filepath.Glob(filepath.Join(parent, prefix+"*"))
 	if err != nil {
@@ -93,7 +92,7 @@ func RemoveLeft(parent, prefix string, clean func(path string) error) (removed [
 			continue
 		}
 		d, err := hold(path, syscall.LOCK_EX, 0)
-		if err != nil { // held, being made, or gone
+		if err != nil { // held, being created, or already removed
 			continue
 		}
 		if err = clean(path); err == nil {
