@@ -33,12 +33,23 @@ type Worker struct {
 // patience bounds everything that should happen soon.
 const patience = 20 * time.Second
 
-// Run runs the suite, with a new network for each test.
+// Run runs the suite with a new network for each test.
 func Run(t *testing.T, open func(t *testing.T) Network) {
-	tests := []struct {
-		name string
-		test func(*testing.T, Network)
-	}{
+	runCases(t, open, cases)
+	RunAsk(t, open)
+}
+
+// RunAsk runs only the part of the suite about requests for quotes, for a fabric that
+// differs from a tested one in nothing else.
+func RunAsk(t *testing.T, open func(t *testing.T) Network) { runCases(t, open, askCases) }
+
+type testCase struct {
+	name string
+	test func(*testing.T, Network)
+}
+
+var (
+	cases = []testCase{
 		{"a request arrives whole and so does its reply", testEcho},
 		{"any id arrives as it is", testIDs},
 		{"large bodies pass both ways", testLarge},
@@ -66,16 +77,22 @@ func Run(t *testing.T, open func(t *testing.T) Network) {
 		{"a command's end is reported", testExecEnds},
 		{"a tunnel carries bytes both ways", testTunnel},
 		{"a tunnel is a connection", testTunnelConn},
+	}
+	askCases = []testCase{
 		{"quotes come from those who can send one", testAsk},
 		{"asking ends with the last answer", testAskEnds},
 		{"asking no one ends at once", testAskNobody},
 	}
-	for _, tt := range tests {
+)
+
+func runCases(t *testing.T, open func(t *testing.T) Network, cases []testCase) {
+	t.Helper()
+	for _, tt := range cases {
 		t.Run(tt.name, func(t *testing.T) {
 			before := goleak.IgnoreCurrent()
-			// A server lingers for half a second over a request whose body it did not read.
+			// A server waits for half a second after a request whose body it did not read.
 			lingers := goleak.IgnoreAnyFunction("net/http.(*conn).closeWriteAndWait")
-			t.Cleanup(func() { goleak.VerifyNone(t, before, lingers) }) // runs last: the network's own come before
+			t.Cleanup(func() { goleak.VerifyNone(t, before, lingers) }) // runs after the network's own cleanups
 			tt.test(t, open(t))
 		})
 	}
