@@ -10,11 +10,10 @@ import (
 	"github.com/bourse-dev/bourse/internal/throttle"
 )
 
-// maxBody bounds what a poller or submitter sends, in bytes.
+// maxBody limits the body of a request, in bytes.
 const maxBody = fabric.MaxBody
 
-// readBody reads the JSON body of a request into v. What is wrong with it is
-// CodeInvalid.
+// readBody decodes the JSON body of a request into v. Errors: invalid.
 func readBody(w http.ResponseWriter, r *http.Request, v any) error {
 	var body bytes.Buffer
 	if _, err := body.ReadFrom(http.MaxBytesReader(w, r.Body, maxBody)); err != nil {
@@ -24,17 +23,17 @@ func readBody(w http.ResponseWriter, r *http.Request, v any) error {
 	switch {
 	case err == nil:
 		return nil
-	case bourse.CodeOf(err) == bourse.CodeInternal: // of encoding/json
-		return bourse.Errorf(bourse.CodeInvalid, "the body is not the JSON that was expected: %w", err)
+	case bourse.CodeOf(err) == bourse.CodeInternal: // an error of encoding/json
+		return bourse.Errorf(bourse.CodeInvalid, "decode the body: %w", err)
 	default:
 		return err
 	}
 }
 
-// writeBody answers a request with v as JSON.
+// writeBody replies with v as JSON.
 func writeBody(w http.ResponseWriter, v any) { write(w, http.StatusOK, v) }
 
-// writeFailure answers a request with err.
+// writeFailure replies with an error.
 func writeFailure(w http.ResponseWriter, err error) {
 	f := fabric.FailureOf(err)
 	write(w, f.Code.Status(), f)

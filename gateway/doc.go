@@ -1,22 +1,22 @@
-// Package gateway lets any HTTP client be a worker: a shell loop
-// with curl, a host behind a firewall that only dials out. It is a thin adapter on
-// a worker whose driver of image pull (package driver/pull) hands out jobs, and
-// on that worker's own claims: its store stays the only truth, and a job is a
-// machine like any other, which brokers list, stop and order, too.
+// Package gateway makes any HTTP client a worker: for example, a shell loop with curl, or
+// a host behind a firewall that can only dial out. It adapts a worker whose driver for the
+// image pull (package driver/pull) hands out jobs, and submits orders to the same worker. A
+// job is a machine like any other: it is in the worker's store, and brokers list, stop and
+// order it, too.
 //
-// Three sides speak JSON below /sched:
+// The API consists of JSON below /sched, for three groups of callers:
 //
 //	pollers  GET jobs, POST claim/{name}, POST release/{name}, GET cancellations
 //	hosts    POST register, GET assigned, POST started/{name}, POST stopped/{name}
 //	clients  POST submit, GET status/{name}, POST cancel/{name}
 //
-// GETs but status wait (?wait=, at most a minute) and answer 204 when nothing
-// came. Open waits are the gateway's capacity: a submit that finds none is
-// refused at once.
+// All GET requests except status wait (?wait=, at most a minute) and reply with status 204
+// if there is nothing to report. The gateway's capacity is the number of waiting calls. A
+// submission that finds none is refused immediately.
 //
-// Jobs that were submitted here are machines of the default app. Once ended
-// they are kept for a while, for status, then Run destroys them; until
-// then their name may be used again, which destroys them earlier.
+// Submitted jobs are machines of the default app. Ended jobs remain for status requests
+// for some time, and then Run destroys them. Reusing the name of an ended job destroys it
+// earlier.
 //
-// Who may connect is not decided here: see internal/admission.
+// Access control is the caller's task: see internal/admission.
 package gateway

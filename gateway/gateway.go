@@ -10,14 +10,14 @@ import (
 	"github.com/bourse-dev/bourse/driver/pull"
 )
 
-// Orders is how the gateway's worker fills orders.
+// Orders fills orders on the gateway's worker.
 type Orders interface {
 	Claim(ctx context.Context, c *bourse.Claim) (*bourse.Fill, *bourse.Refusal, error)
 	Cancel(ctx context.Context, id bourse.OrderID) (bourse.Cancellation, error)
 }
 
-// Machines are the same worker's operations on its machines. Named,
-// Stop and Destroy return CodeNotFound for one that does not exist.
+// Machines implements operations on the same worker's machines. Named, Stop and Destroy
+// return a not_found error if the machine does not exist.
 type Machines interface {
 	App(ctx context.Context, name bourse.AppName) (bourse.App, error)
 	Named(ctx context.Context, app bourse.App, name string) (bourse.Machine, error)
@@ -26,24 +26,24 @@ type Machines interface {
 	Destroy(ctx context.Context, id bourse.MachineID) error
 }
 
-// Config is the configuration of a gateway. All but Keep and Log are required.
+// Config configures a Gateway. All fields except Keep and Log are required.
 type Config struct {
-	Region   bourse.Region // of the worker
+	Region   bourse.Region // the worker's region
 	Driver   *pull.Driver
 	Orders   Orders
 	Machines Machines
-	Keep     time.Duration // how long a submitted job is kept after its end; default 10 min
+	Keep     time.Duration // time until an ended job that was submitted here is destroyed; default 10 min
 	Log      *slog.Logger  // default: nothing is logged
 }
 
 // Gateway serves pollers, hosts and clients.
 type Gateway struct {
 	cfg   Config
-	stay  context.Context //nolint:containedctx // ends when waiting calls are to end, which come in contexts of their own
+	stay  context.Context //nolint:containedctx // canceled by Leave; calls have their own contexts
 	leave context.CancelFunc
 }
 
-// New makes a gateway. It starts nothing.
+// New returns a Gateway.
 func New(cfg Config) *Gateway {
 	if cfg.Keep <= 0 {
 		cfg.Keep = 10 * time.Minute
@@ -55,7 +55,7 @@ func New(cfg Config) *Gateway {
 	return &Gateway{cfg: cfg, stay: stay, leave: leave}
 }
 
-// Leave ends the calls that wait; later calls do not wait.
+// Leave ends the waiting calls. Later calls do not wait.
 func (g *Gateway) Leave() { g.leave() }
 
 // Handler serves /sched.
@@ -77,7 +77,7 @@ func (g *Gateway) Handler() http.Handler {
 		mux.HandleFunc(path, func(w http.ResponseWriter, r *http.Request) {
 			if err := h(w, r); err != nil {
 				if bourse.CodeOf(err) == bourse.CodeInternal {
-					g.cfg.Log.Error("a call of the gateway", "path", r.Pattern, "err", err)
+					g.cfg.Log.Error("gateway call failed", "path", r.Pattern, "err", err)
 				}
 				writeFailure(w, err)
 			}
@@ -86,18 +86,18 @@ func (g *Gateway) Handler() http.Handler {
 	return mux
 }
 
-// nameIn returns the job that a path names. Names that no job can have are
-// CodeNotFound.
+// nameIn returns the job's name in a request's path. Errors: not_found if the name is
+// invalid.
 func nameIn(r *http.Request) (string, error) {
 	name := r.PathValue("name")
 	if bourse.ValidateMachineName(name) != nil {
-		return "", bourse.Errorf(bourse.CodeNotFound, "no job %s", bourse.Quoted(name))
+		return "", bourse.Errorf(bourse.CodeNotFound, "job %s not found", bourse.Quoted(name))
 	}
 	return name, nil
 }
 
-// jobName is the answer to a call that changes a job.
+// jobName is the reply to a call that changes a job.
 type jobName struct {
 	Name   string      `json:"name"`
-	Ticket pull.Ticket `json:"ticket,omitempty"` // that was made for a caller without one
+	Ticket pull.Ticket `json:"ticket,omitempty"` // created for a caller without a ticket
 }

@@ -95,7 +95,7 @@ func TestCancel(t *testing.T) {
 		submitted := r.later("POST", "submit", `{"name": "early", "command": "true"}`)
 		<-jobs
 		r.want("before the claim", r.call("POST", "cancel/early", ""), 200)
-		r.want("submit", <-submitted, 409, "cancelled before")
+		r.want("submit", <-submitted, 409, "canceled before")
 		r.want("a late claim", r.call("POST", "claim/early", ""), 404)
 		r.settled("early")
 		r.want("of what has ended", r.call("POST", "cancel/early", ""), 200)

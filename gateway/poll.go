@@ -12,20 +12,20 @@ import (
 	"github.com/bourse-dev/bourse/driver/pull"
 )
 
-// How long a call waits.
+// The time that a call waits.
 const (
 	defaultWait = 30 * time.Second
 	maxWait     = time.Minute
 )
 
-// scriptType asks for a job as a shell script.
+// scriptType is the media type of a job as a shell script.
 const scriptType = "text/x-shellscript"
 
-// maxWatched is how many jobs one call may watch.
+// maxWatched is the largest number of jobs that one call may watch.
 const maxWatched = 1000
 
-// waiting returns the context of a call, which ends after the time that its caller
-// sets with ?wait=, or with the gateway.
+// waiting returns the context of a waiting call. It ends after the time in ?wait=, or when
+// the gateway leaves.
 func (g *Gateway) waiting(r *http.Request) (context.Context, context.CancelFunc, error) {
 	wait := defaultWait
 	if text := r.URL.Query().Get("wait"); text != "" {
@@ -46,7 +46,7 @@ func (g *Gateway) jobs(w http.ResponseWriter, r *http.Request) error { return g.
 func (g *Gateway) assigned(w http.ResponseWriter, r *http.Request) error {
 	host := r.URL.Query().Get("host")
 	if host == "" {
-		return bourse.Errorf(bourse.CodeInvalid, "?host= is required: the name that was registered")
+		return bourse.Errorf(bourse.CodeInvalid, "?host= is required: use the registered name")
 	}
 	return g.next(w, r, host)
 }
@@ -65,21 +65,21 @@ func (g *Gateway) next(w http.ResponseWriter, r *http.Request, host string) erro
 		w.WriteHeader(http.StatusNoContent)
 	case strings.HasPrefix(r.Header.Get("Accept"), scriptType):
 		w.Header().Set("Content-Type", scriptType)
-		_, _ = w.Write([]byte(script(&j))) // a poller that has left will not claim it
+		_, _ = w.Write([]byte(script(&j))) // a poller that has disconnected does not claim the job
 	default:
 		writeBody(w, &j)
 	}
 	return nil
 }
 
-// script returns a job as a shell script, which becomes its command. The first
-// line is a comment with its name, which needs no quotes.
+// script returns a job as a shell script that executes its command. The first line is a
+// comment with the job's name, which needs no quotes.
 func script(j *pull.Job) string {
 	var b strings.Builder
 	b.WriteString("# job " + j.Name + "\n")
 	for _, e := range j.Env {
 		name, value, _ := strings.Cut(e, "=")
-		if shellName(name) { // a shell cannot set the others
+		if shellName(name) { // a shell cannot set other names
 			b.WriteString("export " + name + "=" + shellQuote(value) + "\n")
 		}
 	}
@@ -106,25 +106,25 @@ func shellName(s string) bool {
 	return s != ""
 }
 
-// cancelled is what a poller is to end.
+// cancelled lists the jobs that a poller must end.
 type cancelled struct {
 	Names []string `json:"names"`
 	Next  uint64   `json:"next"` // for ?after=
 }
 
-// cancellations waits until there is something to end: of the jobs that are
-// named with ?job=, or of all whose end was requested after ?after=.
+// cancellations waits until there are jobs to end: among those in ?job=, or among all jobs
+// whose end was requested after ?after=.
 func (g *Gateway) cancellations(w http.ResponseWriter, r *http.Request) error {
 	q := r.URL.Query()
 	jobs := slices.Compact(slices.Sorted(slices.Values(q["job"])))
 	if len(jobs) > maxWatched {
-		return bourse.Errorf(bourse.CodeInvalid, "%d jobs, at most %d", len(jobs), maxWatched)
+		return bourse.Errorf(bourse.CodeInvalid, "%d jobs exceed the limit of %d", len(jobs), maxWatched)
 	}
 	var after uint64
 	if text := q.Get("after"); text != "" {
 		var err error
 		if after, err = strconv.ParseUint(text, 10, 64); err != nil {
-			return bourse.Errorf(bourse.CodeInvalid, "invalid after %s: use what the last answer said", bourse.Quoted(text))
+			return bourse.Errorf(bourse.CodeInvalid, "invalid after %s: use next of the previous reply", bourse.Quoted(text))
 		}
 	}
 	ctx, cancel, err := g.waiting(r)

@@ -10,13 +10,13 @@ import (
 	"github.com/bourse-dev/bourse/driver/pull"
 )
 
-// registration is a host that announces its size.
+// registration is the body of a request that registers a host.
 type registration struct {
-	Name    string     `json:"name"` // default made up
+	Name    string     `json:"name"` // default: a random name
 	CPU     float64    `json:"cpu"`  // cores
 	Mem     bourse.MiB `json:"mem"`
 	Disk    bourse.MiB `json:"disk"`
-	Running []string   `json:"running"` // jobs that it still has; null: unknown, else its other jobs are given up
+	Running []string   `json:"running"` // the jobs that it runs; its other jobs are given up, unless this is null
 }
 
 func (r *registration) size() (pull.Size, error) {
@@ -26,7 +26,7 @@ func (r *registration) size() (pull.Size, error) {
 	return pull.Size{CPU: bourse.MilliCPU(r.CPU * 1000), Memory: r.Mem, Disk: r.Disk}, nil
 }
 
-// register makes a host known, or changes its size.
+// register registers a host or changes its size.
 func (g *Gateway) register(w http.ResponseWriter, r *http.Request) error {
 	var in registration
 	if err := readBody(w, r, &in); err != nil {

@@ -12,16 +12,16 @@ import (
 	"github.com/bourse-dev/bourse/internal/throttle"
 )
 
-// maxBy bounds the name of a claimer, in bytes.
+// maxBy limits a claimer's name, in bytes.
 const maxBy = 128
 
-// claim returns the job to the first caller. ?by= is its name. With a ticket of
-// the claimer's own the same claim may be repeated when its answer was lost.
+// claim gives the job to the first caller. ?by= is the caller's name. A caller with its own
+// ticket may repeat a claim whose reply was lost.
 func (g *Gateway) claim(w http.ResponseWriter, r *http.Request) error {
 	who := pull.Claimer{By: r.URL.Query().Get("by")}
 	switch {
 	case len(who.By) > maxBy:
-		return bourse.Errorf(bourse.CodeInvalid, "?by= has %d bytes, at most %d", len(who.By), maxBy)
+		return bourse.Errorf(bourse.CodeInvalid, "?by= has %d bytes, the limit is %d", len(who.By), maxBy)
 	case who.By == "":
 		who.By = r.RemoteAddr
 		if host, _, err := net.SplitHostPort(r.RemoteAddr); err == nil {
@@ -36,11 +36,11 @@ func (g *Gateway) claim(w http.ResponseWriter, r *http.Request) error {
 	return g.take(w, r, who, made)
 }
 
-// started is the claim of a registered host; repeated, it is a sign of life.
+// started is the claim of a registered host. The host repeats it as a heartbeat.
 func (g *Gateway) started(w http.ResponseWriter, r *http.Request) error {
 	host := r.URL.Query().Get("host")
 	if host == "" {
-		return bourse.Errorf(bourse.CodeInvalid, "?host= is required: the name that was registered")
+		return bourse.Errorf(bourse.CodeInvalid, "?host= is required: use the registered name")
 	}
 	return g.take(w, r, pull.Claimer{By: host, Host: host, Ticket: shown(r)}, "")
 }
@@ -59,15 +59,15 @@ func (g *Gateway) take(w http.ResponseWriter, r *http.Request, who pull.Claimer,
 
 // report is the body of release and stopped.
 type report struct {
-	ExitCode *int   `json:"exit_code"` // of release: null returns the job
+	ExitCode *int   `json:"exit_code"` // null in a release returns the job
 	Output   string `json:"output,omitempty"`
 }
 
-// release ends a job, or returns it: then it has failed, and the restart
-// policy of its machine decides whether it is offered again.
+// release ends a job or returns it. A returned job has failed, and its machine's restart
+// policy decides whether it is offered again.
 func (g *Gateway) release(w http.ResponseWriter, r *http.Request) error { return g.end(w, r, false) }
 
-// stopped ends a job of a host.
+// stopped ends a host's job.
 func (g *Gateway) stopped(w http.ResponseWriter, r *http.Request) error { return g.end(w, r, true) }
 
 func (g *Gateway) end(w http.ResponseWriter, r *http.Request, coded bool) error {
@@ -82,7 +82,7 @@ func (g *Gateway) end(w http.ResponseWriter, r *http.Request, coded bool) error 
 	case said.ExitCode == nil && coded:
 		return bourse.Errorf(bourse.CodeInvalid, "exit_code is required")
 	}
-	how := pull.Report{Code: -1, Error: "its poller gave it back", Output: []byte(said.Output), Ticket: shown(r)}
+	how := pull.Report{Code: -1, Error: "the poller returned the job", Output: []byte(said.Output), Ticket: shown(r)}
 	if said.ExitCode != nil {
 		how.Code, how.Error = *said.ExitCode, ""
 	}
@@ -93,8 +93,8 @@ func (g *Gateway) end(w http.ResponseWriter, r *http.Request, coded bool) error 
 	return nil
 }
 
-// readReport reads a poller's report of a job's end: JSON, or with ?exit_code=
-// the output itself as the body, of which the end is kept.
+// readReport reads a poller's report of a job's end. The body is JSON or, with ?exit_code=,
+// the output itself, of which only the end is kept.
 func readReport(w http.ResponseWriter, r *http.Request) (report, error) {
 	var said report
 	text := r.URL.Query().Get("exit_code")
@@ -110,18 +110,18 @@ func readReport(w http.ResponseWriter, r *http.Request) (report, error) {
 		return said, bourse.Errorf(bourse.CodeInvalid, "invalid exit_code %s: use 0 to 255", bourse.Quoted(text))
 	}
 	throttle.StreamBody(r)                                                        // only its end is kept
-	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(outputTime)) // not every writer can
+	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(outputTime)) // some writers cannot
 	output, err := readTail(r.Body)
 	if err != nil {
-		return said, bourse.Errorf(bourse.CodeInvalid, "the output was cut short: %w", err)
+		return said, bourse.Errorf(bourse.CodeInvalid, "the output was truncated: %w", err)
 	}
 	return report{ExitCode: &code, Output: string(output)}, nil
 }
 
-// outputTime is how long a poller may take to send a job's output.
+// outputTime is the longest time for sending a job's output.
 const outputTime = 5 * time.Minute
 
-// readTail reads to the end and returns the last pull.MaxOutput bytes.
+// readTail reads r to its end and returns the last pull.MaxOutput bytes.
 func readTail(r io.Reader) ([]byte, error) {
 	var kept []byte
 	chunk := make([]byte, 32<<10)

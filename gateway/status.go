@@ -7,20 +7,20 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// state is the answer to a client about a job.
+// state is a job's state in a reply to a client.
 type state struct {
 	Name     string           `json:"name"`
 	Machine  bourse.MachineID `json:"machine"`
 	State    bourse.State     `json:"state"`
 	By       string           `json:"by,omitempty"`
 	Host     string           `json:"host,omitempty"`
-	ExitCode *int             `json:"exit_code,omitempty"` // once it has ended; -1: unknown
-	Error    string           `json:"error,omitempty"`     // why there is no code
+	ExitCode *int             `json:"exit_code,omitempty"` // set once the job has ended; -1 means unknown
+	Error    string           `json:"error,omitempty"`     // reason for an unknown exit code
 	EndedAt  time.Time        `json:"ended_at,omitzero"`
-	Output   string           `json:"output,omitempty"` // sent with its end, for callers with the ticket that it was submitted with
+	Output   string           `json:"output,omitempty"` // from the poller's report; only for callers with the ticket of the submission
 }
 
-// status answers with the state of a job of the default app.
+// status replies with the state of a job of the default app.
 func (g *Gateway) status(w http.ResponseWriter, r *http.Request) error {
 	m, err := g.find(r)
 	if err != nil {
@@ -34,7 +34,7 @@ func (g *Gateway) status(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// theirs reports whether a call shows the ticket that a job was submitted with.
+// theirs reports whether a request contains the ticket that the job was submitted with.
 func theirs(r *http.Request, m *bourse.Machine) bool {
 	return submitted(m) && shown(r).Named(m.Config.Metadata[ticketKey])
 }
@@ -51,8 +51,8 @@ func (g *Gateway) stateOf(m *bourse.Machine) *state {
 	return out
 }
 
-// cancel asks a job to end. One that has not been claimed is not run; one that
-// has ended is no error. A job that was not submitted here is stopped at a broker.
+// cancel ends a job. A job that has not been claimed will not run, and an ended one is no
+// error. To stop a job that was not submitted here, use a broker.
 func (g *Gateway) cancel(w http.ResponseWriter, r *http.Request) error {
 	m, err := g.find(r)
 	if err != nil {
@@ -70,7 +70,7 @@ func (g *Gateway) cancel(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// find returns the machine of the job that a path names.
+// find returns the machine of the job in a request's path.
 func (g *Gateway) find(r *http.Request) (bourse.Machine, error) {
 	name, err := nameIn(r)
 	if err != nil {
@@ -82,7 +82,7 @@ func (g *Gateway) find(r *http.Request) (bourse.Machine, error) {
 	}
 	m, err := g.cfg.Machines.Named(r.Context(), app, name)
 	if bourse.CodeOf(err) == bourse.CodeNotFound || err == nil && m.Config.ImageKind() != bourse.PollerImage {
-		return m, bourse.Errorf(bourse.CodeNotFound, "no job %s", bourse.Quoted(name))
+		return m, bourse.Errorf(bourse.CodeNotFound, "job %s not found", bourse.Quoted(name))
 	}
 	return m, err
 }

@@ -10,25 +10,25 @@ import (
 	"github.com/bourse-dev/bourse/driver/pull"
 )
 
-// submission is a job that a client submits.
+// submission is a submitted job.
 type submission struct {
-	Name    string            `json:"name"` // default made up
+	Name    string            `json:"name"` // default: a random name
 	Command bourse.Command    `json:"command"`
 	Env     map[string]string `json:"env"`
 	CPU     int64             `json:"cpu"`     // cores; default 1
 	Mem     bourse.MiB        `json:"mem"`     // default 256
 	Disk    bourse.MiB        `json:"disk"`    // default none
-	Timeout bourse.Duration   `json:"timeout"` // to be claimed; default 10s, at most 5m
+	Timeout bourse.Duration   `json:"timeout"` // until it is claimed; default 10s, at most 5m
 }
 
-// Metadata of the machines that were submitted here.
+// Metadata of submitted machines.
 const (
 	submittedKey   = "bourse_sched"
 	submittedValue = "submitted"
-	ticketKey      = "bourse_sched_ticket" // the hash of its client's
+	ticketKey      = "bourse_sched_ticket" // hash of the client's ticket
 )
 
-// order makes a submission's order, for a worker in a region.
+// order returns the order for a submission.
 func (s *submission) order(app bourse.App, region bourse.Region, ticket pull.Ticket) (*bourse.Order, error) {
 	o := &bourse.Order{
 		ID: bourse.NewOrderID().In(app.ID), App: app, Name: s.Name, Regions: []bourse.Choice{{region}},
@@ -52,22 +52,21 @@ func (s *submission) order(app bourse.App, region bourse.Region, ticket pull.Tic
 	return o, o.Validate()
 }
 
-// taken is the answer to a submission that has been claimed.
+// taken is the reply to a submission whose job was claimed.
 type taken struct {
 	Name    string           `json:"name"`
 	Machine bourse.MachineID `json:"machine"`
 	Order   bourse.OrderID   `json:"order"`
-	By      string           `json:"by"`               // who claimed it
-	Host    string           `json:"host,omitempty"`   // the same, when it is a registered host
-	Ticket  pull.Ticket      `json:"ticket,omitempty"` // that was made for a client without one
+	By      string           `json:"by"`               // the claimer
+	Host    string           `json:"host,omitempty"`   // the claimer, if it is a registered host
+	Ticket  pull.Ticket      `json:"ticket,omitempty"` // created for a client without a ticket
 }
 
-// answerTime is how long after the deadline of a submission the worker's answer
-// is waited for.
+// answerTime is the additional time for the worker's answer after a submission's deadline.
 const answerTime = 5 * time.Second
 
-// submit has a job claimed, and answers when it is or why it is not. A client
-// that leaves earlier has cancelled it.
+// submit submits a job and replies once it is claimed or refused. The job is canceled if
+// the client disconnects earlier.
 func (g *Gateway) submit(w http.ResponseWriter, r *http.Request) error {
 	var in submission
 	if err := readBody(w, r, &in); err != nil {
@@ -93,7 +92,7 @@ func (g *Gateway) submit(w http.ResponseWriter, r *http.Request) error {
 	fill, refusal, err := g.cfg.Orders.Claim(ctx, &bourse.Claim{Order: *order, Decision: bourse.Decision{
 		Order: order.ID, App: order.App.Name, AppID: order.App.ID, Regions: order.Regions, At: time.Now().UTC(),
 	}})
-	if err != nil { // the client can no longer learn what became of it
+	if err != nil { // the client cannot learn the outcome
 		g.takeBack(order.ID)
 		return err
 	}
@@ -114,11 +113,11 @@ func (g *Gateway) takeBack(id bourse.OrderID) {
 	ctx, cancel := context.WithTimeout(context.Background(), answerTime)
 	defer cancel()
 	if _, err := g.cfg.Orders.Cancel(ctx, id); err != nil {
-		g.cfg.Log.Warn("cancel the order of a submission", "order", id, "err", err)
+		g.cfg.Log.Warn("cancel submitted order failed", "order", id, "err", err)
 	}
 }
 
-// vacate destroys an ended job that has the order's name.
+// vacate destroys an ended job with the order's name.
 func (g *Gateway) vacate(ctx context.Context, o *bourse.Order) error {
 	if o.Name == "" {
 		return nil
@@ -128,7 +127,7 @@ func (g *Gateway) vacate(ctx context.Context, o *bourse.Order) error {
 		err = g.cfg.Machines.Destroy(ctx, m.ID)
 	}
 	if code := bourse.CodeOf(err); code == bourse.CodeNotFound || code == bourse.CodeFailedPrecondition {
-		return nil // another call was faster: the claim returns the error
+		return nil // another call was faster; if that matters, the claim returns an error
 	}
 	return err
 }
@@ -137,19 +136,19 @@ func submitted(m *bourse.Machine) bool {
 	return m.Config.ImageKind() == bourse.PollerImage && m.Config.Metadata[submittedKey] == submittedValue
 }
 
-// over reports whether a job has ended and will not begin again.
+// over reports whether a job has ended and will not run again.
 func over(m *bourse.Machine) bool {
 	return m.State == bourse.StateStopped || m.State == bourse.StateFailed
 }
 
-// errRefused is the error of a submission that was refused.
+// errRefused returns the error of a refused submission.
 func errRefused(r *bourse.Refusal) error {
 	code := bourse.CodeInsufficient
 	switch r.Reason {
 	case bourse.RefusedName:
 		code = bourse.CodeAlreadyExists
 	case bourse.RefusedCanceled:
-		return bourse.Errorf(bourse.CodeConflict, "the job was cancelled before anybody claimed it")
+		return bourse.Errorf(bourse.CodeConflict, "the job was canceled before it was claimed")
 	case bourse.RefusedUnavailable:
 		code = bourse.CodeUnavailable
 	default:

@@ -9,29 +9,29 @@ import (
 	"github.com/bourse-dev/bourse/driver/pull"
 )
 
-// ticketHeader is where a caller shows its ticket: see pull.Ticket. It is in no
-// URL, which is logged.
+// ticketHeader contains the caller's ticket; see [pull.Ticket]. It is a header because URLs
+// are logged.
 const ticketHeader = "Bourse-Ticket"
 
-// How long a ticket is that a caller has chosen itself: no shorter than 128
-// random bits in hexadecimal or base64.
+// The length of a ticket that the caller has chosen: at least that of 128 random bits in
+// base64.
 const (
 	minTicket = 22
 	maxTicket = 128
 )
 
-// shown is the ticket that a call shows; "" is no caller's.
+// shown returns the ticket in a request, or "".
 func shown(r *http.Request) pull.Ticket { return pull.Ticket(r.Header.Get(ticketHeader)) }
 
-// ticketOf is the ticket of a call that begins something: its caller's own, or
-// one that is made for it, which the answer then contains.
+// ticketOf returns the ticket for a new job or host: the caller's own, or a new one, which
+// the reply then contains.
 func ticketOf(r *http.Request) (t, made pull.Ticket, err error) {
 	switch t = shown(r); {
 	case t == "":
-		t = pull.Ticket(strings.ToLower(rand.Text())) // 128 bits at least
+		t = pull.Ticket(strings.ToLower(rand.Text())) // at least 128 bits
 		return t, t, nil
 	case len(t) < minTicket || len(t) > maxTicket:
-		return "", "", bourse.Errorf(bourse.CodeInvalid, "a %s of %d bytes: use %d to %d that cannot be guessed, or none", ticketHeader, len(t), minTicket, maxTicket)
+		return "", "", bourse.Errorf(bourse.CodeInvalid, "invalid %s of %d bytes: use %d to %d random characters, or omit it", ticketHeader, len(t), minTicket, maxTicket)
 	}
 	return t, "", nil
 }

@@ -7,11 +7,11 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// tidyParts is how many times in the time that an ended job is kept Run looks for
-// jobs to destroy.
+// tidyParts is the number of times that Run looks for jobs to destroy within Config.Keep.
 const tidyParts = 10
 
-// Run destroys submitted jobs some time after their end, until ctx ends.
+// Run destroys ended jobs that were submitted here after Config.Keep. It returns when ctx
+// ends.
 func (g *Gateway) Run(ctx context.Context) error {
 	look := time.NewTicker(g.cfg.Keep / tidyParts)
 	defer look.Stop()
@@ -22,12 +22,12 @@ func (g *Gateway) Run(ctx context.Context) error {
 		case <-look.C:
 		}
 		if err := g.tidy(ctx, time.Now().Add(-g.cfg.Keep)); err != nil && ctx.Err() == nil {
-			g.cfg.Log.Warn("destroy ended jobs", "err", err)
+			g.cfg.Log.Warn("destroy ended jobs failed", "err", err)
 		}
 	}
 }
 
-// tidy destroys the submitted jobs that ended before a time.
+// tidy destroys submitted jobs that ended before a time.
 func (g *Gateway) tidy(ctx context.Context, before time.Time) error {
 	old, err := g.cfg.Machines.Machines(ctx, nil, func(m *bourse.Machine) bool {
 		return submitted(m) && over(m) && m.UpdatedAt.Before(before)
