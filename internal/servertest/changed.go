@@ -9,14 +9,14 @@ import (
 	"testing"
 )
 
-// Change replaces a piece of the program's source.
+// Change replaces a part of the program's source.
 type Change struct {
 	File     string // path from the module's root
-	Old, New string // Old occurs once
+	Old, New string // Old must occur exactly once
 }
 
-// BuildChanged builds the program with changes to its source and returns its
-// path: a server that lies, for example.
+// BuildChanged builds the program with changes to its source, for example to make a server
+// send wrong data, and returns its path.
 func BuildChanged(tb testing.TB, changes ...Change) string {
 	tb.Helper()
 	out, err := exec.CommandContext(tb.Context(), "go", "list", "-m", "-f", "{{.Dir}}").Output()

@@ -14,15 +14,15 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// devReadyWithin is longer than "bourse dev" waits for its servers, so that its error says
-// what is missing.
+// devReadyWithin is longer than "bourse dev" waits for its servers, so that its error message
+// is printed.
 const devReadyWithin = 4 * time.Minute
 
-// Dev is a running "bourse dev", as its ready file describes it.
+// Dev is the content of the ready file of a running "bourse dev".
 type Dev struct {
 	API     string      `json:"api"`   // http://host:port
 	Proxy   string      `json:"proxy"` // http://host:port
-	PID     int         `json:"pid"`   // to be signalled to end it
+	PID     int         `json:"pid"`   // process to signal to stop it
 	Data    string      `json:"data"`
 	Servers []DevServer `json:"servers"` // the broker first
 
@@ -32,7 +32,7 @@ type Dev struct {
 	printed string // what it writes to its standard output
 }
 
-// Printed returns what the cluster has printed, once it contains want.
+// Printed waits until the cluster's standard output contains want, and returns it.
 func (d *Dev) Printed(tb testing.TB, want string) string {
 	tb.Helper()
 	var text []byte
@@ -45,8 +45,8 @@ func (d *Dev) Printed(tb testing.TB, want string) string {
 	return string(text)
 }
 
-// Restarted waits until the cluster reports that one of its servers runs as
-// another process than pid, and returns it.
+// Restarted waits until the cluster reports that one of its servers runs as a process other
+// than pid, and returns the server.
 func (d *Dev) Restarted(tb testing.TB, id string, pid int) DevServer {
 	tb.Helper()
 	var s DevServer
@@ -77,8 +77,8 @@ type DevServer struct {
 	PID    int    `json:"pid"`
 }
 
-// StartDev starts "bourse dev" with these arguments on free ports, and ends it
-// with the test.
+// StartDev starts "bourse dev" with these arguments on free ports. It stops when the test
+// ends.
 func StartDev(tb testing.TB, args ...string) *Dev {
 	tb.Helper()
 	ready := filepath.Join(tb.TempDir(), "dev.ready")
@@ -87,7 +87,7 @@ func StartDev(tb testing.TB, args ...string) *Dev {
 		tb.Fatal(err)
 	}
 	defer printed.Close()
-	c := exec.Command(Program, append([]string{"dev", "--api", "127.0.0.1:0", "--ready-file", ready}, args...)...) //nolint:noctx // it ends with the test, in good order
+	c := exec.Command(Program, append([]string{"dev", "--api", "127.0.0.1:0", "--ready-file", ready}, args...)...) //nolint:noctx // it is stopped cleanly when the test ends
 	c.Stdout, c.Stderr = printed, tb.Output()
 	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := c.Start(); err != nil {
@@ -99,7 +99,7 @@ func StartDev(tb testing.TB, args ...string) *Dev {
 		close(ended)
 	}()
 	tb.Cleanup(func() {
-		_ = c.Process.Signal(syscall.SIGTERM) // may be over
+		_ = c.Process.Signal(syscall.SIGTERM) // it may have exited
 		<-ended
 	})
 	d := Dev{file: ready, printed: printed.Name()}

@@ -14,22 +14,21 @@ import (
 	"github.com/bourse-dev/bourse/internal/loopback"
 )
 
-// guardVariable makes a process of a test's program the guard of a directory.
+// guardVariable makes a process of a test's program guard a directory.
 const guardVariable = "BOURSE_TEST_GUARD"
 
-// startGuard starts a process that outlives this one, however it ends, and
-// then ends what it has started and removes dir: each process whose place for
-// credentials is in dir, and the descendants of these. Cleanups do not run in a
-// test that is killed or has exceeded its time, and servers and supervisors do
-// not end with the one that started them. The function that it returns does
-// the same at once.
+// startGuard starts a guard process that outlives this one. When this process has ended, the
+// guard kills each process whose directory for credentials is in dir, and their
+// descendants, and removes dir. This is necessary because cleanups do not run in a test that
+// is killed or exceeds its time, and servers and supervisors do not end with their parent.
+// The returned function does the same immediately.
 func startGuard(dir string) (end func() error, err error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
 	c := exec.Command(self)                             //nolint:noctx // it ends with its input
-	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // what ends our group does not end it
+	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // signals to this process's group do not reach it
 	c.Env, c.Dir = append(os.Environ(), guardVariable+"="+dir), "/"
 	in, err := c.StdinPipe()
 	if err != nil {
@@ -41,40 +40,39 @@ func startGuard(dir string) (end func() error, err error) {
 	return func() error { return errors.Join(in.Close(), c.Wait()) }, nil
 }
 
-// guarded is the guard's process: it reports whether this is one, and returns
-// when it has done its work.
+// guarded does the work of a guard if this process is one, and reports whether it is.
 func guarded() bool {
 	dir := os.Getenv(guardVariable)
 	if dir == "" {
 		return false
 	}
 	_, _ = io.Copy(io.Discard, os.Stdin) // until the test's process has ended
-	for range 100 {                      // what is found may just have started more
+	for range 100 {                      // the processes may be starting others
 		found := startedFor(dir)
 		if len(found) == 0 {
 			break
 		}
 		for _, pid := range found {
-			_ = syscall.Kill(pid, syscall.SIGKILL) // may be over
+			_ = syscall.Kill(pid, syscall.SIGKILL) // it may have exited
 		}
 	}
 	_ = os.RemoveAll(dir)
 	return true
 }
 
-// runtimeOf returns the place for credentials in a test's directory.
+// runtimeOf returns the directory for credentials in a test's directory.
 func runtimeOf(dir string) string { return filepath.Join(dir, "run") }
 
-// startedFor returns the processes whose environment names dir's place for
+// startedFor returns the processes whose environment contains dir's directory for
 // credentials, and their descendants.
 func startedFor(dir string) []int {
 	const unknown = 0
 	parent, member := map[int]int{}, map[int]bool{unknown: false, os.Getpid(): false}
 	mark := []byte("\x00" + loopback.Variable + "=" + runtimeOf(dir) + "\x00")
-	paths, _ := filepath.Glob("/proc/[0-9]*/stat") // hosts without it have none
+	paths, _ := filepath.Glob("/proc/[0-9]*/stat") // empty on hosts without /proc
 	for _, path := range paths {
 		pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(path)))
-		stat, _ := os.ReadFile(path) // it may be over
+		stat, _ := os.ReadFile(path) // the process may have exited
 		words := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
 		if len(words) < 2 || words[0] == "Z" {
 			continue
@@ -89,7 +87,7 @@ func startedFor(dir string) []int {
 	of = func(pid int) bool {
 		is, known := member[pid]
 		if !known {
-			member[pid] = false // a pid that came again while we read makes no circle
+			member[pid] = false // a pid that is reused in the meantime must not cause a cycle
 			is = of(parent[pid])
 			member[pid] = is
 		}

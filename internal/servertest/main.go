@@ -13,12 +13,13 @@ import (
 // Program is the path of the program while [Main] runs.
 var Program string
 
-// Main builds the program, runs the tests of m and returns the exit status.
-// It is for a TestMain:
+// Main builds the program, runs the tests of m and returns the exit status. Use it in
+// TestMain:
 //
 //	func TestMain(m *testing.M) { os.Exit(servertest.Main(m)) }
 //
-// What the tests have started ends with their process, however that ends.
+// The processes that the tests have started are killed when the tests' process ends, even
+// if it is killed.
 func Main(m *testing.M) int {
 	if guarded() {
 		return 0
@@ -29,11 +30,11 @@ func Main(m *testing.M) int {
 		return 1
 	}
 	defer os.RemoveAll(dir)
-	if err := os.Chmod(dir, 0o755); err != nil { // machines of other users run the program, too
+	if err := os.Chmod(dir, 0o755); err != nil { // machines that run as other users execute the program, too
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	// Credentials of loopback go where no other servers of this user look.
+	// Other servers of this user must not find the tests' loopback credentials.
 	end, err := startGuard(dir)
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "start the guard: %v\n", err)
@@ -45,7 +46,7 @@ func Main(m *testing.M) int {
 		return 1
 	}
 	Program = filepath.Join(dir, "bourse")
-	build := exec.Command("go", "build", "-o", Program, "github.com/bourse-dev/bourse/cmd/bourse") //nolint:noctx // there is no context yet
+	build := exec.Command("go", "build", "-o", Program, "github.com/bourse-dev/bourse/cmd/bourse") //nolint:noctx // there is no context
 	if out, err := build.CombinedOutput(); err != nil {
 		fmt.Fprintf(os.Stderr, "build the program: %v\n%s", err, out)
 		return 1

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// Where the ports of machines are taken from, below those that the system gives to who asks for
-// any, and outside of the range that a worker has by default.
+// The range of machine ports in tests. It is below the system's ephemeral ports and outside of
+// a worker's default range.
 const (
 	firstPort      = 9000
 	lastPort       = 19999
@@ -34,16 +34,16 @@ func Ports(tb testing.TB) (first, last int) {
 	return 0, 0
 }
 
-// away reserves the addresses of a settled server that has ended.
+// away reserves the addresses of a settled server that has stopped.
 func (s *Server) away() {
 	if s.settled {
 		s.hold()
 	}
 }
 
-// hold binds the addresses of a server that is away, so that no other program's connection is
-// given its port meanwhile. It does not listen: who connects is refused. What cannot be bound
-// is not held, such as an address of another namespace.
+// hold binds the addresses of a stopped server, so that the system does not assign its ports
+// to other programs' connections. It does not listen, so connections are refused. Addresses
+// that cannot be bound, such as those of another namespace, are skipped.
 func (s *Server) hold() {
 	for _, address := range []string{s.API, s.Addr} {
 		at, err := netip.ParseAddrPort(address)
@@ -65,7 +65,7 @@ func (s *Server) hold() {
 	}
 }
 
-// letGo gives the addresses back.
+// letGo releases the addresses.
 func (s *Server) letGo() {
 	for _, fd := range s.held {
 		_ = syscall.Close(fd) // nothing was sent

@@ -28,7 +28,7 @@ import (
 // long enough for a host that is busy with other tests. Only a failing test waits that long.
 const Patience = time.Minute
 
-// Server is one process of the program.
+// Server is a server process.
 type Server struct {
 	TB     testing.TB            `json:"-"`
 	Name   string                `json:"-"`
@@ -55,11 +55,11 @@ type Server struct {
 	TokenFile string `json:"token_file"` // of the clients of a broker or gateway
 }
 
-// DialFunc connects to an address.
+// DialFunc opens a connection to an address.
 type DialFunc = func(ctx context.Context, network, address string) (net.Conn, error)
 
-// Start starts a server and ends it with the test. Args begin with "serve" and
-// the role.
+// Start starts a server, which stops when the test ends. args begin with "serve" and the
+// role.
 func Start(tb testing.TB, name string, args ...string) *Server {
 	tb.Helper()
 	s := New(tb, name, args...)
@@ -67,7 +67,7 @@ func Start(tb testing.TB, name string, args ...string) *Server {
 	return s
 }
 
-// New makes a server that is not started. A worker has ports for its machines that no other has.
+// New returns a server that is not started. A worker gets a range of machine ports of its own.
 func New(tb testing.TB, name string, args ...string) *Server {
 	tb.Helper()
 	s := &Server{TB: tb, Name: name, Of: Cluster(tb), Ready: filepath.Join(tb.TempDir(), name+".ready"), Launch: (*exec.Cmd).Start}
@@ -81,21 +81,21 @@ func New(tb testing.TB, name string, args ...string) *Server {
 
 var began = time.Now()
 
-// Cluster names a cluster of the test's own: the port of a server that has
-// ended may be another test's next.
+// Cluster returns the name of the test's own cluster. Different names are necessary because
+// another test may get the port of a server that has stopped.
 func Cluster(tb testing.TB) string {
 	h := fnv.New64a()
 	_, _ = fmt.Fprint(h, tb.Name(), os.Getpid(), began.UnixNano()) // a hash never fails
 	return "test-" + strconv.FormatUint(h.Sum64(), 36)
 }
 
-// StartAll starts servers side by side, and ends them with the test.
+// StartAll starts servers concurrently. They stop when the test ends.
 func StartAll(tb testing.TB, servers ...*Server) {
 	tb.Helper()
 	tb.Cleanup(func() {
 		for _, s := range servers {
 			if s.Cmd != nil && s.Cmd.Process != nil {
-				_ = s.Cmd.Process.Signal(syscall.SIGTERM) // may be over
+				_ = s.Cmd.Process.Signal(syscall.SIGTERM) // it may have exited
 			}
 		}
 		for _, s := range servers {
@@ -116,7 +116,7 @@ func StartAll(tb testing.TB, servers ...*Server) {
 }
 
 // Settle makes later starts use the server's current addresses. Between [Server.Kill] or
-// [Server.Stop] and the next start, no other program is given these addresses.
+// [Server.Stop] and the next start, the system gives these addresses to no other program.
 func (s *Server) Settle() {
 	s.Args, s.settled = append(s.Args, "--listen", s.API, "--gossip", s.Addr), true
 	s.TB.Cleanup(s.letGo)
