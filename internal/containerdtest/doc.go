@@ -1,18 +1,17 @@
-// Package containerdtest runs a real containerd of its own for tests, and
-// builds images for it without any network.
+// Package containerdtest runs a real containerd for tests and builds images for it without a
+// network.
 //
-// Start gives the one that a test process shares; Main, which TestMain calls,
-// ends it and fails the run when something of its containers is left on the
-// host. New gives one that a test may kill and restart.
+// Start returns the containerd that the tests of a process share. Main, which TestMain
+// calls, stops it, and fails the run if containers have left anything on the host. New
+// returns one that a test may kill and restart.
 //
 //	func TestMain(m *testing.M) { os.Exit(containerdtest.Main(m)) }
 //
 //	s := containerdtest.Start(t)
 //	ref := s.Import(t, "bourse", "test.local/busybox", containerdtest.Busybox(t))
 //
-// Its socket, root and state are in a directory below the system's temporary
-// one. Shims' sockets and runc's state are where containerd has them by
-// default, so container ids should differ between test processes that run at
-// the same time. The server dies with the test process; containers that run
-// then do not, so a test destroys what it started.
+// The socket, root and state of containerd are in a temporary directory. The sockets of
+// shims and the state of runc are in containerd's default places, so concurrent test
+// processes should use different container ids. The server ends with the test process, but
+// running containers do not: a test must destroy the containers that it has started.
 package containerdtest

@@ -18,8 +18,8 @@ import (
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 )
 
-// File is a file of an image: with data, or a symbolic link, or a hard link to
-// another of its files, or a directory.
+// File is a file in an image: a regular file, symbolic link, hard link to another file, or
+// directory.
 type File struct {
 	Data    []byte
 	Mode    int64  // default 0644, of directories 0755
@@ -30,7 +30,7 @@ type File struct {
 	GID     int
 }
 
-// Image is an OCI image of one layer.
+// Image is an OCI image with one layer.
 type Image struct {
 	Manifest ocispec.Descriptor
 	Blobs    map[digest.Digest][]byte // manifest, config and layer, for a store or a registry
@@ -38,9 +38,8 @@ type Image struct {
 	Layer    ocispec.Descriptor
 }
 
-// Build makes an image of files by their paths, for this platform. The same
-// files and configuration have the same digests. Directories that files are
-// in need not be named.
+// Build builds an image for this platform from files by path. Equal files and configurations
+// have equal digests. Parent directories are optional.
 func Build(files map[string]File, config ocispec.ImageConfig) (Image, error) {
 	data, err := layer(files)
 	if err != nil {
@@ -65,7 +64,7 @@ func Build(files map[string]File, config ocispec.ImageConfig) (Image, error) {
 	return out, err
 }
 
-// MustBuild is Build for a test.
+// MustBuild is like [Build], but fails the test on an error.
 func MustBuild(tb testing.TB, files map[string]File, config ocispec.ImageConfig) Image {
 	tb.Helper()
 	image, err := Build(files, config)
@@ -86,7 +85,7 @@ func (i *Image) addJSON(mediaType string, value any) (ocispec.Descriptor, error)
 	return i.add(mediaType, data), err
 }
 
-// layer makes the tar file of a layer, in the order of the paths.
+// layer returns the tar file of a layer, sorted by path.
 func layer(files map[string]File) ([]byte, error) {
 	var buf bytes.Buffer
 	w := tar.NewWriter(&buf)
@@ -116,7 +115,7 @@ func layer(files map[string]File) ([]byte, error) {
 	return buf.Bytes(), err
 }
 
-// order sorts by path, hard links after what they link to.
+// order sorts by path, with hard links after their targets.
 func order(files map[string]File) []string {
 	names := slices.Sorted(maps.Keys(files))
 	slices.SortStableFunc(names, func(a, b string) int {
@@ -166,9 +165,9 @@ func write(w *tar.Writer, name string, f File) error {
 	return err
 }
 
-// Busybox returns the files of a small system: a static busybox under the names
-// of its commands, /tmp and an /etc with root, nobody and a user "app" (1000).
-// The test is skipped, with the reason, where busybox is missing.
+// Busybox returns the files of a small system: a static busybox under the names of its
+// commands, /tmp, and an /etc with root, nobody and a user "app" (1000). It skips the test if
+// the host has no busybox.
 func Busybox(tb testing.TB) map[string]File {
 	tb.Helper()
 	const binary = "/bin/busybox"
@@ -190,7 +189,7 @@ func Busybox(tb testing.TB) map[string]File {
 	return files
 }
 
-// applets are the commands of busybox that images have.
+// applets are the busybox commands in images.
 const applets = `sh ash cat chmod chown cp date dd df echo env false find grep head hostname httpd id ip kill ln ls
 	mkdir mkfifo mknod mount mv nc nslookup pidof ping printf ps pwd readlink rm sed seq setsid sleep sort stat stty sync tail
 	test touch tr true tty ulimit umount uname vi wc wget yes`

@@ -13,9 +13,8 @@ import (
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 )
 
-// Import puts an image into a namespace of the server, unpacked, under the
-// name "repository@sha256:…", which it returns: an image store does the same
-// after a pull. An image that is there already is no error.
+// Import imports an image into a namespace and unpacks it, like an image store after a pull.
+// It returns the image's name, "repository@sha256:…". Importing an existing image is no error.
 func (s *Server) Import(tb testing.TB, namespace, repository string, image Image) string {
 	tb.Helper()
 	c := s.Client(tb, namespace)

@@ -17,9 +17,8 @@ import (
 // snapshotter is the one that images are unpacked with.
 const snapshotter = "overlayfs"
 
-// Leftovers lists what containers have left behind: records, tasks, snapshots
-// that belong to no image, leases, shims and mounts. Images are not among it.
-// The server has to run.
+// Leftovers lists the leftovers of containers: records, tasks, snapshots that belong to no
+// image, leases, shims and mounts. It does not list images. The server must be running.
 func (s *Server) Leftovers() []string {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
@@ -51,7 +50,7 @@ func (s *Server) Leftovers() []string {
 	return left
 }
 
-// records lists what a namespace's containers have left in containerd.
+// records lists the leftovers of a namespace's containers in containerd.
 func records(ctx context.Context, c *containerd.Client) ([]string, error) {
 	var left []string
 	list, err := c.ContainerService().List(ctx)
@@ -77,7 +76,7 @@ func records(ctx context.Context, c *containerd.Client) ([]string, error) {
 	return left, err
 }
 
-// Shims returns the process ids of the shims of the server's containers.
+// Shims returns the process ids of the containers' shims.
 func (s *Server) Shims() []int {
 	var out []int
 	entries, _ := os.ReadDir("/proc")
@@ -94,14 +93,14 @@ func (s *Server) Shims() []int {
 	return out
 }
 
-// commandLine returns that of a process, "" when it has ended. A shim's names
-// its first container.
+// commandLine returns the command line of a process, or "" if it has exited. A shim's
+// command line contains its first container.
 func commandLine(pid int) string {
 	text, _ := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "cmdline"))
 	return strings.TrimSpace(strings.ReplaceAll(string(text), "\x00", " "))
 }
 
-// Mounts returns what is mounted below the server's directory.
+// Mounts returns the mounts below the server's directory.
 func (s *Server) Mounts() []string {
 	text, _ := os.ReadFile("/proc/self/mountinfo")
 	var out []string

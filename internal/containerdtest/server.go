@@ -13,10 +13,10 @@ import (
 	containerd "github.com/containerd/containerd/v2/client"
 )
 
-// patience bounds every wait for a containerd: far beyond what any takes.
+// patience limits every wait for a containerd, and is far longer than necessary.
 const patience = 2 * time.Minute
 
-// Server is a containerd of a test.
+// Server is a test's containerd.
 type Server struct {
 	Address string // path of its socket
 	Dir     string // its root, state, configuration and log are below
@@ -25,7 +25,7 @@ type Server struct {
 	ended chan struct{} // closed when cmd has ended
 }
 
-// config keeps out what tests do not use: it makes the start quick.
+// config disables unused plugins for a fast start.
 const config = `version = 2
 root = %q
 state = %q
@@ -40,9 +40,8 @@ disabled_plugins = [
 	level = "warn"
 `
 
-// New starts a containerd that the test has for itself. It is ended, and
-// looked after, when the test ends. The test is skipped, with the reason, on a
-// host that cannot run one.
+// New starts a containerd for one test. When the test ends, it stops the containerd and
+// checks for leftovers. It skips the test if the host cannot run containerd.
 func New(tb testing.TB) *Server {
 	tb.Helper()
 	if why := missing(); why != "" {
@@ -60,7 +59,7 @@ func New(tb testing.TB) *Server {
 	return s
 }
 
-// missing returns what a host lacks to run containers for tests.
+// missing returns the programs and permissions that the host lacks to run containers.
 func missing() string {
 	if os.Geteuid() != 0 {
 		return "only root can run it"
@@ -73,7 +72,7 @@ func missing() string {
 	return ""
 }
 
-// create makes a server and starts it.
+// create creates and starts a server.
 func create() (*Server, error) {
 	// Not tb.TempDir: the path of a socket is at most 107 bytes long.
 	dir, err := os.MkdirTemp("", "cd")
@@ -94,14 +93,14 @@ func create() (*Server, error) {
 
 func (s *Server) file(name string) string { return filepath.Join(s.Dir, name) }
 
-// start starts the process and returns when it serves.
+// start starts the process and waits until it serves requests.
 func (s *Server) start() error {
 	log, err := os.OpenFile(s.file("log"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
 		return err
 	}
 	defer log.Close()
-	// Not of a test's context: the server may be shared by several.
+	// Not bound to a test's context, because tests may share the server.
 	cmd := exec.CommandContext(context.Background(), "containerd", "--config", s.file("config.toml"))
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = dieWithParent()
@@ -118,8 +117,8 @@ func (s *Server) start() error {
 	}
 	defer c.Close()
 	for ctx.Err() == nil {
-		// A refused connection is tried again after a second only, so look for
-		// the socket first.
+		// After a refused connection, the client waits for a second, so check for the socket
+		// first.
 		if _, err := os.Stat(s.Address); err == nil {
 			if ok, err := c.IsServing(ctx); ok && err == nil {
 				return nil
@@ -131,9 +130,9 @@ func (s *Server) start() error {
 	return fmt.Errorf("containerd does not serve after %s; its log:\n%s", patience, text)
 }
 
-// startFromOwnThread starts a process from a thread that exists until ended is
-// closed: a process that ends with its parent ends with the thread that started it, and
-// tests end threads that were in other namespaces.
+// startFromOwnThread starts a process from a thread that exists until ended is closed. A
+// process with a parent death signal ends with the thread that started it, and tests end
+// threads that were in other namespaces.
 func startFromOwnThread(cmd *exec.Cmd, ended <-chan struct{}) error {
 	result := make(chan error, 1)
 	go func() {
@@ -148,8 +147,8 @@ func startFromOwnThread(cmd *exec.Cmd, ended <-chan struct{}) error {
 	return <-result
 }
 
-// Kill ends the containerd with SIGKILL; its containers go on. A second Kill
-// does nothing.
+// Kill kills the containerd with SIGKILL. Its containers keep running. A second Kill does
+// nothing.
 func (s *Server) Kill(tb testing.TB) {
 	tb.Helper()
 	s.kill()
@@ -157,16 +156,15 @@ func (s *Server) Kill(tb testing.TB) {
 
 func (s *Server) kill() {
 	if s.cmd != nil {
-		_ = s.cmd.Process.Kill() // it has ended by itself otherwise
+		_ = s.cmd.Process.Kill() // it may have exited
 		_ = s.cmd.Wait()
 		close(s.ended)
 		s.cmd = nil
-		_ = os.Remove(s.Address) // so that no client connects to the old socket meanwhile
+		_ = os.Remove(s.Address) // so that clients do not connect to the old socket
 	}
 }
 
-// Restart starts a killed containerd again, in the same place. One that runs
-// is killed first.
+// Restart starts the containerd again with the same directory. It kills a running one first.
 func (s *Server) Restart(tb testing.TB) {
 	tb.Helper()
 	s.kill()
@@ -175,8 +173,7 @@ func (s *Server) Restart(tb testing.TB) {
 	}
 }
 
-// Client returns a client of the server for a namespace; it is closed when the
-// test ends.
+// Client returns a client for a namespace, which is closed when the test ends.
 func (s *Server) Client(tb testing.TB, namespace string) *containerd.Client {
 	tb.Helper()
 	c, err := containerd.New(s.Address, containerd.WithDefaultNamespace(namespace))
@@ -187,14 +184,14 @@ func (s *Server) Client(tb testing.TB, namespace string) *containerd.Client {
 	return c
 }
 
-// close ends the server and returns what its containers have left on the host.
+// close stops the server and returns the leftovers of its containers on the host.
 func (s *Server) close() []string {
 	var left []string
 	if s.cmd != nil {
 		left = s.Leftovers()
 	}
 	s.kill()
-	// Even of a failed test nothing may stay: shims, then their mounts.
+	// Even a failed test must not leave shims or mounts behind.
 	left = append(left, sweep(s)...)
 	if err := os.RemoveAll(s.Dir); err != nil {
 		left = append(left, err.Error())

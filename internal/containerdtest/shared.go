@@ -7,16 +7,16 @@ import (
 	"testing"
 )
 
-// shared is the containerd of this test process, started when first asked for.
+// shared is the containerd of this test process, started on first use.
 var shared struct {
 	sync.Mutex
 	server *Server
 	err    error
 }
 
-// Start returns the containerd that the tests of this process share. A test that
-// kills it takes New instead. The process's TestMain has to call Main. The
-// test is skipped, with the reason, on a host that cannot run one.
+// Start returns the containerd that the tests of this process share. TestMain must call
+// [Main]. A test that kills containerd must use [New] instead. Start skips the test if the
+// host cannot run containerd.
 func Start(tb testing.TB) *Server {
 	tb.Helper()
 	if why := missing(); why != "" {
@@ -33,9 +33,8 @@ func Start(tb testing.TB) *Server {
 	return shared.server
 }
 
-// Main runs a package's tests and ends the containerd that they shared. It
-// returns the exit code: not 0 also when the tests have left something
-// of containers behind.
+// Main runs a package's tests and stops their shared containerd. It returns the exit code,
+// which is not 0 if tests failed or left containers behind.
 func Main(m *testing.M) int {
 	code := m.Run()
 	shared.Lock()

@@ -10,13 +10,13 @@ import (
 	"syscall"
 )
 
-// dieWithParent has the kernel end a child with the process that started it.
+// dieWithParent makes the kernel kill a child when its parent ends.
 func dieWithParent() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 }
 
-// sweep ends the shims of a server that has been ended, with all below them,
-// undoes their mounts, and returns what there was.
+// sweep kills the shims of a stopped server and their children, removes their mounts, and
+// returns the list of them.
 func sweep(s *Server) []string {
 	var left []string
 	for _, pid := range s.Shims() {
@@ -36,8 +36,8 @@ func sweep(s *Server) []string {
 	return left
 }
 
-// children returns a process's children: the init processes of a shim's
-// containers.
+// children returns a process's children. For a shim, these are the containers' init
+// processes.
 func children(pid int) []int {
 	paths, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
 	var out []int
