@@ -294,7 +294,7 @@ func (c *Conn) readFrame() error {
 	c.mu.Unlock()
 	switch {
 	case !made:
-		return fmt.Errorf("malformed frame: answer to unknown call %d", f.id)
+		return fmt.Errorf("malformed frame: an answer to call %d, which was not made", f.id)
 	case !waited: // the caller abandoned it
 		return c.r.skip(f.length)
 	case f.verb == verbLost:

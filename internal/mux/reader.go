@@ -65,7 +65,7 @@ func (r *reader) next() (frame, error) {
 			_, _ = r.buf.Discard(seen + i + 1) // these bytes are buffered
 			return parse(have[:seen+i], r.limits)
 		} else if i >= 0 || len(have) >= r.limits.line() {
-			return frame{}, fmt.Errorf("malformed frame: a line exceeds %d bytes", r.limits.line())
+			return frame{}, fmt.Errorf("malformed frame: a line of more than %d bytes", r.limits.line())
 		}
 		seen = len(have)
 		if _, err := r.buf.Peek(seen + 1); err != nil {
