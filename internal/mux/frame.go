@@ -142,7 +142,7 @@ func (f *frame) parseBody(rest []byte, limit, word int) error {
 	case err != nil:
 		return err
 	case length > uint64(limit):
-		return fmt.Errorf("a frame of %d bytes exceeds the limit of %d bytes", length, limit)
+		return fmt.Errorf("a frame of %d bytes: no more than %d bytes are allowed", length, limit)
 	}
 	f.length = int(length)
 	if string(media) == "-" {
