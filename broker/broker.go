@@ -84,8 +84,8 @@ type Config struct {
 
 // Broker serves the public API. Make one with [New].
 type Broker struct {
-	handler   http.Handler
-	ready     func() error
+	handler  http.Handler
+	ready    func() error
 	failover *failover
 }
 
