@@ -7,6 +7,7 @@ import (
 	"net/http/httptrace"
 	"net/textproto"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -16,41 +17,41 @@ import (
 )
 
 // attempts sends a request to one machine after the other until one has a reply.
-type attempts struct{ p *Proxy }
+type retryTransport struct{ p *Proxy }
 
 // try is one attempt.
-type try struct {
-	to      route.Backend    // zero: none was free
-	missed  bourse.MachineID // that was preferred and not chosen
-	turn    Turn
-	way     Way
-	unused  func() // ends the request's use of the way
-	backend *backend
-	conn    *counted // that the request was sent on
-	stage   stage
-	sent    bool // a byte may have reached the machine
-	early   bool // a 1xx reply has reached the client
-	err     error
+type attempt struct {
+	backend      route.Backend    // zero: none was free
+	notPreferred bourse.MachineID // that was preferred and not chosen
+	slot         Slot
+	upstream     Upstream
+	endUse       func() // ends the request's use of the way
+	transport    *machineTransport
+	conn         *trackedConn // that the request was sent on
+	stage        stage
+	sent         bool // a byte may have reached the machine
+	early        bool // a 1xx reply has reached the client
+	err          error
 }
 
 // stage says how far an attempt came.
 type stage string
 
 const (
-	choosing stage = "choose"
-	readying stage = "use"
-	sending  stage = "send"
+	stageChoose stage = "choose"
+	stageUse    stage = "use"
+	stageSend   stage = "send"
 )
 
 // RoundTrip implements http.RoundTripper. The response's body ends the attempt when
 // it is closed.
-func (a attempts) RoundTrip(req *http.Request) (*http.Response, error) {
+func (a retryTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	p, x := a.p, exchangeOf(req.Context())
-	req = p.recall(x, req)
+	req = p.useCachedReplay(x, req)
 	for {
 		resp, t := p.attempt(x, req)
 		if t.err == nil {
-			next, err := p.replayed(x, req, resp)
+			next, err := p.handleReplay(x, req, resp)
 			if next == nil && err == nil {
 				x.body.settle()
 				return resp, nil
@@ -63,15 +64,15 @@ func (a attempts) RoundTrip(req *http.Request) (*http.Response, error) {
 			req = next
 			continue
 		}
-		if fault := x.body.fault(); fault != nil {
-			t.done(mark(&x.request, t, fault))
+		if fault := x.body.clientFault(); fault != nil {
+			t.done(backendError(&x.request, t, fault))
 			return nil, fault
 		}
-		t.done(mark(&x.request, t, t.err))
-		if p.another(x, req, t) {
+		t.done(backendError(&x.request, t, t.err))
+		if p.retry(x, req, t) {
 			continue
 		}
-		ordered, refused := p.elsewhere(x, t)
+		ordered, refused := p.failover(x, t)
 		if ordered {
 			continue
 		}
@@ -89,43 +90,43 @@ func (a attempts) RoundTrip(req *http.Request) (*http.Response, error) {
 
 // another reports whether a request that failed is tried again, and has it go
 // elsewhere.
-func (p *Proxy) another(x *exchange, req *http.Request, t *try) bool {
-	if t.stage == choosing || x.gone() || x.onward.late() || !repeatable(x.body, req, t) {
+func (p *Proxy) retry(x *exchange, req *http.Request, t *attempt) bool {
+	if t.stage == stageChoose || x.clientLeft() || x.replay.expired() || !canRepeat(x.body, req, t) {
 		return false
 	}
-	if p.awaits(x, t) {
+	if p.waitsForWorker(x, t) {
 		x.tries--
-	} else if x.tries >= p.Limits.Attempts {
+	} else if x.tries >= p.Limits.MaxAttempts {
 		return false
 	}
-	if _, final := errors.AsType[*refusal](t.err); final {
+	if _, final := errors.AsType[*statusError](t.err); final {
 		return false
 	}
-	x.last = t
-	if id := t.to.Machine; !slices.Contains(x.want.Not, id) {
-		x.want.Not = append(x.want.Not, id)
+	x.failed = t
+	if id := t.backend.Machine; !slices.Contains(x.criteria.Tried, id) {
+		x.criteria.Tried = append(x.criteria.Tried, id)
 	}
-	p.Metrics.Repeated(x.app(), t.reason())
+	p.Metrics.Repeated(x.app(), t.retryReason())
 	return true
 }
 
 // repeatable reports whether a request may be sent again after an attempt that
 // failed.
-func repeatable(b *body, req *http.Request, t *try) bool {
+func canRepeat(b *body, req *http.Request, t *attempt) bool {
 	switch {
-	case t.early || !b.again():
+	case t.early || !b.replayable():
 		return false
 	case !t.sent:
 		return true
-	case timedOut(t.err): // the machine is at it, and another would take as long
+	case isTimeout(t.err): // the machine is at it, and another would take as long
 		return false
 	}
-	return harmless(req, b.untouched())
+	return isIdempotent(req, b.unread())
 }
 
 // harmless reports whether a request may be acted on twice: by its method, or
 // because it has a key that its machine knows it again by, as net/http has it.
-func harmless(req *http.Request, untouched bool) bool {
+func isIdempotent(req *http.Request, untouched bool) bool {
 	_, keyed := req.Header["Idempotency-Key"]
 	_, keyedX := req.Header["X-Idempotency-Key"]
 	switch req.Method {
@@ -139,24 +140,24 @@ func harmless(req *http.Request, untouched bool) bool {
 
 // attempt sends the request to one machine. The try is never nil: its err is why
 // there is no response, and with a response it is done when its body is closed.
-func (p *Proxy) attempt(x *exchange, req *http.Request) (resp *http.Response, t *try) {
-	t = &try{stage: choosing}
+func (p *Proxy) attempt(x *exchange, req *http.Request) (resp *http.Response, t *attempt) {
+	t = &attempt{stage: stageChoose}
 	x.latest = t
 	x.attempts++
 	x.tries++
 	if t.err = p.choose(x, t); t.err != nil {
 		return nil, t
 	}
-	t.stage = readying
-	if t.err = p.ready(x, t); t.err != nil {
+	t.stage = stageUse
+	if t.err = p.ensureReady(x, t); t.err != nil {
 		return nil, t
 	}
-	t.stage = sending
-	t.backend = p.pool.of(x.target, t.way)
+	t.stage = stageSend
+	t.transport = p.transports.get(x.target, t.upstream)
 	if resp, t.err = p.send(x, t, req); t.err != nil {
 		return nil, t
 	}
-	p.hold(x, t, resp)
+	p.trackReply(x, t, resp)
 	return resp, t
 }
 
@@ -169,43 +170,43 @@ const (
 
 // choose waits for a place at a backend. When only what has failed is left, the
 // error is what it failed with, unless another connection to it may help.
-func (p *Proxy) choose(x *exchange, t *try) error {
+func (p *Proxy) choose(x *exchange, t *attempt) error {
 	began := time.Now()
-	ctx, cancel := context.WithDeadline(x.in.Context(), x.onward.by(began.Add(p.Limits.Turn)))
+	ctx, cancel := context.WithDeadline(x.in.Context(), x.replay.deadline(began.Add(p.Limits.Queue)))
 	defer cancel()
 	ctx, span := trace.Start(ctx, "choose")
-	turn, err := p.Balance.Take(ctx, x.target, x.want)
+	turn, err := p.Balance.Acquire(ctx, x.target, x.criteria)
 	span.End(err)
 	x.waited += time.Since(began)
 	if err != nil {
-		return x.lastOr(err)
+		return x.lastError(err)
 	}
-	t.turn, t.to = turn, turn.Backend()
-	if id := x.want.Instance; id != "" && id != t.to.Machine {
-		t.missed = id
+	t.slot, t.backend = turn, turn.Backend()
+	if id := x.criteria.Instance; id != "" && id != t.backend.Machine {
+		t.notPreferred = id
 	}
-	if x.last == nil || !slices.Contains(x.want.Not, t.to.Machine) {
+	if x.failed == nil || !slices.Contains(x.criteria.Tried, t.backend.Machine) {
 		return nil
 	}
-	if x.last.stage == readying && !x.want.Only && !p.awaits(x, x.last) {
-		return x.lastOr(nil)
+	if x.failed.stage == stageUse && !x.criteria.Only && !p.waitsForWorker(x, x.failed) {
+		return x.lastError(nil)
 	}
-	return x.rest()
+	return x.backOff()
 }
 
 // awaits reports whether a worker that does not answer is waited for: a daemon that
 // is restarted is back before long, and its machines run all the while. A request that
 // would fall back goes there at once instead.
-func (p *Proxy) awaits(x *exchange, failed *try) bool {
-	if x.onward.falls() {
+func (p *Proxy) waitsForWorker(x *exchange, failed *attempt) bool {
+	if x.replay.canFallBack() {
 		return false
 	}
-	return failed.stage == readying && bourse.CodeOf(failed.err) == bourse.CodeUnavailable && time.Since(x.began) < p.Limits.Away
+	return failed.stage == stageUse && bourse.CodeOf(failed.err) == bourse.CodeUnavailable && time.Since(x.began) < p.Limits.WorkerOutage
 }
 
 // rest waits before a machine is asked again.
-func (x *exchange) rest() error {
-	if x.tries <= 2 && x.last.stage == sending { // its way had ended, most likely, and Use makes another
+func (x *exchange) backOff() error {
+	if x.tries <= 2 && x.failed.stage == stageSend { // its way had ended, most likely, and Use makes another
 		return nil
 	}
 	x.pause = min(max(2*x.pause, firstPause), mostPause)
@@ -219,51 +220,51 @@ func (x *exchange) rest() error {
 
 // lastOr returns what the attempt before this one failed with, err if there was
 // none.
-func (x *exchange) lastOr(err error) error {
-	if x.last == nil {
+func (x *exchange) lastError(err error) error {
+	if x.failed == nil {
 		return err
 	}
-	x.latest = x.last
-	return x.last.err
+	x.latest = x.failed
+	return x.failed.err
 }
 
 // ready has the machine started, if it must be, and accept connections.
-func (p *Proxy) ready(x *exchange, t *try) (err error) {
-	if !p.waiting.enter(x.target) {
-		return &refusal{status: http.StatusServiceUnavailable, text: "too many requests wait for a machine of this app"}
+func (p *Proxy) ensureReady(x *exchange, t *attempt) (err error) {
+	if !p.waitLimit.enter(x.target) {
+		return &statusError{status: http.StatusServiceUnavailable, text: "too many requests wait for a machine of this app"}
 	}
-	defer p.waiting.leave(x.target)
+	defer p.waitLimit.leave(x.target)
 	began := time.Now()
-	if x.readyBy.IsZero() {
-		x.readyBy = x.onward.by(began.Add(p.Limits.Ready))
+	if x.readyDeadline.IsZero() {
+		x.readyDeadline = x.replay.deadline(began.Add(p.Limits.Ready))
 	}
-	ctx, cancel := context.WithDeadline(x.in.Context(), x.readyBy)
+	ctx, cancel := context.WithDeadline(x.in.Context(), x.readyDeadline)
 	defer cancel()
-	b := &t.to
+	b := &t.backend
 	ctx, span := trace.Start(ctx, "ready")
-	t.way, err = p.Ways.Use(ctx, b.Worker, b.Machine, b.Service.InternalPort, b.Service.Autostart)
+	t.upstream, err = p.Upstreams.Use(ctx, b.Worker, b.Machine, b.Service.InternalPort, b.Service.Autostart)
 	span.Set("bourse.machine", string(b.Machine))
 	span.End(err)
 	took := time.Since(began)
 	x.used += took
-	if b.State != bourse.StateStarted && !x.gone() {
+	if b.State != bourse.StateStarted && !x.clientLeft() {
 		p.Metrics.Woke(x.app(), err == nil, took)
 	}
 	if err == nil {
-		t.unused = t.way.Begin()
+		t.endUse = t.upstream.Begin()
 	}
 	return err
 }
 
 // send sends the request and waits for the head of the reply.
-func (p *Proxy) send(x *exchange, t *try, req *http.Request) (*http.Response, error) {
-	var on atomic.Pointer[counted]
+func (p *Proxy) send(x *exchange, t *attempt, req *http.Request) (*http.Response, error) {
+	var on atomic.Pointer[trackedConn]
 	var before atomic.Int64
 	var early atomic.Bool
 	ctx, span := trace.Start(req.Context(), "send")
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
 		GotConn: func(i httptrace.GotConnInfo) {
-			if c, ok := i.Conn.(*counted); ok {
+			if c, ok := i.Conn.(*trackedConn); ok {
 				before.Store(c.written.Load())
 				on.Store(c)
 			}
@@ -274,12 +275,12 @@ func (p *Proxy) send(x *exchange, t *try, req *http.Request) (*http.Response, er
 	if x.body != nil {
 		out.Body = x.body.reader()
 	}
-	address(out, x.target, t, x.attempts)
+	prepareRequest(out, x.target, t, x.attempts)
 	if span.On() {
-		passOn(out)
+		propagateTrace(out)
 	}
-	resp, err := t.backend.RoundTrip(out)
-	span.Set("bourse.machine", string(t.to.Machine))
+	resp, err := t.transport.RoundTrip(out)
+	span.Set("bourse.machine", string(t.backend.Machine))
 	span.End(err)
 	if t.conn = on.Load(); t.conn != nil {
 		c := t.conn
@@ -288,16 +289,16 @@ func (p *Proxy) send(x *exchange, t *try, req *http.Request) (*http.Response, er
 	}
 	t.early = early.Load()
 	if err != nil && t.conn.isShed() {
-		return resp, errShed()
+		return resp, errConnectionShare()
 	}
-	if err != nil && over(t.way) {
+	if err != nil && isClosed(t.upstream) {
 		err = bourse.Errorf(bourse.CodeUnavailable, "the way to the machine was lost: %s", err) // no end of some time of ours
 	}
 	return resp, err
 }
 
 // over reports whether a way has ended.
-func over(w Way) bool {
+func isClosed(w Upstream) bool {
 	select {
 	case <-w.Done():
 		return true
@@ -308,27 +309,59 @@ func over(w Way) bool {
 
 // done ends what the attempt has of its machine: see [mark] for failed. It may be
 // called twice.
-func (t *try) done(failed error) {
-	if t.backend != nil && failed != nil && !errors.Is(failed, context.Canceled) {
-		t.backend.CloseIdleConnections() // they may be as bad
+func (t *attempt) done(failed error) {
+	if t.transport != nil && failed != nil && !errors.Is(failed, context.Canceled) {
+		t.transport.CloseIdleConnections() // they may be as bad
 	}
-	if t.unused != nil {
-		t.unused()
-		t.unused = nil
+	if t.endUse != nil {
+		t.endUse()
+		t.endUse = nil
 	}
-	if t.turn != nil {
-		t.turn.Done(failed)
-		t.turn = nil
+	if t.slot != nil {
+		t.slot.Done(failed)
+		t.slot = nil
 	}
 }
 
 // reason says in a word why the attempt is followed by another.
-func (t *try) reason() string {
+func (t *attempt) retryReason() string {
 	switch {
-	case t.stage == readying:
+	case t.stage == stageUse:
 		return "use"
 	case !t.sent:
 		return "dial"
 	}
 	return "lost"
+}
+
+// waiting bounds how many requests wait for machines of one target.
+type waitLimit struct {
+	most int
+
+	mu      sync.Mutex
+	targets map[route.Key]int
+}
+
+// enter counts a request, unless there are too many.
+func (w *waitLimit) enter(t *route.Target) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	at := t.Key()
+	if w.targets == nil {
+		w.targets = map[route.Key]int{}
+	}
+	if w.targets[at] >= w.most {
+		return false
+	}
+	w.targets[at]++
+	return true
+}
+
+func (w *waitLimit) leave(t *route.Target) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	at := t.Key()
+	if w.targets[at]--; w.targets[at] == 0 {
+		delete(w.targets, at)
+	}
 }

@@ -13,26 +13,26 @@ import (
 
 // maxKept is how much of a body is kept for another attempt, in bytes, where there
 // are no spools.
-const maxKept = 64 << 10
+const maxMemoryBody = 64 << 10
 
 var (
-	errBodyGone  = errors.New("the body of the request is not kept any more")
-	errBodyEnded = errors.New("the request has ended")
+	errBodyDiscarded = errors.New("the body of the request is not kept any more")
+	errBodyEnded     = errors.New("the request has ended")
 )
 
 // keeper keeps what was read of a body. It is for one goroutine at a time.
-type keeper interface {
+type bodyStore interface {
 	Append(p []byte) error // after an error nothing is kept
 	ReadAt(p []byte, at int64) (int, error)
 	Close()
 }
 
 // keeper returns one for a request.
-func (p *Proxy) keeper() keeper {
+func (p *Proxy) newBodyStore() bodyStore {
 	if p.Replays != nil && p.Replays.Spools != nil {
 		return p.Replays.Spools.New()
 	}
-	return &inMemory{}
+	return &memoryBody{}
 }
 
 // body is the body of a request, which several attempts read one after the other:
@@ -45,15 +45,15 @@ type body struct {
 	stalled time.Duration
 	timed   bool // the connection's read deadline is ours while the body is read
 
-	ended    atomic.Bool
-	settled  atomic.Bool // there will be no other attempt
-	broken   atomic.Bool // the client did not send all of it
-	complete atomic.Bool // the client has sent all of it
-	read     atomic.Int64
-	lost     atomic.Pointer[error] // why it is not kept any more; nil: it is
+	ended     atomic.Bool
+	settled   atomic.Bool // there will be no other attempt
+	broken    atomic.Bool // the client did not send all of it
+	allRead   atomic.Bool // the client has sent all of it
+	read      atomic.Int64
+	discarded atomic.Pointer[error] // why it is not kept any more; nil: it is
 
 	mu     sync.Mutex  // held while reading from the client
-	kept   keeper      // what was read
+	store  bodyStore   // what was read
 	newest *bodyReader // that the last attempt has
 	err    error       // that reading ended with
 	late   bool        // that was a time limit's end
@@ -61,72 +61,72 @@ type body struct {
 }
 
 // reader returns the body from its start, for one attempt.
-func (b *body) reader() *bodyReader { return &bodyReader{of: b} }
+func (b *body) reader() *bodyReader { return &bodyReader{body: b} }
 
 // untouched reports whether nothing was read of it.
-func (b *body) untouched() bool { return b == nil || b.read.Load() == 0 }
+func (b *body) unread() bool { return b == nil || b.read.Load() == 0 }
 
 // whole reports whether all of it was read from the client.
-func (b *body) whole() bool { return b == nil || b.complete.Load() }
+func (b *body) complete() bool { return b == nil || b.allRead.Load() }
 
 // again reports whether another attempt could read it from its start.
-func (b *body) again() bool { return b == nil || b.lost.Load() == nil }
+func (b *body) replayable() bool { return b == nil || b.discarded.Load() == nil }
 
 // why returns why it could not; nil when it could.
-func (b *body) why() error {
-	if b.again() {
+func (b *body) replayError() error {
+	if b.replayable() {
 		return nil
 	}
-	return *b.lost.Load()
+	return *b.discarded.Load()
 }
 
 // settle drops what is kept as soon as the last attempt has read it.
 func (b *body) settle() {
 	if b != nil {
 		b.settled.Store(true)
-		b.tidy()
+		b.release()
 	}
 }
 
 // fault returns what is wrong with a body that its client did not send all of, nil
 // for any other.
-func (b *body) fault() error {
+func (b *body) clientFault() error {
 	if b == nil || !b.broken.Load() {
 		return nil
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.late {
-		return &refusal{status: http.StatusRequestTimeout, text: "the request's body did not arrive in time", err: b.err}
+		return &statusError{status: http.StatusRequestTimeout, text: "the request's body did not arrive in time", err: b.err}
 	}
-	return &refusal{status: http.StatusBadRequest, text: "the request's body is malformed or broke off", err: b.err}
+	return &statusError{status: http.StatusBadRequest, text: "the request's body is malformed or broke off", err: b.err}
 }
 
 // end stops all reads that begin from now on.
 func (b *body) end() {
 	b.ended.Store(true)
-	b.tidy()
+	b.release()
 }
 
 // tidy drops what is kept and no one reads any more. While a read waits for the
 // client it does nothing: that read does it when it returns.
-func (b *body) tidy() {
+func (b *body) release() {
 	if b.mu.TryLock() {
 		if b.ended.Load() || b.newest == nil || b.newest.at == b.read.Load() {
-			b.drop(errBodyGone)
+			b.drop(errBodyDiscarded)
 		}
 		b.mu.Unlock()
 	}
 }
 
 func (b *body) drop(why error) {
-	b.lost.CompareAndSwap(nil, &why)
-	b.kept.Close()
+	b.discarded.CompareAndSwap(nil, &why)
+	b.store.Close()
 }
 
 // bodyReader is the body as one attempt reads it.
 type bodyReader struct {
-	of     *body
+	body   *body
 	at     int64 // guarded by the body's lock
 	closed atomic.Bool
 }
@@ -137,27 +137,27 @@ func (r *bodyReader) Close() error { r.closed.Store(true); return nil }
 // Read implements io.Reader.
 func (r *bodyReader) Read(p []byte) (int, error) {
 	n, err := r.next(p)
-	if b := r.of; b.settled.Load() || b.ended.Load() {
-		b.tidy()
+	if b := r.body; b.settled.Load() || b.ended.Load() {
+		b.release()
 	}
 	return n, err
 }
 
 func (r *bodyReader) next(p []byte) (n int, err error) {
-	b := r.of
+	b := r.body
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	total := b.read.Load()
 	switch {
 	case r.closed.Load() || b.ended.Load():
 		return 0, errBodyEnded
-	case r.at < total && !b.again():
-		return 0, errBodyGone
+	case r.at < total && !b.replayable():
+		return 0, errBodyDiscarded
 	}
 	b.newest = r
 	switch {
 	case r.at < total:
-		n, err = b.kept.ReadAt(p[:min(int64(len(p)), total-r.at)], r.at)
+		n, err = b.store.ReadAt(p[:min(int64(len(p)), total-r.at)], r.at)
 	case b.err != nil:
 		return 0, b.err
 	default:
@@ -176,19 +176,19 @@ func (b *body) next(p []byte) (int, error) {
 	n, err := b.from.Read(p)
 	b.read.Add(int64(n))
 	if b.settled.Load() {
-		b.drop(errBodyGone)
-	} else if n > 0 && b.again() {
-		if lost := b.kept.Append(p[:n]); lost != nil {
+		b.drop(errBodyDiscarded)
+	} else if n > 0 && b.replayable() {
+		if lost := b.store.Append(p[:n]); lost != nil {
 			b.drop(lost)
 		}
 	}
 	switch err {
 	case nil:
 	case io.EOF:
-		b.complete.Store(true)
+		b.allRead.Store(true)
 	default:
 		b.broken.Store(true)
-		b.late = timedOut(err)
+		b.late = isTimeout(err)
 	}
 	if b.err = err; err != nil && b.timed {
 		_ = b.control.SetReadDeadline(time.Time{}) // the server now waits for what follows
@@ -197,20 +197,20 @@ func (b *body) next(p []byte) (int, error) {
 }
 
 // inMemory keeps a body of up to 64 KiB.
-type inMemory struct{ bytes []byte }
+type memoryBody struct{ bytes []byte }
 
 // Append implements keeper.
-func (m *inMemory) Append(p []byte) error {
-	if len(m.bytes)+len(p) > maxKept {
+func (m *memoryBody) Append(p []byte) error {
+	if len(m.bytes)+len(p) > maxMemoryBody {
 		m.bytes = nil
-		return bourse.Errorf(bourse.CodeFailedPrecondition, "the request's body is larger than %d bytes", maxKept)
+		return bourse.Errorf(bourse.CodeFailedPrecondition, "the request's body is larger than %d bytes", maxMemoryBody)
 	}
 	m.bytes = append(m.bytes, p...)
 	return nil
 }
 
 // ReadAt implements keeper.
-func (m *inMemory) ReadAt(p []byte, at int64) (int, error) { return copy(p, m.bytes[at:]), nil }
+func (m *memoryBody) ReadAt(p []byte, at int64) (int, error) { return copy(p, m.bytes[at:]), nil }
 
 // Close implements keeper.
-func (m *inMemory) Close() { m.bytes = nil }
+func (m *memoryBody) Close() { m.bytes = nil }

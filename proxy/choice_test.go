@@ -21,9 +21,9 @@ import (
 // balanced has the world's requests balanced as a real proxy's are.
 type balanced struct{ *balance.Balancer }
 
-// Take implements proxy.Balance.
-func (b balanced) Take(ctx context.Context, t *route.Target, w proxy.Want) (proxy.Turn, error) {
-	turn, err := b.Balancer.Take(ctx, t, w)
+// Acquire implements proxy.Balance.
+func (b balanced) Acquire(ctx context.Context, t *route.Target, w proxy.Criteria) (proxy.Slot, error) {
+	turn, err := b.Balancer.Acquire(ctx, t, w)
 	if err != nil {
 		return nil, err
 	}
@@ -114,8 +114,8 @@ func TestWorkerRestarts(t *testing.T) {
 			}
 			return bourse.Errorf(bourse.CodeUnavailable, "worker w1 does not answer")
 		}
-		if w.config.Limits.Away = time.Minute; !back {
-			w.config.Limits.Away = 100 * time.Millisecond
+		if w.config.Limits.WorkerOutage = time.Minute; !back {
+			w.config.Limits.WorkerOutage = 100 * time.Millisecond
 		}
 		w.start(proxy.Listener{})
 		want := map[bool]int{true: 200, false: 503}[back]
@@ -144,7 +144,7 @@ func TestAWorkerIsBackWithAnotherWay(t *testing.T) {
 		}
 		return nil
 	}
-	w.config.Limits.Away = time.Minute
+	w.config.Limits.WorkerOutage = time.Minute
 	w.start(proxy.Listener{})
 	if resp, text := w.do(w.request("POST", "/", strings.NewReader("x"))); resp.StatusCode != 200 {
 		t.Errorf("%d %s", resp.StatusCode, text)

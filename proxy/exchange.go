@@ -16,32 +16,32 @@ import (
 // exchange is one request and its reply. It belongs to the request's goroutine.
 type exchange struct {
 	request
-	course
+	routing
 	outcome
 }
 
 // request is what a client asks. Once attempts begin it is only read.
 type request struct {
-	id       string
-	began    time.Time
-	listener Listener
-	in       *http.Request
-	client   client
-	home     *route.Target // what it asked for; nil: not known, or there is none
-	body     *body         // nil: none
+	id        string
+	began     time.Time
+	listener  Listener
+	in        *http.Request
+	client    client
+	requested *route.Target // what it asked for; nil: not known, or there is none
+	body      *body         // nil: none
 }
 
 // course is where the request goes next. An attempt follows it, and what comes of the
 // attempt changes it: the failure of a machine, a replay, a new machine that was ordered.
-type course struct {
-	target  *route.Target
-	want    Want
-	tries   int       // at this target; those that only waited for a worker have a bound of their own
-	readyBy time.Time // when machines must be ready; zero: none was asked yet
-	last    *try      // that failed before this one; nil: none at this target
-	pause   time.Duration
-	ordered bool   // another machine was ordered for the request
-	onward  onward // on, as machines ask
+type routing struct {
+	target        *route.Target
+	criteria      Criteria
+	tries         int       // at this target; those that only waited for a worker have a bound of their own
+	readyDeadline time.Time // when machines must be ready; zero: none was asked yet
+	failed        *attempt  // that failed before this one; nil: none at this target
+	pause         time.Duration
+	ordered       bool        // another machine was ordered for the request
+	replay        replayState // on, as machines ask
 }
 
 // outcome is what became of the request so far, for the client, the log, the counts
@@ -49,12 +49,12 @@ type course struct {
 type outcome struct {
 	out      *response
 	attempts int
-	latest   *try          // whose failure is the request's; nil: there was no attempt
+	latest   *attempt      // whose failure is the request's; nil: there was no attempt
 	waited   time.Duration // for a place at a machine
 	used     time.Duration // for it to be ready
 	reply    io.Closer     // of a machine that has replied: ends the attempt
-	switched *switched     // both ways, after a change of protocols
-	failed   error         // why there was no reply
+	upgraded *upgradedConn // both ways, after a change of protocols
+	err      error         // why there was no reply
 	span     trace.Span
 }
 
@@ -67,34 +67,34 @@ func exchangeOf(ctx context.Context) *exchange {
 
 // app returns the name of the app that is asked for, for logs and counts.
 func (r *request) app() string {
-	if r.home == nil {
+	if r.requested == nil {
 		return ""
 	}
-	return string(r.home.App.Name)
+	return string(r.requested.App.Name)
 }
 
 // secure reports whether the client's connection is encrypted, as far as we know.
 func (r *request) secure() bool { return r.client.proto == "https" }
 
 // gone reports whether the client left.
-func (r *request) gone() bool { return errors.Is(r.in.Context().Err(), context.Canceled) }
+func (r *request) clientLeft() bool { return errors.Is(r.in.Context().Err(), context.Canceled) }
 
 // begin has the next attempts go to a target's machines, as if none had been made.
-func (c *course) begin(t *route.Target, want Want) {
-	c.target, c.want = t, want
-	c.tries, c.last, c.readyBy = 0, nil, time.Time{}
+func (c *routing) setTarget(t *route.Target, want Criteria) {
+	c.target, c.criteria = t, want
+	c.tries, c.failed, c.readyDeadline = 0, nil, time.Time{}
 }
 
 // follow begins with attempts at a way's machines.
-func (c *course) follow(way replay.Way) {
-	want := Want{Instance: way.Prefer, Force: len(way.Regions) > 0}
+func (c *routing) follow(way replay.Destination) {
+	want := Criteria{Instance: way.Prefer, Force: len(way.Regions) > 0}
 	if way.Instance != "" {
 		want.Instance, want.Only = way.Instance, true
 	}
 	for _, regions := range way.Regions {
 		want.Regions = append(want.Regions, regions)
 	}
-	c.begin(without(way.Target, way.Avoid), want)
+	c.setTarget(withoutBackend(way.Target, way.Avoid), want)
 }
 
 // stage returns how far the latest attempt came.
@@ -110,7 +110,7 @@ func (o *outcome) machine() bourse.MachineID {
 	if o.latest == nil {
 		return ""
 	}
-	return o.latest.to.Machine
+	return o.latest.backend.Machine
 }
 
 // code returns the status that the client got: 499 if it left before there was
@@ -119,8 +119,8 @@ func (o *outcome) code() int {
 	switch {
 	case o.out.status != 0:
 		return o.out.status
-	case o.switched != nil:
+	case o.upgraded != nil:
 		return http.StatusSwitchingProtocols
 	}
-	return statusLeft
+	return statusClientClosed
 }

@@ -2,6 +2,8 @@ package proxy
 
 import (
 	"context"
+	"github.com/bourse-dev/bourse/proxy/route"
+	"log/slog"
 	"net"
 	"net/http"
 	"strconv"
@@ -13,10 +15,10 @@ import (
 func (p *Proxy) Handler(l Listener) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		x := &exchange{request: request{id: newID(), began: time.Now(), listener: l, in: r, client: p.clientOf(r)}}
-		x.out = &response{ResponseWriter: w, stalled: p.Limits.Stalled, timed: r.ProtoMajor == 1}
-		x.out.begin()
+		x.out = &response{ResponseWriter: w, stalled: p.Limits.Stall, timed: r.ProtoMajor == 1}
+		x.out.clearDeadline()
 		if p.Tracer != nil {
-			p.trace(x)
+			p.startSpan(x)
 		}
 		p.open.Add(1)
 		defer p.end(x) // a panic that breaks the connection off passes through it
@@ -29,24 +31,24 @@ func (p *Proxy) serve(x *exchange) {
 	if err == nil {
 		host, err = p.find(x)
 	}
-	if err == nil && x.home.Port.ForceHTTPS && !x.secure() {
+	if err == nil && x.requested.Port.ForceHTTPS && !x.secure() {
 		p.redirect(x, host)
 		return
 	}
-	var want Want
+	var want Criteria
 	if err == nil {
-		want, err = wantOf(x.in.Header, x.home)
+		want, err = criteriaOf(x.in.Header, x.requested)
 	}
 	if err != nil {
-		p.refuse(x, err)
+		p.writeError(x, err)
 		return
 	}
-	x.begin(x.home, want)
+	x.setTarget(x.requested, want)
 	r := x.in.WithContext(context.WithValue(x.in.Context(), exchangeKey{}, x))
 	if r.ContentLength != 0 && r.Body != nil && r.Body != http.NoBody {
 		control := http.NewResponseController(x.out)
 		_ = control.EnableFullDuplex() // else a reply that begins early would swallow part of the body
-		x.body = &body{kept: p.keeper(), from: r.Body, control: control, stalled: p.Limits.Stalled, timed: r.ProtoMajor == 1 || r.ContentLength > 0}
+		x.body = &body{store: p.newBodyStore(), from: r.Body, control: control, stalled: p.Limits.Stall, timed: r.ProtoMajor == 1 || r.ContentLength > 0}
 		r.Body = x.body.reader()
 		defer x.body.end()
 	}
@@ -56,12 +58,12 @@ func (p *Proxy) serve(x *exchange) {
 // find finds out which app the request is for.
 func (p *Proxy) find(x *exchange) (host string, err error) {
 	if x.in.Method == http.MethodConnect {
-		return "", &refusal{status: http.StatusMethodNotAllowed, text: "this is no proxy for CONNECT"}
+		return "", &statusError{status: http.StatusMethodNotAllowed, text: "this is no proxy for CONNECT"}
 	}
 	if host, err = hostOf(x.in); err != nil {
 		return "", err
 	}
-	if x.home, err = p.lookUp(x.in.Context(), host, x.listener.Port); err != nil {
+	if x.requested, err = p.lookUp(x.in.Context(), host, x.listener.Port); err != nil {
 		return "", err
 	}
 	p.Metrics.Began(x.app())
@@ -75,11 +77,11 @@ func (p *Proxy) end(x *exchange) {
 		_ = x.reply.Close() // a change of protocols that failed has not closed it
 	}
 	took := time.Since(x.began)
-	if x.home != nil {
+	if x.requested != nil {
 		p.Metrics.Ended(x.app(), x.code(), took)
 	}
 	if x.span.On() {
-		x.traced()
+		x.endSpan()
 	}
 	p.logAccess(x, took)
 }
@@ -92,6 +94,61 @@ func (p *Proxy) redirect(x *exchange, host string) {
 		host = "[" + host + "]"
 	}
 	x.out.Header().Set("Location", "https://"+host+x.in.URL.RequestURI())
-	p.own(&x.request, x.home, x.out.Header())
+	p.addProxyHeaders(&x.request, x.requested, x.out.Header())
 	x.out.WriteHeader(http.StatusMovedPermanently)
+}
+
+// mostUnknown bounds the requests that wait for news of their host names.
+const maxUnknown = 1024
+
+// lookUp finds the target of a host name and a port. What is not known is waited for
+// for a moment: who has just made a machine, and been told so, may ask before the view
+// has brought it here.
+func (p *Proxy) lookUp(ctx context.Context, host string, port int) (*route.Target, error) {
+	changed := p.Routes.Changed()
+	t, err := p.Routes.Find(host, port)
+	if err == nil {
+		return t, nil
+	}
+	defer p.unknownLookups.Add(-1)
+	if p.unknownLookups.Add(1) > maxUnknown {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, p.Limits.Lookup)
+	defer cancel()
+	for {
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return nil, err
+		}
+		changed = p.Routes.Changed()
+		if t, err = p.Routes.Find(host, port); err == nil {
+			return t, nil
+		}
+	}
+}
+
+// Server returns an HTTP server with the limits of one that strangers talk to:
+// HTTP/1.1, and HTTP/2 with TLS and without. It has no limit on how long a request
+// or a reply takes: bodies have none as long as they move.
+func NewServer(h http.Handler, log *slog.Logger) *http.Server {
+	var speaks http.Protocols
+	speaks.SetHTTP1(true)
+	speaks.SetHTTP2(true)
+	speaks.SetUnencryptedHTTP2(true)
+	return &http.Server{
+		Handler:           h,
+		Protocols:         &speaks,
+		ReadHeaderTimeout: 20 * time.Second,
+		IdleTimeout:       2 * time.Minute,
+		MaxHeaderBytes:    64 << 10,
+		HTTP2: &http.HTTP2Config{
+			MaxConcurrentStreams: 250,
+			SendPingTimeout:      30 * time.Second,
+			PingTimeout:          15 * time.Second,
+			WriteByteTimeout:     time.Minute,
+		},
+		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug), // what strangers send wrong is no news
+	}
 }

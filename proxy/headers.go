@@ -15,14 +15,14 @@ import (
 // ours are the headers of a request that only a proxy may say. What a client sends
 // of them is removed, and so is a name that differs in _ for -: programs that read
 // headers as variables (CGI, WSGI) take one for the other.
-var ours = map[string]bool{
+var proxyHeaders = map[string]bool{
 	"Fly-Client-Ip": true, "Fly-Forwarded-Port": true, "Fly-Forwarded-Proto": true, "Fly-Forwarded-Ssl": true, "Fly-Region": true,
 	"Fly-Request-Id": true, "Fly-Replay-Src": true, "Fly-Replay-Failed": true, "Fly-Replay-Cache-Status": true, "Fly-Preferred-Instance-Unavailable": true,
 	"X-Forwarded-For": true, "X-Forwarded-Proto": true, "X-Forwarded-Port": true, "X-Forwarded-Ssl": true, "X-Forwarded-Host": true, "X-Real-Ip": true, "Forwarded": true,
 }
 
 // name is what the proxy calls itself in Via and Server.
-const name = "bourse"
+const serverName = "bourse"
 
 // client is what is known of who asks.
 type client struct {
@@ -85,7 +85,7 @@ func (p *Proxy) rewrite(pr *httputil.ProxyRequest) {
 	pr.Out.Host = pr.In.Host
 	h := pr.Out.Header
 	for key := range h {
-		if ours[key] || strings.Contains(key, "_") && ours[http.CanonicalHeaderKey(strings.ReplaceAll(key, "_", "-"))] {
+		if proxyHeaders[key] || strings.Contains(key, "_") && proxyHeaders[http.CanonicalHeaderKey(strings.ReplaceAll(key, "_", "-"))] {
 			delete(h, key)
 		}
 	}
@@ -106,18 +106,18 @@ func (p *Proxy) rewrite(pr *httputil.ProxyRequest) {
 
 func via(major, minor int) string {
 	if major >= 2 {
-		return " " + name
+		return " " + serverName
 	}
-	return "." + strconv.Itoa(minor) + " " + name
+	return "." + strconv.Itoa(minor) + " " + serverName
 }
 
 // address directs a request to the attempt's machine.
-func address(out *http.Request, to *route.Target, t *try, attempts int) {
+func prepareRequest(out *http.Request, to *route.Target, t *attempt, attempts int) {
 	u := *out.URL
 	u.Scheme, u.Host = "http", "machine" // the transport is one machine's; Host is the client's
 	out.URL = &u
 	upgrades := to.Port.HTTP.H2Backend && out.Header["Upgrade"] != nil
-	if t.missed != "" || attempts > 1 || upgrades {
+	if t.notPreferred != "" || attempts > 1 || upgrades {
 		out.Header = out.Header.Clone() // the attempt before may still be sending it
 		out.Header.Del("Fly-Preferred-Instance-Unavailable")
 	}
@@ -125,19 +125,19 @@ func address(out *http.Request, to *route.Target, t *try, attempts int) {
 		out.Header.Del("Upgrade")
 		out.Header.Del("Connection")
 	}
-	if t.missed != "" {
-		out.Header.Set("Fly-Preferred-Instance-Unavailable", string(t.missed))
+	if t.notPreferred != "" {
+		out.Header.Set("Fly-Preferred-Instance-Unavailable", string(t.notPreferred))
 	}
 }
 
 // modify makes of a machine's reply the one that the client gets.
-func (p *Proxy) modify(resp *http.Response) error {
+func (p *Proxy) modifyResponse(resp *http.Response) error {
 	x := exchangeOf(resp.Request.Context())
 	options := &x.target.Port.HTTP
 	if options.Compress && resp.StatusCode != http.StatusSwitchingProtocols {
 		compress(x.in, resp)
 	}
-	p.own(&x.request, x.target, resp.Header)
+	p.addProxyHeaders(&x.request, x.target, resp.Header)
 	for _, e := range options.Headers {
 		if key := http.CanonicalHeaderKey(e.Name); len(e.Values) == 0 {
 			delete(resp.Header, key)
@@ -149,7 +149,7 @@ func (p *Proxy) modify(resp *http.Response) error {
 }
 
 // own adds the proxy's headers to those of a reply.
-func (p *Proxy) own(r *request, t *route.Target, h http.Header) {
+func (p *Proxy) addProxyHeaders(r *request, t *route.Target, h http.Header) {
 	if t != nil && t.Port.HTTP.Pristine {
 		return
 	}

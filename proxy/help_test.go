@@ -64,7 +64,7 @@ func newWorld(t *testing.T, machines ...http.Handler) *world {
 		t.Cleanup(s.Close)
 		w.machine(s.Listener.Addr().String())
 	}
-	w.config = proxy.Config{Routes: w, Balance: inOrder{w}, Ways: ways{w}, Metrics: counts{w}, Region: "gru", Log: slog.New(slog.NewTextHandler(w.log, nil))}
+	w.config = proxy.Config{Routes: w, Balance: inOrder{w}, Upstreams: ways{w}, Metrics: counts{w}, Region: "gru", Log: slog.New(slog.NewTextHandler(w.log, nil))}
 	return w
 }
 
@@ -72,7 +72,7 @@ func newWorld(t *testing.T, machines ...http.Handler) *world {
 func (w *world) machine(addr string) bourse.MachineID {
 	id := bourse.MachineID("00000a0000000" + string(rune('1'+len(w.target.Backends))))
 	w.target.Backends = append(w.target.Backends, route.Backend{
-		Machine: id, Instance: bourse.NewInstanceID(), Worker: "w1", Region: "gru", State: bourse.StateStarted, Heard: true,
+		Machine: id, Instance: bourse.NewInstanceID(), Worker: "w1", Region: "gru", State: bourse.StateStarted, Reachable: true,
 		Service: workload.Service{Protocol: workload.ProtocolTCP, InternalPort: 8080, Autostart: true},
 	})
 	w.ways[id] = &way{w: w, addr: addr, done: make(chan struct{})}
@@ -87,7 +87,7 @@ func (w *world) start(l proxy.Listener) *world {
 	}
 	w.proxy = proxy.New(w.config)
 	s := httptest.NewUnstartedServer(nil)
-	s.Config = proxy.Server(w.proxy.Handler(l), slog.New(slog.DiscardHandler))
+	s.Config = proxy.NewServer(w.proxy.Handler(l), slog.New(slog.DiscardHandler))
 	s.Start()
 	w.t.Cleanup(func() {
 		s.CloseClientConnections()
@@ -148,17 +148,17 @@ func (w *world) Changed() <-chan struct{} {
 
 type inOrder struct{ w *world }
 
-// Take implements proxy.Balance: the first that was not tried, else the first.
-func (b inOrder) Take(ctx context.Context, t *route.Target, want proxy.Want) (proxy.Turn, error) {
+// Acquire implements proxy.Balance: the first that was not tried, else the first.
+func (b inOrder) Acquire(ctx context.Context, t *route.Target, want proxy.Criteria) (proxy.Slot, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
 	list := slices.Clone(t.Backends)
 	rank := func(x route.Backend) int {
 		switch {
-		case x.Machine == want.Instance && !slices.Contains(want.Not, x.Machine):
+		case x.Machine == want.Instance && !slices.Contains(want.Tried, x.Machine):
 			return 0
-		case slices.Contains(want.Not, x.Machine):
+		case slices.Contains(want.Tried, x.Machine):
 			return 2
 		}
 		return 1
@@ -196,7 +196,7 @@ func (t turn) Done(failed error) {
 type ways struct{ w *world }
 
 // Use implements proxy.Ways.
-func (s ways) Use(ctx context.Context, _ bourse.WorkerID, id bourse.MachineID, _ int, _ bool) (proxy.Way, error) {
+func (s ways) Use(ctx context.Context, _ bourse.WorkerID, id bourse.MachineID, _ int, _ bool) (proxy.Upstream, error) {
 	s.w.mu.Lock()
 	s.w.uses = append(s.w.uses, id)
 	use := s.w.use

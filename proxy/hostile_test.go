@@ -131,7 +131,7 @@ func TestSmuggling(t *testing.T) {
 // as in the body; the machine is not blamed for it.
 func TestSlowLoris(t *testing.T) {
 	w := newWorld(t, handle(echo))
-	w.config.Limits.Stalled = 500 * time.Millisecond
+	w.config.Limits.Stall = 500 * time.Millisecond
 	w.start(proxy.Listener{})
 	_, in := w.send("POST / HTTP/1.1\r\nHost: web.example\r\nContent-Length: 100\r\n\r\nslow")
 	resp, err := http.ReadResponse(in, nil)
@@ -146,7 +146,7 @@ func TestSlowLoris(t *testing.T) {
 	if len(w.failed) > 0 {
 		t.Error("the machine was blamed")
 	}
-	if s := proxy.Server(nil, slog.New(slog.DiscardHandler)); s.ReadHeaderTimeout == 0 || s.IdleTimeout == 0 || s.MaxHeaderBytes == 0 {
+	if s := proxy.NewServer(nil, slog.New(slog.DiscardHandler)); s.ReadHeaderTimeout == 0 || s.IdleTimeout == 0 || s.MaxHeaderBytes == 0 {
 		t.Error("a server without limits")
 	}
 }
@@ -217,7 +217,7 @@ func TestBackPressure(t *testing.T) {
 		_, err := io.CopyN(w, zeros{}, 1<<30)
 		stopped <- err
 	}))
-	w.config.Limits.Stalled = 100 * time.Millisecond
+	w.config.Limits.Stall = 100 * time.Millisecond
 	w.start(proxy.Listener{})
 	w.send("GET / HTTP/1.1\r\nHost: web.example\r\n\r\n")
 	if err := <-stopped; err == nil {
@@ -241,7 +241,7 @@ func TestSlowMachine(t *testing.T) {
 		}
 		_, _ = io.WriteString(w, "at once")
 	}))
-	w.config.Limits.Stalled = stalled
+	w.config.Limits.Stall = stalled
 	w.start(proxy.Listener{})
 	c, in := w.send("GET / HTTP/1.1\r\nHost: web.example\r\n\r\n")
 	for _, want := range []int{200, 304} {
@@ -271,7 +271,7 @@ func TestNoAnswer(t *testing.T) {
 			}
 		}))
 	}
-	w.config.Limits.Answer = 50 * time.Millisecond
+	w.config.Limits.ResponseHeader = 50 * time.Millisecond
 	w.start(proxy.Listener{})
 	resp, text := w.do(w.request("GET", "/", nil))
 	if resp.StatusCode != 504 || !strings.Contains(text, "did not answer in time") || asked.Load() != 1 {
@@ -322,7 +322,7 @@ func TestCrowd(t *testing.T) {
 			return ctx.Err()
 		}
 	}
-	w.config.Limits.Waiting = 3
+	w.config.Limits.MaxWaiting = 3
 	w.start(proxy.Listener{})
 	var all sync.WaitGroup
 	for range 3 {

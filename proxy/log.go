@@ -2,7 +2,11 @@ package proxy
 
 import (
 	"context"
+	"errors"
+	"github.com/bourse-dev/bourse/internal/trace"
 	"log/slog"
+	"net/http"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -23,11 +27,11 @@ func (p *Proxy) logAccess(x *exchange, took time.Duration) {
 		slog.Duration("took", took), slog.Duration("waited", x.waited), slog.Duration("ready", x.used),
 		slog.Int("attempts", x.attempts), slog.String("client", x.client.addr),
 	)
-	if x.onward.replays > 0 {
-		list = append(list, slog.Int("replays", x.onward.replays))
+	if x.replay.replays > 0 {
+		list = append(list, slog.Int("replays", x.replay.replays))
 	}
-	if x.failed != nil {
-		list = append(list, slog.Any("err", x.failed))
+	if x.err != nil {
+		list = append(list, slog.Any("err", x.err))
 	}
 	p.Log.LogAttrs(ctx, slog.LevelInfo, "request", list...)
 }
@@ -48,8 +52,39 @@ func (x *exchange) bytes() (in, out int64) {
 	if x.body != nil {
 		in = x.body.read.Load()
 	}
-	if s := x.switched; s != nil {
+	if s := x.upgraded; s != nil {
 		in, out = in+s.in.Load(), out+s.out.Load()
 	}
 	return in, out
+}
+
+// trace begins the span of a request, in the trace of its client if that has one.
+func (p *Proxy) startSpan(x *exchange) {
+	ctx, span := p.Tracer.Request(x.in.Context(), x.in.Header, "request")
+	x.in, x.span = x.in.WithContext(ctx), span
+}
+
+// traced ends the span of a request. Names are those of OpenTelemetry's conventions.
+func (x *exchange) endSpan() {
+	s := x.span
+	s.Set("http.request.method", x.in.Method)
+	s.Set("url.scheme", x.client.proto)
+	s.Set("url.path", x.in.URL.Path)
+	s.Set("server.address", x.in.Host)
+	s.SetInt("http.response.status_code", x.code())
+	s.Set("bourse.request", x.id)
+	s.Set("bourse.app", x.app())
+	s.Set("bourse.machine", string(x.machine()))
+	s.SetInt("bourse.attempts", x.attempts)
+	err := x.err
+	if code := x.code(); err == nil && code >= http.StatusInternalServerError {
+		err = errors.New(strconv.Itoa(code) + " " + http.StatusText(code))
+	}
+	s.End(err)
+}
+
+// passOn has the machine know the span that sends a request to it.
+func propagateTrace(out *http.Request) {
+	out.Header = out.Header.Clone() // the attempt before may still be sending it
+	trace.Into(out.Context(), out.Header)
 }

@@ -13,7 +13,7 @@ import (
 const maxApps = 1000
 
 // other stands for the apps beyond them, and for words that are not known.
-const other = "other"
+const otherLabel = "other"
 
 // seconds are the upper bounds of latencies, from a reply out of memory to a start
 // that pulls an image.
@@ -60,7 +60,7 @@ func NewCounts(region string) *Counts {
 }
 
 // app returns an app's label.
-func (c *Counts) app(name string) string {
+func (c *Counts) appLabel(name string) string {
 	c.mu.RLock()
 	known, full := c.apps[name], len(c.apps) >= maxApps
 	c.mu.RUnlock()
@@ -68,34 +68,34 @@ func (c *Counts) app(name string) string {
 	case known:
 		return name
 	case full:
-		return other
+		return otherLabel
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.apps[name] && len(c.apps) >= maxApps {
-		return other
+		return otherLabel
 	}
 	c.apps[name] = true
 	return name
 }
 
 // Began implements Metrics, as do the others.
-func (c *Counts) Began(app string) { c.open.WithLabelValues(c.app(app)).Inc() }
+func (c *Counts) Began(app string) { c.open.WithLabelValues(c.appLabel(app)).Inc() }
 
 // Ended counts a request that was begun.
 func (c *Counts) Ended(app string, status int, took time.Duration) {
-	app = c.app(app)
+	app = c.appLabel(app)
 	c.open.WithLabelValues(app).Dec()
-	c.requests.WithLabelValues(app, class(status)).Inc()
+	c.requests.WithLabelValues(app, statusClass(status)).Inc()
 	c.answered.WithLabelValues(app).Observe(took.Seconds())
 }
 
 // Repeated counts an attempt after the first.
 func (c *Counts) Repeated(app, why string) {
 	if !slices.Contains(reasons, why) {
-		why = other
+		why = otherLabel
 	}
-	c.repeated.WithLabelValues(c.app(app), why).Inc()
+	c.repeated.WithLabelValues(c.appLabel(app), why).Inc()
 }
 
 // Woke counts a request that waited for a machine to start.
@@ -105,19 +105,19 @@ func (c *Counts) Woke(app string, ok bool, took time.Duration) {
 		outcome = "started"
 		c.woke.Observe(took.Seconds())
 	}
-	c.wakes.WithLabelValues(c.app(app), outcome).Inc()
+	c.wakes.WithLabelValues(c.appLabel(app), outcome).Inc()
 }
 
 // class returns what is counted of a status: those that the proxy says itself are
 // told apart.
-func class(status int) string {
+func statusClass(status int) string {
 	switch {
 	case status == 499 || status >= 502 && status <= 504:
 		return strconv.Itoa(status)
 	case status >= 100 && status < 600:
 		return strconv.Itoa(status/100) + "xx"
 	}
-	return other
+	return otherLabel
 }
 
 func (c *Counts) all() []prometheus.Collector {

@@ -43,14 +43,14 @@ type Balance interface {
 	// turn is done. It waits while all are at their hard limits, in a queue that is
 	// bounded. Codes: unavailable (no backend is left, or the queue is full), timeout
 	// (it waited until the context's deadline).
-	Take(ctx context.Context, t *route.Target, w Want) (Turn, error)
+	Acquire(ctx context.Context, t *route.Target, w Criteria) (Slot, error)
 }
 
 // Want is what a request asks of the choice of its backend.
-type Want = balance.Want
+type Criteria = balance.Criteria
 
 // Turn is a request's place at a backend. It is done exactly once.
-type Turn interface {
+type Slot interface {
 	Backend() route.Backend
 	// Done ends the place. An error says that the backend failed: others are preferred
 	// for a while. Canceled says nothing about the backend.
@@ -58,16 +58,16 @@ type Turn interface {
 }
 
 // Ways reaches machines.
-type Ways interface {
+type Upstreams interface {
 	// Use has a machine ready for a request at a port, 0 for its $PORT: started, if it is
 	// not and start says so, and accepting connections. However many requests wait for
 	// one machine, it is asked for once. Codes: any; insufficient_capacity (its host is
 	// full).
-	Use(ctx context.Context, worker bourse.WorkerID, machine bourse.MachineID, port int, start bool) (Way, error)
+	Use(ctx context.Context, worker bourse.WorkerID, machine bourse.MachineID, port int, start bool) (Upstream, error)
 }
 
 // Way leads to one start of a machine. Requests share it.
-type Way interface {
+type Upstream interface {
 	// Begin counts a request in progress until end is called.
 	Begin() (end func())
 	// Dial connects to the machine. After an error that is not the context's, another
@@ -93,37 +93,37 @@ type Metrics interface {
 
 // Config is what a proxy is made of. Routes, Balance, Ways and Log are required.
 type Config struct {
-	Routes  Routes
-	Balance Balance
-	Ways    Ways
-	Orders  Orders         // nil: when hosts are full, that is the answer
-	Replays *Replays       // nil: a reply that asks for a replay is passed on as it is
-	Metrics Metrics        // nil: nothing is counted
-	Tracer  *trace.Tracer  // nil: nothing is traced
-	Region  bourse.Region  // of this proxy
-	Trusted []netip.Prefix // addresses whose X-Forwarded-For and X-Forwarded-Proto are believed
-	Limits  Limits
-	Conns   *throttle.Fair // connections to machines, shared by organizations; nil: as many as there are
-	Log     *slog.Logger
+	Routes    Routes
+	Balance   Balance
+	Upstreams Upstreams
+	Orders    Orders         // nil: when hosts are full, that is the answer
+	Replays   *Replays       // nil: a reply that asks for a replay is passed on as it is
+	Metrics   Metrics        // nil: nothing is counted
+	Tracer    *trace.Tracer  // nil: nothing is traced
+	Region    bourse.Region  // of this proxy
+	Trusted   []netip.Prefix // addresses whose X-Forwarded-For and X-Forwarded-Proto are believed
+	Limits    Limits
+	Conns     *throttle.Fair // connections to machines, shared by organizations; nil: as many as there are
+	Log       *slog.Logger
 
 	// HoldSwitched has a connection that changed protocols (WebSocket) count as a request
 	// in progress for as long as it is open. Otherwise its machine counts as used only
 	// while bytes flow, and may be stopped under it.
-	HoldSwitched bool
+	HoldUpgraded bool
 }
 
 // Limits bound what a request may take. Zero fields have the defaults.
 type Limits struct {
-	News     time.Duration // for a host name or port that is not known yet; default 300 ms; negative: none
-	Attempts int           // at machines, for one request; default 5
-	Waiting  int           // requests that wait for machines of one target to be ready; default 10 000
-	Turn     time.Duration // for a place at a machine while all are at their hard limits; default 30 s
-	Ready    time.Duration // for a machine to be started and accept connections; default 1 min
-	Away     time.Duration // from a request's begin, for a worker that does not answer to be back, when no other has a machine; default 5 s
-	Dial     time.Duration // for a connection to a machine that is ready; default 2 s
-	Answer   time.Duration // for the head of a reply once the request was sent; default 1 min; a port's idle timeout comes before it
-	Idle     time.Duration // of a connection that changed protocols (WebSocket), without bytes either way; default 0: none
-	Stalled  time.Duration // of a client that sends or reads nothing of a body; default 1 min
+	Lookup         time.Duration // for a host name or port that is not known yet; default 300 ms; negative: none
+	MaxAttempts    int           // at machines, for one request; default 5
+	MaxWaiting     int           // requests that wait for machines of one target to be ready; default 10 000
+	Queue          time.Duration // for a place at a machine while all are at their hard limits; default 30 s
+	Ready          time.Duration // for a machine to be started and accept connections; default 1 min
+	WorkerOutage   time.Duration // from a request's begin, for a worker that does not answer to be back, when no other has a machine; default 5 s
+	Dial           time.Duration // for a connection to a machine that is ready; default 2 s
+	ResponseHeader time.Duration // for the head of a reply once the request was sent; default 1 min; a port's idle timeout comes before it
+	Idle           time.Duration // of a connection that changed protocols (WebSocket), without bytes either way; default 0: none
+	Stall          time.Duration // of a client that sends or reads nothing of a body; default 1 min
 }
 
 func (l *Limits) fill() {
@@ -132,44 +132,44 @@ func (l *Limits) fill() {
 			*d = value
 		}
 	}
-	if l.Attempts == 0 {
-		l.Attempts = 5
+	if l.MaxAttempts == 0 {
+		l.MaxAttempts = 5
 	}
-	if l.Waiting == 0 {
-		l.Waiting = 10_000
+	if l.MaxWaiting == 0 {
+		l.MaxWaiting = 10_000
 	}
-	set(&l.News, 300*time.Millisecond)
-	set(&l.Turn, 30*time.Second)
+	set(&l.Lookup, 300*time.Millisecond)
+	set(&l.Queue, 30*time.Second)
 	set(&l.Ready, time.Minute)
-	set(&l.Away, 5*time.Second)
+	set(&l.WorkerOutage, 5*time.Second)
 	set(&l.Dial, 2*time.Second)
-	set(&l.Answer, time.Minute)
-	set(&l.Stalled, time.Minute)
+	set(&l.ResponseHeader, time.Minute)
+	set(&l.Stall, time.Minute)
 }
 
 // Proxy answers requests. It is safe for concurrent use.
 type Proxy struct {
 	Config
-	reverse httputil.ReverseProxy
-	pool    pool
-	waiting waiting
-	cache   *replay.Cache
-	orders  orders
-	open    atomic.Int64
-	unknown atomic.Int64 // requests for what is not known
+	reverse        httputil.ReverseProxy
+	transports     transportPool
+	waitLimit      waitLimit
+	cache          *replay.Cache
+	orders         orders
+	open           atomic.Int64
+	unknownLookups atomic.Int64 // requests for what is not known
 }
 
 // New makes a proxy. It starts nothing.
 func New(c Config) *Proxy {
 	c.Limits.fill()
 	if c.Metrics == nil {
-		c.Metrics = uncounted{}
+		c.Metrics = noMetrics{}
 	}
 	p := &Proxy{Config: c, cache: replay.NewCache()}
-	p.waiting.most = c.Limits.Waiting
-	p.pool.limits, p.pool.conns = c.Limits, c.Conns
+	p.waitLimit.most = c.Limits.MaxWaiting
+	p.transports.limits, p.transports.conns = c.Limits, c.Conns
 	p.reverse = httputil.ReverseProxy{
-		Rewrite: p.rewrite, Transport: attempts{p}, ModifyResponse: p.modify, ErrorHandler: p.fail,
+		Rewrite: p.rewrite, Transport: retryTransport{p}, ModifyResponse: p.modifyResponse, ErrorHandler: p.handleError,
 		BufferPool: &buffers{}, ErrorLog: slog.NewLogLogger(c.Log.Handler(), slog.LevelDebug),
 	}
 	return p
@@ -180,7 +180,7 @@ func (p *Proxy) Open() int { return int(p.open.Load()) }
 
 // Close closes the connections to machines that no request uses. Requests in
 // progress go on.
-func (p *Proxy) Close() { p.pool.close() }
+func (p *Proxy) Close() { p.transports.close() }
 
 // Listener is where a request came in.
 type Listener struct {
@@ -192,9 +192,9 @@ type Listener struct {
 // newID returns the id of a request.
 func newID() string { return ulid.Make().String() }
 
-type uncounted struct{}
+type noMetrics struct{}
 
-func (uncounted) Began(string)                     {}
-func (uncounted) Ended(string, int, time.Duration) {}
-func (uncounted) Repeated(_, _ string)             {}
-func (uncounted) Woke(string, bool, time.Duration) {}
+func (noMetrics) Began(string)                     {}
+func (noMetrics) Ended(string, int, time.Duration) {}
+func (noMetrics) Repeated(_, _ string)             {}
+func (noMetrics) Woke(string, bool, time.Duration) {}

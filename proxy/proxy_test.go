@@ -150,7 +150,7 @@ func TestNobody(t *testing.T) {
 // many do.
 func TestNews(t *testing.T) {
 	w := newWorld(t, handle(echo))
-	w.config.Limits.News = limit
+	w.config.Limits.Lookup = limit
 	w.start(proxy.Listener{})
 	ask := func() (int, string) {
 		r := w.request("GET", "/", nil)

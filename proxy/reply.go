@@ -10,38 +10,38 @@ import (
 )
 
 // hold has the attempt end when the body of its reply is closed.
-func (p *Proxy) hold(x *exchange, t *try, resp *http.Response) {
-	e := &ending{of: &x.request, t: t}
+func (p *Proxy) trackReply(x *exchange, t *attempt, resp *http.Response) {
+	e := &attemptEnd{request: &x.request, t: t}
 	if both, ok := resp.Body.(io.ReadWriteCloser); ok && resp.StatusCode == http.StatusSwitchingProtocols {
-		s := &switched{ReadWriteCloser: both, ending: e}
-		if !p.HoldSwitched {
-			t.unused()
-			t.unused = nil
+		s := &upgradedConn{ReadWriteCloser: both, attemptEnd: e}
+		if !p.HoldUpgraded {
+			t.endUse()
+			t.endUse = nil
 		}
 		if idle := cmp.Or(x.target.Port.HTTP.IdleTimeout, p.Limits.Idle); idle > 0 {
 			s.watch(idle)
 		}
-		x.switched, x.reply, resp.Body = s, s, s
+		x.upgraded, x.reply, resp.Body = s, s, s
 		return
 	}
-	r := &replyBody{ReadCloser: resp.Body, ending: e}
+	r := &replyBody{ReadCloser: resp.Body, attemptEnd: e}
 	x.reply, resp.Body = r, r
 }
 
 // ending ends an attempt once.
-type ending struct {
-	once sync.Once
-	of   *request
-	t    *try
-	err  error
+type attemptEnd struct {
+	once    sync.Once
+	request *request
+	t       *attempt
+	err     error
 }
 
-func (e *ending) end() { e.once.Do(func() { e.t.done(mark(e.of, e.t, e.err)) }) }
+func (e *attemptEnd) end() { e.once.Do(func() { e.t.done(backendError(e.request, e.t, e.err)) }) }
 
 // replyBody is the body of a machine's reply.
 type replyBody struct {
 	io.ReadCloser
-	*ending
+	*attemptEnd
 }
 
 // Read implements io.Reader.
@@ -82,7 +82,7 @@ func (w *response) WriteHeader(status int) {
 	}
 	if w.status == 0 && status >= 200 || status == http.StatusSwitchingProtocols {
 		w.status = status
-		w.keepTime()
+		w.extendDeadline()
 	}
 	w.ResponseWriter.WriteHeader(status)
 }
@@ -93,7 +93,7 @@ func (w *response) Write(p []byte) (int, error) {
 	if w.status == 0 {
 		w.status = http.StatusOK
 	}
-	w.keepTime()
+	w.extendDeadline()
 	n, err := w.ResponseWriter.Write(p)
 	w.written += int64(n)
 	return n, err
@@ -101,14 +101,14 @@ func (w *response) Write(p []byte) (int, error) {
 
 // begin has the reply take as long as it likes to begin: the connection may still
 // have a deadline of the reply before it.
-func (w *response) begin() {
+func (w *response) clearDeadline() {
 	if w.timed {
 		_ = http.NewResponseController(w.ResponseWriter).SetWriteDeadline(time.Time{})
 	}
 }
 
 // keepTime gives the client some time to read what is written next.
-func (w *response) keepTime() {
+func (w *response) extendDeadline() {
 	if now := time.Now(); w.timed && now.Sub(w.deadline) > w.stalled/8 {
 		_ = http.NewResponseController(w.ResponseWriter).SetWriteDeadline(now.Add(w.stalled + w.stalled/8))
 		w.deadline = now
@@ -116,7 +116,7 @@ func (w *response) keepTime() {
 }
 
 // statusLeft is how a request is logged whose client left.
-const statusLeft = 499
+const statusClientClosed = 499
 
 // bufferSize is what is copied of a body at once.
 const bufferSize = 32 << 10
@@ -139,15 +139,15 @@ func (b *buffers) Put(p []byte) {
 
 // switched is the connection to a machine after a change of protocols, both ways.
 // It copies with little memory, as most such connections are idle most of the time.
-type switched struct {
+type upgradedConn struct {
 	io.ReadWriteCloser
-	*ending
+	*attemptEnd
 	in, out atomic.Int64 // bytes, from the client and to it
 	timer   *time.Timer  // nil: it may be idle for ever
 }
 
 // watch closes the connection once nothing has flowed for a while.
-func (s *switched) watch(idle time.Duration) {
+func (s *upgradedConn) watch(idle time.Duration) {
 	var before int64
 	var armed sync.Mutex // the timer is set when its function runs
 	armed.Lock()
@@ -169,17 +169,17 @@ func (s *switched) watch(idle time.Duration) {
 const firstBuffer = 2 << 10
 
 // WriteTo implements io.WriterTo: from the machine to the client.
-func (s *switched) WriteTo(client io.Writer) (int64, error) {
+func (s *upgradedConn) WriteTo(client io.Writer) (int64, error) {
 	return pump(client, s.ReadWriteCloser, &s.out)
 }
 
 // ReadFrom implements io.ReaderFrom: from the client to the machine.
-func (s *switched) ReadFrom(client io.Reader) (int64, error) {
+func (s *upgradedConn) ReadFrom(client io.Reader) (int64, error) {
 	return pump(s.ReadWriteCloser, client, &s.in)
 }
 
 // Close implements io.Closer.
-func (s *switched) Close() error {
+func (s *upgradedConn) Close() error {
 	if s.timer != nil {
 		s.timer.Stop()
 	}
@@ -189,7 +189,7 @@ func (s *switched) Close() error {
 }
 
 // CloseWrite tells the machine that the client sends no more.
-func (s *switched) CloseWrite() error {
+func (s *upgradedConn) CloseWrite() error {
 	if half, ok := s.ReadWriteCloser.(interface{ CloseWrite() error }); ok {
 		return half.CloseWrite()
 	}

@@ -26,47 +26,47 @@ const (
 )
 
 // backendKey is all that a connection to a machine depends on.
-type backendKey struct {
-	way    Way
-	owner  string // whose connections they are: see Owner
-	h2     bool
-	answer time.Duration
+type transportKey struct {
+	upstream       Upstream
+	owner          string // whose connections they are: see Owner
+	h2             bool
+	responseHeader time.Duration
 }
 
 // pool has a transport for each way that was used lately.
-type pool struct {
+type transportPool struct {
 	limits Limits
 	conns  *throttle.Fair
 
 	mu      sync.Mutex
-	entries map[backendKey]*backend
+	entries map[transportKey]*machineTransport
 	swept   time.Time
 }
 
 // backend is the connections over one way.
-type backend struct {
+type machineTransport struct {
 	*http.Transport
 	lastUse time.Time // guarded by the pool's lock
 }
 
 // of returns the connections over a way.
-func (p *pool) of(t *route.Target, way Way) *backend {
-	key := backendKey{way, Owner(t), t.Port.HTTP.H2Backend, p.limits.Answer}
+func (p *transportPool) get(t *route.Target, way Upstream) *machineTransport {
+	key := transportKey{way, Owner(t), t.Port.HTTP.H2Backend, p.limits.ResponseHeader}
 	if d := t.Port.HTTP.IdleTimeout; d > 0 {
-		key.answer = d
+		key.responseHeader = d
 	}
 	now := time.Now()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.entries == nil {
-		p.entries = map[backendKey]*backend{}
+		p.entries = map[transportKey]*machineTransport{}
 	}
 	e := p.entries[key]
 	if e == nil || now.Sub(p.swept) > sweepInterval {
 		p.sweep(now)
 	}
 	if e == nil {
-		e = newBackend(key, p.limits.Dial, p.conns)
+		e = newTransport(key, p.limits.Dial, p.conns)
 		p.entries[key] = e
 	}
 	e.lastUse = now
@@ -75,26 +75,17 @@ func (p *pool) of(t *route.Target, way Way) *backend {
 
 // sweep forgets the connections over ways that have ended or were not used for a
 // while. Requests there go on to their end.
-func (p *pool) sweep(now time.Time) {
+func (p *transportPool) sweep(now time.Time) {
 	p.swept = now
 	for k, e := range p.entries {
-		if now.Sub(e.lastUse) > sweepInterval || ended(k.way) {
+		if now.Sub(e.lastUse) > sweepInterval || isClosed(k.upstream) {
 			e.CloseIdleConnections()
 			delete(p.entries, k)
 		}
 	}
 }
 
-func ended(w Way) bool {
-	select {
-	case <-w.Done():
-		return true
-	default:
-		return false
-	}
-}
-
-func (p *pool) close() {
+func (p *transportPool) close() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for k, e := range p.entries {
@@ -114,32 +105,32 @@ func Owner(t *route.Target) string {
 
 // errShed is the answer to a request whose connection to a machine would take, or
 // took, more than its organization's share.
-func errShed() error {
+func errConnectionShare() error {
 	const text = "this proxy has as many connections as it can open, and this app's organization has the most of them"
-	return &refusal{status: http.StatusServiceUnavailable, text: text, err: bourse.Errorf(bourse.CodeRateLimited, text)}
+	return &statusError{status: http.StatusServiceUnavailable, text: text, err: bourse.Errorf(bourse.CodeRateLimited, text)}
 }
 
 // Dial connects to a machine within the budget of connections. The connection is
 // closed when its owner has the most connections and another owner needs one. It
 // returns CodeRateLimited if the budget is used up and no other owner has more.
-func Dial(ctx context.Context, conns *throttle.Fair, owner string, way Way) (net.Conn, error) {
-	c := &counted{}
+func Dial(ctx context.Context, conns *throttle.Fair, owner string, way Upstream) (net.Conn, error) {
+	c := &trackedConn{}
 	if conns != nil {
-		c.hold = conns.Open(owner, func() { go c.shed() })
-		if !c.hold.Take(1, 0) {
-			c.hold.Release()
-			return nil, errShed()
+		c.share = conns.Open(owner, func() { go c.shed() })
+		if !c.share.Take(1, 0) {
+			c.share.Release()
+			return nil, errConnectionShare()
 		}
 	}
 	inner, err := way.Dial(ctx)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.Conn = inner; err == nil && c.over {
+	if c.Conn = inner; err == nil && c.evicted {
 		_ = inner.Close()
-		err = errShed()
+		err = errConnectionShare()
 	}
-	if err != nil && c.hold != nil {
-		c.hold.Release()
+	if err != nil && c.share != nil {
+		c.share.Release()
 	}
 	if err != nil {
 		return nil, err
@@ -147,7 +138,7 @@ func Dial(ctx context.Context, conns *throttle.Fair, owner string, way Way) (net
 	return c, nil
 }
 
-func newBackend(key backendKey, limit time.Duration, conns *throttle.Fair) *backend {
+func newTransport(key transportKey, limit time.Duration, conns *throttle.Fair) *machineTransport {
 	var speaks http.Protocols
 	speaks.SetHTTP1(!key.h2)
 	speaks.SetUnencryptedHTTP2(key.h2)
@@ -156,7 +147,7 @@ func newBackend(key backendKey, limit time.Duration, conns *throttle.Fair) *back
 	if key.h2 {
 		most = maxH2 // each carries some hundred requests
 	}
-	return &backend{Transport: &http.Transport{
+	return &machineTransport{Transport: &http.Transport{
 		Protocols: &speaks,
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			select {
@@ -167,8 +158,8 @@ func newBackend(key backendKey, limit time.Duration, conns *throttle.Fair) *back
 			}
 			soon, cancel := context.WithTimeout(ctx, limit)
 			defer cancel()
-			c, err := Dial(soon, conns, key.owner, key.way)
-			if err != nil && ctx.Err() == nil && timedOut(err) { // the machine was not reached, and is not at anything: see timedOut
+			c, err := Dial(soon, conns, key.owner, key.upstream)
+			if err != nil && ctx.Err() == nil && isTimeout(err) { // the machine was not reached, and is not at anything: see timedOut
 				return nil, bourse.Errorf(bourse.CodeUnavailable, "connect to the machine: %s", err)
 			}
 			return c, err
@@ -177,7 +168,7 @@ func newBackend(key backendKey, limit time.Duration, conns *throttle.Fair) *back
 		MaxIdleConnsPerHost:    maxIdle,
 		MaxConnsPerHost:        most,
 		IdleConnTimeout:        keepIdle,
-		ResponseHeaderTimeout:  key.answer,
+		ResponseHeaderTimeout:  key.responseHeader,
 		ExpectContinueTimeout:  time.Second,
 		MaxResponseHeaderBytes: maxReplyHead,
 	}}
@@ -185,37 +176,37 @@ func newBackend(key backendKey, limit time.Duration, conns *throttle.Fair) *back
 
 // counted is a connection that knows whether anything was sent on it, and has a place
 // in the budget until it is closed.
-type counted struct {
+type trackedConn struct {
 	net.Conn
 	written atomic.Int64
-	hold    *throttle.Hold // nil: there is no budget
+	share   *throttle.Hold // nil: there is no budget
 
-	mu   sync.Mutex // guards over, and Conn until it is dialed
-	over bool       // its place is another's
+	mu      sync.Mutex // guards over, and Conn until it is dialed
+	evicted bool       // its place is another's
 }
 
 // shed closes the connection, whose place another has taken.
-func (c *counted) shed() {
+func (c *trackedConn) shed() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.over = true; c.Conn != nil {
+	if c.evicted = true; c.Conn != nil {
 		_ = c.Conn.Close()
 	}
 }
 
 // isShed reports whether the connection was closed to give its place to another owner.
-func (c *counted) isShed() bool { return c != nil && c.hold != nil && c.hold.Over() }
+func (c *trackedConn) isShed() bool { return c != nil && c.share != nil && c.share.Over() }
 
 // Close implements net.Conn.
-func (c *counted) Close() error {
-	if c.hold != nil {
-		c.hold.Release()
+func (c *trackedConn) Close() error {
+	if c.share != nil {
+		c.share.Release()
 	}
 	return c.Conn.Close()
 }
 
 // Write implements net.Conn.
-func (c *counted) Write(p []byte) (int, error) {
+func (c *trackedConn) Write(p []byte) (int, error) {
 	c.written.Add(int64(len(p))) // all of it, until it is known how much
 	n, err := c.Conn.Write(p)
 	c.written.Add(int64(n - len(p)))
@@ -223,7 +214,7 @@ func (c *counted) Write(p []byte) (int, error) {
 }
 
 // CloseWrite ends what is sent; the machine's answer may follow.
-func (c *counted) CloseWrite() error {
+func (c *trackedConn) CloseWrite() error {
 	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
 		return half.CloseWrite()
 	}

@@ -81,11 +81,11 @@ func hostOf(r *http.Request) (string, error) {
 	switch {
 	case host == "":
 		return "", bourse.Errorf(bourse.CodeInvalid, "the request names no host")
-	case len(host) > 253 || strings.ContainsFunc(r.Host, notOfHosts) || !httpguts.ValidHostHeader(r.Host):
+	case len(host) > 253 || strings.ContainsFunc(r.Host, invalidHostRune) || !httpguts.ValidHostHeader(r.Host):
 		return "", bourse.Errorf(bourse.CodeInvalid, "the request's host is not a host name")
 	}
 	return host, nil
 }
 
 // notOfHosts reports whether a character occurs in no host name, address or port.
-func notOfHosts(c rune) bool { return c <= ' ' || c > '~' || strings.ContainsRune("/\\@?#%\"", c) }
+func invalidHostRune(c rune) bool { return c <= ' ' || c > '~' || strings.ContainsRune("/\\@?#%\"", c) }

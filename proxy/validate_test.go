@@ -190,7 +190,7 @@ func TestWhoseFault(t *testing.T) {
 			if c.use != nil {
 				w.use = func(context.Context, bourse.MachineID) error { return c.use }
 			}
-			w.config.Limits.Attempts, w.config.Limits.Waiting, w.config.Limits.Stalled = 1, c.waiting, time.Second/2
+			w.config.Limits.MaxAttempts, w.config.Limits.MaxWaiting, w.config.Limits.Stall = 1, c.waiting, time.Second/2
 			w.start(proxy.Listener{})
 			conn, in := w.send(c.raw)
 			if resp, err := http.ReadResponse(in, nil); err == nil {

@@ -26,7 +26,7 @@ import (
 	"github.com/bourse-dev/bourse/proxy/edge"
 	"github.com/bourse-dev/bourse/proxy/replay"
 	"github.com/bourse-dev/bourse/proxy/route"
-	"github.com/bourse-dev/bourse/proxy/way"
+	"github.com/bourse-dev/bourse/proxy/upstream"
 	"github.com/bourse-dev/bourse/view"
 	"github.com/bourse-dev/bourse/view/inventory"
 	"github.com/bourse-dev/bourse/view/wire"
@@ -35,14 +35,14 @@ import (
 // proxyServer is a proxy and its parts.
 type proxyServer struct {
 	*server
-	config  *serve.ProxyConfig
-	routes  *route.Follower
-	ways    *way.Ways
-	balance balanceOf
-	proxy   *proxy.Proxy
-	counts  *proxy.Counts
-	edge    edge.Config
-	shares  shares
+	config    *serve.ProxyConfig
+	routes    *route.Follower
+	upstreams *upstream.Pool
+	balance   balanceOf
+	proxy     *proxy.Proxy
+	counts    *proxy.Counts
+	edge      edge.Config
+	shares    shares
 }
 
 // serveProxy runs a proxy until ctx ends. It reads the cluster's state from its view and
@@ -59,12 +59,12 @@ func serveProxy(ctx context.Context, c serve.ProxyConfig) (err error) {
 	}
 	defer func() { err = errors.Join(err, s.close()) }()
 	p := &proxyServer{server: s, config: &c}
-	p.ways = way.New(way.Config{Fabric: s.fabric(), Directory: s.replica.directory, Self: c.Name, Host: loopback.HostID(), Log: s.log})
+	p.upstreams = upstream.New(upstream.Config{Fabric: s.fabric(), Directory: s.replica.directory, Self: c.Name, Host: loopback.HostID(), Log: s.log})
 	shares, err := descriptorShares()
 	if err != nil {
 		return err
 	}
-	balancer := balance.New(balance.Config{Region: c.Region, Others: p.ways.Others, Queue: min(2048, shares.waiting)})
+	balancer := balance.New(balance.Config{Region: c.Region, Others: p.upstreams.Others, MaxWaitingPerApp: min(2048, shares.waiting)})
 	p.balance = balanceOf{balancer}
 	var serving inventory.Serving
 	p.routes = route.NewFollower(route.FollowerConfig{
@@ -90,8 +90,8 @@ func serveProxy(ctx context.Context, c serve.ProxyConfig) (err error) {
 	defer func() { err = errors.Join(err, spools.Close()) }()
 	p.proxy = proxy.New(proxy.Config{
 		Orders: proxy.BrokerOrders{Fabric: s.fabric(), Members: s.members, ByTag: s.replica.directory.ByTag}, Replays: &proxy.Replays{Apps: p.routes, Spools: spools},
-		Metrics: p.counts, Tracer: s.tracer, Routes: p.routes, Balance: p.balance, Ways: waysOf{p.ways}, Region: c.Region, Trusted: c.Trusted, HoldSwitched: c.Hold, Log: s.log,
-		Limits: proxy.Limits{Waiting: min(10_000, shares.waiting)}, Conns: shares.machines,
+		Metrics: p.counts, Tracer: s.tracer, Routes: p.routes, Balance: p.balance, Upstreams: upstreamPool{p.upstreams}, Region: c.Region, Trusted: c.Trusted, HoldUpgraded: c.Hold, Log: s.log,
+		Limits: proxy.Limits{MaxWaiting: min(10_000, shares.waiting)}, Conns: shares.machines,
 	})
 	p.shares = shares
 	defer p.closeListeners()
@@ -110,7 +110,7 @@ func serveProxy(ctx context.Context, c serve.ProxyConfig) (err error) {
 			defer watcher.Stop()
 			return p.routes.Run(ctx, watcher.C)
 		}},
-		stage{name: "ways", run: p.ways.Run},
+		stage{name: "upstreams", run: p.upstreams.Run},
 		stage{name: "api", run: p.serveAPI},
 		stage{name: "nats", run: func(ctx context.Context) error { return s.serveLink(ctx, p.own()) }},
 		stage{name: "edge", run: edge.New(p.edge).Run}, // requests in progress end before the connections to their machines
@@ -122,7 +122,7 @@ func serveProxy(ctx context.Context, c serve.ProxyConfig) (err error) {
 func (p *proxyServer) listen() error {
 	c := p.config
 	p.edge = edge.Config{
-		Routes: p.routes, Balance: p.balance, Ways: waysOf{p.ways}, HoldOpen: c.Hold, Behind: c.Behind,
+		Routes: p.routes, Balance: p.balance, Upstreams: upstreamPool{p.upstreams}, HoldOpen: c.Hold, LoadBalancers: c.Behind,
 		Limits: edge.Limits{Connections: c.Most, Drain: c.Drain}, Log: p.log, Clients: p.shares.clients, Conns: p.shares.machines,
 	}
 	for _, x := range c.TCP {
@@ -160,7 +160,7 @@ func (p *proxyServer) listen() error {
 		if acme := p.edge.Certificates.ACME; acme != nil && !w.TLS {
 			h = acme.Handler(h)
 		}
-		w.Server = proxy.Server(h, p.log)
+		w.Server = proxy.NewServer(h, p.log)
 	}
 	return nil
 }
@@ -267,23 +267,23 @@ type balanceOf struct{ *balance.Balancer }
 
 var _ proxy.Balance = balanceOf{}
 
-// Take implements proxy.Balance.
-func (b balanceOf) Take(ctx context.Context, t *route.Target, w proxy.Want) (proxy.Turn, error) {
-	turn, err := b.Balancer.Take(ctx, t, w)
+// Acquire implements proxy.Balance.
+func (b balanceOf) Acquire(ctx context.Context, t *route.Target, w proxy.Criteria) (proxy.Slot, error) {
+	turn, err := b.Balancer.Acquire(ctx, t, w)
 	if err != nil {
 		return nil, err
 	}
 	return turn, nil
 }
 
-// waysOf adapts way.Ways to proxy.Ways.
-type waysOf struct{ *way.Ways }
+// upstreamPool adapts an upstream.Pool to the proxy.
+type upstreamPool struct{ *upstream.Pool }
 
-var _ proxy.Ways = waysOf{}
+var _ proxy.Upstreams = upstreamPool{}
 
-// Use implements proxy.Ways.
-func (w waysOf) Use(ctx context.Context, worker bourse.WorkerID, machine bourse.MachineID, port int, start bool) (proxy.Way, error) {
-	to, err := w.Ways.Use(ctx, worker, machine, port, start)
+// Use implements proxy.Upstreams.
+func (u upstreamPool) Use(ctx context.Context, worker bourse.WorkerID, machine bourse.MachineID, port int, start bool) (proxy.Upstream, error) {
+	to, err := u.Pool.Use(ctx, worker, machine, port, start)
 	if err != nil {
 		return nil, err
 	}

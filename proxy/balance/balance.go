@@ -27,64 +27,64 @@ type Config struct {
 	Region bourse.Region // of this proxy
 	// Others returns how many requests other proxies have at a machine, as far as is
 	// known. Nil: there are none.
-	Others func(bourse.MachineID) int
-	Queue  int        // requests of one app that wait at most; default 2048
-	Queues int        // requests that wait at most; default 32768
-	Rand   *rand.Rand // nil: seeded at random
+	Others           func(bourse.MachineID) int
+	MaxWaitingPerApp int        // requests of one app that wait at most; default 2048
+	MaxWaiting       int        // requests that wait at most; default 32768
+	Rand             *rand.Rand // nil: seeded at random
 }
 
 // Defaults and times of a balancer.
 const (
-	defaultQueue  = 2048
-	defaultQueues = 1 << 15
+	defaultWaitingPerApp = 2048
+	defaultWaiting       = 1 << 15
 
 	// lookAgain is how often the first who waits looks whether other proxies have left
 	// room, or a suspicion has ended: of that no one notifies us.
-	lookAgain = 100 * time.Millisecond
+	recheckInterval = 100 * time.Millisecond
 )
 
 // Balancer counts and chooses. It is safe for concurrent use.
 type Balancer struct {
 	config Config
 
-	mu       sync.Mutex
-	table    *route.Table // nil: targets are taken as they are given
-	machines map[bourse.MachineID]*use
-	workers  map[bourse.WorkerID]*suspicion
-	queues   map[string]*list.List // of *waiter, by the id of their app; none is empty
-	waiting  int                   // in all queues
-	places   places
-	sight    Sight
+	mu        sync.Mutex
+	table     *route.Table // nil: targets are taken as they are given
+	machines  map[bourse.MachineID]*machineLoad
+	workers   map[bourse.WorkerID]*failures
+	queues    map[string]*list.List // of *waiter, by the id of their app; none is empty
+	waiting   int                   // in all queues
+	distances distances
+	input     Input
 }
 
 // use is what is counted of a machine that has anything to count.
-type use struct {
-	ours     int
-	suspect  suspicion
-	answered time.Time // when a request ended well last, while any is in progress
+type machineLoad struct {
+	inProgress  int
+	failures    failures
+	lastSuccess time.Time // when a request ended well last, while any is in progress
 }
 
 // New makes a balancer. It starts nothing.
 func New(c Config) *Balancer {
-	if c.Queue == 0 {
-		c.Queue = defaultQueue
+	if c.MaxWaitingPerApp == 0 {
+		c.MaxWaitingPerApp = defaultWaitingPerApp
 	}
-	if c.Queues == 0 {
-		c.Queues = defaultQueues
+	if c.MaxWaiting == 0 {
+		c.MaxWaiting = defaultWaiting
 	}
 	if c.Rand == nil {
 		c.Rand = rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())) //nolint:gosec // no secret
 	}
 	b := &Balancer{
-		config: c, machines: map[bourse.MachineID]*use{}, workers: map[bourse.WorkerID]*suspicion{}, queues: map[string]*list.List{},
-		places: places{here: c.Region},
+		config: c, machines: map[bourse.MachineID]*machineLoad{}, workers: map[bourse.WorkerID]*failures{}, queues: map[string]*list.List{},
+		distances: distances{here: c.Region},
 	}
-	b.sight = Sight{Load: b.load, Place: b.places.of, Rand: c.Rand}
+	b.input = Input{Load: b.load, Distance: b.distances.of, Rand: c.Rand}
 	return b
 }
 
 // Turn is a request's place at a machine.
-type Turn struct {
+type Slot struct {
 	balancer *Balancer
 	app      string // id
 	backend  route.Backend
@@ -93,22 +93,22 @@ type Turn struct {
 }
 
 // Backend returns the machine.
-func (t *Turn) Backend() route.Backend { return t.backend }
+func (t *Slot) Backend() route.Backend { return t.backend }
 
 // Take returns a place at the machine that a request goes to. The caller calls Done.
 // It waits while all are at their hard limits. Codes: unavailable (no machine can answer,
 // or too many wait), timeout (the context's deadline came first), canceled.
-func (b *Balancer) Take(ctx context.Context, t *route.Target, w Want) (*Turn, error) {
+func (b *Balancer) Acquire(ctx context.Context, t *route.Target, w Criteria) (*Slot, error) {
 	b.mu.Lock()
-	t, ok := b.current(t)
+	t, ok := b.refresh(t)
 	if !ok {
 		b.mu.Unlock()
-		return nil, errGone(t)
+		return nil, errNotServed(t)
 	}
-	i, how := Choose(t.Backends, &w, &b.sight)
+	i, how := Choose(t.Backends, &w, &b.input)
 	switch how {
 	case Chosen:
-		turn := b.occupy(t, &t.Backends[i])
+		turn := b.reserve(t, &t.Backends[i])
 		b.mu.Unlock()
 		return turn, nil
 	case Full:
@@ -121,11 +121,11 @@ func (b *Balancer) Take(ctx context.Context, t *route.Target, w Want) (*Turn, er
 }
 
 // current returns what a target is now. The caller holds the mutex.
-func (b *Balancer) current(t *route.Target) (*route.Target, bool) {
+func (b *Balancer) refresh(t *route.Target) (*route.Target, bool) {
 	if b.table == nil {
 		return t, true
 	}
-	if now := b.table.Now(t); now != nil {
+	if now := b.table.Current(t); now != nil {
 		return now, true
 	}
 	return t, false
@@ -136,10 +136,10 @@ func (b *Balancer) load(m *route.Backend) Load {
 	var l Load
 	now := time.Time{}
 	if u := b.machines[m.Machine]; u != nil {
-		l.Ours = u.ours
-		if u.suspect.n > 0 {
+		l.Ours = u.inProgress
+		if u.failures.count > 0 {
 			now = time.Now()
-			l.Suspect = u.suspect.of(m, now)
+			l.Suspect = u.failures.appliesTo(m, now)
 		}
 	}
 	l.Use = l.Ours
@@ -156,20 +156,20 @@ func (b *Balancer) load(m *route.Backend) Load {
 }
 
 // occupy counts a request at a machine. The caller holds the mutex.
-func (b *Balancer) occupy(t *route.Target, m *route.Backend) *Turn {
+func (b *Balancer) reserve(t *route.Target, m *route.Backend) *Slot {
 	u := b.machines[m.Machine]
 	if u == nil {
-		u = &use{}
+		u = &machineLoad{}
 		b.machines[m.Machine] = u
 	}
-	u.ours++
-	return &Turn{balancer: b, app: t.App.ID, backend: *m, began: time.Now()}
+	u.inProgress++
+	return &Slot{balancer: b, app: t.App.ID, backend: *m, began: time.Now()}
 }
 
 // Done ends the place. An error says that the machine failed: others are preferred
 // for a while. That the client left says nothing of the machine. Further calls do
 // nothing.
-func (t *Turn) Done(failed error) {
+func (t *Slot) Done(failed error) {
 	b := t.balancer
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -179,20 +179,20 @@ func (t *Turn) Done(failed error) {
 	t.done = true
 	switch {
 	case failed == nil:
-		b.trust(t)
+		b.recordSuccess(t)
 	case bourse.CodeOf(failed) != bourse.CodeCanceled:
-		b.suspect(t)
+		b.recordFailure(t)
 	}
-	b.leave(t)
+	b.release(t)
 }
 
 // leave ends the counting of a turn, and hands the place to who waits for it. The
 // caller holds the mutex.
-func (b *Balancer) leave(t *Turn) {
+func (b *Balancer) release(t *Slot) {
 	id := t.backend.Machine
 	u := b.machines[id]
-	if u.ours--; u.ours == 0 && u.suspect.n == 0 {
+	if u.inProgress--; u.inProgress == 0 && u.failures.count == 0 {
 		delete(b.machines, id)
 	}
-	b.handOn(t.app, id)
+	b.handOver(t.app, id)
 }

@@ -29,9 +29,9 @@ func target(list ...route.Backend) *route.Target {
 // single has a machine take one request at a time.
 func single(b *route.Backend) { b.Service.Concurrency = workload.Concurrency{Soft: 1, Hard: 1} }
 
-func take(t *testing.T, b *balance.Balancer, to *route.Target, w balance.Want) *balance.Turn {
+func take(t *testing.T, b *balance.Balancer, to *route.Target, w balance.Criteria) *balance.Slot {
 	t.Helper()
-	turn, err := b.Take(t.Context(), to, w)
+	turn, err := b.Acquire(t.Context(), to, w)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,7 +41,7 @@ func take(t *testing.T, b *balance.Balancer, to *route.Target, w balance.Want) *
 // table makes one of app web with as many machines, that have a hard limit.
 func table(machines, hard int, change ...func(*bourse.Machine)) *route.Table {
 	in := route.Input{Apps: []bourse.App{{Name: "web", ID: "01"}}, Domains: []string{"localhost"}}
-	in.Heard = func(bourse.WorkerTag) (bourse.WorkerID, bool) { return "w", true }
+	in.ReachableWorker = func(bourse.WorkerTag) (bourse.WorkerID, bool) { return "w", true }
 	for n := range machines {
 		m := bourse.Machine{ID: id(n), App: "web", AppID: "01", Worker: "w", Region: "gru", State: bourse.StateStarted, Instance: "v1", Boot: bourse.Boot{Number: 1}}
 		m.Config.Image = "x"
@@ -69,13 +69,13 @@ func TestWaitersAreServedInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := balance.New(balance.Config{Region: "gru"})
 		to := target(backend(1, single))
-		first := take(t, b, to, balance.Want{})
+		first := take(t, b, to, balance.Criteria{})
 		turns := make(chan string, 4)
-		held := map[string]*balance.Turn{}
+		held := map[string]*balance.Slot{}
 		var mu sync.Mutex
 		for _, name := range []string{"a", "b", "c"} {
 			go func() {
-				turn, err := b.Take(t.Context(), to, balance.Want{})
+				turn, err := b.Acquire(t.Context(), to, balance.Criteria{})
 				if err != nil {
 					t.Error(err)
 				}
@@ -108,21 +108,21 @@ func TestWaitersAreServedInOrder(t *testing.T) {
 func TestWaitingEnds(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		b := balance.New(balance.Config{Region: "gru", Queue: 2})
+		b := balance.New(balance.Config{Region: "gru", MaxWaitingPerApp: 2})
 		to := target(backend(1, single))
-		first := take(t, b, to, balance.Want{})
+		first := take(t, b, to, balance.Criteria{})
 		errs := make(chan error, 2)
 		left, leave := context.WithCancel(t.Context())
 		late, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 		defer cancel()
 		for _, ctx := range []context.Context{left, late} {
 			go func() {
-				_, err := b.Take(ctx, to, balance.Want{})
+				_, err := b.Acquire(ctx, to, balance.Criteria{})
 				errs <- err
 			}()
 		}
 		synctest.Wait()
-		_, err := b.Take(t.Context(), to, balance.Want{})
+		_, err := b.Acquire(t.Context(), to, balance.Criteria{})
 		if bourse.CodeOf(err) != bourse.CodeUnavailable || !strings.Contains(err.Error(), "too many wait") {
 			t.Errorf("a third: %v", err)
 		}
@@ -134,7 +134,7 @@ func TestWaitingEnds(t *testing.T) {
 			t.Errorf("late: %v", err)
 		}
 		first.Done(nil)
-		take(t, b, to, balance.Want{}).Done(nil)
+		take(t, b, to, balance.Criteria{}).Done(nil)
 	})
 }
 
@@ -146,17 +146,17 @@ func TestAPlaceIsNotLost(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			b := balance.New(balance.Config{Region: "gru"})
 			to := target(backend(1, single))
-			first := take(t, b, to, balance.Want{})
+			first := take(t, b, to, balance.Criteria{})
 			ctx, leave := context.WithCancel(t.Context())
 			go func() {
-				if turn, err := b.Take(ctx, to, balance.Want{}); err == nil {
+				if turn, err := b.Acquire(ctx, to, balance.Criteria{}); err == nil {
 					turn.Done(nil)
 				}
 			}()
 			synctest.Wait()
 			got := make(chan error, 1)
 			go func() {
-				turn, err := b.Take(t.Context(), to, balance.Want{})
+				turn, err := b.Acquire(t.Context(), to, balance.Criteria{})
 				if err == nil {
 					turn.Done(nil)
 				}
@@ -193,11 +193,11 @@ func TestNoLostWakeups(t *testing.T) {
 				if r.IntN(4) == 0 {
 					go leave()
 				}
-				w := balance.Want{}
+				w := balance.Criteria{}
 				if r.IntN(3) == 0 {
 					w.Instance, w.Only = id(r.IntN(machines)), true
 				}
-				turn, err := b.Take(ctx, to, w)
+				turn, err := b.Acquire(ctx, to, w)
 				if err != nil {
 					if bourse.CodeOf(err) != bourse.CodeCanceled {
 						t.Errorf("%v", err)
@@ -256,10 +256,10 @@ func TestUpdate(t *testing.T) {
 			b := balance.New(balance.Config{Region: "gru"})
 			now := table(1, 1)
 			b.Update(now)
-			first := take(t, b, of(t, now), balance.Want{})
+			first := take(t, b, of(t, now), balance.Criteria{})
 			got := make(chan error, 1)
 			go func() {
-				_, err := b.Take(t.Context(), of(t, now), balance.Want{})
+				_, err := b.Acquire(t.Context(), of(t, now), balance.Criteria{})
 				got <- err
 			}()
 			synctest.Wait()
@@ -290,11 +290,11 @@ func TestTheTableOfNowCounts(t *testing.T) {
 	b := balance.New(balance.Config{Region: "gru"})
 	old := of(t, table(1, 1))
 	b.Update(table(1, 1, func(m *bourse.Machine) { m.Instance = "v2" }))
-	if got := take(t, b, old, balance.Want{}).Backend().Instance; got != "v2" {
+	if got := take(t, b, old, balance.Criteria{}).Backend().Instance; got != "v2" {
 		t.Errorf("version %s", got)
 	}
 	b.Update(new(route.Table))
-	if _, err := b.Take(t.Context(), old, balance.Want{}); bourse.CodeOf(err) != bourse.CodeNotFound {
+	if _, err := b.Acquire(t.Context(), old, balance.Criteria{}); bourse.CodeOf(err) != bourse.CodeNotFound {
 		t.Errorf("of none: %v", err)
 	}
 }
@@ -313,7 +313,7 @@ func TestOthersCount(t *testing.T) {
 			time.Sleep(3 * time.Second)
 			others.Store(0)
 		}()
-		take(t, b, to, balance.Want{}).Done(nil)
+		take(t, b, to, balance.Criteria{}).Done(nil)
 		if took := time.Since(began); took < 3*time.Second || took > 3*time.Second+200*time.Millisecond {
 			t.Errorf("after %s", took)
 		}
@@ -334,10 +334,10 @@ func TestTheFirstHoldsNoOneUp(t *testing.T) {
 			return 0
 		}})
 		to := target(backend(1, single), backend(2, single))
-		first := take(t, b, to, balance.Want{})
+		first := take(t, b, to, balance.Criteria{})
 		only := make(chan error, 1)
 		go func() {
-			_, err := b.Take(t.Context(), to, balance.Want{Instance: id(1), Only: true})
+			_, err := b.Acquire(t.Context(), to, balance.Criteria{Instance: id(1), Only: true})
 			only <- err
 		}()
 		synctest.Wait()
@@ -345,7 +345,7 @@ func TestTheFirstHoldsNoOneUp(t *testing.T) {
 			time.Sleep(time.Second)
 			others.Store(0)
 		}()
-		if got := take(t, b, to, balance.Want{}).Backend().Machine; got != id(2) {
+		if got := take(t, b, to, balance.Criteria{}).Backend().Machine; got != id(2) {
 			t.Errorf("machine %s", got)
 		}
 		first.Done(nil)
@@ -366,16 +366,16 @@ func TestSuspicion(t *testing.T) {
 		one, other := backend(1), backend(2, in("syd"))
 		chosen := func(list ...route.Backend) bourse.MachineID {
 			t.Helper()
-			turn := take(t, b, target(list...), balance.Want{})
+			turn := take(t, b, target(list...), balance.Criteria{})
 			defer turn.Done(context.Canceled)
 			return turn.Backend().Machine
 		}
 		fail := func(list ...route.Backend) {
 			t.Helper()
 			time.Sleep(time.Millisecond)
-			take(t, b, target(list...), balance.Want{}).Done(errBroken)
+			take(t, b, target(list...), balance.Criteria{}).Done(errBroken)
 		}
-		slow := take(t, b, target(one), balance.Want{})
+		slow := take(t, b, target(one), balance.Criteria{})
 		fail(one)
 		slow.Done(nil) // it began before, and says nothing
 		if got := chosen(one, other); got != other.Machine {
@@ -394,11 +394,11 @@ func TestSuspicion(t *testing.T) {
 		if got := chosen(again, other); got != one.Machine {
 			t.Errorf("after its next start %s is chosen", got)
 		}
-		take(t, b, target(one), balance.Want{}).Done(nil) // the only one is tried, and answers
+		take(t, b, target(one), balance.Criteria{}).Done(nil) // the only one is tried, and answers
 		if got := chosen(one, other); got != one.Machine {
 			t.Errorf("after a reply %s is chosen", got)
 		}
-		together := []*balance.Turn{take(t, b, target(one), balance.Want{}), take(t, b, target(one), balance.Want{}), take(t, b, target(one), balance.Want{})}
+		together := []*balance.Slot{take(t, b, target(one), balance.Criteria{}), take(t, b, target(one), balance.Criteria{}), take(t, b, target(one), balance.Criteria{})}
 		for _, turn := range together {
 			turn.Done(errBroken)
 		}
@@ -416,12 +416,12 @@ func TestOneBadRequestDoesNotMarkABusyMachine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := balance.New(balance.Config{Region: "gru"})
 		one, other := backend(1), backend(2, in("syd"))
-		bad := take(t, b, target(one), balance.Want{})
+		bad := take(t, b, target(one), balance.Criteria{})
 		time.Sleep(time.Second)
-		take(t, b, target(one), balance.Want{}).Done(nil)
+		take(t, b, target(one), balance.Criteria{}).Done(nil)
 		time.Sleep(time.Minute)
 		bad.Done(errBroken)
-		turn := take(t, b, target(one, other), balance.Want{})
+		turn := take(t, b, target(one, other), balance.Criteria{})
 		defer turn.Done(nil)
 		if got := turn.Backend().Machine; got != one.Machine {
 			t.Errorf("%s is chosen, want the machine that answered", got)
@@ -437,21 +437,21 @@ func TestWorkersAreSuspected(t *testing.T) {
 		b := balance.New(balance.Config{Region: "gru"})
 		one, two, three, far := backend(1, on("w")), backend(2, on("w")), backend(3, on("w")), backend(4, in("syd"))
 		for i, m := range []route.Backend{one, two} {
-			turn := take(t, b, target(three, far), balance.Want{})
+			turn := take(t, b, target(three, far), balance.Criteria{})
 			if got := turn.Backend().Machine; got != three.Machine {
 				t.Errorf("after %d failures %s is chosen", i, got)
 			}
 			turn.Done(context.Canceled)
-			take(t, b, target(m), balance.Want{}).Done(errBroken)
+			take(t, b, target(m), balance.Criteria{}).Done(errBroken)
 		}
-		turn := take(t, b, target(three, far), balance.Want{})
+		turn := take(t, b, target(three, far), balance.Criteria{})
 		if got := turn.Backend().Machine; got != far.Machine {
 			t.Errorf("%s is chosen", got)
 		}
 		turn.Done(nil)
 		time.Sleep(time.Millisecond)
-		take(t, b, target(three), balance.Want{}).Done(nil)
-		turn = take(t, b, target(three, far), balance.Want{})
+		take(t, b, target(three), balance.Criteria{}).Done(nil)
+		turn = take(t, b, target(three, far), balance.Criteria{})
 		if got := turn.Backend().Machine; got != three.Machine {
 			t.Errorf("after a reply %s is chosen", got)
 		}
@@ -470,7 +470,7 @@ func TestStatus(t *testing.T) {
 	n := 0
 	now := table(5, 2, func(m *bourse.Machine) { m.State, m.Cordoned = states[n], n == 1; n++ })
 	b.Update(now)
-	turn := take(t, b, of(t, now), balance.Want{Instance: id(0)})
+	turn := take(t, b, of(t, now), balance.Criteria{Instance: id(0)})
 	var got []string
 	status := b.Status(now, "")
 	for _, m := range status.Routes[0].Machines {
@@ -505,7 +505,7 @@ func TestFixedTarget(t *testing.T) {
 	own := *of(t, now)
 	own.Backends, own.Fixed = own.Backends[1:2], true
 	for range 20 {
-		turn := take(t, b, &own, balance.Want{})
+		turn := take(t, b, &own, balance.Criteria{})
 		if got := turn.Backend().Machine; got != id(1) {
 			t.Fatalf("the request goes to %s, want %s", got, id(1))
 		}

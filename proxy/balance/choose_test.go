@@ -20,7 +20,7 @@ func id(n int) bourse.MachineID { return bourse.MachineID(fmt.Sprintf("%06x%08x"
 // backend makes a machine that runs in gru, with limits of 2 and 4.
 func backend(n int, change ...func(*route.Backend)) route.Backend {
 	b := route.Backend{
-		Machine: id(n), Instance: "v1", Boot: 1, Worker: bourse.WorkerID(fmt.Sprintf("w%d", n)), Region: "gru", State: bourse.StateStarted, Heard: true,
+		Machine: id(n), Instance: "v1", Boot: 1, Worker: bourse.WorkerID(fmt.Sprintf("w%d", n)), Region: "gru", State: bourse.StateStarted, Reachable: true,
 		Service: workload.Service{Autostart: true, Concurrency: workload.Concurrency{Soft: 2, Hard: 4}},
 	}
 	for _, f := range change {
@@ -35,14 +35,14 @@ func is(s bourse.State) func(*route.Backend) { return func(b *route.Backend) { b
 
 func cordoned(b *route.Backend) { b.Cordoned = true }
 func ill(b *route.Backend)      { b.Failing = "up" }
-func unproven(b *route.Backend) { b.Unproven = true }
-func unheard(b *route.Backend)  { b.Heard = false }
-func spare(b *route.Backend)    { b.Spare, b.Service.Autostart = true, false }
+func unproven(b *route.Backend) { b.Unchecked = true }
+func unheard(b *route.Backend)  { b.Reachable = false }
+func spare(b *route.Backend)    { b.Standby, b.Service.Autostart = true, false }
 func manual(b *route.Backend)   { b.Service.Autostart = false }
 
 // sight sees loads by number of machine; a negative one is a suspect's.
-func sight(loads map[int]int) *balance.Sight {
-	return &balance.Sight{
+func sight(loads map[int]int) *balance.Input {
+	return &balance.Input{
 		Load: func(b *route.Backend) balance.Load {
 			for n, l := range loads {
 				if id(n) == b.Machine {
@@ -51,8 +51,8 @@ func sight(loads map[int]int) *balance.Sight {
 			}
 			return balance.Load{}
 		},
-		Place: func(r bourse.Region) int { return balance.Kilometers("gru", r) },
-		Rand:  rand.New(rand.NewPCG(1, 2)), //nolint:gosec // no secret
+		Distance: func(r bourse.Region) int { return balance.Kilometers("gru", r) },
+		Rand:     rand.New(rand.NewPCG(1, 2)), //nolint:gosec // no secret
 	}
 }
 
@@ -64,7 +64,7 @@ func TestChoose(t *testing.T) {
 		name string
 		list machines
 		load loads
-		want balance.Want
+		want balance.Criteria
 		best []int // any of these machines; none: the verdict
 		how  balance.Verdict
 	}{
@@ -112,24 +112,24 @@ func TestChoose(t *testing.T) {
 		{name: "unheard last", list: machines{backend(1, unheard), backend(2, in("syd"))}, best: []int{2}},
 		{name: "unheard alone", list: machines{backend(1, unheard)}, best: []int{1}},
 		{name: "rather wait than a suspect", list: machines{backend(1), backend(2)}, load: loads{1: -1, 2: 4}, how: balance.Full},
-		{name: "tried", list: machines{backend(1), backend(2, unheard)}, want: balance.Want{Not: []bourse.MachineID{id(1)}}, best: []int{2}},
-		{name: "tried, and no other", list: machines{backend(1)}, want: balance.Want{Not: []bourse.MachineID{id(1)}}, best: []int{1}},
+		{name: "tried", list: machines{backend(1), backend(2, unheard)}, want: balance.Criteria{Tried: []bourse.MachineID{id(1)}}, best: []int{2}},
+		{name: "tried, and no other", list: machines{backend(1)}, want: balance.Criteria{Tried: []bourse.MachineID{id(1)}}, best: []int{1}},
 
-		{name: "prefer regions", list: machines{backend(1), backend(2, in("ams")), backend(3, in("syd"))}, want: balance.Want{Regions: [][]bourse.Region{{"lhr"}, {"syd", "nrt"}, {"ams"}}}, best: []int{3}},
-		{name: "prefer a region that is full", list: machines{backend(1), backend(2, in("ams"))}, load: loads{2: 4}, want: balance.Want{Regions: [][]bourse.Region{{"ams"}}}, best: []int{1}},
-		{name: "force a region", list: machines{backend(1), backend(2, in("ams"))}, want: balance.Want{Regions: [][]bourse.Region{{"ams"}}, Force: true}, best: []int{2}},
-		{name: "force a region that is full", list: machines{backend(1), backend(2, in("ams"))}, load: loads{2: 4}, want: balance.Want{Regions: [][]bourse.Region{{"ams"}}, Force: true}, how: balance.Full},
-		{name: "force a region that has none", list: machines{backend(1)}, want: balance.Want{Regions: [][]bourse.Region{{"ams"}}, Force: true}, how: balance.None},
+		{name: "prefer regions", list: machines{backend(1), backend(2, in("ams")), backend(3, in("syd"))}, want: balance.Criteria{Regions: [][]bourse.Region{{"lhr"}, {"syd", "nrt"}, {"ams"}}}, best: []int{3}},
+		{name: "prefer a region that is full", list: machines{backend(1), backend(2, in("ams"))}, load: loads{2: 4}, want: balance.Criteria{Regions: [][]bourse.Region{{"ams"}}}, best: []int{1}},
+		{name: "force a region", list: machines{backend(1), backend(2, in("ams"))}, want: balance.Criteria{Regions: [][]bourse.Region{{"ams"}}, Force: true}, best: []int{2}},
+		{name: "force a region that is full", list: machines{backend(1), backend(2, in("ams"))}, load: loads{2: 4}, want: balance.Criteria{Regions: [][]bourse.Region{{"ams"}}, Force: true}, how: balance.Full},
+		{name: "force a region that has none", list: machines{backend(1)}, want: balance.Criteria{Regions: [][]bourse.Region{{"ams"}}, Force: true}, how: balance.None},
 
-		{name: "prefer a machine", list: machines{backend(1), backend(2, in("ams"))}, load: loads{2: 3}, want: balance.Want{Instance: id(2)}, best: []int{2}},
-		{name: "prefer a stopped machine", list: machines{backend(1), backend(2, is(bourse.StateStopped))}, want: balance.Want{Instance: id(2)}, best: []int{2}},
-		{name: "prefer a full machine", list: machines{backend(1), backend(2)}, load: loads{2: 4}, want: balance.Want{Instance: id(2)}, best: []int{1}},
-		{name: "prefer a suspect", list: machines{backend(1), backend(2)}, load: loads{2: -1}, want: balance.Want{Instance: id(2)}, best: []int{1}},
-		{name: "prefer a machine that is none", list: machines{backend(1)}, want: balance.Want{Instance: id(2)}, best: []int{1}},
-		{name: "force a machine", list: machines{backend(1), backend(2)}, load: loads{2: -1}, want: balance.Want{Instance: id(2), Only: true, Not: []bourse.MachineID{id(2)}}, best: []int{2}},
-		{name: "force a full machine", list: machines{backend(1), backend(2)}, load: loads{2: 4}, want: balance.Want{Instance: id(2), Only: true}, how: balance.Full},
-		{name: "force an ill machine", list: machines{backend(1), backend(2, ill)}, want: balance.Want{Instance: id(2), Only: true}, how: balance.None},
-		{name: "force a machine in another region", list: machines{backend(1)}, want: balance.Want{Instance: id(1), Only: true, Regions: [][]bourse.Region{{"ams"}}, Force: true}, how: balance.None},
+		{name: "prefer a machine", list: machines{backend(1), backend(2, in("ams"))}, load: loads{2: 3}, want: balance.Criteria{Instance: id(2)}, best: []int{2}},
+		{name: "prefer a stopped machine", list: machines{backend(1), backend(2, is(bourse.StateStopped))}, want: balance.Criteria{Instance: id(2)}, best: []int{2}},
+		{name: "prefer a full machine", list: machines{backend(1), backend(2)}, load: loads{2: 4}, want: balance.Criteria{Instance: id(2)}, best: []int{1}},
+		{name: "prefer a suspect", list: machines{backend(1), backend(2)}, load: loads{2: -1}, want: balance.Criteria{Instance: id(2)}, best: []int{1}},
+		{name: "prefer a machine that is none", list: machines{backend(1)}, want: balance.Criteria{Instance: id(2)}, best: []int{1}},
+		{name: "force a machine", list: machines{backend(1), backend(2)}, load: loads{2: -1}, want: balance.Criteria{Instance: id(2), Only: true, Tried: []bourse.MachineID{id(2)}}, best: []int{2}},
+		{name: "force a full machine", list: machines{backend(1), backend(2)}, load: loads{2: 4}, want: balance.Criteria{Instance: id(2), Only: true}, how: balance.Full},
+		{name: "force an ill machine", list: machines{backend(1), backend(2, ill)}, want: balance.Criteria{Instance: id(2), Only: true}, how: balance.None},
+		{name: "force a machine in another region", list: machines{backend(1)}, want: balance.Criteria{Instance: id(1), Only: true, Regions: [][]bourse.Region{{"ams"}}, Force: true}, how: balance.None},
 	} {
 		s := sight(c.load)
 		seen := map[int]bool{}
@@ -167,16 +167,16 @@ func TestTwoChoices(t *testing.T) {
 		list = append(list, backend(n, func(b *route.Backend) { b.Service.Concurrency = workload.Concurrency{Soft: 10_000} }))
 	}
 	use := make([]int, len(list))
-	s := &balance.Sight{
+	s := &balance.Input{
 		Load: func(b *route.Backend) balance.Load {
 			n := slices.IndexFunc(list, func(x route.Backend) bool { return x.Machine == b.Machine })
 			return balance.Load{Use: use[n]}
 		},
-		Place: func(bourse.Region) int { return 0 },
-		Rand:  rand.New(rand.NewPCG(3, 4)), //nolint:gosec // no secret
+		Distance: func(bourse.Region) int { return 0 },
+		Rand:     rand.New(rand.NewPCG(3, 4)), //nolint:gosec // no secret
 	}
 	for range 1600 {
-		i, _ := balance.Choose(list, &balance.Want{}, s)
+		i, _ := balance.Choose(list, &balance.Criteria{}, s)
 		use[i]++
 	}
 	if low, high := slices.Min(use), slices.Max(use); low < 95 || high > 105 { // at random it would be 70 and 130
@@ -194,18 +194,18 @@ func TestChosenMayAnswer(t *testing.T) {
 		for n := range rapid.IntRange(0, 6).Draw(t, "machines") {
 			loads[n] = rapid.IntRange(-1, 5).Draw(t, "load")
 			list = append(list, backend(n, in(rapid.SampledFrom([]bourse.Region{"gru", "ams", "x"}).Draw(t, "region")), is(rapid.SampledFrom(bourse.States()).Draw(t, "state")), func(b *route.Backend) {
-				b.Cordoned, b.Heard = rapid.IntRange(0, 5).Draw(t, "cordoned") == 0, rapid.Bool().Draw(t, "heard")
+				b.Cordoned, b.Reachable = rapid.IntRange(0, 5).Draw(t, "cordoned") == 0, rapid.Bool().Draw(t, "heard")
 				b.Service.Autostart = rapid.Bool().Draw(t, "autostart")
 			}))
 		}
-		w := balance.Want{Force: rapid.Bool().Draw(t, "force"), Only: rapid.IntRange(0, 3).Draw(t, "only") == 0}
+		w := balance.Criteria{Force: rapid.Bool().Draw(t, "force"), Only: rapid.IntRange(0, 3).Draw(t, "only") == 0}
 		if rapid.Bool().Draw(t, "regions") {
 			w.Regions = [][]bourse.Region{{"ams"}, {"gru", "y"}}
 		}
 		w.Instance = rapid.SampledFrom([]bourse.MachineID{"", id(0), id(1)}).Draw(t, "instance")
-		w.Not = rapid.SampledFrom([][]bourse.MachineID{nil, {id(0)}, {id(1), id(2)}}).Draw(t, "not")
+		w.Tried = rapid.SampledFrom([][]bourse.MachineID{nil, {id(0)}, {id(1), id(2)}}).Draw(t, "not")
 		ok := func(b *route.Backend) (may, room bool) {
-			may = !b.Cordoned && (b.Runs() || b.Coming() || b.Startable()) && (!w.Only || b.Machine == w.Instance) &&
+			may = !b.Cordoned && (b.Running() || b.Starting() || b.Startable()) && (!w.Only || b.Machine == w.Instance) &&
 				(!w.Force || len(w.Regions) > 0 && b.Region != "x")
 			n := slices.IndexFunc(list, func(x route.Backend) bool { return x.Machine == b.Machine })
 			return may, loads[n] < 4
@@ -218,7 +218,7 @@ func TestChosenMayAnswer(t *testing.T) {
 			}
 		default:
 			for j := range list {
-				if may, room := ok(&list[j]); may && (how == balance.None || room && loads[j] >= 0 && list[j].Heard && !slices.Contains(w.Not, list[j].Machine)) {
+				if may, room := ok(&list[j]); may && (how == balance.None || room && loads[j] >= 0 && list[j].Reachable && !slices.Contains(w.Tried, list[j].Machine)) {
 					t.Fatalf("%s, and there is %+v for %+v with %v", how, list[j], w, loads)
 				}
 			}
@@ -236,7 +236,7 @@ func BenchmarkChoose(b *testing.B) {
 		b.Run(fmt.Sprintf("machines=%d", n), func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				balance.Choose(list, &balance.Want{}, s)
+				balance.Choose(list, &balance.Criteria{}, s)
 			}
 		})
 	}

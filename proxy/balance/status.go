@@ -51,18 +51,18 @@ func (b *Balancer) statusOf(t *route.Target) machinesapi.ProxyRoute {
 
 func useOf(m *route.Backend, load Load) (machinesapi.ProxyUse, string) {
 	hard := m.Service.Concurrency.Hard
-	switch why := unfit(m); {
+	switch why := unusableReason(m); {
 	case why != "":
 		return machinesapi.UseNo, why
-	case !m.Heard:
+	case !m.Reachable:
 		return machinesapi.UseLast, "its worker is not heard from"
 	case load.Suspect:
 		return machinesapi.UseLast, "it, or its worker, has just failed"
 	case hard > 0 && load.Use >= hard:
 		return machinesapi.UseFull, "it has as many requests as it may"
-	case m.Coming():
+	case m.Starting():
 		return machinesapi.UseStart, "it is " + string(m.State)
-	case !m.Runs():
+	case !m.Running():
 		return machinesapi.UseStart, "it is " + string(m.State) + ": a request starts it"
 	}
 	return machinesapi.UseYes, ""

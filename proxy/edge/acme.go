@@ -42,18 +42,18 @@ type ACME struct {
 	log     *slog.Logger
 
 	mu     sync.Mutex
-	failed map[string]failure // names for which none was issued
+	failed map[string]issueBackoff // names for which none was issued
 }
 
 // failure is when a name may be asked for again: a CA counts what is asked of it.
-type failure struct {
+type issueBackoff struct {
 	until time.Time
 	pause time.Duration
 }
 
 const (
 	firstPause  = time.Minute
-	longPause   = 6 * time.Hour
+	maxPause    = 6 * time.Hour
 	maxFailures = 4096 // names; then they are forgotten
 	issueTime   = 90 * time.Second
 )
@@ -61,14 +61,14 @@ const (
 // NewACME makes what asks a CA. It asks nothing yet, and holds a goroutine of the
 // library's until Run has returned.
 func NewACME(c ACMEConfig) *ACME {
-	a := &ACME{allowed: c.Allowed, log: c.Log, failed: map[string]failure{}}
+	a := &ACME{allowed: c.Allowed, log: c.Log, failed: map[string]issueBackoff{}}
 	quiet := zap.NewNop() // what matters of it comes as events
 	a.cache = certmagic.NewCache(certmagic.CacheOptions{
 		GetConfigForCert: func(certmagic.Certificate) (*certmagic.Config, error) { return a.config, nil }, Logger: quiet,
 	})
 	a.config = certmagic.New(a.cache, certmagic.Config{
 		Storage: &certmagic.FileStorage{Path: c.Storage}, Logger: quiet, OnEvent: a.event,
-		OnDemand: &certmagic.OnDemandConfig{DecisionFunc: func(_ context.Context, name string) error { return a.may(name) }},
+		OnDemand: &certmagic.OnDemandConfig{DecisionFunc: func(_ context.Context, name string) error { return a.checkAllowed(name) }},
 	})
 	a.issuer = certmagic.NewACMEIssuer(a.config, certmagic.ACMEIssuer{
 		CA: cmp.Or(c.CA, certmagic.LetsEncryptProductionCA), Email: c.Email, Agreed: true, TrustedRoots: c.Roots, Logger: quiet,
@@ -95,7 +95,7 @@ func (a *ACME) get(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
 }
 
 // may reports whether a certificate may be asked for.
-func (a *ACME) may(name string) error {
+func (a *ACME) checkAllowed(name string) error {
 	if err := a.allowed(name); err != nil {
 		return err
 	}
@@ -123,8 +123,8 @@ func (a *ACME) event(_ context.Context, what string, data map[string]any) error 
 		if len(a.failed) >= maxFailures {
 			clear(a.failed)
 		}
-		pause := min(max(firstPause, 2*a.failed[name].pause), longPause)
-		a.failed[name] = failure{time.Now().Add(pause), pause}
+		pause := min(max(firstPause, 2*a.failed[name].pause), maxPause)
+		a.failed[name] = issueBackoff{time.Now().Add(pause), pause}
 	}
 	return nil
 }

@@ -14,35 +14,35 @@ import (
 // bounded is a listener with a bound on its open connections, in all and by where
 // they come from. What is beyond it is closed at once: a stranger who opens many
 // takes no one's place but his neighbours'.
-type bounded struct {
+type limitedListener struct {
 	net.Listener
 	limits  Limits
 	clients *throttle.Fair // of all listeners; nil: there is none
-	free    []netip.Prefix // whose connections are counted in all only
+	exempt  []netip.Prefix // whose connections are counted in all only
 	log     *slog.Logger
 
-	mu      sync.Mutex
-	open    int
-	sources map[netip.Prefix]int // open by source, at least 1 each
-	told    time.Time            // when refusals were last logged
-	refused int                  // since then
+	mu         sync.Mutex
+	open       int
+	sources    map[netip.Prefix]int // open by source, at least 1 each
+	lastLogged time.Time            // when refusals were last logged
+	refused    int                  // since then
 }
 
 // boundedConn is a connection that counts until it is closed. It keeps what a TCP
 // connection can do.
-type boundedConn struct {
+type limitedConn struct {
 	*net.TCPConn
 	release func()
 }
 
 // Close implements net.Conn.
-func (c *boundedConn) Close() error {
+func (c *limitedConn) Close() error {
 	c.release()
 	return c.TCPConn.Close()
 }
 
 // Accept implements net.Listener.
-func (b *bounded) Accept() (net.Conn, error) {
+func (b *limitedListener) Accept() (net.Conn, error) {
 	for {
 		c, err := b.Listener.Accept()
 		if err != nil {
@@ -53,7 +53,7 @@ func (b *bounded) Accept() (net.Conn, error) {
 			return c, nil
 		}
 		source, bound := b.sourceOf(conn)
-		if !b.take(source, bound) {
+		if !b.acquire(source, bound) {
 			_ = conn.SetLinger(0) // no state is left of it
 			_ = conn.Close()
 			continue
@@ -69,7 +69,7 @@ func (b *bounded) Accept() (net.Conn, error) {
 			}
 			release = func() { b.release(source, bound); hold.Release() }
 		}
-		return &boundedConn{conn, sync.OnceFunc(release)}, nil
+		return &limitedConn{conn, sync.OnceFunc(release)}, nil
 	}
 }
 
@@ -77,7 +77,7 @@ func (b *bounded) Accept() (net.Conn, error) {
 // if there is none. When the budget is used up, the oldest connection of the source
 // with the most connections is closed. Load balancers' connections are never closed,
 // because each may carry the requests of many clients.
-func (b *bounded) share(c *net.TCPConn, source netip.Prefix, bound bool) *throttle.Hold {
+func (b *limitedListener) share(c *net.TCPConn, source netip.Prefix, bound bool) *throttle.Hold {
 	principal, cut := source.String(), func() { _ = c.Close() }
 	if !bound {
 		principal, cut = "load balancers", nil
@@ -95,13 +95,13 @@ func (b *bounded) share(c *net.TCPConn, source netip.Prefix, bound bool) *thrott
 
 // sourceOf returns what a connection is counted by: an address, or for IPv6 what
 // one host has at least.
-func (b *bounded) sourceOf(c *net.TCPConn) (source netip.Prefix, bound bool) {
+func (b *limitedListener) sourceOf(c *net.TCPConn) (source netip.Prefix, bound bool) {
 	at, ok := c.RemoteAddr().(*net.TCPAddr)
 	if !ok {
 		return source, false
 	}
 	from := at.AddrPort().Addr().Unmap().WithZone("")
-	if contains(b.free, from) {
+	if contains(b.exempt, from) {
 		return source, false
 	}
 	bits := 32
@@ -112,7 +112,7 @@ func (b *bounded) sourceOf(c *net.TCPConn) (source netip.Prefix, bound bool) {
 	return source, err == nil
 }
 
-func (b *bounded) take(source netip.Prefix, bound bool) bool {
+func (b *limitedListener) acquire(source netip.Prefix, bound bool) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.open >= b.limits.Connections || bound && b.sources[source] >= b.limits.PerSource {
@@ -126,7 +126,7 @@ func (b *bounded) take(source netip.Prefix, bound bool) bool {
 	return true
 }
 
-func (b *bounded) release(source netip.Prefix, bound bool) {
+func (b *limitedListener) release(source netip.Prefix, bound bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.open--
@@ -139,15 +139,15 @@ func (b *bounded) release(source netip.Prefix, bound bool) {
 }
 
 // refusalsEvery is how often refused connections are logged.
-const refusalsEvery = time.Minute
+const refusalLogInterval = time.Minute
 
 // refuse notes a refusal. b.mu is held.
-func (b *bounded) refuse(source netip.Prefix) {
+func (b *limitedListener) refuse(source netip.Prefix) {
 	b.refused++
-	if now := time.Now(); now.Sub(b.told) >= refusalsEvery {
+	if now := time.Now(); now.Sub(b.lastLogged) >= refusalLogInterval {
 		b.log.Warn("too many connections: further ones are closed", slog.String("listener", b.Addr().String()),
 			slog.Int("open", b.open), slog.String("latest", source.String()), slog.Int("refused", b.refused))
-		b.told, b.refused = now, 0
+		b.lastLogged, b.refused = now, 0
 	}
 }
 

@@ -115,7 +115,7 @@ func TestSelfSigned(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if n := len(c.own.byName); n > maxSelfSigned {
+	if n := len(c.selfSignedCerts.byName); n > maxSelfSigned {
 		t.Errorf("%d certificates are kept", n)
 	}
 }
@@ -143,7 +143,7 @@ func TestACME(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if err := a.may("shop.example.com"); err != nil {
+	if err := a.checkAllowed("shop.example.com"); err != nil {
 		t.Error(err)
 	}
 	for _, want := range []time.Duration{firstPause, 2 * firstPause, 4 * firstPause} {
@@ -152,11 +152,11 @@ func TestACME(t *testing.T) {
 			t.Errorf("after a failure it waits %s, want %s", got, want)
 		}
 	}
-	if err := a.may("shop.example.com"); bourse.CodeOf(err) != bourse.CodeUnavailable {
+	if err := a.checkAllowed("shop.example.com"); bourse.CodeOf(err) != bourse.CodeUnavailable {
 		t.Errorf("at once after a failure: %v", err)
 	}
-	if err := a.event(t.Context(), "cert_obtained", map[string]any{"identifier": "shop.example.com"}); err != nil || a.may("shop.example.com") != nil {
-		t.Errorf("after it was issued: %v, %v", err, a.may("shop.example.com"))
+	if err := a.event(t.Context(), "cert_obtained", map[string]any{"identifier": "shop.example.com"}); err != nil || a.checkAllowed("shop.example.com") != nil {
+		t.Errorf("after it was issued: %v, %v", err, a.checkAllowed("shop.example.com"))
 	}
 	h := a.Handler(told)
 	for path, want := range map[string]int{"/": http.StatusOK, "/.well-known/acme-challenge/of-the-app": http.StatusOK} {

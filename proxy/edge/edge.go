@@ -13,6 +13,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -41,18 +42,18 @@ type Web struct {
 
 // Config is what listeners are made of.
 type Config struct {
-	Web          []Web
-	Streams      []Stream
-	Routes       Routes
-	Certificates *Certificates  // for those with TLS
-	Balance      proxy.Balance  // of streams
-	Ways         proxy.Ways     // to their machines
-	HoldOpen     bool           // a stream counts as a request in progress for as long as it is open
-	Behind       []netip.Prefix // that begin connections with a PROXY header
-	Limits       Limits
-	Clients      *throttle.Fair // connections of all listeners, shared by the addresses they come from; nil: only Limits
-	Conns        *throttle.Fair // connections of streams to machines, shared by organizations; nil: no limit
-	Log          *slog.Logger
+	Web           []Web
+	Streams       []Stream
+	Routes        Routes
+	Certificates  *Certificates   // for those with TLS
+	Balance       proxy.Balance   // of streams
+	Upstreams     proxy.Upstreams // to their machines
+	HoldOpen      bool            // a stream counts as a request in progress for as long as it is open
+	LoadBalancers []netip.Prefix  // that begin connections with a PROXY header
+	Limits        Limits
+	Clients       *throttle.Fair // connections of all listeners, shared by the addresses they come from; nil: only Limits
+	Conns         *throttle.Fair // connections of streams to machines, shared by organizations; nil: no limit
+	Log           *slog.Logger
 }
 
 // Limits bound what strangers may take. Zero fields have the defaults.
@@ -96,7 +97,7 @@ func New(c Config) *Edge {
 	return &Edge{c}
 }
 
-var errEnding = errors.New("the proxy is ending")
+var errStopping = errors.New("the proxy is ending")
 
 // Run serves until ctx ends. Then it takes nothing more, lets what is in progress
 // end for a while, and breaks off the rest. It closes the listeners.
@@ -123,18 +124,18 @@ func (e *Edge) Run(ctx context.Context) error {
 
 // bounded returns the listener with its bounds, and with the addresses of those for
 // whom others come.
-func (e *Edge) bounded(l net.Listener) net.Listener {
-	return e.announced(&bounded{Listener: l, limits: e.Limits, clients: e.Clients, free: e.Behind, log: e.Log, sources: map[netip.Prefix]int{}})
+func (e *Edge) limit(l net.Listener) net.Listener {
+	return e.acceptProxyHeaders(&limitedListener{Listener: l, limits: e.Limits, clients: e.Clients, exempt: e.LoadBalancers, log: e.Log, sources: map[netip.Prefix]int{}})
 }
 
 // serveWeb serves HTTP.
 func (e *Edge) serveWeb(ctx context.Context, w *Web) error {
 	base, cut := context.WithCancelCause(context.WithoutCancel(ctx))
-	defer cut(errEnding)
-	progress := &inProgress{handler: w.Server.Handler}
+	defer cut(errStopping)
+	progress := &requestTracker{handler: w.Server.Handler}
 	w.Server.Handler = progress
 	w.Server.BaseContext = func(net.Listener) context.Context { return base }
-	l, ended := e.bounded(w.Listener), make(chan error, 1)
+	l, ended := e.limit(w.Listener), make(chan error, 1)
 	go func() {
 		if !w.TLS {
 			ended <- w.Server.Serve(l)
@@ -153,9 +154,53 @@ func (e *Edge) serveWeb(ctx context.Context, w *Web) error {
 	err := w.Server.Shutdown(last)
 	if !progress.wait(last) || errors.Is(err, context.DeadlineExceeded) {
 		e.Log.Warn("requests in progress are broken off", slog.String("listener", w.Addr().String()))
-		cut(errEnding)
+		cut(errStopping)
 		err = w.Server.Close()
 	}
 	<-ended // http.ErrServerClosed
 	return err
+}
+
+// inProgress counts requests, also those whose connection has changed protocols:
+// http.Server.Shutdown does not wait for these.
+type requestTracker struct {
+	handler http.Handler
+
+	mu      sync.Mutex
+	n       int
+	waiting chan struct{} // closed when n is 0; nil: no one waits
+}
+
+// ServeHTTP implements http.Handler.
+func (p *requestTracker) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	p.add(1)
+	defer p.add(-1)
+	p.handler.ServeHTTP(w, r)
+}
+
+func (p *requestTracker) add(n int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.n += n; p.n == 0 && p.waiting != nil {
+		close(p.waiting)
+		p.waiting = nil
+	}
+}
+
+// wait waits until no request is in progress, and reports whether that came.
+func (p *requestTracker) wait(ctx context.Context) bool {
+	p.mu.Lock()
+	if p.n == 0 {
+		p.mu.Unlock()
+		return true
+	}
+	done := make(chan struct{})
+	p.waiting = done
+	p.mu.Unlock()
+	select {
+	case <-done:
+		return true
+	case <-ctx.Done():
+		return false
+	}
 }

@@ -23,15 +23,15 @@ type Files struct {
 	dir     string
 	current atomic.Pointer[fileCerts]
 
-	mu         sync.Mutex // held while files are looked at
-	used, seen string     // stamps: of what was read last, and of the last look
+	mu                   sync.Mutex // held while files are looked at
+	usedStamp, seenStamp string     // stamps: of what was read last, and of the last look
 }
 
 // fileCerts is what was read at one time. It is never changed.
 type fileCerts struct {
-	files  []string
-	byName map[string][]*tls.Certificate // also *.example.com
-	first  []*tls.Certificate            // for clients that name no host; nil: none
+	files    []string
+	byName   map[string][]*tls.Certificate // also *.example.com
+	fallback []*tls.Certificate            // for clients that name no host; nil: none
 }
 
 // maxCertFiles bounds what a directory may have: it is looked at every second.
@@ -45,11 +45,11 @@ func OpenFiles(dir string) (*Files, error) {
 	if err != nil {
 		return nil, err
 	}
-	certs, err := load(pairs)
+	certs, err := loadPairs(pairs)
 	if err != nil {
 		return nil, err
 	}
-	f.used, f.seen = stamp, stamp
+	f.usedStamp, f.seenStamp = stamp, stamp
 	f.current.Store(certs)
 	return f, nil
 }
@@ -78,16 +78,16 @@ func (f *Files) Look() (bool, error) {
 	if err != nil {
 		now = err.Error()
 	}
-	settled := now == f.seen
-	f.seen = now
-	if !settled || now == f.used {
+	settled := now == f.seenStamp
+	f.seenStamp = now
+	if !settled || now == f.usedStamp {
 		return false, nil
 	}
-	f.used = now
+	f.usedStamp = now
 	if err != nil {
 		return false, err
 	}
-	certs, err := load(pairs)
+	certs, err := loadPairs(pairs)
 	if err != nil {
 		return false, err
 	}
@@ -144,7 +144,7 @@ func isNotDir(err error) bool {
 }
 
 // load reads pairs.
-func load(pairs []certPair) (*fileCerts, error) {
+func loadPairs(pairs []certPair) (*fileCerts, error) {
 	out := &fileCerts{byName: map[string][]*tls.Certificate{}}
 	for _, p := range pairs {
 		cert, err := tls.LoadX509KeyPair(p.cert, p.key)
@@ -160,13 +160,13 @@ func load(pairs []certPair) (*fileCerts, error) {
 			out.byName[name] = append(out.byName[name], &cert)
 		}
 		out.files = append(out.files, p.cert, p.key)
-		out.first = append(out.first, &cert)
+		out.fallback = append(out.fallback, &cert)
 	}
 	for _, list := range out.byName { // of several for one name the one that is good for longest
 		slices.SortStableFunc(list, func(a, b *tls.Certificate) int { return b.Leaf.NotAfter.Compare(a.Leaf.NotAfter) })
 	}
-	if len(out.first) > 1 {
-		out.first = out.first[:1]
+	if len(out.fallback) > 1 {
+		out.fallback = out.fallback[:1]
 	}
 	return out, nil
 }
@@ -180,7 +180,7 @@ func (f *Files) find(hello *tls.ClientHelloInfo, name string) *tls.Certificate {
 		list = c.byName["*."+domain]
 	}
 	if name == "" {
-		list = c.first
+		list = c.fallback
 	}
 	for _, cert := range list {
 		if hello.SupportsCertificate(cert) == nil {

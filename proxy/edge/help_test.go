@@ -69,10 +69,10 @@ type inOrder struct {
 	bad  map[bourse.MachineID]error
 }
 
-func (b *inOrder) Take(_ context.Context, t *route.Target, w proxy.Want) (proxy.Turn, error) {
+func (b *inOrder) Acquire(_ context.Context, t *route.Target, w proxy.Criteria) (proxy.Slot, error) {
 	for i := range t.Backends {
 		tried := false
-		for _, id := range w.Not {
+		for _, id := range w.Tried {
 			tried = tried || id == t.Backends[i].Machine
 		}
 		if !tried {
@@ -117,7 +117,7 @@ func (t *turn) Done(failed error) {
 // byAddress reaches machines at the addresses that are their ids.
 type byAddress struct{}
 
-func (byAddress) Use(_ context.Context, _ bourse.WorkerID, m bourse.MachineID, _ int, _ bool) (proxy.Way, error) {
+func (byAddress) Use(_ context.Context, _ bourse.WorkerID, m bourse.MachineID, _ int, _ bool) (proxy.Upstream, error) {
 	if m == "none" {
 		return nil, bourse.Errorf(bourse.CodeInsufficient, "its host is full")
 	}
@@ -145,7 +145,7 @@ func listenHere(t *testing.T) net.Listener {
 // web is a listener of a test with a server like the proxy's.
 func web(t *testing.T, h http.Handler, secure bool) Web {
 	t.Helper()
-	return Web{Listener: listenHere(t), Server: proxy.Server(h, slog.New(slog.DiscardHandler)), Port: 80, TLS: secure}
+	return Web{Listener: listenHere(t), Server: proxy.NewServer(h, slog.New(slog.DiscardHandler)), Port: 80, TLS: secure}
 }
 
 // start runs an edge until the test ends, or stop is called, which waits for its end.
@@ -163,7 +163,7 @@ func start(t *testing.T, c Config) (stop func()) {
 	if c.Balance == nil {
 		c.Balance = &inOrder{}
 	}
-	c.Ways = byAddress{}
+	c.Upstreams = byAddress{}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	ended := make(chan error, 1)
 	go func() { ended <- New(c).Run(ctx) }()

@@ -18,19 +18,19 @@ const (
 
 // pgGreetings is how many requests a client may make before TLS: for GSS encryption,
 // which is refused, then for TLS.
-const pgGreetings = 2
+const maxPGRequests = 2
 
 // askPostgres answers a client of PostgreSQL that asks for TLS, and returns the
 // connection on which its handshake follows. One that begins with the handshake, as
 // newer clients may, is passed on as it is.
-func askPostgres(c net.Conn) (net.Conn, error) {
-	for range pgGreetings {
+func acceptPostgresTLS(c net.Conn) (net.Conn, error) {
+	for range maxPGRequests {
 		var head [8]byte
 		if _, err := io.ReadFull(c, head[:1]); err != nil {
 			return nil, bourse.Errorf(bourse.CodeInvalid, "read what the client asks for: %w", err)
 		}
 		if head[0] == 0x16 { // a TLS handshake
-			return &unread{Conn: c, first: head[:1]}, nil
+			return &prefixedConn{Conn: c, prefix: head[:1]}, nil
 		}
 		if _, err := io.ReadFull(c, head[1:]); err != nil {
 			return nil, bourse.Errorf(bourse.CodeInvalid, "read what the client asks for: %w", err)
@@ -66,32 +66,32 @@ func pgRefuse(c net.Conn, text string) {
 }
 
 // unread is a connection of which a few bytes were read too many.
-type unread struct {
+type prefixedConn struct {
 	net.Conn
-	first []byte
+	prefix []byte
 }
 
 // Read implements net.Conn.
-func (u *unread) Read(p []byte) (int, error) {
-	if len(u.first) > 0 {
-		n := copy(p, u.first)
-		u.first = u.first[n:]
+func (u *prefixedConn) Read(p []byte) (int, error) {
+	if len(u.prefix) > 0 {
+		n := copy(p, u.prefix)
+		u.prefix = u.prefix[n:]
 		return n, nil
 	}
 	return u.Conn.Read(p)
 }
 
 // CloseWrite ends what is sent.
-func (u *unread) CloseWrite() error { return closeWrite(u.Conn) }
+func (u *prefixedConn) CloseWrite() error { return closeWrite(u.Conn) }
 
 // greeter tells a client why it is not served, where its protocol has words for that.
-type greeter struct {
+type clientReporter struct {
 	conn     net.Conn
 	postgres bool
 }
 
 // refuse says that there is no machine, and reports whether it had words for that.
-func (g *greeter) refuse(err error) bool {
+func (g *clientReporter) report(err error) bool {
 	if !g.postgres {
 		return false
 	}

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/bourse-dev/bourse"
@@ -41,8 +42,8 @@ func (e *Edge) target(s *Stream) (*route.Target, error) {
 // serveStreams passes on what comes until ctx ends.
 func (e *Edge) serveStreams(ctx context.Context, s *Stream) {
 	base, cut := context.WithCancelCause(context.WithoutCancel(ctx))
-	defer cut(errEnding)
-	l := e.bounded(s.Listener)
+	defer cut(errStopping)
+	l := e.limit(s.Listener)
 	var streams sync.WaitGroup
 	ended := make(chan struct{})
 	go func() {
@@ -58,7 +59,7 @@ func (e *Edge) serveStreams(ctx context.Context, s *Stream) {
 	case <-done:
 	case <-time.After(e.Limits.Drain):
 		e.Log.Warn("streams are broken off", slog.String("listener", s.Addr().String()))
-		cut(errEnding)
+		cut(errStopping)
 		<-done
 	}
 }
@@ -89,8 +90,8 @@ func (e *Edge) accept(ctx context.Context, l net.Listener, serve func(net.Conn))
 // serveStream passes one connection on.
 func (e *Edge) serveStream(ctx context.Context, s *Stream, c net.Conn) {
 	began := time.Now()
-	var passed sums
-	err := e.pass(ctx, s, c, &passed)
+	var passed streamStats
+	err := e.forward(ctx, s, c, &passed)
 	_ = c.Close()
 	log := e.Log.With(slog.String("app", string(s.App)), slog.Int("port", s.Port), slog.String("client", clientOf(c).String()),
 		slog.String("machine", string(passed.machine)), slog.Int64("in", passed.in), slog.Int64("out", passed.out), slog.Duration("took", time.Since(began)))
@@ -102,13 +103,13 @@ func (e *Edge) serveStream(ctx context.Context, s *Stream, c net.Conn) {
 }
 
 // sums are what a stream has passed on.
-type sums struct {
+type streamStats struct {
 	machine bourse.MachineID
 	in, out int64 // bytes from the client, and to it
 }
 
 // pass connects the client with a machine until both have ended.
-func (e *Edge) pass(ctx context.Context, s *Stream, c net.Conn, passed *sums) error {
+func (e *Edge) forward(ctx context.Context, s *Stream, c net.Conn, passed *streamStats) error {
 	t, err := e.target(s)
 	if err != nil {
 		return err
@@ -117,34 +118,34 @@ func (e *Edge) pass(ctx context.Context, s *Stream, c net.Conn, passed *sums) er
 	if _, err := c.Read(nil); err != nil { // no PROXY header, where there must be one
 		return bourse.Errorf(bourse.CodeInvalid, "PROXY header: %w", err)
 	}
-	client, outer, err := e.greet(ctx, t, c)
+	client, outer, err := e.handshake(ctx, t, c)
 	if err != nil {
-		e.part(c) // an alert of TLS, or PostgreSQL's words
+		e.lingerClose(c) // an alert of TLS, or PostgreSQL's words
 		return err
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	m, err := e.reach(ctx, t)
+	m, err := e.connectMachine(ctx, t)
 	if err != nil {
-		if outer.refuse(err) {
-			e.part(c)
+		if outer.report(err) {
+			e.lingerClose(c)
 		}
 		return err
 	}
-	defer m.end(nil)
-	passed.machine = m.turn.Backend().Machine
+	defer m.close(nil)
+	passed.machine = m.slot.Backend().Machine
 	if t.Port.Has(workload.HandlerProxyProto) {
-		if err := announce(m.conn, clientOf(c), c.LocalAddr(), t.Port.ProxyV2); err != nil {
+		if err := writeProxyHeader(m.conn, clientOf(c), c.LocalAddr(), t.Port.ProxyV2); err != nil {
 			return err
 		}
 	}
 	defer context.AfterFunc(ctx, func() { _ = m.conn.Close() })()
-	return e.join(client, m.conn, passed)
+	return e.copyBoth(client, m.conn, passed)
 }
 
 // greet does what the port's handlers ask for before bytes pass. It returns the
 // connection inside, and how the client is told that there is no machine.
-func (e *Edge) greet(ctx context.Context, t *route.Target, raw net.Conn) (inside net.Conn, outer greeter, err error) {
+func (e *Edge) handshake(ctx context.Context, t *route.Target, raw net.Conn) (inside net.Conn, outer clientReporter, err error) {
 	if err := raw.SetDeadline(time.Now().Add(e.Limits.Handshake)); err != nil {
 		return nil, outer, err
 	}
@@ -157,7 +158,7 @@ func (e *Edge) greet(ctx context.Context, t *route.Target, raw net.Conn) (inside
 	switch {
 	case t.Port.Has(workload.HandlerPGTLS):
 		outer.postgres = true
-		if c, err = askPostgres(c); err != nil {
+		if c, err = acceptPostgresTLS(c); err != nil {
 			return nil, outer, err
 		}
 	case !t.Port.Has(workload.HandlerTLS):
@@ -173,73 +174,73 @@ func (e *Edge) greet(ctx context.Context, t *route.Target, raw net.Conn) (inside
 }
 
 // partBytes is how much is read of a client that was told to leave.
-const partBytes = 256 << 10
+const maxDiscard = 256 << 10
 
 // part ends what is sent to a client, and waits for it to leave: a connection that is
 // closed while bytes of its client are unread is reset, and a reset overtakes the
 // words of why.
-func (e *Edge) part(c net.Conn) {
+func (e *Edge) lingerClose(c net.Conn) {
 	if closeWrite(c) != nil || c.SetDeadline(time.Now().Add(e.Limits.Handshake)) != nil {
 		return // it has left
 	}
-	_, _ = io.CopyN(io.Discard, c, partBytes)
+	_, _ = io.CopyN(io.Discard, c, maxDiscard)
 }
 
 // reached is a connection to a machine, with its place there.
-type reached struct {
-	conn net.Conn
-	turn proxy.Turn
-	done func()
+type machineConn struct {
+	conn   net.Conn
+	slot   proxy.Slot
+	endUse func()
 }
 
 // end ends the connection. failed says that its machine did.
-func (m *reached) end(failed error) {
+func (m *machineConn) close(failed error) {
 	if m.conn != nil {
 		_ = m.conn.Close()
 	}
-	if m.done != nil {
-		m.done()
+	if m.endUse != nil {
+		m.endUse()
 	}
-	m.turn.Done(failed)
+	m.slot.Done(failed)
 }
 
 // reach connects to a machine, and to another one where that fails: nothing has been
 // sent yet.
-func (e *Edge) reach(ctx context.Context, t *route.Target) (*reached, error) {
+func (e *Edge) connectMachine(ctx context.Context, t *route.Target) (*machineConn, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, e.Limits.Ready, bourse.Errorf(bourse.CodeTimeout, "no machine was ready within %s", e.Limits.Ready))
 	defer cancel()
-	var want proxy.Want
+	var want proxy.Criteria
 	var last error
 	for range e.Limits.Attempts {
-		turn, err := e.Balance.Take(ctx, t, want)
+		turn, err := e.Balance.Acquire(ctx, t, want)
 		if err != nil {
 			return nil, errors.Join(last, err)
 		}
-		m := &reached{turn: turn}
-		if err = e.connect(ctx, t, m); err == nil {
+		m := &machineConn{slot: turn}
+		if err = e.dial(ctx, t, m); err == nil {
 			return m, nil
 		}
 		last = err
 		if ctx.Err() != nil || bourse.CodeOf(err) == bourse.CodeRateLimited {
 			err = context.Canceled // the client left, time is up, or there is no place: nothing is known of the machine
 		}
-		m.end(err)
+		m.close(err)
 		if ctx.Err() != nil {
 			return nil, errors.Join(context.Cause(ctx), last)
 		}
-		want.Not = append(want.Not, turn.Backend().Machine)
+		want.Tried = append(want.Tried, turn.Backend().Machine)
 	}
 	return nil, last
 }
 
-func (e *Edge) connect(ctx context.Context, t *route.Target, m *reached) error {
-	b := m.turn.Backend()
-	way, err := e.Ways.Use(ctx, b.Worker, b.Machine, b.Service.InternalPort, b.Service.Autostart)
+func (e *Edge) dial(ctx context.Context, t *route.Target, m *machineConn) error {
+	b := m.slot.Backend()
+	way, err := e.Upstreams.Use(ctx, b.Worker, b.Machine, b.Service.InternalPort, b.Service.Autostart)
 	if err != nil {
 		return err
 	}
 	if e.HoldOpen {
-		m.done = way.Begin()
+		m.endUse = way.Begin()
 	}
 	m.conn, err = proxy.Dial(ctx, e.Conns, proxy.Owner(t), way)
 	return err
@@ -247,13 +248,13 @@ func (e *Edge) connect(ctx context.Context, t *route.Target, m *reached) error {
 
 // join copies bytes both ways until both have ended. The end of one way is passed
 // on, and the other goes on.
-func (e *Edge) join(client, machine net.Conn, passed *sums) error {
+func (e *Edge) copyBoth(client, machine net.Conn, passed *streamStats) error {
 	var in, out error
 	idle := newIdle(e.Limits.Idle, func() { _, _ = client.Close(), machine.Close() })
 	defer idle.stop()
 	var copies sync.WaitGroup
-	copies.Go(func() { passed.in, in = oneWay(machine, client, idle) })
-	passed.out, out = oneWay(client, machine, idle)
+	copies.Go(func() { passed.in, in = copyOneWay(machine, client, idle) })
+	passed.out, out = copyOneWay(client, machine, idle)
 	copies.Wait()
 	if idle.expired() {
 		return bourse.Errorf(bourse.CodeTimeout, "no bytes for %s", e.Limits.Idle)
@@ -263,13 +264,13 @@ func (e *Edge) join(client, machine net.Conn, passed *sums) error {
 
 // oneWay copies until from ends, and passes its end on. After an error both are
 // closed: the other way has nothing to wait for.
-func oneWay(to, from net.Conn, idle *idle) (n int64, err error) {
+func copyOneWay(to, from net.Conn, idle *idleTimer) (n int64, err error) {
 	buffer := buffers.Get().(*[]byte)
 	defer buffers.Put(buffer)
 	for {
 		k, err := from.Read(*buffer)
 		if k > 0 {
-			idle.moved()
+			idle.touch()
 			if _, err := to.Write((*buffer)[:k]); err != nil {
 				_, _ = from.Close(), to.Close()
 				return n, unlessClosed(err)
@@ -292,4 +293,52 @@ func unlessClosed(err error) error {
 		return nil
 	}
 	return err
+}
+
+// bufferSize is what is read at once of a stream.
+const bufferSize = 16 << 10
+
+// buffers are shared by streams: one that waits for bytes has one all the same.
+var buffers = sync.Pool{New: func() any { return new(make([]byte, bufferSize)) }}
+
+func isEnd(err error) bool { return errors.Is(err, io.EOF) }
+
+// idle ends a stream on which no bytes have passed for a time.
+type idleTimer struct {
+	after      time.Duration
+	timer      *time.Timer
+	last       atomic.Int64 // when bytes last passed, of the monotonic clock
+	began      time.Time
+	hasExpired atomic.Bool
+}
+
+// newIdle returns what calls end once no bytes have passed for so long; 0 is never.
+func newIdle(after time.Duration, end func()) *idleTimer {
+	i := &idleTimer{after: after, began: time.Now()}
+	if after <= 0 {
+		return i
+	}
+	i.timer = time.AfterFunc(after, func() {
+		if rest := after - (time.Since(i.began) - time.Duration(i.last.Load())); rest > 0 {
+			i.timer.Reset(rest)
+			return
+		}
+		i.hasExpired.Store(true)
+		end()
+	})
+	return i
+}
+
+func (i *idleTimer) touch() {
+	if i.timer != nil {
+		i.last.Store(int64(time.Since(i.began)))
+	}
+}
+
+func (i *idleTimer) expired() bool { return i.hasExpired.Load() }
+
+func (i *idleTimer) stop() {
+	if i.timer != nil {
+		i.timer.Stop()
+	}
 }

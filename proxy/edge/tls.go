@@ -62,10 +62,10 @@ func nameOf(hello *tls.ClientHelloInfo) string {
 // Certificates are the certificates of host names: of files first, then of an ACME
 // CA, then made here.
 type Certificates struct {
-	Files      *Files // nil: there are none
-	ACME       *ACME  // nil: none is asked
-	SelfSigned bool   // where there is no other, sign one for the client's name
-	own        selfSigned
+	Files           *Files // nil: there are none
+	ACME            *ACME  // nil: none is asked
+	SelfSigned      bool   // where there is no other, sign one for the client's name
+	selfSignedCerts selfSigned
 }
 
 func (c *Certificates) get(hello *tls.ClientHelloInfo, selfSigned bool) (*tls.Certificate, error) {
@@ -84,7 +84,7 @@ func (c *Certificates) get(hello *tls.ClientHelloInfo, selfSigned bool) (*tls.Ce
 		}
 	}
 	if selfSigned || c.SelfSigned {
-		return c.own.get(name)
+		return c.selfSignedCerts.get(name)
 	}
 	return nil, bourse.Errorf(bourse.CodeNotFound, "there is no certificate for %s", bourse.Quoted(name))
 }

@@ -96,8 +96,8 @@ func TestProxyHeader(t *testing.T) {
 	t.Parallel()
 	loopback := []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
 	known, other := web(t, told, false), web(t, told, false)
-	start(t, Config{Web: []Web{known}, Behind: loopback, Limits: Limits{Handshake: time.Second}})
-	start(t, Config{Web: []Web{other}, Behind: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}})
+	start(t, Config{Web: []Web{known}, LoadBalancers: loopback, Limits: Limits{Handshake: time.Second}})
+	start(t, Config{Web: []Web{other}, LoadBalancers: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}})
 	v2 := func(h *proxyproto.Header) string {
 		b, err := h.Format()
 		if err != nil {
@@ -270,8 +270,8 @@ func TestDrain(t *testing.T) {
 			go func() { stop(); close(stopped) }()
 			if !c.ends {
 				<-stopped
-				if err := <-cut; !errors.Is(err, errEnding) {
-					t.Errorf("the request ended with %v, want %v", err, errEnding)
+				if err := <-cut; !errors.Is(err, errStopping) {
+					t.Errorf("the request ended with %v, want %v", err, errStopping)
 				}
 				return
 			}

@@ -53,20 +53,20 @@ type key struct {
 }
 
 type entry struct {
-	app     string
-	key     key
-	kept    Kept
-	end     time.Time
-	inAll   *list.Element
-	inApp   *list.Element
-	version bourse.InstanceID // of the issuer
-	bypass  bool
+	app            string
+	key            key
+	replay         CachedReplay
+	expires        time.Time
+	inAll          *list.Element
+	inApp          *list.Element
+	issuerInstance bourse.InstanceID // of the issuer
+	bypass         bool
 }
 
 // Kept is a replay that is known from an earlier request.
-type Kept struct {
+type CachedReplay struct {
 	Replay Replay
-	From   bourse.MachineID // that asked for it
+	Issuer bourse.MachineID // that asked for it
 	Region bourse.Region
 }
 
@@ -76,39 +76,39 @@ func NewCache() *Cache { return &Cache{all: list.New(), apps: map[string]*appCac
 // Lookup returns where a request of a target was replayed to before. With the status
 // Bypass there was an answer, and the client asked not to use it; without a status
 // there was none.
-func (c *Cache) Lookup(t *route.Target, r *http.Request, now time.Time) (Kept, Status) {
+func (c *Cache) Lookup(t *route.Target, r *http.Request, now time.Time) (CachedReplay, Status) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	app := c.apps[t.App.ID]
 	if app == nil {
-		return Kept{}, ""
+		return CachedReplay{}, ""
 	}
 	for _, k := range keys(t, r) {
 		e := app.entries[k]
 		if e == nil {
 			continue
 		}
-		if !now.Before(e.end) || !e.stands(t) {
+		if !now.Before(e.expires) || !e.isValid(t) {
 			c.remove(e)
 			continue
 		}
 		if e.bypass && strings.EqualFold(strings.TrimSpace(r.Header.Get(HeaderControl)), "skip") {
-			return Kept{}, Bypass
+			return CachedReplay{}, Bypass
 		}
 		c.all.MoveToFront(e.inAll)
 		app.order.MoveToFront(e.inApp)
-		return e.kept, Hit
+		return e.replay, Hit
 	}
-	return Kept{}, ""
+	return CachedReplay{}, ""
 }
 
 // stands reports whether the version of the machine that asked for the replay is
 // still there: another one may ask for something else. Where the replay leads to is
 // seen when it is planned.
-func (e *entry) stands(t *route.Target) bool {
+func (e *entry) isValid(t *route.Target) bool {
 	for i := range t.Backends {
-		if b := &t.Backends[i]; b.Machine == e.kept.From {
-			return b.Instance == e.version
+		if b := &t.Backends[i]; b.Machine == e.replay.Issuer {
+			return b.Instance == e.issuerInstance
 		}
 	}
 	return false
@@ -122,7 +122,7 @@ func (c *Cache) Store(t *route.Target, r *http.Request, from bourse.MachineID, r
 		c.Invalidate(t, r)
 		return ""
 	}
-	unkept = replay.unkept()
+	unkept = replay.uncacheable()
 	b := backend(t, from)
 	if unkept != "" || b == nil {
 		if replay.Cache.Prefix == "" {
@@ -130,7 +130,7 @@ func (c *Cache) Store(t *route.Target, r *http.Request, from bourse.MachineID, r
 		}
 		return unkept
 	}
-	kept := Kept{Replay: *replay, From: from, Region: b.Region}
+	kept := CachedReplay{Replay: *replay, Issuer: from, Region: b.Region}
 	kept.Replay.Cache = CacheRule{}
 	if rule := replay.Cache; rule.Prefix != "" {
 		host := requestHost(r)
@@ -140,18 +140,18 @@ func (c *Cache) Store(t *route.Target, r *http.Request, from bourse.MachineID, r
 		case !strings.HasPrefix(r.URL.Path, rule.Prefix) && r.URL.Path+"/" != rule.Prefix:
 			unkept = "its pattern does not match the request"
 		default:
-			c.put(&entry{
-				app: t.App.ID, key: key{host: host, prefix: rule.Prefix}, kept: kept,
-				end: now.Add(rule.TTL), version: b.Instance, bypass: rule.AllowBypass,
+			c.add(&entry{
+				app: t.App.ID, key: key{host: host, prefix: rule.Prefix}, replay: kept,
+				expires: now.Add(rule.TTL), issuerInstance: b.Instance, bypass: rule.AllowBypass,
 			})
 		}
 	}
 	for i := range t.Port.HTTP.ReplayCache {
 		s := &t.Port.HTTP.ReplayCache[i]
 		if k, ok := sessionKey(s, r); ok && s.TTLSeconds > 0 {
-			c.put(&entry{
-				app: t.App.ID, key: k, kept: kept,
-				end: now.Add(min(max(time.Duration(s.TTLSeconds)*time.Second, minTTL), maxTTL)), version: b.Instance, bypass: s.AllowBypass,
+			c.add(&entry{
+				app: t.App.ID, key: k, replay: kept,
+				expires: now.Add(min(max(time.Duration(s.TTLSeconds)*time.Second, minTTL), maxTTL)), issuerInstance: b.Instance, bypass: s.AllowBypass,
 			})
 			break
 		}
@@ -179,7 +179,7 @@ func (c *Cache) Len() int {
 	return c.all.Len()
 }
 
-func (c *Cache) put(e *entry) {
+func (c *Cache) add(e *entry) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	app := c.apps[e.app]

@@ -99,7 +99,7 @@ func TestCacheBypassAndInvalidate(t *testing.T) {
 		t.Errorf("skip where it is not allowed: %s", status)
 	}
 	c.Store(web, skip, one, cached(t, "app=other", "/a/*", "60", "fly-replay-cache-allow-bypass", "yes"), noon)
-	if kept, status := c.Lookup(web, skip, noon); status != replay.Bypass || kept.From != "" {
+	if kept, status := c.Lookup(web, skip, noon); status != replay.Bypass || kept.Issuer != "" {
 		t.Errorf("skip where it is allowed: %s", status)
 	}
 	if _, status := c.Lookup(web, get("http://web.test/a/b"), noon); status != replay.Hit {

@@ -17,9 +17,9 @@ func Parse(form Form, h http.Header, body []byte) (r *Replay, err error) {
 	case form == JSON:
 		r, err = parseJSON(h, body)
 	case len(h[headerReplay]) > 1:
-		err = bad("%d headers: send one", len(h[headerReplay]))
+		err = invalidf("%d headers: send one", len(h[headerReplay]))
 	case isJSON(h.Get("Content-Type")):
-		err = bad("a header, and a body of type %s: send one of them", ContentType)
+		err = invalidf("a header, and a body of type %s: send one of them", ContentType)
 	default:
 		r, err = parseHeader(h)
 	}
@@ -36,7 +36,7 @@ func Parse(form Form, h http.Header, body []byte) (r *Replay, err error) {
 func parseHeader(h http.Header) (*Replay, error) {
 	text := h.Get(headerReplay)
 	if len(text) > maxHeader {
-		return nil, bad("header of %d bytes: at most %d", len(text), maxHeader)
+		return nil, invalidf("header of %d bytes: at most %d", len(text), maxHeader)
 	}
 	r, seen := &Replay{}, map[string]bool{}
 	for rest := text; rest != ""; {
@@ -49,7 +49,7 @@ func parseHeader(h http.Header) (*Replay, error) {
 			continue
 		}
 		if seen[name] {
-			return nil, bad("%s is there twice", name)
+			return nil, invalidf("%s is there twice", name)
 		}
 		seen[name] = true
 		if err = r.set(name, value); err != nil {
@@ -69,7 +69,7 @@ func field(s string) (name, value, rest string, err error) {
 			i = len(s)
 		}
 		if strings.TrimSpace(s[:i]) != "" {
-			return "", "", "", bad("%s: want field=value, separated by \";\"", bourse.Quoted(strings.TrimSpace(s[:i])))
+			return "", "", "", invalidf("%s: want field=value, separated by \";\"", bourse.Quoted(strings.TrimSpace(s[:i])))
 		}
 		return "", "", s[min(i+1, len(s)):], nil
 	}
@@ -96,20 +96,20 @@ func quoted(s string) (value, rest string, err error) {
 		case s[i] == '"':
 			end, rest, _ := strings.Cut(s[i+1:], ";")
 			if strings.TrimSpace(end) != "" {
-				return "", "", bad("%s after a quoted value", bourse.Quoted(strings.TrimSpace(end)))
+				return "", "", invalidf("%s after a quoted value", bourse.Quoted(strings.TrimSpace(end)))
 			}
 			return b.String(), rest, nil
 		default:
 			b.WriteByte(s[i])
 		}
 	}
-	return "", "", bad("a quotation mark is not closed")
+	return "", "", invalidf("a quotation mark is not closed")
 }
 
 // set sets a field by its name.
 func (r *Replay) set(name, value string) (err error) {
 	if value == "" && name != "state" {
-		return bad("%s is empty", name)
+		return invalidf("%s is empty", name)
 	}
 	switch name {
 	case "region":
@@ -128,14 +128,14 @@ func (r *Replay) set(name, value string) (err error) {
 			r.Elsewhere = true
 		case "false":
 		default:
-			err = bad("elsewhere=%s: use true", bourse.Quoted(value))
+			err = invalidf("elsewhere=%s: use true", bourse.Quoted(value))
 		}
 	case "timeout":
 		r.Timeout, err = timeout(value)
 	case "fallback":
 		r.Fallback = Fallback(value)
 	default:
-		err = bad("unknown field %s: there are region, instance, prefer_instance, app, state, elsewhere, timeout and fallback", bourse.Quoted(name))
+		err = invalidf("unknown field %s: there are region, instance, prefer_instance, app, state, elsewhere, timeout and fallback", bourse.Quoted(name))
 	}
 	return err
 }
@@ -143,7 +143,7 @@ func (r *Replay) set(name, value string) (err error) {
 func timeout(s string) (time.Duration, error) {
 	d, err := time.ParseDuration(s)
 	if err != nil || d <= 0 {
-		return 0, bad("timeout %s: use a duration such as 10s or 800ms", bourse.Quoted(s))
+		return 0, invalidf("timeout %s: use a duration such as 10s or 800ms", bourse.Quoted(s))
 	}
 	return d, nil
 }
@@ -153,10 +153,10 @@ func regions(list string) (out []bourse.Region, err error) {
 	for word := range strings.SplitSeq(list, ",") {
 		r := bourse.Region(strings.ToLower(strings.TrimSpace(word)))
 		if len(out) == maxRegions {
-			return nil, bad("more than %d regions", maxRegions)
+			return nil, invalidf("more than %d regions", maxRegions)
 		}
 		if !wellFormed(r) {
-			return nil, bad("region %s: want a short code such as gru, or a quoted list of them", bourse.Quoted(word))
+			return nil, invalidf("region %s: want a short code such as gru, or a quoted list of them", bourse.Quoted(word))
 		}
 		out = append(out, r)
 	}
@@ -180,27 +180,27 @@ func cacheHeaders(h http.Header) (c CacheRule, err error) {
 	}
 	seconds, err := strconv.ParseInt(strings.TrimSpace(ttl), 10, 64)
 	if err != nil {
-		return c, bad("fly-replay-cache-ttl-secs %s: want a number of seconds", bourse.Quoted(ttl))
+		return c, invalidf("fly-replay-cache-ttl-secs %s: want a number of seconds", bourse.Quoted(ttl))
 	}
 	bypass := strings.ToLower(strings.TrimSpace(h.Get(headerBypass)))
-	return rule(pattern, seconds, bypass == "yes" || bypass == "true")
+	return newCacheRule(pattern, seconds, bypass == "yes" || bypass == "true")
 }
 
 // rule makes a rule of a pattern as "/path/*" or "example.com/path/*".
-func rule(pattern string, seconds int64, bypass bool) (c CacheRule, err error) {
+func newCacheRule(pattern string, seconds int64, bypass bool) (c CacheRule, err error) {
 	c.Host, c.Prefix, _ = strings.Cut(strings.TrimSpace(pattern), "/")
 	c.Host, c.Prefix = strings.ToLower(c.Host), "/"+c.Prefix
 	switch {
 	case len(pattern) > maxPattern:
-		return c, bad("cache pattern of %d bytes: at most %d", len(pattern), maxPattern)
+		return c, invalidf("cache pattern of %d bytes: at most %d", len(pattern), maxPattern)
 	case !strings.HasSuffix(c.Prefix, "/*") || !validValue(pattern) || strings.ContainsAny(c.Prefix[:len(c.Prefix)-1], "*?#"):
-		return c, bad("cache pattern %s: want a path that ends with /*, as /some/path/*", bourse.Quoted(pattern))
+		return c, invalidf("cache pattern %s: want a path that ends with /*, as /some/path/*", bourse.Quoted(pattern))
 	case strings.Count(c.Prefix, "/") > maxSegments:
-		return c, bad("cache pattern %s: more than %d levels", bourse.Quoted(pattern), maxSegments)
+		return c, invalidf("cache pattern %s: more than %d levels", bourse.Quoted(pattern), maxSegments)
 	case strings.Contains(c.Host, ":"):
-		return c, bad("cache pattern %s: a domain without a port", bourse.Quoted(pattern))
+		return c, invalidf("cache pattern %s: a domain without a port", bourse.Quoted(pattern))
 	case seconds < int64(minTTL/time.Second):
-		return c, bad("cached for %d seconds: at least %d", seconds, minTTL/time.Second)
+		return c, invalidf("cached for %d seconds: at least %d", seconds, minTTL/time.Second)
 	}
 	c.Prefix = strings.TrimSuffix(c.Prefix, "*")
 	c.TTL = min(time.Duration(min(seconds, int64(maxTTL/time.Second)))*time.Second, maxTTL)

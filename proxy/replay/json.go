@@ -9,7 +9,7 @@ import (
 )
 
 // wire is a replay in JSON.
-type wire struct {
+type jsonReplay struct {
 	Region         string    `json:"region"`
 	Instance       string    `json:"instance"`
 	PreferInstance string    `json:"prefer_instance"`
@@ -30,19 +30,19 @@ type wire struct {
 
 func parseJSON(h http.Header, body []byte) (*Replay, error) {
 	if e := h.Get("Content-Encoding"); e != "" && e != "identity" {
-		return nil, bad("a body that is encoded (%s): send it as it is", bourse.Quoted(e))
+		return nil, invalidf("a body that is encoded (%s): send it as it is", bourse.Quoted(e))
 	}
 	if len(body) > MaxBody {
-		return nil, bad("a body of more than %d bytes", MaxBody)
+		return nil, invalidf("a body of more than %d bytes", MaxBody)
 	}
-	var w wire
+	var w jsonReplay
 	d := json.NewDecoder(strings.NewReader(string(body)))
 	d.DisallowUnknownFields()
 	if err := d.Decode(&w); err != nil {
-		return nil, bad("the body is no replay in JSON: %s", err.Error())
+		return nil, invalidf("the body is no replay in JSON: %s", err.Error())
 	}
 	if d.More() {
-		return nil, bad("the body goes on after its JSON")
+		return nil, invalidf("the body goes on after its JSON")
 	}
 	r := &Replay{
 		Instance: bourse.MachineID(strings.ToLower(w.Instance)), PreferInstance: bourse.MachineID(strings.ToLower(w.PreferInstance)),
@@ -60,9 +60,9 @@ func parseJSON(h http.Header, body []byte) (*Replay, error) {
 		case c.Invalidate:
 			r.Cache.Invalidate = true
 		case c.TTL == nil:
-			err = bad("cache.ttl: want a number of seconds")
+			err = invalidf("cache.ttl: want a number of seconds")
 		default:
-			r.Cache, err = rule(c.Prefix, *c.TTL, w.AllowBypass || c.AllowBypass)
+			r.Cache, err = newCacheRule(c.Prefix, *c.TTL, w.AllowBypass || c.AllowBypass)
 		}
 	}
 	return r, err

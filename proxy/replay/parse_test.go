@@ -135,7 +135,7 @@ func TestParseCacheHeaders(t *testing.T) {
 
 func parseJSON(body string) (*replay.Replay, error) {
 	h := header("content-type", replay.ContentType+"; charset=utf-8")
-	if form := replay.Asked(h); form != replay.JSON {
+	if form := replay.FormOf(h); form != replay.JSON {
 		panic(form)
 	}
 	return replay.Parse(replay.JSON, h, []byte(body))

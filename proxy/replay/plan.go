@@ -27,7 +27,7 @@ type Issuer struct {
 
 // Way is where a replayed request goes: to a machine of the target that all of it
 // allows.
-type Way struct {
+type Destination struct {
 	Target   *route.Target
 	Regions  []bourse.Choice  // in order of preference, no others; nil: any
 	Instance bourse.MachineID // this one only
@@ -48,17 +48,17 @@ const (
 // Plan returns where a replay goes. CodeNotFound, with a sentence, when there is no
 // such machine, app or region among what is routed: an app of another organisation
 // or network is not there.
-func Plan(r *Replay, from Issuer, apps Apps) (Way, error) {
+func Plan(r *Replay, from Issuer, apps Apps) (Destination, error) {
 	target, err := planTarget(r, from, apps)
 	if err != nil {
-		return Way{}, err
+		return Destination{}, err
 	}
-	w := Way{Target: target, Instance: r.Instance, Prefer: r.PreferInstance}
+	w := Destination{Target: target, Instance: r.Instance, Prefer: r.PreferInstance}
 	if r.Elsewhere {
 		w.Avoid = from.Machine
 	}
 	if w.Instance != "" && w.Instance == w.Avoid {
-		return Way{}, bad("instance %s is the machine that asks, and elsewhere=true", w.Instance)
+		return Destination{}, invalidf("instance %s is the machine that asks, and elsewhere=true", w.Instance)
 	}
 	there := map[bourse.Region]bool{}
 	found := false
@@ -71,17 +71,17 @@ func Plan(r *Replay, from Issuer, apps Apps) (Way, error) {
 	}
 	switch {
 	case !found && w.Instance != "":
-		return Way{}, absent("app %s has no machine %s", target.App.Name, w.Instance)
+		return Destination{}, notFoundf("app %s has no machine %s", target.App.Name, w.Instance)
 	case !found:
-		return Way{}, absent("app %s has no machine but the one that asks", target.App.Name)
+		return Destination{}, notFoundf("app %s has no machine but the one that asks", target.App.Name)
 	}
-	if w.Regions = choices(r.Regions, there); w.Regions == nil && len(r.Regions) > 0 {
-		return Way{}, absent("app %s has no such machine in %s", target.App.Name, join(r.Regions))
+	if w.Regions = availableChoices(r.Regions, there); w.Regions == nil && len(r.Regions) > 0 {
+		return Destination{}, notFoundf("app %s has no such machine in %s", target.App.Name, join(r.Regions))
 	}
 	return w, nil
 }
 
-func absent(format string, args ...any) error {
+func notFoundf(format string, args ...any) error {
 	return bourse.Errorf(bourse.CodeNotFound, "fly-replay: "+format, args...)
 }
 
@@ -108,14 +108,14 @@ func planTarget(r *Replay, from Issuer, apps Apps) (*route.Target, error) {
 		}
 	}
 	if best == nil {
-		return nil, absent("there is no app %s here that serves HTTP", bourse.Quoted(string(name)))
+		return nil, notFoundf("there is no app %s here that serves HTTP", bourse.Quoted(string(name)))
 	}
 	return best, nil
 }
 
 // choices resolves regions and aliases against those where there is a machine. What
 // is not there is left out: the next in the list is what it is for.
-func choices(want []bourse.Region, there map[bourse.Region]bool) (out []bourse.Choice) {
+func availableChoices(want []bourse.Region, there map[bourse.Region]bool) (out []bourse.Choice) {
 	known := make([]bourse.Region, 0, len(there))
 	for r := range there {
 		known = append(known, r)
@@ -143,15 +143,15 @@ func choices(want []bourse.Region, there map[bourse.Region]bool) (out []bourse.C
 
 // PlanFallback returns where a request goes whose replay reached no machine, by what
 // its issuer asked for; false when it goes nowhere.
-func PlanFallback(r *Replay, from Issuer) (Way, bool) {
+func PlanFallback(r *Replay, from Issuer) (Destination, bool) {
 	switch r.Fallback {
 	case ForceSelf:
-		return Way{Target: from.Target, Instance: from.Machine}, true
+		return Destination{Target: from.Target, Instance: from.Machine}, true
 	case PreferSelf:
-		return Way{Target: from.Target, Prefer: from.Machine}, true
+		return Destination{Target: from.Target, Prefer: from.Machine}, true
 	case NoFallback:
 	}
-	return Way{}, false
+	return Destination{}, false
 }
 
 // Source is the value of fly-replay-src: who asked for the replay, and the state as

@@ -59,7 +59,7 @@ func table() apps {
 
 func TestPlan(t *testing.T) {
 	all := table()
-	for text, want := range map[string]replay.Way{
+	for text, want := range map[string]replay.Destination{
 		"region=mad":                        {Target: web, Regions: []bourse.Choice{{"mad"}}},
 		`region="ams,eu,any"`:               {Target: web, Regions: []bourse.Choice{{"mad"}, {"gru"}}},
 		"region=any":                        {Target: web, Regions: []bourse.Choice{{"gru", "mad"}}},
@@ -150,7 +150,7 @@ func replayError(t *testing.T, text string) string {
 }
 
 func TestPlanFallback(t *testing.T) {
-	for fallback, want := range map[replay.Fallback]replay.Way{
+	for fallback, want := range map[replay.Fallback]replay.Destination{
 		replay.ForceSelf:  {Target: web, Instance: one},
 		replay.PreferSelf: {Target: web, Prefer: one},
 		replay.NoFallback: {},

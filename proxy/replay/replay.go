@@ -39,20 +39,20 @@ const (
 // Bounds of what is read. A request is replayed MaxReplays times at most, so that
 // two machines that send it to each other end.
 const (
-	MaxReplays   = 8
-	MaxBody      = 64 << 10 // of a replay in JSON
-	maxHeader    = 8 << 10  // of a replay in a header
-	maxState     = 4 << 10
-	maxPath      = 8 << 10
-	maxEdits     = 64 // headers set or deleted
-	maxValue     = 8 << 10
-	maxRegions   = 32
-	maxTimeout   = 10 * time.Minute
-	minTTL       = 10 * time.Second
-	maxTTL       = 24 * time.Hour
-	maxPattern   = 1 << 10
-	maxSegments  = 32 // of a cached path
-	longestToken = 256
+	MaxReplays  = 8
+	MaxBody     = 64 << 10 // of a replay in JSON
+	maxHeader   = 8 << 10  // of a replay in a header
+	maxState    = 4 << 10
+	maxPath     = 8 << 10
+	maxEdits    = 64 // headers set or deleted
+	maxValue    = 8 << 10
+	maxRegions  = 32
+	maxTimeout  = 10 * time.Minute
+	minTTL      = 10 * time.Second
+	maxTTL      = 24 * time.Hour
+	maxPattern  = 1 << 10
+	maxSegments = 32 // of a cached path
+	maxToken    = 256
 )
 
 // Replay is what a machine asks for.
@@ -99,7 +99,7 @@ const (
 )
 
 // Asked returns how a reply asks for a replay, from its headers.
-func Asked(h http.Header) Form {
+func FormOf(h http.Header) Form {
 	switch {
 	case len(h[headerReplay]) > 0:
 		return Header
@@ -118,14 +118,14 @@ func isJSON(contentType string) bool {
 // also where a machine would take underscores for dashes.
 func Strip(h http.Header) {
 	for name := range h {
-		if owned(name) && name != HeaderControl {
+		if isReplayHeader(name) && name != HeaderControl {
 			delete(h, name)
 		}
 	}
 }
 
 // owned reports whether a header is one of replays.
-func owned(name string) bool {
+func isReplayHeader(name string) bool {
 	const prefix = "fly-replay"
 	if len(name) < len(prefix) || !strings.EqualFold(name[:3], prefix[:3]) {
 		return false
@@ -133,7 +133,7 @@ func owned(name string) bool {
 	return strings.EqualFold(strings.ReplaceAll(name[:len(prefix)], "_", "-"), prefix)
 }
 
-func bad(format string, args ...any) error {
+func invalidf(format string, args ...any) error {
 	return bourse.Errorf(bourse.CodeInvalid, "fly-replay: "+format, args...)
 }
 
@@ -141,33 +141,33 @@ func bad(format string, args ...any) error {
 func (r *Replay) validate() error {
 	switch {
 	case len(r.State) > maxState:
-		return bad("state has %d bytes: at most %d", len(r.State), maxState)
+		return invalidf("state has %d bytes: at most %d", len(r.State), maxState)
 	case !validValue(r.State):
-		return bad("state has a control character: no header can carry it")
+		return invalidf("state has a control character: no header can carry it")
 	case r.Timeout < 0 || r.Timeout > maxTimeout:
-		return bad("timeout %s: use up to %s", r.Timeout, maxTimeout)
+		return invalidf("timeout %s: use up to %s", r.Timeout, maxTimeout)
 	case r.Fallback != NoFallback && r.Fallback != ForceSelf && r.Fallback != PreferSelf:
-		return bad("fallback %s: use force_self or prefer_self", bourse.Quoted(string(r.Fallback)))
+		return invalidf("fallback %s: use force_self or prefer_self", bourse.Quoted(string(r.Fallback)))
 	case r.Instance != "" && r.PreferInstance != "":
-		return bad("instance and prefer_instance: name one of them")
+		return invalidf("instance and prefer_instance: name one of them")
 	}
 	for what, id := range map[string]bourse.MachineID{"instance": r.Instance, "prefer_instance": r.PreferInstance} {
 		if id != "" && id.Validate() != nil {
-			return bad("%s %s: want a machine's id (14 hex digits)", what, bourse.Quoted(string(id)))
+			return invalidf("%s %s: want a machine's id (14 hex digits)", what, bourse.Quoted(string(id)))
 		}
 	}
 	if r.App != "" && r.App.Validate() != nil {
-		return bad("app %s: want an app's name", bourse.Quoted(string(r.App)))
+		return invalidf("app %s: want an app's name", bourse.Quoted(string(r.App)))
 	}
 	if len(r.Regions)+len(r.Instance)+len(r.PreferInstance)+len(r.App) == 0 && !r.Elsewhere && r.Transform.empty() && !r.Cache.Invalidate {
-		return bad("names no region, instance, app or elsewhere=true to send the request to")
+		return invalidf("names no region, instance, app or elsewhere=true to send the request to")
 	}
 	return r.Transform.validate()
 }
 
 // Kept reports why a replay may not be kept, empty when it may: what is kept must
 // mean the same for each request.
-func (r *Replay) unkept() string {
+func (r *Replay) uncacheable() string {
 	switch {
 	case r.State != "":
 		return "it has a state"

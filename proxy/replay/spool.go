@@ -65,10 +65,10 @@ func OpenSpools(parent string, limits Limits, log *slog.Logger) (*Spools, error)
 func (s *Spools) Close() error { return s.dir.Remove() }
 
 // Held returns the bytes that are remembered now, in memory and in files.
-func (s *Spools) Held() (memory, files int64) { return s.memory.Load(), s.files.Load() }
+func (s *Spools) Usage() (memory, files int64) { return s.memory.Load(), s.files.Load() }
 
 // take adds n to a sum that may be at most limit, or returns false.
-func take(sum *atomic.Int64, n, limit int64) bool {
+func reserve(sum *atomic.Int64, n, limit int64) bool {
 	if sum.Add(n) > limit {
 		sum.Add(-n)
 		return false
@@ -77,12 +77,12 @@ func take(sum *atomic.Int64, n, limit int64) bool {
 }
 
 // New returns an empty spool.
-func (s *Spools) New() *Spool { return &Spool{of: s} }
+func (s *Spools) New() *Spool { return &Spool{spools: s} }
 
 // Spool is the beginning of one request's body, as far as it was read. It is for one
 // goroutine at a time.
 type Spool struct {
-	of     *Spools
+	spools *Spools
 	memory []byte
 	file   *os.File // begins where the memory ends
 	size   int64
@@ -104,38 +104,38 @@ func (b *Spool) Append(p []byte) error {
 }
 
 func (b *Spool) append(p []byte) error {
-	s, n := b.of, int64(len(p))
+	s, n := b.spools, int64(len(p))
 	switch {
 	case b.closed:
-		return lost("the request's body is not remembered any more")
+		return discardedf("the request's body is not remembered any more")
 	case b.size+n > s.limits.PerRequest:
-		return lost("the request's body is larger than %d bytes", s.limits.PerRequest)
-	case b.file == nil && b.size+n <= s.limits.InMemory && take(&s.memory, n, s.limits.Memory):
+		return discardedf("the request's body is larger than %d bytes", s.limits.PerRequest)
+	case b.file == nil && b.size+n <= s.limits.InMemory && reserve(&s.memory, n, s.limits.Memory):
 		b.memory = append(b.memory, p...)
 		b.size += n
 		return nil
-	case !take(&s.files, n, s.limits.Files):
-		return lost("the proxy remembers no more bodies now: all of them have %d bytes", s.limits.Files)
-	case !b.opened && !take(&s.open, 1, s.limits.OpenFiles):
+	case !reserve(&s.files, n, s.limits.Files):
+		return discardedf("the proxy remembers no more bodies now: all of them have %d bytes", s.limits.Files)
+	case !b.opened && !reserve(&s.open, 1, s.limits.OpenFiles):
 		s.files.Add(-n)
-		return lost("the proxy remembers no more bodies now: %d have files", s.limits.OpenFiles)
+		return discardedf("the proxy remembers no more bodies now: %d have files", s.limits.OpenFiles)
 	}
 	b.opened = true
 	b.size += n // Close gives both back, written or not
 	if err := b.write(p, b.size-n-int64(len(b.memory))); err != nil {
 		s.log.Warn("write spool failed", "err", err)
-		return lost("the request's body could not be remembered")
+		return discardedf("the request's body could not be remembered")
 	}
 	return nil
 }
 
-func lost(format string, args ...any) error {
+func discardedf(format string, args ...any) error {
 	return bourse.Errorf(bourse.CodeFailedPrecondition, format, args...)
 }
 
 func (b *Spool) write(p []byte, at int64) error {
 	if b.file == nil {
-		f, err := os.CreateTemp(b.of.dir.Path, "")
+		f, err := os.CreateTemp(b.spools.dir.Path, "")
 		if err != nil {
 			return err
 		}
@@ -155,7 +155,7 @@ func (b *Spool) ReadAt(p []byte, at int64) (int, error) {
 		return copy(p, b.memory[at:]), nil
 	}
 	if b.file == nil || at >= b.size {
-		return 0, lost("the request's body is not remembered any more")
+		return 0, discardedf("the request's body is not remembered any more")
 	}
 	return b.file.ReadAt(p[:min(int64(len(p)), b.size-at)], at-int64(len(b.memory)))
 }
@@ -166,10 +166,10 @@ func (b *Spool) Close() {
 		return
 	}
 	b.closed = true
-	b.of.memory.Add(-int64(len(b.memory)))
-	b.of.files.Add(-(b.size - int64(len(b.memory))))
+	b.spools.memory.Add(-int64(len(b.memory)))
+	b.spools.files.Add(-(b.size - int64(len(b.memory))))
 	if b.opened {
-		b.of.open.Add(-1)
+		b.spools.open.Add(-1)
 	}
 	if b.file != nil {
 		_ = b.file.Close() // it has no name, and no one reads it again

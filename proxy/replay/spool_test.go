@@ -29,7 +29,7 @@ func spools(t *testing.T, l replay.Limits) (*replay.Spools, string) {
 		if left, _ := filepath.Glob(filepath.Join(dir, "*")); len(left) > 0 {
 			t.Errorf("left: %v", left)
 		}
-		if m, f := s.Held(); m != 0 || f != 0 {
+		if m, f := s.Usage(); m != 0 || f != 0 {
 			t.Errorf("held in the end: %d bytes in memory, %d in files", m, f)
 		}
 	})
@@ -111,7 +111,7 @@ func TestSpoolLimits(t *testing.T) {
 	if err := large.Append(ten); err == nil {
 		t.Error("after that: no error")
 	}
-	if m, f := s.Held(); m != 0 || f != 0 || large.Len() != 0 {
+	if m, f := s.Usage(); m != 0 || f != 0 || large.Len() != 0 {
 		t.Errorf("held by it: %d, %d, %d", m, f, large.Len())
 	}
 	a, b := s.New(), s.New()
@@ -123,7 +123,7 @@ func TestSpoolLimits(t *testing.T) {
 	if err := grow(b, 8); err != nil { // 20, as memory has no more, and 60
 		t.Fatal(err)
 	}
-	if m, f := s.Held(); m != 60 || f != 120 {
+	if m, f := s.Usage(); m != 60 || f != 120 {
 		t.Errorf("held: %d, %d", m, f)
 	}
 	if got := readAll(t, b, 7); !bytes.Equal(got, bytes.Repeat(ten, 8)) {

@@ -30,7 +30,7 @@ func (t *Transform) empty() bool {
 
 // framing are the headers that say how a message is cut, and where a connection
 // ends: they are the proxy's.
-var framing = []string{
+var connectionHeaders = []string{
 	"Connection", "Content-Length", "Expect", "Host", "Keep-Alive", "Proxy-Connection", "Te", "Trailer", "Transfer-Encoding", "Upgrade",
 }
 
@@ -40,7 +40,7 @@ func validValue(s string) bool { return httpguts.ValidHeaderFieldValue(s) }
 
 func (t *Transform) validate() error {
 	if len(t.DeleteHeaders)+len(t.SetHeaders) > maxEdits {
-		return bad("transform sets and deletes %d headers: at most %d", len(t.DeleteHeaders)+len(t.SetHeaders), maxEdits)
+		return invalidf("transform sets and deletes %d headers: at most %d", len(t.DeleteHeaders)+len(t.SetHeaders), maxEdits)
 	}
 	if t.Path != "" {
 		if _, err := parsePath(t.Path); err != nil {
@@ -57,7 +57,7 @@ func (t *Transform) validate() error {
 			return err
 		}
 		if len(h.Value) > maxValue || !validValue(h.Value) {
-			return bad("transform.set_headers: the value of %s is too long, or has a control character", bourse.Quoted(h.Name))
+			return invalidf("transform.set_headers: the value of %s is too long, or has a control character", bourse.Quoted(h.Name))
 		}
 	}
 	return nil
@@ -65,22 +65,22 @@ func (t *Transform) validate() error {
 
 // editable returns an error for a header that is not a machine's to change.
 func editable(name string) error {
-	if len(name) > longestToken || !httpguts.ValidHeaderFieldName(name) {
-		return bad("transform: %s is no name of a header", bourse.Quoted(name))
+	if len(name) > maxToken || !httpguts.ValidHeaderFieldName(name) {
+		return invalidf("transform: %s is no name of a header", bourse.Quoted(name))
 	}
-	if slices.Contains(framing, http.CanonicalHeaderKey(name)) || owned(name) {
-		return bad("transform: header %s is the proxy's own", bourse.Quoted(name))
+	if slices.Contains(connectionHeaders, http.CanonicalHeaderKey(name)) || isReplayHeader(name) {
+		return invalidf("transform: header %s is the proxy's own", bourse.Quoted(name))
 	}
 	return nil
 }
 
 func parsePath(path string) (*url.URL, error) {
 	if len(path) > maxPath {
-		return nil, bad("transform.path of %d bytes: at most %d", len(path), maxPath)
+		return nil, invalidf("transform.path of %d bytes: at most %d", len(path), maxPath)
 	}
 	u, err := url.ParseRequestURI(path)
 	if err != nil || path[0] != '/' || strings.ContainsAny(path, " #") {
-		return nil, bad("transform.path %s: want a path that begins with /, and its query", bourse.Quoted(path))
+		return nil, invalidf("transform.path %s: want a path that begins with /, and its query", bourse.Quoted(path))
 	}
 	return u, nil
 }

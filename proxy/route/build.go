@@ -15,9 +15,9 @@ type Input struct {
 	Apps     []bourse.App // also deleted ones
 	Machines []bourse.Machine
 	// Heard returns the worker that is heard from and has a tag. Nil: none is.
-	Heard   func(bourse.WorkerTag) (bourse.WorkerID, bool)
-	Domains []string                  // below which apps have their names: "localhost"
-	Hosts   map[string]bourse.AppName // further host names, of which each means one app
+	ReachableWorker func(bourse.WorkerTag) (bourse.WorkerID, bool)
+	Domains         []string                  // below which apps have their names: "localhost"
+	Hosts           map[string]bourse.AppName // further host names, of which each means one app
 }
 
 // Bounds of what one app, whose machines may be a stranger's, takes of a proxy. What is
@@ -34,11 +34,11 @@ func Build(in Input) *Table { return new(Builder).Build(in) }
 
 // Builder makes one table after the other. It remembers what it has read of configs
 // that are still there. Its zero value is ready; it is not safe for concurrent use.
-type Builder struct{ read map[string]*reading }
+type Builder struct{ configs map[string]*parsedConfig }
 
 // Build makes a table, as the function of this name does.
 func (b *Builder) Build(in Input) *Table {
-	t := &Table{apps: map[bourse.AppName]*served{}, domains: map[string]bool{}, hosts: map[string]bourse.AppName{}}
+	t := &Table{apps: map[bourse.AppName]*servedApp{}, domains: map[string]bool{}, hosts: map[string]bourse.AppName{}}
 	for _, d := range in.Domains {
 		if d, ok := normalHost(strings.TrimPrefix(d, ".")); ok {
 			t.domains[d] = true
@@ -49,9 +49,9 @@ func (b *Builder) Build(in Input) *Table {
 			t.hosts[host] = name
 		}
 	}
-	apps := living(in.Apps)
-	before := b.read
-	b.read = make(map[string]*reading, len(before))
+	apps := activeApps(in.Apps)
+	before := b.configs
+	b.configs = make(map[string]*parsedConfig, len(before))
 	byApp := map[bourse.AppName][]*candidate{}
 	for i := range in.Machines {
 		m := &in.Machines[i]
@@ -60,17 +60,17 @@ func (b *Builder) Build(in Input) *Table {
 			continue
 		}
 		worker, heard := bourse.WorkerID(""), false
-		if in.Heard != nil {
-			worker, heard = in.Heard(m.ID.Tag())
+		if in.ReachableWorker != nil {
+			worker, heard = in.ReachableWorker(m.ID.Tag())
 		}
 		if heard && worker != m.Worker {
 			continue // its id leads to another worker, so no request could reach it
 		}
-		byApp[m.App] = append(byApp[m.App], newCandidate(m, heard, b.reading(m, before)))
+		byApp[m.App] = append(byApp[m.App], newCandidate(m, heard, b.parsed(m, before)))
 	}
 	for name, list := range byApp {
 		a := apps[name]
-		s := &served{app: App{ID: a.ID, Name: a.Name, Org: a.Org, Network: a.Network}}
+		s := &servedApp{app: App{ID: a.ID, Name: a.Name, Org: a.Org, Network: a.Network}}
 		if s.targets = targets(&s.app, list); len(s.targets) > 0 {
 			t.apps[name] = s
 		}
@@ -81,7 +81,7 @@ func (b *Builder) Build(in Input) *Table {
 
 // living returns the apps that are not deleted, and the one that is there without
 // having been made.
-func living(list []bourse.App) map[bourse.AppName]bourse.App {
+func activeApps(list []bourse.App) map[bourse.AppName]bourse.App {
 	apps := make(map[bourse.AppName]bourse.App, len(list)+1)
 	for _, a := range list {
 		if other, twice := apps[a.Name]; twice {
@@ -99,19 +99,19 @@ func living(list []bourse.App) map[bourse.AppName]bourse.App {
 // candidate is a machine with what its config serves.
 type candidate struct {
 	backend Backend // but for its service, and what depends on it
-	*reading
+	*parsedConfig
 	failing  []string // by service: the check that fails and decides for it
 	unproven []bool
 }
 
-func newCandidate(m *bourse.Machine, heard bool, r *reading) *candidate {
-	c := &candidate{reading: r, backend: Backend{
+func newCandidate(m *bourse.Machine, heard bool, r *parsedConfig) *candidate {
+	c := &candidate{parsedConfig: r, backend: Backend{
 		Machine: m.ID, Instance: m.Instance, Boot: m.Boot.Number, Worker: m.Worker, Region: m.Region, State: m.State,
-		Cordoned: m.Cordoned, Heard: heard,
-		Spare: r.spare && m.Boot.StandsIn == "", // one that stands in is as any other, also when it was stopped since no one used it
+		Cordoned: m.Cordoned, Reachable: heard,
+		Standby: r.standby && m.Boot.StandsIn == "", // one that stands in is as any other, also when it was stopped since no one used it
 	}}
 	if m.Config.ImageKind() == bourse.PollerImage {
-		c.backend.Never = "it runs where its poller is: there is no way to its ports"
+		c.backend.Unusable = "it runs where its poller is: there is no way to its ports"
 	}
 	c.failing, c.unproven = r.health(m)
 	return c
@@ -208,8 +208,8 @@ func backends(list, before []entry, lent []Backend) []Backend {
 	out := make([]Backend, len(list))
 	for i, e := range list {
 		out[i] = e.backend
-		out[i].Service, out[i].Failing, out[i].Unproven = e.services[e.service], e.failing[e.service], e.unproven[e.service]
-		if e.backend.Spare {
+		out[i].Service, out[i].Failing, out[i].Unchecked = e.services[e.service], e.failing[e.service], e.unproven[e.service]
+		if e.backend.Standby {
 			out[i].Service.Autostart = false
 		}
 	}

@@ -61,7 +61,7 @@ func TestGolden(t *testing.T) {
 	)
 	deleted := at.Add(1)
 	in.Apps[1].DeletedAt = &deleted
-	in.Heard = func(tag bourse.WorkerTag) (bourse.WorkerID, bool) { return workerOf(tag), tag != 3 }
+	in.ReachableWorker = func(tag bourse.WorkerTag) (bourse.WorkerID, bool) { return workerOf(tag), tag != 3 }
 	got := text(route.Build(in))
 	file := filepath.Join("testdata", "table.txt")
 	if *update {
@@ -87,7 +87,7 @@ func text(table *route.Table) string {
 			fmt.Fprintf(&out, "\t%s %s boot %d on %s in %s %s, to port %d, soft %d hard %d", b.Machine, b.Instance, b.Boot, b.Worker, b.Region, b.State,
 				b.Service.InternalPort, b.Service.Concurrency.Soft, b.Service.Concurrency.Hard)
 			words := map[string]bool{
-				", cordoned": b.Cordoned, ", unproven": b.Unproven, ", unheard": !b.Heard, ", spare": b.Spare, ", startable": b.Startable(),
+				", cordoned": b.Cordoned, ", unproven": b.Unchecked, ", unheard": !b.Reachable, ", spare": b.Standby, ", startable": b.Startable(),
 			}
 			for _, word := range slices.Sorted(maps.Keys(words)) {
 				if words[word] {
@@ -97,8 +97,8 @@ func text(table *route.Table) string {
 			if b.Failing != "" {
 				out.WriteString(", fails " + b.Failing)
 			}
-			if b.Never != "" {
-				out.WriteString(", never: " + b.Never)
+			if b.Unusable != "" {
+				out.WriteString(", never: " + b.Unusable)
 			}
 			out.WriteByte('\n')
 		}

@@ -43,7 +43,7 @@ func (t *Table) AppPort(name bourse.AppName, port int) (*Target, error) {
 	return s.find(port, false)
 }
 
-func (s *served) find(port int, anyPort bool) (*Target, error) {
+func (s *servedApp) find(port int, anyPort bool) (*Target, error) {
 	target := s.at(port)
 	if target == nil && anyPort {
 		target = s.http()
@@ -55,7 +55,7 @@ func (s *served) find(port int, anyPort bool) (*Target, error) {
 }
 
 // listPorts says which ports an app serves, not more than a person reads.
-func (s *served) listPorts() string {
+func (s *servedApp) listPorts() string {
 	const most = 16
 	var out []string
 	for i := 0; i < len(s.targets); i++ {
@@ -78,7 +78,7 @@ func (s *served) listPorts() string {
 
 // byHost returns what a host name means: the app that the operator gave it to, or
 // that of its first label below one of the domains.
-func (t *Table) byHost(host string) *served {
+func (t *Table) byHost(host string) *servedApp {
 	host, ok := normalHost(host)
 	if !ok {
 		return nil

@@ -119,7 +119,7 @@ func (f *Follower) build(ctx context.Context) bool {
 		now = now.with(f.last)
 	}
 	f.last = now
-	table := f.builder.Build(Input{Apps: now.Apps, Machines: now.Machines, Heard: c.Heard, Domains: c.Domains, Hosts: c.Hosts})
+	table := f.builder.Build(Input{Apps: now.Apps, Machines: now.Machines, ReachableWorker: c.Heard, Domains: c.Domains, Hosts: c.Hosts})
 	f.current.Store(table)
 	if whole && err == nil {
 		f.known.Store(true)

@@ -57,7 +57,7 @@ func shownRoutes(r *Follower) string {
 	}
 	var out []string
 	for _, b := range target.Backends {
-		out = append(out, fmt.Sprintf("%s %s heard=%t", strings.TrimLeft(string(b.Machine[6:]), "0"), b.State, b.Heard))
+		out = append(out, fmt.Sprintf("%s %s heard=%t", strings.TrimLeft(string(b.Machine[6:]), "0"), b.State, b.Reachable))
 	}
 	return strings.Join(out, ", ")
 }

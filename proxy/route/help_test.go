@@ -33,5 +33,5 @@ func workerOf(tag bourse.WorkerTag) bourse.WorkerID { return bourse.WorkerID(fmt
 func heard(tag bourse.WorkerTag) (bourse.WorkerID, bool) { return workerOf(tag), true }
 
 func input(apps []bourse.App, machines ...bourse.Machine) route.Input {
-	return route.Input{Apps: apps, Machines: machines, Heard: heard, Domains: []string{"localhost", "apps.example.com"}}
+	return route.Input{Apps: apps, Machines: machines, ReachableWorker: heard, Domains: []string{"localhost", "apps.example.com"}}
 }

@@ -9,40 +9,40 @@ import (
 
 // reading is what a config says that matters here. Machines with the same config share
 // it; it is never changed.
-type reading struct {
+type parsedConfig struct {
 	services []workload.Service
 	checks   []workload.Check // those that decide whether requests reach a machine
-	spare    bool
+	standby  bool
 }
 
 // reading returns what a machine's config says, and keeps it for the next table.
-func (b *Builder) reading(m *bourse.Machine, before map[string]*reading) *reading {
+func (b *Builder) parsed(m *bourse.Machine, before map[string]*parsedConfig) *parsedConfig {
 	key := string(m.Config.Services) + "\x00" + string(m.Config.Checks)
 	if len(m.Config.Standbys) > 0 {
 		key += "\x00spare"
 	}
-	r := b.read[key]
+	r := b.configs[key]
 	if r == nil {
 		if r = before[key]; r == nil {
-			r = read(&m.Config)
+			r = parseConfig(&m.Config)
 		}
-		b.read[key] = r
+		b.configs[key] = r
 	}
 	return r
 }
 
 // read reads a config.
-func read(c *bourse.Config) *reading {
-	return &reading{
+func parseConfig(c *bourse.Config) *parsedConfig {
+	return &parsedConfig{
 		services: workload.Services(c),
 		checks:   slices.DeleteFunc(workload.Checks(c), func(c workload.Check) bool { return c.Kind == workload.Informational }),
-		spare:    len(c.Standbys) > 0,
+		standby:  len(c.Standbys) > 0,
 	}
 }
 
 // health returns, for each service, the first check that fails and decides whether
 // requests reach it, and whether one that decides has found nothing yet.
-func (r *reading) health(m *bourse.Machine) (failing []string, unproven []bool) {
+func (r *parsedConfig) health(m *bourse.Machine) (failing []string, unproven []bool) {
 	failing, unproven = make([]string, len(r.services)), make([]bool, len(r.services))
 	if m.State != bourse.StateStarted || len(r.checks) == 0 {
 		return failing, unproven

@@ -45,26 +45,26 @@ func (t *Target) Key() Key { return Key{t.App.ID, t.Port.First} }
 
 // Backend is a machine that could answer.
 type Backend struct {
-	Machine  bourse.MachineID
-	Instance bourse.InstanceID // its version
-	Boot     int               // counts its starts
-	Worker   bourse.WorkerID
-	Region   bourse.Region
-	State    bourse.State
-	Service  workload.Service
-	Cordoned bool
-	Failing  string // check that fails and decides whether requests reach it; empty: none
-	Unproven bool   // a check that decides has no result of this start yet
-	Heard    bool   // its worker is a member that is heard from
-	Spare    bool   // it stands by for other machines: its worker starts it when one of them is lost, and no request does: its service has no autostart
-	Never    string // why no request may ever reach it, as it is configured; empty: one may
+	Machine   bourse.MachineID
+	Instance  bourse.InstanceID // its version
+	Boot      int               // counts its starts
+	Worker    bourse.WorkerID
+	Region    bourse.Region
+	State     bourse.State
+	Service   workload.Service
+	Cordoned  bool
+	Failing   string // check that fails and decides whether requests reach it; empty: none
+	Unchecked bool   // a check that decides has no result of this start yet
+	Reachable bool   // its worker is a member that is heard from
+	Standby   bool   // it stands by for other machines: its worker starts it when one of them is lost, and no request does: its service has no autostart
+	Unusable  string // why no request may ever reach it, as it is configured; empty: one may
 }
 
 // Runs reports whether the machine runs, as far as the view says.
-func (b *Backend) Runs() bool { return b.State == bourse.StateStarted }
+func (b *Backend) Running() bool { return b.State == bourse.StateStarted }
 
 // Coming reports whether the machine will soon run, by what someone else has begun.
-func (b *Backend) Coming() bool {
+func (b *Backend) Starting() bool {
 	switch b.State {
 	case bourse.StateStarting, bourse.StateRestarting, bourse.StateReplacing:
 		return true
@@ -88,14 +88,14 @@ func (b *Backend) Startable() bool {
 // Table is what is routed where. The zero Table routes nothing. It is safe for
 // concurrent use: nothing in it changes.
 type Table struct {
-	apps    map[bourse.AppName]*served
+	apps    map[bourse.AppName]*servedApp
 	domains map[string]bool
 	hosts   map[string]bourse.AppName
 	names   []bourse.AppName // of apps, sorted
 }
 
 // served is an app with its targets, in order of their ports, which do not overlap.
-type served struct {
+type servedApp struct {
 	app     App
 	targets []*Target
 }
@@ -124,7 +124,7 @@ func (t *Table) Targets() []*Target {
 
 // Now returns what has become of a target of another table: that of its app and its
 // first port. It is nil when there is none any more. One that is fixed stays as it is.
-func (t *Table) Now(old *Target) *Target {
+func (t *Table) Current(old *Target) *Target {
 	if old.Fixed {
 		return old
 	}
@@ -144,7 +144,7 @@ func (t *Target) Backend(id bourse.MachineID) *Backend {
 }
 
 // at returns the target of a port, nil when there is none.
-func (s *served) at(port int) *Target {
+func (s *servedApp) at(port int) *Target {
 	i, j := 0, len(s.targets)
 	for i < j {
 		if m := (i + j) / 2; s.targets[m].Port.Last < port {
@@ -161,7 +161,7 @@ func (s *served) at(port int) *Target {
 
 // http returns the target that requests mean which name no port of the app's: that of
 // port 80, or of 443, or of the least that has handler http.
-func (s *served) http() *Target {
+func (s *servedApp) http() *Target {
 	var best *Target
 	rank := func(t *Target) int {
 		switch {

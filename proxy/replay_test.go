@@ -62,7 +62,7 @@ func (r routed) App(name bourse.AppName) []*route.Target {
 		t := r.w.target
 		t.App = a
 		t.Backends = []route.Backend{{
-			Machine: third, Instance: "v1", Worker: "w1", Region: "mad", State: bourse.StateStopped, Heard: true,
+			Machine: third, Instance: "v1", Worker: "w1", Region: "mad", State: bourse.StateStopped, Reachable: true,
 			Service: workload.Service{Protocol: workload.ProtocolTCP, InternalPort: 8080, Autostart: true},
 		}}
 		return []*route.Target{&t}
@@ -130,7 +130,7 @@ func TestReplayLargeBody(t *testing.T) {
 			if want := fmt.Sprintf("%d %d <nil> %x", len(body), len(body), sha256.Sum256(body)); resp.StatusCode != 200 || text != want {
 				t.Errorf("%d %s, want %s", resp.StatusCode, text, want)
 			}
-			w.eventually("the body is forgotten", func() bool { m, f := spools.Held(); return m == 0 && f == 0 })
+			w.eventually("the body is forgotten", func() bool { m, f := spools.Usage(); return m == 0 && f == 0 })
 		})
 	}
 }
@@ -272,7 +272,7 @@ func TestReplayFallback(t *testing.T) {
 				return nil
 			}
 			if name == "without" { // any other falls back at once
-				w.config.Limits.Away = time.Millisecond
+				w.config.Limits.WorkerOutage = time.Millisecond
 			}
 			w.replays(nil)
 			w.start(proxy.Listener{})
@@ -402,7 +402,7 @@ func TestReplayThatStalls(t *testing.T) {
 	}))
 	defer close(release)
 	w.replays(nil)
-	w.config.Limits.Answer = 50 * time.Millisecond
+	w.config.Limits.ResponseHeader = 50 * time.Millisecond
 	w.start(proxy.Listener{})
 	if resp, text := w.do(w.request("GET", "/", nil)); resp.StatusCode != 502 || !strings.Contains(text, "in the middle of a replay") {
 		t.Errorf("%d %s", resp.StatusCode, text)

@@ -1,4 +1,4 @@
-package way_test
+package upstream_test
 
 import (
 	"context"
@@ -16,7 +16,7 @@ import (
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/fabric"
 	"github.com/bourse-dev/bourse/fabric/fabrictest"
-	"github.com/bourse-dev/bourse/proxy/way"
+	"github.com/bourse-dev/bourse/proxy/upstream"
 )
 
 const machine = bourse.MachineID("148e21ea1d5389")
@@ -102,15 +102,15 @@ func member(address string) directory {
 	return directory{bourse.Member{ID: "w1", Role: bourse.RoleWorker, Address: address}}
 }
 
-func newWays(w *worker) *way.Ways {
-	return way.New(way.Config{
+func newWays(w *worker) *upstream.Pool {
+	return upstream.New(upstream.Config{
 		Fabric: fabrictest.Serving(w.handler()), Directory: member("192.0.2.1:4281"), Self: "p1", Host: "here",
 		Log: slog.New(slog.DiscardHandler),
 	})
 }
 
 // running runs ways until the test ends.
-func running(t *testing.T, w *way.Ways) {
+func running(t *testing.T, w *upstream.Pool) {
 	t.Helper()
 	ctx, end := context.WithCancel(t.Context())
 	var done sync.WaitGroup
@@ -122,7 +122,7 @@ func running(t *testing.T, w *way.Ways) {
 	t.Cleanup(func() { end(); done.Wait() })
 }
 
-func use(t *testing.T, w *way.Ways) *way.Way {
+func use(t *testing.T, w *upstream.Pool) *upstream.Upstream {
 	t.Helper()
 	got, err := w.Use(t.Context(), "w1", machine, 8080, true)
 	if err != nil {
@@ -131,7 +131,7 @@ func use(t *testing.T, w *way.Ways) *way.Way {
 	return got
 }
 
-func ended(y *way.Way) bool {
+func ended(y *upstream.Upstream) bool {
 	select {
 	case <-y.Done():
 		return y.Err() != nil
@@ -209,7 +209,7 @@ func (losing) Send(ctx context.Context, to bourse.Member, _ *fabric.Message) (fa
 
 // TestAWorkerThatEndsMeanwhile is one that is away, not one that took too long: who waits asks it again.
 func TestAWorkerThatEndsMeanwhile(t *testing.T) {
-	ways := way.New(way.Config{Fabric: losing{}, Directory: member("192.0.2.1:4281"), Self: "p1", Log: slog.New(slog.DiscardHandler)})
+	ways := upstream.New(upstream.Config{Fabric: losing{}, Directory: member("192.0.2.1:4281"), Self: "p1", Log: slog.New(slog.DiscardHandler)})
 	if _, err := ways.Use(t.Context(), "w1", machine, 8080, true); bourse.CodeOf(err) != bourse.CodeUnavailable || !errors.Is(err, io.ErrUnexpectedEOF) {
 		t.Errorf("Use: %v", err)
 	}

@@ -1,4 +1,4 @@
-package way_test
+package upstream_test
 
 import (
 	"context"
@@ -22,7 +22,7 @@ import (
 	"github.com/bourse-dev/bourse/fabric/nats"
 	"github.com/bourse-dev/bourse/internal/admission"
 	"github.com/bourse-dev/bourse/internal/loopback"
-	"github.com/bourse-dev/bourse/proxy/way"
+	"github.com/bourse-dev/bourse/proxy/upstream"
 )
 
 const patience = time.Minute
@@ -68,7 +68,7 @@ func serve(t *testing.T, ln net.Listener, h http.Handler) (kill func()) {
 
 // reached is a machine behind a real worker, by one of the ways there are.
 type reached struct {
-	ways *way.Ways
+	ways *upstream.Pool
 	kill func() // its worker
 }
 
@@ -80,7 +80,7 @@ func networks(t *testing.T, test func(*testing.T, *reached)) {
 			w := newWorker()
 			w.reply.Port, w.reply.Address = at.Port, at.String() // as an honest worker on the same host says
 			w.dial = func() (net.Conn, error) { return net.Dial("tcp", at.String()) }
-			config := way.Config{Self: "p1", Host: loopback.HostID(), Log: slog.New(slog.DiscardHandler)}
+			config := upstream.Config{Self: "p1", Host: loopback.HostID(), Log: slog.New(slog.DiscardHandler)}
 			if !tt.here {
 				config.Host = ""
 			}
@@ -94,14 +94,14 @@ func networks(t *testing.T, test func(*testing.T, *reached)) {
 				t.Cleanup(f.Close)
 				config.Fabric, config.Directory = f, member(ln.Addr().String())
 			}
-			r.ways = way.New(config)
+			r.ways = upstream.New(config)
 			running(t, r.ways)
 			test(t, &r)
 		})
 	}
 }
 
-func overNATS(t *testing.T, w *worker, config *way.Config) (kill func()) {
+func overNATS(t *testing.T, w *worker, config *upstream.Config) (kill func()) {
 	s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, NoSigs: true, NoLog: true})
 	if err != nil {
 		t.Fatal(err)
@@ -128,7 +128,7 @@ func overNATS(t *testing.T, w *worker, config *way.Config) (kill func()) {
 }
 
 // client sends requests to the machine, as a proxy does.
-func (r *reached) client(t *testing.T) (*way.Way, *http.Client) {
+func (r *reached) client(t *testing.T) (*upstream.Upstream, *http.Client) {
 	t.Helper()
 	y := use(t, r.ways)
 	transport := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return y.Dial(ctx) }, MaxIdleConnsPerHost: 100}
@@ -260,7 +260,7 @@ func TestAWorkerElsewhereIsNotBelieved(t *testing.T) {
 			tunneled = true
 			return nil, bourse.Errorf(bourse.CodeUnavailable, "nothing listens")
 		}
-		ways := way.New(way.Config{Fabric: fabrictest.Serving(w.handler()), Directory: member(tt.worker), Self: "p1", Host: tt.host, Log: slog.New(slog.DiscardHandler)})
+		ways := upstream.New(upstream.Config{Fabric: fabrictest.Serving(w.handler()), Directory: member(tt.worker), Self: "p1", Host: tt.host, Log: slog.New(slog.DiscardHandler)})
 		c, err := use(t, ways).Dial(t.Context())
 		if err == nil {
 			_ = c.Close()

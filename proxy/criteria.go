@@ -14,7 +14,7 @@ const maxRegions = 64
 
 // wantOf reads where a client asks to be sent to. What it forces comes before what
 // it prefers. Codes: invalid, unavailable (no machine is where it must be).
-func wantOf(h http.Header, t *route.Target) (w Want, err error) {
+func criteriaOf(h http.Header, t *route.Target) (w Criteria, err error) {
 	if id := h.Get("Fly-Prefer-Instance-Id"); id != "" {
 		w.Instance = bourse.MachineID(id)
 	}

@@ -11,8 +11,8 @@ import (
 // announced returns a listener on which those that e.Behind names, load balancers,
 // say in a PROXY header for whom they come. They must: a connection without one is
 // broken off. From anyone else such a header is what it looks like, bytes.
-func (e *Edge) announced(l net.Listener) net.Listener {
-	if len(e.Behind) == 0 {
+func (e *Edge) acceptProxyHeaders(l net.Listener) net.Listener {
+	if len(e.LoadBalancers) == 0 {
 		return l
 	}
 	return &proxyproto.Listener{
@@ -20,7 +20,7 @@ func (e *Edge) announced(l net.Listener) net.Listener {
 		ReadHeaderTimeout: e.Limits.Handshake,
 		ConnPolicy: func(o proxyproto.ConnPolicyOptions) (proxyproto.Policy, error) {
 			at, ok := o.Upstream.(*net.TCPAddr)
-			if ok && contains(e.Behind, at.AddrPort().Addr().Unmap().WithZone("")) {
+			if ok && contains(e.LoadBalancers, at.AddrPort().Addr().Unmap().WithZone("")) {
 				return proxyproto.REQUIRE, nil
 			}
 			return proxyproto.SKIP, nil
@@ -60,7 +60,7 @@ func closeWrite(c net.Conn) error {
 
 // announce writes the PROXY header with which a machine is told whose connection
 // this is.
-func announce(to net.Conn, client netip.AddrPort, local net.Addr, v2 bool) error {
+func writeProxyHeader(to net.Conn, client netip.AddrPort, local net.Addr, v2 bool) error {
 	version := byte(1)
 	if v2 {
 		version = 2

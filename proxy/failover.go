@@ -24,19 +24,19 @@ type Orders interface {
 // How long a target's order stands for further requests: until its machine is among
 // what is routed, and so that a refusal is not asked for by each request again.
 const (
-	orderStands   = 10 * time.Second
-	refusalStands = time.Second
-	maxOrders     = 64 // in progress, of all targets
+	orderValidity   = 10 * time.Second
+	refusalValidity = time.Second
+	maxOrders       = 64 // in progress, of all targets
 )
 
 // orders has one order in progress for a target, however many requests wait.
 type orders struct {
-	mu       sync.Mutex
-	now      int
-	byTarget map[route.Key]*ordering
+	mu         sync.Mutex
+	inProgress int
+	byTarget   map[route.Key]*failoverOrder
 }
 
-type ordering struct {
+type failoverOrder struct {
 	done  chan struct{} // closed when the rest is set
 	got   fabric.FailoverOrder
 	err   error
@@ -44,13 +44,13 @@ type ordering struct {
 }
 
 // join returns the order of a target, and whether the caller is to carry it out.
-func (o *orders) join(k route.Key, now time.Time) (s *ordering, first bool) {
+func (o *orders) join(k route.Key, now time.Time) (s *failoverOrder, first bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if s = o.byTarget[k]; s != nil && (s.until.IsZero() || now.Before(s.until)) {
 		return s, false
 	}
-	if o.now == maxOrders {
+	if o.inProgress == maxOrders {
 		return nil, false
 	}
 	for k, s := range o.byTarget { // few: each stands for seconds
@@ -59,24 +59,24 @@ func (o *orders) join(k route.Key, now time.Time) (s *ordering, first bool) {
 		}
 	}
 	if o.byTarget == nil {
-		o.byTarget = map[route.Key]*ordering{}
+		o.byTarget = map[route.Key]*failoverOrder{}
 	}
-	s = &ordering{done: make(chan struct{})}
+	s = &failoverOrder{done: make(chan struct{})}
 	o.byTarget[k] = s
-	o.now++
+	o.inProgress++
 	return s, true
 }
 
-func (o *orders) end(s *ordering, got fabric.FailoverOrder, err error) {
+func (o *orders) end(s *failoverOrder, got fabric.FailoverOrder, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	s.got, s.err = got, err
-	stands := orderStands
+	stands := orderValidity
 	if err != nil {
-		stands = refusalStands
+		stands = refusalValidity
 	}
 	s.until = time.Now().Add(stands)
-	o.now--
+	o.inProgress--
 	close(s.done)
 }
 
@@ -84,12 +84,12 @@ func (o *orders) end(s *ordering, got fabric.FailoverOrder, err error) {
 // started for as their hosts are full, and reports whether the request goes on
 // there. The error is what the client is told otherwise; nil: what it was told
 // before.
-func (p *Proxy) elsewhere(x *exchange, t *try) (bool, error) {
-	if p.Orders == nil || bourse.CodeOf(t.err) != bourse.CodeInsufficient || t.stage == sending || x.ordered || x.want.Only || x.gone() || x.onward.late() {
+func (p *Proxy) failover(x *exchange, t *attempt) (bool, error) {
+	if p.Orders == nil || bourse.CodeOf(t.err) != bourse.CodeInsufficient || t.stage == stageSend || x.ordered || x.criteria.Only || x.clientLeft() || x.replay.expired() {
 		return false, nil
 	}
-	like := x.latest.to
-	if !like.Service.Autostart || !x.body.again() {
+	like := x.latest.backend
+	if !like.Service.Autostart || !x.body.replayable() {
 		return false, nil
 	}
 	x.ordered = true
@@ -118,13 +118,13 @@ func (p *Proxy) elsewhere(x *exchange, t *try) (bool, error) {
 		if s.got.Order != "" {
 			text = "no machine could be started: its host is full, and no worker took the order for another, " + string(s.got.Order)
 		}
-		return false, &refusal{status: http.StatusServiceUnavailable, text: text, err: s.err}
+		return false, &statusError{status: http.StatusServiceUnavailable, text: text, err: s.err}
 	}
 	like.Machine, like.Instance, like.Worker, like.Region = s.got.Machine, s.got.Instance, s.got.Worker, s.got.Region
-	like.State, like.Heard, like.Cordoned, like.Failing, like.Unproven = bourse.StateStarted, true, false, "", false
+	like.State, like.Reachable, like.Cordoned, like.Failing, like.Unchecked = bourse.StateStarted, true, false, "", false
 	only := *x.target
 	only.Backends, only.Fixed = []route.Backend{like}, true
-	x.begin(&only, Want{})
+	x.setTarget(&only, Criteria{})
 	p.Metrics.Repeated(x.app(), "order")
 	return true, nil
 }
