@@ -16,25 +16,25 @@ import (
 	"github.com/bourse-dev/bourse/proxy/route"
 )
 
-// attempts sends a request to one machine after the other until one has a reply.
+// retryTransport sends a request to one machine after another until one of them replies.
 type retryTransport struct{ p *Proxy }
 
-// try is one attempt.
+// attempt is one attempt to get a reply from a machine.
 type attempt struct {
-	backend      route.Backend    // zero: none was free
-	notPreferred bourse.MachineID // that was preferred and not chosen
+	backend      route.Backend    // zero: no backend was chosen
+	notPreferred bourse.MachineID // preferred machine that was not chosen
 	slot         Slot
 	upstream     Upstream
-	endUse       func() // ends the request's use of the way
+	endUse       func() // ends the request's use of the upstream
 	transport    *machineTransport
-	conn         *trackedConn // that the request was sent on
+	conn         *trackedConn // connection on which the request was sent
 	stage        stage
-	sent         bool // a byte may have reached the machine
-	early        bool // a 1xx reply has reached the client
+	sent         bool // at least one byte may have reached the machine
+	early        bool // the client has received a 1xx reply
 	err          error
 }
 
-// stage says how far an attempt came.
+// stage is the last step that an attempt reached.
 type stage string
 
 const (
@@ -43,8 +43,7 @@ const (
 	stageSend   stage = "send"
 )
 
-// RoundTrip implements http.RoundTripper. The response's body ends the attempt when
-// it is closed.
+// RoundTrip implements http.RoundTripper. Closing the response's body ends the attempt.
 func (a retryTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	p, x := a.p, exchangeOf(req.Context())
 	req = p.useCachedReplay(x, req)
@@ -88,8 +87,8 @@ func (a retryTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 }
 
-// another reports whether a request that failed is tried again, and has it go
-// elsewhere.
+// retry reports whether a failed request should be tried again. If so, it excludes the
+// failed machine from the next attempt unless there is no other.
 func (p *Proxy) retry(x *exchange, req *http.Request, t *attempt) bool {
 	if t.stage == stageChoose || x.clientLeft() || x.replay.expired() || !canRepeat(x.body, req, t) {
 		return false
@@ -110,22 +109,21 @@ func (p *Proxy) retry(x *exchange, req *http.Request, t *attempt) bool {
 	return true
 }
 
-// repeatable reports whether a request may be sent again after an attempt that
-// failed.
+// canRepeat reports whether a request may be sent again after a failed attempt.
 func canRepeat(b *body, req *http.Request, t *attempt) bool {
 	switch {
 	case t.early || !b.replayable():
 		return false
 	case !t.sent:
 		return true
-	case isTimeout(t.err): // the machine is at it, and another would take as long
+	case isTimeout(t.err): // the machine is still working on it, and another one would take as long
 		return false
 	}
 	return isIdempotent(req, b.unread())
 }
 
-// harmless reports whether a request may be acted on twice: by its method, or
-// because it has a key that its machine knows it again by, as net/http has it.
+// isIdempotent reports whether it is safe to process a request twice, because of its method
+// or because it has an idempotency key. net/http uses the same rules.
 func isIdempotent(req *http.Request, untouched bool) bool {
 	_, keyed := req.Header["Idempotency-Key"]
 	_, keyedX := req.Header["X-Idempotency-Key"]
@@ -138,8 +136,8 @@ func isIdempotent(req *http.Request, untouched bool) bool {
 	return keyed || keyedX
 }
 
-// attempt sends the request to one machine. The try is never nil: its err is why
-// there is no response, and with a response it is done when its body is closed.
+// attempt sends the request to one machine. The returned attempt is never nil. If there is
+// no response, its err says why; otherwise closing the response's body ends it.
 func (p *Proxy) attempt(x *exchange, req *http.Request) (resp *http.Response, t *attempt) {
 	t = &attempt{stage: stageChoose}
 	x.latest = t
@@ -161,27 +159,27 @@ func (p *Proxy) attempt(x *exchange, req *http.Request) (resp *http.Response, t 
 	return resp, t
 }
 
-// A request waits a little before it asks a machine again that has failed it, when
-// there is no other: first so long, then twice as long, up to a most.
+// If the only machine left has already failed, the proxy pauses before trying it again. The
+// pause doubles from firstPause to mostPause.
 const (
 	firstPause = 50 * time.Millisecond
 	mostPause  = 400 * time.Millisecond
 )
 
-// choose waits for a place at a backend. When only what has failed is left, the
-// error is what it failed with, unless another connection to it may help.
+// choose waits for a slot on a backend. If only backends that have failed remain, it
+// returns the error of the previous attempt, unless a new connection may help.
 func (p *Proxy) choose(x *exchange, t *attempt) error {
 	began := time.Now()
 	ctx, cancel := context.WithDeadline(x.in.Context(), x.replay.deadline(began.Add(p.Limits.Queue)))
 	defer cancel()
 	ctx, span := trace.Start(ctx, "choose")
-	turn, err := p.Balance.Acquire(ctx, x.target, x.criteria)
+	slot, err := p.Balance.Acquire(ctx, x.target, x.criteria)
 	span.End(err)
 	x.waited += time.Since(began)
 	if err != nil {
 		return x.lastError(err)
 	}
-	t.slot, t.backend = turn, turn.Backend()
+	t.slot, t.backend = slot, slot.Backend()
 	if id := x.criteria.Instance; id != "" && id != t.backend.Machine {
 		t.notPreferred = id
 	}
@@ -194,9 +192,9 @@ func (p *Proxy) choose(x *exchange, t *attempt) error {
 	return x.backOff()
 }
 
-// awaits reports whether a worker that does not answer is waited for: a daemon that
-// is restarted is back before long, and its machines run all the while. A request that
-// would fall back goes there at once instead.
+// waitsForWorker reports whether to wait for a worker that is not answering. A restarted
+// worker is back soon, and its machines keep running in the meantime. A request that has a
+// fallback uses the fallback immediately instead.
 func (p *Proxy) waitsForWorker(x *exchange, failed *attempt) bool {
 	if x.replay.canFallBack() {
 		return false
@@ -204,9 +202,9 @@ func (p *Proxy) waitsForWorker(x *exchange, failed *attempt) bool {
 	return failed.stage == stageUse && bourse.CodeOf(failed.err) == bourse.CodeUnavailable && time.Since(x.began) < p.Limits.WorkerOutage
 }
 
-// rest waits before a machine is asked again.
+// backOff pauses before the next attempt at a machine that has failed.
 func (x *exchange) backOff() error {
-	if x.tries <= 2 && x.failed.stage == stageSend { // its way had ended, most likely, and Use makes another
+	if x.tries <= 2 && x.failed.stage == stageSend { // most likely its upstream had ended, and Use opens a new one
 		return nil
 	}
 	x.pause = min(max(2*x.pause, firstPause), mostPause)
@@ -218,8 +216,7 @@ func (x *exchange) backOff() error {
 	}
 }
 
-// lastOr returns what the attempt before this one failed with, err if there was
-// none.
+// lastError returns the error of the previous attempt, or err if there was none.
 func (x *exchange) lastError(err error) error {
 	if x.failed == nil {
 		return err
@@ -228,10 +225,10 @@ func (x *exchange) lastError(err error) error {
 	return x.failed.err
 }
 
-// ready has the machine started, if it must be, and accept connections.
+// ensureReady starts the machine if necessary and waits until it accepts connections.
 func (p *Proxy) ensureReady(x *exchange, t *attempt) (err error) {
 	if !p.waitLimit.enter(x.target) {
-		return &statusError{status: http.StatusServiceUnavailable, text: "too many requests wait for a machine of this app"}
+		return &statusError{status: http.StatusServiceUnavailable, text: "too many requests are waiting for a machine of this app"}
 	}
 	defer p.waitLimit.leave(x.target)
 	began := time.Now()
@@ -284,7 +281,8 @@ func (p *Proxy) send(x *exchange, t *attempt, req *http.Request) (*http.Response
 	span.End(err)
 	if t.conn = on.Load(); t.conn != nil {
 		c := t.conn
-		// Requests of others on the same connection count, too: HTTP/2 is on the safe side.
+		// Other requests on a shared HTTP/2 connection count as well, which errs on the
+		// safe side.
 		t.sent = c.written.Load() > before.Load()
 	}
 	t.early = early.Load()
@@ -292,12 +290,12 @@ func (p *Proxy) send(x *exchange, t *attempt, req *http.Request) (*http.Response
 		return resp, errConnectionShare()
 	}
 	if err != nil && isClosed(t.upstream) {
-		err = bourse.Errorf(bourse.CodeUnavailable, "the way to the machine was lost: %s", err) // no end of some time of ours
+		err = bourse.Errorf(bourse.CodeUnavailable, "lost the connection to the machine: %s", err) // not a timeout of ours
 	}
 	return resp, err
 }
 
-// over reports whether a way has ended.
+// isClosed reports whether an upstream has ended.
 func isClosed(w Upstream) bool {
 	select {
 	case <-w.Done():
@@ -307,11 +305,11 @@ func isClosed(w Upstream) bool {
 	}
 }
 
-// done ends what the attempt has of its machine: see [mark] for failed. It may be
-// called twice.
+// done releases the attempt's connection, upstream and slot. failed is the result of
+// [backendError]. Further calls do nothing.
 func (t *attempt) done(failed error) {
 	if t.transport != nil && failed != nil && !errors.Is(failed, context.Canceled) {
-		t.transport.CloseIdleConnections() // they may be as bad
+		t.transport.CloseIdleConnections() // they may be broken, too
 	}
 	if t.endUse != nil {
 		t.endUse()
@@ -323,7 +321,7 @@ func (t *attempt) done(failed error) {
 	}
 }
 
-// reason says in a word why the attempt is followed by another.
+// retryReason returns the metrics label for a retry after this attempt.
 func (t *attempt) retryReason() string {
 	switch {
 	case t.stage == stageUse:
@@ -334,7 +332,7 @@ func (t *attempt) retryReason() string {
 	return "lost"
 }
 
-// waiting bounds how many requests wait for machines of one target.
+// waitLimit bounds the number of requests that wait for machines of one target.
 type waitLimit struct {
 	most int
 
@@ -342,7 +340,7 @@ type waitLimit struct {
 	targets map[route.Key]int
 }
 
-// enter counts a request, unless there are too many.
+// enter counts a request, or returns false if the limit is reached.
 func (w *waitLimit) enter(t *route.Target) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()

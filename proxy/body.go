@@ -11,23 +11,23 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// maxKept is how much of a body is kept for another attempt, in bytes, where there
-// are no spools.
+// maxMemoryBody is the number of bytes of a body that are stored for further attempts if
+// there are no spools.
 const maxMemoryBody = 64 << 10
 
 var (
-	errBodyDiscarded = errors.New("the body of the request is not kept any more")
+	errBodyDiscarded = errors.New("the body of the request is no longer stored")
 	errBodyEnded     = errors.New("the request has ended")
 )
 
-// keeper keeps what was read of a body. It is for one goroutine at a time.
+// bodyStore stores the part of a body that has been read. It is not safe for concurrent use.
 type bodyStore interface {
-	Append(p []byte) error // after an error nothing is kept
+	Append(p []byte) error // after an error nothing is stored
 	ReadAt(p []byte, at int64) (int, error)
 	Close()
 }
 
-// keeper returns one for a request.
+// newBodyStore returns an empty store for one request.
 func (p *Proxy) newBodyStore() bodyStore {
 	if p.Replays != nil && p.Replays.Spools != nil {
 		return p.Replays.Spools.New()
@@ -35,44 +35,44 @@ func (p *Proxy) newBodyStore() bodyStore {
 	return &memoryBody{}
 }
 
-// body is the body of a request, which several attempts read one after the other:
-// it is kept, as far as its keeper does, until one of them has a reply that the
-// client gets. An attempt that has failed may still be reading when the next one
-// begins; the lock makes what that read gets part of what is kept.
+// body is a request body that successive attempts can read from its start. As long as its
+// store accepts the data, everything read from the client is stored until the client
+// receives a reply. A failed attempt may still be reading when the next attempt begins; the
+// lock ensures that its data is stored, too.
 type body struct {
 	from    io.ReadCloser
 	control *http.ResponseController
 	stalled time.Duration
-	timed   bool // the connection's read deadline is ours while the body is read
+	timed   bool // we set the connection's read deadline while the body is read
 
 	ended     atomic.Bool
 	settled   atomic.Bool // there will be no other attempt
-	broken    atomic.Bool // the client did not send all of it
-	allRead   atomic.Bool // the client has sent all of it
+	broken    atomic.Bool // the client failed to send the whole body
+	allRead   atomic.Bool // the client has sent the whole body
 	read      atomic.Int64
-	discarded atomic.Pointer[error] // why it is not kept any more; nil: it is
+	discarded atomic.Pointer[error] // why the body is no longer stored; nil: it is stored
 
 	mu     sync.Mutex  // held while reading from the client
-	store  bodyStore   // what was read
-	newest *bodyReader // that the last attempt has
-	err    error       // that reading ended with
-	late   bool        // that was a time limit's end
-	timeAt time.Time   // when the deadline was set last
+	store  bodyStore   // data read so far
+	newest *bodyReader // reader of the latest attempt
+	err    error       // error or io.EOF that ended reading from the client
+	late   bool        // err is a timeout
+	timeAt time.Time   // when the read deadline was last set
 }
 
-// reader returns the body from its start, for one attempt.
+// reader returns a reader of the whole body for one attempt.
 func (b *body) reader() *bodyReader { return &bodyReader{body: b} }
 
-// untouched reports whether nothing was read of it.
+// unread reports whether no byte has been read from the client.
 func (b *body) unread() bool { return b == nil || b.read.Load() == 0 }
 
-// whole reports whether all of it was read from the client.
+// complete reports whether the whole body has been read from the client.
 func (b *body) complete() bool { return b == nil || b.allRead.Load() }
 
-// again reports whether another attempt could read it from its start.
+// replayable reports whether another attempt can read the body from its start.
 func (b *body) replayable() bool { return b == nil || b.discarded.Load() == nil }
 
-// why returns why it could not; nil when it could.
+// replayError returns why the body is not replayable, or nil if it is.
 func (b *body) replayError() error {
 	if b.replayable() {
 		return nil
@@ -80,7 +80,8 @@ func (b *body) replayError() error {
 	return *b.discarded.Load()
 }
 
-// settle drops what is kept as soon as the last attempt has read it.
+// settle declares the current attempt the last one. The stored data is released once that
+// attempt has read it.
 func (b *body) settle() {
 	if b != nil {
 		b.settled.Store(true)
@@ -88,8 +89,8 @@ func (b *body) settle() {
 	}
 }
 
-// fault returns what is wrong with a body that its client did not send all of, nil
-// for any other.
+// clientFault returns the error to report if the client failed to send the whole body, and
+// nil otherwise.
 func (b *body) clientFault() error {
 	if b == nil || !b.broken.Load() {
 		return nil
@@ -99,17 +100,17 @@ func (b *body) clientFault() error {
 	if b.late {
 		return &statusError{status: http.StatusRequestTimeout, text: "the request's body did not arrive in time", err: b.err}
 	}
-	return &statusError{status: http.StatusBadRequest, text: "the request's body is malformed or broke off", err: b.err}
+	return &statusError{status: http.StatusBadRequest, text: "the request's body is malformed or incomplete", err: b.err}
 }
 
-// end stops all reads that begin from now on.
+// end makes all further reads fail.
 func (b *body) end() {
 	b.ended.Store(true)
 	b.release()
 }
 
-// tidy drops what is kept and no one reads any more. While a read waits for the
-// client it does nothing: that read does it when it returns.
+// release discards stored data that nobody will read again. If a read is waiting for the
+// client, release does nothing; that read calls release when it returns.
 func (b *body) release() {
 	if b.mu.TryLock() {
 		if b.ended.Load() || b.newest == nil || b.newest.at == b.read.Load() {
@@ -124,14 +125,14 @@ func (b *body) drop(why error) {
 	b.store.Close()
 }
 
-// bodyReader is the body as one attempt reads it.
+// bodyReader reads the body for one attempt.
 type bodyReader struct {
 	body   *body
 	at     int64 // guarded by the body's lock
 	closed atomic.Bool
 }
 
-// Close implements io.Closer. It does not wait for a read.
+// Close implements io.Closer. It does not wait for a read in progress.
 func (r *bodyReader) Close() error { r.closed.Store(true); return nil }
 
 // Read implements io.Reader.
@@ -167,10 +168,10 @@ func (r *bodyReader) next(p []byte) (n int, err error) {
 	return n, err
 }
 
-// next reads from the client.
+// next reads more data from the client and stores it.
 func (b *body) next(p []byte) (int, error) {
 	if now := time.Now(); b.timed && now.Sub(b.timeAt) > b.stalled/8 {
-		_ = b.control.SetReadDeadline(now.Add(b.stalled)) // not every writer has one
+		_ = b.control.SetReadDeadline(now.Add(b.stalled)) // not every ResponseWriter supports deadlines
 		b.timeAt = now
 	}
 	n, err := b.from.Read(p)
@@ -191,15 +192,15 @@ func (b *body) next(p []byte) (int, error) {
 		b.late = isTimeout(err)
 	}
 	if b.err = err; err != nil && b.timed {
-		_ = b.control.SetReadDeadline(time.Time{}) // the server now waits for what follows
+		_ = b.control.SetReadDeadline(time.Time{}) // the server now waits for the next request
 	}
 	return n, err
 }
 
-// inMemory keeps a body of up to 64 KiB.
+// memoryBody is a bodyStore in memory. It stores up to maxMemoryBody bytes.
 type memoryBody struct{ bytes []byte }
 
-// Append implements keeper.
+// Append implements bodyStore.
 func (m *memoryBody) Append(p []byte) error {
 	if len(m.bytes)+len(p) > maxMemoryBody {
 		m.bytes = nil
@@ -209,8 +210,8 @@ func (m *memoryBody) Append(p []byte) error {
 	return nil
 }
 
-// ReadAt implements keeper.
+// ReadAt implements bodyStore.
 func (m *memoryBody) ReadAt(p []byte, at int64) (int, error) { return copy(p, m.bytes[at:]), nil }
 
-// Close implements keeper.
+// Close implements bodyStore.
 func (m *memoryBody) Close() { m.bytes = nil }

@@ -11,16 +11,17 @@ import (
 	"sync"
 )
 
-// minCompressed is the length of a body from which on it is worth it.
+// minCompressed is the minimum length of a body, in bytes, that is worth compressing.
 const minCompressed = 860
 
-// compressible are media types that become smaller, beside text/*.
+// compressible lists media types that are worth compressing, in addition to text/*.
 var compressible = []string{
 	"application/json", "application/javascript", "application/xml", "application/xhtml+xml", "application/rss+xml", "application/atom+xml",
 	"application/manifest+json", "application/ld+json", "application/problem+json", "application/wasm", "application/x-ndjson", "image/svg+xml",
 }
 
-// compress has a reply compressed, if its client accepts that and it is worth it.
+// compress makes the reply's body gzip-compressed if the client accepts that and it is
+// worthwhile.
 func compress(in *http.Request, resp *http.Response) {
 	h := resp.Header
 	media, _, _ := mime.ParseMediaType(h.Get("Content-Type"))
@@ -42,7 +43,7 @@ func compress(in *http.Request, resp *http.Response) {
 	h.Del("Content-Length")
 	h.Del("Accept-Ranges")
 	if tag := h.Get("Etag"); tag != "" && !strings.HasPrefix(tag, "W/") {
-		h.Set("Etag", "W/"+tag) // the bytes are others
+		h.Set("Etag", "W/"+tag) // the representation differs byte by byte
 	}
 	resp.Body = &compressed{from: resp.Body, flush: resp.ContentLength < 0}
 	resp.ContentLength = -1
@@ -78,24 +79,24 @@ func acceptsGzip(h http.Header) bool {
 }
 
 var writers = sync.Pool{New: func() any {
-	w, _ := gzip.NewWriterLevel(nil, gzip.BestSpeed) // the level is one that exists
+	w, _ := gzip.NewWriterLevel(nil, gzip.BestSpeed) // the level is valid
 	return w
 }}
 
-// compressed is a body, compressed while it is read. What comes in pieces goes out
-// in pieces.
+// compressed compresses a body while it is read. If flush is set, each chunk is passed on
+// as soon as it arrives.
 type compressed struct {
 	from  io.ReadCloser
 	flush bool
 
 	w   *gzip.Writer
-	buf []byte // read from the machine
-	out []byte // compressed
-	at  int    // of it, read
+	buf []byte // data from the machine
+	out []byte // compressed data
+	at  int    // read position in out
 	err error
 }
 
-// Write takes what the compressor makes.
+// Write receives the compressor's output.
 func (c *compressed) Write(p []byte) (int, error) { c.out = append(c.out, p...); return len(p), nil }
 
 // Read implements io.Reader.
@@ -108,7 +109,7 @@ func (c *compressed) Read(p []byte) (int, error) {
 	for c.at == len(c.out) && c.err == nil {
 		c.out, c.at = c.out[:0], 0
 		n, err := c.from.Read(c.buf)
-		_, _ = c.w.Write(c.buf[:n]) // into memory
+		_, _ = c.w.Write(c.buf[:n]) // writes to memory
 		switch c.err = err; {
 		case err == io.EOF:
 			_ = c.w.Close()

@@ -9,11 +9,12 @@ import (
 	"github.com/bourse-dev/bourse/proxy/route"
 )
 
-// maxRegions bounds what a client may list.
+// maxRegions bounds the number of regions in a client's list.
 const maxRegions = 64
 
-// wantOf reads where a client asks to be sent to. What it forces comes before what
-// it prefers. Codes: invalid, unavailable (no machine is where it must be).
+// criteriaOf reads the headers with which a client selects machines. A forced machine or
+// region takes precedence over a preferred one. Errors: invalid; unavailable if no machine
+// meets a forced criterion.
 func criteriaOf(h http.Header, t *route.Target) (w Criteria, err error) {
 	if id := h.Get("Fly-Prefer-Instance-Id"); id != "" {
 		w.Instance = bourse.MachineID(id)
@@ -24,24 +25,24 @@ func criteriaOf(h http.Header, t *route.Target) (w Criteria, err error) {
 	known := w.Instance != "" && slices.ContainsFunc(t.Backends, func(b route.Backend) bool { return b.Machine == w.Instance })
 	switch {
 	case w.Only && w.Instance.Validate() != nil:
-		return w, bourse.Errorf(bourse.CodeInvalid, "fly-force-instance-id is no machine's id")
+		return w, bourse.Errorf(bourse.CodeInvalid, "fly-force-instance-id is not a machine id")
 	case w.Only && !known:
-		return w, bourse.Errorf(bourse.CodeUnavailable, "machine %s serves nothing here", w.Instance)
+		return w, bourse.Errorf(bourse.CodeUnavailable, "machine %s does not serve this app and port", w.Instance)
 	case w.Instance != "" && w.Instance.Validate() != nil:
-		w.Instance = "" // a preference: it is not worth a refusal
+		w.Instance = "" // ignore an invalid preference
 	}
 	list := h.Get("Fly-Prefer-Region")
 	if force := h.Get("Fly-Force-Region"); force != "" {
 		list, w.Force = force, true
 	}
 	if w.Regions = regionsOf(list, t); w.Force && len(w.Regions) == 0 {
-		return w, bourse.Errorf(bourse.CodeUnavailable, "no machine of this app is in the regions that fly-force-region names")
+		return w, bourse.Errorf(bourse.CodeUnavailable, "no machine of this app is in the regions listed in fly-force-region")
 	}
 	return w, nil
 }
 
-// regionsOf reads a list of regions and of names for several ("us"), in order of
-// preference. Regions without a machine of the target are left out.
+// regionsOf parses a list of regions and region groups ("us"), in order of preference. It
+// omits regions in which the target has no machine.
 func regionsOf(list string, t *route.Target) (out [][]bourse.Region) {
 	if list == "" {
 		return nil
@@ -59,7 +60,7 @@ func regionsOf(list string, t *route.Target) (out [][]bourse.Region) {
 		}
 		choices, err := bourse.ParseRegions(word, known)
 		if err != nil {
-			continue // a region without a machine is no place to go
+			continue // no machine in that region
 		}
 		for _, c := range choices {
 			out = append(out, c)

@@ -14,21 +14,21 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// refusal is an error with a status of its own, after which nothing else is tried.
+// statusError is an error with its own HTTP status. The request is not tried again.
 type statusError struct {
 	status int
 	text   string
 	err    error
 }
 
-// Error returns the text.
+// Error implements error.
 func (r *statusError) Error() string { return r.text }
 
 // Unwrap returns the cause.
 func (r *statusError) Unwrap() error { return r.err }
 
-// timedOut reports whether err is the end of some time of ours. The kernel's is not: it
-// has lost the other host.
+// isTimeout reports whether err results from one of the proxy's own time limits. A timeout
+// of the kernel does not count: it means that the other host is unreachable.
 func isTimeout(err error) bool {
 	if errors.Is(err, syscall.ETIMEDOUT) {
 		return false
@@ -37,8 +37,9 @@ func isTimeout(err error) bool {
 	return ok && timeout.Timeout() || errors.Is(err, context.DeadlineExceeded) || bourse.CodeOf(err) == bourse.CodeTimeout
 }
 
-// sentence is what a client is told: a status, and a text that names no other
-// tenant's things, no address and no cause that only the log should have.
+// describe returns the status and text to send to the client. The text contains no
+// addresses, no names that belong to other tenants, and no cause that only the log should
+// have.
 func (x *exchange) describe(err error) (status int, text string) {
 	if r, ok := errors.AsType[*statusError](err); ok {
 		return r.status, r.text
@@ -46,7 +47,7 @@ func (x *exchange) describe(err error) (status int, text string) {
 	e, coded := errors.AsType[*bourse.Error](err)
 	switch {
 	case x.clientLeft():
-		return statusClientClosed, "the client left"
+		return statusClientClosed, "the client disconnected"
 	case coded && e.Code == bourse.CodeInvalid && x.attempts == 0:
 		return http.StatusBadRequest, e.Message
 	case coded && e.Code == bourse.CodeNotFound && x.requested == nil:
@@ -58,9 +59,9 @@ func (x *exchange) describe(err error) (status int, text string) {
 	case isTimeout(err) && x.stage() == stageChoose:
 		return http.StatusServiceUnavailable, "all machines are at their limits, and none became free in time"
 	case x.stage() == stageSend && !x.latest.sent:
-		return http.StatusBadGateway, "no connection to the machine could be made"
+		return http.StatusBadGateway, "could not connect to the machine"
 	case x.stage() == stageSend:
-		return http.StatusBadGateway, "the machine broke off the connection before it answered"
+		return http.StatusBadGateway, "the machine closed the connection before it answered"
 	case coded && e.Code == bourse.CodeInsufficient:
 		return http.StatusServiceUnavailable, "no machine could be started: its host is full"
 	case coded && (e.Code == bourse.CodeUnavailable || e.Code == bourse.CodeRateLimited) && x.stage() != stageUse:
@@ -68,24 +69,24 @@ func (x *exchange) describe(err error) (status int, text string) {
 	case coded && e.Code == bourse.CodeFailedPrecondition && x.stage() == stageUse:
 		return http.StatusServiceUnavailable, "the app is not running: its program exited or could not be started"
 	case x.stage() == stageUse:
-		return http.StatusServiceUnavailable, "no machine could be made ready"
+		return http.StatusServiceUnavailable, "no machine could be started or reached"
 	}
-	return http.StatusBadGateway, "the request could not be passed on"
+	return http.StatusBadGateway, "the request could not be forwarded"
 }
 
-// fail implements httputil.ReverseProxy.ErrorHandler.
+// handleError implements httputil.ReverseProxy.ErrorHandler.
 func (p *Proxy) handleError(_ http.ResponseWriter, r *http.Request, err error) {
 	p.writeError(exchangeOf(r.Context()), err)
 }
 
-// refusalBody is the JSON of a refusal.
+// errorBody is the JSON body of an error.
 type errorBody struct {
 	Error     string `json:"error"`
 	RequestID string `json:"request_id"`
 }
 
-// refuse answers with one sentence. A client that is in the middle of a reply is
-// broken off instead.
+// writeError sends the client an error. If part of a reply was already sent, it aborts the
+// connection instead.
 func (p *Proxy) writeError(x *exchange, err error) {
 	x.err = err
 	if x.out.status != 0 {
@@ -93,12 +94,12 @@ func (p *Proxy) writeError(x *exchange, err error) {
 	}
 	status, text := x.describe(err)
 	if status == statusClientClosed {
-		panic(http.ErrAbortHandler) // nobody reads it, and the connection is of no use
+		panic(http.ErrAbortHandler) // nobody would read it
 	}
 	h := x.out.Header()
 	clear(h)
 	p.addProxyHeaders(&x.request, cmp.Or(x.target, x.requested), h)
-	h.Set("Fly-Request-Id", x.id) // of an answer that is ours it is said in any case
+	h.Set("Fly-Request-Id", x.id) // always set on the proxy's own replies
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Content-Type-Options", "nosniff")
 	if status == http.StatusServiceUnavailable {
@@ -120,28 +121,27 @@ func (p *Proxy) writeError(x *exchange, err error) {
 	}
 }
 
-// acceptsJSON reports whether a client asks for JSON, and not for anything a person
-// reads.
+// acceptsJSON reports whether the client accepts JSON and does not accept HTML.
 func acceptsJSON(h http.Header) bool {
 	accept := strings.Join(h.Values("Accept"), ",")
 	return strings.Contains(accept, "json") && !strings.Contains(accept, "text/html")
 }
 
-// fault says who is responsible for the failure of an attempt.
+// fault is the party responsible for a failed attempt.
 type fault string
 
 // The faults.
 const (
-	// ofClient: the client left, its body is malformed or has not arrived, or the
-	// connection broke before the machine had all of the request.
+	// clientFault: the client disconnected, its body is malformed or late, or the
+	// connection broke before the machine had the whole request.
 	clientFault fault = "client"
-	// ofProxy: a limit of this proxy's, or no machine was tried at all.
+	// proxyFault: a limit of this proxy was reached, or no machine was tried.
 	proxyFault fault = "proxy"
-	// ofMachine: the machine, its worker, or the network in between.
+	// machineFault: the machine, its worker, or the network in between failed.
 	machineFault fault = "machine"
 )
 
-// faultOf classifies the error of an attempt. It is the only place that does: an
+// faultOf classifies the error of an attempt. It is the only function that does so: an
 // attempt marks its machine as failed exactly if the fault is the machine's.
 func faultOf(r *request, t *attempt, err error) fault {
 	switch _, refused := errors.AsType[*statusError](err); {
@@ -152,13 +152,13 @@ func faultOf(r *request, t *attempt, err error) fault {
 	case t.upstream != nil && isClosed(t.upstream):
 		return machineFault
 	case t.sent && !r.body.complete():
-		return clientFault // a machine may give up on a client that is slow
+		return clientFault // a machine may give up on a slow client
 	}
 	return machineFault
 }
 
-// mark returns what the balancer is told about an attempt that ended with err:
-// context.Canceled if that says nothing about the machine.
+// backendError returns the error that the balancer receives for an attempt that ended with
+// err. It returns context.Canceled if the error does not count against the machine.
 func backendError(r *request, t *attempt, err error) error {
 	if err == nil || faultOf(r, t, err) == machineFault {
 		return err

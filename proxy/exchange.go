@@ -13,48 +13,48 @@ import (
 	"github.com/bourse-dev/bourse/proxy/route"
 )
 
-// exchange is one request and its reply. It belongs to the request's goroutine.
+// exchange is one request and its reply. Only the request's goroutine uses it.
 type exchange struct {
 	request
 	routing
 	outcome
 }
 
-// request is what a client asks. Once attempts begin it is only read.
+// request is the client's request. It does not change after the first attempt begins.
 type request struct {
 	id        string
 	began     time.Time
 	listener  Listener
 	in        *http.Request
 	client    client
-	requested *route.Target // what it asked for; nil: not known, or there is none
+	requested *route.Target // target that the client requested; nil: unknown
 	body      *body         // nil: none
 }
 
-// course is where the request goes next. An attempt follows it, and what comes of the
-// attempt changes it: the failure of a machine, a replay, a new machine that was ordered.
+// routing determines where the next attempt goes. A failed attempt, a replay or a newly
+// ordered machine changes it.
 type routing struct {
 	target        *route.Target
 	criteria      Criteria
-	tries         int       // at this target; those that only waited for a worker have a bound of their own
-	readyDeadline time.Time // when machines must be ready; zero: none was asked yet
-	failed        *attempt  // that failed before this one; nil: none at this target
+	tries         int       // attempts at this target, except those that only waited for a worker
+	readyDeadline time.Time // deadline for machines to become ready; zero: not set yet
+	failed        *attempt  // previous failed attempt at this target; nil: none
 	pause         time.Duration
-	ordered       bool        // another machine was ordered for the request
-	replay        replayState // on, as machines ask
+	ordered       bool // a machine on another host was ordered for this request
+	replay        replayState
 }
 
-// outcome is what became of the request so far, for the client, the log, the counts
-// and the trace.
+// outcome collects the results of the attempts, for the client, the access log, metrics and
+// traces.
 type outcome struct {
 	out      *response
 	attempts int
-	latest   *attempt      // whose failure is the request's; nil: there was no attempt
-	waited   time.Duration // for a place at a machine
-	used     time.Duration // for it to be ready
-	reply    io.Closer     // of a machine that has replied: ends the attempt
-	upgraded *upgradedConn // both ways, after a change of protocols
-	err      error         // why there was no reply
+	latest   *attempt      // attempt whose failure is reported; nil: there was no attempt
+	waited   time.Duration // time spent waiting for a slot
+	used     time.Duration // time spent waiting for machines to become ready
+	reply    io.Closer     // body of the machine's reply; closing it ends the attempt
+	upgraded *upgradedConn // connection to the machine after a protocol upgrade
+	err      error         // why no reply was sent
 	span     trace.Span
 }
 
@@ -65,7 +65,7 @@ func exchangeOf(ctx context.Context) *exchange {
 	return x
 }
 
-// app returns the name of the app that is asked for, for logs and counts.
+// app returns the name of the requested app, for logs and metrics.
 func (r *request) app() string {
 	if r.requested == nil {
 		return ""
@@ -73,31 +73,31 @@ func (r *request) app() string {
 	return string(r.requested.App.Name)
 }
 
-// secure reports whether the client's connection is encrypted, as far as we know.
+// secure reports whether the client's connection is encrypted, as far as known.
 func (r *request) secure() bool { return r.client.proto == "https" }
 
-// gone reports whether the client left.
+// clientLeft reports whether the client has disconnected.
 func (r *request) clientLeft() bool { return errors.Is(r.in.Context().Err(), context.Canceled) }
 
-// begin has the next attempts go to a target's machines, as if none had been made.
+// setTarget directs the next attempts to a target and resets the state of earlier attempts.
 func (c *routing) setTarget(t *route.Target, want Criteria) {
 	c.target, c.criteria = t, want
 	c.tries, c.failed, c.readyDeadline = 0, nil, time.Time{}
 }
 
-// follow begins with attempts at a way's machines.
-func (c *routing) follow(way replay.Destination) {
-	want := Criteria{Instance: way.Prefer, Force: len(way.Regions) > 0}
-	if way.Instance != "" {
-		want.Instance, want.Only = way.Instance, true
+// follow directs the next attempts to the destination of a replay.
+func (c *routing) follow(dest replay.Destination) {
+	want := Criteria{Instance: dest.Prefer, Force: len(dest.Regions) > 0}
+	if dest.Instance != "" {
+		want.Instance, want.Only = dest.Instance, true
 	}
-	for _, regions := range way.Regions {
+	for _, regions := range dest.Regions {
 		want.Regions = append(want.Regions, regions)
 	}
-	c.setTarget(withoutBackend(way.Target, way.Avoid), want)
+	c.setTarget(withoutBackend(dest.Target, dest.Avoid), want)
 }
 
-// stage returns how far the latest attempt came.
+// stage returns the stage that the latest attempt reached.
 func (o *outcome) stage() stage {
 	if o.latest == nil {
 		return ""
@@ -105,7 +105,7 @@ func (o *outcome) stage() stage {
 	return o.latest.stage
 }
 
-// machine returns the machine of the latest attempt, "" if it came to none.
+// machine returns the machine of the latest attempt, or "" if no machine was chosen.
 func (o *outcome) machine() bourse.MachineID {
 	if o.latest == nil {
 		return ""
@@ -113,8 +113,8 @@ func (o *outcome) machine() bourse.MachineID {
 	return o.latest.backend.Machine
 }
 
-// code returns the status that the client got: 499 if it left before there was
-// one, as nginx logs it.
+// code returns the status sent to the client, or, as in nginx, 499 if the client
+// disconnected before there was a status.
 func (o *outcome) code() int {
 	switch {
 	case o.out.status != 0:

@@ -12,24 +12,27 @@ import (
 	"github.com/bourse-dev/bourse/proxy/route"
 )
 
-// Orders has machines made for requests that no machine can be started for.
+// Orders places orders for machines on other hosts when a request finds no machine that can
+// start.
 type Orders interface {
-	// Order returns a machine as this one of the app with this id is, on another host,
-	// which starts; and the order's id, with an error as well if it came to have one.
-	// Proxies that ask at the same moment get the same machine, if they can. Codes: any;
-	// insufficient_capacity (no worker took it).
+	// Order orders a copy of the machine like, which belongs to the app with the given id,
+	// on another host. The copy is started. The order's id is returned even with an error,
+	// if the order got one. Concurrent calls from several proxies return the same machine
+	// if possible. It may return any error code; insufficient_capacity means that no worker
+	// accepted the order.
 	Order(ctx context.Context, app string, like bourse.MachineID) (fabric.FailoverOrder, error)
 }
 
-// How long a target's order stands for further requests: until its machine is among
-// what is routed, and so that a refusal is not asked for by each request again.
+// The result of an order is reused by further requests for the same target: a machine until
+// it appears in the routing table, a refusal so that not every request repeats the order.
 const (
 	orderValidity   = 10 * time.Second
 	refusalValidity = time.Second
-	maxOrders       = 64 // in progress, of all targets
+	maxOrders       = 64 // in progress, for all targets
 )
 
-// orders has one order in progress for a target, however many requests wait.
+// orders ensures that each target has at most one order in progress, however many requests
+// wait for it.
 type orders struct {
 	mu         sync.Mutex
 	inProgress int
@@ -37,13 +40,14 @@ type orders struct {
 }
 
 type failoverOrder struct {
-	done  chan struct{} // closed when the rest is set
+	done  chan struct{} // closed when the other fields are set
 	got   fabric.FailoverOrder
 	err   error
-	until time.Time // from when on it does not stand; zero while it is in progress
+	until time.Time // when the result expires; zero while the order is in progress
 }
 
-// join returns the order of a target, and whether the caller is to carry it out.
+// join returns the current order of a target. If first is true, the caller must execute the
+// order. It returns nil if too many orders are in progress.
 func (o *orders) join(k route.Key, now time.Time) (s *failoverOrder, first bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -53,7 +57,7 @@ func (o *orders) join(k route.Key, now time.Time) (s *failoverOrder, first bool)
 	if o.inProgress == maxOrders {
 		return nil, false
 	}
-	for k, s := range o.byTarget { // few: each stands for seconds
+	for k, s := range o.byTarget { // only a few, because each expires within seconds
 		if !s.until.IsZero() && !now.Before(s.until) {
 			delete(o.byTarget, k)
 		}
@@ -80,10 +84,9 @@ func (o *orders) end(s *failoverOrder, got fabric.FailoverOrder, err error) {
 	close(s.done)
 }
 
-// elsewhere has another machine ordered for a request that no machine could be
-// started for as their hosts are full, and reports whether the request goes on
-// there. The error is what the client is told otherwise; nil: what it was told
-// before.
+// failover orders a machine on another host if the request found no machine because their
+// hosts are full. It reports whether the request should be sent to that machine. A non-nil
+// error replaces the error of the failed attempt.
 func (p *Proxy) failover(x *exchange, t *attempt) (bool, error) {
 	if p.Orders == nil || bourse.CodeOf(t.err) != bourse.CodeInsufficient || t.stage == stageSend || x.ordered || x.criteria.Only || x.clientLeft() || x.replay.expired() {
 		return false, nil
@@ -98,7 +101,7 @@ func (p *Proxy) failover(x *exchange, t *attempt) (bool, error) {
 		return false, nil
 	}
 	if first {
-		// What is ordered is of use to those who wait, too, when this client leaves.
+		// If this client disconnects, other requests still need the machine.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(x.in.Context()), p.Limits.Ready)
 		ctx, span := trace.Start(ctx, "order")
 		got, err := p.Orders.Order(ctx, x.target.App.ID, like.Machine)
@@ -106,7 +109,7 @@ func (p *Proxy) failover(x *exchange, t *attempt) (bool, error) {
 		span.End(err)
 		cancel()
 		p.orders.end(s, got, err)
-		p.Log.Info("machine ordered for requests", "request", x.id, "app", x.app(), "like", like.Machine, "machine", got.Machine, "order", got.Order, "err", err)
+		p.Log.Info("machine ordered for request", "request", x.id, "app", x.app(), "like", like.Machine, "machine", got.Machine, "order", got.Order, "err", err)
 	}
 	select {
 	case <-s.done:
@@ -114,9 +117,9 @@ func (p *Proxy) failover(x *exchange, t *attempt) (bool, error) {
 		return false, x.in.Context().Err()
 	}
 	if s.err != nil {
-		text := "no machine could be started: its host is full, and no other could be ordered"
+		text := "no machine could be started: its host is full, and ordering one on another host failed"
 		if s.got.Order != "" {
-			text = "no machine could be started: its host is full, and no worker took the order for another, " + string(s.got.Order)
+			text = "no machine could be started: its host is full, and no other worker accepted order " + string(s.got.Order)
 		}
 		return false, &statusError{status: http.StatusServiceUnavailable, text: text, err: s.err}
 	}

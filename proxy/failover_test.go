@@ -85,7 +85,7 @@ func TestOrderElsewhereRefused(t *testing.T) {
 	}
 	for range 2 {
 		resp, text := w.do(w.request(http.MethodGet, "/", nil))
-		if resp.StatusCode != 503 || !strings.Contains(text, "no worker took the order for another, 01ARZ3NDEKTSV4RRFFQ69G5FAV") || strings.Contains(text, "secret") {
+		if resp.StatusCode != 503 || !strings.Contains(text, "no other worker accepted order 01ARZ3NDEKTSV4RRFFQ69G5FAV") || strings.Contains(text, "secret") {
 			t.Errorf("%d %s", resp.StatusCode, text)
 		}
 	}

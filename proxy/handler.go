@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// Handler returns the handler of a listener.
+// Handler returns the HTTP handler of a listener.
 func (p *Proxy) Handler(l Listener) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		x := &exchange{request: request{id: newID(), began: time.Now(), listener: l, in: r, client: p.clientOf(r)}}
@@ -21,7 +21,7 @@ func (p *Proxy) Handler(l Listener) http.Handler {
 			p.startSpan(x)
 		}
 		p.open.Add(1)
-		defer p.end(x) // a panic that breaks the connection off passes through it
+		defer p.end(x) // also runs after a panic that aborts the connection
 		p.serve(x)
 	})
 }
@@ -47,7 +47,7 @@ func (p *Proxy) serve(x *exchange) {
 	r := x.in.WithContext(context.WithValue(x.in.Context(), exchangeKey{}, x))
 	if r.ContentLength != 0 && r.Body != nil && r.Body != http.NoBody {
 		control := http.NewResponseController(x.out)
-		_ = control.EnableFullDuplex() // else a reply that begins early would swallow part of the body
+		_ = control.EnableFullDuplex() // otherwise a reply that begins early would consume part of the body
 		x.body = &body{store: p.newBodyStore(), from: r.Body, control: control, stalled: p.Limits.Stall, timed: r.ProtoMajor == 1 || r.ContentLength > 0}
 		r.Body = x.body.reader()
 		defer x.body.end()
@@ -55,10 +55,10 @@ func (p *Proxy) serve(x *exchange) {
 	p.reverse.ServeHTTP(x.out, r)
 }
 
-// find finds out which app the request is for.
+// find looks up the app that the request is for.
 func (p *Proxy) find(x *exchange) (host string, err error) {
 	if x.in.Method == http.MethodConnect {
-		return "", &statusError{status: http.StatusMethodNotAllowed, text: "this is no proxy for CONNECT"}
+		return "", &statusError{status: http.StatusMethodNotAllowed, text: "this proxy does not support CONNECT"}
 	}
 	if host, err = hostOf(x.in); err != nil {
 		return "", err
@@ -70,11 +70,11 @@ func (p *Proxy) find(x *exchange) (host string, err error) {
 	return host, nil
 }
 
-// end counts and logs a request that was answered or broken off.
+// end counts and logs a request that was answered or aborted.
 func (p *Proxy) end(x *exchange) {
 	p.open.Add(-1)
 	if x.reply != nil {
-		_ = x.reply.Close() // a change of protocols that failed has not closed it
+		_ = x.reply.Close() // a failed protocol upgrade does not close it
 	}
 	took := time.Since(x.began)
 	if x.requested != nil {
@@ -86,7 +86,7 @@ func (p *Proxy) end(x *exchange) {
 	p.logAccess(x, took)
 }
 
-// redirect sends the client to the same address with https.
+// redirect redirects the client to the same URL with the https scheme.
 func (p *Proxy) redirect(x *exchange, host string) {
 	if port := x.listener.HTTPSPort; port != 0 && port != 443 {
 		host = net.JoinHostPort(host, strconv.Itoa(port))
@@ -98,12 +98,12 @@ func (p *Proxy) redirect(x *exchange, host string) {
 	x.out.WriteHeader(http.StatusMovedPermanently)
 }
 
-// mostUnknown bounds the requests that wait for news of their host names.
+// maxUnknown bounds the number of requests that wait for an unknown host name to appear.
 const maxUnknown = 1024
 
-// lookUp finds the target of a host name and a port. What is not known is waited for
-// for a moment: who has just made a machine, and been told so, may ask before the view
-// has brought it here.
+// lookUp returns the target of a host name and port. It waits briefly for an unknown name
+// to appear, because a caller that was just told that its machine exists may send a request
+// before the view has delivered the machine to this proxy.
 func (p *Proxy) lookUp(ctx context.Context, host string, port int) (*route.Target, error) {
 	changed := p.Routes.Changed()
 	t, err := p.Routes.Find(host, port)
@@ -129,9 +129,9 @@ func (p *Proxy) lookUp(ctx context.Context, host string, port int) (*route.Targe
 	}
 }
 
-// Server returns an HTTP server with the limits of one that strangers talk to:
-// HTTP/1.1, and HTTP/2 with TLS and without. It has no limit on how long a request
-// or a reply takes: bodies have none as long as they move.
+// NewServer returns an HTTP server with limits suitable for untrusted clients. It supports
+// HTTP/1.1, and HTTP/2 with and without TLS. There is no limit on the total duration of a
+// request or reply, because bodies may take any time as long as bytes flow.
 func NewServer(h http.Handler, log *slog.Logger) *http.Server {
 	var speaks http.Protocols
 	speaks.SetHTTP1(true)
@@ -149,6 +149,6 @@ func NewServer(h http.Handler, log *slog.Logger) *http.Server {
 			PingTimeout:          15 * time.Second,
 			WriteByteTimeout:     time.Minute,
 		},
-		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug), // what strangers send wrong is no news
+		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug), // malformed requests of arbitrary clients are not worth more than debug
 	}
 }

@@ -12,27 +12,27 @@ import (
 	"github.com/bourse-dev/bourse/proxy/route"
 )
 
-// ours are the headers of a request that only a proxy may say. What a client sends
-// of them is removed, and so is a name that differs in _ for -: programs that read
-// headers as variables (CGI, WSGI) take one for the other.
+// proxyHeaders lists the request headers that only a proxy may set. They are removed from
+// clients' requests, including variants with _ in place of -, which programs that read
+// headers as variables (CGI, WSGI) cannot tell apart.
 var proxyHeaders = map[string]bool{
 	"Fly-Client-Ip": true, "Fly-Forwarded-Port": true, "Fly-Forwarded-Proto": true, "Fly-Forwarded-Ssl": true, "Fly-Region": true,
 	"Fly-Request-Id": true, "Fly-Replay-Src": true, "Fly-Replay-Failed": true, "Fly-Replay-Cache-Status": true, "Fly-Preferred-Instance-Unavailable": true,
 	"X-Forwarded-For": true, "X-Forwarded-Proto": true, "X-Forwarded-Port": true, "X-Forwarded-Ssl": true, "X-Forwarded-Host": true, "X-Real-Ip": true, "Forwarded": true,
 }
 
-// name is what the proxy calls itself in Via and Server.
+// serverName identifies the proxy in Via headers.
 const serverName = "bourse"
 
-// client is what is known of who asks.
+// client describes the client of a request.
 type client struct {
-	addr  string   // its address
-	chain []string // of X-Forwarded-For, the addresses before its connection's included
+	addr  string   // client address
+	chain []string // X-Forwarded-For, ending with the connection's own address
 	proto string   // "https" or "http"
 }
 
-// clientOf finds out who asks. A connection from an address that is trusted speaks
-// for others: the last address that is not trusted is the client's.
+// clientOf determines the client of a request. If the connection comes from a trusted
+// address, the client is the last untrusted address in X-Forwarded-For.
 func (p *Proxy) clientOf(r *http.Request) client {
 	peer, _, err := net.SplitHostPort(r.RemoteAddr)
 	if err != nil {
@@ -56,7 +56,7 @@ func (p *Proxy) clientOf(r *http.Request) client {
 	c.chain = append(before, peer)
 	for _, addr := range slices.Backward(before) {
 		if _, err := netip.ParseAddr(addr); err != nil {
-			break // what stands before it was written by who wrote this
+			break // entries before this one come from the same untrusted source
 		}
 		if c.addr = addr; !p.trusts(addr) {
 			break
@@ -77,10 +77,10 @@ func (p *Proxy) trusts(addr string) bool {
 	return slices.ContainsFunc(p.Trusted, func(of netip.Prefix) bool { return of.Contains(a) })
 }
 
-// rewrite makes of a client's request the one that machines get.
+// rewrite turns a client's request into the request that is sent to machines.
 func (p *Proxy) rewrite(pr *httputil.ProxyRequest) {
 	x := exchangeOf(pr.Out.Context())
-	pr.Out.URL.RawQuery = pr.In.URL.RawQuery // as it came: what it means is the machine's matter
+	pr.Out.URL.RawQuery = pr.In.URL.RawQuery // unchanged: machines decide how to parse it
 	pr.Out.URL.User = nil
 	pr.Out.Host = pr.In.Host
 	h := pr.Out.Header
@@ -111,17 +111,17 @@ func via(major, minor int) string {
 	return "." + strconv.Itoa(minor) + " " + serverName
 }
 
-// address directs a request to the attempt's machine.
+// prepareRequest adapts a request to the machine of an attempt.
 func prepareRequest(out *http.Request, to *route.Target, t *attempt, attempts int) {
 	u := *out.URL
-	u.Scheme, u.Host = "http", "machine" // the transport is one machine's; Host is the client's
+	u.Scheme, u.Host = "http", "machine" // the transport connects to one machine only; Host stays the client's
 	out.URL = &u
 	upgrades := to.Port.HTTP.H2Backend && out.Header["Upgrade"] != nil
 	if t.notPreferred != "" || attempts > 1 || upgrades {
-		out.Header = out.Header.Clone() // the attempt before may still be sending it
+		out.Header = out.Header.Clone() // the previous attempt may still be sending it
 		out.Header.Del("Fly-Preferred-Instance-Unavailable")
 	}
-	if upgrades { // HTTP/2 has none, and a server may ignore them (RFC 9110, section 7.8)
+	if upgrades { // HTTP/2 does not support upgrades, and servers may ignore them (RFC 9110, section 7.8)
 		out.Header.Del("Upgrade")
 		out.Header.Del("Connection")
 	}
@@ -130,7 +130,7 @@ func prepareRequest(out *http.Request, to *route.Target, t *attempt, attempts in
 	}
 }
 
-// modify makes of a machine's reply the one that the client gets.
+// modifyResponse turns a machine's reply into the reply that is sent to the client.
 func (p *Proxy) modifyResponse(resp *http.Response) error {
 	x := exchangeOf(resp.Request.Context())
 	options := &x.target.Port.HTTP
@@ -148,7 +148,7 @@ func (p *Proxy) modifyResponse(resp *http.Response) error {
 	return nil
 }
 
-// own adds the proxy's headers to those of a reply.
+// addProxyHeaders adds the proxy's own headers to a reply.
 func (p *Proxy) addProxyHeaders(r *request, t *route.Target, h http.Header) {
 	if t != nil && t.Port.HTTP.Pristine {
 		return

@@ -11,8 +11,9 @@ import (
 	"time"
 )
 
-// logAccess writes a request's line: enough to find out where it went and what took
-// its time, and nothing of what it said: no query, no header but the host.
+// logAccess writes the access log entry of a request. The entry shows where the request
+// went and what took time. It contains none of the request's content: no query, and no
+// header except Host.
 func (p *Proxy) logAccess(x *exchange, took time.Duration) {
 	ctx := context.WithoutCancel(x.in.Context())
 	if !p.Log.Enabled(ctx, slog.LevelInfo) {
@@ -36,7 +37,7 @@ func (p *Proxy) logAccess(x *exchange, took time.Duration) {
 	p.Log.LogAttrs(ctx, slog.LevelInfo, "request", list...)
 }
 
-// maxLogged is how much of a text of the client's is logged, in bytes.
+// maxLogged is the number of bytes of a client's text that are logged.
 const maxLogged = 256
 
 func short(text string) string {
@@ -46,7 +47,7 @@ func short(text string) string {
 	return strings.ToValidUTF8(text[:maxLogged], "") + "…"
 }
 
-// bytes returns how much of bodies went in and out.
+// bytes returns the number of body bytes received from and sent to the client.
 func (x *exchange) bytes() (in, out int64) {
 	out = x.out.written
 	if x.body != nil {
@@ -58,13 +59,13 @@ func (x *exchange) bytes() (in, out int64) {
 	return in, out
 }
 
-// trace begins the span of a request, in the trace of its client if that has one.
+// startSpan starts the request's span, as part of the client's trace if there is one.
 func (p *Proxy) startSpan(x *exchange) {
 	ctx, span := p.Tracer.Request(x.in.Context(), x.in.Header, "request")
 	x.in, x.span = x.in.WithContext(ctx), span
 }
 
-// traced ends the span of a request. Names are those of OpenTelemetry's conventions.
+// endSpan ends the request's span. Attribute names follow OpenTelemetry's conventions.
 func (x *exchange) endSpan() {
 	s := x.span
 	s.Set("http.request.method", x.in.Method)
@@ -83,8 +84,8 @@ func (x *exchange) endSpan() {
 	s.End(err)
 }
 
-// passOn has the machine know the span that sends a request to it.
+// propagateTrace adds the current span to the headers sent to the machine.
 func propagateTrace(out *http.Request) {
-	out.Header = out.Header.Clone() // the attempt before may still be sending it
+	out.Header = out.Header.Clone() // the previous attempt may still be sending it
 	trace.Into(out.Context(), out.Header)
 }

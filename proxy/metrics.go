@@ -9,21 +9,20 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// maxApps is how many apps have series of their own.
+// maxApps is the number of apps that get their own series.
 const maxApps = 1000
 
-// other stands for the apps beyond them, and for words that are not known.
+// otherLabel stands for all further apps and for unknown label values.
 const otherLabel = "other"
 
-// seconds are the upper bounds of latencies, from a reply out of memory to a start
-// that pulls an image.
+// seconds lists the upper bounds of the latency buckets, from a reply served from memory to
+// a start that pulls an image.
 var seconds = []float64{.001, .003, .01, .03, .1, .3, 1, 3, 10, 30, 120}
 
-// reasons are why a request is tried again.
+// reasons lists the reasons for trying a request again.
 var reasons = []string{"use", "dial", "lost", "replay"}
 
-// Counts is what a proxy has counted since its start. It is safe for concurrent
-// use, and is a [prometheus.Collector].
+// Counts implements [Metrics] and [prometheus.Collector]. It is safe for concurrent use.
 type Counts struct {
 	requests *prometheus.CounterVec
 	answered *prometheus.HistogramVec
@@ -33,33 +32,33 @@ type Counts struct {
 	woke     prometheus.Histogram
 
 	mu   sync.RWMutex
-	apps map[string]bool // with series of their own
+	apps map[string]bool // apps that have their own series
 }
 
-// NewCounts makes counts of nothing for a proxy of a region.
+// NewCounts returns counters for a proxy in a region.
 func NewCounts(region string) *Counts {
 	in := prometheus.Labels{"region": region}
 	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
 		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: "bourse_proxy_" + name, Help: help, ConstLabels: in}, labels)
 	}
 	return &Counts{
-		requests: counter("requests_total", "Requests that ended, by the class of their status; 499 is a client that left.", "app", "status"),
+		requests: counter("requests_total", "Completed requests, by status class. 499: the client disconnected before the reply.", "app", "status"),
 		answered: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "bourse_proxy_request_seconds", Help: "How long requests took, streams until their end.", Buckets: seconds, ConstLabels: in,
+			Name: "bourse_proxy_request_seconds", Help: "Duration of requests, including the whole body or stream.", Buckets: seconds, ConstLabels: in,
 		}, []string{"app"}),
 		open: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "bourse_proxy_requests_in_progress", Help: "Requests that are being answered, streams and WebSockets included.", ConstLabels: in,
+			Name: "bourse_proxy_requests_in_progress", Help: "Requests in progress, including streams and WebSockets.", ConstLabels: in,
 		}, []string{"app"}),
-		repeated: counter("retries_total", "Attempts at another machine, by what failed before: its use, the connection, the reply; or a replay.", "app", "reason"),
-		wakes:    counter("wakes_total", "Requests that waited for a machine to start, by whether it did.", "app", "outcome"),
+		repeated: counter("retries_total", "Attempts after the first, by reason: use (the machine did not become ready), dial (the connection failed), lost (the connection broke before the reply), replay.", "app", "reason"),
+		wakes:    counter("wakes_total", "Requests that waited for a machine to start, by outcome (started or failed).", "app", "outcome"),
 		woke: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: "bourse_proxy_wake_seconds", Help: "How long requests waited for a machine that started.", Buckets: seconds, ConstLabels: in,
+			Name: "bourse_proxy_wake_seconds", Help: "Time that requests waited for a machine to start, for successful starts.", Buckets: seconds, ConstLabels: in,
 		}),
 		apps: map[string]bool{},
 	}
 }
 
-// app returns an app's label.
+// appLabel returns the label value for an app.
 func (c *Counts) appLabel(name string) string {
 	c.mu.RLock()
 	known, full := c.apps[name], len(c.apps) >= maxApps
@@ -79,10 +78,10 @@ func (c *Counts) appLabel(name string) string {
 	return name
 }
 
-// Began implements Metrics, as do the others.
+// Began implements Metrics.
 func (c *Counts) Began(app string) { c.open.WithLabelValues(c.appLabel(app)).Inc() }
 
-// Ended counts a request that was begun.
+// Ended implements Metrics.
 func (c *Counts) Ended(app string, status int, took time.Duration) {
 	app = c.appLabel(app)
 	c.open.WithLabelValues(app).Dec()
@@ -90,7 +89,7 @@ func (c *Counts) Ended(app string, status int, took time.Duration) {
 	c.answered.WithLabelValues(app).Observe(took.Seconds())
 }
 
-// Repeated counts an attempt after the first.
+// Repeated implements Metrics.
 func (c *Counts) Repeated(app, why string) {
 	if !slices.Contains(reasons, why) {
 		why = otherLabel
@@ -98,7 +97,7 @@ func (c *Counts) Repeated(app, why string) {
 	c.repeated.WithLabelValues(c.appLabel(app), why).Inc()
 }
 
-// Woke counts a request that waited for a machine to start.
+// Woke implements Metrics.
 func (c *Counts) Woke(app string, ok bool, took time.Duration) {
 	outcome := "failed"
 	if ok {
@@ -108,8 +107,8 @@ func (c *Counts) Woke(app string, ok bool, took time.Duration) {
 	c.wakes.WithLabelValues(c.appLabel(app), outcome).Inc()
 }
 
-// class returns what is counted of a status: those that the proxy says itself are
-// told apart.
+// statusClass returns the label value for a status. The statuses that the proxy itself
+// generates have their own values.
 func statusClass(status int) string {
 	switch {
 	case status == 499 || status >= 502 && status <= 504:

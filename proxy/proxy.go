@@ -1,14 +1,15 @@
-// Package proxy answers the requests of an app's users: it finds the machines that
-// a host name and port stand for, chooses one, has it started if it is stopped, and
-// passes the request on, with what comes back.
+// Package proxy implements the HTTP proxy that serves the users of apps. For each request
+// it looks up the machines behind a host name and port, chooses one of them, starts that
+// machine if it is stopped, and forwards the request and its reply.
 //
-// A request that failed before anything of it was sent goes to another machine. One
-// that a machine may have acted on is repeated only if its method says that this
-// does no harm, and only while its sender has read nothing of a reply (ADR 63).
-// What cannot be answered ends in one sentence with the request's id.
+// If an attempt fails before any byte of the request was sent, the proxy tries another
+// machine. A request that a machine may already have acted on is repeated only if its
+// method is idempotent and the client has not read any part of a reply (ADR 63). A request
+// that cannot be served is answered with a one-sentence error and the request's id.
 //
-// The proxy keeps nothing: where to, whom and how are asked of [Routes], [Balance]
-// and [Ways]. All goroutines are those of requests; they end with them.
+// The proxy stores nothing. Routing, load balancing and connections to machines are
+// provided by [Routes], [Balance] and [Upstreams]. Every goroutine belongs to a request and
+// ends with it.
 package proxy
 
 import (
@@ -30,100 +31,103 @@ import (
 	"github.com/bourse-dev/bourse/proxy/route"
 )
 
-// Routes knows what a host name and a port stand for. Codes of Find: not_found.
+// Routes looks up the target of a host name and port.
 type Routes interface {
+	// Find returns the target of a host name and port. Errors: not_found.
 	Find(host string, port int) (*route.Target, error)
-	// Changed returns a channel that is closed when Find may know more than it does now.
+	// Changed returns a channel that is closed when the result of Find may have changed.
 	Changed() <-chan struct{}
 }
 
-// Balance chooses among a target's backends, and counts what each is given.
+// Balance chooses a target's backend for each request and counts the requests in progress
+// on each backend.
 type Balance interface {
-	// Take returns the backend that a request goes to, and counts it there until the
-	// turn is done. It waits while all are at their hard limits, in a queue that is
-	// bounded. Codes: unavailable (no backend is left, or the queue is full), timeout
-	// (it waited until the context's deadline).
+	// Acquire reserves a slot on a backend for one request. While all backends are at their
+	// hard limits, it waits in a bounded queue. Errors: unavailable if no backend can be
+	// used or the queue is full; timeout if the context's deadline passes.
 	Acquire(ctx context.Context, t *route.Target, w Criteria) (Slot, error)
 }
 
-// Want is what a request asks of the choice of its backend.
+// Criteria restricts and orders the backends that a request may use.
 type Criteria = balance.Criteria
 
-// Turn is a request's place at a backend. It is done exactly once.
+// Slot is a request's reservation on a backend. Done must be called exactly once.
 type Slot interface {
 	Backend() route.Backend
-	// Done ends the place. An error says that the backend failed: others are preferred
-	// for a while. Canceled says nothing about the backend.
+	// Done releases the slot. A non-nil error reports that the backend failed, so that
+	// other backends are temporarily preferred; a canceled error does not count against the
+	// backend.
 	Done(failed error)
 }
 
-// Ways reaches machines.
+// Upstreams provides connections to machines.
 type Upstreams interface {
-	// Use has a machine ready for a request at a port, 0 for its $PORT: started, if it is
-	// not and start says so, and accepting connections. However many requests wait for
-	// one machine, it is asked for once. Codes: any; insufficient_capacity (its host is
-	// full).
+	// Use prepares a machine to receive requests on a port, where 0 is the machine's $PORT.
+	// It returns when the machine accepts connections. It starts the machine if necessary
+	// and start is set. Concurrent calls for one machine share one request to its worker.
+	// It may return any error code; insufficient_capacity means that the machine's host is
+	// full.
 	Use(ctx context.Context, worker bourse.WorkerID, machine bourse.MachineID, port int, start bool) (Upstream, error)
 }
 
-// Way leads to one start of a machine. Requests share it.
+// Upstream connects to one run of a machine. Requests share it.
 type Upstream interface {
 	// Begin counts a request in progress until end is called.
 	Begin() (end func())
-	// Dial connects to the machine. After an error that is not the context's, another
-	// Use finds out what has become of it.
+	// Dial connects to the machine. If it fails for a reason other than ctx, call Use again
+	// to learn the machine's current state.
 	Dial(ctx context.Context) (net.Conn, error)
-	// Done is closed once the way leads nowhere.
+	// Done returns a channel that is closed when the upstream can no longer be used.
 	Done() <-chan struct{}
 }
 
-// Replays is what the proxy needs to send a request on when a machine asks so.
+// Replays contains the dependencies of request replays (fly-replay).
 type Replays struct {
-	Apps   replay.Apps    // what is routed now
-	Spools *replay.Spools // nil: only requests whose body has up to 64 KiB are sent again
+	Apps   replay.Apps    // targets of all apps
+	Spools *replay.Spools // stores request bodies for replays; nil: only bodies of up to 64 KiB can be sent again
 }
 
-// Metrics counts. All methods are safe for concurrent use and return at once.
+// Metrics records events. All methods are safe for concurrent use and must not block.
 type Metrics interface {
 	Began(app string)
 	Ended(app string, status int, took time.Duration)
-	Repeated(app, why string) // an attempt after the first, for "dial", "use", "lost" or "replay"
+	Repeated(app, why string) // an attempt after the first; why is "dial", "use", "lost" or "replay"
 	Woke(app string, ok bool, took time.Duration)
 }
 
-// Config is what a proxy is made of. Routes, Balance, Ways and Log are required.
+// Config configures a Proxy. Routes, Balance, Upstreams and Log are required.
 type Config struct {
 	Routes    Routes
 	Balance   Balance
 	Upstreams Upstreams
-	Orders    Orders         // nil: when hosts are full, that is the answer
-	Replays   *Replays       // nil: a reply that asks for a replay is passed on as it is
-	Metrics   Metrics        // nil: nothing is counted
-	Tracer    *trace.Tracer  // nil: nothing is traced
-	Region    bourse.Region  // of this proxy
-	Trusted   []netip.Prefix // addresses whose X-Forwarded-For and X-Forwarded-Proto are believed
+	Orders    Orders         // orders a machine on another host when a machine's own host is full; nil: such requests fail
+	Replays   *Replays       // nil: replies that request a replay are forwarded unchanged
+	Metrics   Metrics        // nil: disabled
+	Tracer    *trace.Tracer  // nil: disabled
+	Region    bourse.Region  // the proxy's region
+	Trusted   []netip.Prefix // addresses whose X-Forwarded-For and X-Forwarded-Proto headers are trusted
 	Limits    Limits
-	Conns     *throttle.Fair // connections to machines, shared by organizations; nil: as many as there are
+	Conns     *throttle.Fair // limits connections to machines, with a fair share for each organization; nil: unlimited
 	Log       *slog.Logger
 
-	// HoldSwitched has a connection that changed protocols (WebSocket) count as a request
-	// in progress for as long as it is open. Otherwise its machine counts as used only
-	// while bytes flow, and may be stopped under it.
+	// HoldUpgraded counts an upgraded connection (WebSocket) as a request in progress for
+	// as long as it is open. Otherwise its machine counts as used only while bytes flow,
+	// and may be stopped while the connection is open.
 	HoldUpgraded bool
 }
 
-// Limits bound what a request may take. Zero fields have the defaults.
+// Limits bounds the time and resources that requests may use. Zero fields select the defaults.
 type Limits struct {
-	Lookup         time.Duration // for a host name or port that is not known yet; default 300 ms; negative: none
-	MaxAttempts    int           // at machines, for one request; default 5
-	MaxWaiting     int           // requests that wait for machines of one target to be ready; default 10 000
-	Queue          time.Duration // for a place at a machine while all are at their hard limits; default 30 s
-	Ready          time.Duration // for a machine to be started and accept connections; default 1 min
-	WorkerOutage   time.Duration // from a request's begin, for a worker that does not answer to be back, when no other has a machine; default 5 s
-	Dial           time.Duration // for a connection to a machine that is ready; default 2 s
-	ResponseHeader time.Duration // for the head of a reply once the request was sent; default 1 min; a port's idle timeout comes before it
-	Idle           time.Duration // of a connection that changed protocols (WebSocket), without bytes either way; default 0: none
-	Stall          time.Duration // of a client that sends or reads nothing of a body; default 1 min
+	Lookup         time.Duration // wait for an unknown host name or port to appear in the view; default 300 ms; negative: no wait
+	MaxAttempts    int           // attempts to reach a machine for one request; default 5
+	MaxWaiting     int           // requests waiting for machines of one target to become ready; default 10,000
+	Queue          time.Duration // wait for a slot while all machines are at their hard limits; default 30 s
+	Ready          time.Duration // time for a machine to start and accept connections; default 1 min
+	WorkerOutage   time.Duration // time since the start of a request during which an unavailable worker is retried if no other worker has a machine of the app; default 5 s
+	Dial           time.Duration // time to connect to a ready machine; default 2 s
+	ResponseHeader time.Duration // time from sending the request to the head of the reply; default 1 min; a port's idle timeout overrides it
+	Idle           time.Duration // time that an upgraded connection (WebSocket) may be silent in both directions; default 0: unlimited
+	Stall          time.Duration // time that a client may take to send or read the next part of a body; default 1 min
 }
 
 func (l *Limits) fill() {
@@ -147,7 +151,7 @@ func (l *Limits) fill() {
 	set(&l.Stall, time.Minute)
 }
 
-// Proxy answers requests. It is safe for concurrent use.
+// Proxy forwards requests to machines. It is safe for concurrent use.
 type Proxy struct {
 	Config
 	reverse        httputil.ReverseProxy
@@ -156,10 +160,10 @@ type Proxy struct {
 	cache          *replay.Cache
 	orders         orders
 	open           atomic.Int64
-	unknownLookups atomic.Int64 // requests for what is not known
+	unknownLookups atomic.Int64 // requests waiting for an unknown host name to appear
 }
 
-// New makes a proxy. It starts nothing.
+// New returns a proxy. It starts nothing.
 func New(c Config) *Proxy {
 	c.Limits.fill()
 	if c.Metrics == nil {
@@ -175,21 +179,20 @@ func New(c Config) *Proxy {
 	return p
 }
 
-// Open returns how many requests are in progress.
+// Open returns the number of requests in progress.
 func (p *Proxy) Open() int { return int(p.open.Load()) }
 
-// Close closes the connections to machines that no request uses. Requests in
-// progress go on.
+// Close closes idle connections to machines. Requests in progress continue.
 func (p *Proxy) Close() { p.transports.close() }
 
-// Listener is where a request came in.
+// Listener describes the listener that received a request.
 type Listener struct {
-	Port      int  // as clients see it
-	TLS       bool // the connection was encrypted up to this proxy
-	HTTPSPort int  // where force_https sends those that were not; 0: 443
+	Port      int  // port that clients connect to
+	TLS       bool // connections are encrypted up to this proxy
+	HTTPSPort int  // port to which force_https redirects; 0: 443
 }
 
-// newID returns the id of a request.
+// newID returns a new request id.
 func newID() string { return ulid.Make().String() }
 
 type noMetrics struct{}

@@ -13,23 +13,23 @@ import (
 	"github.com/bourse-dev/bourse/proxy/route"
 )
 
-// onward is where a request was sent on to, as machines asked with fly-replay.
+// replayState is the state of a request that machines replay with fly-replay.
 type replayState struct {
 	clientRequest *http.Request // as the client sent it
-	replays       int           // 0: the request is where its client asked for it to be
-	until         time.Time     // by when a machine must be reached; zero: the proxy's own limits
+	replays       int           // 0: the request goes to the target that the client requested
+	until         time.Time     // deadline for reaching a machine; zero: the proxy's own limits apply
 
-	current   *replay.Replay // that the request is sent on by now; nil: by none
+	current   *replay.Replay // replay that is in progress; nil: none
 	from      replay.Issuer
-	startedAt time.Time // when that was
+	startedAt time.Time // when the replay began
 	original  *http.Request
-	criteria  Criteria // before it
-	cached    bool     // it comes from the cache
-	bypassed  bool     // its client asked not to use the cache
-	fellBack  bool     // the request fell back: it is not sent on again
+	criteria  Criteria // criteria of the request before the replay
+	cached    bool     // the replay comes from the cache
+	bypassed  bool     // the client asked to bypass the cache
+	fellBack  bool     // the request has fallen back and is not replayed again
 }
 
-// by returns the earlier of a limit of the proxy's and the replay's.
+// deadline returns the earlier of a deadline of the proxy and the replay's deadline.
 func (s *replayState) deadline(limit time.Time) time.Time {
 	if !s.until.IsZero() && s.until.Before(limit) {
 		return s.until
@@ -37,15 +37,14 @@ func (s *replayState) deadline(limit time.Time) time.Time {
 	return limit
 }
 
-// falls reports whether the request has somewhere else to go when no machine is
-// reached.
+// canFallBack reports whether the request has a fallback if its replay reaches no machine.
 func (s *replayState) canFallBack() bool {
 	return s.current != nil && (s.cached || s.current.Fallback != replay.NoFallback)
 }
 
 func (s *replayState) expired() bool { return !s.until.IsZero() && !time.Now().Before(s.until) }
 
-// recall sends a request to where an earlier one was replayed to, if that is known.
+// useCachedReplay applies a cached replay to the request, if there is one.
 func (p *Proxy) useCachedReplay(x *exchange, req *http.Request) *http.Request {
 	if p.Replays == nil || x.criteria.Only || x.criteria.Force {
 		return req
@@ -56,20 +55,20 @@ func (p *Proxy) useCachedReplay(x *exchange, req *http.Request) *http.Request {
 		return req
 	}
 	from := replay.Issuer{Target: x.target, Machine: kept.Issuer, Region: kept.Region, Port: x.listener.Port}
-	way, err := replay.Plan(&kept.Replay, from, p.Replays.Apps)
+	dest, err := replay.Plan(&kept.Replay, from, p.Replays.Apps)
 	if err != nil {
 		p.cache.Invalidate(x.target, req)
 		return req
 	}
 	next := cloneRequest(req)
 	next.Header.Set(replay.HeaderStatus, string(replay.Hit))
-	x.startReplay(&kept.Replay, from, way, req)
+	x.startReplay(&kept.Replay, from, dest, req)
 	x.replay.cached = true
 	return next
 }
 
-// reheaded returns a request with headers and a URL of its own: the attempt before
-// may still be sending the others.
+// cloneRequest returns a copy of the request with its own headers and URL, because the
+// previous attempt may still be using the originals.
 func cloneRequest(req *http.Request) *http.Request {
 	next := req.WithContext(req.Context())
 	next.Header = req.Header.Clone()
@@ -81,8 +80,8 @@ func cloneRequest(req *http.Request) *http.Request {
 	return next
 }
 
-// sendOn has the next attempts go another way.
-func (c *routing) startReplay(asked *replay.Replay, from replay.Issuer, way replay.Destination, req *http.Request) {
+// startReplay directs the next attempts to the destination of a replay.
+func (c *routing) startReplay(asked *replay.Replay, from replay.Issuer, dest replay.Destination, req *http.Request) {
 	s := &c.replay
 	if s.replays == 0 {
 		s.clientRequest = req
@@ -93,10 +92,10 @@ func (c *routing) startReplay(asked *replay.Replay, from replay.Issuer, way repl
 	if asked.Timeout > 0 {
 		s.until = s.startedAt.Add(asked.Timeout)
 	}
-	c.follow(way)
+	c.follow(dest)
 }
 
-// without returns a target without one of its machines.
+// withoutBackend returns the target without one of its machines.
 func withoutBackend(t *route.Target, id bourse.MachineID) *route.Target {
 	if id == "" {
 		return t
@@ -107,8 +106,8 @@ func withoutBackend(t *route.Target, id bourse.MachineID) *route.Target {
 	return &less
 }
 
-// replayed returns the request that a machine's reply asks to be sent on, nil when
-// the reply is for the client.
+// handleReplay returns the request to send next if a machine's reply requests a replay. It
+// returns nil if the reply is for the client.
 func (p *Proxy) handleReplay(x *exchange, req *http.Request, resp *http.Response) (*http.Request, error) {
 	if p.Replays == nil || resp.StatusCode == http.StatusSwitchingProtocols {
 		return nil, nil
@@ -118,9 +117,9 @@ func (p *Proxy) handleReplay(x *exchange, req *http.Request, resp *http.Response
 	case form == replay.None:
 		return nil, nil
 	case x.replay.fellBack:
-		return nil, p.refuseReplay(x, http.StatusBadGateway, "the request has fallen back from a replay, and is not replayed again", nil)
+		return nil, p.refuseReplay(x, http.StatusBadGateway, "the request was replayed again after it had fallen back from a replay", nil)
 	case x.replay.replays >= replay.MaxReplays:
-		return nil, p.refuseReplay(x, http.StatusLoopDetected, "machines replayed the request to each other, too often", nil)
+		return nil, p.refuseReplay(x, http.StatusLoopDetected, "the request was replayed too many times", nil)
 	}
 	var text []byte
 	if form == replay.JSON {
@@ -137,14 +136,14 @@ func (p *Proxy) handleReplay(x *exchange, req *http.Request, resp *http.Response
 		return nil, p.refuseReplay(x, http.StatusRequestEntityTooLarge, "the request cannot be replayed: "+bourse.MessageOf(why), why)
 	}
 	from := replay.Issuer{Target: x.target, Machine: x.latest.backend.Machine, Region: x.latest.backend.Region, Port: x.listener.Port}
-	way, err := replay.Plan(asked, from, p.Replays.Apps)
+	dest, err := replay.Plan(asked, from, p.Replays.Apps)
 	p.cacheReplay(x, req, asked, err == nil)
 	if err != nil {
 		x.startReplay(asked, from, replay.Destination{Target: x.target}, req)
 		if next := p.fallBackFor(x, replay.NoCandidate); next != nil {
 			return next, nil
 		}
-		return nil, p.refuseReplay(x, http.StatusBadGateway, "the machine asked for a replay to where there is no machine", err)
+		return nil, p.refuseReplay(x, http.StatusBadGateway, "the machine requested a replay to a destination without machines", err)
 	}
 	next := cloneRequest(req)
 	next.Header.Set(replay.HeaderSource, replay.Source(from, time.Now(), asked.State))
@@ -154,11 +153,11 @@ func (p *Proxy) handleReplay(x *exchange, req *http.Request, resp *http.Response
 	}
 	next.Header.Set(replay.HeaderStatus, string(status))
 	asked.Transform.Apply(next.URL, next.Header)
-	x.startReplay(asked, from, way, req)
+	x.startReplay(asked, from, dest, req)
 	return next, nil
 }
 
-// readReplay reads the body of a reply that is a replay.
+// readReplay reads the body of a reply that contains a replay.
 func (p *Proxy) readReplay(resp *http.Response) ([]byte, error) {
 	if held, ok := resp.Body.(*replyBody); ok {
 		slow := time.AfterFunc(p.Limits.ResponseHeader, func() { _ = held.ReadCloser.Close() })
@@ -166,13 +165,13 @@ func (p *Proxy) readReplay(resp *http.Response) ([]byte, error) {
 	}
 	text, err := io.ReadAll(io.LimitReader(resp.Body, replay.MaxBody+1))
 	if err != nil {
-		return nil, &statusError{status: http.StatusBadGateway, text: "the machine broke off in the middle of a replay", err: err}
+		return nil, &statusError{status: http.StatusBadGateway, text: "the machine closed the connection in the middle of a replay", err: err}
 	}
 	return text, nil
 }
 
-// remember keeps a replay of the app that the client asked, if it is one to keep.
-// Any machine that the request came to may have it forgotten.
+// cacheReplay caches a replay by the app that the client requested, if the replay allows
+// it. Every machine that handles the request may invalidate the cached replay.
 func (p *Proxy) cacheReplay(x *exchange, req *http.Request, asked *replay.Replay, found bool) {
 	switch s := &x.replay; {
 	case asked.Cache.Invalidate && s.replays > 0:
@@ -184,16 +183,16 @@ func (p *Proxy) cacheReplay(x *exchange, req *http.Request, asked *replay.Replay
 	}
 }
 
-// unreplayed refuses a replay. Its author finds the reason in the log, with the
-// names that the client is not told.
+// refuseReplay logs why a replay is refused and returns the client's error. The log
+// contains names that the client must not see.
 func (p *Proxy) refuseReplay(x *exchange, status int, text string, err error) error {
 	p.Log.Info("replay refused", "request", x.id, "app", x.app(), "machine", x.machine(), "text", text, "err", err)
 	return &statusError{status: status, text: text, err: err}
 }
 
-// fallBack returns the request that is sent instead of one that reached no machine:
-// to the app, if it came from the cache; to the machine that asked for the replay,
-// if it asked for that.
+// fallBack returns the request to send after one that reached no machine. A request from
+// the cache goes to the app; a replayed request goes to the machine that requested the
+// replay, if the replay has a fallback.
 func (p *Proxy) fallBack(x *exchange, t *attempt) *http.Request {
 	s := &x.replay
 	if s.current == nil || x.clientLeft() || t.sent || t.early || !x.body.replayable() {
@@ -214,11 +213,11 @@ func (p *Proxy) fallBack(x *exchange, t *attempt) *http.Request {
 	return p.fallBackFor(x, replay.Exhausted)
 }
 
-// fallTo returns the request for the machine that asked for the replay, as that
-// machine had it, with what went wrong; nil if it did not ask for it.
+// fallBackFor returns the original request for the machine that requested the replay, with
+// the reason for the failure in a header. It returns nil if the replay has no fallback.
 func (p *Proxy) fallBackFor(x *exchange, why replay.Reason) *http.Request {
 	s := &x.replay
-	way, ok := replay.PlanFallback(s.current, s.from)
+	dest, ok := replay.PlanFallback(s.current, s.from)
 	if !ok {
 		return nil
 	}
@@ -226,6 +225,6 @@ func (p *Proxy) fallBackFor(x *exchange, why replay.Reason) *http.Request {
 	next.Header.Set(replay.HeaderFailed, replay.Failed(s.current, s.from, why, time.Since(s.startedAt)))
 	p.Log.Info("replay failed", slog.String("request", x.id), slog.String("app", x.app()), slog.String("machine", string(s.from.Machine)), slog.String("why", string(why)))
 	s.fellBack, s.current, s.until = true, nil, time.Time{}
-	x.follow(way)
+	x.follow(dest)
 	return next
 }

@@ -175,11 +175,11 @@ func TestReplayRefused(t *testing.T) {
 		text   string
 	}{
 		"path=/x":                  {502, `fly-replay: unknown field "path"`},
-		"app=stranger":             {502, "to where there is no machine"},
-		"app=nothing":              {502, "to where there is no machine"},
-		"instance=00000b00000009":  {502, "to where there is no machine"},
-		"region=ams":               {502, "to where there is no machine"},
-		"app=stranger;timeout=10s": {502, "to where there is no machine"},
+		"app=stranger":             {502, "to a destination without machines"},
+		"app=nothing":              {502, "to a destination without machines"},
+		"instance=00000b00000009":  {502, "to a destination without machines"},
+		"region=ams":               {502, "to a destination without machines"},
+		"app=stranger;timeout=10s": {502, "to a destination without machines"},
 	} {
 		var asked atomic.Int64
 		w := newWorld(t, asks(&asked, text))
@@ -261,7 +261,7 @@ func TestReplayFallback(t *testing.T) {
 		"no candidate": {fallsBack(`{"app": "nothing", "fallback": "prefer_self"}`), 200, "reason=no_candidate"},
 		"exhausted":    {fallsBack(`{"instance": "` + second + `", "fallback": "force_self"}`), 200, "reason=retries_exhausted"},
 		"again":        {asks(new(atomic.Int64), "instance="+second+";fallback=force_self"), 502, "has fallen back"},
-		"without":      {asks(new(atomic.Int64), "instance="+second), 503, "no machine could be made ready"},
+		"without":      {asks(new(atomic.Int64), "instance="+second), 503, "no machine could be started or reached"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, c.first, handle(echo))

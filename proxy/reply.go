@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// hold has the attempt end when the body of its reply is closed.
+// trackReply ends the attempt when the body of its reply is closed.
 func (p *Proxy) trackReply(x *exchange, t *attempt, resp *http.Response) {
 	e := &attemptEnd{request: &x.request, t: t}
 	if both, ok := resp.Body.(io.ReadWriteCloser); ok && resp.StatusCode == http.StatusSwitchingProtocols {
@@ -28,7 +28,7 @@ func (p *Proxy) trackReply(x *exchange, t *attempt, resp *http.Response) {
 	x.reply, resp.Body = r, r
 }
 
-// ending ends an attempt once.
+// attemptEnd ends an attempt exactly once.
 type attemptEnd struct {
 	once    sync.Once
 	request *request
@@ -60,22 +60,22 @@ func (r *replyBody) Close() error {
 	return err
 }
 
-// response is what the client is sent, counted.
+// response is the reply to the client. It records the status and counts the bytes.
 type response struct {
 	http.ResponseWriter
 	stalled  time.Duration
 	timed    bool      // HTTP/1: the write deadline is the connection's
-	deadline time.Time // when it was set last
+	deadline time.Time // when the deadline was last set
 
 	status  int
 	written int64
 }
 
-// Unwrap serves http.ResponseController.
+// Unwrap implements the interface that http.ResponseController expects.
 func (w *response) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// WriteHeader implements http.ResponseWriter. "100 Continue" is left to the server,
-// which says it when the body is first read: that is once the machine has said it.
+// WriteHeader implements http.ResponseWriter. It drops "100 Continue", which the server
+// sends when the body is first read; that happens only after the machine has sent it.
 func (w *response) WriteHeader(status int) {
 	if status == http.StatusContinue {
 		return
@@ -87,8 +87,7 @@ func (w *response) WriteHeader(status int) {
 	w.ResponseWriter.WriteHeader(status)
 }
 
-// Write implements http.ResponseWriter. A client that reads nothing for a while is
-// left.
+// Write implements http.ResponseWriter. It fails if the client stops reading for too long.
 func (w *response) Write(p []byte) (int, error) {
 	if w.status == 0 {
 		w.status = http.StatusOK
@@ -99,15 +98,15 @@ func (w *response) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// begin has the reply take as long as it likes to begin: the connection may still
-// have a deadline of the reply before it.
+// clearDeadline removes the write deadline that a previous reply on the connection may have
+// left, so that this reply may take any time to begin.
 func (w *response) clearDeadline() {
 	if w.timed {
 		_ = http.NewResponseController(w.ResponseWriter).SetWriteDeadline(time.Time{})
 	}
 }
 
-// keepTime gives the client some time to read what is written next.
+// extendDeadline gives the client time to read the next write.
 func (w *response) extendDeadline() {
 	if now := time.Now(); w.timed && now.Sub(w.deadline) > w.stalled/8 {
 		_ = http.NewResponseController(w.ResponseWriter).SetWriteDeadline(now.Add(w.stalled + w.stalled/8))
@@ -115,10 +114,10 @@ func (w *response) extendDeadline() {
 	}
 }
 
-// statusLeft is how a request is logged whose client left.
+// statusClientClosed is the logged status of a request whose client disconnected.
 const statusClientClosed = 499
 
-// bufferSize is what is copied of a body at once.
+// bufferSize is the size of the buffers that copy bodies, in bytes.
 const bufferSize = 32 << 10
 
 // buffers implements httputil.BufferPool.
@@ -137,19 +136,19 @@ func (b *buffers) Put(p []byte) {
 	}
 }
 
-// switched is the connection to a machine after a change of protocols, both ways.
-// It copies with little memory, as most such connections are idle most of the time.
+// upgradedConn is the connection to a machine after a protocol upgrade. It copies with
+// small buffers, because most such connections are idle most of the time.
 type upgradedConn struct {
 	io.ReadWriteCloser
 	*attemptEnd
-	in, out atomic.Int64 // bytes, from the client and to it
-	timer   *time.Timer  // nil: it may be idle for ever
+	in, out atomic.Int64 // bytes from and to the client
+	timer   *time.Timer  // nil: no idle timeout
 }
 
-// watch closes the connection once nothing has flowed for a while.
+// watch closes the connection once no bytes have flowed for the duration of idle.
 func (s *upgradedConn) watch(idle time.Duration) {
 	var before int64
-	var armed sync.Mutex // the timer is set when its function runs
+	var armed sync.Mutex // the callback must not run before timer is set
 	armed.Lock()
 	defer armed.Unlock()
 	s.timer = time.AfterFunc(idle, func() {
@@ -157,7 +156,7 @@ func (s *upgradedConn) watch(idle time.Duration) {
 		defer armed.Unlock()
 		now := s.in.Load() + s.out.Load()
 		if now == before {
-			_ = s.ReadWriteCloser.Close() // both copies end
+			_ = s.ReadWriteCloser.Close() // ends the copies in both directions
 			return
 		}
 		before = now
@@ -165,15 +164,15 @@ func (s *upgradedConn) watch(idle time.Duration) {
 	})
 }
 
-// firstBuffer is what a direction has while little flows.
+// firstBuffer is the size of a direction's buffer while it transfers little data.
 const firstBuffer = 2 << 10
 
-// WriteTo implements io.WriterTo: from the machine to the client.
+// WriteTo implements io.WriterTo. It copies from the machine to the client.
 func (s *upgradedConn) WriteTo(client io.Writer) (int64, error) {
 	return pump(client, s.ReadWriteCloser, &s.out)
 }
 
-// ReadFrom implements io.ReaderFrom: from the client to the machine.
+// ReadFrom implements io.ReaderFrom. It copies from the client to the machine.
 func (s *upgradedConn) ReadFrom(client io.Reader) (int64, error) {
 	return pump(s.ReadWriteCloser, client, &s.in)
 }
@@ -188,7 +187,7 @@ func (s *upgradedConn) Close() error {
 	return err
 }
 
-// CloseWrite tells the machine that the client sends no more.
+// CloseWrite closes the sending side of the connection to the machine.
 func (s *upgradedConn) CloseWrite() error {
 	if half, ok := s.ReadWriteCloser.(interface{ CloseWrite() error }); ok {
 		return half.CloseWrite()
@@ -196,7 +195,7 @@ func (s *upgradedConn) CloseWrite() error {
 	return s.ReadWriteCloser.Close()
 }
 
-// pump copies until the end, with a buffer that grows once it is filled.
+// pump copies until EOF. It switches to a larger buffer when the first one is filled.
 func pump(to io.Writer, from io.Reader, count *atomic.Int64) (total int64, err error) {
 	buf := make([]byte, firstBuffer)
 	for {

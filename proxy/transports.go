@@ -13,27 +13,26 @@ import (
 	"github.com/bourse-dev/bourse/proxy/route"
 )
 
-// Connections to machines are kept for 4 seconds without a request: less than the
-// servers in use keep theirs, so that a request rarely meets a connection that its
-// machine is closing.
+// Idle connections to machines are closed after 4 seconds. Common servers keep theirs open
+// for longer, so a request rarely uses a connection that its machine is about to close.
 const (
 	keepIdle      = 4 * time.Second
 	maxIdle       = 512       // connections to one machine
-	maxDials      = 64        // in progress to one machine: more would overflow what it has not accepted yet
-	maxH2         = 64        // connections of HTTP/2 to one machine
+	maxDials      = 64        // in progress to one machine; more could overflow its accept queue
+	maxH2         = 64        // HTTP/2 connections to one machine
 	maxReplyHead  = 256 << 10 // bytes
 	sweepInterval = time.Minute
 )
 
-// backendKey is all that a connection to a machine depends on.
+// transportKey contains everything that distinguishes connections to machines.
 type transportKey struct {
 	upstream       Upstream
-	owner          string // whose connections they are: see Owner
+	owner          string // owner of the connections; see Owner
 	h2             bool
 	responseHeader time.Duration
 }
 
-// pool has a transport for each way that was used lately.
+// transportPool has a transport for each recently used upstream.
 type transportPool struct {
 	limits Limits
 	conns  *throttle.Fair
@@ -43,15 +42,15 @@ type transportPool struct {
 	swept   time.Time
 }
 
-// backend is the connections over one way.
+// machineTransport contains the connections of one upstream.
 type machineTransport struct {
 	*http.Transport
-	lastUse time.Time // guarded by the pool's lock
+	lastUse time.Time // guarded by transportPool.mu
 }
 
-// of returns the connections over a way.
-func (p *transportPool) get(t *route.Target, way Upstream) *machineTransport {
-	key := transportKey{way, Owner(t), t.Port.HTTP.H2Backend, p.limits.ResponseHeader}
+// get returns the transport of an upstream, creating it if necessary.
+func (p *transportPool) get(t *route.Target, up Upstream) *machineTransport {
+	key := transportKey{up, Owner(t), t.Port.HTTP.H2Backend, p.limits.ResponseHeader}
 	if d := t.Port.HTTP.IdleTimeout; d > 0 {
 		key.responseHeader = d
 	}
@@ -73,8 +72,8 @@ func (p *transportPool) get(t *route.Target, way Upstream) *machineTransport {
 	return e
 }
 
-// sweep forgets the connections over ways that have ended or were not used for a
-// while. Requests there go on to their end.
+// sweep removes the transports of upstreams that have ended or were not used recently.
+// Requests in progress on them continue.
 func (p *transportPool) sweep(now time.Time) {
 	p.swept = now
 	for k, e := range p.entries {
@@ -94,8 +93,8 @@ func (p *transportPool) close() {
 	}
 }
 
-// Owner returns whose share of the proxy a target's requests use: its organization's.
-// An app without one is on its own.
+// Owner returns the owner of the connections to a target's machines: the app's
+// organization, or the app itself if it has none.
 func Owner(t *route.Target) string {
 	if t.App.Org != "" {
 		return "organization " + t.App.Org
@@ -103,17 +102,17 @@ func Owner(t *route.Target) string {
 	return "app " + t.App.ID
 }
 
-// errShed is the answer to a request whose connection to a machine would take, or
-// took, more than its organization's share.
+// errConnectionShare returns the error for a request whose connection to a machine would
+// exceed, or was closed for exceeding, its organization's share.
 func errConnectionShare() error {
-	const text = "this proxy has as many connections as it can open, and this app's organization has the most of them"
+	const text = "this proxy has no free connections, and this app's organization uses the most of them"
 	return &statusError{status: http.StatusServiceUnavailable, text: text, err: bourse.Errorf(bourse.CodeRateLimited, text)}
 }
 
 // Dial connects to a machine within the budget of connections. The connection is
 // closed when its owner has the most connections and another owner needs one. It
 // returns CodeRateLimited if the budget is used up and no other owner has more.
-func Dial(ctx context.Context, conns *throttle.Fair, owner string, way Upstream) (net.Conn, error) {
+func Dial(ctx context.Context, conns *throttle.Fair, owner string, up Upstream) (net.Conn, error) {
 	c := &trackedConn{}
 	if conns != nil {
 		c.share = conns.Open(owner, func() { go c.shed() })
@@ -122,7 +121,7 @@ func Dial(ctx context.Context, conns *throttle.Fair, owner string, way Upstream)
 			return nil, errConnectionShare()
 		}
 	}
-	inner, err := way.Dial(ctx)
+	inner, err := up.Dial(ctx)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.Conn = inner; err == nil && c.evicted {
@@ -145,7 +144,7 @@ func newTransport(key transportKey, limit time.Duration, conns *throttle.Fair) *
 	dials := make(chan struct{}, maxDials)
 	most := 0
 	if key.h2 {
-		most = maxH2 // each carries some hundred requests
+		most = maxH2 // one connection carries hundreds of requests
 	}
 	return &machineTransport{Transport: &http.Transport{
 		Protocols: &speaks,
@@ -159,12 +158,12 @@ func newTransport(key transportKey, limit time.Duration, conns *throttle.Fair) *
 			soon, cancel := context.WithTimeout(ctx, limit)
 			defer cancel()
 			c, err := Dial(soon, conns, key.owner, key.upstream)
-			if err != nil && ctx.Err() == nil && isTimeout(err) { // the machine was not reached, and is not at anything: see timedOut
+			if err != nil && ctx.Err() == nil && isTimeout(err) { // the machine was not reached, so it is not merely slow to answer: see isTimeout
 				return nil, bourse.Errorf(bourse.CodeUnavailable, "connect to the machine: %s", err)
 			}
 			return c, err
 		},
-		DisableCompression:     true, // what it says goes through as it is
+		DisableCompression:     true, // forward replies unchanged
 		MaxIdleConnsPerHost:    maxIdle,
 		MaxConnsPerHost:        most,
 		IdleConnTimeout:        keepIdle,
@@ -174,18 +173,18 @@ func newTransport(key transportKey, limit time.Duration, conns *throttle.Fair) *
 	}}
 }
 
-// counted is a connection that knows whether anything was sent on it, and has a place
-// in the budget until it is closed.
+// trackedConn is a connection that counts the bytes sent on it and holds its share of the
+// connection budget until it is closed.
 type trackedConn struct {
 	net.Conn
 	written atomic.Int64
-	share   *throttle.Hold // nil: there is no budget
+	share   *throttle.Hold // nil: unlimited
 
-	mu      sync.Mutex // guards over, and Conn until it is dialed
-	evicted bool       // its place is another's
+	mu      sync.Mutex // guards evicted, and Conn until it is set
+	evicted bool       // its share was given to another owner
 }
 
-// shed closes the connection, whose place another has taken.
+// shed closes the connection because its share was given to another owner.
 func (c *trackedConn) shed() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -194,7 +193,8 @@ func (c *trackedConn) shed() {
 	}
 }
 
-// isShed reports whether the connection was closed to give its place to another owner.
+// isShed reports whether the connection was closed because its share was given to another
+// owner.
 func (c *trackedConn) isShed() bool { return c != nil && c.share != nil && c.share.Over() }
 
 // Close implements net.Conn.
@@ -207,13 +207,13 @@ func (c *trackedConn) Close() error {
 
 // Write implements net.Conn.
 func (c *trackedConn) Write(p []byte) (int, error) {
-	c.written.Add(int64(len(p))) // all of it, until it is known how much
+	c.written.Add(int64(len(p))) // assume that everything is sent until Write returns
 	n, err := c.Conn.Write(p)
 	c.written.Add(int64(n - len(p)))
 	return n, err
 }
 
-// CloseWrite ends what is sent; the machine's answer may follow.
+// CloseWrite closes the sending side of the connection. The machine's reply may still arrive.
 func (c *trackedConn) CloseWrite() error {
 	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
 		return half.CloseWrite()

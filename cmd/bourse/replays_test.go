@@ -86,7 +86,7 @@ func TestReplaysInACluster(t *testing.T) {
 			t.Errorf("%s: %d %s, want machine %s; the others are %s, %s", query, status, text, want, here, other)
 		}
 	}
-	if status, text := send("?replay=app=none"); status != http.StatusBadGateway || !strings.Contains(text, "to where there is no machine") {
+	if status, text := send("?replay=app=none"); status != http.StatusBadGateway || !strings.Contains(text, "to a destination without machines") {
 		t.Errorf("an app that is not there: %d %s", status, text)
 	}
 }
