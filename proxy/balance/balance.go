@@ -1,14 +1,14 @@
-// Package balance chooses which machine of a target a request goes to, and counts
-// what each has in progress.
+// Package balance chooses the machine of a target that handles a request, and counts the
+// requests in progress on each machine.
 //
-// [Choose] is the choice, a pure function. A [Balancer] is what it is made by: how
-// many requests each machine has of this proxy and of others, which machines and
-// workers have just failed, and who waits for room. While all machines of an app are at
-// their hard limits requests wait in order; the place that one leaves is handed to the
-// first that may use it, so none is woken in vain and none is forgotten.
+// [Choose] is a pure function. A [Balancer] maintains its input: the number of requests
+// that each machine has from this proxy and others, the machines and workers that failed
+// recently, and the requests that wait for a free slot. While all machines of an app are at
+// their hard limits, requests wait in order. A released slot is handed directly to the
+// first waiter that can use it.
 //
-// A Balancer keeps nothing, and has no goroutines of its own. One mutex guards all of
-// it; nothing is called under it but [Config.Others], which must not block.
+// A Balancer stores nothing and starts no goroutines. One mutex guards all of its state.
+// The only callback invoked with the mutex held is [Config.Others], which must not block.
 package balance
 
 import (
@@ -22,49 +22,50 @@ import (
 	"github.com/bourse-dev/bourse/proxy/route"
 )
 
-// Config says what a balancer is for.
+// Config configures a Balancer.
 type Config struct {
-	Region bourse.Region // of this proxy
-	// Others returns how many requests other proxies have at a machine, as far as is
-	// known. Nil: there are none.
+	Region bourse.Region // the proxy's region
+	// Others returns the number of requests that other proxies have in progress on a
+	// machine, as far as known. Nil: none.
 	Others           func(bourse.MachineID) int
-	MaxWaitingPerApp int        // requests of one app that wait at most; default 2048
-	MaxWaiting       int        // requests that wait at most; default 32768
-	Rand             *rand.Rand // nil: seeded at random
+	MaxWaitingPerApp int        // maximum number of waiting requests per app; default 2048
+	MaxWaiting       int        // maximum number of waiting requests; default 32768
+	Rand             *rand.Rand // nil: seeded randomly
 }
 
-// Defaults and times of a balancer.
+// Defaults and intervals.
 const (
 	defaultWaitingPerApp = 2048
 	defaultWaiting       = 1 << 15
 
-	// lookAgain is how often the first who waits looks whether other proxies have left
-	// room, or a suspicion has ended: of that no one notifies us.
+	// recheckInterval is the interval at which the first waiter of a queue checks whether
+	// other proxies have freed capacity or a failure penalty has expired, because neither
+	// event is signaled.
 	recheckInterval = 100 * time.Millisecond
 )
 
-// Balancer counts and chooses. It is safe for concurrent use.
+// Balancer chooses machines and counts their requests. It is safe for concurrent use.
 type Balancer struct {
 	config Config
 
 	mu        sync.Mutex
-	table     *route.Table // nil: targets are taken as they are given
+	table     *route.Table // nil: targets are used as passed
 	machines  map[bourse.MachineID]*machineLoad
 	workers   map[bourse.WorkerID]*failures
-	queues    map[string]*list.List // of *waiter, by the id of their app; none is empty
+	queues    map[string]*list.List // of *waiter, by app id; never empty
 	waiting   int                   // in all queues
 	distances distances
 	input     Input
 }
 
-// use is what is counted of a machine that has anything to count.
+// use is the state of a machine that has requests in progress or failures.
 type machineLoad struct {
 	inProgress  int
 	failures    failures
-	lastSuccess time.Time // when a request ended well last, while any is in progress
+	lastSuccess time.Time // end of the latest successful request; kept while requests are in progress
 }
 
-// New makes a balancer. It starts nothing.
+// New returns a balancer. It starts nothing.
 func New(c Config) *Balancer {
 	if c.MaxWaitingPerApp == 0 {
 		c.MaxWaitingPerApp = defaultWaitingPerApp
@@ -73,7 +74,7 @@ func New(c Config) *Balancer {
 		c.MaxWaiting = defaultWaiting
 	}
 	if c.Rand == nil {
-		c.Rand = rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())) //nolint:gosec // no secret
+		c.Rand = rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())) //nolint:gosec // not security-sensitive
 	}
 	b := &Balancer{
 		config: c, machines: map[bourse.MachineID]*machineLoad{}, workers: map[bourse.WorkerID]*failures{}, queues: map[string]*list.List{},
@@ -83,21 +84,22 @@ func New(c Config) *Balancer {
 	return b
 }
 
-// Turn is a request's place at a machine.
+// Slot is a request's reservation on a machine.
 type Slot struct {
 	balancer *Balancer
-	app      string // id
+	app      string // app id
 	backend  route.Backend
 	began    time.Time
 	done     bool // guarded by the balancer's mutex
 }
 
-// Backend returns the machine.
+// Backend returns the machine on which the slot is.
 func (t *Slot) Backend() route.Backend { return t.backend }
 
-// Take returns a place at the machine that a request goes to. The caller calls Done.
-// It waits while all are at their hard limits. Codes: unavailable (no machine can answer,
-// or too many wait), timeout (the context's deadline came first), canceled.
+// Acquire chooses a machine and reserves a slot on it. The caller must call Done. It waits
+// while all machines are at their hard limits. Errors: not_found if the target no longer
+// exists; unavailable if no machine can be used or too many requests wait; timeout if the
+// context's deadline passes; canceled.
 func (b *Balancer) Acquire(ctx context.Context, t *route.Target, w Criteria) (*Slot, error) {
 	b.mu.Lock()
 	t, ok := b.refresh(t)
@@ -120,7 +122,8 @@ func (b *Balancer) Acquire(ctx context.Context, t *route.Target, w Criteria) (*S
 	return nil, err
 }
 
-// current returns what a target is now. The caller holds the mutex.
+// refresh returns the target's version in the current table. It returns false if the target
+// no longer exists. The caller holds the mutex.
 func (b *Balancer) refresh(t *route.Target) (*route.Target, bool) {
 	if b.table == nil {
 		return t, true
@@ -131,7 +134,7 @@ func (b *Balancer) refresh(t *route.Target) (*route.Target, bool) {
 	return t, false
 }
 
-// load implements Sight.Load. The caller holds the mutex.
+// load implements Input.Load. The caller holds the mutex.
 func (b *Balancer) load(m *route.Backend) Load {
 	var l Load
 	now := time.Time{}
@@ -155,7 +158,7 @@ func (b *Balancer) load(m *route.Backend) Load {
 	return l
 }
 
-// occupy counts a request at a machine. The caller holds the mutex.
+// reserve counts a request on a machine. The caller holds the mutex.
 func (b *Balancer) reserve(t *route.Target, m *route.Backend) *Slot {
 	u := b.machines[m.Machine]
 	if u == nil {
@@ -166,9 +169,9 @@ func (b *Balancer) reserve(t *route.Target, m *route.Backend) *Slot {
 	return &Slot{balancer: b, app: t.App.ID, backend: *m, began: time.Now()}
 }
 
-// Done ends the place. An error says that the machine failed: others are preferred
-// for a while. That the client left says nothing of the machine. Further calls do
-// nothing.
+// Done releases the slot. A non-nil error reports that the machine failed, so that others
+// are temporarily preferred; a canceled error does not count against the machine. Further
+// calls do nothing.
 func (t *Slot) Done(failed error) {
 	b := t.balancer
 	b.mu.Lock()
@@ -186,8 +189,8 @@ func (t *Slot) Done(failed error) {
 	b.release(t)
 }
 
-// leave ends the counting of a turn, and hands the place to who waits for it. The
-// caller holds the mutex.
+// release stops counting the slot's request and hands the slot to a waiter. The caller
+// holds the mutex.
 func (b *Balancer) release(t *Slot) {
 	id := t.backend.Machine
 	u := b.machines[id]

@@ -123,14 +123,14 @@ func TestWaitingEnds(t *testing.T) {
 		}
 		synctest.Wait()
 		_, err := b.Acquire(t.Context(), to, balance.Criteria{})
-		if bourse.CodeOf(err) != bourse.CodeUnavailable || !strings.Contains(err.Error(), "too many wait") {
+		if bourse.CodeOf(err) != bourse.CodeUnavailable || !strings.Contains(err.Error(), "queue is full") {
 			t.Errorf("a third: %v", err)
 		}
 		leave()
 		if err := <-errs; bourse.CodeOf(err) != bourse.CodeCanceled {
 			t.Errorf("left: %v", err)
 		}
-		if err := <-errs; bourse.CodeOf(err) != bourse.CodeTimeout || !strings.Contains(err.Error(), "none had room within 2s") {
+		if err := <-errs; bourse.CodeOf(err) != bourse.CodeTimeout || !strings.Contains(err.Error(), "at their hard limits for 2s") {
 			t.Errorf("late: %v", err)
 		}
 		first.Done(nil)
@@ -249,8 +249,8 @@ func TestUpdate(t *testing.T) {
 		"another machine": {table(2, 1), ""},
 		"more room":       {table(1, 2), ""},
 		"less room":       {table(1, 1), "waits"},
-		"gone":            {route.Build(route.Input{}), "app web serves port 80 no more"},
-		"cordoned":        {table(1, 1, func(m *bourse.Machine) { m.Cordoned = true }), "no machine of app web can answer: 1: it is cordoned"},
+		"gone":            {route.Build(route.Input{}), "app web no longer serves port 80"},
+		"cordoned":        {table(1, 1, func(m *bourse.Machine) { m.Cordoned = true }), "no machine of app web is available: 1: it is cordoned"},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			b := balance.New(balance.Config{Region: "gru"})
@@ -480,14 +480,14 @@ func TestStatus(t *testing.T) {
 		"00000000000000 started 1+0/2: yes ",
 		"00000100000001 started 0+0/2: no it is cordoned",
 		"00000200000002 stopped 0+0/2: start it is stopped: a request starts it",
-		"00000300000003 started 0+2/2: full it has as many requests as it may",
+		"00000300000003 started 0+2/2: full it is at its hard limit",
 		"00000400000004 destroying 0+0/2: no it is destroying",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	turn.Done(errBroken)
-	if m := b.Status(now, "web").Routes[0].Machines[0]; m.Use != machinesapi.UseLast || m.Why != "it, or its worker, has just failed" {
+	if m := b.Status(now, "web").Routes[0].Machines[0]; m.Use != machinesapi.UseLast || m.Why != "it or its worker failed recently" {
 		t.Errorf("after a failure: %+v", m)
 	}
 	if got := b.Status(now, "other"); len(got.Routes) != 0 {

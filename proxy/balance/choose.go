@@ -10,49 +10,49 @@ import (
 	"github.com/bourse-dev/bourse/proxy/route"
 )
 
-// Want is what a request asks of the choice of its machine. Its zero value asks
-// nothing.
+// Criteria restricts and orders the machines that a request may use. The zero value allows
+// every machine.
 type Criteria struct {
-	Regions  [][]bourse.Region  // in this order; all others behind them, unless Force
-	Force    bool               // no region but these
-	Instance bourse.MachineID   // that machine, if it can be
-	Only     bool               // that machine or none
-	Tried    []bourse.MachineID // tried already; again only if there is no other
+	Regions  [][]bourse.Region  // in order of preference; all other regions come last, unless Force is set
+	Force    bool               // only the listed regions are allowed
+	Instance bourse.MachineID   // preferred machine
+	Only     bool               // only Instance is allowed
+	Tried    []bourse.MachineID // machines that have failed this request; used again only if there is no other
 }
 
-// Load is what a proxy knows of the use of a machine.
+// Load describes the current load of a machine.
 type Load struct {
-	Use     int  // requests or connections in progress, those of other proxies too
-	Ours    int  // of them this proxy's
-	Suspect bool // it, or its worker, has just failed
+	Use     int  // requests or connections in progress, including those of other proxies
+	Ours    int  // part of Use that comes from this proxy
+	Suspect bool // the machine or its worker failed recently
 }
 
-// Sight is what a choice is made by, beside the machines themselves.
+// Input is the input of Choose in addition to the machines.
 type Input struct {
 	Load     func(*route.Backend) Load
-	Distance func(bourse.Region) int // how far away it is: 0 is here
+	Distance func(bourse.Region) int // distance in kilometers; 0: this region
 	Rand     *rand.Rand
 }
 
-// Verdict says what became of a choice.
+// Verdict is the outcome of a choice.
 type Verdict string
 
 // The verdicts.
 const (
-	Chosen Verdict = "chosen" // a machine that has room
-	Full   Verdict = "full"   // every machine that could answer is at its hard limit
-	None   Verdict = "none"   // no machine can answer
+	Chosen Verdict = "chosen" // a machine was chosen
+	Full   Verdict = "full"   // every usable machine is at its hard limit
+	None   Verdict = "none"   // no machine is usable
 )
 
-// Choose returns the machine that a request goes to, by its place in the list, which
-// is in order of id.
+// Choose returns the index of the machine that should handle a request. The list must be
+// sorted by id.
 //
-// Machines that run and have less than their soft limit come first, the closest
-// region before others. A region is left only when its machines are at their hard
-// limits, ill or away. When no machine at all is below its soft limit, one is
-// started: rather one that is being started than another, rather in the closest
-// region, rather one that is resumed. What has just failed, or is not heard from,
-// comes last. Among equals the less loaded of two random ones is chosen.
+// Running machines below their soft limits come first, nearest region first. Another region
+// is used only if the machines of the nearer ones are at their hard limits, unhealthy or
+// missing. If no running machine is below its soft limit, a stopped one is started;
+// machines that are already starting, nearer regions, and suspended machines are preferred,
+// in this order. Machines that failed recently or whose worker is unreachable come last.
+// Among equals, Choose picks two at random and returns the less loaded one.
 func Choose(list []route.Backend, w *Criteria, s *Input) (int, Verdict) {
 	var c chooser
 	if w.Instance != "" {
@@ -85,19 +85,20 @@ func Choose(list []route.Backend, w *Criteria, s *Input) (int, Verdict) {
 		if best := c[level].best(); best != nil {
 			return best.pick(list, s), Chosen
 		}
-		if full[level] { // rather wait for it than go to what has failed
+		if full[level] { // rather wait than use a machine that has failed
 			return -1, Full
 		}
 	}
 	return -1, None
 }
 
-// allows reports whether a machine is among those that a request may go to.
+// allows reports whether the request may use a machine.
 func (w *Criteria) allows(b *route.Backend) bool {
 	return (!w.Only || b.Machine == w.Instance) && (!w.Force || w.regionRank(b.Region) < len(w.Regions))
 }
 
-// region returns the place of a region in the request's list, or the list's length.
+// regionRank returns the position of a region in the request's list, or the list's length
+// if it is not listed.
 func (w *Criteria) regionRank(r bourse.Region) int {
 	if i := slices.IndexFunc(w.Regions, func(group []bourse.Region) bool { return slices.Contains(group, r) }); i >= 0 {
 		return i
@@ -105,27 +106,27 @@ func (w *Criteria) regionRank(r bourse.Region) int {
 	return len(w.Regions)
 }
 
-// kind is how a machine would be used.
+// kind is the way in which a machine would serve the request.
 type kind int
 
 const (
-	running      kind = iota // it runs
-	starting                 // it is started for the request, or someone else starts it
-	startingFull             // as starting, and as many as its soft limit wait for it
+	running      kind = iota // already running
+	starting                 // must be started, or is starting
+	startingFull             // like starting, but as many requests as its soft limit already wait for it
 	kindCount
 )
 
 const levelCount = 4
 
-// key says how good a machine is: the least is the best.
+// rank orders machines; the lowest is the best.
 type rank struct {
-	level     int // 0; 1: it has just failed or is not heard from; 2 and 3: so, and it was tried
+	level     int // 0: healthy; 1: failed recently or unreachable; 2 and 3: likewise, but already tried
 	kind      kind
-	order     [4]int // compared in turn
+	order     [4]int // compared lexicographically
 	belowSoft bool   // below its soft limit
 }
 
-// rankOf returns how good a machine is, if it is of use at all.
+// rankMachine returns the rank of a machine and whether it can be used.
 func rankMachine(b *route.Backend, w *Criteria, s *Input) (rank, Verdict) {
 	if unusableReason(b) != "" {
 		return rank{}, None
@@ -165,19 +166,19 @@ func boolToInt(b bool) int {
 	return 0
 }
 
-// wakeOrder puts the states in the order in which a machine soon runs.
+// wakeOrder orders states by how soon a machine in them can be running.
 func wakeOrder(s bourse.State) int {
 	return slices.Index([]bourse.State{
 		bourse.StateStarting, bourse.StateSuspended, bourse.StateStopped, bourse.StateReplacing, bourse.StateSuspending, bourse.StateStopping, bourse.StateRestarting,
 	}, s)
 }
 
-// chooser has, for each level and kind, the best machines seen so far.
+// chooser collects the best machines seen so far, by level and kind.
 type chooser [levelCount]levelGroups
 
 type levelGroups [kindCount]group
 
-// best returns the group that is used, nil when there is none.
+// best returns the group to choose from, or nil if there is none.
 func (l *levelGroups) best() *group {
 	run, start, crowd := &l[running], &l[starting], &l[startingFull]
 	switch {
@@ -191,22 +192,22 @@ func (l *levelGroups) best() *group {
 	return nil
 }
 
-// group is machines that are equally good: how many, and two random ones.
+// group is a set of equally good machines: their number and a random sample of two.
 type group struct {
 	n       int
-	hasRoom bool // a machine of this kind, not only of the best, is below its soft limit
+	hasRoom bool // at least one machine of this kind, not only of the best ones, is below its soft limit
 	key     rank
 	sample  [2]int
 }
 
-// add adds a machine, if none was better.
+// add adds a machine unless a better one was added before.
 func (g *group) add(i int, k rank, s *Input) {
 	g.hasRoom = g.hasRoom || k.belowSoft
 	switch c := slices.Compare(k.order[:], g.key.order[:]); {
 	case g.n == 0 || c < 0:
 		g.n, g.key, g.sample = 1, k, [2]int{i, i}
 	case c == 0:
-		// Each pair of those seen so far is equally likely (reservoir sampling).
+		// Every pair of the machines seen so far is equally likely (reservoir sampling).
 		if g.n++; g.n == 2 {
 			g.sample[1] = i
 		} else if j := s.Rand.IntN(g.n); j < 2 {
@@ -215,7 +216,7 @@ func (g *group) add(i int, k rank, s *Input) {
 	}
 }
 
-// pick returns the less loaded of the two, by what they can do.
+// pick returns the less loaded machine of the sample, relative to their soft limits.
 func (g *group) pick(list []route.Backend, s *Input) int {
 	if g.n == 1 {
 		return g.sample[0]
@@ -232,8 +233,8 @@ func (g *group) pick(list []route.Backend, s *Input) int {
 	return g.sample[1]
 }
 
-// unfit returns why no request goes to a machine, whatever others are there; empty
-// for one that may be used.
+// unusableReason returns why a machine can serve no request, whatever the state of the
+// others, or "" if it can.
 func unusableReason(b *route.Backend) string {
 	switch {
 	case b.Unusable != "":
@@ -245,27 +246,27 @@ func unusableReason(b *route.Backend) string {
 	case b.Running() || b.Starting() || b.Startable():
 		return ""
 	case b.Standby:
-		return "it is " + string(b.State) + ", and stands by for another machine"
+		return "it is " + string(b.State) + " and a standby for another machine"
 	case b.State == bourse.StateFailed:
 		return "it could not be started"
 	case b.State == bourse.StateStopped || b.State == bourse.StateSuspended:
-		return "it is " + string(b.State) + ", and has no autostart"
+		return "it is " + string(b.State) + " and autostart is off"
 	}
 	return "it is " + string(b.State)
 }
 
-// places says how far regions are from here. It is not safe for concurrent use.
+// distances caches the distances of regions from here. It is not safe for concurrent use.
 type distances struct {
 	here  bourse.Region
 	known map[bourse.Region]int
 }
 
 const (
-	unknownDistance = 40_000 // kilometres, more than any: for regions whose place is not known
+	unknownDistance = 40_000 // kilometers; greater than any distance on earth
 	maxKnown        = 1024
 )
 
-// of returns how far a region is, in kilometres: 0 is here.
+// of returns the distance of a region in kilometers; 0 means the same region.
 func (p *distances) of(r bourse.Region) int {
 	if r == p.here {
 		return 0
@@ -274,15 +275,16 @@ func (p *distances) of(r bourse.Region) int {
 	if ok {
 		return km
 	}
-	if p.known == nil || len(p.known) >= maxKnown { // names of regions are what workers say
+	if p.known == nil || len(p.known) >= maxKnown { // region names come from workers, so their number must be bounded
 		p.known = map[bourse.Region]int{}
 	}
 	p.known[r] = Kilometers(p.here, r)
 	return p.known[r]
 }
 
-// Kilometers returns how far one region is from another, as a whole number that is 0
-// for the same region only. Those whose place is not known are the farthest.
+// Kilometers returns the distance between two regions, rounded to a positive number; it is
+// 0 only for the same region. Regions with an unknown location are farther away than all
+// others.
 func Kilometers(from, to bourse.Region) int {
 	if from == to {
 		return 0

@@ -8,8 +8,8 @@ import (
 	"github.com/bourse-dev/bourse/proxy/route"
 )
 
-// Status returns what a table's requests find now, and why a machine is not used, with
-// the names of everything: it is for the operator. With an app it is of that one alone.
+// Status returns the current state of all routes, or of one app's routes, including why a
+// machine is not used. The result is for operators: it contains names from all tenants.
 func (b *Balancer) Status(table *route.Table, app bourse.AppName) machinesapi.Proxy {
 	targets := table.Targets()
 	if app != "" {
@@ -22,7 +22,8 @@ func (b *Balancer) Status(table *route.Table, app bourse.AppName) machinesapi.Pr
 	return out
 }
 
-// statusOf holds the mutex for one target at a time: requests go on meanwhile.
+// statusOf returns the state of one target. It holds the mutex for only one target at a
+// time, so that requests can proceed.
 func (b *Balancer) statusOf(t *route.Target) machinesapi.ProxyRoute {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -55,11 +56,11 @@ func useOf(m *route.Backend, load Load) (machinesapi.ProxyUse, string) {
 	case why != "":
 		return machinesapi.UseNo, why
 	case !m.Reachable:
-		return machinesapi.UseLast, "its worker is not heard from"
+		return machinesapi.UseLast, "its worker is unreachable"
 	case load.Suspect:
-		return machinesapi.UseLast, "it, or its worker, has just failed"
+		return machinesapi.UseLast, "it or its worker failed recently"
 	case hard > 0 && load.Use >= hard:
-		return machinesapi.UseFull, "it has as many requests as it may"
+		return machinesapi.UseFull, "it is at its hard limit"
 	case m.Starting():
 		return machinesapi.UseStart, "it is " + string(m.State)
 	case !m.Running():

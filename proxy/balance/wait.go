@@ -14,22 +14,22 @@ import (
 	"github.com/bourse-dev/bourse/proxy/route"
 )
 
-// waiter is a request that waits for room.
+// waiter is a request that waits for a slot.
 type waiter struct {
 	target  *route.Target
 	want    Criteria
-	element *list.Element // in its app's queue; nil: it was answered
-	turn    *Slot         // set before ready is closed, with err nil
+	element *list.Element // in its app's queue; nil: the waiter was answered
+	turn    *Slot         // set before ready is closed if err is nil
 	err     error
 	ready   chan struct{}
 }
 
-// wait waits for room. The caller holds the mutex, which it gives up.
+// wait waits for a slot. The caller holds the mutex; wait releases it.
 func (b *Balancer) wait(ctx context.Context, t *route.Target, want Criteria) (*Slot, error) {
 	q := b.queues[t.App.ID]
 	if b.waiting >= b.config.MaxWaiting || q != nil && q.Len() >= b.config.MaxWaitingPerApp {
 		b.mu.Unlock()
-		return nil, bourse.Errorf(bourse.CodeUnavailable, "all machines of app %s have as many requests as they may, and too many wait for them", t.App.Name)
+		return nil, bourse.Errorf(bourse.CodeUnavailable, "all machines of app %s are at their hard limits, and its queue is full", t.App.Name)
 	}
 	if q == nil {
 		q = list.New()
@@ -55,8 +55,8 @@ func (b *Balancer) wait(ctx context.Context, t *route.Target, want Criteria) (*S
 	}
 }
 
-// giveUp takes a waiter out of its queue. A place that it was given meanwhile goes to
-// the next.
+// giveUp removes a waiter from its queue. If it was given a slot in the meantime, the slot
+// goes to the next waiter.
 func (b *Balancer) giveUp(ctx context.Context, w *waiter, after time.Duration) (*Slot, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -68,12 +68,12 @@ func (b *Balancer) giveUp(ctx context.Context, w *waiter, after time.Duration) (
 		b.release(w.turn)
 	}
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		return nil, bourse.Errorf(bourse.CodeTimeout, "all machines of app %s have as many requests as they may: none had room within %s", w.target.App.Name, after.Round(time.Millisecond))
+		return nil, bourse.Errorf(bourse.CodeTimeout, "all machines of app %s were at their hard limits for %s", w.target.App.Name, after.Round(time.Millisecond))
 	}
 	return nil, bourse.Errorf(bourse.CodeCanceled, "canceled while waiting for a machine: %w", context.Cause(ctx))
 }
 
-// remove takes a waiter out of its queue. The caller holds the mutex.
+// remove removes a waiter from its queue. The caller holds the mutex.
 func (b *Balancer) remove(w *waiter) {
 	id := w.target.App.ID
 	q := b.queues[id]
@@ -84,16 +84,15 @@ func (b *Balancer) remove(w *waiter) {
 	}
 }
 
-// answer ends a waiter's waiting with a place, or with an error. The caller holds the
-// mutex.
+// answer ends the wait with a slot or an error. The caller holds the mutex.
 func (b *Balancer) answer(w *waiter, turn *Slot, err error) {
 	b.remove(w)
 	w.turn, w.err = turn, err
 	close(w.ready)
 }
 
-// handOn gives a place that was left at a machine to the first who waits for it. The
-// caller holds the mutex.
+// handOver gives a slot that was released on a machine to the first waiter that can use it.
+// The caller holds the mutex.
 func (b *Balancer) handOver(app string, id bourse.MachineID) {
 	q := b.queues[app]
 	if q == nil {
@@ -109,13 +108,13 @@ func (b *Balancer) handOver(app string, id bourse.MachineID) {
 			b.answer(w, b.reserve(w.target, m), nil)
 			return
 		}
-		if w.want.isZero() { // nor can any other use it
+		if w.want.isZero() { // then no other waiter can use it either
 			return
 		}
 	}
 }
 
-// look has a queue look again, when w is its first: one is enough to do it.
+// recheck rechecks the waiter's queue if it is the first; one waiter per queue is enough.
 func (b *Balancer) recheck(w *waiter) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -124,8 +123,8 @@ func (b *Balancer) recheck(w *waiter) {
 	}
 }
 
-// retry has a waiter choose again, and reports whether it is still waiting. The caller
-// holds the mutex.
+// retry chooses again for a waiter and reports whether it must still wait. The caller holds
+// the mutex.
 func (b *Balancer) retry(w *waiter) bool {
 	switch i, how := Choose(w.target.Backends, &w.want, &b.input); how {
 	case Chosen:
@@ -139,7 +138,7 @@ func (b *Balancer) retry(w *waiter) bool {
 	return true
 }
 
-// Update says that another table is in use: who waits looks at it at once.
+// Update replaces the routing table. Waiting requests are checked against it immediately.
 func (b *Balancer) Update(table *route.Table) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -149,9 +148,9 @@ func (b *Balancer) Update(table *route.Table) {
 	}
 }
 
-// lookAll has all of a queue choose again, in order. The caller holds the mutex.
+// recheckAll chooses again for every waiter of a queue, in order. The caller holds the mutex.
 func (b *Balancer) recheckAll(q *list.List) {
-	// Requests that ask for nothing are all alike: when one finds no room, none does.
+	// Requests without criteria are interchangeable: if one of them finds no slot, none does.
 	stuck := map[*route.Target]bool{}
 	for e := q.Front(); e != nil; {
 		w, _ := e.Value.(*waiter)
@@ -171,17 +170,18 @@ func (b *Balancer) recheckAll(q *list.List) {
 func (w *Criteria) isZero() bool { return len(w.Regions) == 0 && w.Instance == "" && len(w.Tried) == 0 }
 
 func errNotServed(t *route.Target) error {
-	return bourse.Errorf(bourse.CodeNotFound, "app %s serves port %d no more", t.App.Name, t.Port.First)
+	return bourse.Errorf(bourse.CodeNotFound, "app %s no longer serves port %d", t.App.Name, t.Port.First)
 }
 
-// errNone is what who asks may know; why is for the log.
+// errNone returns the error for a request that no machine can serve. Its message is for the
+// client, its cause for the log.
 func (b *Balancer) errNone(t *route.Target, w *Criteria) error {
 	if w.Only {
-		return &bourse.Error{Code: bourse.CodeUnavailable, Message: "the machine that was asked for cannot answer", Err: errors.New(whyInstanceUnusable(t, w))}
+		return &bourse.Error{Code: bourse.CodeUnavailable, Message: "the requested machine is not available", Err: errors.New(whyInstanceUnusable(t, w))}
 	}
 	count := map[string]int{}
 	for i := range t.Backends {
-		why := "in no region that was asked for"
+		why := "not in a requested region"
 		if w.allows(&t.Backends[i]) {
 			why = unusableReason(&t.Backends[i])
 		}
@@ -193,7 +193,7 @@ func (b *Balancer) errNone(t *route.Target, w *Criteria) error {
 	}
 	const most = 4
 	return &bourse.Error{
-		Code: bourse.CodeUnavailable, Message: fmt.Sprintf("no machine of app %s can answer", t.App.Name),
+		Code: bourse.CodeUnavailable, Message: fmt.Sprintf("no machine of app %s is available", t.App.Name),
 		Err: errors.New(strings.Join(parts[:min(len(parts), most)], "; ")),
 	}
 }
@@ -202,9 +202,9 @@ func whyInstanceUnusable(t *route.Target, w *Criteria) string {
 	m := t.Backend(w.Instance)
 	switch {
 	case m == nil:
-		return "the app has none of this id"
+		return "the app has no machine with this id"
 	case !w.allows(m):
-		return "it is in no region that was asked for"
+		return "it is not in a requested region"
 	}
 	return unusableReason(m)
 }

@@ -18,22 +18,21 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// acmeALPN is what a CA that looks at a host says it speaks.
+// acmeALPN is the protocol that an ACME CA offers when it validates a host by TLS-ALPN.
 const acmeALPN = "acme-tls/1"
 
-// ACMEConfig is which CA certificates come from, and for which names.
+// ACMEConfig configures the CA and the names of its certificates.
 type ACMEConfig struct {
-	Email   string                  // of who is told of problems
-	CA      string                  // URL of the CA's directory; "": Let's Encrypt
-	Roots   *x509.CertPool          // that the CA itself is known by; nil: the host's
-	Storage string                  // directory of the account, certificates and keys
-	HTTP    netip.AddrPort          // of the listener that answers HTTP-01; it is port 80 from outside
-	Allowed func(name string) error // may a certificate be asked for
+	Email   string                  // contact address for the CA
+	CA      string                  // directory URL; "": Let's Encrypt
+	Roots   *x509.CertPool          // roots that verify the CA's own certificate; nil: the host's
+	Storage string                  // directory for the account, certificates and keys
+	HTTP    netip.AddrPort          // address of the listener that answers HTTP-01 challenges; it is reachable from outside at port 80
+	Allowed func(name string) error // reports whether a certificate may be requested for a name
 	Log     *slog.Logger
 }
 
-// ACME has the certificates that a CA issues when a client first asks for a name. It
-// renews them.
+// ACME obtains a certificate from a CA when a client first requests a host name, and renews it.
 type ACME struct {
 	allowed func(string) error
 	cache   *certmagic.Cache
@@ -42,10 +41,10 @@ type ACME struct {
 	log     *slog.Logger
 
 	mu     sync.Mutex
-	failed map[string]issueBackoff // names for which none was issued
+	failed map[string]issueBackoff // names for which the CA issued no certificate
 }
 
-// failure is when a name may be asked for again: a CA counts what is asked of it.
+// issueBackoff delays the next request for a name, because CAs limit the rate of requests.
 type issueBackoff struct {
 	until time.Time
 	pause time.Duration
@@ -54,15 +53,15 @@ type issueBackoff struct {
 const (
 	firstPause  = time.Minute
 	maxPause    = 6 * time.Hour
-	maxFailures = 4096 // names; then they are forgotten
+	maxFailures = 4096 // names; when exceeded, all are removed
 	issueTime   = 90 * time.Second
 )
 
-// NewACME makes what asks a CA. It asks nothing yet, and holds a goroutine of the
-// library's until Run has returned.
+// NewACME returns an ACME client. It contacts no CA yet. The library runs a goroutine until
+// Run returns.
 func NewACME(c ACMEConfig) *ACME {
 	a := &ACME{allowed: c.Allowed, log: c.Log, failed: map[string]issueBackoff{}}
-	quiet := zap.NewNop() // what matters of it comes as events
+	quiet := zap.NewNop() // relevant messages arrive as events
 	a.cache = certmagic.NewCache(certmagic.CacheOptions{
 		GetConfigForCert: func(certmagic.Certificate) (*certmagic.Config, error) { return a.config, nil }, Logger: quiet,
 	})
@@ -72,29 +71,31 @@ func NewACME(c ACMEConfig) *ACME {
 	})
 	a.issuer = certmagic.NewACMEIssuer(a.config, certmagic.ACMEIssuer{
 		CA: cmp.Or(c.CA, certmagic.LetsEncryptProductionCA), Email: c.Email, Agreed: true, TrustedRoots: c.Roots, Logger: quiet,
-		// Our own listener answers: the library finds its port taken.
+		// Our own listener answers the challenges, because it already occupies the port.
 		DisableTLSALPNChallenge: true, ListenHost: c.HTTP.Addr().String(), AltHTTPPort: int(c.HTTP.Port()), CertObtainTimeout: issueTime,
 	})
 	a.config.Issuers = []certmagic.Issuer{a.issuer}
 	return a
 }
 
-// Run waits for ctx to end and releases what New holds.
+// Run waits for ctx to end and then stops the library's goroutine.
 func (a *ACME) Run(ctx context.Context) error {
 	<-ctx.Done()
 	a.cache.Stop()
 	return nil
 }
 
-// Handler returns h behind what answers the CA's HTTP-01 requests.
+// Handler returns a handler that answers the CA's HTTP-01 challenges and passes all other
+// requests to h.
 func (a *ACME) Handler(h http.Handler) http.Handler { return a.issuer.HTTPChallengeHandler(h) }
 
-// get returns the certificate of the client's name; it is obtained if there is none.
+// get returns the certificate for the client's host name. It obtains a certificate if there
+// is none.
 func (a *ACME) get(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
 	return a.config.GetCertificate(hello)
 }
 
-// may reports whether a certificate may be asked for.
+// checkAllowed returns an error if no certificate may be requested for the name now.
 func (a *ACME) checkAllowed(name string) error {
 	if err := a.allowed(name); err != nil {
 		return err
@@ -102,22 +103,22 @@ func (a *ACME) checkAllowed(name string) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if f, ok := a.failed[name]; ok && time.Now().Before(f.until) {
-		return bourse.Errorf(bourse.CodeUnavailable, "the CA issued no certificate for %s: it is asked again at %s", bourse.Quoted(name), f.until.Format(time.TimeOnly))
+		return bourse.Errorf(bourse.CodeUnavailable, "the CA issued no certificate for %s: next attempt at %s", bourse.Quoted(name), f.until.Format(time.TimeOnly))
 	}
 	return nil
 }
 
-// event notes what became of a name.
+// event records whether a certificate was issued.
 func (a *ACME) event(_ context.Context, what string, data map[string]any) error {
 	name, _ := data["identifier"].(string)
 	switch what {
 	case "cert_obtained":
-		a.log.Info("a certificate was issued", slog.String("name", name), slog.Any("renewal", data["renewal"]))
+		a.log.Info("certificate issued", slog.String("name", name), slog.Any("renewal", data["renewal"]))
 		a.mu.Lock()
 		delete(a.failed, name)
 		a.mu.Unlock()
 	case "cert_failed":
-		a.log.Warn("no certificate was issued", slog.String("name", name), slog.String("err", fmt.Sprint(data["error"])))
+		a.log.Warn("issue certificate failed", slog.String("name", name), slog.String("err", fmt.Sprint(data["error"])))
 		a.mu.Lock()
 		defer a.mu.Unlock()
 		if len(a.failed) >= maxFailures {

@@ -11,25 +11,25 @@ import (
 	"github.com/bourse-dev/bourse/internal/throttle"
 )
 
-// bounded is a listener with a bound on its open connections, in all and by where
-// they come from. What is beyond it is closed at once: a stranger who opens many
-// takes no one's place but his neighbours'.
+// limitedListener limits the number of open connections, in total and per source.
+// Connections beyond the limits are closed immediately, so that a source with many
+// connections can only displace its own neighbors.
 type limitedListener struct {
 	net.Listener
 	limits  Limits
-	clients *throttle.Fair // of all listeners; nil: there is none
-	exempt  []netip.Prefix // whose connections are counted in all only
+	clients *throttle.Fair // limits all listeners together; nil: no such limit
+	exempt  []netip.Prefix // sources to which only the total limit applies
 	log     *slog.Logger
 
 	mu         sync.Mutex
 	open       int
-	sources    map[netip.Prefix]int // open by source, at least 1 each
+	sources    map[netip.Prefix]int // open connections by source, at least 1 each
 	lastLogged time.Time            // when refusals were last logged
-	refused    int                  // since then
+	refused    int                  // since lastLogged
 }
 
-// boundedConn is a connection that counts until it is closed. It keeps what a TCP
-// connection can do.
+// limitedConn is a connection that is counted until it is closed. It supports everything
+// that a TCP connection does.
 type limitedConn struct {
 	*net.TCPConn
 	release func()
@@ -49,12 +49,12 @@ func (b *limitedListener) Accept() (net.Conn, error) {
 			return nil, err
 		}
 		conn, ok := c.(*net.TCPConn)
-		if !ok { // of a test
+		if !ok { // in tests
 			return c, nil
 		}
 		source, bound := b.sourceOf(conn)
 		if !b.acquire(source, bound) {
-			_ = conn.SetLinger(0) // no state is left of it
+			_ = conn.SetLinger(0) // keep no TIME_WAIT state
 			_ = conn.Close()
 			continue
 		}
@@ -73,10 +73,10 @@ func (b *limitedListener) Accept() (net.Conn, error) {
 	}
 }
 
-// share reserves a place for a connection in the budget of the process. It returns nil
-// if there is none. When the budget is used up, the oldest connection of the source
-// with the most connections is closed. Load balancers' connections are never closed,
-// because each may carry the requests of many clients.
+// share reserves a place for a connection in the process-wide budget. It returns nil if
+// there is none. If the budget is used up, the oldest connection of the source with the
+// most connections is closed. Load balancers' connections are never closed, because each
+// may carry the requests of many clients.
 func (b *limitedListener) share(c *net.TCPConn, source netip.Prefix, bound bool) *throttle.Hold {
 	principal, cut := source.String(), func() { _ = c.Close() }
 	if !bound {
@@ -93,8 +93,8 @@ func (b *limitedListener) share(c *net.TCPConn, source netip.Prefix, bound bool)
 	return hold
 }
 
-// sourceOf returns what a connection is counted by: an address, or for IPv6 what
-// one host has at least.
+// sourceOf returns the address prefix by which a connection is counted: an IPv4 address, or
+// the /64 of an IPv6 address, which a single host typically has.
 func (b *limitedListener) sourceOf(c *net.TCPConn) (source netip.Prefix, bound bool) {
 	at, ok := c.RemoteAddr().(*net.TCPAddr)
 	if !ok {
@@ -138,20 +138,20 @@ func (b *limitedListener) release(source netip.Prefix, bound bool) {
 	}
 }
 
-// refusalsEvery is how often refused connections are logged.
+// refusalLogInterval is the minimum interval between log entries about refused connections.
 const refusalLogInterval = time.Minute
 
-// refuse notes a refusal. b.mu is held.
+// refuse records a refused connection. b.mu is held.
 func (b *limitedListener) refuse(source netip.Prefix) {
 	b.refused++
 	if now := time.Now(); now.Sub(b.lastLogged) >= refusalLogInterval {
-		b.log.Warn("too many connections: further ones are closed", slog.String("listener", b.Addr().String()),
+		b.log.Warn("connections refused because of limits", slog.String("listener", b.Addr().String()),
 			slog.Int("open", b.open), slog.String("latest", source.String()), slog.Int("refused", b.refused))
 		b.lastLogged, b.refused = now, 0
 	}
 }
 
-// contains reports whether an address is in one of the networks.
+// contains reports whether one of the networks contains an address.
 func contains(networks []netip.Prefix, a netip.Addr) bool {
 	return slices.ContainsFunc(networks, func(p netip.Prefix) bool { return p.Contains(a) })
 }

@@ -1,9 +1,9 @@
-// Package edge is where strangers come in: the listeners of a proxy. It bounds their
-// connections, believes those that may say for whom they come (the PROXY protocol),
-// speaks TLS with the certificates of host names, and passes on what is not HTTP.
+// Package edge implements a proxy's listeners for untrusted clients. It limits their
+// connections, reads PROXY protocol headers from load balancers, terminates TLS with the
+// certificates of host names, and forwards TCP streams that are not HTTP.
 //
-// Nothing here is behind the gate of package admission: what comes in is for
-// machines, whatever name it calls us by.
+// Connections to these listeners do not pass through package admission: all requests are
+// for machines, whatever host name they contain.
 package edge
 
 import (
@@ -24,47 +24,47 @@ import (
 	"github.com/bourse-dev/bourse/proxy/route"
 )
 
-// Routes knows what a host name and a port stand for, and what an app serves.
+// Routes looks up the targets of host names, ports and apps.
 type Routes interface {
-	// Find returns what a host name and a port stand for. Codes: not_found.
+	// Find returns the target of a host name and port. Errors: not_found.
 	Find(host string, port int) (*route.Target, error)
-	// App returns what an app serves.
+	// App returns the targets of an app.
 	App(name bourse.AppName) []*route.Target
 }
 
 // Web is a listener for HTTP.
 type Web struct {
 	net.Listener
-	Server *http.Server // with its handler; of this listener alone
-	Port   int          // of services, that it stands for
+	Server *http.Server // used by this listener only, with its handler set
+	Port   int          // port of the services that the listener stands for
 	TLS    bool
 }
 
-// Config is what listeners are made of.
+// Config configures an Edge.
 type Config struct {
 	Web           []Web
 	Streams       []Stream
 	Routes        Routes
-	Certificates  *Certificates   // for those with TLS
-	Balance       proxy.Balance   // of streams
-	Upstreams     proxy.Upstreams // to their machines
-	HoldOpen      bool            // a stream counts as a request in progress for as long as it is open
-	LoadBalancers []netip.Prefix  // that begin connections with a PROXY header
+	Certificates  *Certificates   // for listeners with TLS
+	Balance       proxy.Balance   // for streams
+	Upstreams     proxy.Upstreams // for streams
+	HoldOpen      bool            // an open stream counts as a request in progress
+	LoadBalancers []netip.Prefix  // sources whose connections must begin with a PROXY header
 	Limits        Limits
-	Clients       *throttle.Fair // connections of all listeners, shared by the addresses they come from; nil: only Limits
-	Conns         *throttle.Fair // connections of streams to machines, shared by organizations; nil: no limit
+	Clients       *throttle.Fair // connections of all listeners, with a fair share for each source address; nil: only Limits apply
+	Conns         *throttle.Fair // connections of streams to machines, with a fair share for each organization; nil: unlimited
 	Log           *slog.Logger
 }
 
-// Limits bound what strangers may take. Zero fields have the defaults.
+// Limits bounds the resources that clients may use. Zero fields select the defaults.
 type Limits struct {
-	Connections int           // of one listener; default 32 768
-	PerSource   int           // of one address, or of one /64 of IPv6; default an eighth of Connections
-	Handshake   time.Duration // for a PROXY header, for a handshake of a stream, and for who is refused to leave; default 10 s
-	Drain       time.Duration // for what is in progress when the proxy ends; default 20 s
-	Idle        time.Duration // of a stream without bytes either way; default 0: none
-	Attempts    int           // at machines, for one stream; default 5
-	Ready       time.Duration // for a stream's machine to be started and reached; default 1 min
+	Connections int           // open connections per listener; default 32,768
+	PerSource   int           // open connections per IPv4 address or IPv6 /64; default an eighth of Connections
+	Handshake   time.Duration // time for a PROXY header, for a stream's handshake, and for a refused client to disconnect; default 10 s
+	Drain       time.Duration // time for connections in progress to end when the proxy stops; default 20 s
+	Idle        time.Duration // time that a stream may be silent in both directions; default 0: unlimited
+	Attempts    int           // attempts to reach a machine for one stream; default 5
+	Ready       time.Duration // time for a stream's machine to start and be connected; default 1 min
 }
 
 func (l *Limits) fill() {
@@ -88,19 +88,19 @@ func (l *Limits) fill() {
 	}
 }
 
-// Edge serves listeners.
+// Edge serves the listeners of a proxy.
 type Edge struct{ Config }
 
-// New returns what serves the listeners of a config. It starts nothing.
+// New returns an Edge. It starts nothing.
 func New(c Config) *Edge {
 	c.Limits.fill()
 	return &Edge{c}
 }
 
-var errStopping = errors.New("the proxy is ending")
+var errStopping = errors.New("the proxy is shutting down")
 
-// Run serves until ctx ends. Then it takes nothing more, lets what is in progress
-// end for a while, and breaks off the rest. It closes the listeners.
+// Run serves until ctx ends. It then accepts no more connections, gives those in progress
+// some time to end, and aborts the rest. It closes the listeners.
 func (e *Edge) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	for i := range e.Web {
@@ -122,13 +122,12 @@ func (e *Edge) Run(ctx context.Context) error {
 	return group.Wait()
 }
 
-// bounded returns the listener with its bounds, and with the addresses of those for
-// whom others come.
+// limit wraps a listener with the connection limits and the PROXY protocol.
 func (e *Edge) limit(l net.Listener) net.Listener {
 	return e.acceptProxyHeaders(&limitedListener{Listener: l, limits: e.Limits, clients: e.Clients, exempt: e.LoadBalancers, log: e.Log, sources: map[netip.Prefix]int{}})
 }
 
-// serveWeb serves HTTP.
+// serveWeb serves HTTP on one listener.
 func (e *Edge) serveWeb(ctx context.Context, w *Web) error {
 	base, cut := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer cut(errStopping)
@@ -153,22 +152,22 @@ func (e *Edge) serveWeb(ctx context.Context, w *Web) error {
 	defer cancel()
 	err := w.Server.Shutdown(last)
 	if !progress.wait(last) || errors.Is(err, context.DeadlineExceeded) {
-		e.Log.Warn("requests in progress are broken off", slog.String("listener", w.Addr().String()))
+		e.Log.Warn("requests in progress aborted", slog.String("listener", w.Addr().String()))
 		cut(errStopping)
 		err = w.Server.Close()
 	}
-	<-ended // http.ErrServerClosed
+	<-ended // returns http.ErrServerClosed
 	return err
 }
 
-// inProgress counts requests, also those whose connection has changed protocols:
-// http.Server.Shutdown does not wait for these.
+// requestTracker counts requests in progress, including upgraded connections, for which
+// http.Server.Shutdown does not wait.
 type requestTracker struct {
 	handler http.Handler
 
 	mu      sync.Mutex
 	n       int
-	waiting chan struct{} // closed when n is 0; nil: no one waits
+	waiting chan struct{} // closed when n is 0; nil: nobody is waiting
 }
 
 // ServeHTTP implements http.Handler.
@@ -187,7 +186,7 @@ func (p *requestTracker) add(n int) {
 	}
 }
 
-// wait waits until no request is in progress, and reports whether that came.
+// wait waits until no request is in progress. It returns false if ctx ends first.
 func (p *requestTracker) wait(ctx context.Context) bool {
 	p.mu.Lock()
 	if p.n == 0 {

@@ -15,30 +15,31 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Files are the certificates of a directory: NAME.pem (or .crt) with NAME.key beside
-// it, and directories with fullchain.pem and privkey.pem, as certbot makes them. The
-// names that they are for are those in the certificates. Changes are noticed: it is
-// an admission.Watched.
+// Files contains the certificates in a directory: NAME.pem (or .crt) with NAME.key, and
+// subdirectories with fullchain.pem and privkey.pem as created by certbot. The host names
+// are those in the certificates. Files implements admission.Watched, so changes are
+// noticed.
 type Files struct {
 	dir     string
 	current atomic.Pointer[fileCerts]
 
-	mu                   sync.Mutex // held while files are looked at
-	usedStamp, seenStamp string     // stamps: of what was read last, and of the last look
+	mu                   sync.Mutex // held while files are read
+	usedStamp, seenStamp string     // state of the files that are in use, and at the latest check
 }
 
-// fileCerts is what was read at one time. It is never changed.
+// fileCerts is an immutable set of loaded certificates.
 type fileCerts struct {
 	files    []string
-	byName   map[string][]*tls.Certificate // also *.example.com
-	fallback []*tls.Certificate            // for clients that name no host; nil: none
+	byName   map[string][]*tls.Certificate // including *.example.com
+	fallback []*tls.Certificate            // for clients that send no host name; nil: none
 }
 
-// maxCertFiles bounds what a directory may have: it is looked at every second.
+// maxCertFiles bounds the number of certificates, because the directory is scanned every
+// second.
 const maxCertFiles = 4096
 
-// OpenFiles reads the certificates of a directory. What is wrong with one is
-// CodeInvalid.
+// OpenFiles loads the certificates in a directory. It returns CodeInvalid if one of them
+// cannot be loaded.
 func OpenFiles(dir string) (*Files, error) {
 	f := &Files{dir: dir}
 	pairs, stamp, err := f.pairs()
@@ -54,10 +55,10 @@ func OpenFiles(dir string) (*Files, error) {
 	return f, nil
 }
 
-// Files names the files that are in use.
+// Files returns the paths of the files in use.
 func (f *Files) Files() []string { return f.current.Load().files }
 
-// Names returns the host names that there are certificates for, sorted.
+// Names returns the host names of all certificates, sorted.
 func (f *Files) Names() []string {
 	c := f.current.Load()
 	out := make([]string, 0, len(c.byName))
@@ -68,9 +69,9 @@ func (f *Files) Names() []string {
 	return out
 }
 
-// Look reads the files again if they have changed, and reports whether what they
-// hold is now in use. A change counts once two looks have found the same. While a
-// file cannot be used, all that was read before stays in use.
+// Look checks whether the files have changed, and reports whether new contents are now in
+// use. To avoid partial writes, a change takes effect once two consecutive calls find the
+// same state. If a file cannot be loaded, the previous certificates remain in use.
 func (f *Files) Look() (bool, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -97,11 +98,12 @@ func (f *Files) Look() (bool, error) {
 
 type certPair struct{ cert, key string }
 
-// pairs finds the certificates of the directory, with what changes when they do.
+// pairs returns the certificate files in the directory, and a string that changes when any
+// of them does.
 func (f *Files) pairs() ([]certPair, string, error) {
 	entries, err := os.ReadDir(f.dir)
 	if err != nil {
-		return nil, "", bourse.Errorf(bourse.CodeInvalid, "read the certificates' directory: %w", err)
+		return nil, "", bourse.Errorf(bourse.CodeInvalid, "read certificate directory: %w", err)
 	}
 	var out []certPair
 	for _, e := range entries {
@@ -120,7 +122,7 @@ func (f *Files) pairs() ([]certPair, string, error) {
 		}
 	}
 	if len(out) > maxCertFiles {
-		return nil, "", bourse.Errorf(bourse.CodeInvalid, "%s has %d certificates, at most %d", f.dir, len(out), maxCertFiles)
+		return nil, "", bourse.Errorf(bourse.CodeInvalid, "%s has %d certificates; the maximum is %d", f.dir, len(out), maxCertFiles)
 	}
 	var b strings.Builder
 	for _, p := range out {
@@ -143,7 +145,7 @@ func isNotDir(err error) bool {
 	return statErr && info.Err.Error() == "not a directory"
 }
 
-// load reads pairs.
+// loadPairs loads the certificates from their files.
 func loadPairs(pairs []certPair) (*fileCerts, error) {
 	out := &fileCerts{byName: map[string][]*tls.Certificate{}}
 	for _, p := range pairs {
@@ -162,7 +164,7 @@ func loadPairs(pairs []certPair) (*fileCerts, error) {
 		out.files = append(out.files, p.cert, p.key)
 		out.fallback = append(out.fallback, &cert)
 	}
-	for _, list := range out.byName { // of several for one name the one that is good for longest
+	for _, list := range out.byName { // prefer the certificate that is valid for longest
 		slices.SortStableFunc(list, func(a, b *tls.Certificate) int { return b.Leaf.NotAfter.Compare(a.Leaf.NotAfter) })
 	}
 	if len(out.fallback) > 1 {
@@ -171,8 +173,8 @@ func loadPairs(pairs []certPair) (*fileCerts, error) {
 	return out, nil
 }
 
-// find returns the certificate for a name that the client can use, nil for none. A
-// client that names no host gets the first.
+// find returns the certificate for a host name, preferring one that the client supports, or
+// nil if there is none. A client that sends no host name gets the first certificate.
 func (f *Files) find(hello *tls.ClientHelloInfo, name string) *tls.Certificate {
 	c := f.current.Load()
 	list := c.byName[name]
@@ -188,7 +190,7 @@ func (f *Files) find(hello *tls.ClientHelloInfo, name string) *tls.Certificate {
 		}
 	}
 	if len(list) > 0 {
-		return list[0] // the client refuses it, and says why
+		return list[0] // the client will reject it with a meaningful alert
 	}
 	return nil
 }

@@ -8,32 +8,32 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Requests that PostgreSQL's clients begin with, each 8 bytes: its length and one of
-// these.
+// Request codes of the PostgreSQL protocol's startup messages. Each such message is 8
+// bytes: its length and a code.
 const (
 	pgSSL    = 80877103
 	pgGSS    = 80877104
 	pgCancel = 80877102
 )
 
-// pgGreetings is how many requests a client may make before TLS: for GSS encryption,
-// which is refused, then for TLS.
+// maxPGRequests is the number of requests that a client may send before TLS: one for GSS
+// encryption, which is refused, and one for TLS.
 const maxPGRequests = 2
 
-// askPostgres answers a client of PostgreSQL that asks for TLS, and returns the
-// connection on which its handshake follows. One that begins with the handshake, as
-// newer clients may, is passed on as it is.
+// acceptPostgresTLS answers a PostgreSQL client's request for TLS and returns the
+// connection on which the TLS handshake follows. Newer clients may begin with the
+// handshake.
 func acceptPostgresTLS(c net.Conn) (net.Conn, error) {
 	for range maxPGRequests {
 		var head [8]byte
 		if _, err := io.ReadFull(c, head[:1]); err != nil {
-			return nil, bourse.Errorf(bourse.CodeInvalid, "read what the client asks for: %w", err)
+			return nil, bourse.Errorf(bourse.CodeInvalid, "read startup message: %w", err)
 		}
 		if head[0] == 0x16 { // a TLS handshake
 			return &prefixedConn{Conn: c, prefix: head[:1]}, nil
 		}
 		if _, err := io.ReadFull(c, head[1:]); err != nil {
-			return nil, bourse.Errorf(bourse.CodeInvalid, "read what the client asks for: %w", err)
+			return nil, bourse.Errorf(bourse.CodeInvalid, "read startup message: %w", err)
 		}
 		length, code := binary.BigEndian.Uint32(head[:4]), binary.BigEndian.Uint32(head[4:])
 		switch {
@@ -45,16 +45,16 @@ func acceptPostgresTLS(c net.Conn) (net.Conn, error) {
 				return nil, err
 			}
 		case code == pgCancel:
-			return nil, bourse.Errorf(bourse.CodeInvalid, "the client asks to cancel a query without TLS")
+			return nil, bourse.Errorf(bourse.CodeInvalid, "the client sent a cancel request without TLS")
 		default:
-			pgRefuse(c, "this server is reached with TLS only: use sslmode=require")
-			return nil, bourse.Errorf(bourse.CodeInvalid, "the client does not ask for TLS")
+			pgRefuse(c, "this server requires TLS: use sslmode=require")
+			return nil, bourse.Errorf(bourse.CodeInvalid, "the client did not request TLS")
 		}
 	}
-	return nil, bourse.Errorf(bourse.CodeInvalid, "the client asks for GSS encryption again and again")
+	return nil, bourse.Errorf(bourse.CodeInvalid, "the client repeatedly requested GSS encryption")
 }
 
-// pgRefuse sends a client of PostgreSQL the error that ends its connection.
+// pgRefuse sends a PostgreSQL client a fatal error.
 func pgRefuse(c net.Conn, text string) {
 	var body []byte
 	for _, field := range []string{"SFATAL", "VFATAL", "C08004", "M" + text} { // 08004: the server rejected the connection
@@ -62,10 +62,10 @@ func pgRefuse(c net.Conn, text string) {
 	}
 	body = append(body, 0)
 	message := binary.BigEndian.AppendUint32([]byte{'E'}, uint32(4+len(body)))
-	_, _ = c.Write(append(message, body...)) // the client may have left
+	_, _ = c.Write(append(message, body...)) // the client may have disconnected
 }
 
-// unread is a connection of which a few bytes were read too many.
+// prefixedConn is a connection whose first bytes have already been read.
 type prefixedConn struct {
 	net.Conn
 	prefix []byte
@@ -81,21 +81,22 @@ func (u *prefixedConn) Read(p []byte) (int, error) {
 	return u.Conn.Read(p)
 }
 
-// CloseWrite ends what is sent.
+// CloseWrite closes the sending side of the connection.
 func (u *prefixedConn) CloseWrite() error { return closeWrite(u.Conn) }
 
-// greeter tells a client why it is not served, where its protocol has words for that.
+// clientReporter reports errors to a client if its protocol supports that.
 type clientReporter struct {
 	conn     net.Conn
 	postgres bool
 }
 
-// refuse says that there is no machine, and reports whether it had words for that.
+// report tells the client that no machine can be reached. It returns false if the protocol
+// does not support that.
 func (g *clientReporter) report(err error) bool {
 	if !g.postgres {
 		return false
 	}
 	pgRefuse(g.conn, "no machine can be reached: "+bourse.MessageOf(err))
-	_ = closeWrite(g.conn) // that is all, in TLS's words; the client may have left
+	_ = closeWrite(g.conn) // sends TLS's close_notify; the client may have disconnected
 	return true
 }

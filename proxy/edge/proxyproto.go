@@ -8,9 +8,9 @@ import (
 	"github.com/pires/go-proxyproto"
 )
 
-// announced returns a listener on which those that e.Behind names, load balancers,
-// say in a PROXY header for whom they come. They must: a connection without one is
-// broken off. From anyone else such a header is what it looks like, bytes.
+// acceptProxyHeaders returns a listener that reads PROXY headers from the load balancers in
+// e.LoadBalancers. Their connections must begin with one. Connections from other addresses
+// are not parsed.
 func (e *Edge) acceptProxyHeaders(l net.Listener) net.Listener {
 	if len(e.LoadBalancers) == 0 {
 		return l
@@ -34,10 +34,10 @@ func (e *Edge) acceptProxyHeaders(l net.Listener) net.Listener {
 	}
 }
 
-var errNotTCP = errors.New("a PROXY header of something else than TCP")
+var errNotTCP = errors.New("PROXY header does not describe a TCP connection")
 
-// clientOf returns the address that a connection comes from, invalid if it has none.
-// It waits for a PROXY header that is to come.
+// clientOf returns the client's address, which is invalid if unknown. It waits for the
+// PROXY header if one is expected.
 func clientOf(c net.Conn) netip.AddrPort {
 	at, ok := c.RemoteAddr().(*net.TCPAddr)
 	if !ok {
@@ -47,7 +47,7 @@ func clientOf(c net.Conn) netip.AddrPort {
 	return netip.AddrPortFrom(a.Addr().Unmap(), a.Port())
 }
 
-// closeWrite ends what is sent on a connection, if that can be done alone.
+// closeWrite closes the sending side of a connection if the connection supports that.
 func closeWrite(c net.Conn) error {
 	switch c := c.(type) {
 	case interface{ CloseWrite() error }:
@@ -58,8 +58,7 @@ func closeWrite(c net.Conn) error {
 	return nil
 }
 
-// announce writes the PROXY header with which a machine is told whose connection
-// this is.
+// writeProxyHeader writes a PROXY header that tells the machine the client's address.
 func writeProxyHeader(to net.Conn, client netip.AddrPort, local net.Addr, v2 bool) error {
 	version := byte(1)
 	if v2 {

@@ -16,8 +16,8 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// selfSigned are certificates that no one else has signed. They share a key that
-// lives as long as the process: clients do not verify them anyway.
+// selfSigned creates self-signed certificates. They share a key that exists as long as the
+// process, because clients do not verify them anyway.
 type selfSigned struct {
 	mu     sync.Mutex
 	key    *ecdsa.PrivateKey
@@ -25,11 +25,11 @@ type selfSigned struct {
 }
 
 const (
-	maxSelfSigned  = 1024 // names; then they are made again
+	maxSelfSigned  = 1024 // names; when exceeded, all are created again
 	selfSignedLife = 90 * 24 * time.Hour
 )
 
-// get returns the certificate of a name, "" being localhost.
+// get returns the certificate for a host name; "" stands for localhost.
 func (s *selfSigned) get(name string) (*tls.Certificate, error) {
 	name = cmp.Or(name, "localhost")
 	s.mu.Lock()
@@ -41,7 +41,7 @@ func (s *selfSigned) get(name string) (*tls.Certificate, error) {
 	if s.key == nil {
 		key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 		if err != nil {
-			return nil, bourse.Errorf(bourse.CodeInternal, "make a key: %w", err)
+			return nil, bourse.Errorf(bourse.CodeInternal, "generate key: %w", err)
 		}
 		s.key = key
 	}
@@ -59,7 +59,7 @@ func (s *selfSigned) get(name string) (*tls.Certificate, error) {
 func signSelf(name string, key *ecdsa.PrivateKey, now time.Time) (*tls.Certificate, error) {
 	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127))
 	if err != nil {
-		return nil, bourse.Errorf(bourse.CodeInternal, "make a serial number: %w", err)
+		return nil, bourse.Errorf(bourse.CodeInternal, "generate serial number: %w", err)
 	}
 	template := &x509.Certificate{
 		SerialNumber: serial, Subject: pkix.Name{Organization: []string{"bourse, self-signed"}},
@@ -77,7 +77,7 @@ func signSelf(name string, key *ecdsa.PrivateKey, now time.Time) (*tls.Certifica
 	}
 	leaf, err := x509.ParseCertificate(der)
 	if err != nil {
-		return nil, bourse.Errorf(bourse.CodeInternal, "read a certificate of ours: %w", err)
+		return nil, bourse.Errorf(bourse.CodeInternal, "parse self-signed certificate: %w", err)
 	}
 	return &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key, Leaf: leaf}, nil
 }

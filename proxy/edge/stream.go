@@ -17,29 +17,28 @@ import (
 	"github.com/bourse-dev/bourse/workload"
 )
 
-// Stream is a listener for what is not HTTP: all that comes is for one port of one
-// app.
+// Stream is a TCP listener whose connections are forwarded to one port of one app.
 type Stream struct {
 	net.Listener
 	App  bourse.AppName
-	Port int // of the app's services
+	Port int // port of the app's services
 }
 
-// target returns what a stream is for now.
+// target returns the current target of a stream listener.
 func (e *Edge) target(s *Stream) (*route.Target, error) {
 	for _, t := range e.Routes.App(s.App) {
 		if s.Port < t.Port.First || s.Port > t.Port.Last {
 			continue
 		}
 		if t.Port.Has(workload.HandlerHTTP) {
-			return nil, bourse.Errorf(bourse.CodeFailedPrecondition, "port %d of app %s has handler http: --http and --https serve it", s.Port, s.App)
+			return nil, bourse.Errorf(bourse.CodeFailedPrecondition, "port %d of app %s has the http handler: serve it with --http or --https", s.Port, s.App)
 		}
 		return t, nil
 	}
-	return nil, bourse.Errorf(bourse.CodeNotFound, "app %s serves nothing on port %d", s.App, s.Port)
+	return nil, bourse.Errorf(bourse.CodeNotFound, "app %s does not serve port %d", s.App, s.Port)
 }
 
-// serveStreams passes on what comes until ctx ends.
+// serveStreams accepts and forwards connections until ctx ends.
 func (e *Edge) serveStreams(ctx context.Context, s *Stream) {
 	base, cut := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer cut(errStopping)
@@ -51,21 +50,21 @@ func (e *Edge) serveStreams(ctx context.Context, s *Stream) {
 		close(ended)
 	}()
 	<-ctx.Done()
-	_ = l.Close() // nothing more is taken
+	_ = l.Close() // accept no more connections
 	<-ended
 	done := make(chan struct{})
 	go func() { streams.Wait(); close(done) }()
 	select {
 	case <-done:
 	case <-time.After(e.Limits.Drain):
-		e.Log.Warn("streams are broken off", slog.String("listener", s.Addr().String()))
+		e.Log.Warn("streams in progress aborted", slog.String("listener", s.Addr().String()))
 		cut(errStopping)
 		<-done
 	}
 }
 
-// accept takes connections until ctx ends and the listener is closed. It waits a
-// little where the process has no more descriptors.
+// accept accepts connections until ctx ends and the listener is closed. After an error,
+// such as running out of descriptors, it waits before it continues.
 func (e *Edge) accept(ctx context.Context, l net.Listener, serve func(net.Conn)) {
 	pause := time.Duration(0)
 	for {
@@ -78,7 +77,7 @@ func (e *Edge) accept(ctx context.Context, l net.Listener, serve func(net.Conn))
 			return
 		default:
 			pause = min(max(5*time.Millisecond, 2*pause), time.Second)
-			e.Log.Warn("accept a connection failed", slog.String("listener", l.Addr().String()), slog.Any("err", err))
+			e.Log.Warn("accept connection failed", slog.String("listener", l.Addr().String()), slog.Any("err", err))
 			select {
 			case <-time.After(pause):
 			case <-ctx.Done():
@@ -87,7 +86,7 @@ func (e *Edge) accept(ctx context.Context, l net.Listener, serve func(net.Conn))
 	}
 }
 
-// serveStream passes one connection on.
+// serveStream forwards one connection and logs it.
 func (e *Edge) serveStream(ctx context.Context, s *Stream, c net.Conn) {
 	began := time.Now()
 	var passed streamStats
@@ -102,25 +101,25 @@ func (e *Edge) serveStream(ctx context.Context, s *Stream, c net.Conn) {
 	log.Info("stream")
 }
 
-// sums are what a stream has passed on.
+// streamStats describes the data that a stream has transferred.
 type streamStats struct {
 	machine bourse.MachineID
-	in, out int64 // bytes from the client, and to it
+	in, out int64 // bytes from and to the client
 }
 
-// pass connects the client with a machine until both have ended.
+// forward connects the client to a machine and copies until both sides have ended.
 func (e *Edge) forward(ctx context.Context, s *Stream, c net.Conn, passed *streamStats) error {
 	t, err := e.target(s)
 	if err != nil {
 		return err
 	}
 	defer context.AfterFunc(ctx, func() { _ = c.Close() })()
-	if _, err := c.Read(nil); err != nil { // no PROXY header, where there must be one
+	if _, err := c.Read(nil); err != nil { // fails if a required PROXY header is missing
 		return bourse.Errorf(bourse.CodeInvalid, "PROXY header: %w", err)
 	}
 	client, outer, err := e.handshake(ctx, t, c)
 	if err != nil {
-		e.lingerClose(c) // an alert of TLS, or PostgreSQL's words
+		e.lingerClose(c) // let the client read the TLS alert or the PostgreSQL error
 		return err
 	}
 	ctx, cancel := context.WithCancel(ctx)
@@ -143,8 +142,8 @@ func (e *Edge) forward(ctx context.Context, s *Stream, c net.Conn, passed *strea
 	return e.copyBoth(client, m.conn, passed)
 }
 
-// greet does what the port's handlers ask for before bytes pass. It returns the
-// connection inside, and how the client is told that there is no machine.
+// handshake performs the handshakes that the port's handlers require. It returns the
+// decrypted connection and a reporter for later errors.
 func (e *Edge) handshake(ctx context.Context, t *route.Target, raw net.Conn) (inside net.Conn, outer clientReporter, err error) {
 	if err := raw.SetDeadline(time.Now().Add(e.Limits.Handshake)); err != nil {
 		return nil, outer, err
@@ -173,27 +172,27 @@ func (e *Edge) handshake(ctx context.Context, t *route.Target, raw net.Conn) (in
 	return over, outer, nil
 }
 
-// partBytes is how much is read of a client that was told to leave.
+// maxDiscard is the number of bytes read and discarded from a refused client.
 const maxDiscard = 256 << 10
 
-// part ends what is sent to a client, and waits for it to leave: a connection that is
-// closed while bytes of its client are unread is reset, and a reset overtakes the
-// words of why.
+// lingerClose closes the sending side and waits for the client to disconnect. Closing a
+// connection with unread data would reset it, and the reset could overtake the error
+// message.
 func (e *Edge) lingerClose(c net.Conn) {
 	if closeWrite(c) != nil || c.SetDeadline(time.Now().Add(e.Limits.Handshake)) != nil {
-		return // it has left
+		return // the client has disconnected
 	}
 	_, _ = io.CopyN(io.Discard, c, maxDiscard)
 }
 
-// reached is a connection to a machine, with its place there.
+// machineConn is a connection to a machine and its slot there.
 type machineConn struct {
 	conn   net.Conn
 	slot   proxy.Slot
 	endUse func()
 }
 
-// end ends the connection. failed says that its machine did.
+// close closes the connection and releases the slot. failed reports that the machine failed.
 func (m *machineConn) close(failed error) {
 	if m.conn != nil {
 		_ = m.conn.Close()
@@ -204,8 +203,8 @@ func (m *machineConn) close(failed error) {
 	m.slot.Done(failed)
 }
 
-// reach connects to a machine, and to another one where that fails: nothing has been
-// sent yet.
+// connectMachine connects to a machine. If that fails, it tries others, which is safe
+// because nothing has been sent yet.
 func (e *Edge) connectMachine(ctx context.Context, t *route.Target) (*machineConn, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, e.Limits.Ready, bourse.Errorf(bourse.CodeTimeout, "no machine was ready within %s", e.Limits.Ready))
 	defer cancel()
@@ -222,7 +221,7 @@ func (e *Edge) connectMachine(ctx context.Context, t *route.Target) (*machineCon
 		}
 		last = err
 		if ctx.Err() != nil || bourse.CodeOf(err) == bourse.CodeRateLimited {
-			err = context.Canceled // the client left, time is up, or there is no place: nothing is known of the machine
+			err = context.Canceled // the client disconnected, time is up, or the proxy has no free connection: this does not count against the machine
 		}
 		m.close(err)
 		if ctx.Err() != nil {
@@ -246,8 +245,8 @@ func (e *Edge) dial(ctx context.Context, t *route.Target, m *machineConn) error 
 	return err
 }
 
-// join copies bytes both ways until both have ended. The end of one way is passed
-// on, and the other goes on.
+// copyBoth copies bytes in both directions until both have ended. When one direction ends,
+// the other continues.
 func (e *Edge) copyBoth(client, machine net.Conn, passed *streamStats) error {
 	var in, out error
 	idle := newIdle(e.Limits.Idle, func() { _, _ = client.Close(), machine.Close() })
@@ -257,13 +256,13 @@ func (e *Edge) copyBoth(client, machine net.Conn, passed *streamStats) error {
 	passed.out, out = copyOneWay(client, machine, idle)
 	copies.Wait()
 	if idle.expired() {
-		return bourse.Errorf(bourse.CodeTimeout, "no bytes for %s", e.Limits.Idle)
+		return bourse.Errorf(bourse.CodeTimeout, "idle for %s", e.Limits.Idle)
 	}
 	return errors.Join(in, out)
 }
 
-// oneWay copies until from ends, and passes its end on. After an error both are
-// closed: the other way has nothing to wait for.
+// copyOneWay copies until from ends, and then closes the sending side of to. After an error
+// it closes both connections, because the other direction cannot continue.
 func copyOneWay(to, from net.Conn, idle *idleTimer) (n int64, err error) {
 	buffer := buffers.Get().(*[]byte)
 	defer buffers.Put(buffer)
@@ -287,7 +286,7 @@ func copyOneWay(to, from net.Conn, idle *idleTimer) (n int64, err error) {
 	}
 }
 
-// unlessClosed returns an error that is not that of a connection closed on this side.
+// unlessClosed returns err unless it means that the connection was closed on this side.
 func unlessClosed(err error) error {
 	if errors.Is(err, net.ErrClosed) {
 		return nil
@@ -295,24 +294,25 @@ func unlessClosed(err error) error {
 	return err
 }
 
-// bufferSize is what is read at once of a stream.
+// bufferSize is the size of a stream's buffers, in bytes.
 const bufferSize = 16 << 10
 
-// buffers are shared by streams: one that waits for bytes has one all the same.
+// buffers is a pool of copy buffers.
 var buffers = sync.Pool{New: func() any { return new(make([]byte, bufferSize)) }}
 
 func isEnd(err error) bool { return errors.Is(err, io.EOF) }
 
-// idle ends a stream on which no bytes have passed for a time.
+// idleTimer closes a stream that transfers no bytes for a time.
 type idleTimer struct {
 	after      time.Duration
 	timer      *time.Timer
-	last       atomic.Int64 // when bytes last passed, of the monotonic clock
+	last       atomic.Int64 // when bytes were last transferred, relative to began
 	began      time.Time
 	hasExpired atomic.Bool
 }
 
-// newIdle returns what calls end once no bytes have passed for so long; 0 is never.
+// newIdle returns a timer that calls end once no bytes were transferred for the duration of
+// after; 0 means never.
 func newIdle(after time.Duration, end func()) *idleTimer {
 	i := &idleTimer{after: after, began: time.Now()}
 	if after <= 0 {

@@ -10,8 +10,8 @@ import (
 	"github.com/bourse-dev/bourse/workload"
 )
 
-// tlsOf is how a listener for HTTP speaks TLS: as the service says that the client's
-// name and the port stand for.
+// tlsOf returns the TLS configuration of an HTTP listener. Each handshake uses the options
+// of the service that the client's host name and the port stand for.
 func (e *Edge) tlsOf(port int) *tls.Config {
 	config := e.Certificates.tlsConfig(workload.TLSOptions{}, true)
 	config.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
@@ -21,22 +21,22 @@ func (e *Edge) tlsOf(port int) *tls.Config {
 		if t, err := e.Routes.Find(nameOf(hello), port); err == nil {
 			return e.Certificates.tlsConfig(t.Port.TLS, true), nil
 		}
-		return nil, nil // the certificate is the name's all the same; what is asked gets 404
+		return nil, nil // the name's certificate is still used, and the request gets a 404
 	}
 	return config
 }
 
-// tlsOfTarget is how a stream speaks TLS.
+// tlsOfTarget returns the TLS configuration of a stream.
 func (e *Edge) tlsOfTarget(t *route.Target) *tls.Config {
 	config := e.Certificates.tlsConfig(t.Port.TLS, false)
 	if t.Port.Has(workload.HandlerPGTLS) && len(config.NextProtos) == 0 {
-		config.NextProtos = []string{"postgresql"} // clients that begin with the handshake want it
+		config.NextProtos = []string{"postgresql"} // expected by clients that begin with the TLS handshake
 	}
 	return config
 }
 
-// tlsConfig is the configuration of a server with a service's options. web: it
-// speaks HTTP.
+// tlsConfig returns a server configuration with a service's options. web selects the
+// default protocols of HTTP.
 func (c *Certificates) tlsConfig(o workload.TLSOptions, web bool) *tls.Config {
 	config := &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: slices.Clone(o.ALPN)}
 	if web && len(config.NextProtos) == 0 {
@@ -54,17 +54,17 @@ func (c *Certificates) tlsConfig(o workload.TLSOptions, web bool) *tls.Config {
 	return config
 }
 
-// nameOf returns the host name that a client asks for, "" for none.
+// nameOf returns the host name in a ClientHello, or "" if there is none.
 func nameOf(hello *tls.ClientHelloInfo) string {
 	return strings.ToLower(strings.TrimSuffix(hello.ServerName, "."))
 }
 
-// Certificates are the certificates of host names: of files first, then of an ACME
-// CA, then made here.
+// Certificates provides certificates for host names. Files take precedence, then
+// certificates from an ACME CA, then self-signed ones.
 type Certificates struct {
-	Files           *Files // nil: there are none
-	ACME            *ACME  // nil: none is asked
-	SelfSigned      bool   // where there is no other, sign one for the client's name
+	Files           *Files // nil: none
+	ACME            *ACME  // nil: disabled
+	SelfSigned      bool   // create self-signed certificates for names without another one
 	selfSignedCerts selfSigned
 }
 
@@ -86,5 +86,5 @@ func (c *Certificates) get(hello *tls.ClientHelloInfo, selfSigned bool) (*tls.Ce
 	if selfSigned || c.SelfSigned {
 		return c.selfSignedCerts.get(name)
 	}
-	return nil, bourse.Errorf(bourse.CodeNotFound, "there is no certificate for %s", bourse.Quoted(name))
+	return nil, bourse.Errorf(bourse.CodeNotFound, "no certificate for %s", bourse.Quoted(name))
 }

@@ -15,41 +15,41 @@ import (
 	"github.com/bourse-dev/bourse/workload"
 )
 
-// Status is what a machine is told of the cache.
+// Status is the cache status that a machine receives with a request.
 type Status string
 
 // The statuses.
 const (
-	Hit    Status = "hit"    // the request went where an earlier one was replayed to
-	Miss   Status = "miss"   // it was replayed from another machine
-	Bypass Status = "bypass" // its client asked that the cache is not used
+	Hit    Status = "hit"    // the request went to the destination of an earlier replay
+	Miss   Status = "miss"   // the request was replayed by another machine
+	Bypass Status = "bypass" // the client asked to bypass the cache
 )
 
-// Limits of the cache. An entry has about half a KiB.
+// Limits of the cache. An entry takes about 512 bytes.
 const (
 	maxEntries    = 50_000
 	maxAppEntries = 5_000
 )
 
-// Cache keeps where requests were replayed to, by host name and path, and by
-// session. It is a hint: an entry that leads nowhere any more is forgotten, and the
-// app asked again. Safe for concurrent use.
+// Cache stores the destinations of earlier replays by host name and path, and by session.
+// It is only a hint: if an entry no longer leads to a machine, it is removed and the
+// request goes to the app. It is safe for concurrent use.
 type Cache struct {
 	mu   sync.Mutex
-	all  *list.List // of *entry, the last used in front
+	all  *list.List // of *entry, most recently used first
 	apps map[string]*appCache
 }
 
 type appCache struct {
 	entries map[key]*entry
-	order   *list.List // as Cache.all
+	order   *list.List // like Cache.all
 }
 
-// key is what an entry is found by, in its app.
+// key identifies an entry within an app.
 type key struct {
 	host    string
 	prefix  string
-	session [sha256.Size]byte // of the header's or cookie's kind, name and value; zero: none
+	session [sha256.Size]byte // hash of the header's or cookie's type, name and value; zero: none
 }
 
 type entry struct {
@@ -59,23 +59,22 @@ type entry struct {
 	expires        time.Time
 	inAll          *list.Element
 	inApp          *list.Element
-	issuerInstance bourse.InstanceID // of the issuer
+	issuerInstance bourse.InstanceID // version of the issuer
 	bypass         bool
 }
 
-// Kept is a replay that is known from an earlier request.
+// CachedReplay is a replay from an earlier request.
 type CachedReplay struct {
 	Replay Replay
-	Issuer bourse.MachineID // that asked for it
+	Issuer bourse.MachineID // machine that requested it
 	Region bourse.Region
 }
 
 // NewCache returns an empty cache.
 func NewCache() *Cache { return &Cache{all: list.New(), apps: map[string]*appCache{}} }
 
-// Lookup returns where a request of a target was replayed to before. With the status
-// Bypass there was an answer, and the client asked not to use it; without a status
-// there was none.
+// Lookup returns the cached replay that applies to a request. The status is Bypass if there
+// is one but the client asked not to use it, and "" if there is none.
 func (c *Cache) Lookup(t *route.Target, r *http.Request, now time.Time) (CachedReplay, Status) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -102,9 +101,9 @@ func (c *Cache) Lookup(t *route.Target, r *http.Request, now time.Time) (CachedR
 	return CachedReplay{}, ""
 }
 
-// stands reports whether the version of the machine that asked for the replay is
-// still there: another one may ask for something else. Where the replay leads to is
-// seen when it is planned.
+// isValid reports whether the machine that requested the replay still has the same version,
+// because another version may request a different replay. Whether the destination still
+// exists is checked when the replay is planned.
 func (e *entry) isValid(t *route.Target) bool {
 	for i := range t.Backends {
 		if b := &t.Backends[i]; b.Machine == e.replay.Issuer {
@@ -114,9 +113,9 @@ func (e *entry) isValid(t *route.Target) bool {
 	return false
 }
 
-// Store keeps a replay that a machine of the request's own target has asked for, by
-// its rule and by the target's sessions. It returns why it was not kept though the
-// machine asked so; empty when it was, or nothing was asked.
+// Store caches a replay requested by a machine of the request's own target, according to
+// its cache rule and the target's sessions. If the machine asked for caching but the replay
+// was not cached, Store returns the reason; otherwise it returns "".
 func (c *Cache) Store(t *route.Target, r *http.Request, from bourse.MachineID, replay *Replay, now time.Time) (unkept string) {
 	if replay.Cache.Invalidate {
 		c.Invalidate(t, r)
@@ -136,7 +135,7 @@ func (c *Cache) Store(t *route.Target, r *http.Request, from bourse.MachineID, r
 		host := requestHost(r)
 		switch {
 		case rule.Host != "" && rule.Host != host:
-			unkept = "its pattern names another domain"
+			unkept = "its pattern is for another domain"
 		case !strings.HasPrefix(r.URL.Path, rule.Prefix) && r.URL.Path+"/" != rule.Prefix:
 			unkept = "its pattern does not match the request"
 		default:
@@ -159,7 +158,7 @@ func (c *Cache) Store(t *route.Target, r *http.Request, from bourse.MachineID, r
 	return unkept
 }
 
-// Invalidate forgets what requests as this one were replayed by.
+// Invalidate removes the cached replays that apply to a request.
 func (c *Cache) Invalidate(t *route.Target, r *http.Request) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -172,7 +171,7 @@ func (c *Cache) Invalidate(t *route.Target, r *http.Request) {
 	}
 }
 
-// Len returns how many replays are kept.
+// Len returns the number of cached replays.
 func (c *Cache) Len() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -218,8 +217,8 @@ func backend(t *route.Target, id bourse.MachineID) *route.Backend {
 	return nil
 }
 
-// keys are what a request's replay may be kept by: its sessions, then the prefixes
-// of its path from the longest on.
+// keys returns the keys under which a replay of the request may be cached: its sessions,
+// then the prefixes of its path, longest first.
 func keys(t *route.Target, r *http.Request) (out []key) {
 	for i := range t.Port.HTTP.ReplayCache {
 		if k, ok := sessionKey(&t.Port.HTTP.ReplayCache[i], r); ok {
@@ -227,7 +226,7 @@ func keys(t *route.Target, r *http.Request) (out []key) {
 		}
 	}
 	host, path := requestHost(r), r.URL.Path
-	if len(path) < maxPattern && !strings.HasSuffix(path, "/") { // "/a/*" is for /a, too
+	if len(path) < maxPattern && !strings.HasSuffix(path, "/") { // "/a/*" also applies to /a
 		path += "/"
 	}
 	var ends []int
@@ -242,8 +241,8 @@ func keys(t *route.Target, r *http.Request) (out []key) {
 	return out
 }
 
-// sessionKey is the key of a session that a request has; the value itself, which is
-// often a secret, is not kept.
+// sessionKey returns the key of a request's session. It contains a hash instead of the
+// value, which is often a secret.
 func sessionKey(s *workload.ReplayCache, r *http.Request) (key, bool) {
 	var value string
 	if s.Type == "cookie" {
@@ -259,7 +258,7 @@ func sessionKey(s *workload.ReplayCache, r *http.Request) (key, bool) {
 	return key{requestHost(r), s.PathPrefix, sha256.Sum256([]byte(s.Type + "\x00" + s.Name + "\x00" + value))}, true
 }
 
-// requestHost is the host name of a request, without its port.
+// requestHost returns the request's host name without the port.
 func requestHost(r *http.Request) string {
 	host := r.Host
 	if name, _, err := net.SplitHostPort(host); err == nil {

@@ -9,17 +9,17 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Parse reads the replay that a reply asks for, in the form that [Asked] returned:
-// its headers, and with JSON its body. CodeInvalid, with a sentence for the author
-// of the program, when it could not be done as it is given.
+// Parse parses a reply's replay in the format that [FormOf] returned, from its headers and,
+// for JSON, its body. It returns CodeInvalid with a message for the program's author if the
+// replay is invalid.
 func Parse(form Form, h http.Header, body []byte) (r *Replay, err error) {
 	switch {
 	case form == JSON:
 		r, err = parseJSON(h, body)
 	case len(h[headerReplay]) > 1:
-		err = invalidf("%d headers: send one", len(h[headerReplay]))
+		err = invalidf("the reply contains %d fly-replay headers instead of one", len(h[headerReplay]))
 	case isJSON(h.Get("Content-Type")):
-		err = invalidf("a header, and a body of type %s: send one of them", ContentType)
+		err = invalidf("the reply contains both a fly-replay header and a body of type %s", ContentType)
 	default:
 		r, err = parseHeader(h)
 	}
@@ -32,11 +32,11 @@ func Parse(form Form, h http.Header, body []byte) (r *Replay, err error) {
 	return r, nil
 }
 
-// parseHeader reads "field=value;field=value". A value with ";" in it is quoted.
+// parseHeader parses "field=value;field=value". A value that contains ";" must be quoted.
 func parseHeader(h http.Header) (*Replay, error) {
 	text := h.Get(headerReplay)
 	if len(text) > maxHeader {
-		return nil, invalidf("header of %d bytes: at most %d", len(text), maxHeader)
+		return nil, invalidf("the header has %d bytes; the maximum is %d", len(text), maxHeader)
 	}
 	r, seen := &Replay{}, map[string]bool{}
 	for rest := text; rest != ""; {
@@ -49,7 +49,7 @@ func parseHeader(h http.Header) (*Replay, error) {
 			continue
 		}
 		if seen[name] {
-			return nil, invalidf("%s is there twice", name)
+			return nil, invalidf("field %s appears twice", name)
 		}
 		seen[name] = true
 		if err = r.set(name, value); err != nil {
@@ -61,7 +61,7 @@ func parseHeader(h http.Header) (*Replay, error) {
 	return r, err
 }
 
-// field cuts the first field off. An empty one has no name.
+// field returns the first field of s and the rest. An empty field has no name.
 func field(s string) (name, value, rest string, err error) {
 	name, after, found := strings.Cut(s, "=")
 	if i := strings.IndexByte(name, ';'); i >= 0 || !found {
@@ -69,7 +69,7 @@ func field(s string) (name, value, rest string, err error) {
 			i = len(s)
 		}
 		if strings.TrimSpace(s[:i]) != "" {
-			return "", "", "", invalidf("%s: want field=value, separated by \";\"", bourse.Quoted(strings.TrimSpace(s[:i])))
+			return "", "", "", invalidf("%s is not of the form field=value; separate fields with \";\"", bourse.Quoted(strings.TrimSpace(s[:i])))
 		}
 		return "", "", s[min(i+1, len(s)):], nil
 	}
@@ -84,8 +84,7 @@ func field(s string) (name, value, rest string, err error) {
 	return name, value, rest, err
 }
 
-// quoted reads what follows a quotation mark, up to the next one and the end of
-// the field.
+// quoted reads a quoted value after its opening quotation mark, including the end of the field.
 func quoted(s string) (value, rest string, err error) {
 	var b strings.Builder
 	for i := 0; i < len(s); i++ {
@@ -96,17 +95,17 @@ func quoted(s string) (value, rest string, err error) {
 		case s[i] == '"':
 			end, rest, _ := strings.Cut(s[i+1:], ";")
 			if strings.TrimSpace(end) != "" {
-				return "", "", invalidf("%s after a quoted value", bourse.Quoted(strings.TrimSpace(end)))
+				return "", "", invalidf("unexpected %s after a quoted value", bourse.Quoted(strings.TrimSpace(end)))
 			}
 			return b.String(), rest, nil
 		default:
 			b.WriteByte(s[i])
 		}
 	}
-	return "", "", invalidf("a quotation mark is not closed")
+	return "", "", invalidf("missing closing quotation mark")
 }
 
-// set sets a field by its name.
+// set sets a field by name.
 func (r *Replay) set(name, value string) (err error) {
 	if value == "" && name != "state" {
 		return invalidf("%s is empty", name)
@@ -128,14 +127,14 @@ func (r *Replay) set(name, value string) (err error) {
 			r.Elsewhere = true
 		case "false":
 		default:
-			err = invalidf("elsewhere=%s: use true", bourse.Quoted(value))
+			err = invalidf("elsewhere=%s is invalid: use true", bourse.Quoted(value))
 		}
 	case "timeout":
 		r.Timeout, err = timeout(value)
 	case "fallback":
 		r.Fallback = Fallback(value)
 	default:
-		err = invalidf("unknown field %s: there are region, instance, prefer_instance, app, state, elsewhere, timeout and fallback", bourse.Quoted(name))
+		err = invalidf("unknown field %s; the fields are region, instance, prefer_instance, app, state, elsewhere, timeout and fallback", bourse.Quoted(name))
 	}
 	return err
 }
@@ -143,12 +142,12 @@ func (r *Replay) set(name, value string) (err error) {
 func timeout(s string) (time.Duration, error) {
 	d, err := time.ParseDuration(s)
 	if err != nil || d <= 0 {
-		return 0, invalidf("timeout %s: use a duration such as 10s or 800ms", bourse.Quoted(s))
+		return 0, invalidf("timeout %s is not a duration such as 10s or 800ms", bourse.Quoted(s))
 	}
 	return d, nil
 }
 
-// regions reads a list of regions and aliases.
+// regions parses a list of regions and aliases.
 func regions(list string) (out []bourse.Region, err error) {
 	for word := range strings.SplitSeq(list, ",") {
 		r := bourse.Region(strings.ToLower(strings.TrimSpace(word)))
@@ -156,20 +155,20 @@ func regions(list string) (out []bourse.Region, err error) {
 			return nil, invalidf("more than %d regions", maxRegions)
 		}
 		if !wellFormed(r) {
-			return nil, invalidf("region %s: want a short code such as gru, or a quoted list of them", bourse.Quoted(word))
+			return nil, invalidf("region %s is not a short code such as gru, or a quoted list of codes", bourse.Quoted(word))
 		}
 		out = append(out, r)
 	}
 	return out, nil
 }
 
-// wellFormed reports whether r has the shape of a code or an alias: a letter before
-// either makes a code of it.
+// wellFormed reports whether r has the form of a region code or an alias. An alias becomes
+// a valid code if a letter is put in front of it.
 func wellFormed(r bourse.Region) bool {
 	return r != "" && r[0] >= 'a' && r[0] <= 'z' && ("x"+r).Validate() == nil
 }
 
-// cacheHeaders reads the headers that say where a replay is kept.
+// cacheHeaders parses the headers that control the caching of a replay.
 func cacheHeaders(h http.Header) (c CacheRule, err error) {
 	pattern, ttl := h.Get(headerCache), h.Get(headerTTL)
 	switch {
@@ -180,27 +179,27 @@ func cacheHeaders(h http.Header) (c CacheRule, err error) {
 	}
 	seconds, err := strconv.ParseInt(strings.TrimSpace(ttl), 10, 64)
 	if err != nil {
-		return c, invalidf("fly-replay-cache-ttl-secs %s: want a number of seconds", bourse.Quoted(ttl))
+		return c, invalidf("fly-replay-cache-ttl-secs %s is not a number of seconds", bourse.Quoted(ttl))
 	}
 	bypass := strings.ToLower(strings.TrimSpace(h.Get(headerBypass)))
 	return newCacheRule(pattern, seconds, bypass == "yes" || bypass == "true")
 }
 
-// rule makes a rule of a pattern as "/path/*" or "example.com/path/*".
+// newCacheRule parses a pattern such as "/path/*" or "example.com/path/*".
 func newCacheRule(pattern string, seconds int64, bypass bool) (c CacheRule, err error) {
 	c.Host, c.Prefix, _ = strings.Cut(strings.TrimSpace(pattern), "/")
 	c.Host, c.Prefix = strings.ToLower(c.Host), "/"+c.Prefix
 	switch {
 	case len(pattern) > maxPattern:
-		return c, invalidf("cache pattern of %d bytes: at most %d", len(pattern), maxPattern)
+		return c, invalidf("the cache pattern has %d bytes; the maximum is %d", len(pattern), maxPattern)
 	case !strings.HasSuffix(c.Prefix, "/*") || !validValue(pattern) || strings.ContainsAny(c.Prefix[:len(c.Prefix)-1], "*?#"):
-		return c, invalidf("cache pattern %s: want a path that ends with /*, as /some/path/*", bourse.Quoted(pattern))
+		return c, invalidf("cache pattern %s is not a path that ends with /*, such as /some/path/*", bourse.Quoted(pattern))
 	case strings.Count(c.Prefix, "/") > maxSegments:
-		return c, invalidf("cache pattern %s: more than %d levels", bourse.Quoted(pattern), maxSegments)
+		return c, invalidf("cache pattern %s has more than %d levels", bourse.Quoted(pattern), maxSegments)
 	case strings.Contains(c.Host, ":"):
-		return c, invalidf("cache pattern %s: a domain without a port", bourse.Quoted(pattern))
+		return c, invalidf("cache pattern %s contains a port", bourse.Quoted(pattern))
 	case seconds < int64(minTTL/time.Second):
-		return c, invalidf("cached for %d seconds: at least %d", seconds, minTTL/time.Second)
+		return c, invalidf("the cache TTL is %d seconds; the minimum is %d", seconds, minTTL/time.Second)
 	}
 	c.Prefix = strings.TrimSuffix(c.Prefix, "*")
 	c.TTL = min(time.Duration(min(seconds, int64(maxTTL/time.Second)))*time.Second, maxTTL)

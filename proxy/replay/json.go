@@ -8,7 +8,7 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// wire is a replay in JSON.
+// jsonReplay is the JSON format of a replay.
 type jsonReplay struct {
 	Region         string    `json:"region"`
 	Instance       string    `json:"instance"`
@@ -30,19 +30,19 @@ type jsonReplay struct {
 
 func parseJSON(h http.Header, body []byte) (*Replay, error) {
 	if e := h.Get("Content-Encoding"); e != "" && e != "identity" {
-		return nil, invalidf("a body that is encoded (%s): send it as it is", bourse.Quoted(e))
+		return nil, invalidf("the body has content encoding %s: send it without one", bourse.Quoted(e))
 	}
 	if len(body) > MaxBody {
-		return nil, invalidf("a body of more than %d bytes", MaxBody)
+		return nil, invalidf("the body exceeds %d bytes", MaxBody)
 	}
 	var w jsonReplay
 	d := json.NewDecoder(strings.NewReader(string(body)))
 	d.DisallowUnknownFields()
 	if err := d.Decode(&w); err != nil {
-		return nil, invalidf("the body is no replay in JSON: %s", err.Error())
+		return nil, invalidf("the body is not a valid JSON replay: %s", err.Error())
 	}
 	if d.More() {
-		return nil, invalidf("the body goes on after its JSON")
+		return nil, invalidf("the body contains data after the JSON object")
 	}
 	r := &Replay{
 		Instance: bourse.MachineID(strings.ToLower(w.Instance)), PreferInstance: bourse.MachineID(strings.ToLower(w.PreferInstance)),
@@ -60,7 +60,7 @@ func parseJSON(h http.Header, body []byte) (*Replay, error) {
 		case c.Invalidate:
 			r.Cache.Invalidate = true
 		case c.TTL == nil:
-			err = invalidf("cache.ttl: want a number of seconds")
+			err = invalidf("cache.ttl is missing: set a number of seconds")
 		default:
 			r.Cache, err = newCacheRule(c.Prefix, *c.TTL, w.AllowBypass || c.AllowBypass)
 		}

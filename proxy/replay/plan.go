@@ -11,31 +11,30 @@ import (
 	"github.com/bourse-dev/bourse/workload"
 )
 
-// Apps is what is routed, by app.
+// Apps looks up the targets of apps.
 type Apps interface {
-	// App returns an app's targets, none for one that is not there.
+	// App returns an app's targets, or none if the app does not exist.
 	App(name bourse.AppName) []*route.Target
 }
 
-// Issuer is the machine that asks for a replay.
+// Issuer is the machine that requests a replay.
 type Issuer struct {
-	Target  *route.Target // that the request was routed to
+	Target  *route.Target // target to which the request was routed
 	Machine bourse.MachineID
 	Region  bourse.Region
-	Port    int // that the client connected to
+	Port    int // port to which the client connected
 }
 
-// Way is where a replayed request goes: to a machine of the target that all of it
-// allows.
+// Destination describes the machines to which a request is replayed.
 type Destination struct {
 	Target   *route.Target
-	Regions  []bourse.Choice  // in order of preference, no others; nil: any
-	Instance bourse.MachineID // this one only
+	Regions  []bourse.Choice  // in order of preference; no other regions are allowed; nil: any region
+	Instance bourse.MachineID // only this machine; empty: any
 	Prefer   bourse.MachineID
 	Avoid    bourse.MachineID
 }
 
-// Reason says why a replay reached no machine.
+// Reason is the reason why a replay reached no machine.
 type Reason string
 
 // The reasons.
@@ -45,9 +44,8 @@ const (
 	NoCandidate Reason = "no_candidate"
 )
 
-// Plan returns where a replay goes. CodeNotFound, with a sentence, when there is no
-// such machine, app or region among what is routed: an app of another organisation
-// or network is not there.
+// Plan returns the destination of a replay. It returns CodeNotFound if there is no such
+// machine, app or region. Apps of other organizations or networks count as missing.
 func Plan(r *Replay, from Issuer, apps Apps) (Destination, error) {
 	target, err := planTarget(r, from, apps)
 	if err != nil {
@@ -58,7 +56,7 @@ func Plan(r *Replay, from Issuer, apps Apps) (Destination, error) {
 		w.Avoid = from.Machine
 	}
 	if w.Instance != "" && w.Instance == w.Avoid {
-		return Destination{}, invalidf("instance %s is the machine that asks, and elsewhere=true", w.Instance)
+		return Destination{}, invalidf("instance %s is the machine that requests the replay, which elsewhere=true excludes", w.Instance)
 	}
 	there := map[bourse.Region]bool{}
 	found := false
@@ -73,7 +71,7 @@ func Plan(r *Replay, from Issuer, apps Apps) (Destination, error) {
 	case !found && w.Instance != "":
 		return Destination{}, notFoundf("app %s has no machine %s", target.App.Name, w.Instance)
 	case !found:
-		return Destination{}, notFoundf("app %s has no machine but the one that asks", target.App.Name)
+		return Destination{}, notFoundf("app %s has no machine except the one that requests the replay", target.App.Name)
 	}
 	if w.Regions = availableChoices(r.Regions, there); w.Regions == nil && len(r.Regions) > 0 {
 		return Destination{}, notFoundf("app %s has no such machine in %s", target.App.Name, join(r.Regions))
@@ -85,11 +83,11 @@ func notFoundf(format string, args ...any) error {
 	return bourse.Errorf(bourse.CodeNotFound, "fly-replay: "+format, args...)
 }
 
-// planTarget returns the target of the app that is asked for: where the same port
-// leads to, else one that speaks HTTP.
+// planTarget returns the target of the replay's app that serves the same port, otherwise
+// one that serves HTTP.
 func planTarget(r *Replay, from Issuer, apps Apps) (*route.Target, error) {
 	own, port := from.Target.App, from.Port
-	if p := &from.Target.Port; port < p.First || port > p.Last { // a listener that stands for any
+	if p := &from.Target.Port; port < p.First || port > p.Last { // for example, a listener that stands for all ports
 		port = p.First
 	}
 	name := own.Name
@@ -100,21 +98,21 @@ func planTarget(r *Replay, from Issuer, apps Apps) (*route.Target, error) {
 	for _, t := range apps.App(name) {
 		switch {
 		case t.App.Org != own.Org || t.App.Network != own.Network:
-		case name == own.Name && t.App.ID != own.ID: // another app has the name now
+		case name == own.Name && t.App.ID != own.ID: // the name belongs to another app now
 		case t.Port.First <= port && port <= t.Port.Last && (len(t.Port.Handlers) == 0 || t.Port.Has(workload.HandlerHTTP)):
-			return t, nil // without handlers it speaks what the listener does
+			return t, nil // without handlers, a port uses the listener's protocol
 		case best == nil && t.Port.Has(workload.HandlerHTTP):
 			best = t
 		}
 	}
 	if best == nil {
-		return nil, notFoundf("there is no app %s here that serves HTTP", bourse.Quoted(string(name)))
+		return nil, notFoundf("no app %s serves HTTP", bourse.Quoted(string(name)))
 	}
 	return best, nil
 }
 
-// choices resolves regions and aliases against those where there is a machine. What
-// is not there is left out: the next in the list is what it is for.
+// availableChoices resolves regions and aliases to the regions that have machines. It omits
+// the others, so that the next region in the list applies.
 func availableChoices(want []bourse.Region, there map[bourse.Region]bool) (out []bourse.Choice) {
 	known := make([]bourse.Region, 0, len(there))
 	for r := range there {
@@ -141,8 +139,8 @@ func availableChoices(want []bourse.Region, there map[bourse.Region]bool) (out [
 	return out
 }
 
-// PlanFallback returns where a request goes whose replay reached no machine, by what
-// its issuer asked for; false when it goes nowhere.
+// PlanFallback returns the destination of a request whose replay reached no machine. It
+// returns false if the replay has no fallback.
 func PlanFallback(r *Replay, from Issuer) (Destination, bool) {
 	switch r.Fallback {
 	case ForceSelf:
@@ -154,8 +152,8 @@ func PlanFallback(r *Replay, from Issuer) (Destination, bool) {
 	return Destination{}, false
 }
 
-// Source is the value of fly-replay-src: who asked for the replay, and the state as
-// it was given. A state that other fields could be read from is quoted.
+// Source returns the value of fly-replay-src: the issuer and the unchanged state. A state
+// that could be mistaken for other fields is quoted.
 func Source(from Issuer, at time.Time, state string) string {
 	s := fmt.Sprintf("instance=%s;region=%s;t=%d", from.Machine, from.Region, at.UnixMicro())
 	if state != "" {
@@ -171,12 +169,12 @@ func quoteState(s string) string {
 	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(s) + `"`
 }
 
-// Failed is the value of fly-replay-failed: what was asked for, by whom, why it was
-// not reached, and after how long.
+// Failed returns the value of fly-replay-failed: the requested destination, the issuer, the
+// reason for the failure and the elapsed time.
 func Failed(r *Replay, from Issuer, why Reason, took time.Duration) string {
 	var b strings.Builder
 	for _, f := range []struct{ name, value string }{
-		{"instance", string(r.Instance + r.PreferInstance)}, // never both
+		{"instance", string(r.Instance + r.PreferInstance)}, // at most one is set
 		{"app", string(r.App)},
 		{"region", join(r.Regions)},
 		{"replay_source", string(from.Machine)},

@@ -109,11 +109,11 @@ func parsed(t *testing.T, text string) *replay.Replay {
 func TestPlanRefused(t *testing.T) {
 	for text, want := range map[string]string{
 		"region=ams": "has no such machine in ams",
-		"region=mad;elsewhere=true;instance=00000100000001": "and elsewhere=true",
+		"region=mad;elsewhere=true;instance=00000100000001": "which elsewhere=true excludes",
 		"region=mad;instance=00000100000001":                "has no such machine in mad",
 		"instance=00000300000003":                           "has no machine 00000300000003",
 		"region=gru;elsewhere=true":                         "has no such machine in gru",
-		"app=raw":                                           `no app "raw" here`,
+		"app=raw":                                           `no app "raw" serves HTTP`,
 	} {
 		if _, err := replay.Plan(parsed(t, text), issuer(), table()); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", text, err, want)

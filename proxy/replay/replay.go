@@ -1,12 +1,12 @@
-// Package replay is what a machine asks of the proxy when it answers a request with
-// "fly-replay": send it again, to another machine, region or app. It reads what is
-// asked, decides where the request goes, remembers the request's body while it is
-// sent so that it can be sent again, and keeps where requests were replayed to.
+// Package replay implements the fly-replay protocol. A machine answers a request with
+// "fly-replay" to have the proxy send it again, to another machine, region or app. The
+// package parses the reply, plans the destination, stores the request's body while it is
+// sent so that it can be sent again, and caches earlier replays.
 //
-// It opens no connection and starts nothing: [Parse] and [Plan] are functions of
-// values, [Cache] is memory with bounds, and [Spools] are files without a name.
+// It opens no connections and starts no goroutines: [Parse] and [Plan] are pure functions,
+// [Cache] is a bounded cache in memory, and [Spools] stores data in unnamed files.
 //
-// The forms are those of the Machines API (Dynamic Request Routing).
+// The formats are those of the Machines API (Dynamic Request Routing).
 package replay
 
 import (
@@ -17,10 +17,10 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// ContentType is that of a reply whose body is a replay.
+// ContentType is the media type of a reply whose body contains a replay.
 const ContentType = "application/vnd.fly.replay+json"
 
-// Headers of replies, in their canonical form.
+// Headers of replies, in canonical form.
 const (
 	headerReplay = "Fly-Replay"
 	headerCache  = "Fly-Replay-Cache"
@@ -28,20 +28,20 @@ const (
 	headerBypass = "Fly-Replay-Cache-Allow-Bypass"
 )
 
-// Headers of requests, in their canonical form.
+// Headers of requests, in canonical form.
 const (
-	HeaderSource  = "Fly-Replay-Src"           // to the machine that a request is replayed to
-	HeaderFailed  = "Fly-Replay-Failed"        // to the machine that it falls back to
-	HeaderStatus  = "Fly-Replay-Cache-Status"  // to the machine: hit, miss or bypass
-	HeaderControl = "Fly-Replay-Cache-Control" // of a client: "skip"
+	HeaderSource  = "Fly-Replay-Src"           // sent to the machine that a request is replayed to
+	HeaderFailed  = "Fly-Replay-Failed"        // sent to the machine that a request falls back to
+	HeaderStatus  = "Fly-Replay-Cache-Status"  // sent to the machine: hit, miss or bypass
+	HeaderControl = "Fly-Replay-Cache-Control" // sent by a client: "skip"
 )
 
-// Bounds of what is read. A request is replayed MaxReplays times at most, so that
-// two machines that send it to each other end.
+// Limits. MaxReplays is the maximum number of times that a request is replayed, which ends
+// loops between machines.
 const (
 	MaxReplays  = 8
-	MaxBody     = 64 << 10 // of a replay in JSON
-	maxHeader   = 8 << 10  // of a replay in a header
+	MaxBody     = 64 << 10 // of a replay in JSON, in bytes
+	maxHeader   = 8 << 10  // of a replay in a header, in bytes
 	maxState    = 4 << 10
 	maxPath     = 8 << 10
 	maxEdits    = 64 // headers set or deleted
@@ -55,40 +55,40 @@ const (
 	maxToken    = 256
 )
 
-// Replay is what a machine asks for.
+// Replay is a machine's request to send the client's request elsewhere.
 type Replay struct {
-	Regions        []bourse.Region // codes and aliases in order of preference; none: any
+	Regions        []bourse.Region // codes and aliases in order of preference; none: any region
 	Instance       bourse.MachineID
 	PreferInstance bourse.MachineID
-	App            bourse.AppName // empty: the machine's own
-	State          string         // given to the next machine as it is
-	Elsewhere      bool           // to any machine but the one that asks
-	Timeout        time.Duration  // for reaching a machine; 0: the proxy's
+	App            bourse.AppName // empty: the machine's own app
+	State          string         // passed to the next machine unchanged
+	Elsewhere      bool           // any machine except the one that requests the replay
+	Timeout        time.Duration  // for reaching a machine; 0: the proxy's default
 	Fallback       Fallback
 	Transform      Transform
 	Cache          CacheRule
 }
 
-// Fallback is what becomes of a request whose replay reaches no machine.
+// Fallback specifies what happens to a request whose replay reaches no machine.
 type Fallback string
 
 // The fallbacks.
 const (
 	NoFallback Fallback = ""
-	ForceSelf  Fallback = "force_self"  // back to the machine that asked, or an error
-	PreferSelf Fallback = "prefer_self" // back to it, or to another one of its app
+	ForceSelf  Fallback = "force_self"  // return to the machine that requested the replay, or fail
+	PreferSelf Fallback = "prefer_self" // return to that machine or another one of its app
 )
 
-// CacheRule is where a replay is kept; without a Pattern it is not.
+// CacheRule specifies the requests for which a replay is cached.
 type CacheRule struct {
-	Host        string // empty: the request's
-	Prefix      string // of paths, ends with "/"; empty: not kept
+	Host        string // empty: the request's host
+	Prefix      string // of paths, ends with "/"; empty: not cached
 	TTL         time.Duration
-	AllowBypass bool // for clients that ask so
-	Invalidate  bool // forget what the request was replayed by
+	AllowBypass bool // clients may bypass the cached replay
+	Invalidate  bool // remove the cached replay that applies to the request
 }
 
-// Form is how a reply asks for a replay.
+// Form is the format in which a reply requests a replay.
 type Form int
 
 // The forms.
@@ -98,7 +98,7 @@ const (
 	JSON
 )
 
-// Asked returns how a reply asks for a replay, from its headers.
+// FormOf returns the format in which a reply with these headers requests a replay.
 func FormOf(h http.Header) Form {
 	switch {
 	case len(h[headerReplay]) > 0:
@@ -114,8 +114,8 @@ func isJSON(contentType string) bool {
 	return strings.EqualFold(strings.TrimSpace(kind), ContentType)
 }
 
-// Strip removes what only the proxy says from the headers of a client's request,
-// also where a machine would take underscores for dashes.
+// Strip removes headers that only the proxy may set from a client's request, including
+// variants with underscores, which some programs treat like dashes.
 func Strip(h http.Header) {
 	for name := range h {
 		if isReplayHeader(name) && name != HeaderControl {
@@ -124,7 +124,7 @@ func Strip(h http.Header) {
 	}
 }
 
-// owned reports whether a header is one of replays.
+// isReplayHeader reports whether a header belongs to the fly-replay protocol.
 func isReplayHeader(name string) bool {
 	const prefix = "fly-replay"
 	if len(name) < len(prefix) || !strings.EqualFold(name[:3], prefix[:3]) {
@@ -137,36 +137,36 @@ func invalidf(format string, args ...any) error {
 	return bourse.Errorf(bourse.CodeInvalid, "fly-replay: "+format, args...)
 }
 
-// validate checks what the forms have in common.
+// validate checks the properties that do not depend on the format.
 func (r *Replay) validate() error {
 	switch {
 	case len(r.State) > maxState:
-		return invalidf("state has %d bytes: at most %d", len(r.State), maxState)
+		return invalidf("state has %d bytes; the maximum is %d", len(r.State), maxState)
 	case !validValue(r.State):
-		return invalidf("state has a control character: no header can carry it")
+		return invalidf("state contains a control character")
 	case r.Timeout < 0 || r.Timeout > maxTimeout:
-		return invalidf("timeout %s: use up to %s", r.Timeout, maxTimeout)
+		return invalidf("timeout %s exceeds the maximum of %s", r.Timeout, maxTimeout)
 	case r.Fallback != NoFallback && r.Fallback != ForceSelf && r.Fallback != PreferSelf:
 		return invalidf("fallback %s: use force_self or prefer_self", bourse.Quoted(string(r.Fallback)))
 	case r.Instance != "" && r.PreferInstance != "":
-		return invalidf("instance and prefer_instance: name one of them")
+		return invalidf("instance and prefer_instance are mutually exclusive")
 	}
 	for what, id := range map[string]bourse.MachineID{"instance": r.Instance, "prefer_instance": r.PreferInstance} {
 		if id != "" && id.Validate() != nil {
-			return invalidf("%s %s: want a machine's id (14 hex digits)", what, bourse.Quoted(string(id)))
+			return invalidf("%s %s is not a machine id (14 hex digits)", what, bourse.Quoted(string(id)))
 		}
 	}
 	if r.App != "" && r.App.Validate() != nil {
-		return invalidf("app %s: want an app's name", bourse.Quoted(string(r.App)))
+		return invalidf("app %s is not an app name", bourse.Quoted(string(r.App)))
 	}
 	if len(r.Regions)+len(r.Instance)+len(r.PreferInstance)+len(r.App) == 0 && !r.Elsewhere && r.Transform.empty() && !r.Cache.Invalidate {
-		return invalidf("names no region, instance, app or elsewhere=true to send the request to")
+		return invalidf("no region, instance, app or elsewhere=true specified")
 	}
 	return r.Transform.validate()
 }
 
-// Kept reports why a replay may not be kept, empty when it may: what is kept must
-// mean the same for each request.
+// uncacheable returns why the replay cannot be cached, or "" if it can. A cached replay
+// must mean the same for every request.
 func (r *Replay) uncacheable() string {
 	switch {
 	case r.State != "":

@@ -12,13 +12,13 @@ import (
 	"github.com/bourse-dev/bourse/internal/tempdir"
 )
 
-// Limits bound what is remembered of requests' bodies. Each has a default.
+// Limits bounds the storage for request bodies. Zero fields select the defaults.
 type Limits struct {
-	PerRequest int64 // bytes of one body; default 64 MiB
-	InMemory   int64 // bytes of one body before its file begins; default 64 KiB
-	Memory     int64 // bytes of all in memory; default 64 MiB
-	Files      int64 // bytes of all in files; default 1 GiB
-	OpenFiles  int64 // files at once; default 4096
+	PerRequest int64 // bytes per body; default 64 MiB
+	InMemory   int64 // bytes of a body that are kept in memory before a file is used; default 64 KiB
+	Memory     int64 // total bytes in memory; default 64 MiB
+	Files      int64 // total bytes in files; default 1 GiB
+	OpenFiles  int64 // open files; default 4096
 }
 
 func (l *Limits) setDefaults() {
@@ -32,9 +32,9 @@ func (l *Limits) setDefaults() {
 	}
 }
 
-// Spools remember bodies while they are sent, so that they can be sent again: the
-// beginning in memory, the rest in a file without a name, which is gone when the
-// process is, however it ends. Safe for concurrent use.
+// Spools stores request bodies while they are sent, so that they can be sent again. The
+// beginning of a body is in memory, the rest in an unnamed file, which disappears with the
+// process even after a crash. It is safe for concurrent use.
 type Spools struct {
 	limits Limits
 	dir    *tempdir.Dir
@@ -45,29 +45,29 @@ type Spools struct {
 
 const spoolPrefix = "bourse-spool-"
 
-// OpenSpools makes the directory of the files below parent (empty: the system's for
-// temporary files), and removes what killed processes left there.
+// OpenSpools creates a directory for the files below parent (empty: the system's directory
+// for temporary files), and removes the directories of killed processes.
 func OpenSpools(parent string, limits Limits, log *slog.Logger) (*Spools, error) {
 	parent = cmp.Or(parent, os.TempDir())
 	limits.setDefaults()
 	if _, err := tempdir.RemoveLeft(parent, spoolPrefix, func(string) error { return nil }); err != nil {
-		log.Warn("remove left spools failed", "err", err)
+		log.Warn("remove leftover spools failed", "err", err)
 	}
 	dir, err := tempdir.Make(parent, spoolPrefix)
 	if err != nil {
-		return nil, fmt.Errorf("make a directory for spools: %w", err)
+		return nil, fmt.Errorf("create spool directory: %w", err)
 	}
 	return &Spools{limits: limits, dir: dir, log: log}, nil
 }
 
-// Close removes the directory. Spools that are in use keep what they have; those that
-// need a file afterwards forget.
+// Close removes the directory. Open spools keep their data, but a spool that then needs a
+// file discards it.
 func (s *Spools) Close() error { return s.dir.Remove() }
 
-// Held returns the bytes that are remembered now, in memory and in files.
+// Usage returns the number of bytes stored in memory and in files.
 func (s *Spools) Usage() (memory, files int64) { return s.memory.Load(), s.files.Load() }
 
-// take adds n to a sum that may be at most limit, or returns false.
+// reserve adds n to sum unless that would exceed limit. It reports whether it did.
 func reserve(sum *atomic.Int64, n, limit int64) bool {
 	if sum.Add(n) > limit {
 		sum.Add(-n)
@@ -79,22 +79,22 @@ func reserve(sum *atomic.Int64, n, limit int64) bool {
 // New returns an empty spool.
 func (s *Spools) New() *Spool { return &Spool{spools: s} }
 
-// Spool is the beginning of one request's body, as far as it was read. It is for one
-// goroutine at a time.
+// Spool stores the part of one request's body that has been read. It is not safe for
+// concurrent use.
 type Spool struct {
 	spools *Spools
 	memory []byte
-	file   *os.File // begins where the memory ends
+	file   *os.File // contains the data after memory
 	size   int64
-	opened bool // it counts among the open files
+	opened bool // counted in Spools.open
 	closed bool
 }
 
-// Len returns how many bytes are remembered.
+// Len returns the number of stored bytes.
 func (b *Spool) Len() int64 { return b.size }
 
-// Append remembers p behind what is remembered. CodeFailedPrecondition, with a
-// sentence, when a limit is reached: then nothing is remembered any more.
+// Append appends p. If a limit is reached, it discards all data and returns
+// CodeFailedPrecondition.
 func (b *Spool) Append(p []byte) error {
 	err := b.append(p)
 	if err != nil {
@@ -107,7 +107,7 @@ func (b *Spool) append(p []byte) error {
 	s, n := b.spools, int64(len(p))
 	switch {
 	case b.closed:
-		return discardedf("the request's body is not remembered any more")
+		return discardedf("the request's body is no longer stored")
 	case b.size+n > s.limits.PerRequest:
 		return discardedf("the request's body is larger than %d bytes", s.limits.PerRequest)
 	case b.file == nil && b.size+n <= s.limits.InMemory && reserve(&s.memory, n, s.limits.Memory):
@@ -115,16 +115,16 @@ func (b *Spool) append(p []byte) error {
 		b.size += n
 		return nil
 	case !reserve(&s.files, n, s.limits.Files):
-		return discardedf("the proxy remembers no more bodies now: all of them have %d bytes", s.limits.Files)
+		return discardedf("the proxy's storage for request bodies is full (%d bytes)", s.limits.Files)
 	case !b.opened && !reserve(&s.open, 1, s.limits.OpenFiles):
 		s.files.Add(-n)
-		return discardedf("the proxy remembers no more bodies now: %d have files", s.limits.OpenFiles)
+		return discardedf("the proxy has too many stored request bodies (%d files)", s.limits.OpenFiles)
 	}
 	b.opened = true
-	b.size += n // Close gives both back, written or not
+	b.size += n // Close subtracts both, even after a failed write
 	if err := b.write(p, b.size-n-int64(len(b.memory))); err != nil {
 		s.log.Warn("write spool failed", "err", err)
-		return discardedf("the request's body could not be remembered")
+		return discardedf("the request's body could not be stored")
 	}
 	return nil
 }
@@ -148,19 +148,19 @@ func (b *Spool) write(p []byte, at int64) error {
 	return err
 }
 
-// ReadAt reads what is remembered from an offset on, which is below [Spool.Len]. It
-// may return less than there is.
+// ReadAt reads stored data from an offset below [Spool.Len]. It may read less than is
+// available.
 func (b *Spool) ReadAt(p []byte, at int64) (int, error) {
 	if at < int64(len(b.memory)) {
 		return copy(p, b.memory[at:]), nil
 	}
 	if b.file == nil || at >= b.size {
-		return 0, discardedf("the request's body is not remembered any more")
+		return 0, discardedf("the request's body is no longer stored")
 	}
 	return b.file.ReadAt(p[:min(int64(len(p)), b.size-at)], at-int64(len(b.memory)))
 }
 
-// Close forgets what is remembered. It may be called twice.
+// Close discards the stored data. Further calls do nothing.
 func (b *Spool) Close() {
 	if b.closed {
 		return
@@ -172,7 +172,7 @@ func (b *Spool) Close() {
 		b.spools.open.Add(-1)
 	}
 	if b.file != nil {
-		_ = b.file.Close() // it has no name, and no one reads it again
+		_ = b.file.Close() // unnamed, and nobody reads it again
 	}
 	b.memory, b.file, b.size = nil, nil, 0
 }

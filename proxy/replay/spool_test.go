@@ -129,7 +129,7 @@ func TestSpoolLimits(t *testing.T) {
 	if got := readAll(t, b, 7); !bytes.Equal(got, bytes.Repeat(ten, 8)) {
 		t.Errorf("read %q", got)
 	}
-	if err := b.Append(ten); err == nil || !strings.Contains(err.Error(), "no more bodies now") {
+	if err := b.Append(ten); err == nil || !strings.Contains(err.Error(), "storage for request bodies is full") {
 		t.Errorf("full: %v", err)
 	}
 }

@@ -11,14 +11,14 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Transform is how a request is changed before it is replayed.
+// Transform specifies changes to a request before it is replayed.
 type Transform struct {
-	Path          string      `json:"path"` // with its query; empty: as it is
+	Path          string      `json:"path"` // including the query; empty: unchanged
 	DeleteHeaders []string    `json:"delete_headers"`
-	SetHeaders    []SetHeader `json:"set_headers"` // instead of others of the name
+	SetHeaders    []SetHeader `json:"set_headers"` // replace existing headers of the same name
 }
 
-// SetHeader is a header that a request gets.
+// SetHeader is a header to set in a request.
 type SetHeader struct {
 	Name  string `json:"name"`
 	Value string `json:"value"`
@@ -28,19 +28,19 @@ func (t *Transform) empty() bool {
 	return t.Path == "" && len(t.DeleteHeaders) == 0 && len(t.SetHeaders) == 0
 }
 
-// framing are the headers that say how a message is cut, and where a connection
-// ends: they are the proxy's.
+// connectionHeaders lists headers that control message framing and connections. Only the
+// proxy may set them.
 var connectionHeaders = []string{
 	"Connection", "Content-Length", "Expect", "Host", "Keep-Alive", "Proxy-Connection", "Te", "Trailer", "Transfer-Encoding", "Upgrade",
 }
 
-// validValue reports whether a header can have the value: one that a program could
-// take for the end of the header, or of the value's field, is none.
+// validValue reports whether s is a valid header value, without characters that a program
+// could mistake for the end of the header or field.
 func validValue(s string) bool { return httpguts.ValidHeaderFieldValue(s) }
 
 func (t *Transform) validate() error {
 	if len(t.DeleteHeaders)+len(t.SetHeaders) > maxEdits {
-		return invalidf("transform sets and deletes %d headers: at most %d", len(t.DeleteHeaders)+len(t.SetHeaders), maxEdits)
+		return invalidf("transform sets and deletes %d headers; the maximum is %d", len(t.DeleteHeaders)+len(t.SetHeaders), maxEdits)
 	}
 	if t.Path != "" {
 		if _, err := parsePath(t.Path); err != nil {
@@ -57,38 +57,38 @@ func (t *Transform) validate() error {
 			return err
 		}
 		if len(h.Value) > maxValue || !validValue(h.Value) {
-			return invalidf("transform.set_headers: the value of %s is too long, or has a control character", bourse.Quoted(h.Name))
+			return invalidf("transform.set_headers: the value of %s is too long or contains a control character", bourse.Quoted(h.Name))
 		}
 	}
 	return nil
 }
 
-// editable returns an error for a header that is not a machine's to change.
+// editable returns an error if a machine may not change the header.
 func editable(name string) error {
 	if len(name) > maxToken || !httpguts.ValidHeaderFieldName(name) {
-		return invalidf("transform: %s is no name of a header", bourse.Quoted(name))
+		return invalidf("transform: %s is not a header name", bourse.Quoted(name))
 	}
 	if slices.Contains(connectionHeaders, http.CanonicalHeaderKey(name)) || isReplayHeader(name) {
-		return invalidf("transform: header %s is the proxy's own", bourse.Quoted(name))
+		return invalidf("transform: header %s cannot be changed", bourse.Quoted(name))
 	}
 	return nil
 }
 
 func parsePath(path string) (*url.URL, error) {
 	if len(path) > maxPath {
-		return nil, invalidf("transform.path of %d bytes: at most %d", len(path), maxPath)
+		return nil, invalidf("transform.path has %d bytes; the maximum is %d", len(path), maxPath)
 	}
 	u, err := url.ParseRequestURI(path)
 	if err != nil || path[0] != '/' || strings.ContainsAny(path, " #") {
-		return nil, invalidf("transform.path %s: want a path that begins with /, and its query", bourse.Quoted(path))
+		return nil, invalidf("transform.path %s is not a path that begins with \"/\", with an optional query", bourse.Quoted(path))
 	}
 	return u, nil
 }
 
-// Apply changes a request's URL and headers, which are the caller's own.
+// Apply modifies a request's URL and headers in place.
 func (t *Transform) Apply(u *url.URL, h http.Header) {
 	if t.Path != "" {
-		if to, err := parsePath(t.Path); err == nil { // as when it was read
+		if to, err := parsePath(t.Path); err == nil { // cannot fail: it was validated
 			u.Path, u.RawPath, u.RawQuery, u.ForceQuery = to.Path, to.RawPath, to.RawQuery, to.ForceQuery
 		}
 	}

@@ -10,33 +10,33 @@ import (
 	"github.com/bourse-dev/bourse/workload"
 )
 
-// Input is all that a table is made of.
+// Input is the input from which a table is built.
 type Input struct {
-	Apps     []bourse.App // also deleted ones
+	Apps     []bourse.App // including deleted ones
 	Machines []bourse.Machine
-	// Heard returns the worker that is heard from and has a tag. Nil: none is.
+	// ReachableWorker returns the reachable worker that has a tag. Nil: no worker is reachable.
 	ReachableWorker func(bourse.WorkerTag) (bourse.WorkerID, bool)
-	Domains         []string                  // below which apps have their names: "localhost"
-	Hosts           map[string]bourse.AppName // further host names, of which each means one app
+	Domains         []string                  // parent domains of the apps' host names, such as "localhost"
+	Hosts           map[string]bourse.AppName // additional host names and their apps
 }
 
-// Bounds of what one app, whose machines may be a stranger's, takes of a proxy. What is
+// Limits on the resources that one app, which may be hostile, can use in a proxy. Anything
 // beyond them is not served.
 const (
-	maxPorts    = 128     // entries of ports of one machine
-	maxTargets  = 256     // of one app
+	maxPorts    = 128     // port entries per machine
+	maxTargets  = 256     // per app
 	maxBackends = 1 << 16 // of all targets of one app
 )
 
-// Build makes a table. It is a pure function: the order of apps and machines means
-// nothing, and what cannot be read serves nothing.
+// Build builds a table. It is a pure function. The order of apps and machines does not
+// matter, and invalid configurations serve nothing.
 func Build(in Input) *Table { return new(Builder).Build(in) }
 
-// Builder makes one table after the other. It remembers what it has read of configs
-// that are still there. Its zero value is ready; it is not safe for concurrent use.
+// Builder builds successive tables. It caches the parsed configurations of machines that
+// still exist. The zero value is ready to use; it is not safe for concurrent use.
 type Builder struct{ configs map[string]*parsedConfig }
 
-// Build makes a table, as the function of this name does.
+// Build builds a table like the function Build.
 func (b *Builder) Build(in Input) *Table {
 	t := &Table{apps: map[bourse.AppName]*servedApp{}, domains: map[string]bool{}, hosts: map[string]bourse.AppName{}}
 	for _, d := range in.Domains {
@@ -64,7 +64,7 @@ func (b *Builder) Build(in Input) *Table {
 			worker, heard = in.ReachableWorker(m.ID.Tag())
 		}
 		if heard && worker != m.Worker {
-			continue // its id leads to another worker, so no request could reach it
+			continue // its id names another worker, so it could not be reached
 		}
 		byApp[m.App] = append(byApp[m.App], newCandidate(m, heard, b.parsed(m, before)))
 	}
@@ -79,8 +79,8 @@ func (b *Builder) Build(in Input) *Table {
 	return t
 }
 
-// living returns the apps that are not deleted, and the one that is there without
-// having been made.
+// activeApps returns the apps that are not deleted, including the default app, which exists
+// without having been created.
 func activeApps(list []bourse.App) map[bourse.AppName]bourse.App {
 	apps := make(map[bourse.AppName]bourse.App, len(list)+1)
 	for _, a := range list {
@@ -96,11 +96,11 @@ func activeApps(list []bourse.App) map[bourse.AppName]bourse.App {
 	return apps
 }
 
-// candidate is a machine with what its config serves.
+// candidate is a machine and the services in its configuration.
 type candidate struct {
-	backend Backend // but for its service, and what depends on it
+	backend Backend // without the service and the fields that depend on it
 	*parsedConfig
-	failing  []string // by service: the check that fails and decides for it
+	failing  []string // by service: name of a failing check that decides for it
 	unproven []bool
 }
 
@@ -108,31 +108,31 @@ func newCandidate(m *bourse.Machine, heard bool, r *parsedConfig) *candidate {
 	c := &candidate{parsedConfig: r, backend: Backend{
 		Machine: m.ID, Instance: m.Instance, Boot: m.Boot.Number, Worker: m.Worker, Region: m.Region, State: m.State,
 		Cordoned: m.Cordoned, Reachable: heard,
-		Standby: r.standby && m.Boot.StandsIn == "", // one that stands in is as any other, also when it was stopped since no one used it
+		Standby: r.standby && m.Boot.StandsIn == "", // a promoted standby is like any other machine, even if it was stopped for being idle
 	}}
 	if m.Config.ImageKind() == bourse.PollerImage {
-		c.backend.Unusable = "it runs where its poller is: there is no way to its ports"
+		c.backend.Unusable = "it runs on its poller's host, where its ports cannot be reached"
 	}
 	c.failing, c.unproven = r.health(m)
 	return c
 }
 
-// entry is one port, or range, of one machine.
+// entry is one port or port range of one machine.
 type entry struct {
 	*candidate
-	service int // place in the config, from 0
+	service int // index in the configuration
 	port    *workload.Port
 }
 
-// targets puts the machines of an app together by port. Ranges of ports that differ
-// between versions of it become targets for each part.
+// targets groups the machines of an app by port. Where port ranges differ between versions
+// of the app, each part becomes a target.
 func targets(app *App, list []*candidate) []*Target {
 	slices.SortFunc(list, func(a, b *candidate) int {
 		return cmp.Or(cmp.Compare(a.backend.Machine, b.backend.Machine), cmp.Compare(a.backend.Worker, b.backend.Worker))
 	})
 	list = slices.CompactFunc(list, func(a, b *candidate) bool { return a.backend.Machine == b.backend.Machine })
 	var entries []entry
-	var edges []int // where a range begins, or the first port after one
+	var edges []int // starts of ranges and first ports after them
 	for _, c := range list {
 		n := 0
 		for i := range c.services {
@@ -151,11 +151,11 @@ func targets(app *App, list []*candidate) []*Target {
 	}
 	slices.Sort(edges)
 	edges = slices.Compact(edges)
-	at := make([][]entry, len(edges)) // what begins at an edge, and goes on to the next
+	at := make([][]entry, len(edges)) // entries whose range contains edges[i] up to the next edge
 	for _, e := range entries {
 		i, _ := slices.BinarySearch(edges, e.port.First)
 		for ; i < min(len(edges), maxTargets) && edges[i] <= e.port.Last; i++ {
-			if n := len(at[i]); n == 0 || at[i][n-1].candidate != e.candidate { // of a machine the first service that has the port
+			if n := len(at[i]); n == 0 || at[i][n-1].candidate != e.candidate { // the first service of a machine that has the port wins
 				at[i] = append(at[i], e)
 			}
 		}
@@ -178,7 +178,7 @@ func targets(app *App, list []*candidate) []*Target {
 	return out
 }
 
-// newTarget makes a target.
+// newTarget returns a target without its backends.
 func newTarget(app *App, list []entry, first, last int) *Target {
 	newest := slices.MaxFunc(list, func(a, b entry) int {
 		x, y := &a.backend, &b.backend
@@ -199,8 +199,8 @@ func compareBool(a, b bool) int {
 	return -1
 }
 
-// backends returns the machines of entries. Where the target before has the same
-// machines with the same services, as most with two ports do, it is the same list.
+// backends returns the machines of entries. If the previous target has the same machines
+// with the same services, as is common for apps with two ports, both share one list.
 func backends(list, before []entry, lent []Backend) []Backend {
 	if slices.EqualFunc(list, before, func(a, b entry) bool { return a.candidate == b.candidate && a.service == b.service }) {
 		return lent

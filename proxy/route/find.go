@@ -11,18 +11,17 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// maxHost is how long the name of a host can be (RFC 1035, 2.3.4).
+// maxHost is the maximum length of a host name (RFC 1035, section 2.3.4).
 const maxHost = 253
 
-// Find returns where requests for a host name and a port go. The host may be in any
-// case, with a trailing dot, and in letters of any language. Errors: not_found, with
-// a message for the client: it does not say whether an app exists that serves
-// nothing.
+// Find returns the target of a host name and port. The host may be in any case, have a
+// trailing dot, and be internationalized. Errors: not_found, with a message that is safe to
+// show to the client: it does not reveal whether an app without services exists.
 func (t *Table) Find(host string, port int) (*Target, error) { return t.find(host, port, false) }
 
-// FindAny is Find for a listener that stands for every HTTP port of an app, as that of
-// "bourse dev" does: where the app serves nothing at the port, its first HTTP
-// service is meant.
+// FindAny is like Find, for a listener that accepts requests for every HTTP port of an app,
+// like that of "bourse dev". If the app does not serve the port, FindAny returns its first
+// HTTP service.
 func (t *Table) FindAny(host string, port int) (*Target, error) { return t.find(host, port, true) }
 
 func (t *Table) find(host string, port int, anyPort bool) (*Target, error) {
@@ -33,12 +32,11 @@ func (t *Table) find(host string, port int, anyPort bool) (*Target, error) {
 	return s.find(port, anyPort)
 }
 
-// AppPort returns where requests for an app, by its name, and a port go. Errors:
-// not_found, as Find's.
+// AppPort returns the target of an app's name and port. Errors: not_found.
 func (t *Table) AppPort(name bourse.AppName, port int) (*Target, error) {
 	s := t.apps[name]
 	if s == nil {
-		return nil, bourse.Errorf(bourse.CodeNotFound, "no app %s serves anything", bourse.Quoted(string(name)))
+		return nil, bourse.Errorf(bourse.CodeNotFound, "app %s does not exist or serves no ports", bourse.Quoted(string(name)))
 	}
 	return s.find(port, false)
 }
@@ -49,12 +47,12 @@ func (s *servedApp) find(port int, anyPort bool) (*Target, error) {
 		target = s.http()
 	}
 	if target == nil {
-		return nil, bourse.Errorf(bourse.CodeNotFound, "app %s serves no port %d; it serves %s", s.app.Name, port, s.listPorts())
+		return nil, bourse.Errorf(bourse.CodeNotFound, "app %s does not serve port %d; it serves %s", s.app.Name, port, s.listPorts())
 	}
 	return target, nil
 }
 
-// listPorts says which ports an app serves, not more than a person reads.
+// listPorts lists the ports that an app serves, shortened to a readable length.
 func (s *servedApp) listPorts() string {
 	const most = 16
 	var out []string
@@ -76,8 +74,8 @@ func (s *servedApp) listPorts() string {
 	return strings.Join(out, ", ")
 }
 
-// byHost returns what a host name means: the app that the operator gave it to, or
-// that of its first label below one of the domains.
+// byHost returns the app of a host name: the one that the operator assigned to it, or the
+// one named by its first label if the rest is one of the domains.
 func (t *Table) byHost(host string) *servedApp {
 	host, ok := normalHost(host)
 	if !ok {
@@ -90,12 +88,12 @@ func (t *Table) byHost(host string) *servedApp {
 	if !t.domains[domain] {
 		return nil
 	}
-	return t.apps[bourse.AppName(label)] // which has valid names only
+	return t.apps[bourse.AppName(label)] // contains valid names only
 }
 
-// Names returns the host names that an app may have, those that the operator gave it
-// first, and that of this host, which others cannot reach, last. A port of it is there
-// or not, and another app may have the name: Find says.
+// Names returns the host names that an app may have: first those that the operator
+// assigned, last the one below localhost, which other hosts cannot reach. A name may belong
+// to another app; Find decides.
 func (t *Table) Names(app bourse.AppName) []string {
 	var given, below, local []string
 	for host, name := range t.hosts {
@@ -116,11 +114,11 @@ func (t *Table) Names(app bourse.AppName) []string {
 	return slices.Concat(given, below, local)
 }
 
-// normalHost returns a host name as the tables have it: in lower case, in ASCII,
-// without a trailing dot. It is false for what cannot be one.
+// normalHost returns a host name in the form used as key: lower case, ASCII, without a
+// trailing dot. It returns false if the name is invalid.
 func normalHost(host string) (string, bool) {
 	if n := len(host); n > 2 && host[0] == '[' && host[n-1] == ']' {
-		host = host[1 : n-1] // an address of IPv6, which only an operator's table could have
+		host = host[1 : n-1] // an IPv6 address, which only an operator's table can contain
 	}
 	host = strings.TrimSuffix(host, ".")
 	if host == "" || len(host) > 4*maxHost {

@@ -29,8 +29,8 @@ func TestFind(t *testing.T) {
 		{host: "ＷＥＢ.localhost", port: 80, want: "web"}, // as browsers read it
 		{host: "10.0.0.1", port: 80, want: "web"},
 		{host: "[::1]", port: 80, want: "web"},
-		{host: "web.localhost", port: 8080, want: "app web serves no port 8080; it serves 80, 443", any: "80"},
-		{host: "tcp.localhost", port: 8999, want: "app tcp serves no port 8999; it serves 7000, 9000-9010", any: "7000"},
+		{host: "web.localhost", port: 8080, want: "app web does not serve port 8080; it serves 80, 443", any: "80"},
+		{host: "tcp.localhost", port: 8999, want: "app tcp does not serve port 8999; it serves 7000, 9000-9010", any: "7000"},
 		{host: "www.web.localhost", port: 80, want: `no app serves host "www.web.localhost"`},
 		{host: "web", port: 80, want: `no app serves host "web"`},
 		{host: "localhost", port: 80, want: `no app serves host "localhost"`},
@@ -62,7 +62,7 @@ func TestFind(t *testing.T) {
 	if got := named(table.AppPort("web", 443)); got != "web" {
 		t.Errorf("AppPort: %s", got)
 	}
-	if got, want := named(table.AppPort("empty", 443)), `no app "empty" serves anything`; got != want {
+	if got, want := named(table.AppPort("empty", 443)), `app "empty" does not exist or serves no ports`; got != want {
 		t.Errorf("AppPort: %s, want %s", got, want)
 	}
 	if got := named(new(route.Table).Find("web.localhost", 80)); got != `no app serves host "web.localhost"` {

@@ -1,9 +1,8 @@
-// Package route is what a proxy routes where: a table that is a pure function of
-// what the view says of apps, machines and workers. A table does not change once
-// it is made; a new one takes its place.
+// Package route implements a proxy's routing table. A table is a pure function of the
+// view's apps, machines and workers. It is immutable; a new table replaces it.
 //
-// It says which machines could answer for a host name and port, and what is known
-// of each. Which of them does is for proxy/balance.
+// The table contains the machines that can serve a host name and port, and the known state
+// of each. Package balance chooses among them.
 package route
 
 import (
@@ -14,56 +13,56 @@ import (
 	"github.com/bourse-dev/bourse/workload"
 )
 
-// App is an app that has a service, by its id: a name may have belonged to
-// another app before.
+// App is an app with at least one service. It is identified by its id, because its name may
+// have belonged to another app before.
 type App struct {
 	ID      string
 	Name    bourse.AppName
 	Org     string
-	Network string // private network of its machines; empty: its organisation's
+	Network string // private network of its machines; empty: its organization's
 }
 
-// Target is where requests for a host name and port go.
+// Target is the destination of requests for a host name and port.
 type Target struct {
 	App      *App
-	Port     workload.Port // of the newest version of the service; First and Last are the ports that have these backends
+	Port     workload.Port // from the newest version of the service; First and Last are the ports with these backends
 	Backends []Backend     // in order of machine id; never empty
 
-	// Fixed is set of a target that is one request's own, as it has less machines than
-	// the table's, or others: no later table changes it.
+	// Fixed marks a target that was made for one request and whose machines differ from the
+	// table's. Later tables do not replace it.
 	Fixed bool
 }
 
-// Key names a target across tables: another table has another value for it.
+// Key identifies a target across tables.
 type Key struct {
-	App  string // id
-	Port int    // first
+	App  string // app id
+	Port int    // first port
 }
 
-// Key returns the target's.
+// Key returns the target's key.
 func (t *Target) Key() Key { return Key{t.App.ID, t.Port.First} }
 
-// Backend is a machine that could answer.
+// Backend is a machine that may serve a target.
 type Backend struct {
 	Machine   bourse.MachineID
-	Instance  bourse.InstanceID // its version
-	Boot      int               // counts its starts
+	Instance  bourse.InstanceID // version
+	Boot      int               // number of its latest start
 	Worker    bourse.WorkerID
 	Region    bourse.Region
 	State     bourse.State
 	Service   workload.Service
 	Cordoned  bool
-	Failing   string // check that fails and decides whether requests reach it; empty: none
-	Unchecked bool   // a check that decides has no result of this start yet
-	Reachable bool   // its worker is a member that is heard from
-	Standby   bool   // it stands by for other machines: its worker starts it when one of them is lost, and no request does: its service has no autostart
-	Unusable  string // why no request may ever reach it, as it is configured; empty: one may
+	Failing   string // name of a failing check that decides whether requests reach it; empty: none
+	Unchecked bool   // a deciding check has no result since the machine started
+	Reachable bool   // its worker is a reachable member
+	Standby   bool   // its worker starts it when a machine that it backs up is lost; requests never start it
+	Unusable  string // why its configuration rules out any request; empty: it does not
 }
 
-// Runs reports whether the machine runs, as far as the view says.
+// Running reports whether the machine is running according to the view.
 func (b *Backend) Running() bool { return b.State == bourse.StateStarted }
 
-// Coming reports whether the machine will soon run, by what someone else has begun.
+// Starting reports whether the machine will be running soon without a request starting it.
 func (b *Backend) Starting() bool {
 	switch b.State {
 	case bourse.StateStarting, bourse.StateRestarting, bourse.StateReplacing:
@@ -85,8 +84,8 @@ func (b *Backend) Startable() bool {
 	return false
 }
 
-// Table is what is routed where. The zero Table routes nothing. It is safe for
-// concurrent use: nothing in it changes.
+// Table is an immutable routing table. The zero Table has no routes. It is safe for
+// concurrent use.
 type Table struct {
 	apps    map[bourse.AppName]*servedApp
 	domains map[string]bool
@@ -94,18 +93,17 @@ type Table struct {
 	names   []bourse.AppName // of apps, sorted
 }
 
-// served is an app with its targets, in order of their ports, which do not overlap.
+// servedApp is an app and its targets, sorted by port; their ports do not overlap.
 type servedApp struct {
 	app     App
 	targets []*Target
 }
 
-// Apps returns the names of the apps that serve anything, sorted. The slice is
-// shared.
+// Apps returns the names of all apps with targets, sorted. The caller must not modify the
+// slice.
 func (t *Table) Apps() []bourse.AppName { return t.names }
 
-// App returns the targets of an app in order of their ports, none for an app that
-// serves nothing. The slice is shared.
+// App returns the targets of an app, sorted by port. The caller must not modify the slice.
 func (t *Table) App(name bourse.AppName) []*Target {
 	if s := t.apps[name]; s != nil {
 		return s.targets
@@ -113,7 +111,7 @@ func (t *Table) App(name bourse.AppName) []*Target {
 	return nil
 }
 
-// Targets returns all targets, by the name of their app, then by port.
+// Targets returns all targets, sorted by app name and port.
 func (t *Table) Targets() []*Target {
 	var out []*Target
 	for _, name := range t.names {
@@ -122,8 +120,9 @@ func (t *Table) Targets() []*Target {
 	return out
 }
 
-// Now returns what has become of a target of another table: that of its app and its
-// first port. It is nil when there is none any more. One that is fixed stays as it is.
+// Current returns the target in this table that replaces a target of another table, or nil
+// if there is none. It is identified by its app and first port. A fixed target is returned
+// unchanged.
 func (t *Table) Current(old *Target) *Target {
 	if old.Fixed {
 		return old
@@ -134,7 +133,7 @@ func (t *Table) Current(old *Target) *Target {
 	return nil
 }
 
-// Backend returns a machine of the target's, nil when it has none of this id.
+// Backend returns the target's machine with the given id, or nil.
 func (t *Target) Backend(id bourse.MachineID) *Backend {
 	i, found := slices.BinarySearchFunc(t.Backends, id, func(b Backend, id bourse.MachineID) int { return cmp.Compare(b.Machine, id) })
 	if !found {
@@ -143,7 +142,7 @@ func (t *Target) Backend(id bourse.MachineID) *Backend {
 	return &t.Backends[i]
 }
 
-// at returns the target of a port, nil when there is none.
+// at returns the target of a port, or nil.
 func (s *servedApp) at(port int) *Target {
 	i, j := 0, len(s.targets)
 	for i < j {
@@ -159,8 +158,8 @@ func (s *servedApp) at(port int) *Target {
 	return s.targets[i]
 }
 
-// http returns the target that requests mean which name no port of the app's: that of
-// port 80, or of 443, or of the least that has handler http.
+// http returns the target for requests that name none of the app's ports: that of port 80,
+// otherwise of port 443, otherwise the one with the lowest port that has the http handler.
 func (s *servedApp) http() *Target {
 	var best *Target
 	rank := func(t *Target) int {

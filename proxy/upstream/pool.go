@@ -1,24 +1,24 @@
-// Package way is how a proxy gets to machines: one call to the machine's worker
-// starts it if need be, waits until it accepts connections, and counts it as in
-// use (fabric.MachineUse); the way that comes of it is used until it ends.
+// Package upstream connects a proxy to machines. One call to a machine's worker
+// (fabric.MachineUse) starts the machine if necessary, waits until it accepts connections,
+// and counts it as in use. The resulting [Upstream] is reused until it ends.
 //
-// A [Way] leads to one start of a machine. Connections go directly where the
-// machine has an address that is this host's own, and through its worker's tunnel
-// otherwise. While requests are in progress, or bytes flow, the worker is told
-// again and again that the machine is in use; a way ends when the machine does,
-// and when its worker does not answer for as long as the machine counts as used.
+// An [Upstream] belongs to one run of a machine. Connections go directly to the machine if
+// it has an address on this host, and through its worker's tunnel otherwise. While requests
+// are in progress or bytes flow, the pool keeps renewing the use at the worker. An upstream
+// ends when its machine stops, or when its worker does not answer for as long as the
+// machine counts as used.
 //
-// # Whom it believes
+// # Trust
 //
-// A worker may lie. What it says is a direct address is believed only when it is
-// on 127.0.0.1 and the worker itself answered at one of this host's addresses:
-// such a worker reaches by itself whatever it may have us connect to. Any other
-// worker gets its own tunnel, which ends at that worker.
+// A worker may lie. A direct address from a worker is used only if it is on 127.0.0.1 and
+// the worker itself answered at one of this host's addresses: such a worker could reach any
+// local address itself, so it gains nothing. All other machines are reached through the
+// tunnel, which ends at their own worker.
 //
 // # Goroutines and locks
 //
-// [Ways.Run] renews, and each call that is waited for has a goroutine. Ways.mu is
-// taken before a way's own lock; neither is held over I/O.
+// [Pool.Run] renews uses, and each call in progress has a goroutine. Pool.mu is locked
+// before an upstream's own mutex; neither is held across I/O.
 package upstream
 
 import (
@@ -35,72 +35,72 @@ import (
 )
 
 const (
-	// defaultTTL is how long a machine counts as used after it was said so. A
-	// third of it is how old the numbers of other proxies' requests may be.
+	// defaultTTL is the time for which a machine counts as used after a call. The counts of
+	// other proxies' requests are at most a third of it old.
 	defaultTTL = 15 * time.Second
-	// defaultWait is how long a machine may take to start and accept connections.
+	// defaultWait is the time that a machine may take to start and accept connections.
 	defaultWait = 30 * time.Second
-	// renewals is how often a use is renewed while it lasts, so that two lost
-	// answers end nothing.
+	// renewals is the number of renewals per TTL, so that two lost answers do not end an
+	// upstream.
 	renewals = 3
-	// reserve is added to the wait of a call for its own way.
+	// callMargin is added to the wait time of a call for the network round trip.
 	callMargin = 5 * time.Second
-	// forgetAfter is how long a way is kept that nobody uses.
+	// idleTimeout is the time for which an unused upstream is kept.
 	idleTimeout = 5 * time.Minute
 )
 
-// Directory knows the workers.
+// Directory finds workers.
 type Directory interface {
 	// ByTag returns the worker with a tag, which is part of its machines' ids.
 	ByTag(tag bourse.WorkerTag) (bourse.Member, bool)
 }
 
-// Config says what ways are made of.
+// Config configures a Pool.
 type Config struct {
 	Fabric    fabric.Fabric
 	Directory Directory
-	Self      bourse.WorkerID // the proxy
-	Host      string          // where it is, as package samehost has it; empty: all goes through tunnels
-	Wait      time.Duration   // for a machine to start and accept connections; default 30 s
-	TTL       time.Duration   // that a machine counts as used; default 15 s
+	Self      bourse.WorkerID // this proxy
+	Host      string          // identifies this host (see internal/loopback); empty: use tunnels only
+	Wait      time.Duration   // time for a machine to start and accept connections; default 30 s
+	TTL       time.Duration   // time for which a machine counts as used after a call; default 15 s
 	Log       *slog.Logger
 }
 
-// Ways are the ways of one proxy. Its methods are safe for concurrent use.
+// Pool contains the upstreams of one proxy. Its methods are safe for concurrent use.
 type Pool struct {
 	Config
 
 	tasks sync.WaitGroup // calls in progress
 
 	mu        sync.Mutex
-	upstreams map[endpoint]*Upstream // guarded by mu, as is what follows
+	upstreams map[endpoint]*Upstream // guarded by mu, like the fields below
 	calls     map[useKey]*useCall
 	closed    bool
 }
 
-// place is what a way leads to.
+// endpoint identifies an upstream.
 type endpoint struct {
 	machine bourse.MachineID
-	port    int // of the service
+	port    int // service port
 }
 
-// ask is what one call asks for.
+// useKey identifies a call. Concurrent requests with the same key share one call.
 type useKey struct {
 	endpoint
 	start bool
 }
 
-// asking is a call in progress.
+// useCall is a call in progress.
 type useCall struct {
-	done     chan struct{} // closed when what follows is set
+	done     chan struct{} // closed when upstream or err is set
 	upstream *Upstream
 	err      error
 	cancel   context.CancelFunc
 
-	waiting int // guarded by Ways.mu; when none is left the call is given up
+	waiting int // requests waiting for the call, guarded by Pool.mu; when none is left, the call is canceled
 }
 
-// New makes the ways of a proxy. It starts nothing.
+// New returns an empty pool. It starts nothing.
 func New(c Config) *Pool {
 	if c.TTL == 0 {
 		c.TTL = defaultTTL
@@ -111,22 +111,20 @@ func New(c Config) *Pool {
 	return &Pool{Config: c, upstreams: map[endpoint]*Upstream{}, calls: map[useKey]*useCall{}}
 }
 
-// Use returns a way to a port of a machine that accepts connections; port 0 means
-// its $PORT. It starts or resumes the machine if it does not run and start is set,
-// and then answers once it accepts connections. However many ask for one machine at
-// the same time, its worker is asked once. While the machine counts as used from
-// before, it is not asked at all: then the way may lead nowhere, which [Way.Dial]
-// finds out; after an error of Dial another Use asks.
+// Use returns an upstream for a port of a machine; port 0 is the machine's $PORT. If the
+// machine is not running and start is set, Use starts or resumes it, and returns once it
+// accepts connections. Concurrent calls for one machine share one request to its worker.
+// While the machine still counts as used, the worker is not asked at all. In that case the
+// upstream may have ended already, and [Upstream.Dial] fails; call Use again then.
 //
-// Errors: unavailable when the worker is not there or did not get the question;
-// not_found when the machine is gone; failed_precondition when it does not run and
-// is not to be started, or cannot be; timeout when it did not accept connections in
-// time; insufficient_capacity when its host has no room for it; conflict while it is
-// leased.
+// Errors: unavailable if the worker is unknown or was not reached; not_found if the machine
+// no longer exists; failed_precondition if it is not running and start is not set, or if it
+// cannot be started; timeout if it did not accept connections in time;
+// insufficient_capacity if its host is full; conflict while it is leased.
 func (w *Pool) Use(ctx context.Context, worker bourse.WorkerID, machine bourse.MachineID, port int, start bool) (*Upstream, error) {
 	to, ok := w.Directory.ByTag(machine.Tag())
 	if !ok || to.ID != worker {
-		return nil, bourse.Errorf(bourse.CodeUnavailable, "worker %s of machine %s is not there", worker, machine)
+		return nil, bourse.Errorf(bourse.CodeUnavailable, "worker %s of machine %s is unknown", worker, machine)
 	}
 	at := endpoint{machine, port}
 	key := useKey{at, start}
@@ -158,7 +156,7 @@ func (w *Pool) Use(ctx context.Context, worker bourse.WorkerID, machine bourse.M
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		if a.waiting--; a.waiting == 0 {
-			a.cancel() // the worker starts the machine all the same, if it has begun to
+			a.cancel() // if the worker has begun to start the machine, it continues
 			if w.calls[key] == a {
 				delete(w.calls, key)
 			}
@@ -167,12 +165,12 @@ func (w *Pool) Use(ctx context.Context, worker bourse.WorkerID, machine bourse.M
 	}
 }
 
-// ask asks a worker on behalf of all who wait.
+// ask calls the worker on behalf of all waiting requests.
 func (w *Pool) ask(ctx context.Context, a *useCall, key useKey, to bourse.Member) {
 	defer a.cancel()
 	reply, err := w.use(ctx, key.endpoint, to, key.start, w.Wait, 1)
-	if errors.Is(err, fabric.ErrLost) && ctx.Err() == nil { // the worker has ended meanwhile: to ask it again does no harm
-		err = bourse.Errorf(bourse.CodeUnavailable, "worker %s of machine %s has gone: %w", to.ID, key.machine, err)
+	if errors.Is(err, fabric.ErrLost) && ctx.Err() == nil { // the worker has restarted; asking it again is harmless
+		err = bourse.Errorf(bourse.CodeUnavailable, "worker %s of machine %s is unreachable: %w", to.ID, key.machine, err)
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -199,8 +197,8 @@ func (w *Pool) use(ctx context.Context, at endpoint, to bourse.Member, start boo
 	})
 }
 
-// learn returns the way that a reply means: the one that is there, or a new one in
-// its place. w.mu is held.
+// upstreamFor returns the upstream that a reply describes: the existing one, or a new one
+// that replaces it. w.mu is held.
 func (w *Pool) upstreamFor(at endpoint, to bourse.Member, reply *fabric.UseReply) *Upstream {
 	now := time.Now()
 	known := w.upstreams[at]
@@ -208,37 +206,37 @@ func (w *Pool) upstreamFor(at endpoint, to bourse.Member, reply *fabric.UseReply
 		return known
 	}
 	if known != nil {
-		known.close(bourse.Errorf(bourse.CodeUnavailable, "machine %s was started again, or updated", at.machine), false)
+		known.close(bourse.Errorf(bourse.CodeUnavailable, "machine %s was restarted or updated", at.machine), false)
 	}
 	made := w.newUpstream(at, to, reply, now)
 	w.upstreams[at] = made
 	return made
 }
 
-// ttl returns how long a machine counts as used: not longer than we asked for.
+// ttl returns the time for which a machine counts as used: at most the requested time.
 func (w *Pool) ttl(reply *fabric.UseReply) time.Duration {
 	return min(max(time.Duration(reply.TTL), 0), w.TTL)
 }
 
-// Others returns how many requests other proxies have in progress at a machine, as
-// it was told last; 0 when we do not use it.
+// Others returns the latest known number of requests that other proxies have in progress at
+// a machine. It is 0 if this proxy does not use the machine.
 func (w *Pool) Others(machine bourse.MachineID) int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	most := 0
-	for at, way := range w.upstreams {
+	for at, u := range w.upstreams {
 		if at.machine == machine {
-			most = max(most, way.otherRequestCount())
+			most = max(most, u.otherRequestCount())
 		}
 	}
 	return most
 }
 
-// renewAtOnce is how many workers are told at the same time.
+// maxConcurrentRenewals bounds the number of concurrent renewals.
 const maxConcurrentRenewals = 64
 
-// Run tells workers that machines are in use, for as long as they are, until ctx
-// ends. Then all ways end, with their tunnels. It is called once.
+// Run renews the machines' uses until ctx ends. It then ends all upstreams and their
+// tunnels. It must be called only once.
 func (w *Pool) Run(ctx context.Context) error {
 	tick := time.NewTicker(w.TTL / renewals)
 	defer tick.Stop()
@@ -253,7 +251,7 @@ func (w *Pool) Run(ctx context.Context) error {
 	}
 }
 
-var errStopping = bourse.Errorf(bourse.CodeUnavailable, "the proxy is ending")
+var errStopping = bourse.Errorf(bourse.CodeUnavailable, "the proxy is shutting down")
 
 func (w *Pool) close() {
 	w.mu.Lock()
@@ -261,87 +259,87 @@ func (w *Pool) close() {
 	for _, a := range w.calls {
 		a.cancel()
 	}
-	ways := w.upstreams
+	upstreams := w.upstreams
 	w.upstreams = nil
 	w.mu.Unlock()
-	for _, way := range ways {
-		way.close(errStopping, true)
+	for _, u := range upstreams {
+		u.close(errStopping, true)
 	}
 	w.tasks.Wait()
 }
 
-// renewAll renews what is in use, and forgets what has not been for long.
+// renewAll renews upstreams that are in use and removes those that have been idle for long.
 func (w *Pool) renewAll(ctx context.Context) {
 	var group errgroup.Group
 	group.SetLimit(maxConcurrentRenewals)
-	for _, way := range w.inUse(time.Now()) {
+	for _, u := range w.inUse(time.Now()) {
 		group.Go(func() error {
-			w.renew(ctx, way)
+			w.renew(ctx, u)
 			return nil
 		})
 	}
-	_ = group.Wait() // there are no errors
+	_ = group.Wait() // never returns an error
 }
 
-// inUse returns the ways that were used since the last time, or are.
+// inUse returns the upstreams that are in use or were used since the previous call.
 func (w *Pool) inUse(now time.Time) []*Upstream {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	var out []*Upstream
-	for at, way := range w.upstreams {
-		moved := way.active.Swap(false)
-		way.mu.Lock()
-		ended, busy := way.err != nil, way.requests > 0
-		old := !busy && len(way.conns) == 0 && now.Sub(way.lastUsed) > idleTimeout
-		way.mu.Unlock()
+	for at, u := range w.upstreams {
+		moved := u.active.Swap(false)
+		u.mu.Lock()
+		ended, busy := u.err != nil, u.requests > 0
+		old := !busy && len(u.conns) == 0 && now.Sub(u.lastUsed) > idleTimeout
+		u.mu.Unlock()
 		switch {
 		case ended:
 			delete(w.upstreams, at)
 		case busy || moved:
-			out = append(out, way)
+			out = append(out, u)
 		case old:
 			delete(w.upstreams, at)
-			way.close(bourse.Errorf(bourse.CodeUnavailable, "machine %s was not used for long", at.machine), false)
+			u.close(bourse.Errorf(bourse.CodeUnavailable, "machine %s was idle for too long", at.machine), false)
 		}
 	}
 	return out
 }
 
-// renew tells the machine's worker that it is in use. A worker that does not
-// answer for as long as that counts has lost its tunnels.
-func (w *Pool) renew(ctx context.Context, way *Upstream) {
-	way.mu.Lock()
-	to, requests, until := way.worker, way.requests, way.usedUntil
-	way.mu.Unlock()
-	if now, ok := w.Directory.ByTag(way.endpoint.machine.Tag()); ok && now.ID == to.ID {
-		to = now // its address may be another
+// renew renews a machine's use at its worker. If the worker has not answered by the time
+// the use expires, the upstream's tunnels are closed.
+func (w *Pool) renew(ctx context.Context, u *Upstream) {
+	u.mu.Lock()
+	to, requests, until := u.worker, u.requests, u.usedUntil
+	u.mu.Unlock()
+	if now, ok := w.Directory.ByTag(u.endpoint.machine.Tag()); ok && now.ID == to.ID {
+		to = now // its address may have changed
 	}
 	ctx, cancel := context.WithTimeout(ctx, w.TTL/renewals)
 	defer cancel()
-	reply, err := w.use(ctx, way.endpoint, to, false, 0, requests)
+	reply, err := w.use(ctx, u.endpoint, to, false, 0, requests)
 	switch code := bourse.CodeOf(err); {
-	case err == nil && way.renew(to, &reply, w.ttl(&reply), time.Now()):
+	case err == nil && u.renew(to, &reply, w.ttl(&reply), time.Now()):
 	case err == nil:
-		way.close(bourse.Errorf(bourse.CodeUnavailable, "machine %s is %s, or was started again", way.endpoint.machine, reply.State), false)
-		if reply.State == bourse.StateSuspended && requests > 0 && way.mayStart.Load() {
-			w.tasks.Go(func() { w.resume(to.ID, way.endpoint) })
+		u.close(bourse.Errorf(bourse.CodeUnavailable, "machine %s is %s or was restarted", u.endpoint.machine, reply.State), false)
+		if reply.State == bourse.StateSuspended && requests > 0 && u.mayStart.Load() {
+			w.tasks.Go(func() { w.resume(to.ID, u.endpoint) })
 		}
 	case code == bourse.CodeNotFound || code == bourse.CodeFailedPrecondition:
-		way.close(err, false)
+		u.close(err, false)
 	case !time.Now().Before(until):
-		w.Log.Warn("worker does not answer: its tunnels are closed", "worker", to.ID, "machine", way.endpoint.machine, "err", err)
-		way.close(err, true)
+		w.Log.Warn("tunnels closed because worker does not answer", "worker", to.ID, "machine", u.endpoint.machine, "err", err)
+		u.close(err, true)
 	default:
-		way.active.Store(true) // again
+		u.active.Store(true) // renew again
 	}
 }
 
-// resume has a machine go on that was suspended with requests in progress: to them it is
-// silent, and no connection breaks.
+// resume resumes a machine that was suspended while it had requests in progress. For the
+// clients it was merely silent; no connection breaks.
 func (w *Pool) resume(worker bourse.WorkerID, at endpoint) {
 	ctx, cancel := context.WithTimeout(context.Background(), w.Wait+callMargin)
 	defer cancel()
 	if _, err := w.Use(ctx, worker, at.machine, at.port, true); err != nil {
-		w.Log.Warn("machine was suspended with requests in progress, and cannot be resumed", "machine", at.machine, "err", err)
+		w.Log.Warn("resume machine with requests in progress failed", "machine", at.machine, "err", err)
 	}
 }

@@ -16,44 +16,44 @@ import (
 	"github.com/bourse-dev/bourse/internal/loopback"
 )
 
-// Way leads to a port of a machine, for as long as its program runs. Its methods
-// are safe for concurrent use.
+// Upstream connects to a port of a machine for as long as the machine's program runs. Its
+// methods are safe for concurrent use.
 type Upstream struct {
 	pool     *Pool
 	endpoint endpoint
 	instance bourse.InstanceID
 	boot     int
-	port     int    // of the tunnel
-	address  string // where the machine is reached directly; empty: through the tunnel
+	port     int    // port for the tunnel
+	address  string // direct address; empty: use the tunnel
 	done     chan struct{}
-	active   atomic.Bool // it was used since the last renewal
-	mayStart atomic.Bool // who uses it may have the machine started
+	active   atomic.Bool // used since the latest renewal
+	mayStart atomic.Bool // a user of the upstream allows starting the machine
 
 	mu            sync.Mutex
-	worker        bourse.Member // its worker. This and all below is guarded by mu
-	err           error         // why the way has ended
-	usedUntil     time.Time     // when the machine counts as used no more
-	lastUsed      time.Time     // when it was last seen to be
+	worker        bourse.Member // guarded by mu, like all fields below
+	err           error         // why the upstream has ended
+	usedUntil     time.Time     // when the machine stops counting as used
+	lastUsed      time.Time     // when it was last known to be in use
 	requests      int
 	otherRequests int
 	conns         map[*conn]struct{}
 }
 
-// newWay makes a way. w.mu is held.
+// newUpstream returns a new upstream. w.mu is held.
 func (w *Pool) newUpstream(at endpoint, to bourse.Member, reply *fabric.UseReply, now time.Time) *Upstream {
-	way := &Upstream{
+	u := &Upstream{
 		pool: w, endpoint: at, instance: reply.Instance, boot: reply.Boot, port: reply.Port, address: w.direct(&to, reply),
 		done: make(chan struct{}), conns: map[*conn]struct{}{},
 	}
-	way.renew(to, reply, w.ttl(reply), now)
-	return way
+	u.renew(to, reply, w.ttl(reply), now)
+	return u
 }
 
-// loopbackAddr is the only address at which a machine is reached directly.
+// loopbackAddr is the only address at which machines are reached directly.
 var loopbackAddr = netip.AddrFrom4([4]byte{127, 0, 0, 1})
 
-// direct returns where a machine is reached directly, if its worker says so and
-// is to be believed: see the package's comment.
+// direct returns the machine's direct address if its worker reported one that is trusted:
+// see the package comment.
 func (w *Pool) direct(to *bourse.Member, reply *fabric.UseReply) string {
 	at, err := netip.ParseAddrPort(reply.Address)
 	if err != nil || at.Addr() != loopbackAddr || at.Port() == 0 || int(at.Port()) != reply.Port {
@@ -66,145 +66,145 @@ func (w *Pool) direct(to *bourse.Member, reply *fabric.UseReply) string {
 }
 
 // Instance returns the machine's version.
-func (y *Upstream) Instance() bourse.InstanceID { return y.instance }
+func (u *Upstream) Instance() bourse.InstanceID { return u.instance }
 
-// Done is closed when the way has ended: connections that are kept for other
-// requests are of no more use.
-func (y *Upstream) Done() <-chan struct{} { return y.done }
+// Done returns a channel that is closed when the upstream has ended. Idle connections are
+// useless from then on.
+func (u *Upstream) Done() <-chan struct{} { return u.done }
 
-// Err returns why the way has ended, nil while it has not.
-func (y *Upstream) Err() error {
-	y.mu.Lock()
-	defer y.mu.Unlock()
-	return y.err
+// Err returns why the upstream has ended, or nil if it has not.
+func (u *Upstream) Err() error {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.err
 }
 
-// Begin counts a request in progress until end is called, which may be repeated.
-func (y *Upstream) Begin() (end func()) {
-	y.active.Store(true)
-	y.mu.Lock()
-	y.requests++
-	y.mu.Unlock()
+// Begin counts a request in progress until end is called. Calling end again does nothing.
+func (u *Upstream) Begin() (end func()) {
+	u.active.Store(true)
+	u.mu.Lock()
+	u.requests++
+	u.mu.Unlock()
 	return sync.OnceFunc(func() {
-		y.active.Store(true)
-		y.mu.Lock()
-		y.requests--
-		y.mu.Unlock()
+		u.active.Store(true)
+		u.mu.Lock()
+		u.requests--
+		u.mu.Unlock()
 	})
 }
 
-// Dial connects to the machine. The connection has CloseWrite, and outlives ctx.
-// After an error the way has ended, unless ctx had: nothing was sent, and a caller
-// that wants to go on uses the machine again.
-// Codes: unavailable, and what the worker says of the machine.
-func (y *Upstream) Dial(ctx context.Context) (net.Conn, error) {
-	y.mu.Lock()
-	to, err := y.worker, y.err
-	y.mu.Unlock()
+// Dial connects to the machine. The connection supports CloseWrite and outlives ctx. If
+// Dial fails for a reason other than ctx, the upstream has ended. Since nothing was sent,
+// the caller can call Pool.Use again. Errors: unavailable, and the worker's errors about
+// the machine.
+func (u *Upstream) Dial(ctx context.Context) (net.Conn, error) {
+	u.mu.Lock()
+	to, err := u.worker, u.err
+	u.mu.Unlock()
 	if err != nil {
 		return nil, err
 	}
-	c, err := y.dial(ctx, to)
+	c, err := u.dial(ctx, to)
 	if err != nil {
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
-		y.close(err, false)
+		u.close(err, false)
 		return nil, err
 	}
-	out := &conn{halfCloser: c, upstream: y}
-	y.mu.Lock()
-	defer y.mu.Unlock()
-	if y.err != nil {
+	out := &conn{halfCloser: c, upstream: u}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.err != nil {
 		_ = c.Close() // nothing was sent
-		return nil, y.err
+		return nil, u.err
 	}
-	y.conns[out] = struct{}{}
-	y.active.Store(true)
+	u.conns[out] = struct{}{}
+	u.active.Store(true)
 	return out, nil
 }
 
-// dialTimeout is for a connection within the host.
+// dialTimeout is the timeout for connections within the host.
 const dialTimeout = 2 * time.Second
 
-var dialer = net.Dialer{Timeout: dialTimeout, KeepAlive: -1} // both ends end together
+var dialer = net.Dialer{Timeout: dialTimeout, KeepAlive: -1} // no keep-alive, since both ends are on one host
 
-func (y *Upstream) dial(ctx context.Context, to bourse.Member) (halfCloser, error) {
-	if y.address == "" {
-		return fabric.DialTunnel(ctx, y.pool.Fabric, to, fabric.TunnelRequest{Machine: y.endpoint.machine, Port: uint16(y.port)})
+func (u *Upstream) dial(ctx context.Context, to bourse.Member) (halfCloser, error) {
+	if u.address == "" {
+		return fabric.DialTunnel(ctx, u.pool.Fabric, to, fabric.TunnelRequest{Machine: u.endpoint.machine, Port: uint16(u.port)})
 	}
-	c, err := dialer.DialContext(ctx, "tcp", y.address)
+	c, err := dialer.DialContext(ctx, "tcp", u.address)
 	if err != nil {
-		return nil, bourse.Errorf(bourse.CodeUnavailable, "connect to machine %s: %w", y.endpoint.machine, err)
+		return nil, bourse.Errorf(bourse.CodeUnavailable, "connect to machine %s: %w", u.endpoint.machine, err)
 	}
 	return c.(*net.TCPConn), nil
 }
 
-// good reports whether the machine still counts as used.
-func (y *Upstream) isFresh(now time.Time) bool {
-	y.mu.Lock()
-	defer y.mu.Unlock()
-	return y.err == nil && now.Before(y.usedUntil)
+// isFresh reports whether the machine still counts as used.
+func (u *Upstream) isFresh(now time.Time) bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.err == nil && now.Before(u.usedUntil)
 }
 
-// renew makes the way last longer; false when it does not lead where the reply
-// says.
-func (y *Upstream) renew(to bourse.Member, reply *fabric.UseReply, ttl time.Duration, now time.Time) bool {
-	y.mu.Lock()
-	defer y.mu.Unlock()
-	if y.err != nil || reply.State != bourse.StateStarted || reply.Instance != y.instance || reply.Boot != y.boot || reply.Port != y.port {
+// renew extends the upstream's life. It returns false if the reply describes another run of
+// the machine.
+func (u *Upstream) renew(to bourse.Member, reply *fabric.UseReply, ttl time.Duration, now time.Time) bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.err != nil || reply.State != bourse.StateStarted || reply.Instance != u.instance || reply.Boot != u.boot || reply.Port != u.port {
 		return false
 	}
-	y.worker, y.otherRequests, y.lastUsed = to, max(reply.Others, 0), now
-	y.usedUntil = now.Add(ttl - ttl/5) // its time began when the worker answered
+	u.worker, u.otherRequests, u.lastUsed = to, max(reply.Others, 0), now
+	u.usedUntil = now.Add(ttl - ttl/5) // subtract a margin, since the worker's clock started earlier
 	return true
 }
 
-// end ends the way. With cut its tunnels break, as its worker does not answer;
-// otherwise they end when the machine's connections do.
-func (y *Upstream) close(why error, cut bool) {
-	y.mu.Lock()
-	first := y.err == nil
+// close ends the upstream. If cut is set, because the worker does not answer, it closes the
+// tunnels; otherwise they end with the machine's connections.
+func (u *Upstream) close(why error, cut bool) {
+	u.mu.Lock()
+	first := u.err == nil
 	var cuts []*conn
 	if first {
-		y.err = why
-		close(y.done)
+		u.err = why
+		close(u.done)
 	}
-	if cut && y.address == "" {
-		cuts = slices.Collect(maps.Keys(y.conns))
+	if cut && u.address == "" {
+		cuts = slices.Collect(maps.Keys(u.conns))
 	}
-	y.mu.Unlock()
+	u.mu.Unlock()
 	for _, c := range cuts {
-		_ = c.Close() // who reads or writes gets an error
+		_ = c.Close() // pending reads and writes fail
 	}
 }
 
-func (y *Upstream) otherRequestCount() int {
-	y.mu.Lock()
-	defer y.mu.Unlock()
-	return y.otherRequests
+func (u *Upstream) otherRequestCount() int {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.otherRequests
 }
 
-// halved is a connection whose sending side can be ended alone.
+// halfCloser is a connection whose sending side can be closed separately.
 type halfCloser interface {
 	net.Conn
 	CloseWrite() error
 }
 
-// conn is a connection of a way, which notices that bytes pass.
+// conn is a connection of an upstream that records activity.
 type conn struct {
 	halfCloser
 	upstream *Upstream
 }
 
-// Read reads what the machine has sent.
+// Read implements net.Conn.
 func (c *conn) Read(p []byte) (int, error) {
 	n, err := c.halfCloser.Read(p)
 	c.markActive(n)
 	return n, err
 }
 
-// Write sends to the machine.
+// Write implements net.Conn.
 func (c *conn) Write(p []byte) (int, error) {
 	n, err := c.halfCloser.Write(p)
 	c.markActive(n)
@@ -217,7 +217,7 @@ func (c *conn) markActive(n int) {
 	}
 }
 
-// Close ends the connection.
+// Close implements net.Conn. Closing again is not an error.
 func (c *conn) Close() error {
 	c.upstream.mu.Lock()
 	delete(c.upstream.conns, c)

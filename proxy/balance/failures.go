@@ -8,39 +8,39 @@ import (
 	"github.com/bourse-dev/bourse/proxy/route"
 )
 
-// A machine that has failed is the last choice for a second, and for twice as long each
-// time that it fails again when it is tried: a retry to another machine costs a
-// client less than the same failure once more. No one is shut out: what is the only
-// one is tried each time.
+// A machine that has failed is the last choice for one second, and for twice as long after
+// each further failure, because trying another machine costs a client less than failing
+// again. The only machine of an app is still tried every time.
 const (
 	firstPenalty = time.Second
 	maxDoublings = 5
-	forgetAfter  = time.Minute // without another failure
+	forgetAfter  = time.Minute // without a further failure
 )
 
-// suspicion is what is held against a machine or a worker. Its zero value is nothing.
+// failures records the recent failures of a machine or worker. The zero value has none.
 type failures struct {
-	count int // failures in a row
+	count int // consecutive failures
 	last  time.Time
 	until time.Time
 
-	// Of machines: what failed. Of workers: which machine of theirs failed last.
+	// For a machine: the version and start that failed. For a worker: its machine that
+	// failed last.
 	instance bourse.InstanceID
 	boot     int
 	machine  bourse.MachineID
 }
 
-// of reports whether the suspicion is still of a machine as it is now: not of one that
-// has started again, or has another version.
+// appliesTo reports whether the penalty still applies to a machine. A restarted or updated
+// machine has none.
 func (s *failures) appliesTo(m *route.Backend, now time.Time) bool {
 	if !now.Before(s.until) || s.instance != m.Instance {
 		return false
 	}
-	return s.boot == m.Boot || !m.Running() // starts that fail count, too
+	return s.boot == m.Boot || !m.Running() // failed starts count, too
 }
 
-// add adds a failure of something that began at a time. Requests that were in progress
-// together fail together: they are one failure.
+// add records the failure of a request that began at the given time. Requests that were in
+// progress together fail together and count as one failure.
 func (s *failures) add(began, now time.Time) {
 	switch {
 	case s.count == 0 || now.Sub(s.until) > forgetAfter:
@@ -52,14 +52,14 @@ func (s *failures) add(began, now time.Time) {
 	s.last, s.until = now, now.Add(firstPenalty<<min(s.count-1, maxDoublings))
 }
 
-// suspect notes that a turn's machine failed, and its worker when another machine of
-// the worker's has just failed, too. The caller holds the mutex.
+// recordFailure records that a slot's machine failed, and that its worker did if another of
+// its machines failed recently. The caller holds the mutex.
 func (b *Balancer) recordFailure(t *Slot) {
 	now, m := time.Now(), &t.backend
 	b.prune(now)
 	u := b.machines[m.Machine]
 	if u.lastSuccess.After(t.began) {
-		return // it has answered others since: what failed is more likely due to this request
+		return // the machine has answered other requests since, so this request is the more likely cause
 	}
 	if s := &u.failures; s.instance != m.Instance || s.boot != m.Boot && m.Running() {
 		*s = failures{instance: m.Instance, boot: m.Boot}
@@ -68,7 +68,7 @@ func (b *Balancer) recordFailure(t *Slot) {
 	w := b.workers[m.Worker]
 	switch {
 	case w == nil:
-		b.workers[m.Worker] = &failures{machine: m.Machine, last: now} // n is 0: so far it is the machine's
+		b.workers[m.Worker] = &failures{machine: m.Machine, last: now} // count is 0: so far only the machine is affected
 	case w.machine != m.Machine || w.count > 0:
 		if w.count > 0 || now.Sub(w.last) < firstPenalty<<maxDoublings {
 			w.add(t.began, now)
@@ -79,8 +79,8 @@ func (b *Balancer) recordFailure(t *Slot) {
 	}
 }
 
-// trust notes that a turn's machine answered. What began before the last failure says
-// nothing of what came after. The caller holds the mutex.
+// recordSuccess records that a slot's machine answered. A request that began before the
+// latest failure does not reset the failures. The caller holds the mutex.
 func (b *Balancer) recordSuccess(t *Slot) {
 	u := b.machines[t.backend.Machine]
 	u.lastSuccess = time.Now()
@@ -92,8 +92,7 @@ func (b *Balancer) recordSuccess(t *Slot) {
 	}
 }
 
-// forget forgets what has not failed for long, when there is much. The caller holds the
-// mutex.
+// prune removes old failures if there are many. The caller holds the mutex.
 func (b *Balancer) prune(now time.Time) {
 	const much = 4096
 	if len(b.machines) > much {

@@ -7,15 +7,15 @@ import (
 	"github.com/bourse-dev/bourse/workload"
 )
 
-// reading is what a config says that matters here. Machines with the same config share
-// it; it is never changed.
+// parsedConfig is the part of a configuration that affects routing. Machines with equal
+// configurations share it; it never changes.
 type parsedConfig struct {
 	services []workload.Service
 	checks   []workload.Check // those that decide whether requests reach a machine
 	standby  bool
 }
 
-// reading returns what a machine's config says, and keeps it for the next table.
+// parsed returns the parsed configuration of a machine and caches it for the next table.
 func (b *Builder) parsed(m *bourse.Machine, before map[string]*parsedConfig) *parsedConfig {
 	key := string(m.Config.Services) + "\x00" + string(m.Config.Checks)
 	if len(m.Config.Standbys) > 0 {
@@ -31,7 +31,7 @@ func (b *Builder) parsed(m *bourse.Machine, before map[string]*parsedConfig) *pa
 	return r
 }
 
-// read reads a config.
+// parseConfig parses a configuration.
 func parseConfig(c *bourse.Config) *parsedConfig {
 	return &parsedConfig{
 		services: workload.Services(c),
@@ -40,8 +40,8 @@ func parseConfig(c *bourse.Config) *parsedConfig {
 	}
 }
 
-// health returns, for each service, the first check that fails and decides whether
-// requests reach it, and whether one that decides has found nothing yet.
+// health returns, for each service, the first failing check that decides whether requests
+// reach it, and whether such a check has no result yet.
 func (r *parsedConfig) health(m *bourse.Machine) (failing []string, unproven []bool) {
 	failing, unproven = make([]string, len(r.services)), make([]bool, len(r.services))
 	if m.State != bourse.StateStarted || len(r.checks) == 0 {
