@@ -148,7 +148,7 @@ func (w *world) Changed() <-chan struct{} {
 
 type inOrder struct{ w *world }
 
-// Acquire implements proxy.Balance: the first that was not tried, else the first.
+// Acquire implements proxy.Balance. It returns the first backend that was not tried, otherwise the first.
 func (b inOrder) Acquire(ctx context.Context, t *route.Target, want proxy.Criteria) (proxy.Slot, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -195,7 +195,7 @@ func (t turn) Done(failed error) {
 
 type ways struct{ w *world }
 
-// Use implements proxy.Ways.
+// Use implements proxy.Upstreams.
 func (s ways) Use(ctx context.Context, _ bourse.WorkerID, id bourse.MachineID, _ int, _ bool) (proxy.Upstream, error) {
 	s.w.mu.Lock()
 	s.w.uses = append(s.w.uses, id)

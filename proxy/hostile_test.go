@@ -338,7 +338,7 @@ func TestCrowd(t *testing.T) {
 	}
 	w.eventually("three wait", func() bool { return len(w.uses) == 3 })
 	resp, text := w.do(w.request("GET", "/", nil))
-	if resp.StatusCode != 503 || !strings.Contains(text, "too many requests wait") {
+	if resp.StatusCode != 503 || !strings.Contains(text, "too many requests are waiting") {
 		t.Errorf("%d %s", resp.StatusCode, text)
 	}
 	close(awake)

@@ -161,7 +161,7 @@ func TestReplayLoop(t *testing.T) {
 	w.replays(nil)
 	w.start(proxy.Listener{})
 	resp, text := w.do(w.request("GET", "/", nil))
-	if resp.StatusCode != 508 || !strings.Contains(text, "too often") || asked.Load() != replay.MaxReplays+1 {
+	if resp.StatusCode != 508 || !strings.Contains(text, "too many times") || asked.Load() != replay.MaxReplays+1 {
 		t.Errorf("%d after %d replies: %s", resp.StatusCode, asked.Load(), text)
 	}
 }
@@ -260,7 +260,7 @@ func TestReplayFallback(t *testing.T) {
 	}{
 		"no candidate": {fallsBack(`{"app": "nothing", "fallback": "prefer_self"}`), 200, "reason=no_candidate"},
 		"exhausted":    {fallsBack(`{"instance": "` + second + `", "fallback": "force_self"}`), 200, "reason=retries_exhausted"},
-		"again":        {asks(new(atomic.Int64), "instance="+second+";fallback=force_self"), 502, "has fallen back"},
+		"again":        {asks(new(atomic.Int64), "instance="+second+";fallback=force_self"), 502, "had fallen back"},
 		"without":      {asks(new(atomic.Int64), "instance="+second), 503, "no machine could be started or reached"},
 	} {
 		t.Run(name, func(t *testing.T) {
