@@ -174,11 +174,11 @@ func TestWhatIsNotOfferedSaysWhy(t *testing.T) {
 	t.Parallel()
 	s := start(t)
 	for call, want := range map[string]string{
-		"GET /v1/apps/shop/machines/148e21ea1d5389/memory":          "is not offered: a machine's memory does not change while it runs",
-		"POST /v1/apps/shop/machines/148e21ea1d5389/memory/reclaim": "is not offered: a machine's memory does not change while it runs",
-		"POST /v1/tokens/oidc":                                      "is not offered: tokens are opaque",
-		"POST /v1/postgres":                                         "is not offered: Managed Postgres",
-		"POST /v1/tokens/oidc/":                                     "is not offered: tokens are opaque",
+		"GET /v1/apps/shop/machines/148e21ea1d5389/memory":          "is not supported: a running machine's memory cannot be changed",
+		"POST /v1/apps/shop/machines/148e21ea1d5389/memory/reclaim": "is not supported: a running machine's memory cannot be changed",
+		"POST /v1/tokens/oidc":                                      "is not supported: tokens are opaque",
+		"POST /v1/postgres":                                         "is not supported: Bourse does not offer Managed Postgres",
+		"POST /v1/tokens/oidc/":                                     "is not supported: tokens are opaque",
 		"GET /v1/tokens/oidc/x":                                     "no such endpoint",
 		"PUT /v1/postgres":                                          "no such endpoint",
 	} {

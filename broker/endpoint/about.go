@@ -2,46 +2,46 @@ package endpoint
 
 import "net/http"
 
-// About is what a route reads and writes, for the description of the API: values
-// of the types of its bodies.
+// About describes what a route reads and writes, for the OpenAPI description. Bodies are
+// given as values of their types.
 type About struct {
-	Body     any      // of JSON that it reads; nil: it reads none
-	Optional bool     // an empty body is one, too
-	Bodiless bool     // it reads no body, though its method has one
-	Reply    any      // of JSON that it writes; nil: none
-	Failure  any      // of JSON that it writes instead of an error's body, where that is not its own
-	Lines    bool     // it writes any number of them, each on a line
-	Media    string   // of a reply that is not JSON
-	Status   int      // of its reply; default 200, and 204 without any
-	Query    []string // names of parameters
+	Body     any      // JSON request body; nil: none
+	Optional bool     // the request body may be empty
+	Bodiless bool     // no request body, although the method usually has one
+	Reply    any      // JSON reply; nil: none
+	Failure  any      // JSON reply on failure, if it differs from the usual error body
+	Lines    bool     // the reply is a stream of Reply values, one per line
+	Media    string   // media type of a reply that is not JSON
+	Status   int      // status of the reply; default 200, or 204 without a reply
+	Query    []string // names of query parameters
 }
 
-// Reads says what the body is.
+// Reads sets the type of the request body.
 func (rt Route) Reads(body any) Route { rt.About.Body = body; return rt }
 
-// MayRead says what the body is if there is one.
+// MayRead sets the type of an optional request body.
 func (rt Route) MayRead(body any) Route { rt.About.Optional = true; return rt.Reads(body) }
 
-// ReadsNothing says that there is no body, though the method has one.
+// ReadsNothing declares that there is no request body, although the method usually has one.
 func (rt Route) ReadsNothing() Route { rt.About.Bodiless = true; return rt }
 
-// Writes says what a good reply is.
+// Writes sets the type of a successful reply.
 func (rt Route) Writes(reply any) Route { rt.About.Reply = reply; return rt }
 
-// Makes says what the reply is once something has been made.
+// Makes sets the type of a reply with status 201.
 func (rt Route) Makes(reply any) Route { return rt.Writes(reply).Answers(http.StatusCreated) }
 
-// Answers says which status a good reply has.
+// Answers sets the status of a successful reply.
 func (rt Route) Answers(status int) Route { rt.About.Status = status; return rt }
 
-// Fails says what the reply is when what was asked for failed, and not the request.
+// Fails sets the type of the reply for a valid request whose operation failed.
 func (rt Route) Fails(reply any) Route { rt.About.Failure = reply; return rt }
 
-// Streams says what the lines of a good reply are.
+// Streams sets the type of the lines of a successful reply.
 func (rt Route) Streams(line any) Route { rt.About.Lines = true; return rt.Writes(line) }
 
-// Sends says of which media type a good reply is that is not JSON.
+// Sends sets the media type of a successful reply that is not JSON.
 func (rt Route) Sends(media string) Route { rt.About.Media = media; return rt }
 
-// Asks names the parameters of the query.
+// Asks lists the query parameters.
 func (rt Route) Asks(names ...string) Route { rt.About.Query = names; return rt }

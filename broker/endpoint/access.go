@@ -8,28 +8,28 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Tokens knows who a bearer token belongs to.
+// Tokens identifies the owners of bearer tokens.
 type Tokens interface {
-	// Identify returns the token's owner, or CodeUnauthorized. CodeUnavailable:
-	// it is not known here yet.
+	// Identify returns the token's owner. Errors: unauthorized; unavailable if this broker
+	// cannot tell yet.
 	Identify(ctx context.Context, token string) (Identity, error)
 }
 
-// Identity is who makes a request and how far it may reach. Without an
-// organization and apps it may do everything.
+// Identity is the caller of a request and its permissions. Without an organization and
+// apps, the caller may do everything.
 type Identity struct {
-	Name     string             // owner of the leases it takes
-	Token    string             // the id of its token, "" for one that was not made by the API
-	Org      string             // when set: only this organization's apps
-	Apps     []bourse.AppRef    // when set: only these; without an id whichever has the name
-	Machines []bourse.MachineID // when set: only these of the apps
-	Until    time.Time          // when its token expires, zero: never
-	ReadOnly bool               // it changes nothing, and opens nothing in a machine
+	Name     string             // owner of the leases that the caller acquires
+	Token    string             // id of the token; "" if the token was not created through the API
+	Org      string             // if set: only this organization's apps
+	Apps     []bourse.AppRef    // if set: only these apps; an entry without an id means whichever app has the name
+	Machines []bourse.MachineID // if set: only these machines of the apps
+	Until    time.Time          // when the token expires; zero: never
+	ReadOnly bool               // may not change anything or open anything in a machine
 
-	Scraper bool // it reads metrics, and may do nothing else
+	Scraper bool // may read metrics and nothing else
 }
 
-// LocalIdentity is who asks a broker without tokens.
+// LocalIdentity is the caller of a broker that requires no tokens.
 var LocalIdentity = Identity{Name: "local"}
 
 // Cluster reports whether the identity may see and change the cluster itself.
@@ -49,14 +49,14 @@ func (i Identity) MayMachine(id bourse.MachineID) bool {
 	return len(i.Machines) == 0 || slices.Contains(i.Machines, id)
 }
 
-// Scope is what an endpoint asks of the caller.
+// Scope is the permission that an endpoint requires.
 type Scope int
 
 // The scopes.
 const (
-	Anyone  Scope = iota // no token
-	Token                // a token; the endpoint looks closer itself
-	App                  // a token that may use the path's app
-	Metrics              // a token without bounds, or a scraper
-	Cluster              // a token without bounds
+	Anyone  Scope = iota // no token required
+	Token                // any token; the endpoint itself checks further
+	App                  // a token that may use the app in the path
+	Metrics              // an unrestricted token or a scraper
+	Cluster              // an unrestricted token
 )

@@ -15,9 +15,9 @@ import (
 	"github.com/bourse-dev/bourse/workload"
 )
 
-// Decode reads a JSON body into into; an empty body leaves it as it is, when
-// optional. Members that into has no field for are ignored, and the reply says so
-// in a header for each. Codes: invalid.
+// Decode decodes a JSON body into into. If optional is set, an empty body leaves into
+// unchanged. Members without a field in into are ignored, and each is listed in a header of
+// the reply. Errors: invalid.
 func Decode(w http.ResponseWriter, r *Request, optional bool, into any) error {
 	return decode(w, r, optional, func(raw []byte) error {
 		err := unmarshal(raw, into)
@@ -28,13 +28,13 @@ func Decode(w http.ResponseWriter, r *Request, optional bool, into any) error {
 	})
 }
 
-// DecodeTask is Decode for a task's payload, without the warnings: looking for
-// unknown members would read a large payload twice.
+// DecodeTask is like Decode, for the payload of a task. It does not report unknown members,
+// because that would parse a large payload twice.
 func DecodeTask(w http.ResponseWriter, r *Request, into any) error {
 	return decode(w, r, false, func(raw []byte) error { return unmarshal(raw, into) })
 }
 
-// Warn says in the reply's headers which members of the request are not acted on.
+// Warn lists the members of the request that are ignored in the reply's headers.
 func Warn(w http.ResponseWriter, warnings ...bourse.Warning) {
 	for _, warning := range warnings {
 		w.Header().Add(machinesapi.HeaderWarning, warning.String())
@@ -55,9 +55,9 @@ func decode(w http.ResponseWriter, r *Request, optional bool, read func(raw []by
 	return throttle.DecodeBody(r.Request, len(raw), func() error { return read(raw) })
 }
 
-// unmarshal decodes JSON and says in CodeInvalid what is wrong with it.
+// unmarshal decodes JSON. It returns CodeInvalid with a description of the problem.
 func unmarshal(raw []byte, into any) error {
-	if !utf8.Valid(raw) { // the decoder would write other characters in their place
+	if !utf8.Valid(raw) { // the decoder would replace invalid characters
 		return bourse.Errorf(bourse.CodeInvalid, "the body is not UTF-8")
 	}
 	err := json.Unmarshal(raw, into)
@@ -73,7 +73,7 @@ func unmarshal(raw []byte, into any) error {
 	if e, ok := errors.AsType[*json.SyntaxError](err); ok {
 		return bourse.Errorf(bourse.CodeInvalid, "the body is not JSON: byte %d: %w", e.Offset, err)
 	}
-	return bourse.Errorf(bourse.CodeInvalid, "the body cannot be read: %w", err)
+	return bourse.Errorf(bourse.CodeInvalid, "read the body: %w", err)
 }
 
 func fieldName(field string) string {
@@ -83,18 +83,18 @@ func fieldName(field string) string {
 	return field
 }
 
-// firstRoom is what a body gets before it has come, in bytes.
+// firstRoom is the initial capacity for a body, in bytes.
 const firstRoom = 4 << 10
 
-// ReadBody reads a body of at most machinesapi.MaxBody bytes. Codes: invalid.
+// ReadBody reads a body of at most machinesapi.MaxBody bytes. Errors: invalid.
 func ReadBody(w http.ResponseWriter, r *Request) ([]byte, error) {
-	tooLong := &Reply{Status: http.StatusRequestEntityTooLarge, Err: bourse.Errorf(bourse.CodeInvalid, "the body is too long: at most %d bytes", machinesapi.MaxBody)}
+	tooLong := &Reply{Status: http.StatusRequestEntityTooLarge, Err: bourse.Errorf(bourse.CodeInvalid, "the body is too long: the maximum is %d bytes", machinesapi.MaxBody)}
 	if r.ContentLength > machinesapi.MaxBody {
 		return nil, tooLong
 	}
-	var buf bytes.Buffer // it grows with what comes, not with what is declared
+	var buf bytes.Buffer // grows with the data received, not with the declared length
 	if n := r.ContentLength; n > 0 {
-		buf.Grow(int(min(n, firstRoom)) + bytes.MinRead) // MinRead more keeps ReadFrom from growing it
+		buf.Grow(int(min(n, firstRoom)) + bytes.MinRead) // the additional MinRead bytes keep ReadFrom from growing it
 	}
 	_, err := buf.ReadFrom(http.MaxBytesReader(w, r.Body, machinesapi.MaxBody))
 	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
@@ -106,8 +106,8 @@ func ReadBody(w http.ResponseWriter, r *Request) ([]byte, error) {
 	return buf.Bytes(), nil
 }
 
-// QueryBool reads a flag of the query: absent is false, present without a
-// value is true.
+// QueryBool returns a boolean query parameter: absent is false, present without a value is
+// true.
 func QueryBool(r *Request, name string) (bool, error) {
 	values, ok := r.URL.Query()[name]
 	if !ok {
@@ -123,7 +123,7 @@ func QueryBool(r *Request, name string) (bool, error) {
 	return v, nil
 }
 
-// QueryInt reads a whole number of the query, absent is 0.
+// QueryInt returns an integer query parameter; absent is 0.
 func QueryInt(r *Request, name string) (int, error) {
 	s := r.URL.Query().Get(name)
 	if s == "" {
@@ -136,8 +136,8 @@ func QueryInt(r *Request, name string) (int, error) {
 	return n, nil
 }
 
-// QueryTimeout reads the query's timeout, seconds or a Go duration; absent is
-// 0, negative is invalid, and what is longer than most is cut to it.
+// QueryTimeout returns the query parameter timeout, in seconds or as a Go duration. Absent
+// is 0, negative is invalid, and values above most are reduced to it.
 func QueryTimeout(r *Request, most time.Duration) (time.Duration, error) {
 	s := r.URL.Query().Get("timeout")
 	if s == "" {

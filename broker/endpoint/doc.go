@@ -1,5 +1,5 @@
-// Package endpoint implements the path of every request of the public API to its
-// handler and back. It assigns a request id, identifies the caller and what the caller
-// may do, makes orders wait for their turn, decodes the body, and writes and logs the
-// reply or error. It also counts all of this for the broker's metrics.
+// Package endpoint handles the common parts of every request to the public API. It assigns
+// a request id, identifies the caller and checks permissions, queues orders, decodes the
+// body, and writes and logs the reply or error. It also counts all of this for the broker's
+// metrics.
 package endpoint

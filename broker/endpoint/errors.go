@@ -9,26 +9,26 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// Reply is an error with what its reply has beside the code and the text. Zero
-// fields mean the table's status and the word "unknown".
+// Reply is an error with additional details for its HTTP reply. Zero fields mean the status
+// of the error's code and no further details.
 type Reply struct {
 	Err      error
 	Status   int
 	Word     machinesapi.ErrorStatus
-	Text     string // instead of the error's own
+	Text     string // instead of the error's own message
 	Order    bourse.OrderID
 	Refusals []bourse.Refusal
 }
 
-// Error returns the error's own text.
+// Error returns the error's own message.
 func (e *Reply) Error() string { return e.Err.Error() }
 
 // Unwrap returns the error itself.
 func (e *Reply) Unwrap() error { return e.Err }
 
-// writeError is the only way in which errors leave. Codes become statuses by
-// machinesapi.StatusOf; texts about a machine get the Machines API's prefix,
-// which its clients look for.
+// writeError writes an error reply. All errors are written by this function. Codes become
+// statuses with machinesapi.StatusOf. Messages about a machine get the prefix that clients
+// of the Machines API look for.
 func writeError(w http.ResponseWriter, r *Request, err error) {
 	code := bourse.CodeOf(err)
 	status := code.Status()
@@ -42,7 +42,7 @@ func writeError(w http.ResponseWriter, r *Request, err error) {
 	if r.PathValue("machine") != "" {
 		body.Error = machinesapi.WithPrefix(code, body.Error)
 		if code == bourse.CodeInsufficient {
-			status = http.StatusConflict // the machine's own worker is full: no other region helps
+			status = http.StatusConflict // the machine's own worker is full, so another region would not help
 		}
 	}
 	if e, ok := errors.AsType[*Reply](err); ok {
@@ -60,28 +60,28 @@ func writeError(w http.ResponseWriter, r *Request, err error) {
 	if (code == bourse.CodeRateLimited || code == bourse.CodeUnavailable) && w.Header().Get("Retry-After") == "" {
 		w.Header().Set("Retry-After", "1")
 	}
-	_ = WriteJSON(w, status, body) // this body always encodes
+	_ = WriteJSON(w, status, body) // this body can always be encoded
 }
 
-// Whether a call to a worker may have changed something.
+// Possible effects of a failed call to a worker.
 const (
 	Reading  = false
 	Changing = true
 )
 
-// WorkerError returns a worker's error to the caller: its code and message as
-// they came, except that a missing machine has one text, and that what a lost
-// answer means depends on whether something may have happened. Only what
-// certainly did nothing may be unavailable (503): clients repeat those by
-// themselves, creates included.
+// WorkerError converts a worker's error for the caller. Code and message stay the same,
+// except that a missing machine always has the same message, and that a lost answer is
+// judged by whether the call may have had an effect. Only calls that certainly had no
+// effect become unavailable (503), because clients repeat those automatically, including
+// creates.
 func WorkerError(ctx context.Context, worker bourse.WorkerID, changes bool, err error) error {
 	if err == nil {
 		return nil
 	}
 	if ctx.Err() != nil && errors.Is(ctx.Err(), context.Canceled) {
-		return bourse.Errorf(bourse.CodeCanceled, "the caller left: %w", err)
+		return bourse.Errorf(bourse.CodeCanceled, "the caller disconnected: %w", err)
 	}
-	code := bourse.CodeTimeout // of what carries none: the fabric lost the answer
+	code := bourse.CodeTimeout // for errors without a code: the fabric lost the answer
 	e, coded := errors.AsType[*bourse.Error](err)
 	if coded {
 		code = e.Code

@@ -15,22 +15,22 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// Gate decides who may make a request, and how many orders there may be at once.
+// Gate decides who may make a request and how many orders may be in progress.
 type Gate struct {
-	Tokens    Tokens // nil: no credentials are asked for
+	Tokens    Tokens // nil: no credentials are required
 	Certified func(*tls.ConnectionState) (Identity, bool)
 	Apps      *lookup.Apps
 	Quota     *lookup.Checker
 	Turns     *throttle.Turns
 }
 
-// Authorise finds out who makes the request and whether they may. Codes:
-// unauthorized, forbidden, not_found (the app), unavailable.
+// Authorise identifies the caller and checks its permission. Errors: unauthorized,
+// forbidden, not_found (the app), unavailable.
 func (g *Gate) Authorise(rt *Route, r *Request) error {
 	needs := rt.Needs
 	if needs == App {
 		if err := r.App().Validate(); err != nil {
-			return lookup.ErrNoApp // no such app can exist
+			return lookup.ErrNoApp // an app with this name cannot exist
 		}
 	}
 	if g.Tokens == nil {
@@ -61,10 +61,10 @@ func (g *Gate) Authorise(rt *Route, r *Request) error {
 	return within(rt, r)
 }
 
-// within refuses what a token is too narrow for: what changes or opens something by
-// one that only reads, and all but its machines by one of machines. An endpoint that
-// is none of a machine's is closed to those unless it says that it shows them no more
-// than theirs. Codes: forbidden.
+// within checks the token's restrictions. A read-only token may not change or open
+// anything. A token for machines may only use those machines; endpoints that do not concern
+// a single machine are closed to it unless they declare that they only show its machines.
+// Errors: forbidden.
 func within(rt *Route, r *Request) error {
 	id := bourse.MachineID(r.PathValue("machine"))
 	switch reads := r.Method == http.MethodGet || r.Method == http.MethodHead; {
@@ -76,8 +76,8 @@ func within(rt *Route, r *Request) error {
 	return nil
 }
 
-// identify returns who makes the request: by its token or, without one, by its
-// certificate. Codes: unauthorized, unavailable.
+// identify returns the caller: by its token or, without one, by its certificate. Errors:
+// unauthorized, unavailable.
 func (g *Gate) identify(r *Request) (Identity, error) {
 	shown := tokensIn(r.Header.Get("Authorization"))
 	if len(shown) == 0 {
@@ -101,9 +101,9 @@ func (g *Gate) identify(r *Request) (Identity, error) {
 	return Identity{}, errNoToken(refused)
 }
 
-// Usable returns the app of a name. Codes: not_found, for any caller: clients take
-// forbidden for a name that is taken, and names of apps are no secret; forbidden
-// (the caller may not use it); unavailable.
+// Usable returns the app with a name. Errors: not_found, for any caller, because clients
+// interpret forbidden as a name that is taken, and app names are not secret; forbidden if
+// the caller may not use the app; unavailable.
 func (g *Gate) Usable(r *Request, name bourse.AppName) (bourse.App, error) {
 	app, err := g.Apps.Recall(r.Context(), name)
 	if err == nil && !r.Who.May(app) {
@@ -112,7 +112,7 @@ func (g *Gate) Usable(r *Request, name bourse.AppName) (bourse.App, error) {
 	return app, err
 }
 
-// Mine returns the apps that the caller may use, the default one among them.
+// Mine returns the apps that the caller may use, including the default app.
 func (g *Gate) Mine(r *Request) ([]bourse.App, error) {
 	list, _, err := g.Apps.List(r.Context(), nil)
 	if !slices.ContainsFunc(list, func(app bourse.App) bool { return app.Name == bourse.DefaultAppName }) {
@@ -123,12 +123,11 @@ func (g *Gate) Mine(r *Request) ([]bourse.App, error) {
 	return slices.DeleteFunc(list, func(app bourse.App) bool { return !r.Who.May(app) }), err
 }
 
-// maxShown bounds how many tokens of one request are looked at.
+// maxShown is the maximum number of tokens in one request that are checked.
 const maxShown = 8
 
-// tokensIn returns the tokens of an Authorization header: one after Bearer, or
-// several with commas between them after FlyV1, as clients send that have some of
-// Fly's, too.
+// tokensIn returns the tokens in an Authorization header: one after Bearer, or a
+// comma-separated list after FlyV1, which clients send that also have Fly tokens.
 func tokensIn(header string) []string {
 	scheme, rest, _ := strings.Cut(header, " ")
 	rest = strings.TrimSpace(rest)
@@ -146,8 +145,8 @@ func tokensIn(header string) []string {
 	return nil
 }
 
-// errNoToken has the text of the Machines API. Of a token that was good it says
-// why it is so no more.
+// errNoToken returns an error with the message of the Machines API. For a token that was
+// valid earlier, the message contains the reason why it is not anymore.
 func errNoToken(cause error) error {
 	text := machinesapi.UnauthorizedText
 	switch {
@@ -159,5 +158,5 @@ func errNoToken(cause error) error {
 	return &bourse.Error{Code: bourse.CodeUnauthorized, Message: text, Err: cause}
 }
 
-// ErrForbidden has the text that clients take as "exists, and is not yours".
+// ErrForbidden has a message that clients interpret as "exists, but belongs to somebody else".
 func ErrForbidden() error { return bourse.Errorf(bourse.CodeForbidden, machinesapi.ForbiddenText) }

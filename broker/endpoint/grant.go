@@ -13,8 +13,8 @@ import (
 	"github.com/bourse-dev/bourse/view/inventory"
 )
 
-// Everything stands in place of an organization where a token is good for all, and
-// for the cluster itself. It is no slug.
+// Everything is used in place of an organization for tokens that are valid for all
+// organizations and the cluster itself. It is not a valid slug.
 const Everything = "*"
 
 // identityOf returns the owner of a token.
@@ -26,8 +26,8 @@ func identityOf(t *inventory.Token) Identity {
 	return who
 }
 
-// good reports why a token is good for nothing now: CodeUnauthorized, or
-// CodeUnavailable when this release cannot tell.
+// good returns why a token is not valid now: CodeUnauthorized, or CodeUnavailable if this
+// release cannot tell.
 func good(t *inventory.Token, now time.Time) error {
 	switch {
 	case !t.RevokedAt.IsZero():
@@ -35,19 +35,20 @@ func good(t *inventory.Token, now time.Time) error {
 	case !t.ExpiresAt.IsZero() && !now.Before(t.ExpiresAt):
 		return &bourse.Error{Code: bourse.CodeUnauthorized, Message: "token " + t.ID + " has expired", Err: ErrEnded}
 	case t.Unread || t.Org == "":
-		return bourse.Errorf(bourse.CodeUnavailable, "token %s cannot be read: its row in the view names no organisation, or no valid list of apps and machines", t.ID)
+		return bourse.Errorf(bourse.CodeUnavailable, "token %s cannot be read: its row in the view names no organization, or no valid list of apps and machines", t.ID)
 	}
 	return nil
 }
 
-// ErrEnded is below the error of a token that was good. Who shows it may know.
-var ErrEnded = errors.New("the token is good no more")
+// ErrEnded is wrapped by errors about tokens that were valid earlier. The reason may be
+// shown to the token's bearer.
+var ErrEnded = errors.New("the token is no longer valid")
 
-// Live reports whether the token is good now, as far as this release can tell.
+// Live reports whether the token is valid now, as far as this release can tell.
 func Live(t *inventory.Token, now time.Time) bool { return good(t, now) == nil }
 
-// What a token looks like: what begins it tells people and scanners of secrets what
-// it is, and clients that it is none of Fly's.
+// Format of tokens. The prefix tells people and secret scanners that a string is a Bourse
+// token, and clients that it is not a Fly token.
 const (
 	tokenPrefix = "bourse_"
 	tokenBytes  = 32
@@ -58,22 +59,21 @@ var (
 	tokenLength = len(tokenPrefix) + letters.EncodedLen(tokenBytes)
 )
 
-// NewToken makes a token.
+// NewToken generates a token.
 func NewToken() string {
 	b := make([]byte, tokenBytes)
 	_, _ = rand.Read(b) // crypto/rand never fails
 	return tokenPrefix + strings.ToLower(letters.EncodeToString(b))
 }
 
-// idLength is how much of a digest is the id.
+// idLength is the length of the part of a digest that serves as the id.
 const idLength = 16
 
-// Digest returns the id and the digest of a token; false for what is no token of
-// ours, which costs nothing however long it is.
+// Digest returns the id and the digest of a token. It returns false if the string does not
+// have the format of a token; that check is cheap for any length.
 //
-// SHA-256 is enough of a digest. A password wants a slow one, since there are few
-// passwords; of 256 random bits none is ever found by trying, and each request pays
-// for the digest.
+// SHA-256 is sufficient. Passwords need a slow hash because there are few likely passwords,
+// but 256 random bits cannot be found by trying, and every request pays for the hash.
 func Digest(token string) (id, digest string, ok bool) {
 	rest, ok := strings.CutPrefix(token, tokenPrefix)
 	if !ok || len(token) != tokenLength || strings.Trim(rest, "abcdefghijklmnopqrstuvwxyz234567") != "" {
@@ -84,10 +84,10 @@ func Digest(token string) (id, digest string, ok bool) {
 	return digest[:idLength], digest, true
 }
 
-// ValidID reports CodeInvalid for what is no id of a token.
+// ValidID returns CodeInvalid if id is not a token id.
 func ValidID(id string) error {
 	if b, err := hex.DecodeString(id); err != nil || len(b) != idLength/2 || strings.ToLower(id) != id {
-		return bourse.Errorf(bourse.CodeInvalid, "%s is no id of a token: it has %d letters of 0-9 and a-f", bourse.Quoted(id), idLength)
+		return bourse.Errorf(bourse.CodeInvalid, "%s is not a token id: an id has %d hexadecimal digits", bourse.Quoted(id), idLength)
 	}
 	return nil
 }

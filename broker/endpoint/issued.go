@@ -10,20 +10,21 @@ import (
 	"github.com/bourse-dev/bourse/view/inventory"
 )
 
-// TokenView stores the tokens that brokers have made. All brokers have the same tokens,
-// a moment after one of them has written it.
+// TokenView stores the tokens created by brokers. All brokers share the same tokens,
+// shortly after one of them has written a token.
 type TokenView interface {
-	// Token finds a token by its id. It returns nil if there is none.
+	// Token returns the token with an id, or nil if there is none.
 	Token(ctx context.Context, id string) (*inventory.Token, error)
-	// Tokens returns all, those that were revoked too, the oldest first.
+	// Tokens returns all tokens, including revoked ones, oldest first.
 	Tokens(ctx context.Context) ([]inventory.Token, error)
-	// PutToken writes one. It returns once that is on this server's disk and some other
-	// members have it, if there are any. Of two versions a revoked one stands.
+	// PutToken stores a token. It returns once the token is on this server's disk and on
+	// some other members', if there are any. If versions of a token conflict, a revoked one
+	// wins.
 	PutToken(ctx context.Context, t *inventory.Token) error
 }
 
-// Issued identifies the tokens that were made by the API. It remembers what it has
-// read until something changes.
+// Issued identifies the owners of tokens created through the API. It caches tokens until
+// they may have changed.
 type Issued struct {
 	TokenView
 	changed <-chan struct{}
@@ -31,36 +32,34 @@ type Issued struct {
 	now     func() time.Time
 
 	mu    sync.Mutex
-	reads uint64 // how often what was remembered has been forgotten
+	reads uint64 // number of times that the cache was cleared
 	known map[string]*inventory.Token
 }
 
-// maxKnown bounds what is remembered; past it the memory starts again.
+// maxKnown is the maximum size of the cache; when exceeded, it is cleared.
 const maxKnown = 1 << 14
 
-// NewIssued makes an Issued that remembers nothing. changed has an element when tokens
-// may have changed since the last receive; synced reports whether all tokens are in the
-// view.
+// NewIssued returns an Issued with an empty cache. changed receives a value when tokens may
+// have changed since the last receive. synced reports whether the view contains all tokens.
 func NewIssued(v TokenView, changed <-chan struct{}, synced func() bool, now func() time.Time) *Issued {
 	return &Issued{TokenView: v, changed: changed, synced: synced, now: now, known: map[string]*inventory.Token{}}
 }
 
-// Identify returns the owner of a token. Codes: unauthorized, unavailable (the token
-// is not known here, and this broker does not know all of them yet: unknown is never
-// told as no).
+// Identify returns the owner of a token. Errors: unauthorized; unavailable if the token is
+// unknown but this broker does not have all tokens yet, because such a token may be valid.
 func (s *Issued) Identify(ctx context.Context, token string) (Identity, error) {
 	id, digest, ok := Digest(token)
 	if !ok {
-		return Identity{}, bourse.Errorf(bourse.CodeUnauthorized, "it is no token of this cluster")
+		return Identity{}, bourse.Errorf(bourse.CodeUnauthorized, "the token is not a token of this cluster")
 	}
 	t, err := s.find(ctx, id)
 	switch {
 	case err != nil:
-		return Identity{}, bourse.Errorf(bourse.CodeUnavailable, "look for a token: %w", err)
+		return Identity{}, bourse.Errorf(bourse.CodeUnavailable, "look up token: %w", err)
 	case t == nil && !s.synced():
-		return Identity{}, bourse.Errorf(bourse.CodeUnavailable, "this broker does not know all tokens yet: it has just started, or reaches no other server")
+		return Identity{}, bourse.Errorf(bourse.CodeUnavailable, "this broker does not have all tokens yet: it has just started or cannot reach other servers")
 	case t == nil || subtle.ConstantTimeCompare([]byte(t.Digest), []byte(digest)) == 0:
-		return Identity{}, bourse.Errorf(bourse.CodeUnauthorized, "the token is not known here")
+		return Identity{}, bourse.Errorf(bourse.CodeUnauthorized, "unknown token")
 	}
 	if err := good(t, s.now()); err != nil {
 		return Identity{}, err
@@ -68,7 +67,7 @@ func (s *Issued) Identify(ctx context.Context, token string) (Identity, error) {
 	return identityOf(t), nil
 }
 
-// find returns a token as it was read after the last change, nil if there is none.
+// find returns a token as stored after the last change, or nil if there is none.
 func (s *Issued) find(ctx context.Context, id string) (*inventory.Token, error) {
 	s.mu.Lock()
 	select {
@@ -88,7 +87,7 @@ func (s *Issued) find(ctx context.Context, id string) (*inventory.Token, error) 
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if began == s.reads { // else it may be what stood before the change
+	if began == s.reads { // otherwise the token may be older than the change
 		if len(s.known) >= maxKnown {
 			clear(s.known)
 		}

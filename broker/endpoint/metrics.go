@@ -10,27 +10,28 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Counts is what a broker has counted since its start. It is safe for concurrent
-// use, and is a [prometheus.Collector].
+// Counts holds a broker's counters. It is safe for concurrent use and implements
+// [prometheus.Collector].
 type Counts struct {
 	orders    *prometheus.CounterVec
 	took      *prometheus.HistogramVec
 	steps     *prometheus.HistogramVec
-	refusals  map[bourse.RefusalReason]prometheus.Counter // one for each that is known, and "other"
+	refusals  map[bourse.RefusalReason]prometheus.Counter // one for each known reason, and "other"
 	requests  *prometheus.CounterVec
 	answered  *prometheus.HistogramVec
 	open      *prometheus.GaugeVec
 	collected []prometheus.Collector
 }
 
-// other stands for what another release, or a worker that lies, calls by a word that
-// this one does not know.
+// other replaces words that this release does not know, which come from another release or
+// from a worker that lies.
 const other = "other"
 
-// seconds are the upper bounds of latencies, from a refusal to the pull of an image.
+// seconds lists the upper bounds of the latency buckets, from a refusal to the pull of an
+// image.
 var seconds = []float64{.0003, .001, .003, .01, .03, .1, .3, 1, 3, 10, 30, 120}
 
-// NewCounts makes counts of nothing.
+// NewCounts returns counters that are all zero.
 func NewCounts() *Counts {
 	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
 		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: "bourse_" + name, Help: help}, labels)
@@ -38,17 +39,17 @@ func NewCounts() *Counts {
 	histogram := func(name, help string, labels ...string) *prometheus.HistogramVec {
 		return prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "bourse_" + name, Help: help, Buckets: seconds}, labels)
 	}
-	refusals := counter("order_refusals_total", "Workers' refusals of orders, those of orders that others filled included.", "reason")
+	refusals := counter("order_refusals_total", "Refusals of orders by workers, including orders that another worker filled.", "reason")
 	c := &Counts{
-		orders: counter("orders_total", "Orders by how they ended; of refused ones the reason is that of most workers, or the error's code.",
+		orders: counter("orders_total", "Orders by outcome. For refused orders, reason is the most common refusal, or the error's code.",
 			"kind", "outcome", "reason"),
-		took:     histogram("order_seconds", "How long orders took until their end.", "kind", "outcome"),
-		steps:    histogram("order_step_seconds", "How long the steps of filled orders took; one that was left out does not count.", "kind", "step"),
+		took:     histogram("order_seconds", "Duration of orders.", "kind", "outcome"),
+		steps:    histogram("order_step_seconds", "Duration of the steps of filled orders; skipped steps are not counted.", "kind", "step"),
 		refusals: map[bourse.RefusalReason]prometheus.Counter{other: refusals.WithLabelValues(other)},
-		requests: counter("requests_total", "Requests that were answered; 429 is too many, 503 not now.", "route", "status"),
-		answered: histogram("request_seconds", "How long requests took, streams until their end.", "route"),
+		requests: counter("requests_total", "Completed requests. 429: too many requests; 503: temporarily unavailable.", "route", "status"),
+		answered: histogram("request_seconds", "Duration of requests, including the whole stream.", "route"),
 		open: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "bourse_requests_in_progress", Help: "Requests that are being answered; on routes that stream, the streams that are open.",
+			Name: "bourse_requests_in_progress", Help: "Requests in progress, including open streams.",
 		}, []string{"route"}),
 	}
 	for _, reason := range bourse.RefusalReasons() {
@@ -58,16 +59,16 @@ func NewCounts() *Counts {
 	return c
 }
 
-// Watch adds what is known elsewhere: turns returns how many orders are in
-// progress, and how many wait for a turn. It is called before anything is
-// collected.
+// Watch adds gauges of values that are maintained elsewhere. turns returns the number of
+// orders in progress and the number of orders that wait for a turn. Watch must be called
+// before anything is collected.
 func (c *Counts) Watch(turns func() (inProgress, waiting int)) {
 	c.collected = append(c.collected,
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "bourse_orders_in_progress", Help: "Orders that have begun and not ended.",
+			Name: "bourse_orders_in_progress", Help: "Orders in progress.",
 		}, func() float64 { n, _ := turns(); return float64(n) }),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "bourse_orders_waiting", Help: "Orders that wait for a turn; beyond the limit they get 429.",
+			Name: "bourse_orders_waiting", Help: "Orders waiting for a turn; beyond the limit, orders are refused with 429.",
 		}, func() float64 { _, n := turns(); return float64(n) }),
 	)
 }
@@ -86,12 +87,11 @@ func (c *Counts) Collect(out chan<- prometheus.Metric) {
 	}
 }
 
-// Decided counts an order that was decided. The fill is nil for one that was not
-// filled.
+// Decided counts a decided order. fill is nil if the order was not filled.
 func (c *Counts) Decided(order *bourse.Order, fill *bourse.Fill, d *bourse.Decision, err error) {
 	kind, outcome := string(order.Kind()), string(d.Outcome)
 	if fill != nil && fill.Again {
-		outcome = "repeated" // it was filled and counted before
+		outcome = "repeated" // the order was filled and counted before
 	}
 	c.orders.WithLabelValues(kind, outcome, c.count(d, err)).Inc()
 	c.took.WithLabelValues(kind, outcome).Observe(d.Times.Total.Seconds())
@@ -105,8 +105,8 @@ func (c *Counts) Decided(order *bourse.Order, fill *bourse.Fill, d *bourse.Decis
 	}
 }
 
-// count counts the refusals of a decision, and returns in a word why the order
-// was refused: "" for one that was not.
+// count counts the refusals in a decision and returns the reason for which the order was
+// refused, or "" if it was not.
 func (c *Counts) count(d *bourse.Decision, err error) string {
 	var by map[bourse.RefusalReason]int
 	most := bourse.RefusalReason("")
@@ -140,16 +140,16 @@ func (c *Counts) count(d *bourse.Decision, err error) string {
 	case code == bourse.CodeInsufficient && most != "":
 	case slices.Contains(bourse.Codes(), code):
 		return string(code)
-	default: // a worker may write anything
+	default: // workers may send any word
 		return other
 	}
 	return string(most)
 }
 
-// Began counts a request of a route that is to be answered.
+// Began counts the start of a request.
 func (c *Counts) Began(route string) { c.open.WithLabelValues(route).Inc() }
 
-// Ended counts a request that was answered; status 0 is 200.
+// Ended counts a completed request; status 0 means 200.
 func (c *Counts) Ended(route string, status int, took time.Duration) {
 	if status == 0 {
 		status = 200

@@ -13,18 +13,18 @@ import (
 	"github.com/bourse-dev/bourse/fabric"
 )
 
-// Bounds of what a worker's metrics may cost.
+// Limits for relaying metrics.
 const (
-	relayTime  = 10 * time.Second // as Prometheus waits unless it is told otherwise
-	relayBytes = 32 << 20         // a machine has about 500
+	relayTime  = 10 * time.Second // Prometheus' default timeout
+	relayBytes = 32 << 20         // a machine needs about 500
 )
 
-// ProxyMetricsPath is where a proxy serves its metrics to brokers and scrapers.
+// ProxyMetricsPath is the path at which a proxy serves its metrics to brokers and scrapers.
 const ProxyMetricsPath = "/proxy/metrics"
 
-// Relay responds with the metrics of a worker or a proxy, as plain text whatever
-// content type the server declares. Errors before the first byte are those of
-// [fabric.Pipe]; after it, an error means that the reply is incomplete.
+// Relay responds with the metrics of a worker or a proxy, as plain text whatever content
+// type the server declares. Errors before the first byte are those of [fabric.Pipe]; a
+// later error means that the reply is incomplete.
 func Relay(w http.ResponseWriter, r *http.Request, servers fabric.Fabric, from bourse.Member) error {
 	ctx, cancel := context.WithTimeout(r.Context(), relayTime)
 	defer cancel()
@@ -50,7 +50,7 @@ func open(ctx context.Context, servers fabric.Fabric, from bourse.Member) (io.Re
 		Method: http.MethodGet, URL: &url.URL{Path: ProxyMetricsPath}, Header: http.Header{}, Body: http.NoBody, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
 	})
 	if err != nil {
-		return nil, &bourse.Error{Code: bourse.CodeUnavailable, Message: "proxy " + string(from.ID) + " does not answer", Err: err}
+		return nil, &bourse.Error{Code: bourse.CodeUnavailable, Message: "proxy " + string(from.ID) + " did not answer", Err: err}
 	}
 	if resp.StatusCode != http.StatusOK {
 		_ = resp.Body.Close()
@@ -65,9 +65,9 @@ type Target struct {
 	Labels  map[string]string `json:"labels"`
 }
 
-// Targets returns the workers and proxies whose metrics the broker at host, the
-// address that the client used, relays. Absent workers are included, so that
-// Prometheus sees that they are down; a proxy is listed as long as it is a member.
+// Targets returns the workers and proxies whose metrics are relayed by the broker at host,
+// the address that the client used. Unreachable workers are included so that Prometheus
+// reports them as down; a proxy is included as long as it is a member.
 func Targets(host string, workers []bourse.Member, absent []bourse.Absence, proxies []bourse.Member) []Target {
 	out := make([]Target, 0, len(workers)+len(absent)+len(proxies))
 	add := func(noun string, m *bourse.Member) {

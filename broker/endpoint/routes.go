@@ -10,26 +10,26 @@ import (
 // Handler serves one endpoint.
 type Handler func(http.ResponseWriter, *Request) error
 
-// Route is one endpoint: its pattern, who may call it, and what serves it.
+// Route is one endpoint: its pattern, the permission that it requires, and its handler.
 type Route struct {
 	Pattern string
 	Needs   Scope
 	Serve   Handler
-	Narrow  bool // it shows a token of machines no others
+	Narrow  bool // a token for machines sees only those machines
 	About   About
 }
 
-// On makes a route.
+// On returns a route.
 func On(pattern string, needs Scope, serve Handler) Route {
 	return Route{Pattern: pattern, Needs: needs, Serve: serve}
 }
 
-// ForMachines is On for an endpoint that shows a token of machines those alone.
+// ForMachines is like On, for an endpoint that shows a token for machines only those machines.
 func ForMachines(pattern string, needs Scope, serve Handler) Route {
 	return Route{Pattern: pattern, Needs: needs, Serve: serve, Narrow: true}
 }
 
-// Paths that several routes begin with.
+// Common path prefixes.
 const (
 	OneApp      = "/v1/apps/{app}"
 	AllMachines = OneApp + "/machines"
@@ -41,9 +41,9 @@ const (
 	OneReservation = "/v1/reservations/{reservation}"
 )
 
-// Routed puts routes into a mux, with JSON for what it does not know. A slash at
-// the end of a path changes nothing: it is removed before the path is matched, so
-// that the endpoint, the authorization and the log all see the same path.
+// Routed registers routes in a mux, with JSON errors for unknown paths. A trailing slash is
+// removed before the path is matched, so that the endpoint, the authorization and the log
+// all see the same path.
 func (s *Server) Routed(routes []Route) http.Handler {
 	mux := http.NewServeMux()
 	for _, rt := range routes {
@@ -51,7 +51,7 @@ func (s *Server) Routed(routes []Route) http.Handler {
 	}
 	mux.Handle(anyPath, s.endpoint(On(anyPath, Anyone, func(w http.ResponseWriter, r *Request) error {
 		if why := s.Declined(r.Request); why != "" {
-			return bourse.Errorf(bourse.CodeNotFound, "%s %s is not offered: %s", r.Method, bourse.Quoted(r.URL.Path), why)
+			return bourse.Errorf(bourse.CodeNotFound, "%s %s is not supported: %s", r.Method, bourse.Quoted(r.URL.Path), why)
 		}
 		return unknownPath(mux, w, r)
 	})))
@@ -60,8 +60,8 @@ func (s *Server) Routed(routes []Route) http.Handler {
 	})
 }
 
-// withoutSlash returns r without the slash at the end of its path. An encoded
-// slash (%2F) is part of a name and stays.
+// withoutSlash returns r without the slash at the end of its path. An encoded slash (%2F)
+// is part of a name and stays.
 func withoutSlash(r *http.Request) *http.Request {
 	if p := r.URL.EscapedPath(); len(p) < 2 || !strings.HasSuffix(p, "/") {
 		return r
@@ -75,8 +75,8 @@ func withoutSlash(r *http.Request) *http.Request {
 
 const anyPath = "/"
 
-// unknownPath distinguishes a path that exists under other methods from one that
-// does not.
+// unknownPath returns the error for a path without a route, or for a path that exists with
+// other methods.
 func unknownPath(mux *http.ServeMux, w http.ResponseWriter, r *Request) error {
 	var allowed []string
 	for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete} {
@@ -90,5 +90,5 @@ func unknownPath(mux *http.ServeMux, w http.ResponseWriter, r *Request) error {
 	}
 	w.Header().Set("Allow", strings.Join(allowed, ", "))
 	return &Reply{Status: http.StatusMethodNotAllowed, Err: bourse.Errorf(bourse.CodeInvalid,
-		"%s is not for %s: use %s", bourse.Quoted(r.URL.Path), r.Method, strings.Join(allowed, ", "))}
+		"%s does not support %s: use %s", bourse.Quoted(r.URL.Path), r.Method, strings.Join(allowed, ", "))}
 }

@@ -20,24 +20,24 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// Request is an HTTP request with what the broker knows of it.
+// Request is an HTTP request with the information that the broker has about it.
 type Request struct {
 	*http.Request
-	ID  string      // in the reply and the log
-	Who Identity    // set once authorised
-	Of  *bourse.App // the path's app, of a caller who may not use every app
+	ID  string      // sent in the reply and logged
+	Who Identity    // set once the request is authorized
+	Of  *bourse.App // the app in the path, if the caller may not use every app
 
-	notes []slog.Attr // what the log says of it beside the rest
+	notes []slog.Attr // additional attributes for the log
 }
 
-// Note has the request's line in the log say more: which thing was made.
+// Note adds an attribute to the request's log entry, such as the id of a created object.
 func (r *Request) Note(attrs ...slog.Attr) { r.notes = append(r.notes, attrs...) }
 
-// App returns the name of the path's app.
+// App returns the name of the app in the path.
 func (r *Request) App() bourse.AppName { return bourse.AppName(r.PathValue("app")) }
 
-// Reaches reports whether the request's caller may have a record by its id: one
-// of the path's app. A caller who may use every app also Reaches what a former
+// Reaches reports whether the caller may use a record that belongs to an app with the
+// path's name and the given id. A caller that may use every app may also use what a former
 // app of that name has left behind.
 func (r *Request) Reaches(of lookup.Owner) bool {
 	if r.Of != nil {
@@ -46,19 +46,19 @@ func (r *Request) Reaches(of lookup.Owner) bool {
 	return of.App == r.App()
 }
 
-// Server is what every request goes through.
+// Server handles all requests.
 type Server struct {
 	Gate     *Gate
-	Ready    func() error               // says why nothing is served yet but health, metrics and the view
-	Declined func(*http.Request) string // says why a call is not offered that clients know; "" of any other
+	Ready    func() error               // returns why only health, metrics and the view are served so far; nil: everything is served
+	Declined func(*http.Request) string // returns why a call of the Machines API is not supported; "" for other requests
 	Counts   *Counts
 	Region   bourse.Region // shown in request ids
 	Now      func() time.Time
 	Log      *slog.Logger
 }
 
-// endpoint serves one route: it names the request, authorises it, turns its
-// error or panic into a reply and logs it.
+// endpoint serves one route. It assigns an id to the request, authorizes it, turns an error
+// or panic into a reply, and logs the request.
 func (s *Server) endpoint(rt Route) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		began := s.Now()
@@ -75,13 +75,13 @@ func (s *Server) endpoint(rt Route) http.Handler {
 		s.Counts.Ended(rt.Pattern, rec.status, took)
 		s.logRequest(rt, req, rec.status, took, err)
 		if err != nil && rec.status < 300 {
-			panic(http.ErrAbortHandler) // half a reply is out: the caller must see that it ends here
+			panic(http.ErrAbortHandler) // part of the reply was sent: the caller must notice that it is incomplete
 		}
 	})
 }
 
-// guarded authorises and serves. A panic becomes an internal error: the
-// request fails, the process goes on.
+// guarded authorizes and serves a request. A panic becomes an internal error, so that only
+// the request fails.
 func (s *Server) guarded(rt Route, w http.ResponseWriter, r *Request) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -102,10 +102,10 @@ func (s *Server) guarded(rt Route, w http.ResponseWriter, r *Request) (err error
 	return rt.Serve(w, r)
 }
 
-// logRequest writes one line for a request that changes something, done or refused,
-// and for any that failed by our fault. The lines of changes say audit=true: who did
-// what to which thing, from where, and how it ended. None has a token in it, or a
-// body.
+// logRequest logs a request that changes something, whether done or refused, and every
+// request that failed because of an error on our side. Entries of changes have audit=true.
+// They show who did what to which object, from where, and with what outcome. Entries never
+// contain tokens or bodies.
 func (s *Server) logRequest(rt Route, r *Request, status int, took time.Duration, err error) {
 	level := slog.LevelInfo
 	reads := r.Method == http.MethodGet || r.Method == http.MethodHead
@@ -142,11 +142,11 @@ func (s *Server) logRequest(rt Route, r *Request, status int, took time.Duration
 	s.Log.LogAttrs(r.Context(), level, "request", attrs...)
 }
 
-// maxLogged bounds what a line says of one part of a path, in bytes. No name or id is
+// maxLogged is the number of bytes of one part of a path that are logged. No name or id is
 // longer.
 const maxLogged = 128
 
-// outcome says how a change ended, by the status of its reply.
+// outcome returns the outcome of a change, derived from the status of the reply.
 func outcome(status int) string {
 	switch {
 	case status == http.StatusRequestTimeout || status == 499:
@@ -159,13 +159,13 @@ func outcome(status int) string {
 	return "done"
 }
 
-// recorder remembers the status that was sent; 0 means none yet.
+// recorder records the status that was sent; 0 means none yet.
 type recorder struct {
 	http.ResponseWriter
 	status int
 }
 
-// WriteHeader sends the status.
+// WriteHeader implements http.ResponseWriter.
 func (r *recorder) WriteHeader(status int) {
 	if r.status == 0 {
 		r.status = status
@@ -173,7 +173,7 @@ func (r *recorder) WriteHeader(status int) {
 	r.ResponseWriter.WriteHeader(status)
 }
 
-// Write sends 200 first when no status was sent.
+// Write implements http.ResponseWriter.
 func (r *recorder) Write(b []byte) (int, error) {
 	if r.status == 0 {
 		r.status = http.StatusOK
@@ -181,21 +181,21 @@ func (r *recorder) Write(b []byte) (int, error) {
 	return r.ResponseWriter.Write(b)
 }
 
-// Unwrap lets http.ResponseController flush.
+// Unwrap allows http.ResponseController to flush.
 func (r *recorder) Unwrap() http.ResponseWriter { return r.ResponseWriter }
 
-// maxReply bounds a reply that is made as a whole, in bytes.
+// maxReply is the maximum size of a reply that is not a stream, in bytes.
 const maxReply = 256 << 20
 
-// WriteJSON sends a reply. A caller that has left is no error of the request; a
-// reply that is too long is one, and nothing of it is sent.
+// WriteJSON writes a reply. It ignores errors caused by a disconnected caller. If the reply
+// is too long, it writes nothing and returns an error.
 func WriteJSON(w http.ResponseWriter, status int, body any) error {
 	raw, err := json.Marshal(body)
 	if err != nil {
 		return fmt.Errorf("encode the reply: %w", err)
 	}
 	if len(raw) > maxReply {
-		return bourse.Errorf(bourse.CodeInvalid, "the reply has %d bytes, at most %d: ask for less at a time", len(raw), maxReply)
+		return bourse.Errorf(bourse.CodeInvalid, "the reply has %d bytes, which exceeds the maximum of %d: request fewer items at a time", len(raw), maxReply)
 	}
 	release, err := throttle.ReserveReply(w, len(raw))
 	if err != nil {
@@ -213,7 +213,7 @@ func WriteOK(w http.ResponseWriter) error {
 	return WriteJSON(w, http.StatusOK, machinesapi.OK{OK: true})
 }
 
-// ShowSilent names the workers whose part is missing in the reply.
+// ShowSilent lists the workers whose data is missing from the reply in a header.
 func ShowSilent(r interface{ Set(key, value string) }, ids []bourse.WorkerID) {
 	if len(ids) == 0 {
 		return
@@ -225,8 +225,8 @@ func ShowSilent(r interface{ Set(key, value string) }, ids []bourse.WorkerID) {
 	r.Set(machinesapi.HeaderUnreachable, strings.Join(names, ","))
 }
 
-// early reports whether an endpoint serves before the broker knows its cluster:
-// it says only what this server is and has.
+// early reports whether an endpoint is served before the broker knows its cluster, because
+// it only reports the state of this server.
 func early(pattern string) bool {
 	_, path, _ := strings.Cut(pattern, " ")
 	return pattern == anyPath || path == "/v1/health" || path == "/metrics" || path == "/openapi.json" || strings.HasPrefix(path, "/v1/view/")

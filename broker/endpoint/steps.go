@@ -7,18 +7,18 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// step is a part of an order's life.
+// step is the duration of one step of an order.
 type step struct {
 	name string
 	took time.Duration
 }
 
-// stepsOf returns the parts of an order's life, in their order.
+// stepsOf returns the steps of an order, in order of execution.
 func stepsOf(t *bourse.Times) [4]step {
 	return [...]step{{"quote", t.Quote}, {"rank", t.Rank}, {"claim", t.Claim}, {"start", t.Start}}
 }
 
-// ServerTiming writes an order's times as a Server-Timing header, in milliseconds.
+// ServerTiming returns an order's durations as a Server-Timing header, in milliseconds.
 func ServerTiming(t bourse.Times) string {
 	b := make([]byte, 0, 96)
 	put := func(name string, took time.Duration) {

@@ -5,17 +5,17 @@ import (
 	"time"
 )
 
-// How long an order may keep others from beginning. What takes longer waits for
-// something else than servers: an image that is pulled, a program that works.
+// The time for which an order may delay others. Whatever takes longer does not wait for
+// servers, but for an image pull or a running program.
 const (
 	MachineLease = 250 * time.Millisecond
 	TaskLease    = 25 * time.Millisecond
 )
 
-// Ordering has an endpoint that places orders wait for its turn before it reads
-// its request. A request that comes when too many are in progress is refused: an order that
-// is taken without the means to decide it would be refused for want of
-// capacity where there is some. Codes: rate_limited.
+// Ordering makes an endpoint that places orders wait for its turn before it reads the
+// request. If too many orders are in progress, the request is refused: an order accepted
+// without the resources to decide it would be refused for lack of capacity even if there
+// were some. Errors: rate_limited.
 func (g *Gate) Ordering(lease time.Duration, serve Handler) Handler {
 	return func(w http.ResponseWriter, r *Request) error {
 		if err := g.Quota.MayOrder(r.App(), r.Who.Org); err != nil {

@@ -1,6 +1,5 @@
-// Package openapi describes the API in the terms of OpenAPI 3.1: its paths are
-// those of the routes that are served, its schemas follow from the types that
-// these read and write. What of it Bourse has added to the Machines API is marked
-// with x-bourse; the table of that API's calls says which those are, and which of
-// them are not offered, and why.
+// Package openapi generates an OpenAPI 3.1 description of the API. Paths are taken from the
+// registered routes, schemas from the Go types of their bodies. Additions to the Machines
+// API are marked with x-bourse. A table of the Machines API's calls lists those that Bourse
+// serves differently or not at all, and why.
 package openapi

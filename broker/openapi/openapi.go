@@ -15,10 +15,10 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// Path is where the description is served.
+// Path is the path of the description.
 const Path = "/openapi.json"
 
-// Route returns the route of the description of routes, and of itself.
+// Route returns a route that serves the description of the given routes and of itself.
 func Route(routes []endpoint.Route, version string) endpoint.Route {
 	self := endpoint.On("GET "+Path, endpoint.Anyone, nil).Writes(map[string]any{})
 	describe := sync.OnceValues(func() ([]byte, error) {
@@ -34,7 +34,7 @@ func Route(routes []endpoint.Route, version string) endpoint.Route {
 	return self
 }
 
-// Describe returns the description of routes, as JSON would write it.
+// Describe returns the description of routes, as a value for encoding/json.
 func Describe(routes []endpoint.Route, version string) map[string]any {
 	s := &schemas{named: object{}, read: map[reflect.Type]bool{}}
 	for i := range routes {
@@ -55,7 +55,7 @@ func Describe(routes []endpoint.Route, version string) map[string]any {
 		"openapi": "3.1.0",
 		"info": object{
 			"title": "Bourse", "version": cmp.Or(version, "unreleased"),
-			"description": "The Machines API and what Bourse adds to it, which is marked with x-bourse. A request may have members that are not here: those of a config are kept.",
+			"description": "The Machines API and Bourse's additions to it, which are marked with x-bourse. Requests may contain other members; unknown members of a machine config are stored.",
 		},
 		"servers": []object{{"url": "/", "description": "the broker that serves this description"}},
 		"paths":   paths,
@@ -67,7 +67,7 @@ func Describe(routes []endpoint.Route, version string) map[string]any {
 	}
 }
 
-// operation describes a route.
+// operation returns the description of a route.
 func (s *schemas) operation(rt *endpoint.Route, method, path string) object {
 	about := &rt.About
 	out := object{
@@ -77,7 +77,7 @@ func (s *schemas) operation(rt *endpoint.Route, method, path string) object {
 		"responses": object{
 			strconv.Itoa(statusOf(about)): s.reply(about),
 			"default": object{
-				"description": "An error: its code says what the caller may do.",
+				"description": "An error. Its code tells the caller how to react.",
 				"content":     object{"application/json": object{"schema": s.failure(about)}},
 			},
 		},
@@ -112,13 +112,13 @@ func (s *schemas) failure(about *endpoint.About) object {
 func (s *schemas) reply(about *endpoint.About) object {
 	switch {
 	case about.Media != "":
-		return object{"description": "It is no JSON.", "content": object{about.Media: object{"schema": object{}}}}
+		return object{"description": "Not JSON.", "content": object{about.Media: object{"schema": object{}}}}
 	case about.Reply == nil:
-		return object{"description": "It is done."}
+		return object{"description": "Success."}
 	}
-	media, says := "application/json", "It is done."
+	media, says := "application/json", "Success."
 	if about.Lines {
-		media, says = machinesapi.TypeLines, "A JSON value on each line."
+		media, says = machinesapi.TypeLines, "One JSON value per line."
 	}
 	return object{"description": says, "content": object{media: object{"schema": s.of(reflect.TypeOf(about.Reply))}}}
 }
@@ -142,7 +142,7 @@ func inPath(path string) []object {
 	return out
 }
 
-// operationID makes a name of a method and a path: getAppsAppMachines.
+// operationID derives a name from a method and a path, such as getAppsAppMachines.
 func operationID(method, path string) string {
 	var out strings.Builder
 	out.WriteString(strings.ToLower(method))
@@ -152,7 +152,7 @@ func operationID(method, path string) string {
 	return out.String()
 }
 
-// tagOf is the noun of a path.
+// tagOf returns the tag of a path, which is its first noun.
 func tagOf(path string) string {
 	noun, _, _ := strings.Cut(strings.TrimPrefix(strings.TrimPrefix(path, "/v1"), "/"), "/")
 	if _, below, ok := strings.Cut(path, "{app}/"); ok {

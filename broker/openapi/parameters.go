@@ -6,10 +6,10 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// queryParameter describes a query parameter of a route.
+// queryParameter returns the description of a query parameter of a route.
 func queryParameter(pattern, name string) object {
 	out := object{"name": name, "in": "query", "schema": schemaOf(pattern, name)}
-	if name == "state" { // several with commas between them
+	if name == "state" { // a comma-separated list
 		out["style"], out["explode"] = "form", false
 	}
 	return out
@@ -39,8 +39,8 @@ var (
 	numbers = list("from", "limit", "min_version", "port", "tail", "ttl", "version")
 )
 
-// statesOf returns the values of a route's state parameter: the states that a wait accepts,
-// or all states of machines for a list.
+// statesOf returns the valid values of a route's state parameter: the states that can be
+// waited for, or, for a list, all machine states.
 func statesOf(pattern string) []string {
 	if pattern == "GET "+machine+"/wait" {
 		return list("started", "stopped", "suspended", "destroyed", "failed", "settled")

@@ -11,28 +11,28 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// object is a JSON object of the description.
+// object is a JSON object in the description.
 type object map[string]any
 
-// schemas collects the schemas of types that have a name.
+// schemas collects the schemas of named types.
 type schemas struct {
 	named object
-	read  map[reflect.Type]bool // by a request: no member is required
+	read  map[reflect.Type]bool // types that occur in requests: no member is required
 }
 
-// written are types whose JSON is not that of their fields.
+// written contains the schemas of types with their own JSON encoding.
 func written(t reflect.Type) (object, bool) {
 	switch t {
 	case reflect.TypeFor[time.Time]():
 		return object{"type": "string", "format": "date-time"}, true
 	case reflect.TypeFor[bourse.Duration]():
-		return object{"type": list("string", "integer"), "description": "15s or 1m30s; a number is nanoseconds"}, true
+		return object{"type": list("string", "integer"), "description": "such as 15s or 1m30s; a number means nanoseconds"}, true
 	case reflect.TypeFor[bourse.Signal]():
-		return object{"type": list("string", "integer"), "description": "a name such as SIGTERM, or a number"}, true
+		return object{"type": list("string", "integer"), "description": "a signal name such as SIGTERM, or a number"}, true
 	case reflect.TypeFor[bourse.Requirement]():
-		return object{"type": list("string", "integer"), "description": "a label's value, or a number of a countable"}, true
+		return object{"type": list("string", "integer"), "description": "the value of a label, or the amount of a countable resource"}, true
 	case reflect.TypeFor[bourse.Command]():
-		return object{"type": list("string", "array"), "items": object{"type": "string"}, "description": "words, or a string for sh -c"}, true
+		return object{"type": list("string", "array"), "items": object{"type": "string"}, "description": "a list of words, or a string for sh -c"}, true
 	case reflect.TypeFor[json.RawMessage]():
 		return object{}, true
 	case reflect.TypeFor[machinesapi.ScheduleRequirements]():
@@ -43,14 +43,14 @@ func written(t reflect.Type) (object, bool) {
 			"max_rows": object{"type": "integer"}, "max_ms": object{"type": "integer"}, "key": object{"type": "array", "items": object{"type": "string"}},
 		}}, true
 	case reflect.TypeFor[machinesapi.ViewLine]():
-		return object{"type": "object", "description": "one of columns, row, end, change and error"}, true
+		return object{"type": "object", "description": "exactly one of columns, row, end, change and error"}, true
 	}
 	return nil, false
 }
 
 func list(items ...string) []string { return items }
 
-// of returns the schema of a type, by reference if it has a name.
+// of returns the schema of a type, as a reference if the type has a name.
 func (s *schemas) of(t reflect.Type) object {
 	if out, ok := written(t); ok {
 		return out
@@ -58,7 +58,7 @@ func (s *schemas) of(t reflect.Type) object {
 	if t.Implements(reflect.TypeFor[encoding.TextMarshaler]()) {
 		return object{"type": "string"}
 	}
-	switch t.Kind() { //nolint:exhaustive // the others have no JSON
+	switch t.Kind() { //nolint:exhaustive // the others cannot be encoded
 	case reflect.Pointer:
 		return object{"anyOf": []object{s.of(t.Elem()), {"type": "null"}}}
 	case reflect.Struct:
@@ -81,10 +81,10 @@ func (s *schemas) of(t reflect.Type) object {
 	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
 		return object{"type": "integer", "minimum": 0}
 	}
-	return object{} // anything
+	return object{} // any value
 }
 
-// text is the schema of a kind of text.
+// text returns the schema of a string type.
 func text(t reflect.Type) object {
 	if t == reflect.TypeFor[bourse.State]() {
 		return object{"type": "string", "examples": bourse.States()}
@@ -92,20 +92,21 @@ func text(t reflect.Type) object {
 	return object{"type": "string"}
 }
 
-// structure returns the schema of a struct.
+// structure returns the schema of a struct type.
 func (s *schemas) structure(t reflect.Type) object {
 	if t.Name() == "" {
 		return s.members(t)
 	}
 	name := nameOf(t)
 	if _, known := s.named[name]; !known {
-		s.named[name] = nil // it may have itself in it
+		s.named[name] = nil // prevents infinite recursion
 		s.named[name] = s.members(t)
 	}
 	return object{"$ref": "#/components/schemas/" + name}
 }
 
-// nameOf names a type: those of the API as they are, others with their package.
+// nameOf returns the schema name of a type: the type's name, with its package unless it is
+// part of the API.
 func nameOf(t reflect.Type) string {
 	if t.PkgPath() == reflect.TypeFor[machinesapi.Machine]().PkgPath() {
 		return t.Name()
@@ -128,8 +129,8 @@ func (s *schemas) members(t reflect.Type) object {
 	return out
 }
 
-// add adds the fields of a struct, and those of the structs that are embedded in
-// it; always reports whether they are.
+// add adds the fields of a struct and of its embedded structs. always reports whether
+// embedded fields are always present.
 func (s *schemas) add(t reflect.Type, properties object, required *[]string, always bool) {
 	var embedded []reflect.StructField
 	for f := range t.Fields() {
@@ -157,8 +158,8 @@ func (s *schemas) add(t reflect.Type, properties object, required *[]string, alw
 	}
 }
 
-// member is the schema of a field's value. Lists and maps that are written though
-// they are empty may be null.
+// member returns the schema of a field's value. Lists and maps that are written even if
+// empty may be null.
 func (s *schemas) member(t reflect.Type, optional bool) object {
 	out := s.of(t)
 	if kind, ok := out["type"].(string); ok && !optional && (t.Kind() == reflect.Slice || t.Kind() == reflect.Map) {
@@ -174,9 +175,9 @@ func pointed(t reflect.Type) reflect.Type {
 	return t
 }
 
-// reads marks the types that a request has in its body.
+// reads marks the types that occur in a request's body.
 func (s *schemas) reads(t reflect.Type) {
-	switch t.Kind() { //nolint:exhaustive // the others have none below them
+	switch t.Kind() { //nolint:exhaustive // the others contain no further types
 	case reflect.Pointer, reflect.Slice, reflect.Map:
 		s.reads(t.Elem())
 	case reflect.Struct:

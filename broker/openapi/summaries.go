@@ -1,6 +1,6 @@
 package openapi
 
-// summaries has one line about each operation.
+// summaries contains a one-line summary of each operation.
 var summaries = map[string]string{
 	"GET /v1/health":               "Report whether the broker serves requests",
 	"GET /v1/platform/regions":     "List the regions that have workers",
@@ -11,7 +11,7 @@ var summaries = map[string]string{
 	"GET " + app:                          "Show an app",
 	"DELETE " + app:                       "Delete an app with its machines",
 	"POST " + app + "/deploy_token":       "Create a token for an app",
-	"GET " + app + "/proxies":             "List what each proxy routes to an app's machines",
+	"GET " + app + "/proxies":             "List the routes of each proxy to an app's machines",
 	"GET " + app + "/images/resolve":      "Resolve the name of an image to its digest",
 	"GET " + app + "/orders/{order}/pull": "Show the progress of the image pull that an order waits for",
 
@@ -60,8 +60,8 @@ var summaries = map[string]string{
 	"POST " + app + "/secretkeys/{rest...}":   "Create or use a secret key: refused",
 	"DELETE " + app + "/secretkeys/{rest...}": "Delete a secret key: there are none",
 
-	"GET " + app + "/certificates":              "List an app's certificates: proxies have them",
-	"GET " + app + "/certificates/{rest...}":    "Show a certificate: proxies have them",
+	"GET " + app + "/certificates":              "List an app's certificates: always empty, since proxies store them",
+	"GET " + app + "/certificates/{rest...}":    "Show a certificate: there are none, since proxies store them",
 	"POST " + app + "/certificates/{rest...}":   "Create a certificate: refused",
 	"DELETE " + app + "/certificates/{rest...}": "Delete a certificate: proxies have them",
 
@@ -78,7 +78,7 @@ var summaries = map[string]string{
 	"GET " + app + "/volumes":       "List an app's volumes",
 	"POST " + app + "/volumes":      "Create a volume",
 	"GET " + volume:                 "Show a volume",
-	"PUT " + volume:                 "Change how a volume's snapshots are kept",
+	"PUT " + volume:                 "Change a volume's snapshot retention",
 	"DELETE " + volume:              "Destroy a volume",
 	"PUT " + volume + "/extend":     "Extend a volume",
 	"GET " + volume + "/snapshots":  "List a volume's snapshots",
@@ -93,7 +93,7 @@ var summaries = map[string]string{
 	"POST /v1/images/prune": "Remove unused images from workers",
 
 	"GET /v1/orders":         "List recent orders of this broker",
-	"GET /v1/orders/{order}": "Show how an order was decided",
+	"GET /v1/orders/{order}": "Show the decision about an order",
 
 	"POST /v1/reservations":                 "Reserve capacity for several machines",
 	"GET /v1/reservations":                  "List reservations",
@@ -106,7 +106,7 @@ var summaries = map[string]string{
 	"GET /v1/tokens":            "List the tokens that the caller may revoke",
 	"DELETE /v1/tokens/{token}": "Revoke a token",
 
-	"GET /v1/proxies":                             "List what each proxy routes, of all apps",
+	"GET /v1/proxies":                             "List the routes of each proxy, for all apps",
 	"GET /v1/workers":                             "List workers and their free capacity",
 	"GET /v1/workers/{worker}":                    "Show a worker",
 	"DELETE /v1/workers/{worker}":                 "Remove a worker that is down or stopped",
@@ -126,5 +126,5 @@ var summaries = map[string]string{
 
 	"GET /openapi.json":       "Describe this API in OpenAPI 3.1",
 	"GET /metrics":            "Read this broker's metrics",
-	"GET /v1/metrics/targets": "List the targets of Prometheus",
+	"GET /v1/metrics/targets": "List the metrics targets for Prometheus",
 }
