@@ -14,19 +14,18 @@ import (
 	"github.com/bourse-dev/bourse/internal/throttle"
 )
 
-// MaxBody bounds the body of every request, in bytes.
+// MaxBody is the maximum size of a request body, in bytes.
 const MaxBody = 4 << 20
 
-// maxReply bounds a reply that is written or read as a whole, in bytes: a list of all
-// machines of a large worker, with a wide margin. One that would be longer is a
-// failure, never a part of it.
+// maxReply is the maximum size of a reply that is not a stream, in bytes. A list of all
+// machines of a large worker is much smaller. A longer reply is an error; replies are never
+// truncated.
 const maxReply = 64 << 20
 
-// ErrOverflow means that a worker's reply is longer than a reply may be.
+// ErrOverflow means that a worker's reply exceeds the maximum size.
 var ErrOverflow = errors.New("the reply is too long")
 
-// buffers holds bodies while they are read or written. Large ones are not
-// kept.
+// buffers is a pool of buffers for bodies. Large buffers are not reused.
 var buffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 
 const maxPooled = 64 << 10
@@ -38,9 +37,8 @@ func putBuffer(b *bytes.Buffer) {
 	}
 }
 
-// ReadBody reads the whole body of a request, one value of at most [MaxBody]
-// bytes, into v. What is wrong with it is CodeInvalid; its nesting is bounded by
-// package codec.
+// ReadBody decodes the whole body of a request, a single value of at most [MaxBody] bytes,
+// into v. It returns CodeInvalid if the body is invalid; package codec limits its nesting.
 func ReadBody(w http.ResponseWriter, r *http.Request, v any) error {
 	buf := buffers.Get().(*bytes.Buffer)
 	defer putBuffer(buf)
@@ -52,24 +50,24 @@ func ReadBody(w http.ResponseWriter, r *http.Request, v any) error {
 
 func decode(body []byte, v any) error {
 	if err := codec.Unmarshal(body, v); err != nil {
-		return bourse.Errorf(bourse.CodeInvalid, "the body cannot be read: %w", err)
+		return bourse.Errorf(bourse.CodeInvalid, "read the body: %w", err)
 	}
 	return nil
 }
 
-// WriteBody answers a request with v and status 200. A value that cannot be
-// written is an internal error; for a caller that has left there is no error.
+// WriteBody responds with v and status 200. A value that cannot be encoded is an internal
+// error. If the caller has disconnected, WriteBody does nothing.
 func WriteBody(w http.ResponseWriter, v any) { writeBody(w, http.StatusOK, v) }
 
 func writeBody(w http.ResponseWriter, status int, v any) {
 	buf := buffers.Get().(*bytes.Buffer)
 	defer putBuffer(buf)
 	if err := codec.Write(buf, v); err != nil {
-		WriteFailure(w, bourse.Errorf(bourse.CodeInternal, "the reply cannot be written: %w", err))
+		WriteFailure(w, bourse.Errorf(bourse.CodeInternal, "encode the reply: %w", err))
 		return
 	}
 	if buf.Len() > maxReply {
-		WriteFailure(w, bourse.Errorf(bourse.CodeInvalid, "%w: %d bytes, at most %d; ask for less at a time", ErrOverflow, buf.Len(), maxReply))
+		WriteFailure(w, bourse.Errorf(bourse.CodeInvalid, "%w: %d bytes, the maximum is %d; request fewer items at a time", ErrOverflow, buf.Len(), maxReply))
 		return
 	}
 	release, err := throttle.ReserveReply(w, buf.Len())
@@ -86,8 +84,8 @@ func writeBody(w http.ResponseWriter, status int, v any) {
 
 const contentType = "application/cbor"
 
-// readReply reads a worker's reply into v. Once the reply has begun the worker
-// has acted: if anything is wrong with it, the outcome is unknown to us.
+// readReply decodes a worker's reply into v. Once the reply has begun, the worker has
+// acted. If the reply is invalid, the outcome is unknown.
 func readReply(ctx context.Context, from bourse.Member, resp *http.Response, v any, most int64) error {
 	buf := buffers.Get().(*bytes.Buffer)
 	defer putBuffer(buf)
@@ -107,26 +105,25 @@ func tooLong(from bourse.Member, limit int64) error {
 
 func decodeReply(from bourse.Member, body []byte, v any) error {
 	if err := codec.Unmarshal(body, v); err != nil {
-		return bourse.Errorf(bourse.CodeInternal, "worker %s answered with what cannot be read: %w", from.ID, err)
+		return bourse.Errorf(bourse.CodeInternal, "worker %s sent an invalid reply: %w", from.ID, err)
 	}
 	return own(&from, v)
 }
 
-// encodeBody writes a request. What the worker would refuse for its size is
-// refused here, before it is sent.
+// encodeBody encodes a request. A request that is too large for the worker is refused here,
+// before it is sent.
 func encodeBody(v any) ([]byte, error) {
 	body, err := codec.Marshal(v)
 	if err != nil {
-		return nil, bourse.Errorf(bourse.CodeInvalid, "the request cannot be written: %w", err)
+		return nil, bourse.Errorf(bourse.CodeInvalid, "encode the request: %w", err)
 	}
 	if len(body) > MaxBody {
-		return nil, bourse.Errorf(bourse.CodeInvalid, "the request has %d bytes: at most %d", len(body), int64(MaxBody))
+		return nil, bourse.Errorf(bourse.CodeInvalid, "the request has %d bytes; the maximum is %d", len(body), int64(MaxBody))
 	}
 	return body, nil
 }
 
-// setBytes sets the body of req to bytes, so that a Fabric
-// may start over as long as nothing was written.
+// setBytes sets the body of req so that a Fabric may start over as long as nothing was written.
 func setBytes(req *http.Request, body []byte) {
 	req.Header.Set("Content-Type", contentType)
 	req.ContentLength = int64(len(body))

@@ -13,34 +13,34 @@ import (
 	"github.com/bourse-dev/bourse/internal/codec"
 )
 
-// maxFailure bounds the body of a failure that a client reads, and
-// maxMessage the text that a handler puts into it.
+// maxFailure is the maximum size of a failure that a client reads, and maxMessage the
+// maximum length of its message.
 const (
 	maxFailure = 64 << 10
 	maxMessage = 8 << 10
 )
 
-// Failure is the body of every reply that is an error.
+// Failure is the body of every error reply.
 type Failure struct {
 	Code    bourse.Code `json:"code"`
 	Message string      `json:"message"`
 }
 
-// WriteFailure answers a request with err as a [Failure]. The cause of an
-// internal error stays with the caller, which logs it.
+// WriteFailure responds with err as a [Failure]. It omits the cause of an internal error,
+// which the caller of WriteFailure should log.
 func WriteFailure(w http.ResponseWriter, err error) {
 	f := FailureOf(err)
 	writeBody(w, f.Code.Status(), f)
 }
 
-// FailureOf returns what the caller of a verb is to know of err.
+// FailureOf returns the part of err that is sent to the caller of a verb.
 func FailureOf(err error) *Failure {
 	f := &Failure{Code: bourse.CodeOf(err), Message: bourse.MessageOf(err)}
-	if !slices.Contains(bourse.Codes(), f.Code) { // a code that is none of ours
+	if !slices.Contains(bourse.Codes(), f.Code) { // not one of Bourse's codes
 		f.Code = bourse.CodeInternal
 	}
 	if e, ok := errors.AsType[*bourse.Error](err); ok && f.Code == bourse.CodeInternal && e.Err != nil {
-		f.Message = "internal error" // Errorf's message contains its cause
+		f.Message = "internal error" // the message of Errorf contains its cause
 	}
 	if len(f.Message) > maxMessage {
 		f.Message = strings.ToValidUTF8(f.Message[:maxMessage], "") + "…"
@@ -48,7 +48,7 @@ func FailureOf(err error) *Failure {
 	return f
 }
 
-// readFailure rebuilds the error that a worker answered with.
+// readFailure returns the error in a worker's error reply.
 func readFailure(ctx context.Context, from bourse.Member, resp *http.Response) error {
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxFailure))
 	if err != nil {
@@ -57,18 +57,18 @@ func readFailure(ctx context.Context, from bourse.Member, resp *http.Response) e
 	return failureIn(from, resp.StatusCode, body)
 }
 
-// failureIn rebuilds the error that a worker answered with. An answer that is
-// no Failure is CodeInternal: it is unknown what was done. What guards a listener
-// refuses in JSON, which every client reads.
+// failureIn returns the error in a worker's error reply. A reply that is not a Failure
+// becomes CodeInternal, because it is unknown what the worker did. Refusals by the code
+// that guards a listener are in JSON, which every client can read.
 func failureIn(from bourse.Member, status int, body []byte) error {
 	var f Failure
 	if codec.Unmarshal(body, &f) != nil && json.Unmarshal(body, &f) != nil || f.Code == "" {
-		return bourse.Errorf(bourse.CodeInternal, "worker %s answered with status %d and no reason", from.ID, status)
+		return bourse.Errorf(bourse.CodeInternal, "worker %s answered with status %d and without an error", from.ID, status)
 	}
 	return f.err(from)
 }
 
-// err rebuilds the error that a worker has sent.
+// err returns the error that the worker sent.
 func (f *Failure) err(from bourse.Member) error {
 	if !slices.Contains(bourse.Codes(), f.Code) {
 		return bourse.Errorf(bourse.CodeInternal, "worker %s: %s (unknown code %s)", from.ID, f.Message, bourse.Quoted(string(f.Code)))
@@ -76,16 +76,17 @@ func (f *Failure) err(from bourse.Member) error {
 	return &bourse.Error{Code: f.Code, Message: f.Message}
 }
 
-// Unsent is the error of a Fabric when the worker has not seen the request:
-// CodeUnavailable, also when the caller left before it could be sent. It is [ErrUnsent].
+// Unsent returns the error of a call whose request did not reach the worker. It has
+// CodeUnavailable, even if the caller canceled the call before it was sent, and wraps
+// [ErrUnsent].
 func Unsent(to bourse.Member, cause error) error {
 	return bourse.Errorf(bourse.CodeUnavailable, "worker %s cannot be reached: %w", to.ID, unsent{cause})
 }
 
-// ErrUnsent is in the error of a call that the worker has not seen; see [Unsent].
+// ErrUnsent is wrapped by the error of a call that did not reach the worker; see [Unsent].
 var ErrUnsent = errors.New("the request was not sent")
 
-// unsent is the cause of a request that was not sent.
+// unsent wraps the reason why a request was not sent.
 type unsent struct{ error }
 
 // Is reports whether target is ErrUnsent.
@@ -94,11 +95,11 @@ func (unsent) Is(target error) bool { return target == ErrUnsent }
 // Unwrap returns the cause.
 func (u unsent) Unwrap() error { return u.error }
 
-// ErrLost is in the error of a call whose answer did not arrive; see [Lost]. A caller whose
-// request does no harm when it is repeated repeats it.
+// ErrLost is wrapped by the error of a call whose answer did not arrive; see [Lost]. A
+// caller may repeat a request if repeating it is harmless.
 var ErrLost = errors.New("the answer was lost")
 
-// lost is the cause of an answer's loss.
+// lost wraps the reason why an answer was lost.
 type lost struct{ error }
 
 // Is reports whether target is ErrLost.
@@ -107,9 +108,9 @@ func (lost) Is(target error) bool { return target == ErrLost }
 // Unwrap returns the cause.
 func (l lost) Unwrap() error { return l.error }
 
-// Lost is the error of a Fabric when the worker may have seen the request and
-// its answer is missing or cut short: CodeCanceled when the caller left,
-// CodeTimeout otherwise. It is [ErrLost].
+// Lost returns the error of a call that the worker may have received but whose answer is
+// missing or incomplete. Its code is CodeCanceled if the caller canceled the call and
+// CodeTimeout otherwise. It wraps [ErrLost].
 func Lost(ctx context.Context, from bourse.Member, cause error) error {
 	code := bourse.CodeTimeout
 	if errors.Is(ctx.Err(), context.Canceled) {

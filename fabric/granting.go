@@ -6,9 +6,9 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Granting is the workers as the exchange asks them. Before a worker is to fill
-// a volume from what another one has, that one is asked to let it: for this
-// volume or snapshot, and this worker alone.
+// Granting implements market.Trader for orders that fill a volume from another worker's
+// data. Before it claims such an order, it has the source worker grant access to that
+// volume or snapshot, for the claiming worker only.
 type Granting struct {
 	Trader
 	Directory interface {
@@ -16,8 +16,8 @@ type Granting struct {
 	}
 }
 
-// Claim implements market.Trader. A source that grants nothing, or cannot be
-// asked, leaves the claim unsent.
+// Claim implements market.Trader. If the source worker grants no access or cannot be
+// reached, the claim is not sent.
 func (g Granting) Claim(ctx context.Context, to bourse.Member, claim *bourse.Claim) (*bourse.Fill, *bourse.Refusal, error) {
 	if spec := claim.Order.Volume; spec != nil {
 		id, tag := string(spec.Source), spec.Source.Tag()
@@ -29,7 +29,7 @@ func (g Granting) Claim(ctx context.Context, to bourse.Member, claim *bourse.Cla
 			if err != nil {
 				return nil, nil, err
 			}
-			granted, volume := *claim, *spec // others read theirs
+			granted, volume := *claim, *spec // others read the originals
 			volume.Grant, granted.Order.Volume = grant, &volume
 			claim = &granted
 		}
@@ -44,7 +44,7 @@ func (g Granting) grant(ctx context.Context, tag bourse.WorkerTag, id string, re
 	}
 	grant, err := VolumeGrant.Call(ctx, g.Fabric, source, GrantRequest{ID: id, To: reader, App: app})
 	if err != nil {
-		return "", bourse.Errorf(bourse.CodeUnavailable, "worker %s does not let %s read %s: %w", source.ID, reader, id, err)
+		return "", bourse.Errorf(bourse.CodeUnavailable, "worker %s does not allow %s to read %s: %w", source.ID, reader, id, err)
 	}
 	return grant, nil
 }

@@ -6,16 +6,16 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// The verbs about images.
+// The verbs for images.
 var (
-	ImageList    = read[struct{}, []bourse.Image]("image/list")                    // also those that are being pulled
-	ImageResolve = read[ResolveRequest, bourse.ImageRef]("image/resolve")          // what its registry says a name means now
-	ImagePull    = lines[PullRequest, bourse.Image]("image/pull", http.MethodPost) // its progress, at last the image without Pull
-	ImagePrune   = act[struct{}, []bourse.Image]("image/prune")                    // removes those that no machine uses
+	ImageList    = read[struct{}, []bourse.Image]("image/list")                    // including those being pulled
+	ImageResolve = read[ResolveRequest, bourse.ImageRef]("image/resolve")          // asks the registry for the current digest of a name
+	ImagePull    = lines[PullRequest, bourse.Image]("image/pull", http.MethodPost) // progress, and finally the image with an empty Pull
+	ImagePrune   = act[struct{}, []bourse.Image]("image/prune")                    // removes images that no machine uses
 )
 
-// ResolveRequest names an image, and the organisation to which its registry is to
-// show it.
+// ResolveRequest names an image and the organization whose credentials are used for its
+// registry.
 type ResolveRequest struct {
 	Image string `json:"image"`
 	Org   string `json:"org,omitempty"`

@@ -11,12 +11,12 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// maxLine bounds one line of a reply: the longest is a task's answer in base64.
+// maxLine is the maximum length of a line in a reply. The longest line is a task's answer
+// in base64.
 const maxLine = 2*bourse.MaxAnswer + 1<<20
 
-// readLines calls line with each JSON line of a worker's reply until its end, or
-// until line returns an error, which it returns. A stream that breaks off
-// before its end is an error.
+// readLines calls line for each JSON line of a worker's reply until the end. If line
+// returns an error, readLines stops and returns it. A stream that breaks off is an error.
 func readLines[T any](ctx context.Context, from bourse.Member, reply io.Reader, line func(T) error) error {
 	lines := bufio.NewScanner(reply)
 	lines.Buffer(nil, maxLine)
@@ -25,9 +25,9 @@ func readLines[T any](ctx context.Context, from bourse.Member, reply io.Reader, 
 		var v T
 		if err := json.Unmarshal(lines.Bytes(), &v); err != nil {
 			if !bytes.HasSuffix(lines.Bytes(), newline) {
-				return Lost(ctx, from, cmp.Or(lines.Err(), io.ErrUnexpectedEOF)) // it was the half of a line
+				return Lost(ctx, from, cmp.Or(lines.Err(), io.ErrUnexpectedEOF)) // the line was incomplete
 			}
-			return bourse.Errorf(bourse.CodeInternal, "worker %s sent a line that cannot be read: %w", from.ID, err)
+			return bourse.Errorf(bourse.CodeInternal, "worker %s sent an invalid line: %w", from.ID, err)
 		}
 		if err := line(v); err != nil {
 			return err
@@ -41,8 +41,8 @@ func readLines[T any](ctx context.Context, from bourse.Member, reply io.Reader, 
 
 var newline = []byte{'\n'}
 
-// wholeLines is a bufio.SplitFunc for lines with their ends, which the last may
-// lack.
+// wholeLines is a bufio.SplitFunc that returns lines including their terminators, which the
+// last line may lack.
 func wholeLines(data []byte, atEOF bool) (advance int, line []byte, err error) {
 	n := bytes.IndexByte(data, '\n') + 1
 	if n == 0 && atEOF {

@@ -7,87 +7,87 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// The verbs about machines.
+// The verbs for machines.
 var (
 	MachineList      = read[MachinesQuery, []bourse.Machine]("machine/list")
 	MachineShow      = read[bourse.MachineID, bourse.Machine]("machine/show") // with its latest events
 	MachineEvents    = read[EventsQuery, []bourse.Event]("machine/events")    // newest first
-	MachineWait      = read[WaitQuery, WaitReply]("machine/wait")             // timeout: it is in none of the states
+	MachineWait      = read[WaitQuery, WaitReply]("machine/wait")             // timeout: the machine reached none of the states
 	MachineUsage     = read[bourse.MachineID, Usage]("machine/usage")
-	MachineProcesses = read[bourse.MachineID, []bourse.Process]("machine/ps")       // its main one first
+	MachineProcesses = read[bourse.MachineID, []bourse.Process]("machine/ps")       // main process first
 	MachineLogs      = lines[LogsQuery, LogLine]("machine/logs", http.MethodGet)    // oldest first
-	MachineVersions  = read[bourse.MachineID, []bourse.Version]("machine/versions") // newest first; as many as are kept
-	MachineStart     = act[Act, ActReply]("machine/start")                          // once it has started
-	MachineStop      = act[Act, ActReply]("machine/stop")                           // before it has stopped
-	MachineSuspend   = act[Act, ActReply]("machine/suspend")                        // once it is suspended
-	MachineRestart   = act[Act, ActReply]("machine/restart")                        // once it has started again
-	MachineUpdate    = act[UpdateRequest, ActReply]("machine/update")               // once its new version has started, or is there if that is not to start
-	MachineDestroy   = act[Act, ActReply]("machine/destroy")                        // once it is gone
+	MachineVersions  = read[bourse.MachineID, []bourse.Version]("machine/versions") // newest first; only the stored ones
+	MachineStart     = act[Act, ActReply]("machine/start")                          // returns once the machine has started
+	MachineStop      = act[Act, ActReply]("machine/stop")                           // returns before the machine has stopped
+	MachineSuspend   = act[Act, ActReply]("machine/suspend")                        // returns once the machine is suspended
+	MachineRestart   = act[Act, ActReply]("machine/restart")                        // returns once the machine has restarted
+	MachineUpdate    = act[UpdateRequest, ActReply]("machine/update")               // returns once the new version has started, or exists if it is not to be started
+	MachineDestroy   = act[Act, ActReply]("machine/destroy")                        // returns once the machine is destroyed
 	MachineCordon    = act[Act, ActReply]("machine/cordon")
 	MachineUncordon  = act[Act, ActReply]("machine/uncordon")
 	MachineSignal    = act[Act, ActReply]("machine/signal")
-	MachineLease     = act[LeaseRequest, bourse.Lease]("machine/lease") // takes or extends it
+	MachineLease     = act[LeaseRequest, bourse.Lease]("machine/lease") // acquires or extends the lease
 	MachineRelease   = act[Act, ActReply]("machine/release")            // ends the lease
 	MachineMetadata  = act[MetadataRequest, bourse.Machine]("machine/metadata")
 	MachineExec      = act[ExecRequest, ExecReply]("machine/exec")
-	MachineAttach    = pipe[bourse.MachineID]("machine/attach", http.MethodPost)                // a command whose streams are frames of package duplex
-	MachineTunnel    = pipe[TunnelRequest]("machine/tunnel", http.MethodPost, bourse.RoleProxy) // bytes to and from a TCP port
-	MachineUse       = act[UseRequest, UseReply]("machine/use", bourse.RoleProxy)               // counts it as used; once it accepts connections, if that is waited for
+	MachineAttach    = pipe[bourse.MachineID]("machine/attach", http.MethodPost)                // runs a command whose streams are frames of package duplex
+	MachineTunnel    = pipe[TunnelRequest]("machine/tunnel", http.MethodPost, bourse.RoleProxy) // copies bytes to and from a TCP port
+	MachineUse       = act[UseRequest, UseReply]("machine/use", bourse.RoleProxy)               // counts the machine as used; returns once it accepts connections, if requested
 )
 
-// MachinesQuery selects machines: zero fields select all of them.
+// MachinesQuery selects machines. Zero fields select all of them.
 type MachinesQuery struct {
-	App     bourse.AppName `json:"app,omitempty"` // without AppID: of every app that has or had this name
+	App     bourse.AppName `json:"app,omitempty"` // without AppID: all apps that have or had this name
 	AppID   string         `json:"app_id,omitempty"`
 	Name    string         `json:"name,omitempty"`
-	Deleted bool           `json:"deleted,omitempty"` // destroyed ones too
+	Deleted bool           `json:"deleted,omitempty"` // include destroyed machines
 }
 
 // EventsQuery selects a machine's latest events.
 type EventsQuery struct {
 	Machine bourse.MachineID `json:"machine"`
-	Limit   int              `json:"limit,omitempty"` // 0: as many as the worker returns by default
+	Limit   int              `json:"limit,omitempty"` // 0: the worker's default
 }
 
-// WaitQuery is what to wait for.
+// WaitQuery specifies a condition to wait for.
 type WaitQuery struct {
 	Machine  bourse.MachineID  `json:"machine"`
 	States   []bourse.State    `json:"states,omitempty"`   // any of them
 	Timeout  bourse.Duration   `json:"timeout,omitempty"`  // 0: the worker's default
-	Instance bourse.InstanceID `json:"instance,omitempty"` // only while the machine is at this version
-	After    bourse.EventID    `json:"after,omitempty"`    // only by an event after this one
+	Instance bourse.InstanceID `json:"instance,omitempty"` // fail if the machine leaves this version
+	After    bourse.EventID    `json:"after,omitempty"`    // only events after this one count
 }
 
-// WaitReply is the machine's state when the wait ended well.
+// WaitReply is the machine's state when the condition became true.
 type WaitReply struct {
 	State    bourse.State      `json:"state"`
 	Instance bourse.InstanceID `json:"instance"`
-	Event    bourse.EventID    `json:"event"`             // the latest; a cursor for the next wait
-	Machine  *bourse.Machine   `json:"machine,omitempty"` // as it was when the wait ended
+	Event    bourse.EventID    `json:"event"`             // latest event; a cursor for the next wait
+	Machine  *bourse.Machine   `json:"machine,omitempty"` // when the wait ended
 }
 
-// Usage is what a machine uses, and its limits.
+// Usage contains the resources that a machine uses and its limits.
 type Usage struct {
 	At        time.Time         `json:"at"`
-	CPU       time.Duration     `json:"cpu"`       // since it started; -1: not accounted. So are all of these
-	Throttled time.Duration     `json:"throttled"` // waited for its quota
+	CPU       time.Duration     `json:"cpu"`       // since its start; all figures are -1 if they are not accounted
+	Throttled time.Duration     `json:"throttled"` // time spent waiting because of the quota
 	Memory    int64             `json:"memory"`    // bytes
 	PIDs      int64             `json:"pids"`
 	ReadByte  int64             `json:"read_byte"`
 	WriteByte int64             `json:"write_byte"`
-	CPUs      float64           `json:"cpus"`            // cores in use, over the last seconds
-	MayCPUs   float64           `json:"may_cpus"`        // cores that it may use; 0: no limit
+	CPUs      float64           `json:"cpus"`            // cores in use, averaged over the last seconds
+	MayCPUs   float64           `json:"may_cpus"`        // limit in cores; 0: none
 	MayMemory int64             `json:"may_memory"`      // bytes; 0: no limit
-	Tasks     *bourse.TaskTally `json:"tasks,omitempty"` // of a warm machine that has run some
+	Tasks     *bourse.TaskTally `json:"tasks,omitempty"` // for warm machines that have run tasks
 }
 
 // LogsQuery selects log lines.
 type LogsQuery struct {
 	Machine bourse.MachineID `json:"machine"`
-	After   string           `json:"after,omitempty"`  // only lines behind the one of this position
+	After   string           `json:"after,omitempty"`  // only lines after this position
 	Since   time.Time        `json:"since,omitzero"`   // zero: from the beginning
-	Tail    int              `json:"tail,omitempty"`   // the last so many; 0: all, negative: none (with Follow: only new ones)
-	Follow  bool             `json:"follow,omitempty"` // go on until the machine is destroyed
+	Tail    int              `json:"tail,omitempty"`   // number of latest lines; 0: all, negative: none (with Follow: only new lines)
+	Follow  bool             `json:"follow,omitempty"` // continue until the machine is destroyed
 }
 
 // LogLine is one line of a machine's output.
@@ -95,47 +95,47 @@ type LogLine struct {
 	At       time.Time `json:"at"`
 	Stream   string    `json:"stream"`
 	Text     string    `json:"text"`
-	Position string    `json:"position,omitempty"` // for LogsQuery.After
+	Position string    `json:"position,omitempty"` // value for LogsQuery.After
 }
 
-// Act is what the verbs about a machine have in common. Fields that a verb does
-// not know are ignored.
+// Act contains the common parameters of verbs that change a machine. Each verb ignores the
+// fields that do not apply to it.
 type Act struct {
 	Machine bourse.MachineID `json:"machine"`
-	Nonce   string           `json:"nonce,omitempty"`    // of the machine's lease
+	Nonce   string           `json:"nonce,omitempty"`    // nonce of the machine's lease
 	Signal  bourse.Signal    `json:"signal,omitempty"`   // stop, restart, signal
-	Timeout bourse.Duration  `json:"timeout,omitempty"`  // stop, restart; 0 means the machine's own
-	Secrets uint64           `json:"secrets,omitempty"`  // start, restart: version of the app's that it must have, at least
-	AppKeys bourse.AppKeys   `json:"app_keys,omitempty"` // start, restart: open the app's secrets; empty: the broker has no keys
-	Force   bool             `json:"force,omitempty"`    // destroy a machine that runs; restart with SIGKILL
-	By      string           `json:"by,omitempty"`       // the name of the token that asks, for the machine's events
+	Timeout bourse.Duration  `json:"timeout,omitempty"`  // stop, restart; 0: the machine's own
+	Secrets uint64           `json:"secrets,omitempty"`  // start, restart: minimum version of the app's secrets
+	AppKeys bourse.AppKeys   `json:"app_keys,omitempty"` // start, restart: keys for the app's secrets; empty: the broker has none
+	Force   bool             `json:"force,omitempty"`    // destroy a running machine; restart with SIGKILL
+	By      string           `json:"by,omitempty"`       // name of the caller's token, for the machine's events
 }
 
-// ActReply is the machine after the verb and its state before.
+// ActReply contains the machine after the operation and its previous state.
 type ActReply struct {
 	Previous bourse.State   `json:"previous"`
 	Machine  bourse.Machine `json:"machine"`
 }
 
-// UpdateRequest makes a new version of a machine.
+// UpdateRequest creates a new version of a machine.
 type UpdateRequest struct {
 	Machine     bourse.MachineID  `json:"machine"`
-	Nonce       string            `json:"nonce,omitempty"` // of the machine's lease
+	Nonce       string            `json:"nonce,omitempty"` // nonce of the machine's lease
 	Config      bourse.Config     `json:"config"`
-	Current     bourse.InstanceID `json:"current,omitempty"`     // refuse with conflict when it has another version
-	SkipLaunch  bool              `json:"skip_launch,omitempty"` // the new version is not started
-	Cordoned    bool              `json:"cordoned,omitempty"`    // from the new version on; otherwise as it is
-	Name        string            `json:"name,omitempty"`        // refuse unless it is the machine's; so is Region
+	Current     bourse.InstanceID `json:"current,omitempty"`     // fail with conflict if the machine has another version
+	SkipLaunch  bool              `json:"skip_launch,omitempty"` // do not start the new version
+	Cordoned    bool              `json:"cordoned,omitempty"`    // value from the new version on; nil: unchanged
+	Name        string            `json:"name,omitempty"`        // fail unless this is the machine's name; likewise Region
 	Region      string            `json:"region,omitempty"`
-	LeaseTTL    int64             `json:"lease_ttl,omitempty"` // seconds: takes or extends the lease
+	LeaseTTL    int64             `json:"lease_ttl,omitempty"` // seconds; acquires or extends the lease
 	LeaseOwner  string            `json:"lease_owner,omitempty"`
-	Secrets     uint64            `json:"secrets,omitempty"` // version of the app's that the new version starts with, at least
-	Renew       uint64            `json:"renew,omitempty"`   // that its program must have: one that has a lower one starts again
+	Secrets     uint64            `json:"secrets,omitempty"` // minimum version of the app's secrets for the new version
+	Renew       uint64            `json:"renew,omitempty"`   // version of the app's secrets that the program must have; it is restarted if it has a lower one
 	SkipSecrets bool              `json:"skip_secrets,omitempty"`
-	AppKeys     bourse.AppKeys    `json:"app_keys,omitempty"` // open the app's secrets; empty: the broker has no keys
+	AppKeys     bourse.AppKeys    `json:"app_keys,omitempty"` // keys for the app's secrets; empty: the broker has none
 }
 
-// LeaseRequest takes a lease, or extends it when Nonce is the current one.
+// LeaseRequest acquires a lease, or extends it if Nonce is the current one.
 type LeaseRequest struct {
 	Machine     bourse.MachineID `json:"machine"`
 	Nonce       string           `json:"nonce,omitempty"`
@@ -144,23 +144,23 @@ type LeaseRequest struct {
 	Description string           `json:"description,omitempty"`
 }
 
-// MetadataRequest changes a machine's metadata: nil or empty removes a key.
+// MetadataRequest changes a machine's metadata. A nil or empty value removes a key.
 type MetadataRequest struct {
 	Machine  bourse.MachineID   `json:"machine"`
 	Set      map[string]*string `json:"set"`
-	Replace  bool               `json:"replace,omitempty"`  // drop the keys that Set does not name
-	Instance bourse.InstanceID  `json:"instance,omitempty"` // refuse with failed_precondition when it has moved on
+	Replace  bool               `json:"replace,omitempty"`  // remove keys that are not in Set
+	Instance bourse.InstanceID  `json:"instance,omitempty"` // fail with failed_precondition if the machine has another version
 }
 
-// ExecRequest is a command to run next to a machine's program.
+// ExecRequest is a command to run in a machine.
 type ExecRequest struct {
 	Machine bourse.MachineID `json:"machine"`
 	Command []string         `json:"command"`
 	Stdin   []byte           `json:"stdin,omitempty"`
-	Timeout bourse.Duration  `json:"timeout,omitempty"` // default 60 s, at most 10 min; then its process group is killed
+	Timeout bourse.Duration  `json:"timeout,omitempty"` // default 60 s, maximum 10 min; then the process group is killed
 }
 
-// ExecReply is how it ended; outputs are cut at 1 MiB each.
+// ExecReply is the result of a command. Each output is truncated to 1 MiB.
 type ExecReply struct {
 	Exit   bourse.Exit `json:"exit"`
 	Stdout []byte      `json:"stdout,omitempty"`
@@ -173,25 +173,25 @@ type TunnelRequest struct {
 	Port    uint16           `json:"port"`
 }
 
-// UseRequest says that a machine is in use, or is about to be.
+// UseRequest declares that a machine is in use or about to be used.
 type UseRequest struct {
 	Machine  bourse.MachineID `json:"machine"`
-	Port     int              `json:"port,omitempty"`     // of a service of its; 0: what its $PORT says
-	Start    bool             `json:"start,omitempty"`    // start or resume it if it does not run
-	Wait     bourse.Duration  `json:"wait,omitempty"`     // for it to run and the port to accept; 0: it is only counted
-	By       bourse.WorkerID  `json:"by"`                 // the proxy that asks
-	Host     string           `json:"host,omitempty"`     // where the proxy is; see package samehost
-	TTL      bourse.Duration  `json:"ttl"`                // counts as used for so long
-	Requests int              `json:"requests,omitempty"` // of the proxy's in progress there
+	Port     int              `json:"port,omitempty"`     // service port; 0: the machine's $PORT
+	Start    bool             `json:"start,omitempty"`    // start or resume the machine if it is not running
+	Wait     bourse.Duration  `json:"wait,omitempty"`     // time to wait for the machine to run and the port to accept connections; 0: do not wait
+	By       bourse.WorkerID  `json:"by"`                 // the calling proxy
+	Host     string           `json:"host,omitempty"`     // host of the proxy; see internal/loopback
+	TTL      bourse.Duration  `json:"ttl"`                // time for which the machine counts as used
+	Requests int              `json:"requests,omitempty"` // the proxy's requests in progress
 }
 
-// UseReply is how a machine is reached that is in use.
+// UseReply describes how to connect to a machine that is in use.
 type UseReply struct {
-	State    bourse.State      `json:"state"` // started, if it was waited for
+	State    bourse.State      `json:"state"` // started, if the call waited for that
 	Instance bourse.InstanceID `json:"instance"`
-	Boot     int               `json:"boot"`              // number of its start: connections to another have ended
-	Port     int               `json:"port,omitempty"`    // for TunnelRequest; may be another than the service's
-	Address  string            `json:"address,omitempty"` // where who asks reaches it directly; empty: through the tunnel
-	TTL      bourse.Duration   `json:"ttl"`               // it will not be stopped as idle before
-	Others   int               `json:"others,omitempty"`  // requests of other proxies in progress there
+	Boot     int               `json:"boot"`              // number of the machine's start; connections to other starts have ended
+	Port     int               `json:"port,omitempty"`    // for TunnelRequest; may differ from the service's port
+	Address  string            `json:"address,omitempty"` // direct address for the caller; empty: use the tunnel
+	TTL      bourse.Duration   `json:"ttl"`               // time during which the machine will not be stopped for being idle
+	Others   int               `json:"others,omitempty"`  // requests in progress from other proxies
 }

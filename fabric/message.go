@@ -9,30 +9,30 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Message is a request that is known whole.
+// Message is a request whose body is completely in memory.
 type Message struct {
 	Method string
 	URI    string // path and query, escaped
-	Body   []byte // nil: none. It is the sender's again when Send returns
+	Body   []byte // nil: none; the sender may reuse it after Send returns
 }
 
-// Answer is a reply that is known whole.
+// Answer is a reply whose body is completely in memory.
 type Answer struct {
 	Status int
-	Body   []byte // the receiver's
+	Body   []byte // owned by the receiver
 }
 
-// MaxAnswer bounds the body of an Answer.
+// MaxAnswer is the maximum size of an Answer's body, in bytes.
 const MaxAnswer = maxReply
 
-// Send is the method of [Fabric] by itself.
+// Send is the signature of [Fabric].Send.
 type Send func(ctx context.Context, to bourse.Member, m *Message) (Answer, error)
 
-// SendByCall is Send for what a Fabric sends by a request of its own.
+// SendByCall implements Send with a separate request.
 func SendByCall(ctx context.Context, call Call, to bourse.Member, m *Message) (Answer, error) {
 	u, err := url.ParseRequestURI(m.URI)
 	if err != nil {
-		return Answer{}, bourse.Errorf(bourse.CodeInvalid, "a call of %s: %w", bourse.Quoted(m.URI), err)
+		return Answer{}, bourse.Errorf(bourse.CodeInvalid, "invalid URI %s: %w", bourse.Quoted(m.URI), err)
 	}
 	req := newRequest(m.Method, u)
 	setBytes(req, m.Body)

@@ -13,12 +13,12 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Held is a reply that is kept until it is complete: an http.ResponseWriter. Its
-// zero value is empty.
+// Held is an http.ResponseWriter that stores a complete reply in memory. The zero value is
+// empty.
 type Held struct {
 	header http.Header
 	status int
-	cut    bool // more was written than an answer may hold
+	cut    bool // more was written than an Answer may contain
 	buf    bytes.Buffer
 }
 
@@ -49,8 +49,8 @@ func (h *Held) Write(p []byte) (int, error) {
 	return h.buf.Write(p)
 }
 
-// SetReadDeadline is that of an http.ResponseController: what there is of the
-// request is there.
+// SetReadDeadline implements the interface that http.ResponseController expects. It does
+// nothing, because the request has been read completely.
 func (h *Held) SetReadDeadline(time.Time) error { return nil }
 
 // Status returns the reply's status.
@@ -64,15 +64,14 @@ func (h *Held) Status() int {
 // Bytes returns the body.
 func (h *Held) Bytes() []byte { return h.buf.Bytes() }
 
-// ServeMessage has a handler answer a message. The request that the handler sees
-// is like another one, from which it has the sender; new(http.Request) means no
-// sender. A handler that panics breaks the answer off, and one that writes too
-// much: it is then empty, with status 0.
+// ServeMessage passes a message to a handler and returns the answer. The handler's request
+// is based on like, which provides the sender; new(http.Request) means that there is no
+// sender. If the handler panics or writes too much, the answer is empty and has status 0.
 func ServeMessage(ctx context.Context, like *http.Request, m *Message, handler http.Handler, log *slog.Logger) (a Answer) {
 	var h Held
 	u, err := url.ParseRequestURI(m.URI)
 	if err != nil {
-		WriteFailure(&h, bourse.Errorf(bourse.CodeInvalid, "a call of %s", bourse.Quoted(m.URI)))
+		WriteFailure(&h, bourse.Errorf(bourse.CodeInvalid, "invalid URI %s", bourse.Quoted(m.URI)))
 		return Answer{h.Status(), h.Bytes()}
 	}
 	r := like.WithContext(ctx)
@@ -86,7 +85,7 @@ func ServeMessage(ctx context.Context, like *http.Request, m *Message, handler h
 		switch v := recover(); v {
 		case nil, http.ErrAbortHandler:
 		default:
-			log.Error("a call's handler panicked", "uri", m.URI, "panic", v, "stack", string(debug.Stack()))
+			log.Error("handler of call panicked", "uri", m.URI, "panic", v, "stack", string(debug.Stack()))
 		}
 	}()
 	handler.ServeHTTP(&h, r)
@@ -96,7 +95,7 @@ func ServeMessage(ctx context.Context, like *http.Request, m *Message, handler h
 	return Answer{h.Status(), h.Bytes()}
 }
 
-// wholeBody is a request's body that is there.
+// wholeBody is a request body in memory.
 type wholeBody struct{ *bytes.Reader }
 
 // Close implements io.Closer.

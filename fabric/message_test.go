@@ -13,7 +13,7 @@ import (
 func TestServeMessage(t *testing.T) {
 	log := slog.New(slog.DiscardHandler)
 	like := &http.Request{RemoteAddr: "192.0.2.1:1", Header: http.Header{"Bourse-To": {"w1"}}}
-	failure, err := codec.Marshal(Failure{Code: "invalid", Message: `a call of "x"`})
+	failure, err := codec.Marshal(Failure{Code: "invalid", Message: `invalid URI "x"`})
 	if err != nil {
 		t.Fatal(err)
 	}

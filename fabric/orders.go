@@ -6,47 +6,46 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// The verbs about orders and reservations.
+// The verbs for orders and reservations.
 var (
 	OrderQuote  = act[bourse.Order, bourse.Quote]("order/quote")
 	OrderClaim  = act[bourse.Claim, ClaimReply]("order/claim")
-	OrderStream = lines[bourse.Claim, ClaimPart]("order/stream", http.MethodPost) // a claim of a task whose answer comes in parts
-	OrderCancel = act[bourse.OrderID, bourse.Cancellation]("order/cancel")        // it is not filled here, now or later; idempotent
-	OrderShow   = read[bourse.OrderID, bourse.Decision]("order/show")             // not_found: it was not filled here
+	OrderStream = lines[bourse.Claim, ClaimPart]("order/stream", http.MethodPost) // claims a task whose answer is sent in parts
+	OrderCancel = act[bourse.OrderID, bourse.Cancellation]("order/cancel")        // ensures that the order is not filled by this worker, now or later; idempotent
+	OrderShow   = read[bourse.OrderID, bourse.Decision]("order/show")             // not_found: this worker has not filled it
 
-	OrderPull = read[bourse.OrderID, bourse.Image]("order/pull") // the image that its machine waits for; not_found: none is being pulled for it
+	OrderPull = read[bourse.OrderID, bourse.Image]("order/pull") // image that the order's machine waits for; not_found: no pull in progress for it
 
-	ReservationList    = read[struct{}, []bourse.Hold]("reservation/list")              // all that is held now
+	ReservationList    = read[struct{}, []bourse.Hold]("reservation/list")              // all current holds
 	ReservationShow    = read[bourse.ReservationKey, []bourse.Hold]("reservation/show") // not_found: nothing is held
-	ReservationExtend  = act[ExtendHolds, []bourse.Hold]("reservation/extend")          // not_found: it has ended
-	ReservationRelease = act[bourse.ReservationKey, struct{}]("reservation/release")    // what it asks for later is refused; idempotent
+	ReservationExtend  = act[ExtendHolds, []bourse.Hold]("reservation/extend")          // not_found: the reservation has ended
+	ReservationRelease = act[bourse.ReservationKey, struct{}]("reservation/release")    // later claims for it are refused; idempotent
 )
 
-// ClaimReply has either a fill or a refusal.
+// ClaimReply contains either a fill or a refusal.
 type ClaimReply struct {
 	Fill    *bourse.Fill    `json:"fill,omitempty"`
 	Refusal *bourse.Refusal `json:"refusal,omitempty"`
 }
 
-// ClaimPart is one line of a claim's reply that streams. The last one has a
-// reply or a failure; an empty one means that the task was recorded.
+// ClaimPart is one line of a claim's streamed reply. The last line contains a reply or a
+// failure. An empty line means that the task was recorded.
 type ClaimPart struct {
-	Output  []byte      `json:"output,omitempty"` // of the answer, as it comes
+	Output  []byte      `json:"output,omitempty"` // next part of the answer
 	Reply   *ClaimReply `json:"reply,omitempty"`
 	Failure *Failure    `json:"failure,omitempty"`
 }
 
-// ExtendHolds makes all that a reservation holds on a worker end so long from
-// now.
+// ExtendHolds makes a reservation's holds on a worker expire after the given time from now.
 type ExtendHolds struct {
 	Reservation bourse.ReservationKey `json:"reservation"`
 	TTL         bourse.Duration       `json:"ttl"`
 }
 
-// FailoverOrder is the outcome of an order for a machine like another one, which a broker
-// places for a proxy.
+// FailoverOrder is the outcome of an order for a copy of a machine, which a broker places
+// on behalf of a proxy.
 type FailoverOrder struct {
-	Order    bourse.OrderID    `json:"order"` // set as soon as there is one, also with an error
+	Order    bourse.OrderID    `json:"order"` // set as soon as the order has one, even with an error
 	Machine  bourse.MachineID  `json:"machine"`
 	Instance bourse.InstanceID `json:"instance"`
 	Worker   bourse.WorkerID   `json:"worker"`

@@ -2,14 +2,14 @@ package fabric
 
 import "github.com/bourse-dev/bourse"
 
-// own reports CodeInternal when a reply is about a machine or volume of another worker, or
-// has one among its own: it would be shown, changed or destroyed as what the reply says.
+// own returns CodeInternal if a reply contains a machine or volume of another worker.
+// Otherwise a worker could make the broker show, change or destroy other workers' objects.
 func own(from *bourse.Member, reply any) error {
 	err := func(id string, tag bourse.WorkerTag) error {
 		if tag == from.Tag {
 			return nil
 		}
-		return bourse.Errorf(bourse.CodeInternal, "worker %s speaks for %s, which is not its own", from.ID, bourse.Quoted(id))
+		return bourse.Errorf(bourse.CodeInternal, "worker %s sent a reply about %s, which belongs to another worker", from.ID, bourse.Quoted(id))
 	}
 	if r, ok := reply.(*bourse.Snapshot); ok {
 		return err(string(r.ID), r.ID.Tag())
@@ -19,14 +19,14 @@ func own(from *bourse.Member, reply any) error {
 		func(v *bourse.Volume) error { return err(string(v.ID), v.ID.Tag()) })
 }
 
-// records calls machine or volume with each record in a reply, until one of
-// them returns an error.
+// records calls machine or volume for each record in a reply, until one of them returns an
+// error.
 func records(reply any, machine func(*bourse.Machine) error, volume func(*bourse.Volume) error) error {
 	switch r := reply.(type) {
 	case *bourse.Machine:
 		return machine(r)
 	case *ActReply:
-		if r.Machine.ID != "" { // some acts have none
+		if r.Machine.ID != "" { // some verbs return no machine
 			return machine(&r.Machine)
 		}
 	case *WaitReply:

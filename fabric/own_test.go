@@ -49,7 +49,7 @@ func TestAWorkerSpeaksForItsOwn(t *testing.T) {
 	})
 	_, err8 := fabric.MachineList.Call(t.Context(), f, w1, fabric.MachinesQuery{})
 	for i, err := range []error{err1, err2, err3, err4, err5, err6, err7, err8} {
-		if bourse.CodeOf(err) != bourse.CodeInternal || !strings.Contains(err.Error(), "not its own") {
+		if bourse.CodeOf(err) != bourse.CodeInternal || !strings.Contains(err.Error(), "belongs to another worker") {
 			t.Errorf("answer %d: %v", i+1, err)
 		}
 	}

@@ -6,25 +6,23 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Placements signs and verifies placements: wire.Placements of the view.
+// Placements signs and verifies placements; see wire.Placements of package view.
 type Placements interface {
 	// Sign returns the signed form of a placement.
 	Sign(p bourse.Placement) ([]byte, error)
-	// Verify returns the placement of a signed form. Errors: forbidden if no
-	// broker of the cluster has signed it, invalid if it cannot be read.
+	// Verify returns the placement in a signed form. Errors: forbidden if no broker of the
+	// cluster has signed it; invalid if it cannot be decoded.
 	Verify(signed []byte) (bourse.Placement, error)
 }
 
-// Placed is a Fabric for brokers of a cluster with certificates. A machine or
-// volume in a worker's reply belongs to an app only if a broker has placed it
-// there; otherwise its app is empty, so that it is nobody's.
+// Placed is a Fabric for brokers of a cluster with certificates. It clears the app of each
+// machine or volume in a worker's reply unless a broker has placed it in that app.
 type Placed struct {
 	Fabric
 	Placements Placements
 }
 
-// settle removes the app from the records of a reply that no broker has placed
-// in it.
+// settle clears the app of records in a reply that no broker has placed in it.
 func (p Placed) settle(from *bourse.Member, reply any) {
 	_ = records(reply,
 		func(m *bourse.Machine) error {
@@ -38,7 +36,7 @@ func (p Placed) settle(from *bourse.Member, reply any) {
 				v.App, v.AppID = "", ""
 			}
 			return nil
-		}) // neither function fails
+		}) // neither function returns an error
 }
 
 func placed(by Placements, from *bourse.Member, m *bourse.Machine) bool {
@@ -51,10 +49,9 @@ func placedVolume(by Placements, from *bourse.Member, v *bourse.Volume) bool {
 	return err == nil && p.Worker == from.ID && p.PlacesVolume(v)
 }
 
-// Placing is the workers as the exchange of a broker with a certificate asks
-// them. It signs a placement for each claim, and does not believe a fill
-// without one: a worker that is asked whether it has filled an order cannot
-// answer with a machine that no broker placed there.
+// Placing implements market.Trader for a broker with a certificate. It signs a placement
+// for each claim, and rejects fills without one. When asked whether it has filled an order,
+// a worker therefore cannot answer with a machine that no broker placed there.
 type Placing struct {
 	Granting
 	Placements Placements
@@ -69,7 +66,7 @@ func (t Placing) Ask(ctx context.Context, to []bourse.Member, order *bourse.Orde
 	t.Granting.Ask(ctx, to, order, func(q bourse.Quote) {
 		if m := members[q.Worker]; m != nil && !t.believes(m, order, q.Fill()) {
 			q = bourse.Quote{Worker: q.Worker, Region: q.Region, Refusal: &bourse.Refusal{
-				Worker: q.Worker, Region: q.Region, Reason: bourse.RefusedNoAnswer, Detail: "it says that it filled the order, and no broker placed it there",
+				Worker: q.Worker, Region: q.Region, Reason: bourse.RefusedNoAnswer, Detail: "it claims to have filled the order, but no broker placed it there",
 			}}
 		}
 		answer(q)
@@ -81,9 +78,9 @@ func (t Placing) Claim(ctx context.Context, to bourse.Member, claim *bourse.Clai
 	if places(&claim.Order) {
 		signed, err := t.Placements.Sign(claim.Order.Placement(to.ID))
 		if err != nil {
-			return nil, nil, bourse.Errorf(bourse.CodeUnavailable, "sign the order's placement: %w", err)
+			return nil, nil, bourse.Errorf(bourse.CodeUnavailable, "sign placement of order: %w", err)
 		}
-		with := *claim // others read theirs
+		with := *claim // others read the originals
 		with.Placement = signed
 		claim = &with
 	}
@@ -94,10 +91,10 @@ func (t Placing) Claim(ctx context.Context, to bourse.Member, claim *bourse.Clai
 	return fill, refusal, err
 }
 
-// places reports whether an order ends in a machine or volume of its app.
+// places reports whether an order results in a machine or volume of its app.
 func places(o *bourse.Order) bool { return o.Kind() != bourse.KindHold && !o.Warm() }
 
-// believes reports whether a fill is what a broker has placed.
+// believes reports whether a broker has placed the machine or volume of a fill.
 func (t Placing) believes(from *bourse.Member, order *bourse.Order, fill *bourse.Fill) bool {
 	if fill == nil {
 		return true

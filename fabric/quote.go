@@ -5,40 +5,41 @@ import (
 	"github.com/bourse-dev/bourse/internal/codec"
 )
 
-// maxQuote bounds a quote: it may hold a machine that filled the order before.
+// maxQuote is the maximum size of a quote, in bytes. A quote may contain a machine that
+// filled the order earlier.
 const maxQuote = MaxBody
 
-// EncodeOrder writes an order down for many workers.
+// EncodeOrder encodes an order for sending it to many workers.
 func EncodeOrder(order *bourse.Order) ([]byte, error) {
 	body, err := codec.Marshal(order)
 	if err != nil {
-		return nil, bourse.Errorf(bourse.CodeInvalid, "the order cannot be written: %w", err)
+		return nil, bourse.Errorf(bourse.CodeInvalid, "encode the order: %w", err)
 	}
 	return body, nil
 }
 
-// QuoteMessage makes the request that puts an order, as EncodeOrder wrote it,
-// to a worker.
+// QuoteMessage returns the request that asks a worker for a quote. order is the result of
+// EncodeOrder.
 func QuoteMessage(order []byte) Message {
 	return Message{Method: OrderQuote.Method, URI: OrderQuote.Path(), Body: order}
 }
 
-// DecodeQuote reads the answer of a worker. One that is no quote of the worker
-// that was asked is an error.
+// DecodeQuote decodes a worker's answer. It returns an error if the answer is not a quote
+// of this worker.
 func DecodeQuote(from bourse.Member, body []byte) (bourse.Quote, error) {
 	var q bourse.Quote
 	if len(body) > maxQuote {
 		return q, bourse.Errorf(bourse.CodeInternal, "worker %s sent a quote of %d bytes", from.ID, len(body))
 	}
 	if err := codec.Unmarshal(body, &q); err != nil {
-		return q, bourse.Errorf(bourse.CodeInternal, "worker %s answered with what cannot be read: %w", from.ID, err)
+		return q, bourse.Errorf(bourse.CodeInternal, "worker %s sent an invalid quote: %w", from.ID, err)
 	}
 	return q, checkQuote(from, &q)
 }
 
 func checkQuote(from bourse.Member, q *bourse.Quote) error {
 	if q.Worker != from.ID {
-		return bourse.Errorf(bourse.CodeInternal, "worker %s sent a quote of %s", from.ID, bourse.Quoted(string(q.Worker)))
+		return bourse.Errorf(bourse.CodeInternal, "worker %s sent a quote on behalf of worker %s", from.ID, bourse.Quoted(string(q.Worker)))
 	}
 	return q.Takes.Validate()
 }

@@ -2,12 +2,12 @@ package fabric
 
 import "github.com/bourse-dev/bourse/internal/duplex"
 
-// The words of MachineAttach; its frames are those of package duplex.
+// Types of MachineAttach. Its frames are those of package duplex.
 type (
-	// ExecStart is what is to be run.
+	// ExecStart describes a command to run.
 	ExecStart = duplex.Command
-	// Terminal is the terminal that a command gets.
+	// Terminal describes a command's terminal.
 	Terminal = duplex.Terminal
-	// Size is that of a terminal.
+	// Size is the size of a terminal.
 	Size = duplex.Size
 )

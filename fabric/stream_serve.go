@@ -15,50 +15,47 @@ import (
 )
 
 const (
-	// pingEvery is how often the caller is sent a sign of life: so a
-	// command that does not read its input does not outlive its caller by more.
+	// pingEvery is the interval of pings to the caller. A command that does not read its
+	// input outlives its caller by at most this time.
 	pingEvery = 15 * time.Second
-	// lastWords is how long the caller may take to end its body once it was
-	// sent the command's end, so that the connection can be used again.
+	// lastWords is the time that the caller may take to end its body after it was sent the
+	// command's result, so that the connection can be reused.
 	lastWords = time.Second
 )
 
-// ExecIO is a command's input and output while it runs.
+// ExecIO contains the input and output of a running command.
 type ExecIO struct {
 	Start  ExecStart
-	Stdin  io.Reader   // nil when there is none
-	Stdout io.Writer   // an error of it means that the caller is gone
-	Stderr io.Writer   // as Stdout
-	Resize <-chan Size // the newest size of the terminal; nil without one
+	Stdin  io.Reader   // nil if there is no input
+	Stdout io.Writer   // a write error means that the caller has disconnected
+	Stderr io.Writer   // likewise
+	Resize <-chan Size // latest size of the terminal; nil without a terminal
 }
 
-// Unbounded prepares the answer to a request whose body has no known length:
-// otherwise a refusal would wait for the end of a body that may have none. Such a
-// connection of HTTP/1 is not used again, since it is unknown where on it the
-// next request would begin.
+// Unbounded prepares the reply to a request whose body has no known length. Otherwise a
+// refusal would wait for the end of the body, which may never come. The HTTP/1 connection
+// is not reused, because the start of the next request on it is unknown.
 func Unbounded(w http.ResponseWriter, r *http.Request) {
 	if r.ContentLength < 0 {
 		BothWays(w, r)
 	}
 }
 
-// BothWays prepares an answer that goes on while the request's body does. Over
-// HTTP/2 every answer can. A connection of HTTP/1 is not used again, see
-// Unbounded; and dropping a body that is still read ends everything after
-// it there.
+// BothWays prepares a reply that is sent while the request's body is read. Over HTTP/2 this
+// always works. An HTTP/1 connection is not reused, for the reason given at Unbounded, and
+// because discarding a body that is still being read would end everything after it.
 func BothWays(w http.ResponseWriter, r *http.Request) {
 	if r.ProtoMajor != 1 {
 		return
 	}
 	w.Header().Set("Connection", "close")
-	_ = http.NewResponseController(w).EnableFullDuplex() // not every writer can
+	_ = http.NewResponseController(w).EnableFullDuplex() // not every ResponseWriter supports it
 }
 
-// ServeExec serves MachineAttach: it reads the command, accepts it, and runs
-// it with run. Its context ends when the caller leaves. run returns when the
-// command has ended and all its output was written; it may leave Stdin unread.
-// The handler checks the machine before, and answers an error with
-// [WriteFailure].
+// ServeExec serves MachineAttach. It reads the command, accepts it, and calls run, whose
+// context ends when the caller disconnects. run must return when the command has ended and
+// all its output was written; it may leave Stdin unread. The handler must check the machine
+// first and report errors with [WriteFailure].
 func ServeExec(w http.ResponseWriter, r *http.Request, run func(context.Context, ExecIO) (bourse.Exit, error)) {
 	control := http.NewResponseController(w)
 	BothWays(w, r)
@@ -73,7 +70,7 @@ func ServeExec(w http.ResponseWriter, r *http.Request, run func(context.Context,
 	defer leave(nil)
 	s := &serving{in: frames, out: duplex.NewWriter(w, control.Flush), leave: leave, resize: make(chan Size, 1)}
 	accept(w, control)
-	defer func() { // also when run panics
+	defer func() { // also if run panics
 		_ = control.SetReadDeadline(time.Now().Add(lastWords))
 		s.wg.Wait()
 	}()
@@ -81,14 +78,14 @@ func ServeExec(w http.ResponseWriter, r *http.Request, run func(context.Context,
 	s.end(exit, err)
 }
 
-// accept sends the header of a reply that goes on while the body does.
+// accept sends the header of a reply whose body is sent while the request's body is read.
 func accept(w http.ResponseWriter, control *http.ResponseController) {
 	w.Header().Set("Content-Type", "application/octet-stream")
 	w.WriteHeader(http.StatusOK)
 	_ = control.Flush() // a writer that cannot flush sends it later
 }
 
-// startTime is how long a caller may take to send the first frame.
+// startTime is the time that a caller may take to send the first frame.
 const startTime = 30 * time.Second
 
 // readStart reads the first frame.
@@ -105,7 +102,7 @@ func readStart(control *http.ResponseController, frames *duplex.Reader) (ExecSta
 		return start, bourse.Errorf(bourse.CodeInvalid, "the stream begins with a frame of kind %d, not with a command", kind)
 	}
 	if err := json.Unmarshal(data, &start); err != nil {
-		return start, bourse.Errorf(bourse.CodeInvalid, "the stream's command cannot be read: %w", err)
+		return start, bourse.Errorf(bourse.CodeInvalid, "decode the stream's command: %w", err)
 	}
 	if len(start.Command) == 0 || start.Command[0] == "" {
 		return start, bourse.Errorf(bourse.CodeInvalid, "the command is empty")
@@ -113,7 +110,7 @@ func readStart(control *http.ResponseController, frames *duplex.Reader) (ExecSta
 	return start, nil
 }
 
-// serving is one command's streams, at its worker.
+// serving is the worker's side of a command's streams.
 type serving struct {
 	in     *duplex.Reader
 	out    *duplex.Writer
@@ -122,14 +119,14 @@ type serving struct {
 	wg     sync.WaitGroup
 }
 
-// run runs the command with the streams going.
+// run runs the command and its streams.
 func (s *serving) run(ctx context.Context, start ExecStart, run func(context.Context, ExecIO) (bourse.Exit, error)) (bourse.Exit, error) {
 	read, write := io.Pipe()
 	command := ExecIO{Start: start, Stdout: s.output(duplex.Stdout), Stderr: s.output(duplex.Stderr)}
 	if start.Stdin {
 		command.Stdin = read
 	} else {
-		_ = read.Close() // what comes nevertheless is dropped
+		_ = read.Close() // later input is discarded
 	}
 	if start.Terminal != nil {
 		command.Resize = s.resize
@@ -138,7 +135,7 @@ func (s *serving) run(ctx context.Context, start ExecStart, run func(context.Con
 	alive, dead := context.WithCancel(ctx)
 	defer dead()
 	s.wg.Go(func() { s.ping(alive) })
-	defer func() { _ = read.Close() }() // its writer stops waiting
+	defer func() { _ = read.Close() }() // unblocks its writer
 	return run(ctx, command)
 }
 
@@ -150,11 +147,11 @@ func (s *serving) end(exit bourse.Exit, err error) {
 	}
 	text, err := json.Marshal(last)
 	if err == nil {
-		_, _ = s.out.Write(kind, text) // a caller that has left does not miss it
+		_, _ = s.out.Write(kind, text) // ignore a disconnected caller
 	}
 }
 
-// listen handles the caller's frames until their end.
+// listen handles the caller's frames until the end.
 func (s *serving) listen(stdin *io.PipeWriter) {
 	for {
 		kind, data, err := s.in.Next()
@@ -167,7 +164,7 @@ func (s *serving) listen(stdin *io.PipeWriter) {
 		}
 		if err != nil {
 			_ = stdin.CloseWithError(err)
-			s.leave(bourse.Errorf(bourse.CodeCanceled, "the caller left: %w", err))
+			s.leave(bourse.Errorf(bourse.CodeCanceled, "the caller disconnected: %w", err))
 			return
 		}
 	}
@@ -176,7 +173,7 @@ func (s *serving) listen(stdin *io.PipeWriter) {
 func (s *serving) hear(kind duplex.Kind, data []byte, stdin *io.PipeWriter) error {
 	switch kind {
 	case duplex.Stdin:
-		_, _ = stdin.Write(data) // fails once the command reads no more: then it is dropped
+		_, _ = stdin.Write(data) // fails once the command stops reading: discard the input then
 	case duplex.StdinEnd:
 		return stdin.Close()
 	case duplex.Resize:
@@ -184,14 +181,14 @@ func (s *serving) hear(kind duplex.Kind, data []byte, stdin *io.PipeWriter) erro
 		if err != nil {
 			return err
 		}
-		select { // only the newest counts
+		select { // keep only the latest size
 		case <-s.resize:
 		default:
 		}
-		s.resize <- size // never blocks: no one else fills it
+		s.resize <- size // never blocks, because there is no other sender
 	case duplex.Ping:
 	case duplex.Start, duplex.Stdout, duplex.Stderr, duplex.Exit, duplex.Failed:
-		return bourse.Errorf(bourse.CodeInvalid, "a frame of kind %d is not for a worker", kind)
+		return bourse.Errorf(bourse.CodeInvalid, "unexpected frame of kind %d", kind)
 	}
 	return nil
 }
@@ -205,15 +202,14 @@ func (s *serving) ping(ctx context.Context) {
 			return
 		case <-tick.C:
 			if _, err := s.out.Write(duplex.Ping, nil); err != nil {
-				s.leave(bourse.Errorf(bourse.CodeCanceled, "the caller left: %w", err))
+				s.leave(bourse.Errorf(bourse.CodeCanceled, "the caller disconnected: %w", err))
 				return
 			}
 		}
 	}
 }
 
-// output is a command's output; when it cannot be written the command is not
-// to go on.
+// output writes a command's output. If that fails, it cancels the command.
 func (s *serving) output(kind duplex.Kind) io.Writer { return &output{s.out.As(kind), s.leave} }
 
 type output struct {
@@ -224,7 +220,7 @@ type output struct {
 func (o *output) Write(p []byte) (int, error) {
 	n, err := o.to.Write(p)
 	if err != nil {
-		o.leave(bourse.Errorf(bourse.CodeCanceled, "the caller left: %w", err))
+		o.leave(bourse.Errorf(bourse.CodeCanceled, "the caller disconnected: %w", err))
 	}
 	return n, err
 }

@@ -8,12 +8,12 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Trader is a fabric as the market uses it.
+// Trader implements market.Trader with a fabric.
 type Trader struct{ Fabric }
 
-// Claim fills the order on one worker, or returns its refusal. After an error
-// with CodeUnavailable the worker has not taken the claim; after any other
-// error that no worker answered with, the outcome is unknown.
+// Claim fills the order on one worker, or returns the worker's refusal. An error with
+// CodeUnavailable means that the worker has not received the claim. After any other error
+// that was not reported by the worker, the outcome is unknown.
 func (t Trader) Claim(ctx context.Context, to bourse.Member, claim *bourse.Claim) (*bourse.Fill, *bourse.Refusal, error) {
 	var reply ClaimReply
 	var err error
@@ -23,7 +23,7 @@ func (t Trader) Claim(ctx context.Context, to bourse.Member, claim *bourse.Claim
 		reply, err = OrderClaim.Call(ctx, t.Fabric, to, *claim)
 	}
 	if err == nil && (reply.Fill == nil) == (reply.Refusal == nil) {
-		err = bourse.Errorf(bourse.CodeInternal, "worker %s answered a claim with neither yes nor no", to.ID)
+		err = bourse.Errorf(bourse.CodeInternal, "worker %s answered a claim with neither a fill nor a refusal", to.ID)
 	}
 	if err != nil {
 		return nil, nil, err
@@ -31,8 +31,7 @@ func (t Trader) Claim(ctx context.Context, to bourse.Member, claim *bourse.Claim
 	return reply.Fill, reply.Refusal, nil
 }
 
-// stream claims an order for a task whose caller wants the answer's parts as they
-// come.
+// stream claims an order for a task and passes on the parts of its answer as they arrive.
 func (t Trader) stream(ctx context.Context, to bourse.Member, claim *bourse.Claim) (reply ClaimReply, err error) {
 	var end *ClaimPart
 	err = OrderStream.Call(ctx, t.Fabric, to, *claim, func(p ClaimPart) error {
@@ -55,7 +54,7 @@ func (t Trader) stream(ctx context.Context, to bourse.Member, claim *bourse.Clai
 }
 
 // Pullable asks a worker whether it can pull an image for an organization now. It returns
-// the worker's refusal, and nil if it can or that is not known.
+// the worker's refusal, or nil if the worker can pull it or the answer is unknown.
 func (t Trader) Pullable(ctx context.Context, to bourse.Member, org, image string) *bourse.Refusal {
 	_, err := ImageResolve.Call(ctx, t.Fabric, to, ResolveRequest{Image: image, Org: org})
 	if err == nil || errors.Is(err, ErrUnsent) {
@@ -75,7 +74,7 @@ func (t Trader) Pullable(ctx context.Context, to bourse.Member, org, image strin
 	return r
 }
 
-// Cancel makes sure that the order is not filled by this worker, now or later.
+// Cancel ensures that this worker does not fill the order, now or later.
 func (t Trader) Cancel(ctx context.Context, to bourse.Member, order bourse.OrderID) (bourse.Cancellation, error) {
 	return OrderCancel.Call(ctx, t.Fabric, to, order)
 }

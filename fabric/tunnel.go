@@ -12,24 +12,24 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// tunnelProtocol is what a connection goes on in that has become a tunnel: the
-// bytes of the machine's port and nothing else.
+// tunnelProtocol is the upgrade protocol of a tunnel, which transports only the bytes of
+// the machine's port.
 const tunnelProtocol = "bourse-tunnel"
 
-// Tunnel is a connection to a port of a machine, through its worker. Either end
-// may end its side alone. Closing it while its own side has not ended breaks it: the
-// machine's connection is closed, too, and what was on its way is lost.
+// Tunnel is a connection to a port of a machine through its worker. Either end may close
+// its sending side separately. Closing a Tunnel whose own sending side is open aborts it:
+// the machine's connection is closed, too, and data in transit is lost.
 type Tunnel struct {
-	io.ReadWriteCloser          // of the connection, with what came ahead
-	below              net.Conn // the connection
+	io.ReadWriteCloser          // the connection, including data that was read ahead
+	below              net.Conn // the connection itself
 	ended              atomic.Bool
 }
 
 var _ net.Conn = (*Tunnel)(nil)
 
-// DialTunnel connects to a port of a machine, as MachineTunnel does. The
-// connection is one of its own to the worker, and outlives ctx. Codes: those of
-// [Fabric], and those of the worker.
+// DialTunnel connects to a port of a machine, like MachineTunnel. The connection to the
+// worker is used for nothing else and outlives ctx. Errors: those of [Fabric] and of the
+// worker.
 func DialTunnel(ctx context.Context, f Fabric, to bourse.Member, at TunnelRequest) (*Tunnel, error) {
 	encoded, err := encodeBody(&at)
 	if err != nil {
@@ -50,17 +50,16 @@ func DialTunnel(ctx context.Context, f Fabric, to bourse.Member, at TunnelReques
 		if resp.StatusCode > 299 {
 			return nil, readFailure(ctx, to, resp)
 		}
-		return nil, bourse.Errorf(bourse.CodeUnavailable, "worker %s has no tunnels of this kind", to.ID)
+		return nil, bourse.Errorf(bourse.CodeUnavailable, "worker %s does not support tunnels by upgrade", to.ID)
 	}
 	t.ReadWriteCloser = both
 	return t, nil
 }
 
-// asksForTunnel reports whether a request asks that its connection become a
-// tunnel.
+// asksForTunnel reports whether a request asks to turn its connection into a tunnel.
 func asksForTunnel(r *http.Request) bool { return r.Header.Get("Upgrade") == tunnelProtocol }
 
-// CloseWrite ends what is sent. What the machine sends can still be read.
+// CloseWrite closes the sending side. Data from the machine can still be read.
 func (t *Tunnel) CloseWrite() error {
 	t.ended.Store(true)
 	return closeWrite(t.below)
@@ -74,10 +73,10 @@ func (t *Tunnel) Close() error {
 	return t.ReadWriteCloser.Close()
 }
 
-// LocalAddr returns our end of the connection to the worker.
+// LocalAddr returns the local address of the connection to the worker.
 func (t *Tunnel) LocalAddr() net.Addr { return t.below.LocalAddr() }
 
-// RemoteAddr returns the worker's end of it.
+// RemoteAddr returns the worker's address.
 func (t *Tunnel) RemoteAddr() net.Addr { return t.below.RemoteAddr() }
 
 // SetDeadline implements net.Conn.
@@ -89,8 +88,8 @@ func (t *Tunnel) SetReadDeadline(at time.Time) error { return t.below.SetReadDea
 // SetWriteDeadline implements net.Conn.
 func (t *Tunnel) SetWriteDeadline(at time.Time) error { return t.below.SetWriteDeadline(at) }
 
-// closeWrite ends the sending side of a connection; one that cannot do so ends
-// altogether.
+// closeWrite closes the sending side of a connection, or the whole connection if it does
+// not support that.
 func closeWrite(c net.Conn) error {
 	if c, ok := c.(interface{ CloseWrite() error }); ok {
 		return c.CloseWrite()
@@ -98,17 +97,17 @@ func closeWrite(c net.Conn) error {
 	return c.Close()
 }
 
-// breakOff closes a connection so that the other end sees that it was not its
-// end: nothing says goodbye, TLS neither.
+// breakOff closes a connection so that the other end notices an abnormal end: without a
+// regular close, including that of TLS.
 func breakOff(c net.Conn) {
 	if secure, ok := c.(interface{ NetConn() net.Conn }); ok {
 		c = secure.NetConn()
 	}
 	switch c := c.(type) {
 	case interface{ SetLinger(seconds int) error }:
-		_ = c.SetLinger(0) // of one that is closed already
+		_ = c.SetLinger(0) // the connection may be closed already
 	case interface{ Abort() }:
 		c.Abort()
 	}
-	_ = c.Close() // nothing more is expected of it
+	_ = c.Close() // the connection is not used again
 }

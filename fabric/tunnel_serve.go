@@ -12,11 +12,12 @@ import (
 	"github.com/bourse-dev/bourse/internal/throttle"
 )
 
-// ServeTunnel serves MachineTunnel: bytes go to and from conn, which it closes,
-// until the machine ends its side or the caller leaves. When the caller ends
-// its side, conn's own is ended. The handler answers with [WriteFailure] when
-// there is no connection to be had. When the caller asks for that, the connection of
-// the request becomes the tunnel: then the machine, too, may end its side alone.
+// ServeTunnel serves MachineTunnel. It copies bytes to and from conn, which it closes,
+// until the machine closes its sending side or the caller disconnects. When the caller
+// closes its sending side, conn's sending side is closed. If there is no connection, the
+// handler must call [WriteFailure] instead. If the caller requested an upgrade, the
+// request's connection becomes the tunnel; then the machine, too, can close its sending
+// side separately.
 func ServeTunnel(w http.ResponseWriter, r *http.Request, conn net.Conn) {
 	if asksForTunnel(r) {
 		becomeTunnel(w, r, conn)
@@ -31,7 +32,7 @@ func ServeTunnel(w http.ResponseWriter, r *http.Request, conn net.Conn) {
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		if _, err := io.Copy(conn, r.Body); err != nil {
-			_ = conn.Close() // the caller left, or the machine did
+			_ = conn.Close() // the caller or the machine has disconnected
 			return
 		}
 		if c, ok := conn.(interface{ CloseWrite() error }); ok {
@@ -40,14 +41,14 @@ func ServeTunnel(w http.ResponseWriter, r *http.Request, conn net.Conn) {
 	})
 	_, err := io.Copy(flushing{w, control}, conn)
 	_ = conn.Close()
-	_ = control.SetReadDeadline(time.Unix(1, 0)) // what the caller still sends has nowhere to go
+	_ = control.SetReadDeadline(time.Unix(1, 0)) // discard what the caller still sends
 	wg.Wait()
 	if err != nil {
-		panic(http.ErrAbortHandler) // a break is not the end
+		panic(http.ErrAbortHandler)
 	}
 }
 
-// flushing sends what is written at once.
+// flushing flushes after every write.
 type flushing struct {
 	w       io.Writer
 	control *http.ResponseController
@@ -62,15 +63,17 @@ func (f flushing) Write(p []byte) (int, error) {
 }
 
 const (
-	// halfOpen is how long one side may go on after the other has ended: not every
-	// network says that a server is gone which has nothing more to send.
+	// halfOpen is the time for which one side may continue after the other has ended,
+	// because some networks do not report a server that is gone and has nothing more to
+	// send.
 	halfOpen = time.Hour
-	// acceptTime is how long a caller may not read that it has its tunnel.
+	// acceptTime is the time that a caller may take to read the response that accepts its
+	// tunnel.
 	acceptTime = 5 * time.Second
 )
 
-// becomeTunnel joins the request's connection with the machine's until both sides
-// have ended, either breaks, or the server closes.
+// becomeTunnel connects the request's connection to the machine's until both sides have
+// ended, one of them breaks, or the server closes.
 func becomeTunnel(w http.ResponseWriter, r *http.Request, machine net.Conn) {
 	defer machine.Close()
 	caller, ahead, err := http.NewResponseController(w).Hijack()
@@ -81,14 +84,14 @@ func becomeTunnel(w http.ResponseWriter, r *http.Request, machine net.Conn) {
 	defer caller.Close()
 	stop := context.AfterFunc(r.Context(), func() { breakOff(caller); _ = machine.Close() })
 	defer stop()
-	_ = caller.SetWriteDeadline(time.Now().Add(acceptTime)) // an error is the write's, too
+	_ = caller.SetWriteDeadline(time.Now().Add(acceptTime)) // an error would also occur in the write
 	const yes = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: " + tunnelProtocol + "\r\n\r\n"
 	if _, err := io.WriteString(caller, yes); err != nil {
 		return
 	}
 	_ = caller.SetWriteDeadline(time.Time{})
 	end := func(err error) {
-		if err != nil { // of either: it is one of both
+		if err != nil { // both connections fail together
 			breakOff(caller)
 			_ = machine.Close()
 		}
@@ -96,7 +99,7 @@ func becomeTunnel(w http.ResponseWriter, r *http.Request, machine net.Conn) {
 	var both sync.WaitGroup
 	both.Go(func() {
 		var err error
-		if n := ahead.Reader.Buffered(); n > 0 { // to write nothing would consume the error of a break
+		if n := ahead.Reader.Buffered(); n > 0 { // an empty write would consume the error of a broken connection
 			_, err = io.CopyN(machine, ahead.Reader, int64(n))
 		}
 		if err == nil {
@@ -108,11 +111,11 @@ func becomeTunnel(w http.ResponseWriter, r *http.Request, machine net.Conn) {
 	both.Wait()
 }
 
-// pass copies until from ends, and ends to's side then.
+// pass copies until from ends, and then closes the sending side of to.
 func pass(to, from net.Conn) error {
 	if _, err := io.Copy(to, from); err != nil {
 		return err
 	}
-	_ = to.SetReadDeadline(time.Now().Add(halfOpen)) // an error is the next one's, too
+	_ = to.SetReadDeadline(time.Now().Add(halfOpen)) // an error would also occur in the next read
 	return closeWrite(to)
 }

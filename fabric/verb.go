@@ -13,27 +13,27 @@ import (
 	"github.com/bourse-dev/bourse/internal/trace"
 )
 
-// Spec is what is known of a verb beside its types.
+// Spec describes a verb independently of its types.
 type Spec struct {
 	Name   string        // "machine/start"
-	Method string        // GET: it changes nothing
-	Roles  []bourse.Role // of the servers that may use it
+	Method string        // GET: the verb changes nothing
+	Roles  []bourse.Role // servers that may use it
 
-	// Request and Reply return new zero values of the verb's types: of Lines a line,
-	// of a Pipe nothing.
+	// Request and Reply return new zero values of the verb's types. For Lines, Reply
+	// returns a line; for Pipe, nil.
 	Request, Reply func() any
 
-	pipe bool // the body is a stream, and the request travels beside it
+	pipe bool // the body is a stream, and the request is in the URL
 }
 
-// Path is the path of the verb's requests.
+// Path returns the path of the verb's requests.
 func (s *Spec) Path() string { return "/worker/" + s.Name }
 
-// pattern is that of a mux for the verb's requests.
+// pattern returns the mux pattern of the verb's requests.
 func (s *Spec) pattern() string { return s.Method + " " + s.Path() }
 
-// request makes a request. One without a body of its own, or whose body is a
-// stream, travels in the URL. A Fabric sets the address.
+// request returns an HTTP request. If it has no body, or its body is a stream, the verb's
+// request is encoded in the URL. A Fabric sets the address.
 func (s *Spec) request(encoded []byte) *http.Request {
 	req := newRequest(s.Method, &url.URL{Path: s.Path()})
 	if s.inURL() {
@@ -53,8 +53,8 @@ func newRequest(method string, u *url.URL) *http.Request {
 
 func (s *Spec) inURL() bool { return s.pipe || s.Method == http.MethodGet }
 
-// open sends a request to one worker and returns its reply, unread, if it is not
-// an error. A stream, if there is one, is sent while the reply comes.
+// open sends a request to one worker and returns its reply, with an unread body, unless it
+// is an error. A stream, if there is one, is sent while the reply is received.
 func (s *Spec) open(ctx context.Context, f Fabric, to bourse.Member, encoded []byte, stream io.ReadCloser) (*http.Response, error) {
 	req := s.request(encoded)
 	if stream != nil {
@@ -71,30 +71,28 @@ func (s *Spec) open(ctx context.Context, f Fabric, to bourse.Member, encoded []b
 	return resp, nil
 }
 
-// read reads what request has written. Codes: invalid.
+// read decodes what request has encoded. Errors: invalid.
 func (s *Spec) read(w http.ResponseWriter, r *http.Request, into any) error {
 	if !s.inURL() {
 		return ReadBody(w, r, into)
 	}
 	text, err := base64.RawURLEncoding.DecodeString(r.URL.RawQuery)
 	if err != nil {
-		return bourse.Errorf(bourse.CodeInvalid, "the request cannot be read: %w", err)
+		return bourse.Errorf(bourse.CodeInvalid, "decode the request: %w", err)
 	}
 	return decode(text, into)
 }
 
-// Verb is something that a worker can be asked to do: a request, and its reply
-// when it is done.
+// Verb is an operation of a worker with a request and a reply.
 type Verb[Req, Rep any] struct{ Spec }
 
-// Call asks one worker. Errors are those of [Fabric] and those that the worker
-// answered with, code and message as the worker wrote them. What changes
-// something is one message; what reads may have a long reply, which travels as a
-// stream of its own.
+// Call sends a request to one worker. Errors are those of [Fabric] and those reported by
+// the worker, with code and message unchanged. Verbs that change something are sent as one
+// message. Verbs that only read may have long replies, which are sent as separate streams.
 func (v *Verb[Req, Rep]) Call(ctx context.Context, f Fabric, to bourse.Member, req Req) (Rep, error) {
 	var reply Rep
 	if err := v.call(ctx, f, to, req, &reply); err != nil {
-		var none Rep // of a reply that is not believed nothing is used
+		var none Rep // return nothing from a reply that is rejected
 		return none, err
 	}
 	if placed, ok := f.(Placed); ok {
@@ -126,12 +124,12 @@ func (v *Verb[Req, Rep]) call(ctx context.Context, f Fabric, to bourse.Member, r
 	return decodeReply(to, answer.Body, reply)
 }
 
-// Handle serves the verb: do returns the reply.
+// Handle returns a handler for the verb; do returns the reply.
 func (v *Verb[Req, Rep]) Handle(mux *http.ServeMux, do func(context.Context, Req) (Rep, error)) {
 	v.HandleFrom(mux, func(r *http.Request, req Req) (Rep, error) { return do(r.Context(), req) })
 }
 
-// HandleFrom is Handle for those who need to know where a request is from.
+// HandleFrom is like Handle for operations that need to know the sender of a request.
 func (v *Verb[Req, Rep]) HandleFrom(mux *http.ServeMux, do func(*http.Request, Req) (Rep, error)) {
 	mux.HandleFunc(v.pattern(), func(w http.ResponseWriter, r *http.Request) {
 		var req Req
@@ -148,12 +146,12 @@ func (v *Verb[Req, Rep]) HandleFrom(mux *http.ServeMux, do func(*http.Request, R
 	})
 }
 
-// Lines is a verb whose reply is lines of JSON, each sent as it comes.
+// Lines is an operation whose reply is a stream of JSON lines.
 type Lines[Req, Line any] struct{ Spec }
 
-// Call asks one worker and calls line with each line of the reply until there
-// are no more, ctx ends, or line returns an error, which Call returns. A stream
-// that breaks off before its end is an error.
+// Call sends a request to one worker and calls line for each line of the reply, until the
+// end of the reply, the end of ctx, or an error of line, which Call returns. A stream that
+// breaks off is an error.
 func (v *Lines[Req, Line]) Call(ctx context.Context, f Fabric, to bourse.Member, req Req, line func(Line) error) error {
 	body, err := encodeBody(&req)
 	if err != nil {
@@ -167,8 +165,8 @@ func (v *Lines[Req, Line]) Call(ctx context.Context, f Fabric, to bourse.Member,
 	return readLines(ctx, to, resp.Body, line)
 }
 
-// Handle serves the verb: do writes the lines. An error before the first line is
-// the reply; after it, the connection ends there.
+// Handle returns a handler for the verb; do writes the lines. An error before the first
+// line becomes the reply; a later error aborts the connection.
 func (v *Lines[Req, Line]) Handle(mux *http.ServeMux, do func(context.Context, Req, *codec.Writer) error) {
 	mux.HandleFunc(v.pattern(), func(w http.ResponseWriter, r *http.Request) {
 		var req Req
@@ -184,18 +182,17 @@ func (v *Lines[Req, Line]) Handle(mux *http.ServeMux, do func(context.Context, R
 		case !out.Begun():
 			WriteFailure(w, err)
 		default:
-			panic(http.ErrAbortHandler) // half a reply is out: the caller must see that it ends here
+			panic(http.ErrAbortHandler) // part of the reply was sent: the caller must notice that it is incomplete
 		}
 	})
 }
 
-// Pipe is a verb whose reply is bytes, which come while those of the request's
-// body are sent, if it has one.
+// Pipe is an operation whose reply is a stream of bytes, received while the request's body,
+// if any, is sent.
 type Pipe[Req any] struct{ Spec }
 
-// Open asks one worker and returns the reply as soon as it begins; it must be
-// closed. A body may be nil. Open owns it: it is closed when the reply is, or
-// ctx ends.
+// Open sends a request to one worker and returns the reply as soon as it begins. The caller
+// must close it. body may be nil. Open closes it when the reply is closed or ctx ends.
 func (v *Pipe[Req]) Open(ctx context.Context, f Fabric, to bourse.Member, req Req, body io.ReadCloser) (io.ReadCloser, error) {
 	request, err := encodeBody(&req)
 	var resp *http.Response
@@ -204,19 +201,19 @@ func (v *Pipe[Req]) Open(ctx context.Context, f Fabric, to bourse.Member, req Re
 	}
 	if err != nil {
 		if body != nil {
-			_ = body.Close() // not every error is the fabric's, which closes it too
+			_ = body.Close() // not all errors come from the fabric, which closes it
 		}
 		return nil, err
 	}
 	r := &received{ReadCloser: resp.Body, lost: func(err error) error { return Lost(ctx, to, err) }}
 	if body != nil {
 		r.body = body
-		r.stop = context.AfterFunc(ctx, func() { _ = r.end() }) // not every transport looks while it reads a body
+		r.stop = context.AfterFunc(ctx, func() { _ = r.end() }) // not every transport checks ctx while it reads a body
 	}
 	return r, nil
 }
 
-// Handle serves the verb: serve writes the reply.
+// Handle returns a handler for the verb; serve writes the reply.
 func (v *Pipe[Req]) Handle(mux *http.ServeMux, serve func(http.ResponseWriter, *http.Request, Req)) {
 	mux.HandleFunc(v.pattern(), func(w http.ResponseWriter, r *http.Request) {
 		var req Req
@@ -228,15 +225,15 @@ func (v *Pipe[Req]) Handle(mux *http.ServeMux, serve func(http.ResponseWriter, *
 	})
 }
 
-// received is a reply whose reads return the error of a break as it is.
+// received is a reply whose reads return connection errors unchanged.
 type received struct {
 	io.ReadCloser
 	lost func(error) error
-	body io.Closer   // of its request; nil when that is over
-	stop func() bool // goes with body
+	body io.Closer   // the request's body; nil once it is closed
+	stop func() bool // stops the closing of body when ctx ends
 }
 
-// Close ends the call, and its body, which a fabric may still be reading.
+// Close ends the call. It also closes the request's body, which a fabric may still be reading.
 func (r *received) Close() error {
 	if r.stop != nil {
 		r.stop()
@@ -251,7 +248,7 @@ func (r *received) end() error {
 	return r.ReadCloser.Close()
 }
 
-// Read reads on. The end is io.EOF, anything else that the answer was lost.
+// Read implements io.Reader. Any error except io.EOF means that the answer was lost.
 func (r *received) Read(p []byte) (int, error) {
 	n, err := r.ReadCloser.Read(p)
 	if err != nil && !errors.Is(err, io.EOF) {

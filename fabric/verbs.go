@@ -7,20 +7,19 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// The verbs of workers are all that a server can ask of one. Each stands in the
-// file of its noun, with the types of its request and reply that are only its own. A
-// new one needs a handler in package worker; if it is for people, a path of the public
-// API, which docs/api.md describes and a command uses. Tests fail until all of that
-// exists.
+// The verbs are all operations that a server can request from a worker. Each is declared in
+// the file of its noun, together with the types that only it uses. A new verb needs a
+// handler in package worker. If people may use it, it also needs a path in the public API,
+// a description in docs/api.md, and a command. Tests fail until all of these exist.
 
-// table has the verbs in the order of their files and declarations. It is complete when
-// the program starts.
+// table lists the verbs in order of their files and declarations. It is complete once
+// package initialization is done.
 var table []Spec
 
 // Verbs returns all verbs.
 func Verbs() []Spec { return slices.Clone(table) }
 
-// act declares a verb that changes something. Brokers may use it, and others.
+// act declares a verb that changes something. Brokers and the listed roles may use it.
 func act[Req, Rep any](name string, others ...bourse.Role) Verb[Req, Rep] {
 	return Verb[Req, Rep]{declare[Req, Rep](Spec{Name: name, Method: http.MethodPost}, others)}
 }

@@ -7,31 +7,31 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// The verbs about a worker itself, its runs, and the apps that it knows.
+// The verbs for a worker itself, its runs, and the apps that it knows.
 var (
-	AppList = read[bourse.AppName, []bourse.App]("app/list") // of this name or, if it is empty, all; tombstones included
+	AppList = read[bourse.AppName, []bourse.App]("app/list") // apps with this name, or all if it is empty; includes tombstones
 
 	WorkerFacts   = read[struct{}, bourse.Facts]("worker/facts")
-	WorkerCordon  = act[CordonRequest, bourse.Facts]("worker/cordon")             // from the reply on it takes no orders, or takes them again; idempotent
-	WorkerMetrics = pipe[struct{}]("metrics", http.MethodGet, bourse.RoleScraper) // Prometheus' text; asked for by any client, without a request
+	WorkerCordon  = act[CordonRequest, bourse.Facts]("worker/cordon")             // takes effect before the reply; idempotent
+	WorkerMetrics = pipe[struct{}]("metrics", http.MethodGet, bourse.RoleScraper) // Prometheus' text format; any client may request it with an empty request
 	RunList       = read[RunsQuery, []Run]("run/list")
-	RunRetry      = act[string, Run]("run/retry")  // a stuck run tries its step again
-	RunSkip       = act[string, Run]("run/skip")   // a stuck run goes on with its next step
-	RunCancel     = act[string, Run]("run/cancel") // a run ends
+	RunRetry      = act[string, Run]("run/retry")  // tries a stuck run's step again
+	RunSkip       = act[string, Run]("run/skip")   // continues a stuck run with its next step
+	RunCancel     = act[string, Run]("run/cancel") // ends a run
 )
 
-// CordonRequest has a worker refuse new orders, or take them again.
+// CordonRequest makes a worker refuse new orders, or accept them again.
 type CordonRequest struct {
 	Cordon bool   `json:"cordon"`
-	By     string `json:"by,omitempty"` // the name of the token that asks
+	By     string `json:"by,omitempty"` // name of the caller's token
 }
 
 // RunsQuery selects runs.
 type RunsQuery struct {
-	Ended bool `json:"ended,omitempty"` // also those that have ended
+	Ended bool `json:"ended,omitempty"` // include runs that have ended
 }
 
-// Run is a worker's durable run, for people who ask what it is doing.
+// Run is one of a worker's durable runs, for display.
 type Run struct {
 	ID         string    `json:"id"`
 	Definition string    `json:"definition"`

@@ -10,15 +10,15 @@ import (
 	"github.com/bourse-dev/bourse/internal/mux"
 )
 
-// conns are a fabric's connections of calls: one to each worker that was called
-// lately, by its name and address.
+// conns contains a fabric's connections for calls: one for each recently called worker, by
+// name and address.
 type conns struct {
 	dial   Dialer
-	config TLS // nil: in the clear
+	config TLS // nil: plain text
 	proof  admission.Proof
 	work   sync.WaitGroup
 
-	mu     sync.RWMutex // taken before those of a connection
+	mu     sync.RWMutex // acquired before the lock of a connection
 	peers  map[peerKey]*peer
 	closed bool
 }
@@ -29,15 +29,15 @@ type peerKey struct {
 	address string
 }
 
-// peer is a worker to which there is a connection, or was to be one.
+// peer is a connection, or an attempt to connect, to a worker.
 type peer struct {
-	ready  chan struct{} // closed when what follows is set
+	ready  chan struct{} // closed when the following fields are set
 	conn   *mux.Conn
-	err    error              // why there is none
-	cancel context.CancelFunc // of trying
+	err    error              // why there is no connection
+	cancel context.CancelFunc // cancels the attempt
 }
 
-// ended reports whether the connection was tried in vain or takes no more calls.
+// ended reports whether the attempt failed or the connection accepts no more calls.
 func (p *peer) ended() bool {
 	select {
 	case <-p.ready:
@@ -49,7 +49,7 @@ func (p *peer) ended() bool {
 
 var errClosed = errors.New("the fabric was closed")
 
-// get returns the connection to a worker, which it makes if there is none.
+// get returns the connection to a worker, creating it if necessary.
 func (cs *conns) get(ctx context.Context, to *bourse.Member) (*mux.Conn, error) {
 	key := peerKey{to.ID, to.Role, to.Address}
 	cs.mu.RLock()
@@ -68,8 +68,8 @@ func (cs *conns) get(ctx context.Context, to *bourse.Member) (*mux.Conn, error) 
 	}
 }
 
-// begin makes a connection, unless another goroutine does: nil when there are to
-// be no more.
+// begin starts a connection attempt unless another goroutine has. It returns nil if the
+// fabric is closed.
 func (cs *conns) begin(key peerKey, to bourse.Member) *peer {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
@@ -91,7 +91,7 @@ func (cs *conns) begin(key peerKey, to bourse.Member) *peer {
 	return p
 }
 
-// connect makes a connection and then reads from it until it ends.
+// connect opens a connection and reads from it until it ends.
 func (cs *conns) connect(ctx context.Context, p *peer, to *bourse.Member) {
 	p.conn, p.err = cs.open(ctx, to)
 	p.cancel()
@@ -101,8 +101,7 @@ func (cs *conns) connect(ctx context.Context, p *peer, to *bourse.Member) {
 	}
 }
 
-// close ends all connections and waits for what they have started. From now on
-// there are none.
+// close ends all connections and waits for their goroutines. Later calls fail.
 func (cs *conns) close() {
 	cs.mu.Lock()
 	cs.closed = true

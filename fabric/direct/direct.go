@@ -21,30 +21,29 @@ import (
 )
 
 const (
-	// dialTimeout is enough for the round trips of TCP and TLS across the
-	// world, and less than an order's deadline.
+	// dialTimeout is enough for the round trips of TCP and TLS around the world, and
+	// shorter than an order's deadline.
 	dialTimeout = 3 * time.Second
-	// clientIdle is how long an unused connection is kept. It must be well
-	// below serverIdle: a connection that its server closes at the moment of
-	// a request costs that request's outcome.
+	// clientIdle is the time for which an unused connection is kept. It must be well below
+	// serverIdle: if the server closes a connection at the moment of a request, the
+	// request's outcome is lost.
 	clientIdle = 60 * time.Second
-	// idlePerWorker is how many unused connections are kept to one worker in
-	// the clear; with HTTP/2 there is one for all.
+	// idlePerWorker is the number of unused plain-text connections kept per worker. HTTP/2
+	// needs only one.
 	idlePerWorker = 256
-	// connsPerWorker is how many connections carry HTTP/2 to one worker. One
-	// is enough; the limit keeps a burst of first calls from one handshake
-	// each (1000 of them took 3.5 s, and 0.25 s with it).
+	// connsPerWorker is the number of HTTP/2 connections per worker. One is enough; the
+	// limit avoids a handshake for each of many simultaneous first calls (1000 of them took
+	// 3.5 s, and 0.25 s with the limit).
 	connsPerWorker = 4
-	// pingAfter and pingTimeout find a vanished host behind a connection of
-	// many requests.
+	// pingAfter and pingTimeout detect that the host of a shared connection has disappeared.
 	pingAfter, pingTimeout = 5 * time.Second, 3 * time.Second
 )
 
-// Fabric is the fabric of HTTP.
+// Fabric is a fabric that uses HTTP.
 type Fabric struct {
 	transport *http.Transport
-	streams   *http.Transport // of requests whose body goes on while the reply does
-	conns     conns           // of calls
+	streams   *http.Transport // for requests whose body is sent while the reply is received
+	conns     conns           // for calls
 	secure    bool
 	proof     admission.Proof
 }
@@ -54,17 +53,15 @@ var _ fabric.Fabric = (*Fabric)(nil)
 // Dialer connects to a worker's address, host:port.
 type Dialer func(ctx context.Context, network, address string) (net.Conn, error)
 
-// TLS returns the configuration for the next connection: the CA of the
-// cluster's workers and our own certificate, as admission.Credentials.Client
-// does.
+// TLS returns the configuration for the next connection: the CA of the cluster's workers
+// and our own certificate, like admission.Credentials.Client.
 type TLS func() *tls.Config
 
-// New makes a fabric that uses HTTP without TLS when config is nil, and HTTP/2
-// with TLS otherwise.
+// New returns a fabric that uses plain HTTP if config is nil, and HTTP/2 with TLS otherwise.
 func New(config TLS) *Fabric { return NewOver(TCP, config, admission.Proof{}) }
 
-// NewOver is New for addresses that are reached by another dialer than [TCP],
-// and for a server that shows the proof of its cluster.
+// NewOver is like New, for addresses that need a dialer other than [TCP], and for servers
+// that present a proof of their cluster.
 func NewOver(dialer Dialer, config TLS, proof admission.Proof) *Fabric {
 	dial := marked(dialer)
 	t := &http.Transport{
@@ -91,12 +88,11 @@ func NewOver(dialer Dialer, config TLS, proof admission.Proof) *Fabric {
 	}
 }
 
-// newStreams makes the transport of requests whose bodies have no known length, or
-// whose connections become something else.
-// Each has a connection of its own. On a shared one of HTTP/2 a few megabytes
-// that a server does not read would hold up the bodies of all other requests;
-// and a kept one may be closed by its server at that very moment, when such a
-// request cannot be sent again.
+// newStreams returns the transport for requests whose bodies have no known length and for
+// upgrades. Each of these has its own connection. On a shared HTTP/2 connection, a few
+// megabytes that a server does not read would block the bodies of all other requests. A
+// reused connection may be closed by its server at that very moment, and such a request
+// cannot be repeated.
 func newStreams(dial Dialer, config TLS) *http.Transport {
 	t := &http.Transport{DisableKeepAlives: true, DisableCompression: true, Protocols: new(http.Protocols), DialContext: dial}
 	t.Protocols.SetHTTP1(true)
@@ -106,14 +102,13 @@ func newStreams(dial Dialer, config TLS) *http.Transport {
 	return t
 }
 
-// Close closes the connections that no request uses, and those of calls: their
-// answers are lost.
+// Close closes unused connections and those of calls, whose answers are lost.
 func (f *Fabric) Close() {
 	f.transport.CloseIdleConnections()
 	f.conns.close()
 }
 
-// Call sends one request to one worker; see [fabric.Fabric].
+// Call implements [fabric.Fabric].
 func (f *Fabric) Call(ctx context.Context, to bourse.Member, req *http.Request) (*http.Response, error) {
 	trip := &trip{to: to}
 	trip.trace.GotConn = func(httptrace.GotConnInfo) { trip.begun.Store(true) }
@@ -132,9 +127,9 @@ func (f *Fabric) Call(ctx context.Context, to bourse.Member, req *http.Request) 
 	return resp, nil
 }
 
-var errAnother = errors.New("another server has its address")
+var errAnother = errors.New("another server has this address")
 
-// addressed returns a copy of req that goes to the worker.
+// addressed returns a copy of req that is addressed to the worker.
 func (f *Fabric) addressed(ctx context.Context, to bourse.Member, req *http.Request) *http.Request {
 	r := req.WithContext(ctx)
 	r.URL = &url.URL{Scheme: "http", Host: to.Address, Path: req.URL.Path, RawPath: req.URL.RawPath, RawQuery: req.URL.RawQuery}
@@ -151,17 +146,17 @@ func (f *Fabric) addressed(ctx context.Context, to bourse.Member, req *http.Requ
 	return r
 }
 
-// trip is what one call has done so far.
+// trip records the progress of a call.
 type trip struct {
 	to    bourse.Member
 	trace httptrace.ClientTrace
-	begun atomic.Bool // a connection was had: from here on bytes may have left
+	begun atomic.Bool // there was a connection: from here on, bytes may have been sent
 }
 
-// failed translates an error of the transport to that of the call. Without a connection
-// nothing was sent. An error of dialing after one was had means that the
-// transport started over, which it does only when nothing was written (or for
-// reads, which change nothing).
+// failed converts the transport's error to the error of the call. Without a connection,
+// nothing was sent. If dialing failed after there was a connection, the transport had
+// started over, which it does only if nothing was written (or for reads, which change
+// nothing).
 func (t *trip) failed(ctx context.Context, err error) error {
 	if _, dialing := errors.AsType[*dialError](err); dialing || !t.begun.Load() {
 		return fabric.Unsent(t.to, err)
@@ -169,23 +164,23 @@ func (t *trip) failed(ctx context.Context, err error) error {
 	return fabric.Lost(ctx, t.to, err)
 }
 
-// dialError marks what went wrong before there was a connection.
+// dialError marks an error that occurred before there was a connection.
 type dialError struct{ error }
 
 func (e *dialError) Unwrap() error { return e.error }
 
 var dialer = net.Dialer{Timeout: dialTimeout, KeepAlive: 15 * time.Second, Control: giveUp}
 
-// unheard is how long what was sent may stay without the other host's word that it
-// arrived. The kernel would wait a quarter of an hour.
+// unheard is the time for which sent data may remain unacknowledged by the other host. The
+// kernel's own limit is about a quarter of an hour.
 const unheard = 5 * time.Second
 
-// TCP dials addresses of IP.
+// TCP dials IP addresses.
 func TCP(ctx context.Context, network, address string) (net.Conn, error) {
 	return dialer.DialContext(ctx, network, address)
 }
 
-// marked is a dialer whose errors are dialErrors.
+// marked returns a dialer whose errors are dialErrors.
 func marked(dialer Dialer) Dialer {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		c, err := dialer(ctx, network, address)
@@ -196,8 +191,8 @@ func marked(dialer Dialer) Dialer {
 	}
 }
 
-// route is how the transport names a worker behind TLS: connections are kept
-// by it, so they belong to one worker at one address.
+// route returns the name of a worker for the transport with TLS. The transport pools
+// connections by this name, so each belongs to one worker at one address.
 func route(m bourse.Member) string {
 	return hex.EncodeToString([]byte(m.Address)) + "." + serverName(m)
 }
@@ -206,13 +201,13 @@ func serverName(m bourse.Member) string {
 	return admission.Identity{ID: m.ID, Role: m.Role}.ServerName()
 }
 
-// secureDialer dials a route, to use protocol there: the server at its
-// address must prove to be its worker.
+// secureDialer dials a route with the given ALPN protocol. The server at the address must
+// prove that it is the worker.
 func secureDialer(dial Dialer, config TLS, protocol string) Dialer {
 	return func(ctx context.Context, network, route string) (net.Conn, error) {
 		ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 		defer cancel()
-		host, _, _ := net.SplitHostPort(route) // the transport adds a port
+		host, _, _ := net.SplitHostPort(route) // the transport appends a port
 		coded, name, _ := strings.Cut(host, ".")
 		address, err := hex.DecodeString(coded)
 		if err != nil {
@@ -226,8 +221,8 @@ func secureDialer(dial Dialer, config TLS, protocol string) Dialer {
 	}
 }
 
-// Certificate connects to a server for no other purpose than that it proves to be
-// to, and returns the certificate by which it does.
+// Certificate connects to a server only to verify that it is the member to. It returns the
+// certificate that the server presented.
 func (f *Fabric) Certificate(ctx context.Context, to bourse.Member) (*x509.Certificate, error) {
 	if !f.secure {
 		return nil, fabric.Unsent(to, errClear)
@@ -245,10 +240,10 @@ func (f *Fabric) Certificate(ctx context.Context, to bourse.Member) (*x509.Certi
 	return c.(*tls.Conn).ConnectionState().PeerCertificates[0], nil
 }
 
-var errClear = errors.New("servers prove nothing in the clear")
+var errClear = errors.New("servers cannot prove their identity without TLS")
 
-// secured starts TLS on a connection, which it closes when that fails: the
-// server must prove that it has the name.
+// secured performs the TLS handshake, in which the server must prove that it has the name.
+// It closes the connection if that fails.
 func secured(ctx context.Context, c net.Conn, config TLS, name, protocol string) (net.Conn, error) {
 	own := config().Clone()
 	own.ServerName = name

@@ -1,28 +1,26 @@
-// Package direct is the fabric of HTTP: a request goes straight to the
-// worker's address, over HTTP/1.1 in the clear or, with TLS, over HTTP/2 with
-// certificates on both ends. A request whose body goes on while its reply does
-// has a connection of HTTP/1.1 for itself.
+// Package direct is a fabric that uses HTTP. Requests go directly to the worker's address,
+// over plain HTTP/1.1 or, with TLS, over HTTP/2 with certificates on both ends. A request
+// whose body is sent while its reply is received has its own HTTP/1.1 connection.
 //
-// Acts and quotes are calls (internal/mux) on one connection to each worker,
-// which began as a request for that and belongs to the worker that answered it.
-// The guarantees are those of requests: a call of which nothing was written was
-// not sent, the answer of any other is lost when the connection breaks, the
-// worker is notified of a caller that leaves, and the handler sees a request with
-// the TLS state of the connection. What is too large for a call, streams or only
-// asks is a request.
+// Verbs that change something and quotes are calls (internal/mux) on one connection to each
+// worker. The connection begins with an upgrade request. Calls have the same guarantees as
+// requests: a call of which nothing was written was not sent; if the connection breaks, the
+// answers of all other calls are lost; the worker is notified when a caller cancels a call;
+// and the handler sees a request with the TLS state of the connection. Calls that are too
+// large, streams, and verbs that only read are separate requests.
 //
-// It never connects to the wrong worker. With TLS the server's certificate must
-// name the worker (see admission.Identity), and connections are kept by that
-// name and the address. In the clear each request carries the worker's id and
-// [Handler] answers only to its own; so if another server gets the address nothing
-// happens there.
+// A request never reaches the wrong worker. With TLS, the server's certificate must name
+// the worker (see admission.Identity), and connections are pooled by that name and the
+// address. Without TLS, each request contains the worker's id and [Handler] responds only
+// to its own id, so a request has no effect on another server that has taken over the
+// address.
 //
-// What is sent twice: a request of which not one byte was written to a kept
-// connection that turned out to be closed. Nothing else, reads excepted.
+// Only a request of which not a single byte was written, because a reused connection turned
+// out to be closed, is sent again. Reads are an exception.
 //
 // # Goroutines and locks
 //
-// A [Fabric] has one goroutine for each connection of calls: it makes it, then
-// reads. Close ends them all. conns.mu is taken before a connection's own lock,
-// and not held while something is read or written.
+// A [Fabric] has one goroutine for each connection of calls. It opens the connection and
+// then reads from it. Close ends all of them. conns.mu is acquired before a connection's
+// own lock and not held across I/O.
 package direct

@@ -7,13 +7,12 @@ import (
 	"github.com/bourse-dev/bourse/fabric"
 )
 
-// headerTo names the worker that a request is for.
+// headerTo names the worker to which a request is addressed.
 const headerTo = "Bourse-To"
 
-// Handler serves h as the worker with this id: a request for another one gets
-// 421 and h does not see it. A request that names no worker, a person's, is
-// served. So are calls, on a connection that began with a request for them, where
-// [Serve] does.
+// Handler serves h as the worker with this id. A request addressed to another worker gets
+// 421 and does not reach h. A request without an address, such as one from a person, is
+// served. Calls are served, too, on connections that were upgraded by [Serve].
 func Handler(id bourse.WorkerID, h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if to := r.Header[headerTo]; len(to) > 0 && to[0] != string(id) {
@@ -29,12 +28,12 @@ func Handler(id bourse.WorkerID, h http.Handler) http.Handler {
 	})
 }
 
-// misdirected answers 421 instead of any code.
+// misdirected replaces every status by 421.
 type misdirected struct{ http.ResponseWriter }
 
 func (m misdirected) WriteHeader(int) {
 	m.ResponseWriter.WriteHeader(http.StatusMisdirectedRequest)
 }
 
-// Unwrap is for http.ResponseController.
+// Unwrap supports http.ResponseController.
 func (m misdirected) Unwrap() http.ResponseWriter { return m.ResponseWriter }

@@ -10,11 +10,11 @@ import (
 	"github.com/bourse-dev/bourse/internal/mux"
 )
 
-// limits are those of calls. What is larger would hold up the calls behind it:
-// it has a connection for itself.
+// limits are the size limits of calls. Larger messages would delay the calls behind them,
+// so they use separate requests.
 var limits = mux.Limits{Word: 2 << 10, Payload: 256 << 10, Answer: fabric.MaxAnswer}
 
-// Send sends one request as a call; see [fabric.Fabric].
+// Send implements [fabric.Fabric]. It sends the request as a call.
 func (f *Fabric) Send(ctx context.Context, to bourse.Member, m *fabric.Message) (fabric.Answer, error) {
 	if len(m.Body) > limits.Payload || len(m.URI) > limits.Word {
 		return fabric.SendByCall(ctx, f.Call, to, m)
@@ -46,7 +46,7 @@ func (f *Fabric) Send(ctx context.Context, to bourse.Member, m *fabric.Message) 
 	}
 }
 
-// Ask puts an order to many workers side by side; see [fabric.Fabric].
+// Ask implements [fabric.Fabric].
 func (f *Fabric) Ask(ctx context.Context, to []bourse.Member, order *bourse.Order, answer func(bourse.Quote)) {
 	fabric.AskAll(ctx, f.Send, to, order, answer)
 }

@@ -13,20 +13,19 @@ import (
 )
 
 const (
-	headerTimeout = 10 * time.Second // to send a request's header
-	serverIdle    = 3 * clientIdle   // between requests; above what our own clients keep
+	headerTimeout = 10 * time.Second // time to send a request's header
+	serverIdle    = 3 * clientIdle   // between requests; longer than our own clients' limit
 	maxHeader     = 64 << 10         // bytes
-	grace         = 3 * time.Second  // for requests in progress when the server is asked to end
-	maxStreams    = 1000             // requests at once on one HTTP/2 connection
+	grace         = 3 * time.Second  // for requests in progress when the server stops
+	maxStreams    = 1000             // concurrent requests on one HTTP/2 connection
 )
 
-// Serve answers requests on ln, which it closes, until ctx ends; with config
-// over TLS. Then it takes no more, allows those in progress a few seconds, ends
-// the contexts of the rest and closes their connections; it returns when the
-// listener and all connections are closed, nil when that was because of ctx; and
-// when the handlers of calls have ended. Requests' bodies have the limits of
-// package bodies.
-// Handlers that stream forever should end with their own component.
+// Serve answers requests on ln, over TLS if config is not nil, until ctx ends. It then
+// accepts no more requests, gives those in progress a few seconds, ends the contexts of the
+// rest and closes their connections. It returns when the listener and all connections are
+// closed and the handlers of calls have ended, and nil if that was because of ctx. Request
+// bodies are subject to the limits of package throttle. Handlers that stream forever should
+// end with their own component.
 func Serve(ctx context.Context, ln net.Listener, h http.Handler, config *tls.Config, log *slog.Logger) error {
 	base, cut := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer cut(errClosing)
@@ -41,7 +40,7 @@ func Serve(ctx context.Context, ln net.Listener, h http.Handler, config *tls.Con
 		MaxHeaderBytes:    maxHeader,
 		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: maxStreams},
 		BaseContext:       func(net.Listener) context.Context { return base },
-		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelInfo), // handshakes of other programs, panics
+		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelInfo), // failed handshakes of other programs, panics
 	}
 	ended := make(chan error, 1)
 	go func() {
@@ -62,11 +61,11 @@ func Serve(ctx context.Context, ln net.Listener, h http.Handler, config *tls.Con
 	defer cancel()
 	err := server.Shutdown(last)
 	if !calls.Wait(last) || errors.Is(err, context.DeadlineExceeded) {
-		log.Warn("requests in progress are cut off")
+		log.Warn("requests in progress aborted")
 		cut(errClosing)
-		err = server.Close() // after Shutdown, even if that failed
+		err = server.Close() // even if Shutdown failed
 	}
-	<-ended // http.ErrServerClosed
+	<-ended // returns http.ErrServerClosed
 	return err
 }
 

@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// giveUp has the kernel break a connection whose other host is unheard of.
+// giveUp makes the kernel close a connection whose peer has not acknowledged data for too long.
 func giveUp(_, _ string, c syscall.RawConn) error {
 	var set error
 	err := c.Control(func(fd uintptr) {

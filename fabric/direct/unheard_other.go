@@ -4,5 +4,5 @@ package direct
 
 import "syscall"
 
-// giveUp leaves it to the kernel how long a host may be unheard of.
+// giveUp does nothing: the kernel decides for how long a peer may not acknowledge data.
 func giveUp(string, string, syscall.RawConn) error { return nil }

@@ -19,22 +19,21 @@ import (
 	"github.com/bourse-dev/bourse/internal/mux"
 )
 
-// callsPath and callsProtocol are what a connection of calls begins with: a
-// request that asks to go on in frames.
+// callsPath and callsProtocol identify the upgrade request that begins a connection of calls.
 const (
 	callsPath     = "/worker/calls"
 	callsProtocol = "bourse-calls"
 )
 
 const (
-	// stall is how long the other end may read nothing of what waits for it.
+	// stall is the time for which the other end may not read pending data.
 	stall = 5 * time.Second
-	// callerSilence is how long a caller may send nothing. It pings more often.
+	// callerSilence is the time for which a caller may send nothing. Callers ping more often.
 	callerSilence = 4 * (pingAfter + pingTimeout)
-	callsOnce     = 4096 // calls that are served at a time; more are refused
+	callsOnce     = 4096 // concurrent calls; more are refused
 )
 
-// open dials a worker and asks it to take calls.
+// open dials a worker and requests the upgrade to calls.
 func (cs *conns) open(ctx context.Context, to *bourse.Member) (*mux.Conn, error) {
 	c, err := cs.dial(ctx, "tcp", to.Address)
 	if err != nil {
@@ -58,13 +57,13 @@ func (cs *conns) open(ctx context.Context, to *bourse.Member) (*mux.Conn, error)
 
 var errEarly = errors.New("it sends before it is asked")
 
-// refused is a server's answer when it takes no calls from us. It is the answer
-// to each of them.
+// refused is the response of a server that does not accept calls from us. Every call
+// returns it.
 type refused struct{ answer fabric.Answer }
 
 func (r *refused) Error() string { return "it takes no calls: " + http.StatusText(r.answer.Status) }
 
-// upgrade asks a worker to go on in frames.
+// upgrade requests the upgrade to frames.
 func upgrade(ctx context.Context, conn net.Conn, to *bourse.Member, proof admission.Proof) error {
 	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
 	defer stop()
@@ -87,7 +86,7 @@ func upgrade(ctx context.Context, conn net.Conn, to *bourse.Member, proof admiss
 			return errEarly
 		}
 		if !stop() {
-			return ctx.Err() // its deadline is set, or soon will be
+			return ctx.Err() // its deadline has passed or is about to
 		}
 		return nil
 	case answer.StatusCode == http.StatusMisdirectedRequest:
@@ -100,7 +99,7 @@ func upgrade(ctx context.Context, conn net.Conn, to *bourse.Member, proof admiss
 	return &refused{fabric.Answer{Status: answer.StatusCode, Body: body}}
 }
 
-// calls is where a server answers calls, in the contexts of its requests.
+// calls contains the parameters with which a server answers calls.
 type calls struct {
 	*mux.Server
 	log *slog.Logger
@@ -118,13 +117,13 @@ func newCalls(log *slog.Logger) *calls {
 	})}
 }
 
-// asksForCalls reports whether a request asks to go on in frames.
+// asksForCalls reports whether a request asks for the upgrade to frames.
 func asksForCalls(r *http.Request) bool {
 	return r.Method == http.MethodGet && r.URL.Path == callsPath && r.Header.Get("Upgrade") == callsProtocol
 }
 
-// takeCalls has handler answer calls on the connection of a request that asks
-// for it. What it sees of a call is a request like that one.
+// takeCalls makes handler answer calls on the connection of an upgrade request. For the
+// handler, each call looks like that request.
 func takeCalls(w http.ResponseWriter, r *http.Request, handler http.Handler) {
 	c, ok := r.Context().Value(callsKey{}).(*calls)
 	if !ok || r.ProtoMajor != 1 {
@@ -140,14 +139,14 @@ func takeCalls(w http.ResponseWriter, r *http.Request, handler http.Handler) {
 		http.NotFound(w, r)
 		return
 	}
-	_ = conn.SetWriteDeadline(time.Now().Add(stall)) // an error is the write's, too
+	_ = conn.SetWriteDeadline(time.Now().Add(stall)) // an error would also occur in the write
 	const yes = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: " + callsProtocol + "\r\n\r\n"
 	if _, err := io.WriteString(conn, yes); err != nil {
 		_ = conn.Close()
 		return
 	}
 	_ = conn.SetWriteDeadline(time.Time{})
-	first, _ := ahead.Reader.Peek(ahead.Reader.Buffered()) // it is there
+	first, _ := ahead.Reader.Peek(ahead.Reader.Buffered()) // cannot fail: the data is buffered
 	src := io.MultiReader(bytes.NewReader(slices.Clone(first)), conn)
 	like := r.WithContext(context.WithoutCancel(r.Context()))
 	c.Serve(r.Context(), conn, src, func(ctx context.Context, call *mux.Call) mux.Answer {

@@ -20,7 +20,7 @@ import (
 
 const path = "/worker/x"
 
-// post makes a request with a body, as the client does.
+// post returns a request with a body, like those of the client.
 func post(body string) *http.Request {
 	read := func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader(body)), nil }
 	r := &http.Request{Method: http.MethodPost, URL: &url.URL{Path: path}, Header: http.Header{"Content-Type": {"application/cbor"}}}
@@ -105,7 +105,7 @@ func testStream(t *testing.T, n Network) {
 	var got []string
 	err := fabric.MachineLogs.Call(soon(t), n.Fabric(), w.Member, fabric.LogsQuery{Machine: machine, Follow: true}, func(l fabric.LogLine) error {
 		if len(got) == 0 {
-			close(goOn) // the second line is written only after the first was read
+			close(goOn) // the second line is written only after the first one was read
 		}
 		got = append(got, l.Text)
 		return nil
@@ -143,7 +143,7 @@ func testMany(t *testing.T, n Network) {
 	wg.Wait()
 }
 
-// echo calls a worker that returns what it was sent.
+// echo calls a worker that returns the request's body.
 func echo(ctx context.Context, f fabric.Fabric, to bourse.Member, body string) error {
 	resp, err := f.Call(ctx, to, post(body))
 	if err != nil {

@@ -213,7 +213,7 @@ type tunnel struct {
 
 // Close ends the connection.
 func (t *tunnel) Close() error {
-	_ = t.CloseWithError(http.ErrAbortHandler) // no effect after the end of what is sent
+	_ = t.CloseWithError(http.ErrAbortHandler) // no effect after the sending side was closed
 	return t.ReadCloser.Close()
 }
 

@@ -1,5 +1,5 @@
-// Package fabrictest is the suite that every fabric passes: what the market
-// and the broker rely on when they ask, claim and forward.
+// Package fabrictest is a test suite for fabrics. It tests the properties on which the
+// market and the broker rely when they request quotes, claim orders and forward requests.
 package fabrictest
 
 import (
@@ -14,23 +14,24 @@ import (
 	"github.com/bourse-dev/bourse/fabric"
 )
 
-// Network is one fabric with workers on it. What it makes ends with the test.
+// Network is a fabric with workers. Everything that it creates is removed at the end of the
+// test.
 type Network interface {
 	// Fabric returns the broker's end.
 	Fabric() fabric.Fabric
-	// Serve has h answer as the worker with this id.
+	// Serve makes h respond as the worker with this id.
 	Serve(id bourse.WorkerID, h http.Handler) Worker
 }
 
-// Worker is the other end of a Network.
+// Worker is a worker on a Network.
 type Worker struct {
 	Member bourse.Member
-	// Kill ends the worker as SIGKILL would: its connections break, nothing
-	// listens any more. It does not wait for handlers.
+	// Kill ends the worker as SIGKILL would: its connections break and nothing listens any
+	// more. It does not wait for handlers.
 	Kill func()
 }
 
-// patience bounds everything that should happen soon.
+// patience is the time within which expected events must happen.
 const patience = 20 * time.Second
 
 // Run runs the suite with a new network for each test.
@@ -50,28 +51,28 @@ type testCase struct {
 
 var (
 	cases = []testCase{
-		{"a request arrives whole and so does its reply", testEcho},
-		{"any id arrives as it is", testIDs},
-		{"large bodies pass both ways", testLarge},
+		{"requests and replies arrive complete", testEcho},
+		{"any id arrives unchanged", testIDs},
+		{"large bodies pass in both directions", testLarge},
 		{"a reply streams", testStream},
-		{"every error comes back as it was", testErrors},
+		{"every error is returned unchanged", testErrors},
 		{"a thousand calls at once do not mix", testMany},
-		{"a caller that leaves ends the handler", testCallerLeaves},
-		{"a reader that leaves ends the handler", testReaderLeaves},
-		{"a call that never began is unavailable", testNeverBegan},
-		{"a worker that is not there is unavailable", testNotThere},
+		{"canceling a call ends the handler", testCallerLeaves},
+		{"closing a reply ends the handler", testReaderLeaves},
+		{"a call that was not sent is unavailable", testNeverBegan},
+		{"a missing worker is unavailable", testNotThere},
 		{"a request never reaches another worker", testOtherWorker},
-		{"a worker that comes back is reached at once", testComesBack},
+		{"a restarted worker is reached immediately", testComesBack},
 		{"a dropped connection leaves the outcome unknown", testDropped},
 		{"a worker killed in the middle leaves the outcome unknown", testKilled},
 		{"a reply cut short leaves the outcome unknown", testCutShort},
 		{"a worker that hangs runs into the deadline", testHangs},
-		{"a body and its reply pass side by side", testBothWays},
-		{"a body and its reply take turns", testTurns},
-		{"a body without end does not keep a refusal", testRefusedStream},
-		{"a caller that leaves a stream ends its handler", testStreamCallerLeaves},
-		{"a worker that leaves a stream breaks it", testStreamWorkerDies},
-		{"a stream that no one reads holds up no other", testSlowReaders},
+		{"body and reply are sent concurrently", testBothWays},
+		{"body and reply can alternate", testTurns},
+		{"an endless body does not delay a refusal", testRefusedStream},
+		{"canceling a stream ends its handler", testStreamCallerLeaves},
+		{"a killed worker breaks its streams", testStreamWorkerDies},
+		{"an unread stream does not block others", testSlowReaders},
 		{"a command's input and output stream", testExec},
 		{"a command's terminal changes its size", testExecTerminal},
 		{"a command's end is reported", testExecEnds},
@@ -79,9 +80,9 @@ var (
 		{"a tunnel is a connection", testTunnelConn},
 	}
 	askCases = []testCase{
-		{"quotes come from those who can send one", testAsk},
+		{"valid quotes are received", testAsk},
 		{"asking ends with the last answer", testAskEnds},
-		{"asking no one ends at once", testAskNobody},
+		{"asking nobody returns immediately", testAskNobody},
 	}
 )
 
@@ -98,7 +99,7 @@ func runCases(t *testing.T, open func(t *testing.T) Network, cases []testCase) {
 	}
 }
 
-// soon is a context for what should not take long.
+// soon returns a context for operations that should be fast.
 func soon(t *testing.T) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -112,7 +113,7 @@ func await(t *testing.T, what string, ch <-chan struct{}) {
 	select {
 	case <-ch:
 	case <-time.After(patience):
-		t.Fatalf("waited in vain for %s", what)
+		t.Fatalf("timed out waiting for %s", what)
 	}
 }
 
@@ -123,7 +124,7 @@ func wantCode(t *testing.T, err error, want bourse.Code) {
 	}
 }
 
-// wantUnknown wants an error after which the worker may have acted.
+// wantUnknown checks for an error after which the worker may have acted.
 func wantUnknown(t *testing.T, err error) {
 	t.Helper()
 	if err == nil || bourse.CodeOf(err) == bourse.CodeUnavailable {

@@ -13,7 +13,7 @@ import (
 	"github.com/bourse-dev/bourse/fabric"
 )
 
-// hang is a handler that answers nothing until its caller has left.
+// hang is a handler that does not respond until its caller has disconnected.
 func hang(arrived, left chan<- struct{}) http.Handler {
 	return http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
@@ -70,7 +70,7 @@ func testNeverBegan(t *testing.T, n Network) {
 	wantCode(t, err, bourse.CodeUnavailable)
 }
 
-// never is a handler that no request may reach.
+// never is a handler that must not receive requests.
 func never(t *testing.T) http.Handler {
 	return http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { t.Errorf("the worker was sent %s", r.URL) })
 }
@@ -97,7 +97,7 @@ func testComesBack(t *testing.T, n Network) {
 		t.Fatalf("before: %v", err)
 	}
 	before.Kill()
-	after := n.Serve("w1", ok) // the same worker, elsewhere
+	after := n.Serve("w1", ok) // the same worker at another address
 	if err := echo(soon(t), n.Fabric(), after.Member, "after"); err != nil {
 		t.Fatalf("after: %v", err)
 	}
@@ -114,9 +114,9 @@ func testDropped(t *testing.T, n Network) {
 		times.Add(1)
 		panic(http.ErrAbortHandler)
 	}))
-	for _, connection := range []string{"new", "kept"} {
+	for _, connection := range []string{"new", "reused"} {
 		times.Store(0)
-		ctx, cancel := context.WithTimeout(soon(t), time.Second) // a fabric may see the break only as silence
+		ctx, cancel := context.WithTimeout(soon(t), time.Second) // a fabric may notice the break only as silence
 		_, _, err := fabric.Trader{Fabric: n.Fabric()}.Claim(ctx, w.Member, &bourse.Claim{})
 		cancel()
 		wantUnknown(t, err)

@@ -15,13 +15,13 @@ import (
 	"github.com/bourse-dev/bourse/fabric"
 )
 
-// Memory is a fabric in this process: it returns the handler of a worker, nil
-// for one that cannot be reached.
+// Memory is a fabric in this process. It returns the handler of a worker, or nil if the
+// worker cannot be reached.
 type Memory func(bourse.WorkerID) http.Handler
 
 var _ fabric.Fabric = Memory(nil)
 
-// Serving is a fabric all of whose workers are one handler.
+// Serving returns a fabric on which one handler serves all workers.
 func Serving(h http.Handler) Memory { return func(bourse.WorkerID) http.Handler { return h } }
 
 var (
@@ -130,7 +130,7 @@ func (w *reply) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	return its, bufio.NewReadWriter(bufio.NewReader(its), bufio.NewWriter(its)), nil
 }
 
-// switched reads the head of a reply after which the connection is the caller's.
+// switched reads the head of a reply, after which the connection belongs to the caller.
 func (w *reply) switched(ctx context.Context, req *http.Request, leave context.CancelFunc) (*http.Response, error) {
 	r := bufio.NewReader(w.hijacked)
 	resp, err := http.ReadResponse(r, req)
@@ -145,7 +145,7 @@ func (w *reply) switched(ctx context.Context, req *http.Request, leave context.C
 	return resp, nil
 }
 
-// switched is a connection that was a call.
+// switched is an upgraded connection.
 type switched struct {
 	net.Conn
 	r     io.Reader

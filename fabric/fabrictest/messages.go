@@ -19,13 +19,13 @@ func Send(ctx context.Context, f fabric.Fabric, to bourse.Member, body string) (
 	return f.Send(ctx, to, &fabric.Message{Method: http.MethodPost, URI: "/worker/claim?a=1", Body: []byte(body)})
 }
 
-// Stuck is a handler that answers nothing until its request's context ends.
+// Stuck is a handler that does not respond until its request's context ends.
 type Stuck struct {
 	Arrived, Left chan struct{} // closed at the beginning and the end of its only request
-	Cause         error         // of the context's end; before Left is closed it is the handler's
+	Cause         error         // cause of the context's end; valid once Left is closed
 }
 
-// NewStuck makes a handler for one request.
+// NewStuck returns a handler for one request.
 func NewStuck() *Stuck { return &Stuck{Arrived: make(chan struct{}), Left: make(chan struct{})} }
 
 // ServeHTTP implements http.Handler.
@@ -36,16 +36,15 @@ func (s *Stuck) ServeHTTP(_ http.ResponseWriter, r *http.Request) {
 	close(s.Left)
 }
 
-// Seen is a handler that records its requests by their bodies. It echoes most
-// of them, some after a moment in which they may be canceled, and breaks off
-// the rest.
+// Seen is a handler that records the bodies of its requests. It echoes most requests, some
+// after a delay in which they may be canceled, and aborts the others.
 type Seen struct {
 	mu    sync.Mutex
 	times map[string]int
-	done  map[string]bool // the handler ended by itself
+	done  map[string]bool // the handler returned normally
 }
 
-// NewSeen makes a handler that has seen nothing.
+// NewSeen returns a handler that has seen no requests.
 func NewSeen() *Seen { return &Seen{times: map[string]int{}, done: map[string]bool{}} }
 
 // ServeHTTP implements http.Handler.
@@ -58,7 +57,7 @@ func (s *Seen) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if n%17 == 0 {
 		panic(http.ErrAbortHandler)
 	}
-	if n%3 == 0 { // canceled, or done after a moment
+	if n%3 == 0 { // canceled, or done after a delay
 		select {
 		case <-r.Context().Done():
 			return
@@ -71,10 +70,10 @@ func (s *Seen) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(body)
 }
 
-// SendMany has 32 callers send messages to a worker that s serves, each so
-// many; every third has a caller that may leave within two milliseconds. What
-// each receives must agree with what s saw. stays means that the worker is not
-// killed meanwhile: then an answer is lost only when s broke it off.
+// SendMany sends messages from 32 concurrent callers to a worker that s serves. Every third
+// message has a caller that may cancel it within two milliseconds. The results must agree
+// with what s has seen. stays means that the worker is not killed in the meantime; an
+// answer is then lost only if s aborted it.
 func SendMany(t *testing.T, f fabric.Fabric, to bourse.Member, s *Seen, each int, stays bool) {
 	t.Helper()
 	var callers sync.WaitGroup
@@ -95,7 +94,7 @@ func SendMany(t *testing.T, f fabric.Fabric, to bourse.Member, s *Seen, each int
 	callers.Wait()
 }
 
-// agrees compares what the sender of a message received with what was seen.
+// agrees compares the result of a message with what was seen.
 func (s *Seen) agrees(t *testing.T, name string, a fabric.Answer, err error, stays bool) {
 	s.mu.Lock()
 	times, done := s.times[name], s.done[name]

@@ -17,7 +17,7 @@ import (
 	"github.com/bourse-dev/bourse/internal/throttle"
 )
 
-// both makes a request whose body is written while the reply is read.
+// both returns a request whose body is written while the reply is read.
 func both() (*http.Request, *io.PipeWriter) {
 	r, w := io.Pipe()
 	return &http.Request{Method: http.MethodPost, URL: &url.URL{Path: path}, Header: http.Header{}, Body: r, ContentLength: -1}, w
@@ -31,7 +31,7 @@ func bothWays(t *testing.T, h func(w io.Writer, r *http.Request)) http.Handler {
 		if err := errors.Join(control.EnableFullDuplex(), control.Flush()); err != nil {
 			t.Errorf("full duplex: %v", err)
 		}
-		defer func() { _ = control.SetReadDeadline(time.Unix(1, 0)) }() // else a server may wait for the rest of the body
+		defer func() { _ = control.SetReadDeadline(time.Unix(1, 0)) }() // otherwise a server may wait for the rest of the body
 		h(flusher{w, control}, r)
 	})
 }
@@ -46,7 +46,7 @@ func (f flusher) Write(p []byte) (int, error) {
 	return n, errors.Join(err, f.control.Flush())
 }
 
-// noise is large bytes, the same for the same seed.
+// noise returns large bytes that depend only on the seed.
 func noise(seed byte) io.Reader {
 	return io.LimitReader(rand.NewChaCha8([32]byte{seed}), large)
 }
@@ -96,7 +96,7 @@ func testBothWays(t *testing.T, n Network) {
 func testTurns(t *testing.T, n Network) {
 	w := n.Serve("w1", bothWays(t, func(w io.Writer, r *http.Request) {
 		_, _ = io.Copy(w, r.Body)
-		_, _ = io.WriteString(w, "!") // after the body's end, which is not the reply's
+		_, _ = io.WriteString(w, "!") // sent after the end of the body
 	}))
 	req, body := both()
 	resp, err := n.Fabric().Call(soon(t), w.Member, req)
@@ -105,7 +105,7 @@ func testTurns(t *testing.T, n Network) {
 	}
 	defer resp.Body.Close()
 	var got [4]byte
-	for _, word := range []string{"ping", "pong", "done"} { // each only after the one before came back
+	for _, word := range []string{"ping", "pong", "done"} { // each one is sent only after the previous one was echoed
 		if _, err := io.WriteString(body, word); err != nil {
 			t.Fatalf("write %q: %v", word, err)
 		}
@@ -194,8 +194,7 @@ func testStreamWorkerDies(t *testing.T, n Network) {
 	}
 }
 
-// testSlowReaders shows that streams that are not read stop their senders and
-// no others.
+// testSlowReaders checks that unread streams block their senders and nothing else.
 func testSlowReaders(t *testing.T, n Network) {
 	release := make(chan struct{})
 	idle := bothWays(t, func(w io.Writer, r *http.Request) {

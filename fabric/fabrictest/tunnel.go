@@ -14,11 +14,11 @@ import (
 	"github.com/bourse-dev/bourse/fabric"
 )
 
-// port is the one that machines of these tests have.
+// port is the port of the machines in these tests.
 const port = 8080
 
-// ported is a worker with a machine that behaves so on each connection, which it
-// closes.
+// ported is a worker with a machine that handles each connection with the given function,
+// after which the connection is closed.
 func ported(t *testing.T, n Network, behave func(net.Conn)) Worker {
 	var mux http.ServeMux
 	fabric.MachineTunnel.Handle(&mux, func(w http.ResponseWriter, r *http.Request, to fabric.TunnelRequest) {
@@ -55,13 +55,13 @@ func into(t *testing.T, n Network, w Worker) *fabric.Tunnel {
 }
 
 func testTunnelConn(t *testing.T, n Network) {
-	t.Run("either side ends alone", func(t *testing.T) { tunnelEnds(t, n) })
-	t.Run("large bodies pass side by side", func(t *testing.T) { tunnelLarge(t, n) })
+	t.Run("either side can be closed separately", func(t *testing.T) { tunnelEnds(t, n) })
+	t.Run("large bodies pass concurrently", func(t *testing.T) { tunnelLarge(t, n) })
 	t.Run("a hundred do not mix", func(t *testing.T) { tunnelMany(t, n) })
 	t.Run("what is not read is not sent", func(t *testing.T) { tunnelFull(t, n) })
 	t.Run("it has deadlines", func(t *testing.T) { tunnelDeadlines(t, n) })
-	t.Run("a break is no end", func(t *testing.T) { tunnelBreaks(t, n) })
-	t.Run("it is refused", func(t *testing.T) {
+	t.Run("an abort is not EOF", func(t *testing.T) { tunnelBreaks(t, n) })
+	t.Run("it can be refused", func(t *testing.T) {
 		w := ported(t, n, func(net.Conn) {})
 		_, err := fabric.DialTunnel(soon(t), n.Fabric(), w.Member, fabric.TunnelRequest{Machine: machine, Port: 22})
 		wantCode(t, err, bourse.CodeForbidden)
@@ -156,7 +156,7 @@ func tunnelMany(t *testing.T, n Network) {
 	all.Wait()
 }
 
-// tunnelFull shows that a machine that does not read stops who sends.
+// tunnelFull checks that a machine that does not read blocks the sender.
 func tunnelFull(t *testing.T, n Network) {
 	release := make(chan struct{})
 	c := into(t, n, ported(t, n, func(net.Conn) { <-release }))

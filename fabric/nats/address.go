@@ -8,14 +8,14 @@ import (
 	"strconv"
 )
 
-// Address is a server's address on NATS: a random one of fd6e:6174:7300::/40, a
-// private range of IPv6 that spells "nats". Nothing is ever sent there as IP.
+// Address is a server's address on NATS: a random one of fd6e:6174:7300::/40, a private
+// IPv6 range that spells "nats". No IP packets are ever sent to it.
 type Address = netip.Addr
 
 var network = netip.MustParsePrefix("fd6e:6174:7300::/40")
 
-// IsAddress reports whether host:port is the address of a server that is reached
-// through NATS, and not by dialing it.
+// IsAddress reports whether host:port is the address of a server that is reached through
+// NATS instead of by dialing it.
 func IsAddress(hostport string) bool {
 	_, _, ok := parsePlace(hostport)
 	return ok
@@ -33,13 +33,13 @@ func newAddress() Address {
 	return netip.AddrFrom16(b)
 }
 
-// token writes an address as a token of a subject.
+// token returns an address in the form of a subject token.
 func token(a Address) string {
 	b := a.As16()
 	return hex.EncodeToString(b[:])
 }
 
-// parsePlace reads host:port of this network.
+// parsePlace parses host:port of this network.
 func parsePlace(hostport string) (a Address, port uint16, ok bool) {
 	p, err := netip.ParseAddrPort(hostport)
 	return p.Addr(), p.Port(), err == nil && network.Contains(p.Addr())
@@ -49,7 +49,7 @@ func place(a Address, port uint16) string {
 	return net.JoinHostPort(a.String(), strconv.Itoa(int(port)))
 }
 
-// tcpAddr is an address in the form of net.Conn and memberlist.
+// tcpAddr returns an address in the form used by net.Conn and memberlist.
 func tcpAddr(a Address, port uint16) *net.TCPAddr {
 	return net.TCPAddrFromAddrPort(netip.AddrPortFrom(a, port))
 }

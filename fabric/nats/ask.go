@@ -13,30 +13,30 @@ import (
 	"github.com/bourse-dev/bourse/fabric"
 )
 
-// allOf begins the end of the subject of answers to an order that was put to a
-// whole region; its name follows.
+// allOf is followed by the region's name at the end of the subject of answers to an order
+// that was sent to a whole region.
 const allOf = "all."
 
-// askNumber numbers questions.
+// askNumber numbers the orders that are asked about.
 var askNumber atomic.Uint64
 
-// asked is an order that is being asked about, by one goroutine.
+// asked is the state of one Ask. It belongs to one goroutine.
 type asked struct {
 	members []bourse.Member
-	answers chan answer // buffered for all; any more are not from those asked
+	answers chan answer // capacity for all expected answers; further ones come from workers that were not asked
 	open    map[int]bool
 }
 
-// answer is a message, and the end of the subject that it came to.
+// answer is a message and the end of its subject.
 type answer struct {
 	of string
 	*client.Msg
 }
 
-// ask sends an order to workers of this network, by a message to each or, where
-// all of a region are asked, one to the region. It returns when all
-// have answered or ctx ends. An order that is too large for a message is not sent:
-// false.
+// ask sends an order to workers on this network: one message to a region if all of its
+// workers are asked, otherwise one message to each worker. It returns when all have
+// answered or ctx ends. It returns false without sending anything if the order is too large
+// for a message.
 func (l *Link) ask(ctx context.Context, to []bourse.Member, whole map[bourse.Region]bool, order []byte, quoted func(bourse.Quote)) bool {
 	if l.nats.IsConnected() && int64(len(order)) > l.nats.MaxPayload() {
 		l.Oversized.Add(1)
@@ -67,7 +67,7 @@ func (l *Link) ask(ctx context.Context, to []bourse.Member, whole map[bourse.Reg
 	return true
 }
 
-// put sends the order. A worker that cannot be reached now will not answer.
+// put sends the order. Workers that cannot be reached now will not answer.
 func (l *Link) put(a *asked, whole map[bourse.Region]bool, inbox string, order []byte) {
 	sent := map[bourse.Region]bool{}
 	for i := range a.members {
@@ -88,13 +88,12 @@ func (l *Link) put(a *asked, whole map[bourse.Region]bool, inbox string, order [
 	}
 }
 
-// orders is the subject of the orders for a region.
+// orders returns the subject of orders for a region.
 func (l *Link) orders(region bourse.Region) string {
 	return l.base + "region." + string(region) + ".orders"
 }
 
-// takeQuote passes an answer on to its question. rest is the question's number
-// and the sender.
+// takeQuote passes an answer to its Ask. rest contains its number and the sender.
 func (l *Link) takeQuote(rest string, m *client.Msg) {
 	number, of, _ := strings.Cut(rest, ".")
 	l.mu.Lock()
@@ -110,7 +109,7 @@ func (l *Link) takeQuote(rest string, m *client.Msg) {
 	}
 }
 
-// take handles an answer, which may be that there is none.
+// take handles an answer, which may state that there is no quote.
 func (a *asked) take(m answer, quoted func(bourse.Quote)) {
 	if noResponder(m.Msg) {
 		a.missing(m.of)
@@ -129,7 +128,8 @@ func (a *asked) take(m answer, quoted func(bourse.Quote)) {
 	}
 }
 
-// sender returns the index of the answer's sender: for a region's order, that in its header.
+// sender returns the index of the answer's sender. For a region's order, the sender is in a
+// header.
 func (a *asked) sender(m answer) (int, bool) {
 	if !strings.HasPrefix(m.of, allOf) {
 		i, err := strconv.Atoi(m.of)
@@ -140,7 +140,7 @@ func (a *asked) sender(m answer) (int, bool) {
 	return i, i >= 0
 }
 
-// missing waits no longer for those that an answer would have been of.
+// missing stops waiting for workers that cannot answer.
 func (a *asked) missing(of string) {
 	region, all := strings.CutPrefix(of, allOf)
 	if !all {

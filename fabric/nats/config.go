@@ -15,26 +15,26 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Config is the NATS network of a link.
+// Config configures a link to a NATS network.
 type Config struct {
-	URLs    []string // required: nats://, tls://, ws:// or wss://, of one cluster; user:password@ and token@ are taken from it
-	Prefix  string   // of all subjects; default "bourse". Its tokens: letters, digits, "-" and "_"
-	Cluster string   // the cluster's name, a token or several after the prefix; default "bourse"
-	Name    string   // of the connection, as the NATS server lists it; optional
-	// CA returns those that the NATS servers' certificates are of, for the next
-	// connection; nil: the system's.
+	URLs    []string // required: nats://, tls://, ws:// or wss:// addresses of one cluster; may contain user:password@ or token@
+	Prefix  string   // of all subjects; default "bourse"; its tokens consist of letters, digits, "-" and "_"
+	Cluster string   // name of the cluster, one or several tokens after the prefix; default "bourse"
+	Name    string   // name of the connection in the NATS server's list; optional
+	// CA returns the CAs that sign the NATS servers' certificates, for the next connection;
+	// nil: the system's.
 	CA func() *x509.CertPool
-	// Certificate returns what is shown to the NATS servers; nil: none.
+	// Certificate returns the client certificate for the NATS servers; nil: none.
 	Certificate func() tls.Certificate
-	Creds       string       // file of a user's JWT and seed; optional
-	NKey        string       // file of a user's seed; optional
-	Token       string       // shown to NATS servers whose URL names no user; optional
-	Log         *slog.Logger // default: none
-	// Patience is how long another end may send no sign of life before its
-	// connections are reset; default 6 s. It is asked for one every third of it.
+	Creds       string       // file with a user's JWT and seed; optional
+	NKey        string       // file with a user's seed; optional
+	Token       string       // for NATS servers whose URL contains no user; optional
+	Log         *slog.Logger // default: discard
+	// Patience is the time for which another end may send no sign of life before its
+	// connections are reset; default 6 s. It is pinged every third of this time.
 	Patience time.Duration
-	// Window is how many bytes of a connection may wait to be read; default
-	// 1 MiB. It bounds what a slow reader costs, and how much is in flight.
+	// Window is the number of unread bytes that a connection buffers; default 1 MiB. It
+	// bounds the memory for a slow reader and the data in flight.
 	Window int
 }
 
@@ -57,10 +57,10 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// Validate reports CodeInvalid for a config that no link can have.
+// Validate returns CodeInvalid if the configuration is invalid.
 func (c *Config) Validate() error {
 	if len(c.URLs) == 0 {
-		return bourse.Errorf(bourse.CodeInvalid, "no address of a NATS server")
+		return bourse.Errorf(bourse.CodeInvalid, "no NATS server address configured")
 	}
 	for _, u := range c.URLs {
 		if err := ValidateURL(u); err != nil {
@@ -71,12 +71,12 @@ func (c *Config) Validate() error {
 		return bourse.Errorf(bourse.CodeInvalid, "subject prefix %s: use letters, digits, \"-\" and \"_\" between dots", bourse.Quoted(s))
 	}
 	if c.Creds != "" && c.NKey != "" {
-		return bourse.Errorf(bourse.CodeInvalid, "credentials and an nkey: give one of them")
+		return bourse.Errorf(bourse.CodeInvalid, "credentials and an nkey are mutually exclusive")
 	}
 	return nil
 }
 
-// ValidateURL reports CodeInvalid unless s is the address of a NATS server.
+// ValidateURL returns CodeInvalid unless s is the address of a NATS server.
 func ValidateURL(s string) error {
 	u, err := url.Parse(s)
 	switch {
@@ -91,22 +91,22 @@ func ValidateURL(s string) error {
 const (
 	connectTimeout = 2 * time.Second
 	pingEvery      = 5 * time.Second // to the NATS server
-	pingsLost      = 2               // then it is considered dead
+	pingsLost      = 2               // then the NATS server is considered dead
 	reconnectEvery = 100 * time.Millisecond
-	// pendingBytes is what may wait in this process before messages are
-	// dropped. Connections are bounded by their windows; it is reached only
-	// when the process is stopped.
+	// pendingBytes is the size of this process's queue beyond which messages are dropped.
+	// Connections are limited by their windows, so it is reached only while the process is
+	// suspended.
 	pendingBytes = 256 << 20
 )
 
-// options returns the options of the client library.
+// options returns the options for the client library.
 func (c *Config) options(l *Link) ([]client.Option, error) {
 	o := []client.Option{
 		client.Name(c.Name), client.Timeout(connectTimeout),
 		client.PingInterval(pingEvery), client.MaxPingsOutstanding(pingsLost),
 		client.MaxReconnects(-1), client.ReconnectWait(reconnectEvery), client.ReconnectJitter(reconnectEvery, reconnectEvery),
 		client.RetryOnFailedConnect(true),
-		// What cannot be sent now is an error now. Sent late it would do harm.
+		// Messages that cannot be sent now must fail now; sending them later would do harm.
 		client.ReconnectBufSize(-1),
 		client.DisconnectErrHandler(l.disconnected), client.ReconnectHandler(l.reconnected), client.ErrorHandler(l.asyncError),
 	}
@@ -129,7 +129,7 @@ func (c *Config) options(l *Link) ([]client.Option, error) {
 	return o, nil
 }
 
-// certificate and ca are what the client library calls for each connection.
+// certificate and ca are called by the client library for each connection.
 func (c *Config) certificate() client.TLSCertHandler {
 	if c.Certificate == nil {
 		return nil

@@ -8,58 +8,58 @@ import (
 	"sync"
 )
 
-// maxChunk limits what one frame carries, in bytes: less where NATS takes less.
+// maxChunk is the maximum number of bytes in one frame; less if NATS accepts less.
 const maxChunk = 64 << 10
 
 func (l *Link) chunk() int {
 	if limit := int(l.nats.MaxPayload()) - frameHeader; limit > 0 {
 		return min(limit, maxChunk)
 	}
-	return maxChunk // there is no NATS now
+	return maxChunk // not connected to NATS now
 }
 
-// Conn is a connection over NATS, a net.Conn that can also close its sending
-// side alone. Read, Write and Close may each be called concurrently with the others.
+// Conn is a connection over NATS. It is a net.Conn that can also close its sending side
+// separately. Read, Write and Close may be called concurrently with each other.
 type Conn struct {
 	link          *Link
-	name          string // the last token of our subject
-	to            string // the other end's subject
+	name          string // last token of our subject
+	to            string // subject of the other end
 	peer          Address
 	local, remote *net.TCPAddr
 
-	writing sync.Mutex // one Write at a time
+	writing sync.Mutex // serializes Write
 	outgoing
 
 	mu      sync.Mutex
-	changed *sync.Cond // of mu: anything below
+	changed *sync.Cond // its lock is mu; signals changes of the fields below
 	opened  bool       // the other end has accepted
-	err     error      // why the connection is over
+	err     error      // why the connection has ended
 	credit  int        // bytes that may be sent
 	writeBy deadline
 	incoming
 }
 
-// outgoing is the frames that leave, in the order of their numbers.
+// outgoing sends frames in the order of their numbers.
 type outgoing struct {
 	sending sync.Mutex
 	number  uint32
-	out     []byte // one frame
+	out     []byte // buffer for one frame
 }
 
-// incoming is what has come and was not yet read.
+// incoming contains received data that has not been read.
 type incoming struct {
 	in       [][]byte
-	waiting  int    // bytes of in
-	owed     int    // bytes read since the last credit
-	window   int    // bytes that may wait
+	waiting  int    // bytes in in
+	owed     int    // bytes read since credit was last sent
+	window   int    // maximum value of waiting
 	expected uint32 // number of the next frame
-	ended    bool   // nothing more will come
+	ended    bool   // no more data will arrive
 	readBy   deadline
 }
 
 var _ net.Conn = (*Conn)(nil)
 
-// newConn enters a connection into the link's table.
+// newConn creates a connection and registers it in the link.
 func (l *Link) newConn(name, to string, peer Address, port, peerPort uint16) (*Conn, error) {
 	c := &Conn{link: l, name: name, to: to, peer: peer, incoming: incoming{window: l.config.Window}, local: tcpAddr(l.own, port), remote: tcpAddr(peer, peerPort)}
 	c.changed = sync.NewCond(&c.mu)
@@ -88,8 +88,7 @@ func (c *Conn) send(f frame, to string) error {
 	return c.link.send(to, c.subject(), c.out)
 }
 
-// receive takes the next frame. It is called by one goroutine and does not
-// block.
+// receive handles the next frame. It is called from one goroutine and does not block.
 func (c *Conn) receive(f frame) {
 	c.mu.Lock()
 	if f.kind == kindReset {
@@ -105,13 +104,13 @@ func (c *Conn) receive(f frame) {
 	}
 }
 
-var errProtocol = errors.New("the other end does not keep to the protocol")
+var errProtocol = errors.New("the other end violated the protocol")
 
 // apply applies a frame. c.mu is held.
 func (c *Conn) apply(f frame) error {
 	switch {
 	case c.err != nil:
-		return nil //nolint:nilerr // it is over: what still comes is dropped
+		return nil //nolint:nilerr // the connection has ended: drop late frames
 	case f.number != c.expected:
 		return errLost
 	}
@@ -141,7 +140,7 @@ func (c *Conn) apply(f frame) error {
 	return nil
 }
 
-// Read reads what has come. When the other end has ended it returns io.EOF.
+// Read implements net.Conn. It returns io.EOF when the other end has closed its sending side.
 func (c *Conn) Read(p []byte) (int, error) {
 	c.mu.Lock()
 	for len(c.in) == 0 && !c.ended && c.err == nil && !c.readBy.passed() && len(p) > 0 {
@@ -182,7 +181,7 @@ func (c *Conn) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// Write sends p. It blocks while the other end does not read.
+// Write implements net.Conn. It blocks while the other end does not read.
 func (c *Conn) Write(p []byte) (int, error) {
 	c.writing.Lock()
 	defer c.writing.Unlock()
@@ -204,7 +203,7 @@ func (c *Conn) Write(p []byte) (int, error) {
 	}
 }
 
-// take waits until some of n bytes may be sent.
+// take waits until at least one of n bytes may be sent, and returns how many.
 func (c *Conn) take(n int) (int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -222,7 +221,7 @@ func (c *Conn) take(n int) (int, error) {
 	return n, nil
 }
 
-// CloseWrite ends what is sent; what the other end sends can still be read.
+// CloseWrite closes the sending side. Data from the other end can still be read.
 func (c *Conn) CloseWrite() error {
 	c.mu.Lock()
 	err := c.err
@@ -236,7 +235,7 @@ func (c *Conn) CloseWrite() error {
 	return nil
 }
 
-// Close ends the connection. What was written is still delivered.
+// Close implements net.Conn. Written data is still delivered.
 func (c *Conn) Close() error {
 	c.mu.Lock()
 	live := c.err == nil && c.opened
@@ -248,18 +247,18 @@ func (c *Conn) Close() error {
 	return nil
 }
 
-// Abort ends the connection at once: to the other end it is a break, not an end.
+// Abort ends the connection immediately. The other end sees a broken connection instead of EOF.
 func (c *Conn) Abort() { c.reset(errAborted) }
 
-var errAborted = errors.New("the other end has broken off")
+var errAborted = errors.New("the other end aborted the connection")
 
-// reset ends the connection at once and notifies the other end.
+// reset ends the connection immediately and notifies the other end.
 func (c *Conn) reset(why error) {
 	if !c.end(why) {
 		return
 	}
 	c.link.Resets.Add(1)
-	_ = c.send(frame{kind: kindReset, data: []byte(why.Error())}, c.to) // if it cannot be sent the other end will notice
+	_ = c.send(frame{kind: kindReset, data: []byte(why.Error())}, c.to) // if it cannot be sent, the other end will notice anyway
 }
 
 // end ends the connection without notifying the other end. It reports whether it was open.
@@ -281,10 +280,10 @@ func (c *Conn) end(why error) bool {
 	return alive
 }
 
-// LocalAddr returns our own address.
+// LocalAddr implements net.Conn.
 func (c *Conn) LocalAddr() net.Addr { return c.local }
 
-// RemoteAddr returns the other end's address.
+// RemoteAddr implements net.Conn.
 func (c *Conn) RemoteAddr() net.Addr { return c.remote }
 
 func (c *Conn) failed(op string, err error) error {

@@ -2,7 +2,7 @@ package nats
 
 import "time"
 
-// deadline is one of a connection's. The connection's lock guards it.
+// deadline is a read or write deadline, guarded by the connection's lock.
 type deadline struct {
 	at    time.Time // zero: none
 	timer *time.Timer
@@ -21,13 +21,13 @@ func (d *deadline) set(at time.Time, wake func()) {
 	}
 }
 
-// SetDeadline sets both deadlines; the zero time means none.
+// SetDeadline implements net.Conn.
 func (c *Conn) SetDeadline(t time.Time) error { return c.setDeadlines(t, &c.readBy, &c.writeBy) }
 
-// SetReadDeadline sets the deadline of reads, also of those in progress.
+// SetReadDeadline implements net.Conn. It also affects reads in progress.
 func (c *Conn) SetReadDeadline(t time.Time) error { return c.setDeadlines(t, &c.readBy) }
 
-// SetWriteDeadline sets the deadline of writes, also of those in progress.
+// SetWriteDeadline implements net.Conn. It also affects writes in progress.
 func (c *Conn) SetWriteDeadline(t time.Time) error { return c.setDeadlines(t, &c.writeBy) }
 
 func (c *Conn) setDeadlines(t time.Time, of ...*deadline) error {
@@ -40,8 +40,8 @@ func (c *Conn) setDeadlines(t time.Time, of ...*deadline) error {
 	return nil
 }
 
-// wake makes those that wait check again. It takes the lock, so that none is
-// between checking and waiting.
+// wake makes waiting calls check again. It acquires the lock so that no call is between
+// checking and waiting.
 func (c *Conn) wake() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -13,11 +13,11 @@ import (
 	client "github.com/nats-io/nats.go"
 )
 
-// dialPatience is how long the other end may take to accept.
+// dialPatience is the time that the other end may take to accept a connection.
 const dialPatience = 3 * time.Second
 
-// Dial connects to a port of an address of this network. That no one is there
-// is known after one round trip to NATS.
+// Dial connects to a port of an address on this network. A missing server is detected
+// within one round trip to NATS.
 func (l *Link) Dial(ctx context.Context, hostport string) (net.Conn, error) {
 	to, port, ok := parsePlace(hostport)
 	if !ok {
@@ -46,7 +46,7 @@ func (l *Link) Dial(ctx context.Context, hostport string) (net.Conn, error) {
 	return c, nil
 }
 
-// opening waits for the other end's yes or no.
+// opening waits until the other end accepts or refuses.
 func (c *Conn) opening(ctx context.Context) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -62,10 +62,10 @@ func (c *Conn) opening(ctx context.Context) error {
 	return nil
 }
 
-// backlog is how many connections wait to be accepted at one port.
+// backlog is the number of connections per port that may wait to be accepted.
 const backlog = 1024
 
-// listener is one port of a link.
+// listener listens on one port of a link.
 type listener struct {
 	link  *Link
 	port  uint16
@@ -73,8 +73,7 @@ type listener struct {
 	ended chan struct{}
 }
 
-// Listen returns the connections that are made to a port. CodeAlreadyExists is
-// no matter here: a port has one listener in a process, the caller's.
+// Listen listens on a port. A port must have only one listener in the process.
 func (l *Link) Listen(port uint16) net.Listener {
 	n := &listener{link: l, port: port, conns: make(chan net.Conn, backlog), ended: make(chan struct{})}
 	l.mu.Lock()
@@ -83,7 +82,7 @@ func (l *Link) Listen(port uint16) net.Listener {
 	return n
 }
 
-// Accept returns the next connection.
+// Accept implements net.Listener.
 func (n *listener) Accept() (net.Conn, error) {
 	select {
 	case c := <-n.conns:
@@ -93,7 +92,7 @@ func (n *listener) Accept() (net.Conn, error) {
 	}
 }
 
-// Close takes no more connections.
+// Close implements net.Listener.
 func (n *listener) Close() error {
 	n.link.mu.Lock()
 	open := !closed(n.ended)
@@ -126,10 +125,10 @@ func closed(c <-chan struct{}) bool {
 	}
 }
 
-// Addr returns the address of the port.
+// Addr implements net.Listener.
 func (n *listener) Addr() net.Addr { return tcpAddr(n.link.own, n.port) }
 
-// takeDial answers a request for a connection.
+// takeDial handles a request for a connection.
 func (l *Link) takeDial(text string, m *client.Msg) {
 	port, err := strconv.ParseUint(text, 10, 16)
 	f, bad := parseFrame(m.Data)
@@ -142,7 +141,7 @@ func (l *Link) takeDial(text string, m *client.Msg) {
 	n := l.listeners[uint16(port)]
 	l.mu.Unlock()
 	if n == nil {
-		l.refuse(m.Reply, "no one listens there")
+		l.refuse(m.Reply, "connection refused")
 		return
 	}
 	c, err := l.newConn("a"+id, m.Reply, f.from, uint16(port), 0)
@@ -150,7 +149,7 @@ func (l *Link) takeDial(text string, m *client.Msg) {
 		l.refuse(m.Reply, err.Error())
 		return
 	}
-	c.mu.Lock() // no one else has it yet; frames for it come after this one
+	c.mu.Lock() // nobody else uses it yet; its frames arrive after this message
 	c.opened, c.credit, c.expected = true, int(min(f.window, 1<<30)), 1
 	c.mu.Unlock()
 	if c.send(frame{kind: kindAccept, window: uint32(c.window)}, c.to) != nil {
@@ -160,11 +159,11 @@ func (l *Link) takeDial(text string, m *client.Msg) {
 	select {
 	case n.conns <- c:
 	default:
-		c.reset(errors.New("too many connections wait there"))
+		c.reset(errors.New("too many connections are waiting to be accepted"))
 	}
 }
 
 // refuse refuses a connection.
 func (l *Link) refuse(to, reason string) {
-	_ = l.nats.Publish(to, (&frame{kind: kindReset, data: []byte(reason)}).append(nil)) // else the dialer's patience ends
+	_ = l.nats.Publish(to, (&frame{kind: kindReset, data: []byte(reason)}).append(nil)) // if this fails, the dialer times out
 }

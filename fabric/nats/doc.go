@@ -1,24 +1,23 @@
-// Package nats is the network of a cluster whose servers can dial out but need
-// not be dialed: each holds one connection to a NATS server, cluster or
-// supercluster, and is reached through it. Core NATS only: nothing is stored
-// there.
+// Package nats is a network for clusters whose servers can dial out but cannot be dialed.
+// Each server has one connection to a NATS server, cluster or supercluster, and is reached
+// through it. Only core NATS is used: nothing is stored there.
 //
-// A [Link] is a server's place on that network. It has an address that looks
-// like one of IP, host and port, but means a subject (see [Address]); so the code that
-// uses addresses, the membership and the fabric, does not depend on
-// NATS. Over a link go
+// A [Link] connects a server to that network. It has an address in the form of an IP
+// address and port, which stands for a subject (see [Address]). The code that uses
+// addresses, such as the membership and the fabric, therefore does not depend on NATS. A
+// link carries
 //
 //   - connections, [Link.Dial] and [Link.Listen]: a net.Conn of ordered frames
-//     with flow control, under which HTTP, TLS and the membership's streams
-//     run as they do over TCP. So streams, half-closed ends, breaks and
-//     backpressure mean the same on either network.
-//   - packets, of the membership's gossip: see [Transport].
+//     with flow control. HTTP, TLS and the membership's streams use it like TCP,
+//     so streams, half-closed connections, broken connections and backpressure
+//     mean the same on either network.
+//   - packets of the membership's gossip: see [Transport].
 //   - orders, [Fabric.Ask]: one message to a region's subject, or to the
-//     subjects of a sample, answered by quotes to the asker's own.
+//     subjects of a sample of workers. Quotes are sent to the asker's subject.
 //
 // # Subjects
 //
-// Below a prefix, the cluster's own:
+// The subjects below a prefix are those of one cluster:
 //
 //	at.<address>.dial.<port>   a request for a connection
 //	at.<address>.c.<conn>      frames of a connection
@@ -29,15 +28,14 @@
 //	region.<region>.orders     orders, to every worker of a region
 //	join                       answered by some member: its address
 //
-// An address is new with each start of a server. No other can have it, and
-// one that is out of date has no subscriber: NATS reports that at once, and so do
-// we.
+// An address is new with each start of a server and is never reused. An outdated address
+// has no subscriber, which NATS reports immediately, and the sender gets an error.
 //
-// # What is lost
+// # Lost messages
 //
-// NATS delivers at most once. Frames are numbered: where one is missing the
-// connection is reset, as it is when either end loses its NATS server, when
-// the other end is gone (no responders, or no sign of life for [goneAfter]),
-// or when this process was too slow to take messages. Above it all of that is an
-// outcome that is unknown, which the market handles. Nothing is repeated here.
+// NATS delivers at most once. Frames are numbered. If one is missing, the connection is
+// reset, as it is if either end loses its NATS server, if the other end is gone (no
+// responders, or no sign of life for Config.Patience), or if this process was too slow to
+// receive messages. To callers, all of these are unknown outcomes, which the market
+// handles. This package repeats nothing.
 package nats

@@ -9,24 +9,24 @@ import (
 	"github.com/bourse-dev/bourse/fabric"
 )
 
-// Fabric is the fabric of a cluster of which some or all servers are on NATS.
-// Calls and requests to those go over the link's connections, to the others as
-// they always did: Caller knows both ways by the address. Orders are put to those
-// on NATS with one message where that can be done.
+// Fabric is a fabric for clusters in which some or all servers are on NATS. Calls and
+// requests use the link's connections for servers on NATS, and direct connections for
+// others; Caller distinguishes them by their addresses. Orders are sent to workers on NATS
+// with one message per region if possible.
 type Fabric struct {
-	Caller fabric.Fabric // required; it dials places of the link with Link.Dial
+	Caller fabric.Fabric // required; must dial addresses of the link with Link.Dial
 	Link   *Link         // required
-	// Population returns how many workers of a region others know; nil: it
-	// is not known, and each is asked by a message of its own.
+	// Population returns the number of workers in a region that other members know. Nil:
+	// unknown; each worker gets its own message.
 	Population func(bourse.Region) int
-	// Private sends everything over the caller's connections: those prove to
-	// which server they lead to.
+	// Private sends everything over the caller's connections, which authenticate the server
+	// at the other end.
 	Private bool
 }
 
 var _ fabric.Fabric = (*Fabric)(nil)
 
-// Ask puts an order to many workers side by side; see [fabric.Fabric].
+// Ask implements [fabric.Fabric].
 func (f *Fabric) Ask(ctx context.Context, to []bourse.Member, order *bourse.Order, answer func(bourse.Quote)) {
 	here, elsewhere := f.split(to)
 	if len(here) == 0 {
@@ -35,7 +35,7 @@ func (f *Fabric) Ask(ctx context.Context, to []bourse.Member, order *bourse.Orde
 	}
 	body, err := fabric.EncodeOrder(order)
 	if err != nil {
-		return // an order that cannot be written down has no answers
+		return // an order that cannot be encoded gets no answers
 	}
 	var mu sync.Mutex
 	one := func(q bourse.Quote) {
@@ -53,7 +53,7 @@ func (f *Fabric) Ask(ctx context.Context, to []bourse.Member, order *bourse.Orde
 	wg.Wait()
 }
 
-// split separates those on NATS from the others.
+// split separates members on NATS from others.
 func (f *Fabric) split(to []bourse.Member) (here, elsewhere []bourse.Member) {
 	if f.Private {
 		return nil, to
@@ -68,7 +68,7 @@ func (f *Fabric) split(to []bourse.Member) (here, elsewhere []bourse.Member) {
 	return here, elsewhere
 }
 
-// whole returns the regions of which all workers are asked.
+// whole returns the regions in which all workers are asked.
 func (f *Fabric) whole(to []bourse.Member) map[bourse.Region]bool {
 	if f.Population == nil {
 		return nil
@@ -84,12 +84,12 @@ func (f *Fabric) whole(to []bourse.Member) map[bourse.Region]bool {
 	return out
 }
 
-// Call sends one request to one worker; see [fabric.Fabric].
+// Call implements [fabric.Fabric].
 func (f *Fabric) Call(ctx context.Context, to bourse.Member, req *http.Request) (*http.Response, error) {
 	return f.Caller.Call(ctx, to, req)
 }
 
-// Send sends one request as a whole to one worker; see [fabric.Fabric].
+// Send implements [fabric.Fabric].
 func (f *Fabric) Send(ctx context.Context, to bourse.Member, m *fabric.Message) (fabric.Answer, error) {
 	return f.Caller.Send(ctx, to, m)
 }

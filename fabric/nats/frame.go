@@ -9,24 +9,24 @@ import (
 // kind is the kind of a frame.
 type kind byte
 
-// The kinds of frames. Their numbers are on the wire.
+// The kinds of frames. The numbers are part of the protocol.
 const (
-	kindOpen   kind = 1 // of the dialer, first: where it is, and its window
-	kindAccept kind = 2 // of the other end, first: its window
-	kindData   kind = 3 // bytes
-	kindCredit kind = 4 // so many bytes more may be sent
-	kindEnd    kind = 5 // there are no more bytes
-	kindReset  kind = 6 // the connection is over; the reason as text
+	kindOpen   kind = 1 // sent first by the dialer: its address and window
+	kindAccept kind = 2 // sent first by the other end: its window
+	kindData   kind = 3 // data
+	kindCredit kind = 4 // number of additional bytes that may be sent
+	kindEnd    kind = 5 // no more data follows
+	kindReset  kind = 6 // the connection has ended; contains the reason as text
 )
 
-// frame is one message of a connection. Its number counts what its sender has
-// sent on this connection, from 0.
+// frame is one message of a connection. Its number counts the frames that its sender has
+// sent on the connection, from 0.
 type frame struct {
 	kind   kind
 	number uint32
 	data   []byte // data, or the reason of a reset
 	from   Address
-	window uint32 // open, accept: what its sender takes unread; credit: how much more
+	window uint32 // open, accept: maximum number of unread bytes; credit: additional bytes
 }
 
 const (
@@ -34,7 +34,7 @@ const (
 	maxReason   = 200
 )
 
-// append writes the frame onto b.
+// append appends the encoded frame to b.
 func (f *frame) append(b []byte) []byte {
 	b = binary.BigEndian.AppendUint32(append(b, byte(f.kind)), f.number)
 	switch f.kind {
@@ -51,21 +51,21 @@ func (f *frame) append(b []byte) []byte {
 	}
 }
 
-// parseFrame reads a frame. Its data is part of b.
+// parseFrame parses a frame. Its data aliases b.
 func parseFrame(b []byte) (frame, error) {
 	if len(b) < frameHeader {
-		return frame{}, fmt.Errorf("a frame of %d bytes", len(b))
+		return frame{}, fmt.Errorf("invalid frame of %d bytes", len(b))
 	}
 	f := frame{kind: kind(b[0]), number: binary.BigEndian.Uint32(b[1:])}
 	rest := b[frameHeader:]
 	if n, fixed := f.kind.size(); fixed && len(rest) != n {
-		return frame{}, fmt.Errorf("a frame of kind %d with %d bytes", f.kind, len(rest))
+		return frame{}, fmt.Errorf("frame of kind %d has %d bytes", f.kind, len(rest))
 	}
 	switch f.kind {
 	case kindOpen:
 		f.from = netip.AddrFrom16([16]byte(rest))
 		if !network.Contains(f.from) {
-			return frame{}, fmt.Errorf("a frame from %s", f.from)
+			return frame{}, fmt.Errorf("frame from invalid address %s", f.from)
 		}
 		f.window = binary.BigEndian.Uint32(rest[16:])
 	case kindAccept, kindCredit:
@@ -76,13 +76,13 @@ func parseFrame(b []byte) (frame, error) {
 		f.data = rest[:min(len(rest), maxReason)]
 	case kindEnd:
 	default:
-		return frame{}, fmt.Errorf("a frame of kind %d", f.kind)
+		return frame{}, fmt.Errorf("unknown frame kind %d", f.kind)
 	}
 	return f, nil
 }
 
-// size returns how many bytes a frame of this kind has after its header, where
-// that is fixed.
+// size returns the number of bytes after the header in frames of this kind, if that number
+// is fixed.
 func (k kind) size() (n int, fixed bool) {
 	switch k {
 	case kindOpen:

@@ -13,23 +13,21 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Link is a server's connection to NATS, and its address there. It is safe for
-// concurrent use.
+// Link is a server's connection to NATS and its address there. It is safe for concurrent use.
 //
-// One goroutine of the client library passes it all messages, in the order in
-// which they came; nothing that it calls blocks. Locks: mu guards the maps;
-// a Conn has one of its own, and one for sending. None is taken while mu is
-// held.
+// One goroutine of the client library delivers all messages in the order in which they
+// arrived; nothing that it calls may block. Locks: mu guards the maps; each Conn has its
+// own lock, and another one for sending. No other lock is acquired while mu is held.
 type Link struct {
 	Counters
 
 	config Config
 	nats   *client.Conn
 	own    Address
-	base   string // of all subjects: prefix and cluster, with a dot
-	home   string // of those that are ours
+	base   string // prefix of all subjects: prefix and cluster, with a trailing dot
+	home   string // prefix of our own subjects
 	ended  chan struct{}
-	work   sync.WaitGroup // of orders that are being answered, and the watch
+	work   sync.WaitGroup // answering orders, and the watch
 
 	findable sync.Once
 
@@ -37,31 +35,31 @@ type Link struct {
 	tables
 }
 
-// tables are the receivers of messages.
+// tables contains the receivers of messages.
 type tables struct {
 	conns     map[string]*Conn // by the last token of their subject
 	listeners map[uint16]*listener
 	asks      map[string]*asked
-	seen      map[Address]time.Time // when the other ends of connections sent the last sign of life
+	seen      map[Address]time.Time // latest sign of life of the other ends of connections
 	packets   func(from Address, data []byte)
 	serves    *offer
 	closed    bool
 }
 
-// Counters is what a link has seen since it was opened.
+// Counters counts events since the link was opened.
 type Counters struct {
-	Reconnects    atomic.Int64 // of this process to NATS
-	SlowConsumers atomic.Int64 // times that this process was too slow
-	Oversized     atomic.Int64 // messages too large to be sent, or to be taken
-	Malformed     atomic.Int64 // messages that make no sense
-	Resets        atomic.Int64 // connections that were reset
-	Dropped       atomic.Int64 // orders for which there was no free goroutine
+	Reconnects    atomic.Int64 // reconnections to NATS
+	SlowConsumers atomic.Int64 // times that this process received too slowly
+	Oversized     atomic.Int64 // messages too large to send or receive
+	Malformed     atomic.Int64 // invalid messages
+	Resets        atomic.Int64 // reset connections
+	Dropped       atomic.Int64 // orders dropped because no goroutine was free
 }
 
-// Counts is what Counters had at one moment.
+// Counts is a snapshot of Counters.
 type Counts struct{ Reconnects, SlowConsumers, Oversized, Malformed, Resets, Dropped int64 }
 
-// Counts reads the counters.
+// Counts returns the current values.
 func (c *Counters) Counts() Counts {
 	return Counts{
 		Reconnects: c.Reconnects.Load(), SlowConsumers: c.SlowConsumers.Load(), Oversized: c.Oversized.Load(),
@@ -69,13 +67,13 @@ func (c *Counters) Counts() Counts {
 	}
 }
 
-// startPatience is how long Open waits for NATS. After that the link is
-// there, and waits on.
+// startPatience is the time that Open waits for NATS. After that, the link keeps trying in
+// the background.
 const startPatience = 3 * time.Second
 
-// Open connects to NATS. When no server answers for a while, the link is returned
-// all the same and goes on trying. CodeInvalid means the config,
-// CodeUnauthorized that NATS does not let us in.
+// Open connects to NATS. If no server answers in time, it returns the link anyway, which
+// keeps trying. Errors: invalid for an invalid configuration; unauthorized if NATS rejects
+// the credentials.
 func Open(ctx context.Context, c Config) (*Link, error) {
 	c = c.withDefaults()
 	if err := c.Validate(); err != nil {
@@ -102,14 +100,14 @@ func Open(ctx context.Context, c Config) (*Link, error) {
 	select {
 	case <-connected:
 		if err := l.nats.FlushTimeout(startPatience); err != nil { // others can reach us from now on
-			c.Log.Warn("NATS answers slowly", "err", err)
+			c.Log.Warn("NATS is slow", "err", err)
 		}
 	case <-time.After(startPatience):
 		if err := l.nats.LastError(); errors.Is(err, client.ErrAuthorization) {
 			l.nats.Close()
-			return nil, bourse.Errorf(bourse.CodeUnauthorized, "NATS at %s does not let us in: %w", c.safeServers(), err)
+			return nil, bourse.Errorf(bourse.CodeUnauthorized, "NATS at %s rejected the credentials: %w", c.safeServers(), err)
 		}
-		c.Log.Warn("no NATS server answers yet", "servers", c.safeServers(), "err", l.nats.LastError())
+		c.Log.Warn("no NATS server has answered yet", "servers", c.safeServers(), "err", l.nats.LastError())
 	case <-ctx.Done():
 		l.nats.Close()
 		return nil, ctx.Err()
@@ -130,19 +128,19 @@ func (c *Config) safeServers() string {
 	return strings.Join(out, ",")
 }
 
-// at returns the prefix of the subjects of an address.
+// at returns the subject prefix of an address.
 func (l *Link) at(a Address) string { return l.base + "at." + token(a) + "." }
 
 // Place returns the host:port at which others reach a port of this link.
 func (l *Link) Place(port uint16) string { return place(l.own, port) }
 
-// Up reports whether there is a NATS server now.
+// Up reports whether the link is connected to a NATS server.
 func (l *Link) Up() bool { return l.nats.IsConnected() }
 
-const lastWords = time.Second // to flush
+const lastWords = time.Second // for flushing
 
-// Close takes no more orders and connections, resets those that are open,
-// sends what is still to be sent, and leaves.
+// Close stops accepting orders and connections, resets open connections, flushes pending
+// messages, and disconnects.
 func (l *Link) Close() {
 	l.mu.Lock()
 	if l.closed {
@@ -157,10 +155,10 @@ func (l *Link) Close() {
 	for _, n := range listeners {
 		_ = n.Close()
 	}
-	l.resetAll("the other end is closing", true)
+	l.resetAll("the other end is shutting down", true)
 	l.work.Wait()
 	if l.nats.IsConnected() {
-		_ = l.nats.FlushTimeout(lastWords) // it may be gone
+		_ = l.nats.FlushTimeout(lastWords) // NATS may be gone
 	}
 	l.nats.Close()
 }
@@ -197,7 +195,7 @@ func (l *Link) take(m *client.Msg) {
 	}
 }
 
-// noResponder reports whether m is NATS's message that a subject has no subscriber.
+// noResponder reports whether m is NATS's notification that a subject has no subscriber.
 func noResponder(m *client.Msg) bool {
 	return len(m.Data) == 0 && m.Header.Get("Status") == "503"
 }
@@ -222,7 +220,7 @@ func (l *Link) takeFrame(name string, m *client.Msg) {
 		c.receive(f)
 	case m.Reply != "" && !noResponder(m):
 		if f, err := parseFrame(m.Data); err == nil && f.kind != kindReset && f.kind != kindCredit && f.kind != kindEnd {
-			_ = l.nats.Publish(m.Reply, (&frame{kind: kindReset, data: []byte("there is no such connection")}).append(nil))
+			_ = l.nats.Publish(m.Reply, (&frame{kind: kindReset, data: []byte("no such connection")}).append(nil))
 		}
 	}
 }
@@ -237,7 +235,7 @@ func (l *Link) sent(err error) error {
 	switch {
 	case errors.Is(err, client.ErrMaxPayload):
 		l.Oversized.Add(1)
-	case errors.Is(err, client.ErrReconnectBufExceeded): // there is none: see options
+	case errors.Is(err, client.ErrReconnectBufExceeded): // not connected: see options
 		return errDown
 	}
 	return err
@@ -245,9 +243,9 @@ func (l *Link) sent(err error) error {
 
 var (
 	errGone  = errors.New("the other end is gone")
-	errDown  = errors.New("there is no connection to NATS")
+	errDown  = errors.New("not connected to NATS")
 	errSlow  = errors.New("messages were lost: this process was too slow")
-	errLost  = errors.New("messages were lost on the way")
+	errLost  = errors.New("messages were lost in transit")
 	errQuiet = errors.New("the other end sends no sign of life")
 )
 
@@ -264,20 +262,19 @@ func (l *Link) disconnected(_ *client.Conn, err error) {
 
 func (l *Link) reconnected(c *client.Conn) {
 	l.Reconnects.Add(1)
-	l.config.Log.Info("connected to NATS again", "server", c.ConnectedAddr())
+	l.config.Log.Info("reconnected to NATS", "server", c.ConnectedAddr())
 }
 
-// asyncError handles an error of the background.
+// asyncError handles an asynchronous error of the client library.
 func (l *Link) asyncError(_ *client.Conn, _ *client.Subscription, err error) {
 	if errors.Is(err, client.ErrSlowConsumer) {
 		l.SlowConsumers.Add(1)
 		l.resetAll(errSlow.Error(), true)
 	}
-	l.config.Log.Warn("NATS reports an error", "err", err)
+	l.config.Log.Warn("NATS reported an error", "err", err)
 }
 
-// resetAll ends all connections, and notifies the other ends if that can be
-// done.
+// resetAll ends all connections. If notify is set, it notifies the other ends.
 func (l *Link) resetAll(reason string, notify bool) {
 	l.mu.Lock()
 	all := make([]*Conn, 0, len(l.conns))

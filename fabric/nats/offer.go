@@ -14,16 +14,16 @@ import (
 
 // Headers of answers to orders.
 const (
-	headerFrom    = "Bourse-From"    // the worker
-	headerFailure = "Bourse-Failure" // there is no quote: a code; the body is a fabric.Failure
+	headerFrom    = "Bourse-From"    // worker
+	headerFailure = "Bourse-Failure" // code of the failure, if there is no quote; the body is a fabric.Failure
 )
 
 const (
 	quoteWithin = 5 * time.Second // asker and market have timed out long before
-	quotesOnce  = 256             // orders that are answered at a time; more are dropped
+	quotesOnce  = 256             // orders answered concurrently; more are dropped
 )
 
-// offer is a worker's part in the market.
+// offer is a worker's subscription to orders.
 type offer struct {
 	id      bourse.WorkerID
 	handler http.Handler
@@ -31,8 +31,8 @@ type offer struct {
 	log     *slog.Logger
 }
 
-// Offer has a worker answer orders: those for its region and those put to it
-// alone, as its handler answers them, until it withdraws. It is called once.
+// Offer makes a worker answer orders for its region and orders sent to it alone, with its
+// handler, until withdraw is called. It must be called once.
 func (l *Link) Offer(id bourse.WorkerID, region bourse.Region, handler http.Handler) (withdraw func(), err error) {
 	l.mu.Lock()
 	l.serves = &offer{id: id, handler: handler, slots: make(chan struct{}, quotesOnce), log: l.config.Log}
@@ -42,20 +42,20 @@ func (l *Link) Offer(id bourse.WorkerID, region bourse.Region, handler http.Hand
 		return nil, err
 	}
 	if l.nats.IsConnected() {
-		_ = l.nats.FlushTimeout(lastWords) // from now on orders come; a little later if NATS is slow
+		_ = l.nats.FlushTimeout(lastWords) // receive orders from now on, or a little later if NATS is slow
 	}
 	return func() {
-		_ = sub.Unsubscribe() // without NATS nothing comes anyway
+		_ = sub.Unsubscribe() // without NATS nothing is received anyway
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		l.serves = nil
 	}, nil
 }
 
-// takeAsk has an order answered.
+// takeAsk answers an order in the background.
 func (l *Link) takeAsk(m *client.Msg) {
 	if m.Reply == "" {
-		l.Malformed.Add(1) // no one to answer
+		l.Malformed.Add(1) // no reply subject
 		return
 	}
 	if len(m.Data) > fabric.MaxBody {
@@ -84,7 +84,7 @@ func (l *Link) takeAsk(m *client.Msg) {
 	})
 }
 
-// answer has the worker's handler answer an order.
+// answer returns the answer of the worker's handler to an order.
 func (o *offer) answer(order []byte) *client.Msg {
 	ctx, cancel := context.WithTimeout(context.Background(), quoteWithin)
 	defer cancel()

@@ -6,7 +6,7 @@ import (
 	client "github.com/nats-io/nats.go"
 )
 
-// maxPacket is far more than memberlist puts into one.
+// maxPacket is the maximum size of a packet, which is far more than memberlist uses.
 const maxPacket = 64 << 10
 
 func addressIn(b []byte) (Address, error) {
@@ -20,7 +20,7 @@ func addressIn(b []byte) (Address, error) {
 	return a, nil
 }
 
-// sendPacket sends a packet to an address. It may get lost.
+// sendPacket sends a packet to an address. It may be lost.
 func (l *Link) sendPacket(to Address, data []byte) error {
 	own := l.own.As16()
 	return l.sent(l.nats.Publish(l.at(to)+"packet", append(own[:], data...)))

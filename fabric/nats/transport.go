@@ -11,11 +11,11 @@ import (
 	client "github.com/nats-io/nats.go"
 )
 
-// packetQueue is how many packets wait for the membership; more are dropped,
-// as UDP would.
+// packetQueue is the number of received packets that are queued for the membership. As with
+// UDP, further packets are dropped.
 const packetQueue = 4096
 
-// Transport carries the gossip of a membership over a link.
+// Transport transports the gossip of a membership over a link.
 type Transport struct {
 	link    *Link
 	packets chan *memberlist.Packet
@@ -25,8 +25,7 @@ type Transport struct {
 
 var _ memberlist.Transport = (*Transport)(nil)
 
-// Transport makes the transport of the one membership that goes over l. It
-// ends with Shutdown.
+// Transport returns the transport of the link's only membership. It ends with Shutdown.
 func (l *Link) Transport() *Transport {
 	t := &Transport{
 		link: l, packets: make(chan *memberlist.Packet, packetQueue), streams: make(chan net.Conn), port: l.Listen(PortGossip),
@@ -45,7 +44,7 @@ func (t *Transport) take(from Address, data []byte) {
 	}
 }
 
-// accept passes connections on until the port is closed.
+// accept passes on connections until the port is closed.
 func (t *Transport) accept() {
 	for {
 		c, err := t.port.Accept()
@@ -93,19 +92,18 @@ func (t *Transport) StreamCh() <-chan net.Conn { return t.streams }
 // Shutdown implements memberlist.Transport.
 func (t *Transport) Shutdown() error { return t.port.Close() }
 
-// findWithin is how long a member may take to send its address.
+// findWithin is the time that a member may take to send its address.
 const findWithin = time.Second
 
-// Find returns the gossip address of some member of the cluster, which NATS
-// chooses: none where no other has been met yet. From then on this server
-// answers others.
+// Find returns the gossip address of a member of the cluster chosen by NATS, or none if
+// there is no other member yet. From then on, this server answers such requests.
 func (l *Link) Find(ctx context.Context) []string {
 	ctx, cancel := context.WithTimeout(ctx, findWithin)
 	defer cancel()
 	m, err := l.nats.RequestWithContext(ctx, l.base+"join", nil)
 	l.findable.Do(func() {
 		if _, err := l.nats.QueueSubscribe(l.base+"join", "members", l.takeJoin); err != nil {
-			l.config.Log.Warn("others cannot find this server", "err", err)
+			l.config.Log.Warn("subscribe to join requests failed", "err", err)
 		}
 	})
 	if err != nil {
@@ -118,9 +116,9 @@ func (l *Link) Find(ctx context.Context) []string {
 	return []string{place(a, PortGossip)}
 }
 
-// takeJoin sends our address to a server that looks for the cluster.
+// takeJoin sends our address to a server that is looking for the cluster.
 func (l *Link) takeJoin(m *client.Msg) {
 	if m.Reply != "" {
-		_ = l.nats.Publish(m.Reply, l.pong()) // it asks again
+		_ = l.nats.Publish(m.Reply, l.pong()) // the other server asks again
 	}
 }

@@ -7,12 +7,10 @@ import (
 	client "github.com/nats-io/nats.go"
 )
 
-// sawPeer notes a sign of life of an address, which is watched from now on. l.mu is
-// held.
+// sawPeer records a sign of life of an address, which is watched from now on. l.mu is held.
 func (l *Link) sawPeer(a Address) { l.seen[a] = time.Now() }
 
-// watch watches the other ends of connections until the link is closed: one that
-// was silent for a while is asked for a sign of life.
+// watch pings the other ends of connections that have been silent, until the link is closed.
 func (l *Link) watch() {
 	every := l.config.Patience / 3
 	tick := time.NewTicker(every)
@@ -24,7 +22,7 @@ func (l *Link) watch() {
 		case now := <-tick.C:
 			ask, quiet := l.silent(now, every)
 			for _, a := range ask {
-				_ = l.nats.PublishRequest(l.at(a)+"ping", l.home+"ping."+token(a), l.pong()) // down: then all is reset anyway
+				_ = l.nats.PublishRequest(l.at(a)+"ping", l.home+"ping."+token(a), l.pong()) // if NATS is down, all connections are reset anyway
 			}
 			for _, a := range quiet {
 				l.resetPeer(a, errQuiet)
@@ -33,8 +31,7 @@ func (l *Link) watch() {
 	}
 }
 
-// silent returns those with connections from which nothing has come for a while,
-// and those that have been silent for too long.
+// silent returns the peers to ping, and those that have been silent for too long.
 func (l *Link) silent(now time.Time, every time.Duration) (ask, gone []Address) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -76,8 +73,8 @@ func (l *Link) pong() []byte {
 	return a[:]
 }
 
-// takePing answers a request for a sign of life, and handles the answer to our
-// own, or that no one is there.
+// takePing answers a ping, and handles an answer to our own ping or the notification that
+// nobody received it.
 func (l *Link) takePing(of string, m *client.Msg) {
 	if noResponder(m) {
 		for _, a := range l.known(of) {
@@ -96,11 +93,11 @@ func (l *Link) takePing(of string, m *client.Msg) {
 	}
 	l.mu.Unlock()
 	if m.Reply != "" {
-		_ = l.nats.Publish(m.Reply, l.pong()) // it asks again
+		_ = l.nats.Publish(m.Reply, l.pong()) // the other end asks again
 	}
 }
 
-// known returns the watched addresses that are written so.
+// known returns the watched addresses with the given tokens.
 func (l *Link) known(of string) []Address {
 	l.mu.Lock()
 	defer l.mu.Unlock()
