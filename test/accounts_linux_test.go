@@ -20,26 +20,25 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// storm is a cluster over NATS on which everything happens at once.
+// storm is a cluster over NATS under concurrent load of all kinds.
 type storm struct {
 	t       *testing.T
 	nats    *natsd
 	workers []*server
 	brokers []*server
 	apis    []*machinesapi.Client
-	warm    map[bourse.MachineID]bool // a task's, on each worker
-	left    chan bourse.MachineID     // to be destroyed
+	warm    map[bourse.MachineID]bool // machines that stay warm for a task, on each worker
+	left    chan bourse.MachineID     // machines to be destroyed
 
 	tasks, refused, failed, machines, reserved atomic.Int64
 }
 
-// callerTime is longer than any caller may wait: its deadlines, and a moment.
+// callerTime is longer than any call may take: its deadline plus a margin.
 const callerTime = 20 * time.Second
 
-// The accounting test. Tasks, machines and reservations come and go, and
-// workers, brokers and the NATS server between them are killed in the midst of
-// it. Every caller has an answer in time; when all is over each worker's
-// ledger is what its machines take, which is what it was before.
+// TestAccounts creates and ends tasks, machines and reservations while workers, brokers and
+// the NATS server between them are killed. Every caller must get an answer in time. In the
+// end, each worker's ledger must equal what its machines use, which is what it was before.
 func TestAccounts(t *testing.T) {
 	t.Parallel()
 	s := newStorm(t)
@@ -105,8 +104,8 @@ func newStorm(t *testing.T) *storm {
 	return s
 }
 
-// during does something again and again. What it gives is only counted: a
-// refusal, or that somebody was away; but it must not take for ever.
+// during repeats an operation. Errors are only counted, because refusals and unavailable
+// servers are expected, but each call must end in time.
 func (s *storm) during(ctx context.Context, do func(*rand.Rand) error) {
 	r := rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64()))
 	for ctx.Err() == nil {
@@ -127,7 +126,7 @@ func (s *storm) during(ctx context.Context, do func(*rand.Rand) error) {
 			s.refused.Add(1)
 		default:
 			s.failed.Add(1)
-			pause(ctx, 5*time.Millisecond) // as a client backs off
+			pause(ctx, 5*time.Millisecond) // clients back off
 		}
 	}
 }
@@ -152,7 +151,7 @@ func (s *storm) task(r *rand.Rand, n int) error {
 	return err
 }
 
-// machine creates one and destroys it, perhaps through another broker.
+// machine creates a machine and destroys it, possibly through another broker.
 func (s *storm) machine(r *rand.Rand) error {
 	in := sleeper("gru", "")
 	in.Config.Requirements = bourse.Requirements{"slots": {Count: 1}}
@@ -164,21 +163,21 @@ func (s *storm) machine(r *rand.Rand) error {
 	return s.destroy(r, m.ID)
 }
 
-// destroy destroys a machine, or leaves that to another one: else
-// those whose worker was away would take all slots in the end.
+// destroy destroys a machine or leaves that to another goroutine. Otherwise, machines whose
+// worker was down would eventually occupy all slots.
 func (s *storm) destroy(r *rand.Rand, id bourse.MachineID) error {
 	err := s.api(r).Destroy(s.t.Context(), app, id, machinesapi.DestroyMachine{Force: true}, "")
 	if err != nil && bourse.CodeOf(err) != bourse.CodeNotFound {
 		select {
 		case s.left <- id:
-		default: // clear does it
+		default: // clear destroys it
 		}
 	}
 	return err
 }
 
-// reservation holds slots for a second or two; then it is released, used, or
-// forgotten.
+// reservation holds slots for a second or two, and then releases them, uses them, or lets
+// them expire.
 func (s *storm) reservation(r *rand.Rand) error {
 	ttl, count := 1+r.Int64N(2), 1+r.Int64N(3)
 	in := slot("", count, 1+r.Int64N(2), ttl)
@@ -203,11 +202,11 @@ func (s *storm) reservation(r *rand.Rand) error {
 	return nil
 }
 
-// kill ends every server once or twice, at moments that what happens decides,
-// and starts it again.
+// kill kills every server once or twice, at times that depend on the progress of the load,
+// and restarts it.
 func (s *storm) kill() {
 	s.t.Helper()
-	worked := func() { // for a while
+	worked := func() { // waits for some progress
 		before := s.tasks.Load()
 		within(5*time.Second, func() bool { return s.tasks.Load() > before+50 })
 	}
@@ -224,13 +223,13 @@ func (s *storm) kill() {
 		worked()
 		s.nats.kill()
 		failed := s.failed.Load()
-		within(5*time.Second, func() bool { return round == 0 || s.failed.Load() > failed+100 }) // calls meet it
+		within(5*time.Second, func() bool { return round == 0 || s.failed.Load() > failed+100 }) // calls are affected
 		s.nats.start()
 	}
 	worked()
 }
 
-// clear destroys what the storm has left.
+// clear destroys the machines that the storm has left behind.
 func (s *storm) clear() error {
 	list, silent, err := s.apis[0].Machines(s.t.Context(), app, machinesapi.ListMachines{})
 	if err != nil || len(silent) > 0 {
@@ -249,7 +248,7 @@ func (s *storm) clear() error {
 	return nil
 }
 
-// accounts returns what is used of each resource of each worker, and held.
+// accounts returns the used and held amount of each resource of each worker.
 func (s *storm) accounts() map[string]int64 {
 	s.t.Helper()
 	out := map[string]int64{}

@@ -14,7 +14,7 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(servertest.Main(m)) }
 
-// The words of package servertest, as the tests here use them.
+// Names of package servertest, for the tests in this package.
 type server = servertest.Server
 
 var (
@@ -28,20 +28,20 @@ var (
 
 const patience = servertest.Patience
 
-// markOf returns a text for the command lines of a test's machines that no other test
-// uses, and no other run of the tests on this host.
+// markOf returns a text for the command lines of a test's machines that no other test and
+// no other run on this host uses.
 func markOf(t *testing.T) string {
 	return fmt.Sprintf("bourse-%s-%d-", t.Name(), os.Getpid())
 }
 
-// pidsOf returns the processes whose command line has the mark.
+// pidsOf returns the processes whose command line contains the mark.
 func pidsOf(t *testing.T, mark string) []string {
 	t.Helper()
 	return slices.Sorted(maps.Keys(linesOf(t, mark)))
 }
 
-// linesOf returns the command lines that have the mark, by process, with
-// spaces between the arguments.
+// linesOf returns the command lines that contain the mark, by process, with spaces between
+// the arguments.
 func linesOf(t *testing.T, mark string) map[string]string {
 	t.Helper()
 	files, err := filepath.Glob("/proc/[0-9]*/cmdline")

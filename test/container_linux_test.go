@@ -24,8 +24,9 @@ func server80(cmd ...string) ocispec.ImageConfig { return ocispec.ImageConfig{Cm
 
 var httpd = []string{"/bin/httpd", "-f", "-p", "8080", "-h", "/www"}
 
-// An image is built from files, pushed, pulled by its tag, run and used; a
-// newer one takes the tag; the old one is removed when no one uses it.
+// TestAnImagesLife builds an image from files, pushes it, pulls it by its tag, runs it and
+// uses it. Then a newer image gets the tag, and the old one is removed when it is no longer
+// used.
 func TestAnImagesLife(t *testing.T) {
 	t.Parallel()
 	y := newYard(t, 1)
@@ -51,7 +52,7 @@ func TestAnImagesLife(t *testing.T) {
 	two := y.push("web:1", server80(httpd...), page("the second"))
 	newer := y.run(app, y.order(one.Name))
 	y.answers(app, newer.ID, "the second")
-	y.answers(app, m.ID, "the first") // what runs is not touched
+	y.answers(app, m.ID, "the first") // the running machine is unaffected
 	y.listsProcesses(m.ID)
 	if newer.ImageRef.Digest != two.Digest {
 		t.Errorf("the tag means %s now, and the machine has %s", two.Digest, newer.ImageRef.Digest)
@@ -70,8 +71,9 @@ func TestAnImagesLife(t *testing.T) {
 	y.answers(app, newer.ID, "the second")
 }
 
-// listsProcesses checks the processes of a machine that serves a page: as the machine sees
-// them, those sent into the background by a command beside it included, and none of another's.
+// listsProcesses checks the process list of a machine that serves a page. It must show the
+// processes as the machine sees them, including those started in the background by an exec,
+// and none of another machine.
 func (y *yard) listsProcesses(id bourse.MachineID) {
 	y.Helper()
 	if out, code := y.sh(app, id, "cd /tmp; sleep 601 >/dev/null 2>&1 &"); code != 0 {
@@ -85,7 +87,7 @@ func (y *yard) listsProcesses(id bourse.MachineID) {
 	if first.PID != 1 || first.Command != strings.Join(httpd, " ") || first.Directory != "/www" || first.RSS == 0 || !slices.Equal(first.Listens, []bourse.ListenSocket{listens}) {
 		y.Errorf("its program is %+v", first)
 	}
-	behind := slices.DeleteFunc(list[1:], func(p bourse.Process) bool { return strings.HasPrefix(p.Command, "/bin/httpd") }) // that still end a connection
+	behind := slices.DeleteFunc(list[1:], func(p bourse.Process) bool { return strings.HasPrefix(p.Command, "/bin/httpd") }) // processes that are still closing a connection
 	if len(behind) != 1 || behind[0].PID <= 1 || behind[0].PID > 1000 || behind[0].Command != "sleep 601" || behind[0].Directory != "/tmp" || len(behind[0].Listens) > 0 {
 		y.Errorf("behind it are %+v", behind)
 	}
@@ -104,8 +106,8 @@ func (y *yard) digests() []string {
 	return out
 }
 
-// A worker's daemon is killed: its containers go on with the same processes,
-// what they write is kept, and how one ends is known.
+// TestContainersOutliveTheDaemon kills a worker's daemon. Its containers must continue with
+// the same processes, their output must be stored, and their exit codes must be known.
 func TestContainersOutliveTheDaemon(t *testing.T) {
 	t.Parallel()
 	y := newYard(t, 1)
@@ -153,7 +155,7 @@ func TestContainersOutliveTheDaemon(t *testing.T) {
 	}
 }
 
-// lines waits for the first so many lines of a machine's output.
+// lines waits for the first n lines of a machine's output.
 func (y *yard) lines(id bourse.MachineID, n int) []string {
 	y.Helper()
 	var out []string
@@ -171,7 +173,8 @@ func (y *yard) lines(id bourse.MachineID, n int) []string {
 	return out[:n]
 }
 
-// Limits are those of the order: memory, processes, and what it may write.
+// TestContainersKeepTheirLimits checks that an order's limits on memory, processes and disk
+// space are enforced.
 func TestContainersKeepTheirLimits(t *testing.T) {
 	t.Parallel()
 	y := newYard(t, 1)

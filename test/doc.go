@@ -1,3 +1,4 @@
-// Package test drives whole programs: the real daemons as processes of their
-// own, killed at random moments, judged by what their callers were told.
+// Package test tests whole programs: the real daemons run as separate processes and are
+// killed at random moments. The results are compared with the replies that the callers
+// received.
 package test

@@ -23,9 +23,10 @@ import (
 
 var drained = flag.Int("drained", 12, "how many machines the worker has that TestDrainUnderLoad drains; a tenth of them, and at least 2, have volumes")
 
-// A worker with machines of two apps, some with volumes, which proxies send requests to
-// all the time, is drained: no request fails, all machines are on others at the end, each
-// volume has what its machine wrote last, and the worker is empty and takes orders again.
+// TestDrainUnderLoad drains a worker with machines of two apps, some with volumes, while
+// proxies keep sending requests to them. No request may fail. In the end all machines must
+// be on other workers, each volume must contain what its machine wrote last, and the worker
+// must be empty and accept orders again.
 func TestDrainUnderLoad(t *testing.T) {
 	t.Parallel()
 	h := newHerd(t)
@@ -44,16 +45,16 @@ func TestDrainUnderLoad(t *testing.T) {
 	t.Logf("%d machines drained in %s, %d of them with volumes; %d requests meanwhile, %d failed", *drained, took.Round(100*time.Millisecond), len(h.volumes), asked, failed)
 }
 
-// herd is machines of two apps on the worker gru-1 of a dev cluster.
+// herd is a set of machines of two apps on the worker gru-1 of a dev cluster.
 type herd struct {
 	*testing.T
 	dev     *servertest.Dev
 	api     *machinesapi.Client
 	apps    []bourse.AppName
-	hello   string                               // the program that they run
-	data    string                               // where a machine has its volume
-	volumes map[bourse.MachineID]bourse.VolumeID // by the first machine that has it
-	free    bourse.VolumeID                      // one that no machine has; "" without volumes
+	hello   string                               // their program
+	data    string                               // mount point of the volumes
+	volumes map[bourse.MachineID]bourse.VolumeID // by the first machine that uses the volume
+	free    bourse.VolumeID                      // a volume without a machine; "" without volumes
 }
 
 func newHerd(t *testing.T) *herd {
@@ -68,7 +69,7 @@ func newHerd(t *testing.T) *herd {
 	return h
 }
 
-// only lets gru-1 alone take orders, or all workers again.
+// only allows orders on gru-1 only, or on all workers again.
 func (h *herd) only(alone bool) {
 	h.Helper()
 	for _, w := range []bourse.WorkerID{"gru-2", "gru-3"} {
@@ -78,7 +79,7 @@ func (h *herd) only(alone bool) {
 	}
 }
 
-// fill makes machines on gru-1, some with volumes, and waits until proxies serve both apps.
+// fill creates machines on gru-1, some with volumes, and waits until proxies serve both apps.
 func (h *herd) fill(machines, volumes int) {
 	h.Helper()
 	w, err := h.api.Worker(h.Context(), "gru-1")
@@ -110,7 +111,8 @@ func (h *herd) fill(machines, volumes int) {
 	}
 }
 
-// diary runs $HELLO and writes into $DATA when it begins and, last of all, when it has ended.
+// diary is a program that runs $HELLO and writes to $DATA when it starts and just before it
+// exits.
 const diary = `echo "began $FLY_MACHINE_ID" >> "$DATA/diary"
 trap 'kill $p; wait $p; echo "ended $FLY_MACHINE_ID" >> "$DATA/diary"; exit 0' INT TERM
 "$HELLO" & p=$!
@@ -145,7 +147,7 @@ func (h *herd) create(name bourse.AppName, mounts bool) {
 	}
 }
 
-// ask sends a request to an app, which it must answer.
+// ask sends a request to an app and checks that it is answered.
 func (h *herd) ask(name bourse.AppName) error {
 	req, err := http.NewRequestWithContext(h.Context(), http.MethodGet, h.dev.Proxy+"/", nil)
 	if err != nil {
@@ -164,8 +166,8 @@ func (h *herd) ask(name bourse.AppName) error {
 	return err
 }
 
-// load has clients send requests all the time, until what it returns is called, which says
-// how many there were and how many failed.
+// load sends requests continuously until the returned function is called, which returns the
+// number of requests and of failures.
 func (h *herd) load() (end func() (asked, failed int64)) {
 	var load sync.WaitGroup
 	var asked, failed atomic.Int64
@@ -195,8 +197,8 @@ func (h *herd) load() (end func() (asked, failed int64)) {
 	}
 }
 
-// moved fails unless so many machines serve on other workers, those with volumes with what
-// was written there before.
+// moved checks that n machines are served on other workers, and that those with volumes
+// have the data written before.
 func (h *herd) moved(machines int) {
 	h.Helper()
 	diaries := 0
@@ -227,8 +229,8 @@ func (h *herd) moved(machines int) {
 	}
 }
 
-// remove fails unless the drain has said how to remove the volume that no machine has, and
-// no other, and does it.
+// remove checks that the drain's output contains a command to remove the unused volume and
+// no other volume, and runs it.
 func (h *herd) remove(said string) {
 	h.Helper()
 	_, command, found := strings.Cut(said, "1 volume is left, with its data; to remove it: bourse ")
@@ -244,7 +246,8 @@ func (h *herd) remove(said string) {
 	}
 }
 
-// emptied fails unless gru-1 has nothing, and takes orders again once it is uncordoned.
+// emptied checks that gru-1 has no machines or volumes, and that it accepts orders once it
+// is uncordoned.
 func (h *herd) emptied() {
 	h.Helper()
 	left, _, err := h.api.Machines(h.Context(), "", machinesapi.ListMachines{Worker: "gru-1"})

@@ -10,19 +10,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// enclave is a thread with namespaces of its own: what it starts, opens and
-// dials is in them. They are gone with the thread, the processes that it
-// started and the files that it opened: however a test ends, nothing is left.
+// enclave is a thread with its own namespaces, which apply to everything that it starts,
+// opens and dials. However a test ends, they disappear with the thread, its processes and
+// its open files.
 type enclave struct{ work chan func() }
 
-// newEnclave unshares what the flags say. The test is skipped where that is
-// not allowed.
+// newEnclave unshares the namespaces in flags. It skips the test where that is not permitted.
 func newEnclave(t *testing.T, flags int) *enclave {
 	t.Helper()
 	e := &enclave{work: make(chan func())}
 	ready := make(chan error)
 	go func() {
-		runtime.LockOSThread() // and never unlocked: the thread ends with this goroutine
+		runtime.LockOSThread() // never unlocked: the thread ends with this goroutine
 		ready <- unix.Unshare(flags)
 		for f := range e.work {
 			f()
@@ -47,8 +46,7 @@ func (e *enclave) do(f func() error) error {
 // launch starts a process in the namespaces.
 func (e *enclave) launch(cmd *exec.Cmd) error { return e.do(cmd.Start) }
 
-// mountSmall makes a file system of so many bytes in memory at a directory,
-// for those in the enclave alone.
+// mountSmall mounts a tmpfs of the given size at a directory, visible only in the enclave.
 func (e *enclave) mountSmall(dir string, size int) error {
 	return e.do(func() error {
 		if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {

@@ -17,17 +17,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// factory is a host behind a wall: it can call others, and no one can call it.
+// factory is a host behind a firewall. It can dial out, but cannot be dialed.
 type factory struct {
 	*enclave
-	outside string // the address of this namespace that it reaches
+	outside string // address of this namespace that the factory can reach
 }
 
-// newFactory makes one, on a network of its own with this namespace.
+// newFactory creates a factory on its own network with this namespace.
 func newFactory(t *testing.T) *factory {
 	t.Helper()
 	f := &factory{enclave: newEnclave(t, unix.CLONE_NEWNET)}
-	// The name and the subnet are this process's own: another run of the tests may have a factory, too.
+	// Name and subnet are specific to this process, because another run of the tests may
+	// have a factory, too.
 	block := os.Getpid() % (1 << 14)
 	name, subnet := fmt.Sprintf("bf%d", os.Getpid()), fmt.Sprintf("10.79.%d.", block>>6)
 	inside := subnet + strconv.Itoa(block&63<<2+2)
@@ -36,7 +37,7 @@ func newFactory(t *testing.T) *factory {
 	if err := f.do(func() error { thread = unix.Gettid(); return nil }); err != nil {
 		t.Fatal(err)
 	}
-	// What the namespace's end of the cable goes with, this end goes with.
+	// This end of the veth pair disappears with the namespace's end.
 	command(t, "ip", "link", "add", name, "type", "veth", "peer", "name", "out0", "netns", fmt.Sprint(thread))
 	command(t, "ip", "addr", "add", f.outside+"/30", "dev", name)
 	command(t, "ip", "link", "set", name, "up")
@@ -63,7 +64,7 @@ func command(t *testing.T, words ...string) {
 	}
 }
 
-// wallUp drops what begins outside and comes in by a card.
+// wallUp drops new incoming connections on external interfaces.
 func wallUp(card string) error {
 	c, err := nftables.New()
 	if err != nil {
@@ -87,8 +88,7 @@ func wallUp(card string) error {
 	return c.Flush()
 }
 
-// unreachable shows that the wall stands: who listens inside is not reached
-// from outside.
+// unreachable checks that listeners inside cannot be reached from outside.
 func (f *factory) unreachable(t *testing.T, inside string) {
 	t.Helper()
 	var ln net.Listener

@@ -20,8 +20,8 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// newWorker makes a worker of a region whose machines are bound to it by the
-// label host. It keeps its data in a directory of its own, which it gives.
+// newWorker returns a worker of a region to which orders can be bound by the label host,
+// and its data directory.
 func newWorker(t *testing.T, name, region string, more ...string) (s *server, data string) {
 	t.Helper()
 	data = filepath.Join(t.TempDir(), name)
@@ -31,7 +31,7 @@ func newWorker(t *testing.T, name, region string, more ...string) (s *server, da
 	}, more...)...), data
 }
 
-// eventually asks until there is no error, and returns how long that took.
+// eventually retries until there is no error, and returns the time that it took.
 func eventually(t *testing.T, limit time.Duration, what string, ask func() error) time.Duration {
 	t.Helper()
 	begin := time.Now()
@@ -46,7 +46,7 @@ func eventually(t *testing.T, limit time.Duration, what string, ask func() error
 	return 0
 }
 
-// sleeper is an order for a machine that runs until it is stopped.
+// sleeper returns an order for a machine that runs until it is stopped.
 func sleeper(region, mark string) machinesapi.CreateMachine {
 	return machinesapi.CreateMachine{Region: region, Config: &bourse.Config{
 		Image: bourse.ImageHost, Guest: &bourse.Guest{MemoryMB: 16}, Restart: &bourse.Restart{Policy: bourse.RestartNo},
@@ -70,7 +70,7 @@ func create(t *testing.T, api *machinesapi.Client, order machinesapi.CreateMachi
 	return m.Machine
 }
 
-// told is what is said of a machine, wherever it is asked.
+// told contains the properties of a machine that every source must agree on.
 type told struct {
 	Worker   bourse.WorkerID
 	State    bourse.State
@@ -86,7 +86,7 @@ func toldOf(m *machinesapi.Machine) told {
 
 type machines = map[bourse.MachineID]told
 
-// listed returns what a broker lists.
+// listed returns a broker's machine list.
 func listed(ctx context.Context, api *machinesapi.Client) (machines, error) {
 	list, silent, err := api.Machines(ctx, app, machinesapi.ListMachines{})
 	if err == nil && len(silent) > 0 {
@@ -99,7 +99,7 @@ func listed(ctx context.Context, api *machinesapi.Client) (machines, error) {
 	return out, err
 }
 
-// selected returns what a broker's view says in SQL.
+// selected returns the machines in a broker's view, by SQL.
 func selected(ctx context.Context, api *machinesapi.Client) (machines, error) {
 	rows, err := query(ctx, api, `SELECT id, worker, state, instance_id, order_id, pid, host_status FROM machines WHERE app = ?`, string(app))
 	out := machines{}
@@ -108,13 +108,13 @@ func selected(ctx context.Context, api *machinesapi.Client) (machines, error) {
 			Worker: bourse.WorkerID(r[1]), State: bourse.State(r[2]), Instance: bourse.InstanceID(r[3]),
 			Order: bourse.OrderID(r[4]), Host: machinesapi.HostStatus(r[6]),
 		}
-		_, _ = fmt.Sscan(r[5], &m.PID) // null is 0
+		_, _ = fmt.Sscan(r[5], &m.PID) // null becomes 0
 		out[bourse.MachineID(r[0])] = m
 	}
 	return out, err
 }
 
-// query asks a broker's view. Cells are given as text.
+// query queries a broker's view. Cells are returned as text.
 func query(ctx context.Context, api *machinesapi.Client, statement string, params ...any) ([][]string, error) {
 	var rows [][]string
 	for line, err := range api.Query(ctx, machinesapi.ViewQuery{Statement: statement, Params: params}) {
@@ -133,10 +133,10 @@ func query(ctx context.Context, api *machinesapi.Client, statement string, param
 	return rows, nil
 }
 
-// emptyQuery is how a query that selects everything travels in a URL.
+// emptyQuery is the URL encoding of a query that selects everything.
 const emptyQuery = "oA"
 
-// owned returns what workers themselves have, asked without a broker.
+// owned returns the machines that the workers themselves report, without a broker.
 func owned(t *testing.T, workers ...*server) machines {
 	t.Helper()
 	out := machines{}
@@ -163,8 +163,8 @@ func owned(t *testing.T, workers ...*server) machines {
 	return out
 }
 
-// hosts tells how the lists and the SQL of every broker show the hosts of the
-// machines that are wanted: all of them, and each as it is said.
+// hosts checks that the lists and the SQL of every broker show exactly the wanted machines,
+// with the given status of their hosts.
 func hosts(ctx context.Context, want map[bourse.MachineID]machinesapi.HostStatus, brokers ...*machinesapi.Client) error {
 	for _, api := range brokers {
 		for name, ask := range map[string]func(context.Context, *machinesapi.Client) (machines, error){"list": listed, "SQL": selected} {
@@ -184,8 +184,8 @@ func hosts(ctx context.Context, want map[bourse.MachineID]machinesapi.HostStatus
 	return nil
 }
 
-// agreed reports whether so many members say of their views that they are the
-// same, to the checksum of each table.
+// agreed reports whether n members have identical views, according to the checksum of each
+// table.
 func agreed(ctx context.Context, members int, brokers ...*machinesapi.Client) error {
 	for _, api := range brokers {
 		h, err := api.ViewHealth(ctx)
@@ -212,8 +212,8 @@ func agreed(ctx context.Context, members int, brokers ...*machinesapi.Client) er
 	return nil
 }
 
-// converged waits until all views agree, and every broker lists, also in SQL,
-// exactly what the workers themselves have.
+// converged waits until all views are identical and every broker shows, in lists and in
+// SQL, exactly the machines that the workers report.
 func converged(t *testing.T, members int, brokers []*machinesapi.Client, workers ...*server) machines {
 	t.Helper()
 	var want machines
@@ -245,7 +245,7 @@ func converged(t *testing.T, members int, brokers []*machinesapi.Client, workers
 	return want
 }
 
-// kept reports whether everything that was promised is there as it was.
+// kept reports whether every promised machine exists unchanged.
 func kept(t *testing.T, promised []machinesapi.Machine, have machines) {
 	t.Helper()
 	for i := range promised {

@@ -10,13 +10,13 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// A machine that no one uses is stopped; one whose program holds itself awake, with
-// curl through its socket, goes on, also while its worker's daemon is killed and comes
-// back, and is stopped when its program says that it is done.
+// TestAnIdleMachineGoesToZero checks that an idle machine is stopped. A machine whose
+// program keeps it awake with curl through its socket must continue, even if its worker's
+// daemon is killed and restarted, and must be stopped once the program is done.
 func TestAnIdleMachineGoesToZero(t *testing.T) {
 	t.Parallel()
 	broker := startServer(t, "b1", "serve", "broker", "--listen", "127.0.0.1:0")
-	one, _ := newWorker(t, "w1", "gru", "--join", broker.Addr, "--idle-after", "10s") // a machine that is to stay awake has as long to say so
+	one, _ := newWorker(t, "w1", "gru", "--join", broker.Addr, "--idle-after", "10s") // a machine has this long to request that it stay awake
 	startAll(t, one)
 	one.Settle()
 	api := client(t, broker)
@@ -59,7 +59,7 @@ func TestAnIdleMachineGoesToZero(t *testing.T) {
 	}
 	startAll(t, one)
 	again := create(t, api, order("sleep 600"))
-	reaches(again.ID, bourse.StateStopped) // since then the daemon has looked at all that are idle
+	reaches(again.ID, bourse.StateStopped) // by now the daemon has checked all idle machines
 	reaches(awake.ID, bourse.StateStarted)
 	if err := os.WriteFile(done, nil, 0o600); err != nil {
 		t.Fatal(err)

@@ -17,24 +17,24 @@ import (
 
 const (
 	app   = bourse.AppName("default")
-	kills = 50 // at least
+	kills = 50 // minimum
 )
 
-// promise is what a caller was told of one machine.
+// promise is the state of a machine according to its caller.
 type promise struct {
 	id      bourse.MachineID
 	pid     int
-	code    int  // its exit code, when it ends by itself
-	lines   int  // it prints
-	short   bool // ends by itself
-	asked   bool // an operation was begun whose outcome the caller never heard
+	code    int  // exit code, if it exits
+	lines   int  // number of lines that it prints
+	short   bool // it exits
+	asked   bool // the outcome of the latest operation is unknown to the caller
 	stopped bool
 	gone    bool
 }
 
-// Invariant 6, on the real thing: the worker's daemon is killed at random
-// moments under a load of creates, stops and destroys. Afterwards every
-// machine, exit code and log line is what the callers were told.
+// TestInvariant6KillTheDaemon tests invariant 6 with real processes. It kills the worker's
+// daemon at random moments under a load of creates, stops and destroys. Afterwards every
+// machine, exit code and log line must be what the callers were told.
 func TestInvariant6KillTheDaemon(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
@@ -57,7 +57,7 @@ func TestInvariant6KillTheDaemon(t *testing.T) {
 				p, err := live(ctx, api, rng, mark)
 				if err != nil {
 					refused.Add(1)
-					pause(ctx, 5*time.Millisecond) // as a client backs off from one that is not there
+					pause(ctx, 5*time.Millisecond) // clients back off while the server is down
 				}
 				if p != nil {
 					mu.Lock()
@@ -71,8 +71,8 @@ func TestInvariant6KillTheDaemon(t *testing.T) {
 	rng := rand.New(rand.NewPCG(seed, 99))
 	for range kills {
 		before := made.Load()
-		within(5*time.Second, func() bool { return made.Load() > before }) // it is under load
-		pause(ctx, time.Duration(rng.IntN(80))*time.Millisecond)           // the moment is what is random
+		within(5*time.Second, func() bool { return made.Load() > before }) // the server is under load
+		pause(ctx, time.Duration(rng.IntN(80))*time.Millisecond)           // kill at a random moment
 		if err := worker.Kill(); err != nil {
 			t.Fatal(err)
 		}
@@ -107,8 +107,7 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// live makes one machine and perhaps stops or destroys it, and returns what its
-// caller was told.
+// live creates a machine, possibly stops or destroys it, and returns what its caller was told.
 func live(ctx context.Context, api *machinesapi.Client, rng *rand.Rand, mark string) (*promise, error) {
 	p := &promise{code: rng.IntN(100), lines: 1 + rng.IntN(20), short: rng.IntN(2) == 0}
 	script := fmt.Sprintf("i=0; while [ $i -lt %d ]; do echo line-$i; i=$((i+1)); done; ", p.lines)
@@ -151,7 +150,7 @@ func (p *promise) check(t *testing.T, api *machinesapi.Client) {
 		return
 	}
 	if p.asked {
-		return // whatever it is now, the accounts of processes below must hold
+		return // the state is unknown, but the process accounting below must be correct
 	}
 	if p.short || p.stopped {
 		if _, err := api.Wait(ctx, app, p.id, machinesapi.WaitMachine{States: []string{"stopped"}, Timeout: bourse.Duration(20 * time.Second)}); err != nil {
@@ -170,7 +169,7 @@ func (p *promise) check(t *testing.T, api *machinesapi.Client) {
 	case m.State != bourse.StateStarted || m.PID != p.pid:
 		t.Errorf("machine %s was told started with pid %d, is %s with pid %d", p.id, p.pid, m.State, m.PID)
 	}
-	if !p.stopped { // one that is killed may not have come to its last line
+	if !p.stopped { // a killed machine may not have printed its last line
 		p.checkLines(t, api)
 	}
 }
@@ -220,7 +219,8 @@ func (p *promise) checkLines(t *testing.T, api *machinesapi.Client) {
 	}
 }
 
-// checkProcesses: what runs is what is recorded as started, to a process.
+// checkProcesses checks that the running processes are exactly those of the machines
+// recorded as started.
 func checkProcesses(t *testing.T, api *machinesapi.Client, mark string) {
 	t.Helper()
 	var pids []string

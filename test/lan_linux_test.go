@@ -17,28 +17,27 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// lan is an Ethernet of hosts, each of them a network namespace with one card.
-// The cards' other ends are held by this process: it is the switch, and lets
-// through what the rule says, frame by frame.
+// lan is an Ethernet of hosts. Each host is a network namespace with a TAP device. This
+// process is the switch: it forwards each frame that the rule allows.
 type lan struct {
 	t    *testing.T
 	rule atomic.Pointer[rule]
 
 	mu    sync.Mutex
 	hosts []*host
-	at    map[mac]*host // who sends from which address
+	at    map[mac]*host // hosts by sender address
 }
 
-// rule reports whether a frame is let through. It is called from many goroutines.
+// rule reports whether a frame is forwarded. It is called concurrently.
 type rule func(from, to *host, frame []byte) bool
 
 type mac [6]byte
 
-// host is a machine on the lan.
+// host is a host on the lan.
 type host struct {
 	*enclave
 	addr netip.Addr
-	side int // of the cable that is cut
+	side int // side of the cable that can be cut
 	card *os.File
 }
 
@@ -50,13 +49,13 @@ func newLAN(t *testing.T) *lan {
 
 func (l *lan) set(r rule) { l.rule.Store(&r) }
 
-// heal lets everything through.
+// heal allows all frames.
 func (l *lan) heal() { l.set(func(_, _ *host, _ []byte) bool { return true }) }
 
-// cut lets nothing through from side to side.
+// cut drops frames between the two sides.
 func (l *lan) cut() { l.set(func(from, to *host, _ []byte) bool { return from.side == to.side }) }
 
-// host adds a host. Its address can be any: no other network sees it.
+// host adds a host. Its address can be arbitrary, because no other network sees it.
 func (l *lan) host(side int) *host {
 	l.t.Helper()
 	h := &host{
@@ -77,7 +76,7 @@ func (l *lan) host(side int) *host {
 	return h
 }
 
-// plug returns the namespace its card.
+// plug creates the namespace's TAP device.
 func (h *host) plug() error {
 	fd, err := unix.Open("/dev/net/tun", unix.O_RDWR|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -98,7 +97,7 @@ func (h *host) plug() error {
 	)
 }
 
-// configure returns a card an address, if it is to have one, and switches it on.
+// configure assigns an address to a device, if it is to have one, and sets it up.
 func configure(name string, addr netip.Addr) error {
 	socket, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -139,7 +138,7 @@ func (h *host) dial(ctx context.Context, network, address string) (c net.Conn, e
 	return c, err
 }
 
-// serve takes in what a host sends, until its card is closed.
+// serve receives the frames from a host until its device is closed.
 func (l *lan) serve(h *host) {
 	buf := make([]byte, 64<<10)
 	for {
@@ -154,13 +153,13 @@ func (l *lan) serve(h *host) {
 		r := *l.rule.Load()
 		for _, to := range l.receivers(h, frame) {
 			if r(h, to, frame) {
-				_, _ = to.card.Write(frame) // what does not get through is lost, as on any wire
+				_, _ = to.card.Write(frame) // undeliverable frames are lost, as on a real network
 			}
 		}
 	}
 }
 
-// receivers returns the host that a frame is for, or all the others.
+// receivers returns the destination of a frame, or all other hosts.
 func (l *lan) receivers(from *host, frame []byte) []*host {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -183,7 +182,7 @@ type segment struct {
 	data     []byte
 }
 
-// segmentIn reads the TCP segment in a frame.
+// segmentIn parses the TCP segment in a frame.
 func segmentIn(frame []byte) (segment, bool) {
 	if len(frame) < 34 || wire.BigEndian.Uint16(frame[12:]) != 0x0800 || frame[14+9] != unix.IPPROTO_TCP {
 		return segment{}, false
@@ -204,9 +203,8 @@ func segmentIn(frame []byte) (segment, bool) {
 	return s, true
 }
 
-// deaf makes a rule that drops every reply on a connection from side to side
-// from the moment on in which a segment with such a request has passed. Each
-// such connection is told of once.
+// deaf returns a rule that drops all replies on a connection between the sides once a
+// segment with the given request has passed. Each such connection is reported once.
 func deaf(request []byte) (rule, <-chan struct{}) {
 	var mu sync.Mutex
 	conns := map[[2]netip.AddrPort]bool{}

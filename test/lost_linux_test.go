@@ -7,10 +7,10 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// A worker dies with a machine whose order is repeated. Until the worker counts
-// as lost for good the repetition is unknown, and fills nothing; then it is
-// filled elsewhere, once; and when the worker returns after all it destroys its
-// machine of that order, and the later one stays.
+// TestAWorkerThatIsLostForGoodReturns repeats an order whose worker has died with its
+// machine. Until the worker is removed, the repetition has an unknown outcome and fills
+// nothing. Then the order is filled exactly once on another worker. When the first worker
+// returns after all, it destroys its machine of that order, and the later one stays.
 func TestAWorkerThatIsLostForGoodReturns(t *testing.T) {
 	t.Parallel()
 	const limit = 8 * time.Second
@@ -58,7 +58,7 @@ func TestAWorkerThatIsLostForGoodReturns(t *testing.T) {
 		t.Errorf("repeated once more: machine %s of %s, %v", again.ID, again.Worker, err)
 	}
 	eventually(t, patience, "its own process and the other's run while the first worker is away", func() error {
-		if pids := pidsOf(t, mark); len(pids) != 2 { // a shell that has forked and not executed yet looks like two
+		if pids := pidsOf(t, mark); len(pids) != 2 { // a shell that has forked but not yet executed looks like two processes
 			return bourse.Errorf(bourse.CodeConflict, "processes %v", pids)
 		}
 		return nil

@@ -10,10 +10,10 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// Two organisations make an app of one name in the two halves of a network that
-// is cut. Afterwards all brokers agree on one owner, that of the app made first;
-// neither organisation reads, lists or ends a machine of the other; and what the
-// loser's app had is found by a token for everything, which ends it by its id.
+// TestTwoHalvesMakeOneApp has two organizations create an app with the same name in the two
+// halves of a partitioned network. Afterwards all brokers must agree that the app created
+// first owns the name. Neither organization may read, list or stop a machine of the other.
+// An unrestricted token must find the machines of the losing app and destroy them by id.
 func TestTwoHalvesMakeOneApp(t *testing.T) {
 	t.Parallel()
 	lan := newLAN(t)
@@ -33,7 +33,7 @@ func TestTwoHalvesMakeOneApp(t *testing.T) {
 	for i, h := range hosts {
 		name := fmt.Sprint("b", i)
 		brokers = append(brokers, place(newServer(t, name, "serve", "broker", "--name", name, "--token-file", tokens), h))
-		for n := range 2 { // an app is made when two others have it
+		for n := range 2 { // an app is created once two other members have stored it
 			w, _ := newWorker(t, fmt.Sprintf("w%d%d", i, n), []string{"gru", "ams"}[i], "--allow-host")
 			workers = append(workers, place(w, lan.host(i+1)))
 		}
@@ -113,7 +113,7 @@ func TestTwoHalvesMakeOneApp(t *testing.T) {
 	if n := len(pidsOf(t, mark)); n != 2 {
 		t.Errorf("%d processes run, want both machines'", n)
 	}
-	// No organisation owns it any more: an operator finds and ends it.
+	// No organization owns it any more; an operator finds and destroys it.
 	rows, err := query(t.Context(), as(0, all), "SELECT id FROM machines WHERE app_id NOT IN (SELECT id FROM apps)")
 	if err != nil || len(rows) != 1 || fmt.Sprint(rows[0][0]) != string(machines[1].ID) {
 		t.Errorf("without an owner are %v, %v; want %s", rows, err, machines[1].ID)

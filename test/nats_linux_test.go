@@ -51,7 +51,7 @@ func startNATS(t *testing.T, host string) *natsd {
 	return n
 }
 
-// start starts the server, again after a kill, at its port.
+// start starts or restarts the server at its port.
 func (n *natsd) start() {
 	n.t.Helper()
 	n.cmd = exec.Command(n.program, "-a", n.host, "-p", n.port)
@@ -68,13 +68,14 @@ func (n *natsd) start() {
 }
 
 func (n *natsd) kill() {
-	_ = n.cmd.Process.Kill() // may be over
+	_ = n.cmd.Process.Kill() // may have exited already
 	_ = n.cmd.Wait()
 }
 
-// Two workers that can only dial out, each behind a wall, run containers for a
-// broker that they share nothing with but a NATS server: output is followed,
-// commands run, files go in and out, and a volume goes from one to the other.
+// TestDialOutOnly runs two workers behind firewalls that can only dial out. They run
+// containers for a broker with which they share only a NATS server. Output is followed,
+// commands are run, files are copied in both directions, and a volume moves from one worker
+// to the other.
 func TestDialOutOnly(t *testing.T) {
 	t.Parallel()
 	if os.Geteuid() != 0 {
@@ -110,7 +111,7 @@ func TestDialOutOnly(t *testing.T) {
 	y.movesAVolume()
 }
 
-// listensNowhere shows that no worker has a port open.
+// listensNowhere checks that no worker has an open port.
 func (y *yard) listensNowhere() {
 	y.Helper()
 	for _, w := range y.workers {
@@ -128,7 +129,7 @@ func (y *yard) listensNowhere() {
 	}
 }
 
-// copies sends a file of 16 MiB into a machine and gets it back.
+// copies copies a file of 16 MiB into a machine and back.
 func (y *yard) copies(id bourse.MachineID) {
 	y.Helper()
 	file := make([]byte, 16<<20)
@@ -147,7 +148,7 @@ func (y *yard) pipe(id bourse.MachineID, line string, in []byte) (out []byte, ex
 	}
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		_, _ = s.Write(in) // what came of it is seen in what comes back
+		_, _ = s.Write(in) // the result is checked by what comes back
 		_ = s.CloseWrite()
 	})
 	var got bytes.Buffer
@@ -159,7 +160,7 @@ func (y *yard) pipe(id bourse.MachineID, line string, in []byte) (out []byte, ex
 	return got.Bytes(), exit
 }
 
-// page asks a server in a machine through the API's tunnel.
+// page sends a request to a server in a machine through the API's tunnel.
 func (y *yard) page() {
 	y.Helper()
 	web := y.push("web:1", server80(httpd...), page("from the factory"))
@@ -167,7 +168,7 @@ func (y *yard) page() {
 	y.answers(app, m.ID, "from the factory")
 }
 
-// movesAVolume forks a volume of one worker to the other.
+// movesAVolume forks a volume from one worker to the other.
 func (y *yard) movesAVolume() {
 	y.Helper()
 	size := int64(1)
@@ -191,8 +192,8 @@ func (y *yard) movesAVolume() {
 	}
 }
 
-// A cluster of which one worker is on NATS and another is not: a broker on
-// both fills orders on either, lists them together, and sees each go.
+// TestTwoNetworks has one worker on NATS and one that is not. A broker on both networks
+// must fill orders on either worker, list both, and notice when either disappears.
 func TestTwoNetworks(t *testing.T) {
 	t.Parallel()
 	url := startNATS(t, "127.0.0.1").url()
@@ -213,7 +214,7 @@ func TestTwoNetworks(t *testing.T) {
 	for _, name := range []string{"w-there", "w-here"} {
 		var m machinesapi.Created
 		order, in := bourse.NewOrderID(), on(name, sleeper("gru", mark))
-		eventually(t, patience, "an order is filled", func() (err error) { // a worker may be known before it is reached
+		eventually(t, patience, "an order is filled", func() (err error) { // a worker may be known before it is reachable
 			m, err = api.Create(t.Context(), app, in, order)
 			return err
 		})
@@ -241,7 +242,7 @@ func TestTwoNetworks(t *testing.T) {
 	if _, err := api.Create(t.Context(), app, on("w-here", sleeper("gru", mark)), ""); err != nil {
 		t.Errorf("an order while the other is lost: %v", err)
 	}
-	if err := there.Start(); err != nil { // and ends its machines with the test
+	if err := there.Start(); err != nil { // and destroys its machines at the end of the test
 		t.Fatal(err)
 	}
 }

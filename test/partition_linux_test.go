@@ -19,12 +19,12 @@ type split struct {
 	lan  *lan
 	mark string
 
-	dying, west, east  *server // brokers; the first is killed, in the west
+	dying, west, east  *server // brokers; the first one is killed, in the west
 	gruWest, fra       *server // workers in the west
-	gruEast, ams       *server // and in the east
+	gruEast, ams       *server // workers in the east
 	dyingAPI, westAPI  *machinesapi.Client
 	eastAPI            *machinesapi.Client
-	promised           []machinesapi.Machine // what callers were told of
+	promised           []machinesapi.Machine // machines that callers were told about
 	elsewhere, nowhere lostOrder
 }
 
@@ -34,11 +34,11 @@ type lostOrder struct {
 	err     error
 }
 
-// A network of several hosts falls into two halves for as long as it takes to
-// be noticed, while a broker waits for the replies to two claims in the other
-// half, and then dies. Each half goes on with what it reaches; afterwards
-// there is one cluster again, with everything that callers were told, and
-// nothing else: no order has two machines (invariant 7).
+// TestPartition partitions a network of several hosts into two halves until the members
+// notice, while a broker is waiting for the replies to two claims in the other half; then
+// that broker dies. Each half must continue with the servers that it can reach. Afterwards
+// there must be one cluster again with exactly the machines that callers were told about:
+// no order may have two machines (invariant 7).
 func TestPartition(t *testing.T) {
 	t.Parallel()
 	s := &split{t: t, lan: newLAN(t), mark: "bourse-split-" + strconv.FormatInt(time.Now().UnixNano(), 36)}
@@ -52,7 +52,7 @@ func TestPartition(t *testing.T) {
 	s.loseReplies(&lost)
 	s.lan.cut()
 	cut := time.Now()
-	s.orderInBothHalves() // no one knows yet
+	s.orderInBothHalves() // nobody has noticed yet
 	s.noticed()
 	t.Logf("both halves show the other as unreachable %v after the cut", time.Since(cut).Round(time.Millisecond))
 	s.orderInBothHalves()
@@ -64,7 +64,7 @@ func TestPartition(t *testing.T) {
 	s.lan.heal()
 	brokers := []*machinesapi.Client{s.westAPI, s.eastAPI}
 	converged(t, 6, brokers, s.workers()...)
-	took := eventually(t, 10*time.Second, "no order has two machines", s.once) // workers look at the view now and then
+	took := eventually(t, 10*time.Second, "no order has two machines", s.once) // workers check the view periodically
 	t.Logf("no order has two machines %v later", took.Round(time.Millisecond))
 	have := converged(t, 6, brokers, s.workers()...)
 	kept(t, s.promised, have)
@@ -95,7 +95,7 @@ func (s *split) start() {
 	one, two, three := s.lan.host(west), s.lan.host(west), s.lan.host(east)
 	join = fmt.Sprintf("%s:7946,%s:7946", two.addr, three.addr)
 	s.dying, s.west, s.east = broker("b-dying", one), broker("b-west", two), broker("b-east", three)
-	// An order for a slot goes where it fits best: east.
+	// An order for a slot goes to the best fit, which is in the east.
 	s.gruWest, s.gruEast = worker("gru-west", "gru", "100", west), worker("gru-east", "gru", "1", east)
 	s.fra, s.ams = worker("fra-west", "fra", "100", west), worker("ams-east", "ams", "100", east)
 	startAll(s.t, append(s.workers(), s.dying, s.west, s.east)...)
@@ -105,7 +105,7 @@ func (s *split) start() {
 	})
 }
 
-// order places an order that must be filled, and remembers what was told.
+// order places an order that must be filled, and records the reply.
 func (s *split) order(api *machinesapi.Client, in machinesapi.CreateMachine) machinesapi.Machine {
 	s.t.Helper()
 	m := create(s.t, api, in)
@@ -113,11 +113,11 @@ func (s *split) order(api *machinesapi.Client, in machinesapi.CreateMachine) mac
 	return m
 }
 
-// loseReplies places two orders whose claims go east and whose replies never
-// come back. It returns when both machines run.
+// loseReplies places two orders whose claims go east and whose replies are lost. It returns
+// when both machines run.
 func (s *split) loseReplies(waits *sync.WaitGroup) {
 	s.t.Helper()
-	hear, passed := deaf([]byte(" " + fabric.OrderClaim.Path() + " ")) // as a call has it
+	hear, passed := deaf([]byte(" " + fabric.OrderClaim.Path() + " ")) // as encoded in a call
 	s.lan.set(hear)
 	place := func(region string, into *lostOrder) {
 		in := sleeper(region, s.mark)
@@ -126,8 +126,8 @@ func (s *split) loseReplies(waits *sync.WaitGroup) {
 		in.Config.Metadata = map[string]string{"reply": "lost"}
 		waits.Go(func() { into.created, into.err = s.dyingAPI.Create(s.t.Context(), app, in, "") })
 	}
-	place("gru", &s.elsewhere) // and another worker of the region is in reach
-	place("ams", &s.nowhere)   // and no other
+	place("gru", &s.elsewhere) // another worker of the region is reachable
+	place("ams", &s.nowhere)   // no other worker is reachable
 	for range 2 {
 		select {
 		case <-passed:
@@ -146,7 +146,7 @@ func (s *split) loseReplies(waits *sync.WaitGroup) {
 	})
 }
 
-// orderInBothHalves fills an order in every region that a half reaches.
+// orderInBothHalves fills an order in every region that a half can reach.
 func (s *split) orderInBothHalves() {
 	s.t.Helper()
 	for _, c := range []struct {
@@ -160,8 +160,8 @@ func (s *split) orderInBothHalves() {
 	}
 }
 
-// noticed waits until each half shows its own machines as reachable, and those
-// of the other, as they were, as not.
+// noticed waits until each half shows its own machines as reachable, and those of the other
+// half unchanged but unreachable.
 func (s *split) noticed() {
 	s.t.Helper()
 	eventually(s.t, patience, "the halves notice", func() error {
@@ -201,7 +201,7 @@ func (s *split) shown(api *machinesapi.Client, near []string) error {
 	return nil
 }
 
-// notOverThere: an order for a region that only the other half has is refused.
+// notOverThere checks that an order for a region that exists only in the other half is refused.
 func (s *split) notOverThere() {
 	s.t.Helper()
 	in := sleeper("ams", s.mark)
@@ -213,8 +213,8 @@ func (s *split) notOverThere() {
 	s.t.Logf("an order for a region across the cut: %v", err)
 }
 
-// brokerDies kills the broker that lost the replies, once another one has been
-// told of its cancellations.
+// brokerDies kills the broker that lost the replies, once another broker has received its
+// cancellations.
 func (s *split) brokerDies() {
 	s.t.Helper()
 	e, n := &s.elsewhere, &s.nowhere
@@ -240,8 +240,8 @@ func (s *split) brokerDies() {
 	}
 }
 
-// once: by the workers' own word, each order has the one machine that its
-// caller was told of, or none.
+// once checks that, according to the workers, each order has either the one machine that
+// its caller was told about, or none.
 func (s *split) once() error {
 	of := map[bourse.OrderID][]bourse.MachineID{}
 	for id, m := range owned(s.t, s.workers()...) {

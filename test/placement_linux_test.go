@@ -9,9 +9,9 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// Of two workers one has the image and is a little fuller than it should be:
-// the order goes there, and its record shows the trade. One for an image that
-// neither has goes to the other.
+// TestTheImageDraws has two workers, of which one has the image but is a little fuller. The
+// order must go to that worker, and its decision must show the tradeoff. An order for an
+// image that neither worker has must go to the other worker.
 func TestTheImageDraws(t *testing.T) {
 	t.Parallel()
 	y := newYard(t, 2)

@@ -15,9 +15,9 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// A proxy is cut off from one of two workers' hosts, while brokers and the other
-// worker reach both: what is asked through it is answered by the other's machine. When
-// the cable is whole again both answer.
+// TestAProxyCutOffFromAWorker cuts a proxy off from the host of one of two workers, while
+// brokers and the other worker can reach both. Requests through the proxy must be answered
+// by the other worker's machine. Once the network is healed, both must answer.
 func TestAProxyCutOffFromAWorker(t *testing.T) {
 	t.Parallel()
 	hello := filepath.Join(t.TempDir(), "hello")

@@ -19,13 +19,13 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// gate is a gateway, and the exchange in front of it.
+// gate is a gateway with a broker in front of it.
 type gate struct {
 	t      *testing.T
 	worker *server
 	api    *machinesapi.Client
 	http   *http.Client
-	addr   string // of /sched
+	addr   string // base URL of /sched
 }
 
 func startGate(t *testing.T) *gate {
@@ -45,14 +45,14 @@ func startGate(t *testing.T) *gate {
 	return g
 }
 
-// order has the exchange place a job.
+// order places an order for a job through the broker.
 func (g *gate) order(script string) (machinesapi.Created, error) {
 	return g.api.Create(g.t.Context(), app, machinesapi.CreateMachine{Region: "gru", Config: &bourse.Config{
 		Image: bourse.ImagePull, Init: bourse.Init{Exec: []string{"sh", "-c", script}}, Restart: &bourse.Restart{Policy: bourse.RestartNo},
 	}}, "")
 }
 
-// call calls the gateway, and returns the status and what it said.
+// call calls the gateway and returns the status and body.
 func (g *gate) call(method, path, body string) (int, map[string]any) {
 	g.t.Helper()
 	req, err := http.NewRequestWithContext(g.t.Context(), method, g.addr+"/sched/"+path, strings.NewReader(body))
@@ -65,14 +65,13 @@ func (g *gate) call(method, path, body string) (int, map[string]any) {
 		return 0, nil
 	}
 	defer resp.Body.Close()
-	text, _ := io.ReadAll(resp.Body) // what is missing is missed below
+	text, _ := io.ReadAll(resp.Body) // missing data is noticed below
 	var out map[string]any
 	_ = json.Unmarshal(text, &out)
 	return resp.StatusCode, out
 }
 
-// submit submits a job until somebody takes it: a worker may be between two
-// jobs.
+// submit submits a job until a poller accepts it, because a poller may be between two jobs.
 func (g *gate) submit(name, script string) {
 	g.t.Helper()
 	body, err := json.Marshal(map[string]string{"name": name, "command": script})
@@ -102,7 +101,7 @@ func (g *gate) ended(name string) map[string]any {
 	return said
 }
 
-// documented returns the script of a worker as the documents have it.
+// documented returns the example poller script from the documentation.
 func documented(t *testing.T) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("..", "docs", "pull.md"))
@@ -140,14 +139,14 @@ func (g *gate) shellWorker() {
 		g.t.Fatal(err)
 	}
 	g.t.Cleanup(func() {
-		_ = syscall.Kill(-c.Process.Pid, syscall.SIGKILL) // the loop, its curls and its job
-		_ = c.Wait()                                      // it says "killed"
+		_ = syscall.Kill(-c.Process.Pid, syscall.SIGKILL) // the loop, its curl processes and its job
+		_ = c.Wait()                                      // reports "killed"
 	})
 }
 
-// The shell loop of the documents is a worker: it runs what is submitted and
-// what the exchange sends, ends what is cancelled, and goes on when the gateway
-// was killed.
+// TestAShellLoopIsAWorker runs the shell loop from the documentation as a worker. It must
+// run submitted jobs and the broker's orders, end canceled jobs, and continue after the
+// gateway was killed.
 func TestAShellLoopIsAWorker(t *testing.T) {
 	g := startGate(t)
 	if status, said := g.call("POST", "submit", `{"command": "true"}`); status != http.StatusUnprocessableEntity {
@@ -185,7 +184,7 @@ func TestAShellLoopIsAWorker(t *testing.T) {
 	}
 
 	mark := "pull-mark-" + strconv.Itoa(os.Getpid())
-	g.submit("long", "exec sleep 1000; : "+mark) // the shell's command line has the mark until it is sleep's
+	g.submit("long", "exec sleep 1000; : "+mark) // the mark is in the command line of the shell until it executes sleep
 	if !within(patience, func() bool {
 		list, _, err := g.api.Machines(t.Context(), app, machinesapi.ListMachines{})
 		return err == nil && hasMachine(list, "long", bourse.StateStarted)
@@ -207,7 +206,7 @@ func TestAShellLoopIsAWorker(t *testing.T) {
 	if err := g.worker.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(dir, "go"), nil, 0o600); err != nil { // it ends while no one hears it
+	if err := os.WriteFile(filepath.Join(dir, "go"), nil, 0o600); err != nil { // it exits while nobody is listening
 		t.Fatal(err)
 	}
 	if !within(patience, func() bool { text, _ := os.ReadFile(filepath.Join(dir, "runs")); return len(text) > 0 }) {
@@ -235,8 +234,8 @@ func hasMachine(list []machinesapi.Machine, name string, state bourse.State) boo
 	return false
 }
 
-// The gateway is killed again and again while pollers and clients go on: no job
-// that a client was told of runs twice, or is forgotten.
+// TestKillTheGateway kills the gateway repeatedly while pollers and clients continue. No
+// job that a client was told about may run twice or be lost.
 func TestKillTheGateway(t *testing.T) {
 	g := startGate(t)
 	const pollers, clients, bounces = 4, 3, 8

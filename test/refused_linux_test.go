@@ -13,8 +13,9 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// Who orders a machine that cannot be had is told at once, by the registry or the
-// runtime, and with the code that says whose mistake it is.
+// TestWhyAnImageDoesNotRun orders machines that cannot be created. The caller must
+// immediately get the error from the registry or runtime, with a code that shows whose
+// mistake it is.
 func TestWhyAnImageDoesNotRun(t *testing.T) {
 	t.Parallel()
 	y := newYard(t, 1)
@@ -48,7 +49,7 @@ func TestWhyAnImageDoesNotRun(t *testing.T) {
 		if bourse.CodeOf(err) != c.code || bourse.MessageOf(err) != c.want {
 			t.Errorf("%s: %s: %s\nwant %s: %s", name, bourse.CodeOf(err), bourse.MessageOf(err), c.code, c.want)
 		}
-		if took := time.Since(began); took > 20*time.Second { // a third of the order's time, on a slow host
+		if took := time.Since(began); took > 20*time.Second { // a third of the order's deadline, on a slow host
 			t.Errorf("%s: told after %s", name, took)
 		}
 		reply, told := errors.AsType[*machinesapi.ReplyError](err)

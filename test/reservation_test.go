@@ -10,7 +10,7 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// slotted starts two brokers and two workers with so many slots each.
+// slotted starts two brokers and two workers with n slots each.
 func slotted(t *testing.T, slots int) (brokers, workers []*server) {
 	t.Helper()
 	first := startServer(t, "a", "serve", "broker", "--listen", "127.0.0.1:0")
@@ -29,7 +29,7 @@ func slotted(t *testing.T, slots int) (brokers, workers []*server) {
 	return brokers, workers
 }
 
-// usedSlots asks both workers.
+// usedSlots returns the used slots of both workers.
 func usedSlots(t *testing.T, api *machinesapi.Client) (used int64, err error) {
 	for _, id := range []bourse.WorkerID{"w1", "w2"} {
 		w, err := api.Worker(t.Context(), id)
@@ -55,15 +55,15 @@ func wantSlots(t *testing.T, api *machinesapi.Client, what string, want int64) {
 	}
 }
 
-// slot is what is to be held for so many machines that take so many slots each.
+// slot returns a reservation for several machines with the given number of slots each.
 func slot(id bourse.ReservationKey, count, each, ttl int64) machinesapi.CreateReservation {
 	config := bourse.Config{Guest: &bourse.Guest{MemoryMB: 16}, Requirements: bourse.Requirements{"slots": {Count: each}}}
 	return machinesapi.CreateReservation{ID: id, TTLSeconds: &ttl, Orders: []machinesapi.ReserveOrder{{Region: "gru", Config: &config, Count: &count}}}
 }
 
-// Capacity held on two workers through one broker is shown, used, extended and
-// released through another, and a worker's daemon that is killed still holds
-// it.
+// TestReservationsOnRealWorkers holds capacity on two workers through one broker. It must
+// be possible to show, use, extend and release it through another broker, and a worker
+// whose daemon was killed must still hold it.
 func TestReservationsOnRealWorkers(t *testing.T) {
 	brokers, workers := slotted(t, 5)
 	a, b := client(t, brokers[0]), client(t, brokers[1])
@@ -122,9 +122,9 @@ func TestReservationsOnRealWorkers(t *testing.T) {
 	}
 }
 
-// Invariant 9: a broker is killed while it reserves. Another finds what is held
-// by the reservation's id and holds the rest, once; and what no one comes back
-// for ends by its time.
+// TestABrokerIsKilledBetweenHolds tests invariant 9. A broker is killed while it makes a
+// reservation. Another broker must find the existing holds by the reservation's id and hold
+// the rest exactly once. Unused holds must expire.
 func TestABrokerIsKilledBetweenHolds(t *testing.T) {
 	const count, ttl = 64, 6
 	brokers, _ := slotted(t, count)

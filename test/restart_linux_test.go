@@ -17,9 +17,8 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// Shows that bourse dev brings a server back that is killed again and again:
-// the tenth time as soon as the first. A longer pause each time would have come
-// to 5 s.
+// TestDevBringsServersBack checks that bourse dev restarts a server that is killed
+// repeatedly without increasing delays. Growing delays would have added up to 5 s.
 func TestDevBringsServersBack(t *testing.T) {
 	t.Parallel()
 	const more = 2 * time.Second
@@ -36,12 +35,12 @@ func TestDevBringsServersBack(t *testing.T) {
 			took[n] = time.Since(began)
 			t.Logf("%s is back for the %dth time after %s", s.ID, n+1, took[n].Round(time.Millisecond))
 		}
-		// A busy host delays some of them; a pause that grows delays all of the later ones.
+		// A busy host delays some of the restarts; a growing pause would delay all later ones.
 		if first, last := slices.Min(took[:5]), slices.Min(took[5:]); last > first+more {
 			t.Errorf("%s takes %s at least to be back after five times, and %s before", s.ID, last, first)
 		}
 	}
-	order := bourse.NewOrderID() // a broker may have to learn first who is there
+	order := bourse.NewOrderID() // a broker may first have to learn which members exist
 	eventually(t, patience, "an order is filled", func() error {
 		_, err := dev.Client().Create(t.Context(), app, sleeper("gru", "bourse-restart"), order)
 		return err
@@ -49,7 +48,7 @@ func TestDevBringsServersBack(t *testing.T) {
 	log.check(t)
 }
 
-// followed is what machine logs -f has printed of a program that counts.
+// followed is the output of machine logs -f for a program that counts.
 type followed struct {
 	mu   sync.Mutex
 	text strings.Builder
@@ -62,14 +61,14 @@ func (f *followed) Write(b []byte) (int, error) {
 	return f.text.Write(b)
 }
 
-// lines returns the numbers so far.
+// lines returns the numbers printed so far.
 func (f *followed) lines() []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return strings.Fields(f.text.String())
 }
 
-// followCounter starts a program that counts, and a command that follows it.
+// followCounter starts a program that counts, and a command that follows its output.
 func followCounter(t *testing.T, dev *servertest.Dev) *followed {
 	t.Helper()
 	counter := sleeper("gru", "bourse-counts")
@@ -86,7 +85,7 @@ func followCounter(t *testing.T, dev *servertest.Dev) *followed {
 	}
 	t.Cleanup(func() {
 		_ = cmd.Process.Signal(os.Interrupt) // it may have failed
-		_ = cmd.Wait()                       // with the status of an interrupt
+		_ = cmd.Wait()                       // exits because of the interrupt
 	})
 	eventually(t, patience, "the program's lines are followed", func() error {
 		if len(f.lines()) == 0 {
@@ -97,7 +96,7 @@ func followCounter(t *testing.T, dev *servertest.Dev) *followed {
 	return f
 }
 
-// check fails unless each line was printed once, and more come.
+// check checks that each line was printed exactly once, and that more lines follow.
 func (f *followed) check(t *testing.T) {
 	t.Helper()
 	now := len(f.lines())
@@ -114,9 +113,9 @@ func (f *followed) check(t *testing.T) {
 	}
 }
 
-// Shows that a destroy that is cut by its worker's death, and repeated until it
-// is answered, is answered 200 or 404 soon after the worker is back, and that
-// the machine is gone then.
+// TestACutDestroyIsAnsweredWhenRepeated interrupts a destroy by killing its worker, and
+// repeats it until it is answered. The answer must be 200 or 404 soon after the worker is
+// back, and the machine must be gone.
 func TestACutDestroyIsAnsweredWhenRepeated(t *testing.T) {
 	t.Parallel()
 	broker := startServer(t, "b1", "serve", "broker", "--listen", "127.0.0.1:0")
@@ -132,7 +131,7 @@ func TestACutDestroyIsAnsweredWhenRepeated(t *testing.T) {
 		go func() {
 			first <- api.Destroy(t.Context(), app, m.ID, machinesapi.DestroyMachine{Force: true}, "")
 		}()
-		pause(t.Context(), time.Duration(n)*2*time.Millisecond) // the moment is what differs
+		pause(t.Context(), time.Duration(n)*2*time.Millisecond) // vary the moment of the kill
 		if err := worker.Kill(); err != nil {
 			t.Fatal(err)
 		}

@@ -20,10 +20,10 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// The cluster's key of secrets is changed as docs/operations.md says, under servers
-// that run: at each step a machine starts with all its secrets, through a broker and by
-// its policy, whichever key sealed them, and the old key can go once nothing is sealed
-// with it.
+// TestTheSecretsKeyIsChanged rotates the cluster's secret key as described in
+// docs/operations.md while servers are running. At each step a machine must start with all
+// its secrets, through a broker and by its restart policy, whichever key sealed them. The
+// old key can be removed once nothing is sealed with it.
 func TestTheSecretsKeyIsChanged(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -52,7 +52,7 @@ func TestTheSecretsKeyIsChanged(t *testing.T) {
 	c.machine = made.ID
 	c.has("first-second", 1)
 
-	// The new key comes second: nothing is sealed with it before machines have it.
+	// The new key comes second, so that nothing is sealed with it before machines have it.
 	replace(t, keys, old, next)
 	nextKeys, err := seal.Read(next)
 	if err != nil {
@@ -68,7 +68,7 @@ func TestTheSecretsKeyIsChanged(t *testing.T) {
 		}
 		return nil
 	})
-	c.revives("first-second") // with a value of each key
+	c.revives("first-second") // with a value sealed by each key
 
 	replace(t, keys, next)
 	eventually(t, patience, "the broker has the new key alone", func() error {
@@ -84,7 +84,7 @@ func TestTheSecretsKeyIsChanged(t *testing.T) {
 	c.revives("first-third")
 }
 
-// contains reports an error unless a file below a directory contains some bytes.
+// contains returns an error unless a file below a directory contains the given bytes.
 func contains(dir string, want []byte) error {
 	missing := errors.New("no file has it")
 	return cmp.Or(filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
@@ -94,11 +94,11 @@ func contains(dir string, want []byte) error {
 				return fs.SkipAll
 			}
 		}
-		return nil // files come and go while the worker runs
+		return nil // files appear and disappear while the worker runs
 	}), missing)
 }
 
-// replace writes a file of keys as an operator should: whole, or not at all.
+// replace replaces a key file atomically, as an operator should.
 func replace(t *testing.T, path string, lines ...[]byte) {
 	t.Helper()
 	var text []byte
@@ -113,16 +113,16 @@ func replace(t *testing.T, path string, lines ...[]byte) {
 	}
 }
 
-// vault is an app with secrets and the machine that prints a digest of them.
+// vault is an app with secrets and a machine that prints a digest of them.
 type vault struct {
 	t       *testing.T
 	api     *machinesapi.Client
 	machine bourse.MachineID
-	end     string // a file that ends the program when it is there
+	end     string // the program exits when this file exists
 }
 
-// revives has the program end by itself, and waits until the machine's policy has
-// started it again with these secrets.
+// revives makes the program exit, and waits until the machine's restart policy has started
+// it again with these secrets.
 func (c *vault) revives(secrets string) {
 	c.t.Helper()
 	before, err := c.starts(secrets)
@@ -135,7 +135,7 @@ func (c *vault) revives(secrets string) {
 	c.has(secrets, before+1)
 }
 
-// starts counts how often the machine's program has found these secrets.
+// starts returns the number of starts in which the program had these secrets.
 func (c *vault) starts(secrets string) (int, error) {
 	digest := sha256.Sum256([]byte(secrets))
 	var text strings.Builder
@@ -146,7 +146,7 @@ func (c *vault) starts(secrets string) (int, error) {
 	return strings.Count(text.String(), hex.EncodeToString(digest[:])), err
 }
 
-// set sets a secret and returns the digest that is shown of it.
+// set sets a secret and returns its displayed digest.
 func (c *vault) set(name, value string) string {
 	c.t.Helper()
 	s, err := c.api.Secrets("vault").Set(c.t.Context(), name, value)
@@ -167,7 +167,7 @@ func (c *vault) restarted() {
 	eventually(c.t, patience, "the machine starts", c.restart)
 }
 
-// has waits until the machine's program has found the secrets so many times.
+// has waits until the program has had the secrets n times.
 func (c *vault) has(secrets string, times int) {
 	c.t.Helper()
 	eventually(c.t, patience, "the program has "+secrets, func() error {

@@ -11,9 +11,9 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// A worker is killed with a machine for which two spares on other workers stand by:
-// one of them has started within seconds, and only one. Its daemon may bounce. When
-// the worker is back, with the machine still running, the spare stops.
+// TestAStandbyAnswersForALostWorker kills a worker with a machine that has two standbys on
+// other workers. Exactly one of them must start within seconds, even if its daemon
+// restarts. When the worker returns with the machine still running, the standby must stop.
 func TestAStandbyAnswersForALostWorker(t *testing.T) {
 	t.Parallel()
 	broker := startServer(t, "b1", "serve", "broker", "--listen", "127.0.0.1:0")

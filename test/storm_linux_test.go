@@ -19,17 +19,17 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// stormFor is how long servers are killed.
+// stormFor is the duration for which servers are killed.
 var stormFor = flag.Duration("storm", time.Minute, "how long servers are killed in TestStorm")
 
 const (
 	stormClients = 8
-	stormAnswer  = 60 * time.Second // within which a client that repeats its request has an answer
-	stormLives   = 24               // machines that a client keeps before it destroys the oldest
-	stormAway    = 10 * time.Second // how long a worker is away whose machine has a spare
+	stormAnswer  = 60 * time.Second // deadline for the answer to a client that repeats its request
+	stormLives   = 24               // number of machines that a client keeps before it destroys the oldest
+	stormAway    = 10 * time.Second // downtime of the worker whose machine has a standby
 )
 
-// killStorm is a cluster whose servers are killed all the time, and its clients.
+// killStorm is a cluster whose servers are killed continuously, and its clients.
 type killStorm struct {
 	t       *testing.T
 	seed    uint64
@@ -45,31 +45,31 @@ type killStorm struct {
 	counts  struct{ kills, updates, suspends, resumes, answers, repeats atomic.Int64 }
 }
 
-// stormOrder is one order and what its client was told of it.
+// stormOrder is an order and what its client knows about it.
 type stormOrder struct {
 	id      bourse.OrderID
 	machine bourse.MachineID
 	worker  bourse.WorkerID
-	ended   string // "filled", "refused", "destroyed"; "" while it is not known
-	version int    // of its program: how often it was updated
+	ended   string // "filled", "refused", "destroyed"; "" while unknown
+	version int    // number of updates of its program
 	current bourse.InstanceID
-	frozen  bool  // it was told that it is suspended
-	why     error // of the last answer
+	frozen  bool  // the client was told that it is suspended
+	why     error // error of the latest answer
 }
 
-// Nothing is lost, doubled, undead or unknown when workers and brokers are
-// killed every 150 to 600 ms, but not more often than requests are answered, under
-// clients that repeat each request, by its order's or machine's id, until it is answered: what they were told is what
-// runs, to a process, whether it is suspended, and the version of its program. A
-// machine that waits for its schedule's next time waits on, and of one that has a
-// spare either runs, and only the machine itself in the end.
+// TestStorm kills workers and brokers every 150 to 600 ms, but not more often than requests
+// are answered. Clients repeat each request, by its order's or machine's id, until it is
+// answered. Nothing may be lost, duplicated, left running or unknown: the running
+// processes, the suspended machines and the program versions must be exactly what the
+// clients were told. A machine that waits for its schedule must keep waiting. Of a machine
+// and its standby one must run, and in the end only the machine itself.
 func TestStorm(t *testing.T) {
 	s := newKillStorm(t)
 	s.standBy()
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	var killing, clients sync.WaitGroup
-	for i := range uint64(2) { // one killer for the workers, one for the brokers
+	for i := range uint64(2) { // one goroutine kills workers, the other brokers
 		killing.Go(func() { s.kill(ctx, i) })
 	}
 	over := make(chan struct{})
@@ -78,7 +78,7 @@ func TestStorm(t *testing.T) {
 	}
 	pause(ctx, *stormFor)
 	close(over)
-	clients.Wait() // under kills: each request is answered in them
+	clients.Wait() // requests must be answered while servers are killed
 	stop()
 	killing.Wait()
 	s.account()
@@ -115,10 +115,10 @@ func newKillStorm(t *testing.T) *killStorm {
 	return s
 }
 
-// kill kills one worker or broker after the other. Each is started again at
-// once, and the next may be killed before it is ready. The worker of the machine
-// that has a spare is sometimes away for longer; the spare's is not killed then, or
-// its patience would begin again each time.
+// kill kills one worker or broker after another. Each is restarted immediately, and the
+// next may be killed before it is ready. The worker of the machine with a standby sometimes
+// stays down longer; the standby's worker is not killed then, because its wait would begin
+// again each time.
 func (s *killStorm) kill(ctx context.Context, kind uint64) {
 	victims := s.servers[3:]
 	if kind == 1 {
@@ -134,7 +134,7 @@ func (s *killStorm) kill(ctx context.Context, kind uint64) {
 	for ctx.Err() == nil {
 		pause(ctx, 150*time.Millisecond+rand.N(450*time.Millisecond))
 		for ctx.Err() == nil && s.counts.answers.Load() < s.counts.kills.Load() {
-			pause(ctx, 50*time.Millisecond) // servers start slowly on a busy host: clients need answers, too
+			pause(ctx, 50*time.Millisecond) // servers start slowly on a busy host, and clients need some answers
 		}
 		var v *server
 		select {
@@ -167,7 +167,7 @@ func (s *killStorm) kill(ctx context.Context, kind uint64) {
 	}
 }
 
-// live is one client.
+// live runs one client.
 func (s *killStorm) live(rng *rand.Rand, over <-chan struct{}) {
 	var mine []*stormOrder
 	for {
@@ -201,8 +201,8 @@ func (s *killStorm) live(rng *rand.Rand, over <-chan struct{}) {
 	}
 }
 
-// repeat sends a request through one broker or another until it is answered:
-// until ask says that the error is an answer.
+// repeat sends a request through one of the brokers until it is answered, which means until
+// ask reports that the error is final.
 func (s *killStorm) repeat(rng *rand.Rand, ask func(api *machinesapi.Client) (answered bool)) {
 	ctx, cancel := context.WithTimeout(s.t.Context(), stormAnswer)
 	defer cancel()
@@ -216,7 +216,7 @@ func (s *killStorm) repeat(rng *rand.Rand, ask func(api *machinesapi.Client) (an
 	}
 }
 
-// unanswered reports whether a client may repeat what had this error.
+// unanswered reports whether a client may repeat a request after this error.
 func unanswered(err error) bool {
 	switch bourse.CodeOf(err) {
 	case bourse.CodeUnavailable, bourse.CodeTimeout, bourse.CodeRateLimited:
@@ -244,15 +244,15 @@ func (s *killStorm) create(rng *rand.Rand, o *stormOrder) {
 	})
 }
 
-// program returns how a process of an order's machine is known: its version, and
-// at the end the order.
+// program returns the command line argument that identifies the process of an order's
+// machine: the program's version, followed by the order.
 func (s *killStorm) program(o *stormOrder) string {
 	return fmt.Sprintf("%sv%d-%s", s.mark, o.version, o.id)
 }
 
-// update gives an order's machine another program, until the client knows that it
-// has it: an answer that is lost is looked for in the machine's config, since
-// another one of it is refused then.
+// update gives an order's machine a new program, until the client knows that the machine
+// has it. If the answer is lost, the client looks at the machine's configuration, because a
+// repeated update is refused.
 func (s *killStorm) update(rng *rand.Rand, o *stormOrder) {
 	o.ended = ""
 	o.version++
@@ -286,13 +286,13 @@ func (s *killStorm) destroy(rng *rand.Rand, o *stormOrder) {
 	})
 }
 
-// account compares what clients were told with the processes that run.
+// account compares what the clients were told with the running processes.
 func (s *killStorm) account() {
 	s.t.Helper()
 	http.DefaultClient.CloseIdleConnections()
 	eventually(s.t, patience, "all have met again", func() error { return agreed(s.t.Context(), 7, s.brokers...) })
 	var problems []string
-	if !within(patience, func() bool { // a cancellation may still be on its way
+	if !within(patience, func() bool { // a cancellation may still be in progress
 		problems = append(s.problems(), s.spare.problems(s)...)
 		return len(problems) == 0
 	}) {
@@ -317,7 +317,7 @@ func (s *killStorm) account() {
 	}
 }
 
-// problems returns each order that is not as its client was told.
+// problems returns the orders whose state differs from what their clients were told.
 func (s *killStorm) problems() []string {
 	running, lines := map[bourse.OrderID][]string{}, linesOf(s.t, s.mark)
 	for pid, line := range lines {

@@ -11,8 +11,8 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// suspend has an order's machine suspended, whether it is already or not: all its
-// processes stay as they are.
+// suspend suspends an order's machine, whether it is already suspended or not. Its
+// processes must not change.
 func (s *killStorm) suspend(rng *rand.Rand, o *stormOrder) {
 	if !s.freezes || o.ended != "filled" {
 		return
@@ -30,7 +30,7 @@ func (s *killStorm) suspend(rng *rand.Rand, o *stormOrder) {
 	s.same(o, "suspended", before)
 }
 
-// resume has it go on, in the processes that it had.
+// resume resumes the machine, which must have the same processes.
 func (s *killStorm) resume(rng *rand.Rand, o *stormOrder) {
 	if !o.frozen || o.ended != "filled" {
 		return
@@ -48,8 +48,8 @@ func (s *killStorm) resume(rng *rand.Rand, o *stormOrder) {
 	s.same(o, "resumed", before)
 }
 
-// processes returns those of an order's machine that runs: one that was just started
-// is in exec for a while, and without a command line then.
+// processes returns the processes of an order's running machine. A process that was just
+// started has no command line until it has executed the program.
 func (s *killStorm) processes(o *stormOrder) (pids []string) {
 	if !within(patience, func() bool { pids = pidsOf(s.t, s.program(o)); return len(pids) > 0 }) {
 		s.t.Errorf("machine %s of %s was told %s, and nothing runs", o.machine, o.worker, o.ended)
@@ -57,8 +57,8 @@ func (s *killStorm) processes(o *stormOrder) (pids []string) {
 	return pids
 }
 
-// same reports a machine none of whose processes of before is there: a shell that
-// forks is two of them for a moment.
+// same returns an error if none of the machine's earlier processes exists. A shell that
+// forks is briefly two processes.
 func (s *killStorm) same(o *stormOrder, what string, before []string) {
 	if o.ended != "filled" {
 		return
@@ -69,7 +69,7 @@ func (s *killStorm) same(o *stormOrder, what string, before []string) {
 	}
 }
 
-// unsettled returns what an order's machine is to be and is not.
+// unsettled returns how the state of an order's machine differs from the wanted one.
 func (s *killStorm) unsettled(o *stormOrder) (problem string) {
 	want := bourse.StateStarted
 	if o.frozen {
@@ -81,16 +81,16 @@ func (s *killStorm) unsettled(o *stormOrder) (problem string) {
 	return ""
 }
 
-// stormSpare is a machine with a spare, and one that waits for its schedule.
+// stormSpare is a machine with a standby, and one that waits for its schedule.
 type stormSpare struct {
-	host, standby        *server     // of the machine that has the spare, and of the spare
-	away                 atomic.Bool // the host is, for a while
+	host, standby        *server     // of the machine with the standby, and of the standby
+	away                 atomic.Bool // the host is temporarily down
 	machine, spare, cron machinesapi.Machine
 	mark                 string
-	stoodIn              int // how often the spare was started
+	stoodIn              int // number of times that the standby was started
 }
 
-// standBy makes them, on workers of one region, before servers are killed.
+// standBy creates the machines, on workers of one region, before servers are killed.
 func (s *killStorm) standBy() {
 	p := &s.spare
 	p.host, p.standby, p.mark = s.servers[3], s.servers[5], strings.Replace(s.mark, "storm", "spare", 1)
@@ -115,12 +115,12 @@ func (s *killStorm) standBy() {
 	p.cron = create(s.t, api, cron)
 }
 
-// problems returns what is not as it must be when all servers have met again.
+// problems returns what is wrong after all servers are connected again.
 func (p *stormSpare) problems(s *killStorm) (out []string) {
 	for _, want := range []struct {
 		id     bourse.MachineID
 		state  bourse.State
-		starts int // 0: any
+		starts int // 0: any number
 	}{
 		{p.machine.ID, bourse.StateStarted, 1},
 		{p.spare.ID, bourse.StateStopped, 0},

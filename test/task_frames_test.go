@@ -13,7 +13,8 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// documentedProgram returns the program as the documents have it, in a file.
+// documentedProgram writes the example program from the documentation to a file and returns
+// its path.
 func documentedProgram(t *testing.T) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("..", "docs", "tasks.md"))
@@ -35,8 +36,8 @@ func documentedProgram(t *testing.T) string {
 	return path
 }
 
-// The program of the documents, as it stands there, answers many payloads at
-// once, also after the worker was killed.
+// TestThePythonProgramOfTheDocuments runs the documentation's example program unchanged. It
+// must answer many payloads concurrently, even after the worker was killed.
 func TestThePythonProgramOfTheDocuments(t *testing.T) {
 	t.Parallel()
 	python, err := exec.LookPath("python3")
@@ -58,7 +59,7 @@ func TestThePythonProgramOfTheDocuments(t *testing.T) {
 			Task: "sort", PayloadBase64: []byte(payload), Requirements: bourse.Requirements{"slots": {Count: 1}}, Timeout: bourse.Duration(20 * time.Second),
 		}, "")
 	}
-	// A machine has started before its program listens.
+	// A machine counts as started before its program listens.
 	eventually(t, patience, "the program answers", func() error { _, err := sort("x\n"); return err })
 	for range 2 {
 		var group sync.WaitGroup

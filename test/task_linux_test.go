@@ -18,7 +18,7 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// task has work done by a program of an image.
+// task runs a task with a program of an image.
 func (y *yard) task(in machinesapi.RunTask, id bourse.OrderID) machinesapi.TaskReply {
 	y.Helper()
 	if in.Guest == nil {
@@ -27,7 +27,7 @@ func (y *yard) task(in machinesapi.RunTask, id bourse.OrderID) machinesapi.TaskR
 	var reply machinesapi.TaskReply
 	eventually(y.T, patience, fmt.Sprintf("a task of %s, %q", in.Image, in.Command), func() (err error) {
 		reply, err = y.api.RunTask(y.Context(), app, in, id)
-		if err != nil && bourse.CodeOf(err) != bourse.CodeUnavailable { // a busy host's quote came too late, and nothing has run
+		if err != nil && bourse.CodeOf(err) != bourse.CodeUnavailable { // a quote from a busy host was too late; nothing has run
 			y.Fatalf("a task of %s, %q: %v", in.Image, in.Command, err)
 		}
 		return err
@@ -35,8 +35,7 @@ func (y *yard) task(in machinesapi.RunTask, id bourse.OrderID) machinesapi.TaskR
 	return reply
 }
 
-// nothingRuns waits until no machine of the app is there, and nothing of a
-// container.
+// nothingRuns waits until the app has no machines and no containers.
 func (y *yard) nothingRuns() {
 	y.Helper()
 	eventually(y.T, patience, "nothing is left", func() error {
@@ -53,8 +52,9 @@ func (y *yard) nothingRuns() {
 	})
 }
 
-// A program of an image is run for a payload: it is pulled, gets all of it,
-// its answer comes back byte for byte, and its machine is gone.
+// TestTasksOfImages runs a program of an image for a payload. The image must be pulled, the
+// program must receive the whole payload, its answer must be returned byte for byte, and
+// its machine must be gone afterwards.
 func TestTasksOfImages(t *testing.T) {
 	t.Parallel()
 	y := newYard(t, 1)
@@ -107,7 +107,7 @@ func TestTasksOfImages(t *testing.T) {
 	y.nothingRuns()
 }
 
-// As a person does it, and as it comes.
+// With the command line, and as raw bytes.
 func TestTasksOfImagesStream(t *testing.T) {
 	t.Parallel()
 	y := newYard(t, 1)
@@ -128,8 +128,9 @@ func TestTasksOfImagesStream(t *testing.T) {
 	y.nothingRuns()
 }
 
-// A program of an image that was started for a payload goes on when its
-// worker's daemon is killed, and who asks again gets its answer.
+// TestATaskOfAnImageSurvivesItsDaemon kills the worker's daemon while a program of an image
+// handles a payload. The program must continue, and a repeated request must return its
+// answer.
 func TestATaskOfAnImageSurvivesItsDaemon(t *testing.T) {
 	t.Parallel()
 	y := newYard(t, 1)

@@ -21,8 +21,8 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// workshop is a broker, a worker in gru and one in mad, and the example
-// program increment kept warm in gru.
+// workshop is a broker, a worker in gru and one in mad, with the example program increment
+// kept warm in gru.
 type workshop struct {
 	t                *testing.T
 	broker, gru, mad *server
@@ -48,7 +48,7 @@ func newWorkshop(t *testing.T) *workshop {
 	return w
 }
 
-// slots returns how many of its slots the worker in gru says are taken.
+// slots returns the used slots of the worker in gru.
 func (w *workshop) slots() int64 {
 	w.t.Helper()
 	var used int64
@@ -68,8 +68,7 @@ func (w *workshop) slots() int64 {
 	return used
 }
 
-// free waits until no slot is taken: an end is recorded a moment after it was
-// told.
+// free waits until no slot is used, because an end is recorded shortly after it is reported.
 func (w *workshop) free() {
 	w.t.Helper()
 	eventually(w.t, patience, "all slots are back", func() error {
@@ -86,7 +85,7 @@ func (w *workshop) run(payload string, order bourse.OrderID) (machinesapi.TaskRe
 	}, order)
 }
 
-// As a person does it: with the program, and with curl's request.
+// With the command line, and with curl's request.
 func TestTasksOfRealPrograms(t *testing.T) {
 	t.Parallel()
 	w := newWorkshop(t)
@@ -109,8 +108,8 @@ func TestTasksOfRealPrograms(t *testing.T) {
 		{[]string{"increment", `{"N":41}`, "--slots", "1", "-r", "gru"}, "42", 0},
 		{[]string{"increment", "7", "--order-id", id}, "8", 0},
 		{[]string{"increment", "8", "--stream"}, "9", 0},
-		{[]string{"increment", "7", "--order-id", id}, "8", 0},  // the first answer
-		{[]string{"increment", "100", "--order-id", id}, "", 5}, // of other work
+		{[]string{"increment", "7", "--order-id", id}, "8", 0},  // the first answer again
+		{[]string{"increment", "100", "--order-id", id}, "", 5}, // different work
 		{[]string{"increment", "7", "-r", "mad"}, "", 6},
 		{[]string{"increment", "7", "--slots", "11"}, "", 6},
 		{[]string{"other", "7"}, "", 6},
@@ -137,9 +136,9 @@ func TestTasksOfRealPrograms(t *testing.T) {
 	w.free()
 }
 
-// The worker is killed in the middle of tasks: each caller has an answer long
-// before its task's time is over, the slots are back after the restart, the
-// machine has stayed warm, and who asks again is told that the task was lost.
+// TestAWorkerIsKilledInTheMiddleOfTasks kills the worker during tasks. Each caller must get
+// an answer well before its task's deadline. After the restart the slots must be free and
+// the machine still warm, and repeated requests must report that the task was lost.
 func TestAWorkerIsKilledInTheMiddleOfTasks(t *testing.T) {
 	t.Parallel()
 	w := newWorkshop(t)
@@ -150,7 +149,7 @@ func TestAWorkerIsKilledInTheMiddleOfTasks(t *testing.T) {
 	began := time.Now()
 	for i := range calls {
 		if i%2 == 0 {
-			ids[i] = bourse.NewOrderID() // of the caller's own; else it is told with the error
+			ids[i] = bourse.NewOrderID() // chosen by the caller; otherwise it would be reported with the error
 		}
 		group.Go(func() { _, errs[i] = w.run(`{"N":1,"SleepSec":15}`, ids[i]) })
 	}
@@ -192,8 +191,8 @@ func TestAWorkerIsKilledInTheMiddleOfTasks(t *testing.T) {
 	}
 }
 
-// A program that was started for a payload goes on when its worker's daemon is
-// killed, and who asks again gets its answer.
+// TestAColdTaskSurvivesItsDaemon kills the worker's daemon while a program handles a
+// payload. The program must continue, and a repeated request must return its answer.
 func TestAColdTaskSurvivesItsDaemon(t *testing.T) {
 	t.Parallel()
 	w := newWorkshop(t)
@@ -233,9 +232,9 @@ func TestAColdTaskSurvivesItsDaemon(t *testing.T) {
 	}
 }
 
-// The accounting test: sixteen callers, a worker with ten slots, and a
-// daemon that is killed again and again. Every caller has an answer in time,
-// and at the end no slot is lost and no machine has gone.
+// TestNoSlotIsLost has sixteen callers use a worker with ten slots whose daemon is killed
+// repeatedly. Every caller must get an answer in time, and in the end no slot and no
+// machine may be lost.
 func TestNoSlotIsLost(t *testing.T) {
 	t.Parallel()
 	w := newWorkshop(t)
@@ -255,7 +254,7 @@ func TestNoSlotIsLost(t *testing.T) {
 					continue
 				}
 				other.Add(1)
-				pause(ctx, 5*time.Millisecond) // as a client backs off
+				pause(ctx, 5*time.Millisecond) // clients back off
 			}
 		})
 	}

@@ -14,8 +14,9 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// An update and a destroy of one machine come at one moment: the machine is gone in the
-// end with all its processes, and the update has an answer that no client repeats.
+// TestAnUpdateDuringADestroy updates and destroys a machine concurrently. In the end the
+// machine and all its processes must be gone, and the update must have an answer that no
+// client repeats.
 func TestAnUpdateDuringADestroy(t *testing.T) {
 	t.Parallel()
 	broker := startServer(t, "b1", "serve", "broker", "--listen", "127.0.0.1:0")
@@ -50,8 +51,9 @@ func TestAnUpdateDuringADestroy(t *testing.T) {
 	})
 }
 
-// A worker is stopped while the old version of a machine takes its time to end, and
-// started again: it goes on with the update where it was.
+// TestAnUpdateDuringAStopOfItsWorker stops a worker while the old version of a machine
+// takes its time to exit, and restarts it. The worker must continue the update where it
+// was.
 func TestAnUpdateDuringAStopOfItsWorker(t *testing.T) {
 	t.Parallel()
 	broker := startServer(t, "b1", "serve", "broker", "--listen", "127.0.0.1:0")
@@ -70,7 +72,7 @@ func TestAnUpdateDuringAStopOfItsWorker(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	eventually(t, patience, "the old version ignores signals", func() error { // with the mark as an argument of its own
+	eventually(t, patience, "the old version ignores signals", func() error { // with the mark as its own argument
 		if len(pidsOf(t, "\x00"+mark+"old")) == 0 {
 			return errors.New("a signal would end it at once")
 		}
@@ -110,7 +112,7 @@ func TestAnUpdateDuringAStopOfItsWorker(t *testing.T) {
 	})
 	for _, pid := range pidsOf(t, mark+"old") {
 		if pid, err := strconv.Atoi(pid); err == nil {
-			_ = syscall.Kill(pid, syscall.SIGKILL) // a child of the shell's may have ended
+			_ = syscall.Kill(pid, syscall.SIGKILL) // a child of the shell may have exited
 		}
 	}
 	eventually(t, patience, "the new version runs, alone", func() error {
@@ -118,7 +120,7 @@ func TestAnUpdateDuringAStopOfItsWorker(t *testing.T) {
 	})
 }
 
-// alone reports what runs beside one new version.
+// alone returns the processes that are running in addition to exactly one new version.
 func alone(t *testing.T, mark string) error {
 	t.Helper()
 	if old, now := pidsOf(t, mark+"old"), pidsOf(t, mark+"new"); len(old) > 0 || len(now) != 1 {

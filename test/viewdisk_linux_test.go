@@ -11,9 +11,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The disk under a broker's copy of the view fills up while it runs. Orders
-// are filled and lists are answered all the while; once there is room, the
-// copies are the same again.
+// TestViewDiskFull fills the disk with a broker's copy of the view while the broker runs.
+// Orders must still be filled and lists answered. Once there is space again, the copies
+// must become identical.
 func TestViewDiskFull(t *testing.T) {
 	t.Parallel()
 	disk := t.TempDir()
@@ -43,7 +43,7 @@ func TestViewDiskFull(t *testing.T) {
 	checkProcesses(t, c.healthy, c.mark)
 }
 
-// fill writes a file until there is no room for another byte.
+// fill writes a file until there is no space left.
 func fill(path string) error {
 	f, err := os.Create(path)
 	if err != nil {

@@ -16,18 +16,17 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// files is a cluster of two brokers and a worker, one of whose copies of the
-// view is harmed.
+// files is a cluster of two brokers and a worker. One copy of the view will be damaged.
 type files struct {
 	t        *testing.T
 	mark     string
-	harmed   *machinesapi.Client // the broker that is asked all the while
+	harmed   *machinesapi.Client // broker that receives requests all the time
 	healthy  *machinesapi.Client
 	worker   *server
 	promised []machinesapi.Machine
 }
 
-// newFiles starts the cluster: one is the broker that may be harmed.
+// newFiles starts the cluster. one is the broker whose copy may be damaged.
 func newFiles(t *testing.T, mark string, one func(join string) *server, worker ...string) *files {
 	t.Helper()
 	two := startServer(t, "b2", "serve", "broker", "--listen", "127.0.0.1:0")
@@ -43,9 +42,9 @@ func newFiles(t *testing.T, mark string, one func(join string) *server, worker .
 	return c
 }
 
-// A server's copy of the view is deleted or overwritten while it runs. Orders
-// are filled and lists are answered all the while, and afterwards the copies
-// are the same again.
+// TestViewFile deletes or overwrites a server's copy of the view while the server runs.
+// Orders must still be filled and lists answered, and afterwards the copies must be
+// identical again.
 func TestViewFile(t *testing.T) {
 	t.Parallel()
 	ofWorker, data := filepath.Join(t.TempDir(), "worker.db"), t.TempDir()
@@ -58,8 +57,7 @@ func TestViewFile(t *testing.T) {
 	c.replaced(ofBroker, "overwritten", func(path string) error { return overwrite(path, 0) })
 	c.replaced(ofBroker, "overwritten but for its head", func(path string) error { return overwrite(path, 100) })
 	c.replaced(ofWorker, "deleted", os.Remove)
-	// A worker hardly reads what it wrote: it need not notice before it is
-	// started again.
+	// A worker rarely reads what it wrote, so it may not notice before it is restarted.
 	c.replaced(ofWorker, "overwritten", func(path string) error {
 		c.orders()
 		if err := overwrite(path, 0); err != nil {
@@ -79,7 +77,7 @@ func removeAll(path string) error {
 	return errors.Join(os.Remove(path), os.Remove(path+"-wal"), os.Remove(path+"-shm"))
 }
 
-// overwrite spoils all of a file from an offset on, and of its log.
+// overwrite overwrites a file from an offset on, and its log.
 func overwrite(path string, from int64) error {
 	var errs []error
 	for _, p := range []string{path, path + "-wal"} {
@@ -108,7 +106,7 @@ func (c *files) converged() {
 	kept(c.t, c.promised, have)
 }
 
-// orders has both brokers fill some.
+// orders has both brokers fill some orders.
 func (c *files) orders() {
 	c.t.Helper()
 	for range 3 {
@@ -117,7 +115,7 @@ func (c *files) orders() {
 	}
 }
 
-// replaced harms a server's file and waits until it has a new one.
+// replaced damages a server's file and waits until the server has a new one.
 func (c *files) replaced(path, how string, harm func(path string) error) {
 	c.t.Helper()
 	what := filepath.Base(path) + " is " + how
@@ -140,12 +138,12 @@ func (c *files) replaced(path, how string, harm func(path string) error) {
 	})
 }
 
-// moment is how long lists may lack machines that are there: while a copy is
-// made again, or while a worker begins a new life in the others' copies.
+// moment is the time for which lists may lack existing machines: while a copy is recreated,
+// or while the other copies switch to a worker's new stream.
 const moment = 3 * time.Second
 
-// endures looks that lists go on while something is done, and waits until the
-// views are the same again.
+// endures checks that lists are answered during an operation, and then waits until the
+// views are identical.
 func (c *files) endures(what string, do func()) {
 	c.t.Helper()
 	before := slices.Clone(c.promised)
@@ -159,7 +157,7 @@ func (c *files) endures(what string, do func()) {
 	c.converged()
 }
 
-// list lists on the harmed broker until ctx ends. No list may fail for long.
+// list lists the machines on the damaged broker until ctx ends. Lists must not fail for long.
 func (c *files) list(ctx context.Context, what string, want []machinesapi.Machine) {
 	lists, least, lacked, whole := 0, len(want), time.Duration(0), time.Now()
 	for ; ctx.Err() == nil; pause(ctx, 5*time.Millisecond) {
@@ -168,7 +166,7 @@ func (c *files) list(ctx context.Context, what string, want []machinesapi.Machin
 		if ctx.Err() != nil {
 			break
 		}
-		if err != nil { // a worker that is being started again does not answer: that list counts as not whole
+		if err != nil { // a restarting worker does not answer: the list counts as incomplete
 			lacked = max(lacked, time.Since(whole))
 			continue
 		}

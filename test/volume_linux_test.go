@@ -13,9 +13,10 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// A real database writes to a volume. It is killed in the middle, a snapshot
-// is taken while it writes, the volume is restored from it and forked to
-// another worker: each copy is whole, and has all that was committed before.
+// TestADatabaseOnAVolume has a real database write to a volume. It is killed while it
+// writes, a snapshot is taken while it writes, and the volume is restored from the snapshot
+// and forked to another worker. Each copy must be consistent and contain everything that
+// was committed before.
 func TestADatabaseOnAVolume(t *testing.T) {
 	t.Parallel()
 	y := newYard(t, 2)
@@ -32,7 +33,7 @@ func TestADatabaseOnAVolume(t *testing.T) {
 	if _, err := y.api.Create(t.Context(), app, y.withVolume(image.Ref(), data.ID), ""); bourse.CodeOf(err) != bourse.CodeInsufficient && bourse.CodeOf(err) != bourse.CodeFailedPrecondition {
 		t.Errorf("a second machine on the same volume: %v", err)
 	}
-	y.sql(db.ID, "PRAGMA journal_mode=WAL; CREATE TABLE t (n INTEGER PRIMARY KEY, filler TEXT)") // so that we can read while it writes
+	y.sql(db.ID, "PRAGMA journal_mode=WAL; CREATE TABLE t (n INTEGER PRIMARY KEY, filler TEXT)") // allows reading while it writes
 	y.sh(app, db.ID, `(i=0; while true; do i=$((i+1)); echo "INSERT INTO t VALUES ($i, hex(randomblob(500)));"; done | sqlite3 /data/db) >/dev/null 2>&1 &`)
 	y.rowsReach(db.ID, 200)
 	before := y.rows(db.ID)
@@ -41,7 +42,7 @@ func TestADatabaseOnAVolume(t *testing.T) {
 		t.Fatalf("snapshot: %+v, %v", snap, err)
 	}
 	after := y.rows(db.ID)
-	y.destroy(db.ID) // killed while it writes
+	y.destroy(db.ID) // it is writing
 
 	again := y.mounting(image.Ref(), data.ID)
 	y.whole(again.ID, after, -1)
@@ -64,7 +65,7 @@ func TestADatabaseOnAVolume(t *testing.T) {
 		t.Fatalf("extend: %+v, %v", grown, err)
 	}
 	eventually(t, patience, "the volume has grown to 2 GiB", func() error {
-		if !grows() { // then it grows when it is mounted while nothing else has it: another test's new mount namespace may
+		if !grows() { // otherwise it grows at the next mount, unless another test's new mount namespace still uses it
 			y.restart(far.ID)
 		}
 		if out, code := y.sh(app, far.ID, "df -m /data | tail -1"); code != 0 || blocks(out) < 1800 {
@@ -81,7 +82,7 @@ func TestADatabaseOnAVolume(t *testing.T) {
 	}
 }
 
-// grows reports whether this host lets a file system grow while it is used.
+// grows reports whether this host can grow a mounted file system.
 func grows() bool {
 	text, err := os.ReadFile("/proc/self/status")
 	_, after, ok := strings.Cut(string(text), "CapEff:")
@@ -115,7 +116,7 @@ func (y *yard) mounting(image string, id bourse.VolumeID) machinesapi.Machine {
 	return m
 }
 
-// filled makes a volume from another or a snapshot, and waits for it.
+// filled creates a volume from another volume or a snapshot, and waits for it.
 func (y *yard) filled(in machinesapi.CreateVolume) machinesapi.Volume {
 	y.Helper()
 	v, err := y.api.Volumes(app).Create(y.Context(), in, "")
@@ -159,8 +160,8 @@ func (y *yard) rowsReach(id bourse.MachineID, n int) {
 	})
 }
 
-// whole checks a copy of the database: sound, without gaps, and with least to
-// most rows (most -1: any number).
+// whole checks that a copy of the database is consistent, without gaps, and has between
+// least and most rows (most -1: no upper limit).
 func (y *yard) whole(id bourse.MachineID, least, most int) {
 	y.Helper()
 	if out := y.sql(id, "PRAGMA integrity_check"); out != "ok" {

@@ -14,8 +14,7 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// lossy is a cluster of two brokers and two workers of which the first is
-// lost.
+// lossy is a cluster of two brokers and two workers, the first of which will be lost.
 type lossy struct {
 	t              *testing.T
 	mark, data     string
@@ -24,9 +23,9 @@ type lossy struct {
 	onLost, onStay []machinesapi.Machine
 }
 
-// A worker's daemon dies: its machines go on, and everybody shows that they
-// cannot be asked about. It comes back: they are as they were. Then it loses
-// everything, and comes back under its name as a new one.
+// TestWorkerLost kills a worker's daemon. Its machines must continue, and all brokers must
+// show that their host is unreachable. When the daemon is back, the machines must be
+// unchanged. Then the worker loses its data and returns under its name as a new worker.
 func TestWorkerLost(t *testing.T) {
 	t.Parallel()
 	one := startServer(t, "b1", "serve", "broker", "--listen", "127.0.0.1:0")
@@ -58,9 +57,9 @@ func (c *lossy) converged() machines {
 	return have
 }
 
-// killAndReturn measures both from the outside: from the kill, and from the
-// start of the new process. Package view/replication limits both times, in
-// virtual time; here a busy host decides.
+// killAndReturn measures two times from outside: from the kill, and from the start of the
+// new process, until the brokers notice. Package view/replication tests their limits in
+// virtual time; here the load of the host decides.
 func (c *lossy) killAndReturn() {
 	c.t.Helper()
 	pids := pidsOf(c.t, c.mark)
@@ -85,7 +84,8 @@ func (c *lossy) killAndReturn() {
 	c.converged()
 }
 
-// killAndReturnAtOnce: others may hear of the return before the death.
+// killAndReturnAtOnce restarts the worker immediately, so that others may learn of the
+// return before the loss.
 func (c *lossy) killAndReturnAtOnce() {
 	c.t.Helper()
 	if err := c.lost.Kill(); err != nil {
@@ -97,7 +97,7 @@ func (c *lossy) killAndReturnAtOnce() {
 	}
 	for _, api := range c.apis {
 		var m machinesapi.Created
-		order := bourse.NewOrderID() // a try whose answer is lost is found again
+		order := bourse.NewOrderID() // finds the machine of an attempt whose answer was lost
 		eventually(c.t, patience, "the worker that came back at once takes orders", func() (err error) {
 			m, err = api.Create(c.t.Context(), app, on("w-lost", sleeper("gru", c.mark)), order)
 			return err
@@ -108,7 +108,7 @@ func (c *lossy) killAndReturnAtOnce() {
 	c.converged()
 }
 
-// shown waits until every broker shows the lost worker's machines so.
+// shown waits until every broker shows the lost worker's machines with this status.
 func (c *lossy) shown(status machinesapi.HostStatus) time.Duration {
 	c.t.Helper()
 	want := map[bourse.MachineID]machinesapi.HostStatus{}
@@ -123,20 +123,20 @@ func (c *lossy) shown(status machinesapi.HostStatus) time.Duration {
 	})
 }
 
-// wipe is a disk that was replaced, in a host that keeps its name.
+// wipe simulates a replaced disk in a host that keeps its name.
 func (c *lossy) wipe() {
 	c.t.Helper()
 	if err := c.lost.Kill(); err != nil {
 		c.t.Fatal(err)
 	}
-	c.killProcesses(c.data) // the supervisor first: it would tell of the others' ends
+	c.killProcesses(c.data) // the supervisor first, because it would record the other exits
 	for i := range c.onLost {
 		c.killPID(c.onLost[i].PID)
 	}
 	if err := os.RemoveAll(c.data); err != nil {
 		c.t.Fatal(err)
 	}
-	c.lost.Args = append(c.lost.Args, "--forget-machines") // what the machines have left behind is to end
+	c.lost.Args = append(c.lost.Args, "--forget-machines") // the leftovers of the machines are to be removed
 	if err := c.lost.Start(); err != nil {
 		c.t.Fatal(err)
 	}

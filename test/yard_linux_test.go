@@ -21,8 +21,8 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// yard is a cluster of a region whose workers run images, each worker with a
-// namespace of its own in one real containerd, and a real registry beside it.
+// yard is a cluster of one region whose workers run images. The workers have separate
+// namespaces in one real containerd. There is also a real registry.
 type yard struct {
 	*testing.T
 	api        *machinesapi.Client
@@ -32,8 +32,7 @@ type yard struct {
 	registry   *registrytest.Registry
 }
 
-// newYard starts it. Without root, or without a containerd on the host, the
-// test is skipped with the reason.
+// newYard starts a yard. It skips the test without root or without containerd.
 func newYard(t *testing.T, workers int) *yard {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -53,7 +52,7 @@ func newYard(t *testing.T, workers int) *yard {
 	return y
 }
 
-// push stores an image of busybox and more files under a tag.
+// push pushes an image of busybox and additional files under a tag.
 func (y *yard) push(name string, config ocispec.ImageConfig, files ...registrytest.Layer) registrytest.Pushed {
 	y.Helper()
 	return y.registry.Push(y, name, registrytest.Image{
@@ -61,14 +60,14 @@ func (y *yard) push(name string, config ocispec.ImageConfig, files ...registryte
 	})
 }
 
-// order is one for a machine of an image.
+// order returns an order for a machine of an image.
 func (y *yard) order(image string, command ...string) machinesapi.CreateMachine {
 	return machinesapi.CreateMachine{Region: "gru", Config: &bourse.Config{
 		Image: image, Guest: &bourse.Guest{MemoryMB: 64}, Restart: &bourse.Restart{Policy: bourse.RestartNo}, Init: bourse.Init{Exec: command},
 	}}
 }
 
-// run places an order of an app that must be filled and started.
+// run places an order in an app that must be filled and started.
 func (y *yard) run(app bourse.AppName, order machinesapi.CreateMachine) machinesapi.Machine {
 	y.Helper()
 	m, err := y.api.Create(y.Context(), app, order, "")
@@ -102,7 +101,7 @@ func (y *yard) restart(id bourse.MachineID) {
 	})
 }
 
-// sh runs a line of shell in a machine and returns what it wrote and its code.
+// sh runs a shell command in a machine and returns its output and exit code.
 func (y *yard) sh(app bourse.AppName, id bourse.MachineID, line string) (string, int) {
 	y.Helper()
 	r, err := y.api.Exec(y.Context(), app, id, machinesapi.ExecMachine{Command: []string{"/bin/sh", "-c", line}, Timeout: 30})
@@ -112,10 +111,10 @@ func (y *yard) sh(app bourse.AppName, id bourse.MachineID, line string) (string,
 	return strings.TrimSpace(r.Stdout + r.Stderr), r.ExitCode
 }
 
-// httpPort is where the machines that serve pages do.
+// httpPort is the port of the machines that serve pages.
 const httpPort = 8080
 
-// get asks a machine for its page, through the API's tunnel.
+// get requests a machine's page through the API's tunnel.
 func (y *yard) get(app bourse.AppName, id bourse.MachineID) (string, error) {
 	transport := &http.Transport{
 		DisableKeepAlives: true,
@@ -153,7 +152,7 @@ func (y *yard) answers(app bourse.AppName, id bourse.MachineID, want string) {
 	})
 }
 
-// tunnelConn makes a connection of a tunnel, for those who take nothing else.
+// tunnelConn turns a tunnel into a net.Conn.
 type tunnelConn struct{ *machinesapi.Tunnel }
 
 func (tunnelConn) LocalAddr() net.Addr              { return &net.TCPAddr{} }
@@ -162,8 +161,8 @@ func (tunnelConn) SetDeadline(time.Time) error      { return nil }
 func (tunnelConn) SetReadDeadline(time.Time) error  { return nil }
 func (tunnelConn) SetWriteDeadline(time.Time) error { return nil }
 
-// program returns a program of the host with the libraries that it is linked
-// with, as a layer. The test is skipped, with the reason, where it is missing.
+// program returns a layer with a program of the host and its shared libraries. It skips the
+// test if the program is missing.
 func program(t *testing.T, name string) registrytest.Layer {
 	t.Helper()
 	path, err := exec.LookPath(name)

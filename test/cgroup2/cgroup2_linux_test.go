@@ -14,13 +14,13 @@ import (
 
 var all = flag.Bool("all", false, "run all tests of the packages, not only those of limits and groups; takes minutes")
 
-// suite is the tests of one package that are to pass.
+// suite is a package's tests that must pass.
 type suite struct {
-	dir   string   // of the package, below driver/
-	tests []string // that have to pass, and not to be skipped; with -all the package's others must not fail
+	dir   string   // package directory, below driver/
+	tests []string // tests that must pass and must not be skipped; with -all, the package's other tests must not fail
 }
 
-// suites are packages whose tests need this kernel.
+// suites lists packages whose tests need this kernel.
 var suites = []suite{
 	{"internal/cgroup", []string{"TestGroupsLimitFromTheStart", "TestGroupsEnforce", "TestGroupsAtOnce", "TestOpenSweeps", "TestV2Limits", "TestV2Membership"}},
 	{"process", append(cases(
@@ -29,11 +29,11 @@ var suites = []suite{
 		"stop ends the whole tree", "an end takes what was left behind with it", "lost machinery is replaced",
 		"a frozen task does nothing until it is thawed", "a frozen task stays so without its daemon", "a frozen tree can be killed",
 	), "TestGroupsAreTheHosts", "TestSweepAtStart")},
-	// An emulated processor of which runc may have a tenth is too slow for the ceiling of processor time.
+	// A tenth of an emulated processor is too slow for runc, so the CPU limit is not tested.
 	{"container", cases("memory", "exec counts against its task's memory", "pids", "a frozen task can be stopped")},
 }
 
-// cases are those of the drivers' contract.
+// cases lists the cases of the drivers' contract.
 func cases(names ...string) (out []string) {
 	for _, name := range names {
 		out = append(out, "TestDriver/"+strings.ReplaceAll(name, " ", "_"))
@@ -43,11 +43,11 @@ func cases(names ...string) (out []string) {
 
 func (s suite) name() string { return filepath.Base(s.dir) }
 
-// script is the part of the machine's script that runs the suite. A test that hangs is
-// seen by its stacks, well before the machine's own limit.
+// script returns the part of the machine's script that runs the suite. A test that hangs
+// prints its stacks well before the machine's own time limit.
 func (s suite) script(limit time.Duration) string {
 	run := ""
-	if !*all || s.name() == "container" { // starts of containers take seconds here
+	if !*all || s.name() == "container" { // starting containers takes seconds here
 		var patterns []string
 		for _, test := range s.tests {
 			patterns = append(patterns, "^"+strings.ReplaceAll(regexp.QuoteMeta(test), "/", "$/^")+"$")
@@ -59,7 +59,7 @@ func (s suite) script(limit time.Duration) string {
 
 func quoted(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
 
-// check reports what of the suite has not passed, by what the machine wrote.
+// check reports the tests of the suite that have not passed, according to the machine's output.
 func (s suite) check(t *testing.T, console string) {
 	t.Helper()
 	if !strings.Contains(console, fmt.Sprintf("\nbourse-vm: %s 0\n", s.name())) {
@@ -74,12 +74,12 @@ func (s suite) check(t *testing.T, console string) {
 	}
 }
 
-// TestUnderCgroup2 runs the tests of limits and groups under a kernel that has
-// cgroup v2 only: that groups are made in it, that limits hold, that all of a
-// group is killed and what was left is swept, and that no such test is skipped.
+// TestUnderCgroup2 runs the tests of limits and groups under a kernel with cgroup v2 only.
+// Groups must be created, limits enforced, all processes of a group killed, and leftovers
+// removed. None of these tests may be skipped.
 func TestUnderCgroup2(t *testing.T) {
 	p := find(t)
-	limit := 10 * time.Minute // one and a half on two idle cores
+	limit := 10 * time.Minute // takes 90 seconds on two idle cores
 	if *all {
 		limit = 30 * time.Minute
 	}
@@ -118,8 +118,8 @@ func TestUnderCgroup2(t *testing.T) {
 	t.Logf("took %s; the machine's console:\n%s", time.Since(began).Round(time.Second), console)
 }
 
-// TestAMachineThatFails shows that a machine whose kernel panics, or that
-// hangs, is an error, and that its console is kept.
+// TestAMachineThatFails checks that a machine whose kernel panics or that hangs is reported
+// as an error, with its console output.
 func TestAMachineThatFails(t *testing.T) {
 	p := find(t)
 	for name, c := range map[string]struct {
@@ -127,8 +127,8 @@ func TestAMachineThatFails(t *testing.T) {
 		limit time.Duration
 		want  string
 	}{
-		// stty returns when the console has all that was written: the kernel writes its panic
-		// between the letters of what is still on the way.
+		// stty returns when the console has all output; otherwise the kernel's panic
+		// message would be mixed into it.
 		"panics": {"echo last words\n/bin/busybox stty sane\nexit 1\n", time.Minute, "ended before"},
 		"hangs":  {"echo last words\nexec /bin/busybox sleep 1000\n", 20 * time.Second, "not ended after 20s"},
 	} {

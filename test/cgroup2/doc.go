@@ -1,5 +1,5 @@
-// Package cgroup2 holds a test which runs the tests of limits under a kernel
-// that has cgroup v2 only, as most hosts have and those that build this project
-// may not: Debian's cloud kernel, in a virtual machine without acceleration,
-// with the compiled tests in its first file system.
+// Package cgroup2 runs the tests of limits under a kernel that has only cgroup v2. Most
+// hosts have such a kernel, but the hosts that build this project may not. The kernel is
+// Debian's cloud kernel, in a virtual machine without acceleration, with the compiled tests
+// in its initial file system.
 package cgroup2

@@ -15,11 +15,10 @@ import (
 	"time"
 )
 
-// parts is what a virtual machine is made of on this host.
+// parts contains the host's files of which a virtual machine consists.
 type parts struct{ qemu, busybox, kernel, overlay string }
 
-// find looks the parts up. The test is skipped, with the reason, where one is
-// missing.
+// find locates the parts. It skips the test if one is missing.
 func find(t *testing.T) parts {
 	t.Helper()
 	if runtime.GOARCH != "amd64" {
@@ -44,12 +43,11 @@ func find(t *testing.T) parts {
 	return p
 }
 
-// files is the machine's file system: what is at a path of this host, by the
-// path that it has there.
+// files maps paths in the machine's file system to paths on this host.
 type files map[string]string
 
-// programs adds programs of this host and the libraries that they need. The
-// test is skipped, with the reason, where one is missing.
+// programs adds programs of this host and their shared libraries. It skips the test if one
+// is missing.
 func (f files) programs(t *testing.T, names ...string) {
 	t.Helper()
 	for _, name := range names {
@@ -58,7 +56,7 @@ func (f files) programs(t *testing.T, names ...string) {
 			t.Skipf("%v: scripts/need-host installs it", err)
 		}
 		f["/bin/"+name] = path
-		libraries, _ := exec.CommandContext(t.Context(), "ldd", path).Output() // fails for a static program
+		libraries, _ := exec.CommandContext(t.Context(), "ldd", path).Output() // fails for static programs
 		for word := range strings.FieldsSeq(string(libraries)) {
 			if filepath.IsAbs(word) {
 				f[word] = word
@@ -67,7 +65,7 @@ func (f files) programs(t *testing.T, names ...string) {
 	}
 }
 
-// pack writes an initial file system, with empty directories besides.
+// pack writes an initial file system, which also contains empty directories.
 func (p parts) pack(t *testing.T, f files, empty ...string) (path string) {
 	t.Helper()
 	root := t.TempDir()
@@ -118,13 +116,13 @@ func copyFile(to, from string) error {
 	return errors.Join(err, out.Close())
 }
 
-// boot runs a machine until it powers itself off and returns what it wrote to
-// its console. A machine that ends otherwise, or not in time, is an error.
+// boot runs a machine until it powers off and returns its console output. It returns an
+// error if the machine ends in another way or not in time.
 func (p parts) boot(ctx context.Context, initrd string, limit time.Duration) (console string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	var out bytes.Buffer
-	// A panic ends the machine, as it would not by itself (panic=-1, -no-reboot).
+	// A panic ends the machine only with these options (panic=-1, -no-reboot).
 	qemu := exec.CommandContext(ctx, p.qemu, "-machine", "pc,accel=tcg", "-cpu", "max", "-smp", "2", "-m", "1536",
 		"-nodefaults", "-display", "none", "-no-reboot", "-serial", "stdio", "-kernel", p.kernel, "-initrd", initrd,
 		"-append", "console=ttyS0 loglevel=1 panic=-1")
