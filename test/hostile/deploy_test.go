@@ -12,8 +12,9 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// A project that somebody else wrote has symbolic links to files of the user who
-// deploys it: they are read into no machine and no image, and are no configuration.
+// TestAProjectReadsNoFilesOfItsUser deploys a hostile project that contains symbolic links
+// to the user's files. The files must not be read into a machine, an image or the
+// configuration.
 func TestAProjectReadsNoFilesOfItsUser(t *testing.T) {
 	broker, _ := startPair(t)
 	secret := filepath.Join(t.TempDir(), "id_ed25519")

@@ -21,9 +21,9 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// inject has system calls of a process fail until it ends. release ends the
-// tracer, also one that waits for what it traces: before that, no one else is
-// told that a traced process has ended.
+// inject makes system calls of a process fail until the process ends. release ends the
+// tracer, even if it is waiting for the process, because nobody else is notified of the end
+// of a traced process before that.
 func inject(t *testing.T, pid int, calls, fault string) (release func()) {
 	t.Helper()
 	strace, err := exec.LookPath("strace")
@@ -32,8 +32,8 @@ func inject(t *testing.T, pid int, calls, fault string) (release func()) {
 	}
 	var said bytes.Buffer
 	out := filepath.Join(t.TempDir(), "strace")
-	// Every system call of the process waits for the tracer twice: on a host with much to do it
-	// would come to nothing if the tracer had to wait for its turn, too.
+	// Each system call waits for the tracer twice. On a busy host, the process would make
+	// no progress if the tracer had to wait for the CPU as well.
 	c := exec.Command("nice", "-n", "-20", strace, "-f", "-p", strconv.Itoa(pid), "-o", out, "-e", "trace="+calls, "-e", "inject="+calls+":"+fault)
 	c.Stdout, c.Stderr = &said, &said
 	if err := c.Start(); err != nil {
@@ -45,7 +45,7 @@ func inject(t *testing.T, pid int, calls, fault string) (release func()) {
 		_ = c.Wait()
 	}()
 	release = func() {
-		_ = c.Process.Signal(os.Interrupt) // it ends with what it traces, too
+		_ = c.Process.Signal(os.Interrupt) // detaches from the process
 		select {
 		case <-gone:
 		case <-time.After(5 * time.Second):
@@ -55,13 +55,13 @@ func inject(t *testing.T, pid int, calls, fault string) (release func()) {
 	}
 	t.Cleanup(release)
 	if !servertest.Within(servertest.Patience, func() bool { return traced(pid) }) {
-		release() // it writes no more
+		release() // it writes nothing more
 		t.Skipf("strace does not trace: %s", &said)
 	}
 	return release
 }
 
-// stateOf says how the kernel shows a process.
+// stateOf returns the state of a process according to the kernel.
 func stateOf(pid int) string {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
@@ -88,12 +88,12 @@ func traced(pid int) bool {
 	return err == nil && len(all) > 0
 }
 
-// processes counts the processes of a command line's last word.
+// processes counts the processes whose command line ends with a word.
 func processes(mark string) map[string]int {
 	found := map[string]int{}
 	all, _ := filepath.Glob("/proc/[0-9]*/cmdline")
 	for _, path := range all {
-		text, _ := os.ReadFile(path) // it may be gone
+		text, _ := os.ReadFile(path) // the process may have exited
 		words := strings.Split(strings.TrimRight(string(text), "\x00"), "\x00")
 		if last := words[len(words)-1]; len(words) > 3 && strings.HasPrefix(last, mark) {
 			found[last]++
@@ -102,10 +102,10 @@ func processes(mark string) map[string]int {
 	return found
 }
 
-// Syncs of a worker's disk fail under load. It was a refusal: the orders were
-// filled elsewhere, and once more by what was on the disk after a restart, while
-// the daemon lived on. Now it ends at once with a status that is not 0, its
-// machines go on, and each order has one machine and the caller has heard of it.
+// TestAFailedSyncIsNoRefusal makes syncs of a worker's disk fail under load. The daemon
+// must exit immediately with a non-zero status, its machines must continue, and each order
+// must have exactly one machine that its caller knows. A regression would refuse the
+// orders, fill them on another worker, and fill them again from the disk after a restart.
 func TestAFailedSyncIsNoRefusal(t *testing.T) {
 	broker := servertest.Start(t, "broker", "serve", "broker", "--listen", "127.0.0.1:0")
 	var workers []*servertest.Server
@@ -131,21 +131,21 @@ func TestAFailedSyncIsNoRefusal(t *testing.T) {
 			Image: bourse.ImageHost, Init: bourse.Init{Exec: []string{"sh", "-c", "sleep 1000 & wait", mark + string(id)}},
 		}}
 	}
-	var all sync.Map // orders that were answered: their machines
+	var all sync.Map // answered orders and their machines
 	var asked, failures atomic.Int64
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	var clients sync.WaitGroup
 	for range 3 {
 		clients.Go(func() {
-			pace := time.NewTicker(20 * time.Millisecond) // of a client that leaves room for others
+			pace := time.NewTicker(20 * time.Millisecond) // leave capacity for other clients
 			defer pace.Stop()
 			for ctx.Err() == nil {
 				<-pace.C
 				id := bourse.NewOrderID()
 				asked.Add(1)
 				in := order(id)
-				for { // until there is an answer, as its id allows
+				for { // repeat until there is an answer; the id makes that safe
 					m, err := api.Create(t.Context(), "default", in, id)
 					if err == nil {
 						all.Store(mark+string(id), m.ID)
@@ -175,11 +175,11 @@ func TestAFailedSyncIsNoRefusal(t *testing.T) {
 		was := stateOf(pid)
 		release()
 		select {
-		case err = <-ended: // it had ended, and its tracer had not noticed
+		case err = <-ended: // it had already exited, and its tracer had not noticed
 			t.Logf("strace held the ended daemon: %s", was)
 		case <-time.After(10 * time.Second):
 			now := stateOf(pid)
-			_ = sick.Cmd.Process.Signal(syscall.SIGQUIT) // where its goroutines are
+			_ = sick.Cmd.Process.Signal(syscall.SIGQUIT) // print its goroutines
 			<-ended
 			t.Fatalf("the daemon lives on with a failed disk: %s; without strace: %s", was, now)
 		}
@@ -190,8 +190,8 @@ func TestAFailedSyncIsNoRefusal(t *testing.T) {
 	if now := processes(mark); len(now) < len(before) {
 		t.Errorf("%d machines ran before, %d after", len(before), len(now))
 	}
-	// The clients repeat orders that the worker may have filled, which wait for
-	// it; one that is new does not.
+	// Clients repeat orders that the worker may have filled, and these wait for it. A new
+	// order does not.
 	id := bourse.NewOrderID()
 	in := order(id)
 	in.FirstTry = true
@@ -230,9 +230,10 @@ func TestAFailedSyncIsNoRefusal(t *testing.T) {
 	t.Logf("%d orders, %d answers lost", asked.Load(), failures.Load())
 }
 
-// The data directory of a worker is lost, as when its disk is not mounted, or an
-// old copy of its store is put back. All machines ended at the next start. Now
-// it is refused, naming them, and with the directory back they are found running.
+// TestALostDirectoryEndsNoMachine loses a worker's data directory, as if its disk were not
+// mounted, or restores an old copy of its store. The next start must be refused and list
+// the machines, none of which may be stopped. With the original directory, the machines
+// must be found running.
 func TestALostDirectoryEndsNoMachine(t *testing.T) {
 	data := filepath.Join(t.TempDir(), "w1")
 	broker := servertest.Start(t, "broker", "serve", "broker", "--listen", "127.0.0.1:0")
@@ -251,7 +252,7 @@ func TestALostDirectoryEndsNoMachine(t *testing.T) {
 		var m machinesapi.Created
 		var err error
 		id := bourse.NewOrderID()
-		if !servertest.Within(servertest.Patience, func() bool { // a worker that has just come back is not known to be
+		if !servertest.Within(servertest.Patience, func() bool { // a restarted worker is not immediately known to be reachable
 			m, err = api.Create(t.Context(), "default", machinesapi.CreateMachine{Region: "gru", Config: &bourse.Config{
 				Image: bourse.ImageHost, Init: bourse.Init{Exec: []string{"sh", "-c", "sleep 1000 & wait", mark + strconv.Itoa(n)}},
 			}}, id)
@@ -314,9 +315,9 @@ func TestALostDirectoryEndsNoMachine(t *testing.T) {
 	}
 }
 
-// A worker's daemon and its supervisor are protected from the kernel's choice
-// when memory runs out, and their machines are not, nor what those start. All
-// had the same score.
+// TestMachinesDoNotInheritProtection checks the OOM scores. A worker's daemon and its
+// supervisor must be protected from the kernel's OOM killer, but not their machines and the
+// machines' processes.
 func TestMachinesDoNotInheritProtection(t *testing.T) {
 	if err := exec.Command("sh", "-c", "echo -900 > /proc/self/oom_score_adj").Run(); err != nil {
 		t.Skip("lowering a score takes CAP_SYS_RESOURCE")

@@ -1,4 +1,4 @@
-// Package hostile drives whole programs as those do who mean them harm: web
-// pages, other users of the host, slow and huge clients, tenants, members. Each
-// test shows one sentence of docs/security.md.
+// Package hostile tests whole programs from the point of view of attackers: web pages,
+// other users of the host, slow and large clients, tenants, members. Each test verifies one
+// sentence of docs/security.md.
 package hostile

@@ -11,8 +11,9 @@ import (
 	"time"
 )
 
-// One organization sends more bodies than a broker can hold, all but their last
-// byte. Another sends a large one, and it is read: the first gives way.
+// TestSlowBodiesOfOneOrganizationKeepNoOtherOut has one organization send more request
+// bodies than a broker can buffer, without their last bytes. Another organization's large
+// body must still be read, because the first organization has to give way.
 func TestSlowBodiesOfOneOrganizationKeepNoOtherOut(t *testing.T) {
 	c := startTenants(t)
 	c.must(acmeToken, "POST", "/v1/apps", `{"app_name":"shop","org_slug":"acme"}`)
@@ -32,7 +33,7 @@ func TestSlowBodiesOfOneOrganizationKeepNoOtherOut(t *testing.T) {
 		return conn
 	}
 	var wg sync.WaitGroup
-	slow := make([]net.Conn, 30) // 90 MiB: more than any broker's 64
+	slow := make([]net.Conn, 30) // 90 MiB; a broker's budget is 64
 	for i := range slow {
 		wg.Go(func() { slow[i] = send(acmeToken, "shop", len(body)-1) })
 	}

@@ -18,7 +18,8 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// smallDisk mounts a file system of so many MiB until the test's servers have ended.
+// smallDisk mounts a file system of the given size in MiB until the test's servers have
+// stopped.
 func smallDisk(t *testing.T, mib int) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "disk")
@@ -36,7 +37,7 @@ func smallDisk(t *testing.T, mib int) string {
 	return dir
 }
 
-// fill writes a file until there is no room for another byte.
+// fill writes a file until there is no space left.
 func fill(t *testing.T, path string) {
 	t.Helper()
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
@@ -54,7 +55,7 @@ func fill(t *testing.T, path string) {
 	}
 }
 
-// full is a worker whose disk is full, of three machines.
+// full is a worker with three machines whose disk is full.
 type full struct {
 	*testing.T
 	api    *machinesapi.Client
@@ -65,7 +66,7 @@ type full struct {
 	ids    []bourse.MachineID
 }
 
-// said keeps what a server writes, and shows it in the test's output.
+// said stores a server's log and writes it to the test's output.
 type said struct {
 	mu   sync.Mutex
 	text strings.Builder
@@ -80,7 +81,7 @@ func (s *said) Write(b []byte) (int, error) {
 	return s.t.Output().Write(b)
 }
 
-// lines returns the lines so far that have all of the words.
+// lines returns the lines so far that contain all of the words.
 func (s *said) lines(words ...string) (out []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -126,7 +127,7 @@ func startFull(t *testing.T) *full {
 	return f
 }
 
-// order asks for a machine with some ballast in its record.
+// order returns an order for a machine with a large record.
 func (f *full) order(mark, ballast string) (machinesapi.Created, error) {
 	return f.api.Create(f.Context(), "default", machinesapi.CreateMachine{Region: "gru", Config: &bourse.Config{
 		Image: bourse.ImageHost, Init: bourse.Init{Exec: []string{"sh", "-c", "echo here; sleep 1000 & wait", mark}},
@@ -144,7 +145,7 @@ func (f *full) logged(id bourse.MachineID) error {
 	return err
 }
 
-// within fails the test unless something succeeds within a few seconds.
+// within fails the test unless do succeeds within a few seconds.
 func (f *full) within(what string, try func() error) {
 	f.Helper()
 	var err error
@@ -153,11 +154,12 @@ func (f *full) within(what string, try func() error) {
 	}
 }
 
-// A disk is filled to its last byte, by others and then by orders, as long as the
-// worker takes any; then its daemon is killed. Orders took all the room that the
-// worker's log had kept, so that no end could be recorded. Now it comes back, and
-// lists, shows logs, executes, stops and destroys; orders are refused with the
-// directory that is full; and when there is room it takes them by itself.
+// TestAFullDiskServesWhatEnds fills a disk completely, with other data and then with orders
+// for as long as the worker accepts any. Then the daemon is killed. The daemon must
+// restart, list, show logs, execute, stop and destroy; it must refuse orders with a message
+// that names the full directory; and once there is space, it must accept orders again
+// without intervention. A regression let orders use the space reserved for the worker's
+// log, so that no exit could be recorded.
 func TestAFullDiskServesWhatEnds(t *testing.T) {
 	f := startFull(t)
 	ballast := filepath.Join(filepath.Dir(f.dir), "ballast")
@@ -172,7 +174,7 @@ func TestAFullDiskServesWhatEnds(t *testing.T) {
 	if err := f.worker.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	fill(t, ballast) // what the daemon had open and never used
+	fill(t, ballast) // the space that the daemon had reserved and never used
 	began := time.Now()
 	if err := f.worker.Start(); err != nil {
 		t.Fatal(err)
@@ -219,13 +221,13 @@ func TestAFullDiskServesWhatEnds(t *testing.T) {
 	}
 	f.within("an order once there is room", func() error { _, err := f.order(f.mark+"new", ""); return err })
 	for _, line := range []string{"commit failed", "checkpoint failed", "cannot be recorded", "watch of a machine"} {
-		if n := len(f.log.lines(line)); n > 2*2 { // of two daemons, within two minutes
+		if n := len(f.log.lines(line)); n > 2*2 { // two daemons within two minutes
 			t.Errorf("%q is logged %d times", line, n)
 		}
 	}
 }
 
-// hinted reports an error unless a refusal says what is full and what to do.
+// hinted reports an error unless a refusal names the full directory and suggests what to do.
 func hinted(t *testing.T, err error, dir string) {
 	t.Helper()
 	if code := bourse.CodeOf(err); code != bourse.CodeInsufficient && code != bourse.CodeUnavailable {

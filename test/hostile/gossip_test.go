@@ -18,7 +18,7 @@ import (
 	"github.com/bourse-dev/bourse/internal/servertest"
 )
 
-// gossiper says to the membership of a server what it likes: it has the key.
+// gossiper sends arbitrary messages to a server's membership. It has the key.
 type gossiper struct {
 	t     *testing.T
 	addr  string
@@ -60,8 +60,7 @@ func (g *gossiper) packet(version byte, message string) {
 	}
 }
 
-// stream sends a message as a stream, all of it but the last bytes left out, and
-// returns the connection.
+// stream sends a message as a stream, without its last left bytes, and returns the connection.
 func (g *gossiper) stream(message string, left int) net.Conn {
 	g.t.Helper()
 	c, err := new(net.Dialer).DialContext(g.t.Context(), "tcp", g.addr)
@@ -71,37 +70,36 @@ func (g *gossiper) stream(message string, left int) net.Conn {
 	_ = c.SetDeadline(time.Now().Add(20 * time.Second))
 	frame := binary.BigEndian.AppendUint32([]byte{10}, uint32(1+12+16+len(message)))
 	sealed := g.seal(append(g.head(), frame...), 1, message, append(bytes.Clone(frame), g.label...))
-	_, _ = c.Write(sealed[:len(sealed)-left]) // the server may cut it off before
+	_, _ = c.Write(sealed[:len(sealed)-left]) // the server may close it early
 	return c
 }
 
-// text is a text as the membership's messages have it.
+// text encodes a text as in the membership's messages.
 func text(s string) string {
 	return "\xdb" + string(binary.BigEndian.AppendUint32(nil, uint32(len(s)))) + s
 }
 
-// compressed compresses a message as members could once.
+// compressed compresses a message in the membership's former format.
 func compressed(message string) string {
 	var b bytes.Buffer
 	w := lzw.NewWriter(&b, lzw.LSB, 8)
-	_, _ = io.Copy(w, strings.NewReader(message)) // into memory
+	_, _ = io.Copy(w, strings.NewReader(message)) // writes to memory
 	_ = w.Close()
 	return "\x09\x82" + text("Algo") + "\x00" + text("Buf") + text(b.String())
 }
 
-// pushPull declares members and bytes behind them, and has neither.
+// pushPull returns a message that announces members and data but contains neither.
 func pushPull(nodes, behind uint32) string {
 	return "\x06\x83" + text("Nodes") + "\xce" + string(binary.BigEndian.AppendUint32(nil, nodes)) +
 		text("UserStateLen") + "\xce" + string(binary.BigEndian.AppendUint32(nil, behind)) + text("Join") + "\xc2"
 }
 
-// mostForGossip is how many MiB more than before a server may take for whatever is
-// sent to its membership.
+// mostForGossip is the memory in MiB that messages to its membership may cost a server.
 const mostForGossip = 150
 
-// TestGossipThatUnpacksToGigabytes: who has the membership's key sends messages of
-// a few bytes that stand for gigabytes, and some that memberlist panics of. A
-// broker and a worker stay small and go on.
+// TestGossipThatUnpacksToGigabytes sends small messages that decompress to gigabytes, and
+// some that make memberlist panic, with the membership's key. A broker and a worker must
+// stay small and continue.
 func TestGossipThatUnpacksToGigabytes(t *testing.T) {
 	s := newSecured(t)
 	broker := s.broker()
@@ -126,7 +124,7 @@ func TestGossipThatUnpacksToGigabytes(t *testing.T) {
 					g.packet(1, message)
 				}
 			}
-			g.packet(0, strings.Repeat("\xff", 16)) // padding that is longer than what it pads
+			g.packet(0, strings.Repeat("\xff", 16)) // padding that is longer than the message
 			look()
 		}
 		var wg sync.WaitGroup
@@ -141,11 +139,11 @@ func TestGossipThatUnpacksToGigabytes(t *testing.T) {
 		}
 		wg.Wait()
 		var held []net.Conn
-		for range 40 { // 8 MiB each, all but a byte
+		for range 40 { // 8 MiB each, without the last byte
 			held = append(held, g.stream(strings.Repeat("x", 8<<20-64), 1))
 			look()
 		}
-		for _, c := range held { // it ends by their time
+		for _, c := range held { // they time out
 			_, _ = io.Copy(io.Discard, c)
 			_ = c.Close()
 			look()
@@ -159,5 +157,5 @@ func TestGossipThatUnpacksToGigabytes(t *testing.T) {
 	late := s.issue("b2", bourse.RoleBroker)
 	second := servertest.Start(t, "b2", "serve", "broker", "--name", "b2", "--listen", "127.0.0.1:0", "--token-file", s.dir+"/tokens",
 		"--tls-ca", late.CA, "--tls-cert", late.Cert, "--tls-key", late.Key, "--gossip-key", s.dir+"/gossip", "--join", broker.Addr)
-	s.execOnW1(s.client(second)) // it is let in, and hears of w1
+	s.execOnW1(s.client(second)) // it may join, and learns of w1
 }

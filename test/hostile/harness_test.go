@@ -16,8 +16,8 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// machineVariable makes a process of this program a machine's web server, which
-// answers with the variable's value.
+// machineVariable makes a process of this program a machine's web server, which replies
+// with the variable's value.
 const machineVariable = "BOURSE_TEST_MACHINE"
 
 func TestMain(m *testing.M) {
@@ -28,21 +28,21 @@ func TestMain(m *testing.M) {
 	os.Exit(servertest.Main(m))
 }
 
-// startPair starts a broker and a worker of region gru, which the broker
-// knows. Args are more arguments of the worker.
+// startPair starts a broker and a worker in region gru, and waits until the broker knows
+// the worker. args are additional arguments of the worker.
 func startPair(t *testing.T, args ...string) (broker, worker *servertest.Server) {
 	t.Helper()
 	return startPairOf(t, nil, args)
 }
 
-// startPairOf is startPair with more arguments of both.
+// startPairOf is like startPair, with additional arguments of both.
 func startPairOf(t *testing.T, brokerArgs, workerArgs []string) (broker, worker *servertest.Server) {
 	t.Helper()
 	broker = servertest.Start(t, "broker", append([]string{"serve", "broker", "--listen", "127.0.0.1:0"}, brokerArgs...)...)
 	return broker, startWorker(t, broker, workerArgs...)
 }
 
-// startWorker starts a worker of region gru, which the broker then knows.
+// startWorker starts a worker in region gru, and waits until the broker knows it.
 func startWorker(t *testing.T, broker *servertest.Server, args ...string) *servertest.Server {
 	t.Helper()
 	worker := servertest.Start(t, "w1", append([]string{
@@ -59,16 +59,15 @@ func startWorker(t *testing.T, broker *servertest.Server, args ...string) *serve
 	return worker
 }
 
-// answer is what came back on a connection.
+// answer is the reply received on a connection.
 type answer struct {
 	status int
 	header http.Header
 	body   string
 }
 
-// send sends one request as it is written here, with its lines as they are, and
-// returns the answer: clients of HTTP would correct what a hostile one does not.
-// The length of the body is added.
+// send sends a request exactly as written, only adding the length of the body, and returns
+// the reply. Regular HTTP clients would correct a hostile request.
 func send(t *testing.T, addr, line string, header []string, body string) answer {
 	t.Helper()
 	c, err := new(net.Dialer).DialContext(t.Context(), "tcp", addr)
@@ -88,6 +87,6 @@ func send(t *testing.T, addr, line string, header []string, body string) answer 
 		t.Fatalf("%s: %v", line, err)
 	}
 	defer resp.Body.Close()
-	text, _ := io.ReadAll(resp.Body) // what is missing is missed by who compares
+	text, _ := io.ReadAll(resp.Body) // callers notice missing data
 	return answer{resp.StatusCode, resp.Header, string(text)}
 }

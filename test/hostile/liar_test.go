@@ -16,7 +16,7 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// answering is the config of a machine that answers requests with a text.
+// answering returns the configuration of a machine that replies with a text.
 func answering(t *testing.T, text string) *bourse.Config {
 	t.Helper()
 	self, err := os.Executable()
@@ -30,9 +30,8 @@ func answering(t *testing.T, text string) *bourse.Config {
 }
 
 // TestAWorkerTakesNoTrafficOfAnotherApp has a worker with a valid certificate whose
-// program was changed to lie: it publishes each of its machines as one of somebody
-// else's app, and says the same when it is asked. No list of that app contains them,
-// and the proxy sends none of the app's requests to them.
+// modified program publishes and reports its machines as machines of another app. No list
+// of that app may contain them, and the proxy must not send them any of the app's requests.
 func TestAWorkerTakesNoTrafficOfAnotherApp(t *testing.T) {
 	s := startSecure(t)
 	ctx := t.Context()
@@ -98,7 +97,7 @@ func TestAWorkerTakesNoTrafficOfAnotherApp(t *testing.T) {
 		return string(text), err
 	}
 	eventually(t, "reach shop", func() error { _, err := get(); return err })
-	// The lie has come to the broker's view, where anybody can see it.
+	// The false rows have reached the broker's view, where everybody can see them.
 	eventually(t, "find the lie", func() error {
 		for line, err := range s.api.Query(ctx, machinesapi.ViewQuery{Statement: "SELECT id FROM unplaced_machines WHERE claimed_app = 'shop'"}) {
 			if err != nil || line.Row != nil {

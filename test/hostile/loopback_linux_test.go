@@ -15,8 +15,8 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// knock is a program that calls every listener as a machine of another user
-// can, looks for credentials where it can, and prints what it was answered.
+// knock is a program that calls every listener as another user's machine could, searches
+// for credentials, and prints the results.
 const knock = `
 for url in %s; do
   echo "$(curl -s -o /dev/null -w '%%{http_code}' -X POST -H 'Bourse-Server: '%s -d '%s' "$url") $url"
@@ -26,9 +26,9 @@ env | grep TOKEN
 for fd in /proc/self/fd/*; do case "$(readlink "$fd")" in *%s*) echo "FD $fd";; esac; done
 echo done`
 
-// A machine with user no one is no one on loopback, too: broker, worker and
-// gateway take no call of it but those that everybody may make, and it finds no
-// credentials in files, environments or what it inherited.
+// TestAMachineOfNobodyIsNobody runs a machine as user nobody. Broker, worker and gateway
+// must accept only its public calls, and it must not find credentials in files,
+// environments or inherited descriptors.
 func TestAMachineOfNobodyIsNobody(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("machines of other users need root")
@@ -37,7 +37,7 @@ func TestAMachineOfNobodyIsNobody(t *testing.T) {
 		t.Skipf("%v: scripts/need-host installs it", err)
 	}
 	data := t.TempDir()
-	if err := os.Chmod(filepath.Dir(data), 0o755); err != nil { // no one passes through it
+	if err := os.Chmod(filepath.Dir(data), 0o755); err != nil { // others may not traverse it
 		t.Fatal(err)
 	}
 	broker, worker := startPair(t, "--pull", "--pull-listen", "127.0.0.1:0", "--data", filepath.Join(data, "w1"))
@@ -85,12 +85,12 @@ func TestAMachineOfNobodyIsNobody(t *testing.T) {
 	}
 }
 
-// Without a token a broker on loopback answers what everybody may know, and
-// nothing else; with --insecure it asks for none, as it says.
+// TestLoopbackWantsATokenUnlessInsecure checks that a broker on loopback answers only
+// public calls without a token, and that with --insecure it requires none.
 func TestLoopbackWantsATokenUnlessInsecure(t *testing.T) {
 	asking, _ := startPair(t)
 	var open *servertest.Server
-	t.Run("insecure", func(t *testing.T) { // a cluster of its own
+	t.Run("insecure", func(t *testing.T) { // a separate cluster
 		open, _ = startPairOf(t, []string{"--insecure"}, []string{"--insecure"})
 		if got := send(t, open.API, "GET /v1/workers", []string{"Host: " + open.API}, ""); got.status != http.StatusOK {
 			t.Errorf("an insecure broker without a token: %d %s, want 200", got.status, got.body)
@@ -115,9 +115,9 @@ func TestLoopbackWantsATokenUnlessInsecure(t *testing.T) {
 	}
 }
 
-// The command line finds the token of the API that it calls, a broker that was
-// killed has the same one again, and one that ends leaves none. No environment
-// of a server's has it.
+// TestTheCommandLineFindsTheToken checks that the command line finds the token of the API
+// that it calls, that a killed broker has the same token after a restart, and that a
+// stopped broker leaves none behind. No server's environment may contain the token.
 func TestTheCommandLineFindsTheToken(t *testing.T) {
 	broker, worker := startPair(t)
 	list := func() ([]byte, error) {
@@ -144,7 +144,7 @@ func TestTheCommandLineFindsTheToken(t *testing.T) {
 		t.Errorf("after a kill the token is another (%v)", err)
 	}
 	var out []byte
-	if !servertest.Within(servertest.Patience, func() bool { // it has to hear of its cluster again
+	if !servertest.Within(servertest.Patience, func() bool { // it first has to learn about its cluster again
 		out, err = list()
 		return err == nil
 	}) {
@@ -161,7 +161,8 @@ func TestTheCommandLineFindsTheToken(t *testing.T) {
 	}
 }
 
-// A dev cluster names its token's file, and leaves no credentials behind.
+// TestDevNamesItsToken checks that a dev cluster names its token's file and leaves no
+// credentials behind.
 func TestDevNamesItsToken(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "run")
 	t.Setenv("BOURSE_RUNTIME_DIR", dir)

@@ -29,12 +29,12 @@ import (
 
 const clusterToken = "a-token-of-those-who-run-it"
 
-// secured is a cluster with all its credentials.
+// secured is a cluster with all credentials.
 type secured struct {
 	t   *testing.T
 	dir string
 	ca  *admission.CA
-	key []byte // of the membership
+	key []byte // key of the membership
 }
 
 func newSecured(t *testing.T) *secured {
@@ -50,7 +50,7 @@ func newSecured(t *testing.T) *secured {
 	return s
 }
 
-// put replaces a file of credentials.
+// put replaces a credentials file.
 func (s *secured) put(name string, text []byte) string {
 	s.t.Helper()
 	path := filepath.Join(s.dir, name)
@@ -63,7 +63,7 @@ func (s *secured) put(name string, text []byte) string {
 	return path
 }
 
-// issue puts a new certificate of a server into its files.
+// issue writes a new certificate of a server to its files.
 func (s *secured) issue(id bourse.WorkerID, role bourse.Role) admission.Files {
 	s.t.Helper()
 	pair, err := s.ca.Issue(admission.Identity{ID: id, Role: role}, []string{"127.0.0.1"}, time.Now())
@@ -93,7 +93,7 @@ func (s *secured) worker(more ...string) *servertest.Server {
 	}, s.flags("w1", bourse.RoleWorker)...), more...)...)
 }
 
-// as is a client with a server's certificate, or without one.
+// as returns a client with a server's certificate, or without one.
 func (s *secured) as(name string, creds *admission.Credentials) *http.Client {
 	config := &tls.Config{MinVersion: tls.VersionTLS13}
 	if creds != nil {
@@ -120,7 +120,7 @@ func (s *secured) client(broker *servertest.Server) *machinesapi.Client {
 	return &machinesapi.Client{BaseURL: "https://" + broker.API, HTTP: s.as("127.0.0.1", nil), Token: clusterToken}
 }
 
-// execOnW1 places a machine on w1, the only worker, and has it say something.
+// execOnW1 places a machine on w1, the only worker, and runs a command in it.
 func (s *secured) execOnW1(api *machinesapi.Client) {
 	s.t.Helper()
 	var made machinesapi.Created
@@ -139,8 +139,7 @@ func (s *secured) execOnW1(api *machinesapi.Client) {
 	}
 }
 
-// intrude runs a member of the gossip in this process, which says of itself what
-// it likes.
+// intrude runs a member of the gossip in this process with an arbitrary description of itself.
 func intrude(t *testing.T, c gossip.Config) *gossip.Members {
 	t.Helper()
 	c.Bind = netip.MustParseAddrPort("127.0.0.1:0")
@@ -152,15 +151,15 @@ func intrude(t *testing.T, c gossip.Config) *gossip.Members {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		_ = m.Run(ctx) // it may be told that others were first
+		_ = m.Run(ctx) // may fail because others were first
 	}()
 	t.Cleanup(func() { cancel(); <-done })
 	return m
 }
 
-// TestTheMembershipsKeyAloneEndsNobody: who has the key of the membership, no
-// certificate, and was there before w1 plays a second w1. The real one starts, is
-// called, and goes on.
+// TestTheMembershipsKeyAloneEndsNobody has an attacker with the membership's key, but
+// without a certificate, who impersonates w1 before w1 starts. The real w1 must start, be
+// called, and continue.
 func TestTheMembershipsKeyAloneEndsNobody(t *testing.T) {
 	s := newSecured(t)
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -179,7 +178,7 @@ func TestTheMembershipsKeyAloneEndsNobody(t *testing.T) {
 	s.execOnW1(api)
 }
 
-// impostor proves to be what it is, and believes everybody.
+// impostor presents its own valid certificate and trusts everybody.
 type impostor struct{ *admission.Credentials }
 
 func (impostor) Key(context.Context, bourse.Member) (gossip.Key, error) { return gullible{}, nil }
@@ -190,8 +189,8 @@ type gullible struct{}
 func (gullible) Verify(_, _ []byte) bool      { return true }
 func (gullible) HasTag(bourse.WorkerTag) bool { return true }
 
-// TestAWorkerGetsNoCallsOfAnother: worker w2 of the cluster, with a certificate of
-// its own, announces the tag of w1 with an earlier boot. It is sent nothing.
+// TestAWorkerGetsNoCallsOfAnother has worker w2, with its own certificate, announce w1's
+// tag with an earlier boot time. It must not receive any of w1's calls.
 func TestAWorkerGetsNoCallsOfAnother(t *testing.T) {
 	s := newSecured(t)
 	creds := s.credentials("w2")
@@ -225,8 +224,8 @@ func TestAWorkerGetsNoCallsOfAnother(t *testing.T) {
 	}
 }
 
-// TestAWorkersCertificateReadsNothing: with the certificate of one worker nothing
-// is read of another, claimed there, or granted.
+// TestAWorkersCertificateReadsNothing checks that a worker's certificate does not allow
+// reading from, claiming on, or granting at another worker.
 func TestAWorkersCertificateReadsNothing(t *testing.T) {
 	s := newSecured(t)
 	worker := s.worker()
@@ -270,7 +269,7 @@ func TestAWorkersCertificateReadsNothing(t *testing.T) {
 			t.Errorf("%s: %s", ask.verb.Name, resp.Status)
 		}
 	}
-	// The same on a connection for calls, whose first request alone is HTTP.
+	// The same on a connection for calls, on which only the first request is HTTP.
 	caller := direct.NewOver(direct.TCP, s.credentials("w2").Client, admission.Proof{Cluster: worker.Of})
 	defer caller.Close()
 	to := bourse.Member{ID: "w1", Role: bourse.RoleWorker, Region: "gru", Address: worker.API, Tag: bourse.WorkerID("w1").Tags()[0]}
@@ -283,13 +282,13 @@ func TestAWorkersCertificateReadsNothing(t *testing.T) {
 	}
 }
 
-// TestCredentialsAreReadAgain: a token that leaves its file is refused, and a new
-// certificate is shown, by a broker that no one restarts.
+// TestCredentialsAreReadAgain checks that a broker refuses a token that was removed from
+// its file, and presents a new certificate, without a restart.
 func TestCredentialsAreReadAgain(t *testing.T) {
 	s := newSecured(t)
 	broker := s.broker()
 	api := s.client(broker)
-	if _, err := api.Workers(t.Context()); bourse.CodeOf(err) == bourse.CodeUnauthorized { // it may know no one yet
+	if _, err := api.Workers(t.Context()); bourse.CodeOf(err) == bourse.CodeUnauthorized { // it may not know any members yet
 		t.Fatal(err)
 	}
 	shown := func() string {
@@ -314,8 +313,8 @@ func TestCredentialsAreReadAgain(t *testing.T) {
 	}
 }
 
-// TestMessagesAskNothing: over NATS, a worker with certificates answers no
-// message that asks for a quote, which anybody on the account can send.
+// TestMessagesAskNothing checks that, over NATS, a worker with certificates ignores
+// messages that request quotes, because anybody with the account can send them.
 func TestMessagesAskNothing(t *testing.T) {
 	s := newSecured(t)
 	relay := servertest.New(t, "nats")
@@ -324,7 +323,7 @@ func TestMessagesAskNothing(t *testing.T) {
 	url := "nats://" + relay.API
 	broker := s.broker("--nats", url)
 	s.worker("--nats", url)
-	s.execOnW1(s.client(broker)) // it is there, and reached over mutual TLS
+	s.execOnW1(s.client(broker)) // the worker is reachable over mutual TLS
 	c, err := natsclient.Connect(url)
 	if err != nil {
 		t.Fatal(err)

@@ -21,7 +21,7 @@ import (
 	"github.com/bourse-dev/bourse/view/gossip"
 )
 
-// secretOf is what servers on loopback derive their keys from.
+// secretOf returns the secret from which servers on loopback derive their keys.
 func secretOf(t *testing.T, s *servertest.Server) loopback.Secret {
 	t.Helper()
 	secret, err := loopback.SecretOf(os.Getenv, s.Of)
@@ -31,9 +31,9 @@ func secretOf(t *testing.T, s *servertest.Server) loopback.Secret {
 	return secret
 }
 
-// TestANeighbourIsNoMember: a process beside a cluster on loopback, without its
-// secret, joins nothing, hears of no one, and has no rows taken. One with the
-// secret is a member at once.
+// TestANeighbourIsNoMember starts a process next to a cluster on loopback. Without the
+// cluster's secret it must not join, learn of members, or have rows accepted. With the
+// secret it becomes a member immediately.
 func TestANeighbourIsNoMember(t *testing.T) {
 	broker, worker := startPair(t)
 	api := servertest.Client(t, broker)
@@ -48,7 +48,7 @@ func TestANeighbourIsNoMember(t *testing.T) {
 	}
 	for id, m := range strangers {
 		select {
-		case <-m.Ready(): // it has called both
+		case <-m.Ready(): // it has called both servers
 		case <-time.After(30 * time.Second):
 			t.Fatalf("%s still calls", id)
 		}
@@ -57,7 +57,7 @@ func TestANeighbourIsNoMember(t *testing.T) {
 	listed := func() (ids []bourse.WorkerID) {
 		list, err := api.Workers(t.Context())
 		if err != nil {
-			return nil // it may not know its cluster yet
+			return nil // the broker may not know its cluster yet
 		}
 		for _, w := range list {
 			ids = append(ids, w.ID)
@@ -84,8 +84,8 @@ func TestANeighbourIsNoMember(t *testing.T) {
 	}
 }
 
-// startOverNATS starts a broker and a worker that reach one another over a NATS
-// server like that of bourse dev.
+// startOverNATS starts a broker and a worker that reach one another over a NATS server like
+// that of bourse dev.
 func startOverNATS(t *testing.T) (broker *servertest.Server, url string) {
 	t.Helper()
 	relay := servertest.New(t, "nats")
@@ -105,9 +105,8 @@ func startOverNATS(t *testing.T) (broker *servertest.Server, url string) {
 	return broker, url
 }
 
-// TestDevsNATSWantsAToken: a process beside the NATS server of bourse dev has no
-// connection without the token that the cluster's servers derive, and with it has
-// one.
+// TestDevsNATSWantsAToken checks that a process next to bourse dev's NATS server can
+// connect only with the token that the cluster's servers derive.
 func TestDevsNATSWantsAToken(t *testing.T) {
 	broker, url := startOverNATS(t)
 	for name, options := range map[string][]natsclient.Option{
@@ -129,10 +128,10 @@ func TestDevsNATSWantsAToken(t *testing.T) {
 	c.Close()
 }
 
-// TestTheGateIsBeforeNATSToo: a request that arrives over a NATS link passes the
-// same gate as one at a socket: what a browser adds opens nothing and is
-// refused, as are other names. The secret of loopback is not asked for, since it
-// would leave the host: there NATS says who is let in.
+// TestTheGateIsBeforeNATSToo checks that requests over a NATS link pass the same checks as
+// requests at a socket: those from browsers and those with other host names are refused.
+// The loopback secret is not required, because it would leave the host; NATS itself decides
+// who may connect.
 func TestTheGateIsBeforeNATSToo(t *testing.T) {
 	broker, url := startOverNATS(t)
 	worker, err := servertest.Client(t, broker).Worker(t.Context(), "w1")
@@ -176,9 +175,9 @@ func TestTheGateIsBeforeNATSToo(t *testing.T) {
 	}
 }
 
-// TestWhatDevPrintsCanBeUsed: the export lines that bourse dev prints, run by a
-// shell, let a client of another make call the API; without them it may not. The line
-// with https reaches the proxy.
+// TestWhatDevPrintsCanBeUsed runs the export lines that bourse dev prints in a shell. With
+// them, another client must be able to call the API; without them it must not. The line
+// with https must reach the proxy.
 func TestWhatDevPrintsCanBeUsed(t *testing.T) {
 	if _, err := exec.LookPath("curl"); err != nil {
 		t.Skipf("%v: scripts/need-host installs it", err)
@@ -215,7 +214,7 @@ func TestWhatDevPrintsCanBeUsed(t *testing.T) {
 	if got := run("sh", both+ask("BOURSE_API", "BOURSE_API_TOKEN")); got != "200" {
 		t.Errorf("with both lines: %s, want 200", got)
 	}
-	for _, api := range []string{"FLY_FLAPS_BASE_URL", "FLY_API_BASE_URL", "FLY_UIEX_BASE_URL"} { // braces are of bash, zsh and fish
+	for _, api := range []string{"FLY_FLAPS_BASE_URL", "FLY_API_BASE_URL", "FLY_UIEX_BASE_URL"} { // bash, zsh and fish support braces
 		if got := run("bash", strings.Join(exports, "\n")+"\n"+ask(api, "FLY_API_TOKEN")); got != "200" {
 			t.Errorf("with all lines, at %s: %s, want 200", api, got)
 		}

@@ -12,17 +12,17 @@ import (
 
 const hostOrder = `{"region":"gru","config":{"image":"host","init":{"exec":["/bin/true"]}}}`
 
-// listeners returns the addresses of everything that a cluster serves over
-// TCP, by name: a broker's API, a worker's, and its gateway.
+// listeners returns the TCP addresses of all listeners of a cluster by name: the broker's
+// API, the worker's, and its gateway.
 func listeners(t *testing.T) (map[string]string, *servertest.Server) {
 	t.Helper()
 	broker, worker := startPair(t, "--pull", "--pull-listen", "127.0.0.1:0")
 	return map[string]string{"broker": broker.API, "worker": worker.API, "gateway": worker.Pull}, broker
 }
 
-// What the pages of other sites can send reaches no listener: neither across
-// origins, nor under a name that was made to resolve to it (DNS rebinding), nor
-// where only servers have business.
+// TestPagesReachNoListener sends requests that web pages of other sites could send. No
+// listener may accept them, neither across origins, nor under a name that was made to
+// resolve to it (DNS rebinding), nor at endpoints for servers only.
 func TestPagesReachNoListener(t *testing.T) {
 	all, broker := listeners(t)
 	paths := []string{
@@ -47,7 +47,7 @@ func TestPagesReachNoListener(t *testing.T) {
 			}
 			forServers := strings.Contains(path, " /worker/") || strings.Contains(path, " /view/")
 			if strings.HasPrefix(path, "GET") && !forServers {
-				continue // a page cannot read the answer, and asking changes nothing
+				continue // a page cannot read the reply, and the request changes nothing
 			}
 			for _, traces := range [][]string{
 				{"Origin: http://evil.example", "Sec-Fetch-Site: cross-site"}, {"Origin: http://evil.example"}, {"Sec-Fetch-Site: cross-site"},
@@ -71,7 +71,8 @@ func TestPagesReachNoListener(t *testing.T) {
 	}
 }
 
-// A server is called by the names that its operator states, and by no other.
+// TestServersHaveTheNamesOfTheirOperator checks that a server accepts only the host names
+// that its operator configured.
 func TestServersHaveTheNamesOfTheirOperator(t *testing.T) {
 	broker, _ := startPairOf(t, []string{"--server-name", "api.example.com"}, nil)
 	for host, want := range map[string]int{

@@ -25,8 +25,7 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// runMachine is a machine's program: it serves a text, and never answers requests for
-// /slow.
+// runMachine is a machine's program. It serves a text, and never answers requests for /slow.
 func runMachine(answer string) {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -44,8 +43,8 @@ func runMachine(answer string) {
 	}
 }
 
-// startProxy starts a proxy in front of a broker's cluster. With descriptors, it
-// may have as many open.
+// startProxy starts a proxy for a broker's cluster. If descriptors is set, it limits the
+// number of open files.
 func startProxy(t *testing.T, broker *servertest.Server, descriptors int) *servertest.Server {
 	t.Helper()
 	p := servertest.New(t, "p1", "serve", "proxy", "--name", "p1", "--region", "gru", "--drain", "1s", "--http", "127.0.0.1:0=any", "--join", broker.Addr)
@@ -60,8 +59,8 @@ func startProxy(t *testing.T, broker *servertest.Server, descriptors int) *serve
 	return p
 }
 
-// serveApp makes an app of an organization with one running machine, and waits until
-// the proxy answers for it.
+// serveApp creates an app of an organization with one running machine, and waits until the
+// proxy serves it.
 func serveApp(t *testing.T, broker, proxy *servertest.Server, app bourse.AppName, org string) bourse.MachineID {
 	t.Helper()
 	api := servertest.Client(t, broker)
@@ -87,7 +86,7 @@ func serveApp(t *testing.T, broker, proxy *servertest.Server, app bourse.AppName
 	return m.ID
 }
 
-// ask sends a request to an app on a connection of its own.
+// ask sends a request to an app on a new connection.
 func ask(ctx context.Context, proxy *servertest.Server, app bourse.AppName, path string) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+proxy.Web[0]+path, http.NoBody)
 	if err != nil {
@@ -107,7 +106,7 @@ func ask(ctx context.Context, proxy *servertest.Server, app bourse.AppName, path
 	return err
 }
 
-// h2Conn is a client's connection on which it may send what no real client would.
+// h2Conn is a client connection that can send requests that no regular client would send.
 type h2Conn struct {
 	net.Conn
 	*http2.Framer
@@ -117,7 +116,7 @@ type h2Conn struct {
 	streams uint32
 }
 
-// dialH2 begins an HTTP/2 connection.
+// dialH2 opens an HTTP/2 connection.
 func dialH2(t *testing.T, addr string) *h2Conn {
 	t.Helper()
 	c, err := new(net.Dialer).DialContext(t.Context(), "tcp", addr)
@@ -137,7 +136,7 @@ func dialH2(t *testing.T, addr string) *h2Conn {
 	return h
 }
 
-// request sends the head of a request without a body, as name and value alternately.
+// request sends the head of a request without a body. fields alternates names and values.
 func (h *h2Conn) request(fields ...string) error {
 	h.block.Reset()
 	for f := range slices.Chunk(fields, 2) {
@@ -166,8 +165,8 @@ func (h *h2Conn) reply() string {
 	}
 }
 
-// A stranger sends requests that no machine could be sent: they neither start a
-// stopped machine nor make a healthy one count as failed.
+// TestAnInvalidRequestTouchesNoMachine sends requests that cannot be forwarded to any
+// machine. They must neither start a stopped machine nor mark a healthy one as failed.
 func TestAnInvalidRequestTouchesNoMachine(t *testing.T) {
 	broker, _ := startPair(t)
 	proxy := startProxy(t, broker, 0)
@@ -200,7 +199,7 @@ func TestAnInvalidRequestTouchesNoMachine(t *testing.T) {
 	}
 	attack()
 	var machines []machinesapi.ProxyMachine
-	routed := func() bool { // the broker may hear of the proxy after the proxy has begun to answer
+	routed := func() bool { // the broker may learn of the proxy after the proxy has begun to answer
 		status, err := machinesapi.Proxies{Client: api}.Of(t.Context(), "web")
 		if err != nil || len(status) == 0 || len(status[0].Routes) == 0 {
 			return false
@@ -233,9 +232,10 @@ func TestAnInvalidRequestTouchesNoMachine(t *testing.T) {
 	}
 }
 
-// Ten HTTP/2 connections have 2 500 requests in progress at a slow machine, through a
-// proxy that may open 1 024 files. Another organization's app is answered within a
-// second all the while, and so is a new connection for it.
+// TestAFloodOfOneOrganizationLeavesRoomForOthers has ten HTTP/2 connections with 2,500
+// requests in progress to a slow machine, through a proxy that may open 1,024 files.
+// Requests for another organization's app, also on new connections, must be answered within
+// a second.
 func TestAFloodOfOneOrganizationLeavesRoomForOthers(t *testing.T) {
 	broker, _ := startPair(t)
 	proxy := startProxy(t, broker, 1024)
@@ -243,7 +243,7 @@ func TestAFloodOfOneOrganizationLeavesRoomForOthers(t *testing.T) {
 	serveApp(t, broker, proxy, "other", "rival")
 	for range 10 {
 		c := dialH2(t, proxy.Web[0])
-		go func() { // replies must be read, or the proxy would wait for that
+		go func() { // replies must be read, because the proxy would wait otherwise
 			for {
 				if _, err := c.ReadFrame(); err != nil {
 					return
@@ -272,5 +272,5 @@ func TestAFloodOfOneOrganizationLeavesRoomForOthers(t *testing.T) {
 	}
 }
 
-// limitOfAnAnswer is how long a request may take beside a flood.
+// limitOfAnAnswer is the time limit for a request during a flood.
 const limitOfAnAnswer = time.Second

@@ -17,10 +17,11 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// A bit of a machine's record in worker.db flips while its worker is down. It was
-// killed at the next start, without a word. Now that start is refused and names
-// the command; salvage says what is lost; then the start names the machine, and
-// nothing of it ends before --forget-machines.
+// TestAFlippedBitIsSalvaged flips a bit of a machine's record in worker.db while the worker
+// is down. The next start must be refused with a message that names the salvage command.
+// salvage must report what is lost. After that, a start must name the machine and stop
+// nothing before --forget-machines is used. A regression killed the machine at the next
+// start without a message.
 func TestAFlippedBitIsSalvaged(t *testing.T) {
 	data := filepath.Join(t.TempDir(), "w1")
 	broker := servertest.Start(t, "broker", "serve", "broker", "--listen", "127.0.0.1:0")
@@ -95,8 +96,7 @@ func TestAFlippedBitIsSalvaged(t *testing.T) {
 	}
 }
 
-// flipRecord flips a bit in every copy of a machine's record, in worker.db and
-// in the log.
+// flipRecord flips a bit in every copy of a machine's record, in worker.db and in the log.
 func flipRecord(t *testing.T, data string, id bourse.MachineID) {
 	t.Helper()
 	flipped := 0
@@ -106,14 +106,14 @@ func flipRecord(t *testing.T, data string, id bourse.MachineID) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		field := append([]byte("\x62id\x6e"), id...) // in CBOR, the first of a machine's
+		field := append([]byte("\x62id\x6e"), id...) // in CBOR, the first field of a machine
 		for at := 0; ; {
 			next := bytes.Index(b[at:], field)
 			if next < 0 {
 				break
 			}
 			at += next + len(field)
-			if record := at - len(field) - 2; record >= 0 && b[record] == 3 { // that begins a record
+			if record := at - len(field) - 2; record >= 0 && b[record] == 3 { // start of the record
 				b[at-2] ^= 1
 				flipped++
 			}

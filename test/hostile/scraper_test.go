@@ -15,12 +15,12 @@ import (
 	"github.com/bourse-dev/bourse/view/gossip"
 )
 
-// scraper asks a server as Prometheus would.
+// scraper requests metrics from a server like Prometheus.
 type scraper struct {
 	t       *testing.T
 	http    *http.Client
 	token   string
-	cluster string // that it says it belongs to; "": it does not
+	cluster string // cluster to which it claims to belong; "": none
 }
 
 func (s *scraper) ask(method, url string) (int, string) {
@@ -47,8 +47,9 @@ func (s *scraper) ask(method, url string) (int, string) {
 	return resp.StatusCode, string(text)
 }
 
-// A scraper reads the metrics of brokers and of workers, by its token or its
-// certificate, itself or through a broker; and no server lets it do anything else.
+// TestAScraperReadsMetricsAndNothingElse reads the metrics of brokers and workers as a
+// scraper, with its token or its certificate, directly or through a broker. No server may
+// allow it anything else.
 func TestAScraperReadsMetricsAndNothingElse(t *testing.T) {
 	s := newSecured(t)
 	const token = "a-token-of-prometheus"
@@ -88,7 +89,7 @@ func TestAScraperReadsMetricsAndNothingElse(t *testing.T) {
 			}
 		}
 	}
-	byToken.cluster, byCert.cluster, toWorker.cluster = b.Of, b.Of, b.Of // it lies
+	byToken.cluster, byCert.cluster, toWorker.cluster = b.Of, b.Of, b.Of // a false claim
 	refused := []string{
 		"GET /v1/apps", "POST /v1/apps", "GET /v1/apps/default", "GET /v1/apps/default/machines", "POST /v1/apps/default/machines", "POST /schedule",
 		"GET /v1/workers", "GET /v1/workers/w1", "GET /v1/workers/w1/runs", "GET /v1/images", "POST /v1/images/prune",
@@ -120,7 +121,7 @@ func TestAScraperReadsMetricsAndNothingElse(t *testing.T) {
 	if status, text := strangers.ask("GET", worker+"/worker/metrics"); status != 0 {
 		t.Errorf("a worker's metrics without a certificate: %d %s, want no connection", status, text)
 	}
-	// A scraper is no server, and signs nothing that servers believe.
+	// A scraper is not a server, so servers reject what it signs.
 	der, _ := creds.Own()
 	if _, _, _, err := creds.Author(der, time.Now()); bourse.CodeOf(err) != bourse.CodeForbidden {
 		t.Errorf("as the author of rows: %v, want forbidden", err)

@@ -17,10 +17,10 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// TestSecretsOfContainersAreFoundNowhere: a container gets its app's secrets, in its
-// environment and as a file, again after a death of its worker's daemon and a restart, and so
-// does a command beside it. No file of the cluster has them, nor one of containerd's; once
-// the cluster has ended there is none in memory either.
+// TestSecretsOfContainersAreFoundNowhere gives a container its app's secrets, in its
+// environment and as a file, also after its worker's daemon was killed and after a restart,
+// and also in an exec. No file of the cluster or of containerd may contain them, and no
+// process memory once the cluster has ended.
 func TestSecretsOfContainersAreFoundNowhere(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("containers need root")
@@ -83,7 +83,7 @@ func TestSecretsOfContainersAreFoundNowhere(t *testing.T) {
 	})
 	nowhere()
 	for _, dir := range []string{"/run/bourse", "/dev/shm/bourse"} {
-		left, _ := os.ReadDir(dir) // of other tests, perhaps
+		left, _ := os.ReadDir(dir) // possibly left by other tests
 		for _, e := range left {
 			searchForSome(t, dir+"/"+e.Name(), value, 0)
 		}

@@ -36,9 +36,9 @@ func rss(t *testing.T, s *servertest.Server) int {
 
 const slowPost = "POST /v1/apps/default/machines HTTP/1.1\r\nHost: %s\r\nContent-Type: application/json\r\n%sContent-Length: %d\r\n\r\n"
 
-// 150 clients declare 4 MiB each and send one byte: the broker makes no room
-// for what has not come, and lets go of them within seconds. Before, they held
-// 600 MiB for ever.
+// TestSlowClientsHoldNothing has 150 clients declare a body of 4 MiB each and send one
+// byte. The broker must not allocate memory for data that has not arrived, and must
+// disconnect them within seconds. A regression held 600 MiB forever.
 func TestSlowClientsHoldNothing(t *testing.T) {
 	broker, _ := startPair(t)
 	before := rss(t, broker)
@@ -74,9 +74,9 @@ func TestSlowClientsHoldNothing(t *testing.T) {
 	}
 }
 
-// 150 clients send all but the last byte of 4 MiB, of the JSON that takes most
-// memory: the broker holds what its budget lets it, and answers the others with
-// 429 and Retry-After.
+// TestHugeClientsAreBounded has 150 clients send all but the last byte of 4 MiB of the JSON
+// that needs most memory. The broker must hold no more than its budget and refuse the
+// others with 429 and Retry-After.
 func TestHugeClientsAreBounded(t *testing.T) {
 	broker, _ := startPair(t)
 	body := `{"config":{"image":"host","metadata":{`
@@ -107,7 +107,7 @@ func TestHugeClientsAreBounded(t *testing.T) {
 			defer mu.Unlock()
 			peak = max(peak, now)
 			if err != nil {
-				statuses[0]++ // the connection was reset while we still sent
+				statuses[0]++ // the connection was reset while we were sending
 				return
 			}
 			_ = resp.Body.Close()
@@ -131,7 +131,7 @@ func TestHugeClientsAreBounded(t *testing.T) {
 	}
 }
 
-// credential returns the header that lets a client in.
+// credential returns the header that authenticates a client.
 func credential(tb testing.TB, broker *servertest.Server) string {
 	tb.Helper()
 	token, err := os.ReadFile(broker.TokenFile)

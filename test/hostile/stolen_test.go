@@ -21,10 +21,10 @@ import (
 	"github.com/bourse-dev/bourse/view/inventory"
 )
 
-// TestAStolenWorkerOpensItsOwnAppsSecretsOnly: two organizations have an app with a
-// secret each, and a machine on a worker of its own. Who takes all that a worker has on
-// its disk has both secrets as they are sealed, and finds in it the key of the app that
-// it runs and none of the other's, also where a row is passed off as its own app's.
+// TestAStolenWorkerOpensItsOwnAppsSecretsOnly has two organizations with an app each, which
+// has a secret and a machine on a separate worker. The disk of one worker contains both
+// sealed secrets, but only the key of its own app's secret, and none that opens the
+// other's, even if the row is presented as one of its own app.
 func TestAStolenWorkerOpensItsOwnAppsSecretsOnly(t *testing.T) {
 	keys := filepath.Join(t.TempDir(), "secrets.key")
 	if err := os.WriteFile(keys, seal.Generate(), 0o600); err != nil {
@@ -78,7 +78,7 @@ func TestAStolenWorkerOpensItsOwnAppsSecretsOnly(t *testing.T) {
 		candidates := keysIn(t, dirs[worker])
 		for app, id := range ids {
 			value, opened := "", false
-			for _, place := range []string{id, ids[own]} { // as it is, and as one of its own app
+			for _, place := range []string{id, ids[own]} { // unchanged, and as if it belonged to its own app
 				if text, ok := tryAll(candidates, seal.Place{App: place, Name: "PASSWORD"}, sealed[app]); ok {
 					value, opened = text, true
 				}
@@ -90,7 +90,7 @@ func TestAStolenWorkerOpensItsOwnAppsSecretsOnly(t *testing.T) {
 	}
 }
 
-// sealedIn returns the secret PASSWORD of each app in the view of a worker's directory.
+// sealedIn returns the sealed secret PASSWORD of each app in the view in a worker's directory.
 func sealedIn(t *testing.T, dir string, ids map[bourse.AppName]string) map[bourse.AppName][]byte {
 	t.Helper()
 	out := map[bourse.AppName][]byte{}
@@ -98,7 +98,7 @@ func sealedIn(t *testing.T, dir string, ids map[bourse.AppName]string) map[bours
 		if !bytes.HasPrefix(text, []byte("SQLite format 3\x00")) {
 			return
 		}
-		copied := filepath.Join(t.TempDir(), "view.db") // SQLite changes what it opens
+		copied := filepath.Join(t.TempDir(), "view.db") // SQLite changes the files that it opens
 		log, err := os.ReadFile(path + "-wal")
 		if err = errors.Join(err, os.WriteFile(copied, text, 0o600), os.WriteFile(copied+"-wal", log, 0o600)); err != nil {
 			t.Fatal(err)
@@ -107,7 +107,7 @@ func sealedIn(t *testing.T, dir string, ids map[bourse.AppName]string) map[bours
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer func() { _ = c.Close() }() // it was read only
+		defer func() { _ = c.Close() }() // it was only read
 		for app, id := range ids {
 			list, err := inventory.Secrets(id)(c)
 			if err != nil || len(list) != 1 {
@@ -124,8 +124,8 @@ func sealedIn(t *testing.T, dir string, ids map[bourse.AppName]string) map[bours
 
 var coded = regexp.MustCompile(`[A-Za-z0-9+/]{43}=`)
 
-// keysIn returns all that could be a key in the files below a directory: each 32 bytes
-// in a row, and each in base64.
+// keysIn returns everything in the files below a directory that could be a key: each
+// sequence of 32 bytes, raw and in base64.
 func keysIn(t *testing.T, dir string) map[[bourse.AppKeySize]byte]bool {
 	t.Helper()
 	out, files := map[[bourse.AppKeySize]byte]bool{}, 0
@@ -133,7 +133,7 @@ func keysIn(t *testing.T, dir string) map[[bourse.AppKeySize]byte]bool {
 		files++
 		for i := 0; i+bourse.AppKeySize <= len(text); i++ {
 			window := [bourse.AppKeySize]byte(text[i : i+bourse.AppKeySize])
-			if n := bytes.Count(window[:], []byte{0}); n < bourse.AppKeySize/2 { // half of a random key is never zero
+			if n := bytes.Count(window[:], []byte{0}); n < bourse.AppKeySize/2 { // at least half of the bytes of a random key are not zero
 				out[window] = true
 			}
 		}
@@ -149,7 +149,7 @@ func keysIn(t *testing.T, dir string) map[[bourse.AppKeySize]byte]bool {
 	return out
 }
 
-// tryAll opens a value with whichever of some keys opens it.
+// tryAll tries to open a value with each of the keys.
 func tryAll(candidates map[[bourse.AppKeySize]byte]bool, p seal.Place, sealed []byte) (string, bool) {
 	for key := range candidates {
 		if value, err := seal.Open(key[:], p, sealed); err == nil {

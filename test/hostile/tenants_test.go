@@ -14,7 +14,7 @@ import (
 	"github.com/bourse-dev/bourse/internal/servertest"
 )
 
-// The tokens of the broker of these tests.
+// Tokens of the broker in these tests.
 const (
 	acmeToken  = "a-token-of-all-of-acme"
 	rivalToken = "a-token-of-all-of-rival"
@@ -22,18 +22,19 @@ const (
 	blogToken  = "a-token-of-acmes-blog"
 )
 
-// canary is in all that acme keeps secret: in no answer to anybody else.
+// canary is contained in all of acme's private data and must not appear in anybody else's
+// replies.
 const canary = "canary-of-acme"
 
-// tenants is a broker and a worker with two organisations, and what acme has.
+// tenants is a broker and a worker with two organizations, and acme's objects.
 type tenants struct {
 	t             *testing.T
 	broker        *servertest.Server
 	http          *http.Client
-	machine       string // its id
+	machine       string // id of acme's machine
 	instance      string
 	order, nonce  string
-	volume        string // "": this worker has none
+	volume        string // "": this worker supports no volumes
 	snapshot      string
 	reservation   string
 	seen, refused int
@@ -84,7 +85,7 @@ func (c *tenants) ask(token, method, path, body string, header ...string) (int, 
 	return resp.StatusCode, string(text), resp.Header
 }
 
-// must asks for what has to work, and returns the object that is answered.
+// must sends a request that must succeed and returns the object in the reply.
 func (c *tenants) must(token, method, path, body string) (map[string]any, http.Header) {
 	c.t.Helper()
 	status, text, h := c.ask(token, method, path, body)
@@ -92,12 +93,12 @@ func (c *tenants) must(token, method, path, body string) (map[string]any, http.H
 		c.t.Fatalf("%s %s: %d %s", method, path, status, text)
 	}
 	var out map[string]any
-	_ = json.Unmarshal([]byte(text), &out) // some answer with a list, or nothing
+	_ = json.Unmarshal([]byte(text), &out) // some replies contain a list or nothing
 	return out, h
 }
 
-// no asks for what the token must not have: one of these statuses, and no word
-// of acme's in the answer.
+// no sends a request that must be refused with one of the given statuses, without any of
+// acme's data in the reply.
 func (c *tenants) no(token, method, path, body string, want []int) {
 	c.t.Helper()
 	status, text, h := c.ask(token, method, path, body)
@@ -115,7 +116,7 @@ func (c *tenants) no(token, method, path, body string, want []int) {
 	c.clean(method+" "+path, text, h)
 }
 
-// clean looks for what is acme's in an answer.
+// clean checks that a reply contains none of acme's data.
 func (c *tenants) clean(what, text string, h http.Header) {
 	c.t.Helper()
 	for _, secret := range []string{canary, c.nonce, c.instance} {
@@ -125,15 +126,15 @@ func (c *tenants) clean(what, text string, h http.Header) {
 	}
 }
 
-// program is a machine of the host that writes canaries, and has them in all
-// that is its own.
+// program is the program of a machine that prints canaries and has them in all of its
+// properties.
 func program(name string) string {
 	return fmt.Sprintf(`{"name": %q, "region": "gru", "config": {"image": "host", "guest": {"memory_mb": 64}, "restart": {"policy": "no"},
 		"env": {"SECRET": %q}, "metadata": {"key": %q}, "init": {"exec": ["sh", "-c", "echo $SECRET; exec sleep 1000"]}}}`, name, canary, canary)
 }
 
-// settle makes what acme has in an app: a machine with a lease, a reservation
-// and, where the host can, a volume with a snapshot.
+// settle creates acme's objects in an app: a machine with a lease, a reservation and, if
+// the host supports it, a volume with a snapshot.
 func (c *tenants) settle(app string) {
 	c.t.Helper()
 	c.must(acmeToken, "POST", "/v1/apps", `{"app_name": "`+app+`", "org_slug": "acme"}`)
@@ -163,10 +164,10 @@ func (c *tenants) settle(app string) {
 	c.snapshot = list[0].ID
 }
 
-// path is that of acme's machine, as if it were an app's.
+// path returns the path of acme's machine below another app.
 func (c *tenants) path(app string) string { return "/v1/apps/" + app + "/machines/" + c.machine }
 
-// calls are the requests on one machine, with good bodies.
+// calls lists the requests for one machine, with valid bodies.
 var calls = map[string]string{
 	"GET ":                              "",
 	"DELETE ":                           "",
@@ -197,13 +198,13 @@ var calls = map[string]string{
 	"DELETE /metadata/key":              "",
 }
 
-// try makes every call on acme's machine and volume by the path of an app.
+// try sends every request for acme's machine and volume through the path of another app.
 func (c *tenants) try(token, app string, want ...int) {
 	c.t.Helper()
 	for call, body := range calls {
 		method, rest, _ := strings.Cut(call, " ")
 		c.no(token, method, c.path(app)+rest, body, want)
-		if c.nonce != "" { // who has found out the lease's nonce is still no one
+		if c.nonce != "" { // knowing the lease's nonce must not help
 			status, text, _ := c.ask(token, method, c.path(app)+rest, body, "fly-machine-lease-nonce", c.nonce)
 			if status < http.StatusBadRequest || strings.Contains(text, canary) {
 				c.t.Errorf("%s with the nonce: %d %s", call, status, text)
@@ -222,7 +223,7 @@ func (c *tenants) try(token, app string, want ...int) {
 	}
 }
 
-// intact fails the test unless acme still has all that it had.
+// intact fails the test unless all of acme's objects still exist.
 func (c *tenants) intact(app string) {
 	c.t.Helper()
 	m, _ := c.must(acmeToken, "GET", c.path(app), "")
@@ -244,9 +245,9 @@ func (c *tenants) intact(app string) {
 	}
 }
 
-// Another organisation reaches nothing of acme's: not by its app's name, not by
-// the ids of its machines, orders, volumes and reservations through an app of
-// its own, and not through lists or SQL.
+// TestAnotherOrganisationReachesNothing checks that another organization cannot access
+// acme's objects: not through acme's app, not by the ids of machines, orders, volumes and
+// reservations through its own app, and not through lists or SQL.
 func TestAnotherOrganisationReachesNothing(t *testing.T) {
 	c := startTenants(t)
 	c.settle("shop")
@@ -319,7 +320,8 @@ func TestAnotherOrganisationReachesNothing(t *testing.T) {
 	c.intact("shop")
 }
 
-// A token of one app reaches no other app of its own organisation.
+// TestATokenOfOneAppReachesNoOther checks that a token for one app cannot access other apps
+// of the same organization.
 func TestATokenOfOneAppReachesNoOther(t *testing.T) {
 	c := startTenants(t)
 	c.must(acmeToken, "POST", "/v1/apps", `{"app_name": "blog", "org_slug": "acme"}`)
@@ -338,14 +340,14 @@ func TestATokenOfOneAppReachesNoOther(t *testing.T) {
 	c.intact("shop")
 }
 
-// An app that another organisation makes under the name of one that was deleted
-// has nothing of it.
+// TestAnAppsNameBringsNothingOfTheFormer checks that an app that another organization
+// creates under a deleted app's name has none of its objects.
 func TestAnAppsNameBringsNothingOfTheFormer(t *testing.T) {
 	c := startTenants(t)
 	c.settle("shop")
 	c.must(acmeToken, "DELETE", "/v1/apps/shop?force=true", "")
 	c.must(rivalToken, "POST", "/v1/apps", `{"app_name": "shop", "org_slug": "rival"}`)
-	c.nonce = "" // it went with the machine
+	c.nonce = "" // it was removed with the machine
 	c.try(rivalToken, "shop", http.StatusNotFound)
 	for _, path := range []string{
 		"/v1/apps/shop/machines", "/v1/apps/shop/machines?include_deleted=true", "/v1/apps/shop/volumes", "/v1/orgs/rival/volumes", "/v1/apps/shop", "/v1/apps",

@@ -10,10 +10,10 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// A token that one of two brokers has made is good at the other, and one that the
-// other has revoked is good at neither: at once where it was revoked, a gossip's time
-// later elsewhere. A broker that starts calls a good token unknown at no moment, and
-// takes the revoked one at none.
+// TestARevokedTokenOverTwoBrokers checks that a token created by one of two brokers is
+// valid at the other, and that a token revoked by the other becomes invalid at both:
+// immediately where it was revoked, and after the gossip delay elsewhere. A starting broker
+// must never call a valid token unknown, and must never accept the revoked one.
 func TestARevokedTokenOverTwoBrokers(t *testing.T) {
 	one, _ := startPair(t)
 	two := servertest.Start(t, "broker-2", "serve", "broker", "--listen", "127.0.0.1:0", "--join", one.Addr)
@@ -62,11 +62,11 @@ func TestARevokedTokenOverTwoBrokers(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	api := two.API // the same after the start
+	api := two.API // the same address after the restart
 	for over := false; !over; {
 		select {
 		case <-started:
-			over = true // after one more look
+			over = true // check once more
 		default:
 		}
 		by := scraper{t, http.DefaultClient, good.Token, ""}
@@ -86,7 +86,7 @@ func TestARevokedTokenOverTwoBrokers(t *testing.T) {
 	}
 }
 
-// beside does something beside the caller, and returns what is closed when it is done.
+// beside runs a function concurrently and returns a channel that is closed when it is done.
 func beside(do func()) <-chan struct{} {
 	done := make(chan struct{})
 	go func() { defer close(done); do() }()

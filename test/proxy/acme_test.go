@@ -24,12 +24,12 @@ import (
 	"github.com/miekg/dns"
 )
 
-// shortLived is how long certificates of the CA here are valid, in seconds.
+// shortLived is the validity of certificates issued by the test's CA, in seconds.
 const shortLived = 5
 
-// A CA that looks at the host, by HTTP-01, issues a certificate for the name of an app
-// when a client first asks for it, none for a name of nobody, and another one before
-// the first is over.
+// TestACME runs a CA that validates host names by HTTP-01. It must issue a certificate for
+// an app's name when a client first requests it, none for unknown names, and a new one
+// before the first expires.
 func TestACME(t *testing.T) {
 	t.Parallel()
 	authority := newAuthority(t)
@@ -77,12 +77,12 @@ func TestACME(t *testing.T) {
 	})
 }
 
-// authority is a CA as Let's Encrypt is one, in this process.
+// authority is an ACME CA like Let's Encrypt, in this process.
 type authority struct {
 	api     *httptest.Server
 	handler atomic.Pointer[http.Handler]
-	file    string         // of what its API's certificate is known by
-	roots   *x509.CertPool // of what it issues; set by open
+	file    string         // certificate file of its API
+	roots   *x509.CertPool // roots of the issued certificates; set by open
 }
 
 func newAuthority(t *testing.T) *authority {
@@ -101,8 +101,7 @@ func newAuthority(t *testing.T) *authority {
 	return a
 }
 
-// open has it issue certificates to hosts that answer HTTP-01 at an address, whatever
-// their names.
+// open makes the CA issue certificates to all hosts that answer HTTP-01 at an address.
 func (a *authority) open(t *testing.T, web string) {
 	t.Helper()
 	port, err := strconv.Atoi(portOf(web))
@@ -118,7 +117,8 @@ func (a *authority) open(t *testing.T, web string) {
 	a.roots.AddCert(issuer.GetRootCert(0).Cert)
 }
 
-// resolver starts a name server to which every host is this one, and returns its address.
+// resolver starts a name server that resolves every host name to this host, and returns its
+// address.
 func resolver(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -132,7 +132,7 @@ func resolver(t *testing.T) string {
 				Hdr: dns.RR_Header{Name: q.Question[0].Name, Rrtype: dns.TypeA, Class: dns.ClassINET}, A: net.IPv4(127, 0, 0, 1),
 			}}
 		}
-		_ = w.WriteMsg(m) // the CA asks again
+		_ = w.WriteMsg(m) // the CA retries
 	})}
 	ended := make(chan error, 1)
 	go func() { ended <- s.ActivateAndServe() }()

@@ -12,7 +12,7 @@ import (
 	"github.com/bourse-dev/bourse/internal/servertest"
 )
 
-// A browser opens a page of an app at app.localhost, without any set-up: over
+// TestABrowser opens an app's page at app.localhost in a browser, without any setup: over
 // HTTP/1.1 and, with TLS, over HTTP/2, with WebSockets and server-sent events.
 func TestABrowser(t *testing.T) {
 	t.Parallel()
@@ -47,20 +47,20 @@ func browse(t *testing.T, url string) {
 	c := exec.Command(path, "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run",
 		"--disable-background-networking", "--disable-component-update", "--ignore-certificate-errors", "--user-data-dir="+home, url)
 	c.Env = append(c.Environ(), "HOME="+home, "DBUS_SESSION_BUS_ADDRESS=disabled:")
-	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // its helpers with it
+	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // includes its helper processes
 	if err := c.Start(); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		_ = syscall.Kill(-c.Process.Pid, syscall.SIGKILL) // may be over
-		_ = c.Wait()                                      // it says "killed"
+		_ = syscall.Kill(-c.Process.Pid, syscall.SIGKILL) // may have exited
+		_ = c.Wait()                                      // reports "killed"
 		if !servertest.Within(patience, func() bool { return len(processesOf(home)) == 0 }) {
 			t.Errorf("processes %v of the browser have not ended", processesOf(home))
 		}
 	})
 }
 
-// report waits for what a page reports.
+// report waits for a page's report.
 func report(t *testing.T, url, id string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)

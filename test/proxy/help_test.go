@@ -20,27 +20,27 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// patience is how long the tests wait for what takes no time on an idle host.
+// patience is the time limit for things that are fast on an idle host.
 const patience = 60 * time.Second
 
-// house is a broker, workers and a proxy in front of them.
+// house is a cluster of a broker, workers and proxies.
 type house struct {
 	*testing.T
 	api     *machinesapi.Client
 	broker  *servertest.Server
 	workers []*servertest.Server
-	data    []string // directories of the workers
+	data    []string // the workers' data directories
 	proxies []*servertest.Server
 }
 
-// newHouse starts one with so many workers and proxies, which have these arguments
-// more.
+// newHouse starts a house with the given numbers of workers and proxies. The proxies get
+// additional arguments.
 func newHouse(t *testing.T, workers, proxies int, workerArgs, proxyArgs []string) *house {
 	t.Helper()
 	return newHouseWith(t, workers, proxies, workerArgs, proxyArgs, (*exec.Cmd).Start)
 }
 
-// newHouseWith is newHouse, with how processes are started.
+// newHouseWith is like newHouse, with a function that starts processes.
 func newHouseWith(t *testing.T, workers, proxies int, workerArgs, proxyArgs []string, launch func(*exec.Cmd) error) *house {
 	t.Helper()
 	h := &house{T: t}
@@ -52,7 +52,7 @@ func newHouseWith(t *testing.T, workers, proxies int, workerArgs, proxyArgs []st
 	return h
 }
 
-// newHouseOverNATS is newHouse with servers that reach each other through a NATS server.
+// newHouseOverNATS is like newHouse, with servers that reach each other through a NATS server.
 func newHouseOverNATS(t *testing.T, workers, proxies int, workerArgs []string) *house {
 	t.Helper()
 	relay := servertest.New(t, "nats")
@@ -65,7 +65,7 @@ func newHouseOverNATS(t *testing.T, workers, proxies int, workerArgs []string) *
 	return h
 }
 
-// furnish starts workers and proxies, and waits until all have met.
+// furnish starts workers and proxies and waits until all are members.
 func (h *house) furnish(workers, proxies int, workerArgs, proxyArgs []string, launch func(*exec.Cmd) error) {
 	t := h.T
 	t.Helper()
@@ -93,7 +93,7 @@ func (h *house) furnish(workers, proxies int, workerArgs, proxyArgs []string, la
 	h.agreed()
 }
 
-// agreed waits until all have met, and have the same view.
+// agreed waits until all servers are members and have the same view.
 func (h *house) agreed() {
 	h.Helper()
 	h.eventually("all have met", func() error {
@@ -105,7 +105,7 @@ func (h *house) agreed() {
 	})
 }
 
-// eventually asks until there is no error.
+// eventually retries until there is no error.
 func (h *house) eventually(what string, ask func() error) {
 	h.Helper()
 	var err error
@@ -114,7 +114,7 @@ func (h *house) eventually(what string, ask func() error) {
 	}
 }
 
-// Ports of services.
+// Service ports.
 const (
 	webServices = `[{"protocol":"tcp","autostart":true,"autostop":"stop","ports":[
 		{"port":80,"handlers":["http"]},{"port":443,"handlers":["tls","http"]}]}]`
@@ -123,7 +123,7 @@ const (
 	echoServices = `[{"protocol":"tcp","autostart":true,"autostop":"stop","ports":[{"port":7}]}]`
 )
 
-// order is one for a machine of a kind, which is started and stopped as it is used.
+// order returns an order for a machine of a kind that starts on demand and stops when idle.
 func (h *house) order(kind string) machinesapi.CreateMachine {
 	h.Helper()
 	self, err := os.Executable()
@@ -131,7 +131,7 @@ func (h *house) order(kind string) machinesapi.CreateMachine {
 		h.Fatal(err)
 	}
 	services := map[string]string{kindWeb: webServices, kindGRPC: grpcServices, kindEcho: echoServices}[kind]
-	c := &bourse.Config{ // the memory is for thousands of connections in a program with the race detector
+	c := &bourse.Config{ // enough memory for thousands of connections in a program with the race detector
 		Image: bourse.ImageHost, Guest: &bourse.Guest{MemoryMB: 1024}, Env: map[string]string{machineVariable: kind},
 		Init: bourse.Init{Exec: []string{self}},
 	}
@@ -139,7 +139,7 @@ func (h *house) order(kind string) machinesapi.CreateMachine {
 	return machinesapi.CreateMachine{Region: "gru", Config: c}
 }
 
-// app makes an app, unless it is there.
+// app creates an app unless it exists.
 func (h *house) app(name bourse.AppName) {
 	h.Helper()
 	if _, err := h.api.CreateApp(h.Context(), machinesapi.CreateApp{Name: name}); err != nil && bourse.CodeOf(err) != bourse.CodeAlreadyExists {
@@ -186,7 +186,7 @@ func (h *house) stop(app bourse.AppName, id bourse.MachineID) {
 	})
 }
 
-// machine returns a machine as the API shows it.
+// machine returns a machine as reported by the API.
 func (h *house) machine(app bourse.AppName, id bourse.MachineID) machinesapi.Machine {
 	h.Helper()
 	m, err := h.api.Machine(h.Context(), app, id)
@@ -196,7 +196,7 @@ func (h *house) machine(app bourse.AppName, id bourse.MachineID) machinesapi.Mac
 	return m
 }
 
-// get asks for a path of a URL with a nonce, and returns what the machine said.
+// get requests a URL with a nonce and returns the machine's reply.
 func get(client *http.Client, url, host, nonce string) (reply, error) {
 	req, err := http.NewRequest(http.MethodGet, url, nil)
 	if err != nil {
@@ -207,7 +207,7 @@ func get(client *http.Client, url, host, nonce string) (reply, error) {
 	return send(client, req)
 }
 
-// send sends a request, and returns what the machine said.
+// send sends a request and returns the machine's reply.
 func send(client *http.Client, req *http.Request) (r reply, err error) {
 	resp, err := client.Do(req)
 	if err != nil {
@@ -224,7 +224,7 @@ func send(client *http.Client, req *http.Request) (r reply, err error) {
 	return r, json.Unmarshal(text, &r)
 }
 
-// statusError is a reply that is not the machine's.
+// statusError is a reply that does not come from a machine.
 type statusError struct {
 	status int
 	text   string
@@ -232,8 +232,8 @@ type statusError struct {
 
 func (e *statusError) Error() string { return fmt.Sprintf("%d: %s", e.status, e.text) }
 
-// routed waits until a proxy knows an app, and returns its first reply: until then
-// it says that it does not, and starts nothing.
+// routed waits until a proxy knows an app and returns its first reply. Before that, the
+// proxy rejects requests without starting a machine.
 func (h *house) routed(client *http.Client, url, host string) (first reply) {
 	h.Helper()
 	h.eventually("the proxy knows "+host, func() (err error) {
@@ -246,9 +246,9 @@ func (h *house) routed(client *http.Client, url, host string) (first reply) {
 	return first
 }
 
-// processesOf returns the processes whose command line has the mark.
+// processesOf returns the processes whose command line contains the mark.
 func processesOf(mark string) (pids []int) {
-	files, _ := filepath.Glob("/proc/[0-9]*/cmdline") // hosts without it have none
+	files, _ := filepath.Glob("/proc/[0-9]*/cmdline") // there are none on hosts without /proc
 	for _, f := range files {
 		line, err := os.ReadFile(f)
 		if pid, numeric := strconv.Atoi(strings.Split(f, "/")[2]); err == nil && numeric == nil && strings.Contains(string(line), mark) {

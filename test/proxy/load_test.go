@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// load is a stream of requests at a constant rate, whether they are answered or not.
+// load sends requests at a constant rate, whether or not they are answered.
 type load struct {
 	ask  func(i int) error
 	stop chan struct{}
@@ -18,10 +18,10 @@ type load struct {
 	asked    int
 	failed   []error
 	answered []time.Time
-	changed  chan struct{} // closed when there is an answer
+	changed  chan struct{} // closed when a request ends
 }
 
-// startLoad asks so many times a second until it is stopped.
+// startLoad sends requests at the given rate per second until the load is stopped.
 func startLoad(perSecond int, ask func(i int) error) *load {
 	l := &load{ask: ask, stop: make(chan struct{}), changed: make(chan struct{})}
 	l.done.Go(func() {
@@ -54,7 +54,7 @@ func (l *load) one(i int) {
 	l.changed = make(chan struct{})
 }
 
-// more waits until so many more requests have ended.
+// more waits until n more requests have ended.
 func (l *load) more(t *testing.T, n int) {
 	t.Helper()
 	late := time.After(patience)
@@ -76,7 +76,7 @@ func (l *load) more(t *testing.T, n int) {
 	}
 }
 
-// end stops asking, waits for all answers, and reports those that failed.
+// end stops sending, waits for all answers, and reports failures.
 func (l *load) end(t *testing.T) {
 	t.Helper()
 	close(l.stop)

@@ -11,12 +11,12 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// rate is how many requests a second come while servers are lost.
+// rate is the number of requests per second while servers are lost.
 const rate = 200
 
-// A worker is lost with all that ran there, at 200 requests a second: clients see
-// nothing of it. Then the only broker is lost: what is known goes on being served, and
-// so it does when another proxy is lost.
+// TestLosses loses a worker with all its machines at 200 requests per second; clients must
+// not notice. Then the only broker is lost, and then one of the proxies: known apps must
+// still be served.
 func TestLosses(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t, 2, 2, nil, nil)
@@ -72,8 +72,8 @@ func TestLosses(t *testing.T) {
 	l.end(t)
 }
 
-// loseWorker does to a worker what the loss of its host does: its daemon, its
-// supervisor and its machine end at once.
+// loseWorker simulates the loss of a worker's host: it kills its daemon, its supervisor and
+// its machine at the same time.
 func (h *house) loseWorker(i int, m machinesapi.Machine) {
 	h.Helper()
 	pids := append(processesOf(h.data[i]), m.PID)
@@ -89,5 +89,5 @@ func (h *house) loseWorker(i int, m machinesapi.Machine) {
 			h.Errorf("kill %d: %v", pid, err)
 		}
 	}
-	_ = h.workers[i].Cmd.Wait() // it says "killed"
+	_ = h.workers[i].Cmd.Wait() // reports "killed"
 }

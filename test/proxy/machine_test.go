@@ -25,23 +25,23 @@ import (
 const (
 	kindWeb  = "web"  // HTTP/1.1 and HTTP/2 without TLS, events, WebSockets
 	kindGRPC = "grpc" // the health service
-	kindEcho = "echo" // what is sent comes back
+	kindEcho = "echo" // echoes what it receives
 )
 
-// reply is what a web machine answers to anything that is not a page.
+// reply is a web machine's reply to all requests except those for a page.
 type reply struct {
 	App         string `json:"app"`
 	Machine     string `json:"machine"`
-	Nonce       string `json:"nonce"`                 // of the request
+	Nonce       string `json:"nonce"`                 // nonce of the request
 	Proto       string `json:"proto"`                 // as the machine saw it
-	Traceparent string `json:"traceparent,omitempty"` // of the request
-	Asked       int    `json:"asked"`                 // requests since the machine's start
+	Traceparent string `json:"traceparent,omitempty"` // header of the request
+	Asked       int    `json:"asked"`                 // number of requests since the machine's start
 }
 
-// headerNonce is sent back in the reply.
+// headerNonce is echoed in the reply.
 const headerNonce = "X-Nonce"
 
-// runMachine is the program of the machines here, until it is asked to end.
+// runMachine is the program of the test's machines. It runs until it is asked to stop.
 func runMachine(kind string) error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -64,8 +64,8 @@ func runMachine(kind string) error {
 	return err
 }
 
-// serveHealth says of service "changing" that it serves once "next" is checked, so
-// that one who watches sees it change.
+// serveHealth serves the gRPC health service. The service "changing" becomes healthy once
+// "next" is checked, so that a watcher can observe the change.
 func serveHealth(ctx context.Context, l net.Listener) error {
 	status := health.NewServer()
 	status.SetServingStatus("changing", grpc_health_v1.HealthCheckResponse_NOT_SERVING)
@@ -87,7 +87,7 @@ func serveEcho(l net.Listener) error {
 			return err
 		}
 		go func() {
-			_, _ = io.Copy(c, c) // the client sees what is missing
+			_, _ = io.Copy(c, c) // the client notices missing data
 			_ = c.(*net.TCPConn).CloseWrite()
 			_ = c.Close()
 		}()
@@ -98,8 +98,8 @@ func serveEcho(l net.Listener) error {
 type web struct {
 	mu    sync.Mutex
 	asked int
-	seen  map[string]chan struct{} // by event: closed when a client has said that it came
-	told  map[string]string        // by id: what a page has reported
+	seen  map[string]chan struct{} // by event: closed when a client has confirmed its arrival
+	told  map[string]string        // by id: the reports of pages
 }
 
 func serveWeb(l net.Listener) error {
@@ -127,7 +127,7 @@ func echoMessages(c *websocket.Conn) {
 	for {
 		var message string
 		if websocket.Message.Receive(c, &message) != nil || websocket.Message.Send(c, message) != nil {
-			return // the client sees what is missing
+			return // the client notices missing data
 		}
 	}
 }
@@ -138,15 +138,15 @@ func (w *web) answer(out http.ResponseWriter, r *http.Request) {
 	n := w.asked
 	w.mu.Unlock()
 	out.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(out).Encode(reply{ // the client sees what is missing
+	_ = json.NewEncoder(out).Encode(reply{ // the client notices missing data
 		App: os.Getenv("FLY_APP_NAME"), Machine: os.Getenv("FLY_MACHINE_ID"), Nonce: r.Header.Get(headerNonce), Proto: r.Proto, Traceparent: r.Header.Get("Traceparent"), Asked: n,
 	})
 }
 
-// countEvery is how often an event of /counts is sent.
+// countEvery is the interval between events of /counts.
 const countEvery = 100 * time.Millisecond
 
-// counts sends events without end: 0, 1, 2.
+// counts sends an endless stream of events: 0, 1, 2.
 func counts(out http.ResponseWriter, r *http.Request) {
 	out.Header().Set("Content-Type", "text/event-stream")
 	tick := time.NewTicker(countEvery)
@@ -167,8 +167,8 @@ func counts(out http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// events sends ?n= events, of stream ?id=. Each but the first is sent when the
-// client has said that the one before has come.
+// events sends ?n= events of stream ?id=. Each event except the first is sent once the
+// client has confirmed the previous one.
 func (w *web) events(out http.ResponseWriter, r *http.Request) {
 	out.Header().Set("Content-Type", "text/event-stream")
 	n, _ := strconv.Atoi(r.URL.Query().Get("n"))
@@ -210,11 +210,11 @@ func (w *web) of(event string) chan struct{} {
 	return c
 }
 
-// report takes what a page has found out.
+// report receives a page's report.
 func (w *web) report(out http.ResponseWriter, r *http.Request) {
 	text, err := io.ReadAll(http.MaxBytesReader(out, r.Body, 4096))
 	if err != nil {
-		return // nothing is reported
+		return // there is no report
 	}
 	w.mu.Lock()
 	w.told[r.PathValue("id")] = string(text)

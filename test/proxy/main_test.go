@@ -8,7 +8,7 @@ import (
 	"github.com/bourse-dev/bourse/internal/servertest"
 )
 
-// machineVariable makes a process of this program a machine, and says of which kind.
+// machineVariable makes a process of this program a machine of the given kind.
 const machineVariable = "BOURSE_TEST_MACHINE"
 
 func TestMain(m *testing.M) {
@@ -19,6 +19,6 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
-	_ = os.Setenv("PEBBLE_VA_NOSLEEP", "1") // the CA of TestACME looks at hosts at once
+	_ = os.Setenv("PEBBLE_VA_NOSLEEP", "1") // the CA of TestACME validates hosts without delay
 	os.Exit(servertest.Main(m))
 }

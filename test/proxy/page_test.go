@@ -8,8 +8,8 @@ import (
 //go:embed testdata/page.html
 var pageText []byte
 
-// page is a page that tries what browsers can do, and shows how it went.
+// page is a page that tests browser features and shows the results.
 func page(out http.ResponseWriter, _ *http.Request) {
 	out.Header().Set("Content-Type", "text/html; charset=utf-8")
-	_, _ = out.Write(pageText) // the browser sees what is missing
+	_, _ = out.Write(pageText) // the browser notices missing data
 }

@@ -16,12 +16,12 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// errWrong is in the end of a connection that brought what was not sent to it.
+// errWrong is wrapped by the error of a connection that received wrong data.
 var errWrong = errors.New("wrong")
 
-// stayOpen keeps a connection to an app open through a proxy until ctx ends. It is opened
-// again when it breaks: with the proxy that is killed, and with the daemon of a worker
-// whose tunnel it goes through.
+// stayOpen keeps a connection to an app open through a proxy until ctx ends. It reconnects
+// when the connection breaks, which happens if its proxy or the daemon of a worker with its
+// tunnel is killed.
 func (s *soak) stayOpen(ctx context.Context, i int, app bourse.AppName, speak func(ctx context.Context, i int, app bourse.AppName) error) {
 	for ctx.Err() == nil {
 		if err := speak(ctx, i, app); errors.Is(err, errWrong) {
@@ -46,7 +46,7 @@ func (s *soak) noteSaid() {
 	s.said++
 }
 
-// socket has one message after the other come back over a WebSocket.
+// socket sends messages over a WebSocket and checks that they are echoed.
 func (s *soak) socket(ctx context.Context, i int, app bourse.AppName) error {
 	at := strings.TrimSuffix(strings.TrimPrefix(s.urls[i], "http://"), "/") // a server that is started again reports its addresses again
 	conn, err := new(net.Dialer).DialContext(ctx, "tcp", at)
@@ -89,7 +89,7 @@ func (s *soak) socket(ctx context.Context, i int, app bourse.AppName) error {
 	}
 }
 
-// events reads events, of which none may be missing.
+// events reads events and checks that none is missing.
 func (s *soak) events(ctx context.Context, i int, app bourse.AppName) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -100,7 +100,7 @@ func (s *soak) events(ctx context.Context, i int, app bourse.AppName) error {
 		return err
 	}
 	req.Host = string(app) + ".localhost"
-	resp, err := (&http.Client{Transport: s.clients[i].Transport}).Do(req) // without a limit of time
+	resp, err := (&http.Client{Transport: s.clients[i].Transport}).Do(req) // without a timeout
 	if err != nil {
 		return err
 	}

@@ -21,29 +21,29 @@ import (
 	"github.com/bourse-dev/bourse/internal/servertest"
 )
 
-// soakFor is how long servers are killed.
+// soakFor is the duration for which servers are killed.
 var soakFor = flag.Duration("soak", time.Minute, "how long servers are killed in TestSoak")
 
 // soak is a house under load.
 type soak struct {
 	*house
 	apps    []bourse.AppName
-	urls    []string // of the proxies
+	urls    []string // the proxies' URLs
 	clients []*http.Client
-	down    atomic.Int64 // changes when the proxy that is killed goes, and when it is back: odd while it is away
+	down    atomic.Int64 // incremented when the victim proxy is killed and when it is back: odd while it is down
 
 	mu      sync.Mutex
 	replies map[int]int // by status
-	excused int         // what went to the proxy while it was killed
+	excused int         // requests to the victim proxy while it was killed
 	kills   int
-	opened  int // WebSockets, and streams of events
-	said    int // messages and events that came over them
+	opened  int // WebSockets and event streams
+	said    int // messages and events received over them
 }
 
-// Daemons of workers, the broker and one of two proxies are killed and started again
-// at random under load: each reply is the one to its request, each request to the
-// proxy that stays is answered, if only by a 5xx, no WebSocket and no stream of events
-// loses a message before it breaks, and that proxy keeps no goroutine and no file of it.
+// TestSoak kills and restarts the workers' daemons, the broker and one of two proxies at
+// random under load. Each reply must belong to its request, each request to the surviving
+// proxy must be answered, if only by a 5xx, no WebSocket or event stream may lose a message
+// before it breaks, and the surviving proxy must not leak goroutines or files.
 func TestSoak(t *testing.T) {
 	s := &soak{house: newHouse(t, 2, 2, nil, nil), apps: []bourse.AppName{"one", "two", "three"}, replies: map[int]int{}}
 	for _, app := range s.apps {
@@ -100,8 +100,8 @@ func TestSoak(t *testing.T) {
 	})
 }
 
-// settle makes later starts use the addresses that servers have now, and know others
-// than the broker.
+// settle makes restarted servers reuse their current addresses, and join through servers
+// other than the broker.
 func (s *soak) settle() {
 	for _, x := range slices.Concat([]*servertest.Server{s.broker}, s.workers, s.proxies) {
 		x.Settle()
@@ -119,10 +119,10 @@ func (s *soak) settle() {
 	}
 }
 
-// kill kills one of the victims after the other, and starts each again. Servers are up
-// for at least twice as long as they take to start, however slow the host.
+// kill kills one victim after another and restarts it. Servers stay up for at least twice
+// their start time, however slow the host is.
 func (s *soak) kill(ctx context.Context, victims []*servertest.Server) {
-	var took time.Duration // by the last start
+	var took time.Duration // duration of the latest start
 	for {
 		select {
 		case <-ctx.Done():
@@ -152,7 +152,7 @@ func (s *soak) kill(ctx context.Context, victims []*servertest.Server) {
 	}
 }
 
-// ask sends one request: of HTTP/1.1 or 2, with a body or without.
+// ask sends one request over HTTP/1.1 or HTTP/2, with or without a body.
 func (s *soak) ask(i int) error {
 	app, p, nonce := s.apps[i%len(s.apps)], s.proxies[i/2%2], strconv.Itoa(i)
 	var body io.Reader
@@ -190,10 +190,10 @@ func (s *soak) ask(i int) error {
 	return nil
 }
 
-// kept is what a proxy holds.
+// kept is the number of resources that a proxy holds.
 type kept struct{ files, goroutines int }
 
-// kept returns what the proxy that stays holds.
+// kept returns the resources that the surviving proxy holds.
 func (s *soak) kept() (k kept) {
 	s.Helper()
 	p := s.proxies[0]

@@ -18,8 +18,9 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// What is not a request and its reply comes through as it is sent, also to a machine
-// at zero: gRPC with its streams over TLS, server-sent events, WebSockets, bytes.
+// TestTheProxySpeaks checks protocols other than simple requests, also with a stopped
+// machine: gRPC with streams over TLS, server-sent events, WebSockets and TCP streams must
+// be forwarded without delay.
 func TestTheProxySpeaks(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t, 1, 1, nil, []string{"--tcp", "127.0.0.1:0=raw:7"})
@@ -33,7 +34,7 @@ func TestTheProxySpeaks(t *testing.T) {
 	t.Run("bytes", h.speaksBytes)
 }
 
-// insecure trusts the certificates that a proxy makes for itself.
+// insecure accepts the proxy's self-signed certificates.
 func insecure(name string) *tls.Config {
 	return &tls.Config{ServerName: name, InsecureSkipVerify: true, MinVersion: tls.VersionTLS12}
 }
@@ -59,7 +60,7 @@ func (h *house) speaksGRPC(t *testing.T) {
 		if err != nil || now.Status != want {
 			t.Fatalf("Watch, message %d: %v, %v; want %s", i, now, err, want)
 		}
-		if i == 0 { // what was watched came before it changes
+		if i == 0 { // the first value must arrive before it changes
 			if _, err := client.Check(t.Context(), &grpc_health_v1.HealthCheckRequest{Service: "changing"}); err != nil {
 				t.Fatal(err)
 			}
@@ -94,7 +95,8 @@ func (h *house) speaksEvents(t *testing.T) {
 			continue
 		}
 		n++
-		// The machine sends the next one now: events that are kept together never end.
+		// The machine sends the next event only after this one was received, so buffering
+		// events would block forever.
 		seen, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url+"/seen/"+event, nil)
 		if err != nil {
 			t.Fatal(err)
@@ -143,8 +145,8 @@ func (h *house) speaksWebSocket(t *testing.T) {
 	}
 }
 
-// speaksBytes: the end of what a client sends reaches the machine, and what the
-// machine still has to say reaches the client.
+// speaksBytes checks that the end of the client's data reaches the machine, and that the
+// rest of the machine's data still reaches the client.
 func (h *house) speaksBytes(t *testing.T) {
 	conn, err := net.Dial("tcp", h.proxies[0].Streams[0])
 	if err != nil {
@@ -154,7 +156,7 @@ func (h *house) speaksBytes(t *testing.T) {
 	_ = conn.SetDeadline(time.Now().Add(patience))
 	sent := strings.Repeat("all of this\n", 100_000)
 	go func() {
-		_, _ = io.WriteString(conn, sent) // what is missing does not come back
+		_, _ = io.WriteString(conn, sent) // missing data would not be echoed
 		_ = conn.(*net.TCPConn).CloseWrite()
 	}()
 	got, err := io.ReadAll(conn)

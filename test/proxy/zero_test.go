@@ -19,12 +19,13 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// idleAfter is what workers here wait for.
+// idleAfter is the idle time after which workers stop machines in these tests.
 const idleAfter = time.Second
 
-// An app at zero answers curl, over HTTP/1.1 and over HTTP/2 that nobody agreed on
-// before, with its first reply. Then it is at zero again, by itself, and its events
-// say why.
+// TestAnAppAtZeroAnswersCurl sends requests with curl to an app without running machines,
+// over HTTP/1.1 and over HTTP/2 with prior knowledge. The first reply must be correct.
+// Afterwards the machine must be stopped automatically, and its events must contain the
+// reason.
 func TestAnAppAtZeroAnswersCurl(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t, 1, 1, []string{"--idle-after", idleAfter.String()}, nil)
@@ -58,8 +59,8 @@ func TestAnAppAtZeroAnswersCurl(t *testing.T) {
 	h.atZero("shop", id, 3)
 }
 
-// atZero waits until a machine that was started so often is stopped by its worker,
-// which says that it was idle.
+// atZero waits until a machine with the given number of starts has been stopped by its
+// worker for being idle.
 func (h *house) atZero(app bourse.AppName, id bourse.MachineID, starts int) {
 	h.Helper()
 	h.eventually("app "+string(app)+" is at zero", func() error {
@@ -79,13 +80,13 @@ func (h *house) atZero(app bourse.AppName, id bourse.MachineID, starts int) {
 	})
 }
 
-// flood is how many requests come at once. They are on connections of their own but
-// for those of HTTP/2, and from two addresses: a proxy gives one address an eighth of
-// its connections.
+// flood is the number of simultaneous requests. Except for those over HTTP/2, each has its
+// own connection. They come from two addresses, because a proxy gives one address at most
+// an eighth of its connections.
 const flood = 5000
 
-// Thousands of requests at once for one stopped machine are all answered, by one
-// start.
+// TestAFloodForOneStoppedMachineStartsItOnce sends thousands of simultaneous requests for
+// one stopped machine. All must be answered, and the machine must be started once.
 func TestAFloodForOneStoppedMachineStartsItOnce(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t, 1, 1, nil, nil)
@@ -127,8 +128,8 @@ func TestAFloodForOneStoppedMachineStartsItOnce(t *testing.T) {
 	}
 }
 
-// from returns a client that comes from an address of loopback, with a connection for
-// each request, or with HTTP/2 without TLS.
+// from returns a client that connects from a loopback address, with a connection for each
+// request or with HTTP/2 without TLS.
 func from(ip string, h2 bool) *http.Client {
 	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(ip)}, Timeout: patience}
 	transport := &http.Transport{

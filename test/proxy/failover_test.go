@@ -15,8 +15,8 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// fullHost makes a machine of an app that is at rest on a host which is full, and returns
-// both when all proxies route to it.
+// fullHost creates a stopped machine on a host that is full, and returns both once all
+// proxies route to the machine.
 func (h *house) fullHost(app bourse.AppName) (id bourse.MachineID, full bourse.WorkerID) {
 	h.Helper()
 	id = h.create(app, h.order(kindWeb))
@@ -40,8 +40,9 @@ func (h *house) fullHost(app bourse.AppName) (id bourse.MachineID, full bourse.W
 	return id, full
 }
 
-// Requests that come to two proxies at the same moment for a machine whose host is full
-// are answered by one other machine, which was ordered over NATS.
+// TestAFullHostBehindTwoProxies sends simultaneous requests through two proxies for a
+// machine whose host is full. They must be answered by a single other machine, which is
+// ordered over NATS.
 func TestAFullHostBehindTwoProxies(t *testing.T) {
 	t.Parallel()
 	h := newHouseOverNATS(t, 2, 2, []string{"--memory", "1536MiB"})
@@ -69,9 +70,9 @@ func TestAFullHostBehindTwoProxies(t *testing.T) {
 	}
 }
 
-// A request for a machine whose host is full is answered by another machine, which
-// was ordered for it elsewhere; and its trace shows where the time went, from the
-// proxy through the broker to both workers.
+// TestAFullHostAndATrace sends a request for a machine whose host is full. Another machine,
+// ordered on another host, must answer it. The trace must show the time spent in the proxy,
+// the broker and both workers.
 func TestAFullHostAndATrace(t *testing.T) {
 	t.Parallel()
 	collector := tracetest.New(t)
@@ -100,7 +101,7 @@ func TestAFullHostAndATrace(t *testing.T) {
 		t, trace, "request", "request > choose",
 		"request > ready > worker/machine/use > start", // refused
 		"request > order > proxy/orders > worker/order/claim",
-		"request > ready > worker/machine/use > accept", // of the other
+		"request > ready > worker/machine/use > accept", // on the other worker
 		"request > send",
 	)
 	services := map[string]bool{}
