@@ -17,7 +17,7 @@ func TestEveryListenerIsBehindTheGate(t *testing.T) {
 		"cmd/bourse/network.go":               "is the caller, with the gate",
 		"bench/deploy.go":                     "is a machine",
 		"worker/watch/idle_awake.go":          "listens at files alone, which no page and no other host reaches",
-		"proxy/server.go":                     "is for the users of apps, who are strangers",
+		"proxy/handler.go":                    "is for the users of apps, who are strangers",
 		"examples/hello/main.go":              "is a machine",
 		"examples/increment/main.go":          "is a machine",
 		"test/deploy/testdata/server/main.go": "is a machine",

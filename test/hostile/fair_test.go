@@ -27,7 +27,7 @@ func TestSlowBodiesOfOneOrganizationKeepNoOtherOut(t *testing.T) {
 		}
 		t.Cleanup(func() { _ = conn.Close() })
 		_ = conn.SetDeadline(time.Now().Add(time.Minute))
-		// Its answer may come, and the connection end, before all was sent.
+		// The reply may arrive, and the connection end, before everything was sent.
 		_, _ = fmt.Fprintf(conn, "POST /v1/apps/%s/machines HTTP/1.1\r\nHost: %s\r\nContent-Type: application/json\r\nAuthorization: Bearer %s\r\nContent-Length: %d\r\n\r\n%s",
 			app, c.broker.API, token, len(body), body[:n])
 		return conn

@@ -98,7 +98,7 @@ func TestHugeClientsAreBounded(t *testing.T) {
 			}
 			defer c.Close()
 			_ = c.SetDeadline(time.Now().Add(2 * time.Minute))
-			// Its answer may come, and the connection end, before all was sent.
+			// The reply may arrive, and the connection end, before everything was sent.
 			_, _ = fmt.Fprintf(c, slowPost+"%s", broker.API, credential(t, broker), len(body), body[:len(body)-1])
 			_, _ = fmt.Fprint(c, body[len(body)-1:])
 			resp, err := http.ReadResponse(bufio.NewReader(c), nil)

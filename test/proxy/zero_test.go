@@ -133,7 +133,7 @@ func TestAFloodForOneStoppedMachineStartsItOnce(t *testing.T) {
 func from(ip string, h2 bool) *http.Client {
 	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(ip)}, Timeout: patience}
 	transport := &http.Transport{
-		// A listener's queue of those it has not accepted is finite, and who does not fit in tries again a second later.
+		// The accept queue is finite; clients that do not fit in retry after a second.
 		DialContext: func(ctx context.Context, network, addr string) (c net.Conn, err error) {
 			for range 10 {
 				if c, err = dialer.DialContext(ctx, network, addr); err == nil || errors.Is(err, context.Canceled) {
