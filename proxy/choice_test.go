@@ -18,7 +18,7 @@ import (
 	"github.com/bourse-dev/bourse/proxy/route"
 )
 
-// balanced has the world's requests balanced as a real proxy's are.
+// balanced is a proxy.Balance that uses a real balancer.
 type balanced struct{ *balance.Balancer }
 
 // Acquire implements proxy.Balance.
@@ -30,7 +30,7 @@ func (b balanced) Acquire(ctx context.Context, t *route.Target, w proxy.Criteria
 	return turn, nil
 }
 
-// named are machines that say who they are, in the regions given.
+// named returns machines in the given regions that reply with their names.
 func named(t *testing.T, regions ...bourse.Region) *world {
 	var all []http.Handler
 	for i := range regions {
@@ -48,7 +48,7 @@ func named(t *testing.T, regions ...bourse.Region) *world {
 	return w
 }
 
-// TestClientChooses: a client may say where it goes, and is told what cannot be.
+// TestClientChooses checks the headers with which clients select a machine or region.
 func TestClientChooses(t *testing.T) {
 	const two, three, gone = "00000a00000002", "00000a00000003", "00000a00000009"
 	w := named(t, "gru", "mad", "ams").start(proxy.Listener{})
@@ -83,7 +83,7 @@ func TestClientChooses(t *testing.T) {
 	}
 }
 
-// TestForced: who insists on a machine has it tried again, and no other.
+// TestForced checks that a client that insists on a machine has only that machine retried.
 func TestForced(t *testing.T) {
 	w := named(t, "gru", "gru")
 	id := w.target.Backends[1].Machine
@@ -102,8 +102,8 @@ func TestForced(t *testing.T) {
 	}
 }
 
-// TestWorkerRestarts: requests for the machines of a worker whose daemon is restarted
-// wait for it, and not for ever.
+// TestWorkerRestarts checks that requests wait for a worker whose daemon restarts, for a
+// limited time.
 func TestWorkerRestarts(t *testing.T) {
 	for _, back := range []bool{true, false} {
 		w := named(t, "gru")
@@ -125,8 +125,8 @@ func TestWorkerRestarts(t *testing.T) {
 	}
 }
 
-// TestAWorkerIsBackWithAnotherWay: however long a request waited for a worker, a connection that then
-// fails is made again.
+// TestAWorkerIsBackWithAnotherWay checks that a failed connection is retried, however long
+// the request has already waited for its worker.
 func TestAWorkerIsBackWithAnotherWay(t *testing.T) {
 	w := named(t, "gru")
 	id := w.target.Backends[0].Machine
@@ -151,8 +151,8 @@ func TestAWorkerIsBackWithAnotherWay(t *testing.T) {
 	}
 }
 
-// TestWokenAgain: a machine that was stopped while its connections were kept is
-// started by the next request, whatever that is.
+// TestWokenAgain checks that any request restarts a machine that was stopped while
+// connections to it were kept open.
 func TestWokenAgain(t *testing.T) {
 	w := named(t, "gru")
 	id := w.target.Backends[0].Machine
@@ -161,7 +161,7 @@ func TestWokenAgain(t *testing.T) {
 	w.use = func(context.Context, bourse.MachineID) error {
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		if len(w.uses) > 1 { // Dial has failed: the worker was asked
+		if len(w.uses) > 1 { // Dial has failed, so the worker was asked
 			w.ways[id] = good
 		}
 		return nil
@@ -172,7 +172,8 @@ func TestWokenAgain(t *testing.T) {
 	}
 }
 
-// TestHardLimit: a machine never has more requests than it may, and all are answered.
+// TestHardLimit checks that a machine never has more requests than its hard limit, and that
+// all requests are answered.
 func TestHardLimit(t *testing.T) {
 	const most, n = 3, 60
 	var at, over atomic.Int32
@@ -193,8 +194,8 @@ func TestHardLimit(t *testing.T) {
 	}
 }
 
-// crowd makes requests at the same time, all of which are answered. They come
-// without connections of their own, of which a test's host may not have as many.
+// crowd makes n concurrent requests, all of which must be answered. It bypasses client
+// connections, because the test's host may not allow as many.
 func (w *world) crowd(n int) {
 	w.t.Helper()
 	h := w.proxy.Handler(proxy.Listener{Port: 80})
@@ -212,12 +213,11 @@ func (w *world) crowd(n int) {
 	all.Wait()
 }
 
-// TestWake: however many requests come for a stopped machine, all are answered by
-// it.
+// TestWake checks that a single start answers any number of requests for a stopped machine.
 func TestWake(t *testing.T) {
 	const n = 5000
 	w := named(t, "gru")
-	w.target.Port.HTTP.H2Backend = true // a few connections for all
+	w.target.Port.HTTP.H2Backend = true // few connections for all requests
 	w.target.Backends[0].State = bourse.StateStopped
 	awake := make(chan struct{})
 	w.use = func(ctx context.Context, _ bourse.MachineID) error {

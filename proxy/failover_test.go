@@ -13,15 +13,15 @@ import (
 	"github.com/bourse-dev/bourse/proxy"
 )
 
-// ordersOf are orders as a test decides them.
+// ordersOf is a proxy.Orders that a test controls.
 type ordersOf func(like bourse.MachineID) (fabric.FailoverOrder, error)
 
 func (f ordersOf) Order(_ context.Context, _ string, like bourse.MachineID) (fabric.FailoverOrder, error) {
 	return f(like)
 }
 
-// full makes the world's machines stopped ones on full hosts, but for the last, which
-// is not routed yet: it is what an order brings.
+// full makes all machines stopped machines on full hosts, except the last one, which an
+// order provides and which is not routed yet.
 func (w *world) full() {
 	for i := range w.target.Backends {
 		w.target.Backends[i].State = bourse.StateStopped
@@ -37,8 +37,8 @@ func (w *world) full() {
 	}
 }
 
-// When the hosts of all stopped machines are full, one other is ordered, however
-// many requests wait, and all of them are answered by it, with their bodies.
+// TestOrderElsewhere has many requests for stopped machines on full hosts. Only one machine
+// may be ordered, and it must answer all requests, including their bodies.
 func TestOrderElsewhere(t *testing.T) {
 	w := newWorld(t, handle(echo), handle(echo), handle(echo))
 	w.full()
@@ -61,14 +61,14 @@ func TestOrderElsewhere(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	// Also what comes before the machine is among what is routed.
+	// Requests that arrive before the machine is in the routing table use it as well.
 	if resp, _ := w.do(w.request(http.MethodGet, "/", nil)); resp.StatusCode != 200 || orders.Load() != 1 {
 		t.Errorf("%d after %d orders", resp.StatusCode, orders.Load())
 	}
 }
 
-// When no worker takes it, the client is told so, with the order's id; requests that
-// ask for one machine only order none.
+// TestOrderElsewhereRefused checks the reply, including the order's id, if no worker
+// accepts the order. Requests for a specific machine must not place orders.
 func TestOrderElsewhereRefused(t *testing.T) {
 	w := newWorld(t, handle(echo), handle(echo))
 	w.full()

@@ -25,7 +25,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// limit is how long a test waits for what must happen.
+// limit is the time within which expected events must happen.
 const limit = 2 * time.Minute
 
 // world is a proxy in front of machines that are servers of the test.
@@ -35,21 +35,21 @@ type world struct {
 	log    *lines
 	config proxy.Config
 	proxy  *proxy.Proxy
-	addr   string // of the proxy
+	addr   string // address of the proxy
 
 	mu     sync.Mutex
 	ways   map[bourse.MachineID]*way
 	uses   []bourse.MachineID
 	use    func(context.Context, bourse.MachineID) error // nil: every machine is ready
-	failed []bourse.MachineID                            // machines that turns said have failed
-	open   int                                           // turns and uses
+	failed []bourse.MachineID                            // machines whose slots reported a failure
+	open   int                                           // slots and uses in progress
 
-	later   string        // a host name that is known once changed is closed
-	changed chan struct{} // made when it is asked for
+	later   string        // host name that becomes known when changed is closed
+	changed chan struct{} // created when requested
 	counts  []string
 }
 
-// newWorld makes a world whose machines are given by their handlers.
+// newWorld returns a world with a machine for each handler.
 func newWorld(t *testing.T, machines ...http.Handler) *world {
 	w := &world{t: t, ways: map[bourse.MachineID]*way{}, log: &lines{}}
 	w.target = route.Target{App: &route.App{ID: "a1", Name: "web", Org: "o"}, Port: workload.Port{First: 80, Last: 80, Handlers: []workload.Handler{workload.HandlerHTTP}}}
@@ -68,7 +68,7 @@ func newWorld(t *testing.T, machines ...http.Handler) *world {
 	return w
 }
 
-// machine adds a machine that is reached at an address.
+// machine adds a machine with an address.
 func (w *world) machine(addr string) bourse.MachineID {
 	id := bourse.MachineID("00000a0000000" + string(rune('1'+len(w.target.Backends))))
 	w.target.Backends = append(w.target.Backends, route.Backend{
@@ -79,7 +79,7 @@ func (w *world) machine(addr string) bourse.MachineID {
 	return id
 }
 
-// start serves.
+// start starts the proxy.
 func (w *world) start(l proxy.Listener) *world {
 	w.t.Helper()
 	if l.Port == 0 {
@@ -99,13 +99,13 @@ func (w *world) start(l proxy.Listener) *world {
 	return w
 }
 
-// settled waits until no request has anything any more.
+// settled waits until all requests have ended.
 func (w *world) settled() {
 	w.t.Helper()
 	w.eventually("turns and uses are given back", func() bool { return w.open == 0 && w.proxy.Open() == 0 })
 }
 
-// eventually waits for a fact of the world.
+// eventually waits until a condition is true.
 func (w *world) eventually(what string, fact func() bool) {
 	w.t.Helper()
 	tick := time.NewTicker(2 * time.Millisecond)
@@ -148,7 +148,8 @@ func (w *world) Changed() <-chan struct{} {
 
 type inOrder struct{ w *world }
 
-// Acquire implements proxy.Balance. It returns the first backend that was not tried, otherwise the first.
+// Acquire implements proxy.Balance. It returns the first backend that was not tried,
+// otherwise the first one.
 func (b inOrder) Acquire(ctx context.Context, t *route.Target, want proxy.Criteria) (proxy.Slot, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -241,7 +242,7 @@ func (c counts) Woke(app string, ok bool, _ time.Duration) {
 	c.add("woke", app, map[bool]string{true: "ok", false: "failed"}[ok])
 }
 
-// lines is a log.
+// lines is a log in memory.
 type lines struct {
 	mu   sync.Mutex
 	text strings.Builder
@@ -259,7 +260,7 @@ func (l *lines) String() string {
 	return l.text.String()
 }
 
-// request makes a request for the app.
+// request returns a request for the app.
 func (w *world) request(method, path string, body io.Reader) *http.Request {
 	w.t.Helper()
 	ctx, cancel := context.WithTimeout(w.t.Context(), limit)
@@ -272,7 +273,7 @@ func (w *world) request(method, path string, body io.Reader) *http.Request {
 	return r
 }
 
-// client returns a client without any memory.
+// client returns a client that shares no connections.
 func client(t *testing.T, h2 bool) *http.Transport {
 	tr := &http.Transport{DisableCompression: true, Protocols: new(http.Protocols)}
 	tr.Protocols.SetHTTP1(!h2)
@@ -287,7 +288,7 @@ type reply struct {
 	Header     http.Header
 }
 
-// do sends a request and reads all of the reply.
+// do sends a request and reads the whole reply.
 func (w *world) do(r *http.Request) (reply, string) {
 	w.t.Helper()
 	resp, err := client(w.t, false).RoundTrip(r)
@@ -302,7 +303,7 @@ func (w *world) do(r *http.Request) (reply, string) {
 	return reply{resp.StatusCode, resp.Header}, string(text)
 }
 
-// dead returns an address that nothing listens on.
+// dead returns an address on which nothing listens.
 func dead(t *testing.T) string {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -312,8 +313,8 @@ func dead(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// rawMachine is a machine that speaks bytes: serve is called for each connection,
-// which is closed when it returns.
+// rawMachine is a machine that calls serve for each connection and then closes it. It
+// returns its address.
 func rawMachine(t *testing.T, serve func(net.Conn, *bufio.Reader)) string {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

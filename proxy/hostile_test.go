@@ -23,21 +23,21 @@ import (
 	"github.com/bourse-dev/bourse/proxy"
 )
 
-// TestSmuggling: whatever a client writes on a connection, a machine sees as many
-// requests as the proxy does, and none that was not meant for it.
+// TestSmuggling checks that a machine sees exactly the requests that the proxy sees,
+// whatever a client sends.
 func TestSmuggling(t *testing.T) {
 	const inner = "GET /smuggled HTTP/1.1\r\nHost: web.example\r\n\r\n"
 	chunked := "5\r\nhello\r\n0\r\n\r\n"
 	for name, c := range map[string]struct {
 		raw    string
 		status int      // of the first reply
-		seen   []string // by the machine, as method, host, path and body
+		seen   []string // requests seen by the machine, as method, host, path and body
 	}{
 		"both lengths": {
 			"POST / HTTP/1.1\r\nHost: web.example\r\nContent-Length: 60\r\nTransfer-Encoding: chunked\r\n\r\n" + chunked, 200,
 			[]string{"POST web.example / hello"},
 		},
-		"both lengths, a request behind": { // the length that counts is that of the chunks, so this is a request of the client's own
+		"both lengths, a request behind": { // the chunked encoding takes precedence, so this is another request of the same client
 			"POST / HTTP/1.1\r\nHost: web.example\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n" + inner, 200,
 			[]string{"POST web.example / ", "GET web.example /smuggled "},
 		},
@@ -77,7 +77,7 @@ func TestSmuggling(t *testing.T) {
 		"CONNECT":             {"CONNECT web.example:80 HTTP/1.1\r\nHost: web.example\r\n\r\n", 405, nil},
 		"a space in the path": {"GET /a b HTTP/1.1\r\nHost: web.example\r\n\r\n", 400, nil},
 		"a name with a space": {"GET / HTTP/1.1\r\nHost: web.example\r\nX A: b\r\n\r\n", 400, nil},
-		"a hop that is ours": { // a client cannot have our own headers removed on the way
+		"a hop that is ours": { // a client must not be able to have the proxy's own headers removed
 			"GET / HTTP/1.1\r\nHost: web.example\r\nConnection: Fly-Client-IP, X-Forwarded-For\r\n\r\n", 200, []string{"GET web.example / "},
 		},
 		"a body of GET": {"GET / HTTP/1.1\r\nHost: web.example\r\nContent-Length: 45\r\n\r\n" + inner, 200, []string{"GET web.example / " + inner}},
@@ -92,7 +92,7 @@ func TestSmuggling(t *testing.T) {
 			w := newWorld(t, handle(func(_ http.ResponseWriter, r *http.Request) {
 				body, err := io.ReadAll(r.Body)
 				if err != nil {
-					return // the proxy broke it off
+					return // the proxy closed the connection
 				}
 				mu.Lock()
 				defer mu.Unlock()
@@ -112,12 +112,12 @@ func TestSmuggling(t *testing.T) {
 			if resp.StatusCode != c.status {
 				t.Errorf("status %d, want %d", resp.StatusCode, c.status)
 			}
-			_, _ = io.Copy(io.Discard, in) // until the proxy closes it: all is answered
+			_, _ = io.Copy(io.Discard, in) // until the proxy closes the connection
 			w.settled()
 			mu.Lock()
 			defer mu.Unlock()
 			want := c.seen
-			if c.status == 200 || c.status == 404 || c.status == 405 || name == "an opaque address" { // its connection goes on
+			if c.status == 200 || c.status == 404 || c.status == 405 || name == "an opaque address" { // the connection stays open
 				want = append(slices.Clone(want), "GET web.example /end ")
 			}
 			if diff := cmp.Diff(want, seen, cmpopts.EquateEmpty()); diff != "" {
@@ -127,8 +127,8 @@ func TestSmuggling(t *testing.T) {
 	}
 }
 
-// TestSlowLoris: who sends a request byte by byte is left after a while, in the head
-// as in the body; the machine is not blamed for it.
+// TestSlowLoris checks that a client that sends its header or body byte by byte is
+// disconnected, and that this does not count against the machine.
 func TestSlowLoris(t *testing.T) {
 	w := newWorld(t, handle(echo))
 	w.config.Limits.Stall = 500 * time.Millisecond
@@ -161,7 +161,7 @@ func (w *world) send(raw string) (net.Conn, *bufio.Reader) {
 	return c, in
 }
 
-// TestHeaderBomb: a head has a limit, a client's and a machine's.
+// TestHeaderBomb checks the limits on headers from clients and machines.
 func TestHeaderBomb(t *testing.T) {
 	w := newWorld(t, handle(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("X-Big", strings.Repeat("x", 1<<20))
@@ -180,7 +180,7 @@ func TestHeaderBomb(t *testing.T) {
 	}
 }
 
-// TestLargeBodies: bodies have no limit and are not kept, in memory or elsewhere.
+// TestLargeBodies checks that bodies are unlimited and not buffered.
 func TestLargeBodies(t *testing.T) {
 	const size = 100 << 20
 	w := newWorld(t, handle(func(w http.ResponseWriter, r *http.Request) {
@@ -209,8 +209,8 @@ type zeros struct{}
 
 func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }
 
-// TestBackPressure: a client that does not read stops the machine that sends, and is
-// left after a while.
+// TestBackPressure checks that a client that does not read slows down the machine, and is
+// eventually disconnected.
 func TestBackPressure(t *testing.T) {
 	stopped := make(chan error, 1)
 	w := newWorld(t, handle(func(w http.ResponseWriter, _ *http.Request) {
@@ -229,13 +229,13 @@ func TestBackPressure(t *testing.T) {
 	}
 }
 
-// TestSlowMachine: the time that a client has to read is not the machine's to answer,
-// in no request on a connection.
+// TestSlowMachine checks that the time limit for clients does not apply to slow machines,
+// for any request on a connection.
 func TestSlowMachine(t *testing.T) {
 	const stalled = 500 * time.Millisecond
 	w := newWorld(t, handle(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/slow" {
-			<-time.After(stalled + stalled/4) // it is at it
+			<-time.After(stalled + stalled/4) // the machine is working
 			w.WriteHeader(http.StatusNotModified)
 			return
 		}
@@ -258,8 +258,8 @@ func TestSlowMachine(t *testing.T) {
 	}
 }
 
-// TestNoAnswer: a machine that accepts and never answers is given its time once: it
-// may be at it.
+// TestNoAnswer checks that a request to a machine that accepts it but does not answer is
+// not repeated, because the machine may be processing it.
 func TestNoAnswer(t *testing.T) {
 	var asked atomic.Int32
 	w := newWorld(t)
@@ -267,7 +267,7 @@ func TestNoAnswer(t *testing.T) {
 		w.machine(rawMachine(t, func(_ net.Conn, in *bufio.Reader) {
 			if _, err := http.ReadRequest(in); err == nil {
 				asked.Add(1)
-				_, _ = in.ReadByte() // until the proxy leaves
+				_, _ = in.ReadByte() // until the proxy disconnects
 			}
 		}))
 	}
@@ -279,8 +279,8 @@ func TestNoAnswer(t *testing.T) {
 	}
 }
 
-// TestNotReady: what could not be made ready is said in one sentence, without what
-// only the log should have.
+// TestNotReady checks the error messages when a machine cannot be made ready. They must not
+// contain details that only the log should have.
 func TestNotReady(t *testing.T) {
 	for name, c := range map[string]struct {
 		err    error
@@ -309,8 +309,7 @@ func TestNotReady(t *testing.T) {
 	}
 }
 
-// TestCrowd: of the requests that wait for a machine of an app there is a most; those
-// beyond it are refused at once.
+// TestCrowd checks that the number of requests waiting for an app's machines is limited.
 func TestCrowd(t *testing.T) {
 	w := newWorld(t, handle(echo))
 	awake := make(chan struct{})
@@ -345,8 +344,8 @@ func TestCrowd(t *testing.T) {
 	all.Wait()
 }
 
-// TestLeft: a client that leaves takes all with it: the wait for a place, for a machine
-// and for an answer.
+// TestLeft checks that everything ends when a client disconnects, whether it is waiting for
+// a slot, a machine or a reply.
 func TestLeft(t *testing.T) {
 	w := newWorld(t)
 	at := make(chan string, 8)
@@ -383,8 +382,7 @@ func TestLeft(t *testing.T) {
 	w.eventually("both are logged", func() bool { return strings.Count(w.log.String(), "status=499") == 2 })
 }
 
-// TestIdle: a connection that changed protocols is closed once nothing flows for as
-// long as the service says.
+// TestIdle checks that an upgraded connection is closed after the service's idle timeout.
 func TestIdle(t *testing.T) {
 	w := newWorld(t)
 	w.machine(rawMachine(t, func(c net.Conn, in *bufio.Reader) {

@@ -15,7 +15,7 @@ import (
 
 var _ proxy.Metrics = (*proxy.Counts)(nil)
 
-// TestCounts: what happened is counted, by app.
+// TestCounts checks the metrics by app.
 func TestCounts(t *testing.T) {
 	c := proxy.NewCounts("gru")
 	for _, status := range []int{200, 204, 404, 503, 499, 9999} {
@@ -51,7 +51,7 @@ func TestCounts(t *testing.T) {
 	}
 }
 
-// scrape returns what Prometheus gets.
+// scrape returns the metrics in Prometheus' text format.
 func scrape(t *testing.T, c prometheus.Collector) string {
 	t.Helper()
 	registry := prometheus.NewPedanticRegistry()
@@ -63,7 +63,7 @@ func scrape(t *testing.T, c prometheus.Collector) string {
 	return w.Body.String()
 }
 
-// TestBounded: whatever apps there are, series do not become more than a number.
+// TestBounded checks that the number of series is bounded, whatever apps there are.
 func TestBounded(t *testing.T) {
 	c := proxy.NewCounts("gru")
 	for i := range 5000 {

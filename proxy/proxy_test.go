@@ -22,7 +22,7 @@ import (
 	"github.com/bourse-dev/bourse/workload"
 )
 
-// echo answers with what it got.
+// echo responds with the request that it received.
 func echo(w http.ResponseWriter, r *http.Request) {
 	body, _ := io.ReadAll(r.Body)
 	_ = json.NewEncoder(w).Encode(got{r.Method, r.Host, r.RequestURI, string(body), r.Header})
@@ -41,8 +41,8 @@ func decode(t *testing.T, text string) (g got) {
 	return g
 }
 
-// TestHeaders: a machine is told who asks and how, whatever the client says of
-// itself; the client is told the id.
+// TestHeaders checks that machines receive the proxy's headers about the client, whatever
+// headers the client sends, and that the client receives the request's id.
 func TestHeaders(t *testing.T) {
 	w := newWorld(t, handle(echo)).start(proxy.Listener{Port: 80})
 	r := w.request("POST", "/a%2Fb?x=1;y=%zz&q", strings.NewReader("hello"))
@@ -73,7 +73,7 @@ func TestHeaders(t *testing.T) {
 	}
 }
 
-// TestTrusted: what an address that is trusted says of its clients is passed on.
+// TestTrusted checks that X-Forwarded headers from trusted addresses are used.
 func TestTrusted(t *testing.T) {
 	w := newWorld(t, handle(echo))
 	w.config.Trusted = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("10.0.0.0/8")}
@@ -89,8 +89,7 @@ func TestTrusted(t *testing.T) {
 	}
 }
 
-// TestPristine: a service may ask for its replies as they are, but for what it has
-// edited.
+// TestPristine checks that a service can disable all header changes except its own.
 func TestPristine(t *testing.T) {
 	w := newWorld(t, handle(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Server", "mine")
@@ -106,7 +105,7 @@ func TestPristine(t *testing.T) {
 	}
 }
 
-// TestForceHTTPS: a service may want its clients to come with TLS.
+// TestForceHTTPS checks that a service can redirect plain HTTP requests to HTTPS.
 func TestForceHTTPS(t *testing.T) {
 	w := newWorld(t, handle(echo))
 	w.target.Port.ForceHTTPS = true
@@ -120,8 +119,8 @@ func TestForceHTTPS(t *testing.T) {
 	}
 }
 
-// TestNobody: a client that asks for a host name of no app is told so, in the form
-// that it reads, with an id that the log has, too.
+// TestNobody checks the error for an unknown host name, as text or JSON, and that the log
+// contains the same request id.
 func TestNobody(t *testing.T) {
 	w := newWorld(t, handle(echo)).start(proxy.Listener{})
 	r := w.request("GET", "/secret?token=1", nil)
@@ -146,8 +145,7 @@ func TestNobody(t *testing.T) {
 	}
 }
 
-// TestNews: a request for a host name that is not known waits for it, as long as not too
-// many do.
+// TestNews checks that a request for an unknown host name waits for it, unless too many do.
 func TestNews(t *testing.T) {
 	w := newWorld(t, handle(echo))
 	w.config.Limits.Lookup = limit
@@ -177,7 +175,7 @@ func TestNews(t *testing.T) {
 	}
 }
 
-// TestStream: events arrive when they are sent, not when there are more of them.
+// TestStream checks that events are forwarded immediately, without buffering.
 func TestStream(t *testing.T) {
 	for _, compress := range []bool{false, true} {
 		next := make(chan string)
@@ -192,7 +190,7 @@ func TestStream(t *testing.T) {
 		w.start(proxy.Listener{})
 		r := w.request("GET", "/", nil)
 		tr := client(t, false)
-		tr.DisableCompression = false // it asks for gzip and reads it
+		tr.DisableCompression = false // it requests and decodes gzip
 		go func() { next <- "data: 0\n" }()
 		resp, err := tr.RoundTrip(r)
 		if err != nil {
@@ -218,8 +216,8 @@ func TestStream(t *testing.T) {
 	}
 }
 
-// TestSwitch: a change of protocols is passed on, with bytes both ways and the end
-// of either; what the machine has used is given back.
+// TestSwitch checks protocol upgrades: bytes flow in both directions, both directions end
+// separately, and the machine's slot is released.
 func TestSwitch(t *testing.T) {
 	w := newWorld(t)
 	w.machine(rawMachine(t, func(c net.Conn, in *bufio.Reader) {
@@ -228,7 +226,7 @@ func TestSwitch(t *testing.T) {
 			return
 		}
 		_, _ = io.WriteString(c, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\nwelcome\n")
-		_, _ = io.Copy(c, in) // until the client's half has ended
+		_, _ = io.Copy(c, in) // until the client has closed its sending side
 	}))
 	w.start(proxy.Listener{})
 	c, in := w.dial()
@@ -268,8 +266,8 @@ func (w *world) dial() (net.Conn, *bufio.Reader) {
 	return c, bufio.NewReader(c)
 }
 
-// TestTwoWays: over HTTP/2 both sides may talk at the same time, and trailers
-// follow, as gRPC has it.
+// TestTwoWays checks that, over HTTP/2, both sides can send concurrently, followed by
+// trailers, as in gRPC.
 func TestTwoWays(t *testing.T) {
 	w := newWorld(t, handle(func(w http.ResponseWriter, r *http.Request) {
 		if r.ProtoMajor != 2 || r.Header.Get("Te") != "trailers" {
@@ -309,8 +307,8 @@ func TestTwoWays(t *testing.T) {
 	_ = resp.Body.Close()
 }
 
-// TestElsewhere: what was not sent goes to another machine, whatever it is; the one
-// that failed is said to have.
+// TestElsewhere checks that a request that was not sent goes to another machine, whatever
+// its method, and that the failed machine is reported.
 func TestElsewhere(t *testing.T) {
 	for _, fail := range []string{"dial", "use"} {
 		w := newWorld(t)
@@ -337,9 +335,10 @@ func TestElsewhere(t *testing.T) {
 	}
 }
 
-// TestOnce: what a machine may have acted on is repeated only if that does no harm.
+// TestOnce checks that a request that a machine may have acted on is repeated only if that
+// is safe.
 func TestOnce(t *testing.T) {
-	long := strings.Repeat("x", 1<<20) // more than the proxy remembers
+	long := strings.Repeat("x", 1<<20) // more than the proxy stores
 	for name, c := range map[string]struct {
 		method, key, body string
 		again             bool
@@ -359,7 +358,7 @@ func TestOnce(t *testing.T) {
 			w := newWorld(t)
 			bad := w.machine(rawMachine(t, func(_ net.Conn, in *bufio.Reader) {
 				if r, err := http.ReadRequest(in); err == nil {
-					_, _ = io.CopyN(io.Discard, r.Body, 1<<19) // it dies while it is at it
+					_, _ = io.CopyN(io.Discard, r.Body, 1<<19) // the machine dies while it reads the body
 				}
 			}))
 			good := newWorld(t, handle(echo))
@@ -379,7 +378,7 @@ func TestOnce(t *testing.T) {
 			}
 			w.settled()
 			if c.body == long && len(w.failed) == 0 {
-				return // the proxy still waited for the body: the machine may have given up on a slow client
+				return // the proxy was still waiting for the body: the machine may have given up on a slow client
 			}
 			if !slices.Equal(w.failed, []bourse.MachineID{bad}) {
 				t.Errorf("failed: %v", w.failed)
@@ -388,8 +387,8 @@ func TestOnce(t *testing.T) {
 	}
 }
 
-// TestBrokenOff: a machine that dies in the middle of its reply breaks the client's
-// connection off: half a reply does not look like a whole one.
+// TestBrokenOff checks that the client's connection breaks if a machine dies in the middle
+// of its reply, so that the reply does not look complete.
 func TestBrokenOff(t *testing.T) {
 	for _, head := range []string{"Content-Length: 100\r\n\r\nhalf", "Transfer-Encoding: chunked\r\n\r\n4\r\nhalf\r\n"} {
 		for _, h2 := range []bool{false, true} {
@@ -400,7 +399,7 @@ func TestBrokenOff(t *testing.T) {
 				}
 			}))
 			w.start(proxy.Listener{})
-			if resp, err := client(t, h2).RoundTrip(w.request("GET", "/", nil)); err == nil { // or its head was still in a buffer
+			if resp, err := client(t, h2).RoundTrip(w.request("GET", "/", nil)); err == nil { // otherwise its head was still buffered
 				if text, err := io.ReadAll(resp.Body); err == nil {
 					t.Errorf("a whole reply: %q", text)
 				}
@@ -414,8 +413,8 @@ func TestBrokenOff(t *testing.T) {
 	}
 }
 
-// TestContinue: a client that asks first hears from the machine, and sends its body
-// only if that wants it.
+// TestContinue checks that "100 Continue" comes from the machine, and that the client's
+// body is sent only if the machine accepts it.
 func TestContinue(t *testing.T) {
 	w := newWorld(t, handle(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/no" {
@@ -443,7 +442,8 @@ func TestContinue(t *testing.T) {
 	}
 }
 
-// TestEarlyReply: what a machine says before it has read the body reaches the client.
+// TestEarlyReply checks that a reply that the machine sends before reading the body reaches
+// the client.
 func TestEarlyReply(t *testing.T) {
 	w := newWorld(t, handle(func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(http.StatusRequestEntityTooLarge)

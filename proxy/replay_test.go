@@ -25,15 +25,15 @@ import (
 	"github.com/bourse-dev/bourse/workload"
 )
 
-// The machines of a world, in their order.
+// The machines of a world, in order.
 const (
 	first  = "00000a00000001"
 	second = "00000a00000002"
 	third  = "00000a00000003"
 )
 
-// replays has a world's machines ask for replays, and gives it the apps that they
-// may name: each of others has the machine of its number, of those that web had.
+// replays enables replays in a world. Each of the other apps gets the machine with the
+// given index, which is removed from web.
 func (w *world) replays(others map[string]*route.App) *replay.Spools {
 	w.t.Helper()
 	s, err := replay.OpenSpools(w.t.TempDir(), replay.Limits{}, slog.New(slog.DiscardHandler))
@@ -70,7 +70,7 @@ func (r routed) App(name bourse.AppName) []*route.Target {
 	return nil
 }
 
-// asks answers with a replay, and counts.
+// asks responds with a replay and counts the requests.
 func asks(n *atomic.Int64, replay string, more ...string) http.Handler {
 	return handle(func(w http.ResponseWriter, _ *http.Request) {
 		n.Add(1)
@@ -82,8 +82,8 @@ func asks(n *atomic.Int64, replay string, more ...string) http.Handler {
 	})
 }
 
-// A request is replayed to the machine that another names, with its body, its state
-// and who asked; what the client says of replays is not believed.
+// TestReplay checks that a request is replayed to the machine named in the reply, with its
+// body, the state and the issuer, and that replay headers from clients are removed.
 func TestReplay(t *testing.T) {
 	var asked atomic.Int64
 	w := newWorld(t, asks(&asked, "instance="+second+";state=a=b c"), handle(echo))
@@ -108,8 +108,9 @@ func TestReplay(t *testing.T) {
 	w.eventually("the log has it", func() bool { return strings.Contains(w.log.String(), "replays=1") })
 }
 
-// A body that is larger than what memory keeps is replayed byte for byte, though the
-// machine asked before it had read it; afterwards nothing of it is kept.
+// TestReplayLargeBody checks that a body that does not fit into memory is replayed byte for
+// byte, even if the machine replied before reading it, and that nothing of it is kept
+// afterwards.
 func TestReplayLargeBody(t *testing.T) {
 	body := make([]byte, 5<<20)
 	random := rand.NewChaCha8([32]byte{1})
@@ -135,7 +136,8 @@ func TestReplayLargeBody(t *testing.T) {
 	}
 }
 
-// A body beyond the limit arrives, but cannot be replayed; the client learns why.
+// TestReplayTooLarge checks that a body beyond the limit is forwarded but cannot be
+// replayed, and that the client learns why.
 func TestReplayTooLarge(t *testing.T) {
 	w := newWorld(t, handle(func(rw http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
@@ -154,7 +156,7 @@ func TestReplayTooLarge(t *testing.T) {
 	}
 }
 
-// Machines that replay to each other end in a status of its own.
+// TestReplayLoop checks the status of a request that machines replay to each other endlessly.
 func TestReplayLoop(t *testing.T) {
 	var asked atomic.Int64
 	w := newWorld(t, asks(&asked, "elsewhere=true"), asks(&asked, "elsewhere=true"))
@@ -166,8 +168,8 @@ func TestReplayLoop(t *testing.T) {
 	}
 }
 
-// What cannot be done is refused: the author of the program learns what it was, and
-// no one what there is of others.
+// TestReplayRefused checks that invalid replays are refused. The program's author must
+// learn the reason, and nobody may learn about other tenants' apps.
 func TestReplayRefused(t *testing.T) {
 	others := map[string]*route.App{"stranger": {ID: "9", Name: "stranger", Org: "evil"}}
 	for text, want := range map[string]struct {
@@ -192,8 +194,8 @@ func TestReplayRefused(t *testing.T) {
 	}
 }
 
-// A machine of another app of the organisation that is stopped is started for a
-// replay.
+// TestReplayStartsAnotherApp checks that a replay to a stopped machine of another app in
+// the organization starts the machine.
 func TestReplayStartsAnotherApp(t *testing.T) {
 	var asked atomic.Int64
 	w := newWorld(t, asks(&asked, "app=worker"), handle(echo), handle(echo))
@@ -213,8 +215,8 @@ func TestReplayStartsAnotherApp(t *testing.T) {
 	}
 }
 
-// fallsBack is a machine that asks for a replay with a fallback, and answers when the
-// request is back.
+// fallsBack is a machine that requests a replay with a fallback, and answers when the
+// request comes back.
 func fallsBack(text string) http.Handler {
 	return handle(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Fly-Replay-Failed") == "" {
@@ -226,8 +228,8 @@ func fallsBack(text string) http.Handler {
 	})
 }
 
-// A replay that reaches no machine in its time comes back to the machine that asked,
-// as that had it, and the machine is told why.
+// TestReplayTimeoutWithFallback checks that a replay that times out goes back to the issuer
+// with its original request, and that the issuer learns the reason.
 func TestReplayTimeoutWithFallback(t *testing.T) {
 	w := newWorld(t, fallsBack(`{"instance": "`+second+`", "timeout": "50ms", "fallback": "force_self", "transform": {"path": "/other"}}`), handle(echo))
 	w.use = func(ctx context.Context, id bourse.MachineID) error {
@@ -250,8 +252,8 @@ func TestReplayTimeoutWithFallback(t *testing.T) {
 	}
 }
 
-// One that fails, or has nowhere to go, falls back for these reasons; a request that
-// has fallen back is not replayed again.
+// TestReplayFallback checks the reasons for falling back, and that a request that has
+// fallen back is not replayed again.
 func TestReplayFallback(t *testing.T) {
 	for name, c := range map[string]struct {
 		first  http.Handler
@@ -271,7 +273,7 @@ func TestReplayFallback(t *testing.T) {
 				}
 				return nil
 			}
-			if name == "without" { // any other falls back at once
+			if name == "without" { // the others fall back immediately
 				w.config.Limits.WorkerOutage = time.Millisecond
 			}
 			w.replays(nil)
@@ -284,7 +286,7 @@ func TestReplayFallback(t *testing.T) {
 	}
 }
 
-// A replay in JSON changes the request for the next machine.
+// TestReplayTransform checks that a replay in JSON can change the request.
 func TestReplayTransform(t *testing.T) {
 	w := newWorld(t, fallsBack(`{"elsewhere": true, "transform": {"path": "/new?x=1", "delete_headers": ["cookie"],
 		"set_headers": [{"name": "authorization", "value": "Bearer t"}]}}`), handle(echo))
@@ -300,7 +302,7 @@ func TestReplayTransform(t *testing.T) {
 	}
 }
 
-// A request to change protocols is replayed like any other.
+// TestReplayUpgrade checks that an upgrade request is replayed like any other.
 func TestReplayUpgrade(t *testing.T) {
 	var asked atomic.Int64
 	w := newWorld(t, asks(&asked, "instance="+second), handle(func(rw http.ResponseWriter, r *http.Request) {
@@ -338,8 +340,8 @@ func TestReplayUpgrade(t *testing.T) {
 	}
 }
 
-// A replay that is kept spares the app the next requests, until a machine cannot be
-// reached: then the app is asked again, within the same request.
+// TestReplayCache checks that a cached replay is used for further requests until its
+// machine cannot be reached; then the same request goes to the app again.
 func TestReplayCache(t *testing.T) {
 	var asked atomic.Int64
 	w := newWorld(t, asks(&asked, "prefer_instance="+second, "Fly-Replay-Cache", "/a/*", "Fly-Replay-Cache-Ttl-Secs", "60", "Fly-Replay-Cache-Allow-Bypass", "yes"), handle(echo))
@@ -384,14 +386,15 @@ func TestReplayCache(t *testing.T) {
 		return nil
 	}
 	w.mu.Unlock()
-	// Of the target's machines the first is left, which asks for the second again.
+	// The first of the target's machines remains, and requests a replay to the second one
+	// again.
 	if h := get("/a/5", false); h.Get("Fly-Replay-Cache-Status") != "miss" || asked.Load() != 4 {
 		t.Errorf("%v after %d replies", h, asked.Load())
 	}
 }
 
-// A machine that begins with a replay in JSON and does not go on holds the request
-// no longer than one that does not answer.
+// TestReplayThatStalls checks that a machine that sends an incomplete JSON replay delays
+// the request no longer than one that does not answer.
 func TestReplayThatStalls(t *testing.T) {
 	release := make(chan struct{})
 	w := newWorld(t, handle(func(rw http.ResponseWriter, _ *http.Request) {

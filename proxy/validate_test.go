@@ -72,8 +72,8 @@ func h2Send(t *testing.T, addr string, fields []field) string {
 	}
 }
 
-// TestInvalidRequestsReachNoMachine: a request that no machine could be sent is
-// refused before a machine is chosen or started.
+// TestInvalidRequestsReachNoMachine checks that a request that cannot be sent to any
+// machine is refused before a machine is chosen or started.
 func TestInvalidRequestsReachNoMachine(t *testing.T) {
 	for name, h2Backend := range map[string]bool{"HTTP/1.1": false, "HTTP/2": true} {
 		t.Run(name, func(t *testing.T) {
@@ -116,7 +116,8 @@ func TestInvalidRequestsReachNoMachine(t *testing.T) {
 	}
 }
 
-// TestUpgradeToAnH2Backend: HTTP/2 has no upgrades, so the request is sent without.
+// TestUpgradeToAnH2Backend checks that an upgrade request is sent without the upgrade,
+// because HTTP/2 has none.
 func TestUpgradeToAnH2Backend(t *testing.T) {
 	w := newWorld(t, handle(func(_ http.ResponseWriter, r *http.Request) {
 		if r.ProtoMajor != 2 || r.Header.Get("Upgrade") != "" {
@@ -136,8 +137,8 @@ func TestUpgradeToAnH2Backend(t *testing.T) {
 	}
 }
 
-// FuzzNoRequestMarksAMachine: whatever head a client sends, it is refused before a
-// machine is used or a machine answers it. None is ever marked as failed.
+// FuzzNoRequestMarksAMachine checks that every request is either refused before a machine
+// is used or answered by a machine, and that no machine is marked as failed.
 func FuzzNoRequestMarksAMachine(f *testing.F) {
 	for _, h2Backend := range []bool{false, true} {
 		f.Add(h2Backend, "GET", "/", "web.example", "x-a", "1")
@@ -163,8 +164,8 @@ func FuzzNoRequestMarksAMachine(f *testing.F) {
 	})
 }
 
-// TestWhoseFault: a machine is marked as failed by what it does, and not by what
-// its client does or by a limit of the proxy.
+// TestWhoseFault checks that only a machine's own failures mark it as failed, not its
+// clients' failures or the proxy's limits.
 func TestWhoseFault(t *testing.T) {
 	const post = "POST / HTTP/1.1\r\nHost: web.example\r\n"
 	breaksOff := handle(func(_ http.ResponseWriter, r *http.Request) {

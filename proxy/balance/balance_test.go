@@ -26,7 +26,7 @@ func target(list ...route.Backend) *route.Target {
 	return &route.Target{App: &route.App{ID: "01", Name: "web"}, Port: workload.Port{First: 80, Last: 80}, Backends: list}
 }
 
-// single has a machine take one request at a time.
+// single limits a machine to one request at a time.
 func single(b *route.Backend) { b.Service.Concurrency = workload.Concurrency{Soft: 1, Hard: 1} }
 
 func take(t *testing.T, b *balance.Balancer, to *route.Target, w balance.Criteria) *balance.Slot {
@@ -38,7 +38,7 @@ func take(t *testing.T, b *balance.Balancer, to *route.Target, w balance.Criteri
 	return turn
 }
 
-// table makes one of app web with as many machines, that have a hard limit.
+// table returns a table of app web with n machines and a hard limit.
 func table(machines, hard int, change ...func(*bourse.Machine)) *route.Table {
 	in := route.Input{Apps: []bourse.App{{Name: "web", ID: "01"}}, Domains: []string{"localhost"}}
 	in.ReachableWorker = func(bourse.WorkerTag) (bourse.WorkerID, bool) { return "w", true }
@@ -63,7 +63,7 @@ func of(t *testing.T, table *route.Table) *route.Target {
 	return target
 }
 
-// TestWaitersAreServedInOrder: a place that is left wakes exactly the first who waits.
+// TestWaitersAreServedInOrder checks that a released slot wakes exactly the first waiter.
 func TestWaitersAreServedInOrder(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -92,10 +92,10 @@ func TestWaitersAreServedInOrder(t *testing.T) {
 			if got := <-turns; got != want || len(turns) != 0 {
 				t.Fatalf("%s has the place, want %s, and %d more", got, want, len(turns))
 			}
-			time.Sleep(time.Second) // virtual: no one else gets one by waiting
+			time.Sleep(time.Second) // virtual time: nobody else gets a slot in the meantime
 			mu.Lock()
 			held[want].Done(nil)
-			held[want].Done(nil) // once
+			held[want].Done(nil) // releases one slot
 			mu.Unlock()
 		}
 		if got := b.Status(table(2, 1), ""); got.Routes[0].Machines[1].Ours != 0 || got.Routes[0].Waiting != 0 {
@@ -104,7 +104,8 @@ func TestWaitersAreServedInOrder(t *testing.T) {
 	})
 }
 
-// TestWaitingEnds: by the caller's leaving, by its deadline, and by the queue's length.
+// TestWaitingEnds checks that waiting ends by cancellation, by the deadline, or because the
+// queue is full.
 func TestWaitingEnds(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -138,8 +139,8 @@ func TestWaitingEnds(t *testing.T) {
 	})
 }
 
-// TestAPlaceIsNotLost: one that is given to a waiter who leaves at the same moment goes
-// to the next.
+// TestAPlaceIsNotLost checks that a slot goes to the next waiter if its waiter is canceled
+// at the same moment.
 func TestAPlaceIsNotLost(t *testing.T) {
 	t.Parallel()
 	for range 200 {
@@ -172,8 +173,8 @@ func TestAPlaceIsNotLost(t *testing.T) {
 	}
 }
 
-// TestNoLostWakeups: of many who take, leave and give up at random, none waits for ever,
-// and no machine ever has more than it may.
+// TestNoLostWakeups checks that, with random acquisitions, releases and cancellations, no
+// waiter waits forever and no machine exceeds its limit.
 func TestNoLostWakeups(t *testing.T) {
 	t.Parallel()
 	const machines, hard, callers, rounds = 3, 2, 32, 60
@@ -238,8 +239,8 @@ func TestNoLostWakeups(t *testing.T) {
 	t.Logf("%d of %d were served", served.Load(), callers*rounds)
 }
 
-// TestUpdate: who waits learns at once of a new machine, of one with more room, and that the
-// app is gone.
+// TestUpdate checks that waiters learn immediately of a new machine, of a higher limit, and
+// of a deleted app.
 func TestUpdate(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -283,8 +284,8 @@ func TestUpdate(t *testing.T) {
 	}
 }
 
-// TestTheTableOfNowCounts: a request that holds on to an older target is sent where its
-// machines are now.
+// TestTheTableOfNowCounts checks that a request with an outdated target uses the target's
+// current machines.
 func TestTheTableOfNowCounts(t *testing.T) {
 	t.Parallel()
 	b := balance.New(balance.Config{Region: "gru"})
@@ -299,7 +300,7 @@ func TestTheTableOfNowCounts(t *testing.T) {
 	}
 }
 
-// TestOthersCount: what other proxies have at a machine counts, and what they leave is
+// TestOthersCount checks that the requests of other proxies count, and that their end is
 // noticed.
 func TestOthersCount(t *testing.T) {
 	t.Parallel()
@@ -320,8 +321,8 @@ func TestOthersCount(t *testing.T) {
 	})
 }
 
-// TestTheFirstHoldsNoOneUp: one who waits for a certain machine does not keep those
-// behind from another that has room.
+// TestTheFirstHoldsNoOneUp checks that a waiter for a specific machine does not block later
+// waiters that can use another.
 func TestTheFirstHoldsNoOneUp(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -357,8 +358,8 @@ func TestTheFirstHoldsNoOneUp(t *testing.T) {
 
 var errBroken = errors.New("connection refused")
 
-// TestSuspicion: what has failed is the last choice for a while, for longer each time,
-// until it answers or starts again.
+// TestSuspicion checks that a failed machine is the last choice, for longer after each
+// failure, until it answers or restarts.
 func TestSuspicion(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -377,7 +378,7 @@ func TestSuspicion(t *testing.T) {
 		}
 		slow := take(t, b, target(one), balance.Criteria{})
 		fail(one)
-		slow.Done(nil) // it began before, and says nothing
+		slow.Done(nil) // it began before the failure, so it does not count
 		if got := chosen(one, other); got != other.Machine {
 			t.Errorf("after a failure %s is chosen", got)
 		}
@@ -394,7 +395,7 @@ func TestSuspicion(t *testing.T) {
 		if got := chosen(again, other); got != one.Machine {
 			t.Errorf("after its next start %s is chosen", got)
 		}
-		take(t, b, target(one), balance.Criteria{}).Done(nil) // the only one is tried, and answers
+		take(t, b, target(one), balance.Criteria{}).Done(nil) // the only machine is tried, and answers
 		if got := chosen(one, other); got != one.Machine {
 			t.Errorf("after a reply %s is chosen", got)
 		}
@@ -409,8 +410,8 @@ func TestSuspicion(t *testing.T) {
 	})
 }
 
-// TestOneBadRequestDoesNotMarkABusyMachine: a machine that has answered another
-// request since the one that failed began works, whatever that one asked for.
+// TestOneBadRequestDoesNotMarkABusyMachine checks that a failure does not count if the
+// machine has answered another request since the failed one began.
 func TestOneBadRequestDoesNotMarkABusyMachine(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -429,7 +430,8 @@ func TestOneBadRequestDoesNotMarkABusyMachine(t *testing.T) {
 	})
 }
 
-// TestWorkersAreSuspected: when two machines of a worker fail, so will the others.
+// TestWorkersAreSuspected checks that two failed machines of a worker make the others less
+// preferred, too.
 func TestWorkersAreSuspected(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -495,8 +497,7 @@ func TestStatus(t *testing.T) {
 	}
 }
 
-// TestFixedTarget: a request that has machines of its own, one that was ordered for it
-// or all but the one that sent it on, goes to those, whatever the table has.
+// TestFixedTarget checks that a fixed target's machines are used regardless of the table.
 func TestFixedTarget(t *testing.T) {
 	t.Parallel()
 	b := balance.New(balance.Config{})

@@ -14,10 +14,10 @@ import (
 	"github.com/bourse-dev/bourse/workload"
 )
 
-// id makes the id of the nth machine of a worker.
+// id returns the id of the nth machine of a worker.
 func id(n int) bourse.MachineID { return bourse.MachineID(fmt.Sprintf("%06x%08x", n, n)) }
 
-// backend makes a machine that runs in gru, with limits of 2 and 4.
+// backend returns a running machine in gru with limits of 2 and 4.
 func backend(n int, change ...func(*route.Backend)) route.Backend {
 	b := route.Backend{
 		Machine: id(n), Instance: "v1", Boot: 1, Worker: bourse.WorkerID(fmt.Sprintf("w%d", n)), Region: "gru", State: bourse.StateStarted, Reachable: true,
@@ -40,7 +40,8 @@ func unheard(b *route.Backend)  { b.Reachable = false }
 func spare(b *route.Backend)    { b.Standby, b.Service.Autostart = true, false }
 func manual(b *route.Backend)   { b.Service.Autostart = false }
 
-// sight sees loads by number of machine; a negative one is a suspect's.
+// sight returns an Input with the loads by machine number; a negative load marks a machine
+// that failed recently.
 func sight(loads map[int]int) *balance.Input {
 	return &balance.Input{
 		Load: func(b *route.Backend) balance.Load {
@@ -65,7 +66,7 @@ func TestChoose(t *testing.T) {
 		list machines
 		load loads
 		want balance.Criteria
-		best []int // any of these machines; none: the verdict
+		best []int // acceptable machines; none: see the verdict
 		how  balance.Verdict
 	}{
 		{name: "none", how: balance.None},
@@ -159,7 +160,7 @@ func TestChoose(t *testing.T) {
 	}
 }
 
-// TestTwoChoices: of many machines the load is even, and none is left out.
+// TestTwoChoices checks that the load of many machines is even.
 func TestTwoChoices(t *testing.T) {
 	t.Parallel()
 	var list []route.Backend
@@ -179,13 +180,13 @@ func TestTwoChoices(t *testing.T) {
 		i, _ := balance.Choose(list, &balance.Criteria{}, s)
 		use[i]++
 	}
-	if low, high := slices.Min(use), slices.Max(use); low < 95 || high > 105 { // at random it would be 70 and 130
+	if low, high := slices.Min(use), slices.Max(use); low < 95 || high > 105 { // a purely random choice would result in 70 and 130
 		t.Errorf("of 1600 requests to 16 machines they have %v", use)
 	}
 }
 
-// TestChosenMayAnswer: whatever there is, what is chosen may answer, has room, and is what
-// the request asked for; and none is refused while there is one.
+// TestChosenMayAnswer checks that a chosen machine is usable, below its limit and allowed
+// by the criteria, and that a machine is chosen whenever there is such a machine.
 func TestChosenMayAnswer(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

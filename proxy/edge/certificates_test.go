@@ -18,7 +18,7 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// hello is that of a client of today.
+// hello returns a ClientHello like that of a modern client.
 func hello(name string) *tls.ClientHelloInfo {
 	return &tls.ClientHelloInfo{
 		ServerName: name, SupportedVersions: []uint16{tls.VersionTLS13}, SignatureSchemes: []tls.SignatureScheme{tls.ECDSAWithP256AndSHA256},
@@ -26,8 +26,8 @@ func hello(name string) *tls.ClientHelloInfo {
 	}
 }
 
-// TestFiles: certificates are found by the names that are in them, and read again
-// when they change; what cannot be read changes nothing.
+// TestFiles checks that certificates are found by their names and reloaded when they
+// change, and that invalid files have no effect.
 func TestFiles(t *testing.T) {
 	t.Parallel()
 	ca, dir := newCA(t), t.TempDir()
@@ -87,7 +87,8 @@ func TestFiles(t *testing.T) {
 	}
 }
 
-// TestSelfSigned: where there is no other certificate, and it is wanted.
+// TestSelfSigned checks that self-signed certificates are used if enabled and if there is
+// no other certificate.
 func TestSelfSigned(t *testing.T) {
 	t.Parallel()
 	c := &Certificates{}
@@ -120,8 +121,8 @@ func TestSelfSigned(t *testing.T) {
 	}
 }
 
-// TestACME: a CA is asked for names that are allowed alone, and not again and again.
-// That one issues is tested with processes (test/proxy).
+// TestACME checks that the CA is asked only for allowed names, and not repeatedly.
+// test/proxy tests that certificates are issued.
 func TestACME(t *testing.T) {
 	t.Parallel()
 	errNo := errors.New("no app has it")
@@ -134,7 +135,7 @@ func TestACME(t *testing.T) {
 			return nil
 		},
 	})
-	start(t, Config{Certificates: &Certificates{ACME: a}}) // ends it
+	start(t, Config{Certificates: &Certificates{ACME: a}}) // stops it
 	if _, err := a.get(hello("other.example.com")); !errors.Is(err, errNo) {
 		t.Errorf("a name of no app: %v, want %v", err, errNo)
 	}

@@ -24,10 +24,10 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// patience is how long a test waits for what must come.
+// patience is the time within which expected events must happen.
 const patience = time.Minute
 
-// routes are those of a test.
+// routes is a test's Routes.
 type routes struct {
 	mu    sync.Mutex
 	hosts map[string]*route.Target
@@ -49,7 +49,7 @@ func (r *routes) App(name bourse.AppName) []*route.Target {
 	return r.apps[name]
 }
 
-// target is app db with a machine for each address, which is its id.
+// target returns a target of app db with a machine for each address, which is also its id.
 func target(port workload.Port, machines ...string) *route.Target {
 	t := &route.Target{App: &route.App{Name: "db"}, Port: port}
 	for _, m := range machines {
@@ -62,7 +62,7 @@ func streamOf(port workload.Port, machines ...string) *routes {
 	return &routes{apps: map[bourse.AppName][]*route.Target{"db": {target(port, machines...)}}}
 }
 
-// inOrder takes the first backend that was not tried.
+// inOrder chooses the first backend that was not tried.
 type inOrder struct {
 	mu   sync.Mutex
 	open map[bourse.MachineID]int
@@ -88,7 +88,7 @@ func (b *inOrder) Acquire(_ context.Context, t *route.Target, w proxy.Criteria) 
 	return nil, bourse.Errorf(bourse.CodeUnavailable, "no machine is left")
 }
 
-// inUse returns how many places are taken.
+// inUse returns the number of slots in use.
 func (b *inOrder) inUse() (n int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -114,7 +114,7 @@ func (t *turn) Done(failed error) {
 	}
 }
 
-// byAddress reaches machines at the addresses that are their ids.
+// byAddress connects to machines at the addresses that are their ids.
 type byAddress struct{}
 
 func (byAddress) Use(_ context.Context, _ bourse.WorkerID, m bourse.MachineID, _ int, _ bool) (proxy.Upstream, error) {
@@ -142,13 +142,13 @@ func listenHere(t *testing.T) net.Listener {
 	return l
 }
 
-// web is a listener of a test with a server like the proxy's.
+// web returns a listener with a server like the proxy's.
 func web(t *testing.T, h http.Handler, secure bool) Web {
 	t.Helper()
 	return Web{Listener: listenHere(t), Server: proxy.NewServer(h, slog.New(slog.DiscardHandler)), Port: 80, TLS: secure}
 }
 
-// start runs an edge until the test ends, or stop is called, which waits for its end.
+// start runs an edge until the test ends or stop is called, which waits for its end.
 func start(t *testing.T, c Config) (stop func()) {
 	t.Helper()
 	if c.Log == nil {
@@ -188,8 +188,8 @@ func dial(t *testing.T, l net.Listener) *net.TCPConn {
 	return c.(*net.TCPConn)
 }
 
-// machine is a program that reads all that a client sends, and then answers with it
-// and a "!". It returns its address.
+// machine starts a program that reads everything from a client and then replies with it and
+// a "!". It returns its address.
 func machine(t *testing.T) string {
 	t.Helper()
 	l := listenHere(t)
@@ -209,7 +209,7 @@ func machine(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// testCA issues certificates for clients to verify.
+// testCA issues certificates that clients can verify.
 type testCA struct {
 	*admission.CA
 	pool *x509.CertPool
@@ -226,8 +226,8 @@ func newCA(t *testing.T) *testCA {
 	return &testCA{ca, pool}
 }
 
-// write writes the certificate of some hosts, as name.pem and name.key, or as certbot
-// does where name ends in a slash.
+// write writes the certificate of some hosts to name.pem and name.key, or like certbot if
+// name ends with a slash.
 func (ca *testCA) write(t *testing.T, dir, name string, hosts ...string) {
 	t.Helper()
 	pair, err := ca.IssueOther("test", hosts, time.Now())

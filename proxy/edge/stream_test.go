@@ -29,7 +29,7 @@ func portWith(handlers ...workload.Handler) workload.Port {
 	return workload.Port{First: 5432, Last: 5432, Handlers: handlers}
 }
 
-// say sends bytes, ends what is sent, and returns what comes until the end.
+// say sends data, closes the sending side, and returns everything that it receives.
 func say(t *testing.T, c interface {
 	io.ReadWriter
 	CloseWrite() error
@@ -49,8 +49,8 @@ func say(t *testing.T, c interface {
 	return string(got)
 }
 
-// TestStream: the end of what the client sends reaches the machine, which answers
-// after it; and all bytes do.
+// TestStream checks that the end of the client's data reaches the machine, and that the
+// machine can reply after it.
 func TestStream(t *testing.T) {
 	t.Parallel()
 	b := &inOrder{}
@@ -67,7 +67,7 @@ func TestStream(t *testing.T) {
 	}
 }
 
-// TestStreamGoesElsewhere: to the next machine while nothing has been sent.
+// TestStreamGoesElsewhere checks that another machine is tried as long as nothing was sent.
 func TestStreamGoesElsewhere(t *testing.T) {
 	t.Parallel()
 	gone := listenHere(t)
@@ -84,7 +84,7 @@ func TestStreamGoesElsewhere(t *testing.T) {
 	}
 }
 
-// TestStreamForNoOne: the connection ends.
+// TestStreamForNoOne checks that the connection is closed if there is no machine.
 func TestStreamForNoOne(t *testing.T) {
 	t.Parallel()
 	for name, r := range map[string]*routes{
@@ -100,7 +100,7 @@ func TestStreamForNoOne(t *testing.T) {
 	}
 }
 
-// TestStreamWithTLS: the machine gets what is inside, as the port's options say.
+// TestStreamWithTLS checks that the proxy terminates TLS with the port's options.
 func TestStreamWithTLS(t *testing.T) {
 	t.Parallel()
 	ca, dir := newCA(t), t.TempDir()
@@ -125,8 +125,8 @@ func TestStreamWithTLS(t *testing.T) {
 	}
 }
 
-// TestPostgres: a client of PostgreSQL asks for TLS in words of its own, or begins with
-// it; one that does not is told what to do.
+// TestPostgres checks TLS with PostgreSQL clients that request it in the protocol's own way
+// or begin with the handshake, and the error for a client without TLS.
 func TestPostgres(t *testing.T) {
 	t.Parallel()
 	ca, dir := newCA(t), t.TempDir()
@@ -185,7 +185,7 @@ func TestPostgres(t *testing.T) {
 	}
 }
 
-// TestPostgresWithoutMachine: the client is told, inside TLS.
+// TestPostgresWithoutMachine checks that the client gets an error, inside TLS.
 func TestPostgresWithoutMachine(t *testing.T) {
 	t.Parallel()
 	s := stream(t, Config{Certificates: &Certificates{SelfSigned: true}}, streamOf(portWith(workload.HandlerPGTLS), "none"))
@@ -195,8 +195,8 @@ func TestPostgresWithoutMachine(t *testing.T) {
 	}
 }
 
-// TestMachinesAreToldWhoAsks: by a PROXY header, also where a load balancer is
-// between.
+// TestMachinesAreToldWhoAsks checks that machines receive the client's address in a PROXY
+// header, also behind a load balancer.
 func TestMachinesAreToldWhoAsks(t *testing.T) {
 	t.Parallel()
 	for _, v2 := range []bool{false, true} {
@@ -215,7 +215,7 @@ func TestMachinesAreToldWhoAsks(t *testing.T) {
 	}
 }
 
-// TestIdleStream: one on which no bytes pass ends, where that is wanted.
+// TestIdleStream checks the idle timeout of streams.
 func TestIdleStream(t *testing.T) {
 	t.Parallel()
 	s := stream(t, Config{Limits: Limits{Idle: 20 * time.Millisecond}}, streamOf(portWith(), machine(t)))
@@ -225,7 +225,7 @@ func TestIdleStream(t *testing.T) {
 	}
 }
 
-// toldListener is a listener that says when it is closed.
+// toldListener is a listener that signals when it is closed.
 type toldListener struct {
 	net.Listener
 	closed chan struct{}
@@ -237,7 +237,7 @@ func (c *toldListener) Close() error {
 	return c.Listener.Close()
 }
 
-// TestStreamsAreDrained: what is in progress may end, for a while.
+// TestStreamsAreDrained checks that streams in progress get time to end.
 func TestStreamsAreDrained(t *testing.T) {
 	t.Parallel()
 	for _, drain := range []time.Duration{time.Minute, time.Millisecond} {
@@ -255,7 +255,7 @@ func TestStreamsAreDrained(t *testing.T) {
 		stopped := make(chan struct{})
 		go func() { stop(); close(stopped) }()
 		if drain == time.Minute {
-			<-l.closed // nothing more is taken, and what is in progress goes on
+			<-l.closed // no new streams, and the one in progress continues
 			_, _ = io.WriteString(m, "done")
 			_ = m.Close()
 			if got, _ := io.ReadAll(c); string(got) != "done" {

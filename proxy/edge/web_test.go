@@ -20,7 +20,7 @@ import (
 	"github.com/bourse-dev/bourse/internal/throttle"
 )
 
-// told answers with what the server knows of the request.
+// told responds with the server's information about the request.
 var told = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprintf(w, "%s from %s", r.Proto, r.RemoteAddr)
 })
@@ -44,7 +44,7 @@ func get(t *testing.T, client *http.Client, url string) string {
 	return string(text)
 }
 
-// TestProtocols: HTTP/1.1 and HTTP/2, with TLS and without.
+// TestProtocols checks HTTP/1.1 and HTTP/2, with and without TLS.
 func TestProtocols(t *testing.T) {
 	t.Parallel()
 	ca, dir := newCA(t), t.TempDir()
@@ -77,21 +77,21 @@ func TestProtocols(t *testing.T) {
 	}
 }
 
-// exchange sends bytes and returns what comes back until the end.
+// exchange sends data and returns everything that it receives.
 func exchange(t *testing.T, l net.Listener, text string) string {
 	t.Helper()
 	c := dial(t, l)
 	if _, err := io.WriteString(c, text); err != nil {
 		t.Fatal(err)
 	}
-	got, _ := io.ReadAll(c) // the server may break off
+	got, _ := io.ReadAll(c) // the server may abort the connection
 	return string(got)
 }
 
 const closing = "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
 
-// TestProxyHeader: load balancers that are known say for whom they come, and must.
-// No one else can.
+// TestProxyHeader checks that load balancers must send a PROXY header, and that it is not
+// accepted from others.
 func TestProxyHeader(t *testing.T) {
 	t.Parallel()
 	loopback := []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
@@ -138,7 +138,7 @@ func TestProxyHeader(t *testing.T) {
 	}
 }
 
-// TestBounds: who opens many connections takes only his own places.
+// TestBounds checks that a source with many connections does not take connections from others.
 func TestBounds(t *testing.T) {
 	t.Parallel()
 	w := web(t, told, false)
@@ -147,7 +147,7 @@ func TestBounds(t *testing.T) {
 		d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(ip)}, Deadline: time.Now().Add(patience)}
 		c, err := d.DialContext(t.Context(), "tcp", w.Addr().String())
 		if errors.Is(err, syscall.ECONNRESET) {
-			return nil // refused before the dialer had looked at it
+			return nil // refused before the dialer noticed
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -184,8 +184,8 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// TestTheLargestSourceGivesWay: when the process has as many connections as it can,
-// another address gets a place of the one that has the most.
+// TestTheLargestSourceGivesWay checks that, if the process has no free connections, a new
+// address gets one from the source with the most.
 func TestTheLargestSourceGivesWay(t *testing.T) {
 	t.Parallel()
 	w := web(t, told, false)
@@ -224,8 +224,8 @@ func TestTheLargestSourceGivesWay(t *testing.T) {
 	}
 }
 
-// TestDrain: what is in progress when the proxy is asked to end may end, WebSockets
-// too; nothing new is taken; what takes too long is broken off.
+// TestDrain checks that, when the proxy stops, requests in progress and WebSockets get time
+// to end, no new ones are accepted, and those that take too long are aborted.
 func TestDrain(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -275,7 +275,7 @@ func TestDrain(t *testing.T) {
 				}
 				return
 			}
-			for { // until nothing new is taken
+			for { // until no new connection is accepted
 				late, err := new(net.Dialer).DialContext(t.Context(), "tcp", w.Addr().String())
 				if err != nil {
 					break

@@ -80,7 +80,7 @@ func TestCacheByPath(t *testing.T) {
 	if _, status := c.Lookup(at443, get("http://web.test/a/b"), noon); status != "" {
 		t.Errorf("another app: %s", status)
 	}
-	// An entry ends with its time, and with the version of the machine that asked.
+	// An entry expires at its time, and when the issuer's version changes.
 	if _, status := c.Lookup(web, get("http://web.test/a/b"), noon.Add(time.Minute)); status != "" {
 		t.Errorf("after its time: %s", status)
 	}
@@ -144,8 +144,8 @@ func TestCacheBySession(t *testing.T) {
 	}
 }
 
-// However many sessions there are, one app keeps a bounded number, and never drives
-// out another's.
+// TestCacheIsBounded checks that the number of cached sessions per app is bounded, and that
+// an app never evicts another's.
 func TestCacheIsBounded(t *testing.T) {
 	c := replay.NewCache()
 	web := *web

@@ -205,7 +205,7 @@ func TestParseJSONRefused(t *testing.T) {
 	}
 }
 
-// A client cannot say what only the proxy says, in whatever letters.
+// TestStrip checks that a client cannot set headers reserved for the proxy, in any spelling.
 func TestStrip(t *testing.T) {
 	h := header("fly-replay-src", "x", "fly-replay-failed", "x", "fly-replay-cache-status", "hit", "fly-replay", "app=a",
 		"fly-replay-cache-control", "skip", "fly-prefer-region", "gru", "fly", "x")
@@ -234,7 +234,7 @@ func FuzzParseJSON(f *testing.F) {
 	})
 }
 
-// check: what was read can be carried out, whatever was sent.
+// check verifies that a parsed replay can be carried out.
 func check(t *testing.T, form replay.Form, h http.Header, body []byte) {
 	r, err := replay.Parse(form, h, body)
 	if err != nil {

@@ -13,12 +13,12 @@ import (
 	"github.com/bourse-dev/bourse/workload"
 )
 
-// apps is what is routed, in tests.
+// apps is a test's Apps.
 type apps map[bourse.AppName][]*route.Target
 
 func (a apps) App(name bourse.AppName) []*route.Target { return a[name] }
 
-// target makes a target of an app, at a port, with a machine in each region.
+// target returns a target of an app at a port, with a machine in each region.
 func target(a *route.App, port int, machines map[bourse.MachineID]bourse.Region) *route.Target {
 	t := &route.Target{App: a, Port: workload.Port{First: port, Last: port, Handlers: []workload.Handler{workload.HandlerHTTP}}}
 	for _, id := range []bourse.MachineID{one, two, three} {
@@ -88,7 +88,7 @@ func TestPlan(t *testing.T) {
 	}
 }
 
-// At a listener that stands for any port, the port of the service counts.
+// If the listener stands for all ports, the service's port counts.
 func TestPlanAtAnyPort(t *testing.T) {
 	at := issuer()
 	at.Port = 8080
@@ -121,8 +121,8 @@ func TestPlanRefused(t *testing.T) {
 	}
 }
 
-// An app of another organisation, or in another network, is refused as if there
-// were none: the replies differ in its name alone.
+// TestPlanAcrossOrganisations checks that an app of another organization or network is
+// treated like a missing one: the errors differ only in its name.
 func TestPlanAcrossOrganisations(t *testing.T) {
 	none := replayError(t, "app=nothing")
 	for _, name := range []string{"stranger", "apart"} {
@@ -132,7 +132,7 @@ func TestPlanAcrossOrganisations(t *testing.T) {
 			}
 		}
 	}
-	// Neither does an app that has the name of a deleted one get its requests.
+	// Nor does an app that has the name of a deleted one receive its requests.
 	all := table()
 	all["web"] = []*route.Target{target(&route.App{ID: "9", Name: "web", Org: "acme"}, 80, regions{two: "mad"})}
 	if _, err := replay.Plan(parsed(t, "region=any"), issuer(), all); bourse.CodeOf(err) != bourse.CodeNotFound {

@@ -51,8 +51,8 @@ func readAll(t *testing.T, b *replay.Spool, size int) []byte {
 	return out
 }
 
-// What was remembered is read again byte for byte, wherever its file begins, and
-// no file has a name.
+// TestSpool checks that the stored data is read back byte for byte, wherever the file
+// begins, and that the files have no names.
 func TestSpool(t *testing.T) {
 	s, dir := spools(t, replay.Limits{InMemory: 1000})
 	var wg sync.WaitGroup
@@ -89,7 +89,7 @@ func TestSpool(t *testing.T) {
 	}
 }
 
-// Each limit has its sentence, and what was remembered is given back.
+// TestSpoolLimits checks the error for each limit, and that storage is released.
 func TestSpoolLimits(t *testing.T) {
 	s, _ := spools(t, replay.Limits{PerRequest: 100, InMemory: 40, Memory: 60, Files: 120})
 	ten := []byte("0123456789")
@@ -117,10 +117,10 @@ func TestSpoolLimits(t *testing.T) {
 	a, b := s.New(), s.New()
 	defer a.Close()
 	defer b.Close()
-	if err := grow(a, 10); err != nil { // 40 and 60
+	if err := grow(a, 10); err != nil { // 40 in memory and 60 in the file
 		t.Fatal(err)
 	}
-	if err := grow(b, 8); err != nil { // 20, as memory has no more, and 60
+	if err := grow(b, 8); err != nil { // 20, because memory is full, and 60
 		t.Fatal(err)
 	}
 	if m, f := s.Usage(); m != 60 || f != 120 {
@@ -134,8 +134,8 @@ func TestSpoolLimits(t *testing.T) {
 	}
 }
 
-// A process that was killed leaves a directory, which the next one removes, and
-// nothing else.
+// TestSpoolsAfterAKill checks that the directory of a killed process is removed by the next
+// one, and nothing else is.
 func TestSpoolsAfterAKill(t *testing.T) {
 	if parent := os.Getenv("SPOOLS_PARENT"); parent != "" {
 		s, err := replay.OpenSpools(parent, replay.Limits{InMemory: 1}, slog.New(slog.DiscardHandler))

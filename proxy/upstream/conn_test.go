@@ -27,13 +27,13 @@ import (
 
 const patience = time.Minute
 
-// program is what a machine runs: an HTTP server.
+// program is a machine's program: an HTTP server.
 func program(t *testing.T) *net.TCPAddr {
 	t.Helper()
 	ln := listen(t)
 	mux := http.NewServeMux()
 	mux.HandleFunc("/echo", func(w http.ResponseWriter, r *http.Request) {
-		_ = http.NewResponseController(w).EnableFullDuplex() // else a reply ends what is read of the body
+		_ = http.NewResponseController(w).EnableFullDuplex() // otherwise the reply would end reading the body
 		_, _ = io.Copy(w, r.Body)
 	})
 	mux.HandleFunc("/hang", func(w http.ResponseWriter, r *http.Request) {
@@ -57,7 +57,7 @@ func listen(t *testing.T) net.Listener {
 	return ln
 }
 
-// serve runs a worker's API until the test ends or it is killed.
+// serve runs a worker's API until the test ends or the worker is killed.
 func serve(t *testing.T, ln net.Listener, h http.Handler) (kill func()) {
 	var serving sync.WaitGroup
 	serving.Go(func() { _ = direct.Serve(t.Context(), ln, direct.Handler("w1", h), nil, slog.New(slog.DiscardHandler)) })
@@ -66,19 +66,19 @@ func serve(t *testing.T, ln net.Listener, h http.Handler) (kill func()) {
 	return kill
 }
 
-// reached is a machine behind a real worker, by one of the ways there are.
+// reached is a machine behind a real worker, connected directly or by tunnel.
 type reached struct {
 	ways *upstream.Pool
-	kill func() // its worker
+	kill func() // kills its worker
 }
 
-// networks are the ways there are.
+// networks lists the kinds of connections.
 func networks(t *testing.T, test func(*testing.T, *reached)) {
 	for name, tt := range map[string]struct{ nats, here bool }{"directly": {here: true}, "a tunnel over TCP": {}, "a tunnel over NATS": {nats: true, here: true}} {
 		t.Run(name, func(t *testing.T) {
 			at := program(t)
 			w := newWorker()
-			w.reply.Port, w.reply.Address = at.Port, at.String() // as an honest worker on the same host says
+			w.reply.Port, w.reply.Address = at.Port, at.String() // reported like an honest worker on the same host
 			w.dial = func() (net.Conn, error) { return net.Dial("tcp", at.String()) }
 			config := upstream.Config{Self: "p1", Host: loopback.HostID(), Log: slog.New(slog.DiscardHandler)}
 			if !tt.here {
@@ -145,7 +145,7 @@ func post(t *testing.T, c *http.Client, path string, body io.Reader) (*http.Resp
 	return c.Do(req)
 }
 
-// TestRequestsOverEachWay: many at once, and large.
+// TestRequestsOverEachWay sends many concurrent requests, and large ones.
 func TestRequestsOverEachWay(t *testing.T) {
 	networks(t, func(t *testing.T, r *reached) {
 		_, client := r.client(t)
@@ -180,7 +180,7 @@ type zeros struct{}
 
 func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }
 
-// TestHalfClose: the sending side of a connection ends alone.
+// TestHalfClose checks that the sending side of a connection can be closed separately.
 func TestHalfClose(t *testing.T) {
 	networks(t, func(t *testing.T, r *reached) {
 		y := use(t, r.ways)
@@ -199,8 +199,8 @@ func TestHalfClose(t *testing.T) {
 	})
 }
 
-// TestTheWorkerDies in the middle of a reply: a tunnel breaks, which is no end of
-// the reply, and a direct connection goes on.
+// TestTheWorkerDies kills the worker in the middle of a reply. A tunnel must break without
+// a regular end of the reply, and a direct connection must continue.
 func TestTheWorkerDies(t *testing.T) {
 	networks(t, func(t *testing.T, r *reached) {
 		y, client := r.client(t)
@@ -233,8 +233,8 @@ func TestTheWorkerDies(t *testing.T) {
 	})
 }
 
-// TestAWorkerElsewhereIsNotBelieved: what it says is an address of ours, or of
-// anyone else, is not connected to.
+// TestAWorkerElsewhereIsNotBelieved checks that a direct address from a worker on another
+// host is never used.
 func TestAWorkerElsewhereIsNotBelieved(t *testing.T) {
 	secret := listen(t)
 	defer secret.Close()

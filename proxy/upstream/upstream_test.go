@@ -21,14 +21,14 @@ import (
 
 const machine = bourse.MachineID("148e21ea1d5389")
 
-// worker is one in memory, with one machine.
+// worker is a worker in memory with one machine.
 type worker struct {
 	mu    sync.Mutex
 	asked []fabric.UseRequest
 	reply fabric.UseReply
 	err   error
-	slow  time.Duration // before it answers who waits
-	deaf  bool          // it answers nothing
+	slow  time.Duration // delay before it answers a call that waits
+	deaf  bool          // it does not answer
 	dial  func() (net.Conn, error)
 }
 
@@ -91,7 +91,7 @@ func (w *worker) handler() http.Handler {
 	return &mux
 }
 
-// directory has one worker.
+// directory contains one worker.
 type directory struct{ bourse.Member }
 
 func (d directory) ByTag(tag bourse.WorkerTag) (bourse.Member, bool) {
@@ -109,7 +109,7 @@ func newWays(w *worker) *upstream.Pool {
 	})
 }
 
-// running runs ways until the test ends.
+// running runs a pool until the test ends.
 func running(t *testing.T, w *upstream.Pool) {
 	t.Helper()
 	ctx, end := context.WithCancel(t.Context())
@@ -140,8 +140,8 @@ func ended(y *upstream.Upstream) bool {
 	}
 }
 
-// TestOneCall: however many requests wait for one machine, its worker is asked
-// once, and not at all while the machine counts as used.
+// TestOneCall checks that any number of requests for one machine cause one call to its
+// worker, and none while the machine counts as used.
 func TestOneCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorker()
@@ -200,14 +200,15 @@ func TestErrorsAreTheWorkers(t *testing.T) {
 	})
 }
 
-// losing is a fabric whose answers are lost, while their requests arrive.
+// losing is a fabric that delivers requests and loses their answers.
 type losing struct{ fabric.Fabric }
 
 func (losing) Send(ctx context.Context, to bourse.Member, _ *fabric.Message) (fabric.Answer, error) {
 	return fabric.Answer{}, fabric.Lost(ctx, to, io.ErrUnexpectedEOF)
 }
 
-// TestAWorkerThatEndsMeanwhile is one that is away, not one that took too long: who waits asks it again.
+// TestAWorkerThatEndsMeanwhile checks that a lost answer means an unavailable worker, not a
+// timeout, so that the request is repeated.
 func TestAWorkerThatEndsMeanwhile(t *testing.T) {
 	ways := upstream.New(upstream.Config{Fabric: losing{}, Directory: member("192.0.2.1:4281"), Self: "p1", Log: slog.New(slog.DiscardHandler)})
 	if _, err := ways.Use(t.Context(), "w1", machine, 8080, true); bourse.CodeOf(err) != bourse.CodeUnavailable || !errors.Is(err, io.ErrUnexpectedEOF) {
@@ -215,8 +216,8 @@ func TestAWorkerThatEndsMeanwhile(t *testing.T) {
 	}
 }
 
-// TestWhoLeavesEndsNothing: a request that is given up ends the call only when
-// no other waits for it.
+// TestWhoLeavesEndsNothing checks that canceling a request cancels the call only if no
+// other request waits for it.
 func TestWhoLeavesEndsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorker()
@@ -245,11 +246,11 @@ func TestWhoLeavesEndsNothing(t *testing.T) {
 		if _, err := ways.Use(soon, "w1", machine, 8080, true); err == nil {
 			t.Error("a worker that does not answer answered")
 		}
-		synctest.Wait() // the call has ended, too: else the bubble does not
+		synctest.Wait() // the call has ended, too; otherwise the bubble would not end
 	})
 }
 
-// TestUseIsRenewed while requests are in progress, and no longer.
+// TestUseIsRenewed checks that a use is renewed while requests are in progress, and no longer.
 func TestUseIsRenewed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorker()
@@ -281,7 +282,8 @@ func TestUseIsRenewed(t *testing.T) {
 	})
 }
 
-// TestAnotherStartIsAnotherWay, and so is another version or port.
+// TestAnotherStartIsAnotherWay checks that another start, version or port results in a new
+// upstream.
 func TestAnotherStartIsAnotherWay(t *testing.T) {
 	for name, change := range map[string]func(*fabric.UseReply){
 		"start":   func(r *fabric.UseReply) { r.Boot++ },
@@ -308,7 +310,8 @@ func TestAnotherStartIsAnotherWay(t *testing.T) {
 	}
 }
 
-// TestAWayEndsWithItsMachine, once the worker says so.
+// TestAWayEndsWithItsMachine checks that an upstream ends when the worker reports the end
+// of its machine.
 func TestAWayEndsWithItsMachine(t *testing.T) {
 	for name, change := range map[string]func(*worker){
 		"stopping": func(w *worker) { w.reply.State = bourse.StateStopping },
@@ -329,8 +332,8 @@ func TestAWayEndsWithItsMachine(t *testing.T) {
 	}
 }
 
-// TestSuspendedUnderRequests: a machine that is suspended with requests in progress is
-// resumed for them, and one without stays as it is.
+// TestSuspendedUnderRequests checks that a machine suspended with requests in progress is
+// resumed, and one without requests is not.
 func TestSuspendedUnderRequests(t *testing.T) {
 	for _, busy := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
@@ -352,8 +355,8 @@ func TestSuspendedUnderRequests(t *testing.T) {
 	}
 }
 
-// TestAWorkerThatDoesNotAnswer loses its ways and tunnels once its machines count
-// as used no more, and not before.
+// TestAWorkerThatDoesNotAnswer checks that upstreams and tunnels end once their machines no
+// longer count as used, and not before.
 func TestAWorkerThatDoesNotAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorker()
@@ -387,7 +390,8 @@ func TestAWorkerThatDoesNotAnswer(t *testing.T) {
 	})
 }
 
-// TestDialFails: the way has ended, and the next use asks the worker.
+// TestDialFails checks that a failed dial ends the upstream, and that the next use asks the
+// worker.
 func TestDialFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorker()
@@ -405,7 +409,7 @@ func TestDialFails(t *testing.T) {
 	})
 }
 
-// TestBytesKeepAMachineInUse without any request.
+// TestBytesKeepAMachineInUse checks that transferred bytes count as use even without requests.
 func TestBytesKeepAMachineInUse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorker()
