@@ -130,8 +130,8 @@ func TestWorkerRestarts(t *testing.T) {
 func TestAWorkerIsBackWithAnotherWay(t *testing.T) {
 	w := named(t, "gru")
 	id := w.target.Backends[0].Machine
-	good := w.ways[id]
-	w.ways[id] = &way{w: w, addr: dead(t), done: make(chan struct{})}
+	good := w.upstreams[id]
+	w.upstreams[id] = &upstream{w: w, addr: dead(t), done: make(chan struct{})}
 	var n atomic.Int32
 	w.use = func(context.Context, bourse.MachineID) error {
 		switch n := n.Add(1); {
@@ -140,7 +140,7 @@ func TestAWorkerIsBackWithAnotherWay(t *testing.T) {
 		case n > 9: // Dial has failed
 			w.mu.Lock()
 			defer w.mu.Unlock()
-			w.ways[id] = good
+			w.upstreams[id] = good
 		}
 		return nil
 	}
@@ -156,13 +156,13 @@ func TestAWorkerIsBackWithAnotherWay(t *testing.T) {
 func TestWokenAgain(t *testing.T) {
 	w := named(t, "gru")
 	id := w.target.Backends[0].Machine
-	good := w.ways[id]
-	w.ways[id] = &way{w: w, addr: dead(t), done: make(chan struct{})}
+	good := w.upstreams[id]
+	w.upstreams[id] = &upstream{w: w, addr: dead(t), done: make(chan struct{})}
 	w.use = func(context.Context, bourse.MachineID) error {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		if len(w.uses) > 1 { // Dial has failed, so the worker was asked
-			w.ways[id] = good
+			w.upstreams[id] = good
 		}
 		return nil
 	}

@@ -38,7 +38,7 @@ type world struct {
 	addr   string // address of the proxy
 
 	mu     sync.Mutex
-	ways   map[bourse.MachineID]*way
+	upstreams   map[bourse.MachineID]*upstream
 	uses   []bourse.MachineID
 	use    func(context.Context, bourse.MachineID) error // nil: every machine is ready
 	failed []bourse.MachineID                            // machines whose slots reported a failure
@@ -51,7 +51,7 @@ type world struct {
 
 // newWorld returns a world with a machine for each handler.
 func newWorld(t *testing.T, machines ...http.Handler) *world {
-	w := &world{t: t, ways: map[bourse.MachineID]*way{}, log: &lines{}}
+	w := &world{t: t, upstreams: map[bourse.MachineID]*upstream{}, log: &lines{}}
 	w.target = route.Target{App: &route.App{ID: "a1", Name: "web", Org: "o"}, Port: workload.Port{First: 80, Last: 80, Handlers: []workload.Handler{workload.HandlerHTTP}}}
 	for _, h := range machines {
 		s := httptest.NewUnstartedServer(h)
@@ -64,7 +64,7 @@ func newWorld(t *testing.T, machines ...http.Handler) *world {
 		t.Cleanup(s.Close)
 		w.machine(s.Listener.Addr().String())
 	}
-	w.config = proxy.Config{Routes: w, Balance: inOrder{w}, Upstreams: ways{w}, Metrics: counts{w}, Region: "gru", Log: slog.New(slog.NewTextHandler(w.log, nil))}
+	w.config = proxy.Config{Routes: w, Balance: inOrder{w}, Upstreams: upstreams{w}, Metrics: counts{w}, Region: "gru", Log: slog.New(slog.NewTextHandler(w.log, nil))}
 	return w
 }
 
@@ -75,7 +75,7 @@ func (w *world) machine(addr string) bourse.MachineID {
 		Machine: id, Instance: bourse.NewInstanceID(), Worker: "w1", Region: "gru", State: bourse.StateStarted, Reachable: true,
 		Service: workload.Service{Protocol: workload.ProtocolTCP, InternalPort: 8080, Autostart: true},
 	})
-	w.ways[id] = &way{w: w, addr: addr, done: make(chan struct{})}
+	w.upstreams[id] = &upstream{w: w, addr: addr, done: make(chan struct{})}
 	return id
 }
 
@@ -169,7 +169,7 @@ func (b inOrder) Acquire(ctx context.Context, t *route.Target, want proxy.Criter
 		list = slices.DeleteFunc(list, func(x route.Backend) bool { return x.Machine != want.Instance })
 	}
 	b.w.hold(1)
-	return turn{b.w, list[0]}, nil
+	return slot{b.w, list[0]}, nil
 }
 
 func (w *world) hold(n int) {
@@ -178,14 +178,14 @@ func (w *world) hold(n int) {
 	w.open += n
 }
 
-type turn struct {
+type slot struct {
 	w *world
 	b route.Backend
 }
 
-func (t turn) Backend() route.Backend { return t.b }
+func (t slot) Backend() route.Backend { return t.b }
 
-func (t turn) Done(failed error) {
+func (t slot) Done(failed error) {
 	t.w.hold(-1)
 	if failed != nil && !errors.Is(failed, context.Canceled) {
 		t.w.mu.Lock()
@@ -194,10 +194,10 @@ func (t turn) Done(failed error) {
 	}
 }
 
-type ways struct{ w *world }
+type upstreams struct{ w *world }
 
 // Use implements proxy.Upstreams.
-func (s ways) Use(ctx context.Context, _ bourse.WorkerID, id bourse.MachineID, _ int, _ bool) (proxy.Upstream, error) {
+func (s upstreams) Use(ctx context.Context, _ bourse.WorkerID, id bourse.MachineID, _ int, _ bool) (proxy.Upstream, error) {
 	s.w.mu.Lock()
 	s.w.uses = append(s.w.uses, id)
 	use := s.w.use
@@ -209,20 +209,20 @@ func (s ways) Use(ctx context.Context, _ bourse.WorkerID, id bourse.MachineID, _
 	}
 	s.w.mu.Lock()
 	defer s.w.mu.Unlock()
-	return s.w.ways[id], nil
+	return s.w.upstreams[id], nil
 }
 
-type way struct {
+type upstream struct {
 	w    *world
 	addr string
 	done chan struct{}
 }
 
-func (y *way) Begin() func() { y.w.hold(1); return func() { y.w.hold(-1) } }
+func (y *upstream) Begin() func() { y.w.hold(1); return func() { y.w.hold(-1) } }
 
-func (y *way) Done() <-chan struct{} { return y.done }
+func (y *upstream) Done() <-chan struct{} { return y.done }
 
-func (y *way) Dial(ctx context.Context) (net.Conn, error) {
+func (y *upstream) Dial(ctx context.Context) (net.Conn, error) {
 	var d net.Dialer
 	return d.DialContext(ctx, "tcp", y.addr)
 }

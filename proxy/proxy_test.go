@@ -314,7 +314,7 @@ func TestElsewhere(t *testing.T) {
 		w := newWorld(t)
 		bad := w.machine(dead(t))
 		good := newWorld(t, handle(echo))
-		w.machine(good.ways[good.target.Backends[0].Machine].addr)
+		w.machine(good.upstreams[good.target.Backends[0].Machine].addr)
 		if fail == "use" {
 			w.use = func(_ context.Context, id bourse.MachineID) error {
 				if id == bad {
@@ -362,7 +362,7 @@ func TestOnce(t *testing.T) {
 				}
 			}))
 			good := newWorld(t, handle(echo))
-			w.machine(good.ways[good.target.Backends[0].Machine].addr)
+			w.machine(good.upstreams[good.target.Backends[0].Machine].addr)
 			w.start(proxy.Listener{})
 			r := w.request(c.method, "/", strings.NewReader(c.body))
 			if c.body == "" {

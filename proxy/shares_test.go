@@ -44,7 +44,7 @@ func TestTheLargestOrganizationGivesWay(t *testing.T) {
 	<-at
 	_ = ask()
 	<-at
-	other, err := proxy.Dial(t.Context(), w.config.Conns, "organization other", &way{w: w, addr: addr, done: make(chan struct{})})
+	other, err := proxy.Dial(t.Context(), w.config.Conns, "organization other", &upstream{w: w, addr: addr, done: make(chan struct{})})
 	if err != nil {
 		t.Fatalf("another organization gets no connection: %v", err)
 	}
@@ -54,7 +54,7 @@ func TestTheLargestOrganizationGivesWay(t *testing.T) {
 	if got := status(ask()); got != 503 {
 		t.Errorf("one more of the largest: status %d, want 503", got)
 	}
-	_, err = proxy.Dial(t.Context(), w.config.Conns, "organization other", &way{w: w, addr: addr, done: make(chan struct{})})
+	_, err = proxy.Dial(t.Context(), w.config.Conns, "organization other", &upstream{w: w, addr: addr, done: make(chan struct{})})
 	if bourse.CodeOf(err) != bourse.CodeRateLimited {
 		t.Errorf("one more of one that has as many: %v", err)
 	}
