@@ -19,7 +19,7 @@ import (
 
 func TestReadBody(t *testing.T) {
 	object := func(text string) io.Reader { return bytes.NewReader(codectest.Body(t, text)) }
-	name := func(size int) io.Reader { // an order of so many bytes
+	name := func(size int) io.Reader { // an order of the given size
 		body := codectest.Body(t, `{"name":"`+strings.Repeat("x", size-len("\xa1\x64name\x7a1234"))+`"}`)
 		if len(body) != size {
 			t.Fatalf("%d bytes, want %d", len(body), size)
@@ -66,8 +66,8 @@ type zeros struct{}
 
 func (zeros) Read(b []byte) (int, error) { return len(b), nil }
 
-// TestWriteBodyFails shows that a value which cannot be written is a failure and
-// not half a reply.
+// TestWriteBodyFails checks that a value that cannot be encoded results in an error instead
+// of a partial reply.
 func TestWriteBodyFails(t *testing.T) {
 	h := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fabric.WriteBody(w, bourse.Facts{Load: math.NaN()}) })
 	_, err := facts(t, fabrictest.Serving(h))
@@ -76,7 +76,7 @@ func TestWriteBodyFails(t *testing.T) {
 	}
 }
 
-// FuzzReadBody reads what anyone may send to a worker.
+// FuzzReadBody decodes arbitrary request bodies.
 func FuzzReadBody(f *testing.F) {
 	for _, s := range []string{
 		`{}`, `{"id":"01J","app":{"name":"web"},"regions":[["gru"]],"config":{"image":"host","requirements":{"slots":1}},"within":1000000000}`,
@@ -93,11 +93,11 @@ func FuzzReadBody(f *testing.F) {
 				t.Errorf("got code %q: %v", c, err)
 			}
 		}
-		_ = o.Validate() // for any body that was read
+		_ = o.Validate() // must not panic for any decoded body
 	})
 }
 
-// FuzzReply reads what anyone may answer with.
+// FuzzReply decodes arbitrary replies.
 func FuzzReply(f *testing.F) {
 	for _, s := range []string{`{}`, `{"fill":{}}`, `{"refusal":{"wanted":-1}}`, `{"code":"invalid","message":"x"}`, `{"worker":"w1","takes":[{"amount":-1}]}`, "{"} {
 		f.Add(200, string(codectest.Body(f, s)))

@@ -14,17 +14,17 @@ import (
 	"github.com/bourse-dev/bourse/internal/codec/codectest"
 )
 
-// byValue compares what hides its fields.
+// byValue compares types with unexported fields.
 var byValue = cmpopts.EquateComparable(netip.Addr{})
 
-// TestEveryField: what a server sends another arrives with all its fields, also
-// with those that are still to come.
+// TestEveryField checks that all fields of messages between servers are transmitted,
+// including fields that are added later.
 func TestEveryField(t *testing.T) {
 	local := []cmp.Option{
 		byValue,
-		cmpopts.IgnoreFields(bourse.Options{}, "First", "Chosen"), // the broker's own
+		cmpopts.IgnoreFields(bourse.Options{}, "First", "Chosen"), // only used within the broker
 		cmpopts.IgnoreFields(bourse.TaskOrder{}, "Output"),
-		cmpopts.IgnoreFields(bourse.Order{}, "AppKeys"), // its claim carries them
+		cmpopts.IgnoreFields(bourse.Order{}, "AppKeys"), // sent with the claim instead
 	}
 	types := []any{new(fabric.Failure)}
 	for _, v := range fabric.Verbs() {

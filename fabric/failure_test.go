@@ -14,7 +14,7 @@ import (
 	"github.com/bourse-dev/bourse/fabric/fabrictest"
 )
 
-// failing answers everything with err.
+// failing responds to every request with err.
 func failing(err error) fabrictest.Memory {
 	return fabrictest.Serving(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fabric.WriteFailure(w, err) }))
 }
@@ -24,8 +24,7 @@ func facts(t *testing.T, f fabric.Fabric) (bourse.Facts, error) {
 	return fabric.WorkerFacts.Call(t.Context(), f, w1, struct{}{})
 }
 
-// TestFailureBothWays goes through every code: the client has the error that
-// the handler had.
+// TestFailureBothWays checks for every code that the client gets the handler's error.
 func TestFailureBothWays(t *testing.T) {
 	statuses := map[bourse.Code]int{
 		bourse.CodeInvalid: 400, bourse.CodeUnauthorized: 401, bourse.CodeForbidden: 403, bourse.CodeNotFound: 404,
@@ -75,8 +74,8 @@ func TestFailureOf(t *testing.T) {
 	}
 }
 
-// TestNoFailure shows replies that are errors and no Failure: from something
-// between us and the worker, or of another release.
+// TestNoFailure checks error replies that are not a Failure: from an intermediary, or from
+// another release.
 func TestNoFailure(t *testing.T) {
 	for _, body := range []string{"", "<html>", "{}", "null", `{"code":7}`, `{"code":"nonsense","message":"x"}`, `{"code":""}`, strings.Repeat("x", 1<<20)} {
 		for _, status := range []int{301, 400, 404, 502, 503} {

@@ -9,8 +9,8 @@ import (
 	"github.com/bourse-dev/bourse/fabric"
 )
 
-// A reply that is too long is a failure with that message, and nothing of it is sent;
-// before, it was sent, and cut by its reader.
+// TestWriteBodyOverflows checks that a reply that is too long results in an error and is
+// not sent at all. A regression sent it and let its reader truncate it.
 func TestWriteBodyOverflows(t *testing.T) {
 	w := httptest.NewRecorder()
 	fabric.WriteBody(w, []string{strings.Repeat("x", 64<<20)})

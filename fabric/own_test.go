@@ -11,8 +11,8 @@ import (
 	"github.com/bourse-dev/bourse/fabric/fabrictest"
 )
 
-// A worker that answers with another's machine or volume is not believed, and nothing of
-// its answer is used.
+// TestAWorkerSpeaksForItsOwn checks that nothing from a reply is used if it contains
+// another worker's machine or volume.
 func TestAWorkerSpeaksForItsOwn(t *testing.T) {
 	other := bourse.WorkerTag(7)
 	mine, theirs := bourse.Machine{ID: machine}, bourse.Machine{ID: bourse.NewMachineID(other)}
@@ -45,7 +45,7 @@ func TestAWorkerSpeaksForItsOwn(t *testing.T) {
 	snapshot, err7 := fabric.VolumeSnapshot.Call(t.Context(), f, w1, vol.ID)
 	mux = http.ServeMux{}
 	fabric.MachineList.Handle(&mux, func(context.Context, fabric.MachinesQuery) ([]bourse.Machine, error) {
-		return []bourse.Machine{mine, {}}, nil // its worker cannot be found
+		return []bourse.Machine{mine, {}}, nil // its worker is unknown
 	})
 	_, err8 := fabric.MachineList.Call(t.Context(), f, w1, fabric.MachinesQuery{})
 	for i, err := range []error{err1, err2, err3, err4, err5, err6, err7, err8} {

@@ -10,7 +10,7 @@ import (
 	"github.com/bourse-dev/bourse/internal/codec"
 )
 
-// plainPlacements sign by writing the placement down.
+// plainPlacements signs placements by encoding them.
 type plainPlacements struct{}
 
 func (plainPlacements) Sign(p bourse.Placement) ([]byte, error) { return codec.Marshal(&p) }
@@ -19,8 +19,7 @@ func (plainPlacements) Verify(signed []byte) (p bourse.Placement, err error) {
 	return p, codec.Unmarshal(signed, &p)
 }
 
-// answering is a worker that answers everything with one value, and keeps the
-// last claim.
+// answering is a worker that answers everything with one value and stores the latest claim.
 type answering struct {
 	reply func(*Message) any
 }
@@ -57,8 +56,8 @@ func placedRecord(t *testing.T, worker bourse.WorkerID) bourse.Machine {
 	return bourse.Machine{ID: bourse.NewMachineID(placedWorker.Tag), App: "shop", AppID: "shop-id", Worker: "w1", Region: "gru", Order: order.ID, Placement: signed}
 }
 
-// TestRepliesWithoutPlacementAreNobodys: what a worker says of a machine's app
-// counts only with a placement of the machine's order there.
+// TestRepliesWithoutPlacementAreNobodys checks that a machine's app in a worker's reply
+// counts only with a placement of the machine's order in that app.
 func TestRepliesWithoutPlacementAreNobodys(t *testing.T) {
 	good, none, copied, other := placedRecord(t, "w1"), placedRecord(t, "w1"), placedRecord(t, "w2"), placedRecord(t, "w1")
 	none.Placement = nil
@@ -75,8 +74,8 @@ func TestRepliesWithoutPlacementAreNobodys(t *testing.T) {
 	}
 }
 
-// TestAFillNeedsItsPlacement: a claim carries a placement, a fill shows it, and a
-// worker cannot answer an order with a machine that no broker placed there.
+// TestAFillNeedsItsPlacement checks that claims contain a placement and fills return it,
+// and that a worker cannot answer an order with a machine that no broker placed there.
 func TestAFillNeedsItsPlacement(t *testing.T) {
 	record := placedRecord(t, "w1")
 	order := bourse.Order{ID: record.Order, App: bourse.App{Name: "shop", ID: "shop-id"}}

@@ -52,8 +52,7 @@ func TestServeExecRefuses(t *testing.T) {
 	}
 }
 
-// TestServeExecBreaks shows that anything a caller sends instead of input ends
-// the command.
+// TestServeExecBreaks checks that invalid frames from the caller end the command.
 func TestServeExecBreaks(t *testing.T) {
 	const start = `{"command":["sh"],"stdin":true,"terminal":{}}`
 	tests := map[string]string{
@@ -81,15 +80,15 @@ func TestServeExecBreaks(t *testing.T) {
 	}
 }
 
-// TestServeExecResizes shows that only the newest of many sizes is kept, and
-// that a command that asks for none holds up nothing.
+// TestServeExecResizes checks that only the latest of many sizes is kept, and that a
+// command that reads none blocks nothing.
 func TestServeExecResizes(t *testing.T) {
 	sent := frame(1, `{"command":["top"],"stdin":true,"terminal":{}}`)
 	for i := range 1000 {
 		sent += frame(4, string(binary.BigEndian.AppendUint16([]byte{0, 24}, uint16(i))))
 	}
 	execed(strings.NewReader(sent), func(_ context.Context, e fabric.ExecIO) (bourse.Exit, error) {
-		if _, err := io.ReadAll(e.Stdin); err != nil { // its end comes after the sizes
+		if _, err := io.ReadAll(e.Stdin); err != nil { // its end arrives after the sizes
 			t.Error(err)
 		}
 		if got := <-e.Resize; got.Cols != 999 {
@@ -99,8 +98,8 @@ func TestServeExecResizes(t *testing.T) {
 	})
 }
 
-// TestServeExecPings shows that a caller which has vanished is
-// noticed although the command writes nothing and reads nothing.
+// TestServeExecPings checks that a caller that has disappeared is noticed even if the
+// command neither writes nor reads.
 func TestServeExecPings(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		body, caller := io.Pipe()
@@ -122,7 +121,7 @@ func TestServeExecPings(t *testing.T) {
 	})
 }
 
-// dying is a connection that breaks at some time.
+// dying is a connection that breaks after some time.
 type dying struct {
 	*httptest.ResponseRecorder
 	at time.Time
@@ -135,7 +134,7 @@ func (d *dying) Write(p []byte) (int, error) {
 	return d.ResponseRecorder.Write(p)
 }
 
-// FuzzServeExec serves what anyone may send.
+// FuzzServeExec serves arbitrary streams.
 func FuzzServeExec(f *testing.F) {
 	const start = `{"command":["sh"],"stdin":true,"terminal":{}}`
 	f.Add(frame(1, start) + frame(2, "in") + frame(4, "\x00\x18\x00\x50") + frame(3, ""))

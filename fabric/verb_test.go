@@ -21,12 +21,12 @@ var w1 = bourse.Member{ID: "w1", Role: bourse.RoleWorker, Tag: machine.Tag()}
 
 const machine = bourse.MachineID("148e21ea1d5389")
 
-// TestVerbs: the table has each verb once, and says who may use it.
+// TestVerbs checks that the table contains each verb once, and who may use it.
 func TestVerbs(t *testing.T) {
 	seen := map[string]bool{}
 	for _, v := range fabric.Verbs() {
 		noun, verb, ok := strings.Cut(v.Name, "/")
-		if v.Name == "metrics" { // whose path is for scrapers
+		if v.Name == "metrics" { // its path is for scrapers
 			noun, verb, ok = "worker", v.Name, true
 		}
 		if !ok || noun == "" || verb == "" || seen[v.Name] || len(v.Roles) == 0 || v.Roles[0] != bourse.RoleBroker {
@@ -39,7 +39,7 @@ func TestVerbs(t *testing.T) {
 	}
 }
 
-// TestWhatAProxyMayAsk: machines are used by it, and nothing else is its business.
+// TestWhatAProxyMayAsk checks that proxies may use machines and nothing else.
 func TestWhatAProxyMayAsk(t *testing.T) {
 	var may []string
 	for _, v := range fabric.Verbs() {
@@ -52,8 +52,8 @@ func TestWhatAProxyMayAsk(t *testing.T) {
 	}
 }
 
-// TestCall: what changes something is sent as a message and what reads is not;
-// both arrive as they were sent, and so does the reply.
+// TestCall checks that verbs that change something are sent as messages and reads as
+// requests, and that request and reply arrive unchanged.
 func TestCall(t *testing.T) {
 	var mux http.ServeMux
 	var how string
@@ -86,7 +86,8 @@ func TestCall(t *testing.T) {
 	}
 }
 
-// TestRequestsThatCannotBeRead are of something else than this package.
+// TestRequestsThatCannotBeRead checks requests that are invalid or do not come from this
+// package.
 func TestRequestsThatCannotBeRead(t *testing.T) {
 	var mux http.ServeMux
 	fabric.MachineShow.Handle(&mux, func(context.Context, bourse.MachineID) (bourse.Machine, error) {
@@ -158,7 +159,7 @@ func TestTooMuchIsNotSent(t *testing.T) {
 	}
 }
 
-// writing answers everything with body.
+// writing responds to every request with body.
 func writing(body string) fabrictest.Memory {
 	return fabrictest.Serving(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, body) }))
 }
@@ -196,8 +197,8 @@ func TestLinesEnd(t *testing.T) {
 	}
 }
 
-// TestLinesFail: an error before the first line is the reply, and one after it
-// breaks the reply off.
+// TestLinesFail checks that an error before the first line is the reply, and that a later
+// one aborts it.
 func TestLinesFail(t *testing.T) {
 	for _, begun := range []bool{false, true} {
 		var mux http.ServeMux
@@ -220,7 +221,8 @@ func TestLinesFail(t *testing.T) {
 	}
 }
 
-// TestPipe: bytes go both ways, and a refusal closes what would have been sent.
+// TestPipe checks that bytes flow in both directions, and that the request's body is closed
+// after a refusal.
 func TestPipe(t *testing.T) {
 	var mux http.ServeMux
 	fabric.MachineTunnel.Handle(&mux, func(w http.ResponseWriter, r *http.Request, to fabric.TunnelRequest) {
@@ -248,8 +250,7 @@ func TestPipe(t *testing.T) {
 	}
 }
 
-// claimStreamed claims a task whose answer streams from a worker that answers
-// with body.
+// claimStreamed claims a task with a streamed answer from a worker that replies with body.
 func claimStreamed(t *testing.T, body string) (fill *bourse.Fill, refusal *bourse.Refusal, parts []string, err error) {
 	t.Helper()
 	claim := &bourse.Claim{Order: bourse.Order{Task: &bourse.TaskOrder{Output: func(p []byte) { parts = append(parts, string(p)) }}}}
@@ -279,7 +280,7 @@ func TestAClaimThatStreams(t *testing.T) {
 	}
 }
 
-// FuzzClaimStream reads what anyone may answer with, a line at a time.
+// FuzzClaimStream decodes arbitrary replies line by line.
 func FuzzClaimStream(f *testing.F) {
 	for _, s := range []string{"{}\n", `{"output":"b25l"}`, `{"reply":{"fill":{}}}`, `{"failure":{}}`, `{"failure":{"code":"x"}}`, "null\n[]\n", "{"} {
 		f.Add(s)
@@ -295,7 +296,7 @@ func FuzzClaimStream(f *testing.F) {
 	})
 }
 
-// FuzzRequestInURL reads what anyone may ask for.
+// FuzzRequestInURL decodes arbitrary requests.
 func FuzzRequestInURL(f *testing.F) {
 	for _, s := range []string{"", "oA", "oWNhcHBjd2Vi", "_____w", "%%", "a=b"} {
 		f.Add(s)

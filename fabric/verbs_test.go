@@ -14,8 +14,8 @@ import (
 	"github.com/bourse-dev/bourse/fabric"
 )
 
-// verbNames returns the names of the variables that are verbs: they are exported, and
-// nothing else is but errors.
+// verbNames returns the names of the variables that are verbs: all exported variables
+// except errors.
 func verbNames(t *testing.T) []string {
 	t.Helper()
 	files, err := filepath.Glob("*.go")
@@ -47,10 +47,10 @@ func verbNames(t *testing.T) []string {
 	return names
 }
 
-// TestEveryVerbIsServedAndAsked: a worker serves each verb, and another server
-// asks for it. What the broker asks for has a path, which docs/api.md must have
-// (TestEveryEndpointIsDocumented in package broker), and each call of the public API
-// a command (package cmd/bourse).
+// TestEveryVerbIsServedAndAsked checks that a worker serves each verb and that another
+// server uses it. Verbs used by the broker have a path, which docs/api.md must contain
+// (TestEveryEndpointIsDocumented in package broker), and each call of the public API has a
+// command (package cmd/bourse).
 func TestEveryVerbIsServedAndAsked(t *testing.T) {
 	served, asked := map[string]bool{}, map[string]bool{}
 	uses := regexp.MustCompile(`\bfabric\.([A-Z]\w+)`)
@@ -76,7 +76,7 @@ func TestEveryVerbIsServedAndAsked(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for _, name := range []string{"OrderQuote", "OrderClaim", "OrderStream", "OrderCancel", "VolumeGrant"} { // by a Trader, or a Granting
+	for _, name := range []string{"OrderQuote", "OrderClaim", "OrderStream", "OrderCancel", "VolumeGrant"} { // used by a Trader or Granting
 		asked[name] = true
 	}
 	for _, name := range verbNames(t) {

@@ -8,7 +8,7 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// read decodes a body as a handler does.
+// read decodes a body like a handler.
 func read(t *testing.T, body []byte, v any) bool {
 	r := httptest.NewRequestWithContext(t.Context(), "POST", "/", strings.NewReader(string(body)))
 	err := readBody(httptest.NewRecorder(), r, v)
@@ -18,8 +18,8 @@ func read(t *testing.T, body []byte, v any) bool {
 	return err == nil
 }
 
-// FuzzSubmission: a submission that is read becomes an order that a worker takes, or is
-// CodeInvalid.
+// FuzzSubmission checks that a submission is either invalid or becomes an order that a
+// worker accepts.
 func FuzzSubmission(f *testing.F) {
 	for _, text := range []string{
 		`{"name":"a","command":"true"}`, `{"command":["a","b"],"env":{"A":"b"},"cpu":2,"mem":64,"disk":1,"timeout":"3s"}`, `{"command":null}`, `[]`, `{"disk":1025,"command":"x"}`,
@@ -44,7 +44,7 @@ func FuzzSubmission(f *testing.F) {
 	})
 }
 
-// FuzzRegistration: a size that is read is one that a host can have.
+// FuzzRegistration checks that a valid size is one that a host can have.
 func FuzzRegistration(f *testing.F) {
 	for _, text := range []string{`{"name":"a","cpu":1,"mem":2,"disk":3}`, `{"cpu":1e-9}`, `{"cpu":-1}`, `{"running":[]}`} {
 		f.Add([]byte(text))
@@ -60,8 +60,7 @@ func FuzzRegistration(f *testing.F) {
 	})
 }
 
-// FuzzReport: a poller's report of an end is a code and a bounded output, or
-// CodeInvalid.
+// FuzzReport checks that a report is either invalid or has a valid code and a bounded output.
 func FuzzReport(f *testing.F) {
 	f.Add("", []byte(`{"exit_code":0,"output":"x"}`))
 	f.Add("", []byte(`{}`))

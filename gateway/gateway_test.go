@@ -39,7 +39,7 @@ func TestSubmitPollClaimRelease(t *testing.T) {
 		if s := r.settled("a"); s["exit_code"] != 3.0 || s["output"] != "hi\n" || s["by"] != "me" {
 			t.Errorf("status %v, want code 3 and what it said", s)
 		}
-		r.run("a") // the name of an ended job may be used again
+		r.run("a") // the name of an ended job can be reused
 		r.want("release", r.call("POST", "release/a?exit_code=0", "raw\x00\xff output"), 200)
 		if s := r.settled("a"); s["exit_code"] != 0.0 || !strings.HasPrefix(s["output"].(string), "raw\x00") {
 			t.Errorf("status %v, want code 0 and the output", s)
@@ -47,7 +47,7 @@ func TestSubmitPollClaimRelease(t *testing.T) {
 	})
 }
 
-// A poller that asks for a script gets one.
+// TestAJobAsAScript checks that a poller can request jobs as scripts.
 func TestAJobAsAScript(t *testing.T) {
 	inBubble(t, func(_ *testing.T, r *rig) {
 		jobs := r.later("GET", "jobs", "", "Accept", "text/x-shellscript")
@@ -73,7 +73,8 @@ func TestNobodyClaims(t *testing.T) {
 	})
 }
 
-// A job whose client leaves before it is claimed is not run.
+// TestAClientThatLeaves checks that a job whose client disconnects before it is claimed
+// does not run.
 func TestAClientThatLeaves(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		jobs := r.later("GET", "jobs", "")
@@ -154,8 +155,8 @@ func TestHosts(t *testing.T) {
 	})
 }
 
-// A job of the exchange is handed out in the same way, and once returned it is offered
-// again as its restart policy says.
+// TestAJobOfTheExchange checks that jobs ordered through brokers are handed out in the same
+// way, and that a returned job is offered again according to its restart policy.
 func TestAJobOfTheExchange(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		order := bourse.Order{
@@ -191,7 +192,7 @@ func TestAJobOfTheExchange(t *testing.T) {
 	})
 }
 
-// Submitted jobs are kept for a while after their end, and no longer.
+// TestEndedJobsAreDestroyed checks that submitted jobs are destroyed some time after their end.
 func TestEndedJobsAreDestroyed(t *testing.T) {
 	inBubble(t, func(_ *testing.T, r *rig) {
 		r.run("a")
@@ -202,7 +203,7 @@ func TestEndedJobsAreDestroyed(t *testing.T) {
 		time.Sleep(9 * time.Minute)
 		<-watching
 		r.want("a, 9 minutes later", r.call("GET", "status/a", ""), 200)
-		time.Sleep(2*time.Minute + time.Second) // past the second look after its ten minutes: at the first they may be just over
+		time.Sleep(2*time.Minute + time.Second) // after the second check following the ten minutes; at the first one they may have just expired
 		r.want("a, 11 minutes later", r.call("GET", "status/a", ""), 404)
 		r.want("b, which was lost, later", r.call("GET", "status/b", ""), 200)
 	})
@@ -240,7 +241,7 @@ func TestHostileRequests(t *testing.T) {
 			{"GET", "assigned", "", 400},
 			{"GET", "assigned?host=../x", "", 404},
 			{"GET", "cancellations?after=-1", "", 400},
-			{"GET", "cancellations?" + strings.Repeat("job=a&", 10), "", 0}, // one job: it waits
+			{"GET", "cancellations?" + strings.Repeat("job=a&", 10), "", 0}, // names one job, so it waits
 			{"POST", "claim/%2e%2e%2fa", "", 404},
 			{"POST", "claim/" + url.PathEscape("a\nb"), "", 404},
 			{"POST", "claim/A", "", 404},

@@ -18,7 +18,7 @@ import (
 	"github.com/bourse-dev/bourse/worker"
 )
 
-// ticket is the ticket of all callers here, unless a test sets another.
+// ticket is the ticket of all callers, unless a test sets another one.
 const ticket = "0123456789abcdef0123456789abcdef"
 
 // rig is a gateway on a real worker, in a bubble of virtual time.
@@ -68,7 +68,7 @@ func inBubble(t *testing.T, test func(t *testing.T, r *rig)) {
 	})
 }
 
-// answer is what came back.
+// answer is a reply.
 type answer struct {
 	status int
 	text   string
@@ -98,7 +98,7 @@ func (r *rig) callIn(ctx context.Context, method, path, body string, header ...s
 	return answer{rec.Code, rec.Body.String()}
 }
 
-// later makes a call in the background, and returns when it waits.
+// later makes a call in the background and returns when the call waits.
 func (r *rig) later(method, path, body string, header ...string) <-chan answer {
 	out := make(chan answer, 1)
 	go func() { out <- r.call(method, path, body, header...) }()
@@ -118,7 +118,7 @@ func (r *rig) want(what string, a answer, status int, texts ...string) {
 	}
 }
 
-// run has a poller claim a job that is submitted.
+// run submits a job and has a poller claim it.
 func (r *rig) run(name string) {
 	r.t.Helper()
 	jobs := r.later("GET", "jobs", "")

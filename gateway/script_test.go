@@ -10,8 +10,8 @@ import (
 	"github.com/bourse-dev/bourse/driver/pull"
 )
 
-// The script of a job runs its command with exactly its words and variables,
-// for any content.
+// TestScript checks that a job's script runs its command with exactly the job's arguments
+// and variables, whatever they contain.
 func TestScript(t *testing.T) {
 	if _, err := exec.LookPath("sh"); err != nil {
 		t.Skip("there is no sh here")

@@ -10,8 +10,8 @@ const (
 	other  = "fedcba9876543210fedcba9876543210"
 )
 
-// Two pollers show the same token: what one of them has claimed the other
-// cannot end, keep alive, take or read.
+// TestAPollerEndsOnlyItsOwn has two pollers with the same token. Neither must be able to
+// end, keep alive, take or read a job that the other one has claimed.
 func TestAPollerEndsOnlyItsOwn(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		jobs := r.later("GET", "jobs", "")
@@ -45,8 +45,8 @@ func TestAPollerEndsOnlyItsOwn(t *testing.T) {
 	})
 }
 
-// A poller that has the gateway's token cannot end another's job as a client
-// either, nor read what it wrote.
+// TestAClientCancelsOnlyItsOwn checks that a poller with the gateway's token cannot act as
+// a client to cancel another client's job or read its output.
 func TestAClientCancelsOnlyItsOwn(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		r.run("a")

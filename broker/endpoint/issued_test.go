@@ -13,13 +13,13 @@ import (
 	"github.com/bourse-dev/bourse/view/inventory"
 )
 
-// book is tokens in memory.
+// book is a TokenView in memory.
 type book struct {
 	mu      sync.Mutex
 	byID    map[string]inventory.Token
 	changed chan struct{}
 	reads   int
-	reading func() // called after a grant was read, before it is returned
+	reading func() // called after a token was read, before it is returned
 	err     error
 	young   bool // not synced
 }
@@ -66,7 +66,7 @@ func (b *book) issued(now func() time.Time) *endpoint.Issued {
 
 var now = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
-// issue makes a token of a grant.
+// issue creates a token.
 func issue(g inventory.Token) (string, inventory.Token) {
 	token := endpoint.NewToken()
 	g.ID, g.Digest, _ = endpoint.Digest(token)
@@ -93,7 +93,7 @@ func TestIdentify(t *testing.T) {
 		token, g := issue(tt.grant)
 		clock := now
 		s := newBook(g).issued(func() time.Time { return clock })
-		_, _ = s.Identify(t.Context(), token) // so that it is remembered
+		_, _ = s.Identify(t.Context(), token) // caches it
 		clock = now.Add(tt.at)
 		who, err := s.Identify(t.Context(), token)
 		if bourse.CodeOf(err) != tt.want {
@@ -105,7 +105,7 @@ func TestIdentify(t *testing.T) {
 	}
 }
 
-// What is no token of ours costs no look into the view, however long it is.
+// TestGarbageIsNoToken checks that invalid tokens of any length cause no query.
 func TestGarbageIsNoToken(t *testing.T) {
 	b := newBook()
 	s := b.issued(time.Now)
@@ -123,8 +123,8 @@ func TestGarbageIsNoToken(t *testing.T) {
 	}
 }
 
-// Unknown is never told as no: by a broker that does not know all, or cannot read
-// what it knows.
+// TestUnknownIsNotNo checks that a broker that does not have all tokens, or cannot read
+// them, never calls a token unknown.
 func TestUnknownIsNotNo(t *testing.T) {
 	token, g := issue(inventory.Token{Org: "acme"})
 	b := newBook()
@@ -146,7 +146,8 @@ func TestUnknownIsNotNo(t *testing.T) {
 	}
 }
 
-// The id alone is no token: of two tokens with one id only the one of the digest is.
+// TestTheDigestDecides checks that of two tokens with the same id only the one with the
+// right digest is accepted.
 func TestTheDigestDecides(t *testing.T) {
 	token, g := issue(inventory.Token{Org: "acme"})
 	g.Digest = g.Digest[:63] + "x"
@@ -155,8 +156,9 @@ func TestTheDigestDecides(t *testing.T) {
 	}
 }
 
-// A grant is read once, until something changes; then what was read before counts no
-// more, also where it was being read while it changed.
+// TestWhatIsRememberedIsNeverOld checks that a token is cached until something changes, and
+// that a token read before a change is not used after it, even if the change happened
+// during the read.
 func TestWhatIsRememberedIsNeverOld(t *testing.T) {
 	token, g := issue(inventory.Token{Org: "acme"})
 	b := newBook(g)
@@ -170,7 +172,7 @@ func TestWhatIsRememberedIsNeverOld(t *testing.T) {
 		t.Errorf("read %d times", b.reads)
 	}
 	_ = b.PutToken(t.Context(), &inventory.Token{ID: "another"})
-	b.reading = func() { // it was read as good, and is revoked, and another request has seen that
+	b.reading = func() { // read as valid, then revoked, which another request has noticed
 		b.reading = nil
 		revoked := g
 		revoked.RevokedAt = now
@@ -185,8 +187,8 @@ func TestWhatIsRememberedIsNeverOld(t *testing.T) {
 	}
 }
 
-// Under many requests at once a revoked token is refused from the moment at which the
-// revocation was written.
+// TestRevokedForAllAtOnce checks that, under concurrent requests, a revoked token is
+// refused as soon as the revocation is stored.
 func TestRevokedForAllAtOnce(t *testing.T) {
 	token, g := issue(inventory.Token{Org: "acme"})
 	b := newBook(g)
@@ -211,7 +213,8 @@ func TestRevokedForAllAtOnce(t *testing.T) {
 	all.Wait()
 }
 
-// FuzzDigest: no text is taken for a token that is none, and none reads past its end.
+// FuzzDigest checks that only well-formed tokens are accepted, and that parsing stays
+// within bounds.
 func FuzzDigest(f *testing.F) {
 	f.Add(endpoint.NewToken())
 	f.Add("bourse_")

@@ -19,8 +19,7 @@ import (
 	"github.com/bourse-dev/bourse/broker/endpoint"
 )
 
-// series returns what is counted, without what begins with "#", and that only
-// which has one of these names.
+// series returns the series with the given names, without comments.
 func series(t *testing.T, c *endpoint.Counts, names ...string) string {
 	t.Helper()
 	registry := prometheus.NewPedanticRegistry()
@@ -40,7 +39,7 @@ func series(t *testing.T, c *endpoint.Counts, names ...string) string {
 	return out.String()
 }
 
-// refused is the decision of an order that these workers refused.
+// refused returns the decision of an order that workers refused for these reasons.
 func refused(reasons ...bourse.RefusalReason) *bourse.Decision {
 	d := &bourse.Decision{Outcome: bourse.OutcomeRefused, Rounds: make([]bourse.Round, 1)}
 	for _, reason := range reasons {
@@ -53,7 +52,7 @@ func TestDecided(t *testing.T) {
 	c := endpoint.NewCounts()
 	machine, task := &bourse.Order{}, &bourse.Order{Task: &bourse.TaskOrder{}}
 	full := bourse.Errorf(bourse.CodeInsufficient, "full")
-	filled := refused(bourse.RefusedImage) // by one of those that were asked
+	filled := refused(bourse.RefusedImage) // filled by another worker
 	filled.Outcome, filled.Times = bourse.OutcomeFilled, bourse.Times{Quote: time.Millisecond, Claim: 20 * time.Millisecond, Total: 21 * time.Millisecond}
 	c.Decided(machine, &bourse.Fill{}, filled, nil)
 	c.Decided(machine, &bourse.Fill{Again: true}, &bourse.Decision{Outcome: bourse.OutcomeFilled}, nil)
@@ -92,7 +91,7 @@ func TestServerTiming(t *testing.T) {
 	}
 }
 
-// Whatever workers say, the number of series is bounded.
+// TestLabelsAreBounded checks that the number of series is bounded, whatever workers report.
 func TestLabelsAreBounded(t *testing.T) {
 	c := endpoint.NewCounts()
 	before := strings.Count(series(t, c), "\n")
@@ -101,12 +100,12 @@ func TestLabelsAreBounded(t *testing.T) {
 		c.Decided(&bourse.Order{}, nil, refused(lie), bourse.Errorf(bourse.CodeInsufficient, "no"))
 		c.Decided(&bourse.Order{}, nil, refused(), bourse.Errorf(bourse.Code(lie), "no"))
 	}
-	if more := strings.Count(series(t, c), "\n") - before; more > 20 { // one of orders, and the buckets of how long they took
+	if more := strings.Count(series(t, c), "\n") - before; more > 20 { // one series for orders, and the buckets of their duration
 		t.Errorf("1000 words that no one knows make %d series:\n%s", more, series(t, c))
 	}
 }
 
-// Every reason of a refusal is one of those that are counted by their name.
+// TestReasonsAreListed checks that every reason for a refusal has its own label value.
 func TestReasonsAreListed(t *testing.T) {
 	text, err := os.ReadFile("../../order.go")
 	if err != nil {
@@ -123,7 +122,8 @@ func TestReasonsAreListed(t *testing.T) {
 	}
 }
 
-// Requests and orders of many goroutines are counted once each while others read.
+// TestCountsConcurrently checks that concurrent requests and orders are counted exactly
+// once while others read the metrics.
 func TestCountsConcurrently(t *testing.T) {
 	c := endpoint.NewCounts()
 	c.Watch(func() (int, int) { return 1, 2 })

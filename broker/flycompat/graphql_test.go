@@ -61,7 +61,7 @@ func TestQueries(t *testing.T) {
 	for name, c := range map[string]struct {
 		query string
 		vars  map[string]any
-		want  string // the reply
+		want  string // part of the reply
 	}{
 		"an alias": {
 			`query($n: String!) { appcompact: app(name: $n) { id internalNumericId organization { slug internalNumericId } } }`,
@@ -120,7 +120,7 @@ func TestHostileQueries(t *testing.T) {
 		fmt.Fprintf(&aliases, "a%d: app(name: \"x%d\") {id} ", i, i)
 	}
 	chain.WriteString(`{app(name: "shop") {...F0}}`)
-	for i := range 60 { // each doubles the one before
+	for i := range 60 { // each fragment doubles the previous one
 		fmt.Fprintf(&chain, " fragment F%d on App {m: machines {nodes {app {...F%d}}} n: machines {nodes {app {...F%d}}}}", i, i+1, i+1)
 	}
 	for name, c := range map[string]struct {

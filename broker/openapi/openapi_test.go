@@ -13,8 +13,8 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// Members are marked as Bourse's own where the Machines API's client has none of that name,
-// and nowhere else.
+// TestWhatBourseAddsIsMarked checks that exactly those members are marked as Bourse's
+// additions that the Machines API's client does not have.
 func TestWhatBourseAddsIsMarked(t *testing.T) {
 	for own, theirs := range map[reflect.Type]reflect.Type{
 		reflect.TypeFor[machinesapi.CreateMachine](): reflect.TypeFor[fly.LaunchMachineInput](),
@@ -33,7 +33,7 @@ func TestWhatBourseAddsIsMarked(t *testing.T) {
 	}
 }
 
-// documented are members of the Machines API that its client neither reads nor sends.
+// documented lists members of the Machines API that its client does not use.
 var documented = []string{
 	"App.created_at", "CreateVolume.host_dedication_id", "Machine.lease", "Volume.block_size", "Volume.blocks", "Volume.blocks_avail", "Volume.blocks_free", "Volume.bytes_total",
 	"Volume.bytes_used", "Volume.fstype", "Volume.type",

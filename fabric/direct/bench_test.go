@@ -16,8 +16,8 @@ import (
 	"github.com/bourse-dev/bourse/fabric/fabrictest"
 )
 
-// BenchmarkCall is one round trip with a quote's sizes, on loopback: what
-// net/http itself needs for it, and what the fabric does.
+// BenchmarkCall measures a round trip with the size of a quote on loopback, with net/http
+// alone and with the fabric.
 func BenchmarkCall(b *testing.B) {
 	reply := bytes.Repeat([]byte{'r'}, 400)
 	answer := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -71,7 +71,7 @@ func measure(b *testing.B, call func() (*http.Response, error)) {
 	many(b, one)
 }
 
-// many measures fn with one caller, and with sixteen.
+// many measures fn with one caller and with sixteen.
 func many(b *testing.B, fn func() error) {
 	b.Run("clients=1", func(b *testing.B) {
 		b.ReportAllocs()
@@ -95,7 +95,7 @@ func many(b *testing.B, fn func() error) {
 	})
 }
 
-// BenchmarkEcho is one round trip of 1 kB: as a message, and as a request.
+// BenchmarkEcho measures a round trip of 1 kB, as a message and as a request.
 func BenchmarkEcho(b *testing.B) {
 	echo := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.Copy(w, r.Body) })
 	body := bytes.Repeat([]byte{'q'}, 1<<10)
@@ -122,8 +122,7 @@ func BenchmarkEcho(b *testing.B) {
 	}
 }
 
-// BenchmarkAsk is an order put to two and to six workers, typed at both ends: as
-// messages, and as requests.
+// BenchmarkAsk measures asking two and six workers for quotes, as messages and as requests.
 func BenchmarkAsk(b *testing.B) {
 	n := newNetwork(b, nil)
 	members := quoters(n, "w1", "w2", "w3", "w4", "w5", "w6")
@@ -169,8 +168,8 @@ func quoters(n *network, ids ...bourse.WorkerID) (members []bourse.Member) {
 	return members
 }
 
-// BenchmarkStream is a command's output and input at once, a megabyte of each
-// for each round, through frames on loopback.
+// BenchmarkStream measures a command's concurrent input and output, a megabyte of each per
+// iteration, through frames on loopback.
 func BenchmarkStream(b *testing.B) {
 	for _, secure := range []bool{false, true} {
 		name, n := "plain", newNetwork(b, nil)

@@ -9,9 +9,9 @@ import (
 	"github.com/bourse-dev/bourse/fabric/fabrictest"
 )
 
-// TestManyCalls makes calls of which many are canceled and some break off, while
-// their worker is killed and comes back again and again: what each caller receives
-// agrees with what the handler saw.
+// TestManyCalls makes calls, many of which are canceled or aborted, while their worker is
+// repeatedly killed and restarted. Every caller's result must agree with what the handler
+// saw.
 func TestManyCalls(t *testing.T) {
 	both(t, func(t *testing.T, n *network) {
 		s := fabrictest.NewSeen()
@@ -25,7 +25,7 @@ func TestManyCalls(t *testing.T) {
 	})
 }
 
-// kills kills the worker and starts it again at its address.
+// kills repeatedly kills the worker and restarts it at its address.
 func kills(n *network, w *fabrictest.Worker, h http.Handler, stop <-chan struct{}) {
 	now := *w
 	for {

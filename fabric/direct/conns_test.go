@@ -23,7 +23,7 @@ import (
 	"github.com/bourse-dev/bourse/internal/admission"
 )
 
-// pipes is a listener, and the dialer that reaches it, in memory.
+// pipes is a listener and its dialer in memory.
 type pipes struct {
 	accept chan net.Conn
 	closed chan struct{}
@@ -62,8 +62,7 @@ func (p *pipes) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 
 var someone = bourse.Member{ID: "w1", Role: bourse.RoleWorker, Region: "gru", Address: "192.0.2.1:1"}
 
-// bubble runs a test in virtual time, with a fabric whose worker is what serves
-// the pipes.
+// bubble runs a test in virtual time, with a fabric whose worker serves the pipes.
 func bubble(t *testing.T, serve func(p *pipes), test func(t *testing.T, f *direct.Fabric)) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPipes()
@@ -84,8 +83,8 @@ func serving(h http.Handler) func(p *pipes) {
 	}
 }
 
-// upgraded is a worker that takes connections of calls and then behaves. Frames
-// are read with next.
+// upgraded is a worker that accepts a connection of calls and then runs behave, which reads
+// frames with next.
 func upgraded(behave func(c net.Conn, r *bufio.Reader)) func(p *pipes) {
 	return func(p *pipes) {
 		var wg sync.WaitGroup
@@ -104,7 +103,7 @@ func upgraded(behave func(c net.Conn, r *bufio.Reader)) func(p *pipes) {
 	}
 }
 
-// next reads a frame of a caller, and what follows it.
+// next reads a caller's frame and its payload.
 func next(r *bufio.Reader) (verb string, id uint64, err error) {
 	line, err := r.ReadString('\n')
 	if err != nil {
@@ -123,7 +122,7 @@ func next(r *bufio.Reader) (verb string, id uint64, err error) {
 	return words[0], id, err
 }
 
-// within sends a call with a deadline, and returns how long it took.
+// within sends a call with a deadline and returns the time that it took.
 func within(t *testing.T, f *direct.Fabric, d time.Duration, body string) (took time.Duration, err error) {
 	ctx, cancel := context.WithTimeout(t.Context(), d)
 	defer cancel()
@@ -132,8 +131,8 @@ func within(t *testing.T, f *direct.Fabric, d time.Duration, body string) (took 
 	return time.Since(began), err
 }
 
-// TestSilentWorker shows that the answer of a worker that has become silent
-// is lost after a while.
+// TestSilentWorker checks that the answer of a worker that has become silent is eventually
+// considered lost.
 func TestSilentWorker(t *testing.T) {
 	var pings atomic.Int32
 	bubble(t, upgraded(func(_ net.Conn, r *bufio.Reader) {
@@ -155,8 +154,8 @@ func TestSilentWorker(t *testing.T) {
 	})
 }
 
-// TestWorkerThatDoesNotRead shows that no caller waits longer for it than it
-// wants, and that what never left was not sent.
+// TestWorkerThatDoesNotRead checks that callers wait no longer than their deadlines, and
+// that unsent calls are reported as such.
 func TestWorkerThatDoesNotRead(t *testing.T) {
 	bubble(t, upgraded(func(net.Conn, *bufio.Reader) { time.Sleep(time.Hour) }), func(t *testing.T, f *direct.Fabric) {
 		took, err := within(t, f, 100*time.Millisecond, "first")
@@ -177,8 +176,8 @@ func TestWorkerThatDoesNotRead(t *testing.T) {
 	})
 }
 
-// TestLongCalls shows that a call may take long, that its connection is
-// closed when it has been idle for a while, and made again.
+// TestLongCalls checks that a call may take long, and that an idle connection is closed and
+// reopened for the next call.
 func TestLongCalls(t *testing.T) {
 	bubble(t, serving(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		select {
@@ -204,8 +203,7 @@ func TestLongCalls(t *testing.T) {
 	})
 }
 
-// TestSilentCaller shows that a worker cancels the calls of a caller that sends
-// nothing any more.
+// TestSilentCaller checks that a worker cancels the calls of a caller that has become silent.
 func TestSilentCaller(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, s := newPipes(), fabrictest.NewStuck()
@@ -231,7 +229,7 @@ func TestSilentCaller(t *testing.T) {
 	})
 }
 
-// TestStrangeWorker shows that nothing that a worker sends harms more than its own calls.
+// TestStrangeWorker checks that invalid data from a worker affects only calls to that worker.
 func TestStrangeWorker(t *testing.T) {
 	for name, says := range map[string]string{
 		"text":                "SSH-2.0-OpenSSH_9.6\r\nHello there",
@@ -271,8 +269,7 @@ func TestStrangeWorker(t *testing.T) {
 	})
 }
 
-// TestStrangeCaller shows that wrong input of a caller ends its own connection,
-// and harms no other.
+// TestStrangeCaller checks that invalid data from a caller ends only its own connection.
 func TestStrangeCaller(t *testing.T) {
 	ok := http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
 	ln, _ := serve(t, direct.Handler("w1", ok), nil)
@@ -305,8 +302,7 @@ func TestStrangeCaller(t *testing.T) {
 	}
 }
 
-// TestStrangeUpgrade shows what a server may answer to the request for a
-// connection of calls.
+// TestStrangeUpgrade checks the possible responses to the upgrade request.
 func TestStrangeUpgrade(t *testing.T) {
 	for name, c := range map[string]struct {
 		says string

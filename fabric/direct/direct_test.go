@@ -27,7 +27,7 @@ func TestTLS(t *testing.T) {
 	fabrictest.Run(t, func(t *testing.T) fabrictest.Network { return newNetwork(t, ca) })
 }
 
-// network is a broker and workers on loopback, with TLS when it has a CA.
+// network is a broker and workers on loopback, with TLS if it has a CA.
 type network struct {
 	t      testing.TB
 	ca     *admission.CA
@@ -62,8 +62,8 @@ func member(id bourse.WorkerID, ln net.Listener) bourse.Member {
 	return bourse.Member{ID: id, Role: bourse.RoleWorker, Region: "gru", Address: ln.Addr().String()}
 }
 
-// serve runs a server until the test ends, or until it is killed: without its
-// listener it closes everything at once.
+// serve runs a server until the test ends or the server is killed, which closes its
+// listener and all connections.
 func serve(t testing.TB, h http.Handler, config *tls.Config) (net.Listener, func()) {
 	t.Helper()
 	return serveAt(t, "127.0.0.1:0", h, config)

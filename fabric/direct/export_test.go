@@ -1,10 +1,10 @@
 package direct
 
-// CallsOnce is how many calls a server serves at a time.
+// CallsOnce is the number of calls that a server serves concurrently.
 const CallsOnce = callsOnce
 
-// Conns returns how many workers the fabric has a connection of calls to, or
-// tries to have.
+// Conns returns the number of workers to which the fabric has, or tries to open, a
+// connection of calls.
 func (f *Fabric) Conns() (n int) {
 	f.conns.mu.RLock()
 	defer f.conns.mu.RUnlock()

@@ -15,8 +15,8 @@ import (
 	"github.com/bourse-dev/bourse/fabric/direct"
 )
 
-// TestAddressReused shows what happens when a worker's address has come to
-// another one while a connection to it was kept.
+// TestAddressReused checks that nothing is sent to another worker that has taken over a
+// worker's address while a connection to it was kept open.
 func TestAddressReused(t *testing.T) {
 	for name, secure := range map[string]bool{"plain": false, "TLS": true} {
 		t.Run(name, func(t *testing.T) {
@@ -42,8 +42,8 @@ func TestAddressReused(t *testing.T) {
 	}
 }
 
-// TestKeptConnectionClosed shows that a connection which its server has closed
-// meanwhile is replaced, and the request is sent once.
+// TestKeptConnectionClosed checks that a connection that its server has closed is replaced,
+// and that the request is sent once.
 func TestKeptConnectionClosed(t *testing.T) {
 	ln := listen(t)
 	closed := make(chan struct{})
@@ -72,7 +72,7 @@ func TestKeptConnectionClosed(t *testing.T) {
 	}
 }
 
-// TestNotHTTP shows what servers that are none of ours can do to a caller.
+// TestNotHTTP checks the errors for servers that are not Bourse servers.
 func TestNotHTTP(t *testing.T) {
 	tests := map[string]func(net.Conn){
 		"says nothing": func(c net.Conn) { _, _ = io.Copy(io.Discard, c) },
@@ -106,8 +106,8 @@ func TestNotHTTP(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 			defer cancel()
 			_, _, err := fabric.Trader{Fabric: f}.Claim(ctx, member("w1", ln), &bourse.Claim{})
-			// No call is sent to a server that does not take calls; one that refuses
-			// them has answered.
+			// A server that does not accept calls receives none. A server that refuses the
+			// upgrade has answered the call.
 			if unsent := name != "sends a redirect"; err == nil || (bourse.CodeOf(err) == bourse.CodeUnavailable) != unsent {
 				t.Errorf("got %v, want an error that leaves the outcome open: %v", err, !unsent)
 			}
@@ -128,7 +128,7 @@ func TestNotHTTP(t *testing.T) {
 	}
 }
 
-// TestAbsurdAddresses shows that no address from gossip harms another member.
+// TestAbsurdAddresses checks that no address from gossip harms another member.
 func TestAbsurdAddresses(t *testing.T) {
 	for _, config := range []bool{false, true} {
 		n := newNetwork(t, nil)

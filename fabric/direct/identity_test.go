@@ -10,8 +10,8 @@ import (
 	"github.com/bourse-dev/bourse/fabric/direct"
 )
 
-// TestServerProvesItself shows that a broker connects to no server but the
-// worker it means, even if another has the worker's address.
+// TestServerProvesItself checks that a broker connects only to the intended worker, even if
+// another server has its address.
 func TestServerProvesItself(t *testing.T) {
 	ca, other := newCA(t), newCA(t)
 	f := direct.New(credentials(t, ca, "broker-1", bourse.RoleBroker).Client)
@@ -40,8 +40,7 @@ func refuse(t *testing.T) http.Handler {
 	return http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { t.Errorf("the server was sent %s", r.URL) })
 }
 
-// TestClientProvesItself shows that a worker accepts brokers of its cluster
-// and no other client.
+// TestClientProvesItself checks that a worker accepts only brokers of its cluster.
 func TestClientProvesItself(t *testing.T) {
 	ca, other := newCA(t), newCA(t)
 	ln, _ := serve(t, refuse(t), credentials(t, ca, "w1", bourse.RoleWorker).Server(bourse.RoleBroker))

@@ -7,6 +7,6 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	// A server lingers for half a second over a request whose body it did not read.
+	// If a handler has not read a request's body, the server lingers for half a second.
 	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("net/http.(*conn).closeWriteAndWait"))
 }

@@ -23,7 +23,7 @@ import (
 
 const patience = time.Minute
 
-// both runs a test in the clear and with TLS.
+// both runs a test without and with TLS.
 func both(t *testing.T, test func(t *testing.T, n *network)) {
 	t.Run("plain", func(t *testing.T) { test(t, newNetwork(t, nil)) })
 	t.Run("TLS", func(t *testing.T) { test(t, newNetwork(t, newCA(t))) })
@@ -45,8 +45,8 @@ func wantCode(t *testing.T, err error, want bourse.Code) {
 	}
 }
 
-// TestMessage shows what a handler sees of a message, its sender included, and
-// what its sender sees of the answer.
+// TestMessage checks what a handler sees of a message, including its sender, and what the
+// sender sees of the answer.
 func TestMessage(t *testing.T) {
 	both(t, func(t *testing.T, n *network) {
 		w := n.Serve("w1", admission.Require(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -71,8 +71,8 @@ func TestMessage(t *testing.T) {
 	})
 }
 
-// TestMessageProvesItself shows that messages are let in by the certificate of
-// their connection.
+// TestMessageProvesItself checks that messages are authorized by the certificate of their
+// connection.
 func TestMessageProvesItself(t *testing.T) {
 	ca := newCA(t)
 	server := credentials(t, ca, "w1", bourse.RoleWorker).Server(bourse.RoleBroker, bourse.RoleWorker)
@@ -87,7 +87,7 @@ func TestMessageProvesItself(t *testing.T) {
 	wantCode(t, err, bourse.CodeUnavailable)
 }
 
-// TestMessageSizes shows that answers of any size arrive complete.
+// TestMessageSizes checks that answers of any size arrive complete.
 func TestMessageSizes(t *testing.T) {
 	both(t, func(t *testing.T, n *network) {
 		reply := bytes.Repeat([]byte("0123456789abcdef!"), 1<<18)
@@ -106,7 +106,7 @@ func TestMessageSizes(t *testing.T) {
 	})
 }
 
-// TestLargeMessage shows that what is too large for a call is sent as a request.
+// TestLargeMessage checks that a message that is too large for a call is sent as a request.
 func TestLargeMessage(t *testing.T) {
 	both(t, func(t *testing.T, n *network) {
 		w := n.Serve("w1", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -124,8 +124,7 @@ func TestLargeMessage(t *testing.T) {
 	})
 }
 
-// TestCallerGoes shows that a worker cancels the calls of a caller that has
-// gone.
+// TestCallerGoes checks that a worker cancels the calls of a caller that has disconnected.
 func TestCallerGoes(t *testing.T) {
 	both(t, func(t *testing.T, n *network) {
 		s := fabrictest.NewStuck()
@@ -145,8 +144,8 @@ func TestCallerGoes(t *testing.T) {
 	})
 }
 
-// TestWorkerRestarts shows that a worker that is back at its address is called
-// there, and another one at its address is not.
+// TestWorkerRestarts checks that a restarted worker is called at its address, and another
+// worker at that address is not.
 func TestWorkerRestarts(t *testing.T) {
 	both(t, func(t *testing.T, n *network) {
 		echo := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.Copy(w, r.Body) })
@@ -158,7 +157,7 @@ func TestWorkerRestarts(t *testing.T) {
 			w.Kill()
 			n.at = w.Member.Address
 			for end := time.Now().Add(patience); n.fabric.Conns() > 0 && time.Now().Before(end); {
-				runtime.Gosched() // until it has seen that the connection ended
+				runtime.Gosched() // until it has noticed the end of the connection
 			}
 			w = n.Serve("w1", echo)
 		}
@@ -169,7 +168,7 @@ func TestWorkerRestarts(t *testing.T) {
 	})
 }
 
-// TestTooManyCalls shows that a call too many is turned away at once.
+// TestTooManyCalls checks that calls beyond the limit are refused immediately.
 func TestTooManyCalls(t *testing.T) {
 	n := newNetwork(t, nil)
 	arrived, finish := make(chan struct{}, direct.CallsOnce), make(chan struct{})
@@ -194,8 +193,8 @@ func TestTooManyCalls(t *testing.T) {
 	wg.Wait()
 }
 
-// TestHandlerPanics shows that a handler that breaks off leaves the outcome
-// unknown, and its worker alive.
+// TestHandlerPanics checks that a panicking handler leaves the outcome unknown and does not
+// end its worker.
 func TestHandlerPanics(t *testing.T) {
 	n := newNetwork(t, nil)
 	w := n.Serve("w1", http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {

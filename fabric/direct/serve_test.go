@@ -19,8 +19,8 @@ import (
 	"github.com/bourse-dev/bourse/internal/admission"
 )
 
-// TestServeFinishes shows that a request in progress is answered after the
-// server was asked to end, and that the server then has ended.
+// TestServeFinishes checks that a request in progress is answered after the server was
+// asked to stop, and that the server then stops.
 func TestServeFinishes(t *testing.T) {
 	ln := listen(t)
 	arrived, finish := make(chan struct{}), make(chan struct{})
@@ -55,8 +55,8 @@ func TestServeFinishes(t *testing.T) {
 	}
 }
 
-// TestServeCutsOff shows that a request which does not end cannot keep a
-// server from ending.
+// TestServeCutsOff checks that a request that does not end cannot prevent a server from
+// stopping.
 func TestServeCutsOff(t *testing.T) {
 	ln := listen(t)
 	arrived, left := make(chan struct{}), make(chan struct{})
@@ -88,8 +88,8 @@ func TestServeCutsOff(t *testing.T) {
 	}
 }
 
-// TestServeRefuses shows what a caller gets for a header without end, and that
-// others are served meanwhile.
+// TestServeRefuses checks the response to an endless header, and that other requests are
+// served in the meantime.
 func TestServeRefuses(t *testing.T) {
 	h := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fabric.WriteBody(w, bourse.Facts{Worker: "w1"}) })
 	ln, _ := serve(t, h, nil)
@@ -108,7 +108,7 @@ func TestServeRefuses(t *testing.T) {
 	}
 	for i := 0; i < 1<<20; i += 64 {
 		if _, err := io.WriteString(c, "X: 01234567890123456789012345678901234567890123456789012345678\r\n"); err != nil {
-			return // the server has hung up
+			return // the server has closed the connection
 		}
 	}
 	reply, _ := io.ReadAll(io.LimitReader(c, 100))
@@ -117,9 +117,8 @@ func TestServeRefuses(t *testing.T) {
 	}
 }
 
-// TestServeFinishesCalls shows that a call in progress is answered after the
-// server was asked to end, that more are refused meanwhile, and that the
-// server then has ended.
+// TestServeFinishesCalls checks that a call in progress is answered after the server was
+// asked to stop, that further calls are refused, and that the server then stops.
 func TestServeFinishesCalls(t *testing.T) {
 	ln := listen(t)
 	arrived, finish := make(chan struct{}), make(chan struct{})
@@ -145,7 +144,7 @@ func TestServeFinishesCalls(t *testing.T) {
 	await(t, "the call", arrived)
 	stop()
 	for turned := false; !turned; {
-		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond) // until it takes no more
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond) // until it accepts no more calls
 		a, err := fabrictest.Send(ctx, f, member("w1", ln), "{}")
 		cancel()
 		turned = err == nil && a.Status == http.StatusServiceUnavailable
@@ -159,8 +158,8 @@ func TestServeFinishesCalls(t *testing.T) {
 	}
 }
 
-// TestServeCutsOffCalls shows that a call which does not end cannot keep a server
-// from ending, and that its handler has ended by then.
+// TestServeCutsOffCalls checks that a call that does not end cannot prevent a server from
+// stopping, and that its handler has ended by then.
 func TestServeCutsOffCalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, s := newPipes(), fabrictest.NewStuck()

@@ -17,8 +17,8 @@ import (
 	"github.com/bourse-dev/bourse/internal/admission"
 )
 
-// works shows that a link with such a config connects, and is found and dialed
-// by another.
+// works checks that a link with this configuration connects, and that another link finds
+// and dials it.
 func works(t *testing.T, c nats.Config) {
 	t.Helper()
 	var links [2]*nats.Link
@@ -36,7 +36,7 @@ func works(t *testing.T, c nats.Config) {
 	if found := links[0].Find(t.Context()); len(found) != 0 {
 		t.Errorf("the first found %v", found)
 	}
-	for end := time.Now().Add(patience); len(links[1].Find(t.Context())) == 0; { // the first answers from now on
+	for end := time.Now().Add(patience); len(links[1].Find(t.Context())) == 0; { // the first link answers from now on
 		if time.Now().After(end) {
 			t.Fatal("the second does not find the first")
 		}
@@ -44,7 +44,7 @@ func works(t *testing.T, c nats.Config) {
 	pair(t, links[1], links[0])
 }
 
-// refuses shows that NATS does not let a link in.
+// refuses checks that NATS rejects a link.
 func refuses(t *testing.T, c nats.Config) {
 	t.Helper()
 	l, err := nats.Open(t.Context(), c)
@@ -65,8 +65,8 @@ func write(t *testing.T, name string, data []byte) string {
 	return file
 }
 
-// TestNKeyTLSAndPrefix connects as a user of an nkey, over TLS, who may publish
-// below a prefix and to inboxes only.
+// TestNKeyTLSAndPrefix connects over TLS as an nkey user who may only publish below a
+// prefix and to inboxes.
 func TestNKeyTLSAndPrefix(t *testing.T) {
 	ca, err := admission.NewCA("test", time.Now())
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 	"github.com/bourse-dev/bourse/fabric"
 )
 
-// BenchmarkCall is one round trip with a claim's sizes over an embedded NATS
-// server: as a call, and as a request.
+// BenchmarkCall measures a round trip with the size of a claim over an embedded NATS
+// server, as a call and as a request.
 func BenchmarkCall(b *testing.B) {
 	n := newNetwork(b, embedded(b), false, nil)
 	w := n.Serve("w1", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.Copy(w, r.Body) }))
@@ -50,7 +50,7 @@ func BenchmarkCall(b *testing.B) {
 	}
 }
 
-// called calls over a connection and returns the length of the reply.
+// called makes a call over a connection and returns the length of the reply.
 func called(ctx context.Context, f fabric.Fabric, to bourse.Member, body []byte) (int, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "/worker/order/claim", bytes.NewReader(body))
 	if err != nil {

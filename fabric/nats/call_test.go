@@ -16,8 +16,7 @@ import (
 	"github.com/bourse-dev/bourse/fabric/fabrictest"
 )
 
-// sticks makes a call that hangs, and returns its outcome once it has
-// arrived.
+// sticks makes a call that hangs, waits until it has arrived, and returns its future outcome.
 func sticks(t *testing.T, s *fabrictest.Stuck, n *network) (w fabrictest.Worker, outcome <-chan error) {
 	t.Helper()
 	w = n.Serve("w1", s)
@@ -41,7 +40,7 @@ func await(t *testing.T, ch <-chan struct{}) {
 	}
 }
 
-// lost checks that the answer of a call is lost, and soon.
+// lost checks that the answer of a call is lost soon.
 func lost(t *testing.T, outcome <-chan error, since time.Time) {
 	t.Helper()
 	if err := <-outcome; bourse.CodeOf(err) != bourse.CodeTimeout {
@@ -52,7 +51,7 @@ func lost(t *testing.T, outcome <-chan error, since time.Time) {
 	}
 }
 
-// TestAnswers shows that answers of any size arrive complete.
+// TestAnswers checks that answers of any size arrive complete.
 func TestAnswers(t *testing.T) {
 	for name, most := range map[string]int32{"usual": 0, "small": 4 << 10} {
 		t.Run(name, func(t *testing.T) {
@@ -77,8 +76,7 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// TestCallerDies shows that a worker cancels the calls of a caller that has
-// vanished.
+// TestCallerDies checks that a worker cancels the calls of a caller that has disappeared.
 func TestCallerDies(t *testing.T) {
 	n := newNetwork(t, embedded(t), false, nil)
 	s := fabrictest.NewStuck()
@@ -90,7 +88,7 @@ func TestCallerDies(t *testing.T) {
 	await(t, s.Left)
 }
 
-// TestCalledDies shows that the answers of a worker that has gone are lost.
+// TestCalledDies checks that the answers of a worker that has disappeared are lost.
 func TestCalledDies(t *testing.T) {
 	n := newNetwork(t, embedded(t), false, nil)
 	s := fabrictest.NewStuck()
@@ -101,8 +99,8 @@ func TestCalledDies(t *testing.T) {
 	await(t, s.Left)
 }
 
-// TestCallNATSRestarts shows that a NATS server that ends in the middle leaves
-// the outcome unknown, and that the worker notices.
+// TestCallNATSRestarts checks that restarting the NATS server during a call leaves the
+// outcome unknown, and that the worker notices.
 func TestCallNATSRestarts(t *testing.T) {
 	s := serverWith(t, &server.Options{})
 	n := newNetwork(t, s.ClientURL(), false, nil)
@@ -118,8 +116,8 @@ func TestCallNATSRestarts(t *testing.T) {
 	}
 }
 
-// TestManyCalls makes calls of which many are canceled and some break off: what
-// each caller receives agrees with what the handler saw.
+// TestManyCalls makes calls, many of which are canceled or aborted. Every caller's result
+// must agree with what the handler saw.
 func TestManyCalls(t *testing.T) {
 	n := newNetwork(t, embedded(t), false, nil)
 	s := fabrictest.NewSeen()

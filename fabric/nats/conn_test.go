@@ -15,7 +15,7 @@ import (
 	"github.com/bourse-dev/bourse/fabric/nats"
 )
 
-// pair makes the two ends of a connection.
+// pair returns the two ends of a connection.
 func pair(t testing.TB, from, to *nats.Link) (dialed, accepted net.Conn) {
 	t.Helper()
 	ln := to.Listen(7)
@@ -29,7 +29,7 @@ func pair(t testing.TB, from, to *nats.Link) (dialed, accepted net.Conn) {
 	return dialed, accepted
 }
 
-// TestConn is the standard suite of a net.Conn, from either end.
+// TestConn runs the standard suite for a net.Conn from either end.
 func TestConn(t *testing.T) {
 	url := embedded(t)
 	for name, swap := range map[string]bool{"dialed": false, "accepted": true} {
@@ -93,8 +93,8 @@ func TestDial(t *testing.T) {
 	}
 }
 
-// TestStrangers shows that no message of others ends the process, or a
-// connection that it does not forge.
+// TestStrangers checks that messages from others cannot end the process, or a connection
+// unless they forge its frames.
 func TestStrangers(t *testing.T) {
 	s := serverWith(t, maxPayload(16<<20))
 	link := open(t, s.ClientURL())
@@ -145,8 +145,8 @@ func TestStrangers(t *testing.T) {
 
 const smallWindow = 64 << 10
 
-// TestForged shows that a connection ends when its frames are not those of its
-// other end: one missing, one twice, more than the window.
+// TestForged checks that a connection ends after invalid frames: a missing one, a repeated
+// one, or more data than the window allows.
 func TestForged(t *testing.T) {
 	url := embedded(t)
 	stranger, err := client.Connect(url)

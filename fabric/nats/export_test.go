@@ -9,22 +9,22 @@ import (
 	client "github.com/nats-io/nats.go"
 )
 
-// Cut ends the link as the death of its process would: no one is notified.
+// Cut ends the link without notifying anybody, as if its process had died.
 func (l *Link) Cut() {
 	l.nats.Close()
 	l.Close()
 }
 
-// Token is the token of l's address in subjects.
+// Token returns the token of l's address in subjects.
 func (l *Link) Token() string { return token(l.own) }
 
-// SubjectOf is where frames for c are sent.
+// SubjectOf returns the subject of the frames for c.
 func SubjectOf(c net.Conn) string { return c.(*Conn).subject() }
 
-// Complain makes the link handle an error of the background.
+// Complain makes the link handle an asynchronous error.
 func (l *Link) Complain(err error) { l.asyncError(nil, nil, err) }
 
-// AnswerProbe makes the link answer on a subject of its own: a server that gets the answer
+// AnswerProbe makes the link answer on a new subject. A server that receives the answer
 // also knows all earlier subscriptions of the link.
 func (l *Link) AnswerProbe() (subject string, err error) {
 	subject = l.base + "probe." + token(l.own)
@@ -44,8 +44,8 @@ func (l *Link) Probe(ctx context.Context, subject string) error {
 	}
 }
 
-// Forgotten waits until no one is at the subject any more, as NATS sees it from
-// here.
+// Forgotten waits until the subject has no subscriber anymore, as seen from this link's
+// NATS server.
 func (l *Link) Forgotten(ctx context.Context, subject string) error {
 	for {
 		within, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
@@ -60,5 +60,5 @@ func (l *Link) Forgotten(ctx context.Context, subject string) error {
 	}
 }
 
-// Nothing is a subject of l's that means nothing.
+// Nothing returns a subject of l's that has no meaning.
 func (l *Link) Nothing() string { return l.home + "nothing" }

@@ -24,7 +24,7 @@ import (
 
 func maxPayload(n int32) *server.Options { return &server.Options{MaxPayload: n} }
 
-// quoting answers every order.
+// quoting is a worker that answers every order.
 func quoting() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var o bourse.Order
@@ -36,8 +36,8 @@ func quoting() http.Handler {
 	})
 }
 
-// TestRestart ends and starts the NATS server under load: every call ends
-// within its deadline, and soon all succeed again.
+// TestRestart restarts the NATS server under load. Every call must end within its deadline,
+// and calls must succeed again soon.
 func TestRestart(t *testing.T) {
 	s := serverWith(t, &server.Options{})
 	port := s.Addr().String()[len("127.0.0.1:"):]
@@ -53,7 +53,7 @@ func TestRestart(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), within)
 				began, got := time.Now(), 0
 				n.Fabric().Ask(ctx, []bourse.Member{w.Member}, &bourse.Order{}, func(bourse.Quote) { got++ })
-				_, _, _ = fabric.Trader{Fabric: n.Fabric()}.Claim(ctx, w.Member, &bourse.Claim{}) // with any result, in time
+				_, _, _ = fabric.Trader{Fabric: n.Fabric()}.Claim(ctx, w.Member, &bourse.Claim{}) // any result is fine, in time
 				cancel()
 				if time.Since(began) > within+time.Second {
 					late.Add(1)
@@ -84,7 +84,7 @@ func TestRestart(t *testing.T) {
 	}
 }
 
-// sent returns where a quote is reported, nil when there was none.
+// sent returns the channel on which a quote is reported, or nil if there was none.
 func sent(quotes chan struct{}, got int) chan struct{} {
 	if got == 0 {
 		return nil
@@ -112,7 +112,7 @@ func number(s string) (n int) {
 	return n
 }
 
-// TestSlowConsumer shows that lost messages break connections and are counted.
+// TestSlowConsumer checks that lost messages break connections and are counted.
 func TestSlowConsumer(t *testing.T) {
 	url := embedded(t)
 	slow := open(t, url)
@@ -128,7 +128,7 @@ func TestSlowConsumer(t *testing.T) {
 	}
 }
 
-// TestSmallPayload shows that what is too large for a message goes in several.
+// TestSmallPayload checks that data that is too large for one message is split.
 func TestSmallPayload(t *testing.T) {
 	s := serverWith(t, maxPayload(4<<10))
 	n := newNetwork(t, s.ClientURL(), true, nil)
@@ -146,8 +146,7 @@ func TestSmallPayload(t *testing.T) {
 	}
 }
 
-// TestGone shows that the death of the other end is noticed without a message
-// to it.
+// TestGone checks that the death of the other end is noticed without sending it a message.
 func TestGone(t *testing.T) {
 	url := embedded(t)
 	mortal := open(t, url)
@@ -159,8 +158,8 @@ func TestGone(t *testing.T) {
 	}
 }
 
-// TestSilent shows that a connection to a process that is stopped breaks after a
-// while, though NATS still knows it.
+// TestSilent checks that a connection to a suspended process breaks after a while, although
+// NATS still knows the process.
 func TestSilent(t *testing.T) {
 	url := embedded(t)
 	other, err := client.Connect(url)
@@ -168,7 +167,7 @@ func TestSilent(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer other.Close()
-	accept := []byte{2, 0, 0, 0, 0, 0, 1, 0, 0} // and then nothing
+	accept := []byte{2, 0, 0, 0, 0, 0, 1, 0, 0} // and nothing after that
 	_, err = other.Subscribe("bourse.test.at.fd6e61747300000000000000000000aa.>", func(m *client.Msg) {
 		if strings.HasSuffix(m.Subject, ".dial.1") {
 			_ = other.PublishRequest(m.Reply, "nowhere", accept)
@@ -187,8 +186,8 @@ func TestSilent(t *testing.T) {
 	}
 }
 
-// TestNoServer shows that a link without NATS answers at once, and works when
-// NATS comes.
+// TestNoServer checks that calls on a link without NATS fail immediately, and work once
+// NATS is available.
 func TestNoServer(t *testing.T) {
 	s := serverWith(t, &server.Options{})
 	port := number(s.Addr().String()[len("127.0.0.1:"):])
@@ -208,7 +207,7 @@ func TestNoServer(t *testing.T) {
 	serverWith(t, &server.Options{Port: port})
 	var quotes atomic.Int64
 	w := n.Serve("w2", quoting())
-	w.Member.ID = "w1" // as its handler has it
+	w.Member.ID = "w1" // the id for which its handler answers
 	for end := time.Now().Add(patience); quotes.Load() == 0 && time.Now().Before(end); {
 		n.Fabric().Ask(t.Context(), []bourse.Member{w.Member}, &bourse.Order{}, func(bourse.Quote) { quotes.Add(1) })
 	}
@@ -217,8 +216,9 @@ func TestNoServer(t *testing.T) {
 	}
 }
 
-// TestLeaf cuts a leaf node with a worker off and joins it again: meanwhile
-// callers learn that no one is there, in time; calls in progress are lost.
+// TestLeaf disconnects a leaf node with a worker and reconnects it. In the meantime,
+// callers must be told in time that nobody is there, and the answers of calls in progress
+// must be lost.
 func TestLeaf(t *testing.T) {
 	port := freePort(t)
 	hub := serverWith(t, &server.Options{LeafNode: server.LeafNodeOpts{Host: "127.0.0.1", Port: port}})
@@ -240,7 +240,7 @@ func TestLeaf(t *testing.T) {
 			ask.ServeHTTP(w, r)
 			return
 		}
-		_, _ = io.Copy(io.Discard, r.Body) // otherwise the server does not notice that the caller leaves
+		_, _ = io.Copy(io.Discard, r.Body) // otherwise the server does not notice that the caller disconnects
 		arrived <- struct{}{}
 		<-r.Context().Done()
 		close(left)

@@ -25,7 +25,7 @@ func TestFrames(t *testing.T) {
 	}
 }
 
-// FuzzFrame shows that any bytes read as a frame are written the same way.
+// FuzzFrame checks that a parsed frame is encoded the same way.
 func FuzzFrame(f *testing.F) {
 	for _, seed := range []frame{
 		{kind: kindOpen, from: newAddress(), window: 1 << 20},

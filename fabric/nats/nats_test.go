@@ -87,16 +87,16 @@ func openWith(t testing.TB, c nats.Config) *nats.Link {
 	return l
 }
 
-// network is a broker and workers, each with a link of its own.
+// network is a broker and workers, each with its own link.
 type network struct {
 	t      testing.TB
-	url    string        // of the broker's NATS server
-	place  func() string // of the next worker's; nil: the same
+	url    string        // URL of the broker's NATS server
+	place  func() string // returns the URL for the next worker; nil: the same server
 	ca     *admission.CA
 	fabric *nats.Fabric
 
 	mu      sync.Mutex
-	workers int // in gru
+	workers int // number of workers in gru
 }
 
 func newNetwork(t testing.TB, url string, region bool, ca *admission.CA) *network {
@@ -154,8 +154,8 @@ func (n *network) Serve(id bourse.WorkerID, h http.Handler) fabrictest.Worker {
 	return fabrictest.Worker{Kill: kill, Member: bourse.Member{ID: id, Role: bourse.RoleWorker, Region: "gru", Address: link.Place(nats.PortAPI)}}
 }
 
-// reaches waits until the broker's NATS server knows the worker's
-// subjects, which are perhaps at another one.
+// reaches waits until the broker's NATS server knows the worker's subjects, which may be at
+// another server.
 func (n *network) reaches(worker *nats.Link) {
 	n.t.Helper()
 	if !n.fabric.Link.Up() {
@@ -172,8 +172,8 @@ func (n *network) reaches(worker *nats.Link) {
 	}
 }
 
-// forgets waits until the broker's NATS server knows that a worker's
-// connection has ended: what is sent before that is lost with it.
+// forgets waits until the broker's NATS server knows that a worker's connection has ended;
+// messages sent before that are lost.
 func (n *network) forgets(worker *nats.Link) {
 	n.t.Helper()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(n.t.Context()), patience)
@@ -196,8 +196,8 @@ func credentials(t testing.TB, ca *admission.CA, id bourse.WorkerID, role bourse
 	return c
 }
 
-// freePort returns a port that nothing else on this host uses during the test, not even
-// between two lives of a server.
+// freePort returns a port that nothing else on this host uses during the test, even while
+// the server is down.
 func freePort(t testing.TB) int {
 	t.Helper()
 	first, _ := servertest.Ports(t)

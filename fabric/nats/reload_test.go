@@ -12,8 +12,8 @@ import (
 	"github.com/bourse-dev/bourse/fabric/nats"
 )
 
-// Credentials that are replaced in their file while a link is up are those of
-// its next connection: a user that is revoked is succeeded by the other, with no
+// TestReplacedCredsAreUsed replaces a credentials file while a link is connected. The next
+// connection must use the new credentials, so that a revoked user can be replaced without a
 // restart.
 func TestReplacedCredsAreUsed(t *testing.T) {
 	operator, _ := nkeys.CreateOperator()

@@ -16,7 +16,7 @@ import (
 	"github.com/bourse-dev/bourse/internal/servertest"
 )
 
-// TestDebian is the suite over the NATS server that Debian has.
+// TestDebian runs the suite over Debian's NATS server.
 func TestDebian(t *testing.T) {
 	fabrictest.Run(t, func(t *testing.T) fabrictest.Network {
 		s := &natsHost{addr: "127.0.0.1", port: freePort(t)}
@@ -25,8 +25,8 @@ func TestDebian(t *testing.T) {
 	})
 }
 
-// TestCluster is the suite over a cluster of three: the broker and each worker
-// are at different servers, in turn.
+// TestCluster runs the suite over a cluster of three NATS servers, to which the broker and
+// the workers are connected in turn.
 func TestCluster(t *testing.T) {
 	servers := make([]*natsHost, 3)
 	var routes []string
@@ -42,9 +42,8 @@ func TestCluster(t *testing.T) {
 	fabrictest.Run(t, func(t *testing.T) fabrictest.Network { return spread(t, servers) })
 }
 
-// TestSupercluster is the suite over two clusters, each in a network namespace
-// of its own, that a gateway joins: the broker is in one of them, the workers
-// in the other.
+// TestSupercluster runs the suite over two clusters connected by a gateway, each in its own
+// network namespace. The broker is in one of them, the workers in the other.
 func TestSupercluster(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("network namespaces need root")
@@ -65,15 +64,15 @@ func TestSupercluster(t *testing.T) {
 	fabrictest.Run(t, func(t *testing.T) fabrictest.Network { return spread(t, []*natsHost{here, there}) })
 }
 
-// natsHost is a NATS server of Debian's.
+// natsHost is one of Debian's NATS servers.
 type natsHost struct {
-	name    string // of the server; of its namespace, if it has one
+	name    string // name of the server and, if it has one, of its namespace
 	addr    string
 	port    int
 	cluster string // "": none
 	routing int
 	gateway string
-	inside  bool // in the namespace name
+	inside  bool // runs in the namespace
 }
 
 func (s *natsHost) url() string { return fmt.Sprintf("nats://%s:%d", s.addr, s.port) }
@@ -121,11 +120,11 @@ func (s *natsHost) start(t *testing.T, routes string) {
 
 var namespaces atomic.Int32
 
-// newNamespace makes a network namespace that this one reaches, at addresses that tests
-// of other processes do not use.
+// newNamespace creates a network namespace that is reachable from this one, at addresses
+// that tests in other processes do not use.
 func newNamespace(t *testing.T, n int) *natsHost {
 	t.Helper()
-	subnet := os.Getpid() % (1 << 12) * 32 // of 198.18.0.0/15, in which tests may do as they like: four nets of 8
+	subnet := os.Getpid() % (1 << 12) * 32 // within 198.18.0.0/15, which is reserved for tests: four networks of 8 addresses
 	addr := func(host int) string {
 		at := subnet + 8*n + host
 		return fmt.Sprintf("198.%d.%d.%d", 18+at>>16, at>>8&0xff, at&0xff)
@@ -150,7 +149,7 @@ func run(t *testing.T, command ...string) {
 	}
 }
 
-// connected waits until messages to one server reach all others.
+// connected waits until messages from one server reach all others.
 func connected(t *testing.T, servers ...*natsHost) {
 	t.Helper()
 	from := open(t, servers[0].url())
@@ -174,8 +173,7 @@ func connected(t *testing.T, servers ...*natsHost) {
 	}
 }
 
-// spread is a network whose broker is at the first server, and whose workers
-// are at the others.
+// spread is a network whose broker is at the first server and whose workers are at the others.
 func spread(t *testing.T, servers []*natsHost) fabrictest.Network {
 	n := newNetwork(t, servers[0].url(), true, nil)
 	next := 0
