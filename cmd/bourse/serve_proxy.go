@@ -269,11 +269,11 @@ var _ proxy.Balance = balanceOf{}
 
 // Acquire implements proxy.Balance.
 func (b balanceOf) Acquire(ctx context.Context, t *route.Target, w proxy.Criteria) (proxy.Slot, error) {
-	turn, err := b.Balancer.Acquire(ctx, t, w)
+	slot, err := b.Balancer.Acquire(ctx, t, w)
 	if err != nil {
 		return nil, err
 	}
-	return turn, nil
+	return slot, nil
 }
 
 // upstreamPool adapts an upstream.Pool to the proxy.

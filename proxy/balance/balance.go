@@ -110,9 +110,9 @@ func (b *Balancer) Acquire(ctx context.Context, t *route.Target, w Criteria) (*S
 	i, how := Choose(t.Backends, &w, &b.input)
 	switch how {
 	case Chosen:
-		turn := b.reserve(t, &t.Backends[i])
+		slot := b.reserve(t, &t.Backends[i])
 		b.mu.Unlock()
-		return turn, nil
+		return slot, nil
 	case Full:
 		return b.wait(ctx, t, w)
 	case None:

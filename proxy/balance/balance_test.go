@@ -31,11 +31,11 @@ func single(b *route.Backend) { b.Service.Concurrency = workload.Concurrency{Sof
 
 func take(t *testing.T, b *balance.Balancer, to *route.Target, w balance.Criteria) *balance.Slot {
 	t.Helper()
-	turn, err := b.Acquire(t.Context(), to, w)
+	slot, err := b.Acquire(t.Context(), to, w)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return turn
+	return slot
 }
 
 // table returns a table of app web with n machines and a hard limit.
@@ -70,27 +70,27 @@ func TestWaitersAreServedInOrder(t *testing.T) {
 		b := balance.New(balance.Config{Region: "gru"})
 		to := target(backend(1, single))
 		first := take(t, b, to, balance.Criteria{})
-		turns := make(chan string, 4)
+		slots := make(chan string, 4)
 		held := map[string]*balance.Slot{}
 		var mu sync.Mutex
 		for _, name := range []string{"a", "b", "c"} {
 			go func() {
-				turn, err := b.Acquire(t.Context(), to, balance.Criteria{})
+				slot, err := b.Acquire(t.Context(), to, balance.Criteria{})
 				if err != nil {
 					t.Error(err)
 				}
 				mu.Lock()
-				held[name] = turn
+				held[name] = slot
 				mu.Unlock()
-				turns <- name
+				slots <- name
 			}()
 			synctest.Wait()
 		}
 		first.Done(nil)
 		for _, want := range []string{"a", "b", "c"} {
 			synctest.Wait()
-			if got := <-turns; got != want || len(turns) != 0 {
-				t.Fatalf("%s has the place, want %s, and %d more", got, want, len(turns))
+			if got := <-slots; got != want || len(slots) != 0 {
+				t.Fatalf("%s has the place, want %s, and %d more", got, want, len(slots))
 			}
 			time.Sleep(time.Second) // virtual time: nobody else gets a slot in the meantime
 			mu.Lock()
@@ -150,16 +150,16 @@ func TestAPlaceIsNotLost(t *testing.T) {
 			first := take(t, b, to, balance.Criteria{})
 			ctx, leave := context.WithCancel(t.Context())
 			go func() {
-				if turn, err := b.Acquire(ctx, to, balance.Criteria{}); err == nil {
-					turn.Done(nil)
+				if slot, err := b.Acquire(ctx, to, balance.Criteria{}); err == nil {
+					slot.Done(nil)
 				}
 			}()
 			synctest.Wait()
 			got := make(chan error, 1)
 			go func() {
-				turn, err := b.Acquire(t.Context(), to, balance.Criteria{})
+				slot, err := b.Acquire(t.Context(), to, balance.Criteria{})
 				if err == nil {
-					turn.Done(nil)
+					slot.Done(nil)
 				}
 				got <- err
 			}()
@@ -198,7 +198,7 @@ func TestNoLostWakeups(t *testing.T) {
 				if r.IntN(3) == 0 {
 					w.Instance, w.Only = id(r.IntN(machines)), true
 				}
-				turn, err := b.Acquire(ctx, to, w)
+				slot, err := b.Acquire(ctx, to, w)
 				if err != nil {
 					if bourse.CodeOf(err) != bourse.CodeCanceled {
 						t.Errorf("%v", err)
@@ -208,7 +208,7 @@ func TestNoLostWakeups(t *testing.T) {
 				}
 				served.Add(1)
 				var at int
-				if _, err := fmt.Sscanf(string(turn.Backend().Machine[6:]), "%x", &at); err != nil {
+				if _, err := fmt.Sscanf(string(slot.Backend().Machine[6:]), "%x", &at); err != nil {
 					t.Error(err)
 				}
 				if got := use[at].Add(1); got > hard {
@@ -218,7 +218,7 @@ func TestNoLostWakeups(t *testing.T) {
 					b.Update(table(machines, hard))
 				}
 				use[at].Add(-1)
-				turn.Done(nil)
+				slot.Done(nil)
 				leave()
 			}
 		})
@@ -367,9 +367,9 @@ func TestSuspicion(t *testing.T) {
 		one, other := backend(1), backend(2, in("syd"))
 		chosen := func(list ...route.Backend) bourse.MachineID {
 			t.Helper()
-			turn := take(t, b, target(list...), balance.Criteria{})
-			defer turn.Done(context.Canceled)
-			return turn.Backend().Machine
+			slot := take(t, b, target(list...), balance.Criteria{})
+			defer slot.Done(context.Canceled)
+			return slot.Backend().Machine
 		}
 		fail := func(list ...route.Backend) {
 			t.Helper()
@@ -400,8 +400,8 @@ func TestSuspicion(t *testing.T) {
 			t.Errorf("after a reply %s is chosen", got)
 		}
 		together := []*balance.Slot{take(t, b, target(one), balance.Criteria{}), take(t, b, target(one), balance.Criteria{}), take(t, b, target(one), balance.Criteria{})}
-		for _, turn := range together {
-			turn.Done(errBroken)
+		for _, slot := range together {
+			slot.Done(errBroken)
 		}
 		time.Sleep(time.Second)
 		if got := chosen(one, other); got != one.Machine {
@@ -422,9 +422,9 @@ func TestOneBadRequestDoesNotMarkABusyMachine(t *testing.T) {
 		take(t, b, target(one), balance.Criteria{}).Done(nil)
 		time.Sleep(time.Minute)
 		bad.Done(errBroken)
-		turn := take(t, b, target(one, other), balance.Criteria{})
-		defer turn.Done(nil)
-		if got := turn.Backend().Machine; got != one.Machine {
+		slot := take(t, b, target(one, other), balance.Criteria{})
+		defer slot.Done(nil)
+		if got := slot.Backend().Machine; got != one.Machine {
 			t.Errorf("%s is chosen, want the machine that answered", got)
 		}
 	})
@@ -439,22 +439,22 @@ func TestWorkersAreSuspected(t *testing.T) {
 		b := balance.New(balance.Config{Region: "gru"})
 		one, two, three, far := backend(1, on("w")), backend(2, on("w")), backend(3, on("w")), backend(4, in("syd"))
 		for i, m := range []route.Backend{one, two} {
-			turn := take(t, b, target(three, far), balance.Criteria{})
-			if got := turn.Backend().Machine; got != three.Machine {
+			slot := take(t, b, target(three, far), balance.Criteria{})
+			if got := slot.Backend().Machine; got != three.Machine {
 				t.Errorf("after %d failures %s is chosen", i, got)
 			}
-			turn.Done(context.Canceled)
+			slot.Done(context.Canceled)
 			take(t, b, target(m), balance.Criteria{}).Done(errBroken)
 		}
-		turn := take(t, b, target(three, far), balance.Criteria{})
-		if got := turn.Backend().Machine; got != far.Machine {
+		slot := take(t, b, target(three, far), balance.Criteria{})
+		if got := slot.Backend().Machine; got != far.Machine {
 			t.Errorf("%s is chosen", got)
 		}
-		turn.Done(nil)
+		slot.Done(nil)
 		time.Sleep(time.Millisecond)
 		take(t, b, target(three), balance.Criteria{}).Done(nil)
-		turn = take(t, b, target(three, far), balance.Criteria{})
-		if got := turn.Backend().Machine; got != three.Machine {
+		slot = take(t, b, target(three, far), balance.Criteria{})
+		if got := slot.Backend().Machine; got != three.Machine {
 			t.Errorf("after a reply %s is chosen", got)
 		}
 	})
@@ -472,7 +472,7 @@ func TestStatus(t *testing.T) {
 	n := 0
 	now := table(5, 2, func(m *bourse.Machine) { m.State, m.Cordoned = states[n], n == 1; n++ })
 	b.Update(now)
-	turn := take(t, b, of(t, now), balance.Criteria{Instance: id(0)})
+	slot := take(t, b, of(t, now), balance.Criteria{Instance: id(0)})
 	var got []string
 	status := b.Status(now, "")
 	for _, m := range status.Routes[0].Machines {
@@ -488,7 +488,7 @@ func TestStatus(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	turn.Done(errBroken)
+	slot.Done(errBroken)
 	if m := b.Status(now, "web").Routes[0].Machines[0]; m.Use != machinesapi.UseLast || m.Why != "it or its worker failed recently" {
 		t.Errorf("after a failure: %+v", m)
 	}
@@ -506,10 +506,10 @@ func TestFixedTarget(t *testing.T) {
 	own := *of(t, now)
 	own.Backends, own.Fixed = own.Backends[1:2], true
 	for range 20 {
-		turn := take(t, b, &own, balance.Criteria{})
-		if got := turn.Backend().Machine; got != id(1) {
+		slot := take(t, b, &own, balance.Criteria{})
+		if got := slot.Backend().Machine; got != id(1) {
 			t.Fatalf("the request goes to %s, want %s", got, id(1))
 		}
-		turn.Done(nil)
+		slot.Done(nil)
 	}
 }

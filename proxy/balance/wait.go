@@ -19,7 +19,7 @@ type waiter struct {
 	target  *route.Target
 	want    Criteria
 	element *list.Element // in its app's queue; nil: the waiter was answered
-	turn    *Slot         // set before ready is closed if err is nil
+	slot    *Slot         // set before ready is closed if err is nil
 	err     error
 	ready   chan struct{}
 }
@@ -46,7 +46,7 @@ func (b *Balancer) wait(ctx context.Context, t *route.Target, want Criteria) (*S
 	for {
 		select {
 		case <-w.ready:
-			return w.turn, w.err
+			return w.slot, w.err
 		case <-again.C:
 			b.recheck(w)
 		case <-ctx.Done():
@@ -63,9 +63,9 @@ func (b *Balancer) giveUp(ctx context.Context, w *waiter, after time.Duration) (
 	switch {
 	case w.element != nil:
 		b.remove(w)
-	case w.turn != nil:
-		w.turn.done = true
-		b.release(w.turn)
+	case w.slot != nil:
+		w.slot.done = true
+		b.release(w.slot)
 	}
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return nil, bourse.Errorf(bourse.CodeTimeout, "all machines of app %s were at their hard limits for %s", w.target.App.Name, after.Round(time.Millisecond))
@@ -85,9 +85,9 @@ func (b *Balancer) remove(w *waiter) {
 }
 
 // answer ends the wait with a slot or an error. The caller holds the mutex.
-func (b *Balancer) answer(w *waiter, turn *Slot, err error) {
+func (b *Balancer) answer(w *waiter, slot *Slot, err error) {
 	b.remove(w)
-	w.turn, w.err = turn, err
+	w.slot, w.err = slot, err
 	close(w.ready)
 }
 

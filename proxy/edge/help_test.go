@@ -82,7 +82,7 @@ func (b *inOrder) Acquire(_ context.Context, t *route.Target, w proxy.Criteria) 
 				b.open, b.bad = map[bourse.MachineID]int{}, map[bourse.MachineID]error{}
 			}
 			b.open[t.Backends[i].Machine]++
-			return &turn{b, t.Backends[i]}, nil
+			return &slot{b, t.Backends[i]}, nil
 		}
 	}
 	return nil, bourse.Errorf(bourse.CodeUnavailable, "no machine is left")
@@ -98,14 +98,14 @@ func (b *inOrder) inUse() (n int) {
 	return n
 }
 
-type turn struct {
+type slot struct {
 	of *inOrder
 	at route.Backend
 }
 
-func (t *turn) Backend() route.Backend { return t.at }
+func (t *slot) Backend() route.Backend { return t.at }
 
-func (t *turn) Done(failed error) {
+func (t *slot) Done(failed error) {
 	t.of.mu.Lock()
 	defer t.of.mu.Unlock()
 	t.of.open[t.at.Machine]--

@@ -211,11 +211,11 @@ func (e *Edge) connectMachine(ctx context.Context, t *route.Target) (*machineCon
 	var want proxy.Criteria
 	var last error
 	for range e.Limits.Attempts {
-		turn, err := e.Balance.Acquire(ctx, t, want)
+		slot, err := e.Balance.Acquire(ctx, t, want)
 		if err != nil {
 			return nil, errors.Join(last, err)
 		}
-		m := &machineConn{slot: turn}
+		m := &machineConn{slot: slot}
 		if err = e.dial(ctx, t, m); err == nil {
 			return m, nil
 		}
@@ -227,7 +227,7 @@ func (e *Edge) connectMachine(ctx context.Context, t *route.Target) (*machineCon
 		if ctx.Err() != nil {
 			return nil, errors.Join(context.Cause(ctx), last)
 		}
-		want.Tried = append(want.Tried, turn.Backend().Machine)
+		want.Tried = append(want.Tried, slot.Backend().Machine)
 	}
 	return nil, last
 }
