@@ -20,7 +20,7 @@ type Spec struct {
 	Roles  []bourse.Role // servers that may use it
 
 	// Request and Reply return new zero values of the verb's types. For Lines, Reply
-	// returns a line; for Pipe, nil.
+	// returns a line; for Pipe, an empty struct.
 	Request, Reply func() any
 
 	pipe bool // the body is a stream, and the request is in the URL

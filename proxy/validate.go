@@ -87,5 +87,5 @@ func hostOf(r *http.Request) (string, error) {
 	return host, nil
 }
 
-// notOfHosts reports whether a character occurs in no host name, address or port.
+// invalidHostRune reports whether a character occurs in no host name, address or port.
 func invalidHostRune(c rune) bool { return c <= ' ' || c > '~' || strings.ContainsRune("/\\@?#%\"", c) }

@@ -107,7 +107,7 @@ func TestTasksOfImages(t *testing.T) {
 	y.nothingRuns()
 }
 
-// With the command line, and as raw bytes.
+// TestTasksOfImagesStream streams answers to the command line, and as raw bytes.
 func TestTasksOfImagesStream(t *testing.T) {
 	t.Parallel()
 	y := newYard(t, 1)

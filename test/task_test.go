@@ -85,7 +85,7 @@ func (w *workshop) run(payload string, order bourse.OrderID) (machinesapi.TaskRe
 	}, order)
 }
 
-// With the command line, and with curl's request.
+// TestTasksOfRealPrograms runs tasks with the command line and with curl.
 func TestTasksOfRealPrograms(t *testing.T) {
 	t.Parallel()
 	w := newWorkshop(t)

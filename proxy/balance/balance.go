@@ -58,7 +58,7 @@ type Balancer struct {
 	input     Input
 }
 
-// use is the state of a machine that has requests in progress or failures.
+// machineLoad is the state of a machine that has requests in progress or failures.
 type machineLoad struct {
 	inProgress  int
 	failures    failures

@@ -88,7 +88,7 @@ func TestPlan(t *testing.T) {
 	}
 }
 
-// If the listener stands for all ports, the service's port counts.
+// TestPlanAtAnyPort checks that the service's port counts if the listener stands for all ports.
 func TestPlanAtAnyPort(t *testing.T) {
 	at := issuer()
 	at.Port = 8080
