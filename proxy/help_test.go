@@ -37,12 +37,12 @@ type world struct {
 	proxy  *proxy.Proxy
 	addr   string // address of the proxy
 
-	mu     sync.Mutex
-	upstreams   map[bourse.MachineID]*upstream
-	uses   []bourse.MachineID
-	use    func(context.Context, bourse.MachineID) error // nil: every machine is ready
-	failed []bourse.MachineID                            // machines whose slots reported a failure
-	open   int                                           // slots and uses in progress
+	mu        sync.Mutex
+	upstreams map[bourse.MachineID]*upstream
+	uses      []bourse.MachineID
+	use       func(context.Context, bourse.MachineID) error // nil: every machine is ready
+	failed    []bourse.MachineID                            // machines whose slots reported a failure
+	open      int                                           // slots and uses in progress
 
 	later   string        // host name that becomes known when changed is closed
 	changed chan struct{} // created when requested
