@@ -10,11 +10,11 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// claims claims the ranked members, best first, until one fills the order.
-// Nil without an error means that all refused.
+// claims claims the ranked members, best first, until one fills the order. It returns nil without an error if all of
+// them refused.
 func (t *trade) claims(ctx context.Context, members []bourse.Member, ranked []Ranked) (*bourse.Fill, error) {
 	for len(ranked) > 0 {
-		if err := t.over(ctx); err != nil {
+		if err := t.ended(ctx); err != nil {
 			return nil, err
 		}
 		n := min(max(1, t.order.Race), len(ranked))
@@ -26,17 +26,16 @@ func (t *trade) claims(ctx context.Context, members []bourse.Member, ranked []Ra
 		if fill := t.claimBatch(ctx, batch, len(ranked) > 0); fill != nil {
 			return fill, nil
 		}
-		if err := t.noes.final(t.order); err != nil {
+		if err := t.refusals.final(t.order); err != nil {
 			return nil, err
 		}
 	}
-	return nil, t.over(ctx)
+	return nil, t.ended(ctx)
 }
 
-// claimBatch claims at all of batch concurrently. The first fill is kept;
-// everywhere else where it may be filled it is canceled before this returns.
-// more means that others are willing: then a worker that hangs may use up half
-// of the time that is left, not all of it.
+// claimBatch claims all of batch concurrently. It keeps the first fill and cancels the order at every other worker
+// that may have filled it before it returns. If more is set, other workers are willing, so that a worker that hangs
+// may use up only half of the remaining time.
 func (t *trade) claimBatch(ctx context.Context, batch []*bourse.Member, more bool) *bourse.Fill {
 	began, work := time.Now(), ctx
 	if deadline, ok := ctx.Deadline(); ok && more && t.order.Kind() != bourse.KindTask { // no other worker may run a task that hangs
@@ -47,30 +46,30 @@ func (t *trade) claimBatch(ctx context.Context, batch []*bourse.Member, more boo
 	if t.at != nil {
 		t.at.Store(batch[0])
 	}
-	if t.chosen != nil {
-		t.x.ahead.move(t.chosen, batch[0].ID)
+	if t.pick != nil {
+		t.x.recentPicks.move(t.pick, batch[0].ID)
 	}
 	tries := make([]attempt, len(batch))
 	if len(batch) == 1 {
-		tries[0] = t.attempt(work, batch[0], t.sofar())
+		tries[0] = t.attempt(work, batch[0], t.claimRequest())
 	} else {
 		t.race(work, batch, tries)
 	}
 	fill := t.settle(ctx, batch, tries)
-	t.timed(time.Since(began), fill)
+	t.addTimes(time.Since(began), fill)
 	return fill
 }
 
-// attempt is what came of one claim: a fill or a refusal.
+// attempt is the result of one claim: a fill or a refusal.
 type attempt struct {
 	fill    *bourse.Fill
 	refusal *bourse.Refusal
-	unknown bool // it may be filled there: cancel it
+	unknown bool // it may be filled there, so it has to be canceled
 	won     bool // the fill is the one to keep
 	took    time.Duration
 }
 
-// attempt claims at one worker. It changes nothing of t.
+// attempt claims the order at one worker. It does not change t.
 func (t *trade) attempt(ctx context.Context, m *bourse.Member, claim *bourse.Claim) attempt {
 	began := time.Now()
 	cached := t.x.cache.claiming(m.ID, &t.shape, began)
@@ -82,29 +81,27 @@ func (t *trade) attempt(ctx context.Context, m *bourse.Member, claim *bourse.Cla
 	return a
 }
 
-// judge interprets a claim's answer. A fill that is not what was ordered
-// is undone like an unknown one.
+// judge interprets the answer to a claim. A fill that does not match the order is canceled like an unknown one.
 func judge(fill *bourse.Fill, refusal *bourse.Refusal, err error, m *bourse.Member, order *bourse.Order, choice bourse.Choice) attempt {
 	switch {
 	case err != nil && bourse.CodeOf(err) == bourse.CodeUnavailable:
-		return attempt{refusal: no(m, bourse.RefusedNoAnswer, "not reached: "+cut(bourse.MessageOf(err), maxDetail))}
+		return attempt{refusal: newRefusal(m, bourse.RefusedNoAnswer, "not reached: "+cut(bourse.MessageOf(err), maxDetail))}
 	case err != nil && bourse.CodeOf(err) == bourse.CodeRateLimited:
-		return attempt{refusal: no(m, bourse.RefusedNoAnswer, "it has enough to do: "+cut(bourse.MessageOf(err), maxDetail))}
+		return attempt{refusal: newRefusal(m, bourse.RefusedNoAnswer, "overloaded: "+cut(bourse.MessageOf(err), maxDetail))}
 	case err != nil:
-		return attempt{unknown: true, refusal: no(m, bourse.RefusedLost, "its answer to the claim was lost; canceled there: "+cut(bourse.MessageOf(err), maxDetail))}
+		return attempt{unknown: true, refusal: newRefusal(m, bourse.RefusedLost, "the answer to the claim was lost, so the order was canceled there: "+cut(bourse.MessageOf(err), maxDetail))}
 	case fill == nil && refusal != nil:
-		return attempt{refusal: tidy(refusal, m)}
+		return attempt{refusal: sanitize(refusal, m)}
 	case fill == nil || refusal != nil || !fills(fill, order, m):
-		return attempt{unknown: true, refusal: no(m, bourse.RefusedLost, "its answer to the claim makes no sense; canceled there")}
+		return attempt{unknown: true, refusal: newRefusal(m, bourse.RefusedLost, "the answer to the claim was invalid, so the order was canceled there")}
 	case !slices.Contains(choice, fill.Sale().Region): // invariant 3, even if the hint was wrong
-		return attempt{unknown: true, refusal: no(m, bourse.RefusedRegion, "it filled the order in region "+bourse.Quoted(string(fill.Sale().Region))+"; canceled there")}
+		return attempt{unknown: true, refusal: newRefusal(m, bourse.RefusedRegion, "the worker filled the order in region "+bourse.Quoted(string(fill.Sale().Region))+", so the order was canceled there")}
 	}
 	return attempt{fill: fill}
 }
 
-// settle keeps the winning fill, if the caller still waits for it, and cancels
-// the order at every other worker that may have filled it. Then it records
-// what happened.
+// settle keeps the winning fill if the caller is still waiting, cancels the order at every other worker that may have
+// filled it, and records the claims.
 func (t *trade) settle(ctx context.Context, batch []*bourse.Member, tries []attempt) *bourse.Fill {
 	var kept *bourse.Fill
 	var undo []*bourse.Member
@@ -117,24 +114,24 @@ func (t *trade) settle(ctx context.Context, batch []*bourse.Member, tries []atte
 			kept = a.fill
 			continue
 		case a.won:
-			a.refusal = no(batch[i], bourse.RefusedCanceled, "the caller left; canceled there")
+			a.refusal = newRefusal(batch[i], bourse.RefusedCanceled, "the caller left, so the order was canceled there")
 		case a.fill != nil:
-			a.refusal = no(batch[i], bourse.RefusedCanceled, "another worker started first; canceled there")
+			a.refusal = newRefusal(batch[i], bourse.RefusedCanceled, "another worker was faster, so the order was canceled there")
 		case !a.unknown && a.refusal.Reason == bourse.RefusedOvertaken:
-			t.unsure = errOvertaken(t.order)
+			t.unknown = errOvertaken(t.order)
 			continue
 		case !a.unknown:
 			continue
-		case lasts(t.order) && !won && a.refusal.Reason == bourse.RefusedLost:
-			if !t.undone(ctx, batch[i]) {
-				a.refusal = no(batch[i], bourse.RefusedLost, "its answer to the claim was lost, and it may have filled the order")
+		case mustFillOnce(t.order) && !won && a.refusal.Reason == bourse.RefusedLost:
+			if !t.cancelLost(ctx, batch[i]) {
+				a.refusal = newRefusal(batch[i], bourse.RefusedLost, "the answer to the claim was lost; the worker may have filled the order")
 			}
 			continue
 		case t.order.Kind() == bourse.KindTask && !left && a.refusal.Reason != bourse.RefusedLost:
-			t.unsure = unsure(t.order, batch[i]) // and canceled there: it is not what was asked for
+			t.unknown = errUnknownTask(t.order, batch[i]) // canceled there too: the answer does not match the order
 		case t.order.Kind() == bourse.KindTask && !left:
-			t.unsure = unsure(t.order, batch[i])
-			a.refusal = no(batch[i], bourse.RefusedLost, "its answer to the claim was lost, and it may have begun the task")
+			t.unknown = errUnknownTask(t.order, batch[i])
+			a.refusal = newRefusal(batch[i], bourse.RefusedLost, "the answer to the claim was lost; the worker may have started the task")
 			continue
 		}
 		undo = append(undo, batch[i])
@@ -146,16 +143,15 @@ func (t *trade) settle(ctx context.Context, batch []*bourse.Member, tries []atte
 	return kept
 }
 
-// voidWithin bounds one cancellation while the caller waits.
+// voidWithin is the time limit of one cancellation while the caller waits.
 const voidWithin = time.Second
 
-// voidTime is how long a cancellation may take that begins now.
+// voidTime returns how long a cancellation that starts now may take.
 func (t *trade) voidTime() time.Duration { return min(voidWithin, time.Until(t.deadline)/2) }
 
-// void cancels the order at members concurrently, also when ctx has ended.
-// What is not delivered within its share of the time left is written to Voids, where the
-// worker will find it and handed to Run, and the order continues: the caller
-// needs a machine, and a duplicate is destroyed when its worker is back.
+// void cancels the order at members concurrently, even if ctx has ended. A cancellation that is not delivered within
+// its share of the remaining time is written to Voids, where the worker will find it, and retried by Run. The order
+// continues in the meantime: the caller needs a machine, and a duplicate is destroyed when its worker is back.
 func (t *trade) void(ctx context.Context, members []*bourse.Member) {
 	if len(members) == 0 {
 		return
@@ -164,7 +160,7 @@ func (t *trade) void(ctx context.Context, members []*bourse.Member) {
 	defer cancel()
 	voidOne := func(m *bourse.Member) {
 		if _, err := t.x.cfg.Trader.Cancel(ctx, *m, t.order.ID); err != nil {
-			t.x.voids.leave(ctx, void{order: t.order.ID, at: *m}, t.voidTime(), err)
+			t.x.voids.record(ctx, void{order: t.order.ID, at: *m}, t.voidTime(), err)
 		}
 	}
 	for _, m := range members {
@@ -181,8 +177,8 @@ func (t *trade) void(ctx context.Context, members []*bourse.Member) {
 	wg.Wait()
 }
 
-// timed adds a batch of claims to the times, the winner's start apart.
-func (t *trade) timed(took time.Duration, fill *bourse.Fill) {
+// addTimes adds a batch of claims to the decision's times. The winner's start counts separately.
+func (t *trade) addTimes(took time.Duration, fill *bourse.Fill) {
 	started := time.Duration(0)
 	if fill != nil {
 		started = min(max(0, fill.Started), took)

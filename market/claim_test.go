@@ -167,7 +167,7 @@ func TestDeadlineCancelsTheClaim(t *testing.T) {
 		if living := c.Living(o.ID); len(living) != 0 || a.took > 2*time.Second {
 			t.Errorf("%d machines live after %s", len(living), a.took)
 		}
-		if a.decision.Outcome != bourse.OutcomeTimeout || !strings.Contains(a.err.Error(), "1 worker lost the answer to a claim") {
+		if a.decision.Outcome != bourse.OutcomeTimeout || !strings.Contains(a.err.Error(), "the answer to a claim was lost (1 worker)") {
 			t.Errorf("%s: %v", a.decision.Outcome, a.err)
 		}
 		c.Quiet()

@@ -11,47 +11,43 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Keys of CurveSet.Resources that mean many resources.
+// Keys of CurveSet.Resources that stand for several resources.
 const (
-	AnyGPU      bourse.Resource = "gpu.*" // every kind of gpu without a curve of its own
+	AnyGPU      bourse.Resource = "gpu.*" // every kind of GPU without its own curve
 	AnyResource bourse.Resource = "*"     // everything else: the operator's countables
 )
 
-// CurveSet defines how good a worker is for an order: a curve for each quantity
-// that is ranked by. Its JSON names the curves that differ from the default
-// set, each of them in full.
+// CurveSet defines how good a worker is for an order, with one curve per ranked quantity. Its JSON form contains only
+// the curves that differ from the default set, each of them in full.
 type CurveSet struct {
-	// Resources are asked at the share of the resource, 0 to 1, that would be
-	// in use after the fill. Only what the order takes is looked at. A
-	// resource without a curve here falls to AnyGPU or AnyResource, and
-	// without those it does not count.
+	// Resources are evaluated at the share of the resource, 0 to 1, that would be in use after the fill. Only
+	// resources that the order takes count. A resource without a curve uses the one of AnyGPU or AnyResource; without
+	// those it does not count.
 	Resources map[bourse.Resource]Curve `json:"resources"`
-	// Image is asked at the seconds that pulling the missing part of the
-	// image would take at PullRate.
+	// Image is evaluated at the seconds that pulling the missing part of the image would take at PullRate.
 	Image Curve `json:"image"`
-	// Spread is asked at the number of living machines of the same app there.
+	// Spread is evaluated at the worker's number of running machines of the same app.
 	Spread Curve `json:"spread"`
-	// Load is asked at the runnable tasks per core.
+	// Load is evaluated at the number of runnable tasks per core.
 	Load Curve `json:"load"`
 	// PullRate is the expected rate of an image pull, in bytes per second.
 	PullRate float64 `json:"pull_rate"`
 }
 
-// Curve is a piecewise-linear utility: between two points it is interpolated,
-// outside them it is level. The zero Curve does not count.
+// Curve is a piecewise-linear utility function. It is interpolated between points and constant outside them. The zero
+// Curve has no weight.
 type Curve struct {
 	Weight float64 `json:"weight"` // relative to the other curves; 0 or more
-	Points []Point `json:"points"` // by ascending At; at least one unless the weight is 0
+	Points []Point `json:"points"` // in ascending order of At; at least one unless the weight is 0
 }
 
-// Point is one corner of a curve; JSON writes it as [at, utility].
+// Point is one corner of a curve. Its JSON form is [at, utility].
 type Point struct {
 	At      float64
 	Utility float64 // 0 (worst) to 1 (best)
 }
 
-// Bounds of a curve set: what keeps sums of scores exact enough and the
-// ranking fast.
+// Limits of a curve set. They keep sums of scores exact enough and the ranking fast.
 const (
 	maxCurves     = 256
 	maxPoints     = 64
@@ -59,7 +55,7 @@ const (
 	maxCurveBytes = 1 << 20
 )
 
-// At returns the curve's utility at x, 0 for NaN.
+// At returns the curve's utility at x, and 0 for NaN.
 func (c *Curve) At(x float64) float64 {
 	if len(c.Points) == 0 || math.IsNaN(x) {
 		return 0
@@ -75,8 +71,8 @@ func (c *Curve) At(x float64) float64 {
 	return c.Points[len(c.Points)-1].Utility
 }
 
-// between interpolates. Rounding must not overshoot b, or a monotone curve
-// would not be one at its corners.
+// between interpolates. Rounding must not overshoot b, because a monotone curve would then not be monotone at its
+// corners.
 func between(a, b Point, x float64) float64 {
 	y := a.Utility + (b.Utility-a.Utility)*((x-a.At)/(b.At-a.At))
 	if a.Utility <= b.Utility {
@@ -85,8 +81,7 @@ func between(a, b Point, x float64) float64 {
 	return max(y, b.Utility)
 }
 
-// Validate reports CodeInvalid unless c is a function with finite corners and
-// utilities of 0 to 1.
+// Validate returns CodeInvalid unless c is a function with finite corners and utilities of 0 to 1.
 func (c *Curve) Validate() error {
 	switch {
 	case !(c.Weight >= 0 && c.Weight <= maxWeight):
@@ -94,13 +89,13 @@ func (c *Curve) Validate() error {
 	case len(c.Points) > maxPoints:
 		return bourse.Errorf(bourse.CodeInvalid, "%d points: at most %d", len(c.Points), maxPoints)
 	case len(c.Points) == 0 && c.Weight > 0:
-		return bourse.Errorf(bourse.CodeInvalid, "a curve with a weight needs a point")
+		return bourse.Errorf(bourse.CodeInvalid, "a curve with a weight needs at least one point")
 	}
 	for i, p := range c.Points {
 		switch {
 		case !(p.Utility >= 0 && p.Utility <= 1):
 			return bourse.Errorf(bourse.CodeInvalid, "utility %g: use 0 to 1", p.Utility)
-		case !(math.Abs(p.At) <= math.MaxFloat32): // finite, and so are differences
+		case !(math.Abs(p.At) <= math.MaxFloat32): // finite, as are differences
 			return bourse.Errorf(bourse.CodeInvalid, "point at %g is out of range", p.At)
 		case i > 0 && p.At <= c.Points[i-1].At:
 			return bourse.Errorf(bourse.CodeInvalid, "point at %g does not come after the one at %g", p.At, c.Points[i-1].At)
@@ -122,8 +117,8 @@ func (p *Point) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// UnmarshalJSON lays the curves of a document over the default set and
-// validates the result. Unknown fields are CodeInvalid.
+// UnmarshalJSON overrides the default set with the document's curves and validates the result. Unknown fields are
+// CodeInvalid.
 func (s *CurveSet) UnmarshalJSON(b []byte) error {
 	var doc struct {
 		Resources map[bourse.Resource]Curve `json:"resources"`
@@ -159,8 +154,7 @@ func overlay[T any](to, from *T) {
 	}
 }
 
-// Validate reports CodeInvalid unless every curve is a function and at least
-// one of them counts.
+// Validate returns CodeInvalid unless every curve is a function and at least one of them has a weight.
 func (s *CurveSet) Validate() error {
 	if len(s.Resources) > maxCurves {
 		return bourse.Errorf(bourse.CodeInvalid, "curves: %d resources, at most %d", len(s.Resources), maxCurves)
@@ -189,7 +183,7 @@ func (s *CurveSet) all() map[string]*Curve {
 	return all
 }
 
-// of returns the curve for a resource, the zero one when it does not count.
+// of returns the curve for a resource, or the zero Curve if the resource does not count.
 func (s *CurveSet) of(r bourse.Resource) Curve {
 	if c, ok := s.Resources[r]; ok {
 		return c

@@ -6,14 +6,12 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// DefaultCurves returns the set that is used where none is configured. The caller
-// may change it.
+// DefaultCurves returns the set used if none is configured. The caller may change it.
 //
-// Resources are packed (best fit): the fuller a worker would be the better,
-// so that large orders fit later, up to a knee past which the last
-// tenth is kept for the machines already there. Gpus and countables are packed
-// completely. Machines of one app are spread: a worker that has none of them comes before
-// one that has, however much fuller that is in cpu and memory; beyond that it counts less.
+// Resources are packed (best fit): a fuller worker is better, so that large orders fit later, up to a knee past which
+// the last tenth is left for the machines already there. GPUs and countables are packed completely. The machines of
+// one app are spread: a worker without any of them is preferred to a worker with one, however much fuller the latter
+// is in CPU and memory. Further machines count less.
 func DefaultCurves() *CurveSet {
 	packed := []Point{{0, 0}, {0.9, 1}, {1, 0.6}}
 	return &CurveSet{
@@ -31,14 +29,13 @@ func DefaultCurves() *CurveSet {
 	}
 }
 
-// Curves holds the curve sets of an exchange. The zero value ranks every
-// region by the default set.
+// Curves holds the curve sets of an exchange. The zero value ranks every region by the default set.
 type Curves struct {
 	Default *CurveSet                   `json:"default,omitempty"` // nil: DefaultCurves
 	Regions map[bourse.Region]*CurveSet `json:"regions,omitempty"` // a region's own set
 }
 
-// Validate reports CodeInvalid unless every set and region is valid.
+// Validate returns CodeInvalid unless every set and region is valid.
 func (c *Curves) Validate() error {
 	if c.Default != nil {
 		if err := c.Default.Validate(); err != nil {

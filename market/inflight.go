@@ -9,32 +9,31 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// inflight are the orders being placed now, so that concurrent calls with one
-// order id become one order, with one claim (invariant 7).
+// inflight holds the orders being placed now. Concurrent calls with one order id become one order with one claim
+// (invariant 7).
 type inflight struct {
 	mu  sync.Mutex
 	now map[bourse.OrderID]*call
 }
 
-// call is one order and the callers that wait for it. The last of them to leave
-// ends it.
+// call is one order and the callers that wait for it. When the last of them leaves, it is canceled.
 type call struct {
 	id   bourse.OrderID
 	end  context.CancelFunc // ends the order's context
-	stay func() bool        // undoes the first caller's registration to leave
+	stay func() bool        // stops watching the first caller's context
 
 	done     chan struct{} // closed once the fields below are set
 	fill     bourse.Fill
-	holds    []bourse.Hold // of a reservation, whose call is in addition to those of its orders
+	holds    []bourse.Hold // of a reservation, whose call exists in addition to those of its orders
 	decision bourse.Decision
 	err      error
 
-	at atomic.Pointer[bourse.Member] // where it was claimed last, of a race the first
+	at atomic.Pointer[bourse.Member] // where it was last claimed; the first worker of a race
 
 	callers int // guarded by inflight.mu
 }
 
-// claiming returns the worker at which an order in progress was claimed last.
+// claiming returns the worker at which an order in progress was last claimed.
 func (s *inflight) claiming(id bourse.OrderID) (bourse.Member, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -46,16 +45,15 @@ func (s *inflight) claiming(id bourse.OrderID) (bourse.Member, bool) {
 	return bourse.Member{}, false
 }
 
-// join starts placing an order and returns the context to work in, or
-// joins the call in progress and returns none. The caller that started it calls finish.
+// join starts a call for the order and returns the context to work in, or joins the call in progress and returns a
+// nil context. The caller that started the call must call finish.
 func (s *inflight) join(ctx context.Context, id bourse.OrderID, soft time.Time) (*call, context.Context, error) {
 	for {
 		f, work, abandoned := s.tryJoin(ctx, id, soft)
 		if !abandoned {
 			return f, work, nil
 		}
-		// All callers have left it and it is being canceled: a claim made now
-		// would be canceled with it.
+		// All callers have left this call and it is being canceled. A claim made now would be canceled with it.
 		select {
 		case <-f.done:
 		case <-ctx.Done():
@@ -93,7 +91,7 @@ func (s *inflight) leave(f *call) {
 	}
 }
 
-// finish publishes the result of a call, which is set, and ends it.
+// finish publishes the result of a call, which the caller has set, and ends the call.
 func (s *inflight) finish(f *call) {
 	s.mu.Lock()
 	delete(s.now, f.id)
@@ -113,7 +111,7 @@ func (s *inflight) wait(ctx context.Context, f *call, order *bourse.Order) (bour
 	return fill, f.decision, f.err
 }
 
-// await waits for another caller's call to end, or for ctx to end.
+// await waits until another caller's call or ctx ends.
 func (s *inflight) await(ctx context.Context, f *call) error {
 	stay := context.AfterFunc(ctx, func() { s.leave(f) })
 	defer stay()
@@ -125,8 +123,7 @@ func (s *inflight) await(ctx context.Context, f *call) error {
 	}
 }
 
-// abandoned is the decision of an order that its caller left before this call
-// did anything for it.
+// abandoned returns the decision of an order whose caller left before any work was done for it.
 func abandoned(order *bourse.Order) bourse.Decision {
 	return bourse.Decision{Order: order.ID, App: order.App.Name, Regions: order.Regions, Outcome: bourse.OutcomeCanceled}
 }

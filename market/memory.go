@@ -6,12 +6,12 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// memory keeps the last decisions, and drops the oldest for a new one.
+// memory holds the latest decisions and drops the oldest one for a new one.
 type memory struct {
 	most int
 
 	mu   sync.Mutex
-	ring []bourse.OrderID // in order of arrival from next on, once it is full
+	ring []bourse.OrderID // once it is full, the oldest is at next
 	next int
 	of   map[bourse.OrderID]*bourse.Decision
 }
@@ -26,7 +26,7 @@ func (m *memory) put(d bourse.Decision) {
 	_, known := m.of[d.Order]
 	m.of[d.Order] = &d
 	switch {
-	case known: // it has its place in the ring
+	case known: // it is already in the ring
 	case len(m.ring) < m.most:
 		m.ring = append(m.ring, d.Order)
 	default:
@@ -36,16 +36,16 @@ func (m *memory) put(d bourse.Decision) {
 	}
 }
 
-// drop removes the order, whose place in the ring is reused in turn. Should the
-// order be put again before that, it is only dropped early.
+// drop removes the order. Its place in the ring is reused later. If the order is put again before that, it is dropped
+// early.
 func (m *memory) drop(id bourse.OrderID) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.of, id)
 }
 
-// chosen returns the decisions of orders whose callers chose id. It looks
-// at all of them: an order is usually asked for by its own id.
+// chosen returns the decisions of orders whose callers chose id. It scans all decisions, since orders are usually
+// looked up by their own id.
 func (m *memory) chosen(id bourse.OrderID) []bourse.Decision {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -58,7 +58,7 @@ func (m *memory) chosen(id bourse.OrderID) []bourse.Decision {
 	return out
 }
 
-// recent adds the decisions that keep wants to out.
+// recent appends to out the decisions for which keep returns true.
 func (m *memory) recent(out []bourse.Decision, keep func(*bourse.Decision) bool) []bourse.Decision {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -8,46 +8,40 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// once places an order whose id the caller chose: it may be a repetition, and
-// another broker may be placing it at this moment (invariant 7).
+// once places an order whose id the caller chose. The order may be a repetition, and another broker may be placing it
+// at this moment (invariant 7).
 //
-// First every candidate of every choice is asked if it has filled it;
-// a silent one is asked twice. Then it is placed as any other. Then all are
-// asked again, and if several have it filled, all but the oldest are canceled:
-// the one created first by its worker's clock, for equal times the smaller
-// worker id.
+// First every candidate of every choice is asked whether it has filled the order; a silent one is asked twice. Then
+// the order is placed like any other. Then all candidates are asked again, and if several have filled it, all fills
+// except the oldest are canceled. The oldest fill is the one created first by its worker's clock; for equal times,
+// the one with the smaller worker id.
 //
-// Why brokers agree. A broker asks again after its own fill is durable. Of two
-// fills, the broker of the later one therefore sees both (or one that is gone
-// already, canceled by a broker that saw both). Age and worker id are in the
-// machines' records, so every broker that sees two fills picks the same loser, and
-// a cancellation goes to one worker and cannot touch the winner. The oldest of
-// all is never the loser, so one remains. It is nearly always also the one that was
-// returned first: a broker whose second round found no other has the older
-// fill, as far as clocks agree and recording a machine takes no time.
+// Why brokers agree: a broker asks again after its own fill is durable. So of two fills, the broker of the later one
+// sees both (or one that another broker has already canceled after seeing both). Age and worker id are in the
+// machines' records, so every broker that sees two fills picks the same loser. A cancellation goes to one worker and
+// cannot touch the winner. The oldest fill is never the loser, so one fill remains. It is nearly always also the one
+// that was returned first, because a broker whose second round found no other fill has the older one, as far as
+// clocks agree and recording a machine takes no time.
 //
-// A worker that is silent in the second round may hold another fill; Run asks
-// it until it answers and then does the same. What remains open: a caller that
-// leaves one broker while it asks another may find the order canceled by the
-// first, a broker that ends between its fill and its second round leaves a
-// fill which only a repetition or another broker's Run finds, and so does a
-// worker that one broker's directory does not know.
+// A worker that is silent in the second round may have another fill. Run asks it until it answers and then applies
+// the same rule. Three cases remain open: a caller that leaves one broker while it asks another may find the order
+// canceled by the first; a broker that ends between its fill and its second round leaves a fill that only a
+// repetition or another broker's Run finds; and so does a worker that one broker's directory does not know.
 //
-// A claim of an earlier try may still be in flight, from a broker that has ended,
-// when all have been asked. A worker that has been asked by a later try refuses
-// it (bourse.Options.Try).
+// When all workers have been asked, a claim of an earlier try may still be in flight, from a broker that has ended. A
+// worker that has been asked by a later try refuses that claim (bourse.Options.Try).
 //
-// A worker where an earlier try was canceled, without its knowing yet, counts
-// as one that refuses: see refuseVoided.
+// A worker where an earlier try was canceled but that does not know it yet counts as one that refuses: see
+// refuseVoided.
 func (t *trade) once(ctx context.Context) (*bourse.Fill, error) {
-	here, absent := t.x.cfg.Directory.All() // of one moment: a worker that comes or goes is asked, or waited for
-	members, ends := candidates(t.order, taking(here), t.order.Regions...)
-	members = append(members, t.leaving(here)...) // behind the last choice: asked, and never claimed
-	t.since = t.x.ahead.now()
+	here, absent := t.x.cfg.Directory.All() // one snapshot: a worker that comes or goes is either asked or waited for
+	members, ends := candidates(t.order, accepting(here), t.order.Regions...)
+	members = append(members, t.leaving(here)...) // after the last choice: asked, but never claimed
+	t.since = t.x.recentPicks.now()
 	asked := time.Now()
 	quotes := t.ask(ctx, members)
 	t.askSilent(ctx, members, quotes)
-	mute := mute(members, quotes) // nonsense is an answer
+	unresponsive := unresponsive(members, quotes) // an invalid answer is an answer
 	lo := 0
 	for k, hi := range ends {
 		for i := lo; i < hi; i++ {
@@ -56,7 +50,7 @@ func (t *trade) once(ctx context.Context) (*bourse.Fill, error) {
 		lo = hi
 	}
 	t.refuseLeaving(members[lo:], quotes[lo:])
-	t.x.cache.hear(&t.shape, asked, members, quotes)
+	t.x.cache.store(&t.shape, asked, members, quotes)
 	t.refuseVoided(ctx, members, quotes)
 	if fill := t.filledBefore(ctx, members, quotes); fill != nil {
 		t.decision.Rounds = append(t.decision.Rounds, bourse.Round{
@@ -67,7 +61,7 @@ func (t *trade) once(ctx context.Context) (*bourse.Fill, error) {
 		}
 		return fill, nil
 	}
-	if err := t.mayBeFilled(ctx, mute, absent); err != nil {
+	if err := t.mayBeFilled(ctx, unresponsive, absent); err != nil {
 		return nil, err
 	}
 	if err := t.voidLost(ctx, absent); err != nil {
@@ -75,7 +69,7 @@ func (t *trade) once(ctx context.Context) (*bourse.Fill, error) {
 	}
 	lo = 0
 	for k, hi := range ends {
-		if err := t.over(ctx); err != nil {
+		if err := t.ended(ctx); err != nil {
 			return nil, err
 		}
 		t.decision.Rounds = append(t.decision.Rounds, bourse.Round{Regions: t.order.Regions[k], Candidates: hi - lo, Asked: hi - lo})
@@ -94,7 +88,7 @@ func (t *trade) once(ctx context.Context) (*bourse.Fill, error) {
 	return nil, nil
 }
 
-// askSilent asks those once more who did not answer.
+// askSilent asks the members that did not answer once more.
 func (t *trade) askSilent(ctx context.Context, members []bourse.Member, quotes []bourse.Quote) {
 	var again []bourse.Member
 	var index []int
@@ -111,8 +105,7 @@ func (t *trade) askSilent(ctx context.Context, members []bourse.Member, quotes [
 	}
 }
 
-// filledBefore returns the oldest among the quotes' fills of the order, and
-// cancels the others.
+// filledBefore returns the oldest fill of the order among the quotes, and cancels the others.
 func (t *trade) filledBefore(ctx context.Context, members []bourse.Member, quotes []bourse.Quote) *bourse.Fill {
 	var best *bourse.Fill
 	for i := range quotes {
@@ -129,8 +122,7 @@ func (t *trade) filledBefore(ctx context.Context, members []bourse.Member, quote
 	return best
 }
 
-// older reports whether a is kept rather than b, which fills the same
-// order.
+// older reports whether fill a wins over fill b of the same order.
 func older(a, b *bourse.Fill) bool {
 	one, other := a.Sale(), b.Sale()
 	if c := one.At.Compare(other.At); c != 0 {
@@ -149,7 +141,7 @@ func filledElsewhere(members []bourse.Member, quotes []bourse.Quote, but bourse.
 	return out
 }
 
-// confirm asks all candidates again after a fill and returns the fill that stays.
+// confirm asks all candidates again after a fill and returns the fill that remains.
 func (t *trade) confirm(ctx context.Context, fill *bourse.Fill, members []bourse.Member) (*bourse.Fill, error) {
 	holder := slices.IndexFunc(members, func(m bourse.Member) bool { return m.ID == fill.Sale().Worker })
 	keeper := members[holder]
@@ -168,11 +160,11 @@ func (t *trade) confirm(ctx context.Context, fill *bourse.Fill, members []bourse
 		}
 	}
 	undo := filledElsewhere(others, quotes, keptAt.ID)
-	if err := t.over(ctx); bourse.CodeOf(err) == bourse.CodeCanceled || keptAt.ID != keeper.ID {
+	if err := t.ended(ctx); bourse.CodeOf(err) == bourse.CodeCanceled || keptAt.ID != keeper.ID {
 		undo = append(undo, &keeper)
 	}
 	t.void(ctx, undo)
-	if err := t.over(ctx); bourse.CodeOf(err) == bourse.CodeCanceled {
+	if err := t.ended(ctx); bourse.CodeOf(err) == bourse.CodeCanceled {
 		return nil, err
 	}
 	for i := range quotes {
@@ -186,13 +178,12 @@ func (t *trade) confirm(ctx context.Context, fill *bourse.Fill, members []bourse
 	return kept, nil
 }
 
-// overtaken corrects the record of a claim that was filled, and then canceled
-// for an older fill.
+// overtaken corrects the record of a claim that was filled and then canceled in favor of an older fill.
 func (t *trade) overtaken(loser *bourse.Member, by bourse.WorkerID) {
-	claims := t.present().Claims
+	claims := t.currentRound().Claims
 	for i := range claims {
 		if claims[i].Worker == loser.ID {
-			claims[i].Refusal = no(loser, bourse.RefusedCanceled, "worker "+string(by)+" had filled the order before; canceled there")
+			claims[i].Refusal = newRefusal(loser, bourse.RefusedCanceled, "worker "+string(by)+" had filled the order earlier, so it was canceled there")
 		}
 	}
 }

@@ -53,9 +53,9 @@ func TestInvariant7Once(t *testing.T) {
 				o := order("gru")
 				o.Race = rapid.IntRange(0, 3).Draw(t, "race")
 				o.Within = bourse.Duration(rapid.SampledFrom([]time.Duration{50 * time.Millisecond, 2 * time.Second, 10 * time.Second}).Draw(t, "within"))
-				patience := rapid.SampledFrom([]time.Duration{time.Millisecond, time.Second, time.Hour}).Draw(t, "patience")
+				retryFactor := rapid.SampledFrom([]time.Duration{time.Millisecond, time.Second, time.Hour}).Draw(t, "patience")
 				wg.Go(func() {
-					ctx, cancel := context.WithTimeout(t.Context(), patience)
+					ctx, cancel := context.WithTimeout(t.Context(), retryFactor)
 					defer cancel()
 					answers[i] = place(ctx, x, o)
 				})

@@ -12,38 +12,35 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// patience is how many times as long the second asking waits when the first had no
-// answer at all.
-const patience = 4
+// retryFactor multiplies the time limit of the second attempt if the first one got no answer at all.
+const retryFactor = 4
 
-// ask sends the order to members and returns their quotes, of the same index. One that
-// did not answer in time has a refusal for silence.
+// ask requests quotes for the order from members and returns them with the same index. The quote of a member that did
+// not answer in time has a refusal with RefusedNoAnswer.
 func (t *trade) ask(ctx context.Context, members []bourse.Member) []bourse.Quote {
 	began := time.Now()
-	// However long workers hang, half of the time left is for claims.
+	// However long workers hang, half of the remaining time is for claims.
 	within := min(t.x.cfg.QuoteWithin, time.Until(t.deadline)/2)
-	quotes := hear(ctx, t.x.cfg.Trader, within, t.order, members)
+	quotes := collectQuotes(ctx, t.x.cfg.Trader, within, t.order, members)
 	if !slices.ContainsFunc(quotes, func(q bourse.Quote) bool { return q.Worker != "" }) && ctx.Err() == nil {
-		// That no one at all has answered is rather our own fault, on a host that
-		// is overloaded: they are asked once more, with a longer limit.
-		within = min(patience*within, time.Until(t.deadline)/2)
-		quotes = hear(ctx, t.x.cfg.Trader, within, t.order, members)
+		// If nobody answered, the fault is probably ours, on an overloaded host. Ask once more with a longer limit.
+		within = min(retryFactor*within, time.Until(t.deadline)/2)
+		quotes = collectQuotes(ctx, t.x.cfg.Trader, within, t.order, members)
 	}
 	for i := range quotes {
 		if q := &quotes[i]; q.Worker == "" {
 			m := &members[i]
 			q.Worker, q.Region = m.ID, m.Region
-			q.Refusal = no(m, bourse.RefusedNoAnswer, "no answer within "+within.Round(time.Millisecond).String())
+			q.Refusal = newRefusal(m, bourse.RefusedNoAnswer, "no answer within "+within.Round(time.Millisecond).String())
 		}
 	}
 	t.decision.Times.Quote += time.Since(began)
 	return quotes
 }
 
-// hear returns the first quote of each member, of the same index; the zero Quote
-// for one that stayed silent. Quotes of others, second ones and late ones are
-// dropped.
-func hear(ctx context.Context, trader Trader, within time.Duration, order *bourse.Order, members []bourse.Member) []bourse.Quote {
+// collectQuotes returns the first quote of each member, with the same index, and the zero Quote for a silent one. Quotes from
+// other workers, duplicates and late quotes are dropped.
+func collectQuotes(ctx context.Context, trader Trader, within time.Duration, order *bourse.Order, members []bourse.Member) []bourse.Quote {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	quotes := make([]bourse.Quote, len(members))
@@ -67,41 +64,38 @@ func hear(ctx context.Context, trader Trader, within time.Duration, order *bours
 	return quotes
 }
 
-// silent reports whether q is for an answer that did not come, or that made
-// no sense.
+// silent reports whether q stands for a missing or invalid answer.
 func silent(q *bourse.Quote) bool {
 	return q.Refusal != nil && q.Refusal.Reason == bourse.RefusedNoAnswer
 }
 
-// vet turns a quote that cannot be taken into a refusal, and corrects what a
-// refusal says of its sender. choice is what m was asked for: what counts is
-// the region in its quote, not that of the directory
-// (invariant 3).
+// vet turns an unacceptable quote into a refusal, and corrects the sender in a refusal. choice contains the regions
+// for which m was asked. The region in the quote counts, not the one in the directory (invariant 3).
 func vet(q *bourse.Quote, m *bourse.Member, order *bourse.Order, choice bourse.Choice) {
 	if q.Refusal != nil {
-		q.Refusal = tidy(q.Refusal, m)
+		q.Refusal = sanitize(q.Refusal, m)
 		unfill(q)
 		return
 	}
 	if f := q.Fill(); f != nil {
-		// The order's other choices are as good: it is there already.
+		// The order's other choices are acceptable too, since it is already filled
 		if !fills(f, order, m) || !names(order.Regions, f.Sale().Region) {
-			q.Refusal = nonsense(m, "what fills another order, or on another worker or region")
+			q.Refusal = invalidAnswer(m, "the fill has another order, worker or region")
 			unfill(q)
 		}
 		return
 	}
 	if !slices.Contains(choice, q.Region) {
-		q.Refusal = no(m, bourse.RefusedRegion, "the worker stands in region "+bourse.Quoted(string(q.Region)))
+		q.Refusal = newRefusal(m, bourse.RefusedRegion, "the worker is in region "+bourse.Quoted(string(q.Region)))
 		return
 	}
-	if what := absurd(q); what != "" {
-		q.Refusal = nonsense(m, what)
+	if what := implausible(q); what != "" {
+		q.Refusal = invalidAnswer(m, what)
 	}
 }
 
-// fills reports whether f is of the order, of its kind, and of what m can have: an id that leads to
-// another worker would have the caller take what that one has for its own.
+// fills reports whether f matches the order, its kind and worker m. An id with another worker's tag would make the
+// caller operate on that worker's objects.
 func fills(f *bourse.Fill, order *bourse.Order, m *bourse.Member) bool {
 	if s := f.Sale(); s.Order != order.ID || s.Worker != m.ID || f.Kind() != order.Kind() {
 		return false
@@ -122,8 +116,8 @@ func unfill(q *bourse.Quote) {
 	q.Filled, q.FilledVolume, q.FilledTask, q.FilledHold = nil, nil, nil, nil
 }
 
-// absurd names what is impossible in a willing quote, "" when nothing is.
-func absurd(q *bourse.Quote) string {
+// implausible names the implausible part of a willing quote, or returns "".
+func implausible(q *bourse.Quote) string {
 	switch {
 	case !(q.Load >= 0 && q.Load <= math.MaxFloat32):
 		return "load"
@@ -149,25 +143,25 @@ func names(choices []bourse.Choice, r bourse.Region) bool {
 	return slices.ContainsFunc(choices, func(c bourse.Choice) bool { return slices.Contains(c, r) })
 }
 
-// no makes a refusal in a worker's name.
-func no(m *bourse.Member, reason bourse.RefusalReason, detail string) *bourse.Refusal {
+// newRefusal returns a refusal on behalf of a worker.
+func newRefusal(m *bourse.Member, reason bourse.RefusalReason, detail string) *bourse.Refusal {
 	return &bourse.Refusal{Worker: m.ID, Region: m.Region, Reason: reason, Detail: detail}
 }
 
-func nonsense(m *bourse.Member, what string) *bourse.Refusal {
-	return no(m, bourse.RefusedNoAnswer, "its answer makes no sense: "+what)
+func invalidAnswer(m *bourse.Member, what string) *bourse.Refusal {
+	return newRefusal(m, bourse.RefusedNoAnswer, "invalid answer: "+what)
 }
 
-// Bounds of a worker's refusal.
+// Limits of a worker's refusal.
 const (
 	maxDetail = 512
 	maxAlso   = 16
 	maxWord   = 128
 )
 
-// tidy returns a worker's refusal with its sender as we know it, texts cut to
-// what a record can hold and numbers that can be shown.
-func tidy(r *bourse.Refusal, m *bourse.Member) *bourse.Refusal {
+// sanitize returns a worker's refusal with the sender as we know it, its texts cut to a length that can be recorded, and
+// its numbers not negative.
+func sanitize(r *bourse.Refusal, m *bourse.Member) *bourse.Refusal {
 	out := *r
 	out.Worker = m.ID
 	if out.Region.Validate() != nil {
@@ -185,7 +179,7 @@ func tidy(r *bourse.Refusal, m *bourse.Member) *bourse.Refusal {
 	return &out
 }
 
-// oneLine takes from a worker's sentence what does not belong into one.
+// oneLine replaces control and format characters in a worker's message with spaces.
 func oneLine(s string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) || unicode.Is(unicode.Cf, r) {

@@ -11,59 +11,58 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// quoteCache caches the last quotes of workers, for a moment, so that an order
-// like an earlier one can be claimed without asking first. It is a hint: the worker
-// checks its ledger in the claim, and when it refuses, or anything else is in
-// doubt, the workers are asked as usual. A cached refusal only leaves
-// its worker out; no order is refused from the cache.
+// quoteCache caches the latest quotes of workers for a short time, so that an order like an earlier one can be
+// claimed without asking first. It is a hint: the worker checks its ledger in the claim, and if the worker refuses or
+// anything is in doubt, the workers are asked as usual. A cached refusal only excludes its worker from the ranking;
+// no order is refused from the cache.
 type quoteCache struct {
 	within  time.Duration // how long a quote is cached; negative: not at all
-	silence time.Duration // a worker that leaves a claim unanswered so long is asked first
-	most    int           // words
+	silence time.Duration // a worker with a claim unanswered for this long is asked first
+	most    int           // maximum of count
 
 	mu      sync.Mutex
 	workers map[bourse.WorkerID]*cachedWorker
-	count   int // entries of words in all workers
+	count   int // entries of quotes in all workers
 }
 
-// cachedWorker is the last quotes of one worker, corrected by the claims made there since.
+// cachedWorker holds the latest quotes of one worker, adjusted for the claims made there since.
 type cachedWorker struct {
-	member   bourse.Member         // as it was asked
-	facts    bourse.Quote          // of any order: region, load, accounts; the accounts are replaced, never changed
-	machines map[bourse.AppRef]int // living ones of an app; nothing of tasks
-	words    map[shape]said
-	claims   int       // not answered yet
-	heard    time.Time // last; or when the first of claims was made, if that is later
+	member     bourse.Member         // as of the request
+	facts      bourse.Quote          // the same for every order: region, load, accounts; accounts are replaced, never changed in place
+	machines   map[bourse.AppRef]int // running machines per app; tasks do not count
+	quotes     map[shape]cachedQuote
+	claims     int       // not answered yet
+	answeredAt time.Time // last answer, or the first of claims if that is later
 }
 
-// said is the last quote of a worker for one shape.
-type said struct {
+// cachedQuote is the latest quote of a worker for one shape.
+type cachedQuote struct {
 	asked   time.Time
 	no      bool
 	takes   bourse.Amounts
 	missing int64
 }
 
-// shape is all that a worker looks at in an order for a new machine, but for
-// its regions. The zero shape is that of orders which are like no other.
+// shape contains everything that a worker considers in an order for a new machine, except its regions. The zero shape
+// means that the order's quotes cannot be cached.
 type shape struct {
 	app   bourse.AppRef
 	image string
 	guest bourse.Guest
-	needs string // the requirements, written out
-	task  string // that a machine is warm for
+	needs string // the requirements, encoded
+	task  string // name of the task for which a machine has to be warm
 }
 
-// Bounds of the cache, whatever orders and workers send.
+// Limits of the cache, whatever orders and workers send.
 const (
 	maxCached = 4096 // words
 	maxNeeds  = 512  // bytes of a shape's requirements
-	maxLines  = 64   // of accounts and takes
+	maxLines  = 64   // entries of accounts and takes
 )
 
 func shapeOf(o *bourse.Order) shape {
-	// An order that is only prepared takes less than its quote says, and one that uses a
-	// volume, a reservation or a runtime of its own is cached for no other.
+	// A quote is too high for an order that is only prepared. An order with a volume, a reservation or its own
+	// runtime has no successor with the same quote.
 	if !o.Warm() && o.Config.Guest == nil || o.SkipLaunch || o.Reservation != "" || len(o.Config.Mounts) > 0 || o.Config.Rootfs != nil || o.Config.Runtime != "" {
 		return shape{}
 	}
@@ -89,22 +88,20 @@ func shapeOf(o *bourse.Order) shape {
 	return s
 }
 
-// plain reports whether a quote for o's shape is all that there is to ask.
-// A name may be taken, an order of the caller's own id filled already; races
-// and leases are too rare to cache.
-func plain(o *bourse.Order) bool {
+// cacheable reports whether a quote for o's shape answers everything about o. A machine's name may be taken, and an order
+// with a caller's id may be filled already. Races and leases are too rare to cache.
+func cacheable(o *bourse.Order) bool {
 	return !o.Named && o.Name == "" && o.Race <= 1 && o.LeaseTTL == 0
 }
 
-// unasked claims an order at the best of members by their cached quotes,
-// if there is one of each. Without a fill it returns those that have to be
-// asked: all but the one that was claimed at. Its refusal is final, and a
-// cancellation for it may be in flight, which a second claim must not meet.
-func (t *trade) unasked(ctx context.Context, round bourse.Round, members []bourse.Member) (*bourse.Fill, []bourse.Member) {
-	if t.quoteOnly || len(members) < 2 || !plain(t.order) {
+// claimCached claims the order at the best of members by their cached quotes, if every member has one. Without a fill it
+// returns the members that have to be asked: all except the one that was claimed. That worker's refusal is final, and
+// a cancellation may be in flight to it, which must not meet a second claim.
+func (t *trade) claimCached(ctx context.Context, round bourse.Round, members []bourse.Member) (*bourse.Fill, []bourse.Member) {
+	if t.quoteOnly || len(members) < 2 || !cacheable(t.order) {
 		return nil, members
 	}
-	t.since = t.x.ahead.now()
+	t.since = t.x.recentPicks.now()
 	quotes, age := t.x.cache.all(&t.shape, members, round.Regions, time.Now())
 	if quotes == nil {
 		return nil, members
@@ -118,9 +115,8 @@ func (t *trade) unasked(ctx context.Context, round bourse.Round, members []bours
 	return nil, slices.Concat(members[:best], members[best+1:])
 }
 
-// all returns the cached quotes of members, of the same index, and the age
-// of the oldest; nil unless there is one of each, and one that is willing. Their
-// lists are shared.
+// all returns the cached quotes of members, with the same index, and the age of the oldest. It returns nil unless
+// every member has a quote and at least one is willing. The slices in the quotes are shared.
 func (s *quoteCache) all(of *shape, members []bourse.Member, choice bourse.Choice, now time.Time) ([]bourse.Quote, time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -131,7 +127,7 @@ func (s *quoteCache) all(of *shape, members []bourse.Member, choice bourse.Choic
 		if d == nil {
 			return nil, 0
 		}
-		w, ok := d.words[*of]
+		w, ok := d.quotes[*of]
 		if !ok || now.Sub(w.asked) > s.within || !d.reliable(&members[i], choice, now.Add(-s.silence)) {
 			return nil, 0
 		}
@@ -155,14 +151,14 @@ func (s *quoteCache) all(of *shape, members []bourse.Member, choice bourse.Choic
 	return quotes, now.Sub(oldest)
 }
 
-// cachedNo leaves a worker out of a ranking. No caller sees it.
+// cachedNo excludes a worker from a ranking. No caller sees it.
 var cachedNo = bourse.Refusal{Reason: bourse.RefusedResource}
 
-// reliable reports whether what is cached is still of m, a worker that is in
-// choice by its own quote and has not left a claim unanswered since.
+// reliable reports whether the cached quotes still belong to m, a worker that is in choice by its own quote and has
+// left no claim unanswered since.
 func (d *cachedWorker) reliable(m *bourse.Member, choice bourse.Choice, since time.Time) bool {
 	same := d.member.Address == m.Address && d.member.Tag == m.Tag && d.member.Region == m.Region
-	return same && slices.Contains(choice, d.facts.Region) && (d.claims == 0 || !d.heard.Before(since))
+	return same && slices.Contains(choice, d.facts.Region) && (d.claims == 0 || !d.answeredAt.Before(since))
 }
 
 func fits(accounts []bourse.Account, takes bourse.Amounts) bool {
@@ -175,8 +171,8 @@ func fits(accounts []bourse.Account, takes bourse.Amounts) bool {
 	return true
 }
 
-// hear caches the vetted quotes of members that were asked at a time.
-func (s *quoteCache) hear(of *shape, asked time.Time, members []bourse.Member, quotes []bourse.Quote) {
+// store caches the vetted quotes of members, which were requested at asked.
+func (s *quoteCache) store(of *shape, asked time.Time, members []bourse.Member, quotes []bourse.Quote) {
 	if s.within < 0 || *of == (shape{}) {
 		return
 	}
@@ -185,12 +181,12 @@ func (s *quoteCache) hear(of *shape, asked time.Time, members []bourse.Member, q
 	defer s.mu.Unlock()
 	for i := range quotes {
 		switch q := &quotes[i]; {
-		case q.Fill() != nil: // it says nothing about one more machine
+		case q.Fill() != nil: // it does not say whether another machine fits
 		case silent(q) || oversize(q):
 			s.drop(members[i].ID)
 		case q.Refusal != nil && of.task != "" && q.Refusal.Reason == bourse.RefusedUnknown: // few workers serve a task
 			s.put(&members[i], of, q, asked, now)
-		case q.Refusal != nil && q.Refusal.Reason != bourse.RefusedResource: // it is unknown for how long, and in which regions
+		case q.Refusal != nil && q.Refusal.Reason != bourse.RefusedResource: // unknown for how long and in which regions it holds
 			s.drop(members[i].ID)
 		default:
 			s.put(&members[i], of, q, asked, now)
@@ -205,39 +201,38 @@ func oversize(q *bourse.Quote) bool {
 }
 
 func (s *quoteCache) put(m *bourse.Member, of *shape, q *bourse.Quote, asked, now time.Time) {
-	if s.count >= s.most { // most of it has expired, and the rest costs one round to have again
+	if s.count >= s.most { // most entries have expired, and the rest costs one round to get again
 		clear(s.workers)
 		s.count = 0
 	}
 	d := s.workers[m.ID]
 	if d == nil {
-		d = &cachedWorker{machines: map[bourse.AppRef]int{}, words: map[shape]said{}}
+		d = &cachedWorker{machines: map[bourse.AppRef]int{}, quotes: map[shape]cachedQuote{}}
 		s.workers[m.ID] = d
 	}
-	if _, known := d.words[*of]; !known {
+	if _, known := d.quotes[*of]; !known {
 		s.count++
 	}
-	d.member, d.heard = *m, now
-	d.words[*of] = said{asked, q.Refusal != nil, q.Takes, q.MissingBytes}
-	if q.Refusal != nil { // it has nothing else
+	d.member, d.answeredAt = *m, now
+	d.quotes[*of] = cachedQuote{asked, q.Refusal != nil, q.Takes, q.MissingBytes}
+	if q.Refusal != nil { // it contains nothing else
 		d.facts.Worker, d.facts.Region = m.ID, q.Region
 		return
 	}
-	d.facts = bourse.Quote{Worker: m.ID, Region: q.Region, Accounts: d.heardOf(q.Accounts), Load: q.Load}
+	d.facts = bourse.Quote{Worker: m.ID, Region: q.Region, Accounts: d.mergeAccounts(q.Accounts), Load: q.Load}
 	d.machines[of.app] = q.AppMachines
 }
 
-// drop removes a worker. A claim in progress there keeps its entry.
+// drop removes a worker. A claim in progress there keeps its pointer to the entry.
 func (s *quoteCache) drop(id bourse.WorkerID) {
 	if d := s.workers[id]; d != nil {
-		s.count -= len(d.words)
+		s.count -= len(d.quotes)
 		delete(s.workers, id)
 	}
 }
 
-// claiming subtracts what a claim will take from the worker's quotes, before the
-// claim is sent, so that orders of the same moment do not all go to the same
-// worker. Its answer goes to answered, with the entry.
+// claiming subtracts from the worker's quotes what a claim will take, before the claim is sent, so that concurrent
+// orders do not all go to the same worker. It returns the entry, which must be passed to answered.
 func (s *quoteCache) claiming(id bourse.WorkerID, of *shape, now time.Time) *cachedWorker {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -245,8 +240,8 @@ func (s *quoteCache) claiming(id bourse.WorkerID, of *shape, now time.Time) *cac
 	if d == nil {
 		return nil
 	}
-	w, ok := d.words[*of]
-	if !ok || w.no { // it is unknown how much it takes
+	w, ok := d.quotes[*of]
+	if !ok || w.no { // unknown how much it takes
 		s.drop(id)
 		return nil
 	}
@@ -254,22 +249,22 @@ func (s *quoteCache) claiming(id bourse.WorkerID, of *shape, now time.Time) *cac
 	if of.task == "" {
 		d.machines[of.app]++
 	}
-	if d.claims == 0 && d.heard.Before(now) {
-		d.heard = now
+	if d.claims == 0 && d.answeredAt.Before(now) {
+		d.answeredAt = now
 	}
 	d.claims++
 	return d
 }
 
-// answered ends a claim. A worker that did not fill it is not what it was
-// taken for; one that has answered a task has back what the task took.
+// answered ends a claim. If the worker did not fill it, its quotes were wrong and are dropped. If it was a task, its
+// resources are free again.
 func (s *quoteCache) answered(id bourse.WorkerID, d *cachedWorker, of *shape, filled bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if d != nil {
 		d.claims--
-		d.heard = time.Now()
-		if w, ok := d.words[*of]; ok && filled && of.task != "" {
+		d.answeredAt = time.Now()
+		if w, ok := d.quotes[*of]; ok && filled && of.task != "" {
 			d.change(w.takes, -1)
 		}
 	}
@@ -278,7 +273,7 @@ func (s *quoteCache) answered(id bourse.WorkerID, d *cachedWorker, of *shape, fi
 	}
 }
 
-// change adds amounts to what the worker has in use, or with -1 subtracts them.
+// change adds sign times takes to the worker's used amounts.
 func (d *cachedWorker) change(takes bourse.Amounts, sign int64) {
 	d.facts.Accounts = slices.Clone(d.facts.Accounts)
 	for i := range d.facts.Accounts {
@@ -287,10 +282,9 @@ func (d *cachedWorker) change(takes bourse.Amounts, sign int64) {
 	}
 }
 
-// heardOf returns the accounts of a new quote with those lines of the last one
-// that it lacks: a quote for one task does not have another's
-// places. Expiry is recorded in words.
-func (d *cachedWorker) heardOf(accounts []bourse.Account) []bourse.Account {
+// mergeAccounts returns the accounts of a new quote together with the accounts of the last one that it lacks: a quote for
+// one task does not contain another task's slots. Expiry is tracked in quotes.
+func (d *cachedWorker) mergeAccounts(accounts []bourse.Account) []bourse.Account {
 	out := accounts
 	for _, old := range d.facts.Accounts {
 		known := slices.ContainsFunc(accounts, func(a bourse.Account) bool { return a.Resource == old.Resource })

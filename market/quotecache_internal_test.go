@@ -22,18 +22,18 @@ func TestStandingIsBounded(t *testing.T) {
 			quotes[k].Worker = all[k].ID
 			switch (i + k) % 5 {
 			case 0:
-				quotes[k].Refusal = no(&all[k], bourse.RefusedResource, "")
+				quotes[k].Refusal = newRefusal(&all[k], bourse.RefusedResource, "")
 			case 1:
 				if i%7 == 0 {
-					quotes[k].Refusal = no(&all[k], bourse.RefusedNoAnswer, "")
+					quotes[k].Refusal = newRefusal(&all[k], bourse.RefusedNoAnswer, "")
 				}
 			}
 		}
-		s.hear(&of, time.Now(), all, quotes)
+		s.store(&of, time.Now(), all, quotes)
 		s.answered(all[i%7].ID, s.claiming(all[i%7].ID, &of, time.Now()), &of, i%11 != 0)
 		words, apps := 0, 0
 		for _, d := range s.workers {
-			words += len(d.words)
+			words += len(d.quotes)
 			apps += len(d.machines)
 		}
 		if words != s.count || words > most || apps > most || len(s.workers) > most {
@@ -53,7 +53,7 @@ func TestOversizeQuotesDoNotStand(t *testing.T) {
 		"a word":   {Accounts: []bourse.Account{{Resource: bourse.Resource(strings.Repeat("x", maxWord+1))}}},
 	} {
 		s := quoteCache{within: time.Hour, most: 9, workers: map[bourse.WorkerID]*cachedWorker{}}
-		s.hear(&shape{app: bourse.AppRef{Name: "shop"}}, time.Now(), members(1), []bourse.Quote{q})
+		s.store(&shape{app: bourse.AppRef{Name: "shop"}}, time.Now(), members(1), []bourse.Quote{q})
 		if len(s.workers) != 0 {
 			t.Errorf("%s: remembered", name)
 		}

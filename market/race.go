@@ -8,13 +8,12 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// race claims at several workers side by side and marks the first fill as the
-// one that won. It returns when all claims have, which the winner hurries by
-// ending their context; what became of those is then unknown.
+// race claims at several workers concurrently and marks the first fill as the winner. It returns when all claims have
+// returned. The winner speeds that up by canceling the context of the others, whose outcome is then unknown.
 func (t *trade) race(ctx context.Context, batch []*bourse.Member, tries []attempt) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	claim := t.sofar()
+	claim := t.claimRequest()
 	var won atomic.Bool
 	var wg sync.WaitGroup
 	for i, m := range batch {
@@ -33,7 +32,7 @@ func (t *trade) race(ctx context.Context, batch []*bourse.Member, tries []attemp
 	}
 	for i := range tries {
 		if a := &tries[i]; a.unknown && a.refusal.Reason == bourse.RefusedLost {
-			a.refusal = no(batch[i], bourse.RefusedCanceled, "another worker started first; canceled there")
+			a.refusal = newRefusal(batch[i], bourse.RefusedCanceled, "another worker was faster, so the order was canceled there")
 		}
 	}
 }

@@ -9,32 +9,29 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Ranked is one willing quote's place. It points into the quotes it was made
-// from instead of holding one, so that sorting moves little.
+// Ranked is the rank of one willing quote. It contains an index into the quotes, so that sorting moves little data.
 type Ranked struct {
 	Quote int     // index
 	Score float64 // 0 (worst) to 1 (best)
-	tie   uint64  // random: orders equals
+	tie   uint64  // random: breaks ties
 }
 
-// Rank appends the willing ones of quotes to dst, best first, and returns
-// it. It is a pure function of its arguments: rng (required) only breaks
-// ties, so that brokers which see equal workers do not all claim the same one.
-// A quote is scored by the curves of the region it names; numbers in it
-// that make no sense score 0. Nothing is allocated per quote when
-// dst has capacity.
+// Rank appends the willing quotes to dst, best first, and returns it. It is a pure function of its arguments. rng
+// (required) only breaks ties, so that brokers that see equal workers do not all claim the same one. A quote is
+// scored by the curves of its region; invalid numbers in it score 0. Rank allocates nothing per quote if dst has
+// capacity.
 func Rank(order *bourse.Order, quotes []bourse.Quote, curves *Curves, rng *rand.Rand, dst []Ranked) []Ranked {
 	scorers := newScorers(order, curves)
 	return scorers.rank(quotes, rng, dst)
 }
 
-// Explain returns every part of a quote's score, as Rank saw it.
+// Explain returns every part of a quote's score, as computed by Rank.
 func Explain(order *bourse.Order, q *bourse.Quote, curves *Curves) []bourse.ScorePart {
 	scorers := newScorers(order, curves)
 	return scorers.of(q.Region).explain(q)
 }
 
-// scorers holds a scorer for each curve set that a quote's region asked for.
+// scorers holds one scorer for each curve set used so far.
 type scorers struct {
 	order   *bourse.Order
 	regions map[bourse.Region]*CurveSet
@@ -86,17 +83,17 @@ func (s *scorers) rank(quotes []bourse.Quote, rng *rand.Rand, dst []Ranked) []Ra
 	return dst
 }
 
-// scorer is a curve set made ready for one order.
+// scorer is a curve set prepared for one order.
 type scorer struct{ terms []term }
 
-// term is one thing that is looked at.
+// term is one scored quantity.
 type term struct {
 	kind     termKind
 	name     string          // in the decision record
 	resource bourse.Resource // of kind utilisation
 	curve    Curve
-	share    float64 // of the whole score
-	scale    float64 // divides what is asked, of kind image
+	share    float64 // of the total score
+	scale    float64 // divides the quantity, of kind image
 }
 
 type termKind int
@@ -108,15 +105,14 @@ const (
 	load
 )
 
-// newScorer takes what counts from the order, not from a quote: all quotes
-// are measured by the same terms, and one that leaves a number out gets
-// nothing for it.
+// newScorer derives the terms from the order, not from a quote. All quotes are measured by the same terms, and a
+// quote that omits a number scores nothing for it.
 func newScorer(order *bourse.Order, set *CurveSet) scorer {
 	terms := make([]term, 0, 8)
-	for _, r := range wanted(order) {
+	for _, r := range scoredResources(order) {
 		curve := set.of(r)
-		if order.Warm() { // it packs nothing: the emptier its worker, the sooner it is done
-			curve.Points = emptier
+		if order.Warm() { // a call packs nothing: the emptier its worker, the sooner it is done
+			curve.Points = emptiestFirst
 		}
 		terms = append(terms, term{kind: utilisation, name: string(r), resource: r, curve: curve})
 	}
@@ -136,11 +132,11 @@ func newScorer(order *bourse.Order, set *CurveSet) scorer {
 	return scorer{terms}
 }
 
-// emptier is the curve of what a call on a warm machine takes.
-var emptier = []Point{{0, 1}, {1, 0}}
+// emptiestFirst is the curve for the resources of a call to a warm machine.
+var emptiestFirst = []Point{{0, 1}, {1, 0}}
 
-// wanted names the resources that an order takes, sorted.
-func wanted(order *bourse.Order) []bourse.Resource {
+// scoredResources returns the resources that an order takes, sorted.
+func scoredResources(order *bourse.Order) []bourse.Resource {
 	if order.Kind() == bourse.KindVolume {
 		return []bourse.Resource{bourse.ResourceDisk}
 	}
@@ -164,7 +160,7 @@ func (s *scorer) score(q *bourse.Quote) float64 {
 	sum := 0.0
 	for i := range s.terms {
 		t := &s.terms[i]
-		sum += t.curve.At(t.ask(q)) * t.share
+		sum += t.curve.At(t.value(q)) * t.share
 	}
 	return sum
 }
@@ -173,17 +169,17 @@ func (s *scorer) explain(q *bourse.Quote) []bourse.ScorePart {
 	parts := make([]bourse.ScorePart, len(s.terms))
 	for i := range s.terms {
 		t := &s.terms[i]
-		x := t.ask(q)
+		x := t.value(q)
 		parts[i] = bourse.ScorePart{Name: t.name, Value: x, Score: t.curve.At(x) * t.share}
-		if math.IsNaN(x) { // JSON cannot encode it
+		if math.IsNaN(x) { // not representable in JSON
 			parts[i].Value = -1
 		}
 	}
 	return parts
 }
 
-// ask returns the x of the term's curve, NaN for what makes no sense.
-func (t *term) ask(q *bourse.Quote) float64 {
+// value returns the x value for the term's curve, NaN if it is invalid.
+func (t *term) value(q *bourse.Quote) float64 {
 	x := math.NaN()
 	switch t.kind {
 	case utilisation:
@@ -201,9 +197,8 @@ func (t *term) ask(q *bourse.Quote) float64 {
 	return x
 }
 
-// utilisationAfter returns the share of r, 0 to 1, that would be in use after
-// the fill. It is NaN when the quote's own account shows that the
-// order does not fit, or does not mention r.
+// utilisationAfter returns the share of r, 0 to 1, that would be in use after the fill. It returns NaN if the quote's
+// own account shows that the order does not fit, or does not contain r.
 func utilisationAfter(q *bourse.Quote, r bourse.Resource) float64 {
 	takes := q.Takes.Of(r)
 	for i := range q.Accounts {

@@ -7,32 +7,32 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// present is the round that is going on.
-func (t *trade) present() *bourse.Round { return &t.decision.Rounds[len(t.decision.Rounds)-1] }
+// currentRound returns the current round.
+func (t *trade) currentRound() *bourse.Round { return &t.decision.Rounds[len(t.decision.Rounds)-1] }
 
-// refused records the no of a quote.
+// refused records the refusal in a quote.
 func (t *trade) refused(r bourse.Refusal) {
-	t.noes.add(r)
-	if round := t.present(); len(round.Refusals) < bourse.MaxRecorded {
+	t.refusals.add(r)
+	if round := t.currentRound(); len(round.Refusals) < bourse.MaxRecorded {
 		round.Refusals = append(round.Refusals, r)
 	}
 }
 
-// claimed records a claim; its refusal is nil if it filled the order.
+// claimed records a claim. Its refusal is nil if the worker filled the order.
 func (t *trade) claimed(try bourse.ClaimTry) {
 	if try.Refusal != nil {
-		t.noes.claimed(*try.Refusal, t.order)
+		t.refusals.claimed(*try.Refusal, t.order)
 	}
-	if round := t.present(); len(round.Claims) < bourse.MaxRecorded {
+	if round := t.currentRound(); len(round.Claims) < bourse.MaxRecorded {
 		round.Claims = append(round.Claims, try)
 	}
 }
 
-// sofar returns the claim with the decision as it is now, for a worker to keep.
-// The rounds are copied because they go on being written here.
-func (t *trade) sofar() *bourse.Claim {
+// claimRequest returns the claim with the current decision, which the worker records. The rounds are copied because this
+// trade continues to change them.
+func (t *trade) claimRequest() *bourse.Claim {
 	t.claim.Order, t.claim.AppKeys = *t.order, t.order.AppKeys
-	if t.order.Kind() == bourse.KindTask { // its worker keeps the end of it, and we the decision
+	if t.order.Kind() == bourse.KindTask { // the worker records the outcome, and this exchange the decision
 		return &t.claim
 	}
 	t.claim.Decision = t.decision
@@ -40,7 +40,7 @@ func (t *trade) sofar() *bourse.Claim {
 	return &t.claim
 }
 
-// finish completes the decision with the order's end.
+// finish completes the decision with the order's outcome.
 func (t *trade) finish(fill *bourse.Fill, err error) {
 	d := &t.decision
 	d.Times.Total = time.Since(d.At)

@@ -10,22 +10,22 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// tally counts the noes of an order, all of them, however few are recorded.
+// tally counts an order's refusals, including those that are too many to record.
 type tally struct {
 	kinds []kind
-	name  *bourse.Refusal // the first that refuses because the machine's name is taken
-	end   *bourse.Refusal // the first of a claim that would be no other on any worker
+	name  *bourse.Refusal // the first refusal because the machine's name is taken
+	end   *bourse.Refusal // the first refused claim that every other worker would refuse too
 }
 
-// kind is what refusals of one reason, about one thing, have in common.
+// kind groups the refusals with the same reason and resource.
 type kind struct {
 	reason bourse.RefusalReason
 	about  string         // the resource or label
 	count  int            // of refusals
-	best   bourse.Refusal // of a resource: with the most free; else the first
+	best   bourse.Refusal // for a resource, the one with the most free; otherwise the first
 }
 
-// maxKinds bounds a tally, whatever workers send.
+// maxKinds is the maximum number of kinds in a tally, whatever workers send.
 const maxKinds = 32
 
 func (t *tally) add(r bourse.Refusal) {
@@ -51,8 +51,8 @@ func (t *tally) count(r bourse.Refusal) {
 	}
 }
 
-// claimed adds the refusal of a claim. Who has tried knows more than who was
-// asked: there is no such image, or no such program in it, wherever it is tried.
+// claimed adds the refusal of a claim. A worker that has tried knows more than one that was only asked: if the image
+// or the program does not exist, no other worker will find it.
 func (t *tally) claimed(r bourse.Refusal, order *bourse.Order) {
 	t.add(r)
 	if t.end == nil && (r.Reason == bourse.RefusedNoImage || r.Reason == bourse.RefusedProgram && order.Config.ImageKind() == bourse.RegistryImage) {
@@ -60,12 +60,12 @@ func (t *tally) claimed(r bourse.Refusal, order *bourse.Order) {
 	}
 }
 
-// final returns the error of a refusal that holds for the whole exchange: a machine's
-// name is one in its app, so no other worker may use it either.
+// final returns the error of a refusal that applies to all workers, or nil. A machine's name is unique in its app, so
+// no other worker may use it either.
 func (t *tally) final(order *bourse.Order) error {
 	switch {
 	case t.name != nil:
-		return bourse.Errorf(bourse.CodeAlreadyExists, "app %s has a machine named %s already, on worker %s", order.App.Name, bourse.Quoted(order.Name), t.name.Worker)
+		return bourse.Errorf(bourse.CodeAlreadyExists, "app %s already has a machine named %s, on worker %s", order.App.Name, bourse.Quoted(order.Name), t.name.Worker)
 	case t.end != nil && t.end.Reason == bourse.RefusedNoImage:
 		return bourse.Errorf(bourse.CodeNotFound, "%s (%s)", cut(t.end.Detail, maxDetail), t.end.Worker)
 	case t.end != nil:
@@ -82,11 +82,11 @@ func (t *tally) err(order *bourse.Order, rounds []bourse.Round) error {
 		known += rounds[i].Candidates
 	}
 	if known == 0 && order.Pinned() != 0 {
-		return bourse.Errorf(bourse.CodeInsufficient, insufficient+"the worker of volume %s cannot be reached, or does not stand in %s",
+		return bourse.Errorf(bourse.CodeInsufficient, insufficient+"the worker of volume %s cannot be reached or is not in %s",
 			order.Config.Mounts[0].Volume, regions(rounds))
 	}
 	if known == 0 && order.Reservation != "" {
-		return bourse.Errorf(bourse.CodeInsufficient, insufficient+"no worker of reservation %s can be reached, or stands in %s",
+		return bourse.Errorf(bourse.CodeInsufficient, insufficient+"no worker of reservation %s can be reached in %s",
 			order.Reservation, regions(rounds))
 	}
 	if known == 0 {
@@ -94,35 +94,35 @@ func (t *tally) err(order *bourse.Order, rounds []bourse.Round) error {
 	}
 	kinds := t.sorted()
 	if len(kinds) > 0 && !slices.ContainsFunc(kinds, func(k kind) bool { return k.reason != bourse.RefusedReservation }) {
-		return bourse.Errorf(bourse.CodeFailedPrecondition, "reservation %s is gone%s", order.Reservation, t.summary(rounds))
+		return bourse.Errorf(bourse.CodeFailedPrecondition, "reservation %s no longer exists%s", order.Reservation, t.summary(rounds))
 	}
 	switch {
-	case !t.heard():
+	case !t.anyAnswer():
 		return bourse.Errorf(bourse.CodeUnavailable, "no worker answered%s", t.summary(rounds))
 	case slices.ContainsFunc(kinds, func(k kind) bool { return k.unanswered() }):
-		// A worker that did not answer may have what the others lack: that is not "insufficient".
+		// A worker that did not answer may have room, so the code is not insufficient_capacity.
 		return bourse.Errorf(bourse.CodeUnavailable, "no worker that answered can fulfill the request, and not all answered%s", t.summary(rounds))
 	case kinds[0].reason == bourse.RefusedRegistry:
 		return bourse.Errorf(bourse.CodeUnavailable, "%s%s", cut(kinds[0].best.Detail, maxDetail), t.besides(kinds[0], rounds))
 	case kinds[0].reason == bourse.RefusedProgram && len(kinds) == 1:
 		return bourse.Errorf(bourse.CodeInvalid, "%s%s", cut(kinds[0].best.Detail, maxDetail), t.besides(kinds[0], rounds))
 	case kinds[0].reason == bourse.RefusedResource:
-		// Clients of the Machines API match this phrase.
+		// Clients of the Machines API match on this phrase.
 		return bourse.Errorf(bourse.CodeInsufficient, insufficient+"could not reserve resource for %s: insufficient %s available to fulfill request%s",
-			what(order), word(kinds[0].about), t.summary(rounds))
+			kindName(order), resourceName(kinds[0].about), t.summary(rounds))
 	}
 	return bourse.Errorf(bourse.CodeInsufficient, "no worker can fulfill the request%s", t.summary(rounds))
 }
 
-func what(order *bourse.Order) string {
-	if order.Kind() == bourse.KindHold { // what will take it
+func kindName(order *bourse.Order) string {
+	if order.Kind() == bourse.KindHold { // a machine will take it
 		return string(bourse.KindMachine)
 	}
 	return string(order.Kind())
 }
 
-// heard reports whether any worker refused itself.
-func (t *tally) heard() bool {
+// anyAnswer reports whether any worker itself refused.
+func (t *tally) anyAnswer() bool {
 	return slices.ContainsFunc(t.kinds, func(k kind) bool { return !k.unanswered() })
 }
 
@@ -131,9 +131,8 @@ func (k *kind) unanswered() bool {
 	return k.reason == bourse.RefusedNoAnswer || k.reason == bourse.RefusedLost
 }
 
-// sorted returns the kinds, most useful first: too little of a resource before
-// other refusals before silence; then the most frequent; then the resource that
-// people look at first.
+// sorted returns the kinds, most useful first: shortages of a resource, then other refusals, then silence. Within a
+// class, the most frequent kinds come first, then the resources that people check first.
 func (t *tally) sorted() []kind {
 	out := slices.Clone(t.kinds)
 	slices.SortStableFunc(out, func(a, b kind) int {
@@ -147,6 +146,7 @@ func (t *tally) sorted() []kind {
 	return out
 }
 
+// class returns the rank of k's reason, 0 for the most useful.
 func (k *kind) class() int {
 	switch {
 	case k.reason == bourse.RefusedRegistry: // a worker had room and tried
@@ -167,8 +167,8 @@ func familiarity(resource string) int {
 	return i
 }
 
-// word is the Machines API's name of a resource.
-func word(resource string) string {
+// resourceName returns the Machines API's name of a resource.
+func resourceName(resource string) string {
 	switch r := bourse.Resource(resource); {
 	case r == bourse.ResourceCPU:
 		return "CPUs"
@@ -180,17 +180,16 @@ func word(resource string) string {
 	return resource
 }
 
-// Bounds of a message.
+// Limits of a message.
 const (
-	maxShown  = 6   // of kinds, and of rounds
-	maxReason = 160 // bytes of a worker's sentence
+	maxShown  = 6   // kinds, and rounds
+	maxReason = 160 // bytes of a worker's message
 )
 
-// summary says in parentheses which workers were asked and why they refused. It is empty
-// before any was asked.
+// summary lists in parentheses which workers were asked and why they refused. It is empty if none was asked.
 func (t *tally) summary(rounds []bourse.Round) string { return summary(rounds, t.sorted()) }
 
-// besides is summary without a kind that was told.
+// besides returns the summary without the kind told, which the message already contains.
 func (t *tally) besides(told kind, rounds []bourse.Round) string {
 	return summary(rounds, slices.DeleteFunc(t.sorted(), func(k kind) bool { return k.reason == told.reason && k.about == told.about }))
 }
@@ -228,7 +227,7 @@ func more(parts []string, n int) []string {
 	return append(parts, fmt.Sprintf("and %d more", n))
 }
 
-// String describes k in a few words, naming one worker for all.
+// String describes k in a few words and names one of its workers.
 func (k *kind) String() string {
 	switch k.reason {
 	case bourse.RefusedResource:
@@ -237,13 +236,13 @@ func (k *kind) String() string {
 	case bourse.RefusedNoAnswer:
 		return fmt.Sprintf("%s did not answer", workers(k.count))
 	case bourse.RefusedLost:
-		return fmt.Sprintf("%s lost the answer to a claim", workers(k.count))
+		return fmt.Sprintf("the answer to a claim was lost (%s)", workers(k.count))
 	default:
 		return k.detail()
 	}
 }
 
-// detail is the worker's own message.
+// detail returns the worker's own message.
 func (k *kind) detail() string {
 	s := ""
 	switch {

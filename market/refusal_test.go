@@ -194,7 +194,7 @@ func TestTakenNameEndsTheOrder(t *testing.T) {
 		o.Name = "cart"
 		a := place(t.Context(), broker(c, nil), o)
 		fails(t, a.err, bourse.CodeAlreadyExists)
-		if want := `app shop has a machine named "cart" already, on worker w0`; a.err.Error() != want {
+		if want := `app shop already has a machine named "cart", on worker w0`; a.err.Error() != want {
 			t.Errorf("said %q, want %q", a.err, want)
 		}
 	}

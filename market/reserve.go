@@ -10,23 +10,19 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Reserve fills all of the orders or none. They are for capacity, of one
-// reservation, validated and normalized; the first one's deadline is that of
-// the whole, at most half of the time of the holds: so the first is still
-// held when the last one is. The holds are those of the orders, of the same
-// index. The errors are those of Place, the decision is that of the order that
-// was not filled.
+// Reserve fills all of the orders or none. They must be orders for capacity of one reservation, validated and
+// normalized. The first order's deadline applies to the whole, up to half of the holds' TTL, so that the first hold
+// still exists when the last one is created. The returned holds have the index of their orders. The errors are those
+// of Place, and the decision is that of the order that was not filled.
 //
-// The orders are placed one after the other, as any other order is, larger ones
-// first. When one is not filled, all that is held is released, by the same
-// cancellations as for orders (see claim.go): one that cannot be delivered is found
-// by its worker in Voids, and its hold ends by its time in any case.
+// The orders are placed one after the other like any other order, larger ones first. If one is not filled, all holds
+// are released by the same cancellations as for orders (see claim.go). If a cancellation cannot be delivered, its
+// worker finds it in Voids, and the hold expires in any case.
 //
-// A caller that chose the reservation's key and has left may repeat it: it goes on
-// to its end without the caller, and a repetition finds what is held (see once.go).
-// After a refusal the key is used up: its workers refuse it. Two brokers that
-// are sent one key at the same moment hold once, but when one of them fails
-// it releases for both: the other's caller may then receive holds that have ended.
+// If the caller chose the reservation's key, Reserve continues even after the caller has left, and a repetition finds
+// the holds (see once.go). After a refusal the key cannot be used again: its workers refuse it. Two brokers that
+// receive one key at the same moment create one set of holds. If one of them fails, it releases the holds of both,
+// and the other's caller may receive holds that no longer exist.
 func (x *Exchange) Reserve(ctx context.Context, orders []bourse.Order) ([]bourse.Hold, bourse.Decision, error) {
 	began, first := time.Now(), &orders[0]
 	if err := ctx.Err(); err != nil {
@@ -49,7 +45,7 @@ func (x *Exchange) Reserve(ctx context.Context, orders []bourse.Order) ([]bourse
 		return f.holds, f.decision, f.err
 	}
 	defer x.inflight.finish(f)
-	// The parts of one order: what they are canceled by, and until when.
+	// The only fields that void and reserve need: the id to cancel by and the deadline.
 	t := &trade{x: x, order: &bourse.Order{ID: all}, deadline: began.Add(within)}
 	f.holds, f.decision, f.err = t.reserve(work, orders)
 	return f.holds, f.decision, f.err
@@ -75,8 +71,8 @@ func (t *trade) reserve(ctx context.Context, orders []bourse.Order) ([]bourse.Ho
 	return holds, bourse.Decision{}, nil
 }
 
-// largestFirst returns the order in which to place orders: a small one must not
-// take the only place where a large one fits.
+// largestFirst returns the indexes in which to place orders: a small order must not take the only place where a large
+// one fits.
 func largestFirst(orders []bourse.Order) []int {
 	index := make([]int, len(orders))
 	for i := range index {
@@ -89,9 +85,8 @@ func largestFirst(orders []bourse.Order) []int {
 	return index
 }
 
-// holders returns each worker that holds something, as the directory knows it
-// now. One that it no longer knows is named by its id: it finds the
-// cancellation in Voids.
+// holders returns each worker that has a hold, as the directory knows it now. A worker that the directory no longer
+// knows is named by its id only; it finds the cancellation in Voids.
 func (t *trade) holders(holds []bourse.Hold) []*bourse.Member {
 	var out []*bourse.Member
 	for i := range holds {
@@ -114,14 +109,14 @@ func (x *Exchange) member(id bourse.WorkerID, stands bourse.Region) *bourse.Memb
 	return &bourse.Member{ID: id, Role: bourse.RoleWorker, Region: stands}
 }
 
-// reserved reports whether m can hold something for the order's reservation;
-// true for every worker if the order has none.
+// reserved reports whether m may hold capacity for the order's reservation. It is true for every worker if the order
+// has none.
 func reserved(order *bourse.Order, m *bourse.Member) bool {
 	return order.Reservation == "" || slices.Contains(order.Reservation.Workers(), m.Tag)
 }
 
-// heldFirst moves those to the front, in their order, that hold all that the
-// order takes: what is free is for others.
+// heldFirst moves the workers that hold everything that the order takes to the front, in their order. Free capacity
+// is for other orders.
 func heldFirst(ranked []Ranked, quotes []bourse.Quote) {
 	slices.SortStableFunc(ranked, func(a, b Ranked) int {
 		switch x, y := quotes[a.Quote].Held, quotes[b.Quote].Held; {

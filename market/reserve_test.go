@@ -260,7 +260,7 @@ func TestPlaceFromAReservation(t *testing.T) {
 	o.Named = true
 	a = place(t.Context(), x, o)
 	fails(t, a.err, bourse.CodeFailedPrecondition)
-	if !strings.Contains(a.err.Error(), "is gone") || len(a.decision.Refusals()) != 3 {
+	if !strings.Contains(a.err.Error(), "no longer exists") || len(a.decision.Refusals()) != 3 {
 		t.Errorf("a reservation that is gone: %v, refusals %+v", a.err, a.decision.Refusals())
 	}
 }

@@ -6,11 +6,10 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// sample moves d of members to the front, at random and each at most once,
-// the rest stays behind them. For each place two are drawn and the one
-// with the better hint is taken: the power of two choices (Mitzenmacher
-// 2001), which keeps brokers with the same stale hint from all asking the same
-// workers. A d past the end takes them all.
+// sample moves d random members to the front, each at most once; the rest follows. For each place it draws two
+// members and takes the one with the better hint: the power of two choices (Mitzenmacher 2001), which keeps brokers
+// with the same stale hint from all asking the same workers. If d is greater than the number of members, all are
+// taken.
 func sample(members []bourse.Member, needs bourse.Amounts, d int, rng *rand.Rand) {
 	for i := range min(d, len(members)-1) {
 		a, b := i+rng.IntN(len(members)-i), i+rng.IntN(len(members)-i)
@@ -21,8 +20,7 @@ func sample(members []bourse.Member, needs bourse.Amounts, d int, rng *rand.Rand
 	}
 }
 
-// room rates the hint: 2 when everything that is needed is free,
-// 1 when it is unknown, 0 when something is short.
+// room rates the hint: 2 if everything needed is free, 1 if that is unknown, 0 if something is short.
 func room(free, needs bourse.Amounts) int {
 	if len(free) == 0 {
 		return 1
@@ -35,8 +33,8 @@ func room(free, needs bourse.Amounts) int {
 	return 2
 }
 
-// needs returns what an order takes of a worker, as far as a hint knows it. Cpu
-// is left out: how much of it is taken depends on the worker's overcommit.
+// needs returns the amounts that an order takes from a worker, as far as a hint can contain them. CPU is omitted,
+// because the amount depends on the worker's overcommit.
 func needs(order *bourse.Order) bourse.Amounts {
 	var out bourse.Amounts
 	if v := order.Volume; v != nil {

@@ -10,22 +10,22 @@ import (
 // The message of an order that no worker fills names every resource that is short
 // anywhere, however few of them a worker puts first.
 func TestTheMessageNamesEveryShortage(t *testing.T) {
-	var noes tally
+	var refusals tally
 	for _, worker := range []bourse.WorkerID{"a", "b"} {
-		noes.add(bourse.Refusal{
+		refusals.add(bourse.Refusal{
 			Worker: worker, Region: "gru", Reason: bourse.RefusedResource, Resource: "cpu", Wanted: 2000, Free: 1000,
 			Also: []bourse.Shortage{{Resource: "memory", Wanted: 512, Free: 8}},
 		})
 	}
 	order := &bourse.Order{}
-	err := noes.err(order, []bourse.Round{{Regions: bourse.Choice{"gru"}, Candidates: 2, Asked: 2}})
+	err := refusals.err(order, []bourse.Round{{Regions: bourse.Choice{"gru"}, Candidates: 2, Asked: 2}})
 	for _, want := range []string{"memory: wanted 512 MiB, most free 8 MiB", "cpu: wanted 2 cores, most free 1 core"} {
 		if !strings.Contains(bourse.MessageOf(err), want) {
 			t.Errorf("%v does not say %q", err, want)
 		}
 	}
 	// A worker that names a thousand is cut short.
-	long := tidy(&bourse.Refusal{Also: make([]bourse.Shortage, 1000)}, &bourse.Member{ID: "a", Region: "gru"})
+	long := sanitize(&bourse.Refusal{Also: make([]bourse.Shortage, 1000)}, &bourse.Member{ID: "a", Region: "gru"})
 	if len(long.Also) != maxAlso {
 		t.Errorf("%d are kept, want %d", len(long.Also), maxAlso)
 	}

@@ -92,7 +92,7 @@ func TestInvariant7ATaskIsNotBegunTwice(t *testing.T) {
 						t.Errorf("%d claims in %s", claims, a.took)
 					}
 					c.Break(nil)
-					if !named { // see unsure: only the caller's own id is always claimed at one worker
+					if !named { // see errUnknownTask: only the caller's own id is always claimed at one worker
 						c.Quiet()
 					}
 					o.Named = true

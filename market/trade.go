@@ -11,8 +11,7 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// trade is one order in the exchange. One goroutine works on
-// it.
+// trade is one order being placed or quoted. One goroutine works on it.
 type trade struct {
 	x         *Exchange
 	order     *bourse.Order
@@ -22,25 +21,25 @@ type trade struct {
 	quoteOnly bool
 
 	decision bourse.Decision
-	noes     tally
-	voided   []bourse.WorkerID              // where it was canceled, or will be
-	unsure   error                          // of a task that a worker may have begun: no other is to begin it
-	claim    bourse.Claim                   // sent to workers; made at the first claim
-	at       *atomic.Pointer[bourse.Member] // where to say which worker is claimed; may be nil
+	refusals tally
+	voided   []bourse.WorkerID              // where the order was or will be canceled
+	unknown  error                          // set if a worker may have started the task or filled the order: no other worker may
+	claim    bourse.Claim                   // sent to workers; set by the first claim
+	at       *atomic.Pointer[bourse.Member] // where to store the worker being claimed; may be nil
 
-	since  uint64  // the last choice of others when its quotes were asked for; see ahead
-	chosen *choice // its own; nil before it is ranked, and of what is not spread
+	since uint64 // the last choice when its quotes were requested; see recentPicks
+	pick  *pick  // its own choice; nil before it is ranked, and if its kind is not spread
 }
 
 func (x *Exchange) newTrade(order *bourse.Order, began time.Time) *trade {
 	return &trade{
-		x: x, order: order, shape: shapeOf(order), deadline: began.Add(order.Deadline()), rng: x.chance.rng(),
+		x: x, order: order, shape: shapeOf(order), deadline: began.Add(order.Deadline()), rng: x.rngSource.rng(),
 		decision: bourse.Decision{Order: order.ID, Chosen: order.Chosen, App: order.App.Name, AppID: order.App.ID, Regions: order.Regions, At: began},
 	}
 }
 
-// place returns a fill or an error, never both nil except for quoteOnly. ctx ends
-// when the caller leaves or the work must end; only then is its Err looked at.
+// place returns a fill or an error, and both nil only if quoteOnly is set. ctx ends when the caller leaves or the
+// soft deadline passes.
 func (t *trade) place(ctx context.Context) (*bourse.Fill, error) {
 	try := t.eachChoice
 	if t.order.Named {
@@ -53,17 +52,16 @@ func (t *trade) place(ctx context.Context) (*bourse.Fill, error) {
 	case fill != nil || err != nil:
 		return fill, err
 	}
-	if t.noes.heard() {
-		return nil, t.noes.err(t.order, t.decision.Rounds)
+	if t.refusals.anyAnswer() {
+		return nil, t.refusals.err(t.order, t.decision.Rounds)
 	}
-	return nil, t.errNoOne()
+	return nil, t.errNoWorker()
 }
 
-// errQuoted ends a trade that was to go no further.
+// errQuoted ends a trade that only wanted a quote.
 var errQuoted = errors.New("quoted")
 
-// eachChoice tries the choices in the order of the caller's preference
-// (invariant 3).
+// eachChoice tries the choices in the caller's order of preference (invariant 3).
 func (t *trade) eachChoice(ctx context.Context) (*bourse.Fill, error) {
 	for _, choice := range t.order.Regions {
 		if fill, err := t.choice(ctx, choice); fill != nil || err != nil {
@@ -73,11 +71,11 @@ func (t *trade) eachChoice(ctx context.Context) (*bourse.Fill, error) {
 	return nil, nil
 }
 
-// choice asks all candidates of a choice, or a sample of many and the rest
-// only when those have all refused.
+// choice asks all candidates of a choice. If there are many, it asks a sample, and the rest only if all of the sample
+// refused.
 func (t *trade) choice(ctx context.Context, choice bourse.Choice) (*bourse.Fill, error) {
 	members, _ := candidates(t.order, t.x.cfg.Directory.Candidates, choice)
-	if len(t.voided) > 0 { // a hint that changed meanwhile names a worker again: it must not be filled there
+	if len(t.voided) > 0 { // the hint may have changed and list a worker again, which must not fill the order
 		members = slices.DeleteFunc(members, func(m bourse.Member) bool { return slices.Contains(t.voided, m.ID) })
 	}
 	known := len(members)
@@ -98,17 +96,17 @@ func (t *trade) choice(ctx context.Context, choice bourse.Choice) (*bourse.Fill,
 	return nil, nil
 }
 
-// round claims among members, all of one choice: the best by their quotes
-// in the cache, or else the willing in rank order.
+// round claims the order among members, all of one choice: at the best one by cached quotes, or otherwise at the
+// willing ones in rank order.
 func (t *trade) round(ctx context.Context, round bourse.Round, members []bourse.Member) (*bourse.Fill, error) {
-	if err := t.over(ctx); err != nil {
+	if err := t.ended(ctx); err != nil {
 		return nil, err
 	}
-	fill, members := t.unasked(ctx, round, members)
+	fill, members := t.claimCached(ctx, round, members)
 	if fill != nil {
 		return fill, nil
 	}
-	if err := t.over(ctx); err != nil { // a claim may have taken its time
+	if err := t.ended(ctx); err != nil { // a claim may have taken a long time
 		return nil, err
 	}
 	round.Asked = len(members)
@@ -117,22 +115,22 @@ func (t *trade) round(ctx context.Context, round bourse.Round, members []bourse.
 		return nil, nil
 	}
 	if len(members) == 1 && !t.quoteOnly && !t.asksAboutImage() {
-		// There is nothing to choose, and a claim is checked against the
-		// ledger anyway: the quote would cost a round trip and decide nothing.
+		// There is nothing to choose, and a claim is checked against the ledger anyway: a quote would cost a round
+		// trip without changing the result.
 		return t.claims(ctx, members, []Ranked{{}})
 	}
-	t.since = t.x.ahead.now()
+	t.since = t.x.recentPicks.now()
 	asked := time.Now()
 	quotes := t.ask(ctx, members)
 	for i := range quotes {
 		vet(&quotes[i], &members[i], t.order, round.Regions)
 	}
-	t.x.cache.hear(&t.shape, asked, members, quotes)
+	t.x.cache.store(&t.shape, asked, members, quotes)
 	return t.trade(ctx, members, quotes)
 }
 
-// trade takes the quotes of the present round, vetted and of the same index as
-// members, and goes on with them.
+// trade continues with the vetted quotes of the current round, which have the same index as members: it records
+// refusals, ranks and claims.
 func (t *trade) trade(ctx context.Context, members []bourse.Member, quotes []bourse.Quote) (*bourse.Fill, error) {
 	for i := range quotes {
 		if r := quotes[i].Refusal; r != nil {
@@ -142,12 +140,12 @@ func (t *trade) trade(ctx context.Context, members []bourse.Member, quotes []bou
 	if fill := t.filledBefore(ctx, members, quotes); fill != nil {
 		return fill, nil
 	}
-	if err := t.noes.final(t.order); err != nil {
+	if err := t.refusals.final(t.order); err != nil {
 		return nil, err
 	}
 	ranked := t.rank(members, quotes, t.x.cfg.QuoteWithin)
 	ranked = t.pullable(ctx, members, ranked)
-	if err := t.noes.final(t.order); err != nil {
+	if err := t.refusals.final(t.order); err != nil {
 		return nil, err
 	}
 	if t.quoteOnly && len(ranked) > 0 {
@@ -156,8 +154,8 @@ func (t *trade) trade(ctx context.Context, members []bourse.Member, quotes []bou
 	return t.claims(ctx, members, ranked)
 }
 
-// rank ranks the quotes of members, of the same index. What other orders have chosen since
-// they were asked, or for so long before, counts as machines.
+// rank ranks the quotes of members, which have the same index. Workers that other orders chose since the quotes were
+// requested, or within slack before, count as having one more machine.
 func (t *trade) rank(members []bourse.Member, quotes []bourse.Quote, slack time.Duration) []Ranked {
 	began := time.Now()
 	scorers := newScorers(t.order, &t.x.cfg.Curves)
@@ -165,11 +163,11 @@ func (t *trade) rank(members []bourse.Member, quotes []bourse.Quote, slack time.
 		ranked := scorers.rank(quotes, t.rng, make([]Ranked, 0, len(quotes)))
 		switch {
 		case t.order.Named && t.order.Kind() == bourse.KindTask:
-			byOrder(t.order.ID, quotes, ranked)
+			sortByHash(t.order.ID, quotes, ranked)
 		case t.order.Reservation != "":
 			heldFirst(ranked, quotes)
 		case len(t.order.Config.Standbys) > 0:
-			apart(t.order, members, ranked)
+			standbysLast(t.order, members, ranked)
 		}
 		return ranked
 	}
@@ -177,11 +175,11 @@ func (t *trade) rank(members []bourse.Member, quotes []bourse.Quote, slack time.
 	if kind := t.order.Kind(); t.quoteOnly || kind != bourse.KindMachine && kind != bourse.KindHold {
 		ranked = rank()
 	} else {
-		t.unchoose("")
-		t.succeed(members, quotes)
-		ranked, t.chosen = t.x.ahead.choose(t.order.App.Ref(), t.since, slack, quotes, rank)
+		t.endPick("")
+		t.discountReplaced(members, quotes)
+		ranked, t.pick = t.x.recentPicks.pick(t.order.App.Ref(), t.since, slack, quotes, rank)
 	}
-	round := t.present()
+	round := t.currentRound()
 	round.Ranked = make([]bourse.Ranking, min(len(ranked), bourse.MaxRecorded))
 	for i := range round.Ranked {
 		q := &quotes[ranked[i].Quote]
@@ -193,9 +191,8 @@ func (t *trade) rank(members []bourse.Member, quotes []bourse.Quote, slack time.
 	return ranked
 }
 
-// succeed leaves out of the count, among which the order's machine is spread, the one whose place
-// it takes: that goes.
-func (t *trade) succeed(members []bourse.Member, quotes []bourse.Quote) {
+// discountReplaced removes the machine that the order replaces from the machine counts by which the order is spread.
+func (t *trade) discountReplaced(members []bourse.Member, quotes []bourse.Quote) {
 	former := bourse.MachineID(t.order.Config.Metadata[bourse.MetadataReplaces])
 	if former.Validate() != nil {
 		return
@@ -207,17 +204,17 @@ func (t *trade) succeed(members []bourse.Member, quotes []bourse.Quote) {
 	}
 }
 
-// unchoose notes that the order was filled at a worker, "" for none.
-func (t *trade) unchoose(at bourse.WorkerID) {
-	if t.chosen != nil {
-		t.x.ahead.end(t.chosen, at)
-		t.chosen = nil
+// endPick records that the order was filled at a worker, "" for none.
+func (t *trade) endPick(at bourse.WorkerID) {
+	if t.pick != nil {
+		t.x.recentPicks.end(t.pick, at)
+		t.pick = nil
 	}
 }
 
-// apart moves workers to the end, in their order, that have a machine which the order's is to stand by for: it
-// would be lost with it.
-func apart(order *bourse.Order, members []bourse.Member, ranked []Ranked) {
+// standbysLast moves to the end, in their order, the workers that run a primary of the order's standby machine: the standby
+// would be lost together with it.
+func standbysLast(order *bourse.Order, members []bourse.Member, ranked []Ranked) {
 	has := func(r Ranked) int {
 		if slices.ContainsFunc(order.Config.Standbys, func(id bourse.MachineID) bool { return id.Tag() == members[r.Quote].Tag }) {
 			return 1
@@ -227,21 +224,21 @@ func apart(order *bourse.Order, members []bourse.Member, ranked []Ranked) {
 	slices.SortStableFunc(ranked, func(a, b Ranked) int { return has(a) - has(b) })
 }
 
-// over returns the error of an order whose caller has left or whose time is up.
-func (t *trade) over(ctx context.Context) error {
+// ended returns the error of an order whose caller has left or whose time is up.
+func (t *trade) ended(ctx context.Context) error {
 	switch err := ctx.Err(); {
-	case t.unsure != nil && !errors.Is(err, context.Canceled):
-		return t.unsure
+	case t.unknown != nil && !errors.Is(err, context.Canceled):
+		return t.unknown
 	case err == nil:
 		return nil
 	case errors.Is(err, context.DeadlineExceeded):
-		return bourse.Errorf(bourse.CodeTimeout, "the order was not filled within %s%s", t.order.Deadline(), t.noes.summary(t.decision.Rounds))
+		return bourse.Errorf(bourse.CodeTimeout, "order not filled within %s%s", t.order.Deadline(), t.refusals.summary(t.decision.Rounds))
 	default:
 		return errLeft(err)
 	}
 }
 
-// errLeft is the error of a caller who does not wait for it.
+// errLeft returns the error of a call whose caller has left.
 func errLeft(cause error) error {
 	return bourse.Errorf(bourse.CodeCanceled, "the caller left before the order was filled: %w", cause)
 }

@@ -28,15 +28,15 @@ func TestVetFills(t *testing.T) {
 		"machine": {}, "volume": {Volume: &bourse.VolumeOrder{}}, "task": {Task: &bourse.TaskOrder{}}, "hold": {Hold: &bourse.HoldOrder{}},
 	}
 	m := &bourse.Member{ID: worker, Region: "gru"}
-	for wanted, order := range orders {
+	for scoredResources, order := range orders {
 		order.ID, order.Regions = id, []bourse.Choice{{"gru"}}
 		for given, fill := range fills {
 			for _, of := range []bourse.OrderID{id, "01JD3V7K7Y5C5ZQ7W1R2M3N4P7"} {
 				q := bourse.Quote{Worker: worker, Region: "gru"}
 				fill(&q, of)
 				vet(&q, m, &order, order.Regions[0])
-				if good := of == id && wanted == given; (q.Fill() != nil) != good || (q.Refusal == nil) != good {
-					t.Errorf("an order for a %s, a %s of order %s: fill %t, refusal %v", wanted, given, of, q.Fill() != nil, q.Refusal)
+				if good := of == id && scoredResources == given; (q.Fill() != nil) != good || (q.Refusal == nil) != good {
+					t.Errorf("an order for a %s, a %s of order %s: fill %t, refusal %v", scoredResources, given, of, q.Fill() != nil, q.Refusal)
 				}
 			}
 			q := bourse.Quote{Worker: worker, Region: "gru", Refusal: &bourse.Refusal{Worker: worker, Region: "gru", Reason: bourse.RefusedResource}}

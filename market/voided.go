@@ -9,10 +9,9 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// leave records a cancellation that could not be delivered, because of cause:
-// it is written where its worker will find it, if that takes no longer than
-// within, and retried from memory.
-func (s *voids) leave(ctx context.Context, v void, within time.Duration, cause error) {
+// record records a cancellation that could not be delivered because of cause. It writes the cancellation to Voids,
+// where its worker will find it, if that takes no longer than within, and queues it for retries.
+func (s *voids) record(ctx context.Context, v void, within time.Duration, cause error) {
 	one := []void{v}
 	if within > 0 {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), within)
@@ -22,9 +21,8 @@ func (s *voids) leave(ctx context.Context, v void, within time.Duration, cause e
 	s.add(one[0], cause)
 }
 
-// publish makes those of list known that are not yet. A rival's are left out:
-// which of two fills must go is not decided before its worker has answered.
-// What fails stays unknown, and is published before its next try.
+// publish writes those of list to Voids that are not there yet. Rivals are left out: which of two fills has to go is
+// not decided before the worker has answered. A failed write is repeated before the next try.
 func (s *voids) publish(ctx context.Context, list []void) {
 	if s.cfg.Voids == nil {
 		return
@@ -36,16 +34,16 @@ func (s *voids) publish(ctx context.Context, list []void) {
 		if v.known || v.rival != nil {
 			continue
 		}
+		// The others would fail in the same way.
 		if err := s.cfg.Voids.Void(ctx, v.order, v.at.ID); err != nil {
-			s.cfg.Log.Warn("cancellation not published", attrs(v, err)...)
-			return // the others would only find out the same
+			s.cfg.Log.Warn("publish cancellation failed", attrs(v, err)...)
+			return
 		}
 		v.known = true
 	}
 }
 
-// givenUp logs a void that is no longer retried. One that its worker
-// will find is no loss.
+// givenUp logs that a void is no longer retried. If its worker will find it in Voids, nothing is lost.
 func (s *voids) givenUp(v *void, why string, cause error) {
 	if v.known {
 		s.cfg.Log.Info("cancellation left to the view", append(attrs(v, cause), slog.String("why", why))...)
@@ -54,8 +52,7 @@ func (s *voids) givenUp(v *void, why string, cause error) {
 	s.cfg.Log.Error("cancellation given up", append(attrs(v, cause), slog.String("why", why))...)
 }
 
-// voidedAt returns the workers that must not keep the order, as far as that is
-// known here.
+// voidedAt returns the workers that must not keep the order, as far as this process knows.
 func (x *Exchange) voidedAt(ctx context.Context, order *bourse.Order) ([]bourse.WorkerID, error) {
 	if x.cfg.Voids == nil {
 		return nil, nil
@@ -69,24 +66,23 @@ func (x *Exchange) voidedAt(ctx context.Context, order *bourse.Order) ([]bourse.
 	return ids, err
 }
 
-// refuseVoided turns the quotes of workers that must not keep the order into
-// refusals, and cancels it there again: an earlier try abandoned them. Such a
-// worker, just back, may not know that yet, and would destroy the machine that the
-// caller receives.
+// refuseVoided turns the quotes of workers that must not keep the order into refusals, and cancels the order there
+// again, because an earlier try abandoned them. A worker that has just returned may not know that yet, and would
+// destroy the machine that the caller receives.
 func (t *trade) refuseVoided(ctx context.Context, members []bourse.Member, quotes []bourse.Quote) {
 	ids, err := t.x.voidedAt(ctx, t.order)
 	if err != nil {
-		t.x.cfg.Log.Warn("earlier cancellations not read", slog.String("order", string(t.order.ID)), slog.Any("err", err))
+		t.x.cfg.Log.Warn("read earlier cancellations failed", slog.String("order", string(t.order.ID)), slog.Any("err", err))
 		return
 	}
 	var undo []*bourse.Member
 	for i := range quotes {
 		q := &quotes[i]
 		if q.Refusal != nil || q.FilledTask != nil || !slices.Contains(ids, members[i].ID) {
-			continue // a task that was begun there keeps its end, and is not begun elsewhere
+			continue // a task that started there keeps its outcome and is not started again
 		}
 		unfill(q)
-		q.Refusal = no(&members[i], bourse.RefusedCanceled, "an earlier try of the order was canceled there")
+		q.Refusal = newRefusal(&members[i], bourse.RefusedCanceled, "an earlier try of the order was canceled there")
 		undo = append(undo, &members[i])
 	}
 	if !t.quoteOnly {

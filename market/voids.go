@@ -11,31 +11,29 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// void is a worker where an order must not stay filled, and where that could
-// not be ensured at once.
+// void is a cancellation that could not be delivered: an order and a worker that must not keep it filled.
 type void struct {
 	order bourse.OrderID
 	at    bourse.Member
-	rival *rival // nil: cancel it there, whatever it has
+	rival *rival // nil: cancel unconditionally
 	until time.Time
-	known bool // to the worker, once it is back: it is in Config.Voids
+	known bool // the worker will find it in Config.Voids
 }
 
-// rival is a fill that is kept unless the worker turns out to hold an older
-// one.
+// rival is a fill that is kept unless the worker turns out to have an older one.
 type rival struct {
 	order *bourse.Order
 	fill  *bourse.Fill
 	at    bourse.Member
 }
 
-// errSilent is why a rival's worker is asked again.
+// errSilent is the reason for asking a rival's worker again.
 var errSilent = errors.New("no answer")
 
-// voids is the bounded queue of what Run retries.
+// voids is the bounded queue of cancellations that Run retries.
 type voids struct {
 	cfg  *Config
-	wake chan struct{} // holds one: something was added
+	wake chan struct{} // has capacity 1: something was added
 
 	mu     sync.Mutex
 	jobs   []void // oldest first
@@ -43,14 +41,14 @@ type voids struct {
 	jitter *rand.Rand
 }
 
-// absence is a worker that could not be reached. All its voids wait together:
-// each on its own would only find out the same.
+// absence is the backoff of an unreachable worker. It applies to all voids of the worker, because each of them would
+// fail in the same way.
 type absence struct {
 	tries int
 	next  time.Time
 }
 
-// Times of a retry.
+// Timing of retries.
 const (
 	voidTry        = 2 * time.Second // for one try
 	voidBackoff    = 100 * time.Millisecond
@@ -62,14 +60,14 @@ func newVoids(cfg *Config, jitter *rand.Rand) *voids {
 	return &voids{cfg: cfg, wake: make(chan struct{}, 1), away: map[bourse.WorkerID]absence{}, jitter: jitter}
 }
 
-// add queues v, which failed with cause.
+// add queues v, whose delivery failed because of cause.
 func (s *voids) add(v void, cause error) {
 	now := time.Now()
 	v.until = now.Add(s.cfg.VoidWithin)
 	if v.known {
 		v.until = now.Add(s.cfg.VoidWithin / 10)
 	}
-	s.cfg.Log.Warn("cancellation not delivered, will be retried", attrs(&v, cause)...)
+	s.cfg.Log.Warn("deliver cancellation failed, will retry", attrs(&v, cause)...)
 	s.mu.Lock()
 	if _, known := s.away[v.at.ID]; !known {
 		s.away[v.at.ID] = absence{next: now.Add(voidBackoff)}
@@ -82,7 +80,7 @@ func (s *voids) add(v void, cause error) {
 	s.jobs = append(s.jobs, v)
 	s.mu.Unlock()
 	if oldest != nil {
-		s.givenUp(oldest, "too many wait", nil)
+		s.givenUp(oldest, "queue full", nil)
 	}
 	select {
 	case s.wake <- struct{}{}:
@@ -98,7 +96,7 @@ func attrs(v *void, cause error) []any {
 	return a
 }
 
-// run retries until ctx ends. Its goroutines have then ended.
+// run retries until ctx ends. When it returns, all its goroutines have ended.
 func (s *voids) run(ctx context.Context) error {
 	for ctx.Err() == nil {
 		due, wait := s.takeDue(time.Now())
@@ -117,8 +115,7 @@ func (s *voids) run(ctx context.Context) error {
 	return nil
 }
 
-// takeDue removes what is due, by worker, and returns how long the rest can
-// wait.
+// takeDue removes and returns the voids that are due, by worker, and the time until the next one is due.
 func (s *voids) takeDue(now time.Time) (map[bourse.WorkerID][]void, time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -141,8 +138,7 @@ func (s *voids) takeDue(now time.Time) (map[bourse.WorkerID][]void, time.Duratio
 	return due, wait
 }
 
-// deliver tries each worker's voids one after the other, up to the first that
-// fails.
+// deliver tries each worker's voids one after the other, up to the first that fails.
 func (s *voids) deliver(ctx context.Context, due map[bourse.WorkerID][]void) {
 	var wg sync.WaitGroup
 	room := make(chan struct{}, voidParallel)
@@ -170,7 +166,7 @@ func (s *voids) reached(id bourse.WorkerID) {
 	delete(s.away, id)
 }
 
-// missed makes a worker's voids wait, longer each time.
+// missed increases the backoff of a worker.
 func (s *voids) missed(id bourse.WorkerID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -181,7 +177,7 @@ func (s *voids) missed(id bourse.WorkerID) {
 	s.away[id] = a
 }
 
-// putBack queues voids again, but those whose time is over.
+// putBack queues voids again, except expired ones.
 func (s *voids) putBack(list []void, cause error) {
 	now := time.Now()
 	var over []void
@@ -195,12 +191,11 @@ func (s *voids) putBack(list []void, cause error) {
 	}
 	s.mu.Unlock()
 	for i := range over {
-		s.givenUp(&over[i], "the worker is away", cause)
+		s.givenUp(&over[i], "worker unreachable", cause)
 	}
 }
 
-// try delivers v once. After an error v is what is still to be done, and away
-// the worker that could not be reached.
+// try delivers v once. After an error, v is the remaining work and away is the worker that could not be reached.
 func (s *voids) try(ctx context.Context, v *void) (away bourse.WorkerID, err error) {
 	ctx, cancel := context.WithTimeout(ctx, voidTry)
 	defer cancel()
@@ -216,11 +211,11 @@ func (s *voids) try(ctx context.Context, v *void) (away bourse.WorkerID, err err
 	return "", nil
 }
 
-// compare asks the worker whether it holds the order too. If so, v becomes
-// the cancellation of the younger fill, by the rule of once.go.
+// compare asks the worker whether it has filled the order too. If so, v becomes the cancellation of the younger fill,
+// by the rule in once.go.
 func (s *voids) compare(ctx context.Context, v *void) (done bool, err error) {
 	r := v.rival
-	quotes := hear(ctx, s.cfg.Trader, s.cfg.QuoteWithin, r.order, []bourse.Member{v.at})
+	quotes := collectQuotes(ctx, s.cfg.Trader, s.cfg.QuoteWithin, r.order, []bourse.Member{v.at})
 	q := &quotes[0]
 	if q.Worker == "" {
 		return false, errSilent
