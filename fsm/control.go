@@ -9,15 +9,14 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Cancel records that a run is to be canceled, and why (cause is not empty),
-// then cancels it: the ctx of a step that executes ends with that cause, and when the
-// step has returned the definition's OnCancel executes instead of the others.
-// A run that has not begun, of a definition without OnCancel, ends at once;
-// one with OnCancel executes it in its turn, a delayed one without its delay.
+// Cancel records the cancellation of a run with its cause ("canceled" if empty) and then cancels it: the ctx of an
+// executing step ends with that cause, and once the step has returned, the definition's OnCancel executes instead of
+// the remaining steps. A run that has not begun ends at once if its definition has no OnCancel. Otherwise it executes
+// OnCancel when it reaches the front of its queue, without waiting for a delay.
 //
-// When Cancel returns nil the cancellation is durable; the end may not be
-// yet. Repeating it is not an error. CodeNotFound: no such run;
-// CodeFailedPrecondition: it has ended; CodeUnavailable: nothing happened.
+// When Cancel returns nil, the cancellation is durable, but the run may not have ended yet. Cancel may be repeated.
+// Errors: CodeNotFound if there is no such run, CodeFailedPrecondition if it has ended, CodeUnavailable if nothing
+// was recorded.
 func (e *Engine) Cancel(ctx context.Context, runID, cause string) error {
 	if cause == "" {
 		cause = "canceled"
@@ -30,7 +29,7 @@ func (e *Engine) Cancel(ctx context.Context, runID, cause string) error {
 		begun := ent.busy || rec.Status == Running || rec.Status == Stuck
 		rec.Cancel, rec.Attempt, rec.NotBefore = cause, 0, time.Time{}
 		switch {
-		case ent.busy: // its step returns, then it is decided
+		case ent.busy: // decided when its step returns
 		case !begun && ent.def != nil && ent.def.onCancel == nil:
 			return end(rec, Canceled, bourse.CodeCanceled, cause), nil
 		case begun:
@@ -42,8 +41,8 @@ func (e *Engine) Cancel(ctx context.Context, runID, cause string) error {
 	})
 }
 
-// Retry lets a stuck run execute the step that it is stuck at again, with all
-// its attempts. CodeFailedPrecondition: the run is not stuck.
+// Retry executes a stuck run's step again, with its full number of attempts. It returns CodeFailedPrecondition if the
+// run is not stuck.
 func (e *Engine) Retry(ctx context.Context, runID string) error {
 	return e.change(ctx, runID, func(ent *entry) (Record, error) {
 		rec, err := stuck(ent)
@@ -52,9 +51,8 @@ func (e *Engine) Retry(ctx context.Context, runID string) error {
 	})
 }
 
-// Skip treats the step that a run is stuck at as done, as the operator decided:
-// the run goes on with the next one, or ends as done, or as canceled when it
-// was stuck at its OnCancel. CodeFailedPrecondition: the run is not stuck.
+// Skip treats a stuck run's step as done, on the operator's decision. The run continues with the next step, or ends
+// as done, or as canceled if it was stuck in its OnCancel. It returns CodeFailedPrecondition if the run is not stuck.
 func (e *Engine) Skip(ctx context.Context, runID string) error {
 	return e.change(ctx, runID, func(ent *entry) (Record, error) {
 		rec, err := stuck(ent)
@@ -76,11 +74,11 @@ func stuck(ent *entry) (Record, error) {
 	return ent.rec, nil
 }
 
-// errUnchanged means that a change is in force already.
+// errUnchanged means that the change has already been made.
 var errUnchanged = bourse.Errorf(bourse.CodeAlreadyExists, "nothing to change")
 
-// change rewrites the record of an unfinished run from outside: durable first,
-// then in force. how is called with e.mu held.
+// change replaces the record of an unfinished run. The new record takes effect once it is durable. how is called with
+// e.mu held.
 func (e *Engine) change(ctx context.Context, id string, how func(*entry) (Record, error)) error {
 	ent, err := e.find(id)
 	if err != nil {
@@ -110,7 +108,7 @@ func (e *Engine) change(ctx context.Context, id string, how func(*entry) (Record
 			ent.stop(bourse.Errorf(bourse.CodeCanceled, "run canceled: %s", ent.rec.Cancel))
 		}
 		if ent.parked != "" {
-			ent.parked = e.unknown(ent)
+			ent.parked = e.unknownPart(ent)
 		}
 		q.replace(ent)
 	}
@@ -118,7 +116,7 @@ func (e *Engine) change(ctx context.Context, id string, how func(*entry) (Record
 	return err
 }
 
-// propose submits a change, and keeps the run from beginning until it is decided.
+// propose submits a change, and keeps the run from executing until its outcome is known.
 func (e *Engine) propose(ent *entry, how func(*entry) (Record, error)) (*transaction, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

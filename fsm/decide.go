@@ -10,28 +10,27 @@ import (
 )
 
 // errNoOutcome is the error of a run whose step returned the zero Outcome.
-var errNoOutcome = bourse.Errorf(bourse.CodeInternal, "the step gave no outcome")
+var errNoOutcome = bourse.Errorf(bourse.CodeInternal, "the step returned no outcome")
 
-// decide returns the record of a run after step s had outcome o. result is the
-// run's encoded result, jitter is in [0, 1).
+// decide returns the record of a run after outcome o of step s. result is the run's encoded result, and jitter is in
+// [0, 1).
 //
-// Once a cancellation is recorded, what the outcome says about the run's future
-// no longer counts: the compensation executes next, and then the run
-// has been canceled. The writes of the outcome count always.
+// Once a cancellation is recorded, the outcome no longer determines how the run continues: the compensation executes
+// next, and then the run ends as canceled. The outcome's writes always count.
 func decide(d *definition, rec Record, s *step, o Outcome, result json.RawMessage, now time.Time, jitter float64) Record {
 	rec.UpdatedAt, rec.Status = now.Round(0), Running
 	if o.finished() {
 		rec.Result, rec.Code, rec.Error = result, "", ""
 		rec.Attempt, rec.NotBefore = 0, time.Time{}
 		if !s.compensates {
-			rec.Step = d.following(s.name)
+			rec.Step = d.stepAfter(s.name)
 		}
 	}
 	switch {
 	case s.compensates && o.kind != outcomeRetry:
 		return end(rec, Canceled, bourse.CodeCanceled, rec.Cancel)
 	case !s.compensates && rec.Cancel != "":
-		return canceledNow(d, rec)
+		return canceled(d, rec)
 	}
 	switch o.kind {
 	case outcomeDone:
@@ -41,7 +40,7 @@ func decide(d *definition, rec Record, s *step, o Outcome, result json.RawMessag
 	case outcomeFinish, outcomeHandover:
 		return end(rec, Succeeded, "", "")
 	case outcomeRetry:
-		return again(rec, s, o, now, jitter)
+		return retried(rec, s, o, now, jitter)
 	case outcomeAbort, outcomeNone:
 		err := o.err
 		if err == nil {
@@ -52,8 +51,8 @@ func decide(d *definition, rec Record, s *step, o Outcome, result json.RawMessag
 	return rec
 }
 
-// canceledNow returns the record of a canceled run whose step has returned.
-func canceledNow(d *definition, rec Record) Record {
+// canceled returns the record of a canceled run whose step has returned.
+func canceled(d *definition, rec Record) Record {
 	rec.Attempt, rec.NotBefore = 0, time.Time{}
 	if d.onCancel == nil {
 		return end(rec, Canceled, bourse.CodeCanceled, rec.Cancel)
@@ -61,11 +60,11 @@ func canceledNow(d *definition, rec Record) Record {
 	return rec
 }
 
-// again returns the record after an attempt that failed.
-func again(rec Record, s *step, o Outcome, now time.Time, jitter float64) Record {
+// retried returns the record after a failed attempt.
+func retried(rec Record, s *step, o Outcome, now time.Time, jitter float64) Record {
 	err := o.err
 	if err == nil {
-		err = errors.New("the step asked for another attempt")
+		err = errors.New("the step requested another attempt")
 	}
 	rec.Code, rec.Error = string(bourse.CodeOf(err)), messageOf(err)
 	rec.Attempt++
@@ -81,9 +80,8 @@ func again(rec Record, s *step, o Outcome, now time.Time, jitter float64) Record
 	return rec
 }
 
-// backoff returns the wait before attempt n: doubling, at most MaxBackoff, and
-// between half and all of that at random, so that runs that failed together
-// are not retried together.
+// backoff returns the delay before attempt n. It doubles with each attempt up to MaxBackoff. A random part of up to
+// half is subtracted, so that runs that failed together are not retried together.
 func backoff(s *step, n int, jitter float64) time.Duration {
 	d := min(float64(s.MaxBackoff), float64(s.Backoff)*math.Pow(2, float64(min(n-1, 62))))
 	return time.Duration(d/2 + d/2*jitter)
@@ -95,8 +93,8 @@ func end(rec Record, status Status, code bourse.Code, message string) Record {
 	return rec
 }
 
-// messageOf returns the text to record: safe to show when err has a code, all of
-// it when it is our own fault and only the operator will read it.
+// messageOf returns the text to record: the safe message if err has a code, and the full text of an internal error,
+// which only the operator reads.
 func messageOf(err error) string {
 	if bourse.CodeOf(err) == bourse.CodeInternal {
 		return err.Error()

@@ -11,17 +11,16 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// StepFunc is one step of a definition. It may execute more than once: after
-// a crash, a Retry, or a transaction that was refused. ctx ends at the step's
-// deadline, when the run is canceled and when the engine stops; its cause
-// says which.
+// StepFunc is one step of a definition. It may execute more than once: after a crash, a Retry, or a refused
+// transaction. ctx ends at the step's deadline, when the run is canceled, or when the engine stops; its cause tells
+// which.
 type StepFunc[Req, Res any] func(ctx context.Context, r *Run[Req, Res]) Outcome
 
-// StepOptions bound a step. The zero value means the defaults.
+// StepOptions configures a step. The zero value means the defaults.
 type StepOptions struct {
 	Timeout    time.Duration // deadline of each attempt; default DefaultTimeout, negative: none
-	Attempts   int           // then the run is stuck; default DefaultAttempts, negative: no limit
-	Backoff    time.Duration // before the second attempt, doubling; default DefaultBackoff
+	Attempts   int           // after these the run is stuck; default DefaultAttempts, negative: no limit
+	Backoff    time.Duration // before the second attempt, then doubling; default DefaultBackoff
 	MaxBackoff time.Duration // default DefaultMaxBackoff
 }
 
@@ -49,41 +48,40 @@ func (o StepOptions) withDefaults() StepOptions {
 	return o
 }
 
-// Definition is what [Engine.Register] takes: a *Def of any types.
+// Definition is a *Def of any types; see [Engine.Register].
 type Definition interface {
-	// Name returns the name that the definition's runs are recorded under.
+	// Name returns the name under which the definition's runs are recorded.
 	Name() string
 	untyped() *definition
 }
 
-// Def is a state machine: named steps, executed in order, on a request of type
-// Req with a result of type Res. Both are kept as JSON. The names of the
-// definition and its steps are part of the durable record: renaming one parks
-// the runs that are at it.
+// Def is a state machine: named steps that are executed in order, with a request of type Req and a result of type
+// Res. Both are recorded as JSON. The names of the definition and its steps are part of the durable records: renaming
+// one parks the runs that are at it.
 type Def[Req, Res any] struct{ d *definition }
 
-// definition is a Def without its types.
+// definition is a Def without its type parameters.
 type definition struct {
 	name     string
 	steps    []*step
-	onCancel *step // nil: a canceled run just ends
-	decode   func(e *Engine, rec Record) (typedRun, error)
+	onCancel *step // nil: a canceled run ends without compensation
+	decode   func(e *Engine, rec Record) (anyRun, error)
 }
 
 type step struct {
 	name        string
 	compensates bool // it is the definition's OnCancel
 	StepOptions
-	fn func(ctx context.Context, r typedRun) Outcome
+	fn func(ctx context.Context, r anyRun) Outcome
 }
 
-// typedRun is a *Run of any types.
-type typedRun interface {
+// anyRun is a *Run of any types.
+type anyRun interface {
 	prepare(rec Record, log *slog.Logger) error
 	result() (json.RawMessage, error)
 }
 
-// maxName bounds the names of definitions, steps and resources in bytes.
+// maxName is the maximum length of names of definitions, steps and resources, in bytes.
 const maxName = 512
 
 // validName reports whether s can be part of a record's key.
@@ -91,8 +89,7 @@ func validName(s string) bool {
 	return s != "" && len(s) <= maxName && !strings.ContainsRune(s, 0)
 }
 
-// Define begins a definition. A name that cannot be part of a key is a
-// programming error and panics.
+// Define starts a definition. It panics if the name cannot be part of a key.
 func Define[Req, Res any](name string) *Def[Req, Res] {
 	if !validName(name) {
 		panic(fmt.Sprintf("fsm: definition name %q", name))
@@ -100,8 +97,8 @@ func Define[Req, Res any](name string) *Def[Req, Res] {
 	return &Def[Req, Res]{d: &definition{name: name, decode: decodeRun[Req, Res]}}
 }
 
-// Step adds a step. The name is unique in the definition; anything else is a
-// programming error and panics. All steps are added before Register.
+// Step adds a step. It panics if the name is invalid or not unique in the definition. All steps must be added before
+// Register.
 func (d *Def[Req, Res]) Step(name string, fn StepFunc[Req, Res], options ...StepOptions) *Def[Req, Res] {
 	if !validName(name) || d.d.step(name) != nil {
 		panic(fmt.Sprintf("fsm: %s: step name %q", d.d.name, name))
@@ -110,10 +107,9 @@ func (d *Def[Req, Res]) Step(name string, fn StepFunc[Req, Res], options ...Step
 	return d
 }
 
-// OnCancel sets the step that executes instead of the remaining ones once a
-// run has been canceled, also one that never began. When it is done the run
-// ends as canceled; its writes go with the end record. It has the deadline,
-// attempts and backoff of any step, and can be stuck like one.
+// OnCancel sets the step that executes instead of the remaining ones after a run was canceled, even if the run never
+// began. When it is done, the run ends as canceled; its writes are part of the same transaction. It has a deadline,
+// attempts and a backoff like any step, and can get stuck like one.
 func (d *Def[Req, Res]) OnCancel(fn StepFunc[Req, Res], options ...StepOptions) *Def[Req, Res] {
 	d.d.onCancel = newStep("cancel", fn, options)
 	d.d.onCancel.compensates = true
@@ -121,7 +117,7 @@ func (d *Def[Req, Res]) OnCancel(fn StepFunc[Req, Res], options ...StepOptions) 
 }
 
 func newStep[Req, Res any](name string, fn StepFunc[Req, Res], options []StepOptions) *step {
-	s := &step{name: name, fn: func(ctx context.Context, r typedRun) Outcome { return fn(ctx, r.(*Run[Req, Res])) }}
+	s := &step{name: name, fn: func(ctx context.Context, r anyRun) Outcome { return fn(ctx, r.(*Run[Req, Res])) }}
 	if len(options) > 0 {
 		s.StepOptions = options[0]
 	}
@@ -129,12 +125,12 @@ func newStep[Req, Res any](name string, fn StepFunc[Req, Res], options []StepOpt
 	return s
 }
 
-// Name returns the name that the definition's runs are recorded under.
+// Name returns the name under which the definition's runs are recorded.
 func (d *Def[Req, Res]) Name() string { return d.d.name }
 
 func (d *Def[Req, Res]) untyped() *definition { return d.d }
 
-// With makes a run of this definition for Handover and Spawn.
+// With returns a run of this definition for Handover and Spawn.
 func (d *Def[Req, Res]) With(req Req) Starter {
 	raw, err := encodeRequest(d.d, req)
 	return Starter{def: d.d, request: raw, err: err}
@@ -157,8 +153,8 @@ func (d *definition) step(name string) *step {
 	return nil
 }
 
-// following returns the name of the step after name, "" after the last.
-func (d *definition) following(name string) string {
+// stepAfter returns the name of the step after name, or "" after the last one.
+func (d *definition) stepAfter(name string) string {
 	for i, s := range d.steps {
 		if s.name == name && i+1 < len(d.steps) {
 			return d.steps[i+1].name
@@ -167,10 +163,10 @@ func (d *definition) following(name string) string {
 	return ""
 }
 
-// uncompensated is the OnCancel of a definition that has none.
+// uncompensated is the OnCancel of a definition without one.
 var uncompensated = &step{
 	name: "cancel", compensates: true, StepOptions: StepOptions{}.withDefaults(),
-	fn: func(context.Context, typedRun) Outcome { return Done() },
+	fn: func(context.Context, anyRun) Outcome { return Done() },
 }
 
 // compensation returns the step that a canceled run executes.

@@ -1,44 +1,39 @@
 // Package fsm runs durable, typed state machines.
 //
-// A definition ([Define]) is a list of named steps. A run is one execution of
-// it on one resource, recorded in a [Journal] that outlives the process.
+// A definition ([Define]) is a list of named steps. A run is one execution of it on one resource, recorded in a
+// [Journal] that outlives the process.
 //
-// # Promises
+// # Guarantees
 //
-//   - A run is durable before its first step executes, a finished step before
-//     the next one does. What is durable is never executed again; what is not
-//     yet is executed again after a crash, so steps are idempotent.
-//   - A run is rebuilt from its own [Record] alone. What other runs, of the
-//     same definition or another, have left behind does not matter.
-//   - One run at a time executes on a resource. Others wait in the order in
-//     which they were recorded, at most [Config.MaxQueue] of them, and wait in
-//     the same order after a restart. A delayed run takes its place when it is
-//     due.
-//   - A run ends as done, failed or canceled, and never changes again; the error
-//     is part of its last record.
-//   - A cancellation is durable before it has any effect, and is valid for
-//     runs that execute, wait, are delayed or stuck.
-//   - A step has a deadline for each attempt and a limit of attempts. A run
-//     that has used them up is [Stuck]: it keeps its resource and can be seen,
+//   - A run is durable before its first step executes, and a finished step before
+//     the next one executes. A durable step never executes again. A step that is not
+//     yet durable executes again after a crash, so steps must be idempotent.
+//   - A run is restored from its own [Record] alone, whatever state other runs of
+//     any definition have left.
+//   - One run at a time executes on a resource. Others, at most [Config.MaxQueue],
+//     wait in the order in which they were recorded, and in the same order after a
+//     restart. A delayed run enters the queue when it is due.
+//   - A run ends as done, failed or canceled, and does not change after that. Its
+//     last record contains the error.
+//   - A cancellation is durable before it has any effect. It applies to executing,
+//     waiting, delayed and stuck runs.
+//   - A step has a deadline for each attempt and a maximum number of attempts. A run
+//     that has used them up is [Stuck]: it keeps its resource and remains visible
 //     until [Engine.Retry], [Engine.Skip] or [Engine.Cancel].
 //   - A run whose definition, step or request this release does not know is
 //     [Parked]: reported, never skipped, and it blocks only its own resource.
-//   - No timer delays a commit: transitions that come together share one, a
-//     transition that comes alone is committed at once.
+//   - No timer delays a commit. Simultaneous transitions share one commit, and a
+//     single transition is committed at once.
 //
-// A step has to handle being executed twice itself: one that was interrupted
-// asks the world first what it has done.
+// A step must handle being executed twice: after an interruption, it has to check first what it has already done.
 //
 // # Goroutines and locks
 //
-// [Engine.Run] owns every goroutine that executes a step and returns when the
-// last has ended. A run that executes has one goroutine; one that waits, for
-// its turn, its time or its next attempt, has none. [Define].Start uses the
+// [Engine.Run] owns every goroutine that executes a step and returns when the last one has ended. An executing run
+// has one goroutine. A run that waits for its turn, its time or its next attempt has none. [Def.Start] uses the
 // goroutine that will execute the run to wait until it is durable.
 //
-// Locks, in the order in which they are taken: a run's turn (held by the goroutine that
-// writes its next record, until that is durable), the engine's mutex (over
-// maps and queues, and Journal.Submit, which does not block), the journal's
-// own. Steps, writes of transactions, Config.Observe and log handlers are
-// called with none of the engine's locks held.
+// Locks, in the order of acquisition: a run's turn (held by the goroutine that writes its next record, until that is
+// durable), the engine's mutex (for maps and queues, and during Journal.Submit, which does not block), the journal's
+// own. Steps, transactions' writes, Config.Observe and log handlers are called without any of the engine's locks.
 package fsm

@@ -2,10 +2,9 @@ package fsm
 
 import "time"
 
-// dueOf returns when a run may execute, by a clock that no one sets: a run
-// waits for the delay that it started with, and not for the time of day at which
-// that would have been over. Records have only the latter, so what is left of the
-// delay when one is read is at most all of it.
+// dueOf returns when a run may execute, on the monotonic clock: a run waits for the delay with which it was started,
+// even if the wall clock is changed. Records contain only the wall-clock time, so the remaining delay of a record
+// that was read is limited to its whole delay.
 func dueOf(rec Record, now time.Time) time.Time {
 	if rec.NotBefore.IsZero() {
 		return time.Time{}

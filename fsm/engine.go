@@ -12,13 +12,13 @@ import (
 	"github.com/bourse-dev/bourse/internal/quiet"
 )
 
-// Config is the configuration of an engine.
+// Config configures an Engine.
 type Config struct {
 	Journal  Journal      // required
 	Log      *slog.Logger // default: discards
-	MaxQueue int          // runs that may wait on one resource; default DefaultMaxQueue
-	// Observe, when set, is called after each durable transition of a run, in
-	// the run's order; for several runs at once. It must not block.
+	MaxQueue int          // maximum number of runs waiting for one resource; default DefaultMaxQueue
+	// Observe, if set, is called after each durable transition, in order for each run, and concurrently for several
+	// runs. It must not block.
 	Observe func(Record)
 }
 
@@ -27,7 +27,7 @@ const DefaultMaxQueue = 16
 
 // Engine executes runs. All its methods are safe for concurrent use.
 type Engine struct {
-	cfg     Config // with its defaults
+	cfg     Config // with defaults filled in
 	resumed chan struct{}
 	stopped chan struct{}
 	workers sync.WaitGroup
@@ -36,15 +36,15 @@ type Engine struct {
 	loading sync.Mutex
 	loaded  bool
 
-	mu     sync.Mutex // never held over I/O or a callback
+	mu     sync.Mutex // never held during I/O or a callback
 	phase  phase
-	begin  func() (context.Context, context.CancelCauseFunc) // the context of a step; set by Run
+	begin  func() (context.Context, context.CancelCauseFunc) // creates the context of a step; set by Run
 	defs   map[string]*definition
 	runs   map[string]*entry
 	queues map[string]*queue
 	ids    idSource
 
-	unrecorded quiet.Line // of steps that the journal does not take
+	unrecorded quiet.Line // limits log lines about steps that the journal does not accept
 }
 
 type phase int
@@ -55,10 +55,10 @@ const (
 	phaseStopping
 )
 
-// errStopping is the cause of the end of a step's ctx when the engine stops.
-var errStopping = errors.New("the engine stops")
+// errStopping is the cause of a step's ctx when the engine stops.
+var errStopping = errors.New("the engine is stopping")
 
-// New makes an engine that executes nothing yet.
+// New returns an engine that does not execute anything until Run.
 func New(cfg Config) *Engine {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
@@ -75,8 +75,8 @@ func New(cfg Config) *Engine {
 	}
 }
 
-// Register makes definitions known. It is called before Run; a name that is
-// registered twice or has no steps is a programming error and panics.
+// Register adds definitions. It must be called before Run. It panics if a name is registered twice or a definition
+// has no steps.
 func (e *Engine) Register(defs ...Definition) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -89,10 +89,9 @@ func (e *Engine) Register(defs ...Definition) {
 	}
 }
 
-// Run resumes every unfinished run and executes runs until ctx ends. Steps
-// that execute then see the end of their own ctx, and execute again after the
-// next start unless they return Done. Run returns when all of them
-// have returned. It is called once.
+// Run resumes every unfinished run and executes runs until ctx ends. Then the ctx of executing steps ends, and these
+// steps execute again after the next start unless they return Done. Run returns when all of them have returned. It
+// must be called only once.
 func (e *Engine) Run(ctx context.Context) error {
 	if err := e.load(); err != nil {
 		return err
@@ -117,10 +116,10 @@ func (e *Engine) Run(ctx context.Context) error {
 	return nil
 }
 
-// Resumed is closed once every unfinished run has been loaded and scheduled.
+// Resumed returns a channel that is closed once every unfinished run has been loaded and scheduled.
 func (e *Engine) Resumed() <-chan struct{} { return e.resumed }
 
-// load reads the unfinished runs, once.
+// load reads the unfinished runs once.
 func (e *Engine) load() error {
 	e.loading.Lock()
 	defer e.loading.Unlock()
@@ -144,18 +143,18 @@ func (e *Engine) load() error {
 	return nil
 }
 
-// resume parks what this release does not know and schedules the rest.
+// resume parks the runs that this release does not know and schedules the others.
 func (e *Engine) resume(begin func() (context.Context, context.CancelCauseFunc)) error {
 	e.mu.Lock()
 	if e.phase != phaseNew {
 		e.mu.Unlock()
-		return bourse.Errorf(bourse.CodeFailedPrecondition, "the engine has been run before")
+		return bourse.Errorf(bourse.CodeFailedPrecondition, "the engine was already started")
 	}
 	e.phase, e.begin = phaseRunning, begin
 	var parked []Record
 	for _, ent := range e.runs {
 		ent.def = e.defs[ent.definition]
-		if ent.parked = e.unknown(ent); ent.parked != "" {
+		if ent.parked = e.unknownPart(ent); ent.parked != "" {
 			parked = append(parked, e.show(ent))
 		}
 	}
@@ -169,9 +168,9 @@ func (e *Engine) resume(begin func() (context.Context, context.CancelCauseFunc))
 	return nil
 }
 
-// unknown returns what part of a run this release does not know, "" when it knows all.
-// A canceled run needs its compensation only.
-func (e *Engine) unknown(ent *entry) string {
+// unknownPart returns the part of a run that this release does not know, or "". A canceled run needs only its
+// compensation.
+func (e *Engine) unknownPart(ent *entry) string {
 	switch {
 	case ent.def == nil:
 		return fmt.Sprintf("unknown definition %q", ent.definition)
@@ -181,7 +180,7 @@ func (e *Engine) unknown(ent *entry) string {
 	return ""
 }
 
-// report logs for the operator a run that was parked.
+// report logs a parked run for the operator.
 func (e *Engine) report(rec Record) {
 	e.logger(rec).Error("run parked", "reason", rec.Error)
 	e.cfg.Observe(rec)
@@ -191,7 +190,7 @@ func (e *Engine) logger(rec Record) *slog.Logger {
 	return e.cfg.Log.With("run", rec.ID, "definition", rec.Definition, "step", rec.Step, "resource", rec.Resource)
 }
 
-// queue returns the queue of a resource, which it makes if there is none. e.mu is held.
+// queue returns the queue of a resource, creating it if necessary. e.mu is held.
 func (e *Engine) queue(resource string) *queue {
 	q := e.queues[resource]
 	if q == nil {
@@ -201,16 +200,14 @@ func (e *Engine) queue(resource string) *queue {
 	return q
 }
 
-// launch executes the next run of q on a goroutine of its own, or arms the
-// queue's timer for it. e.mu is held.
+// launch executes the next run of q on a new goroutine, or sets the queue's timer for it. e.mu is held.
 func (e *Engine) launch(q *queue) {
 	if ent := e.schedule(q); ent != nil {
 		e.workers.Go(func() { e.work(ent) })
 	}
 }
 
-// schedule returns the run of q that is to execute now, and marks it busy; nil
-// when there is none. e.mu is held.
+// schedule returns the run of q to execute now and marks it as busy. It returns nil if there is none. e.mu is held.
 func (e *Engine) schedule(q *queue) *entry {
 	if e.phase != phaseRunning {
 		return nil

@@ -253,7 +253,7 @@ func TestAFullDiskLogsOnceAMinute(t *testing.T) {
 		l.disk.Break(nil)
 		l.wait(h, "")
 		l.stop() // it may still be writing
-		if got := strings.Count(l.log.String(), "cannot be recorded"); got != 3 || !strings.Contains(l.log.String(), "not_logged=1") {
+		if got := strings.Count(l.log.String(), "record finished step failed"); got != 3 || !strings.Contains(l.log.String(), "not_logged=1") {
 			t.Errorf("%d lines, want 3 that count the others:\n%s", got, &l.log)
 		}
 	}, d)

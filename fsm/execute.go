@@ -10,18 +10,17 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// work executes ent as far as it goes now, then the run that has its turn on the
-// same resource.
+// work executes ent as far as possible, then the next run on the same resource, and so on.
 func (e *Engine) work(ent *entry) {
 	for ent != nil {
 		ent = e.execute(ent)
 	}
 }
 
-// execute executes one busy run until it ends, waits, is stuck or parked, or
-// the engine stops, and returns the run that has its turn then.
+// execute executes a busy run until it ends, waits, is stuck or parked, or the engine stops. It returns the next run
+// to execute on the resource, if any.
 func (e *Engine) execute(ent *entry) *entry {
-	var run typedRun
+	var run anyRun
 	for {
 		s, rec, ctx, cancel := e.step(ent)
 		if s == nil {
@@ -43,17 +42,16 @@ func (e *Engine) execute(ent *entry) *entry {
 		stopping := errors.Is(context.Cause(ctx), errStopping)
 		cancel(nil)
 		if stopping && !o.finished() {
-			return e.yield(ent) // interrupted by us: it executes again after the restart
+			return e.yield(ent) // interrupted by the engine: it executes again after the restart
 		}
-		again, ok := e.transition(ent, s, o, run, log)
-		if !ok || !again {
+		proceed, ok := e.transition(ent, s, o, run, log)
+		if !ok || !proceed {
 			return e.yield(ent)
 		}
 	}
 }
 
-// step returns the step of ent that executes now, with its record and its ctx;
-// nil when none does.
+// step returns the step of ent to execute now, with its record and context, or nil if there is none.
 func (e *Engine) step(ent *entry) (*step, Record, context.Context, context.CancelCauseFunc) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -70,17 +68,17 @@ func (e *Engine) step(ent *entry) (*step, Record, context.Context, context.Cance
 	return s, rec, ctx, cancel
 }
 
-// graceToReturn is how long past its deadline a step may take to return before
-// a warning is logged. Nothing can end it, and no other run gets its resource.
+// graceToReturn is how long a step may continue past its deadline before an error is logged. Nothing can end it, and
+// no other run gets its resource.
 const graceToReturn = 5 * time.Second
 
 // call executes one attempt of a step.
-func call(ctx context.Context, s *step, run typedRun, log *slog.Logger) (o Outcome) {
+func call(ctx context.Context, s *step, run anyRun, log *slog.Logger) (o Outcome) {
 	if s.Timeout > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeoutCause(ctx, s.Timeout, bourse.Errorf(bourse.CodeTimeout, "step %s took longer than %s", s.name, s.Timeout))
 		defer cancel()
-		late := time.AfterFunc(s.Timeout+graceToReturn, func() { log.Error("step goes on past its deadline") })
+		late := time.AfterFunc(s.Timeout+graceToReturn, func() { log.Error("step continues past its deadline") })
 		defer late.Stop()
 	}
 	defer func() {
@@ -92,7 +90,7 @@ func call(ctx context.Context, s *step, run typedRun, log *slog.Logger) (o Outco
 	return s.fn(ctx, run)
 }
 
-// yield ends the execution of ent for now and returns the run that has its turn.
+// yield ends the execution of ent for now and returns the next run to execute on the resource.
 func (e *Engine) yield(ent *entry) *entry {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -100,7 +98,7 @@ func (e *Engine) yield(ent *entry) *entry {
 	return e.schedule(e.queue(ent.resource))
 }
 
-// park parks a run that this release cannot read.
+// park parks a run whose record this release cannot read.
 func (e *Engine) park(ent *entry, err error) *entry {
 	e.mu.Lock()
 	ent.parked = err.Error()

@@ -9,7 +9,7 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Handle is a started run, seen from outside. It is safe for concurrent use.
+// Handle refers to a started run. It is safe for concurrent use.
 type Handle[Res any] struct {
 	engine *Engine
 	entry  *entry
@@ -19,15 +19,13 @@ type Handle[Res any] struct {
 // ID returns the run's id.
 func (h *Handle[Res]) ID() string { return h.entry.id }
 
-// Joined reports whether the run was unfinished already: the request of this Start
-// was dropped and its Write not executed.
+// Joined reports whether Start returned an existing unfinished run. The request and the Write of that Start were not
+// used.
 func (h *Handle[Res]) Joined() bool { return h.joined }
 
-// Wait blocks until the run has ended durably and returns its result. The error
-// of a failed run is a *bourse.Error with the code that it was aborted with,
-// that of a canceled one has CodeCanceled. When ctx ends first, or the engine
-// stops, the run goes on (after the restart) and the error reads as timeout or
-// canceled. A stuck or parked run has not ended.
+// Wait blocks until the run has ended durably and returns its result. The error of a failed run is a *bourse.Error
+// with the code of its abort; that of a canceled run has CodeCanceled. If ctx ends first or the engine stops, the run
+// continues (after the restart), and the error is a timeout or a cancellation. A stuck or parked run has not ended.
 func (h *Handle[Res]) Wait(ctx context.Context) (Res, error) {
 	var none Res
 	rec, err := h.engine.await(ctx, h.entry, h.entry.done)
@@ -37,13 +35,12 @@ func (h *Handle[Res]) Wait(ctx context.Context) (Res, error) {
 	return outcomeOf[Res](rec)
 }
 
-// Applied is Wait that does not wait for the disk: it returns as soon as the
-// run's last transition is part of every later transaction. A crash now may
-// undo it, and then the run's last step executes again.
+// Applied is like Wait but does not wait for the disk: it returns as soon as later transactions see the run's last
+// transition. A crash may undo that transition, and then the run's last step executes again.
 func (h *Handle[Res]) Applied(ctx context.Context) (Res, error) {
 	var none Res
 	rec, err := h.engine.await(ctx, h.entry, h.entry.applied)
-	if err == nil && !rec.Status.Ended() { // the journal failed, and what was applied is undone
+	if err == nil && !rec.Status.Ended() { // the journal failed, and the applied transition was undone
 		rec, err = h.engine.await(ctx, h.entry, h.entry.done)
 	}
 	if err != nil {
@@ -52,8 +49,7 @@ func (h *Handle[Res]) Applied(ctx context.Context) (Res, error) {
 	return outcomeOf[Res](rec)
 }
 
-// await waits for a channel that the run's end closes, and returns the record
-// that it ended with.
+// await waits for a channel that is closed at the run's end, and returns the run's last record.
 func (e *Engine) await(ctx context.Context, ent *entry, ended <-chan struct{}) (Record, error) {
 	select {
 	case <-ended:
@@ -66,7 +62,7 @@ func (e *Engine) await(ctx context.Context, ent *entry, ended <-chan struct{}) (
 	case <-ended:
 		return e.finalOf(ent), nil
 	default:
-		return Record{}, bourse.Errorf(bourse.CodeTimeout, "run %s goes on after the restart", ent.id)
+		return Record{}, bourse.Errorf(bourse.CodeTimeout, "run %s will continue after the restart", ent.id)
 	}
 }
 
@@ -76,7 +72,7 @@ func (e *Engine) finalOf(ent *entry) Record {
 	return ent.final
 }
 
-// outcomeOf reads an ended record.
+// outcomeOf decodes the result or error of an ended record.
 func outcomeOf[Res any](rec Record) (Res, error) {
 	var res Res
 	if err := rec.Err(); err != nil {
@@ -90,8 +86,7 @@ func outcomeOf[Res any](rec Record) (Res, error) {
 	return res, nil
 }
 
-// Err returns the error that a failed or canceled run ended with, nil for every
-// other.
+// Err returns the error of a failed or canceled run, and nil for any other.
 func (r Record) Err() error {
 	switch r.Status {
 	case Failed, Canceled:
@@ -104,8 +99,8 @@ func (r Record) Err() error {
 	return nil
 }
 
-// Find returns a handle on a run of this definition: one that has not ended, or
-// one that has and is still kept. CodeNotFound when there is none.
+// Find returns a handle for a run of this definition that has not ended, or has ended and is still recorded. It
+// returns CodeNotFound if there is none.
 func (d *Def[Req, Res]) Find(e *Engine, id string) (*Handle[Res], error) {
 	ent, err := e.find(id)
 	if err != nil {

@@ -7,13 +7,13 @@ import (
 	"github.com/oklog/ulid/v2"
 )
 
-// idSource makes ULIDs that only grow, also when the clock steps back.
+// idSource creates ULIDs that always increase, even if the clock steps back.
 type idSource struct {
 	ms      uint64
 	entropy *ulid.MonotonicEntropy
 }
 
-// seen makes every later id greater than id.
+// seen ensures that every later id is greater than id.
 func (s *idSource) seen(id string) {
 	if u, err := ulid.ParseStrict(id); err == nil {
 		s.ms = max(s.ms, u.Time()+1)
@@ -26,7 +26,7 @@ func (s *idSource) next(now time.Time) string {
 	}
 	s.ms = max(s.ms, uint64(max(0, now.UnixMilli())))
 	id, err := ulid.New(s.ms, s.entropy)
-	if err != nil { // the entropy of this millisecond is used up
+	if err != nil { // no ids left in this millisecond
 		s.ms++
 		id = ulid.MustNew(s.ms, s.entropy)
 	}

@@ -7,13 +7,13 @@ import (
 	"time"
 )
 
-// Runs lists every unfinished run as it is now, in the order in which they
-// were started. A parked run's Error says which part of it is unknown.
+// Runs returns the current records of all unfinished runs, in the order in which they were started. The Error of a
+// parked run names the part that is unknown.
 func (e *Engine) Runs() []Record {
 	return e.list(func(*entry) bool { return true })
 }
 
-// Children lists the unfinished runs that have this parent.
+// Children returns the unfinished runs with this parent.
 func (e *Engine) Children(parent string) []Record {
 	return e.list(func(ent *entry) bool { return ent.rec.Parent == parent })
 }
@@ -31,7 +31,7 @@ func (e *Engine) list(wanted func(*entry) bool) []Record {
 	return out
 }
 
-// show returns the record of ent with its present status. e.mu is held.
+// show returns the record of ent with its current status. e.mu is held.
 func (e *Engine) show(ent *entry) Record {
 	rec := ent.rec
 	switch {
@@ -48,8 +48,7 @@ func (e *Engine) show(ent *entry) Record {
 	return rec
 }
 
-// Wait blocks until a run of any definition has ended durably, and returns its
-// last record; see Handle.Wait.
+// Wait blocks until a run of any definition has ended durably, and returns its last record; see Handle.Wait.
 func (e *Engine) Wait(ctx context.Context, runID string) (Record, error) {
 	ent, err := e.find(runID)
 	if err != nil {
@@ -58,7 +57,7 @@ func (e *Engine) Wait(ctx context.Context, runID string) (Record, error) {
 	return e.await(ctx, ent, ent.done)
 }
 
-// find returns a run that is unfinished, or one that has ended and is kept.
+// find returns a run that has not ended, or has ended and is still recorded.
 func (e *Engine) find(id string) (*entry, error) {
 	if err := e.load(); err != nil {
 		return nil, err

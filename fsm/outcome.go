@@ -5,9 +5,8 @@ import (
 	"time"
 )
 
-// Outcome is the result of a step's attempt. It is made by one of the functions
-// below; the zero Outcome is that of a step that forgot to return one, and
-// aborts the run.
+// Outcome is the result of a step's attempt. The functions below create one. The zero Outcome, from a step that
+// forgot to return one, aborts the run.
 type Outcome struct {
 	kind   outcomeKind
 	err    error
@@ -27,48 +26,46 @@ const (
 	outcomeAbort
 )
 
-// finished reports whether the step has done its work.
+// finished reports whether the step has completed.
 func (o Outcome) finished() bool {
 	return o.kind == outcomeDone || o.kind == outcomeFinish || o.kind == outcomeHandover
 }
 
-// Done ends the step well: the next one executes, or the run ends as done
-// after the last. The writes and the run's Result become durable with it.
+// Done completes the step: the next one executes, or the run ends as done after the last. The writes and the run's
+// Result become durable with it.
 func Done(writes ...Write) Outcome { return Outcome{kind: outcomeDone, writes: writes} }
 
-// Finish ends the step and the whole run well: the remaining steps are not
-// executed.
+// Finish completes the step and the whole run. The remaining steps are not executed.
 func Finish(writes ...Write) Outcome { return Outcome{kind: outcomeFinish, writes: writes} }
 
-// Retry asks for another attempt of the step after its backoff. Changes that
-// this attempt made to the Result are dropped.
+// Retry requests another attempt of the step after its backoff. Changes that this attempt made to the Result are
+// dropped.
 func Retry(err error) Outcome { return Outcome{kind: outcomeRetry, err: err, after: -1} }
 
-// RetryAfter asks for another attempt of the step after d.
+// RetryAfter requests another attempt of the step after d.
 func RetryAfter(d time.Duration, err error) Outcome {
 	return Outcome{kind: outcomeRetry, err: err, after: max(0, d)}
 }
 
-// Abort ends the run as failed. The code and the message of err are
-// part of its record, and the writes become durable with it.
+// Abort ends the run as failed. Its record contains the code and message of err, and the writes become durable with
+// it.
 func Abort(err error, writes ...Write) Outcome {
 	return Outcome{kind: outcomeAbort, err: err, writes: writes}
 }
 
-// Handover ends the run as done and, in the same transaction, starts another
-// one on the same resource, which takes its place before all that wait there.
+// Handover ends the run as done and, in the same transaction, starts another run on the same resource, ahead of all
+// waiting runs.
 func Handover(next Starter, writes ...Write) Outcome {
 	return Outcome{kind: outcomeHandover, starts: []Starter{next}, writes: writes}
 }
 
-// Spawn is Done that also starts child runs, each on a resource of its own
-// (see [Starter.On]), in the same transaction: a child is started exactly
-// once, whatever crashes. A later step waits for them with [Run.Children].
+// Spawn is like Done and also starts child runs in the same transaction, each on its own resource (see [Starter.On]).
+// A child is started exactly once, even after a crash. A later step waits for the children with [Run.Children].
 func Spawn(children []Starter, writes ...Write) Outcome {
 	return Outcome{kind: outcomeDone, starts: children, writes: writes}
 }
 
-// Starter is a run to be started by the outcome of another; see [Def.With].
+// Starter describes a run to be started by another run's outcome; see [Def.With].
 type Starter struct {
 	def      *definition
 	resource string
@@ -76,8 +73,7 @@ type Starter struct {
 	err      error
 }
 
-// On sets which resource the run acts on. The default is the resource of the
-// run that starts it.
+// On sets the resource of the run. The default is the resource of the run that starts it.
 func (s Starter) On(resource string) Starter {
 	s.resource = resource
 	return s

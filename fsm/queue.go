@@ -8,35 +8,34 @@ import (
 	"github.com/oklog/ulid/v2"
 )
 
-// closed is a channel that has been closed.
+// closed is a closed channel.
 var closed = func() chan struct{} {
 	c := make(chan struct{})
 	close(c)
 	return c
 }()
 
-// name is the part of a run that never changes.
+// name is the immutable part of a run.
 type name struct{ id, definition, resource string }
 
-// entry is an unfinished run in memory. The fields above turn do not change;
-// those below it are guarded by Engine.mu.
+// entry is an unfinished run in memory. The fields above turn do not change; those below it are guarded by Engine.mu.
 type entry struct {
 	name
-	recorded chan struct{} // closed once the run is durable, or never will be
+	recorded chan struct{} // closed once the run is durable or has been rejected
 	applied  chan struct{} // closed once its last transition is applied
-	done     chan struct{} // closed once that is durable
+	done     chan struct{} // closed once its last transition is durable
 
-	turn chan struct{} // holds one token: its holder may write the next record
+	turn chan struct{} // holds one token, which allows its holder to write the next record
 
-	rec       Record      // as it is durable
+	rec       Record      // the durable record
 	due       time.Time   // when it may execute; zero: at once
 	def       *definition // nil: unknown
-	parked    string      // why, when not ""
+	parked    string      // the reason, if it is parked
 	busy      bool        // a goroutine executes it
-	held      bool        // is being changed from outside: not to be executed now
+	held      bool        // being changed by a caller, must not execute now
 	finishing bool        // its last transition has been submitted
-	stop      func(error) // ends the ctx of the step that executes
-	final     Record      // what it ended with, once that is applied
+	stop      func(error) // cancels the ctx of the executing step
+	final     Record      // its last record, once applied
 	startErr  error       // why it was not recorded; set before recorded is closed
 }
 
@@ -49,7 +48,7 @@ func newEntry(rec Record) *entry {
 	return ent
 }
 
-// pending reports whether it is unknown yet if the run will be durable.
+// pending reports whether it is still unknown if the run will be durable.
 func (ent *entry) pending() bool {
 	select {
 	case <-ent.recorded:
@@ -59,17 +58,16 @@ func (ent *entry) pending() bool {
 	}
 }
 
-// queue orders the unfinished runs of one resource. Its fields are guarded by
-// Engine.mu.
+// queue orders the unfinished runs of one resource. Its fields are guarded by Engine.mu.
 type queue struct {
 	resource string
-	current  *entry   // has the resource: it executes, backs off, is stuck or parked
+	current  *entry   // owns the resource: executing, backing off, stuck or parked
 	waiting  []*entry // in the order of their places
 	timer    *time.Timer
 }
 
-// place orders the runs of a resource, in memory as after a restart: by the
-// time from which a run could execute, then by id.
+// place is the sort key of the runs of a resource, in memory and after a restart: the time from which a run could
+// execute, then its id.
 type place struct {
 	ms uint64
 	id string
@@ -81,8 +79,7 @@ func placeOf(rec Record) place {
 		p.ms = id.Time()
 	}
 	if rec.Status == Delayed {
-		// Rounded up, so that a run that was recorded before this one is due
-		// stays before it.
+		// Rounded up, so that a run recorded before this one is due stays ahead of it.
 		p.ms = max(p.ms, uint64(max(0, rec.NotBefore.Add(time.Millisecond-1).UnixMilli())))
 	}
 	return p
@@ -92,14 +89,13 @@ func (p place) compare(q place) int {
 	return cmp.Or(cmp.Compare(p.ms, q.ms), cmp.Compare(p.id, q.id))
 }
 
-// insert puts ent at its place among those that wait.
+// insert puts ent in its place among the waiting runs.
 func (q *queue) insert(ent *entry) {
 	at, _ := slices.BinarySearchFunc(q.waiting, placeOf(ent.rec), func(x *entry, p place) int { return placeOf(x.rec).compare(p) })
 	q.waiting = slices.Insert(q.waiting, at, ent)
 }
 
-// load puts a run that was read from the journal where it was. One that had
-// begun has the resource.
+// load restores a run that was read from the journal. A run that had begun owns the resource.
 func (q *queue) load(ent *entry) {
 	if q.current == nil && (ent.rec.Status == Running || ent.rec.Status == Stuck) {
 		q.current = ent
@@ -117,13 +113,12 @@ func (q *queue) remove(ent *entry) {
 
 func (q *queue) empty() bool { return q.current == nil && len(q.waiting) == 0 }
 
-// idle reports whether a run that was added now would execute at once.
+// idle reports whether a run that is added now would execute at once.
 func (q *queue) idle(now time.Time) bool {
 	return q.current == nil && (len(q.waiting) == 0 || q.waiting[0].due.After(now))
 }
 
-// next returns the run that is to execute now, made current, or else the time
-// at which to ask again, if there is one.
+// next returns the run to execute now, made current, or otherwise the time of the next call, zero if none is needed.
 func (q *queue) next(now time.Time) (*entry, time.Time) {
 	ent := q.current
 	if ent == nil && len(q.waiting) > 0 {
@@ -131,7 +126,7 @@ func (q *queue) next(now time.Time) (*entry, time.Time) {
 	}
 	switch {
 	case ent == nil || ent.busy || ent.held || ent.pending():
-		return nil, time.Time{} // what changes that calls next again
+		return nil, time.Time{} // whatever changes that calls next again
 	case ent.due.After(now):
 		return nil, ent.due
 	case ent.parked != "" || ent.rec.Status == Stuck:
@@ -149,7 +144,7 @@ func (q *queue) take(ent *entry) {
 	}
 }
 
-// joinable returns the run that a second start of the same definition joins.
+// joinable returns the run that another start of the same definition joins, or nil.
 func (q *queue) joinable(definition string) *entry {
 	fits := func(ent *entry) bool {
 		return ent.definition == definition && ent.rec.Cancel == "" && !ent.finishing
@@ -175,7 +170,7 @@ func (q *queue) disarm() {
 	}
 }
 
-// replace puts a waiting run whose record has changed at its place.
+// replace moves a waiting run with a changed record to its place.
 func (q *queue) replace(ent *entry) {
 	if q.current != ent && slices.Contains(q.waiting, ent) {
 		q.remove(ent)

@@ -8,27 +8,27 @@ import (
 	"time"
 )
 
-// Run is a step's view of the run that it is a part of. It is valid only during
-// the step's call, and used by one goroutine at a time.
+// Run is a step's view of its run. It is valid only during the step's call, and must be used by one goroutine at a
+// time.
 type Run[Req, Res any] struct {
 	ID        string // ULID
 	Resource  string
-	Parent    string // of a child run
-	Step      string // the step that executes; for OnCancel the one that was to
-	Attempt   int    // of this step; 0 the first time
-	Failure   string // of the attempt before, as it was recorded; "" the first time
+	Parent    string // set in a child run
+	Step      string // the executing step; for OnCancel, the step that would have executed
+	Attempt   int    // failed attempts of this step
+	Failure   string // recorded error of the previous attempt; "" for the first one
 	CreatedAt time.Time
-	Cancel    string       // why, once the run has been canceled
-	Request   Req          // not to be changed
+	Cancel    string       // the cause, once the run has been canceled
+	Request   Req          // must not be changed
 	Result    *Res         // never nil; made durable with each finished step
-	Log       *slog.Logger // carries run, definition, resource and step
+	Log       *slog.Logger // has the attributes run, definition, resource and step
 
 	engine   *Engine
 	children []string
-	stale    bool // Result may differ from what is durable
+	stale    bool // Result may differ from the durable one
 }
 
-func decodeRun[Req, Res any](e *Engine, rec Record) (typedRun, error) {
+func decodeRun[Req, Res any](e *Engine, rec Record) (anyRun, error) {
 	r := &Run[Req, Res]{ID: rec.ID, Resource: rec.Resource, Parent: rec.Parent, CreatedAt: rec.CreatedAt, engine: e, stale: true}
 	if err := json.Unmarshal(rec.Request, &r.Request); err != nil {
 		return nil, fmt.Errorf("request: %w", err)
@@ -36,14 +36,14 @@ func decodeRun[Req, Res any](e *Engine, rec Record) (typedRun, error) {
 	return r, r.prepare(rec, slog.New(slog.DiscardHandler))
 }
 
-// prepare readies r for the next attempt, from its record.
+// prepare sets r up for the next attempt, from its record.
 func (r *Run[Req, Res]) prepare(rec Record, log *slog.Logger) error {
 	r.Step, r.Attempt, r.Cancel, r.Log, r.children = rec.Step, rec.Attempt, rec.Cancel, log, rec.Children
 	r.Failure = ""
 	if rec.Attempt > 0 {
 		r.Failure = rec.Error
 	}
-	// A failed attempt may have left its changes behind.
+	// A failed attempt may have changed Result.
 	if r.stale || rec.Attempt > 0 {
 		r.Result = new(Res)
 		if len(rec.Result) > 0 {
@@ -56,8 +56,7 @@ func (r *Run[Req, Res]) prepare(rec Record, log *slog.Logger) error {
 	return nil
 }
 
-// result encodes the Result of a finished step; from here on Result is what will
-// be durable.
+// result encodes the Result of a finished step. After that, Result is the durable one.
 func (r *Run[Req, Res]) result() (json.RawMessage, error) {
 	if r.Result == nil {
 		r.Result = new(Res)
@@ -66,8 +65,8 @@ func (r *Run[Req, Res]) result() (json.RawMessage, error) {
 	return json.Marshal(r.Result)
 }
 
-// Children waits until every child that earlier steps have spawned has ended,
-// and returns their last records in the order of spawning.
+// Children waits until every child spawned by earlier steps has ended, and returns their last records in the order of
+// spawning.
 func (r *Run[Req, Res]) Children(ctx context.Context) ([]Record, error) {
 	out := make([]Record, 0, len(r.children))
 	for _, id := range r.children {

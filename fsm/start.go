@@ -9,29 +9,24 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// StartOptions are the options of a run that is started.
+// StartOptions configures a run to start.
 type StartOptions struct {
-	NotBefore time.Time // the first step executes no earlier; default at once
-	Parent    string    // the run that this one is a part of, for Children
-	// Write becomes durable in the same transaction as the run's first record.
-	// Its error means that nothing was recorded, and Start returns it unchanged.
+	NotBefore time.Time // earliest start of the first step; default: at once
+	Parent    string    // the run that spawned this one, for Children
+	// Write becomes durable in the same transaction as the run's first record. If it returns an error, nothing is
+	// recorded, and Start returns the error unchanged.
 	Write Write
-	// Queue makes a run of its own even if one of the same definition is going
-	// on the resource.
+	// Queue starts a new run even if a run of the same definition is unfinished on the resource.
 	Queue bool
 }
 
-// Start records a run on a resource, in one transaction, and returns once it
-// is durable; the run executes as soon as its turn comes, which may be before
-// Start returns. When a run of the same definition is unfinished on the
-// resource (and not canceled), Start returns a handle on that one, unless
-// o.Queue is set. It may be called before Engine.Run.
+// Start records a run on a resource in one transaction and returns once it is durable. The run executes when its turn
+// comes, which may be before Start returns. If an uncanceled run of the same definition is unfinished on the
+// resource, Start returns a handle for that run, unless o.Queue is set. Start may be called before Engine.Run.
 //
-// Errors: what o.Write returned; CodeRateLimited when too many runs wait on the
-// resource, CodeUnavailable when the engine stops or the journal cannot write
-// (nothing was recorded), CodeTimeout when it is unknown whether the journal
-// has it, CodeInvalid for a resource or request that cannot be
-// recorded. When ctx ends first the outcome is unknown.
+// Errors: the error of o.Write; CodeRateLimited if too many runs wait on the resource; CodeUnavailable if the engine
+// is stopping or the journal cannot write (nothing was recorded); CodeTimeout if it is unknown whether the run was
+// recorded; CodeInvalid if the resource or request cannot be recorded. If ctx ends first, the outcome is unknown.
 func (d *Def[Req, Res]) Start(ctx context.Context, e *Engine, resource string, req Req, o StartOptions) (*Handle[Res], error) {
 	raw, err := encodeRequest(d.d, req)
 	if err != nil {
@@ -46,7 +41,7 @@ func (d *Def[Req, Res]) Start(ctx context.Context, e *Engine, resource string, r
 
 func (e *Engine) start(ctx context.Context, d *definition, resource string, request json.RawMessage, o StartOptions) (*entry, bool, error) {
 	if !validName(resource) {
-		return nil, false, bourse.Errorf(bourse.CodeInvalid, "resource %s of a run", bourse.Quoted(resource))
+		return nil, false, bourse.Errorf(bourse.CodeInvalid, "invalid resource %s", bourse.Quoted(resource))
 	}
 	if err := e.load(); err != nil {
 		return nil, false, err
@@ -62,13 +57,13 @@ func (e *Engine) start(ctx context.Context, d *definition, resource string, requ
 			return nil, false, fmt.Errorf("start %s: %w", d.name, ctx.Err())
 		}
 		if joined && ent.startErr != nil {
-			continue // the run to join was never recorded: start it ourselves
+			continue // the run to join was never recorded, so start one
 		}
 		return ent, joined, ent.startErr
 	}
 }
 
-// admit finds the run to join, or submits the first record of a new one.
+// admit returns the run to join, or submits the first record of a new one.
 func (e *Engine) admit(d *definition, resource string, request json.RawMessage, o StartOptions) (*entry, bool, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -99,21 +94,20 @@ func (e *Engine) admit(d *definition, resource string, request json.RawMessage, 
 	return ent, false, nil
 }
 
-// room reports CodeRateLimited when no further run may wait in q.
+// room returns CodeRateLimited if no further run may wait in q.
 func (e *Engine) room(q *queue) error {
 	waiting := len(q.waiting)
 	if q.current == nil {
 		waiting-- // the first of them is about to execute
 	}
 	if waiting >= e.cfg.MaxQueue {
-		return bourse.Errorf(bourse.CodeRateLimited, "%d runs wait on %s already", waiting, q.resource)
+		return bourse.Errorf(bourse.CodeRateLimited, "%d runs already wait for %s", waiting, q.resource)
 	}
 	return nil
 }
 
-// enqueue completes rec, the first record of a run, and puts the run into q,
-// pending. e.mu is held until the record has been submitted: runs become
-// durable in the order of their ids.
+// enqueue completes rec, the first record of a run, and adds the pending run to q. e.mu must be held until the record
+// has been submitted, so that runs become durable in the order of their ids.
 func (e *Engine) enqueue(q *queue, d *definition, rec Record, now time.Time) *entry {
 	rec.ID, rec.Step, rec.CreatedAt, rec.UpdatedAt = e.ids.next(now), d.steps[0].name, now.Round(0), now.Round(0)
 	switch {
@@ -131,7 +125,7 @@ func (e *Engine) enqueue(q *queue, d *definition, rec Record, now time.Time) *en
 	return ent
 }
 
-// record waits until a new run is durable, and executes it if it is its turn.
+// record waits until a new run is durable, and executes it if it is next.
 func (e *Engine) record(ent *entry, t *transaction) {
 	err := t.wait()
 	if err != nil {
@@ -142,7 +136,7 @@ func (e *Engine) record(ent *entry, t *transaction) {
 	e.work(e.admitted(ent))
 }
 
-// admitted makes a durable run a candidate for execution.
+// admitted marks a run as durable and returns the run to execute now, if any.
 func (e *Engine) admitted(ent *entry) *entry {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -7,15 +7,13 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// transaction is one durable transition: records of runs, and what a step or a
-// caller adds to it.
+// transaction is one durable transition: records of runs, and the writes added by a step or caller.
 type transaction struct {
 	records []Record
 	writes  []Write
 	commit  Commit
 
-	// Set by the journal's goroutine each time that it executes the
-	// transaction; read once the commit is applied.
+	// Set by the journal's goroutine each time it executes the transaction; read once the commit is applied.
 	ran     bool
 	refused error // by one of writes
 }
@@ -37,12 +35,11 @@ func (t *transaction) execute(tx Tx) error {
 	return nil
 }
 
-// wait blocks until the transaction is durable or has failed. It does not take
-// a context: the engine has to know the outcome.
+// wait blocks until the transaction is durable or has failed. It takes no context, because the engine must know the
+// outcome.
 func (t *transaction) wait() error { return t.commit.Wait(context.Background()) }
 
-// applied waits until the outcome of the transaction is decided but for the
-// disk, and reports whether it is part of later ones.
+// applied waits until the transaction has been executed, and reports whether later transactions see it.
 func (t *transaction) applied() bool {
 	<-t.commit.Applied()
 	return t.ran && t.refused == nil
@@ -51,7 +48,7 @@ func (t *transaction) applied() bool {
 func safely(write Write, tx Tx) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
-			err = bourse.Errorf(bourse.CodeInternal, "a write of a run panicked: %v", v)
+			err = bourse.Errorf(bourse.CodeInternal, "transaction write panicked: %v", v)
 		}
 	}()
 	return write(tx)

@@ -9,16 +9,15 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Backoff of a transition that the journal cannot take.
+// Backoff of a transition that the journal does not accept.
 const (
 	minJournalPause = 10 * time.Millisecond
 	maxJournalPause = 2 * time.Second
 )
 
-// transition makes the outcome of a step durable, however long the journal
-// takes to accept it, and reports whether the run goes on at once. It is not ok
-// when the engine stops first: then the step executes again after the restart.
-func (e *Engine) transition(ent *entry, s *step, o Outcome, run typedRun, log *slog.Logger) (again, ok bool) {
+// transition makes the outcome of a step durable, however long the journal takes to accept it, and reports whether
+// the run continues at once. ok is false if the engine stops first; the step then executes again after the restart.
+func (e *Engine) transition(ent *entry, s *step, o Outcome, run anyRun, log *slog.Logger) (proceed, ok bool) {
 	var result []byte
 	if o.finished() {
 		var err error
@@ -36,17 +35,17 @@ func (e *Engine) transition(ent *entry, s *step, o Outcome, run typedRun, log *s
 		ent.turn <- struct{}{}
 		switch {
 		case err == nil:
-			e.tell(log, s, o, t.records[0])
+			e.logTransition(log, s, o, t.records[0])
 			rec := t.records[0]
 			return rec.Status == Running && !rec.NotBefore.After(time.Now()), true
 		case t == nil || t.refused != nil:
-			log.Warn("transaction of a step refused", "err", err)
+			log.Warn("step transaction refused", "err", err)
 			o = Retry(err)
 			e.withdraw(ent)
 			continue
 		}
 		if kept, ok := e.unrecorded.Due(); ok {
-			log.Error("step is done but cannot be recorded", "err", err, "not_logged", kept)
+			log.Error("record finished step failed", "err", err, "not_logged", kept)
 		}
 		if !e.pause(ent, pause) {
 			return false, false
@@ -55,7 +54,7 @@ func (e *Engine) transition(ent *entry, s *step, o Outcome, run typedRun, log *s
 	}
 }
 
-// pause waits for d; false when the engine stops meanwhile.
+// pause waits for d. It returns false if the engine stops first.
 func (e *Engine) pause(ent *entry, d time.Duration) bool {
 	e.mu.Lock()
 	if e.phase != phaseRunning {
@@ -76,21 +75,20 @@ func (e *Engine) pause(ent *entry, d time.Duration) bool {
 	}
 }
 
-// advance submits the transition of ent that outcome o means, and the runs
-// that it starts.
+// advance submits the transition of ent that follows from outcome o, and the runs that the outcome starts.
 func (e *Engine) advance(ent *entry, s *step, o Outcome, result []byte) (*transaction, []*entry, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	ent.stop = nil
 	now := time.Now()
-	next := ent.final // what Applied has returned stays
+	next := ent.final // if set, Applied may have returned it
 	if !next.Status.Ended() {
 		next = decide(ent.def, ent.rec, s, o, result, now, rand.Float64())
 	}
 	var started []*entry
 	if o.kind == outcomeHandover && next.Status == Succeeded || o.kind == outcomeDone && next.Cancel == "" {
 		var err error
-		if started, err = e.starts(ent, o, now); err != nil {
+		if started, err = e.enqueueAll(ent, o, now); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -110,8 +108,8 @@ func (e *Engine) advance(ent *entry, s *step, o Outcome, result []byte) (*transa
 	return t, started, nil
 }
 
-// starts enqueues the runs that an outcome starts. e.mu is held.
-func (e *Engine) starts(ent *entry, o Outcome, now time.Time) ([]*entry, error) {
+// enqueueAll enqueues the runs that an outcome starts. e.mu is held.
+func (e *Engine) enqueueAll(ent *entry, o Outcome, now time.Time) ([]*entry, error) {
 	for _, st := range o.starts {
 		switch same := st.resource == "" || st.resource == ent.resource; {
 		case st.err != nil:
@@ -119,9 +117,9 @@ func (e *Engine) starts(ent *entry, o Outcome, now time.Time) ([]*entry, error) 
 		case e.defs[st.def.name] != st.def:
 			return nil, bourse.Errorf(bourse.CodeInternal, "definition %s is not registered", st.def.name)
 		case same != (o.kind == outcomeHandover):
-			return nil, bourse.Errorf(bourse.CodeInternal, "a run hands over on its own resource and has children on others, not on %s", bourse.Quoted(st.resource))
+			return nil, bourse.Errorf(bourse.CodeInternal, "invalid resource %s: a run hands over on its own resource and spawns children on others", bourse.Quoted(st.resource))
 		case !same && !validName(st.resource):
-			return nil, bourse.Errorf(bourse.CodeInvalid, "resource %s of a run", bourse.Quoted(st.resource))
+			return nil, bourse.Errorf(bourse.CodeInvalid, "invalid resource %s", bourse.Quoted(st.resource))
 		}
 	}
 	var out []*entry
@@ -134,7 +132,7 @@ func (e *Engine) starts(ent *entry, o Outcome, now time.Time) ([]*entry, error) 
 		}
 		x := e.enqueue(e.queue(rec.Resource), st.def, rec, now)
 		if o.kind == outcomeHandover {
-			x.rec.Status = Running // so that it has the resource after a restart too
+			x.rec.Status = Running // so that it owns the resource after a restart, too
 		}
 		out = append(out, x)
 	}
@@ -183,8 +181,7 @@ func (e *Engine) settle(ent *entry, t *transaction, started []*entry) error {
 	return nil
 }
 
-// announce wakes the callers that wait for the run's end, but not for the disk. It is
-// called with the run's turn.
+// announce wakes the callers that wait for the run's end but not for the disk. The caller holds the run's turn.
 func (e *Engine) announce(ent *entry, final Record) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -192,7 +189,7 @@ func (e *Engine) announce(ent *entry, final Record) {
 	closeOnce(ent.applied)
 }
 
-// closeOnce closes a channel that is closed under one lock only.
+// closeOnce closes a channel unless it is closed. All callers hold the same lock.
 func closeOnce(ch chan struct{}) {
 	select {
 	case <-ch:
@@ -201,16 +198,15 @@ func closeOnce(ch chan struct{}) {
 	}
 }
 
-// withdraw takes back an end that was announced, when the journal failed to
-// keep it and then refused it.
+// withdraw revokes an announced end after the journal failed to store it and then refused it.
 func (e *Engine) withdraw(ent *entry) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	ent.final, ent.finishing = Record{}, false
 }
 
-// tell logs a transition that an operator may ask about.
-func (e *Engine) tell(log *slog.Logger, s *step, o Outcome, rec Record) {
+// logTransition logs a transition that matters to operators.
+func (e *Engine) logTransition(log *slog.Logger, s *step, o Outcome, rec Record) {
 	switch {
 	case rec.Status == Stuck:
 		log.Error("run stuck", "attempts", rec.Attempt, "err", o.err)
@@ -219,7 +215,7 @@ func (e *Engine) tell(log *slog.Logger, s *step, o Outcome, rec Record) {
 	case rec.Status == Canceled:
 		log.Info("run canceled", "cause", rec.Cancel)
 	case o.kind == outcomeRetry:
-		log.Warn("step will be tried again", "attempt", rec.Attempt, "at", rec.NotBefore, "err", o.err)
+		log.Warn("step failed, will retry", "attempt", rec.Attempt, "at", rec.NotBefore, "err", o.err)
 	default:
 		log.Debug("step done", "executed", s.name, "status", string(rec.Status))
 	}

@@ -220,7 +220,7 @@ func TestAFullDiskServesWhatEnds(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.within("an order once there is room", func() error { _, err := f.order(f.mark+"new", ""); return err })
-	for _, line := range []string{"commit failed", "checkpoint failed", "cannot be recorded", "watch of a machine"} {
+	for _, line := range []string{"commit failed", "checkpoint failed", "record finished step failed", "watch of a machine"} {
 		if n := len(f.log.lines(line)); n > 2*2 { // two daemons within two minutes
 			t.Errorf("%q is logged %d times", line, n)
 		}
