@@ -6,14 +6,13 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// AppKeys returns the keys that a machine opens its app's secrets with; none when
-// no order has brought any.
+// AppKeys returns the keys with which a machine opens its app's secrets, or nil if no order has provided any.
 func (t *Tx) AppKeys(id bourse.MachineID) bourse.AppKeys {
 	return bytes.Clone(t.kv.Get(bucketAppKeys, []byte(id)))
 }
 
-// PutAppKeys records the keys that a machine opens its app's secrets with, in place
-// of earlier ones. Of a machine that is destroyed none are kept. Codes: invalid.
+// PutAppKeys records the keys with which a machine opens its app's secrets, replacing earlier ones. They are deleted
+// when the machine is destroyed. Errors: CodeInvalid.
 func (t *Tx) PutAppKeys(id bourse.MachineID, keys bourse.AppKeys) error {
 	if err := keys.Validate(); err != nil {
 		return err

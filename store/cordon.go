@@ -3,11 +3,11 @@ package store
 import "github.com/bourse-dev/bourse"
 
 var (
-	cordons   = table[bourse.Cordon]{bucket: bucketMeta} // one at most, under keyCordon
+	cordons   = table[bourse.Cordon]{bucket: bucketMeta} // at most one, under keyCordon
 	keyCordon = []byte("cordon")
 )
 
-// CordonOf returns why the worker takes no orders; nil: it takes them.
+// CordonOf returns the worker's cordon, or nil if the worker accepts orders.
 func CordonOf(t *Tx) (*bourse.Cordon, error) {
 	c, ok, err := cordons.get(t, keyCordon)
 	if err != nil || !ok {
@@ -16,8 +16,7 @@ func CordonOf(t *Tx) (*bourse.Cordon, error) {
 	return &c, nil
 }
 
-// SetCordon has the worker take no orders from this transaction on, or take them again:
-// c is nil.
+// SetCordon sets or, if c is nil, removes the cordon that makes the worker refuse orders.
 func SetCordon(t *Tx, c *bourse.Cordon) error {
 	if c == nil {
 		return cordons.delete(t, keyCordon)

@@ -1,5 +1,5 @@
-// Package store is the durable memory of a worker: its records, with what follows
-// from them, in a store of package kv.
+// Package store holds a worker's durable records and the indexes and sums derived from them. It uses a store of
+// package kv.
 //
 // # Schema, version 1
 //
@@ -7,9 +7,9 @@
 //	│
 //	├── meta
 //	│   ├── "identity"                       Identity
-//	│   ├── "cordon"                         bourse.Cordon, while the worker takes no orders
+//	│   ├── "cordon"                         bourse.Cordon, while the worker refuses orders
 //	│   ├── "gone_bytes"                     uint64, big endian: the size of all destroyed machines' records
-//	│   ├── "task_bytes"                     uint64, big endian: about what all ended tasks take
+//	│   ├── "task_bytes"                     uint64, big endian: the approximate size of all ended tasks' records
 //	│   └── "logged"                         uint64, big endian: the number of the last entry of log
 //	├── machines
 //	│   └── MachineID                        bourse.Machine, without its events
@@ -24,10 +24,10 @@
 //	├── machine_living
 //	│   └── app                              uint64, big endian: machines not destroyed; absent for 0
 //	├── committed
-//	│   └── resource                         int64, big endian: the sum of all machines', volumes' and tasks' Takes and all holds' Left; absent for 0
+//	│   └── resource                         int64, big endian: the sum of Takes of machines, volumes and tasks and Left of holds; absent for 0
 //	├── orders
 //	│   └── OrderID                          OrderRecord
-//	├── order_time                           the same, but for tasks, oldest first
+//	├── order_time                           every order except those for tasks, oldest first
 //	│   └── int64 time 00 OrderID            MachineID, VolumeID or (of a hold) OrderID, or empty for a tombstone
 //	├── apps
 //	│   └── AppName                          bourse.App
@@ -49,33 +49,32 @@
 //	│   └── int64 time 00 VolumeID           (empty)
 //	├── snapshots                            every snapshot
 //	│   └── SnapshotID                       VolumeID
-//	├── task_open                            orders for work that is in progress
+//	├── task_open                            orders of tasks in progress
 //	│   └── OrderID                          (empty)
-//	├── task_time                            the same of ended ones, the first to end first
-//	│   └── int64 time 00 OrderID            uint64, big endian: about what it takes
+//	├── task_time                            orders of ended tasks, by the time of their end
+//	│   └── int64 time 00 OrderID            uint64, big endian: the approximate size of its record
 //	├── machine_task                         living machines that are warm for a task
 //	│   └── app 00 task 00 MachineID         (empty)
 //	├── holds
 //	│   └── OrderID                          bourse.Hold
 //	├── hold_of                              every hold
 //	│   └── OrderID of all 00 OrderID        (empty); the first is the reservation's [bourse.ReservationKey.All]
-//	├── hold_end                             every hold, in the order in which they end
+//	├── hold_end                             every hold, by expiry
 //	│   └── int64 time 00 OrderID            (empty)
 //	├── versions                             living machines
 //	│   └── MachineID 00 InstanceID          bourse.Version
-//	└── app_keys                             living machines whose order brought some
-//	    └── MachineID                        bourse.AppKeys, as they are
+//	└── app_keys                             living machines whose order provided keys
+//	    └── MachineID                        bourse.AppKeys, without an encoding
 //
-// Records are one byte (3) and CBOR (package codec). A time is
-// nanoseconds since 1970. Parts of keys are joined by a zero byte, which none of
-// them may hold.
+// A record is the byte 3 followed by CBOR (package codec). A time is in nanoseconds since 1970. Parts of keys are
+// separated by zero bytes, so no part may contain one.
 //
-// # Promises
+// # Guarantees
 //
-//   - What Wait or Update has answered without an error survives a crash at
-//     any later instant; transactions become durable in the order of Submit.
-//   - A transaction whose function fails leaves no trace and harms no other.
-//   - Indexes and sums change in the transaction of the record that they are
-//     about; [Tx.Verify] proves it.
-//   - A file of another version is not opened and not changed.
+//   - A transaction for which Wait or Update returned nil survives a crash at any
+//     later time. Transactions become durable in the order of Submit.
+//   - A transaction whose function fails has no effect on the store or on others.
+//   - Indexes and sums change in the same transaction as the record that they
+//     derive from; [Tx.Verify] checks this.
+//   - A file of another version is neither opened nor changed.
 package store

@@ -17,14 +17,13 @@ func holdKeys(h *bourse.Hold) []entry {
 	}
 }
 
-// Hold returns what is held for an order, if anything is.
+// Hold returns an order's hold and whether it exists.
 func (t *Tx) Hold(order bourse.OrderID) (bourse.Hold, bool, error) {
 	return holds.get(t, []byte(order))
 }
 
-// PutHold inserts a hold or replaces it, and with it the indexes and the
-// committed sums. CodeInternal: it is out of its ranges, or leaves more than it
-// takes.
+// PutHold inserts or replaces a hold and updates the indexes and the committed sums. It returns CodeInternal if a
+// value is out of range, or if the hold has more left than it takes.
 func (t *Tx) PutHold(h *bourse.Hold) error {
 	if err := validHold(h); err != nil {
 		return err
@@ -40,20 +39,19 @@ func validHold(h *bourse.Hold) error {
 	}
 	for _, left := range h.Left {
 		if left.Amount > h.Takes.Of(left.Resource) {
-			return bourse.Errorf(bourse.CodeInternal, "record of hold %s: %d of %d %s are left", h.Order, left.Amount, h.Takes.Of(left.Resource), left.Resource)
+			return bourse.Errorf(bourse.CodeInternal, "record of hold %s: %d left of %d %s", h.Order, left.Amount, h.Takes.Of(left.Resource), left.Resource)
 		}
 	}
 	return nil
 }
 
-// DeleteHold ends what is held for an order; without a hold it does nothing.
+// DeleteHold removes an order's hold. It does nothing if there is none.
 func (t *Tx) DeleteHold(order bourse.OrderID) error { return holds.delete(t, []byte(order)) }
 
-// Holds returns every hold in order of its order's id.
+// Holds returns all holds sorted by order id.
 func (t *Tx) Holds() iter.Seq2[bourse.Hold, error] { return holds.all(t) }
 
-// HoldsOf returns the holds of one reservation, named by [bourse.ReservationKey.All],
-// in order of their orders' ids. They are read before it returns.
+// HoldsOf returns the holds of the reservation that [bourse.ReservationKey.All] identifies, sorted by order id.
 func (t *Tx) HoldsOf(reservation bourse.OrderID) ([]bourse.Hold, error) {
 	var out []bourse.Hold
 	for order := range t.under(bucketHoldOf, append([]byte(reservation), 0)) {
@@ -66,7 +64,7 @@ func (t *Tx) HoldsOf(reservation bourse.OrderID) ([]bourse.Hold, error) {
 	return out, nil
 }
 
-// NextExpiry returns when the next hold ends, false when there is none.
+// NextExpiry returns when the next hold expires, and false if there are no holds.
 func (t *Tx) NextExpiry() (time.Time, bool) {
 	for k := range t.kv.Range(bucketHoldEnd, nil) {
 		at, _ := splitTimeKey(k)
@@ -75,7 +73,7 @@ func (t *Tx) NextExpiry() (time.Time, bool) {
 	return time.Time{}, false
 }
 
-// expired returns the holds that have ended by a time.
+// expired returns the holds that have expired by the given time.
 func (t *Tx) expired(by time.Time) ([]bourse.Hold, error) {
 	var out []bourse.Hold
 	for k := range t.kv.Range(bucketHoldEnd, nil) {
@@ -92,7 +90,7 @@ func (t *Tx) expired(by time.Time) ([]bourse.Hold, error) {
 	return out, nil
 }
 
-// ExpireHolds ends the holds whose time is over, and returns how many.
+// ExpireHolds removes the expired holds and returns their number.
 func (t *Tx) ExpireHolds(now time.Time) (int, error) {
 	over, err := t.expired(now)
 	if err != nil {
@@ -106,8 +104,8 @@ func (t *Tx) ExpireHolds(now time.Time) (int, error) {
 	return len(over), nil
 }
 
-// CommittedAt is Committed for a decision: no hold counts in it whose time is
-// over. One that may write ends those; one that only reads leaves them out.
+// CommittedAt returns the committed amounts without expired holds, for use in decisions. In a read-write transaction
+// it removes the expired holds; in a read-only one it subtracts them.
 func (t *Tx) CommittedAt(now time.Time) (bourse.Amounts, error) {
 	if t.writes {
 		if _, err := t.ExpireHolds(now); err != nil {

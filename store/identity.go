@@ -6,7 +6,7 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Identity is who the worker is, chosen at its first start.
+// Identity identifies the worker. It is chosen at the first start.
 type Identity struct {
 	Worker    bourse.WorkerID  `json:"worker"`
 	Tag       bourse.WorkerTag `json:"tag"`
@@ -15,11 +15,11 @@ type Identity struct {
 }
 
 var (
-	identities  = table[Identity]{bucket: bucketMeta} // one, under keyIdentity
+	identities  = table[Identity]{bucket: bucketMeta} // at most one, under keyIdentity
 	keyIdentity = []byte("identity")
 )
 
-// Identity returns the worker's identity; false before it has one.
+// Identity returns the worker's identity, and false before it is set.
 func (t *Tx) Identity() (Identity, bool, error) { return identities.get(t, keyIdentity) }
 
 // PutIdentity sets the worker's identity.

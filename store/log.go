@@ -6,23 +6,22 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Entry is one line of the operations log: a transition of a resource.
+// Entry is one line of the operations log: a state transition of a resource.
 type Entry struct {
-	Seq   uint64       `json:"seq"`  // set by Append; grows by one
-	Kind  string       `json:"kind"` // of the resource: KindMachine or KindVolume
-	ID    string       `json:"id"`   // of the resource
+	Seq   uint64       `json:"seq"`  // set by Append; increases by one
+	Kind  string       `json:"kind"` // the resource's: KindMachine or KindVolume
+	ID    string       `json:"id"`   // the resource's
 	Run   string       `json:"run,omitempty"`
-	Event bourse.Event `json:"event"` // of a volume: without an id, its states are those of volumes
+	Event bourse.Event `json:"event"` // for a volume: no id, and volume states
 }
 
-// keyLogged has the number of the last entry that was ever written.
+// keyLogged holds the number of the last entry ever written.
 var keyLogged = []byte("logged")
 
-// KindMachine is the kind of the entries about machines, which DeleteMachine
-// takes with it.
+// KindMachine is the kind of log entries about machines. DeleteMachine deletes them with the machine.
 const KindMachine = "machine"
 
-// Append writes an entry at the end of the log and returns it with its number.
+// Append adds an entry to the end of the log and returns it with its number.
 func (t *Tx) Append(e Entry) (Entry, error) {
 	if _, err := key(e.Kind, e.ID); err != nil {
 		return e, err
@@ -34,7 +33,7 @@ func (t *Tx) Append(e Entry) (Entry, error) {
 	return e, entries.swap(t, uint64Bytes(e.Seq), nil, &e)
 }
 
-// logPrefix begins the keys of a resource's entries in log_of.
+// logPrefix returns the prefix of a resource's keys in log_of.
 func logPrefix(kind, id string) []byte { return []byte(kind + "\x00" + id + "\x00") }
 
 var entries = table[Entry]{bucketLog, entryKeys, nil}
@@ -43,13 +42,11 @@ func entryKeys(e *Entry) []entry {
 	return []entry{{bucketLogOf, append(logPrefix(e.Kind, e.ID), uint64Bytes(e.Seq)...), []byte{}, ""}}
 }
 
-// Entries returns the newest entries of a resource, newest first; all when limit
-// is not positive.
+// Entries returns up to limit entries of a resource, newest first, or all of them if limit is not positive.
 func (t *Tx) Entries(kind, id string, limit int) ([]Entry, error) {
 	prefix := logPrefix(kind, id)
 	var out []Entry
-	// Prefixes end with a zero byte, so no key is between them and end without
-	// having the prefix.
+	// Prefixes end with a zero byte, so every key between prefix and end has the prefix.
 	end := append(bytes.Clone(prefix[:len(prefix)-1]), 1)
 	for k := range t.kv.Back(bucketLogOf, end) {
 		if !bytes.HasPrefix(k, prefix) || limit > 0 && len(out) == limit {
@@ -66,7 +63,7 @@ func (t *Tx) Entries(kind, id string, limit int) ([]Entry, error) {
 	return out, nil
 }
 
-// deleteEntries removes the log of a resource.
+// deleteEntries deletes a resource's log.
 func (t *Tx) deleteEntries(kind, id string) error {
 	var numbers [][]byte
 	for number := range t.under(bucketLogOf, logPrefix(kind, id)) {

@@ -8,7 +8,7 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Machine returns a machine's record; CodeNotFound when there is none.
+// Machine returns a machine's record. It returns CodeNotFound if there is none.
 func (t *Tx) Machine(id bourse.MachineID) (bourse.Machine, error) {
 	m, ok, err := machines.get(t, []byte(id))
 	if err == nil && !ok {
@@ -19,12 +19,11 @@ func (t *Tx) Machine(id bourse.MachineID) (bourse.Machine, error) {
 
 var errNoMachine = bourse.Errorf(bourse.CodeNotFound, "machine not found")
 
-// PutMachine inserts a machine's record or replaces it, and with it the
-// indexes and the committed sums. Its events are not stored.
+// PutMachine inserts or replaces a machine's record and updates the indexes and the committed sums. The machine's
+// events are not stored.
 //
-// Errors: CodeInternal for a state that may not follow the recorded one, or a
-// record that is out of its ranges; CodeAlreadyExists when another living
-// machine has the app and name, or the port.
+// Errors: CodeInternal if the state must not follow the recorded one or a value is out of range; CodeAlreadyExists if
+// another living machine has the name in the app, or the port.
 func (t *Tx) PutMachine(m *bourse.Machine) error {
 	now := *m
 	now.LastEvents = nil
@@ -36,29 +35,29 @@ func (t *Tx) PutMachine(m *bourse.Machine) error {
 	case err != nil:
 		return err
 	case old.State != now.State && !old.State.CanBecome(now.State):
-		return bourse.Errorf(bourse.CodeInternal, "machine %s cannot go from %q to %q", now.ID, old.State, now.State)
+		return bourse.Errorf(bourse.CodeInternal, "machine %s cannot change from %q to %q", now.ID, old.State, now.State)
 	case now.State == bourse.StateDestroyed && old.State != now.State:
-		if err := errors.Join(t.forgetVersions(now.ID), t.kv.Delete(bucketAppKeys, []byte(now.ID))); err != nil {
+		if err := errors.Join(t.deleteVersions(now.ID), t.kv.Delete(bucketAppKeys, []byte(now.ID))); err != nil {
 			return err
 		}
 	}
 	if !ok {
 		return machines.swap(t, []byte(now.ID), nil, &now)
 	}
-	return errors.Join(machines.swap(t, []byte(now.ID), &old, &now), t.shedMachines())
+	return errors.Join(machines.swap(t, []byte(now.ID), &old, &now), t.evictMachines())
 }
 
-// GoneBytes limits what is kept of destroyed machines. Beyond it the oldest are
-// forgotten when another one is destroyed.
+// GoneBytes is the limit on the total size of destroyed machines' records. Destroying a machine deletes the oldest
+// ones beyond it.
 const GoneBytes = 64 << 20
 
 const (
 	keyGoneBytes = "gone_bytes"
-	// goneDrops is how many destroyed machines another one displaces at most.
+	// goneDrops is the maximum number of records deleted when a machine is destroyed.
 	goneDrops = 64
 )
 
-// goneSize is the size of a destroyed machine's record.
+// goneSize returns the size of a destroyed machine's record.
 func goneSize(m *bourse.Machine) int64 {
 	b, err := encode(m)
 	if err != nil {
@@ -67,8 +66,8 @@ func goneSize(m *bourse.Machine) int64 {
 	return int64(len(b))
 }
 
-// shedMachines forgets destroyed machines, the oldest first, when they take too much.
-func (t *Tx) shedMachines() error {
+// evictMachines deletes the oldest records of destroyed machines while these exceed GoneBytes.
+func (t *Tx) evictMachines() error {
 	var old []string
 	kept := t.goneBytes()
 	for k, size := range t.kv.Range(bucketMachineGone, nil) {
@@ -79,7 +78,7 @@ func (t *Tx) shedMachines() error {
 		old = append(old, id)
 		kept -= int64(uint64Of(size))
 	}
-	_, err := forget(old, func(id string) error { return t.DeleteMachine(bourse.MachineID(id)) })
+	_, err := deleteEach(old, func(id string) error { return t.DeleteMachine(bourse.MachineID(id)) })
 	return err
 }
 
@@ -104,15 +103,15 @@ func validMachine(m *bourse.Machine) error {
 	return nil
 }
 
-// DeleteMachine removes a machine's record, its indexes and its log. It has to
-// be destroyed (CodeFailedPrecondition); CodeNotFound when there is none.
+// DeleteMachine deletes a machine's record, its indexes and its log. It returns CodeFailedPrecondition if the machine
+// is not destroyed, and CodeNotFound if there is no such machine.
 func (t *Tx) DeleteMachine(id bourse.MachineID) error {
 	old, err := t.Machine(id)
 	switch {
 	case err != nil:
 		return err
 	case old.State != bourse.StateDestroyed:
-		return bourse.Errorf(bourse.CodeFailedPrecondition, "machine %s is %s: its record stays", id, old.State)
+		return bourse.Errorf(bourse.CodeFailedPrecondition, "machine %s is %s, not destroyed", id, old.State)
 	}
 	if err := t.deleteEntries(KindMachine, string(id)); err != nil {
 		return err
@@ -120,16 +119,15 @@ func (t *Tx) DeleteMachine(id bourse.MachineID) error {
 	return machines.swap(t, []byte(id), &old, nil)
 }
 
-// Machines returns every machine in order of id, destroyed ones included.
+// Machines returns all machines sorted by id, including destroyed ones.
 func (t *Tx) Machines() iter.Seq2[bourse.Machine, error] { return machines.all(t) }
 
-// MachinesOf returns every machine of an app in order of id, destroyed ones
-// included.
+// MachinesOf returns all machines of an app sorted by id, including destroyed ones.
 func (t *Tx) MachinesOf(app bourse.App) iter.Seq2[bourse.Machine, error] {
 	return machines.ofApp(t, bucketMachineApp, &app, func(m *bourse.Machine) bool { return m.OwnedBy(&app) })
 }
 
-// MachineNamed returns the living machine of an app that has this name.
+// MachineNamed returns the living machine with a name in an app, and whether it exists.
 func (t *Tx) MachineNamed(app bourse.App, name string) (bourse.MachineID, bool, error) {
 	for _, space := range spaces(&app) {
 		k, err := key(space, name)
@@ -150,8 +148,8 @@ func (t *Tx) MachineNamed(app bourse.App, name string) (bourse.MachineID, bool, 
 	return "", false, nil
 }
 
-// LivingOf counts the machines of an app that are not destroyed, and those of
-// its name whose records do not say which app of that name they are of.
+// LivingOf returns the number of an app's machines that are not destroyed. It includes those whose records contain
+// only the app's name.
 func (t *Tx) LivingOf(app bourse.App) int {
 	n := 0
 	for _, space := range spaces(&app) {
@@ -160,14 +158,13 @@ func (t *Tx) LivingOf(app bourse.App) int {
 	return n
 }
 
-// PortUser returns the living machine that has a port.
+// PortUser returns the living machine that uses a port, and whether there is one.
 func (t *Tx) PortUser(port int) (bourse.MachineID, bool) {
 	id := t.kv.Get(bucketMachinePort, portKey(port))
 	return bourse.MachineID(id), id != nil
 }
 
-// PortLeft reports whether a port of a range, both ends included, is no living
-// machine's.
+// PortLeft reports whether a port from first to last, inclusive, is unused by living machines.
 func (t *Tx) PortLeft(first, last int) bool {
 	next := first
 	for k := range t.kv.Range(bucketMachinePort, portKey(first)) {
@@ -179,8 +176,8 @@ func (t *Tx) PortLeft(first, last int) bool {
 	return next <= last
 }
 
-// Committed returns what all machines, volumes and tasks together take and all
-// holds keep, by resource. Decisions need CommittedAt.
+// Committed returns the sum of everything that machines, volumes, tasks and holds take, by resource. Decisions need
+// CommittedAt.
 func (t *Tx) Committed() (bourse.Amounts, error) {
 	var sum bourse.Amounts
 	for k, v := range t.kv.Range(bucketCommitted, nil) {

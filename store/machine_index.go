@@ -9,11 +9,11 @@ import (
 
 var machines = table[bourse.Machine]{bucketMachines, machineKeys, machineAdds}
 
-// space is what the keys of indexes call an app: its id, or its name in records
-// that have no id. No id can be a name: it has capitals.
+// space returns the app's name in index keys: its id, or its name in records without an id. An id is never a valid
+// name, because it contains capital letters.
 func space(name bourse.AppName, id string) string { return cmp.Or(id, string(name)) }
 
-// spaces returns what the keys of indexes may call an app.
+// spaces returns all names that an app may have in index keys.
 func spaces(app *bourse.App) []string {
 	if app.ID == "" {
 		return []string{string(app.Name)}

@@ -7,20 +7,20 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// OrderRecord is what a worker knows of an order: which machine, volume or hold
-// filled it, or that none ever will, or how its task stands.
+// OrderRecord is a worker's record of an order: the machine, volume or hold that filled it, its cancellation, or the
+// state of its task.
 type OrderRecord struct {
 	ID       bourse.OrderID   `json:"id"`
 	Machine  bourse.MachineID `json:"machine,omitempty"`
-	Volume   bourse.VolumeID  `json:"volume,omitempty"` // empty like Machine: only a tombstone
-	Held     bool             `json:"held,omitempty"`   // a hold of the order's own id filled it
+	Volume   bourse.VolumeID  `json:"volume,omitempty"` // a tombstone has neither this nor Machine
+	Held     bool             `json:"held,omitempty"`   // filled by a hold with the order's id
 	Canceled bool             `json:"canceled,omitempty"`
-	Decision bourse.Decision  `json:"decision,omitzero"` // but of a task, whose broker has it
+	Decision bourse.Decision  `json:"decision,omitzero"` // not for a task, whose decision its broker has
 	At       time.Time        `json:"at"`
-	Task     *TaskRecord      `json:"task,omitempty"` // of an order for work; changed by the methods in task.go only
+	Task     *TaskRecord      `json:"task,omitempty"` // set for an order for a task; changed only by the methods in task.go
 }
 
-// filler returns the id of what fills the order, "" for nothing.
+// filler returns the id of the object that fills the order, or "" if there is none.
 func (o *OrderRecord) filler() string {
 	if o.Held {
 		return string(o.ID)
@@ -50,11 +50,11 @@ func orderAdds(o *OrderRecord) []part {
 	return []part{{bucketMeta, keyTaskBytes, o.Task.size()}}
 }
 
-// Order returns the record of an order.
+// Order returns the record of an order, and whether it exists.
 func (t *Tx) Order(id bourse.OrderID) (OrderRecord, bool, error) { return orders.get(t, []byte(id)) }
 
-// PutOrder inserts the record of an order or replaces it. The order's id is the
-// client's word: it is not trusted to tell the time.
+// PutOrder inserts or replaces the record of an order. The order's id is chosen by the client, so its timestamp is
+// not trusted.
 func (t *Tx) PutOrder(o OrderRecord) error {
 	k, err := key(string(o.ID))
 	if err != nil {

@@ -9,25 +9,24 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// pruneBatch bounds how much one transaction of Prune removes: others wait for
-// it.
+// pruneBatch is the maximum number of records that one transaction of Prune deletes, because other transactions wait
+// for it.
 const pruneBatch = 128
 
-// How many destroyed machines and ended runs are kept. All of a store is in memory, so a
-// worker that starts many short machines must not keep them all for Config.Keep.
-// Destroyed machines are limited in bytes, too; see [GoneBytes].
+// How many destroyed machines and ended runs are retained. The whole store is in memory, so a worker that starts many
+// short-lived machines must not retain them all for Config.Keep. The size of destroyed machines is limited, too; see
+// [GoneBytes].
 const (
 	maxGone = 10_000
-	maxRuns = 20_000 // younger than a minute: all
+	maxRuns = 20_000 // runs that ended less than a minute ago do not count
 )
 
-// Pruned counts what Prune has forgotten.
+// Pruned holds the numbers of records that Prune deleted.
 type Pruned struct{ Machines, Volumes, Orders, Tasks, Runs int }
 
-// Prune forgets what ended longer than Config.Keep before now: destroyed
-// machines, of which at most 10 000 are kept, and volumes with their log, orders that
-// nothing recorded fills, ended tasks, and ended runs, of which at most 20 000 are kept. What belongs to a living machine or
-// volume, or to a volume that still has a snapshot, is never touched.
+// Prune deletes what ended longer than Config.Keep before now: destroyed machines and volumes with their logs, orders
+// that no recorded object fills, ended tasks, and ended runs. It retains at most 10,000 destroyed machines and 20,000
+// ended runs. It never touches data of a living machine or volume, or of a volume that still has a snapshot.
 func (s *Store) Prune(ctx context.Context, now time.Time) (Pruned, error) {
 	var total Pruned
 	before := now.Add(-s.keep)
@@ -39,7 +38,7 @@ func (s *Store) Prune(ctx context.Context, now time.Time) (Pruned, error) {
 		{&total.Volumes, func(t *Tx) (int, error) { return pruneVolumes(t, before, pruneBatch) }},
 		{&total.Orders, func(t *Tx) (int, error) { return pruneOrders(t, before, pruneBatch) }},
 		{&total.Tasks, func(t *Tx) (int, error) {
-			return t.dropTasks(pruneBatch, func(ended time.Time, _ int64) bool { return ended.Before(before) })
+			return t.deleteTasks(pruneBatch, func(ended time.Time, _ int64) bool { return ended.Before(before) })
 		}},
 		{&total.Runs, func(t *Tx) (int, error) { return pruneRuns(t, before, pruneBatch) }},
 		{&total.Runs, func(t *Tx) (int, error) {
@@ -60,20 +59,19 @@ func (s *Store) Prune(ctx context.Context, now time.Time) (Pruned, error) {
 	return total, nil
 }
 
-// pruneMachines deletes at most limit machines that were destroyed before a
-// time, oldest first.
+// pruneMachines deletes at most limit machines that were destroyed before the given time, oldest first.
 func pruneMachines(t *Tx, before time.Time, limit int) (int, error) {
-	return forget(gone(t, bucketMachineGone, before, limit), func(id string) error { return t.DeleteMachine(bourse.MachineID(id)) })
+	return deleteEach(gone(t, bucketMachineGone, before, limit), func(id string) error { return t.DeleteMachine(bourse.MachineID(id)) })
 }
 
-// pruneVolumes deletes at most limit volumes of which nothing was left before a
-// time, oldest first.
+// pruneVolumes deletes at most limit volumes that were destroyed and had no snapshot before the given time, oldest
+// first.
 func pruneVolumes(t *Tx, before time.Time, limit int) (int, error) {
-	return forget(gone(t, bucketVolumeGone, before, limit), func(id string) error { return t.DeleteVolume(bourse.VolumeID(id)) })
+	return deleteEach(gone(t, bucketVolumeGone, before, limit), func(id string) error { return t.DeleteVolume(bourse.VolumeID(id)) })
 }
 
-// pruneOrders forgets at most limit orders from before a time, oldest first. An
-// order whose machine, volume or hold has a record is kept with it.
+// pruneOrders deletes at most limit orders from before the given time, oldest first. An order is retained as long as
+// its machine, volume or hold has a record.
 func pruneOrders(t *Tx, before time.Time, limit int) (int, error) {
 	var old []string
 	for k, filler := range t.kv.Range(bucketOrderTime, nil) {
@@ -85,15 +83,15 @@ func pruneOrders(t *Tx, before time.Time, limit int) (int, error) {
 			old = append(old, id)
 		}
 	}
-	return forget(old, func(id string) error { return orders.delete(t, []byte(id)) })
+	return deleteEach(old, func(id string) error { return orders.delete(t, []byte(id)) })
 }
 
-// pruneRuns forgets at most limit runs that ended before a time, oldest first, except
-// those whose parents have not ended.
+// pruneRuns deletes at most limit runs that ended before the given time, oldest first, except those whose parents
+// have not ended.
 func pruneRuns(t *Tx, before time.Time, limit int) (int, error) {
 	var old []string
 	for id, k := range t.kv.Range(bucketRunKey, nil) {
-		// The engine makes the ids, and in order: what follows is younger.
+		// the engine creates ids in order, so the rest is younger
 		if u, err := ulid.ParseStrict(string(id)); len(old) == limit || err == nil && u.Timestamp().After(before) {
 			break
 		}
@@ -108,11 +106,11 @@ func pruneRuns(t *Tx, before time.Time, limit int) (int, error) {
 			old = append(old, string(k))
 		}
 	}
-	return forget(old, func(k string) error { return runs.delete(t, []byte(k)) })
+	return deleteEach(old, func(k string) error { return runs.delete(t, []byte(k)) })
 }
 
-// forget calls a function with each of some ids, and returns how many there are.
-func forget(ids []string, del func(id string) error) (int, error) {
+// deleteEach calls del with each id and returns the number of ids.
+func deleteEach(ids []string, del func(id string) error) (int, error) {
 	for _, id := range ids {
 		if err := del(id); err != nil {
 			return 0, err
@@ -121,7 +119,7 @@ func forget(ids []string, del func(id string) error) (int, error) {
 	return len(ids), nil
 }
 
-// excess returns how many keys a bucket has beyond limit.
+// excess returns by how many keys a bucket exceeds limit.
 func excess(t *Tx, bucket string, limit int) int {
 	n := -limit
 	for range t.kv.Range(bucket, nil) {
@@ -130,8 +128,7 @@ func excess(t *Tx, bucket string, limit int) int {
 	return max(0, n)
 }
 
-// gone returns at most limit ids of an index by time that are from before a time,
-// oldest first.
+// gone returns at most limit ids from a time index that are from before the given time, oldest first.
 func gone(t *Tx, bucket string, before time.Time, limit int) []string {
 	var old []string
 	for k := range t.kv.Range(bucket, nil) {

@@ -17,14 +17,12 @@ func runKeys(rec *fsm.Record) []entry {
 	return out
 }
 
-// openRun returns a record from which follows what may follow from that of a run: it
-// need not be read for that.
+// openRun returns a record with the same derived keys as an unfinished rec, so that the old record need not be read.
 func openRun(rec *fsm.Record) *fsm.Record {
 	return &fsm.Record{ID: rec.ID, Definition: rec.Definition, Resource: rec.Resource, Status: fsm.Running}
 }
 
-// PutRun inserts the record of a run, or replaces that of the same definition,
-// resource and id.
+// PutRun inserts the record of a run, or replaces the one with the same definition, resource and id.
 func (t *Tx) PutRun(rec fsm.Record) error {
 	k, err := key(rec.Definition, rec.Resource, rec.ID)
 	if err != nil {
@@ -36,7 +34,7 @@ func (t *Tx) PutRun(rec fsm.Record) error {
 	return runs.swap(t, k, openRun(&rec), &rec)
 }
 
-// DeleteRun removes the record of a run. One that is not there is no error.
+// DeleteRun deletes the record of a run. It does nothing if there is none.
 func (t *Tx) DeleteRun(rec fsm.Record) error {
 	k, err := key(rec.Definition, rec.Resource, rec.ID)
 	if err != nil {
@@ -45,7 +43,7 @@ func (t *Tx) DeleteRun(rec fsm.Record) error {
 	return runs.swap(t, k, openRun(&rec), nil)
 }
 
-// Run finds a run by its id, ended ones included while they are kept.
+// Run returns the run with an id, ended or not, and whether it is recorded.
 func (t *Tx) Run(id string) (fsm.Record, bool, error) {
 	k := t.kv.Get(bucketRunKey, []byte(id))
 	if k == nil {
@@ -54,10 +52,10 @@ func (t *Tx) Run(id string) (fsm.Record, bool, error) {
 	return runs.get(t, k)
 }
 
-// Runs returns every run that is kept, by definition and resource.
+// Runs returns all recorded runs, sorted by definition and resource.
 func (t *Tx) Runs() iter.Seq2[fsm.Record, error] { return runs.all(t) }
 
-// unfinished returns the runs that have not ended, in the order of creation.
+// unfinished returns the runs that have not ended, in the order of their creation.
 func (t *Tx) unfinished() ([]fsm.Record, error) {
 	var out []fsm.Record
 	for _, at := range t.kv.Range(bucketRunOpen, nil) {
@@ -72,7 +70,7 @@ func (t *Tx) unfinished() ([]fsm.Record, error) {
 	return out, nil
 }
 
-// Journal returns the store as the journal of an engine.
+// Journal returns the store as the journal of an fsm engine.
 func (s *Store) Journal() fsm.Journal { return journal{s} }
 
 type journal struct{ s *Store }

@@ -6,38 +6,37 @@ import (
 	"github.com/bourse-dev/bourse/store/kv"
 )
 
-// Report is what a look at a store's files has found.
+// Report is the result of checking a store's files.
 type Report struct {
 	Version  int      `json:"version"`        // of the schema
-	Keys     int64    `json:"keys"`           // that are whole, in the file
-	Records  int      `json:"records"`        // that are whole, in the log and not in the file
-	Machines int      `json:"machines"`       // records of machines in all
-	Damage   []string `json:"damage"`         // what is not as it was written
-	Lost     []string `json:"lost,omitempty"` // by Salvage: how much of each bucket
-	Kept     []string `json:"kept,omitempty"` // by Salvage: the names under which the damaged files are kept
+	Keys     int64    `json:"keys"`           // intact keys in the file
+	Records  int      `json:"records"`        // intact records in the log that are not in the file
+	Machines int      `json:"machines"`       // total number of machine records
+	Damage   []string `json:"damage"`         // the damaged places
+	Lost     []string `json:"lost,omitempty"` // set by Salvage: how much of each bucket was lost
+	Kept     []string `json:"kept,omitempty"` // set by Salvage: the new names of the damaged files
 }
 
 func report(r kv.Report) Report {
 	return Report{r.Version, r.Keys, r.Records, r.Have[bucketMachines], r.Damage, r.Lost, r.Kept}
 }
 
-// Check looks at all of the store in a directory, and changes nothing.
-// CodeAlreadyExists: a daemon has it. CodeNotFound: there is none.
+// Check verifies the whole store in a directory without changing it. It returns CodeAlreadyExists if a daemon has the
+// store open, and CodeNotFound if there is none.
 func Check(dir string) (Report, error) {
 	r, err := kv.Check(dir, schema())
 	return report(r), err
 }
 
-// Salvage makes a new store of what is whole in a damaged one, whose files it
-// keeps under other names. What follows from other records is computed again.
-// CodeFailedPrecondition: nothing is damaged, or the file has no checksums, so
-// that it is not known what is whole.
+// Salvage recovers the intact records of a damaged store into a new one, retains the damaged files under other names,
+// and recomputes the derived records. It returns CodeFailedPrecondition if nothing is damaged, or if the file has no
+// checksums to tell what is intact.
 func Salvage(dir string, now time.Time) (Report, error) {
 	r, err := kv.Salvage(dir, schema(), now, derive)
 	return report(r), err
 }
 
-// derive writes what follows from the records of a file that has nothing but them.
+// derive writes the derived records of a store that has only the others.
 func derive(t kv.Tx) error {
 	logged := uint64Of(t.Get(bucketMeta, keyLogged))
 	for k := range t.Range(bucketLog, nil) {

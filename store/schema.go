@@ -41,14 +41,14 @@ var allBuckets = []string{
 	bucketHolds, bucketHoldOf, bucketHoldEnd, bucketVersions, bucketAppKeys,
 }
 
-// derivedBuckets are those that follow from the others.
+// derivedBuckets lists the buckets that are derived from the others.
 var derivedBuckets = []string{
 	bucketMachineApp, bucketMachineName, bucketMachinePort, bucketMachineGone, bucketMachineLiving, bucketCommitted,
 	bucketOrderTime, bucketLogOf, bucketRunKey, bucketRunOpen, bucketVolumeApp, bucketVolumeGone, bucketSnapshots,
 	bucketTaskOpen, bucketTaskTime, bucketMachineTask, bucketHoldOf, bucketHoldEnd,
 }
 
-// schema describes the store.
+// schema returns the schema for package kv.
 func schema() *kv.Schema {
 	return &kv.Schema{Buckets: allBuckets, Derived: derivedBuckets, Version: 1}
 }

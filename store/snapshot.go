@@ -2,8 +2,7 @@ package store
 
 import "github.com/bourse-dev/bourse"
 
-// Snapshot returns a snapshot, and the volume that it was taken of; CodeNotFound
-// when there is none.
+// Snapshot returns a snapshot and its volume. It returns CodeNotFound if there is none.
 func (t *Tx) Snapshot(id bourse.SnapshotID) (bourse.Snapshot, bourse.Volume, error) {
 	volume := t.kv.Get(bucketSnapshots, []byte(id))
 	if volume == nil {
@@ -18,7 +17,7 @@ func (t *Tx) Snapshot(id bourse.SnapshotID) (bourse.Snapshot, bourse.Volume, err
 			return s, v, nil
 		}
 	}
-	return bourse.Snapshot{}, v, bourse.Errorf(bourse.CodeInternal, "volume %s does not have snapshot %s, which the index says it has", v.ID, id)
+	return bourse.Snapshot{}, v, bourse.Errorf(bourse.CodeInternal, "volume %s lacks snapshot %s, which the index lists", v.ID, id)
 }
 
 var errNoSnapshot = bourse.Errorf(bourse.CodeNotFound, "snapshot not found")

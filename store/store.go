@@ -12,22 +12,22 @@ import (
 // FileName is the name of the store's file in its directory.
 const FileName = kv.FileName
 
-// DefaultKeep is how long what has ended is kept.
+// DefaultKeep is the default of Config.Keep.
 const DefaultKeep = time.Hour
 
-// Config says where a store is.
+// Config configures a Store.
 type Config struct {
-	Dir     string                         // required; made with mode 0700 when missing
+	Dir     string                         // required; created with mode 0700 if missing
 	Log     *slog.Logger                   // default: discards
-	Keep    time.Duration                  // how long Prune keeps destroyed machines, orders and ended runs; default DefaultKeep
+	Keep    time.Duration                  // how long Prune retains destroyed machines, orders and ended runs; default DefaultKeep
 	Fault   func(FaultStage, uint64) error // for tests; see kv.Config
 	Failed  func(error)                    // see kv.Config
-	maxGone int                            // how many destroyed machines Prune keeps; default maxGone
-	maxRuns int                            // how many ended runs Prune keeps; default maxRuns
+	maxGone int                            // how many destroyed machines Prune retains; default maxGone
+	maxRuns int                            // how many ended runs Prune retains; default maxRuns
 	turn    int64                          // see kv.Config
 }
 
-// FaultStage says on which side of a commit Config.Fault is called.
+// FaultStage is the moment of a commit at which Config.Fault is called.
 type FaultStage = kv.FaultStage
 
 // The stages; see package kv.
@@ -49,10 +49,9 @@ type Store struct {
 
 type engine = kv.DB
 
-// Open opens the store in cfg.Dir, and makes it when there is none. It starts
-// the store's one goroutine; Close ends it. CodeAlreadyExists: another daemon
-// has the file open. CodeFailedPrecondition: it is of a newer release.
-// CodeInternal: it is damaged. In these cases the file is as it was.
+// Open opens the store in cfg.Dir, creating it if it does not exist. It starts one goroutine, which Close stops.
+// Errors: CodeAlreadyExists if another daemon has the store open, CodeFailedPrecondition if a newer release wrote it,
+// CodeInternal if it is damaged. In these cases the files are unchanged.
 func Open(cfg Config) (*Store, error) {
 	db, err := kv.Open(kv.Config{Dir: cfg.Dir, Schema: schema(), Log: cfg.Log, Fault: cfg.Fault, Failed: cfg.Failed, Turn: cfg.turn})
 	if err != nil {
@@ -65,7 +64,7 @@ func Open(cfg Config) (*Store, error) {
 	return s, nil
 }
 
-// View executes fn on a snapshot of what is durable; see [kv.DB.View].
+// View executes fn on a snapshot of the durable state; see [kv.DB.View].
 func (s *Store) View(fn func(*Tx) error) error {
 	return s.engine.View(func(t kv.Tx) error { return fn(&Tx{kv: t}) })
 }
@@ -75,13 +74,12 @@ func (s *Store) Submit(fn func(*Tx) error) *Commit {
 	return s.engine.Submit(func(t kv.Tx) error { return fn(&Tx{kv: t, writes: true}) })
 }
 
-// SubmitRelaxed queues fn for the commit of the next one; see [kv.DB.SubmitRelaxed].
+// SubmitRelaxed queues fn to be committed together with the next transaction; see [kv.DB.SubmitRelaxed].
 func (s *Store) SubmitRelaxed(fn func(*Tx) error) *Commit {
 	return s.engine.SubmitRelaxed(func(t kv.Tx) error { return fn(&Tx{kv: t, writes: true}) })
 }
 
-// Update submits fn and waits until it is durable. When ctx ends first the
-// outcome is unknown.
+// Update submits fn and waits until it is durable. If ctx ends first, the outcome is unknown.
 func (s *Store) Update(ctx context.Context, fn func(*Tx) error) error {
 	return s.Submit(fn).Wait(ctx)
 }

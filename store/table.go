@@ -8,28 +8,28 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// table is a bucket of records of one type, and what follows from each of them:
-// keys of other buckets, and what it adds to sums. Both change with the record.
+// table is a bucket of records of one type, with the index keys and sums derived from each record. They change
+// together with the record.
 type table[T any] struct {
 	bucket string
 	keys   func(*T) []entry
 	adds   func(*T) []part
 }
 
-// entry is a key that follows from a record, and its value.
+// entry is a derived key and its value.
 type entry struct {
 	bucket     string
 	key, value []byte
-	taken      string // what is wrong when another record has the key; "" when none can
+	taken      string // the error if another record has the key; "" if that is impossible
 }
 
-// part is what a record adds to a sum.
+// part is a record's contribution to a sum.
 type part struct {
 	bucket, name string
 	n            int64
 }
 
-// get reads a record; false when there is none.
+// get reads a record, and reports whether it exists.
 func (b *table[T]) get(t *Tx, key []byte) (v T, ok bool, err error) {
 	stored := t.kv.Get(b.bucket, key)
 	if stored == nil {
@@ -38,7 +38,7 @@ func (b *table[T]) get(t *Tx, key []byte) (v T, ok bool, err error) {
 	return v, true, decode(stored, &v)
 }
 
-// all reads every record in order of key. It ends at the first that is damaged.
+// all reads every record in key order. It stops at the first damaged one.
 func (b *table[T]) all(t *Tx) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		for _, stored := range t.kv.Range(b.bucket, nil) {
@@ -51,7 +51,7 @@ func (b *table[T]) all(t *Tx) iter.Seq2[T, error] {
 	}
 }
 
-// put inserts a record or replaces it.
+// put inserts or replaces a record.
 func (b *table[T]) put(t *Tx, key []byte, v *T) error {
 	old, ok, err := b.get(t, key)
 	switch {
@@ -63,7 +63,7 @@ func (b *table[T]) put(t *Tx, key []byte, v *T) error {
 	return b.swap(t, key, &old, v)
 }
 
-// delete removes a record. One that is not there is no error.
+// delete removes a record. It does nothing if there is none.
 func (b *table[T]) delete(t *Tx, key []byte) error {
 	old, ok, err := b.get(t, key)
 	if err != nil || !ok {
@@ -72,9 +72,9 @@ func (b *table[T]) delete(t *Tx, key []byte) error {
 	return b.swap(t, key, &old, nil)
 }
 
-// swap replaces a record that the caller knows, or of which it knows what follows
-// from it. The old one is nil when there is none, the new one to remove it.
-// CodeAlreadyExists: another record has one of its keys.
+// swap replaces a record. old must be the present record, or one with the same derived keys and sums; it is nil if
+// there is none. now is nil to remove the record. It returns CodeAlreadyExists if another record has one of the new
+// keys.
 func (b *table[T]) swap(t *Tx, key []byte, old, now *T) error {
 	if b.keys != nil {
 		var before, after []entry
@@ -110,7 +110,7 @@ func (b *table[T]) swap(t *Tx, key []byte, old, now *T) error {
 	return t.kv.Put(b.bucket, key, stored)
 }
 
-// derive adds what follows from every record.
+// derive adds to d everything derived from the records.
 func (b *table[T]) derive(t *Tx, d derivation) error {
 	for v, err := range b.all(t) {
 		if err != nil {
@@ -130,14 +130,14 @@ func (b *table[T]) derive(t *Tx, d derivation) error {
 	return nil
 }
 
-// ofApp reads the records of an app that an index lists, in order of id.
+// ofApp reads the records of an app that are listed in an index, sorted by id.
 func (b *table[T]) ofApp(t *Tx, index string, app *bourse.App, owned func(*T) bool) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		for _, space := range spaces(app) {
 			for id := range t.under(index, append([]byte(space), 0)) {
 				v, _, err := b.get(t, id)
 				if err == nil && !owned(&v) {
-					continue // of a former app of this name
+					continue // of a former app with this name
 				}
 				if !yield(v, err) || err != nil {
 					return
@@ -153,7 +153,7 @@ func (e entry) in(list []entry) bool {
 	})
 }
 
-// replaceKeys replaces the keys that followed from a record by those that do now.
+// replaceKeys replaces a record's former derived keys with the new ones.
 func (t *Tx) replaceKeys(before, after []entry) error {
 	for _, e := range before {
 		if !e.in(after) {
@@ -176,7 +176,7 @@ func (t *Tx) replaceKeys(before, after []entry) error {
 	return nil
 }
 
-// of returns what a list adds to the sum of p.
+// of returns the value in list for p's sum.
 func (p part) of(list []part) int64 {
 	i := slices.IndexFunc(list, func(x part) bool { return x.bucket == p.bucket && x.name == p.name })
 	if i < 0 {
@@ -185,7 +185,7 @@ func (p part) of(list []part) int64 {
 	return list[i].n
 }
 
-// replaceParts adds to each sum what a record adds now and did not before.
+// replaceParts changes each sum by the difference between a record's new and former contribution.
 func (t *Tx) replaceParts(before, after []part) error {
 	for _, p := range after {
 		if err := t.add(p.bucket, p.name, p.n-p.of(before)); err != nil {
@@ -202,7 +202,7 @@ func (t *Tx) replaceParts(before, after []part) error {
 	return nil
 }
 
-// add changes a sum by n; one that becomes 0 is removed.
+// add changes a sum by n. A sum of 0 is removed.
 func (t *Tx) add(bucket, name string, n int64) error {
 	if n == 0 {
 		return nil
@@ -222,7 +222,7 @@ func (t *Tx) add(bucket, name string, n int64) error {
 	return t.kv.Put(bucket, k, uint64Bytes(uint64(sum)))
 }
 
-// committed is what amounts add to the committed sums.
+// committed returns the contribution of amounts to the committed sums.
 func committed(amounts bourse.Amounts) []part {
 	out := make([]part, len(amounts), len(amounts)+1)
 	for i, a := range amounts {

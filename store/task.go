@@ -7,70 +7,68 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// TaskRecord is what a worker knows of an order for work. While the task is in
-// progress what it takes is part of the committed sums; once it has ended the
-// result is kept for those who repeat the order.
+// TaskRecord is a worker's record of a task. While the task is in progress, its resources are part of the committed
+// sums. After its end, the result is retained for callers that repeat the order.
 type TaskRecord struct {
 	App    bourse.AppName    `json:"app"`
 	AppID  string            `json:"app_id,omitempty"` // see [bourse.App.Owns]
-	Takes  bourse.Amounts    `json:"takes,omitempty"`  // beside what its machine takes; nothing once it has ended
-	Result bourse.TaskResult `json:"result"`           // without an end while it is in progress
-	Cold   *ColdTask         `json:"cold,omitempty"`   // of a machine of its own, until it has ended
+	Takes  bourse.Amounts    `json:"takes,omitempty"`  // in addition to its machine's; empty once it has ended
+	Result bourse.TaskResult `json:"result"`           // has no End while the task is in progress
+	Cold   *ColdTask         `json:"cold,omitempty"`   // set for a task with its own machine until it has ended
 }
 
-// ColdTask is what a task's own machine needs, also from the next daemon.
+// ColdTask holds the state that a task's own machine needs, including after a restart of the daemon.
 type ColdTask struct {
 	Payload []byte          `json:"payload,omitempty"`
-	Until   time.Time       `json:"until"`             // its time is over then
-	Timeout bourse.Duration `json:"timeout,omitempty"` // from its machine's start on; 0: Until says all
+	Until   time.Time       `json:"until"`             // deadline
+	Timeout bourse.Duration `json:"timeout,omitempty"` // from the start of its machine; 0: only Until applies
 }
 
 // Open reports whether the task is in progress.
 func (r *TaskRecord) Open() bool { return r.Result.End == "" }
 
-// TaskBytes bounds what is kept of ended tasks. Past it the oldest are
-// forgotten, and a repetition of them would be a new order.
+// TaskBytes is the limit on the total size of ended tasks. Beyond it the oldest are deleted, and a repetition of
+// their orders counts as new.
 const TaskBytes = 128 << 20
 
 const (
-	// taskDrops bounds how many old tasks one new one displaces: a large answer
-	// after many small ones is paid for by those that follow.
+	// taskDrops is the maximum number of old tasks deleted when one ends. If a large answer follows many small ones,
+	// later tasks delete the rest.
 	taskDrops = 64
-	// taskRoom is how much space is made at once, in bytes.
+	// taskRoom is how much space is freed at once, in bytes.
 	taskRoom = TaskBytes / 64
-	// taskOverhead is about what an ended task takes beside what its program and its
-	// caller have said.
+	// taskOverhead is the approximate size of an ended task without its answer, error and type.
 	taskOverhead = 512
 )
 
 const keyTaskBytes = "task_bytes"
 
-// size is about what an ended task takes of the file.
+// size returns the approximate size of an ended task in the store.
 func (r *TaskRecord) size() int64 {
 	return int64(len(r.Result.Answer) + len(r.Result.Error) + len(r.Result.Type) + taskOverhead)
 }
 
-// TaskBegun inserts the record of a task that is in progress, and adds what it
-// takes to the committed sums. CodeAlreadyExists: the order has a record.
+// TaskBegun inserts the record of a task in progress and adds its resources to the committed sums. It returns
+// CodeAlreadyExists if the order has a record.
 func (t *Tx) TaskBegun(o OrderRecord) error {
 	k, err := key(string(o.ID))
 	if err != nil {
 		return err
 	}
 	if o.Task == nil || !o.Task.Open() {
-		return bourse.Errorf(bourse.CodeInternal, "order %s is for no task that begins", o.ID)
+		return bourse.Errorf(bourse.CodeInternal, "order %s has no open task", o.ID)
 	}
 	if err := o.Task.Takes.Validate(); err != nil {
 		return bourse.Errorf(bourse.CodeInternal, "record of order %s: %w", o.ID, err)
 	}
 	if t.kv.Get(bucketOrders, k) != nil {
-		return bourse.Errorf(bourse.CodeAlreadyExists, "order %s has a record", o.ID)
+		return bourse.Errorf(bourse.CodeAlreadyExists, "order %s already has a record", o.ID)
 	}
 	return orders.swap(t, k, nil, &o)
 }
 
-// TaskStarted records that a task's own machine has started: from then on its
-// timeout counts. Of any other order there is nothing to record.
+// TaskStarted records that a task's own machine has started, which starts the task's timeout. It does nothing for
+// other orders.
 func (t *Tx) TaskStarted(id bourse.OrderID, at time.Time) error {
 	o, ok, err := t.Order(id)
 	if err != nil || !ok || o.Task == nil || o.Task.Cold == nil || o.Task.Cold.Timeout == 0 {
@@ -84,9 +82,8 @@ func (t *Tx) TaskStarted(id bourse.OrderID, at time.Time) error {
 	return orders.put(t, []byte(id), &o)
 }
 
-// TaskEnded records how a task has ended and takes what it took off the
-// committed sums. It reports whether the task was in progress until now: the first
-// end is the one that counts.
+// TaskEnded records a task's result and subtracts its resources from the committed sums. It reports whether the task
+// was in progress until now: only the first result counts.
 func (t *Tx) TaskEnded(id bourse.OrderID, result bourse.TaskResult, at time.Time) (bool, error) {
 	if t.kv.Get(bucketTaskOpen, []byte(id)) == nil {
 		return false, nil
@@ -96,7 +93,7 @@ func (t *Tx) TaskEnded(id bourse.OrderID, result bourse.TaskResult, at time.Time
 		return false, err
 	}
 	if result.End == "" {
-		return false, bourse.Errorf(bourse.CodeInternal, "task %s has no end", id)
+		return false, bourse.Errorf(bourse.CodeInternal, "result of task %s has no end", id)
 	}
 	now, task := old, *old.Task
 	task.Takes, task.Cold, task.Result = nil, nil, result
@@ -104,11 +101,11 @@ func (t *Tx) TaskEnded(id bourse.OrderID, result bourse.TaskResult, at time.Time
 	if err := orders.swap(t, []byte(id), &old, &now); err != nil {
 		return false, err
 	}
-	return true, t.shedTasks()
+	return true, t.evictTasks()
 }
 
-// TaskUndone removes the record of a task of which nothing was begun: the
-// order may be filled elsewhere, or here again.
+// TaskUndone deletes the record of a task that was never started, so that the order may be filled on this or another
+// worker.
 func (t *Tx) TaskUndone(id bourse.OrderID) error {
 	o, ok, err := t.Order(id)
 	if err != nil || !ok || o.Task == nil || !o.Task.Open() {
@@ -117,7 +114,7 @@ func (t *Tx) TaskUndone(id bourse.OrderID) error {
 	return orders.swap(t, []byte(id), &o, nil)
 }
 
-// OpenTasks returns the orders of all tasks that are in progress.
+// OpenTasks returns the orders of all tasks in progress.
 func (t *Tx) OpenTasks() iter.Seq2[OrderRecord, error] {
 	return func(yield func(OrderRecord, error) bool) {
 		for k := range t.kv.Range(bucketTaskOpen, nil) {
@@ -132,7 +129,7 @@ func (t *Tx) OpenTasks() iter.Seq2[OrderRecord, error] {
 	}
 }
 
-// WarmFor returns the living machines of an app that are configured for a task.
+// WarmFor returns the living machines of an app that serve a task.
 func (t *Tx) WarmFor(app bourse.App, task string) []bourse.MachineID {
 	var out []bourse.MachineID
 	for _, space := range spaces(&app) {
@@ -145,26 +142,25 @@ func (t *Tx) WarmFor(app bourse.App, task string) []bourse.MachineID {
 	return out
 }
 
-// owned reports whether a machine whose record has no app's id is an app's.
+// owned reports whether app owns a machine whose record may have no app id.
 func (t *Tx) owned(id bourse.MachineID, app *bourse.App) bool {
 	m, err := t.Machine(id)
 	return err == nil && m.OwnedBy(app)
 }
 
-// shedTasks makes space when ended tasks take too much: somewhat more than there
-// has to be, since the way to the oldest leads over all that were dropped since
-// the last checkpoint.
-func (t *Tx) shedTasks() error {
+// evictTasks frees space if ended tasks exceed their limit. It frees more than necessary, because finding the oldest
+// task means scanning past all those deleted since the last checkpoint.
+func (t *Tx) evictTasks() error {
 	if t.taskBytes() <= TaskBytes {
 		return nil
 	}
-	_, err := t.dropTasks(taskDrops, func(_ time.Time, kept int64) bool { return kept > TaskBytes-taskRoom })
+	_, err := t.deleteTasks(taskDrops, func(_ time.Time, kept int64) bool { return kept > TaskBytes-taskRoom })
 	return err
 }
 
-// dropTasks forgets at most limit ended tasks, oldest first, as long as the next one
-// is due: by when it ended, and by what it and all later ones take.
-func (t *Tx) dropTasks(limit int, due func(ended time.Time, kept int64) bool) (int, error) {
+// deleteTasks deletes at most limit ended tasks, oldest first, while due returns true for the next one. due receives
+// the time of its end and the size of it and all later ones.
+func (t *Tx) deleteTasks(limit int, due func(ended time.Time, kept int64) bool) (int, error) {
 	var old []string
 	kept := t.taskBytes()
 	for k, size := range t.kv.Range(bucketTaskTime, nil) {

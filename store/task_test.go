@@ -83,7 +83,7 @@ func TestTaskModel(t *testing.T) {
 			},
 			"prune": func(t *rapid.T) {
 				if err := one(func(tx *Tx) error {
-					_, err := tx.dropTasks(1000, func(ended time.Time, _ int64) bool { return ended.Before(at.Add(time.Hour)) })
+					_, err := tx.deleteTasks(1000, func(ended time.Time, _ int64) bool { return ended.Before(at.Add(time.Hour)) })
 					return err
 				}); err != nil {
 					t.Fatal(err)

@@ -14,21 +14,20 @@ import (
 	"github.com/bourse-dev/bourse/store/kv"
 )
 
-// Tx is a transaction. It is valid during the call of the function that it was
-// passed to, on that goroutine only. A sequence that one of its methods returns
-// reads as it goes: nothing is to be written while it is ranged over.
+// Tx is a transaction. It is valid only during the call of the function that received it, and only on that goroutine.
+// The sequences that its methods return read lazily, so nothing may be written during iteration.
 type Tx struct {
 	kv     kv.Tx
-	writes bool // it may write
+	writes bool // it is a read-write transaction
 }
 
 var _ fsm.Tx = (*Tx)(nil)
 
-// maxKeyPart bounds each part of a key in bytes.
+// maxKeyPart is the maximum length of each part of a key, in bytes.
 const maxKeyPart = 1024
 
-// key joins parts with zero bytes. A part that is empty, too long or holds a
-// zero byte is refused: it could be taken for another key.
+// key joins parts with zero bytes. A part that is empty, too long or contains a zero byte is refused, because the
+// result could equal another key.
 func key(parts ...string) ([]byte, error) {
 	for _, p := range parts {
 		if p == "" || len(p) > maxKeyPart || strings.ContainsRune(p, 0) {
@@ -38,13 +37,13 @@ func key(parts ...string) ([]byte, error) {
 	return []byte(strings.Join(parts, "\x00")), nil
 }
 
-// timeKey orders ids by time.
+// timeKey returns a key that sorts ids by time.
 func timeKey(at time.Time, id string) []byte {
-	// Shifted, so that times before 1970 come first.
+	// The sign bit is flipped so that times before 1970 sort first.
 	return append(append(uint64Bytes(uint64(at.UnixNano())^(1<<63)), 0), id...)
 }
 
-// splitTimeKey undoes timeKey.
+// splitTimeKey splits the result of timeKey.
 func splitTimeKey(b []byte) (time.Time, string) {
 	if len(b) < 9 {
 		return time.Time{}, ""
@@ -61,7 +60,7 @@ func uint64Of(b []byte) uint64 {
 	return binary.BigEndian.Uint64(b)
 }
 
-// under returns the keys of a bucket that begin with prefix, each without it.
+// under returns the keys of a bucket that have a prefix, without the prefix.
 func (t *Tx) under(bucket string, prefix []byte) iter.Seq[[]byte] {
 	return func(yield func(rest []byte) bool) {
 		for k := range t.kv.Range(bucket, prefix) {
@@ -72,10 +71,10 @@ func (t *Tx) under(bucket string, prefix []byte) iter.Seq[[]byte] {
 	}
 }
 
-// recordForm begins every record: what follows is CBOR (package codec).
+// recordForm is the first byte of every record. CBOR follows (package codec).
 const recordForm = 3
 
-// encode writes a record.
+// encode encodes a record.
 func encode(v any) ([]byte, error) {
 	b, err := codec.Marshal(v)
 	if err != nil {
@@ -84,7 +83,7 @@ func encode(v any) ([]byte, error) {
 	return slices.Insert(b, 0, recordForm), nil
 }
 
-// decode reads a record into v. It keeps nothing of b.
+// decode decodes a record into v. It retains nothing of b.
 func decode(b []byte, v any) error {
 	if len(b) == 0 || b[0] != recordForm {
 		return bourse.Errorf(bourse.CodeInternal, "damaged record: %s", bourse.Quoted(string(b)))

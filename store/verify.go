@@ -10,8 +10,8 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// derivation is what follows from all records: by bucket and key. It is computed
-// from scratch, to compare it with what is recorded, or where that is lost.
+// derivation contains everything derived from all records, by bucket and key. It is computed from scratch to check
+// the recorded data or to recover it.
 type derivation map[string]map[string][]byte
 
 func (d derivation) set(bucket string, key, value []byte) {
@@ -37,18 +37,18 @@ func derived(t *Tx) (derivation, error) {
 	return d, nil
 }
 
-// Verify computes every index, count and sum again from the records and reports
-// each difference. It reads the whole file: for tests and for doubts.
+// Verify recomputes every index, count and sum from the records and reports each difference. It reads the whole
+// store, so it is for tests and diagnosis.
 func (t *Tx) Verify() error {
 	want, err := derived(t)
 	if err != nil {
 		return err
 	}
 	if have, want := t.taskBytes(), int64(uint64Of(want[bucketMeta][keyTaskBytes])); have != want {
-		return bourse.Errorf(bourse.CodeInternal, "%d bytes of tasks are accounted for, want %d", have, want)
+		return bourse.Errorf(bourse.CodeInternal, "the size of ended tasks is %d, want %d", have, want)
 	}
 	if have, want := t.goneBytes(), int64(uint64Of(want[bucketMeta][keyGoneBytes])); have != want {
-		return bourse.Errorf(bourse.CodeInternal, "%d bytes of destroyed machines are accounted for, want %d", have, want)
+		return bourse.Errorf(bourse.CodeInternal, "the size of destroyed machines is %d, want %d", have, want)
 	}
 	var errs []error
 	for _, bucket := range derivedBuckets {
@@ -57,18 +57,18 @@ func (t *Tx) Verify() error {
 	return errors.Join(errs...)
 }
 
-// compare reports how a bucket differs from what it should hold.
+// compare reports the differences between a bucket and its expected contents.
 func (d derivation) compare(t *Tx, bucket string) (errs []error) {
 	want, seen := d[bucket], map[string]bool{}
 	for k, v := range t.kv.Range(bucket, nil) {
 		seen[string(k)] = true
 		if w, ok := want[string(k)]; !ok || !bytes.Equal(v, w) {
-			errs = append(errs, bourse.Errorf(bourse.CodeInternal, "%s holds %q for %q, want %q (%t)", bucket, v, k, w, ok))
+			errs = append(errs, bourse.Errorf(bourse.CodeInternal, "bucket %s has %q for key %q, want %q (%t)", bucket, v, k, w, ok))
 		}
 	}
 	for _, k := range slices.Sorted(maps.Keys(want)) {
 		if !seen[k] {
-			errs = append(errs, fmt.Errorf("%s lacks %q", bucket, k))
+			errs = append(errs, fmt.Errorf("bucket %s lacks key %q", bucket, k))
 		}
 	}
 	return errs

@@ -7,8 +7,7 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// What is kept of a machine's former versions: so many, and as long as they take
-// no more than about so much.
+// Limits on a machine's former versions: their number and their approximate total size.
 const (
 	maxVersions     = 20
 	maxVersionBytes = 256 << 10
@@ -18,9 +17,8 @@ var versions = table[bourse.Version]{bucket: bucketVersions}
 
 func versionPrefix(id bourse.MachineID) []byte { return []byte(string(id) + "\x00") }
 
-// KeepVersion keeps the config of m's present version as it is now, unless that is
-// kept already: before the first change of it, or of the version. Old versions go
-// when there are too many.
+// KeepVersion records the config of m's current version, unless it is recorded already. It must be called before the
+// first change of the config or of the version. The oldest versions beyond the limits are deleted.
 func (t *Tx) KeepVersion(m *bourse.Machine) error {
 	if _, err := key(string(m.ID), string(m.Instance)); err != nil {
 		return err
@@ -42,7 +40,7 @@ func (t *Tx) KeepVersion(m *bourse.Machine) error {
 	return t.dropVersions(old)
 }
 
-// Versions returns what is kept of a machine's versions, the newest first.
+// Versions returns the recorded versions of a machine, newest first.
 func (t *Tx) Versions(id bourse.MachineID) ([]bourse.Version, error) {
 	var out []bourse.Version
 	for _, stored := range t.versionsOf(id) {
@@ -55,8 +53,7 @@ func (t *Tx) Versions(id bourse.MachineID) ([]bourse.Version, error) {
 	return out, nil
 }
 
-// versionsOf returns the keys and values of a machine's versions, the newest
-// first: instance ids sort by time.
+// versionsOf returns the keys and values of a machine's versions, newest first. Instance ids sort by time.
 func (t *Tx) versionsOf(id bourse.MachineID) func(func(k, v []byte) bool) {
 	prefix := versionPrefix(id)
 	end := append(bytes.Clone(prefix[:len(prefix)-1]), 1)
@@ -78,9 +75,9 @@ func (t *Tx) dropVersions(keys [][]byte) error {
 	return nil
 }
 
-// forgetVersions removes what is kept of a machine's versions: of one that is
-// destroyed nothing is, as files are large, and secret.
-func (t *Tx) forgetVersions(id bourse.MachineID) error {
+// deleteVersions deletes all versions of a machine. A destroyed machine retains none, because their files are large
+// and secret.
+func (t *Tx) deleteVersions(id bourse.MachineID) error {
 	var all [][]byte
 	for k := range t.versionsOf(id) {
 		all = append(all, bytes.Clone(k))

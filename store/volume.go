@@ -6,13 +6,12 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// KindVolume is the kind of the entries about volumes, which DeleteVolume takes
-// with it.
+// KindVolume is the kind of log entries about volumes. DeleteVolume deletes them with the volume.
 const KindVolume = "volume"
 
 var errNoVolume = bourse.Errorf(bourse.CodeNotFound, "volume not found")
 
-// Volume returns a volume's record; CodeNotFound when there is none.
+// Volume returns a volume's record. It returns CodeNotFound if there is none.
 func (t *Tx) Volume(id bourse.VolumeID) (bourse.Volume, error) {
 	v, ok, err := volumes.get(t, []byte(id))
 	if err == nil && !ok {
@@ -21,12 +20,11 @@ func (t *Tx) Volume(id bourse.VolumeID) (bourse.Volume, error) {
 	return v, err
 }
 
-// PutVolume inserts a volume's record or replaces it, and with it the indexes
-// and the committed sums. Its usage is not stored.
+// PutVolume inserts or replaces a volume's record and updates the indexes and the committed sums. The volume's usage
+// is not stored.
 //
-// Errors: CodeInternal for a state that may not follow the recorded one, or a
-// record that is out of its ranges; CodeAlreadyExists when another volume has
-// one of its snapshots.
+// Errors: CodeInternal if the state must not follow the recorded one or a value is out of range; CodeAlreadyExists if
+// another volume has one of its snapshots.
 func (t *Tx) PutVolume(v *bourse.Volume) error {
 	now := *v
 	now.Usage = nil
@@ -38,7 +36,7 @@ func (t *Tx) PutVolume(v *bourse.Volume) error {
 	case err != nil:
 		return err
 	case old.State != now.State && !old.State.CanBecome(now.State):
-		return bourse.Errorf(bourse.CodeInternal, "volume %s cannot go from %q to %q", now.ID, old.State, now.State)
+		return bourse.Errorf(bourse.CodeInternal, "volume %s cannot change from %q to %q", now.ID, old.State, now.State)
 	case !ok:
 		return volumes.swap(t, []byte(now.ID), nil, &now)
 	}
@@ -57,23 +55,22 @@ func validVolume(v *bourse.Volume) error {
 		}
 		for _, other := range v.Snapshots[:i] {
 			if other.ID == s.ID {
-				return bourse.Errorf(bourse.CodeInternal, "record of volume %s: snapshot %s is there twice", v.ID, s.ID)
+				return bourse.Errorf(bourse.CodeInternal, "record of volume %s: duplicate snapshot %s", v.ID, s.ID)
 			}
 		}
 	}
 	return nil
 }
 
-// DeleteVolume removes a volume's record, its indexes and its log. It has to
-// be destroyed and to have no snapshot any more (CodeFailedPrecondition);
-// CodeNotFound when there is none.
+// DeleteVolume deletes a volume's record, its indexes and its log. It returns CodeFailedPrecondition if the volume is
+// not destroyed or still has a snapshot, and CodeNotFound if there is no such volume.
 func (t *Tx) DeleteVolume(id bourse.VolumeID) error {
 	old, err := t.Volume(id)
 	switch {
 	case err != nil:
 		return err
 	case !volumeGone(&old):
-		return bourse.Errorf(bourse.CodeFailedPrecondition, "volume %s is %s and has %d snapshots: its record stays", id, old.State, len(old.Snapshots))
+		return bourse.Errorf(bourse.CodeFailedPrecondition, "volume %s is %s with %d snapshots: only a destroyed volume without snapshots can be deleted", id, old.State, len(old.Snapshots))
 	}
 	if err := t.deleteEntries(KindVolume, string(id)); err != nil {
 		return err
@@ -81,11 +78,10 @@ func (t *Tx) DeleteVolume(id bourse.VolumeID) error {
 	return volumes.swap(t, []byte(id), &old, nil)
 }
 
-// Volumes returns every volume in order of id, destroyed ones included.
+// Volumes returns all volumes sorted by id, including destroyed ones.
 func (t *Tx) Volumes() iter.Seq2[bourse.Volume, error] { return volumes.all(t) }
 
-// VolumesOf returns every volume of an app in order of id, destroyed ones
-// included.
+// VolumesOf returns all volumes of an app sorted by id, including destroyed ones.
 func (t *Tx) VolumesOf(app bourse.App) iter.Seq2[bourse.Volume, error] {
 	return volumes.ofApp(t, bucketVolumeApp, &app, func(v *bourse.Volume) bool { return v.OwnedBy(&app) })
 }

@@ -4,7 +4,7 @@ import "github.com/bourse-dev/bourse"
 
 var volumes = table[bourse.Volume]{bucketVolumes, volumeKeys, func(v *bourse.Volume) []part { return committed(v.Takes) }}
 
-// volumeGone reports whether nothing of a volume is left but its record.
+// volumeGone reports whether only the record of a volume is left.
 func volumeGone(v *bourse.Volume) bool {
 	return v.State == bourse.VolumeDestroyed && len(v.Snapshots) == 0
 }

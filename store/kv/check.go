@@ -13,53 +13,53 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Report describes a store's files.
+// Report describes the contents and the damage of a store's files.
 type Report struct {
 	Version int            // of the schema
 	Keys    int64          // intact keys in the snapshot
-	Records int            // intact records of the log that the snapshot does not include
-	Have    map[string]int // intact keys by bucket, log included
+	Records int            // intact records in the log that the snapshot does not include
+	Have    map[string]int // intact keys by bucket, including the log's
 	Damage  []string       // one description per damaged place
 	Lost    []string       // set by Salvage: how many keys of which bucket were lost
 	Kept    []string       // set by Salvage: the names that the damaged files have now
 }
 
-// looked is everything intact in a store's files.
-type looked struct {
+// inspection holds everything intact in a store's files.
+type inspection struct {
 	Report
 	contents
 	whole map[string]uint64 // intact keys in the snapshot, by bucket
 	lock  *os.File
 }
 
-// Check reads and verifies the whole store in a directory without changing it.
-// CodeAlreadyExists: a daemon has it. CodeNotFound: there is none.
+// Check reads and verifies the whole store in a directory without changing it. It returns CodeAlreadyExists if a
+// daemon has the store open, and CodeNotFound if there is none.
 func Check(dir string, schema *Schema) (Report, error) {
-	l, err := look(dir, schema)
+	l, err := inspect(dir, schema)
 	if err != nil {
 		return Report{}, err
 	}
 	return l.Report, l.lock.Close()
 }
 
-// look locks a store and reads everything intact.
-func look(dir string, schema *Schema) (*looked, error) {
+// inspect locks a store and reads everything intact.
+func inspect(dir string, schema *Schema) (*inspection, error) {
 	path := filepath.Join(dir, FileName)
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
-		return nil, bourse.Errorf(bourse.CodeNotFound, "there is no store %s", path)
+		return nil, bourse.Errorf(bourse.CodeNotFound, "store %s does not exist", path)
 	}
 	lock, err := lockDir(dir)
 	if err != nil {
 		return nil, err
 	}
-	l := &looked{lock: lock}
+	l := &inspection{lock: lock}
 	if err := l.read(dir, path, schema); err != nil {
 		return nil, errors.Join(err, lock.Close())
 	}
 	return l, nil
 }
 
-func (l *looked) read(dir, path string, schema *Schema) error {
+func (l *inspection) read(dir, path string, schema *Schema) error {
 	b, err := os.ReadFile(path)
 	if err != nil {
 		return bourse.Errorf(bourse.CodeUnavailable, "open store: %w", err)
@@ -88,7 +88,7 @@ func counts(s *state) map[string]uint64 {
 }
 
 // readLog applies the log's records that the snapshot does not include.
-func (l *looked) readLog(dir string, schema *Schema) error {
+func (l *inspection) readLog(dir string, schema *Schema) error {
 	w := &wal{salt: l.salt}
 	defer w.close() // it was only read
 	for i, name := range walNames {
@@ -111,7 +111,7 @@ func (l *looked) readLog(dir string, schema *Schema) error {
 		return err
 	}
 	for _, r := range found.records {
-		if err := readOps(r.body, schema.Buckets, func(c change) { c.clone().makeIn(l.state) }); err != nil {
+		if err := readOps(r.body, schema.Buckets, func(c change) { c.clone().applyTo(l.state) }); err != nil {
 			return err
 		}
 	}
@@ -120,26 +120,26 @@ func (l *looked) readLog(dir string, schema *Schema) error {
 	return nil
 }
 
-// Salvage replaces a damaged store with a new one that has everything intact, and keeps
-// the damaged files under other names. The derived buckets are emptied first; derive
-// fills them again. CodeFailedPrecondition: nothing is damaged, or nothing is intact.
+// Salvage replaces a damaged store with a new one that contains everything intact, and retains the damaged files
+// under other names. It empties the derived buckets and calls derive to fill them again. It returns
+// CodeFailedPrecondition if nothing is damaged or nothing is intact.
 func Salvage(dir string, schema *Schema, now time.Time, derive func(Tx) error) (Report, error) {
 	return salvage(dir, schema, now, derive, func() error { return nil })
 }
 
-// salvage is Salvage; step, for tests, is called after each change of the
-// directory, and ends it with its error as a crash would.
+// salvage implements Salvage. For tests, it calls step after each change of the directory and returns its error, as a
+// crash would.
 func salvage(dir string, schema *Schema, now time.Time, derive func(Tx) error, step func() error) (Report, error) {
-	l, err := look(dir, schema)
+	l, err := inspect(dir, schema)
 	if err != nil {
 		return Report{}, err
 	}
 	defer l.lock.Close()
 	switch {
 	case len(l.Damage) == 0:
-		return l.Report, bourse.Errorf(bourse.CodeFailedPrecondition, "the store is whole: nothing was changed")
+		return l.Report, bourse.Errorf(bourse.CodeFailedPrecondition, "the store is not damaged; nothing was changed")
 	case l.nothing:
-		return l.Report, bourse.Errorf(bourse.CodeFailedPrecondition, "%s has neither a beginning nor an end that would say how to read it: restore a copy of its files", FileName)
+		return l.Report, bourse.Errorf(bourse.CodeFailedPrecondition, "%s cannot be read, because both of its headers are damaged: restore a copy of the store's files", FileName)
 	}
 	l.findLost(schema)
 	var derived []change
@@ -159,9 +159,9 @@ func salvage(dir string, schema *Schema, now time.Time, derive func(Tx) error, s
 }
 
 // findLost counts the keys of the snapshot that are damaged or missing.
-func (l *looked) findLost(schema *Schema) {
+func (l *inspection) findLost(schema *Schema) {
 	if l.counts == nil {
-		l.Lost = append(l.Lost, "it is not known how many records there were")
+		l.Lost = append(l.Lost, "the original number of records is unknown")
 		return
 	}
 	for _, bucket := range schema.Buckets {
@@ -171,15 +171,14 @@ func (l *looked) findLost(schema *Schema) {
 	}
 }
 
-// replace renames the new store over the damaged one and keeps the damaged files under
-// other names. The log is copied rather than renamed: after a crash before its removal
-// the new store overwrites it. A crash leaves either the damaged store or the new one,
-// which ignores the old log because its salt differs.
-func (l *looked) replace(dir string, now time.Time, step func() error) error {
+// replace renames the new store over the damaged one and retains the damaged files under other names. The log is
+// copied rather than renamed: after a crash before its removal the new store overwrites it. A crash leaves either the
+// damaged store or the new one, which ignores the old log because its salt differs.
+func (l *inspection) replace(dir string, now time.Time, step func() error) error {
 	suffix := ".damaged-" + now.UTC().Format("20060102T150405Z")
 	for _, name := range append([]string{FileName}, walNames[:]...) {
 		keep := copyFile
-		if name == FileName { // which is replaced, never written
+		if name == FileName { // it is replaced, never written
 			keep = os.Link
 		}
 		err := keep(filepath.Join(dir, name), filepath.Join(dir, name+suffix))

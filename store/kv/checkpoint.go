@@ -4,44 +4,43 @@ import (
 	"time"
 )
 
-// The time after which a checkpoint that failed is tried again; it doubles.
+// The delay before a failed checkpoint is repeated. It doubles each time.
 const (
 	retryFirst = 100 * time.Millisecond
 	retryMax   = 10 * time.Second
 )
 
-// turn starts a checkpoint when it is time for one and none is in progress. It
-// is called by the store's goroutine, between two commits.
-func (d *DB) turn() {
-	if d.moving.Load() {
+// checkpointIfFull starts a checkpoint if the log is full and no checkpoint is in progress. It is called by the store's
+// goroutine, between two commits.
+func (d *DB) checkpointIfFull() {
+	if d.checkpointing.Load() {
 		d.growAhead()
 		return
 	}
 	if !d.wal.full(d.size.Load()) {
 		return
 	}
-	if err := d.wal.turn(); err != nil {
-		d.cfg.Log.Error("the write-ahead log does not shrink", "err", err) // it is only larger than need be
+	if err := d.wal.switchFile(); err != nil {
+		d.cfg.Log.Error("shrink write-ahead log failed", "err", err) // the file is merely larger than necessary
 	}
 	d.beginCheckpoint()
 }
 
-// beginCheckpoint starts writing a snapshot of the present state. It is called by the
-// store's goroutine, or before that goroutine is started.
+// beginCheckpoint starts writing a snapshot of the current state. It is called by the store's goroutine, or before
+// that goroutine starts.
 func (d *DB) beginCheckpoint() {
 	now, seq := d.now.Load(), d.wal.seq
-	d.moving.Store(true)
+	d.checkpointing.Store(true)
 	d.checkpoint.Go(func() { d.saveUntilDone(now, seq) })
 }
 
-// saveUntilDone tries to write a snapshot until it succeeds, the store is closed, or
-// the store has failed.
+// saveUntilDone repeats writing a snapshot until that succeeds, the store is closed, or the store has failed.
 func (d *DB) saveUntilDone(now *state, seq uint64) {
 	for wait := retryFirst; ; wait = min(2*wait, retryMax) {
 		size, err := d.save(now, seq)
 		if err == nil {
 			d.size.Store(size)
-			d.moving.Store(false)
+			d.checkpointing.Store(false)
 			d.short.Store(nil)
 			return
 		}
@@ -60,9 +59,8 @@ func (d *DB) saveUntilDone(now *state, seq uint64) {
 	}
 }
 
-// save writes a snapshot of a state, which includes the log's records up to seq. Any
-// error except a full disk fails the store: a disk that has lost one write may have
-// lost others that it acknowledged.
+// save writes a snapshot of a state, which includes the log's records up to seq. Any error except a full disk fails
+// the store, because a disk that has lost one write may have lost others that it acknowledged.
 func (d *DB) save(now *state, seq uint64) (size int64, err error) {
 	size, err = writeSnapshot(d.cfg.Dir, head{d.cfg.Schema.Version, d.wal.salt, seq}, now, d.cfg.Step)
 	switch {

@@ -167,12 +167,12 @@ func TestCheckpointIsRepeated(t *testing.T) {
 			update(t, s, putMachine(n))
 		}
 		synctest.Wait()
-		if !s.moving.Load() {
+		if !s.checkpointing.Load() {
 			t.Fatal("the checkpoint has succeeded")
 		}
 		time.Sleep(retryFirst << fails)
 		synctest.Wait()
-		if s.moving.Load() {
+		if s.checkpointing.Load() {
 			t.Error("the checkpoint was not repeated")
 		}
 		view(t, s, func(tx Tx) error {

@@ -11,8 +11,8 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// maxBatch bounds how many transactions share one commit, so that the first
-// does not wait for too many others.
+// maxBatch is the maximum number of transactions in one commit, so that the first one does not wait for too many
+// others.
 const maxBatch = 256
 
 var errClosed = bourse.Errorf(bourse.CodeUnavailable, "the store is closed")
@@ -23,16 +23,15 @@ type Commit struct {
 	applied chan struct{}
 	done    chan struct{}
 	err     error // of the transaction; set before done is closed
-	undone  bool  // the disk did not take it, with all others of its batch; set like err
+	undone  bool  // the disk did not accept the batch; set like err
 }
 
-// Applied is closed when the function has run without an error and its effects
-// are part of every later transaction, or when it has failed (then Wait does
-// not block). It is not durable yet.
+// Applied returns a channel that is closed when the function has run without an error and later transactions see its
+// effects, or when it has failed (then Wait does not block). The transaction is not durable yet.
 func (c *Commit) Applied() <-chan struct{} { return c.applied }
 
-// Wait blocks until the transaction is durable or has failed. When ctx ends
-// first the outcome is unknown and the transaction goes on.
+// Wait blocks until the transaction is durable or has failed. If ctx ends first, the outcome is unknown and the
+// transaction continues.
 func (c *Commit) Wait(ctx context.Context) error {
 	if c.finished() {
 		return c.err
@@ -65,10 +64,9 @@ func (c *Commit) finish(err error) {
 	}
 }
 
-// Submit queues fn, which will be executed in a read-write transaction on the
-// store's own goroutine, after everything submitted before. It does not block.
-// fn must not block either; its error undoes all that it did and is what Wait
-// returns.
+// Submit queues fn for execution in a read-write transaction on the store's goroutine, after everything submitted
+// before. It does not block, and fn must not block either. If fn returns an error, its changes are undone and Wait
+// returns that error.
 func (d *DB) Submit(fn func(Tx) error) *Commit { return d.submit(fn, false) }
 
 func (d *DB) submit(fn func(Tx) error, relaxed bool) *Commit {
@@ -94,23 +92,22 @@ func (d *DB) submit(fn func(Tx) error, relaxed bool) *Commit {
 	return c
 }
 
-// SubmitRelaxed is Submit for a transaction whose durability no one waits for:
-// it is executed, and becomes durable, with the next one that is submitted, or
-// after linger, or at the next Sync.
+// SubmitRelaxed is like Submit, for transactions whose durability nobody waits for. fn is executed and becomes
+// durable with the next submitted transaction, after linger, or at the next Sync.
 func (d *DB) SubmitRelaxed(fn func(Tx) error) *Commit { return d.submit(fn, true) }
 
-// linger is how long a relaxed transaction waits for others to share its
-// commit. It leaves the disk and the processor to those that callers wait for.
+// linger is how long a relaxed transaction waits for others to share its commit. In the meantime, the disk and the
+// processor serve transactions that callers wait for.
 const linger = time.Millisecond
 
-// press has the queue committed, which must not be empty: a caller that submits to a
-// pressed queue relies on the store's goroutine being awake. d.mu is held.
+// press requests a commit of the queue, which must not be empty. A caller that submits to a pressed queue relies on
+// the store's goroutine being awake. d.mu is held.
 func (d *DB) press() {
 	d.pressed = true
 	d.work.Signal()
 }
 
-// lingered presses when no one else has.
+// lingered presses the queue unless a commit has already taken it.
 func (d *DB) lingered() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -120,7 +117,7 @@ func (d *DB) lingered() {
 	}
 }
 
-// commitAll is the store's goroutine.
+// commitAll is the store's goroutine. It commits batches until the store is closed.
 func (d *DB) commitAll() {
 	defer close(d.ended)
 	for {
@@ -136,7 +133,7 @@ func (d *DB) commitAll() {
 	}
 }
 
-// take waits for work; nil once the store is closed and the queue empty.
+// take waits for work. It returns nil once the store is closed and the queue is empty.
 func (d *DB) take() ([]*Commit, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -152,16 +149,15 @@ func (d *DB) take() ([]*Commit, error) {
 	batch := d.queue[:n:n]
 	d.queue = d.queue[n:]
 	if len(d.queue) == 0 {
-		d.queue = nil // let go of the backing array
+		d.queue = nil // release the backing array
 		d.pressed = false
 	}
 	return batch, d.failure()
 }
 
-// gather lets those that the last commit has woken submit what they do next
-// before another commit begins: else it would begin with the first of them,
-// and all others would have to wait for two. It yields the processor and waits
-// for nothing; a lone writer is not kept at all. d.mu is held.
+// gather lets the goroutines that the last commit woke submit their next transactions before another commit starts.
+// Otherwise the commit would start with the first of them, and all others would have to wait for two commits. It only
+// yields the processor, and not at all for a lone writer. d.mu is held.
 func (d *DB) gather() {
 	if d.shared < 2 {
 		return
@@ -184,8 +180,7 @@ func finishAll(batch []*Commit, err error) {
 	}
 }
 
-// commit makes a batch durable. An error of a function is returned only when what
-// it was based on is durable.
+// commit makes a batch durable. A function's error is returned only once the state that it was based on is durable.
 func (d *DB) commit(batch []*Commit) {
 	after, good, refused, err := d.apply(batch)
 	if err == nil && len(d.writes.record) > walHeader {
@@ -202,11 +197,11 @@ func (d *DB) commit(batch []*Commit) {
 	for c, err := range refused {
 		c.finish(err)
 	}
-	d.turn()
+	d.checkpointIfFull()
 }
 
-// apply executes the functions in order, each on what the ones before it have
-// left, and returns what that is. What they have written is in d.writes.
+// apply executes the functions in order, each on the state that its predecessors left, and returns the resulting
+// state. The changes are in d.writes.
 func (d *DB) apply(batch []*Commit) (after *state, good []*Commit, refused map[*Commit]error, _ error) {
 	w := &d.writes
 	if cap(w.record) > recordKept {
@@ -228,33 +223,33 @@ func (d *DB) apply(batch []*Commit) (after *state, good []*Commit, refused map[*
 		}
 		good = append(good, c)
 	}
-	clear(w.undo[:cap(w.undo)]) // they hold on to values
+	clear(w.undo[:cap(w.undo)]) // it references values
 	return after, good, refused, d.failure()
 }
 
-// recordKept is the largest record whose memory is used again.
+// recordKept is the size of the largest record buffer that is reused.
 const recordKept = 1 << 20
 
-// execute runs one function; a panic is its error.
+// execute runs one function and converts a panic into an error.
 func (d *DB) execute(fn func(Tx) error, t *stateTx) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
 			d.cfg.Log.Error("transaction panicked", "err", v, "stack", string(debug.Stack()))
-			err = bourse.Errorf(bourse.CodeInternal, "a transaction panicked: %v", v)
+			err = bourse.Errorf(bourse.CodeInternal, "transaction panicked: %v", v)
 		}
 	}()
 	return fn(t)
 }
 
-// write makes durable what the functions of good have written, and visible.
+// write makes the changes of good durable and visible.
 func (d *DB) write(after *state, good []*Commit) error {
 	d.commits++
 	for _, c := range good {
 		close(c.applied)
 	}
 	runtime.Gosched() // callers that answer from Applied do so while we write
-	// A crash from here to the end of append leaves the log as it was before
-	// the batch, or with all of it: nothing of it has been acknowledged.
+	// A crash from here to the end of append leaves the log either as it was before the batch or with the whole
+	// batch. Nothing in the batch has been acknowledged.
 	if err := d.cfg.Fault(FaultBefore, d.commits); err != nil {
 		return d.fail(err)
 	}
@@ -275,5 +270,5 @@ func unavailable(err error) error {
 	if _, ok := errors.AsType[*bourse.Error](err); ok {
 		return err
 	}
-	return bourse.Errorf(bourse.CodeUnavailable, "the store cannot write: %w", err)
+	return bourse.Errorf(bourse.CodeUnavailable, "write to store: %w", err)
 }

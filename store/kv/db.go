@@ -16,31 +16,28 @@ import (
 	"github.com/bourse-dev/bourse/internal/quiet"
 )
 
-// Config says where a store is.
+// Config configures a DB.
 type Config struct {
-	Dir    string // required; made with mode 0700 when missing
+	Dir    string // required; created with mode 0700 if missing
 	Schema *Schema
 	Log    *slog.Logger // default: discards
-	Turn   int64        // how much of a file of the log is used before the other is, at least; default 4 MiB
-	// Fault, for tests, is called before and after the n-th commit (counted
-	// from 1). An error makes the store fail from there on as if the process
-	// had been killed: before, nothing of the commit is on disk; after, all is
-	// and no caller knows.
+	Turn   int64        // how many bytes of one log file are used, at least, before switching to the other; default 4 MiB
+	// Fault, for tests, is called before and after the n-th commit (counted from 1). An error makes the store fail
+	// from then on as if the process had been killed: before, nothing of the commit is on the disk; after, all of it
+	// is, but no caller knows.
 	Fault func(stage FaultStage, n uint64) error
-	// Failed is called once when a write or sync error leaves unknown what the
-	// disk holds, before anyone who waits for the store receives that. A daemon ends
-	// there, at once, and its successor reads what the disk does hold. It may be
-	// nil: from then on every outcome is unknown.
+	// Failed, if set, is called once when a failed write or sync leaves the disk's contents unknown, before any
+	// waiting caller receives the error. A daemon must exit there at once; its successor reads the actual contents.
+	// From then on every outcome is unknown.
 	Failed func(error)
-	Step   func() error // for tests: called three times for each snapshot, see writeSnapshot; an error is that of the disk
+	Step   func() error // for tests: called three times for each snapshot, see writeSnapshot; an error counts as the disk's
 	media  *media       // for tests
 }
 
-// FaultStage says on which side of a commit Config.Fault is called.
+// FaultStage is the moment of a commit at which Config.Fault is called.
 type FaultStage int
 
-// The stages. At FaultBefore the functions have run and Applied has been
-// signaled.
+// The stages. At FaultBefore the functions have run and Applied has been signaled.
 const (
 	FaultBefore FaultStage = iota + 1
 	FaultAfter
@@ -48,42 +45,41 @@ const (
 
 // DB is an open store. It is safe for concurrent use.
 type DB struct {
-	cfg        Config
-	lock       *os.File              // of the directory
-	now        atomic.Pointer[state] // all that is durable
-	wal        *wal                  // used by the committer only, like the next two
-	commits    uint64
-	writes     writes         // of the present commit
-	closing    chan struct{}  // closed by Close
-	ended      chan struct{}  // closed when the committer has returned
-	checkpoint sync.WaitGroup // in progress
-	moving     atomic.Bool    // a checkpoint is in progress
-	size       atomic.Int64   // of the snapshot
-	// Of commits and of checkpoints that fail, one line a minute.
+	cfg           Config
+	lock          *os.File              // of the directory
+	now           atomic.Pointer[state] // the durable state
+	wal           *wal                  // only for the committer, like the next two
+	commits       uint64
+	writes        writes         // of the current commit
+	closing       chan struct{}  // closed by Close
+	ended         chan struct{}  // closed when the committer has returned
+	checkpoint    sync.WaitGroup // in progress
+	checkpointing atomic.Bool    // a checkpoint is in progress
+	size          atomic.Int64   // of the snapshot
+	// One log line a minute for failed commits and for failed checkpoints.
 	failures, stuck quiet.Line
-	failed          atomic.Pointer[bourse.Error] // why nothing is read or written any more
-	short           atomic.Pointer[bourse.Error] // why the checkpoint has no space; see Short
-	faults          atomic.Uint64                // commits and checkpoints that the disk has not taken
+	failed          atomic.Pointer[bourse.Error] // why the store has failed; nil if it has not
+	short           atomic.Pointer[bourse.Error] // why the checkpoint lacks space; see Short
+	faults          atomic.Uint64                // commits and checkpoints that the disk refused
 
 	queued
 }
 
-// queued is what was submitted.
+// queued holds the submitted transactions.
 type queued struct {
-	mu      sync.Mutex // never held over I/O
+	mu      sync.Mutex // never held during I/O
 	work    *sync.Cond // of mu: queue has grown, or closed is set
 	queue   []*Commit
-	pressed bool    // the queue is to be committed now
-	lingers bool    // it will be in a moment
-	last    *Commit // submitted latest; nil before the first
+	pressed bool    // the queue has to be committed now
+	lingers bool    // a timer will set pressed
+	last    *Commit // the last submitted one; nil before the first
 	closed  bool
-	shared  int // how many transactions the last commit had
+	shared  int // the number of transactions in the last commit
 }
 
-// Open opens the store in cfg.Dir, and makes it when there is none. It starts
-// the store's one goroutine; Close ends it. CodeAlreadyExists: another daemon
-// has the file open. CodeFailedPrecondition: it is of a newer release.
-// CodeInternal: it is damaged. In these cases the file is as it was.
+// Open opens the store in cfg.Dir, creating it if it does not exist. It starts one goroutine, which Close stops.
+// Errors: CodeAlreadyExists if another daemon has the store open, CodeFailedPrecondition if a newer release wrote it,
+// CodeInternal if it is damaged. In these cases the files are unchanged.
 func Open(cfg Config) (*DB, error) {
 	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
 		return nil, bourse.Errorf(bourse.CodeUnavailable, "open store: %w", err)
@@ -108,8 +104,7 @@ func Open(cfg Config) (*DB, error) {
 	return d, nil
 }
 
-// recover makes what the snapshot and the log hold the present state, and makes them
-// when there are none.
+// recover loads the current state from the snapshot and the log, creating both if they do not exist.
 func (d *DB) recover() error {
 	kept, err := d.readSnapshot()
 	if err != nil {
@@ -133,7 +128,7 @@ func (d *DB) recover() error {
 		return damaged(found.damage)
 	}
 	for _, r := range found.records {
-		if err := readOps(r.body, d.cfg.Schema.Buckets, func(c change) { c.clone().makeIn(kept.state) }); err != nil {
+		if err := readOps(r.body, d.cfg.Schema.Buckets, func(c change) { c.clone().applyTo(kept.state) }); err != nil {
 			return err
 		}
 	}
@@ -148,7 +143,7 @@ func (d *DB) recover() error {
 	return nil
 }
 
-// readSnapshot reads the snapshot, and makes an empty one in a new store.
+// readSnapshot reads the snapshot, creating an empty one for a new store.
 func (d *DB) readSnapshot() (contents, error) {
 	b, err := os.ReadFile(filepath.Join(d.cfg.Dir, FileName))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -180,8 +175,8 @@ func (d *DB) closeFiles() error {
 	return err
 }
 
-// Close waits until everything submitted is durable, or has failed, and writes a
-// snapshot of it. What is submitted later fails with CodeUnavailable.
+// Close waits until everything submitted is durable or has failed, and writes a snapshot. Later submissions fail with
+// CodeUnavailable.
 func (d *DB) Close() error {
 	d.mu.Lock()
 	again := d.closed
@@ -196,22 +191,20 @@ func (d *DB) Close() error {
 	if again {
 		return nil
 	}
-	if d.failure() == nil && !d.moving.Load() && d.wal.end > 0 {
+	if d.failure() == nil && !d.checkpointing.Load() && d.wal.end > 0 {
 		if _, err := d.save(d.now.Load(), d.wal.seq); err != nil {
-			d.cfg.Log.Error("no snapshot was written: the write-ahead log has the rest", "err", err)
+			d.cfg.Log.Error("write snapshot failed; the write-ahead log has the changes", "err", err)
 		}
 	}
 	return d.closeFiles()
 }
 
-// Update submits fn and waits until it is durable. When ctx ends first the
-// outcome is unknown.
+// Update submits fn and waits until it is durable. If ctx ends first, the outcome is unknown.
 func (d *DB) Update(ctx context.Context, fn func(Tx) error) error {
 	return d.Submit(fn).Wait(ctx)
 }
 
-// View executes fn on what is durable. It waits for no writer and keeps none
-// waiting. fn must not write.
+// View executes fn on the durable state. It neither waits for writers nor blocks them. fn must not write.
 func (d *DB) View(fn func(Tx) error) error {
 	if err := d.failure(); err != nil {
 		return err
@@ -224,10 +217,9 @@ func (d *DB) View(fn func(Tx) error) error {
 	}
 }
 
-// Sync waits until everything that was submitted before the call is durable or
-// refused, so that a View after it sees it. When nothing is on its way it
-// returns at once. CodeUnavailable: it could not be written. CodeTimeout: the
-// store has failed, and the outcome is unknown.
+// Sync waits until everything that was submitted before the call is durable or refused, so that a later View sees it.
+// It returns at once if nothing is in progress. Errors: CodeUnavailable if the transactions could not be written,
+// CodeTimeout if the store has failed and the outcome is unknown.
 func (d *DB) Sync(ctx context.Context) error {
 	if err := d.failure(); err != nil {
 		return err
@@ -238,7 +230,7 @@ func (d *DB) Sync(ctx context.Context) error {
 		d.mu.Unlock()
 		return nil
 	}
-	if len(d.queue) > 0 { // else it is being committed
+	if len(d.queue) > 0 { // otherwise it is being committed
 		d.press()
 	}
 	d.mu.Unlock()

@@ -8,35 +8,33 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// errNotSynced says that it is unknown whether a record is on the disk.
-var errNotSynced = errors.New("the disk does not say whether it was written")
+// errNotSynced means that it is unknown whether a record is on the disk.
+var errNotSynced = errors.New("unknown whether the record was written")
 
-// full reports whether an error says that there is no space, which leaves no
-// doubt about what is on the disk.
+// full reports whether err means that there is no space, in which case the disk's contents are known.
 func full(err error) bool {
 	return slices.ContainsFunc([]error{syscall.ENOSPC, syscall.EDQUOT, syscall.EFBIG}, func(is error) bool {
 		return errors.Is(err, is)
 	})
 }
 
-// fail ends all reading and writing, for ever: what the disk holds is unknown
-// until it is read again. Every transaction that was not acknowledged by now, and
-// every later one, has an unknown outcome (CodeTimeout), never a refusal: the
-// record of what its caller asks for may be on the disk. Config.Failed is called
-// before any of those who wait receives that.
+// fail ends all reading and writing permanently, because the disk's contents are unknown until they are read again.
+// Every unacknowledged transaction and every later one has an unknown outcome (CodeTimeout). It must not be a
+// refusal, because the record may be on the disk. Config.Failed is called before any waiting caller receives the
+// error.
 func (d *DB) fail(cause error) error {
 	err := &bourse.Error{Code: bourse.CodeTimeout, Message: "outcome unknown: the disk of the worker's store has failed", Err: cause}
 	if !d.failed.CompareAndSwap(nil, err) {
 		return d.failed.Load()
 	}
-	d.cfg.Log.Error("the store has failed: what is on its disk is unknown", "err", cause)
+	d.cfg.Log.Error("store failed, contents of its disk unknown", "err", cause)
 	if d.cfg.Failed != nil {
 		d.cfg.Failed(err)
 	}
 	return err
 }
 
-// failure returns why nothing is read or written any more; nil when that is not so.
+// failure returns why the store has failed, or nil if it has not.
 func (d *DB) failure() error {
 	if err := d.failed.Load(); err != nil {
 		return err

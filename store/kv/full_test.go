@@ -123,7 +123,7 @@ func TestAFullDiskKeepsRoomForEnds(t *testing.T) {
 			t.Fatalf("write %d is refused although the store is not short: %v", n, err)
 		}
 	}
-	if text := s.Short().Error(); bourse.CodeOf(s.Short()) != bourse.CodeUnavailable || !strings.Contains(text, "the disk of "+dir+" is full: make room") {
+	if text := s.Short().Error(); bourse.CodeOf(s.Short()) != bourse.CodeUnavailable || !strings.Contains(text, "the disk of "+dir+" is full: ") {
 		t.Errorf("short with %q, want the directory that is full", text)
 	}
 	if err := s.Close(); err != nil {

@@ -6,40 +6,39 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Tx is a transaction: it reads a state and makes the next one of it. It is valid
-// during the call of the function that it was passed to, on that goroutine only.
-// What it returns is not to be changed, and is good as long as the transaction.
-// Sequences read as they go: nothing is to be written while one is ranged over.
+// Tx is a transaction: it reads a state and creates the next one. It is valid only during the call of the function
+// that received it, and only on that goroutine. Results must not be changed and are valid as long as the transaction.
+// Sequences read lazily, so nothing may be written during iteration.
 type Tx interface {
-	// Get returns the value of a key, nil when there is none.
+	// Get returns the value of a key, or nil if there is none.
 	Get(bucket string, key []byte) []byte
-	// Put sets the value of a key. An empty value is one.
+	// Put sets the value of a key. The value may be empty.
 	Put(bucket string, key, value []byte) error
-	// Delete removes a key. One that is not there is no error.
+	// Delete removes a key. It does nothing if there is none.
 	Delete(bucket string, key []byte) error
-	// Range returns the keys of a bucket that are not before from, in order.
+	// Range returns the keys of a bucket from from on, in ascending order, with their values.
 	Range(bucket string, from []byte) iter.Seq2[[]byte, []byte]
-	// Back returns the keys of a bucket that are before end, or all when that is
-	// nil, in reverse order.
+	// Back returns the keys of a bucket before end, or all keys if end is nil, in descending order, with their
+	// values.
 	Back(bucket string, end []byte) iter.Seq2[[]byte, []byte]
 }
 
-// Schema describes what a store holds.
+// Schema describes a store's buckets.
 type Schema struct {
 	Buckets []string
-	Derived []string // those that follow from the others: Salvage has them derived again
-	Version int      // a store of another version is refused
+	Derived []string // buckets that Salvage recomputes from the others
+	Version int      // stores of other versions are refused
 }
 
-var errReadOnly = bourse.Errorf(bourse.CodeInternal, "a transaction that reads must not write")
+var errReadOnly = bourse.Errorf(bourse.CodeInternal, "write in a read-only transaction")
 
-// maxKey is the size of the largest key.
+// maxKey is the maximum size of a key in bytes.
 const maxKey = 32 << 10
 
-// checkKey returns CodeInternal for a key that a store refuses.
+// checkKey returns CodeInternal for a key of an invalid size.
 func checkKey(key []byte) error {
 	if len(key) == 0 || len(key) > maxKey {
-		return bourse.Errorf(bourse.CodeInternal, "a key of %d bytes", len(key))
+		return bourse.Errorf(bourse.CodeInternal, "key of %d bytes", len(key))
 	}
 	return nil
 }

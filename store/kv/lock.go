@@ -9,14 +9,13 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// A store that another daemon has is asked for so often, and so long.
+// If another daemon holds the lock, it is polled at this interval for this long.
 const (
 	lockPoll    = 20 * time.Millisecond
 	lockTimeout = time.Second
 )
 
-// lockDir takes the lock of a store's directory. CodeAlreadyExists: another process
-// has it.
+// lockDir locks a store's directory. It returns CodeAlreadyExists if another process holds the lock.
 func lockDir(dir string) (*os.File, error) {
 	f, err := os.Open(dir)
 	if err != nil {

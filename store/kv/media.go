@@ -2,11 +2,11 @@ package kv
 
 import "os"
 
-// media is how the write-ahead log is written; tests make it fail.
+// media writes the write-ahead log. Tests inject failures.
 type media struct {
 	writeAt func(f *os.File, b []byte, at int64) (int, error)
 	sync    func(f *os.File) error
 }
 
-// realDisk is the one that the system has.
+// realDisk returns the media that uses the operating system.
 func realDisk() media { return media{(*os.File).WriteAt, datasync} }

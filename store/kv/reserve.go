@@ -4,11 +4,9 @@ import (
 	"os"
 )
 
-// reserve writes zeros behind what a young file holds, up to size bytes, and
-// returns the size that the file has then. A page that is written for the first
-// time makes the file system record where it lies, and every sync waits for
-// that; a page that has been written once costs its data alone. A disk too
-// full for it keeps the file as it was.
+// reserve fills a file with zeros up to size bytes and returns its new size. When a page is written for the first
+// time, the file system records its location, and every sync waits for that. Later writes of the page cost only its
+// data. If the disk is too full, the file remains as it was.
 func reserve(f *os.File, size int64) (int64, error) {
 	info, err := f.Stat()
 	if err != nil || info.Size() >= size {

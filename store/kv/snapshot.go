@@ -18,27 +18,26 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// FileName is the name of the snapshot in a store's directory: the whole contents of
-// the store as of one record of its log.
+// FileName is the name of the snapshot in a store's directory. It contains the whole store as of one record of its
+// log.
 //
-// A snapshot begins with a head. Then each key with its value is one record, in the
-// log's format and numbered from 1. The last record has the number of keys per bucket.
-// The head is repeated at the end, because nothing can be read without it.
+// A snapshot begins with a head. Then each key and its value are one record, in the log's format and numbered from 1.
+// The last record contains the number of keys per bucket. The head is repeated at the end, because nothing can be
+// read without it.
 const FileName = "worker.db"
 
-// magic begins a head.
+// magic is the beginning of a head.
 const magic = "bourse store\x00\x00\x00\x00"
 
-// headSize is the size of a head: the magic, the version of the schema (uint32), the
-// log's salt, the number of its last record that is included (uint64) and the CRC-32C
-// of these (uint32), all big endian.
+// headSize is the size of a head in bytes: the magic, the schema's version (uint32), the log's salt, the number of
+// the last log record included (uint64) and the CRC-32C of these (uint32), all big endian.
 const headSize = len(magic) + 4 + saltSize + 8 + 4
 
 // head describes a snapshot.
 type head struct {
 	version int
 	salt    salt   // of the log, and of the snapshot's records
-	seq     uint64 // the number of the log's last record that is included
+	seq     uint64 // the number of the last log record included
 }
 
 func (h head) bytes() []byte {
@@ -58,10 +57,9 @@ func headOf(b []byte) (h head, ok bool) {
 	return h, true
 }
 
-// writeSnapshot writes a state to the snapshot's file and returns the file's size. The
-// file is durable when it returns without an error; a crash leaves the old file or the
-// new one. Tests use step, which is called before the file is written, before it is
-// renamed, and after that.
+// writeSnapshot writes a state to the snapshot's file and returns the file's size. The file is durable when it
+// returns without an error; a crash leaves the old file or the new one. Tests pass a step function, which is called
+// before the file is written, before it is renamed, and after that.
 func writeSnapshot(dir string, h head, s *state, step func() error) (size int64, err error) {
 	path := filepath.Join(dir, FileName)
 	if err := step(); err != nil {
@@ -96,8 +94,8 @@ func writeSnapshot(dir string, h head, s *state, step func() error) (size int64,
 	return size, step()
 }
 
-// makeRoom removes what a crash has left of a snapshot, and reports ENOSPC if there is no
-// space for another one. Trying would take all of the disk's last room from others.
+// makeRoom removes the remains of an interrupted snapshot, and returns ENOSPC if there is no space for another one.
+// Trying to write it would take the disk's last free space from others.
 func makeRoom(dir, path string, s *state) error {
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -112,15 +110,15 @@ func makeRoom(dir, path string, s *state) error {
 		return true
 	})
 	if left < need {
-		return fmt.Errorf("a snapshot of %d KiB, %d KiB are free: %w", need>>10, left>>10, syscall.ENOSPC)
+		return fmt.Errorf("snapshot needs %d KiB, but %d KiB are free: %w", need>>10, left>>10, syscall.ENOSPC)
 	}
 	return nil
 }
 
-// write writes the file's contents.
+// write writes the snapshot to f.
 func (h head) write(f io.Writer, s *state) error {
 	w := bufio.NewWriterSize(f, 1<<20)
-	w.Write(h.bytes()) //nolint:errcheck // Flush returns it
+	w.Write(h.bytes()) //nolint:errcheck // Flush returns the error
 	n, counts := uint64(0), map[string]uint64{}
 	record := make([]byte, walHeader)
 	put := func(c *change) error {
@@ -134,7 +132,7 @@ func (h head) write(f io.Writer, s *state) error {
 	s.Scan(func(c change) bool {
 		counts[c.bucket]++
 		if n%1000 == 0 {
-			runtime.Gosched() // those who wait for a commit go first
+			runtime.Gosched() // waiting commits go first
 		}
 		err = put(&c)
 		return err == nil
@@ -153,19 +151,18 @@ func (h head) write(f io.Writer, s *state) error {
 	return w.Flush()
 }
 
-// bucketCounts is the bucket of a snapshot's last record: the number of keys in each
-// other bucket, and in all of them.
+// bucketCounts is the bucket of a snapshot's last record: the number of keys in each bucket and in total.
 const (
 	bucketCounts = "counts"
 	allBuckets   = "all"
 )
 
-// contents is everything intact in a snapshot.
+// contents holds everything intact in a snapshot.
 type contents struct {
 	head
 	state   *state
-	keys    int64             // in it
-	counts  map[string]uint64 // how many keys each bucket had; nil: not known
+	keys    int64             // number of intact keys
+	counts  map[string]uint64 // number of keys originally in each bucket; nil: unknown
 	damage  []Damage
 	nothing bool // both heads are damaged
 }
@@ -182,7 +179,7 @@ func readSnapshot(b []byte, schema *Schema) contents {
 	switch {
 	case !ok && !okLast:
 		c.nothing = true
-		c.damaged(0, "this is not the beginning of a worker's store")
+		c.damaged(0, "not a worker's store")
 		return c
 	case !ok:
 		c.damaged(0, "the head is damaged")
@@ -191,7 +188,7 @@ func readSnapshot(b []byte, schema *Schema) contents {
 		c.damaged(len(b), "the end is damaged, or missing")
 		c.head = first
 	case first != last:
-		c.damaged(0, "beginning and end do not belong together")
+		c.damaged(0, "head and end do not match")
 		c.head = last
 	default:
 		c.head = first
@@ -200,8 +197,7 @@ func readSnapshot(b []byte, schema *Schema) contents {
 	return c
 }
 
-// readRecords reads the records behind the head. Bytes that are not a record are
-// reported once, at the first of them.
+// readRecords reads the records after the head. It reports a run of invalid bytes once, at the first of them.
 func (c *contents) readRecords(b []byte, schema *Schema) {
 	end := max(headSize, len(b)-headSize)
 	seq, lost := uint64(0), false
@@ -211,16 +207,16 @@ func (c *contents) readRecords(b []byte, schema *Schema) {
 		switch {
 		case !ok || h.length == 0 || h.length > int64(end-body):
 			if !lost {
-				c.damaged(at, "no record begins here")
+				c.damaged(at, "no valid record")
 			}
 			lost = true
-			at++ // one may begin at any byte
+			at++ // a record may begin at any byte
 			continue
 		case crc32.Checksum(b[body:body+int(h.length)], castagnoli) != h.sum:
 			c.damaged(at, damagedRecord(b[body:body+int(h.length)], schema))
 		default:
 			if h.seq != seq+1 && !lost {
-				c.damaged(at, "a record is missing before this one")
+				c.damaged(at, "the preceding record is missing")
 			}
 			if err := c.keep(b[body:body+int(h.length)], schema); err != nil {
 				c.damaged(at, bourse.MessageOf(err))
@@ -234,15 +230,14 @@ func (c *contents) readRecords(b []byte, schema *Schema) {
 	}
 }
 
-// damagedRecord describes a record with a wrong checksum by the bucket and key that it
-// seems to have.
+// damagedRecord describes a record with a wrong checksum by the bucket and key that it appears to have.
 func damagedRecord(body []byte, schema *Schema) string {
 	what := "a record"
 	_ = readOps(body, schema.Buckets, func(c change) { what = fmt.Sprintf("the record of %q in %s", c.key, c.bucket) })
 	return what + " is damaged"
 }
 
-// maxRecords is the largest number of records in a snapshot.
+// maxRecords is the maximum number of records in a snapshot.
 const maxRecords = 1 << 40
 
 // keep adds an intact record to the contents.
@@ -259,7 +254,7 @@ func (c *contents) keep(record []byte, schema *Schema) error {
 			return
 		}
 		c.keys++
-		op.clone().makeIn(c.state)
+		op.clone().applyTo(c.state)
 	})
 }
 

@@ -9,19 +9,18 @@ import (
 	"github.com/tidwall/btree"
 )
 
-// change sets a key of a bucket to a value, or removes it.
+// change sets a key in a bucket to a value, or removes it.
 type change struct {
 	bucket string
 	key    []byte
 	value  []byte // nil: the key is removed
 }
 
-// state is the contents of a store, sorted by bucket and key. No value in it is nil.
-// Copying is cheap, because copies share what neither of them has changed. A state
-// that other goroutines can see is never changed.
+// state is the contents of a store, sorted by bucket and key. Its values are never nil. Copies are cheap, because
+// they share unchanged nodes. A state that other goroutines can see is never changed.
 type state = btree.BTreeG[change]
 
-// stateDegree keeps nodes small, because each transaction copies those it touches.
+// stateDegree keeps nodes small, because each transaction copies the nodes that it changes.
 const stateDegree = 16
 
 func newState() *state {
@@ -33,8 +32,8 @@ func newState() *state {
 	}, btree.Options{NoLocks: true, Degree: stateDegree})
 }
 
-// makeIn applies the change to a state and returns the key's previous value.
-func (c change) makeIn(s *state) (old change, had bool) {
+// applyTo applies the change to a state and returns the key's previous value.
+func (c change) applyTo(s *state) (old change, had bool) {
 	if c.value == nil {
 		return s.Delete(c)
 	}
@@ -44,15 +43,15 @@ func (c change) makeIn(s *state) (old change, had bool) {
 // stateTx is a transaction on a state.
 type stateTx struct {
 	state  *state
-	writes *writes // of the commit that it becomes part of; nil: it must not write
+	writes *writes // of its commit; nil in a read-only transaction
 }
 
 var _ Tx = (*stateTx)(nil)
 
-// writes is what the transactions of a commit have written so far.
+// writes holds the changes made by a commit's transactions so far.
 type writes struct {
 	record []byte   // of the write-ahead log
-	undo   []change // what undoes the present transaction's writes, in their order
+	undo   []change // reverts the current transaction's changes, in the order of these
 }
 
 func (t *stateTx) Get(bucket string, key []byte) []byte {
@@ -75,7 +74,7 @@ func (t *stateTx) change(c change) error {
 	if err := checkKey(c.key); err != nil {
 		return err
 	}
-	old, had := c.makeIn(t.state)
+	old, had := c.applyTo(t.state)
 	if !had {
 		if c.value == nil {
 			return nil // there was nothing to remove
@@ -87,11 +86,11 @@ func (t *stateTx) change(c change) error {
 	return nil
 }
 
-// rollback undoes all that t has written since the record had so many bytes.
+// rollback reverts everything that t wrote since the record had mark bytes.
 func (t *stateTx) rollback(mark int) {
 	t.writes.record = t.writes.record[:mark]
 	for _, c := range slices.Backward(t.writes.undo) {
-		c.makeIn(t.state)
+		c.applyTo(t.state)
 	}
 }
 
@@ -106,7 +105,7 @@ func (t *stateTx) Range(bucket string, from []byte) iter.Seq2[[]byte, []byte] {
 func (t *stateTx) Back(bucket string, end []byte) iter.Seq2[[]byte, []byte] {
 	pivot := change{bucket: bucket, key: end}
 	if end == nil {
-		pivot.bucket += "\x00" // after all of the bucket's
+		pivot.bucket += "\x00" // after all keys of the bucket
 	}
 	return func(yield func(key, value []byte) bool) {
 		t.state.Descend(pivot, func(c change) bool {

@@ -7,22 +7,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// datasync waits until a file's bytes are on the disk.
+// datasync waits until a file's data is on the disk.
 func datasync(f *os.File) error {
 	return retry(func() error { return unix.Fdatasync(int(f.Fd())) })
 }
 
-// allocate reserves space on the disk for n bytes of a file, from at on. It fails
-// when there is none.
+// allocate reserves disk space for n bytes of a file, starting at offset at. It fails if there is not enough.
 func allocate(f *os.File, at, n int64) error {
 	err := retry(func() error { return unix.Fallocate(int(f.Fd()), 0, at, n) })
-	if errors.Is(err, unix.EOPNOTSUPP) { // not every file system can
+	if errors.Is(err, unix.EOPNOTSUPP) { // not supported by every file system
 		return f.Truncate(at + n)
 	}
 	return err
 }
 
-// free returns how many bytes the disk of a directory has room for.
+// free returns the number of free bytes on a directory's disk.
 func free(dir string) (int64, error) {
 	var s unix.Statfs_t
 	err := retry(func() error { return unix.Statfs(dir, &s) })

@@ -7,11 +7,11 @@ import (
 	"os"
 )
 
-// datasync waits until a file's bytes are on the disk.
+// datasync waits until a file's data is on the disk.
 func datasync(f *os.File) error { return f.Sync() }
 
-// allocate makes a file n bytes longer from at on.
+// allocate extends a file to at+n bytes.
 func allocate(f *os.File, at, n int64) error { return f.Truncate(at + n) }
 
-// free treats the space as unlimited: it is unknown on this system.
+// free treats the space as unlimited, because it is unknown on this system.
 func free(string) (int64, error) { return math.MaxInt64, nil }

@@ -7,14 +7,14 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// The operations in a record's body: a byte, the bucket and the key, each after
-// its length as a uvarint, and the value of a put likewise.
+// The operations in a record's body. Each consists of an operation byte, the bucket and the key, and for a put the
+// value. Each of these is preceded by its length as a uvarint.
 const (
 	opPut    = 1
 	opDelete = 2
 )
 
-// appendOp writes an operation onto a record.
+// appendOp appends an operation to a record.
 func appendOp(b []byte, c *change) []byte {
 	op := byte(opPut)
 	if c.value == nil {
@@ -29,8 +29,7 @@ func appendOp(b []byte, c *change) []byte {
 	return b
 }
 
-// readOps calls a function with each operation of a record's body, of which it
-// shares the bytes. The buckets are those that there can be.
+// readOps calls into with each operation in a record's body, with slices of body. buckets lists the valid buckets.
 func readOps(body []byte, buckets []string, into func(change)) error {
 	part := func() []byte {
 		n, k := binary.Uvarint(body)
@@ -52,7 +51,7 @@ func readOps(body []byte, buckets []string, into func(change)) error {
 			c.value = part()
 		}
 		if op != opPut && op != opDelete || bucket < 0 || len(c.key) == 0 || op == opPut && c.value == nil {
-			return bourse.Errorf(bourse.CodeInternal, "the write-ahead log is damaged: %s is no change", bourse.Quoted(string(name)))
+			return bourse.Errorf(bourse.CodeInternal, "the write-ahead log is damaged: invalid operation on %s", bourse.Quoted(string(name)))
 		}
 		c.bucket = buckets[bucket]
 		into(c)

@@ -6,21 +6,20 @@ import (
 	"hash/crc32"
 )
 
-// walHeader begins each record of the log: its body's length (uint32), the
-// body's CRC-32C (uint32), its number (uint64), which grows by one, and the
-// CRC-32C (uint32) of the log's salt and those three. All are big endian.
+// walHeader is the size of the header of each log record: its body's length (uint32), the body's CRC-32C (uint32),
+// its number (uint64), which increases by one, and the CRC-32C (uint32) of the log's salt and those three. All are
+// big endian.
 //
-// A header of a length of zero is a mark, not a record: the record of that
-// number was synced. It is behind that record, where the next one begins.
+// A header with a length of zero is a mark, not a record: it means that the record with that number was synced. It
+// follows that record, where the next one will begin.
 const walHeader = 20
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 const saltSize = 8
 
-// salt is a store's random number, kept in its snapshot. Because of it nobody can write
-// a payload that looks like a record, and the log of another store, such as a backup, is
-// not read as this one's.
+// salt is a store's random number, stored in its snapshot. Because of it, nobody can craft a payload that looks like
+// a record, and the log of another store, such as a backup, is not read as this store's log.
 type salt [saltSize]byte
 
 func newSalt() (s salt) {
@@ -28,6 +27,7 @@ func newSalt() (s salt) {
 	return s
 }
 
+// sum returns the checksum of a header.
 func (s salt) sum(head []byte) uint32 {
 	return crc32.Update(crc32.Checksum(s[:], castagnoli), castagnoli, head[:walHeader-4])
 }
@@ -40,15 +40,15 @@ func (s salt) putHead(head, body []byte, seq uint64) {
 	binary.BigEndian.PutUint32(head[walHeader-4:], s.sum(head))
 }
 
-// walHead is a header that was read.
+// walHead is a decoded header.
 type walHead struct {
 	length int64
 	sum    uint32
 	seq    uint64
 }
 
-// head reads a header; ok is false when there is none. limit is the
-// largest number that it can have: most bytes then need no checksum.
+// head decodes a header; ok is false if there is none. limit is the largest valid number. With it, most bytes need no
+// checksum.
 func (s salt) head(b []byte, limit uint64) (h walHead, ok bool) {
 	if len(b) < walHeader {
 		return h, false
@@ -61,16 +61,16 @@ func (s salt) head(b []byte, limit uint64) (h walHead, ok bool) {
 	return h, true
 }
 
-// walRecord is what one commit wrote.
+// walRecord contains the changes of one commit.
 type walRecord struct {
 	seq  uint64
 	body []byte
 	at   walPlace
 }
 
-// walPlace is where a record is in the log.
+// walPlace is the location of a record in the log.
 type walPlace struct {
 	file   int
 	offset int64
-	size   int64 // with its header
+	size   int64 // including its header
 }

@@ -14,11 +14,10 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Damage is a place of a store's files that does not hold what was written
-// there.
+// Damage describes a damaged place in a store's files.
 type Damage struct {
-	File   string // in the store's directory
-	Offset int64  // in it; -1: not known
+	File   string // name in the store's directory
+	Offset int64  // in bytes; -1: unknown
 	What   string
 }
 
@@ -29,30 +28,29 @@ func (d Damage) String() string {
 	return fmt.Sprintf("%s at byte %d: %s", d.File, d.Offset, d.What)
 }
 
-// walContents is what was found in the log.
+// walContents is the result of reading the log.
 type walContents struct {
-	records []walRecord // whole, with numbers past those moved, in their order
-	damage  []Damage    // acknowledged records that are missing between or behind these
+	records []walRecord // intact records that the snapshot does not include, by number
+	damage  []Damage    // acknowledged records that are missing between or after these
 }
 
-// walAhead is how many records a log can have at most beyond those moved.
+// walAhead is the maximum number of records in a log that the snapshot does not include.
 const walAhead = 1 << 32
 
-// walFound is what a scan has seen so far.
+// walFound is the state of a scan.
 type walFound struct {
 	whole  map[uint64]walRecord
-	broken map[uint64]walPlace // the header is whole, the body is not
-	last   uint64              // of the records that were synced, as others show
+	broken map[uint64]walPlace // the header is intact, the body is not
+	last   uint64              // number of the last record that is known to have been synced
 }
 
-// scan reads the log: all that is whole, wherever it is. What comes last and is
-// not whole was being written when the power went, unless something shows that
-// it was synced: a record with a later number, or its mark. seq is the number of
-// the last record that the snapshot includes.
+// scan reads all intact records of the log, wherever they are. An incomplete last record was being written when the
+// power failed, unless something proves that it was synced: a record with a later number, or its mark. seq is the
+// number of the last record that the snapshot includes.
 func (w *wal) scan(seq uint64) (walContents, error) {
 	found := walFound{whole: map[uint64]walRecord{}, broken: map[uint64]walPlace{}, last: seq}
 	for i, f := range w.files {
-		if f == nil { // of a log that is only looked at
+		if f == nil { // the file does not exist
 			continue
 		}
 		b := make([]byte, w.sizes[i])
@@ -72,8 +70,7 @@ func (w *wal) scan(seq uint64) (walContents, error) {
 	return out, nil
 }
 
-// read looks for headers at every byte of a file, but for those that a whole
-// record covers.
+// read looks for headers at every byte of a file, except inside intact records.
 func (f *walFound) read(key salt, b []byte, file int, seq uint64) {
 	for at := 0; at+walHeader <= len(b); {
 		h, ok := key.head(b[at:], seq+walAhead)
@@ -88,7 +85,7 @@ func (f *walFound) read(key salt, b []byte, file int, seq uint64) {
 			f.last = max(f.last, h.seq)
 		case h.length > int64(len(b)-at) || crc32.Checksum(b[at:at+int(h.length)], castagnoli) != h.sum:
 			f.broken[h.seq] = place
-			f.last = max(f.last, h.seq-1) // it was begun when the one before was synced
+			f.last = max(f.last, h.seq-1) // it was started after the previous one was synced
 		default:
 			if f.last = max(f.last, h.seq); h.seq > seq {
 				f.whole[h.seq] = walRecord{seq: h.seq, body: b[at : at+int(h.length) : at+int(h.length)], at: place}
@@ -98,11 +95,11 @@ func (f *walFound) read(key salt, b []byte, file int, seq uint64) {
 	}
 }
 
-// nothing is a stretch of the log that was never written.
+// nothing is a block of the log that was never written.
 var nothing [4 << 10]byte
 
-// zeros returns how many zeros a slice begins with, in whole stretches: most of
-// a log is zeros, and no header is among them.
+// zeros returns the number of zeros at the beginning of b, in whole blocks. Most of a log is zeros, which contain no
+// headers.
 func zeros(b []byte) int {
 	n := 0
 	for len(b) >= n+len(nothing) && bytes.Equal(b[n:n+len(nothing)], nothing[:]) {
@@ -111,8 +108,7 @@ func zeros(b []byte) int {
 	return n
 }
 
-// missing lists the records past seq that were synced and are not whole. A gap
-// is one entry, at its beginning.
+// missing returns the records after seq that were synced but are not intact. A gap is one entry, at its beginning.
 func (f *walFound) missing(seq uint64) []Damage {
 	var out []Damage
 	numbers := slices.Sorted(maps.Keys(f.whole))
@@ -126,14 +122,14 @@ func (f *walFound) missing(seq uint64) []Damage {
 	return out
 }
 
-// gap describes what is missing between two records.
+// gap describes the records missing between two others.
 func (f *walFound) gap(before, next uint64) Damage {
 	d := Damage{File: walNames[0], Offset: -1}
 	switch first := next - before - 1; first {
 	case 1:
-		d.What = fmt.Sprintf("record %d, which was acknowledged, is damaged", before+1)
+		d.What = fmt.Sprintf("acknowledged record %d is damaged", before+1)
 	default:
-		d.What = fmt.Sprintf("records %d to %d, which were acknowledged, are damaged", before+1, next-1)
+		d.What = fmt.Sprintf("acknowledged records %d to %d are damaged", before+1, next-1)
 	}
 	place, ok := f.broken[before+1]
 	if r, whole := f.whole[before]; !ok && whole {
@@ -148,9 +144,9 @@ func (f *walFound) gap(before, next uint64) Damage {
 	return d
 }
 
-// resume has the next record written behind the last one, or into the other file
-// when that has none that is still needed: a checkpoint of these begins now, and
-// until it ends, which a full disk may put off, all of that file is for what comes.
+// resume sets the position of the next record: after the last one, or the beginning of the other file if that file
+// contains none that is still needed. A checkpoint of these records starts now, and until it ends, which a full disk
+// may delay, the whole other file is available.
 func (w *wal) resume(seq uint64, records []walRecord) error {
 	w.now, w.end, w.seq = 0, 0, seq
 	n := len(records)
@@ -162,11 +158,11 @@ func (w *wal) resume(seq uint64, records []walRecord) error {
 	if slices.ContainsFunc(records, func(r walRecord) bool { return r.at.file != w.now }) {
 		return nil
 	}
-	return w.turn()
+	return w.switchFile()
 }
 
-// damaged is the error of a store that must not be opened as it is. Nothing is
-// guessed: what is acknowledged and missing may be machines that run.
+// damaged returns the error of a store that must not be opened. The store does not guess, because missing
+// acknowledged records may belong to running machines.
 func damaged(all []Damage) error {
 	texts := make([]string, 0, 3)
 	for _, d := range all[:min(len(all), cap(texts))] {
@@ -175,5 +171,5 @@ func damaged(all []Damage) error {
 	if more := len(all) - len(texts); more > 0 {
 		texts = append(texts, fmt.Sprintf("and %d more", more))
 	}
-	return bourse.Errorf(bourse.CodeInternal, "the store is damaged, and stays as it is: %s; machines go on; 'bourse worker store check' says more, 'bourse worker store salvage' keeps what is whole, or restore a copy of its files", strings.Join(texts, "; "))
+	return bourse.Errorf(bourse.CodeInternal, "the store is damaged and was not changed: %s; machines keep running; run 'bourse worker store check' for details and 'bourse worker store salvage' to recover the intact records, or restore a copy of the store's files", strings.Join(texts, "; "))
 }
