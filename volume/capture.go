@@ -8,12 +8,11 @@ import (
 	"time"
 )
 
-// capture makes dst, an empty file, a copy of the volume's image at one moment.
-// If the host's file system shares blocks, writers wait for some milliseconds.
-// Otherwise everything is copied while they write, and they wait while it is
-// read once more to find what changed: as long as the host needs to read the
-// volume's data. Nothing waits for a volume that is not mounted. The caller
-// syncs dst and holds the lock of what dst belongs to.
+// capture makes dst, an empty file, a copy of the volume's image at one moment. If the host's file system can share
+// blocks, writers wait for some milliseconds. Otherwise everything is copied while they write. They then wait while
+// the image is read once more to find the changes, which takes as long as the host needs to read the volume's data.
+// Nothing waits for a volume that is not mounted. The caller syncs dst and holds the lock of the object that dst
+// belongs to.
 func (s *Store) capture(ctx context.Context, id string, dst *os.File) (content, error) {
 	c := &capturing{s: s, id: id, dst: dst, changes: s.mountCount(id)}
 	if err := c.open(); err != nil {
@@ -31,14 +30,14 @@ func (s *Store) capture(ctx context.Context, id string, dst *os.File) (content, 
 	return c.content, err
 }
 
-// capturing is the work of one capture.
+// capturing is the state of one capture.
 type capturing struct {
 	s       *Store
 	id      string
 	src     *os.File
 	dst     *os.File
 	content content
-	changes int // the volume's mount count when it began
+	changes int // the volume's mount count at the start
 	sums    sums
 }
 
@@ -59,8 +58,7 @@ func (c *capturing) clone(ctx context.Context) (cloned bool, err error) {
 	return cloned, failed(err, "clone %s", c.id)
 }
 
-// clone makes dst share the blocks of src, and reports whether the host's file
-// system supports it.
+// clone makes dst share the blocks of src, and reports whether the host's file system supports that.
 func (s *Store) clone(dst, src *os.File) (bool, error) {
 	if s.noClone.Load() {
 		return false, nil
@@ -73,8 +71,7 @@ func (s *Store) clone(dst, src *os.File) (bool, error) {
 	return err == nil, err
 }
 
-// copy copies the image while it may change, and then what changed while it
-// cannot.
+// copy copies the image while it may change, and then the changes while it cannot.
 func (c *capturing) copy(ctx context.Context) (err error) {
 	if c.sums, err = copyImage(ctx, c.src, c.dst, c.content.Bytes); err != nil {
 		return failed(err, "copy %s", c.id)
@@ -82,21 +79,21 @@ func (c *capturing) copy(ctx context.Context) (err error) {
 	c.s.step("copied")
 	return failed(c.still(ctx, func(frozen bool) error {
 		if !frozen && c.changes == c.s.mountCount(c.id) {
-			return nil // it was not mounted in all this time
+			return nil // never mounted since the start
 		}
 		return c.recopy(ctx)
 	}), "copy %s", c.id)
 }
 
-// still calls do while nothing writes to the volume: locked, and frozen when it
-// is mounted. It always thaws.
+// still calls do while nothing writes to the volume: it is locked, and frozen if it is mounted. still always thaws
+// it.
 func (c *capturing) still(ctx context.Context, do func(frozen bool) error) error {
 	unlock, err := c.s.locks.lock(ctx, c.id)
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	if err := c.s.need(c.id); err != nil { // destroyed meanwhile
+	if err := c.s.need(c.id); err != nil { // destroyed since
 		return err
 	}
 	if err := c.resize(); err != nil {
@@ -107,7 +104,7 @@ func (c *capturing) still(ctx context.Context, do func(frozen bool) error) error
 	if err != nil || device == "" {
 		return errors.Join(err, do(false))
 	}
-	// What is written now need not be while all writers wait.
+	// Flush now what would otherwise be written while all writers wait.
 	if err := flush(target); err != nil {
 		return err
 	}
@@ -117,7 +114,7 @@ func (c *capturing) still(ctx context.Context, do func(frozen bool) error) error
 	began := time.Now()
 	defer func() {
 		if err := thaw(target); err != nil {
-			c.s.log.Error("volume does not thaw", "volume", c.id, "err", err)
+			c.s.log.Error("thaw volume failed", "volume", c.id, "err", err)
 		}
 		c.s.log.Debug("volume was frozen", "volume", c.id, "for", time.Since(began))
 	}()
@@ -125,8 +122,7 @@ func (c *capturing) still(ctx context.Context, do func(frozen bool) error) error
 	return do(true)
 }
 
-// resize adjusts to a volume that was extended since: its data may now be
-// beyond its old end.
+// resize adjusts to a volume that was extended during the capture: its data may now be beyond its old end.
 func (c *capturing) resize() error {
 	st, err := c.src.Stat()
 	if err != nil || st.Size() == c.content.Bytes {
@@ -136,8 +132,7 @@ func (c *capturing) resize() error {
 	return c.dst.Truncate(c.content.Bytes)
 }
 
-// recopy brings dst up to date with the image. It compares the sum of each
-// chunk with that of what was copied.
+// recopy updates dst from the image. It compares each chunk's checksum with that of the copied chunk.
 func (c *capturing) recopy(ctx context.Context) error {
 	size := c.content.Bytes
 	return eachChunk(ctx, c.everyChunk(), func(n int, buf []byte) error {
@@ -156,8 +151,7 @@ func (c *capturing) recopy(ctx context.Context) error {
 	})
 }
 
-// everyChunk returns the chunks that have data now, and then those that only had
-// data before.
+// everyChunk returns the chunks that contain data now, and then those that only contained data before.
 func (c *capturing) everyChunk() iter.Seq2[int, error] {
 	return func(yield func(int, error) bool) {
 		seen := map[int]bool{}

@@ -17,21 +17,20 @@ import (
 const (
 	// chunkBytes is the unit in which images on one host are copied and compared.
 	chunkBytes = 4 << 20
-	// pieceBytes is how much of an image is read at once: it stays in the
-	// processor's cache between reading, hashing and writing.
+	// pieceBytes is how much of an image is read at once. It remains in the processor's cache between reading,
+	// hashing and writing.
 	pieceBytes = 256 << 10
 )
 
 var zeros [pieceBytes]byte
 
-// sums holds a quick checksum of each chunk of an image that is not all zero.
+// sums contains a quick checksum of each chunk of an image that is not all zero.
 type sums map[int]uint64
 
-// chunkLength returns the bytes of chunk n of an image.
+// chunkLength returns the length of chunk n of an image.
 func chunkLength(bytes int64, n int) int64 { return min(chunkBytes, bytes-int64(n)*chunkBytes) }
 
-// dataChunks returns, in order, the chunks of a file that are not one hole. It
-// reads no data.
+// dataChunks returns, in order, the chunks of a file that are not entirely a hole. It does not read the data.
 func dataChunks(f *os.File, size int64) iter.Seq2[int, error] {
 	return func(yield func(int, error) bool) {
 		for n, off := 0, int64(0); off < size; off = int64(n) * chunkBytes {
@@ -52,8 +51,7 @@ func dataChunks(f *os.File, size int64) iter.Seq2[int, error] {
 	}
 }
 
-// eachChunk calls do for the chunks on all processors, each with a buffer of
-// pieceBytes, until one fails.
+// eachChunk calls do for the chunks on all processors, each with a buffer of pieceBytes, until one call fails.
 func eachChunk(ctx context.Context, chunks iter.Seq2[int, error], do func(n int, buf []byte) error) error {
 	g, ctx := errgroup.WithContext(ctx)
 	work := make(chan int)
@@ -85,8 +83,8 @@ func eachChunk(ctx context.Context, chunks iter.Seq2[int, error], do func(n int,
 	return g.Wait()
 }
 
-// readPiece reads a piece of an image. It returns zeros beyond the file's end,
-// because an image may be cut short while it is read.
+// readPiece reads a piece of an image. It returns zeros beyond the file's end, because an image may be truncated
+// while it is read.
 func readPiece(f io.ReaderAt, off int64, piece []byte) error {
 	got, err := f.ReadAt(piece, off)
 	if err != nil && !errors.Is(err, io.EOF) {
@@ -98,7 +96,7 @@ func readPiece(f io.ReaderAt, off int64, piece []byte) error {
 
 func isZero(piece []byte) bool { return bytes.Equal(piece, zeros[:len(piece)]) }
 
-// copyImage copies an image to dst, an empty file, and returns its sums.
+// copyImage copies an image to dst, an empty file, and returns its checksums.
 func copyImage(ctx context.Context, src, dst *os.File, size int64) (sums, error) {
 	all := sums{}
 	var mu sync.Mutex
@@ -115,8 +113,8 @@ func copyImage(ctx context.Context, src, dst *os.File, size int64) (sums, error)
 	return all, err
 }
 
-// sumChunk returns the sum of a chunk, and whether any of it is not zero. If
-// dst is not nil, sumChunk writes those pieces to it.
+// sumChunk returns the checksum of a chunk, and whether any of it is not zero. If dst is not nil, sumChunk writes the
+// pieces that are not zero to it.
 func sumChunk(src, dst *os.File, size int64, n int, buf []byte) (sum uint64, data bool, err error) {
 	h := xxhash.New()
 	off := int64(n) * chunkBytes

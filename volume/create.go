@@ -9,10 +9,9 @@ import (
 
 const gib = 1 << 30
 
-// Create makes an empty volume. One that is there is left as it is. It reports
-// CodeInvalid for a bad id or order, CodeFailedPrecondition when the host
-// cannot encrypt, and CodeInsufficient when its disk is full; then nothing is
-// left behind.
+// Create creates an empty volume. It does nothing if the volume exists. Errors: CodeInvalid for a bad id or order,
+// CodeFailedPrecondition if the host cannot encrypt, CodeInsufficient if its disk is full. After an error nothing
+// remains on the disk.
 func (s *Store) Create(ctx context.Context, id bourse.VolumeID, spec bourse.VolumeOrder) error {
 	if err := s.check(id, spec); err != nil {
 		return err
@@ -43,7 +42,7 @@ func (s *Store) check(id bourse.VolumeID, spec bourse.VolumeOrder) error {
 	return nil
 }
 
-// create makes a thing by filling its directory, unless it is there.
+// create creates an object by filling its directory, unless the object exists.
 func (s *Store) create(id string, fill func() error) error {
 	if there, err := s.has(id, complete); err != nil || there {
 		return err
@@ -64,12 +63,12 @@ func (s *Store) create(id string, fill func() error) error {
 	return nil
 }
 
-// format makes the image of a new volume, with a file system in it.
+// format creates the image of a new volume with a file system.
 func (s *Store) format(ctx context.Context, id string, bytes int64, crypted bool) error {
 	path := s.path(id, isNew, imageFile)
 	f, err := makeImage(path, bytes)
 	if err != nil {
-		return failed(err, "make the image of %s", id)
+		return failed(err, "create the image of %s", id)
 	}
 	s.step("image made")
 	if crypted {
@@ -78,7 +77,7 @@ func (s *Store) format(ctx context.Context, id string, bytes int64, crypted bool
 		err = run(ctx, nil, makeFSArgs(path, uuidOf(id), false))
 	}
 	s.step("file system made")
-	return failed(errors.Join(err, f.Sync(), f.Close()), "make the file system of %s", id)
+	return failed(errors.Join(err, f.Sync(), f.Close()), "create the file system of %s", id)
 }
 
 func (s *Store) formatCrypt(ctx context.Context, id, path string) error {

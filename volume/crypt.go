@@ -10,10 +10,8 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Encrypted volumes are LUKS2 images, opened by cryptsetup through dm-crypt.
-// Snapshots and forks are copies of the encrypted bytes; a fork then gets a
-// key of its own. The keys are random, so there is no reason to make
-// their derivation slow.
+// Encrypted volumes are LUKS2 images that cryptsetup opens through dm-crypt. Snapshots and forks are copies of the
+// encrypted bytes; a fork then gets its own key. The keys are random, so their derivation need not be slow.
 
 const luksMagic = "LUKS\xba\xbe"
 
@@ -34,8 +32,7 @@ func luksTestArgs(image string) []string {
 	return []string{"cryptsetup", "open", "--test-passphrase", "--type", "luks2", "--key-file", "-", image}
 }
 
-// luksRekeyArgs returns the command that makes a new key open the image instead
-// of the old one, which it reads from stdin.
+// luksRekeyArgs returns the command that replaces the key of the image, which it reads from stdin.
 func luksRekeyArgs(image, newKeyFile string) []string {
 	return append([]string{"cryptsetup", "luksChangeKey", "--batch-mode", "--key-file", "-", image, newKeyFile}, fastKey...)
 }
@@ -48,10 +45,10 @@ func luksCloseArgs(name string) []string { return []string{"cryptsetup", "close"
 
 const mapperPrefix = "bourse-"
 
-// mapped returns the device that an opened volume has.
+// mapped returns the device of an opened encrypted volume.
 func mapped(id string) string { return "/dev/mapper/" + mapperPrefix + id }
 
-// encrypted reports whether the image is an encrypted one.
+// encrypted reports whether the image is encrypted.
 func encrypted(image io.ReaderAt) (bool, error) {
 	b := make([]byte, len(luksMagic))
 	if _, err := image.ReadAt(b, 0); err != nil && !errors.Is(err, io.EOF) {
@@ -60,7 +57,7 @@ func encrypted(image io.ReaderAt) (bool, error) {
 	return string(b) == luksMagic, nil
 }
 
-// mayEncrypt reports CodeFailedPrecondition where encrypted volumes cannot be.
+// mayEncrypt returns CodeFailedPrecondition if the host does not support encrypted volumes.
 func (s *Store) mayEncrypt() error {
 	if s.crypt {
 		return nil
@@ -68,24 +65,24 @@ func (s *Store) mayEncrypt() error {
 	return bourse.Errorf(bourse.CodeFailedPrecondition, "this host cannot encrypt volumes: it has no dm-crypt, no cryptsetup or no key")
 }
 
-// keyOf returns the key that opens the image at this stage: that of the volume
-// which the file beside it names, else of the volume itself.
+// keyOf returns the key that opens the image at this stage: that of the volume named in the key file next to it, or
+// otherwise of the volume itself.
 func (s *Store) keyOf(id string, at stage) ([]byte, error) {
 	owner := bourse.VolumeID(id)
 	switch b, err := os.ReadFile(s.path(id, at, keyOfFile)); {
 	case err == nil:
 		owner = bourse.VolumeID(b)
 	case !errors.Is(err, fs.ErrNotExist):
-		return nil, failed(err, "read which key opens %s", id)
+		return nil, failed(err, "read the key file of %s", id)
 	}
 	if err := owner.Validate(); err != nil {
-		return nil, damaged(id, "it does not say whose key opens it")
+		return nil, damaged(id, "its key file names no volume")
 	}
 	key, err := s.key(owner)
 	return key, failed(err, "key of %s", id)
 }
 
-// openCrypt maps the encrypted volume's device and returns the mapping's.
+// openCrypt maps the encrypted volume's device and returns the mapped device.
 func (s *Store) openCrypt(ctx context.Context, id, device string) (string, error) {
 	if err := s.mayEncrypt(); err != nil {
 		return "", err
@@ -100,16 +97,15 @@ func (s *Store) openCrypt(ctx context.Context, id, device string) (string, error
 	return mapped(id), failed(run(ctx, key, luksOpenArgs(device, mapperPrefix+id)), "open the encrypted %s", id)
 }
 
-// closeCrypt ends the mapping of a volume, if there is one.
+// closeCrypt removes the mapping of a volume, if there is one.
 func closeCrypt(ctx context.Context, id string) error {
 	if _, err := os.Stat(mapped(id)); err != nil {
-		return nil //nolint:nilerr // there is none
+		return nil //nolint:nilerr // not mapped
 	}
-	return failed(run(ctx, nil, luksCloseArgs(mapperPrefix+id), 4), "close the encrypted %s", id) // 4: it is gone
+	return failed(run(ctx, nil, luksCloseArgs(mapperPrefix+id), 4), "close the encrypted %s", id) // 4: not mapped any more
 }
 
-// rekey makes the key of id open the image instead of the old one. It may be
-// repeated after a crash.
+// rekey makes the key of id open the image instead of the old key. It may be repeated after a crash.
 func (s *Store) rekey(ctx context.Context, id string, at stage, old []byte) error {
 	key, err := s.key(bourse.VolumeID(id))
 	if err != nil {
@@ -123,7 +119,7 @@ func (s *Store) rekey(ctx context.Context, id string, at stage, old []byte) erro
 	if err != nil {
 		return err
 	}
-	_, err = w.Write(key) // a pipe holds more than a key
+	_, err = w.Write(key) // a key fits into a pipe's buffer
 	err = errors.Join(err, w.Close())
 	if err == nil {
 		err = runWith(ctx, old, []*os.File{r}, luksRekeyArgs(image, "/proc/self/fd/3"))

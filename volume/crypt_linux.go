@@ -9,9 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// hostCrypts reports whether dm-crypt can be used: there is device-mapper, it
-// has the target (whose module the kernel loads when asked), and there
-// is cryptsetup.
+// hostCrypts reports whether dm-crypt can be used: the host has device-mapper with the target (whose module the
+// kernel loads on demand) and cryptsetup.
 func hostCrypts() bool {
 	if _, err := tool("cryptsetup"); err != nil {
 		return false
@@ -20,16 +19,16 @@ func hostCrypts() bool {
 	if err != nil {
 		return false
 	}
-	defer func() { _ = control.Close() }() // only asked
+	defer func() { _ = control.Close() }() // only queried
 	if targetKnown(control, "crypt") {
 		return true
 	}
-	_, err = os.Stat("/sys/module/dm_crypt") // a kernel before 5.2 cannot be asked
+	_, err = os.Stat("/sys/module/dm_crypt") // kernels before 5.2 do not support the query
 	return err == nil
 }
 
-// targetKnown asks device-mapper for the version of a target. The request is a
-// struct dm_ioctl of linux/dm-ioctl.h with space for the answer.
+// targetKnown queries device-mapper for the version of a target. The request is a struct dm_ioctl of linux/dm-ioctl.h
+// with space for the answer.
 func targetKnown(control *os.File, target string) bool {
 	const header, size, nameAt = 312, 4096, 48
 	b := make([]byte, size)

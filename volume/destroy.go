@@ -7,8 +7,8 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Destroy removes the volume, in any state, and what is half made of it.
-// Its snapshots stay. Nothing to remove is no error.
+// Destroy removes the volume in any state, including incomplete copies. Its snapshots remain. It does nothing if the
+// volume does not exist.
 func (s *Store) Destroy(ctx context.Context, id bourse.VolumeID) error {
 	if err := id.Validate(); err != nil {
 		return err
@@ -16,8 +16,7 @@ func (s *Store) Destroy(ctx context.Context, id bourse.VolumeID) error {
 	return s.remove(ctx, string(id))
 }
 
-// RemoveSnapshot removes a snapshot, or what is half made of it. Nothing to
-// remove is no error.
+// RemoveSnapshot removes a snapshot, complete or not. It does nothing if the snapshot does not exist.
 func (s *Store) RemoveSnapshot(ctx context.Context, snap bourse.SnapshotID) error {
 	if err := snap.Validate(); err != nil {
 		return err

@@ -9,8 +9,8 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// failed wraps an error of the host with what was being done, and adds a code to
-// those that a caller can do something about. nil stays nil.
+// failed wraps an error with the operation that failed, and adds a code if the caller can act on it. It returns nil
+// for nil.
 func failed(err error, doing string, args ...any) error {
 	if err == nil {
 		return nil
@@ -21,14 +21,14 @@ func failed(err error, doing string, args ...any) error {
 	case coded, errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return fmt.Errorf("%s: %w", what, err)
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
-		return bourse.Errorf(bourse.CodeInsufficient, "%s: the disk of the host is full: %w", what, err)
+		return bourse.Errorf(bourse.CodeInsufficient, "%s: the host's disk is full: %w", what, err)
 	case errors.Is(err, syscall.EFBIG):
-		return bourse.Errorf(bourse.CodeInsufficient, "%s: more than one file can hold on the disk of the host: %w", what, err)
+		return bourse.Errorf(bourse.CodeInsufficient, "%s: the host's file system does not support files of this size: %w", what, err)
 	}
 	return fmt.Errorf("%s: %w", what, err)
 }
 
-// damaged is the error of an image that cannot be used: repeating does not help.
+// damaged returns the error of an unusable image. Repeating the operation does not help.
 func damaged(id, how string) error {
 	return bourse.Errorf(bourse.CodeFailedPrecondition, "%s is damaged: %s", id, how)
 }

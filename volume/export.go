@@ -13,13 +13,12 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Export writes the content of a volume or snapshot to w as a stream; see
-// Source. It writes nothing before the first piece that is to be sent.
+// Export writes the content of a volume or snapshot to w as a stream; see Source. It writes nothing before the first
+// piece to send.
 //
-// A mounted volume is copied first (see capture). The copy stays for 15
-// minutes after its last reader broke off. A volume that is not mounted is read
-// in place: if it changes in the meantime, Export returns CodeUnavailable
-// before the end of the stream.
+// A mounted volume is copied first (see capture). The copy remains for 15 minutes after its last reader disconnected.
+// An unmounted volume is read in place: if it changes in the meantime, Export returns CodeUnavailable before the end
+// of the stream.
 func (s *Store) Export(ctx context.Context, id string, from Position, w io.Writer) error {
 	e, err := s.openExport(ctx, id, from.Moment)
 	if err != nil {
@@ -55,7 +54,7 @@ func (s *Store) Export(ctx context.Context, id string, from Position, w io.Write
 	return failed(err, "export %s", id)
 }
 
-// sender writes a stream, beginning with the header.
+// sender writes a stream, starting with the header.
 type sender struct {
 	*bufio.Writer
 	head  *header
@@ -69,20 +68,20 @@ func (s *sender) send(off int64, data []byte) error {
 		if err != nil {
 			return err
 		}
-		_, _ = s.Write(append(line, '\n')) // an error repeats below
+		_, _ = s.Write(append(line, '\n')) // an error is returned again below
 	}
 	_, _ = s.Write(binary.BigEndian.AppendUint64(nil, uint64(off)))
 	_, err := s.Write(data)
 	return err
 }
 
-// export is content that is being read.
+// export is content being read.
 type export struct {
 	image     *os.File // only read
 	head      header
 	unchanged func() bool
-	fork      string // directory of the copy, "" if it is not one
-	sent      bool   // the whole stream
+	fork      string // directory of the copy; "": not a copy
+	sent      bool   // the whole stream was sent
 	store     *Store
 }
 
@@ -103,7 +102,7 @@ func (s *Store) openExport(ctx context.Context, id, moment string) (*export, err
 		return s.openStage(id, complete, id)
 	}
 	if err := bourse.VolumeID(id).Validate(); err != nil {
-		return nil, bourse.Errorf(bourse.CodeInvalid, "invalid id %s: use that of a volume or a snapshot", bourse.Quoted(id))
+		return nil, bourse.Errorf(bourse.CodeInvalid, "invalid id %s: use a volume or snapshot id", bourse.Quoted(id))
 	}
 	if err := s.need(id); err != nil {
 		return nil, err
@@ -143,7 +142,7 @@ func (s *Store) openFork(id string, at stage) (*export, error) {
 	return e, nil
 }
 
-// openStage opens the image of a thing at this stage.
+// openStage opens the image of an object at this stage.
 func (s *Store) openStage(id string, at stage, moment string) (*export, error) {
 	image, c, err := s.openImage(id, at)
 	if err != nil {
@@ -161,7 +160,7 @@ func (s *Store) openStage(id string, at stage, moment string) (*export, error) {
 	return e, nil
 }
 
-// openImage opens and describes an image.
+// openImage opens an image and describes it.
 func (s *Store) openImage(id string, at stage) (*os.File, content, error) {
 	image, err := os.Open(s.path(id, at, imageFile))
 	if errors.Is(err, os.ErrNotExist) {
@@ -185,8 +184,7 @@ func (s *Store) openImage(id string, at stage) (*os.File, content, error) {
 	return image, c, nil
 }
 
-// versionOf identifies the content of a volume that is read in place. It is the
-// same after a restart.
+// versionOf identifies the content of a volume that is read in place. It does not change at a restart.
 func versionOf(image *os.File) string {
 	st, err := image.Stat()
 	if err != nil {

@@ -8,19 +8,18 @@ import (
 	"strings"
 )
 
-// blockSize of every file system, large or small: 4 KiB.
+// blockSize is the block size of every file system in bytes.
 const blockSize = 4096
 
-// features are set here rather than left to the host's mke2fs, whose defaults
-// change: a file system made here must be readable by another worker's kernel.
-// metadata_csum_seed lets a fork get an identity of its own without rewriting
+// features is set here rather than left to the host's mke2fs, whose defaults change, because other workers' kernels
+// must be able to read the file system. metadata_csum_seed allows giving a fork its own identity without rewriting
 // all checksums.
 const features = "none,ext_attr,dir_index,filetype,extent,64bit,flex_bg,sparse_super,large_file,huge_file," +
 	"dir_nlink,extra_isize,metadata_csum,metadata_csum_seed"
 
-// makeFSArgs returns the command that makes a file system on an image or device.
-// A volume has a journal and can grow; scratch space does neither. The image
-// is discarded first, so that what mke2fs leaves out reads as zero.
+// makeFSArgs returns the command that creates a file system on an image or device. A volume has a journal and can
+// grow; scratch space has neither ability. The image is discarded first, so that blocks that mke2fs omits read as
+// zero.
 func makeFSArgs(target, uuid string, scratch bool) []string {
 	wanted := features + ",has_journal,resize_inode"
 	if scratch {
@@ -32,17 +31,17 @@ func makeFSArgs(target, uuid string, scratch bool) []string {
 	}
 }
 
-// uuidOf returns a file system's identity: fixed by the id, so that making it
-// again makes the same.
+// uuidOf returns a file system's UUID. It follows from the id, so that creating the file system again yields the same
+// one.
 func uuidOf(id string) string {
 	h := sha256.Sum256([]byte("bourse volume " + id))
 	b := h[:16]
-	b[6] = b[6]&0x0f | 0x80 // version 8: made from a hash of our choice
+	b[6] = b[6]&0x0f | 0x80 // version 8: a custom hash
 	b[8] = b[8]&0x3f | 0x80
 	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
 }
 
-// makeImage makes a sparse file of this size with nothing in it.
+// makeImage creates an empty sparse file of this size.
 func makeImage(path string, bytes int64) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -55,8 +54,8 @@ func makeImage(path string, bytes int64) (*os.File, error) {
 	return f, nil
 }
 
-// ownImage makes the identity of a copied file system that of id, after its
-// journal was replayed and small damage repaired.
+// ownImage changes the identity of a copied file system to that of id, after replaying its journal and repairing
+// minor damage.
 func ownImage(ctx context.Context, id, image string) error {
 	f, err := os.Open(image)
 	if err != nil {
@@ -73,8 +72,8 @@ func ownImage(ctx context.Context, id, image string) error {
 	return run(ctx, nil, []string{"tune2fs", "-U", uuidOf(id), image})
 }
 
-// repair replays the journal and corrects what can be corrected safely; full
-// checks everything, also when the file system says it is clean.
+// repair replays the journal and makes the repairs that are safe. If full is set, it checks everything, even if the
+// file system is marked as clean.
 func repair(ctx context.Context, id, target string, full bool) error {
 	argv := []string{"e2fsck", "-p", target}
 	if full {
@@ -82,7 +81,7 @@ func repair(ctx context.Context, id, target string, full bool) error {
 	}
 	err := run(ctx, nil, argv, 1) // 1: errors were corrected
 	if err != nil && context.Cause(ctx) == nil && strings.Contains(err.Error(), "exit status 4") {
-		return damaged(id, "its file system has errors that need a person (e2fsck)")
+		return damaged(id, "its file system has errors that e2fsck cannot repair automatically")
 	}
 	return err
 }

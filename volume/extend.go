@@ -8,9 +8,8 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Extend makes the volume sizeGB large, while it is mounted or not; machines
-// go on using it, see ExtendsLive. It never shrinks: less than the present size
-// is CodeInvalid. The same size again finishes what a crash interrupted.
+// Extend enlarges the volume to sizeGB while machines use it; see ExtendsLive. A size below the current one is
+// CodeInvalid, because volumes do not shrink. Repeating the call with the same size completes an interrupted one.
 func (s *Store) Extend(ctx context.Context, id bourse.VolumeID, sizeGB int64) error {
 	if err := s.check(id, bourse.VolumeOrder{SizeGB: sizeGB}); err != nil {
 		return err
@@ -30,8 +29,7 @@ func (s *Store) Extend(ctx context.Context, id bourse.VolumeID, sizeGB int64) er
 	return s.grow(ctx, string(id))
 }
 
-// growImage lengthens the image. The file system is asked to follow only when
-// the new length is durable.
+// growImage lengthens the image. The file system may grow only once the new length is durable.
 func (s *Store) growImage(id string, bytes int64) error {
 	f, err := os.OpenFile(s.path(id, complete, imageFile), os.O_RDWR, 0)
 	if errors.Is(err, os.ErrNotExist) {
@@ -51,13 +49,13 @@ func (s *Store) growImage(id string, bytes int64) error {
 	return failed(errors.Join(err, f.Close()), "extend %s", id)
 }
 
-// grow makes the file system fill its image: at once when it is mounted, else
-// by mounting it for a moment. The caller has the lock.
+// grow makes the file system fill its image: at once if it is mounted, otherwise by mounting it temporarily. The
+// caller holds the lock.
 func (s *Store) grow(ctx context.Context, id string) error {
 	target := s.path(id, complete, mountDir)
 	device, err := mountedOn(target)
 	if err != nil {
-		return failed(err, "look whether %s is mounted", id)
+		return failed(err, "check whether %s is mounted", id)
 	}
 	if device == "" {
 		if _, err := s.mount(ctx, id, false); err != nil {
@@ -71,7 +69,7 @@ func (s *Store) grow(ctx context.Context, id string) error {
 	}
 	s.step("device grown")
 	if !s.live {
-		s.log.Info("volume grows when it is mounted again: no CAP_SYS_RESOURCE", "volume", id)
+		s.log.Info("volume will grow at its next mount because CAP_SYS_RESOURCE is missing", "volume", id)
 		return nil
 	}
 	if _, err := os.Stat(mapped(id)); err == nil {

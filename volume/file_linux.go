@@ -8,12 +8,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// clone makes dst share all blocks of src. Not every file system can: see
-// cannotClone.
+// clone makes dst share all blocks of src. Not every file system supports it; see cannotClone.
 func clone(dst, src *os.File) error { return unix.IoctlFileClone(int(dst.Fd()), int(src.Fd())) }
 
-// cannotClone reports whether the error of clone means that these files never
-// share blocks.
+// cannotClone reports whether err, returned by clone, means that these files can never share blocks.
 func cannotClone(err error) bool {
 	for _, e := range []error{unix.EOPNOTSUPP, unix.EXDEV, unix.EINVAL, unix.ENOTTY, unix.ENOSYS} {
 		if errors.Is(err, e) {
@@ -23,8 +21,8 @@ func cannotClone(err error) bool {
 	return false
 }
 
-// nextData returns the next extent of the file at or behind off that is not a
-// hole; io.EOF behind the last. It moves the file's position.
+// nextData returns the next extent of the file at or after off that is not a hole, or io.EOF after the last. It
+// changes the file's position.
 func nextData(f *os.File, off int64) (from, to int64, err error) {
 	from, err = f.Seek(off, unix.SEEK_DATA)
 	if errors.Is(err, unix.ENXIO) {
@@ -41,13 +39,12 @@ func punch(f *os.File, off, bytes int64) error {
 	return unix.Fallocate(int(f.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, off, bytes)
 }
 
-// writeBack makes the kernel begin to write what is dirty in this range, so
-// that a sync at the end has little left to do.
+// writeBack starts writing dirty pages in this range, so that a later sync has little left to do.
 func writeBack(f *os.File, off, bytes int64) {
-	_ = unix.SyncFileRange(int(f.Fd()), off, bytes, unix.SYNC_FILE_RANGE_WRITE) // only a hint: the sync reports errors
+	_ = unix.SyncFileRange(int(f.Fd()), off, bytes, unix.SYNC_FILE_RANGE_WRITE) // only a hint: the sync returns errors
 }
 
-// allocated returns how many bytes of the disk the file takes.
+// allocated returns the number of bytes that the file occupies on the disk.
 func allocated(f *os.File) (int64, error) {
 	var st unix.Stat_t
 	if err := unix.Fstat(int(f.Fd()), &st); err != nil {

@@ -8,10 +8,9 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Fill makes a volume, at least as large as its source, with the source's
-// content. What has arrived survives a crash or a broken source until Destroy:
-// a repetition requests the rest. The content is verified before the volume
-// exists. An existing volume is left as it is.
+// Fill creates a volume, at least as large as its source, with the source's content. Received data survives a crash
+// or a broken source until Destroy, and a repetition requests the rest. The content is verified before the volume
+// exists. If the volume exists, Fill does nothing.
 //
 // Errors: CodeInvalid if the stream is malformed or does not fit the order;
 // CodeUnavailable if the source fails, or repeatedly sends content that differs
@@ -20,8 +19,8 @@ func (s *Store) Fill(ctx context.Context, id bourse.VolumeID, spec bourse.Volume
 	return s.fill(ctx, id, spec, func(f *filler) error { return f.receive(ctx, src) })
 }
 
-// Copy is Fill with a volume or snapshot of this store as the source. It shares
-// blocks if the host's file system supports it. After a crash it starts again.
+// Copy is like Fill with a volume or snapshot of this store as the source. It shares blocks if the host's file system
+// supports that. After a crash it starts again.
 func (s *Store) Copy(ctx context.Context, id bourse.VolumeID, spec bourse.VolumeOrder, from string) error {
 	return s.fill(ctx, id, spec, func(f *filler) error { return f.copy(ctx, from) })
 }
@@ -46,7 +45,7 @@ func (s *Store) fill(ctx context.Context, id bourse.VolumeID, spec bourse.Volume
 			s.step("fetched")
 			err = s.advance(f.id, filling, ready)
 		}
-		if bourse.CodeOf(err) == bourse.CodeInsufficient { // it takes space from complete volumes
+		if bourse.CodeOf(err) == bourse.CodeInsufficient { // free the space for complete volumes
 			err = errors.Join(err, s.clear(f.id, filling))
 		}
 	}
@@ -56,14 +55,14 @@ func (s *Store) fill(ctx context.Context, id bourse.VolumeID, spec bourse.Volume
 	return f.finish(ctx)
 }
 
-// filler is the work of one Fill or Copy.
+// filler is the state of one Fill or Copy.
 type filler struct {
 	s    *Store
 	id   string
 	spec bourse.VolumeOrder
 }
 
-// suits returns CodeInvalid unless the content may fill what was ordered.
+// suits returns CodeInvalid unless the content may fill the ordered volume.
 func (f *filler) suits(c *content) error {
 	if c.Bytes > f.spec.SizeGB*gib {
 		return bourse.Errorf(bourse.CodeInvalid, "invalid size_gb %d: the source has %d bytes", f.spec.SizeGB, c.Bytes)
@@ -76,7 +75,7 @@ func (f *filler) suits(c *content) error {
 
 // copy captures a volume, or copies a snapshot and verifies it.
 func (f *filler) copy(ctx context.Context, from string) error {
-	if err := f.s.begin(f.id, filling); err != nil { // half of another moment is worthless
+	if err := f.s.begin(f.id, filling); err != nil { // a partial copy of another moment is worthless
 		return err
 	}
 	f.s.step("filling")
@@ -126,8 +125,7 @@ func (f *filler) copySnapshot(ctx context.Context, dst, src *os.File, c *content
 	return digestOf(ctx, dst, c)
 }
 
-// finish makes the fetched image the volume's own. Each part of it may be
-// repeated.
+// finish makes the fetched image the volume's own. Each part of it may be repeated.
 func (f *filler) finish(ctx context.Context) error {
 	path := f.s.path(f.id, ready, imageFile)
 	var err error
@@ -163,7 +161,7 @@ func (f *filler) finish(ctx context.Context) error {
 	return f.s.grow(ctx, f.id)
 }
 
-// drop removes files beside the fetched image, if they exist.
+// drop removes files next to the fetched image, if they exist.
 func (f *filler) drop(files ...string) error {
 	for _, file := range files {
 		if err := os.Remove(f.s.path(f.id, ready, file)); err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -173,8 +171,8 @@ func (f *filler) drop(files ...string) error {
 	return nil
 }
 
-// ownKey makes the volume's own key open its image instead of the source's key,
-// which receive has stored beside the image.
+// ownKey makes the volume's key open its image instead of the source's key, which receive has stored next to the
+// image.
 func (f *filler) ownKey(ctx context.Context) error {
 	old, err := os.ReadFile(f.s.path(f.id, ready, sourceKeyFile))
 	if errors.Is(err, os.ErrNotExist) { // the source is on this host

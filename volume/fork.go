@@ -12,16 +12,15 @@ import (
 )
 
 const (
-	// forkLife is how long the copy of a mounted volume stays after a reader
-	// broke off.
+	// forkLife is how long the copy of a mounted volume remains after a reader disconnected.
 	forkLife = 15 * time.Minute
-	// forkLinger is how long it stays after a reader got all of it: the end of
-	// the stream may still be lost.
+	// forkLinger is how long it remains after a reader was sent everything, because the end of the stream may have
+	// been lost.
 	forkLinger = 30 * time.Second
 )
 
-// fork copies a mounted volume for one reader, who gets one moment of it. The
-// caller holds the copy until expireFork. It survives a restart.
+// fork copies a mounted volume for one reader, who gets one moment of it. The caller holds the copy until expireFork.
+// The copy survives a restart.
 func (s *Store) fork(ctx context.Context, id string) (stage, error) {
 	unlock, err := s.locks.lock(ctx, id+string(forked))
 	if err != nil {
@@ -42,7 +41,7 @@ func (s *Store) fork(ctx context.Context, id string) (stage, error) {
 	return at, nil
 }
 
-// holdFork keeps a copy from being removed, and reports whether it exists.
+// holdFork prevents the removal of a copy, and reports whether it exists.
 func (s *Store) holdFork(id string, at stage) bool {
 	name := id + string(at)
 	if _, kind, ok := entry(name); !ok || kind != forked {
@@ -58,7 +57,7 @@ func (s *Store) holdFork(id string, at stage) bool {
 	return err == nil
 }
 
-// expireFork removes a copy after some time.
+// expireFork removes a copy after the given time.
 func (s *Store) expireFork(name string, life time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -88,7 +87,7 @@ func (s *Store) removeFork(name string) error {
 
 // forksOf returns the directories of a volume's copies.
 func (s *Store) forksOf(id string) ([]string, error) {
-	files, err := filepath.Glob(s.path(id, forked+"*")) // an id has no magic characters
+	files, err := filepath.Glob(s.path(id, forked+"*")) // ids contain no pattern characters
 	for i := range files {
 		files[i] = filepath.Base(files[i])
 	}

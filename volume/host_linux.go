@@ -17,11 +17,10 @@ import (
 
 const loopControl = "/dev/loop-control"
 
-// checkHost reports CodeUnavailable, and what is missing, when no file system
-// can be made and mounted here.
+// checkHost returns CodeUnavailable, and what is missing, if file systems cannot be created and mounted here.
 func checkHost() error {
 	no := func(format string, args ...any) error {
-		return bourse.Errorf(bourse.CodeUnavailable, "no volumes on this host: "+format, args...)
+		return bourse.Errorf(bourse.CodeUnavailable, "this host does not support volumes: "+format, args...)
 	}
 	if !mayMount() {
 		return no("mounting needs root")
@@ -33,19 +32,19 @@ func checkHost() error {
 	}
 	f, err := os.OpenFile(loopControl, os.O_RDWR, 0)
 	if err != nil {
-		return no("no loop devices: %w", err)
+		return no("loop devices are missing: %w", err)
 	}
 	return f.Close()
 }
 
-// mayMount reports whether this process may mount block devices: it has
-// CAP_SYS_ADMIN, and has it on the host and not just in a user namespace.
+// mayMount reports whether this process may mount block devices: it needs CAP_SYS_ADMIN on the host, not just in a
+// user namespace.
 func mayMount() bool {
 	users, err := os.ReadFile("/proc/self/uid_map")
 	return err == nil && strings.Join(strings.Fields(string(users)), " ") == "0 0 4294967295" && capable(unix.CAP_SYS_ADMIN)
 }
 
-// mayGrow reports whether ext4 lets this process grow a mounted file system.
+// mayGrow reports whether ext4 allows this process to grow a mounted file system.
 func mayGrow() bool { return capable(unix.CAP_SYS_RESOURCE) }
 
 // capable reports whether the process has one of the first 32 capabilities.
@@ -55,10 +54,10 @@ func capable(which int) bool {
 	return unix.Capget(&header, &data[0]) == nil && data[0].Effective&(1<<which) != 0
 }
 
-// diesWithUs makes a program end when we are killed.
+// diesWithUs makes a child process end when this process is killed.
 func diesWithUs() *syscall.SysProcAttr { return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} }
 
-// ioctls of file systems that x/sys does not name: linux/fs.h and fs/ext4/ext4.h.
+// ioctls of file systems that x/sys does not define: linux/fs.h and fs/ext4/ext4.h.
 const (
 	fiFreeze   = 0xc0045877
 	fiThaw     = 0xc0045878
@@ -77,14 +76,14 @@ func ioctlOn(path string, op uint, arg unsafe.Pointer) error {
 	return nil
 }
 
-// freeze makes all writers of the mounted file system wait, with everything
-// written before on its device and its journal empty.
+// freeze blocks all writers of the mounted file system. Everything written before is on its device and its journal is
+// empty.
 func freeze(target string) error { return ioctlOn(target, fiFreeze, nil) }
 
-// thaw lets them go on; it reports EINVAL when they did not wait.
+// thaw unblocks the writers. It returns EINVAL if the file system was not frozen.
 func thaw(target string) error { return ioctlOn(target, fiThaw, nil) }
 
-// flush writes what is written so far of the mounted file system.
+// flush writes the dirty data of the mounted file system.
 func flush(target string) error {
 	fd, err := unix.Open(target, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -111,8 +110,8 @@ func growFS(target, device string) error {
 	return ioctlOn(target, ext4Resize, unsafe.Pointer(&blocks))
 }
 
-// mountExt4 mounts a device. A volume's device nodes are without effect; so
-// is what a machine deletes returned to the host's disk.
+// mountExt4 mounts a device. Device nodes on a volume have no effect, and space that a machine frees is returned to
+// the host's disk.
 func mountExt4(device, target string, scratch bool) error {
 	flags, options := uintptr(unix.MS_NODEV|unix.MS_NOATIME), "discard"
 	if scratch {
@@ -121,7 +120,7 @@ func mountExt4(device, target string, scratch bool) error {
 	return unix.Mount(device, target, "ext4", flags, options)
 }
 
-// isDamage reports whether an error of mountExt4 is the file system's fault.
+// isDamage reports whether an error of mountExt4 means a damaged file system.
 func isDamage(err error) bool {
 	for _, e := range []error{unix.EINVAL, unix.EIO, unix.EBADMSG, unix.EUCLEAN} {
 		if errors.Is(err, e) {
@@ -135,15 +134,14 @@ func unmount(target string) error { return unix.Unmount(target, unix.UMOUNT_NOFO
 
 func detach(target string) error { return unix.Unmount(target, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW) }
 
-// mountedOn returns the block device ("/dev/loop3") that is mounted on the
-// directory, "" when none is.
+// mountedOn returns the block device ("/dev/loop3") that is mounted on the directory, or "" if there is none.
 func mountedOn(target string) (string, error) {
 	var there, parent unix.Stat_t
 	if err := unix.Lstat(target, &there); err != nil {
 		if errors.Is(err, unix.ENOENT) {
 			return "", nil
 		}
-		return "", fmt.Errorf("look at %s: %w", filepath.Base(target), err)
+		return "", fmt.Errorf("stat %s: %w", filepath.Base(target), err)
 	}
 	if err := unix.Lstat(filepath.Dir(target), &parent); err != nil {
 		return "", err
@@ -158,7 +156,7 @@ func mountedOn(target string) (string, error) {
 	return "/dev/" + filepath.Base(link), nil
 }
 
-// statUsage returns how full the mounted file system is.
+// statUsage returns the usage of the mounted file system.
 func statUsage(target string) (bourse.VolumeUsage, error) {
 	var st unix.Statfs_t
 	if err := unix.Statfs(target, &st); err != nil {

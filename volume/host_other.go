@@ -10,7 +10,7 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-var errOther = bourse.Errorf(bourse.CodeUnavailable, "no volumes on this host: they need Linux")
+var errOther = bourse.Errorf(bourse.CodeUnavailable, "this host does not support volumes: they require Linux")
 
 func checkHost() error                     { return errOther }
 func mayGrow() bool                        { return false }

@@ -7,19 +7,17 @@ import (
 	"time"
 )
 
-// undoFile holds what an interrupted resize2fs has overwritten.
+// undoFile contains the data that an interrupted resize2fs has overwritten.
 const undoFile = "undo"
 
-// How long a loop device is waited for that is about to go: under load the
-// kernel has taken more than half a second.
+// How long to wait for a loop device that is being cleared: under load the kernel has taken more than half a second.
 const (
 	unbindTries = 300
 	unbindPause = 10 * time.Millisecond
 )
 
-// inspect looks at an image before it is mounted. What the kernel found wrong
-// the last time is repaired, and a file system that is smaller than its image
-// grows, where it cannot be done while it is mounted.
+// inspect prepares an image for mounting. It repairs damage that the kernel found the last time, and grows a file
+// system that is smaller than its image if that is impossible while it is mounted.
 func (s *Store) inspect(ctx context.Context, id string, scratch bool) (crypted bool, err error) {
 	if err := s.undo(ctx, id); err != nil {
 		return false, failed(err, "repair %s", id)
@@ -51,7 +49,7 @@ func (s *Store) inspect(ctx context.Context, id string, scratch bool) (crypted b
 		return false, nil
 	}
 	if sb.Errors {
-		s.log.Warn("volume has errors and is repaired", "volume", id)
+		s.log.Warn("volume has errors, repairing it", "volume", id)
 		if err := repair(ctx, id, path, true); err != nil {
 			return false, failed(err, "repair %s", id)
 		}
@@ -62,14 +60,13 @@ func (s *Store) inspect(ctx context.Context, id string, scratch bool) (crypted b
 	return false, nil
 }
 
-// resizeImage makes the file system of an image that is not in use fill it. It
-// overwrites in place what a kill in between would leave half new, so that the
-// old is kept until it is done.
+// resizeImage makes the file system of an unused image fill it. The data that it overwrites is preserved until it is
+// done, because a kill in between would leave a half-resized file system.
 func (s *Store) resizeImage(ctx context.Context, id, path string) error {
 	if free, err := unbound(ctx, path); err != nil {
 		return err
 	} else if !free { // detached but in use
-		s.log.Warn("volume is still in use and grows when it is mounted next", "volume", id)
+		s.log.Warn("volume in use, will grow at its next mount", "volume", id)
 		return nil
 	}
 	if err := repair(ctx, id, path, true); err != nil {
@@ -84,8 +81,8 @@ func (s *Store) resizeImage(ctx context.Context, id, path string) error {
 	return os.Remove(kept)
 }
 
-// unbound waits until the image has no loop device any more: it is cleared a moment
-// after the last user of the mount is gone, but that may be a machine.
+// unbound waits until the image has no loop device. The device is cleared shortly after the last user of the mount,
+// which may be a machine, has ended. It returns false if that takes too long.
 func unbound(ctx context.Context, path string) (bool, error) {
 	for range unbindTries {
 		dev, err := boundLoop(path)
@@ -99,8 +96,7 @@ func unbound(ctx context.Context, path string) (bool, error) {
 	return false, nil
 }
 
-// undo takes back what an interrupted resizeImage did. It may be interrupted
-// itself.
+// undo reverts an interrupted resizeImage. It may itself be interrupted.
 func (s *Store) undo(ctx context.Context, id string) error {
 	kept := s.path(id, complete, undoFile)
 	switch st, err := os.Stat(kept); {
@@ -109,8 +105,8 @@ func (s *Store) undo(ctx context.Context, id string) error {
 	case err != nil:
 		return err
 	case st.Size() > 0:
-		s.log.Warn("extending a volume was interrupted and is undone", "volume", id)
-		// 1: it has nothing in it yet, and neither has anything been overwritten
+		s.log.Warn("volume extension was interrupted, reverting it", "volume", id)
+		// 1: the undo file is still empty, and so nothing has been overwritten
 		if err := run(ctx, nil, []string{"e2undo", "-f", kept, s.path(id, complete, imageFile)}, 1); err != nil {
 			return err
 		}

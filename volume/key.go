@@ -17,27 +17,25 @@ const (
 	keyBytes    = 64
 )
 
-// KeyFile returns the keys for Config.Key, derived (HKDF, RFC 5869) from a secret in
-// the file, which is made when it is missing. Without the file
-// the encrypted volumes cannot be opened. A file that holds anything but 32 bytes is refused.
+// KeyFile returns the keys for Config.Key, derived (HKDF, RFC 5869) from a secret in the file, which is created if it
+// does not exist. Without the file the encrypted volumes cannot be opened. The file must contain exactly 32 bytes.
 func KeyFile(path string) (func(bourse.VolumeID) ([]byte, error), error) {
 	master, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		master, err = makeKeyFile(path)
 	}
 	if err != nil {
-		return nil, failed(err, "read the key file of volumes")
+		return nil, failed(err, "read the volume key file")
 	}
 	if len(master) != masterBytes {
-		return nil, bourse.Errorf(bourse.CodeInvalid, "the key file of volumes has %d bytes, want %d", len(master), masterBytes)
+		return nil, bourse.Errorf(bourse.CodeInvalid, "the volume key file has %d bytes, want %d", len(master), masterBytes)
 	}
 	return func(id bourse.VolumeID) ([]byte, error) {
 		return hkdf.Key(sha256.New, master, nil, "bourse volume "+string(id), keyBytes)
 	}, nil
 }
 
-// makeKeyFile writes a new secret. A link puts it under its name: whole, and
-// never over one that is there.
+// makeKeyFile writes a new secret. It links the complete file to its name, which never overwrites an existing one.
 func makeKeyFile(path string) ([]byte, error) {
 	master := make([]byte, masterBytes)
 	_, _ = rand.Read(master) // crypto/rand never fails
@@ -46,7 +44,7 @@ func makeKeyFile(path string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = os.Remove(f.Name()) }() // its content has another name by then
+	defer func() { _ = os.Remove(f.Name()) }() // the content has another name by then
 	_, err = f.Write(master)
 	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
 		return nil, err

@@ -11,11 +11,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// loopTries bounds the search for a free device: others take them, too.
+// loopTries is the maximum number of tries to get a free device, because other processes take them, too.
 const loopTries = 64
 
-// attachLoop returns a loop device of the image, open: the device lasts while it
-// is open or mounted. An image that is bound already keeps its device.
+// attachLoop returns an open loop device for the image. The device exists while it is open or mounted. An image that
+// is already bound keeps its device.
 func attachLoop(image string) (*os.File, error) {
 	if dev, err := boundLoop(image); err != nil || dev != nil {
 		if dev != nil { // the image may have grown since
@@ -27,11 +27,11 @@ func attachLoop(image string) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = f.Close() }() // the device has it
+	defer func() { _ = f.Close() }() // the device holds its own reference
 	for range loopTries {
 		dev, err := freeLoop()
 		if isCleared(err) {
-			continue // another process had it, and has closed it
+			continue // another process has just used and closed it
 		}
 		if err != nil {
 			return nil, err
@@ -48,21 +48,20 @@ func attachLoop(image string) (*os.File, error) {
 	return nil, fmt.Errorf("no free loop device in %d tries", loopTries)
 }
 
-// isCleared reports whether a device that had an image a moment ago has none now,
-// or is about to lose it: then it cannot be opened.
+// isCleared reports whether err means that a device has just lost its image or is losing it, so that it cannot be
+// opened.
 func isCleared(err error) bool {
 	return errors.Is(err, unix.ENXIO) || errors.Is(err, unix.ENODEV) || errors.Is(err, fs.ErrNotExist)
 }
 
-// configure binds the device in one call, so that no process sees it half bound.
-// Direct IO avoids a second copy of everything in memory; blocks of 4 KiB
-// allow it on any disk.
+// configure binds the device in one call, so that no process sees it half bound. Direct I/O avoids a second copy of
+// everything in memory; blocks of 4 KiB allow it on any disk.
 func configure(dev, image *os.File) error {
 	cfg := unix.LoopConfig{Fd: uint32(image.Fd()), Size: blockSize}
 	copy(cfg.Info.File_name[:len(cfg.Info.File_name)-1], image.Name())
 	cfg.Info.Flags = unix.LO_FLAGS_AUTOCLEAR | unix.LO_FLAGS_DIRECT_IO
 	err := unix.IoctlLoopConfigure(int(dev.Fd()), &cfg)
-	if errors.Is(err, unix.EINVAL) { // the image's file system cannot do it
+	if errors.Is(err, unix.EINVAL) { // the image's file system does not support it
 		cfg.Size, cfg.Info.Flags = 0, unix.LO_FLAGS_AUTOCLEAR
 		err = unix.IoctlLoopConfigure(int(dev.Fd()), &cfg)
 	}
@@ -82,8 +81,7 @@ func freeLoop() (*os.File, error) {
 	return openLoop(fmt.Sprintf("loop%d", n))
 }
 
-// openLoop opens a device, and makes its node where no udev does (a container's
-// /dev).
+// openLoop opens a device, creating its node if there is no udev (as in a container's /dev).
 func openLoop(name string) (*os.File, error) {
 	path := "/dev/" + name
 	dev, err := os.OpenFile(path, os.O_RDWR, 0)
@@ -99,14 +97,14 @@ func openLoop(name string) (*os.File, error) {
 		return nil, fmt.Errorf("device number of %s: %w", name, err)
 	}
 	if err := unix.Mknod(path, unix.S_IFBLK|0o600, int(unix.Mkdev(major, minor))); err != nil && !errors.Is(err, fs.ErrExist) {
-		return nil, fmt.Errorf("make %s: %w", path, err)
+		return nil, fmt.Errorf("create %s: %w", path, err)
 	}
 	return os.OpenFile(path, os.O_RDWR, 0)
 }
 
-// boundLoop opens the device that the image is bound to; nil when there is
-// none. The kernel's name of the file picks the candidates, its inode decides:
-// once the device is open it cannot be cleared and given to another.
+// boundLoop opens the device to which the image is bound. It returns nil if there is none. The kernel's file name
+// selects the candidates, and the inode decides: while the device is open it cannot be cleared and bound to another
+// file.
 func boundLoop(image string) (*os.File, error) {
 	var want unix.Stat_t
 	if err := unix.Stat(image, &want); err != nil {
@@ -118,7 +116,7 @@ func boundLoop(image string) (*os.File, error) {
 		}
 		dev, err := openLoop(name)
 		if isCleared(err) {
-			continue // its last user has just gone
+			continue // its last user has just closed it
 		}
 		if err != nil {
 			return nil, err
@@ -127,19 +125,19 @@ func boundLoop(image string) (*os.File, error) {
 		if err == nil && got.Device == want.Dev && got.Inode == want.Ino {
 			return dev, nil
 		}
-		_ = dev.Close() // another's
+		_ = dev.Close() // bound to another file
 	}
 	return nil, nil
 }
 
-// boundLoops returns the host's loop devices that are bound, with their files.
+// boundLoops returns the host's bound loop devices and their files.
 func boundLoops() map[string]string {
 	bound := map[string]string{}
-	files, _ := filepath.Glob("/sys/block/loop*/loop/backing_file") // the pattern is right
+	files, _ := filepath.Glob("/sys/block/loop*/loop/backing_file") // the pattern is valid
 	for _, f := range files {
 		b, err := os.ReadFile(f)
 		if err != nil {
-			continue // it was cleared meanwhile
+			continue // cleared in the meantime
 		}
 		file := strings.TrimSuffix(strings.TrimRight(string(b), "\n"), " (deleted)")
 		bound[filepath.Base(filepath.Dir(filepath.Dir(f)))] = file
@@ -156,8 +154,8 @@ func growLoop(image string) error {
 	return errors.Join(unix.IoctlSetInt(int(dev.Fd()), unix.LOOP_SET_CAPACITY, 0), dev.Close())
 }
 
-// clearLoops detaches the image of every device that is bound to a file for
-// which stray returns true; a device that is still in use is cleared by its last user.
+// clearLoops detaches the image of every device bound to a file for which stray returns true. A device in use is
+// cleared by its last user.
 func clearLoops(stray func(file string) bool) error {
 	var errs []error
 	for name, file := range boundLoops() {

@@ -10,15 +10,14 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// A mount that is in use is asked to go a few times before it is detached.
+// Unmounting a mount in use is tried several times before the mount is detached.
 const (
 	unmountTries = 5
 	unmountPause = 20 * time.Millisecond
 )
 
-// Mount mounts the volume and returns the directory; one that is mounted stays
-// so. It reports CodeNotFound for an unknown volume, and
-// CodeFailedPrecondition for one whose image is missing or damaged.
+// Mount mounts the volume, unless it is mounted, and returns the directory. Errors: CodeNotFound for an unknown
+// volume, CodeFailedPrecondition if its image is missing or damaged.
 func (s *Store) Mount(ctx context.Context, id bourse.VolumeID) (string, error) {
 	if err := id.Validate(); err != nil {
 		return "", err
@@ -34,9 +33,8 @@ func (s *Store) Mount(ctx context.Context, id bourse.VolumeID) (string, error) {
 	return s.mount(ctx, string(id), false)
 }
 
-// Unmount unmounts the volume, if it is mounted. While something still uses
-// the file system, the mount is taken away and the file system goes with its
-// last user.
+// Unmount unmounts the volume, if it is mounted. If the file system is still in use, the mount is detached, and the
+// file system is closed by its last user.
 func (s *Store) Unmount(ctx context.Context, id bourse.VolumeID) error {
 	if err := id.Validate(); err != nil {
 		return err
@@ -49,12 +47,12 @@ func (s *Store) Unmount(ctx context.Context, id bourse.VolumeID) error {
 	return s.unmount(ctx, string(id))
 }
 
-// mount mounts what id's directory has. The caller has its lock.
+// mount mounts the image in id's directory. The caller holds its lock.
 func (s *Store) mount(ctx context.Context, id string, scratch bool) (string, error) {
 	target := s.path(id, complete, mountDir)
 	device, err := mountedOn(target)
 	if err != nil {
-		return "", failed(err, "look whether %s is mounted", id)
+		return "", failed(err, "check whether %s is mounted", id)
 	}
 	if device != "" {
 		return target, nil
@@ -85,7 +83,7 @@ func (s *Store) mount(ctx context.Context, id string, scratch bool) (string, err
 	s.step("mounted")
 	if s.live && !scratch {
 		if err := growFS(target, device); err != nil {
-			s.log.Warn("file system of volume does not grow", "volume", id, "err", err)
+			s.log.Warn("grow file system of volume failed", "volume", id, "err", err)
 		}
 	}
 	return target, nil
@@ -98,22 +96,22 @@ func mountFailed(id string, err error) error {
 	return failed(err, "mount %s", id)
 }
 
-// unmount takes away every mount of id. The caller has its lock.
+// unmount removes every mount of id. The caller holds its lock.
 func (s *Store) unmount(ctx context.Context, id string) error {
 	target := s.path(id, complete, mountDir)
 	for try := 1; ; try++ {
 		device, err := mountedOn(target)
 		if err != nil {
-			return failed(err, "look whether %s is mounted", id)
+			return failed(err, "check whether %s is mounted", id)
 		}
 		if device == "" {
 			return closeCrypt(ctx, id)
 		}
-		_ = thaw(target) // it is not frozen as a rule; a frozen one would never go
-		// A process with mounts of its own may hold the file system: what it has not written then is
-		// missing in the image, and in copies of it.
+		_ = thaw(target) // it is usually not frozen, but a frozen one could not be unmounted
+		// A process with its own mount namespace may still hold the file system. Unwritten data would be missing in
+		// the image and in copies of it.
 		if err := flush(target); err != nil {
-			s.log.Warn("volume cannot be written back", "volume", id, "err", err)
+			s.log.Warn("flush volume failed", "volume", id, "err", err)
 		}
 		err = unmount(target)
 		s.step("unmounted")
@@ -121,7 +119,7 @@ func (s *Store) unmount(ctx context.Context, id string) error {
 			if err != nil {
 				return failed(err, "unmount %s", id)
 			}
-			continue // there may be another below
+			continue // another one may be mounted below
 		}
 		if try < unmountTries {
 			if err := sleep(ctx, unmountPause); err != nil {
@@ -129,14 +127,14 @@ func (s *Store) unmount(ctx context.Context, id string) error {
 			}
 			continue
 		}
-		s.log.Warn("volume is in use and is detached", "volume", id)
+		s.log.Warn("volume in use, detaching it", "volume", id)
 		if err := detach(target); err != nil {
 			return failed(err, "detach %s", id)
 		}
 	}
 }
 
-// mounted notes that id may change from now on.
+// mounted records that id may change from now on.
 func (s *Store) mounted(id string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

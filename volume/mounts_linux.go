@@ -2,8 +2,7 @@ package volume
 
 import "github.com/moby/sys/mountinfo"
 
-// mountsBelow returns the mount points below a directory, the latest first, so
-// that those on top of others come before them.
+// mountsBelow returns the mount points below a directory, latest first, so that mounts on top of others come first.
 func mountsBelow(dir string) ([]string, error) {
 	mounts, err := mountinfo.GetMounts(mountinfo.PrefixFilter(dir))
 	var below []string

@@ -11,7 +11,7 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// The files of a thing's directory.
+// The files in an object's directory.
 const (
 	imageFile     = "image"
 	mountDir      = "mnt"
@@ -22,7 +22,7 @@ const (
 	progressNew   = "progress.new"
 )
 
-// stage is the suffix of a directory's name, after the id.
+// stage is the suffix of a directory's name after the id.
 type stage string
 
 const (
@@ -31,12 +31,12 @@ const (
 	filling  stage = ".fill"
 	ready    stage = ".ready"
 	gone     stage = ".gone"
-	forked   stage = ".fork" // and a number
+	forked   stage = ".fork" // followed by a number
 )
 
 var entryPattern = regexp.MustCompile(`^(vol_[0-9a-z]{16}|vs_[0-9a-z]{16}|[0-9a-f]{14})(\.new|\.fill|\.ready|\.gone|\.fork[0-9]{1,9})?$`)
 
-// entry reads the name of a directory of the store.
+// entry parses the name of a directory of the store.
 func entry(name string) (id string, at stage, ok bool) {
 	m := entryPattern.FindStringSubmatch(name)
 	if m == nil {
@@ -49,12 +49,12 @@ func entry(name string) (id string, at stage, ok bool) {
 	return m[1], at, true
 }
 
-// path returns where something of a valid id is.
+// path returns the path of a file in the directory of a valid id.
 func (s *Store) path(id string, at stage, file ...string) string {
 	return filepath.Join(append([]string{s.dir, id + string(at)}, file...)...)
 }
 
-// has reports whether the thing is there at this stage.
+// has reports whether the object exists at this stage.
 func (s *Store) has(id string, at stage) (bool, error) {
 	switch _, err := os.Lstat(s.path(id, at)); {
 	case err == nil:
@@ -62,11 +62,11 @@ func (s *Store) has(id string, at stage) (bool, error) {
 	case errors.Is(err, fs.ErrNotExist):
 		return false, nil
 	default:
-		return false, failed(err, "look for %s", id)
+		return false, failed(err, "stat %s", id)
 	}
 }
 
-// need reports CodeNotFound unless the thing is complete.
+// need returns CodeNotFound unless the object is complete.
 func (s *Store) need(id string) error {
 	ok, err := s.has(id, complete)
 	if err == nil && !ok {
@@ -75,16 +75,15 @@ func (s *Store) need(id string) error {
 	return err
 }
 
-// begin makes an empty directory for the thing at this stage.
+// begin creates an empty directory for the object at this stage.
 func (s *Store) begin(id string, at stage) error {
 	if err := s.clear(id, at); err != nil {
 		return err
 	}
-	return failed(os.Mkdir(s.path(id, at), 0o700), "make %s", id)
+	return failed(os.Mkdir(s.path(id, at), 0o700), "create %s", id)
 }
 
-// advance renames the thing from one stage to the next. A crash leaves it at
-// one of the two.
+// advance renames the object from one stage to the next. A crash leaves it at one of the two.
 func (s *Store) advance(id string, from, to stage) error {
 	if err := syncDir(s.path(id, from)); err != nil {
 		return failed(err, "sync %s", id)
@@ -92,12 +91,11 @@ func (s *Store) advance(id string, from, to stage) error {
 	if err := os.Rename(s.path(id, from), s.path(id, to)); err != nil {
 		return failed(err, "rename %s", id)
 	}
-	return failed(syncDir(s.dir), "sync the directory of volumes")
+	return failed(syncDir(s.dir), "sync the volume directory")
 }
 
-// clear removes what is there of the thing at this stage. It removes only what a
-// directory of ours can hold and never enters a mount: an unforeseen one makes
-// it fail instead of emptying the volume.
+// clear removes the object at this stage. It removes only the files that such a directory can contain and never
+// enters a mount: an unexpected mount makes it fail instead of emptying the volume.
 func (s *Store) clear(id string, at stage) error {
 	dir := s.path(id, at)
 	files, err := os.ReadDir(dir)
@@ -121,8 +119,7 @@ func syncDir(dir string) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
-// writeFile writes a small file so that it is whole after a crash, once its
-// directory is synced.
+// writeFile writes a small file. The file is complete after a crash once its directory is synced.
 func writeFile(path string, data []byte) error {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {

@@ -14,18 +14,17 @@ import (
 )
 
 const (
-	// streamTries is how many streams in a row may break off without progress.
+	// streamTries is how many consecutive streams may break off without progress.
 	streamTries = 3
 	// contentTries is how often content may differ from its checksum.
 	contentTries = 3
-	// syncBytes is how much arrives between two syncs.
+	// syncBytes is how much is received between two syncs.
 	syncBytes = 64 << 20
 )
 
 var errDiffers = errors.New("the content differs from its checksum")
 
-// receive makes the image from a source's streams. It stops when streams break
-// off without any progress.
+// receive creates the image from a source's streams. It gives up when streams break off without progress.
 func (f *filler) receive(ctx context.Context, src Source) error {
 	wrong, broken := 0, 0
 	for {
@@ -67,12 +66,12 @@ func final(err error) bool {
 	}
 }
 
-// diskError is a failure of our own disk, not of the source.
+// diskError is a failure of this host's disk, not of the source.
 type diskError struct{ error }
 
 func (e *diskError) Unwrap() error { return e.error }
 
-// onDisk marks an error as one of our own disk.
+// onDisk marks an error as one of this host's disk.
 func onDisk(err error) error {
 	if err == nil {
 		return nil
@@ -80,8 +79,7 @@ func onDisk(err error) error {
 	return &diskError{err}
 }
 
-// receiveFrom receives one stream. It returns the position up to which the
-// image is durable.
+// receiveFrom receives one stream. It returns the position up to which the image is durable.
 func (f *filler) receiveFrom(ctx context.Context, src Source, at Position) (Position, error) {
 	stream, err := src(ctx, at)
 	if err != nil {
@@ -118,8 +116,8 @@ func (f *filler) receiveFrom(ctx context.Context, src Source, at Position) (Posi
 	return in.at, errors.Join(err, onDisk(image.Close()))
 }
 
-// openTarget prepares the image for a stream that starts at this position.
-// Content after the position may not be durable and is dropped.
+// openTarget prepares the image for a stream that starts at this position. Content after the position may not be
+// durable and is dropped.
 func (f *filler) openTarget(head *header, at Position) (*os.File, error) {
 	if head.Encrypted {
 		if err := writeFile(f.s.path(f.id, filling, sourceKeyFile), head.Key); err != nil {
@@ -143,11 +141,10 @@ type receiver struct {
 	size  int64
 	sum   sum
 	at    Position // up to which the image is durable
-	next  int64    // offset before which no piece may begin
+	next  int64    // no piece may start before this offset
 }
 
-// copy receives pieces until the stream ends or breaks, and makes durable what
-// has arrived.
+// copy receives pieces until the stream ends or breaks off, and makes the received data durable.
 func (in *receiver) copy(ctx context.Context, r *bufio.Reader) error {
 	piece := make([]byte, pieceBytes)
 	for unsynced := 0; ; {
@@ -170,8 +167,7 @@ func (in *receiver) copy(ctx context.Context, r *bufio.Reader) error {
 	}
 }
 
-// piece receives one piece. It returns io.EOF after the verified end of the
-// stream.
+// piece receives one piece. It returns io.EOF after the verified end of the stream.
 func (in *receiver) piece(ctx context.Context, r *bufio.Reader, buf []byte) (int, error) {
 	if _, err := io.ReadFull(r, buf[:8]); err != nil {
 		return 0, brokenOff(ctx, err)
@@ -205,11 +201,11 @@ func (in *receiver) piece(ctx context.Context, r *bufio.Reader, buf []byte) (int
 	return len(piece), nil
 }
 
-// brokenOff is the error of a stream that ended too early. It never matches
-// io.EOF, which means a complete stream here.
+// brokenOff returns the error of a stream that ended too early. The error never matches io.EOF, which means a
+// complete stream here.
 func brokenOff(ctx context.Context, err error) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-		return bourse.Errorf(bourse.CodeUnavailable, "the source broke off")
+		return bourse.Errorf(bourse.CodeUnavailable, "the source ended the stream early")
 	}
 	return sourceFailed(ctx, err)
 }
@@ -225,8 +221,7 @@ func sourceFailed(ctx context.Context, err error) error {
 	return bourse.Errorf(bourse.CodeUnavailable, "source: %w", err)
 }
 
-// save makes the image durable up to here, and then records that. A crash
-// between the two loses the record only.
+// save makes the image durable and then records the position. A crash between the two loses only the record.
 func (in *receiver) save() error {
 	if in.next == in.at.Offset {
 		return in.image.Sync()

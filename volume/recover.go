@@ -8,19 +8,17 @@ import (
 	"strings"
 )
 
-// Recover puts the directory in order after a crash, before anything else is
-// done with it. File systems that were frozen go on. What was being made or
-// removed is removed, and so is everything, complete or half filled, whose id
-// (of a volume, a snapshot, or a machine with scratch space) keep does not
-// know: its mounts, loop devices and files. What is kept stays mounted. Files
-// that are not ours are left alone.
+// Recover cleans up the directory after a crash. It must be called before any other operation. It thaws frozen file
+// systems, and removes objects that were being created or removed. It also removes everything, complete or half
+// filled, whose id (of a volume, a snapshot, or a machine with scratch space) keep rejects: its mounts, loop devices
+// and files. Retained volumes remain mounted. Files with other names are not touched.
 func (s *Store) Recover(ctx context.Context, keep func(id string) bool) error {
 	mounts, err := mountsBelow(s.dir)
 	if err != nil {
 		return failed(err, "list mounts")
 	}
 	for _, m := range mounts {
-		// The process that froze it has ended. It reports an error when it was not frozen.
+		// The process that froze it has ended. thaw fails if it was not frozen.
 		_ = thaw(m)
 	}
 	files, err := os.ReadDir(s.dir)
@@ -45,7 +43,7 @@ func (s *Store) Recover(ctx context.Context, keep func(id string) bool) error {
 	return errors.Join(errs...)
 }
 
-// recover decides about one directory.
+// recover handles one directory.
 func (s *Store) recover(ctx context.Context, id string, kind, at stage, keep bool) error {
 	switch kind {
 	case isNew, gone:
@@ -65,13 +63,13 @@ func (s *Store) recover(ctx context.Context, id string, kind, at stage, keep boo
 		if keep {
 			return failed(s.undo(ctx, id), "repair %s", id)
 		}
-		s.log.Info("removing what has no record", "id", id)
+		s.log.Info("removing object without a record", "id", id)
 		return s.remove(ctx, id)
 	}
 }
 
-// dropMounts detaches mounts whose directory is hidden or not one of ours any
-// more, so that no path leads to them.
+// dropMounts detaches mounts whose directory is hidden or no longer belongs to a retained object, so that no path
+// leads to them.
 func (s *Store) dropMounts(keep func(id string) bool) error {
 	mounts, err := mountsBelow(s.dir)
 	for _, m := range mounts {
@@ -82,7 +80,7 @@ func (s *Store) dropMounts(keep func(id string) bool) error {
 	return failed(err, "detach mounts")
 }
 
-// owner returns the id of the complete thing that a path is in.
+// owner returns the id of the object to which a path belongs.
 func (s *Store) owner(path string) (id string, ok bool) {
 	rest, err := filepath.Rel(s.dir, path)
 	if err != nil {

@@ -8,12 +8,11 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// minScratchMiB is what a file system needs for itself, and a little more.
+// minScratchMiB is slightly more than a file system needs for itself.
 const minScratchMiB = 4
 
-// Scratch returns a mounted directory of this size for a machine's temporary
-// files. It has no journal: one that was damaged by a crash of its host is made
-// again, empty, and so is one of another size.
+// Scratch returns a mounted directory of this size for a machine's temporary files. The file system has no journal:
+// if a crash of the host has damaged it, or if its size differs, it is created again, empty.
 func (s *Store) Scratch(ctx context.Context, machine bourse.MachineID, sizeMiB int64) (string, error) {
 	if err := machine.Validate(); err != nil {
 		return "", err
@@ -39,11 +38,11 @@ func (s *Store) Scratch(ctx context.Context, machine bourse.MachineID, sizeMiB i
 		path := s.path(id, isNew, imageFile)
 		f, err := makeImage(path, sizeMiB<<20)
 		if err != nil {
-			return failed(err, "make scratch space of %s", id)
+			return failed(err, "create scratch space of %s", id)
 		}
 		s.step("image made")
 		err = run(ctx, nil, makeFSArgs(path, uuidOf(id), true))
-		return failed(errors.Join(err, f.Close()), "make scratch space of %s", id)
+		return failed(errors.Join(err, f.Close()), "create scratch space of %s", id)
 	})
 	if err != nil {
 		return "", err
@@ -55,7 +54,7 @@ func (s *Store) Scratch(ctx context.Context, machine bourse.MachineID, sizeMiB i
 func (s *Store) discardDirty(id string) error {
 	target := s.path(id, complete, mountDir)
 	if device, err := mountedOn(target); err != nil || device != "" {
-		return failed(err, "look whether %s is mounted", id)
+		return failed(err, "check whether %s is mounted", id)
 	}
 	if there, err := s.has(id, complete); err != nil || !there {
 		return err
@@ -69,12 +68,11 @@ func (s *Store) discardDirty(id string) error {
 			return nil
 		}
 	}
-	s.log.Warn("scratch space is damaged and is made again", "machine", id, "err", err)
+	s.log.Warn("scratch space is damaged, creating it again", "machine", id, "err", err)
 	return s.clear(id, complete)
 }
 
-// RemoveScratch removes a machine's scratch space. Nothing to remove is no
-// error.
+// RemoveScratch removes a machine's scratch space. It does nothing if there is none.
 func (s *Store) RemoveScratch(ctx context.Context, machine bourse.MachineID) error {
 	if err := machine.Validate(); err != nil {
 		return err

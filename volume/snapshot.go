@@ -9,17 +9,16 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Info is what a snapshot is.
+// Info describes a snapshot.
 type Info struct {
-	Bytes  int64  // that it takes of the host's disk, blocks shared with its volume included
+	Bytes  int64  // occupied on the host's disk, including blocks shared with its volume
 	Digest string // of its content
-	SizeGB int64  // of the volume when it was made
+	SizeGB int64  // size of the volume when the snapshot was created
 }
 
-// Snapshot keeps the volume's content at one moment, mounted or not; see
-// capture for how long writers wait. A snapshot that is there is described as
-// it is. It reports CodeInsufficient when the host's disk is full; then nothing
-// is left behind.
+// Snapshot preserves the volume's content at one moment, mounted or not; see capture for how long writers wait. If
+// the snapshot exists, it is only described. It returns CodeInsufficient if the host's disk is full; then nothing
+// remains on the disk.
 func (s *Store) Snapshot(ctx context.Context, id bourse.VolumeID, snap bourse.SnapshotID) (Info, error) {
 	if err := errors.Join(id.Validate(), snap.Validate()); err != nil {
 		return Info{}, err
@@ -42,8 +41,7 @@ func (s *Store) Snapshot(ctx context.Context, id bourse.VolumeID, snap bourse.Sn
 	return s.info(string(snap))
 }
 
-// keep captures a volume into the directory of another thing, with everything
-// that is needed to read it without the volume.
+// keep captures a volume into the directory of another object, with everything needed to read it without the volume.
 func (s *Store) keep(ctx context.Context, id, into string, at stage) (content, error) {
 	if err := s.need(id); err != nil {
 		return content{}, err
@@ -60,7 +58,7 @@ func (s *Store) keep(ctx context.Context, id, into string, at stage) (content, e
 	return c, failed(err, "copy %s", id)
 }
 
-// describe stores a new snapshot's content and its digest.
+// describe stores a new snapshot's description with its digest.
 func (s *Store) describe(ctx context.Context, snap string, c content) error {
 	f, err := os.Open(s.path(snap, isNew, imageFile))
 	if err == nil {

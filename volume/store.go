@@ -14,51 +14,49 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Config of a Store.
+// Config configures a Store.
 type Config struct {
-	Dir string       // required; made when it is missing; no other program may write to it
+	Dir string       // required; created if missing; no other program may write to it
 	Log *slog.Logger // default: none
 
-	// Key returns the key of a volume: at least 32 bytes, always the same. nil
-	// means that there are no encrypted volumes. See KeyFile.
+	// Key returns the key of a volume: at least 32 bytes, always the same. If Key is nil, encrypted volumes are not
+	// supported. See KeyFile.
 	Key func(bourse.VolumeID) ([]byte, error)
 }
 
-// Store is the volumes, snapshots and scratch space of one host. Its methods
-// may be called at the same time.
+// Store manages the volumes, snapshots and scratch space of one host. It is safe for concurrent use.
 type Store struct {
 	dir   string
 	log   *slog.Logger
 	key   func(bourse.VolumeID) ([]byte, error)
-	crypt bool // the host has dm-crypt, and there are keys
-	live  bool // mounted file systems may grow
+	crypt bool // the host has dm-crypt, and Config.Key is set
+	live  bool // mounted file systems can grow
 
 	locks   locks
-	noClone atomic.Bool     // the directory's file system has no reflinks
-	step    func(at string) // tests stop the process there
+	noClone atomic.Bool     // the directory's file system does not support reflinks
+	step    func(at string) // for tests, which stop the process there
 	pause   time.Duration   // between tries of a broken source
 
 	mu     sync.Mutex
-	mounts map[string]int         // how often a volume was mounted; shows whether it may have changed
-	forks  map[string]*time.Timer // by directory; removes copies that nobody reads
+	mounts map[string]int         // how often a volume was mounted; tells whether it may have changed
+	forks  map[string]*time.Timer // by directory; remove copies that nobody reads
 }
 
-// Open prepares the directory. It reports CodeUnavailable when the host cannot
-// make file systems of a limited size: no Linux, no root, no loop devices, no
-// e2fsprogs. It changes nothing else: call Recover next.
+// Open prepares the directory. It returns CodeUnavailable if the host does not support size-limited file systems:
+// without Linux, root, loop devices or e2fsprogs. It changes nothing else; call Recover next.
 func Open(cfg Config) (*Store, error) {
 	if err := checkHost(); err != nil {
 		return nil, err
 	}
 	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
-		return nil, failed(err, "make the directory of volumes")
+		return nil, failed(err, "create the volume directory")
 	}
 	dir, err := filepath.Abs(cfg.Dir)
 	if err == nil {
-		dir, err = filepath.EvalSymlinks(dir) // as the kernel will name it
+		dir, err = filepath.EvalSymlinks(dir) // as the kernel names it
 	}
 	if err != nil {
-		return nil, failed(err, "open the directory of volumes")
+		return nil, failed(err, "open the volume directory")
 	}
 	return &Store{
 		dir: dir, log: cmp.Or(cfg.Log, slog.New(slog.DiscardHandler)), key: cfg.Key, crypt: cfg.Key != nil && hostCrypts(), live: mayGrow(),
@@ -67,7 +65,7 @@ func Open(cfg Config) (*Store, error) {
 	}, nil
 }
 
-// Labels returns what the host's volumes can do, as facts of the worker.
+// Labels returns the capabilities of the host's volumes, as facts of the worker.
 func (s *Store) Labels() map[string]string {
 	labels := map[string]string{"volume": "loop"}
 	if s.crypt {
@@ -76,23 +74,22 @@ func (s *Store) Labels() map[string]string {
 	return labels
 }
 
-// ExtendsLive reports whether a mounted file system grows at once when its volume
-// is extended. Where the worker lacks CAP_SYS_RESOURCE, as in some containers,
-// it grows when it is mounted the next time.
+// ExtendsLive reports whether a mounted file system grows at once when its volume is extended. If the worker lacks
+// CAP_SYS_RESOURCE, as in some containers, the file system grows at its next mount.
 func (s *Store) ExtendsLive() bool { return s.live }
 
-// locks has a lock for each id.
+// locks contains a lock for each id.
 type locks struct {
 	mu   sync.Mutex
 	held map[string]*lock
 }
 
 type lock struct {
-	free chan struct{} // capacity 1; holds a token while the lock is free
-	refs int           // callers that have it or wait
+	free chan struct{} // contains a token while the lock is free
+	refs int           // callers that hold the lock or wait for it
 }
 
-// lock waits for the id, at most as long as ctx.
+// lock waits for the lock of id or the end of ctx.
 func (l *locks) lock(ctx context.Context, id string) (unlock func(), err error) {
 	l.mu.Lock()
 	if l.held == nil {

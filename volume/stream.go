@@ -16,32 +16,29 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// The content of an image travels as one stream:
+// The content of an image is transferred as one stream:
 //
 //	a header, as one line of JSON
 //	for each piece that is not all zero, in order: its offset, 8 bytes, big endian; its bytes
 //	the image's size, 8 bytes; the content's SHA-256, 32 bytes
 //
-// Pieces begin at multiples of pieceBytes. All have that length except the
-// last one of an image. A stream that continues an earlier one begins with a
-// later piece; its checksum still covers the whole content.
+// Pieces start at multiples of pieceBytes. All have that length except the last one of an image. A stream that
+// continues an earlier one starts with a later piece; its checksum still covers the whole content.
 
-// Position is where a stream starts: at an offset of the content that a source
-// had at one moment. The zero value means the present content from its
-// beginning.
+// Position is where a stream starts: an offset in the content that a source had at one moment. The zero value means
+// the beginning of the current content.
 type Position struct {
 	Moment string `json:"moment"` // from the header of an earlier stream
 	Offset int64  `json:"offset"`
 }
 
-// Source opens a stream of a volume's or snapshot's content on another host. If
-// that host no longer has the content of from's moment, the stream is that of
-// another moment, from its beginning. The stream is not trusted.
+// Source opens a stream of a volume's or snapshot's content on another host. If that host no longer has the content
+// of from's moment, the stream contains another moment from its beginning. The stream is not trusted.
 type Source func(ctx context.Context, from Position) (io.ReadCloser, error)
 
-// content describes what an image holds.
+// content describes an image.
 type content struct {
-	Volume    bourse.VolumeID `json:"volume"` // it was taken from
+	Volume    bourse.VolumeID `json:"volume"` // its source
 	Bytes     int64           `json:"bytes"`  // size of the image
 	Encrypted bool            `json:"encrypted,omitempty"`
 	Digest    string          `json:"digest,omitempty"` // "sha256:…", of a snapshot
@@ -54,7 +51,7 @@ type header struct {
 	Key    []byte `json:"key,omitempty"` // opens an encrypted image
 }
 
-// maxHeader bounds the length of a header in bytes.
+// maxHeader is the maximum length of a header in bytes.
 const maxHeader = 4 << 10
 
 func readHeader(r *bufio.Reader) (header, error) {
@@ -75,8 +72,7 @@ func readHeader(r *bufio.Reader) (header, error) {
 	return h, nil
 }
 
-// sum hashes the content of an image by its pieces that are not all zero, so
-// that holes make no difference.
+// sum hashes the pieces of an image that are not all zero, so that holes make no difference.
 type sum struct{ hash.Hash }
 
 func newSum(c *content) sum {
@@ -99,8 +95,7 @@ func digestOf(ctx context.Context, image *os.File, c *content) (string, error) {
 	return s.digest(), err
 }
 
-// eachPiece calls do for each piece of the first bytes of an image that is not
-// all zero, in order.
+// eachPiece calls do, in order, for each piece of the first bytes of an image that is not all zero.
 func eachPiece(ctx context.Context, image *os.File, bytes int64, do func(off int64, piece []byte) error) error {
 	buf := make([]byte, pieceBytes)
 	for off := int64(0); off < bytes; {

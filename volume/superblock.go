@@ -10,29 +10,28 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// superblock is what we read of an ext4 superblock, see Linux,
-// Documentation/filesystems/ext4/super.rst.
+// superblock contains some fields of an ext4 superblock; see Linux, Documentation/filesystems/ext4/super.rst.
 type superblock struct {
 	Blocks   int64
-	Reserved int64 // to root
+	Reserved int64 // for root
 	Free     int64
-	Overhead int64 // that hold no data; 0 when it was never computed
+	Overhead int64 // blocks without data; 0 if it was never computed
 	Block    int64 // bytes
-	Clean    bool  // was unmounted
-	Errors   bool  // the kernel saw damage
+	Clean    bool  // unmounted cleanly
+	Errors   bool  // the kernel found damage
 }
 
 const (
 	superblockAt    = 1024
 	superblockBytes = 1024
 	extMagic        = 0xef53
-	has64Bit        = 0x80  // of the incompatible features
-	hasChecksum     = 0x400 // of the features that forbid writing
+	has64Bit        = 0x80  // an incompatible feature
+	hasChecksum     = 0x400 // a feature that older kernels can only read
 )
 
-var errNoFS = errors.New("there is no ext4 file system in it")
+var errNoFS = errors.New("it contains no ext4 file system")
 
-// readSuperblock reads that of an image.
+// readSuperblock reads the superblock of an image.
 func readSuperblock(r io.ReaderAt) (superblock, error) {
 	b := make([]byte, superblockBytes)
 	if _, err := r.ReadAt(b, superblockAt); err != nil {
@@ -44,7 +43,7 @@ func readSuperblock(r io.ReaderAt) (superblock, error) {
 	return parseSuperblock(b)
 }
 
-// parseSuperblock takes any bytes: an image may be damaged.
+// parseSuperblock accepts any bytes, because an image may be damaged.
 func parseSuperblock(b []byte) (superblock, error) {
 	le := binary.LittleEndian
 	if len(b) < superblockBytes || le.Uint16(b[0x38:]) != extMagic {
@@ -68,14 +67,14 @@ func parseSuperblock(b []byte) (superblock, error) {
 		Clean:    le.Uint16(b[0x3a:])&1 != 0, Errors: le.Uint16(b[0x3a:])&2 != 0,
 	}
 	if size > 6 || sb.Blocks == 0 || sb.Blocks > 1<<50 || sb.Free > sb.Blocks || sb.Reserved > sb.Blocks || sb.Overhead > sb.Blocks {
-		return superblock{}, fmt.Errorf("its superblock makes no sense: %d blocks, %d free", sb.Blocks, sb.Free)
+		return superblock{}, fmt.Errorf("its superblock is invalid: %d blocks, %d free", sb.Blocks, sb.Free)
 	}
 	sb.Block = 1024 << size
 	return sb, nil
 }
 
-// usage returns what statfs would of the mounted file system: the kernel keeps a
-// fiftieth of the blocks, at most 4096, for itself.
+// usage returns what statfs would return if the file system were mounted: the kernel reserves a fiftieth of the
+// blocks, at most 4096, for itself.
 func (b superblock) usage() bourse.VolumeUsage {
 	kept := b.Reserved + min(b.Blocks/50, 4096)
 	return bourse.VolumeUsage{

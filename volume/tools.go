@@ -16,7 +16,7 @@ import (
 	"github.com/bourse-dev/bourse/internal/tuning"
 )
 
-// tool finds a program, also where a daemon's PATH does not look.
+// tool returns the path of a program, including directories that are not in a daemon's PATH.
 func tool(name string) (string, error) {
 	path, err := exec.LookPath(name)
 	if err == nil {
@@ -30,13 +30,12 @@ func tool(name string) (string, error) {
 	return "", err
 }
 
-// run runs a program of the host to its end. ok are the exit codes other than 0
-// that are not an error.
+// run runs a program of the host and waits for it. ok lists the exit codes other than 0 that are not errors.
 func run(ctx context.Context, stdin []byte, argv []string, ok ...int) error {
 	return runWith(ctx, stdin, nil, argv, ok...)
 }
 
-// runWith is run for a program that reads further files, from descriptor 3 on.
+// runWith is like run, for a program that reads further files from descriptor 3 on.
 func runWith(ctx context.Context, stdin []byte, files []*os.File, argv []string, ok ...int) error {
 	path, err := tool(argv[0])
 	if err != nil {
@@ -45,11 +44,11 @@ func runWith(ctx context.Context, stdin []byte, files []*os.File, argv []string,
 	cmd := exec.CommandContext(ctx, path, argv[1:]...)
 	cmd.ExtraFiles = files
 	cmd.Stdin = bytes.NewReader(stdin)
-	// No configuration of the host: file systems are the same on every worker.
+	// Ignore the host's configuration: file systems are the same on every worker.
 	cmd.Env = append(os.Environ(), "LC_ALL=C", "MKE2FS_CONFIG=/dev/null")
 	cmd.SysProcAttr = diesWithUs()
-	// It ends with the thread that started it: it must not go on writing to an
-	// image that a restarted daemon makes again.
+	// Pdeathsig kills the program when the thread that started it ends. It must not continue writing to an image that
+	// a restarted daemon creates again.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	var output bytes.Buffer

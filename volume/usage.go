@@ -8,9 +8,8 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Usage returns how full the volume's file system is, mounted or not. That of an
-// encrypted volume that is not mounted is unknown: all zero. It does not
-// wait for operations on the volume.
+// Usage returns the usage of the volume's file system, mounted or not. For an encrypted volume that is not mounted it
+// is unknown and all zero. Usage does not wait for operations on the volume.
 func (s *Store) Usage(_ context.Context, id bourse.VolumeID) (bourse.VolumeUsage, error) {
 	if err := id.Validate(); err != nil {
 		return bourse.VolumeUsage{}, err
@@ -21,7 +20,7 @@ func (s *Store) Usage(_ context.Context, id bourse.VolumeID) (bourse.VolumeUsage
 	target := s.path(string(id), complete, mountDir)
 	switch device, err := mountedOn(target); {
 	case err != nil:
-		return bourse.VolumeUsage{}, failed(err, "look whether %s is mounted", id)
+		return bourse.VolumeUsage{}, failed(err, "check whether %s is mounted", id)
 	case device != "":
 		u, err := statUsage(target)
 		return u, failed(err, "usage of %s", id)
