@@ -10,19 +10,19 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// answer is what a name in the zone has, of any type.
+// answer contains the data of a name in the zone, for all types.
 type answer struct {
-	exists    bool         // false: there is no such name
+	exists    bool         // false: the name does not exist
 	addresses []netip.Addr // AAAA
-	text      []string     // TXT: one record, its parts joined by the separator
+	text      []string     // TXT: one record, whose parts are joined by separator
 	separator string
 }
 
-// mostAddresses limits the machines in one answer. A UDP answer has space for some fifty.
+// mostAddresses is the maximum number of machines in one answer. A UDP answer has space for about fifty.
 const mostAddresses = 1024
 
-// answer returns what a name means to the machine that asks. Names of other
-// private networks do not exist for it. An error is SERVFAIL.
+// answer returns the data of a name as seen by asker, a machine. Names of other private networks do not exist for it.
+// An error results in SERVFAIL.
 func (d *directory) answer(ctx context.Context, asker Spec, n name) (answer, error) {
 	switch n.kind {
 	case nameUnknown:
@@ -44,7 +44,7 @@ func (d *directory) answer(ctx context.Context, asker Spec, n name) (answer, err
 	}
 	a := choose(n, e.records)
 	if len(a.addresses) > 0 {
-		// The first is a random one, which spreads clients over all of them.
+		// Start with a random address, which spreads clients over all of them.
 		first := rand.IntN(len(a.addresses))
 		a.addresses = slices.Concat(a.addresses[first:], a.addresses[:first])
 	}
@@ -52,7 +52,7 @@ func (d *directory) answer(ctx context.Context, asker Spec, n name) (answer, err
 	return a, nil
 }
 
-// choose picks from an app's machines those that a name means.
+// choose selects the machines of an app to which a name refers.
 func choose(n name, records []record) answer {
 	switch n.kind {
 	case nameMachines, nameRegions:
@@ -76,8 +76,8 @@ func choose(n name, records []record) answer {
 	}
 }
 
-// addresses returns the ready machines that fit, for a name that means any of them. The
-// name exists if any machine fits, ready or not: "no such name" would be cached for a while.
+// addresses returns the ready machines that match, for a name that stands for any of them. The name exists if any
+// machine matches, ready or not, because clients cache "no such name".
 func addresses(exists bool, records []record, fits func(*record) bool) answer {
 	a := answer{exists: exists}
 	for i := range records {
@@ -93,9 +93,9 @@ func addresses(exists bool, records []record, fits func(*record) bool) answer {
 	return a
 }
 
-// byIDOrName returns the machine of an id or name. What has the shape of an id is
-// never a name: a machine that is called like another one's id does not answer for it.
-// Who asks for one machine gets it, ready or not: no other could take its place.
+// byIDOrName returns the machine with an id or name. A value with the format of an id is never a name, so a machine
+// named like another one's id does not answer for it. The machine's readiness does not matter, since no other machine
+// can take its place.
 func byIDOrName(value string, records []record) (a answer) {
 	id := bourse.MachineID(value)
 	byID := id.Validate() == nil
@@ -129,10 +129,10 @@ func texts(n name, records []record) answer {
 	return a
 }
 
-// mostApps limits the apps that _instances asks about.
+// mostApps is the maximum number of apps in an answer for _instances.
 const mostApps = 256
 
-// overview answers what is about the whole private network.
+// overview answers names about the whole private network.
 func (d *directory) overview(ctx context.Context, asker Spec, n name) (answer, error) {
 	apps, err := d.list(asker.Network)
 	if err != nil {
@@ -169,7 +169,7 @@ func instance(app bourse.AppName, r record) string {
 	return "instance=" + string(r.id) + ",app=" + string(app) + ",ip=" + r.address.String() + ",region=" + string(r.region)
 }
 
-// hasMetadata compares as DNS does. An exact key is found at once.
+// hasMetadata compares keys and values as DNS does. It looks up the exact key first.
 func hasMetadata(r *record, key, value string) bool {
 	if v, ok := r.metadata[key]; ok {
 		return equalFold(v, value)
@@ -182,8 +182,7 @@ func hasMetadata(r *record, key, value string) bool {
 	return false
 }
 
-// equalFold compares without the case of ASCII letters; an empty string
-// equals nothing.
+// equalFold compares a and b without regard to the case of ASCII letters. An empty string equals nothing.
 func equalFold(a, b string) bool {
 	return a != "" && len(a) == len(b) && strings.EqualFold(a, b)
 }

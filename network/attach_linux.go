@@ -12,10 +12,9 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Attach makes a machine's network and returns how to use it. It is idempotent
-// and may run again after a crash in the middle of it: what is whole is left
-// as it is, with its processes and connections, and anything else is made
-// again. CodeFailedPrecondition: the machine is in another private network.
+// Attach creates a machine's network and returns how to use it. It is idempotent and may be repeated after a crash at
+// any step: a complete network remains as it is, with its processes and connections, and anything else is created
+// again. It returns CodeFailedPrecondition if the machine is in another private network.
 func (n *Network) Attach(ctx context.Context, spec Spec) (Attachment, error) {
 	if err := spec.Validate(); err != nil {
 		return Attachment{}, err
@@ -39,9 +38,8 @@ func (n *Network) Attach(ctx context.Context, spec Spec) (Attachment, error) {
 	return spec.attachment(n.host.files.path(spec.Machine), a.ipv4), nil
 }
 
-// equip sees to it that the machine has its namespace, link, addresses, routes
-// and rules, and enters its addresses. When that fails it leaves nothing. The
-// caller has the machine's lock, or recovery alone.
+// equip ensures that the machine has its namespace, link, addresses, routes and rules, and records its addresses. If
+// that fails, nothing remains. The caller holds the machine's lock, or holds recovery exclusively.
 func (n *Network) equip(a attached) error {
 	id := a.spec.Machine
 	if err := n.stand(); err != nil {
@@ -50,7 +48,7 @@ func (n *Network) equip(a attached) error {
 	}
 	if own, ok := n.host.whole(id); ok {
 		a.ipv4 = own.ipv4
-		// The rules may have been flushed from outside.
+		// The rules may have been flushed by another program.
 		if err := n.firewall.add(a.member()); err != nil {
 			return err
 		}
@@ -59,15 +57,14 @@ func (n *Network) equip(a attached) error {
 	}
 	a.ipv4 = netip.Addr{}
 	if err := n.build(&a); err != nil {
-		// A half-made network belongs to no machine.
+		// An incomplete network belongs to no machine.
 		return errors.Join(err, n.detach(id))
 	}
 	n.settle(a)
 	return nil
 }
 
-// build makes the parts of a machine's network, in an order that lets it out only when
-// there are rules for it.
+// build creates the parts of a machine's network, in an order that allows traffic only once there are rules for it.
 func (n *Network) build(a *attached) error {
 	id := a.spec.Machine
 	if err := n.host.unlink(id); err != nil {
@@ -86,8 +83,8 @@ func (n *Network) build(a *attached) error {
 	})
 }
 
-// namespace returns the machine's own if it has one, so that processes in it are
-// connected again, or a spare, or a new one.
+// namespace returns the machine's existing namespace, so that processes in it are connected again, or a spare one, or
+// a new one.
 func (n *Network) namespace(id bourse.MachineID) (*namespace, error) {
 	file, err := n.host.files.open(id)
 	if err == nil {
@@ -102,7 +99,7 @@ func (n *Network) namespace(id bourse.MachineID) (*namespace, error) {
 	return n.fresh()
 }
 
-// fresh makes a namespace.
+// fresh creates a namespace.
 func (n *Network) fresh() (*namespace, error) {
 	file, err := newNamespace()
 	if err != nil {
@@ -111,8 +108,8 @@ func (n *Network) fresh() (*namespace, error) {
 	return n.host.prepare(file)
 }
 
-// pick takes the first free address that the machine may have. The host's
-// routes show which are in use: also by another worker, and by one that ended.
+// pick claims the first free address for the machine. The host's routes show which addresses are in use, including
+// those of other workers, running or not.
 func (n *Network) pick(id bourse.MachineID, claim func(netip.Addr) error) (netip.Addr, error) {
 	for a := range candidates(n.cfg.IPv4, id) {
 		n.mu.Lock()
@@ -132,8 +129,8 @@ func (n *Network) pick(id bourse.MachineID, claim func(netip.Addr) error) (netip
 	return netip.Addr{}, errNoAddress
 }
 
-// Detach removes everything that a machine has of the network. It is idempotent; what
-// still runs in the namespace is cut off at once.
+// Detach removes a machine's network. It is idempotent. Processes still running in the namespace are disconnected at
+// once.
 func (n *Network) Detach(ctx context.Context, id bourse.MachineID) error {
 	if err := id.Validate(); err != nil {
 		return err
@@ -148,8 +145,7 @@ func (n *Network) Detach(ctx context.Context, id bourse.MachineID) error {
 	return unavailable("detach "+string(id), n.detach(id))
 }
 
-// detach cuts the link before it takes the rules away: without rules a link
-// would be free to go anywhere.
+// detach removes the link before the rules, because a link without rules would have unrestricted access.
 func (n *Network) detach(id bourse.MachineID) error {
 	if err := n.host.unlink(id); err != nil {
 		return err

@@ -11,10 +11,9 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Dial connects to a program of a machine, from the host: at its private
-// address, else, from within its namespace, at its IPv4 address and then at
-// its loopback addresses. CodeNotFound: the machine has no network here;
-// CodeUnavailable: nothing listens on the port.
+// Dial connects from the host to a program in a machine: at its private address or, from within its namespace, at its
+// IPv4 address and then at its loopback addresses. It returns CodeNotFound if the machine has no network on this
+// worker, and CodeUnavailable if nothing listens on the port.
 func (n *Network) Dial(ctx context.Context, id bourse.MachineID, port uint16) (net.Conn, error) {
 	a, ok := n.find(id)
 	if !ok {
@@ -36,8 +35,7 @@ func (n *Network) Dial(ctx context.Context, id bourse.MachineID, port uint16) (n
 	return nil, unavailable("connect to "+string(id), err)
 }
 
-// isRefused reports whether the machine refused the connection: only then can
-// another of its addresses accept it.
+// isRefused reports whether the machine refused the connection. Only then might another of its addresses accept it.
 func isRefused(err error) bool { return errors.Is(err, unix.ECONNREFUSED) }
 
 func dial(ctx context.Context, from, to netip.Addr, port uint16) (net.Conn, error) {
@@ -45,9 +43,9 @@ func dial(ctx context.Context, from, to netip.Addr, port uint16) (net.Conn, erro
 	return d.DialContext(ctx, "tcp", netip.AddrPortFrom(to, port).String())
 }
 
-// dialInside makes the socket on a thread that is in the machine's namespace,
-// where it stays. The connection is then from the machine to itself: first as from its
-// network, then as only its own programs can connect, which it may trust more.
+// dialInside creates the socket on a thread in the machine's namespace, where the socket stays. The connection is
+// then from the machine to itself: first from its own network address, then from loopback, which only its own
+// programs can use and which it may trust more.
 func (n *Network) dialInside(ctx context.Context, a attached, port uint16) (net.Conn, error) {
 	ns, err := n.host.files.open(a.spec.Machine)
 	if err != nil {

@@ -2,7 +2,7 @@ package network
 
 import "github.com/bourse-dev/bourse"
 
-// unavailable wraps what the host cannot do, or cannot do now.
+// unavailable wraps an error of the host with CodeUnavailable and the operation that failed.
 func unavailable(doing string, err error) error {
 	if err == nil {
 		return nil

@@ -14,10 +14,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// dnsPort is where programs expect a name server.
+// dnsPort is the standard port of name servers.
 const dnsPort = 53
 
-// member is a machine as the firewall knows it.
+// member contains what the firewall knows about a machine.
 type member struct {
 	link  string
 	group uint32 // of its private network
@@ -25,9 +25,9 @@ type member struct {
 	ipv4  netip.Addr
 }
 
-// firewall is the worker's table in the kernel, and what it should hold. A
-// machine is added and removed with one transaction on the sets; when the table is
-// not as it should be, it is built again in one, and no connection is broken.
+// firewall is the worker's nftables table and its desired contents. A machine is added or removed with one
+// transaction on the sets. If the table is not as it should be, it is rebuilt in one transaction, which breaks no
+// connections.
 type firewall struct {
 	layout   *layout
 	resolver netip.AddrPort
@@ -37,7 +37,7 @@ type firewall struct {
 	mu      sync.Mutex
 	members map[string]member // by link
 	there   bool              // the table has been built
-	seen    uint32            // generation of the rule set that was last found right
+	seen    uint32            // generation of the rule set when it was last verified
 }
 
 func newFirewall(m mark, port uint16, deny []netip.Prefix) *firewall {
@@ -46,7 +46,7 @@ func newFirewall(m mark, port uint16, deny []netip.Prefix) *firewall {
 	}
 }
 
-// add enters a machine.
+// add adds a machine.
 func (f *firewall) add(m member) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -57,7 +57,7 @@ func (f *firewall) add(m member) error {
 	return f.change(func(c *nftables.Conn) error { return f.layout.elements(c.SetAddElements, m) })
 }
 
-// remove takes a machine out. One that is not there is no error.
+// remove removes a machine. It does nothing if the machine is unknown.
 func (f *firewall) remove(link string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -69,7 +69,7 @@ func (f *firewall) remove(link string) error {
 	return f.change(func(c *nftables.Conn) error { return f.layout.elements(c.SetDeleteElements, m) })
 }
 
-// replace builds the table again, with these members.
+// replace rebuilds the table with these members.
 func (f *firewall) replace(members []member) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -80,8 +80,7 @@ func (f *firewall) replace(members []member) error {
 	return f.rebuild()
 }
 
-// change makes one transaction, or builds the whole table again when the table is
-// not what it was: the rules were flushed.
+// change executes one transaction, or rebuilds the whole table if that fails because the rules were flushed.
 func (f *firewall) change(batch func(*nftables.Conn) error) error {
 	if !f.there {
 		return f.rebuild()
@@ -96,28 +95,27 @@ func (f *firewall) change(batch func(*nftables.Conn) error) error {
 	if err := c.Flush(); err != nil {
 		return f.rebuild()
 	}
-	// One generation later: this batch, and no other, changed the rules.
+	// exactly one generation later, so nobody else changed the rules
 	if now, err := f.generation(); err == nil && now == f.seen+1 {
 		f.seen = now
 	}
 	return nil
 }
 
-// rebuild replaces the table in one transaction, so that there is no moment
-// without rules.
+// rebuild replaces the table in one transaction, so that rules exist at every moment.
 func (f *firewall) rebuild() error {
 	f.there = false
 	c, err := f.conn()
 	if err != nil {
 		return err
 	}
-	// To delete what may not be there: add it first.
+	// Adding the table first makes deleting it succeed in any case.
 	c.AddTable(f.layout.table)
 	c.DelTable(f.layout.table)
 	if err := f.layout.build(c, f.resolver, f.deny); err != nil {
 		return err
 	}
-	// The elements of a message are one attribute, which has at most 64 KiB.
+	// The elements of a message are one attribute, which is limited to 64 KiB.
 	for some := range slices.Chunk(slices.Collect(maps.Values(f.members)), 256) {
 		if err := f.layout.elements(c.SetAddElements, some...); err != nil {
 			return err
@@ -127,7 +125,7 @@ func (f *firewall) rebuild() error {
 		return fmt.Errorf("build table %s: %w", f.layout.table.Name, err)
 	}
 	f.there = true
-	f.seen = 0 // to be looked at
+	f.seen = 0 // to be verified
 	return nil
 }
 
@@ -146,16 +144,15 @@ func (f *firewall) delete() error {
 	return c.Flush()
 }
 
-// conn opens nothing yet: each batch has a socket of its own, with buffers for
-// the largest.
+// conn does not open a socket yet. Each batch uses its own socket, with buffers for the largest batch.
 func (f *firewall) conn() (*nftables.Conn, error) {
 	return nftables.New(nftables.WithNetNSFd(f.ns), nftables.WithSockOptions(func(c *netlink.Conn) error {
-		const room = 16 << 20 // of memory that is taken when it is needed
+		const room = 16 << 20 // memory is allocated only on demand
 		return errors.Join(c.SetWriteBuffer(room), c.SetReadBuffer(room))
 	}))
 }
 
-// elements calls do, for each set, with what the members are in it.
+// elements calls do for each set with its elements for the members.
 func (l *layout) elements(do func(*nftables.Set, []nftables.SetElement) error, members ...member) error {
 	of := make(map[*nftables.Set][]nftables.SetElement, 4)
 	for _, m := range members {

@@ -16,14 +16,14 @@ import (
 // hostResolvers is the file that lists the host's name servers.
 const hostResolvers = "/etc/resolv.conf"
 
-// forwarder asks other name servers.
+// forwarder forwards questions to other name servers.
 type forwarder struct {
-	fixed []string      // asked instead of the host's
-	file  string        // that names the host's
-	asked chan struct{} // one element for each question without an answer
+	fixed []string      // used instead of the host's
+	file  string        // lists the host's
+	asked chan struct{} // one element for each unanswered question
 
 	mu      sync.Mutex
-	found   []string // in the file
+	found   []string // in file
 	changed time.Time
 	looked  time.Time
 }
@@ -36,7 +36,7 @@ func newForwarder(upstream []string) *forwarder {
 	return f
 }
 
-// withPort adds the port of DNS to an address that has none.
+// withPort adds the default DNS port to an address without a port.
 func withPort(server string) string {
 	if _, err := netip.ParseAddr(server); err == nil {
 		return net.JoinHostPort(server, "53")
@@ -44,14 +44,14 @@ func withPort(server string) string {
 	return server
 }
 
-// Times for other name servers: two slow ones fit into questionWithin.
+// Time limits for other name servers: two slow ones fit into questionWithin.
 const (
 	serverWithin = 2 * time.Second
 	lookEvery    = 5 * time.Second
 )
 
-// outside forwards a question, unchanged, by the transport it came by: a client that
-// gets a truncated answer asks again by TCP.
+// outside forwards a question, unchanged, over the transport on which it arrived. A client that receives a truncated
+// answer repeats the question over TCP.
 func (r *resolver) outside(ctx context.Context, overTCP bool, question, reply *dns.Msg) *dns.Msg {
 	answer, err := r.forwarder.exchange(ctx, overTCP, question)
 	if err != nil {
@@ -64,13 +64,13 @@ func (r *resolver) outside(ctx context.Context, overTCP bool, question, reply *d
 	return answer
 }
 
-// exchange asks one server after the other until one answers.
+// exchange asks the servers one after the other until one answers.
 func (f *forwarder) exchange(ctx context.Context, overTCP bool, question *dns.Msg) (*dns.Msg, error) {
 	select {
 	case f.asked <- struct{}{}:
 		defer func() { <-f.asked }()
 	default:
-		return nil, fmt.Errorf("%d questions are on their way already", mostAsked)
+		return nil, fmt.Errorf("too many unanswered questions: %d", mostAsked)
 	}
 	servers, err := f.servers(time.Now())
 	if err != nil {
@@ -81,8 +81,8 @@ func (f *forwarder) exchange(ctx context.Context, overTCP bool, question *dns.Ms
 		client.Net = "tcp"
 	}
 	ours := question.Copy()
-	ours.Id = dns.Id() // a guess of the asker's does not help to forge the answer
-	err = fmt.Errorf("there is no name server to ask")
+	ours.Id = dns.Id() // the asker cannot predict it, and so cannot help to forge the answer
+	err = fmt.Errorf("no name server configured")
 	for _, server := range servers {
 		var answer *dns.Msg
 		answer, _, err = client.ExchangeContext(ctx, ours, server)
@@ -91,7 +91,7 @@ func (f *forwarder) exchange(ctx context.Context, overTCP bool, question *dns.Ms
 			return nil, ctx.Err()
 		case err != nil:
 		case !answers(answer, question):
-			err = fmt.Errorf("%s answered something else", server)
+			err = fmt.Errorf("%s answered a different question", server)
 		case answer.Rcode == dns.RcodeServerFailure || answer.Rcode == dns.RcodeRefused:
 			err = fmt.Errorf("%s: %s", server, dns.RcodeToString[answer.Rcode])
 		default:
@@ -101,8 +101,7 @@ func (f *forwarder) exchange(ctx context.Context, overTCP bool, question *dns.Ms
 	return nil, err
 }
 
-// answers reports whether a message is one to this question. The id was
-// compared before.
+// answers reports whether a message answers this question. The id has already been compared.
 func answers(answer, question *dns.Msg) bool {
 	if !answer.Response || len(answer.Question) != 1 {
 		return false
@@ -111,8 +110,8 @@ func answers(answer, question *dns.Msg) bool {
 	return a.Qtype == q.Qtype && a.Qclass == q.Qclass && strings.EqualFold(a.Name, q.Name)
 }
 
-// servers returns the configured ones or those of the host, whose file is read
-// now and then: it changes with the network of the host.
+// servers returns the configured servers or those of the host. The host's file is read again from time to time,
+// because it changes with the host's network.
 func (f *forwarder) servers(now time.Time) ([]string, error) {
 	if len(f.fixed) > 0 {
 		return f.fixed, nil

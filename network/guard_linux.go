@@ -8,8 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// generation is a number that the kernel changes with each transaction on its
-// rules, by any process.
+// generation returns a number that the kernel changes with every transaction on rules, by any process.
 func (f *firewall) generation() (uint32, error) {
 	c, err := netlink.Dial(unix.NETLINK_NETFILTER, &netlink.Config{NetNS: f.ns})
 	if err != nil {
@@ -38,11 +37,11 @@ func (f *firewall) generation() (uint32, error) {
 			}
 		}
 	}
-	return 0, fmt.Errorf("the kernel names no generation of its rules")
+	return 0, fmt.Errorf("the kernel returned no generation of its rules")
 }
 
-// repair builds the table again if it was changed from outside, and reports whether it
-// did. While no rules of the host change it asks for one number.
+// repair rebuilds the table if another program has changed it, and reports whether it did. While no rules of the host
+// change, it queries only the generation.
 func (f *firewall) repair() (bool, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -60,8 +59,8 @@ func (f *firewall) repair() (bool, error) {
 	return false, nil
 }
 
-// intact counts what the kernel has: as many rules and elements as were put
-// there. What cannot be listed is not there.
+// intact reports whether the kernel has the expected number of rules and elements. Those that cannot be listed count
+// as missing.
 func (f *firewall) intact() bool {
 	c, err := f.conn()
 	if err != nil {

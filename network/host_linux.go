@@ -13,14 +13,14 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// host is what the kernel has for a Network, apart from the firewall. All of
-// its methods may run again after a crash at any of their steps.
+// host manages the kernel objects of a Network, except the firewall. All methods may be repeated after a crash at any
+// of their steps.
 type host struct {
 	mark  mark
 	files files
 	mtu   int
-	nl    *netlink.Handle    // of the namespace that the daemon is in
-	fault func(point string) // crash tests end the process in it
+	nl    *netlink.Handle    // for the daemon's namespace
+	fault func(point string) // crash tests end the process here
 }
 
 func openHost(cfg Config) (*host, error) {
@@ -45,9 +45,8 @@ func openHost(cfg Config) (*host, error) {
 	return h, nil
 }
 
-// outsideMTU returns the smallest MTU of the links that default routes lead to.
-// Machines use it too: the uplink's MTU is seldom larger, and packets that do not fit
-// it are lost where someone filters ICMP.
+// outsideMTU returns the smallest MTU of the links with default routes. Machines use it, too: the uplink's MTU is
+// seldom larger, and packets that do not fit are lost where ICMP is filtered.
 func outsideMTU(nl *netlink.Handle) (int, error) {
 	routes, err := retried(func() ([]netlink.Route, error) { return nl.RouteList(nil, netlink.FAMILY_ALL) })
 	if err != nil {
@@ -58,7 +57,7 @@ func outsideMTU(nl *netlink.Handle) (int, error) {
 		if r.Dst != nil && !r.Dst.IP.IsUnspecified() || r.LinkIndex == 0 {
 			continue
 		}
-		// 1280 is what IPv6 needs.
+		// 1280 is the minimum MTU of IPv6.
 		if link, err := nl.LinkByIndex(r.LinkIndex); err == nil && link.Attrs().MTU >= 1280 {
 			smallest = min(smallest, link.Attrs().MTU)
 		}
@@ -66,10 +65,8 @@ func outsideMTU(nl *netlink.Handle) (int, error) {
 	return smallest, nil
 }
 
-// give makes a prepared namespace the machine's, with the IPv4 address that
-// admit claims and enters in a, and for which it makes rules. The last step
-// writes on the link that all were done; after a crash before it everything is
-// made again.
+// give assigns a prepared namespace to the machine. admit claims an IPv4 address, stores it in a, and adds the
+// machine's rules. The last step marks the link as complete; after a crash before it, everything is created again.
 func (h *host) give(a *attached, n *namespace, admit func(claim func(netip.Addr) error) error) error {
 	id := a.spec.Machine
 	own := alias{mark: h.mark}
@@ -108,7 +105,7 @@ func (h *host) give(a *attached, n *namespace, admit func(claim func(netip.Addr)
 	return nil
 }
 
-// name returns a link its machine's name, after its alias says whose it is.
+// name gives a link its machine's name, after setting an alias with its owner.
 func (h *host) name(n *namespace, id bourse.MachineID, group uint32, own alias) error {
 	if err := h.nl.LinkSetAlias(n.outer, own.String()); err != nil {
 		return fmt.Errorf("mark link: %w", err)
@@ -118,7 +115,7 @@ func (h *host) name(n *namespace, id bourse.MachineID, group uint32, own alias) 
 	}
 	err := h.nl.LinkSetName(n.outer, linkName(id))
 	if errors.Is(err, unix.EBUSY) {
-		// Before Linux 6.2 a link that is up keeps its name.
+		// Before Linux 6.2 a link cannot be renamed while it is up.
 		err = errors.Join(h.nl.LinkSetDown(n.outer), h.nl.LinkSetName(n.outer, linkName(id)), h.nl.LinkSetUp(n.outer), n.settle(h.nl))
 	}
 	if err != nil {
@@ -127,7 +124,7 @@ func (h *host) name(n *namespace, id bourse.MachineID, group uint32, own alias) 
 	return nil
 }
 
-// reach puts the host's routes to a machine in place.
+// reach adds the host's routes to a machine.
 func (h *host) reach(link netlink.Link, spec Spec, own alias) error {
 	for _, a := range []netip.Addr{spec.address(), own.ipv4} {
 		if err := permanent(h.nl, link, a.AsSlice(), own.mac); err != nil {
@@ -144,8 +141,7 @@ func (h *host) reach(link netlink.Link, spec Spec, own alias) error {
 	return nil
 }
 
-// whole reports whether a machine has everything that Attach makes, apart from
-// rules.
+// whole reports whether a machine has everything that Attach creates, except the rules.
 func (h *host) whole(id bourse.MachineID) (alias, bool) {
 	link, err := h.nl.LinkByName(linkName(id))
 	if err != nil {
@@ -154,8 +150,8 @@ func (h *host) whole(id bourse.MachineID) (alias, bool) {
 	return h.finished(link, id)
 }
 
-// finished reports whether a machine's link is there (not nil), all of Attach's
-// steps have been done to it, and the namespace is where it should be.
+// finished reports whether link, which may be nil, exists, has gone through all steps of Attach, and its namespace is
+// bound to its path.
 func (h *host) finished(link netlink.Link, id bourse.MachineID) (alias, bool) {
 	if link == nil {
 		return alias{}, false
@@ -171,7 +167,7 @@ func (h *host) finished(link netlink.Link, id bourse.MachineID) (alias, bool) {
 	return own, file.Close() == nil
 }
 
-// reconnect puts back what the host may have lost of a machine that is whole.
+// reconnect restores the settings that the host may have lost for a complete machine.
 func (h *host) reconnect(link netlink.Link, spec Spec, own alias) error {
 	if err := h.nl.LinkSetUp(link); err != nil {
 		return fmt.Errorf("set link up: %w", err)
@@ -179,13 +175,13 @@ func (h *host) reconnect(link netlink.Link, spec Spec, own alias) error {
 	return h.reach(link, spec, own)
 }
 
-// mine reads the alias of a link, if it is this worker's.
+// mine parses the alias of a link, and reports whether the link belongs to this worker.
 func (h *host) mine(link netlink.Link) (alias, bool) {
 	own, ok := parseAlias(link.Attrs().Alias)
 	return own, ok && own.mark == h.mark
 }
 
-// take removes what a machine has on the host.
+// take removes a machine's objects from the host.
 func (h *host) take(id bourse.MachineID) error {
 	if err := h.unlink(id); err != nil {
 		return err
@@ -193,8 +189,7 @@ func (h *host) take(id bourse.MachineID) error {
 	return h.files.remove(id)
 }
 
-// unlink removes a machine's link, both ends of it, and with it the routes.
-// Of a link that is another worker's nothing is touched.
+// unlink removes both ends of a machine's link, and with it the routes. It does not touch links of other workers.
 func (h *host) unlink(id bourse.MachineID) error {
 	link, err := h.nl.LinkByName(linkName(id))
 	if err == nil {
@@ -229,11 +224,10 @@ func (h *host) links() (map[bourse.MachineID]netlink.Link, error) {
 	return found, nil
 }
 
-// stand prepares the host for machines: it forwards, and has the
-// resolver's address.
+// stand prepares the host for machines: it enables forwarding and adds the resolver's address.
 func (h *host) stand() error {
 	if err := forward(); err != nil {
-		return fmt.Errorf("let the host forward packets: %w", err)
+		return fmt.Errorf("enable packet forwarding: %w", err)
 	}
 	lo, err := h.nl.LinkByName("lo")
 	if err != nil {
@@ -248,7 +242,7 @@ func (h *host) stand() error {
 	return arrive(h.nl, h.mark.resolver())
 }
 
-// leave takes the resolver's address away.
+// leave removes the resolver's address.
 func (h *host) leave() error {
 	lo, err := h.nl.LinkByName("lo")
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// mark distinguishes what one worker has on a host from what others have: eight hex
-// digits of the hash of its directory.
+// mark distinguishes one worker's objects on a host from those of others. It consists of eight hex digits of the hash
+// of the worker's directory.
 type mark string
 
 func markOf(dir string) mark {
@@ -22,28 +22,27 @@ func markOf(dir string) mark {
 	return mark(hex.EncodeToString(sum[:4]))
 }
 
-// table names the worker's nftables table.
+// table returns the name of the worker's nftables table.
 func (m mark) table() string { return "bourse-" + string(m) }
 
-// resolver is the worker's own address, on the host's loopback device:
-// fdaa:0:<mark>::3. No machine has one like it, theirs end in 2.
+// resolver returns the worker's own address on the host's loopback device, fdaa:0:<mark>::3. It differs from all
+// machines' addresses, which end in 2.
 func (m mark) resolver() netip.Addr {
 	b := [16]byte{0: 0xfd, 1: 0xaa, 15: 3}
 	if _, err := hex.Decode(b[4:8], []byte(m)); err != nil {
-		panic("network: mark " + string(m)) // markOf made it
+		panic("network: mark " + string(m)) // markOf returns valid marks only
 	}
 	return netip.AddrFrom16(b)
 }
 
-// aliasWord begins the alias of every link of ours.
+// aliasWord is the first word of the alias of each of our links.
 const aliasWord = "bourse"
 
-// alias is what is written on a machine's link. An empty one of mine says
-// whose it is; the addresses are added by the last step of Attach, so they say
-// that all of it has been done.
+// alias is the alias of a machine's link. Without addresses it only names the owner. The last step of Attach adds the
+// addresses, which mark the network as complete.
 type alias struct {
 	mark mark
-	ipv4 netip.Addr       // zero: unfinished
+	ipv4 netip.Addr       // zero: incomplete
 	mac  net.HardwareAddr // of the machine's end
 }
 
@@ -54,8 +53,8 @@ func (a alias) String() string {
 	return strings.Join([]string{aliasWord, string(a.mark), a.ipv4.String(), a.mac.String()}, " ")
 }
 
-// parseAlias reads an alias. ok is true only for one of ours, of any
-// worker; others may write anything on links.
+// parseAlias parses an alias. ok is true only for links of a worker, this or another; other programs may set any
+// alias.
 func parseAlias(s string) (a alias, ok bool) {
 	words := strings.Split(s, " ")
 	if len(words) != 2 && len(words) != 4 || words[0] != aliasWord {
@@ -77,32 +76,31 @@ func parseAlias(s string) (a alias, ok bool) {
 	return a, true
 }
 
-// linkName names the host's end of a machine's link: 15 characters, all that
-// there may be.
+// linkName returns the name of the host's end of a machine's link. It has 15 characters, the maximum.
 func linkName(id bourse.MachineID) string { return "b" + string(id) }
 
-// spareName is a passing name; a machine id has no "p".
+// spareName returns a temporary name. It differs from all machines' link names, since machine ids contain no "p".
 func spareName() string {
 	var b [6]byte
 	_, _ = rand.Read(b[:]) // crypto/rand never fails
 	return "bp" + hex.EncodeToString(b[:])
 }
 
-// machineOf is the other direction of linkName.
+// machineOf is the inverse of linkName.
 func machineOf(link string) (bourse.MachineID, bool) {
 	rest, ok := strings.CutPrefix(link, "b")
 	id := bourse.MachineID(rest)
 	return id, ok && id.Validate() == nil
 }
 
-// group numbers a private network: links of its machines are in this group,
-// and the firewall asks for it. The number begins as a hash of the name, and
-// is the next one where that is another network's. The network's prefix would
-// not do: its 32 bits are few enough to find another name with the same ones.
+// group returns the number of a private network. Links of its machines are in this interface group, and the firewall
+// matches on it. The number is a hash of the network's name, or the next free one if another network has that number.
+// The network's address prefix would be unsafe, because its 32 bits are few enough to find another name with the same
+// prefix.
 func group(network string, taken map[uint32]string) uint32 {
 	sum := sha256.Sum256([]byte("group " + network))
 	for g := binary.BigEndian.Uint32(sum[:]) >> 1; ; g++ {
-		// 0 is every other link's; ip shows more than 31 bits as negative numbers.
+		// 0 is the default group of links; ip shows numbers of more than 31 bits as negative.
 		if owner, ok := taken[g]; g != 0 && (!ok || owner == network) {
 			return g
 		}

@@ -9,10 +9,9 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// candidates returns every address of the range that a machine may have, each
-// once, beginning with one derived from its id: a machine usually gets the
-// same one again, and one that was just released is not used again at once.
-// The first and the last address of the range are left out.
+// candidates returns all addresses in the range that a machine may get, each once, starting with one derived from the
+// machine's id. So a machine usually gets the same address again, and a released address is not reused at once. The
+// first and the last address of the range are excluded.
 func candidates(in netip.Prefix, id bourse.MachineID) iter.Seq[netip.Addr] {
 	return func(yield func(netip.Addr) bool) {
 		if !in.Addr().Is4() || in.Bits() > 30 {

@@ -5,18 +5,18 @@ import (
 	"sync"
 )
 
-// keyed is a lock for each key. Its zero value is ready.
+// keyed holds one lock per key. Its zero value is ready to use.
 type keyed[K comparable] struct {
 	mu   sync.Mutex
 	held map[K]*keyedLock
 }
 
 type keyedLock struct {
-	token   chan struct{} // holds one element while the lock is free
-	waiting int           // callers that have it or wait for it
+	token   chan struct{} // contains one element while the lock is free
+	waiting int           // callers that hold the lock or wait for it
 }
 
-// lock waits for the key's lock, or for ctx to end.
+// lock waits for the key's lock or for the end of ctx.
 func (k *keyed[K]) lock(ctx context.Context, key K) (unlock func(), err error) {
 	k.mu.Lock()
 	if k.held == nil {

@@ -9,25 +9,25 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Questions that one machine may ask: so many a second, and so many at once.
+// Limits on one machine's questions: per second, and at once.
 const (
 	questionsPerSecond = 1000
 	questionsAtOnce    = 1000
 )
 
-// rates bounds what each machine asks. Its zero value is ready.
+// rates limits the questions of each machine. Its zero value is ready to use.
 type rates struct {
 	mu      sync.Mutex
 	buckets map[bourse.MachineID]*bucket
 }
 
-// bucket is a token bucket, refilled with time.
+// bucket is a token bucket.
 type bucket struct {
 	left float64
 	at   time.Time
 }
 
-// allow takes one question from the machine's bucket.
+// allow takes a token from the machine's bucket, if there is one.
 func (r *rates) allow(id bourse.MachineID, now time.Time) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -53,7 +53,7 @@ func (b *bucket) take(now time.Time) bool {
 	return true
 }
 
-// trim removes, now and then, the buckets that are full again.
+// trim occasionally removes the buckets that are full again.
 func (r *rates) trim(now time.Time) {
 	if len(r.buckets)%256 != 255 {
 		return
@@ -65,14 +65,14 @@ func (r *rates) trim(now time.Time) {
 	}
 }
 
-// Connections to the resolver: of one machine, and of all.
+// Maximum numbers of connections to the resolver: per machine and in total.
 const (
 	mostConnections      = 8
 	mostConnectionsOfAll = 512
 )
 
-// limited is a listener that closes what is too much as soon as it comes: a
-// machine that opens connections without end runs into its own bound.
+// limited is a listener that closes excess connections at once. A machine that keeps opening connections reaches its
+// own limit.
 type limited struct {
 	net.Listener
 	mu   sync.Mutex
@@ -84,7 +84,7 @@ func limit(l net.Listener) *limited {
 	return &limited{Listener: l, from: make(map[netip.Addr]int)}
 }
 
-// Accept returns the next connection that is within the bounds.
+// Accept returns the next connection within the limits.
 func (l *limited) Accept() (net.Conn, error) {
 	for {
 		c, err := l.Listener.Accept()
@@ -124,7 +124,7 @@ type limitedConn struct {
 	leave func()
 }
 
-// Close frees the connection's slot.
+// Close closes the connection and frees its slot.
 func (c *limitedConn) Close() error {
 	c.leave()
 	return c.Conn.Close()

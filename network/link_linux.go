@@ -13,10 +13,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What both ends of a veth pair know of one another without asking: the
-// gateways of a machine, which exist nowhere, and the host's hardware address.
-// Permanent neighbours need no ARP and no neighbour discovery, of which the
-// host's tables would be full at a thousand machines, and no proxying.
+// Static configuration of the ends of a veth pair: the machine's gateways, which do not exist, and the host's
+// hardware address. Permanent neighbor entries make ARP, neighbor discovery and proxying unnecessary. Otherwise a
+// thousand machines would fill the host's neighbor tables.
 var (
 	hostMAC  = net.HardwareAddr{0x02, 'b', 'o', 'u', 'r', 's'}
 	gateway6 = net.ParseIP("fe80::1")
@@ -26,10 +25,9 @@ var (
 // inner is the name of the link inside the namespace.
 const inner = "eth0"
 
-// namespace is a network namespace that a machine may be given: the links are
-// up and the default routes are there. Only the addresses are missing, and the
-// host's end of the pair has a passing name. Unless it is bound to a path, it
-// goes with its file.
+// namespace is a network namespace for a machine. Its links are up and its default routes exist. Only the addresses
+// are missing, and the host's end of the pair has a temporary name. Unless it is bound to a path, it disappears when
+// its file is closed.
 type namespace struct {
 	file   *os.File
 	inside *netlink.Handle
@@ -42,8 +40,8 @@ func (n *namespace) close() {
 	_ = n.file.Close() // nothing was written
 }
 
-// settle waits until both ends carry packets. The kernel does that some
-// time after they were set up, and drops what is sent earlier.
+// settle waits until both ends carry packets. The kernel takes some time after they were set up, and drops packets
+// sent earlier.
 func (n *namespace) settle(host *netlink.Handle) error {
 	for _, end := range []struct {
 		nl   *netlink.Handle
@@ -60,8 +58,7 @@ func (n *namespace) settle(host *netlink.Handle) error {
 	return nil
 }
 
-// addAddress adds an address. Packets to one of IPv6 arrive some time later:
-// see arrive.
+// addAddress adds an address. Packets to an IPv6 address do not arrive immediately; see arrive.
 func addAddress(nl *netlink.Handle, link netlink.Link, a netip.Addr) error {
 	addr := &netlink.Addr{IPNet: single(a)}
 	if a.Is6() {
@@ -73,7 +70,7 @@ func addAddress(nl *netlink.Handle, link netlink.Link, a netip.Addr) error {
 	return nil
 }
 
-// arrive waits until packets to an address that was added arrive.
+// arrive waits until packets to a newly added address arrive.
 func arrive(nl *netlink.Handle, a netip.Addr) error {
 	err := settled(func() (bool, error) {
 		routes, err := nl.RouteGet(a.AsSlice())
@@ -85,7 +82,7 @@ func arrive(nl *netlink.Handle, a netip.Addr) error {
 	return nil
 }
 
-// settled waits until so returns true: the kernel does some things after a request has returned.
+// settled polls so until it returns true, because the kernel completes some requests asynchronously.
 func settled(so func() (bool, error)) error {
 	const within, every = 2 * time.Second, 50 * time.Microsecond
 	for began := time.Now(); ; time.Sleep(every) {
@@ -93,13 +90,13 @@ func settled(so func() (bool, error)) error {
 			return err
 		}
 		if time.Since(began) > within {
-			return fmt.Errorf("the kernel has not done it in %s", within)
+			return fmt.Errorf("not done within %s", within)
 		}
 	}
 }
 
-// prepare equips a namespace, new or one whose link was lost. It owns the file
-// from now on, and closes it when there is an error.
+// prepare sets up a namespace that is new or has lost its link. It takes ownership of the file and closes it after an
+// error.
 func (h *host) prepare(file *os.File) (*namespace, error) {
 	inside, err := netlink.NewHandleAt(netns.NsHandle(file.Fd()), unix.NETLINK_ROUTE)
 	if err != nil {
@@ -116,7 +113,7 @@ func (h *host) prepare(file *os.File) (*namespace, error) {
 func (h *host) equip(n *namespace) error {
 	if old, err := n.inside.LinkByName(inner); err == nil {
 		if err := n.inside.LinkDel(old); err != nil {
-			return fmt.Errorf("remove half of a link: %w", err)
+			return fmt.Errorf("remove incomplete link: %w", err)
 		}
 	}
 	if err := h.addLink(n); err != nil {
@@ -155,7 +152,7 @@ func (h *host) addLink(n *namespace) error {
 	if n.outer, err = h.nl.LinkByName(attrs.Name); err != nil {
 		return fmt.Errorf("find the link just added: %w", err)
 	}
-	// The host's end has no address, so that it neither probes nor announces.
+	// The host's end has no address, so it sends no probes or announcements.
 	if err := h.nl.LinkSetIP6AddrGenMode(n.outer, addrGenNone); err != nil {
 		return fmt.Errorf("address generation: %w", err)
 	}
@@ -168,18 +165,18 @@ func (h *host) addLink(n *namespace) error {
 // addrGenNone is IN6_ADDR_GEN_MODE_NONE.
 const addrGenNone = 1
 
-// single is the prefix of one address.
+// single returns the prefix of a single address.
 func single(a netip.Addr) *net.IPNet {
 	return &net.IPNet{IP: a.AsSlice(), Mask: net.CIDRMask(a.BitLen(), a.BitLen())}
 }
 
-// everywhere is the default route's destination in the gateway's family.
+// everywhere returns the destination of a default route, in the gateway's address family.
 func everywhere(gateway net.IP) *net.IPNet {
 	bits := 8 * len(gateway)
 	return &net.IPNet{IP: make(net.IP, len(gateway)), Mask: net.CIDRMask(0, bits)}
 }
 
-// permanent adds a permanent neighbour entry: mac has the address ip.
+// permanent adds a permanent neighbor entry that maps ip to mac.
 func permanent(nl *netlink.Handle, link netlink.Link, ip net.IP, mac net.HardwareAddr) error {
 	family := netlink.FAMILY_V6
 	if ip.To4() != nil {
@@ -189,12 +186,12 @@ func permanent(nl *netlink.Handle, link netlink.Link, ip net.IP, mac net.Hardwar
 		LinkIndex: link.Attrs().Index, Family: family, State: netlink.NUD_PERMANENT, IP: ip, HardwareAddr: mac,
 	})
 	if err != nil {
-		return fmt.Errorf("neighbour %s: %w", ip, err)
+		return fmt.Errorf("neighbor %s: %w", ip, err)
 	}
 	return nil
 }
 
-// retried repeats a listing that was disturbed by a change.
+// retried repeats a listing that was interrupted by a change.
 func retried[T any](list func() (T, error)) (T, error) {
 	for range 20 {
 		got, err := list()

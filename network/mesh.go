@@ -7,27 +7,24 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Mesh is what carries packets between the machines of one private network on
-// different workers. There is none yet: names answer with addresses of this
-// worker's machines, packets reach only those, and others are rejected at once.
-// Across workers the tunnel of the worker's API carries connections.
+// Mesh carries packets between the machines of one private network on different workers. There is no implementation
+// yet: names are answered with addresses of this worker's machines, only those are reachable, and packets to others
+// are rejected at once. The tunnel of the worker's API carries connections between workers.
 //
-// The firewall will let a machine out through the mesh's interface to its own
-// network, and in from it what the sending worker has checked: an address
-// names its worker (32 bits after the network's 48), so a mesh can check that
-// a peer sends only from its own addresses. Nothing else here has to change.
+// The firewall will have to let a machine send to its own network through the mesh's interface, and accept from it
+// packets that the sending worker has checked. An address contains its worker (32 bits after the network's 48), so a
+// mesh can verify that a peer sends only from its own addresses. Nothing else in this package has to change.
 type Mesh interface {
-	// Peers sets the other workers. It replaces the previous list:
-	// routes of workers that are no longer in it are removed.
+	// Peers replaces the list of the other workers. Routes of workers that are no longer in it are removed.
 	Peers(ctx context.Context, peers []Peer) error
-	// Interface names the link that leads to them.
+	// Interface returns the name of the link to the peers.
 	Interface() string
 }
 
-// Peer is another worker, as a mesh sees it.
+// Peer is another worker in a mesh.
 type Peer struct {
 	Worker    bourse.WorkerID
-	Endpoint  netip.AddrPort // where its end of the mesh can be reached
+	Endpoint  netip.AddrPort // address of its end of the mesh
 	PublicKey []byte
-	Machines  []netip.Prefix // of each network that it has machines in, an /80
+	Machines  []netip.Prefix // an /80 for each network in which it has machines
 }

@@ -7,16 +7,15 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// zone is the domain that belongs to private networks; no name in it is ever
-// asked of anyone else.
+// zone is the domain of private networks. Names in it are never forwarded.
 const zone = "internal"
 
-// kind is what a name in the zone means.
+// kind is the meaning of a name in the zone.
 type kind int
 
 const (
-	nameUnknown   kind = iota // no such name
-	nameEmpty                 // nothing itself, but names below it may be something
+	nameUnknown   kind = iota // does not exist
+	nameEmpty                 // exists only because names below it may exist
 	nameApp                   // <app>, global.<app>
 	nameRegion                // <region>.<app>
 	nameMachine               // <id>.vm.<app>, <name>.vm.<app>
@@ -29,19 +28,18 @@ const (
 	nameInstances             // TXT _instances
 )
 
-// name is a name in the zone, read.
+// name is a parsed name in the zone.
 type name struct {
 	kind  kind
 	app   bourse.AppName
 	value string // region, machine id or name, group or metadata value
-	key   string // of metadata
-	count int    // of nearest
-	all   bool   // of nameMachines, nameRegions: also what does not run
+	key   string // of the metadata
+	count int    // of nameNearest
+	all   bool   // of nameMachines, nameRegions: includes machines that do not run
 }
 
-// parseName reads the labels in front of the zone, which may hold any bytes.
-// Letters are compared as DNS does, without their case; values of metadata
-// are left as they came.
+// parseName parses the labels before the zone, which may contain any bytes. Letters are compared without case, as in
+// DNS. Metadata values keep their case.
 func parseName(labels []string) name {
 	if len(labels) == 0 {
 		return name{kind: nameEmpty}
@@ -69,13 +67,13 @@ func parseName(labels []string) name {
 	return n
 }
 
-// below reads the labels in front of an app's.
+// below parses the labels before an app's name.
 func below(labels []string) name {
 	if len(labels) == 0 {
 		return name{kind: nameApp}
 	}
 	first := labels[0]
-	var words []string // other than the first
+	var words []string // all labels except the first
 	for _, l := range labels[1:] {
 		words = append(words, strings.ToLower(l))
 	}
@@ -109,7 +107,7 @@ func below(labels []string) name {
 	return name{}
 }
 
-// alone reads a single label in front of an app's.
+// alone parses a single label before an app's name.
 func alone(label string) name {
 	switch label {
 	case "global":

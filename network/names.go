@@ -11,34 +11,33 @@ import (
 	"github.com/bourse-dev/bourse/workload"
 )
 
-// Names is the source of names: the worker itself, whose machines are all that
-// a machine of it can reach. When it returns an error, the resolver answers
-// SERVFAIL; nothing is made up.
+// Names provides the names: it is the worker itself, because a machine can reach only machines on its own worker. If
+// it returns an error, the resolver answers SERVFAIL.
 type Names interface {
-	// App returns an app, false when there is none of this name (any more).
+	// App returns an app, and false if there is none with this name or it was deleted.
 	App(name bourse.AppName) (bourse.App, bool, error)
 	// Machines returns the worker's machines of an app, in any state.
 	Machines(app *bourse.App) ([]bourse.Machine, error)
-	// Apps returns all apps; those that were deleted have DeletedAt.
+	// Apps returns all apps, including deleted ones, which have DeletedAt.
 	Apps() ([]bourse.App, error)
 }
 
-// record is what the resolver keeps of a machine.
+// record contains the resolver's data about a machine.
 type record struct {
 	id       bourse.MachineID
 	name     string
 	region   bourse.Region
 	address  netip.Addr
 	metadata map[string]string
-	listed   bool // it runs, and has not asked to be left out
-	ready    bool // and its readiness checks pass
+	listed   bool // it runs and has not opted out
+	ready    bool // listed, and its readiness checks pass
 }
 
-// processGroup is the metadata that names a machine's process group.
+// processGroup is the metadata key of a machine's process group.
 const processGroup = "fly_process_group"
 
-// recordOf is false for a machine that has no name in this network: it uses
-// the host's, or its row claims an address that is not the network's.
+// recordOf returns the record of a machine, and false if the machine has no name in this network because it uses the
+// host's network, or because its row claims an address outside the network.
 func recordOf(m *bourse.Machine, network string) (record, bool) {
 	if m.PrivateIP != bourse.PrivateAddress(network, m.ID) || !m.PrivateIP.IsValid() || m.State == bourse.StateDestroyed {
 		return record{}, false
@@ -50,25 +49,24 @@ func recordOf(m *bourse.Machine, network string) (record, bool) {
 	}, true
 }
 
-// entry is one app as it was read at a time. Its fields may be read once
-// ready is closed.
+// entry is the cached data of one app. Its fields may be read once ready is closed.
 type entry struct {
 	ready   chan struct{}
-	at      time.Time // when reading ended; zero while it goes on
+	at      time.Time // end of the query; zero while it is in progress
 	app     bourse.App
 	known   bool
 	records []record
 	err     error
 }
 
-// Bounds of the directory.
+// Limits of the directory.
 const (
 	entryLife   = time.Second
 	mostEntries = 1024
 )
 
-// directory caches for a moment what Names returned, so that a thousand
-// questions are one query, and one query serves all that wait.
+// directory caches the results of Names for a short time, so that a thousand questions need one query, and one query
+// serves all waiting questions.
 type directory struct {
 	names Names
 
@@ -78,7 +76,7 @@ type directory struct {
 	appsAt  time.Time
 }
 
-// lookup returns an app's records. If a query for them is in progress, it waits for that.
+// lookup returns an app's records. It waits for a query in progress.
 func (d *directory) lookup(ctx context.Context, name bourse.AppName) (*entry, error) {
 	d.mu.Lock()
 	e := d.entries[name]
@@ -102,7 +100,7 @@ func (d *directory) lookup(ctx context.Context, name bourse.AppName) (*entry, er
 	}
 }
 
-// read queries for all that wait.
+// read executes the query for all waiting callers.
 func (d *directory) read(name bourse.AppName, e *entry) {
 	e.app, e.known, e.err = d.names.App(name)
 	if e.err == nil && e.known {
@@ -114,7 +112,7 @@ func (d *directory) read(name bourse.AppName, e *entry) {
 				e.records = append(e.records, r)
 			}
 		}
-		// Among equals none is always the first.
+		// Among equal machines the first one is random.
 		rand.Shuffle(len(e.records), func(i, j int) { e.records[i], e.records[j] = e.records[j], e.records[i] })
 	}
 	close(e.ready)
@@ -122,12 +120,12 @@ func (d *directory) read(name bourse.AppName, e *entry) {
 	defer d.mu.Unlock()
 	e.at = time.Now()
 	if e.err != nil && d.entries[name] == e {
-		delete(d.entries, name) // the next question asks again
+		delete(d.entries, name) // the next question queries again
 	}
 }
 
-// trim keeps the directory small: what is old goes, and if that is not enough
-// anything that has been read, of half of the entries.
+// trim limits the size of the directory: it removes expired entries, and if that is not enough, any that are not
+// being read, until half of the maximum remain.
 func (d *directory) trim() {
 	if len(d.entries) < mostEntries {
 		return

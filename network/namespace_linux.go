@@ -12,8 +12,8 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// onThread runs do on a thread of its own, whose network namespace do may
-// change. The thread ends with do, so no other goroutine ever meets it.
+// onThread runs do on a new thread, whose network namespace do may change. The thread ends with do, so no other
+// goroutine ever runs on it.
 func onThread[T any](do func() (T, error)) (T, error) {
 	type result struct {
 		value T
@@ -21,7 +21,7 @@ func onThread[T any](do func() (T, error)) (T, error) {
 	}
 	done := make(chan result, 1)
 	go func() {
-		runtime.LockOSThread() // and never unlocked: that is what ends the thread
+		runtime.LockOSThread() // never unlocked, which ends the thread
 		value, err := do()
 		done <- result{value, err}
 	}()
@@ -29,7 +29,7 @@ func onThread[T any](do func() (T, error)) (T, error) {
 	return r.value, r.err
 }
 
-// within runs do on a thread that is in the namespace.
+// within runs do on a thread in the namespace.
 func within[T any](ns *os.File, do func() (T, error)) (T, error) {
 	return onThread(func() (T, error) {
 		if err := unix.Setns(int(ns.Fd()), unix.CLONE_NEWNET); err != nil {
@@ -40,8 +40,8 @@ func within[T any](ns *os.File, do func() (T, error)) (T, error) {
 	})
 }
 
-// settings are those of a new namespace: no address but what is given, and
-// what containers are used to: ports below 1024 and ping for all users.
+// settings are the sysctls of a new namespace: no automatic addresses, and the usual defaults of containers: ports
+// below 1024 and ping for all users.
 var settings = map[string]string{
 	"ipv6/conf/all/disable_ipv6":         "0",
 	"ipv6/conf/default/disable_ipv6":     "0",
@@ -53,15 +53,15 @@ var settings = map[string]string{
 	"ipv4/conf/default/accept_redirects": "0",
 }
 
-// newNamespace makes a network namespace. It exists as long as its file is
-// open, it is bound to a path, or a process is in it.
+// newNamespace creates a network namespace. It exists as long as its file is open, it is bound to a path, or a
+// process is in it.
 func newNamespace() (*os.File, error) {
 	return onThread(func() (*os.File, error) {
 		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
 			return nil, fmt.Errorf("new network namespace: %w", err)
 		}
 		for name, value := range settings {
-			// A kernel without one of them is no worse than a host with another default.
+			// A kernel without a setting is no worse than a host with another default.
 			if err := setting(name).set(value); err != nil && !errors.Is(err, os.ErrNotExist) {
 				return nil, err
 			}
@@ -70,8 +70,7 @@ func newNamespace() (*os.File, error) {
 	})
 }
 
-// setting is a file below /proc/sys/net: that of the calling thread's
-// namespace.
+// setting is a file below /proc/sys/net for the calling thread's namespace.
 type setting string
 
 func (s setting) path() string { return filepath.Join("/proc/sys/net", string(s)) }
@@ -80,14 +79,13 @@ func (s setting) set(value string) error {
 	return os.WriteFile(s.path(), []byte(value), 0)
 }
 
-// files are the paths that keep namespaces alive without us: <dir>/<machine>,
-// each a bind mount of the namespace.
+// files are the paths that preserve namespaces: <dir>/<machine>, each a bind mount of a namespace.
 type files string
 
 func (f files) path(id bourse.MachineID) string { return filepath.Join(string(f), string(id)) }
 
-// open returns a machine's namespace, and an error of os.ErrNotExist when there
-// is none. A plain file is not one: a restart of the host leaves that.
+// open returns a machine's namespace, or an error that matches os.ErrNotExist if there is none. A plain file, which
+// remains after a restart of the host, does not count.
 func (f files) open(id bourse.MachineID) (*os.File, error) {
 	file, err := os.Open(f.path(id))
 	if err != nil {
@@ -103,7 +101,7 @@ func (f files) open(id bourse.MachineID) (*os.File, error) {
 	return file, nil
 }
 
-// bind mounts the namespace on its path, if it was not opened from there.
+// bind mounts the namespace on its path, unless it was opened from there.
 func (f files) bind(id bourse.MachineID, ns *os.File) error {
 	if old, err := f.open(id); err == nil {
 		return old.Close()
@@ -121,7 +119,7 @@ func (f files) bind(id bourse.MachineID, ns *os.File) error {
 	return nil
 }
 
-// remove takes the path away, however often something was mounted on it.
+// remove unmounts everything from the path and removes it.
 func (f files) remove(id bourse.MachineID) error {
 	for {
 		err := unix.Unmount(f.path(id), unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW)
@@ -141,7 +139,7 @@ func (f files) remove(id bourse.MachineID) error {
 	return nil
 }
 
-// list returns the machines that have a path, of whatever type the file is.
+// list returns the machines that have a path, whatever the file's type.
 func (f files) list() ([]bourse.MachineID, error) {
 	entries, err := os.ReadDir(string(f))
 	if err != nil && !errors.Is(err, os.ErrNotExist) {

@@ -5,28 +5,26 @@ import (
 	"net/netip"
 )
 
-// Config is where a Network keeps its files and what it asks.
+// Config configures a Network.
 type Config struct {
-	Dir      string         // required; absolute or not, it identifies this worker's objects on the host
-	Upstream []string       // name servers for all other names, "address" or "address:port"; default those of the host's resolv.conf
-	IPv4     netip.Prefix   // what machines' addresses for the outside are taken from; default 198.18.0.0/15
-	Deny     []netip.Prefix // where machines may not connect to; default the link-local networks, where clouds serve credentials
-	Spares   int            // namespaces that are kept ready; default 4, negative: none
-	Log      *slog.Logger   // default: discard
+	Dir      string         // required; identifies this worker's objects on the host
+	Upstream []string       // name servers for all other names, "address" or "address:port"; default: those in the host's resolv.conf
+	IPv4     netip.Prefix   // range of the machines' addresses for connections to the outside; default 198.18.0.0/15
+	Deny     []netip.Prefix // destinations that machines may not connect to; default: the link-local networks, where clouds serve credentials
+	Spares   int            // namespaces prepared in advance; default 4, negative: none
+	Log      *slog.Logger   // default: discards
 
-	fault func(point string) // of crash tests
+	fault func(point string) // for crash tests
 }
 
-// DefaultIPv4 is set aside for tests of network devices (RFC 2544) and is
-// routed nowhere, and hardly a host has used it: container networks take
-// theirs from 172.16.0.0/12.
+// DefaultIPv4 is reserved for tests of network devices (RFC 2544) and not routed anywhere. Hosts hardly ever use it;
+// container networks use 172.16.0.0/12.
 var DefaultIPv4 = netip.MustParsePrefix("198.18.0.0/15")
 
-// DefaultDeny keeps machines from what serves a host's own credentials.
+// DefaultDeny contains the addresses of services with the host's own credentials.
 var DefaultDeny = []netip.Prefix{netip.MustParsePrefix("169.254.0.0/16"), netip.MustParsePrefix("fd00:ec2::254/128")}
 
-// private is where all private networks are. What has no route is not
-// sent out.
+// private contains all private networks. Packets to addresses without a route are not sent out.
 var private = netip.MustParsePrefix("fdaa::/16")
 
 func (c Config) withDefaults() Config {

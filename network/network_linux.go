@@ -14,40 +14,40 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Network makes the networks of this host's machines.
+// Network manages the private networks of this host's machines.
 type Network struct {
 	cfg      Config
 	host     *host
 	firewall *firewall
 	spares   *spares
-	needed   chan struct{} // closed by the first machine
+	needed   chan struct{} // closed when the first machine is attached
 
-	// recovery: Attach and Detach share it, Recover has it alone. It is taken
-	// before a machine's lock, and that before mu.
+	// Attach and Detach hold recovery shared, Recover holds it exclusively. It is taken before a machine's lock,
+	// which is taken before mu.
 	recovery sync.RWMutex
 	busy     keyed[bourse.MachineID]
 
 	mu       sync.Mutex
-	standing bool // the host is ready for machines
+	standing bool // the host is prepared for machines
 	machines map[bourse.MachineID]attached
-	owners   map[netip.Addr]bourse.MachineID // of addresses, both kinds
+	owners   map[netip.Addr]bourse.MachineID // by address, IPv4 and IPv6
 }
 
-// attached is a machine that has its network.
+// attached is a machine with its network.
 type attached struct {
 	spec  Spec
 	group uint32
 	ipv4  netip.Addr // zero: not assigned yet
 }
 
-// member is what the firewall has to know of the machine.
+// member returns the firewall's data about the machine.
 func (a attached) member() member {
 	return member{link: linkName(a.spec.Machine), group: a.group, ipv6: a.spec.address(), ipv4: a.ipv4}
 }
 
-// Open finds out whether the host can do what is needed, by doing it in a
-// namespace that is removed when Open returns. The host itself is not changed
-// before the first machine comes. CodeUnavailable: the message says what is missing.
+// Open checks whether the host supports private networks by setting up a namespace, which it removes before it
+// returns. The host itself is not changed before the first machine is attached. It returns CodeUnavailable with what
+// is missing.
 func Open(cfg Config) (*Network, error) {
 	cfg = cfg.withDefaults()
 	if os.Geteuid() != 0 {
@@ -69,12 +69,12 @@ func Open(cfg Config) (*Network, error) {
 	n.spares = newSpares(max(0, cfg.Spares), n.fresh)
 	if err := n.probe(); err != nil {
 		h.nl.Close()
-		return nil, unavailable("this host cannot have private networks", err)
+		return nil, unavailable("this host does not support private networks", err)
 	}
 	return n, nil
 }
 
-// probe does in a namespace of its own what machines will need.
+// probe exercises in a separate namespace everything that machines will need.
 func (n *Network) probe() error {
 	if err := n.clash(); err != nil {
 		return err
@@ -92,7 +92,7 @@ func (n *Network) probe() error {
 	return n.host.nl.LinkDel(ns.outer)
 }
 
-// clash looks whether a network of the host has addresses of our range.
+// clash returns an error if a network of the host overlaps the range for machines.
 func (n *Network) clash() error {
 	addresses, err := retried(func() ([]netlink.Addr, error) { return n.host.nl.AddrList(nil, netlink.FAMILY_V4) })
 	if err != nil {
@@ -108,11 +108,11 @@ func (n *Network) clash() error {
 	return nil
 }
 
-// Labels are what orders can require of the worker.
+// Labels returns the worker's labels that orders can require.
 func (n *Network) Labels() map[string]string { return map[string]string{"network": "private"} }
 
-// Close closes what is open. Machines keep their networks; without any, the
-// host is left as it was.
+// Close releases the resources of this process. Machines keep their networks. If there are none, the host is left as
+// it was.
 func (n *Network) Close() error {
 	n.spares.drain(n.host)
 	err := n.clearUnused()
@@ -120,9 +120,9 @@ func (n *Network) Close() error {
 	return unavailable("close", err)
 }
 
-// clearUnused leaves nothing on the host if no machine has a network.
+// clearUnused removes everything from the host if no machine has a network.
 func (n *Network) clearUnused() error {
-	// Recover or another caller has it, and needs the host or clears it.
+	// Recover or another caller holds the lock, and uses or clears the host itself.
 	if !n.recovery.TryLock() {
 		return nil
 	}
@@ -136,11 +136,10 @@ func (n *Network) clearUnused() error {
 	return n.clear()
 }
 
-// mendEvery is how long rules can be missing before they are built again.
+// mendEvery is the maximum time before missing rules are restored.
 const mendEvery = time.Second
 
-// Run answers for names, keeps namespaces ready and watches over the rules. Until
-// the first machine comes it does nothing.
+// Run answers names, prepares namespaces and watches the rules. It does nothing until the first machine is attached.
 func (n *Network) Run(ctx context.Context, names Names) error {
 	select {
 	case <-ctx.Done():
@@ -156,7 +155,7 @@ func (n *Network) Run(ctx context.Context, names Names) error {
 	return nil
 }
 
-// guard keeps the rules as they should be, and none when there is no machine.
+// guard restores the rules if necessary, and removes them when there is no machine.
 func (n *Network) guard(ctx context.Context) {
 	tick := time.NewTicker(mendEvery)
 	defer tick.Stop()
@@ -167,18 +166,18 @@ func (n *Network) guard(ctx context.Context) {
 		case <-tick.C:
 		}
 		if err := n.clearUnused(); err != nil {
-			n.cfg.Log.Warn("cannot clear what no machine needs any more", "err", err)
+			n.cfg.Log.Warn("remove unused networks failed", "err", err)
 		}
 		switch repaired, err := n.firewall.repair(); {
 		case err != nil:
-			n.cfg.Log.Error("cannot watch the firewall", "err", err)
+			n.cfg.Log.Error("check firewall failed", "err", err)
 		case repaired:
-			n.cfg.Log.Warn("somebody had changed the firewall's rules, they are restored", "table", n.host.mark.table())
+			n.cfg.Log.Warn("firewall rules were changed by another program, restored them", "table", n.host.mark.table())
 		}
 	}
 }
 
-// asker returns the machine that has an address.
+// asker returns the machine with an address.
 func (n *Network) asker(from netip.Addr) (Spec, bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -186,7 +185,7 @@ func (n *Network) asker(from netip.Addr) (Spec, bool) {
 	return n.machines[id].spec, ok
 }
 
-// stand makes the host ready, once.
+// stand prepares the host once.
 func (n *Network) stand() error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -205,8 +204,8 @@ func (n *Network) stand() error {
 	return nil
 }
 
-// reserve enters a machine that is to be attached, so that its network has a
-// number. CodeFailedPrecondition: the machine is in another network already.
+// reserve records a machine that will be attached, which reserves its network's number. It returns
+// CodeFailedPrecondition if the machine is in another network.
 func (n *Network) reserve(spec Spec) (attached, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -225,7 +224,7 @@ func (n *Network) reserve(spec Spec) (attached, error) {
 	return a, nil
 }
 
-// settle enters a machine's addresses.
+// settle records a machine's addresses.
 func (n *Network) settle(a attached) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -244,7 +243,7 @@ func (n *Network) drop(id bourse.MachineID) {
 	delete(n.machines, id)
 }
 
-// find returns a machine that has its addresses.
+// find returns a machine, and whether it has addresses.
 func (n *Network) find(id bourse.MachineID) (attached, bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -252,5 +251,5 @@ func (n *Network) find(id bourse.MachineID) (attached, bool) {
 	return a, ok && a.ipv4.IsValid()
 }
 
-// errNoAddress is what is wrong when the range is used up.
-var errNoAddress = errors.New("no IPv4 address is left in the range")
+// errNoAddress means that the range is used up.
+var errNoAddress = errors.New("no free IPv4 address in the range")

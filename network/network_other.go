@@ -9,14 +9,14 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Network is for Linux only.
+// Network is supported only on Linux.
 type Network struct{}
 
-// Open returns CodeUnavailable: this system has no private networks.
+// Open returns CodeUnavailable, because this system does not support private networks.
 func Open(Config) (*Network, error) { return nil, errSystem() }
 
 func errSystem() error {
-	return bourse.Errorf(bourse.CodeUnavailable, "network: private networks need Linux")
+	return bourse.Errorf(bourse.CodeUnavailable, "network: private networks require Linux")
 }
 
 // Run returns when ctx ends.
@@ -28,19 +28,19 @@ func (*Network) Run(ctx context.Context, _ Names) error {
 // Close does nothing.
 func (*Network) Close() error { return nil }
 
-// Labels are none.
+// Labels returns nil.
 func (*Network) Labels() map[string]string { return nil }
 
-// Attach fails with CodeUnavailable.
+// Attach returns CodeUnavailable.
 func (*Network) Attach(context.Context, Spec) (Attachment, error) { return Attachment{}, errSystem() }
 
-// Detach fails with CodeUnavailable.
+// Detach returns CodeUnavailable.
 func (*Network) Detach(context.Context, bourse.MachineID) error { return errSystem() }
 
-// Recover fails with CodeUnavailable.
+// Recover returns CodeUnavailable.
 func (*Network) Recover(context.Context, []Spec) error { return errSystem() }
 
-// Dial fails with CodeUnavailable.
+// Dial returns CodeUnavailable.
 func (*Network) Dial(context.Context, bourse.MachineID, uint16) (net.Conn, error) {
 	return nil, errSystem()
 }

@@ -11,12 +11,10 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Recover makes the host have networks for exactly these machines, whatever
-// an earlier daemon or the host's operator did. It is called once after a
-// start, before anything else, and may be called again. A machine that is
-// whole keeps its namespace, link and addresses, and its connections go on;
-// one that is not gets what is missing. With none to keep, nothing of ours is
-// left on the host but the setting of forwarding.
+// Recover ensures that the host has networks for exactly these machines, whatever an earlier daemon or the operator
+// has done. It must be called once after a start, before anything else, and may be called again. A machine with a
+// complete network keeps its namespace, link and addresses, and its connections continue. An incomplete network is
+// completed. If keep is empty, only the setting for forwarding remains on the host.
 func (n *Network) Recover(ctx context.Context, keep []Spec) error {
 	n.recovery.Lock()
 	defer n.recovery.Unlock()
@@ -40,7 +38,7 @@ func (n *Network) Recover(ctx context.Context, keep []Spec) error {
 	return n.restore(ctx, wanted, links)
 }
 
-// removeOthers takes what belongs to no machine that is wanted.
+// removeOthers removes the networks of all machines that are not wanted.
 func (n *Network) removeOthers(wanted map[bourse.MachineID]Spec, links map[bourse.MachineID]netlink.Link) error {
 	bound, err := n.host.files.list()
 	if err != nil {
@@ -66,8 +64,8 @@ func (n *Network) removeOthers(wanted map[bourse.MachineID]Spec, links map[bours
 	return errors.Join(errs...)
 }
 
-// restore puts the rules back first, so that machines which run are not free
-// for a moment longer, and then what else is missing.
+// restore restores the rules first, so that running machines do not remain unrestricted, and then everything else
+// that is missing.
 func (n *Network) restore(ctx context.Context, wanted map[bourse.MachineID]Spec, links map[bourse.MachineID]netlink.Link) error {
 	if err := n.stand(); err != nil {
 		return unavailable("recover", err)
@@ -103,8 +101,8 @@ func (n *Network) restore(ctx context.Context, wanted map[bourse.MachineID]Spec,
 	return unavailable("recover", errors.Join(errs...))
 }
 
-// adopt adopts the machines that are whole. It comes before any other gets
-// an address, so that no other gets one of theirs.
+// adopt records the machines with complete networks. It must be called before another machine gets an address, so
+// that their addresses are not assigned twice.
 func (n *Network) adopt(ids []bourse.MachineID, wanted map[bourse.MachineID]Spec, links map[bourse.MachineID]netlink.Link) (map[bourse.MachineID]alias, error) {
 	whole := make(map[bourse.MachineID]alias, len(ids))
 	for _, id := range ids {
@@ -128,7 +126,7 @@ func (n *Network) adopt(ids []bourse.MachineID, wanted map[bourse.MachineID]Spec
 	return whole, nil
 }
 
-// clear leaves nothing on the host.
+// clear removes everything from the host.
 func (n *Network) clear() error {
 	n.mu.Lock()
 	n.standing = false

@@ -11,24 +11,23 @@ import (
 	"github.com/miekg/dns"
 )
 
-// Bounds of the resolver.
+// Limits of the resolver.
 const (
-	timeToLive     = 5    // seconds, of every answer about private networks
-	ednsSize       = 1232 // bytes of a UDP answer that no link cuts in two
-	mostInHand     = 256  // questions that are being answered
-	mostAsked      = 128  // of them, questions to other name servers
+	timeToLive     = 5    // seconds, for every answer about private networks
+	ednsSize       = 1232 // bytes of a UDP answer that no link fragments
+	mostInHand     = 256  // maximum number of questions being answered
+	mostAsked      = 128  // maximum number of those being forwarded
 	questionWithin = 5 * time.Second
 )
 
-// resolver answers the machines of this worker. The source address of a question
-// says which machine asks, and so which private network is meant; the
-// firewall ensures that no machine sends from another's.
+// resolver answers the questions of this worker's machines. The source address of a question identifies the machine
+// and so its private network; the firewall ensures that machines do not use other machines' addresses.
 type resolver struct {
 	directory directory
 	forwarder *forwarder
 	asker     func(netip.Addr) (Spec, bool)
 	rates     rates
-	hand      chan struct{} // one element for each question in hand
+	hand      chan struct{} // one element for each question being answered
 	log       *slog.Logger
 }
 
@@ -47,11 +46,11 @@ func (r *resolver) serveOne(ctx context.Context, w dns.ResponseWriter, question 
 	from, overTCP := remote(w.RemoteAddr())
 	reply := r.handle(ctx, from, overTCP, question)
 	if reply == nil {
-		_ = w.Close() // it may not ask, and gets no answer
+		_ = w.Close() // the sender may not ask and gets no answer
 		return
 	}
 	if err := w.WriteMsg(reply); err != nil && overTCP {
-		_ = w.Close() // what the other side has now is no message
+		_ = w.Close() // the message on this connection is incomplete
 	}
 }
 
@@ -65,7 +64,7 @@ func remote(a net.Addr) (from netip.Addr, overTCP bool) {
 	return netip.Addr{}, false
 }
 
-// handle returns the reply to a question of any shape, nil for none.
+// handle returns the reply to a question of any form, or nil for none.
 func (r *resolver) handle(ctx context.Context, from netip.Addr, overTCP bool, question *dns.Msg) *dns.Msg {
 	asker, ok := r.asker(from)
 	if !ok || question.Response {
@@ -90,7 +89,7 @@ func (r *resolver) handle(ctx context.Context, from netip.Addr, overTCP bool, qu
 	return reply
 }
 
-// reply fills in a reply, or returns another in its place.
+// reply fills in reply and returns it, or returns another message in its place.
 func (r *resolver) reply(ctx context.Context, asker Spec, overTCP bool, question, reply *dns.Msg) *dns.Msg {
 	switch {
 	case question.Opcode != dns.OpcodeQuery:
@@ -125,13 +124,13 @@ func (r *resolver) reply(ctx context.Context, asker Spec, overTCP bool, question
 	return reply
 }
 
-// internal answers for a name in the zone.
+// internal answers a question about a name in the zone.
 func (r *resolver) internal(ctx context.Context, asker Spec, labels []string, q dns.Question, reply *dns.Msg) {
 	reply.Authoritative = true
 	a, err := r.directory.answer(ctx, asker, parseName(labels))
 	switch {
 	case err != nil:
-		r.log.Debug("cannot answer for a private name", "machine", asker.Machine, "err", err)
+		r.log.Debug("answer private name failed", "machine", asker.Machine, "err", err)
 		reply.Rcode = dns.RcodeServerFailure
 		return
 	case !a.exists:
@@ -153,8 +152,7 @@ func (r *resolver) internal(ctx context.Context, asker Spec, labels []string, q 
 	}
 }
 
-// authority is the SOA record of a negative answer: how long it may be cached
-// (RFC 2308).
+// authority returns the SOA record of a negative answer, which limits its caching (RFC 2308).
 func authority() dns.RR {
 	return &dns.SOA{
 		Hdr: dns.RR_Header{Name: zone + ".", Rrtype: dns.TypeSOA, Class: dns.ClassINET, Ttl: timeToLive},
@@ -163,8 +161,8 @@ func authority() dns.RR {
 	}
 }
 
-// chunks cuts a text into the strings of a TXT record, of 255 bytes each, and
-// at what a record can hold.
+// chunks splits a text into the strings of a TXT record, of 255 bytes each, after cutting it to the maximum size of a
+// record.
 func chunks(text string) []string {
 	const most = 60_000
 	text = text[:min(len(text), most)]
@@ -175,7 +173,7 @@ func chunks(text string) []string {
 	return append(out, text)
 }
 
-// inZone returns the labels in front of the zone, as bytes.
+// inZone returns the labels before the zone, as bytes.
 func inZone(question string) ([]string, bool) {
 	labels := dns.SplitDomainName(question)
 	if len(labels) == 0 || !strings.EqualFold(labels[len(labels)-1], zone) {
@@ -188,8 +186,7 @@ func inZone(question string) ([]string, bool) {
 	return labels, true
 }
 
-// unescape turns "\." and "\032" into the bytes that they mean
-// (RFC 4343, section 2.1).
+// unescape replaces escape sequences such as "\." and "\032" (RFC 4343, section 2.1).
 func unescape(label string) string {
 	if !strings.Contains(label, `\`) {
 		return label
@@ -213,8 +210,7 @@ func unescape(label string) string {
 
 func isDigit(c byte) bool { return '0' <= c && c <= '9' }
 
-// isPrivateReverse reports whether a name is the reverse of a private address, which no
-// other server may be asked.
+// isPrivateReverse reports whether a name is the reverse name of a private address, which must not be forwarded.
 func isPrivateReverse(name string) bool {
 	return dns.IsSubDomain("a.a.d.f.ip6.arpa.", dns.CanonicalName(name))
 }

@@ -11,18 +11,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// layout is the worker's table: the part that is always there. Machines are elements
-// of its sets only.
+// layout is the static part of the worker's table. Machines are only elements of its sets.
 //
 //	links      names of the machines' links
-//	source4/6  link and address: what may come from a link
+//	source4/6  link and address: permitted sources on a link
 //	members    group and address: machines that links of a group may reach
 //
 //	antispoof  prerouting, before conntrack: a machine sends from its own addresses only
 //	dnat       prerouting: the resolver's address to this worker's own
-//	forward    replies; its own network; the outside, but no private address and nothing denied
-//	input      of the host: the resolver, ping, replies
-//	snat       postrouting: what leaves the host is masqueraded
+//	forward    replies; the own network; the outside, except private and denied addresses
+//	input      to the host: the resolver, ping, replies
+//	snat       postrouting: packets that leave the host are masqueraded
 //	refuse     rejects, so that the sender fails at once
 type layout struct {
 	table                            *nftables.Table
@@ -30,14 +29,14 @@ type layout struct {
 	chains                           []builtChain
 }
 
-// builtChain is a chain with the number of its rules.
+// builtChain is a chain with its number of rules.
 type builtChain struct {
 	*nftables.Chain
 	rules int
 }
 
-// Registers. A key of two fields is in two that follow one another: after a
-// field of 16 bytes, and after one of 4.
+// Registers. A key with two fields occupies consecutive registers: the second field follows a field of 16 bytes, or
+// one of 4.
 const (
 	reg1   = unix.NFT_REG_1
 	reg2   = unix.NFT_REG_2
@@ -144,25 +143,25 @@ func (l *layout) input(resolver netip.AddrPort) [][]expr.Any {
 	}
 }
 
-// from matches what comes from a machine.
+// from matches packets from a machine.
 func (l *layout) from() []expr.Any {
 	return all(load(expr.MetaKeyIIFNAME), lookup(l.links, false))
 }
 
-// to matches what goes to a machine, or to anybody else.
+// to matches packets to a machine or, if elsewhere is set, to anything else.
 func (l *layout) to(elsewhere bool) []expr.Any {
 	return all(load(expr.MetaKeyOIFNAME), lookup(l.links, elsewhere))
 }
 
-// all puts the parts of a rule together.
+// all concatenates the parts of a rule.
 func all(parts ...[]expr.Any) []expr.Any { return slices.Concat(parts...) }
 
-// load loads a key of a packet's metadata into register 1.
+// load loads a packet's metadata into register 1.
 func load(key expr.MetaKey) []expr.Any {
 	return []expr.Any{&expr.Meta{Key: key, Register: reg1}}
 }
 
-// lookup matches when the set has what begins in register 1.
+// lookup matches if the set contains the key that starts in register 1 or, if not is set, if it does not.
 func lookup(s *nftables.Set, not bool) []expr.Any {
 	return []expr.Any{&expr.Lookup{SourceRegister: reg1, SetName: s.Name, SetID: s.ID, Invert: not}}
 }
@@ -175,7 +174,7 @@ func equal(data ...byte) []expr.Any {
 	return []expr.Any{&expr.Cmp{Op: expr.CmpOpEq, Register: reg1, Data: data}}
 }
 
-// place is where a field is in a network header.
+// place is the position of a field in a network header.
 type place struct{ offset, length uint32 }
 
 var (
@@ -193,7 +192,7 @@ func within4(p netip.Prefix) []expr.Any { return inside(ip4Target, p) }
 
 func within6(p netip.Prefix) []expr.Any { return inside(ip6Target, p) }
 
-// inside matches a destination in the prefix.
+// inside matches destinations in the prefix.
 func inside(at place, p netip.Prefix) []expr.Any {
 	return all(field(at, reg1),
 		[]expr.Any{&expr.Bitwise{SourceRegister: reg1, DestRegister: reg1, Len: at.length, Mask: maskOf(p), Xor: make([]byte, at.length)}},
@@ -215,15 +214,14 @@ func port(protocol byte, number uint16) []expr.Any {
 		equal(binaryutil.BigEndian.PutUint16(number)...))
 }
 
-// echo matches the requests of ping.
+// echo matches ping requests.
 func echo(protocol, kind byte) []expr.Any {
 	return all(load(expr.MetaKeyL4PROTO), equal(protocol),
 		[]expr.Any{&expr.Payload{DestRegister: reg1, Base: expr.PayloadBaseTransportHeader, Offset: 0, Len: 1}},
 		equal(kind))
 }
 
-// replies matches connections that were let through before, and what belongs
-// to them.
+// replies matches packets of accepted connections and related ones.
 func replies() []expr.Any {
 	return []expr.Any{
 		&expr.Ct{Register: reg1, Key: expr.CtKeySTATE},
@@ -239,17 +237,16 @@ func accept() []expr.Any { return []expr.Any{&expr.Verdict{Kind: expr.VerdictAcc
 
 func drop() []expr.Any { return []expr.Any{&expr.Verdict{Kind: expr.VerdictDrop}} }
 
-// refuseChain is the name of the chain that rejects.
+// refuseChain is the name of the chain that rejects packets.
 const refuseChain = "refuse"
 
 func refuse() []expr.Any {
 	return []expr.Any{&expr.Verdict{Kind: expr.VerdictGoto, Chain: refuseChain}}
 }
 
-// refusal answers TCP with a reset and everything else with "administratively
-// prohibited". TCP would take that too, but not while it is still sending: on
-// a veth pair the answer is there so soon that the first one is lost, and the
-// sender notices it a second later.
+// refusal answers TCP with a reset and everything else with "administratively prohibited". TCP would also accept the
+// latter, but not while it is still sending: on a veth pair the answer arrives so early that the first one is lost,
+// and the sender notices only a second later.
 func refusal() [][]expr.Any {
 	return [][]expr.Any{
 		all(load(expr.MetaKeyL4PROTO), equal(unix.IPPROTO_TCP), []expr.Any{&expr.Reject{Type: unix.NFT_REJECT_TCP_RST}}),

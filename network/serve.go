@@ -11,8 +11,8 @@ import (
 	"github.com/miekg/dns"
 )
 
-// tryAgain is how long the resolver waits when it cannot listen: its address
-// may have been taken away, or another process has the port.
+// tryAgain is the delay after the resolver failed to listen: its address may have been removed, or another process
+// may use the port.
 const tryAgain = time.Second
 
 // run serves until ctx ends.
@@ -23,8 +23,8 @@ func (r *resolver) run(ctx context.Context, at netip.AddrPort) {
 			return
 		}
 		if !told {
-			r.log.Error("the resolver of private names does not serve", "addr", at, "err", err)
-			told = true // once: it is tried every second
+			r.log.Error("serve private names failed", "addr", at, "err", err)
+			told = true // only once, because it is retried every second
 		}
 		select {
 		case <-ctx.Done():
@@ -34,7 +34,7 @@ func (r *resolver) run(ctx context.Context, at netip.AddrPort) {
 	}
 }
 
-// serve listens for both transports until ctx ends or one of them fails.
+// serve listens on both transports until ctx ends or one of them fails.
 func (r *resolver) serve(ctx context.Context, at netip.AddrPort) error {
 	var config net.ListenConfig
 	packets, err := config.ListenPacket(ctx, "udp", at.String())
@@ -63,7 +63,7 @@ func (r *resolver) serve(ctx context.Context, at netip.AddrPort) error {
 			<-ctx.Done()
 			select {
 			case <-started:
-				_ = server.Shutdown() // waits for handlers, which ctx has ended
+				_ = server.Shutdown() // waits for handlers, whose ctx has ended
 			case <-ended:
 			}
 		})
@@ -72,7 +72,7 @@ func (r *resolver) serve(ctx context.Context, at netip.AddrPort) error {
 	return errors.Join(context.Cause(ctx), ignoreClosed(packets.Close()), ignoreClosed(listener.Close()))
 }
 
-// ignoreClosed drops the error of a listener that the server has closed before.
+// ignoreClosed drops the error of a listener that the server has already closed.
 func ignoreClosed(err error) error {
 	if errors.Is(err, net.ErrClosed) {
 		return nil

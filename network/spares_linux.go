@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// spares are namespaces that are ready for machines to come. Nothing but their
-// open files keeps them, so they go with the daemon.
+// spares holds namespaces prepared for new machines. Only their open files preserve them, so they disappear with the
+// daemon.
 type spares struct {
 	ready  chan *namespace
 	wanted chan struct{} // capacity 1: one may be missing
@@ -18,7 +18,7 @@ func newSpares(count int, fresh func() (*namespace, error)) *spares {
 	return &spares{ready: make(chan *namespace, count), wanted: make(chan struct{}, 1), fresh: fresh}
 }
 
-// take returns a spare, or nil when there is none now.
+// take returns a spare, or nil if there is none.
 func (s *spares) take() *namespace {
 	defer s.want()
 	select {
@@ -36,7 +36,7 @@ func (s *spares) want() {
 	}
 }
 
-// run makes spares that are missing, until ctx ends, and then drops all of them.
+// run prepares missing spares until ctx ends, and then drops all of them.
 func (s *spares) run(ctx context.Context, h *host, log *slog.Logger) {
 	defer s.drain(h)
 	s.want()
@@ -49,8 +49,8 @@ func (s *spares) run(ctx context.Context, h *host, log *slog.Logger) {
 		for len(s.ready) < cap(s.ready) && ctx.Err() == nil {
 			ns, err := s.fresh()
 			if err != nil {
-				// Attach makes its own, and returns what is wrong.
-				log.Warn("cannot prepare a network namespace", "err", err)
+				// Attach prepares its own namespace and returns the error.
+				log.Warn("prepare network namespace failed", "err", err)
 				s.later(ctx)
 				break
 			}
@@ -59,7 +59,7 @@ func (s *spares) run(ctx context.Context, h *host, log *slog.Logger) {
 	}
 }
 
-// later waits a moment before the next try.
+// later waits before the next try.
 func (s *spares) later(ctx context.Context) {
 	select {
 	case <-ctx.Done():
@@ -68,13 +68,13 @@ func (s *spares) later(ctx context.Context) {
 	}
 }
 
-// drain closes the spares. The links would go with the namespaces, but
-// a moment later.
+// drain closes the spares. It deletes the links explicitly, because they would disappear with the namespaces only
+// after a delay.
 func (s *spares) drain(h *host) {
 	for {
 		select {
 		case ns := <-s.ready:
-			_ = h.nl.LinkDel(ns.outer) // or the namespace's end does it
+			_ = h.nl.LinkDel(ns.outer) // otherwise they go with the namespace
 			ns.close()
 		default:
 			return

@@ -6,14 +6,14 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Spec is a machine that is to have a network, and which one.
+// Spec describes a machine to attach and its private network.
 type Spec struct {
 	Machine bourse.MachineID `json:"machine"` // required
 	App     bourse.AppName   `json:"app"`     // required
 	Network string           `json:"network"` // required: the private network's name, App.PrivateNetwork
 }
 
-// Validate reports CodeInvalid for what cannot be attached.
+// Validate returns CodeInvalid if the machine cannot be attached.
 func (s Spec) Validate() error {
 	if err := s.Machine.Validate(); err != nil {
 		return err
@@ -22,29 +22,27 @@ func (s Spec) Validate() error {
 		return err
 	}
 	if s.Network == "" {
-		return bourse.Errorf(bourse.CodeInvalid, "machine %s: it has no private network", s.Machine)
+		return bourse.Errorf(bourse.CodeInvalid, "machine %s has no private network", s.Machine)
 	}
 	return nil
 }
 
-// address is the machine's in its private network.
+// address returns the machine's address in its private network.
 func (s Spec) address() netip.Addr { return bourse.PrivateAddress(s.Network, s.Machine) }
 
-// Attachment is what a machine's processes need to know of their network.
+// Attachment contains what a machine's processes need to know about their network.
 type Attachment struct {
 	Namespace string     // path of the network namespace
 	Address   netip.Addr // bourse.PrivateAddress of the machine
-	IPv4      netip.Addr // for connections to the outside; means nothing beyond the host
+	IPv4      netip.Addr // for connections to the outside; meaningless outside the host
 	Resolver  []string   // name servers, for resolv.conf
-	Hosts     []string   // lines of /etc/hosts besides localhost's
+	Hosts     []string   // lines of /etc/hosts in addition to those for localhost
 }
 
-// ResolverAddress is where machines find their resolver. Every worker has it
-// for its own machines, and none has it for others.
+// ResolverAddress is the address of the machines' resolver. Every worker uses it for its own machines only.
 var ResolverAddress = netip.MustParseAddr("fdaa::3")
 
-// attachment puts together what follows from a spec, the namespace's path and
-// the address that was chosen.
+// attachment returns the attachment for a spec with the namespace's path and the chosen address.
 func (s Spec) attachment(namespace string, ipv4 netip.Addr) Attachment {
 	address := s.address()
 	return Attachment{

@@ -6,12 +6,11 @@ import (
 	"path/filepath"
 )
 
-// forward makes the host forward packets, which is a setting of the whole
-// host. It is not undone: others may rely on it by now.
+// forward enables packet forwarding, which is a setting of the whole host. It is not reverted, because other programs
+// may rely on it by then.
 //
-// A host that forwards IPv6 ignores router advertisements unless
-// accept_ra is 2, and would lose its default route. Interfaces that
-// accept them now go on accepting them.
+// A host that forwards IPv6 ignores router advertisements unless accept_ra is 2, and would lose its default route.
+// Interfaces that accept them now continue to accept them.
 func forward() error {
 	if on, err := isOn("ipv4/ip_forward"); err != nil {
 		return err
@@ -28,7 +27,7 @@ func forward() error {
 		return err
 	}
 	for _, file := range interfaces {
-		// One that has just gone needs nothing.
+		// an interface that has just disappeared needs nothing
 		if value, err := os.ReadFile(file); err == nil && string(bytes.TrimSpace(value)) == "1" {
 			_ = os.WriteFile(file, []byte("2"), 0)
 		}
