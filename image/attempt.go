@@ -18,14 +18,13 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Labels by which containerd's garbage collection knows what a blob leads to.
+// Labels with which containerd's garbage collector finds the objects that a blob refers to.
 const (
 	labelGCContent  = "containerd.io/gc.ref.content."
 	labelGCSnapshot = "containerd.io/gc.ref.snapshot."
 )
 
-// attempt pulls an image, from the lease to the record. Each step finds what an
-// earlier attempt has done.
+// attempt pulls an image, from the lease to the record. Each step uses the results of earlier attempts.
 func (s *Store) attempt(ctx context.Context, p *pull) (bourse.Image, error) {
 	ctx, c, err := s.containerd(ctx)
 	if err != nil {
@@ -56,14 +55,14 @@ func (s *Store) attempt(ctx context.Context, p *pull) (bourse.Image, error) {
 	return s.enlist(ctx, c, who, p, o.root())
 }
 
-// holds notes what a pull takes on disk, in addition to what is noted already.
+// holds records the disk space that a pull takes, in addition to what is already recorded.
 func (s *Store) holds(p *pull, more parts) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	maps.Copy(p.parts, more)
 }
 
-// reader reads small blobs from containerd.
+// reader returns a function that reads small blobs from containerd.
 func reader(c *containerd.Client) blobReader {
 	return func(ctx context.Context, desc ocispec.Descriptor) ([]byte, error) {
 		info, err := c.ContentStore().Info(ctx, desc.Digest)
@@ -80,8 +79,7 @@ func reader(c *containerd.Client) blobReader {
 	}
 }
 
-// describe stores the image's index, manifest and configuration, and reads the
-// latter.
+// describe stores the image's index, manifest and configuration, and returns the parsed configuration.
 func (s *Store) describe(ctx context.Context, c *containerd.Client, blobs blobReader, who asker, p *pull, o outline) (imageConfig, error) {
 	b := stored{desc: *o.document.Config}
 	var err error
@@ -89,7 +87,7 @@ func (s *Store) describe(ctx context.Context, c *containerd.Client, blobs blobRe
 		return imageConfig{}, err
 	}
 	if int64(len(b.raw)) != b.desc.Size {
-		return imageConfig{}, bourse.Errorf(bourse.CodeInvalid, "the image's configuration has %d bytes, its manifest says %d", len(b.raw), b.desc.Size)
+		return imageConfig{}, bourse.Errorf(bourse.CodeInvalid, "the image's configuration has %d bytes, but its manifest says %d", len(b.raw), b.desc.Size)
 	}
 	config, err := parseConfig(b.raw, len(o.document.Layers), s.platform)
 	if err != nil {
@@ -112,8 +110,7 @@ func (s *Store) describe(ctx context.Context, c *containerd.Client, blobs blobRe
 	return config, put(ctx, c, *o.index, map[string]string{labelGCContent + "m.0": o.manifest.desc.Digest.String()})
 }
 
-// put stores a small blob. One that is there already may come from elsewhere and
-// lack the labels.
+// put stores a small blob. An existing blob may come from another program and lack the labels, which put then adds.
 func put(ctx context.Context, c *containerd.Client, b stored, labels map[string]string) error {
 	cs := &ingester{Store: c.ContentStore(), client: c}
 	err := content.WriteBlob(ctx, cs, "bourse-"+b.desc.Digest.String(), bytes.NewReader(b.raw), b.desc, content.WithLabels(labels))
@@ -139,8 +136,8 @@ func put(ctx context.Context, c *containerd.Client, b stored, labels map[string]
 	return nil
 }
 
-// enlist records a pulled image, in containerd and in memory. From then on the
-// image holds its content, and the lease is no longer needed.
+// enlist records a pulled image, in containerd and in memory. From then on the image protects its content, and the
+// lease is no longer needed.
 func (s *Store) enlist(ctx context.Context, c *containerd.Client, who asker, p *pull, root ocispec.Descriptor) (bourse.Image, error) {
 	r := &record{name: recordName(p.ref), ref: p.ref, usedAt: time.Now()}
 	r.ref.Tag = ""
@@ -175,8 +172,8 @@ func (s *Store) enlist(ctx context.Context, c *containerd.Client, who asker, p *
 	return image, nil
 }
 
-// renew writes an image's record over one that was there before the memory knew
-// of it, or whose layers were lost. Its tags stay.
+// renew overwrites an image's record that existed before the memory knew it, or whose layers were lost. It keeps the
+// record's tags.
 func renew(ctx context.Context, c *containerd.Client, r *record, record images.Image) (images.Image, error) {
 	old, err := c.ImageService().Get(ctx, record.Name)
 	if err != nil {

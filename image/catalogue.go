@@ -8,20 +8,20 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Bounds on what is remembered of images that are not here.
+// Limits on what is remembered about images that are not on this worker.
 const (
 	maxHeard = 4096 // tags
-	maxKnown = 1024 // manifests, of some ten layers each
+	maxKnown = 1024 // manifests, of about ten layers each
 )
 
-// catalogue is what a store knows in memory. It has no lock of its own.
+// catalogue is a store's in-memory state about images. It has no lock of its own.
 type catalogue struct {
 	records map[string]*record // by their names in containerd
 	tags    map[string]string  // name with tag → the record's name
-	present map[string]int     // digest of a blob that a pull need not fetch → how many records have it
+	present map[string]int     // number of records that contain a blob which a pull need not fetch, by digest
 
-	heard map[string]string     // name with tag → the latest digest from its registry; bounded
-	known map[string]parts      // record name to be → configuration and layers; bounded
+	heard map[string]string     // the latest digest from the registry, by name with tag; bounded
+	known map[string]parts      // configuration and layers, by the name that the record would have; bounded
 	shown map[shownTo]time.Time // bounded
 }
 
@@ -32,7 +32,7 @@ func newCatalogue() *catalogue {
 	}
 }
 
-// add puts a record in, in the place of one of the same name.
+// add adds a record, replacing one with the same name.
 func (c *catalogue) add(r *record) {
 	if old, ok := c.records[r.name]; ok {
 		for _, tag := range slices.Backward(old.tags) {
@@ -54,7 +54,7 @@ func (c *catalogue) add(r *record) {
 	}
 	for _, tag := range slices.Clone(r.tags) {
 		if holder, ok := c.records[c.tags[tagOf(r, tag)]]; ok && holder != r {
-			// A crash between two writes leaves the tag with both.
+			// a crash between two writes left the tag with both records
 			loser := holder
 			if holder.usedAt.After(r.usedAt) {
 				loser = r
@@ -73,7 +73,7 @@ func tagOf(r *record, tag string) string {
 	return bourse.ImageRef{Registry: r.ref.Registry, Repository: r.ref.Repository, Tag: tag}.String()
 }
 
-// setTag has a tag mean a record from now on.
+// setTag makes a tag refer to a record.
 func (c *catalogue) setTag(r *record, tag string) {
 	if tag == "" {
 		return
@@ -88,7 +88,7 @@ func (c *catalogue) setTag(r *record, tag string) {
 	}
 }
 
-// drop takes a record out. What it needs to be pulled again is still known.
+// drop removes a record. The catalogue still remembers what a pull of it would fetch.
 func (c *catalogue) drop(name string) {
 	r, ok := c.records[name]
 	if !ok {
@@ -111,13 +111,13 @@ func (c *catalogue) drop(name string) {
 	c.learn(r.name, known)
 }
 
-// hear records the digest that a registry has for a tag.
+// hear records a registry's digest for a tag.
 func (c *catalogue) hear(name, digest string) { remember(c.heard, maxHeard, name, digest) }
 
-// learn records what has to be fetched for an image.
+// learn records what a pull of an image would fetch.
 func (c *catalogue) learn(name string, needs parts) { remember(c.known, maxKnown, name, needs) }
 
-// remember adds to a bounded map: when it is full, any one of its entries is removed.
+// remember adds an entry to a bounded map, removing an arbitrary entry if the map is full.
 func remember[K comparable, V any](m map[K]V, most int, k K, v V) {
 	if _, ok := m[k]; !ok && len(m) >= most {
 		for other := range m {
@@ -128,8 +128,8 @@ func remember[K comparable, V any](m map[K]V, most int, k K, v V) {
 	m[k] = v
 }
 
-// find returns the record of a name: of its digest, or else of what its tag last
-// meant.
+// find returns the record for a name: for its digest, or otherwise for its tag's latest digest. It returns nil if
+// there is none.
 func (c *catalogue) find(ref bourse.ImageRef) *record {
 	if ref.Digest != "" {
 		return c.records[recordName(ref)]
@@ -141,8 +141,8 @@ func (c *catalogue) find(ref bourse.ImageRef) *record {
 	return c.records[c.tags[tagName(ref)]]
 }
 
-// missing returns the bytes that a pull of the image would fetch for an asker;
-// false when nothing is known of it that was shown to that asker.
+// missing returns the number of bytes that a pull of the image would fetch for an asker, and false if the catalogue
+// has no data about the image that was shown to that asker.
 func (c *catalogue) missing(ref bourse.ImageRef, who asker, now time.Time) (int64, bool) {
 	r := c.find(ref)
 	if r != nil {
@@ -170,8 +170,7 @@ func (c *catalogue) missing(ref bourse.ImageRef, who asker, now time.Time) (int6
 	return sum, true
 }
 
-// byDigest returns the records of an image, one for each repository that it was
-// pulled from.
+// byDigest returns the records of an image, one per repository from which it was pulled.
 func (c *catalogue) byDigest(digest string) []*record {
 	var out []*record
 	for _, r := range c.records {
@@ -182,7 +181,7 @@ func (c *catalogue) byDigest(digest string) []*record {
 	return out
 }
 
-// sorted returns the records, ordered by name.
+// sorted returns the records sorted by name.
 func (c *catalogue) sorted() []*record {
 	out := make([]*record, 0, len(c.records))
 	for _, name := range slices.Sorted(maps.Keys(c.records)) {

@@ -10,43 +10,42 @@ import (
 	containerd "github.com/containerd/containerd/v2/client"
 )
 
-// Config is where images are kept and how they are fetched.
+// Config configures a Store.
 type Config struct {
-	// Client connects to containerd; called once, when it is first needed.
-	// The caller closes what it returns. Nil: the store connects to Address.
+	// Client connects to containerd. It is called once, when first needed, and the caller closes the client. If it is
+	// nil, the store connects to Address.
 	Client  func() (*containerd.Client, error)
-	Address string // path of containerd's socket, when Client is nil
+	Address string // path of containerd's socket, if Client is nil
 
-	Namespace   string // of containerd; default "bourse"
-	Snapshotter string // that unpacks images; default "overlayfs"
+	Namespace   string // namespace in containerd; default "bourse"
+	Snapshotter string // containerd snapshotter; default "overlayfs"
 	Budget      int64  // bytes of disk for images; 0: no limit
 
 	Registries   map[string]Registry // by host, as in an image's name: "registry.example.com:5000"
-	Private      bool                // registries may be at private, loopback and link-local addresses; those in Registries always may
-	Only         []string            // the registries that may be asked; nil: any
-	DockerConfig string              // optional path of a docker config.json with the credentials that all organisations share
-	OrgConfigs   map[string]string   // by organisation, paths of such files with its own, which no other's pulls use
+	Private      bool                // allow registries at private, loopback and link-local addresses; those in Registries are always allowed
+	Only         []string            // the allowed registries; nil: all
+	DockerConfig string              // optional path of a Docker config.json with credentials for all organizations
+	OrgConfigs   map[string]string   // by organization, paths of such files with credentials for its pulls only
 
-	ResolveWithin time.Duration // for a registry to resolve a tag; default 3 s
-	Stall         time.Duration // a request that receives nothing for so long is aborted; default 30 s
-	Linger        time.Duration // a pull goes on so long after its last waiter has left; default 10 min
-	Keep          time.Duration // of what a failed pull has fetched, for a retry; default 1 h
-	Recheck       time.Duration // a registry that has shown an image is asked again after so long, when a digest names it; default 5 min
+	ResolveWithin time.Duration // time limit for resolving a tag; default 3 s
+	Stall         time.Duration // a request that receives nothing for this long is aborted; default 30 s
+	Linger        time.Duration // how long a pull continues after its last waiter has left; default 10 min
+	Keep          time.Duration // how long a failed pull's data is preserved for a retry; default 1 h
+	Recheck       time.Duration // how long a registry's answer for a digest is valid; default 5 min
 
-	Log *slog.Logger // default: none
+	Log *slog.Logger // default: discards
 }
 
-// Registry is how one registry is reached. The zero value is HTTPS with the
-// system's authorities and no credentials; a registry on loopback that has no CA
-// here is reached by plain HTTP, as docker does.
+// Registry configures access to one registry. The zero value means HTTPS with the system's certificate authorities
+// and no credentials, or plain HTTP for a registry on loopback, as in Docker.
 type Registry struct {
 	PlainHTTP bool
-	CA        string // optional PEM file with the authorities that sign its certificate, instead of the system's
-	Username  string // optional; empty with a Password: the password is a token
+	CA        string // optional PEM file with certificate authorities to use instead of the system's
+	Username  string // optional; if empty and Password is set, Password is a token
 	Password  string
 }
 
-// Names in containerd.
+// Default names in containerd.
 const (
 	DefaultNamespace   = "bourse"
 	DefaultSnapshotter = "overlayfs"
@@ -66,25 +65,25 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// Validate reports everything that is wrong with the configuration.
+// Validate returns all errors in the configuration.
 func (c Config) Validate() error {
 	var errs []error
 	if c.Client == nil && c.Address == "" {
-		errs = append(errs, errors.New("image: no containerd: neither Client nor Address"))
+		errs = append(errs, errors.New("image: neither Client nor Address of containerd is set"))
 	}
 	if c.Budget < 0 {
-		errs = append(errs, fmt.Errorf("image: budget of %d bytes", c.Budget))
+		errs = append(errs, fmt.Errorf("image: invalid budget of %d bytes", c.Budget))
 	}
 	for name, d := range map[string]time.Duration{
 		"ResolveWithin": c.ResolveWithin, "Stall": c.Stall, "Linger": c.Linger, "Keep": c.Keep, "Recheck": c.Recheck,
 	} {
 		if d < 0 {
-			errs = append(errs, fmt.Errorf("image: %s is %s", name, d))
+			errs = append(errs, fmt.Errorf("image: invalid %s %s", name, d))
 		}
 	}
 	for host, r := range c.Registries {
 		if r.PlainHTTP && r.CA != "" {
-			errs = append(errs, fmt.Errorf("image: registry %s has an authority, but plain HTTP", host))
+			errs = append(errs, fmt.Errorf("image: registry %s has both PlainHTTP and a CA", host))
 		}
 	}
 	return errors.Join(errs...)

@@ -16,30 +16,28 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Reasons of our own.
+// Causes of failed pulls.
 var (
 	errStalled = errors.New("the registry stopped sending")
-	errShort   = errors.New("the registry has fewer bytes than the manifest says")
-	errClosed  = errors.New("the worker's daemon stops")
-	errNobody  = errors.New("no one waits for it any more")
+	errShort   = errors.New("the registry sent fewer bytes than the manifest says")
+	errClosed  = errors.New("the worker's daemon is stopping")
+	errNobody  = errors.New("nobody is waiting for it any more")
 )
 
-// layerError is a layer that containerd could not unpack.
+// layerError is the error of a layer that containerd could not unpack.
 type layerError struct{ err error }
 
 func (e *layerError) Error() string { return e.err.Error() }
 func (e *layerError) Unwrap() error { return e.err }
 
-// registryError is an error of a registry, to distinguish its "not found"
-// from containerd's.
+// registryError marks an error of a registry, to distinguish its "not found" from containerd's.
 type registryError struct{ err error }
 
 func (e *registryError) Error() string { return e.err.Error() }
 func (e *registryError) Unwrap() error { return e.err }
 
-// coded adds a code to an error of a pull or of a registry, and a message for
-// the caller: what a repetition cannot help is not found, invalid or
-// insufficient, the rest is unavailable. The cause is for the log.
+// coded adds a code and a message for the caller to an error of a pull or a registry. Errors that a retry cannot fix
+// are not_found, invalid or insufficient_capacity; all others are unavailable. The cause is for the log.
 func coded(err error, image string) error {
 	if err == nil {
 		return nil
@@ -55,7 +53,7 @@ func coded(err error, image string) error {
 	return &bourse.Error{Code: code, Message: about + strings.TrimPrefix(why, about), Err: err}
 }
 
-// judge returns the code and the message of an error for the caller.
+// judge returns the code and message of an error for the caller.
 func judge(err error, registry string) (bourse.Code, string) {
 	if status, ok := errors.AsType[remoteerrors.ErrUnexpectedStatus](err); ok {
 		return judgeStatus(&status, registry)
@@ -68,7 +66,7 @@ func judge(err error, registry string) (bourse.Code, string) {
 	case errors.Is(err, errStalled):
 		return bourse.CodeUnavailable, registry + " does not answer"
 	case errors.Is(err, errShort):
-		return bourse.CodeInvalid, registry + " does not have what the manifest names"
+		return bourse.CodeInvalid, registry + " lacks a blob of the manifest"
 	case errors.Is(err, errClosed), errors.Is(err, errNobody), errors.Is(err, context.Canceled):
 		return bourse.CodeUnavailable, "the pull was stopped"
 	}
@@ -82,28 +80,28 @@ func judge(err error, registry string) (bourse.Code, string) {
 	case errors.Is(err, context.DeadlineExceeded):
 		return bourse.CodeUnavailable, registry + " did not answer in time"
 	case unreachable(err):
-		return bourse.CodeUnavailable, "containerd is away"
+		return bourse.CodeUnavailable, "containerd is unavailable"
 	case errdefs.IsNotFound(err) && !theirs:
-		return bourse.CodeUnavailable, "containerd has lost a part of it"
+		return bourse.CodeUnavailable, "containerd has lost part of the image"
 	case errdefs.IsNotFound(err):
 		return bourse.CodeNotFound, noSuch
 	case errdefs.IsFailedPrecondition(err), errdefs.IsInvalidArgument(err), errdefs.IsOutOfRange(err):
-		return bourse.CodeInvalid, "the image is not what its manifest says"
+		return bourse.CodeInvalid, "the image does not match its manifest"
 	}
 	if _, ok := errors.AsType[*layerError](err); ok {
 		return bourse.CodeInvalid, "a layer cannot be unpacked"
 	}
-	return bourse.CodeUnavailable, "not pulled: the worker's log has the cause"
+	return bourse.CodeUnavailable, "pull failed; see the worker's log for the cause"
 }
 
-// What is said of an image that a registry does not show. Registries do not say
-// which, so as not to reveal names.
+// Messages about an image that a registry does not show. To avoid revealing names, registries do not say whether it
+// exists.
 const (
 	noSuch         = "there is no such image"
-	noSuchOrDenied = noSuch + ", or this organisation has no credentials for it on the worker (--registry-auth)"
+	noSuchOrDenied = noSuch + ", or this organization has no credentials for it on the worker (--registry-auth)"
 )
 
-// judgeStatus judges what a registry has answered.
+// judgeStatus returns the code and message for a registry's error status.
 func judgeStatus(e *remoteerrors.ErrUnexpectedStatus, registry string) (bourse.Code, string) {
 	answered := registry + " answered " + statusText(e)
 	switch status := e.StatusCode; {
@@ -112,15 +110,14 @@ func judgeStatus(e *remoteerrors.ErrUnexpectedStatus, registry string) (bourse.C
 	case status == http.StatusNotFound:
 		return bourse.CodeNotFound, noSuch
 	case status == http.StatusTooManyRequests:
-		return bourse.CodeUnavailable, answered + "; it may allow more with credentials (--registry-auth)"
+		return bourse.CodeUnavailable, answered + "; its limit may be higher with credentials (--registry-auth)"
 	case status == http.StatusRequestTimeout || status >= 500:
 		return bourse.CodeUnavailable, answered
 	}
 	return bourse.CodeInvalid, answered
 }
 
-// unreachable reports whether containerd could not be talked to. A stream to one that
-// exits ends with io.EOF.
+// unreachable reports whether containerd could not be reached. A stream to a containerd that exits ends with io.EOF.
 func unreachable(err error) bool {
 	if _, ok := errors.AsType[net.Error](err); ok {
 		return true
@@ -128,13 +125,13 @@ func unreachable(err error) bool {
 	return errdefs.IsUnavailable(err) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errdefs.IsCanceled(err)
 }
 
-// diskFull looks at the text: containerd passes the cause on as nothing else.
+// diskFull checks the text, because containerd does not pass on the cause in another form.
 func diskFull(err error) bool {
 	text := err.Error()
 	return strings.Contains(text, syscall.ENOSPC.Error()) || strings.Contains(text, syscall.EDQUOT.Error())
 }
 
-// final reports whether repeating a pull cannot help; then nothing of it is kept.
+// final reports whether retrying a pull is useless. Then nothing of it is preserved.
 func final(err error) bool {
 	switch bourse.CodeOf(err) {
 	case bourse.CodeUnavailable, bourse.CodeTimeout, bourse.CodeCanceled:

@@ -36,7 +36,7 @@ func TestCoded(t *testing.T) {
 		"late":                  {context.DeadlineExceeded, bourse.CodeUnavailable},
 		"refused":               {fmt.Errorf("dial: %w", syscall.ECONNREFUSED), bourse.CodeUnavailable},
 		"broken off":            {fmt.Errorf("copy: %w", io.ErrUnexpectedEOF), bourse.CodeUnavailable},
-		"containerd is away":    {fmt.Errorf("write: %w", errdefs.ErrUnavailable), bourse.CodeUnavailable},
+		"containerd is unavailable":    {fmt.Errorf("write: %w", errdefs.ErrUnavailable), bourse.CodeUnavailable},
 		"other digest":          {fmt.Errorf("commit: %w", errdefs.ErrFailedPrecondition), bourse.CodeInvalid},
 		"fewer bytes":           {&registryError{errShort}, bourse.CodeInvalid},
 		"broken layer":          {&layerError{errors.New("no archive")}, bourse.CodeInvalid},

@@ -6,17 +6,16 @@ import (
 	"time"
 )
 
-// holding is something that takes disk: an image, a pull in progress, or what a
-// failed pull has left for a retry.
+// holding is something that takes disk space: an image, a pull in progress, or the data of a failed pull.
 type holding struct {
 	name   string
-	digest string // of an image that a machine may have; else empty
+	digest string // of an image that a machine may use; otherwise empty
 	parts  parts
 	usedAt time.Time
 	fixed  bool // must not be evicted: in use, or being pulled
 }
 
-// usage sums up what holdings take, what they share once.
+// usage returns the total size of holdings. Shared parts count once.
 func usage(holdings []holding) int64 {
 	all := parts{}
 	for _, h := range holdings {
@@ -27,12 +26,11 @@ func usage(holdings []holding) int64 {
 	return all.sum()
 }
 
-// victims chooses what to evict so that the rest takes at most budget bytes: the
-// least recently used first, and none whose going frees nothing. The second
-// result is what the rest takes; when that is more than the budget there is no
-// use in evicting at all.
+// victims selects holdings to evict so that the rest takes at most budget bytes: the least recently used first,
+// skipping those whose eviction frees nothing. It also returns the size of the rest. If that exceeds the budget,
+// evicting is useless.
 func victims(holdings []holding, budget int64) ([]string, int64) {
-	holders := map[string]int{} // of each part
+	holders := map[string]int{} // number of holdings with each part
 	sizes := parts{}
 	for _, h := range holdings {
 		for name, size := range h.parts {

@@ -2,11 +2,11 @@ package image
 
 import "context"
 
-// gate lets as many goroutines pass at a time as its capacity. Unlike a
-// mutex it may be held over I/O: a waiter can give up.
+// gate limits the number of goroutines that have passed it at a time to its capacity. Unlike a mutex, it may be held
+// during I/O, because a waiter can give up.
 type gate chan struct{}
 
-// pass waits until there is a free slot, and returns a function that frees it again.
+// pass waits for a free slot and returns a function that frees it.
 func (g gate) pass(ctx context.Context) (func(), error) {
 	select {
 	case g <- struct{}{}:

@@ -14,15 +14,14 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// labelPull of a lease is the name of the image whose pull it is, with its tag.
+// labelPull is the label of a lease with the name of the image being pulled, including its tag.
 const labelPull = "bourse.dev/pull"
 
-// labelOrg of a lease is the organisation that the pull is for.
+// labelOrg is the label of a lease with the organization that the pull is for.
 const labelOrg = "bourse.dev/org"
 
-// A lease that is not removed ends by itself after leaseTime. One that has less
-// than leaseRest left is not used for another attempt: a pull must not lose its
-// content to the garbage collection half-way.
+// A lease that is not removed expires after leaseTime. A lease that expires in less than leaseRest is not used for
+// another attempt, because a pull must not lose its content to the garbage collector halfway.
 const (
 	leaseTime = 24 * time.Hour
 	leaseRest = 6 * time.Hour
@@ -30,14 +29,14 @@ const (
 
 const labelExpire = "containerd.io/gc.expire"
 
-// leaseOf names the lease of an image's pull.
+// leaseOf returns the lease of an image's pull.
 func leaseOf(ref bourse.ImageRef) leases.Lease {
 	sum := sha256.Sum256([]byte(recordName(ref)))
 	return leases.Lease{ID: "bourse-pull-" + hex.EncodeToString(sum[:16])}
 }
 
-// takeLease writes the intent to pull an image and returns a context in which
-// everything that is fetched belongs to it.
+// takeLease records the intent to pull an image, and returns a context in which all fetched data belongs to the
+// lease.
 func (s *Store) takeLease(ctx context.Context, c *containerd.Client, p *pull) (context.Context, error) {
 	leave, err := s.leasing.pass(ctx)
 	if err != nil {
@@ -77,8 +76,8 @@ func lasts(lease leases.Lease, now time.Time) bool {
 	return err == nil && end.Sub(now) >= leaseRest
 }
 
-// dropLease removes what a pull has fetched and no image has: at once, when
-// collect is set, or when containerd collects next.
+// dropLease removes the data that a pull has fetched and that belongs to no image: at once if collect is set, or at
+// containerd's next garbage collection.
 func dropLease(ctx context.Context, c *containerd.Client, ref bourse.ImageRef, collect bool) error {
 	var opts []leases.DeleteOpt
 	if collect {
@@ -90,7 +89,7 @@ func dropLease(ctx context.Context, c *containerd.Client, ref bourse.ImageRef, c
 	return nil
 }
 
-// dropKept removes what a failed pull has kept, unless it was started again.
+// dropKept removes the data of a failed pull, unless the pull was started again.
 func (s *Store) dropKept(ctx context.Context, c *containerd.Client, ref bourse.ImageRef) error {
 	leave, err := s.leasing.pass(ctx)
 	if err != nil {
@@ -103,16 +102,16 @@ func (s *Store) dropKept(ctx context.Context, c *containerd.Client, ref bourse.I
 	delete(s.memory.kept, name)
 	s.mu.Unlock()
 	if again {
-		return nil // it takes, or has, the lease
+		return nil // that pull uses the lease
 	}
 	return dropLease(ctx, c, ref, true)
 }
 
-// settling bounds the removal of what a pull leaves.
+// settling is the time limit for removing the remains of a pull.
 const settling = time.Minute
 
-// settle removes what an ended pull does not leave for a retry. When containerd
-// is away the lease stays, and is looked at when it is back.
+// settle removes the data that an ended pull does not preserve for a retry. If containerd is unavailable, the lease
+// remains and is handled when containerd is back.
 func (s *Store) settle(ctx context.Context, p *pull) {
 	if p.keeps() {
 		return
@@ -121,24 +120,24 @@ func (s *Store) settle(ctx context.Context, p *pull) {
 	defer cancel()
 	ctx, c, err := s.containerd(ctx)
 	if err == nil {
-		// An earlier attempt that was killed may have left more than the image.
+		// An earlier killed attempt may have left data that is not part of the image.
 		err = dropLease(ctx, c, p.ref, p.err != nil || p.again)
 	}
 	if err == nil && p.err != nil && diskFull(p.err) {
 		err = sweep(ctx, c, s.config.Snapshotter)
 	}
 	if err != nil {
-		s.config.Log.Warn("pull's lease not removed", "image", p.ref.String(), "err", err)
+		s.config.Log.Warn("remove lease of pull failed", "image", p.ref.String(), "err", err)
 	}
 }
 
-// leased is a pull that has a lease.
+// leased is a pull with a lease.
 type leased struct {
 	ref bourse.ImageRef
 	org string
 }
 
-// underWay finds the images whose pulls have a lease.
+// underWay returns the images whose pulls have a lease.
 func underWay(ctx context.Context, c *containerd.Client) ([]leased, error) {
 	list, err := c.LeasesService().List(ctx, `labels."`+labelPull+`"`)
 	if err != nil {
@@ -148,7 +147,7 @@ func underWay(ctx context.Context, c *containerd.Client) ([]leased, error) {
 	for _, lease := range list {
 		ref, err := parseName(lease.Labels[labelPull])
 		if err != nil || leaseOf(ref).ID != lease.ID {
-			continue // another program's
+			continue // another program's lease
 		}
 		out = append(out, leased{ref, lease.Labels[labelOrg]})
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// load brings the memory in line with what containerd has.
+// load updates the in-memory state from containerd.
 func (s *Store) load(ctx context.Context, c *containerd.Client) error {
 	for {
 		s.mu.Lock()
@@ -33,7 +33,7 @@ func (s *Store) load(ctx context.Context, c *containerd.Client) error {
 	}
 }
 
-// inspectNew reads the images of a list that the memory does not have.
+// inspectNew reads the listed images that are not in memory.
 func (s *Store) inspectNew(ctx context.Context, c *containerd.Client, list []images.Image) ([]*record, error) {
 	var out []*record
 	for _, image := range list {
@@ -46,8 +46,8 @@ func (s *Store) inspectNew(ctx context.Context, c *containerd.Client, list []ima
 		r, err := s.inspect(ctx, c, image)
 		switch {
 		case errdefs.IsNotFound(err), bourse.CodeOf(err) == bourse.CodeInvalid:
-			// Not all of it is here: as if it was not pulled; a pull repairs it.
-			s.config.Log.Warn("image is not complete", "image", image.Name, "err", err)
+			// Part of the image is missing, so treat it as not pulled. A pull repairs it.
+			s.config.Log.Warn("image incomplete", "image", image.Name, "err", err)
 		case err != nil:
 			return nil, fmt.Errorf("image %s: %w", image.Name, err)
 		default:
@@ -57,8 +57,8 @@ func (s *Store) inspectNew(ctx context.Context, c *containerd.Client, list []ima
 	return out, nil
 }
 
-// replace makes list the store's content, unless something was added or removed since it was
-// read.
+// replace makes list the store's contents, unless an image was added or removed since the list was read. It reports
+// whether it did.
 func (s *Store) replace(list []images.Image, found []*record, change uint64) bool {
 	listed := map[string]bool{}
 	for _, image := range list {
@@ -73,7 +73,7 @@ func (s *Store) replace(list []images.Image, found []*record, change uint64) boo
 	changed := len(found) > 0
 	for name := range s.memory.catalogue.records {
 		if !listed[name] {
-			s.config.Log.Info("image was removed by others", "image", name)
+			s.config.Log.Info("image removed by another program", "image", name)
 			s.memory.catalogue.drop(name)
 			changed = true
 		}
@@ -87,15 +87,15 @@ func (s *Store) replace(list []images.Image, found []*record, change uint64) boo
 	return true
 }
 
-// inspect reads an image that containerd has: what it is made of, and that it is
-// unpacked. It fails with containerd's "not found" when something is missing.
+// inspect reads an image from containerd: its parts, and that it is unpacked. If anything is missing, it returns
+// containerd's "not found" error.
 func (s *Store) inspect(ctx context.Context, c *containerd.Client, image images.Image) (*record, error) {
 	ref, err := parseName(image.Name)
 	if err != nil {
 		return nil, err
 	}
 	if ref.Digest == "" || ref.Tag != "" || ref.Digest != image.Target.Digest.String() {
-		return nil, bourse.Errorf(bourse.CodeInvalid, "image %s: its record is of %s", image.Name, image.Target.Digest)
+		return nil, bourse.Errorf(bourse.CodeInvalid, "image %s: its record has digest %s", image.Name, image.Target.Digest)
 	}
 	blobs := present(reader(c))
 	o, needs, err := s.look(ctx, blobs, "", ref, image.Target)
@@ -129,7 +129,7 @@ func (s *Store) inspect(ctx context.Context, c *containerd.Client, image images.
 	return r, nil
 }
 
-// present has a missing blob be an error instead of something to fetch.
+// present turns a missing blob into an error instead of something to fetch.
 func present(blobs blobReader) blobReader {
 	return func(ctx context.Context, desc ocispec.Descriptor) ([]byte, error) {
 		raw, err := blobs(ctx, desc)

@@ -8,17 +8,17 @@ import (
 	"github.com/bourse-dev/bourse/image/credentials"
 )
 
-// logins are the credentials of one file, docker's config.json. The file is
-// read whenever a registry is about to be asked, so that a change of it counts.
+// logins holds the credentials from a file in the format of Docker's config.json. The file is read again before each
+// request to a registry, so that changes take effect.
 type logins struct {
 	path string
 
 	mu     sync.Mutex
-	byHost map[string]credentials.Login // as last read; nil: not yet
-	err    error                        // of that reading
+	byHost map[string]credentials.Login // as last read; nil: not read yet
+	err    error                        // of the last read
 }
 
-// at reads the file again and returns what it has for a registry.
+// at reads the file again and returns its credentials for a registry.
 func (l *logins) at(host string) (credentials.Login, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -26,8 +26,7 @@ func (l *logins) at(host string) (credentials.Login, error) {
 	return l.byHost[host], l.err
 }
 
-// names reports whether the file names a registry, or cannot be read. It looks
-// at the disk once only.
+// names reports whether the file contains a registry, or cannot be read. It reads the file only once.
 func (l *logins) names(host string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -53,13 +52,12 @@ func (l *logins) read() {
 	l.byHost, l.err = got.Logins, nil
 }
 
-// asker is with whose credentials a registry is asked: those of an
-// organisation, or for "" those that all organisations share, or none. Two
-// askers share no connection, token or answer.
+// asker identifies the credentials used for a registry: an organization's own, or for "" those shared by all
+// organizations, or none. Two askers share no connections, tokens or answers.
 type asker string
 
-// asker returns the identity with which an organisation asks a registry: as itself where it has
-// credentials of its own there. It reads only memory.
+// asker returns the identity of an organization at a registry: itself if it has its own credentials there. It uses
+// only memory.
 func (r *registries) asker(org, host string) asker {
 	if l := r.orgs[org]; l != nil && l.names(host) {
 		return asker(org)
@@ -67,20 +65,19 @@ func (r *registries) asker(org, host string) asker {
 	return ""
 }
 
-// askerNow is asker by the present content of the organisation's file.
+// askerNow is like asker but reads the organization's file again.
 func (r *registries) askerNow(org, host string) asker {
 	if l := r.orgs[org]; l != nil {
-		_, _ = l.at(host) // asker looks at both
+		_, _ = l.at(host) // asker handles the result and the error
 	}
 	return r.asker(org, host)
 }
 
-// login returns the credentials for a registry and an asker. The error is for when
-// the registry requires some.
+// login returns an asker's credentials for a registry. The error matters only if the registry requires credentials.
 func (r *registries) login(who asker, host string) (credentials.Login, error) {
 	if who != "" {
 		if l := r.orgs[string(who)]; l != nil {
-			return l.at(host) // none any more: then nothing, rather than the others'
+			return l.at(host) // possibly none any more, but never the shared ones
 		}
 		return credentials.Login{}, nil
 	}

@@ -10,23 +10,23 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// blobReader reads a small blob that containerd has; nil when it has not.
+// blobReader reads a small blob from containerd. It returns nil if containerd does not have it.
 type blobReader func(context.Context, ocispec.Descriptor) ([]byte, error)
 
-// outline is an image from its index down to the descriptors of its layers.
+// outline describes an image, from its index to the descriptors of its layers.
 type outline struct {
-	index    *stored // nil: the name means the manifest itself
+	index    *stored // nil: the name refers to the manifest itself
 	manifest stored
-	document document // of the manifest
+	document document // decoded manifest
 }
 
-// stored is a small blob with its bytes.
+// stored is a small blob with its contents.
 type stored struct {
 	desc ocispec.Descriptor
 	raw  []byte
 }
 
-// root is what the image's name means.
+// root returns the descriptor that the image's name refers to.
 func (o outline) root() ocispec.Descriptor {
 	if o.index != nil {
 		return o.index.desc
@@ -43,10 +43,9 @@ func (o outline) needs() parts {
 	return out
 }
 
-// look reads the index and the manifest of an image for this host's platform and
-// records what it takes to pull it. Without blobs both come from the registry,
-// as it answers this asker: one that only knows the digest of what another has
-// pulled receives none of it.
+// look reads the index and the manifest of an image for this host's platform and records what a pull would fetch.
+// Without blobs, both come from the registry with the asker's credentials, so that an asker who knows only the digest
+// of another's image gets nothing.
 func (s *Store) look(ctx context.Context, blobs blobReader, who asker, ref bourse.ImageRef, desc ocispec.Descriptor) (outline, parts, error) {
 	var o outline
 	for depth := 0; ; depth++ {
@@ -80,8 +79,8 @@ func (s *Store) look(ctx context.Context, blobs blobReader, who asker, ref bours
 	return o, needs, nil
 }
 
-// read reads a manifest or a configuration: from containerd when blobs is given,
-// from what the registry has sent this asker before, or from the registry.
+// read reads a manifest or a configuration: from containerd if blobs is set, from what the registry has sent to this
+// asker before, or from the registry.
 func (s *Store) read(ctx context.Context, blobs blobReader, who asker, ref bourse.ImageRef, desc ocispec.Descriptor) ([]byte, error) {
 	if blobs != nil {
 		raw, err := blobs(ctx, desc)
@@ -104,13 +103,12 @@ func (s *Store) read(ctx context.Context, blobs blobReader, who asker, ref bours
 	return raw, nil
 }
 
-// fetch gets a small blob from its registry, all of it within the time that a
-// registry may be silent.
+// fetch fetches a small blob from its registry within Config.Stall.
 func (s *Store) fetch(ctx context.Context, from remotes.Resolver, ref bourse.ImageRef, desc ocispec.Descriptor) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.config.Stall)
 	defer cancel()
 	name := recordName(ref)
-	if desc.MediaType == "" { // its URL depends on the type
+	if desc.MediaType == "" { // the URL depends on the type
 		_, found, err := from.Resolve(ctx, name)
 		if err != nil {
 			return nil, &registryError{err}

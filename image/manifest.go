@@ -15,12 +15,12 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Bounds on what a registry may make us read into memory and work through.
+// Limits on what a registry can make the worker read into memory and process.
 const (
-	maxManifest  = 4 << 20 // bytes of a manifest, index or configuration; the OCI distribution specification asks for 4 MiB
-	maxLayers    = 256     // overlayfs takes fewer than 500, docker made at most 127
+	maxManifest  = 4 << 20 // bytes of a manifest, index or configuration; 4 MiB according to the OCI distribution specification
+	maxLayers    = 256     // overlayfs supports fewer than 500, Docker created at most 127
 	maxManifests = 1024    // in an index
-	maxBytes     = 1 << 50 // of all layers, so that sums do not overflow
+	maxBytes     = 1 << 50 // total size of all layers, so that sums do not overflow
 )
 
 // document is a manifest or an index.
@@ -29,14 +29,13 @@ type document struct {
 	Manifests []ocispec.Descriptor `json:"manifests"`
 	Config    *ocispec.Descriptor  `json:"config"`
 	Layers    []ocispec.Descriptor `json:"layers"`
-	FSLayers  json.RawMessage      `json:"fsLayers"` // of docker's first schema
+	FSLayers  json.RawMessage      `json:"fsLayers"` // of Docker's schema 1
 }
 
 func (d document) isIndex() bool { return d.Config == nil }
 
-// parseDocument reads a manifest or an index. The result has valid digests
-// and sizes, at most maxLayers layers that can be unpacked, and nothing that
-// would make us fetch from elsewhere.
+// parseDocument parses a manifest or an index. The result has valid digests and sizes, at most maxLayers layers of
+// supported types, and no addresses of other hosts.
 func parseDocument(raw []byte) (document, error) {
 	var d document
 	if err := json.Unmarshal(raw, &d); err != nil {
@@ -49,15 +48,15 @@ func parseDocument(raw []byte) (document, error) {
 func (d *document) check() error {
 	switch {
 	case d.FSLayers != nil:
-		return bourse.Errorf(bourse.CodeInvalid, "the image's manifest has docker's first schema, which is no longer supported: push it again")
+		return bourse.Errorf(bourse.CodeInvalid, "the image's manifest has Docker's schema 1, which is not supported: push the image again")
 	case d.Config != nil && d.Manifests != nil:
-		return bourse.Errorf(bourse.CodeInvalid, "the manifest claims to be an index as well") // read as either, it would be two images
+		return bourse.Errorf(bourse.CodeInvalid, "the manifest is also an index") // read as either, it would be two images
 	case d.Config == nil && len(d.Layers) > 0, d.Config == nil && d.Manifests == nil:
-		return bourse.Errorf(bourse.CodeInvalid, "the manifest is neither of an image nor an index")
+		return bourse.Errorf(bourse.CodeInvalid, "the manifest is neither an image manifest nor an index")
 	case len(d.Manifests) > maxManifests:
-		return bourse.Errorf(bourse.CodeInvalid, "the index has %d images, at most %d are read", len(d.Manifests), maxManifests)
+		return bourse.Errorf(bourse.CodeInvalid, "the index has %d images, at most %d are supported", len(d.Manifests), maxManifests)
 	case len(d.Layers) > maxLayers:
-		return bourse.Errorf(bourse.CodeInvalid, "the image has %d layers, at most %d can be used", len(d.Layers), maxLayers)
+		return bourse.Errorf(bourse.CodeInvalid, "the image has %d layers, at most %d are supported", len(d.Layers), maxLayers)
 	}
 	for i := range d.Manifests {
 		if err := checkDescriptor(&d.Manifests[i], maxManifest); err != nil {
@@ -71,34 +70,33 @@ func (d *document) check() error {
 		return err
 	}
 	if !images.IsConfigType(d.Config.MediaType) {
-		return bourse.Errorf(bourse.CodeInvalid, "the image is not one of a container: its configuration is %q", d.Config.MediaType)
+		return bourse.Errorf(bourse.CodeInvalid, "the image is not a container image: its configuration has type %q", d.Config.MediaType)
 	}
 	for i := range d.Layers {
 		if err := checkDescriptor(&d.Layers[i], maxBytes/maxLayers); err != nil {
 			return err
 		}
 		if !images.IsLayerType(d.Layers[i].MediaType) {
-			return bourse.Errorf(bourse.CodeInvalid, "layer %s is %q, which cannot be unpacked", d.Layers[i].Digest, d.Layers[i].MediaType)
+			return bourse.Errorf(bourse.CodeInvalid, "layer %s has type %q, which is not supported", d.Layers[i].Digest, d.Layers[i].MediaType)
 		}
 	}
 	return nil
 }
 
-// checkDescriptor checks a manifest's descriptor of a blob, and removes from it
-// what only a hostile one would use: addresses to fetch it from, its bytes, and
-// annotations, which become labels of snapshots.
+// checkDescriptor checks a manifest's descriptor of a blob, and removes the fields that only a hostile registry would
+// use: URLs, embedded data, and annotations, which become labels of snapshots.
 func checkDescriptor(d *ocispec.Descriptor, most int64) error {
 	if err := d.Digest.Validate(); err != nil {
-		return bourse.Errorf(bourse.CodeInvalid, "the manifest names a blob %q: %w", d.Digest, err)
+		return bourse.Errorf(bourse.CodeInvalid, "the manifest has a blob with invalid digest %q: %w", d.Digest, err)
 	}
 	if d.Size <= 0 || d.Size > most {
-		return bourse.Errorf(bourse.CodeInvalid, "the manifest gives blob %s %d bytes", d.Digest, d.Size)
+		return bourse.Errorf(bourse.CodeInvalid, "the manifest has an invalid size for blob %s: %d bytes", d.Digest, d.Size)
 	}
 	*d = ocispec.Descriptor{MediaType: d.MediaType, Digest: d.Digest, Size: d.Size, Platform: d.Platform}
 	return nil
 }
 
-// choose returns the image of an index that fits a host best.
+// choose returns the image in an index that fits a host best.
 func choose(index document, host platforms.MatchComparer) (ocispec.Descriptor, error) {
 	var fit []ocispec.Descriptor
 	var has []string
@@ -114,7 +112,7 @@ func choose(index document, host platforms.MatchComparer) (ocispec.Descriptor, e
 	if len(fit) == 0 {
 		slices.Sort(has)
 		return ocispec.Descriptor{}, bourse.Errorf(bourse.CodeInvalid,
-			"the image has none for this host's platform, only for: %s", strings.Join(slices.Compact(has), ", "))
+			"the image is not available for this host's platform, only for: %s", strings.Join(slices.Compact(has), ", "))
 	}
 	return slices.MinFunc(fit, func(a, b ocispec.Descriptor) int {
 		switch {
@@ -127,7 +125,7 @@ func choose(index document, host platforms.MatchComparer) (ocispec.Descriptor, e
 	}), nil
 }
 
-// imageConfig is what the store needs of an image's configuration.
+// imageConfig contains the parts of an image's configuration that the store needs.
 type imageConfig struct {
 	ocispec.Platform
 	RootFS ocispec.RootFS `json:"rootfs"`
@@ -136,29 +134,29 @@ type imageConfig struct {
 	} `json:"config"`
 }
 
-// parseConfig reads the configuration of an image of so many layers and checks
-// that it is for this host.
+// parseConfig parses the configuration of an image with the given number of layers and checks that it is for this
+// host.
 func parseConfig(raw []byte, layers int, host platforms.Matcher) (imageConfig, error) {
 	var c imageConfig
 	if err := json.Unmarshal(raw, &c); err != nil {
 		return imageConfig{}, bourse.Errorf(bourse.CodeInvalid, "the image's configuration cannot be read: %w", err)
 	}
 	if len(c.RootFS.DiffIDs) != layers {
-		return imageConfig{}, bourse.Errorf(bourse.CodeInvalid, "the image's manifest has %d layers, its configuration %d", layers, len(c.RootFS.DiffIDs))
+		return imageConfig{}, bourse.Errorf(bourse.CodeInvalid, "the image's manifest has %d layers, but its configuration has %d", layers, len(c.RootFS.DiffIDs))
 	}
 	for _, id := range c.RootFS.DiffIDs {
 		if err := id.Validate(); err != nil {
-			return imageConfig{}, bourse.Errorf(bourse.CodeInvalid, "the image's configuration names a layer %q: %w", id, err)
+			return imageConfig{}, bourse.Errorf(bourse.CodeInvalid, "the image's configuration has an invalid layer id %q: %w", id, err)
 		}
 	}
-	// Some builders leave the platform out.
+	// Some builders omit the platform.
 	if (c.OS != "" || c.Architecture != "") && !host.Match(platforms.Normalize(c.Platform)) {
-		return imageConfig{}, bourse.Errorf(bourse.CodeInvalid, "the image is for platform %s, not for this host's", platforms.Format(c.Platform))
+		return imageConfig{}, bourse.Errorf(bourse.CodeInvalid, "the image is for platform %s, not for this host", platforms.Format(c.Platform))
 	}
 	return c, nil
 }
 
-// chains returns the names of the snapshots that the layers are unpacked to.
+// chains returns the names of the layers' snapshots.
 func (c imageConfig) chains() []string {
 	ids := identity.ChainIDs(slices.Clone(c.RootFS.DiffIDs))
 	out := make([]string, len(ids))
@@ -168,8 +166,7 @@ func (c imageConfig) chains() []string {
 	return out
 }
 
-// labels returns the image's labels if they are small enough to be passed
-// around with every machine.
+// labels returns the image's labels if they are small enough to be included in every machine.
 func (c imageConfig) labels() map[string]string {
 	const most = 4 << 10
 	size := 0
@@ -182,26 +179,25 @@ func (c imageConfig) labels() map[string]string {
 	return c.Config.Labels
 }
 
-// verify checks that bytes are those that a descriptor names.
+// verify checks that raw has the digest in desc.
 func verify(raw []byte, desc ocispec.Descriptor) error {
 	if err := desc.Digest.Validate(); err != nil {
 		return bourse.Errorf(bourse.CodeInvalid, "digest %q: %w", desc.Digest, err)
 	}
 	if got := desc.Digest.Algorithm().FromBytes(raw); got != desc.Digest {
-		return bourse.Errorf(bourse.CodeInvalid, "the registry sent something else than %s", desc.Digest)
+		return bourse.Errorf(bourse.CodeInvalid, "the registry sent a blob with another digest than %s", desc.Digest)
 	}
 	return nil
 }
 
-// hostPlatform matches what runs on this host. Images are for Linux on any system
-// that the client was built for.
+// hostPlatform matches images for this host. They are always for Linux, whatever system the client was built for.
 func hostPlatform() platforms.MatchComparer {
 	spec := platforms.DefaultSpec()
 	spec.OS, spec.OSVersion, spec.OSFeatures = "linux", "", nil
 	return platforms.Only(spec)
 }
 
-// newDigest checks a digest that came in a name.
+// newDigest validates a digest from a name.
 func newDigest(s string) (digest.Digest, error) {
 	d, err := digest.Parse(s)
 	if err != nil {

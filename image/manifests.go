@@ -8,21 +8,20 @@ import (
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 )
 
-// Bounds of manifestCache: half a MiB.
+// Limits of manifestCache: half a MiB.
 const (
 	maxCached     = 32
 	maxCachedSize = 16 << 10
 )
 
-// manifestCache keeps the small manifests that were read last, from a name's
-// resolution to the pull that follows. The zero value is empty.
+// manifestCache caches small manifests between the resolution of a name and the pull that follows. The zero value is
+// empty.
 type manifestCache struct {
 	mu  sync.Mutex
 	raw map[manifestKey][]byte
 }
 
-// manifestKey is the repository and digest of a manifest, and the asker that its
-// registry sent it to.
+// manifestKey identifies a manifest by repository, digest, and the asker to whom the registry sent it.
 type manifestKey struct {
 	who                  asker
 	registry, repository string
@@ -47,8 +46,8 @@ func (c *manifestCache) put(k manifestKey, raw []byte) {
 	remember(c.raw, maxCached, k, raw)
 }
 
-// manifestType and indexType return a media type that containerd accepts for the
-// bytes: a registry may have sent any type, or none.
+// manifestType and indexType return a media type that containerd accepts, because a registry may send any type, or
+// none.
 func manifestType(said string) string {
 	if images.IsManifestType(said) {
 		return said

@@ -6,13 +6,13 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// parseName takes an image's name apart and refuses what no registry could have.
+// parseName parses an image's name and refuses names that no registry can have.
 func parseName(name string) (bourse.ImageRef, error) {
 	ref := bourse.ParseImageRef(name)
 	return ref, checkRef(ref)
 }
 
-// checkRef checks a name that was taken apart.
+// checkRef checks a parsed name.
 func checkRef(ref bourse.ImageRef) error {
 	if ref.Registry == "" {
 		return bourse.Errorf(bourse.CodeInvalid, "image %q is not in a registry", ref.Repository)
@@ -29,13 +29,12 @@ func checkRef(ref bourse.ImageRef) error {
 	return nil
 }
 
-// recordName is the name of an image's record in containerd, and of its pull:
-// without the tag.
+// recordName returns the name of an image's record in containerd and of its pull, without the tag.
 func recordName(ref bourse.ImageRef) string {
 	return bourse.ImageRef{Registry: ref.Registry, Repository: ref.Repository, Digest: ref.Digest}.String()
 }
 
-// tagName is the name without the digest; "" when there is no tag.
+// tagName returns the name without the digest, or "" if there is no tag.
 func tagName(ref bourse.ImageRef) string {
 	if ref.Tag == "" {
 		return ""

@@ -19,39 +19,39 @@ const (
 	statusDone      = "done"
 )
 
-// progressEvery is the shortest time between two reports of progress to a waiter.
+// progressEvery is the minimum time between two progress reports to a waiter.
 const progressEvery = 200 * time.Millisecond
 
-// pull is a pull in progress, with its waiters.
+// pull is a pull in progress and its waiters.
 type pull struct {
 	ref    bourse.ImageRef
-	org    string // whose credentials it uses: the first waiter's
+	org    string // the first waiter's, whose credentials it uses
 	done   chan struct{}
 	cancel context.CancelCauseFunc
 
 	phase      atomic.Pointer[string]
 	got, total atomic.Int64
-	again      bool // an earlier attempt left its lease; the pull's goroutine's own
+	again      bool // an earlier attempt left its lease; only for the pull's goroutine
 
-	// Written before done is closed, read after.
+	// Set before done is closed, read after.
 	image bourse.Image
 	err   error
 
 	// Guarded by Store.mu.
 	waiters int
-	linger  *time.Timer // runs while there are no waiters
-	parts   parts       // what it takes on disk, known so far
+	linger  *time.Timer // set while there are no waiters
+	parts   parts       // its disk space, as far as known
 }
 
-// leftover is what a failed pull keeps for a retry.
+// leftover is the data that a failed pull preserves for a retry.
 type leftover struct {
 	ref    bourse.ImageRef
 	parts  parts
 	failed time.Time
 }
 
-// keeps reports whether an ended pull leaves its lease for a retry, with what it has
-// fetched: one that was stopped with the daemon does even when that is nothing yet.
+// keeps reports whether an ended pull preserves its lease and data for a retry. A pull that was stopped with the
+// daemon does so even without data.
 func (p *pull) keeps() bool {
 	if p.err == nil || final(p.err) {
 		return false
@@ -61,29 +61,26 @@ func (p *pull) keeps() bool {
 
 func (p *pull) enter(phase string) { p.phase.Store(&phase) }
 
-// progress is how far the pull has come.
+// progress returns the progress of the pull.
 func (p *pull) progress() bourse.PullProgress {
 	return bourse.PullProgress{Status: *p.phase.Load(), Bytes: p.got.Load(), Total: p.total.Load()}
 }
 
-// state is the image as it is until it is there.
+// state returns the image's description during the pull.
 func (p *pull) state() bourse.Image {
 	progress := p.progress()
 	return bourse.Image{Ref: p.ref, Bytes: progress.Total, Pull: &progress}
 }
 
-// Pull makes an image present: fetched for this host's platform, verified and
-// unpacked. ref has a digest, from Resolve, which has checked that the
-// organisation may have it: Pull does not check again. All callers with the same image
-// share one pull; progress is called in each caller's goroutine, at most five
-// times a second and once at the end. progress may be nil.
+// Pull makes an image available: fetched for this host's platform, verified and unpacked. ref must have a digest from
+// Resolve, which has checked the organization's access; Pull does not check it again. All callers with the same image
+// share one pull. progress, if not nil, is called in each caller's goroutine, at most five times per second and once
+// at the end.
 //
-// When ctx ends the caller stops waiting, the pull goes on for the others, and
-// for Config.Linger when there are none.
+// When ctx ends, the caller stops waiting. The pull continues for the others, or for Config.Linger if there are none.
 //
-// CodeNotFound, CodeInvalid, CodeInsufficient: final, nothing of it is kept.
-// CodeUnavailable: the registry or containerd is unreachable; a repetition resumes where
-// this pull stopped.
+// Errors: CodeNotFound, CodeInvalid and CodeInsufficient are final, and nothing of the pull is preserved.
+// CodeUnavailable means that the registry or containerd is unreachable; a retry resumes where this pull stopped.
 func (s *Store) Pull(ctx context.Context, org string, ref bourse.ImageRef, progress func(bourse.Image)) (bourse.Image, error) {
 	if err := checkRef(ref); err != nil {
 		return bourse.Image{}, err
@@ -99,7 +96,7 @@ func (s *Store) Pull(ctx context.Context, org string, ref bourse.ImageRef, progr
 	return p.wait(ctx, progress)
 }
 
-// join returns the pull of an image, which it starts if there is none, or else the image.
+// join returns the pull of an image, starting it if necessary, or the image if it is present.
 func (s *Store) join(ctx context.Context, org string, ref bourse.ImageRef) (*pull, bourse.Image, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -123,7 +120,7 @@ func (s *Store) join(ctx context.Context, org string, ref bourse.ImageRef) (*pul
 	return p, bourse.Image{}, nil
 }
 
-// start begins a pull without waiters. Store.mu is held.
+// start starts a pull without waiters. Store.mu is held.
 func (s *Store) start(ctx context.Context, org string, ref bourse.ImageRef) *pull {
 	ctx, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	ref.Labels = nil
@@ -143,7 +140,7 @@ func (s *Store) start(ctx context.Context, org string, ref bourse.ImageRef) *pul
 	return p
 }
 
-// leave takes a waiter off.
+// leave removes a waiter.
 func (s *Store) leave(p *pull) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -152,7 +149,7 @@ func (s *Store) leave(p *pull) {
 	}
 }
 
-// unattended has a pull go on without waiters, for a while. Store.mu is held.
+// unattended lets a pull continue temporarily without waiters. Store.mu is held.
 func (s *Store) unattended(p *pull) {
 	p.linger = time.AfterFunc(s.config.Linger, func() {
 		s.mu.Lock()
@@ -163,7 +160,7 @@ func (s *Store) unattended(p *pull) {
 	})
 }
 
-// wait waits for the pull's end and passes its progress on.
+// wait waits for the end of the pull and reports its progress.
 func (p *pull) wait(ctx context.Context, progress func(bourse.Image)) (bourse.Image, error) {
 	tell := func(image bourse.Image) {
 		if progress != nil {
@@ -194,13 +191,13 @@ func (p *pull) wait(ctx context.Context, progress func(bourse.Image)) (bourse.Im
 	}
 }
 
-// carryOut pulls, notifies the waiters, and removes the pull.
+// carryOut executes a pull, notifies the waiters, and removes the pull.
 func (s *Store) carryOut(ctx context.Context, p *pull) {
 	name := recordName(p.ref)
 	began := time.Now()
 	image, err := s.inTurn(ctx, p)
 	if cause, ok := errors.AsType[*bourse.Error](context.Cause(ctx)); ok && err != nil {
-		err = cause // past the budget
+		err = cause // over the budget
 	}
 	p.image, p.err = image, coded(err, p.ref.String())
 	s.settle(context.WithoutCancel(ctx), p)
@@ -217,13 +214,13 @@ func (s *Store) carryOut(ctx context.Context, p *pull) {
 	close(p.done)
 	s.notify()
 	if p.err != nil {
-		s.config.Log.Warn("image not pulled", "image", p.ref.String(), "bytes", p.got.Load(), "err", p.err)
+		s.config.Log.Warn("pull image failed", "image", p.ref.String(), "bytes", p.got.Load(), "err", p.err)
 		return
 	}
 	s.config.Log.Info("image pulled", "image", p.ref.String(), "bytes", image.Bytes, "disk", image.Disk, "duration", time.Since(began))
 }
 
-// inTurn waits for the pull's turn and pulls.
+// inTurn waits for the pull's turn and executes it.
 func (s *Store) inTurn(ctx context.Context, p *pull) (bourse.Image, error) {
 	leave, err := s.turns.pass(ctx)
 	if err != nil {

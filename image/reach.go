@@ -14,15 +14,14 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// reach is the registries that may be asked, and at which addresses. Images are
-// named by tenants, and a registry's answers name further hosts: without it
-// they could have a worker ask any address that its network can reach.
+// reach restricts registries and their addresses. Tenants choose images, and a registry's answers contain further
+// hosts. Without restrictions, they could make a worker connect to any address in its network.
 type reach struct {
-	private bool     // private, loopback and link-local addresses too
-	only    []string // nil: any
+	private bool     // allow private, loopback and link-local addresses
+	only    []string // nil: all
 }
 
-// may reports CodeInvalid for a registry that is not among the allowed ones.
+// may returns CodeInvalid for a registry that is not allowed.
 func (r *reach) may(host string) error {
 	if r.only == nil || slices.Contains(r.only, host) {
 		return nil
@@ -30,9 +29,8 @@ func (r *reach) may(host string) error {
 	return bourse.Errorf(bourse.CodeInvalid, "registry %s is not allowed on this worker (--registry)", bourse.Quoted(host))
 }
 
-// dialer connects for a registry: to its own host, and to all that its answers
-// name. The address is judged when it is known, after the name was resolved.
-// known is a registry that the operator has described.
+// dialer returns a dialer for a registry's own host and all hosts in its answers. It checks the address after the
+// name was resolved. known means that the operator has configured the registry.
 func (r *reach) dialer(known bool, timeout time.Duration) *net.Dialer {
 	d := &net.Dialer{Timeout: timeout}
 	if r.private || known {
@@ -45,7 +43,7 @@ func (r *reach) dialer(known bool, timeout time.Duration) *net.Dialer {
 			return fmt.Errorf("address %s: %w", bourse.Quoted(address), err)
 		}
 		if len(proxies) > 0 && slices.Contains(proxies, to.Port()) {
-			return nil // the operator's proxy, which applies its own rules
+			return nil // the operator's proxy applies its own rules
 		}
 		if !public(to.Addr()) {
 			return errPrivate()
@@ -55,16 +53,16 @@ func (r *reach) dialer(known bool, timeout time.Duration) *net.Dialer {
 	return d
 }
 
-// carrierNAT is the address block of RFC 6598, private in all but name.
+// carrierNAT is the address block of RFC 6598, which is effectively private.
 var carrierNAT = netip.MustParsePrefix("100.64.0.0/10")
 
-// public reports whether an address is one that anybody may connect to.
+// public reports whether an address is public.
 func public(a netip.Addr) bool {
 	a = a.Unmap()
 	return a.IsGlobalUnicast() && !a.IsPrivate() && !carrierNAT.Contains(a)
 }
 
-// proxyPorts returns the ports of the proxies that the environment names.
+// proxyPorts returns the ports of the proxies in the environment.
 func proxyPorts() []uint16 {
 	var out []uint16
 	for _, scheme := range []string{"http", "https"} {

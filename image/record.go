@@ -9,26 +9,23 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Labels of an image's record in containerd. They are the store's only memory
-// besides containerd's own.
+// Labels of an image's record in containerd. They are the store's only durable data besides containerd's own.
 const (
-	labelStore = "bourse.dev/image" // "1": the record is this store's
-	labelTags  = "bourse.dev/tags"  // the tags that it was last asked for by, separated by spaces
-	labelUsed  = "bourse.dev/used"  // when it was last used, as RFC 3339 has it
-	labelShown = "bourse.dev/shown" // the askers that its registry has shown it to, and when: {"asker": seconds}
+	labelStore = "bourse.dev/image" // "1": the record belongs to this store
+	labelTags  = "bourse.dev/tags"  // tags by which it was last requested, separated by spaces
+	labelUsed  = "bourse.dev/used"  // time of the last use (RFC 3339)
+	labelShown = "bourse.dev/shown" // askers to whom its registry has shown it, and when: {"asker": seconds}
 )
 
-// maxTags is how many tags of one image are remembered: containerd takes 4096
-// bytes for a label.
+// maxTags is the maximum number of remembered tags per image, because containerd limits a label to 4096 bytes.
 const maxTags = 24
 
-// parts are what an image takes on disk: blobs by their digests, unpacked layers
-// by the names of their snapshots, in bytes. What two images have in common has
-// the same name in both.
+// parts holds the disk space of an image's parts in bytes: blobs by digest, unpacked layers by the name of their
+// snapshot. A part shared by two images has the same name in both.
 type parts map[string]int64
 
-// snapshotPart names an unpacked layer; the digest of a layer that is stored
-// uncompressed may be the name of its snapshot too.
+// snapshotPart returns the name of an unpacked layer. The prefix is needed because an uncompressed layer's digest may
+// equal the name of its snapshot.
 func snapshotPart(chain string) string { return "snapshot " + chain }
 
 func (p parts) sum() int64 {
@@ -39,17 +36,17 @@ func (p parts) sum() int64 {
 	return sum
 }
 
-// record is an image that is there.
+// record is an image on this worker.
 type record struct {
-	name   string          // of its record in containerd
+	name   string          // name in containerd
 	ref    bourse.ImageRef // without a tag
-	tags   []string        // the newest first
+	tags   []string        // newest first
 	bytes  int64           // compressed: configuration and layers
 	needs  []string        // digests of the configuration and layers
 	parts  parts
 	usedAt time.Time
-	shown  map[asker]time.Time // as it is, or is to be, in containerd; what counts is in the catalogue
-	dirty  bool                // tags, usedAt or shown are not in containerd yet
+	shown  map[asker]time.Time // as stored, or to be stored, in containerd; the catalogue has the current values
+	dirty  bool                // tags, usedAt or shown are not stored in containerd yet
 }
 
 // image returns the public form of the record.
@@ -72,8 +69,8 @@ func (r *record) labels() map[string]string {
 	}
 }
 
-// read reads the labels of a record of containerd. What cannot be read, because
-// another program wrote it, is left out: the tags and the time are a cache.
+// read parses the labels of a record in containerd. It ignores invalid values, which another program must have
+// written: the tags and the time are only a cache.
 func (r *record) read(labels map[string]string, now time.Time) {
 	for tag := range strings.FieldsSeq(labels[labelTags]) {
 		named := r.ref
@@ -83,14 +80,14 @@ func (r *record) read(labels map[string]string, now time.Time) {
 		}
 	}
 	used, err := time.Parse(time.RFC3339Nano, labels[labelUsed])
-	if err != nil || used.After(now) { // a clock that was set back must not keep it forever
+	if err != nil || used.After(now) { // otherwise a clock that was set back would keep it forever
 		used = now
 	}
 	r.usedAt = used
 	r.shown = readShown(labels[labelShown], now)
 }
 
-// addTag puts a tag first and reports whether that changed anything.
+// addTag makes a tag the first one and reports whether that changed anything.
 func (r *record) addTag(tag string) bool {
 	if tag == "" || len(r.tags) > 0 && r.tags[0] == tag {
 		return false
@@ -101,7 +98,7 @@ func (r *record) addTag(tag string) bool {
 	return true
 }
 
-// dropTag takes a tag away, which means another image now.
+// dropTag removes a tag, which now refers to another image, and reports whether the record had it.
 func (r *record) dropTag(tag string) bool {
 	n := len(r.tags)
 	r.tags = slices.DeleteFunc(r.tags, func(t string) bool { return t == tag })

@@ -16,14 +16,14 @@ import (
 	"github.com/bourse-dev/bourse/image/credentials"
 )
 
-// maxRegistries bounds the registries whose connections and tokens are kept:
-// orders name any.
+// maxRegistries is the maximum number of registries whose connections and tokens are retained, because orders can
+// name any number.
 const maxRegistries = 64
 
-// registries knows how each registry is reached.
+// registries contains the settings and connections of all registries.
 type registries struct {
 	config map[string]Registry
-	shared *logins            // of all organisations; may be nil
+	shared *logins            // shared by all organizations; may be nil
 	orgs   map[string]*logins // each organisation's own
 	stall  time.Duration
 	reach  reach
@@ -32,19 +32,19 @@ type registries struct {
 	hosts map[hostKey]knownHost
 }
 
-// hostKey names what is kept of a registry: nothing of it is another asker's.
+// hostKey identifies the retained data of a registry. Askers do not share any.
 type hostKey struct {
 	who  asker
 	host string
 }
 
-// knownHost is how a registry is reached for an asker.
+// knownHost contains an asker's connection to a registry.
 type knownHost struct {
 	docker.RegistryHost
-	login credentials.Login // that its tokens were got with
+	login credentials.Login // the credentials for its tokens
 }
 
-// newRegistries returns what is known of registries at the start.
+// newRegistries returns the registries for a configuration.
 func newRegistries(c *Config) *registries {
 	r := &registries{config: c.Registries, stall: c.Stall, reach: reach{c.Private, c.Only}, orgs: map[string]*logins{}}
 	if c.DockerConfig != "" {
@@ -56,8 +56,7 @@ func newRegistries(c *Config) *registries {
 	return r
 }
 
-// resolver returns the client of the registries for an asker. Tokens and
-// connections are shared by all resolvers of one.
+// resolver returns an asker's client for registries. All resolvers of one asker share tokens and connections.
 func (r *registries) resolver(who asker) remotes.Resolver {
 	return docker.NewResolver(docker.ResolverOptions{Hosts: func(host string) ([]docker.RegistryHost, error) {
 		h, err := r.host(who, host)
@@ -101,8 +100,8 @@ func (r *registries) host(who asker, name string) (docker.RegistryHost, error) {
 	return h, nil
 }
 
-// connect makes the client of a registry, which is shown login when it asks for
-// one; unread is why there is none.
+// connect creates a client for a registry. It sends login when the registry asks for credentials; unread is the
+// reason if there are none.
 func (r *registries) connect(name string, login credentials.Login, unread error) (docker.RegistryHost, error) {
 	if err := r.reach.may(name); err != nil {
 		return docker.RegistryHost{}, err
@@ -121,7 +120,7 @@ func (r *registries) connect(name string, login credentials.Login, unread error)
 	}
 	roots, err := authorities(config.CA)
 	if err != nil {
-		return h, bourse.Errorf(bourse.CodeUnavailable, "registry %s: the worker cannot read its authority: %w", name, err)
+		return h, bourse.Errorf(bourse.CodeUnavailable, "registry %s: read the registry's CA file: %w", name, err)
 	}
 	h.Client = &http.Client{Transport: &stalling{limit: r.stall, next: &http.Transport{
 		Proxy:               http.ProxyFromEnvironment,
@@ -138,8 +137,7 @@ func (r *registries) connect(name string, login credentials.Login, unread error)
 	return h, nil
 }
 
-// authorities reads the CA certificates for a registry; nil: the
-// system's.
+// authorities reads the CA certificates for a registry. nil means the system's.
 func authorities(path string) (*x509.CertPool, error) {
 	if path == "" {
 		return nil, nil
@@ -150,12 +148,12 @@ func authorities(path string) (*x509.CertPool, error) {
 	}
 	pool := x509.NewCertPool()
 	if !pool.AppendCertsFromPEM(pem) {
-		return nil, fmt.Errorf("%s holds no certificate", path)
+		return nil, fmt.Errorf("%s contains no certificate", path)
 	}
 	return pool, nil
 }
 
-// close ends the idle connections.
+// close closes the idle connections.
 func (r *registries) close() {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -12,9 +12,8 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// remove removes images' records, and with the last one everything that no other image,
-// container or pull holds. They leave the catalogue first, so that no quote counts on
-// what is being removed.
+// remove removes images' records, and with the last one all data that no other image, container or pull needs. The
+// images leave the catalogue first, so that no quote relies on them.
 func (s *Store) remove(ctx context.Context, c *containerd.Client, names []string) error {
 	if len(names) == 0 {
 		return nil
@@ -39,9 +38,9 @@ func (s *Store) remove(ctx context.Context, c *containerd.Client, names []string
 	return errors.Join(errs...)
 }
 
-// Remove removes an image by its digest, under all its names. CodeNotFound: it is
-// not here. CodeFailedPrecondition: a machine has it. CodeUnavailable: containerd
-// is away; what could not be removed is listed again when it is back.
+// Remove removes an image by its digest, under all its names. Errors: CodeNotFound if it is not on this worker,
+// CodeFailedPrecondition if a machine uses it, CodeUnavailable if containerd is unavailable. In the last case, images
+// that could not be removed are listed again when containerd is back.
 func (s *Store) Remove(ctx context.Context, digest string) error {
 	s.mu.Lock()
 	inUse := s.memory.inUse
@@ -63,7 +62,7 @@ func (s *Store) Remove(ctx context.Context, digest string) error {
 	return coded(s.remove(ctx, c, names), digest)
 }
 
-// Prune removes all images that no machine has, and returns them.
+// Prune removes and returns all images that no machine uses.
 func (s *Store) Prune(ctx context.Context) ([]bourse.Image, error) {
 	s.mu.Lock()
 	inUse := s.memory.inUse

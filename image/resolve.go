@@ -8,18 +8,15 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Resolve returns the image that a name means now, if its registry shows it
-// to an organisation: with its own credentials where it has some for this
-// registry, else with the shared ones. The result is the name with its digest: of
-// an index where the registry has one. A tag's registry is asked with one request
-// for all callers that wait for the same at the moment, for at most
-// Config.ResolveWithin, that of a digest again when its last answer is older than
-// Config.Recheck. When the registry cannot be reached, what the name meant last
-// is returned, if that image is here and was shown to the organisation in the last week.
+// Resolve returns the image to which a name currently refers, if its registry shows it to an organization: with the
+// organization's own credentials if it has any for this registry, otherwise with the shared ones. The result is the
+// name with its digest, which is that of an index if the registry has one. For a tag, concurrent callers share one
+// request to the registry, which takes at most Config.ResolveWithin. For a digest, the registry is asked again if its
+// last answer is older than Config.Recheck. If the registry cannot be reached, Resolve returns the last known image,
+// if it is on this worker and was shown to the organization in the last week.
 //
-// CodeInvalid: no name of an image. CodeNotFound: the registry does not have it,
-// or does not show it to this organisation. CodeUnavailable: the registry cannot
-// be reached.
+// Errors: CodeInvalid if the name is invalid, CodeNotFound if the registry does not have the image or does not show
+// it to this organization, CodeUnavailable if the registry cannot be reached.
 func (s *Store) Resolve(ctx context.Context, org, name string) (bourse.ImageRef, error) {
 	ref, err := parseName(name)
 	if err != nil {
@@ -30,7 +27,7 @@ func (s *Store) Resolve(ctx context.Context, org, name string) (bourse.ImageRef,
 		return s.labelled(ref), nil
 	}
 	flight := s.resolving.DoChan(string(who)+" "+ref.String(), func() (any, error) {
-		// Not of the first one to ask: the others may stay longer.
+		// Not limited by the first caller's context, because the others may wait longer.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.config.ResolveWithin)
 		defer cancel()
 		return s.ask(s.within(ctx), who, ref)
@@ -52,22 +49,21 @@ func (s *Store) Resolve(ctx context.Context, org, name string) (bourse.ImageRef,
 		return bourse.ImageRef{}, err
 	}
 	if local := s.lastKnown(ctx, who, ref); local != "" {
-		s.config.Log.Warn("registry not reached, using the image that is here", "image", name, "digest", local, "err", err)
+		s.config.Log.Warn("registry unreachable, using the local image", "image", name, "digest", local, "err", err)
 		ref.Digest = local
 		return s.labelled(ref), nil
 	}
 	return bourse.ImageRef{}, err
 }
 
-// wasShown reports whether the image of a digest was shown to an asker within a
-// time.
+// wasShown reports whether an image was shown to an asker within the given time.
 func (s *Store) wasShown(ref bourse.ImageRef, who asker, within time.Duration) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.memory.catalogue.wasShown(recordName(ref), who, within, time.Now())
 }
 
-// labelled adds the labels of an image that is here.
+// labelled adds the labels of an image on this worker.
 func (s *Store) labelled(ref bourse.ImageRef) bourse.ImageRef {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -77,26 +73,25 @@ func (s *Store) labelled(ref bourse.ImageRef) bourse.ImageRef {
 	return ref
 }
 
-// lastKnown returns the digest of the image here that a name meant last, if it was
-// shown to an asker.
+// lastKnown returns the digest of the local image to which a name last referred, if it was shown to the asker.
 func (s *Store) lastKnown(ctx context.Context, who asker, ref bourse.ImageRef) string {
 	s.mu.Lock()
 	loaded := s.memory.loaded
 	s.mu.Unlock()
-	if !loaded { // Run has just begun
+	if !loaded { // Run has just started
 		ctx, c, err := s.containerd(ctx)
 		if err == nil {
 			err = s.load(ctx, c)
 		}
 		if err != nil {
-			s.config.Log.Debug("images not read", "image", ref.String(), "err", err)
+			s.config.Log.Debug("read images failed", "image", ref.String(), "err", err)
 		}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	r := s.memory.catalogue.find(ref)
 	if r == nil && ref.Digest == "" {
-		r = s.memory.catalogue.records[s.memory.catalogue.tags[tagName(ref)]] // its present digest is known, but is not here
+		r = s.memory.catalogue.records[s.memory.catalogue.tags[tagName(ref)]] // its current digest is known, but that image is not on this worker
 	}
 	if r == nil || !s.memory.catalogue.wasShown(r.name, who, shownFor, time.Now()) {
 		return ""
@@ -104,7 +99,7 @@ func (s *Store) lastKnown(ctx context.Context, who asker, ref bourse.ImageRef) s
 	return r.ref.Digest
 }
 
-// ask asks the registry what a name means to an asker, and records it.
+// ask asks the registry what a name refers to for an asker, and records the answer.
 func (s *Store) ask(ctx context.Context, who asker, ref bourse.ImageRef) (string, error) {
 	name := tagName(ref)
 	if ref.Digest != "" {
@@ -129,10 +124,9 @@ func (s *Store) ask(ctx context.Context, who asker, ref bourse.ImageRef) (string
 	_, known := s.memory.catalogue.known[recordName(ref)]
 	s.mu.Unlock()
 	if !here && !known && name == tagName(ref) {
-		// The pull that follows needs the manifest anyway; without it only the
-		// next quotes know less.
+		// The pull that follows needs the manifest anyway. Without it, only the next quotes are less exact.
 		if _, _, err := s.look(ctx, nil, who, ref, desc); err != nil {
-			s.config.Log.Debug("manifest not read", "image", ref.String(), "err", err)
+			s.config.Log.Debug("read manifest failed", "image", ref.String(), "err", err)
 		}
 	}
 	return ref.Digest, nil

@@ -9,18 +9,18 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// activePart is, of a pull's parts, the layer that is being unpacked.
+// activePart is the name of the layer being unpacked among a pull's parts.
 const activePart = "active"
 
-// How often a growing layer is measured: at most a tenth of the time is spent on
-// it, for containerd walks through all its files.
+// How often a growing layer is measured. At most a tenth of the time is spent on that, because containerd walks all
+// its files.
 const (
 	measureEvery = 200 * time.Millisecond
 	measureShare = 10
 )
 
-// watch measures the layer that is being unpacked, frees space for it, and ends
-// the pull when there is none. The result stops it and waits.
+// watch measures the layer being unpacked, frees space for it, and ends the pull if there is none. The returned
+// function stops watch and waits for its goroutine.
 func (s *Store) watch(ctx context.Context, w *watched) func() {
 	if s.config.Budget == 0 {
 		return func() {}
@@ -50,7 +50,7 @@ func (s *Store) watch(ctx context.Context, w *watched) func() {
 	}
 }
 
-// measure looks at the layer that is being unpacked.
+// measure measures the layer being unpacked.
 func (s *Store) measure(ctx context.Context, w *watched) error {
 	w.mu.Lock()
 	key := w.active
@@ -60,15 +60,14 @@ func (s *Store) measure(ctx context.Context, w *watched) error {
 	}
 	used, err := w.Usage(ctx, key)
 	if err != nil {
-		return err // committed or removed meanwhile
+		return err // committed or removed in the meantime
 	}
 	s.holds(w.pull, parts{activePart: used.Size})
 	return s.makeRoom(ctx, w.client, w.pull)
 }
 
-// makeRoom evicts images until all fit into the budget, with what the pull p
-// takes; nil: as many as can be. When that cannot be it evicts none and fails with
-// CodeInsufficient.
+// makeRoom evicts images until everything fits into the budget, including pull p. With a nil p it evicts as many as
+// possible. If p cannot fit, it evicts nothing and returns CodeInsufficient.
 func (s *Store) makeRoom(ctx context.Context, c *containerd.Client, p *pull) error {
 	if s.config.Budget == 0 {
 		return nil
@@ -88,7 +87,7 @@ func (s *Store) makeRoom(ctx context.Context, c *containerd.Client, p *pull) err
 	names, left := victims(holdings, s.config.Budget)
 	if p != nil && left > s.config.Budget {
 		return bourse.Errorf(bourse.CodeInsufficient,
-			"image %s takes %d bytes or more; with it the images in use would take %d, and the worker has %d for images",
+			"image %s takes at least %d bytes; with it, the images in use would take %d bytes, but the worker has %d for images",
 			p.ref.String(), s.sizeOf(p), left, s.config.Budget)
 	}
 	return s.evict(ctx, c, names)
@@ -100,7 +99,7 @@ func (s *Store) sizeOf(p *pull) int64 {
 	return p.parts.sum()
 }
 
-// holdings returns everything that takes disk, and the function of SetInUse.
+// holdings returns everything that takes disk space, and the function of SetInUse.
 func (s *Store) holdings() ([]holding, func(string) bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -112,19 +111,19 @@ func (s *Store) holdings() ([]holding, func(string) bool) {
 		copied := parts{}
 		for part, size := range p.parts {
 			if part == activePart {
-				part = activePart + " " + name // no other pull's
+				part = activePart + " " + name // distinct from other pulls'
 			}
 			copied[part] = size
 		}
 		out = append(out, holding{name: "pull " + name, parts: copied, fixed: true})
 	}
-	for name, k := range s.memory.kept { // never used: the first to go
+	for name, k := range s.memory.kept { // without usedAt, so evicted first
 		out = append(out, holding{name: name, parts: k.parts})
 	}
 	return out, s.memory.inUse
 }
 
-// evict removes images, and what failed pulls have kept.
+// evict removes images and the data of failed pulls.
 func (s *Store) evict(ctx context.Context, c *containerd.Client, names []string) error {
 	var here []string
 	for _, name := range names {

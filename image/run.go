@@ -11,18 +11,17 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// How often Run does what no event makes it do.
+// Intervals of Run's periodic work.
 const (
 	flushEvery = 10 * time.Second
 	sweepEvery = time.Minute
 	retryEvery = 500 * time.Millisecond
-	serveWait  = 5 * time.Second // for containerd to answer, with retries
+	serveWait  = 5 * time.Second // time limit for containerd's answer, including retries
 )
 
-// Run keeps the store in line with containerd until ctx ends: it reads what is
-// there, resumes the pulls that were in progress, evicts what is above the budget,
-// notices what others remove, and begins again when containerd returns. It
-// closes the store at the end.
+// Run synchronizes the store with containerd until ctx ends: it reads the images, resumes interrupted pulls, evicts
+// what exceeds the budget, notices what other programs remove, and starts over when containerd returns. It closes the
+// store at the end.
 func (s *Store) Run(ctx context.Context) error {
 	away := false
 	for ctx.Err() == nil {
@@ -33,7 +32,7 @@ func (s *Store) Run(ctx context.Context) error {
 			away = false
 		})
 		if ctx.Err() == nil && !away {
-			s.config.Log.Warn("containerd is away", "err", err)
+			s.config.Log.Warn("containerd is unavailable", "err", err)
 			away = true
 		}
 		select {
@@ -49,8 +48,7 @@ func (s *Store) Run(ctx context.Context) error {
 	return s.Close()
 }
 
-// session goes on for as long as containerd is there; ready is called when all
-// has been read from it.
+// session runs as long as containerd is available. It calls ready when it has read everything.
 func (s *Store) session(ctx context.Context, ready func()) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -94,7 +92,7 @@ func (s *Store) session(ctx context.Context, ready func()) error {
 	}
 }
 
-// serving waits for containerd to answer.
+// serving waits until containerd answers.
 func serving(ctx context.Context, c *containerd.Client) error {
 	ctx, cancel := context.WithTimeout(ctx, serveWait)
 	defer cancel()
@@ -105,8 +103,7 @@ func serving(ctx context.Context, c *containerd.Client) error {
 	return err
 }
 
-// resume starts the pulls whose leases are there, and which have not been started
-// again meanwhile.
+// resume starts the pulls that have a lease and have not been started again.
 func (s *Store) resume(ctx context.Context, c *containerd.Client) error {
 	all, err := underWay(ctx, c)
 	if err != nil {
@@ -125,7 +122,7 @@ func (s *Store) resume(ctx context.Context, c *containerd.Client) error {
 		if !here {
 			continue
 		}
-		// The daemon ended between the record and the lease's removal.
+		// The daemon ended between the record's creation and the lease's removal.
 		if err := dropLease(ctx, c, ref, true); err != nil {
 			return err
 		}
@@ -133,14 +130,14 @@ func (s *Store) resume(ctx context.Context, c *containerd.Client) error {
 	return nil
 }
 
-// trim evicts what is above the budget.
+// trim evicts what exceeds the budget.
 func (s *Store) trim(ctx context.Context, c *containerd.Client) {
 	if err := s.makeRoom(ctx, c, nil); err != nil && ctx.Err() == nil {
-		s.config.Log.Warn("images not evicted", "err", err)
+		s.config.Log.Warn("evict images failed", "err", err)
 	}
 }
 
-// sweep removes what failed pulls have kept for too long.
+// sweep removes expired data of failed pulls.
 func (s *Store) sweep(ctx context.Context, c *containerd.Client) {
 	s.mu.Lock()
 	var old []bourse.ImageRef
@@ -152,12 +149,12 @@ func (s *Store) sweep(ctx context.Context, c *containerd.Client) {
 	s.mu.Unlock()
 	for _, ref := range old {
 		if err := s.dropKept(ctx, c, ref); err != nil {
-			s.config.Log.Warn("failed pull not removed", "image", ref.String(), "err", err)
+			s.config.Log.Warn("remove data of failed pull failed", "image", ref.String(), "err", err)
 		}
 	}
 }
 
-// flush writes to containerd which tags images have and when they were used.
+// flush stores the images' tags and times of use in containerd.
 func (s *Store) flush(ctx context.Context, c *containerd.Client) {
 	s.mu.Lock()
 	labels := map[string]map[string]string{}
@@ -179,6 +176,6 @@ func (s *Store) flush(ctx context.Context, c *containerd.Client) {
 			r.dirty = true
 		}
 		s.mu.Unlock()
-		s.config.Log.Warn("image's use not recorded", "image", name, "err", err)
+		s.config.Log.Warn("record use of image failed", "image", name, "err", err)
 	}
 }

@@ -16,33 +16,33 @@ import (
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 )
 
-// applier marks the errors of layers as such.
+// applier marks errors in layers as layerError.
 type applier struct {
 	diff.Applier
-	want map[digest.Digest]digest.Digest // of a layer, uncompressed
+	want map[digest.Digest]digest.Digest // uncompressed digests by layer
 }
 
-// Apply unpacks a layer. It fails with a layerError, also when the layer is not
-// the one of the image's configuration, unless containerd went away.
+// Apply unpacks a layer. It returns a layerError, including when the layer does not match the image's configuration,
+// unless containerd became unavailable.
 func (a applier) Apply(ctx context.Context, desc ocispec.Descriptor, mounts []mount.Mount, opts ...diff.ApplyOpt) (ocispec.Descriptor, error) {
 	out, err := a.Applier.Apply(ctx, desc, mounts, opts...)
 	if err != nil && ctx.Err() == nil && !unreachable(err) {
 		return out, &layerError{err}
 	}
 	if want := a.want[desc.Digest]; err == nil && out.Digest != want {
-		return out, &layerError{fmt.Errorf("layer %s unpacks to %s, the image has %s", desc.Digest, out.Digest, want)}
+		return out, &layerError{fmt.Errorf("layer %s unpacks to %s, but the image's configuration has %s", desc.Digest, out.Digest, want)}
 	}
 	return out, err
 }
 
-// ingester ends the wait for a blob that another process writes when it is
-// containerd itself that does not answer: it returns "unavailable" for both.
+// ingester distinguishes between a blob that another process is writing, for which one has to wait, and an
+// unavailable containerd, because containerd's client returns "unavailable" for both.
 type ingester struct {
 	content.Store
 	client *containerd.Client
 }
 
-// awayError is a containerd that does not answer.
+// awayError is the error of a containerd that does not answer.
 type awayError struct{ text string }
 
 func (e *awayError) Error() string { return "containerd does not answer: " + e.text }
@@ -59,7 +59,7 @@ func (i *ingester) Writer(ctx context.Context, opts ...content.WriterOpt) (conte
 	return nil, err
 }
 
-// watched is a snapshotter that measures what a pull's unpacked layers take.
+// watched is a snapshotter that measures the unpacked layers of a pull.
 type watched struct {
 	snapshots.Snapshotter
 	store  *Store
@@ -67,10 +67,10 @@ type watched struct {
 	pull   *pull
 
 	mu     sync.Mutex
-	active string // key of the snapshot that is being filled
+	active string // key of the snapshot being filled
 }
 
-// Prepare begins a layer.
+// Prepare starts a layer.
 func (w *watched) Prepare(ctx context.Context, key, parent string, opts ...snapshots.Opt) ([]mount.Mount, error) {
 	mounts, err := w.Snapshotter.Prepare(ctx, key, parent, opts...)
 	if err == nil {
@@ -79,7 +79,7 @@ func (w *watched) Prepare(ctx context.Context, key, parent string, opts ...snaps
 	return mounts, err
 }
 
-// Commit ends a layer. It fails when the layer does not fit into the budget.
+// Commit completes a layer. It fails if the layer does not fit into the budget.
 func (w *watched) Commit(ctx context.Context, name, key string, opts ...snapshots.Opt) error {
 	err := w.Snapshotter.Commit(ctx, name, key, opts...)
 	w.setActive("")

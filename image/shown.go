@@ -9,23 +9,22 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// An image that a worker has is its askers' to whom its registry has shown it,
-// and no one else's: the catalogue remembers whom, and when. The label labelShown
-// of the image's record keeps that for the next daemon.
+// An image on a worker is available only to the askers to whom its registry has shown it. The catalogue remembers
+// them with the time. The label labelShown of the image's record preserves this for the next daemon.
 
 const (
-	maxShown      = 8192               // images times askers, in memory
-	maxShownBytes = 3 << 10            // of the label; containerd takes 4096 with its key
-	shownFor      = 7 * 24 * time.Hour // how long an answer counts while the registry cannot be reached
+	maxShown      = 8192               // in memory: images times askers
+	maxShownBytes = 3 << 10            // of the label; containerd limits key and value to 4096
+	shownFor      = 7 * 24 * time.Hour // how long an answer is valid while the registry cannot be reached
 )
 
-// shownTo is an image, by the name of its record, and an asker that its registry showed it to.
+// shownTo is an image, by the name of its record, and an asker to whom its registry showed it.
 type shownTo struct {
 	name string
 	who  asker
 }
 
-// show notes that an image was shown to an asker.
+// show records that an image was shown to an asker.
 func (c *catalogue) show(name string, who asker, now time.Time) {
 	remember(c.shown, maxShown, shownTo{name, who}, now)
 	if r, ok := c.records[name]; ok {
@@ -33,8 +32,7 @@ func (c *catalogue) show(name string, who asker, now time.Time) {
 	}
 }
 
-// hide removes what was shown of an image's repository to an asker: the registry
-// no longer shows it.
+// hide forgets that images of a repository were shown to an asker, because the registry no longer shows them.
 func (c *catalogue) hide(ref bourse.ImageRef, who asker) {
 	for key := range c.shown {
 		other := bourse.ParseImageRef(key.name)
@@ -48,13 +46,13 @@ func (c *catalogue) hide(ref bourse.ImageRef, who asker) {
 	}
 }
 
-// wasShown reports whether an image was shown to an asker within a time.
+// wasShown reports whether an image was shown to an asker within the given time.
 func (c *catalogue) wasShown(name string, who asker, within time.Duration, now time.Time) bool {
 	at, ok := c.shown[shownTo{name, who}]
 	return ok && !at.After(now) && now.Sub(at) < within
 }
 
-// askers returns the askers that an image was shown to.
+// askers returns the askers to whom an image was shown.
 func (c *catalogue) askers(name string) map[asker]time.Time {
 	out := map[asker]time.Time{}
 	for key, at := range c.shown {
@@ -65,8 +63,8 @@ func (c *catalogue) askers(name string) map[asker]time.Time {
 	return out
 }
 
-// writeShown encodes the label, without those that are beyond its size: the
-// earliest, to which the image must then be shown again.
+// writeShown encodes the label. It omits the oldest entries that exceed the label's size; the image must then be
+// shown to them again.
 func writeShown(shown map[asker]time.Time) string {
 	latest := slices.SortedFunc(maps.Keys(shown), func(a, b asker) int { return shown[b].Compare(shown[a]) })
 	out, size := map[asker]int64{}, 2
@@ -78,13 +76,13 @@ func writeShown(shown map[asker]time.Time) string {
 		out[who] = shown[who].Unix()
 	}
 	text, err := json.Marshal(out)
-	if err != nil { // a map of numbers has a form
+	if err != nil { // impossible for a map of numbers
 		return ""
 	}
 	return string(text)
 }
 
-// readShown decodes the label. What cannot be read was shown to no one.
+// readShown decodes the label. It ignores invalid entries.
 func readShown(text string, now time.Time) map[asker]time.Time {
 	var in map[asker]int64
 	if json.Unmarshal([]byte(text), &in) != nil {
@@ -92,7 +90,7 @@ func readShown(text string, now time.Time) map[asker]time.Time {
 	}
 	out := map[asker]time.Time{}
 	for who, seconds := range in {
-		if at := time.Unix(seconds, 0); !at.After(now) { // a clock that was set back must not keep it forever
+		if at := time.Unix(seconds, 0); !at.After(now) { // otherwise a clock that was set back would keep it forever
 			out[who] = at
 		}
 	}

@@ -18,10 +18,10 @@ import (
 	"github.com/bourse-dev/bourse/internal/redial"
 )
 
-// atOnce bounds the pulls that run at the same time; others wait for their turn.
+// atOnce is the maximum number of concurrent pulls. Others wait for their turn.
 const atOnce = 3
 
-// Store is a worker's images. Make it with Open, run it with Run.
+// Store manages a worker's images. It is created by Open and run by Run.
 type Store struct {
 	config   Config
 	platform platforms.MatchComparer
@@ -29,30 +29,30 @@ type Store struct {
 	connect  func() (*containerd.Client, error)
 
 	changed   chan struct{}      // capacity 1
-	turns     gate               // for the pulls that run
+	turns     gate               // for running pulls
 	room      gate               // held to free space
-	leasing   gate               // for who takes a pull's lease, or drops one that no pull has
+	leasing   gate               // held while taking a pull's lease, or dropping one without a pull
 	pulling   sync.WaitGroup     // the goroutines of pulls
-	resolving singleflight.Group // requests for what a tag means
+	resolving singleflight.Group // requests to resolve tags
 	manifests manifestCache
 
 	mu     sync.Mutex
 	memory state
 }
 
-// state is what Store.mu guards.
+// state contains the fields that Store.mu guards.
 type state struct {
 	catalogue *catalogue
 	pulls     map[string]*pull    // in progress, by the name of the future record
-	kept      map[string]leftover // of failed pulls, by the same name
+	kept      map[string]leftover // data of failed pulls, by the same name
 	inUse     func(digest string) bool
-	change    uint64 // counts what was added and dropped
+	change    uint64 // counts additions and removals
 	closed    bool
-	loaded    bool         // what containerd has was read at least once
-	close     func() error // of the connection, when it is ours
+	loaded    bool         // containerd's images have been read at least once
+	close     func() error // closes the connection, if the store opened it
 }
 
-// Open prepares a store. It starts nothing and connects to nothing.
+// Open returns a new store. It starts nothing and connects to nothing.
 func Open(config Config) (*Store, error) {
 	if err := config.Validate(); err != nil {
 		return nil, err
@@ -78,37 +78,35 @@ func Open(config Config) (*Store, error) {
 	return s, nil
 }
 
-// SetInUse sets the function that reports whether a machine has the image of a digest. It is
-// called, without any lock held, before an image is evicted, pruned or removed.
-// Nil, the default: none is in use.
+// SetInUse sets the function that reports whether a machine uses the image with a digest. It is called without any
+// lock before an image is evicted, pruned or removed. With nil, the default, no image is in use.
 func (s *Store) SetInUse(f func(digest string) bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.memory.inUse = f
 }
 
-// Changed receives a value when the result of List may have changed: an image
-// was added or removed, a pull has begun or ended. Values coalesce.
+// Changed returns a channel that receives a value when the result of List may have changed: an image was added or
+// removed, or a pull started or ended. Values coalesce.
 func (s *Store) Changed() <-chan struct{} { return s.changed }
 
 func (s *Store) notify() {
 	select {
 	case s.changed <- struct{}{}:
-	default: // one is waiting already
+	default: // a value is already pending
 	}
 }
 
-// Has reports whether an image is here, unpacked. It reads only memory.
+// Has reports whether an image is on this worker, unpacked. It uses only memory.
 func (s *Store) Has(ref bourse.ImageRef) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.memory.catalogue.find(ref) != nil
 }
 
-// Missing returns the bytes that a pull of an image for an organisation would
-// fetch now: 0 for one that is here, and for another one the layers that no
-// image here has. It is false when nothing is known of the image that its
-// registry has shown to that organisation. It reads only memory.
+// Missing returns the number of bytes that a pull of an image for an organization would fetch now: 0 for an image on
+// this worker, otherwise the size of the layers that no local image has. It returns false if nothing is known about
+// the image, or its registry has not shown it to that organization. It uses only memory.
 func (s *Store) Missing(org, name string) (int64, bool) {
 	ref := bourse.ParseImageRef(name)
 	who := s.hosts.asker(org, ref.Registry)
@@ -117,8 +115,7 @@ func (s *Store) Missing(org, name string) (int64, bool) {
 	return s.memory.catalogue.missing(ref, who, time.Now())
 }
 
-// Used notes that a machine was started from an image. The time reaches
-// containerd a little later.
+// Used records that a machine was started from an image. containerd receives the time a little later.
 func (s *Store) Used(digest string) {
 	now := time.Now()
 	s.mu.Lock()
@@ -128,8 +125,8 @@ func (s *Store) Used(digest string) {
 	}
 }
 
-// List returns the images that are here and those being pulled, ordered by name.
-// It reads only memory; the context is passed to the function of SetInUse.
+// List returns the images on this worker and those being pulled, sorted by name. It uses only memory; the context is
+// passed to the function of SetInUse.
 func (s *Store) List(ctx context.Context) ([]bourse.Image, error) {
 	s.mu.Lock()
 	inUse := s.memory.inUse
@@ -162,7 +159,7 @@ func compare(a, b bourse.ImageRef) int {
 	return 0
 }
 
-// containerd returns the connection, and a context of the namespace.
+// containerd returns the connection, and ctx with the namespace.
 func (s *Store) containerd(ctx context.Context) (context.Context, *containerd.Client, error) {
 	c, err := s.connect()
 	if err != nil {
@@ -171,15 +168,14 @@ func (s *Store) containerd(ctx context.Context) (context.Context, *containerd.Cl
 	return s.within(ctx), c, nil
 }
 
-// within returns a context of the store's namespace. The client's own log, a line
-// for every request that fails, is not ours.
+// within returns ctx with the store's namespace. It silences the client's own log, which has a line for every failed
+// request.
 func (s *Store) within(ctx context.Context) context.Context {
 	quiet := &logrus.Logger{Out: io.Discard, Formatter: &logrus.TextFormatter{}, Hooks: logrus.LevelHooks{}, Level: logrus.PanicLevel}
 	return log.WithLogger(namespaces.WithNamespace(ctx, s.config.Namespace), logrus.NewEntry(quiet))
 }
 
-// Close ends the pulls in progress, which a later Run resumes, and waits for them.
-// Run calls it.
+// Close stops the pulls in progress, which a later Run resumes, and waits for them. Run calls it.
 func (s *Store) Close() error {
 	s.mu.Lock()
 	s.memory.closed = true

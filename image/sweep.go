@@ -8,10 +8,9 @@ import (
 	"github.com/containerd/containerd/v2/core/leases"
 )
 
-// sweep frees the disk of layers that containerd has forgotten and its
-// snapshotter still has. On a full disk a snapshotter may have no space in its own
-// database to note a removal; containerd does not retry before another of
-// its snapshots is removed. So an empty one is made and removed.
+// sweep frees the disk space of layers that containerd has forgotten but its snapshotter still has. On a full disk, a
+// snapshotter may have no space in its own database to record a removal, and containerd does not retry before another
+// snapshot is removed. So sweep creates and removes an empty one.
 func sweep(ctx context.Context, c *containerd.Client, snapshotter string) error {
 	manager := c.LeasesService()
 	lease, err := manager.Create(ctx, leases.WithRandomID(), leases.WithExpiration(settling))

@@ -9,16 +9,15 @@ import (
 	"time"
 )
 
-// stalling aborts requests that stall: no headers, or nothing more of
-// the body, within the time. However slow a transfer is, it may take as long as
-// it moves.
+// stalling aborts stalled requests: without headers, or without more of the body, for the given time. However slow a
+// transfer is, it may take as long as it makes progress.
 type stalling struct {
 	next  http.RoundTripper
 	limit time.Duration
 }
 
-// RoundTrip sends a request; it and every read of the answer's body fail with
-// errStalled when nothing comes for the limit.
+// RoundTrip sends a request. It fails with errStalled if nothing is received for the limit, and so does every read of
+// the response's body.
 func (s *stalling) RoundTrip(req *http.Request) (*http.Response, error) {
 	ctx, cancel := context.WithCancelCause(req.Context())
 	guard := &guard{cancel: cancel}
@@ -33,14 +32,14 @@ func (s *stalling) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// CloseIdleConnections is what http.Client asks its transport for.
+// CloseIdleConnections implements the interface that http.Client expects.
 func (s *stalling) CloseIdleConnections() {
 	if t, ok := s.next.(interface{ CloseIdleConnections() }); ok {
 		t.CloseIdleConnections()
 	}
 }
 
-// guard ends a request when its timer fires.
+// guard cancels a request when its timer fires.
 type guard struct {
 	cancel  context.CancelCauseFunc
 	timer   *time.Timer
@@ -52,8 +51,8 @@ func (g *guard) stall() {
 	g.cancel(errStalled)
 }
 
-// explain returns errStalled for the cancellation that a stall made. The error must not
-// look like a timeout of the network, which the client would try again at once.
+// explain returns errStalled if a stall canceled the request. The error must not look like a network timeout, which
+// the client would retry at once.
 func (g *guard) explain(err error) error {
 	if g.stalled.Load() {
 		return errStalled
@@ -67,7 +66,7 @@ type stallingBody struct {
 	limit time.Duration
 }
 
-// Read counts only the time that it waits itself, not the reader's.
+// Read limits only its own waiting time, not the time between reads.
 func (b *stallingBody) Read(p []byte) (int, error) {
 	b.guard.timer.Reset(b.limit)
 	n, err := b.ReadCloser.Read(p)
@@ -78,7 +77,7 @@ func (b *stallingBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Close ends the request.
+// Close closes the body and ends the request.
 func (b *stallingBody) Close() error {
 	b.guard.timer.Stop()
 	defer b.guard.cancel(nil)

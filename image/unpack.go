@@ -18,11 +18,10 @@ import (
 	"golang.org/x/sync/semaphore"
 )
 
-// layersAtOnce bounds the layers of one image that are fetched at the same time.
+// layersAtOnce is the maximum number of layers of one image fetched concurrently.
 const layersAtOnce = 3
 
-// unpack fetches an image's layers side by side and unpacks each as soon as it
-// and those below it are there.
+// unpack fetches an image's layers concurrently and unpacks each as soon as it and those below it have arrived.
 func (s *Store) unpack(ctx context.Context, c *containerd.Client, p *pull, o outline, config imageConfig) error {
 	manifest, d := o.manifest.desc, o.document
 	fetcher, err := s.hosts.resolver(s.hosts.asker(p.org, p.ref.Registry)).Fetcher(ctx, recordName(p.ref))
@@ -45,7 +44,7 @@ func (s *Store) unpack(ctx context.Context, c *containerd.Client, p *pull, o out
 			SnapshotterKey: s.config.Snapshotter, Snapshotter: watched, Applier: applier{c.DiffService(), unpacksTo(d.Layers, config)},
 		}),
 		unpack.WithLimiter(semaphore.NewWeighted(layersAtOnce)),
-		// So that an ended unpack has no transfer left behind.
+		// So that no transfer remains after an ended unpack.
 		unpack.WithFetchAllContent(),
 	)
 	if err != nil {
@@ -53,7 +52,7 @@ func (s *Store) unpack(ctx context.Context, c *containerd.Client, p *pull, o out
 	}
 	err = images.Dispatch(ctx, unpacker.Unpack(f), nil, manifest)
 	if _, failed := unpacker.Wait(); failed != nil {
-		err = failed // the cause of the other one, if there is another one
+		err = failed // this is the cause of the other error, if there is one
 	}
 	if err != nil && ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -61,8 +60,8 @@ func (s *Store) unpack(ctx context.Context, c *containerd.Client, p *pull, o out
 	return err
 }
 
-// unpacksTo returns the uncompressed digest of each layer, from the configuration. The
-// same layer may be in the list twice.
+// unpacksTo returns the uncompressed digest of each layer, from the configuration. The list may contain the same
+// layer twice.
 func unpacksTo(layers []ocispec.Descriptor, config imageConfig) map[digest.Digest]digest.Digest {
 	out := make(map[digest.Digest]digest.Digest, len(layers))
 	for i, l := range layers {
@@ -71,7 +70,7 @@ func unpacksTo(layers []ocispec.Descriptor, config imageConfig) map[digest.Diges
 	return out
 }
 
-// layerFetch is the handler of an image's blobs.
+// layerFetch handles the blobs of an image.
 type layerFetch struct {
 	store    content.Store
 	fetcher  remotes.Fetcher
@@ -81,11 +80,11 @@ type layerFetch struct {
 
 	counts map[digest.Digest]*layerCount
 	mu     sync.Mutex
-	left   int // layers that are not here yet
+	left   int // layers that have not arrived yet
 }
 
-// Handle leads from the manifest, which was read and stored before, to the
-// configuration and the layers, and fetches the latter.
+// Handle returns the configuration and the layers for the manifest, which has already been stored, and fetches the
+// layers.
 func (f *layerFetch) Handle(ctx context.Context, desc ocispec.Descriptor) ([]ocispec.Descriptor, error) {
 	switch desc.Digest {
 	case f.manifest:
@@ -110,7 +109,7 @@ func (f *layerFetch) Handle(ctx context.Context, desc ocispec.Descriptor) ([]oci
 	return nil, nil
 }
 
-// arrived notes that one more layer is here.
+// arrived records that one more layer has arrived.
 func (f *layerFetch) arrived() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -119,8 +118,7 @@ func (f *layerFetch) arrived() {
 	}
 }
 
-// layerCount adds a layer's bytes to its pull's progress, each once however often
-// they are fetched.
+// layerCount adds a layer's bytes to its pull's progress, each byte once even if it is fetched again.
 type layerCount struct {
 	pull *pull
 	mu   sync.Mutex
@@ -137,7 +135,7 @@ func (c *layerCount) to(offset int64) {
 	}
 }
 
-// reach notes that all of the layer is here; true the first time.
+// reach records that the whole layer has arrived. It returns true the first time.
 func (c *layerCount) reach(size int64) bool {
 	c.to(size)
 	c.mu.Lock()
@@ -147,7 +145,7 @@ func (c *layerCount) reach(size int64) bool {
 	return first
 }
 
-// counted is a layer's body. Transfers that resume half-way seek first.
+// counted is a layer's body. Resumed transfers seek first.
 type counted struct {
 	io.ReadCloser
 	count  *layerCount
@@ -155,7 +153,7 @@ type counted struct {
 	offset int64
 }
 
-// Read passes on what came.
+// Read reads and counts bytes.
 func (b *counted) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	b.offset += int64(n)
@@ -171,7 +169,7 @@ func (b *counted) Read(p []byte) (int, error) {
 	return n, io.EOF
 }
 
-// Seek goes to where the content was left.
+// Seek moves to where the content was left.
 func (b *counted) Seek(offset int64, whence int) (int64, error) {
 	seeker, ok := b.ReadCloser.(io.Seeker)
 	if !ok {

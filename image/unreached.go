@@ -19,31 +19,30 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// What went wrong on the way to a registry, for the caller who ordered an image. The errors of the
-// libraries are for the log: they have URLs, whose queries may be signatures, and
-// addresses of the worker's network.
+// Messages about failed connections to a registry, for the caller who ordered an image. The libraries' errors are
+// only logged, because they contain URLs, whose queries may be signatures, and addresses in the worker's network.
 
-// unreached says why a registry, or a host that it names, was not reached, with the
-// flag of the worker that may help; "" for an error that is about something else.
+// unreached describes why a registry, or a host that it refers to, could not be reached, with a flag of the worker
+// that may help. It returns "" for other errors.
 func unreached(err error, registry string) string {
 	host := hostOf(err, registry)
 	if why := untrusted(err, host); why != "" {
 		return why
 	}
-	prefix := host + " is not reached: "
+	prefix := host + " cannot be reached: "
 	if dns, ok := errors.AsType[*net.DNSError](err); ok {
 		if dns.IsNotFound {
 			return prefix + "no such host"
 		}
-		return prefix + "its name cannot be resolved now"
+		return prefix + "resolving its name failed"
 	}
 	switch {
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return prefix + "connection refused"
 	case errors.Is(err, syscall.EHOSTUNREACH), errors.Is(err, syscall.ENETUNREACH):
-		return prefix + "there is no route to it"
+		return prefix + "no route to host"
 	case errors.Is(err, syscall.ECONNRESET), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
-		return host + " broke the connection off"
+		return host + " closed the connection"
 	}
 	if e, ok := errors.AsType[net.Error](err); ok {
 		if e.Timeout() {
@@ -54,16 +53,16 @@ func unreached(err error, registry string) string {
 	return ""
 }
 
-// untrusted says why TLS with a host failed; "" if it did not.
+// untrusted describes why TLS with a host failed, or returns "".
 func untrusted(err error, host string) string {
 	if errors.Is(err, http.ErrSchemeMismatch) {
-		return host + " answers without TLS: the worker asks it so with --registry-http " + host
+		return host + " does not use TLS: to allow that, start the worker with --registry-http " + host
 	}
 	if _, ok := errors.AsType[tls.RecordHeaderError](err); ok {
 		return host + " does not speak TLS"
 	}
 	if _, ok := errors.AsType[x509.UnknownAuthorityError](err); ok {
-		return "the certificate of " + host + " is of an unknown authority: the worker trusts it with --registry-ca " + host + "=FILE"
+		return "the certificate of " + host + " is signed by an unknown authority: to trust it, start the worker with --registry-ca " + host + "=FILE"
 	}
 	if _, ok := errors.AsType[x509.HostnameError](err); ok {
 		return "the certificate of " + host + " is for another host"
@@ -80,8 +79,7 @@ func untrusted(err error, host string) string {
 	return ""
 }
 
-// hostOf returns the host that a request was sent to, which a registry may have
-// named.
+// hostOf returns the host of the failed request, which a registry may have redirected.
 func hostOf(err error, registry string) string {
 	e, ok := errors.AsType[*url.Error](err)
 	if !ok {
@@ -94,7 +92,7 @@ func hostOf(err error, registry string) string {
 	return plain(u.Host, 100)
 }
 
-// statusText returns an answer's status and, in its own words, the reason.
+// statusText returns a response's status and the registry's reason.
 func statusText(e *remoteerrors.ErrUnexpectedStatus) string {
 	text := strings.TrimSpace(strconv.Itoa(e.StatusCode) + " " + http.StatusText(e.StatusCode))
 	var body struct {
@@ -111,7 +109,7 @@ func statusText(e *remoteerrors.ErrUnexpectedStatus) string {
 	return text
 }
 
-// plain makes of a text from elsewhere one line of bounded length.
+// plain turns an untrusted text into one line of limited length.
 func plain(text string, most int) string {
 	if len(text) > most {
 		text = strings.ToValidUTF8(text[:most], "") + "…"
@@ -125,7 +123,7 @@ func plain(text string, most int) string {
 	return strings.Join(strings.Fields(text), " ")
 }
 
-// errPrivate says that a registry is at an address where none is asked.
+// errPrivate returns the error of a registry at an address that is not allowed.
 func errPrivate() error {
-	return bourse.Errorf(bourse.CodeInvalid, "its registry is at an address of the worker's own network: the worker asks it there with --registry-private")
+	return bourse.Errorf(bourse.CodeInvalid, "its registry has a private address: to allow that, start the worker with --registry-private")
 }

@@ -60,30 +60,30 @@ func TestReasons(t *testing.T) {
 		code    bourse.Code
 		want    string // after "image NAME: "; HOST is the host
 	}{
-		"no such host":     {"registry.invalid", true, bourse.CodeUnavailable, "HOST is not reached: no such host"},
-		"refused":          {refused, true, bourse.CodeUnavailable, "HOST is not reached: connection refused"},
-		"plain HTTP":       {plainHost, true, bourse.CodeUnavailable, "HOST answers without TLS: the worker asks it so with --registry-http HOST"},
-		"another CA":       {secureHost, true, bourse.CodeUnavailable, "the certificate of HOST is of an unknown authority: the worker trusts it with --registry-ca HOST=FILE"},
-		"the worker's own": {refused, false, bourse.CodeInvalid, "its registry is at an address of the worker's own network: the worker asks it there with --registry-private"},
+		"no such host":     {"registry.invalid", true, bourse.CodeUnavailable, "HOST cannot be reached: no such host"},
+		"refused":          {refused, true, bourse.CodeUnavailable, "HOST cannot be reached: connection refused"},
+		"plain HTTP":       {plainHost, true, bourse.CodeUnavailable, "HOST does not use TLS: to allow that, start the worker with --registry-http HOST"},
+		"another CA":       {secureHost, true, bourse.CodeUnavailable, "the certificate of HOST is signed by an unknown authority: to trust it, start the worker with --registry-ca HOST=FILE"},
+		"the worker's own": {refused, false, bourse.CodeInvalid, "its registry has a private address: to allow that, start the worker with --registry-private"},
 		"no such image":    {serve(answer(http.StatusNotFound, "")), true, bourse.CodeNotFound, "there is no such image"},
 		"denied": {
 			serve(answer(http.StatusUnauthorized, "")), true, bourse.CodeNotFound,
-			"there is no such image, or this organisation has no credentials for it on the worker (--registry-auth)",
+			"there is no such image, or this organization has no credentials for it on the worker (--registry-auth)",
 		},
 		"forbidden": {
 			serve(answer(http.StatusForbidden, "")), true, bourse.CodeNotFound,
-			"there is no such image, or this organisation has no credentials for it on the worker (--registry-auth)",
+			"there is no such image, or this organization has no credentials for it on the worker (--registry-auth)",
 		},
 		"too many": {
 			serve(answer(http.StatusTooManyRequests, "")), true, bourse.CodeUnavailable,
-			"HOST answered 429 Too Many Requests; it may allow more with credentials (--registry-auth)",
+			"HOST answered 429 Too Many Requests; its limit may be higher with credentials (--registry-auth)",
 		},
 		"it fails":   {serve(answer(http.StatusServiceUnavailable, "")), true, bourse.CodeUnavailable, "HOST answered 503 Service Unavailable"},
 		"a teapot":   {serve(answer(http.StatusTeapot, "")), true, bourse.CodeInvalid, "HOST answered 418 I'm a teapot"},
-		"breaks off": {serve(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })), true, bourse.CodeUnavailable, "HOST broke the connection off"},
+		"breaks off": {serve(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })), true, bourse.CodeUnavailable, "HOST closed the connection"},
 		"sent on": {
 			serve(http.RedirectHandler("http://"+refused+"/blob?signature=secret", http.StatusTemporaryRedirect)), true, bourse.CodeUnavailable,
-			refused + " is not reached: connection refused",
+			refused + " cannot be reached: connection refused",
 		},
 		"hangs": {serve(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })), true, bourse.CodeUnavailable, "HOST does not answer"},
 	} {

@@ -17,7 +17,7 @@ func TestRefusalsOfImages(t *testing.T) {
 		reason bourse.RefusalReason
 		detail string
 	}
-	unreached := said{bourse.RefusedRegistry, "image " + web + ": example.com is not reached: no such host"}
+	unreached := said{bourse.RefusedRegistry, "image " + web + ": example.com cannot be reached: no such host"}
 	missing := said{bourse.RefusedNoImage, "image " + web + ": there is no such image"}
 	program := said{bourse.RefusedProgram, `the container cannot be started: exec: "nosuch": executable file not found in $PATH`}
 	arch := said{bourse.RefusedImage, "image " + web + ": it has no variant for linux/amd64"}

@@ -37,11 +37,11 @@ func TestWhyAnImageDoesNotRun(t *testing.T) {
 		},
 		"connection refused": {
 			y.order("127.0.0.1:1/web:1"), bourse.CodeUnavailable, bourse.RefusedRegistry,
-			"image 127.0.0.1:1/web:1: 127.0.0.1:1 is not reached: connection refused (gru: 1 worker asked)",
+			"image 127.0.0.1:1/web:1: 127.0.0.1:1 cannot be reached: connection refused (gru: 1 worker asked)",
 		},
 		"no such host": {
 			y.order("registry.invalid/web:1"), bourse.CodeUnavailable, bourse.RefusedRegistry,
-			"image registry.invalid/web:1: registry.invalid is not reached: no such host (gru: 1 worker asked)",
+			"image registry.invalid/web:1: registry.invalid cannot be reached: no such host (gru: 1 worker asked)",
 		},
 	} {
 		began := time.Now()

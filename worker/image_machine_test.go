@@ -252,13 +252,13 @@ func TestARegistryThatIsNotReached(t *testing.T) {
 		h.rig.images.failing(func(_ context.Context, call string, after bool) error {
 			if call == "Resolve" && !after {
 				asked++
-				return bourse.Errorf(bourse.CodeUnavailable, "image %s: example.com is not reached: no such host", rigImage)
+				return bourse.Errorf(bourse.CodeUnavailable, "image %s: example.com cannot be reached: no such host", rigImage)
 			}
 			return nil
 		})
 		begin := time.Now()
 		_, refusal, err := h.claim(t.Context(), &bourse.Claim{Order: *newOrder(t, image(rigImage))})
-		const want = "image " + rigImage + ": example.com is not reached: no such host"
+		const want = "image " + rigImage + ": example.com cannot be reached: no such host"
 		if err != nil || refusal == nil || refusal.Reason != bourse.RefusedRegistry || refusal.Resource != rigImage || refusal.Detail != want {
 			t.Errorf("refusal %+v, %v; want %s", refusal, err, want)
 		}

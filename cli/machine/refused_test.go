@@ -22,7 +22,7 @@ func TestWhyAnImageDoesNotRun(t *testing.T) {
 		"no such image": {bourse.CodeNotFound, bourse.RefusedNoImage, "image nginx:0: there is no such image", 3, `error: image nginx:0: there is no such image
   try: bourse order show 01M7Y71X6AS59JBN7QNQFH8DEW
 `},
-		"not reached": {bourse.CodeUnavailable, bourse.RefusedRegistry, "image r.example/web: r.example is not reached: no such host", 7, `error: image r.example/web: r.example is not reached: no such host
+		"not reached": {bourse.CodeUnavailable, bourse.RefusedRegistry, "image r.example/web: r.example cannot be reached: no such host", 7, `error: image r.example/web: r.example cannot be reached: no such host
   try: bourse order show 01M7Y71X6AS59JBN7QNQFH8DEW
 `},
 		"no such program": {bourse.CodeInvalid, bourse.RefusedProgram, `the container cannot be started: exec: "nosuch": executable file not found in $PATH`, 2, `error: the container cannot be started: exec: "nosuch": executable file not found in $PATH
