@@ -107,10 +107,10 @@ func deep(t reflect.Type) bool {
 
 func TestReview(t *testing.T) {
 	const (
-		unknown  = `Bourse does not know it: it is kept and given back, not acted on`
-		instance = `kept and given back, not acted on: a request names its machine with fly-force-instance-id`
-		services = `config.services: kept and given back, not acted on: no proxy reaches a machine that runs where its poller is`
-		stranded = `config.services[0].ports: no service has any: the machine is stopped when it does not keep itself awake, and no request starts it again`
+		unknown  = `unknown to Bourse: stored and returned, but without effect`
+		instance = `stored and returned, but without effect: a request names its machine with fly-force-instance-id`
+		services = `config.services: stored and returned, but without effect: no proxy reaches a machine that runs where its poller is`
+		stranded = `config.services[0].ports: no service has ports: the machine is stopped unless it keeps itself awake, and no request starts it again`
 	)
 	for name, tt := range map[string]struct {
 		body string
@@ -123,8 +123,8 @@ func TestReview(t *testing.T) {
 		"stranded":         {`"image":"nginx","services":[{"internal_port":80,"autostop":true}]`, stranded},
 		"no such port":     {`"image":"nginx","services":[{"internal_port":70000}]`, "invalid config.services[0].internal_port 70000: use 1 to 65535, or none for the machine's $PORT"},
 		"checks":           {`"image":"nginx","checks":{"a":{"port":1},"b":{"port":2}}`, ""},
-		"checks of pull":   {`"image":"pull","init":{"exec":["a"]},"checks":{"a":{"port":1},"b":{"port":2}}`, "config.checks: kept and given back, not acted on: there is no way to the ports of a poller's program"},
-		"unknown":          {`"image":"nginx","color":"red","guest":{"shade":{"a":1}}`, "config.color: Bourse does not know it: it is kept and given back, not acted on\nconfig.guest.shade.a: Bourse does not know it: it is kept and given back, not acted on"},
+		"checks of pull":   {`"image":"pull","init":{"exec":["a"]},"checks":{"a":{"port":1},"b":{"port":2}}`, "config.checks: stored and returned, but without effect: there is no way to the ports of a poller's program"},
+		"unknown":          {`"image":"nginx","color":"red","guest":{"shade":{"a":1}}`, "config.color: unknown to Bourse: stored and returned, but without effect\nconfig.guest.shade.a: unknown to Bourse: stored and returned, but without effect"},
 		"in a service":     {`"image":"nginx","services":[{"internal_port":80,"color":"red","ports":[{"port":80,"tls_options":{"shade":1}}],"force_instance_key":"a"}]`, strings.Join([]string{"config.services[].color: " + unknown, "config.services[].force_instance_key: " + instance, "config.services[].ports[].tls_options.shade: " + unknown}, "\n")},
 		"in its checks":    {`"image":"nginx","services":[{"internal_port":80,"checks":[{"type":"tcp","restart_limit":3}]}]`, "config.services[].checks[].restart_limit: " + unknown},
 		"in a check":       {`"image":"nginx","checks":{"a":{"port":1,"headers":[{"name":"x","values":["y"],"only":true}],"successes":2}}`, "config.checks.*.headers[].only: " + unknown + "\nconfig.checks.*.successes: " + unknown},
@@ -133,8 +133,8 @@ func TestReview(t *testing.T) {
 		"in a process":     {`"image":"nginx","processes":[{"cmd":["a"],"env":{"ANY":"1"},"nice":5,"secrets":[{"env_var":"A","as":"b"}]}]`, "config.processes[].nice: " + unknown + "\nconfig.processes[].secrets[].as: " + unknown},
 		"in a task":        {`"image":"nginx","task":{"name":"a","retries":3}`, "config.task.retries: " + unknown},
 		"in an option":     {`"image":"nginx","dns":{"options":[{"name":"ndots","value":"1","only":"a"}]}`, "config.dns.options[].only: " + unknown},
-		"a strange name":   {`"image":"nginx","a\nb":1`, `config."a\nb": Bourse does not know it: it is kept and given back, not acted on`},
-		"a terminal":       {`"image":"host","init":{"exec":["a"],"tty":true}`, "config.init.tty: kept and given back, not acted on: only the program of a registry's image has a terminal of its own"},
+		"a strange name":   {`"image":"nginx","a\nb":1`, `config."a\nb": unknown to Bourse: stored and returned, but without effect`},
+		"a terminal":       {`"image":"host","init":{"exec":["a"],"tty":true}`, "config.init.tty: stored and returned, but without effect: only the program of a registry's image has a terminal of its own"},
 		"of an image":      {`"image":"nginx","init":{"tty":true}`, ""},
 		"schedule":         {`"image":"nginx","schedule":"daily"`, ""},
 		"standbys of pull": {`"image":"pull","init":{"exec":["x"]},"standbys":["148e21aabbccdd"]`, "invalid config.standbys: a poller that is lost is replaced by the next one that asks for work"},

@@ -22,9 +22,9 @@ func TestRepliesWarn(t *testing.T) {
 	}
 	m := decodeBody[machinesapi.Machine](t, rec.Body.Bytes())
 	want := []bourse.Warning{
-		{Field: `config."co\nlor"`, Message: "Bourse does not know it: it is kept and given back, not acted on"},
-		{Field: "config.init.swap_size_mb", Message: "kept and given back, not acted on: a machine has no swap: memory_mb is all that it has"},
-		{Field: "config.services[0].ports", Message: "no service has any: the machine is stopped when it does not keep itself awake, and no request starts it again"},
+		{Field: `config."co\nlor"`, Message: "unknown to Bourse: stored and returned, but without effect"},
+		{Field: "config.init.swap_size_mb", Message: "stored and returned, but without effect: a machine has no swap: memory_mb is all that it has"},
+		{Field: "config.services[0].ports", Message: "no service has ports: the machine is stopped unless it keeps itself awake, and no request starts it again"},
 	}
 	if diff := cmp.Diff(want, m.Warnings); diff != "" {
 		t.Errorf("warnings (-want +got):\n%s", diff)
@@ -100,7 +100,7 @@ func TestIgnoredMembersAreNamed(t *testing.T) {
 	s := start(t)
 	s.app(t, "shop", "personal")
 	m := s.machine(t, "w1", "web", bourse.StateStarted)
-	const ignored = "Bourse does not support it: it is ignored"
+	const ignored = "not supported by Bourse: ignored"
 	for _, c := range []struct {
 		path, body string
 		want       []string

@@ -12,20 +12,19 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Check is a health check of a machine, as its config asks for it, with the
-// defaults filled in.
+// Check is a health check of a machine, read from its config, with the defaults filled in.
 type Check struct {
-	Name     string        // unique in the machine; those of services begin with "servicecheck-"
+	Name     string        // unique in the machine; the names of services' checks begin with "servicecheck-"
 	Type     CheckType     // tcp or http
-	Kind     CheckKind     // whether it decides if requests reach the machine
-	Port     int           // of the machine, 1 to 65535; 0: what its $PORT says
-	Named    int           // the port that the config names, where a probe asks its $PORT instead
-	Service  int           // place of its service among the config's, from 1; 0: it is of none
-	Interval time.Duration // from the end of a probe to the next, 1 s to 1 h
+	Kind     CheckKind     // whether the check decides if requests reach the machine
+	Port     int           // on the machine, 1 to 65535; 0: the value of its $PORT
+	Named    int           // the port in the config, if a probe uses the machine's $PORT instead
+	Service  int           // index of its service in the config, from 1; 0: none
+	Interval time.Duration // from the end of a probe to the next one, 1 s to 1 h
 	Timeout  time.Duration // of a probe, 1 s to 60 s
-	Grace    time.Duration // after a start, in which a failure does not count; up to 1 h
+	Grace    time.Duration // after a start, when failures do not count; up to 1 h
 
-	// Of type http.
+	// For type http.
 	Method        string
 	Path          string
 	TLS           bool
@@ -34,35 +33,35 @@ type Check struct {
 	Headers       []Header
 }
 
-// Decides reports whether requests of a service, by its place among the config's
-// from 1, reach the machine only while the check does not fail.
+// Decides reports whether requests for a service, given by its index in the config from 1, reach the machine only
+// while the check does not fail.
 func (c *Check) Decides(service int) bool {
 	return c.Kind == Readiness || c.Kind == ServiceCheck && c.Service == service
 }
 
-// CheckType is how a check asks.
+// CheckType is the protocol of a check.
 type CheckType string
 
 // The types of checks.
 const (
 	CheckTCP  CheckType = "tcp"  // the port accepts a connection
-	CheckHTTP CheckType = "http" // a request is answered with 2xx
+	CheckHTTP CheckType = "http" // a request is answered with status 2xx
 )
 
-// CheckKind is what a check decides.
+// CheckKind is the effect of a check.
 type CheckKind string
 
 // The kinds of checks.
 const (
-	Informational CheckKind = "informational" // nothing: clients read it
-	Readiness     CheckKind = "readiness"     // whether requests of any service reach the machine
-	ServiceCheck  CheckKind = "service"       // whether requests of its service do; set by being in one
+	Informational CheckKind = "informational" // none: only clients read it
+	Readiness     CheckKind = "readiness"     // decides whether requests for any service reach the machine
+	ServiceCheck  CheckKind = "service"       // decides whether requests for its service reach the machine; set for a service's checks
 )
 
-// Bounds and defaults of checks.
+// Limits and defaults of checks.
 const (
-	MaxChecks      = 32  // of a machine
-	MaxCheckOutput = 512 // bytes of a status
+	MaxChecks      = 32  // per machine
+	MaxCheckOutput = 512 // bytes per status
 
 	defaultInterval = 15 * time.Second
 	defaultTimeout  = 2 * time.Second
@@ -72,16 +71,15 @@ const (
 	maxInterval     = time.Hour
 )
 
-// Checks returns the checks of a config: those at the top level in order of name, then
-// those of its services. It returns none if one of them is invalid, which [Review]
-// reports.
+// Checks returns the checks in a config: those at the top level sorted by name, then those of its services. It
+// returns none if one of them is invalid, which [Review] reports.
 func Checks(c *bourse.Config) []Check {
 	list, _ := readChecks(c)
 	return list
 }
 
-// readChecks returns the checks of a config. It returns CodeInvalid, with the path of
-// the value, if a check is invalid.
+// readChecks returns the checks in a config. If a check is invalid, it returns CodeInvalid with the path of the
+// value.
 func readChecks(c *bourse.Config) ([]Check, error) {
 	var out []Check
 	top, err := checksIn(&c.Kept)
@@ -124,8 +122,8 @@ func readChecks(c *bourse.Config) ([]Check, error) {
 
 func isControl(r rune) bool { return r < ' ' || r == 0x7f }
 
-// check fills in the defaults. Times out of their ranges become the nearest
-// that is in it, as clients of the Machines API expect.
+// check fills in the defaults. Times outside their range become the nearest valid value, as clients of the Machines
+// API expect.
 func (c CheckConfig) check(port int) (Check, error) {
 	out := Check{
 		Type: CheckType(strings.ToLower(c.Type)), Kind: c.Kind, Port: c.Port,
@@ -158,7 +156,7 @@ func (c CheckConfig) check(port int) (Check, error) {
 	return out, c.request(&out)
 }
 
-// request reads what a check of type http asks.
+// request reads the request of a check of type http.
 func (c CheckConfig) request(out *Check) error {
 	out.Method, out.Path, out.Headers = strings.ToUpper(c.Method), c.Path, c.Headers
 	out.TLSSkipVerify, out.TLSServerName = valueOf(c.TLSSkipVerify), c.TLSServerName
@@ -176,17 +174,17 @@ func (c CheckConfig) request(out *Check) error {
 		return invalid("path %s: use one that begins with /", bourse.Quoted(target))
 	}
 	if _, err := http.NewRequest(out.Method, "http://machine"+target, http.NoBody); err != nil { //nolint:noctx // never sent
-		return invalid("method %s or path %s cannot be asked for", bourse.Quoted(out.Method), bourse.Quoted(target))
+		return invalid("invalid method %s or path %s", bourse.Quoted(out.Method), bourse.Quoted(target))
 	}
 	size := 0
 	for _, h := range out.Headers {
 		size += len(h.Name)
 		if h.Name == "" || strings.ContainsFunc(h.Name, func(r rune) bool { return r <= ' ' || r >= 0x7f || r == ':' }) {
-			return invalid("header %s is no header's name", bourse.Quoted(h.Name))
+			return invalid("invalid header name %s", bourse.Quoted(h.Name))
 		}
 		for _, v := range h.Values {
 			if size += len(v); textproto.TrimString(v) != v || strings.ContainsFunc(v, isControl) {
-				return invalid("header %s cannot have this value", bourse.Quoted(h.Name))
+				return invalid("header %s has an invalid value", bourse.Quoted(h.Name))
 			}
 		}
 	}

@@ -15,19 +15,18 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Dial connects to a port of the machine that is checked.
+// Dial connects to a port of the checked machine.
 type Dial func(ctx context.Context, port uint16) (net.Conn, error)
 
-// What a probe reads of a reply at most: a machine is not trusted.
+// Maximum sizes of a reply: a machine is not trusted.
 const (
 	maxHeaders = 16 << 10
 	maxBody    = 256
 )
 
-// Probe does a check once, and returns whether it passed and what was found, in
-// at most [MaxCheckOutput] bytes of printable text. It takes no longer than the
-// check's timeout and follows no redirect. The caller has put the machine's $PORT
-// in the place of a port that the check does not name.
+// Probe executes a check once. It returns whether the check passed, and a description of at most [MaxCheckOutput]
+// bytes of printable text. It takes no longer than the check's timeout and does not follow redirects. If the check
+// names no port, the caller must have set Port to the machine's $PORT.
 func (c *Check) Probe(ctx context.Context, dial Dial) (passed bool, output string) {
 	if c.Port == 0 {
 		return false, "the machine has no $PORT: the check needs a port"
@@ -57,18 +56,18 @@ func (c *Check) connect(ctx context.Context, dial Dial) (string, error) {
 	return "connected to " + c.asked(), conn.Close()
 }
 
-// asked names the port that was asked, and why if the config names another.
+// asked describes the probed port, and explains it if the config names another one.
 func (c *Check) asked() string {
 	if !c.moved() {
 		return "port " + strconv.Itoa(c.Port)
 	}
-	return fmt.Sprintf("port %d, the machine's $PORT, because its host could not give it port %d", c.Port, c.Named)
+	return fmt.Sprintf("port %d, the machine's $PORT, because port %d was not available on its host", c.Port, c.Named)
 }
 
-// moved reports whether a probe asks another port than the config names.
+// moved reports whether a probe uses another port than the config names.
 func (c *Check) moved() bool { return c.Named != 0 && c.Named != c.Port }
 
-// errReply is a reply that is none of success.
+// errReply is the error of a reply without a status of success.
 type errReply struct{ text string }
 
 func (e errReply) Error() string { return e.text }
@@ -86,7 +85,7 @@ func (c *Check) ask(ctx context.Context, dial Dial) (string, error) {
 		TLSClientConfig: &tls.Config{InsecureSkipVerify: c.TLSSkipVerify, ServerName: c.TLSServerName, MinVersion: tls.VersionTLS12}, //nolint:gosec // as the config asks
 	}
 	defer transport.CloseIdleConnections()
-	reply, err := transport.RoundTrip(req) // itself: no redirects, no cookies
+	reply, err := transport.RoundTrip(req) // not a Client: no redirects, no cookies
 	if err != nil {
 		return "", err
 	}
@@ -121,9 +120,8 @@ func (c *Check) newRequest(ctx context.Context) (*http.Request, error) {
 	return req, nil
 }
 
-// failure returns why a probe failed, without the addresses of the host. It begins
-// with the port if that could not be connected to, or is not the one that the config
-// names.
+// failure returns why a probe failed, without the host's addresses. The text begins with the port if connecting to it
+// failed, or if it differs from the port in the config.
 func (c *Check) failure(err error) string {
 	text, port := err.Error(), c.moved()
 	if op, ok := errors.AsType[*net.OpError](err); ok {
@@ -137,8 +135,7 @@ func (c *Check) failure(err error) string {
 	return text
 }
 
-// printable returns text without control characters, and at most MaxCheckOutput
-// bytes of it.
+// printable returns text without control characters, cut to MaxCheckOutput bytes.
 func printable(text string) string {
 	text = strings.TrimSpace(strings.Map(func(r rune) rune {
 		switch {

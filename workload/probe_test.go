@@ -93,7 +93,7 @@ func TestProbeTCP(t *testing.T) {
 		t.Errorf("%t %q: it should say why, without the host's address", passed, output)
 	}
 	k.Named = 4000
-	if passed, output := k.Probe(t.Context(), to(l)); passed || output != "port 80, the machine's $PORT, because its host could not give it port 4000: dial: connect: connection refused" {
+	if passed, output := k.Probe(t.Context(), to(l)); passed || output != "port 80, the machine's $PORT, because port 4000 was not available on its host: dial: connect: connection refused" {
 		t.Errorf("%t %q: it should say which port it asked, and why", passed, output)
 	}
 	k.Named = 0

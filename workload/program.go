@@ -8,24 +8,24 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Program is what a machine runs.
+// Program describes the program of a machine.
 type Program struct {
 	bourse.Init
-	Env  map[string]string // without what it is told of itself
-	From map[string]string // variables that have a fact about the machine, one of facts
+	Env  map[string]string // without the variables that describe the machine itself
+	From map[string]string // variables with a fact about the machine, one of facts
 
-	Secrets []Secret // that it has beside its app's
-	Apart   bool     // from its app's secrets: it has no others
+	Secrets []Secret // secrets by variable, in addition to the app's
+	Apart   bool     // it does not receive the app's other secrets
 }
 
-// Secret is a variable that has the value of one of the app's secrets.
+// Secret is a variable whose value is one of the app's secrets.
 type Secret struct {
 	EnvVar string `json:"env_var"`
-	Name   string `json:"name"` // of the secret; "" is the variable's
+	Name   string `json:"name"` // of the secret; "": the same as the variable's
 }
 
-// Given returns the variables that a program has of its app's secrets. Codes: invalid
-// (it asks for one that the app does not have).
+// Given returns the variables that a program receives from its app's secrets. It returns CodeInvalid if the program
+// requests a secret that the app does not have.
 func (p *Program) Given(secrets map[string]string) (map[string]string, error) {
 	if !p.Apart && len(p.Secrets) == 0 {
 		return secrets, nil
@@ -45,13 +45,13 @@ func (p *Program) Given(secrets map[string]string) (map[string]string, error) {
 	return out, nil
 }
 
-// facts are what variables of env_from may have.
+// facts returns the valid values of env_from.field_ref.
 func facts() []string {
 	return []string{"id", "version", "app_name", "private_ip", "region", "image"}
 }
 
-// ProgramOf returns the program of a config. It returns the one that config.init
-// describes if config.processes is invalid, which [Review] reports.
+// ProgramOf returns the program of a config. If config.processes is invalid, which [Review] reports, it returns the
+// one that config.init describes.
 func ProgramOf(c *bourse.Config) Program {
 	p, err := readProgram(c)
 	if err != nil {
@@ -60,8 +60,8 @@ func ProgramOf(c *bourse.Config) Program {
 	return p
 }
 
-// readProgram returns the program of a config. It returns CodeInvalid if config.processes
-// has several items, or one that is invalid.
+// readProgram returns the program of a config. It returns CodeInvalid if config.processes has several items or an
+// invalid one.
 func readProgram(c *bourse.Config) (Program, error) {
 	p := Program{Init: c.Init, Env: c.Env}
 	list, err := processesIn(&c.Kept)
@@ -69,7 +69,7 @@ func readProgram(c *bourse.Config) (Program, error) {
 	case err != nil || len(list) == 0:
 		return p, err
 	case len(list) > 1:
-		return p, invalid("invalid config.processes: %d of them, and a machine has one program: make a machine for each", len(list))
+		return p, invalid("invalid config.processes: %d items, but a machine runs one program: create a machine for each", len(list))
 	}
 	if err := p.add(&list[0]); err != nil {
 		return p, err
@@ -80,8 +80,8 @@ func readProgram(c *bourse.Config) (Program, error) {
 	return p, nil
 }
 
-// add puts a process over the init: its exec stands instead of all, its entrypoint
-// instead of an entrypoint and cmd, its cmd instead of a cmd.
+// add overrides the init with a process: its exec replaces everything, its entrypoint replaces an entrypoint and cmd,
+// and its cmd replaces a cmd.
 func (p *Program) add(one *processConfig) error {
 	switch {
 	case len(one.Exec) > 0:
@@ -112,7 +112,7 @@ func (p *Program) add(one *processConfig) error {
 	return p.validate()
 }
 
-// validate has what a process says pass what an init and an environment pass.
+// validate applies the rules for init and env to the process.
 func (p *Program) validate() error {
 	env := maps.Clone(p.Env)
 	if env == nil {
@@ -126,7 +126,7 @@ func (p *Program) validate() error {
 	}
 	c := bourse.Config{Image: bourse.ImageHost, Init: p.Init, Env: env}
 	if len(c.Init.Command()) == 0 {
-		c.Init.Exec = []string{"/"} // an image has a command of its own
+		c.Init.Exec = []string{"/"} // a command that an image would have
 	}
 	return c.Normalize()
 }

@@ -30,7 +30,7 @@ func TestProgramOf(t *testing.T) {
 		"secrets":                 {`"init":{"exec":["a"]},"processes":[{"secrets":[{"env_var":"A","name":"B"}],"ignore_app_secrets":true}]`, `a|||||`},
 		"a secret without a name": {`"init":{"exec":["a"]},"processes":[{"secrets":[{"name":"B"}]}]`, `env name ""`},
 		"a secret as A=B":         {`"init":{"exec":["a"]},"processes":[{"secrets":[{"env_var":"A=B"}]}]`, `env name "A=B"`},
-		"two":                     {`"init":{"exec":["a"]},"processes":[{},{}]`, `2 of them`},
+		"two":                     {`"init":{"exec":["a"]},"processes":[{},{}]`, `2 items`},
 		"no command of the host":  {`"image":"host","processes":[{}]`, `image host needs a command`},
 		"a command of the host":   {`"image":"host","processes":[{"cmd":["a"]}]`, `||a|||`},
 	} {

@@ -13,15 +13,14 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// maxWarnings bounds what is said of one config: a client may send any number of
-// members that no one knows.
+// maxWarnings is the maximum number of warnings about one config, because a client may send any number of unknown
+// members.
 const maxWarnings = 32
 
-// Review is made of each config where an order or an update comes in. It returns
-// CodeInvalid, with the member's path, for the first member that clients could not
-// decode, that [bourse.Fields] says is refused, or that could not be served, run or
-// checked as it is given. It returns warnings for members that are kept and not acted
-// on, and for services that together strand their machine.
+// Review checks the config of an order or update. It returns CodeInvalid, with the member's path, for the first
+// member that clients could not decode, that [bourse.Fields] refuses, or that cannot be served, run or checked as
+// given. It returns warnings for members that are stored without effect, and for services that together would leave
+// their machine stopped.
 func Review(c *bourse.Config) ([]bourse.Warning, error) {
 	if err := Validate(&c.Kept); err != nil {
 		return nil, err
@@ -62,7 +61,7 @@ type review struct {
 	warnings []bourse.Warning
 }
 
-// fields looks at the fields of a struct; path ends with a dot.
+// fields reviews the fields of a struct; path ends with a dot.
 func (r *review) fields(path string, v reflect.Value) error {
 	for i := range v.NumField() {
 		value, name := v.Field(i), memberName(v.Type().Field(i))
@@ -81,7 +80,7 @@ func (r *review) fields(path string, v reflect.Value) error {
 	return nil
 }
 
-// field looks at a field that is not zero.
+// field reviews a field that is not zero.
 func (r *review) field(path string, v reflect.Value) error {
 	if raw, ok := reflect.TypeAssert[json.RawMessage](v); ok {
 		return r.json(path, raw)
@@ -89,7 +88,7 @@ func (r *review) field(path string, v reflect.Value) error {
 	if field := bourse.FieldOf(path); field != nil {
 		return r.treat(field)
 	}
-	switch v.Kind() { //nolint:exhaustive // the others have lines of their own
+	switch v.Kind() { //nolint:exhaustive // the other kinds have entries in bourse.Fields
 	case reflect.Pointer:
 		return r.fields(path+".", v.Elem())
 	case reflect.Struct:
@@ -112,7 +111,7 @@ func (r *review) json(path string, raw []byte) error {
 	return r.walk(path, v)
 }
 
-// walk looks at a member that came as JSON, and all below it.
+// walk reviews a member that was received as JSON, and all members below it.
 func (r *review) walk(path string, value any) error {
 	if field := bourse.FieldOf(path); field != nil && !field.Opens(path, r.kind) {
 		if asks(value, field.Idle) {
@@ -123,7 +122,7 @@ func (r *review) walk(path string, value any) error {
 	switch value := value.(type) {
 	case map[string]any:
 		named := bourse.FieldOf(path+".*") != nil
-		for _, name := range slices.Sorted(maps.Keys(value)) { // always the same one is refused first
+		for _, name := range slices.Sorted(maps.Keys(value)) { // sorted, so that the same one is always refused first
 			below := path + "." + member(name)
 			if named {
 				below = path + ".*"
@@ -142,13 +141,13 @@ func (r *review) walk(path string, value any) error {
 		return nil
 	}
 	if asks(value, nil) {
-		r.warn(path, "Bourse does not know it: it is kept and given back, not acted on")
+		r.warn(path, "unknown to Bourse: stored and returned, but without effect")
 	}
 	return nil
 }
 
-// Unknown returns a warning for each member of raw, a JSON body that was decoded
-// into v, that v has no field for and that asks for something.
+// Unknown returns a warning for each non-empty member of raw, a JSON body that was decoded into v, for which v has no
+// field.
 func Unknown(raw []byte, v any) []bourse.Warning {
 	var r review
 	r.unknown("", bourse.Unread(raw, v))
@@ -167,7 +166,7 @@ func (r *review) unknown(path string, value any) {
 		}
 	default:
 		if asks(value, nil) {
-			r.warn(path, "Bourse does not support it: it is ignored")
+			r.warn(path, "not supported by Bourse: ignored")
 		}
 	}
 }
@@ -177,7 +176,7 @@ func (r *review) treat(f *bourse.Field) error {
 	case bourse.Refused:
 		return f.Err()
 	case bourse.JustKept:
-		r.warn(f.Name(), "kept and given back, not acted on: "+f.Reason)
+		r.warn(f.Name(), "stored and returned, but without effect: "+f.Reason)
 	case bourse.ActedOn:
 	}
 	return nil
@@ -190,7 +189,7 @@ func (r *review) warn(field, message string) {
 	}
 }
 
-// asks reports whether a member asks for anything: it is neither empty nor idle.
+// asks reports whether a member requests anything, that is, whether it is neither empty nor idle.
 func asks(value any, idle []string) bool {
 	switch v := value.(type) {
 	case nil:
@@ -213,7 +212,7 @@ func asks(value any, idle []string) bool {
 
 var memberPattern = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
 
-// member writes a member's name, which may be anything, as part of a path.
+// member formats a member's name, which may be any text, as part of a path.
 func member(name string) string {
 	if memberPattern.MatchString(name) {
 		return name

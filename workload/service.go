@@ -10,38 +10,37 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Service is one entry of a config's services, with the defaults filled in.
+// Service is one item of a config's services, with the defaults filled in.
 type Service struct {
 	Protocol     Protocol
-	InternalPort int    // of the machine, 1 to 65535; 0: what its $PORT says
-	Ports        []Port // that it is reached at from outside; none: by nobody
-	Autostart    bool   // a request starts the machine; default true, as flyctl, which leaves it out, has it
+	InternalPort int    // on the machine, 1 to 65535; 0: the value of its $PORT
+	Ports        []Port // public ports; none: the service is not reachable
+	Autostart    bool   // a request starts the machine; default true, because flyctl omits it
 	Autostop     Autostop
 	MinRunning   int // machines of the app that autostop leaves running in its primary region
 	Concurrency  Concurrency
 }
 
-// Protocol is what a service speaks below what its handlers do.
+// Protocol is the transport protocol of a service.
 type Protocol string
 
 // The protocols.
 const (
 	ProtocolTCP Protocol = "tcp"
-	ProtocolUDP Protocol = "udp" // kept; no proxy serves it
+	ProtocolUDP Protocol = "udp" // stored, but no proxy serves it
 )
 
-// Autostop says what happens to a machine that nobody uses.
+// Autostop is what happens to a machine that nobody uses.
 type Autostop string
 
-// The values of Autostop. If the services of a machine differ, the value that is first
-// here applies.
+// The values of Autostop. If the services of a machine differ, the first value in this list applies.
 const (
 	AutostopOff     Autostop = "off"
 	AutostopStop    Autostop = "stop"
-	AutostopSuspend Autostop = "suspend" // or stop, where it cannot be suspended
+	AutostopSuspend Autostop = "suspend" // or stop, if it cannot be suspended
 )
 
-// UnmarshalJSON also reads what older clients send: false and true.
+// UnmarshalJSON also accepts the values of older clients: false and true.
 func (a *Autostop) UnmarshalJSON(b []byte) error {
 	switch string(b) {
 	case "null", "false", `"off"`:
@@ -56,30 +55,30 @@ func (a *Autostop) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// Handler is one thing that a proxy does with a connection. A port lists its handlers in
-// the order in which they are applied.
+// Handler is a step in a proxy's processing of a connection. A port lists its handlers in the order in which they are
+// applied.
 type Handler string
 
 // The handlers.
 const (
 	HandlerHTTP       Handler = "http"
 	HandlerTLS        Handler = "tls"
-	HandlerPGTLS      Handler = "pg_tls"      // TLS as PostgreSQL's clients ask for it
-	HandlerProxyProto Handler = "proxy_proto" // the machine is told the client's address in a header of the PROXY protocol
-	HandlerEdgeHTTP   Handler = "edge_http"   // kept; serves as http
+	HandlerPGTLS      Handler = "pg_tls"      // TLS negotiated by PostgreSQL clients
+	HandlerProxyProto Handler = "proxy_proto" // the machine receives the client's address in a PROXY protocol header
+	HandlerEdgeHTTP   Handler = "edge_http"   // stored; served like http
 )
 
-// Port is a port, or a range of them, of a service as it is seen from outside.
+// Port is a public port, or a range of ports, of a service.
 type Port struct {
 	First, Last int // 1 to 65535
 	Handlers    []Handler
 	ForceHTTPS  bool
 	TLS         TLSOptions
 	HTTP        HTTPOptions
-	ProxyV2     bool // of the header that handler proxy_proto writes; otherwise version 1
+	ProxyV2     bool // version 2 of the PROXY protocol header; otherwise version 1
 }
 
-// Has reports whether a handler is among the port's.
+// Has reports whether the port has a handler.
 func (p *Port) Has(h Handler) bool {
 	for _, x := range p.Handlers {
 		if x == h || x == HandlerEdgeHTTP && h == HandlerHTTP {
@@ -89,18 +88,18 @@ func (p *Port) Has(h Handler) bool {
 	return false
 }
 
-// HTTPOptions is a [HTTPConfig] as a proxy applies it.
+// HTTPOptions contains the options of handler http as a proxy applies them; see [HTTPConfig].
 type HTTPOptions struct {
 	Compress    bool
 	H2Backend   bool          // the machine speaks HTTP/2 without TLS
-	Pristine    bool          // replies have no headers of the proxy's
-	Headers     []HeaderEdit  // in order of name
-	IdleTimeout time.Duration // of a connection without bytes; 0: the proxy's
-	HeadersRead time.Duration // for a request's headers; 0: the proxy's
+	Pristine    bool          // the proxy adds no headers to replies
+	Headers     []HeaderEdit  // sorted by name
+	IdleTimeout time.Duration // of a connection without traffic; 0: the proxy's default
+	HeadersRead time.Duration // time limit for a request's headers; 0: the proxy's default
 	ReplayCache []ReplayCache
 }
 
-// HeaderEdit sets a header of replies to its values, or removes it for none.
+// HeaderEdit sets a reply header to its values, or removes it if there are none.
 type HeaderEdit struct {
 	Name   string
 	Values []string
@@ -108,18 +107,18 @@ type HeaderEdit struct {
 
 const defaultSoft = 20
 
-// maxALPN is the longest protocol name that TLS can carry (RFC 7301, section 3.1).
+// maxALPN is the maximum length of a protocol name in TLS (RFC 7301, section 3.1).
 const maxALPN = 255
 
-// Services returns the services of a config in order. It returns none if one of them
-// is invalid, which [Review] reports.
+// Services returns the services in a config, in order. It returns none if one of them is invalid, which [Review]
+// reports.
 func Services(c *bourse.Config) []Service {
 	list, _ := readServices(c)
 	return list
 }
 
-// readServices returns the services of a config. It returns CodeInvalid, with the path
-// of the value, if a service is invalid.
+// readServices returns the services in a config. If a service is invalid, it returns CodeInvalid with the path of the
+// value.
 func readServices(c *bourse.Config) ([]Service, error) {
 	list, err := servicesIn(&c.Kept)
 	if err != nil {
@@ -134,8 +133,8 @@ func readServices(c *bourse.Config) ([]Service, error) {
 	return out, nil
 }
 
-// AutostopOf returns what becomes of a machine with these services when nobody uses
-// it: the least of what they ask for. Without services it is AutostopOff.
+// AutostopOf returns what happens to a machine with these services when nobody uses it: the mildest of their
+// settings. Without services it is AutostopOff.
 func AutostopOf(list []Service) Autostop {
 	rank := map[Autostop]int{AutostopOff: 0, AutostopStop: 1, AutostopSuspend: 2}
 	least := AutostopOff
@@ -151,7 +150,7 @@ func invalid(format string, args ...any) error {
 	return bourse.Errorf(bourse.CodeInvalid, format, args...)
 }
 
-// valueOf returns what p points to, the zero value for nil.
+// valueOf returns *p, or the zero value if p is nil.
 func valueOf[T any](p *T) T {
 	if p == nil {
 		return *new(T)
@@ -161,7 +160,7 @@ func valueOf[T any](p *T) T {
 
 func validPort(n int) bool { return n > 0 && n < 65536 }
 
-// service fills in the defaults. The error's message begins with path.
+// service fills in the defaults. Error messages begin with path.
 func (w *ServiceConfig) service(path string) (Service, error) {
 	s := Service{
 		Protocol: Protocol(strings.ToLower(w.Protocol)), InternalPort: w.InternalPort,
@@ -202,7 +201,7 @@ func (w *ServiceConfig) service(path string) (Service, error) {
 	return s, nil
 }
 
-// port reads a port. The error's message begins with path.
+// port reads a port. Error messages begin with path.
 func (w *PortConfig) port(path string) (p Port, err error) {
 	switch {
 	case w.Port != nil:
@@ -210,7 +209,7 @@ func (w *PortConfig) port(path string) (p Port, err error) {
 	case w.First != nil && w.Last != nil:
 		p.First, p.Last = *w.First, *w.Last
 	default:
-		return p, invalid("%s: name a port, or start_port and end_port", path)
+		return p, invalid("%s: specify port, or start_port and end_port", path)
 	}
 	if !validPort(p.First) || !validPort(p.Last) || p.First > p.Last {
 		return p, invalid("%s: ports %d to %d: use 1 to 65535", path, p.First, p.Last)
@@ -239,8 +238,8 @@ func (w *PortConfig) port(path string) (p Port, err error) {
 	return p, err
 }
 
-// tlsSupported reports CodeInvalid for options that no connection could be
-// served with. The error's message begins with path.
+// tlsSupported returns CodeInvalid for options with which no connection could be served. Error messages begin with
+// path.
 func (p *Port) tlsSupported(path string) error {
 	for _, v := range p.TLS.Versions {
 		if v != "TLSv1.2" && v != "TLSv1.3" {
@@ -258,7 +257,7 @@ func (p *Port) tlsSupported(path string) error {
 	return nil
 }
 
-// options reads the options of handler http. The error's message begins with path.
+// options reads the options of handler http. Error messages begin with path.
 func (w *HTTPConfig) options(path string) (HTTPOptions, error) {
 	o := HTTPOptions{
 		Compress: valueOf(w.Compress), H2Backend: valueOf(w.H2Backend), ReplayCache: w.ReplayCache,
@@ -266,7 +265,7 @@ func (w *HTTPConfig) options(path string) (HTTPOptions, error) {
 	}
 	for i, c := range w.ReplayCache {
 		if c.Type != "header" && c.Type != "cookie" || c.Name == "" {
-			return o, invalid("%s.replay_cache[%d]: type is header or cookie, with its name", path, i)
+			return o, invalid("%s.replay_cache[%d]: use type header or cookie, and a name", path, i)
 		}
 	}
 	if w.Response != nil {

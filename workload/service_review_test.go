@@ -22,10 +22,10 @@ func TestReviewServices(t *testing.T) {
 		"started by hand":   {services: `[{"autostop":"suspend","autostart":false,` + ports + `}]`, want: []string{"config.services[0].autostart: the machine is stopped"}},
 		"one of two starts": {services: `[{"autostop":"stop","autostart":false,` + ports + `},{"autostop":"stop","autostart":true,` + ports + `}]`},
 		"that has no ports": {services: `[{"autostop":"stop","autostart":false,` + ports + `},{"autostop":"stop","autostart":true}]`, want: []string{"config.services[0].autostart: the machine is stopped"}},
-		"no ports":          {services: `[{"autostop":"stop","autostart":true}]`, want: []string{"config.services[0].ports: no service has any"}},
+		"no ports":          {services: `[{"autostop":"stop","autostart":true}]`, want: []string{"config.services[0].ports: no service has ports"}},
 		"udp": {
 			services: `[{"protocol":"udp","autostop":"stop","autostart":true,` + ports + `}]`,
-			want:     []string{"config.services[0].protocol: no proxy serves udp", "config.services[0].ports: no service has any"},
+			want:     []string{"config.services[0].protocol: proxies do not serve udp", "config.services[0].ports: no service has ports"},
 		},
 		"one says stop, one off": {services: `[{` + ports + `},{"autostop":"stop",` + ports + `}]`, want: []string{"config.services[1].autostop: the machine is not stopped"}},
 		"warm":                   {services: `[{"autostop":"stop","autostart":true,` + ports + `}]`, task: true, want: []string{"config.services[0].autostop: a machine that is warm"}},

@@ -25,8 +25,7 @@ type ServiceConfig struct {
 	ForceInstanceDescription *string       `json:"force_instance_description,omitempty"`
 }
 
-// The tags "in" and "quoted" below are read by package deploy/config, whose files
-// have the same tables.
+// Package deploy/config, whose files have the same tables, reads the tags "in" and "quoted" below.
 
 // PortConfig is an item of config.services[].ports.
 type PortConfig struct {
@@ -40,21 +39,21 @@ type PortConfig struct {
 	ProxyProto *ProxyProto `json:"proxy_proto_options,omitempty"`
 }
 
-// Concurrency limits how much of a machine's work a proxy gives it at once.
+// Concurrency limits the concurrent work that a proxy sends to a machine.
 type Concurrency struct {
 	Type string `json:"type,omitempty" in:"connections|requests"`
-	Hard int    `json:"hard_limit,omitempty" in:"0..1000000000"` // the machine is given no more than this; 0: no limit
-	Soft int    `json:"soft_limit,omitempty" in:"0..1000000000"` // from here on other machines are preferred
+	Hard int    `json:"hard_limit,omitempty" in:"0..1000000000"` // maximum for this machine; 0: no limit
+	Soft int    `json:"soft_limit,omitempty" in:"0..1000000000"` // beyond this, other machines are preferred
 }
 
 // TLSOptions configures handler tls.
 type TLSOptions struct {
 	ALPN       []string `json:"alpn,omitempty"`                          // default: h2 and http/1.1 with handler http, none otherwise
 	Versions   []string `json:"versions,omitempty" in:"TLSv1.2|TLSv1.3"` // default both
-	SelfSigned *bool    `json:"default_self_signed,omitempty"`           // by default, where there is no certificate
+	SelfSigned *bool    `json:"default_self_signed,omitempty"`           // use a self-signed certificate if there is no other
 }
 
-// ProxyProto says which header handler proxy_proto writes.
+// ProxyProto selects the header that handler proxy_proto writes.
 type ProxyProto struct {
 	Version string `json:"version,omitempty" in:"v1|v2"`
 }
@@ -69,14 +68,13 @@ type HTTPConfig struct {
 	ReplayCache []ReplayCache `json:"replay_cache,omitempty"`
 }
 
-// HTTPResponse says what a proxy does with the headers of replies.
+// HTTPResponse edits the headers of replies.
 type HTTPResponse struct {
 	Headers  map[string]Edit `json:"headers,omitempty"`
-	Pristine *bool           `json:"pristine,omitempty"` // replies have no headers of the proxy's
+	Pristine *bool           `json:"pristine,omitempty"` // the proxy adds no headers to replies
 }
 
-// ReplayCache stores where requests were replayed to, by path and by a header or
-// cookie of the requests.
+// ReplayCache stores the targets of replayed requests by path and by a header or cookie of the requests.
 type ReplayCache struct {
 	PathPrefix  string `json:"path_prefix,omitempty"`
 	TTLSeconds  int    `json:"ttl_seconds,omitempty" in:"10..31536000"`
@@ -85,10 +83,10 @@ type ReplayCache struct {
 	AllowBypass bool   `json:"allow_bypass,omitempty"`
 }
 
-// Edit sets a header of replies to its values; with none it removes the header.
+// Edit sets a reply header to its values, or removes it if there are none.
 type Edit []string
 
-// MarshalJSON writes false, a text, or a list.
+// MarshalJSON writes false, a string, or a list.
 func (e Edit) MarshalJSON() ([]byte, error) {
 	switch len(e) {
 	case 0:
@@ -99,7 +97,7 @@ func (e Edit) MarshalJSON() ([]byte, error) {
 	return json.Marshal([]string(e))
 }
 
-// UnmarshalJSON reads what MarshalJSON writes.
+// UnmarshalJSON reads the formats of MarshalJSON.
 func (e *Edit) UnmarshalJSON(b []byte) error {
 	*e = Edit{}
 	var one string
@@ -150,15 +148,14 @@ type processConfig struct {
 	} `json:"env_from"`
 }
 
-// Metrics is config.metrics: where a program shows its own metrics.
+// Metrics is config.metrics: the address of a program's own metrics.
 type Metrics struct {
 	Port  int    `json:"port,omitempty" in:"1..65535"`
 	Path  string `json:"path"`
 	HTTPS bool   `json:"https,omitempty"`
 }
 
-// Static is an item of config.statics: a directory of the image whose files a proxy
-// serves.
+// Static is an item of config.statics: a directory of the image whose files a proxy serves.
 type Static struct {
 	GuestPath     string `json:"guest_path"`
 	URLPrefix     string `json:"url_prefix"`
@@ -166,12 +163,12 @@ type Static struct {
 	IndexDocument string `json:"index_document,omitempty"`
 }
 
-// rest has those members of [bourse.Kept.Rest] that clients decode.
+// rest contains the members of [bourse.Kept.Rest] that clients decode.
 type rest struct {
 	Guest *struct {
 		MaxMemoryMB      int      `json:"max_memory_mb"`
 		HostDedicationID string   `json:"host_dedication_id"`
-		PersistRootfs    any      `json:"persist_rootfs"` // refused unless it asks for nothing
+		PersistRootfs    any      `json:"persist_rootfs"` // refused if it requests anything
 		KernelArgs       []string `json:"kernel_args"`
 	} `json:"guest"`
 	Init struct {
@@ -193,8 +190,7 @@ type rest struct {
 	DisableMachineAutostart *bool `json:"disable_machine_autostart"`
 }
 
-// Duration is a [bourse.Duration] that refuses an empty text, which clients cannot
-// decode.
+// Duration is a [bourse.Duration] that refuses an empty string, which clients cannot decode.
 type Duration bourse.Duration
 
 // MarshalJSON writes a string such as "1m30s".
@@ -208,14 +204,13 @@ func (d *Duration) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// unfit is the error of a value that does not fit its type. The decoder adds the path.
+// unfit returns the error of a value of the wrong type. The decoder adds the path.
 func unfit(b []byte) error {
 	return &json.UnmarshalTypeError{Value: "value " + bourse.Quoted(strings.Trim(string(b), `"`))}
 }
 
-// Validate reports CodeInvalid, with the path of the value, when a member does not
-// have the shape that clients of the Machines API decode: one value of a wrong type
-// would make every client fail on the app's whole list.
+// Validate returns CodeInvalid, with the path of the value, if a member does not have the shape that clients of the
+// Machines API decode. One value of a wrong type would make every client fail on the app's whole list.
 func Validate(k *bourse.Kept) error {
 	_, services := servicesIn(k)
 	_, checks := checksIn(k)
@@ -226,13 +221,13 @@ func Validate(k *bourse.Kept) error {
 		shaped[[]*Static]("config.statics", k.Statics), shaped[rest]("config", k.Rest))
 }
 
-// ServiceConfigs returns config.services without defaults filled in.
+// ServiceConfigs returns config.services without the defaults.
 func ServiceConfigs(c *bourse.Config) []ServiceConfig {
 	list, _ := servicesIn(&c.Kept)
 	return list
 }
 
-// CheckConfigs returns config.checks without defaults filled in.
+// CheckConfigs returns config.checks without the defaults.
 func CheckConfigs(c *bourse.Config) map[string]CheckConfig {
 	list, _ := checksIn(&c.Kept)
 	return list
@@ -242,7 +237,7 @@ func servicesIn(k *bourse.Kept) ([]ServiceConfig, error) {
 	return decode[[]ServiceConfig]("config.services", k.Services)
 }
 
-// checksIn decodes each check alone: the decoder's errors leave out the keys of a map.
+// checksIn decodes each check separately, because the decoder's errors omit the keys of a map.
 func checksIn(k *bourse.Kept) (map[string]CheckConfig, error) {
 	all, err := decode[map[string]json.RawMessage]("config.checks", k.Checks)
 	out := make(map[string]CheckConfig, len(all))
@@ -263,7 +258,7 @@ func shaped[T any](path string, raw json.RawMessage) error {
 	return err
 }
 
-// refused reports an error unless a list, of which no item is acted on, is empty.
+// refused returns an error if a list whose items are not supported is not empty.
 func refused(path string, raw json.RawMessage) error {
 	list, err := decode[[]json.RawMessage](path, raw)
 	if len(list) > 0 {
@@ -272,8 +267,8 @@ func refused(path string, raw json.RawMessage) error {
 	return err
 }
 
-// decode reads a member of a config; the zero value for none. Its error is
-// CodeInvalid and says where below path the value is that does not fit.
+// decode decodes a member of a config; a missing one is the zero value. Its error has CodeInvalid and contains the
+// path of the wrong value.
 func decode[T any](path string, raw json.RawMessage) (v T, err error) {
 	if len(raw) == 0 {
 		return v, nil

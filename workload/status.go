@@ -6,9 +6,8 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// CheckStatuses returns the status of each check of a machine, in the order of
-// [Checks]: of one that has no result of the machine's present start a warning. It is
-// empty for a machine without checks.
+// CheckStatuses returns the status of each check of a machine, in the order of [Checks]. A check without a result
+// since the machine's latest start has status warning. The list is empty for a machine without checks.
 func CheckStatuses(m *bourse.Machine) []bourse.CheckStatus {
 	var out []bourse.CheckStatus
 	for _, c := range Checks(&m.Config) {
@@ -36,9 +35,8 @@ func checkStatus(m *bourse.Machine, name string) bourse.CheckStatus {
 	return unknown
 }
 
-// Ready reports whether a machine that runs may be given to those who ask for any
-// machine of an app by name: all its readiness checks have passed, as far as their latest
-// results since its start say. A machine that asks for none is ready.
+// Ready reports whether a running machine may be returned to callers that look up any machine of an app by name: all
+// its readiness checks have passed since its start. A machine without such checks is ready.
 func Ready(m *bourse.Machine) bool {
 	if len(m.Config.Checks) == 0 {
 		return true
