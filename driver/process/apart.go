@@ -13,31 +13,29 @@ import (
 	"github.com/bourse-dev/bourse/driver"
 )
 
-// apart is what a task sees otherwise than the host: its network, and
-// directories and name servers in places of the host's. Most tasks have none.
+// apart describes how a task's view differs from the host's: its network, and directories and name servers that
+// replace the host's. Most tasks have no differences.
 //
-// A child is born in the namespaces of the thread that forks it, so such a
-// task is forked by a thread of its own, which enters them first and ends
-// afterwards: no one else may run on it.
+// A child is created in the namespaces of the thread that forks it. Such a task is therefore forked by a new thread,
+// which enters the namespaces first and ends afterwards, because no other goroutine may run on it.
 type apart struct {
 	namespace string // path of a network namespace, "" for the host's
-	resolver  []byte // content of /etc/resolv.conf, nil for the host's
+	resolver  []byte // content of /etc/resolv.conf; nil for the host's
 	mounts    []driver.Mount
 
-	// The task's own namespaces, for what is executed beside it; nil until it
-	// has been forked, or when they are the host's.
+	// The task's own namespaces, for commands executed in it. They are nil before the fork and for namespaces of the
+	// host.
 	network, mount *os.File
 }
 
-// places are directories that a task's own view of the files depends on.
+// places contains the directories that matter for a task's mounts.
 type places struct {
-	data    string // the worker's: below it is mounted what machines have
-	scratch string // for a file of a moment
+	data    string // the worker's; machines' directories are mounted below it
+	scratch string // for temporary files
 	dir     string // the task's
 }
 
-// apartOf returns what a task sees otherwise, nil for nothing. CodeInvalid for
-// what can be no such thing.
+// apartOf returns the differences for a task, or nil if there are none. It returns CodeInvalid for invalid settings.
 func apartOf(network *driver.Network, mounts []driver.Mount) (*apart, error) {
 	if network == nil && len(mounts) == 0 {
 		return nil, nil
@@ -45,14 +43,14 @@ func apartOf(network *driver.Network, mounts []driver.Mount) (*apart, error) {
 	a := &apart{mounts: mounts}
 	for _, m := range mounts {
 		if !filepath.IsAbs(m.Source) || !filepath.IsAbs(m.Target) {
-			return nil, bourse.Errorf(bourse.CodeInvalid, "mount of %s on %s: both paths have to be absolute", bourse.Quoted(m.Source), bourse.Quoted(m.Target))
+			return nil, bourse.Errorf(bourse.CodeInvalid, "mount of %s on %s: both paths must be absolute", bourse.Quoted(m.Source), bourse.Quoted(m.Target))
 		}
 	}
 	if network == nil {
 		return a, nil
 	}
 	if !filepath.IsAbs(network.Namespace) {
-		return nil, bourse.Errorf(bourse.CodeInvalid, "network namespace %s: the path has to be absolute", bourse.Quoted(network.Namespace))
+		return nil, bourse.Errorf(bourse.CodeInvalid, "network namespace %s: the path must be absolute", bourse.Quoted(network.Namespace))
 	}
 	a.namespace = network.Namespace
 	var err error
@@ -60,20 +58,20 @@ func apartOf(network *driver.Network, mounts []driver.Mount) (*apart, error) {
 	return a, err
 }
 
-// resolvConf returns the content of /etc/resolv.conf, nil when the network says
-// nothing of it. See resolv.conf(5).
+// resolvConf returns the content of /etc/resolv.conf, or nil if the network configures nothing in it. See
+// resolv.conf(5).
 func resolvConf(n *driver.Network) ([]byte, error) {
 	var b strings.Builder
 	for _, address := range n.Resolver {
 		if _, err := netip.ParseAddr(address); err != nil {
-			return nil, bourse.Errorf(bourse.CodeInvalid, "name server %s is no address", bourse.Quoted(address))
+			return nil, bourse.Errorf(bourse.CodeInvalid, "invalid name server %s", bourse.Quoted(address))
 		}
 		b.WriteString("nameserver " + address + "\n")
 	}
 	for keyword, words := range map[string][]string{"search": n.Search, "options": n.Options} {
 		for _, word := range words {
 			if word == "" || strings.ContainsFunc(word, func(r rune) bool { return r <= ' ' }) {
-				return nil, bourse.Errorf(bourse.CodeInvalid, "%s %s: not one word", keyword, bourse.Quoted(word))
+				return nil, bourse.Errorf(bourse.CodeInvalid, "%s %s: use a single word", keyword, bourse.Quoted(word))
 			}
 		}
 	}
@@ -92,14 +90,14 @@ func resolvConf(n *driver.Network) ([]byte, error) {
 // ownFiles reports whether the task sees other files than the host.
 func (a *apart) ownFiles() bool { return a.resolver != nil || len(a.mounts) > 0 }
 
-// close returns the namespaces back, which are gone with their last process.
+// close closes the namespaces, which disappear with their last process.
 func (a *apart) close() {
 	if a != nil {
-		_, _ = a.network.Close(), a.mount.Close() // nil ones say so and do nothing
+		_, _ = a.network.Close(), a.mount.Close() // nil files return an error and do nothing
 	}
 }
 
-// errApart says what it means that something of the host is not as needed.
+// errApart returns the error of a failed setup step, with a code that depends on err.
 func errApart(what string, err error) error {
 	code := bourse.CodeUnavailable
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.ENOTDIR) || errors.Is(err, fs.ErrPermission) {

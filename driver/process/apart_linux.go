@@ -15,11 +15,11 @@ import (
 	"github.com/bourse-dev/bourse/driver"
 )
 
-// resolvPath is the file that programs learn their name servers from.
+// resolvPath is the file that lists a program's name servers.
 const resolvPath = "/etc/resolv.conf"
 
-// enter has the calling thread, which ends soon, enter the task's namespaces:
-// for its own program new ones, which are kept for later calls.
+// enter makes the calling thread, which will end soon, enter the task's namespaces. For the task's program it creates
+// them and keeps them for later calls.
 func (a *apart) enter(in places) error {
 	if a.network == nil && a.mount == nil {
 		return a.make(in)
@@ -27,10 +27,10 @@ func (a *apart) enter(in places) error {
 	return a.join()
 }
 
-// make makes the task's namespaces and has the calling thread enter them.
+// make creates the task's namespaces and makes the calling thread enter them.
 func (a *apart) make(in places) error {
 	if os.Geteuid() != 0 {
-		return bourse.Errorf(bourse.CodeInvalid, "a network or mounts of its own: only a worker that runs as root can give them to a machine")
+		return bourse.Errorf(bourse.CodeInvalid, "private networks and mounts require a worker that runs as root")
 	}
 	if a.ownFiles() {
 		if err := a.makeMounts(in); err != nil {
@@ -53,15 +53,15 @@ func (a *apart) make(in places) error {
 
 func (a *apart) makeMounts(in places) error {
 	if err := unix.Unshare(unix.CLONE_FS | unix.CLONE_NEWNS); err != nil {
-		return errApart("make a mount namespace", err)
+		return errApart("create a mount namespace", err)
 	}
-	// What is mounted here stays here; what the host unmounts later goes here
-	// too, or a volume would be held by every task that was there.
+	// Mounts made here do not propagate to the host. Unmounts on the host propagate here; otherwise every running
+	// task would hold the volumes mounted at its start.
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_SLAVE, ""); err != nil {
-		return errApart("part from the host's mounts", err)
+		return errApart("separate from the host's mounts", err)
 	}
 	if err := a.dropOthers(in); err != nil {
-		return errApart("part from other machines' mounts", err)
+		return errApart("unmount other machines' mounts", err)
 	}
 	if a.resolver != nil {
 		if err := a.mountResolver(in.scratch); err != nil {
@@ -78,8 +78,8 @@ func (a *apart) makeMounts(in places) error {
 	return err
 }
 
-// dropOthers takes away what is mounted for other machines: where the host's root is a private mount
-// nothing that the host unmounts goes here, and a volume would not be written back while a task holds it.
+// dropOthers unmounts everything that is mounted for other machines. If the host's root mount is private, unmounts on
+// the host do not propagate here, and a volume would not be written back as long as a task holds it.
 func (a *apart) dropOthers(in places) error {
 	mounts, err := mountinfo.GetMounts(mountinfo.PrefixFilter(in.data))
 	if err != nil {
@@ -89,13 +89,13 @@ func (a *apart) dropOthers(in places) error {
 	for _, m := range a.mounts {
 		own = append(own, resolved(m.Source))
 	}
-	for _, m := range slices.Backward(mounts) { // what is mounted last lies on top
+	for _, m := range slices.Backward(mounts) { // the last mount lies on top
 		uses := func(path string) bool { return within(path, m.Mountpoint) }
 		if m.Mountpoint == in.data || slices.ContainsFunc(own, uses) {
 			continue
 		}
 		err := unix.Unmount(m.Mountpoint, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW)
-		gone := errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOENT) // with one above it, or the worker has removed its directory
+		gone := errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOENT) // gone with a mount above it, or the worker has removed its directory
 		if err != nil && !gone {
 			return fmt.Errorf("unmount %s: %w", m.Mountpoint, err)
 		}
@@ -103,7 +103,7 @@ func (a *apart) dropOthers(in places) error {
 	return nil
 }
 
-// resolved returns a path as mountinfo has it, without symbolic links.
+// resolved returns a path without symbolic links, as in mountinfo.
 func resolved(path string) string {
 	if to, err := filepath.EvalSymlinks(path); err == nil {
 		return to
@@ -111,15 +111,14 @@ func resolved(path string) string {
 	return path
 }
 
-// within reports whether a path is a directory or below it.
+// within reports whether path is dir or below it.
 func within(path, dir string) bool { return path == dir || strings.HasPrefix(path, dir+"/") }
 
-// mountResolver puts the task's resolv.conf over the host's. The file needs no
-// name once it is mounted.
+// mountResolver mounts the task's resolv.conf over the host's. The file needs no name once it is mounted.
 func (a *apart) mountResolver(scratch string) error {
 	f, err := os.CreateTemp(scratch, "resolv-")
 	if err != nil {
-		return errApart("make a resolv.conf", err)
+		return errApart("create resolv.conf", err)
 	}
 	_, err = f.Write(a.resolver)
 	err = errors.Join(err, f.Chmod(0o644), f.Close())
@@ -129,7 +128,7 @@ func (a *apart) mountResolver(scratch string) error {
 	return errors.Join(err, os.Remove(f.Name()))
 }
 
-// bind makes a directory or file of the host appear in another place.
+// bind mounts a directory or file of the host at another path.
 func bind(m driver.Mount) error {
 	what := fmt.Sprintf("mount %s on %s", bourse.Quoted(m.Source), bourse.Quoted(m.Target))
 	if err := unix.Mount(m.Source, m.Target, "", unix.MS_BIND, ""); err != nil {
@@ -138,32 +137,32 @@ func bind(m driver.Mount) error {
 	if !m.ReadOnly {
 		return nil
 	}
-	// Other properties of the mount have to be said again, or they are gone.
+	// Remounting resets the mount's other flags unless they are repeated.
 	var stat unix.Statfs_t
 	if err := unix.Statfs(m.Target, &stat); err != nil {
 		return errApart(what, err)
 	}
 	keep := uintptr(stat.Flags) & (unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC | unix.MS_NOATIME | unix.MS_NODIRATIME)
 	if err := unix.Mount("", m.Target, "", unix.MS_BIND|unix.MS_REMOUNT|unix.MS_RDONLY|keep, ""); err != nil {
-		return errApart(what+" for reading", err)
+		return errApart(what+" read-only", err)
 	}
 	return nil
 }
 
-// join has the calling thread enter the namespaces of a task that runs.
+// join makes the calling thread enter the namespaces of a running task.
 func (a *apart) join() error {
 	if a.mount != nil {
-		// A thread that shares its working directory with others cannot.
+		// A thread that shares its working directory with others cannot enter a mount namespace.
 		if err := unix.Unshare(unix.CLONE_FS); err != nil {
-			return errApart("part from the other threads", err)
+			return errApart("unshare the working directory", err)
 		}
 		if err := unix.Setns(int(a.mount.Fd()), unix.CLONE_NEWNS); err != nil {
-			return errApart("enter the task's mounts", err)
+			return errApart("enter the task's mount namespace", err)
 		}
 	}
 	if a.network != nil {
 		if err := unix.Setns(int(a.network.Fd()), unix.CLONE_NEWNET); err != nil {
-			return errApart("enter the task's network", err)
+			return errApart("enter the task's network namespace", err)
 		}
 	}
 	return nil

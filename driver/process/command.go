@@ -12,13 +12,11 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// defaultPath is where commands are looked for when neither the task nor the
-// supervisor has a PATH.
+// defaultPath is the search path for commands if neither the task nor the supervisor has a PATH.
 const defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-// lookup returns the file of a command as it will be executed in dir. A name
-// without a slash is looked for in path; entries that are not absolute are
-// passed over, so that a working directory cannot slip a program in.
+// lookup returns the path of a command to be executed in dir. A name without a slash is looked up in path. Relative
+// entries of path are ignored, so that a program in the working directory is not executed by accident.
 func lookup(name, path, dir string) (string, error) {
 	if name == "" {
 		return "", bourse.Errorf(bourse.CodeInvalid, "no command")
@@ -52,8 +50,8 @@ func lookup(name, path, dir string) (string, error) {
 	return "", bourse.Errorf(bourse.CodeInvalid, "command %s was not found in PATH %s", bourse.Quoted(name), bourse.Quoted(path))
 }
 
-// executable reports whether a file exists and reports CodeInvalid unless it can
-// be executed by someone; whether by this user is what exec itself says.
+// executable reports whether a file exists, and returns CodeInvalid unless anyone may execute it. exec itself checks
+// this user's permission.
 func executable(name, full string) (exists bool, err error) {
 	info, err := os.Stat(full)
 	switch {
@@ -69,7 +67,7 @@ func executable(name, full string) (exists bool, err error) {
 	return true, err
 }
 
-// startError says what a failed fork or exec means for the caller.
+// startError converts the error of a failed fork or exec into one with a code.
 func startError(name string, with *surroundings, err error) error {
 	code := bourse.CodeInvalid
 	switch {
@@ -81,13 +79,12 @@ func startError(name string, with *surroundings, err error) error {
 	case errors.Is(err, syscall.ENOENT):
 		return bourse.Errorf(code, "command %s cannot be executed: its interpreter or loader does not exist", bourse.Quoted(name))
 	case errors.Is(err, syscall.EINVAL): // a NUL byte
-		return bourse.Errorf(code, "command %s or its environment holds a NUL byte", bourse.Quoted(name))
+		return bourse.Errorf(code, "command %s or its environment contains a NUL byte", bourse.Quoted(name))
 	}
 	return bourse.Errorf(code, "command %s cannot be executed: %w", bourse.Quoted(name), err)
 }
 
-// variable returns the last value that env has for a name, as a program's own
-// lookup would mostly do, and whether there is one.
+// variable returns the last value of a variable in env, like most programs' own lookup, and whether it is set.
 func variable(env []string, name string) (string, bool) {
 	for _, kv := range slices.Backward(env) {
 		if value, ok := strings.CutPrefix(kv, name+"="); ok {
@@ -97,7 +94,7 @@ func variable(env []string, name string) (string, bool) {
 	return "", false
 }
 
-// searchPath is the PATH in which a task's commands are looked for.
+// searchPath returns the PATH in which a task's commands are looked up.
 func searchPath(env []string) string {
 	if p, ok := variable(env, "PATH"); ok {
 		return p

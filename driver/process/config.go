@@ -7,28 +7,27 @@ import (
 	"github.com/bourse-dev/bourse/driver/logs"
 )
 
-// LimitMode reports whether tasks' limits are enforced.
+// LimitMode selects whether tasks' limits are enforced.
 type LimitMode string
 
 // The modes of limits.
 const (
-	LimitsAuto LimitMode = "auto" // by what the host has; the default
-	LimitsOff  LimitMode = "off"  // not at all
+	LimitsAuto LimitMode = "auto" // as far as the host supports them; the default
+	LimitsOff  LimitMode = "off"  // never
 )
 
-// Config is what a Driver needs. Dir and Supervisor are required.
+// Config configures a Driver. Dir and Supervisor are required.
 type Config struct {
-	// Dir is the driver's own directory, made when it is missing. A task of
-	// another user whose directory is the machine's own can only run when
-	// that user may pass through every directory above.
+	// Dir is the driver's directory, created if missing. A task that runs as another user in the machine's own
+	// directory requires that this user can traverse all parent directories.
 	Dir string
-	// Supervisor is the command that runs Supervise; Dir is added to it as
-	// its last argument: {"/proc/self/exe", "supervisor"}.
+	// Supervisor is the command that runs Supervise, for example {"/proc/self/exe", "supervisor"}. Dir is appended as
+	// its last argument.
 	Supervisor []string
-	Log        *slog.Logger // default: nothing is logged
+	Log        *slog.Logger // default: discards
 	Limits     LimitMode    // default LimitsAuto
-	LogBytes   int64        // a machine's log file is rotated at this size; default 10 MiB
-	LogFiles   int          // so many are kept of a machine; default 3
+	LogBytes   int64        // a machine's log file is rotated at this size in bytes; default 10 MiB
+	LogFiles   int          // maximum number of log files per machine; default 3
 }
 
 func (c Config) withDefaults() Config {
@@ -42,21 +41,21 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// SupervisorConfig is what Supervise needs.
+// SupervisorConfig configures Supervise.
 type SupervisorConfig struct {
-	Dir string       // as Config.Dir
-	Log *slog.Logger // default: nothing is logged
-	// Grace is how long a supervisor that holds no task waits for a daemon
-	// before it ends; default 2 s, and 10 s for the first.
+	Dir string       // same as Config.Dir
+	Log *slog.Logger // default: discards
+	// Grace is how long a supervisor without tasks waits for a daemon before it exits; default 2 s, and 10 s for the
+	// first daemon.
 	Grace time.Duration
 }
 
-// Bounds of waiting, of the supervisor.
+// Time limits of the supervisor.
 const (
 	drainGrace   = Grace                  // for output that an escaped process keeps open
-	killGrace    = 5 * time.Second        // for processes that do not die of SIGKILL (a dead disk)
-	shutdownTerm = time.Second            // between SIGTERM and SIGKILL in a shutdown
+	killGrace    = 5 * time.Second        // for processes that SIGKILL does not end (because of a dead disk)
+	shutdownTerm = time.Second            // between SIGTERM and SIGKILL during a shutdown
 	hangupGrace  = 200 * time.Millisecond // between SIGHUP and SIGKILL when a terminal's user has left
-	firstGrace   = 10 * time.Second       // for the daemon that started us to connect
+	firstGrace   = 10 * time.Second       // until the daemon that started the supervisor connects
 	idleGrace    = 2 * time.Second
 )

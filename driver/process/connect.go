@@ -11,22 +11,21 @@ import (
 	"github.com/bourse-dev/bourse/driver/internal/companion"
 )
 
-// Bounds of connecting.
+// Time limits and backoff of connecting.
 const (
 	recoverTimeout = 30 * time.Second
 	retryFirst     = 20 * time.Millisecond
 	retryMost      = 2 * time.Second
 )
 
-// Recover implements driver.Driver: it connects to the living supervisor or
-// starts one. It is called once.
+// Recover implements driver.Driver: it connects to the running supervisor or starts one. It can be called only once.
 func (d *Driver) Recover(ctx context.Context) ([]driver.Status, error) {
 	d.mu.Lock()
 	again := d.begun
 	d.begun = true
 	d.mu.Unlock()
 	if again {
-		return nil, bourse.Errorf(bourse.CodeFailedPrecondition, "recover is called once")
+		return nil, bourse.Errorf(bourse.CodeFailedPrecondition, "recover was already called")
 	}
 	var err error
 	if d.layout, err = newLayout(d.cfg.Dir); err != nil {
@@ -43,16 +42,15 @@ func (d *Driver) Recover(ctx context.Context) ([]driver.Status, error) {
 	return d.mirror.all(), nil
 }
 
-// connect makes a link and goes on until it has one, ctx ends, or there can
-// be none. The link's reader runs from then on, and makes a new link when this
-// one ends.
+// connect retries until it has a link, ctx ends, or retrying is useless. The link's reader runs from then on, and
+// creates a new link when this one ends.
 func (d *Driver) connect(ctx context.Context) error {
 	for pause := retryFirst; ; pause = min(2*pause, retryMost) {
 		err := d.tryConnect(ctx)
 		if err == nil || errors.Is(err, errVersion) || bourse.CodeOf(err) == bourse.CodeInvalid {
 			return err
 		}
-		d.cfg.Log.Warn("supervisor not reached", "dir", d.layout.dir, "err", err)
+		d.cfg.Log.Warn("connect to supervisor failed", "dir", d.layout.dir, "err", err)
 		timer := time.NewTimer(pause)
 		select {
 		case <-timer.C:
@@ -66,9 +64,9 @@ func (d *Driver) connect(ctx context.Context) error {
 	}
 }
 
-var errVersion = errors.New("the running supervisor is of another release")
+var errVersion = errors.New("the running supervisor belongs to another release")
 
-// tryConnect dials the supervisor, or starts one and dials that.
+// tryConnect connects to the supervisor, starting one if necessary.
 func (d *Driver) tryConnect(ctx context.Context) error {
 	conn, err := companion.Dial(ctx, d.layout.run())
 	if err != nil {
@@ -88,8 +86,7 @@ func (d *Driver) tryConnect(ctx context.Context) error {
 	return nil
 }
 
-// greet says hello on a new link, brings the mirror up to date and only then
-// lets others use the link.
+// greet sends the hello on a new link and updates the mirror. Only then may others use the link.
 func (d *Driver) greet(ctx context.Context, l *link) error {
 	own := settings{LogBytes: d.cfg.LogBytes, LogFiles: d.cfg.LogFiles, NoLimits: d.cfg.Limits == LimitsOff}
 	r, err := l.call(ctx, &request{Op: opHello, Hello: &hello{Version: protocolVersion, Settings: own}}, nil)
@@ -97,10 +94,10 @@ func (d *Driver) greet(ctx context.Context, l *link) error {
 	case err != nil:
 		return err
 	case r.Hello == nil:
-		return bourse.Errorf(bourse.CodeUnavailable, "the supervisor did not say hello")
+		return bourse.Errorf(bourse.CodeUnavailable, "the supervisor sent an invalid hello")
 	case r.Hello.Version != protocolVersion:
 		return bourse.Errorf(bourse.CodeUnavailable,
-			"%w: process %d speaks version %d of its protocol, this daemon %d; start that release again, or end its machines and then the process with SIGTERM",
+			"%w: process %d uses protocol version %d, this daemon uses %d; start that release again, or stop its machines and then end the process with SIGTERM",
 			errVersion, r.Hello.PID, r.Hello.Version, protocolVersion)
 	}
 	var list []driver.Status
@@ -120,14 +117,14 @@ func (d *Driver) greet(ctx context.Context, l *link) error {
 		return errLinkEnded(context.Cause(d.ctx))
 	}
 	if err := l.ended(); err != nil {
-		return errLinkEnded(err) // its reader has not seen it in use and is gone
+		return errLinkEnded(err) // its reader has ended before the link was in use
 	}
 	d.link, d.labels, d.pid = l, r.Hello.Labels, r.Hello.PID
 	close(d.up)
 	return nil
 }
 
-// keep reads a link until it ends, and then makes another if it was in use.
+// keep reads from a link until it ends, and then reconnects if the link was in use.
 func (d *Driver) keep(l *link) {
 	err := l.read(func(r *reply) {
 		if r.Status != nil {
@@ -144,7 +141,7 @@ func (d *Driver) keep(l *link) {
 	case !used || d.ctx.Err() != nil:
 		return
 	case errors.Is(err, errReplaced):
-		d.cfg.Log.Error("driver ends", "dir", d.layout.dir, "err", err)
+		d.cfg.Log.Error("driver stopped", "dir", d.layout.dir, "err", err)
 		d.cancel(err)
 		return
 	}

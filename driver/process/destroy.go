@@ -9,7 +9,7 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// destroy is driver.Driver's Destroy.
+// destroy implements driver.Driver's Destroy.
 func (s *supervisor) destroy(ctx context.Context, id bourse.MachineID) error {
 	if err := id.Validate(); err != nil {
 		return err
@@ -57,7 +57,7 @@ func (s *supervisor) killTasks(ctx context.Context, tasks []*task) error {
 	return all
 }
 
-// shutdown ends and removes everything. Nothing may be started any more.
+// shutdown stops and removes everything. Nothing can be started any more.
 func (s *supervisor) shutdown(ctx context.Context) error {
 	tasks := s.tasks()
 	for _, t := range tasks {
@@ -83,7 +83,7 @@ func (s *supervisor) shutdown(ctx context.Context) error {
 	return all
 }
 
-// known returns every machine that has an entry or a directory.
+// known returns every machine with an entry or a directory.
 func (s *supervisor) known() []bourse.MachineID {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -91,7 +91,7 @@ func (s *supervisor) known() []bourse.MachineID {
 	for id := range s.machines {
 		ids[id] = true
 	}
-	logged, _ := s.layout.logs().Machines() // both directories are ours: they can be read
+	logged, _ := s.layout.logs().Machines() // both directories are readable, since they are our own
 	homes, _ := os.ReadDir(s.layout.home(""))
 	for _, id := range logged {
 		ids[id] = true

@@ -14,8 +14,8 @@ import (
 	"github.com/bourse-dev/bourse/driver/internal/companion"
 )
 
-// Driver runs commands of the host through a supervisor. Make it with New and
-// call Recover before anything else; call Close when done.
+// Driver runs commands of the host through a supervisor. Create it with New, call Recover before anything else, and
+// Close when done.
 type Driver struct {
 	cfg    Config
 	layout layout
@@ -25,9 +25,9 @@ type Driver struct {
 	work   sync.WaitGroup
 
 	mu     sync.Mutex
-	link   *link         // nil while there is no supervisor that can be used
+	link   *link         // nil while no supervisor is connected
 	up     chan struct{} // closed while there is a link
-	child  *os.Process   // the supervisor that we have started; nil when it was there
+	child  *os.Process   // the supervisor that this process has started; nil if it was running
 	labels map[string]string
 	pid    int // of the supervisor
 	begun  bool
@@ -37,7 +37,7 @@ var _ driver.Driver = (*Driver)(nil)
 
 var errClosed = errors.New("the driver is closed")
 
-// New makes a driver. It starts nothing and touches no disk.
+// New returns a driver. It starts nothing and does not access the disk.
 func New(cfg Config) *Driver {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	return &Driver{
@@ -46,8 +46,7 @@ func New(cfg Config) *Driver {
 	}
 }
 
-// Close drops the connection and leaves the tasks alone. Calls in progress give
-// CodeUnavailable, and so does every later one.
+// Close closes the connection and leaves the tasks running. Calls in progress and later ones return CodeUnavailable.
 func (d *Driver) Close() error {
 	d.cancel(errClosed)
 	d.mu.Lock()
@@ -55,7 +54,7 @@ func (d *Driver) Close() error {
 		_ = d.link.conn.Close()
 	}
 	if d.child != nil {
-		_ = d.child.Release() // it lives on; its new parent reaps it
+		_ = d.child.Release() // it continues to run, and its new parent reaps it
 		d.child = nil
 	}
 	d.mu.Unlock()
@@ -71,12 +70,12 @@ func (d *Driver) current() (*link, error) {
 		return nil, errLinkEnded(err)
 	}
 	if d.link == nil {
-		return nil, errLinkEnded(errors.New("it is being started"))
+		return nil, errLinkEnded(errors.New("the supervisor is starting"))
 	}
 	return d.link, nil
 }
 
-// call makes a request of the supervisor.
+// call sends a request to the supervisor and waits for the answer.
 func (d *Driver) call(ctx context.Context, req *request, apply func(*reply)) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -89,7 +88,7 @@ func (d *Driver) call(ctx context.Context, req *request, apply func(*reply)) err
 	return err
 }
 
-// Labels implements driver.Driver. There are none before Recover.
+// Labels implements driver.Driver. It returns nil before Recover.
 func (d *Driver) Labels() map[string]string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -115,7 +114,7 @@ func (d *Driver) Start(ctx context.Context, task driver.Task) (driver.Status, er
 		return driver.Status{}, err
 	}
 	status, _, ok := d.mirror.get(task.ID)
-	if !ok { // destroyed in the same moment
+	if !ok { // destroyed at the same moment
 		return driver.Status{}, errNoTask(task.ID)
 	}
 	return status, nil
@@ -202,14 +201,14 @@ func (d *Driver) Destroy(ctx context.Context, id bourse.MachineID) error {
 	return err
 }
 
-// Shutdown ends all tasks of this directory, removes all that is kept of
-// their machines, and ends the supervisor. The driver is closed by it.
+// Shutdown stops all tasks of this directory, removes everything stored for their machines, and ends the supervisor.
+// It closes the driver.
 func (d *Driver) Shutdown(ctx context.Context) error {
 	l, err := d.current()
 	if err != nil {
 		return err
 	}
-	// From here on the connection's end is what is wanted.
+	// From here on the end of the connection is expected.
 	d.cancel(errClosed)
 	if _, err := l.call(ctx, &request{Op: opShutdown}, nil); err != nil {
 		return errors.Join(err, d.Close())
@@ -217,12 +216,12 @@ func (d *Driver) Shutdown(ctx context.Context) error {
 	return errors.Join(companion.AwaitEnd(ctx, d.layout.lock()), d.Close())
 }
 
-// hostSignal returns the number that this system has for a signal.
+// hostSignal returns this system's number for a signal.
 func hostSignal(s bourse.Signal) int {
 	return int(signalNumbers[s])
 }
 
-// signalNumbers differ between systems.
+// signalNumbers lists the numbers, which differ between systems.
 var signalNumbers = map[bourse.Signal]syscall.Signal{
 	"SIGHUP": syscall.SIGHUP, "SIGINT": syscall.SIGINT, "SIGQUIT": syscall.SIGQUIT, "SIGABRT": syscall.SIGABRT,
 	"SIGKILL": syscall.SIGKILL, "SIGUSR1": syscall.SIGUSR1, "SIGUSR2": syscall.SIGUSR2, "SIGALRM": syscall.SIGALRM,

@@ -14,9 +14,9 @@ import (
 	"github.com/bourse-dev/bourse/driver/internal/companion"
 )
 
-// serveExec runs a command beside a task. Its stdin, stdout and stderr came
-// with the request; the daemon reads them itself. The connection's end, by
-// either side's death, kills the command's process group.
+// serveExec runs a command in a task's environment. The request carries the command's stdin, stdout and stderr, whose
+// other ends the daemon uses directly. When the connection ends, because either side has died, the command's process
+// group is killed.
 func (s *supervisor) serveExec(ctx context.Context, conn *net.UnixConn, req *request, files []int) error {
 	answer := &reply{ID: req.ID}
 	exit, err := s.exec(ctx, conn, req, files)
@@ -34,7 +34,7 @@ func (s *supervisor) exec(ctx context.Context, conn *net.UnixConn, req *request,
 	closeFiles := sync.OnceFunc(func() { closeAll(files) })
 	defer closeFiles()
 	if len(files) != 3 || len(req.Command) == 0 {
-		return none, bourse.Errorf(bourse.CodeInvalid, "an exec needs a command and three files, not %d", len(files))
+		return none, bourse.Errorf(bourse.CodeInvalid, "exec requires a command and three files, got %d", len(files))
 	}
 	t, err := s.find(req.Task)
 	if err != nil {
@@ -50,7 +50,7 @@ func (s *supervisor) exec(ctx context.Context, conn *net.UnixConn, req *request,
 	if with.frozen {
 		return none, errFrozen(req.Task)
 	}
-	end := make(chan ended, 1) // one child, one end
+	end := make(chan ended, 1) // there is only one child
 	p := child{
 		command: stringsOf(req.Command), env: with.env, terminal: req.Terminal,
 		files: [3]uintptr{uintptr(files[0]), uintptr(files[1]), uintptr(files[2])},
@@ -59,7 +59,7 @@ func (s *supervisor) exec(ctx context.Context, conn *net.UnixConn, req *request,
 	if p.terminal {
 		p.env = withTerm(p.env, req.Term)
 		if u := with.user; u != nil {
-			_ = syscall.Fchown(files[0], int(u.UID), -1) // it may open it by its name
+			_ = syscall.Fchown(files[0], int(u.UID), -1) // so that the command can open it by name
 		}
 	}
 	pid, err := s.run(with, p)
@@ -72,7 +72,7 @@ func (s *supervisor) exec(ctx context.Context, conn *net.UnixConn, req *request,
 	s.work.Go(func() {
 		defer close(gone)
 		var b [1]byte
-		_, _ = conn.Read(b[:]) // nothing more is sent: this is its end
+		_, _ = conn.Read(b[:]) // nothing more is sent, so this waits for the end
 	})
 	e, ok := s.awaitExec(ctx, t, running{pid: pid, terminal: p.terminal, end: end}, gone)
 	if p.terminal {
@@ -85,14 +85,14 @@ func (s *supervisor) exec(ctx context.Context, conn *net.UnixConn, req *request,
 	return exitOf(e), nil
 }
 
-// withTerm returns an environment with the type of its terminal.
+// withTerm returns an environment with TERM set.
 func withTerm(env []string, term string) []string {
 	out := slices.DeleteFunc(slices.Clone(env), func(kv string) bool { return strings.HasPrefix(kv, "TERM=") })
 	return append(out, "TERM="+cmp.Or(term, "xterm"))
 }
 
-// join returns the surroundings of a task that runs, nil once it has ended. The
-// caller must call forks.Done when it has forked.
+// join returns the surroundings of a running task, or nil if it has ended. The caller must call forks.Done after
+// forking.
 func (s *supervisor) join(t *task) *surroundings {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -102,15 +102,14 @@ func (s *supervisor) join(t *task) *surroundings {
 	return t.with
 }
 
-// running is a command beside a task.
+// running is a command running in a task.
 type running struct {
 	pid      int
 	terminal bool
 	end      <-chan ended
 }
 
-// awaitExec waits for a command's end and kills it when it is not wanted any
-// more: by who asked for it, or because its task has ended.
+// awaitExec waits for a command's end. It kills the command if the caller disconnects or its task ends.
 func (s *supervisor) awaitExec(ctx context.Context, t *task, r running, gone <-chan struct{}) (ended, bool) {
 	select {
 	case e := <-r.end:
@@ -132,14 +131,13 @@ func (s *supervisor) awaitExec(ctx context.Context, t *task, r running, gone <-c
 	}
 }
 
-// hangUp lets a command with a terminal know that no one sits there any more,
-// and returns its end if it comes soon.
+// hangUp sends SIGHUP to a command whose terminal's user has disconnected, and returns its end if it ends soon.
 func (r running) hangUp() (ended, bool) {
 	if !r.terminal {
 		return ended{}, false
 	}
 	killGroup(r.pid, syscall.SIGHUP)
-	killGroup(r.pid, syscall.SIGCONT) // a halted process could not act on it
+	killGroup(r.pid, syscall.SIGCONT) // a stopped process could not react
 	timer := time.NewTimer(hangupGrace)
 	defer timer.Stop()
 	select {

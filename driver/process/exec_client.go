@@ -15,13 +15,11 @@ import (
 	"github.com/bourse-dev/bourse/driver/internal/companion"
 )
 
-// Exec implements driver.Driver. When ctx ends, what the command wrote until
-// then is given together with ctx's error. A Stdin that blocks in Read is not
-// waited for; a Stdout that blocks in Write is.
+// Exec implements driver.Driver. When ctx ends, it returns the output so far together with ctx's error. It does not
+// wait for a Stdin that blocks in Read, but does wait for a Stdout that blocks in Write.
 //
-// With a terminal the command leads a session of its own. When ctx ends it is
-// hung up on, and killed soon after; whatever else is in the session is killed
-// when the command has ended. The end of Stdin is what ^D is at a keyboard.
+// With a terminal the command leads its own session. When ctx ends, it receives SIGHUP and is killed soon after. All
+// other processes in the session are killed when the command has ended. The end of Stdin has the effect of ^D.
 func (d *Driver) Exec(ctx context.Context, id driver.TaskID, exec driver.Exec) (driver.ExecResult, error) {
 	var result driver.ExecResult
 	if err := checkExec(exec); err != nil {
@@ -38,7 +36,7 @@ func (d *Driver) Exec(ctx context.Context, id driver.TaskID, exec driver.Exec) (
 		return result, errLinkEnded(err)
 	}
 	defer conn.Close()
-	// The connection's end is what kills the command.
+	// Closing the connection kills the command.
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
 	defer stop()
 	stopToo := context.AfterFunc(d.ctx, func() { _ = conn.Close() })
@@ -62,7 +60,7 @@ func (d *Driver) Exec(ctx context.Context, id driver.TaskID, exec driver.Exec) (
 	case answer.Error != nil:
 		return result, answer.Error.Err()
 	case answer.Exit == nil:
-		return result, bourse.Errorf(bourse.CodeUnavailable, "the supervisor gave no exit")
+		return result, bourse.Errorf(bourse.CodeUnavailable, "the supervisor returned no exit")
 	}
 	result.Exit = *answer.Exit
 	return result, nil
@@ -73,12 +71,12 @@ func checkExec(exec driver.Exec) error {
 	case len(exec.Command) == 0 || exec.Command[0] == "":
 		return bourse.Errorf(bourse.CodeInvalid, "no command")
 	case exec.Terminal != nil && exec.Stdout == nil:
-		return bourse.Errorf(bourse.CodeInvalid, "a terminal's output has to go somewhere: no stdout")
+		return bourse.Errorf(bourse.CodeInvalid, "a terminal requires stdout")
 	}
 	return nil
 }
 
-// askExec sends the request with the command's files and waits for its end.
+// askExec sends the request with the command's files and waits for the command's end.
 func askExec(conn *net.UnixConn, req *request, files Files) (*reply, error) {
 	theirs := files.Theirs()
 	err := sendWithFiles(conn, req, theirs[:])
@@ -89,7 +87,7 @@ func askExec(conn *net.UnixConn, req *request, files Files) (*reply, error) {
 	return r, companion.ReadFrame(bufio.NewReader(conn), r)
 }
 
-// sendWithFiles writes one frame whose first byte carries the descriptors.
+// sendWithFiles writes one frame. The first bytes carry the descriptors.
 func sendWithFiles(conn *net.UnixConn, req *request, files []*os.File) error {
 	var b bytes.Buffer
 	if err := companion.WriteFrame(&b, req); err != nil {
@@ -98,7 +96,7 @@ func sendWithFiles(conn *net.UnixConn, req *request, files []*os.File) error {
 	fds := make([]int, len(files))
 	for i, f := range files {
 		fds[i] = int(f.Fd())
-		// The command is to find a file that blocks.
+		// The command expects blocking files.
 		if err := unix.SetNonblock(fds[i], false); err != nil {
 			return err
 		}

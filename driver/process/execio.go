@@ -7,25 +7,22 @@ import (
 	"github.com/bourse-dev/bourse/driver"
 )
 
-// Grace is how long an output may stay open after its command has ended: a
-// process that has escaped keeps it so.
+// Grace is how long an output may remain open after its command has ended, because an escaped process keeps it open.
 const Grace = 500 * time.Millisecond
 
-// Files are the daemon's ends of a command's input and outputs.
+// Files holds the daemon's ends of a command's input and outputs.
 type Files interface {
-	// Theirs are passed to the command as stdin, stdout and stderr. They may be
-	// the same.
+	// Theirs returns the files for the command's stdin, stdout and stderr. They may be the same.
 	Theirs() [3]*os.File
-	// Sent closes ours of Theirs, or the outputs would never end.
+	// Sent closes our copies of Theirs, without which the outputs would never end.
 	Sent() error
-	// Finish returns what is kept of the outputs. It is called when the command
-	// has ended: processes that have escaped may keep its outputs open, then
-	// what came until now is all.
+	// Finish returns the retained output. It must be called when the command has ended. If escaped processes keep the
+	// outputs open, it returns what was received so far.
 	Finish() (stdout, stderr []byte)
 }
 
-// Open makes the files of a command, and begins to copy. A Stdin that blocks in
-// Read is not waited for; a Stdout that blocks in Write is.
+// Open creates the files of a command and starts copying. It does not wait for a Stdin that blocks in Read, but does
+// wait for a Stdout that blocks in Write.
 func Open(exec driver.Exec) (Files, error) {
 	if exec.Terminal == nil {
 		return newPipes(exec)

@@ -11,9 +11,8 @@ import (
 
 var _ driver.Finder = (*Driver)(nil)
 
-// Found implements driver.Finder: it looks for processes that carry the
-// directory's mark, whatever their parent. The directory, its socket and its
-// lock may be gone; the mark is made of its path.
+// Found implements driver.Finder: it looks for processes with the directory's mark, whatever their parent. The
+// directory, its socket and its lock may be missing, because the mark is derived from its path.
 func (d *Driver) Found(context.Context) ([]driver.TaskID, error) {
 	l, err := newLayout(d.cfg.Dir)
 	if err != nil {

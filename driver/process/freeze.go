@@ -10,8 +10,8 @@ import (
 	"github.com/bourse-dev/bourse/driver"
 )
 
-// freezeLimit is how long the processes of a task may take to halt: one that
-// waits for a dead disk cannot.
+// freezeLimit is the maximum time for freezing a task's processes. A process that waits for a dead disk cannot be
+// frozen.
 const freezeLimit = 10 * time.Second
 
 // Freeze implements driver.Driver.
@@ -26,9 +26,8 @@ func errFrozen(id driver.TaskID) error {
 	return bourse.Errorf(bourse.CodeFailedPrecondition, "task %s/%d is frozen", id.Machine, id.Boot)
 }
 
-// freeze is the supervisor's side. Nothing is forked in the group meanwhile: a
-// child that was frozen before it has executed its program would hold up every
-// other fork.
+// freeze is the supervisor's part of Freeze. Nothing may fork in the group in the meantime: a child that is frozen
+// before it executes its program would block every other fork.
 func (s *supervisor) freeze(ctx context.Context, id driver.TaskID, frozen bool) error {
 	t, err := s.find(id)
 	if err != nil {
@@ -49,7 +48,7 @@ func (s *supervisor) freeze(ctx context.Context, id driver.TaskID, frozen bool) 
 	}
 	switch {
 	case errors.Is(err, errors.ErrUnsupported):
-		return bourse.Errorf(bourse.CodeFailedPrecondition, "this host has no cgroups that freeze processes")
+		return bourse.Errorf(bourse.CodeFailedPrecondition, "this host has no cgroups that can freeze processes")
 	case err != nil:
 		return bourse.Errorf(bourse.CodeUnavailable, "freeze: %w", err)
 	}
@@ -57,13 +56,13 @@ func (s *supervisor) freeze(ctx context.Context, id driver.TaskID, frozen bool) 
 	return nil
 }
 
-// kill kills a task's process group. A frozen task makes no further step.
+// kill kills a task's process group. A frozen task does not execute any more of its program.
 func (s *supervisor) kill(t *task) {
 	killGroup(t.pid, syscall.SIGKILL)
 	s.thaw(t, true)
 }
 
-// thaw lets a frozen task go on, or kills it.
+// thaw resumes or kills a frozen task.
 func (s *supervisor) thaw(t *task, kill bool) {
 	with := s.join(t)
 	if with == nil {
@@ -79,7 +78,7 @@ func (s *supervisor) thaw(t *task, kill bool) {
 		with.group.KillAll(killGrace)
 	default:
 		if err := with.group.Freeze(context.Background(), false); err != nil {
-			s.log.Warn("a task cannot be thawed", "machine", t.id.Machine, "err", err)
+			s.log.Warn("thaw task failed", "machine", t.id.Machine, "err", err)
 		}
 	}
 	with.frozen = false

@@ -11,12 +11,12 @@ import (
 	"github.com/bourse-dev/bourse/driver/logs"
 )
 
-// layout is where the driver keeps what in its directory:
+// layout describes the driver's directory:
 //
-//	run/             what only this user may touch, as logs/
-//	  supervisor.lock  held (flock) by the living supervisor
-//	  supervisor.log   its own log
-//	  socket           where it listens
+//	run/             only for this user, as is logs/
+//	  supervisor.lock  locked (flock) by the running supervisor
+//	  supervisor.log   its log
+//	  socket           its socket
 //	machines/<id>/   a machine's default working directory
 //	logs/            the machines' output: see package logs
 type layout struct{ dir string }
@@ -50,10 +50,10 @@ func (l layout) home(id bourse.MachineID) string {
 	return filepath.Join(l.dir, "machines", string(id))
 }
 
-// logs are the machines' logs.
+// logs returns the machines' logs.
 func (l layout) logs() logs.Files { return logs.Files{Dir: filepath.Join(l.dir, "logs")} }
 
-// mark tells this directory's processes and cgroups from others'.
+// mark returns the mark of this directory's processes and cgroups.
 func (l layout) mark() string {
 	sum := sha256.Sum256([]byte(l.dir))
 	return hex.EncodeToString(sum[:6])

@@ -14,7 +14,7 @@ import (
 	"github.com/bourse-dev/bourse/driver"
 )
 
-// marked tells whose task a process is of, by the mark in its environment.
+// markedAs returns the task to which a process belongs, from the mark in its environment.
 func markedAs(environ []byte, mark string) (driver.TaskID, bool) {
 	prefix := []byte(markVariable + "=" + mark + "/")
 	for kv := range bytes.SplitSeq(environ, []byte{0}) {
@@ -31,13 +31,12 @@ func markedAs(environ []byte, mark string) (driver.TaskID, bool) {
 	return driver.TaskID{}, false
 }
 
-// markedTasks yields the task of every process of the host that carries a
-// directory's mark.
+// markedTasks yields the task of every process on the host with a directory's mark.
 func markedTasks(mark string) iter.Seq[driver.TaskID] {
 	return func(yield func(driver.TaskID) bool) {
 		for _, pid := range numbers("/proc") {
 			environ, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
-			if err != nil { // gone, or somebody else's
+			if err != nil { // gone, or another user's
 				continue
 			}
 			if id, ok := markedAs(environ, mark); ok && !yield(id) {
@@ -47,13 +46,13 @@ func markedTasks(mark string) iter.Seq[driver.TaskID] {
 	}
 }
 
-// killMarked kills those of the processes that carry the directory's mark and
-// are to be killed, and tells how many.
+// killMarked kills those of the processes that have the directory's mark and for whose task doomed returns true. It
+// returns their number.
 func (s *supervisor) killMarked(pids []int, doomed func(driver.TaskID) bool) int {
 	killed := 0
 	for _, pid := range pids {
 		environ, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
-		if err != nil { // gone, or somebody else's
+		if err != nil { // gone, or another user's
 			continue
 		}
 		if id, ok := markedAs(environ, s.mark); ok && doomed(id) && syscall.Kill(pid, syscall.SIGKILL) == nil {
@@ -63,9 +62,8 @@ func (s *supervisor) killMarked(pids []int, doomed func(driver.TaskID) bool) int
 	return killed
 }
 
-// killLeftovers kills every process of the host that carries the directory's
-// mark and belongs to no task that is held: what has no record is removed.
-// It looks again until it finds none, since they may fork.
+// killLeftovers kills every process on the host with the directory's mark that belongs to no running task. It repeats
+// the search until it finds none, since the processes may fork.
 func (s *supervisor) killLeftovers() {
 	all := 0
 	for range 10 {
@@ -76,12 +74,12 @@ func (s *supervisor) killLeftovers() {
 		time.Sleep(5 * time.Millisecond)
 	}
 	if all > 0 {
-		s.log.Warn("killed processes of tasks that nobody holds", "count", all)
+		s.log.Warn("killed leftover processes of unknown tasks", "count", all)
 	}
 }
 
-// killStrays kills what a task without a group has left outside its process
-// group: its orphans are our children.
+// killStrays kills the processes that a task without a group has left outside its process group. Its orphans are our
+// children.
 func (s *supervisor) killStrays(id driver.TaskID) {
 	deadline := time.Now().Add(killGrace)
 	for time.Now().Before(deadline) {
@@ -94,14 +92,14 @@ func (s *supervisor) killStrays(id driver.TaskID) {
 		if s.killMarked(strays, func(of driver.TaskID) bool { return of == id }) == 0 {
 			return
 		}
-		time.Sleep(time.Millisecond) // for what they leave to become ours
+		time.Sleep(time.Millisecond) // until the orphans of killed processes become our children
 	}
 }
 
-// ownChildren returns the processes whose parent we are.
+// ownChildren returns this process's children.
 func ownChildren() []int { return childrenOf("self") }
 
-// childrenOf returns the processes whose parent is a process.
+// childrenOf returns a process's children.
 func childrenOf(pid string) []int {
 	var out []int
 	for _, tid := range numbers("/proc/" + pid + "/task") {
@@ -118,7 +116,7 @@ func childrenOf(pid string) []int {
 	return out
 }
 
-// numbers returns the entries of a directory that are numbers.
+// numbers returns the numeric entries of a directory.
 func numbers(dir string) []int {
 	d, err := os.Open(dir)
 	if err != nil {

@@ -8,8 +8,8 @@ import (
 	"github.com/bourse-dev/bourse/driver"
 )
 
-// Without /proc nothing shows a process's environment: what escapes its
-// process group, or outlives a killed supervisor, is not found here.
+// Without /proc, a process's environment cannot be read, so processes that leave their process group or outlive a
+// killed supervisor are not found.
 
 func (s *supervisor) killLeftovers() {}
 

@@ -24,10 +24,10 @@ type link struct {
 	err   error // set once the connection has ended
 }
 
-// pending is a request that has no answer yet.
+// pending is a request without an answer.
 type pending struct {
-	done  chan *reply  // has room for one; closed without one when the link ends
-	apply func(*reply) // called with each frame of the answer by the reader, before done
+	done  chan *reply  // has capacity 1; closed without a value when the link ends
+	apply func(*reply) // called by the reader with each frame of the answer, before done
 }
 
 func newLink(conn *net.UnixConn) *link {
@@ -38,8 +38,8 @@ func errLinkEnded(cause error) error {
 	return &bourse.Error{Code: bourse.CodeUnavailable, Message: "the supervisor cannot be reached", Err: cause}
 }
 
-// send sends a request. What it gives has its answer, or is closed without one
-// when the link ends. apply may be nil.
+// send sends a request. The returned channel receives the answer, or is closed without one when the link ends. apply
+// may be nil.
 func (l *link) send(req *request, apply func(*reply)) (<-chan *reply, error) {
 	p := &pending{done: make(chan *reply, 1), apply: apply}
 	l.mu.Lock()
@@ -62,7 +62,7 @@ func (l *link) send(req *request, apply func(*reply)) (<-chan *reply, error) {
 	return p.done, nil
 }
 
-// call is send that waits for the answer.
+// call sends a request and waits for the answer.
 func (l *link) call(ctx context.Context, req *request, apply func(*reply)) (*reply, error) {
 	done, err := l.send(req, apply)
 	if err != nil {
@@ -75,9 +75,9 @@ func (l *link) call(ctx context.Context, req *request, apply func(*reply)) (*rep
 		}
 		return r, r.Error.Err()
 	case <-ctx.Done():
-		// The answer, when it comes, still reaches apply.
+		// The answer still reaches apply when it arrives.
 		if req.Op == opWatch || req.Op == opStop || req.Op == opFreeze || req.Op == opDestroy {
-			_ = l.write(&request{ID: req.ID, Op: opCancel}) // when it fails all ends anyway
+			_ = l.write(&request{ID: req.ID, Op: opCancel}) // if this fails, the link ends anyway
 		}
 		return nil, ctx.Err()
 	}
@@ -101,10 +101,10 @@ func (l *link) ended() error {
 	return l.err
 }
 
-// errReplaced ends a link when another daemon uses the supervisor.
+// errReplaced is the error of a link after another daemon has connected to the supervisor.
 var errReplaced = errors.New("another daemon has taken the supervisor over")
 
-// read reads answers and news until the connection ends.
+// read reads answers and events until the connection ends.
 func (l *link) read(news func(*reply)) error {
 	err := l.readAll(news)
 	_ = l.conn.Close()

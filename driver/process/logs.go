@@ -8,9 +8,8 @@ import (
 	"github.com/bourse-dev/bourse/driver"
 )
 
-// Logs implements driver.Driver. The files are read by the daemon itself; the
-// supervisor only tells when there is more. A machine that no one has heard of
-// has no lines yet.
+// Logs implements driver.Driver. The daemon reads the files itself; the supervisor only notifies it of new lines. An
+// unknown machine has no lines yet.
 func (d *Driver) Logs(ctx context.Context, id bourse.MachineID, want driver.LogQuery, line func(driver.LogLine) error) error {
 	if err := id.Validate(); err != nil {
 		return err
@@ -29,8 +28,8 @@ func (d *Driver) Logs(ctx context.Context, id bourse.MachineID, want driver.LogQ
 	}, give)
 }
 
-// watch has the supervisor tell when there is more in a log, and outlives
-// supervisors. It returns nil when the machine is destroyed.
+// watch makes the supervisor notify the daemon of new lines in a log, across restarts of the supervisor. It returns
+// nil when the machine is destroyed.
 func (d *Driver) watch(ctx context.Context, id bourse.MachineID, news func()) error {
 	tell := func(r *reply) {
 		if r.More {
@@ -61,8 +60,8 @@ func (d *Driver) watch(ctx context.Context, id bourse.MachineID, news func()) er
 	}
 }
 
-// watch is the supervisor's side: it calls news at once and whenever there is
-// more in a machine's log. It returns nil when the machine is destroyed.
+// watch is the supervisor's part: it calls news at once and whenever there are new lines in a machine's log. It
+// returns nil when the machine is destroyed.
 func (s *supervisor) watch(ctx context.Context, id bourse.MachineID, news func()) error {
 	if err := id.Validate(); err != nil {
 		return err

@@ -8,9 +8,8 @@ import (
 	"github.com/bourse-dev/bourse/driver"
 )
 
-// mirror is the daemon's copy of the supervisor's table. It follows what the
-// supervisor says, in the order in which it says it; only the goroutine that
-// reads the connection changes it while there is one.
+// mirror is the daemon's copy of the supervisor's table. Updates are applied in the order in which the supervisor
+// sends them. While there is a connection, only the goroutine that reads it changes the mirror.
 type mirror struct {
 	mu    sync.Mutex
 	tasks map[driver.TaskID]*mirrored
@@ -21,8 +20,8 @@ type mirrored struct {
 	done   chan struct{} // closed once status.Exit is set
 }
 
-// put takes a status over. An exit is never unlearned: the answer to a Start
-// may come after the news of the end.
+// put stores a status. It never overwrites an exit, because the answer to a Start may arrive after the event of the
+// task's end.
 func (m *mirror) put(status driver.Status) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -76,9 +75,8 @@ func (m *mirror) all() []driver.Status {
 	return out
 }
 
-// replace makes the mirror show list, what a supervisor holds. Tasks that are
-// not in it and had not ended were lost: they get the exit lost. It returns the
-// ended ones that the supervisor does not hold.
+// replace updates the mirror from list, the tasks of a supervisor. Tasks that are missing from it and had not ended
+// get the exit lost. It returns the ended tasks that are missing from list.
 func (m *mirror) replace(list []driver.Status, lost bourse.Exit) (unheld []driver.Status) {
 	for _, status := range list {
 		m.put(status)
@@ -100,8 +98,8 @@ func (m *mirror) replace(list []driver.Status, lost bourse.Exit) (unheld []drive
 	return slices.Clip(unheld)
 }
 
-// exit returns the exit of a task whose done was closed. Forgotten meanwhile, it
-// is not there any more.
+// exit returns the exit of a task whose done was closed. It returns an error if the task was forgotten in the
+// meantime.
 func (m *mirror) exit(id driver.TaskID) (bourse.Exit, error) {
 	status, _, ok := m.get(id)
 	if !ok || status.Exit == nil {

@@ -8,15 +8,15 @@ import (
 	"github.com/bourse-dev/bourse/driver/logs"
 )
 
-// output is both streams of a task.
+// output copies both output streams of a task.
 type output struct {
 	opened chan struct{} // closed once pipes are set
 	pipes  [2]*os.File
 	wg     sync.WaitGroup
 }
 
-// newOutput begins to copy what comes out of the two pipes. It owns them.
-// Nothing is done on the caller's time: it has a start to answer.
+// newOutput starts copying from the two pipes, which it owns. It does nothing in the caller's goroutine, which has to
+// answer a start.
 func newOutput(stdout, stderr int, log *logs.Log) *output {
 	o := &output{opened: make(chan struct{})}
 	o.wg.Go(func() {
@@ -30,8 +30,8 @@ func newOutput(stdout, stderr int, log *logs.Log) *output {
 	return o
 }
 
-// finish waits for the end of both streams. If somebody who does not belong
-// to the task any more keeps them open, it takes what is there after grace.
+// finish waits for the end of both streams. If a process that no longer belongs to the task keeps them open, it
+// copies what is available after grace.
 func (o *output) finish(grace time.Duration) {
 	done := make(chan struct{})
 	go func() { o.wg.Wait(); close(done) }()

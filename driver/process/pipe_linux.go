@@ -8,8 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// pipe makes a pipe whose reading end can be waited for. Both ends are closed
-// on exec.
+// pipe creates a pipe with a non-blocking reading end. Both ends are closed on exec.
 func pipe() (r, w int, err error) {
 	var p [2]int
 	if err := syscall.Pipe2(p[:], syscall.O_CLOEXEC); err != nil {
@@ -21,6 +20,5 @@ func pipe() (r, w int, err error) {
 	return p[0], p[1], nil
 }
 
-// adoptOrphans makes processes whose parents are gone our children, so that
-// they can be found and reaped.
+// adoptOrphans makes orphaned descendants children of this process, so that they can be found and reaped.
 func adoptOrphans() error { return unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) }

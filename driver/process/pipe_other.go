@@ -10,7 +10,7 @@ import (
 
 func pipe() (r, w int, err error) {
 	var p [2]int
-	// No pipe2 here: a fork between the two calls would pass the pipe on.
+	// Without pipe2, a fork between the two calls would inherit the pipe.
 	syscall.ForkLock.RLock()
 	defer syscall.ForkLock.RUnlock()
 	if err := syscall.Pipe(p[:]); err != nil {

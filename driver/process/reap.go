@@ -7,28 +7,27 @@ import (
 	"time"
 )
 
-// children routes the ends of processes to those who started them. No thread
-// and no goroutine waits for a child: SIGCHLD wakes one reaper for all.
+// children delivers the ends of processes to those who started them. No thread or goroutine waits for a child:
+// SIGCHLD wakes one reaper for all.
 //
-// Locks: forking is taken before mu, and never held together with another.
+// Lock order: forking is taken before mu, and never together with another lock.
 type children struct {
-	// forking is held for reading from before a fork until its child is in
-	// byPID. The reaper takes it for writing when it has reaped a pid that it
-	// does not know: after that it either knows it, or it was an orphan.
+	// forking is held for reading from before a fork until the child is in byPID. The reaper takes it for writing
+	// after reaping an unknown pid: afterwards the pid is either known, or belongs to an orphan.
 	forking sync.RWMutex
 
 	mu    sync.Mutex
 	byPID map[int]func(ended)
 }
 
-// ended is how a process ended.
+// ended describes how a process ended.
 type ended struct {
 	status syscall.WaitStatus
 	at     time.Time
 }
 
-// start calls fork, which gives the child and what is to be called when it
-// has ended: once, in the reaper's goroutine, so it must not block.
+// start calls fork, which returns the child and a function to call when it has ended. The function is called once, in
+// the reaper's goroutine, and must not block.
 func (c *children) start(fork func() (pid int, onEnd func(ended), err error)) (int, error) {
 	c.forking.RLock()
 	defer c.forking.RUnlock()
@@ -42,7 +41,7 @@ func (c *children) start(fork func() (pid int, onEnd func(ended), err error)) (i
 	return pid, nil
 }
 
-// reap collects every child that has ended. It is called at each SIGCHLD.
+// reap reaps every child that has ended. It is called at each SIGCHLD.
 func (c *children) reap() {
 	for {
 		var status syscall.WaitStatus
@@ -53,8 +52,8 @@ func (c *children) reap() {
 		if err != nil || pid <= 0 {
 			return
 		}
-		// The rest of its process group goes at once. Its number cannot belong
-		// to anybody else yet: numbers are given out in a circle.
+		// Kill the rest of the process group at once. Its number cannot have been reused yet, because numbers are
+		// assigned cyclically.
 		onEnd := c.take(pid)
 		if onEnd != nil {
 			killGroup(pid, syscall.SIGKILL)
@@ -67,7 +66,7 @@ func (c *children) take(pid int) func(ended) {
 	if f := c.remove(pid); f != nil {
 		return f
 	}
-	// Forks in progress have registered once this is had.
+	// When the lock is acquired, forks in progress have been registered.
 	c.forking.Lock()
 	defer c.forking.Unlock()
 	return c.remove(pid)
@@ -81,7 +80,7 @@ func (c *children) remove(pid int) func(ended) {
 	return f
 }
 
-// owns reports whether pid is a child that somebody started.
+// owns reports whether pid is a registered child.
 func (c *children) owns(pid int) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -89,17 +88,16 @@ func (c *children) owns(pid int) bool {
 	return ok
 }
 
-// killGroup sends a signal to a process group; false when no one is in it.
+// killGroup sends a signal to a process group. It returns false if the group is empty.
 func killGroup(pgid int, s syscall.Signal) bool {
 	return pgid > 1 && syscall.Kill(-pgid, s) != syscall.ESRCH
 }
 
-// awaitGroup waits until no one is left in a group that was killed, at most
-// grace: a process may hang in the kernel.
+// awaitGroup waits until a killed group is empty, for at most grace, because a process may hang in the kernel.
 func awaitGroup(pgid int, grace time.Duration) {
 	deadline := time.Now().Add(grace)
-	// Almost always no one is left at once; the kernel tells no one about
-	// others' children, so the rest is asked for.
+	// Almost always the group is empty at once. The kernel does not report the ends of other processes' children, so
+	// poll.
 	for pause := 100 * time.Microsecond; killGroup(pgid, 0) && time.Now().Before(deadline); pause = min(2*pause, 20*time.Millisecond) {
 		time.Sleep(pause)
 	}

@@ -12,8 +12,7 @@ import (
 	"github.com/bourse-dev/bourse/internal/tuning"
 )
 
-// enterDir settles the working directory: the machine's own when none is
-// named, which then is made.
+// enterDir determines the working directory. If none is set, it creates the machine's own directory.
 func (s *supervisor) enterDir(id bourse.MachineID, with *surroundings) error {
 	if with.dir == "" {
 		with.dir = s.layout.home(id)
@@ -31,7 +30,7 @@ func (s *supervisor) enterDir(id bourse.MachineID, with *surroundings) error {
 	return checkDir(with)
 }
 
-// checkDir reports CodeInvalid unless there is the directory.
+// checkDir returns CodeInvalid unless the directory exists.
 func checkDir(with *surroundings) error {
 	info, err := os.Stat(with.dir)
 	switch {
@@ -45,23 +44,23 @@ func checkDir(with *surroundings) error {
 	return nil
 }
 
-// child is what is run in some surroundings.
+// child describes a program to run in some surroundings.
 type child struct {
 	command  []string
 	env      []string
 	files    [3]uintptr // stdin, stdout and stderr
-	terminal bool       // files are a terminal, which becomes its own
-	// born is called as soon as the child lives, before anybody can know of
-	// its end, and returns what is called then.
+	terminal bool       // files are a terminal, which becomes its controlling terminal
+	// born is called as soon as the child exists, before its end can be handled. The function that it returns is
+	// called at the end.
 	born func(pid int) func(ended)
 }
 
-// ownThreads is how many threads are used up by forks at the same time. Forks
-// themselves go one after the other in a Go program (syscall.ForkLock).
+// ownThreads is the maximum number of threads used for concurrent forks. Forks themselves are serialized in a Go
+// program (syscall.ForkLock).
 const ownThreads = 4
 
-// run looks a program up and forks it in the given surroundings. The groups
-// come first: in the task's namespaces other files may be where theirs are.
+// run looks up a program and forks it in the given surroundings. It enters the groups first, because in the task's
+// namespaces other files may be at their paths.
 func (s *supervisor) run(with *surroundings, p child) (pid int, err error) {
 	inGroup := func() { pid, err = s.runApart(with, p, &syscall.SysProcAttr{}) }
 	if g := with.group; g != nil {
@@ -79,7 +78,7 @@ func (s *supervisor) run(with *surroundings, p child) (pid int, err error) {
 	return pid, err
 }
 
-// runApart is run in the groups of the calling thread.
+// runApart is run for a thread that is already in the task's groups.
 func (s *supervisor) runApart(with *surroundings, p child, sys *syscall.SysProcAttr) (int, error) {
 	if with.apart != nil {
 		if err := with.apart.enter(places{data: filepath.Dir(s.layout.dir), scratch: s.layout.run(), dir: with.dir}); err != nil {
@@ -92,14 +91,14 @@ func (s *supervisor) runApart(with *surroundings, p child, sys *syscall.SysProcA
 	return s.runHere(with, p, sys)
 }
 
-// runHere is run in the groups and namespaces of the calling thread.
+// runHere is run for a thread that is already in the task's groups and namespaces.
 func (s *supervisor) runHere(with *surroundings, p child, sys *syscall.SysProcAttr) (int, error) {
 	path, err := lookup(p.command[0], searchPath(p.env), with.dir)
 	if err != nil {
 		return 0, err
 	}
 	return s.children.start(func() (int, func(ended), error) {
-		// A session's leader leads a process group, too.
+		// A session leader also leads a process group.
 		sys.Setpgid, sys.Setsid, sys.Setctty = !p.terminal, p.terminal, p.terminal
 		if u := with.user; u != nil && os.Geteuid() == 0 {
 			sys.Credential = &syscall.Credential{Uid: u.UID, Gid: u.GID, Groups: u.Groups}

@@ -7,15 +7,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// forkSlice is the time slice that a thread asks for before it forks.
+// forkSlice is the time slice that a thread requests before it forks.
 const forkSlice = 100 * time.Microsecond
 
-// hurry makes the calling thread one that may interrupt others when it wakes,
-// as Linux has it since 6.12 for threads with a short slice (sched(7),
-// sched_setattr(2)). A fork wakes its parent at the moment in which the child
-// begins to run; without this the parent often waits until the child has
-// loaded its libraries: 0.7 ms instead of 0.2 on two cores. Children do not
-// inherit it. Older kernels take no notice, and failure costs only time.
+// hurry allows the calling thread to preempt others when it wakes, which Linux supports since 6.12 for threads with a
+// short slice (sched(7), sched_setattr(2)). A fork wakes its parent when the child starts to run. Otherwise the
+// parent often waits until the child has loaded its libraries: 0.7 ms instead of 0.2 on two cores. Children do not
+// inherit the setting. Older kernels ignore it, and failure costs only time.
 func hurry(nice int) {
 	const resetOnFork = 1 // SCHED_FLAG_RESET_ON_FORK
 	_ = unix.SchedSetAttr(0, &unix.SchedAttr{
@@ -30,5 +28,5 @@ func niceness() int {
 	if err != nil {
 		return 0
 	}
-	return 20 - raw // the system call itself never gives a negative number
+	return 20 - raw // the raw system call never returns a negative number
 }

@@ -19,15 +19,14 @@ import (
 	"github.com/bourse-dev/bourse/driver/internal/companion"
 )
 
-// session is a daemon's connection. There is one at a time: a new daemon cuts
-// the one before off and waits until nothing that it asked for is still being
-// done, so that a late request of a dead daemon cannot undo what its successor
-// has seen.
+// session is a daemon's connection. There is one at a time: a new daemon disconnects the previous one and waits until
+// all its requests have been handled, so that a late request of a dead daemon cannot undo something that its
+// successor has seen.
 type session struct {
 	conn   *net.UnixConn
 	cancel context.CancelFunc
 	work   sync.WaitGroup // requests in progress
-	slots  chan struct{}  // bounds them
+	slots  chan struct{}  // limits work
 	read   chan struct{}  // closed when nothing more is read
 
 	writing sync.Mutex
@@ -36,12 +35,12 @@ type session struct {
 	cancels map[uint64]context.CancelFunc // of the requests in progress
 }
 
-// Bounds of a connection.
+// Limits of a connection.
 const (
 	helloTimeout = 5 * time.Second
-	readTimeout  = time.Second      // of what a daemon has written before it was replaced
-	sendTimeout  = 10 * time.Second // a daemon that does not read is as good as dead
-	maxRequests  = 16384            // followed logs and stops in progress count
+	readTimeout  = time.Second      // for reading what a replaced daemon has written
+	sendTimeout  = 10 * time.Second // a daemon that does not read counts as dead
+	maxRequests  = 16384            // including followed logs and stops in progress
 )
 
 // accept serves connections until ctx ends.
@@ -52,13 +51,13 @@ func (s *supervisor) accept(ctx context.Context, l *net.UnixListener) {
 			if ctx.Err() != nil || errors.Is(err, net.ErrClosed) {
 				return
 			}
-			s.log.Warn("connection not accepted", "err", err)
-			time.Sleep(10 * time.Millisecond) // out of descriptors, most likely
+			s.log.Warn("accept connection failed", "err", err)
+			time.Sleep(10 * time.Millisecond) // most likely out of descriptors
 			continue
 		}
 		s.work.Go(func() {
 			defer conn.Close()
-			// Whatever is connected when the supervisor ends must not hold it up.
+			// Connected clients must not delay the supervisor's end.
 			stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
 			defer stop()
 			if err := s.serveConn(ctx, conn); err != nil && ctx.Err() == nil {
@@ -68,7 +67,7 @@ func (s *supervisor) accept(ctx context.Context, l *net.UnixListener) {
 	}
 }
 
-// serveConn reads the first frame, which says what the connection is for.
+// serveConn reads the first frame, which determines the purpose of the connection.
 func (s *supervisor) serveConn(ctx context.Context, conn *net.UnixConn) error {
 	if err := companion.CheckPeer(conn); err != nil {
 		return err
@@ -97,11 +96,11 @@ func (s *supervisor) serveConn(ctx context.Context, conn *net.UnixConn) error {
 	case first.Op == opHello && first.Hello != nil:
 		return s.serveDaemon(ctx, conn, in, &first)
 	}
-	return bourse.Errorf(bourse.CodeInvalid, "first frame is %s", bourse.Quoted(string(first.Op)))
+	return bourse.Errorf(bourse.CodeInvalid, "invalid first frame %s", bourse.Quoted(string(first.Op)))
 }
 
-// readHead reads the length of the first frame and the descriptors that came
-// with it. They are the caller's to close, also after an error.
+// readHead reads the length of the first frame and the descriptors sent with it. The caller must close them, also
+// after an error.
 func readHead(conn *net.UnixConn) (length uint32, files []int, err error) {
 	var head [4]byte
 	oob := make([]byte, unix.CmsgSpace(4*4))
@@ -138,24 +137,24 @@ func closeAll(files []int) {
 	}
 }
 
-// serveDaemon takes the daemon's connection over from the one before.
+// serveDaemon replaces the previous daemon's connection.
 func (s *supervisor) serveDaemon(ctx context.Context, conn *net.UnixConn, in *bufio.Reader, first *request) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	me := &session{conn: conn, cancel: cancel, slots: make(chan struct{}, maxRequests), read: make(chan struct{}), cancels: map[uint64]context.CancelFunc{}}
 	answer := &reply{ID: first.ID, Hello: &helloReply{Version: protocolVersion, PID: os.Getpid()}}
 	if first.Hello.Version != protocolVersion {
-		// It keeps its tasks and their users; the other side explains.
+		// The supervisor keeps its tasks and its daemon. The other side reports the mismatch.
 		me.send(answer)
 		return nil
 	}
 	if !s.takeOver(me, first.Hello.Settings) {
-		return nil // it tries again, and finds or starts the next one
+		return nil // the daemon tries again, and finds or starts the next supervisor
 	}
 	defer s.leave(me)
 	defer close(me.read)
-	// What the one before left is found by its mark. Its own tasks are held,
-	// so this only costs when something went wrong.
+	// Leftovers of the previous supervisor are found by their mark. Since running tasks are known, this only costs
+	// time if something went wrong.
 	me.work.Go(s.killLeftovers)
 	answer.Hello.Labels = s.grouping().Labels()
 	me.send(answer)
@@ -167,7 +166,7 @@ func (s *supervisor) serveDaemon(ctx context.Context, conn *net.UnixConn, in *bu
 			}
 			return err
 		}
-		if req.Op == opCancel { // it takes no time, and comes before whatever is asked later
+		if req.Op == opCancel { // must be handled before later requests, and takes no time
 			me.giveUp(req.ID)
 			continue
 		}
@@ -181,7 +180,7 @@ func (s *supervisor) serveDaemon(ctx context.Context, conn *net.UnixConn, in *bu
 	}
 }
 
-// dispatch has a request done on a goroutine of its own.
+// dispatch handles a request on a new goroutine.
 func (s *supervisor) dispatch(ctx context.Context, me *session, req *request) {
 	ctx, done := me.begin(ctx, req.ID)
 	me.work.Add(1)
@@ -191,7 +190,7 @@ func (s *supervisor) dispatch(ctx context.Context, me *session, req *request) {
 	}()
 }
 
-// begin makes a request one that can be given up until done is called.
+// begin makes a request cancelable until done is called.
 func (me *session) begin(ctx context.Context, id uint64) (_ context.Context, done func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	me.mu.Lock()
@@ -213,7 +212,7 @@ func (me *session) giveUp(id uint64) {
 	}
 }
 
-// takeOver makes me the daemon's session; false when the supervisor is ending.
+// takeOver makes me the daemon's session. It returns false if the supervisor is ending.
 func (s *supervisor) takeOver(me *session, settings settings) bool {
 	for {
 		s.mu.Lock()
@@ -230,12 +229,12 @@ func (s *supervisor) takeOver(me *session, settings settings) bool {
 		s.session = nil
 		s.mu.Unlock()
 		before.send(&reply{Replaced: true})
-		// What its daemon has written counts: it may have told others already
-		// that a task runs. The daemon can write no more.
+		// Requests that the previous daemon has written count, because it may have reported already that a task runs.
+		// It cannot write any more.
 		_ = before.conn.CloseRead()
 		select {
 		case <-before.read:
-		case <-time.After(readTimeout): // it was being written to, and no one read
+		case <-time.After(readTimeout): // it was blocked in a write that nobody read
 		}
 		before.close()
 		before.work.Wait()
@@ -259,8 +258,7 @@ func (me *session) close() {
 	_ = me.conn.Close()
 }
 
-// send writes a frame. A connection that cannot be written is closed: its
-// reader then ends the session.
+// send writes a frame. If that fails, it closes the connection, and the reader ends the session.
 func (me *session) send(r *reply) {
 	me.writing.Lock()
 	defer me.writing.Unlock()
@@ -270,7 +268,7 @@ func (me *session) send(r *reply) {
 	}
 }
 
-// handle does one request and answers it.
+// handle handles one request and answers it.
 func (s *supervisor) handle(ctx context.Context, me *session, req *request) {
 	answer := &reply{ID: req.ID}
 	var err error
@@ -300,7 +298,7 @@ func (s *supervisor) handle(ctx context.Context, me *session, req *request) {
 		s.sendList(me, req.ID)
 		return
 	case opShutdown:
-		// The connection's end is the answer to all that is still open.
+		// All other open requests are answered by the end of the connection.
 		me.send(answer)
 		s.work.Go(func() { s.endAll(context.WithoutCancel(ctx)) })
 		return
@@ -313,7 +311,7 @@ func (s *supervisor) handle(ctx context.Context, me *session, req *request) {
 
 func (s *supervisor) handleStart(sp *spec) (*driver.Status, error) {
 	if sp == nil {
-		return nil, bourse.Errorf(bourse.CodeInvalid, "nothing to start")
+		return nil, bourse.Errorf(bourse.CodeInvalid, "start request without a task")
 	}
 	status, err := s.start(sp)
 	return &status, err

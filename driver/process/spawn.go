@@ -9,8 +9,7 @@ import (
 	"github.com/bourse-dev/bourse/driver/internal/companion"
 )
 
-// spawn starts a supervisor in a session of its own and waits until it
-// listens.
+// spawn starts a supervisor in a new session and waits until it listens.
 func (d *Driver) spawn(ctx context.Context) error {
 	command := d.cfg.Supervisor
 	if len(command) > 0 {
@@ -26,14 +25,13 @@ func (d *Driver) spawn(ctx context.Context) error {
 	return nil
 }
 
-// reap makes p the supervisor that is our child, and collects the one before,
-// which is ending. Until then nothing waits for a supervisor: it is to outlive
-// us.
+// reap makes p our child supervisor, and reaps the previous one, which is ending. Before that nothing waits for a
+// supervisor, because it has to outlive this process.
 func (d *Driver) reap(p *os.Process) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if before := d.child; before != nil {
-		go func() { _, _ = before.Wait() }() // it has closed its socket: this is its last moment
+		go func() { _, _ = before.Wait() }() // it has closed its socket and is about to exit
 	}
 	d.child = p
 }

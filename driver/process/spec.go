@@ -5,15 +5,15 @@ import (
 	"github.com/bourse-dev/bourse/driver"
 )
 
-// specOf returns what the supervisor is told of a task, CodeInvalid for what
-// image host does not have. Devices need nothing: the host's are there.
+// specOf returns the supervisor's description of a task, and CodeInvalid for settings that image host does not
+// support. Devices need nothing, since the host's are available.
 func specOf(task driver.Task) (*spec, error) {
 	if err := task.ID.Machine.Validate(); err != nil {
 		return nil, err
 	}
 	switch {
 	case task.ID.Boot < 1:
-		return nil, bourse.Errorf(bourse.CodeInvalid, "boot %d: they are counted from 1", task.ID.Boot)
+		return nil, bourse.Errorf(bourse.CodeInvalid, "boot %d: the first one is 1", task.ID.Boot)
 	case len(task.Command) == 0 && len(task.Entrypoint)+len(task.Args) > 0:
 		return nil, errOfImage("an entrypoint, or arguments without a command")
 	case len(task.Command) == 0 || task.Command[0] == "":
@@ -21,9 +21,9 @@ func specOf(task driver.Task) (*spec, error) {
 	case task.TTY:
 		return nil, errOfImage("a terminal")
 	case task.Root.Runtime != "" || task.Root.ReadOnly || task.Root.Scratch != "" || len(task.Root.Files) > 0:
-		return nil, errOfImage("a root file system of its own")
+		return nil, errOfImage("its own root file system")
 	case len(task.Stdin) > driver.MaxStdin:
-		return nil, bourse.Errorf(bourse.CodeInvalid, "stdin has %d bytes: at most %d", len(task.Stdin), driver.MaxStdin)
+		return nil, bourse.Errorf(bourse.CodeInvalid, "stdin has %d bytes, at most %d are allowed", len(task.Stdin), driver.MaxStdin)
 	}
 	if _, err := apartOf(task.Network, task.Mounts); err != nil {
 		return nil, err

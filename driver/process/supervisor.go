@@ -20,35 +20,32 @@ import (
 	"github.com/bourse-dev/bourse/driver/internal/companion"
 )
 
-// supervisor holds the tasks of one directory. Its mutex guards the table of
-// machines, the session and the settings, and is held over no system call
-// that can block. A machine's log has a mutex of its own, taken after it.
+// supervisor manages the tasks of one directory. Its mutex guards the table of machines, the session and the
+// settings, and is not held during blocking system calls. A machine's log has its own mutex, taken after it.
 type supervisor struct {
 	layout   layout
 	mark     string
 	log      *slog.Logger
 	groups   cgroup.Groups
-	null     *os.File // every task's stdin
+	null     *os.File // default stdin of tasks
 	nice     int
 	children children
-	threads  chan struct{}  // bounds those of run
-	work     sync.WaitGroup // of everything that has to end before Supervise does
-	wake     chan struct{}  // has room for one: see whether we are idle
-	over     chan struct{}  // closed once a shutdown is done
+	threads  chan struct{}  // limits the threads of run
+	work     sync.WaitGroup // everything that must end before Supervise returns
+	wake     chan struct{}  // has capacity 1: check whether the supervisor is idle
+	over     chan struct{}  // closed when a shutdown is complete
 
 	mu       sync.Mutex
 	machines map[bourse.MachineID]*machine
-	session  *session // the daemon's; nil when none is connected
+	session  *session // the daemon's; nil if none is connected
 	settings settings
 	stopping bool
 }
 
-// Supervise is the main function of a supervisor process: it holds the tasks
-// of one directory, whatever becomes of the daemons that use them. It returns
-// when it is told to shut down (by Driver.Shutdown, SIGTERM, or ctx), or when
-// it holds no task and no daemon is connected. It changes the process's
-// working directory, signal handling and scheduling, and reaps every
-// child: the process can do nothing else.
+// Supervise is the main function of a supervisor process. It manages the tasks of one directory, whatever happens to
+// the daemons that use them. It returns when it is told to shut down (by Driver.Shutdown, SIGTERM, or ctx), or when
+// it has no task and no daemon is connected. It changes the process's working directory, signal handling and
+// scheduling, and reaps every child, so the process cannot do anything else.
 func Supervise(ctx context.Context, cfg SupervisorConfig) error {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
@@ -63,8 +60,8 @@ func Supervise(ctx context.Context, cfg SupervisorConfig) error {
 	return s.serve(ctx, cfg, listener)
 }
 
-// prepare takes the directory into possession: from the lock on, whatever an
-// earlier supervisor has left running is no one's and is killed.
+// prepare takes over the directory. Once it holds the lock, processes left by an earlier supervisor belong to nobody
+// and are killed.
 func prepare(cfg SupervisorConfig) (*supervisor, *net.UnixListener, error) {
 	layout, err := newLayout(cfg.Dir)
 	if err != nil {
@@ -73,7 +70,7 @@ func prepare(cfg SupervisorConfig) (*supervisor, *net.UnixListener, error) {
 	if err := companion.Lock(layout.lock()); err != nil {
 		return nil, nil, err
 	}
-	// Where it runs must not keep a file system from being unmounted.
+	// The working directory must not keep a file system from being unmounted.
 	if err := os.Chdir("/"); err != nil {
 		return nil, nil, err
 	}
@@ -88,7 +85,7 @@ func prepare(cfg SupervisorConfig) (*supervisor, *net.UnixListener, error) {
 		children: children{byPID: map[int]func(ended){}}, threads: make(chan struct{}, ownThreads),
 	}
 	if err := adoptOrphans(); err != nil {
-		s.log.Warn("orphans are not adopted", "err", err)
+		s.log.Warn("adopt orphans failed", "err", err)
 	}
 	s.groups = cgroup.Open(s.mark, s.log)
 	s.killLeftovers()
@@ -100,13 +97,13 @@ func prepare(cfg SupervisorConfig) (*supervisor, *net.UnixListener, error) {
 	return s, listener, nil
 }
 
-// serve runs until the supervisor is not needed any more.
+// serve runs until the supervisor is no longer needed.
 func (s *supervisor) serve(ctx context.Context, cfg SupervisorConfig, listener *net.UnixListener) error {
-	// A fork holds a processor of the Go runtime until the child has executed;
-	// more of them only keep threads looking for work beside it.
+	// A fork occupies a processor of the Go runtime until the child has executed its program. More processors would
+	// only keep threads looking for work.
 	runtime.GOMAXPROCS(max(1, runtime.NumCPU()/4))
-	// Notified signals are not inherited as ignored by the tasks, whatever
-	// started us ignored. What a terminal sends does not end us.
+	// Tasks do not inherit signals with a handler as ignored, whatever our parent ignores. Signals from a terminal do
+	// not end this process.
 	signals := make(chan os.Signal, 16)
 	signal.Notify(signals, syscall.SIGCHLD, syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGPIPE, syscall.SIGTERM)
 	defer signal.Stop(signals)
@@ -144,19 +141,19 @@ func (s *supervisor) serve(ctx context.Context, cfg SupervisorConfig, listener *
 	}
 	cancel()
 	err := listener.Close()
-	_ = os.Remove(filepath.Join(s.layout.run(), companion.SocketName)) // the next one removes it too
+	_ = os.Remove(filepath.Join(s.layout.run(), companion.SocketName)) // the next one removes it, too
 	s.windUp(signals)
 	s.groups.Close()
 	return err
 }
 
-// windUp waits for the work in progress. It may wait for the end of a command that it
-// has killed, so children are reaped all the while.
+// windUp waits for the work in progress. That may include waiting for a killed command, so windUp continues to reap
+// children.
 func (s *supervisor) windUp(signals <-chan os.Signal) {
 	done := make(chan struct{})
 	go func() { s.work.Wait(); close(done) }()
 	for {
-		s.children.reap() // also what was to be reaped when the loop ended
+		s.children.reap() // including those that ended when the loop did
 		select {
 		case <-signals:
 		case <-done:
@@ -165,7 +162,7 @@ func (s *supervisor) windUp(signals <-chan os.Signal) {
 	}
 }
 
-// endAll shuts everything down, once.
+// endAll shuts everything down once.
 func (s *supervisor) endAll(ctx context.Context) {
 	s.mu.Lock()
 	first := !s.stopping
@@ -175,12 +172,12 @@ func (s *supervisor) endAll(ctx context.Context) {
 		return
 	}
 	if err := s.shutdown(ctx); err != nil {
-		s.log.Error("shutdown is incomplete", "err", err)
+		s.log.Error("shutdown incomplete", "err", err)
 	}
 	close(s.over)
 }
 
-// wakeUp has the main loop look whether the supervisor is idle.
+// wakeUp makes the main loop check whether the supervisor is idle.
 func (s *supervisor) wakeUp() {
 	select {
 	case s.wake <- struct{}{}:
@@ -188,7 +185,7 @@ func (s *supervisor) wakeUp() {
 	}
 }
 
-// grouping returns what new tasks are started with.
+// grouping returns the cgroups for new tasks.
 func (s *supervisor) grouping() cgroup.Groups {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -198,7 +195,7 @@ func (s *supervisor) grouping() cgroup.Groups {
 	return s.groups
 }
 
-// runs reports whether a task is held and has not ended.
+// runs reports whether a task is known and has not ended.
 func (s *supervisor) runs(id driver.TaskID) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

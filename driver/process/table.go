@@ -11,16 +11,16 @@ import (
 	"github.com/bourse-dev/bourse/driver/logs"
 )
 
-// machine is what the supervisor has of a machine until it is destroyed.
+// machine is the supervisor's entry for a machine until it is destroyed.
 type machine struct {
-	tasks      map[int]*task // by boot; those that are not forgotten
-	newest     int           // the highest boot that was ever started
+	tasks      map[int]*task // by boot; without forgotten ones
+	newest     int           // the highest boot ever started
 	destroying int           // calls of destroy in progress
 	watchers   int
 	log        *logs.Log
 }
 
-// machineLocked returns a machine's entry, a new one when there is none.
+// machineLocked returns a machine's entry, creating it if necessary.
 func (s *supervisor) machineLocked(id bourse.MachineID) *machine {
 	m := s.machines[id]
 	if m == nil {
@@ -30,14 +30,14 @@ func (s *supervisor) machineLocked(id bourse.MachineID) *machine {
 	return m
 }
 
-// dropLocked removes an entry that says nothing.
+// dropLocked removes an entry without information.
 func (s *supervisor) dropLocked(id bourse.MachineID) {
 	if m := s.machines[id]; m != nil && len(m.tasks) == 0 && m.newest == 0 && m.watchers == 0 && m.destroying == 0 {
 		delete(s.machines, id)
 	}
 }
 
-// start is driver.Driver's Start.
+// start implements driver.Driver's Start.
 func (s *supervisor) start(sp *spec) (driver.Status, error) {
 	t, mine, err := s.reserve(sp.ID)
 	if err != nil {
@@ -56,8 +56,7 @@ func (s *supervisor) start(sp *spec) (driver.Status, error) {
 	return t.status, nil
 }
 
-// reserve enters a task in the table. mine: it was not there and the caller
-// has to launch and settle it.
+// reserve enters a task in the table. If mine is true, the task is new and the caller must launch and settle it.
 func (s *supervisor) reserve(id driver.TaskID) (t *task, mine bool, err error) {
 	if err := id.Machine.Validate(); err != nil {
 		return nil, false, err
@@ -76,7 +75,7 @@ func (s *supervisor) reserve(id driver.TaskID) (t *task, mine bool, err error) {
 	return t, true, nil
 }
 
-// newTaskLocked makes a task of a machine that may have it.
+// newTaskLocked creates a task if its machine may have another one.
 func (s *supervisor) newTaskLocked(m *machine, id driver.TaskID) (*task, error) {
 	switch {
 	case s.stopping:
@@ -95,7 +94,7 @@ func (s *supervisor) newTaskLocked(m *machine, id driver.TaskID) (*task, error) 
 	return &task{id: id, started: make(chan struct{}), done: make(chan struct{}), log: m.log}, nil
 }
 
-// settle records how a launch went. One that failed leaves nothing behind.
+// settle records the result of a launch. A failed launch leaves nothing behind.
 func (s *supervisor) settle(t *task) {
 	defer close(t.started)
 	s.mu.Lock()
@@ -110,13 +109,13 @@ func (s *supervisor) settle(t *task) {
 	}
 	delete(m.tasks, t.id.Boot)
 	if m.newest == 0 {
-		_ = os.Remove(s.layout.home(t.id.Machine)) // fails when it was there and something is in it
+		_ = os.Remove(s.layout.home(t.id.Machine)) // fails if the directory existed and is not empty
 	}
 	s.dropLocked(t.id.Machine)
 }
 
-// end records a task's end and tells the daemon. The news goes out before
-// done is closed, so that no answer that depends on it overtakes it.
+// end records a task's end and notifies the daemon. The event is sent before done is closed, so that no answer that
+// depends on it overtakes it.
 func (s *supervisor) end(t *task, exit bourse.Exit) {
 	s.mu.Lock()
 	t.status = driver.Status{ID: t.id, StartedAt: t.at, Exit: &exit}
@@ -139,7 +138,7 @@ func (s *supervisor) find(id driver.TaskID) (*task, error) {
 	}
 	s.mu.Unlock()
 	if t != nil {
-		<-t.started // soon: nothing in a launch waits for others
+		<-t.started // soon, because a launch does not wait for others
 	}
 	if t == nil || t.err != nil {
 		return nil, errNoTask(id)
@@ -155,7 +154,7 @@ func errEnded(id driver.TaskID) error {
 	return bourse.Errorf(bourse.CodeFailedPrecondition, "task %s/%d has ended", id.Machine, id.Boot)
 }
 
-// signal is driver.Driver's Signal.
+// signal implements driver.Driver's Signal.
 func (s *supervisor) signal(id driver.TaskID, signal syscall.Signal) error {
 	t, err := s.find(id)
 	if err != nil {
@@ -167,7 +166,7 @@ func (s *supervisor) signal(id driver.TaskID, signal syscall.Signal) error {
 	return nil
 }
 
-// forget is driver.Driver's Forget.
+// forget implements driver.Driver's Forget.
 func (s *supervisor) forget(id driver.TaskID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -179,7 +178,7 @@ func (s *supervisor) forget(id driver.TaskID) {
 	}
 }
 
-// hold keeps the exits of tasks that an earlier supervisor held.
+// hold stores the exits of tasks of an earlier supervisor.
 func (s *supervisor) hold(list []driver.Status) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -199,7 +198,7 @@ func (s *supervisor) hold(list []driver.Status) {
 	}
 }
 
-// list returns the status of every task held, sorted by id.
+// list returns the status of every known task, sorted by id.
 func (s *supervisor) list() []driver.Status {
 	var out []driver.Status
 	for _, t := range s.tasks() {
@@ -216,7 +215,7 @@ func (s *supervisor) list() []driver.Status {
 	return out
 }
 
-// tasks returns all tasks, those that are just starting too, in no order.
+// tasks returns all tasks, including starting ones, in no particular order.
 func (s *supervisor) tasks() []*task {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -229,7 +228,7 @@ func (s *supervisor) tasks() []*task {
 	return out
 }
 
-// idle reports whether no one needs this supervisor.
+// idle reports whether this supervisor is unused.
 func (s *supervisor) idle() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -248,12 +247,12 @@ func (s *supervisor) idleLocked() bool {
 	return true
 }
 
-// retire ends an idle supervisor: from then on no daemon can take it over.
-// False when somebody needs it after all.
+// retire ends an idle supervisor; from then on no daemon can use it. It returns false if the supervisor is in use
+// after all.
 func (s *supervisor) retire() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.stopping || !s.idleLocked() { // a shutdown in progress tells when it is done
+	if s.stopping || !s.idleLocked() { // a shutdown in progress signals its end itself
 		return false
 	}
 	s.stopping = true

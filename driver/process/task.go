@@ -15,13 +15,13 @@ import (
 	"github.com/bourse-dev/bourse/driver/logs"
 )
 
-// task is one task in the supervisor. The table's mutex guards its status;
-// what a task runs with is fixed before started is closed.
+// task is a task in the supervisor. The table's mutex guards its status. The other fields are fixed before started is
+// closed.
 type task struct {
 	id      driver.TaskID
 	status  driver.Status
 	started chan struct{} // closed when the start has succeeded or failed
-	err     error         // of the start; read after started
+	err     error         // of the start; read after started is closed
 	done    chan struct{} // closed when status.Exit is set
 
 	pid    int
@@ -31,21 +31,21 @@ type task struct {
 	log    *logs.Log
 }
 
-// surroundings are what a task's own program and its execs share.
+// surroundings is shared by a task's program and the commands executed in it.
 type surroundings struct {
 	env   []string
 	dir   string
 	user  *identity
-	group cgroup.Group   // nil: the host has none
-	apart *apart         // nil: it sees what the host sees
-	forks sync.WaitGroup // of what is done to the group; added to before the fork, later under the table's mutex
+	group cgroup.Group   // nil: not supported by the host
+	apart *apart         // nil: the same view as the host's
+	forks sync.WaitGroup // operations on the group; incremented before a fork, later under the table's mutex
 
-	still  sync.RWMutex // held to freeze and thaw the group, for reading by an exec's fork
+	still  sync.RWMutex // held to freeze and thaw the group, and for reading by an exec's fork
 	frozen bool         // guarded by still
 }
 
-// markVariable tells a task's processes, and all that they start with their
-// environment, from others: BOURSE_TASK=<mark>/<machine>/<boot>.
+// markVariable is the environment variable that marks a task's processes and their descendants:
+// BOURSE_TASK=<mark>/<machine>/<boot>.
 const markVariable = "BOURSE_TASK"
 
 func (s *supervisor) marked(env []string, id driver.TaskID) []string {
@@ -58,9 +58,8 @@ func (s *supervisor) marked(env []string, id driver.TaskID) []string {
 	return append(out, fmt.Sprintf("%s=%s/%s/%d", markVariable, s.mark, id.Machine, id.Boot))
 }
 
-// launch starts the program of a task that has been entered in the table: it
-// makes what the program needs and executes it. The end of the program waits
-// for that to be done.
+// launch starts the program of a task that is in the table: it creates what the program needs and executes it. The
+// handling of the program's end waits for launch.
 func (s *supervisor) launch(t *task, sp *spec) (err error) {
 	with := &surroundings{env: s.marked(stringsOf(sp.Env), t.id), dir: string(sp.Dir), user: sp.User}
 	if with.apart, err = apartOf(sp.Network, sp.Mounts); err != nil {
@@ -79,7 +78,7 @@ func (s *supervisor) launch(t *task, sp *spec) (err error) {
 	}
 	defer func() {
 		if stdin != s.null {
-			_ = stdin.Close() // the program has its own
+			_ = stdin.Close() // the program has its own copy
 		}
 	}()
 	stdout, outEnd, err := pipe()
@@ -102,7 +101,7 @@ func (s *supervisor) launch(t *task, sp *spec) (err error) {
 		return func(e ended) { s.work.Go(func() { s.finish(t, e) }) }
 	}
 	if with.group, err = s.grouping().New(sp.Limits); err != nil {
-		err = bourse.Errorf(bourse.CodeUnavailable, "no cgroup for the task: %w", err)
+		err = bourse.Errorf(bourse.CodeUnavailable, "create cgroup for the task: %w", err)
 	} else {
 		_, err = s.run(with, child{command: command, env: with.env, files: files, born: born})
 	}
@@ -117,13 +116,12 @@ func (s *supervisor) launch(t *task, sp *spec) (err error) {
 	return nil
 }
 
-// finish does what is to be done when a task's program has ended: everything
-// it has left behind is killed, its output written, its group removed. Only
-// then is the end told.
+// finish cleans up after the end of a task's program: it kills all remaining processes, waits for the output to be
+// written and removes the group. Only then does it report the end.
 func (s *supervisor) finish(t *task, e ended) {
 	s.mu.Lock()
 	with := t.with
-	t.with = nil // no exec begins any more
+	t.with = nil // no new exec can start
 	s.mu.Unlock()
 	with.forks.Wait()
 	with.apart.close()
@@ -139,7 +137,7 @@ func (s *supervisor) finish(t *task, e ended) {
 	if g != nil {
 		exit.OOMKilled = exit.Failed() && g.OOMKilled()
 		if err := g.Remove(); err != nil {
-			s.log.Warn("a task's cgroup remains", "machine", t.id.Machine, "err", err)
+			s.log.Warn("remove cgroup of task failed", "machine", t.id.Machine, "err", err)
 		}
 	}
 	s.end(t, exit)
@@ -156,7 +154,7 @@ func exitOf(e ended) bourse.Exit {
 	return exit
 }
 
-// ended reports whether the task's end is known. It must have started.
+// ended reports whether the task's end is known. The task must have started.
 func (t *task) ended() bool {
 	select {
 	case <-t.done:
@@ -166,14 +164,14 @@ func (t *task) ended() bool {
 	}
 }
 
-// stop is driver.Driver's Stop.
+// stop implements driver.Driver's Stop.
 func (s *supervisor) stop(ctx context.Context, t *task, signal syscall.Signal, timeout time.Duration) error {
 	if t.ended() {
 		return nil
 	}
 	killGroup(t.pid, signal)
 	if signal != syscall.SIGSTOP && signal != syscall.SIGTSTP {
-		killGroup(t.pid, syscall.SIGCONT) // a halted process could not act on it
+		killGroup(t.pid, syscall.SIGCONT) // a stopped process could not react
 	}
 	s.thaw(t, signal == syscall.SIGKILL)
 	timer := time.NewTimer(timeout)

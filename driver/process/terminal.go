@@ -13,13 +13,13 @@ import (
 	"github.com/bourse-dev/bourse/driver"
 )
 
-// terminal is a command's terminal. The daemon has the side of the keyboard
-// and the screen; when it dies, the command is hung up on.
+// terminal is a command's terminal. The daemon has the master side. When the daemon dies, the command receives
+// SIGHUP.
 type terminal struct {
 	screen *os.File
-	given  *os.File // the command's side, for all three
+	given  *os.File // the command's side, for all three files
 	work   sync.WaitGroup
-	over   chan struct{} // closed when the size may not change any more
+	over   chan struct{} // closed when the size can no longer change
 }
 
 func newTerminal(exec driver.Exec) (*terminal, error) {
@@ -49,8 +49,7 @@ func newTerminal(exec driver.Exec) (*terminal, error) {
 	return e, nil
 }
 
-// openTerminal makes a terminal whose screen can be given a deadline: what
-// asked for its name has made it one that blocks.
+// openTerminal opens a terminal whose master side supports deadlines. pty.Open returns a blocking file.
 func openTerminal() (screen, given *os.File, err error) {
 	blocking, given, err := pty.Open()
 	if err != nil {
@@ -67,11 +66,11 @@ func openTerminal() (screen, given *os.File, err error) {
 	return os.NewFile(uintptr(fd), "screen"), given, nil
 }
 
-// resize sets the terminal's size; the kernel tells the command.
+// resize sets the terminal's size. The kernel notifies the command.
 func (e *terminal) resize(size driver.Size) {
 	raw, err := e.screen.SyscallConn()
 	if err != nil {
-		return // it has been closed
+		return // it is closed
 	}
 	_ = raw.Control(func(fd uintptr) {
 		_ = unix.IoctlSetWinsize(int(fd), unix.TIOCSWINSZ, &unix.Winsize{Row: size.Rows, Col: size.Cols})
@@ -90,11 +89,10 @@ func (e *terminal) Finish() (stdout, stderr []byte) {
 	return nil, nil
 }
 
-// endOfInput is what a terminal's reader takes as the end, at the beginning of
-// a line. Elsewhere it only hands over what has been typed.
+// endOfInput means the end of input at the beginning of a line. Elsewhere it only passes on what has been typed.
 const endOfInput = 4
 
-// feed types stdin, and its end. As with a pipe, no one waits for it.
+// feed types stdin and its end. As with a pipe, nobody waits for it.
 func (e *terminal) feed(stdin io.Reader) {
 	w := &typist{w: e.screen}
 	if stdin != nil {
@@ -108,7 +106,7 @@ func (e *terminal) feed(stdin io.Reader) {
 	_, _ = w.Write([]byte{endOfInput})
 }
 
-// typist notes whether a line has been begun.
+// typist tracks whether the last line is incomplete.
 type typist struct {
 	w      io.Writer
 	inLine bool

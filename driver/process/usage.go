@@ -6,9 +6,8 @@ import (
 	"github.com/bourse-dev/bourse/driver"
 )
 
-// Usage implements driver.Driver. Where a task's cgroups do not account
-// something, it is added up over the processes that live: what ended ones used
-// is missing if no one waited for them.
+// Usage implements driver.Driver. Values that a task's cgroups do not provide are summed over its running processes.
+// This omits the usage of ended processes for which no process has waited.
 func (d *Driver) Usage(ctx context.Context, id driver.TaskID) (driver.Usage, error) {
 	if status, _, ok := d.mirror.get(id); ok && status.Exit != nil {
 		return driver.Usage{}, errEnded(id)
@@ -25,7 +24,7 @@ func (d *Driver) Usage(ctx context.Context, id driver.TaskID) (driver.Usage, err
 	return u, nil
 }
 
-// usage is the supervisor's side.
+// usage is the supervisor's part of Usage.
 func (s *supervisor) usage(id driver.TaskID) (*driver.Usage, error) {
 	t, err := s.find(id)
 	if err != nil {
@@ -48,7 +47,7 @@ func (s *supervisor) usage(id driver.TaskID) (*driver.Usage, error) {
 	return &u, nil
 }
 
-// completed puts into u what is missing there and more has.
+// completed returns u with missing values taken from more.
 func completed(u, more driver.Usage) driver.Usage {
 	if u.CPU < 0 {
 		u.CPU = more.CPU

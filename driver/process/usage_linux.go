@@ -12,12 +12,10 @@ import (
 	"github.com/bourse-dev/bourse/driver"
 )
 
-// tick is the unit of times in /proc: USER_HZ, which is 100 everywhere that
-// Go runs.
+// tick is the unit of times in /proc: USER_HZ, which is 100 on all systems that Go supports.
 const tick = 10 * time.Millisecond
 
-// account adds up what processes use by /proc. Those that are gone count
-// nothing.
+// account returns the total usage of processes according to /proc. Ended processes do not count.
 func account(pids []int) driver.Usage {
 	u := driver.Usage{}
 	for _, pid := range pids {
@@ -38,20 +36,19 @@ func account(pids []int) driver.Usage {
 	return u
 }
 
-// procStat is what is used of /proc/<pid>/stat.
+// procStat contains some fields of /proc/<pid>/stat.
 type procStat struct {
 	session int
-	cpu     time.Duration // its own, and that of the children that it has waited for
+	cpu     time.Duration // includes children for which it has waited
 }
 
-// parseStat reads /proc/<pid>/stat; see proc_pid_stat(5). The name of the
-// program, in parentheses, may hold anything.
+// parseStat parses /proc/<pid>/stat; see proc_pid_stat(5). The program's name, in parentheses, may contain any bytes.
 func parseStat(b []byte) (procStat, bool) {
 	i := bytes.LastIndexByte(b, ')')
 	if i < 0 {
 		return procStat{}, false
 	}
-	f := strings.Fields(string(b[i+1:])) // from the third field on
+	f := strings.Fields(string(b[i+1:])) // starts with the third field
 	if len(f) < 15 {
 		return procStat{}, false
 	}
@@ -70,8 +67,7 @@ func parseStat(b []byte) (procStat, bool) {
 	return procStat{session: session, cpu: time.Duration(ticks) * tick}, true
 }
 
-// private returns the pages that a process shares with no file, from
-// /proc/<pid>/statm.
+// private returns the number of pages that a process does not share with files, from /proc/<pid>/statm.
 func private(statm string) int64 {
 	f := strings.Fields(statm)
 	if len(f) < 3 {
@@ -97,8 +93,7 @@ func processTree(pid int) []int {
 	return all
 }
 
-// killSession kills what is left of a session: a shell puts its jobs into
-// process groups of their own.
+// killSession kills the remaining processes of a session, because a shell puts its jobs into separate process groups.
 func killSession(sid int) {
 	for _, pid := range numbers("/proc") {
 		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
@@ -106,7 +101,7 @@ func killSession(sid int) {
 			continue
 		}
 		if ps, ok := parseStat(stat); ok && ps.session == sid {
-			_ = syscall.Kill(pid, syscall.SIGKILL) // it may be gone
+			_ = syscall.Kill(pid, syscall.SIGKILL) // it may have ended
 		}
 	}
 }

@@ -10,9 +10,8 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// identityOf looks "user[:group]" up; nil for the daemon's own user. It
-// reports CodeInvalid for one that does not exist, or that this daemon may
-// not become.
+// identityOf looks up "user[:group]". It returns nil for the daemon's own user, and CodeInvalid if the user does not
+// exist or the daemon cannot switch to it.
 func identityOf(name string) (*identity, error) {
 	if name == "" {
 		return nil, nil
@@ -45,12 +44,12 @@ type foundUser struct {
 	groups   []uint32
 }
 
-// findUser takes a name, or the number of a user that needs no entry.
+// findUser looks up a user by name or number. A number need not exist.
 func findUser(name string) (foundUser, error) {
 	u, err := user.Lookup(name)
 	if n, numErr := number(name); err != nil && numErr == nil {
 		if u, err = user.LookupId(name); err != nil {
-			return foundUser{uid: n, gid: n}, nil //nolint:nilerr // a number needs no entry in the host's table
+			return foundUser{uid: n, gid: n}, nil //nolint:nilerr // a number need not be in the host's user table
 		}
 	}
 	if err != nil {
@@ -65,7 +64,7 @@ func findUser(name string) (foundUser, error) {
 		return foundUser{}, bourse.Errorf(bourse.CodeInvalid, "user %s: %w", bourse.Quoted(name), err)
 	}
 	found := foundUser{uid: uid, gid: gid}
-	groups, _ := u.GroupIds() // without them the user still has its own
+	groups, _ := u.GroupIds() // without them the user still has its own group
 	for _, g := range groups {
 		if n, err := number(g); err == nil {
 			found.groups = append(found.groups, n)
@@ -85,8 +84,7 @@ func findGroup(name string) (uint32, error) {
 	return 0, bourse.Errorf(bourse.CodeInvalid, "group %s does not exist", bourse.Quoted(name))
 }
 
-// number reads a user's or group's number. The highest means "unchanged" to
-// the kernel and is no one's.
+// number parses a user or group number. The highest number means "unchanged" to the kernel and is invalid.
 func number(s string) (uint32, error) {
 	n, err := strconv.ParseUint(s, 10, 32)
 	if err == nil && n == 1<<32-1 {

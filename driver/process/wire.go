@@ -8,21 +8,21 @@ import (
 	"github.com/bourse-dev/bourse/driver/internal/companion"
 )
 
-// protocolVersion is what this release speaks. The hello and its answer never
-// change shape, so that releases can always tell each other their versions.
+// protocolVersion is the version of this release's protocol. The hello and its answer never change, so that all
+// releases can exchange their versions.
 const protocolVersion = 1
 
-// listChunk is how many statuses go into one frame of an answer.
+// listChunk is the maximum number of statuses in one frame of an answer.
 const listChunk = 500
 
-// op names what a daemon asks of its supervisor.
+// op is the operation of a request.
 type op string
 
 const (
-	opHello    op = "hello"    // first on the daemon's connection: it replaces the session before
-	opExec     op = "exec"     // first and only on a connection of its own
-	opList     op = "list"     // every task held; several frames
-	opHold     op = "hold"     // keep these exits, which an earlier supervisor lost
+	opHello    op = "hello"    // first on the daemon's connection; replaces the previous session
+	opExec     op = "exec"     // first and only request on a separate connection
+	opList     op = "list"     // every known task; several frames
+	opHold     op = "hold"     // store these exits, which an earlier supervisor had
 	opStart    op = "start"    //
 	opSignal   op = "signal"   //
 	opStop     op = "stop"     //
@@ -30,12 +30,12 @@ const (
 	opDestroy  op = "destroy"  //
 	opFreeze   op = "freeze"   //
 	opUsage    op = "usage"    //
-	opWatch    op = "watch"    // a frame at once and whenever there is more in a log, until the machine is destroyed
-	opCancel   op = "cancel"   // give the request with this ID up; has no answer of its own
-	opShutdown op = "shutdown" // end and remove everything, then exit
+	opWatch    op = "watch"    // a frame at once and whenever there are new lines in a log, until the machine is destroyed
+	opCancel   op = "cancel"   // cancel the request with this ID; has no answer
+	opShutdown op = "shutdown" // stop and remove everything, then exit
 )
 
-// request is a frame from the daemon. Which fields are set depends on Op.
+// request is a frame from the daemon. The fields in use depend on Op.
 type request struct {
 	ID       uint64           `json:"id"`
 	Op       op               `json:"op"`
@@ -45,15 +45,15 @@ type request struct {
 	Machine  bourse.MachineID `json:"machine,omitempty"`
 	Signal   int              `json:"signal,omitempty"`
 	Timeout  time.Duration    `json:"timeout,omitempty"`
-	Frozen   bool             `json:"frozen,omitempty"`   // of a freeze: what it is to be
-	Command  [][]byte         `json:"command,omitempty"`  // of an exec
-	Terminal bool             `json:"terminal,omitempty"` // of an exec: its files are one
+	Frozen   bool             `json:"frozen,omitempty"`   // for opFreeze: the desired state
+	Command  [][]byte         `json:"command,omitempty"`  // for opExec
+	Terminal bool             `json:"terminal,omitempty"` // for opExec: its files are a terminal
 	Term     string           `json:"term,omitempty"`     // $TERM with a terminal
 	Hold     []driver.Status  `json:"hold,omitempty"`
 }
 
-// reply is a frame from the supervisor: the answer to the request with its
-// ID, or with ID 0 news of a task that has ended.
+// reply is a frame from the supervisor: the answer to the request with its ID, or with ID 0 the event of a task's
+// end.
 type reply struct {
 	ID       uint64           `json:"id,omitempty"`
 	Error    *companion.Error `json:"error,omitempty"`
@@ -62,8 +62,8 @@ type reply struct {
 	List     []driver.Status  `json:"list,omitempty"`
 	Usage    *driver.Usage    `json:"usage,omitempty"`
 	More     bool             `json:"more,omitempty"`     // another frame of this answer follows
-	Exit     *bourse.Exit     `json:"exit,omitempty"`     // of an exec
-	Replaced bool             `json:"replaced,omitempty"` // another daemon has connected: do not come back
+	Exit     *bourse.Exit     `json:"exit,omitempty"`     // for opExec
+	Replaced bool             `json:"replaced,omitempty"` // another daemon has connected; do not reconnect
 }
 
 // hello opens a daemon's connection.
@@ -72,9 +72,8 @@ type hello struct {
 	Settings settings `json:"settings"`
 }
 
-// settings come with each hello, so that a restarted daemon can change them
-// for a supervisor that has outlived the one before. They hold for tasks
-// started from then on.
+// settings are part of each hello, so that a restarted daemon can change them for a running supervisor. They apply to
+// tasks started from then on.
 type settings struct {
 	LogBytes int64 `json:"log_bytes"`
 	LogFiles int   `json:"log_files"`
@@ -87,8 +86,7 @@ type helloReply struct {
 	Labels  map[string]string `json:"labels,omitempty"`
 }
 
-// spec is a task as the supervisor starts it. Strings of the host are bytes,
-// which JSON would not let through unharmed.
+// spec describes a task for the supervisor. Strings are byte slices, because JSON would alter invalid UTF-8.
 type spec struct {
 	ID      driver.TaskID   `json:"id"`
 	Command [][]byte        `json:"command"`
@@ -101,7 +99,7 @@ type spec struct {
 	Stdin   []byte          `json:"stdin,omitempty"`
 }
 
-// identity is a user that a task runs as.
+// identity is the user of a task.
 type identity struct {
 	Name   string   `json:"name"`
 	UID    uint32   `json:"uid"`
