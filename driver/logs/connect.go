@@ -14,20 +14,20 @@ import (
 	"github.com/bourse-dev/bourse/driver/internal/companion"
 )
 
-// Bounds of connecting.
+// Time limits and backoff of connecting.
 const (
 	connectTimeout = 30 * time.Second
 	retryFirst     = 20 * time.Millisecond
 	retryMost      = 2 * time.Second
-	callTries      = 3 // of one call, each with another process
+	callTries      = 3 // tries per call, each with another process
 	reapGrace      = time.Second
 )
 
 func errUnreached(cause error) error {
-	return &bourse.Error{Code: bourse.CodeUnavailable, Message: "the keeper cannot be reached", Err: cause}
+	return &bourse.Error{Code: bourse.CodeUnavailable, Message: "cannot reach the keeper", Err: cause}
 }
 
-// ensure makes a lease when there is none.
+// ensure creates a lease if there is none.
 func (k *Keeper) ensure(ctx context.Context) error {
 	select {
 	case k.turn <- struct{}{}:
@@ -53,14 +53,13 @@ func (k *Keeper) ensure(ctx context.Context) error {
 			return nil
 		case ctx.Err() != nil || bourse.CodeOf(err) == bourse.CodeInvalid:
 			return err
-		case try == callTries: // each of them may have met a process at its end
+		case try == callTries: // each try may have met a process that was about to exit
 			return errUnreached(err)
 		}
 	}
 }
 
-// connect finds or starts the process, and tells it what is to be kept before
-// anybody uses it.
+// connect finds or starts the process, and sends it all held sources before it can be used.
 func (k *Keeper) connect(ctx context.Context) error {
 	l, err := k.prepare()
 	if err != nil {
@@ -68,8 +67,8 @@ func (k *Keeper) connect(ctx context.Context) error {
 	}
 	conn, err := k.greet(ctx, l)
 	if errors.Is(err, errVersion) {
-		// It leaves everything as it is, and one of our release goes on.
-		k.cfg.Log.Info("a keeper of another release is replaced", "err", err)
+		// The old process leaves everything unchanged, and one of our release continues.
+		k.cfg.Log.Info("replacing a keeper of another release", "err", err)
 		if err := endProcess(ctx, l); err != nil {
 			return err
 		}
@@ -86,7 +85,7 @@ func (k *Keeper) connect(ctx context.Context) error {
 			if isUnreached(err) {
 				return errors.Join(err, conn.Close())
 			}
-			k.cfg.Log.Warn("an output is not kept any more", "machine", h.Machine, "boot", h.Boot, "err", err)
+			k.cfg.Log.Warn("resume logging of output failed", "machine", h.Machine, "boot", h.Boot, "err", err)
 		}
 	}
 	k.mu.Lock()
@@ -100,8 +99,7 @@ func (k *Keeper) connect(ctx context.Context) error {
 	return nil
 }
 
-// mind waits for the end of the process, and has another one go on if there is
-// something to keep.
+// mind waits for the end of the process, and starts another one if there are held sources.
 func (k *Keeper) mind(conn *net.UnixConn) {
 	_, _ = io.Copy(io.Discard, conn) // nothing is sent
 	k.drop(conn)
@@ -118,7 +116,7 @@ func (k *Keeper) mind(conn *net.UnixConn) {
 		if err == nil || k.ctx.Err() != nil {
 			return
 		}
-		k.cfg.Log.Warn("keeper not reached", "dir", k.cfg.Dir, "err", err)
+		k.cfg.Log.Warn("connect to keeper failed", "dir", k.cfg.Dir, "err", err)
 		timer := time.NewTimer(pause)
 		select {
 		case <-timer.C:
@@ -128,7 +126,7 @@ func (k *Keeper) mind(conn *net.UnixConn) {
 	}
 }
 
-// drop ends the use of a lease, if it is in use.
+// drop discards a lease, if it is the current one.
 func (k *Keeper) drop(conn *net.UnixConn) {
 	if conn == nil {
 		return
@@ -141,24 +139,24 @@ func (k *Keeper) drop(conn *net.UnixConn) {
 	}
 }
 
-// reap collects the process that we have started, if it has ended.
+// reap reaps the process that this daemon has started, if it has ended.
 func (k *Keeper) reap() {
 	ctx, cancel := context.WithTimeout(k.ctx, reapGrace)
 	defer cancel()
 	if companion.AwaitEnd(ctx, k.layout.lock()) != nil {
-		return // it lives on, without us
+		return // it is still running
 	}
 	k.mu.Lock()
 	child := k.child
 	k.child = nil
 	k.mu.Unlock()
 	if child != nil {
-		_, _ = child.Wait() // it has given its lock back: this is its last moment
+		_, _ = child.Wait() // it has released its lock and is about to exit
 	}
 }
 
-// call makes a request of the process, of another one if it dies meanwhile:
-// every request may be repeated.
+// call sends a request to the process, and to a new one if that process dies in the meantime. All requests may be
+// repeated.
 func (k *Keeper) call(ctx context.Context, req *request, news func()) error {
 	for try := 1; ; try++ {
 		if err := k.ensure(ctx); err != nil {
@@ -171,7 +169,7 @@ func (k *Keeper) call(ctx context.Context, req *request, news func()) error {
 		k.mu.Lock()
 		lease := k.lease
 		k.mu.Unlock()
-		k.drop(lease) // whether its end has been noticed or not
+		k.drop(lease) // whether or not its end has been noticed
 	}
 }
 
@@ -180,13 +178,12 @@ func isUnreached(err error) bool {
 	return ok
 }
 
-// unreached marks what failed because of the connection.
+// unreached marks errors of the connection.
 type unreached struct{ error }
 
 func (u *unreached) Unwrap() error { return u.error }
 
-// ask makes one request on a connection of its own. news is called at each
-// frame before the last.
+// ask sends one request on a new connection. It calls news for each frame before the last.
 func (k *Keeper) ask(ctx context.Context, req *request, news func()) error {
 	lost := func(err error) error {
 		if ctx.Err() != nil {
@@ -220,8 +217,8 @@ func (k *Keeper) ask(ctx context.Context, req *request, news func()) error {
 	}
 }
 
-// watch has the process tell when there is more in a log, and outlives
-// processes. It returns nil when the machine is destroyed.
+// watch makes the process report new lines in a log, across restarts of the process. It returns nil when the machine
+// is destroyed.
 func (k *Keeper) watch(ctx context.Context, id bourse.MachineID, news func()) error {
 	k.mu.Lock()
 	r := k.gone[id]
@@ -238,7 +235,7 @@ func (k *Keeper) watch(ctx context.Context, id bourse.MachineID, news func()) er
 			delete(k.gone, id)
 		}
 	}()
-	news() // what is in the log is there without a process
+	news() // existing lines do not require a process
 	for {
 		k.mu.Lock()
 		up := k.up

@@ -10,8 +10,8 @@ import (
 	"github.com/bourse-dev/bourse/driver"
 )
 
-// Files are the logs of many machines in one directory, which has to exist.
-// Ids of machines are taken as validated: they become names of files.
+// Files provides the logs of many machines in one directory, which must exist. Machine ids must be valid, because
+// they become file names.
 type Files struct{ Dir string }
 
 func (f Files) dir(id bourse.MachineID) string { return filepath.Join(f.Dir, string(id)) }
@@ -20,8 +20,7 @@ func (f Files) path(id bourse.MachineID, n int) string {
 	return filepath.Join(f.dir(id), strconv.Itoa(n))
 }
 
-// numbers returns the numbers of a machine's log files, oldest first; none for a
-// machine that has no directory.
+// numbers returns the numbers of a machine's log files, oldest first, or none if the machine has no directory.
 func (f Files) numbers(id bourse.MachineID) ([]int, error) {
 	entries, err := os.ReadDir(f.dir(id))
 	if err != nil && !os.IsNotExist(err) {
@@ -52,8 +51,7 @@ func (f Files) Machines() ([]bourse.MachineID, error) {
 	return out, nil
 }
 
-// Read returns the lines that a machine's log holds now. A machine that no one
-// has heard of has none.
+// Read calls line with the current lines of a machine's log. An unknown machine has none.
 func (f Files) Read(id bourse.MachineID, want driver.LogQuery, line func(driver.LogLine) error) error {
 	r, err := f.open(id, want)
 	if err != nil {
@@ -63,5 +61,5 @@ func (f Files) Read(id bourse.MachineID, want driver.LogQuery, line func(driver.
 	return r.read(line)
 }
 
-// Remove removes a machine's log. A [Log] of it must have been destroyed.
+// Remove removes a machine's log. Its [Log] must have been destroyed.
 func (f Files) Remove(id bourse.MachineID) error { return os.RemoveAll(f.dir(id)) }

@@ -13,9 +13,9 @@ import (
 	"github.com/bourse-dev/bourse/driver/internal/companion"
 )
 
-var errVersion = errors.New("the running keeper is of another release")
+var errVersion = errors.New("the running keeper belongs to another release")
 
-// greet says hello to the process, which is started when no one answers.
+// greet sends the hello to the process, starting it if necessary.
 func (k *Keeper) greet(ctx context.Context, l layout) (*net.UnixConn, error) {
 	conn, err := k.dial(ctx, l)
 	if err != nil {
@@ -32,7 +32,7 @@ func (k *Keeper) greet(ctx context.Context, l layout) (*net.UnixConn, error) {
 	k.pid = r.PID
 	k.mu.Unlock()
 	if err == nil && r.Version != protocolVersion {
-		err = fmt.Errorf("%w: process %d speaks version %d of its protocol, this daemon %d", errVersion, r.PID, r.Version, protocolVersion)
+		err = fmt.Errorf("%w: process %d uses protocol version %d, this daemon uses %d", errVersion, r.PID, r.Version, protocolVersion)
 	}
 	if err != nil {
 		return nil, errors.Join(err, conn.Close())
@@ -40,8 +40,7 @@ func (k *Keeper) greet(ctx context.Context, l layout) (*net.UnixConn, error) {
 	return conn, nil
 }
 
-// dial connects to the process. One that is just beginning or ending is waited
-// for.
+// dial connects to the process. It waits for a process that is starting or exiting.
 func (k *Keeper) dial(ctx context.Context, l layout) (*net.UnixConn, error) {
 	for pause := time.Millisecond; ; pause = min(2*pause, retryMost) {
 		conn, err := companion.Dial(ctx, l.run())
@@ -68,7 +67,7 @@ func (k *Keeper) dial(ctx context.Context, l layout) (*net.UnixConn, error) {
 	}
 }
 
-// spawn starts the process. Nothing waits for it: it is to outlive us.
+// spawn starts the process. Nothing waits for it, because it has to outlive this daemon.
 func (k *Keeper) spawn(ctx context.Context, l layout) error {
 	command := k.cfg.Command
 	if len(command) > 0 {
@@ -81,7 +80,7 @@ func (k *Keeper) spawn(ctx context.Context, l layout) error {
 		k.child = p
 		k.mu.Unlock()
 		if before != nil {
-			_, _ = before.Wait() // it did not come up, or has made room for this one
+			_, _ = before.Wait() // it failed to start, or made room for this one
 		}
 	}
 	if err != nil {
@@ -90,7 +89,7 @@ func (k *Keeper) spawn(ctx context.Context, l layout) error {
 	return nil
 }
 
-// endProcess ends the process that holds the directory, whatever its release.
+// endProcess ends the process that uses the directory, whatever its release.
 func endProcess(ctx context.Context, l layout) error {
 	conn, err := companion.Dial(ctx, l.run())
 	if err != nil {
@@ -100,7 +99,7 @@ func endProcess(ctx context.Context, l layout) error {
 		if !errors.Is(err, syscall.ECONNREFUSED) && !errors.Is(err, syscall.ENOENT) {
 			return err
 		}
-		return companion.AwaitEnd(ctx, l.lock()) // it is ending already
+		return companion.AwaitEnd(ctx, l.lock()) // it is already exiting
 	}
 	defer conn.Close()
 	if err := companion.WriteFrame(conn, &request{Op: opEnd}); err != nil {

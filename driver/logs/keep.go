@@ -17,44 +17,41 @@ import (
 	"github.com/bourse-dev/bourse/driver/internal/companion"
 )
 
-// KeepConfig is what Keep needs.
+// KeepConfig configures Keep.
 type KeepConfig struct {
-	Dir string       // as KeeperConfig.Dir
-	Log *slog.Logger // default: nothing is logged
-	// Grace is how long a keeper that reads nothing waits for something to
-	// read before it ends; default 10 s.
+	Dir string       // same as KeeperConfig.Dir
+	Log *slog.Logger // default: discards
+	// Grace is how long an idle keeper waits before it exits; default 10 s.
 	Grace time.Duration
 }
 
-// keep is the keeper's process. Its mutex guards the table of machines and is
-// held over nothing that can block.
+// keep is the state of the keeper's process. Its mutex guards the table of machines and is not held during blocking
+// operations.
 type keep struct {
 	layout layout
 	log    *slog.Logger
-	wake   chan struct{} // has room for one: see whether we are idle
-	over   chan struct{} // closed to end
+	wake   chan struct{} // has capacity 1: restart the idle timer
+	over   chan struct{} // closed to exit
 	work   sync.WaitGroup
 
 	mu       sync.Mutex
 	machines map[bourse.MachineID]*kept
 	settings settings
-	reading  int  // sources
-	stopping bool // nothing is begun any more
+	reading  int  // number of sources being read
+	stopping bool // nothing new can start
 	ending   bool // over is closed
 }
 
-// Bounds of waiting, of the keeper.
+// Time limits of the keeper.
 const (
 	keepGrace    = 10 * time.Second
 	helloTimeout = 5 * time.Second
-	sendTimeout  = 10 * time.Second // a daemon that does not read is as good as dead
+	sendTimeout  = 10 * time.Second // a daemon that does not read counts as dead
 )
 
-// Keep is the main function of a keeper's process: it moves the output of
-// containers into log files, whatever becomes of the daemons that ask it to.
-// It returns when it has had nothing to read for a while, at SIGTERM, when a
-// daemon says so, or when ctx ends, and leaves everything so that another
-// keeper can go on.
+// Keep is the main function of a keeper's process: it copies the output of containers to log files, whatever happens
+// to the daemons. It returns after it had nothing to read for Grace, at SIGTERM, when a daemon requests it, or when
+// ctx ends, and leaves everything so that another keeper can continue.
 func Keep(ctx context.Context, cfg KeepConfig) error {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
@@ -72,7 +69,7 @@ func Keep(ctx context.Context, cfg KeepConfig) error {
 	return k.serve(ctx, cfg.Grace, listener)
 }
 
-// prepareKeep takes possession of the directory.
+// prepareKeep takes over the directory.
 func prepareKeep(cfg KeepConfig) (*keep, *net.UnixListener, error) {
 	l, err := newLayout(cfg.Dir)
 	if err != nil {
@@ -81,7 +78,7 @@ func prepareKeep(cfg KeepConfig) (*keep, *net.UnixListener, error) {
 	if err := companion.Lock(l.lock()); err != nil {
 		return nil, nil, err
 	}
-	if err := os.Chdir("/"); err != nil { // or it keeps a file system from being unmounted
+	if err := os.Chdir("/"); err != nil { // otherwise it keeps a file system from being unmounted
 		return nil, nil, err
 	}
 	k := &keep{
@@ -107,7 +104,7 @@ func (k *keep) serve(ctx context.Context, grace time.Duration, listener *net.Uni
 	for done := false; !done; {
 		select {
 		case sig := <-signals:
-			done = sig == syscall.SIGTERM // what a terminal sends does not end us
+			done = sig == syscall.SIGTERM // ignore signals from a terminal
 		case <-k.wake:
 			idle.Reset(grace)
 		case <-idle.C:
@@ -123,13 +120,13 @@ func (k *keep) serve(ctx context.Context, grace time.Duration, listener *net.Uni
 	k.mu.Unlock()
 	cancel()
 	err := listener.Close()
-	_ = os.Remove(filepath.Join(k.layout.run(), companion.SocketName)) // the next one removes it too
+	_ = os.Remove(filepath.Join(k.layout.run(), companion.SocketName)) // the next one removes it, too
 	k.work.Wait()
 	k.leave()
 	return err
 }
 
-// wakeUp has the main loop begin to count again until we are idle.
+// wakeUp makes the main loop restart the idle timer.
 func (k *keep) wakeUp() {
 	select {
 	case k.wake <- struct{}{}:

@@ -13,58 +13,55 @@ import (
 	"github.com/bourse-dev/bourse/driver/internal/companion"
 )
 
-// Source is where the output of one boot of a machine comes from.
+// Source describes the output of one boot of a machine.
 type Source struct {
 	Machine bourse.MachineID `json:"machine"`
 	Boot    int              `json:"boot"`             // 1 or more
-	Stdout  string           `json:"stdout"`           // path of a FIFO, which exists
-	Stderr  string           `json:"stderr,omitempty"` // likewise; "" with a terminal, whose output is one stream
+	Stdout  string           `json:"stdout"`           // path of an existing FIFO
+	Stderr  string           `json:"stderr,omitempty"` // the same; "" with a terminal, whose output is one stream
 }
 
-// KeeperConfig is what a Keeper needs. Dir and Command are required.
+// KeeperConfig configures a Keeper. Dir and Command are required.
 type KeeperConfig struct {
-	// Dir is the keeper's own directory, made when it is missing.
+	// Dir is the keeper's directory, created if missing.
 	Dir string
-	// Command is the command that runs Keep; Dir is added to it as its last
-	// argument: {"/proc/self/exe", "keeper"}.
+	// Command is the command that runs Keep, for example {"/proc/self/exe", "keeper"}. Dir is appended as its last
+	// argument.
 	Command []string
-	Log     *slog.Logger // default: nothing is logged
-	Bytes   int64        // a machine's log file is rotated at this size; default 10 MiB
-	Files   int          // so many are kept of a machine; default 3
+	Log     *slog.Logger // default: discards
+	Bytes   int64        // a machine's log file is rotated at this size in bytes; default 10 MiB
+	Files   int          // maximum number of log files per machine; default 3
 }
 
-// Keeper is the daemon's side of a keeper's process. It finds that process, or
-// starts it when there is something to keep, and again when it has died. All
-// methods are safe for concurrent use. Errors carry a bourse code:
-// CodeUnavailable when the process cannot be reached or started, CodeInvalid
-// for what is no FIFO.
+// Keeper is the daemon's side of a keeper's process. It finds that process, or starts it when there is output to
+// read, and restarts it when it dies. All methods are safe for concurrent use. Errors have a bourse code:
+// CodeUnavailable if the process cannot be reached or started, CodeInvalid if a path is not a FIFO.
 type Keeper struct {
 	cfg    KeeperConfig
 	ctx    context.Context //nolint:containedctx // the life of what keeps the connection, until Close
 	cancel context.CancelCauseFunc
 	work   sync.WaitGroup
-	turn   chan struct{} // has room for one: who makes a connection has put something in
+	turn   chan struct{} // has capacity 1; held while connecting
 
 	mu     sync.Mutex
 	layout layout
 	held   map[sourceID]*heldSource
-	lease  *net.UnixConn // ends with the process; nil when there is none
+	lease  *net.UnixConn // ends with the process; nil if there is none
 	up     chan struct{} // closed while there is a lease
-	child  *os.Process   // the process that we have started; nil when it was there
-	pid    int           // of the last that has answered
+	child  *os.Process   // the process that this daemon has started; nil if it was running
+	pid    int           // of the last process that answered
 	gone   map[bourse.MachineID]*removal
 }
 
-// heldSource is a source of which the process is told again when it is
-// another one.
+// heldSource is a source that is sent to every new process.
 type heldSource struct {
 	Source
-	// Reading ends, which no one reads: what is in a FIFO stays there while
-	// the process is being replaced, though its writers may have gone.
+	// Reading ends, from which nobody reads. They preserve the contents of the FIFO while the process is being
+	// replaced, even if its writers have ended.
 	pipes []*os.File
 }
 
-// removal tells who follows a machine's log that we have removed it.
+// removal notifies the followers of a machine's log that it was removed.
 type removal struct {
 	refs int
 	done chan struct{}
@@ -72,7 +69,7 @@ type removal struct {
 
 var errClosed = errors.New("the keeper is closed")
 
-// NewKeeper makes a keeper. It starts nothing and touches no disk.
+// NewKeeper returns a keeper. It starts nothing and does not access the disk.
 func NewKeeper(cfg KeeperConfig) *Keeper {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
@@ -85,8 +82,8 @@ func NewKeeper(cfg KeeperConfig) *Keeper {
 	}
 }
 
-// Start makes the directory and connects to the process of an earlier daemon,
-// if it still runs. If not, none is started before there is something to keep.
+// Start creates the directory and connects to the process of an earlier daemon, if it is still running. Otherwise a
+// process is started only when there is output to read.
 func (k *Keeper) Start(ctx context.Context) error {
 	l, err := k.prepare()
 	if err != nil {
@@ -98,7 +95,7 @@ func (k *Keeper) Start(ctx context.Context) error {
 	return k.ensure(ctx)
 }
 
-// prepare makes the directory, once.
+// prepare creates the directory once.
 func (k *Keeper) prepare() (layout, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -113,9 +110,8 @@ func (k *Keeper) prepare() (layout, error) {
 	return l, nil
 }
 
-// Keep has the output of a machine's boot read into its log from now on. The
-// FIFOs must exist; a container may be started on them once Keep has returned.
-// Said again it is no error. CodeNotFound when a FIFO is not there.
+// Keep starts copying the output of a machine's boot to its log. The FIFOs must exist; a container may be started
+// with them once Keep has returned. Keep is idempotent. It returns CodeNotFound if a FIFO does not exist.
 func (k *Keeper) Keep(ctx context.Context, src Source) error {
 	if err := src.validate(); err != nil {
 		return err
@@ -124,7 +120,7 @@ func (k *Keeper) Keep(ctx context.Context, src Source) error {
 	if err != nil {
 		return err
 	}
-	// From here on every new process is told, also when this call fails.
+	// From here on every new process receives the source, even if this call fails.
 	k.mu.Lock()
 	if have := k.held[src.id()]; have != nil {
 		h.release()
@@ -135,7 +131,7 @@ func (k *Keeper) Keep(ctx context.Context, src Source) error {
 	return k.call(ctx, &request{Op: opKeep, Source: src}, nil)
 }
 
-// holdSource opens the FIFOs that are there.
+// holdSource opens the existing FIFOs.
 func holdSource(src Source) (*heldSource, error) {
 	h := &heldSource{Source: src}
 	for _, path := range src.outputs() {
@@ -156,9 +152,9 @@ func (h *heldSource) release() {
 	}
 }
 
-// Done says that a boot has ended: what it wrote is in the log when Done
-// returns. Outputs that a process which escaped keeps open are read for two
-// more seconds. A source that was never kept, or is done already, is no error.
+// Done ends the logging of a boot that has ended. When it returns, the boot's output is in the log. Outputs that an
+// escaped process keeps open are read for two more seconds. Done does nothing if the source is unknown or already
+// done.
 func (k *Keeper) Done(ctx context.Context, src Source) error {
 	err := k.call(ctx, &request{Op: opDone, Source: src}, nil)
 	if err == nil {
@@ -179,7 +175,7 @@ func (k *Keeper) forget(which func(sourceID) bool) {
 	}
 }
 
-// Logs returns a machine's lines as driver.Driver's Logs does.
+// Logs implements driver.Driver's Logs.
 func (k *Keeper) Logs(ctx context.Context, id bourse.MachineID, want driver.LogQuery, line func(driver.LogLine) error) error {
 	if err := id.Validate(); err != nil {
 		return err
@@ -202,7 +198,7 @@ func (k *Keeper) Logs(ctx context.Context, id bourse.MachineID, want driver.LogQ
 	}, give)
 }
 
-// Destroy removes all that is kept of a machine. It is idempotent.
+// Destroy removes everything stored for a machine. It is idempotent.
 func (k *Keeper) Destroy(ctx context.Context, id bourse.MachineID) error {
 	if err := id.Validate(); err != nil {
 		return err
@@ -216,7 +212,7 @@ func (k *Keeper) Destroy(ctx context.Context, id bourse.MachineID) error {
 	switch {
 	case err != nil:
 		return err
-	case free: // no one writes
+	case free: // there is no writer
 		err = l.files().Remove(id)
 	default:
 		err = k.call(ctx, &request{Op: opDestroy, Machine: id}, nil)
@@ -233,8 +229,7 @@ func (k *Keeper) Destroy(ctx context.Context, id bourse.MachineID) error {
 	return nil
 }
 
-// Close leaves the process alone; it goes on. Calls in progress give
-// CodeUnavailable, and so does every later one.
+// Close closes the keeper but leaves its process running. Calls in progress and later ones return CodeUnavailable.
 func (k *Keeper) Close() error {
 	k.cancel(errClosed)
 	k.mu.Lock()
@@ -251,13 +246,13 @@ func (k *Keeper) Close() error {
 	return nil
 }
 
-// Shutdown ends the process, if there is one, and closes the keeper. What is
-// kept stays; another process could go on with it.
+// Shutdown ends the process, if there is one, and closes the keeper. The logs remain, and another process could
+// continue.
 func (k *Keeper) Shutdown(ctx context.Context) error {
 	l, err := k.prepare()
 	if err != nil {
 		return errors.Join(err, k.Close())
 	}
-	k.cancel(errClosed) // from here on its end is what is wanted
+	k.cancel(errClosed) // from here on the end of the connection is expected
 	return errors.Join(endProcess(ctx, l), k.Close())
 }

@@ -5,16 +5,16 @@ import (
 	"path/filepath"
 )
 
-// layout is where a keeper has what in its directory:
+// layout describes a keeper's directory:
 //
-//	run/            what only this user may touch, as the others
-//	  keeper.lock   held (flock) by the living keeper
-//	  keeper.log    its own log
-//	  socket        where it listens
+//	run/            only for this user, as are the others
+//	  keeper.lock   locked (flock) by the running keeper
+//	  keeper.log    its log
+//	  socket        its socket
 //	logs/           see Files
 type layout struct{ dir string }
 
-// newLayout makes the directories.
+// newLayout creates the directories.
 func newLayout(dir string) (layout, error) {
 	abs, err := filepath.Abs(dir)
 	if err != nil {

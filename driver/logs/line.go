@@ -7,20 +7,20 @@ import (
 	"github.com/bourse-dev/bourse/driver"
 )
 
-// Log files are in the CRI's format, which log collectors know:
+// Log files have the CRI's format, which log collectors support:
 //
 //	2026-01-02T15:04:05.000000006Z stdout F the line
 //	2026-01-02T15:04:05.000000006Z stdout P a piece of a long line, not its last
 //
 // See kubernetes/cri-api: docs/logging, "container runtime logging".
 
-// maxLine is how many bytes of a line are kept in one piece.
+// maxLine is the maximum length of an unsplit line in bytes.
 const maxLine = 16 << 10
 
-// recordOverhead is more than what a record has beside its text.
+// recordOverhead exceeds the size of a record without its text.
 const recordOverhead = 64
 
-// appendLine adds one record to b.
+// appendLine appends one record to b.
 func appendLine(b []byte, at time.Time, stream string, partial bool, text []byte) []byte {
 	b = at.UTC().AppendFormat(b, time.RFC3339Nano)
 	b = append(b, ' ')
@@ -34,8 +34,8 @@ func appendLine(b []byte, at time.Time, stream string, partial bool, text []byte
 	return append(b, '\n')
 }
 
-// parseLine reads one record, without its newline; false for what is none,
-// such as the rest of a line that a crash tore.
+// parseLine parses one record without its newline. It returns false for anything else, such as the rest of a record
+// after a crash.
 func parseLine(b []byte) (driver.LogLine, bool) {
 	stamp, rest, ok := bytes.Cut(b, []byte(" "))
 	if !ok {
@@ -55,9 +55,8 @@ func parseLine(b []byte) (driver.LogLine, bool) {
 	return driver.LogLine{At: at, Stream: string(stream), Partial: rest[0] == 'P', Text: string(rest[2:])}, true
 }
 
-// piece returns the first line of data without its newline, or the first piece
-// of a long one, and how many bytes of data it takes: 0 when data is only the
-// beginning of a line.
+// piece returns the first line of data without its newline, or the first piece of a long one, and its size in data: 0
+// if data contains only the beginning of a line.
 func piece(data []byte) (text []byte, size int, partial bool) {
 	i := bytes.IndexByte(data[:min(len(data), maxLine+1)], '\n')
 	switch {
@@ -69,9 +68,8 @@ func piece(data []byte) (text []byte, size int, partial bool) {
 	return nil, 0, false
 }
 
-// splitLines cuts data into lines and gives each to line; long ones in pieces,
-// all but the last partial. It returns what is left over: the beginning of a
-// line that has not ended yet.
+// splitLines splits data into lines and calls line with each. Long lines are split into pieces, of which all except
+// the last are partial. It returns the incomplete line at the end.
 func splitLines(data []byte, line func(text []byte, partial bool)) []byte {
 	for {
 		text, size, partial := piece(data)

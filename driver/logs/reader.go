@@ -15,19 +15,18 @@ import (
 	"github.com/bourse-dev/bourse/driver"
 )
 
-// reader reads a machine's log files, oldest first, and goes on where it
-// stopped when it is asked again.
+// reader reads a machine's log files, oldest first. Each read continues where the previous one stopped.
 type reader struct {
 	files  Files
 	id     bourse.MachineID
 	want   driver.LogQuery
-	skip   int // records still to be passed over
-	number int // of the file being read; 0 before the first
+	skip   int // records still to be skipped
+	number int // of the current file; 0 before the first
 	file   *os.File
-	offset int64 // in file, behind the last whole record
+	offset int64 // in file, after the last complete record
 }
 
-// open makes a reader placed according to want.
+// open returns a reader positioned according to want.
 func (f Files) open(id bourse.MachineID, want driver.LogQuery) (*reader, error) {
 	r := &reader{files: f, id: id, want: want}
 	if want.After != "" {
@@ -47,7 +46,7 @@ func (r *reader) close() {
 	}
 }
 
-// seekTail places the reader before the last n records.
+// seekTail positions the reader before the last n records.
 func (r *reader) seekTail(n int) error {
 	files, err := r.files.numbers(r.id)
 	if err != nil {
@@ -58,7 +57,7 @@ func (r *reader) seekTail(n int) error {
 		count, size, err := countLines(r.files.path(r.id, number))
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
-			return nil // rotated away: the next one was the oldest
+			return nil // removed by rotation: the next one was the oldest
 		case err != nil:
 			return err
 		}
@@ -75,7 +74,7 @@ func (r *reader) seekTail(n int) error {
 	return nil
 }
 
-// position names the line of a file that ends at an offset.
+// position returns the position of the line that ends at an offset of a file.
 func position(number int, end int64) string {
 	b := strconv.AppendInt(make([]byte, 0, 24), int64(number), 10)
 	return string(strconv.AppendInt(append(b, '.'), end, 10))
@@ -91,7 +90,7 @@ func parsePosition(s string) (number int, end int64, err error) {
 	return int(n), int64(o), nil
 }
 
-// countLines returns how many whole lines a file has and where the last ends.
+// countLines returns the number of complete lines in a file and the end of the last one.
 func countLines(path string) (lines int, end int64, err error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -116,7 +115,7 @@ func countLines(path string) (lines int, end int64, err error) {
 	}
 }
 
-// read returns every whole record that is there now and has not been given yet.
+// read calls line with every complete record that has not been read yet.
 func (r *reader) read(line func(driver.LogLine) error) error {
 	for {
 		if r.file == nil {
@@ -125,8 +124,8 @@ func (r *reader) read(line func(driver.LogLine) error) error {
 				return err
 			}
 		}
-		// Whether there is a next file must be known before this one is read to
-		// its end: the writer begins the next only after its last write here.
+		// Check for a next file before reading this one to its end, because the writer creates the next one only
+		// after its last write here.
 		files, err := r.files.numbers(r.id)
 		if err != nil {
 			return err
@@ -143,8 +142,8 @@ func (r *reader) read(line func(driver.LogLine) error) error {
 	}
 }
 
-// open opens the file to be read next: the one with r.number, or the oldest
-// after it. False when there is none.
+// open opens the next file to read: the one with r.number, or the oldest one after it. It returns false if there is
+// none.
 func (r *reader) open() (bool, error) {
 	for {
 		files, err := r.files.numbers(r.id)
@@ -163,7 +162,7 @@ func (r *reader) open() (bool, error) {
 		}
 		f, err := os.Open(r.files.path(r.id, next))
 		if errors.Is(err, fs.ErrNotExist) {
-			continue // rotated away since it was listed
+			continue // removed by rotation since it was listed
 		}
 		if err != nil {
 			return false, err
@@ -171,7 +170,7 @@ func (r *reader) open() (bool, error) {
 		if next != r.number {
 			r.offset, r.skip, r.number = 0, 0, next
 		} else if info, err := f.Stat(); err == nil && info.Size() < r.offset {
-			r.offset = info.Size() // what was read of it is lost, and the next line is there
+			r.offset = info.Size() // part of the file was lost; the next line starts here
 		}
 		r.file = f
 		return true, nil
@@ -186,12 +185,12 @@ func (r *reader) readFile(line func(driver.LogLine) error) error {
 	for {
 		b, err := in.ReadSlice('\n')
 		if errors.Is(err, bufio.ErrBufferFull) {
-			// Not of our making: no record is that long. It is passed over.
+			// Not written by us, since no record is that long. Skip it.
 			r.offset += int64(len(b))
 			continue
 		}
 		if err == io.EOF {
-			return nil // a last record without its end is still being written
+			return nil // an unterminated last record is still being written
 		}
 		if err != nil {
 			return err

@@ -23,8 +23,8 @@ func (k *keep) accept(ctx context.Context, l *net.UnixListener) {
 			if ctx.Err() != nil || errors.Is(err, net.ErrClosed) {
 				return
 			}
-			k.log.Warn("connection not accepted", "err", err)
-			time.Sleep(10 * time.Millisecond) // out of descriptors, most likely
+			k.log.Warn("accept connection failed", "err", err)
+			time.Sleep(10 * time.Millisecond) // most likely out of descriptors
 			continue
 		}
 		k.work.Go(func() {
@@ -38,8 +38,8 @@ func (k *keep) accept(ctx context.Context, l *net.UnixListener) {
 	}
 }
 
-// serveConn answers the one request of a connection. Its end, by the other
-// side's death, gives the request up.
+// serveConn handles the one request of a connection. The request is canceled when the other side closes the
+// connection or dies.
 func (k *keep) serveConn(ctx context.Context, conn *net.UnixConn) error {
 	if err := companion.CheckPeer(conn); err != nil {
 		return err
@@ -58,7 +58,7 @@ func (k *keep) serveConn(ctx context.Context, conn *net.UnixConn) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	k.work.Go(func() {
-		_, _ = io.Copy(io.Discard, in) // nothing more is sent: this is its end
+		_, _ = io.Copy(io.Discard, in) // nothing more is sent, so this waits for the end
 		cancel()
 	})
 	send := func(r *reply) error {
@@ -97,8 +97,7 @@ func (k *keep) handle(ctx context.Context, req *request, send func(*reply) error
 	return send(&reply{Error: companion.ErrorOf(err)})
 }
 
-// hello takes a daemon's settings over and answers. The connection stays until
-// either side ends.
+// hello applies a daemon's settings and answers. The connection remains open until either side ends.
 func (k *keep) hello(ctx context.Context, req *request, send func(*reply) error) error {
 	if err := send(&reply{Version: protocolVersion, PID: os.Getpid()}); err != nil || req.Version != protocolVersion {
 		return err
@@ -114,7 +113,7 @@ func (k *keep) hello(ctx context.Context, req *request, send func(*reply) error)
 	return nil
 }
 
-// stop ends the process, once.
+// stop ends the process once.
 func (k *keep) stop() {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -19,23 +19,22 @@ type openSource struct {
 	copies sync.WaitGroup
 }
 
-// input is one output of a machine, as the keeper reads it.
+// input is one output of a machine, as read by the keeper.
 type input struct {
 	stream *Stream
-	guard  *os.File // our own writing end: until it is closed there is no end of what is read
+	guard  *os.File // our own writing end: until it is closed, reads do not return EOF
 }
 
-// openInput opens a FIFO. CodeNotFound when it is not there, CodeInvalid for
-// anything else in its place.
+// openInput opens a FIFO. It returns CodeNotFound if it does not exist, and CodeInvalid if the file is not a FIFO.
 func openInput(path, stream string, log *Log) (*input, error) {
 	info, err := os.Lstat(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return nil, bourse.Errorf(bourse.CodeNotFound, "output %s is not there", bourse.Quoted(path))
+		return nil, bourse.Errorf(bourse.CodeNotFound, "output %s does not exist", bourse.Quoted(path))
 	case err != nil:
 		return nil, err
 	case info.Mode().Type() != fs.ModeNamedPipe:
-		return nil, bourse.Errorf(bourse.CodeInvalid, "output %s is no FIFO", bourse.Quoted(path))
+		return nil, bourse.Errorf(bourse.CodeInvalid, "output %s is not a FIFO", bourse.Quoted(path))
 	}
 	pipe, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOFOLLOW, 0)
 	if err != nil {
@@ -48,7 +47,7 @@ func openInput(path, stream string, log *Log) (*input, error) {
 	return &input{stream: &Stream{Name: stream, Pipe: pipe, Log: log}, guard: guard}, nil
 }
 
-// newSource opens what src names.
+// newSource opens the FIFOs of src.
 func newSource(src Source, log *Log) (*openSource, error) {
 	s := &openSource{Source: src}
 	for stream, path := range src.outputs() {
@@ -62,19 +61,18 @@ func newSource(src Source, log *Log) (*openSource, error) {
 	return s, nil
 }
 
-// run begins to read.
+// run starts reading.
 func (s *openSource) run() {
 	for _, in := range s.inputs {
 		s.copies.Go(in.stream.Copy)
 	}
 }
 
-// stop ends the reading: when there are no other writers than us, or after
-// grace. Then all that could be read is in the log. When ctx
-// ends first the reading goes on, and stop may be called again.
+// stop stops reading when there are no other writers, or after grace. Everything that could be read is then in the
+// log. If ctx ends first, reading continues, and stop may be called again.
 func (s *openSource) stop(ctx context.Context, grace time.Duration) error {
 	for _, in := range s.inputs {
-		_ = in.guard.Close() // again is no harm
+		_ = in.guard.Close() // may be closed already
 	}
 	done := make(chan struct{})
 	go func() { s.copies.Wait(); close(done) }()
@@ -97,6 +95,6 @@ func (s *openSource) stop(ctx context.Context, grace time.Duration) error {
 // release closes the FIFOs.
 func (s *openSource) release() {
 	for _, in := range s.inputs {
-		_, _ = in.guard.Close(), in.stream.Pipe.Close() // again is no harm
+		_, _ = in.guard.Close(), in.stream.Pipe.Close() // may be closed already
 	}
 }

@@ -9,9 +9,8 @@ import (
 	"time"
 )
 
-// chunk is what is read from a pipe at once. Buffers are taken from a pool
-// when there is data and given back before waiting for more, so that a quiet
-// machine holds none.
+// chunk is the size of a read from a pipe. Buffers are taken from a pool when there is data and returned before
+// waiting for more, so that a quiet machine holds none.
 const chunk = 2 * maxLine
 
 type ioBuffers struct {
@@ -28,11 +27,11 @@ type Stream struct {
 	Name string   // "stdout" or "stderr"
 	Pipe *os.File // non-blocking; closed by Copy
 	Log  *Log
-	rest []byte // of a line that has not ended; empty most of the time
+	rest []byte // of an incomplete line; usually empty
 }
 
-// Copy reads until all who could write have closed the pipe, or its read
-// deadline was set and what was there has been read.
+// Copy reads until all writers have closed the pipe, or its read deadline has passed and the available data has been
+// read.
 func (s *Stream) Copy() {
 	defer s.Pipe.Close()
 	raw, err := s.Pipe.SyscallConn()
@@ -58,7 +57,7 @@ func (s *Stream) Copy() {
 	}
 }
 
-// take reads once and logs what came. again: nothing is there yet.
+// take reads once and logs the data. again is true if no data is available.
 func (s *Stream) take(fd int) (again bool, err error) {
 	b := buffers.Get().(*ioBuffers)
 	defer buffers.Put(b)
@@ -79,12 +78,11 @@ func (s *Stream) take(fd int) (again bool, err error) {
 	}
 }
 
-// pipeMost is what a pipe can hold by the kernel's defaults: what others may
-// have left in one that they keep open.
+// pipeMost is the maximum capacity of a pipe by the kernel's defaults.
 const pipeMost = 1 << 20
 
-// drain reads what is left in a pipe that others keep open: at most what a
-// pipe can hold, since they may also keep writing.
+// drain reads the remaining data of a pipe that other processes keep open: at most a pipe's capacity, since they may
+// continue to write.
 func (s *Stream) drain(raw syscall.RawConn) {
 	_ = raw.Control(func(fd uintptr) {
 		for range pipeMost / chunk {
@@ -95,7 +93,7 @@ func (s *Stream) drain(raw syscall.RawConn) {
 	})
 }
 
-// write logs the lines of data and keeps the beginning of an unfinished one.
+// write logs the lines in data and stores the beginning of an incomplete one.
 func (s *Stream) write(b *ioBuffers, data []byte, at time.Time) {
 	if len(s.rest) > 0 {
 		data = append(s.rest, data...)

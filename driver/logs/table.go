@@ -9,21 +9,20 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// kept is what the keeper has of a machine while somebody needs it. What is
-// done to its sources is done one after the other.
+// kept is the keeper's entry for a machine while it is in use. Operations on its sources are serialized.
 type kept struct {
 	log  *Log
-	refs int           // of those who hold it; under the table's mutex
-	turn chan struct{} // has room for one: who changes sources has put something in
+	refs int           // number of users; guarded by the table's mutex
+	turn chan struct{} // has capacity 1; held to change sources
 
-	sources map[int]*openSource // by boot; belongs to who has the turn
+	sources map[int]*openSource // by boot; guarded by turn
 }
 
-// doneGrace is how long an output may go on after its program has ended: what
-// copies it may need a moment, and a process that escaped keeps it open.
+// doneGrace is how long an output may continue after its program has ended: the process that copies it may need a
+// moment, and an escaped process keeps it open.
 const doneGrace = 2 * time.Second
 
-// hold returns a machine's entry until release is called with it.
+// hold returns a machine's entry, which the caller must pass to release.
 func (k *keep) hold(id bourse.MachineID) (*kept, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -40,7 +39,7 @@ func (k *keep) hold(id bourse.MachineID) (*kept, error) {
 	return m, nil
 }
 
-// release returns an entry back. One that no one holds is dropped.
+// release releases an entry. It is dropped when it has no users.
 func (k *keep) release(id bourse.MachineID, m *kept) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -53,7 +52,7 @@ func (k *keep) release(id bourse.MachineID, m *kept) {
 	}
 }
 
-// change calls fn when it is its turn, and none after the keeper has ended.
+// change calls fn while holding the machine's turn. It fails once the keeper is ending.
 func (k *keep) change(ctx context.Context, id bourse.MachineID, fn func(m *kept) error) error {
 	if err := id.Validate(); err != nil {
 		return err
@@ -71,8 +70,8 @@ func (k *keep) change(ctx context.Context, id bourse.MachineID, fn func(m *kept)
 	}
 }
 
-// inTurn is one try of change. again: the machine has been destroyed while its
-// turn was waited for, and another entry may have taken its place.
+// inTurn is one try of change. again is true if the machine was destroyed while waiting for the turn, and another
+// entry may have taken its place.
 func (k *keep) inTurn(ctx context.Context, id bourse.MachineID, m *kept, fn func(m *kept) error) (again bool, err error) {
 	select {
 	case m.turn <- struct{}{}:
@@ -89,7 +88,7 @@ func (k *keep) inTurn(ctx context.Context, id bourse.MachineID, m *kept, fn func
 	return false, fn(m)
 }
 
-// keep begins to read a source; nil, too, when it is being read.
+// keep starts reading a source. It returns nil if the source is already being read.
 func (k *keep) keep(ctx context.Context, src Source) error {
 	if err := src.validate(); err != nil {
 		return err
@@ -97,7 +96,7 @@ func (k *keep) keep(ctx context.Context, src Source) error {
 	return k.change(ctx, src.Machine, func(m *kept) error {
 		if have := m.sources[src.Boot]; have != nil {
 			if have.Source != src {
-				return bourse.Errorf(bourse.CodeFailedPrecondition, "machine %s: boot %d has other outputs", src.Machine, src.Boot)
+				return bourse.Errorf(bourse.CodeFailedPrecondition, "machine %s: boot %d already has other outputs", src.Machine, src.Boot)
 			}
 			return nil
 		}
@@ -114,7 +113,7 @@ func (k *keep) keep(ctx context.Context, src Source) error {
 	})
 }
 
-// begin enters a source, which holds its machine until end is called with it.
+// begin adds a source, which holds its machine until it is passed to end.
 func (k *keep) begin(m *kept, s *openSource) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -131,14 +130,14 @@ func (k *keep) end(m *kept, s *openSource) {
 	s.release()
 	delete(m.sources, s.Boot)
 	k.mu.Lock()
-	m.refs-- // who has the turn holds it too
+	m.refs-- // whoever has the turn also holds it
 	k.reading--
 	k.mu.Unlock()
 	k.wakeUp()
 }
 
-// done ends a source whose task has ended: its output is in the log then. One
-// that is not being read is read first, as long as it is there.
+// done ends a source whose task has ended; its output is then in the log. A source that is not being read is read
+// first, if it exists.
 func (k *keep) done(ctx context.Context, src Source) error {
 	if err := k.keep(ctx, src); err != nil && bourse.CodeOf(err) != bourse.CodeNotFound {
 		return err
@@ -156,7 +155,7 @@ func (k *keep) done(ctx context.Context, src Source) error {
 	})
 }
 
-// destroy removes all that is kept of a machine.
+// destroy removes everything stored for a machine.
 func (k *keep) destroy(ctx context.Context, id bourse.MachineID) error {
 	return k.change(ctx, id, func(m *kept) error {
 		for _, s := range m.sources {
@@ -168,7 +167,7 @@ func (k *keep) destroy(ctx context.Context, id bourse.MachineID) error {
 		if err := m.log.Destroy(); err != nil {
 			return err
 		}
-		// The next user begins a new log; those who watch this one know it is gone.
+		// Later users get a new log, and watchers of this one are notified of its end.
 		k.mu.Lock()
 		if k.machines[id] == m {
 			delete(k.machines, id)
@@ -178,8 +177,8 @@ func (k *keep) destroy(ctx context.Context, id bourse.MachineID) error {
 	})
 }
 
-// watch calls news at once and whenever there is more in a machine's log. It
-// returns nil when the machine is destroyed.
+// watch calls news at once and whenever there are new lines in a machine's log. It returns nil when the machine is
+// destroyed.
 func (k *keep) watch(ctx context.Context, id bourse.MachineID, news func()) error {
 	if err := id.Validate(); err != nil {
 		return err
@@ -198,20 +197,20 @@ func (k *keep) leave() {
 	machines := slices.Collect(maps.Values(k.machines))
 	k.mu.Unlock()
 	for _, m := range machines {
-		m.turn <- struct{}{} // and keep it: no one changes it any more
+		m.turn <- struct{}{} // never released, so that nothing changes it any more
 		for _, s := range m.sources {
-			_ = s.stop(context.Background(), 0) // has no reason to fail
+			_ = s.stop(context.Background(), 0) // cannot fail
 			s.release()
 		}
 		m.log.Close()
 	}
 }
 
-// retire ends a keeper that reads nothing; false when it does.
+// retire ends an idle keeper. It returns false if the keeper is in use.
 func (k *keep) retire() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.reading > 0 || k.stopping { // who stopped it says when it is over
+	if k.reading > 0 || k.stopping { // whoever stopped it signals its end
 		return false
 	}
 	k.stopping = true

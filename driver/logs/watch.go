@@ -12,12 +12,11 @@ import (
 	"github.com/bourse-dev/bourse/driver"
 )
 
-// watchPause is the least time between two news of one log: a machine that
-// writes without end is read in larger pieces.
+// watchPause is the minimum time between two notifications about one log, so that the output of a machine that writes
+// continuously is read in larger pieces.
 const watchPause = 5 * time.Millisecond
 
-// Watch calls news at once and whenever there is more in the log. It returns
-// nil when the log is destroyed.
+// Watch calls news at once and whenever there are new lines in the log. It returns nil when the log is destroyed.
 func (m *Log) Watch(ctx context.Context, news func()) error {
 	pause := time.NewTimer(0)
 	defer pause.Stop()
@@ -27,7 +26,7 @@ func (m *Log) Watch(ctx context.Context, news func()) error {
 		case <-ctx.Done():
 			return ctx.Err()
 		}
-		gone, more := m.state() // before the news: what comes after it is news again
+		gone, more := m.state() // before news, so that later writes cause another notification
 		if gone {
 			return nil
 		}
@@ -41,10 +40,9 @@ func (m *Log) Watch(ctx context.Context, news func()) error {
 	}
 }
 
-// Follow returns a machine's lines until ctx ends or
-// the machine is destroyed (no error). watch has to call news whenever there
-// may be more in the files, at once to begin with, until ctx ends; it returns
-// nil when the machine has been destroyed, and its error ends the following.
+// Follow calls line with a machine's lines until ctx ends, or until the machine is destroyed, when it returns nil.
+// watch must call news at once and whenever there may be new lines in the files, until ctx ends. It must return nil
+// when the machine has been destroyed; any error ends Follow.
 func (f Files) Follow(ctx context.Context, id bourse.MachineID, want driver.LogQuery,
 	watch func(ctx context.Context, news func()) error, line func(driver.LogLine) error,
 ) error {
@@ -52,7 +50,7 @@ func (f Files) Follow(ctx context.Context, id bourse.MachineID, want driver.LogQ
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	defer cancel()
-	more := make(chan struct{}, 1) // room for one: news of more and news of much more are the same
+	more := make(chan struct{}, 1) // capacity 1: notifications coalesce
 	over := make(chan error, 1)
 	wg.Go(func() {
 		over <- watch(watching, func() {
@@ -70,11 +68,11 @@ func (f Files) Follow(ctx context.Context, id bourse.MachineID, want driver.LogQ
 			if err != nil {
 				return err
 			}
-			destroyed = true // what is open can still be read
+			destroyed = true // open files can still be read
 		case <-ctx.Done():
 			return ctx.Err()
 		}
-		if r == nil { // not before the watch: nothing may fall in between
+		if r == nil { // only after watch has called news, so that no line is missed
 			var err error
 			if r, err = f.open(id, want); err != nil {
 				return err
@@ -90,8 +88,7 @@ func (f Files) Follow(ctx context.Context, id bourse.MachineID, want driver.LogQ
 	}
 }
 
-// vanished reports whether a log that was there has been removed, by a Destroy
-// that no one told us about.
+// vanished reports whether a log that existed has been removed by a Destroy of which watch was not notified.
 func (r *reader) vanished() bool {
 	if r.number == 0 {
 		return false

@@ -5,48 +5,46 @@ import (
 	"github.com/bourse-dev/bourse/driver/internal/companion"
 )
 
-// protocolVersion is what this release speaks. The hello, its answer and the
-// end never change shape, so that a daemon can always replace a keeper of
-// another release.
+// protocolVersion is the version of this release's protocol. The hello, its answer and the end request never change,
+// so that a daemon can always replace a keeper of another release.
 const protocolVersion = 1
 
-// op names what a daemon asks of its keeper. Each request has a connection of
-// its own, whose end gives it up.
+// op is the operation of a request. Each request has its own connection, and closing it cancels the request.
 type op string
 
 const (
-	opHello   op = "hello"   // one answer; the connection stays, and tells of the keeper's end by its own
+	opHello   op = "hello"   // one answer; the connection remains open until the keeper ends
 	opKeep    op = "keep"    //
 	opDone    op = "done"    //
-	opWatch   op = "watch"   // a frame at once and whenever there is more in a log, until the machine is destroyed
+	opWatch   op = "watch"   // a frame at once and whenever there are new lines in a log, until the machine is destroyed
 	opDestroy op = "destroy" //
-	opEnd     op = "end"     // leave everything as it is and exit
+	opEnd     op = "end"     // exit and leave everything unchanged
 )
 
-// request is a daemon's frame. Which fields are set depends on Op.
+// request is a frame from the daemon. The fields in use depend on Op.
 type request struct {
 	Op       op               `json:"op"`
-	Version  int              `json:"version,omitempty"` // of a hello
-	Settings settings         `json:"settings,omitzero"` // of a hello
+	Version  int              `json:"version,omitempty"` // for opHello
+	Settings settings         `json:"settings,omitzero"` // for opHello
 	Source   Source           `json:"source,omitzero"`
 	Machine  bourse.MachineID `json:"machine,omitempty"`
 }
 
-// settings hold for all logs from a hello on.
+// settings apply to all logs from a hello on.
 type settings struct {
 	Bytes int64 `json:"bytes"`
 	Files int   `json:"files"`
 }
 
-// reply is the keeper's frame.
+// reply is a frame from the keeper.
 type reply struct {
 	Error   *companion.Error `json:"error,omitempty"`
-	Version int              `json:"version,omitempty"` // of a hello's answer
-	PID     int              `json:"pid,omitempty"`     // likewise
+	Version int              `json:"version,omitempty"` // answer to opHello
+	PID     int              `json:"pid,omitempty"`     // answer to opHello
 	More    bool             `json:"more,omitempty"`    // another frame of this answer follows
 }
 
-// sourceID names a source: there is one for each boot.
+// sourceID identifies a source: there is one per boot.
 type sourceID struct {
 	machine bourse.MachineID
 	boot    int
@@ -54,7 +52,7 @@ type sourceID struct {
 
 func (s Source) id() sourceID { return sourceID{s.Machine, s.Boot} }
 
-// outputs returns the FIFOs by the name of their stream.
+// outputs returns the FIFOs by stream name.
 func (s Source) outputs() map[string]string {
 	out := map[string]string{"stdout": s.Stdout}
 	if s.Stderr != "" {
@@ -68,10 +66,10 @@ func (s Source) validate() error {
 		return err
 	}
 	if s.Boot < 1 {
-		return bourse.Errorf(bourse.CodeInvalid, "boot %d: they are counted from 1", s.Boot)
+		return bourse.Errorf(bourse.CodeInvalid, "boot %d: the first one is 1", s.Boot)
 	}
 	if s.Stdout == "" || s.Stdout == s.Stderr {
-		return bourse.Errorf(bourse.CodeInvalid, "outputs %s and %s: two FIFOs, or one for a terminal", bourse.Quoted(s.Stdout), bourse.Quoted(s.Stderr))
+		return bourse.Errorf(bourse.CodeInvalid, "invalid outputs %s and %s: use two FIFOs, or one for a terminal", bourse.Quoted(s.Stdout), bourse.Quoted(s.Stderr))
 	}
 	return nil
 }

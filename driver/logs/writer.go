@@ -12,14 +12,13 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// flushSize is how much formatted output is gathered for one write.
+// flushSize is how much formatted output is collected for one write.
 const flushSize = 32 << 10
 
-// Log writes a machine's log files. The file with the highest number is
-// written; when it is full the next one is begun and nothing is ever renamed,
-// so that a reader who has read a file to its end only has to look whether
-// there is a next. Nothing is opened before the first byte comes. Make it with
-// Files.Log. It is safe for concurrent use.
+// Log writes a machine's log files. It writes to the file with the highest number and creates the next one when that
+// file is full. Files are never renamed, so a reader who has read a file to its end only has to check whether there
+// is a next one. Nothing is opened before the first byte arrives. Files.Log returns a Log. It is safe for concurrent
+// use.
 type Log struct {
 	files Files
 	id    bourse.MachineID
@@ -30,28 +29,26 @@ type Log struct {
 	file    *os.File
 	number  int
 	size    int64
-	more    chan struct{} // closed at the next write; nil when no one waits
-	dropped int64         // bytes that the disk did not take, to be told in the log
+	more    chan struct{} // closed at the next write; nil if nobody waits
+	dropped int64         // bytes that could not be written, to be reported in the log
 	gone    bool          // the machine was destroyed
 }
 
-// Log makes the writer of a machine's log. There must be one at a time.
+// Log returns the writer of a machine's log. There must be only one at a time.
 func (f Files) Log(id bourse.MachineID) *Log {
 	l := &Log{files: f, id: id}
 	l.Configure(0, 0)
 	return l
 }
 
-// Configure sets how large a file may become and how many are kept; 0 stands
-// for the default.
+// Configure sets the maximum size and number of files; 0 means the default.
 func (m *Log) Configure(bytes int64, files int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.maximum, m.keep = Defaults(bytes, files)
 }
 
-// Defaults returns the size and number of files for a configuration: 10 MiB and
-// 3 for what is not set.
+// Defaults returns the size and number of files, with 10 MiB and 3 for values that are not set.
 func Defaults(bytes int64, files int) (int64, int) {
 	if bytes <= 0 {
 		bytes = 10 << 20
@@ -62,16 +59,15 @@ func Defaults(bytes int64, files int) (int64, int) {
 	return bytes, files
 }
 
-// limit returns how many bytes a file may have.
+// limit returns the maximum size of a file in bytes.
 func (m *Log) limit() int64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.maximum
 }
 
-// append writes whole records. What cannot be written is dropped and told
-// about as soon as the disk takes writes again: a full disk must not stop the
-// program whose output it is.
+// append writes complete records. Records that cannot be written are dropped and reported once the disk accepts
+// writes again, because a full disk must not block the program.
 func (m *Log) append(records []byte) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -111,7 +107,7 @@ func (m *Log) writeLocked(b []byte) error {
 	}
 	n, err := m.file.Write(b)
 	if err != nil && n > 0 {
-		// A record cut in two would be lost together with the one after it.
+		// A partial record would make the next record unreadable, too.
 		err = errors.Join(err, m.file.Truncate(m.size))
 		n = 0
 	}
@@ -119,9 +115,8 @@ func (m *Log) writeLocked(b []byte) error {
 	return err
 }
 
-// openLocked goes on with the newest file there is, or begins the first. A
-// record that a killed supervisor left torn gets its newline, so that the next
-// begins on a line of its own.
+// openLocked opens the newest file, or creates the first. An incomplete record of a killed supervisor gets a newline,
+// so that the next record starts on a new line.
 func (m *Log) openLocked() error {
 	files, err := m.files.numbers(m.id)
 	if err != nil {
@@ -160,20 +155,19 @@ func (m *Log) rotateLocked() error {
 	if err != nil {
 		return err
 	}
-	_ = m.file.Close() // nothing is buffered in it
+	_ = m.file.Close() // nothing is buffered
 	m.file, m.size = next, 0
 	m.number++
 	files, err := m.files.numbers(m.id)
 	for i := 0; err == nil && i < len(files)-m.keep; i++ {
 		if err := os.Remove(m.files.path(m.id, files[i])); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return nil // an old file too many is no reason to lose new lines; the next rotation tries again
+			return nil // an extra old file does no harm, and the next rotation tries again
 		}
 	}
 	return nil
 }
 
-// Close returns the file back once no task of the machine runs. The log may be
-// written again.
+// Close closes the file when no task of the machine is running. The log may be written again.
 func (m *Log) Close() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -187,7 +181,7 @@ func (m *Log) closeLocked() {
 	}
 }
 
-// Destroy ends the log for good, lets its watchers know and removes its files.
+// Destroy ends the log permanently, notifies its watchers and removes its files.
 func (m *Log) Destroy() error {
 	m.end()
 	return m.files.Remove(m.id)
@@ -201,8 +195,8 @@ func (m *Log) end() {
 	m.tellLocked()
 }
 
-// state reports whether the machine is gone, and returns a channel that is closed
-// when more has been written or it has gone.
+// state reports whether the machine is gone, and returns a channel that is closed at the next write or when it is
+// gone.
 func (m *Log) state() (gone bool, more <-chan struct{}) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
