@@ -13,12 +13,11 @@ import (
 	"github.com/bourse-dev/bourse/driver"
 )
 
-// wrapper is the name of the script that containerd's shim runs in runc's place.
+// wrapper is the name of the script that containerd's shim runs instead of runc.
 const wrapper = "runc-with-secrets"
 
-// script runs runc, by way of Become where a program begins. All else is between the
-// shim and runc alone: containers are to be killed and deleted also when our program's
-// file is not there any more.
+// script runs runc, and does so through Become when a program starts. All other commands go directly from the shim to
+// runc, so that containers can be killed and deleted even if our program's file is gone.
 const script = `#!/bin/sh
 for a in "$@"; do
 	case $a in create|exec) exec %s "$@" ;; esac
@@ -26,8 +25,8 @@ done
 exec runc "$@"
 `
 
-// Wrapper writes the script to a directory, unless it is there, and returns its path. command
-// is the one that, with more arguments, is [Become].
+// Wrapper writes the script to a directory, unless it exists, and returns its path. command, with more arguments,
+// must call [Become].
 func Wrapper(dir string, command []string) (string, error) {
 	base, err := tmpfs()
 	if err != nil {
@@ -41,7 +40,7 @@ func Wrapper(dir string, command []string) (string, error) {
 	if have, err := os.ReadFile(path); err == nil && string(have) == string(text) {
 		return path, nil
 	}
-	temporary, err := os.CreateTemp(dir, wrapper+".*") // a shim may be reading the former one
+	temporary, err := os.CreateTemp(dir, wrapper+".*") // a shim may be reading the old one
 	if err != nil {
 		return "", err
 	}
@@ -57,8 +56,7 @@ func Wrapper(dir string, command []string) (string, error) {
 	return path, nil
 }
 
-// Put writes a container's variables and files, in place of former ones, and returns the
-// paths of the files.
+// Put writes a container's variables and files, replacing earlier ones, and returns the paths of the files.
 func Put(container string, env []string, files []driver.File) ([]string, error) {
 	base, err := tmpfs()
 	if err != nil {
@@ -85,18 +83,18 @@ func Put(container string, env []string, files []driver.File) ([]string, error) 
 
 const variables = "env"
 
-// Remove removes what there is of a container.
+// Remove removes the secrets of a container.
 func Remove(container string) error {
 	base, err := tmpfs()
 	if err != nil {
-		return nil //nolint:nilerr // nothing was put there
+		return nil //nolint:nilerr // nothing was written
 	}
 	err = os.RemoveAll(filepath.Join(base, container))
-	_ = os.Remove(base) // if it is empty
+	_ = os.Remove(base) // fails unless it is empty
 	return err
 }
 
-// Containers lists the containers of which there is anything.
+// Containers returns the containers that have secrets.
 func Containers() []string {
 	base, err := tmpfs()
 	if err != nil {
@@ -110,8 +108,7 @@ func Containers() []string {
 	return out
 }
 
-// writeNew writes a file of our own eyes only, in place of what a start that could
-// not be undone has left.
+// writeNew writes a file that only our user can read, replacing one that an interrupted start has left.
 func writeNew(path string, data []byte) error {
 	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
@@ -119,11 +116,11 @@ func writeNew(path string, data []byte) error {
 	return os.WriteFile(path, data, 0o600)
 }
 
-// makePrivate makes a container's directory on the tmpfs. Where others may write
-// there, too (/dev/shm), the directory above is ours or nothing is written.
+// makePrivate creates a container's directory on the tmpfs. Since others may write there, too (/dev/shm), it fails
+// unless the parent directory belongs to our user.
 func makePrivate(base, dir string) error {
 	var err error
-	for range 3 { // another driver may remove the base when it was empty
+	for range 3 { // another driver may remove an empty base
 		if err = os.Mkdir(base, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
 			return err
 		}

@@ -12,47 +12,42 @@ import (
 	"github.com/bourse-dev/bourse/driver/logs"
 )
 
-// Config is what a Driver needs. Dir, Keeper and one of Address and Client are
-// required.
+// Config configures a Driver. Dir, Keeper and one of Address and Client are required.
 type Config struct {
 	// Address is the path of containerd's socket.
 	Address string
-	// Client gives a client to use instead of one for Address, shared with
-	// others. It is asked when it is needed, again after an error, and it is
-	// not closed.
+	// Client returns a shared client to use instead of one for Address. It is called when a client is needed, and
+	// again after an error. The driver does not close the client.
 	Client func() (*containerd.Client, error)
-	// Namespace is containerd's, where the images are; default "bourse".
+	// Namespace is the containerd namespace with the images; default "bourse".
 	Namespace string
-	// Dir is the driver's own directory, made when it is missing. What is the
-	// driver's in containerd and among the cgroups is marked by its path:
-	// several drivers may use one containerd, each with its directory.
+	// Dir is the driver's directory, created if missing. The driver's objects in containerd and its cgroups are
+	// marked by the directory's path. Several drivers may use one containerd, each with its own directory.
 	Dir string
-	// Runtime is that of tasks that name none, by containerd's name or its
-	// short form ("runsc"); default io.containerd.runc.v2.
+	// Runtime is the default runtime, by containerd's name or its short form ("runsc"); default
+	// io.containerd.runc.v2.
 	Runtime     string
 	Snapshotter string   // default overlayfs
 	Devices     []string // directories of CDI specifications; default /etc/cdi and /var/run/cdi
-	// Runc is the command that, with more arguments, is [BecomeRunc]: it gives
-	// containers their secrets. Without it, and with runtimes other than runc's, they
-	// are part of a container's environment, which containerd keeps on its disk.
+	// Runc is a command that, with more arguments, calls [BecomeRunc], which passes secrets to containers. Without
+	// it, and with runtimes other than runc, secrets are part of a container's environment, which containerd stores
+	// on its disk.
 	Runc   []string
 	Keeper Keeper
-	Log    *slog.Logger // default: nothing is logged
+	Log    *slog.Logger // default: discards
 }
 
-// Keeper keeps the output of containers in logs while no daemon lives.
-// *logs.Keeper is one.
+// Keeper stores the output of containers in logs, even while no daemon is running. *logs.Keeper implements it.
 type Keeper interface {
-	// Start finds or starts the process.
+	// Start connects to a running keeper process, if there is one.
 	Start(ctx context.Context) error
-	// Keep reads a task's output from now on; idempotent.
+	// Keep starts reading a task's output. It is idempotent.
 	Keep(ctx context.Context, s logs.Source) error
-	// Done returns when the output of a task that has ended is in its log.
-	// An unknown source is no error.
+	// Done returns when the output of an ended task is in its log. It does nothing for unknown sources.
 	Done(ctx context.Context, s logs.Source) error
-	// Logs is driver.Driver's.
+	// Logs implements driver.Driver's Logs.
 	Logs(ctx context.Context, machine bourse.MachineID, want driver.LogQuery, line func(driver.LogLine) error) error
-	// Destroy removes a machine's log; followers of it end.
+	// Destroy removes a machine's log and ends its followers.
 	Destroy(ctx context.Context, machine bourse.MachineID) error
 }
 
@@ -82,14 +77,14 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// Bounds of waiting.
+// Time limits.
 const (
 	launchTimeout = time.Minute            // for a whole start
-	removeTimeout = 30 * time.Second       // for undoing one, and each try to remove leftovers
+	removeTimeout = 30 * time.Second       // for undoing a start, and for each try to remove leftovers
 	drainGrace    = 500 * time.Millisecond // for output that a child of an exec keeps open
-	startGrace    = 15 * time.Second       // for a command to be started that no one waits for any more
-	killGrace     = 5 * time.Second        // for processes that do not die of SIGKILL
-	doneTimeout   = 10 * time.Second       // for the keeper to finish a log, before the exit is told without it
-	retryFirst    = 10 * time.Millisecond  // pauses between tries grow from here
-	retryMost     = time.Second            // to here
+	startGrace    = 15 * time.Second       // for starting a command whose caller has left
+	killGrace     = 5 * time.Second        // for processes that SIGKILL does not end
+	doneTimeout   = 10 * time.Second       // for the keeper to finish a log before the exit is reported without it
+	retryFirst    = 10 * time.Millisecond  // initial pause between tries
+	retryMost     = time.Second            // maximum pause
 )

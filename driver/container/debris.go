@@ -11,17 +11,16 @@ import (
 	"github.com/bourse-dev/bourse/driver/internal/cgroup"
 )
 
-// What a failed start leaves while containerd is away, and what containerd
-// still finishes for a daemon that has died, is debris: no caller knows of it.
-// It is removed as soon as that is possible.
+// Debris is what a failed start leaves while containerd is unavailable, and what containerd still completes for a
+// dead daemon. No caller knows of it. It is removed as soon as possible.
 
-// debris is what is known of it. Driver.mu guards it.
+// debris lists the known debris. Driver.mu guards it.
 type debris struct {
-	tasks    map[driver.TaskID]bool // of which something has to be removed yet
-	cleaning bool                   // a goroutine does it
+	tasks    map[driver.TaskID]bool // tasks of which something has to be removed
+	cleaning bool                   // a goroutine is removing it
 }
 
-// removeLater notes debris, and has it removed.
+// removeLater records debris and starts its removal.
 func (d *Driver) removeLater(id driver.TaskID) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -32,11 +31,11 @@ func (d *Driver) removeLater(id driver.TaskID) {
 	}
 }
 
-// clean removes debris until there is none.
+// clean removes debris until none remains.
 func (d *Driver) clean() {
 	for pause := retryFirst; ; pause = min(2*pause, retryMost) {
 		for _, id := range d.debrisOf("") {
-			_ = d.removeLeftover(d.ctx, id) // it is tried again
+			_ = d.removeLeftover(d.ctx, id) // retried below
 		}
 		d.mu.Lock()
 		if len(d.debris.tasks) == 0 || d.ctx.Err() != nil {
@@ -54,7 +53,7 @@ func (d *Driver) clean() {
 	}
 }
 
-// debrisOf lists a machine's debris, or all.
+// debrisOf returns a machine's debris, or all of it for "".
 func (d *Driver) debrisOf(machine bourse.MachineID) []driver.TaskID {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -77,19 +76,19 @@ func (d *Driver) removeDebris(ctx context.Context, machine bourse.MachineID) err
 	return nil
 }
 
-// purge removes all that there is of a task that no caller knows of, also what
-// containerd does not know of, and has the keeper forget it.
+// purge removes everything of a task that no caller knows, including objects that containerd does not know, and ends
+// the keeper's reading of its output.
 func (d *Driver) purge(ctx context.Context, c *containerd.Client, id driver.TaskID) error {
 	if err := d.remove(ctx, c, id); err != nil {
 		return err
 	}
 	d.endShims(id)
 	d.groups.RemoveSoon(cgroup.PathOf(d.layout.mark(), d.layout.container(id)))
-	return d.cfg.Keeper.Done(ctx, d.layout.source(id, false)) // which goes by the id
+	return d.cfg.Keeper.Done(ctx, d.layout.source(id, false)) // identified by the task id alone
 }
 
-// removeLeftover removes what there is of a task, unless the table has it:
-// then it is a caller's. A start of the same task waits meanwhile, and fails.
+// removeLeftover removes everything of a task, unless the task is in the table and so belongs to a caller. A
+// concurrent start of the same task waits and then fails.
 func (d *Driver) removeLeftover(ctx context.Context, id driver.TaskID) error {
 	t := d.newTask(id)
 	if !d.tasks.clear(t) {
@@ -102,7 +101,7 @@ func (d *Driver) removeLeftover(ctx context.Context, id driver.TaskID) error {
 	if err == nil {
 		d.forgetDebris(id)
 	}
-	d.tasks.settle(t, driver.Status{}, bourse.Errorf(bourse.CodeUnavailable, "what is left of an earlier start of %s/%d was just being removed", id.Machine, id.Boot))
+	d.tasks.settle(t, driver.Status{}, bourse.Errorf(bourse.CodeUnavailable, "the remains of an earlier start of %s/%d were being removed", id.Machine, id.Boot))
 	return err
 }
 
@@ -112,11 +111,11 @@ func (d *Driver) forgetDebris(id driver.TaskID) {
 	delete(d.debris.tasks, id)
 }
 
-// sweeps are the times after Recover at which the driver looks again for what
-// containerd has made for a daemon that died.
+// sweeps lists the delays after Recover at which the driver searches again for objects that containerd has completed
+// for a dead daemon.
 var sweeps = []time.Duration{time.Second, 5 * time.Second, 30 * time.Second}
 
-// sweepLater removes what no caller knows of and came after Recover had looked.
+// sweepLater removes objects that no caller knows and that appeared after Recover.
 func (d *Driver) sweepLater() {
 	for _, after := range sweeps {
 		timer := time.NewTimer(after)
@@ -139,7 +138,7 @@ func (d *Driver) sweepLater() {
 			return nil
 		})
 		if err != nil && d.ctx.Err() == nil {
-			d.cfg.Log.Warn("leftovers were not looked for", "err", err)
+			d.cfg.Log.Warn("search for leftovers failed", "err", err)
 		}
 	}
 }

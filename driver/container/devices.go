@@ -9,21 +9,20 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// injectDevices puts devices, by their qualified CDI names, into a container:
-// their nodes and whatever else the host's CDI specifications say belongs to
-// them. The specifications are read again each time: containers with devices
-// are few, and a driver update changes them.
+// injectDevices adds devices, by their qualified CDI names, to a container: their nodes and everything else that the
+// host's CDI specifications require. The specifications are read each time, because containers with devices are few,
+// and a driver update changes them.
 func injectDevices(dirs []string, s *specs.Spec, names []string) error {
 	if len(names) == 0 {
 		return nil
 	}
 	cache, err := cdi.NewCache(cdi.WithSpecDirs(dirs...), cdi.WithAutoRefresh(false))
 	if err != nil {
-		return bourse.Errorf(bourse.CodeUnavailable, "the devices of this host cannot be listed: %w", err)
+		return bourse.Errorf(bourse.CodeUnavailable, "list the devices of this host: %w", err)
 	}
 	unknown, err := cache.InjectDevices(s, names...)
 	if len(unknown) > 0 {
-		return bourse.Errorf(bourse.CodeInvalid, "no device %s on this host: it has %s",
+		return bourse.Errorf(bourse.CodeInvalid, "this host has no device %s; available: %s",
 			bourse.Quoted(unknown[0]), orNone(cache.ListDevices()))
 	}
 	if err != nil {

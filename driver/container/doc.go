@@ -1,94 +1,85 @@
-// Package container is the driver for OCI images: machines are containers of
-// containerd, with any runtime that it knows. It needs root, a containerd of
-// version 1.6 or newer and a runtime; which registry an image came from and
-// how is not its business: Task.Image names an image record that is there and
-// unpacked.
+// Package container implements the driver for OCI images: machines are containers of containerd, with any of its
+// runtimes. It requires root, containerd 1.6 or newer and a runtime. It does not pull images: Task.Image names an
+// existing, unpacked image record.
 //
-// # Who does what
+// # Architecture
 //
-// A Driver lives in the worker's daemon and may die at any instruction, and so
-// may containerd. What must not die is a shim per container, containerd's own,
-// and the keeper, a process that reads the containers' output (package logs).
+// A Driver lives in the worker's daemon, and both the daemon and containerd may be killed at any moment. The parts
+// that must survive are containerd's shims, one per container, and the keeper, a process that reads the containers'
+// output (package logs).
 //
 //	daemon: Driver ── gRPC ──▶ containerd ── ttrpc ──▶ shim ── fork ──▶ container
 //	          └── socket ──▶ keeper ◀── FIFOs ───────────┘
 //
-// Everything that the driver has to know after a restart is with containerd: a
-// container's id names its driver and its task, its labels say how it ended.
-// The driver's directory holds only FIFOs, what a program reads on stdin, files
-// of names, and one mark per task that its program was started.
+// Everything that the driver needs after a restart is in containerd: a container's id identifies its driver and its
+// task, and its labels contain its exit. The driver's directory contains only FIFOs, programs' stdin, name resolution
+// files, and a mark for each started task.
 //
-// # Promises
+// # Guarantees
 //
-//   - A daemon's death is invisible: containers, exits and output go on.
-//     Recover adopts what was started, and removes what was not, whatever it
-//     consists of. What containerd still finishes for the dead daemon after
-//     that is found for half a minute and removed.
-//   - So is containerd's: calls give CodeUnavailable, Wait waits on. Nothing
-//     is reported as ended that is not.
-//   - A start that failed leaves nothing: no container, snapshot, task,
-//     directory, scratch or cgroup. If containerd is away by then, it is
-//     removed when containerd is back.
-//   - When an exit is told, no process of the container lives, the output is
-//     in the log, and whether it ran out of memory is known. An output that
-//     the keeper cannot finish holds the exit up for ten seconds at most.
-//   - A container whose shim was killed ends with code -1 and an error, and
-//     its processes are killed.
-//   - An ended task keeps no shim and no mount: its exit is written to the
-//     container's record, and then the task is deleted.
-//   - Several drivers may use one containerd: each touches only what has its
-//     mark, which is made of its directory's path.
-//   - What the host cannot enforce is not in Labels.
+//   - The end of a daemon has no effect: containers, exits and output continue.
+//     Recover adopts started containers and removes incomplete ones with all their
+//     parts. Objects that containerd completes later for the dead daemon are found
+//     during the next half minute and removed.
+//   - Nor has the end of containerd: calls return CodeUnavailable, and Wait
+//     continues to wait. No running task is reported as ended.
+//   - A failed start leaves nothing: no container, snapshot, task, directory, scratch
+//     or cgroup. If containerd is unavailable, these are removed when it is back.
+//   - When an exit is reported, no process of the container is alive, the output is
+//     in the log, and it is known whether the container ran out of memory. If the
+//     keeper cannot finish the output, the exit is delayed by up to ten seconds.
+//   - A container whose shim was killed ends with code -1 and an error, and its
+//     processes are killed.
+//   - An ended task has no shim and no mounts: its exit is stored in the container's
+//     record, and then the task is deleted.
+//   - Several drivers may use one containerd: each changes only objects with its
+//     mark, which is derived from its directory's path.
+//   - Labels contains only limits that the host can enforce.
 //
-// # What a container gets
+// # Isolation
 //
-// Containerd's defaults: its capabilities, its seccomp profile, no new
-// privileges, no device but the usual and those of CDI that were ordered. Of
-// the host it sees the mounts that were ordered, and files of names. /run is
-// the image's own. There is no privileged mode, and a runtime is named, never
-// a path.
+// Containers have containerd's defaults: its capabilities, its seccomp profile, no new privileges, and only the usual
+// devices and the ordered CDI devices. Of the host they see only the ordered mounts and the name resolution files.
+// /run is the image's own. There is no privileged mode, and a runtime is selected by name, never by path.
 //
 // # Secrets
 //
-// What a task has of secrets is in no file of a disk: neither in containerd's
-// record nor in a bundle, but in a directory of the container's on a tmpfs. Its
-// shim runs, in runc's place, a script, and that the daemon's program where one
-// of the container's begins, which adds them to what runc reads (BecomeRunc). A daemon's
-// death changes nothing, and the directory goes with the container. Files are mounted
-// from there, read-only.
+// A task's secrets are not stored on a disk, neither in containerd's record nor in a bundle, but in a directory per
+// container on a tmpfs. The container's shim runs a script instead of runc. When a program starts, the script runs
+// the daemon's program, which adds the secrets to runc's input (BecomeRunc). The end of a daemon changes nothing, and
+// the directory is removed with the container. Files are mounted from it read-only.
 //
-// # Order of a start, and what a death in it leaves
+// # Steps of a start, and what a crash after each of them leaves
 //
-//	directory, FIFOs   removed by Recover: no container; stdin, too
-//	keeper reads       told to forget by Recover
-//	snapshot           has our mark: removed by Recover; a label keeps it from the garbage collector
+//	directory, FIFOs   removed by Recover, since there is no container; stdin, too
+//	keeper reads       ended by Recover
+//	snapshot           has our mark: removed by Recover; a label protects it from the garbage collector
 //	secrets            the directory has our mark: removed by Recover
-//	container record   no task and no mark of a start: removed by Recover
+//	container record   without a task and a start mark: removed by Recover
 //	task created       removed by Recover
 //	task started       adopted by Recover
 //
-// A start goes on when its caller's context ends; Destroy waits for it.
+// A start continues when its caller's context ends; Destroy waits for it.
 //
 // # Goroutines and locks
 //
-// One goroutine per running task, which asks containerd for its end (about
-// 30 KiB), one per start in progress, and one that removes debris while there is
-// any; Close waits for them. Driver.mu guards the table of machines, the
-// status of tasks and the client, and is held over no call.
+// There is one goroutine per running task, which waits for its end at containerd (about 30 KiB), one per start in
+// progress, and one that removes debris, if any. Close waits for all of them. Driver.mu guards the table of machines,
+// the status of tasks and the client, and is not held during calls.
 //
 // # Trade-offs
 //
-//   - The hot path is four calls of containerd (snapshot, container, create,
-//     start) and one of the keeper, which runs beside the first. Images'
-//     configurations are remembered; users are looked up without a mount.
-//   - Containerd says 128+n for signal n as for an exit with that code. It is
-//     read as the signal, for n below 32.
-//   - The main process of a container gets only signals that it handles: so
-//     the kernel has it. Stop asks again when one that was just starting does.
-//   - A runtime needs memory and threads of the container's own to start it:
-//     there are always 16 MiB, and a limit of fewer than 32 processes holds
-//     from the program's first instruction only.
-//   - Writing files into an image's root mounts it for a moment; the kernel
-//     syncs its file system when that ends.
-//   - What an exec has left running when it ended by itself goes on.
+//   - The hot path consists of four calls to containerd (snapshot, container, create,
+//     start) and one to the keeper, which is concurrent with the first. Images'
+//     configurations are cached, and users are looked up without a mount.
+//   - containerd reports 128+n both for signal n and for an exit with that code. It is
+//     interpreted as the signal if n is below 32.
+//   - The kernel delivers to the main process of a container only signals that it
+//     handles. Stop sends the signal again when a starting process handles it.
+//   - A runtime needs part of the container's memory and threads to start it:
+//     the minimum is 16 MiB, and a limit of fewer than 32 processes applies only
+//     from the program's first instruction on.
+//   - Writing files into an image's root requires a temporary mount. The kernel syncs
+//     the file system when it is unmounted.
+//   - Processes that an exec leaves running when it ends normally continue.
 package container

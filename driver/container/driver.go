@@ -16,8 +16,8 @@ import (
 	"github.com/bourse-dev/bourse/internal/redial"
 )
 
-// Driver runs containers through containerd. Make it with New and call Recover
-// before anything else; call Close when done.
+// Driver runs containers through containerd. Create it with New, call Recover before anything else, and Close when
+// done.
 type Driver struct {
 	cfg    Config
 	layout layout
@@ -27,7 +27,7 @@ type Driver struct {
 	tasks  *table
 	ctx    context.Context //nolint:containedctx // the life of what the driver runs, between New and Close
 	cancel context.CancelCauseFunc
-	work   sync.WaitGroup // launches, watchers and what clears up after them
+	work   sync.WaitGroup // launches, watchers and cleanup
 
 	mu     sync.Mutex
 	lock   *os.File // of the directory, between Recover and Close
@@ -38,8 +38,7 @@ type Driver struct {
 
 var _ driver.Driver = (*Driver)(nil)
 
-// New makes a driver. It starts nothing, connects to nothing and touches no
-// disk.
+// New returns a driver. It starts nothing, connects to nothing and does not access the disk.
 func New(cfg Config) *Driver {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	return &Driver{
@@ -48,16 +47,16 @@ func New(cfg Config) *Driver {
 	}
 }
 
-// Close leaves the tasks alone and ends what the driver runs in this process.
-// Calls in progress return CodeUnavailable, and so does every later one.
+// Close leaves the tasks running and stops the driver's goroutines. Calls in progress and later ones return
+// CodeUnavailable.
 func (d *Driver) Close() error {
 	d.mu.Lock()
-	d.cancel(errClosed) // under the lock: nothing is begun after it
+	d.cancel(errClosed) // under the lock, so that nothing starts after it
 	c, held := d.client, d.lock
 	d.client, d.lock = nil, nil
 	d.mu.Unlock()
 	d.work.Wait()
-	if held != nil { // what our cgroups stood in goes with the last; it fails while there are some
+	if held != nil { // remove the parent of our cgroups; fails while there are any
 		d.groups.Remove(cgroup.PathOf(d.layout.mark(), ""))
 	}
 	var err error
@@ -70,7 +69,7 @@ func (d *Driver) Close() error {
 	return err
 }
 
-// enter counts work that Close waits for; false when the driver is closed.
+// enter counts work for which Close waits. It returns false if the driver is closed.
 func (d *Driver) enter() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -80,9 +79,8 @@ func (d *Driver) enter() bool {
 	return d.ctx.Err() == nil
 }
 
-// connect returns a client, and a context that has the namespace and ends with
-// the driver. The caller calls release when done. Nothing is sent yet: whether
-// containerd is there shows the first call.
+// connect returns a client, and a context that has the namespace and ends with the driver. The caller must call
+// release when done. connect sends nothing; the first call shows whether containerd is available.
 func (d *Driver) connect(ctx context.Context) (_ context.Context, _ *containerd.Client, release func(), err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, nil, nil, err
@@ -118,15 +116,14 @@ func (d *Driver) dial() (*containerd.Client, error) {
 	return d.client, nil
 }
 
-// Labels implements driver.Driver. There are none before Recover.
+// Labels implements driver.Driver. It returns nil before Recover.
 func (d *Driver) Labels() map[string]string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return maps.Clone(d.labels)
 }
 
-// Inspect implements driver.Driver. It answers from what the driver knows, and
-// does not ask containerd.
+// Inspect implements driver.Driver. It uses the driver's table and does not ask containerd.
 func (d *Driver) Inspect(ctx context.Context, id driver.TaskID) (driver.Status, error) {
 	t, err := d.find(ctx, id)
 	if err != nil {
@@ -135,7 +132,7 @@ func (d *Driver) Inspect(ctx context.Context, id driver.TaskID) (driver.Status, 
 	return d.tasks.status(t), nil
 }
 
-// find returns a task that has started. It waits for one that is starting.
+// find returns a started task. It waits for a starting one.
 func (d *Driver) find(ctx context.Context, id driver.TaskID) (*task, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -156,7 +153,7 @@ func (d *Driver) find(ctx context.Context, id driver.TaskID) (*task, error) {
 	return t, nil
 }
 
-// newTask returns the task of an id that has yet to be entered in the table.
+// newTask returns a task that is not in the table yet.
 func (d *Driver) newTask(id driver.TaskID) *task {
 	return &task{
 		id: id, container: d.layout.container(id),
@@ -164,7 +161,7 @@ func (d *Driver) newTask(id driver.TaskID) *task {
 	}
 }
 
-// await waits for a channel to be closed, ctx to end or the driver.
+// await waits until a channel is closed, ctx ends, or the driver is closed.
 func (d *Driver) await(ctx context.Context, ch <-chan struct{}) error {
 	select {
 	case <-ch:

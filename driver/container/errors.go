@@ -27,10 +27,10 @@ func errEnded(id driver.TaskID) error {
 }
 
 func errUnavailable(cause error) error {
-	return &bourse.Error{Code: bourse.CodeUnavailable, Message: "containerd cannot be reached", Err: cause}
+	return &bourse.Error{Code: bourse.CodeUnavailable, Message: "cannot reach containerd", Err: cause}
 }
 
-// native returns containerd's error for one of its API, and leaves others be.
+// native converts an error of containerd's API into containerd's error, and returns others unchanged.
 func native(err error) error {
 	if _, ok := status.FromError(err); !ok || err == nil {
 		return err
@@ -38,12 +38,12 @@ func native(err error) error {
 	return errgrpc.ToNative(err)
 }
 
-// isNotFound reports whether containerd does not have what was asked for.
+// isNotFound reports whether err means that containerd does not have the object.
 func isNotFound(err error) bool { return err != nil && errdefs.IsNotFound(native(err)) }
 
-// coded returns an error of a call of containerd with the code for the caller.
-// The end of the caller's own context is returned as it is. containerd is told
-// the caller's deadline, and on a busy host notices first that it has passed.
+// coded adds a code for the caller to an error of a call to containerd. If the caller's context has ended, it returns
+// the context's error. containerd receives the caller's deadline, and on a busy host may notice first that it has
+// passed.
 func coded(ctx context.Context, err error) error {
 	if err == nil {
 		return nil
@@ -70,21 +70,20 @@ func coded(ctx context.Context, err error) error {
 	return err
 }
 
-// isTransport reports whether a connection ended under a call.
+// isTransport reports whether the connection ended during a call.
 func isTransport(err error) bool {
 	text := err.Error()
 	return isShimGone(err) || strings.Contains(text, "transport is closing") || strings.Contains(text, "error reading from server")
 }
 
-// isShimGone reports whether containerd's connection to a shim ended under a
-// call. It passes that on as text.
+// isShimGone reports whether containerd's connection to a shim ended during a call, which containerd reports only as
+// text.
 func isShimGone(err error) bool { return err != nil && strings.Contains(err.Error(), "ttrpc: closed") }
 
-// refusals are phrases of a runtime's error that say that what was ordered
-// cannot be run, by anybody. A runtime has no codes: its words are all there
-// is.
+// refusals lists phrases in a runtime's error that mean that the order cannot be run on any host. Runtimes have no
+// error codes, only texts.
 var refusals = []string{
-	"executable file not found", // no such command
+	"executable file not found", // command not found
 	"no such file or directory",
 	"permission denied", // not executable
 	"exec format error",
@@ -93,16 +92,15 @@ var refusals = []string{
 	"not a directory",
 	"chdir to cwd",
 	"invalid environment variable",
-	"mkdir",                // the target of a mount
-	"error mounting",       // likewise
-	"binary not installed", // of the runtime
+	"mkdir",                // at the target of a mount
+	"error mounting",       // same
+	"binary not installed", // the runtime's binary
 	"invalid runtime name",
-	"OOM-killed", // before it could begin
+	"OOM-killed", // before the program started
 }
 
-// startError makes of what containerd says when a task cannot be created or
-// started what the caller should read: what the runtime said, which is internal
-// unless the order is to blame. hidden are paths of the host that it may name.
+// startError converts containerd's error from creating or starting a task into one for the caller, with the runtime's
+// message. It is internal unless the order is at fault. hidden lists paths of the host that the message may contain.
 func startError(ctx context.Context, err error, hidden ...string) error {
 	if _, ok := errors.AsType[*bourse.Error](err); ok || ctx.Err() != nil {
 		return coded(ctx, err)
@@ -120,17 +118,15 @@ func startError(ctx context.Context, err error, hidden ...string) error {
 	if err := coded(ctx, err); bourse.CodeOf(err) != bourse.CodeInternal {
 		return err
 	}
-	return &bourse.Error{Code: bourse.CodeInternal, Message: cannotStart + text} // without a cause: this may be told
+	return &bourse.Error{Code: bourse.CodeInternal, Message: cannotStart + text} // without a cause, because the message may be shown
 }
 
 const cannotStart = "the container cannot be started: "
 
-// rootfs is where runtimes have a container's root on the host: what follows is
-// its path within.
+// rootfs matches the path of a container's root on the host. The rest of the path is within the container.
 var rootfs = regexp.MustCompile(`[^\s"'=:,]*/io\.containerd\.[^\s"'=:,]*/rootfs`)
 
-// hide takes from a runtime's error the paths of the host that begin like
-// these.
+// hide removes from a runtime's error the paths of the host that start with one of hidden.
 func hide(text string, hidden []string) string {
 	text = rootfs.ReplaceAllLiteralString(text, "")
 	for _, path := range hidden {
@@ -156,8 +152,7 @@ func hide(text string, hidden []string) string {
 	return text
 }
 
-// layers are what each program adds on the way of an error from the runtime
-// to us, from the outermost.
+// layers lists the prefixes that programs between the runtime and us add to an error, outermost first.
 var layers = []string{
 	"failed to create task for container: ", "failed to create shim task: ", "failed to create shim: ",
 	"failed to start shim: ", "OCI runtime create failed: ", "OCI runtime start failed: ", "OCI runtime exec failed: ",
@@ -165,9 +160,9 @@ var layers = []string{
 	"unable to start container process: ", "cannot start a stopped process: ", "error during container init: ",
 }
 
-// condense takes from a runtime's error what it is about.
+// condense returns the relevant part of a runtime's error.
 func condense(text string) string {
-	const most = 512 // a message is read by people
+	const most = 512 // the message is for people
 	text = strings.TrimSuffix(strings.TrimSpace(text), ": unknown")
 	for _, layer := range layers {
 		if _, rest, ok := strings.Cut(text, layer); ok && rest != "" {

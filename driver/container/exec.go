@@ -24,11 +24,10 @@ import (
 	"github.com/bourse-dev/bourse/driver/internal/cgroup"
 )
 
-// Exec implements driver.Driver. When ctx ends, what the command wrote until
-// then is given together with ctx's error. Its process group is what is in its
-// session: a command that leaves that is not killed, nor is what it leaves
-// behind in the container when it ends by itself. A Stdin that blocks in Read
-// is not waited for; a Stdout that blocks in Write is.
+// Exec implements driver.Driver. When ctx ends, it returns the output so far together with ctx's error, and kills the
+// processes in the command's session. It does not kill processes that have left the session, or that remain in the
+// container after the command has ended normally. It does not wait for a Stdin that blocks in Read, but does wait for
+// a Stdout that blocks in Write.
 func (d *Driver) Exec(ctx context.Context, id driver.TaskID, exec driver.Exec) (driver.ExecResult, error) {
 	if err := checkExec(exec); err != nil {
 		return driver.ExecResult{}, err
@@ -40,7 +39,7 @@ func (d *Driver) Exec(ctx context.Context, id driver.TaskID, exec driver.Exec) (
 	if d.tasks.status(t).Exit != nil {
 		return driver.ExecResult{}, errEnded(id)
 	}
-	if !d.enter() { // Close waits for the command to be killed
+	if !d.enter() { // Close waits until the command has been killed
 		return driver.ExecResult{}, errUnavailable(errClosed)
 	}
 	defer d.work.Done()
@@ -67,12 +66,12 @@ func checkExec(exec driver.Exec) error {
 		return bourse.Errorf(bourse.CodeInvalid, "no command")
 	}
 	if exec.Terminal != nil && exec.Stdout == nil {
-		return bourse.Errorf(bourse.CodeInvalid, "a terminal needs somewhere to show what comes")
+		return bourse.Errorf(bourse.CodeInvalid, "a terminal requires stdout")
 	}
 	return checkSize(exec.Command)
 }
 
-// execPrefix begins the id of every exec, and the name of its directory.
+// execPrefix is the prefix of the id of every exec and of its directory's name.
 const execPrefix = "exec-"
 
 // execution is an Exec in progress.
@@ -85,7 +84,7 @@ type execution struct {
 	out  *output
 	err  *output
 	eof  chan struct{} // closed when its stdin has ended
-	over chan struct{} // closed when it has
+	over chan struct{} // closed when the command has ended
 	io   cio.IO
 }
 
@@ -117,7 +116,7 @@ func (x *execution) run(ctx context.Context) (driver.ExecResult, error) {
 	return driver.ExecResult{Exit: exit, Stdout: x.out.close(), Stderr: x.err.close()}, err
 }
 
-// spec is the process of the container with another command.
+// spec returns the container's process with the command of the exec.
 func (x *execution) spec(ctx context.Context) (*specs.Process, error) {
 	record, err := x.c.ContainerService().Get(ctx, x.task.container)
 	if err != nil {
@@ -140,13 +139,13 @@ func (x *execution) spec(ctx context.Context) (*specs.Process, error) {
 	return p, nil
 }
 
-// open makes the FIFOs of the command and begins to copy.
+// open creates the FIFOs of the command and starts copying.
 func (x *execution) open(dir string) (cio.IO, error) {
 	x.out, x.err = newOutput(x.exec.Stdout, x.exec.Limit), newOutput(x.exec.Stderr, x.exec.Limit)
 	if x.exec.Stdout != nil && x.exec.Stderr == nil {
-		x.err.to = io.Discard // none is kept when one is streamed
+		x.err.to = io.Discard // nothing is returned if one output is streamed
 	}
-	var stdin io.Reader // nil, and no typed one, when there is none
+	var stdin io.Reader // must be an untyped nil if there is none
 	if x.exec.Stdin != nil {
 		stdin = &input{
 			Reader: x.exec.Stdin, terminal: x.exec.Terminal != nil,
@@ -160,8 +159,8 @@ func (x *execution) open(dir string) (cio.IO, error) {
 	return cio.NewCreator(options...)(x.id)
 }
 
-// start starts the command and returns its process. It does not end with ctx:
-// what was half started could not be killed.
+// start starts the command and returns its process id. It is not canceled with ctx, because a half-started command
+// could not be killed.
 func (x *execution) start(ctx context.Context, p *specs.Process) (int, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), startGrace)
 	defer cancel()
@@ -184,7 +183,7 @@ func (x *execution) start(ctx context.Context, p *specs.Process) (int, error) {
 	return int(r.Pid), nil
 }
 
-// await waits for the command's end, and kills it when ctx ends.
+// await waits for the command's end, and kills the command when ctx ends.
 func (x *execution) await(ctx context.Context, pid int) (bourse.Exit, error) {
 	waiting := &tasks.WaitRequest{ContainerID: x.task.container, ExecID: x.id}
 	r, err := x.c.TaskService().Wait(ctx, waiting)
@@ -204,8 +203,8 @@ func (x *execution) await(ctx context.Context, pid int) (bourse.Exit, error) {
 	return exitFrom(r.ExitStatus, r.ExitedAt), cause
 }
 
-// kill kills the command and what is in its session. The shim is asked to, for
-// runtimes whose processes are none of this host.
+// kill kills the command and the processes in its session. It also asks the shim, for runtimes whose processes are
+// not processes of this host.
 func (x *execution) kill(ctx context.Context, pid int) {
 	_, _ = x.c.TaskService().Kill(ctx, &tasks.KillRequest{
 		ContainerID: x.task.container, ExecID: x.id, Signal: uint32(unix.SIGKILL),
@@ -213,8 +212,7 @@ func (x *execution) kill(ctx context.Context, pid int) {
 	x.groups.KillSession(cgroup.PathOf(x.layout.mark(), x.task.container), pid, killGrace)
 }
 
-// closeStdin ends the command's input when ours has: the shim holds it open
-// until it is told.
+// closeStdin closes the command's input when ours has ended, because the shim holds it open until then.
 func (x *execution) closeStdin(ctx context.Context) {
 	select {
 	case <-x.eof:
@@ -223,7 +221,7 @@ func (x *execution) closeStdin(ctx context.Context) {
 	}
 }
 
-// resize passes new sizes on to the command's terminal.
+// resize forwards new sizes to the command's terminal.
 func (x *execution) resize(ctx context.Context) {
 	if x.exec.Terminal == nil {
 		return
@@ -243,8 +241,8 @@ func (x *execution) resize(ctx context.Context) {
 	}
 }
 
-// drain waits for the output of a command that has ended, however slow the
-// reader is, but not for what a child of it that goes on may write.
+// drain waits for the remaining output of an ended command, however slow the reader is, but not for output of its
+// children.
 func (x *execution) drain(ctx context.Context) {
 	done := make(chan struct{})
 	go func() { // ends when closeIO has closed the FIFOs
@@ -268,7 +266,7 @@ func (x *execution) drain(ctx context.Context) {
 	}
 }
 
-// pipeMost is more than what the pipes between a command and us can hold.
+// pipeMost exceeds the capacity of the pipes between a command and this process.
 const pipeMost = 1 << 20
 
 func (x *execution) closeIO() {
@@ -276,8 +274,8 @@ func (x *execution) closeIO() {
 	_ = x.io.Close()
 }
 
-// clear removes what the shim has of the command, and the FIFOs. One that
-// could not be started for sure, or runs, is killed.
+// clear removes the shim's data about the command, and the FIFOs. It kills a command that is running or may have been
+// started.
 func (x *execution) clear(ctx context.Context, dir string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), killGrace)
 	defer cancel()
@@ -292,7 +290,7 @@ func (x *execution) clear(ctx context.Context, dir string) {
 	}
 	if err == nil || isNotFound(err) {
 		_ = os.RemoveAll(dir)
-		return // otherwise the directory tells the next Recover
+		return // otherwise the next Recover finds the directory
 	}
-	x.cfg.Log.Warn("a command beside a task may go on", "machine", x.task.id.Machine, "boot", x.task.id.Boot, "err", err)
+	x.cfg.Log.Warn("exec may still be running", "machine", x.task.id.Machine, "boot", x.task.id.Boot, "err", err)
 }

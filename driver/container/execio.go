@@ -7,19 +7,18 @@ import (
 	"sync/atomic"
 )
 
-// execLimit is how much of each output of an exec is kept when nothing else is
-// asked.
+// execLimit is the default limit of each returned output of an exec.
 const execLimit = 1 << 20
 
-// output takes one output of an exec: it passes it on, or keeps its beginning.
+// output forwards one output of an exec, or stores its beginning.
 type output struct {
-	to    io.Writer // nil: it is kept
-	limit int       // bytes that are
+	to    io.Writer // nil: store it
+	limit int       // maximum bytes to store
 
-	taken   atomic.Int64 // bytes that have come
+	taken   atomic.Int64 // bytes received
 	writing atomic.Int32 // writes in progress
 
-	mu     sync.Mutex // held while it is passed on
+	mu     sync.Mutex // held while output is forwarded
 	kept   bytes.Buffer
 	closed bool
 }
@@ -31,8 +30,8 @@ func newOutput(to io.Writer, limit int) *output {
 	return &output{to: to, limit: limit}
 }
 
-// Write implements io.Writer. What is over the limit is dropped: the command
-// is not held up. Nor is it when no one listens any more.
+// Write implements io.Writer. Data beyond the limit, or after the receiver has failed, is dropped, so that the
+// command is not blocked.
 func (o *output) Write(b []byte) (int, error) {
 	o.writing.Add(1)
 	defer o.writing.Add(-1)
@@ -51,8 +50,7 @@ func (o *output) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// close ends it: nothing is passed on any more when it returns. It returns what
-// was kept.
+// close ends forwarding and returns the stored output.
 func (o *output) close() []byte {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -60,21 +58,20 @@ func (o *output) close() []byte {
 	return o.kept.Bytes()
 }
 
-// input is the stdin of an exec. It says when it has ended, and to a terminal
-// it says so as a person would.
+// input is the stdin of an exec. It reports its end, to a terminal by the end-of-transmission character.
 type input struct {
 	io.Reader
 	terminal bool
-	end      func()          // called once it has ended, not with a terminal
+	end      func()          // called at the end, except with a terminal
 	over     <-chan struct{} // closed when the command has ended
 
-	begun bool // a line has begun and not ended
+	begun bool // the last line is incomplete
 	ended bool
-	last  []byte // still to be given after the end
+	last  []byte // to be returned after the end
 }
 
-// endOfTransmission is what a terminal takes for the end of input, at the
-// beginning of a line. Elsewhere it ends the line's piece only.
+// endOfTransmission means the end of input at the beginning of a terminal's line. Elsewhere it only ends the current
+// piece of the line.
 const endOfTransmission = "\x04"
 
 // Read implements io.Reader.
@@ -85,7 +82,7 @@ func (i *input) Read(b []byte) (int, error) {
 		switch {
 		case n > 0:
 			return n, nil
-		case i.terminal: // its end would be a hang-up
+		case i.terminal: // ending it would hang up the terminal
 			<-i.over
 		default:
 			i.end()

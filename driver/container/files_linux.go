@@ -13,17 +13,16 @@ import (
 	"github.com/bourse-dev/bourse/driver"
 )
 
-// inRoot opens a directory of a root file system as a program in it would: links,
-// absolute ones too, lead to where they would lead there and never outside.
+// inRoot opens a directory of a root file system as a program inside would: links, including absolute ones, are
+// resolved within the root.
 func inRoot(root int, name string) (int, error) {
 	return unix.Openat2(root, name, &unix.OpenHow{
 		Flags: unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC, Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS,
 	})
 }
 
-// writeFile writes a file of an order into the root file system at dir, with
-// the directories above it. What is there under its name, a link say, is
-// replaced and not followed. CodeInvalid when a directory is.
+// writeFile writes an ordered file into the root file system at dir, creating missing parent directories. It replaces
+// an existing file or link, which it does not follow. It returns CodeInvalid if the path is a directory.
 func writeFile(dir string, f driver.File) error {
 	root, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -47,8 +46,7 @@ func writeFile(dir string, f driver.File) error {
 	return fmt.Errorf("write file %s: %w", f.Path, err)
 }
 
-// makeDirs opens a directory of a root file system, and makes what of it is
-// missing.
+// makeDirs opens a directory of a root file system, creating missing parts.
 func makeDirs(root int, dir string) (int, error) {
 	at, err := inRoot(root, "/")
 	if err != nil {
@@ -62,7 +60,7 @@ func makeDirs(root int, dir string) (int, error) {
 		done = path.Join(done, name)
 		next, err := inRoot(root, done)
 		if errors.Is(err, unix.ENOENT) {
-			// A link that leads nowhere is EEXIST here.
+			// For a dangling link this returns EEXIST.
 			if err = unix.Mkdirat(at, name, 0o755); err == nil {
 				next, err = inRoot(root, done)
 			}
@@ -76,8 +74,7 @@ func makeDirs(root int, dir string) (int, error) {
 	return at, nil
 }
 
-// replaceFile writes a file that is new: opening what an image has there could
-// block, or do something.
+// replaceFile creates a new file, because opening the image's file could block or have side effects.
 func replaceFile(dir int, name string, f driver.File) error {
 	if err := unix.Unlinkat(dir, name, 0); err != nil && !errors.Is(err, unix.ENOENT) {
 		return err
@@ -88,11 +85,11 @@ func replaceFile(dir int, name string, f driver.File) error {
 	}
 	file := os.NewFile(uintptr(fd), name)
 	_, err = file.Write(f.Data)
-	// Not os.File's Chmod: the mode may have the setuid bits.
+	// not os.File's Chmod, which ignores setuid bits in the mode
 	return errors.Join(err, unix.Fchmod(fd, f.Mode&0o7777), file.Close())
 }
 
-// isDir reports whether a root file system has a directory.
+// isDir reports whether a directory exists in a root file system.
 func isDir(dir, name string) bool {
 	root, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 )
 
 func writeFile(string, driver.File) error {
-	return bourse.Errorf(bourse.CodeUnavailable, "files of containers are written on Linux only")
+	return bourse.Errorf(bourse.CodeUnavailable, "writing files of containers requires Linux")
 }
 
 func isDir(string, string) bool { return false }

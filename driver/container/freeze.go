@@ -22,7 +22,7 @@ func (d *Driver) Freeze(ctx context.Context, id driver.TaskID, frozen bool) erro
 		return errEnded(id)
 	}
 	if d.groups.Labels()[cgroup.LabelSuspend] == "" {
-		return bourse.Errorf(bourse.CodeFailedPrecondition, "this host has no cgroups that freeze processes")
+		return bourse.Errorf(bourse.CodeFailedPrecondition, "this host has no cgroups that can freeze processes")
 	}
 	ctx, c, release, err := d.connect(ctx)
 	if err != nil {
@@ -37,7 +37,7 @@ func (d *Driver) Freeze(ctx context.Context, id driver.TaskID, frozen bool) erro
 	return coded(ctx, err)
 }
 
-// freeze pauses a container or resumes it, unless it is so already.
+// freeze pauses or resumes a container, unless it is already in that state.
 func freeze(ctx context.Context, c *containerd.Client, container string, frozen bool) error {
 	is, err := isFrozen(ctx, c, container)
 	switch {
@@ -58,7 +58,7 @@ func isFrozen(ctx context.Context, c *containerd.Client, container string) (bool
 	return r.Process.Status == tasktypes.Status_PAUSED || r.Process.Status == tasktypes.Status_PAUSING, nil
 }
 
-// errFrozen says why nothing is executed beside a task now.
+// errFrozen returns the error of an exec in a frozen task.
 func errFrozen(id driver.TaskID) error {
 	return bourse.Errorf(bourse.CodeFailedPrecondition, "task %s/%d is frozen", id.Machine, id.Boot)
 }

@@ -13,20 +13,19 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// imageInfo is what a container needs to know of its image.
+// imageInfo contains the data about an image that a container needs.
 type imageInfo struct {
-	chain  string // of its unpacked layers: the parent of containers' snapshots
+	chain  string // chain id of the unpacked layers: the parent of containers' snapshots
 	config ocispec.ImageConfig
 }
 
-// images remembers images that containers were started from. A name has a
-// digest, so what it stands for never changes.
+// images caches images from which containers were started. A name contains a digest, so its image never changes.
 type images struct {
 	mu   sync.Mutex
 	info map[string]*imageInfo
 }
 
-// Bounds of what is remembered, and of what an image may say.
+// Limits of the cache, and of an image's configuration in bytes.
 const (
 	mostImages = 256
 	mostConfig = 1 << 20
@@ -34,7 +33,7 @@ const (
 
 func newImages() *images { return &images{info: map[string]*imageInfo{}} }
 
-// get returns an image of containerd's. CodeNotFound when it is not there.
+// get returns an image from containerd. It returns CodeNotFound if the image does not exist.
 func (i *images) get(ctx context.Context, c *containerd.Client, name string) (*imageInfo, error) {
 	i.mu.Lock()
 	info := i.info[name]
@@ -49,13 +48,13 @@ func (i *images) get(ctx context.Context, c *containerd.Client, name string) (*i
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	if len(i.info) >= mostImages {
-		clear(i.info) // it is cheap to read again
+		clear(i.info) // reading them again is cheap
 	}
 	i.info[name] = info
 	return info, nil
 }
 
-// forget drops an image that turned out not to be there any more.
+// forget drops an image that no longer exists.
 func (i *images) forget(name string) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -92,11 +91,11 @@ func readImage(ctx context.Context, c *containerd.Client, name string) (*imageIn
 	return parseImage(name, blob)
 }
 
-// parseImage reads a configuration blob.
+// parseImage parses a configuration.
 func parseImage(name string, blob []byte) (*imageInfo, error) {
 	var config ocispec.Image
 	if err := json.Unmarshal(blob, &config); err != nil {
-		return nil, bourse.Errorf(bourse.CodeInvalid, "image %s: its configuration cannot be read: %w", bourse.Quoted(name), err)
+		return nil, bourse.Errorf(bourse.CodeInvalid, "image %s: invalid configuration: %w", bourse.Quoted(name), err)
 	}
 	if len(config.RootFS.DiffIDs) == 0 {
 		return nil, bourse.Errorf(bourse.CodeInvalid, "image %s has no layers", bourse.Quoted(name))

@@ -13,13 +13,12 @@ import (
 	"github.com/bourse-dev/bourse/driver"
 )
 
-// Labels of what is the driver's in containerd. Which task a container is of
-// is in its id.
+// Labels of the driver's objects in containerd. A container's task is identified by its id.
 const (
-	labelMark   = "bourse.dev/mark"   // the driver's, also of snapshots
-	labelTTY    = "bourse.dev/tty"    // "1": its output is one stream
-	labelSignal = "bourse.dev/signal" // that the image wants to be stopped with
-	labelExit   = "bourse.dev/exit"   // how it ended, JSON; the task may be deleted once it is there
+	labelMark   = "bourse.dev/mark"   // the driver's mark, also on snapshots
+	labelTTY    = "bourse.dev/tty"    // "1": the output is one stream
+	labelSignal = "bourse.dev/signal" // the image's stop signal
+	labelExit   = "bourse.dev/exit"   // the exit as JSON; the task may be deleted once it is set
 )
 
 func labelsOf(mark string, task driver.Task, stop bourse.Signal) map[string]string {
@@ -33,7 +32,7 @@ func labelsOf(mark string, task driver.Task, stop bourse.Signal) map[string]stri
 	return out
 }
 
-// exitLabel writes an exit; containerd takes labels of 4096 bytes.
+// exitLabel encodes an exit. containerd limits labels to 4096 bytes.
 func exitLabel(exit bourse.Exit) (string, error) {
 	const most = 2048
 	if len(exit.Error) > most {
@@ -43,7 +42,7 @@ func exitLabel(exit bourse.Exit) (string, error) {
 	return string(b), err
 }
 
-// exitOf reads it, nil when there is none.
+// exitOf decodes the exit in a record's labels. It returns nil if there is none.
 func exitOf(r containers.Container) *bourse.Exit {
 	text, ok := r.Labels[labelExit]
 	var exit bourse.Exit
@@ -53,12 +52,11 @@ func exitOf(r containers.Container) *bourse.Exit {
 	return &exit
 }
 
-// runtimeName is the shape of a runtime's name: containerd would also take the
-// path of any program of the host.
+// runtimeName is the pattern of a runtime's name. containerd itself would accept the path of any program on the host.
 var runtimeName = regexp.MustCompile(`^[a-z0-9]+([.-][a-z0-9]+)*$`)
 
-// runtimeOf returns containerd's name of a runtime: "runsc" is short for
-// io.containerd.runsc.v1, by the shims that are installed.
+// runtimeOf returns containerd's name of a runtime, given the installed shims: "runsc" is short for
+// io.containerd.runsc.v1.
 func runtimeOf(name, usual string, shims map[string]string) (string, error) {
 	if name == "" {
 		name = usual
@@ -75,8 +73,7 @@ func runtimeOf(name, usual string, shims map[string]string) (string, error) {
 	return name, nil
 }
 
-// shimsIn finds the runtimes whose shims are in the directories of a PATH:
-// containerd's names by their short ones.
+// shimsIn returns the runtimes whose shims are in the directories of a PATH: containerd's names by short names.
 func shimsIn(path string) map[string]string {
 	out := map[string]string{}
 	for _, dir := range filepath.SplitList(path) {
@@ -93,7 +90,7 @@ func shimsIn(path string) map[string]string {
 	return out
 }
 
-// factsOf are the driver's labels.
+// factsOf returns the driver's labels.
 func (d *Driver) factsOf(shims map[string]string) map[string]string {
 	out := d.groups.Labels()
 	out["container"] = "containerd"

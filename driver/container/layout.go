@@ -17,14 +17,14 @@ import (
 	"github.com/bourse-dev/bourse/driver/logs"
 )
 
-// layout is where the driver keeps what in its directory:
+// layout describes the driver's directory:
 //
-//	tasks/<machine>-<boot>/   of a task, while containerd has its container
+//	tasks/<machine>-<boot>/   for a task with a container in containerd
 //	  stdout, stderr          FIFOs that its shim writes to and the keeper reads
-//	  stdin                   what its program reads there: see makeStdin
+//	  stdin                   its program's stdin: see makeStdin
 //	  started                 its program was started: if no task is found later, it was lost
-//	  hosts, resolv.conf, …   that its network needs
-//	  exec-…/                 FIFOs of commands beside it
+//	  hosts, resolv.conf, …   for its network
+//	  exec-…/                 FIFOs of commands executed in it
 //	mnt/<machine>-<boot>/     its root file system, while files are written into it
 type layout struct{ dir string }
 
@@ -42,20 +42,20 @@ func newLayout(dir string) (layout, error) {
 	return layout{abs}, err
 }
 
-// mark tells this driver's containers and cgroups from others'.
+// mark returns the mark of this driver's containers and cgroups.
 func (l layout) mark() string {
 	sum := sha256.Sum256([]byte(l.dir))
 	return hex.EncodeToString(sum[:6])
 }
 
-// container is the id of a task's container, snapshot and cgroup. It has the
-// mark because runtimes keep their state by id for a whole host.
+// container returns the id of a task's container, snapshot and cgroup. It contains the mark, because runtimes store
+// their state by id for the whole host.
 func (l layout) container(id driver.TaskID) string { return l.mark() + "-" + taskName(id) }
 
-// taskName is the part of it that names the task.
+// taskName returns the part of a container's id that identifies the task.
 func taskName(id driver.TaskID) string { return string(id.Machine) + "-" + strconv.Itoa(id.Boot) }
 
-// parseTaskName undoes taskName.
+// parseTaskName is the inverse of taskName.
 func parseTaskName(name string) (driver.TaskID, bool) {
 	machine, boot, _ := strings.Cut(name, "-")
 	n, err := strconv.Atoi(boot)
@@ -63,7 +63,7 @@ func parseTaskName(name string) (driver.TaskID, bool) {
 	return id, err == nil && n >= 1 && id.Machine.Validate() == nil && taskName(id) == name
 }
 
-// taskOf returns the task whose container has an id, false for others'.
+// taskOf returns the task of a container, and false for containers of others.
 func (l layout) taskOf(container string) (driver.TaskID, bool) {
 	name, ok := strings.CutPrefix(container, l.mark()+"-")
 	if !ok {
@@ -72,7 +72,7 @@ func (l layout) taskOf(container string) (driver.TaskID, bool) {
 	return parseTaskName(name)
 }
 
-// The ids in these paths have been validated: they are hex and a number.
+// The ids in these paths are valid: they consist of hex digits and a number.
 
 func (l layout) tasks() string                { return filepath.Join(l.dir, "tasks") }
 func (l layout) task(id driver.TaskID) string { return filepath.Join(l.tasks(), taskName(id)) }
@@ -82,7 +82,7 @@ func (l layout) started(id driver.TaskID) string {
 func (l layout) mounts() string                { return filepath.Join(l.dir, "mnt") }
 func (l layout) mount(id driver.TaskID) string { return filepath.Join(l.mounts(), taskName(id)) }
 
-// source is where the keeper finds a task's output.
+// source returns the FIFOs of a task's output.
 func (l layout) source(id driver.TaskID, tty bool) logs.Source {
 	s := logs.Source{Machine: id.Machine, Boot: id.Boot, Stdout: filepath.Join(l.task(id), "stdout")}
 	if !tty {
@@ -91,8 +91,7 @@ func (l layout) source(id driver.TaskID, tty bool) logs.Source {
 	return s
 }
 
-// makeTask makes a task's directory with its FIFOs. One that a start left
-// behind, which could not be undone, is used again.
+// makeTask creates a task's directory with its FIFOs. It reuses a directory that an interrupted start left.
 func (l layout) makeTask(id driver.TaskID, tty bool) error {
 	if err := os.Mkdir(l.task(id), 0o700); err != nil && !errors.Is(err, os.ErrExist) {
 		return err
@@ -103,7 +102,7 @@ func (l layout) makeTask(id driver.TaskID, tty bool) error {
 			continue
 		}
 		if err := unix.Mkfifo(path, 0o600); err != nil && !errors.Is(err, os.ErrExist) {
-			return fmt.Errorf("make FIFO %s: %w", path, err)
+			return fmt.Errorf("create FIFO %s: %w", path, err)
 		}
 	}
 	return nil
@@ -124,8 +123,7 @@ func (l layout) list() ([]driver.TaskID, error) {
 	return out, nil
 }
 
-// shimSocket is where the shim of a container listens, which one that was
-// killed leaves behind; see containerd's SocketAddress.
+// shimSocket returns the path of a shim's socket, which a killed shim leaves behind; see containerd's SocketAddress.
 func shimSocket(address, namespace, container string) string {
 	const root = "/run/containerd/s"
 	sum := sha256.Sum256([]byte(filepath.Join(address, namespace, container)))

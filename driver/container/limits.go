@@ -9,16 +9,14 @@ import (
 	"github.com/bourse-dev/bourse/driver/internal/cgroup"
 )
 
-// A runtime starts a container from within its limits, and is a Go program
-// itself: below these it could not always. The limit of processes is lowered
-// to what was ordered before the program runs; that of memory stays.
+// A runtime, itself a Go program, starts a container within the container's limits and may fail below these values.
+// The process limit is lowered to the ordered value before the program runs; the memory limit is not.
 const leastMemory, leastPIDs = 16, 32 // MiB, and threads
 
-// cpuTime is a ceiling of processor time, in µs as the kernel takes it.
+// cpuTime is a limit of processor time, in µs like the kernel's.
 type cpuTime struct{ period, quota, burst int64 }
 
-// cpuTimeOf returns the ceiling of an order that has one. The bounds are the
-// kernel's.
+// cpuTimeOf returns the limit of an order with a quota. The bounds are the kernel's.
 func cpuTimeOf(l driver.Limits) cpuTime {
 	const least, longest, usual = 1000, 1_000_000, 100_000
 	c := cpuTime{period: usual}
@@ -30,8 +28,8 @@ func cpuTimeOf(l driver.Limits) cpuTime {
 	return c
 }
 
-// resourcesOf are a container's limits as a runtime takes them; nil leaves a
-// thing unlimited. swap: the host accounts swap, and memory includes it.
+// resourcesOf returns a container's limits for a runtime. nil means unlimited. swap means that the host accounts
+// swap, so the memory limit includes it.
 func resourcesOf(l driver.Limits, swap bool) *specs.LinuxResources {
 	r := &specs.LinuxResources{}
 	if l.Memory > 0 {
@@ -45,8 +43,8 @@ func resourcesOf(l driver.Limits, swap bool) *specs.LinuxResources {
 		r.Pids = &specs.LinuxPids{Limit: new(int64(max(l.PIDs, leastPIDs)))}
 	}
 	if l.CPUWeight > 0 {
-		// One cpu is the default, 1024; the bounds are the kernel's. Runtimes
-		// make a v2 weight of it.
+		// One CPU corresponds to the default, 1024; the bounds are the kernel's. Runtimes convert shares to a v2
+		// weight.
 		shares := min(max(2, uint64(l.CPUWeight)*1024/1000), 262144)
 		r.CPU = &specs.LinuxCPU{Shares: &shares}
 	}
@@ -60,8 +58,8 @@ func resourcesOf(l driver.Limits, swap bool) *specs.LinuxResources {
 	return r
 }
 
-// tighten sets limits of a container that has been made and does not run yet:
-// those that a runtime does not know, or could not start under.
+// tighten sets limits of a created container that is not running yet: those that a runtime does not support, or could
+// not start with.
 func tighten(g *cgroup.Tree, path string, l driver.Limits) error {
 	if l.PIDs > 0 && l.PIDs < leastPIDs && g.Has("pids") {
 		if err := g.Set("pids", path, "pids.max", strconv.Itoa(l.PIDs)); err != nil {

@@ -14,8 +14,7 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// tmpfs returns the directory of all secrets: on a file system that is in memory
-// alone, and which containerd sees, too.
+// tmpfs returns the directory of all secrets, on a file system that is in memory and visible to containerd.
 func tmpfs() (string, error) {
 	for _, dir := range []string{"/run", "/dev/shm"} {
 		var fs unix.Statfs_t
@@ -23,23 +22,22 @@ func tmpfs() (string, error) {
 			return filepath.Join(dir, "bourse"), nil
 		}
 	}
-	return "", bourse.Errorf(bourse.CodeFailedPrecondition, "neither /run nor /dev/shm of this host is a tmpfs, and containers' secrets go nowhere else")
+	return "", bourse.Errorf(bourse.CodeFailedPrecondition, "containers' secrets require a tmpfs, but neither /run nor /dev/shm is one")
 }
 
-// checkPrivate refuses a directory that someone else has made.
+// checkPrivate returns an error for a directory that another user has created.
 func checkPrivate(dir string) error {
 	var st unix.Stat_t
 	if err := unix.Lstat(dir, &st); err != nil {
 		return err
 	}
 	if st.Mode&unix.S_IFMT != unix.S_IFDIR || int(st.Uid) != os.Geteuid() || st.Mode&0o077 != 0 {
-		return bourse.Errorf(bourse.CodeFailedPrecondition, "%s is not a directory of this worker's user alone", dir)
+		return bourse.Errorf(bourse.CodeFailedPrecondition, "directory %s must be accessible only to this worker's user", dir)
 	}
 	return nil
 }
 
-// inMemory returns the path of a file without one: this process's, and that of the
-// program that it becomes.
+// inMemory returns the path of an unnamed file with data, valid for this process and the program that it executes.
 func inMemory(data []byte) (string, error) {
 	fd, err := unix.MemfdCreate("process.json", 0)
 	if err != nil {
@@ -55,9 +53,8 @@ func inMemory(data []byte) (string, error) {
 	return fmt.Sprintf("/proc/self/fd/%d", fd), nil
 }
 
-// Become makes this process runc with the container's secrets: args are the
-// directory of all secrets and runc's own arguments. It returns when it cannot, and says
-// so where the shim looks for it.
+// Become turns this process into runc with the container's secrets. args are the directory of all secrets followed by
+// runc's arguments. It returns only on failure, and also writes the error to the log file that the shim reads.
 func Become(args []string) error {
 	runc, err := exec.LookPath("runc")
 	if err == nil {

@@ -5,7 +5,7 @@ package container
 import "github.com/bourse-dev/bourse"
 
 func errNotHere() error {
-	return bourse.Errorf(bourse.CodeUnavailable, "containers have secrets on Linux only")
+	return bourse.Errorf(bourse.CodeUnavailable, "containers' secrets require Linux")
 }
 
 func tmpfs() (string, error) { return "", errNotHere() }
@@ -14,5 +14,5 @@ func checkPrivate(string) error { return errNotHere() }
 
 func inMemory([]byte) (string, error) { return "", errNotHere() }
 
-// Become is for Linux.
+// Become requires Linux.
 func Become([]string) error { return errNotHere() }

@@ -13,8 +13,8 @@ import (
 	"github.com/bourse-dev/bourse/driver"
 )
 
-// setNetwork has the container join its network's namespace, with files of
-// names in dir; without a network it has the host's, and the host's files.
+// setNetwork makes the container join its network's namespace, with name resolution files in dir. Without a network
+// it uses the host's network and files.
 func setNetwork(s *specs.Spec, n *driver.Network, dir string) {
 	bind := func(target, source, mode string) {
 		s.Mounts = append(s.Mounts, specs.Mount{
@@ -38,8 +38,7 @@ func setNetwork(s *specs.Spec, n *driver.Network, dir string) {
 	}
 	s.Linux.Namespaces = append(namespaces, specs.LinuxNamespace{Type: specs.NetworkNamespace, Path: n.Namespace})
 	s.Linux.Sysctl = map[string]string{
-		// In a network of its own a program needs no privilege to serve on
-		// port 80, or to ping.
+		// In its own network, a program needs no privilege to listen on port 80 or to ping.
 		"net.ipv4.ip_unprivileged_port_start": "0",
 		"net.ipv4.ping_group_range":           "0 2147483647",
 	}
@@ -51,7 +50,7 @@ func setNetwork(s *specs.Spec, n *driver.Network, dir string) {
 	}
 }
 
-// writeNetwork writes the files of names that setNetwork mounts.
+// writeNetwork writes the name resolution files that setNetwork mounts.
 func writeNetwork(n *driver.Network, hostname, dir string) error {
 	if n == nil || n.Namespace == "" {
 		return nil
@@ -64,8 +63,7 @@ func writeNetwork(n *driver.Network, hostname, dir string) error {
 	return nil
 }
 
-// networkFiles are the contents of a container's files of names, by their
-// names in /etc.
+// networkFiles returns the contents of a container's name resolution files, by their names in /etc.
 func networkFiles(n *driver.Network, hostname string) map[string]string {
 	var resolv strings.Builder
 	for _, address := range n.Resolver {
@@ -85,5 +83,5 @@ func networkFiles(n *driver.Network, hostname string) map[string]string {
 	return map[string]string{"resolv.conf": resolv.String(), "hosts": hosts.String(), "hostname": hostname + "\n"}
 }
 
-// oneLine keeps a value from becoming several lines of a file.
+// oneLine replaces line breaks, so that a value stays on one line of a file.
 func oneLine(s string) string { return strings.NewReplacer("\n", " ", "\r", " ").Replace(s) }

@@ -12,18 +12,18 @@ import (
 	"github.com/bourse-dev/bourse/driver"
 )
 
-// Bounds of a command line and environment: what Linux takes (execve(2)), and
-// far below what a message to containerd may have.
+// Limits of a command line and environment: Linux's (execve(2)), which are far below the size limit of a message to
+// containerd.
 const (
 	mostString = 128<<10 - 1
 	mostTotal  = 2 << 20
 )
 
-// defaultPath is PATH of an image that sets none.
+// defaultPath is the PATH for an image that sets none.
 const defaultPath = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-// commandOf is what a container runs: the order's command, or its entrypoint
-// or the image's with the order's arguments or the image's.
+// commandOf returns the command line of a container: the order's command; otherwise the order's or image's entrypoint
+// with the order's or image's arguments.
 func commandOf(task driver.Task, image ocispec.ImageConfig) ([]string, error) {
 	command := task.Command
 	if len(command) == 0 {
@@ -42,8 +42,8 @@ func commandOf(task driver.Task, image ocispec.ImageConfig) ([]string, error) {
 	return command, nil
 }
 
-// envOf is a container's environment: the image's with the order's over it.
-// Entries of an image that are no assignments are left out.
+// envOf returns a container's environment: the image's, overridden by the order's. Entries of an image that are not
+// assignments are dropped.
 func envOf(image, task []string) []string {
 	var out []string
 	at := map[string]int{}
@@ -62,18 +62,17 @@ func envOf(image, task []string) []string {
 	return out
 }
 
-// speakable reports whether a string survives on its way to the runtime, in
-// JSON, and into a C program.
+// speakable reports whether a string can be passed unchanged through JSON and to a C program.
 func speakable(s string) bool { return utf8.ValidString(s) && !strings.ContainsRune(s, 0) }
 
-// checkTask refuses what cannot be run, whatever the image.
+// checkTask returns an error for tasks that cannot be run with any image.
 func checkTask(task driver.Task) error {
 	if err := checkID(task.ID); err != nil {
 		return err
 	}
 	for _, entry := range task.Env {
 		if name, _, ok := strings.Cut(entry, "="); !ok || name == "" {
-			return bourse.Errorf(bourse.CodeInvalid, "environment entry %s: it must be NAME=value", bourse.Quoted(entry))
+			return bourse.Errorf(bourse.CodeInvalid, "invalid environment entry %s: use NAME=value", bourse.Quoted(entry))
 		}
 	}
 	if err := checkSecrets(task); err != nil {
@@ -81,21 +80,21 @@ func checkTask(task driver.Task) error {
 	}
 	switch {
 	case len(task.Stdin) > driver.MaxStdin:
-		return bourse.Errorf(bourse.CodeInvalid, "stdin has %d bytes: at most %d", len(task.Stdin), driver.MaxStdin)
+		return bourse.Errorf(bourse.CodeInvalid, "stdin has %d bytes, at most %d are allowed", len(task.Stdin), driver.MaxStdin)
 	case len(task.Stdin) > 0 && task.TTY:
-		return bourse.Errorf(bourse.CodeInvalid, "a program with a terminal cannot have a stdin of its own")
+		return bourse.Errorf(bourse.CodeInvalid, "stdin is not supported with a terminal")
 	}
 	if task.Dir != "" && !path.IsAbs(task.Dir) {
 		return bourse.Errorf(bourse.CodeInvalid, "directory %s must be absolute", bourse.Quoted(task.Dir))
 	}
 	for _, m := range task.Mounts {
 		if !path.IsAbs(m.Source) || !path.IsAbs(m.Target) || path.Clean(m.Target) == "/" || !speakable(m.Target) {
-			return bourse.Errorf(bourse.CodeInvalid, "mount at %s: source and target must be absolute paths, and not the root", bourse.Quoted(m.Target))
+			return bourse.Errorf(bourse.CodeInvalid, "invalid mount at %s: source and target must be absolute paths other than the root", bourse.Quoted(m.Target))
 		}
 	}
 	for _, f := range task.Root.Files {
 		if !path.IsAbs(f.Path) || path.Clean(f.Path) == "/" || !speakable(f.Path) {
-			return bourse.Errorf(bourse.CodeInvalid, "file %s: its path must be absolute, and not the root", bourse.Quoted(f.Path))
+			return bourse.Errorf(bourse.CodeInvalid, "invalid file %s: its path must be absolute and not the root", bourse.Quoted(f.Path))
 		}
 	}
 	return checkSize(slices.Concat(task.Command, task.Entrypoint, task.Args, task.Env))
@@ -106,12 +105,12 @@ func checkID(id driver.TaskID) error {
 		return err
 	}
 	if id.Boot < 1 {
-		return bourse.Errorf(bourse.CodeInvalid, "boot %d: they are counted from 1", id.Boot)
+		return bourse.Errorf(bourse.CodeInvalid, "boot %d: the first one is 1", id.Boot)
 	}
 	return nil
 }
 
-// checkSecrets is as checkSize of what no error may show.
+// checkSecrets is like checkSize, without secret values in its errors.
 func checkSecrets(task driver.Task) error {
 	total := 0
 	for _, entry := range task.Env {
@@ -121,23 +120,23 @@ func checkSecrets(task driver.Task) error {
 		name, _, ok := strings.Cut(entry, "=")
 		total += len(entry) + 1
 		if !ok || name == "" || len(entry) > mostString || total > mostTotal || !speakable(entry) {
-			return bourse.Errorf(bourse.CodeInvalid, "secret %s cannot be a variable: at most %d bytes, of UTF-8 without NUL, and %d with all others", bourse.Quoted(name), mostString, mostTotal)
+			return bourse.Errorf(bourse.CodeInvalid, "secret %s cannot be a variable: use at most %d bytes of UTF-8 without NUL, and %d in total", bourse.Quoted(name), mostString, mostTotal)
 		}
 	}
 	return nil
 }
 
-// checkSize refuses strings that no program can be started with.
+// checkSize returns an error for strings with which no program can be started.
 func checkSize(list []string) error {
 	total := 0
 	for _, s := range list {
 		total += len(s) + 1
 		if len(s) > mostString || !speakable(s) {
-			return bourse.Errorf(bourse.CodeInvalid, "argument or variable of %d bytes, %s: at most %d, of UTF-8 without NUL", len(s), bourse.Quoted(s), mostString)
+			return bourse.Errorf(bourse.CodeInvalid, "argument or variable has %d bytes (%s): use at most %d bytes of UTF-8 without NUL", len(s), bourse.Quoted(s), mostString)
 		}
 	}
 	if total > mostTotal {
-		return bourse.Errorf(bourse.CodeInvalid, "command and environment have %d bytes: at most %d", total, mostTotal)
+		return bourse.Errorf(bourse.CodeInvalid, "command and environment have %d bytes, at most %d are allowed", total, mostTotal)
 	}
 	return nil
 }

@@ -22,11 +22,11 @@ import (
 	"github.com/bourse-dev/bourse/driver"
 )
 
-// recoverAtOnce bounds what is asked of containerd and the keeper at once.
+// recoverAtOnce is the maximum number of concurrent requests to containerd and the keeper.
 const recoverAtOnce = 16
 
-// Recover implements driver.Driver: it starts the keeper, adopts what runs or
-// has ended, and removes what an earlier daemon had begun and not finished.
+// Recover implements driver.Driver: it starts the keeper, adopts running and ended tasks, and removes the incomplete
+// starts of an earlier daemon.
 func (d *Driver) Recover(ctx context.Context) ([]driver.Status, error) {
 	if err := d.possess(ctx); err != nil {
 		return nil, err
@@ -51,14 +51,14 @@ func (d *Driver) Recover(ctx context.Context) ([]driver.Status, error) {
 	return d.tasks.list(), nil
 }
 
-// possess makes the driver's directory and takes it, once.
+// possess creates and locks the driver's directory once.
 func (d *Driver) possess(ctx context.Context) error {
 	if d.layout.dir != "" {
 		return nil
 	}
 	l, err := newLayout(d.cfg.Dir)
 	if err != nil {
-		return fmt.Errorf("driver's directory: %w", err)
+		return fmt.Errorf("create the driver's directory: %w", err)
 	}
 	f, err := lock(ctx, l.dir)
 	if err != nil {
@@ -73,11 +73,11 @@ func (d *Driver) possess(ctx context.Context) error {
 	return nil
 }
 
-// survey is what there is of our tasks.
+// survey lists the existing objects of our tasks.
 type survey struct {
 	containers map[driver.TaskID]containers.Container
 	tasks      map[driver.TaskID]*tasktypes.Process
-	others     map[driver.TaskID]bool // of which there is anything else: a snapshot, a shim, a directory
+	others     map[driver.TaskID]bool // with other objects: a snapshot, a shim, a directory
 }
 
 func (d *Driver) survey(ctx context.Context, c *containerd.Client) (*survey, error) {
@@ -86,8 +86,7 @@ func (d *Driver) survey(ctx context.Context, c *containerd.Client) (*survey, err
 		others: map[driver.TaskID]bool{},
 	}
 	filter := fmt.Sprintf("labels.%q==%s", labelMark, d.layout.mark())
-	// Tasks first: one that ends up in neither list has no container yet, or
-	// no more.
+	// List tasks first, so that a task missing from both lists has no container yet, or no longer has one.
 	list, err := c.TaskService().List(ctx, &tasks.ListTasksRequest{})
 	if err != nil {
 		return nil, err
@@ -125,9 +124,9 @@ func (d *Driver) survey(ctx context.Context, c *containerd.Client) (*survey, err
 	return s, err
 }
 
-// takeOver adopts the tasks of a survey and removes the rest of it.
+// takeOver adopts the tasks of a survey and removes everything else in it.
 func (d *Driver) takeOver(ctx context.Context, c *containerd.Client, s *survey) error {
-	var half atomic.Bool // something was half-made
+	var half atomic.Bool // something was incomplete
 	parts, ctx := errgroup.WithContext(ctx)
 	parts.SetLimit(recoverAtOnce)
 	for id, r := range s.containers {
@@ -155,7 +154,7 @@ func (d *Driver) takeOver(ctx context.Context, c *containerd.Client, s *survey) 
 	return nil
 }
 
-// all returns every task that there is anything of.
+// all returns every task with an existing object.
 func (s *survey) all() map[driver.TaskID]bool {
 	out := maps.Clone(s.others)
 	for id := range s.tasks {
@@ -167,9 +166,8 @@ func (s *survey) all() map[driver.TaskID]bool {
 	return out
 }
 
-// adoptContainer enters a container in the table: as running, ended or lost.
-// False for one whose start never came to its end, and which no one was told
-// of: it is to be removed.
+// adoptContainer enters a container in the table as running, ended or lost. It returns false if the container's start
+// never completed, so that nobody knows of it and it has to be removed.
 func (d *Driver) adoptContainer(ctx context.Context, c *containerd.Client, id driver.TaskID, r containers.Container, p *tasktypes.Process) (bool, error) {
 	t := d.newTask(id)
 	t.tty, t.signal = r.Labels[labelTTY] != "", bourse.Signal(r.Labels[labelSignal])
@@ -179,7 +177,7 @@ func (d *Driver) adoptContainer(ctx context.Context, c *containerd.Client, id dr
 		d.leave(t, p != nil)
 		return true, nil
 	}
-	if p == nil { // a list may lack what could not answer in time
+	if p == nil { // a list may omit tasks that did not answer in time
 		got, err := c.TaskService().Get(ctx, &tasks.GetRequest{ContainerID: r.ID})
 		if err != nil && !isNotFound(err) {
 			return false, err
@@ -208,7 +206,7 @@ func (d *Driver) adoptContainer(ctx context.Context, c *containerd.Client, id dr
 	return true, os.WriteFile(d.layout.started(id), nil, 0o600)
 }
 
-// leave lets an ended task be; its shim goes when that is allowed.
+// leave marks an ended task as unwatched. If release is set, its shim is ended first.
 func (d *Driver) leave(t *task, release bool) {
 	if !release {
 		close(t.gone)
@@ -220,7 +218,7 @@ func (d *Driver) leave(t *task, release bool) {
 	})
 }
 
-// sweepMounts undoes the mounts of a daemon that died while it wrote files.
+// sweepMounts removes the mounts of a daemon that died while it wrote files.
 func (d *Driver) sweepMounts() {
 	entries, err := os.ReadDir(d.layout.mounts())
 	if err != nil {
@@ -229,7 +227,7 @@ func (d *Driver) sweepMounts() {
 	for _, e := range entries {
 		if id, ok := parseTaskName(e.Name()); ok {
 			if err := unmount(d.layout.mount(id)); err != nil {
-				d.cfg.Log.Warn("a mount of an earlier daemon remains", "path", d.layout.mount(id), "err", err)
+				d.cfg.Log.Warn("unmount leftover of earlier daemon failed", "path", d.layout.mount(id), "err", err)
 			}
 		}
 	}

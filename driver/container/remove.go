@@ -16,8 +16,7 @@ import (
 	"github.com/bourse-dev/bourse/driver/internal/cgroup"
 )
 
-// Forget implements driver.Driver: the container of an ended task goes, its
-// log stays.
+// Forget implements driver.Driver: it removes the container of an ended task, but not its log.
 func (d *Driver) Forget(ctx context.Context, id driver.TaskID) error {
 	t, err := d.find(ctx, id)
 	if bourse.CodeOf(err) == bourse.CodeNotFound {
@@ -75,7 +74,7 @@ func (d *Driver) Destroy(ctx context.Context, id bourse.MachineID) error {
 	return nil
 }
 
-// destroyTask kills and removes a task, which may be just starting.
+// destroyTask kills and removes a task, which may be starting.
 func (d *Driver) destroyTask(ctx context.Context, t *task) error {
 	if err := d.await(ctx, t.started); err != nil {
 		return err
@@ -91,8 +90,7 @@ func (d *Driver) destroyTask(ctx context.Context, t *task) error {
 	return d.discard(ctx, t)
 }
 
-// Shutdown destroys every machine that the driver holds a task of, and closes
-// the driver.
+// Shutdown destroys every machine with a task in this driver, and closes the driver.
 func (d *Driver) Shutdown(ctx context.Context) error {
 	var all error
 	for _, status := range d.tasks.list() {
@@ -101,9 +99,8 @@ func (d *Driver) Shutdown(ctx context.Context) error {
 	return errors.Join(all, d.Close())
 }
 
-// remove removes all that there is of a task whose program has ended or must:
-// its task, container, snapshot, directory and cgroup. What is not there is no
-// error: it is safe to repeat.
+// remove removes all objects of a task whose program has ended or must end: its task, container, snapshot, directory
+// and cgroup. It ignores missing objects and may be repeated.
 func (d *Driver) remove(ctx context.Context, c *containerd.Client, id driver.TaskID) error {
 	container := d.layout.container(id)
 	if err := deleteTask(ctx, c, container); err != nil {
@@ -117,12 +114,12 @@ func (d *Driver) remove(ctx context.Context, c *containerd.Client, id driver.Tas
 	}
 	d.groups.Remove(cgroup.PathOf(d.layout.mark(), container))
 	if d.cfg.Address != "" {
-		_ = os.Remove(shimSocket(d.cfg.Address, d.cfg.Namespace, container)) // a shim that ended well has done so
+		_ = os.Remove(shimSocket(d.cfg.Address, d.cfg.Namespace, container)) // a shim that exited normally has done this
 	}
 	return errors.Join(Remove(container), os.RemoveAll(d.layout.task(id)))
 }
 
-// deleteTask deletes a container's task, and kills it when it runs.
+// deleteTask deletes a container's task, killing it if it is running.
 func deleteTask(ctx context.Context, c *containerd.Client, container string) error {
 	service := c.TaskService()
 	for pause := retryFirst; ; pause = min(2*pause, retryMost) {
@@ -133,8 +130,7 @@ func deleteTask(ctx context.Context, c *containerd.Client, container string) err
 		if e := coded(ctx, err); ctx.Err() != nil || bourse.CodeOf(e) == bourse.CodeUnavailable && !isShimGone(err) {
 			return e
 		}
-		// It runs, or is just being created; or its shim has died and
-		// containerd has not noticed yet.
+		// It is running or being created, or its shim has died and containerd has not noticed yet.
 		if err := kill(ctx, c, container, uint32(unix.SIGKILL), true); err != nil && !isOver(err) && !isShimGone(err) {
 			return err
 		}
@@ -153,7 +149,7 @@ func setLabel(ctx context.Context, c *containerd.Client, container, name, value 
 	return err
 }
 
-// once makes calls of containerd with a client and its namespace.
+// once makes calls to containerd with a client and the namespace.
 func (d *Driver) once(ctx context.Context, call func(context.Context, *containerd.Client) error) error {
 	ctx, c, release, err := d.connect(ctx)
 	if err != nil {

@@ -19,15 +19,14 @@ import (
 	"github.com/bourse-dev/bourse/driver"
 )
 
-// prepare makes a container's snapshot and returns what its root file system is
-// mounted from. Its label keeps it from containerd's garbage collection: the
-// container that refers to it does not exist yet.
+// prepare creates a container's snapshot and returns the mounts of its root file system. A label protects it from
+// containerd's garbage collector, because the container that refers to it does not exist yet.
 func (d *Driver) prepare(ctx context.Context, c *containerd.Client, task driver.Task, image *imageInfo) ([]mount.Mount, error) {
 	service := c.SnapshotService(d.cfg.Snapshotter)
 	mounts, err := d.snapshot(ctx, service, task, image)
 	if cleaner, ok := service.(snapshots.Cleaner); ok && err != nil && bourse.CodeOf(coded(ctx, err)) == bourse.CodeInternal && !errdefs.IsAlreadyExists(err) && !errdefs.IsNotFound(err) {
-		// A containerd that was killed while it made a snapshot finds the
-		// directory in its way for ever, unless it is told to look.
+		// If containerd was killed while it created a snapshot, the directory blocks it permanently unless Cleanup is
+		// called.
 		if cleaner.Cleanup(ctx) == nil {
 			return d.snapshot(ctx, service, task, image)
 		}
@@ -54,14 +53,14 @@ func (d *Driver) snapshot(ctx context.Context, service snapshots.Snapshotter, ta
 	return mounts, makeScratch(task.Root.Scratch)
 }
 
-// Directories of a scratch directory.
+// Subdirectories of a scratch directory.
 const (
 	scratchUpper = "upper"
 	scratchWork  = "work"
 )
 
-// makeScratch makes the directories of an overlay. What an earlier boot wrote
-// goes: every boot begins with the image.
+// makeScratch creates the directories of an overlay. It removes the files of an earlier boot: every boot starts with
+// the image.
 func makeScratch(dir string) error {
 	if err := clearScratch(dir); err != nil {
 		return err
@@ -76,10 +75,9 @@ func clearScratch(dir string) error {
 	return errors.Join(os.RemoveAll(filepath.Join(dir, scratchUpper)), os.RemoveAll(filepath.Join(dir, scratchWork)))
 }
 
-// overlayOn makes of the mount of a read-only snapshot one whose writes go
-// into a directory.
+// overlayOn converts the mount of a read-only snapshot to one whose writes go to a directory.
 func overlayOn(view []mount.Mount, scratch string) ([]mount.Mount, error) {
-	errCannot := bourse.Errorf(bourse.CodeInvalid, "the snapshotter of this host gives no directories that a scratch directory could be laid over")
+	errCannot := bourse.Errorf(bourse.CodeInvalid, "this host's snapshotter does not support scratch directories")
 	if len(view) != 1 || strings.ContainsAny(scratch, ":,\\") {
 		return nil, errCannot
 	}
@@ -87,7 +85,7 @@ func overlayOn(view []mount.Mount, scratch string) ([]mount.Mount, error) {
 		"upperdir=" + filepath.Join(scratch, scratchUpper), "workdir=" + filepath.Join(scratch, scratchWork),
 	}
 	switch m := view[0]; m.Type {
-	case "bind": // of a single layer
+	case "bind": // a single layer
 		options = append(options, "lowerdir="+m.Source)
 	case "overlay":
 		if slices.ContainsFunc(m.Options, func(o string) bool { return strings.HasPrefix(o, "upperdir=") }) {
@@ -100,9 +98,8 @@ func overlayOn(view []mount.Mount, scratch string) ([]mount.Mount, error) {
 	return []mount.Mount{{Type: "overlay", Source: "overlay", Options: options}}, nil
 }
 
-// furnish writes the order's files into a root file system and looks whether
-// the order's directory is there: a runtime would make it. The file system is
-// mounted for it only when needed.
+// furnish writes the order's files into a root file system, and checks that the order's working directory exists,
+// because a runtime would create it. It mounts the file system only if necessary.
 func (d *Driver) furnish(task driver.Task, root []mount.Mount) (err error) {
 	dir := task.Dir
 	if covered(dir, task.Mounts) {
@@ -131,7 +128,7 @@ func (d *Driver) furnish(task driver.Task, root []mount.Mount) (err error) {
 	return nil
 }
 
-// covered reports whether a path is in what is mounted, or nowhere.
+// covered reports whether a path is the root or within a mount.
 func covered(dir string, mounts []driver.Mount) bool {
 	dir = path.Clean("/" + dir)
 	return dir == "/" || slices.ContainsFunc(mounts, func(m driver.Mount) bool {
@@ -140,7 +137,7 @@ func covered(dir string, mounts []driver.Mount) bool {
 	})
 }
 
-// unmount undoes what furnish mounted, if it did, also for a daemon that died.
+// unmount removes the mount made by furnish, if any, also after a daemon died.
 func unmount(target string) error {
 	return errors.Join(mount.UnmountAll(target, 0), os.Remove(target))
 }

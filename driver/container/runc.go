@@ -12,10 +12,8 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// prepare prepares to run runc for a container with secrets: args are the directory of
-// all secrets and runc's own arguments, and those that it returns are runc's instead.
-// They have a container be created, or a command beside it, with the container's
-// variables.
+// prepare returns the arguments with which to run runc for a container with secrets, so that a container or an exec
+// is created with the container's variables. args are the directory of all secrets followed by runc's arguments.
 func prepare(args []string) ([]string, error) {
 	if len(args) < 3 {
 		return nil, bourse.Errorf(bourse.CodeInvalid, "no arguments for runc")
@@ -23,7 +21,7 @@ func prepare(args []string) ([]string, error) {
 	base, args := args[0], slices.Clone(args[1:])
 	container := args[len(args)-1]
 	if filepath.Base(container) != container {
-		return nil, bourse.Errorf(bourse.CodeInvalid, "container %s: no name", bourse.Quoted(container))
+		return nil, bourse.Errorf(bourse.CodeInvalid, "invalid container name %s", bourse.Quoted(container))
 	}
 	dir := filepath.Join(base, container)
 	text, err := os.ReadFile(filepath.Join(dir, variables))
@@ -47,13 +45,12 @@ func prepare(args []string) ([]string, error) {
 	}
 	i := slices.Index(args, "--bundle")
 	if i < 0 || i+1 >= len(args) {
-		return nil, bourse.Errorf(bourse.CodeInvalid, "runc is not passed a bundle")
+		return nil, bourse.Errorf(bourse.CodeInvalid, "runc's arguments contain no bundle")
 	}
 	return args, redirect(filepath.Join(args[i+1], "config.json"), filepath.Join(dir, "config.json"), env)
 }
 
-// redirect writes what is at config with more variables to another file, and has
-// config lead there.
+// redirect writes the config with additional variables to another file, and replaces config with a link to that file.
 func redirect(config, to string, env []string) error {
 	text, err := os.ReadFile(config)
 	if err != nil {
@@ -79,8 +76,7 @@ func redirect(config, to string, env []string) error {
 	return errors.Join(os.Symlink(to, link), os.Rename(link, config))
 }
 
-// withEnv returns a process of the runtime's specification with more variables, over
-// those that it has.
+// withEnv returns a process of the runtime's specification with more variables, which override existing ones.
 func withEnv(process []byte, more []string) ([]byte, error) {
 	var p map[string]json.RawMessage
 	var env []string
@@ -99,7 +95,7 @@ func withEnv(process []byte, more []string) ([]byte, error) {
 	return json.Marshal(p)
 }
 
-// over returns variables with others, which win over those of their names.
+// over returns env with more, which overrides variables of the same name.
 func over(env, more []string) []string {
 	out := slices.Clone(env)
 	for _, entry := range more {

@@ -10,13 +10,13 @@ import (
 	"github.com/bourse-dev/bourse/driver"
 )
 
-// BecomeRunc makes this process runc, which gives a container its secrets; args are
-// those that follow Config.Runc. It returns when it cannot.
+// BecomeRunc turns this process into runc, and passes a container its secrets. args are the arguments that follow
+// Config.Runc. It returns only on failure.
 func BecomeRunc(args []string) error { return Become(args) }
 
-// conceal puts a task's secrets where no disk is, and returns the options with which
-// its runtime finds them, nil for none, and the mounts of its files. Where they cannot be
-// hidden its variables join the environment.
+// conceal stores a task's secrets in memory and adds the mounts of its secret files. It returns the options with
+// which the runtime finds the variables, or nil if there are none. If variables cannot be hidden, they are added to
+// the environment.
 func (l *launch) conceal(s *specs.Spec, runtime string) (typeurl.Any, error) {
 	env := l.order.Secrets
 	hidden := len(l.cfg.Runc) > 0 && runtime == DefaultRuntime
@@ -31,7 +31,7 @@ func (l *launch) conceal(s *specs.Spec, runtime string) (typeurl.Any, error) {
 	if err != nil {
 		return nil, err
 	}
-	for i, f := range files { // not to be written: a tmpfs has no limit of the machine's
+	for i, f := range files { // read-only, because a tmpfs has no limit per machine
 		s.Mounts = append(s.Mounts, specs.Mount{
 			Destination: f.Path, Type: "bind", Source: paths[i], Options: []string{"bind", "rprivate", "nodev", "nosuid", "ro"},
 		})
@@ -50,7 +50,7 @@ func secretFiles(task driver.Task) []driver.File {
 	return slices.DeleteFunc(slices.Clone(task.Root.Files), func(f driver.File) bool { return !f.Secret })
 }
 
-// secretTasks returns the tasks of ours that have secrets.
+// secretTasks returns our tasks that have secrets.
 func (l layout) secretTasks() []driver.TaskID {
 	var out []driver.TaskID
 	for _, name := range Containers() {

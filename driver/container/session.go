@@ -7,8 +7,7 @@ import (
 	containerd "github.com/containerd/containerd/v2/client"
 )
 
-// endExecs kills the commands beside a task that an earlier daemon had
-// started: no one hears of them any more.
+// endExecs kills the execs that an earlier daemon started in a task, because nobody waits for them any more.
 func (d *Driver) endExecs(ctx context.Context, c *containerd.Client, t *task) {
 	dirs, _ := filepath.Glob(filepath.Join(d.layout.task(t.id), execPrefix+"*"))
 	for _, dir := range dirs {

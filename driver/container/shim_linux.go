@@ -15,11 +15,10 @@ import (
 	"github.com/bourse-dev/bourse/driver/internal/cgroup"
 )
 
-// Containerd lets go of a shim when the daemon that asked for it dies at the
-// wrong moment: the shim stays, and no record leads to it. Such shims are
-// found by their command line, which names the container.
+// If a daemon dies at the wrong moment during a start, containerd forgets the shim, which remains without a record.
+// Such shims are found by their command line, which contains the container's id.
 
-// shims returns the processes of shims of our containers by their tasks.
+// shims returns the process ids of our containers' shims by task.
 func (l layout) shims(namespace string) map[driver.TaskID][]int {
 	out := map[driver.TaskID][]int{}
 	entries, _ := os.ReadDir("/proc")
@@ -35,7 +34,7 @@ func (l layout) shims(namespace string) map[driver.TaskID][]int {
 	return out
 }
 
-// shimOf returns the task that a process is the shim of.
+// shimOf returns the task of a shim process, and false for other processes.
 func (l layout) shimOf(pid int, namespace string) (driver.TaskID, bool) {
 	args := arguments(pid)
 	if !strings.Contains(args[0], "containerd-shim") || argAfter(args, "-namespace") != namespace {
@@ -44,8 +43,7 @@ func (l layout) shimOf(pid int, namespace string) (driver.TaskID, bool) {
 	return l.taskOf(argAfter(args, "-id"))
 }
 
-// arguments returns a process's command line; one empty argument when it has
-// ended.
+// arguments returns a process's command line. If the process has ended, it returns one empty argument.
 func arguments(pid int) []string {
 	text, _ := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "cmdline"))
 	return strings.Split(string(text), "\x00")
@@ -58,15 +56,14 @@ func argAfter(args []string, name string) string {
 	return ""
 }
 
-// endShims ends the shims of a task that containerd knows nothing of, and
-// undoes their mounts.
+// endShims ends the shims of a task that containerd does not know, and removes their mounts.
 func (d *Driver) endShims(id driver.TaskID) {
 	for _, pid := range d.layout.shims(d.cfg.Namespace)[id] {
 		fd, err := unix.PidfdOpen(pid, 0)
 		if err != nil {
 			continue
 		}
-		// Looked at again: the number may be another's by now.
+		// Check again, because the process id may have been reused.
 		if again, ok := d.layout.shimOf(pid, d.cfg.Namespace); ok && again == id {
 			bundle, _ := os.Readlink(filepath.Join("/proc", strconv.Itoa(pid), "cwd"))
 			endProcess(fd)
@@ -74,13 +71,13 @@ func (d *Driver) endShims(id driver.TaskID) {
 			if filepath.Base(bundle) == d.layout.container(id) {
 				_ = mount.UnmountAll(filepath.Join(bundle, "rootfs"), unix.MNT_DETACH) // it may not be mounted
 			}
-			d.cfg.Log.Warn("a shim was left behind and has been ended", "machine", id.Machine, "boot", id.Boot, "pid", pid)
+			d.cfg.Log.Warn("ended leftover shim", "machine", id.Machine, "boot", id.Boot, "pid", pid)
 		}
 		_ = unix.Close(fd)
 	}
 }
 
-// endProcess ends a process, which may tidy up before it is killed.
+// endProcess ends a process with SIGTERM, and with SIGKILL if that does not suffice.
 func endProcess(pidfd int) {
 	for _, s := range []struct {
 		signal unix.Signal

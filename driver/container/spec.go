@@ -21,9 +21,8 @@ import (
 	"github.com/bourse-dev/bourse/driver/internal/cgroup"
 )
 
-// specOf makes the runtime's specification of a container: containerd's
-// defaults, what the image says, and over it what the order says. root is what
-// its root file system is mounted from; users are looked up there.
+// specOf returns the runtime's specification of a container: containerd's defaults, overridden by the image and then
+// by the order. root contains the mounts of its root file system, in which users are looked up.
 func (d *Driver) specOf(ctx context.Context, task driver.Task, image *imageInfo, root []mount.Mount) (*specs.Spec, error) {
 	command, err := commandOf(task, image.config)
 	if err != nil {
@@ -31,7 +30,7 @@ func (d *Driver) specOf(ctx context.Context, task driver.Task, image *imageInfo,
 	}
 	id := d.layout.container(task.ID)
 	record := &containers.Container{ID: id, Snapshotter: d.cfg.Snapshotter, SnapshotKey: id}
-	// A tmpfs on /run, which containerd has, would hide what images have there.
+	// containerd's default tmpfs on /run would hide the image's files there.
 	s, err := oci.GenerateSpecWithPlatform(ctx, nil, "linux/"+runtime.GOARCH, record, oci.WithoutRunMount)
 	if err != nil {
 		return nil, err
@@ -58,13 +57,12 @@ func (d *Driver) specOf(ctx context.Context, task driver.Task, image *imageInfo,
 	if err := injectDevices(d.cfg.Devices, s, task.Devices); err != nil {
 		return nil, err
 	}
-	// Last: the profile depends on the capabilities.
+	// last, because the profile depends on the capabilities
 	return s, seccomp.WithDefaultProfile()(ctx, nil, record, s)
 }
 
-// openFiles limits open files: the soft limit is what old programs can take
-// (select), the hard one what a server may raise it to. Even root cannot give
-// more than it has everywhere.
+// openFiles returns the limit of open files: the soft limit is what old programs support (select), the hard limit is
+// the maximum for a server. In some environments even root cannot exceed its own limit.
 func openFiles() specs.POSIXRlimit {
 	l := specs.POSIXRlimit{Type: "RLIMIT_NOFILE", Soft: 1024, Hard: 1 << 19}
 	var own unix.Rlimit
@@ -75,7 +73,7 @@ func openFiles() specs.POSIXRlimit {
 	return l
 }
 
-// setGroups places the container among the cgroups and limits it.
+// setGroups sets the container's cgroup and limits.
 func (d *Driver) setGroups(s *specs.Spec, l driver.Limits, container string) {
 	devices := s.Linux.Resources.Devices
 	s.Linux.CgroupsPath = cgroup.PathOf(d.layout.mark(), container)
@@ -83,8 +81,7 @@ func (d *Driver) setGroups(s *specs.Spec, l driver.Limits, container string) {
 	s.Linux.Resources.Devices = devices
 }
 
-// setMounts adds what of the host the order wants to see. Device nodes on it
-// are none of the container's.
+// setMounts adds the ordered directories of the host. Device nodes in them have no effect.
 func setMounts(s *specs.Spec, list []driver.Mount) {
 	for _, m := range list {
 		options := []string{"rbind", "rprivate", "nodev", "rw"}
@@ -95,8 +92,8 @@ func setMounts(s *specs.Spec, list []driver.Mount) {
 	}
 }
 
-// setUser sets whose program it is: "user[:group]", names or numbers, looked
-// up in the root file system's /etc/passwd and /etc/group.
+// setUser sets the program's user: "user[:group]", names or numbers, looked up in the root file system's /etc/passwd
+// and /etc/group.
 func setUser(ctx context.Context, s *specs.Spec, user string, record *containers.Container, root []mount.Mount) error {
 	client := rootOf{mounts: root}
 	if user != "" {
@@ -111,8 +108,7 @@ func setUser(ctx context.Context, s *specs.Spec, user string, record *containers
 	return nil
 }
 
-// rootOf is the client that containerd's options look users up with. It knows
-// the mounts of one snapshot already.
+// rootOf is the client with which containerd's options look up users. It provides the mounts of a single snapshot.
 type rootOf struct {
 	snapshots.Snapshotter
 	mounts []mount.Mount
@@ -123,5 +119,5 @@ var _ oci.Client = rootOf{}
 // SnapshotService implements oci.Client.
 func (r rootOf) SnapshotService(string) snapshots.Snapshotter { return r }
 
-// Mounts implements snapshots.Snapshotter; nothing else of it is asked for.
+// Mounts implements snapshots.Snapshotter, whose other methods are not called.
 func (r rootOf) Mounts(context.Context, string) ([]mount.Mount, error) { return r.mounts, nil }

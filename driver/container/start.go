@@ -18,9 +18,8 @@ import (
 	"github.com/bourse-dev/bourse/driver/internal/cgroup"
 )
 
-// Start implements driver.Driver. A start goes on when its caller leaves: what
-// containerd is doing cannot be taken back half-way. It is found by the next
-// Start of the same task, or removed by Destroy.
+// Start implements driver.Driver. A start continues after its caller has left, because containerd's operations cannot
+// be interrupted halfway. The next Start of the same task finds it, or Destroy removes it.
 func (d *Driver) Start(ctx context.Context, order driver.Task) (driver.Status, error) {
 	if err := ctx.Err(); err != nil {
 		return driver.Status{}, err
@@ -44,7 +43,7 @@ func (d *Driver) Start(ctx context.Context, order driver.Task) (driver.Status, e
 	return d.tasks.status(t), nil
 }
 
-// launch starts a reserved task and, when it runs, watches it.
+// launch starts a reserved task and then watches it.
 func (d *Driver) launch(t *task, order driver.Task) {
 	defer d.work.Done()
 	l := &launch{Driver: d, task: t, order: order}
@@ -68,12 +67,11 @@ type launch struct {
 
 	image *imageInfo
 	root  []mount.Mount
-	kept  bool // the keeper has been told of it
+	kept  bool // the keeper reads the output
 	made  bool // there may be something to undo
 }
 
-// start starts the task. What an earlier start of it could not remove is in
-// the way, and is removed then.
+// start starts the task. If the remains of an earlier start of it exist, start removes them first.
 func (l *launch) start() (driver.Status, error) {
 	if err := checkTask(l.order); err != nil {
 		return driver.Status{}, err
@@ -96,8 +94,8 @@ func (l *launch) start() (driver.Status, error) {
 	return status, coded(ctx, err)
 }
 
-// undo removes what a failed start has left. False: it is debris now, as
-// always when containerd cannot be reached.
+// undo removes what a failed start has left. It returns false if something remains as debris, which is always the
+// case if containerd cannot be reached.
 func (l *launch) undo(failure error) bool {
 	if !l.made {
 		return true
@@ -106,7 +104,7 @@ func (l *launch) undo(failure error) bool {
 	code := bourse.CodeOf(failure)
 	if code != bourse.CodeUnavailable {
 		remove := l.remove
-		if code == bourse.CodeTimeout || l.kept { // a shim may be there, and the keeper reads
+		if code == bourse.CodeTimeout || l.kept { // a shim may exist, and the keeper reads
 			remove = l.purge
 		}
 		ctx, cancel := context.WithTimeout(l.ctx, removeTimeout)
@@ -114,14 +112,13 @@ func (l *launch) undo(failure error) bool {
 		err = errors.Join(err, l.once(ctx, func(ctx context.Context, c *containerd.Client) error { return remove(ctx, c, l.order.ID) }))
 	}
 	if err != nil {
-		l.cfg.Log.Warn("what a failed start has left is not removed yet", "machine", l.order.ID.Machine, "boot", l.order.ID.Boot, "err", err)
+		l.cfg.Log.Warn("remove remains of failed start failed", "machine", l.order.ID.Machine, "boot", l.order.ID.Boot, "err", err)
 	}
 	return err == nil && code != bourse.CodeUnavailable
 }
 
-// run makes a task in an order in which a death leaves nothing that Recover
-// would not find: a directory, a snapshot with our mark, a container, its
-// task. The output is kept before there can be any.
+// run creates a task in an order in which Recover finds everything after a crash: a directory, a snapshot with our
+// mark, a container, its task. The keeper reads the output before there is any.
 func (l *launch) run(ctx context.Context) (driver.Status, error) {
 	var err error
 	if l.image, err = l.images.get(ctx, l.c, l.order.Image); err != nil {
@@ -160,7 +157,7 @@ func (l *launch) keep(ctx context.Context) error {
 	return l.cfg.Keeper.Keep(ctx, l.layout.source(l.order.ID, l.order.TTY))
 }
 
-// makeRoot makes the container's root file system.
+// makeRoot creates the container's root file system.
 func (l *launch) makeRoot(ctx context.Context) ([]mount.Mount, error) {
 	root, err := l.prepare(ctx, l.c, l.order, l.image)
 	if isNotFound(err) {
@@ -173,7 +170,7 @@ func (l *launch) makeRoot(ctx context.Context) ([]mount.Mount, error) {
 	return root, l.furnish(l.order, root)
 }
 
-// record makes the container's record.
+// record returns the container's record.
 func (l *launch) record(ctx context.Context) (containers.Container, error) {
 	runtime, err := runtimeOf(l.order.Root.Runtime, l.cfg.Runtime, l.shims())
 	if err != nil {
@@ -204,7 +201,7 @@ func (l *launch) record(ctx context.Context) (containers.Container, error) {
 	}, nil
 }
 
-// begin creates the task, with its limits, and starts its program.
+// begin creates the task with its limits and starts its program.
 func (l *launch) begin(ctx context.Context) (pid int, err error) {
 	source := l.layout.source(l.order.ID, l.order.TTY)
 	request := &tasks.CreateTaskRequest{
@@ -224,11 +221,11 @@ func (l *launch) begin(ctx context.Context) (pid int, err error) {
 	if _, err := l.c.TaskService().Start(ctx, &tasks.StartRequest{ContainerID: l.task.container}); err != nil {
 		return 0, startError(ctx, err, l.hostPaths()...)
 	}
-	// Not synced: it only has to survive this process.
+	// not synced, because it only has to survive this process
 	return int(made.Pid), os.WriteFile(l.layout.started(l.order.ID), nil, 0o600)
 }
 
-// hostPaths are the paths of the host that the runtime is given.
+// hostPaths returns the paths of the host that are passed to the runtime.
 func (l *launch) hostPaths() []string {
 	paths := []string{l.layout.dir, l.order.Root.Scratch}
 	for _, m := range l.order.Mounts {

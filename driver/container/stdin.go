@@ -8,21 +8,19 @@ import (
 	"github.com/bourse-dev/bourse/driver"
 )
 
-// stdin is where a task's input is.
+// stdin returns the path of a task's stdin.
 func (l layout) stdin(id driver.TaskID) string { return filepath.Join(l.task(id), "stdin") }
 
-// makeStdin writes what a task's program reads on stdin into a file, in the
-// task's directory, before anybody is asked to start it. The shim takes the
-// path of a FIFO and opens it as any file: it copies what is there into the
-// program's pipe and ends that at the end of the file. So no one has to feed
-// it, whatever becomes of us. It is not synced: a host that goes down takes
-// the program with it.
+// makeStdin writes a task's stdin to a file in the task's directory before the task is started. The shim accepts the
+// path of a FIFO and opens it like any file: it copies its contents to the program's pipe, and closes the pipe at the
+// end of the file. So nobody has to feed it, whatever happens to the daemon. The file is not synced, because the
+// program ends with the host.
 func (l layout) makeStdin(id driver.TaskID, text []byte) error {
 	if len(text) == 0 {
 		return nil
 	}
 	if err := os.WriteFile(l.stdin(id), text, 0o600); err != nil {
-		return fmt.Errorf("make stdin: %w", err)
+		return fmt.Errorf("create stdin: %w", err)
 	}
 	return nil
 }

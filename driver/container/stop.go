@@ -18,9 +18,8 @@ import (
 	"github.com/bourse-dev/bourse/driver"
 )
 
-// Signal implements driver.Driver. The main process of a container gets only
-// signals that it handles, and SIGKILL and SIGSTOP: so the kernel has it with
-// the first process of a pid namespace.
+// Signal implements driver.Driver. The kernel delivers to the first process of a pid namespace, a container's main
+// process, only signals that it handles, SIGKILL and SIGSTOP.
 func (d *Driver) Signal(ctx context.Context, id driver.TaskID, signal bourse.Signal) error {
 	if err := signal.Validate(); err != nil {
 		return err
@@ -45,20 +44,19 @@ func (d *Driver) Signal(ctx context.Context, id driver.TaskID, signal bourse.Sig
 	return coded(ctx, err)
 }
 
-// kill sends a signal to a container's main process, or to all of its.
+// kill sends a signal to a container's main process, or to all its processes.
 func kill(ctx context.Context, c *containerd.Client, container string, signal uint32, all bool) error {
 	_, err := c.TaskService().Kill(ctx, &tasks.KillRequest{ContainerID: container, Signal: signal, All: all})
 	return native(err)
 }
 
-// isOver reports whether what was to be killed had ended.
+// isOver reports whether the process to be killed has already ended.
 func isOver(err error) bool {
 	return err != nil && (isNotFound(err) || errdefs.IsFailedPrecondition(err) || strings.Contains(err.Error(), "process already finished"))
 }
 
-// Stop implements driver.Driver. Without a signal it is the image's, or the
-// Machines API's default. The signal goes to the main process, which passes it on as it
-// likes; SIGKILL ends all.
+// Stop implements driver.Driver. Without a signal it uses the image's stop signal, or the Machines API's default. The
+// signal goes to the main process, which may forward it; SIGKILL ends all processes.
 func (d *Driver) Stop(ctx context.Context, id driver.TaskID, signal bourse.Signal, timeout time.Duration) error {
 	if signal != "" {
 		if err := signal.Validate(); err != nil {
@@ -98,15 +96,14 @@ func (d *Driver) stop(ctx context.Context, c *containerd.Client, t *task, signal
 	if err := kill(ctx, c, t.container, uint32(unix.SIGKILL), true); err != nil && !isOver(err) {
 		return err
 	}
-	// Of v1 what is frozen dies as it is thawed, before it does anything. Most
-	// runtimes have thawed it already, and then cannot.
+	// With cgroup v1 a frozen process dies when it is thawed, before it executes anything. Most runtimes have thawed
+	// it already, and then this fails.
 	_ = freeze(ctx, c, t.container, false)
 	return d.await(ctx, t.done)
 }
 
-// ask sends a task a signal and waits for its end. What the main process does
-// not handle the kernel drops: one that is just starting is asked again once
-// it does.
+// ask sends a signal to a task and waits for its end. The kernel drops signals that the main process does not handle,
+// so ask repeats the signal once a starting program handles it.
 func (d *Driver) ask(ctx context.Context, c *containerd.Client, t *task, signal bourse.Signal) error {
 	pid := d.tasks.status(t).PID
 	awaitProgram(ctx, pid)
@@ -129,7 +126,7 @@ func (d *Driver) ask(ctx context.Context, c *containerd.Client, t *task, signal 
 			}
 			heard = true
 		}
-		if halted(pid) { // it could not even end
+		if halted(pid) { // it could not even exit
 			if err := send(int(unix.SIGCONT)); err != nil {
 				return err
 			}
@@ -150,9 +147,8 @@ func (d *Driver) ask(ctx context.Context, c *containerd.Client, t *task, signal 
 	}
 }
 
-// awaitProgram waits a moment for a container that was just started to execute
-// its program. Until then the process is runc's, which would die of a signal
-// in a way of its own.
+// awaitProgram waits briefly for a newly started container to execute its program. Until then the process is runc's,
+// which reacts to signals in its own way.
 func awaitProgram(ctx context.Context, pid int) {
 	for range 1000 {
 		name, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "comm"))
@@ -163,13 +159,11 @@ func awaitProgram(ctx context.Context, pid int) {
 	}
 }
 
-// askAgain is how soon it is looked whether a program handles a signal now, or
-// has been halted.
+// askAgain is the initial interval of checking whether a program handles a signal or has been stopped.
 const askAgain = 20 * time.Millisecond
 
-// handles reports whether a process would get a signal: it catches it, or has it
-// blocked and will see it later. What cannot be looked at does. See
-// proc_pid_status(5).
+// handles reports whether a process would receive a signal: it catches it, or blocks it and will receive it later. If
+// that cannot be determined, handles returns true. See proc_pid_status(5).
 func handles(pid, signal int) bool {
 	text, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "status"))
 	if err != nil || pid <= 0 {

@@ -10,17 +10,16 @@ import (
 	"github.com/bourse-dev/bourse/driver"
 )
 
-// table holds the tasks of every machine. It decides which boot may start.
+// table contains the tasks of every machine. It decides which boot may start.
 type table struct {
 	mu       sync.Mutex
 	machines map[bourse.MachineID]*machine
 }
 
-// machine is what the driver has of a machine until it is destroyed. Its
-// fields are guarded by table.mu.
+// machine is the driver's entry for a machine until it is destroyed. Its fields are guarded by table.mu.
 type machine struct {
-	tasks      map[int]*task // by boot; those that are not forgotten
-	newest     int           // the highest boot that was started in this daemon's life, or is held
+	tasks      map[int]*task // by boot; without forgotten ones
+	newest     int           // the highest boot started by this daemon or adopted
 	destroying int           // calls of Destroy in progress
 }
 
@@ -28,15 +27,15 @@ type machine struct {
 type task struct {
 	id        driver.TaskID
 	container string        // id of its container
-	started   chan struct{} // closed when its launch is settled
+	started   chan struct{} // closed when its launch has succeeded or failed
 	done      chan struct{} // closed when its exit is known
-	gone      chan struct{} // closed when no goroutine of the driver works on it any more
+	gone      chan struct{} // closed when no goroutine of the driver uses it any more
 
-	// Fixed from the beginning.
-	clearing bool // it is no task: what is left of one is being removed under its id
+	// immutable
+	clearing bool // not a task: the remains of one are being removed under its id
 
-	// Set before started is closed, fixed then.
-	err    error // why it could not be started
+	// Set before started is closed, immutable after that.
+	err    error // why the start failed
 	signal bourse.Signal
 	tty    bool
 
@@ -45,7 +44,7 @@ type task struct {
 
 func newTable() *table { return &table{machines: map[bourse.MachineID]*machine{}} }
 
-// machineLocked returns a machine's entry, a new one when there is none.
+// machineLocked returns a machine's entry, creating it if necessary.
 func (t *table) machineLocked(id bourse.MachineID) *machine {
 	m := t.machines[id]
 	if m == nil {
@@ -62,9 +61,9 @@ func (t *table) dropLocked(id bourse.MachineID) {
 	}
 }
 
-// reserve enters a new task, and returns the one that the table has. It calls
-// begin before it enters it, and fails when that returns false. mine: it was not
-// there, and the caller has to launch and settle it.
+// reserve enters a new task, unless the table has one with its id, and returns the task in the table. It calls begin
+// before entering the task, and fails if begin returns false. If mine is true, the task is new and the caller must
+// launch and settle it.
 func (t *table) reserve(n *task, begin func() bool) (_ *task, mine bool, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -92,8 +91,8 @@ func (t *table) reserve(n *task, begin func() bool) (_ *task, mine bool, err err
 	return n, true, nil
 }
 
-// clear enters a task that stands for what is left of an earlier one, so that
-// no start of the same boot comes between; false when the table has one.
+// clear enters a placeholder for the remains of an earlier task, so that no start of the same boot interferes. It
+// returns false if the table has a task with its id.
 func (t *table) clear(n *task) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -106,7 +105,7 @@ func (t *table) clear(n *task) bool {
 	return true
 }
 
-// settle records how a launch ended. Of one that failed nothing is remembered.
+// settle records the result of a launch. A failed task is removed.
 func (t *table) settle(n *task, status driver.Status, err error) {
 	defer close(n.started)
 	t.mu.Lock()
@@ -136,7 +135,7 @@ func (t *table) adopt(n *task, status driver.Status) {
 	}
 }
 
-// end records a task's end, and wakes those that wait for it.
+// end records a task's exit and wakes those who wait for it.
 func (t *table) end(n *task, exit bourse.Exit) {
 	t.mu.Lock()
 	n.status = driver.Status{ID: n.id, StartedAt: n.status.StartedAt, Exit: &exit}
@@ -153,7 +152,7 @@ func (t *table) remove(n *task) {
 	}
 }
 
-// task returns a task, which may be just starting, or nil.
+// task returns a task, which may be starting, or nil.
 func (t *table) task(id driver.TaskID) *task {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -168,7 +167,7 @@ func (t *table) status(n *task) driver.Status {
 	defer t.mu.Unlock()
 	status := n.status
 	if status.Exit != nil {
-		status.Exit = new(*status.Exit) // the caller's own
+		status.Exit = new(*status.Exit) // a copy for the caller
 	}
 	return status
 }
@@ -191,8 +190,7 @@ func (t *table) list() []driver.Status {
 	return out
 }
 
-// beginDestroy keeps a machine's tasks from being started, and returns those
-// that are there.
+// beginDestroy prevents new starts of a machine's tasks, and returns the existing tasks.
 func (t *table) beginDestroy(id bourse.MachineID) []*task {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -201,7 +199,7 @@ func (t *table) beginDestroy(id bourse.MachineID) []*task {
 	return slices.Collect(maps.Values(m.tasks))
 }
 
-// endDestroy ends what beginDestroy began.
+// endDestroy reverts beginDestroy.
 func (t *table) endDestroy(id bourse.MachineID, destroyed bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

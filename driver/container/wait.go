@@ -14,8 +14,7 @@ import (
 	"github.com/bourse-dev/bourse/driver/internal/cgroup"
 )
 
-// Wait implements driver.Driver. It outlives containerd: nothing has ended
-// because no one can be asked.
+// Wait implements driver.Driver. It continues to wait while containerd is unavailable.
 func (d *Driver) Wait(ctx context.Context, id driver.TaskID) (bourse.Exit, error) {
 	t, err := d.find(ctx, id)
 	if err != nil {
@@ -27,8 +26,8 @@ func (d *Driver) Wait(ctx context.Context, id driver.TaskID) (bourse.Exit, error
 	return *d.tasks.status(t).Exit, nil
 }
 
-// watch waits for a task's end, whatever becomes of containerd meanwhile, and
-// then finishes it. It returns when the driver is closed, too.
+// watch waits for a task's end, whatever happens to containerd, and then finishes the task. It also returns when the
+// driver is closed.
 func (d *Driver) watch(t *task) {
 	defer close(t.gone)
 	exit, err := d.awaitExit(t)
@@ -40,7 +39,7 @@ func (d *Driver) watch(t *task) {
 	}
 }
 
-// awaitExit asks containerd until it says how a task has ended.
+// awaitExit waits until containerd reports a task's exit.
 func (d *Driver) awaitExit(t *task) (bourse.Exit, error) {
 	missing := 0
 	for pause := retryFirst; ; pause = min(2*pause, retryMost) {
@@ -52,9 +51,8 @@ func (d *Driver) awaitExit(t *task) (bourse.Exit, error) {
 			return exit, nil
 		}
 		if isNotFound(err) {
-			// A containerd that is going down loses its shims first and may
-			// say so of tasks that run. Believe it when the shim is gone, or
-			// when it still says so a while later.
+			// A containerd that is shutting down loses its shims first, and may report running tasks as missing.
+			// Believe it only if the shim is gone, or if it repeats the report for a while.
 			if missing++; missing > lostAfter || len(d.layout.shims(d.cfg.Namespace)[t.id]) == 0 {
 				return lostExit(time.Now()), nil
 			}
@@ -71,16 +69,15 @@ func (d *Driver) awaitExit(t *task) (bourse.Exit, error) {
 	}
 }
 
-// lostAfter is how often containerd has to deny a task whose shim runs: for
-// about two seconds.
+// lostAfter is how often containerd must report a task as missing while its shim runs: for about two seconds.
 const lostAfter = 8
 
-// lostExit is the exit of a task whose shim is gone.
+// lostExit returns the exit of a task whose shim is gone.
 func lostExit(at time.Time) bourse.Exit {
-	return bourse.Exit{Code: -1, Error: "lost: the container's shim has ended, and with it what it knew", At: at.UTC()}
+	return bourse.Exit{Code: -1, Error: "lost: the container's shim has ended without reporting the exit", At: at.UTC()}
 }
 
-// askExit waits for a task's end as long as its containerd does.
+// askExit waits for a task's exit until containerd's answer.
 func (d *Driver) askExit(t *task) (bourse.Exit, error) {
 	ctx, c, release, err := d.connect(d.ctx)
 	if err != nil {
@@ -91,12 +88,12 @@ func (d *Driver) askExit(t *task) (bourse.Exit, error) {
 	if err == nil {
 		return exitFrom(r.ExitStatus, r.ExitedAt), nil
 	}
-	// Whatever ended the wait, what counts is what containerd says now.
+	// whatever ended the wait, containerd's present state counts
 	return d.askState(ctx, c, t)
 }
 
-// askState returns a task's exit when it has one. isNotFound tells that there is
-// no such task, another error that it runs or cannot be asked.
+// askState returns a task's exit. An error that matches isNotFound means that the task does not exist; any other
+// error means that it is running or its state is unknown.
 func (d *Driver) askState(ctx context.Context, c *containerd.Client, t *task) (bourse.Exit, error) {
 	r, err := c.TaskService().Get(ctx, &tasks.GetRequest{ContainerID: t.container})
 	if err != nil {
@@ -108,8 +105,8 @@ func (d *Driver) askState(ctx context.Context, c *containerd.Client, t *task) (b
 	return bourse.Exit{}, bourse.Errorf(bourse.CodeUnavailable, "task %s is %s", t.container, r.Process.Status)
 }
 
-// exitFrom reads what a shim says of an end. It says 128+n for signal n as for
-// a program that exits with that number: the former is meant nearly always.
+// exitFrom interprets a shim's exit status. 128+n stands both for signal n and for an exit with that code; the former
+// is nearly always right.
 func exitFrom(status uint32, at *timestamppb.Timestamp) bourse.Exit {
 	const firstRealtime = 32
 	exit := bourse.Exit{Code: int(status & 0xff), At: at.AsTime().UTC()}
@@ -119,13 +116,12 @@ func exitFrom(status uint32, at *timestamppb.Timestamp) bourse.Exit {
 	return exit
 }
 
-// finish makes an end known: first nothing of the container may run, and its
-// output has to be in the log. Then the exit is recorded with the container,
-// which outlives us and containerd: true, and the task and its shim can go.
+// finish publishes a task's exit after ensuring that none of its processes is alive and its output is in the log. It
+// first records the exit in the container's record, which outlives this process and containerd. It returns true if
+// that succeeded, so that the task and its shim can be deleted.
 func (d *Driver) finish(t *task, exit bourse.Exit) (recorded bool) {
 	path := cgroup.PathOf(d.layout.mark(), t.container)
-	// Only a lost container has processes left: the others' ended with their
-	// pid namespace.
+	// Only a lost container has processes left. Others end with their pid namespace.
 	d.groups.Kill(path, killGrace)
 	exit.OOMKilled = exit.Failed() && d.groups.OOMKills(path) > 0
 	d.drain(t)
@@ -134,7 +130,7 @@ func (d *Driver) finish(t *task, exit bourse.Exit) (recorded bool) {
 	return recorded
 }
 
-// drain has the keeper finish a task's output.
+// drain makes the keeper finish a task's output.
 func (d *Driver) drain(t *task) {
 	ctx, cancel := context.WithTimeout(d.ctx, doneTimeout)
 	defer cancel()
@@ -149,15 +145,15 @@ func (d *Driver) drain(t *task) {
 		case <-ctx.Done():
 			timer.Stop()
 			if d.ctx.Err() == nil {
-				d.cfg.Log.Warn("an exit is told before its output is known to be in the log", "machine", t.id.Machine, "boot", t.id.Boot, "err", err)
+				d.cfg.Log.Warn("reporting exit before its output is complete in the log", "machine", t.id.Machine, "boot", t.id.Boot, "err", err)
 			}
 			return
 		}
 	}
 }
 
-// recordExit writes an exit into the container's record. It is tried once:
-// while there is a task, containerd knows the exit itself.
+// recordExit stores an exit in the container's record. It tries only once, because containerd knows the exit as long
+// as the task exists.
 func (d *Driver) recordExit(t *task, exit bourse.Exit) bool {
 	label, err := exitLabel(exit)
 	if err != nil {
@@ -169,13 +165,12 @@ func (d *Driver) recordExit(t *task, exit bourse.Exit) bool {
 		return setLabel(ctx, c, t.container, labelExit, label)
 	})
 	if err != nil && d.ctx.Err() == nil {
-		d.cfg.Log.Warn("an exit is not recorded with its container", "machine", t.id.Machine, "boot", t.id.Boot, "err", err)
+		d.cfg.Log.Warn("record exit with container failed", "machine", t.id.Machine, "boot", t.id.Boot, "err", err)
 	}
 	return err == nil
 }
 
-// release deletes the task of an ended container, and with it its shim and
-// mounts. If that fails, Forget does it.
+// release deletes the task of an ended container, and with it its shim and mounts. If that fails, Forget does it.
 func (d *Driver) release(t *task) {
 	ctx, cancel := context.WithTimeout(d.ctx, removeTimeout)
 	defer cancel()
@@ -183,6 +178,6 @@ func (d *Driver) release(t *task) {
 		return deleteTask(ctx, c, t.container)
 	})
 	if err != nil && d.ctx.Err() == nil {
-		d.cfg.Log.Warn("the task of an ended container is not deleted yet", "machine", t.id.Machine, "boot", t.id.Boot, "err", err)
+		d.cfg.Log.Warn("delete task of ended container failed", "machine", t.id.Machine, "boot", t.id.Boot, "err", err)
 	}
 }
