@@ -6,18 +6,17 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Claimer is who claims a job.
+// Claimer identifies the poller that claims a job.
 type Claimer struct {
-	By     string // for people
-	Host   string // the registered host that it is, or ""
-	Ticket Ticket // its own: the same claim again is answered as before. A host's is that of its registration
+	By     string // display name
+	Host   string // its registered host, or ""
+	Ticket Ticket // its own; a repeated claim with the same ticket succeeds. For a host, the ticket of its registration
 }
 
-// Claim returns a job that is on offer to who asks first; when it returns nil
-// that is on disk. Errors: not_found, there is no such job (any more), or no such host;
-// conflict, somebody else has it, or the host has no room for it; forbidden, the
-// host is another's; unavailable,
-// it could not be written down, and is still on offer.
+// Claim assigns an offered job to the first caller. When it returns nil, the claim is on disk. Errors: not_found if
+// the job or the host does not exist (any more); conflict if another poller has claimed the job, or the host has no
+// room for it; forbidden if the host belongs to another ticket; unavailable if the claim could not be written, in
+// which case the job is still offered.
 func (d *Driver) Claim(name string, who Claimer) error {
 	d.mu.Lock()
 	j, err := d.claimable(name, who)
@@ -25,7 +24,7 @@ func (d *Driver) Claim(name string, who Claimer) error {
 		d.mu.Unlock()
 		return err
 	}
-	if j.phase == running { // this very claim, again
+	if j.phase == running { // the same claim, repeated
 		j.heard = time.Now()
 		d.mu.Unlock()
 		return nil
@@ -41,19 +40,18 @@ func (d *Driver) Claim(name string, who Claimer) error {
 	if err != nil {
 		j.By, j.Host, j.Ticket = "", "", nil
 		j.enter(offered)
-		return bourse.Errorf(bourse.CodeUnavailable, "the claim of job %s could not be written down: %w", name, err)
+		return bourse.Errorf(bourse.CodeUnavailable, "write the claim of job %s: %w", name, err)
 	}
 	delete(d.offers, j.ID.Machine)
 	d.jobs[j.ID.Machine] = j
 	d.take(j)
 	j.heard = time.Now()
 	j.enter(running)
-	d.tell() // those who follow its log
+	d.tell() // wakes followers of its log
 	return nil
 }
 
-// claimable returns the job that who may claim, or has claimed. Its caller holds
-// mu.
+// claimable returns the job if who may claim it or has claimed it. mu is held.
 func (d *Driver) claimable(name string, who Claimer) (*job, error) {
 	h, err := d.hostNamed(who.Host, who.Ticket)
 	if err != nil {
@@ -68,27 +66,26 @@ func (d *Driver) claimable(name string, who Claimer) (*job, error) {
 	case j.phase != offered:
 		return nil, bourse.Errorf(bourse.CodeConflict, "job %s has been claimed", name)
 	case h != nil && j.to != h && !d.free(h).holds(j.Size):
-		return nil, bourse.Errorf(bourse.CodeConflict, "host %s has no room for job %s any more", h.name, name)
+		return nil, bourse.Errorf(bourse.CodeConflict, "host %s no longer has room for job %s", h.name, name)
 	}
 	return j, nil
 }
 
 func errNoJob(name string) error {
-	return bourse.Errorf(bourse.CodeNotFound, "no job %s", bourse.Quoted(name))
+	return bourse.Errorf(bourse.CodeNotFound, "job %s not found", bourse.Quoted(name))
 }
 
-// Report is how a poller says that a job ended.
+// Report is a poller's report about the end of a job.
 type Report struct {
-	Code   int    // 0 to 255; with Error -1
-	Error  string // why there is no code: it was given back
-	Output []byte // of it the last MaxOutput bytes are kept
-	Ticket Ticket // that the job was claimed with
+	Code   int    // 0 to 255; -1 with Error
+	Error  string // why there is no code: the job was returned
+	Output []byte // only the last MaxOutput bytes are stored
+	Ticket Ticket // with which the job was claimed
 }
 
-// End records how a job ended; when it returns that is on disk. A repeated End
-// is no error, and the first one stands. Errors: not_found; invalid, a code that
-// cannot be; forbidden, it was claimed with another ticket; conflict, no one has claimed the job, or it has been given up;
-// unavailable, it could not be written down.
+// End records the end of a job. When it returns nil, the end is on disk. A repeated End returns nil, and the first
+// one counts. Errors: not_found; invalid for an impossible code; forbidden if the job was claimed with another
+// ticket; conflict if the job is not claimed or has been given up; unavailable if the end could not be written.
 func (d *Driver) End(name string, r Report) error {
 	if r.Error == "" && (r.Code < 0 || r.Code > 255) {
 		return bourse.Errorf(bourse.CodeInvalid, "invalid exit code %d: use 0 to 255", r.Code)
@@ -106,10 +103,10 @@ func (d *Driver) End(name string, r Report) error {
 	return d.finish(j, bourse.Exit{Code: r.Code, Error: r.Error}, r.Output, false)
 }
 
-// finish ends a claimed job, once.
+// finish ends a claimed job once.
 func (d *Driver) finish(j *job, exit bourse.Exit, output []byte, givenUp bool) error {
 	d.mu.Lock()
-	for j.phase == ending { // two at once: the other one stands
+	for j.phase == ending { // two concurrent calls: the first one counts
 		changed := j.changed
 		d.mu.Unlock()
 		<-changed // a write to disk
@@ -141,7 +138,7 @@ func (d *Driver) finish(j *job, exit bourse.Exit, output []byte, givenUp bool) e
 	if err != nil {
 		j.heard = time.Now()
 		j.enter(running)
-		return bourse.Errorf(bourse.CodeUnavailable, "the end of job %s could not be written down: %w", j.Name, err)
+		return bourse.Errorf(bourse.CodeUnavailable, "write the end of job %s: %w", j.Name, err)
 	}
 	d.giveBack(j)
 	j.Exit, j.GivenUp, j.Output = next.Exit, next.GivenUp, next.Output

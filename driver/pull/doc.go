@@ -1,59 +1,52 @@
-// Package pull is the driver for image "pull": machines are jobs that somebody
-// else fetches and runs. A client that asks for work, a poller, holds a call of
-// [Driver.Next] open; those calls are the driver's only capacity. How they come
-// over the network is package gateway's business.
+// Package pull implements the driver for image "pull": machines are jobs that pollers fetch and run. A poller is a
+// client that asks for work by holding a call of [Driver.Next] open; those calls are the driver's only capacity.
+// Package gateway provides these calls over the network.
 //
-// # Promises
+// # Guarantees
 //
-//   - Start offers the task to one poller at a time and returns when somebody
-//     has claimed it. When no one waits it fails at once (CodeInsufficient):
-//     there is no queue. A poller that does not claim what it was offered, or
-//     left before it could be told, costs time only: the offer goes to another.
-//   - One claim wins. It is on disk before it is answered, so that a daemon
-//     that is killed knows of it afterwards; its end may be told to the next.
-//   - A job ends once, by whichever comes first: its poller says how it ended,
-//     or gives it back; or it is given up, with code -1 and why. That happens
-//     when it was asked to end and its poller did not say so in time, and when
-//     nothing was heard of its poller for Config.Lost. What the poller says
-//     afterwards is refused. The program may then still run where the poller
-//     is: no one here can know.
-//   - A job that is claimed and never begun (the claim's answer was lost) is
-//     given up likewise; it is not run twice by us.
+//   - Start offers the task to one poller at a time and returns when a poller has
+//     claimed it. If no poller waits, it fails at once (CodeInsufficient): there is
+//     no queue. A poller that does not claim its offer, or disconnects before it
+//     receives the offer, only costs time: the offer goes to another poller.
+//   - One claim wins. It is on disk before it is answered, so that it survives a
+//     killed daemon, and the next daemon accepts the report of the job's end.
+//   - A job ends once, with the first of these events: its poller reports its end or
+//     returns it; or it is given up, with code -1 and a reason. It is given up if
+//     its poller does not report its end in time after a cancellation, or if the
+//     poller shows no sign of life for Config.Lost. Later reports of the poller are
+//     refused. The program may then still be running at the poller, which cannot be
+//     determined here.
+//   - A job that is claimed but never started, because the answer to the claim was
+//     lost, is given up in the same way. The driver does not run it again.
 //
 // # Tickets
 //
-// All pollers show the gateway the same token. Each job belongs to the [Ticket]
-// that it was claimed with, a registered host and its jobs to that of its first
-// registration: another ticket ends nothing, is no sign of life, and gets no
-// work of that host. The record of a job has the ticket's hash, so that this
-// survives the daemon.
+// All pollers use the same gateway token. Each job belongs to the [Ticket] with which it was claimed, and a
+// registered host and its jobs belong to the ticket of its first registration. A caller with another ticket can
+// neither end the job nor count as its sign of life, and gets no work for that host. The record of a job contains the
+// ticket's hash, so this survives the daemon.
 //
 // # Signs of life
 //
-// A poller that holds [Driver.Cancellations] open for a job is alive, and so is
-// a host that holds Next open for the jobs that it has. Else a sign of life is
-// good for Config.Lost. Who asks about a job that is over, or was never heard
-// of, is told to end it: a cancellation cannot be missed.
+// A poller is alive while it holds a call of [Driver.Cancellations] open for a job, and so is a host while it holds
+// Next open, for all its jobs. Otherwise a sign of life is valid for Config.Lost. A caller that asks about a job that
+// has ended or is unknown is told to end it, so a cancellation cannot be missed.
 //
 // # Hosts
 //
-// A poller that has registered as a host says how large it is. It is offered
-// what fits into that, less what it has; of several the one that it fills best.
-// Hosts are forgotten with the daemon, the jobs that they have are not: who is
-// told that it is not known registers again.
+// A poller that registers as a host reports its size. It is offered jobs that fit into the unused part; among several
+// hosts, the one that the job fits best is chosen. A restart of the daemon forgets hosts but not their jobs. A host
+// that is told that it is unknown registers again.
 //
-// # What there is not
+// # Unsupported operations
 //
-// Signal, Exec and Usage are CodeFailedPrecondition: we do not stand beside the
-// program. Logs gives the output that came with the job's end. The suite of
-// package drivertest is not for this driver: it looks for process ids, signals
-// and streams of output, which a poller that may be a shell loop does not give.
+// Signal, Exec and Usage return CodeFailedPrecondition, because the program runs elsewhere. Logs returns the output
+// that was reported with the job's end. The test suite in package drivertest does not apply to this driver, because
+// it requires process ids, signals and output streams, which a poller, possibly a shell loop, does not provide.
 //
 // # State and locks
 //
-// Everything is under Driver.mu, which is not held over I/O. A file per machine
-// has what was claimed of it (file.go); a job in a phase that is being written
-// down (claiming, ending) is changed by the writer alone. Next, Start, Stop,
-// Wait, Logs and Cancellations run in their callers' goroutines; Run gives up
-// the lost.
+// Driver.mu guards all state and is not held during I/O. Each machine has a file with its claim (file.go). While a
+// job is being written (phases claiming and ending), only the writer changes it. Next, Start, Stop, Wait, Logs and
+// Cancellations run in their callers' goroutines; Run gives up lost jobs.
 package pull

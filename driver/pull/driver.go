@@ -13,12 +13,12 @@ import (
 	"github.com/bourse-dev/bourse/driver"
 )
 
-// Config is what a Driver needs.
+// Config configures a Driver.
 type Config struct {
-	Dir   string        // the driver's own, made when it is missing; required
-	Offer time.Duration // how long a poller has to claim what it was offered before another is asked, too; default 2 s
-	Lost  time.Duration // how long nothing need be heard of a claimed job's poller; default 1 min
-	Log   *slog.Logger  // default: nothing is logged
+	Dir   string        // the driver's directory, created if missing; required
+	Offer time.Duration // how long a poller has to claim its offer before another poller gets it, too; default 2 s
+	Lost  time.Duration // how long the poller of a claimed job may show no sign of life; default 1 min
+	Log   *slog.Logger  // default: discards
 }
 
 func (c Config) withDefaults() Config {
@@ -34,36 +34,35 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// Driver hands tasks to pollers. Make it with Open, call Recover before
-// anything else, and Run beside it.
+// Driver hands tasks to pollers. Create it with Open, call Recover before anything else, and run Run in a goroutine.
 type Driver struct {
 	cfg   Config
 	root  *os.Root
-	fault func(stage string) error // tests: a write fails there
+	fault func(stage string) error // for tests: a write fails at this stage
 
 	mu      sync.Mutex
 	offers  map[bourse.MachineID]*job // not claimed yet
-	jobs    map[bourse.MachineID]*job // claimed, the latest boot of each machine
-	names   map[string]*job           // both, by the name that pollers know
-	pollers []*poller                 // that wait, the longest first
+	jobs    map[bourse.MachineID]*job // the latest claimed boot of each machine
+	names   map[string]*job           // all of them, by the names that pollers use
+	pollers []*poller                 // waiting pollers, longest first
 	hosts   map[string]*host
-	used    map[string]Size // by host, of its claimed jobs that have not ended
-	cancels uint64          // numbers cancellations
+	used    map[string]Size // by host: total size of its claimed jobs that have not ended
+	cancels uint64          // number of the last cancellation
 	news    chan struct{}   // closed and replaced when there is something to cancel
 }
 
 var _ driver.Driver = (*Driver)(nil)
 
-// Open makes a driver. It starts nothing.
+// Open returns a driver. It starts nothing.
 func Open(cfg Config) (*Driver, error) {
 	cfg = cfg.withDefaults()
 	dir := filepath.Join(cfg.Dir, jobsDir)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, bourse.Errorf(bourse.CodeUnavailable, "the jobs' directory: %w", err)
+		return nil, bourse.Errorf(bourse.CodeUnavailable, "create the job directory: %w", err)
 	}
 	root, err := os.OpenRoot(dir)
 	if err != nil {
-		return nil, bourse.Errorf(bourse.CodeUnavailable, "the jobs' directory: %w", err)
+		return nil, bourse.Errorf(bourse.CodeUnavailable, "open the job directory: %w", err)
 	}
 	return &Driver{
 		cfg: cfg, root: root, fault: func(string) error { return nil }, offers: map[bourse.MachineID]*job{}, jobs: map[bourse.MachineID]*job{},
@@ -71,18 +70,17 @@ func Open(cfg Config) (*Driver, error) {
 	}, nil
 }
 
-// Close lets go of the directory. Claimed jobs go on where their pollers are.
+// Close closes the directory. Claimed jobs continue at their pollers.
 func (d *Driver) Close() error { return d.root.Close() }
 
-// Recover implements driver.Driver. A job of the daemon before counts as heard
-// of now.
+// Recover implements driver.Driver. For jobs of an earlier daemon, it counts as a sign of life.
 func (d *Driver) Recover(ctx context.Context) ([]driver.Status, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
 	records, err := d.readAll()
 	if err != nil {
-		return nil, bourse.Errorf(bourse.CodeUnavailable, "read the claimed jobs: %w", err)
+		return nil, bourse.Errorf(bourse.CodeUnavailable, "read claimed jobs: %w", err)
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -132,8 +130,7 @@ func (d *Driver) Wait(ctx context.Context, id driver.TaskID) (bourse.Exit, error
 	return *j.Exit, nil
 }
 
-// Forget implements driver.Driver. It is not written down: a daemon that
-// starts again is told to forget again.
+// Forget implements driver.Driver. It is not stored: after a restart, the worker calls it again.
 func (d *Driver) Forget(ctx context.Context, id driver.TaskID) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -146,7 +143,7 @@ func (d *Driver) Forget(ctx context.Context, id driver.TaskID) error {
 	return nil
 }
 
-// claimed returns the job of a task that was claimed. Its caller holds mu.
+// claimed returns the job of a claimed task. mu is held.
 func (d *Driver) claimed(id driver.TaskID) (*job, error) {
 	j := d.jobs[id.Machine]
 	if j == nil || j.ID != id || j.forgotten {
@@ -155,7 +152,7 @@ func (d *Driver) claimed(id driver.TaskID) (*job, error) {
 	return j, nil
 }
 
-// until waits for a phase of j, or a later one.
+// until waits until j has reached a phase.
 func (d *Driver) until(ctx context.Context, j *job, want phase) error {
 	for {
 		d.mu.Lock()
@@ -172,7 +169,7 @@ func (d *Driver) until(ctx context.Context, j *job, want phase) error {
 	}
 }
 
-// errElsewhere is the answer to what cannot be done from here.
+// errElsewhere is the error of operations that are impossible here.
 var errElsewhere = bourse.Errorf(bourse.CodeFailedPrecondition, "the machine runs where its poller is: it has no signals, exec or usage here")
 
 // Signal implements driver.Driver.
@@ -199,5 +196,5 @@ func (d *Driver) Usage(ctx context.Context, id driver.TaskID) (driver.Usage, err
 	return driver.Usage{}, errors.Join(err, errElsewhere)
 }
 
-// Labels implements driver.Driver. Nothing is enforced here.
+// Labels implements driver.Driver. This driver enforces no limits.
 func (d *Driver) Labels() map[string]string { return nil }

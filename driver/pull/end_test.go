@@ -32,7 +32,7 @@ func TestLost(t *testing.T) {
 		synctest.Wait()
 		begin := time.Now()
 		exit, err := r.Wait(t.Context(), silent.ID)
-		if took := time.Since(begin); err != nil || exit.Code != -1 || !strings.Contains(exit.Error, "nothing was heard") || took < r.cfg.Lost || took > r.cfg.Lost*3/2 {
+		if took := time.Since(begin); err != nil || exit.Code != -1 || !strings.Contains(exit.Error, "no sign of life") || took < r.cfg.Lost || took > r.cfg.Lost*3/2 {
 			t.Errorf("exit %+v, %v after %s; want it lost after about %s", exit, err, took, r.cfg.Lost)
 		}
 		r.wantCode("what the silent one says after all", r.End("silent", Report{Ticket: "me"}), bourse.CodeConflict)
@@ -103,7 +103,7 @@ func TestStopGivesUp(t *testing.T) {
 		if took := time.Since(begin); took != 5*time.Second {
 			t.Errorf("it took %s, want what was given", took)
 		}
-		if exit, _ := r.Wait(t.Context(), task.ID); exit.Code != -1 || !strings.Contains(exit.Error, "asked to end") {
+		if exit, _ := r.Wait(t.Context(), task.ID); exit.Code != -1 || !strings.Contains(exit.Error, "after a cancellation") {
 			t.Errorf("exit %+v, want -1 and why", exit)
 		}
 		if names, _ := r.Cancellations(t.Context(), "me", []string{"a"}, 0); len(names) != 1 {

@@ -13,55 +13,53 @@ import (
 	"github.com/bourse-dev/bourse/driver"
 )
 
-// The directory has a file for each machine of which a job was claimed, until
-// it is destroyed: jobs/<machine>.json, one record. It is replaced as a whole
-// (written beside, synced, renamed, the directory synced), so that a crash
-// leaves the record before or the one after.
+// The directory has a file for each machine with a claimed job until the machine is destroyed: jobs/<machine>.json,
+// containing one record. It is replaced as a whole (a new file is written, synced and renamed, and the directory is
+// synced), so that a crash leaves either the old or the new record.
 const (
 	jobsDir    = "jobs"
 	suffix     = ".json"
 	halfDone   = ".tmp"
-	maxRecord  = 8 << 20 // bytes of a file that is read
-	recordForm = 1       // its version
+	maxRecord  = 8 << 20 // maximum size of a file in bytes
+	recordForm = 1       // version of the format
 )
 
-// The stages of a write, at which a test's daemon dies: what it leaves is the
-// record before it, or the one after.
+// The stages of a write at which a test's daemon ends. It leaves either the old or the new record.
 const (
-	stageWritten = "written" // beside
+	stageWritten = "written" // to the new file
 	stageRenamed = "renamed"
-	stageSynced  = "synced" // but not told yet
+	stageSynced  = "synced" // but not reported yet
 )
 
-// MaxOutput is how many bytes of a job's output are kept; of more, the last.
+// MaxOutput is the maximum size of a job's stored output in bytes. Only the end of a longer output is stored.
 const MaxOutput = 1 << 20
 
-// record is what must outlive the daemon.
+// record contains the durable data of a job.
 type record struct {
 	Form      int           `json:"form"`
 	ID        driver.TaskID `json:"id"`
 	Name      string        `json:"name"`
 	By        string        `json:"by"`
 	Host      string        `json:"host,omitempty"`
-	Ticket    []byte        `json:"ticket"` // its hash
+	Ticket    []byte        `json:"ticket"` // hash of the ticket
 	Size      Size          `json:"size"`
 	StartedAt time.Time     `json:"started_at"`
 	Exit      *bourse.Exit  `json:"exit,omitempty"`
-	GivenUp   bool          `json:"given_up,omitempty"` // by us: what its poller says now comes too late
+	GivenUp   bool          `json:"given_up,omitempty"` // by this driver: later reports of the poller are refused
 	Output    []byte        `json:"output,omitempty"`
 }
 
-// decodeRecord reads a file of the directory.
+// decodeRecord decodes a file of the directory.
 func decodeRecord(text []byte) (record, error) {
 	var r record
 	if err := json.Unmarshal(text, &r); err != nil {
 		return r, err
 	}
 	if r.Form != recordForm {
-		return r, bourse.Errorf(bourse.CodeInvalid, "form %d is not known here", r.Form)
+		return r, bourse.Errorf(bourse.CodeInvalid, "unknown format %d", r.Form)
 	}
 	if r.ID.Boot < 1 {
-		return r, bourse.Errorf(bourse.CodeInvalid, "boot %d", r.ID.Boot)
+		return r, bourse.Errorf(bourse.CodeInvalid, "invalid boot %d", r.ID.Boot)
 	}
 	return r, errors.Join(r.ID.Machine.Validate(), bourse.ValidateMachineName(r.Name))
 }
@@ -88,7 +86,7 @@ func (d *Driver) write(r record) error {
 	return errors.Join(d.syncDir(), d.fault(stageSynced))
 }
 
-// erase removes what is kept of a machine.
+// erase removes the record of a machine.
 func (d *Driver) erase(id bourse.MachineID) error {
 	err := d.root.Remove(string(id) + suffix)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -105,8 +103,8 @@ func (d *Driver) syncDir() error {
 	return errors.Join(f.Sync(), f.Close())
 }
 
-// readAll reads all records, and removes what a crash has left half done. A
-// record that cannot be read is told of in the log: its job is lost.
+// readAll reads all records and removes the remains of interrupted writes. It logs records that cannot be read; their
+// jobs are lost.
 func (d *Driver) readAll() ([]record, error) {
 	entries, err := fs.ReadDir(d.root.FS(), ".")
 	if err != nil {
@@ -126,10 +124,10 @@ func (d *Driver) readAll() ([]record, error) {
 		}
 		r, err := d.readOne(e.Name())
 		if err == nil && string(r.ID.Machine) != id {
-			err = bourse.Errorf(bourse.CodeInvalid, "it is of machine %s", r.ID.Machine)
+			err = bourse.Errorf(bourse.CodeInvalid, "the record belongs to machine %s", r.ID.Machine)
 		}
 		if err != nil {
-			d.cfg.Log.Error("the record of a claimed job cannot be read", "machine", id, "err", err)
+			d.cfg.Log.Error("read record of claimed job failed", "machine", id, "err", err)
 			continue
 		}
 		out = append(out, r)

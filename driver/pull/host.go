@@ -8,35 +8,33 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// host is a registered one. Guarded by Driver.mu.
+// host is a registered host. Its fields are guarded by Driver.mu.
 type host struct {
 	name  string
 	own   []byte // hash of its ticket
 	size  Size
 	polls int       // open calls of Next
-	heard time.Time // when the last one ended, or it registered
+	heard time.Time // when the last call ended, or the host registered
 }
 
-// MaxHosts bounds the registered hosts.
+// MaxHosts is the maximum number of registered hosts.
 const MaxHosts = 10_000
 
-// Register makes a host known, or changes its size. running, unless it is nil,
-// names the jobs that the host still has: its others are given up. Errors:
-// invalid, a name or size that cannot be; forbidden, a host that is known, or has
-// jobs, was registered with another ticket; rate_limited, there are too many;
-// unavailable, what was given up could not be written down.
+// Register adds a host or changes its size. If running is not nil, it lists the jobs that the host still has, and its
+// other jobs are given up. Errors: invalid for an invalid name or size; forbidden if the host, or its jobs, belong to
+// another ticket; rate_limited if there are too many hosts; unavailable if the end of a job could not be written.
 func (d *Driver) Register(name string, ticket Ticket, size Size, running []string) error {
 	if err := d.enlist(name, ticket, size); err != nil || running == nil {
 		return err
 	}
 	var errs []error
 	for _, j := range d.missing(name, running) {
-		errs = append(errs, d.giveUp(j, "host "+name+" has registered again and does not have it any more"))
+		errs = append(errs, d.giveUp(j, "host "+name+" has registered again without this job"))
 	}
 	return errors.Join(errs...)
 }
 
-// missing returns the claimed jobs of a host that are not among running.
+// missing returns the claimed jobs of a host that are not in has.
 func (d *Driver) missing(name string, has []string) []*job {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -54,7 +52,7 @@ func (d *Driver) enlist(name string, ticket Ticket, size Size) error {
 		return bourse.Errorf(bourse.CodeInvalid, "invalid host %s: use 1 to 63 of a-z, 0-9 and \"-\"", bourse.Quoted(name))
 	}
 	if size.CPU < 1 || size.CPU > bourse.MaxCPUs*1000 || size.Memory < 1 || size.Memory > bourse.MaxMemory || size.Disk < 0 || size.Disk > bourse.MaxAmount {
-		return bourse.Errorf(bourse.CodeInvalid, "invalid size of host %s: %d thousandths of a cpu, %d MiB of memory, %d MiB of disk", name, size.CPU, size.Memory, size.Disk)
+		return bourse.Errorf(bourse.CodeInvalid, "invalid size of host %s: %d thousandths of a CPU, %d MiB of memory, %d MiB of disk", name, size.CPU, size.Memory, size.Disk)
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -64,7 +62,7 @@ func (d *Driver) enlist(name string, ticket Ticket, size Size) error {
 	h := d.hosts[name]
 	if h == nil {
 		if len(d.hosts) >= MaxHosts {
-			return bourse.Errorf(bourse.CodeRateLimited, "there are %d hosts already", len(d.hosts))
+			return bourse.Errorf(bourse.CodeRateLimited, "the maximum of %d hosts is reached", len(d.hosts))
 		}
 		h = &host{name: name, own: ticket.hash()}
 		d.hosts[name] = h
@@ -73,9 +71,8 @@ func (d *Driver) enlist(name string, ticket Ticket, size Size) error {
 	return nil
 }
 
-// anothers reports whether a host's name belongs to another ticket: that of its
-// registration, or, after a restart, that of the jobs that it has. Its caller
-// holds mu.
+// anothers reports whether a host's name belongs to another ticket: that of its registration or, after a restart,
+// that of its jobs. mu is held.
 func (d *Driver) anothers(name string, ticket Ticket) bool {
 	if h := d.hosts[name]; h != nil {
 		return !ticket.isOf(h.own)
@@ -92,14 +89,14 @@ func errNotThisHost(name string) error {
 	return bourse.Errorf(bourse.CodeForbidden, "host %s was registered with another ticket", bourse.Quoted(name))
 }
 
-// hostNamed returns a registered host, nil for "". Its caller holds mu.
+// hostNamed returns a registered host, or nil for "". mu is held.
 func (d *Driver) hostNamed(name string, ticket Ticket) (*host, error) {
 	if name == "" {
 		return nil, nil
 	}
 	h := d.hosts[name]
 	if h == nil {
-		return nil, bourse.Errorf(bourse.CodeNotFound, "no host %s: it has to register", bourse.Quoted(name))
+		return nil, bourse.Errorf(bourse.CodeNotFound, "host %s is not registered", bourse.Quoted(name))
 	}
 	if !ticket.isOf(h.own) {
 		return nil, errNotThisHost(name)
@@ -107,8 +104,7 @@ func (d *Driver) hostNamed(name string, ticket Ticket) (*host, error) {
 	return h, nil
 }
 
-// free returns what a host has left: its size less its jobs, and less what it is
-// being offered. Its caller holds mu.
+// free returns the unused capacity of a host: its size minus its jobs and the jobs being offered to it. mu is held.
 func (d *Driver) free(h *host) Size {
 	left := h.size.less(d.used[h.name])
 	for _, j := range d.offers {
@@ -119,8 +115,7 @@ func (d *Driver) free(h *host) Size {
 	return left
 }
 
-// take counts what j needs as used by the host that has claimed it, giveBack
-// ends that. Their callers hold mu.
+// take adds the size of j to the used capacity of the host that claimed it, and giveBack subtracts it. mu is held.
 func (d *Driver) take(j *job) {
 	if j.Host != "" {
 		d.used[j.Host] = d.used[j.Host].plus(j.Size)

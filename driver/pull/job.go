@@ -7,17 +7,17 @@ import (
 	"github.com/bourse-dev/bourse/driver"
 )
 
-// Job is what a poller is told of a job.
+// Job is the description of a job for pollers.
 type Job struct {
-	Name    string           `json:"name"` // the machine's, or its id where another job has that name
+	Name    string           `json:"name"` // the machine's name, or its id if another job has that name
 	Machine bourse.MachineID `json:"machine"`
 	Command []string         `json:"command"`
 	Env     []string         `json:"env,omitempty"` // "NAME=value"
-	Dir     string           `json:"dir,omitempty"` // working directory; default the poller's choice
+	Dir     string           `json:"dir,omitempty"` // working directory; default: the poller's choice
 	Size    Size             `json:"size"`
 }
 
-// Size is how much a job needs, or a host has.
+// Size is the size of a job or the capacity of a host.
 type Size struct {
 	CPU    bourse.MilliCPU `json:"cpu"`    // thousandths of a core
 	Memory bourse.MiB      `json:"memory"` // MiB
@@ -39,8 +39,8 @@ func (s Size) holds(need Size) bool {
 	return need.CPU <= s.CPU && need.Memory <= s.Memory && need.Disk <= s.Disk
 }
 
-// waste is how much of total s is, summed over the parts: the host that a job
-// leaves least of is the one that it fits best.
+// waste returns the sum of the parts of s relative to total. A job fits best into the host for which the remaining
+// capacity wastes least.
 func (s Size) waste(total Size) float64 {
 	part := func(left, of int64) float64 {
 		if of <= 0 {
@@ -51,33 +51,32 @@ func (s Size) waste(total Size) float64 {
 	return part(int64(s.CPU), int64(total.CPU)) + part(int64(s.Memory), int64(total.Memory)) + part(int64(s.Disk), int64(total.Disk))
 }
 
-// phase is how far a job has come. It only grows, but for a claim that could
-// not be written down.
+// phase is the progress of a job. It only increases, unless a claim could not be written.
 type phase int
 
 const (
 	offered  phase = iota
-	claiming       // its claim is being written down
+	claiming       // the claim is being written
 	running
-	ending // its end is being written down
+	ending // the end is being written
 	ended
-	withdrawn // it was never claimed, and cannot be any more
+	withdrawn // never claimed, and cannot be claimed any more
 )
 
-// job is one boot of one machine. All is guarded by Driver.mu, but that in the
-// phases claiming and ending no one but the writer changes anything.
+// job is one boot of one machine. Driver.mu guards all fields. In the phases claiming and ending, only the writer
+// changes them.
 type job struct {
 	record
-	task  driver.Task // what pollers are told of; not kept once it is claimed
+	task  driver.Task // dropped once the job is claimed
 	phase phase
 
-	to        *host     // that was offered it last; nil: a poller without a name
-	at        time.Time // when that was
-	due       bool      // the next poller that comes is to be offered it
-	forgotten bool      // its end is recorded elsewhere
+	to        *host     // the host of the latest offer; nil for a poller without a host
+	at        time.Time // time of the latest offer
+	due       bool      // to be offered to the next poller
+	forgotten bool      // the worker has recorded its end
 	cancel    uint64
-	watchers  int       // open calls that speak for its poller
-	heard     time.Time // when the last other sign of life came
+	watchers  int       // open calls that are signs of life
+	heard     time.Time // time of the latest other sign of life
 	changed   chan struct{}
 }
 
@@ -89,11 +88,10 @@ func jobOf(r *record) *job {
 	return j
 }
 
-// claimed reports whether somebody has j, or had it until its end. Its caller
-// holds Driver.mu.
+// claimed reports whether j is or was claimed. Driver.mu is held.
 func (j *job) claimed() bool { return j.phase == running || j.phase == ending || j.phase == ended }
 
-// enter changes j's phase and tells who waits for that.
+// enter changes j's phase and wakes those who wait for that.
 func (j *job) enter(p phase) {
 	j.phase = p
 	close(j.changed)
@@ -112,14 +110,14 @@ func (j *job) told() Job {
 	return Job{Name: j.Name, Machine: j.ID.Machine, Command: j.task.Command, Env: j.task.Env, Dir: j.task.Dir, Size: j.Size}
 }
 
-// Held is what is known of a claimed job.
+// Held describes a claimed job.
 type Held struct {
-	By     string // who claimed it
-	Host   string // the same, when it is a registered host
-	Output []byte // that came with its end
+	By     string // the poller that claimed it
+	Host   string // the poller's registered host, if any
+	Output []byte // reported with the job's end
 }
 
-// Held tells about a machine's job, false when none is claimed.
+// Held returns the claimed job of a machine, and false if there is none.
 func (d *Driver) Held(id bourse.MachineID) (Held, bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -10,14 +10,14 @@ import (
 	"github.com/bourse-dev/bourse/driver"
 )
 
-// maxLine is how long a line of a log may be in one piece.
+// maxLine is the maximum length of an unsplit line in bytes.
 const maxLine = 8 << 10
 
-// Logs implements driver.Driver: the output that came with the end of the
-// machine's last job, as lines of that moment. With Follow it waits for that
-// end, and then for ctx or for the machine to be destroyed.
+// Logs implements driver.Driver. It returns the output that was reported with the end of the machine's last job, as
+// lines of that moment. With Follow it waits for that end, and then for the end of ctx or the destruction of the
+// machine.
 func (d *Driver) Logs(ctx context.Context, machine bourse.MachineID, want driver.LogQuery, line func(driver.LogLine) error) error {
-	var told *job // whose output was given, or is not wanted
+	var told *job // whose output was returned, or is not requested
 	seen := false
 	for first := true; ; first = false {
 		d.mu.Lock()
@@ -27,7 +27,7 @@ func (d *Driver) Logs(ctx context.Context, machine bourse.MachineID, want driver
 		if over && j != told {
 			told = j
 			if !first {
-				want.Tail, want.After = 0, "" // what is new is wanted, all of it
+				want.Tail, want.After = 0, "" // all of the new output is requested
 			}
 			if err := tellOutput(j, want, line); err != nil {
 				return err
@@ -45,7 +45,7 @@ func (d *Driver) Logs(ctx context.Context, machine bourse.MachineID, want driver
 	}
 }
 
-// tellOutput returns the lines of an ended job, whose record changes no more.
+// tellOutput calls line with the lines of an ended job, whose record does not change any more.
 func tellOutput(j *job, want driver.LogQuery, line func(driver.LogLine) error) error {
 	if want.After == "" && (j.Exit.At.Before(want.Since) || want.Tail < 0) {
 		return nil
@@ -69,8 +69,7 @@ func tellOutput(j *job, want driver.LogQuery, line func(driver.LogLine) error) e
 	return nil
 }
 
-// linesHad returns how many lines of a job were read up to a position: none,
-// when that is of an earlier job.
+// linesHad returns the number of lines of a job up to a position. It returns 0 for a position in an earlier job.
 func linesHad(j *job, after string) (int, error) {
 	job, line, ok := strings.Cut(after, ".")
 	at, err1 := strconv.ParseInt(job, 10, 64)

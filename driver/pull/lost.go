@@ -6,8 +6,7 @@ import (
 	"time"
 )
 
-// Run returns up the jobs of which nothing is heard any more, and forgets hosts
-// that have gone, until ctx ends.
+// Run gives up jobs without signs of life and forgets hosts that are gone, until ctx ends.
 func (d *Driver) Run(ctx context.Context) error {
 	look := time.NewTicker(d.cfg.Lost / 4)
 	defer look.Stop()
@@ -18,16 +17,15 @@ func (d *Driver) Run(ctx context.Context) error {
 		case <-look.C:
 		}
 		for _, j := range d.silent(time.Now()) {
-			d.cfg.Log.Warn("a job's poller is gone", "machine", j.ID.Machine, "job", j.Name, "poller", j.By)
-			if err := d.giveUp(j, fmt.Sprintf("nothing was heard of its poller for %s", d.cfg.Lost)); err != nil {
-				d.cfg.Log.Error("give up a job", "machine", j.ID.Machine, "err", err)
+			d.cfg.Log.Warn("poller of job lost", "machine", j.ID.Machine, "job", j.Name, "poller", j.By)
+			if err := d.giveUp(j, fmt.Sprintf("its poller showed no sign of life for %s", d.cfg.Lost)); err != nil {
+				d.cfg.Log.Error("give up job failed", "machine", j.ID.Machine, "err", err)
 			}
 		}
 	}
 }
 
-// silent returns the jobs of which nothing was heard for too long, and drops the
-// hosts likewise.
+// silent returns the jobs without a recent sign of life, and drops such hosts.
 func (d *Driver) silent(now time.Time) []*job {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -41,7 +39,7 @@ func (d *Driver) silent(now time.Time) []*job {
 		if j.phase != running || j.watchers > 0 || now.Sub(j.heard) <= d.cfg.Lost {
 			continue
 		}
-		if h := d.hosts[j.Host]; h != nil { // it was heard of, or has a call open
+		if h := d.hosts[j.Host]; h != nil { // the host was heard recently or has an open call
 			continue
 		}
 		out = append(out, j)

@@ -13,16 +13,14 @@ import (
 
 // poller is one open call of Next.
 type poller struct {
-	host *host     // nil: it has no name, and room for one job of any size
-	got  chan *job // what it is offered; has room for one
+	host *host     // nil: no host name, and room for one job of any size
+	got  chan *job // receives its offer; capacity 1
 }
 
-// Next waits until there is a job for the caller, and gives it: an offer, which
-// is the caller's once it has been claimed. host is "" or the name of a
-// registered host. ok is false when ctx has ended before there was one. When
-// ctx was cancelled the caller is taken to have left, and what it was about to
-// be offered goes to another; a deadline that has passed only ends the wait.
-// Errors: not_found, an unknown host; forbidden, one with another ticket.
+// Next waits for a job to offer to the caller. The job belongs to the caller once it has been claimed. host is "" or
+// the name of a registered host. ok is false if ctx ended first. If ctx was canceled, the caller counts as
+// disconnected, and its offer goes to another poller; if its deadline passed, only the wait ends. Errors: not_found
+// for an unknown host, forbidden if the host belongs to another ticket.
 func (d *Driver) Next(ctx context.Context, hostName string, ticket Ticket) (j Job, ok bool, err error) {
 	d.mu.Lock()
 	h, err := d.hostNamed(hostName, ticket)
@@ -55,7 +53,7 @@ func (d *Driver) Next(ctx context.Context, hostName string, ticket Ticket) (j Jo
 		d.pollers = slices.Delete(d.pollers, i, i+1)
 		return Job{}, false, nil
 	}
-	x := <-p.got // the one that took it from the list has put it there
+	x := <-p.got // whoever removed p from the list has sent it
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return x.told(), true, nil
 	}
@@ -65,7 +63,7 @@ func (d *Driver) Next(ctx context.Context, hostName string, ticket Ticket) (j Jo
 	return Job{}, false, nil
 }
 
-// polled notes that a host's call has ended.
+// polled records the end of a host's call.
 func (d *Driver) polled(h *host) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -73,7 +71,7 @@ func (d *Driver) polled(h *host) {
 	h.heard = time.Now()
 }
 
-// offer takes p from those who wait and hands it j. Its caller holds mu.
+// offer removes p from the waiting pollers and offers j to it. mu is held.
 func (d *Driver) offer(j *job, p *poller) {
 	i := slices.Index(d.pollers, p)
 	d.pollers = slices.Delete(d.pollers, i, i+1)
@@ -81,8 +79,7 @@ func (d *Driver) offer(j *job, p *poller) {
 	p.got <- j
 }
 
-// reoffer offers j, which no one has claimed, to another who waits, or to the
-// next who comes. Its caller holds mu.
+// reoffer offers the unclaimed job j to another waiting poller, or to the next one that calls. mu is held.
 func (d *Driver) reoffer(j *job) {
 	j.to, j.due = nil, true
 	if p := d.pick(j.Size); p != nil {
@@ -90,8 +87,7 @@ func (d *Driver) reoffer(j *job) {
 	}
 }
 
-// dueFor returns a job that waits for the next poller and is for one at h. Its
-// caller holds mu.
+// dueFor returns a job for the next poller at h. mu is held.
 func (d *Driver) dueFor(h *host) *job {
 	for _, j := range d.offers {
 		if j.due && j.phase == offered && (h == nil || d.free(h).holds(j.Size)) {
@@ -101,9 +97,8 @@ func (d *Driver) dueFor(h *host) *job {
 	return nil
 }
 
-// pick returns who is to be offered a job of a size: of the hosts that wait the
-// one that it fits best, else who has waited longest without a name; nil when
-// no one can. Its caller holds mu.
+// pick returns the poller to which a job of this size is offered: the waiting host that the job fits best, otherwise
+// the longest-waiting poller without a host, or nil if there is none. mu is held.
 func (d *Driver) pick(need Size) *poller {
 	var best, first *poller
 	least := 0.0
@@ -128,8 +123,7 @@ func (d *Driver) pick(need Size) *poller {
 	return first
 }
 
-// Room tells why a task with these limits would be refused now; nil when it
-// would be offered to somebody.
+// Room returns the refusal for a task with these limits, or nil if it would be offered to a poller now.
 func (d *Driver) Room(limits driver.Limits) *bourse.Refusal {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -142,7 +136,7 @@ func (d *Driver) Room(limits driver.Limits) *bourse.Refusal {
 
 func (d *Driver) noRoom(need Size) string {
 	if len(d.pollers) == 0 {
-		return "no poller waits for work"
+		return "no poller is waiting for work"
 	}
-	return fmt.Sprintf("no poller has room for %d thousandths of a cpu, %d MiB of memory and %d MiB of disk", need.CPU, need.Memory, need.Disk)
+	return fmt.Sprintf("no poller has room for %d thousandths of a CPU, %d MiB of memory and %d MiB of disk", need.CPU, need.Memory, need.Disk)
 }

@@ -10,9 +10,8 @@ import (
 	"github.com/bourse-dev/bourse/driver"
 )
 
-// Start implements driver.Driver: it returns when a poller has claimed the
-// task. CodeInsufficient: no one who could run it waits. When ctx ends first
-// the offer is withdrawn, and no one will ever claim it.
+// Start implements driver.Driver. It returns when a poller has claimed the task. It returns CodeInsufficient if no
+// suitable poller waits. If ctx ends first, the offer is withdrawn, and the task cannot be claimed any more.
 func (d *Driver) Start(ctx context.Context, task driver.Task) (driver.Status, error) {
 	if err := validate(&task); err != nil {
 		return driver.Status{}, err
@@ -41,13 +40,12 @@ func validate(t *driver.Task) error {
 	case len(t.Command) == 0 || t.Command[0] == "":
 		return bourse.Errorf(bourse.CodeInvalid, "image %s needs a command", bourse.ImagePull)
 	case slices.ContainsFunc(slices.Concat(t.Command, t.Env), func(s string) bool { return strings.ContainsRune(s, 0) }):
-		return bourse.Errorf(bourse.CodeInvalid, "the command or its environment holds a NUL byte")
+		return bourse.Errorf(bourse.CodeInvalid, "the command or its environment contains a NUL byte")
 	}
 	return nil
 }
 
-// begin finds the job of a task, or makes one that is offered. Its caller
-// holds mu.
+// begin returns the job of a task, or creates and offers one. mu is held.
 func (d *Driver) begin(task *driver.Task) (*job, error) {
 	if j := d.offers[task.ID.Machine]; j != nil {
 		if j.ID == task.ID {
@@ -60,7 +58,7 @@ func (d *Driver) begin(task *driver.Task) (*job, error) {
 		case j.ID == task.ID:
 			return j, nil
 		case j.ID.Boot > task.ID.Boot, j.phase != ended:
-			return nil, bourse.Errorf(bourse.CodeFailedPrecondition, "boot %d of machine %s is there", j.ID.Boot, j.ID.Machine)
+			return nil, bourse.Errorf(bourse.CodeFailedPrecondition, "boot %d of machine %s exists already", j.ID.Boot, j.ID.Machine)
 		}
 	}
 	size := sizeOf(task.Limits)
@@ -75,8 +73,7 @@ func (d *Driver) begin(task *driver.Task) (*job, error) {
 	return j, nil
 }
 
-// freeName returns what pollers are to call a task: its machine's name, unless
-// another job that lives has it.
+// freeName returns the name of a task for pollers: its machine's name, unless another job that has not ended uses it.
 func (d *Driver) freeName(task *driver.Task) string {
 	if bourse.ValidateMachineName(task.Name) != nil {
 		return string(task.ID.Machine)
@@ -87,8 +84,7 @@ func (d *Driver) freeName(task *driver.Task) string {
 	return string(task.ID.Machine)
 }
 
-// awaitClaim offers j to one poller after the other until one has claimed it,
-// or ctx ends.
+// awaitClaim offers j to one poller after the other until it is claimed or ctx ends.
 func (d *Driver) awaitClaim(ctx context.Context, j *job) error {
 	again := time.NewTicker(d.cfg.Offer / 4)
 	defer again.Stop()
@@ -96,7 +92,7 @@ func (d *Driver) awaitClaim(ctx context.Context, j *job) error {
 	for {
 		d.mu.Lock()
 		if ctx.Err() != nil {
-			left = nil // a claim that is being written down settles it
+			left = nil // a claim that is being written decides
 			if j.phase == offered {
 				d.withdraw(j)
 			}
@@ -126,7 +122,7 @@ func (d *Driver) awaitClaim(ctx context.Context, j *job) error {
 	}
 }
 
-// withdraw takes back an offer that no one has claimed. Its caller holds mu.
+// withdraw withdraws an unclaimed offer. mu is held.
 func (d *Driver) withdraw(j *job) {
 	delete(d.offers, j.ID.Machine)
 	d.unname(j)
@@ -134,7 +130,7 @@ func (d *Driver) withdraw(j *job) {
 	d.tell()
 }
 
-// unname frees j's name, and gives it back to the boot before, which has ended.
+// unname releases j's name, and returns it to the previous boot, which has ended.
 func (d *Driver) unname(j *job) {
 	if d.names[j.Name] != j {
 		return

@@ -11,9 +11,8 @@ import (
 	"github.com/bourse-dev/bourse/driver"
 )
 
-// Stop implements driver.Driver: the job's poller is told to end it, whatever
-// the signal. When it has not said that it did within timeout, the job is
-// given up: what runs elsewhere cannot be killed from here.
+// Stop implements driver.Driver. It tells the job's poller to end it, whatever the signal. If the poller has not
+// reported the end within timeout, the job is given up, because a program at a poller cannot be killed from here.
 func (d *Driver) Stop(ctx context.Context, id driver.TaskID, _ bourse.Signal, timeout time.Duration) error {
 	d.mu.Lock()
 	j, err := d.claimed(id)
@@ -34,7 +33,7 @@ func (d *Driver) Stop(ctx context.Context, id driver.TaskID, _ bourse.Signal, ti
 	case ctx.Err() != nil:
 		return ctx.Err()
 	}
-	return d.giveUp(j, fmt.Sprintf("it was asked to end, and its poller has not said within %s that it has", max(0, timeout)))
+	return d.giveUp(j, fmt.Sprintf("its poller did not report its end within %s after a cancellation", max(0, timeout)))
 }
 
 func (d *Driver) giveUp(j *job, why string) error {
@@ -50,7 +49,7 @@ func (d *Driver) Destroy(ctx context.Context, id bourse.MachineID) error {
 	if j := d.offers[id]; j != nil {
 		if j.phase == offered {
 			d.withdraw(j)
-		} else if err := d.settle(ctx, j); err != nil { // a claim is being written down
+		} else if err := d.settle(ctx, j); err != nil { // a claim is being written
 			d.mu.Unlock()
 			return err
 		}
@@ -60,7 +59,7 @@ func (d *Driver) Destroy(ctx context.Context, id bourse.MachineID) error {
 	if j == nil {
 		return d.erase(id)
 	}
-	if err := d.giveUp(j, "it was destroyed"); err != nil {
+	if err := d.giveUp(j, "the machine was destroyed"); err != nil {
 		return err
 	}
 	d.mu.Lock()
@@ -71,8 +70,7 @@ func (d *Driver) Destroy(ctx context.Context, id bourse.MachineID) error {
 	return d.erase(id)
 }
 
-// settle waits until a claim has been written down. Its caller holds mu, and
-// has it again afterwards.
+// settle waits until a claim has been written. The caller holds mu, which settle releases temporarily.
 func (d *Driver) settle(ctx context.Context, j *job) error {
 	d.mu.Unlock()
 	err := d.until(ctx, j, running)
@@ -80,18 +78,16 @@ func (d *Driver) settle(ctx context.Context, j *job) error {
 	return err
 }
 
-// tell wakes those who wait for cancellations. Its caller holds mu.
+// tell wakes those who wait for cancellations. mu is held.
 func (d *Driver) tell() {
 	close(d.news)
 	d.news = make(chan struct{})
 }
 
-// Cancellations waits until there are jobs that somebody should end, and names
-// them; none when ctx ends first. With jobs given, those of them that are to be
-// ended or are not running any more, as far as those know who have not claimed
-// them with this ticket; while it waits, the call is a sign of life of theirs.
-// With none given, all whose cancellation has a number above after;
-// next is the highest number.
+// Cancellations waits until there are jobs to end, and returns their names, or none if ctx ends first. With jobs, it
+// returns those of them that were canceled, are not running any more, or are unknown to this ticket. While the call
+// waits, it is a sign of life of the others. Without jobs, it returns all whose cancellation has a number above
+// after. next is the highest number.
 func (d *Driver) Cancellations(ctx context.Context, ticket Ticket, jobs []string, after uint64) (names []string, next uint64) {
 	defer d.watch(ticket, jobs)()
 	for {
@@ -110,7 +106,7 @@ func (d *Driver) Cancellations(ctx context.Context, ticket Ticket, jobs []string
 	}
 }
 
-// cancelled returns what Cancellations waits for. Its caller holds mu.
+// cancelled returns the result of Cancellations, if any. mu is held.
 func (d *Driver) cancelled(ticket Ticket, jobs []string, after uint64) (names []string) {
 	for _, name := range jobs {
 		if j := d.names[name]; j == nil || j.cancel > 0 || j.phase >= ended || j.claimed() && !ticket.isOf(j.Ticket) {
@@ -129,8 +125,7 @@ func (d *Driver) cancelled(ticket Ticket, jobs []string, after uint64) (names []
 	return names
 }
 
-// watch counts the caller as a sign of life of these jobs, until the function
-// that it gives is called.
+// watch counts the call as a sign of life of these jobs until the returned function is called.
 func (d *Driver) watch(ticket Ticket, jobs []string) func() {
 	var watched []*job
 	d.mu.Lock()

@@ -51,7 +51,7 @@ func TestAJobIsItsTickets(t *testing.T) {
 			}
 		}()
 		exit, err := r.Wait(t.Context(), task.ID)
-		if err != nil || exit.Code != -1 || !strings.Contains(exit.Error, "nothing was heard") {
+		if err != nil || exit.Code != -1 || !strings.Contains(exit.Error, "no sign of life") {
 			t.Errorf("kept by a stranger: %+v, %v, want it lost", exit, err)
 		}
 		cancel()
