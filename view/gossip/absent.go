@@ -9,35 +9,33 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Source is what a Directory asks of the replication: how much its view is
-// worth. A replication.Replicator is one.
+// Source reports how complete a Directory's view is. A replication.Replicator implements it.
 type Source interface {
-	// Known returns a channel that is closed once the view has what the others
-	// know.
+	// Known returns a channel that is closed once the view contains everything that the other members know.
 	Known() <-chan struct{}
-	// InSync reports whether that is so of the view's present file.
+	// InSync reports whether the same is true of the view's current file.
 	InSync() bool
 }
 
-// maxSeen bounds how many workers are remembered that have no row in the view.
+// maxSeen is the maximum number of remembered workers without a row in the view.
 const maxSeen = 1 << 14
 
-// absentees finds out which workers are absent: those that the view knows,
-// or that were here once, and that are no members now.
+// absentees determines which workers are absent: those that are in the view, or were members during this process, but
+// are not members now.
 type absentees struct {
 	source Source
 	known  chan struct{} // closed once the directory knows all workers
-	limit  time.Duration // how long one may be absent; 0: bourse.LostAfter
+	limit  time.Duration // how long a worker may be absent; 0: bourse.LostAfter
 
 	mu    sync.Mutex
-	since time.Time // when known was closed: who is absent then was so before
+	since time.Time // when known was closed: workers absent then were absent before
 	seen  map[bourse.WorkerID]*seen
 }
 
-// seen is a worker that was a member in this life of ours.
+// seen is a worker that was a member during this process.
 type seen struct {
 	member bourse.Member
-	gone   time.Time // when it was first missing; zero: it is here
+	gone   time.Time // when it was first missing; zero: it is a member
 }
 
 func (a *absentees) init() {
@@ -48,7 +46,7 @@ func (a *absentees) init() {
 	a.seen = map[bourse.WorkerID]*seen{}
 }
 
-// settle notes that the directory has what the view has, which is all.
+// settle records that the directory has read the complete view.
 func (a *absentees) settle(now time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -58,7 +56,7 @@ func (a *absentees) settle(now time.Time) {
 	}
 }
 
-// of returns the workers that are absent while these are here, sorted by id.
+// of returns the absent workers, sorted by id, given the workers that are members.
 func (a *absentees) of(here []bourse.Member, h *hints, now time.Time) []bourse.Absence {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -103,9 +101,8 @@ func (a *absentees) of(here []bourse.Member, h *hints, now time.Time) []bourse.A
 	return out
 }
 
-// lastHeard is since when a worker is absent that was never a member in this
-// life of ours: since we know that it is none, or since it was last heard from
-// if that is later.
+// lastHeard returns since when a worker that was never a member during this process has been absent: since this
+// process has known all workers, or since the worker was last heard from if that is later.
 func (a *absentees) lastHeard(heard, now time.Time) time.Time {
 	if a.since.IsZero() {
 		return now
@@ -116,26 +113,25 @@ func (a *absentees) lastHeard(heard, now time.Time) time.Time {
 	return a.since
 }
 
-// Source has the directory know how much its view is worth. It is called
-// before Run; without it the view is taken to have all.
+// Source sets the source that reports how complete the view is. It must be called before Run. Without it the view
+// counts as complete.
 func (d *Directory) Source(s Source) { d.absent.source = s }
 
-// LostAfter sets how long a worker may be absent before it counts as lost for
-// good; 0: [bourse.LostAfter]. It is called before Run.
+// LostAfter sets how long a worker may be absent before it counts as permanently lost; 0 means [bourse.LostAfter]. It
+// must be called before Run.
 func (d *Directory) LostAfter(limit time.Duration) { d.absent.limit = limit }
 
-// Known returns a channel that is closed once every worker of the cluster is
-// known here, as a member or as absent.
+// Known returns a channel that is closed once every worker of the cluster is known, as a member or as absent.
 func (d *Directory) Known() <-chan struct{} { return d.absent.known }
 
 // Knows reports whether Known is closed.
 func (d *Directory) Knows() bool { return isClosed(d.absent.known) }
 
-// whole is the source of a directory that was given none.
+// whole is the default source of a directory.
 type whole chan struct{}
 
-// Known is closed.
+// Known returns a closed channel.
 func (w whole) Known() <-chan struct{} { return w }
 
-// InSync is true.
+// InSync returns true.
 func (whole) InSync() bool { return true }

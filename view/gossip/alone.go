@@ -12,22 +12,22 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// A server that has no other is in no cluster: a worker gets no orders, a broker
-// has no one to place them. It goes on calling, and says so again and again.
+// A server without another member is in no cluster: a worker gets no orders, and a broker cannot place any. It
+// continues to call other servers and logs a warning from time to time.
 const (
-	aloneAfter    = 2 * time.Second // a cluster may be started all at once
+	aloneAfter    = 2 * time.Second // all servers of a cluster may be starting at once
 	minAlonePause = 10 * time.Second
 	maxAlonePause = 5 * time.Minute
 )
 
-// solitude is for how long a server has been alone.
+// solitude tracks how long a server has been alone.
 type solitude struct {
 	since time.Time
-	pause time.Duration // until it is said again; 0: it was not said
+	pause time.Duration // until the next warning; 0: none yet
 	next  time.Time
 }
 
-// due reports whether it is time to say so.
+// due reports whether it is time for a warning.
 func (s *solitude) due(now time.Time) bool {
 	if s.pause == 0 && now.Sub(s.since) < aloneAfter || now.Before(s.next) {
 		return false
@@ -37,23 +37,23 @@ func (s *solitude) due(now time.Time) bool {
 	return true
 }
 
-// isAlone reports whether there is no other member that is proven.
+// isAlone reports whether there is no other proven member.
 func (m *Members) isAlone() bool {
 	return !slices.ContainsFunc(m.snapshot().members, func(x bourse.Member) bool { return x.ID != m.config.Self.ID })
 }
 
-// Bounds of the reasons in one line.
+// Limits of the reasons in one log line.
 const (
 	maxReasons = 4
-	maxReason  = 200 // bytes of one
+	maxReason  = 200 // bytes per reason
 )
 
-// logAlone says that this server is in no cluster, and why as far as is known.
+// logAlone warns that this server is in no cluster, with the known reasons.
 func (m *Members) logAlone(why []string, again time.Duration) {
 	m.mu.Lock()
 	for _, d := range m.doubtful {
 		if d.tries > 0 {
-			why = append(why, fmt.Sprintf("%s at %s has not proven who it is", d.node.member.ID, d.node.member.Address))
+			why = append(why, fmt.Sprintf("%s at %s has not proven its identity", d.node.member.ID, d.node.member.Address))
 		}
 	}
 	m.mu.Unlock()
@@ -63,26 +63,25 @@ func (m *Members) logAlone(why []string, again time.Duration) {
 	if len(why) == 0 {
 		why = []string{m.notCalled()}
 	}
-	m.config.Log.Warn("in no cluster: this server knows no other", slog.String("why", strings.Join(why, "; ")),
+	m.config.Log.Warn("not in a cluster, no other server found", slog.String("why", strings.Join(why, "; ")),
 		slog.String("gossip", m.gossip), slog.Duration("again_in", again))
 }
 
-// notCalled is why a server is alone that has no one to call.
+// notCalled returns the reason why a server that calls nobody is alone.
 func (m *Members) notCalled() string {
 	switch {
 	case m.config.Find != nil:
-		return "no other server of the cluster is on the network that it was given"
+		return "no other server of the cluster is on the configured network"
 	case len(m.config.Join) == 0:
-		return "it was given no --join, and no other server has joined it"
+		return "no --join is set, and no other server has joined this one"
 	}
-	return "the members that it had are gone"
+	return "all former members are gone"
 }
 
-// maxIgnored bounds the addresses at which members were ignored.
+// maxIgnored is the maximum number of remembered addresses of ignored members.
 const maxIgnored = 64
 
-// noteIgnored remembers why who is at an address is no member. The caller holds
-// no lock.
+// noteIgnored records why the server at an address was not accepted as a member. The caller must not hold the lock.
 func (m *Members) noteIgnored(address string, why error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -98,18 +97,18 @@ func (m *Members) ignoredAt(address string) error {
 	return m.ignored[address]
 }
 
-// reachedFrom reports why a member at an address of another host could not reach
-// this one: who calls it nevertheless is in its list for seconds, again and again.
+// reachedFrom returns an error if a member at an address of another host cannot reach this server. If it called such
+// a member anyway, it would repeatedly appear in the member's list for some seconds.
 func (m *Members) reachedFrom(host string) error {
-	ip, _ := netip.ParseAddr(host) // of what is none it cannot be told
+	ip, _ := netip.ParseAddr(host) // not an address: unknown
 	own := m.config.Bind.Addr().Unmap()
 	if m.config.Advertise.IsValid() || !own.IsLoopback() || !ip.IsValid() || ip.Unmap().IsLoopback() || isOurs(ip.Unmap()) {
 		return nil
 	}
-	return bourse.Errorf(bourse.CodeInvalid, "this server is at %s, which no other host reaches: give --gossip an address of this host", m.gossip)
+	return bourse.Errorf(bourse.CodeInvalid, "this server gossips at %s, which other hosts cannot reach: set --gossip to an address of this host", m.gossip)
 }
 
-// isOurs reports whether an address is one of this host.
+// isOurs reports whether an address belongs to this host.
 func isOurs(ip netip.Addr) bool {
 	all, err := net.InterfaceAddrs()
 	return err != nil || slices.ContainsFunc(all, func(a net.Addr) bool {
@@ -118,24 +117,23 @@ func isOurs(ip netip.Addr) bool {
 	})
 }
 
-// reasonOf is why a call brought no member, in a few words. memberlist keeps no
-// causes, only their texts.
+// reasonOf returns a short reason why a call found no member. memberlist preserves only the texts of causes.
 func reasonOf(err error) string {
 	text := err.Error()
-	for _, known := range []struct{ part, says string }{
-		{"connection refused", "no server listens there"},
-		{"no route to host", "no route to it"},
-		{"network is unreachable", "no route to it"},
+	for _, known := range []struct{ part, reason string }{
+		{"connection refused", "connection refused"},
+		{"no route to host", "no route to host"},
+		{"network is unreachable", "network is unreachable"},
 		{"no such host", "no such host"},
 		{"timeout", "no answer"},
 		{"deadline exceeded", "no answer"},
-		{"no key of ours opens it", "it has another --gossip-key, or is of another --cluster"},
-		{"EOF", "it hangs up: it has another --gossip-key, or is of another --cluster"},
-		{"connection reset", "it hangs up: it has another --gossip-key, or is of another --cluster"},
-		{"broken pipe", "it hangs up: it has another --gossip-key, or is of another --cluster"},
+		{errSealed.Error(), "it has another --gossip-key or --cluster"},
+		{"EOF", "it closes the connection: it has another --gossip-key or --cluster"},
+		{"connection reset", "it closes the connection: it has another --gossip-key or --cluster"},
+		{"broken pipe", "it closes the connection: it has another --gossip-key or --cluster"},
 	} {
 		if strings.Contains(text, known.part) {
-			return known.says
+			return known.reason
 		}
 	}
 	if bourse.CodeOf(err) != bourse.CodeInternal {

@@ -33,19 +33,19 @@ func TestInNoCluster(t *testing.T) {
 		config gossip.Config
 		why    string
 	}{
-		"another key":     {gossip.Config{Key: other, Join: []string{group.Addr()}}, group.Addr() + ": it hangs up: it has another --gossip-key, or is of another --cluster"},
-		"no key":          {gossip.Config{Join: []string{group.Addr()}}, "it has another --gossip-key, or is of another --cluster"},
-		"another cluster": {gossip.Config{Key: key, ClusterID: "other", Join: []string{group.Addr()}}, "or is of another --cluster"},
-		"a dead address":  {gossip.Config{Key: key, Join: []string{dead.Addr().String()}}, dead.Addr().String() + ": no server listens there"},
+		"another key":     {gossip.Config{Key: other, Join: []string{group.Addr()}}, group.Addr() + ": it closes the connection: it has another --gossip-key or --cluster"},
+		"no key":          {gossip.Config{Join: []string{group.Addr()}}, "it has another --gossip-key or --cluster"},
+		"another cluster": {gossip.Config{Key: key, ClusterID: "other", Join: []string{group.Addr()}}, "it has another --gossip-key or --cluster"},
+		"a dead address":  {gossip.Config{Key: key, Join: []string{dead.Addr().String()}}, dead.Addr().String() + ": connection refused"},
 		"no such host":    {gossip.Config{Key: key, Join: []string{"nobody.invalid:7946"}}, "nobody.invalid:7946: no such host"},
-		"no join":         {gossip.Config{Key: key}, "it was given no --join, and no other server has joined it"},
+		"no join":         {gossip.Config{Key: key}, "no --join is set, and no other server has joined this one"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			tt.config.Self = worker(2)
 			tt.config.Timing.Rejoin = time.Second
 			_, log := startLogged(t, tt.config)
-			if !log.Await(patience, "level=WARN msg=\"in no cluster: this server knows no other\"") || log.Lines(tt.why) == 0 {
+			if !log.Await(patience, "level=WARN msg=\"not in a cluster, no other server found\"") || log.Lines(tt.why) == 0 {
 				t.Errorf("the log has no warning with %q:\n%s", tt.why, log)
 			}
 		})
@@ -60,17 +60,17 @@ func TestForgottenGossipAddress(t *testing.T) {
 	start(t, gossip.Config{
 		Self: worker(1), Bind: addrPort(t, "127.0.0.1:0"), Join: []string{"192.0.2.1:7946"}, Log: slog.New(slog.NewTextHandler(log, nil)),
 	}, nil)
-	if !log.Await(patience, "192.0.2.1:7946: this server is at 127.0.0.1:") || log.Lines("which no other host reaches: give --gossip an address of this host") == 0 {
-		t.Errorf("the log does not have it:\n%s", log)
+	if !log.Await(patience, "192.0.2.1:7946: this server gossips at 127.0.0.1:") || log.Lines("which other hosts cannot reach: set --gossip to an address of this host") == 0 {
+		t.Errorf("the warning was not logged:\n%s", log)
 	}
 }
 
-// The warning comes again, with a pause that grows to minutes, and ends with the
-// cluster that comes.
-func TestInNoClusterIsSaidLessAndLess(t *testing.T) {
+// The warning repeats at intervals that grow to minutes, and stops when the
+// server joins a cluster.
+func TestNotInAClusterWarningBacksOff(t *testing.T) {
 	t.Parallel()
 	gossiptest.Virtual(t, func(t *testing.T) {
-		const line = "in no cluster"
+		const line = "not in a cluster"
 		net, log := gossiptest.NewMemory(1), new(gossiptest.Log)
 		silent := net.End(9)
 		first := joinVirtual(t, net, 1, gossip.Config{Self: worker(1), Join: []string{silent.Addr()}, Log: slog.New(slog.NewTextHandler(log, nil))})
@@ -85,23 +85,23 @@ func TestInNoClusterIsSaidLessAndLess(t *testing.T) {
 		second := joinVirtual(t, net, 2, gossip.Config{Self: worker(2), Join: []string{first.Addr()}})
 		untilCount(t, []running{first, second}, 2)
 		n := log.Lines(line)
-		time.Sleep(20 * time.Minute) // alone, it would say so every five
+		time.Sleep(20 * time.Minute) // alone, it would warn every five
 		if log.Lines(line) != n {
-			t.Errorf("a server in a cluster says that it is in none:\n%s", log)
+			t.Errorf("a server in a cluster warns that it is in none:\n%s", log)
 		}
-		if n := log.Lines("a member to join does not answer"); n != 1 {
-			t.Errorf("%d lines about the address that is silent, want 1:\n%s", n, log)
+		if n := log.Lines("call to configured member failed"); n != 1 {
+			t.Errorf("%d lines about the address that does not answer, want 1:\n%s", n, log)
 		}
 		second.stop()
 		time.Sleep(10 * time.Minute)
 		if log.Lines(line) <= n {
-			t.Errorf("a server that has lost its cluster does not say so:\n%s", log)
+			t.Errorf("no warning from a server that has lost its cluster:\n%s", log)
 		}
 	})
 }
 
-// A member to join that was there and left is not complained about.
-func TestAMemberThatLeftIsNotMissed(t *testing.T) {
+// No warning is logged about a configured member that has left the cluster.
+func TestNoWarningAboutAMemberThatLeft(t *testing.T) {
 	t.Parallel()
 	gossiptest.Virtual(t, func(t *testing.T) {
 		net, log := gossiptest.NewMemory(1), new(gossiptest.Log)
@@ -112,7 +112,7 @@ func TestAMemberThatLeftIsNotMissed(t *testing.T) {
 		leaves.stop()
 		untilCount(t, []running{stays, third}, 2)
 		time.Sleep(70 * time.Minute) // it is called for an hour
-		if n := log.Lines("does not answer"); n != 0 {
+		if n := log.Lines("call to configured member failed"); n != 0 {
 			t.Errorf("%d lines about a member that left:\n%s", n, log)
 		}
 	})

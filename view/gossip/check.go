@@ -5,7 +5,7 @@ import (
 	"errors"
 )
 
-// The types of messages that members send, as memberlist numbers them.
+// Types of messages between members, with memberlist's numbers.
 const (
 	typePing         = 0
 	typeIndirectPing = 1
@@ -23,20 +23,20 @@ const (
 	typeLabel        = 244
 )
 
-// Why a message is refused.
+// Reasons for refusing a message.
 var (
-	errLabel = errors.New("it is of another cluster")
-	errSize  = errors.New("it is too long")
-	errType  = errors.New("members send nothing of this type")
-	errForm  = errors.New("it is malformed")
-	errNodes = errors.New("it declares more members than it has")
+	errLabel = errors.New("the message belongs to another cluster")
+	errSize  = errors.New("the message is too long")
+	errType  = errors.New("invalid message type")
+	errForm  = errors.New("malformed message")
+	errNodes = errors.New("the message declares more members than it contains")
 )
 
-// sumSize is what is before a message with a checksum.
+// sumSize is the size of a checksum header.
 const sumSize = 5
 
-// checkPacket reports what is wrong with the message of a packet: one, or several
-// of them, and perhaps a checksum before.
+// checkPacket returns an error for an invalid packet. A packet contains one or several messages, optionally after a
+// checksum.
 func checkPacket(m []byte) error {
 	if len(m) > sumSize && m[0] == typeSum {
 		m = m[sumSize:]
@@ -69,13 +69,13 @@ func checkPacket(m []byte) error {
 	return nil
 }
 
-// checkMessage reports what is wrong with a single message of a packet.
+// checkMessage returns an error for an invalid single message of a packet.
 func checkMessage(m []byte) error {
 	if len(m) == 0 {
 		return errForm
 	}
 	switch m[0] {
-	case typeUser: // ours: who takes it checks it
+	case typeUser: // the receiver validates it
 		return nil
 	case typePing, typeIndirectPing, typeAck, typeSuspect, typeAlive, typeDead, typeNack:
 		return checkValues(m[1:], 1)
@@ -84,7 +84,7 @@ func checkMessage(m []byte) error {
 	}
 }
 
-// checkStream reports what is wrong with the message of a stream.
+// checkStream returns an error for an invalid message of a stream.
 func checkStream(m []byte) error {
 	if len(m) == 0 {
 		return errForm
@@ -99,7 +99,7 @@ func checkStream(m []byte) error {
 	}
 }
 
-// checkValues wants n maps and nothing else.
+// checkValues returns an error unless m consists of exactly n maps.
 func checkValues(m []byte, n int) error {
 	for range n {
 		rest, ok := skipMap(m)
@@ -114,12 +114,11 @@ func checkValues(m []byte, n int) error {
 	return nil
 }
 
-// leastNode is the length of a member in a push/pull, at least: the names of
-// its fields alone are longer. Memberlist allocates as many as are declared.
+// leastNode is a lower bound of a member's length in a push/pull; the names of its fields alone are longer.
+// memberlist allocates memory for as many members as a message declares.
 const leastNode = 32
 
-// checkState wants a header, the members that it declares, and as many bytes
-// behind them.
+// checkState returns an error unless m consists of a header, the declared members, and the declared number of bytes.
 func checkState(m []byte) error {
 	h, rest, ok := readHeader(m)
 	switch {

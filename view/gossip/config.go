@@ -13,39 +13,35 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Config is what a member is opened with.
+// Config configures a member.
 type Config struct {
-	Self      bourse.Member  // required, but for Tag; its Address is that of its API; Free is not sent
-	Bind      netip.AddrPort // required without Transport: where it gossips, TCP and UDP; port 0 means any
-	Advertise netip.AddrPort // where others reach it, when that is not Bind
-	Join      []string       // members to call, host:port; none means: wait to be called
-	// Find returns members to call, host:port, where they are not known before;
-	// none when there are none. It is called again and again, and bounds its
-	// own time.
+	Self      bourse.Member  // required except for Tag; Address is that of its API; Free is not sent
+	Bind      netip.AddrPort // required without Transport: gossip address, TCP and UDP; port 0 means any free port
+	Advertise netip.AddrPort // address for others, if it differs from Bind
+	Join      []string       // members to call, host:port; empty: wait for others to call
+	// Find returns the addresses of further members to call, host:port, if any. It is called repeatedly, and must
+	// limit its own duration.
 	Find      func(ctx context.Context) []string
-	ClusterID string       // alphabet of an app name; default "bourse". Gossip of others is ignored
-	Key       []byte       // encrypts the gossip: 16, 24 or 32 bytes; nil: with a key that everyone knows
-	MoreKeys  [][]byte     // what others encrypt with may have one of these, too; see SetKeys
-	Proofs    Proofs       // of what members say of themselves; nil: none are asked for
+	ClusterID string       // uses the alphabet of app names; default "bourse". Gossip of other clusters is ignored
+	Key       []byte       // encrypts the gossip: 16, 24 or 32 bytes; nil: use a publicly known key
+	MoreKeys  [][]byte     // further keys accepted from others; see SetKeys
+	Proofs    Proofs       // proofs of members' metadata; nil: none required
 	Timing    Timing       //
-	Log       *slog.Logger // default: none
-	// OnLost is called, from one goroutine at a time, for each member that has
-	// left or was lost, with the time at which this member learned of it. It
-	// may take its time.
+	Log       *slog.Logger // default: discards
+	// OnLost is called, from one goroutine at a time, for each member that has left or was lost, with the time at
+	// which this member learned of it. It may block.
 	OnLost    func(member bourse.Member, at time.Time)
 	Rumours   Rumours              // default: none
 	Transport memberlist.Transport // default: sockets
 }
 
-// Rumours is what travels with the gossip of the membership, in packets to
-// random members. Its methods are called from many goroutines and must not
-// block.
+// Rumours carries additional messages in the packets of the membership, which go to random members. Its methods are
+// called from many goroutines and must not block.
 type Rumours interface {
-	// Hear takes a message of another member; it is the caller's again when
-	// Hear returns.
+	// Receive handles a message from another member. It must not retain message.
 	Receive(message []byte)
-	// Next returns messages for one packet, to any member: with overhead
-	// bytes added to each, they have limit bytes together.
+	// Next returns messages for one packet to any member. With overhead bytes added to each, their total length is at
+	// most limit.
 	Next(overhead, limit int) [][]byte
 }
 
@@ -71,7 +67,7 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// found returns members that were found.
+// found returns the addresses from Find.
 func (c *Config) found(ctx context.Context) []string {
 	if c.Find == nil {
 		return nil
@@ -79,19 +75,19 @@ func (c *Config) found(ctx context.Context) []string {
 	return c.Find(ctx)
 }
 
-// Validate reports CodeInvalid for a config that no member can have.
+// Validate returns CodeInvalid for an invalid config.
 func (c *Config) Validate() error {
 	if err := validateMember(&c.Self); err != nil {
 		return err
 	}
-	if bourse.AppName(c.ClusterID).Validate() != nil { // the same alphabet
+	if bourse.AppName(c.ClusterID).Validate() != nil { // same alphabet as app names
 		return bourse.Errorf(bourse.CodeInvalid, "cluster id %s: use a-z, 0-9 and \"-\"", bourse.Quoted(c.ClusterID))
 	}
 	if err := validateKeys(c.keys()); err != nil {
 		return err
 	}
 	if !c.Bind.IsValid() && c.Transport == nil {
-		return bourse.Errorf(bourse.CodeInvalid, "there is no address to gossip on")
+		return bourse.Errorf(bourse.CodeInvalid, "no gossip address is set")
 	}
 	for _, j := range c.Join {
 		if err := validateAddress(j); err != nil {
@@ -101,7 +97,7 @@ func (c *Config) Validate() error {
 	return nil
 }
 
-// keys returns all keys, the first encrypts; none without one.
+// keys returns all keys; the first one encrypts. It returns nil if there is none.
 func (c *Config) keys() [][]byte {
 	if len(c.Key) == 0 {
 		return nil
@@ -109,14 +105,14 @@ func (c *Config) keys() [][]byte {
 	return append([][]byte{c.Key}, c.MoreKeys...)
 }
 
-// label is on each packet: those of other clusters are dropped.
+// label is part of each packet; packets with other labels are dropped.
 func (c *Config) label() string { return "bourse/" + c.ClusterID }
 
-// gossip makes memberlist's config of ours.
+// gossip returns the memberlist config for c.
 func (c *Config) gossip(name string, transport memberlist.Transport, d *delegate, log gossipLog) *memberlist.Config {
 	g := memberlist.DefaultLANConfig()
 	g.Name = name
-	g.Transport = transport // which encrypts
+	g.Transport = transport // encrypts, too
 	g.UDPBufferSize = Room(c.label())
 	g.BindAddr, g.BindPort = hostPort(c.Bind)
 	g.AdvertiseAddr, g.AdvertisePort = hostPort(c.Advertise)
@@ -124,10 +120,10 @@ func (c *Config) gossip(name string, transport memberlist.Transport, d *delegate
 	g.SuspicionMult, g.SuspicionMaxTimeoutMult = c.Timing.Suspicion, maxSuspicion
 	g.AwarenessMaxMultiplier = maxSlower
 	g.RetransmitMult = retransmit
-	g.GossipNodes = 5 // costs no more: how often news is sent is bounded, not how fast
+	g.GossipNodes = 5 // costs nothing: the number of transmissions is limited, not their rate
 	g.GossipInterval, g.PushPullInterval = c.Timing.Gossip, c.Timing.PushPull
 	g.TCPTimeout = streamTimeout
-	g.EnableCompression = false // no one unpacks it, see package sealed
+	g.EnableCompression = false // receivers do not decompress, see sealed_transport.go
 	g.Delegate, g.Events, g.Alive, g.Conflict = d, d, d, d
 	g.LogOutput = log
 	return g

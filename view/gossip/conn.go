@@ -8,9 +8,8 @@ import (
 	"net"
 )
 
-// conn is a stream of memberlist's: one message of who dialed, and one of who
-// was dialed. Each message is one call of Write. It is for one goroutine at a
-// time, as memberlist uses it.
+// conn is a memberlist stream: one message in each direction. Each message is written by one call of Write. It must
+// be used by one goroutine at a time, as memberlist does.
 type conn struct {
 	net.Conn
 	t      *Transport
@@ -19,12 +18,12 @@ type conn struct {
 
 	sent   bool
 	opened bool
-	plain  bytes.Reader // what is left of the message that came
-	err    error        // why none came
-	held   int64        // of the transport's space
+	plain  bytes.Reader // unread rest of the received message
+	err    error        // why no message was received
+	held   int64        // bytes reserved in the transport's room
 }
 
-// frame is what is before a sealed message on a stream: its type and length.
+// frame is the size of the header of a sealed message on a stream: its type and length.
 const frame = 5
 
 // Write sends a message.
@@ -45,13 +44,13 @@ func (c *conn) Write(message []byte) (int, error) {
 	return len(message), nil
 }
 
-// bound is what a sealed message is bound to.
+// bound returns the data to which a sealed message is bound.
 func (c *conn) bound(frame []byte) []byte {
 	return append(append([]byte(nil), frame...), c.t.label...)
 }
 
-// Read reads the message that comes, once it has come as a whole and was looked
-// at. Nothing is read behind it.
+// Read reads from the received message, after it has been received completely and validated. It does not read beyond
+// the message.
 func (c *conn) Read(p []byte) (int, error) {
 	if !c.opened {
 		c.opened = true
@@ -65,7 +64,7 @@ func (c *conn) Read(p []byte) (int, error) {
 	return c.plain.Read(p)
 }
 
-// Close returns the space that the stream took.
+// Close closes the stream and releases its reserved space.
 func (c *conn) Close() error {
 	c.plain.Reset(nil)
 	c.t.room.Release(c.held)
@@ -107,10 +106,10 @@ func (c *conn) open() ([]byte, error) {
 	return message, checkStream(message)
 }
 
-var errRoom = errors.New("too many long messages come at once")
+var errRoom = errors.New("too many long messages at once")
 
-// read reads size bytes. Room is made as they come, so that who declares much
-// takes no more than it sends.
+// read reads size bytes. It allocates memory as they arrive, so that a peer cannot make it allocate much more than
+// the peer sends.
 func (c *conn) read(size int) ([]byte, error) {
 	out := make([]byte, 0, min(size, short))
 	for len(out) < size {

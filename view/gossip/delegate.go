@@ -9,11 +9,11 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// maxGone bounds the addresses that are remembered of members that went.
+// maxGone is the maximum number of remembered addresses of former members.
 const maxGone = 256
 
-// delegate is what memberlist calls, with its own lock held: nothing here
-// blocks or calls it back.
+// delegate implements memberlist's callbacks. memberlist holds its own lock during them, so they must not block or
+// call memberlist.
 type delegate struct{ m *Members }
 
 var (
@@ -23,20 +23,20 @@ var (
 	_ memberlist.ConflictDelegate = (*delegate)(nil)
 )
 
-// NodeMeta returns what we say of ourselves.
+// NodeMeta returns this member's metadata.
 func (d *delegate) NodeMeta(limit int) []byte {
 	b, err := d.m.meta(time.Now())
 	if err != nil {
-		d.m.config.Log.Error("what we say of ourselves cannot be written", slog.Any("err", err))
+		d.m.config.Log.Error("encode own metadata failed", slog.Any("err", err))
 	}
 	return b[:min(len(b), limit)]
 }
 
-// meta is what we say of ourselves now.
+// meta returns this member's current metadata.
 func (m *Members) meta(now time.Time) ([]byte, error) {
 	m.mu.Lock()
 	b := encodeMeta(m.config.ClusterID, m.self.member, m.self.pending)
-	m.self.since = max(m.self.since+1, uint64(now.UnixMilli())) // memberlist passes on what was said in any order
+	m.self.since = max(m.self.since+1, uint64(now.UnixMilli())) // memberlist may deliver metadata out of order
 	since := m.self.since
 	m.mu.Unlock()
 	if m.config.Proofs == nil {
@@ -45,29 +45,28 @@ func (m *Members) meta(now time.Time) ([]byte, error) {
 	return signMeta(b, m.name, m.gossip, since, m.config.Proofs.Sign)
 }
 
-// NotifyAlive refuses what cannot be a member of ours, before it becomes one.
+// NotifyAlive refuses invalid members before they are added.
 func (d *delegate) NotifyAlive(peer *memberlist.Node) error {
 	err := d.m.admit(peer, time.Now())
 	if err != nil {
 		d.m.noteIgnored(joinHostPort(peer), err)
 	}
 	if err != nil && d.m.quiet.Due("refused "+peer.Name) {
-		d.m.config.Log.Warn("a member is ignored", slog.String("member", bourse.Quoted(peer.Name)), slog.String("address", joinHostPort(peer)), slog.Any("err", err))
+		d.m.config.Log.Warn("member ignored", slog.String("member", bourse.Quoted(peer.Name)), slog.String("address", joinHostPort(peer)), slog.Any("err", err))
 	}
 	return err
 }
 
-// NotifyJoin takes a member into the list.
+// NotifyJoin adds a member to the list.
 func (d *delegate) NotifyJoin(peer *memberlist.Node) { d.m.put(peer) }
 
-// NotifyUpdate takes what a member says of itself now.
+// NotifyUpdate updates a member's metadata.
 func (d *delegate) NotifyUpdate(peer *memberlist.Node) { d.m.put(peer) }
 
-// NotifyLeave takes a member out of the list: it has left, or is lost.
+// NotifyLeave removes a member that has left or is lost.
 func (d *delegate) NotifyLeave(peer *memberlist.Node) { d.m.drop(peer, time.Now()) }
 
-// NotifyConflict is called for two members with one name: since a name has its
-// boot in it, one of them is an impostor.
+// NotifyConflict is called for two members with one name. Since a name contains the boot, one of them is an impostor.
 func (d *delegate) NotifyConflict(existing, other *memberlist.Node) {
 	if d.m.quiet.Due("conflict " + existing.Name) {
 		d.m.config.Log.Error("two servers use one member's name", slog.String("member", existing.Name),
@@ -75,22 +74,22 @@ func (d *delegate) NotifyConflict(existing, other *memberlist.Node) {
 	}
 }
 
-// NotifyMsg takes a rumour.
+// NotifyMsg receives a rumor.
 func (d *delegate) NotifyMsg(message []byte) { d.m.config.Rumours.Receive(message) }
 
-// GetBroadcasts returns rumours, for the space that the membership leaves in a packet.
+// GetBroadcasts returns rumors for the free space in a packet.
 func (d *delegate) GetBroadcasts(overhead, limit int) [][]byte {
 	return d.m.config.Rumours.Next(overhead, limit)
 }
 
-// LocalState has nothing to compare beside the membership: the view has its
-// own ways, with a limit on their size.
+// LocalState returns nil: the push/pull exchange carries only the membership. The view is replicated separately, with
+// limits on its size.
 func (*delegate) LocalState(bool) []byte { return nil }
 
-// MergeRemoteState ignores what we do not send.
+// MergeRemoteState ignores state, which members do not send.
 func (*delegate) MergeRemoteState([]byte, bool) {}
 
-// put takes in what the gossip says of a member.
+// put updates a member from the gossip.
 func (m *Members) put(peer *memberlist.Node) {
 	n, err := decodeNode(m.config.ClusterID, peer.Name, peer.Meta)
 	if err != nil {
@@ -104,8 +103,8 @@ func (m *Members) put(peer *memberlist.Node) {
 	m.enter(n)
 }
 
-// enter takes a member into the list. What is proven gives way only to what is
-// proven and not older. The lock is held.
+// enter adds a member to the list. A proven member is replaced only by proven metadata that is not older. The lock is
+// held.
 func (m *Members) enter(n node) {
 	known := m.nodes[n.name]
 	if known.proven && (!n.proven || n.since < known.since) {
@@ -118,8 +117,7 @@ func (m *Members) enter(n node) {
 	m.notify()
 }
 
-// drop takes out a member that went. It is lost unless another life of it is
-// there.
+// drop removes a member. It is reported as lost unless another boot of the same server is in the list.
 func (m *Members) drop(peer *memberlist.Node, now time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -133,7 +131,7 @@ func (m *Members) drop(peer *memberlist.Node, now time.Time) {
 		delete(m.keys, identity{n.member.ID, n.member.Role})
 	}
 	if n.name == m.name {
-		return // we are leaving ourselves
+		return // this member is leaving
 	}
 	if len(m.gone) >= maxGone {
 		m.gone = map[string]time.Time{}
@@ -147,8 +145,7 @@ func (m *Members) drop(peer *memberlist.Node, now time.Time) {
 	m.notify()
 }
 
-// livesOn reports whether another life of n's server is in the list, and is what
-// is asked for.
+// livesOn reports whether another boot of n's server that satisfies is is in the list.
 func (m *Members) livesOn(n node, is func(node) bool) bool {
 	for _, other := range m.nodes {
 		if other.member.ID == n.member.ID && is(other) {
@@ -158,14 +155,14 @@ func (m *Members) livesOn(n node, is func(node) bool) bool {
 	return false
 }
 
-// notify wakes Run and all that wait for a change. The lock is held.
+// notify wakes Run and everything that waits for a change. The lock is held.
 func (m *Members) notify() {
 	close(m.changed)
 	m.changed = make(chan struct{})
 	poke(m.noticed)
 }
 
-// poke puts one into a channel that holds one.
+// poke sends to a channel with capacity 1 unless it is full.
 func poke(ch chan<- struct{}) {
 	select {
 	case ch <- struct{}{}:

@@ -14,30 +14,28 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// Directory answers what a broker and its exchange ask of the cluster: which
-// workers are there, from the membership, and what is free there, from the view. With an
-// empty view nothing is known to be free, and all else works. Its methods are
-// safe for concurrent use; readers share what was put together once.
+// Directory provides a broker and its exchange with the workers of the cluster, from the membership, and their free
+// capacity, from the view. With an empty view only the free capacity is unknown. Its methods are safe for concurrent
+// use, and readers share a cached result.
 //
-// A server that is in several groups, one for each network that its cluster is
-// on, has one directory of all; a worker that is in several is known by the first.
+// A server that is in several groups, one per network of its cluster, has one directory for all of them. For a worker
+// in several groups, the first group counts.
 type Directory struct {
 	groups  []*Members
 	view    *view.View
-	unread  func(err error) // says that the view cannot be read, not too often
+	unread  func(err error) // logs that the view cannot be read, at a limited rate
 	hints   atomic.Pointer[hints]
 	current atomic.Pointer[directory]
 	absent  absentees
 }
 
-// hints is what the view says of workers. It is never changed.
+// hints contains the view's data about workers. It is immutable.
 type hints struct {
 	byID      map[bourse.WorkerID]inventory.WorkerHint
 	forgotten map[bourse.WorkerID]inventory.ForgottenWorker
 }
 
-// directory is a snapshot of the members with the view's hints in it. It is
-// never changed.
+// directory is a snapshot of the members combined with the view's hints. It is immutable.
 type directory struct {
 	snapshots []*snapshot
 	hints     *hints
@@ -47,13 +45,12 @@ type directory struct {
 	absent    []bourse.Absence // by id
 }
 
-// NewDirectory makes one of a group, and of more if there are. It knows what
-// is free once Run runs.
+// NewDirectory returns a directory for one or more groups. It knows free capacity only while Run is running.
 func NewDirectory(v *view.View, group *Members, more ...*Members) *Directory {
 	d := &Directory{groups: append([]*Members{group}, more...), view: v}
 	d.unread = func(err error) {
 		if group.quiet.Due("hints") {
-			group.config.Log.Warn("what is free cannot be read from the view", slog.Any("err", err))
+			group.config.Log.Warn("read free capacity from the view failed", slog.Any("err", err))
 		}
 	}
 	d.hints.Store(&hints{})
@@ -61,20 +58,19 @@ func NewDirectory(v *view.View, group *Members, more ...*Members) *Directory {
 	return d
 }
 
-// hintsEvery is how often the view is asked at most: free amounts change all
-// the time somewhere.
+// hintsEvery is the minimum time between two reads of the view, because free capacity changes constantly.
 const hintsEvery = 100 * time.Millisecond
 
-// hintsTimeout bounds the asking.
+// hintsTimeout is the time limit of a read.
 const hintsTimeout = 5 * time.Second
 
-// Run keeps what is free up to date until ctx ends.
+// Run keeps the free capacity up to date until ctx ends.
 func (d *Directory) Run(ctx context.Context) error {
 	watcher := d.view.Watch(wire.TableWorkers, wire.TableForgotten)
 	defer watcher.Stop()
 	known := d.absent.source.Known()
 	for {
-		all := isClosed(known) // before the view is read
+		all := isClosed(known) // check before the view is read
 		d.refresh(ctx)
 		if all && ctx.Err() == nil {
 			d.absent.settle(time.Now())
@@ -108,7 +104,7 @@ func isClosed(c <-chan struct{}) bool {
 	}
 }
 
-// refresh asks the view. What cannot be read stays as it was.
+// refresh reads the view. If that fails, the hints remain unchanged.
 func (d *Directory) refresh(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, hintsTimeout)
 	defer cancel()
@@ -126,11 +122,11 @@ func (d *Directory) refresh(ctx context.Context) {
 	byID := make(map[bourse.WorkerID]inventory.WorkerHint, len(list))
 	for _, h := range list {
 		if h.Free.Validate() != nil {
-			h.Free = nil // no worker could have said so
+			h.Free = nil // invalid, so not from a worker
 		}
 		byID[h.ID] = h
 	}
-	if !d.absent.source.InSync() { // the view's file is a new one, and knows less than we do
+	if !d.absent.source.InSync() { // the view's file is new and contains less than the old hints
 		for id, h := range d.hints.Load().byID {
 			if _, ok := byID[id]; !ok {
 				byID[id] = h
@@ -145,30 +141,27 @@ func (d *Directory) refresh(ctx context.Context) {
 	d.hints.Store(&hints{byID, gone})
 }
 
-// Regions returns every region that has a worker, sorted, also those of which all
-// workers are away: an order for one is refused, not misunderstood. The slice
-// is the caller's.
+// Regions returns every region with a worker, sorted, including regions whose workers are all absent: an order for
+// such a region is valid, but refused. The caller owns the slice.
 func (d *Directory) Regions() []bourse.Region { return slices.Clone(d.get().regions) }
 
-// Candidates returns the workers of a region that take orders, with what is
-// free there as far as it is known. The slice is the caller's; the amounts in
-// it are shared, here and below, and must not be changed.
+// Candidates returns the workers of a region that accept orders, with their free capacity if it is known. The caller
+// owns the slice. The amounts in it, and in the results below, are shared and must not be changed.
 func (d *Directory) Candidates(region bourse.Region) []bourse.Member {
 	return slices.Clone(d.get().byRegion[region])
 }
 
-// Workers returns every worker, sorted by id, also those that take no orders.
-// The slice is the caller's.
+// Workers returns every worker, sorted by id, including those that do not accept orders. The caller owns the slice.
 func (d *Directory) Workers() []bourse.Member { return slices.Clone(d.get().workers) }
 
-// All returns every worker as one moment has it: the members, and those that belong
-// to the cluster and are none, each by id. The slices are shared and must not be changed.
+// All returns every worker at one moment: the members, and the absent workers of the cluster, both sorted by id. The
+// slices are shared and must not be changed.
 func (d *Directory) All() (here []bourse.Member, away []bourse.Absence) {
 	now := d.get()
 	return now.workers, now.absent
 }
 
-// ByTag returns the worker whose machines' ids begin with this tag.
+// ByTag returns the worker with this tag, with which its machines' ids begin.
 func (d *Directory) ByTag(tag bourse.WorkerTag) (bourse.Member, bool) {
 	for _, group := range d.groups {
 		if m, ok := group.ByTag(tag); ok {
@@ -178,7 +171,7 @@ func (d *Directory) ByTag(tag bourse.WorkerTag) (bourse.Member, bool) {
 	return bourse.Member{}, false
 }
 
-// get puts the present members and hints together, unless that was done.
+// get combines the current members and hints, unless the cached result is current.
 func (d *Directory) get() *directory {
 	h, c := d.hints.Load(), d.current.Load()
 	if c != nil && c.hints == h && d.unchanged(c.snapshots) {
@@ -190,7 +183,7 @@ func (d *Directory) get() *directory {
 	}
 	c = join(snapshots, h)
 	c.absent = d.absent.of(c.workers, h, time.Now())
-	d.current.Store(c) // of two at a time either will do
+	d.current.Store(c) // of two concurrent results either will do
 	return c
 }
 
@@ -203,7 +196,7 @@ func (d *Directory) unchanged(snapshots []*snapshot) bool {
 	return true
 }
 
-// join makes a directory of the membership and the view's hints.
+// join returns a directory for the members and the view's hints.
 func join(groups []*snapshot, h *hints) *directory {
 	d := &directory{snapshots: groups, hints: h, byRegion: map[bourse.Region][]bourse.Member{}}
 	for i, s := range groups {
@@ -232,8 +225,7 @@ func join(groups []*snapshot, h *hints) *directory {
 	return d
 }
 
-// added returns a member with what the view says of it. A worker that leaves
-// says so in both places; either is enough.
+// added returns a member with the view's data. A worker is leaving if either source says so.
 func (h *hints) added(m bourse.Member) bourse.Member {
 	hint, ok := h.byID[m.ID]
 	if !ok {

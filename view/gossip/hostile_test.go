@@ -69,7 +69,7 @@ func TestStrangers(t *testing.T) {
 		}
 		time.Sleep(30 * time.Second)
 		untilCount(t, []running{first, second}, 2)
-		if got := log.Lines("a member is ignored"); got != len(strangers) {
+		if got := log.Lines("member ignored"); got != len(strangers) {
 			t.Errorf("%d lines tell of %d strangers", got, len(strangers))
 		}
 		third := joinVirtual(t, net, 3, gossip.Config{Self: worker(3), OnLost: told.add, Join: []string{second.Addr()}})

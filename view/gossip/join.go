@@ -10,21 +10,21 @@ import (
 	"time"
 )
 
-// Between calls to members that do not answer: at first often, then patiently.
+// Delays between calls to members that do not answer.
 const (
 	minBackoff = 200 * time.Millisecond
 	maxBackoff = 5 * time.Second
 )
 
-// goneFor is how long a member that went is called, in case it was this server that
-// was cut off; goneCalls is how many of them each time.
+// goneFor is how long a former member is called, in case this server was cut off; goneCalls is how many of them are
+// called each time.
 const (
 	goneFor   = time.Hour
 	goneCalls = 3
 )
 
-// join calls the members that are to be joined until another is there, and from
-// then on those that are missing. It closes joined after the first round.
+// join calls the configured members until another member is in the list, and from then on those that are missing. It
+// closes joined after the first round.
 func (m *Members) join(ctx context.Context, joined chan<- struct{}) {
 	backoff := minBackoff
 	alone := solitude{since: time.Now()}
@@ -46,13 +46,12 @@ func (m *Members) join(ctx context.Context, joined chan<- struct{}) {
 		}
 		select {
 		case <-ctx.Done():
-		case <-time.After(wait/2 + rand.N(wait)): // so that members do not call in step
+		case <-time.After(wait/2 + rand.N(wait)): // random, so that members do not call simultaneously
 		}
 	}
 }
 
-// callAll calls those who are to be called, and returns for each address that
-// this server was given why there is no member.
+// callAll calls the missing members. For each configured address without a member it returns the reason.
 func (m *Members) callAll(ctx context.Context) (why []string) {
 	given := m.toJoin(slices.Concat(m.config.Join, m.config.found(ctx)))
 	gone := m.goneMembers(time.Now())
@@ -68,14 +67,14 @@ func (m *Members) callAll(ctx context.Context) (why []string) {
 	}
 	for _, address := range gone {
 		if !slices.Contains(given, address) {
-			_ = m.call(ctx, address) // that it is gone was logged then
+			_ = m.call(ctx, address) // its absence was logged before
 		}
 	}
 	return why
 }
 
-// noteCall logs an address at which no one answers, once until someone does. Of a
-// member that went it is known; of a server that is alone logAlone tells.
+// noteCall logs an address that does not answer, once until it answers. It does not log former members, nor anything
+// while the server is alone, which logAlone reports.
 func (m *Members) noteCall(address string, err error, went bool) {
 	switch {
 	case err == nil:
@@ -83,13 +82,13 @@ func (m *Members) noteCall(address string, err error, went bool) {
 	case m.silent[address] || m.isAlone():
 	default:
 		if !went {
-			m.config.Log.Info("a member to join does not answer", slog.String("address", address), slog.String("why", reasonOf(err)))
+			m.config.Log.Info("call to configured member failed", slog.String("address", address), slog.String("why", reasonOf(err)))
 		}
 		m.silent[address] = true
 	}
 }
 
-// toJoin returns those addresses that no member of the list has.
+// toJoin returns the addresses that no member in the list has.
 func (m *Members) toJoin(addresses []string) []string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -100,7 +99,7 @@ func (m *Members) toJoin(addresses []string) []string {
 	return slices.DeleteFunc(slices.Clone(addresses), func(a string) bool { return here[a] })
 }
 
-// goneMembers returns the addresses of some members that went, in random order.
+// goneMembers returns the addresses of some former members, in random order.
 func (m *Members) goneMembers(now time.Time) []string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -115,14 +114,13 @@ func (m *Members) goneMembers(now time.Time) []string {
 	return out
 }
 
-// call compares lists with the member at an address. An error says why there was
-// none.
+// call exchanges lists with the member at an address. It returns an error if there is no member.
 func (m *Members) call(ctx context.Context, address string) error {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {
 		return err // Validate has refused it
 	}
-	// Names are resolved here: memberlist does it without a deadline.
+	// Resolve names here, because memberlist does so without a deadline.
 	limited, cancel := context.WithTimeout(ctx, streamTimeout)
 	defer cancel()
 	hosts := []string{host}

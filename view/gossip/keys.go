@@ -2,11 +2,11 @@ package gossip
 
 import "github.com/bourse-dev/bourse"
 
-// SetKeys changes the keys of a member that was opened with some: the first
-// encrypts from now on, and what comes in may have any of them.
+// SetKeys changes the keys of a member that was opened with a key: the first one encrypts from now on, and incoming
+// messages may use any of them.
 func (m *Members) SetKeys(keys [][]byte) error {
 	if len(m.config.Key) == 0 || len(keys) == 0 {
-		return bourse.Errorf(bourse.CodeFailedPrecondition, "gossip cannot begin or cease to be encrypted while a server runs")
+		return bourse.Errorf(bourse.CodeFailedPrecondition, "gossip encryption cannot be enabled or disabled while the server is running")
 	}
 	if err := validateKeys(keys); err != nil {
 		return err

@@ -9,8 +9,7 @@ import (
 	"github.com/bourse-dev/bourse/internal/quiet"
 )
 
-// gossipLog takes the lines of memberlist, which writes them to an io.Writer
-// with the level in brackets.
+// gossipLog converts the log lines that memberlist writes to an io.Writer, with the level in brackets.
 type gossipLog struct {
 	log   *slog.Logger
 	quiet *quiet.Lines
@@ -25,9 +24,9 @@ func (g gossipLog) Write(p []byte) (int, error) {
 	level, text, _ := strings.Cut(strings.TrimSpace(string(line)), "] ")
 	text = strings.TrimPrefix(text, "memberlist: ")
 	if strings.HasPrefix(text, "ignoring alive message for") || strings.HasPrefix(text, "Got ping for unexpected node") {
-		return len(p), nil // we have said why ourselves; a server that came back at its old address
+		return len(p), nil // logged by us already, or caused by a server that returned at its old address
 	}
-	// What worries memberlist is mostly a member that is just being lost.
+	// memberlist's warnings are mostly about a member that is being lost.
 	to := slog.LevelDebug
 	switch level {
 	case "ERR":
@@ -35,7 +34,7 @@ func (g gossipLog) Write(p []byte) (int, error) {
 	case "WARN":
 		to = slog.LevelInfo
 	}
-	if g.quiet.Due(strings.Map(dropDigits, text)) { // ports and counters do not make it another line
+	if g.quiet.Due(strings.Map(dropDigits, text)) { // ignore ports and counters
 		g.log.Log(context.Background(), to, "gossip", "text", text)
 	}
 	return len(p), nil

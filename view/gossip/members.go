@@ -13,39 +13,38 @@ import (
 	"github.com/bourse-dev/bourse/internal/quiet"
 )
 
-// Members is this server's list of the members of its cluster, itself
-// included. All methods are safe for concurrent use; the answers are as good
-// as the last gossip.
+// Members is this server's list of the members of its cluster, including itself. All methods are safe for concurrent
+// use. The answers are as current as the last gossip.
 type Members struct {
 	config Config
-	name   string // ours in the group
+	name   string // of this member in the group
 	list   *memberlist.Memberlist
-	gossip string // our address in the group
+	gossip string // this member's address in the group
 	quiet  *quiet.Lines
 
 	keyring *Keys
 
 	ready   chan struct{}   // closed by Run
-	noticed chan struct{}   // holds one when there is something for Run
-	changes chan struct{}   // holds one when there is something to publish
-	unsure  chan struct{}   // holds one when a key is to be fetched
-	work    sync.WaitGroup  // that fetches keys
-	silent  map[string]bool // addresses to join that were logged not to answer; of the goroutine that calls
+	noticed chan struct{}   // holds one value when there is something for Run
+	changes chan struct{}   // holds one value when there is something to publish
+	unsure  chan struct{}   // holds one value when a key has to be fetched
+	work    sync.WaitGroup  // goroutines that fetch keys
+	silent  map[string]bool // configured addresses logged as not answering; owned by the goroutine that calls
 
 	roster
 }
 
-// roster is the list itself.
+// roster is the list of members.
 type roster struct {
-	stale   atomic.Bool // current does not hold a member that came, went or changed
+	stale   atomic.Bool // current is outdated
 	current atomic.Pointer[snapshot]
 
-	mu      sync.Mutex // taken inside memberlist's own lock
-	self    node       // what we say of ourselves
+	mu      sync.Mutex // taken while memberlist's own lock is held
+	self    node       // this member's own data
 	nodes   map[string]node
-	gone    map[string]time.Time // gossip addresses of members that went, and when
-	ignored map[string]error     // gossip addresses of servers that are no members, and why
-	lost    []loss               // that OnLost has not been called for
+	gone    map[string]time.Time // when former members left, by gossip address
+	ignored map[string]error     // why servers were not accepted, by gossip address
+	lost    []loss               // losses not yet reported to OnLost
 	changed chan struct{}        // closed at the next change
 	proving
 }
@@ -55,15 +54,15 @@ type loss struct {
 	at     time.Time
 }
 
-// Open binds the member's gossip address: from now on it can be joined. It
-// joins no one before Run. CodeInvalid means the config, CodeAlreadyExists that
-// another process listens there. What was opened ends with Run, or with Close.
+// Open binds the member's gossip address, so that others can join it. The member joins others only in Run. Errors:
+// CodeInvalid for an invalid config, CodeAlreadyExists if another process uses the address. Run or Close releases the
+// resources.
 func Open(c Config) (*Members, error) {
 	c = c.withDefaults()
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
-	boot := string(bourse.NewInstanceID()) // a ULID: later lives have greater ones
+	boot := string(bourse.NewInstanceID()) // a ULID: later boots have greater ones
 	m := &Members{
 		config:  c,
 		name:    nodeName(c.Self.ID, boot),
@@ -97,7 +96,7 @@ func Open(c Config) (*Members, error) {
 		return m, nil
 	}
 	if _, err = m.meta(time.Now()); err == nil {
-		err = list.UpdateNode(publishTimeout) // signs with the address, which is known now
+		err = list.UpdateNode(publishTimeout) // sign again with the address, which is known now
 	}
 	if err != nil {
 		return nil, errors.Join(err, list.Shutdown())
@@ -105,30 +104,28 @@ func Open(c Config) (*Members, error) {
 	return m, nil
 }
 
-// Close ends a member that was opened and is not running.
+// Close closes a member that was opened and is not running.
 func (m *Members) Close() error { return m.list.Shutdown() }
 
-// Addr returns the address at which others join this member.
+// Addr returns the gossip address of this member.
 func (m *Members) Addr() string { return m.gossip }
 
-// Ready is closed once Run has called the members it was to join, one answered
-// or none did, and has found its id free. Before that the others do not list
-// this member.
+// Ready returns a channel that is closed once Run has called the configured members, with or without an answer, and
+// has found that this member's id is free. Before that, others do not list this member.
 func (m *Members) Ready() <-chan struct{} { return m.ready }
 
-// Changed returns a channel that is closed at the next change of the list. Take
-// it before reading the list, or a change may be missed.
+// Changed returns a channel that is closed at the next change of the list. Call it before reading the list; otherwise
+// a change may be missed.
 func (m *Members) Changed() <-chan struct{} {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.changed
 }
 
-// Members returns every member, sorted by id. The slice is the caller's.
+// Members returns every member, sorted by id. The caller owns the slice.
 func (m *Members) Members() []bourse.Member { return slices.Clone(m.snapshot().members) }
 
-// Workers returns every worker, sorted by id, also those that take no orders.
-// The slice is the caller's.
+// Workers returns every worker, sorted by id, including those that do not accept orders. The caller owns the slice.
 func (m *Members) Workers() []bourse.Member {
 	return slices.DeleteFunc(m.Members(), func(x bourse.Member) bool { return x.Role != bourse.RoleWorker })
 }
@@ -143,7 +140,7 @@ func (m *Members) Worker(id bourse.WorkerID) (bourse.Member, bool) {
 	return s.members[i], true
 }
 
-// ByTag returns the worker whose machines' ids begin with this tag.
+// ByTag returns the worker with this tag, with which its machines' ids begin.
 func (m *Members) ByTag(tag bourse.WorkerTag) (bourse.Member, bool) {
 	s := m.snapshot()
 	i, ok := s.byTag[tag]
@@ -153,22 +150,20 @@ func (m *Members) ByTag(tag bourse.WorkerTag) (bourse.Member, bool) {
 	return s.members[i], true
 }
 
-// Regions returns every region that has a worker, sorted. The slice is the
-// caller's.
+// Regions returns every region with a worker, sorted. The caller owns the slice.
 func (m *Members) Regions() []bourse.Region { return slices.Clone(m.snapshot().regions) }
 
-// Candidates returns the workers of a region that take orders. The slice is the
-// caller's.
+// Candidates returns the workers of a region that accept orders. The caller owns the slice.
 func (m *Members) Candidates(region bourse.Region) []bourse.Member {
 	return slices.Clone(m.snapshot().byRegion[region])
 }
 
-// TagInUse reports whether another worker has this tag. A worker asks at its
-// first start, once Ready, before it takes a tag with SetTag.
+// TagInUse reports whether another worker has this tag. At its first start, a worker calls it after Ready, before it
+// takes a tag with SetTag.
 func (m *Members) TagInUse(tag bourse.WorkerTag) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for _, n := range m.nodes { // not the snapshot: one that is pending counts
+	for _, n := range m.nodes { // not the snapshot, because pending members count
 		if n.proven && n.member.ID != m.self.member.ID && n.member.Role == bourse.RoleWorker && n.member.Tag == tag {
 			return true
 		}
@@ -176,8 +171,7 @@ func (m *Members) TagInUse(tag bourse.WorkerTag) bool {
 	return false
 }
 
-// snapshot returns the present list. Readers do not wait for one another unless
-// it has to be built.
+// snapshot returns the current list. Readers do not block one another unless it has to be rebuilt.
 func (m *Members) snapshot() *snapshot {
 	if !m.stale.Load() {
 		return m.current.Load()

@@ -2,15 +2,13 @@ package gossip
 
 import "encoding/binary"
 
-// What memberlist sends is MessagePack of the old kind (no bin, no ext), but its
-// decoder reads the new kinds as well, so both are walked through here.
+// memberlist sends MessagePack of the old kind (without bin and ext), but its decoder also accepts the new kinds, so
+// this code handles both.
 
-// maxDepth is how deep values may be in one another: a map of lists is all that
-// members send.
+// maxDepth is the maximum nesting of values. Members send at most a map of lists.
 const maxDepth = 4
 
-// skipMap returns what is behind a map. It reports false unless there is a whole
-// one.
+// skipMap returns the data after a map. It returns false unless b starts with a complete map.
 func skipMap(b []byte) (rest []byte, ok bool) {
 	if len(b) == 0 || b[0]>>4 != 0x8 && b[0] != 0xde && b[0] != 0xdf {
 		return nil, false
@@ -18,8 +16,7 @@ func skipMap(b []byte) (rest []byte, ok bool) {
 	return skip(b, maxDepth)
 }
 
-// skip returns what is behind a value. It reports false unless all lengths that
-// the value declares are inside b.
+// skip returns the data after a value. It returns false unless all lengths declared by the value are within b.
 func skip(b []byte, depth int) (rest []byte, ok bool) {
 	if len(b) == 0 || depth == 0 {
 		return nil, false
@@ -50,7 +47,7 @@ func skip(b []byte, depth int) (rest []byte, ok bool) {
 	return skipSized(kind, b, depth)
 }
 
-// skipSized skips a value whose length is behind its kind.
+// skipSized skips a value whose length follows its kind.
 func skipSized(kind byte, b []byte, depth int) ([]byte, bool) {
 	size := 4
 	switch kind {
@@ -59,7 +56,7 @@ func skipSized(kind byte, b []byte, depth int) ([]byte, bool) {
 	case 0xc5, 0xda, 0xdc, 0xde:
 		size = 2
 	case 0xc6, 0xdb, 0xdd, 0xdf:
-	default: // extensions: members send none
+	default: // extensions, which members do not send
 		return nil, false
 	}
 	if len(b) < size {
@@ -85,7 +82,7 @@ func skipBytes(b []byte, n uint64) ([]byte, bool) {
 }
 
 func skipMany(b []byte, n uint64, depth int) ([]byte, bool) {
-	if n > uint64(len(b)) { // each has a byte at least
+	if n > uint64(len(b)) { // each value has at least one byte
 		return nil, false
 	}
 	for range n {
@@ -98,11 +95,10 @@ func skipMany(b []byte, n uint64, depth int) ([]byte, bool) {
 	return b, true
 }
 
-// header is the beginning of a push/pull.
+// header is the header of a push/pull.
 type header struct{ nodes, state uint64 }
 
-// readHeader reads a map of exactly the three fields, and returns what is behind
-// it.
+// readHeader reads a map with exactly the three fields, and returns the data after it.
 func readHeader(b []byte) (h header, rest []byte, ok bool) {
 	if len(b) == 0 || b[0] != 0x83 {
 		return h, nil, false
@@ -141,7 +137,7 @@ func readHeader(b []byte) (h header, rest []byte, ok bool) {
 	return h, b, true
 }
 
-// readCount reads an integer that is not negative.
+// readCount reads a nonnegative integer.
 func readCount(b []byte) (n uint64, rest []byte, ok bool) {
 	if len(b) == 0 {
 		return 0, nil, false

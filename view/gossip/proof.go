@@ -12,75 +12,71 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Proofs are how members prove what they say of themselves, where servers have
-// certificates. A member whose signature has not been verified is in no list: the
-// membership's key alone makes no one a member.
+// Proofs lets members prove their metadata, if servers have certificates. A member whose signature has not been
+// verified is in no list: knowing the membership's key does not make a server a member.
 type Proofs interface {
-	// Sign signs what this server says of itself.
+	// Sign signs this server's metadata.
 	Sign(statement []byte) ([]byte, error)
-	// Key returns the key by which the server at m's address signs. It has proven,
-	// on a connection made for that, to have m's id and role.
+	// Key returns the public key of the server at m's address. The server has proven on the connection that it has
+	// m's id and role.
 	Key(ctx context.Context, m bourse.Member) (Key, error)
-	// Names asks the server at m's address, which proves the same, for the names
-	// that it has in the gossip.
+	// Names returns the gossip names of the server at m's address, which proves the same.
 	Names(ctx context.Context, m bourse.Member) ([]string, error)
 }
 
-// Key verifies what one server says.
+// Key verifies one server's statements.
 type Key interface {
 	Verify(statement, signature []byte) bool
-	// HasTag reports whether the server may have a tag that does not follow from
-	// its id.
+	// HasTag reports whether the server may have a tag that does not follow from its id.
 	HasTag(tag bourse.WorkerTag) bool
 }
 
-// ahead is how far a member's clock may be ahead of ours: a life that begins
-// later than that would outlast all others.
+// ahead is how far a member's clock may be ahead of ours. A boot in the distant future would take precedence over all
+// later ones.
 const ahead = time.Hour
 
-// maxDoubtful bounds the members whose keys are to be fetched. Others that say
-// what they like can keep real ones waiting, and cost no more than that.
+// maxDoubtful is the maximum number of members whose keys have to be fetched. Impostors can delay real members in
+// this way, but no more than that.
 const maxDoubtful = 4096
 
-// identity is what a certificate proves.
+// identity is the identity that a certificate proves.
 type identity struct {
 	id   bourse.WorkerID
 	role bourse.Role
 }
 
-// proving is what a member knows of the others' keys. The roster's lock guards
-// it.
+// proving contains the known keys of other members. The roster's lock guards it.
 type proving struct {
 	keys     map[identity]Key
 	doubtful map[string]*doubtful // by name
-	refused  uint64               // members that have not proven what they say
+	refused  uint64               // number of refused members without proof
 }
 
 // doubtful is a member whose key has to be fetched.
 type doubtful struct {
 	node  node
 	tries int
-	next  time.Time // when it may be tried again
+	next  time.Time // earliest time of the next try
 	busy  bool
-	wrong error // its key is known, and it has not proven what it says
+	wrong error // its key is known, but its proof is invalid
 }
 
-// verdict is what is known of a member's proof.
+// verdict is the result of checking a member's proof.
 type verdict int
 
 const (
 	proven   verdict = iota
-	unknown          // its key has to be fetched: it is not known, or is another one by now
-	unproven         // whatever its key is
+	unknown          // its key has to be fetched, because it is unknown or may have changed
+	unproven         // invalid with any key
 )
 
-// judge says what n's proof is worth. The lock is held.
+// judge checks n's proof. The lock is held.
 func (m *Members) judge(n *node) (verdict, error) {
 	if m.config.Proofs == nil || n.name == m.name {
 		return proven, nil
 	}
 	if n.signature == nil {
-		return unproven, bourse.Errorf(bourse.CodeForbidden, "it proves nothing of what it says")
+		return unproven, bourse.Errorf(bourse.CodeForbidden, "its metadata is not signed")
 	}
 	key := m.keys[identity{n.member.ID, n.member.Role}]
 	switch {
@@ -94,9 +90,8 @@ func (m *Members) judge(n *node) (verdict, error) {
 	return proven, nil
 }
 
-// admit decides whether memberlist may know of what the gossip says of a member:
-// an error when it may not. What is not proven yet may, and is in no list of
-// ours.
+// admit decides whether memberlist may add or update a member, and returns an error otherwise. A member that is not
+// proven yet is admitted, but not listed.
 func (m *Members) admit(peer *memberlist.Node, now time.Time) error {
 	n, err := decodeNode(m.config.ClusterID, peer.Name, peer.Meta)
 	if err != nil {
@@ -125,40 +120,40 @@ func (m *Members) admit(peer *memberlist.Node, now time.Time) error {
 		m.refused++
 		return err
 	}
-	if known.proven { // until we know better what was proven counts
+	if known.proven { // until its key has been checked, the proven metadata counts
 		return err
 	}
 	return nil
 }
 
-// timely reports CodeInvalid for what is said from the future.
+// timely returns CodeInvalid for metadata from the future.
 func (n *node) timely(now time.Time) error {
 	limit := uint64(now.Add(ahead).UnixMilli())
 	boot, err := ulid.ParseStrict(n.boot)
 	if err != nil || boot.Time() > limit || n.since > limit {
-		return bourse.Errorf(bourse.CodeInvalid, "it says that it began, or said so, in the future: one of our clocks is wrong")
+		return bourse.Errorf(bourse.CodeInvalid, "its start or metadata is in the future: the clock of one of the servers is wrong")
 	}
 	return nil
 }
 
-// setPeer notes where a member is, as memberlist says.
+// setPeer stores memberlist's data about a member.
 func (n *node) setPeer(peer *memberlist.Node) {
 	n.gossip = joinHostPort(peer)
-	copied := *peer // memberlist goes on writing to its own
+	copied := *peer // memberlist continues to change its own copy
 	n.peer = &copied
 }
 
-// same reports whether two nodes of one name say the same.
+// same reports whether two nodes with one name have the same data.
 func (n *node) same(other *node) bool {
 	return n.gossip == other.gossip && bytes.Equal(n.peer.Meta, other.peer.Meta)
 }
 
-// doubt has a member's key fetched. The lock is held.
+// doubt schedules the fetch of a member's key. The lock is held.
 func (m *Members) doubt(n *node, now time.Time) error {
 	d := m.doubtful[n.name]
 	switch {
 	case d == nil && len(m.doubtful) >= maxDoubtful:
-		return bourse.Errorf(bourse.CodeRateLimited, "too many members have not proven who they are")
+		return bourse.Errorf(bourse.CodeRateLimited, "too many members have not proven their identity")
 	case d == nil:
 		m.doubtful[n.name] = &doubtful{node: *n}
 		poke(m.unsure)
@@ -171,8 +166,7 @@ func (m *Members) doubt(n *node, now time.Time) error {
 	return nil
 }
 
-// Between fetches of a key that fail, and before a member that did not sign is
-// looked at again.
+// Delays between failed fetches of a key, and before a member with an invalid signature is checked again.
 const (
 	minProofPause = 500 * time.Millisecond
 	maxProofPause = 30 * time.Second
@@ -181,8 +175,8 @@ const (
 const (
 	proofsAtOnce  = 16
 	proofTimeout  = 3 * time.Second
-	proofPatience = time.Second            // that a start waits for the proofs of those that it met
-	proofsEvery   = 250 * time.Millisecond // looks for those whose pause is over
+	proofPatience = time.Second            // how long a start waits for the proofs of the members that it has met
+	proofsEvery   = 250 * time.Millisecond // interval of checks for members whose delay has passed
 )
 
 // prove fetches keys until ctx ends.
@@ -213,7 +207,7 @@ func (m *Members) prove(ctx context.Context) {
 	}
 }
 
-// nextDoubtful takes the one that was tried least.
+// nextDoubtful returns the member with the fewest tries, or nil.
 func (m *Members) nextDoubtful(now time.Time) *doubtful {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -221,7 +215,7 @@ func (m *Members) nextDoubtful(now time.Time) *doubtful {
 	for name, d := range m.doubtful {
 		switch {
 		case d.busy || now.Before(d.next):
-		case d.wrong != nil, d.tries > 0 && m.nodes[name].name == "": // it may be looked at again, or has gone
+		case d.wrong != nil, d.tries > 0 && m.nodes[name].name == "": // it may be checked again, or is gone
 			delete(m.doubtful, name)
 		case next == nil || d.tries < next.tries:
 			next = d
@@ -234,7 +228,7 @@ func (m *Members) nextDoubtful(now time.Time) *doubtful {
 	return next
 }
 
-// fetch fetches one key, and takes in what it proves.
+// fetch fetches one key and checks the members with that identity.
 func (m *Members) fetch(ctx context.Context, d *doubtful) {
 	limited, cancel := context.WithTimeout(ctx, proofTimeout)
 	defer cancel()
@@ -254,14 +248,13 @@ func (m *Members) fetch(ctx context.Context, d *doubtful) {
 		}
 	}
 	if err != nil && ctx.Err() == nil && m.quiet.Due("unproven "+string(to.ID)) {
-		m.config.Log.Warn("a member has not proven who it is", slog.Any("member", to.ID), slog.String("address", to.Address),
+		m.config.Log.Warn("member has not proven its identity", slog.Any("member", to.ID), slog.String("address", to.Address),
 			slog.Uint64("refused", m.refused), slog.Any("err", err))
 	}
-	m.notify() // also of a failure: a start may wait for it
+	m.notify() // even after a failure, because a start may wait for it
 }
 
-// settleDoubts looks again at what is said by those with an id whose key is known
-// now. The lock is held.
+// settleDoubts checks the members with an id again, after its key was fetched. The lock is held.
 func (m *Members) settleDoubts(id bourse.WorkerID) {
 	for name, n := range m.nodes {
 		if n.member.ID != id || n.proven {
@@ -278,7 +271,7 @@ func (m *Members) settleDoubts(id bourse.WorkerID) {
 			continue
 		}
 		switch v, err := m.judge(&d.node); {
-		case v == proven: // what memberlist was not let know, perhaps
+		case v == proven: // memberlist may not have been allowed to add it
 			delete(m.doubtful, name)
 			d.node.proven = true
 			m.enter(d.node)
@@ -289,8 +282,7 @@ func (m *Members) settleDoubts(id bourse.WorkerID) {
 	}
 }
 
-// awaitProofs waits, not for long, until the keys of all that we met were asked
-// for.
+// awaitProofs waits, for a limited time, until the keys of all known members have been requested.
 func (m *Members) awaitProofs(ctx context.Context) {
 	if m.config.Proofs == nil {
 		return

@@ -8,10 +8,10 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// publishTimeout bounds the waiting for others to receive it.
+// publishTimeout is how long to wait until others have received an update.
 const publishTimeout = 500 * time.Millisecond
 
-// SetLeaving reports whether this worker is leaving: takes no more orders.
+// SetLeaving sets whether this worker is leaving and accepts no more orders.
 func (m *Members) SetLeaving(leaving bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -21,8 +21,7 @@ func (m *Members) SetLeaving(leaving bool) {
 	}
 }
 
-// SetTag takes the tag that this worker has chosen at its first start; see
-// TagInUse.
+// SetTag sets the tag that this worker has chosen at its first start; see TagInUse.
 func (m *Members) SetTag(tag bourse.WorkerTag) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -30,10 +29,10 @@ func (m *Members) SetTag(tag bourse.WorkerTag) {
 	poke(m.changes)
 }
 
-// Renew signs what we say of ourselves again: our certificate is another one.
+// Renew signs this member's metadata again, after its certificate has changed.
 func (m *Members) Renew() { poke(m.changes) }
 
-// publish sends the others what changed of ourselves, until ctx ends.
+// publish sends changes of this member's metadata to the others until ctx ends.
 func (m *Members) publish(ctx context.Context) {
 	for {
 		select {
@@ -42,7 +41,7 @@ func (m *Members) publish(ctx context.Context) {
 		case <-m.changes:
 		}
 		if err := m.list.UpdateNode(publishTimeout); err != nil {
-			m.config.Log.Debug("a change of ourselves was not sent yet", slog.Any("err", err)) // it stays in the queue
+			m.config.Log.Debug("send own metadata failed", slog.Any("err", err)) // it remains in the queue
 		}
 	}
 }

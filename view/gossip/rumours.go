@@ -8,16 +8,15 @@ import (
 	"github.com/hashicorp/memberlist"
 )
 
-// Rumours go with the packets of the membership, and in packets of their own:
-// while many members come or go, news of the membership fills its packets for
-// as long as a minute.
+// Rumors are sent in the packets of the membership, and in separate packets, because updates of the membership fill
+// its packets for up to a minute while many members come or go.
 const (
-	sendTo    = 10 // random members, each Timing.Gossip, at most: as long as there is something
-	sendTries = 10 // to find one that is not ourselves
-	around    = 6  // what memberlist adds: a type and a checksum
+	sendTo    = 10 // maximum number of random members per Timing.Gossip, while there is something to send
+	sendTries = 10 // to find a random member other than this one
+	around    = 6  // bytes that memberlist adds: a type and a checksum
 )
 
-// sendRumours passes on what there is to send, until ctx ends.
+// sendRumours sends pending rumors until ctx ends.
 func (m *Members) sendRumours(ctx context.Context) {
 	limit := Room(m.config.label()) - around
 	tick := time.NewTicker(m.config.Timing.Gossip)
@@ -51,13 +50,12 @@ func (m *Members) sendSome(limit int) {
 			return
 		}
 		for _, message := range messages {
-			_ = m.list.SendBestEffort(to, message) // it would be lost as well if the packet were
+			_ = m.list.SendBestEffort(to, message) // a lost packet would have the same effect
 		}
 	}
 }
 
-// peers returns every member as memberlist last passed it: what memberlist
-// itself returns it changes while others read it.
+// peers returns copies of all members, because memberlist changes its own nodes while others read them.
 func (m *Members) peers() []*memberlist.Node {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -68,7 +66,7 @@ func (m *Members) peers() []*memberlist.Node {
 	return out
 }
 
-// someone returns a random member that is not ourselves.
+// someone returns a random member other than this one.
 func (m *Members) someone(members []*memberlist.Node) *memberlist.Node {
 	if len(members) == 0 {
 		return nil

@@ -15,17 +15,16 @@ import (
 // leaveTimeout is how long a member that ends tries to notify the others.
 const leaveTimeout = time.Second
 
-// pings is how often a rival is asked whether it lives: packets get lost.
+// pings is how many pings a rival gets, because packets get lost.
 const pings = 3
 
-// doubt is how long a rival may be in the list and not answer. One that is dead
-// is gone from it sooner; one that stays is only too far away for a ping.
+// doubt is how long a rival may be in the list without answering. A dead one disappears sooner, so one that remains
+// is only too far away for a ping.
 const doubt = 10 * time.Second
 
-// Run joins the group and keeps this member in it until ctx ends; then it
-// notifies the others, and has ended within a few seconds. No one to join is no
-// error: it goes on calling. CodeAlreadyExists means that the id or the tag of
-// this member belongs to another living one, which was there first.
+// Run joins the group and keeps this member in it until ctx ends; then it notifies the others and returns within a
+// few seconds. If nobody can be joined, it continues to call. It returns CodeAlreadyExists if this member's id or tag
+// belongs to another running server that was there first.
 func (m *Members) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var wg sync.WaitGroup
@@ -54,8 +53,7 @@ func (m *Members) Run(ctx context.Context) error {
 	return m.watch(ctx)
 }
 
-// settle finds out whether the id and tag are free and, if so, has the others
-// list this member.
+// settle checks whether the id and tag are free and, if so, makes the others list this member.
 func (m *Members) settle(ctx context.Context) error {
 	m.awaitProofs(ctx)
 	if err := m.checkRivals(ctx, true, nil); err != nil {
@@ -68,9 +66,9 @@ func (m *Members) settle(ctx context.Context) error {
 	return nil
 }
 
-// watch reports losses and looks out for rivals, as the list changes.
+// watch reports losses and checks for rivals whenever the list changes.
 func (m *Members) watch(ctx context.Context) error {
-	doubted := map[string]time.Time{} // rivals by name, and when they were first seen
+	doubted := map[string]time.Time{} // when rivals were first seen, by name
 	again := time.NewTicker(doubt)
 	defer again.Stop()
 	for {
@@ -84,7 +82,7 @@ func (m *Members) watch(ctx context.Context) error {
 			}
 		}
 		for _, l := range m.takeLost() {
-			m.config.Log.Info("a member is gone", slog.Any("member", l.member.ID), slog.String("role", string(l.member.Role)))
+			m.config.Log.Info("member lost", slog.Any("member", l.member.ID), slog.String("role", string(l.member.Role)))
 			m.config.OnLost(l.member, l.at)
 		}
 		if err := m.checkRivals(ctx, false, doubted); err != nil {
@@ -98,8 +96,7 @@ func (m *Members) watch(ctx context.Context) error {
 	}
 }
 
-// watchRest is the time between looks while the list changes: each goes
-// through the whole list.
+// watchRest is the time between checks while the list changes, because each check scans the whole list.
 const watchRest = 20 * time.Millisecond
 
 func (m *Members) takeLost() []loss {
@@ -110,11 +107,9 @@ func (m *Members) takeLost() []loss {
 	return l
 }
 
-// checkRivals returns CodeAlreadyExists when a member that was there first has
-// our id, or (fresh: before we are in use) our tag, and lives. One that was
-// killed a moment ago looks alive to the gossip and does not answer; it is
-// doubted until it has gone. Where members prove who they are, one that does not
-// answer keeps no one out.
+// checkRivals returns CodeAlreadyExists if a running member that was there first has our id or, with fresh set, our
+// tag. A member that was killed a moment ago is still in the list and does not answer; it counts as doubtful until it
+// is removed. If members prove their identity, one that does not answer has no effect.
 func (m *Members) checkRivals(ctx context.Context, fresh bool, doubted map[string]time.Time) error {
 	rivals := m.rivals(fresh)
 	maps.DeleteFunc(doubted, func(name string, _ time.Time) bool {
@@ -139,8 +134,8 @@ func inUse(by node, id bool) error {
 	return bourse.Errorf(bourse.CodeAlreadyExists, "%s id %s is already in use by the server at %s", by.member.Role, by.member.ID, by.gossip)
 }
 
-// rivals returns the members that may keep us out, and logs those that should
-// have been.
+// rivals returns the members that may have precedence over this one, and logs those over which this one has
+// precedence.
 func (m *Members) rivals(fresh bool) []node {
 	m.mu.Lock()
 	var mayKeepUsOut, shouldGo []node
@@ -150,7 +145,7 @@ func (m *Members) rivals(fresh bool) []node {
 		}
 		sameID := n.name != m.name && n.member.ID == m.self.member.ID
 		switch {
-		case sameID && n.gossip == m.gossip: // an earlier life of ours, however long the others take to notice that it is over
+		case sameID && n.gossip == m.gossip: // an earlier boot of this server, which others have not noticed as gone yet
 		case rival(m.self, n), fresh && !n.pending && sharesTag(m.self, n):
 			mayKeepUsOut = append(mayKeepUsOut, n)
 		case sameID, sharesTag(m.self, n):
@@ -160,15 +155,15 @@ func (m *Members) rivals(fresh bool) []node {
 	m.mu.Unlock()
 	for _, n := range shouldGo {
 		if m.quiet.Due("twice " + n.name) {
-			m.config.Log.Error("our id or tag is used by another server", slog.Any("member", n.member.ID),
+			m.config.Log.Error("own id or tag is used by another server", slog.Any("member", n.member.ID),
 				slog.String("tag", n.member.Tag.String()), slog.String("address", n.gossip))
 		}
 	}
 	return mayKeepUsOut
 }
 
-// lives asks a member directly, by its name. Where members prove who they are, it
-// is asked at its API, and must prove to have our certificate's name.
+// lives pings a member by its name. If members prove their identity, it instead asks the member's API, which must
+// prove that it has our certificate's name.
 func (m *Members) lives(ctx context.Context, n node) bool {
 	if m.config.Proofs != nil {
 		ctx, cancel := context.WithTimeout(ctx, proofTimeout)
@@ -176,12 +171,12 @@ func (m *Members) lives(ctx context.Context, n node) bool {
 		names, err := m.config.Proofs.Names(ctx, n.member)
 		return err == nil && slices.Contains(names, n.name)
 	}
-	addr, err := net.ResolveUDPAddr("udp", n.gossip) // an address, no host name
+	addr, err := net.ResolveUDPAddr("udp", n.gossip) // an IP address, so nothing is resolved
 	if err != nil || n.gossip == m.gossip || ctx.Err() != nil {
-		return false // where we listen, no one else does
+		return false // only this process listens there
 	}
 	answered := make(chan bool, pings)
-	for range pings { // at once: a server that comes back waits for this
+	for range pings { // concurrently, because a restarted server waits for this
 		go func() {
 			_, err := m.list.Ping(n.name, addr)
 			answered <- err == nil
@@ -194,12 +189,12 @@ func (m *Members) lives(ctx context.Context, n node) bool {
 	return lives
 }
 
-// leave notifies the others that we go, and ends the gossip.
+// leave notifies the others of our leaving and stops the gossip.
 func (m *Members) leave() {
 	if err := m.list.Leave(leaveTimeout); err != nil {
-		m.config.Log.Info("leave the group", slog.Any("err", err))
+		m.config.Log.Info("leave group failed", slog.Any("err", err))
 	}
 	if err := m.list.Shutdown(); err != nil {
-		m.config.Log.Warn("shut down the gossip", slog.Any("err", err))
+		m.config.Log.Warn("shut down gossip failed", slog.Any("err", err))
 	}
 }

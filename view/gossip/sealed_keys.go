@@ -10,26 +10,26 @@ import (
 	"sync/atomic"
 )
 
-// PublicKey is the key of members that have none. It hides nothing.
+// PublicKey returns the key of members without a key. It provides no secrecy.
 func PublicKey() []byte {
 	sum := sha256.Sum256([]byte("bourse: a membership without a key"))
 	return sum[:]
 }
 
-// Sizes of what is around a message.
+// Sizes of the parts around a sealed message.
 const (
-	version   = 1 // the only one: version 0 is padded, which adds only ways to be wrong
+	version   = 1 // version 0 has padding, which only adds ways to be wrong
 	nonceSize = 12
 	tagSize   = 16
 	overhead  = 1 + nonceSize + tagSize
 )
 
-var errSealed = errors.New("no key of ours opens it")
+var errSealed = errors.New("no known key decrypts the message")
 
-// Keys are the keys of a membership. They may change while they are used.
+// Keys holds the keys of a membership. They may be changed during use.
 type Keys struct{ all atomic.Pointer[[]cipher.AEAD] }
 
-// NewKeys returns these keys, or the public one where there are none.
+// NewKeys returns Keys with the given keys, or with the public one if there are none.
 func NewKeys(keys [][]byte) (*Keys, error) {
 	k := &Keys{}
 	if len(keys) == 0 {
@@ -38,7 +38,7 @@ func NewKeys(keys [][]byte) (*Keys, error) {
 	return k, k.Set(keys)
 }
 
-// Set replaces the keys: the first seals from now on, all open.
+// Set replaces the keys: the first one encrypts from now on, all decrypt.
 func (k *Keys) Set(keys [][]byte) error {
 	all := make([]cipher.AEAD, 0, len(keys))
 	for _, key := range keys {
@@ -56,7 +56,7 @@ func (k *Keys) Set(keys [][]byte) error {
 	return nil
 }
 
-// seal appends the sealed message to dst; bound is what it is bound to.
+// seal appends the sealed message to dst, bound to bound.
 func (k *Keys) seal(dst, message, bound []byte) []byte {
 	dst = append(dst, version)
 	var nonce [nonceSize]byte
@@ -65,8 +65,7 @@ func (k *Keys) seal(dst, message, bound []byte) []byte {
 	return (*k.all.Load())[0].Seal(dst, nonce[:], message, bound)
 }
 
-// open opens a sealed message, in memory of its own: a key that does not fit
-// destroys what it writes over.
+// open decrypts a sealed message into new memory, because a failed decryption overwrites its destination.
 func (k *Keys) open(sealed, bound []byte) ([]byte, error) {
 	if len(sealed) < overhead || sealed[0] != version {
 		return nil, errSealed

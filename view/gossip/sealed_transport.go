@@ -10,29 +10,28 @@ import (
 	"golang.org/x/sync/semaphore"
 )
 
-// Bounds of what others may send.
+// Limits on incoming data.
 const (
-	// maxPacket is the length of a packet. Members send at most [Room] in one.
+	// maxPacket is the maximum length of a packet. Members send at most [Room].
 	maxPacket = 4 << 10
-	// maxMessage is the length of a message on a stream: a push/pull of 10 000
-	// members.
+	// maxMessage is the maximum length of a message on a stream: a push/pull of 10,000 members.
 	maxMessage = 8 << 20
-	// maxTogether is what long messages on streams may take at once, and
-	// short is how long one is that takes nothing of that.
+	// maxTogether is the maximum memory of concurrent long messages on streams, and short is the length up to which a
+	// message does not count.
 	maxTogether = 16 << 20
 	short       = 64 << 10
-	// maxStreams is how many others may have dialed at once.
+	// maxStreams is the maximum number of concurrent incoming streams.
 	maxStreams = 128
 )
 
-// datagram is the length of a packet that no network on the way has to cut.
+// datagram is the length of a packet that no network has to fragment.
 const datagram = 1400
 
-// Room is how long a message of a packet may be, for members with this label.
+// Room returns the maximum length of a message in a packet, for members with this label.
 func Room(label string) int { return datagram - 2 - len(label) - overhead }
 
-// Transport is a transport for memberlist, on top of another one: memberlist
-// uses it without keys, label and compression.
+// Transport is a memberlist transport on top of another one. memberlist must use it without keys, label and
+// compression.
 type Transport struct {
 	memberlist.Transport
 	label   string
@@ -41,14 +40,14 @@ type Transport struct {
 
 	packets chan *memberlist.Packet
 	streams chan net.Conn
-	slots   chan struct{}       // of streams
-	room    *semaphore.Weighted // in bytes, for long messages
+	slots   chan struct{}       // limits streams
+	room    *semaphore.Weighted // bytes of long messages
 	done    chan struct{}
 	pumps   sync.WaitGroup
 }
 
-// New returns a transport that works until Shutdown. refused is called with what
-// was not let through, one call at a time for packets and streams each.
+// New returns a transport that works until Shutdown. It calls refused for each refused packet and stream; calls for
+// packets are sequential, as are those for streams.
 func New(below memberlist.Transport, label string, keys *Keys, refused func(from net.Addr, why error)) *Transport {
 	t := &Transport{
 		Transport: below, label: label, keys: keys, refused: refused,
@@ -82,8 +81,8 @@ func (t *Transport) DialTimeout(addr string, timeout time.Duration) (net.Conn, e
 	return &conn{Conn: c, t: t, dialed: true, close: func() {}}, nil
 }
 
-// Shutdown implements memberlist.Transport. What is below may be handing over a
-// packet, so the pumps work until it has ended.
+// Shutdown implements memberlist.Transport. The transport below may be delivering a packet, so the pumps run until it
+// has ended.
 func (t *Transport) Shutdown() error {
 	err := t.Transport.Shutdown()
 	close(t.done)
@@ -115,8 +114,8 @@ func (t *Transport) pumpPackets() {
 	}
 }
 
-// openPacket returns the message of a packet, in memory of its own: memberlist
-// queues some, and what is below may have allocated the longest.
+// openPacket returns the message of a packet in new memory, because memberlist queues some, and the transport below
+// may have allocated the maximum length.
 func (t *Transport) openPacket(b []byte) ([]byte, error) {
 	if len(b) > maxPacket {
 		return nil, errSize
@@ -132,7 +131,7 @@ func (t *Transport) openPacket(b []byte) ([]byte, error) {
 	return message, checkPacket(message)
 }
 
-var errStreams = errors.New("too many have dialed at once")
+var errStreams = errors.New("too many concurrent streams")
 
 func (t *Transport) pumpStreams() {
 	for {
@@ -143,7 +142,7 @@ func (t *Transport) pumpStreams() {
 			select {
 			case t.slots <- struct{}{}:
 			default:
-				_ = c.Close() // it was not ours yet
+				_ = c.Close() // it has no slot yet
 				t.refused(c.RemoteAddr(), errStreams)
 				continue
 			}
@@ -151,7 +150,7 @@ func (t *Transport) pumpStreams() {
 			select {
 			case t.streams <- accepted:
 			case <-t.done:
-				_ = accepted.Close() // no one reads it
+				_ = accepted.Close() // nobody reads it
 				return
 			}
 		}

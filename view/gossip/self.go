@@ -8,16 +8,16 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// PathSelf is where a server says how it is called in the gossip, to servers that
-// want to know whether it lives: only who has its certificate can answer there.
+// PathSelf is the path at which a server returns its gossip names to servers that check whether it is running. Only a
+// server with its certificate can answer there.
 const PathSelf = "/view/self"
 
-// Self is what a server answers at PathSelf.
+// Self is the answer at PathSelf.
 type Self struct {
-	Names []string `json:"names"` // "id@boot", one for each group
+	Names []string `json:"names"` // "id@boot", one per group
 }
 
-// SelfHandler serves PathSelf for a server that is in these groups.
+// SelfHandler serves PathSelf for a server in these groups.
 func SelfHandler(groups ...*Members) http.Handler {
 	var self Self
 	for _, g := range groups {
@@ -29,18 +29,18 @@ func SelfHandler(groups ...*Members) http.Handler {
 	})
 }
 
-// maxSelf bounds what is read of an answer.
+// maxSelf is the maximum size of an answer in bytes.
 const maxSelf = 4 << 10
 
-// ReadSelf reads the answer of a server at PathSelf.
+// ReadSelf reads a server's answer at PathSelf.
 func ReadSelf(resp *http.Response) (Self, error) {
 	var self Self
 	if resp.StatusCode != http.StatusOK {
-		return self, bourse.Errorf(bourse.CodeUnavailable, "it answers %s", resp.Status)
+		return self, bourse.Errorf(bourse.CodeUnavailable, "unexpected status %s", resp.Status)
 	}
 	err := json.NewDecoder(http.MaxBytesReader(nil, resp.Body, maxSelf)).Decode(&self)
 	if err != nil || slices.ContainsFunc(self.Names, func(s string) bool { return len(s) > maxText }) {
-		return Self{}, bourse.Errorf(bourse.CodeUnavailable, "it does not say who it is")
+		return Self{}, bourse.Errorf(bourse.CodeUnavailable, "invalid answer about its identity")
 	}
 	return self, nil
 }

@@ -8,22 +8,21 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// snapshot is the list of members at one moment. It is never changed once it
-// was built, so readers share it.
+// snapshot is the list of members at one moment. It is immutable, so readers share it.
 type snapshot struct {
-	members  []bourse.Member // one for each id, sorted by it
+	members  []bourse.Member // one per id, sorted by id
 	byID     map[bourse.WorkerID]int
 	byTag    map[bourse.WorkerTag]int
-	regions  []bourse.Region                   // that have a worker, sorted
-	byRegion map[bourse.Region][]bourse.Member // workers that take orders
+	regions  []bourse.Region                   // regions with a worker, sorted
+	byRegion map[bourse.Region][]bourse.Member // workers that accept orders
 }
 
-// build makes the snapshot of a group as the member named self sees it.
+// build returns the snapshot of a group for the member named self.
 func build(nodes map[string]node, self string) *snapshot {
 	chosen := map[bourse.WorkerID]node{}
 	for _, n := range nodes {
 		if n.name != self && (!n.proven || n.pending || tagless(n.member)) {
-			continue // it is not known yet who it is, whether it may be here, or which tag it has
+			continue // its identity, permission or tag is not known yet
 		}
 		if other, ok := chosen[n.member.ID]; !ok || better(n, other, self) {
 			chosen[n.member.ID] = n
@@ -62,19 +61,18 @@ func build(nodes map[string]node, self string) *snapshot {
 	return s
 }
 
-// ownsRather reports whether a tag that two workers have is rather n's: by what
-// their ids say, and then the one that was there first.
+// ownsRather reports whether a tag shared by two workers belongs to n: the id's preference counts first, then the
+// earlier boot.
 func ownsRather(n, other node) bool {
 	a, b := n.member.ID.TagRank(n.member.Tag), other.member.ID.TagRank(other.member.Tag)
 	return cmp.Or(cmp.Compare(a, b), cmp.Compare(n.boot, other.boot)) < 0
 }
 
-// tagless reports whether m is a worker that has not chosen its tag: a machine
-// that it made could not be found.
+// tagless reports whether m is a worker that has not chosen its tag. Machines that it created could not be found.
 func tagless(m bourse.Member) bool { return m.Role == bourse.RoleWorker && m.Tag == 0 }
 
-// better reports whether of two lives of one server n counts: our own does, else
-// the later one, which began only after the other had not answered.
+// better reports whether n is the boot of a server that counts: our own does, otherwise the later one, which started
+// only after the other had not answered.
 func better(n, other node, self string) bool {
 	if n.name == self || other.name == self {
 		return n.name == self
@@ -82,9 +80,8 @@ func better(n, other node, self string) bool {
 	return n.boot > other.boot
 }
 
-// rival reports whether n keeps the server called self, which is pending or not,
-// out of the group: a member with the same id that was there first. One that
-// has settled was there before one that has not; else the earlier boot was.
+// rival reports whether n has precedence over the server self: a member with the same id that was there first. A
+// settled member was there before a pending one; otherwise the earlier boot was.
 func rival(self, n node) bool {
 	if n.name == self.name || n.member.ID != self.member.ID {
 		return false
@@ -95,7 +92,7 @@ func rival(self, n node) bool {
 	return strings.Compare(n.boot, self.boot) < 0
 }
 
-// sharesTag reports whether n is another living worker with self's tag.
+// sharesTag reports whether n is another worker with self's tag.
 func sharesTag(self, n node) bool {
 	return n.member.ID != self.member.ID && n.member.Role == bourse.RoleWorker &&
 		self.member.Role == bourse.RoleWorker && self.member.Tag != 0 && n.member.Tag == self.member.Tag

@@ -11,18 +11,17 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// binds is how often a port is looked for that is free for TCP and for UDP.
+// binds is the number of tries to find a port that is free for both TCP and UDP.
 const binds = 10
 
-// transport returns what memberlist sends and receives by, which ends with memberlist.
-// Codes: already_exists, internal.
+// transport returns the transport for memberlist, which closes it. Errors: already_exists, internal.
 func (m *Members) transport() (*Transport, error) {
 	below := m.config.Transport
 	if below == nil {
 		var err error
 		if below, err = m.bind(); err != nil {
 			code := bourse.CodeInternal
-			if strings.Contains(err.Error(), "address already in use") { // memberlist keeps no cause
+			if strings.Contains(err.Error(), "address already in use") { // memberlist does not preserve the cause
 				code = bourse.CodeAlreadyExists
 			}
 			return nil, bourse.Errorf(code, "gossip on %s: %w", m.config.Bind, err)
@@ -31,7 +30,7 @@ func (m *Members) transport() (*Transport, error) {
 	return New(below, m.config.label(), m.keyring, m.refuse), nil
 }
 
-// bind makes sockets of our own.
+// bind opens new sockets.
 func (m *Members) bind() (t *memberlist.NetTransport, err error) {
 	host, port := hostPort(m.config.Bind)
 	tries := 1
@@ -49,9 +48,9 @@ func (m *Members) bind() (t *memberlist.NetTransport, err error) {
 	return nil, err
 }
 
-// refuse logs what was not let through.
+// refuse logs refused data.
 func (m *Members) refuse(from net.Addr, why error) {
 	if m.quiet.Due("refused " + why.Error()) {
-		m.config.Log.Warn("what another sends to the membership is ignored", slog.Any("from", from), slog.Any("err", why))
+		m.config.Log.Warn("gossip message ignored", slog.Any("from", from), slog.Any("err", why))
 	}
 }
