@@ -15,8 +15,8 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// The paths of a Replicator's Handler. Bodies are envelopes, but for snapshots,
-// which are the view's, and health, which is JSON.
+// The paths served by a Replicator's Handler. Bodies are envelopes, except those of snapshots, whose format is the
+// view's, and of health, which is JSON.
 const (
 	pathDigest   = "/view/digest"
 	pathPull     = "/view/pull"
@@ -25,10 +25,10 @@ const (
 	pathHealth   = "/view/health"
 )
 
-// checkHeader carries the cluster's check where there is no envelope.
+// checkHeader carries the cluster check in requests without an envelope.
 const checkHeader = "Bourse-View"
 
-// Bounds of bodies. A pull may always hold one whole transaction.
+// Maximum body sizes, in bytes. A pull can always carry one whole transaction.
 const (
 	maxDigestBody  = 1 << 20
 	maxPullRequest = 256 << 10
@@ -39,18 +39,19 @@ const (
 
 func checkText(check uint64) string { return fmt.Sprintf("%d-%016x", envelopeVersion, check) }
 
-// client asks other members.
+// client sends requests to other members.
 type client struct {
 	caller   Caller
-	check    uint64 // of the cluster
+	check    uint64 // the cluster check
 	timeout  time.Duration
 	peers    *peers
 	count    *counters
 	refusals *refusals
 }
 
-// ask sends an envelope to a member and returns the frames of its answer.
-func (c *client) ask(ctx context.Context, to bourse.Member, path string, envelope []byte, most int64) ([]frame, error) {
+// ask sends an envelope to a member and returns the frames of the response. The response may have at most limit
+// bytes.
+func (c *client) ask(ctx context.Context, to bourse.Member, path string, envelope []byte, limit int64) ([]frame, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
 	req := c.request(http.MethodPost, path, nil)
@@ -58,33 +59,33 @@ func (c *client) ask(ctx context.Context, to bourse.Member, path string, envelop
 	req.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(envelope)), nil }
 	req.Body, _ = req.GetBody()
 	c.count.httpBytesOut.Add(uint64(len(envelope)))
-	body, err := c.read(ctx, to, req, most)
+	body, err := c.read(ctx, to, req, limit)
 	if err != nil {
 		return nil, err
 	}
 	frames, err := openEnvelope(c.check, body)
 	if err != nil {
 		c.refusals.add(err, to.ID)
-		return nil, bourse.Errorf(bourse.CodeInternal, "the answer of %s: %w", to.ID, err)
+		return nil, bourse.Errorf(bourse.CodeInternal, "read the response of %s: %w", to.ID, err)
 	}
 	return frames, nil
 }
 
-// read sends a request and returns the whole body of the answer.
-func (c *client) read(ctx context.Context, to bourse.Member, req *http.Request, most int64) ([]byte, error) {
+// read sends a request and returns the whole body of the response, at most limit bytes.
+func (c *client) read(ctx context.Context, to bourse.Member, req *http.Request, limit int64) ([]byte, error) {
 	resp, err := c.call(ctx, to, req)
 	if err != nil {
 		return nil, err
 	}
 	defer resp.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(resp.Body, most+1))
+	body, err := io.ReadAll(io.LimitReader(resp.Body, limit+1))
 	c.count.httpBytesIn.Add(uint64(len(body)))
 	switch {
 	case err != nil:
 		c.peers.failed(to.ID, time.Now())
-		return nil, bourse.Errorf(bourse.CodeUnavailable, "the answer of %s was lost: %w", to.ID, err)
-	case int64(len(body)) > most:
-		return nil, bourse.Errorf(bourse.CodeInternal, "%s answered with more than %d bytes", to.ID, most)
+		return nil, bourse.Errorf(bourse.CodeUnavailable, "read the response of %s: %w", to.ID, err)
+	case int64(len(body)) > limit:
+		return nil, bourse.Errorf(bourse.CodeInternal, "the response of %s has more than %d bytes", to.ID, limit)
 	}
 	return body, nil
 }
@@ -97,8 +98,8 @@ func (c *client) request(method, path string, query url.Values) *http.Request {
 	}
 }
 
-// call sends a request and returns the answer, unread, when it is no failure. A
-// member that asks not to be called for a while is not.
+// call sends a request and returns the response, with its body unread, if the status is 200. A member that answers
+// 429 is not called again before its Retry-After.
 func (c *client) call(ctx context.Context, to bourse.Member, req *http.Request) (*http.Response, error) {
 	resp, err := c.caller.Call(ctx, to, req)
 	if err != nil {
@@ -112,19 +113,19 @@ func (c *client) call(ctx context.Context, to bourse.Member, req *http.Request) 
 		return resp, nil
 	}
 	defer resp.Body.Close()
-	text, _ := io.ReadAll(io.LimitReader(resp.Body, 200)) // whatever came of it
+	text, _ := io.ReadAll(io.LimitReader(resp.Body, 200)) // best effort: only for the message
 	switch resp.StatusCode {
 	case http.StatusTooManyRequests:
 		c.peers.rest(to.ID, time.Now(), retryAfter(resp))
-		return nil, bourse.Errorf(bourse.CodeRateLimited, "%s has enough to do", to.ID)
+		return nil, bourse.Errorf(bourse.CodeRateLimited, "%s is overloaded", to.ID)
 	case http.StatusNotFound:
-		return nil, bourse.Errorf(bourse.CodeNotFound, "%s does not have it", to.ID)
+		return nil, bourse.Errorf(bourse.CodeNotFound, "%s does not have the requested data", to.ID)
 	}
 	c.peers.failed(to.ID, time.Now())
-	return nil, bourse.Errorf(bourse.CodeUnavailable, "%s answers with status %d: %s", to.ID, resp.StatusCode, bourse.Quoted(string(text)))
+	return nil, bourse.Errorf(bourse.CodeUnavailable, "%s responded with status %d: %s", to.ID, resp.StatusCode, bourse.Quoted(string(text)))
 }
 
-// retryAfter reads how long a server wants not to be called.
+// retryAfter returns the time that a response asks its caller to wait.
 func retryAfter(resp *http.Response) time.Duration {
 	seconds, err := strconv.Atoi(resp.Header.Get("Retry-After"))
 	if err != nil || seconds < 1 {

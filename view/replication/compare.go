@@ -10,18 +10,15 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// Two members compare in two steps, so that the bytes are bounded however many
-// streams there are and however much differs:
+// Two members compare their views in two steps, so that the size of each message is bounded whatever the number of
+// streams and differences:
 //
-//  1. The caller sends a sum over all its heads, and the heads that changed
-//     last. With equal sums that is all. Otherwise the other one answers with
-//     a sum for each of 256 buckets of streams, its own latest heads and those
-//     of the caller's that it has otherwise.
-//  2. In buckets whose difference the listed heads do not explain, the caller
-//     asks for all heads; a limited number of buckets at a time.
+// 1. The caller sends a checksum over all its heads, and its most recently changed heads. If the checksums are equal,
+// that is all. Otherwise the peer responds with a checksum for each of 256 buckets of streams, its own most recently
+// changed heads, and its versions of the caller's heads where they differ. 2. For buckets whose difference the listed
+// heads do not explain, the caller requests all heads, for a limited number of buckets at a time.
 //
-// Nearly always the news of the last second is the whole difference, and step
-// 2 is not needed.
+// Usually the transactions of the last second are the whole difference, and step 2 is not needed.
 const (
 	buckets     = 256
 	maxRecents  = 48   // heads in step 1
@@ -29,18 +26,18 @@ const (
 	bucketsOnce = 32   // buckets in one request of step 2
 )
 
-// headSum returns the 64 bits of a head in sums.
+// headSum returns the contribution of a head to the checksums.
 func headSum(h view.Head) uint64 {
 	b := binary.BigEndian.AppendUint64(nil, h.Epoch)
 	b = binary.BigEndian.AppendUint64(b, h.Seq)
 	b = binary.BigEndian.AppendUint64(b, h.Hash)
 	x := fnv.New64a()
-	_, _ = x.Write(append(b, h.Site...)) // a hash takes all
+	_, _ = x.Write(append(b, h.Site...)) // Write of a hash never fails
 	return mix(x.Sum64())
 }
 
-// mix spreads every bit over all (the finalizer of SplitMix64): FNV's upper
-// bits alone are not good enough for sums by exclusive or.
+// mix makes every bit depend on all bits (the finalizer of SplitMix64). The upper bits of FNV alone are too weak for
+// checksums combined by exclusive or.
 func mix(x uint64) uint64 {
 	x ^= x >> 30
 	x *= 0xbf58476d1ce4e5b9
@@ -52,14 +49,14 @@ func mix(x uint64) uint64 {
 // bucketOf returns the bucket of a stream.
 func bucketOf(s wire.Stream) byte {
 	x := fnv.New64a()
-	_, _ = x.Write(append(binary.BigEndian.AppendUint64(nil, s.Epoch), s.Site...)) // a hash takes all
+	_, _ = x.Write(append(binary.BigEndian.AppendUint64(nil, s.Epoch), s.Site...)) // Write of a hash never fails
 	return byte(mix(x.Sum64()))
 }
 
-// bucketSums are the sums of all buckets, cut to 32 bits.
+// bucketSums are the checksums of all buckets, truncated to 32 bits.
 type bucketSums [buckets]uint32
 
-// digest is what one member has to compare.
+// digest summarizes a member's view for a comparison.
 type digest struct {
 	sums
 	heads   map[wire.Stream]view.Head
@@ -78,14 +75,14 @@ func digestOf(d view.Digest) digest {
 	return out
 }
 
-// latest returns the heads that changed last, the latest first.
+// latest returns the n most recently changed heads, the latest first.
 func latest(heads []view.Head, n int) []view.Head {
 	sorted := slices.Clone(heads)
 	slices.SortFunc(sorted, func(a, b view.Head) int { return cmp.Compare(b.At, a.At) })
 	return sorted[:min(n, len(sorted))]
 }
 
-// encode writes all sums.
+// encode returns the encoded checksums.
 func (b *bucketSums) encode() []byte {
 	out := make([]byte, 0, 4*buckets)
 	for _, x := range b {
@@ -94,7 +91,7 @@ func (b *bucketSums) encode() []byte {
 	return out
 }
 
-// decodeBuckets returns nil for what is too short.
+// decodeBuckets returns nil if body is too short.
 func decodeBuckets(body []byte) *bucketSums {
 	if len(body) < 4*buckets {
 		return nil
@@ -106,8 +103,8 @@ func decodeBuckets(body []byte) *bucketSums {
 	return &out
 }
 
-// unexplained returns the buckets in which the other one differs from what its
-// listed heads, laid over ours, make of them.
+// unexplained returns the buckets that differ from the peer's even after the heads that it listed are applied to
+// ours.
 func (d *digest) unexplained(theirs *bucketSums, listed map[wire.Stream]view.Head) []byte {
 	ours := d.buckets
 	for s, h := range listed {
@@ -115,7 +112,7 @@ func (d *digest) unexplained(theirs *bucketSums, listed map[wire.Stream]view.Hea
 		if old, ok := d.heads[s]; ok {
 			ours[b] ^= uint32(headSum(old))
 		}
-		if h.Seq > 0 { // 0: the other one does not have it
+		if h.Seq > 0 { // 0: the peer does not have the stream
 			ours[b] ^= uint32(headSum(h))
 		}
 	}
@@ -128,7 +125,7 @@ func (d *digest) unexplained(theirs *bucketSums, listed map[wire.Stream]view.Hea
 	return out
 }
 
-// firstRequest is the caller's part of step 1.
+// firstRequest appends the caller's message of step 1.
 func firstRequest(envelope []byte, d view.Digest, s sums) []byte {
 	envelope = appendFrame(envelope, kindSums, encodeSums(s))
 	for _, h := range latest(d.Heads, maxRecents) {
@@ -137,7 +134,7 @@ func firstRequest(envelope []byte, d view.Digest, s sums) []byte {
 	return envelope
 }
 
-// answerDigest is the other one's part of both steps.
+// answerDigest appends the response to a request of either step.
 func answerDigest(d view.Digest, request []frame, envelope []byte) []byte {
 	ours := digestOf(d)
 	var theirs sums
@@ -155,7 +152,7 @@ func answerDigest(d view.Digest, request []frame, envelope []byte) []byte {
 			for _, b := range f.body[:min(len(f.body), buckets)] {
 				asked[b] = true
 			}
-		default: // of a later release
+		default: // added by a later release
 		}
 	}
 	envelope = appendFrame(envelope, kindSums, encodeSums(ours.sums))
@@ -181,8 +178,7 @@ func answerDigest(d view.Digest, request []frame, envelope []byte) []byte {
 	return envelope
 }
 
-// appendAsked writes all heads in the buckets asked for, and says when there
-// are more than go into one answer.
+// appendAsked appends all heads in the requested buckets, or maxHeads of them and kindMore.
 func (d *digest) appendAsked(envelope []byte, heads []view.Head, asked map[byte]bool) []byte {
 	n := 0
 	for _, h := range heads {

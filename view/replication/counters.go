@@ -2,10 +2,10 @@ package replication
 
 import "sync/atomic"
 
-// counters count since the start.
+// counters count events since the start.
 type counters struct {
 	rumourBytesIn, rumourBytesOut atomic.Uint64
-	httpBytesIn, httpBytesOut     atomic.Uint64 // of bodies, of requests that we made and that we served
+	httpBytesIn, httpBytesOut     atomic.Uint64 // of request and response bodies, as client and as server
 	taken, duplicates             atomic.Uint64
 	gaps, announced               atomic.Uint64
 	compared, pulled, snapshots   atomic.Uint64
@@ -14,37 +14,37 @@ type counters struct {
 	shed                          atomic.Uint64
 }
 
-// Traffic is what a Replicator has done since its start.
+// Traffic holds the counters of a Replicator since its start.
 type Traffic struct {
 	RumourBytesIn  uint64 `json:"rumour_bytes_in"`
 	RumourBytesOut uint64 `json:"rumour_bytes_out"`
 	HTTPBytesIn    uint64 `json:"http_bytes_in"` // bodies only
 	HTTPBytesOut   uint64 `json:"http_bytes_out"`
 	Taken          uint64 `json:"taken"`      // transactions that were new
-	Duplicates     uint64 `json:"duplicates"` // and that were not
-	Gaps           uint64 `json:"gaps"`       // that came before others which they follow
+	Duplicates     uint64 `json:"duplicates"` // transactions received again
+	Gaps           uint64 `json:"gaps"`       // transactions received before a predecessor
 	Announced      uint64 `json:"announced"`  // announcements received
-	Compared       uint64 `json:"compared"`   // exchanges with other members
-	Pulled         uint64 `json:"pulled"`     // transactions that were asked for
-	Snapshots      uint64 `json:"snapshots"`  // taken in
+	Compared       uint64 `json:"compared"`   // comparisons with other members
+	Pulled         uint64 `json:"pulled"`     // transactions received by pulling
+	Snapshots      uint64 `json:"snapshots"`  // snapshots applied
 	Refused        struct {
 		Malformed    uint64 `json:"malformed"`
-		Forged       uint64 `json:"forged"` // not of the site that they claimed to be of
+		Forged       uint64 `json:"forged"` // not signed by the site that they name
 		OtherVersion uint64 `json:"other_version"`
 		OtherCluster uint64 `json:"other_cluster"`
-		Shed         uint64 `json:"shed"` // requests answered with 429
+		Shed         uint64 `json:"shed"` // requests refused with status 429
 	} `json:"refused"`
 	Queue struct {
 		Rumours       int    `json:"rumours"`
 		Bytes         int    `json:"bytes"`
 		Announcements int    `json:"announcements"`
-		Demoted       uint64 `json:"demoted"` // rumours sent by position only, for lack of space
-		Dropped       uint64 `json:"dropped"` // announcements, for lack of space
-		Wanted        int    `json:"wanted"`  // streams about to be pulled
+		Demoted       uint64 `json:"demoted"` // rumors reduced to an announcement, for lack of space
+		Dropped       uint64 `json:"dropped"` // announcements dropped for lack of space
+		Wanted        int    `json:"wanted"`  // streams waiting to be pulled
 	} `json:"queue"`
 }
 
-// Traffic returns what was done.
+// Traffic returns the current counters.
 func (r *Replicator) Traffic() Traffic {
 	c := r.count
 	t := Traffic{

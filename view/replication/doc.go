@@ -1,28 +1,32 @@
-// Package replication is how the view spreads: no server needs another one to
-// know what the cluster has.
+// Package replication replicates the view among the servers of a cluster, so
+// that each server can answer from its own copy.
 //
-// A [Replicator] spreads the view's transactions in three ways, each the net
-// below the one before:
+// A [Replicator] uses three mechanisms, each of which finds what the one before
+// missed:
 //
-//   - Rumours. What we write, and what we receive for the first time, goes with
-//     the packets of the membership to random members: whole, four times,
-//     and then its position alone, eight times. What that costs each member
-//     does not depend on the size of the group. What fits no packet, or comes
-//     faster than packets go, is announced by its position only.
-//   - Pulls. A member that receives a position that it does not have, or finds
-//     a gap, asks for the transactions over HTTP, of one that announced it. One
-//     that is too far behind gets a snapshot of the stream.
-//   - Comparison. Now and then a member compares the heads of all streams with
-//     another one (see compare.go), pulls what it lacks and announces what the
-//     other one lacks. Rows that differ at equal positions are repaired from
-//     the site's own snapshot; what cannot be repaired is tried less and less
-//     often, and listed by [Replicator.State].
+//   - Rumors. A transaction that this member writes, or receives for the first
+//     time, is sent to random members in the packets of the membership: whole,
+//     four times, and then its position alone, eight times. The cost to each
+//     member does not depend on the size of the group. Transactions that are too
+//     large for a packet, or come faster than packets are sent, are only
+//     announced by their positions.
+//   - Pulls. A member that receives the position of a transaction that it does
+//     not have, or finds a gap, requests the transactions over HTTP from a member
+//     that announced them. If it is too far behind, it gets a snapshot of the
+//     stream.
+//   - Comparison. From time to time a member compares the heads of all streams
+//     with another one (see compare.go), pulls what it is missing and announces
+//     what the other is missing. Rows that differ at equal positions are repaired
+//     from a snapshot of the site that owns them; repairs that do not help are
+//     tried less and less often, and listed by [Replicator.State].
 //
-// Every queue is bounded and drops the oldest, which costs time and nothing
-// else. Every message has the wire version and a check of the cluster's id in
-// front; what does not fit is counted and dropped. Every endpoint serves a
-// bounded number of requests at once and answers others with 429.
+// Every queue is bounded and drops its oldest entries, which only delays their
+// replication. Every message begins with the wire version and a hash of the
+// cluster's id; messages that do not match are counted and dropped. Every
+// endpoint serves a bounded number of requests at once and answers others with
+// 429.
 //
-// The locks of a Replicator's parts are leaves: under them nothing is called,
-// but for a stream's head, which takes the view's own lock.
+// The locks of a Replicator's parts are leaf locks: a goroutine that holds one
+// calls nothing else, except the view for the head of a stream, which takes the
+// view's own lock.
 package replication

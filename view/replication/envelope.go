@@ -9,65 +9,64 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// What members say of the view, in packets and over HTTP, is one envelope:
+// Members exchange their views, in packets and over HTTP, in envelopes of this format:
 //
-//	version  1 byte, envelopeVersion
-//	cluster  8 bytes: FNV-1a of the cluster's id
-//	frames   each: kind (1 byte), length (uvarint), and so many bytes
+// version 1 byte, envelopeVersion cluster 8 bytes: FNV-1a hash of the cluster's id frames each: kind (1 byte), length
+// (uvarint), body
 //
-// Frames of a kind that is not known here are skipped, and so is what follows
-// within a frame that is: a later release adds both.
+// A reader skips frames of an unknown kind, and any bytes after the known part of a body: a later release may add
+// both.
 const envelopeVersion = 1
 
 const envelopeHead = 1 + 8
 
-// maxSite bounds the name of a site.
+// maxSite is the maximum length of a site's name, in bytes.
 const maxSite = 255
 
-// kind says what a frame is.
+// kind is the type of a frame.
 type kind byte
 
 const (
-	kindFrom        kind = iota + 1 // text: who sends this
+	kindFrom        kind = iota + 1 // text: the sender's id
 	kindTransaction                 // an encoded transaction
-	kindAnnounce                    // position: the sender has the stream up to here
+	kindAnnounce                    // position: the sender has the stream up to this one
 	kindHead                        // position, hash (8 bytes), at (varint)
-	kindSums                        // heads, shared (8 bytes each), number of streams (uvarint)
-	kindBuckets                     // 4 bytes of each bucket's sum
-	kindBucketList                  // one byte for each bucket that is asked for
-	kindWant                        // position: what follows it is asked for
-	kindSnapshot                    // position: only a snapshot helps; it is the sender's head
-	kindBudget                      // uvarint: so many bytes at most, about
-	kindMore                        // nothing: there is more than was sent
-	kindNew                         // nothing: the sender does not know the cluster yet
+	kindSums                        // checksums of the heads and the shared rows (8 bytes each), number of streams (uvarint)
+	kindBuckets                     // 4 bytes for each bucket's checksum
+	kindBucketList                  // one byte for each requested bucket
+	kindWant                        // position: the transactions after it are requested
+	kindSnapshot                    // position of the sender's head: the request can be satisfied only by a snapshot
+	kindBudget                      // uvarint: approximate maximum size of the response, in bytes
+	kindMore                        // empty: the response is incomplete
+	kindNew                         // empty: the sender does not know the cluster yet
 )
 
-// frame is one part of an envelope. Its body belongs to the envelope's bytes.
+// frame is one part of an envelope. Its body aliases the envelope's bytes.
 type frame struct {
 	kind kind
 	body []byte
 }
 
-// clusterCheck is what of a cluster's id is in each envelope.
+// clusterCheck returns the hash of a cluster's id that every envelope carries.
 func clusterCheck(cluster string) uint64 {
 	h := fnv.New64a()
-	_, _ = h.Write([]byte(cluster)) // a hash takes all
+	_, _ = h.Write([]byte(cluster)) // Write of a hash never fails
 	return h.Sum64()
 }
 
-// refusal says why an envelope was not read. The zero value is no reason.
+// refusal is the reason why an envelope was refused.
 type refusal string
 
 const (
-	refusedVersion refusal = "another wire version"
-	refusedCluster refusal = "another cluster"
+	refusedVersion refusal = "unsupported wire version"
+	refusedCluster refusal = "sent by a server of another cluster"
 	refusedShape   refusal = "malformed"
-	refusedForged  refusal = "not of the site that it claims to be of"
+	refusedForged  refusal = "not signed by the site that it names"
 )
 
 func (r refusal) Error() string { return string(r) }
 
-// newEnvelope begins one.
+// newEnvelope returns an envelope without frames.
 func newEnvelope(check uint64) []byte {
 	return binary.BigEndian.AppendUint64([]byte{envelopeVersion}, check)
 }
@@ -101,7 +100,7 @@ func appendFrame(b []byte, k kind, body []byte) []byte {
 	return append(binary.AppendUvarint(append(b, byte(k)), uint64(len(body))), body...)
 }
 
-// frameSize is what a frame with a body of n bytes takes.
+// frameSize returns the encoded size of a frame whose body has n bytes.
 func frameSize(n int) int {
 	size := 1 + n
 	for v := uint64(n); ; v >>= 7 {
@@ -119,7 +118,7 @@ func encodePosition(p wire.Position) []byte {
 	return append(b, p.Site...)
 }
 
-// position takes what encodePosition wrote.
+// position reads a position written by encodePosition.
 func (r *reader) position() wire.Position {
 	var p wire.Position
 	p.Epoch, p.Seq, p.Site = r.uvarint(), r.uvarint(), bourse.WorkerID(r.text())
@@ -147,7 +146,7 @@ func readHead(b []byte) (view.Head, bool) {
 	return h, !r.short
 }
 
-// sums are what two members compare first.
+// sums are the checksums that two members compare first.
 type sums struct {
 	heads, shared uint64
 	streams       uint64
@@ -165,7 +164,7 @@ func readSums(b []byte) (sums, bool) {
 	return s, !r.short
 }
 
-// bytes takes what has its length in front.
+// bytes reads a byte string that is preceded by its length.
 func (r *reader) bytes() []byte {
 	n := r.uvarint()
 	if n > uint64(len(r.rest)) {
@@ -193,8 +192,8 @@ func (r *reader) varint() int64 {
 	return v
 }
 
-// reader takes values off the front of bytes; short is set once they have run
-// out, and from then on it returns zeros.
+// reader decodes values from a byte slice. If the slice is too short it sets short and returns zero values from then
+// on.
 type reader struct {
 	rest  []byte
 	short bool

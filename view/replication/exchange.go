@@ -11,14 +11,14 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// compareAll compares with a random member again and again: soon after
-// differences were found, seldom in quiet times and large groups.
+// compareAll compares with random members until ctx ends: soon again after differences were found, and less often in
+// quiet times and large groups.
 func (r *Replicator) compareAll(ctx context.Context) {
 	wait := time.Duration(0)
 	for {
 		changed := r.config.Changed()
 		others := r.others()
-		if !r.restBetween(ctx, wait/2+rand.N(wait+1), len(others) == 0, changed) { // so that members do not compare in step
+		if !r.restBetween(ctx, wait/2+rand.N(wait+1), len(others) == 0, changed) { // random, so that members do not compare at the same time
 			return
 		}
 		others = r.others()
@@ -30,10 +30,10 @@ func (r *Replicator) compareAll(ctx context.Context) {
 	}
 }
 
-// restBetween rests between comparisons, and returns false when ctx has ended.
-// A member that is alone and knows nothing is in no hurry before another comes.
+// restBetween waits between comparisons, and returns false if ctx has ended. A server without other members that does
+// not know its cluster waits until the members change.
 func (r *Replicator) restBetween(ctx context.Context, d time.Duration, alone bool, changed <-chan struct{}) bool {
-	if d == 0 || !alone || r.knows() {
+	if d == 0 || !alone || r.knowsCluster() {
 		return rest(ctx, d)
 	}
 	timer := time.NewTimer(d)
@@ -48,14 +48,13 @@ func (r *Replicator) restBetween(ctx context.Context, d time.Duration, alone boo
 	}
 }
 
-// learnEvery is the time between comparisons while there are members that may
-// know the cluster, and we do not.
+// learnEvery is the time between comparisons while this server does not know its cluster and there are other members.
 const learnEvery = 50 * time.Millisecond
 
-// nextWait is the time until the next comparison.
+// nextWait returns the time until the next comparison.
 func (r *Replicator) nextWait(last time.Duration, found bool, others int) time.Duration {
 	p := r.config.Pace
-	if !r.knows() && others > 0 {
+	if !r.knowsCluster() && others > 0 {
 		return learnEvery
 	}
 	if found || !r.isSynced() {
@@ -64,11 +63,11 @@ func (r *Replicator) nextWait(last time.Duration, found bool, others int) time.D
 	return min(max(3*last/2, p.Fast), p.Slow+time.Duration(others)*10*time.Millisecond)
 }
 
-// compareWithSome compares with one member that answers, and reports whether
-// something was missing here.
+// compareWithSome compares with one member, trying up to compareTries of them, and reports whether something was
+// missing here.
 func (r *Replicator) compareWithSome(ctx context.Context, others []bourse.Member) bool {
 	callable, _ := r.peers.shuffled(others, time.Now())
-	if n := r.knowledge.unknown(callable); n > 0 {
+	if n := r.knowledge.uncompared(callable); n > 0 {
 		callable = callable[:n]
 	}
 	for _, m := range callable[:min(len(callable), compareTries)] {
@@ -79,37 +78,37 @@ func (r *Replicator) compareWithSome(ctx context.Context, others []bourse.Member
 		if err == nil {
 			return found
 		}
-		r.config.Log.Debug("compare views", slog.Any("member", m.ID), slog.Any("err", err))
+		r.config.Log.Debug("comparison with member failed", slog.Any("member", m.ID), slog.Any("err", err))
 	}
 	return false
 }
 
-// compareTries is how many members are tried in a row.
+// compareTries is the number of members to try in a row.
 const compareTries = 3
 
-// comparison is what is known of another member's view.
+// comparison is the state of a comparison with another member.
 type comparison struct {
 	with   bourse.Member
 	ours   digest
 	theirs sums
-	heads  map[wire.Stream]view.Head // theirs that differ, or may; Seq 0: it does not have the stream
+	heads  map[wire.Stream]view.Head // the peer's, where they differ or may differ; Seq 0: it does not have the stream
 	all    bool                      // nothing else differs
-	fresh  bool                      // the other one does not know the cluster yet
+	fresh  bool                      // the peer does not know the cluster yet
 }
 
-// compareWith compares with one member, pulls what we lack, sends it the positions of what
-// it lacks, and repairs what is different though it should not be.
+// compareWith compares with one member, pulls what is missing here, sends it the positions that it is missing, and
+// repairs streams that differ at equal positions.
 func (r *Replicator) compareWith(ctx context.Context, with bourse.Member) (found bool, err error) {
 	c, err := r.exchangeHeads(ctx, with)
 	if err != nil {
 		return false, err
 	}
 	r.count.compared.Add(1)
-	lacking, behind, broken := r.sort(c, time.Now())
+	lacking, behind, broken := r.classify(c, time.Now())
 	if len(lacking) > 0 {
 		before := r.headsOf(lacking)
 		err := r.pull(ctx, with, lacking)
-		if r.judge(with, before, c.heads, err); err != nil {
+		if r.recordProgress(with, before, c.heads, err); err != nil {
 			return true, err
 		}
 	}
@@ -120,7 +119,7 @@ func (r *Replicator) compareWith(ctx context.Context, with bourse.Member) (found
 	}
 	r.repairStreams(ctx, broken)
 	if c.all && !r.isSynced() && c.theirs.shared != r.view.Digest().Shared {
-		// Not every shared row is of a stream that is still there.
+		// Some shared rows may belong to streams that no longer exist.
 		if err := r.restoreShared(ctx, with); err != nil {
 			return true, err
 		}
@@ -143,7 +142,7 @@ func (r *Replicator) headsOf(streams []wire.Stream) map[wire.Stream]uint64 {
 	return out
 }
 
-// exchangeHeads does both steps of a comparison.
+// exchangeHeads performs both steps of a comparison.
 func (r *Replicator) exchangeHeads(ctx context.Context, with bourse.Member) (*comparison, error) {
 	d := r.view.Digest()
 	c := &comparison{with: with, ours: digestOf(d), heads: map[wire.Stream]view.Head{}}
@@ -161,8 +160,8 @@ func (r *Replicator) exchangeHeads(ctx context.Context, with bourse.Member) (*co
 	return c, r.exchangeBuckets(ctx, c, sums)
 }
 
-// read takes the heads out of an answer. It returns the sums of its buckets, nil
-// when there are none: then everything is equal, or it answers step 2.
+// read records the heads in a response. It returns the bucket checksums, nil if there are none: then the views are
+// equal, or the response is one to step 2.
 func (c *comparison) read(frames []frame) *bucketSums {
 	var out *bucketSums
 	for _, f := range frames {
@@ -177,14 +176,14 @@ func (c *comparison) read(frames []frame) *bucketSums {
 			if h, ok := readHead(f.body); ok {
 				c.heads[h.Stream] = h
 			}
-		default: // of a later release
+		default: // added by a later release
 		}
 	}
 	return out
 }
 
-// exchangeBuckets asks for the heads of what step 1 did not explain: all of it
-// while we are new, else a part; the next comparison finds the rest.
+// exchangeBuckets requests the heads that step 1 did not explain: all of them until this server is in sync, then a
+// part; the next comparison finds the rest.
 func (r *Replicator) exchangeBuckets(ctx context.Context, c *comparison, theirs *bucketSums) error {
 	left := c.ours.unexplained(theirs, c.heads)
 	c.all = true
@@ -209,7 +208,7 @@ func (r *Replicator) exchangeBuckets(ctx context.Context, c *comparison, theirs 
 			return nil
 		}
 		if len(c.heads) == known {
-			continue // they became equal meanwhile
+			continue // they have become equal in the meantime
 		}
 	}
 	return nil
@@ -224,8 +223,7 @@ func hasFrame(frames []frame, k kind) bool {
 	return false
 }
 
-// noteMissing notes which of our streams the other one does not have in the
-// buckets that it listed wholly.
+// noteMissing records which of our streams the peer does not have, in the buckets that it listed completely.
 func (c *comparison) noteMissing(listed []byte) {
 	in := [buckets]bool{}
 	for _, b := range listed {
@@ -238,16 +236,16 @@ func (c *comparison) noteMissing(listed []byte) {
 	}
 }
 
-// sort says what to do about the other one's heads: streams that we lack,
-// positions that it lacks, and streams that differ at equal positions.
-func (r *Replicator) sort(c *comparison, now time.Time) (lacking []wire.Stream, behind []wire.Position, broken []view.Head) {
+// classify returns the streams that are missing here, the positions that are missing at the peer, and the streams that
+// differ at equal positions.
+func (r *Replicator) classify(c *comparison, now time.Time) (lacking []wire.Stream, behind []wire.Position, broken []view.Head) {
 	own := r.view.Self().Stream
 	for s, h := range c.heads {
 		if s == own && h.Seq == 0 && c.ours.heads[s].Seq == 0 {
 			continue
 		}
 		if s.Site == r.config.Self.ID && r.isAhead(h.Position) {
-			// What we signed proves it; else only one whose word counts.
+			// A transaction that we signed is proof; otherwise only a trusted member is believed.
 			if r.speaksFor(c.with, "") {
 				r.ahead(h.Position)
 			} else if !r.repair.resting(streamName(s), now) {
@@ -272,17 +270,16 @@ func (r *Replicator) sort(c *comparison, now time.Time) (lacking []wire.Stream, 
 	return lacking, behind, broken
 }
 
-// settled reports whether a head is old enough for all members to have it. A clock
-// that is wrong makes it old as well.
+// settled reports whether a head is old enough to have reached all members. A head with a wrong time counts as old.
 func (r *Replicator) settled(h view.Head, now time.Time) bool {
 	age := now.Sub(time.Unix(0, h.At))
-	return !r.isSynced() || !r.knows() || age > r.config.Pace.Settle || age < -r.config.Pace.Settle
+	return !r.isSynced() || !r.knowsCluster() || age > r.config.Pace.Settle || age < -r.config.Pace.Settle
 }
 
-// maxAnnounced bounds the positions in one message.
+// maxAnnounced is the maximum number of positions in one message.
 const maxAnnounced = 512
 
-// announce sends a member the positions of what it lacks. It pulls that itself.
+// announce sends a member the positions that it is missing, so that it pulls them.
 func (r *Replicator) announce(ctx context.Context, to bourse.Member, positions []wire.Position) error {
 	envelope := appendFrame(newEnvelope(r.check), kindFrom, []byte(r.config.Self.ID))
 	for _, p := range positions[:min(len(positions), maxAnnounced)] {

@@ -108,7 +108,7 @@ func TestHostileRumours(t *testing.T) {
 		if r.OtherCluster != 25 || r.OtherVersion != 25 || r.Malformed < 75 {
 			t.Errorf("refused: %+v", r)
 		}
-		if lines := log.Lines("is refused"); lines < 2 || lines > 4 {
+		if lines := log.Lines("message about the view refused"); lines < 2 || lines > 4 {
 			t.Errorf("%d lines tell of it", lines)
 		}
 	})

@@ -8,24 +8,22 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// enoughNew is how many members are compared with when none of them knows the
-// cluster: all servers of it may have been started together.
-const enoughNew = 5
+// uninformedQuorum is the number of members to compare with if none of them knows the cluster: all servers of the cluster
+// may have been started at the same time.
+const uninformedQuorum = 5
 
-// knowledge is whether this server knows its cluster: has received, since its
-// start, all that the others know. Until then "there is no such thing" is
-// nothing that it could say.
+// knowledge records whether this server knows its cluster, that is, whether it has received, since its start,
+// everything that the others know. Until then it must not report that something does not exist.
 //
-// It knows its cluster once it has compared its view with that of a member
-// that itself did, and has all that the other one had; or with enoughNew
-// members, or all that there are if they are fewer, when all of them are as
-// new as this one. A member that has met no other knows nothing: nothing tells
-// it that it is alone, and not the first to come back.
+// A server knows its cluster once it has compared its view with a member that knows the cluster, and has everything
+// that the member had; or with enoughNew members, or all others if there are fewer, when none of them knows the
+// cluster. A server that has met no other member does not: it cannot tell whether it is alone or the first to come
+// back.
 type knowledge struct {
 	known chan struct{} // closed once
 
 	mu       sync.Mutex
-	compared map[bourse.WorkerID]bool // with whom, all of them new; nil once known
+	compared map[bourse.WorkerID]bool // members that do not know the cluster; nil once known
 }
 
 func (k *knowledge) init() {
@@ -33,11 +31,11 @@ func (k *knowledge) init() {
 	k.compared = map[bourse.WorkerID]bool{}
 }
 
-// Known returns a channel that is closed once this server knows its cluster.
-// What it knows then, it does not forget.
+// Known returns a channel that is closed once this server has received, since its start, everything that the cluster
+// knowsCluster.
 func (r *Replicator) Known() <-chan struct{} { return r.knowledge.known }
 
-func (r *Replicator) knows() bool {
+func (r *Replicator) knowsCluster() bool {
 	select {
 	case <-r.knowledge.known:
 		return true
@@ -46,8 +44,8 @@ func (r *Replicator) knows() bool {
 	}
 }
 
-// learned notes that all that a member had is here; fresh if that one did not
-// know the cluster itself.
+// learned records that this server has everything that a member had. If fresh, the member itself does not know the
+// cluster.
 func (r *Replicator) learned(from bourse.WorkerID, fresh bool) {
 	others := r.others()
 	k := &r.knowledge
@@ -58,16 +56,16 @@ func (r *Replicator) learned(from bourse.WorkerID, fresh bool) {
 	}
 	k.compared[from] = true
 	left := slices.ContainsFunc(others, func(m bourse.Member) bool { return !k.compared[m.ID] })
-	if fresh && left && len(k.compared) < enoughNew {
+	if fresh && left && len(k.compared) < uninformedQuorum {
 		return
 	}
 	k.compared = nil
 	close(k.known)
 }
 
-// unknown moves those members to the front that may still teach us something,
-// and returns how many there are.
-func (k *knowledge) unknown(members []bourse.Member) int {
+// uncompared moves the members that have not been compared with to the front, and returns their number, 0 once the
+// cluster is known.
+func (k *knowledge) uncompared(members []bourse.Member) int {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.compared == nil {
@@ -83,14 +81,14 @@ func (k *knowledge) unknown(members []bourse.Member) int {
 	return n
 }
 
-// complete reports whether all that the other one had is here.
+// complete reports whether this server has everything that the peer had.
 func (r *Replicator) complete(c *comparison) bool {
 	if !c.all {
 		return false
 	}
 	now := time.Now()
 	for s, h := range c.heads {
-		// What repairs have not brought will not come by waiting for it.
+		// Do not wait for what repairs could not get.
 		if s.Site != r.config.Self.ID && h.Seq > r.view.Head(s) && !r.repair.resting(streamName(s), now) {
 			return false
 		}

@@ -11,8 +11,8 @@ import (
 	"github.com/bourse-dev/bourse/view/inventory"
 )
 
-// knows reports whether a node knows its cluster.
-func knows(n *gossiptest.Node) bool {
+// knowsCluster reports whether a node knows its cluster.
+func knowsCluster(n *gossiptest.Node) bool {
 	select {
 	case <-n.Replicator.Known():
 		return true
@@ -56,7 +56,7 @@ func TestOneThatIsAloneKnowsNothing(t *testing.T) {
 		one := startNode(t, net, gossiptest.NodeConfig{Number: 1})
 		d := directing(t, one)
 		time.Sleep(time.Hour)
-		if knows(one) || d.Knows() {
+		if knowsCluster(one) || d.Knows() {
 			t.Error("it knows its cluster, and has met no one")
 		}
 		two := startNode(t, net, gossiptest.NodeConfig{Number: 2, Join: []string{one.Addr()}})

@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 )
 
-// limits are how many requests are served at once, by path.
+// limits bound the number of concurrent requests for each path.
 type limits map[string]chan struct{}
 
 func newLimits(l Limits) limits {
@@ -20,8 +20,8 @@ func newLimits(l Limits) limits {
 	return out
 }
 
-// limited serves requests of one path up to its limit, and answers all others that
-// they come again later: what cannot be served now costs next to nothing.
+// limited serves up to the limit of concurrent requests for a path, and answers others with 429 at once, which is
+// cheap.
 func (s *server) limited(path string, serve http.HandlerFunc) http.HandlerFunc {
 	slots := s.r.limits[path]
 	return func(w http.ResponseWriter, req *http.Request) {
@@ -35,17 +35,17 @@ func (s *server) limited(path string, serve http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-// restSeconds is how long a caller is asked to stay away.
+// restSeconds is the Retry-After of such a response.
 const restSeconds = 1
 
 // shed answers a request with 429.
 func (s *server) shed(w http.ResponseWriter) {
 	s.r.count.shed.Add(1)
 	w.Header().Set("Retry-After", strconv.Itoa(restSeconds))
-	http.Error(w, "enough to do", http.StatusTooManyRequests)
+	http.Error(w, "overloaded: try again later", http.StatusTooManyRequests)
 }
 
-// countReader and countWriter count bytes that pass.
+// countReader and countWriter count the bytes that pass through.
 type countReader struct {
 	io.Reader
 	n *atomic.Uint64

@@ -16,7 +16,7 @@ import (
 	"github.com/bourse-dev/bourse/view"
 )
 
-// State is what a member says of its own view.
+// State is a member's report on its own view.
 type State struct {
 	Release    string       `json:"release,omitempty"`
 	View       view.Health  `json:"view"`
@@ -25,15 +25,14 @@ type State struct {
 	Unrepaired []Unrepaired `json:"unrepaired,omitempty"`
 }
 
-// State returns how our own view is.
+// State returns the state of this member's view.
 func (r *Replicator) State() State {
 	h, t := r.view.Health(), r.Traffic()
 	return State{Release: r.config.Release, View: h, Traffic: &t, Synced: r.isSynced(), Unrepaired: r.repair.list()}
 }
 
-// Health asks every member, ourselves included, how its view is. Those that do
-// not answer by the end of ctx, or within 2 s, are there with an Error. It is
-// sorted by id.
+// Health asks every member, including this one, for the state of its view. Members that do not respond by the end of
+// ctx, or within 2 s, have an Error. The result is sorted by ID.
 func (r *Replicator) Health(ctx context.Context) []machinesapi.MemberHealth {
 	ctx, cancel := context.WithTimeout(ctx, healthTimeout)
 	defer cancel()
@@ -72,7 +71,7 @@ func (r *Replicator) healthOf(ctx context.Context, m *bourse.Member) machinesapi
 	return state.of(m)
 }
 
-// of describes the view of a member that is in this state.
+// of returns the health of member m, whose state is s.
 func (s *State) of(m *bourse.Member) machinesapi.MemberHealth {
 	h := &s.View
 	out := machinesapi.MemberHealth{
@@ -100,10 +99,10 @@ func (s *server) serveHealth(w http.ResponseWriter, req *http.Request) {
 	}
 	body, err := json.Marshal(s.r.State())
 	if err != nil {
-		http.Error(w, "the state cannot be written", http.StatusInternalServerError)
+		http.Error(w, "encoding the state failed", http.StatusInternalServerError)
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
-	_, _ = countWriter{w, &s.r.count.httpBytesOut}.Write(body) // the caller may have left
+	_, _ = countWriter{w, &s.r.count.httpBytesOut}.Write(body) // the caller may be gone
 }

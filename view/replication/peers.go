@@ -8,14 +8,13 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Between calls to a server that does not answer.
+// Bounds of the pause between calls to a server that does not respond.
 const (
 	minPause = 500 * time.Millisecond
 	maxPause = 30 * time.Second
 )
 
-// peers remembers whom not to call for now: those that asked for a rest, and
-// those that do not answer.
+// peers records which servers not to call for now: those that asked for a pause, and those that do not respond.
 type peers struct {
 	mu     sync.Mutex
 	paused map[bourse.WorkerID]pause
@@ -28,14 +27,14 @@ type pause struct {
 
 func newPeers() *peers { return &peers{paused: map[bourse.WorkerID]pause{}} }
 
-// rest notes that a server asked not to be called for a while.
+// rest records that a server asked not to be called for a while.
 func (p *peers) rest(id bourse.WorkerID, now time.Time, length time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.paused[id] = pause{now.Add(min(length, maxPause)), p.paused[id].length}
 }
 
-// failed notes that a server did not answer.
+// failed records that a server did not respond.
 func (p *peers) failed(id bourse.WorkerID, now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -56,7 +55,7 @@ func (p *peers) free(id bourse.WorkerID, now time.Time) bool {
 	return !p.paused[id].until.After(now)
 }
 
-// shuffled returns members in random order, those that may be called first.
+// shuffled returns members in random order, split into those that may be called now and those that may not.
 func (p *peers) shuffled(members []bourse.Member, now time.Time) (callable, resting []bourse.Member) {
 	rand.Shuffle(len(members), func(i, j int) { members[i], members[j] = members[j], members[i] })
 	for _, m := range members {

@@ -11,28 +11,27 @@ import (
 	"github.com/bourse-dev/bourse/view/inventory"
 )
 
-// presenceEvery is how often the members are looked at without a
-// change.
+// presenceEvery is the interval at which the members are checked even if no change was signaled.
 const presenceEvery = time.Second
 
-// presenceRest is the time between looks while the members change.
+// presenceRest is the minimum time between checks while the members change.
 const presenceRest = 50 * time.Millisecond
 
-// absentAfter is how long after the start a site whose rows we have may be
-// missing from the members before it counts as lost: they have to be met first.
+// absentAfter is how long after the start a site with rows in the view must be missing from the members to count as
+// absent: the members have to be found first.
 const absentAfter = 5 * time.Second
 
-// aliveEvery is how often the view is updated on those that are still there.
+// aliveEvery is how often the view's record of a present member is refreshed.
 const aliveEvery = 5 * time.Second
 
-// presence keeps the view up to date on the members that are there.
+// presence tells the view which members are present.
 type presence struct {
 	config *Config
 	peers  *peers
-	noted  map[bourse.WorkerID]time.Time // when the view was last updated on those that are here
+	noted  map[bourse.WorkerID]time.Time // when each present member was last reported to the view
 }
 
-// watch does so until ctx ends.
+// watch reports members until ctx ends.
 func (x *presence) watch(ctx context.Context) {
 	began := time.Now()
 	tick := time.NewTicker(presenceEvery)
@@ -49,7 +48,7 @@ func (x *presence) watch(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-changed:
-			if !rest(ctx, presenceRest) { // in a large group that starts, many come at a time
+			if !rest(ctx, presenceRest) { // many members join at a time when a large group starts
 				return
 			}
 		case <-tick.C:
@@ -57,9 +56,9 @@ func (x *presence) watch(ctx context.Context) {
 	}
 }
 
-// rest waits, and returns false when ctx has ended.
+// rest waits for d, and returns false if ctx has ended.
 func rest(ctx context.Context, d time.Duration) bool {
-	if d == 0 { // without a timer: CONTRIBUTING says what virtual time does to one
+	if d == 0 { // no timer: CONTRIBUTING explains the problem with virtual time
 		return ctx.Err() == nil
 	}
 	timer := time.NewTimer(d)
@@ -72,8 +71,8 @@ func rest(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// note passes to the view which members came and went since the last time, and
-// now and then which are still there.
+// note reports to the view which members have joined and left since the last call and, every aliveEvery, which are
+// still present.
 func (x *presence) note(now time.Time) {
 	here := map[bourse.WorkerID]bool{x.config.Self.ID: true}
 	for _, m := range x.config.Members() {
@@ -89,19 +88,18 @@ func (x *presence) note(now time.Time) {
 		if !here[id] {
 			x.config.View.SetPresence(id, false, now)
 			delete(x.noted, id)
-			x.peers.answered(id) // its failures are forgotten with it
+			x.peers.answered(id) // its failures no longer count
 		}
 	}
 }
 
-// noteAbsent passes to the view which workers, that it knows from an earlier
-// life of this server, are not here.
+// noteAbsent reports to the view which workers known from before this server's start are absent.
 func (x *presence) noteAbsent(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, x.config.Pace.Timeout)
 	defer cancel()
 	workers, err := view.Ask(ctx, x.config.View, inventory.Workers())
 	if err != nil && ctx.Err() == nil {
-		x.config.Log.Warn("the workers of an earlier life cannot be read", slog.Any("err", err))
+		x.config.Log.Warn("list workers to find absent ones failed", slog.Any("err", err))
 	}
 	for _, w := range workers {
 		if _, ok := x.noted[w.ID]; !ok && w.HostStatus == machinesapi.HostOK {

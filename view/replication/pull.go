@@ -15,8 +15,8 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// Sizes of one answer to a pull. It grows while answers come fast and shrinks
-// when they do not.
+// Bounds of the size of one response to a pull. The size grows while responses come fast and shrinks when they come
+// slowly.
 const (
 	minChunk   = 64 << 10
 	firstChunk = 256 << 10
@@ -27,11 +27,11 @@ const (
 
 const (
 	maxPullStreams = 256 // in one request
-	maxPullRounds  = 512 // in a row with one member
+	maxPullRounds  = 512 // requests to one member in a row
 	pullersAtOnce  = 4
 )
 
-// pullWanted pulls what rumours announced and did not bring.
+// pullWanted pulls streams that were announced and did not arrive as rumors.
 func (r *Replicator) pullWanted(ctx context.Context) {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
@@ -51,13 +51,12 @@ func (r *Replicator) pullWanted(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-timer.C:
-		case <-r.wants.poked:
+		case <-r.wants.wake:
 		}
 	}
 }
 
-// pullFromSources pulls each stream from a member that is likely to have it, several
-// sources side by side.
+// pullFromSources pulls each stream from a member that is likely to have it, from several members concurrently.
 func (r *Replicator) pullFromSources(ctx context.Context, due map[wire.Stream]want) {
 	members := map[bourse.WorkerID]bourse.Member{}
 	for _, m := range r.others() {
@@ -76,15 +75,14 @@ func (r *Replicator) pullFromSources(ctx context.Context, due map[wire.Stream]wa
 			slots <- struct{}{}
 			defer func() { <-slots }()
 			if err := r.pull(ctx, members[id], streams); err != nil {
-				r.config.Log.Debug("pull what was announced", slog.Any("member", id), slog.Any("err", err))
+				r.config.Log.Debug("pull of announced streams failed", slog.Any("member", id), slog.Any("err", err))
 			}
 		})
 	}
 	wg.Wait()
 }
 
-// source chooses a member to ask for a stream: one that announced it, the site
-// itself, and then any.
+// source chooses the member to ask for a stream: one that announced it or the site itself, otherwise any.
 func (r *Replicator) source(s wire.Stream, w want, members map[bourse.WorkerID]bourse.Member) (bourse.WorkerID, bool) {
 	now := time.Now()
 	likely := append(slices.Clone(w.from), s.Site)
@@ -101,7 +99,7 @@ func (r *Replicator) source(s wire.Stream, w want, members map[bourse.WorkerID]b
 	return callable[0].ID, true
 }
 
-// pull gets from one member all that it has of these streams beyond ours.
+// pull gets the transactions of streams that a member has and this one does not.
 func (r *Replicator) pull(ctx context.Context, from bourse.Member, streams []wire.Stream) error {
 	chunk := firstChunk
 	for part := range slices.Chunk(streams, maxPullStreams) {
@@ -131,18 +129,18 @@ func (r *Replicator) pull(ctx context.Context, from bourse.Member, streams []wir
 	return nil
 }
 
-// passOn announces that we have a stream: others may have missed it as well. A
-// member that has just come knows nothing that the others do not.
+// passOn announces our head of a stream, because others may have missed the transactions as well. A member that is
+// not in sync has nothing new for the others.
 func (r *Replicator) passOn(s wire.Stream) {
 	if seq := r.view.Head(s); seq > 0 && r.isSynced() {
 		r.queue.announceHead(wire.Position{Stream: s, Seq: seq})
 	}
 }
 
-// pulled is what one answer to a pull brought.
+// pulled is the outcome of one pull request.
 type pulled struct {
 	progress  bool // something was new
-	more      bool // there is more than the answer held
+	more      bool // the response was incomplete
 	snapshots []wire.Stream
 }
 
@@ -168,7 +166,7 @@ func (r *Replicator) pullOnce(ctx context.Context, from bourse.Member, streams [
 			}
 		case kindMore:
 			out.more = true
-		default: // of a later release
+		default: // added by a later release
 		}
 	}
 	if out.progress, err = r.takePulled(from, encoded); err != nil {
@@ -177,9 +175,8 @@ func (r *Replicator) pullOnce(ctx context.Context, from bourse.Member, streams [
 	return out, r.view.Flush(ctx)
 }
 
-// takePulled takes in what a member answered, and reports whether something was
-// new. CodeInvalid: it answered with what is not of the sites it claims to be
-// of, and is not asked again for a while.
+// takePulled applies the transactions of a response, and reports whether any was new. CodeInvalid: some are not
+// signed by the site that they name; the member is not asked again for a while.
 func (r *Replicator) takePulled(from bourse.Member, encoded [][]byte) (progress bool, err error) {
 	for _, a := range r.view.ApplyAll(encoded) {
 		switch {
@@ -187,7 +184,7 @@ func (r *Replicator) takePulled(from bourse.Member, encoded [][]byte) (progress 
 			r.refusals.add(a.Err, from.ID)
 			if bourse.CodeOf(a.Err) == bourse.CodeForbidden {
 				r.peers.failed(from.ID, time.Now())
-				err = bourse.Errorf(bourse.CodeInvalid, "%s passed on what is not of %s: %w", from.ID, a.Position.Site, a.Err)
+				err = bourse.Errorf(bourse.CodeInvalid, "%s sent a transaction that %s did not sign: %w", from.ID, a.Position.Site, a.Err)
 			}
 		case a.Outcome == view.Ahead:
 			r.ahead(a.Position)

@@ -10,10 +10,10 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// rumourSeed makes our hashes of what was received: they never leave the process.
+// rumourSeed seeds the hashes of received transactions, which never leave the process.
 var rumourSeed = maphash.MakeSeed()
 
-// Receive takes a packet of rumours.
+// Receive processes a packet of rumors.
 func (r *Replicator) Receive(message []byte) {
 	r.count.rumourBytesIn.Add(uint64(len(message)))
 	frames, err := openEnvelope(r.check, message)
@@ -24,7 +24,7 @@ func (r *Replicator) Receive(message []byte) {
 	r.take(frames)
 }
 
-// Next returns one packet of rumours.
+// Next returns a packet of rumors to send, nil if there are none.
 func (r *Replicator) Next(overhead, limit int) [][]byte {
 	envelope := appendFrame(newEnvelope(r.check), kindFrom, []byte(r.config.Self.ID))
 	envelope = r.queue.fill(envelope, limit-overhead)
@@ -35,8 +35,7 @@ func (r *Replicator) Next(overhead, limit int) [][]byte {
 	return [][]byte{envelope}
 }
 
-// take takes in the transactions and announcements of an envelope, but for
-// those transactions that were received already.
+// take processes the transactions and announcements of an envelope, except transactions received before.
 func (r *Replicator) take(frames []frame) {
 	from := sender(frames)
 	for _, f := range frames {
@@ -48,17 +47,17 @@ func (r *Replicator) take(frames []frame) {
 				continue
 			}
 			p, err := r.takeTransaction(from, f.body)
-			if code := bourse.CodeOf(err); err == nil && !p.again || err != nil && (code == bourse.CodeInvalid || code == bourse.CodeForbidden) {
+			if code := bourse.CodeOf(err); err == nil && !p.mayChange || err != nil && (code == bourse.CodeInvalid || code == bourse.CodeForbidden) {
 				r.seen.add(h)
 			}
 		case kindAnnounce:
 			r.takeAnnouncement(from, f.body)
-		default: // of a later release, or of another conversation
+		default: // added by a later release, or part of another exchange
 		}
 	}
 }
 
-// sender returns the sender that an envelope names, "" when it names none.
+// sender returns the sender named in an envelope, "" if there is none.
 func sender(frames []frame) bourse.WorkerID {
 	for _, f := range frames {
 		if f.kind == kindFrom && bourse.WorkerID(f.body).Validate() == nil {
@@ -68,9 +67,9 @@ func sender(frames []frame) bourse.WorkerID {
 	return ""
 }
 
-// takePushed is take for what was sent to us alone: nothing of it is taken for
-// known before the view has said so. It returns the streams that there were
-// transactions of.
+// takePushed processes an envelope that was sent to this member alone. Unlike take, it passes transactions received
+// before to the view too, because the sender waits until the view has them. It returns the streams of the
+// transactions.
 func (r *Replicator) takePushed(frames []frame) []wire.Stream {
 	from := sender(frames)
 	var touched []wire.Stream
@@ -82,28 +81,26 @@ func (r *Replicator) takePushed(frames []frame) []wire.Stream {
 			}
 		case kindAnnounce:
 			r.takeAnnouncement(from, f.body)
-		default: // of a later release, or of another conversation
+		default: // added by a later release, or part of another exchange
 		}
 	}
 	return touched
 }
 
-// placed is the position of a transaction, and whether it would be taken otherwise
-// if it came again.
-type placed struct {
+// applied is the position of a transaction, and whether the view may treat it differently when it is received again.
+type applied struct {
 	wire.Position
-	again bool
+	mayChange bool
 }
 
-// takeTransaction takes one in and passes it on when it is new. CodeInvalid and
-// CodeForbidden: it is malformed, or not of its site, which is counted. Any
-// other error is the view's.
-func (r *Replicator) takeTransaction(from bourse.WorkerID, body []byte) (placed, error) {
-	encoded := slices.Clone(body) // the packet's bytes are not ours
+// takeTransaction applies a transaction and, if it is new, passes it on. CodeInvalid or CodeForbidden: it is
+// malformed, or not signed by its site; both are counted. Other errors are the view's.
+func (r *Replicator) takeTransaction(from bourse.WorkerID, body []byte) (applied, error) {
+	encoded := slices.Clone(body) // the body is part of the packet's buffer
 	verdict, err := r.view.Apply(encoded)
 	if err != nil {
 		r.refusals.add(err, from)
-		return placed{}, err
+		return applied{}, err
 	}
 	p := verdict.Position
 	switch verdict.Outcome {
@@ -112,22 +109,22 @@ func (r *Replicator) takeTransaction(from bourse.WorkerID, body []byte) (placed,
 		r.queue.add(p, encoded)
 	case view.Known:
 		r.count.duplicates.Add(1)
-	case view.Gap: // the view keeps it for a while; others may lack it less
+	case view.Gap: // the view keeps it for a while, and others may not have the gap
 		r.count.gaps.Add(1)
 		r.queue.add(p, encoded)
 		r.wants.add(p, from, time.Now().Add(r.config.Pace.Grace))
-	case view.Unproven: // it cannot be passed on: it may be anybody's
+	case view.Unproven: // do not pass it on: anyone may have made it
 		r.count.gaps.Add(1)
 		r.wants.add(p, from, time.Now().Add(r.config.Pace.Grace))
-		return placed{p, true}, nil
+		return applied{p, true}, nil
 	case view.Ahead:
 		r.ahead(p)
 	}
-	return placed{Position: p}, nil
+	return applied{Position: p}, nil
 }
 
-// takeAnnouncement wants what we lack. What is said of our own site waits for
-// a comparison: a new epoch is no light matter.
+// takeAnnouncement schedules a pull if the position is ahead of ours. Announcements about our own site are ignored: a
+// comparison settles them, because starting a new epoch is expensive.
 func (r *Replicator) takeAnnouncement(from bourse.WorkerID, body []byte) {
 	r.count.announced.Add(1)
 	p, ok := readPosition(body)

@@ -8,15 +8,15 @@ import (
 	"github.com/bourse-dev/bourse/internal/quiet"
 )
 
-// refusals counts and logs what is not taken in.
+// refusals counts and logs refused messages.
 type refusals struct {
 	count *counters
 	quiet *quiet.Lines
 	log   *slog.Logger
 }
 
-// add counts what was not taken in, and logs it rarely. Errors of the view
-// itself say nothing about the other one.
+// add counts a refused message, and logs it at a limited rate. It ignores the view's own errors, which say nothing
+// about the sender.
 func (r *refusals) add(err error, from bourse.WorkerID) {
 	reason := refusedShape
 	if why, ok := errors.AsType[refusal](err); ok {
@@ -40,6 +40,6 @@ func (r *refusals) add(err error, from bourse.WorkerID) {
 		r.count.malformed.Add(1)
 	}
 	if r.quiet.Due(string(reason)) {
-		r.log.Warn("what another server says of the view is refused", slog.String("member", string(from)), slog.Any("err", err))
+		r.log.Warn("message about the view refused", slog.String("member", string(from)), slog.Any("err", err))
 	}
 }

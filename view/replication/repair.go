@@ -13,40 +13,38 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// Between repairs of the same thing that do not help.
+// Bounds of the pause between unsuccessful repairs of the same thing.
 const (
 	minRepair = 2 * time.Second
 	maxRepair = 10 * time.Minute
 )
 
-// sharedStrikes is how many comparisons in a row must find other shared rows
-// while heads differ as well: in a busy cluster they always do.
+// sharedStrikes is the number of consecutive comparisons that must find different shared rows before a repair, if
+// heads differ as well: in a busy cluster they always do.
 const sharedStrikes = 5
 
-// maxRepairs bounds what is remembered of repairs.
+// maxRepairs is the maximum number of repairs to remember.
 const maxRepairs = 1024
 
-// Unrepaired is something that differs from the other members' and that
-// repairs have not made equal.
+// Unrepaired describes a difference from other members that repairs have not removed.
 type Unrepaired struct {
 	What  string    `json:"what"` // a stream, as site/epoch, or "shared rows"
 	Tries int       `json:"tries"`
 	Since time.Time `json:"since"`
 	Next  time.Time `json:"next"`
-	Error string    `json:"error,omitzero"` // of the last try; empty: it worked and did not help
+	Error string    `json:"error,omitzero"` // of the last try; empty: it succeeded and did not help
 }
 
-// repairs remembers what was repaired, so that what cannot be is not tried all
-// the time.
+// repairs remembers past repairs, so that unsuccessful ones are tried less and less often.
 type repairs struct {
 	mu      sync.Mutex
 	tried   map[string]Unrepaired
-	strikes int // comparisons in a row with other shared rows
+	strikes int // consecutive comparisons that found different shared rows
 }
 
 func (x *repairs) init() { x.tried = map[string]Unrepaired{} }
 
-// due reports whether something may be repaired now, and counts it as a try.
+// due reports whether a repair may be tried now and, if so, counts it as a try.
 func (x *repairs) due(what string, now time.Time) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -66,7 +64,7 @@ func (x *repairs) due(what string, now time.Time) bool {
 	return true
 }
 
-// resting reports whether something was tried in vain lately.
+// resting reports whether a repair was tried recently without success.
 func (x *repairs) resting(what string, now time.Time) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -87,14 +85,14 @@ func (x *repairs) ended(what string, err error) {
 	x.tried[what] = u
 }
 
-// repaired forgets what is equal again.
+// repaired records that there is no longer a difference.
 func (x *repairs) repaired(what string) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	delete(x.tried, what)
 }
 
-// repairedStreams forgets all streams: everything is equal.
+// repairedStreams records that no stream differs.
 func (x *repairs) repairedStreams() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -105,7 +103,7 @@ func (x *repairs) repairedStreams() {
 	}
 }
 
-// list returns what repairs did not make equal: tried more than once.
+// list returns the differences that remained after a repair.
 func (x *repairs) list() []Unrepaired {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -119,8 +117,7 @@ func (x *repairs) list() []Unrepaired {
 	return out
 }
 
-// repairStreams repairs streams of which we have other rows than another member
-// has at the same position.
+// repairStreams repairs streams whose rows differ from another member's at the same position.
 func (r *Replicator) repairStreams(ctx context.Context, broken []view.Head) {
 	for _, h := range broken {
 		what := streamName(h.Stream)
@@ -137,17 +134,17 @@ func (r *Replicator) repairStreams(ctx context.Context, broken []view.Head) {
 		}
 		r.repair.ended(what, err)
 		if r.quiet.Due("repair " + what) {
-			r.config.Log.Warn("a stream's rows differ between members", slog.String("stream", what), slog.Any("err", err))
+			r.config.Log.Warn("repair of a stream failed: its rows differ between members", slog.String("stream", what), slog.Any("err", err))
 		}
 	}
 }
 
-// repairStream asks the site itself, whose rows they are, and takes its
-// snapshot when ours is the wrong one. It reports whether ours is right.
+// repairStream compares our rows with those of the site that owns them, and restores its snapshot if ours are wrong.
+// It reports whether ours are right.
 func (r *Replicator) repairStream(ctx context.Context, h view.Head) (bool, error) {
 	owner, ok := r.member(h.Site)
 	if !ok {
-		return false, bourse.Errorf(bourse.CodeUnavailable, "%s, whose rows they are, is not here", h.Site)
+		return false, bourse.Errorf(bourse.CodeUnavailable, "%s, which owns the rows, is not among the members", h.Site)
 	}
 	theirs, err := r.headOf(ctx, owner, h.Stream)
 	if err != nil {
@@ -155,7 +152,7 @@ func (r *Replicator) repairStream(ctx context.Context, h view.Head) (bool, error
 	}
 	ours, ok := r.headHere(h.Stream)
 	if !ok || theirs.Seq != ours.Seq || theirs.Hash == ours.Hash {
-		return true, nil // it has moved on, or the other one is wrong and repairs itself
+		return true, nil // the stream has moved on, or the other member is wrong and will repair its own rows
 	}
 	if err := r.restore(ctx, owner, h.Stream); err != nil {
 		return false, err
@@ -197,13 +194,13 @@ func (r *Replicator) headHere(s wire.Stream) (view.Head, bool) {
 	return view.Head{}, false
 }
 
-// sharedRows is what repairs of shared rows are called.
+// sharedRows is the name of repairs of shared rows.
 const sharedRows = "shared rows"
 
-// judge notes which streams did not come further by a pull, so that what no one
-// has is not asked for all the time. That a member did not answer is no fault of
-// a stream, nor that no member is here whose snapshot of it is trusted.
-func (r *Replicator) judge(with bourse.Member, before map[wire.Stream]uint64, wanted map[wire.Stream]view.Head, err error) {
+// recordProgress records which streams did not advance in a pull, so that transactions that no member has are requested less
+// and less often. A stream is not held responsible if the member did not respond, or if no member is present whose
+// snapshot of it is trusted.
+func (r *Replicator) recordProgress(with bourse.Member, before map[wire.Stream]uint64, wanted map[wire.Stream]view.Head, err error) {
 	if code := bourse.CodeOf(err); err != nil && code != bourse.CodeInvalid && code != bourse.CodeInternal {
 		return
 	}
@@ -220,8 +217,7 @@ func (r *Replicator) judge(with bourse.Member, before map[wire.Stream]uint64, wa
 	}
 }
 
-// repairShared merges the other one's shared rows into ours when they differ
-// and no stream explains it.
+// repairShared merges the peer's shared rows into ours if they differ and no stream explains the difference.
 func (r *Replicator) repairShared(ctx context.Context, c *comparison) {
 	heads := c.theirs.heads == c.ours.sums.heads
 	if heads {
@@ -233,12 +229,11 @@ func (r *Replicator) repairShared(ctx context.Context, c *comparison) {
 	err := r.restoreShared(ctx, c.with)
 	r.repair.ended(sharedRows, err)
 	if err != nil && ctx.Err() == nil && r.quiet.Due(sharedRows) {
-		r.config.Log.Warn("shared rows differ between members", slog.Any("member", c.with.ID), slog.Any("err", err))
+		r.config.Log.Warn("repair of shared rows failed: they differ between members", slog.Any("member", c.with.ID), slog.Any("err", err))
 	}
 }
 
-// sharedDiffer counts comparisons with other shared rows, and reports whether it
-// is time to do something.
+// sharedDiffer records whether a comparison found different shared rows, and reports whether to repair them.
 func (x *repairs) sharedDiffer(differ, equalHeads bool) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()

@@ -13,14 +13,13 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// Replicator spreads the view: what this member changes goes with the
-// gossip of the membership, what it receives is passed on, and what it missed is
-// found by comparing with others and pulled over HTTP. It is the Rumours of
-// its Members.
+// Replicator replicates the view. It sends this member's changes as rumors in the gossip of the membership, passes on
+// what it receives, and finds what it missed by comparing with other members and pulling over HTTP. It implements the
+// Rumours of gossip's Members.
 type Replicator struct {
 	config Config
 	view   *view.View
-	check  uint64 // of the cluster
+	check  uint64 // the cluster check
 	queue  *rumourQueue
 	seen   recent
 	wants  wants
@@ -33,16 +32,16 @@ type Replicator struct {
 	client    *client
 	knowledge knowledge
 
-	synced     chan struct{} // closed once we have compared all with another member
-	syncedFile atomic.Uint64 // the generation of the view's file then, and one
+	synced     chan struct{} // closed once the view has been compared completely with another member's
+	syncedFile atomic.Uint64 // the generation of the view's file at that time, plus one
 	syncedOnce sync.Once
-	renewals   chan wire.Stream // holds one: what others know of ourselves and we do not
-	pressed    atomic.Bool      // the view's queue is half full
-	limits     limits           // of what is served
+	renewals   chan wire.Stream // capacity 1: a position of our own that others know and we do not
+	overloaded atomic.Bool      // the view's queue is more than half full
+	limits     limits           // on requests being served
 }
 
-// New makes one, which receives what the view publishes: call
-// it before the view's Run. It starts nothing.
+// New returns a Replicator that sends what the view publishes from now on. Call it before the view's Run. It starts
+// no goroutines.
 func New(c Config) *Replicator {
 	c = c.withDefaults()
 	r := &Replicator{
@@ -61,8 +60,8 @@ func New(c Config) *Replicator {
 	return r
 }
 
-// Run compares, pulls and repairs until ctx ends. Begin it once the membership
-// is Ready: a member that has met no other believes that it knows all.
+// Run compares, pulls and repairs until ctx ends, and returns nil. Call it after the membership is Ready: a
+// Replicator that has met no other member considers itself in sync.
 func (r *Replicator) Run(ctx context.Context) error {
 	var wg sync.WaitGroup
 	here := presence{config: &r.config, peers: r.peers, noted: map[bourse.WorkerID]time.Time{}}
@@ -73,8 +72,8 @@ func (r *Replicator) Run(ctx context.Context) error {
 	return nil
 }
 
-// Synced is closed once all was compared with some other member and what was
-// missing is there, or when there was no one to compare with.
+// Synced returns a channel that is closed once the view has been compared completely with another member's and has
+// everything that was missing, or when there was no other member.
 func (r *Replicator) Synced() <-chan struct{} { return r.synced }
 
 func (r *Replicator) setSynced() {
@@ -82,36 +81,36 @@ func (r *Replicator) setSynced() {
 	r.syncedOnce.Do(func() { close(r.synced) })
 }
 
-// InSync reports whether that is so of the view's present file.
+// InSync reports whether that is true for the current file of the view.
 func (r *Replicator) InSync() bool { return r.isSynced() }
 
 func (r *Replicator) isSynced() bool {
 	return r.syncedFile.Load() == r.view.Generation()+1
 }
 
-// others returns the members without ourselves.
+// others returns the members except this one.
 func (r *Replicator) others() []bourse.Member {
 	return slices.DeleteFunc(slices.Clone(r.config.Members()), func(m bourse.Member) bool { return m.ID == r.config.Self.ID })
 }
 
-// isAhead reports whether a position is one of our own that we have not come to.
+// isAhead reports whether a position belongs to this site and is ahead of our head.
 func (r *Replicator) isAhead(p wire.Position) bool {
 	self := r.view.Self()
 	return p.Site == r.config.Self.ID && (p.Epoch > self.Epoch || p.Epoch == self.Epoch && p.Seq > self.Seq)
 }
 
-// ahead takes note that others know more of our own stream than we do.
+// ahead records that others know more of our own stream than we do.
 func (r *Replicator) ahead(p wire.Position) {
 	if !r.isAhead(p) {
 		return
 	}
 	select {
 	case r.renewals <- p.Stream:
-	default: // one is enough: the new epoch is greater than ours and than that one's
+	default: // one is enough: the new epoch is greater than both
 	}
 }
 
-// renewAll begins a new epoch when the others know more of ours than we do.
+// renewAll starts a new epoch whenever others know more of our stream than we do.
 func (r *Replicator) renewAll(ctx context.Context) {
 	for {
 		select {
@@ -130,13 +129,13 @@ func (r *Replicator) renew(ctx context.Context, seen wire.Stream) {
 	switch {
 	case ctx.Err() != nil:
 	case err == nil:
-		r.config.Log.Warn("others know more of our view's rows than we do: a new epoch begins", "seen", seen.Epoch)
+		r.config.Log.Warn("others have newer rows of this server's than it has itself: started a new epoch", "seen", seen.Epoch)
 	case r.quiet.Due("renew"):
-		r.config.Log.Warn("others claim to know more of our view's rows than we do", "seen", seen.Epoch, "err", err)
+		r.config.Log.Warn("start of a new epoch failed: others claim to have newer rows of this server's than it has itself", "seen", seen.Epoch, "err", err)
 	}
 }
 
-// watchPressure checks that the view keeps up with what it receives.
+// watchPressure watches whether the view keeps up with what it receives.
 func (r *Replicator) watchPressure(ctx context.Context) {
 	for tick := time.NewTicker(pressureEvery); ; {
 		select {
@@ -144,10 +143,10 @@ func (r *Replicator) watchPressure(ctx context.Context) {
 			tick.Stop()
 			return
 		case <-tick.C:
-			r.pressed.Store(r.view.Health().Queue.Bytes > view.DefaultQueueBytes/2)
+			r.overloaded.Store(r.view.Health().Queue.Bytes > view.DefaultQueueBytes/2)
 		}
 	}
 }
 
-// pressureEvery is how often the view's queue is looked at.
+// pressureEvery is how often the length of the view's queue is checked.
 const pressureEvery = 2 * time.Second

@@ -11,46 +11,43 @@ import (
 	"github.com/bourse-dev/bourse/view"
 )
 
-// Caller carries a request to one server; the request's URL has a path and a
-// query only. fabric.Fabric is one.
+// Caller sends a request to another server. The request's URL has only a path and a query. fabric.Fabric implements
+// it.
 type Caller interface {
 	Call(ctx context.Context, to bourse.Member, req *http.Request) (*http.Response, error)
 }
 
-// Config is what a Replicator is made of.
+// Config configures a Replicator.
 type Config struct {
 	View    *view.View    // required
-	Cluster string        // default "bourse"; others' messages are refused
+	Cluster string        // default "bourse"; messages of other clusters are refused
 	Self    bourse.Member // required: its ID is the view's site
-	Release string        // of this program; part of its health
+	Release string        // this program's version, reported in its health
 	Caller  Caller        // required
-	// Certified says that Caller verifies by certificates which server answers,
-	// and in which role. Then a member is believed only what it may say: see speaksFor.
+	// Certified states that Caller verifies the server's identity and role by its certificate. Members then accept
+	// from one another only what the sender is trusted with: see speaksFor.
 	Certified bool
-	Members   func() []bourse.Member // required; ourselves may be among them
-	Changed   func() <-chan struct{} // closed at the next change of Members; default: it is looked at each second
+	Members   func() []bourse.Member // required; may include Self
+	Changed   func() <-chan struct{} // the channel is closed at the next change of Members; default: poll every second
 	Log       *slog.Logger           // default: none
 	Pace      Pace
 	Limits    Limits
 }
 
-// Pace says how often and how fast members send to one another. The zero value
-// means the defaults.
+// Pace configures how often and how fast members send to one another. Zero fields have defaults.
 type Pace struct {
-	Whole    int // how often each member passes a transaction on; default 4, below 0: never
-	Announce int // and then its position alone; default 8, below 0: never
-	// Grace is how long a gap or an announced transaction may take to come by
-	// itself before it is pulled; default 100 ms.
+	Whole    int // how often each member passes a transaction on; default 4, negative: never
+	Announce int // how often it then announces the position alone; default 8, negative: never
+	// Grace is how long to wait for a missing or announced transaction to arrive as a rumor before it is pulled;
+	// default 100 ms.
 	Grace time.Duration
-	// Fast and Slow bound the time between comparisons with another member:
-	// Fast after one that found differences, Slow in quiet times. Slow grows
-	// by 10 ms with each member of the group. Default 300 ms and 2 s.
+	// Fast and Slow bound the time between comparisons with other members: Fast after one that found differences,
+	// Slow in quiet times. Slow grows by 10 ms with each member of the group. The defaults are 300 ms and 2 s.
 	Fast, Slow time.Duration
-	// Settle is how old what is missing must be to count as a difference;
-	// default 1 s: younger news is still on its way.
+	// Settle is the minimum age of a missing transaction to count as a difference; default 1 s. Newer ones may still
+	// be on their way.
 	Settle time.Duration
-	// Timeout bounds each exchange; default 10 s. A snapshot may take ten
-	// times as long.
+	// Timeout bounds each exchange; default 10 s. A snapshot may take ten times as long.
 	Timeout time.Duration
 }
 
@@ -64,14 +61,12 @@ func (p Pace) withDefaults() Pace {
 	return p
 }
 
-// Limits bound what a member takes on at a time. The zero value means the
-// defaults.
+// Limits bounds the work that a member accepts at a time. Zero fields have defaults.
 type Limits struct {
-	// Requests that are served at once; others get 429. Defaults: 16, 8, 16,
-	// 4 and 4.
+	// Maximum numbers of concurrent requests; others are answered with 429. The defaults are 16, 8, 16, 4 and 4.
 	Digests, Pulls, Pushes, Snapshots, Healths int
-	QueueBytes                                 int // of rumours that wait; default 6000; what is pushed out is announced
-	QueueStreams                               int // of announcements that wait; default 4096
+	QueueBytes                                 int // of waiting rumors; default 6000; beyond it they are only announced
+	QueueStreams                               int // maximum number of waiting announcements; default 4096
 }
 
 func (l Limits) withDefaults() Limits {

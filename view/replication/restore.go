@@ -12,20 +12,17 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// snapshotTime is how many times longer than another exchange a snapshot may
-// take.
+// snapshotTime is how many times the timeout of other exchanges a snapshot may take.
 const snapshotTime = 10
 
-// speaksFor reports whether a member's account of a whole stream is believed:
-// a snapshot's owned rows are not signed one by one. The site itself knows best,
-// and brokers are trusted with more than that.
+// speaksFor reports whether a member is trusted with a snapshot of a site's stream, whose owned rows are not signed
+// individually. The site itself is, and so are brokers, which are trusted with more than that.
 func (r *Replicator) speaksFor(m bourse.Member, site bourse.WorkerID) bool {
 	return !r.config.Certified || m.ID == site || m.Role == bourse.RoleBroker
 }
 
-// trustedSource returns the member to be asked for a snapshot of a stream: the one
-// that has it if its word counts, else the site, else a broker. CodeNotFound: none of
-// them is here; the rows come when one is.
+// trustedSource returns the member to ask for a snapshot of a stream: the member that has it if it is trusted, else
+// the site, else a broker. CodeNotFound: none of them is present; the rows arrive when one is.
 func (r *Replicator) trustedSource(has bourse.Member, s wire.Stream) (bourse.Member, error) {
 	if r.speaksFor(has, s.Site) {
 		return has, nil
@@ -39,11 +36,11 @@ func (r *Replicator) trustedSource(has bourse.Member, s wire.Stream) (bourse.Mem
 			return m, nil
 		}
 	}
-	return bourse.Member{}, bourse.Errorf(bourse.CodeNotFound, "neither %s nor a broker is here, whose snapshot of it would be trusted", s.Site)
+	return bourse.Member{}, bourse.Errorf(bourse.CodeNotFound, "neither %s nor a broker is among the members, and no other member's snapshot of it is trusted", s.Site)
 }
 
-// restoreAll takes in snapshots of streams, a few side by side. It returns the
-// first error, after all have ended.
+// restoreAll restores streams from snapshots, a few concurrently. It returns the first error, after all have
+// finished.
 func (r *Replicator) restoreAll(ctx context.Context, from bourse.Member, streams []wire.Stream) error {
 	var wg sync.WaitGroup
 	var mu sync.Mutex
@@ -73,11 +70,11 @@ func (r *Replicator) restoreAll(ctx context.Context, from bourse.Member, streams
 	return first
 }
 
-// snapshotsAtOnce is how many snapshots we ask for at a time: fewer than a
-// server sends, so that two newcomers do not shut each other out.
+// snapshotsAtOnce is the number of snapshots requested at a time: fewer than a server sends, so that two new members
+// do not block each other.
 const snapshotsAtOnce = 2
 
-// restore takes in a snapshot of a stream that a member has.
+// restore applies a snapshot of a stream that a member has.
 func (r *Replicator) restore(ctx context.Context, has bourse.Member, s wire.Stream) error {
 	from, err := r.trustedSource(has, s)
 	if err != nil {
@@ -92,7 +89,7 @@ func (r *Replicator) restore(ctx context.Context, has bourse.Member, s wire.Stre
 	}
 	defer resp.Body.Close()
 	if err := r.view.Restore(ctx, s, countReader{resp.Body, &r.count.httpBytesIn}); err != nil {
-		return bourse.Errorf(bourse.CodeOf(err), "take in the snapshot of %s from %s: %w", s.Site, from.ID, err)
+		return bourse.Errorf(bourse.CodeOf(err), "restore the snapshot of %s from %s: %w", s.Site, from.ID, err)
 	}
 	r.count.snapshots.Add(1)
 	return nil

@@ -6,38 +6,37 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// rumour is a transaction on its way through the cluster.
+// rumour is a transaction to be passed on.
 type rumour struct {
 	position wire.Position
 	encoded  []byte
 }
 
-// announcement says that we have a stream up to a transaction.
+// announcement states that this member has a stream up to a transaction.
 type announcement struct {
 	seq  uint64
-	left int // how often it is still sent
+	left int // remaining number of times to send it
 }
 
-// rumourQueue is what this member passes on: transactions, each whole a few
-// times and after that by its position alone, a few times more. How often does
-// not depend on the size of the cluster: a member that the one misses receives the
-// other and pulls (Demers et al. 1987: with k copies each, rumours miss a part
-// of about e to the minus k; here anti-entropy is the net below).
+// rumourQueue holds what this member passes on: each transaction is sent whole a few times, and then its position
+// alone a few more times. The numbers do not depend on the size of the cluster: a member that misses the transaction
+// receives the position and pulls. (Demers et al. 1987: with k copies each, rumors miss a fraction of about e to the
+// minus k; anti-entropy finds the rest.)
 //
-// It is bounded. What does not fit is announced by its position, too, the oldest
-// first: under load members pull many transactions at once, which is cheaper.
+// The queue is bounded. Transactions that do not fit are announced by position instead, the oldest first: under load
+// members pull many transactions at once, which is cheaper.
 type rumourQueue struct {
-	whole, announce int // how often
+	whole, announce int // how often to send
 	maxBytes        int // of whole transactions
-	maxStreams      int // of announcements
+	maxStreams      int // maximum number of announcements
 
 	mu      sync.Mutex
-	waiting [][]rumour // by how often each was sent; oldest first
+	waiting [][]rumour // by the number of times sent; the oldest first
 	bytes   int
 	heads   map[wire.Stream]announcement
-	order   []wire.Stream // of heads, the next one first; may name some that are gone
-	demoted uint64        // transactions that were not sent whole as often as they should
-	dropped uint64        // announcements that were dropped for others
+	order   []wire.Stream // keys of heads in sending order; may include deleted ones
+	demoted uint64        // transactions not sent whole as often as configured
+	dropped uint64        // announcements displaced by others
 }
 
 func newRumourQueue(p Pace, l Limits) *rumourQueue {
@@ -47,14 +46,14 @@ func newRumourQueue(p Pace, l Limits) *rumourQueue {
 	}
 }
 
-// maxWhole is the largest transaction that is sent whole: it must fit into the
-// packet of any network, among other news.
+// maxWhole is the size of the largest transaction that is sent whole, in bytes: it must fit into a packet of any
+// network together with other data.
 const maxWhole = 1200
 
-// maxHeadsRoom is what of a packet is kept for announcements.
+// maxHeadsRoom is the part of a packet reserved for announcements, in bytes.
 const maxHeadsRoom = 250
 
-// add takes a transaction to be passed on. The bytes are the queue's.
+// add queues a transaction. The queue owns encoded from then on.
 func (q *rumourQueue) add(p wire.Position, encoded []byte) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -76,13 +75,13 @@ func (q *rumourQueue) add(p wire.Position, encoded []byte) {
 	}
 }
 
-// retire sends only the position of r from now on.
+// retire announces r, the given number of times, instead of sending it whole.
 func (q *rumourQueue) retire(r rumour, times int) {
 	q.bytes -= len(r.encoded)
 	q.announceLocked(r.position, times)
 }
 
-// announceHead sends that we have a stream up to p.
+// announceHead announces that this member has a stream up to p.
 func (q *rumourQueue) announceHead(p wire.Position) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -106,9 +105,8 @@ func (q *rumourQueue) announceLocked(p wire.Position, times int) {
 	q.order = append(q.order, p.Stream)
 }
 
-// fill adds frames to an envelope of at most limit bytes: transactions first,
-// those that were sent least before others. It returns nil when there is nothing
-// to send.
+// fill appends frames to an envelope of at most limit bytes: transactions first, and of those the least often sent
+// first. It returns nil if there is nothing to send.
 func (q *rumourQueue) fill(envelope []byte, limit int) []byte {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -118,7 +116,7 @@ func (q *rumourQueue) fill(envelope []byte, limit int) []byte {
 		room -= min(maxHeadsRoom, limit/4) // announcements must not starve under load
 	}
 	if envelope = q.fillWhole(envelope, room); len(envelope) == empty {
-		envelope = q.fillWhole(envelope, limit) // a large one
+		envelope = q.fillWhole(envelope, limit) // a large one may need the reserved part
 	}
 	envelope = q.fillHeads(envelope, limit)
 	if len(envelope) == empty {
@@ -133,7 +131,7 @@ func (q *rumourQueue) fillWhole(envelope []byte, limit int) []byte {
 		taken := 0
 		for _, r := range list {
 			if len(envelope)+frameSize(len(r.encoded)) > limit {
-				break // not a smaller one behind it: order saves the others from gaps
+				break // do not skip to a smaller one: sending in order avoids gaps at the receivers
 			}
 			envelope = appendFrame(envelope, kindTransaction, r.encoded)
 			taken++
@@ -178,7 +176,7 @@ func (q *rumourQueue) fillHeads(envelope []byte, limit int) []byte {
 	return envelope
 }
 
-// lengths returns how much waits.
+// lengths returns the numbers of waiting rumors, their bytes, and announcements.
 func (q *rumourQueue) lengths() (rumours, bytes, heads int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -188,15 +186,15 @@ func (q *rumourQueue) lengths() (rumours, bytes, heads int) {
 	return rumours, q.bytes, len(q.heads)
 }
 
-// losses returns what was not sent as often as it should.
+// losses returns how many were not sent as often as configured.
 func (q *rumourQueue) losses() (demoted, dropped uint64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.demoted, q.dropped
 }
 
-// recent remembers what was received lately, by its hash, so that the many copies
-// of a rumour cost little. Two generations bound it.
+// recent remembers the hashes of recently received transactions, so that the many copies of a rumor cost little. Two
+// generations bound its size.
 type recent struct {
 	mu       sync.Mutex
 	now, old map[uint64]struct{}

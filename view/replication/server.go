@@ -12,11 +12,11 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// server answers the other members' Replicators.
+// server answers the Replicators of other members.
 type server struct{ r *Replicator }
 
-// Handler serves what the other members' Replicators ask, under /view/. It is
-// for servers of the cluster only, like the rest of a server's internal API.
+// Handler returns the handler of requests from other members' Replicators, whose paths begin with /view/. Like the
+// rest of a server's internal API, it is for servers of the cluster only.
 func (r *Replicator) Handler() http.Handler {
 	s := &server{r}
 	mux := http.NewServeMux()
@@ -35,15 +35,15 @@ func (r *Replicator) Handler() http.Handler {
 	return mux
 }
 
-// open reads a request's envelope. When it returns false the answer is written.
-func (s *server) open(w http.ResponseWriter, req *http.Request, most int64) ([]frame, bool) {
-	body, err := io.ReadAll(http.MaxBytesReader(w, req.Body, most))
+// open reads the envelope of a request. If it returns false, the response has been written.
+func (s *server) open(w http.ResponseWriter, req *http.Request, limit int64) ([]frame, bool) {
+	body, err := io.ReadAll(http.MaxBytesReader(w, req.Body, limit))
 	s.r.count.httpBytesIn.Add(uint64(len(body)))
 	if err != nil {
 		if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
-			s.r.refusals.add(bourse.Errorf(bourse.CodeInvalid, "%s with more than %d bytes", req.URL.Path, most), "")
+			s.r.refusals.add(bourse.Errorf(bourse.CodeInvalid, "request to %s has more than %d bytes", req.URL.Path, limit), "")
 		}
-		http.Error(w, "the body is cut short or too long", http.StatusBadRequest)
+		http.Error(w, "the body is truncated or too long", http.StatusBadRequest)
 		return nil, false
 	}
 	frames, err := openEnvelope(s.r.check, body)
@@ -55,21 +55,20 @@ func (s *server) open(w http.ResponseWriter, req *http.Request, most int64) ([]f
 	return frames, true
 }
 
-// sameCluster checks a request without an envelope. When it returns false the
-// answer is written.
+// sameCluster checks a request without an envelope. If it returns false, the response has been written.
 func (s *server) sameCluster(w http.ResponseWriter, req *http.Request) bool {
 	if req.Header.Get(checkHeader) == checkText(s.r.check) {
 		return true
 	}
 	s.r.refusals.add(refusedCluster, "")
-	http.Error(w, "another cluster or wire version", http.StatusBadRequest)
+	http.Error(w, "sent by a server of another cluster or wire version", http.StatusBadRequest)
 	return false
 }
 
 func (s *server) answer(w http.ResponseWriter, envelope []byte) {
 	w.Header().Set("Content-Type", "application/octet-stream")
 	w.Header().Set("Content-Length", strconv.Itoa(len(envelope)))
-	_, _ = countWriter{w, &s.r.count.httpBytesOut}.Write(envelope) // the caller may have left
+	_, _ = countWriter{w, &s.r.count.httpBytesOut}.Write(envelope) // the caller may be gone
 }
 
 func (s *server) serveDigest(w http.ResponseWriter, req *http.Request) {
@@ -78,14 +77,14 @@ func (s *server) serveDigest(w http.ResponseWriter, req *http.Request) {
 		return
 	}
 	envelope := newEnvelope(s.r.check)
-	if !s.r.knows() { // before the digest is taken: it may know a moment later
+	if !s.r.knowsCluster() { // checked before the digest is taken: the cluster may become known in between
 		envelope = appendFrame(envelope, kindNew, nil)
 	}
 	s.answer(w, answerDigest(s.r.view.Digest(), frames, envelope))
 }
 
-// servePull answers with what follows the positions that are asked for, up to
-// the caller's budget, and says for which streams only a snapshot helps.
+// servePull responds with the transactions after the requested positions, up to the caller's budget, and names the
+// streams for which only a snapshot helps.
 func (s *server) servePull(w http.ResponseWriter, req *http.Request) {
 	frames, ok := s.open(w, req, maxPullRequest)
 	if !ok {
@@ -127,16 +126,16 @@ func readPull(frames []frame) (budget int, positions []wire.Position) {
 			if p, ok := readPosition(f.body); ok && len(positions) < maxPullStreams {
 				positions = append(positions, p)
 			}
-		default: // of a later release
+		default: // added by a later release
 		}
 	}
 	return budget, positions
 }
 
-// servePush takes transactions and announcements. With transactions it answers
-// once they are in the file, with how far their streams are.
+// servePush applies transactions and announcements. To transactions it responds, once they are in the view's file,
+// with the heads of their streams.
 func (s *server) servePush(w http.ResponseWriter, req *http.Request) {
-	if s.r.pressed.Load() {
+	if s.r.overloaded.Load() {
 		s.shed(w)
 		return
 	}
@@ -149,7 +148,7 @@ func (s *server) servePush(w http.ResponseWriter, req *http.Request) {
 		ctx, cancel := context.WithTimeout(req.Context(), s.r.config.Pace.Timeout)
 		defer cancel()
 		if err := s.r.view.Flush(ctx); err != nil {
-			http.Error(w, "the view does not keep up", http.StatusServiceUnavailable)
+			http.Error(w, "the view is overloaded", http.StatusServiceUnavailable)
 			return
 		}
 		for _, of := range streams {
@@ -159,8 +158,8 @@ func (s *server) servePush(w http.ResponseWriter, req *http.Request) {
 	s.answer(w, envelope)
 }
 
-// serveSnapshot streams a snapshot of a stream, or of all shared rows. One that
-// fails half-way is cut off: the reader sees that its trailer is missing.
+// serveSnapshot streams a snapshot of a stream, or of all shared rows. If it fails midway the connection is aborted,
+// and the reader notices that the trailer is missing.
 func (s *server) serveSnapshot(w http.ResponseWriter, req *http.Request) {
 	if !s.sameCluster(w, req) {
 		return
@@ -186,7 +185,7 @@ func (s *server) serveSnapshot(w http.ResponseWriter, req *http.Request) {
 	case bourse.CodeOf(err) == bourse.CodeNotFound:
 		http.Error(w, "no such stream", http.StatusNotFound) // nothing was written
 	default:
-		s.r.config.Log.Info("a snapshot was cut off", slog.Any("err", err))
+		s.r.config.Log.Info("send of a snapshot failed midway", slog.Any("err", err))
 		panic(http.ErrAbortHandler)
 	}
 }

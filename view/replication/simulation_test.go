@@ -181,8 +181,8 @@ func (s *simulation) step() {
 
 func (s *simulation) count(what string) { s.stats[what]++ }
 
-func (s *simulation) some(most time.Duration) time.Duration {
-	return time.Duration(s.dice.Int64N(int64(most)))
+func (s *simulation) some(limit time.Duration) time.Duration {
+	return time.Duration(s.dice.Int64N(int64(limit)))
 }
 
 func (s *simulation) wipe(i int) {

@@ -9,14 +9,13 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// spreadHedge is how long a member may take before the next one is asked too:
-// those on the far side of a fresh cut do not answer at all.
+// spreadHedge is how long to wait for a member before asking another one as well: members cut off by a new network
+// partition do not respond at all.
 const spreadHedge = 200 * time.Millisecond
 
-// Spread sends our transactions up to p to n random members and waits until
-// each has them in its file, so that they outlive this server. Fewer are
-// enough where there are fewer. CodeUnavailable: not enough have it by the end
-// of ctx; the others receive it all the same.
+// Spread sends our transactions up to p to n random members, or to all if there are fewer, and waits until each has
+// them in its file, so that they survive the loss of this server. CodeUnavailable: too few have them by the end of
+// ctx; the transactions still spread as rumors.
 func (r *Replicator) Spread(ctx context.Context, p wire.Position, n int) error {
 	callable, resting := r.peers.shuffled(r.others(), time.Now())
 	members := append(callable, resting...)
@@ -64,8 +63,8 @@ func (r *Replicator) Spread(ctx context.Context, p wire.Position, n int) error {
 	return nil
 }
 
-// put sends our transactions up to p to one member: the last one, and when the
-// member says that it lacks others before it, those.
+// put sends our transactions up to p to one member: first the last one alone and, if the member is missing earlier
+// ones, those as well.
 func (r *Replicator) put(ctx context.Context, to bourse.Member, p wire.Position) error {
 	after := wire.Position{Stream: p.Stream, Seq: p.Seq - 1}
 	for range 2 {
@@ -90,5 +89,5 @@ func (r *Replicator) put(ctx context.Context, to bourse.Member, p wire.Position)
 			}
 		}
 	}
-	return bourse.Errorf(bourse.CodeUnavailable, "%s does not have the change", to.ID)
+	return bourse.Errorf(bourse.CodeUnavailable, "%s did not apply the change", to.ID)
 }

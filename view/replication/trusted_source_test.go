@@ -57,7 +57,7 @@ func TestNoWorkerMakesUsBeginAgain(t *testing.T) {
 		own := r.view.Self()
 		own.Seq += 1000
 		c := &comparison{with: bourse.Member{ID: "x1", Role: role}, heads: map[wire.Stream]view.Head{own.Stream: {Position: own}}}
-		lacking, _, _ := r.sort(c, time.Now())
+		lacking, _, _ := r.classify(c, time.Now())
 		if (len(r.renewals) == 1) != believed || (len(lacking) == 1) == believed {
 			t.Errorf("a %s says so: %d new epochs, %d streams to be pulled", role, len(r.renewals), len(lacking))
 		}

@@ -9,36 +9,35 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// want is a stream of which others have more than we do.
+// want is a stream of which another member has more than this one.
 type want struct {
 	seq   uint64
-	from  []bourse.WorkerID // the members that announced it, the latest last
+	from  []bourse.WorkerID // members that announced it, the latest last
 	due   time.Time
 	tries int
 }
 
-// Bounds of wants. What is forgotten is found by comparing.
+// Bounds of wants. Comparisons find what is dropped.
 const (
 	maxWants   = 4096
 	maxSources = 3
 	maxTries   = 5
 )
 
-// wants are the streams that are about to be pulled.
+// wants holds the streams that are about to be pulled.
 type wants struct {
-	poked chan struct{} // holds one when there is a new want
+	wake chan struct{} // capacity 1: signals a new want
 
 	mu       sync.Mutex
 	byStream map[wire.Stream]want
 }
 
 func (w *wants) init() {
-	w.poked = make(chan struct{}, 1)
+	w.wake = make(chan struct{}, 1)
 	w.byStream = map[wire.Stream]want{}
 }
 
-// add notes that from, "" when unknown, has the stream up to p. A want that is
-// there keeps its time.
+// add records that from, "" if unknown, has the stream up to p. An existing want keeps its due time.
 func (w *wants) add(p wire.Position, from bourse.WorkerID, due time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -49,7 +48,7 @@ func (w *wants) add(p wire.Position, from bourse.WorkerID, due time.Time) {
 		}
 		old.due = due
 		select {
-		case w.poked <- struct{}{}: // it waits for the lock then
+		case w.wake <- struct{}{}: // the receiver then waits for the lock
 		default:
 		}
 	}
@@ -61,9 +60,8 @@ func (w *wants) add(p wire.Position, from bourse.WorkerID, due time.Time) {
 	w.byStream[p.Stream] = old
 }
 
-// take returns the wants that are due and not fulfilled, and when to ask again;
-// zero means that there are none. Those given are tried: they are due again
-// later, and forgotten after a few times.
+// take returns the wants that are due and not yet satisfied, and when to call it again, zero if there are no others.
+// Each returned want counts as a try: it is due again later, and dropped after maxTries.
 func (w *wants) take(now time.Time, head func(wire.Stream) uint64) (due map[wire.Stream]want, next time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -89,9 +87,8 @@ func (w *wants) take(now time.Time, head func(wire.Stream) uint64) (due map[wire
 	return due, next
 }
 
-// pulled notes that what was due was asked for: a stream that came as far as
-// was wanted then is not wanted any more, or wanted again when more was announced
-// since.
+// pulled records that due wants were requested. A stream that has reached the position wanted at the time is removed,
+// or due again if a later position has been announced since.
 func (w *wants) pulled(asked map[wire.Stream]want, now time.Time, head func(wire.Stream) uint64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -109,7 +106,7 @@ func (w *wants) pulled(asked map[wire.Stream]want, now time.Time, head func(wire
 	}
 }
 
-// retryWant is the time between tries, at first.
+// retryWant is the initial time between tries. It doubles with each try.
 const retryWant = 100 * time.Millisecond
 
 func (w *wants) length() int {

@@ -11,15 +11,14 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// copies is how many other members have what Write writes before it returns, if they
-// answer within copyTime: then it outlives this server's host.
+// copies is the number of other members that receive a change before Write returns, if they respond within copyTime,
+// so that the change survives the loss of this server's host.
 const (
 	copies   = 2
 	copyTime = time.Second
 )
 
-// Write publishes rows, and returns once a few other members have them too.
-// CodeUnavailable: nothing was written.
+// Write publishes rows, and returns once a few other members have them too. CodeUnavailable: nothing was written.
 func (r *Replicator) Write(ctx context.Context, rows ...wire.Row) error {
 	spread, err := r.write(ctx, rows...)
 	if err == nil {
@@ -28,8 +27,8 @@ func (r *Replicator) Write(ctx context.Context, rows ...wire.Row) error {
 	return err
 }
 
-// write publishes rows, and returns a function that waits until a few others have them.
-// It is no error if they do not answer: the rows are in our file, and spread later.
+// write publishes rows, and returns a function that waits until a few other members have them. It is not an error if
+// they do not respond: the rows are in our file and spread later.
 func (r *Replicator) write(ctx context.Context, rows ...wire.Row) (spread func(context.Context), err error) {
 	at, err := r.view.Publish(ctx, rows...)
 	if err != nil {
@@ -39,12 +38,12 @@ func (r *Replicator) write(ctx context.Context, rows ...wire.Row) (spread func(c
 		ctx, cancel := context.WithTimeout(ctx, copyTime)
 		defer cancel()
 		if err := r.Spread(ctx, at, copies); err != nil {
-			r.config.Log.Warn("a change is in fewer views than it should be", "table", rows[0].Table, "err", err)
+			r.config.Log.Warn("change reached fewer members than intended", "table", rows[0].Table, "err", err)
 		}
 	}, nil
 }
 
-// PutApp merges an app's record into the view, and returns the merged one.
+// PutApp writes an app's record to the view and returns the merged record.
 func (r *Replicator) PutApp(ctx context.Context, app bourse.App) (bourse.App, error) {
 	if err := r.Write(ctx, inventory.AppRow(app)); err != nil {
 		return app, err
@@ -61,7 +60,7 @@ func (r *Replicator) Forget(ctx context.Context, worker bourse.Member) error {
 	return r.Write(ctx, inventory.ForgottenRow(&worker, time.Now()))
 }
 
-// PutToken writes a token. Of two versions a revoked one stands.
+// PutToken writes a token. If the view has two versions, a revoked one takes precedence.
 func (r *Replicator) PutToken(ctx context.Context, t *inventory.Token) error {
 	return r.Write(ctx, inventory.TokenRow(t))
 }
@@ -85,13 +84,13 @@ func (r *Replicator) Void(ctx context.Context, order bourse.OrderID, at bourse.W
 	return r.Write(ctx, inventory.CancelledRow(order, at))
 }
 
-// ChangeSecrets writes a change of an app's secrets, and returns a function that waits
-// until a few other members have it.
+// ChangeSecrets writes a change to an app's secrets, and returns a function that waits until a few other members have
+// it.
 func (r *Replicator) ChangeSecrets(ctx context.Context, c *seal.Change) (spread func(context.Context), err error) {
 	return r.write(ctx, inventory.SecretRows(c)...)
 }
 
-// ClearSecrets removes the secrets of an app.
+// ClearSecrets removes all secrets of an app.
 func (r *Replicator) ClearSecrets(ctx context.Context, app string) error {
 	list, err := r.view.Secrets(ctx, app)
 	if err != nil {
