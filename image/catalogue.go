@@ -98,7 +98,7 @@ func (c *catalogue) drop(name string) {
 	for _, tag := range r.tags {
 		if c.tags[tagOf(r, tag)] == name {
 			delete(c.tags, tagOf(r, tag))
-			c.hear(tagOf(r, tag), r.ref.Digest)
+			c.setDigest(tagOf(r, tag), r.ref.Digest)
 		}
 	}
 	known := parts{}
@@ -108,14 +108,14 @@ func (c *catalogue) drop(name string) {
 			delete(c.present, d)
 		}
 	}
-	c.learn(r.name, known)
+	c.setParts(r.name, known)
 }
 
-// hear records a registry's digest for a tag.
-func (c *catalogue) hear(name, digest string) { remember(c.heard, maxHeard, name, digest) }
+// setDigest records a registry's digest for a tag.
+func (c *catalogue) setDigest(name, digest string) { remember(c.heard, maxHeard, name, digest) }
 
-// learn records what a pull of an image would fetch.
-func (c *catalogue) learn(name string, needs parts) { remember(c.known, maxKnown, name, needs) }
+// setParts records what a pull of an image would fetch.
+func (c *catalogue) setParts(name string, needs parts) { remember(c.known, maxKnown, name, needs) }
 
 // remember adds an entry to a bounded map, removing an arbitrary entry if the map is full.
 func remember[K comparable, V any](m map[K]V, most int, k K, v V) {

@@ -40,14 +40,14 @@ func TestCatalogueMissing(t *testing.T) {
 	check("there", "registry.test/web:v1", 0, true)
 	check("there", "registry.test/web@"+digestOf(1), 0, true)
 	check("in another repository", "registry.test/copy@"+digestOf(1), 0, false)
-	c.hear("registry.test/api:v1", digestOf(2))
+	c.setDigest("registry.test/api:v1", digestOf(2))
 	check("only its digest is known", "registry.test/api:v1", 0, false)
-	c.learn("registry.test/api@"+digestOf(2), parts{"base": 50, "api": 7})
+	c.setParts("registry.test/api@"+digestOf(2), parts{"base": 50, "api": 7})
 	check("shares a layer", "registry.test/api:v1", 7, true)
 	c.drop(web.name)
 	check("shares nothing any more", "registry.test/api:v1", 57, true)
 	check("was there", "registry.test/web:v1", 55, true)
-	c.hear("registry.test/web:v1", digestOf(3))
+	c.setDigest("registry.test/web:v1", digestOf(3))
 	check("means another one now", "registry.test/web:v1", 0, false)
 }
 
@@ -76,8 +76,8 @@ func TestCatalogueTags(t *testing.T) {
 func TestCatalogueIsBounded(t *testing.T) {
 	c := newCatalogue()
 	for i := range 3 * maxHeard {
-		c.hear(fmt.Sprint("registry.test/a:", i), digestOf(i))
-		c.learn(digestOf(i), parts{})
+		c.setDigest(fmt.Sprint("registry.test/a:", i), digestOf(i))
+		c.setParts(digestOf(i), parts{})
 		c.show(digestOf(i), "acme", at(i))
 		c.show(digestOf(i), "", at(i))
 	}

@@ -36,9 +36,9 @@ type registryError struct{ err error }
 func (e *registryError) Error() string { return e.err.Error() }
 func (e *registryError) Unwrap() error { return e.err }
 
-// coded adds a code and a message for the caller to an error of a pull or a registry. Errors that a retry cannot fix
+// withCode adds a code and a message for the caller to an error of a pull or a registry. Errors that a retry cannot fix
 // are not_found, invalid or insufficient_capacity; all others are unavailable. The cause is for the log.
-func coded(err error, image string) error {
+func withCode(err error, image string) error {
 	if err == nil {
 		return nil
 	}
@@ -47,16 +47,16 @@ func coded(err error, image string) error {
 	if e, ok := errors.AsType[*bourse.Error](err); ok {
 		code, why = e.Code, e.Message
 	} else {
-		code, why = judge(err, bourse.ParseImageRef(image).Registry)
+		code, why = classify(err, bourse.ParseImageRef(image).Registry)
 	}
 	about := "image " + image + ": "
 	return &bourse.Error{Code: code, Message: about + strings.TrimPrefix(why, about), Err: err}
 }
 
-// judge returns the code and message of an error for the caller.
-func judge(err error, registry string) (bourse.Code, string) {
+// classify returns the code and message of an error for the caller.
+func classify(err error, registry string) (bourse.Code, string) {
 	if status, ok := errors.AsType[remoteerrors.ErrUnexpectedStatus](err); ok {
-		return judgeStatus(&status, registry)
+		return classifyStatus(&status, registry)
 	}
 	switch {
 	case errors.Is(err, docker.ErrInvalidAuthorization):
@@ -72,7 +72,7 @@ func judge(err error, registry string) (bourse.Code, string) {
 	}
 	_, theirs := errors.AsType[*registryError](err)
 	if theirs {
-		if why := unreached(err, registry); why != "" {
+		if why := unreachableText(err, registry); why != "" {
 			return bourse.CodeUnavailable, why
 		}
 	}
@@ -101,8 +101,8 @@ const (
 	noSuchOrDenied = noSuch + ", or this organization has no credentials for it on the worker (--registry-auth)"
 )
 
-// judgeStatus returns the code and message for a registry's error status.
-func judgeStatus(e *remoteerrors.ErrUnexpectedStatus, registry string) (bourse.Code, string) {
+// classifyStatus returns the code and message for a registry's error status.
+func classifyStatus(e *remoteerrors.ErrUnexpectedStatus, registry string) (bourse.Code, string) {
 	answered := registry + " answered " + statusText(e)
 	switch status := e.StatusCode; {
 	case status == http.StatusUnauthorized || status == http.StatusForbidden:

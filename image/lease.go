@@ -56,7 +56,7 @@ func (s *Store) takeLease(ctx context.Context, c *containerd.Client, p *pull) (c
 			return ctx, fmt.Errorf("lease: %w", err)
 		}
 		p.again = true
-		if len(old) == 1 && lasts(old[0], time.Now()) {
+		if len(old) == 1 && validForRetry(old[0], time.Now()) {
 			return leases.WithLease(ctx, lease.ID), nil
 		}
 		if err := manager.Delete(ctx, lease, leases.SynchronousDelete); err != nil && !errdefs.IsNotFound(err) {
@@ -70,8 +70,8 @@ func (s *Store) takeLease(ctx context.Context, c *containerd.Client, p *pull) (c
 	return leases.WithLease(ctx, lease.ID), nil
 }
 
-// lasts reports whether a lease is valid long enough for another attempt.
-func lasts(lease leases.Lease, now time.Time) bool {
+// validForRetry reports whether a lease is valid long enough for another attempt.
+func validForRetry(lease leases.Lease, now time.Time) bool {
 	end, err := time.Parse(time.RFC3339, lease.Labels[labelExpire])
 	return err == nil && end.Sub(now) >= leaseRest
 }
@@ -107,8 +107,8 @@ func (s *Store) dropKept(ctx context.Context, c *containerd.Client, ref bourse.I
 	return dropLease(ctx, c, ref, true)
 }
 
-// settling is the time limit for removing the remains of a pull.
-const settling = time.Minute
+// settlingTime is the time limit for removing the remains of a pull.
+const settlingTime = time.Minute
 
 // settle removes the data that an ended pull does not preserve for a retry. If containerd is unavailable, the lease
 // remains and is handled when containerd is back.
@@ -116,7 +116,7 @@ func (s *Store) settle(ctx context.Context, p *pull) {
 	if p.keeps() {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, settling)
+	ctx, cancel := context.WithTimeout(ctx, settlingTime)
 	defer cancel()
 	ctx, c, err := s.containerd(ctx)
 	if err == nil {
@@ -137,8 +137,8 @@ type leased struct {
 	org string
 }
 
-// underWay returns the images whose pulls have a lease.
-func underWay(ctx context.Context, c *containerd.Client) ([]leased, error) {
+// activePulls returns the images whose pulls have a lease.
+func activePulls(ctx context.Context, c *containerd.Client) ([]leased, error) {
 	list, err := c.LeasesService().List(ctx, `labels."`+labelPull+`"`)
 	if err != nil {
 		return nil, fmt.Errorf("leases: %w", err)

@@ -97,7 +97,7 @@ func (s *Store) inspect(ctx context.Context, c *containerd.Client, image images.
 	if ref.Digest == "" || ref.Tag != "" || ref.Digest != image.Target.Digest.String() {
 		return nil, bourse.Errorf(bourse.CodeInvalid, "image %s: its record has digest %s", image.Name, image.Target.Digest)
 	}
-	blobs := present(reader(c))
+	blobs := requirePresent(reader(c))
 	o, needs, err := s.look(ctx, blobs, "", ref, image.Target)
 	if err != nil {
 		return nil, err
@@ -129,8 +129,8 @@ func (s *Store) inspect(ctx context.Context, c *containerd.Client, image images.
 	return r, nil
 }
 
-// present turns a missing blob into an error instead of something to fetch.
-func present(blobs blobReader) blobReader {
+// requirePresent turns a missing blob into an error instead of something to fetch.
+func requirePresent(blobs blobReader) blobReader {
 	return func(ctx context.Context, desc ocispec.Descriptor) ([]byte, error) {
 		raw, err := blobs(ctx, desc)
 		if err == nil && raw == nil {

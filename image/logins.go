@@ -65,8 +65,8 @@ func (r *registries) asker(org, host string) asker {
 	return ""
 }
 
-// askerNow is like asker but reads the organization's file again.
-func (r *registries) askerNow(org, host string) asker {
+// freshAsker is like asker but reads the organization's file again.
+func (r *registries) freshAsker(org, host string) asker {
 	if l := r.orgs[org]; l != nil {
 		_, _ = l.at(host) // asker handles the result and the error
 	}

@@ -195,11 +195,11 @@ func (p *pull) wait(ctx context.Context, progress func(bourse.Image)) (bourse.Im
 func (s *Store) carryOut(ctx context.Context, p *pull) {
 	name := recordName(p.ref)
 	began := time.Now()
-	image, err := s.inTurn(ctx, p)
+	image, err := s.waitAndRun(ctx, p)
 	if cause, ok := errors.AsType[*bourse.Error](context.Cause(ctx)); ok && err != nil {
 		err = cause // over the budget
 	}
-	p.image, p.err = image, coded(err, p.ref.String())
+	p.image, p.err = image, withCode(err, p.ref.String())
 	s.settle(context.WithoutCancel(ctx), p)
 	s.mu.Lock()
 	delete(s.memory.pulls, name)
@@ -220,8 +220,8 @@ func (s *Store) carryOut(ctx context.Context, p *pull) {
 	s.config.Log.Info("image pulled", "image", p.ref.String(), "bytes", image.Bytes, "disk", image.Disk, "duration", time.Since(began))
 }
 
-// inTurn waits for the pull's turn and executes it.
-func (s *Store) inTurn(ctx context.Context, p *pull) (bourse.Image, error) {
+// waitAndRun waits for the pull's turn and executes it.
+func (s *Store) waitAndRun(ctx context.Context, p *pull) (bourse.Image, error) {
 	leave, err := s.turns.pass(ctx)
 	if err != nil {
 		return bourse.Image{}, err

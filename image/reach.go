@@ -21,8 +21,8 @@ type reach struct {
 	only    []string // nil: all
 }
 
-// may returns CodeInvalid for a registry that is not allowed.
-func (r *reach) may(host string) error {
+// allowed returns CodeInvalid for a registry that is not allowed.
+func (r *reach) allowed(host string) error {
 	if r.only == nil || slices.Contains(r.only, host) {
 		return nil
 	}

@@ -103,7 +103,7 @@ func (r *registries) host(who asker, name string) (docker.RegistryHost, error) {
 // connect creates a client for a registry. It sends login when the registry asks for credentials; unread is the
 // reason if there are none.
 func (r *registries) connect(name string, login credentials.Login, unread error) (docker.RegistryHost, error) {
-	if err := r.reach.may(name); err != nil {
+	if err := r.reach.allowed(name); err != nil {
 		return docker.RegistryHost{}, err
 	}
 	config, known := r.config[name]

@@ -59,7 +59,7 @@ func (s *Store) Remove(ctx context.Context, digest string) error {
 	if err != nil {
 		return err
 	}
-	return coded(s.remove(ctx, c, names), digest)
+	return withCode(s.remove(ctx, c, names), digest)
 }
 
 // Prune removes and returns all images that no machine uses.
@@ -87,7 +87,7 @@ func (s *Store) Prune(ctx context.Context) ([]bourse.Image, error) {
 		return nil, err
 	}
 	if err := s.remove(ctx, c, names); err != nil {
-		return nil, coded(err, "prune")
+		return nil, withCode(err, "prune")
 	}
 	return kept, nil
 }

@@ -22,7 +22,7 @@ func (s *Store) Resolve(ctx context.Context, org, name string) (bourse.ImageRef,
 	if err != nil {
 		return bourse.ImageRef{}, err
 	}
-	who := s.hosts.askerNow(org, ref.Registry)
+	who := s.hosts.freshAsker(org, ref.Registry)
 	if ref.Digest != "" && s.wasShown(ref, who, s.config.Recheck) {
 		return s.labelled(ref), nil
 	}
@@ -40,11 +40,11 @@ func (s *Store) Resolve(ctx context.Context, org, name string) (bourse.ImageRef,
 			ref.Digest = answer.Val.(string)
 			return s.labelled(ref), nil
 		}
-		err = coded(answer.Err, name)
+		err = withCode(answer.Err, name)
 	}
 	if final(err) {
 		s.mu.Lock()
-		s.memory.catalogue.hide(ref, who)
+		s.memory.catalogue.forgetShown(ref, who)
 		s.mu.Unlock()
 		return bourse.ImageRef{}, err
 	}
@@ -115,7 +115,7 @@ func (s *Store) ask(ctx context.Context, who asker, ref bourse.ImageRef) (string
 	s.mu.Lock()
 	s.memory.catalogue.show(recordName(ref), who, time.Now())
 	if name == tagName(ref) {
-		s.memory.catalogue.hear(name, ref.Digest)
+		s.memory.catalogue.setDigest(name, ref.Digest)
 	}
 	r, here := s.memory.catalogue.records[recordName(ref)]
 	if here && name == tagName(ref) {

@@ -105,7 +105,7 @@ func serving(ctx context.Context, c *containerd.Client) error {
 
 // resume starts the pulls that have a lease and have not been started again.
 func (s *Store) resume(ctx context.Context, c *containerd.Client) error {
-	all, err := underWay(ctx, c)
+	all, err := activePulls(ctx, c)
 	if err != nil {
 		return err
 	}

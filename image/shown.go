@@ -32,8 +32,8 @@ func (c *catalogue) show(name string, who asker, now time.Time) {
 	}
 }
 
-// hide forgets that images of a repository were shown to an asker, because the registry no longer shows them.
-func (c *catalogue) hide(ref bourse.ImageRef, who asker) {
+// forgetShown forgets that images of a repository were shown to an asker, because the registry no longer shows them.
+func (c *catalogue) forgetShown(ref bourse.ImageRef, who asker) {
 	for key := range c.shown {
 		other := bourse.ParseImageRef(key.name)
 		if key.who != who || other.Registry != ref.Registry || other.Repository != ref.Repository {

@@ -37,7 +37,7 @@ func TestShownToOneIsNotShownToAnother(t *testing.T) {
 	if _, known := c.missing(r.ref, "other", at(21)); known {
 		t.Error("another asker is told what is missing of the image")
 	}
-	c.hide(bourse.ParseImageRef("registry.test/web:v9"), "acme")
+	c.forgetShown(bourse.ParseImageRef("registry.test/web:v9"), "acme")
 	if c.wasShown(r.name, "acme", time.Hour, at(21)) || !c.wasShown(r.name, "", time.Hour, at(21)) || !r.dirty {
 		t.Error("the repository is hidden from acme: want it forgotten for acme alone, and recorded")
 	}

@@ -18,8 +18,8 @@ import (
 	"github.com/bourse-dev/bourse/internal/redial"
 )
 
-// atOnce is the maximum number of concurrent pulls. Others wait for their turn.
-const atOnce = 3
+// maxConcurrent is the maximum number of concurrent pulls. Others wait for their turn.
+const maxConcurrent = 3
 
 // Store manages a worker's images. It is created by Open and run by Run.
 type Store struct {
@@ -60,7 +60,7 @@ func Open(config Config) (*Store, error) {
 	config = config.withDefaults()
 	s := &Store{
 		config: config, platform: hostPlatform(), hosts: newRegistries(&config),
-		changed: make(chan struct{}, 1), turns: make(gate, atOnce), room: make(gate, 1), leasing: make(gate, 1),
+		changed: make(chan struct{}, 1), turns: make(gate, maxConcurrent), room: make(gate, 1), leasing: make(gate, 1),
 		memory: state{catalogue: newCatalogue(), pulls: map[string]*pull{}, kept: map[string]leftover{}},
 	}
 	s.connect = sync.OnceValues(config.Client)

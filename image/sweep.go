@@ -13,7 +13,7 @@ import (
 // snapshot is removed. So sweep creates and removes an empty one.
 func sweep(ctx context.Context, c *containerd.Client, snapshotter string) error {
 	manager := c.LeasesService()
-	lease, err := manager.Create(ctx, leases.WithRandomID(), leases.WithExpiration(settling))
+	lease, err := manager.Create(ctx, leases.WithRandomID(), leases.WithExpiration(settlingTime))
 	if err != nil {
 		return fmt.Errorf("lease: %w", err)
 	}

@@ -22,9 +22,9 @@ import (
 // Messages about failed connections to a registry, for the caller who ordered an image. The libraries' errors are
 // only logged, because they contain URLs, whose queries may be signatures, and addresses in the worker's network.
 
-// unreached describes why a registry, or a host that it refers to, could not be reached, with a flag of the worker
+// unreachableText describes why a registry, or a host that it refers to, could not be reached, with a flag of the worker
 // that may help. It returns "" for other errors.
-func unreached(err error, registry string) string {
+func unreachableText(err error, registry string) string {
 	host := hostOf(err, registry)
 	if why := untrusted(err, host); why != "" {
 		return why
@@ -89,7 +89,7 @@ func hostOf(err error, registry string) string {
 	if parseErr != nil || u.Host == "" {
 		return registry
 	}
-	return plain(u.Host, 100)
+	return sanitize(u.Host, 100)
 }
 
 // statusText returns a response's status and the registry's reason.
@@ -103,14 +103,14 @@ func statusText(e *remoteerrors.ErrUnexpectedStatus) string {
 	if json.Unmarshal(e.Body, &body) != nil || len(body.Errors) == 0 {
 		return text
 	}
-	if said := plain(body.Errors[0].Message, 200); said != "" {
+	if said := sanitize(body.Errors[0].Message, 200); said != "" {
 		text += ": " + said
 	}
 	return text
 }
 
-// plain turns an untrusted text into one line of limited length.
-func plain(text string, most int) string {
+// sanitize turns an untrusted text into one line of limited length.
+func sanitize(text string, most int) string {
 	if len(text) > most {
 		text = strings.ToValidUTF8(text[:most], "") + "…"
 	}

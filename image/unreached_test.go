@@ -102,7 +102,7 @@ func TestReasons(t *testing.T) {
 			if err != nil {
 				err = &registryError{err}
 			}
-			got := coded(err, image)
+			got := withCode(err, image)
 			want := "image " + image + ": " + strings.ReplaceAll(c.want, "HOST", c.host)
 			if bourse.CodeOf(got) != c.code || bourse.MessageOf(got) != want {
 				t.Errorf("%s: %s\nwant %s: %s\ncause: %v", bourse.CodeOf(got), bourse.MessageOf(got), c.code, want, err)

@@ -18,17 +18,17 @@ type answer struct {
 	separator string
 }
 
-// mostAddresses is the maximum number of machines in one answer. A UDP answer has space for about fifty.
-const mostAddresses = 1024
+// maxAddresses is the maximum number of machines in one answer. A UDP answer has space for about fifty.
+const maxAddresses = 1024
 
 // answer returns the data of a name as seen by asker, a machine. Names of other private networks do not exist for it.
 // An error results in SERVFAIL.
-func (d *directory) answer(ctx context.Context, asker Spec, n name) (answer, error) {
+func (d *directory) answer(ctx context.Context, client Spec, n name) (answer, error) {
 	switch n.kind {
 	case nameUnknown:
 		return answer{}, nil
 	case nameApps, nameInstances:
-		return d.overview(ctx, asker, n)
+		return d.overview(ctx, client, n)
 	case nameEmpty:
 		if n.app == "" {
 			return answer{exists: true}, nil
@@ -39,7 +39,7 @@ func (d *directory) answer(ctx context.Context, asker Spec, n name) (answer, err
 	if err != nil {
 		return answer{}, err
 	}
-	if !e.known || e.app.DeletedAt != nil || e.app.PrivateNetwork() != asker.Network {
+	if !e.known || e.app.DeletedAt != nil || e.app.PrivateNetwork() != client.Network {
 		return answer{}, nil
 	}
 	a := choose(n, e.records)
@@ -48,7 +48,7 @@ func (d *directory) answer(ctx context.Context, asker Spec, n name) (answer, err
 		first := rand.IntN(len(a.addresses))
 		a.addresses = slices.Concat(a.addresses[first:], a.addresses[:first])
 	}
-	a.addresses = a.addresses[:min(len(a.addresses), mostAddresses)]
+	a.addresses = a.addresses[:min(len(a.addresses), maxAddresses)]
 	return a, nil
 }
 
@@ -56,7 +56,7 @@ func (d *directory) answer(ctx context.Context, asker Spec, n name) (answer, err
 func choose(n name, records []record) answer {
 	switch n.kind {
 	case nameMachines, nameRegions:
-		return texts(n, records)
+		return listText(n, records)
 	case nameApp:
 		return addresses(true, records, func(*record) bool { return true })
 	case nameRegion:
@@ -112,8 +112,8 @@ func byIDOrName(value string, records []record) (a answer) {
 	return a
 }
 
-// texts lists machines or regions.
-func texts(n name, records []record) answer {
+// listText lists machines or regions.
+func listText(n name, records []record) answer {
 	a := answer{exists: true, separator: ","}
 	for _, r := range records {
 		switch {
@@ -129,12 +129,12 @@ func texts(n name, records []record) answer {
 	return a
 }
 
-// mostApps is the maximum number of apps in an answer for _instances.
-const mostApps = 256
+// maxApps is the maximum number of apps in an answer for _instances.
+const maxApps = 256
 
 // overview answers names about the whole private network.
-func (d *directory) overview(ctx context.Context, asker Spec, n name) (answer, error) {
-	apps, err := d.list(asker.Network)
+func (d *directory) overview(ctx context.Context, client Spec, n name) (answer, error) {
+	apps, err := d.list(client.Network)
 	if err != nil {
 		return answer{}, err
 	}
@@ -147,12 +147,12 @@ func (d *directory) overview(ctx context.Context, asker Spec, n name) (answer, e
 		return a, nil
 	}
 	a.separator = ";"
-	for _, app := range apps[:min(len(apps), mostApps)] {
+	for _, app := range apps[:min(len(apps), maxApps)] {
 		e, err := d.lookup(ctx, app)
 		if err != nil {
 			return answer{}, err
 		}
-		if !e.known || e.app.PrivateNetwork() != asker.Network {
+		if !e.known || e.app.PrivateNetwork() != client.Network {
 			continue
 		}
 		for _, r := range e.records {

@@ -42,11 +42,11 @@ func (n *Network) Attach(ctx context.Context, spec Spec) (Attachment, error) {
 // that fails, nothing remains. The caller holds the machine's lock, or holds recovery exclusively.
 func (n *Network) equip(a attached) error {
 	id := a.spec.Machine
-	if err := n.stand(); err != nil {
+	if err := n.prepareHost(); err != nil {
 		n.drop(id)
 		return err
 	}
-	if own, ok := n.host.whole(id); ok {
+	if own, ok := n.host.complete(id); ok {
 		a.ipv4 = own.ipv4
 		// The rules may have been flushed by another program.
 		if err := n.firewall.add(a.member()); err != nil {
@@ -75,7 +75,7 @@ func (n *Network) build(a *attached) error {
 		return err
 	}
 	defer ns.close()
-	return n.host.give(a, ns, func(claim func(netip.Addr) error) error {
+	return n.host.assign(a, ns, func(claim func(netip.Addr) error) error {
 		if a.ipv4, err = n.pick(id, claim); err != nil {
 			return err
 		}

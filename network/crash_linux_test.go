@@ -81,7 +81,7 @@ func runCrashDaemon(t *testing.T, dir, point string, after time.Duration) {
 }
 
 // A daemon is killed at each step, and another one recovers: what is kept is
-// whole, what is not leaves nothing.
+// complete, what is not leaves nothing.
 func TestKilledAnywhere(t *testing.T) {
 	w := newWorker(t, nil)
 	one, two := machine(1, "shop", "one/"), machine(4, "shop", "one/") // 2 + 2 % 4

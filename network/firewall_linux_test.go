@@ -130,8 +130,8 @@ func TestNothingComesIn(t *testing.T) {
 			return struct{}{}, err
 		}
 		return struct{}{}, errors.Join(
-			netlink.RouteAdd(&netlink.Route{LinkIndex: link.Attrs().Index, Dst: single(a.Address), Gw: net.ParseIP("2001:db8::1")}),
-			netlink.RouteAdd(&netlink.Route{LinkIndex: link.Attrs().Index, Dst: single(a.IPv4), Gw: net.ParseIP("203.0.113.1")}))
+			netlink.RouteAdd(&netlink.Route{LinkIndex: link.Attrs().Index, Dst: hostPrefix(a.Address), Gw: net.ParseIP("2001:db8::1")}),
+			netlink.RouteAdd(&netlink.Route{LinkIndex: link.Attrs().Index, Dst: hostPrefix(a.IPv4), Gw: net.ParseIP("203.0.113.1")}))
 	})
 	if err != nil {
 		t.Fatal(err)

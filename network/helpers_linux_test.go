@@ -221,7 +221,7 @@ func newOutside(t testing.TB) outside {
 		name string
 		own  string
 	}{{here, "up0", "2001:db8::1"}, {there, "eth0", "2001:db8::2"}} {
-		err := settled(func() (bool, error) {
+		err := poll(func() (bool, error) {
 			link, err := end.nl.LinkByName(end.name)
 			return err == nil && link.Attrs().OperState == netlink.OperUp, err
 		})

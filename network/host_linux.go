@@ -65,9 +65,9 @@ func outsideMTU(nl *netlink.Handle) (int, error) {
 	return smallest, nil
 }
 
-// give assigns a prepared namespace to the machine. admit claims an IPv4 address, stores it in a, and adds the
+// assign assigns a prepared namespace to the machine. admit claims an IPv4 address, stores it in a, and adds the
 // machine's rules. The last step marks the link as complete; after a crash before it, everything is created again.
-func (h *host) give(a *attached, n *namespace, admit func(claim func(netip.Addr) error) error) error {
+func (h *host) assign(a *attached, n *namespace, admit func(claim func(netip.Addr) error) error) error {
 	id := a.spec.Machine
 	own := alias{mark: h.mark}
 	if err := h.name(n, id, a.group, own); err != nil {
@@ -79,7 +79,7 @@ func (h *host) give(a *attached, n *namespace, admit func(claim func(netip.Addr)
 	}
 	h.fault("bound")
 	err := admit(func(ipv4 netip.Addr) error {
-		return h.nl.RouteAdd(&netlink.Route{LinkIndex: n.outer.Attrs().Index, Dst: single(ipv4), Scope: netlink.SCOPE_LINK})
+		return h.nl.RouteAdd(&netlink.Route{LinkIndex: n.outer.Attrs().Index, Dst: hostPrefix(ipv4), Scope: netlink.SCOPE_LINK})
 	})
 	if err != nil {
 		return err
@@ -87,14 +87,14 @@ func (h *host) give(a *attached, n *namespace, admit func(claim func(netip.Addr)
 	h.fault("ruled")
 	own.ipv4, own.mac = a.ipv4, n.eth0.Attrs().HardwareAddr
 	for _, address := range []netip.Addr{a.spec.address(), a.ipv4} {
-		if err := addAddress(n.inside, n.eth0, address); err != nil {
+		if err := addAddress(n.handle, n.eth0, address); err != nil {
 			return err
 		}
 	}
 	if err := h.reach(n.outer, a.spec, own); err != nil {
 		return err
 	}
-	if err := arrive(n.inside, a.spec.address()); err != nil {
+	if err := arrive(n.handle, a.spec.address()); err != nil {
 		return err
 	}
 	h.fault("addressed")
@@ -130,7 +130,7 @@ func (h *host) reach(link netlink.Link, spec Spec, own alias) error {
 		if err := permanent(h.nl, link, a.AsSlice(), own.mac); err != nil {
 			return err
 		}
-		route := &netlink.Route{LinkIndex: link.Attrs().Index, Dst: single(a)}
+		route := &netlink.Route{LinkIndex: link.Attrs().Index, Dst: hostPrefix(a)}
 		if a.Is4() {
 			route.Scope = netlink.SCOPE_LINK
 		}
@@ -141,8 +141,8 @@ func (h *host) reach(link netlink.Link, spec Spec, own alias) error {
 	return nil
 }
 
-// whole reports whether a machine has everything that Attach creates, except the rules.
-func (h *host) whole(id bourse.MachineID) (alias, bool) {
+// complete reports whether a machine has everything that Attach creates, except the rules.
+func (h *host) complete(id bourse.MachineID) (alias, bool) {
 	link, err := h.nl.LinkByName(linkName(id))
 	if err != nil {
 		return alias{}, false
@@ -156,7 +156,7 @@ func (h *host) finished(link netlink.Link, id bourse.MachineID) (alias, bool) {
 	if link == nil {
 		return alias{}, false
 	}
-	own, ok := h.mine(link)
+	own, ok := h.ownAlias(link)
 	if !ok || !own.ipv4.IsValid() {
 		return alias{}, false
 	}
@@ -175,8 +175,8 @@ func (h *host) reconnect(link netlink.Link, spec Spec, own alias) error {
 	return h.reach(link, spec, own)
 }
 
-// mine parses the alias of a link, and reports whether the link belongs to this worker.
-func (h *host) mine(link netlink.Link) (alias, bool) {
+// ownAlias parses the alias of a link, and reports whether the link belongs to this worker.
+func (h *host) ownAlias(link netlink.Link) (alias, bool) {
 	own, ok := parseAlias(link.Attrs().Alias)
 	return own, ok && own.mark == h.mark
 }
@@ -193,7 +193,7 @@ func (h *host) take(id bourse.MachineID) error {
 func (h *host) unlink(id bourse.MachineID) error {
 	link, err := h.nl.LinkByName(linkName(id))
 	if err == nil {
-		if _, ok := h.mine(link); ok {
+		if _, ok := h.ownAlias(link); ok {
 			err = h.nl.LinkDel(link)
 		}
 	}
@@ -214,7 +214,7 @@ func (h *host) links() (map[bourse.MachineID]netlink.Link, error) {
 	}
 	found := make(map[bourse.MachineID]netlink.Link)
 	for _, link := range all {
-		if _, ok := h.mine(link); !ok {
+		if _, ok := h.ownAlias(link); !ok {
 			continue
 		}
 		if id, ok := machineOf(link.Attrs().Name); ok {
@@ -224,8 +224,8 @@ func (h *host) links() (map[bourse.MachineID]netlink.Link, error) {
 	return found, nil
 }
 
-// stand prepares the host for machines: it enables forwarding and adds the resolver's address.
-func (h *host) stand() error {
+// prepareHost prepares the host for machines: it enables forwarding and adds the resolver's address.
+func (h *host) prepareHost() error {
 	if err := forward(); err != nil {
 		return fmt.Errorf("enable packet forwarding: %w", err)
 	}
@@ -248,7 +248,7 @@ func (h *host) leave() error {
 	if err != nil {
 		return err
 	}
-	err = h.nl.AddrDel(lo, &netlink.Addr{IPNet: single(h.mark.resolver())})
+	err = h.nl.AddrDel(lo, &netlink.Addr{IPNet: hostPrefix(h.mark.resolver())})
 	if err != nil && !errors.Is(err, unix.EADDRNOTAVAIL) {
 		return err
 	}

@@ -30,13 +30,13 @@ const inner = "eth0"
 // its file is closed.
 type namespace struct {
 	file   *os.File
-	inside *netlink.Handle
+	handle *netlink.Handle
 	eth0   netlink.Link
 	outer  netlink.Link
 }
 
 func (n *namespace) close() {
-	n.inside.Close()
+	n.handle.Close()
 	_ = n.file.Close() // nothing was written
 }
 
@@ -46,8 +46,8 @@ func (n *namespace) settle(host *netlink.Handle) error {
 	for _, end := range []struct {
 		nl   *netlink.Handle
 		link netlink.Link
-	}{{host, n.outer}, {n.inside, n.eth0}} {
-		err := settled(func() (bool, error) {
+	}{{host, n.outer}, {n.handle, n.eth0}} {
+		err := poll(func() (bool, error) {
 			link, err := end.nl.LinkByIndex(end.link.Attrs().Index)
 			return err == nil && link.Attrs().OperState == netlink.OperUp, err
 		})
@@ -60,7 +60,7 @@ func (n *namespace) settle(host *netlink.Handle) error {
 
 // addAddress adds an address. Packets to an IPv6 address do not arrive immediately; see arrive.
 func addAddress(nl *netlink.Handle, link netlink.Link, a netip.Addr) error {
-	addr := &netlink.Addr{IPNet: single(a)}
+	addr := &netlink.Addr{IPNet: hostPrefix(a)}
 	if a.Is6() {
 		addr.Flags = unix.IFA_F_NODAD
 	}
@@ -72,7 +72,7 @@ func addAddress(nl *netlink.Handle, link netlink.Link, a netip.Addr) error {
 
 // arrive waits until packets to a newly added address arrive.
 func arrive(nl *netlink.Handle, a netip.Addr) error {
-	err := settled(func() (bool, error) {
+	err := poll(func() (bool, error) {
 		routes, err := nl.RouteGet(a.AsSlice())
 		return len(routes) > 0 && routes[0].Type == unix.RTN_LOCAL, err
 	})
@@ -82,8 +82,8 @@ func arrive(nl *netlink.Handle, a netip.Addr) error {
 	return nil
 }
 
-// settled polls so until it returns true, because the kernel completes some requests asynchronously.
-func settled(so func() (bool, error)) error {
+// poll polls so until it returns true, because the kernel completes some requests asynchronously.
+func poll(so func() (bool, error)) error {
 	const within, every = 2 * time.Second, 50 * time.Microsecond
 	for began := time.Now(); ; time.Sleep(every) {
 		if ok, err := so(); ok || err != nil {
@@ -98,11 +98,11 @@ func settled(so func() (bool, error)) error {
 // prepare sets up a namespace that is new or has lost its link. It takes ownership of the file and closes it after an
 // error.
 func (h *host) prepare(file *os.File) (*namespace, error) {
-	inside, err := netlink.NewHandleAt(netns.NsHandle(file.Fd()), unix.NETLINK_ROUTE)
+	handle, err := netlink.NewHandleAt(netns.NsHandle(file.Fd()), unix.NETLINK_ROUTE)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("netlink in a namespace: %w", err), file.Close())
 	}
-	n := &namespace{file: file, inside: inside}
+	n := &namespace{file: file, handle: handle}
 	if err := h.equip(n); err != nil {
 		n.close()
 		return nil, err
@@ -111,30 +111,30 @@ func (h *host) prepare(file *os.File) (*namespace, error) {
 }
 
 func (h *host) equip(n *namespace) error {
-	if old, err := n.inside.LinkByName(inner); err == nil {
-		if err := n.inside.LinkDel(old); err != nil {
+	if old, err := n.handle.LinkByName(inner); err == nil {
+		if err := n.handle.LinkDel(old); err != nil {
 			return fmt.Errorf("remove incomplete link: %w", err)
 		}
 	}
 	if err := h.addLink(n); err != nil {
 		return err
 	}
-	lo, err := n.inside.LinkByName("lo")
+	lo, err := n.handle.LinkByName("lo")
 	if err != nil {
 		return fmt.Errorf("find lo: %w", err)
 	}
-	if err := errors.Join(n.inside.LinkSetUp(lo), n.inside.LinkSetUp(n.eth0), h.nl.LinkSetUp(n.outer)); err != nil {
+	if err := errors.Join(n.handle.LinkSetUp(lo), n.handle.LinkSetUp(n.eth0), h.nl.LinkSetUp(n.outer)); err != nil {
 		return fmt.Errorf("set links up: %w", err)
 	}
 	if err := n.settle(h.nl); err != nil {
 		return err
 	}
 	for _, gateway := range []net.IP{gateway6, gateway4} {
-		if err := permanent(n.inside, n.eth0, gateway, hostMAC); err != nil {
+		if err := permanent(n.handle, n.eth0, gateway, hostMAC); err != nil {
 			return err
 		}
-		route := &netlink.Route{LinkIndex: n.eth0.Attrs().Index, Gw: gateway, Flags: int(netlink.FLAG_ONLINK), Dst: everywhere(gateway)}
-		if err := n.inside.RouteReplace(route); err != nil {
+		route := &netlink.Route{LinkIndex: n.eth0.Attrs().Index, Gw: gateway, Flags: int(netlink.FLAG_ONLINK), Dst: defaultRoute(gateway)}
+		if err := n.handle.RouteReplace(route); err != nil {
 			return fmt.Errorf("default route by %s: %w", gateway, err)
 		}
 	}
@@ -156,7 +156,7 @@ func (h *host) addLink(n *namespace) error {
 	if err := h.nl.LinkSetIP6AddrGenMode(n.outer, addrGenNone); err != nil {
 		return fmt.Errorf("address generation: %w", err)
 	}
-	if n.eth0, err = n.inside.LinkByName(inner); err != nil {
+	if n.eth0, err = n.handle.LinkByName(inner); err != nil {
 		return fmt.Errorf("find %s: %w", inner, err)
 	}
 	return nil
@@ -165,13 +165,13 @@ func (h *host) addLink(n *namespace) error {
 // addrGenNone is IN6_ADDR_GEN_MODE_NONE.
 const addrGenNone = 1
 
-// single returns the prefix of a single address.
-func single(a netip.Addr) *net.IPNet {
+// hostPrefix returns the prefix of a single address.
+func hostPrefix(a netip.Addr) *net.IPNet {
 	return &net.IPNet{IP: a.AsSlice(), Mask: net.CIDRMask(a.BitLen(), a.BitLen())}
 }
 
-// everywhere returns the destination of a default route, in the gateway's address family.
-func everywhere(gateway net.IP) *net.IPNet {
+// defaultRoute returns the destination of a default route, in the gateway's address family.
+func defaultRoute(gateway net.IP) *net.IPNet {
 	bits := 8 * len(gateway)
 	return &net.IPNet{IP: make(net.IP, len(gateway)), Mask: net.CIDRMask(0, bits)}
 }

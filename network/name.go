@@ -80,12 +80,12 @@ func below(labels []string) name {
 	low := strings.ToLower(first)
 	switch strings.Join(words, ".") {
 	case "":
-		return alone(low)
+		return parseLabel(low)
 	case "vms", "regions":
 		if low != "all" {
 			return name{}
 		}
-		n := alone(words[0])
+		n := parseLabel(words[0])
 		n.all = true
 		return n
 	case "vm":
@@ -107,8 +107,8 @@ func below(labels []string) name {
 	return name{}
 }
 
-// alone parses a single label before an app's name.
-func alone(label string) name {
+// parseLabel parses a single label before an app's name.
+func parseLabel(label string) name {
 	switch label {
 	case "global":
 		return name{kind: nameApp}

@@ -136,8 +136,8 @@ func (n *Network) clearUnused() error {
 	return n.clear()
 }
 
-// mendEvery is the maximum time before missing rules are restored.
-const mendEvery = time.Second
+// ruleCheckInterval is the maximum time before missing rules are restored.
+const ruleCheckInterval = time.Second
 
 // Run answers names, prepares namespaces and watches the rules. It does nothing until the first machine is attached.
 func (n *Network) Run(ctx context.Context, names Names) error {
@@ -146,18 +146,18 @@ func (n *Network) Run(ctx context.Context, names Names) error {
 		return nil
 	case <-n.needed:
 	}
-	r := newResolver(n.cfg, names, n.asker)
+	r := newResolver(n.cfg, names, n.machineAt)
 	var wg sync.WaitGroup
 	wg.Go(func() { n.spares.run(ctx, n.host, n.cfg.Log) })
 	wg.Go(func() { r.run(ctx, n.firewall.resolver) })
-	wg.Go(func() { n.guard(ctx) })
+	wg.Go(func() { n.maintainRules(ctx) })
 	wg.Wait()
 	return nil
 }
 
-// guard restores the rules if necessary, and removes them when there is no machine.
-func (n *Network) guard(ctx context.Context) {
-	tick := time.NewTicker(mendEvery)
+// maintainRules restores the rules if necessary, and removes them when there is no machine.
+func (n *Network) maintainRules(ctx context.Context) {
+	tick := time.NewTicker(ruleCheckInterval)
 	defer tick.Stop()
 	for {
 		select {
@@ -177,22 +177,22 @@ func (n *Network) guard(ctx context.Context) {
 	}
 }
 
-// asker returns the machine with an address.
-func (n *Network) asker(from netip.Addr) (Spec, bool) {
+// machineAt returns the machine with an address.
+func (n *Network) machineAt(from netip.Addr) (Spec, bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	id, ok := n.owners[from]
 	return n.machines[id].spec, ok
 }
 
-// stand prepares the host once.
-func (n *Network) stand() error {
+// prepareHost prepares the host once.
+func (n *Network) prepareHost() error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.standing {
 		return nil
 	}
-	if err := n.host.stand(); err != nil {
+	if err := n.host.prepareHost(); err != nil {
 		return err
 	}
 	n.standing = true

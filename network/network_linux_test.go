@@ -183,9 +183,9 @@ func TestTwoWorkersOnOneHost(t *testing.T) {
 	after := takeInventory(t, two.cfg.Dir)
 	for what, lists := range map[string][2][]string{"links": {before.Links, after.Links}, "tables": {before.Tables, after.Tables}} {
 		for _, name := range lists[0] {
-			mine := strings.Contains(name, string(two.host.mark))
-			if kept := strings.Contains(strings.Join(lists[1], "\n"), name); mine != kept && strings.Contains(name, "bourse") {
-				t.Errorf("%s: %q is of the second worker: %t; is there after the first gave up: %t", what, name, mine, kept)
+			own := strings.Contains(name, string(two.host.mark))
+			if kept := strings.Contains(strings.Join(lists[1], "\n"), name); own != kept && strings.Contains(name, "bourse") {
+				t.Errorf("%s: %q is of the second worker: %t; is there after the first gave up: %t", what, name, own, kept)
 			}
 		}
 	}

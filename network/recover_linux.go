@@ -67,16 +67,16 @@ func (n *Network) removeOthers(wanted map[bourse.MachineID]Spec, links map[bours
 // restore restores the rules first, so that running machines do not remain unrestricted, and then everything else
 // that is missing.
 func (n *Network) restore(ctx context.Context, wanted map[bourse.MachineID]Spec, links map[bourse.MachineID]netlink.Link) error {
-	if err := n.stand(); err != nil {
+	if err := n.prepareHost(); err != nil {
 		return unavailable("recover", err)
 	}
 	ids := slices.Sorted(maps.Keys(wanted))
-	whole, err := n.adopt(ids, wanted, links)
+	complete, err := n.adopt(ids, wanted, links)
 	if err != nil {
 		return unavailable("recover", err)
 	}
 	var members []member
-	for id := range whole {
+	for id := range complete {
 		a, _ := n.find(id)
 		members = append(members, a.member())
 	}
@@ -88,7 +88,7 @@ func (n *Network) restore(ctx context.Context, wanted map[bourse.MachineID]Spec,
 		if err := ctx.Err(); err != nil {
 			return errors.Join(append(errs, err)...)
 		}
-		if own, ok := whole[id]; ok {
+		if own, ok := complete[id]; ok {
 			errs = append(errs, n.host.reconnect(links[id], wanted[id], own))
 			continue
 		}
@@ -104,7 +104,7 @@ func (n *Network) restore(ctx context.Context, wanted map[bourse.MachineID]Spec,
 // adopt records the machines with complete networks. It must be called before another machine gets an address, so
 // that their addresses are not assigned twice.
 func (n *Network) adopt(ids []bourse.MachineID, wanted map[bourse.MachineID]Spec, links map[bourse.MachineID]netlink.Link) (map[bourse.MachineID]alias, error) {
-	whole := make(map[bourse.MachineID]alias, len(ids))
+	complete := make(map[bourse.MachineID]alias, len(ids))
 	for _, id := range ids {
 		own, ok := n.host.finished(links[id], id)
 		if !ok {
@@ -121,9 +121,9 @@ func (n *Network) adopt(ids []bourse.MachineID, wanted map[bourse.MachineID]Spec
 		}
 		a.ipv4 = own.ipv4
 		n.settle(a)
-		whole[id] = own
+		complete[id] = own
 	}
-	return whole, nil
+	return complete, nil
 }
 
 // clear removes everything from the host.

@@ -25,15 +25,15 @@ const (
 type resolver struct {
 	directory directory
 	forwarder *forwarder
-	asker     func(netip.Addr) (Spec, bool)
+	machineAt func(netip.Addr) (Spec, bool)
 	rates     rates
 	hand      chan struct{} // one element for each question being answered
 	log       *slog.Logger
 }
 
-func newResolver(cfg Config, names Names, asker func(netip.Addr) (Spec, bool)) *resolver {
+func newResolver(cfg Config, names Names, machineAt func(netip.Addr) (Spec, bool)) *resolver {
 	r := &resolver{
-		forwarder: newForwarder(cfg.Upstream), asker: asker, hand: make(chan struct{}, mostInHand), log: cfg.Log,
+		forwarder: newForwarder(cfg.Upstream), machineAt: machineAt, hand: make(chan struct{}, mostInHand), log: cfg.Log,
 	}
 	r.directory.names = names
 	return r
@@ -66,7 +66,7 @@ func remote(a net.Addr) (from netip.Addr, overTCP bool) {
 
 // handle returns the reply to a question of any form, or nil for none.
 func (r *resolver) handle(ctx context.Context, from netip.Addr, overTCP bool, question *dns.Msg) *dns.Msg {
-	asker, ok := r.asker(from)
+	client, ok := r.machineAt(from)
 	if !ok || question.Response {
 		return nil
 	}
@@ -84,13 +84,13 @@ func (r *resolver) handle(ctx context.Context, from netip.Addr, overTCP bool, qu
 	if overTCP {
 		size = dns.MaxMsgSize
 	}
-	reply = r.reply(ctx, asker, overTCP, question, reply)
+	reply = r.reply(ctx, client, overTCP, question, reply)
 	reply.Truncate(size)
 	return reply
 }
 
 // reply fills in reply and returns it, or returns another message in its place.
-func (r *resolver) reply(ctx context.Context, asker Spec, overTCP bool, question, reply *dns.Msg) *dns.Msg {
+func (r *resolver) reply(ctx context.Context, client Spec, overTCP bool, question, reply *dns.Msg) *dns.Msg {
 	switch {
 	case question.Opcode != dns.OpcodeQuery:
 		reply.Rcode = dns.RcodeNotImplemented
@@ -98,7 +98,7 @@ func (r *resolver) reply(ctx context.Context, asker Spec, overTCP bool, question
 	case len(question.Question) != 1:
 		reply.Rcode = dns.RcodeFormatError
 		return reply
-	case !r.rates.allow(asker.Machine, time.Now()):
+	case !r.rates.allow(client.Machine, time.Now()):
 		reply.Rcode = dns.RcodeRefused
 		return reply
 	}
@@ -113,7 +113,7 @@ func (r *resolver) reply(ctx context.Context, asker Spec, overTCP bool, question
 	labels, ours := inZone(q.Name)
 	switch {
 	case ours && q.Qclass == dns.ClassINET:
-		r.internal(ctx, asker, labels, q, reply)
+		r.internal(ctx, client, labels, q, reply)
 	case ours || q.Qclass != dns.ClassINET || q.Qtype == dns.TypeAXFR || q.Qtype == dns.TypeIXFR:
 		reply.Rcode = dns.RcodeRefused
 	case isPrivateReverse(q.Name):
@@ -125,12 +125,12 @@ func (r *resolver) reply(ctx context.Context, asker Spec, overTCP bool, question
 }
 
 // internal answers a question about a name in the zone.
-func (r *resolver) internal(ctx context.Context, asker Spec, labels []string, q dns.Question, reply *dns.Msg) {
+func (r *resolver) internal(ctx context.Context, client Spec, labels []string, q dns.Question, reply *dns.Msg) {
 	reply.Authoritative = true
-	a, err := r.directory.answer(ctx, asker, parseName(labels))
+	a, err := r.directory.answer(ctx, client, parseName(labels))
 	switch {
 	case err != nil:
-		r.log.Debug("answer private name failed", "machine", asker.Machine, "err", err)
+		r.log.Debug("answer private name failed", "machine", client.Machine, "err", err)
 		reply.Rcode = dns.RcodeServerFailure
 		return
 	case !a.exists:

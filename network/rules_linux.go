@@ -188,12 +188,12 @@ func field(p place, register uint32) []expr.Any {
 	return []expr.Any{&expr.Payload{DestRegister: register, Base: expr.PayloadBaseNetworkHeader, Offset: p.offset, Len: p.length}}
 }
 
-func within4(p netip.Prefix) []expr.Any { return inside(ip4Target, p) }
+func within4(p netip.Prefix) []expr.Any { return matchDestination(ip4Target, p) }
 
-func within6(p netip.Prefix) []expr.Any { return inside(ip6Target, p) }
+func within6(p netip.Prefix) []expr.Any { return matchDestination(ip6Target, p) }
 
-// inside matches destinations in the prefix.
-func inside(at place, p netip.Prefix) []expr.Any {
+// matchDestination matches destinations in the prefix.
+func matchDestination(at place, p netip.Prefix) []expr.Any {
 	return all(field(at, reg1),
 		[]expr.Any{&expr.Bitwise{SourceRegister: reg1, DestRegister: reg1, Len: at.length, Mask: maskOf(p), Xor: make([]byte, at.length)}},
 		equal(p.Masked().Addr().AsSlice()...))

@@ -11,9 +11,9 @@ import (
 	"github.com/miekg/dns"
 )
 
-// tryAgain is the delay after the resolver failed to listen: its address may have been removed, or another process
+// retryDelay is the delay after the resolver failed to listen: its address may have been removed, or another process
 // may use the port.
-const tryAgain = time.Second
+const retryDelay = time.Second
 
 // run serves until ctx ends.
 func (r *resolver) run(ctx context.Context, at netip.AddrPort) {
@@ -29,7 +29,7 @@ func (r *resolver) run(ctx context.Context, at netip.AddrPort) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(tryAgain):
+		case <-time.After(retryDelay):
 		}
 	}
 }

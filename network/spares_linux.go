@@ -51,7 +51,7 @@ func (s *spares) run(ctx context.Context, h *host, log *slog.Logger) {
 			if err != nil {
 				// Attach prepares its own namespace and returns the error.
 				log.Warn("prepare network namespace failed", "err", err)
-				s.later(ctx)
+				s.waitToRetry(ctx)
 				break
 			}
 			s.ready <- ns // only run adds, so the buffer is not full
@@ -59,8 +59,8 @@ func (s *spares) run(ctx context.Context, h *host, log *slog.Logger) {
 	}
 }
 
-// later waits before the next try.
-func (s *spares) later(ctx context.Context) {
+// waitToRetry waits before the next try.
+func (s *spares) waitToRetry(ctx context.Context) {
 	select {
 	case <-ctx.Done():
 	case <-time.After(time.Second):

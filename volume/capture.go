@@ -42,7 +42,7 @@ type capturing struct {
 }
 
 func (c *capturing) open() (err error) {
-	if err := c.s.need(c.id); err != nil {
+	if err := c.s.requireComplete(c.id); err != nil {
 		return err
 	}
 	c.src, c.content, err = c.s.openImage(c.id, complete)
@@ -54,7 +54,7 @@ func (c *capturing) clone(ctx context.Context) (cloned bool, err error) {
 	if c.s.noClone.Load() {
 		return false, nil
 	}
-	err = c.still(ctx, func(bool) (err error) { cloned, err = c.s.clone(c.dst, c.src); return err })
+	err = c.quiesced(ctx, func(bool) (err error) { cloned, err = c.s.clone(c.dst, c.src); return err })
 	return cloned, failed(err, "clone %s", c.id)
 }
 
@@ -77,7 +77,7 @@ func (c *capturing) copy(ctx context.Context) (err error) {
 		return failed(err, "copy %s", c.id)
 	}
 	c.s.step("copied")
-	return failed(c.still(ctx, func(frozen bool) error {
+	return failed(c.quiesced(ctx, func(frozen bool) error {
 		if !frozen && c.changes == c.s.mountCount(c.id) {
 			return nil // never mounted since the start
 		}
@@ -85,15 +85,15 @@ func (c *capturing) copy(ctx context.Context) (err error) {
 	}), "copy %s", c.id)
 }
 
-// still calls do while nothing writes to the volume: it is locked, and frozen if it is mounted. still always thaws
-// it.
-func (c *capturing) still(ctx context.Context, do func(frozen bool) error) error {
+// quiesced calls do while nothing writes to the volume: it is locked, and frozen if it is mounted. It
+// is always thawed again.
+func (c *capturing) quiesced(ctx context.Context, do func(frozen bool) error) error {
 	unlock, err := c.s.locks.lock(ctx, c.id)
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	if err := c.s.need(c.id); err != nil { // destroyed since
+	if err := c.s.requireComplete(c.id); err != nil { // destroyed since
 		return err
 	}
 	if err := c.resize(); err != nil {

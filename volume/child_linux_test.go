@@ -109,10 +109,10 @@ func operations() []operation {
 			return s.Fill(ctx, vol2, order, remote(s, string(vol1)))
 		}, filled},
 		{"destroy", func(t *testing.T, s *Store) { create(t, s, vol2); mount(t, s, vol2) }, func(ctx context.Context, s *Store) error { return s.Destroy(ctx, vol2) }, func(t *testing.T, s *Store) {
-			wantCode(t, s.need(string(vol2)), bourse.CodeNotFound)
+			wantCode(t, s.requireComplete(string(vol2)), bourse.CodeNotFound)
 		}},
 		{"remove-snapshot", func(t *testing.T, s *Store) { mounted(t, s); must(t, snapshot(t.Context(), s)) }, func(ctx context.Context, s *Store) error { return s.RemoveSnapshot(ctx, snap1) }, func(t *testing.T, s *Store) {
-			wantCode(t, s.need(string(snap1)), bourse.CodeNotFound)
+			wantCode(t, s.requireComplete(string(snap1)), bourse.CodeNotFound)
 		}},
 		{"scratch", func(*testing.T, *Store) {}, func(ctx context.Context, s *Store) error { _, err := s.Scratch(ctx, mach1, 64); return err }, func(t *testing.T, s *Store) {
 			must(t, os.WriteFile(s.path(string(mach1), complete, mountDir, "a"), noise(1, 1000), 0o600))

@@ -94,7 +94,7 @@ func (s *Store) formatCrypt(ctx context.Context, id, path string) error {
 	}
 	name := mapperPrefix + id
 	if err = run(ctx, key, luksOpenArgs(dev.Name(), name)); err == nil {
-		err = run(ctx, nil, makeFSArgs(mapped(id), uuidOf(id), false))
+		err = run(ctx, nil, makeFSArgs(mapperPath(id), uuidOf(id), false))
 		err = errors.Join(err, run(context.WithoutCancel(ctx), nil, luksCloseArgs(name)))
 	}
 	return errors.Join(err, dev.Close())

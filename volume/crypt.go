@@ -45,8 +45,8 @@ func luksCloseArgs(name string) []string { return []string{"cryptsetup", "close"
 
 const mapperPrefix = "bourse-"
 
-// mapped returns the device of an opened encrypted volume.
-func mapped(id string) string { return "/dev/mapper/" + mapperPrefix + id }
+// mapperPath returns the device of an opened encrypted volume.
+func mapperPath(id string) string { return "/dev/mapper/" + mapperPrefix + id }
 
 // encrypted reports whether the image is encrypted.
 func encrypted(image io.ReaderAt) (bool, error) {
@@ -87,19 +87,19 @@ func (s *Store) openCrypt(ctx context.Context, id, device string) (string, error
 	if err := s.mayEncrypt(); err != nil {
 		return "", err
 	}
-	if _, err := os.Stat(mapped(id)); err == nil {
-		return mapped(id), nil
+	if _, err := os.Stat(mapperPath(id)); err == nil {
+		return mapperPath(id), nil
 	}
 	key, err := s.keyOf(id, complete)
 	if err != nil {
 		return "", err
 	}
-	return mapped(id), failed(run(ctx, key, luksOpenArgs(device, mapperPrefix+id)), "open the encrypted %s", id)
+	return mapperPath(id), failed(run(ctx, key, luksOpenArgs(device, mapperPrefix+id)), "open the encrypted %s", id)
 }
 
 // closeCrypt removes the mapping of a volume, if there is one.
 func closeCrypt(ctx context.Context, id string) error {
-	if _, err := os.Stat(mapped(id)); err != nil {
+	if _, err := os.Stat(mapperPath(id)); err != nil {
 		return nil //nolint:nilerr // not mapped
 	}
 	return failed(run(ctx, nil, luksCloseArgs(mapperPrefix+id), 4), "close the encrypted %s", id) // 4: not mapped any more

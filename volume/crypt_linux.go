@@ -20,16 +20,16 @@ func hostCrypts() bool {
 		return false
 	}
 	defer func() { _ = control.Close() }() // only queried
-	if targetKnown(control, "crypt") {
+	if targetSupported(control, "crypt") {
 		return true
 	}
 	_, err = os.Stat("/sys/module/dm_crypt") // kernels before 5.2 do not support the query
 	return err == nil
 }
 
-// targetKnown queries device-mapper for the version of a target. The request is a struct dm_ioctl of linux/dm-ioctl.h
+// targetSupported queries device-mapper for the version of a target. The request is a struct dm_ioctl of linux/dm-ioctl.h
 // with space for the answer.
-func targetKnown(control *os.File, target string) bool {
+func targetSupported(control *os.File, target string) bool {
 	const header, size, nameAt = 312, 4096, 48
 	b := make([]byte, size)
 	binary.NativeEndian.PutUint32(b[0:], 4) // major version; minor and patch 0

@@ -104,7 +104,7 @@ func (s *Store) openExport(ctx context.Context, id, moment string) (*export, err
 	if err := bourse.VolumeID(id).Validate(); err != nil {
 		return nil, bourse.Errorf(bourse.CodeInvalid, "invalid id %s: use a volume or snapshot id", bourse.Quoted(id))
 	}
-	if err := s.need(id); err != nil {
+	if err := s.requireComplete(id); err != nil {
 		return nil, err
 	}
 	if at := stage("." + moment); s.holdFork(id, at) {
@@ -164,7 +164,7 @@ func (s *Store) openStage(id string, at stage, moment string) (*export, error) {
 func (s *Store) openImage(id string, at stage) (*os.File, content, error) {
 	image, err := os.Open(s.path(id, at, imageFile))
 	if errors.Is(err, os.ErrNotExist) {
-		if err := s.need(id); err != nil {
+		if err := s.requireComplete(id); err != nil {
 			return nil, content{}, err
 		}
 		return nil, content{}, damaged(id, "its image is missing")

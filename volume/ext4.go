@@ -54,9 +54,9 @@ func makeImage(path string, bytes int64) (*os.File, error) {
 	return f, nil
 }
 
-// ownImage changes the identity of a copied file system to that of id, after replaying its journal and repairing
+// renewIdentity changes the identity of a copied file system to that of id, after replaying its journal and repairing
 // minor damage.
-func ownImage(ctx context.Context, id, image string) error {
+func renewIdentity(ctx context.Context, id, image string) error {
 	f, err := os.Open(image)
 	if err != nil {
 		return err

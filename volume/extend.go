@@ -19,7 +19,7 @@ func (s *Store) Extend(ctx context.Context, id bourse.VolumeID, sizeGB int64) er
 		return err
 	}
 	defer unlock()
-	if err := s.need(string(id)); err != nil {
+	if err := s.requireComplete(string(id)); err != nil {
 		return err
 	}
 	if err := s.growImage(string(id), sizeGB*gib); err != nil {
@@ -72,7 +72,7 @@ func (s *Store) grow(ctx context.Context, id string) error {
 		s.log.Info("volume will grow at its next mount because CAP_SYS_RESOURCE is missing", "volume", id)
 		return nil
 	}
-	if _, err := os.Stat(mapped(id)); err == nil {
+	if _, err := os.Stat(mapperPath(id)); err == nil {
 		key, err := s.keyOf(id, complete)
 		if err == nil {
 			err = run(ctx, key, luksResizeArgs(mapperPrefix+id))

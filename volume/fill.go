@@ -62,8 +62,8 @@ type filler struct {
 	spec bourse.VolumeOrder
 }
 
-// suits returns CodeInvalid unless the content may fill the ordered volume.
-func (f *filler) suits(c *content) error {
+// checkContent returns CodeInvalid unless the content may fill the ordered volume.
+func (f *filler) checkContent(c *content) error {
 	if c.Bytes > f.spec.SizeGB*gib {
 		return bourse.Errorf(bourse.CodeInvalid, "invalid size_gb %d: the source has %d bytes", f.spec.SizeGB, c.Bytes)
 	}
@@ -84,11 +84,11 @@ func (f *filler) copy(ctx context.Context, from string) error {
 		if err != nil {
 			return err
 		}
-		return f.suits(&c)
+		return f.checkContent(&c)
 	}
 	c, err := f.s.readContent(from)
 	if err == nil {
-		err = f.suits(&c)
+		err = f.checkContent(&c)
 	}
 	if err != nil {
 		return err
@@ -132,7 +132,7 @@ func (f *filler) finish(ctx context.Context) error {
 	if f.spec.Encrypted {
 		err = f.ownKey(ctx)
 	} else {
-		err = ownImage(ctx, f.id, path)
+		err = renewIdentity(ctx, f.id, path)
 	}
 	if err != nil {
 		return failed(err, "fill %s", f.id)

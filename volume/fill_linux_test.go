@@ -105,7 +105,7 @@ func TestFaultySource(t *testing.T) {
 				checkMarks(t, s, vol2, 1)
 			} else {
 				wantCode(t, err, c.want)
-				wantCode(t, s.need(string(vol2)), bourse.CodeNotFound)
+				wantCode(t, s.requireComplete(string(vol2)), bourse.CodeNotFound)
 			}
 			must(t, s.Destroy(t.Context(), vol2))
 			if left := leftovers(t, s.dir); len(left) > 0 {

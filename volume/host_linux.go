@@ -54,8 +54,8 @@ func capable(which int) bool {
 	return unix.Capget(&header, &data[0]) == nil && data[0].Effective&(1<<which) != 0
 }
 
-// diesWithUs makes a child process end when this process is killed.
-func diesWithUs() *syscall.SysProcAttr { return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} }
+// killWithParent makes a child process end when this process is killed.
+func killWithParent() *syscall.SysProcAttr { return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} }
 
 // ioctls of file systems that x/sys does not define: linux/fs.h and fs/ext4/ext4.h.
 const (

@@ -15,7 +15,7 @@ var errOther = bourse.Errorf(bourse.CodeUnavailable, "this host does not support
 func checkHost() error                     { return errOther }
 func mayGrow() bool                        { return false }
 func hostCrypts() bool                     { return false }
-func diesWithUs() *syscall.SysProcAttr     { return nil }
+func killWithParent() *syscall.SysProcAttr { return nil }
 func freeze(string) error                  { return errOther }
 func thaw(string) error                    { return errOther }
 func flush(string) error                   { return errOther }

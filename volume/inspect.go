@@ -63,7 +63,7 @@ func (s *Store) inspect(ctx context.Context, id string, scratch bool) (crypted b
 // resizeImage makes the file system of an unused image fill it. The data that it overwrites is preserved until it is
 // done, because a kill in between would leave a half-resized file system.
 func (s *Store) resizeImage(ctx context.Context, id, path string) error {
-	if free, err := unbound(ctx, path); err != nil {
+	if free, err := awaitUnbound(ctx, path); err != nil {
 		return err
 	} else if !free { // detached but in use
 		s.log.Warn("volume in use, will grow at its next mount", "volume", id)
@@ -81,9 +81,9 @@ func (s *Store) resizeImage(ctx context.Context, id, path string) error {
 	return os.Remove(kept)
 }
 
-// unbound waits until the image has no loop device. The device is cleared shortly after the last user of the mount,
+// awaitUnbound waits until the image has no loop device. The device is cleared shortly after the last user of the mount,
 // which may be a machine, has ended. It returns false if that takes too long.
-func unbound(ctx context.Context, path string) (bool, error) {
+func awaitUnbound(ctx context.Context, path string) (bool, error) {
 	for range unbindTries {
 		dev, err := boundLoop(path)
 		if err != nil || dev == nil {

@@ -27,7 +27,7 @@ func (s *Store) Mount(ctx context.Context, id bourse.VolumeID) (string, error) {
 		return "", err
 	}
 	defer unlock()
-	if err := s.need(string(id)); err != nil {
+	if err := s.requireComplete(string(id)); err != nil {
 		return "", err
 	}
 	return s.mount(ctx, string(id), false)

@@ -66,8 +66,8 @@ func (s *Store) has(id string, at stage) (bool, error) {
 	}
 }
 
-// need returns CodeNotFound unless the object is complete.
-func (s *Store) need(id string) error {
+// requireComplete returns CodeNotFound unless the object is complete.
+func (s *Store) requireComplete(id string) error {
 	ok, err := s.has(id, complete)
 	if err == nil && !ok {
 		err = bourse.Errorf(bourse.CodeNotFound, "%s is not on this host", id)

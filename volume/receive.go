@@ -71,8 +71,8 @@ type diskError struct{ error }
 
 func (e *diskError) Unwrap() error { return e.error }
 
-// onDisk marks an error as one of this host's disk.
-func onDisk(err error) error {
+// asDiskError marks an error as one of this host's disk.
+func asDiskError(err error) error {
 	if err == nil {
 		return nil
 	}
@@ -83,37 +83,37 @@ func onDisk(err error) error {
 func (f *filler) receiveFrom(ctx context.Context, src Source, at Position) (Position, error) {
 	stream, err := src(ctx, at)
 	if err != nil {
-		return at, sourceFailed(ctx, err)
+		return at, sourceError(ctx, err)
 	}
 	defer func() { _ = stream.Close() }() // its content is verified
 	r := bufio.NewReaderSize(stream, 64<<10)
 	head, err := readHeader(r)
 	if err == nil {
-		err = f.suits(&head.content)
+		err = f.checkContent(&head.content)
 	}
 	if err != nil {
-		return at, sourceFailed(ctx, err)
+		return at, sourceError(ctx, err)
 	}
 	if head.Moment != at.Moment || at.Moment == "" {
 		at = Position{Moment: head.Moment}
 		if err := f.s.begin(f.id, filling); err != nil {
-			return at, onDisk(err)
+			return at, asDiskError(err)
 		}
 		f.s.step("filling")
 	}
 	image, err := f.openTarget(&head, at)
 	if err != nil {
-		return at, onDisk(err)
+		return at, asDiskError(err)
 	}
 	in := &receiver{f: f, image: image, size: head.Bytes, at: at, next: at.Offset, sum: newSum(&head.content)}
 	err = eachPiece(ctx, image, at.Offset, func(off int64, piece []byte) error { in.sum.add(off, piece); return nil })
-	if err = onDisk(err); err == nil {
+	if err = asDiskError(err); err == nil {
 		err = in.copy(ctx, r)
 	}
 	if errors.Is(err, errDiffers) {
 		return Position{}, errors.Join(err, image.Close(), f.s.clear(f.id, filling))
 	}
-	return in.at, errors.Join(err, onDisk(image.Close()))
+	return in.at, errors.Join(err, asDiskError(image.Close()))
 }
 
 // openTarget prepares the image for a stream that starts at this position. Content after the position may not be
@@ -150,18 +150,18 @@ func (in *receiver) copy(ctx context.Context, r *bufio.Reader) error {
 	for unsynced := 0; ; {
 		n, err := in.piece(ctx, r, piece)
 		if errors.Is(err, io.EOF) {
-			return onDisk(in.save())
+			return asDiskError(in.save())
 		}
 		if err != nil {
 			if final(err) || errors.Is(err, errDiffers) {
 				return err
 			}
-			return errors.Join(err, onDisk(in.save()))
+			return errors.Join(err, asDiskError(in.save()))
 		}
 		if unsynced += n; unsynced >= syncBytes {
 			unsynced = 0
 			if err := in.save(); err != nil {
-				return onDisk(err)
+				return asDiskError(err)
 			}
 		}
 	}
@@ -170,13 +170,13 @@ func (in *receiver) copy(ctx context.Context, r *bufio.Reader) error {
 // piece receives one piece. It returns io.EOF after the verified end of the stream.
 func (in *receiver) piece(ctx context.Context, r *bufio.Reader, buf []byte) (int, error) {
 	if _, err := io.ReadFull(r, buf[:8]); err != nil {
-		return 0, brokenOff(ctx, err)
+		return 0, truncatedStream(ctx, err)
 	}
 	off := binary.BigEndian.Uint64(buf)
 	if off == uint64(in.size) {
 		want := make([]byte, in.sum.Size())
 		if _, err := io.ReadFull(r, want); err != nil {
-			return 0, brokenOff(ctx, err)
+			return 0, truncatedStream(ctx, err)
 		}
 		if string(want) != string(in.sum.Sum(nil)) {
 			return 0, errDiffers
@@ -190,28 +190,28 @@ func (in *receiver) piece(ctx context.Context, r *bufio.Reader, buf []byte) (int
 	at := int64(off)
 	piece := buf[:min(pieceBytes, in.size-at)]
 	if _, err := io.ReadFull(r, piece); err != nil {
-		return 0, brokenOff(ctx, err)
+		return 0, truncatedStream(ctx, err)
 	}
 	in.sum.add(at, piece)
 	if _, err := in.image.WriteAt(piece, at); err != nil {
-		return 0, onDisk(err)
+		return 0, asDiskError(err)
 	}
 	writeBack(in.image, at, int64(len(piece)))
 	in.next = at + int64(len(piece))
 	return len(piece), nil
 }
 
-// brokenOff returns the error of a stream that ended too early. The error never matches io.EOF, which means a
+// truncatedStream returns the error of a stream that ended too early. The error never matches io.EOF, which means a
 // complete stream here.
-func brokenOff(ctx context.Context, err error) error {
+func truncatedStream(ctx context.Context, err error) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return bourse.Errorf(bourse.CodeUnavailable, "the source ended the stream early")
 	}
-	return sourceFailed(ctx, err)
+	return sourceError(ctx, err)
 }
 
-// sourceFailed adds a code to an error of the source, unless it has one.
-func sourceFailed(ctx context.Context, err error) error {
+// sourceError adds a code to an error of the source, unless it has one.
+func sourceError(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); cause != nil {
 		return cause
 	}

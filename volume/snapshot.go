@@ -43,7 +43,7 @@ func (s *Store) Snapshot(ctx context.Context, id bourse.VolumeID, snap bourse.Sn
 
 // keep captures a volume into the directory of another object, with everything needed to read it without the volume.
 func (s *Store) keep(ctx context.Context, id, into string, at stage) (content, error) {
-	if err := s.need(id); err != nil {
+	if err := s.requireComplete(id); err != nil {
 		return content{}, err
 	}
 	f, err := makeImage(s.path(into, at, imageFile), 0)
@@ -103,7 +103,7 @@ func (s *Store) info(id string) (Info, error) {
 // readContent reads the description of a snapshot.
 func (s *Store) readContent(id string) (content, error) {
 	var c content
-	if err := s.need(id); err != nil {
+	if err := s.requireComplete(id); err != nil {
 		return c, err
 	}
 	b, err := os.ReadFile(s.path(id, complete, contentFile))

@@ -46,7 +46,7 @@ func runWith(ctx context.Context, stdin []byte, files []*os.File, argv []string,
 	cmd.Stdin = bytes.NewReader(stdin)
 	// Ignore the host's configuration: file systems are the same on every worker.
 	cmd.Env = append(os.Environ(), "LC_ALL=C", "MKE2FS_CONFIG=/dev/null")
-	cmd.SysProcAttr = diesWithUs()
+	cmd.SysProcAttr = killWithParent()
 	// Pdeathsig kills the program when the thread that started it ends. It must not continue writing to an image that
 	// a restarted daemon creates again.
 	runtime.LockOSThread()

@@ -14,7 +14,7 @@ func (s *Store) Usage(_ context.Context, id bourse.VolumeID) (bourse.VolumeUsage
 	if err := id.Validate(); err != nil {
 		return bourse.VolumeUsage{}, err
 	}
-	if err := s.need(string(id)); err != nil {
+	if err := s.requireComplete(string(id)); err != nil {
 		return bourse.VolumeUsage{}, err
 	}
 	target := s.path(string(id), complete, mountDir)

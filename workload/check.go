@@ -127,9 +127,9 @@ func isControl(r rune) bool { return r < ' ' || r == 0x7f }
 func (c CheckConfig) check(port int) (Check, error) {
 	out := Check{
 		Type: CheckType(strings.ToLower(c.Type)), Kind: c.Kind, Port: c.Port,
-		Interval: within(c.Interval, defaultInterval, minTime, maxInterval),
-		Timeout:  within(c.Timeout, defaultTimeout, minTime, maxTimeout),
-		Grace:    within(c.Grace, defaultGrace, 0, maxInterval),
+		Interval: clampDuration(c.Interval, defaultInterval, minTime, maxInterval),
+		Timeout:  clampDuration(c.Timeout, defaultTimeout, minTime, maxTimeout),
+		Grace:    clampDuration(c.Grace, defaultGrace, 0, maxInterval),
 	}
 	if out.Port == 0 {
 		out.Port = port
@@ -194,7 +194,7 @@ func (c CheckConfig) request(out *Check) error {
 	return nil
 }
 
-func within(d Duration, fallback, least, most time.Duration) time.Duration {
+func clampDuration(d Duration, fallback, least, most time.Duration) time.Duration {
 	if d == 0 {
 		return fallback
 	}

@@ -58,14 +58,14 @@ func (c *Check) connect(ctx context.Context, dial Dial) (string, error) {
 
 // asked describes the probed port, and explains it if the config names another one.
 func (c *Check) asked() string {
-	if !c.moved() {
+	if !c.usesOtherPort() {
 		return "port " + strconv.Itoa(c.Port)
 	}
 	return fmt.Sprintf("port %d, the machine's $PORT, because port %d was not available on its host", c.Port, c.Named)
 }
 
-// moved reports whether a probe uses another port than the config names.
-func (c *Check) moved() bool { return c.Named != 0 && c.Named != c.Port }
+// usesOtherPort reports whether a probe uses another port than the config names.
+func (c *Check) usesOtherPort() bool { return c.Named != 0 && c.Named != c.Port }
 
 // errReply is the error of a reply without a status of success.
 type errReply struct{ text string }
@@ -123,7 +123,7 @@ func (c *Check) newRequest(ctx context.Context) (*http.Request, error) {
 // failure returns why a probe failed, without the host's addresses. The text begins with the port if connecting to it
 // failed, or if it differs from the port in the config.
 func (c *Check) failure(err error) string {
-	text, port := err.Error(), c.moved()
+	text, port := err.Error(), c.usesOtherPort()
 	if op, ok := errors.AsType[*net.OpError](err); ok {
 		text, port = op.Op+": "+op.Err.Error(), true
 	} else if coded, ok := errors.AsType[*bourse.Error](err); ok {

@@ -45,8 +45,8 @@ func (p *Program) Given(secrets map[string]string) (map[string]string, error) {
 	return out, nil
 }
 
-// facts returns the valid values of env_from.field_ref.
-func facts() []string {
+// fieldRefs returns the valid values of env_from.field_ref.
+func fieldRefs() []string {
 	return []string{"id", "version", "app_name", "private_ip", "region", "image"}
 }
 
@@ -101,7 +101,7 @@ func (p *Program) add(one *processConfig) error {
 		maps.Copy(p.Env, one.Env)
 	}
 	for _, from := range one.EnvFrom {
-		if !slices.Contains(facts(), from.FieldRef) {
+		if !slices.Contains(fieldRefs(), from.FieldRef) {
 			return invalid("invalid config.processes.env_from.field_ref %s: use id, version, app_name, private_ip, region or image", bourse.Quoted(from.FieldRef))
 		}
 		if p.From == nil {

@@ -42,7 +42,7 @@ func Review(c *bourse.Config) ([]bourse.Warning, error) {
 		_, err = readChecks(c)
 	}
 	if err == nil && r.kind == bourse.HostImage {
-		err = onePort(services)
+		err = checkSinglePort(services)
 	}
 	if err != nil {
 		return nil, err
@@ -86,7 +86,7 @@ func (r *review) field(path string, v reflect.Value) error {
 		return r.json(path, raw)
 	}
 	if field := bourse.FieldOf(path); field != nil {
-		return r.treat(field)
+		return r.reviewField(field)
 	}
 	switch v.Kind() { //nolint:exhaustive // the other kinds have entries in bourse.Fields
 	case reflect.Pointer:
@@ -114,8 +114,8 @@ func (r *review) json(path string, raw []byte) error {
 // walk reviews a member that was received as JSON, and all members below it.
 func (r *review) walk(path string, value any) error {
 	if field := bourse.FieldOf(path); field != nil && !field.Opens(path, r.kind) {
-		if asks(value, field.Idle) {
-			return r.treat(field)
+		if requestsSomething(value, field.Idle) {
+			return r.reviewField(field)
 		}
 		return nil
 	}
@@ -140,7 +140,7 @@ func (r *review) walk(path string, value any) error {
 		}
 		return nil
 	}
-	if asks(value, nil) {
+	if requestsSomething(value, nil) {
 		r.warn(path, "unknown to Bourse: stored and returned, but without effect")
 	}
 	return nil
@@ -165,13 +165,13 @@ func (r *review) unknown(path string, value any) {
 			r.unknown(path+"[]", v)
 		}
 	default:
-		if asks(value, nil) {
+		if requestsSomething(value, nil) {
 			r.warn(path, "not supported by Bourse: ignored")
 		}
 	}
 }
 
-func (r *review) treat(f *bourse.Field) error {
+func (r *review) reviewField(f *bourse.Field) error {
 	switch f.By(r.kind) {
 	case bourse.Refused:
 		return f.Err()
@@ -189,8 +189,8 @@ func (r *review) warn(field, message string) {
 	}
 }
 
-// asks reports whether a member requests anything, that is, whether it is neither empty nor idle.
-func asks(value any, idle []string) bool {
+// requestsSomething reports whether a member requests anything, that is, whether it is neither empty nor idle.
+func requestsSomething(value any, idle []string) bool {
 	switch v := value.(type) {
 	case nil:
 		return false
@@ -198,13 +198,13 @@ func asks(value any, idle []string) bool {
 		return v
 	case map[string]any:
 		for _, below := range v {
-			if asks(below, nil) {
+			if requestsSomething(below, nil) {
 				return true
 			}
 		}
 		return false
 	case []any:
-		return slices.ContainsFunc(v, func(item any) bool { return asks(item, nil) })
+		return slices.ContainsFunc(v, func(item any) bool { return requestsSomething(item, nil) })
 	}
 	text := fmt.Sprint(value)
 	return text != "" && text != "0" && !slices.Contains(idle, text)

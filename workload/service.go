@@ -50,7 +50,7 @@ func (a *Autostop) UnmarshalJSON(b []byte) error {
 	case `"suspend"`:
 		*a = AutostopSuspend
 	default:
-		return unfit(b)
+		return wrongType(b)
 	}
 	return nil
 }

@@ -38,9 +38,9 @@ func reviewServices(c *bourse.Config, list []Service) (out []bourse.Warning) {
 	return out
 }
 
-// onePort returns CodeInvalid if the services of a host program name two ports. Such a machine has one port of the
+// checkSinglePort returns CodeInvalid if the services of a host program name two ports. Such a machine has one port of the
 // host, its $PORT, whatever number its services name.
-func onePort(list []Service) error {
+func checkSinglePort(list []Service) error {
 	named := 0
 	for i, s := range list {
 		switch {

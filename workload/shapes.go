@@ -106,7 +106,7 @@ func (e *Edit) UnmarshalJSON(b []byte) error {
 	case json.Unmarshal(b, &one) == nil:
 		*e = Edit{one}
 	case json.Unmarshal(b, (*[]string)(e)) != nil:
-		return unfit(b)
+		return wrongType(b)
 	}
 	return nil
 }
@@ -199,13 +199,13 @@ func (d Duration) MarshalJSON() ([]byte, error) { return bourse.Duration(d).Mars
 // UnmarshalJSON reads a Go duration string or nanoseconds.
 func (d *Duration) UnmarshalJSON(b []byte) error {
 	if string(b) == `""` || (*bourse.Duration)(d).UnmarshalJSON(b) != nil {
-		return unfit(b)
+		return wrongType(b)
 	}
 	return nil
 }
 
-// unfit returns the error of a value of the wrong type. The decoder adds the path.
-func unfit(b []byte) error {
+// wrongType returns the error of a value of the wrong type. The decoder adds the path.
+func wrongType(b []byte) error {
 	return &json.UnmarshalTypeError{Value: "value " + bourse.Quoted(strings.Trim(string(b), `"`))}
 }
 
@@ -216,7 +216,7 @@ func Validate(k *bourse.Kept) error {
 	_, checks := checksIn(k)
 	_, processes := processesIn(k)
 	return cmp.Or(services, checks, processes,
-		refused("config.containers", k.Containers), refused("config.volumes", k.Volumes),
+		unsupportedItems("config.containers", k.Containers), unsupportedItems("config.volumes", k.Volumes),
 		shaped[*Metrics]("config.metrics", k.Metrics),
 		shaped[[]*Static]("config.statics", k.Statics), shaped[rest]("config", k.Rest))
 }
@@ -258,8 +258,8 @@ func shaped[T any](path string, raw json.RawMessage) error {
 	return err
 }
 
-// refused returns an error if a list whose items are not supported is not empty.
-func refused(path string, raw json.RawMessage) error {
+// unsupportedItems returns an error if a list whose items are not supported is not empty.
+func unsupportedItems(path string, raw json.RawMessage) error {
 	list, err := decode[[]json.RawMessage](path, raw)
 	if len(list) > 0 {
 		return bourse.FieldOf(path).Err()
