@@ -142,8 +142,8 @@ func TestFinal(t *testing.T) {
 	}
 }
 
-// TestNotThere asks for what a registry does not have.
-func TestNotThere(t *testing.T) {
+// TestNotFound requests images that a registry does not have.
+func TestNotFound(t *testing.T) {
 	h := newHost(t, containerdtest.Start(t))
 	r := registrytest.Start(t, registrytest.Options{})
 	s := h.open(t, nil)
@@ -190,9 +190,9 @@ func TestPlatforms(t *testing.T) {
 	}
 }
 
-// TestCut breaks each connection after a part of the layer: the transfer goes on
-// where it stopped, within the same pull.
-func TestCut(t *testing.T) {
+// TestInterruptedDownload breaks each connection after a part of the layer: the
+// transfer continues where it stopped, within the same pull.
+func TestInterruptedDownload(t *testing.T) {
 	h := newHost(t, containerdtest.Start(t))
 	r := registrytest.Start(t, registrytest.Options{})
 	p := r.Push(t, "web:v1", registrytest.Image{Layers: random(400_000)})

@@ -227,9 +227,9 @@ func TestWaitersLeave(t *testing.T) {
 	}
 }
 
-// TestBeforeAllIsRead asks a store that has just been opened, and has not yet read
-// what containerd has.
-func TestBeforeAllIsRead(t *testing.T) {
+// TestUseBeforeRecordsAreRead uses a store that has just been opened, and has not
+// yet read containerd's records.
+func TestUseBeforeRecordsAreRead(t *testing.T) {
 	t.Parallel()
 	h := newHost(t, containerdtest.Start(t))
 	r := registrytest.Start(t, registrytest.Options{})

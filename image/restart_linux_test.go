@@ -161,8 +161,8 @@ func TestContainerdDies(t *testing.T) {
 	eventually(t, "the lease's end", func() bool { return kinds(h.contents(t))["lease"] == 0 })
 }
 
-// TestOthersRemove has another program remove an image from containerd.
-func TestOthersRemove(t *testing.T) {
+// TestImageRemovedByAnotherClient has another program remove an image from containerd.
+func TestImageRemovedByAnotherClient(t *testing.T) {
 	t.Parallel()
 	h := newHost(t, containerdtest.Start(t))
 	r := registrytest.Start(t, registrytest.Options{})

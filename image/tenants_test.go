@@ -149,7 +149,7 @@ func TestCredentialsOfAnOrganisationAreReadAgain(t *testing.T) {
 
 // A registry of a tenant's own that claims to have what another has pulled, by
 // its digest alone, brings that tenant none of it.
-func TestADigestAloneIsNoProof(t *testing.T) {
+func TestDigestAloneIsNoProof(t *testing.T) {
 	h := newHost(t, containerdtest.Start(t))
 	private := registrytest.Start(t, registrytest.Options{Username: "ann", Password: "secret"})
 	p := private.Push(t, "web:v1", registrytest.Image{Layers: random(1000)})

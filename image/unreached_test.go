@@ -112,7 +112,7 @@ func TestReasons(t *testing.T) {
 }
 
 // A registry's own words are one short line.
-func TestRegistrysWords(t *testing.T) {
+func TestRegistryMessages(t *testing.T) {
 	body, err := json.Marshal(map[string]any{"errors": []any{map[string]string{"code": "TOOMANYREQUESTS", "message": "pull\x1b[31m\nlimit " + strings.Repeat("é", 999)}}})
 	if err != nil {
 		t.Fatal(err)

@@ -55,7 +55,7 @@ func TestARepetitionWaitsForAnAbsentWorker(t *testing.T) {
 
 // Shows that a worker which comes back while a repetition looks at the directory is not
 // missed: neither among those that are asked, nor among those that are waited for.
-func TestARepetitionMissesNoWorkerThatComesBack(t *testing.T) {
+func TestRepetitionSeesReturningWorker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := floor(2, room(1))
 		o := fillLost(t, c)
@@ -132,9 +132,9 @@ func TestAFreshOrderDoesNotWait(t *testing.T) {
 	})
 }
 
-// Shows that workers of other regions, volumes and reservations do not hold an
-// order up.
-func TestOnlyThoseWhoMayHaveItAreWaitedFor(t *testing.T) {
+// Absent workers of other regions, volumes and reservations do not delay an
+// order.
+func TestRepetitionWaitsOnlyForPossibleFillers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(
 			Spec{ID: "a", Region: "gru", Total: room(1)},
@@ -151,7 +151,7 @@ func TestOnlyThoseWhoMayHaveItAreWaitedFor(t *testing.T) {
 
 // Shows what an order gets that no worker has refused: "insufficient" only
 // where there is known to be none.
-func TestNobodyThereIsANoOnlyWhenThatIsKnown(t *testing.T) {
+func TestNoWorkersIsInsufficientOnlyOnceKnown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, named := range []bool{false, true} {
 			c := floor(1, room(1))
@@ -167,10 +167,9 @@ func TestNobodyThereIsANoOnlyWhenThatIsKnown(t *testing.T) {
 	})
 }
 
-// Shows what happens when the worker that filled an order is lost for good: the
-// order is filled elsewhere, and should the worker return after all, its machine
-// is destroyed.
-func TestAWorkerThatReturnsFromTheDead(t *testing.T) {
+// If the worker that filled an order is declared lost, the order is filled
+// elsewhere; if the worker returns after all, its machine is destroyed.
+func TestAbsentWorkerReturnsWithFill(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := floor(2, room(1))
 		o := fillLost(t, c)
@@ -248,7 +247,7 @@ func TestACallerMayLeaveAndAskAnother(t *testing.T) {
 
 // Shows that a try which was overtaken by another one is no refusal: what
 // became of the order, its caller finds out by asking again.
-func TestAnOvertakenTryIsUnknown(t *testing.T) {
+func TestOvertakenTryIsUnknown(t *testing.T) {
 	c := floor(2, room(5))
 	for _, id := range []bourse.WorkerID{"w0", "w1"} {
 		c.Tell(id, &Lies{Claim: func(*bourse.Fill, *bourse.Refusal, error) (*bourse.Fill, *bourse.Refusal, error) {

@@ -195,9 +195,9 @@ func TestClaimCarriesTheDecision(t *testing.T) {
 	}
 }
 
-// A worker that names a machine or a volume of another worker as what it has made is not believed: the
-// caller would stop or destroy that one.
-func TestWhatAnotherWorkerHasFillsNothing(t *testing.T) {
+// A worker that reports a machine or volume of another worker as its own result is refused: the caller
+// could stop or destroy the wrong one.
+func TestResultOfAnotherWorkerIsRefused(t *testing.T) {
 	other := bourse.WorkerTag(2)
 	for name, lie := range map[string]*Lies{
 		"a claim": {Claim: func(f *bourse.Fill, r *bourse.Refusal, err error) (*bourse.Fill, *bourse.Refusal, error) {

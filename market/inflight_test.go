@@ -40,7 +40,7 @@ func TestConcurrentCallsAreOneOrder(t *testing.T) {
 
 // Once all callers have left an order, the next one starts it again and is not
 // affected by its cancellation.
-func TestCallAfterAllHaveLeft(t *testing.T) {
+func TestCallAfterAllCallersLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := floor(2, room(3))
 		c.Break(func(Call) Fault { return Fault{Delay: 10 * time.Millisecond} })

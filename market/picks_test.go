@@ -81,8 +81,8 @@ func TestOrdersOfOneMomentAreSpread(t *testing.T) {
 	}
 }
 
-// A machine that stands by for others is on another worker than they are, unless there is none.
-func TestASpareIsApart(t *testing.T) {
+// A standby is placed on another worker than the machines it stands by for, unless there is none.
+func TestSpareIsOnAnotherWorker(t *testing.T) {
 	spare := func(of bourse.MachineID) bourse.Order {
 		o := order("gru")
 		o.SkipLaunch = true

@@ -13,7 +13,7 @@ import (
 )
 
 // Workers that answer nonsense neither win nor do harm.
-func TestNonsenseLoses(t *testing.T) {
+func TestImplausibleQuotesLose(t *testing.T) {
 	inf := math.Inf(1)
 	quotes := map[string]func(*bourse.Quote){
 		"another worker's id": func(q *bourse.Quote) { q.Worker = "good" },

@@ -11,7 +11,7 @@ import (
 
 // However many apps, workers and refusals there are, what is remembered stays
 // within its bound.
-func TestStandingIsBounded(t *testing.T) {
+func TestQuoteCacheIsBounded(t *testing.T) {
 	const most = 50
 	s := quoteCache{within: time.Hour, most: most, workers: map[bourse.WorkerID]*cachedWorker{}}
 	all := members(7)
@@ -45,7 +45,7 @@ func TestStandingIsBounded(t *testing.T) {
 	}
 }
 
-func TestOversizeQuotesDoNotStand(t *testing.T) {
+func TestOversizeQuotesAreNotCached(t *testing.T) {
 	many := make([]bourse.Account, maxLines+1)
 	for name, q := range map[string]bourse.Quote{
 		"accounts": {Accounts: many},

@@ -79,7 +79,7 @@ func TestRefusalIsNeverFromMemory(t *testing.T) {
 }
 
 // Without other brokers, orders are placed just as if all workers had been asked.
-func TestStandingQuotesRankAsFreshOnes(t *testing.T) {
+func TestCachedQuotesRankLikeFreshOnes(t *testing.T) {
 	claimed := 0
 	rapid.Check(t, func(t *rapid.T) {
 		region := rapid.SampledFrom([]bourse.Region{"gru", "mad"})
@@ -217,8 +217,8 @@ func TestBurstFillsEverything(t *testing.T) {
 	}
 }
 
-// Claims that take their time are no reason to ask, as long as answers come.
-func TestSlowClaimsLetQuotesStand(t *testing.T) {
+// Slow claims cause no quote requests, as long as the workers answer.
+func TestSlowClaimsKeepCachedQuotes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(
 			Spec{ID: "best", Region: "gru", Total: room(9)},
@@ -248,7 +248,7 @@ func TestSlowClaimsLetQuotesStand(t *testing.T) {
 
 // A worker that leaves a claim unanswered is asked before it gets another one,
 // and the order that waits goes on to the next.
-func TestSilentWorkerIsNotClaimedByMemory(t *testing.T) {
+func TestSilentWorkerIsNotClaimedFromCache(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(
 			Spec{ID: "best", Region: "gru", Total: room(9)},

@@ -187,7 +187,7 @@ func TestQuotesAreAlwaysAsked(t *testing.T) {
 
 // A worker that has left the directory is not claimed; the others' quotes
 // stay cached.
-func TestWhoLeftIsNotClaimed(t *testing.T) {
+func TestDepartedWorkerIsNotClaimed(t *testing.T) {
 	c := floor(4, room(9))
 	x := broker(c, standFor(time.Hour))
 	place(t.Context(), x, order("gru"))
@@ -201,9 +201,9 @@ func TestWhoLeftIsNotClaimed(t *testing.T) {
 	}
 }
 
-// A worker that is full stays out of the ranking, and the others are claimed
-// without asking.
-func TestFullWorkersDoNotMakeUsAsk(t *testing.T) {
+// A worker that is full is left out of the ranking, and the others are claimed
+// without quote requests.
+func TestFullWorkerCausesNoQuoteRequests(t *testing.T) {
 	c := floor(3, room(4))
 	x, other := broker(c, standFor(time.Hour)), broker(c, nil)
 	for range 5 { // one of them is full now

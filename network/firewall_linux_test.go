@@ -119,7 +119,7 @@ func TestOutbound(t *testing.T) {
 	}
 }
 
-func TestNothingComesIn(t *testing.T) {
+func TestInboundIsBlocked(t *testing.T) {
 	remote := newOutside(t)
 	w := newWorker(t, nil)
 	a := w.attach(t, machine(1, "shop", "one/"))

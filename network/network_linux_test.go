@@ -23,7 +23,7 @@ func machine(n int, app bourse.AppName, network string) Spec {
 
 func at(a netip.Addr, port uint16) string { return netip.AddrPortFrom(a, port).String() }
 
-func TestTwoListenOnOnePort(t *testing.T) {
+func TestSamePortOfTwoMachines(t *testing.T) {
 	w := newWorker(t, nil)
 	a, b := w.attach(t, machine(1, "shop", "one/")), w.attach(t, machine(2, "shop", "one/"))
 	a.listen(t, "[::]:8080")
@@ -135,7 +135,7 @@ func TestManyAtOnce(t *testing.T) {
 	wg.Wait()
 }
 
-func TestIPv4RangeIsUsedUp(t *testing.T) {
+func TestIPv4RangeExhausted(t *testing.T) {
 	w := newWorker(t, func(c *Config) { c.IPv4 = netip.MustParsePrefix("198.18.7.0/30") })
 	a, b := w.attach(t, machine(1, "shop", "one/")), w.attach(t, machine(2, "shop", "one/"))
 	if a.IPv4 == b.IPv4 {

@@ -97,7 +97,7 @@ func TestRecoverKeepsConnections(t *testing.T) {
 	}
 }
 
-func TestRulesComeBack(t *testing.T) {
+func TestRulesAreRestored(t *testing.T) {
 	w := newWorker(t, nil)
 	a, b := w.attach(t, machine(1, "shop", "one/")), w.attach(t, machine(2, "evil", "two/"))
 	a.listen(t, "[::]:8080")
@@ -145,9 +145,9 @@ func TestRulesComeBack(t *testing.T) {
 	}
 }
 
-// Other programs change their rules all the time; that is no reason to build
-// ours again.
-func TestOthersRulesAreNoReason(t *testing.T) {
+// Other programs change their rules all the time; ours are not rebuilt because of
+// that.
+func TestForeignRulesDoNotTriggerRepair(t *testing.T) {
 	w := newWorker(t, nil)
 	w.attach(t, machine(1, "shop", "one/"))
 	if repaired, err := w.firewall.repair(); repaired || err != nil {
@@ -175,7 +175,7 @@ func TestOthersRulesAreNoReason(t *testing.T) {
 
 // A running machine's link that was changed from outside is repaired, in the namespace
 // that its processes are in.
-func TestLinkIsMadeAnew(t *testing.T) {
+func TestLinkIsRecreated(t *testing.T) {
 	w := newWorker(t, nil)
 	a, b := w.attach(t, machine(1, "shop", "one/")), w.attach(t, machine(2, "shop", "one/"))
 	a.listen(t, "[::]:8080")

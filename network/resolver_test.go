@@ -211,7 +211,7 @@ func TestNearest(t *testing.T) {
 	}
 }
 
-func TestWhoMayAsk(t *testing.T) {
+func TestResolverAccess(t *testing.T) {
 	names, _ := market()
 	r := newTestResolver(names)
 	q := new(dns.Msg).SetQuestion("back.internal.", dns.TypeAAAA)
@@ -294,8 +294,8 @@ func TestNamesFail(t *testing.T) {
 	}
 }
 
-// A thousand questions are one query, whose result is cached only for a moment.
-func TestAskedOnce(t *testing.T) {
+// A thousand concurrent questions cause one query, whose result is cached briefly.
+func TestConcurrentLookupsAreShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		names, _ := market()
 		r := newTestResolver(names)

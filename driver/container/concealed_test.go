@@ -70,8 +70,8 @@ func TestRuncIsRefused(t *testing.T) {
 	}
 }
 
-// Nothing is written where someone else could read it or has made the directory.
-func TestDirectoriesAreOurs(t *testing.T) {
+// Nothing is written to directories that others can read or have created.
+func TestDirectoriesArePrivate(t *testing.T) {
 	for name, make := range map[string]func(base string) error{
 		"a directory of others": func(base string) error { return os.Mkdir(base, 0o777) },
 		"a link":                func(base string) error { return os.Symlink(t.TempDir(), base) },

@@ -91,9 +91,9 @@ func TestApartLeavesNothing(t *testing.T) {
 	}
 }
 
-// TestWhatTheHostUnmountsIsGone: a task with mounts of its own does not hold
-// those that were there when it began.
-func TestWhatTheHostUnmountsIsGone(t *testing.T) {
+// TestHostUnmountsPropagate shows that a task with mounts of its own does not
+// keep the host's earlier mounts busy.
+func TestHostUnmountsPropagate(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can mount")
 	}

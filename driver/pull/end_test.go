@@ -121,7 +121,7 @@ func TestStopGivesUp(t *testing.T) {
 	})
 }
 
-func TestClaimsAndEndsThatCannotBe(t *testing.T) {
+func TestInvalidClaimsAndEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		for _, name := range []string{"", "nobody", "../a", "a\x00b", strings.Repeat("a", 1000), "*"} {

@@ -147,7 +147,7 @@ func TestHostsComeAndGo(t *testing.T) {
 	})
 }
 
-func TestHostsThatCannotBe(t *testing.T) {
+func TestInvalidHosts(t *testing.T) {
 	r := newRig(t)
 	good := Size{CPU: 1, Memory: 1}
 	for _, name := range []string{"", "A", "a b", "../x", "a\n"} {

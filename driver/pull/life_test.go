@@ -68,8 +68,8 @@ func TestLifeOfAJob(t *testing.T) {
 	})
 }
 
-// No one waits: the answer is no, and takes no time.
-func TestNobodyWaits(t *testing.T) {
+// Without a waiting poller, the order is refused at once.
+func TestNoPollerWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		begin := time.Now()

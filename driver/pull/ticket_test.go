@@ -16,7 +16,7 @@ import (
 // A job is ended, and kept alive, with the ticket that it was claimed with and
 // with no other, also by the daemon after a restart; the ticket itself is not on
 // the disk.
-func TestAJobIsItsTickets(t *testing.T) {
+func TestJobBelongsToItsTicket(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		task := taskOf(1, "a")
@@ -60,7 +60,7 @@ func TestAJobIsItsTickets(t *testing.T) {
 
 // A host's name, its work and its jobs are with the ticket of its registration,
 // also after a restart, when only its jobs say so.
-func TestAHostIsItsTickets(t *testing.T) {
+func TestHostBelongsToItsTicket(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		size := Size{CPU: 4000, Memory: 1024}
@@ -90,7 +90,7 @@ func TestAHostIsItsTickets(t *testing.T) {
 }
 
 // The job of a release without tickets is no one's.
-func TestAJobOfNoTicket(t *testing.T) {
+func TestJobWithoutTicket(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		task := taskOf(1, "a")

@@ -106,9 +106,9 @@ func TestGarbage(t *testing.T) {
 	})
 }
 
-// TestOthersAreNotHeard joins servers of another cluster, and such without the
+// TestOtherClustersAreIgnored joins servers of another cluster, and such without the
 // key, to a group.
-func TestOthersAreNotHeard(t *testing.T) {
+func TestOtherClustersAreIgnored(t *testing.T) {
 	key := bytes.Repeat([]byte{1}, 32)
 	tests := []struct {
 		name       string

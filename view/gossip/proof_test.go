@@ -174,9 +174,10 @@ func unchanged(t *testing.T, group []running) {
 	}
 }
 
-// TestAKeyAloneMakesNoMember: who has the membership's key and no certificate of
-// the name that it goes by is in no list, and what it says of others neither.
-func TestAKeyAloneMakesNoMember(t *testing.T) {
+// TestGossipKeyAloneDoesNotAdmit shows that a server with the gossip key but without
+// a certificate for its name is not listed, and that its statements about others
+// are ignored.
+func TestGossipKeyAloneDoesNotAdmit(t *testing.T) {
 	for name, proofs := range map[string]gossip.Proofs{"unsigned": nil, "signed with a key of its own": newPretender()} {
 		t.Run(name, func(t *testing.T) {
 			gossiptest.Virtual(t, func(t *testing.T) {
@@ -283,9 +284,9 @@ func TestARivalProvesItself(t *testing.T) {
 	}
 }
 
-// TestAnEarlierLifeEndsNobody: what a server said in an earlier life is heard
-// again, from the address at which it said so, by one that answers pings there.
-func TestAnEarlierLifeEndsNobody(t *testing.T) {
+// TestReplayedStatementsRemoveNoMember replays a server's statements from an earlier
+// boot, sent from its former address by an impostor that answers pings there.
+func TestReplayedStatementsRemoveNoMember(t *testing.T) {
 	gossiptest.Virtual(t, func(t *testing.T) {
 		net, o := gossiptest.NewMemory(1), new(offices)
 		first, certificate := joinCertified(t, net, 1, o, gossip.Config{Self: certified(1)})

@@ -167,7 +167,7 @@ func BenchmarkBuild(b *testing.B) {
 
 // A member that was killed and started again at its address is not kept out by its
 // earlier life, which others may list for longer than a rival is doubted.
-func TestAnEarlierLifeIsNoRival(t *testing.T) {
+func TestEarlierBootIsNoRival(t *testing.T) {
 	const here, elsewhere = "127.0.0.1:7946", "127.0.0.1:7947"
 	self := node{name: "w1-2", boot: "2", gossip: here, proven: true, member: bourse.Member{ID: "w1", Role: bourse.RoleWorker}}
 	earlier := self

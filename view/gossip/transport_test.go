@@ -148,10 +148,10 @@ func TestStreams(t *testing.T) {
 	})
 }
 
-// TestLongMessagesShareTheirRoom: who declares the longest message takes what it
+// TestLongMessagesShareTheMemoryLimit: who declares the longest message takes what it
 // sends and no more, together they take what there is, and short messages pass
 // beside them.
-func TestLongMessagesShareTheirRoom(t *testing.T) {
+func TestLongMessagesShareTheMemoryLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		to := start(t, "ours", keyA)
 		accept := func() (here, accepted net.Conn) {

@@ -185,9 +185,9 @@ func TestSeedsComeLater(t *testing.T) {
 	})
 }
 
-// TestComesBackIsNoLoss kills a worker, starts it again and waits until its
-// first life has been found dead.
-func TestComesBackIsNoLoss(t *testing.T) {
+// TestReturningMemberIsNotLost kills a worker, starts it again and waits until its
+// first boot has been declared dead.
+func TestReturningMemberIsNotLost(t *testing.T) {
 	gossiptest.Virtual(t, func(t *testing.T) {
 		net, told := gossiptest.NewMemory(1), new(losses)
 		group := startVirtual(t, net, 4, told)

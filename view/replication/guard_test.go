@@ -270,8 +270,8 @@ func (b *busy) Call(context.Context, bourse.Member, *http.Request) (*http.Respon
 	return &http.Response{StatusCode: http.StatusTooManyRequests, Header: http.Header{"Retry-After": {"7"}}, Body: http.NoBody}, nil
 }
 
-// TestRestIsRespected shows that a member which asks for a rest gets it.
-func TestRestIsRespected(t *testing.T) {
+// TestRetryAfterIsRespected shows that a member which asks for a rest gets it.
+func TestRetryAfterIsRespected(t *testing.T) {
 	gossiptest.Virtual(t, func(t *testing.T) {
 		v, err := view.Open(view.Config{Site: "w1"})
 		if err != nil {
@@ -325,9 +325,9 @@ func (l *liar) Call(_ context.Context, _ bourse.Member, req *http.Request) (*htt
 	return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(bytes.NewReader(body))}, nil
 }
 
-// TestNothingHelps shows that what no one can give is asked for ever less, and
-// told of.
-func TestNothingHelps(t *testing.T) {
+// TestUnsuccessfulRepairsAreListed shows that data that no member can provide is
+// requested less and less often, and is listed.
+func TestUnsuccessfulRepairsAreListed(t *testing.T) {
 	gossiptest.Virtual(t, func(t *testing.T) {
 		v, err := view.Open(view.Config{Site: "w1"})
 		if err != nil {

@@ -50,7 +50,7 @@ func directing(t *testing.T, n *gossiptest.Node) *gossip.Directory {
 
 // Shows that a server that has met no other knows nothing, however long it
 // waits, and that two which are new learn from one another.
-func TestOneThatIsAloneKnowsNothing(t *testing.T) {
+func TestLoneServerDoesNotKnowCluster(t *testing.T) {
 	gossiptest.Virtual(t, func(t *testing.T) {
 		net := gossiptest.NewMemory(1)
 		one := startNode(t, net, gossiptest.NodeConfig{Number: 1})
@@ -68,7 +68,7 @@ func TestOneThatIsAloneKnowsNothing(t *testing.T) {
 // Shows that a server which has just started says that it knows its cluster
 // only when it has heard of every worker, also of one that is dead; until then
 // that one is unknown.
-func TestANewcomerKnowsTheDead(t *testing.T) {
+func TestNewMemberLearnsOfAbsentWorkers(t *testing.T) {
 	gossiptest.Virtual(t, func(t *testing.T) {
 		net := gossiptest.NewMemory(1)
 		group := startGroup(t, net, 4, gossiptest.NodeConfig{})
@@ -119,9 +119,9 @@ func TestAbsentWorkersAreRemembered(t *testing.T) {
 	})
 }
 
-// Shows that servers which are all started at once, and of which none knows
-// anything, do not wait for one another for ever.
-func TestAllAreNew(t *testing.T) {
+// Servers that are all started at once, none of which knows the cluster, do not
+// wait for one another forever.
+func TestClusterStartsTogether(t *testing.T) {
 	for _, n := range []int{2, 4, 12} {
 		gossiptest.Virtual(t, func(t *testing.T) {
 			for _, n := range startGroup(t, gossiptest.NewMemory(1), n, gossiptest.NodeConfig{}) {

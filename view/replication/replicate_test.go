@@ -187,9 +187,9 @@ func TestBurst(t *testing.T) {
 	})
 }
 
-// TestHalfCutOff cuts a group in two for five minutes, in which both sides
-// change.
-func TestHalfCutOff(t *testing.T) {
+// TestPartition partitions a group for five minutes, during which both sides
+// write.
+func TestPartition(t *testing.T) {
 	t.Parallel()
 	gossiptest.Virtual(t, func(t *testing.T) {
 		net := gossiptest.NewMemory(1)

@@ -55,9 +55,9 @@ func newQueue(l Limits) *rumourQueue {
 	return newRumourQueue(Pace{}.withDefaults(), l.withDefaults())
 }
 
-// TestToldOftenEnough shows that what a change costs a member does not depend
+// TestRumoursAreSentOftenEnough shows that what a change costs a member does not depend
 // on anything but the change.
-func TestToldOftenEnough(t *testing.T) {
+func TestRumoursAreSentOftenEnough(t *testing.T) {
 	q := newQueue(Limits{})
 	for i := range 20 {
 		q.add(position(fmt.Sprint("w", i), 1, 1), bytes.Repeat([]byte{byte(i)}, 300))
@@ -113,7 +113,7 @@ func TestQueueServesAnnouncements(t *testing.T) {
 	t.Error("it was never told")
 }
 
-func TestRecentForgets(t *testing.T) {
+func TestRecentIsBounded(t *testing.T) {
 	var r recent
 	for i := range uint64(10 * maxRecent) {
 		r.add(i)

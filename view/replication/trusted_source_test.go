@@ -23,9 +23,9 @@ func certified(t *testing.T, certified bool, members ...bourse.Member) *Replicat
 	})
 }
 
-// TestWhoVouchesForAStream: with certificates a snapshot is asked of the site
+// TestTrustedSourcesOfAStream: with certificates a snapshot is asked of the site
 // itself or of a broker, never of another worker.
-func TestWhoVouchesForAStream(t *testing.T) {
+func TestTrustedSourcesOfAStream(t *testing.T) {
 	owner, other, broker := bourse.Member{ID: "w2", Role: bourse.RoleWorker}, bourse.Member{ID: "w3", Role: bourse.RoleWorker}, bourse.Member{ID: "b1", Role: bourse.RoleBroker}
 	of := wire.Stream{Site: "w2", Epoch: 1}
 	for name, x := range map[string]struct {
@@ -49,9 +49,9 @@ func TestWhoVouchesForAStream(t *testing.T) {
 	}
 }
 
-// TestNoWorkerMakesUsBeginAgain: that others know more of our stream than we do
+// TestWorkerCannotForceNewEpoch: that others know more of our stream than we do
 // is believed of a broker; a worker has to show what we signed.
-func TestNoWorkerMakesUsBeginAgain(t *testing.T) {
+func TestWorkerCannotForceNewEpoch(t *testing.T) {
 	for role, believed := range map[bourse.Role]bool{bourse.RoleWorker: false, bourse.RoleBroker: true} {
 		r := certified(t, true)
 		own := r.view.Self()
