@@ -15,7 +15,7 @@ func TestServicesThatCannotBeServed(t *testing.T) {
 	}
 	for services, want := range map[string]string{
 		`[{"internal_port":80},{"internal_port":80},{"protocol":"udp","internal_port":53},{}]`: "",
-		`[{"internal_port":80},{"internal_port":90}]`:                                          "invalid config.services[1].internal_port 90: a machine of image host serves at its $PORT alone",
+		`[{"internal_port":80},{"internal_port":90}]`:                                          "invalid config.services[1].internal_port 90: a machine with image host has one port, its $PORT",
 		`[{"internal_port":70000}]`:                                                            "invalid config.services[0].internal_port 70000",
 		`[{"protocol":"sctp"}]`:                                                                "invalid config.services[0].protocol",
 		`[{"ports":[{"port":80,"handlers":["gopher"]}]}]`:                                      "invalid config.services[0].ports[0].handlers",

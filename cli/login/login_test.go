@@ -100,8 +100,8 @@ func TestContexts(t *testing.T) {
 	h.succeeds("ask", "--context", "one")
 	h.vars["BOURSE_API_TOKEN"] = "meant for another cluster"
 	h.succeeds("ask")
-	h.fails("not known", "ask", "--token", "wrong")
-	h.fails("not known", "ask", "--api", one.URL) // the token of the environment: a context's is only for its own API
+	h.fails("does not know this token", "ask", "--token", "wrong")
+	h.fails("does not know this token", "ask", "--api", one.URL) // the token of the environment: a context's is only for its own API
 	delete(h.vars, "BOURSE_API_TOKEN")
 	h.fails("", "ask", "--api", one.URL)
 	h.vars["BOURSE_CONTEXT"] = "one"
@@ -133,7 +133,7 @@ func TestLoginThatFails(t *testing.T) {
 	server := httptest.NewServer(api("good"))
 	defer server.Close()
 	h := newHome(t)
-	h.fails("not known", "login", server.URL, "--token", "bad")
+	h.fails("does not know this token", "login", server.URL, "--token", "bad")
 	h.fails("no token was given", "login", server.URL)
 	h.fails("always the cluster of", "login", server.URL, "--token", "good", "--name", "dev")
 	h.fails("is not a context's name", "login", server.URL, "--token", "good", "--name", "a b")

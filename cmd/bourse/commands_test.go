@@ -274,7 +274,6 @@ var notInCLI = map[string]string{
 	"Secrets.Get":      "secrets list shows all of them",
 	"Secrets.Set":      "secrets set sets several at once",
 	"Secrets.Delete":   "secrets unset removes several at once",
-	"Tokens.Current":   "is for clients that have a token and no more",
 	"Releases.Current": "releases shows all of them",
 }
 
