@@ -16,7 +16,7 @@ import (
 func TestSubmitPollClaimRelease(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		begin := time.Now()
-		r.want("submit without a poller", r.call("POST", "submit", `{"command": "true"}`), 422, "insufficient_capacity", "no poller waits")
+		r.want("submit without a poller", r.call("POST", "submit", `{"command": "true"}`), 422, "insufficient_capacity", "no poller is waiting")
 		if took := time.Since(begin); took != 0 {
 			t.Errorf("the refusal took %s", took)
 		}
@@ -116,7 +116,7 @@ func TestCancel(t *testing.T) {
 
 		r.run("deaf")
 		r.want("of what does not listen", r.call("POST", "cancel/deaf", ""), 200)
-		if s := r.settled("deaf"); s["exit_code"] != -1.0 || !strings.Contains(s["error"].(string), "asked to end") {
+		if s := r.settled("deaf"); s["exit_code"] != -1.0 || !strings.Contains(s["error"].(string), "after a cancellation") {
 			t.Errorf("status %v, want it given up", s)
 		}
 		r.want("what it says after all", r.call("POST", "release/deaf", `{"exit_code": 0}`), 409)
