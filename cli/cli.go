@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"os"
@@ -57,6 +58,9 @@ func Main(ctx context.Context, env Env, args []string, commands func(*Shell) []G
 	if interrupted(ctx, err) {
 		return s.endInterrupted(err)
 	}
+	if s.noAPI != nil && errors.Is(err, s.noAPI) {
+		err = s.noAPI // without the address of the API, which was not asked
+	}
 	if !s.began && Hints(err) == nil { // cobra's errors about words and flags have no code
 		err = Hint(bourse.Errorf(bourse.CodeInvalid, "%w", err), cmd.CommandPath()+" --help")
 	}
@@ -86,6 +90,7 @@ type Shell struct {
 	token   string
 	ca      string  // file with the certificates of the CA to trust
 	chosen  *target // by all of these and the environment; nil until it is asked for
+	noAPI   error   // why the API cannot even be asked; nil if it can
 	began   bool    // a verb's own code has begun: errors are no longer about usage
 }
 
@@ -121,7 +126,6 @@ Begin with:
 	flags.StringVar(&s.context, "context", "", "`name` of a cluster that you have logged in to; also BOURSE_CONTEXT")
 	flags.StringVar(&s.token, "token", "", "bearer `token` for the API; also BOURSE_API_TOKEN")
 	flags.StringVar(&s.ca, "ca", "", "PEM `file` of the CA to trust for the API; also BOURSE_CA")
-	root.MarkFlagsMutuallyExclusive("api", "context")
 	flags.BoolVarP(&s.JSON, "json", "j", false, "print the API's JSON")
 	for _, g := range commands(s) {
 		root.AddGroup(&cobra.Group{ID: g.Title, Title: g.Title})

@@ -67,13 +67,13 @@ func (s *Shell) transport() http.RoundTripper {
 	if s.Transport != nil {
 		return s.Transport
 	}
-	if err := s.target().err; err != nil {
-		return noTransport{err}
+	var ca string
+	if s.noAPI = s.target().err; s.noAPI == nil {
+		ca, s.noAPI = s.trusted()
 	}
-	ca, err := s.trusted()
 	switch {
-	case err != nil:
-		return noTransport{err}
+	case s.noAPI != nil:
+		return noTransport{s.noAPI}
 	case ca == "":
 		return nil
 	}

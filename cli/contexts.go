@@ -193,6 +193,8 @@ func (s *Shell) target() target {
 
 func (s *Shell) choose() target {
 	switch {
+	case s.api != "" && s.context != "":
+		return target{err: bourse.Errorf(bourse.CodeInvalid, "--api and --context are mutually exclusive")}
 	case s.api != "":
 		return target{Context: Context{API: s.api}}
 	case s.context != "":

@@ -106,8 +106,9 @@ func TestContexts(t *testing.T) {
 	h.fails("", "ask", "--api", one.URL)
 	h.vars["BOURSE_CONTEXT"] = "one"
 	h.succeeds("ask")
+	h.fails("mutually exclusive", "ask", "--api", one.URL, "--context", "one")
 	h.vars["BOURSE_CONTEXT"] = "three"
-	h.fails(`there is no context "three"`, "ask")
+	h.fails(`error: there is no context "three"`, "ask")
 	delete(h.vars, "BOURSE_CONTEXT")
 
 	list := h.succeeds("context", "list")
