@@ -63,12 +63,16 @@ type (
 		Smoke   bool            `json:"smoke,omitempty"`   // it fails if the machine exits soon after its start
 	}
 
-	RestartMachine struct{} // RestartMachine stops and starts the machine. Nothing undoes it.
-	CordonMachine  struct{} // CordonMachine takes the machine out of routing.
-
-	UncordonMachine struct{} // UncordonMachine puts the machine back into routing.
-	StopMachine     struct{} // StopMachine stops the machine.
-	StartMachine    struct{} // StartMachine starts the machine.
+	// RestartMachine stops and starts the machine. Nothing undoes it.
+	RestartMachine struct{}
+	// CordonMachine takes the machine out of routing.
+	CordonMachine struct{}
+	// UncordonMachine puts the machine back into routing.
+	UncordonMachine struct{}
+	// StopMachine stops the machine.
+	StopMachine struct{}
+	// StartMachine starts the machine.
+	StartMachine struct{}
 
 	// SetMetadata sets the given metadata; an empty value removes a key. Undoing the step restores Former.
 	SetMetadata struct {
@@ -85,7 +89,8 @@ type (
 
 // Actions on nothing that the plan makes.
 type (
-	AwaitProxies struct{} // AwaitProxies waits until every proxy knows about the steps before it. Nothing undoes it.
+	// AwaitProxies waits until every proxy knows about the steps before it. Nothing undoes it.
+	AwaitProxies struct{}
 
 	// DestroyVolume destroys a volume. Nothing restores it, so only other destroys come after it.
 	DestroyVolume struct {

@@ -2,13 +2,14 @@ package proxy
 
 import (
 	"context"
-	"github.com/bourse-dev/bourse/proxy/route"
 	"log/slog"
 	"net"
 	"net/http"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/bourse-dev/bourse/proxy/route"
 )
 
 // Handler returns the HTTP handler of a listener.

@@ -3,12 +3,13 @@ package proxy
 import (
 	"context"
 	"errors"
-	"github.com/bourse-dev/bourse/internal/trace"
 	"log/slog"
 	"net/http"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/bourse-dev/bourse/internal/trace"
 )
 
 // logAccess writes the access log entry of a request. The entry shows where the request

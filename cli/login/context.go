@@ -106,10 +106,10 @@ one that NAME names. The token itself stays valid; revoke it with "bourse token 
 			if len(args) > 0 {
 				name = args[0]
 			}
-			switch {
-			case name == "":
+			switch name {
+			case "":
 				return cli.Hint(bourse.Errorf(bourse.CodeInvalid, "no context is current"), "bourse logout NAME; the names: bourse context list")
-			case name == cli.DevContext:
+			case cli.DevContext:
 				return bourse.Errorf(bourse.CodeInvalid, "context %s has nothing stored: it is the cluster of \"bourse dev\"", name)
 			}
 			if _, err := all.Find(s.Getenv, name); err != nil {

@@ -180,7 +180,7 @@ func (w *watches) crashed(ctx context.Context, i int, since time.Time) error {
 		}
 		timer.Stop()
 		if ctx.Err() != nil {
-			return nil
+			return nil //nolint:nilerr // the machine was watched for as long as it was wanted
 		}
 	}
 }

@@ -46,7 +46,7 @@ func (d *DB) unwritten(err error) error {
 
 func (d *DB) refused(err error) error {
 	if _, known := errors.AsType[*bourse.Error](err); !known && full(err) {
-		return bourse.Errorf(bourse.CodeUnavailable, "the disk of %s is full: the worker continues once there is space (%w)", d.cfg.Dir, err)
+		return bourse.Errorf(bourse.CodeUnavailable, "the disk of %s is full: free some space, and the worker continues (%w)", d.cfg.Dir, err)
 	}
 	return unavailable(err)
 }

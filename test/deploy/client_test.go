@@ -42,9 +42,20 @@ type plan struct{ deploy.Plan }
 func actions() map[string]deploy.Action {
 	out := map[string]deploy.Action{}
 	for _, a := range []deploy.Action{
-		deploy.RunCommand{}, deploy.MakeVolume{}, deploy.MakeMachine{}, deploy.UpdateMachine{}, deploy.AwaitReady{}, deploy.RestartMachine{},
-		deploy.CordonMachine{}, deploy.UncordonMachine{}, deploy.StopMachine{}, deploy.StartMachine{}, deploy.SetMetadata{}, deploy.DestroyMachine{},
-		deploy.AwaitProxies{}, deploy.DestroyVolume{},
+		deploy.RunCommand{},
+		deploy.MakeVolume{},
+		deploy.MakeMachine{},
+		deploy.UpdateMachine{},
+		deploy.AwaitReady{},
+		deploy.RestartMachine{},
+		deploy.CordonMachine{},
+		deploy.UncordonMachine{},
+		deploy.StopMachine{},
+		deploy.StartMachine{},
+		deploy.SetMetadata{},
+		deploy.DestroyMachine{},
+		deploy.AwaitProxies{},
+		deploy.DestroyVolume{},
 	} {
 		out[a.String()] = a
 	}

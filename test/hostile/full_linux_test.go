@@ -233,7 +233,7 @@ func hinted(t *testing.T, err error, dir string) {
 	if code := bourse.CodeOf(err); code != bourse.CodeInsufficient && code != bourse.CodeUnavailable {
 		t.Fatalf("on a full disk: %v, want that the order is refused", err)
 	}
-	if text := err.Error(); !strings.Contains(text, "disk of "+dir+" is full") || !strings.Contains(text, "make room") {
+	if text := err.Error(); !strings.Contains(text, "disk of "+dir+" is full") || !strings.Contains(text, "free some space") {
 		t.Errorf("refused with %q, want that the disk of %s is full, and what to do", text, dir)
 	}
 }
