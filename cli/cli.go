@@ -10,6 +10,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -58,8 +59,8 @@ func Main(ctx context.Context, env Env, args []string, commands func(*Shell) []G
 	if interrupted(ctx, err) {
 		return s.endInterrupted(err)
 	}
-	if s.noAPI != nil && errors.Is(err, s.noAPI) {
-		err = s.noAPI // without the address of the API, which was not asked
+	if s.chosen.err != nil && errors.Is(err, s.chosen.err) {
+		err = s.chosen.err // without the address of the API, which was not asked
 	}
 	if !s.began && Hints(err) == nil { // cobra's errors about words and flags have no code
 		err = Hint(bourse.Errorf(bourse.CodeInvalid, "%w", err), cmd.CommandPath()+" --help")
@@ -88,10 +89,10 @@ type Shell struct {
 	api     string
 	context string
 	token   string
-	ca      string  // file with the certificates of the CA to trust
-	chosen  *target // by all of these and the environment; nil until it is asked for
-	noAPI   error   // why the API cannot even be asked; nil if it can
-	began   bool    // a verb's own code has begun: errors are no longer about usage
+	ca      string // file with the certificates of the CA to trust
+	once    sync.Once
+	chosen  target // by all of these and the environment; see [Shell.target]
+	began   bool   // a verb's own code has begun: errors are no longer about usage
 }
 
 // Root returns the command that all others are below.

@@ -26,7 +26,7 @@ func (s *Shell) baseURL() string {
 	base := s.target().API
 	if !strings.Contains(base, "://") {
 		scheme := "http://"
-		if ca, err := s.trusted(); ca != "" || err != nil {
+		if s.target().CA != "" {
 			scheme = "https://"
 		}
 		base = scheme + base
@@ -36,7 +36,7 @@ func (s *Shell) baseURL() string {
 
 // Client returns the client of the API.
 func (s *Shell) Client() *machinesapi.Client {
-	return &machinesapi.Client{BaseURL: s.baseURL(), Token: s.credential(), HTTP: &http.Client{Transport: s.transport()}}
+	return &machinesapi.Client{BaseURL: s.baseURL(), Token: s.credential(), HTTP: &http.Client{Transport: s.target().transport}}
 }
 
 // credential returns the token that is shown to the API: that of --token, of the
@@ -58,36 +58,6 @@ func (s *Shell) WarnMissing(silent []bourse.WorkerID, what string) {
 		}
 		s.Note("warning: no answer from " + strings.Join(names, ", ") + ": their " + what + " are missing here")
 	}
-}
-
-// transport returns the transport of API requests, nil for the usual one. With a CA
-// of its own the API is trusted by that CA alone. A context or CA that cannot be used
-// fails the requests, but not the commands that make none.
-func (s *Shell) transport() http.RoundTripper {
-	if s.Transport != nil {
-		return s.Transport
-	}
-	var ca string
-	if s.noAPI = s.target().err; s.noAPI == nil {
-		ca, s.noAPI = s.trusted()
-	}
-	switch {
-	case s.noAPI != nil:
-		return noTransport{s.noAPI}
-	case ca == "":
-		return nil
-	}
-	s.Transport = trustOnly(ca)
-	return s.Transport
-}
-
-// trusted returns the certificates of the CA to trust for the API, "" for those of
-// the host: of --ca, of the context, or of the environment.
-func (s *Shell) trusted() (string, error) {
-	if ca := s.target().CA; s.ca == "" && ca != "" {
-		return ca, nil
-	}
-	return s.GivenCA()
 }
 
 func trustOnly(ca string) http.RoundTripper {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
+	"net/http"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -172,23 +173,44 @@ func devContext(getenv func(string) string) Context {
 	return Context{API: "http://" + api.String()}
 }
 
-// target is the API that a command uses, and what chose it.
+// target is the API that a command uses.
 type target struct {
 	Context
-	name string // of the context; "" when the API was given by its address
-	err  error  // why there is none
+	transport http.RoundTripper // nil: the usual one
+	err       error             // why the API cannot even be asked; nil if it can
 }
 
 // target returns the API that the flags, the environment or the current context
 // choose, in this order. Only flags override a context's own CA and token: those of
-// the environment may be meant for another cluster.
-func (s *Shell) target() target {
-	if s.chosen != nil {
-		return *s.chosen
+// the environment may be meant for another cluster. It is safe for concurrent use.
+func (s *Shell) target() *target {
+	s.once.Do(func() { s.use(s.choose()) })
+	return &s.chosen
+}
+
+// UseAPI has the command ask an API other than the one that would be chosen. Call it
+// before the first use of the API.
+func (s *Shell) UseAPI(c Context) { s.once.Do(func() { s.use(target{Context: c}) }) }
+
+// use makes the transport of an API: with a CA of its own, one that trusts this CA
+// alone. An API that cannot be used fails the requests, but not the commands that make
+// none.
+func (s *Shell) use(t target) {
+	ca := t.CA
+	if t.err == nil && (s.ca != "" || ca == "") {
+		ca, t.err = s.GivenCA()
 	}
-	t := s.choose()
-	s.chosen = &t
-	return t
+	t.CA = ca
+	switch {
+	case t.err != nil:
+		t.transport = noTransport{t.err}
+	case ca != "":
+		t.transport = trustOnly(ca)
+	}
+	if s.Transport != nil {
+		t.transport = s.Transport
+	}
+	s.chosen = t
 }
 
 func (s *Shell) choose() target {
@@ -218,11 +240,8 @@ func (s *Shell) inContext(name string) target {
 		return target{Context: Context{API: "http://" + DefaultAPI}}
 	}
 	one, err := all.Find(s.Getenv, name)
-	return target{Context: one, name: name, err: err}
+	return target{Context: one, err: err}
 }
-
-// UseAPI has the command ask an API other than the one that was chosen.
-func (s *Shell) UseAPI(c Context) { s.chosen = &target{Context: c} }
 
 // GivenCA returns the certificates of the file that --ca or BOURSE_CA names, "" when
 // neither does. CodeInvalid: the file cannot be read.
