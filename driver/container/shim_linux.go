@@ -66,7 +66,13 @@ func (d *Driver) endShims(id driver.TaskID) {
 		// Check again, because the process id may have been reused.
 		if again, ok := d.layout.shimOf(pid, d.cfg.Namespace); ok && again == id {
 			bundle, _ := os.Readlink(filepath.Join("/proc", strconv.Itoa(pid), "cwd"))
+			children := childrenOf(pid)
 			endProcess(fd)
+			// A runtime that is still creating the task's cgroups would create more of them after they were removed.
+			for _, child := range children {
+				endProcess(child)
+				_ = unix.Close(child)
+			}
 			d.groups.Kill(cgroup.PathOf(d.layout.mark(), d.layout.container(id)), killGrace)
 			if filepath.Base(bundle) == d.layout.container(id) {
 				_ = mount.UnmountAll(filepath.Join(bundle, "rootfs"), unix.MNT_DETACH) // it may not be mounted
@@ -75,6 +81,24 @@ func (d *Driver) endShims(id driver.TaskID) {
 		}
 		_ = unix.Close(fd)
 	}
+}
+
+// childrenOf opens the processes that a process has started and that have not ended.
+func childrenOf(pid int) (pidfds []int) {
+	lists, _ := filepath.Glob(filepath.Join("/proc", strconv.Itoa(pid), "task", "*", "children"))
+	for _, list := range lists {
+		text, _ := os.ReadFile(list) // the thread may have ended
+		for child := range strings.FieldsSeq(string(text)) {
+			n, err := strconv.Atoi(child)
+			if err != nil {
+				continue
+			}
+			if fd, err := unix.PidfdOpen(n, 0); err == nil {
+				pidfds = append(pidfds, fd)
+			}
+		}
+	}
+	return pidfds
 }
 
 // endProcess ends a process with SIGTERM, and with SIGKILL if that does not suffice.
