@@ -291,7 +291,7 @@ func replyError(resp *http.Response) error {
 	raw, _ := io.ReadAll(io.LimitReader(resp.Body, MaxBody)) // what there is of a broken body still helps
 	var body ErrorBody
 	if err := json.Unmarshal(raw, &body); err != nil || body.Error == "" {
-		body = ErrorBody{Error: strings.TrimSpace(fmt.Sprintf("%s: %s", resp.Status, shorten(raw)))}
+		body = ErrorBody{Error: strings.TrimSuffix(fmt.Sprintf("%s: %s", resp.Status, shorten(raw)), ": ")}
 	}
 	if body.Code == "" {
 		body.Code = CodeOfStatus(resp.StatusCode)

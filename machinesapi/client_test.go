@@ -72,7 +72,7 @@ func TestErrorReplies(t *testing.T) {
 		"a prefix is for machines":     {404, `{"error":"not_found: machine not found","code":"not_found"}`, bourse.CodeNotFound, "machine not found"},
 		"of another server":            {412, `{"error":"failed_precondition: no"}`, bourse.CodeFailedPrecondition, "no"},
 		"of a proxy":                   {503, `<html>busy</html>`, bourse.CodeUnavailable, "503 Service Unavailable: <html>busy</html>"},
-		"of a proxy that gave up":      {504, ``, bourse.CodeTimeout, "504 Gateway Timeout:"},
+		"of a proxy that gave up":      {504, ``, bourse.CodeTimeout, "504 Gateway Timeout"},
 		"of no known kind":             {418, `null`, bourse.CodeInternal, "418 I'm a teapot: null"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -4,10 +4,12 @@ import (
 	"bufio"
 	"cmp"
 	"context"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
 	"net"
+	"net/http"
 	"net/netip"
 	"net/url"
 	"strings"
@@ -29,7 +31,8 @@ func New(s *cli.Shell) *cobra.Command {
 		Short: "Store a cluster's address, CA and token, and use that cluster from now on",
 		Long: `Store a cluster's address, CA and token as a context, and use that cluster from
 now on. The token comes from --token, BOURSE_API_TOKEN or standard input; at a
-terminal you are asked for it. Nothing is stored unless the API accepts it.
+terminal you are asked for it. On loopback none is needed if the servers have made
+one for you. Nothing is stored unless the API accepts it.
 
 The contexts are in ~/.config/bourse/contexts.toml (or below XDG_CONFIG_HOME),
 which only you can read.`,
@@ -74,7 +77,7 @@ func login(ctx context.Context, s *cli.Shell, address, name string) error {
 	s.UseAPI(one)
 	tokens, err := s.Client().Tokens().Current(ctx)
 	if err != nil {
-		return err
+		return explain(err, u)
 	}
 	all.ByName[name], all.Current = one, name
 	if err := all.Save(); err != nil {
@@ -87,6 +90,27 @@ func login(ctx context.Context, s *cli.Shell, address, name string) error {
 		s.Note("warning: " + u.String() + " is not encrypted: anyone on the way can read the token")
 	}
 	_, err = fmt.Fprintf(s.Out, "%s  logged in%s; bourse uses this cluster now\n", name, purpose(tokens))
+	return err
+}
+
+// explain adds to the error of an API what to try instead, in terms of this command.
+func explain(err error, u *url.URL) error {
+	_, replied := errors.AsType[*machinesapi.ReplyError](err)
+	_, untrusted := errors.AsType[x509.UnknownAuthorityError](err)
+	switch {
+	case replied && bourse.CodeOf(err) == bourse.CodeUnauthorized:
+		return cli.Hint(err, "another token, or another URL")
+	case replied:
+		return cli.Hint(err, "the URL of a broker: bourse login https://HOST:PORT")
+	case errors.Is(err, http.ErrSchemeMismatch):
+		other := url.URL{Scheme: "https", Host: u.Host}
+		if u.Scheme == "https" {
+			other.Scheme = "http"
+		}
+		return cli.Hint(err, "bourse login "+other.String())
+	case untrusted:
+		return cli.Hint(err, "--ca FILE, with the cluster's CA (ca.pem)")
+	}
 	return err
 }
 

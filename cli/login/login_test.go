@@ -139,6 +139,10 @@ func TestLoginThatFails(t *testing.T) {
 	h.fails("always the cluster of", "login", server.URL, "--token", "good", "--name", "dev")
 	h.fails("is not a context's name", "login", server.URL, "--token", "good", "--name", "a b")
 	h.fails("no certificate", "login", server.URL, "--token", "good", "--ca", os.DevNull)
+	h.fails("try: bourse login "+server.URL, "login", strings.Replace(server.URL, "http:", "https:", 1), "--token", "good")
+	other := httptest.NewServer(http.NotFoundHandler()) // not a broker
+	defer other.Close()
+	h.fails("try: the URL of a broker", "login", other.URL, "--token", "good")
 	for address, why := range map[string]string{
 		"ftp://a": "neither http nor https", "https://": "no host", "https://u:p@a": "more than", "https://a/b": "more than", "https://a?b": "more than", "https://a\x00": "parsed",
 	} {

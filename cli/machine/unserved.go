@@ -29,33 +29,33 @@ func servedPorts(list []workload.Service) string {
 	return strings.Join(parts, ", ")
 }
 
-// served says in a line how the ports of m's services are reached; "" when it has
-// none.
+// served describes in a line how the ports of m's services are reached. It returns ""
+// if m has no services.
 func served(m *machinesapi.Machine) string {
 	list := servicesOf(m.Known())
 	if len(list) == 0 {
 		return ""
 	}
-	what := fmt.Sprintf("port %d is", list[0].Ports[0].First)
+	ports := fmt.Sprintf("port %d", list[0].Ports[0].First)
 	if len(list) > 1 || len(list[0].Ports) > 1 {
-		what = "its ports are"
+		ports = "its ports"
 	}
 	switch {
 	case m.Known().ImageKind() == bourse.PollerImage:
-		return what + " served by no proxy: there is no way to what a poller runs"
+		return "no proxy serves " + ports + ": a poller's machines cannot be reached"
 	case !slices.ContainsFunc(list, func(s workload.Service) bool { return s.Protocol == "tcp" }):
-		return what + " served by no proxy: they pass on TCP"
+		return "no proxy serves " + ports + ": proxies serve TCP only"
 	}
-	text := fmt.Sprintf("%s served by proxies: app %s is http://%s.localhost:8080 at that of bourse dev", what, m.App, m.App)
+	text := fmt.Sprintf("proxies serve %s; that of bourse dev at http://%s.localhost:8080", ports, m.App)
 	if command := forwardCommand(m, list); command != "" {
-		text += "; without one reach it with: " + command
+		text += "; without a proxy: " + command
 	}
 	return text
 }
 
 // forwardCommand returns the command that reaches the first of m's services that
-// can be reached, "" for none: forwarding is for TCP, and there is no way to
-// what a poller runs.
+// can be reached, or "": only TCP can be forwarded, and a poller's machines cannot be
+// reached.
 func forwardCommand(m *machinesapi.Machine, list []workload.Service) string {
 	i := slices.IndexFunc(list, func(s workload.Service) bool { return s.Protocol == "tcp" && s.InternalPort > 0 })
 	if i < 0 || m.Known().ImageKind() == bourse.PollerImage {

@@ -17,19 +17,19 @@ func TestServed(t *testing.T) {
 		{"nginx", "default", `"?"`, ""},
 		{
 			"nginx", "default", `[{"protocol":"tcp","internal_port":80,"ports":[{"port":80}]}]`,
-			"port 80 is served by proxies: app default is http://default.localhost:8080 at that of bourse dev; without one reach it with: bourse machine forward 00000100000001 8080:80",
+			"proxies serve port 80; that of bourse dev at http://default.localhost:8080; without a proxy: bourse machine forward 00000100000001 8080:80",
 		},
 		{
 			"nginx", "shop", `[{"protocol":"udp","internal_port":53,"ports":[{"port":53}]},{"protocol":"tcp","internal_port":8080,"ports":[{"port":443},{"port":80}]}]`,
-			"its ports are served by proxies: app shop is http://shop.localhost:8080 at that of bourse dev; without one reach it with: bourse machine forward -a shop 00000100000001 8080:8080",
+			"proxies serve its ports; that of bourse dev at http://shop.localhost:8080; without a proxy: bourse machine forward -a shop 00000100000001 8080:8080",
 		},
 		{
 			"nginx", "default", `[{"protocol":"udp","internal_port":53,"ports":[{"port":53}]}]`,
-			"port 53 is served by no proxy: they pass on TCP",
+			"no proxy serves port 53: proxies serve TCP only",
 		},
 		{
 			"pull", "default", `[{"protocol":"tcp","internal_port":80,"ports":[{"port":80}]}]`,
-			"port 80 is served by no proxy: there is no way to what a poller runs",
+			"no proxy serves port 80: a poller's machines cannot be reached",
 		},
 	} {
 		var m machinesapi.Machine

@@ -139,7 +139,7 @@ type words struct {
 // actions are all actions, ordered by how much they tell about what happens to a machine.
 var actions = []words{
 	{deploy.AwaitReady{}, "checking", "ready", ""},
-	{deploy.AwaitProxies{}, "notifying proxies", "proxies notified", ""},
+	{deploy.AwaitProxies{}, "updating routes", "routes updated", ""},
 	{deploy.SetMetadata{}, "marking", "marked", "metadata as before"},
 	{deploy.CordonMachine{}, "cordoning", "cordoned", "uncordoned"},
 	{deploy.UncordonMachine{}, "uncordoning", "uncordoned", "cordoned"},
