@@ -127,7 +127,7 @@ func TestGraphQLOfATenant(t *testing.T) {
 	}
 	orgs, err := tenant.GetOrganizations(ctx)
 	if err != nil || len(orgs) != 1 || orgs[0].Slug != "acme" {
-		t.Errorf("the tenant's organisations: %+v, %v", orgs, err)
+		t.Errorf("the tenant's organizations: %+v, %v", orgs, err)
 	}
 	if me, err := tenant.GetCurrentUser(ctx); err != nil || me.Email != "ann@acme" {
 		t.Errorf("the tenant is %+v, %v", me, err)

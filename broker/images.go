@@ -146,7 +146,7 @@ const (
 )
 
 // resolveImage tells which image a name means now, as a registry says to the app's
-// organisation. Brokers have no registry client: a worker that runs images asks.
+// organization. Brokers have no registry client: a worker that runs images asks.
 func (h *imageHandler) resolveImage(w http.ResponseWriter, r *endpoint.Request) error {
 	name := machinesapi.ImageName(r.URL.Query().Get("image"))
 	if !isImageName(name) {

@@ -130,7 +130,7 @@ func TestUsage(t *testing.T) {
 	}
 }
 
-// A worker asks the registry in the name of the app's organisation; the first that
+// A worker asks the registry in the name of the app's organization; the first that
 // can answer does.
 func TestResolveImage(t *testing.T) {
 	s := start(t)

@@ -59,7 +59,7 @@ func TestListFilters(t *testing.T) {
 }
 
 // The list of all apps has those of its caller alone, and no machine that another
-// organisation's former app of the name has left.
+// organization's former app of the name has left.
 func TestTheListOfAllAppsIsItsCallers(t *testing.T) {
 	s := start(t, withTokens)
 	shop, zoo := s.app(t, "shop", "acme"), s.app(t, "zoo", "zoological")

@@ -12,9 +12,9 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// TestAnOrganisationsMachinesInPages: page after page has every machine once,
-// and none of another organisation.
-func TestAnOrganisationsMachinesInPages(t *testing.T) {
+// TestAnOrganizationsMachinesInPages: page after page has every machine once,
+// and none of another organization.
+func TestAnOrganizationsMachinesInPages(t *testing.T) {
 	s := start(t, withTokens)
 	shop, other := s.app(t, "shop", "acme"), s.app(t, "kiosk", "acme")
 	zoo := s.app(t, "zoo", "zoological")
@@ -66,7 +66,7 @@ func TestAnOrganisationsMachinesInPages(t *testing.T) {
 	}
 }
 
-// join puts the rest of the path between an organisation and a query.
+// join puts the rest of the path between an organization and a query.
 func join(s string) string {
 	for i := range s {
 		if s[i] == '?' {
@@ -91,7 +91,7 @@ func TestReservationsAreReviewed(t *testing.T) {
 	}
 }
 
-// The client goes through an organisation's pages, and asks where there is room.
+// The client goes through an organization's pages, and asks where there is room.
 func TestOrgClient(t *testing.T) {
 	s := start(t)
 	app := s.app(t, "shop", "acme")

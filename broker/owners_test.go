@@ -10,7 +10,7 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// two makes apps of two organisations, whose tokens are "acme" and "evil".
+// two makes apps of two organizations, whose tokens are "acme" and "evil".
 func two(t testing.TB) *setup {
 	t.Helper()
 	s := start(t, func(c *broker.Config) {
@@ -23,8 +23,8 @@ func two(t testing.TB) *setup {
 
 func bearer(token string) []string { return []string{"Authorization", "Bearer " + token} }
 
-// Another organisation's order id returns another machine, or none.
-func TestAnOrderIDOfAnotherOrganisationFindsNothing(t *testing.T) {
+// Another organization's order id returns another machine, or none.
+func TestAnOrderIDOfAnotherOrganizationFindsNothing(t *testing.T) {
 	s := two(t)
 	body := `{"config":{"image":"host","init":{"exec":["true"]},"env":{"PASSWORD":"hunter2"}},"lease_ttl":100}`
 	chosen := string(bourse.NewOrderID())
@@ -74,9 +74,9 @@ func TestTasksAndVolumesOrdersAreTheirApps(t *testing.T) {
 	}
 }
 
-// A reservation's id of another organisation shows, extends, releases and uses
+// A reservation's id of another organization shows, extends, releases and uses
 // nothing, and reserving with it does not touch it.
-func TestAReservationOfAnotherOrganisationIsNotThere(t *testing.T) {
+func TestAReservationOfAnotherOrganizationIsNotThere(t *testing.T) {
 	s := two(t)
 	chosen := string(bourse.NewReservationKey())
 	r := s.reserve(t, `{"id":"`+chosen+`","orders":[{"app":"shop","count":2}]}`, bearer("acme")...)
@@ -115,7 +115,7 @@ func TestAReservationOfAnotherOrganisationIsNotThere(t *testing.T) {
 	}
 }
 
-// An app that is made again by another organisation has nothing of the former
+// An app that is made again by another organization has nothing of the former
 // one's, whatever workers and the view still say of that.
 func TestAnAppMadeAgainShowsNothingOfTheFormerOne(t *testing.T) {
 	s := two(t)

@@ -33,11 +33,11 @@ func TestQuotas(t *testing.T) {
 	}{
 		"machines of an app":           {`{"app":{"machines":2}}`, createPath, machine, 403, `app "default" may have 2 machines`},
 		"machines of one app":          {`{"apps":{"default":{"machines":2}}}`, createPath, machine, 403, `app "default" may have 2 machines`},
-		"machines of an organisation":  {`{"orgs":{"personal":{"machines":2}}}`, createPath, machine, 403, `organisation "personal" may have 2 machines`},
+		"machines of an organization":  {`{"orgs":{"personal":{"machines":2}}}`, createPath, machine, 403, `organization "personal" may have 2 machines`},
 		"bytes of config":              {`{"app":{"config_bytes":300}}`, createPath, machine, 403, "may have 300 bytes of config"},
 		"orders a second of an app":    {`{"app":{"orders_per_second":2}}`, createPath, machine, 429, `app "default" may place 2 orders a second`},
 		"volumes of an app":            {`{"app":{"volumes":2}}`, "/v1/apps/default/volumes", `{"name":"data","region":"gru","size_gb":1}`, 403, `app "default" may have 2 volumes`},
-		"apps of an organisation":      {`{"org":{"apps":3}}`, "/v1/apps", `{"name":"app-N","org_slug":"personal"}`, 403, `organisation "personal" may have 3 apps`},
+		"apps of an organization":      {`{"org":{"apps":3}}`, "/v1/apps", `{"name":"app-N","org_slug":"personal"}`, 403, `organization "personal" may have 3 apps`},
 		"quotes count as orders":       {`{"app":{"orders_per_second":2}}`, "/v1/apps/default/quotes", machine, 429, "orders a second"},
 		"no quota is met by accident":  {`{}`, createPath, machine, 0, ""},
 		"another app's quota is its's": {`{"apps":{"web":{"machines":1}}}`, createPath, machine, 0, ""},

@@ -95,7 +95,7 @@ func kinds(now time.Time) []kind {
 		{name: "garbage", shown: strings.Repeat("\xff\x00§", 1000)},
 		{name: "expired", grant: &inventory.Token{Org: "*", ExpiresAt: now}, ended: true},
 		{name: "revoked", grant: &inventory.Token{Org: "*", RevokedAt: now}, ended: true},
-		{name: "other organisation", grant: &inventory.Token{Org: "zoo"}},
+		{name: "other organization", grant: &inventory.Token{Org: "zoo"}},
 		{name: "other app", grant: &inventory.Token{Org: "acme", Apps: []bourse.AppRef{{Name: "shop", ID: "2"}}}},
 		{name: "former app of the name", grant: &inventory.Token{Org: "acme", Apps: []bourse.AppRef{{Name: "web", ID: "0"}}}},
 		{name: "other machine", grant: &inventory.Token{Org: "acme", Apps: web, Machines: []bourse.MachineID{others}}, apps: true, other: true},
@@ -103,7 +103,7 @@ func kinds(now time.Time) []kind {
 		{name: "the machine, read-only", grant: &inventory.Token{Org: "acme", Apps: web, Machines: []bourse.MachineID{ours}, ReadOnly: true}, apps: true, machine: true, readOnly: true},
 		{name: "the app", grant: &inventory.Token{Org: "acme", Apps: web}, apps: true},
 		{name: "the app, read-only", grant: &inventory.Token{Org: "acme", Apps: web, ReadOnly: true}, apps: true, readOnly: true},
-		{name: "the organisation", grant: &inventory.Token{Org: "acme"}, apps: true},
+		{name: "the organization", grant: &inventory.Token{Org: "acme"}, apps: true},
 		{name: "everything, read-only", grant: &inventory.Token{Org: "*", ReadOnly: true}, apps: true, cluster: true, readOnly: true},
 		{name: "everything", grant: &inventory.Token{Org: "*"}, apps: true, cluster: true},
 	}

@@ -347,7 +347,7 @@ func TestDeployToken(t *testing.T) {
 	}
 }
 
-// An organisation cannot fill everyone's view with tokens.
+// An organization cannot fill everyone's view with tokens.
 func TestTokensAreBounded(t *testing.T) {
 	s, book := issuing(t, nil)
 	for range 1000 {
@@ -357,7 +357,7 @@ func TestTokensAreBounded(t *testing.T) {
 		t.Errorf("status %d: %s", status, reply)
 	}
 	if status, _ := s.with(t, "root", "POST", "/v1/tokens", `{"org_slug":"zoological"}`); status != 201 {
-		t.Errorf("another organisation: status %d", status)
+		t.Errorf("another organization: status %d", status)
 	}
 	for i := range book.tokens {
 		book.tokens[i].RevokedAt = time.Now()

@@ -24,7 +24,7 @@ const maxRegistries = 64
 type registries struct {
 	config map[string]Registry
 	shared *logins            // shared by all organizations; may be nil
-	orgs   map[string]*logins // each organisation's own
+	orgs   map[string]*logins // each organization's own
 	stall  time.Duration
 	reach  reach
 

@@ -28,10 +28,10 @@ func loginFile(tb testing.TB, path, host, login string) string {
 	return path
 }
 
-// An image that one organisation's credentials have brought to a worker is
+// An image that one organization's credentials have brought to a worker is
 // refused to another one by its tag, by its digest, and while its registry is
 // unreachable; public images are for all.
-func TestCredentialsOfAnOrganisationAreItsOwn(t *testing.T) {
+func TestCredentialsOfAnOrganizationAreItsOwn(t *testing.T) {
 	server := containerdtest.Start(t)
 	private := registrytest.Start(t, registrytest.Options{Username: "ann", Password: "secret"})
 	public := registrytest.Start(t, registrytest.Options{})
@@ -63,10 +63,10 @@ func TestCredentialsOfAnOrganisationAreItsOwn(t *testing.T) {
 			for _, name := range []string{p.Name, p.Ref(), p.Name + "@" + p.Digest} {
 				err := have(s, org, name)
 				if bourse.CodeOf(err) != want || want == bourse.CodeNotFound && !strings.Contains(bourse.MessageOf(err), "no credentials") {
-					t.Errorf("%s: organisation %q has %s: %v, want %s that says why", when, org, name, err, want)
+					t.Errorf("%s: organization %q has %s: %v, want %s that says why", when, org, name, err, want)
 				}
 				if n, known := s.Missing(org, name); known {
-					t.Errorf("%s: organisation %q is told that %d bytes of %s are missing", when, org, n, name)
+					t.Errorf("%s: organization %q is told that %d bytes of %s are missing", when, org, n, name)
 				}
 			}
 		}
@@ -89,8 +89,8 @@ func TestCredentialsOfAnOrganisationAreItsOwn(t *testing.T) {
 }
 
 // The askers that an image was shown to survive a restart: without its registry the next
-// daemon has it for its organisation, and for no other.
-func TestARestartForgetsNoOrganisation(t *testing.T) {
+// daemon has it for its organization, and for no other.
+func TestARestartForgetsNoOrganization(t *testing.T) {
 	h := newHost(t, containerdtest.Start(t))
 	r := registrytest.Start(t, registrytest.Options{Username: "ann", Password: "secret"})
 	p := r.Push(t, "web:v1", registrytest.Image{Layers: random(1000)})
@@ -109,9 +109,9 @@ func TestARestartForgetsNoOrganisation(t *testing.T) {
 	wantCode(t, err, bourse.CodeUnavailable)
 }
 
-// Credentials that are taken out of an organisation's file, or changed, count
+// Credentials that are taken out of an organization's file, or changed, count
 // no more once an answer is older than Config.Recheck; new ones count at once.
-func TestCredentialsOfAnOrganisationAreReadAgain(t *testing.T) {
+func TestCredentialsOfAnOrganizationAreReadAgain(t *testing.T) {
 	h := newHost(t, containerdtest.Start(t))
 	r := registrytest.Start(t, registrytest.Options{Username: "ann", Password: "secret"})
 	p := r.Push(t, "web:v1", registrytest.Image{Layers: random(1000)})

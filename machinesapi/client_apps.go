@@ -129,7 +129,7 @@ type AppImages struct {
 func (c *Client) AppImages(app bourse.AppName) AppImages { return AppImages{c, app} }
 
 // Resolve returns which image a name means now, as its registry says to the app's
-// organisation; "host" and "pull" mean themselves. Codes: invalid, not_found (the
+// organization; "host" and "pull" mean themselves. Codes: invalid, not_found (the
 // app, the image), unavailable (no worker reaches the registry).
 func (i AppImages) Resolve(ctx context.Context, image string) (bourse.ImageRef, error) {
 	return ask[bourse.ImageRef](ctx, i.Client, call{method: http.MethodGet, path: path("apps", string(i.App), "images", "resolve"), query: url.Values{"image": {image}}})

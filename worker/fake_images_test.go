@@ -20,8 +20,8 @@ type memImages struct {
 
 	mu       sync.Mutex
 	registry map[string]bourse.Image // by name
-	private  map[string]string       // of its names, the organisation that has credentials
-	asked    []string                // the organisations that pulls were for
+	private  map[string]string       // of its names, the organization that has credentials
+	asked    []string                // the organizations that pulls were for
 	here     map[string]bourse.Image // by digest
 	pulls    int
 	takes    time.Duration // of a pull

@@ -9,7 +9,7 @@ import (
 	"github.com/bourse-dev/bourse/worker/admit"
 )
 
-// ofOrg orders for an app of an organisation.
+// ofOrg orders for an app of an organization.
 func ofOrg(org string) func(*bourse.Order) {
 	return func(o *bourse.Order) {
 		o.App = bourse.App{Name: bourse.AppName("app-of-" + org), ID: bourse.NewAppID(), Org: org, CreatedAt: o.App.CreatedAt}
@@ -17,9 +17,9 @@ func ofOrg(org string) func(*bourse.Order) {
 	}
 }
 
-// A private image is pulled with the credentials of the organisation that its
+// A private image is pulled with the credentials of the organization that its
 // machine is of, and refused to the others, although it is here by then.
-func TestImagesArePulledForTheirOrganisation(t *testing.T) {
+func TestImagesArePulledForTheirOrganization(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newImageHost(t)
 		defer h.crash()

@@ -9,7 +9,7 @@ import (
 
 // Names are answered from the worker's own records: the default app is there
 // from the start, and a machine as soon as it is recorded, without any view. An
-// app of another organisation keeps its network, and machines of other workers are
+// app of another organization keeps its network, and machines of other workers are
 // not listed.
 func TestNames(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

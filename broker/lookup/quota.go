@@ -7,12 +7,12 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Quota is what an organisation or an app may have. Zero fields mean the
+// Quota is what an organization or an app may have. Zero fields mean the
 // default.
 type Quota struct {
 	Machines        int   `json:"machines,omitempty"`
 	OrdersPerSecond int   `json:"orders_per_second,omitempty"` // of every kind, quotes included
-	Apps            int   `json:"apps,omitempty"`              // organisations only
+	Apps            int   `json:"apps,omitempty"`              // organizations only
 	Volumes         int   `json:"volumes,omitempty"`           // apps only
 	Secrets         int   `json:"secrets,omitempty"`           // apps only
 	ConfigBytes     int64 `json:"config_bytes,omitempty"`      // apps only: of all its machines' configs, as the view has them
@@ -21,7 +21,7 @@ type Quota struct {
 // Quotas are the quotas of a broker, from a file. Its zero value has the defaults
 // alone.
 type Quotas struct {
-	Org  Quota            `json:"org"`  // of each organisation
+	Org  Quota            `json:"org"`  // of each organization
 	App  Quota            `json:"app"`  // of each app
 	Orgs map[string]Quota `json:"orgs"` // of one, by its slug
 	Apps map[string]Quota `json:"apps"` // of one, by its name

@@ -32,7 +32,7 @@ type usage struct {
 	machines, volumes int
 	config            int64
 
-	org int // machines of its organisation
+	org int // machines of its organization
 }
 
 // usages remembers what apps have for as long as a look at the view is not worth
@@ -151,7 +151,7 @@ func (c *Checker) MayHaveMachine(ctx context.Context, order *bourse.Order) error
 	case has.machines >= quota.Machines:
 		err = exceeded("app", string(order.App.Name), int64(quota.Machines), "machines")
 	case has.org >= orgs.Machines:
-		err = exceeded("organisation", order.App.Org, int64(orgs.Machines), "machines")
+		err = exceeded("organization", order.App.Org, int64(orgs.Machines), "machines")
 	case has.config+configBytes(&order.Config) > quota.ConfigBytes:
 		err = exceeded("app", string(order.App.Name), quota.ConfigBytes, "bytes of config in all its machines")
 	}
@@ -216,14 +216,14 @@ func (c *Checker) MayHaveApp(ctx context.Context, org string) error {
 		}
 	}
 	if quota := c.quotas.ofOrg(org); n >= quota.Apps {
-		return exceeded("organisation", org, int64(quota.Apps), "apps")
+		return exceeded("organization", org, int64(quota.Apps), "apps")
 	}
 	return nil
 }
 
 // MayOrder reports CodeRateLimited when an order would exceed a rate. Only what
 // is known without reading the request counts: the path's app, and the token's
-// organisation.
+// organization.
 func (c *Checker) MayOrder(app bourse.AppName, org string) error {
 	now := c.machines.Now()
 	if app == "" {
@@ -234,7 +234,7 @@ func (c *Checker) MayOrder(app bourse.AppName, org string) error {
 	}
 	if org != "" {
 		if limit := c.quotas.ofOrg(org).OrdersPerSecond; !c.rates.Take("org "+org, limit, now) {
-			return bourse.Errorf(bourse.CodeRateLimited, "quota exceeded: organisation %s may place %d orders a second", bourse.Quoted(org), limit)
+			return bourse.Errorf(bourse.CodeRateLimited, "quota exceeded: organization %s may place %d orders a second", bourse.Quoted(org), limit)
 		}
 	}
 	return nil

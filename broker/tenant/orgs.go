@@ -16,7 +16,7 @@ import (
 	"github.com/bourse-dev/bourse/view/inventory"
 )
 
-// OrgMachines serves organisations' lists.
+// OrgMachines serves organizations' lists.
 type OrgMachines struct {
 	Apps     *lookup.Apps
 	Machines *lookup.Machines
@@ -82,7 +82,7 @@ func parseCursor(s string) (cursor, error) {
 	return c, nil
 }
 
-// machines lists the machines of an organisation's apps that the caller may use,
+// machines lists the machines of an organization's apps that the caller may use,
 // those that were changed last at the end: a machine that changes while a client
 // reads page after page comes again, and none is missed.
 func (h *OrgMachines) machines(w http.ResponseWriter, r *endpoint.Request) error {
@@ -119,7 +119,7 @@ func (h *OrgMachines) machines(w http.ResponseWriter, r *endpoint.Request) error
 	return endpoint.WriteJSON(w, http.StatusOK, out)
 }
 
-// appsOf returns the apps of the path's organisation that the caller may use.
+// appsOf returns the apps of the path's organization that the caller may use.
 // Codes: forbidden.
 func (h *OrgMachines) appsOf(r *endpoint.Request) (map[bourse.AppName]bourse.App, []bourse.WorkerID, error) {
 	counts, _ := h.Machines.Count(r.Context(), nil)

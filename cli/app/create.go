@@ -36,7 +36,7 @@ func newCreate(s *cli.Shell) *cobra.Command {
 			return err
 		},
 	}
-	c.Flags().StringVarP(&org, "org", "o", "", "`organisation` that owns it (default personal)")
+	c.Flags().StringVarP(&org, "org", "o", "", "`organization` that owns it (default personal)")
 	c.Flags().StringVar(&network, "network", "", "`name` of its private network")
 	return c
 }

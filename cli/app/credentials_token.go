@@ -15,9 +15,9 @@ func newToken(s *cli.Shell) *cobra.Command {
 	return &cobra.Command{
 		Use:   "token ORG [APP]",
 		Short: "Make a token: a line for the file of tokens that brokers have",
-		Long: `Make a token of an organisation, or of one of its apps, and print it as a line
+		Long: `Make a token of an organization, or of one of its apps, and print it as a line
 for the file of tokens (--token-file) that brokers have. They read it again by
-themselves. In place of an organisation "*" is everything, the workers too, and
+themselves. In place of an organization "*" is everything, the workers too, and
 "role:scraper" is metrics only.`,
 		Example: `  bourse credentials token acme web >> tokens
   bourse credentials token role:scraper >> tokens
@@ -45,7 +45,7 @@ themselves. In place of an organisation "*" is everything, the workers too, and
 	}
 }
 
-// checkScope refuses what brokers would not read: an organisation and perhaps
+// checkScope refuses what brokers would not read: an organization and perhaps
 // an app, or "*".
 func checkScope(args []string) error {
 	switch org := args[0]; {
@@ -56,7 +56,7 @@ func checkScope(args []string) error {
 	case org == admission.ScraperScope:
 		return bourse.Errorf(bourse.CodeInvalid, "a scraper's token has no app")
 	case bourse.AppName(org).Validate() != nil: // the same alphabet
-		return bourse.Errorf(bourse.CodeInvalid, "%s is no organisation: use a-z, 0-9 and \"-\", role:scraper for metrics, or '*' for everything", bourse.Quoted(org))
+		return bourse.Errorf(bourse.CodeInvalid, "%s is no organization: use a-z, 0-9 and \"-\", role:scraper for metrics, or '*' for everything", bourse.Quoted(org))
 	case len(args) == 2:
 		return bourse.AppName(args[1]).Validate()
 	}

@@ -29,7 +29,7 @@ func newList(s *cli.Shell) *cobra.Command {
 			})
 		},
 	}
-	c.Flags().StringVarP(&org, "org", "o", "", "only of this `organisation`")
+	c.Flags().StringVarP(&org, "org", "o", "", "only of this `organization`")
 	return c
 }
 

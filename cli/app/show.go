@@ -63,7 +63,7 @@ func printApp(ctx context.Context, s *cli.Shell, a *machinesapi.App) error {
 	var f cli.Facts
 	f.Add("app", string(a.Name))
 	f.Add("id", a.ID)
-	f.Add("organisation", a.Organization.Slug)
+	f.Add("organization", a.Organization.Slug)
 	f.Add("network", a.Network)
 	if a.CreatedAt > 0 {
 		f.Add("created", cli.Since(time.UnixMilli(a.CreatedAt), s.Now()))

@@ -21,7 +21,7 @@ func newTokenCreate(s *cli.Shell) *cobra.Command {
 		Short: "Make a token, and print it this once",
 		Long: `Make a token for a client or a person, and print it. No one can print it again:
 the servers keep a digest. It is good for no more than the token that makes it: for
-an organisation, for apps of one, or for machines of an app; read-only if it only
+an organization, for apps of one, or for machines of an app; read-only if it only
 has to look; and for a time.
 
 Every broker takes it within a second, and refuses it within a second once it is
@@ -58,7 +58,7 @@ revoked.`,
 		},
 	}
 	flags := c.Flags()
-	flags.StringVarP(&org, "org", "o", "", "all of this `organisation`; '*' is everything, the workers too")
+	flags.StringVarP(&org, "org", "o", "", "all of this `organization`; '*' is everything, the workers too")
 	flags.StringSliceVarP(&apps, "app", "a", nil, "only this `app`; may be repeated")
 	flags.StringSliceVar(&machines, "machine", nil, "only the machine with this `id`, of one app; may be repeated")
 	flags.BoolVar(&readOnly, "read-only", false, "it reads, follows logs and waits, and changes nothing")

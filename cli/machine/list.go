@@ -21,7 +21,7 @@ func newList(s *cli.Shell) *cobra.Command {
 		Aliases: []string{"ls"},
 		Short:   "List an app's machines, or all",
 		Long: `List an app's machines, with --all-apps those of every app that the token may
-use, or with --org those of an organisation.
+use, or with --org those of an organization.
 
 STATE begins with the state that --state takes. Where a program has ended it says
 how: "stopped (exit 0)", "stopped (failed: exit 1)", "stopped (out of memory)".
@@ -81,7 +81,7 @@ func (f *listFlags) bind(s *cli.Shell, c *cobra.Command) {
 	s.BindApp(c, &f.app).Instead("all-apps", "org")
 	flags := c.Flags()
 	flags.BoolVarP(&f.allApps, "all-apps", "A", false, "of every app that the token may use")
-	flags.StringVarP(&f.org, "org", "o", "", "of all apps of this `organisation`")
+	flags.StringVarP(&f.org, "org", "o", "", "of all apps of this `organization`")
 	flags.StringVarP(&f.region, "region", "r", "", "only of this `region`")
 	flags.StringVarP(&f.worker, "worker", "w", "", "only of this `worker`")
 	flags.StringSliceVar(&f.states, "state", nil, "only in these `states`, comma separated")

@@ -13,7 +13,7 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// listOrg prints the machines of an organisation, page after page as the API has them.
+// listOrg prints the machines of an organization, page after page as the API has them.
 func (f *listFlags) listOrg(ctx context.Context, s *cli.Shell, c *cobra.Command) error {
 	for _, other := range []string{"app", "all-apps", "worker", "metadata"} {
 		if c.Flags().Changed(other) {
@@ -46,7 +46,7 @@ func (f *listFlags) listOrg(ctx context.Context, s *cli.Shell, c *cobra.Command)
 		return nil
 	}
 	t := cli.NewTable("ID", "NAME", "APP", "STATE", "REGION", "IMAGE", "SIZE", "AGE").Numbers(7).Narrow(5, 2, 1).Drop(6, 5, 7, 4).Paint(3, stateTone)
-	return cli.PrintList(s, list, "no machines of organisation "+cli.Clean(f.org), t, func(m *machinesapi.OrgMachine) []string {
+	return cli.PrintList(s, list, "no machines of organization "+cli.Clean(f.org), t, func(m *machinesapi.OrgMachine) []string {
 		return []string{
 			string(m.ID), m.Name, string(m.App), string(m.State), string(m.Region), m.Config.Image, cli.Guest(&m.Config.Guest), since(s, m.CreatedAt),
 		}

@@ -63,7 +63,7 @@ it is all that there is room for. Ends with status 6 when there is room for fewe
 		},
 	}
 	flags := c.Flags()
-	flags.StringVarP(&org, "org", "o", bourse.DefaultOrg, "`organisation` that they would be of")
+	flags.StringVarP(&org, "org", "o", bourse.DefaultOrg, "`organization` that they would be of")
 	flags.StringVarP(&region, "region", "r", "", "regions in order of preference, an `expression` such as gru,eu or any (default the broker's, then any)")
 	flags.Int64VarP(&count, "count", "n", 0, "`number` of machines (default all that there is room for)")
 	flags.StringVar(&volume, "volume-size", "", "each with a volume of this `size`, such as 10GiB")

@@ -64,7 +64,7 @@ func text(t *testing.T, v any) string {
 }
 
 // Page after page is asked for, and a machine that changed meanwhile is listed once.
-func TestListOfAnOrganisation(t *testing.T) {
+func TestListOfAnOrganization(t *testing.T) {
 	t.Parallel()
 	one := machinesapi.OrgMachine{
 		ID: "148e21ea1d5389", Name: "one", App: "shop", Region: "gru", State: bourse.StateStarted, CreatedAt: "2026-03-04T11:00:00Z",

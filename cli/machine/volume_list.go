@@ -16,7 +16,7 @@ func newVolumeList(s *cli.Shell) *cobra.Command {
 	c := &cobra.Command{
 		Use:     "list",
 		Aliases: []string{"ls"},
-		Short:   "List an app's volumes, or an organisation's",
+		Short:   "List an app's volumes, or an organization's",
 		Example: "  bourse volume list -a shop\n  bourse volume list --org acme",
 		Args:    cli.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -26,7 +26,7 @@ func newVolumeList(s *cli.Shell) *cobra.Command {
 				if c.Flags().Changed("app") {
 					return bourse.Errorf(bourse.CodeInvalid, "--org and --app: use one of them")
 				}
-				none = "organisation " + cli.Clean(org) + " has no volumes"
+				none = "organization " + cli.Clean(org) + " has no volumes"
 				read = func() ([]machinesapi.Volume, error) { return volumesOfOrg(c.Context(), s, org) }
 			}
 			list, err := read()
@@ -37,11 +37,11 @@ func newVolumeList(s *cli.Shell) *cobra.Command {
 		},
 	}
 	s.BindApp(c, &app).Instead("org")
-	c.Flags().StringVarP(&org, "org", "o", "", "of all apps of this `organisation`")
+	c.Flags().StringVarP(&org, "org", "o", "", "of all apps of this `organization`")
 	return c
 }
 
-// volumesOfOrg returns the volumes of all apps of an organisation.
+// volumesOfOrg returns the volumes of all apps of an organization.
 func volumesOfOrg(ctx context.Context, s *cli.Shell, org string) ([]machinesapi.Volume, error) {
 	list, silent, err := s.Client().Org(org).Volumes(ctx)
 	s.WarnMissing(silent, "volumes")

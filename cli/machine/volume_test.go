@@ -66,7 +66,7 @@ func TestVolumesByName(t *testing.T) {
 	}
 }
 
-func TestVolumeListOfAnOrganisation(t *testing.T) {
+func TestVolumeListOfAnOrganization(t *testing.T) {
 	h := clitest.Paths(map[string]any{"/v1/orgs/acme/volumes": machinesapi.OrgVolumes{Volumes: stored()}})
 	got := line.Against(t, h, "volume", "list", "--org", "acme")
 	if got.Code != 0 || got.Err != "" || !strings.Contains(got.Out, "NAME  APP   STATE") || strings.Count(got.Out, "shop") != 2 {

@@ -7,7 +7,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// Files of credentials are all organisations' or one's, and never two of either.
+// Files of credentials are all organizations' or one's, and never two of either.
 func TestRegistryAuth(t *testing.T) {
 	for name, tc := range map[string]struct {
 		args   []string
@@ -22,7 +22,7 @@ func TestRegistryAuth(t *testing.T) {
 		"both":            {args: []string{"/s", "acme=/a", "beta=/b"}, shared: "/s", orgs: map[string]string{"acme": "/a", "beta": "/b"}},
 		"two shared":      {args: []string{"/s", "/t"}, shared: "/s", bad: 1},
 		"two of one":      {args: []string{"acme=/a", "acme=/b"}, orgs: map[string]string{"acme": "/a"}, bad: 1},
-		"no organisation": {args: []string{"=/a"}, bad: 1},
+		"no organization": {args: []string{"=/a"}, bad: 1},
 		"no file":         {args: []string{"acme="}, bad: 1},
 		"none at all":     {args: []string{"A_B=/a"}, bad: 1},
 	} {
@@ -40,7 +40,7 @@ func TestRegistryAuth(t *testing.T) {
 			}
 			bad := len(b.rejected)
 			if diff := cmp.Diff(tc.orgs, c.OrgAuth); diff != "" || c.DockerAuth != tc.shared || bad != tc.bad {
-				t.Errorf("shared %q, %d errors, want %q, %d; by organisation (-want +got):\n%s", c.DockerAuth, bad, tc.shared, tc.bad, diff)
+				t.Errorf("shared %q, %d errors, want %q, %d; by organization (-want +got):\n%s", c.DockerAuth, bad, tc.shared, tc.bad, diff)
 			}
 		})
 	}

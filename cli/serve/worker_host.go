@@ -21,8 +21,8 @@ type HostConfig struct {
 	Registries map[string]Registry // by host
 	Private    bool                // registries may be at addresses of the worker's own network
 	Only       []string            // registries that may be asked; nil: any
-	DockerAuth string              // docker's config.json with credentials for all organisations; "": none
-	OrgAuth    map[string]string   // by organisation, such files with its own
+	DockerAuth string              // docker's config.json with credentials for all organizations; "": none
+	OrgAuth    map[string]string   // by organization, such files with its own
 	Devices    map[string][]string // CDI names by kind of gpu; what is not stated is looked for
 	Shared     bool                // shared cpus have the Machines API's quota, not all that is idle
 }
@@ -79,7 +79,7 @@ func (c *HostConfig) bind(b binder) {
 	readsEach(b, "registry-ca", "`HOST=FILE`: the CA of a registry's certificate; may be repeated", c.addCA)
 	b.BoolVar(&c.Private, "registry-private", false, "registries may be at private, loopback and link-local addresses; one that --registry-http or --registry-ca names always may")
 	b.StringArrayVar(&c.Only, "registry", nil, "`HOST[:PORT]` of a registry that images may be of; may be repeated (default: any)")
-	readsEach(b, "registry-auth", "`[ORG=]FILE` with registries' credentials, docker's config.json: those of one organisation, or else of all; may be repeated", c.addAuth)
+	readsEach(b, "registry-auth", "`[ORG=]FILE` with registries' credentials, docker's config.json: those of one organization, or else of all; may be repeated", c.addAuth)
 	b.BoolVar(&c.NoVolumes, "no-volumes", false, "offer no volumes")
 	readsEach(b, "device", "`KIND=NAME`: a gpu of this kind is given to machines by this CDI name; may be repeated (default: NVIDIA's are looked for)", c.addDevice)
 	b.BoolVar(&c.Shared, "shared-quota", false, "hold shared cpus to 5 ms of 80 with bursts, as the Machines API's own platform does, even when cpus are idle")
@@ -137,14 +137,14 @@ func (c *HostConfig) addAuth(s string) error {
 	switch {
 	case !ok || strings.Contains(org, "/"): // a path with a "=" of its own
 		if c.DockerAuth != "" {
-			return bourse.Errorf(bourse.CodeInvalid, "%s: a second file for all organisations", bourse.Quoted(s))
+			return bourse.Errorf(bourse.CodeInvalid, "%s: a second file for all organizations", bourse.Quoted(s))
 		}
 		c.DockerAuth = s
 		return nil
 	case file == "" || bourse.AppName(org).Validate() != nil:
 		return bourse.Errorf(bourse.CodeInvalid, "%s: use FILE or ORG=FILE", bourse.Quoted(s))
 	case c.OrgAuth[org] != "":
-		return bourse.Errorf(bourse.CodeInvalid, "%s: a second file for organisation %s", bourse.Quoted(s), org)
+		return bourse.Errorf(bourse.CodeInvalid, "%s: a second file for organization %s", bourse.Quoted(s), org)
 	case c.OrgAuth == nil:
 		c.OrgAuth = map[string]string{}
 	}

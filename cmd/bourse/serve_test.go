@@ -255,7 +255,7 @@ func TestSecureCluster(t *testing.T) {
 		t.Errorf("with another token: exit status %d, want 4\n%s", code, out)
 	}
 	if out, code := run("--token", token, "worker", "list"); code != 4 {
-		t.Errorf("an organisation's token lists the workers: exit status %d, want 4\n%s", code, out)
+		t.Errorf("an organization's token lists the workers: exit status %d, want 4\n%s", code, out)
 	}
 	if out, code := run("--token", operator, "worker", "list"); code != 0 || !strings.Contains(out, "gru-1") {
 		t.Errorf("a token for everything: exit status %d, want the workers\n%s", code, out)

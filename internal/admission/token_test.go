@@ -34,7 +34,7 @@ func TestLookup(t *testing.T) {
 		ok    bool
 	}{
 		{"everything's", allToken, admission.Scope{Cluster: true}, true},
-		{"an organisation's", orgToken, admission.Scope{Org: "acme"}, true},
+		{"an organization's", orgToken, admission.Scope{Org: "acme"}, true},
 		{"an app's", appToken, admission.Scope{Org: "acme", App: "web"}, true},
 		{"a scraper's", scraperToken, admission.Scope{Scraper: true}, true},
 		{"none", "", admission.Scope{}, false},
@@ -58,7 +58,7 @@ func TestReadTokensRefuses(t *testing.T) {
 	for name, text := range map[string]string{
 		"an empty file":         "",
 		"comments only":         "# nothing\n",
-		"no organisation":       orgToken,
+		"no organization":       orgToken,
 		"too much":              orgToken + " acme web more",
 		"an app of everything":  allToken + " * web",
 		"an app of a scraper":   allToken + " role:scraper web",
@@ -72,7 +72,7 @@ func TestReadTokensRefuses(t *testing.T) {
 		"the wrong order":       "acme-the-first-org " + orgToken + "_",
 		"a token for an app":    orgToken + " acme " + strings.ToUpper(appToken),
 		"the same token twice":  orgToken + " acme\n" + orgToken + " other",
-		"an organisation of 64": orgToken + " " + strings.Repeat("x", 64),
+		"an organization of 64": orgToken + " " + strings.Repeat("x", 64),
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := admission.ReadTokens(strings.NewReader(text))

@@ -121,9 +121,9 @@ func TestPlanRefused(t *testing.T) {
 	}
 }
 
-// TestPlanAcrossOrganisations checks that an app of another organization or network is
+// TestPlanAcrossOrganizations checks that an app of another organization or network is
 // treated like a missing one: the errors differ only in its name.
-func TestPlanAcrossOrganisations(t *testing.T) {
+func TestPlanAcrossOrganizations(t *testing.T) {
 	none := replayError(t, "app=nothing")
 	for _, name := range []string{"stranger", "apart"} {
 		for _, more := range []string{"", ";instance=00000300000003", ";region=ams", ";prefer_instance=00000300000003"} {

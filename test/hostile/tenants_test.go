@@ -245,10 +245,10 @@ func (c *tenants) intact(app string) {
 	}
 }
 
-// TestAnotherOrganisationReachesNothing checks that another organization cannot access
+// TestAnotherOrganizationReachesNothing checks that another organization cannot access
 // acme's objects: not through acme's app, not by the ids of machines, orders, volumes and
 // reservations through its own app, and not through lists or SQL.
-func TestAnotherOrganisationReachesNothing(t *testing.T) {
+func TestAnotherOrganizationReachesNothing(t *testing.T) {
 	c := startTenants(t)
 	c.settle("shop")
 	c.must(rivalToken, "POST", "/v1/apps", `{"app_name": "theirs", "org_slug": "rival"}`)

@@ -316,7 +316,7 @@ CREATE TABLE token_rows (
   digest     TEXT    NOT NULL DEFAULT '', -- SHA-256 of the token, in hex
   name       TEXT    NOT NULL DEFAULT '',
   org        TEXT    NOT NULL DEFAULT '', -- '*': everything; '': nothing
-  apps       JSON TEXT    NOT NULL DEFAULT '[]', -- JSON: name and id of each; none: all of the organisation
+  apps       JSON TEXT    NOT NULL DEFAULT '[]', -- JSON: name and id of each; none: all of the organization
   machines   JSON TEXT    NOT NULL DEFAULT '[]', -- JSON array of ids; none: all of the apps
   read_only  INTEGER NOT NULL DEFAULT 0,
   made_by    TEXT    NOT NULL DEFAULT '', -- the name of who made it
