@@ -182,8 +182,9 @@ func awaitQuotes(ctx context.Context, client *machinesapi.Client, workers int) e
 
 func clientOf(broker *Server) *machinesapi.Client {
 	api := "http://" + broker.Ready.API
+	token, _ := loopback.Find(os.Getenv, api)
 	return &machinesapi.Client{
-		BaseURL: api, Token: loopback.Find(os.Getenv, api),
+		BaseURL: api, Token: token,
 		HTTP: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64}},
 	}
 }

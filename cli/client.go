@@ -36,17 +36,26 @@ func (s *Shell) baseURL() string {
 
 // Client returns the client of the API.
 func (s *Shell) Client() *machinesapi.Client {
-	return &machinesapi.Client{BaseURL: s.baseURL(), Token: s.credential(), HTTP: &http.Client{Transport: s.target().transport}}
+	token, base := s.credential()
+	return &machinesapi.Client{BaseURL: base, Token: token, HTTP: &http.Client{Transport: s.target().transport}}
 }
 
-// credential returns the token that is shown to the API: that of --token, of the
-// context, of the environment, or of a broker on loopback the one that it made; ""
-// when there is none.
-func (s *Shell) credential() string {
-	if token := cmp.Or(s.token, s.target().Token, s.Getenv("BOURSE_API_TOKEN")); token != "" {
-		return token
+// credential returns the token that is shown to the API, and the URL that it is shown
+// at: the token of --token, of the context, of the environment unless a context was
+// chosen, or of a broker on loopback the one that it made. It is "" if there is none.
+func (s *Shell) credential() (token, base string) {
+	t := s.target()
+	token, base = cmp.Or(s.token, t.Token), s.baseURL()
+	if token == "" && !t.named {
+		token = s.Getenv("BOURSE_API_TOKEN")
 	}
-	return loopback.Find(s.Getenv, s.baseURL())
+	if token != "" {
+		return token, base
+	}
+	if token, at := loopback.Find(s.Getenv, base); token != "" {
+		return token, at
+	}
+	return "", base
 }
 
 // WarnMissing warns which workers' machines, or what else, a list lacks.

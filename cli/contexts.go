@@ -15,6 +15,7 @@ import (
 	"slices"
 
 	"github.com/pelletier/go-toml/v2"
+	"golang.org/x/sys/unix"
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/internal/loopback"
@@ -60,25 +61,48 @@ func LoadContexts(getenv func(string) string) (*Contexts, error) {
 	if c.path == "" {
 		return c, nil
 	}
-	info, err := os.Stat(c.path)
-	if errors.Is(err, fs.ErrNotExist) {
+	text, err := loopback.ReadFile(c.path, maxContexts)
+	switch {
+	case bourse.CodeOf(err) == bourse.CodeNotFound:
 		return c, nil
-	}
-	if err == nil && info.Mode().Perm()&0o077 != 0 {
-		return nil, Hint(bourse.Errorf(bourse.CodeInvalid, "%s has mode %#o: other users could read its tokens", c.path, info.Mode().Perm()),
-			"chmod 600 "+c.path)
-	}
-	var text []byte
-	if err == nil {
-		text, err = os.ReadFile(c.path)
-	}
-	if err != nil {
-		return nil, bourse.Errorf(bourse.CodeInvalid, "read the contexts: %w", err)
+	case err != nil:
+		return nil, Hint(err, "chmod 600 "+c.path+", if it is yours")
 	}
 	if err := decodeContexts(text, c); err != nil {
 		return nil, bourse.Errorf(bourse.CodeInvalid, "%s: %w", c.path, err)
 	}
 	return c, nil
+}
+
+// maxContexts bounds the file of contexts, in bytes.
+const maxContexts = 4 << 20
+
+// UpdateContexts reads the user's contexts, lets change change them, and stores them.
+// Another command that does so at the same time waits.
+func UpdateContexts(getenv func(string) string, change func(*Contexts) error) (*Contexts, error) {
+	path := contextsFile(getenv)
+	if path == "" {
+		return nil, bourse.Errorf(bourse.CodeInvalid, "there is no place for contexts: set HOME or XDG_CONFIG_HOME")
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return nil, bourse.Errorf(bourse.CodeUnavailable, "store the contexts: %w", err)
+	}
+	lock, err := os.OpenFile(path+".lock", os.O_RDWR|os.O_CREATE, 0o600)
+	if err == nil {
+		defer lock.Close() // which unlocks it
+		err = unix.Flock(int(lock.Fd()), unix.LOCK_EX)
+	}
+	if err != nil {
+		return nil, bourse.Errorf(bourse.CodeUnavailable, "lock the contexts: %w", err)
+	}
+	all, err := LoadContexts(getenv)
+	if err != nil {
+		return nil, err
+	}
+	if err := change(all); err != nil {
+		return nil, err
+	}
+	return all, all.save()
 }
 
 // decodeContexts reads a file of contexts into c.
@@ -98,6 +122,9 @@ func decodeContexts(text []byte, c *Contexts) error {
 			return fmt.Errorf("context %s has no api", name)
 		}
 	}
+	if _, ok := c.ByName[c.Current]; !ok && c.Current != DevContext {
+		c.Current = ""
+	}
 	return nil
 }
 
@@ -114,17 +141,18 @@ func CheckContextName(name string) error {
 	return nil
 }
 
-// Save writes the contexts where they were read from, readable by this user alone.
-func (c *Contexts) Save() error {
-	if c.path == "" {
-		return bourse.Errorf(bourse.CodeInvalid, "there is no place for contexts: set HOME or XDG_CONFIG_HOME")
+// save writes the contexts where they were read from, readable by this user alone.
+func (c *Contexts) save() error {
+	path, err := filepath.EvalSymlinks(c.path) // tokens must not stay behind a link
+	if errors.Is(err, fs.ErrNotExist) {
+		path, err = c.path, nil
 	}
-	text, err := toml.Marshal(c)
+	var text []byte
 	if err == nil {
-		err = os.MkdirAll(filepath.Dir(c.path), 0o700)
+		text, err = toml.Marshal(c)
 	}
 	if err == nil {
-		err = writePrivate(c.path, text)
+		err = writePrivate(path, text)
 	}
 	if err != nil {
 		return bourse.Errorf(bourse.CodeUnavailable, "store the contexts: %w", err)
@@ -176,13 +204,15 @@ func devContext(getenv func(string) string) Context {
 // target is the API that a command uses.
 type target struct {
 	Context
+	named     bool              // a context chose it: the environment's CA and token may be another cluster's
 	transport http.RoundTripper // nil: the usual one
 	err       error             // why the API cannot even be asked; nil if it can
 }
 
 // target returns the API that the flags, the environment or the current context
-// choose, in this order. Only flags override a context's own CA and token: those of
-// the environment may be meant for another cluster. It is safe for concurrent use.
+// choose, in this order. The CA and token of the environment belong to BOURSE_API, or
+// to the API of --api or the default one; a context's only come from itself or flags. It
+// is safe for concurrent use.
 func (s *Shell) target() *target {
 	s.once.Do(func() { s.use(s.choose()) })
 	return &s.chosen
@@ -190,22 +220,20 @@ func (s *Shell) target() *target {
 
 // UseAPI has the command ask an API other than the one that would be chosen. Call it
 // before the first use of the API.
-func (s *Shell) UseAPI(c Context) { s.once.Do(func() { s.use(target{Context: c}) }) }
+func (s *Shell) UseAPI(c Context) { s.once.Do(func() { s.use(target{Context: c, named: true}) }) }
 
 // use makes the transport of an API: with a CA of its own, one that trusts this CA
 // alone. An API that cannot be used fails the requests, but not the commands that make
 // none.
 func (s *Shell) use(t target) {
-	ca := t.CA
-	if t.err == nil && (s.ca != "" || ca == "") {
-		ca, t.err = s.GivenCA()
+	if t.err == nil && (s.ca != "" || !t.named) {
+		t.CA, t.err = s.GivenCA()
 	}
-	t.CA = ca
 	switch {
 	case t.err != nil:
 		t.transport = noTransport{t.err}
-	case ca != "":
-		t.transport = trustOnly(ca)
+	case t.CA != "":
+		t.transport = trustOnly(t.CA)
 	}
 	if s.Transport != nil {
 		t.transport = s.Transport
@@ -240,7 +268,7 @@ func (s *Shell) inContext(name string) target {
 		return target{Context: Context{API: "http://" + DefaultAPI}}
 	}
 	one, err := all.Find(s.Getenv, name)
-	return target{Context: one, err: err}
+	return target{Context: one, named: true, err: err}
 }
 
 // GivenCA returns the certificates of the file that --ca or BOURSE_CA names, "" when

@@ -156,7 +156,7 @@ func errorBody(err error) machinesapi.ErrorBody {
 func (s *Shell) errorLines(err error) []string {
 	if _, replied := errors.AsType[*machinesapi.ReplyError](err); replied {
 		switch code := bourse.CodeOf(err); {
-		case code == bourse.CodeUnauthorized && s.credential() == "":
+		case code == bourse.CodeUnauthorized && !s.hasToken():
 			return []string{"the API requires a token"}
 		case code == bourse.CodeUnauthorized && strings.HasPrefix(bourse.MessageOf(err), machinesapi.UnauthorizedText+": "):
 			return []string{strings.TrimPrefix(bourse.MessageOf(err), machinesapi.UnauthorizedText+": ")}
@@ -237,12 +237,14 @@ func (s *Shell) hintsOf(err error) []string {
 		return s.hintOfCause(err)
 	}
 	switch code := bourse.CodeOf(err); {
-	case code == bourse.CodeUnauthorized && s.credential() == "":
-		return []string{"--token TOKEN or BOURSE_API_TOKEN"}
+	case code == bourse.CodeUnauthorized && s.target().named:
+		return []string{"bourse login " + s.baseURL() + ", with another token", "another --context"}
+	case code == bourse.CodeUnauthorized && !s.hasToken():
+		return []string{"bourse login " + s.baseURL(), "--token TOKEN or BOURSE_API_TOKEN"}
 	case code == bourse.CodeUnauthorized:
 		return []string{"another --token or BOURSE_API_TOKEN; another --api or BOURSE_API (now " + s.baseURL() + ")"}
 	case code == bourse.CodeForbidden && strings.HasPrefix(bourse.MessageOf(err), machinesapi.ForbiddenText):
-		return []string{"another --token or BOURSE_API_TOKEN"}
+		return []string{"another token: --token, bourse login or BOURSE_API_TOKEN"}
 	}
 	hints := AfterRefusals(reply.Refusals)
 	if reply.OrderID != "" {
@@ -265,16 +267,27 @@ func (s *Shell) hintOfCause(err error) []string {
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return []string{
 			"bourse dev, to start a cluster on this host",
-			"another --api or BOURSE_API (now " + s.baseURL() + ")",
+			s.anotherAPI(),
 		}
 	case unresolved && lookup.IsNotFound, misnamed:
-		return []string{"another --api or BOURSE_API (now " + s.baseURL() + ")"}
+		return []string{s.anotherAPI()}
 	case errors.Is(err, http.ErrSchemeMismatch):
 		return []string{"--api " + otherScheme(s.baseURL())}
 	case untrusted:
 		return []string{"--ca FILE or BOURSE_CA, with the CA of the API's certificate"}
 	}
 	return nil
+}
+
+// anotherAPI suggests to choose another API.
+func (s *Shell) anotherAPI() string {
+	return "another --api, --context or BOURSE_API (now " + s.baseURL() + ")"
+}
+
+// hasToken reports whether a token was shown to the API.
+func (s *Shell) hasToken() bool {
+	token, _ := s.credential()
+	return token != ""
 }
 
 // otherScheme returns the address with http instead of https, or the reverse.

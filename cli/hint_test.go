@@ -61,7 +61,7 @@ func TestHintsOfErrors(t *testing.T) {
 		hints      int    // number of hints
 		contains   string // in them
 	}{
-		"no token":            {err: replied(bourse.CodeUnauthorized, "no"), hints: 1, contains: "--token"},
+		"no token":            {err: replied(bourse.CodeUnauthorized, "no"), hints: 2, contains: "--token"},
 		"wrong token":         {err: replied(bourse.CodeUnauthorized, "no"), token: "nope", hints: 1, contains: "http://api:1"},
 		"another app's token": {err: replied(bourse.CodeForbidden, machinesapi.ForbiddenText), token: "app", hints: 1, contains: "--token"},
 		"a read-only token":   {err: replied(bourse.CodeForbidden, machinesapi.ReadOnlyText), token: "app", hints: 1, contains: "--token"},

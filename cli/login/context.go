@@ -63,16 +63,13 @@ func newUse(s *cli.Shell) *cobra.Command {
 		Args:              cli.Exactly(1),
 		ValidArgsFunction: complete(s),
 		RunE: func(_ *cobra.Command, args []string) error {
-			all, err := cli.LoadContexts(s.Getenv)
-			if err != nil {
-				return err
-			}
 			name := args[0]
-			if _, err := all.Find(s.Getenv, name); err != nil {
+			all, err := cli.UpdateContexts(s.Getenv, func(all *cli.Contexts) error {
+				all.Current = name
+				_, err := all.Find(s.Getenv, name)
 				return err
-			}
-			all.Current = name
-			if err := all.Save(); err != nil {
+			})
+			if err != nil {
 				return err
 			}
 			if s.Getenv("BOURSE_API") != "" || s.Getenv("BOURSE_CONTEXT") != "" {
@@ -98,28 +95,27 @@ one that NAME names. The token itself stays valid; revoke it with "bourse token 
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: complete(s),
 		RunE: func(_ *cobra.Command, args []string) error {
-			all, err := cli.LoadContexts(s.Getenv)
+			var name string
+			_, err := cli.UpdateContexts(s.Getenv, func(all *cli.Contexts) error {
+				if name = all.Current; len(args) > 0 {
+					name = args[0]
+				}
+				switch name {
+				case "":
+					return cli.Hint(bourse.Errorf(bourse.CodeInvalid, "no context is current"), "bourse logout NAME; the names: bourse context list")
+				case cli.DevContext:
+					return bourse.Errorf(bourse.CodeInvalid, "context %s has nothing stored: it is the cluster of \"bourse dev\"", name)
+				}
+				if _, err := all.Find(s.Getenv, name); err != nil {
+					return err
+				}
+				delete(all.ByName, name)
+				if all.Current == name {
+					all.Current = ""
+				}
+				return nil
+			})
 			if err != nil {
-				return err
-			}
-			name := all.Current
-			if len(args) > 0 {
-				name = args[0]
-			}
-			switch name {
-			case "":
-				return cli.Hint(bourse.Errorf(bourse.CodeInvalid, "no context is current"), "bourse logout NAME; the names: bourse context list")
-			case cli.DevContext:
-				return bourse.Errorf(bourse.CodeInvalid, "context %s has nothing stored: it is the cluster of \"bourse dev\"", name)
-			}
-			if _, err := all.Find(s.Getenv, name); err != nil {
-				return err
-			}
-			delete(all.ByName, name)
-			if all.Current == name {
-				all.Current = ""
-			}
-			if err := all.Save(); err != nil {
 				return err
 			}
 			if s.JSON {

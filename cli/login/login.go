@@ -39,7 +39,12 @@ which only you can read.`,
 		Example: `  bourse login https://api.example.com:4280 --ca ca.pem
   bourse login api.example.com --name production < token`,
 		Args: cli.Exactly(1),
-		RunE: func(c *cobra.Command, args []string) error { return login(c.Context(), s, args[0], name) },
+		RunE: func(c *cobra.Command, args []string) error {
+			if c.Flag("api").Changed || c.Flag("context").Changed {
+				return bourse.Errorf(bourse.CodeInvalid, "login takes the API's URL as its argument, not as --api or --context")
+			}
+			return login(c.Context(), s, args[0], name)
+		},
 	}
 	c.Flags().StringVar(&name, "name", "", "`name` of the context (default: the URL's host)")
 	return c
@@ -63,9 +68,11 @@ func login(ctx context.Context, s *cli.Shell, address, name string) error {
 	if err := cli.CheckContextName(name); err != nil {
 		return cli.Hint(err, "choose one with --name")
 	}
-	all, err := cli.LoadContexts(s.Getenv)
-	if err != nil {
-		return err
+	if _, err := cli.LoadContexts(s.Getenv); err != nil {
+		return err // before a token is typed in vain
+	}
+	if u.Scheme == "http" && !isLoopback(u.Hostname()) {
+		s.Note("warning: " + u.String() + " is not encrypted: anyone on the way can read the token")
 	}
 	one := cli.Context{API: u.String()}
 	if one.CA, err = s.GivenCA(); err != nil {
@@ -79,15 +86,15 @@ func login(ctx context.Context, s *cli.Shell, address, name string) error {
 	if err != nil {
 		return explain(err, u)
 	}
-	all.ByName[name], all.Current = one, name
-	if err := all.Save(); err != nil {
+	all, err := cli.UpdateContexts(s.Getenv, func(all *cli.Contexts) error {
+		all.ByName[name], all.Current = one, name
+		return nil
+	})
+	if err != nil {
 		return err
 	}
 	if s.JSON {
 		return s.PrintJSON(describe(all, s.Getenv, name))
-	}
-	if u.Scheme == "http" && !isLoopback(u.Hostname()) {
-		s.Note("warning: " + u.String() + " is not encrypted: anyone on the way can read the token")
 	}
 	_, err = fmt.Fprintf(s.Out, "%s  logged in%s; bourse uses this cluster now\n", name, purpose(tokens))
 	return err
@@ -182,12 +189,19 @@ func tokenFor(ctx context.Context, s *cli.Shell, u *url.URL) (string, error) {
 	if token := s.GivenToken(); token != "" {
 		return token, nil
 	}
-	if loopback.Find(s.Getenv, u.String()) != "" {
+	if token, _ := loopback.Find(s.Getenv, u.String()); token != "" {
 		return "", nil
 	}
 	read := readLine
 	if s.CanAsk() {
 		read = func(in io.Reader) ([]byte, error) { return readHidden(s, in) }
+		if s.In.Raw != nil {
+			restore, err := s.In.Raw()
+			if err != nil {
+				return "", fmt.Errorf("hide what is typed: %w", err)
+			}
+			defer restore() // also when a signal ends the wait
+		}
 	}
 	line, err := s.ReadInput(ctx, read)
 	if err != nil && !errors.Is(err, io.EOF) {
@@ -207,15 +221,8 @@ func readLine(in io.Reader) ([]byte, error) {
 	return bufio.NewReader(io.LimitReader(in, maxToken)).ReadBytes('\n')
 }
 
-// readHidden asks for the token without showing what is typed.
+// readHidden asks for the token without showing what is typed. The terminal is raw.
 func readHidden(s *cli.Shell, in io.Reader) ([]byte, error) {
-	if s.In.Raw != nil {
-		restore, err := s.In.Raw()
-		if err != nil {
-			return nil, err
-		}
-		defer restore()
-	}
 	t := term.NewTerminal(struct {
 		io.Reader
 		io.Writer

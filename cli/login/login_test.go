@@ -2,12 +2,18 @@ package login_test
 
 import (
 	"encoding/pem"
+	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
+	"syscall"
 	"testing"
 
 	"github.com/spf13/cobra"
@@ -15,6 +21,7 @@ import (
 	"github.com/bourse-dev/bourse/cli"
 	"github.com/bourse-dev/bourse/cli/clitest"
 	"github.com/bourse-dev/bourse/cli/login"
+	"github.com/bourse-dev/bourse/internal/loopback"
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
@@ -129,6 +136,66 @@ func TestContexts(t *testing.T) {
 	h.fails("nothing stored", "logout")
 }
 
+// TestTokensOfTheEnvironment: the token and CA of the environment are for the API of the
+// environment. A context without a token, such as that of "bourse dev", never gets them:
+// anybody may listen at its address.
+func TestTokensOfTheEnvironment(t *testing.T) {
+	var shown []string
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		shown = append(shown, r.Header.Get("Authorization"))
+		clitest.Replies(http.StatusOK, machinesapi.CurrentTokens{}).ServeHTTP(w, r)
+	}))
+	defer server.Close()
+	h := newHome(t)
+	h.succeeds("login", server.URL, "--name", "bare", "--token", "x")
+	text, err := os.ReadFile(h.file())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(h.file(), []byte(strings.Replace(string(text), "token = 'x'", "", 1)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	address := netip.MustParseAddrPort(strings.TrimPrefix(server.URL, "http://"))
+	if err := loopback.SetDev(func(name string) string { return h.vars[name] }, address); err != nil {
+		t.Fatal(err)
+	}
+	h.vars["BOURSE_API_TOKEN"], h.vars["BOURSE_CA"] = "meant for another cluster", "/no/such/file"
+	shown = nil
+	h.succeeds("ask")
+	h.succeeds("ask", "--context", "dev")
+	if want := []string{"", ""}; !slices.Equal(shown, want) {
+		t.Errorf("shown: %q", shown)
+	}
+	delete(h.vars, "BOURSE_CA")
+	h.succeeds("ask", "--api", server.URL)
+	if got := shown[len(shown)-1]; got != "Bearer meant for another cluster" {
+		t.Errorf("with --api: %q", got)
+	}
+}
+
+// TestChangesAtOnce: no command undoes what another has stored.
+func TestChangesAtOnce(t *testing.T) {
+	h := newHome(t)
+	env := func(name string) string { return h.vars[name] }
+	var all sync.WaitGroup
+	for i := range 20 {
+		all.Go(func() {
+			_, err := cli.UpdateContexts(env, func(all *cli.Contexts) error {
+				all.ByName[fmt.Sprint("c", i)] = cli.Context{API: "http://x"}
+				return nil
+			})
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	stored, err := cli.LoadContexts(env)
+	if err != nil || len(stored.ByName) != 20 {
+		t.Errorf("%d contexts: %v", len(stored.ByName), err)
+	}
+}
+
 // TestLoginThatFails stores nothing.
 func TestLoginThatFails(t *testing.T) {
 	server := httptest.NewServer(api("good"))
@@ -193,6 +260,22 @@ func TestUnsafeFile(t *testing.T) {
 	h.fails("chmod 600", "ask")
 	h.fails("chmod 600", "login", server.URL, "--token", "good")
 	if err := os.Chmod(h.file(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	// A link leads to the file that is changed, so that logout leaves no token behind it.
+	elsewhere := filepath.Join(h.vars["HOME"], "elsewhere.toml")
+	if err := errors.Join(os.Rename(h.file(), elsewhere), os.Symlink(elsewhere, h.file())); err != nil {
+		t.Fatal(err)
+	}
+	h.succeeds("logout")
+	if text, err := os.ReadFile(elsewhere); err != nil || strings.Contains(string(text), "good") {
+		t.Errorf("after logout: %q, %v", text, err)
+	}
+	if err := errors.Join(os.Remove(h.file()), syscall.Mkfifo(h.file(), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	h.fails("not a regular file", "ask")
+	if err := os.Remove(h.file()); err != nil {
 		t.Fatal(err)
 	}
 	for text, why := range map[string]string{

@@ -215,7 +215,8 @@ func (c *cluster) await(ctx context.Context, d *server) error {
 // awaitMembers waits until the broker knows every worker.
 func (c *cluster) awaitMembers(ctx context.Context) error {
 	api := "http://" + c.broker().API
-	client := machinesapi.Client{BaseURL: api, Token: loopback.Find(c.shell.Getenv, api)}
+	token, _ := loopback.Find(c.shell.Getenv, api)
+	client := machinesapi.Client{BaseURL: api, Token: token}
 	want := len(c.workers())
 	for {
 		list, err := client.Workers(ctx)

@@ -137,7 +137,8 @@ func (p *player) step(t *testing.T, request, want string) string {
 	if body == "" {
 		req.Body = http.NoBody
 	}
-	req.Header.Set("Authorization", "Bearer "+loopback.Find(os.Getenv, p.api))
+	token, _ := loopback.Find(os.Getenv, p.api)
+	req.Header.Set("Authorization", "Bearer "+token)
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
 		t.Fatal(err)

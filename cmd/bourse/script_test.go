@@ -117,7 +117,8 @@ func scrape(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	req, err := http.NewRequestWithContext(context.Background(), http.MethodGet, ts.Getenv("BOURSE_API")+args[0], nil)
 	ts.Check(err)
-	req.Header.Set("Authorization", "Bearer "+loopback.Find(ts.Getenv, ts.Getenv("BOURSE_API")))
+	token, _ := loopback.Find(ts.Getenv, ts.Getenv("BOURSE_API"))
+	req.Header.Set("Authorization", "Bearer "+token)
 	resp, err := http.DefaultClient.Do(req)
 	ts.Check(err)
 	defer resp.Body.Close()

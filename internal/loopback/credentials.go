@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/netip"
 	"net/url"
+	"strings"
 
 	"github.com/bourse-dev/bourse"
 )
@@ -87,19 +88,25 @@ func remove(getenv func(string) string, name string) error {
 	return err
 }
 
-// Find returns the token for the API with a URL. It returns "" if the API is not on
-// loopback or has no token here.
-func Find(getenv func(string) string, api string) (token string) {
+// Find returns the token for the API with a URL, and the URL to use it with, in which
+// localhost is replaced by the address that the token belongs to. It returns no token if
+// the API is not on loopback or has none here.
+func Find(getenv func(string) string, api string) (token, at string) {
 	_ = with(getenv, false, func(s *Store) error { // after an error, the API reports missing credentials
 		for _, a := range addresses(api) {
 			if text, err := s.Read(TokenFile(a)); err == nil {
-				token = text
+				token, at = text, scheme(api)+"://"+a.String()
 				return nil
 			}
 		}
 		return nil
 	})
-	return token
+	return token, at
+}
+
+func scheme(api string) string {
+	scheme, _, _ := strings.Cut(api, "://")
+	return scheme
 }
 
 // addresses returns the loopback addresses of a URL.

@@ -1,6 +1,7 @@
 package loopback
 
 import (
+	"crypto/rand"
 	"io"
 	"net/netip"
 	"strings"
@@ -12,14 +13,15 @@ const devFile = "dev.api"
 // SetDev stores the address of the API of a cluster that "bourse dev" runs.
 func SetDev(getenv func(string) string, api netip.AddrPort) error {
 	return with(getenv, true, func(s *Store) error {
-		const next = devFile + ".new"
-		if err := s.Remove(next); err != nil {
-			return err
+		next := ".new-" + rand.Text()
+		err := s.write(next, api.String()+"\n")
+		if err == nil {
+			err = s.root.Rename(next, devFile)
 		}
-		if err := s.write(next, api.String()+"\n"); err != nil {
-			return err
+		if err != nil {
+			_ = s.Remove(next) // the first error is the one that counts
 		}
-		return s.root.Rename(next, devFile)
+		return err
 	})
 }
 
@@ -43,7 +45,8 @@ func Dev(getenv func(string) string) (api netip.AddrPort) {
 	return api
 }
 
-// UnsetDev removes the address unless another cluster has stored its own since.
+// UnsetDev removes the address unless another cluster has stored its own since. A
+// cluster that stores its address at the same moment may lose it.
 func UnsetDev(getenv func(string) string, api netip.AddrPort) error {
 	if Dev(getenv) != api {
 		return nil

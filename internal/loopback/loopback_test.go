@@ -26,6 +26,11 @@ func in(dir string) func(string) string {
 
 var api = netip.MustParseAddrPort("127.0.0.1:4280")
 
+func found(getenv func(string) string, api string) string {
+	token, _ := loopback.Find(getenv, api)
+	return token
+}
+
 // A client finds the token of the API that it calls, and of no other.
 func TestFind(t *testing.T) {
 	env := in(filepath.Join(t.TempDir(), "run"))
@@ -43,14 +48,18 @@ func TestFind(t *testing.T) {
 		"http://127.0.0.1:4281": "", "http://127.0.0.1": "", "http://10.0.0.1:4280": "", "http://evil.example:4280": "",
 		"http://127.0.0.1.evil.example:4280": "", "http://127.0.0.1:4280@evil.example": "", "http://../x:4280": "", "127.0.0.1:4280": "", "": "", "%": "",
 	} {
-		if got := loopback.Find(env, url); got != want {
+		got, at := loopback.Find(env, url)
+		if got != want {
 			t.Errorf("Find(%q) = %q, want %q", url, got, want)
+		}
+		if strings.Contains(at, "localhost") || (at == "") != (want == "") {
+			t.Errorf("Find(%q) is to be used at %q", url, at)
 		}
 	}
 	if again, err := loopback.TokenOf(env, api); err != nil || again.Text != token.Text {
 		t.Errorf("after a kill the token is another: %v", err)
 	}
-	if err := token.Remove(); err != nil || loopback.Find(env, "http://127.0.0.1:4280") != "" {
+	if err := token.Remove(); err != nil || found(env, "http://127.0.0.1:4280") != "" {
 		t.Errorf("a token is found that was withdrawn (%v)", err)
 	}
 	if err := token.Remove(); err != nil {
@@ -109,7 +118,7 @@ func TestOthersCannotPlantCredentials(t *testing.T) {
 			if token, err := loopback.TokenOf(in(dir), api); bourse.CodeOf(err) != bourse.CodeInvalid {
 				t.Errorf("a token was made: %q, %v", token.Text, err)
 			}
-			if got := loopback.Find(in(dir), "http://127.0.0.1:4280"); got != "" {
+			if got := found(in(dir), "http://127.0.0.1:4280"); got != "" {
 				t.Errorf("found %q", got)
 			}
 			if _, err := os.Stat(filepath.Join(dir, "..", "nothing")); err == nil {
@@ -182,7 +191,7 @@ func FuzzFind(f *testing.F) {
 	f.Add("http://127.0.0.1:4280")
 	f.Add("http://localhost:4280/../x")
 	f.Fuzz(func(t *testing.T, url string) {
-		if loopback.Find(in(dir), "http://evil.example/"+url) != "" || loopback.Find(in(dir), "http://"+url+".example:4280") != "" {
+		if found(in(dir), "http://evil.example/"+url) != "" || found(in(dir), "http://"+url+".example:4280") != "" {
 			t.Errorf("%q has the token", url)
 		}
 	})
@@ -223,6 +232,17 @@ func TestDev(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() {
+			for range 20 {
+				if err := loopback.SetDev(env, other); err != nil || loopback.Dev(env) != other {
+					t.Errorf("of several at once: %s, %v", loopback.Dev(env), err)
+				}
+			}
+		})
+	}
+	all.Wait()
 	if err := loopback.UnsetDev(env, one); err != nil || loopback.Dev(env) != other {
 		t.Errorf("after the first has ended: %s, %v", loopback.Dev(env), err)
 	}

@@ -98,6 +98,14 @@ func (s *Store) open(name string) (*os.File, error) {
 	if err != nil {
 		return nil, bourse.Errorf(bourse.CodeInvalid, "%w", err)
 	}
+	if err := checkFile(f); err != nil {
+		return nil, errors.Join(bourse.Errorf(bourse.CodeInvalid, "%s: %w", s.Path(name), err), f.Close())
+	}
+	return f, nil
+}
+
+// checkFile checks that an open file is a regular one that no other user can use.
+func checkFile(f *os.File) error {
 	info, err := f.Stat()
 	if err == nil && !info.Mode().IsRegular() {
 		err = errors.New("it is not a regular file")
@@ -105,10 +113,31 @@ func (s *Store) open(name string) (*os.File, error) {
 	if err == nil {
 		err = private(info)
 	}
-	if err != nil {
-		return nil, errors.Join(bourse.Errorf(bourse.CodeInvalid, "%s: %w", s.Path(name), err), f.Close())
+	return err
+}
+
+// ReadFile reads a file of at most limit bytes that no other user can read or write.
+// Errors: not_found if it does not exist, invalid.
+func ReadFile(path string, limit int64) ([]byte, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, bourse.Errorf(bourse.CodeNotFound, "%w", err)
 	}
-	return f, nil
+	if err != nil {
+		return nil, bourse.Errorf(bourse.CodeInvalid, "%w", err)
+	}
+	defer f.Close()
+	if err := checkFile(f); err != nil {
+		return nil, bourse.Errorf(bourse.CodeInvalid, "%s: %w", path, err)
+	}
+	text, err := io.ReadAll(io.LimitReader(f, limit+1))
+	if err == nil && int64(len(text)) > limit {
+		err = fmt.Errorf("it has more than %d bytes", limit)
+	}
+	if err != nil {
+		return nil, bourse.Errorf(bourse.CodeInvalid, "%s: %w", path, err)
+	}
+	return text, nil
 }
 
 // Read returns the text in a file. It does not follow links out of the directory. Errors:

@@ -119,5 +119,6 @@ func StartDev(tb testing.TB, args ...string) *Dev {
 
 // Client returns a client of the cluster's API.
 func (d *Dev) Client() *machinesapi.Client {
-	return &machinesapi.Client{BaseURL: d.API, Token: loopback.Find(os.Getenv, d.API)}
+	token, _ := loopback.Find(os.Getenv, d.API)
+	return &machinesapi.Client{BaseURL: d.API, Token: token}
 }
