@@ -11,7 +11,7 @@ import (
 // Every listener of the program is behind admission's gate: HTTP is served in
 // one place, which is called in one place.
 func TestEveryListenerIsBehindTheGate(t *testing.T) {
-	serving := regexp.MustCompile(`http\.Server\{|http\.Serve(TLS)?\(|http\.ListenAndServe|\bdirect\.Serve\(`)
+	serving := regexp.MustCompile(`http\.Server\{|new\(http\.Server\)|var \w+ http\.Server\b|http\.Serve(TLS)?\(|http\.ListenAndServe|\bdirect\.Serve\(`)
 	allowed := map[string]string{
 		"fabric/direct/serve.go":              "is that place",
 		"cmd/bourse/network.go":               "is the caller, with the gate",
@@ -41,7 +41,7 @@ func TestEveryListenerIsBehindTheGate(t *testing.T) {
 		}
 	}
 	text, err := os.ReadFile("cmd/bourse/network.go")
-	if err != nil || !strings.Contains(string(text), "direct.Serve(ctx, ln, gate.Wrap(h)") {
-		t.Errorf("cmd/bourse/network.go does not serve behind the gate (%v)", err)
+	if err != nil || !strings.Contains(string(text), "direct.Serve(ctx, ln, gate.Wrap(h)") || len(serving.FindAll(text, -1)) != 1 {
+		t.Errorf("cmd/bourse/network.go does not serve once, behind the gate (%v)", err)
 	}
 }

@@ -41,6 +41,7 @@ type overlay struct {
 	signer wire.Signer
 
 	refused    bool        // the quarantine has changed
+	refusals   int         // rows put into it
 	quarantine *Quarantine // as it will be; nil: as it is
 	written    bool        // something else has changed
 }

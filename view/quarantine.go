@@ -45,6 +45,11 @@ func (b *batch) refuse(r refusal) error {
 		retry = r.retry
 	}
 	b.refused = true
+	if b.refusals++; b.refusals%maxQuarantine == 0 { // however many there are in one transaction
+		if err := trimQuarantine(b.conn); err != nil {
+			return err
+		}
+	}
 	return schema.Run(b.conn, `INSERT INTO quarantine (site, epoch, seq, tbl, key, reason, row, since, retry_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)`,
 		r.Site, r.Epoch, r.Seq, shown(r.table, wire.MaxName), shown(r.key, wire.MaxKey), shown(r.reason.Error(), maxReason), raw, b.now.UnixNano(), retry)
 }

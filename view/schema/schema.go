@@ -3,6 +3,7 @@ package schema
 import (
 	_ "embed" // for the schema
 	"fmt"
+	"hash/crc32"
 
 	"zombiezen.com/go/sqlite"
 	"zombiezen.com/go/sqlite/sqlitex"
@@ -11,9 +12,9 @@ import (
 //go:embed schema.sql
 var schemaSQL string
 
-// version is the number of the schema in schema.sql, stored as the file's
-// user_version.
-const version = 1
+// version identifies the schema in a file's user_version. It follows from the text, so
+// that no change can leave files behind that lack a table or column.
+var version = int(crc32.ChecksumIEEE([]byte(schemaSQL)) >> 1)
 
 // Create gives a new file its tables. It leaves a file of the same schema as it
 // is, and returns [Unusable] for a file of another one.
@@ -29,7 +30,7 @@ func Create(c *sqlite.Conn) error {
 	case found == version:
 		return nil
 	case found != 0:
-		return &Unusable{fmt.Errorf("it has schema %d, this release uses schema %d", found, version)}
+		return &Unusable{fmt.Errorf("it has schema %08x, this release uses %08x", found, version)}
 	}
 	err = InTransaction(c, func() error {
 		if err := sqlitex.ExecuteScript(c, schemaSQL, nil); err != nil {

@@ -48,7 +48,7 @@ func TestCreate(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := schema.Create(f.Conn); !isUnusable(err) {
-		t.Errorf("a file of schema 2: %v", err)
+		t.Errorf("a file of another schema: %v", err)
 	}
 }
 
