@@ -64,7 +64,7 @@ func (h *appHandler) deleteApp(w http.ResponseWriter, r *endpoint.Request) error
 	if err := h.deploys.Forget(r.Context(), &app); err != nil { // no one finds them any more: the app's id does not come back
 		h.Log.WarnContext(r.Context(), "drop releases failed", slog.Any("app", app.Name), slog.Any("err", err))
 	}
-	endpoint.ShowSilent(w.Header(), missing)
+	endpoint.ListUnreachable(w.Header(), missing)
 	w.WriteHeader(http.StatusAccepted)
 	return nil
 }
@@ -130,7 +130,7 @@ func (h *appHandler) destroyAll(ctx context.Context, here []bourse.Member, found
 		group.Go(func() error {
 			ctx, cancel := context.WithTimeout(ctx, verbPatience)
 			defer cancel()
-			_, err := fabric.MachineDestroy.Call(ctx, h.Workers, worker, fabric.Act{Machine: m.ID, Force: force, Nonce: nonceOf(m)})
+			_, err := fabric.MachineDestroy.Call(ctx, h.Workers, worker, fabric.MachineAction{Machine: m.ID, Force: force, Nonce: nonceOf(m)})
 			if bourse.CodeOf(err) == bourse.CodeNotFound {
 				return nil // gone by itself
 			}

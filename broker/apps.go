@@ -75,7 +75,7 @@ func (h *appHandler) getApp(w http.ResponseWriter, r *endpoint.Request) error {
 	}
 	counts, missing := h.known.Count(r.Context(), &app)
 	gathered := h.volumes.Gather(r.Context(), []bourse.App{app})
-	endpoint.ShowSilent(w.Header(), missing)
+	endpoint.ListUnreachable(w.Header(), missing)
 	return endpoint.WriteJSON(w, http.StatusOK, h.show(&app, counts.Of(&app), gathered.Count().Of(&app), h.deploys.Deployed(r.Context(), &app)))
 }
 
@@ -86,7 +86,7 @@ func (h *appHandler) listApps(w http.ResponseWriter, r *endpoint.Request) error 
 	if err != nil {
 		return err
 	}
-	endpoint.ShowSilent(w.Header(), missing)
+	endpoint.ListUnreachable(w.Header(), missing)
 	gathered := h.volumes.Gather(r.Context(), list)
 	volumes := gathered.Count()
 	org := r.URL.Query().Get("org_slug")

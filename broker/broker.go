@@ -146,7 +146,7 @@ func compose(c *Config) (*endpoint.Server, []endpoint.Route, *failover) {
 		(&tenant.Proxies{Apps: store, Proxies: c.Proxies, Fabric: c.Workers, Patience: c.Patience}).Routes(),
 		(&tenant.Tokens{Issued: c.Issued, Gate: g, Machines: machines, Now: c.Now}).Routes(),
 	)
-	server := &endpoint.Server{Gate: g, Ready: known, Declined: openapi.Declined(), Counts: c.Counts, Region: c.Region, Now: c.Now, Log: c.Log}
+	server := &endpoint.Server{Gate: g, Ready: known, Unsupported: openapi.Unsupported(), Counts: c.Counts, Region: c.Region, Now: c.Now, Log: c.Log}
 	return server, append(routes, openapi.Route(routes, c.Version)), others
 }
 

@@ -10,8 +10,8 @@ import (
 
 // act serves a verb: it looks after the lease and the state, then lets do change
 // the machine.
-func (w *worker) act(v *fabric.Verb[fabric.Act, fabric.ActReply], do func(*bourse.Machine, fabric.Act) error) {
-	handle(w, v, func(act fabric.Act) (fabric.ActReply, error) {
+func (w *worker) act(v *fabric.Verb[fabric.MachineAction, fabric.ActReply], do func(*bourse.Machine, fabric.MachineAction) error) {
+	handle(w, v, func(act fabric.MachineAction) (fabric.ActReply, error) {
 		asked := act
 		asked.Machine = ""
 		w.acts = append(w.acts, asked)
@@ -34,7 +34,7 @@ func (w *worker) act(v *fabric.Verb[fabric.Act, fabric.ActReply], do func(*bours
 }
 
 func (w *worker) handleActs() {
-	w.act(&fabric.MachineStart, func(m *bourse.Machine, _ fabric.Act) error {
+	w.act(&fabric.MachineStart, func(m *bourse.Machine, _ fabric.MachineAction) error {
 		switch {
 		case m.State == bourse.StateCreated:
 			return bourse.Errorf(bourse.CodeFailedPrecondition, "unable to start machine from current state: '%s'", m.State)
@@ -45,25 +45,25 @@ func (w *worker) handleActs() {
 		}
 		return nil
 	})
-	w.act(&fabric.MachineStop, func(m *bourse.Machine, _ fabric.Act) error {
+	w.act(&fabric.MachineStop, func(m *bourse.Machine, _ fabric.MachineAction) error {
 		if m.State == bourse.StateStarted {
 			w.enter(m, bourse.EventStop, bourse.StateStopping, bourse.SourceUser)
 			w.enter(m, bourse.EventExit, bourse.StateStopped, bourse.SourceWorker)
 		}
 		return nil
 	})
-	w.act(&fabric.MachineSuspend, func(m *bourse.Machine, _ fabric.Act) error {
+	w.act(&fabric.MachineSuspend, func(m *bourse.Machine, _ fabric.MachineAction) error {
 		if m.State == bourse.StateStarted {
 			w.enter(m, bourse.EventSuspend, bourse.StateSuspending, bourse.SourceUser)
 			w.enter(m, bourse.EventSuspend, bourse.StateSuspended, bourse.SourceWorker)
 		}
 		return nil
 	})
-	w.act(&fabric.MachineRestart, func(m *bourse.Machine, _ fabric.Act) error {
+	w.act(&fabric.MachineRestart, func(m *bourse.Machine, _ fabric.MachineAction) error {
 		w.enter(m, bourse.EventRestart, bourse.StateStarted, bourse.SourceUser)
 		return nil
 	})
-	w.act(&fabric.MachineDestroy, func(m *bourse.Machine, act fabric.Act) error {
+	w.act(&fabric.MachineDestroy, func(m *bourse.Machine, act fabric.MachineAction) error {
 		if m.State == bourse.StateStarted && !act.Force {
 			return bourse.Errorf(bourse.CodeFailedPrecondition, "unable to destroy machine, not currently stopped")
 		}
@@ -71,15 +71,15 @@ func (w *worker) handleActs() {
 		m.Lease = nil
 		return nil
 	})
-	w.act(&fabric.MachineCordon, func(m *bourse.Machine, _ fabric.Act) error { m.Cordoned = true; w.touch(m); return nil })
-	w.act(&fabric.MachineUncordon, func(m *bourse.Machine, _ fabric.Act) error { m.Cordoned = false; w.touch(m); return nil })
-	w.act(&fabric.MachineSignal, func(m *bourse.Machine, _ fabric.Act) error {
+	w.act(&fabric.MachineCordon, func(m *bourse.Machine, _ fabric.MachineAction) error { m.Cordoned = true; w.touch(m); return nil })
+	w.act(&fabric.MachineUncordon, func(m *bourse.Machine, _ fabric.MachineAction) error { m.Cordoned = false; w.touch(m); return nil })
+	w.act(&fabric.MachineSignal, func(m *bourse.Machine, _ fabric.MachineAction) error {
 		if m.State != bourse.StateStarted {
 			return bourse.Errorf(bourse.CodeFailedPrecondition, "machine is %s", m.State)
 		}
 		return nil
 	})
-	w.act(&fabric.MachineRelease, func(m *bourse.Machine, _ fabric.Act) error {
+	w.act(&fabric.MachineRelease, func(m *bourse.Machine, _ fabric.MachineAction) error {
 		if m.Lease.Expired(time.Now()) {
 			return bourse.Errorf(bourse.CodeNotFound, "no lease")
 		}

@@ -26,7 +26,7 @@ type worker struct {
 	changed   chan struct{} // closed at each change
 	mux       http.ServeMux
 	calls     map[string]int
-	acts      []fabric.Act
+	acts      []fabric.MachineAction
 	execs     []fabric.ExecRequest
 	updates   []fabric.UpdateRequest
 	logs      []fabric.LogLine

@@ -68,7 +68,7 @@ func TestForksAreGranted(t *testing.T) {
 				s.members[source.Tag] = source
 			}
 			claim := &bourse.Claim{Order: bourse.Order{ID: bourse.NewOrderID(), App: bourse.App{Name: "web"}, Volume: &tt.spec}}
-			_, _, err := fabric.Granting{Trader: fabric.Trader{Fabric: fabrictest.Memory(s.worker)}, Directory: s}.Claim(t.Context(), tt.to, claim)
+			_, _, err := fabric.GrantingTrader{Trader: fabric.Trader{Fabric: fabrictest.Memory(s.worker)}, Directory: s}.Claim(t.Context(), tt.to, claim)
 			if (err == nil) != tt.claimed || (len(s.claims) == 1) != tt.claimed {
 				t.Fatalf("%d claims were sent: %v", len(s.claims), err)
 			}

@@ -94,7 +94,7 @@ func writeImages(w http.ResponseWriter, answers []lookup.Answer[[]bourse.Image])
 			out.Images = append(out.Images, machinesapi.WorkerImage{Worker: a.From.ID, Region: a.From.Region, Image: i})
 		}
 	}
-	endpoint.ShowSilent(w.Header(), lookup.Silent(answers))
+	endpoint.ListUnreachable(w.Header(), lookup.Silent(answers))
 	return endpoint.WriteJSON(w, http.StatusOK, out)
 }
 

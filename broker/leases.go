@@ -78,7 +78,7 @@ func leaseTTL(query string, body int64) (time.Duration, error) {
 }
 
 func (h *machineHandler) releaseLease(w http.ResponseWriter, r *endpoint.Request) error {
-	_, err := h.act(r, &fabric.MachineRelease, fabric.Act{})
+	_, err := h.act(r, &fabric.MachineRelease, fabric.MachineAction{})
 	if bourse.CodeOf(err) == bourse.CodeNotFound {
 		return errNoLease() // also when the machine itself is gone: its lease went with it
 	}

@@ -12,11 +12,11 @@ import (
 
 // verb is something that a machine's owner does with it. The worker looks after
 // leases and states; its errors go to the caller as they are.
-type verb = fabric.Verb[fabric.Act, fabric.ActReply]
+type verb = fabric.Verb[fabric.MachineAction, fabric.ActReply]
 
 // act sends a verb to the machine's owner, with the nonce that the caller
 // holds.
-func (h *machineHandler) act(r *endpoint.Request, do *verb, act fabric.Act) (fabric.ActReply, error) {
+func (h *machineHandler) act(r *endpoint.Request, do *verb, act fabric.MachineAction) (fabric.ActReply, error) {
 	to, err := h.targetOf(r)
 	if err != nil {
 		return fabric.ActReply{}, err
@@ -32,7 +32,7 @@ func (h *machineHandler) act(r *endpoint.Request, do *verb, act fabric.Act) (fab
 }
 
 // actOK is act for a verb whose reply is that it was done.
-func (h *machineHandler) actOK(w http.ResponseWriter, r *endpoint.Request, do *verb, act fabric.Act) error {
+func (h *machineHandler) actOK(w http.ResponseWriter, r *endpoint.Request, do *verb, act fabric.MachineAction) error {
 	if _, err := h.act(r, do, act); err != nil {
 		return err
 	}
@@ -44,7 +44,7 @@ func (h *machineHandler) startMachine(w http.ResponseWriter, r *endpoint.Request
 	if err != nil {
 		return err
 	}
-	done, err := h.act(r, &fabric.MachineStart, fabric.Act{Secrets: secrets, AppKeys: keys})
+	done, err := h.act(r, &fabric.MachineStart, fabric.MachineAction{Secrets: secrets, AppKeys: keys})
 	if err != nil {
 		return err
 	}
@@ -71,7 +71,7 @@ func (h *machineHandler) stopMachine(w http.ResponseWriter, r *endpoint.Request)
 	if err := checkStopTimeout(in.Timeout); err != nil {
 		return err
 	}
-	return h.actOK(w, r, &fabric.MachineStop, fabric.Act{Signal: in.Signal, Timeout: in.Timeout})
+	return h.actOK(w, r, &fabric.MachineStop, fabric.MachineAction{Signal: in.Signal, Timeout: in.Timeout})
 }
 
 func (h *machineHandler) restartMachine(w http.ResponseWriter, r *endpoint.Request) error {
@@ -87,7 +87,7 @@ func (h *machineHandler) restartMachine(w http.ResponseWriter, r *endpoint.Reque
 	if err != nil {
 		return err
 	}
-	act := fabric.Act{Force: force, Timeout: bourse.Duration(timeout), Secrets: secrets, AppKeys: keys}
+	act := fabric.MachineAction{Force: force, Timeout: bourse.Duration(timeout), Secrets: secrets, AppKeys: keys}
 	if s := r.URL.Query().Get("signal"); s != "" {
 		if act.Signal, err = bourse.ParseSignal(s); err != nil {
 			return err
@@ -104,12 +104,14 @@ func (h *machineHandler) signalMachine(w http.ResponseWriter, r *endpoint.Reques
 	if in.Signal == "" {
 		return bourse.Errorf(bourse.CodeInvalid, "invalid signal: it is required")
 	}
-	return h.actOK(w, r, &fabric.MachineSignal, fabric.Act{Signal: in.Signal})
+	return h.actOK(w, r, &fabric.MachineSignal, fabric.MachineAction{Signal: in.Signal})
 }
 
 // actOn serves a verb that has nothing to be said beside the machine.
 func (h *machineHandler) actOn(do *verb) endpoint.Handler {
-	return func(w http.ResponseWriter, r *endpoint.Request) error { return h.actOK(w, r, do, fabric.Act{}) }
+	return func(w http.ResponseWriter, r *endpoint.Request) error {
+		return h.actOK(w, r, do, fabric.MachineAction{})
+	}
 }
 
 // destroyMachine answers once the machine is gone. The docs call the flag
@@ -126,7 +128,7 @@ func (h *machineHandler) destroyMachine(w http.ResponseWriter, r *endpoint.Reque
 	id := bourse.MachineID(r.PathValue("machine"))
 	_, absent := byTag(h.Directory, id.Tag())
 	if absent == nil {
-		return h.actOK(w, r, &fabric.MachineDestroy, fabric.Act{Force: force || kill})
+		return h.actOK(w, r, &fabric.MachineDestroy, fabric.MachineAction{Force: force || kill})
 	}
 	if absent.Forgotten && (force || kill) {
 		return endpoint.WriteOK(w) // it ended with its worker

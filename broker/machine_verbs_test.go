@@ -23,28 +23,28 @@ func TestVerbs(t *testing.T) {
 		body   string
 		status int
 		reply  string // begins so
-		act    fabric.Act
+		act    fabric.MachineAction
 	}{
-		{"start", bourse.StateStopped, "POST", "/start", "", 200, `{"previous_state":"stopped","migrated":false,"new_host":""}`, fabric.Act{}},
-		{"start of a started one", bourse.StateStarted, "POST", "/start", "", 200, `{"previous_state":"started"`, fabric.Act{}},
-		{"start of one being prepared", bourse.StateCreated, "POST", "/start", "", 412, `{"error":"failed_precondition: unable to start machine from current state: 'created'"`, fabric.Act{}},
-		{"stop as fly-go asks", bourse.StateStarted, "POST", "/stop", `{"id":"x","timeout":"0s"}`, 200, `{"ok":true}`, fabric.Act{}},
-		{"stop without a body", bourse.StateStarted, "POST", "/stop", "", 200, `{"ok":true}`, fabric.Act{}},
-		{"suspend", bourse.StateStarted, "POST", "/suspend", "", 200, `{"ok":true}`, fabric.Act{}},
-		{"stop of a stopped one", bourse.StateStopped, "POST", "/stop", "", 200, `{"ok":true}`, fabric.Act{}},
-		{"stop with a signal's number and nanoseconds", bourse.StateStarted, "POST", "/stop", `{"signal":15,"timeout":2000000000}`, 200, `{"ok":true}`, fabric.Act{Signal: "SIGTERM", Timeout: bourse.Duration(2 * time.Second)}},
-		{"restart", bourse.StateStarted, "POST", "/restart?force_stop=false", "", 200, `{"ok":true}`, fabric.Act{}},
-		{"restart with all", bourse.StateStarted, "POST", "/restart?force_stop=true&timeout=1m30s&signal=SIGQUIT", "", 200, `{"ok":true}`, fabric.Act{Force: true, Signal: "SIGQUIT", Timeout: bourse.Duration(90 * time.Second)}},
-		{"restart with seconds", bourse.StateStarted, "POST", "/restart?timeout=7", "", 200, `{"ok":true}`, fabric.Act{Timeout: bourse.Duration(7 * time.Second)}},
-		{"kill as fly-go asks", bourse.StateStarted, "POST", "/signal", `{"signal":9}`, 200, `{"ok":true}`, fabric.Act{Signal: "SIGKILL"}},
-		{"signal to a stopped one", bourse.StateStopped, "POST", "/signal", `{"signal":"SIGHUP"}`, 412, `{"error":"failed_precondition: `, fabric.Act{Signal: "SIGHUP"}},
-		{"cordon", bourse.StateStarted, "POST", "/cordon", "", 200, `{"ok":true}`, fabric.Act{}},
-		{"uncordon", bourse.StateStarted, "POST", "/uncordon", "", 200, `{"ok":true}`, fabric.Act{}},
-		{"destroy", bourse.StateStopped, "DELETE", "?kill=false", "", 200, `{"ok":true}`, fabric.Act{}},
-		{"destroy of a running one", bourse.StateStarted, "DELETE", "", "", 412, `{"error":"failed_precondition: unable to destroy machine, not currently stopped"`, fabric.Act{}},
-		{"destroy with kill", bourse.StateStarted, "DELETE", "?kill=true", "", 200, `{"ok":true}`, fabric.Act{Force: true}},
-		{"destroy with force", bourse.StateStarted, "DELETE", "?force=true", "", 200, `{"ok":true}`, fabric.Act{Force: true}},
-		{"destroy again", bourse.StateDestroyed, "DELETE", "?force=true", "", 404, `{"error":"not_found: machine not found"`, fabric.Act{Force: true}},
+		{"start", bourse.StateStopped, "POST", "/start", "", 200, `{"previous_state":"stopped","migrated":false,"new_host":""}`, fabric.MachineAction{}},
+		{"start of a started one", bourse.StateStarted, "POST", "/start", "", 200, `{"previous_state":"started"`, fabric.MachineAction{}},
+		{"start of one being prepared", bourse.StateCreated, "POST", "/start", "", 412, `{"error":"failed_precondition: unable to start machine from current state: 'created'"`, fabric.MachineAction{}},
+		{"stop as fly-go asks", bourse.StateStarted, "POST", "/stop", `{"id":"x","timeout":"0s"}`, 200, `{"ok":true}`, fabric.MachineAction{}},
+		{"stop without a body", bourse.StateStarted, "POST", "/stop", "", 200, `{"ok":true}`, fabric.MachineAction{}},
+		{"suspend", bourse.StateStarted, "POST", "/suspend", "", 200, `{"ok":true}`, fabric.MachineAction{}},
+		{"stop of a stopped one", bourse.StateStopped, "POST", "/stop", "", 200, `{"ok":true}`, fabric.MachineAction{}},
+		{"stop with a signal's number and nanoseconds", bourse.StateStarted, "POST", "/stop", `{"signal":15,"timeout":2000000000}`, 200, `{"ok":true}`, fabric.MachineAction{Signal: "SIGTERM", Timeout: bourse.Duration(2 * time.Second)}},
+		{"restart", bourse.StateStarted, "POST", "/restart?force_stop=false", "", 200, `{"ok":true}`, fabric.MachineAction{}},
+		{"restart with all", bourse.StateStarted, "POST", "/restart?force_stop=true&timeout=1m30s&signal=SIGQUIT", "", 200, `{"ok":true}`, fabric.MachineAction{Force: true, Signal: "SIGQUIT", Timeout: bourse.Duration(90 * time.Second)}},
+		{"restart with seconds", bourse.StateStarted, "POST", "/restart?timeout=7", "", 200, `{"ok":true}`, fabric.MachineAction{Timeout: bourse.Duration(7 * time.Second)}},
+		{"kill as fly-go asks", bourse.StateStarted, "POST", "/signal", `{"signal":9}`, 200, `{"ok":true}`, fabric.MachineAction{Signal: "SIGKILL"}},
+		{"signal to a stopped one", bourse.StateStopped, "POST", "/signal", `{"signal":"SIGHUP"}`, 412, `{"error":"failed_precondition: `, fabric.MachineAction{Signal: "SIGHUP"}},
+		{"cordon", bourse.StateStarted, "POST", "/cordon", "", 200, `{"ok":true}`, fabric.MachineAction{}},
+		{"uncordon", bourse.StateStarted, "POST", "/uncordon", "", 200, `{"ok":true}`, fabric.MachineAction{}},
+		{"destroy", bourse.StateStopped, "DELETE", "?kill=false", "", 200, `{"ok":true}`, fabric.MachineAction{}},
+		{"destroy of a running one", bourse.StateStarted, "DELETE", "", "", 412, `{"error":"failed_precondition: unable to destroy machine, not currently stopped"`, fabric.MachineAction{}},
+		{"destroy with kill", bourse.StateStarted, "DELETE", "?kill=true", "", 200, `{"ok":true}`, fabric.MachineAction{Force: true}},
+		{"destroy with force", bourse.StateStarted, "DELETE", "?force=true", "", 200, `{"ok":true}`, fabric.MachineAction{Force: true}},
+		{"destroy again", bourse.StateDestroyed, "DELETE", "?force=true", "", 404, `{"error":"not_found: machine not found"`, fabric.MachineAction{Force: true}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := start(t)
@@ -55,7 +55,7 @@ func TestVerbs(t *testing.T) {
 			}
 			c.act.Nonce = "n0nce"
 			c.act.By = "local" // who asks
-			if diff := cmp.Diff([]fabric.Act{c.act}, s.workers["w2"].acts); diff != "" {
+			if diff := cmp.Diff([]fabric.MachineAction{c.act}, s.workers["w2"].acts); diff != "" {
 				t.Errorf("the worker was asked (-want +got):\n%s", diff)
 			}
 		})

@@ -45,7 +45,7 @@ func (h *machineHandler) gather(r *endpoint.Request, f *listFilter) (lookup.Gath
 		}
 		return h.known.Gather(r.Context(), &app, f.deleted, f.Region), nil
 	}
-	mine, err := h.gate.Mine(r)
+	mine, err := h.gate.AppsOf(r)
 	var all lookup.Gathered
 	for i := range mine {
 		all.Add(h.known.Gather(r.Context(), &mine[i], f.deleted, f.Region))
@@ -83,7 +83,7 @@ func (h *machineHandler) listMachines(w http.ResponseWriter, r *endpoint.Request
 		shown.NameConflict = conflicts[l.ID]
 		out = append(out, shown)
 	}
-	endpoint.ShowSilent(w.Header(), found.Missing)
+	endpoint.ListUnreachable(w.Header(), found.Missing)
 	return endpoint.WriteJSON(w, http.StatusOK, out)
 }
 

@@ -51,7 +51,7 @@ func (h *orderHandler) listOrders(w http.ResponseWriter, r *endpoint.Request) er
 	var mine []bourse.App
 	if !r.Who.Cluster() {
 		var err error
-		if mine, err = h.gate.Mine(r); err != nil {
+		if mine, err = h.gate.AppsOf(r); err != nil {
 			return err
 		}
 	}

@@ -35,7 +35,7 @@ func (rs *reservationHandler) routes() []endpoint.Route {
 func (rs *reservationHandler) listReservations(w http.ResponseWriter, r *endpoint.Request) error {
 	var foreign func(*bourse.Hold) bool
 	if !r.Who.Cluster() {
-		mine, err := rs.gate.Mine(r)
+		mine, err := rs.gate.AppsOf(r)
 		if err != nil {
 			return err
 		}
@@ -49,7 +49,7 @@ func (rs *reservationHandler) listReservations(w http.ResponseWriter, r *endpoin
 		out = append(out, machinesapi.FromHolds(id, holds))
 	}
 	slices.SortFunc(out, func(x, y machinesapi.Reservation) int { return cmp.Compare(x.ID, y.ID) })
-	endpoint.ShowSilent(w.Header(), found.Missing)
+	endpoint.ListUnreachable(w.Header(), found.Missing)
 	return endpoint.WriteJSON(w, http.StatusOK, out)
 }
 
@@ -86,14 +86,14 @@ func (rs *reservationHandler) reservationOf(r *endpoint.Request) (lookup.Reserva
 // reserved reports whether a reservation is one of an app that the caller may
 // use, by its key alone: nothing is left of it, or no one answers.
 func (rs *reservationHandler) reserved(r *endpoint.Request, key bourse.ReservationKey) bool {
-	mine, err := rs.gate.Mine(r)
+	mine, err := rs.gate.AppsOf(r)
 	return err == nil && slices.ContainsFunc(mine, func(app bourse.App) bool { return key.In(app.ID) == key })
 }
 
 func writeReservation(w http.ResponseWriter, h *lookup.Reservation) error {
 	out := machinesapi.FromHolds(h.ID, h.Holds)
 	out.Gone = h.Gone
-	endpoint.ShowSilent(w.Header(), h.Silent)
+	endpoint.ListUnreachable(w.Header(), h.Silent)
 	return endpoint.WriteJSON(w, http.StatusOK, out)
 }
 

@@ -163,7 +163,7 @@ func TestEveryEndpointAndEveryToken(t *testing.T) {
 				if strings.Contains(rt.Pattern, "{machine}") {
 					r.SetPathValue("machine", ours)
 				}
-				if got := bourse.CodeOf(s.Gate.Authorise(&rt, r)); got != k.want(to) {
+				if got := bourse.CodeOf(s.Gate.Authorize(&rt, r)); got != k.want(to) {
 					t.Errorf("%s with %s, %s: %q, want %q", rt.Pattern, scheme, k.name, got, k.want(to))
 				}
 			}

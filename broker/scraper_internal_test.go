@@ -37,7 +37,7 @@ func TestAScraperReadsMetricsOnly(t *testing.T) {
 			if by == "token" {
 				r.Header.Set("Authorization", "Bearer x")
 			}
-			err := s.Gate.Authorise(&rt, r)
+			err := s.Gate.Authorize(&rt, r)
 			if want := map[bool]bourse.Code{false: bourse.CodeForbidden}[metrics[rt.Pattern]]; bourse.CodeOf(err) != want {
 				t.Errorf("%s by %s: %v, want %q", rt.Pattern, by, err, want)
 			}

@@ -83,7 +83,7 @@ func (h *volumeHandler) listVolumes(w http.ResponseWriter, r *endpoint.Request) 
 		h.known.Remember(&found.Volumes[i].Volume)
 		out = append(out, showVolume(&found.Volumes[i], summary))
 	}
-	endpoint.ShowSilent(w.Header(), found.Missing)
+	endpoint.ListUnreachable(w.Header(), found.Missing)
 	return endpoint.WriteJSON(w, http.StatusOK, out)
 }
 
@@ -124,7 +124,7 @@ func (h *volumeHandler) orgVolumes(w http.ResponseWriter, r *endpoint.Request) e
 	for i := range found.Volumes {
 		out.Volumes = append(out.Volumes, showVolume(&found.Volumes[i], true))
 	}
-	endpoint.ShowSilent(w.Header(), append(missing, found.Missing...))
+	endpoint.ListUnreachable(w.Header(), append(missing, found.Missing...))
 	return endpoint.WriteJSON(w, http.StatusOK, out)
 }
 

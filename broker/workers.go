@@ -52,7 +52,7 @@ func (h *workerHandler) listWorkers(w http.ResponseWriter, r *endpoint.Request) 
 	slices.SortFunc(list.Workers, func(x, y machinesapi.Worker) int {
 		return cmp.Or(cmp.Compare(x.Region, y.Region), cmp.Compare(x.ID, y.ID))
 	})
-	endpoint.ShowSilent(w.Header(), lookup.Silent(answers))
+	endpoint.ListUnreachable(w.Header(), lookup.Silent(answers))
 	return endpoint.WriteJSON(w, http.StatusOK, list)
 }
 

@@ -144,8 +144,8 @@ type Lifecycle interface {
 	// when none of them is alive. It returns nil if the task has ended. For a task with an image, signal may be
 	// empty, which stands for the image's stop signal or SIGTERM.
 	Stop(ctx context.Context, id TaskID, signal bourse.Signal, timeout time.Duration) error
-	// Forget discards the exit of an ended task after the worker has recorded it. It does nothing for unknown tasks.
-	Forget(ctx context.Context, id TaskID) error
+	// DiscardExit discards the exit of an ended task after the worker has recorded it. It does nothing for unknown tasks.
+	DiscardExit(ctx context.Context, id TaskID) error
 	// Destroy kills all processes of the machine and removes everything that the driver has stored for it: files,
 	// logs, limits. It is idempotent.
 	Destroy(ctx context.Context, machine bourse.MachineID) error

@@ -87,7 +87,7 @@ func FuzzReadBody(f *testing.F) {
 	f.Fuzz(func(t *testing.T, body string) {
 		var claim bourse.Claim
 		var o bourse.Order
-		for _, v := range []any{&claim, &o, new(fabric.Act), new(fabric.MetadataRequest), new(fabric.LeaseRequest), new(bourse.App)} {
+		for _, v := range []any{&claim, &o, new(fabric.MachineAction), new(fabric.MetadataRequest), new(fabric.LeaseRequest), new(bourse.App)} {
 			err := fabric.ReadBody(httptest.NewRecorder(), httptest.NewRequest(http.MethodPost, "/", strings.NewReader(body)), v)
 			if c := bourse.CodeOf(err); c != "" && c != bourse.CodeInvalid {
 				t.Errorf("got code %q: %v", c, err)

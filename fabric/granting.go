@@ -6,10 +6,10 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Granting implements market.Trader for orders that fill a volume from another worker's
+// GrantingTrader implements market.Trader for orders that fill a volume from another worker's
 // data. Before it claims such an order, it has the source worker grant access to that
 // volume or snapshot, for the claiming worker only.
-type Granting struct {
+type GrantingTrader struct {
 	Trader
 	Directory interface {
 		ByTag(tag bourse.WorkerTag) (bourse.Member, bool)
@@ -18,7 +18,7 @@ type Granting struct {
 
 // Claim implements market.Trader. If the source worker grants no access or cannot be
 // reached, the claim is not sent.
-func (g Granting) Claim(ctx context.Context, to bourse.Member, claim *bourse.Claim) (*bourse.Fill, *bourse.Refusal, error) {
+func (g GrantingTrader) Claim(ctx context.Context, to bourse.Member, claim *bourse.Claim) (*bourse.Fill, *bourse.Refusal, error) {
 	if spec := claim.Order.Volume; spec != nil {
 		id, tag := string(spec.Source), spec.Source.Tag()
 		if spec.Snapshot != "" {
@@ -37,7 +37,7 @@ func (g Granting) Claim(ctx context.Context, to bourse.Member, claim *bourse.Cla
 	return g.Trader.Claim(ctx, to, claim)
 }
 
-func (g Granting) grant(ctx context.Context, tag bourse.WorkerTag, id string, reader bourse.WorkerID, app bourse.App) (string, error) {
+func (g GrantingTrader) grant(ctx context.Context, tag bourse.WorkerTag, id string, reader bourse.WorkerID, app bourse.App) (string, error) {
 	source, ok := g.Directory.ByTag(tag)
 	if !ok {
 		return "", bourse.Errorf(bourse.CodeUnavailable, "the worker of %s cannot be reached", id)

@@ -17,17 +17,17 @@ var (
 	MachineProcesses = read[bourse.MachineID, []bourse.Process]("machine/ps")       // main process first
 	MachineLogs      = lines[LogsQuery, LogLine]("machine/logs", http.MethodGet)    // oldest first
 	MachineVersions  = read[bourse.MachineID, []bourse.Version]("machine/versions") // newest first; only the stored ones
-	MachineStart     = act[Act, ActReply]("machine/start")                          // returns once the machine has started
-	MachineStop      = act[Act, ActReply]("machine/stop")                           // returns before the machine has stopped
-	MachineSuspend   = act[Act, ActReply]("machine/suspend")                        // returns once the machine is suspended
-	MachineRestart   = act[Act, ActReply]("machine/restart")                        // returns once the machine has restarted
+	MachineStart     = act[MachineAction, ActReply]("machine/start")                // returns once the machine has started
+	MachineStop      = act[MachineAction, ActReply]("machine/stop")                 // returns before the machine has stopped
+	MachineSuspend   = act[MachineAction, ActReply]("machine/suspend")              // returns once the machine is suspended
+	MachineRestart   = act[MachineAction, ActReply]("machine/restart")              // returns once the machine has restarted
 	MachineUpdate    = act[UpdateRequest, ActReply]("machine/update")               // returns once the new version has started, or exists if it is not to be started
-	MachineDestroy   = act[Act, ActReply]("machine/destroy")                        // returns once the machine is destroyed
-	MachineCordon    = act[Act, ActReply]("machine/cordon")
-	MachineUncordon  = act[Act, ActReply]("machine/uncordon")
-	MachineSignal    = act[Act, ActReply]("machine/signal")
+	MachineDestroy   = act[MachineAction, ActReply]("machine/destroy")              // returns once the machine is destroyed
+	MachineCordon    = act[MachineAction, ActReply]("machine/cordon")
+	MachineUncordon  = act[MachineAction, ActReply]("machine/uncordon")
+	MachineSignal    = act[MachineAction, ActReply]("machine/signal")
 	MachineLease     = act[LeaseRequest, bourse.Lease]("machine/lease") // acquires or extends the lease
-	MachineRelease   = act[Act, ActReply]("machine/release")            // ends the lease
+	MachineRelease   = act[MachineAction, ActReply]("machine/release")  // ends the lease
 	MachineMetadata  = act[MetadataRequest, bourse.Machine]("machine/metadata")
 	MachineExec      = act[ExecRequest, ExecReply]("machine/exec")
 	MachineAttach    = pipe[bourse.MachineID]("machine/attach", http.MethodPost)                // runs a command whose streams are frames of package duplex
@@ -98,9 +98,9 @@ type LogLine struct {
 	Position string    `json:"position,omitempty"` // value for LogsQuery.After
 }
 
-// Act contains the common parameters of verbs that change a machine. Each verb ignores the
+// MachineAction contains the common parameters of verbs that change a machine. Each verb ignores the
 // fields that do not apply to it.
-type Act struct {
+type MachineAction struct {
 	Machine bourse.MachineID `json:"machine"`
 	Nonce   string           `json:"nonce,omitempty"`    // nonce of the machine's lease
 	Signal  bourse.Signal    `json:"signal,omitempty"`   // stop, restart, signal

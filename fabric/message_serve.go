@@ -13,9 +13,9 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Held is an http.ResponseWriter that stores a complete reply in memory. The zero value is
+// BufferedReply is an http.ResponseWriter that stores a complete reply in memory. The zero value is
 // empty.
-type Held struct {
+type BufferedReply struct {
 	header http.Header
 	status int
 	cut    bool // more was written than an Answer may contain
@@ -23,7 +23,7 @@ type Held struct {
 }
 
 // Header implements http.ResponseWriter.
-func (h *Held) Header() http.Header {
+func (h *BufferedReply) Header() http.Header {
 	if h.header == nil {
 		h.header = http.Header{}
 	}
@@ -31,7 +31,7 @@ func (h *Held) Header() http.Header {
 }
 
 // WriteHeader implements http.ResponseWriter.
-func (h *Held) WriteHeader(status int) {
+func (h *BufferedReply) WriteHeader(status int) {
 	if h.status == 0 {
 		h.status = status
 	}
@@ -40,7 +40,7 @@ func (h *Held) WriteHeader(status int) {
 var errTooLong = errors.New("the reply is too long for a message")
 
 // Write implements http.ResponseWriter.
-func (h *Held) Write(p []byte) (int, error) {
+func (h *BufferedReply) Write(p []byte) (int, error) {
 	h.WriteHeader(http.StatusOK)
 	if h.buf.Len()+len(p) > MaxAnswer {
 		h.cut = true
@@ -51,10 +51,10 @@ func (h *Held) Write(p []byte) (int, error) {
 
 // SetReadDeadline implements the interface that http.ResponseController expects. It does
 // nothing, because the request has been read completely.
-func (h *Held) SetReadDeadline(time.Time) error { return nil }
+func (h *BufferedReply) SetReadDeadline(time.Time) error { return nil }
 
 // Status returns the reply's status.
-func (h *Held) Status() int {
+func (h *BufferedReply) Status() int {
 	if h.status == 0 {
 		return http.StatusOK
 	}
@@ -62,13 +62,13 @@ func (h *Held) Status() int {
 }
 
 // Bytes returns the body.
-func (h *Held) Bytes() []byte { return h.buf.Bytes() }
+func (h *BufferedReply) Bytes() []byte { return h.buf.Bytes() }
 
 // ServeMessage passes a message to a handler and returns the answer. The handler's request
 // is based on like, which provides the sender; new(http.Request) means that there is no
 // sender. If the handler panics or writes too much, the answer is empty and has status 0.
 func ServeMessage(ctx context.Context, like *http.Request, m *Message, handler http.Handler, log *slog.Logger) (a Answer) {
-	var h Held
+	var h BufferedReply
 	u, err := url.ParseRequestURI(m.URI)
 	if err != nil {
 		WriteFailure(&h, bourse.Errorf(bourse.CodeInvalid, "invalid URI %s", bourse.Quoted(m.URI)))

@@ -23,7 +23,7 @@ func TestAWorkerSpeaksForItsOwn(t *testing.T) {
 	fabric.MachineList.Handle(&mux, func(context.Context, fabric.MachinesQuery) ([]bourse.Machine, error) {
 		return []bourse.Machine{mine, theirs}, nil
 	})
-	fabric.MachineStop.Handle(&mux, func(context.Context, fabric.Act) (fabric.ActReply, error) {
+	fabric.MachineStop.Handle(&mux, func(context.Context, fabric.MachineAction) (fabric.ActReply, error) {
 		return fabric.ActReply{Machine: theirs}, nil
 	})
 	fabric.MachineWait.Handle(&mux, func(context.Context, fabric.WaitQuery) (fabric.WaitReply, error) {
@@ -35,7 +35,7 @@ func TestAWorkerSpeaksForItsOwn(t *testing.T) {
 	})
 	shown, err1 := fabric.MachineShow.Call(t.Context(), f, w1, machine)
 	list, err2 := fabric.MachineList.Call(t.Context(), f, w1, fabric.MachinesQuery{})
-	done, err3 := fabric.MachineStop.Call(t.Context(), f, w1, fabric.Act{Machine: machine})
+	done, err3 := fabric.MachineStop.Call(t.Context(), f, w1, fabric.MachineAction{Machine: machine})
 	waited, err4 := fabric.MachineWait.Call(t.Context(), f, w1, fabric.WaitQuery{Machine: machine})
 	volume, err5 := fabric.VolumeShow.Call(t.Context(), f, w1, vol.ID)
 	volumes, err6 := fabric.VolumeList.Call(t.Context(), f, w1, fabric.VolumesQuery{})

@@ -53,7 +53,7 @@ func placedVolume(by Placements, from *bourse.Member, v *bourse.Volume) bool {
 // for each claim, and rejects fills without one. When asked whether it has filled an order,
 // a worker therefore cannot answer with a machine that no broker placed there.
 type Placing struct {
-	Granting
+	GrantingTrader
 	Placements Placements
 }
 
@@ -63,7 +63,7 @@ func (t Placing) Ask(ctx context.Context, to []bourse.Member, order *bourse.Orde
 	for i := range to {
 		members[to[i].ID] = &to[i]
 	}
-	t.Granting.Ask(ctx, to, order, func(q bourse.Quote) {
+	t.GrantingTrader.Ask(ctx, to, order, func(q bourse.Quote) {
 		if m := members[q.Worker]; m != nil && !t.believes(m, order, q.Fill()) {
 			q = bourse.Quote{Worker: q.Worker, Region: q.Region, Refusal: &bourse.Refusal{
 				Worker: q.Worker, Region: q.Region, Reason: bourse.RefusedNoAnswer, Detail: "it claims to have filled the order, but no broker placed it there",
@@ -84,7 +84,7 @@ func (t Placing) Claim(ctx context.Context, to bourse.Member, claim *bourse.Clai
 		with.Placement = signed
 		claim = &with
 	}
-	fill, refusal, err := t.Granting.Claim(ctx, to, claim)
+	fill, refusal, err := t.GrantingTrader.Claim(ctx, to, claim)
 	if err == nil && !t.believes(&to, &claim.Order, fill) {
 		return nil, nil, bourse.Errorf(bourse.CodeInternal, "worker %s filled order %s without its placement", to.ID, claim.Order.ID)
 	}

@@ -80,7 +80,7 @@ func TestAFillNeedsItsPlacement(t *testing.T) {
 	record := placedRecord(t, "w1")
 	order := bourse.Order{ID: record.Order, App: bourse.App{Name: "shop", ID: "shop-id"}}
 	trader := func(answer func(*Message) any) Placing {
-		return Placing{Granting{Trader: Trader{answering{answer}}}, plainPlacements{}}
+		return Placing{GrantingTrader{Trader: Trader{answering{answer}}}, plainPlacements{}}
 	}
 	var sent bourse.Claim
 	fill, _, err := trader(func(m *Message) any {

@@ -61,9 +61,9 @@ func TestCall(t *testing.T) {
 		how = r.Method + " " + r.URL.Path
 		mux.ServeHTTP(w, r)
 	}))
-	act := fabric.Act{Machine: machine, Nonce: "n", Force: true}
+	act := fabric.MachineAction{Machine: machine, Nonce: "n", Force: true}
 	done := fabric.ActReply{Previous: bourse.StateStarted, Machine: bourse.Machine{ID: machine}}
-	fabric.MachineStop.Handle(&mux, func(_ context.Context, got fabric.Act) (fabric.ActReply, error) {
+	fabric.MachineStop.Handle(&mux, func(_ context.Context, got fabric.MachineAction) (fabric.ActReply, error) {
 		if diff := cmp.Diff(act, got); diff != "" {
 			t.Errorf("the worker was not sent what it was to be (-want +got):\n%s", diff)
 		}

@@ -76,7 +76,7 @@ func TestEveryVerbIsServedAndAsked(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for _, name := range []string{"OrderQuote", "OrderClaim", "OrderStream", "OrderCancel", "VolumeGrant"} { // used by a Trader or Granting
+	for _, name := range []string{"OrderQuote", "OrderClaim", "OrderStream", "OrderCancel", "VolumeGrant"} { // used by a Trader or GrantingTrader
 		asked[name] = true
 	}
 	for _, name := range verbNames(t) {

@@ -84,7 +84,7 @@ func TestEvict(t *testing.T) {
 	}
 	pull(t, s, p[0].Name)
 	pull(t, s, p[1].Name)
-	s.Used(p[0].Digest)
+	s.MarkUsed(p[0].Digest)
 	pull(t, s, p[2].Name)
 	check("the second was used less recently than the first", p[0], p[2])
 	if got, known := s.Missing("", p[1].Name); !known || got != p[1].Bytes {
@@ -133,7 +133,7 @@ func TestBudgetIsLowered(t *testing.T) {
 	stop := run(t, s)
 	pull(t, s, first.Name)
 	pull(t, s, second.Name)
-	s.Used(first.Digest)
+	s.MarkUsed(first.Digest)
 	stop()
 	lower := h.open(t, func(c *image.Config) { c.Budget = 1_000_000 })
 	run(t, lower)

@@ -21,11 +21,11 @@ type Config struct {
 	Snapshotter string // containerd snapshotter; default "overlayfs"
 	Budget      int64  // bytes of disk for images; 0: no limit
 
-	Registries   map[string]Registry // by host, as in an image's name: "registry.example.com:5000"
-	Private      bool                // allow registries at private, loopback and link-local addresses; those in Registries are always allowed
-	Only         []string            // the allowed registries; nil: all
-	DockerConfig string              // optional path of a Docker config.json with credentials for all organizations
-	OrgConfigs   map[string]string   // by organization, paths of such files with credentials for its pulls only
+	Registries        map[string]Registry // by host, as in an image's name: "registry.example.com:5000"
+	Private           bool                // allow registries at private, loopback and link-local addresses; those in Registries are always allowed
+	AllowedRegistries []string            // the allowed registries; nil: all
+	DockerConfig      string              // optional path of a Docker config.json with credentials for all organizations
+	OrgConfigs        map[string]string   // by organization, paths of such files with credentials for its pulls only
 
 	ResolveWithin time.Duration // time limit for resolving a tag; default 3 s
 	Stall         time.Duration // a request that receives nothing for this long is aborted; default 30 s

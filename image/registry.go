@@ -46,7 +46,7 @@ type knownHost struct {
 
 // newRegistries returns the registries for a configuration.
 func newRegistries(c *Config) *registries {
-	r := &registries{config: c.Registries, stall: c.Stall, reach: reach{c.Private, c.Only}, orgs: map[string]*logins{}}
+	r := &registries{config: c.Registries, stall: c.Stall, reach: reach{c.Private, c.AllowedRegistries}, orgs: map[string]*logins{}}
 	if c.DockerConfig != "" {
 		r.shared = &logins{path: c.DockerConfig}
 	}

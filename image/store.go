@@ -115,8 +115,8 @@ func (s *Store) Missing(org, name string) (int64, bool) {
 	return s.memory.catalogue.missing(ref, who, time.Now())
 }
 
-// Used records that a machine was started from an image. containerd receives the time a little later.
-func (s *Store) Used(digest string) {
+// MarkUsed records that a machine was started from an image. containerd receives the time a little later.
+func (s *Store) MarkUsed(digest string) {
 	now := time.Now()
 	s.mu.Lock()
 	defer s.mu.Unlock()

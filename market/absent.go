@@ -77,11 +77,11 @@ func (t *trade) mayBeFilled(ctx context.Context, unresponsive []bourse.WorkerID,
 	if len(away) == 0 {
 		return nil
 	}
-	voided, err := t.x.voidedAt(ctx, t.order)
+	canceled, err := t.x.canceledOn(ctx, t.order)
 	if err != nil {
 		return bourse.Errorf(bourse.CodeUnavailable, "order %s: read its earlier cancellations: %w", t.order.ID, err)
 	}
-	away = slices.DeleteFunc(away, func(id bourse.WorkerID) bool { return slices.Contains(voided, id) })
+	away = slices.DeleteFunc(away, func(id bourse.WorkerID) bool { return slices.Contains(canceled, id) })
 	if len(away) == 0 {
 		return nil
 	}
@@ -110,10 +110,10 @@ func unresponsive(members []bourse.Member, quotes []bourse.Quote) []bourse.Worke
 	return out
 }
 
-// voidLost cancels the order at workers that are lost for good and may have filled it, before it is filled elsewhere.
+// cancelAbsent cancels the order at workers that are lost for good and may have filled it, before it is filled elsewhere.
 // If such a worker returns after all, it destroys what it has of the order.
-func (t *trade) voidLost(ctx context.Context, absent []bourse.Absence) error {
-	if t.quoteOnly || !mustFillOnce(t.order) || t.x.cfg.Voids == nil {
+func (t *trade) cancelAbsent(ctx context.Context, absent []bourse.Absence) error {
+	if t.quoteOnly || !mustFillOnce(t.order) || t.x.cfg.Cancellations == nil {
 		return nil
 	}
 	now := time.Now()
@@ -121,7 +121,7 @@ func (t *trade) voidLost(ctx context.Context, absent []bourse.Absence) error {
 		if !a.Lost(now) || !t.concerns(&a.Member) || !a.MayHaveFilled(t.order.ID, now) {
 			continue
 		}
-		if err := t.x.cfg.Voids.Void(ctx, t.order.ID, a.ID); err != nil {
+		if err := t.x.cfg.Cancellations.RecordCancellation(ctx, t.order.ID, a.ID); err != nil {
 			return bourse.Errorf(bourse.CodeUnavailable, "cancel order %s at lost worker %s: %w", t.order.ID, a.ID, err)
 		}
 	}
@@ -144,14 +144,14 @@ func errOvertaken(order *bourse.Order) error {
 // other worker may fill the order, and the caller has to repeat it: a later cancellation could otherwise reach m
 // after the caller has received the machine there.
 func (t *trade) cancelLost(ctx context.Context, m *bourse.Member) bool {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), t.voidTime())
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), t.cancelTime())
 	defer cancel()
 	if _, err := t.x.cfg.Trader.Cancel(ctx, *m, t.order.ID); err != nil {
 		t.unknown = bourse.Errorf(bourse.CodeTimeout,
 			"the answer of worker %s was lost, and it may have filled the order: repeat it with order id %s", m.ID, t.order.ID)
 		return false
 	}
-	t.voided = append(t.voided, m.ID)
+	t.canceled = append(t.canceled, m.ID)
 	return true
 }
 

@@ -99,11 +99,11 @@ func TestARepetitionWaitsForASilentWorker(t *testing.T) {
 		if !strings.Contains(a.err.Error(), "w0") {
 			t.Errorf("the error does not name the worker: %v", a.err)
 		}
-		voids := c.NewVoids()
-		if err := voids.Void(t.Context(), o.ID, "w0"); err != nil {
+		stored := c.NewCancellations()
+		if err := stored.RecordCancellation(t.Context(), o.ID, "w0"); err != nil {
 			t.Fatal(err)
 		}
-		a = place(t.Context(), broker(c, func(cfg *market.Config) { cfg.Voids = voids }), o)
+		a = place(t.Context(), broker(c, func(cfg *market.Config) { cfg.Cancellations = stored }), o)
 		if a.err != nil || a.fill.Machine.Worker != "w1" {
 			t.Errorf("canceled at w0: filled on %q, %v; want w1", a.fill.Machine.Worker, a.err)
 		}
@@ -173,8 +173,8 @@ func TestAbsentWorkerReturnsWithFill(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := floor(2, room(1))
 		o := fillLost(t, c)
-		voids := c.NewVoids()
-		x := broker(c, func(cfg *market.Config) { cfg.Voids = voids })
+		stored := c.NewCancellations()
+		x := broker(c, func(cfg *market.Config) { cfg.Cancellations = stored })
 		time.Sleep(bourse.LostAfter - time.Second)
 		fails(t, place(t.Context(), x, o).err, bourse.CodeUnavailable)
 		time.Sleep(2 * time.Second)
@@ -186,7 +186,7 @@ func TestAbsentWorkerReturnsWithFill(t *testing.T) {
 			t.Fatalf("%d machines, want those of w0 and w1", n)
 		}
 		c.Find("w0")
-		voids.Apply()
+		stored.Apply()
 		if left := c.Living(o.ID); len(left) != 1 || left[0].ID != a.fill.Machine.ID {
 			t.Errorf("after w0's return there are %+v, want that of w1", left)
 		}

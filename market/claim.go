@@ -136,43 +136,43 @@ func (t *trade) settle(ctx context.Context, batch []*bourse.Member, tries []atte
 		}
 		undo = append(undo, batch[i])
 	}
-	t.void(ctx, undo)
+	t.cancelAll(ctx, undo)
 	for i := range tries {
 		t.claimed(bourse.ClaimTry{Worker: batch[i].ID, Refusal: tries[i].refusal, Took: tries[i].took})
 	}
 	return kept
 }
 
-// voidWithin is the time limit of one cancellation while the caller waits.
-const voidWithin = time.Second
+// cancelWithin is the time limit of one cancellation while the caller waits.
+const cancelWithin = time.Second
 
-// voidTime returns how long a cancellation that starts now may take.
-func (t *trade) voidTime() time.Duration { return min(voidWithin, time.Until(t.deadline)/2) }
+// cancelTime returns how long a cancellation that starts now may take.
+func (t *trade) cancelTime() time.Duration { return min(cancelWithin, time.Until(t.deadline)/2) }
 
-// void cancels the order at members concurrently, even if ctx has ended. A cancellation that is not delivered within
-// its share of the remaining time is written to Voids, where the worker will find it, and retried by Run. The order
+// cancelAll cancels the order at members concurrently, even if ctx has ended. A cancellation that is not delivered within
+// its share of the remaining time is written to the CancellationStore, where the worker will find it, and retried by Run. The order
 // continues in the meantime: the caller needs a machine, and a duplicate is destroyed when its worker is back.
-func (t *trade) void(ctx context.Context, members []*bourse.Member) {
+func (t *trade) cancelAll(ctx context.Context, members []*bourse.Member) {
 	if len(members) == 0 {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), t.voidTime())
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), t.cancelTime())
 	defer cancel()
-	voidOne := func(m *bourse.Member) {
+	cancelOne := func(m *bourse.Member) {
 		if _, err := t.x.cfg.Trader.Cancel(ctx, *m, t.order.ID); err != nil {
-			t.x.voids.record(ctx, void{order: t.order.ID, at: *m}, t.voidTime(), err)
+			t.x.undelivered.record(ctx, pendingCancel{order: t.order.ID, at: *m}, t.cancelTime(), err)
 		}
 	}
 	for _, m := range members {
-		t.voided = append(t.voided, m.ID)
+		t.canceled = append(t.canceled, m.ID)
 	}
 	if len(members) == 1 {
-		voidOne(members[0])
+		cancelOne(members[0])
 		return
 	}
 	var wg sync.WaitGroup
 	for _, m := range members {
-		wg.Go(func() { voidOne(m) })
+		wg.Go(func() { cancelOne(m) })
 	}
 	wg.Wait()
 }

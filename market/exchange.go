@@ -15,10 +15,10 @@ import (
 
 // Config configures an Exchange. It must not be changed after New.
 type Config struct {
-	Directory Directory    // required
-	Trader    Trader       // required
-	Voids     Voids        // optional: without it, undeliverable cancellations are in memory only
-	Log       *slog.Logger // default: none
+	Directory     Directory         // required
+	Trader        Trader            // required
+	Cancellations CancellationStore // optional: without it, undeliverable cancellations are in memory only
+	Log           *slog.Logger      // default: none
 	// Decided, if set, is called once with each order that Place has decided, however many calls wait for it. It must
 	// not block or retain its arguments. The fill is nil for an order that was not filled.
 	Decided func(order *bourse.Order, fill *bourse.Fill, d *bourse.Decision, err error)
@@ -32,17 +32,17 @@ type Config struct {
 	Sample int
 	// QuoteWithin is how long the exchange waits for quotes. Default 250 ms.
 	QuoteWithin time.Duration
-	// StandFor is how long a willing quote may be used for further orders of the same kind without asking again.
+	// QuoteTTL is how long a willing quote may be used for further orders of the same kind without asking again.
 	// Default 1 s; a negative value disables it.
-	StandFor time.Duration
+	QuoteTTL time.Duration
 	// Recorded is the number of recorded decisions about filled orders, and also of those about orders that were not
 	// filled. Default 4096.
 	Recorded int
-	// VoidWithin is how long an undeliverable cancellation is retried. If its worker will also find it in Voids, it
+	// CancelWithin is how long an undeliverable cancellation is retried. If its worker will also find it in the CancellationStore, it
 	// is retried for a tenth of that. Default 10 min.
-	VoidWithin time.Duration
-	// VoidQueue is the maximum number of such cancellations. Beyond it, the oldest are dropped. Default 4096.
-	VoidQueue int
+	CancelWithin time.Duration
+	// CancelQueue is the maximum number of such cancellations. Beyond it, the oldest are dropped. Default 4096.
+	CancelQueue int
 }
 
 func (c Config) withDefaults() Config {
@@ -58,12 +58,12 @@ func (c Config) withDefaults() Config {
 	orDefault(&c.SampleAbove, 32)
 	orDefault(&c.Sample, 8)
 	orDefault(&c.QuoteWithin, 250*time.Millisecond)
-	if c.StandFor == 0 {
-		c.StandFor = time.Second
+	if c.QuoteTTL == 0 {
+		c.QuoteTTL = time.Second
 	}
 	orDefault(&c.Recorded, 4096)
-	orDefault(&c.VoidWithin, 10*time.Minute)
-	orDefault(&c.VoidQueue, 4096)
+	orDefault(&c.CancelWithin, 10*time.Minute)
+	orDefault(&c.CancelQueue, 4096)
 	return c
 }
 
@@ -82,7 +82,7 @@ type Exchange struct {
 	cache       quoteCache
 	filled      memory // separate, so that many fills do not displace the refusals, which are stored nowhere else
 	refused     memory // includes canceled orders and timeouts
-	voids       *voids
+	undelivered *cancelQueue
 }
 
 // New returns an exchange. It starts nothing. Unless Run is running, cancellations that could not be delivered at
@@ -91,15 +91,15 @@ func New(cfg Config) *Exchange {
 	cfg = cfg.withDefaults()
 	rngSource := &rngSource{source: cfg.Rand}
 	return &Exchange{
-		cfg: cfg, rngSource: rngSource, voids: newVoids(&cfg, rngSource.rng()),
-		cache:  quoteCache{within: cfg.StandFor, silence: cfg.QuoteWithin, most: maxCached, workers: map[bourse.WorkerID]*cachedWorker{}},
+		cfg: cfg, rngSource: rngSource, undelivered: newCancelQueue(&cfg, rngSource.rng()),
+		cache:  quoteCache{within: cfg.QuoteTTL, silence: cfg.QuoteWithin, most: maxCached, workers: map[bourse.WorkerID]*cachedWorker{}},
 		filled: newMemory(cfg.Recorded), refused: newMemory(cfg.Recorded),
 	}
 }
 
-// Run retries the cancellations that Place could not deliver, until ctx ends. It returns nil. Workers find in Voids
+// Run retries the cancellations that Place could not deliver, until ctx ends. It returns nil. Workers find in the CancellationStore
 // the cancellations that are still undelivered then, or when the process is killed.
-func (x *Exchange) Run(ctx context.Context) error { return x.voids.run(ctx) }
+func (x *Exchange) Run(ctx context.Context) error { return x.undelivered.run(ctx) }
 
 // Place fills an order that has been validated and normalized, before its deadline.
 // The decision is set for every outcome and explains it. The error's code is one of

@@ -127,12 +127,12 @@ func (w wanderer) Candidates(bourse.Region) []bourse.Member { return w.Cluster.C
 func TestAWorkerGivenUpIsNotAskedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := floor(1, room(2))
-		voids := c.NewVoids()
-		x := broker(c, func(cfg *market.Config) { cfg.Directory, cfg.Voids = wanderer{c}, voids })
+		stored := c.NewCancellations()
+		x := broker(c, func(cfg *market.Config) { cfg.Directory, cfg.Cancellations = wanderer{c}, stored })
 		loseFirst(c)
 		o := order("gru", "mad")
 		a := place(t.Context(), x, o)
-		voids.Apply()
+		stored.Apply()
 		if living := c.Living(o.ID); a.err == nil || len(living) != 0 || c.Calls(Claim) != 1 {
 			t.Errorf("told %v after %d claims, there are %+v", a.err, c.Calls(Claim), living)
 		}

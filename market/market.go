@@ -18,7 +18,7 @@
 //   - 7, once: a claim whose outcome is unknown is canceled at that worker
 //     before another worker's fill counts. No caller that was refused, or has
 //     left, leaves a machine behind. Cancellations that cannot be delivered at
-//     once are written to [Voids], where the worker finds them, and retried by
+//     once are written to [CancellationStore], where the worker finds them, and retried by
 //     [Exchange.Run].
 //   - 8, the view is a hint: candidates only determine which workers to ask, and
 //     their free capacity only the order; recent quotes only determine which worker
@@ -32,7 +32,7 @@
 //
 // An Exchange is safe for concurrent use. An order is processed by the goroutine of the first Place call for it. A
 // race adds one goroutine per claim, and all of them have ended when Place returns. Run owns the goroutines that
-// deliver cancellations. Each mutex guards one small structure (inflight, filled, refused, voids, cache, chance);
+// deliver cancellations. Each mutex guards one small structure (inflight, filled, refused, undelivered, cache, chance);
 // none is held during I/O or while another one is taken.
 package market
 
@@ -67,13 +67,13 @@ type Trader interface {
 	Cancel(ctx context.Context, to bourse.Member, order bourse.OrderID) (bourse.Cancellation, error)
 }
 
-// Voids stores cancellations that could not be delivered, in the replicated view. A worker that returns finds there
+// CancellationStore stores cancellations that could not be delivered, in the replicated view. A worker that returns finds there
 // which orders it must not keep, even if the broker has ended (invariant 7).
-type Voids interface {
-	// Void records that the worker must not keep the order filled, now or later. If it returns nil, the record
+type CancellationStore interface {
+	// RecordCancellation records that the worker must not keep the order filled, now or later. If it returns nil, the record
 	// outlives this process.
-	Void(ctx context.Context, order bourse.OrderID, worker bourse.WorkerID) error
-	// Voided returns the workers for which any broker has recorded a cancellation of the order, as far as this
+	RecordCancellation(ctx context.Context, order bourse.OrderID, worker bourse.WorkerID) error
+	// CanceledOn returns the workers for which any broker has recorded a cancellation of the order, as far as this
 	// process knows.
-	Voided(ctx context.Context, order bourse.OrderID) ([]bourse.WorkerID, error)
+	CanceledOn(ctx context.Context, order bourse.OrderID) ([]bourse.WorkerID, error)
 }

@@ -32,7 +32,7 @@ import (
 // worker that has been asked by a later try refuses that claim (bourse.Options.Try).
 //
 // A worker where an earlier try was canceled but that does not know it yet counts as one that refuses: see
-// refuseVoided.
+// refuseCanceled.
 func (t *trade) once(ctx context.Context) (*bourse.Fill, error) {
 	here, absent := t.x.cfg.Directory.All() // one snapshot: a worker that comes or goes is either asked or waited for
 	members, ends := candidates(t.order, accepting(here), t.order.Regions...)
@@ -51,7 +51,7 @@ func (t *trade) once(ctx context.Context) (*bourse.Fill, error) {
 	}
 	t.refuseLeaving(members[lo:], quotes[lo:])
 	t.x.cache.store(&t.shape, asked, members, quotes)
-	t.refuseVoided(ctx, members, quotes)
+	t.refuseCanceled(ctx, members, quotes)
 	if fill := t.filledBefore(ctx, members, quotes); fill != nil {
 		t.decision.Rounds = append(t.decision.Rounds, bourse.Round{
 			Regions: slices.Concat(t.order.Regions...), Candidates: len(members), Asked: len(members),
@@ -64,7 +64,7 @@ func (t *trade) once(ctx context.Context) (*bourse.Fill, error) {
 	if err := t.mayBeFilled(ctx, unresponsive, absent); err != nil {
 		return nil, err
 	}
-	if err := t.voidLost(ctx, absent); err != nil {
+	if err := t.cancelAbsent(ctx, absent); err != nil {
 		return nil, err
 	}
 	lo = 0
@@ -117,7 +117,7 @@ func (t *trade) filledBefore(ctx context.Context, members []bourse.Member, quote
 		return nil
 	}
 	if !t.quoteOnly {
-		t.void(ctx, filledElsewhere(members, quotes, best.Sale().Worker))
+		t.cancelAll(ctx, filledElsewhere(members, quotes, best.Sale().Worker))
 	}
 	return best
 }
@@ -146,7 +146,7 @@ func (t *trade) confirm(ctx context.Context, fill *bourse.Fill, members []bourse
 	holder := slices.IndexFunc(members, func(m bourse.Member) bool { return m.ID == fill.Sale().Worker })
 	keeper := members[holder]
 	others := slices.DeleteFunc(members, func(m bourse.Member) bool {
-		return m.ID == keeper.ID || slices.Contains(t.voided, m.ID)
+		return m.ID == keeper.ID || slices.Contains(t.canceled, m.ID)
 	})
 	if len(others) == 0 {
 		return fill, nil
@@ -163,13 +163,13 @@ func (t *trade) confirm(ctx context.Context, fill *bourse.Fill, members []bourse
 	if err := t.ended(ctx); bourse.CodeOf(err) == bourse.CodeCanceled || keptAt.ID != keeper.ID {
 		undo = append(undo, &keeper)
 	}
-	t.void(ctx, undo)
+	t.cancelAll(ctx, undo)
 	if err := t.ended(ctx); bourse.CodeOf(err) == bourse.CodeCanceled {
 		return nil, err
 	}
 	for i := range quotes {
 		if silent(&quotes[i]) {
-			t.x.voids.add(void{order: t.order.ID, at: others[i], rival: &rival{t.order, kept, keptAt}}, errSilent)
+			t.x.undelivered.add(pendingCancel{order: t.order.ID, at: others[i], rival: &rival{t.order, kept, keptAt}}, errSilent)
 		}
 	}
 	if keptAt.ID != keeper.ID {

@@ -28,7 +28,7 @@ func badNetwork(t *rapid.T, verbs ...Verb) func(Call) Fault {
 // every cancellation that waited has been delivered.
 func repair(c *Cluster) {
 	c.Break(nil)
-	time.Sleep(2 * time.Minute) // virtual; past every backoff, before any void is given up
+	time.Sleep(2 * time.Minute) // virtual; past every backoff, before any cancellation is given up
 	synctest.Wait()
 }
 

@@ -96,7 +96,7 @@ func TestCachedQuotesRankLikeFreshOnes(t *testing.T) {
 		asking, standing := newCluster(specs...), newCluster(specs...)
 		exchange := func(c *Cluster, stand time.Duration) *market.Exchange {
 			return broker(c, func(cfg *market.Config) {
-				cfg.Rand, cfg.StandFor, cfg.SampleAbove, cfg.Sample = rand.NewPCG(seed, 0), stand, sample, 2
+				cfg.Rand, cfg.QuoteTTL, cfg.SampleAbove, cfg.Sample = rand.NewPCG(seed, 0), stand, sample, 2
 			})
 		}
 		x, y := exchange(asking, -1), exchange(standing, time.Hour)

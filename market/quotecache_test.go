@@ -12,7 +12,7 @@ import (
 
 // standFor makes brokers that cache quotes for d.
 func standFor(d time.Duration) func(*market.Config) {
-	return func(cfg *market.Config) { cfg.StandFor = d }
+	return func(cfg *market.Config) { cfg.QuoteTTL = d }
 }
 
 // stood returns the first round that was ranked without asking.

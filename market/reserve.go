@@ -17,7 +17,7 @@ import (
 //
 // The orders are placed one after the other like any other order, larger ones first. If one is not filled, all holds
 // are released by the same cancellations as for orders (see claim.go). If a cancellation cannot be delivered, its
-// worker finds it in Voids, and the hold expires in any case.
+// worker finds it in the CancellationStore, and the hold expires in any case.
 //
 // If the caller chose the reservation's key, Reserve continues even after the caller has left, and a repetition finds
 // the holds (see once.go). After a refusal the key cannot be used again: its workers refuse it. Two brokers that
@@ -45,7 +45,7 @@ func (x *Exchange) Reserve(ctx context.Context, orders []bourse.Order) ([]bourse
 		return f.holds, f.decision, f.err
 	}
 	defer x.inflight.finish(f)
-	// The only fields that void and reserve need: the id to cancel by and the deadline.
+	// The only fields that cancelAll and reserve need: the id to cancel by and the deadline.
 	t := &trade{x: x, order: &bourse.Order{ID: all}, deadline: began.Add(within)}
 	f.holds, f.decision, f.err = t.reserve(work, orders)
 	return f.holds, f.decision, f.err
@@ -64,7 +64,7 @@ func (t *trade) reserve(ctx context.Context, orders []bourse.Order) ([]bourse.Ho
 			holds[i] = *fill.Hold
 		}
 		if err != nil {
-			t.void(ctx, t.holders(holds))
+			t.cancelAll(ctx, t.holders(holds))
 			return nil, decision, err
 		}
 	}
@@ -86,7 +86,7 @@ func largestFirst(orders []bourse.Order) []int {
 }
 
 // holders returns each worker that has a hold, as the directory knows it now. A worker that the directory no longer
-// knows is named by its id only; it finds the cancellation in Voids.
+// knows is named by its id only; it finds the cancellation in the CancellationStore.
 func (t *trade) holders(holds []bourse.Hold) []*bourse.Member {
 	var out []*bourse.Member
 	for i := range holds {

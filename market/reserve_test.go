@@ -168,7 +168,7 @@ func TestReserveInABadNetwork(t *testing.T) {
 			n := rapid.IntRange(1, 8).Draw(t, "orders")
 			workers := []bourse.WorkerID{"w0", "w1", "w2", "w3"}[:rapid.IntRange(1, 4).Draw(t, "workers")]
 			c := floor(len(workers), room(rapid.Int64Range(1, 4).Draw(t, "room")))
-			x := broker(c, func(cfg *market.Config) { cfg.Voids = c.NewVoids() })
+			x := broker(c, func(cfg *market.Config) { cfg.Cancellations = c.NewCancellations() })
 			stop := running(t.Context(), x)
 			c.Break(badNetwork(t))
 			began := time.Now()
@@ -203,24 +203,24 @@ func TestReserveInABadNetwork(t *testing.T) {
 func TestAReleaseThatWasNotDelivered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := floor(2, room(1))
-		voids := c.NewVoids()
+		stored := c.NewCancellations()
 		c.Break(func(call Call) Fault {
 			return Fault{Unreachable: call.Verb == Cancel}
 		})
-		withVoids := func(cfg *market.Config) { cfg.Voids = voids }
+		withCancellations := func(cfg *market.Config) { cfg.Cancellations = stored }
 		key := bourse.NewReservationKey()
-		_, _, err := broker(c, withVoids).Reserve(t.Context(), batch(key, true, 256, 256, 256))
+		_, _, err := broker(c, withCancellations).Reserve(t.Context(), batch(key, true, 256, 256, 256))
 		fails(t, err, bourse.CodeInsufficient)
 		if got := memoryOf(c, "w0", "w1"); got != 2*256 {
 			t.Fatalf("%d MiB are held, want those of two workers that were not told", got)
 		}
 		c.Break(nil)
-		_, decision, err := broker(c, withVoids).Reserve(t.Context(), batch(key, true, 256))
+		_, decision, err := broker(c, withCancellations).Reserve(t.Context(), batch(key, true, 256))
 		fails(t, err, bourse.CodeInsufficient)
 		if !slices.ContainsFunc(decision.Refusals(), func(r bourse.Refusal) bool { return r.Reason == bourse.RefusedCanceled }) {
 			t.Errorf("refusals %+v: want canceled by the one that holds it", decision.Refusals())
 		}
-		voids.Apply()
+		stored.Apply()
 		if got := memoryOf(c, "w0", "w1"); got != 0 {
 			t.Errorf("%d MiB stay held", got)
 		}

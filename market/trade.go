@@ -22,7 +22,7 @@ type trade struct {
 
 	decision bourse.Decision
 	refusals tally
-	voided   []bourse.WorkerID              // where the order was or will be canceled
+	canceled []bourse.WorkerID              // where the order was or will be canceled
 	unknown  error                          // set if a worker may have started the task or filled the order: no other worker may
 	claim    bourse.Claim                   // sent to workers; set by the first claim
 	at       *atomic.Pointer[bourse.Member] // where to store the worker being claimed; may be nil
@@ -75,8 +75,8 @@ func (t *trade) eachChoice(ctx context.Context) (*bourse.Fill, error) {
 // refused.
 func (t *trade) choice(ctx context.Context, choice bourse.Choice) (*bourse.Fill, error) {
 	members, _ := candidates(t.order, t.x.cfg.Directory.Candidates, choice)
-	if len(t.voided) > 0 { // the hint may have changed and list a worker again, which must not fill the order
-		members = slices.DeleteFunc(members, func(m bourse.Member) bool { return slices.Contains(t.voided, m.ID) })
+	if len(t.canceled) > 0 { // the hint may have changed and list a worker again, which must not fill the order
+		members = slices.DeleteFunc(members, func(m bourse.Member) bool { return slices.Contains(t.canceled, m.ID) })
 	}
 	known := len(members)
 	if known <= t.x.cfg.SampleAbove {

@@ -245,7 +245,7 @@ func (p *Proxy) ensureReady(x *exchange, t *attempt) (err error) {
 	took := time.Since(began)
 	x.used += took
 	if b.State != bourse.StateStarted && !x.clientLeft() {
-		p.Metrics.Woke(x.app(), err == nil, took)
+		p.Metrics.MachineWoken(x.app(), err == nil, took)
 	}
 	if err == nil {
 		t.endUse = t.upstream.Begin()

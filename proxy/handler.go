@@ -67,7 +67,7 @@ func (p *Proxy) find(x *exchange) (host string, err error) {
 	if x.requested, err = p.lookUp(x.in.Context(), host, x.listener.Port); err != nil {
 		return "", err
 	}
-	p.Metrics.Began(x.app())
+	p.Metrics.RequestStarted(x.app())
 	return host, nil
 }
 
@@ -79,7 +79,7 @@ func (p *Proxy) end(x *exchange) {
 	}
 	took := time.Since(x.began)
 	if x.requested != nil {
-		p.Metrics.Ended(x.app(), x.code(), took)
+		p.Metrics.RequestEnded(x.app(), x.code(), took)
 	}
 	if x.span.On() {
 		x.endSpan()

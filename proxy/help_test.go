@@ -235,10 +235,10 @@ func (c counts) add(words ...string) {
 	c.w.counts = append(c.w.counts, strings.Join(words, " "))
 }
 
-func (c counts) Began(app string)                         { c.add("began", app) }
-func (c counts) Ended(app string, _ int, _ time.Duration) { c.add("ended", app) }
-func (c counts) Repeated(app, why string)                 { c.add("repeated", app, why) }
-func (c counts) Woke(app string, ok bool, _ time.Duration) {
+func (c counts) RequestStarted(app string)                       { c.add("began", app) }
+func (c counts) RequestEnded(app string, _ int, _ time.Duration) { c.add("ended", app) }
+func (c counts) Repeated(app, why string)                        { c.add("repeated", app, why) }
+func (c counts) MachineWoken(app string, ok bool, _ time.Duration) {
 	c.add("woke", app, map[bool]string{true: "ok", false: "failed"}[ok])
 }
 

@@ -78,11 +78,11 @@ func (c *Counts) appLabel(name string) string {
 	return name
 }
 
-// Began implements Metrics.
-func (c *Counts) Began(app string) { c.open.WithLabelValues(c.appLabel(app)).Inc() }
+// RequestStarted implements Metrics.
+func (c *Counts) RequestStarted(app string) { c.open.WithLabelValues(c.appLabel(app)).Inc() }
 
-// Ended implements Metrics.
-func (c *Counts) Ended(app string, status int, took time.Duration) {
+// RequestEnded implements Metrics.
+func (c *Counts) RequestEnded(app string, status int, took time.Duration) {
 	app = c.appLabel(app)
 	c.open.WithLabelValues(app).Dec()
 	c.requests.WithLabelValues(app, statusClass(status)).Inc()
@@ -97,8 +97,8 @@ func (c *Counts) Repeated(app, why string) {
 	c.repeated.WithLabelValues(c.appLabel(app), why).Inc()
 }
 
-// Woke implements Metrics.
-func (c *Counts) Woke(app string, ok bool, took time.Duration) {
+// MachineWoken implements Metrics.
+func (c *Counts) MachineWoken(app string, ok bool, took time.Duration) {
 	outcome := "failed"
 	if ok {
 		outcome = "started"

@@ -19,14 +19,14 @@ var _ proxy.Metrics = (*proxy.Counts)(nil)
 func TestCounts(t *testing.T) {
 	c := proxy.NewCounts("gru")
 	for _, status := range []int{200, 204, 404, 503, 499, 9999} {
-		c.Began("web")
-		c.Ended("web", status, time.Second)
+		c.RequestStarted("web")
+		c.RequestEnded("web", status, time.Second)
 	}
-	c.Began("web")
+	c.RequestStarted("web")
 	c.Repeated("web", "lost")
 	c.Repeated("web", "whatever")
-	c.Woke("web", true, time.Second)
-	c.Woke("web", false, time.Second)
+	c.MachineWoken("web", true, time.Second)
+	c.MachineWoken("web", false, time.Second)
 	text := scrape(t, c)
 	for _, want := range []string{
 		`requests_in_progress{app="web",region="gru"} 1`,
@@ -67,8 +67,8 @@ func scrape(t *testing.T, c prometheus.Collector) string {
 func TestBounded(t *testing.T) {
 	c := proxy.NewCounts("gru")
 	for i := range 5000 {
-		c.Began(fmt.Sprint("app", i))
-		c.Ended(fmt.Sprint("app", i), 200, 0)
+		c.RequestStarted(fmt.Sprint("app", i))
+		c.RequestEnded(fmt.Sprint("app", i), 200, 0)
 	}
 	if n := strings.Count(scrape(t, c), "\nbourse_proxy_requests_in_progress{"); n != 1001 {
 		t.Errorf("%d series", n)

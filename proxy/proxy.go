@@ -89,10 +89,10 @@ type Replays struct {
 
 // Metrics records events. All methods are safe for concurrent use and must not block.
 type Metrics interface {
-	Began(app string)
-	Ended(app string, status int, took time.Duration)
+	RequestStarted(app string)
+	RequestEnded(app string, status int, took time.Duration)
 	Repeated(app, why string) // an attempt after the first; why is "dial", "use", "lost" or "replay"
-	Woke(app string, ok bool, took time.Duration)
+	MachineWoken(app string, ok bool, took time.Duration)
 }
 
 // Config configures a Proxy. Routes, Balance, Upstreams and Log are required.
@@ -197,7 +197,7 @@ func newID() string { return ulid.Make().String() }
 
 type noMetrics struct{}
 
-func (noMetrics) Began(string)                     {}
-func (noMetrics) Ended(string, int, time.Duration) {}
-func (noMetrics) Repeated(_, _ string)             {}
-func (noMetrics) Woke(string, bool, time.Duration) {}
+func (noMetrics) RequestStarted(string)                    {}
+func (noMetrics) RequestEnded(string, int, time.Duration)  {}
+func (noMetrics) Repeated(_, _ string)                     {}
+func (noMetrics) MachineWoken(string, bool, time.Duration) {}

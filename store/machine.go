@@ -148,9 +148,9 @@ func (t *Tx) MachineNamed(app bourse.App, name string) (bourse.MachineID, bool, 
 	return "", false, nil
 }
 
-// LivingOf returns the number of an app's machines that are not destroyed. It includes those whose records contain
+// CountMachines returns the number of an app's machines that are not destroyed. It includes those whose records contain
 // only the app's name.
-func (t *Tx) LivingOf(app bourse.App) int {
+func (t *Tx) CountMachines(app bourse.App) int {
 	n := 0
 	for _, space := range spaces(&app) {
 		n += int(uint64Of(t.kv.Get(bucketMachineLiving, []byte(space))))

@@ -252,8 +252,8 @@ func (m *model) compareApp(tx *Tx, app bourse.App) error {
 		}
 		got = append(got, x.ID)
 	}
-	if !slices.Equal(want, got) || tx.LivingOf(app) != living {
-		return fmt.Errorf("machines of %v: %v, %d living; want %v, %d", app.Ref(), got, tx.LivingOf(app), want, living)
+	if !slices.Equal(want, got) || tx.CountMachines(app) != living {
+		return fmt.Errorf("machines of %v: %v, %d living; want %v, %d", app.Ref(), got, tx.CountMachines(app), want, living)
 	}
 	return nil
 }

@@ -42,7 +42,7 @@ func TestAppsOfOneNameShareNothing(t *testing.T) {
 			if got := tx.WarmFor(app, "inc"); len(got) != 1 || got[0] != machineID(i) {
 				t.Errorf("warm machines of %s: %v", app.ID, got)
 			}
-			if n := tx.LivingOf(app); n != 1 {
+			if n := tx.CountMachines(app); n != 1 {
 				t.Errorf("%s has %d machines", app.ID, n)
 			}
 		}

@@ -90,8 +90,8 @@ func (v *View) Cancelled(ctx context.Context, worker bourse.WorkerID) ([]bourse.
 	return Ask(ctx, v, inventory.Cancelled(worker))
 }
 
-// Voided lists the workers that must not fill an order.
-func (v *View) Voided(ctx context.Context, order bourse.OrderID) ([]bourse.WorkerID, error) {
+// CanceledOn lists the workers that must not fill an order.
+func (v *View) CanceledOn(ctx context.Context, order bourse.OrderID) ([]bourse.WorkerID, error) {
 	return Ask(ctx, v, inventory.CancelledAt(order))
 }
 

@@ -86,7 +86,7 @@ func handleMachines(mux *http.ServeMux, w *Worker) {
 	})
 	fabric.MachineProcesses.Handle(mux, w.processes)
 	fabric.MachineLogs.Handle(mux, w.logs)
-	for verb, do := range map[*fabric.Verb[fabric.Act, fabric.ActReply]]actor{
+	for verb, do := range map[*fabric.Verb[fabric.MachineAction, fabric.ActReply]]actor{
 		&fabric.MachineStart:   w.machines.Start,
 		&fabric.MachineStop:    w.machines.Stop,
 		&fabric.MachineSuspend: w.machines.Suspend,
@@ -94,10 +94,10 @@ func handleMachines(mux *http.ServeMux, w *Worker) {
 		&fabric.MachineDestroy: w.machines.Destroy,
 		&fabric.MachineSignal:  w.machines.Signal,
 		&fabric.MachineRelease: w.machines.Release,
-		&fabric.MachineCordon: func(ctx context.Context, id bourse.MachineID, act fabric.Act) (fabric.ActReply, error) {
+		&fabric.MachineCordon: func(ctx context.Context, id bourse.MachineID, act fabric.MachineAction) (fabric.ActReply, error) {
 			return w.machines.Cordon(ctx, id, act, true)
 		},
-		&fabric.MachineUncordon: func(ctx context.Context, id bourse.MachineID, act fabric.Act) (fabric.ActReply, error) {
+		&fabric.MachineUncordon: func(ctx context.Context, id bourse.MachineID, act fabric.MachineAction) (fabric.ActReply, error) {
 			return w.machines.Cordon(ctx, id, act, false)
 		},
 	} {
@@ -124,10 +124,10 @@ func handleMachines(mux *http.ServeMux, w *Worker) {
 }
 
 // actor is an operation on one machine.
-type actor func(context.Context, bourse.MachineID, fabric.Act) (fabric.ActReply, error)
+type actor func(context.Context, bourse.MachineID, fabric.MachineAction) (fabric.ActReply, error)
 
 // checked executes a valid request.
-func (do actor) checked(ctx context.Context, act fabric.Act) (fabric.ActReply, error) {
+func (do actor) checked(ctx context.Context, act fabric.MachineAction) (fabric.ActReply, error) {
 	if err := act.Signal.Validate(); act.Signal != "" && err != nil {
 		return fabric.ActReply{}, err
 	}

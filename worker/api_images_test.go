@@ -117,7 +117,7 @@ func TestUsageAndMetrics(t *testing.T) {
 			t.Errorf("metrics (%d) have no %s:\n%s", status, line, text)
 		}
 	}
-	s.must(s.machines.Stop(t.Context(), m.ID, fabric.Act{}))
+	s.must(s.machines.Stop(t.Context(), m.ID, fabric.MachineAction{}))
 	s.reaches(m.ID, bourse.StateStopped)
 	if u, err := fabric.MachineUsage.Call(t.Context(), s.api, w1, m.ID); bourse.CodeOf(err) != bourse.CodeFailedPrecondition {
 		t.Errorf("usage of a stopped machine: %+v, %v", u, err)

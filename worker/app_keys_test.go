@@ -108,11 +108,11 @@ func TestAMachineStartsAgainWithTheKeysOfItsOrder(t *testing.T) {
 			t.Fatal(err)
 		}
 		safe.empty(false)
-		h.must(h.machines.Stop(t.Context(), steady.ID, fabric.Act{}))
+		h.must(h.machines.Stop(t.Context(), steady.ID, fabric.MachineAction{}))
 		h.reaches(steady.ID, bourse.StateStopped)
 		h.crash()
 		h.start(nil)
-		if m := h.must(h.machines.Start(t.Context(), steady.ID, fabric.Act{})); m.State != bourse.StateStarted || m.Secrets != safe.mark.Version {
+		if m := h.must(h.machines.Start(t.Context(), steady.ID, fabric.MachineAction{})); m.State != bourse.StateStarted || m.Secrets != safe.mark.Version {
 			t.Errorf("a request starts it: %s with secrets %d, want %d", m.State, m.Secrets, safe.mark.Version)
 		}
 		time.Sleep(90 * time.Second) // virtual: it exits, and its policy starts it again
@@ -122,7 +122,7 @@ func TestAMachineStartsAgainWithTheKeysOfItsOrder(t *testing.T) {
 		if own, others := h.keysOf(steady.ID), h.keysOf(other.ID); !slices.Equal(own, safe.keys.OfApp("01")) || !slices.Equal(others, safe.keys.OfApp("02")) {
 			t.Error("machines do not have the keys of their own apps, and those alone")
 		}
-		h.must(h.machines.Destroy(t.Context(), steady.ID, fabric.Act{Force: true}))
+		h.must(h.machines.Destroy(t.Context(), steady.ID, fabric.MachineAction{Force: true}))
 		if len(h.keysOf(steady.ID)) != 0 {
 			t.Error("keys of a machine that is destroyed are kept")
 		}
@@ -145,23 +145,23 @@ func TestAStartBringsTheKeys(t *testing.T) {
 		bare := h.place(run("run")) // by a broker without --secrets-key
 		safe.empty(false)
 		for what, id := range map[string]bourse.MachineID{"a key that is no more": m.ID, "no key": bare.ID} {
-			_, err := h.machines.Restart(t.Context(), id, fabric.Act{})
+			_, err := h.machines.Restart(t.Context(), id, fabric.MachineAction{})
 			if bourse.CodeOf(err) != bourse.CodeFailedPrecondition || !strings.Contains(err.Error(), "machine restart") || h.get(id).State != bourse.StateStarted {
 				t.Errorf("%s: %v, and the machine is %s", what, err, h.get(id).State)
 			}
 		}
-		if _, err := h.machines.Restart(t.Context(), m.ID, fabric.Act{AppKeys: safe.keys.OfApp("other")}); bourse.CodeOf(err) != bourse.CodeFailedPrecondition {
+		if _, err := h.machines.Restart(t.Context(), m.ID, fabric.MachineAction{AppKeys: safe.keys.OfApp("other")}); bourse.CodeOf(err) != bourse.CodeFailedPrecondition {
 			t.Errorf("another app's keys: %v", err)
 		}
 		if !slices.Equal(h.keysOf(m.ID), old.OfApp(app)) {
 			t.Error("keys that open nothing are kept")
 		}
-		h.must(h.machines.Restart(t.Context(), m.ID, fabric.Act{AppKeys: safe.keys.OfApp(app)}))
-		h.must(h.machines.Stop(t.Context(), bare.ID, fabric.Act{}))
+		h.must(h.machines.Restart(t.Context(), m.ID, fabric.MachineAction{AppKeys: safe.keys.OfApp(app)}))
+		h.must(h.machines.Stop(t.Context(), bare.ID, fabric.MachineAction{}))
 		h.reaches(bare.ID, bourse.StateStopped)
-		h.must(h.machines.Start(t.Context(), bare.ID, fabric.Act{AppKeys: safe.keys.OfApp(app)}))
+		h.must(h.machines.Start(t.Context(), bare.ID, fabric.MachineAction{AppKeys: safe.keys.OfApp(app)}))
 		for _, id := range []bourse.MachineID{m.ID, bare.ID} {
-			h.must(h.machines.Restart(t.Context(), id, fabric.Act{})) // from now on without a broker
+			h.must(h.machines.Restart(t.Context(), id, fabric.MachineAction{})) // from now on without a broker
 		}
 		updated := h.place(run("run"), func(o *bourse.Order) { o.SkipSecrets = true })
 		req, err := h.updateOf(t.Context(), updated.ID, env("VERSION", "2"))
@@ -170,7 +170,7 @@ func TestAStartBringsTheKeys(t *testing.T) {
 		}
 		req.AppKeys = safe.keys.OfApp(app)
 		h.must(h.machines.Update(t.Context(), req))
-		h.must(h.machines.Restart(t.Context(), updated.ID, fabric.Act{}))
+		h.must(h.machines.Restart(t.Context(), updated.ID, fabric.MachineAction{}))
 	})
 }
 
@@ -219,11 +219,11 @@ func TestKeysSurviveEveryCrash(t *testing.T) {
 			}
 			claimed[i], told[m.ID] = m.ID, before
 		}
-		act := fabric.Act{AppKeys: values[after]}
+		act := fabric.MachineAction{AppKeys: values[after]}
 		for i, do := range []func(id bourse.MachineID) error{
 			func(id bourse.MachineID) error { _, err := h.machines.Restart(ctx, id, act); return err },
 			func(id bourse.MachineID) error {
-				if _, err := h.machines.Stop(ctx, id, fabric.Act{}); err != nil {
+				if _, err := h.machines.Stop(ctx, id, fabric.MachineAction{}); err != nil {
 					return err
 				}
 				_, err := h.machines.Start(ctx, id, act)
@@ -238,7 +238,7 @@ func TestKeysSurviveEveryCrash(t *testing.T) {
 				return err
 			},
 			func(id bourse.MachineID) error {
-				_, err := h.machines.Destroy(ctx, id, fabric.Act{Force: true})
+				_, err := h.machines.Destroy(ctx, id, fabric.MachineAction{Force: true})
 				return err
 			},
 		} {

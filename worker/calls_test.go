@@ -26,7 +26,7 @@ func TestCallsInEveryState(t *testing.T) {
 					switch state {
 					case bourse.StateStarted:
 					case bourse.StateSuspended:
-						h.must(h.machines.Suspend(t.Context(), m.ID, fabric.Act{}))
+						h.must(h.machines.Suspend(t.Context(), m.ID, fabric.MachineAction{}))
 					default:
 						m = h.forced(&m, i, state)
 					}
@@ -68,28 +68,28 @@ func (h *host) call(ctx context.Context, call bourse.Call, id bourse.MachineID) 
 	var err error
 	switch call {
 	case bourse.CallStart:
-		_, err = h.machines.Start(ctx, id, fabric.Act{})
+		_, err = h.machines.Start(ctx, id, fabric.MachineAction{})
 	case bourse.CallStop:
-		_, err = h.machines.Stop(ctx, id, fabric.Act{})
+		_, err = h.machines.Stop(ctx, id, fabric.MachineAction{})
 	case bourse.CallSuspend:
-		_, err = h.machines.Suspend(ctx, id, fabric.Act{})
+		_, err = h.machines.Suspend(ctx, id, fabric.MachineAction{})
 	case bourse.CallUsage:
 		_, err = h.machines.Usage(ctx, id)
 	case bourse.CallRestart:
-		_, err = h.machines.Restart(ctx, id, fabric.Act{})
+		_, err = h.machines.Restart(ctx, id, fabric.MachineAction{})
 	case bourse.CallUpdate:
 		m := h.get(id)
 		_, err = h.machines.Update(ctx, fabric.UpdateRequest{Machine: id, Config: m.Config})
 	case bourse.CallDestroy:
-		_, err = h.machines.Destroy(ctx, id, fabric.Act{})
+		_, err = h.machines.Destroy(ctx, id, fabric.MachineAction{})
 	case bourse.CallSignal:
-		_, err = h.machines.Signal(ctx, id, fabric.Act{Signal: "SIGCONT"})
+		_, err = h.machines.Signal(ctx, id, fabric.MachineAction{Signal: "SIGCONT"})
 	case bourse.CallExec:
 		_, err = h.machines.Exec(ctx, id, &fabric.ExecRequest{Command: []string{"print", "x"}})
 	case bourse.CallLease:
 		_, err = h.machines.Lease(ctx, id, fabric.LeaseRequest{})
 	case bourse.CallCordon:
-		_, err = h.machines.Cordon(ctx, id, fabric.Act{}, true)
+		_, err = h.machines.Cordon(ctx, id, fabric.MachineAction{}, true)
 	case bourse.CallMetadata:
 		_, err = h.machines.SetMetadata(ctx, id, fabric.MetadataRequest{})
 	default:

@@ -112,13 +112,13 @@ func TestChecks(t *testing.T) {
 	s.ill.Store(false)
 	h.becomes(m.ID, p, p)
 
-	h.must(h.machines.Stop(t.Context(), m.ID, fabric.Act{}))
+	h.must(h.machines.Stop(t.Context(), m.ID, fabric.MachineAction{}))
 	h.reaches(m.ID, bourse.StateStopped)
 	if got := h.becomes(m.ID, w, w); got[0].Output != "the machine is stopped" {
 		t.Errorf("%+v", got)
 	}
 	s.ill.Store(true)
-	h.must(h.machines.Start(t.Context(), m.ID, fabric.Act{}))
+	h.must(h.machines.Start(t.Context(), m.ID, fabric.MachineAction{}))
 	h.becomes(m.ID, c, p) // not the passing of the start before
 	h.verify()
 }
@@ -168,7 +168,7 @@ func TestChecksEnd(t *testing.T) {
 	s.serve(t, port)
 	m := h.place(checked(port))
 	h.becomes(m.ID, bourse.CheckPassing, bourse.CheckPassing)
-	h.must(h.machines.Destroy(t.Context(), m.ID, fabric.Act{Force: true}))
+	h.must(h.machines.Destroy(t.Context(), m.ID, fabric.MachineAction{Force: true}))
 	other := h.place()
 	for h.checks.Running() > 0 && t.Context().Err() == nil { // go test's timeout is the limit
 		<-time.After(time.Millisecond)

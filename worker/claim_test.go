@@ -185,10 +185,10 @@ func TestInvariant4NeverOversold(t *testing.T) {
 					continue
 				}
 				if rng.IntN(2) == 0 {
-					_, _ = h.machines.Stop(ctx, id, fabric.Act{})  // may lose a race
-					_, _ = h.machines.Start(ctx, id, fabric.Act{}) // may be refused
+					_, _ = h.machines.Stop(ctx, id, fabric.MachineAction{})  // may lose a race
+					_, _ = h.machines.Start(ctx, id, fabric.MachineAction{}) // may be refused
 				}
-				if _, err := h.machines.Destroy(ctx, id, fabric.Act{Force: true}); err != nil {
+				if _, err := h.machines.Destroy(ctx, id, fabric.MachineAction{Force: true}); err != nil {
 					t.Errorf("destroy: %v", err)
 				}
 			}

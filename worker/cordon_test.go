@@ -62,9 +62,9 @@ func TestACordonedWorkerTakesNoOrders(t *testing.T) {
 		if _, err := h.update(ctx, before.Machine.ID, env("A", "b")); err != nil {
 			t.Errorf("update: %v", err)
 		}
-		h.must(h.machines.Stop(ctx, before.Machine.ID, fabric.Act{}))
+		h.must(h.machines.Stop(ctx, before.Machine.ID, fabric.MachineAction{}))
 		h.reaches(before.Machine.ID, bourse.StateStopped)
-		h.must(h.machines.Start(ctx, before.Machine.ID, fabric.Act{}))
+		h.must(h.machines.Start(ctx, before.Machine.ID, fabric.MachineAction{}))
 		if _, err := h.volumes.Extend(ctx, v.ID, 20); err != nil {
 			t.Errorf("extend: %v", err)
 		}

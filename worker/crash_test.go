@@ -93,7 +93,7 @@ func (h *host) lifetime(d *diary) error {
 		return err
 	}
 	suspend := func(id bourse.MachineID) error {
-		_, err := h.machines.Suspend(ctx, id, fabric.Act{})
+		_, err := h.machines.Suspend(ctx, id, fabric.MachineAction{})
 		if bourse.CodeOf(err) == bourse.CodeFailedPrecondition {
 			return nil // a poller's
 		}
@@ -103,17 +103,17 @@ func (h *host) lifetime(d *diary) error {
 		return err
 	}
 	for _, step := range []func() error{
-		func() error { return d.verb(h.machines.Start(ctx, prepared.ID, fabric.Act{})) },
-		func() error { return d.verb(h.machines.Restart(ctx, long.ID, fabric.Act{})) },
+		func() error { return d.verb(h.machines.Start(ctx, prepared.ID, fabric.MachineAction{})) },
+		func() error { return d.verb(h.machines.Restart(ctx, long.ID, fabric.MachineAction{})) },
 		func() error { return d.verb(h.update(ctx, long.ID, env("VERSION", "2"))) },
 		func() error { return d.verb(h.update(ctx, prepared.ID, metadata("note", "unnoticed"))) },
 		func() error { return d.verb(h.update(ctx, prepared.ID, h.rig.newImage)) },
 		func() error { return suspend(long.ID) },
-		func() error { return d.verb(h.machines.Start(ctx, long.ID, fabric.Act{})) },
+		func() error { return d.verb(h.machines.Start(ctx, long.ID, fabric.MachineAction{})) },
 		func() error { return suspend(lasting.ID) },
 		func() error { return suspend(prepared.ID) },
 		func() error {
-			_, err := h.machines.Stop(ctx, long.ID, fabric.Act{})
+			_, err := h.machines.Stop(ctx, long.ID, fabric.MachineAction{})
 			if err == nil {
 				delete(d.started, long.ID)
 				d.stopped[long.ID] = true
@@ -129,7 +129,7 @@ func (h *host) lifetime(d *diary) error {
 			return err
 		},
 		func() error {
-			_, err := h.machines.Destroy(ctx, prepared.ID, fabric.Act{Force: true})
+			_, err := h.machines.Destroy(ctx, prepared.ID, fabric.MachineAction{Force: true})
 			if err == nil {
 				delete(d.started, prepared.ID)
 				d.destroyed[prepared.ID] = true

@@ -146,7 +146,7 @@ func (f *memImages) Missing(org, name string) (int64, bool) {
 	return 0, false
 }
 
-func (f *memImages) Used(string) {}
+func (f *memImages) MarkUsed(string) {}
 
 func (f *memImages) List(ctx context.Context) (out []bourse.Image, err error) {
 	return out, f.call(ctx, "List", func() error {

@@ -105,13 +105,13 @@ func (s *follow) step() {
 			}
 		}
 	case 4:
-		_, _ = s.machines.Stop(ctx, id, fabric.Act{})
+		_, _ = s.machines.Stop(ctx, id, fabric.MachineAction{})
 	case 5:
-		_, _ = s.machines.Start(ctx, id, fabric.Act{})
+		_, _ = s.machines.Start(ctx, id, fabric.MachineAction{})
 	case 6, 7:
-		_, _ = s.machines.Destroy(ctx, id, fabric.Act{Force: true})
+		_, _ = s.machines.Destroy(ctx, id, fabric.MachineAction{Force: true})
 	case 8:
-		_, _ = s.machines.Cordon(ctx, id, fabric.Act{}, s.pick(2) == 0)
+		_, _ = s.machines.Cordon(ctx, id, fabric.MachineAction{}, s.pick(2) == 0)
 	case 9:
 		_, _ = s.machines.SetMetadata(ctx, id, fabric.MetadataRequest{Set: map[string]*string{"n": new(fmt.Sprint(s.pick(100)))}})
 	case 10:

@@ -62,27 +62,27 @@ func TestAnIdleMachineIsStopped(t *testing.T) {
 			t.Errorf("events (-want +got):\n%s", diff)
 		}
 
-		h.must(h.machines.Start(t.Context(), m.ID, fabric.Act{}))
+		h.must(h.machines.Start(t.Context(), m.ID, fabric.MachineAction{}))
 		is("started again", 59*time.Second, bourse.StateStarted)
 		h.crash()
 		h.start(nil)
 		is("the daemon has restarted", 59*time.Second, bourse.StateStarted)
 		is("not used since", 2*time.Second, bourse.StateStopped)
 
-		h.must(h.machines.Start(t.Context(), m.ID, fabric.Act{}))
+		h.must(h.machines.Start(t.Context(), m.ID, fabric.MachineAction{}))
 		h.uses.Use(m.ID, "itself", 0, time.Hour)
 		is("it keeps itself awake", 50*time.Minute, bourse.StateStarted)
 		h.uses.Drop(m.ID, "itself")
 		is("it does not any more", 59*time.Second, bourse.StateStarted)
 		is("for a minute", 2*time.Second, bourse.StateStopped)
 
-		h.must(h.machines.Start(t.Context(), m.ID, fabric.Act{}))
+		h.must(h.machines.Start(t.Context(), m.ID, fabric.MachineAction{}))
 		done := h.uses.Begin(m.ID)
 		is("something is in progress", 24*time.Hour, bourse.StateStarted)
 		done()
 		is("it has ended", 61*time.Second, bourse.StateStopped)
 
-		h.must(h.machines.Start(t.Context(), m.ID, fabric.Act{}))
+		h.must(h.machines.Start(t.Context(), m.ID, fabric.MachineAction{}))
 		if _, err := h.machines.Lease(t.Context(), m.ID, fabric.LeaseRequest{TTL: time.Hour}); err != nil {
 			t.Fatal(err)
 		}
@@ -135,7 +135,7 @@ func TestAnIdleMachineIsSuspended(t *testing.T) {
 				if diff := cmp.Diff(c.want, causes(m)); diff != "" {
 					t.Errorf("events (-want +got):\n%s", diff)
 				}
-				m = h.must(h.machines.Start(t.Context(), m.ID, fabric.Act{}))
+				m = h.must(h.machines.Start(t.Context(), m.ID, fabric.MachineAction{}))
 				time.Sleep(30 * time.Second)
 				if m = h.get(m.ID); m.State != bourse.StateStarted {
 					t.Errorf("%s half a minute after it was started", m.State)
@@ -173,7 +173,7 @@ func TestAUseRacesTheStop(t *testing.T) {
 							stopped.Add(1)
 							ready, err := h.state.AwaitMachine(t.Context(), m.ID, func(m *bourse.Machine) bool { return m.State.Settled() })
 							if err == nil && ready.State != bourse.StateStarted {
-								_, err = h.machines.Start(t.Context(), m.ID, fabric.Act{})
+								_, err = h.machines.Start(t.Context(), m.ID, fabric.MachineAction{})
 							}
 							if err != nil && bourse.CodeOf(err) != bourse.CodeFailedPrecondition {
 								t.Error(err)
@@ -272,7 +272,7 @@ func TestEnoughMachinesGoOn(t *testing.T) {
 		o.set(func() { o.blind = false })
 		is("another one runs, with a lesser id", ids[0])
 		o.set(func() { o.list[0].ID = "00000f00000001" })
-		h.must(h.machines.Start(t.Context(), ids[1], fabric.Act{}))
+		h.must(h.machines.Start(t.Context(), ids[1], fabric.MachineAction{}))
 		is("another one runs, with a greater id", ids[0], ids[1])
 	})
 }

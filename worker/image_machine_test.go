@@ -77,12 +77,12 @@ func TestLifeOfAMachineWithAnImage(t *testing.T) {
 		if h.rig.images.pulled() != 1 || slices.Contains(story(second), "pull/starting") {
 			t.Errorf("%d pulls; events of the second machine: %v", h.rig.images.pulled(), story(second))
 		}
-		h.must(h.machines.Stop(t.Context(), m.ID, fabric.Act{}))
+		h.must(h.machines.Stop(t.Context(), m.ID, fabric.MachineAction{}))
 		h.reaches(m.ID, bourse.StateStopped)
 		if got := h.rig.network.attached(); !slices.Equal(got, []bourse.MachineID{second.ID}) {
 			t.Errorf("networks of %v after the first machine stopped", got)
 		}
-		h.must(h.machines.Start(t.Context(), m.ID, fabric.Act{}))
+		h.must(h.machines.Start(t.Context(), m.ID, fabric.MachineAction{}))
 		if got := h.rig.network.attached(); len(got) != 2 || h.get(m.ID).PrivateIP != m.PrivateIP {
 			t.Errorf("started again: networks of %v, address %s, was %s", got, h.get(m.ID).PrivateIP, m.PrivateIP)
 		}
@@ -90,7 +90,7 @@ func TestLifeOfAMachineWithAnImage(t *testing.T) {
 			t.Errorf("an image in use was removed: %v, %v", gone, err)
 		}
 		for _, id := range []bourse.MachineID{m.ID, second.ID} {
-			h.must(h.machines.Destroy(t.Context(), id, fabric.Act{Force: true}))
+			h.must(h.machines.Destroy(t.Context(), id, fabric.MachineAction{Force: true}))
 		}
 		if gone, err := h.rig.images.Prune(t.Context()); err != nil || len(gone) != 1 {
 			t.Errorf("the image of nobody was not removed: %v, %v", gone, err)
@@ -352,7 +352,7 @@ func TestAMachineThatIsNotLaunchedHasItsImage(t *testing.T) {
 		if m = h.get(m.ID); m.Image == nil || !m.PrivateIP.IsValid() {
 			t.Errorf("prepared with image %v and address %s", m.Image, m.PrivateIP)
 		}
-		if m := h.must(h.machines.Start(t.Context(), m.ID, fabric.Act{})); m.State != bourse.StateStarted {
+		if m := h.must(h.machines.Start(t.Context(), m.ID, fabric.MachineAction{})); m.State != bourse.StateStarted {
 			t.Errorf("started: %s", m.State)
 		}
 	})
@@ -392,7 +392,7 @@ func TestDevicesAreGivenOnce(t *testing.T) {
 		if _, refusal, err := h.claim(t.Context(), &bourse.Claim{Order: *newOrder(t, gpu)}); err != nil || refusal == nil || refusal.Resource != "gpu.a10" {
 			t.Errorf("a third: %+v, %v; want a refusal", refusal, err)
 		}
-		h.must(h.machines.Stop(t.Context(), a.ID, fabric.Act{}))
+		h.must(h.machines.Stop(t.Context(), a.ID, fabric.MachineAction{}))
 		if m := h.reaches(a.ID, bourse.StateStopped); len(m.Devices) != 0 {
 			t.Errorf("stopped, it has %v", m.Devices)
 		}
@@ -400,7 +400,7 @@ func TestDevicesAreGivenOnce(t *testing.T) {
 		if !slices.Equal(c.Devices, a.Devices) {
 			t.Errorf("the third has %v, want %v", c.Devices, a.Devices)
 		}
-		if _, err := h.machines.Start(t.Context(), a.ID, fabric.Act{}); bourse.CodeOf(err) != bourse.CodeInsufficient {
+		if _, err := h.machines.Start(t.Context(), a.ID, fabric.MachineAction{}); bourse.CodeOf(err) != bourse.CodeInsufficient {
 			t.Errorf("start without a device: %v, want insufficient_capacity", err)
 		}
 		h.verify()

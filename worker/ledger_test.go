@@ -37,7 +37,7 @@ func TestStoppedMachinesFillTheLedger(t *testing.T) {
 	var ids []bourse.MachineID
 	for range 3 {
 		m := h.place()
-		h.must(h.machines.Stop(t.Context(), m.ID, fabric.Act{}))
+		h.must(h.machines.Stop(t.Context(), m.ID, fabric.MachineAction{}))
 		h.reaches(m.ID, bourse.StateStopped)
 		ids = append(ids, m.ID)
 	}
@@ -45,6 +45,6 @@ func TestStoppedMachinesFillTheLedger(t *testing.T) {
 	if err != nil || refusal == nil || refusal.Resource != string(bourse.ResourceDisk) || refusal.Free != 4 {
 		t.Errorf("the fourth: %+v, %v, want a refusal for 4 MiB of disk", refusal, err)
 	}
-	h.must(h.machines.Destroy(t.Context(), ids[0], fabric.Act{}))
+	h.must(h.machines.Destroy(t.Context(), ids[0], fabric.MachineAction{}))
 	h.place()
 }

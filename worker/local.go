@@ -91,7 +91,7 @@ func (l Local) Stop(ctx context.Context, id bourse.MachineID) (bourse.Machine, e
 	if err := l.ready(); err != nil {
 		return bourse.Machine{}, err
 	}
-	reply, err := l.w.machines.Stop(ctx, id, fabric.Act{})
+	reply, err := l.w.machines.Stop(ctx, id, fabric.MachineAction{})
 	return reply.Machine, err
 }
 
@@ -100,7 +100,7 @@ func (l Local) Destroy(ctx context.Context, id bourse.MachineID) error {
 	if err := l.ready(); err != nil {
 		return err
 	}
-	_, err := l.w.machines.Destroy(ctx, id, fabric.Act{})
+	_, err := l.w.machines.Destroy(ctx, id, fabric.MachineAction{})
 	return err
 }
 

@@ -29,20 +29,20 @@ func TestLifeOfAMachine(t *testing.T) {
 		if m.State != bourse.StateStarted || m.Boot.PID == 0 || m.Boot.Port == 0 {
 			t.Fatalf("the fill says %s, pid %d, port %d", m.State, m.Boot.PID, m.Boot.Port)
 		}
-		h.must(h.machines.Stop(ctx, m.ID, fabric.Act{}))
+		h.must(h.machines.Stop(ctx, m.ID, fabric.MachineAction{}))
 		stopped := h.reaches(m.ID, bourse.StateStopped)
 		if e := stopped.LastEvents[0].Exit; e == nil || !e.RequestedStop || e.Signal != 2 {
 			t.Errorf("exit event %+v, want a requested stop by SIGINT", e)
 		}
-		again := h.must(h.machines.Start(ctx, m.ID, fabric.Act{}))
+		again := h.must(h.machines.Start(ctx, m.ID, fabric.MachineAction{}))
 		if again.State != bourse.StateStarted || again.Boot.Number != 2 || again.ID != m.ID || again.Instance != m.Instance {
 			t.Errorf("started again as %+v", again.Boot)
 		}
-		restarted := h.must(h.machines.Restart(ctx, m.ID, fabric.Act{}))
+		restarted := h.must(h.machines.Restart(ctx, m.ID, fabric.MachineAction{}))
 		if restarted.State != bourse.StateStarted || restarted.Boot.Number != 3 {
 			t.Errorf("restarted: %s, boot %d", restarted.State, restarted.Boot.Number)
 		}
-		gone := h.must(h.machines.Destroy(ctx, m.ID, fabric.Act{Force: true}))
+		gone := h.must(h.machines.Destroy(ctx, m.ID, fabric.MachineAction{Force: true}))
 		want := []string{
 			"launch/created", "start/started",
 			"stop/stopping", "exit/stopped", "start/started",
@@ -116,7 +116,7 @@ func TestStopEndsTheWaitForARestart(t *testing.T) {
 		m := h.place(run("exit", "1"), restart(bourse.RestartAlways, 20))
 		time.Sleep(10 * time.Second)
 		h.reaches(m.ID, bourse.StateRestarting)
-		h.must(h.machines.Stop(t.Context(), m.ID, fabric.Act{}))
+		h.must(h.machines.Stop(t.Context(), m.ID, fabric.MachineAction{}))
 		h.reaches(m.ID, bourse.StateStopped)
 		before := h.mem.Starts()
 		time.Sleep(5 * time.Minute)
@@ -134,7 +134,7 @@ func TestAutoDestroy(t *testing.T) {
 		defer h.crash()
 		byItself := h.place(run("sleep", "1s", "exit", "7"), auto)
 		onRequest := h.place(run("run"), auto)
-		h.must(h.machines.Stop(t.Context(), onRequest.ID, fabric.Act{}))
+		h.must(h.machines.Stop(t.Context(), onRequest.ID, fabric.MachineAction{}))
 		time.Sleep(10 * time.Second)
 		for _, id := range []bourse.MachineID{byItself.ID, onRequest.ID} {
 			m := h.get(id)
@@ -154,7 +154,7 @@ func TestAutoDestroy(t *testing.T) {
 // Verbs that come from the wrong state are refused by code; those that find
 // the machine where they want it are not.
 func TestVerbsByState(t *testing.T) {
-	act := fabric.Act{}
+	act := fabric.MachineAction{}
 	verbs := map[string]func(*host, bourse.MachineID) error{
 		"start": func(h *host, id bourse.MachineID) error {
 			_, err := h.machines.Start(h.t.Context(), id, act)
@@ -173,7 +173,7 @@ func TestVerbsByState(t *testing.T) {
 			return err
 		},
 		"signal": func(h *host, id bourse.MachineID) error {
-			_, err := h.machines.Signal(h.t.Context(), id, fabric.Act{Signal: "SIGCONT"})
+			_, err := h.machines.Signal(h.t.Context(), id, fabric.MachineAction{Signal: "SIGCONT"})
 			return err
 		},
 		"exec": func(h *host, id bourse.MachineID) error {
@@ -213,7 +213,7 @@ func (h *host) inState(state string) bourse.MachineID {
 	}
 	if state == "failed" {
 		m := h.place(func(o *bourse.Order) { o.SkipLaunch = true; o.Config.Init.Exec = []string{"missing"} })
-		_, err := h.machines.Start(ctx, m.ID, fabric.Act{})
+		_, err := h.machines.Start(ctx, m.ID, fabric.MachineAction{})
 		if bourse.CodeOf(err) != bourse.CodeFailedPrecondition {
 			h.t.Fatalf("start of a missing program: %v", err)
 		}
@@ -222,10 +222,10 @@ func (h *host) inState(state string) bourse.MachineID {
 	m := h.place(run("run"))
 	switch state {
 	case "stopped":
-		h.must(h.machines.Stop(ctx, m.ID, fabric.Act{}))
+		h.must(h.machines.Stop(ctx, m.ID, fabric.MachineAction{}))
 		h.reaches(m.ID, bourse.StateStopped)
 	case "destroyed":
-		h.must(h.machines.Destroy(ctx, m.ID, fabric.Act{Force: true}))
+		h.must(h.machines.Destroy(ctx, m.ID, fabric.MachineAction{Force: true}))
 	}
 	return m.ID
 }
@@ -235,10 +235,10 @@ func TestStartIsRefusedWhenTheHostIsFull(t *testing.T) {
 		h := newHost(t, nil)
 		defer h.crash()
 		m := h.place(func(o *bourse.Order) { o.Config.Guest.MemoryMB = 3000 })
-		h.must(h.machines.Stop(t.Context(), m.ID, fabric.Act{}))
+		h.must(h.machines.Stop(t.Context(), m.ID, fabric.MachineAction{}))
 		h.reaches(m.ID, bourse.StateStopped)
 		h.place(func(o *bourse.Order) { o.Config.Guest.MemoryMB = 2000 })
-		_, err := h.machines.Start(t.Context(), m.ID, fabric.Act{})
+		_, err := h.machines.Start(t.Context(), m.ID, fabric.MachineAction{})
 		if bourse.CodeOf(err) != bourse.CodeInsufficient {
 			t.Errorf("start on a full host: %v, want insufficient_capacity", err)
 		}
@@ -291,17 +291,23 @@ func TestAThousandAskForOneLease(t *testing.T) {
 		update, _ := h.updateOf(ctx, m.ID, env("A", "1"))
 		update.Nonce = foreign.Nonce
 		for what, do := range map[string]func() error{
-			"stop":   func() error { _, err := h.machines.Stop(ctx, m.ID, fabric.Act{Nonce: foreign.Nonce}); return err },
+			"stop": func() error {
+				_, err := h.machines.Stop(ctx, m.ID, fabric.MachineAction{Nonce: foreign.Nonce})
+				return err
+			},
 			"update": func() error { _, err := h.machines.Update(ctx, update); return err },
 			"destroy": func() error {
-				_, err := h.machines.Destroy(ctx, m.ID, fabric.Act{Nonce: foreign.Nonce, Force: true})
+				_, err := h.machines.Destroy(ctx, m.ID, fabric.MachineAction{Nonce: foreign.Nonce, Force: true})
 				return err
 			},
 			"refresh": func() error {
 				_, err := h.machines.Lease(ctx, m.ID, fabric.LeaseRequest{TTL: time.Hour, Nonce: foreign.Nonce})
 				return err
 			},
-			"release": func() error { _, err := h.machines.Release(ctx, m.ID, fabric.Act{Nonce: foreign.Nonce}); return err },
+			"release": func() error {
+				_, err := h.machines.Release(ctx, m.ID, fabric.MachineAction{Nonce: foreign.Nonce})
+				return err
+			},
 		} {
 			if err := do(); bourse.CodeOf(err) != bourse.CodeConflict {
 				t.Errorf("%s with the nonce of another machine: %v, want conflict", what, err)
@@ -327,16 +333,16 @@ func TestLeases(t *testing.T) {
 		if _, err := h.machines.Lease(ctx, m.ID, fabric.LeaseRequest{TTL: time.Second}); bourse.CodeOf(err) != bourse.CodeConflict {
 			t.Errorf("second lease: %v, want conflict", err)
 		}
-		if _, err := h.machines.Stop(ctx, m.ID, fabric.Act{Nonce: "wrong"}); bourse.CodeOf(err) != bourse.CodeConflict {
+		if _, err := h.machines.Stop(ctx, m.ID, fabric.MachineAction{Nonce: "wrong"}); bourse.CodeOf(err) != bourse.CodeConflict {
 			t.Errorf("stop without the nonce: %v, want conflict", err)
 		}
 		if longer, err := h.machines.Lease(ctx, m.ID, fabric.LeaseRequest{TTL: 20 * time.Second, Nonce: lease.Nonce}); err != nil || longer.Nonce != lease.Nonce {
 			t.Errorf("extend: nonce %s, %v; want the same nonce", longer.Nonce, err)
 		}
-		h.must(h.machines.Stop(ctx, m.ID, fabric.Act{Nonce: lease.Nonce}))
+		h.must(h.machines.Stop(ctx, m.ID, fabric.MachineAction{Nonce: lease.Nonce}))
 		time.Sleep(21 * time.Second)
-		h.must(h.machines.Start(ctx, m.ID, fabric.Act{})) // it has expired
-		if _, err := h.machines.Release(ctx, m.ID, fabric.Act{Nonce: lease.Nonce}); bourse.CodeOf(err) != bourse.CodeNotFound {
+		h.must(h.machines.Start(ctx, m.ID, fabric.MachineAction{})) // it has expired
+		if _, err := h.machines.Release(ctx, m.ID, fabric.MachineAction{Nonce: lease.Nonce}); bourse.CodeOf(err) != bourse.CodeNotFound {
 			t.Errorf("release of an expired lease: %v, want not_found", err)
 		}
 		// Refreshed after its end, by who had it: flyctl takes another nonce for a lost lease.
@@ -409,7 +415,7 @@ func TestWait(t *testing.T) {
 		}
 		go func() {
 			time.Sleep(time.Second)
-			_, _ = h.machines.Destroy(context.WithoutCancel(ctx), m.ID, fabric.Act{}) // the wait reports whether it worked
+			_, _ = h.machines.Destroy(context.WithoutCancel(ctx), m.ID, fabric.MachineAction{}) // the wait reports whether it worked
 		}()
 		if _, err := reach.AwaitState(ctx, h.state, m.ID, reach.StateQuery{}, time.Minute); bourse.CodeOf(err) != bourse.CodeNotFound {
 			t.Errorf("destroyed while waiting for started: %v, want not_found", err)

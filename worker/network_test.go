@@ -39,7 +39,7 @@ func TestNetworkModes(t *testing.T) {
 					if attached != own || m.PrivateIP.IsValid() != own || (m.Boot.Port == 0) != own {
 						t.Errorf("%s: attached %t, address %s, port %d; want a network of its own: %t", name, attached, m.PrivateIP, m.Boot.Port, own)
 					}
-					m = h.must(h.machines.Restart(t.Context(), m.ID, fabric.Act{}))
+					m = h.must(h.machines.Restart(t.Context(), m.ID, fabric.MachineAction{}))
 					if (m.Boot.Port == 0) != own || slices.Contains(h.rig.network.attached(), m.ID) != own {
 						t.Errorf("%s, restarted: port %d", name, m.Boot.Port)
 					}
@@ -56,7 +56,7 @@ func TestRecoveryOfNetworks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newImageHost(t)
 		running, stopped := h.place(image(rigImage)), h.place(image(rigImage))
-		h.must(h.machines.Stop(t.Context(), stopped.ID, fabric.Act{}))
+		h.must(h.machines.Stop(t.Context(), stopped.ID, fabric.MachineAction{}))
 		h.reaches(stopped.ID, bourse.StateStopped)
 		h.crash()
 		stray := network.Spec{Machine: "abcdef01234567", App: "web", Network: "org:x"}
@@ -86,11 +86,11 @@ func TestANetworkThatStays(t *testing.T) {
 			}
 			return nil
 		})
-		h.must(h.machines.Stop(t.Context(), m.ID, fabric.Act{}))
+		h.must(h.machines.Stop(t.Context(), m.ID, fabric.MachineAction{}))
 		h.reaches(m.ID, bourse.StateStopped)
-		h.must(h.machines.Start(t.Context(), m.ID, fabric.Act{}))
+		h.must(h.machines.Start(t.Context(), m.ID, fabric.MachineAction{}))
 		h.rig.network.failing(nil)
-		h.must(h.machines.Destroy(t.Context(), m.ID, fabric.Act{Force: true}))
+		h.must(h.machines.Destroy(t.Context(), m.ID, fabric.MachineAction{Force: true}))
 		h.leftNothing()
 	})
 }

@@ -48,7 +48,7 @@ func overlap(t *testing.T, seed uint64) {
 		words = []string{"sleep", "5ms", "exit", "3"}
 	}
 	id := h.place(run(words...)).ID
-	if _, err := h.machines.Stop(t.Context(), id, fabric.Act{}); err != nil && seed%3 != 0 {
+	if _, err := h.machines.Stop(t.Context(), id, fabric.MachineAction{}); err != nil && seed%3 != 0 {
 		t.Fatal(err)
 	}
 	if _, err := h.state.AwaitMachine(t.Context(), id, func(m *bourse.Machine) bool { return m.State == bourse.StateStopped }); err != nil {
@@ -71,7 +71,7 @@ func overlap(t *testing.T, seed uint64) {
 	reply := func(r fabric.ActReply, err error) (bourse.Machine, error) { return r.Machine, err }
 	ctx := t.Context()
 	for range 2 {
-		do(func() (bourse.Machine, error) { return reply(h.machines.Start(ctx, id, fabric.Act{})) })
+		do(func() (bourse.Machine, error) { return reply(h.machines.Start(ctx, id, fabric.MachineAction{})) })
 	}
 	for n := range 3 {
 		value := fmt.Sprint(n)
@@ -79,9 +79,9 @@ func overlap(t *testing.T, seed uint64) {
 			return h.machines.SetMetadata(ctx, id, fabric.MetadataRequest{Set: map[string]*string{"n" + value: &value}})
 		})
 	}
-	do(func() (bourse.Machine, error) { return reply(h.machines.Cordon(ctx, id, fabric.Act{}, true)) })
+	do(func() (bourse.Machine, error) { return reply(h.machines.Cordon(ctx, id, fabric.MachineAction{}, true)) })
 	if seed%2 == 0 {
-		do(func() (bourse.Machine, error) { return reply(h.machines.Stop(ctx, id, fabric.Act{})) })
+		do(func() (bourse.Machine, error) { return reply(h.machines.Stop(ctx, id, fabric.MachineAction{})) })
 	}
 	wg.Wait()
 	time.Sleep(time.Minute)

@@ -47,7 +47,7 @@ func (w *Worker) newTasks() *tasks.Tasks {
 
 // startUsed starts a machine that a client wants to use.
 func (w *Worker) startUsed(ctx context.Context, id bourse.MachineID) error {
-	_, err := w.machines.Start(ctx, id, fabric.Act{})
+	_, err := w.machines.Start(ctx, id, fabric.MachineAction{})
 	return err
 }
 

@@ -83,13 +83,13 @@ func TestEachMachineHasAPort(t *testing.T) {
 			again.Go(func() {
 				act := h.machines.Restart
 				if i%2 == 0 {
-					if _, err := h.machines.Stop(t.Context(), id, fabric.Act{}); err != nil {
+					if _, err := h.machines.Stop(t.Context(), id, fabric.MachineAction{}); err != nil {
 						t.Error(err)
 					}
 					h.reaches(id, bourse.StateStopped)
 					act = h.machines.Start
 				}
-				if _, err := act(t.Context(), id, fabric.Act{}); err != nil {
+				if _, err := act(t.Context(), id, fabric.MachineAction{}); err != nil {
 					t.Error(err)
 				}
 			})
@@ -97,7 +97,7 @@ func TestEachMachineHasAPort(t *testing.T) {
 		again.Wait()
 		distinct("started again")
 	}
-	h.must(h.machines.Stop(t.Context(), all[1], fabric.Act{}))
+	h.must(h.machines.Stop(t.Context(), all[1], fabric.MachineAction{}))
 	h.reaches(all[1], bourse.StateStopped)
 	distinct("one is stopped")
 	_, refusal, err = h.claim(t.Context(), &bourse.Claim{Order: *newOrder(t)})
@@ -105,9 +105,9 @@ func TestEachMachineHasAPort(t *testing.T) {
 	h.crash()
 	h.start(nil)
 	distinct("after the daemon's end")
-	h.must(h.machines.Start(t.Context(), all[1], fabric.Act{}))
+	h.must(h.machines.Start(t.Context(), all[1], fabric.MachineAction{}))
 	distinct("started after it")
-	h.must(h.machines.Destroy(t.Context(), all[0], fabric.Act{Force: true}))
+	h.must(h.machines.Destroy(t.Context(), all[0], fabric.MachineAction{Force: true}))
 	delete(had, all[0])
 	all[0] = h.place().ID
 	distinct("after another has gone")
@@ -120,13 +120,13 @@ func TestAPortThatSomethingElseTook(t *testing.T) {
 	free := freePorts(t, 1)
 	h := newHost(t, func(c *Config) { c.Ports = free })
 	m := h.place()
-	h.must(h.machines.Stop(t.Context(), m.ID, fabric.Act{}))
+	h.must(h.machines.Stop(t.Context(), m.ID, fabric.MachineAction{}))
 	h.reaches(m.ID, bourse.StateStopped)
 	l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", m.Boot.Port))
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = h.machines.Start(t.Context(), m.ID, fabric.Act{})
+	_, err = h.machines.Start(t.Context(), m.ID, fabric.MachineAction{})
 	want := fmt.Sprintf("machine %s cannot start: another program on its host listens on port %d, its $PORT", m.ID, m.Boot.Port)
 	if bourse.CodeOf(err) != bourse.CodeFailedPrecondition || bourse.MessageOf(err) != want {
 		t.Errorf("%v, want %s", err, want)
@@ -134,7 +134,7 @@ func TestAPortThatSomethingElseTook(t *testing.T) {
 	if err := l.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if now := h.must(h.machines.Start(t.Context(), m.ID, fabric.Act{})); now.Boot.Port != m.Boot.Port {
+	if now := h.must(h.machines.Start(t.Context(), m.ID, fabric.MachineAction{})); now.Boot.Port != m.Boot.Port {
 		t.Errorf("port %d, it had %d", now.Boot.Port, m.Boot.Port)
 	}
 }
@@ -161,7 +161,7 @@ func TestADeclaredPort(t *testing.T) {
 	if first.Boot.Port != declared {
 		t.Errorf("the first machine has port %d, it names %d", first.Boot.Port, declared)
 	}
-	h.must(h.machines.Stop(t.Context(), first.ID, fabric.Act{}))
+	h.must(h.machines.Stop(t.Context(), first.ID, fabric.MachineAction{}))
 	h.reaches(first.ID, bourse.StateStopped)
 	given := func(port int) bool { return port >= h.cfg.Ports.First && port <= h.cfg.Ports.Last }
 	second := h.place(names(declared))
@@ -174,13 +174,13 @@ func TestADeclaredPort(t *testing.T) {
 		t.Errorf("requests for the second machine go to port %d, %v; its $PORT is %d", moved, err, second.Boot.Port)
 	}
 	// A start looks again, and a port that the machine has is kept.
-	if now := h.must(h.machines.Start(t.Context(), first.ID, fabric.Act{})); now.Boot.Port != declared {
+	if now := h.must(h.machines.Start(t.Context(), first.ID, fabric.MachineAction{})); now.Boot.Port != declared {
 		t.Errorf("the first machine has port %d at its second start", now.Boot.Port)
 	}
-	h.must(h.machines.Destroy(t.Context(), first.ID, fabric.Act{Force: true}))
-	h.must(h.machines.Stop(t.Context(), second.ID, fabric.Act{}))
+	h.must(h.machines.Destroy(t.Context(), first.ID, fabric.MachineAction{Force: true}))
+	h.must(h.machines.Stop(t.Context(), second.ID, fabric.MachineAction{}))
 	h.reaches(second.ID, bourse.StateStopped)
-	if now := h.must(h.machines.Start(t.Context(), second.ID, fabric.Act{})); now.Boot.Port != declared {
+	if now := h.must(h.machines.Start(t.Context(), second.ID, fabric.MachineAction{})); now.Boot.Port != declared {
 		t.Errorf("the second machine has port %d, and %d is free", now.Boot.Port, declared)
 	}
 	h.verify()
@@ -190,7 +190,7 @@ func TestADeclaredPort(t *testing.T) {
 func TestAMachineHasItsPortBeforeItStarts(t *testing.T) {
 	h := newHost(t, nil)
 	m := h.place(func(o *bourse.Order) { o.SkipLaunch = true })
-	now := h.must(h.machines.Start(t.Context(), m.ID, fabric.Act{}))
+	now := h.must(h.machines.Start(t.Context(), m.ID, fabric.MachineAction{}))
 	if m.Boot.Port == 0 || now.Boot.Port != m.Boot.Port {
 		t.Errorf("port %d, then %d", m.Boot.Port, now.Boot.Port)
 	}

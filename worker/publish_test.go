@@ -75,7 +75,7 @@ func TestAChangeWithoutItsCallerIsPublished(t *testing.T) {
 		time.Sleep(time.Minute)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 		defer cancel()
-		if _, err := h.machines.Cordon(ctx, id, fabric.Act{}, true); err == nil {
+		if _, err := h.machines.Cordon(ctx, id, fabric.MachineAction{}, true); err == nil {
 			t.Fatal("the caller did not leave early: the test shows nothing")
 		}
 		time.Sleep(time.Minute)
@@ -123,8 +123,8 @@ func TestAShortLifeIsNotWorthAWord(t *testing.T) {
 		time.Sleep(time.Minute)
 		before := v.counted()
 		m := h.place()
-		h.must(h.machines.Destroy(t.Context(), m.ID, fabric.Act{Force: true}))
-		_, _ = h.machines.Cordon(t.Context(), "abcdef01234567", fabric.Act{}, true) // there is none
+		h.must(h.machines.Destroy(t.Context(), m.ID, fabric.MachineAction{Force: true}))
+		_, _ = h.machines.Cordon(t.Context(), "abcdef01234567", fabric.MachineAction{}, true) // there is none
 		time.Sleep(time.Minute)
 		after := v.counted()
 		if after.machines != before.machines || after.gone != before.gone {
@@ -156,7 +156,7 @@ func TestAViewThatHangsDelaysNothing(t *testing.T) {
 		for range 100 {
 			kept = append(kept, h.place().ID)
 		}
-		h.must(h.machines.Destroy(t.Context(), kept[0], fabric.Act{Force: true}))
+		h.must(h.machines.Destroy(t.Context(), kept[0], fabric.MachineAction{Force: true}))
 		if took := time.Since(begin); took > 0 {
 			t.Errorf("claims took %s with a view that hangs", took)
 		}

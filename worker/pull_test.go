@@ -130,7 +130,7 @@ func TestAPulledMachineIsCanceledBeforeItsClaim(t *testing.T) {
 				return err
 			},
 			"stop": func(h *host, _ *bourse.Order, id bourse.MachineID) error {
-				_, err := h.machines.Stop(t.Context(), id, fabric.Act{})
+				_, err := h.machines.Stop(t.Context(), id, fabric.MachineAction{})
 				return err
 			},
 		} {

@@ -304,7 +304,7 @@ func (h *host) destroyOne(rng *rand.Rand) error {
 	if err != nil || len(all) == 0 {
 		return err
 	}
-	_, err = h.machines.Destroy(h.t.Context(), all[rng.IntN(len(all))].ID, fabric.Act{Force: true})
+	_, err = h.machines.Destroy(h.t.Context(), all[rng.IntN(len(all))].ID, fabric.MachineAction{Force: true})
 	switch bourse.CodeOf(err) {
 	case bourse.CodeNotFound, bourse.CodeFailedPrecondition: // another was faster
 		return nil

@@ -36,7 +36,7 @@ func TestSchedule(t *testing.T) {
 		m := h.place(run("exit", "0"), scheduled())
 		runs := h.place(run("run"), scheduled())
 		suspended := h.place(run("run"), scheduled())
-		h.must(h.machines.Suspend(ctx, suspended.ID, fabric.Act{}))
+		h.must(h.machines.Suspend(ctx, suspended.ID, fabric.MachineAction{}))
 		prepared := h.place(run("exit", "0"), scheduled(), func(o *bourse.Order) { o.SkipLaunch = true })
 		time.Sleep(3*time.Hour + 6*time.Minute)
 		if got := byClock(h.get(m.ID)); len(got) != 3 || got[1].Sub(got[0]).Round(time.Second) != time.Hour {
@@ -59,8 +59,8 @@ func TestSchedule(t *testing.T) {
 			}
 		}
 		h.must(h.update(ctx, m.ID, func(c *bourse.Config) { c.Schedule = "" }))
-		h.must(h.machines.Stop(ctx, runs.ID, fabric.Act{}))
-		h.must(h.machines.Destroy(ctx, runs.ID, fabric.Act{Force: true}))
+		h.must(h.machines.Stop(ctx, runs.ID, fabric.MachineAction{}))
+		h.must(h.machines.Destroy(ctx, runs.ID, fabric.MachineAction{Force: true}))
 		time.Sleep(30 * time.Minute) // the record of what is destroyed is kept for an hour
 		if now := h.get(runs.ID); now.Due != nil {
 			t.Errorf("a destroyed machine is due %+v", now.Due)

@@ -131,13 +131,13 @@ func TestASpareStandsInAndDown(t *testing.T) {
 
 		o.set(bourse.StateStarted, watch.HostLost)
 		is("it is lost again", time.Minute, bourse.StateStarted, primary)
-		h.must(h.machines.Stop(t.Context(), m.ID, fabric.Act{}))
+		h.must(h.machines.Stop(t.Context(), m.ID, fabric.MachineAction{}))
 		is("someone has stopped the spare", time.Hour, bourse.StateStopped, primary)
 		o.set(bourse.StateStarted, watch.HostHeard)
 		is("the primary is back", time.Minute, bourse.StateStopped, "")
 		o.set(bourse.StateStarted, watch.HostLost)
 		is("it is lost once more", time.Minute, bourse.StateStarted, primary)
-		h.must(h.machines.Restart(t.Context(), m.ID, fabric.Act{}))
+		h.must(h.machines.Restart(t.Context(), m.ID, fabric.MachineAction{}))
 		o.set(bourse.StateStarted, watch.HostHeard)
 		is("someone has restarted the spare: it is theirs", time.Hour, bourse.StateStarted, "")
 		h.verify()
@@ -182,7 +182,7 @@ func TestASpareWaitsForRoom(t *testing.T) {
 		if m = h.get(m.ID); m.State != bourse.StateStopped {
 			t.Fatalf("%s on a full host", m.State)
 		}
-		h.must(h.machines.Destroy(t.Context(), full.ID, fabric.Act{Force: true}))
+		h.must(h.machines.Destroy(t.Context(), full.ID, fabric.MachineAction{Force: true}))
 		time.Sleep(10 * time.Second)
 		if m = h.get(m.ID); m.State != bourse.StateStarted {
 			t.Errorf("%s once there is room", m.State)

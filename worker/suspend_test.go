@@ -27,11 +27,11 @@ func TestSuspendAndResume(t *testing.T) {
 		defer h.crash()
 		ctx := t.Context()
 		m := h.place(run("run"))
-		suspended := h.must(h.machines.Suspend(ctx, m.ID, fabric.Act{}))
+		suspended := h.must(h.machines.Suspend(ctx, m.ID, fabric.MachineAction{}))
 		if suspended.State != bourse.StateSuspended || suspended.Boot.PID != m.Boot.PID || !cmp.Equal(suspended.Takes, m.Takes) {
 			t.Errorf("suspended as %+v, takes %v, want its program and all of %v", suspended.Boot, suspended.Takes, m.Takes)
 		}
-		if again := h.must(h.machines.Suspend(ctx, m.ID, fabric.Act{})); again.State != bourse.StateSuspended {
+		if again := h.must(h.machines.Suspend(ctx, m.ID, fabric.MachineAction{})); again.State != bourse.StateSuspended {
 			t.Errorf("suspended again it is %s", again.State)
 		}
 		if _, err := h.machines.Usage(ctx, m.ID); err != nil {
@@ -42,12 +42,12 @@ func TestSuspendAndResume(t *testing.T) {
 		if now := h.get(m.ID); now.State != bourse.StateSuspended || !slices.Contains(h.frozen(), machines.TaskOf(&now)) {
 			t.Errorf("after a bounce it is %s, frozen are %v", now.State, h.frozen())
 		}
-		resumed := h.must(h.machines.Start(ctx, m.ID, fabric.Act{}))
+		resumed := h.must(h.machines.Start(ctx, m.ID, fabric.MachineAction{}))
 		if resumed.State != bourse.StateStarted || resumed.Boot.PID != m.Boot.PID || resumed.Boot.Number != 1 || len(h.frozen()) != 0 {
 			t.Errorf("resumed as %s %+v, frozen are %v; want the same program", resumed.State, resumed.Boot, h.frozen())
 		}
-		h.must(h.machines.Suspend(ctx, m.ID, fabric.Act{}))
-		if again := h.must(h.machines.Restart(ctx, m.ID, fabric.Act{})); again.State != bourse.StateStarted || again.Boot.PID != m.Boot.PID {
+		h.must(h.machines.Suspend(ctx, m.ID, fabric.MachineAction{}))
+		if again := h.must(h.machines.Restart(ctx, m.ID, fabric.MachineAction{})); again.State != bourse.StateStarted || again.Boot.PID != m.Boot.PID {
 			t.Errorf("restart of a suspended machine: %s %+v, want that it goes on", again.State, again.Boot)
 		}
 		want := []string{
@@ -71,9 +71,9 @@ func TestEndOfASuspendedMachine(t *testing.T) {
 		m, other := h.place(run("run"), restart(bourse.RestartAlways, 3)), h.place(run("ignore", "run"))
 		third := h.place(run("run"))
 		for _, id := range []bourse.MachineID{m.ID, other.ID, third.ID} {
-			h.must(h.machines.Suspend(ctx, id, fabric.Act{}))
+			h.must(h.machines.Suspend(ctx, id, fabric.MachineAction{}))
 		}
-		h.must(h.machines.Stop(ctx, m.ID, fabric.Act{Timeout: bourse.Duration(time.Minute)}))
+		h.must(h.machines.Stop(ctx, m.ID, fabric.MachineAction{Timeout: bourse.Duration(time.Minute)}))
 		stopped := h.reaches(m.ID, bourse.StateStopped)
 		if e := stopped.LastEvents[0].Exit; e == nil || !e.RequestedStop || e.Signal != bourse.Signal("SIGKILL").Number() {
 			t.Errorf("exit event %+v, want a requested end by SIGKILL", e)
@@ -81,10 +81,10 @@ func TestEndOfASuspendedMachine(t *testing.T) {
 		if next := h.must(h.update(ctx, third.ID, env("VERSION", "2"))); next.Boot.Number != 2 || next.State != bourse.StateStarted || next.Boot.Frozen {
 			t.Errorf("updated it is %s, %+v; want its new version", next.State, next.Boot)
 		}
-		if cold := h.must(h.machines.Start(ctx, m.ID, fabric.Act{})); cold.Boot.Number != 2 || cold.Boot.Frozen {
+		if cold := h.must(h.machines.Start(ctx, m.ID, fabric.MachineAction{})); cold.Boot.Number != 2 || cold.Boot.Frozen {
 			t.Errorf("started as %+v, want a second boot", cold.Boot)
 		}
-		if gone := h.must(h.machines.Destroy(ctx, other.ID, fabric.Act{})); gone.State != bourse.StateDestroyed || len(h.frozen()) > 0 {
+		if gone := h.must(h.machines.Destroy(ctx, other.ID, fabric.MachineAction{})); gone.State != bourse.StateDestroyed || len(h.frozen()) > 0 {
 			t.Errorf("destroyed it is %s, frozen are %v", gone.State, h.frozen())
 		}
 		h.verify()
@@ -98,7 +98,7 @@ func TestSuspendedMachineIsLost(t *testing.T) {
 		h := newHost(t, nil)
 		defer h.crash()
 		m := h.place(run("run"), restart(bourse.RestartAlways, 3))
-		h.must(h.machines.Suspend(t.Context(), m.ID, fabric.Act{}))
+		h.must(h.machines.Suspend(t.Context(), m.ID, fabric.MachineAction{}))
 		h.crash()
 		h.mem.Lose()
 		h.start(nil)
@@ -129,7 +129,7 @@ func TestMachineThatCannotBeSuspended(t *testing.T) {
 		}})
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		if _, err := h.machines.Suspend(ctx, m.ID, fabric.Act{}); err == nil {
+		if _, err := h.machines.Suspend(ctx, m.ID, fabric.MachineAction{}); err == nil {
 			t.Error("suspended by a driver that fails")
 		}
 		h.mem.SetHooks(drivertest.Hooks{})
@@ -139,7 +139,7 @@ func TestMachineThatCannotBeSuspended(t *testing.T) {
 		h.crash()
 		h.mem.SetLabels(map[string]string{"cgroup": "none"})
 		h.start(nil)
-		_, err := h.machines.Suspend(t.Context(), m.ID, fabric.Act{})
+		_, err := h.machines.Suspend(t.Context(), m.ID, fabric.MachineAction{})
 		if bourse.CodeOf(err) != bourse.CodeFailedPrecondition || !strings.Contains(bourse.MessageOf(err), "stop it instead") {
 			t.Errorf("got %v, want that its host cannot", err)
 		}
@@ -156,14 +156,14 @@ func TestSuspendAmongOthers(t *testing.T) {
 		m := h.place(run("sleep", "50ms", "run"), restart(bourse.RestartAlways, 10))
 		var all sync.WaitGroup
 		for range 3 {
-			for _, do := range []func(context.Context, bourse.MachineID, fabric.Act) (fabric.ActReply, error){
+			for _, do := range []func(context.Context, bourse.MachineID, fabric.MachineAction) (fabric.ActReply, error){
 				h.machines.Suspend, h.machines.Start, h.machines.Stop, h.machines.Restart,
-				func(ctx context.Context, id bourse.MachineID, _ fabric.Act) (fabric.ActReply, error) {
-					return h.machines.Signal(ctx, id, fabric.Act{Signal: "SIGTERM"})
+				func(ctx context.Context, id bourse.MachineID, _ fabric.MachineAction) (fabric.ActReply, error) {
+					return h.machines.Signal(ctx, id, fabric.MachineAction{Signal: "SIGTERM"})
 				},
 			} {
 				all.Go(func() {
-					_, err := do(t.Context(), m.ID, fabric.Act{Timeout: bourse.Duration(time.Second)})
+					_, err := do(t.Context(), m.ID, fabric.MachineAction{Timeout: bourse.Duration(time.Second)})
 					if code := bourse.CodeOf(err); err != nil && code != bourse.CodeFailedPrecondition && code != bourse.CodeUnavailable && !errors.Is(err, context.Canceled) {
 						t.Errorf("got %v", err)
 					}

@@ -177,7 +177,7 @@ func TestRefusalsOfTasks(t *testing.T) {
 
 // stop2 stops a machine and waits until it has stopped.
 func (h *host) stop2(id bourse.MachineID) (fabric.ActReply, error) {
-	reply, err := h.machines.Stop(h.t.Context(), id, fabric.Act{})
+	reply, err := h.machines.Stop(h.t.Context(), id, fabric.MachineAction{})
 	if err == nil {
 		h.reaches(id, bourse.StateStopped)
 	}

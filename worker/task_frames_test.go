@@ -222,7 +222,7 @@ func TestAMachineThatStopsIsLeft(t *testing.T) {
 		h.result(t.Context(), call(t, "echo", 1))
 		h.must(h.stop2(m.ID))
 		<-closed
-		h.must(h.machines.Start(t.Context(), m.ID, fabric.Act{}))
+		h.must(h.machines.Start(t.Context(), m.ID, fabric.MachineAction{}))
 		h.reaches(m.ID, bourse.StateStarted)
 	}
 	if len(opened) != 2 {

@@ -124,7 +124,7 @@ func TestUpdateOfAMachineThatDoesNotRun(t *testing.T) {
 					h := newHost(t, nil)
 					defer h.crash()
 					m := h.place(run("run"))
-					h.must(h.machines.Stop(t.Context(), m.ID, fabric.Act{}))
+					h.must(h.machines.Stop(t.Context(), m.ID, fabric.MachineAction{}))
 					h.reaches(m.ID, bourse.StateStopped)
 					if failed {
 						if _, err := h.update(t.Context(), m.ID, execs("missing")); bourse.CodeOf(err) != bourse.CodeFailedPrecondition {
@@ -307,7 +307,7 @@ func TestCallsDuringAnUpdate(t *testing.T) {
 		"start":  {func(h *host, id bourse.MachineID) error { return h.call(h.t.Context(), bourse.CallStart, id) }, bourse.CodeFailedPrecondition, bourse.StateStarted},
 		"stop":   {func(h *host, id bourse.MachineID) error { return h.call(h.t.Context(), bourse.CallStop, id) }, "", bourse.StateStopped},
 		"destroy": {func(h *host, id bourse.MachineID) error {
-			_, err := h.machines.Destroy(h.t.Context(), id, fabric.Act{Force: true})
+			_, err := h.machines.Destroy(h.t.Context(), id, fabric.MachineAction{Force: true})
 			return err
 		}, "", bourse.StateDestroyed},
 		"metadata": {func(h *host, id bourse.MachineID) error {
@@ -413,7 +413,7 @@ func TestVersions(t *testing.T) {
 		if err != nil || len(list) != 3 { // the present one, and two that have 200 KiB
 			t.Errorf("%d large versions, %v", len(list), err)
 		}
-		h.must(h.machines.Destroy(t.Context(), m.ID, fabric.Act{Force: true}))
+		h.must(h.machines.Destroy(t.Context(), m.ID, fabric.MachineAction{Force: true}))
 		if list, err = h.state.Versions(t.Context(), m.ID); err != nil || len(list) != 1 {
 			t.Errorf("destroyed, %d versions are left, %v", len(list), err)
 		}

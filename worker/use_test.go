@@ -45,7 +45,7 @@ func (s *served) use(id bourse.MachineID, change func(*fabric.UseRequest)) (fabr
 func TestUse(t *testing.T) {
 	s := newServed(t)
 	m := s.place(func(o *bourse.Order) { o.Config.Services = []byte(`[{"internal_port":8080}]`) })
-	s.must(s.machines.Stop(t.Context(), m.ID, fabric.Act{}))
+	s.must(s.machines.Stop(t.Context(), m.ID, fabric.MachineAction{}))
 	s.reaches(m.ID, bourse.StateStopped)
 	if _, err := s.use(m.ID, func(r *fabric.UseRequest) { r.Start = false }); bourse.CodeOf(err) != bourse.CodeFailedPrecondition {
 		t.Errorf("not to be started: %v", err)

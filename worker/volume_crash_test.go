@@ -88,7 +88,7 @@ func (h *host) volumeLife(d *volumeDiary, vols *volumetest.Host) error {
 			restored, err = place(func(o *bourse.VolumeOrder) { o.Snapshot, o.SizeGB = snap.ID, 12 })
 			return err
 		},
-		func() error { _, err := h.machines.Destroy(ctx, m.ID, fabric.Act{Force: true}); return err },
+		func() error { _, err := h.machines.Destroy(ctx, m.ID, fabric.MachineAction{Force: true}); return err },
 		func() error { _, err := h.cancel(ctx, restored.Order); return d.goes(restored.ID, err) },
 		func() error { _, err := h.volumes.Destroy(ctx, base.ID); return d.goes(base.ID, err) },
 		func() error {

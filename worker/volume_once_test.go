@@ -50,7 +50,7 @@ func TestAVolumeHasOneMachine(t *testing.T) {
 	if got := <-reasons; !strings.Contains(got, "already claimed by machine "+string(holder)) {
 		t.Errorf("refused with %q, want the machine named", got)
 	}
-	h.must(h.machines.Destroy(t.Context(), holder, fabric.Act{Force: true}))
+	h.must(h.machines.Destroy(t.Context(), holder, fabric.MachineAction{Force: true}))
 	h.place(mounts(v.ID)) // it is free again
 	h.verify()
 }
@@ -99,7 +99,7 @@ func TestInvariant4DiskNeverOversold(t *testing.T) {
 				if m, r, err := h.claim(ctx, &bourse.Claim{Order: *newOrder(t, mounts(id))}); err != nil || r != nil && r.Reason != bourse.RefusedResource {
 					t.Errorf("machine: %+v, %v", r, err)
 				} else if m != nil {
-					h.must(h.machines.Destroy(ctx, m.Machine.ID, fabric.Act{Force: true}))
+					h.must(h.machines.Destroy(ctx, m.Machine.ID, fabric.MachineAction{Force: true}))
 				}
 				if _, err := h.volumes.Destroy(ctx, id); err != nil {
 					t.Errorf("destroy: %v", err)

@@ -87,9 +87,9 @@ func TestVolumesOnARealHost(t *testing.T) {
 		if err != nil || string(got) != want {
 			t.Errorf("volume %s has %q (%v), want %q", id, got, err, want)
 		}
-		near.must(near.machines.Destroy(ctx, machine.ID, fabric.Act{Force: true}))
+		near.must(near.machines.Destroy(ctx, machine.ID, fabric.MachineAction{Force: true}))
 	}
-	far.must(far.machines.Destroy(ctx, m.ID, fabric.Act{Force: true}))
+	far.must(far.machines.Destroy(ctx, m.ID, fabric.MachineAction{Force: true}))
 	for _, h := range []*host{near, far} {
 		if err := h.DestroyAll(ctx); err != nil {
 			t.Error(err)

@@ -55,7 +55,7 @@ func TestRecoveryFinishesVolumes(t *testing.T) {
 		if left, _ := vols.Left(); len(left) != 3 {
 			t.Errorf("the host has %v, want two volumes and a snapshot", left)
 		}
-		h.must(h.machines.Destroy(t.Context(), m.ID, fabric.Act{Force: true}))
+		h.must(h.machines.Destroy(t.Context(), m.ID, fabric.MachineAction{Force: true}))
 		h.verify()
 	})
 }

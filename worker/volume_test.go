@@ -138,7 +138,7 @@ func TestLifeOfAVolume(t *testing.T) {
 		if _, err := h.volumes.Destroy(ctx, v.ID); bourse.CodeOf(err) != bourse.CodeFailedPrecondition || !strings.Contains(err.Error(), "currently bound to machine: "+string(m.ID)) {
 			t.Errorf("destroy while attached: %v, want failed_precondition", err)
 		}
-		h.must(h.machines.Destroy(ctx, m.ID, fabric.Act{Force: true}))
+		h.must(h.machines.Destroy(ctx, m.ID, fabric.MachineAction{Force: true}))
 		if mem, ok := vols.Read(v.ID); !ok || mem.Mounted || len(mem.Data) != 1024 {
 			t.Errorf("after the machine the host has %+v (%t), want the data, unmounted", mem.Mounted, ok)
 		}
@@ -195,7 +195,7 @@ func TestTheViewHearsOfVolumes(t *testing.T) {
 		check("kept")
 		view.lose()
 		check("lost")
-		h.must(h.machines.Destroy(t.Context(), m.ID, fabric.Act{Force: true}))
+		h.must(h.machines.Destroy(t.Context(), m.ID, fabric.MachineAction{Force: true}))
 		check("detached")
 		h.crash()
 		if err := h.tryStart(nil); err != nil {

@@ -14,8 +14,8 @@ type Program struct {
 	Env  map[string]string // without the variables that describe the machine itself
 	From map[string]string // variables with a fact about the machine, one of facts
 
-	Secrets []Secret // secrets by variable, in addition to the app's
-	Apart   bool     // it does not receive the app's other secrets
+	Secrets          []Secret // secrets by variable, in addition to the app's
+	IgnoreAppSecrets bool     // it does not receive the app's other secrets
 }
 
 // Secret is a variable whose value is one of the app's secrets.
@@ -24,14 +24,14 @@ type Secret struct {
 	Name   string `json:"name"` // of the secret; "": the same as the variable's
 }
 
-// Given returns the variables that a program receives from its app's secrets. It returns CodeInvalid if the program
+// SecretVars returns the variables that a program receives from its app's secrets. It returns CodeInvalid if the program
 // requests a secret that the app does not have.
-func (p *Program) Given(secrets map[string]string) (map[string]string, error) {
-	if !p.Apart && len(p.Secrets) == 0 {
+func (p *Program) SecretVars(secrets map[string]string) (map[string]string, error) {
+	if !p.IgnoreAppSecrets && len(p.Secrets) == 0 {
 		return secrets, nil
 	}
 	out := map[string]string{}
-	if !p.Apart {
+	if !p.IgnoreAppSecrets {
 		maps.Copy(out, secrets)
 	}
 	for _, s := range p.Secrets {
@@ -92,7 +92,7 @@ func (p *Program) add(one *processConfig) error {
 		p.Exec, p.Cmd = nil, one.Cmd
 	}
 	p.User = cmp.Or(one.User, p.User)
-	p.Secrets, p.Apart = one.Secrets, one.IgnoreAppSecrets
+	p.Secrets, p.IgnoreAppSecrets = one.Secrets, one.IgnoreAppSecrets
 	if len(one.Env) > 0 {
 		p.Env = maps.Clone(p.Env)
 		if p.Env == nil {

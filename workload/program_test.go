@@ -72,13 +72,13 @@ func TestGiven(t *testing.T) {
 		want map[string]string // nil: refused
 	}{
 		"all":                            {workload.Program{}, app},
-		"none":                           {workload.Program{Apart: true}, map[string]string{}},
+		"none":                           {workload.Program{IgnoreAppSecrets: true}, map[string]string{}},
 		"one more":                       {workload.Program{Secrets: []workload.Secret{{EnvVar: "X", Name: "A"}}}, map[string]string{"A": "1", "B": "2", "X": "1"}},
-		"one alone":                      {workload.Program{Apart: true, Secrets: []workload.Secret{{EnvVar: "B"}}}, map[string]string{"B": "2"}},
-		"one, renamed":                   {workload.Program{Apart: true, Secrets: []workload.Secret{{EnvVar: "A", Name: "B"}}}, map[string]string{"A": "2"}},
+		"one alone":                      {workload.Program{IgnoreAppSecrets: true, Secrets: []workload.Secret{{EnvVar: "B"}}}, map[string]string{"B": "2"}},
+		"one, renamed":                   {workload.Program{IgnoreAppSecrets: true, Secrets: []workload.Secret{{EnvVar: "A", Name: "B"}}}, map[string]string{"A": "2"}},
 		"one that the app does not have": {workload.Program{Secrets: []workload.Secret{{EnvVar: "A", Name: "C"}}}, nil},
 	} {
-		got, err := c.p.Given(app)
+		got, err := c.p.SecretVars(app)
 		if diff := cmp.Diff(c.want, got); diff != "" || (err != nil) != (c.want == nil) || err != nil && bourse.CodeOf(err) != bourse.CodeInvalid {
 			t.Errorf("%s: %v (-want +got): %s", name, err, diff)
 		}

@@ -24,9 +24,9 @@ type Gate struct {
 	Turns     *throttle.Turns
 }
 
-// Authorise identifies the caller and checks its permission. Errors: unauthorized,
+// Authorize identifies the caller and checks its permission. Errors: unauthorized,
 // forbidden, not_found (the app), unavailable.
-func (g *Gate) Authorise(rt *Route, r *Request) error {
+func (g *Gate) Authorize(rt *Route, r *Request) error {
 	needs := rt.Needs
 	if needs == App {
 		if err := r.App().Validate(); err != nil {
@@ -94,7 +94,7 @@ func (g *Gate) identify(r *Request) (Identity, error) {
 		if err == nil {
 			return who, nil
 		}
-		if refused == nil || bourse.CodeOf(err) != bourse.CodeUnauthorized || errors.Is(err, ErrEnded) {
+		if refused == nil || bourse.CodeOf(err) != bourse.CodeUnauthorized || errors.Is(err, ErrTokenEnded) {
 			refused = err
 		}
 	}
@@ -112,8 +112,8 @@ func (g *Gate) Usable(r *Request, name bourse.AppName) (bourse.App, error) {
 	return app, err
 }
 
-// Mine returns the apps that the caller may use, including the default app.
-func (g *Gate) Mine(r *Request) ([]bourse.App, error) {
+// AppsOf returns the apps that the caller may use, including the default app.
+func (g *Gate) AppsOf(r *Request) ([]bourse.App, error) {
 	list, _, err := g.Apps.List(r.Context(), nil)
 	if !slices.ContainsFunc(list, func(app bourse.App) bool { return app.Name == bourse.DefaultAppName }) {
 		if app, errDefault := g.Apps.Recall(r.Context(), bourse.DefaultAppName); errDefault == nil {
@@ -152,7 +152,7 @@ func errNoToken(cause error) error {
 	switch {
 	case cause != nil && bourse.CodeOf(cause) != bourse.CodeUnauthorized:
 		return cause
-	case errors.Is(cause, ErrEnded):
+	case errors.Is(cause, ErrTokenEnded):
 		text += ": " + bourse.MessageOf(cause)
 	}
 	return &bourse.Error{Code: bourse.CodeUnauthorized, Message: text, Err: cause}

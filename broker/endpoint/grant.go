@@ -31,18 +31,18 @@ func identityOf(t *inventory.Token) Identity {
 func good(t *inventory.Token, now time.Time) error {
 	switch {
 	case !t.RevokedAt.IsZero():
-		return &bourse.Error{Code: bourse.CodeUnauthorized, Message: "token " + t.ID + " was revoked", Err: ErrEnded}
+		return &bourse.Error{Code: bourse.CodeUnauthorized, Message: "token " + t.ID + " was revoked", Err: ErrTokenEnded}
 	case !t.ExpiresAt.IsZero() && !now.Before(t.ExpiresAt):
-		return &bourse.Error{Code: bourse.CodeUnauthorized, Message: "token " + t.ID + " has expired", Err: ErrEnded}
+		return &bourse.Error{Code: bourse.CodeUnauthorized, Message: "token " + t.ID + " has expired", Err: ErrTokenEnded}
 	case t.Unread || t.Org == "":
 		return bourse.Errorf(bourse.CodeUnavailable, "token %s cannot be read: its row in the view names no organization, or no valid list of apps and machines", t.ID)
 	}
 	return nil
 }
 
-// ErrEnded is wrapped by errors about tokens that were valid earlier. The reason may be
+// ErrTokenEnded is wrapped by errors about tokens that were valid earlier. The reason may be
 // shown to the token's bearer.
-var ErrEnded = errors.New("the token is no longer valid")
+var ErrTokenEnded = errors.New("the token is no longer valid")
 
 // Live reports whether the token is valid now, as far as this release can tell.
 func Live(t *inventory.Token, now time.Time) bool { return good(t, now) == nil }

@@ -50,7 +50,7 @@ func (s *Server) Routed(routes []Route) http.Handler {
 		mux.Handle(rt.Pattern, s.endpoint(rt))
 	}
 	mux.Handle(anyPath, s.endpoint(On(anyPath, Anyone, func(w http.ResponseWriter, r *Request) error {
-		if why := s.Declined(r.Request); why != "" {
+		if why := s.Unsupported(r.Request); why != "" {
 			return bourse.Errorf(bourse.CodeNotFound, "%s %s is not supported: %s", r.Method, bourse.Quoted(r.URL.Path), why)
 		}
 		return unknownPath(mux, w, r)

@@ -48,13 +48,13 @@ func (r *Request) Reaches(of lookup.Owner) bool {
 
 // Server handles all requests.
 type Server struct {
-	Gate     *Gate
-	Ready    func() error               // returns why only health, metrics and the view are served so far; nil: everything is served
-	Declined func(*http.Request) string // returns why a call of the Machines API is not supported; "" for other requests
-	Counts   *Counts
-	Region   bourse.Region // shown in request ids
-	Now      func() time.Time
-	Log      *slog.Logger
+	Gate        *Gate
+	Ready       func() error               // returns why only health, metrics and the view are served so far; nil: everything is served
+	Unsupported func(*http.Request) string // returns why a call of the Machines API is not supported; "" for other requests
+	Counts      *Counts
+	Region      bourse.Region // shown in request ids
+	Now         func() time.Time
+	Log         *slog.Logger
 }
 
 // endpoint serves one route. It assigns an id to the request, authorizes it, turns an error
@@ -88,7 +88,7 @@ func (s *Server) guarded(rt Route, w http.ResponseWriter, r *Request) (err error
 			err = &bourse.Error{Code: bourse.CodeInternal, Message: "internal error", Err: fmt.Errorf("panic: %v\n%s", p, debug.Stack())}
 		}
 	}()
-	if err := s.Gate.Authorise(&rt, r); err != nil {
+	if err := s.Gate.Authorize(&rt, r); err != nil {
 		return err
 	}
 	if r.Who.Org != "" {
@@ -213,8 +213,8 @@ func WriteOK(w http.ResponseWriter) error {
 	return WriteJSON(w, http.StatusOK, machinesapi.OK{OK: true})
 }
 
-// ShowSilent lists the workers whose data is missing from the reply in a header.
-func ShowSilent(r interface{ Set(key, value string) }, ids []bourse.WorkerID) {
+// ListUnreachable lists the workers whose data is missing from the reply in a header.
+func ListUnreachable(r interface{ Set(key, value string) }, ids []bourse.WorkerID) {
 	if len(ids) == 0 {
 		return
 	}

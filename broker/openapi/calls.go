@@ -113,9 +113,9 @@ func missing(why string, patterns ...string) []Call {
 	return out
 }
 
-// Declined returns why Bourse does not serve a request of the Machines API, or "" for any
+// Unsupported returns why Bourse does not serve a request of the Machines API, or "" for any
 // other request.
-func Declined() func(*http.Request) string {
+func Unsupported() func(*http.Request) string {
 	mux, why := http.NewServeMux(), map[string]string{}
 	for _, c := range calls {
 		if c.Missing != "" {

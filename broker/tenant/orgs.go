@@ -115,7 +115,7 @@ func (h *OrgMachines) machines(w http.ResponseWriter, r *endpoint.Request) error
 	}
 	missing = append(missing, found.Missing...)
 	out.ErrorRegions = h.regionsOf(missing)
-	endpoint.ShowSilent(w.Header(), missing)
+	endpoint.ListUnreachable(w.Header(), missing)
 	return endpoint.WriteJSON(w, http.StatusOK, out)
 }
 

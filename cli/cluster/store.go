@@ -14,7 +14,7 @@ import (
 var errNoData = bourse.Errorf(bourse.CodeInvalid, "--data is required: the worker's data directory")
 
 func newStore(s *cli.Shell) *cobra.Command {
-	return cli.Noun("store", "Check and recover the store of a worker that is not running", newStoreCheck(s), newStoreSalvage(s))
+	return cli.Noun("store", "Check and recover the store of a worker that is not running", newStoreCheck(s), newStoreRecover(s))
 }
 
 func newStoreCheck(s *cli.Shell) *cobra.Command {
@@ -39,18 +39,18 @@ The exit status is 0 if nothing is damaged, and 1 otherwise.`,
 			if err := printStore(s, &r); err != nil || len(r.Damage) == 0 {
 				return err
 			}
-			return cli.Beside(cli.Hint(bourse.Errorf(bourse.CodeInternal, "the store is damaged"), "bourse worker store salvage --data "+data))
+			return cli.Beside(cli.Hint(bourse.Errorf(bourse.CodeInternal, "the store is damaged"), "bourse worker store recover --data "+data))
 		},
 	}
 	c.Flags().StringVar(&data, "data", "", "the worker's data `directory` (required)")
 	return c
 }
 
-func newStoreSalvage(s *cli.Shell) *cobra.Command {
+func newStoreRecover(s *cli.Shell) *cobra.Command {
 	var data string
 	var yes bool
 	c := &cobra.Command{
-		Use:   "salvage --data DIRECTORY",
+		Use:   "recover --data DIRECTORY",
 		Short: "Create a new store from the intact records of a damaged one",
 		Long: `Create a new worker.db from all intact records of a damaged store. The damaged files
 are renamed, with a timestamp. The worker must not be running.
@@ -60,7 +60,7 @@ if its client repeats it. If records of the log are lost, other records may be o
 of date: a machine that was destroyed recently may reappear. If machines are running
 without a record, the worker lists them and starts only with --forget-machines. If
 you have an intact copy of the directory, restore it instead.`,
-		Example: `  bourse worker store salvage --data /var/lib/bourse`,
+		Example: `  bourse worker store recover --data /var/lib/bourse`,
 		Args:    cli.Exactly(0),
 		RunE: func(c *cobra.Command, _ []string) error {
 			if data == "" {
@@ -69,7 +69,7 @@ you have an intact copy of the directory, restore it instead.`,
 			if err := s.Confirm(c.Context(), yes, "create a new store from the intact records in "+data); err != nil {
 				return err
 			}
-			r, err := store.Salvage(data, s.Now())
+			r, err := store.Recover(data, s.Now())
 			if err != nil {
 				return err
 			}

@@ -16,7 +16,7 @@ type Runner interface {
 	Start(ctx context.Context, task driver.Task) (driver.Status, error)
 	Wait(ctx context.Context, id driver.TaskID) (bourse.Exit, error)
 	Stop(ctx context.Context, id driver.TaskID, signal bourse.Signal, timeout time.Duration) error
-	Forget(ctx context.Context, id driver.TaskID) error
+	DiscardExit(ctx context.Context, id driver.TaskID) error
 	Logs(ctx context.Context, machine bourse.MachineID, want driver.LogQuery, line func(driver.LogLine) error) error
 }
 
@@ -140,7 +140,7 @@ func (r *runProgram) once(ctx context.Context, id driver.TaskID) (bourse.Exit, e
 	if err != nil {
 		return exit, err
 	}
-	return exit, d.Forget(after, id)
+	return exit, d.DiscardExit(after, id)
 }
 
 // told describes how a task ended.

@@ -12,19 +12,19 @@ import (
 // HostConfig is what of its host a worker uses beside processes: containers,
 // images, networks, volumes and devices. The zero value is what the host has.
 type HostConfig struct {
-	Containerd string // address of its socket; "auto": the usual one if it is there; "none": no containers
-	Namespace  string // of containerd's
-	Runtime    string // of containers, by containerd's name
-	Network    NetworkMode
-	NoVolumes  bool
-	Images     bourse.MiB          // most that images take of the disk; 0: a fifth of it
-	Registries map[string]Registry // by host
-	Private    bool                // registries may be at addresses of the worker's own network
-	Only       []string            // registries that may be asked; nil: any
-	DockerAuth string              // docker's config.json with credentials for all organizations; "": none
-	OrgAuth    map[string]string   // by organization, such files with its own
-	Devices    map[string][]string // CDI names by kind of gpu; what is not stated is looked for
-	Shared     bool                // shared cpus have the Machines API's quota, not all that is idle
+	Containerd        string // address of its socket; "auto": the usual one if it is there; "none": no containers
+	Namespace         string // of containerd's
+	Runtime           string // of containers, by containerd's name
+	Network           NetworkMode
+	NoVolumes         bool
+	Images            bourse.MiB          // most that images take of the disk; 0: a fifth of it
+	Registries        map[string]Registry // by host
+	Private           bool                // registries may be at addresses of the worker's own network
+	AllowedRegistries []string            // registries that may be asked; nil: any
+	DockerAuth        string              // docker's config.json with credentials for all organizations; "": none
+	OrgAuth           map[string]string   // by organization, such files with its own
+	Devices           map[string][]string // CDI names by kind of gpu; what is not stated is looked for
+	Shared            bool                // shared cpus have the Machines API's quota, not all that is idle
 }
 
 // NetworkMode is which machines have a network of their own.
@@ -78,7 +78,7 @@ func (c *HostConfig) bind(b binder) {
 	readsEach(b, "registry-http", "`HOST[:PORT]` of a registry that is asked without TLS (loopback always is); may be repeated", c.addPlainHTTP)
 	readsEach(b, "registry-ca", "`HOST=FILE`: the CA of a registry's certificate; may be repeated", c.addCA)
 	b.BoolVar(&c.Private, "registry-private", false, "registries may be at private, loopback and link-local addresses; one that --registry-http or --registry-ca names always may")
-	b.StringArrayVar(&c.Only, "registry", nil, "`HOST[:PORT]` of a registry that images may be of; may be repeated (default: any)")
+	b.StringArrayVar(&c.AllowedRegistries, "registry", nil, "`HOST[:PORT]` of a registry that images may be of; may be repeated (default: any)")
 	readsEach(b, "registry-auth", "`[ORG=]FILE` with registries' credentials, docker's config.json: those of one organization, or else of all; may be repeated", c.addAuth)
 	b.BoolVar(&c.NoVolumes, "no-volumes", false, "offer no volumes")
 	readsEach(b, "device", "`KIND=NAME`: a gpu of this kind is given to machines by this CDI name; may be repeated (default: NVIDIA's are looked for)", c.addDevice)

@@ -246,7 +246,7 @@ func withdraw(t *loopback.Token) stage {
 
 // openGroups joins the membership of each network that the server is on.
 func (s *server) openGroups() error {
-	c := gossip.Config{Self: s.self, ClusterID: s.config.Cluster, Rumours: s.replica.Replicator, Log: s.log}
+	c := gossip.Config{Self: s.self, ClusterID: s.config.Cluster, Rumors: s.replica.Replicator, Log: s.log}
 	if s.creds != nil {
 		c.Proofs = proofs{s.creds, s.wire}
 	}

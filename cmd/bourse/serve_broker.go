@@ -70,16 +70,16 @@ func serveBroker(ctx context.Context, c serve.BrokerConfig) (err error) {
 		return err
 	}
 	workers, known := s.fabric(), s.replica
-	var trader market.Trader = fabric.Granting{Trader: fabric.Trader{Fabric: workers}, Directory: s.replica.directory}
+	var trader market.Trader = fabric.GrantingTrader{Trader: fabric.Trader{Fabric: workers}, Directory: s.replica.directory}
 	if placements := s.replica.Placements(); placements != nil {
 		workers = fabric.Placed{Fabric: workers, Placements: placements}
 		trader = fabric.Placing{
-			Granting:   fabric.Granting{Trader: fabric.Trader{Fabric: workers}, Directory: s.replica.directory},
-			Placements: placements,
+			GrantingTrader: fabric.GrantingTrader{Trader: fabric.Trader{Fabric: workers}, Directory: s.replica.directory},
+			Placements:     placements,
 		}
 	}
 	exchange := market.New(market.Config{
-		Directory: s.replica.directory, Trader: trader, Voids: known, Log: s.log,
+		Directory: s.replica.directory, Trader: trader, Cancellations: known, Log: s.log,
 		Decided: counts.Decided,
 	})
 	config := broker.Config{

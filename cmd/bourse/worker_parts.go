@@ -83,7 +83,7 @@ func (h *host) openContainers(address string) error {
 	var err error
 	p.images, err = image.Open(image.Config{
 		Client: p.dialed.client, Namespace: c.Namespace, Budget: int64(h.capacity.ImageBudget()) << 20,
-		Registries: registries, Private: c.Private, Only: c.Only, DockerConfig: c.DockerAuth, OrgConfigs: c.OrgAuth, Log: h.log,
+		Registries: registries, Private: c.Private, AllowedRegistries: c.AllowedRegistries, DockerConfig: c.DockerAuth, OrgConfigs: c.OrgAuth, Log: h.log,
 	})
 	return err
 }

@@ -118,7 +118,7 @@ func TestExitsAtOnce(t *testing.T) {
 				if exit, err := d.Wait(t.Context(), o.ID); err != nil || exit.Code != lane+boot {
 					t.Errorf("exit %+v, %v, want %d", exit, err, lane+boot)
 				}
-				if err := d.Forget(t.Context(), o.ID); err != nil {
+				if err := d.DiscardExit(t.Context(), o.ID); err != nil {
 					t.Errorf("forget: %v", err)
 				}
 			}

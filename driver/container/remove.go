@@ -16,8 +16,8 @@ import (
 	"github.com/bourse-dev/bourse/driver/internal/cgroup"
 )
 
-// Forget implements driver.Driver: it removes the container of an ended task, but not its log.
-func (d *Driver) Forget(ctx context.Context, id driver.TaskID) error {
+// DiscardExit implements driver.Driver: it removes the container of an ended task, but not its log.
+func (d *Driver) DiscardExit(ctx context.Context, id driver.TaskID) error {
 	t, err := d.find(ctx, id)
 	if bourse.CodeOf(err) == bourse.CodeNotFound {
 		return nil

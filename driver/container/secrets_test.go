@@ -58,7 +58,7 @@ func TestSecrets(t *testing.T) {
 	if exit, err := d.Wait(t.Context(), task.ID); err != nil || exit.Signal != 9 {
 		t.Errorf("its end: %+v, %v", exit, err)
 	}
-	if err := d.Forget(t.Context(), task.ID); err != nil {
+	if err := d.DiscardExit(t.Context(), task.ID); err != nil {
 		t.Error(err)
 	}
 	if left := d.layout.secretTasks(); len(left) > 0 {

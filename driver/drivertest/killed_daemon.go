@@ -90,7 +90,7 @@ func live(ctx context.Context, d driver.Driver, t driver.Task, n int, tell func(
 	case fateStopped:
 		tell("destroying %s", t.ID.Machine)
 		if err = d.Stop(ctx, t.ID, "SIGTERM", 0); err == nil {
-			err = d.Forget(ctx, t.ID)
+			err = d.DiscardExit(ctx, t.ID)
 		}
 	default:
 		return

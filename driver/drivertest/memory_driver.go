@@ -331,8 +331,8 @@ func (m *Memory) send(t *memTask, signal bourse.Signal) {
 	m.signalLocked(t, signal)
 }
 
-// Forget implements driver.Driver.
-func (d *MemoryDriver) Forget(ctx context.Context, id driver.TaskID) error {
+// DiscardExit implements driver.Driver.
+func (d *MemoryDriver) DiscardExit(ctx context.Context, id driver.TaskID) error {
 	return d.locked(ctx, Call{Op: "Forget", ID: id}, func() error {
 		if t := d.host.taskLocked(id); t != nil && t.status.Exit != nil {
 			delete(d.host.machines[id.Machine].tasks, id.Boot)

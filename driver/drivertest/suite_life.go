@@ -113,13 +113,13 @@ var lifeCases = map[string]func(*suite){
 		s.wantCode("Exec", err, bourse.CodeNotFound)
 		_, err = s.d.Usage(s.ctx, id)
 		s.wantCode("Usage", err, bourse.CodeNotFound)
-		s.wantCode("Forget", s.d.Forget(s.ctx, id), "")
+		s.wantCode("Forget", s.d.DiscardExit(s.ctx, id), "")
 		s.wantCode("Destroy", s.d.Destroy(s.ctx, id.Machine), "")
 	},
 	"forget": func(s *suite) {
 		task := s.task(s.p.Run)
 		s.start(task)
-		if err := s.d.Forget(s.ctx, task.ID); err != nil {
+		if err := s.d.DiscardExit(s.ctx, task.ID); err != nil {
 			s.Errorf("Forget of a running task: %v", err)
 		}
 		if _, err := s.d.Inspect(s.ctx, task.ID); err != nil {
@@ -128,7 +128,7 @@ var lifeCases = map[string]func(*suite){
 		s.stop(task.ID)
 		s.wait(task.ID)
 		for range 2 {
-			if err := s.d.Forget(s.ctx, task.ID); err != nil {
+			if err := s.d.DiscardExit(s.ctx, task.ID); err != nil {
 				s.Errorf("Forget: %v", err)
 			}
 		}
@@ -247,7 +247,7 @@ func manyCase(s *suite) {
 				s.Errorf("machine %d: exit %+v, %v", i, exit, err)
 			}
 			if i%3 == 0 {
-				err = errors.Join(s.d.Forget(s.ctx, task.ID), s.d.Destroy(s.ctx, task.ID.Machine))
+				err = errors.Join(s.d.DiscardExit(s.ctx, task.ID), s.d.Destroy(s.ctx, task.ID.Machine))
 			}
 			if err != nil {
 				s.Errorf("destroy %d: %v", i, err)

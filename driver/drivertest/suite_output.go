@@ -67,7 +67,7 @@ var outputCases = map[string]func(*suite){
 		for boot := range 3 {
 			task.ID.Boot, task.Command = boot+1, s.p.Lines(50*boot, 50*(boot+1))
 			s.run(task)
-			if err := s.d.Forget(s.ctx, task.ID); err != nil {
+			if err := s.d.DiscardExit(s.ctx, task.ID); err != nil {
 				s.Fatal(err)
 			}
 		}

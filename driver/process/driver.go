@@ -178,8 +178,8 @@ func (d *Driver) Stop(ctx context.Context, id driver.TaskID, signal bourse.Signa
 	return err
 }
 
-// Forget implements driver.Driver.
-func (d *Driver) Forget(ctx context.Context, id driver.TaskID) error {
+// DiscardExit implements driver.Driver.
+func (d *Driver) DiscardExit(ctx context.Context, id driver.TaskID) error {
 	if status, _, ok := d.mirror.get(id); !ok || status.Exit == nil {
 		_, err := d.current()
 		return err

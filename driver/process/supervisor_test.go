@@ -127,7 +127,7 @@ func TestIdleSupervisorEnds(t *testing.T) {
 	if d, _ = h.recovered(t); d.pid != first {
 		t.Error("a supervisor that holds an exit has ended")
 	}
-	if err := d.Forget(t.Context(), task.ID); err != nil {
+	if err := d.DiscardExit(t.Context(), task.ID); err != nil {
 		t.Fatal(err)
 	}
 	if err := d.Close(); err != nil {

@@ -130,8 +130,8 @@ func (d *Driver) Wait(ctx context.Context, id driver.TaskID) (bourse.Exit, error
 	return *j.Exit, nil
 }
 
-// Forget implements driver.Driver. It is not stored: after a restart, the worker calls it again.
-func (d *Driver) Forget(ctx context.Context, id driver.TaskID) error {
+// DiscardExit implements driver.Driver. It is not stored: after a restart, the worker calls it again.
+func (d *Driver) DiscardExit(ctx context.Context, id driver.TaskID) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}

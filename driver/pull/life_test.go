@@ -54,7 +54,7 @@ func TestLifeOfAJob(t *testing.T) {
 			t.Errorf("exit %+v, want code 3", exit)
 		}
 		synctest.Wait() // the log has been read: what has not is gone with the machine
-		r.wantCode("Forget", r.Forget(t.Context(), task.ID), "")
+		r.wantCode("Forget", r.DiscardExit(t.Context(), task.ID), "")
 		_, err := r.Inspect(t.Context(), task.ID)
 		r.wantCode("Inspect after Forget", err, bourse.CodeNotFound)
 		r.wantCode("Destroy", r.Destroy(t.Context(), task.ID.Machine), "")

@@ -20,8 +20,8 @@ type Report struct {
 	Records int            // intact records in the log that the snapshot does not include
 	Have    map[string]int // intact keys by bucket, including the log's
 	Damage  []string       // one description per damaged place
-	Lost    []string       // set by Salvage: how many keys of which bucket were lost
-	Kept    []string       // set by Salvage: the names that the damaged files have now
+	Lost    []string       // set by Recover: how many keys of which bucket were lost
+	Kept    []string       // set by Recover: the names that the damaged files have now
 }
 
 // inspection holds everything intact in a store's files.
@@ -120,16 +120,16 @@ func (l *inspection) readLog(dir string, schema *Schema) error {
 	return nil
 }
 
-// Salvage replaces a damaged store with a new one that contains everything intact, and retains the damaged files
+// Recover replaces a damaged store with a new one that contains everything intact, and retains the damaged files
 // under other names. It empties the derived buckets and calls derive to fill them again. It returns
 // CodeFailedPrecondition if nothing is damaged or nothing is intact.
-func Salvage(dir string, schema *Schema, now time.Time, derive func(Tx) error) (Report, error) {
-	return salvage(dir, schema, now, derive, func() error { return nil })
+func Recover(dir string, schema *Schema, now time.Time, derive func(Tx) error) (Report, error) {
+	return recoverStore(dir, schema, now, derive, func() error { return nil })
 }
 
-// salvage implements Salvage. For tests, it calls step after each change of the directory and returns its error, as a
+// recoverStore implements Recover. For tests, it calls step after each change of the directory and returns its error, as a
 // crash would.
-func salvage(dir string, schema *Schema, now time.Time, derive func(Tx) error, step func() error) (Report, error) {
+func recoverStore(dir string, schema *Schema, now time.Time, derive func(Tx) error, step func() error) (Report, error) {
 	l, err := inspect(dir, schema)
 	if err != nil {
 		return Report{}, err
@@ -198,7 +198,7 @@ func (l *inspection) replace(dir string, now time.Time, step func() error) error
 	}
 	for _, name := range walNames {
 		if err := os.Remove(filepath.Join(dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return bourse.Errorf(bourse.CodeUnavailable, "salvage: %w", err)
+			return bourse.Errorf(bourse.CodeUnavailable, "recover: %w", err)
 		}
 		if err := step(); err != nil {
 			return err

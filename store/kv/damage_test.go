@@ -42,7 +42,7 @@ func tried(t *testing.T, dir string, what string, file string) int {
 		if bourse.CodeOf(err) != bourse.CodeInternal || !strings.Contains(err.Error(), "damaged") {
 			t.Errorf("%s: %v, want that it is damaged", what, err)
 		}
-		if !strings.Contains(err.Error(), file) || !strings.Contains(err.Error(), "bourse worker store salvage") {
+		if !strings.Contains(err.Error(), file) || !strings.Contains(err.Error(), "bourse worker store recover") {
 			t.Errorf("%s: %v does not say where the damage is and what to do", what, err)
 		}
 		return -1

@@ -3,7 +3,7 @@
 //
 // A store is held in memory, in one copy-on-write tree. On the disk are a snapshot of the tree ([FileName]) and a
 // write-ahead log of later changes, in two files that are used alternately. Both consist of records with checksums.
-// [Open] refuses damaged files, and [Salvage] recovers everything intact into a new store.
+// [Open] refuses damaged files, and [Recover] recovers everything intact into a new store.
 //
 // # Group commit
 //

@@ -26,7 +26,7 @@ type Tx interface {
 // Schema describes a store's buckets.
 type Schema struct {
 	Buckets []string
-	Derived []string // buckets that Salvage recomputes from the others
+	Derived []string // buckets that Recover recomputes from the others
 	Version int      // stores of other versions are refused
 }
 

@@ -171,5 +171,5 @@ func damaged(all []Damage) error {
 	if more := len(all) - len(texts); more > 0 {
 		texts = append(texts, fmt.Sprintf("and %d more", more))
 	}
-	return bourse.Errorf(bourse.CodeInternal, "the store is damaged and was not changed: %s; machines keep running; run 'bourse worker store check' for details and 'bourse worker store salvage' to recover the intact records, or restore a copy of the store's files", strings.Join(texts, "; "))
+	return bourse.Errorf(bourse.CodeInternal, "the store is damaged and was not changed: %s; machines keep running; run 'bourse worker store check' for details and 'bourse worker store recover' to recover the intact records, or restore a copy of the store's files", strings.Join(texts, "; "))
 }

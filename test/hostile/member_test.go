@@ -274,7 +274,7 @@ func TestAWorkersCertificateReadsNothing(t *testing.T) {
 	defer caller.Close()
 	to := bourse.Member{ID: "w1", Role: bourse.RoleWorker, Region: "gru", Address: worker.API, Tag: bourse.WorkerID("w1").Tags()[0]}
 	_, claimed := fabric.OrderClaim.Call(t.Context(), caller, to, bourse.Claim{})
-	_, destroyed := fabric.MachineDestroy.Call(t.Context(), caller, to, fabric.Act{Machine: bourse.NewMachineID(to.Tag), Force: true})
+	_, destroyed := fabric.MachineDestroy.Call(t.Context(), caller, to, fabric.MachineAction{Machine: bourse.NewMachineID(to.Tag), Force: true})
 	for verb, err := range map[string]error{"claim": claimed, "destroy": destroyed} {
 		if bourse.CodeOf(err) != bourse.CodeForbidden {
 			t.Errorf("%s on a connection for calls: %v, want it forbidden", verb, err)

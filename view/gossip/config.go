@@ -31,13 +31,13 @@ type Config struct {
 	// OnLost is called, from one goroutine at a time, for each member that has left or was lost, with the time at
 	// which this member learned of it. It may block.
 	OnLost    func(member bourse.Member, at time.Time)
-	Rumours   Rumours              // default: none
+	Rumors    Rumors               // default: none
 	Transport memberlist.Transport // default: sockets
 }
 
-// Rumours carries additional messages in the packets of the membership, which go to random members. Its methods are
+// Rumors carries additional messages in the packets of the membership, which go to random members. Its methods are
 // called from many goroutines and must not block.
-type Rumours interface {
+type Rumors interface {
 	// Receive handles a message from another member. It must not retain message.
 	Receive(message []byte)
 	// Next returns messages for one packet to any member. With overhead bytes added to each, their total length is at
@@ -60,8 +60,8 @@ func (c Config) withDefaults() Config {
 	if c.OnLost == nil {
 		c.OnLost = func(bourse.Member, time.Time) {}
 	}
-	if c.Rumours == nil {
-		c.Rumours = noRumours{}
+	if c.Rumors == nil {
+		c.Rumors = noRumours{}
 	}
 	c.Timing = c.Timing.withDefaults()
 	return c

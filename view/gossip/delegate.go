@@ -75,11 +75,11 @@ func (d *delegate) NotifyConflict(existing, other *memberlist.Node) {
 }
 
 // NotifyMsg receives a rumor.
-func (d *delegate) NotifyMsg(message []byte) { d.m.config.Rumours.Receive(message) }
+func (d *delegate) NotifyMsg(message []byte) { d.m.config.Rumors.Receive(message) }
 
 // GetBroadcasts returns rumors for the free space in a packet.
 func (d *delegate) GetBroadcasts(overhead, limit int) [][]byte {
-	return d.m.config.Rumours.Next(overhead, limit)
+	return d.m.config.Rumors.Next(overhead, limit)
 }
 
 // LocalState returns nil: the push/pull exchange carries only the membership. The view is replicated separately, with

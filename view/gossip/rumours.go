@@ -38,7 +38,7 @@ func (m *Members) sendSome(limit int) {
 	}
 	var members []*memberlist.Node
 	for range sendTo {
-		messages := m.config.Rumours.Next(0, limit)
+		messages := m.config.Rumors.Next(0, limit)
 		if len(messages) == 0 {
 			return
 		}

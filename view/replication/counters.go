@@ -35,7 +35,7 @@ type Traffic struct {
 		Shed         uint64 `json:"shed"` // requests refused with status 429
 	} `json:"refused"`
 	Queue struct {
-		Rumours       int    `json:"rumours"`
+		Rumors        int    `json:"rumours"`
 		Bytes         int    `json:"bytes"`
 		Announcements int    `json:"announcements"`
 		Demoted       uint64 `json:"demoted"` // rumors reduced to an announcement, for lack of space
@@ -56,7 +56,7 @@ func (r *Replicator) Traffic() Traffic {
 	t.Refused.Malformed, t.Refused.OtherVersion = c.malformed.Load(), c.otherVersion.Load()
 	t.Refused.Forged = c.forged.Load()
 	t.Refused.OtherCluster, t.Refused.Shed = c.otherCluster.Load(), c.shed.Load()
-	t.Queue.Rumours, t.Queue.Bytes, t.Queue.Announcements = r.queue.lengths()
+	t.Queue.Rumors, t.Queue.Bytes, t.Queue.Announcements = r.queue.lengths()
 	t.Queue.Demoted, t.Queue.Dropped = r.queue.losses()
 	t.Queue.Wanted = r.wants.length()
 	return t

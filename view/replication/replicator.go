@@ -15,7 +15,7 @@ import (
 
 // Replicator replicates the view. It sends this member's changes as rumors in the gossip of the membership, passes on
 // what it receives, and finds what it missed by comparing with other members and pulling over HTTP. It implements the
-// Rumours of gossip's Members.
+// Rumors of gossip's Members.
 type Replicator struct {
 	config Config
 	view   *view.View

@@ -13,10 +13,10 @@ import (
 // partition do not respond at all.
 const spreadHedge = 200 * time.Millisecond
 
-// Spread sends our transactions up to p to n random members, or to all if there are fewer, and waits until each has
+// AwaitCopies sends our transactions up to p to n random members, or to all if there are fewer, and waits until each has
 // them in its file, so that they survive the loss of this server. CodeUnavailable: too few have them by the end of
 // ctx; the transactions still spread as rumors.
-func (r *Replicator) Spread(ctx context.Context, p wire.Position, n int) error {
+func (r *Replicator) AwaitCopies(ctx context.Context, p wire.Position, n int) error {
 	callable, resting := r.peers.shuffled(r.others(), time.Now())
 	members := append(callable, resting...)
 	n = min(n, len(members))

@@ -38,13 +38,13 @@ func TestSpread(t *testing.T) {
 		if got := having(group[1:], p); got != 0 {
 			t.Fatalf("%d others have it: it spreads by itself", got)
 		}
-		if err := n.Replicator.Spread(t.Context(), p, 2); err != nil {
+		if err := n.Replicator.AwaitCopies(t.Context(), p, 2); err != nil {
 			t.Fatal(err)
 		}
 		if got := having(group[1:], p); got != 2 {
 			t.Errorf("%d others have it, want 2", got)
 		}
-		if err := n.Replicator.Spread(t.Context(), p, 100); err != nil {
+		if err := n.Replicator.AwaitCopies(t.Context(), p, 100); err != nil {
 			t.Fatal(err)
 		}
 		if got := having(group[1:], p); got != 4 {
@@ -63,7 +63,7 @@ func TestSpreadFindsOthers(t *testing.T) {
 		for i := range 10 {
 			p := publish(t, group[0], release(i))
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-			if err := group[0].Replicator.Spread(ctx, p, 2); err != nil {
+			if err := group[0].Replicator.AwaitCopies(ctx, p, 2); err != nil {
 				t.Errorf("change %d: %v", i, err)
 			}
 			cancel()
@@ -83,14 +83,14 @@ func TestSpreadFails(t *testing.T) {
 		p := publish(t, group[0], release(1))
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if err := group[0].Replicator.Spread(ctx, p, 1); bourse.CodeOf(err) != bourse.CodeUnavailable {
+		if err := group[0].Replicator.AwaitCopies(ctx, p, 1); bourse.CodeOf(err) != bourse.CodeUnavailable {
 			t.Errorf("cut off: got %v", err)
 		}
 		time.Sleep(time.Minute) // of the bubble: now it is alone
-		if err := group[0].Replicator.Spread(t.Context(), p, 1); err != nil {
+		if err := group[0].Replicator.AwaitCopies(t.Context(), p, 1); err != nil {
 			t.Errorf("alone: %v", err)
 		}
-		if err := group[0].Replicator.Spread(t.Context(), wire.Position{}, 1); err != nil {
+		if err := group[0].Replicator.AwaitCopies(t.Context(), wire.Position{}, 1); err != nil {
 			t.Errorf("nothing: %v", err)
 		}
 	})

@@ -37,7 +37,7 @@ func (r *Replicator) write(ctx context.Context, rows ...wire.Row) (spread func(c
 	return func(ctx context.Context) {
 		ctx, cancel := context.WithTimeout(ctx, copyTime)
 		defer cancel()
-		if err := r.Spread(ctx, at, copies); err != nil {
+		if err := r.AwaitCopies(ctx, at, copies); err != nil {
 			r.config.Log.Warn("change reached fewer members than intended", "table", rows[0].Table, "err", err)
 		}
 	}, nil
@@ -79,8 +79,8 @@ func (r *Replicator) DropReleases(ctx context.Context, ids []release.ID) error {
 	return r.Write(ctx, rows...)
 }
 
-// Void records that a worker must not fill an order.
-func (r *Replicator) Void(ctx context.Context, order bourse.OrderID, at bourse.WorkerID) error {
+// RecordCancellation records that a worker must not fill an order.
+func (r *Replicator) RecordCancellation(ctx context.Context, order bourse.OrderID, at bourse.WorkerID) error {
 	return r.Write(ctx, inventory.CancelledRow(order, at))
 }
 

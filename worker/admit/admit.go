@@ -122,7 +122,7 @@ func showFill(q *bourse.Quote, f *bourse.Fill) {
 // its app and, for an order to hold capacity, those that its reservation still holds
 // capacity for.
 func appMachines(tx *store.Tx, order *bourse.Order, now time.Time) (int, error) {
-	n := tx.LivingOf(order.App)
+	n := tx.CountMachines(order.App)
 	if order.Hold == nil {
 		return n, nil
 	}

@@ -29,8 +29,8 @@ type ImageHost interface {
 	// Missing returns how many bytes would have to be pulled before an organization
 	// could run an image. known is false if the image was never shown to it.
 	Missing(org, name string) (bytes int64, known bool)
-	// Used records that a machine was started from an image.
-	Used(digest string)
+	// MarkUsed records that a machine was started from an image.
+	MarkUsed(digest string)
 }
 
 // images manages the images of a worker's machines.
@@ -165,7 +165,7 @@ func (i *images) Ensure(ctx context.Context, m *bourse.Machine) error {
 	case m.Image == nil: // an order's run ends with an image, or with a destroyed machine
 		return bourse.Errorf(bourse.CodeInternal, "machine %s has no image", m.ID)
 	case i.Has(*m.Image):
-		i.Used(m.Image.Digest)
+		i.MarkUsed(m.Image.Digest)
 		return nil
 	}
 	org, err := i.OrgOf(m)
@@ -175,7 +175,7 @@ func (i *images) Ensure(ctx context.Context, m *bourse.Machine) error {
 	if _, err := i.Pull(ctx, org, *m.Image, nil); err != nil {
 		return err
 	}
-	i.Used(m.Image.Digest)
+	i.MarkUsed(m.Image.Digest)
 	return nil
 }
 

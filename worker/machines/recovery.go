@@ -112,7 +112,7 @@ func (ms *Machines) adopt(ctx context.Context, kind bourse.ImageKind) (findings,
 		}
 	}
 	for _, id := range found.forgotten {
-		if err := d.Forget(ctx, id); err != nil {
+		if err := d.DiscardExit(ctx, id); err != nil {
 			return found, fmt.Errorf("forget %s: %w", id.Machine, err)
 		}
 	}

@@ -43,14 +43,14 @@ func CheckSecrets(c *bourse.Config, secrets map[string]string) error {
 		}
 	}
 	runs := workload.ProgramOf(c)
-	_, err := runs.Given(secrets)
+	_, err := runs.SecretVars(secrets)
 	return err
 }
 
 // Of returns the task that the driver is to run for m's latest boot.
 func (p Policy) Of(m *bourse.Machine, f Attached, secrets map[string]string) driver.Task {
 	runs := workload.ProgramOf(&m.Config)
-	given, _ := runs.Given(secrets) // CheckSecrets has checked it
+	given, _ := runs.SecretVars(secrets) // CheckSecrets has checked it
 	init := &runs.Init
 	t := driver.Task{
 		ID: TaskOf(m), Image: m.Config.Image, Env: environment(m, &runs, given), Dir: init.WorkingDir, User: init.User,

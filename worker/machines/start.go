@@ -21,7 +21,7 @@ var errAlready = errors.New("already there")
 // started. Errors: failed_precondition from another state, or if the program cannot be
 // started or another program has its port; insufficient_capacity if the host has no
 // room for it now; conflict while another caller holds its lease.
-func (ms *Machines) Start(ctx context.Context, id bourse.MachineID, act fabric.Act) (fabric.ActReply, error) {
+func (ms *Machines) Start(ctx context.Context, id bourse.MachineID, act fabric.MachineAction) (fabric.ActReply, error) {
 	return ms.start(ctx, id, starting{
 		may: func(m *bourse.Machine) error { return may(m, bourse.CallStart, act.Nonce) }, secrets: act.Secrets, keys: act.AppKeys,
 	})
@@ -254,7 +254,7 @@ func (ms *Machines) leaveStopped(ctx context.Context, m *bourse.Machine) error {
 
 // Restart stops a machine and starts it again, and returns once it has started. The
 // machine keeps its resources in between. A stopped machine is started.
-func (ms *Machines) Restart(ctx context.Context, id bourse.MachineID, act fabric.Act) (fabric.ActReply, error) {
+func (ms *Machines) Restart(ctx context.Context, id bourse.MachineID, act fabric.MachineAction) (fabric.ActReply, error) {
 	if act.Force {
 		act.Signal = "SIGKILL"
 	}

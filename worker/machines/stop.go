@@ -16,7 +16,7 @@ import (
 // Stop requests that a machine stops, and returns once that is recorded. Stopping a
 // stopped machine is not an error. A machine that waits for its policy's restart stops
 // at once.
-func (ms *Machines) Stop(ctx context.Context, id bourse.MachineID, act fabric.Act) (fabric.ActReply, error) {
+func (ms *Machines) Stop(ctx context.Context, id bourse.MachineID, act fabric.MachineAction) (fabric.ActReply, error) {
 	var old, now bourse.Machine
 	_, err := ms.begin(ctx, ms.defs.stop, stopRequest(id, act), state.InTx(func(tx *store.Tx) error {
 		var err error
@@ -46,7 +46,7 @@ func (ms *Machines) Stop(ctx context.Context, id bourse.MachineID, act fabric.Ac
 	return fabric.ActReply{Previous: old.State, Machine: now}, nil
 }
 
-func stopRequest(id bourse.MachineID, act fabric.Act) machineRequest {
+func stopRequest(id bourse.MachineID, act fabric.MachineAction) machineRequest {
 	return machineRequest{Machine: id, Signal: act.Signal, Timeout: time.Duration(act.Timeout)}
 }
 
@@ -125,7 +125,7 @@ func recordStopped(tx *store.Tx, id bourse.MachineID) error {
 
 // Destroy removes a machine and everything that it left on the host, and returns once
 // it is gone. It refuses a running machine unless act.Force is set.
-func (ms *Machines) Destroy(ctx context.Context, id bourse.MachineID, act fabric.Act) (fabric.ActReply, error) {
+func (ms *Machines) Destroy(ctx context.Context, id bourse.MachineID, act fabric.MachineAction) (fabric.ActReply, error) {
 	var old bourse.Machine
 	run, err := ms.beginDestroy(ctx, id, bourse.SourceUser, act.By, func(m *bourse.Machine) error {
 		old = *m
@@ -141,7 +141,7 @@ func (ms *Machines) Destroy(ctx context.Context, id bourse.MachineID, act fabric
 	return fabric.ActReply{Previous: old.State, Machine: now}, err
 }
 
-func mayDestroy(m *bourse.Machine, act fabric.Act) error {
+func mayDestroy(m *bourse.Machine, act fabric.MachineAction) error {
 	err := may(m, bourse.CallDestroy, act.Nonce)
 	if act.Force && bourse.CodeOf(err) == bourse.CodeFailedPrecondition {
 		return nil

@@ -18,7 +18,7 @@ import (
 // its resources, so it can always resume. Errors: failed_precondition from another
 // state, or if the host cannot freeze programs; conflict while another caller holds its
 // lease; unavailable if its program cannot be frozen now.
-func (ms *Machines) Suspend(ctx context.Context, id bourse.MachineID, act fabric.Act) (fabric.ActReply, error) {
+func (ms *Machines) Suspend(ctx context.Context, id bourse.MachineID, act fabric.MachineAction) (fabric.ActReply, error) {
 	var old bourse.Machine
 	run, err := ms.begin(ctx, ms.defs.suspend, machineRequest{Machine: id}, state.InTx(func(tx *store.Tx) error {
 		_, err := state.ChangeMachine(tx, id, func(m *bourse.Machine) (bool, []bourse.Event, error) {

@@ -66,7 +66,7 @@ func (ms *Machines) Running(ctx context.Context, id bourse.MachineID) (bourse.Ma
 }
 
 // Signal sends a signal to a machine's program.
-func (ms *Machines) Signal(ctx context.Context, id bourse.MachineID, act fabric.Act) (fabric.ActReply, error) {
+func (ms *Machines) Signal(ctx context.Context, id bourse.MachineID, act fabric.MachineAction) (fabric.ActReply, error) {
 	if act.Signal == "" {
 		return fabric.ActReply{}, bourse.Errorf(bourse.CodeInvalid, "signal is required")
 	}
@@ -193,7 +193,7 @@ func (ms *Machines) Lease(ctx context.Context, id bourse.MachineID, req fabric.L
 }
 
 // Release ends a machine's lease.
-func (ms *Machines) Release(ctx context.Context, id bourse.MachineID, act fabric.Act) (fabric.ActReply, error) {
+func (ms *Machines) Release(ctx context.Context, id bourse.MachineID, act fabric.MachineAction) (fabric.ActReply, error) {
 	m, err := ms.called(ctx, id, bourse.CallLease, func(m *bourse.Machine) (bool, []bourse.Event, error) {
 		if m.Lease.Expired(time.Now()) {
 			return false, nil, bourse.Errorf(bourse.CodeNotFound, "machine %s: lease not found", id)
@@ -208,7 +208,7 @@ func (ms *Machines) Release(ctx context.Context, id bourse.MachineID, act fabric
 }
 
 // Cordon takes a machine's services out of routing, or puts them back.
-func (ms *Machines) Cordon(ctx context.Context, id bourse.MachineID, act fabric.Act, cordoned bool) (fabric.ActReply, error) {
+func (ms *Machines) Cordon(ctx context.Context, id bourse.MachineID, act fabric.MachineAction, cordoned bool) (fabric.ActReply, error) {
 	event := bourse.EventUncordon
 	if cordoned {
 		event = bourse.EventCordon

@@ -106,7 +106,7 @@ func (ms *Machines) ended(ctx context.Context, d driver.Driver, id driver.TaskID
 		case err != nil:
 			return err
 		default:
-			return d.Forget(ctx, id)
+			return d.DiscardExit(ctx, id)
 		}
 	}
 }

@@ -109,7 +109,7 @@ func Start(network Network, c NodeConfig) (*Node, error) {
 	})
 	n.Members, err = gossip.Open(gossip.Config{
 		Self: self, Join: c.Join, ClusterID: c.Cluster, Transport: host.Transport, Advertise: host.Advertise,
-		Timing: c.Timing, Rumours: n.Replicator, Log: c.Log,
+		Timing: c.Timing, Rumors: n.Replicator, Log: c.Log,
 	})
 	if err != nil {
 		host.Close()

@@ -28,15 +28,15 @@ func (c contents) get(bucket, key string) []byte {
 }
 
 // One machine's record is damaged: the store does not open, check names the
-// record and changes nothing, and salvage makes a store of all others that
+// record and changes nothing, and recovery makes a store of all others that
 // opens, and keeps the damaged files.
-func TestSalvage(t *testing.T) {
+func TestRecover(t *testing.T) {
 	dir, path := written(t) // 200 machines
 	if r, err := Check(dir, schema()); err != nil || len(r.Damage) > 0 || r.Have[bucketMachines] != 200 {
 		t.Fatalf("whole: %+v, %v", r, err)
 	}
-	if _, err := Salvage(dir, schema(), time.Unix(0, 0), derive); bourse.CodeOf(err) != bourse.CodeFailedPrecondition {
-		t.Errorf("salvage of what is whole: %v, want a refusal", err)
+	if _, err := Recover(dir, schema(), time.Unix(0, 0), derive); bourse.CodeOf(err) != bourse.CodeFailedPrecondition {
+		t.Errorf("recovery of an intact store: %v, want a refusal", err)
 	}
 	b, err := os.ReadFile(path)
 	if err != nil {
@@ -46,7 +46,7 @@ func TestSalvage(t *testing.T) {
 		t.Fatal("there is no machine 77")
 	}
 	overwrite(t, path, b)
-	if _, err := openConfig(Config{Dir: dir}); bourse.CodeOf(err) != bourse.CodeInternal || !strings.Contains(err.Error(), "worker store salvage") {
+	if _, err := openConfig(Config{Dir: dir}); bourse.CodeOf(err) != bourse.CodeInternal || !strings.Contains(err.Error(), "worker store recover") {
 		t.Errorf("open: %v, want a refusal that names the command", err)
 	}
 	r, err := Check(dir, schema())
@@ -56,9 +56,9 @@ func TestSalvage(t *testing.T) {
 	if now, err := os.ReadFile(path); err != nil || !bytes.Equal(now, b) {
 		t.Errorf("check has changed the file: %v", err)
 	}
-	r, err = Salvage(dir, schema(), time.Unix(0, 0), derive)
+	r, err = Recover(dir, schema(), time.Unix(0, 0), derive)
 	if err != nil || len(r.Lost) != 1 || r.Lost[0] != "machines: 1 of 200" {
-		t.Fatalf("salvage: %+v, %v", r, err)
+		t.Fatalf("recover: %+v, %v", r, err)
 	}
 	if kept, err := os.ReadFile(filepath.Join(dir, r.Kept[0])); err != nil || !bytes.Equal(kept, b) {
 		t.Errorf("the damaged file is not kept: %v", err)
@@ -84,7 +84,7 @@ func TestSalvage(t *testing.T) {
 }
 
 // The beginning of the file is damaged, or its end: all records are found.
-func TestSalvageWithoutBeginningOrEnd(t *testing.T) {
+func TestRecoverWithoutBeginningOrEnd(t *testing.T) {
 	for name, at := range map[string]func(size int) int{"beginning": func(int) int { return 3 }, "end": func(size int) int { return size - 3 }} {
 		t.Run(name, func(t *testing.T) {
 			dir, path := written(t)
@@ -97,9 +97,9 @@ func TestSalvageWithoutBeginningOrEnd(t *testing.T) {
 			if _, err := openConfig(Config{Dir: dir}); bourse.CodeOf(err) != bourse.CodeInternal {
 				t.Fatalf("open: %v, want a refusal", err)
 			}
-			r, err := Salvage(dir, schema(), time.Unix(0, 0), derive)
+			r, err := Recover(dir, schema(), time.Unix(0, 0), derive)
 			if err != nil || len(r.Lost) != 0 {
-				t.Fatalf("salvage: %+v, %v; want nothing to be lost", r, err)
+				t.Fatalf("recover: %+v, %v; want nothing to be lost", r, err)
 			}
 			reopened(t, dir, 200)
 		})
@@ -107,7 +107,7 @@ func TestSalvageWithoutBeginningOrEnd(t *testing.T) {
 }
 
 // While a daemon has the store neither looks at it.
-func TestSalvageWaitsForNoDaemon(t *testing.T) {
+func TestRecoverWaitsForNoDaemon(t *testing.T) {
 	dir := t.TempDir()
 	s, err := openConfig(Config{Dir: dir})
 	if err != nil {
@@ -116,8 +116,8 @@ func TestSalvageWaitsForNoDaemon(t *testing.T) {
 	if _, err := Check(dir, schema()); bourse.CodeOf(err) != bourse.CodeAlreadyExists {
 		t.Errorf("check: %v", err)
 	}
-	if _, err := Salvage(dir, schema(), time.Unix(0, 0), derive); bourse.CodeOf(err) != bourse.CodeAlreadyExists {
-		t.Errorf("salvage: %v", err)
+	if _, err := Recover(dir, schema(), time.Unix(0, 0), derive); bourse.CodeOf(err) != bourse.CodeAlreadyExists {
+		t.Errorf("recover: %v", err)
 	}
 	if err := s.Close(); err != nil {
 		t.Error(err)
@@ -174,27 +174,27 @@ func without5(t *testing.T, dir string) {
 	}
 }
 
-// A record in the middle of the log is damaged: check says so, and salvage keeps
+// A record in the middle of the log is damaged: check says so, and recovery keeps
 // what is before and behind it.
-func TestSalvageOfALogWithAGap(t *testing.T) {
+func TestRecoverOfALogWithAGap(t *testing.T) {
 	dir, _ := gapped(t)
 	if r, err := Check(dir, schema()); err != nil || len(r.Damage) != 1 || !strings.Contains(r.Damage[0], walNames[0]) || r.Records != 11 {
 		t.Fatalf("check: %+v, %v, want one gap and 11 records", r, err)
 	}
-	if _, err := Salvage(dir, schema(), time.Unix(0, 0), derive); err != nil {
+	if _, err := Recover(dir, schema(), time.Unix(0, 0), derive); err != nil {
 		t.Fatal(err)
 	}
 	without5(t, dir)
 }
 
-// Salvage ends after each of its changes of the directory, as by a crash: then
-// the damaged store is there, and can be salvaged again, or the new one. What it
+// Recover ends after each of its changes of the directory, as by a crash: then
+// the damaged store is there, and can be recovered again, or the new one. What it
 // has kept of the damaged log is as it was, also when the new store is written.
-func TestACrashInSalvage(t *testing.T) {
+func TestCrashDuringRecovery(t *testing.T) {
 	for steps, over := 1, false; !over; steps++ {
 		dir, log := gapped(t)
 		left := steps
-		_, err := salvage(dir, schema(), time.Unix(0, 0), derive, func() error {
+		_, err := recoverStore(dir, schema(), time.Unix(0, 0), derive, func() error {
 			if left--; left == 0 {
 				return errKill
 			}
@@ -207,8 +207,8 @@ func TestACrashInSalvage(t *testing.T) {
 		if r, err := Check(dir, schema()); err != nil {
 			t.Fatal(err)
 		} else if again = len(r.Damage) > 0; again {
-			if _, err := Salvage(dir, schema(), time.Unix(60, 0), derive); err != nil {
-				t.Fatalf("after %d steps: salvage again: %v", steps, err)
+			if _, err := Recover(dir, schema(), time.Unix(60, 0), derive); err != nil {
+				t.Fatalf("after %d steps: recover again: %v", steps, err)
 			}
 		}
 		without5(t, dir)
@@ -218,7 +218,7 @@ func TestACrashInSalvage(t *testing.T) {
 		}
 		for _, path := range kept {
 			if b, err := os.ReadFile(path); err != nil || !bytes.Equal(b, log) {
-				t.Errorf("after %d steps (salvaged again: %v): what %s keeps has changed (%v)", steps, again, filepath.Base(path), err)
+				t.Errorf("after %d steps (recovered again: %v): what %s keeps has changed (%v)", steps, again, filepath.Base(path), err)
 			}
 		}
 		if over && steps < 6 {

@@ -59,7 +59,7 @@ func TestUndeliveredCancellationIsRetried(t *testing.T) {
 func TestRetriesAreFewAndEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := floor(1, room(1))
-		x := broker(c, func(cfg *market.Config) { cfg.VoidWithin = time.Minute })
+		x := broker(c, func(cfg *market.Config) { cfg.CancelWithin = time.Minute })
 		defer running(t.Context(), x)()
 		c.Break(lostAt("w0"))
 		o := order("gru")
@@ -104,10 +104,10 @@ func TestOneWorkerAwayIsTriedOnce(t *testing.T) {
 }
 
 // The queue is bounded: the oldest is dropped.
-func TestVoidQueueIsBounded(t *testing.T) {
+func TestCancelQueueIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := floor(1, room(1000))
-		x := broker(c, func(cfg *market.Config) { cfg.VoidQueue = 3 })
+		x := broker(c, func(cfg *market.Config) { cfg.CancelQueue = 3 })
 		c.Break(lostAt("w0"))
 		orders := make([]bourse.Order, 5)
 		for i := range orders {

@@ -12,9 +12,9 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// One machine's record is damaged: salvage makes a store of all others, with all
+// One machine's record is damaged: recovery makes a store of all others, with all
 // that follows from them.
-func TestSalvage(t *testing.T) {
+func TestRecover(t *testing.T) {
 	dir := t.TempDir()
 	s, err := Open(Config{Dir: dir})
 	if err != nil {
@@ -47,18 +47,18 @@ func TestSalvage(t *testing.T) {
 	if err := os.WriteFile(path, b, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Open(Config{Dir: dir}); bourse.CodeOf(err) != bourse.CodeInternal || !strings.Contains(err.Error(), "worker store salvage") {
+	if _, err := Open(Config{Dir: dir}); bourse.CodeOf(err) != bourse.CodeInternal || !strings.Contains(err.Error(), "worker store recover") {
 		t.Errorf("open: %v, want a refusal that names the command", err)
 	}
 	if r, err := Check(dir); err != nil || r.Machines != 19 || len(r.Damage) == 0 {
 		t.Errorf("check: %+v, %v", r, err)
 	}
-	if r, err := Salvage(dir, time.Unix(0, 0)); err != nil || !slices.Equal(r.Lost, []string{"machines: 1 of 20"}) {
-		t.Fatalf("salvage: %+v, %v", r, err)
+	if r, err := Recover(dir, time.Unix(0, 0)); err != nil || !slices.Equal(r.Lost, []string{"machines: 1 of 20"}) {
+		t.Fatalf("recover: %+v, %v", r, err)
 	}
 	s = openIn(t, dir)
 	view(t, s, func(tx *Tx) error {
-		if n := tx.LivingOf(bourse.App{Name: "default"}); n != 19 {
+		if n := tx.CountMachines(bourse.App{Name: "default"}); n != 19 {
 			t.Errorf("%d machines, want 19", n)
 		}
 		if o, ok, err := tx.Order(task.ID); err != nil || !ok || string(o.Task.Result.Answer) != "42" {

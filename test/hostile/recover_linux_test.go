@@ -17,12 +17,12 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// TestAFlippedBitIsSalvaged flips a bit of a machine's record in worker.db while the worker
-// is down. The next start must be refused with a message that names the salvage command.
-// salvage must report what is lost. After that, a start must name the machine and stop
+// TestStoreWithAFlippedBitIsRecovered flips a bit of a machine's record in worker.db while the worker
+// is down. The next start must be refused with a message that names the recover command.
+// recover must report what is lost. After that, a start must name the machine and stop
 // nothing before --forget-machines is used. A regression killed the machine at the next
 // start without a message.
-func TestAFlippedBitIsSalvaged(t *testing.T) {
+func TestStoreWithAFlippedBitIsRecovered(t *testing.T) {
 	data := filepath.Join(t.TempDir(), "w1")
 	broker := servertest.Start(t, "broker", "serve", "broker", "--listen", "127.0.0.1:0")
 	w := servertest.Start(t, "w1", "serve", "worker", "--region", "gru", "--name", "w1", "--data", data,
@@ -34,7 +34,7 @@ func TestAFlippedBitIsSalvaged(t *testing.T) {
 	}) {
 		t.Fatal("the broker does not know its worker")
 	}
-	mark := fmt.Sprintf("bourse-salvage-%d-", os.Getpid())
+	mark := fmt.Sprintf("bourse-recover-%d-", os.Getpid())
 	var ids []bourse.MachineID
 	for n := range 2 {
 		m, err := api.Create(t.Context(), "default", machinesapi.CreateMachine{Region: "gru", Config: &bourse.Config{
@@ -66,17 +66,17 @@ func TestAFlippedBitIsSalvaged(t *testing.T) {
 		t.Fatal(err)
 	}
 	flipRecord(t, data, ids[0])
-	if out := command(1, w.Args...); !strings.Contains(out, "bourse worker store salvage") {
+	if out := command(1, w.Args...); !strings.Contains(out, "bourse worker store recover") {
 		t.Errorf("start: %s, want the command", out)
 	}
 	if out := command(1, "worker", "store", "check", "--data", data); !strings.Contains(out, "damaged: ") {
 		t.Errorf("check: %s", out)
 	}
-	if out := command(0, "worker", "store", "salvage", "--yes", "--data", data); !strings.Contains(out, "kept: worker.db.damaged-") {
-		t.Errorf("salvage: %s", out)
+	if out := command(0, "worker", "store", "recover", "--yes", "--data", data); !strings.Contains(out, "kept: worker.db.damaged-") {
+		t.Errorf("recover: %s", out)
 	}
 	if out := command(0, "worker", "store", "check", "--data", data); !strings.Contains(out, "no damage found") {
-		t.Errorf("check of what was salvaged: %s", out)
+		t.Errorf("check of the recovered store: %s", out)
 	}
 	if out := command(5, w.Args...); !strings.Contains(out, string(ids[0])) || strings.Contains(out, string(ids[1])) {
 		t.Errorf("start: %s, want machine %s and no other to be named", out, ids[0])

@@ -9,9 +9,9 @@ import (
 	"github.com/bourse-dev/bourse/market"
 )
 
-// Voids stands for the part of the view that stores undelivered cancellations. It
+// Cancellations stands for the part of the view that stores undelivered cancellations. It
 // outlives brokers.
-type Voids struct {
+type Cancellations struct {
 	c *Cluster
 
 	mu   sync.Mutex
@@ -19,22 +19,22 @@ type Voids struct {
 	full error
 }
 
-var _ market.Voids = (*Voids)(nil)
+var _ market.CancellationStore = (*Cancellations)(nil)
 
-// NewVoids returns an empty Voids for any number of brokers.
-func (c *Cluster) NewVoids() *Voids {
-	return &Voids{c: c, list: map[bourse.OrderID][]bourse.WorkerID{}}
+// NewCancellations returns an empty store for any number of brokers.
+func (c *Cluster) NewCancellations() *Cancellations {
+	return &Cancellations{c: c, list: map[bourse.OrderID][]bourse.WorkerID{}}
 }
 
 // Fail makes writes fail with err. Nil makes them succeed again.
-func (v *Voids) Fail(err error) {
+func (v *Cancellations) Fail(err error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.full = err
 }
 
-// Void implements market.Voids.
-func (v *Voids) Void(ctx context.Context, order bourse.OrderID, worker bourse.WorkerID) error {
+// RecordCancellation implements market.CancellationStore.
+func (v *Cancellations) RecordCancellation(ctx context.Context, order bourse.OrderID, worker bourse.WorkerID) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if err := ctx.Err(); err != nil {
@@ -49,15 +49,15 @@ func (v *Voids) Void(ctx context.Context, order bourse.OrderID, worker bourse.Wo
 	return nil
 }
 
-// Voided implements market.Voids.
-func (v *Voids) Voided(_ context.Context, order bourse.OrderID) ([]bourse.WorkerID, error) {
+// CanceledOn implements market.CancellationStore.
+func (v *Cancellations) CanceledOn(_ context.Context, order bourse.OrderID) ([]bourse.WorkerID, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return slices.Clone(v.list[order]), nil
 }
 
 // Apply makes every worker apply its cancellations, like a worker that has returned.
-func (v *Voids) Apply() {
+func (v *Cancellations) Apply() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	for order, ids := range v.list {

@@ -9,10 +9,10 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// record records a cancellation that could not be delivered because of cause. It writes the cancellation to Voids,
+// record records a cancellation that could not be delivered because of cause. It writes the cancellation to the CancellationStore,
 // where its worker will find it, if that takes no longer than within, and queues it for retries.
-func (s *voids) record(ctx context.Context, v void, within time.Duration, cause error) {
-	one := []void{v}
+func (s *cancelQueue) record(ctx context.Context, v pendingCancel, within time.Duration, cause error) {
+	one := []pendingCancel{v}
 	if within > 0 {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), within)
 		defer cancel()
@@ -21,13 +21,13 @@ func (s *voids) record(ctx context.Context, v void, within time.Duration, cause 
 	s.add(one[0], cause)
 }
 
-// publish writes those of list to Voids that are not there yet. Rivals are left out: which of two fills has to go is
+// publish writes those of list to the CancellationStore that are not there yet. Rivals are left out: which of two fills has to go is
 // not decided before the worker has answered. A failed write is repeated before the next try.
-func (s *voids) publish(ctx context.Context, list []void) {
-	if s.cfg.Voids == nil {
+func (s *cancelQueue) publish(ctx context.Context, list []pendingCancel) {
+	if s.cfg.Cancellations == nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, voidTry)
+	ctx, cancel := context.WithTimeout(ctx, cancelTimeout)
 	defer cancel()
 	for i := range list {
 		v := &list[i]
@@ -35,7 +35,7 @@ func (s *voids) publish(ctx context.Context, list []void) {
 			continue
 		}
 		// The others would fail in the same way.
-		if err := s.cfg.Voids.Void(ctx, v.order, v.at.ID); err != nil {
+		if err := s.cfg.Cancellations.RecordCancellation(ctx, v.order, v.at.ID); err != nil {
 			s.cfg.Log.Warn("publish cancellation failed", attrs(v, err)...)
 			return
 		}
@@ -43,8 +43,8 @@ func (s *voids) publish(ctx context.Context, list []void) {
 	}
 }
 
-// givenUp logs that a void is no longer retried. If its worker will find it in Voids, nothing is lost.
-func (s *voids) givenUp(v *void, why string, cause error) {
+// givenUp logs that a cancellation is no longer retried. If its worker will find it in the CancellationStore, nothing is lost.
+func (s *cancelQueue) givenUp(v *pendingCancel, why string, cause error) {
 	if v.known {
 		s.cfg.Log.Info("cancellation left to the view", append(attrs(v, cause), slog.String("why", why))...)
 		return
@@ -52,25 +52,25 @@ func (s *voids) givenUp(v *void, why string, cause error) {
 	s.cfg.Log.Error("cancellation given up", append(attrs(v, cause), slog.String("why", why))...)
 }
 
-// voidedAt returns the workers that must not keep the order, as far as this process knows.
-func (x *Exchange) voidedAt(ctx context.Context, order *bourse.Order) ([]bourse.WorkerID, error) {
-	if x.cfg.Voids == nil {
+// canceledOn returns the workers that must not keep the order, as far as this process knows.
+func (x *Exchange) canceledOn(ctx context.Context, order *bourse.Order) ([]bourse.WorkerID, error) {
+	if x.cfg.Cancellations == nil {
 		return nil, nil
 	}
-	ids, err := x.cfg.Voids.Voided(ctx, order.ID)
+	ids, err := x.cfg.Cancellations.CanceledOn(ctx, order.ID)
 	if h := order.Hold; h != nil && err == nil {
 		var all []bourse.WorkerID
-		all, err = x.cfg.Voids.Voided(ctx, h.Reservation.All())
+		all, err = x.cfg.Cancellations.CanceledOn(ctx, h.Reservation.All())
 		ids = slices.Concat(ids, all)
 	}
 	return ids, err
 }
 
-// refuseVoided turns the quotes of workers that must not keep the order into refusals, and cancels the order there
+// refuseCanceled turns the quotes of workers that must not keep the order into refusals, and cancels the order there
 // again, because an earlier try abandoned them. A worker that has just returned may not know that yet, and would
 // destroy the machine that the caller receives.
-func (t *trade) refuseVoided(ctx context.Context, members []bourse.Member, quotes []bourse.Quote) {
-	ids, err := t.x.voidedAt(ctx, t.order)
+func (t *trade) refuseCanceled(ctx context.Context, members []bourse.Member, quotes []bourse.Quote) {
+	ids, err := t.x.canceledOn(ctx, t.order)
 	if err != nil {
 		t.x.cfg.Log.Warn("read earlier cancellations failed", slog.String("order", string(t.order.ID)), slog.Any("err", err))
 		return
@@ -86,6 +86,6 @@ func (t *trade) refuseVoided(ctx context.Context, members []bourse.Member, quote
 		undo = append(undo, &members[i])
 	}
 	if !t.quoteOnly {
-		t.void(ctx, undo)
+		t.cancelAll(ctx, undo)
 	}
 }

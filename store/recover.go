@@ -13,8 +13,8 @@ type Report struct {
 	Records  int      `json:"records"`        // intact records in the log that are not in the file
 	Machines int      `json:"machines"`       // total number of machine records
 	Damage   []string `json:"damage"`         // the damaged places
-	Lost     []string `json:"lost,omitempty"` // set by Salvage: how much of each bucket was lost
-	Kept     []string `json:"kept,omitempty"` // set by Salvage: the new names of the damaged files
+	Lost     []string `json:"lost,omitempty"` // set by Recover: how much of each bucket was lost
+	Kept     []string `json:"kept,omitempty"` // set by Recover: the new names of the damaged files
 }
 
 func report(r kv.Report) Report {
@@ -28,11 +28,11 @@ func Check(dir string) (Report, error) {
 	return report(r), err
 }
 
-// Salvage recovers the intact records of a damaged store into a new one, retains the damaged files under other names,
+// Recover recovers the intact records of a damaged store into a new one, retains the damaged files under other names,
 // and recomputes the derived records. It returns CodeFailedPrecondition if nothing is damaged, or if the file has no
 // checksums to tell what is intact.
-func Salvage(dir string, now time.Time) (Report, error) {
-	r, err := kv.Salvage(dir, schema(), now, derive)
+func Recover(dir string, now time.Time) (Report, error) {
+	r, err := kv.Recover(dir, schema(), now, derive)
 	return report(r), err
 }
 

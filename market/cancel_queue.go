@@ -11,13 +11,13 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// void is a cancellation that could not be delivered: an order and a worker that must not keep it filled.
-type void struct {
+// pendingCancel is a cancellation that could not be delivered: an order and a worker that must not keep it filled.
+type pendingCancel struct {
 	order bourse.OrderID
 	at    bourse.Member
 	rival *rival // nil: cancel unconditionally
 	until time.Time
-	known bool // the worker will find it in Config.Voids
+	known bool // the worker will find it in Config.Cancellations
 }
 
 // rival is a fill that is kept unless the worker turns out to have an older one.
@@ -30,18 +30,18 @@ type rival struct {
 // errSilent is the reason for asking a rival's worker again.
 var errSilent = errors.New("no answer")
 
-// voids is the bounded queue of cancellations that Run retries.
-type voids struct {
+// cancelQueue is the bounded queue of cancellations that Run retries.
+type cancelQueue struct {
 	cfg  *Config
 	wake chan struct{} // has capacity 1: something was added
 
 	mu     sync.Mutex
-	jobs   []void // oldest first
+	jobs   []pendingCancel // oldest first
 	away   map[bourse.WorkerID]absence
 	jitter *rand.Rand
 }
 
-// absence is the backoff of an unreachable worker. It applies to all voids of the worker, because each of them would
+// absence is the backoff of an unreachable worker. It applies to all cancellations for the worker, because each of them would
 // fail in the same way.
 type absence struct {
 	tries int
@@ -50,30 +50,30 @@ type absence struct {
 
 // Timing of retries.
 const (
-	voidTry        = 2 * time.Second // for one try
-	voidBackoff    = 100 * time.Millisecond
-	voidBackoffMax = 10 * time.Second
-	voidParallel   = 16 // workers at once
+	cancelTimeout    = 2 * time.Second // for one try
+	cancelBackoff    = 100 * time.Millisecond
+	cancelBackoffMax = 10 * time.Second
+	cancelParallel   = 16 // workers at once
 )
 
-func newVoids(cfg *Config, jitter *rand.Rand) *voids {
-	return &voids{cfg: cfg, wake: make(chan struct{}, 1), away: map[bourse.WorkerID]absence{}, jitter: jitter}
+func newCancelQueue(cfg *Config, jitter *rand.Rand) *cancelQueue {
+	return &cancelQueue{cfg: cfg, wake: make(chan struct{}, 1), away: map[bourse.WorkerID]absence{}, jitter: jitter}
 }
 
 // add queues v, whose delivery failed because of cause.
-func (s *voids) add(v void, cause error) {
+func (s *cancelQueue) add(v pendingCancel, cause error) {
 	now := time.Now()
-	v.until = now.Add(s.cfg.VoidWithin)
+	v.until = now.Add(s.cfg.CancelWithin)
 	if v.known {
-		v.until = now.Add(s.cfg.VoidWithin / 10)
+		v.until = now.Add(s.cfg.CancelWithin / 10)
 	}
 	s.cfg.Log.Warn("deliver cancellation failed, will retry", attrs(&v, cause)...)
 	s.mu.Lock()
 	if _, known := s.away[v.at.ID]; !known {
-		s.away[v.at.ID] = absence{next: now.Add(voidBackoff)}
+		s.away[v.at.ID] = absence{next: now.Add(cancelBackoff)}
 	}
-	var oldest *void
-	if len(s.jobs) >= s.cfg.VoidQueue {
+	var oldest *pendingCancel
+	if len(s.jobs) >= s.cfg.CancelQueue {
 		o := s.jobs[0]
 		oldest, s.jobs = &o, s.jobs[1:]
 	}
@@ -88,7 +88,7 @@ func (s *voids) add(v void, cause error) {
 	}
 }
 
-func attrs(v *void, cause error) []any {
+func attrs(v *pendingCancel, cause error) []any {
 	a := []any{slog.String("order", string(v.order)), slog.String("worker", string(v.at.ID))}
 	if cause != nil {
 		a = append(a, slog.Any("err", cause))
@@ -97,7 +97,7 @@ func attrs(v *void, cause error) []any {
 }
 
 // run retries until ctx ends. When it returns, all its goroutines have ended.
-func (s *voids) run(ctx context.Context) error {
+func (s *cancelQueue) run(ctx context.Context) error {
 	for ctx.Err() == nil {
 		due, wait := s.takeDue(time.Now())
 		if len(due) > 0 {
@@ -115,11 +115,11 @@ func (s *voids) run(ctx context.Context) error {
 	return nil
 }
 
-// takeDue removes and returns the voids that are due, by worker, and the time until the next one is due.
-func (s *voids) takeDue(now time.Time) (map[bourse.WorkerID][]void, time.Duration) {
+// takeDue removes and returns the cancellations that are due, by worker, and the time until the next one is due.
+func (s *cancelQueue) takeDue(now time.Time) (map[bourse.WorkerID][]pendingCancel, time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	due := map[bourse.WorkerID][]void{}
+	due := map[bourse.WorkerID][]pendingCancel{}
 	wait := time.Hour
 	rest := s.jobs[:0]
 	for _, v := range s.jobs {
@@ -138,10 +138,10 @@ func (s *voids) takeDue(now time.Time) (map[bourse.WorkerID][]void, time.Duratio
 	return due, wait
 }
 
-// deliver tries each worker's voids one after the other, up to the first that fails.
-func (s *voids) deliver(ctx context.Context, due map[bourse.WorkerID][]void) {
+// deliver tries each worker's cancellations one after the other, up to the first that fails.
+func (s *cancelQueue) deliver(ctx context.Context, due map[bourse.WorkerID][]pendingCancel) {
 	var wg sync.WaitGroup
-	room := make(chan struct{}, voidParallel)
+	room := make(chan struct{}, cancelParallel)
 	for id, list := range due {
 		room <- struct{}{}
 		wg.Go(func() {
@@ -160,27 +160,27 @@ func (s *voids) deliver(ctx context.Context, due map[bourse.WorkerID][]void) {
 	wg.Wait()
 }
 
-func (s *voids) reached(id bourse.WorkerID) {
+func (s *cancelQueue) reached(id bourse.WorkerID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.away, id)
 }
 
 // missed increases the backoff of a worker.
-func (s *voids) missed(id bourse.WorkerID) {
+func (s *cancelQueue) missed(id bourse.WorkerID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	a := s.away[id]
 	a.tries++
-	backoff := min(voidBackoff<<min(a.tries, 10), voidBackoffMax)
+	backoff := min(cancelBackoff<<min(a.tries, 10), cancelBackoffMax)
 	a.next = time.Now().Add(backoff + time.Duration(s.jitter.Int64N(int64(backoff/4))))
 	s.away[id] = a
 }
 
-// putBack queues voids again, except expired ones.
-func (s *voids) putBack(list []void, cause error) {
+// putBack queues cancellations again, except expired ones.
+func (s *cancelQueue) putBack(list []pendingCancel, cause error) {
 	now := time.Now()
-	var over []void
+	var over []pendingCancel
 	s.mu.Lock()
 	for _, v := range list {
 		if now.After(v.until) {
@@ -196,8 +196,8 @@ func (s *voids) putBack(list []void, cause error) {
 }
 
 // try delivers v once. After an error, v is the remaining work and away is the worker that could not be reached.
-func (s *voids) try(ctx context.Context, v *void) (away bourse.WorkerID, err error) {
-	ctx, cancel := context.WithTimeout(ctx, voidTry)
+func (s *cancelQueue) try(ctx context.Context, v *pendingCancel) (away bourse.WorkerID, err error) {
+	ctx, cancel := context.WithTimeout(ctx, cancelTimeout)
 	defer cancel()
 	if v.rival != nil {
 		if done, err := s.compare(ctx, v); done || err != nil {
@@ -213,7 +213,7 @@ func (s *voids) try(ctx context.Context, v *void) (away bourse.WorkerID, err err
 
 // compare asks the worker whether it has filled the order too. If so, v becomes the cancellation of the younger fill,
 // by the rule in once.go.
-func (s *voids) compare(ctx context.Context, v *void) (done bool, err error) {
+func (s *cancelQueue) compare(ctx context.Context, v *pendingCancel) (done bool, err error) {
 	r := v.rival
 	quotes := collectQuotes(ctx, s.cfg.Trader, s.cfg.QuoteWithin, r.order, []bourse.Member{v.at})
 	q := &quotes[0]

@@ -32,8 +32,8 @@ func loseFirst(c *Cluster) func() bourse.WorkerID {
 func TestInvariant7AVoidOutlivesItsBroker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := floor(2, room(1))
-		voids, link := c.NewVoids(), c.Link()
-		x := broker(c, func(cfg *market.Config) { cfg.Voids, cfg.Trader = voids, link })
+		stored, link := c.NewCancellations(), c.Link()
+		x := broker(c, func(cfg *market.Config) { cfg.Cancellations, cfg.Trader = stored, link })
 		lost := loseFirst(c)
 		o := order("gru")
 		a := place(t.Context(), x, o)
@@ -42,10 +42,10 @@ func TestInvariant7AVoidOutlivesItsBroker(t *testing.T) {
 		if a.err != nil || len(c.Living(o.ID)) != 2 {
 			t.Fatalf("%d living: %v", len(c.Living(o.ID)), a.err)
 		}
-		if got, _ := voids.Voided(t.Context(), o.ID); !slices.Equal(got, []bourse.WorkerID{lost()}) {
-			t.Fatalf("voided at %v, want at %s", got, lost())
+		if got, _ := stored.CanceledOn(t.Context(), o.ID); !slices.Equal(got, []bourse.WorkerID{lost()}) {
+			t.Fatalf("canceled on %v, want at %s", got, lost())
 		}
-		voids.Apply()
+		stored.Apply()
 		if living := c.Living(o.ID); len(living) != 1 || living[0].ID != a.fill.Machine.ID {
 			t.Errorf("living: %+v", living)
 		}
@@ -54,14 +54,14 @@ func TestInvariant7AVoidOutlivesItsBroker(t *testing.T) {
 }
 
 // The same with any faults of the network, and a broker that ends when its caller has its
-// answer: once the workers have read the voids, there is the machine that was returned, or
+// answer: once the workers have read the cancellations, there is the machine that was returned, or
 // none.
 func TestInvariant7VoidsUnderAnyNetwork(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		rapid.SyncTest(t, func(t *rapid.T) {
 			c := floor(rapid.IntRange(1, 5).Draw(t, "workers"), room(1))
-			voids, link := c.NewVoids(), c.Link()
-			x := broker(c, func(cfg *market.Config) { cfg.Voids, cfg.Trader = voids, link })
+			stored, link := c.NewCancellations(), c.Link()
+			x := broker(c, func(cfg *market.Config) { cfg.Cancellations, cfg.Trader = stored, link })
 			c.Break(badNetwork(t, Claim, Cancel))
 			o := order("gru")
 			o.Race = rapid.IntRange(0, 3).Draw(t, "race")
@@ -71,19 +71,19 @@ func TestInvariant7VoidsUnderAnyNetwork(t *testing.T) {
 			a := place(ctx, x, o)
 			link.Cut()
 			c.Quiet() // what was in flight has arrived
-			voids.Apply()
+			stored.Apply()
 			checkOnce(t, c, a)
 		})
 	})
 }
 
 // What the view does not take at once is published with the next try.
-func TestAVoidIsPublishedLater(t *testing.T) {
+func TestCancellationIsStoredLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := floor(2, room(1))
-		voids := c.NewVoids()
-		voids.Fail(errors.New("no space left on device"))
-		x := broker(c, func(cfg *market.Config) { cfg.Voids = voids })
+		stored := c.NewCancellations()
+		stored.Fail(errors.New("no space left on device"))
+		x := broker(c, func(cfg *market.Config) { cfg.Cancellations = stored })
 		defer running(t.Context(), x)()
 		lost := loseFirst(c)
 		o := order("gru")
@@ -91,10 +91,10 @@ func TestAVoidIsPublishedLater(t *testing.T) {
 			t.Fatal(a.err)
 		}
 		time.Sleep(time.Minute)
-		voids.Fail(nil)
+		stored.Fail(nil)
 		time.Sleep(15 * time.Second)
-		if got, _ := voids.Voided(t.Context(), o.ID); !slices.Equal(got, []bourse.WorkerID{lost()}) {
-			t.Errorf("voided at %v, want at %s", got, lost())
+		if got, _ := stored.CanceledOn(t.Context(), o.ID); !slices.Equal(got, []bourse.WorkerID{lost()}) {
+			t.Errorf("canceled on %v, want at %s", got, lost())
 		}
 		c.Quiet()
 	})
@@ -102,11 +102,11 @@ func TestAVoidIsPublishedLater(t *testing.T) {
 
 // What is published is retried for a short while only, and the queue's
 // overflow loses nothing.
-func TestPublishedVoidsNeedLittleMemory(t *testing.T) {
+func TestStoredCancellationsNeedLittleMemory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := floor(1, room(1000))
-		voids := c.NewVoids()
-		x := broker(c, func(cfg *market.Config) { cfg.Voids, cfg.VoidQueue = voids, 3 })
+		stored := c.NewCancellations()
+		x := broker(c, func(cfg *market.Config) { cfg.Cancellations, cfg.CancelQueue = stored, 3 })
 		c.Break(lostAt("w0"))
 		orders := make([]bourse.Order, 8)
 		for i := range orders {
@@ -121,7 +121,7 @@ func TestPublishedVoidsNeedLittleMemory(t *testing.T) {
 		if got := c.Calls(Cancel); got != tried {
 			t.Errorf("%d tries after two minutes", got-tried)
 		}
-		voids.Apply()
+		stored.Apply()
 		if used := c.Used("w0", bourse.ResourceMemory); used != 0 {
 			t.Errorf("%d MiB are still committed", used)
 		}
@@ -131,12 +131,12 @@ func TestPublishedVoidsNeedLittleMemory(t *testing.T) {
 
 // A worker that is back, and does not yet know that it must not keep an order,
 // is not taken for its filler: the machine that the caller receives stays.
-func TestARepetitionDoesNotFindWhatWasVoided(t *testing.T) {
+func TestRepeatedOrderIgnoresCanceledFills(t *testing.T) {
 	for name, others := range map[string]int{"the other has room": 1, "no other worker is there": 0} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				c := floor(1+others, room(1))
-				voids := c.NewVoids()
+				stored := c.NewCancellations()
 				o := order("gru")
 				o.Named, o.First = true, true
 				c.Break(func(call Call) Fault {
@@ -145,17 +145,17 @@ func TestARepetitionDoesNotFindWhatWasVoided(t *testing.T) {
 					}
 					return lostAt("w0")(call)
 				})
-				first := broker(c, func(cfg *market.Config) { cfg.Voids = voids })
+				first := broker(c, func(cfg *market.Config) { cfg.Cancellations = stored })
 				fails(t, place(t.Context(), first, o).err, bourse.CodeUnavailable)
 				synctest.Wait() // the lost claim arrives
 				if len(c.Living(o.ID)) != 1 {
 					t.Fatal("nothing was left behind at w0")
 				}
 				c.Break(nil)
-				second := broker(c, func(cfg *market.Config) { cfg.Voids = voids })
+				second := broker(c, func(cfg *market.Config) { cfg.Cancellations = stored })
 				o.First = false
 				a := place(t.Context(), second, o)
-				voids.Apply()
+				stored.Apply()
 				living := c.Living(o.ID)
 				if len(living) != others || (a.err == nil) != (others == 1) || (others == 1 && living[0].ID != a.fill.Machine.ID) {
 					t.Errorf("told %+v, %v; there are %+v", a.fill.Machine, a.err, living)
@@ -166,15 +166,15 @@ func TestARepetitionDoesNotFindWhatWasVoided(t *testing.T) {
 	}
 }
 
-// quoteOnly changes nothing, also where an order was voided.
+// quoteOnly changes nothing, also where an order was canceled.
 func TestAQuoteCancelsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := floor(2, room(1))
-		voids := c.NewVoids()
-		x := broker(c, func(cfg *market.Config) { cfg.Voids = voids })
+		stored := c.NewCancellations()
+		x := broker(c, func(cfg *market.Config) { cfg.Cancellations = stored })
 		o := order("gru")
 		o.Named = true
-		if err := voids.Void(context.Background(), o.ID, "w0"); err != nil {
+		if err := stored.RecordCancellation(context.Background(), o.ID, "w0"); err != nil {
 			t.Fatal(err)
 		}
 		d, err := x.Quote(t.Context(), o)
