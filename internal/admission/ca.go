@@ -1,6 +1,7 @@
 package admission
 
 import (
+	"crypto"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -18,15 +19,20 @@ import (
 
 // Validity of certificates, and the tolerated difference between clocks.
 const (
-	caLife   = 10 * 365 * 24 * time.Hour
-	certLife = 365 * 24 * time.Hour
-	skew     = time.Hour
+	caLife     = 10 * 365 * 24 * time.Hour
+	issuerLife = 365 * 24 * time.Hour
+	certLife   = 365 * 24 * time.Hour
+	skew       = time.Hour
 )
+
+// RenewedLife is the validity of certificates that servers renew by themselves.
+const RenewedLife = 7 * 24 * time.Hour
 
 // Pair is a certificate and its private key, in PEM.
 type Pair struct{ Cert, Key []byte }
 
-// CA is the certificate authority of one cluster.
+// CA is the certificate authority of one cluster, or an issuer, to which it has delegated
+// the signing of servers' certificates.
 type CA struct {
 	cert *x509.Certificate
 	key  *ecdsa.PrivateKey
@@ -40,15 +46,44 @@ func NewCA(cluster string, now time.Time) (*CA, error) {
 		NotBefore:             now.Add(-skew),
 		NotAfter:              now.Add(caLife),
 		IsCA:                  true,
-		MaxPathLenZero:        true, // signs servers only, no other CAs
+		MaxPathLen:            1, // signs servers and issuers
 		BasicConstraintsValid: true,
 		KeyUsage:              x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,
 	}
-	pair, err := sign(template, nil, nil)
+	pair, err := create(template, nil)
 	if err != nil {
 		return nil, err
 	}
 	return ParseCA(pair)
+}
+
+// NewIssuer creates an issuer, which is valid for a year. With it, brokers sign the
+// certificates of servers that join, and the CA's own key can be kept elsewhere.
+func (c *CA) NewIssuer(now time.Time) (*CA, error) {
+	template := &x509.Certificate{
+		Subject:               pkix.Name{CommonName: strings.Replace(c.cert.Subject.CommonName, " CA ", " issuer ", 1)},
+		NotBefore:             now.Add(-skew),
+		NotAfter:              earlier(now.Add(issuerLife), c.cert.NotAfter),
+		IsCA:                  true,
+		MaxPathLenZero:        true, // signs servers only
+		BasicConstraintsValid: true,
+		KeyUsage:              x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,
+	}
+	pair, err := create(template, c)
+	if err != nil {
+		return nil, err
+	}
+	return ParseCA(pair)
+}
+
+// Expires returns the time at which the CA's own certificate expires.
+func (c *CA) Expires() time.Time { return c.cert.NotAfter }
+
+func earlier(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
 }
 
 // ParseCA parses the result of [CA.Pair].
@@ -75,7 +110,36 @@ func (c *CA) Issue(who Identity, hosts []string, now time.Time) (Pair, error) {
 	if err := who.Validate(); err != nil {
 		return Pair{}, err
 	}
-	return c.issue(string(who.ID), []string{who.ServerName()}, hosts, who.Role, now)
+	template, err := newTemplate(string(who.ID), []string{who.ServerName()}, hosts, who.Role, now)
+	if err != nil {
+		return Pair{}, err
+	}
+	return create(template, c)
+}
+
+// Sign creates the certificate of a server that has made its own key, which is valid for
+// [RenewedLife]. Only the key is taken from the request, a certificate request in DER.
+// Errors: invalid.
+func (c *CA) Sign(request []byte, who Identity, hosts []string, now time.Time) (cert []byte, err error) {
+	r, err := x509.ParseCertificateRequest(request)
+	if err == nil {
+		err = r.CheckSignature()
+	}
+	if err != nil {
+		return nil, bourse.Errorf(bourse.CodeInvalid, "the certificate request: %w", err)
+	}
+	if key, ok := r.PublicKey.(*ecdsa.PublicKey); !ok || key.Curve != elliptic.P256() {
+		return nil, bourse.Errorf(bourse.CodeInvalid, "the certificate request: want an ECDSA key on the curve P-256")
+	}
+	if err := who.Validate(); err != nil {
+		return nil, err
+	}
+	template, err := newTemplate(string(who.ID), []string{who.ServerName()}, hosts, who.Role, now)
+	if err != nil {
+		return nil, err
+	}
+	template.NotAfter = earlier(now.Add(RenewedLife), c.cert.NotAfter)
+	return c.sign(template, r.PublicKey)
 }
 
 // IssueOther creates the certificate of a server outside of the cluster, such as NATS,
@@ -85,10 +149,14 @@ func (c *CA) IssueOther(name string, hosts []string, now time.Time) (Pair, error
 	if len(hosts) == 0 {
 		return Pair{}, bourse.Errorf(bourse.CodeInvalid, "the certificate of %s would name no host", bourse.Quoted(name))
 	}
-	return c.issue(name, nil, hosts, "", now)
+	template, err := newTemplate(name, nil, hosts, "", now)
+	if err != nil {
+		return Pair{}, err
+	}
+	return create(template, c)
 }
 
-func (c *CA) issue(name string, names, hosts []string, role bourse.Role, now time.Time) (Pair, error) {
+func newTemplate(name string, names, hosts []string, role bourse.Role, now time.Time) (*x509.Certificate, error) {
 	template := &x509.Certificate{
 		Subject:     pkix.Name{CommonName: name},
 		NotBefore:   now.Add(-skew),
@@ -105,37 +173,55 @@ func (c *CA) issue(name string, names, hosts []string, role bourse.Role, now tim
 		case role == bourse.RoleWorker && statesTag(h):
 			template.DNSNames = append(template.DNSNames, h)
 		case h == "" || strings.HasSuffix(strings.TrimSuffix(strings.ToLower(h), "."), domain): // the host would be a second identity
-			return Pair{}, bourse.Errorf(bourse.CodeInvalid, "host %s cannot be in a certificate", bourse.Quoted(h))
+			return nil, bourse.Errorf(bourse.CodeInvalid, "host %s cannot be in a certificate", bourse.Quoted(h))
 		default:
 			template.DNSNames = append(template.DNSNames, h)
 		}
 	}
-	return sign(template, c.cert, c.key)
+	return template, nil
 }
 
-// sign creates a key and its certificate, signed by the parent or, without one, by itself.
-func sign(template, parent *x509.Certificate, by *ecdsa.PrivateKey) (Pair, error) {
+// create creates a key and its certificate, signed by the CA or, without one, by itself.
+func create(template *x509.Certificate, by *CA) (Pair, error) {
+	key, private, err := NewKey()
+	if err != nil {
+		return Pair{}, err
+	}
+	if by == nil {
+		by = &CA{cert: template, key: key}
+	}
+	cert, err := by.sign(template, &key.PublicKey)
+	return Pair{Cert: cert, Key: private}, err
+}
+
+// NewKey creates a server's key, and encodes it in PEM.
+func NewKey() (*ecdsa.PrivateKey, []byte, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
-		return Pair{}, bourse.Errorf(bourse.CodeInternal, "make a key: %w", err)
+		return nil, nil, bourse.Errorf(bourse.CodeInternal, "make a key: %w", err)
 	}
+	der, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		return nil, nil, bourse.Errorf(bourse.CodeInternal, "encode a key: %w", err)
+	}
+	return key, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), nil
+}
+
+// sign creates a certificate in PEM, followed by the CA's own one if that is an issuer's,
+// because others know only the CA above it.
+func (c *CA) sign(template *x509.Certificate, public crypto.PublicKey) ([]byte, error) {
+	var err error
 	template.SerialNumber, err = rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127))
 	if err != nil {
-		return Pair{}, bourse.Errorf(bourse.CodeInternal, "make a serial number: %w", err)
+		return nil, bourse.Errorf(bourse.CodeInternal, "make a serial number: %w", err)
 	}
-	if parent == nil {
-		parent, by = template, key
-	}
-	cert, err := x509.CreateCertificate(rand.Reader, template, parent, &key.PublicKey, by)
+	der, err := x509.CreateCertificate(rand.Reader, template, c.cert, public, c.key)
 	if err != nil {
-		return Pair{}, bourse.Errorf(bourse.CodeInvalid, "make the certificate of %s: %w", template.Subject.CommonName, err)
+		return nil, bourse.Errorf(bourse.CodeInvalid, "make the certificate of %s: %w", template.Subject.CommonName, err)
 	}
-	private, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		return Pair{}, bourse.Errorf(bourse.CodeInternal, "write a key: %w", err)
+	cert := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+	if c.cert.MaxPathLenZero {
+		cert = append(cert, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: c.cert.Raw})...)
 	}
-	return Pair{
-		Cert: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert}),
-		Key:  pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private}),
-	}, nil
+	return cert, nil
 }

@@ -85,8 +85,16 @@ func newMaterial(ca []byte, pair Pair) (*material, error) {
 	if err != nil {
 		return nil, bourse.Errorf(bourse.CodeInvalid, "%w", err)
 	}
+	between := x509.NewCertPool()
+	for _, der := range cert.Certificate[1:] {
+		issuer, err := x509.ParseCertificate(der)
+		if err != nil {
+			return nil, bourse.Errorf(bourse.CodeInvalid, "the certificate of %s: its issuer's: %w", self.ID, err)
+		}
+		between.AddCert(issuer)
+	}
 	// Refuse an expired certificate, because every other server would refuse it, too.
-	if _, err := cert.Leaf.Verify(x509.VerifyOptions{Roots: pool, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}}); err != nil {
+	if _, err := cert.Leaf.Verify(x509.VerifyOptions{Roots: pool, Intermediates: between, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}}); err != nil {
 		return nil, bourse.Errorf(bourse.CodeInvalid, "the certificate of %s: %w", self.ID, err)
 	}
 	return &material{pool: pool, cert: cert, self: self}, nil

@@ -1,0 +1,198 @@
+package enroll
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/internal/admission"
+)
+
+// maxReply limits a reply, in bytes.
+const maxReply = 1 << 20
+
+// Join uses an invitation. It sends the secret only to a broker whose certificate comes from
+// the CA that the invitation names. Errors: unavailable if no broker answers, those of the
+// broker, and forbidden if something else answers in its place.
+func Join(ctx context.Context, v *Invitation, r Request) (*Reply, error) {
+	r.ID, r.Secret = v.ID, v.Secret
+	var failed []error
+	for _, address := range v.Addresses {
+		reply, err := joinAt(ctx, address, v.CA, &r)
+		if err == nil || bourse.CodeOf(err) != bourse.CodeUnavailable {
+			return reply, err
+		}
+		failed = append(failed, err)
+	}
+	return nil, bourse.Errorf(bourse.CodeUnavailable, "no broker could be reached: %w", errors.Join(failed...))
+}
+
+func joinAt(ctx context.Context, address string, want Fingerprint, r *Request) (*Reply, error) {
+	// The certificate is compared with the fingerprint, so anyone may have sent it.
+	bundle, err := get(ctx, address, &tls.Config{MinVersion: tls.VersionTLS13, InsecureSkipVerify: true}) //nolint:gosec // see above
+	if err != nil {
+		return nil, err
+	}
+	ca := want.find(bundle)
+	if ca == nil {
+		return nil, bourse.Errorf(bourse.CodeForbidden, "%s belongs to another cluster than the join token", address)
+	}
+	pool := x509.NewCertPool()
+	pool.AppendCertsFromPEM(ca)
+	var reply Reply
+	if err := exchange(ctx, http.MethodPost, address, PathJoin, brokerOf(pool), r, &reply); err != nil {
+		return nil, err
+	}
+	if want.find(reply.CA) == nil {
+		return nil, bourse.Errorf(bourse.CodeInternal, "%s sent a CA that is not the cluster's", address)
+	}
+	return &reply, nil
+}
+
+// brokerOf returns the configuration of connections to any broker with a certificate from
+// these CAs, whatever address it is reached at.
+func brokerOf(pool *x509.CertPool) *tls.Config {
+	return &tls.Config{
+		MinVersion:         tls.VersionTLS13,
+		InsecureSkipVerify: true, //nolint:gosec // VerifyConnection verifies the certificate, for a role instead of an address
+		VerifyConnection: func(s tls.ConnectionState) error {
+			between := x509.NewCertPool()
+			for _, cert := range s.PeerCertificates[1:] {
+				between.AddCert(cert)
+			}
+			leaf := s.PeerCertificates[0]
+			if _, err := leaf.Verify(x509.VerifyOptions{Roots: pool, Intermediates: between}); err != nil {
+				return err
+			}
+			who, err := admission.IdentityOf(leaf)
+			if err == nil && who.Role != bourse.RoleBroker {
+				err = fmt.Errorf("%s %s is not a broker", who.Role, who.ID)
+			}
+			return err
+		},
+	}
+}
+
+func get(ctx context.Context, address string, with *tls.Config) ([]byte, error) {
+	return call(ctx, http.MethodGet, address, PathCA, with, nil)
+}
+
+// exchange sends in as JSON and decodes the reply into out.
+func exchange(ctx context.Context, method, address, path string, with *tls.Config, in, out any) error {
+	body, err := json.Marshal(in)
+	if err != nil {
+		return bourse.Errorf(bourse.CodeInternal, "encode the request: %w", err)
+	}
+	data, err := call(ctx, method, address, path, with, body)
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(data, out); err != nil {
+		return bourse.Errorf(bourse.CodeInternal, "decode the reply of %s: %w", address, err)
+	}
+	return nil
+}
+
+// answerWithin limits one call.
+const answerWithin = 15 * time.Second
+
+func call(ctx context.Context, method, address, path string, with *tls.Config, body []byte) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, answerWithin)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, method, "https://"+address+path, bytes.NewReader(body))
+	if err != nil {
+		return nil, bourse.Errorf(bourse.CodeInvalid, "%s: %w", address, err)
+	}
+	transport := &http.Transport{TLSClientConfig: with, Proxy: http.ProxyFromEnvironment, DisableKeepAlives: true}
+	resp, err := (&http.Client{Transport: transport}).Do(req)
+	if err != nil {
+		return nil, unreached(address, err)
+	}
+	defer resp.Body.Close()
+	return readReply(address, resp)
+}
+
+// readReply returns the body of a reply, or the error in it.
+func readReply(from string, resp *http.Response) ([]byte, error) {
+	data, err := io.ReadAll(io.LimitReader(resp.Body, maxReply))
+	if err != nil {
+		return nil, bourse.Errorf(bourse.CodeUnavailable, "read the reply of %s: %w", from, err)
+	}
+	if resp.StatusCode == http.StatusOK {
+		return data, nil
+	}
+	var f failure
+	if json.Unmarshal(data, &f) != nil || f.Error == "" {
+		return nil, bourse.Errorf(bourse.CodeInternal, "%s replied with status %d", from, resp.StatusCode)
+	}
+	return nil, bourse.Errorf(f.Code, "%s", f.Error)
+}
+
+// unreached returns the error of a connection. A certificate that is not valid at this
+// time is most often a wrong clock.
+func unreached(address string, err error) error {
+	if invalid, ok := errors.AsType[x509.CertificateInvalidError](err); ok && invalid.Reason == x509.Expired {
+		leaf := invalid.Cert
+		return bourse.Errorf(bourse.CodeFailedPrecondition, "the certificate of %s is valid from %s to %s, and this host's clock shows %s: set the clock",
+			address, leaf.NotBefore.UTC().Format(time.DateTime), leaf.NotAfter.UTC().Format(time.DateTime), time.Now().UTC().Format(time.DateTime))
+	}
+	if _, untrusted := errors.AsType[x509.UnknownAuthorityError](err); untrusted {
+		return bourse.Errorf(bourse.CodeForbidden, "%s has no certificate of the cluster's CA: %w", address, err)
+	}
+	return bourse.Errorf(bourse.CodeUnavailable, "%w", err)
+}
+
+// Renewal is a new key of a server, and later its certificate.
+type Renewal struct {
+	Request []byte // certificate request in DER, the body for PathRenew
+
+	CA  []byte // PEM
+	PEM []byte // the certificate and its key
+
+	key []byte
+}
+
+// NewRenewal makes a new key.
+func NewRenewal() (*Renewal, error) {
+	key, private, err := admission.NewKey()
+	if err != nil {
+		return nil, err
+	}
+	request, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{}, key)
+	if err != nil {
+		return nil, bourse.Errorf(bourse.CodeInternal, "make a certificate request: %w", err)
+	}
+	return &Renewal{Request: request, key: private}, nil
+}
+
+// Read reads the reply to the request. Errors: those of the broker.
+func (r *Renewal) Read(from string, resp *http.Response) error {
+	data, err := readReply(from, resp)
+	if err != nil {
+		return err
+	}
+	var out Renewed
+	if err := json.Unmarshal(data, &out); err != nil {
+		return bourse.Errorf(bourse.CodeInternal, "decode the reply of %s: %w", from, err)
+	}
+	return r.accept(out.CA, out.Certificate)
+}
+
+// accept checks that a certificate belongs to the key.
+func (r *Renewal) accept(ca, cert []byte) error {
+	if _, err := admission.NewCredentials(ca, admission.Pair{Cert: cert, Key: r.key}); err != nil {
+		return bourse.Errorf(bourse.CodeInternal, "the broker sent a certificate that is of no use: %w", err)
+	}
+	r.CA, r.PEM = ca, slices.Concat(cert, r.key)
+	return nil
+}

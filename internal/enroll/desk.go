@@ -1,0 +1,146 @@
+package enroll
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/internal/admission"
+)
+
+// Desk is the part of a broker that admits hosts and renews certificates.
+type Desk struct {
+	Issuer func() *admission.CA // signs
+	Ledger *Ledger
+	CA     func() []byte                            // the cluster's CA in PEM, which may contain several certificates
+	Taken  func(name bourse.WorkerID) bool          // reports whether a server of the cluster has this name
+	Common func(roles []bourse.Role) (Reply, error) // what hosts with these servers need, without certificates
+	Log    *slog.Logger
+	Now    func() time.Time
+}
+
+// maxBody limits a request, in bytes.
+const maxBody = 64 << 10
+
+// CAHandler serves PathCA, to anyone.
+func (d *Desk) CAHandler() http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/x-pem-file")
+		_, _ = w.Write(d.CA()) // the client may have disconnected
+	})
+}
+
+// JoinHandler serves PathJoin, to anyone with an invitation.
+func (d *Desk) JoinHandler() http.Handler {
+	return handler(func(r *http.Request) (any, error) {
+		var in Request
+		data, err := io.ReadAll(r.Body)
+		if err == nil {
+			err = json.Unmarshal(data, &in)
+		}
+		if err != nil {
+			return nil, bourse.Errorf(bourse.CodeInvalid, "decode the request: %w", err)
+		}
+		reply, err := d.join(&in)
+		client, _, _ := net.SplitHostPort(r.RemoteAddr)
+		log := d.Log.With("host", in.Host, "join_token", in.ID, "client", client)
+		if err != nil {
+			log.Warn("host was not admitted", "err", err)
+			return nil, err
+		}
+		log.Info("host admitted", "region", in.Region)
+		return reply, nil
+	})
+}
+
+func (d *Desk) join(in *Request) (*Reply, error) {
+	if err := in.Validate(); err != nil {
+		return nil, err
+	}
+	if err := d.Ledger.Verify(in.ID, in.Secret); err != nil {
+		return nil, err
+	}
+	now := d.Now()
+	roles := make([]bourse.Role, 0, len(in.Servers))
+	signed := map[bourse.Role][]byte{}
+	for _, s := range in.Servers { // before the invitation is used: a bad request costs no use
+		who := admission.Identity{ID: ServerName(in.Host, s.Role), Role: s.Role}
+		var hosts []string
+		if in.Address != "" {
+			hosts = []string{in.Address}
+		}
+		cert, err := d.Issuer().Sign(s.Request, who, hosts, now)
+		if err != nil {
+			return nil, err
+		}
+		roles, signed[s.Role] = append(roles, s.Role), cert
+	}
+	reply, err := d.Common(roles)
+	if err != nil {
+		return nil, err
+	}
+	if err := d.Ledger.Use(in.ID, in.Secret, in, now, d.Taken); err != nil {
+		return nil, err
+	}
+	reply.CA, reply.Certificates = d.CA(), signed
+	return &reply, nil
+}
+
+// RenewHandler serves PathRenew. Only servers of the cluster may reach it.
+func (d *Desk) RenewHandler() http.Handler {
+	return handler(func(r *http.Request) (any, error) {
+		if r.TLS == nil || len(r.TLS.PeerCertificates) == 0 {
+			return nil, bourse.Errorf(bourse.CodeUnauthorized, "show the current certificate")
+		}
+		current := r.TLS.PeerCertificates[0]
+		who, err := admission.IdentityOf(current)
+		if err != nil {
+			return nil, err
+		}
+		request, err := io.ReadAll(r.Body)
+		if err != nil {
+			return nil, bourse.Errorf(bourse.CodeInvalid, "read the request: %w", err)
+		}
+		cert, err := d.Issuer().Sign(request, who, hostsOf(current, who), d.Now())
+		if err != nil {
+			return nil, err
+		}
+		d.Log.Info("certificate renewed", "server", who.ID, "role", who.Role)
+		return &Renewed{CA: d.CA(), Certificate: cert}, nil
+	})
+}
+
+// failure is the body of an error.
+type failure struct {
+	Error string      `json:"error"`
+	Code  bourse.Code `json:"code"`
+}
+
+// handler serves the result of do as JSON.
+func handler(do func(*http.Request) (any, error)) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		r.Body = http.MaxBytesReader(w, r.Body, maxBody)
+		out, err := do(r)
+		status := http.StatusOK
+		if err != nil {
+			code := bourse.CodeOf(err)
+			if _, tooLarge := errors.AsType[*http.MaxBytesError](err); tooLarge {
+				code = bourse.CodeInvalid
+			}
+			status, out = code.Status(), failure{bourse.MessageOf(err), code}
+		}
+		data, err := json.Marshal(out)
+		if err != nil {
+			http.Error(w, "encode the reply", http.StatusInternalServerError)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(status)
+		_, _ = w.Write(data) // the client may have disconnected
+	})
+}

@@ -1,0 +1,250 @@
+package enroll
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+)
+
+// Terms limit what an invitation permits.
+type Terms struct {
+	Roles   []bourse.Role `json:"roles"`            // that the host's servers may have
+	Region  bourse.Region `json:"region,omitempty"` // of the host; "": any
+	Uses    int           `json:"uses"`             // number of hosts
+	Expires time.Time     `json:"expires"`
+}
+
+// Issued is an invitation as the broker stores it, without its secret.
+type Issued struct {
+	ID string `json:"id"`
+	Terms
+	Made   time.Time `json:"made"`
+	Digest []byte    `json:"digest"` // of the secret
+	Used   []Use     `json:"used,omitempty"`
+}
+
+// Use is one host's use of an invitation.
+type Use struct {
+	Host bourse.WorkerID `json:"host"`
+	At   time.Time       `json:"at"`
+	Keys []byte          `json:"keys"` // digest of the certificate requests: the same host may ask again
+}
+
+// Ended reports why an invitation can no longer be used, or "".
+func (i *Issued) Ended(now time.Time) string {
+	switch {
+	case !now.Before(i.Expires):
+		return "has expired"
+	case len(i.Used) >= i.Uses:
+		return "has been used"
+	}
+	return ""
+}
+
+// Ledger stores the invitations of one broker in a file. Its methods are safe for
+// concurrent use. A use is durable before it is reported.
+type Ledger struct {
+	path string
+
+	mu  sync.Mutex
+	all map[string]*Issued
+}
+
+// maxIssued limits the number of invitations that can still be used. Others are kept for
+// retention, so that people see how they were used.
+const (
+	maxIssued = 1000
+	retention = 30 * 24 * time.Hour
+)
+
+// OpenLedger reads the file at path, if it exists. Errors: invalid.
+func OpenLedger(path string) (*Ledger, error) {
+	l := &Ledger{path: path, all: map[string]*Issued{}}
+	data, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return l, nil
+	}
+	if err == nil {
+		err = l.decode(data)
+	}
+	if err != nil {
+		return nil, bourse.Errorf(bourse.CodeInvalid, "read the join tokens: %w", err)
+	}
+	return l, nil
+}
+
+func (l *Ledger) decode(data []byte) error {
+	var list []*Issued
+	if err := json.Unmarshal(data, &list); err != nil {
+		return err
+	}
+	for _, i := range list {
+		if i == nil || i.ID == "" {
+			return errors.New("an entry without an id")
+		}
+		l.all[i.ID] = i
+	}
+	return nil
+}
+
+// Make makes an invitation and returns its secret, which is not stored.
+func (l *Ledger) Make(terms Terms, now time.Time) (Issued, string, error) {
+	i := Issued{ID: rand.Text()[:10], Terms: terms, Made: now}
+	secret := rand.Text()
+	i.Digest = digest(secret)
+	err := l.change(func(all map[string]*Issued) error {
+		maps.DeleteFunc(all, func(_ string, old *Issued) bool { return now.Sub(old.Expires) > retention })
+		live := 0
+		for _, old := range all {
+			if old.Ended(now) == "" {
+				live++
+			}
+		}
+		if live >= maxIssued {
+			return bourse.Errorf(bourse.CodeFailedPrecondition, "%d join tokens can still be used: revoke some", live)
+		}
+		all[i.ID] = &i
+		return nil
+	})
+	return i, secret, err
+}
+
+// List returns all invitations, newest first.
+func (l *Ledger) List() []Issued {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	list := make([]Issued, 0, len(l.all))
+	for _, i := range l.all {
+		list = append(list, *i)
+	}
+	slices.SortFunc(list, func(a, b Issued) int { return b.Made.Compare(a.Made) })
+	return list
+}
+
+// Revoke removes an invitation. Errors: not_found.
+func (l *Ledger) Revoke(id string) error {
+	return l.change(func(all map[string]*Issued) error {
+		if all[id] == nil {
+			return bourse.Errorf(bourse.CodeNotFound, "this broker has no join token %s", bourse.Quoted(id))
+		}
+		delete(all, id)
+		return nil
+	})
+}
+
+// Verify checks the secret of an invitation. Errors: unauthorized.
+func (l *Ledger) Verify(id, secret string) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	_, err := find(l.all, id, secret)
+	return err
+}
+
+func find(all map[string]*Issued, id, secret string) (*Issued, error) {
+	i := all[id]
+	if i == nil || subtle.ConstantTimeCompare(digest(secret), i.Digest) != 1 {
+		return nil, bourse.Errorf(bourse.CodeUnauthorized, "the broker does not know this join token: it was revoked, or another broker made it")
+	}
+	return i, nil
+}
+
+// Use records that a host uses the invitation with this secret. A host that asks again with
+// the same certificate requests has used it once. taken reports whether the cluster has a
+// server of this name. Errors: unauthorized if the secret is not right; forbidden if the
+// invitation cannot be used, or not for this; already_exists if a name is taken.
+func (l *Ledger) Use(id, secret string, r *Request, now time.Time, taken func(bourse.WorkerID) bool) error {
+	return l.change(func(all map[string]*Issued) error {
+		old, err := find(all, id, secret)
+		if err != nil {
+			return err
+		}
+		for _, s := range r.Servers {
+			if !slices.Contains(old.Roles, s.Role) {
+				return bourse.Errorf(bourse.CodeForbidden, "join token %s is not for the role %s", id, bourse.Quoted(string(s.Role)))
+			}
+		}
+		if old.Region != "" && old.Region != r.Region {
+			return bourse.Errorf(bourse.CodeForbidden, "join token %s is for region %s, not for %s", id, old.Region, bourse.Quoted(string(r.Region)))
+		}
+		keys := r.digest()
+		if now.Before(old.Expires) && slices.ContainsFunc(old.Used, func(u Use) bool { return u.Host == r.Host && slices.Equal(u.Keys, keys) }) {
+			return errUnchanged
+		}
+		if why := old.Ended(now); why != "" {
+			return bourse.Errorf(bourse.CodeForbidden, "join token %s %s: make another one", id, why)
+		}
+		for _, s := range r.Servers {
+			if name := ServerName(r.Host, s.Role); taken(name) {
+				return bourse.Errorf(bourse.CodeAlreadyExists, "the cluster already has a server %s: choose another name for this host", name)
+			}
+		}
+		used := *old
+		used.Used = append(slices.Clip(old.Used), Use{Host: r.Host, At: now, Keys: keys})
+		all[id] = &used
+		return nil
+	})
+}
+
+// errUnchanged ends a change that has nothing to store.
+var errUnchanged = errors.New("nothing has changed")
+
+// change stores the result of do, or nothing if do or the write fails.
+func (l *Ledger) change(do func(map[string]*Issued) error) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	next := maps.Clone(l.all)
+	if err := do(next); err != nil {
+		if errors.Is(err, errUnchanged) {
+			return nil
+		}
+		return err
+	}
+	list := slices.SortedFunc(maps.Values(next), func(a, b *Issued) int { return a.Made.Compare(b.Made) })
+	data, err := json.MarshalIndent(list, "", "  ")
+	if err == nil {
+		err = WriteFile(l.path, append(data, '\n'), 0o600)
+	}
+	if err != nil {
+		return bourse.Errorf(bourse.CodeUnavailable, "store the join tokens: %w", err)
+	}
+	l.all = next
+	return nil
+}
+
+func digest(secret string) []byte {
+	sum := sha256.Sum256([]byte(secret))
+	return sum[:]
+}
+
+// WriteFile writes a file that readers see whole or not at all. It is on disk when
+// WriteFile returns.
+func WriteFile(path string, data []byte, mode fs.FileMode) error {
+	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(f.Name()) // fails once it is renamed
+	_, err = f.Write(data)
+	if err = errors.Join(err, f.Chmod(mode), f.Sync(), f.Close()); err != nil {
+		return err
+	}
+	if err := os.Rename(f.Name(), path); err != nil {
+		return err
+	}
+	dir, err := os.Open(filepath.Dir(path))
+	if err != nil {
+		return err
+	}
+	return errors.Join(dir.Sync(), dir.Close())
+}
