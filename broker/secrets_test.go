@@ -173,7 +173,7 @@ func TestSecretsAreBounded(t *testing.T) {
 		t.Error("the log has a value")
 	}
 	unable := start(t, func(c *broker.Config) { c.Secrets = newFakeSecrets() })
-	if rec := unable.call(t, "POST", "/v1/apps/default/secrets", `{"values":{"A":"1"}}`); rec.Code != 412 || !strings.Contains(rec.Body.String(), "--secrets-key") {
+	if rec := unable.call(t, "POST", "/v1/apps/default/secrets", `{"values":{"A":"1"}}`); rec.Code != 412 || !strings.Contains(rec.Body.String(), "secrets.key") {
 		t.Errorf("without a key: %d %s", rec.Code, rec.Body)
 	}
 }

@@ -32,7 +32,7 @@ func TestTwoHalvesMakeOneApp(t *testing.T) {
 	join = fmt.Sprintf("%s:7946,%s:7946", hosts[0].addr, hosts[1].addr)
 	for i, h := range hosts {
 		name := fmt.Sprint("b", i)
-		brokers = append(brokers, place(newServer(t, name, "serve", "broker", "--name", name, "--token-file", tokens), h))
+		brokers = append(brokers, place(newServer(t, name, "serve", "broker", "--name", name, "--credentials", filepath.Dir(tokens)), h))
 		for n := range 2 { // an app is created once two other members have stored it
 			w, _ := newWorker(t, fmt.Sprintf("w%d%d", i, n), []string{"gru", "ams"}[i], "--allow-host")
 			workers = append(workers, place(w, lan.host(i+1)))

@@ -30,7 +30,7 @@ func TestTheSecretsKeyIsChanged(t *testing.T) {
 	keys := filepath.Join(dir, "secrets.key")
 	old, next := seal.Generate(), seal.Generate()
 	replace(t, keys, old)
-	broker := startServer(t, "b1", "serve", "broker", "--listen", "127.0.0.1:0", "--secrets-key", keys)
+	broker := startServer(t, "b1", "serve", "broker", "--listen", "127.0.0.1:0", "--credentials", filepath.Dir(keys))
 	worker, data := newWorker(t, "w1", "gru", "--join", broker.Addr)
 	startAll(t, worker)
 	api := client(t, broker)

@@ -142,7 +142,7 @@ func TestAStartBringsTheKeys(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		bare := h.place(run("run")) // by a broker without --secrets-key
+		bare := h.place(run("run")) // by a broker without secrets.key
 		safe.empty(false)
 		for what, id := range map[string]bourse.MachineID{"a key that is no more": m.ID, "no key": bare.ID} {
 			_, err := h.machines.Restart(t.Context(), id, fabric.MachineAction{})

@@ -53,7 +53,7 @@ func (s *Secrets) sealed(c *seal.Change, name, value string) (seal.Secret, error
 	}
 	if s.Keys == nil {
 		return seal.Secret{}, bourse.Errorf(bourse.CodeFailedPrecondition,
-			"failed_precondition: this broker cannot seal secrets: it was started without --secrets-key")
+			"failed_precondition: this broker cannot seal secrets: it has no secrets.key in --credentials")
 	}
 	now, p, keys := s.Now().UTC(), seal.Place{App: c.App.ID, Name: name}, s.Keys()
 	text, err := keys.Seal(p, []byte(value))

@@ -229,5 +229,5 @@ func timeOrNil(t time.Time) *time.Time {
 }
 
 func errNoTokens() error {
-	return bourse.Errorf(bourse.CodeFailedPrecondition, "this broker asks for no tokens: start it without --insecure, or with --token-file")
+	return bourse.Errorf(bourse.CodeFailedPrecondition, "this broker asks for no tokens: start it without --insecure, or with a file tokens in --credentials")
 }

@@ -20,8 +20,8 @@ func newCert(s *cli.Shell) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "cert NAME",
 		Short: "Make the certificate of a server, and its key",
-		Long: `Make the certificate of a server, good for a year, and its key: NAME.pem and
-NAME.key, signed by the CA of "bourse credentials init" in the same directory.
+		Long: `Make the certificate of a server, valid for a year, and its key, both in NAME.pem.
+The CA of "bourse credentials init" in the same directory signs it.
 NAME is what the server's --name says. That of a scraper, such as Prometheus,
 reads the servers' metrics and is good for nothing else.
 
@@ -54,8 +54,7 @@ NATS: it proves the names of --host, and no server lets it in.`,
 				return err
 			}
 			files := []file{
-				{Name: args[0] + ".pem", For: what + ", for a year", data: pair.Cert},
-				{Name: args[0] + ".key", For: "its key", data: pair.Key, secret: true},
+				{Name: args[0] + ".pem", For: what + ", for a year, and its key", data: pair.PEM(), secret: true},
 			}
 			if err := create(dir, files); err != nil {
 				return err

@@ -16,7 +16,7 @@ func newToken(s *cli.Shell) *cobra.Command {
 		Use:   "token ORG [APP]",
 		Short: "Make a token: a line for the file of tokens that brokers have",
 		Long: `Make a token of an organization, or of one of its apps, and print it as a line
-for the file of tokens (--token-file) that brokers have. They read it again by
+for the file tokens in the --credentials of brokers. They read it again by
 themselves. In place of an organization "*" is everything, the workers too, and
 "role:scraper" is metrics only.`,
 		Example: `  bourse credentials token acme web >> tokens

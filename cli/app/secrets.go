@@ -51,7 +51,7 @@ func hintSecrets(err error, app string) error {
 	case bourse.CodeNotFound:
 		return cli.Hint(err, "bourse app create "+app)
 	case bourse.CodeFailedPrecondition:
-		return cli.Hint(err, "bourse serve broker --secrets-key FILE, with the secrets.key of bourse credentials init")
+		return cli.Hint(err, "bourse serve broker --credentials DIR, with the secrets.key of bourse credentials init")
 	default:
 		return err
 	}

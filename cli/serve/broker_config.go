@@ -13,13 +13,11 @@ import (
 // BrokerConfig is the whole configuration of "bourse serve broker".
 type BrokerConfig struct {
 	ServerConfig
-	Data       string          // directory for what may be lost: the view; "" means none
-	Name       bourse.WorkerID // of the server in the membership; default made up
-	TokenFile  string          // of the tokens that clients must show; "" means that none are asked for
-	Quotas     string          // file of the quotas of organizations and apps; "" means the defaults
-	SecretsKey string          // file of the keys of secrets; "" means that none can be set here, and machines that start through it get none
-	Orders     int             // that are decided at once; 0 means as many as the processors are good for
-	LostAfter  time.Duration   // how long a worker may be absent before it counts as lost for good
+	Data      string          // directory for what may be lost: the view; "" means none
+	Name      bourse.WorkerID // of the server in the membership; default made up
+	Quotas    string          // file of the quotas of organizations and apps; "" means the defaults
+	Orders    int             // that are decided at once; 0 means as many as the processors are good for
+	LostAfter time.Duration   // how long a worker may be absent before it counts as lost for good
 }
 
 // bind binds the flags to the config.
@@ -29,10 +27,8 @@ func (c *BrokerConfig) bind(flags *pflag.FlagSet) {
 	flags.StringVar(&c.Data, "data", "", "`directory` for its copy of the view, so that a restart need not fetch all of it (default: a temporary one)")
 	flags.StringVarP((*string)(&c.Name), "name", "n", "", "`name` in the membership (default: made up)")
 	flags.StringVar(&c.Quotas, "quotas", "", "`file` with quotas of organizations and apps, in JSON (default: high ones)")
-	flags.StringVar(&c.SecretsKey, "secrets-key", "", "`file` of the keys of secrets, of which the first one seals: secrets.key of bourse credentials init (default: no secrets can be set, and orders of apps with secrets fail)")
 	flags.IntVar(&c.Orders, "orders", 0, "`number` of orders that are decided at once; four times as many wait, and more are refused with status 429 (default: 32 for each processor)")
 	flags.DurationVar(&c.LostAfter, "lost-after", bourse.LostAfter, "`time` that a worker may be absent before it counts as lost for good: until then an order that it may have filled waits for it")
-	flags.StringVar(&c.TokenFile, "token-file", "", "`file` with the tokens that clients must show: token, organization and perhaps an app on each line; in place of both * for everything, or role:scraper for metrics")
 }
 
 // settle completes the config once the flags are parsed. gossips reports whether
@@ -40,13 +36,14 @@ func (c *BrokerConfig) bind(flags *pflag.FlagSet) {
 // that are not.
 func (c *BrokerConfig) settle(gossips bool) {
 	c.viewIn(c.Data)
+	c.Credentials.find(c.Name, bourse.RoleBroker)
 	c.NATS.Both = c.NATS.Set() && (gossips || len(c.Join) > 0)
 }
 
 // Validate reports every problem of the config at once, as CodeInvalid.
 func (c *BrokerConfig) Validate() error {
 	var has []admission.Safeguard
-	if c.TokenFile != "" {
+	if c.Credentials.Tokens != "" {
 		has = append(has, admission.Tokens)
 	}
 	problems := c.problems([]admission.Safeguard{admission.TLS, admission.Tokens}, has)

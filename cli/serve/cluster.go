@@ -94,12 +94,11 @@ func (c *cluster) start(ctx context.Context) error {
 	if err := c.addNATS(ctx); err != nil {
 		return err
 	}
-	key, err := makeKey(c.config.data)
-	if err != nil {
+	if err := makeKey(c.config.data); err != nil {
 		return err
 	}
 	c.add(&server{name: "broker", role: bourse.RoleBroker, listen: api.String(), args: []string{
-		"serve", "broker", "--data", filepath.Join(c.config.data, "broker"), "--secrets-key", key,
+		"serve", "broker", "--data", filepath.Join(c.config.data, "broker"), "--credentials", c.config.data,
 	}})
 	if err := c.await(ctx, c.servers[0]); err != nil {
 		return err

@@ -20,21 +20,20 @@ import (
 // ServerConfig is what every server has: where it listens, which servers it joins, how
 // it proves who it is, and how it reports that it is ready.
 type ServerConfig struct {
-	Listen    netip.AddrPort   // of its API; port 0 means any
-	Gossip    netip.AddrPort   // of its membership; port 0 means any
-	Join      []string         // gossip addresses of others, host:port
-	Region    bourse.Region    // where it is; a broker's may be empty
-	TLS       TLSFiles         // all three, or none
-	NATS      NATSConfig       //
-	Cluster   string           // the cluster's name: servers of another one are ignored
-	View      string           // file of the view; "" means a temporary one, removed at the end
-	GossipKey string           // file with the group's key, base64 or hex; "" means none
-	Names     []string         // by which clients call the server, beside IP addresses, localhost and the names in its certificate
-	Insecure  bool             // allow other than loopback without credentials
-	ReadyFile string           // written once ready, removed at the end; "" means none
-	Log       LogConfig        //
-	LifeLine  bool             // end when standard input ends: the process that started it is gone
-	rejected  map[string]error // of flags that could not be read
+	Listen      netip.AddrPort   // of its API; port 0 means any
+	Gossip      netip.AddrPort   // of its membership; port 0 means any
+	Join        []string         // gossip addresses of others, host:port
+	Region      bourse.Region    // where it is; a broker's may be empty
+	NATS        NATSConfig       //
+	Cluster     string           // the cluster's name: servers of another one are ignored
+	View        string           // file of the view; "" means a temporary one, removed at the end
+	Credentials Credentials      // files in --credentials
+	Names       []string         // by which clients call the server, beside IP addresses, localhost and the names in its certificate
+	Insecure    bool             // allow other than loopback without credentials
+	ReadyFile   string           // written once ready, removed at the end; "" means none
+	Log         LogConfig        //
+	LifeLine    bool             // end when standard input ends: the process that started it is gone
+	rejected    map[string]error // of flags that could not be read
 }
 
 // DefaultCluster is the name of a cluster that was given none.
@@ -52,13 +51,6 @@ func (c *ServerConfig) viewIn(data string) {
 
 // clusterName is what a cluster may be called.
 var clusterName = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]{0,62}[A-Za-z0-9])?$`)
-
-// TLSFiles names the PEM files of a server's certificate and of the CA that
-// it trusts.
-type TLSFiles struct{ CA, Cert, Key string }
-
-// Set reports whether TLS was asked for.
-func (t TLSFiles) Set() bool { return t != TLSFiles{} }
 
 // LogConfig is what a server logs, to standard error.
 type LogConfig struct {
@@ -86,11 +78,8 @@ func (c *ServerConfig) bind(flags *pflag.FlagSet, listen string) binder {
 	flags.StringVar(&c.View, "view", "", "`file` of the view, this server's copy of the whole cluster; it may be deleted at any time (default: "+viewFile+" in --data)")
 	flags.StringSliceVar(&c.Join, "join", nil, "gossip addresses of other servers, `HOST:PORT`, comma separated")
 	c.NATS.bind(flags)
-	flags.StringVar(&c.TLS.CA, "tls-ca", "", "PEM `file` of the cluster's CA")
-	flags.StringVar(&c.TLS.Cert, "tls-cert", "", "PEM `file` of this server's certificate")
-	flags.StringVar(&c.TLS.Key, "tls-key", "", "PEM `file` of its key")
+	flags.StringVar(&c.Credentials.Dir, "credentials", "", "`directory` with the files that bourse init, bourse join or bourse credentials have created: ca.pem, NAME.pem, gossip.key and, for brokers, tokens, secrets.key and issuer.pem")
 	flags.StringSliceVar(&c.Names, "server-name", nil, "DNS `names` by which clients call this server, beside those in its certificate, comma separated; a request for another name gets 421")
-	flags.StringVar(&c.GossipKey, "gossip-key", "", "`file` with the key that encrypts the membership (16, 24 or 32 bytes, base64 or hex)")
 	flags.BoolVar(&c.Insecure, "insecure", false, "listen beyond loopback without credentials: for test networks only")
 	flags.StringVar(&c.ReadyFile, "ready-file", "", "write {id, role, region, api, gossip, pid} as JSON to this `file` once ready")
 	reads(b, &c.Log.Level, "log-level", "info", "`level`: debug, info, warn or error", parseLevel)
@@ -127,20 +116,17 @@ func (c *ServerConfig) problems(api, has []admission.Safeguard) []error {
 	for _, name := range c.Names {
 		problems = append(problems, cli.FlagError("--server-name", admission.CheckName(name)))
 	}
-	t := c.TLS
-	if t.Set() && (t.CA == "" || t.Cert == "" || t.Key == "") {
-		problems = append(problems, bourse.Errorf(bourse.CodeInvalid, "--tls-ca, --tls-cert and --tls-key go together: give all three or none"))
-	}
+	problems = append(problems, c.Credentials.problems...)
 	if c.Log.Format != "text" && c.Log.Format != "json" {
 		problems = append(problems, bourse.Errorf(bourse.CodeInvalid, "--log-format %s: use text or json", bourse.Quoted(c.Log.Format)))
 	}
-	if t.Set() {
+	if c.Credentials.TLS() {
 		has = append(has, admission.TLS)
 	}
-	if c.GossipKey != "" {
+	if c.Credentials.GossipKey != "" {
 		has = append(has, admission.GossipKey)
 	}
-	problems = append(problems, c.NATS.problems(c.Insecure, t.Set())...)
+	problems = append(problems, c.NATS.problems(c.Insecure, c.Credentials.TLS())...)
 	for _, l := range []admission.Listen{
 		{What: "the API", Addr: c.Listen, Needs: api, Has: has},
 		{What: "the membership", Addr: c.Gossip, Needs: []admission.Safeguard{admission.GossipKey}, Has: has},

@@ -1,6 +1,8 @@
 package serve
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -46,14 +48,14 @@ func TestWorkerConfig(t *testing.T) {
 func TestWorkerConfigTellsAllProblemsAtOnce(t *testing.T) {
 	c := workerConfig(t, "--listen", "nowhere", "--gossip", "10.0.0.1:7946", "--region", "EU!", "--name", "a/b", "--cpus", "NaN", "--memory", "-1",
 		"--gpus", "x", "--resource", "slots=-1", "--label", "zone", "--overcommit", "shared=0", "--ports", "9-1", "--join", "nohost",
-		"--tls-cert", "c.pem", "--log-level", "loud", "--log-format", "xml")
+		"--credentials", "/nowhere", "--log-level", "loud", "--log-format", "xml")
 	err := c.Validate()
 	if bourse.CodeOf(err) != bourse.CodeInvalid {
 		t.Fatalf("got %v, want invalid", err)
 	}
 	for _, flag := range []string{
 		"--listen", "the membership", "--region", "--name", "--cpus", "--memory", "--gpus", "--resource", "--label", "--overcommit", "--ports",
-		"--join", "--tls-ca", "--log-level", "--log-format", "--data",
+		"--join", "--credentials", "--log-level", "--log-format", "--data",
 	} {
 		if !strings.Contains(err.Error(), flag) {
 			t.Errorf("the error does not mention %s:\n%v", flag, err)
@@ -101,8 +103,47 @@ func TestOpenAddressesNeedCredentials(t *testing.T) {
 	if err := c.Validate(); err != nil || !c.AllowHost {
 		t.Errorf("with --insecure --allow-host: %v, allow host %v; want no error and true", err, c.AllowHost)
 	}
-	c = workerConfig(t, append(open, "--tls-ca", "a", "--tls-cert", "b", "--tls-key", "c")...)
+	c = workerConfig(t, append(open, "--credentials", credentialsDir(t, "ca.pem", "a.pem", "gossip.key"))...)
 	if err := c.Validate(); err != nil {
 		t.Errorf("with TLS: %v, want no error", err)
+	}
+}
+
+// credentialsDir returns a directory with these files.
+func credentialsDir(t *testing.T, names ...string) string {
+	t.Helper()
+	dir := t.TempDir()
+	for _, name := range names {
+		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+// A server uses what its directory of credentials contains, and does not start with a part
+// of it.
+func TestCredentials(t *testing.T) {
+	open := []string{"--data", "/d", "--name", "a", "--region", "gru", "--listen", "0.0.0.0:4290", "--gossip", "0.0.0.0:7946"}
+	for name, c := range map[string]struct {
+		files []string
+		want  string // in the error; "" for none
+	}{
+		"all of a worker's":    {[]string{"ca.pem", "a.pem", "gossip.key"}, ""},
+		"no certificate":       {[]string{"ca.pem", "b.pem", "gossip.key"}, "has no certificate for this server's --name"},
+		"no CA":                {[]string{"a.pem", "gossip.key"}, "without TLS"},
+		"no key of membership": {[]string{"ca.pem", "a.pem"}, "without a gossip key"},
+		"nothing":              {nil, "without TLS"},
+	} {
+		config := workerConfig(t, append(open, "--credentials", credentialsDir(t, c.files...))...)
+		if err := config.Validate(); (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %q", name, err, c.want)
+		}
+	}
+	for name, dir := range map[string]string{"no directory": "/nowhere/at/all", "a file": filepath.Join(credentialsDir(t, "f"), "f")} {
+		config := workerConfig(t, append(open, "--credentials", dir)...)
+		if err := config.Validate(); bourse.CodeOf(err) != bourse.CodeInvalid || !strings.Contains(err.Error(), "--credentials "+dir) {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }

@@ -5,15 +5,14 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 
+	"github.com/bourse-dev/bourse/internal/admission"
 	"github.com/bourse-dev/bourse/internal/seal"
 )
 
-// makeKey returns the file of the key of the cluster's secrets. It is made once for
-// a data directory.
-func makeKey(data string) (string, error) {
-	path := filepath.Join(data, "secrets.key")
+// makeKey makes the key of the cluster's secrets, once for a data directory.
+func makeKey(data string) error {
+	path := admission.Dir(data).SecretsKey()
 	_, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) { // whole, or not at all
 		if err = os.WriteFile(path+".new", seal.Generate(), 0o600); err == nil {
@@ -21,7 +20,7 @@ func makeKey(data string) (string, error) {
 		}
 	}
 	if err != nil {
-		return "", fmt.Errorf("key of secrets: %w", err)
+		return fmt.Errorf("key of secrets: %w", err)
 	}
-	return path, nil
+	return nil
 }

@@ -10,15 +10,22 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
+// NATSFiles names PEM files: of the CA that NATS servers' certificates come from, and of
+// a certificate to show to them.
+type NATSFiles struct{ CA, Cert, Key string }
+
+// Set reports whether any file is named.
+func (t NATSFiles) Set() bool { return t != NATSFiles{} }
+
 // NATSConfig is over which NATS a server is reached. Without URLs it is
 // reached at the addresses that it listens on.
 type NATSConfig struct {
-	URLs   []string // of one cluster
-	Prefix string   // of all subjects
-	TLS    TLSFiles // the CA that is trusted, and perhaps a certificate of ours
-	Creds  string   // file of a user's JWT and seed
-	NKey   string   // file of a user's seed
-	Both   bool     // also in the membership of servers that are reached directly; brokers only
+	URLs   []string  // of one cluster
+	Prefix string    // of all subjects
+	TLS    NATSFiles // the CA that is trusted, and perhaps a certificate of ours
+	Creds  string    // file of a user's JWT and seed
+	NKey   string    // file of a user's seed
+	Both   bool      // also in the membership of servers that are reached directly; brokers only
 }
 
 // Set reports whether NATS was asked for.
@@ -63,7 +70,7 @@ func (n *NATSConfig) problems(insecure, guarded bool) []error {
 		}
 		if !insecure && !guarded && !onLoopback(u.Hostname()) {
 			out = append(out, bourse.Errorf(bourse.CodeInvalid, "--nats %s is not on this host, and any user of its account could command every worker: "+
-				"use certificates of the cluster (--tls-ca, --tls-cert, --tls-key), or --insecure on a network and an account that you trust", u.Redacted()))
+				"use certificates of the cluster (--credentials), or --insecure on a network and an account that you trust", u.Redacted()))
 		}
 	}
 	return out

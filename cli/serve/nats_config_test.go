@@ -20,7 +20,7 @@ func TestNATSWantsCertificates(t *testing.T) {
 		{"loopback", NATSConfig{URLs: []string{here, "nats://localhost"}}, false, false, false},
 		{"TLS and a user's credentials", NATSConfig{URLs: []string{elsewhere}, Creds: "user.creds"}, false, false, true},
 		{"TLS and a user of the URL", NATSConfig{URLs: []string{"tls://user:secret@nats.example.com"}}, false, false, true},
-		{"TLS and a certificate for NATS", NATSConfig{URLs: []string{elsewhere}, TLS: TLSFiles{Cert: "c", Key: "k"}}, false, false, true},
+		{"TLS and a certificate for NATS", NATSConfig{URLs: []string{elsewhere}, TLS: NATSFiles{Cert: "c", Key: "k"}}, false, false, true},
 		{"loopback and elsewhere", NATSConfig{URLs: []string{here, elsewhere}}, false, false, true},
 		{"certificates of the cluster", NATSConfig{URLs: []string{elsewhere}}, false, true, false},
 		{"--insecure", NATSConfig{URLs: []string{"nats://nats.example.com"}}, true, false, false},
@@ -30,7 +30,7 @@ func TestNATSWantsCertificates(t *testing.T) {
 			if refused := err != nil; refused != tt.refused {
 				t.Fatalf("got %v, want it refused: %v", err, tt.refused)
 			}
-			if err != nil && (!strings.Contains(err.Error(), "--tls-ca") || strings.Contains(err.Error(), "secret")) {
+			if err != nil && (!strings.Contains(err.Error(), "--credentials") || strings.Contains(err.Error(), "secret")) {
 				t.Errorf("the error does not say what to do, or tells the password: %v", err)
 			}
 		})

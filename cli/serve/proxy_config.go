@@ -67,6 +67,7 @@ func (c *ProxyConfig) bind(flags *pflag.FlagSet) {
 // that are not.
 func (c *ProxyConfig) settle(gossips bool) {
 	c.viewIn(c.Data)
+	c.Credentials.find(c.Name, bourse.RoleProxy)
 	c.NATS.Both = c.NATS.Set() && (gossips || len(c.Join) > 0)
 	if len(c.HTTP)+len(c.HTTPS)+len(c.TCP) == 0 {
 		c.HTTP = []WebListen{{netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), 8080), 0}}

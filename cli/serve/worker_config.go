@@ -84,6 +84,7 @@ func (c *Capacity) addOvercommit(s string) error {
 // allows it.
 func (c *WorkerConfig) settle(hostGiven bool) {
 	c.viewIn(c.Data)
+	c.Credentials.find(c.Name, bourse.RoleWorker)
 	if !hostGiven {
 		c.AllowHost = c.Listen.Addr().IsLoopback() && c.NATS.Local()
 	}

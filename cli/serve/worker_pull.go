@@ -43,7 +43,7 @@ func (c *PullConfig) problems(server *ServerConfig) []error {
 		problems = append(problems, bourse.Errorf(bourse.CodeInvalid, "--pull-lost %s: use %s or more", c.Lost, minLost))
 	}
 	var has []admission.Safeguard
-	if server.TLS.Set() {
+	if server.Credentials.TLS() {
 		has = append(has, admission.TLS)
 	}
 	if c.TokenFile != "" {

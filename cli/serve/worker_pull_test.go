@@ -15,7 +15,7 @@ func TestPullConfig(t *testing.T) {
 	with := func(args []string, more ...string) []string { return slices.Concat(args, more) }
 	base := []string{"--data", "/d", "--name", "a", "--region", "gru"}
 	open := with(base, "--pull", "--pull-listen", "0.0.0.0:4281")
-	tls := []string{"--tls-ca", "a", "--tls-cert", "b", "--tls-key", "c"}
+	tls := []string{"--credentials", credentialsDir(t, "ca.pem", "a.pem")}
 	for what, c := range map[string]struct {
 		args []string
 		want string // in the error; "" for none

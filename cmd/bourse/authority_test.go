@@ -24,7 +24,7 @@ func newAuthority(t *testing.T) *authority {
 		t.Fatal(err)
 	}
 	a := &authority{t, t.TempDir(), ca}
-	a.file("gossip", "000102030405060708090a0b0c0d0e0f\n")
+	a.file("gossip.key", "000102030405060708090a0b0c0d0e0f\n")
 	a.file("ca.pem", string(ca.Pair().Cert))
 	return a
 }
@@ -54,8 +54,6 @@ func (a *authority) issue(id bourse.WorkerID, role bourse.Role) admission.Pair {
 func (a *authority) flags(id bourse.WorkerID, role bourse.Role) []string {
 	a.t.Helper()
 	pair := a.issue(id, role)
-	return []string{
-		"--tls-ca", a.path("ca.pem"), "--gossip-key", a.path("gossip"),
-		"--tls-cert", a.file(string(id)+".pem", string(pair.Cert)), "--tls-key", a.file(string(id)+".key", string(pair.Key)),
-	}
+	a.file(string(id)+".pem", string(pair.PEM()))
+	return []string{"--credentials", a.dir}
 }

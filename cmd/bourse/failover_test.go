@@ -17,9 +17,8 @@ func TestProxiesOrderThroughBrokers(t *testing.T) {
 	t.Parallel()
 	ca := newAuthority(t)
 	const cluster = "proxies-order-through-brokers"
-	b := startServer(t, append([]string{
-		"broker", "--cluster", cluster, "--name", "b-1", "--listen", "127.0.0.1:0", "--token-file", ca.file("tokens", "a-token-that-is-not-guessed *\n"),
-	}, ca.flags("b-1", bourse.RoleBroker)...)...)
+	ca.file("tokens", "a-token-that-is-not-guessed *\n")
+	b := startServer(t, append([]string{"broker", "--cluster", cluster, "--name", "b-1", "--listen", "127.0.0.1:0"}, ca.flags("b-1", bourse.RoleBroker)...)...)
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(ca.ca.Pair().Cert)
 	for name, c := range map[string]struct {

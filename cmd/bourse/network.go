@@ -250,8 +250,8 @@ func (s *server) openGroups() error {
 	if s.creds != nil {
 		c.Proofs = proofs{s.creds, s.wire}
 	}
-	if s.config.GossipKey != "" {
-		keys, err := admission.LoadGossipKeys(s.config.GossipKey, s.setGossipKeys)
+	if s.config.Credentials.GossipKey != "" {
+		keys, err := admission.LoadGossipKeys(s.config.Credentials.GossipKey, s.setGossipKeys)
 		if err != nil {
 			return err
 		}

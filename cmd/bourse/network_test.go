@@ -74,7 +74,7 @@ func (o natsIssuer) serve(t *testing.T, port int) *natsserver.Server {
 func TestNATSCertificatesAreReadAgain(t *testing.T) {
 	dir := t.TempDir()
 	config := serve.ServerConfig{Cluster: "test", NATS: serve.NATSConfig{
-		TLS: serve.TLSFiles{CA: filepath.Join(dir, "ca"), Cert: filepath.Join(dir, "cert"), Key: filepath.Join(dir, "key")},
+		TLS: serve.NATSFiles{CA: filepath.Join(dir, "ca"), Cert: filepath.Join(dir, "cert"), Key: filepath.Join(dir, "key")},
 	}}
 	keep := func(o natsIssuer) {
 		t.Helper()
@@ -149,8 +149,8 @@ func TestAnOldTagHasToBeCertified(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		files := admission.Files{CA: filepath.Join(dir, "ca"), Cert: filepath.Join(dir, "cert"), Key: filepath.Join(dir, "key")}
-		for path, text := range map[string][]byte{files.CA: office.Pair().Cert, files.Cert: pair.Cert, files.Key: pair.Key} {
+		files := admission.Files{CA: filepath.Join(dir, "ca"), Pair: filepath.Join(dir, "pair")}
+		for path, text := range map[string][]byte{files.CA: office.Pair().Cert, files.Pair: pair.PEM()} {
 			if err := os.WriteFile(path, text, 0o600); err != nil {
 				t.Fatal(err)
 			}

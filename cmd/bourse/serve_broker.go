@@ -29,7 +29,7 @@ import (
 
 // serveBroker runs a broker until ctx ends.
 func serveBroker(ctx context.Context, c serve.BrokerConfig) (err error) {
-	set, err := loadTokens(c.TokenFile)
+	set, err := loadTokens(c.Credentials.Tokens)
 	if err != nil {
 		return err
 	}
@@ -51,7 +51,7 @@ func serveBroker(ctx context.Context, c serve.BrokerConfig) (err error) {
 	}
 	defer func() { err = errors.Join(err, s.close()) }()
 	s.replica.directory.LostAfter(c.LostAfter)
-	asked, local, err := s.clientTokens(set, c.TokenFile)
+	asked, local, err := s.clientTokens(set, c.Credentials.Tokens)
 	if err != nil {
 		return err
 	}
@@ -60,7 +60,7 @@ func serveBroker(ctx context.Context, c serve.BrokerConfig) (err error) {
 	if s.creds != nil {
 		toClients = s.creds.Public()
 	}
-	keys, err := s.openKeys(c.SecretsKey)
+	keys, err := s.openKeys(c.Credentials.SecretsKey)
 	if err != nil {
 		return err
 	}

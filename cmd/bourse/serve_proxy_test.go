@@ -15,14 +15,14 @@ import (
 func TestAProxyIsAMember(t *testing.T) {
 	t.Parallel()
 	ca := newAuthority(t)
-	token := ca.file("tokens", "a-token-that-is-not-guessed *\n")
+	ca.file("tokens", "a-token-that-is-not-guessed *\n")
 	secure := func(id bourse.WorkerID, role bourse.Role, more ...string) []string {
 		return append(more, ca.flags(id, role)...)
 	}
 	plain := func(_ bourse.WorkerID, _ bourse.Role, more ...string) []string { return more }
 	for name, with := range map[string]func(bourse.WorkerID, bourse.Role, ...string) []string{"certificates": secure, "loopback": plain} {
 		t.Run(name, func(t *testing.T) {
-			b := startServer(t, with("b-1", bourse.RoleBroker, "broker", "--name", "b-1", "--listen", "127.0.0.1:0", "--token-file", token)...)
+			b := startServer(t, with("b-1", bourse.RoleBroker, "broker", "--name", "b-1", "--listen", "127.0.0.1:0")...)
 			p := startServer(t, with("p-1", bourse.RoleProxy, "proxy", "--name", "p-1", "--region", "gru", "--http", "127.0.0.1:0=any", "--join", b.Gossip)...)
 			if p.Role != bourse.RoleProxy || p.Region != "gru" || p.Members != 2 {
 				t.Errorf("ready: %+v, want a proxy in gru that knows 2 members", p.Ready)

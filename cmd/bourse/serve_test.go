@@ -234,9 +234,9 @@ func TestSecureCluster(t *testing.T) {
 	t.Parallel()
 	ca := newAuthority(t)
 	const token, operator = "a-token-that-is-not-guessed", "a-token-of-those-who-run-it"
-	tokenFile := ca.file("tokens", token+" personal\n"+operator+" *\n")
+	ca.file("tokens", token+" personal\n"+operator+" *\n")
 
-	b := startServer(t, append([]string{"broker", "--name", "b-1", "--listen", "127.0.0.1:0", "--token-file", tokenFile}, ca.flags("b-1", bourse.RoleBroker)...)...)
+	b := startServer(t, append([]string{"broker", "--name", "b-1", "--listen", "127.0.0.1:0"}, ca.flags("b-1", bourse.RoleBroker)...)...)
 	w := startServer(t, workerArgs("gru-1", t.TempDir(), append([]string{"--join", b.Gossip, "--ephemeral"}, ca.flags("gru-1", bourse.RoleWorker)...)...)...)
 	run := func(args ...string) (string, int) {
 		c := exec.CommandContext(t.Context(), "bourse", append([]string{"--api", "https://" + b.API}, args...)...)
@@ -261,7 +261,8 @@ func TestSecureCluster(t *testing.T) {
 		t.Errorf("a token for everything: exit status %d, want the workers\n%s", code, out)
 	}
 	// The certificate of one server does not let another one in.
-	wrong := workerArgs("gru-2", t.TempDir(), append([]string{"--join", b.Gossip}, ca.flags("gru-3", bourse.RoleWorker)...)...)
+	wrong := workerArgs("gru-2", t.TempDir(), append([]string{"--join", b.Gossip}, ca.flags("gru-2", bourse.RoleWorker)...)...)
+	ca.file("gru-2.pem", string(ca.issue("gru-3", bourse.RoleWorker).PEM()))
 	launch(t, wrong...).refused(t, 2, "gru-3")
 	w.end(t, syscall.SIGTERM)
 	b.end(t, syscall.SIGTERM)

@@ -55,14 +55,14 @@ func openServer(ctx context.Context, config *serve.ServerConfig, id bourse.Worke
 	tuning.RuntimeOfServer()
 	s := &server{either: either{changed: make(chan struct{})}, config: config, log: config.Log.Logger(os.Stderr).With(string(role), string(id))}
 	var err error
-	if config.TLS.Set() {
-		s.creds, err = admission.Load(admission.Files{CA: config.TLS.CA, Cert: config.TLS.Cert, Key: config.TLS.Key})
+	if config.Credentials.TLS() {
+		s.creds, err = admission.Load(config.Credentials.Files)
 		if err != nil {
 			return nil, err
 		}
 		s.watched = append(s.watched, renewing{s})
 		if self := (admission.Identity{ID: id, Role: role}); s.creds.Self() != self {
-			return nil, bourse.Errorf(bourse.CodeInvalid, "--tls-cert is that of %s %s, not of %s %s", s.creds.Self().Role, s.creds.Self().ID, role, id)
+			return nil, bourse.Errorf(bourse.CodeInvalid, "the certificate is that of %s %s, not of %s %s", s.creds.Self().Role, s.creds.Self().ID, role, id)
 		}
 	}
 	s.self = bourse.Member{ID: id, Role: role, Region: config.Region, Tag: tag}

@@ -12,8 +12,9 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Files contains the paths of a server's credentials, which are PEM files.
-type Files struct{ CA, Cert, Key string }
+// Files contains the paths of a server's credentials, which are PEM files. Pair is that of
+// its certificate and key.
+type Files struct{ CA, Pair string }
 
 // Credentials contains a server's certificate and its cluster's CA. If they come from
 // files, [Credentials.Look] reloads them.
@@ -33,7 +34,7 @@ type material struct {
 func Load(f Files) (*Credentials, error) {
 	c := &Credentials{}
 	var err error
-	c.Live, err = NewLive([]string{f.CA, f.Cert, f.Key}, f.read, func(m *material) error {
+	c.Live, err = NewLive([]string{f.CA, f.Pair}, f.read, func(m *material) error {
 		if m.self != c.self {
 			return bourse.Errorf(bourse.CodeInvalid, "the certificate is that of %s %s, not of %s %s", m.self.Role, m.self.ID, c.self.Role, c.self.ID)
 		}
@@ -51,15 +52,11 @@ func (f *Files) read() (*material, error) {
 	if err != nil {
 		return nil, bourse.Errorf(bourse.CodeInvalid, "read the CA: %w", err)
 	}
-	cert, err := os.ReadFile(f.Cert)
+	pair, err := os.ReadFile(f.Pair)
 	if err != nil {
-		return nil, bourse.Errorf(bourse.CodeInvalid, "read the certificate: %w", err)
+		return nil, bourse.Errorf(bourse.CodeInvalid, "read the certificate and its key: %w", err)
 	}
-	key, err := os.ReadFile(f.Key)
-	if err != nil {
-		return nil, bourse.Errorf(bourse.CodeInvalid, "read the key: %w", err)
-	}
-	return newMaterial(ca, Pair{Cert: cert, Key: key})
+	return newMaterial(ca, Pair{Cert: pair, Key: pair})
 }
 
 // NewCredentials parses credentials in PEM. The certificate must be signed by one of the

@@ -130,8 +130,8 @@ func TestCredentials(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			dir := t.TempDir()
-			f := admission.Files{CA: filepath.Join(dir, "ca"), Cert: filepath.Join(dir, "cert"), Key: filepath.Join(dir, "key")}
-			for path, text := range map[string][]byte{f.CA: tt.ca, f.Cert: tt.pair.Cert, f.Key: tt.pair.Key} {
+			f := admission.Files{CA: filepath.Join(dir, "ca"), Pair: filepath.Join(dir, "pair")}
+			for path, text := range map[string][]byte{f.CA: tt.ca, f.Pair: tt.pair.PEM()} {
 				if err := os.WriteFile(path, text, 0o600); err != nil {
 					t.Fatal(err)
 				}

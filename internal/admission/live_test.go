@@ -85,7 +85,7 @@ type serverFiles struct{ admission.Files }
 
 func newServerFiles(t *testing.T) serverFiles {
 	dir := t.TempDir()
-	return serverFiles{admission.Files{CA: filepath.Join(dir, "ca.pem"), Cert: filepath.Join(dir, "cert.pem"), Key: filepath.Join(dir, "key.pem")}}
+	return serverFiles{admission.Files{CA: filepath.Join(dir, "ca.pem"), Pair: filepath.Join(dir, "pair.pem")}}
 }
 
 func (f serverFiles) put(t *testing.T, pair admission.Pair, cas ...*admission.CA) {
@@ -95,8 +95,7 @@ func (f serverFiles) put(t *testing.T, pair admission.Pair, cas ...*admission.CA
 		all = append(all, ca.Pair().Cert...)
 	}
 	write(t, f.CA, all)
-	write(t, f.Cert, pair.Cert)
-	write(t, f.Key, pair.Key)
+	write(t, f.Pair, pair.PEM())
 }
 
 // shake has a client connect to a server, and returns what either complains of.

@@ -37,23 +37,23 @@ func Generate() []byte {
 func Load(path string) (*Keys, error) {
 	f, err := os.Open(path)
 	if err != nil {
-		return nil, bourse.Errorf(bourse.CodeInvalid, "--secrets-key: %w", err)
+		return nil, bourse.Errorf(bourse.CodeInvalid, "read the keys of secrets: %w", err)
 	}
 	defer func() { _ = f.Close() }() // read only
 	info, err := f.Stat()
 	if err != nil {
-		return nil, bourse.Errorf(bourse.CodeInvalid, "--secrets-key: %w", err)
+		return nil, bourse.Errorf(bourse.CodeInvalid, "read the keys of secrets: %w", err)
 	}
 	if err := private(info); err != nil {
-		return nil, bourse.Errorf(bourse.CodeInvalid, "--secrets-key %s: %w", path, err)
+		return nil, bourse.Errorf(bourse.CodeInvalid, "read the keys of secrets: %s: %w", path, err)
 	}
 	text := make([]byte, info.Size())
 	if _, err := f.ReadAt(text, 0); err != nil {
-		return nil, bourse.Errorf(bourse.CodeInvalid, "--secrets-key: %w", err)
+		return nil, bourse.Errorf(bourse.CodeInvalid, "read the keys of secrets: %w", err)
 	}
 	k, err := Read(text)
 	if err != nil {
-		return nil, bourse.Errorf(bourse.CodeInvalid, "--secrets-key %s: %w", path, err)
+		return nil, bourse.Errorf(bourse.CodeInvalid, "read the keys of secrets: %s: %w", path, err)
 	}
 	return k, nil
 }

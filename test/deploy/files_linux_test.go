@@ -68,7 +68,7 @@ func newSite(t *testing.T) *site {
 	if err := os.WriteFile(keys, seal.Generate(), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	s := &site{house: &house{T: t, broker: servertest.Start(t, "b1", "serve", "broker", "--listen", "127.0.0.1:0", "--secrets-key", keys)}}
+	s := &site{house: &house{T: t, broker: servertest.Start(t, "b1", "serve", "broker", "--listen", "127.0.0.1:0", "--credentials", filepath.Dir(keys))}}
 	s.api = servertest.Client(t, s.broker)
 	for name, region := range map[string]string{"w1": "gru", "w2": "gru", "w3": "fra", "w4": "nrt"} {
 		if region != "gru" && !*all {

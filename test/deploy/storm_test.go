@@ -80,7 +80,7 @@ func newStorm(t *testing.T) *storm {
 	if err := os.WriteFile(tokens, []byte(stormToken+" *\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	h := &house{T: t, broker: servertest.Start(t, "b1", "serve", "broker", "--listen", "127.0.0.1:0", "--token-file", tokens)}
+	h := &house{T: t, broker: servertest.Start(t, "b1", "serve", "broker", "--listen", "127.0.0.1:0", "--credentials", filepath.Dir(tokens))}
 	h.api = &machinesapi.Client{BaseURL: "http://" + h.broker.API, Token: stormToken}
 	s := &storm{house: h, counts: map[string]int{}}
 	for i := range 2 {

@@ -47,17 +47,17 @@ func startSecure(t *testing.T) *secure {
 		t.Fatal(err)
 	}
 	s.file("ca.pem", s.ca.Pair().Cert)
-	s.file("gossip", []byte("000102030405060708090a0b0c0d0e0f\n"))
+	s.file("gossip.key", []byte("000102030405060708090a0b0c0d0e0f\n"))
 	s.file("tokens", []byte(operatorToken+" *\n"))
 	s.broker = servertest.Start(t, "b1", append([]string{
-		"serve", "broker", "--name", "b1", "--listen", "127.0.0.1:0", "--token-file", filepath.Join(s.dir, "tokens"),
+		"serve", "broker", "--name", "b1", "--listen", "127.0.0.1:0",
 	}, s.credentials("b1", bourse.RoleBroker)...)...)
 	s.worker = servertest.Start(t, "w1", append([]string{
 		"serve", "worker", "--name", "w1", "--region", "gru", "--data", filepath.Join(s.dir, "w1"), "--cpus", "4", "--memory", "4GiB",
 		"--ephemeral", "--join", s.broker.Addr,
 	}, s.credentials("w1", bourse.RoleWorker)...)...)
 	s.credentials("w2", bourse.RoleWorker)
-	s.forger, err = admission.Load(admission.Files{CA: s.path("ca.pem"), Cert: s.path("w2.pem"), Key: s.path("w2.key")})
+	s.forger, err = admission.Load(admission.Files{CA: s.path("ca.pem"), Pair: s.path("w2.pem")})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -84,9 +84,8 @@ func (s *secure) credentials(id bourse.WorkerID, role bourse.Role) []string {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	s.file(string(id)+".pem", pair.Cert)
-	s.file(string(id)+".key", pair.Key)
-	return []string{"--tls-ca", s.path("ca.pem"), "--tls-cert", s.path(string(id) + ".pem"), "--tls-key", s.path(string(id) + ".key"), "--gossip-key", s.path("gossip")}
+	s.file(string(id)+".pem", pair.PEM())
+	return []string{"--credentials", s.dir}
 }
 
 // call sends a request to a server as worker w2 and returns the reply's body.

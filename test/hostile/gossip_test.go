@@ -154,8 +154,8 @@ func TestGossipThatUnpacksToGigabytes(t *testing.T) {
 		}
 	}
 	s.execOnW1(s.client(broker))
-	late := s.issue("b2", bourse.RoleBroker)
-	second := servertest.Start(t, "b2", "serve", "broker", "--name", "b2", "--listen", "127.0.0.1:0", "--token-file", s.dir+"/tokens",
-		"--tls-ca", late.CA, "--tls-cert", late.Cert, "--tls-key", late.Key, "--gossip-key", s.dir+"/gossip", "--join", broker.Addr)
+	s.issue("b2", bourse.RoleBroker)
+	second := servertest.Start(t, "b2", "serve", "broker", "--name", "b2", "--listen", "127.0.0.1:0",
+		"--credentials", s.dir, "--join", broker.Addr)
 	s.execOnW1(s.client(second)) // it may join, and learns of w1
 }

@@ -45,7 +45,7 @@ func newSecured(t *testing.T) *secured {
 	}
 	s := &secured{t: t, dir: t.TempDir(), ca: ca, key: []byte("0123456789abcdef")}
 	s.put("ca.pem", ca.Pair().Cert)
-	s.put("gossip", []byte(hex.EncodeToString(s.key)))
+	s.put("gossip.key", []byte(hex.EncodeToString(s.key)))
 	s.put("tokens", []byte(clusterToken+" *\n"))
 	return s
 }
@@ -71,18 +71,18 @@ func (s *secured) issue(id bourse.WorkerID, role bourse.Role) admission.Files {
 		s.t.Fatal(err)
 	}
 	return admission.Files{
-		CA: filepath.Join(s.dir, "ca.pem"), Cert: s.put(string(id)+".pem", pair.Cert), Key: s.put(string(id)+".key", pair.Key),
+		CA: filepath.Join(s.dir, "ca.pem"), Pair: s.put(string(id)+".pem", pair.PEM()),
 	}
 }
 
 func (s *secured) flags(id bourse.WorkerID, role bourse.Role) []string {
-	f := s.issue(id, role)
-	return []string{"--tls-ca", f.CA, "--tls-cert", f.Cert, "--tls-key", f.Key, "--gossip-key", filepath.Join(s.dir, "gossip")}
+	s.issue(id, role)
+	return []string{"--credentials", s.dir}
 }
 
 func (s *secured) broker(more ...string) *servertest.Server {
 	return servertest.Start(s.t, "broker", append(append([]string{
-		"serve", "broker", "--name", "b1", "--listen", "127.0.0.1:0", "--token-file", filepath.Join(s.dir, "tokens"),
+		"serve", "broker", "--name", "b1", "--listen", "127.0.0.1:0",
 	}, s.flags("b1", bourse.RoleBroker)...), more...)...)
 }
 

@@ -30,7 +30,7 @@ func TestAStolenWorkerOpensItsOwnAppsSecretsOnly(t *testing.T) {
 	if err := os.WriteFile(keys, seal.Generate(), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	broker := servertest.Start(t, "broker", "serve", "broker", "--listen", "127.0.0.1:0", "--secrets-key", keys)
+	broker := servertest.Start(t, "broker", "serve", "broker", "--listen", "127.0.0.1:0", "--credentials", filepath.Dir(keys))
 	api := servertest.Client(t, broker)
 	dirs, servers := map[string]string{}, []*servertest.Server{}
 	for _, name := range []string{"w1", "w2"} {

@@ -48,7 +48,7 @@ func startTenants(t *testing.T) *tenants {
 		t.Fatal(err)
 	}
 	c := &tenants{t: t}
-	c.broker = servertest.Start(t, "broker", "serve", "broker", "--listen", "127.0.0.1:0", "--token-file", file)
+	c.broker = servertest.Start(t, "broker", "serve", "broker", "--listen", "127.0.0.1:0", "--credentials", filepath.Dir(file))
 	c.http = c.broker.HTTP(t)
 	servertest.Start(t, "w1",
 		"serve", "worker", "--region", "gru", "--name", "w1", "--data", filepath.Join(t.TempDir(), "w1"),

@@ -28,7 +28,7 @@ func TestSecretsWithoutABroker(t *testing.T) {
 	if err := os.WriteFile(keys, seal.Generate(), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	h := &house{T: t, broker: servertest.New(t, "b1", "serve", "broker", "--listen", "127.0.0.1:0", "--secrets-key", keys)}
+	h := &house{T: t, broker: servertest.New(t, "b1", "serve", "broker", "--listen", "127.0.0.1:0", "--credentials", filepath.Dir(keys))}
 	servertest.StartAll(t, h.broker)
 	join := []string{"--join", h.broker.Addr}
 	h.furnish(2, 1, append(join, "--standby-after", "2s", "--idle-after", "1h"), join, h.broker.Launch)

@@ -127,10 +127,10 @@ func reasonOf(err error) string {
 		{"no such host", "no such host"},
 		{"timeout", "no answer"},
 		{"deadline exceeded", "no answer"},
-		{errSealed.Error(), "it has another --gossip-key or --cluster"},
-		{"EOF", "it closes the connection: it has another --gossip-key or --cluster"},
-		{"connection reset", "it closes the connection: it has another --gossip-key or --cluster"},
-		{"broken pipe", "it closes the connection: it has another --gossip-key or --cluster"},
+		{errSealed.Error(), "it has another gossip key or --cluster"},
+		{"EOF", "it closes the connection: it has another gossip key or --cluster"},
+		{"connection reset", "it closes the connection: it has another gossip key or --cluster"},
+		{"broken pipe", "it closes the connection: it has another gossip key or --cluster"},
 	} {
 		if strings.Contains(text, known.part) {
 			return known.reason

@@ -97,7 +97,7 @@ type SecretsView interface {
 	AwaitSynced(ctx context.Context)
 }
 
-const howToGiveKeys = "start or update it through a broker that has --secrets-key: bourse machine restart, or bourse deploy"
+const howToGiveKeys = "start or update it through a broker that has secrets.key: bourse machine restart, or bourse deploy"
 
 // SecretsPatience is how long a start waits for secrets that the view does not have.
 const SecretsPatience = 5 * time.Second
