@@ -264,7 +264,7 @@ func (b *builder) stamped(group string, given ...map[string]string) map[string]s
 	for _, m := range given {
 		maps.Copy(out, m)
 	}
-	for _, key := range []string{KeyCanary, KeyReplaces} {
+	for _, key := range []string{KeyCanary, KeyReplaces, KeyCopies} {
 		delete(out, key)
 	}
 	out[KeyPlatform], out[KeyGroup] = Platform, group

@@ -256,7 +256,7 @@ func (b *mover) movable(u *unit) *move {
 	m := u.root
 	mv := &move{from: m}
 	for _, n := range u.next {
-		if mv.to == nil && !n.lost() && n.Worker != m.Worker && n.State != bourse.StateFailed && b.alike(m, n) {
+		if mv.to == nil && b.usable(m, n) {
 			mv.to = n
 		} else {
 			mv.stale = append(mv.stale, n)
@@ -275,9 +275,16 @@ func (b *mover) movable(u *unit) *move {
 	return nil
 }
 
-// alike reports whether two machines differ only in their volume and in what plans write.
+// usable reports whether the move can continue with n, a replacement of m that an unfinished plan has made.
+func (b *mover) usable(m, n *machine) bool {
+	return !n.lost() && n.Worker != m.Worker && n.State != bourse.StateFailed && b.alike(m, n) &&
+		(len(m.config.Mounts) == 0 || m.copiedTo(n))
+}
+
+// alike reports whether two machines differ only in their volumes and in the metadata that plans write.
 func (b *mover) alike(m, n *machine) bool {
-	return len(b.compare.differences(m.config, n.config, "", "")) == 0 && len(m.config.Mounts) == len(n.config.Mounts)
+	same := func(a, b bourse.Mount) bool { return a.Path == b.Path }
+	return len(b.compare.differences(m.config, n.config, "", "")) == 0 && slices.EqualFunc(m.config.Mounts, n.config.Mounts, same)
 }
 
 func (b *mover) proxies(m *machine, why string) Step {
@@ -352,12 +359,16 @@ func (b *mover) target(mv *move, fork *int, after *[]int) func(Action) Step {
 		c.Metadata = map[string]string{}
 	}
 	delete(c.Metadata, KeyPaused)
+	delete(c.Metadata, KeyCopies)
 	c.Metadata[KeyReplaces] = string(m.ID)
 	do := MakeMachine{Config: &c, Cordoned: true, Stopped: m.down() && !m.paused(), Volume: fork}
 	if fork != nil {
 		mount := c.Mounts[0]
 		mount.Volume, mount.Encrypted = "", false
 		c.Mounts = []bourse.Mount{mount}
+		if m.State == bourse.StateStopped || !m.down() { // a suspended machine may write again without another start
+			c.Metadata[KeyCopies] = m.lastStart()
+		}
 	} else if b.opts.To != "" {
 		do.Worker, b.plan.Reserve = b.opts.To, true
 	}

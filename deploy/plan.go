@@ -69,6 +69,7 @@ const (
 	KeyVersion  = "fly_release_version"
 	KeyCanary   = "fly_canary"            // "true": it tries a release, and is destroyed afterwards
 	KeyReplaces = bourse.MetadataReplaces // the machine that it replaces: while both exist, they count as one
+	KeyCopies   = "bourse_copies"         // the replaced machine's last start before its volume was forked for this machine
 	KeyPaused   = "bourse_paused"         // "true": an unfinished plan is about to remove it, and may have cordoned and stopped it
 )
 

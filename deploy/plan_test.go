@@ -57,6 +57,72 @@ func TestVolumesLeft(t *testing.T) {
 	}
 }
 
+// TestInterruptedMoveOfAVolume: a move continues with a replacement that an interrupted move made, unless that lacks data.
+// [world.destroyVolume] checks that no data is lost.
+func TestInterruptedMoveOfAVolume(t *testing.T) {
+	t.Parallel()
+	nothing := func(*stage, *machinesapi.Machine) {}
+	restart := func(s *stage, m *machinesapi.Machine) { s.launch(m); s.halt(m) }
+	for name, c := range map[string]struct {
+		before, meanwhile func(*stage, *machinesapi.Machine)
+		continues         bool
+	}{
+		"nothing happened":                     {nothing, nothing, true},
+		"it was stopped":                       {func(s *stage, m *machinesapi.Machine) { s.halt(m) }, nothing, true},
+		"it ran again":                         {nothing, restart, false},
+		"it was stopped before, and ran again": {func(s *stage, m *machinesapi.Machine) { s.halt(m) }, restart, false},
+		"it runs":                              {nothing, func(s *stage, m *machinesapi.Machine) { s.launch(m); s.settle() }, false},
+		"it was suspended, and resumed": {
+			func(_ *stage, m *machinesapi.Machine) { m.State = bourse.StateSuspended },
+			func(s *stage, m *machinesapi.Machine) { m.State = bourse.StateStarted; s.halt(m) }, false,
+		},
+		"it was updated": {nothing, func(s *stage, m *machinesapi.Machine) { s.update(m, m.Config, false); s.halt(m) }, false},
+		"its replacement was updated with another path": {nothing, func(s *stage, m *machinesapi.Machine) {
+			for _, n := range s.machines {
+				if n != m {
+					n.Config.Mounts[0].Path = "/other"
+				}
+			}
+		}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := &stage{world: newWorld(t)}
+			s.there(db("shop:1"))
+			s.spread = true
+			m := s.nth(2)
+			c.before(s, m)
+			s.until(deploy.Move(s.state(), []bourse.MachineID{m.ID}, slow), deploy.UncordonMachine{})
+			if len(s.machines) != 2 {
+				t.Fatalf("%d machines, want 2", len(s.machines))
+			}
+			c.meanwhile(s, m)
+			p := deploy.Move(s.state(), []bourse.MachineID{m.ID}, slow)
+			s.start(&p).finish()
+			makes := slices.ContainsFunc(p.Steps, func(s deploy.Step) bool { return deploy.Is[deploy.MakeMachine](s.Do) })
+			if makes == c.continues || len(s.machines) != 1 || s.machines[m.ID] != nil {
+				t.Errorf("%d machines\n%s", len(s.machines), dump(&p))
+			}
+		})
+	}
+}
+
+// TestMoveAfterTheVolumeWasRenamed: the replacement that a deploy made has a new volume, without the data of the former one.
+func TestMoveAfterTheVolumeWasRenamed(t *testing.T) {
+	t.Parallel()
+	s := &stage{world: newWorld(t), opts: deploy.Options{Release: second, Version: 2}}
+	s.there(db("shop:1"))
+	s.spread = true
+	m := s.nth(2)
+	renamed := with(db("shop:1"), func(g *deploy.Group) { g.Mount = &deploy.Mount{Volume: "more", Path: "/data", SizeGB: 10} })
+	s.until(s.make(app(deploy.Rolling, renamed)), deploy.StopMachine{})
+	p := deploy.Move(s.state(), []bourse.MachineID{m.ID}, slow)
+	s.start(&p).finish()
+	if s.machines[m.ID] != nil || len(s.machines) != 1 {
+		t.Errorf("%d machines\n%s", len(s.machines), dump(&p))
+	}
+}
+
 // TestMovedAgainASpareFollows: an unfinished plan has made a replacement on the same worker, and a standby stands by for it
 // already. A plan that replaces the machine again updates the standby.
 func TestMovedAgainASpareFollows(t *testing.T) {

@@ -61,13 +61,13 @@ var strategies = []deploy.Strategy{deploy.Rolling, deploy.Immediate, deploy.Cana
 // deployed draws a world in which an app was deployed, with some of its machines stopped.
 func deployed(t *rapid.T) *world {
 	w := newWorld(t)
-	app := anApp(t, "shop:1", deploy.Rolling)
-	p := deploy.Make(app, w.state(), deploy.Options{Release: first, Version: 1})
+	w.app = anApp(t, "shop:1", deploy.Rolling)
+	p := deploy.Make(w.app, w.state(), deploy.Options{Release: first, Version: 1})
 	w.start(&p).finish()
 	ids := slices.Sorted(maps.Keys(w.machines))
 	for _, id := range ids {
 		if rapid.IntRange(0, 5).Draw(t, "stopped") == 0 {
-			w.machines[id].State = bourse.StateStopped
+			w.halt(w.machines[id])
 		}
 	}
 	return w
@@ -283,7 +283,7 @@ func TestUndoneStepsLeaveNothing(t *testing.T) {
 				r.begun[*s.MadeBy] = false
 			}
 		}
-		r.undo()
+		r.undo(false)
 		w.settle()
 		if now := w.picture(); now != former || len(w.volumes) != volumes {
 			t.Fatalf("was\n%s\nis\n%s\n%s", former, now, dump(&p))
@@ -349,9 +349,36 @@ func TestMoveToTheSameWorker(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) { moves(t, false) })
 }
 
+// meanwhile draws what happens after a move of these machines was interrupted.
+func (w *world) meanwhile(t *rapid.T, r *run, ids []bourse.MachineID) {
+	switch rapid.SampledFrom([]string{"nothing", "undo", "restart", "deploy"}).Draw(t, "meanwhile") {
+	case "undo":
+		r.undo(rapid.Bool().Draw(t, "unreachable"))
+	case "restart": // machines without volumes must continue to serve as they did
+		for _, id := range ids {
+			if m := w.machines[id]; m != nil && len(m.Config.Mounts) > 0 && m.State == bourse.StateStopped && rapid.Bool().Draw(t, "start") {
+				if w.launch(m); rapid.Bool().Draw(t, "stop again") {
+					w.halt(m)
+				}
+			}
+		}
+	case "deploy": // with another volume
+		app := w.app
+		app.Groups = slices.Clone(app.Groups)
+		for i := range app.Groups {
+			if app.Groups[i].Mount != nil {
+				app.Groups[i].Mount = &deploy.Mount{Volume: "renamed", Path: "/data", SizeGB: 1}
+			}
+		}
+		p := deploy.Make(app, w.state(), deploy.Options{Release: second, Version: 2})
+		w.start(&p).some(t, rapid.IntRange(0, len(p.Steps)).Draw(t, "deployed"), func() {})
+	}
+	w.settle()
+}
+
 func moves(t *rapid.T, spread bool) {
 	w := deployed(t)
-	before, serving, volumes := len(w.machines), w.serving("web", ""), len(w.volumes)
+	before, serving, volumes := w.places(), w.serving("web", ""), len(w.volumes)
 	w.spread = spread
 	what := slices.Sorted(maps.Keys(w.machines))
 	if before == 0 {
@@ -365,8 +392,9 @@ func moves(t *rapid.T, spread bool) {
 				t.Fatalf("%d of %d serve\n%s", now, serving, dump(&p))
 			}
 		})
-		left := func(id bourse.MachineID) bool { return w.machines[id] == nil }
-		if what = slices.DeleteFunc(what, left); len(what) == 0 {
+		w.meanwhile(t, r, what)
+		gone := func(id bourse.MachineID) bool { return w.machines[id] == nil }
+		if what = slices.DeleteFunc(what, gone); len(what) == 0 {
 			break
 		}
 	}
@@ -380,8 +408,8 @@ func moves(t *rapid.T, spread bool) {
 			t.Fatalf("machine %s is still there", id)
 		}
 	}
-	if len(w.machines) != before || w.serving("web", "") != serving || len(w.volumes) < volumes {
-		t.Fatalf("%d machines, were %d; %d serve, did %d; %d volumes, were %d", len(w.machines), before, w.serving("web", ""), serving, len(w.volumes), volumes)
+	if w.places() != before || w.serving("web", "") != serving || len(w.volumes) < volumes {
+		t.Fatalf("%d machines, were %d; %d serve, did %d; %d volumes, were %d", w.places(), before, w.serving("web", ""), serving, len(w.volumes), volumes)
 	}
 	for _, m := range w.machines {
 		ids := m.Config.Standbys

@@ -81,6 +81,15 @@ func (m *machine) replaces() bourse.MachineID {
 	return bourse.MachineID(m.config.Metadata[KeyReplaces])
 }
 
+// lastStart identifies the machine's latest start.
+func (m *machine) lastStart() string { return fmt.Sprintf("%s/%d", m.InstanceID, m.Starts) }
+
+// copiedTo reports whether n mounts a fork of m's volume that contains everything m has written: m is stopped, and has
+// not started since it was stopped for the fork.
+func (m *machine) copiedTo(n *machine) bool {
+	return m.State == bourse.StateStopped && n.config.Metadata[KeyCopies] == m.lastStart()
+}
+
 // String returns the machine's name in texts.
 func (m *machine) String() string { return named(m.ID, m.Name) }
 

@@ -182,7 +182,7 @@ func (w *work) replace(m *machine, config *bourse.Config, why string) {
 // own returns the metadata that plans do not write: others have, so it is kept.
 func own(metadata map[string]string) map[string]string {
 	out := maps.Clone(metadata)
-	for _, key := range []string{KeyPlatform, KeyGroup, KeyRelease, KeyVersion, KeyCanary, KeyReplaces, KeyPaused} {
+	for _, key := range []string{KeyPlatform, KeyGroup, KeyRelease, KeyVersion, KeyCanary, KeyReplaces, KeyCopies, KeyPaused} {
 		delete(out, key)
 	}
 	return out

@@ -17,7 +17,10 @@ type world struct {
 	machines map[bourse.MachineID]*machinesapi.Machine
 	volumes  map[bourse.VolumeID]*machinesapi.Volume
 	versions map[bourse.MachineID][]machinesapi.Version
+	written  map[bourse.VolumeID][]int // the writes that each volume contains
+	app      deploy.App                // that was deployed
 	made     int
+	writes   int
 	spread   bool // each machine that is made is on a worker of its own
 }
 
@@ -29,7 +32,7 @@ type fataler interface {
 func newWorld(t fataler) *world {
 	return &world{
 		t: t, machines: map[bourse.MachineID]*machinesapi.Machine{}, volumes: map[bourse.VolumeID]*machinesapi.Volume{},
-		versions: map[bourse.MachineID][]machinesapi.Version{},
+		versions: map[bourse.MachineID][]machinesapi.Version{}, written: map[bourse.VolumeID][]int{},
 	}
 }
 
@@ -82,7 +85,48 @@ func (w *world) add(c *bourse.Config, in bourse.Region, state bourse.State, cord
 		id := m.ID
 		w.volumes[mount.Volume].Machine = &id
 	}
+	if state != bourse.StateStopped {
+		m.Starts = 1
+		w.write(m)
+	}
 	return m
+}
+
+// write lets a machine write to its volume.
+func (w *world) write(m *machinesapi.Machine) {
+	for _, mount := range m.Config.Mounts {
+		w.writes++
+		w.written[mount.Volume] = append(w.written[mount.Volume], w.writes)
+	}
+}
+
+// launch starts a machine, which writes to its volume.
+func (w *world) launch(m *machinesapi.Machine) {
+	m.State = bourse.StateStarting
+	m.Starts++
+	w.write(m)
+}
+
+// halt stops a machine. It writes to its volume before it stops.
+func (w *world) halt(m *machinesapi.Machine) {
+	if m.State != bourse.StateStopped {
+		w.write(m)
+	}
+	m.State = bourse.StateStopped
+}
+
+// destroyVolume destroys a volume. It returns an error unless the volume of another machine contains all of its writes.
+func (w *world) destroyVolume(id bourse.VolumeID) error {
+	lost := w.written[id]
+	delete(w.volumes, id)
+	delete(w.written, id)
+	for other, v := range w.volumes {
+		missing := func(write int) bool { return !slices.Contains(w.written[other], write) }
+		if v.Machine != nil && !slices.ContainsFunc(lost, missing) {
+			return nil
+		}
+	}
+	return fmt.Errorf("volume %s is destroyed, and no machine has all of its data", id)
 }
 
 func (w *world) addVolume(name string, gb int64, in bourse.Region) bourse.VolumeID {
@@ -193,6 +237,7 @@ func (r *run) do(i int) {
 	case deploy.RunCommand, deploy.AwaitProxies:
 	case deploy.MakeVolume:
 		r.vols[i] = w.addVolume(do.Name, do.SizeGB, s.Region)
+		w.written[r.vols[i]] = slices.Clone(w.written[do.Fork])
 	case deploy.MakeMachine:
 		state := bourse.StateStarting
 		if do.Stopped {
@@ -214,13 +259,13 @@ func (r *run) do(i int) {
 			w.t.Fatalf("step %d: machine %s is %s and will never be ready\n%s", i, m.ID, m.State, dump(r.plan))
 		}
 	case deploy.RestartMachine, deploy.StartMachine:
-		r.machine(s).State = bourse.StateStarting
+		w.launch(r.machine(s))
 	case deploy.UncordonMachine:
 		r.machine(s).Cordoned = false
 	case deploy.CordonMachine:
 		r.machine(s).Cordoned = true
 	case deploy.StopMachine:
-		r.machine(s).State = bourse.StateStopped
+		w.halt(r.machine(s))
 	case deploy.SetMetadata:
 		m := r.machine(s)
 		for k, v := range do.Metadata {
@@ -233,7 +278,9 @@ func (r *run) do(i int) {
 	case deploy.DestroyMachine:
 		w.destroy(r.machine(s).ID)
 	case deploy.DestroyVolume:
-		delete(w.volumes, do.Volume)
+		if err := w.destroyVolume(do.Volume); err != nil {
+			w.t.Fatalf("step %d: %v\n%s", i, err, dump(r.plan))
+		}
 	default:
 		w.t.Fatalf("step %d: unknown act %q", i, s.Do)
 	}
@@ -241,23 +288,27 @@ func (r *run) do(i int) {
 
 func (w *world) update(m *machinesapi.Machine, c *bourse.Config, stopped bool) {
 	w.made++
-	m.Config, m.InstanceID = c, bourse.InstanceID(fmt.Sprintf("i%d", w.made))
-	m.State = bourse.StateStarting
-	if stopped {
-		m.State = bourse.StateStopped
+	w.halt(m)
+	if m.Config, m.InstanceID = c, bourse.InstanceID(fmt.Sprintf("i%d", w.made)); !stopped {
+		w.launch(m)
 	}
 	w.versions[m.ID] = append([]machinesapi.Version{{Version: m.InstanceID, Config: c}}, w.versions[m.ID]...)
 }
 
-// undo undoes the steps that the plan names.
-func (r *run) undo() {
+// undo undoes the steps that the plan names. With unreachable, the machines and volumes that the plan made stay, because
+// their workers do not answer.
+func (r *run) undo(unreachable bool) {
 	for _, i := range r.plan.Undoable(r.begun) {
 		s := &r.plan.Steps[i]
 		switch do := s.Do.(type) {
 		case deploy.MakeVolume:
-			delete(r.w.volumes, r.vols[i])
+			if !unreachable {
+				delete(r.w.volumes, r.vols[i])
+			}
 		case deploy.MakeMachine:
-			r.w.destroy(r.ids[i])
+			if !unreachable {
+				r.w.destroy(r.ids[i])
+			}
 		case deploy.UpdateMachine:
 			r.w.update(r.machine(s), do.Former, do.Stopped)
 		case deploy.UncordonMachine:
@@ -265,9 +316,9 @@ func (r *run) undo() {
 		case deploy.CordonMachine:
 			r.machine(s).Cordoned = false
 		case deploy.StopMachine:
-			r.machine(s).State = bourse.StateStarting
+			r.w.launch(r.machine(s))
 		case deploy.StartMachine:
-			r.machine(s).State = bourse.StateStopped
+			r.w.halt(r.machine(s))
 		case deploy.SetMetadata:
 			m := r.machine(s)
 			for k := range do.Metadata {
@@ -306,6 +357,17 @@ func (w *world) serving(group string, in bourse.Region) int {
 	n := 0
 	for _, m := range w.machines {
 		if m.Config.Metadata[deploy.KeyGroup] == group && (in == "" || m.Region == in) && m.State == bourse.StateStarted && !m.Cordoned && m.Config.Metadata[deploy.KeyCanary] == "" {
+			n++
+		}
+	}
+	return n
+}
+
+// places returns how many machines replace no existing one.
+func (w *world) places() int {
+	n := 0
+	for _, m := range w.machines {
+		if w.machines[bourse.MachineID(m.Config.Metadata[deploy.KeyReplaces])] == nil {
 			n++
 		}
 	}
