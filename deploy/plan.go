@@ -58,7 +58,8 @@ type Seen struct {
 	Instance bourse.InstanceID `json:"instance"`
 	Name     string            `json:"name,omitempty"`
 	Cordoned bool              `json:"cordoned,omitempty"`
-	Lost     bool              `json:"lost,omitempty"` // its worker does not answer
+	Paused   bool              `json:"paused,omitempty"` // an unfinished plan is about to remove it: see KeyPaused
+	Lost     bool              `json:"lost,omitempty"`   // its worker does not answer
 }
 
 // Metadata of machines that plans make. Other clients of the API use the first four, too.

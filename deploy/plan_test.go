@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/deploy"
 	"github.com/bourse-dev/bourse/machinesapi"
@@ -32,6 +34,26 @@ func TestScaleDownLeavesMachinesApart(t *testing.T) {
 	slices.Sort(gone)
 	if want := []string{"m2", "m4", "m5"}; !slices.Equal(gone, want) {
 		t.Errorf("%v go, want %v: m1 on worker a and m3 on worker b stay", gone, want)
+	}
+}
+
+// TestSeen: a plan describes the machines that it was made from.
+func TestSeen(t *testing.T) {
+	t.Parallel()
+	s := &stage{world: newWorld(t)}
+	s.there(in(web("shop:1"), "fra", 3))
+	ids := slices.Sorted(maps.Keys(s.machines))
+	s.machines[ids[0]].Cordoned = true
+	s.machines[ids[1]].Config.Metadata[deploy.KeyPaused] = "true"
+	s.machines[ids[2]].HostStatus = machinesapi.HostUnreachable
+	want := map[bourse.MachineID]deploy.Seen{ids[0]: {Cordoned: true}, ids[1]: {Paused: true}, ids[2]: {Lost: true}}
+	for id, seen := range want {
+		seen.Instance, seen.Name = s.machines[id].InstanceID, s.machines[id].Name
+		want[id] = seen
+	}
+	p := deploy.Restart(s.state(), nil, quick)
+	if diff := cmp.Diff(want, p.Seen); diff != "" {
+		t.Errorf("-want +got\n%s", diff)
 	}
 }
 

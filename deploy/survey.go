@@ -214,7 +214,7 @@ func seen(s *survey) map[bourse.MachineID]Seen {
 	}
 	out := make(map[bourse.MachineID]Seen, len(s.machines))
 	for id, m := range s.machines {
-		out[id] = Seen{Instance: m.InstanceID, Name: m.Name, Cordoned: m.Cordoned, Lost: m.lost()}
+		out[id] = Seen{Instance: m.InstanceID, Name: m.Name, Cordoned: m.Cordoned, Paused: m.paused(), Lost: m.lost()}
 	}
 	return out
 }

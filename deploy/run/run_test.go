@@ -342,6 +342,42 @@ func TestALeaseIsHeld(t *testing.T) {
 	})
 }
 
+// A run that had to wait for a lease finds that the machine was changed in the meantime.
+func TestAMachineChangesWhileItIsLeased(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		change func(m *fakeMachine)
+		want   bourse.Code
+	}{
+		"nothing":      {func(*fakeMachine) {}, ""},
+		"updated":      {func(m *fakeMachine) { m.InstanceID = bourse.NewInstanceID() }, bourse.CodeConflict},
+		"cordoned":     {func(m *fakeMachine) { m.Cordoned = true }, bourse.CodeConflict},
+		"paused":       {func(m *fakeMachine) { m.Config.Metadata = map[string]string{deploy.KeyPaused: "true"} }, bourse.CodeConflict},
+		"other labels": {func(m *fakeMachine) { m.Config.Metadata = map[string]string{"a": "b"} }, ""},
+		"destroyed":    {func(m *fakeMachine) { m.State = bourse.StateDestroyed }, bourse.CodeConflict},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				c := newCluster(t, 1).serve()
+				id := c.ids()[0]
+				m := c.machines[id]
+				b := &builder{deploy.Plan{App: "web", Seen: map[bourse.MachineID]deploy.Seen{id: {Instance: m.InstanceID}}}}
+				b.add(deploy.Step{Do: deploy.CordonMachine{}, Machine: id})
+				m.nonce, m.by, m.expires = "other", "bo", time.Now().Add(10*time.Second)
+				time.AfterFunc(5*time.Second, func() {
+					c.mu.Lock()
+					defer c.mu.Unlock()
+					tt.change(m)
+				})
+				if _, err := Run(t.Context(), c, b.Plan, Options{}); bourse.CodeOf(err) != tt.want {
+					t.Errorf("Run: %v, want %q", err, tt.want)
+				}
+			})
+		})
+	}
+}
+
 // An interrupt undoes everything, whenever it comes. A second one ends the run at once.
 func TestInterrupts(t *testing.T) {
 	t.Parallel()

@@ -56,6 +56,8 @@ func (x *executor) checkSeen(ctx context.Context) error {
 			continue
 		}
 		m, err := x.leases.read(ctx, id)
+		known := m.Known()
+		paused := known != nil && known.Metadata[deploy.KeyPaused] != ""
 		switch {
 		case bourse.CodeOf(err) == bourse.CodeUnavailable: // its steps find out
 		case bourse.CodeOf(err) == bourse.CodeNotFound:
@@ -64,8 +66,8 @@ func (x *executor) checkSeen(ctx context.Context) error {
 			return err
 		case m.InstanceID != seen.Instance:
 			return errChanged(id, seen.Instance, m.InstanceID)
-		case m.Cordoned != seen.Cordoned || m.State == bourse.StateDestroyed || m.State == bourse.StateDestroying:
-			return bourse.Errorf(bourse.CodeConflict, "machine %s was changed after the plan was made: it is %s, cordoned: %v; try again", id, m.State, m.Cordoned)
+		case m.Cordoned != seen.Cordoned || paused != seen.Paused || m.State == bourse.StateDestroyed || m.State == bourse.StateDestroying:
+			return bourse.Errorf(bourse.CodeConflict, "machine %s was changed after the plan was made: it is %s, cordoned: %v, paused: %v; try again", id, m.State, m.Cordoned, paused)
 		}
 	}
 	return nil
