@@ -256,11 +256,14 @@ func (b *mover) movable(u *unit) *move {
 	m := u.root
 	mv := &move{from: m}
 	for _, n := range u.next {
-		if mv.to == nil && b.usable(m, n) {
+		switch usable := b.usable(m, n); {
+		case mv.to == nil && usable && b.onTarget(n):
 			mv.to = n
-		} else {
-			mv.stale = append(mv.stale, n)
+			continue
+		case mv.to == nil && usable && len(m.config.Mounts) > 0 && n.Starts > 0 && !n.Cordoned:
+			b.refuse("machine %s in %s cannot be moved there: its replacement %s on worker %s has newer data; finish that move without a target, then move the replacement", m, m.Region, n, n.Worker)
 		}
+		mv.stale = append(mv.stale, n)
 	}
 	switch c := m.config; {
 	case m.lost():
@@ -279,6 +282,11 @@ func (b *mover) movable(u *unit) *move {
 func (b *mover) usable(m, n *machine) bool {
 	return !n.lost() && n.Worker != m.Worker && n.State != bourse.StateFailed && b.alike(m, n) &&
 		(len(m.config.Mounts) == 0 || m.copiedTo(n))
+}
+
+// onTarget reports whether a machine is where the options send machines.
+func (b *mover) onTarget(n *machine) bool {
+	return (b.opts.To == "" || n.Worker == b.opts.To) && (b.opts.Region == "" || n.Region == b.opts.Region)
 }
 
 // alike reports whether two machines differ only in their volumes and in the metadata that plans write.

@@ -170,6 +170,64 @@ func TestToAWorker(t *testing.T) {
 	}
 }
 
+// A move continues with an existing replacement only if that is where the machine is to go.
+func TestUnfinishedMoveElsewhere(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		opts      deploy.MoveOptions
+		continues bool
+	}{
+		"no target":          {deploy.MoveOptions{}, true},
+		"its worker":         {deploy.MoveOptions{To: "w2", Region: "mad"}, true},
+		"another worker":     {deploy.MoveOptions{To: "w3", Region: "mad"}, false},
+		"its region":         {deploy.MoveOptions{Region: "mad"}, true},
+		"the former region":  {deploy.MoveOptions{Region: "gru"}, false},
+		"yet another region": {deploy.MoveOptions{Region: "fra"}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m := machine("a", serves)
+			n := machine("b", serves, elsewhere, func(n *machinesapi.Machine) {
+				n.Region, n.Config.Metadata[deploy.KeyReplaces] = "mad", string(m.ID)
+			})
+			p := ofWorker1(t, c.opts, m, n).Plan
+			makes := slices.ContainsFunc(p.Steps, func(s deploy.Step) bool { return deploy.Is[deploy.MakeMachine](s.Do) })
+			destroys := slices.ContainsFunc(p.Steps, func(s deploy.Step) bool { return deploy.Is[deploy.DestroyMachine](s.Do) && s.Machine == n.ID })
+			if makes == c.continues || destroys == c.continues || len(p.Refused) > 0 {
+				t.Errorf("makes a machine: %v, destroys the replacement: %v, refused: %q", makes, destroys, p.Refused)
+			}
+		})
+	}
+}
+
+// A replacement that is in use has newer data than the machine that it replaces: no move to another target discards it.
+func TestUnfinishedMoveOfAVolumeElsewhere(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		change  func(n *machinesapi.Machine)
+		to      bourse.WorkerID
+		refused bool
+	}{
+		"it is in use":          {func(*machinesapi.Machine) {}, "w3", true},
+		"there is no target":    {func(*machinesapi.Machine) {}, "", false},
+		"it is not yet in use":  {func(n *machinesapi.Machine) { n.Cordoned = true }, "w3", false},
+		"it has never run":      {func(n *machinesapi.Machine) { n.State, n.Starts = bourse.StateStopped, 0 }, "w3", false},
+		"the data is not there": {func(n *machinesapi.Machine) { delete(n.Config.Metadata, deploy.KeyCopies) }, "w3", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m := machine("a", mounts, stopped, func(m *machinesapi.Machine) { m.Starts = 3 })
+			n := machine("b", mounts, elsewhere, func(n *machinesapi.Machine) {
+				n.Starts, n.Config.Metadata[deploy.KeyReplaces], n.Config.Metadata[deploy.KeyCopies] = 1, string(m.ID), "01/3"
+			}, c.change)
+			p := ofWorker1(t, deploy.MoveOptions{To: c.to, Region: "gru"}, m, n).Plan
+			if (len(p.Refused) > 0) != c.refused {
+				t.Errorf("refused: %q", p.Refused)
+			}
+		})
+	}
+}
+
 // A replacement has the machine's config, except for its volume and the metadata that names the replaced machine.
 func TestReplacement(t *testing.T) {
 	t.Parallel()
