@@ -472,7 +472,15 @@ func (b *mover) adopt(mv *move, target func(Action) Step, after []int) []int {
 
 // discard destroys the machine, then its volume, and what unfinished plans have left of its move.
 func (b *mover) discard(mv *move, after []int) {
-	var stale []int
+	var stale, cordons []int
+	for _, m := range mv.stale {
+		if m.serves() && serving(m.config) {
+			cordons = append(cordons, b.add(on(m, CordonMachine{}, "left by an unfinished plan"), after...))
+		}
+	}
+	if len(cordons) > 0 {
+		after = []int{b.add(b.proxies(mv.from, "the replacements of unfinished plans are no longer served"), cordons...)}
+	}
 	for _, m := range mv.stale {
 		if !m.lost() {
 			stale = append(stale, b.add(destroy(m, "left by an unfinished plan"), slices.Concat(after, stale)...))

@@ -192,9 +192,18 @@ func TestUnfinishedMoveElsewhere(t *testing.T) {
 			})
 			p := ofWorker1(t, c.opts, m, n).Plan
 			makes := slices.ContainsFunc(p.Steps, func(s deploy.Step) bool { return deploy.Is[deploy.MakeMachine](s.Do) })
-			destroys := slices.ContainsFunc(p.Steps, func(s deploy.Step) bool { return deploy.Is[deploy.DestroyMachine](s.Do) && s.Machine == n.ID })
-			if makes == c.continues || destroys == c.continues || len(p.Refused) > 0 {
-				t.Errorf("makes a machine: %v, destroys the replacement: %v, refused: %q", makes, destroys, p.Refused)
+			destroys := slices.IndexFunc(p.Steps, func(s deploy.Step) bool { return deploy.Is[deploy.DestroyMachine](s.Do) && s.Machine == n.ID })
+			if makes == c.continues || (destroys >= 0) == c.continues || len(p.Refused) > 0 {
+				t.Errorf("makes a machine: %v, destroys the replacement in step %d, refused: %q", makes, destroys, p.Refused)
+			}
+			cordons := slices.IndexFunc(p.Steps, func(s deploy.Step) bool { return deploy.Is[deploy.CordonMachine](s.Do) && s.Machine == n.ID })
+			if destroys >= 0 {
+				told := slices.IndexFunc(p.Steps, func(s deploy.Step) bool {
+					return deploy.Is[deploy.AwaitProxies](s.Do) && slices.Contains(s.After, cordons)
+				})
+				if cordons < 0 || told < 0 || !slices.Contains(p.Steps[destroys].After, told) {
+					t.Errorf("the replacement is destroyed while proxies may send requests to it\n%s", dump(&p))
+				}
 			}
 		})
 	}
