@@ -256,6 +256,94 @@ func (c *cluster) untouched(t *testing.T, n int, result *Result, err error) stri
 	return "?"
 }
 
+// A machine that the run has made, and that has vanished since, needs no undoing: everything is as it was before.
+func TestMadeMachinesVanish(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		plan func(*cluster) deploy.Plan
+		call string // the call that is refused when the machines that were made vanish
+		n    int
+	}{
+		"before its lease was taken": {bluegreen, "create", 2},
+		"while its lease is held":    {bluegreen, "cordon", 3},
+		"with a volume":              {move, "cordon", 1},
+	} {
+		for _, again := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, planned again: %v", name, again), func(t *testing.T) {
+				t.Parallel()
+				synctest.Test(t, func(t *testing.T) {
+					c := newCluster(t, 2).serve()
+					former, old := c.shape(), c.ids()
+					n := 0
+					c.inject = func(_ int, call string, _ bourse.MachineID) fault {
+						if call != tt.call {
+							return ""
+						}
+						if n++; n != tt.n {
+							return ""
+						}
+						for id, m := range c.machines {
+							if !slices.Contains(old, id) {
+								m.State = bourse.StateDestroyed
+							}
+						}
+						return refused
+					}
+					plan := tt.plan(c)
+					plan.Reserve = false
+					opts := Options{}
+					if again {
+						opts.Replan = func(context.Context) (deploy.Plan, error) { return plan, nil }
+					}
+					result, err := Run(t.Context(), c, plan, opts)
+					if err == nil || result.Status != release.Failed || len(result.Left) > 0 || c.shape() != former {
+						t.Errorf("Run: %v, %s, left %+v; it is %s, was %s", err, result.Status, result.Left, c.shape(), former)
+					}
+				})
+			})
+		}
+	}
+}
+
+// canary makes a machine, which it destroys once it is ready, and then updates the first one.
+func canary(c *cluster) deploy.Plan {
+	b := &builder{deploy.Plan{App: "web"}}
+	m := b.add(deploy.Step{Do: deploy.MakeMachine{Config: serving("v2")}})
+	ready := b.add(deploy.Step{Do: deploy.AwaitReady{}, MadeBy: &m}, m)
+	b.update(c, c.ids()[0], serving("v2"), b.add(deploy.Step{Do: deploy.DestroyMachine{}, MadeBy: &m}, ready))
+	return b.Plan
+}
+
+// A machine that the run has made, and that has vanished when it is to be destroyed, is destroyed.
+func TestACanaryVanishes(t *testing.T) {
+	t.Parallel()
+	for _, again := range []bool{false, true} {
+		t.Run(fmt.Sprintf("planned again: %v", again), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				c := newCluster(t, 1).serve()
+				old := c.ids()[0]
+				plan := canary(c)
+				opts := Options{Events: func(e Event) {
+					c.mu.Lock()
+					defer c.mu.Unlock()
+					for id, m := range c.machines {
+						if id != old && e.Step == 2 && e.State == Running {
+							m.State = bourse.StateDestroyed
+						}
+					}
+				}}
+				if again {
+					opts.Replan = func(context.Context) (deploy.Plan, error) { return plan, nil }
+				}
+				if result, err := Run(t.Context(), c, plan, opts); err != nil || c.machines[old].Config.Env["VERSION"] != "v2" {
+					t.Errorf("Run: %v, %+v", err, result)
+				}
+			})
+		})
+	}
+}
+
 // Refusals are not repeated: the run fails at once with the server's message, and everything is undone.
 func TestRefusalsAreFinal(t *testing.T) {
 	t.Parallel()

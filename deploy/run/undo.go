@@ -2,6 +2,7 @@ package run
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/bourse-dev/bourse"
@@ -113,9 +114,20 @@ type undoing struct {
 	was progress // before
 }
 
-// do undoes the step, which may have done something.
+// do undoes the step, which may have done something. If the step is about a machine that this run has made, nothing
+// remains to be undone once that machine is gone.
 func (u undoing) do() error {
 	s := &u.plan.Steps[u.i]
+	err := u.revert(s)
+	made := s.MadeBy != nil || deploy.Is[deploy.MakeMachine](s.Do)
+	if made && (errors.Is(err, errMissing) || bourse.CodeOf(err) == bourse.CodeNotFound) {
+		u.leases.destroyed(u.journal.machine(u.i))
+		return nil
+	}
+	return err
+}
+
+func (u undoing) revert(s *deploy.Step) error {
 	switch do := s.Do.(type) {
 	case deploy.MakeMachine:
 		return u.makeMachine(u.machineOrder(s.Region, do))
@@ -198,9 +210,8 @@ func (u undoing) makeMachine(order machinesapi.CreateMachine) error {
 	}
 	return u.leased(u.hard, true, func(ctx context.Context, m target) error {
 		now, err := u.look(ctx, m.id)
-		if bourse.CodeOf(err) == bourse.CodeNotFound || now.State == bourse.StateDestroyed {
-			u.leases.destroyed(m.id)
-			return nil
+		if now.State == bourse.StateDestroyed {
+			return errGone(m.id)
 		}
 		if err == nil && now.State == bourse.StateStarted {
 			err = u.retire(ctx, u.i, &now, m)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"maps"
 	"slices"
 	"time"
@@ -118,11 +119,19 @@ func (x *executor) checkMissing(id bourse.MachineID) error {
 
 // destroys reports whether the plan destroys a machine.
 func (x *executor) destroys(id bourse.MachineID) bool {
-	return slices.ContainsFunc(x.plan.Steps, func(s deploy.Step) bool { return s.Machine == id && deploy.Is[deploy.DestroyMachine](s.Do) })
+	for i := range x.plan.Steps {
+		if deploy.Is[deploy.DestroyMachine](x.plan.Steps[i].Do) && x.journal.machine(i) == id {
+			return true
+		}
+	}
+	return false
 }
 
+// errMissing is in the chain of the error about a machine that no longer exists.
+var errMissing = errors.New("a machine is missing")
+
 func errGone(id bourse.MachineID) error {
-	return bourse.Errorf(bourse.CodeConflict, "machine %s no longer exists", id)
+	return &bourse.Error{Code: bourse.CodeConflict, Message: "machine " + string(id) + " no longer exists", Err: errMissing}
 }
 
 func errChanged(id bourse.MachineID, planned, now bourse.InstanceID) error {
