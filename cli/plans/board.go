@@ -36,6 +36,8 @@ func (b *board) apply(e run.Event) *subject {
 	}
 	if e.Step == run.Whole {
 		b.failed = b.failed || e.State == run.Undoing
+	}
+	if !b.has(e.Step) {
 		return nil
 	}
 	e.Text = b.short(&e)
@@ -59,6 +61,9 @@ func (b *board) apply(e run.Event) *subject {
 	}
 	return s
 }
+
+// has reports whether the plan has a step. Events of other steps show nothing.
+func (b *board) has(step int) bool { return 0 <= step && step < len(b.steps) }
 
 // status is the progress of a subject.
 type status struct {
@@ -157,7 +162,7 @@ func (b *board) text(s *subject, e *run.Event) string {
 
 // short returns the text of an event without the step and the machine, which are shown next to it.
 func (b *board) short(e *run.Event) string {
-	if e.State != run.Failed || e.Step == run.Whole {
+	if e.State != run.Failed || !b.has(e.Step) {
 		return e.Text
 	}
 	if rest, ok := strings.CutPrefix(e.Text, b.plan.Steps[e.Step].Do.String()+" "); ok {

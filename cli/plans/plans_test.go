@@ -165,6 +165,28 @@ func TestScreens(t *testing.T) {
 	}
 }
 
+// Events of steps that the plan does not have change nothing.
+func TestEventsOfUnknownSteps(t *testing.T) {
+	t.Parallel()
+	events := halfway()
+	before := boardAfter(events).screen(clitest.Now, 120, 0, false)
+	for _, step := range []int{-2, len(shop().Steps), 1000} {
+		for _, state := range []run.State{run.Running, run.Waiting, run.Output, run.Done, run.Failed, run.Undoing, run.Undone, run.Left} {
+			e := moment(step, 4900, state, "it stopped")
+			b := boardAfter(append(slices.Clone(events), e))
+			if after := b.screen(clitest.Now, 120, 0, false); !slices.Equal(after, before) {
+				t.Errorf("%s of step %d: %q, before %q", state, step, after, before)
+			}
+			on(t, 80, func(s *cli.Shell) error {
+				progress := Show(s, "release v4 of shop", shop())
+				defer progress.End()
+				progress.Event(e)
+				return nil
+			})
+		}
+	}
+}
+
 // Colors only repeat what words say: without them the lines are the same.
 func TestColoursMeanNothingAlone(t *testing.T) {
 	t.Parallel()
