@@ -39,12 +39,17 @@ func Run(ctx context.Context, api API, plan deploy.Plan, opts Options) (Result, 
 	return newExecutor(api, &plan, opts.withDefaults()).run(ctx)
 }
 
-// canRun returns CodeInvalid for a plan that is refused.
+// canRun returns CodeInvalid for a plan that is refused, or that mounts a volume nowhere.
 func canRun(p *deploy.Plan) error {
-	if len(p.Refused) == 0 {
-		return nil
+	if len(p.Refused) > 0 {
+		return bourse.Errorf(bourse.CodeInvalid, "the plan is refused: %s", strings.Join(p.Refused, "; "))
 	}
-	return bourse.Errorf(bourse.CodeInvalid, "the plan is refused: %s", strings.Join(p.Refused, "; "))
+	for i := range p.Steps {
+		if do, ok := p.Steps[i].Do.(deploy.MakeMachine); ok && do.Volume != nil && len(do.Config.Mounts) == 0 {
+			return bourse.Errorf(bourse.CodeInvalid, "step %d of the plan: the machine's config has no mount for its volume", i)
+		}
+	}
+	return nil
 }
 
 // errStopped ends all waiting once no further step may begin.

@@ -612,7 +612,16 @@ func TestACommandThatFails(t *testing.T) {
 
 func TestRefusedPlan(t *testing.T) {
 	t.Parallel()
-	if _, err := Run(t.Context(), newCluster(t, 0), deploy.Plan{Refused: []string{"no room"}}, Options{}); bourse.CodeOf(err) != bourse.CodeInvalid {
-		t.Error(err)
+	for name, plan := range map[string]deploy.Plan{
+		"it is refused": {Refused: []string{"no room"}},
+		"a volume is mounted nowhere": {Steps: []deploy.Step{
+			{ID: 0, Do: deploy.MakeVolume{Name: "data", SizeGB: 1}},
+			{ID: 1, Do: deploy.MakeMachine{Config: config("v1"), Volume: new(0)}, After: []int{0}},
+		}},
+	} {
+		c := newCluster(t, 0)
+		if _, err := Run(t.Context(), c, plan, Options{}); bourse.CodeOf(err) != bourse.CodeInvalid || c.calls > 0 {
+			t.Errorf("%s: %v after %d calls", name, err, c.calls)
+		}
 	}
 }
