@@ -51,7 +51,10 @@ func (w *watches) before(ctx context.Context, i int) error {
 		return nil
 	}
 	before := w.graph.preceding(i)
-	return w.watched(ctx, func(step int) bool { return slices.Contains(before, step) })
+	return w.watched(ctx, func(step int) bool {
+		_, found := slices.BinarySearch(before, step)
+		return found
+	})
 }
 
 // all waits until all machines have been watched for long enough.
