@@ -2,6 +2,8 @@ package deploy_test
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/deploy"
@@ -72,8 +74,9 @@ func complete(p *deploy.Plan, s *deploy.Step) error {
 		}
 		return normal(do.Config, nil)
 	case deploy.SetMetadata:
-		if len(do.Metadata) == 0 || len(do.Metadata) != len(do.Former) {
-			return fmt.Errorf("it sets %v, and undoing it %v", do.Metadata, do.Former)
+		sets, restores := slices.Sorted(maps.Keys(do.Metadata)), slices.Sorted(maps.Keys(do.Former))
+		if len(sets) == 0 || !slices.Equal(sets, restores) {
+			return fmt.Errorf("it sets %q, and undoing it restores %q", sets, restores)
 		}
 	case deploy.RunCommand:
 		return normal(do.Config, nil)
