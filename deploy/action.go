@@ -113,6 +113,16 @@ func (DestroyMachine) String() string  { return "destroy machine" }
 func (AwaitProxies) String() string    { return "await proxies" }
 func (DestroyVolume) String() string   { return "destroy volume" }
 
+// Actions returns one action of each type, with no fields set.
+func Actions() []Action {
+	return []Action{
+		RunCommand{}, MakeVolume{}, MakeMachine{},
+		UpdateMachine{}, AwaitReady{}, RestartMachine{}, CordonMachine{}, UncordonMachine{}, StopMachine{}, StartMachine{},
+		SetMetadata{}, DestroyMachine{},
+		AwaitProxies{}, DestroyVolume{},
+	}
+}
+
 // Is reports whether an action is of type A.
 func Is[A Action](do Action) bool {
 	_, ok := do.(A)

@@ -2,9 +2,14 @@ package deploy_test
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
 	"maps"
 	"math"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -315,5 +320,104 @@ func TestStepAsJSON(t *testing.T) {
 		if got, err := json.Marshal(s); err != nil || string(got) != want {
 			t.Errorf("%s, %v, want %s", got, err, want)
 		}
+	}
+}
+
+// fill sets all fields of a struct that JSON shows to values that are not empty.
+func fill(v reflect.Value) {
+	switch v.Kind() {
+	case reflect.Struct:
+		for i := range v.NumField() {
+			if v.Type().Field(i).Tag.Get("json") != "-" {
+				fill(v.Field(i))
+			}
+		}
+	case reflect.Pointer:
+		v.Set(reflect.New(v.Type().Elem()))
+		if v.Elem().Kind() != reflect.Struct { // an empty config is shown
+			fill(v.Elem())
+		}
+	case reflect.Slice:
+		v.Set(reflect.MakeSlice(v.Type(), 1, 1))
+		fill(v.Index(0))
+	case reflect.Map:
+		v.Set(reflect.ValueOf(map[string]string{"key": "value"}))
+	case reflect.String:
+		v.SetString("text")
+	case reflect.Bool:
+		v.SetBool(true)
+	default:
+		v.SetInt(1)
+	}
+}
+
+// jsonNames returns the names of a struct's fields in JSON.
+func jsonNames(t reflect.Type) []string {
+	var out []string
+	for i := range t.NumField() {
+		name, _, _ := strings.Cut(t.Field(i).Tag.Get("json"), ",")
+		if name != "-" {
+			out = append(out, name)
+		}
+	}
+	return out
+}
+
+// A step's JSON shows every field of the step and of its action, whatever the action: no two have the same name.
+func TestEveryActionAsJSON(t *testing.T) {
+	t.Parallel()
+	for _, empty := range deploy.Actions() {
+		do := reflect.New(reflect.TypeOf(empty))
+		fill(do.Elem())
+		var s deploy.Step
+		fill(reflect.ValueOf(&s).Elem())
+		s.Do = do.Elem().Interface().(deploy.Action)
+		text, err := json.Marshal(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var members map[string]json.RawMessage
+		if err := json.Unmarshal(text, &members); err != nil {
+			t.Fatal(err)
+		}
+		want := slices.Concat([]string{"do"}, jsonNames(reflect.TypeOf(s)), jsonNames(do.Elem().Type()))
+		slices.Sort(want)
+		if got := slices.Sorted(maps.Keys(members)); !slices.Equal(got, want) {
+			t.Errorf("%s has %q, want %q", s.Do, got, want)
+		}
+		var step deploy.Step
+		action := reflect.New(do.Elem().Type())
+		if err := errors.Join(json.Unmarshal(text, &step), json.Unmarshal(text, action.Interface())); err != nil {
+			t.Fatal(err)
+		}
+		step.Do = action.Elem().Interface().(deploy.Action)
+		if diff := cmp.Diff(s, step); diff != "" {
+			t.Errorf("-encoded +decoded\n%s", diff)
+		}
+	}
+}
+
+// Actions lists every type of action, which is every type in its file that has a name.
+func TestActionsAreComplete(t *testing.T) {
+	t.Parallel()
+	file, err := parser.ParseFile(token.NewFileSet(), "action.go", nil, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want, got []string
+	for _, d := range file.Decls {
+		if f, ok := d.(*ast.FuncDecl); ok && f.Name.Name == "String" && f.Recv != nil {
+			want = append(want, f.Recv.List[0].Type.(*ast.Ident).Name)
+		}
+	}
+	names := map[string]bool{}
+	for _, a := range deploy.Actions() {
+		got = append(got, reflect.TypeOf(a).Name())
+		names[a.String()] = true
+	}
+	slices.Sort(want)
+	slices.Sort(got)
+	if !slices.Equal(got, want) || len(names) != len(want) {
+		t.Errorf("types %q with names %v, want types %q with a name each", got, slices.Sorted(maps.Keys(names)), want)
 	}
 }

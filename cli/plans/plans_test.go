@@ -165,6 +165,20 @@ func TestScreens(t *testing.T) {
 	}
 }
 
+// There are words for every action.
+func TestEveryActionHasWords(t *testing.T) {
+	t.Parallel()
+	all := deploy.Actions()
+	for _, do := range all {
+		if weight(do) < 0 {
+			t.Errorf("no words for %q", do)
+		}
+	}
+	if len(actions) != len(all) {
+		t.Errorf("words for %d actions, want %d", len(actions), len(all))
+	}
+}
+
 // Events of steps that the plan does not have change nothing.
 func TestEventsOfUnknownSteps(t *testing.T) {
 	t.Parallel()

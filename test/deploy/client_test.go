@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -38,30 +39,6 @@ type errand struct {
 // plan is a plan that can be decoded.
 type plan struct{ deploy.Plan }
 
-// actions returns all actions by name.
-func actions() map[string]deploy.Action {
-	out := map[string]deploy.Action{}
-	for _, a := range []deploy.Action{
-		deploy.RunCommand{},
-		deploy.MakeVolume{},
-		deploy.MakeMachine{},
-		deploy.UpdateMachine{},
-		deploy.AwaitReady{},
-		deploy.RestartMachine{},
-		deploy.CordonMachine{},
-		deploy.UncordonMachine{},
-		deploy.StopMachine{},
-		deploy.StartMachine{},
-		deploy.SetMetadata{},
-		deploy.DestroyMachine{},
-		deploy.AwaitProxies{},
-		deploy.DestroyVolume{},
-	} {
-		out[a.String()] = a
-	}
-	return out
-}
-
 func (p *plan) UnmarshalJSON(text []byte) error {
 	type fields deploy.Plan
 	var in struct {
@@ -80,7 +57,11 @@ func (p *plan) UnmarshalJSON(text []byte) error {
 		if err := errors.Join(json.Unmarshal(raw, &name), json.Unmarshal(raw, &s)); err != nil {
 			return err
 		}
-		do := reflect.New(reflect.TypeOf(actions()[name.Do]))
+		i := slices.IndexFunc(deploy.Actions(), func(a deploy.Action) bool { return a.String() == name.Do })
+		if i < 0 {
+			return fmt.Errorf("unknown action %q", name.Do)
+		}
+		do := reflect.New(reflect.TypeOf(deploy.Actions()[i]))
 		if err := json.Unmarshal(raw, do.Interface()); err != nil {
 			return err
 		}
