@@ -304,9 +304,15 @@ func (b *mover) moveMachine(mv *move, after []int) []int {
 	m := mv.from
 	target := b.target(mv, nil, &after)
 	if !m.down() || m.paused() {
+		if mv.to != nil && mv.to.down() { // another unfinished plan was about to remove it
+			after = []int{b.add(target(StartMachine{}), after...)}
+		}
 		after = []int{b.add(target(b.ready(true)), after...)}
 	}
 	after = b.renew(mv, after)
+	if mv.to != nil && mv.to.paused() {
+		after = []int{b.add(pause(mv.to, false, "it is no longer paused"), after...)}
+	}
 	after = b.adopt(mv, target, after)
 	if !m.down() {
 		after = []int{b.add(pause(m, true, b.opts.Why), after...)}
