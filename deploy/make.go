@@ -195,7 +195,7 @@ func (b *builder) blueGreen(w *work) {
 			b.change(j, true, b.begin)
 			continue
 		}
-		w.replace(j.machine, j.config, j.why)
+		b.replace(w, j.machine, j.config, j.why)
 		b.retire(j.machine, "a new machine replaces it")
 	}
 	first := b.begin
@@ -257,8 +257,8 @@ func (b *builder) places(w *work, begin []int, wait bool) []int {
 		if p.cordoned {
 			b.uncordons = append(b.uncordons, uncordon{step: b.onMade(id, UncordonMachine{}, "it is ready")})
 		}
-		if p.replaces != "" {
-			w.made[p.replaces] = id
+		if p.former != "" {
+			w.made[p.former] = id
 		}
 		ends = append(ends, end)
 	}

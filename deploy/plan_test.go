@@ -134,6 +134,11 @@ func TestInterruptedMoveOfAVolume(t *testing.T) {
 	}
 }
 
+// renamed is the group db with a new volume.
+func renamed() deploy.Group {
+	return with(db("shop:1"), func(g *deploy.Group) { g.Mount = &deploy.Mount{Volume: "more", Path: "/data", SizeGB: 10} })
+}
+
 // TestMoveAfterTheVolumeWasRenamed: the replacement that a deploy made has a new volume, without the data of the former one.
 func TestMoveAfterTheVolumeWasRenamed(t *testing.T) {
 	t.Parallel()
@@ -141,12 +146,40 @@ func TestMoveAfterTheVolumeWasRenamed(t *testing.T) {
 	s.there(db("shop:1"))
 	s.spread = true
 	m := s.nth(2)
-	renamed := with(db("shop:1"), func(g *deploy.Group) { g.Mount = &deploy.Mount{Volume: "more", Path: "/data", SizeGB: 10} })
-	s.until(s.make(app(deploy.Rolling, renamed)), deploy.StopMachine{})
+	s.until(s.make(app(deploy.Rolling, renamed())), deploy.StopMachine{})
 	p := deploy.Move(s.state(), []bourse.MachineID{m.ID}, slow)
 	s.start(&p).finish()
 	if s.machines[m.ID] != nil || len(s.machines) != 1 {
 		t.Errorf("%d machines\n%s", len(s.machines), dump(&p))
+	}
+}
+
+// TestMoveAfterADeployWasInterrupted: a deploy replaces the replacement that an unfinished move has made. If it is
+// interrupted at any step, the machines count as one, and the move can be finished.
+func TestMoveAfterADeployWasInterrupted(t *testing.T) {
+	t.Parallel()
+	for done := 0; ; done++ {
+		s := &stage{world: newWorld(t), opts: deploy.Options{Release: second, Version: 2}}
+		s.there(db("shop:1"))
+		s.spread = true
+		id := s.nth(2).ID
+		s.until(deploy.Move(s.state(), []bourse.MachineID{id}, slow), deploy.UncordonMachine{})
+		p := s.make(app(deploy.Rolling, renamed()))
+		s.done(p, done)
+		if n := s.places(); n != 1 {
+			t.Errorf("after %d steps, the machines count as %d\n%s", done, n, dump(&p))
+		}
+		if done == len(p.Steps) {
+			return
+		}
+		move := deploy.Move(s.state(), []bourse.MachineID{id}, slow)
+		s.start(&move).finish()
+		for _, m := range s.machines {
+			if len(s.machines) != 1 || m.State != bourse.StateStarted || m.Cordoned || m.Config.Metadata[deploy.KeyPaused] != "" {
+				t.Errorf("after %d steps, moved by\n%s, machine %s of %d is %s, cordoned: %v, with metadata %v",
+					done, dump(&move), m.ID, len(s.machines), m.State, m.Cordoned, m.Config.Metadata)
+			}
+		}
 	}
 }
 

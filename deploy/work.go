@@ -39,7 +39,8 @@ type job struct {
 // place is a machine to be made.
 type place struct {
 	placing
-	twin *int // the index of the place that it stands by for
+	former bourse.MachineID // the machine whose place it takes, "" if it is an additional one
+	twin   *int             // the index of the place that it stands by for
 }
 
 // changes reports whether any machine is made or updated.
@@ -171,11 +172,12 @@ func (w *work) place(in bourse.Region, why string) {
 	w.places = append(w.places, place{placing: placing{group: w.group.Name, config: &w.group.Config, mount: w.group.Mount, region: in, why: why}})
 }
 
-// replace adds a place for a machine with the given config that replaces m.
-func (w *work) replace(m *machine, config *bourse.Config, why string) {
-	w.places = append(w.places, place{placing: placing{
+// replace adds a place for a machine with the given config that takes the place of m. It replaces the first machine of
+// m's unit, which is destroyed last: the unit would fall apart if m were destroyed earlier.
+func (b *builder) replace(w *work, m *machine, config *bourse.Config, why string) {
+	w.places = append(w.places, place{former: m.ID, placing: placing{
 		group: w.group.Name, config: config, mount: w.group.Mount, region: m.Region, why: why,
-		replaces: m.ID, cordoned: true, stopped: m.rests(), metadata: own(m.config.Metadata),
+		replaces: b.survey.rootOf(m).ID, cordoned: true, stopped: m.rests(), metadata: own(m.config.Metadata),
 	}})
 }
 
@@ -273,7 +275,7 @@ func (b *builder) judge(w *work, h *holder) {
 	j.stopped = standby || m.rests()
 	if b.mountDiffers(m, g) {
 		why := mountWhy(m, g)
-		w.replace(m, &g.Config, why)
+		b.replace(w, m, &g.Config, why)
 		b.retire(m, why)
 		return
 	}
@@ -398,7 +400,7 @@ func (w *work) standbys(m *machine, c *bourse.Config) []bourse.MachineID {
 // standsByForAnother returns why a standby must be updated: one of its machines is replaced, or none of them stays.
 func (w *work) standsByForAnother(c *bourse.Config) string {
 	for i := range w.places {
-		if id := w.places[i].replaces; slices.Contains(c.Standbys, id) {
+		if id := w.places[i].former; slices.Contains(c.Standbys, id) {
 			return fmt.Sprintf("it stands by for machine %s, which is replaced", id)
 		}
 	}
