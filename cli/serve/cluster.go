@@ -97,7 +97,7 @@ func (c *cluster) start(ctx context.Context) error {
 	if err := makeKey(c.config.data); err != nil {
 		return err
 	}
-	c.add(&server{name: "broker", role: bourse.RoleBroker, listen: api.String(), args: []string{
+	c.add(&server{child: child{name: "broker"}, role: bourse.RoleBroker, listen: api.String(), fixed: []string{
 		"serve", "broker", "--data", filepath.Join(c.config.data, "broker"), "--credentials", c.config.data,
 	}})
 	if err := c.await(ctx, c.servers[0]); err != nil {
@@ -135,7 +135,7 @@ func (c *cluster) addNATS(ctx context.Context) error {
 	if c.config.fabric != fabricNATS {
 		return nil
 	}
-	c.nats = &server{name: fabricNATS, role: RoleNATS, listen: "127.0.0.1:0", args: []string{"serve", "nats"}}
+	c.nats = &server{child: child{name: fabricNATS}, role: RoleNATS, listen: "127.0.0.1:0", fixed: []string{"serve", "nats"}}
 	c.nats.init(c)
 	c.running.Go(c.nats.run)
 	return c.await(ctx, c.nats)
@@ -146,7 +146,7 @@ func (c *cluster) addWorkers() {
 	for i, region := range c.config.regions {
 		for n := range c.config.workers {
 			name := serverName(region, n+1)
-			c.add(&server{name: name, role: bourse.RoleWorker, listen: "127.0.0.1:0", args: []string{
+			c.add(&server{child: child{name: name}, role: bourse.RoleWorker, listen: "127.0.0.1:0", fixed: []string{
 				"serve", "worker", "--ephemeral", "--region", region, "--data", filepath.Join(c.config.data, name),
 				"--cpus", c.config.cpus, "--memory", c.config.memory, "--idle-after", c.config.idleAfter, "--disk", "64GiB", "--resource", "slots=10",
 				"--ports", ports(i*c.config.workers + n), "--registry-private", "--containerd", c.config.containerd, "--containerd-namespace", namespacePrefix(c.config.data) + name,
@@ -165,8 +165,8 @@ func (c *cluster) addProxy() error {
 		c.shell.Note(usualProxy + " is taken: the proxy has another port")
 	}
 	c.add(&server{
-		name: "proxy", role: bourse.RoleProxy, listen: "127.0.0.1:0", http: at.String(), https: netip.AddrPortFrom(at.Addr(), 0).String(),
-		args: []string{"serve", "proxy", "--region", c.config.regions[0], "--data", filepath.Join(c.config.data, "proxy"), "--self-signed"},
+		child: child{name: "proxy"}, role: bourse.RoleProxy, listen: "127.0.0.1:0", http: at.String(), https: netip.AddrPortFrom(at.Addr(), 0).String(),
+		fixed: []string{"serve", "proxy", "--region", c.config.regions[0], "--data", filepath.Join(c.config.data, "proxy"), "--self-signed"},
 	})
 	return nil
 }

@@ -1,0 +1,209 @@
+package serve
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/cli"
+)
+
+const (
+	backoffFirst = 100 * time.Millisecond
+	backoffLimit = 5 * time.Second // between starts of a server that does not become ready
+)
+
+// child is a process of this program that runs one server. It is restarted when it ends.
+type child struct {
+	name      string
+	args      func() []string  // arguments of the next start
+	announced func(Ready)      // called each time it is ready
+	failed    func(error) bool // reports whether to give up after a start without readiness
+	patience  time.Duration    // for a clean end, before it is killed
+
+	shell  *cli.Shell
+	served atomic.Bool   // whether the current or last process became ready
+	quit   chan struct{} // closed by the owner
+}
+
+func (c *child) init(s *cli.Shell) {
+	c.shell, c.quit, c.patience = s, make(chan struct{}), stopPatience
+}
+
+// run keeps the process running until quit is closed. It returns the error of a start that
+// makes further ones useless.
+func (c *child) run() error {
+	backoff := backoffFirst
+	for {
+		c.served.Store(false)
+		err := c.once()
+		if isClosed(c.quit) {
+			return nil
+		}
+		if c.served.Load() { // its end has nothing to do with its start
+			backoff = backoffFirst
+		} else if c.failed(err) {
+			return err
+		}
+		c.shell.Note(fmt.Sprintf("%s has ended (%v), restarting it", c.name, err))
+		select {
+		case <-c.quit:
+			return nil
+		case <-time.After(backoff):
+		}
+		backoff = min(2*backoff, backoffLimit)
+	}
+}
+
+// once runs the process until it ends or quit is closed.
+func (c *child) once() error {
+	cmd, err := selfCommand(c.args()...)
+	if err != nil {
+		return err
+	}
+	cmd.WaitDelay = time.Second // its own children may hold its pipes open
+	lifeline, err := cmd.StdinPipe()
+	if err != nil {
+		return err
+	}
+	defer func() { _ = lifeline.Close() }()
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	errors := &namedLines{name: c.name, to: c.shell.Err, quit: c.quit}
+	cmd.Stderr = errors
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	var reading sync.WaitGroup
+	reading.Go(func() { c.readReady(stdout) })
+	ended := make(chan error, 1)
+	go func() {
+		reading.Wait() // before Wait, which closes the pipe
+		ended <- cmd.Wait()
+	}()
+	select {
+	case err := <-ended:
+		errors.flush()
+		return err
+	case <-c.quit:
+		c.end(cmd.Process, ended, errors)
+		return nil
+	}
+}
+
+// readReady reads the process's standard output. Its first line reports that it is ready.
+func (c *child) readReady(stdout io.Reader) {
+	lines := bufio.NewReader(stdout)
+	line, err := lines.ReadBytes('\n')
+	var r Ready
+	if err == nil && json.Unmarshal(line, &r) == nil {
+		c.served.Store(true)
+		c.announced(r)
+	}
+	_, _ = io.Copy(io.Discard, lines)
+}
+
+// end asks the process to end, and kills it if it does not.
+func (c *child) end(p *os.Process, ended <-chan error, said *namedLines) {
+	_ = p.Signal(syscall.SIGTERM) // it may have ended already
+	select {
+	case err := <-ended:
+		if err != nil {
+			c.shell.Note(fmt.Sprintf("%s ended with an error (%v); its last output:", c.name, err))
+			said.tell()
+		}
+		return
+	case <-time.After(c.patience):
+	}
+	c.shell.Note(c.name + " does not end, killing it")
+	_ = p.Kill()
+	<-ended
+	said.tell()
+}
+
+// codeOfExit returns the code of a server's exit status.
+func codeOfExit(err error) bourse.Code {
+	exit, ok := errors.AsType[*exec.ExitError](err)
+	if !ok {
+		return bourse.CodeInternal
+	}
+	for _, code := range bourse.Codes() {
+		if code.ExitStatus() == exit.ExitCode() {
+			return code
+		}
+	}
+	return bourse.CodeInternal
+}
+
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
+// namedLines shows what a server writes to standard error, each line with its
+// name. While the cluster is being stopped servers miss one another; of what
+// they write then the last lines are kept, for one that ends badly.
+type namedLines struct {
+	name string
+	to   io.Writer
+	quit <-chan struct{}
+
+	rest []byte // an unfinished line
+	last []string
+}
+
+// lastLines is how many lines are kept of a server that is being stopped.
+const lastLines = 5
+
+// Write is called from one goroutine at a time.
+func (n *namedLines) Write(p []byte) (int, error) {
+	n.rest = append(n.rest, p...)
+	for {
+		line, rest, ok := strings.Cut(string(n.rest), "\n")
+		if !ok {
+			return len(p), nil
+		}
+		n.rest = []byte(rest)
+		n.show(line)
+	}
+}
+
+func (n *namedLines) flush() {
+	if len(n.rest) > 0 {
+		n.show(string(n.rest))
+		n.rest = nil
+	}
+}
+
+func (n *namedLines) show(line string) {
+	line = fmt.Sprintf("%s: %s\n", n.name, cli.Clean(line))
+	if !isClosed(n.quit) {
+		_, _ = io.WriteString(n.to, line)
+		return
+	}
+	if n.last = append(n.last, line); len(n.last) > lastLines {
+		n.last = n.last[1:]
+	}
+}
+
+// tell shows the last lines, of a server that has ended.
+func (n *namedLines) tell() {
+	n.flush()
+	_, _ = io.WriteString(n.to, strings.Join(n.last, ""))
+}
