@@ -250,7 +250,10 @@ func (d *DB) write(after *state, good []*Commit) error {
 	runtime.Gosched() // callers that answer from Applied do so while we write
 	// A crash from here to the end of append leaves the log either as it was before the batch or with the whole
 	// batch. Nothing in the batch has been acknowledged.
-	if err := d.cfg.Fault(FaultBefore, d.commits); err != nil {
+	switch err := d.cfg.Fault(FaultBefore, d.commits); {
+	case full(err):
+		return d.unwritten(err)
+	case err != nil:
 		return d.fail(err)
 	}
 	switch err := d.wal.append(d.writes.record); {

@@ -24,7 +24,7 @@ type Config struct {
 	Turn   int64        // how many bytes of one log file are used, at least, before switching to the other; default 4 MiB
 	// Fault, for tests, is called before and after the n-th commit (counted from 1). An error makes the store fail
 	// from then on as if the process had been killed: before, nothing of the commit is on the disk; after, all of it
-	// is, but no caller knows.
+	// is, but no caller knows. Before, an error like ENOSPC is a full disk instead, which refuses only this commit.
 	Fault func(stage FaultStage, n uint64) error
 	// Failed, if set, is called once when a failed write or sync leaves the disk's contents unknown, before any
 	// waiting caller receives the error. A daemon must exit there at once; its successor reads the actual contents.
