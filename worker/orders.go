@@ -26,7 +26,19 @@ func (w *Worker) quote(ctx context.Context, order *bourse.Order) (bourse.Quote, 
 // claim fills an order here, or returns the refusal. It returns once the order is
 // filled, or when ctx ends; the operation then continues, and the order's id finds or
 // cancels it.
+//
+// Brokers treat CodeUnavailable and CodeRateLimited as a refusal. An order that was not
+// recorded is refused (see [admit.Host.Answer]), so an error with one of these codes is
+// about a recorded order, and claim returns it as CodeTimeout: the outcome is unknown.
 func (w *Worker) claim(ctx context.Context, c *bourse.Claim) (*bourse.Fill, *bourse.Refusal, error) {
+	fill, refusal, err := w.claimKind(ctx, c)
+	if code := bourse.CodeOf(err); code == bourse.CodeUnavailable || code == bourse.CodeRateLimited {
+		err = bourse.Errorf(bourse.CodeTimeout, "order %s may be filled here: %w", c.Order.ID, err)
+	}
+	return fill, refusal, err
+}
+
+func (w *Worker) claimKind(ctx context.Context, c *bourse.Claim) (*bourse.Fill, *bourse.Refusal, error) {
 	switch c.Order.Kind() {
 	case bourse.KindVolume:
 		return w.volumes.Claim(ctx, c)

@@ -183,8 +183,9 @@ func (h *Host) Refusal(reason bourse.RefusalReason, detail string) *bourse.Refus
 	return h.By(&bourse.Refusal{Reason: reason, Detail: detail})
 }
 
-// Answer returns the answer to a claim whose transaction has failed with err: what
-// fills the order already, a refusal, or err if it is neither.
+// Answer returns the answer to a claim that failed with err before it was recorded: what
+// fills the order already, a refusal, or err if it is neither. Later errors must not
+// become refusals, because a refused order is filled on another worker.
 func (h *Host) Answer(err error) (*bourse.Fill, *bourse.Refusal, error) {
 	if d, ok := errors.AsType[Declined](err); ok {
 		return d.Fill, d.Refusal, nil

@@ -35,11 +35,12 @@ func (ms *Machines) Claim(ctx context.Context, c *bourse.Claim) (*bourse.Fill, *
 		return nil, refusal, err
 	}
 	claimed, id := time.Since(begin), m.ID
-	if err = started(ctx); err == nil {
-		m, err = ms.state.Machine(ctx, id)
-	}
+	err = started(ctx)
 	switch code := bourse.CodeOf(err); {
 	case err == nil:
+		if m, err = ms.state.Machine(ctx, id); err != nil { // no refusal: the order is filled
+			return nil, nil, err
+		}
 		return &bourse.Fill{Machine: m, Claimed: claimed, Started: time.Since(begin) - claimed}, nil, nil
 	case ctx.Err() != nil:
 		return nil, nil, err
@@ -54,8 +55,7 @@ func (ms *Machines) Claim(ctx context.Context, c *bourse.Claim) (*bourse.Fill, *
 
 // Begin decides about a claim and records the machine, its resources, its order (by
 // recordOrder) and the run that will start it, all in one transaction: the intent before
-// every effect. started waits until the machine has started. The error is
-// [admit.Declined] if the order is filled already, or refused.
+// every effect. started waits for the run as [state.Started] does. The error is [admit.Declined] if the order is filled already, or refused.
 func (ms *Machines) Begin(ctx context.Context, c *bourse.Claim, recordOrder func(*store.Tx, *bourse.Machine) error) (bourse.Machine, func(context.Context) error, error) {
 	for {
 		m := ms.newMachine(c)
@@ -77,7 +77,7 @@ func (ms *Machines) Begin(ctx context.Context, c *bourse.Claim, recordOrder func
 			return m, nil, err
 		}
 		ms.state.Machines.Changed(m.ID)
-		return m, func(ctx context.Context) error { _, err := run.Applied(ctx); return err }, nil
+		return m, func(ctx context.Context) error { return state.Started(ctx, run) }, nil
 	}
 }
 

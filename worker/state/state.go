@@ -95,6 +95,17 @@ func (s *State) observe(r fsm.Record) {
 	}
 }
 
+// Started waits for the run that a claim has begun. It returns nil as soon as later
+// transactions see the run's success, but a failure only once it is durable: until then, a
+// crash makes the run try again, and an order that was refused could be filled here.
+func Started[Res any](ctx context.Context, run *fsm.Handle[Res]) error {
+	_, err := run.Applied(ctx)
+	if err != nil {
+		_, err = run.Wait(ctx)
+	}
+	return err
+}
+
 // InTx converts a function of a store transaction to a run's write.
 func InTx(fn func(*store.Tx) error) fsm.Write {
 	return func(tx fsm.Tx) error { return fn(tx.(*store.Tx)) }

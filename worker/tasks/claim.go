@@ -64,8 +64,8 @@ func (t *Tasks) runWarm(ctx context.Context, call *call, order *bourse.Order) (*
 	switch {
 	case ctx.Err() != nil && m == nil: // canceled before anything was recorded
 		return nil, t.host.Refusal(bourse.RefusedCanceled, "the order was canceled"), nil
-	case err != nil:
-		return nil, nil, err
+	case err != nil: // nothing is recorded: look finds the outcome of an earlier call before it waits for the disk
+		return t.host.Answer(err)
 	case v.refusal != nil:
 		return nil, v.refusal, nil
 	case v.result != nil:

@@ -40,7 +40,7 @@ func (vs *Volumes) Claim(ctx context.Context, c *bourse.Claim) (*bourse.Fill, *b
 
 // made waits until a claimed volume has been created.
 func (vs *Volumes) made(ctx context.Context, id bourse.VolumeID, run *fsm.Handle[result]) (bourse.Volume, *bourse.Refusal, error) {
-	_, err := run.Applied(ctx)
+	err := state.Started(ctx, run)
 	switch {
 	case err == nil:
 		v, err := vs.Record(ctx, id)
