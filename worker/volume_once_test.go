@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -193,6 +194,36 @@ func TestARepeatedClaimGivesTheSameVolume(t *testing.T) {
 		h.place(mounts(first.Volume.ID))
 		if _, err := h.cancel(t.Context(), claim.Order.ID); bourse.CodeOf(err) != bourse.CodeFailedPrecondition {
 			t.Errorf("cancel of a volume in use: %v, want failed_precondition", err)
+		}
+	})
+}
+
+// The daemon stops while it tries again to create a claimed volume. Its successor
+// creates the volume, so the claim's outcome is unknown, and not a refusal.
+func TestADaemonStopsDuringTheClaimOfAVolume(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		vols := volumetest.NewHost()
+		var broken atomic.Bool
+		broken.Store(true)
+		vols.SetFault(func(call, _ string) error {
+			if call == "Create" && broken.Load() {
+				return bourse.Errorf(bourse.CodeUnavailable, "broken")
+			}
+			return nil
+		})
+		h := newHostDown(t, withVolumes(vols))
+		h.start(nil)
+		defer h.crash()
+		claim := &bourse.Claim{Order: *newVolumeOrder(t)}
+		time.AfterFunc(time.Millisecond, func() { h.stop() })
+		if fill, refusal, err := h.claim(t.Context(), claim); refusal != nil || bourse.CodeOf(err) != bourse.CodeTimeout {
+			t.Errorf("claim: fill %+v, refusal %+v, error %v; want %s", fill, refusal, err, bourse.CodeTimeout)
+		}
+		h.crash()
+		broken.Store(false)
+		h.start(nil)
+		if _, refusal, err := h.claim(t.Context(), claim); refusal != nil || err != nil {
+			t.Errorf("claim again: refusal %+v, error %v; want the volume", refusal, err)
 		}
 	})
 }

@@ -49,6 +49,8 @@ func (vs *Volumes) made(ctx context.Context, id bourse.VolumeID, run *fsm.Handle
 		return bourse.Volume{}, nil, err
 	}
 	switch bourse.CodeOf(err) {
+	case bourse.CodeTimeout: // the daemon stops; the run continues after its restart
+		return bourse.Volume{}, nil, err
 	case bourse.CodeCanceled:
 		return bourse.Volume{}, vs.admit.Refusal(bourse.RefusedCanceled, "the order was canceled"), nil
 	case bourse.CodeInsufficient:
