@@ -99,6 +99,9 @@ func (t *Tasks) runWarm(ctx context.Context, call *call, order *bourse.Order) (*
 	if err := t.send(ctx, m, order.Task, &result); err != nil {
 		t.warm.changed(m.id)
 		t.save(call, func(tx *store.Tx) error { return tx.TaskUndone(order.ID) })
+		if err := call.saved.Wait(ctx); err != nil { // the task may still be recorded as lost
+			return nil, nil, err
+		}
 		return nil, t.host.Refusal(bourse.RefusedUnavailable, "machine "+string(m.id)+" does not listen for its task: "+err.Error()), nil
 	}
 	result.Took = time.Since(began)

@@ -2,6 +2,8 @@ package tasks
 
 import (
 	"errors"
+	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -57,4 +59,23 @@ func TestAnEndThatCannotBeRecordedYet(t *testing.T) {
 		t.Errorf("again: %+v", got)
 	}
 	h.verify()
+}
+
+// A task whose program does not listen has a record until the disk accepts its removal.
+// Until then its order is not refused, because a crash would leave a lost task here.
+func TestATaskThatCannotBeUndoneYet(t *testing.T) {
+	h := newHost(t)
+	h.place(func(o *bourse.Order) { o.Config.Task = &bourse.TaskConfig{Name: "never", Port: 1} })
+	h.warm.patience = 0
+	var commits atomic.Int64
+	h.fault.Store(new(func() error {
+		if commits.Add(1) == 2 { // the first one records the task
+			return syscall.ENOSPC
+		}
+		return nil
+	}))
+	order := taskstest.Call(t, "never", 4)
+	if _, refusal, err := h.Claim(t.Context(), &bourse.Claim{Order: *order}); refusal != nil || bourse.CodeOf(err) != bourse.CodeUnavailable {
+		t.Errorf("refusal %+v, error %v; want %s", refusal, err, bourse.CodeUnavailable)
+	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"strconv"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -26,17 +27,24 @@ type host struct {
 	t testing.TB
 	*Tasks
 	store *store.Store
+	fault atomic.Pointer[func() error] // called before each commit
 }
 
 func newHost(t testing.TB) *host {
 	t.Helper()
-	s, err := store.Open(store.Config{Dir: t.TempDir(), Log: slog.New(slog.DiscardHandler)})
+	h := &host{t: t}
+	s, err := store.Open(store.Config{Dir: t.TempDir(), Log: slog.New(slog.DiscardHandler), Fault: func(stage store.FaultStage, _ uint64) error {
+		if fault := h.fault.Load(); fault != nil && stage == store.FaultBefore {
+			return (*fault)()
+		}
+		return nil
+	}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	self := store.Identity{Worker: "w1", Tag: 1, Region: "gru", CreatedAt: time.Now().UTC()}
 	st := state.New(self, s, slog.New(slog.DiscardHandler))
-	h := &host{t: t, store: s}
+	h.store = s
 	judge := &admit.Host{
 		Worker: self.Worker, Tag: self.Tag, Region: self.Region, Load: func() float64 { return 0 }, Short: s.Short,
 		Ledger: admit.Ledger{Totals: bourse.Amounts{
