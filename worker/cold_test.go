@@ -87,6 +87,34 @@ func TestAColdTaskThatCannotBeStarted(t *testing.T) {
 	})
 }
 
+// The id of an order whose machine failed to start is not accepted for a task, which
+// needs a record of its own.
+func TestATaskWithTheIDOfAFailedOrder(t *testing.T) {
+	for name, order := range map[string]func(*testing.T) *bourse.Order{
+		"cold": func(t *testing.T) *bourse.Order { return cold(t, "one", "cat") },
+		"warm": func(t *testing.T) *bourse.Order { return call(t, "one", 0) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h := newHost(t, nil)
+				defer h.crash()
+				failed, order := newOrder(t, run("missing")), order(t)
+				if _, refusal, err := h.claim(t.Context(), &bourse.Claim{Order: *failed}); err != nil || refusal == nil {
+					t.Fatalf("the failed order: refusal %+v, error %v", refusal, err)
+				}
+				order.ID = failed.ID
+				q, err := h.quote(t.Context(), order.Asked())
+				if err != nil || q.Refusal == nil || q.Refusal.Reason != bourse.RefusedCanceled {
+					t.Errorf("quote: refusal %+v, error %v; want %s", q.Refusal, err, bourse.RefusedCanceled)
+				}
+				if _, refusal, err := h.claim(t.Context(), &bourse.Claim{Order: *order}); err != nil || refusal == nil || refusal.Reason != bourse.RefusedCanceled {
+					t.Errorf("claim: refusal %+v, error %v; want %s", refusal, err, bourse.RefusedCanceled)
+				}
+			})
+		})
+	}
+}
+
 // Its caller leaves, or the order is canceled, or somebody destroys its
 // machine: nothing is left, and who asks again is told.
 func TestAColdTaskIsCut(t *testing.T) {

@@ -121,8 +121,8 @@ func (h *Host) machine(tx *store.Tx, order *bourse.Order, now time.Time, d *Deci
 }
 
 // Past returns what has become of an order here: what fills it, or why its id refuses
-// it. An order that was canceled, and one whose machine, volume or hold is gone, is
-// not filled again: this is a late repetition.
+// it. An order that was canceled, or whose machine, volume or hold is gone, is not filled
+// again, because a late repetition must not have an effect.
 func Past(tx *store.Tx, order *bourse.Order, now time.Time) (*bourse.Fill, *bourse.Refusal, error) {
 	no := func(detail string) (*bourse.Fill, *bourse.Refusal, error) {
 		return nil, &bourse.Refusal{Reason: bourse.RefusedCanceled, Detail: detail}, nil
@@ -163,7 +163,7 @@ func Past(tx *store.Tx, order *bourse.Order, now time.Time) (*bourse.Fill, *bour
 			return no("the order's volume was destroyed")
 		}
 		return &bourse.Fill{Volume: &v, Again: true}, nil, err
-	case rec.Machine != "" || rec.Volume != "":
+	case rec.Machine != "" || rec.Volume != "", kind == bourse.KindTask: // even if it was not filled: a task needs a new record
 		return no("the order's id is that of another order")
 	}
 	if kind != bourse.KindHold {

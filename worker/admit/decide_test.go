@@ -1,6 +1,9 @@
 package admit
 
 import (
+	"cmp"
+	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -31,54 +34,61 @@ func TestPast(t *testing.T) {
 	}
 	volume := bourse.Volume{ID: bourse.NewVolumeID(7), App: app.Name, AppID: app.ID, State: bourse.VolumeCreating, CreatedAt: now, UpdatedAt: now}
 	key := bourse.NewReservationKey()
-	task := store.TaskRecord{App: app.Name, AppID: app.ID, Result: bourse.TaskResult{Machine: machine.ID, StartedAt: now}}
+	task := func(app string) *store.TaskRecord {
+		return &store.TaskRecord{App: "web", AppID: app, Result: bourse.TaskResult{Machine: machine.ID, StartedAt: now}}
+	}
+	hold := func(app string, ttl time.Duration) *bourse.Hold {
+		return &bourse.Hold{Reservation: key, App: "web", AppID: app, CreatedAt: now, ExpiresAt: now.Add(ttl)}
+	}
 	kinds := map[bourse.Kind]func(*bourse.Order){
 		bourse.KindMachine: func(*bourse.Order) {},
 		bourse.KindVolume:  func(o *bourse.Order) { o.Volume = &bourse.VolumeOrder{} },
 		bourse.KindTask:    func(o *bourse.Order) { o.Task = &bourse.TaskOrder{} },
 		bourse.KindHold:    func(o *bourse.Order) { o.Hold = &bourse.HoldOrder{Reservation: key} },
 	}
+	all := []bourse.Kind{bourse.KindMachine, bourse.KindVolume, bourse.KindTask, bourse.KindHold}
+	notTasks := []bourse.Kind{bourse.KindMachine, bourse.KindVolume, bourse.KindHold}
+	notHolds := []bourse.Kind{bourse.KindMachine, bourse.KindVolume, bourse.KindTask}
 	for name, c := range map[string]struct {
 		rec  *store.OrderRecord
-		hold time.Duration // from now until the hold's end; 0 for no hold
-		fill bourse.Kind   // orders of this kind are filled, "" for none
-		open bool          // the order may be filled
+		hold *bourse.Hold
+		fill bourse.Kind   // orders of this kind are filled, "-" for none
+		open []bourse.Kind // orders of these kinds may be filled
 	}{
-		"no record":             {nil, 0, "", true},
-		"a machine":             {&store.OrderRecord{Machine: machine.ID, Decision: ours}, 0, bourse.KindMachine, false},
-		"a machine that failed": {&store.OrderRecord{Decision: ours}, 0, "", true},
-		"a machine that is forgotten": {
-			&store.OrderRecord{Machine: bourse.NewMachineID(7), Decision: ours}, 0, "", false,
-		},
-		"a volume":             {&store.OrderRecord{Volume: volume.ID, Decision: ours}, 0, bourse.KindVolume, false},
-		"a task":               {&store.OrderRecord{Task: &task}, 0, bourse.KindTask, false},
-		"a hold":               {&store.OrderRecord{Held: true, Decision: ours}, time.Minute, bourse.KindHold, false},
-		"a hold that ended":    {&store.OrderRecord{Held: true, Decision: ours}, -time.Minute, "", false},
-		"a canceled order":     {&store.OrderRecord{Canceled: true}, 0, "", false},
-		"a canceled machine":   {&store.OrderRecord{Machine: machine.ID, Canceled: true, Decision: ours}, 0, "", false},
-		"another app's volume": {&store.OrderRecord{Volume: volume.ID, Decision: theirs}, 0, "", false},
+		"no record":                    {nil, nil, "-", all},
+		"a machine":                    {&store.OrderRecord{Machine: machine.ID, Decision: ours}, nil, bourse.KindMachine, nil},
+		"a machine that failed":        {&store.OrderRecord{Decision: ours}, nil, "-", notTasks},
+		"a machine that was destroyed": {&store.OrderRecord{Machine: bourse.NewMachineID(7), Decision: ours}, nil, "-", nil},
+		"another app's machine":        {&store.OrderRecord{Machine: machine.ID, Decision: theirs}, nil, "-", nil},
+		"another app's failed machine": {&store.OrderRecord{Decision: theirs}, nil, "-", nil},
+		"a canceled machine":           {&store.OrderRecord{Machine: machine.ID, Canceled: true, Decision: ours}, nil, "-", nil},
+		"a volume":                     {&store.OrderRecord{Volume: volume.ID, Decision: ours}, nil, bourse.KindVolume, nil},
+		"a volume that was destroyed":  {&store.OrderRecord{Volume: bourse.NewVolumeID(7), Decision: ours}, nil, "-", nil},
+		"another app's volume":         {&store.OrderRecord{Volume: volume.ID, Decision: theirs}, nil, "-", nil},
+		"a canceled volume":            {&store.OrderRecord{Volume: volume.ID, Canceled: true, Decision: ours}, nil, "-", nil},
+		"a task":                       {&store.OrderRecord{Task: task(app.ID)}, nil, bourse.KindTask, nil},
+		"another app's task":           {&store.OrderRecord{Task: task("02")}, nil, "-", nil},
+		"a hold":                       {&store.OrderRecord{Held: true, Decision: ours}, hold(app.ID, time.Minute), bourse.KindHold, nil},
+		"a hold that expired":          {&store.OrderRecord{Held: true, Decision: ours}, hold(app.ID, -time.Minute), "-", nil},
+		"a hold that expires now":      {&store.OrderRecord{Held: true, Decision: ours}, hold(app.ID, 0), "-", nil},
+		"a hold that was deleted":      {&store.OrderRecord{Held: true, Decision: ours}, nil, "-", nil},
+		"another app's hold":           {&store.OrderRecord{Held: true, Decision: theirs}, hold("02", time.Minute), "-", nil},
+		"a canceled order":             {&store.OrderRecord{Canceled: true}, nil, "-", nil},
+		"a released reservation":       {&store.OrderRecord{ID: key.All(), Canceled: true}, nil, "-", notHolds},
 	} {
 		s := newStore(t)
 		order := bourse.Order{ID: bourse.NewOrderID(), App: app}
 		err := s.Update(t.Context(), func(tx *store.Tx) error {
-			if err := tx.PutMachine(&machine); err != nil {
+			err := errors.Join(tx.PutMachine(&machine), tx.PutVolume(&volume))
+			if c.hold != nil {
+				c.hold.Order = order.ID
+				err = errors.Join(err, tx.PutHold(c.hold))
+			}
+			if err != nil || c.rec == nil {
 				return err
-			}
-			if err := tx.PutVolume(&volume); err != nil {
-				return err
-			}
-			if c.hold != 0 {
-				if err := tx.PutHold(&bourse.Hold{
-					Order: order.ID, Reservation: key, App: app.Name, AppID: app.ID, CreatedAt: now, ExpiresAt: now.Add(c.hold),
-				}); err != nil {
-					return err
-				}
-			}
-			if c.rec == nil {
-				return nil
 			}
 			rec := *c.rec
-			rec.ID, rec.At = order.ID, now
+			rec.ID, rec.At = cmp.Or(rec.ID, order.ID), now
 			if rec.Task != nil {
 				return tx.TaskBegun(rec)
 			}
@@ -92,11 +102,11 @@ func TestPast(t *testing.T) {
 			of(&asked)
 			err := s.View(func(tx *store.Tx) error {
 				fill, refusal, err := Past(tx, &asked, now)
-				switch {
+				switch open := slices.Contains(c.open, kind); {
 				case (fill != nil) != (kind == c.fill), fill != nil && fill.Kind() != kind, fill != nil && refusal != nil:
 					t.Errorf("%s, order of kind %q: fill %+v, refusal %+v; want orders of kind %q filled", name, kind, fill, refusal, c.fill)
-				case fill == nil && (refusal == nil) != c.open:
-					t.Errorf("%s, order of kind %q: refusal %+v; may be filled: %t", name, kind, refusal, c.open)
+				case fill == nil && (refusal == nil) != open:
+					t.Errorf("%s, order of kind %q: refusal %+v; may be filled: %t", name, kind, refusal, open)
 				}
 				return err
 			})

@@ -181,8 +181,6 @@ func (t *Tasks) recordBegin(tx *store.Tx, order *bourse.Order, begun store.Order
 	switch {
 	case err != nil:
 		return err
-	case fill == nil && past == nil && refusal == nil:
-		return bourse.Errorf(bourse.CodeInternal, "order %s has an empty record", begun.ID)
 	case fill != nil:
 		return admit.Declined{Decision: admit.Decision{Fill: fill}}
 	}
