@@ -32,20 +32,25 @@ func (p PortRange) Validate() error {
 	return nil
 }
 
+// maxBinds is the number of ports that a worker tries to bind when it chooses one, so
+// that a transaction stays short on a host whose other programs use many ports.
+const maxBinds = 64
+
 // Port chooses the $PORT of a machine that has port has, or 0 for none yet. It is the
 // port that its services name, if that is in the worker's range and free; otherwise has,
-// which a machine keeps for life; otherwise any free port. It is 0 for a machine that
-// needs no port: its environment names one, it has a private network, or it runs on a
-// poller's host.
+// even if another program uses it now; otherwise any free port. It is 0 for a machine
+// that needs no port: its environment names one, it has a private network, or it runs on
+// a poller's host.
 func (h *Host) Port(tx *store.Tx, c *bourse.Config, private bool, has int) (int, *bourse.Refusal) {
 	if _, own := c.Env[EnvPort]; own || private || c.ImageKind() == bourse.PollerImage {
 		return 0, nil
 	}
+	taken := func(port int) bool { _, taken := tx.PortUser(port); return taken }
 	declared := declaredPort(c, h.Ports)
 	switch {
 	case has != 0 && (declared == 0 || declared == has):
 		return has, nil
-	case declared != 0 && isFree(tx, declared):
+	case declared != 0 && !taken(declared) && bind(declared) == nil:
 		return declared, nil
 	case has != 0:
 		return has, nil
@@ -55,14 +60,31 @@ func (h *Host) Port(tx *store.Tx, c *bourse.Config, private bool, has int) (int,
 			Detail: fmt.Sprintf("insufficient ports: wanted 1, free 0 of %d-%d", h.Ports.First, h.Ports.Last),
 		})
 	}
-	n := h.Ports.Last - h.Ports.First + 1
-	from := rand.IntN(n)
+	port, tried := h.Ports.find(rand.IntN(h.Ports.Last-h.Ports.First+1), taken, bind)
+	if port == 0 {
+		return 0, h.Refusal(bourse.RefusedUnavailable, fmt.Sprintf("no free port found in %d-%d: other programs on the host use the %d ports that were tried", h.Ports.First, h.Ports.Last, tried))
+	}
+	return port, nil
+}
+
+// find returns the first port after the first from ones that no machine has taken and
+// that can be bound, and how many it tried to bind. The port is 0 if there is none among
+// maxBinds ports.
+func (p PortRange) find(from int, taken func(int) bool, bind func(int) error) (port, tried int) {
+	n := p.Last - p.First + 1
 	for i := range n {
-		if port := h.Ports.First + (from+i)%n; isFree(tx, port) {
-			return port, nil
+		port := p.First + (from+i)%n
+		if taken(port) {
+			continue
+		}
+		if tried++; bind(port) == nil {
+			return port, tried
+		}
+		if tried == maxBinds {
+			break
 		}
 	}
-	return 0, h.Refusal(bourse.RefusedUnavailable, fmt.Sprintf("no free port in %d-%d: other programs on the host listen on them", h.Ports.First, h.Ports.Last))
+	return 0, tried
 }
 
 // declaredPort returns the first port in the worker's range that a machine's services
@@ -78,27 +100,15 @@ func declaredPort(c *bourse.Config, ports PortRange) int {
 	return 0
 }
 
-// isFree reports whether no machine has a port, including stopped machines, and no
-// program on the host listens on it.
-func isFree(tx *store.Tx, port int) bool {
-	_, taken := tx.PortUser(port)
-	return !taken && bind(port) == nil
-}
-
-// Foreign reports whether a program listens on a port that belongs to a machine which
-// does not run.
+// Foreign reports whether another program uses the port of a machine that does not run.
 func Foreign(port int) bool { return port != 0 && errors.Is(bind(port), syscall.EADDRINUSE) }
 
-// bind tries to bind a port of all addresses. It fails with EADDRINUSE while a program
-// listens on the port. It does not listen itself, so two callers that ask for the same
-// port at the same moment do not disturb each other.
+// bind tries to bind a TCP port of all IPv4 addresses, and releases it. It fails with
+// EADDRINUSE while a program listens on the port at an IPv4 address, or uses it for an
+// outgoing connection. It does not listen itself, so on Linux two callers that try the
+// same port at the same moment both succeed.
 func bind(port int) error {
-	syscall.ForkLock.RLock()
-	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)
-	if err == nil {
-		syscall.CloseOnExec(fd)
-	}
-	syscall.ForkLock.RUnlock()
+	fd, err := socket()
 	if err != nil {
 		return err
 	}

@@ -1,11 +1,11 @@
-package admit_test
+package admit
 
 import (
 	"net/netip"
+	"syscall"
 	"testing"
 
 	"github.com/bourse-dev/bourse"
-	"github.com/bourse-dev/bourse/worker/admit"
 )
 
 func TestPortOf(t *testing.T) {
@@ -26,8 +26,38 @@ func TestPortOf(t *testing.T) {
 		{"its own network: no $PORT", bourse.Machine{PrivateIP: private}, 0, 0},
 	}
 	for _, tt := range tests {
-		if got, _ := admit.PortOf(&tt.m, tt.service); got != tt.want {
+		if got, _ := PortOf(&tt.m, tt.service); got != tt.want {
 			t.Errorf("%s: got %d, want %d", tt.name, got, tt.want)
+		}
+	}
+}
+
+// A port that a machine has is not tried, and the number of others that are tried is
+// limited.
+func TestFindPort(t *testing.T) {
+	const first, n = 20000, 1000
+	ports := PortRange{First: first, Last: first + n - 1}
+	for name, c := range map[string]struct {
+		from, taken, used int // used: ports after the taken ones that other programs use
+		port, tried       int
+	}{
+		"the first one":                {0, 0, 0, first, 1},
+		"machines have all but one":    {0, n - 1, 0, first + n - 1, 1},
+		"from the last one":            {n - 1, 0, 0, first + n - 1, 1},
+		"around the end":               {n - 1, n - 1, n, 0, 1},
+		"as many used as may be tried": {0, 10, maxBinds - 1, first + 10 + maxBinds - 1, maxBinds},
+		"more used":                    {0, 10, maxBinds, 0, maxBinds},
+		"machines have all":            {0, n, 0, 0, 0},
+	} {
+		taken := func(port int) bool { return port < first+c.taken }
+		bind := func(port int) error {
+			if port < first+c.taken+c.used {
+				return syscall.EADDRINUSE
+			}
+			return nil
+		}
+		if port, tried := ports.find(c.from, taken, bind); port != c.port || tried != c.tried {
+			t.Errorf("%s: port %d after %d were tried, want %d after %d", name, port, tried, c.port, c.tried)
 		}
 	}
 }

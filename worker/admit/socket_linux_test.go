@@ -1,0 +1,20 @@
+package admit
+
+import (
+	"syscall"
+	"testing"
+	"time"
+)
+
+// A decision about a port does not wait while another goroutine forks.
+func TestBindDoesNotWaitForAFork(t *testing.T) {
+	syscall.ForkLock.Lock()
+	defer syscall.ForkLock.Unlock()
+	done := make(chan struct{})
+	go func() { defer close(done); _ = bind(0) }()
+	select {
+	case <-done:
+	case <-time.After(10 * time.Second):
+		t.Error("bind waits for a fork")
+	}
+}
