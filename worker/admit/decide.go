@@ -270,7 +270,7 @@ func HolderOf(tx *store.Tx, v *bourse.Volume) (bourse.MachineID, error) {
 	return m.ID, nil
 }
 
-// FreeDevices chooses as many devices as a guest needs, none of which belongs to a
+// FreeDevices chooses as many devices as a guest needs, none of which belongs to a living
 // machine other than m. It returns none for a kind of GPU whose devices have no names.
 func (h *Host) FreeDevices(tx *store.Tx, guest *bourse.Guest, m bourse.MachineID) ([]string, *bourse.Refusal, error) {
 	if guest == nil || guest.GPUs == 0 || len(h.Devices[guest.GPUKind]) == 0 {
@@ -281,7 +281,7 @@ func (h *Host) FreeDevices(tx *store.Tx, guest *bourse.Guest, m bourse.MachineID
 		if err != nil {
 			return nil, nil, err
 		}
-		if other.ID == m {
+		if other.ID == m || other.State == bourse.StateDestroyed {
 			continue
 		}
 		for _, name := range other.Devices {

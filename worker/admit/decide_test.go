@@ -158,3 +158,47 @@ func TestRoom(t *testing.T) {
 		}
 	}
 }
+
+// A destroyed machine's record may still name devices. They are free.
+func TestFreeDevices(t *testing.T) {
+	s := newStore(t)
+	now := time.Now().UTC()
+	h := &Host{Worker: "w1", Devices: map[string][]string{"a10": {"gpu=0", "gpu=1", "gpu=2"}}}
+	machine := func(state bourse.State, device string) bourse.Machine {
+		id := bourse.NewMachineID(7)
+		return bourse.Machine{
+			ID: id, Name: string(id), App: "web", AppID: "01", State: state, Devices: []string{device}, CreatedAt: now, UpdatedAt: now,
+		}
+	}
+	gone, other, own := machine(bourse.StateCreated, "gpu=0"), machine(bourse.StateCreated, "gpu=1"), machine(bourse.StateCreated, "gpu=2")
+	if err := s.Update(t.Context(), func(tx *store.Tx) error {
+		err := errors.Join(tx.PutMachine(&gone), tx.PutMachine(&other), tx.PutMachine(&own))
+		for _, gone.State = range []bourse.State{bourse.StateDestroying, bourse.StateDestroyed} {
+			err = errors.Join(err, tx.PutMachine(&gone))
+		}
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		gpus    int64
+		machine bourse.MachineID
+		want    []string
+	}{
+		{0, "", nil},
+		{1, "", []string{"gpu=0"}},
+		{2, "", nil}, // refused
+		{2, own.ID, []string{"gpu=0", "gpu=2"}},
+		{3, own.ID, nil}, // refused
+	} {
+		if err := s.View(func(tx *store.Tx) error {
+			got, refusal, err := h.FreeDevices(tx, &bourse.Guest{GPUKind: "a10", GPUs: c.gpus}, c.machine)
+			if !slices.Equal(got, c.want) || (refusal != nil) != (c.want == nil && c.gpus > 0) {
+				t.Errorf("%d for machine %q: %v, refusal %+v; want %v", c.gpus, c.machine, got, refusal, c.want)
+			}
+			return err
+		}); err != nil {
+			t.Error(err)
+		}
+	}
+}
