@@ -58,7 +58,7 @@ func (hs *Holds) record(tx *store.Tx, c *bourse.Claim) (hold bourse.Hold, err er
 		Order: order.ID, Reservation: order.Hold.Reservation, Index: order.Hold.Index, App: order.App.Name, AppID: order.App.ID,
 		Worker: hs.host.Worker, Tag: hs.host.Tag, Region: hs.host.Region, Takes: d.Takes, Left: d.Takes, CreatedAt: now,
 	}
-	if hold.ExpiresAt, err = prolong(tx, order.Hold.Reservation, now.Add(time.Duration(order.Hold.TTL))); err != nil {
+	if hold.ExpiresAt, err = prolong(tx, order.Hold.Reservation, now, now.Add(time.Duration(order.Hold.TTL))); err != nil {
 		return hold, err
 	}
 	decision := c.Decision
@@ -70,9 +70,9 @@ func (hs *Holds) record(tx *store.Tx, c *bourse.Claim) (hold bourse.Hold, err er
 }
 
 // prolong makes a reservation's holds end at until, or later if one of them already
-// does. It returns that time.
-func prolong(tx *store.Tx, key bourse.ReservationKey, until time.Time) (time.Time, error) {
-	holds, err := tx.HoldsOf(key.All())
+// does. It returns that time. Holds that have expired stay so: their capacity may be taken.
+func prolong(tx *store.Tx, key bourse.ReservationKey, now, until time.Time) (time.Time, error) {
+	holds, err := liveHolds(tx, key, nil, now)
 	for _, h := range holds {
 		if h.ExpiresAt.After(until) {
 			until = h.ExpiresAt

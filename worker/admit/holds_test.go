@@ -3,11 +3,13 @@ package admit
 import (
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
 	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/store"
 )
 
 func drawAmounts(t *rapid.T, what string) bourse.Amounts {
@@ -56,4 +58,42 @@ func TestDraw(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A hold that has expired but was not deleted yet stays expired when its reservation's
+// other holds are prolonged: others may have its capacity.
+func TestProlong(t *testing.T) {
+	s := newStore(t)
+	now := time.Now().UTC()
+	key := bourse.NewReservationKey()
+	holds := map[string]*bourse.Hold{}
+	for name, ttl := range map[string]time.Duration{"expired": 0, "soon": time.Second, "later": time.Hour} {
+		holds[name] = &bourse.Hold{Order: bourse.NewOrderID(), Reservation: key, App: "web", AppID: "01", CreatedAt: now.Add(-time.Hour), ExpiresAt: now.Add(ttl)}
+	}
+	err := s.Update(t.Context(), func(tx *store.Tx) error {
+		for _, h := range holds {
+			if err := tx.PutHold(h); err != nil {
+				return err
+			}
+		}
+		end, err := prolong(tx, key, now, now.Add(time.Minute))
+		if want := now.Add(time.Hour); !end.Equal(want) {
+			t.Errorf("the holds end at %v, want %v", end, want)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]time.Duration{"expired": 0, "soon": time.Hour, "later": time.Hour} {
+		if err := s.View(func(tx *store.Tx) error {
+			h, ok, err := tx.Hold(holds[name].Order)
+			if !ok || !h.ExpiresAt.Equal(now.Add(want)) {
+				t.Errorf("hold %s: found %t, ends %v from now, want %v", name, ok, h.ExpiresAt.Sub(now), want)
+			}
+			return err
+		}); err != nil {
+			t.Error(err)
+		}
+	}
 }
