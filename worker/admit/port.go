@@ -62,7 +62,7 @@ func (h *Host) Port(tx *store.Tx, c *bourse.Config, private bool, has int) (int,
 	}
 	port, tried := h.Ports.find(rand.IntN(h.Ports.Last-h.Ports.First+1), taken, bind)
 	if port == 0 {
-		return 0, h.Refusal(bourse.RefusedUnavailable, fmt.Sprintf("no free port found in %d-%d: other programs on the host use the %d ports that were tried", h.Ports.First, h.Ports.Last, tried))
+		return 0, h.Refusal(bourse.RefusedUnavailable, fmt.Sprintf("no free port found in %d-%d: other programs on the host use all that were tried (%d)", h.Ports.First, h.Ports.Last, tried))
 	}
 	return port, nil
 }
