@@ -38,23 +38,39 @@ func (d Declined) Error() string {
 // Take is Decide for a claim. Its error is [Declined] unless the order is to be filled.
 func (h *Host) Take(tx *store.Tx, order *bourse.Order, now time.Time) (Decision, error) {
 	d, err := h.Decide(tx, order, now)
-	if err == nil && (d.Fill != nil || d.Refusal != nil) {
-		err = Declined{d}
-	}
-	return d, err
+	return d, declined(d, err)
 }
 
-// Precheck returns the error with which a claim's transaction would end now.
+// Precheck is Take for a claim that has not begun a transaction: it saves the store one
+// for an order that is refused anyway. It does not try ports or ask pollers, because only
+// the transaction needs their present state.
 func (h *Host) Precheck(s *store.Store, order *bourse.Order) error {
 	return s.View(func(tx *store.Tx) error {
-		_, err := h.Take(tx, order, time.Now())
-		return err
+		d, err := h.byRecords(tx, order, time.Now())
+		return declined(d, err)
 	})
+}
+
+// declined turns a decision not to fill an order into an error.
+func declined(d Decision, err error) error {
+	if err == nil && (d.Fill != nil || d.Refusal != nil) {
+		return Declined{d}
+	}
+	return err
 }
 
 // Decide decides about an order for a machine, a volume, a cold task or held capacity.
 // What fills the order already comes first, since it may be why there is no room.
-func (h *Host) Decide(tx *store.Tx, order *bourse.Order, now time.Time) (d Decision, err error) {
+func (h *Host) Decide(tx *store.Tx, order *bourse.Order, now time.Time) (Decision, error) {
+	d, err := h.byRecords(tx, order, now)
+	if err == nil && d.Fill == nil && d.Refusal == nil && order.Kind() != bourse.KindVolume {
+		d.Refusal = h.By(h.byHost(tx, order, &d))
+	}
+	return d, err
+}
+
+// byRecords is the part of Decide that follows from the worker's records and features.
+func (h *Host) byRecords(tx *store.Tx, order *bourse.Order, now time.Time) (d Decision, err error) {
 	fill, past, err := Past(tx, order, now)
 	if err != nil || fill != nil {
 		return Decision{Fill: fill}, err
@@ -72,6 +88,22 @@ func (h *Host) Decide(tx *store.Tx, order *bourse.Order, now time.Time) (d Decis
 	}, checks(tx, order, now, &d)...))
 	h.By(d.Refusal)
 	return d, err
+}
+
+// byHost is the rest of Decide: the state of the host's ports and pollers, which may
+// change at any time.
+func (h *Host) byHost(tx *store.Tx, order *bourse.Order, d *Decision) (r *bourse.Refusal) {
+	c := &order.Config
+	if c.Image == "" { // capacity is held for whatever will run
+		return nil
+	}
+	if d.Port, r = h.Port(tx, c, h.Private[c.ImageKind()], 0); r != nil {
+		return r
+	}
+	if c.ImageKind() == bourse.PollerImage && !order.SkipLaunch {
+		return h.Pollers(c)
+	}
+	return nil
 }
 
 // check returns one reason to refuse an order, nil if it does not apply.
@@ -103,19 +135,6 @@ func (h *Host) machine(tx *store.Tx, order *bourse.Order, now time.Time, d *Deci
 			}
 			d.Devices, r, err = h.FreeDevices(tx, c.Guest, "")
 			return r, err
-		},
-		func() (r *bourse.Refusal, err error) {
-			if c.Image == "" { // capacity is held for whatever will run
-				return nil, nil
-			}
-			d.Port, r = h.Port(tx, c, h.Private[c.ImageKind()], 0)
-			return r, nil
-		},
-		func() (*bourse.Refusal, error) {
-			if c.ImageKind() != bourse.PollerImage || order.SkipLaunch {
-				return nil, nil
-			}
-			return h.Pollers(c), nil
 		},
 	}
 }

@@ -3,6 +3,7 @@ package admit
 import (
 	"cmp"
 	"errors"
+	"net"
 	"slices"
 	"testing"
 	"time"
@@ -155,6 +156,51 @@ func TestRoom(t *testing.T) {
 			return err
 		}); err != nil {
 			t.Fatal(err)
+		}
+	}
+}
+
+// A check before a claim's transaction does not ask for the present state of the host's
+// ports and pollers. The transaction and a quote do.
+func TestPrecheckAsksNothingOfTheHost(t *testing.T) {
+	s := newStore(t)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	used := l.Addr().(*net.TCPAddr).Port
+	var asked int
+	h := &Host{
+		Worker: "w1", Region: "gru", Drivers: []string{string(bourse.HostImage), string(bourse.PollerImage)},
+		Ports: PortRange{First: used, Last: used}, Short: s.Short, Load: func() float64 { return 0 },
+		Ledger: Ledger{Totals: bourse.Amounts{{Resource: bourse.ResourceCPU, Amount: 8000}, {Resource: bourse.ResourceMemory, Amount: 4096}}, Shared: 16},
+		Pollers: func(*bourse.Config) *bourse.Refusal {
+			asked++
+			return &bourse.Refusal{Reason: bourse.RefusedResource, Resource: ResourcePollers}
+		},
+	}
+	h.Labels.Store(&Labels{})
+	for image, want := range map[string]bourse.RefusalReason{
+		bourse.ImageHost: bourse.RefusedUnavailable, bourse.ImagePull: bourse.RefusedResource,
+	} {
+		order := bourse.Order{
+			ID: bourse.NewOrderID(), App: bourse.App{Name: "web", ID: "01"}, Regions: []bourse.Choice{{"gru"}},
+			Config: bourse.Config{Image: image, Init: bourse.Init{Exec: []string{"run"}}, Guest: &bourse.Guest{MemoryMB: 64}},
+		}
+		if err := order.Config.Normalize(); err != nil {
+			t.Fatal(err)
+		}
+		asked = 0
+		if err := h.Precheck(s, &order); err != nil || asked != 0 {
+			t.Errorf("%s: precheck: %v, pollers were asked %d times; want neither", image, err, asked)
+		}
+		if q, err := h.Quote(t.Context(), s, &order); err != nil || q.Refusal == nil || q.Refusal.Reason != want || q.Refusal.Worker != h.Worker {
+			t.Errorf("%s: quote: %+v, %v; want it refused: %s", image, q.Refusal, err, want)
+		}
+		err := s.View(func(tx *store.Tx) error { _, err := h.Take(tx, &order, time.Now()); return err })
+		if d, ok := errors.AsType[Declined](err); !ok || d.Refusal == nil || d.Refusal.Reason != want {
+			t.Errorf("%s: claim: %v; want it refused: %s", image, err, want)
 		}
 	}
 }

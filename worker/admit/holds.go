@@ -31,6 +31,9 @@ func NewHolds(s *state.State, host *Host) *Holds {
 // The claim is a single transaction, so a crash leaves the whole hold or nothing.
 func (hs *Holds) Claim(ctx context.Context, c *bourse.Claim) (*bourse.Fill, *bourse.Refusal, error) {
 	begin := time.Now()
+	if err := hs.host.Precheck(hs.state.Store, &c.Order); err != nil {
+		return hs.host.Answer(err)
+	}
 	var hold bourse.Hold
 	err := hs.state.Store.Update(ctx, func(tx *store.Tx) (err error) {
 		hold, err = hs.record(tx, c)
