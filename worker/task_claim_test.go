@@ -11,6 +11,8 @@ import (
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/fabric"
+	"github.com/bourse-dev/bourse/store"
+	"github.com/bourse-dev/bourse/worker/state"
 )
 
 func TestAWarmTaskIsAnswered(t *testing.T) {
@@ -172,6 +174,54 @@ func TestRefusalsOfTasks(t *testing.T) {
 	}
 	if _, refusal, err := h.claim(t.Context(), &bourse.Claim{Order: *newOrder(t, func(o *bourse.Order) { o.ID = done(t, h, p).ID })}); err != nil || refusal == nil {
 		t.Errorf("a machine with a task's id: %+v, %v", refusal, err)
+	}
+}
+
+// A task does not begin on a worker that is cordoned, for an app that was deleted, or
+// once another try of its order has asked.
+func TestATaskIsRefusedAsOtherOrders(t *testing.T) {
+	for name, c := range map[string]struct {
+		prepare func(*host, *bourse.Order) error
+		reason  bourse.RefusalReason
+	}{
+		"cordoned": {func(h *host, _ *bourse.Order) error {
+			_, err := h.cordon(t.Context(), fabric.CordonRequest{Cordon: true})
+			return err
+		}, bourse.RefusedCordoned},
+		"deleted": {func(h *host, o *bourse.Order) error {
+			gone := o.App
+			gone.DeletedAt = new(time.Now().UTC())
+			return h.store.Update(t.Context(), func(tx *store.Tx) error { return state.MergeApp(tx, gone) })
+		}, bourse.RefusedApp},
+		"overtaken": {func(h *host, o *bourse.Order) error {
+			later := *o.Asked()
+			o.Try, later.Try = "one", "two"
+			_, err := h.quote(t.Context(), &later)
+			return err
+		}, bourse.RefusedOvertaken},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newProgram(t, nil)
+			h := newHost(t, nil)
+			h.place(p.Warmed("one", 1))
+			order := call(t, "one", 1)
+			if err := c.prepare(h, order); err != nil {
+				t.Fatal(err)
+			}
+			_, refusal, err := h.claim(t.Context(), &bourse.Claim{Order: *order})
+			if err != nil || refusal == nil || refusal.Reason != c.reason || p.Calls.Load() != 0 {
+				t.Errorf("claim: refusal %+v, error %v, %d calls; want %s", refusal, err, p.Calls.Load(), c.reason)
+			}
+			if n, open := h.slots(), h.openTasks(); n != 0 || len(open) != 0 {
+				t.Errorf("%d slots, tasks %v are left", n, open)
+			}
+			if c.reason == bourse.RefusedOvertaken { // the quote of a try makes it the last one
+				return
+			}
+			if q, err := h.quote(t.Context(), order.Asked()); err != nil || q.Refusal == nil || q.Refusal.Reason != c.reason {
+				t.Errorf("quote: refusal %+v, error %v; want %s", q.Refusal, err, c.reason)
+			}
+		})
 	}
 }
 

@@ -1,16 +1,18 @@
 // Package admit decides whether a worker fills an order: which resources the order
 // takes, what the worker chooses for it, and why it is refused.
 //
-// There is one decision, [Host.Decide], a function of an order and one state of the
-// store. A quote shows it. A claim makes it twice: first in a read, which spares the
-// store a transaction for an order that is refused anyway, and then in the transaction
-// that takes the resources. Capacity is therefore never oversold (invariant 4), and a
-// refusal names the worker, the resources, and how much was wanted and free
-// (invariant 10).
+// [Host.Decide] decides about all orders except those for warm tasks, as a function of
+// the order, one state of the store, and the host's ports and pollers. A quote contains
+// the decision. A claim makes most of it in a read, see [Host.Precheck], and then all of
+// it in the transaction that takes the resources. Capacity is therefore never oversold
+// (invariant 4), and a refusal names the worker, the resources, and how much was wanted
+// and free (invariant 10). Package tasks makes the decision about a warm task, which
+// depends on the places of warm machines, from the same parts: [Host.UnsupportedTask],
+// [Past], [Host.Barred] and [Host.Fits].
 //
-// A decision writes nothing and does not block. Apart from the store, it asks only
-// those parts of the host that answer within microseconds. [Holds] are the exception:
-// an order to hold capacity needs nothing but records, so this package also fills it.
+// A decision writes nothing. Apart from the store, it asks only those parts of the host
+// that answer within microseconds. [Holds] are the exception: an order to hold capacity
+// needs nothing but records, so this package also fills it.
 package admit
 
 import (

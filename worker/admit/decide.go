@@ -81,10 +81,7 @@ func (h *Host) byRecords(tx *store.Tx, order *bourse.Order, now time.Time) (d De
 	}
 	d.Refusal, err = first(append([]check{
 		func() (*bourse.Refusal, error) { return h.supports(order), nil },
-		func() (*bourse.Refusal, error) { return h.Tries.refuse(order), nil },
-		func() (*bourse.Refusal, error) { return past, nil },
-		func() (*bourse.Refusal, error) { return cordoned(tx) },
-		func() (*bourse.Refusal, error) { return deleted(tx, &order.App) },
+		func() (*bourse.Refusal, error) { return h.Barred(tx, order, past) },
 	}, checks(tx, order, now, &d)...))
 	h.By(d.Refusal)
 	return d, err
@@ -104,6 +101,18 @@ func (h *Host) byHost(tx *store.Tx, order *bourse.Order, d *Decision) (r *bourse
 		return h.Pollers(c)
 	}
 	return nil
+}
+
+// Barred returns why nothing new may begin here for an order, whatever it takes: another
+// try has overtaken it, its past (see [Past]) refuses it, the worker is cordoned, or its
+// app was deleted.
+func (h *Host) Barred(tx *store.Tx, order *bourse.Order, past *bourse.Refusal) (*bourse.Refusal, error) {
+	return first([]check{
+		func() (*bourse.Refusal, error) { return h.Tries.refuse(order), nil },
+		func() (*bourse.Refusal, error) { return past, nil },
+		func() (*bourse.Refusal, error) { return cordoned(tx) },
+		func() (*bourse.Refusal, error) { return deleted(tx, &order.App) },
+	})
 }
 
 // check returns one reason to refuse an order, nil if it does not apply.

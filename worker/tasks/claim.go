@@ -1,7 +1,6 @@
 package tasks
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -160,16 +159,17 @@ func recordOf(order *bourse.Order, begun bourse.TaskResult) store.OrderRecord {
 }
 
 // recordBegin records the intent of a call: its resources, and that it begins. Its error
-// is [admit.Declined] if the order was filled here before, or there is no room.
+// is [admit.Declined] if the order was filled here before, or is refused.
 func (t *Tasks) recordBegin(tx *store.Tx, order *bourse.Order, begun store.OrderRecord) error {
 	now := time.Now()
-	refusal := (*bourse.Refusal)(nil)
-	if takes := begun.Task.Takes; len(takes) > 0 {
-		committed, err := tx.CommittedAt(now)
-		if err != nil {
-			return err
-		}
+	refusal, err := t.host.Barred(tx, order, nil)
+	if takes := begun.Task.Takes; err == nil && refusal == nil && len(takes) > 0 {
+		var committed bourse.Amounts
+		committed, err = tx.CommittedAt(now)
 		refusal = t.host.Fits(committed, takes)
+	}
+	if err != nil {
+		return err
 	}
 	if refusal == nil {
 		err := tx.TaskBegun(begun)
@@ -178,13 +178,13 @@ func (t *Tasks) recordBegin(tx *store.Tx, order *bourse.Order, begun store.Order
 		}
 	}
 	fill, past, err := admit.Past(tx, order, now)
-	switch {
-	case err != nil:
-		return err
-	case fill != nil:
-		return admit.Declined{Decision: admit.Decision{Fill: fill}}
+	if past != nil {
+		refusal, err = t.host.Barred(tx, order, past)
 	}
-	return admit.Declined{Decision: admit.Decision{Refusal: cmp.Or(past, refusal)}}
+	if err != nil {
+		return err
+	}
+	return admit.Declined{Decision: admit.Decision{Fill: fill, Refusal: refusal}}
 }
 
 // end submits the record of a task's end, without waiting for it.

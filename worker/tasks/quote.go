@@ -73,14 +73,19 @@ func (t *Tasks) read(order *bourse.Order) (view, error) {
 	return t.lookNew(order)
 }
 
-// before returns what has become of the order here.
+// before returns the order's result if it was filled here before, or a refusal that does
+// not depend on the warm machines.
 func (t *Tasks) before(order *bourse.Order) (v view, err error) {
 	err = t.state.Store.View(func(tx *store.Tx) error {
 		fill, past, err := admit.Past(tx, order, time.Now())
+		if err != nil {
+			return err
+		}
 		if fill != nil {
 			v.result = fill.Task
+			return nil
 		}
-		v.refusal = past
+		v.refusal, err = t.host.Barred(tx, order, past)
 		return err
 	})
 	return v, err
