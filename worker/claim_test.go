@@ -3,20 +3,27 @@ package worker
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/fabric"
 	"github.com/bourse-dev/bourse/internal/codec"
 	"github.com/bourse-dev/bourse/internal/codec/codectest"
+	"github.com/bourse-dev/bourse/store"
+	"github.com/bourse-dev/bourse/worker/admit"
+	"github.com/bourse-dev/bourse/worker/volumes/volumetest"
 )
 
 func TestRefusalsSayWhy(t *testing.T) {
@@ -40,23 +47,124 @@ func TestRefusalsSayWhy(t *testing.T) {
 			"region":            {func(o *bourse.Order) { o.Regions = []bourse.Choice{{"mad"}} }, bourse.RefusedRegion, ""},
 			"name":              {func(o *bourse.Order) { o.Name = "taken" }, bourse.RefusedName, ""},
 		} {
-			order := newOrder(t, c.change)
-			q, err := h.quote(t.Context(), order)
-			if err != nil {
-				t.Fatalf("%s: %v", name, err)
-			}
-			_, refusal, err := h.claim(t.Context(), &bourse.Claim{Order: *order})
-			if err != nil {
-				t.Fatalf("%s: %v", name, err)
-			}
-			for from, r := range map[string]*bourse.Refusal{"quote": q.Refusal, "claim": refusal} {
-				if r == nil || r.Reason != c.reason || r.Resource != c.what || r.Worker != "w1" || r.Region != "gru" || r.Detail == "" {
-					t.Errorf("%s, %s: %+v, want %s of %q by w1 in gru, with a sentence", name, from, r, c.reason, c.what)
-				}
+			r := h.refusalOf(newOrder(t, c.change))
+			if r.Reason != c.reason || r.Resource != c.what || r.Worker != "w1" || r.Region != "gru" || r.Detail == "" {
+				t.Errorf("%s: %+v, want %s of %q by w1 in gru, with a sentence", name, r, c.reason, c.what)
 			}
 		}
 		h.verify()
 	})
+}
+
+// refusalOf returns the refusal of an order that is not for a warm task. It fails the
+// test unless the order's quote, the check before its claim's transaction, the
+// transaction, and the claim all contain the same refusal.
+func (h *host) refusalOf(order *bourse.Order) bourse.Refusal {
+	h.t.Helper()
+	ctx := h.t.Context()
+	declined := func(err error) *bourse.Refusal {
+		d, _ := errors.AsType[admit.Declined](err)
+		return d.Refusal
+	}
+	quote, err := h.quote(ctx, order.Asked())
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	_, claim, err := h.claim(ctx, &bourse.Claim{Order: *order})
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	transaction := h.store.Update(ctx, func(tx *store.Tx) error {
+		_, err := h.host.Take(tx, order, time.Now())
+		return err
+	})
+	if claim == nil {
+		h.t.Fatalf("order %+v was filled", order)
+	}
+	for by, r := range map[string]*bourse.Refusal{
+		"quote": quote.Refusal, "precheck": declined(h.host.Precheck(h.store, order)), "transaction": declined(transaction),
+	} {
+		if diff := cmp.Diff(claim, r); diff != "" {
+			h.t.Errorf("refusal (-claim +%s):\n%s", by, diff)
+		}
+	}
+	return *claim
+}
+
+// Several claims for the last port, device, volume or name have all passed the check
+// before their transactions: exactly one is filled.
+func TestClaimsCompeteForTheLastOne(t *testing.T) {
+	port := freePorts(t, 1)
+	for name, c := range map[string]struct {
+		setup  func(*Config)
+		change func(*host) func(*bourse.Order)
+		reason bourse.RefusalReason
+	}{
+		"port": {
+			func(c *Config) { c.Ports = port },
+			func(*host) func(*bourse.Order) { return func(*bourse.Order) {} }, bourse.RefusedResource,
+		},
+		"device": {
+			func(c *Config) { c.Capacity.Devices = map[string][]string{"a10": {"example.com/gpu=0"}} },
+			func(*host) func(*bourse.Order) {
+				return func(o *bourse.Order) { o.Config.Guest.GPUKind, o.Config.Guest.GPUs = "a10", 1 }
+			}, bourse.RefusedResource,
+		},
+		"volume": {
+			withVolumes(volumetest.NewHost()),
+			func(h *host) func(*bourse.Order) { return mounts(h.placeVolume().ID) }, bourse.RefusedVolume,
+		},
+		"name": {
+			func(*Config) {},
+			func(*host) func(*bourse.Order) { return func(o *bourse.Order) { o.Name = "one" } }, bourse.RefusedName,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var slow atomic.Bool
+				proceed := make(chan struct{})
+				h := newHostDown(t, c.setup)
+				h.start(func(stage store.FaultStage, _ uint64) error {
+					if stage == store.FaultBefore && slow.Load() {
+						<-proceed
+					}
+					return nil
+				})
+				defer h.crash()
+				change := c.change(h)
+				slow.Store(true)
+				h.store.Submit(func(tx *store.Tx) error {
+					return tx.PutOrder(store.OrderRecord{ID: bourse.NewOrderID(), Canceled: true})
+				})
+				synctest.Wait()
+				var group sync.WaitGroup
+				var filled, refused atomic.Int64
+				for range 8 {
+					order := newOrder(t, change)
+					group.Go(func() {
+						_, refusal, err := h.claim(t.Context(), &bourse.Claim{Order: *order})
+						switch {
+						case err != nil:
+							t.Error(err)
+						case refusal == nil:
+							filled.Add(1)
+						case refusal.Reason == c.reason:
+							refused.Add(1)
+						default:
+							t.Errorf("refusal %+v, want %s", refusal, c.reason)
+						}
+					})
+				}
+				synctest.Wait() // until all of them wait for their transactions
+				close(proceed)
+				group.Wait()
+				if filled.Load() != 1 || refused.Load() != 7 {
+					t.Errorf("%d orders were filled and %d refused, want 1 and 7", filled.Load(), refused.Load())
+				}
+				h.verify()
+			})
+		})
+	}
 }
 
 func requires(name string, r bourse.Requirement) func(*bourse.Order) {

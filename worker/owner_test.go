@@ -68,7 +68,7 @@ func TestAnOrderOfAnotherAppIsNotTold(t *testing.T) {
 // any more; a later one than is known does.
 func TestClaimsOfAFormerAppAreRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHost(t, nil)
+		h, _ := newVolumeHost(t)
 		defer h.crash()
 		former := appOf("shop", "acme", 0)
 		h.place(of(former))
@@ -80,14 +80,17 @@ func TestClaimsOfAFormerAppAreRefused(t *testing.T) {
 		}
 		refused := func(what string, app bourse.App) {
 			t.Helper()
-			key := bourse.NewReservationKey()
 			for kind, order := range map[string]*bourse.Order{
-				"machine": newOrder(t, of(app)), "hold": newHoldOrder(t, key, 0, time.Minute, of(app)),
+				"machine": newOrder(t), "volume": newVolumeOrder(t), "cold task": cold(t, "", "cat"),
+				"hold": newHoldOrder(t, bourse.NewReservationKey(), 0, time.Minute),
 			} {
-				_, refusal, err := h.claim(t.Context(), &bourse.Claim{Order: *order})
-				if err != nil || refusal == nil || refusal.Reason != bourse.RefusedApp {
-					t.Errorf("%s of an app that was %s: refusal %+v, %v", kind, what, refusal, err)
+				order.App = app
+				if r := h.refusalOf(order); r.Reason != bourse.RefusedApp {
+					t.Errorf("%s of an app that was %s: refusal %+v", kind, what, r)
 				}
+			}
+			if q, err := h.quote(t.Context(), call(t, "one", 0, of(app)).Asked()); err != nil || q.Refusal == nil || q.Refusal.Reason != bourse.RefusedApp {
+				t.Errorf("warm task of an app that was %s: refusal %+v, %v", what, q.Refusal, err)
 			}
 		}
 		refused("deleted", former)

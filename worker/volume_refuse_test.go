@@ -38,18 +38,9 @@ func TestVolumeRefusalsSayWhy(t *testing.T) {
 		} {
 			order := newVolumeOrder(t)
 			c.change(order)
-			q, err := h.quote(t.Context(), order)
-			if err != nil {
-				t.Fatalf("%s: %v", name, err)
-			}
-			_, refusal, err := h.claim(t.Context(), &bourse.Claim{Order: *order})
-			if err != nil {
-				t.Fatalf("%s: %v", name, err)
-			}
-			for from, r := range map[string]*bourse.Refusal{"quote": q.Refusal, "claim": refusal} {
-				if r == nil || r.Reason != c.reason || c.what != "" && r.Resource != c.what || r.Worker != "w1" || r.Region != "gru" || r.Detail == "" {
-					t.Errorf("%s, %s: %+v, want %s of %q by w1 in gru, with a sentence", name, from, r, c.reason, c.what)
-				}
+			r := h.refusalOf(order)
+			if r.Reason != c.reason || c.what != "" && r.Resource != c.what || r.Worker != "w1" || r.Region != "gru" || r.Detail == "" {
+				t.Errorf("%s: %+v, want %s of %q by w1 in gru, with a sentence", name, r, c.reason, c.what)
 			}
 		}
 		for name, ok := range map[string]func(*bourse.VolumeOrder){
