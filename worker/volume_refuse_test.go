@@ -1,10 +1,12 @@
 package worker
 
 import (
+	"strings"
 	"testing"
 	"testing/synctest"
 
 	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/store"
 	"github.com/bourse-dev/bourse/worker/admit"
 )
 
@@ -64,5 +66,71 @@ func TestAWorkerWithoutVolumesRefusesThem(t *testing.T) {
 	_, r, err = h.claim(t.Context(), &bourse.Claim{Order: *newOrder(t, mounts(bourse.NewVolumeID(h.self.Tag)))})
 	if err != nil || r == nil || r.Reason != bourse.RefusedVolume {
 		t.Errorf("claim of a machine with a mount: %+v, %v; want a refusal", r, err)
+	}
+}
+
+// A machine whose volume is lost, or belongs to another machine now, is not updated, and
+// takes the volume from nobody.
+func TestAnUpdateWithoutItsVolume(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(tx *store.Tx, v *bourse.Volume, other bourse.MachineID) error
+		want   bool // the update succeeds
+	}{
+		"lost": {func(tx *store.Tx, v *bourse.Volume, _ bourse.MachineID) error {
+			for _, v.State = range []bourse.VolumeState{bourse.VolumeDestroying, bourse.VolumeDestroyed} {
+				if err := tx.PutVolume(v); err != nil {
+					return err
+				}
+			}
+			return tx.DeleteVolume(v.ID)
+		}, false},
+		"of another machine": {func(tx *store.Tx, v *bourse.Volume, other bourse.MachineID) error {
+			v.Machine = other
+			return tx.PutVolume(v)
+		}, false},
+		"of no machine": {func(tx *store.Tx, v *bourse.Volume, _ bourse.MachineID) error {
+			v.Machine = ""
+			return tx.PutVolume(v)
+		}, true},
+		"of a machine without a record": {func(tx *store.Tx, v *bourse.Volume, _ bourse.MachineID) error {
+			v.Machine = bourse.NewMachineID(7)
+			return tx.PutVolume(v)
+		}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h, _ := newVolumeHost(t)
+				defer h.crash()
+				v := h.placeVolume()
+				m, other := h.place(mounts(v.ID)), h.place()
+				if err := h.store.Update(t.Context(), func(tx *store.Tx) error {
+					v, err := tx.Volume(v.ID)
+					if err != nil {
+						return err
+					}
+					return c.change(tx, &v, other.ID)
+				}); err != nil {
+					t.Fatal(err)
+				}
+				_, err := h.update(t.Context(), m.ID, env("A", "b"))
+				if c.want {
+					if got := h.getVolume(v.ID).Machine; err != nil || got != m.ID {
+						t.Errorf("update: %v, the volume belongs to %q", err, got)
+					}
+					return
+				}
+				if bourse.CodeOf(err) != bourse.CodeFailedPrecondition || !strings.Contains(err.Error(), string(v.ID)) {
+					t.Errorf("update: %v, want %s about volume %s", err, bourse.CodeFailedPrecondition, v.ID)
+				}
+				if now := h.get(m.ID); now.Instance != m.Instance || now.Next != nil || now.State != bourse.StateStarted {
+					t.Errorf("the machine has version %s, state %s, next %+v", now.Instance, now.State, now.Next)
+				}
+				if name == "of another machine" {
+					if got := h.getVolume(v.ID).Machine; got != other.ID {
+						t.Errorf("the volume belongs to %q, want %q", got, other.ID)
+					}
+				}
+			})
+		})
 	}
 }

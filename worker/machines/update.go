@@ -193,7 +193,11 @@ func (ms *Machines) takeNext(tx *store.Tx, m *bourse.Machine, next bourse.NextVe
 	with := *m
 	with.Config = next.Config
 	m.Next = &next
-	return ms.volumes.Attach(tx, &with) // m has them already; this fills in the mounts of its next version
+	err := ms.volumes.Attach(tx, &with) // m should have them already; this fills in the mounts of its next version
+	if bourse.CodeOf(err) == bourse.CodeNotFound {
+		return bourse.Errorf(bourse.CodeFailedPrecondition, "machine %s cannot be updated: %w", m.ID, err)
+	}
+	return err
 }
 
 // pinned reports whether a machine's next version certainly has the image of the

@@ -8,21 +8,28 @@ import (
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/driver"
 	"github.com/bourse-dev/bourse/store"
+	"github.com/bourse-dev/bourse/worker/admit"
 )
 
 // Attach records that m has its volumes, and copies their properties to m's mounts. It
-// must be called in the transaction that decided that m can have them, see
-// [admit.Host.Decide].
+// returns CodeFailedPrecondition if another living machine has one of them, and
+// CodeNotFound if one does not exist.
 func (vs *Volumes) Attach(tx *store.Tx, m *bourse.Machine) error {
 	for i := range m.Config.Mounts {
 		mount := &m.Config.Mounts[i]
 		v, err := tx.Volume(mount.Volume)
 		if err != nil {
-			return err
+			return fmt.Errorf("volume %s: %w", mount.Volume, err)
 		}
 		mount.Name, mount.SizeGB, mount.Encrypted = v.Spec.Name, v.Spec.SizeGB, v.Spec.Encrypted
 		if v.Machine == m.ID {
 			continue
+		}
+		switch holder, err := admit.HolderOf(tx, &v); {
+		case err != nil:
+			return err
+		case holder != "":
+			return bourse.Errorf(bourse.CodeFailedPrecondition, "volume %s already claimed by machine %s", v.ID, holder)
 		}
 		if _, err := changeRecord(tx, v.ID, "attach", func(v *bourse.Volume) (bool, error) { v.Machine = m.ID; return true, nil }); err != nil {
 			return err
