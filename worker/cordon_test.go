@@ -43,6 +43,7 @@ func TestACordonedWorkerTakesNoOrders(t *testing.T) {
 			"one of a reservation":   newOrder(t, fromHold(hold)),
 			"a reservation":          newHoldOrder(t, bourse.ReservationKey(bourse.NewOrderID()), 0, time.Hour),
 			"a task":                 cold(t, "payload", "cat"),
+			"a call":                 call(t, "one", 0),
 			"a volume":               newVolumeOrder(t),
 			"a fork":                 newVolumeOrder(t, func(o *bourse.VolumeOrder) { o.Source = v.ID }),
 		} {
