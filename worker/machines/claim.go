@@ -55,7 +55,8 @@ func (ms *Machines) Claim(ctx context.Context, c *bourse.Claim) (*bourse.Fill, *
 
 // Begin decides about a claim and records the machine, its resources, its order (by
 // recordOrder) and the run that will start it, all in one transaction: the intent before
-// every effect. started waits for the run as [state.Started] does. The error is [admit.Declined] if the order is filled already, or refused.
+// every effect. started waits for the run as [state.Started] does. The error is
+// [admit.Declined] if the order is filled already, or refused.
 func (ms *Machines) Begin(ctx context.Context, c *bourse.Claim, recordOrder func(*store.Tx, *bourse.Machine) error) (bourse.Machine, func(context.Context) error, error) {
 	for {
 		m := ms.newMachine(c)

@@ -12,20 +12,20 @@ import (
 	"github.com/bourse-dev/bourse/worker/state"
 )
 
-// calls are the tasks in progress here, so that claims of one order are one call
-// (invariant 7). A call stays until its end is durable.
+// calls holds the tasks in progress, so that all claims of one order share one call
+// (invariant 7). A call is removed once its end is durable.
 type calls struct {
 	mu     sync.Mutex
 	of     map[bourse.OrderID]*call // guarded by mu
-	ending []*call                  // guarded by mu; answered, and their ends not yet durable
-	wake   chan struct{}            // holds one: ending has grown
+	ending []*call                  // guarded by mu; answered, but their ends are not durable yet
+	wake   chan struct{}            // contains a token if ending has grown
 }
 
-// call is one task and those who wait for it. The last of them to leave
-// ends it.
+// call is one task and the number of callers that wait for it. When the last caller
+// leaves, the task is ended.
 type call struct {
 	order bourse.OrderID
-	begun store.OrderRecord // of a warm one; set before it is recorded
+	begun store.OrderRecord // of a warm task; set before it is recorded
 	cut   context.CancelCauseFunc
 	write func(*store.Tx) error // records its end
 	saved *store.Commit         // of write
@@ -43,8 +43,8 @@ var (
 	errWithdrawn  = errors.New("the order was canceled")
 )
 
-// enter begins the call of an order and returns the context to work in, or joins
-// the one that is in progress and returns none. leave must follow.
+// enter begins the call of an order and returns its context, or joins the call that is in
+// progress and returns a nil context. The caller must call leave later.
 func (s *calls) enter(ctx context.Context, id bourse.OrderID) (*call, context.Context) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -63,7 +63,7 @@ func (s *calls) enter(ctx context.Context, id bourse.OrderID) (*call, context.Co
 	return c, work
 }
 
-// leave is called once by each who entered, when their context has ended.
+// leave must be called once for each enter, when the caller's context has ended.
 func (s *calls) leave(c *call) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -84,9 +84,9 @@ func (s *calls) withdraw(id bourse.OrderID) {
 // Withdraw ends the call of an order that is canceled, if one is in progress.
 func (t *Tasks) Withdraw(id bourse.OrderID) { t.calls.withdraw(id) }
 
-// Cancel ends the task of an order that is canceled, in the transaction that
-// cancels it. The call of a warm one records its end; one that has ended stays
-// as it is.
+// Cancel ends the cold task of an order that is canceled, in the transaction that cancels
+// it. The end of a warm task is recorded by its call. A task that has ended stays as it
+// is.
 func Cancel(tx *store.Tx, rec *store.OrderRecord) error {
 	if rec.Task.Cold == nil {
 		return nil
@@ -95,14 +95,14 @@ func Cancel(tx *store.Tx, rec *store.OrderRecord) error {
 	return err
 }
 
-// forget removes a call that has left no record, or whose record is durable.
+// forget removes a call that has no record, or whose end is durable.
 func (s *calls) forget(c *call) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.of, c.order)
 }
 
-// settle hands over a call whose end has been submitted.
+// settle passes a call to Run, which waits until the end that was submitted is durable.
 func (s *calls) settle(c *call) {
 	s.mu.Lock()
 	s.ending = append(s.ending, c)
@@ -121,13 +121,13 @@ func (s *calls) take() []*call {
 	return list
 }
 
-// settlePatience passes between attempts to record an end that the store
-// refuses, on a full disk say.
+// settlePatience is the time between attempts to record an end that the store refuses,
+// for example because the disk is full.
 const settlePatience = time.Second
 
-// Run has the ends of tasks become durable, until ctx ends.
-// What a full disk has not taken is written again until it does: until then the
-// task keeps its place in the ledger, and its order its answer.
+// Run makes the ends of tasks durable, until ctx ends. If the disk is full, it repeats the
+// write until that succeeds. Until then, the task keeps its resources, and a repetition of
+// its order gets the answer from memory.
 func (t *Tasks) Run(ctx context.Context) error {
 	var failures quiet.Line
 	for {
@@ -140,13 +140,13 @@ func (t *Tasks) Run(ctx context.Context) error {
 			for {
 				err := c.saved.Wait(ctx)
 				if ctx.Err() != nil {
-					return nil //nolint:nilerr // the end is no error
+					return nil //nolint:nilerr // the end of ctx is not an error
 				}
 				if err == nil {
 					break
 				}
 				if kept, ok := failures.Due(); ok {
-					t.state.Log.Warn("record the end of a task", "order", c.order, "err", err, "not_logged", kept)
+					t.state.Log.Warn("record end of task failed", "order", c.order, "err", err, "not_logged", kept)
 				}
 				state.Rest(ctx, settlePatience)
 				c.saved = t.state.Store.Submit(c.write)

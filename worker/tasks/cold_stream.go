@@ -8,27 +8,28 @@ import (
 	"github.com/bourse-dev/bourse/driver"
 )
 
-// streamCold notifies output that m's task has begun, and what its program writes
-// to stdout as it comes; nothing when output is nil. finish must be called with
-// how it ended: then all of the answer has been told, each byte once.
+// streamCold calls output when m's task has begun, with nil, and then with everything that
+// its program writes to stdout. It does nothing if output is nil. finish must be called
+// with the task's fill, or nil. When it returns, output has received each byte of the
+// answer once.
 func (t *Tasks) streamCold(ctx context.Context, m *bourse.Machine, output func([]byte)) (finish func(*bourse.Fill)) {
 	if output == nil {
 		return func(*bourse.Fill) {}
 	}
 	output(nil)
 	ctx, stop := context.WithCancel(ctx)
-	told := 0
+	sent := 0
 	var following sync.WaitGroup
 	following.Go(func() {
-		// What is not in it, for whatever reason, comes at the end.
+		// If the log ends early, for whatever reason, finish sends the rest.
 		_ = t.machines.Logs(ctx, m, driver.LogQuery{Follow: true}, func(l driver.LogLine) error {
 			part := stdoutOf(l)
-			if told+len(part) > bourse.MaxAnswer {
+			if sent+len(part) > bourse.MaxAnswer {
 				return errTooMuch
 			}
 			if len(part) > 0 {
 				output(part)
-				told += len(part)
+				sent += len(part)
 			}
 			return nil
 		})
@@ -36,14 +37,13 @@ func (t *Tasks) streamCold(ctx context.Context, m *bourse.Machine, output func([
 	return func(fill *bourse.Fill) {
 		stop()
 		following.Wait()
-		if fill != nil && len(fill.Task.Answer) > told {
-			output(fill.Task.Answer[told:])
+		if fill != nil && len(fill.Task.Answer) > sent {
+			output(fill.Task.Answer[sent:])
 		}
 	}
 }
 
-// stdoutOf returns what a program wrote to stdout of a line of its log, byte for
-// byte.
+// stdoutOf returns the bytes that a program wrote to stdout for a line of its log.
 func stdoutOf(l driver.LogLine) []byte {
 	switch {
 	case l.Stream != "stdout":

@@ -10,21 +10,20 @@ import (
 	"github.com/bourse-dev/bourse/worker/warm"
 )
 
-// frameLink speaks frames to a program, over one connection that all calls
-// share.
+// frameLink sends calls to a program as frames, over one connection that all calls share.
 type frameLink struct {
 	dial dialer
 
 	mu      sync.Mutex
-	conn    *warm.Conn    // the one for new calls; nil before the first and after a broken one
-	dialing chan struct{} // closed when it has ended; nil when no call dials
-	left    bool          // no connection outlives its calls
+	conn    *warm.Conn    // for new calls; nil before the first one, and after it broke
+	dialing chan struct{} // closed when the call that dials has finished; nil if none does
+	left    bool          // a connection is closed when its last call ends
 }
 
 func newFrameLink(dial dialer) *frameLink { return &frameLink{dial: dial} }
 
-// frameTries is how many connections are tried for one call that did not
-// leave: a program that was restarted has closed the first.
+// frameTries is the maximum number of connections that are tried for one call as long as
+// it was not sent. A program that was restarted has closed the first one.
 const frameTries = 3
 
 func (l *frameLink) send(ctx context.Context, task *bourse.TaskOrder, deadline time.Time, out *bourse.TaskResult) error {
@@ -55,8 +54,8 @@ func (l *frameLink) send(ctx context.Context, task *bourse.TaskOrder, deadline t
 	}
 }
 
-// connect returns the connection for new calls. It is made once for all that want
-// one at the same time, and within the time of the call that makes it.
+// connect returns the connection for new calls. Calls that need one at the same time share
+// one attempt to dial, which is limited by the deadline of the call that dials.
 func (l *frameLink) connect(ctx context.Context, deadline time.Time) (*warm.Conn, error) {
 	for {
 		l.mu.Lock()
@@ -78,7 +77,7 @@ func (l *frameLink) connect(ctx context.Context, deadline time.Time) (*warm.Conn
 	}
 }
 
-// await waits for another call to have dialed.
+// await waits until another call has finished dialing.
 func (l *frameLink) await(ctx context.Context, deadline time.Time, wait <-chan struct{}) error {
 	timer := time.NewTimer(time.Until(deadline))
 	defer timer.Stop()
@@ -92,7 +91,7 @@ func (l *frameLink) await(ctx context.Context, deadline time.Time, wait <-chan s
 	}
 }
 
-// dialNow makes the connection that others wait for, too.
+// dialNow dials the connection, for which other calls may wait, too.
 func (l *frameLink) dialNow(ctx context.Context, deadline time.Time) (*warm.Conn, error) {
 	ctx, cancel := context.WithDeadlineCause(ctx, deadline, errTime)
 	defer cancel()
@@ -111,8 +110,8 @@ func (l *frameLink) dialNow(ctx context.Context, deadline time.Time) (*warm.Conn
 	return nil, errNotSent{err}
 }
 
-// after returns a connection up on which a call ended in a way that no later one
-// would like, and one that is left.
+// after is called after each call. It discards a connection that has ended, and closes one
+// that is no longer needed once its calls have ended.
 func (l *frameLink) after(conn *warm.Conn, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

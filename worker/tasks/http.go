@@ -13,14 +13,14 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// The headers of a payload on its way to a program.
+// Headers of requests to a program.
 const (
 	headerOrder    = "Bourse-Order-Id"
-	headerDeadline = "Bourse-Deadline" // RFC 3339 with nanoseconds: when the call will be cut
+	headerDeadline = "Bourse-Deadline" // time at which the call will be ended, in RFC 3339 with nanoseconds
 )
 
-// httpLink speaks HTTP to a program. It has never more connections than places
-// are in use.
+// httpLink sends calls to a program over HTTP. It uses at most one connection for each
+// place that is in use.
 type httpLink struct {
 	address   string
 	url       *url.URL
@@ -45,11 +45,11 @@ func newHTTPLink(address string, dial dialer) *httpLink {
 
 func (l *httpLink) leave() { l.transport.CloseIdleConnections() }
 
-// userAgent is the header of all requests; it is never written to.
+// userAgent is the User-Agent header of all requests. It is read-only.
 var userAgent = []string{"bourse"}
 
-// send is one request. The end of ctx and the deadline cut its connection, which
-// the program sees as the end of its request.
+// send sends one request. At the end of ctx and at the deadline it closes the connection,
+// so that the program notices the end of its request.
 func (l *httpLink) send(ctx context.Context, task *bourse.TaskOrder, deadline time.Time, out *bourse.TaskResult) error {
 	ctx, cancel := context.WithDeadlineCause(ctx, deadline, errTime)
 	defer cancel()
@@ -59,7 +59,7 @@ func (l *httpLink) send(ctx context.Context, task *bourse.TaskOrder, deadline ti
 		Header: http.Header{
 			headerOrder: {string(out.Order)}, headerDeadline: {deadline.Format(time.RFC3339Nano)}, "User-Agent": userAgent,
 		},
-		ContentLength: int64(len(task.Payload)), GetBody: body, // so that it may begin again as long as nothing was written
+		ContentLength: int64(len(task.Payload)), GetBody: body, // for a second attempt if nothing was written
 	}).WithContext(ctx)
 	req.Body, _ = body()
 	if task.Type != "" {

@@ -11,37 +11,36 @@ import (
 	"github.com/bourse-dev/bourse/worker/state"
 )
 
-// link is the way of payloads to one machine's program, in the protocol
-// that it speaks.
+// link sends payloads to one machine's program, in the program's protocol.
 type link interface {
-	// send returns a payload to the program and fills in its answer. ctx is that of
-	// the call: at its end, and at the deadline, the program is notified. The error is
-	// errNotSent when not a byte of the payload has left, errCut when the call was
-	// ended from here, and anything else when there is no proper answer.
+	// send sends a payload to the program and fills in its answer. At the end of ctx
+	// and at the deadline, it ends the call and notifies the program. The error is
+	// errNotSent if nothing of the payload was sent, errCut if the worker ended the
+	// call, and any other error if the program did not answer properly.
 	send(ctx context.Context, task *bourse.TaskOrder, deadline time.Time, out *bourse.TaskResult) error
-	// leave closes the connections that no call uses, and those of calls as they
-	// end. It does not wait.
+	// leave closes idle connections now, and the others when their calls end. It does
+	// not wait.
 	leave()
 }
 
-// errNotSent marks a call whose program could not be connected to: not a byte
-// of the payload has left.
+// errNotSent is the error of a call of which nothing was sent, because the worker could
+// not connect to the program.
 type errNotSent struct{ error }
 
 func (e errNotSent) Unwrap() error { return e.error }
 
-// errCut marks a call that was ended from here, with why.
+// errCut is the error of a call that the worker ended, with the reason.
 type errCut struct{ error }
 
 func (e errCut) Unwrap() error { return e.error }
 
-// errTime ends a call whose time is over.
+// errTime is the reason for ending a call at its deadline.
 var errTime = errors.New("the task's time is over")
 
 // dialer connects to one machine's program.
 type dialer func(context.Context) (net.Conn, error)
 
-// linkTo makes the link to a machine's program as it is now. s.mu is held.
+// linkTo returns a new link to a machine's program. t.warm.mu is held.
 func (t *Tasks) linkTo(m *warmMachine) link {
 	id, address, port, private := m.id, m.address, m.port, m.private
 	dial := func(ctx context.Context) (net.Conn, error) {
@@ -62,12 +61,12 @@ func (t *Tasks) linkTo(m *warmMachine) link {
 }
 
 const (
-	dialFirst = 2 * time.Millisecond // between two attempts; doubles
+	dialFirst = 2 * time.Millisecond // between the first two attempts; doubles each time
 	dialMost  = 100 * time.Millisecond
 )
 
-// dialWarm connects to a machine's program. One that was started a moment ago
-// may not listen yet: it is waited for.
+// dialWarm connects to a machine's program. If the program was started a moment ago and
+// does not listen yet, dialWarm waits for it.
 func (t *Tasks) dialWarm(ctx context.Context, m *warmMachine, dial dialer) (net.Conn, error) {
 	t.warm.mu.Lock()
 	until := m.since.Add(t.warm.patience)
@@ -84,7 +83,7 @@ func (t *Tasks) dialWarm(ctx context.Context, m *warmMachine, dial dialer) (net.
 	}
 }
 
-// warmGone reports whether a machine has stopped to serve, as far as is known.
+// warmGone reports whether the store says that a machine no longer accepts tasks.
 func (t *Tasks) warmGone(m *warmMachine) bool {
 	list, err := t.warmFor([]bourse.MachineID{m.id})
 	if err != nil || len(list) == 0 {
@@ -95,9 +94,9 @@ func (t *Tasks) warmGone(m *warmMachine) bool {
 	return list[0] != m || m.places == 0
 }
 
-// send returns a payload to a machine's program and fills in how that ended. ctx
-// is that of the call; the program is notified of its end. The error is errNotSent
-// when nothing has begun.
+// send sends a payload to a machine's program and fills in the result, including failures.
+// The program is notified when ctx ends. The error is errNotSent if nothing was sent, and
+// then there is no result.
 func (t *Tasks) send(ctx context.Context, m *warmMachine, task *bourse.TaskOrder, out *bourse.TaskResult) error {
 	t.warm.mu.Lock()
 	limit, link := time.Duration(task.Timeout), m.link
@@ -112,14 +111,14 @@ func (t *Tasks) send(ctx context.Context, m *warmMachine, task *bourse.TaskOrder
 	if _, unsent := errors.AsType[errNotSent](err); unsent && ctx.Err() == nil {
 		return err
 	}
-	if _, ok := errors.AsType[errCut](err); !ok && ctx.Err() != nil { // whatever that has broken
+	if _, ok := errors.AsType[errCut](err); !ok && ctx.Err() != nil { // err is a consequence
 		err = errCut{context.Cause(ctx)}
 	}
 	t.broken(m, limit, err, out)
 	return nil
 }
 
-// broken fills in how a call ended that has no proper reply.
+// broken fills in the result of a call that the program did not answer properly.
 func (t *Tasks) broken(m *warmMachine, limit time.Duration, err error, out *bourse.TaskResult) {
 	out.ExitCode, out.Answer = -1, nil
 	cut, ended := errors.AsType[errCut](err)
@@ -133,8 +132,7 @@ func (t *Tasks) broken(m *warmMachine, limit time.Duration, err error, out *bour
 	}
 }
 
-// answered fills in a program's answer: 2xx is one, anything else a failure
-// that says why.
+// answered fills in a program's answer. A status other than 2xx is a failure.
 func answered(out *bourse.TaskResult, status int, kind string, answer []byte) {
 	out.Answer, out.Status, out.Type = answer, status, kind
 	out.End = bourse.TaskAnswered

@@ -11,13 +11,14 @@ import (
 	"github.com/bourse-dev/bourse/store"
 )
 
-// What the machine of a cold task asks in its life: its program's payload before
-// it starts, and how the task ended when the program, or the machine, does.
+// This file has the functions that are called during the life of a cold task's machine:
+// Payload before it starts, Ended when its program exits, and Gone when the machine is
+// destroyed.
 
-// Payload returns what m's program reads on stdin: nothing, unless the
-// machine is a task's.
+// Payload returns the payload that m's program reads on stdin, nil if m does not belong
+// to a cold task.
 func (t *Tasks) Payload(m *bourse.Machine) (payload []byte, err error) {
-	if !m.Config.AutoDestroy { // all of tasks are
+	if !m.Config.AutoDestroy { // which all machines of tasks have
 		return nil, nil
 	}
 	err = t.state.Store.View(func(tx *store.Tx) error {
@@ -30,8 +31,8 @@ func (t *Tasks) Payload(m *bourse.Machine) (payload []byte, err error) {
 	return payload, err
 }
 
-// Ended returns what is recorded of a task beside the exit of its machine m:
-// nothing, unless m is a task's.
+// Ended returns a function that records the end of a task in the transaction that records
+// the exit of its machine m. The function does nothing if m does not belong to a task.
 func (t *Tasks) Ended(ctx context.Context, m *bourse.Machine, exit bourse.Exit) (func(*store.Tx) error, error) {
 	nothing := func(*store.Tx) error { return nil }
 	if !m.Config.AutoDestroy {
@@ -67,7 +68,7 @@ func (t *Tasks) Ended(ctx context.Context, m *bourse.Machine, exit bourse.Exit) 
 
 var errTooMuch = errors.New("too much")
 
-// readStdout fills in what m's program has written to stdout, byte for byte.
+// readStdout fills in the bytes that m's program wrote to stdout.
 func (t *Tasks) readStdout(ctx context.Context, m *bourse.Machine, out *bourse.TaskResult) error {
 	var answer []byte
 	err := t.machines.Logs(ctx, m, driver.LogQuery{}, func(l driver.LogLine) error {
@@ -81,15 +82,15 @@ func (t *Tasks) readStdout(ctx context.Context, m *bourse.Machine, out *bourse.T
 	case errors.Is(err, errTooMuch):
 		out.End, out.Error = bourse.TaskBroken, fmt.Sprintf("its answer has more than %d bytes", bourse.MaxAnswer)
 		return nil
-	case bourse.CodeOf(err) == bourse.CodeNotFound: // destroyed in the same moment
-		out.End, out.ExitCode, out.Error = bourse.TaskLost, -1, "what it wrote is gone with its machine"
+	case bourse.CodeOf(err) == bourse.CodeNotFound: // the machine was destroyed at the same time
+		out.End, out.ExitCode, out.Error = bourse.TaskLost, -1, "its output was removed with its machine"
 		return nil
 	}
 	out.Answer = answer
 	return err
 }
 
-// Gone ends the task of a machine that is gone without an end of its own.
+// Gone ends the task of a machine that was destroyed before the task had ended.
 func (t *Tasks) Gone(tx *store.Tx, m *bourse.Machine) error {
 	t.tally.forget(m.ID)
 	if !m.Config.AutoDestroy {

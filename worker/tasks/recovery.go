@@ -8,14 +8,14 @@ import (
 	"github.com/bourse-dev/bourse/store"
 )
 
-// lostBatch bounds how many lost tasks one transaction of the recovery ends.
+// lostBatch is the maximum number of lost tasks that recovery ends in one transaction.
 const lostBatch = 256
 
-// Recover ends the calls that an earlier daemon was in the middle of:
-// whether their programs have finished is not known, so they are lost, and not
-// begun again (invariant 7). What they took is given back. Their warm machines
-// go on, with all places free: the daemon's end has cut the connections of its
-// calls, as a cancellation does.
+// Recover records the calls that an earlier daemon did not finish as lost. Their programs
+// may have done the work, so the calls are not repeated (invariant 7). Their resources are
+// released. Their warm machines continue with all places free, because the end of the
+// daemon closed the connections of its calls, as a cancellation does. Recover also resumes
+// waiting for cold tasks.
 func (t *Tasks) Recover(ctx context.Context) error {
 	lost := 0
 	for {
@@ -25,7 +25,7 @@ func (t *Tasks) Recover(ctx context.Context) error {
 			open, err := lostTasks(tx, lostBatch)
 			for _, result := range open {
 				result.End, result.ExitCode, result.Took = bourse.TaskLost, -1, now.Sub(result.StartedAt)
-				result.Error = "the worker was restarted in the middle of it"
+				result.Error = "the worker was restarted during the task"
 				if _, err := tx.TaskEnded(result.Order, result, now); err != nil {
 					return err
 				}
@@ -47,12 +47,12 @@ func (t *Tasks) Recover(ctx context.Context) error {
 		for range lost {
 			t.state.Counts.TaskEnded(bourse.TaskLost)
 		}
-		t.state.Log.Warn("tasks were lost in the middle", "tasks", lost)
+		t.state.Log.Warn("unfinished tasks lost", "tasks", lost)
 	}
 	return nil
 }
 
-// lostTasks returns at most most calls that are in progress by their records.
+// lostTasks returns the results of calls that are recorded as in progress, at most most.
 func lostTasks(tx *store.Tx, most int) ([]bourse.TaskResult, error) {
 	var out []bourse.TaskResult
 	for o, err := range tx.OpenTasks() {
@@ -68,8 +68,8 @@ func lostTasks(tx *store.Tx, most int) ([]bourse.TaskResult, error) {
 	return out, nil
 }
 
-// Decision returns the decision of a task as far as its worker knows it. All of
-// it is in the memory of the broker that decided.
+// Decision returns the part of a task's decision that its worker knows. Only the broker
+// that decided has all of it.
 func Decision(rec *store.OrderRecord) bourse.Decision {
 	r := &rec.Task.Result
 	d := bourse.Decision{

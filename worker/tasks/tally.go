@@ -7,10 +7,10 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// maxTallyError bounds what is kept of an error: programs write it.
+// maxTallyError is the maximum length of a stored error, in bytes. Programs write errors.
 const maxTallyError = 256
 
-// tally counts what warm machines have done since the daemon began.
+// tally counts the tasks of warm machines since the daemon started.
 type tally struct {
 	mu sync.Mutex
 	of map[bourse.MachineID]bourse.TaskTally // guarded by mu
@@ -34,15 +34,15 @@ func (y *tally) add(r *bourse.TaskResult) {
 	y.of[r.Machine] = c
 }
 
-// forget drops what a machine has done.
+// forget removes a machine's counts.
 func (y *tally) forget(id bourse.MachineID) {
 	y.mu.Lock()
 	defer y.mu.Unlock()
 	delete(y.of, id)
 }
 
-// Tally returns what a warm machine has done since the daemon began, nil for
-// nothing.
+// Tally returns the counts of a warm machine's tasks since the daemon started, nil if it
+// had none.
 func (t *Tasks) Tally(id bourse.MachineID) *bourse.TaskTally {
 	t.tally.mu.Lock()
 	defer t.tally.mu.Unlock()

@@ -10,13 +10,12 @@ import (
 	"github.com/bourse-dev/bourse/store"
 )
 
-// warmMachines are the started machines that tasks have been sent to, with the
-// connections to their programs. They are a memory of what the store says,
-// thrown away at every change of a machine; only how many places are in use is
-// known nowhere else, and needs no disk: a dead daemon's connections are cut,
-// and its calls with them.
+// warmMachines caches the started machines that tasks have been sent to, with the
+// connections to their programs. A machine's entry is discarded when its record changes.
+// Only the number of places in use is not in the store. It need not be: when the daemon
+// dies, its connections are closed, which ends its calls.
 type warmMachines struct {
-	patience time.Duration // how long after its start a program may take to listen
+	patience time.Duration // time after a machine's start within which its program must listen
 
 	mu    sync.Mutex
 	known map[bourse.MachineID]*warmMachine // guarded by mu, as all that they hold
@@ -29,30 +28,30 @@ type warmMachine struct {
 	boot     int
 	address  string // of its program: host and port
 	port     uint16
-	private  bool // in a network of its own
+	private  bool // has a private network
 	protocol bourse.TaskProtocol
-	places   int           // payloads at once; 0: it does not serve
-	limit    time.Duration // of a call; 0: none of its own
-	since    time.Time     // it was started, or changed, last
+	places   int           // maximum number of concurrent payloads; 0 if it accepts none
+	limit    time.Duration // of a call; 0 if the machine sets none
+	since    time.Time     // last start or change
 	busy     int           // places in use
-	changes  int           // of its record, as far as notified; begins with 1
-	read     int           // the last of them that the fields above know
+	changes  int           // number of notified changes of its record, plus 1
+	read     int           // value of changes at which the fields above were read
 	link     link
 }
 
 // Connections of calls.
 const (
-	// warmIdle is how long a connection that no call uses is kept. Servers close
-	// theirs after two seconds and more: who closes first must be us, for a
-	// payload that meets the closing is lost.
+	// warmIdle is the time after which an idle connection is closed. Servers close idle
+	// connections after two seconds or more. The worker must close first, because a
+	// payload that is sent while the server closes is lost.
 	warmIdle = time.Second
-	// warmUp is the patience of all but tests.
+	// warmUp is warmMachines.patience except in tests.
 	warmUp = 10 * time.Second
-	// maxReplyHeader bounds the header of a program's reply, in bytes.
+	// maxReplyHeader is the maximum size of a reply's header, in bytes.
 	maxReplyHeader = 64 << 10
 )
 
-// changed forgets what is known of a machine.
+// changed discards a machine's entry because its record has changed.
 func (s *warmMachines) changed(id bourse.MachineID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -62,8 +61,8 @@ func (s *warmMachines) changed(id bourse.MachineID) {
 	}
 }
 
-// drop forgets a machine that has changed or does not serve, unless calls use
-// it. s.mu is held.
+// drop removes a machine that has changed or accepts no tasks, unless calls use it. s.mu
+// is held.
 func (s *warmMachines) drop(m *warmMachine) {
 	if (m.read != m.changes || m.places == 0 || s.over) && m.busy == 0 {
 		if s.known[m.id] == m {
@@ -75,8 +74,7 @@ func (s *warmMachines) drop(m *warmMachine) {
 	}
 }
 
-// close closes the connections that no call uses, and those of calls as they
-// end.
+// close closes idle connections now, and the others when their calls end.
 func (s *warmMachines) close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -86,8 +84,8 @@ func (s *warmMachines) close() {
 	}
 }
 
-// looking returns what is known of a machine, and of which change. The caller of
-// what is not fresh reads the store after this, and calls learn.
+// looking returns a machine's entry, creating it if needed, and the number of its latest
+// change. If the entry is not fresh, the caller must then read the store and call learn.
 func (s *warmMachines) looking(id bourse.MachineID) (m *warmMachine, change int, fresh bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -102,7 +100,8 @@ func (s *warmMachines) looking(id bourse.MachineID) (m *warmMachine, change int,
 	return m, m.changes, m.read == m.changes
 }
 
-// learn takes what the store said of a machine at least since a change.
+// learn updates a machine's entry with its record, which was read from the store after
+// the given change.
 func (s *warmMachines) learn(m *warmMachine, change int, rec *bourse.Machine, link func(*warmMachine) link) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -128,7 +127,7 @@ func (s *warmMachines) learn(m *warmMachine, change int, rec *bourse.Machine, li
 	m.places, m.limit, m.since = task.Places(), time.Duration(task.Timeout), rec.UpdatedAt
 }
 
-// count counts the places of machines and how many of them are in use.
+// count returns the number of places on machines, and how many of them are in use.
 func (s *warmMachines) count(list []*warmMachine) (places, busy int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -139,9 +138,9 @@ func (s *warmMachines) count(list []*warmMachine) (places, busy int) {
 	return places, busy
 }
 
-// take takes a place on the machine with the most free ones, nil when none is
-// free. release returns it. moved says that something was forgotten since
-// list was made: look again.
+// take takes a place on the machine with the most free places. It returns nil if no place
+// is free. release gives the place back. moved reports whether an entry was removed since
+// list was read, so that the caller should look again.
 func (s *warmMachines) take(list []*warmMachine) (best *warmMachine, moved bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -165,7 +164,7 @@ func (s *warmMachines) release(m *warmMachine) {
 	s.drop(m)
 }
 
-// warmAddress returns where m's program listens.
+// warmAddress returns the address and port on which m's program listens.
 func warmAddress(m *bourse.Machine) (string, uint16) {
 	host := "127.0.0.1"
 	if m.PrivateIP.IsValid() {
@@ -175,8 +174,8 @@ func warmAddress(m *bourse.Machine) (string, uint16) {
 	return net.JoinHostPort(host, strconv.Itoa(port)), uint16(port)
 }
 
-// warmFor returns machines with what the store has of them now. One whose start
-// is only on its way there is seen after store.Sync.
+// warmFor returns the entries of machines, updated from the store. A start that is not
+// durable yet is visible after store.Sync.
 func (t *Tasks) warmFor(ids []bourse.MachineID) ([]*warmMachine, error) {
 	var out []*warmMachine
 	for _, id := range ids {
@@ -185,7 +184,7 @@ func (t *Tasks) warmFor(ids []bourse.MachineID) ([]*warmMachine, error) {
 			var rec bourse.Machine
 			err := t.state.Store.View(func(tx *store.Tx) (err error) { rec, err = tx.Machine(id); return err })
 			if bourse.CodeOf(err) == bourse.CodeNotFound {
-				err = nil // gone, and so is the zero record
+				err = nil // the zero record accepts no tasks
 			}
 			t.warm.learn(m, change, &rec, t.linkTo)
 			if err != nil {
