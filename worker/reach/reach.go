@@ -1,7 +1,7 @@
-// Package reach gives proxies and clients a worker's machines in the state that they
-// need. A proxy asks for a machine and is answered once the machine runs and accepts
-// connections, with its address; until a few seconds after, the machine counts as in
-// use. A client's wait returns once the machine has reached one of the given states.
+// Package reach brings a worker's machines into the state that proxies and clients need. A
+// proxy requests a machine and receives its address once the machine runs and accepts
+// connections. The machine counts as in use until a few seconds later. A client's wait
+// returns once the machine has reached one of the given states.
 package reach
 
 import (
@@ -19,9 +19,9 @@ import (
 	"github.com/bourse-dev/bourse/worker/state"
 )
 
-// Bounds of what is asked.
+// Limits of a request's values.
 const (
-	mostWait     = 5 * time.Minute // an image may be on its way
+	mostWait     = 5 * time.Minute // an image may have to be pulled
 	mostTTL      = time.Minute
 	mostRequests = 1 << 20
 )
@@ -34,74 +34,77 @@ const (
 	shortRun  = 10 * time.Second
 )
 
-// Machines are the records of a worker's machines.
+// Machines reads the records of a worker's machines.
 type Machines interface {
-	// Machine reads a machine. CodeNotFound: there is none, and was none lately.
+	// Machine reads a machine. It returns CodeNotFound if the machine has no record.
 	Machine(ctx context.Context, id bourse.MachineID) (bourse.Machine, error)
-	// AwaitMachine reads a machine at each change until it is as wanted.
+	// AwaitMachine reads a machine at each change until wanted returns true.
 	AwaitMachine(ctx context.Context, id bourse.MachineID, wanted func(*bourse.Machine) bool) (bourse.Machine, error)
 }
 
-// Uses counts who uses a machine.
+// Uses counts the users of machines.
 type Uses interface {
-	// Use counts a machine as in use by who, with so many requests in progress,
-	// for as long as ttl says. A machine's state that is read afterwards is one that
-	// knew of it.
+	// Use counts a machine as in use by who for ttl, with the given number of requests
+	// in progress. If the machine is being stopped by a decision that did not see this
+	// use, its state shows that when Use returns.
 	Use(id bourse.MachineID, who string, requests int, ttl time.Duration)
 	// Begin counts a machine as in use until done is called.
 	Begin(id bourse.MachineID) (done func())
-	// Others returns how many requests are in progress of all others but who.
+	// Others returns the number of requests in progress of all users except who.
 	Others(id bourse.MachineID, who string) int
 }
 
-// Config says what a Reach stands on.
+// Config configures a Reach.
 type Config struct {
 	Machines Machines
 	// Start starts or resumes a machine and returns when it has started.
 	Start func(ctx context.Context, id bourse.MachineID) error
-	// Dial connects to a port of a machine that runs. CodeUnavailable: not yet.
+	// Dial connects to a port of a running machine. It returns CodeUnavailable if
+	// nothing listens yet.
 	Dial func(ctx context.Context, m *bourse.Machine, port int) (net.Conn, error)
-	Uses Uses   // nil: no use is counted
-	Host string // of the worker, as package samehost has it; empty: all go through the tunnel
+	Uses Uses   // nil if uses are not counted
+	Host string // the worker's host, see package samehost; if empty, all proxies use the tunnel
 }
 
-// Reach is one worker's. Its methods are safe for concurrent use.
+// Reach serves the requests for one worker's machines. Its methods are safe for concurrent
+// use.
 type Reach struct{ Config }
 
-// New makes a Reach. It starts nothing.
+// New returns a Reach. It starts nothing.
 func New(c Config) *Reach { return &Reach{c} }
 
-// Use counts a machine as in use and, when the request waits for it, has it run
-// and accept connections. Errors: not_found when the machine is gone;
-// failed_precondition when it does not run and is not to be started, cannot be, has no
-// such port, or its program ends again and again; timeout when it did not come as far
-// within the wait; unavailable when someone stopped it while it was waited for; and
-// those of starting a machine.
+// Use counts a machine as in use. If the request has a wait, Use also starts the machine if
+// necessary, and returns once it accepts connections.
+//
+// Errors: not_found if the machine does not exist; failed_precondition if it does not run
+// and the request does not start it, if it cannot be started, has no such port, or is in a
+// crash loop; timeout if it did not accept connections within the wait; unavailable if
+// someone stopped it during the wait; and the errors of Config.Start.
 func (r *Reach) Use(ctx context.Context, req fabric.UseRequest) (fabric.UseReply, error) {
 	if err := validate(&req); err != nil {
 		return fabric.UseReply{}, err
 	}
-	m, err := r.living(ctx, req.Machine) // what is not there takes no place among the uses
+	m, err := r.living(ctx, req.Machine) // before Use, which would store an id that does not exist
 	if err != nil {
 		return fabric.UseReply{}, err
 	}
 	if m.Config.ImageKind() == bourse.PollerImage {
-		return fabric.UseReply{}, noWay(&m)
+		return fabric.UseReply{}, unreachable(&m)
 	}
 	r.use(&req)
 	if req.Wait == 0 {
-		if m, err = r.living(ctx, req.Machine); err != nil { // again: see Uses
+		if m, err = r.living(ctx, req.Machine); err != nil { // again, after Use: see Uses.Use
 			return fabric.UseReply{}, err
 		}
 		return r.reply(&m, &req), nil
 	}
-	if r.Uses != nil { // however long it takes to accept connections
+	if r.Uses != nil { // the wait may be longer than the TTL
 		defer r.Uses.Begin(req.Machine)()
 	}
 	if m, err = r.ready(ctx, &req); err != nil {
 		return fabric.UseReply{}, err
 	}
-	r.use(&req) // from now on
+	r.use(&req) // the TTL begins again
 	return r.reply(&m, &req), nil
 }
 
@@ -138,7 +141,8 @@ func (r *Reach) reply(m *bourse.Machine, req *fabric.UseRequest) fabric.UseReply
 	return out
 }
 
-// living reads a machine that is not gone, nor about to be.
+// living reads a machine. It returns CodeNotFound if the machine is destroyed or about to
+// be.
 func (r *Reach) living(ctx context.Context, id bourse.MachineID) (bourse.Machine, error) {
 	m, err := r.Machines.Machine(ctx, id)
 	if err == nil && (m.State == bourse.StateDestroyed || m.State == bourse.StateDestroying) {
@@ -149,7 +153,7 @@ func (r *Reach) living(ctx context.Context, id bourse.MachineID) (bourse.Machine
 
 var (
 	errWaited = errors.New("waited long enough")
-	errMoved  = errors.New("the machine does not run any more")
+	errMoved  = errors.New("the machine no longer runs")
 )
 
 // ready returns a machine that runs and accepts connections.
@@ -185,7 +189,8 @@ func late(m *bourse.Machine, req *fabric.UseRequest, wait time.Duration) error {
 	return bourse.Errorf(bourse.CodeTimeout, "machine %s did not start within %s: it is %s", req.Machine, wait, m.State)
 }
 
-// running returns the machine once it has started, and starts it at most once.
+// running returns the machine once it has started. It starts the machine if the request
+// allows that and *started is false.
 func (r *Reach) running(ctx context.Context, req *fabric.UseRequest, started *bool) (bourse.Machine, error) {
 	for {
 		m, err := r.living(ctx, req.Machine)
@@ -232,12 +237,13 @@ func (r *Reach) running(ctx context.Context, req *fabric.UseRequest, started *bo
 
 // loops reports whether a restarting machine's program ends shortly after each start.
 func loops(m *bourse.Machine) bool {
-	ends := m.Boot.Restarts // the last is the end that this restart follows
+	ends := m.Boot.Restarts // the last one is the exit that led to this restart
 	n := len(ends)
 	return n >= crashLoop && ends[n-1].Sub(ends[n-2])-bourse.RestartBackoff(n-1) < shortRun
 }
 
-// start starts a machine, unless it has moved on by itself.
+// start starts a machine. It returns nil if that is impossible because the machine's state
+// has changed in the meantime.
 func (r *Reach) start(ctx context.Context, m *bourse.Machine) error {
 	ctx, span := trace.Start(ctx, "start")
 	err := r.Start(ctx, m.ID)
@@ -251,10 +257,10 @@ func (r *Reach) start(ctx context.Context, m *bourse.Machine) error {
 }
 
 func idle(m *bourse.Machine) error {
-	return bourse.Errorf(bourse.CodeFailedPrecondition, "machine %s is %s, and was not to be started", m.ID, m.State)
+	return bourse.Errorf(bourse.CodeFailedPrecondition, "machine %s is %s, and the request does not start it", m.ID, m.State)
 }
 
-// exit says how the machine's last program ended.
+// exit describes how the machine's last program exited, for the end of a sentence.
 func exit(m *bourse.Machine) string {
 	switch e := m.Boot.Exit; {
 	case e == nil:
@@ -268,22 +274,23 @@ func exit(m *bourse.Machine) string {
 	}
 }
 
-// Between two attempts to connect a part of the time passes that has passed
-// already: what comes up within a millisecond is not kept waiting for another,
-// and what takes a minute costs no processor.
+// The pause between two attempts to connect is a part of the time since the first one. A
+// program that listens within a millisecond is thus reached soon, and one that takes a
+// minute costs little CPU time.
 const (
 	pausePart    = 256
 	soonestAgain = 250 * time.Microsecond
 	latestAgain  = 25 * time.Millisecond
-	// lookAgain is how often it is seen whether the machine still runs.
+	// lookAgain is the interval at which the machine's state is checked.
 	lookAgain = 20 * time.Millisecond
-	// An attempt that gets no answer, since the machine's network has only just
-	// come up, would be repeated by TCP after a second.
+	// attempt is the minimum time limit of one attempt. A machine's network may have been
+	// created a moment ago, so that the first packet is lost. TCP would repeat it only
+	// after a second.
 	attempt = 50 * time.Millisecond
 )
 
-// accepting returns when the machine accepts connections on the port that a
-// service names: errMoved when it does not run any more.
+// accepting returns once the machine accepts connections on the port of a service. It
+// returns errMoved if the machine no longer runs.
 func (r *Reach) accepting(ctx context.Context, m *bourse.Machine, service int) error {
 	port, err := admit.PortOf(m, service)
 	if err != nil {
@@ -319,7 +326,7 @@ func (r *Reach) accepting(ctx context.Context, m *bourse.Machine, service int) e
 	}
 }
 
-// connect tries once.
+// connect tries once to connect to a port of the machine.
 func (r *Reach) connect(ctx context.Context, m *bourse.Machine, port int, limit time.Duration) error {
 	once, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -334,6 +341,6 @@ func (r *Reach) connect(ctx context.Context, m *bourse.Machine, port int, limit 
 	return err
 }
 
-func noWay(m *bourse.Machine) error {
-	return bourse.Errorf(bourse.CodeFailedPrecondition, "machine %s runs where its poller is: there is no way to its ports", m.ID)
+func unreachable(m *bourse.Machine) error {
+	return bourse.Errorf(bourse.CodeFailedPrecondition, "machine %s runs on its poller's host, where its ports cannot be reached", m.ID)
 }

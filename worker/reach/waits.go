@@ -12,11 +12,11 @@ import (
 	"github.com/bourse-dev/bourse/worker/state"
 )
 
-// StateQuery says what a caller waits for.
+// StateQuery describes the states that a caller waits for.
 type StateQuery struct {
-	States   []string          // any of them; "settled" stands for every state a machine stays in
-	Instance bourse.InstanceID // of this version; "" for any
-	After    bourse.EventID    // only states reached after this event; "" for the present one too
+	States   []string          // any of them; "settled" means every state that a machine stays in
+	Instance bourse.InstanceID // version of the machine; "" for any
+	After    bourse.EventID    // only states that were reached after this event; if "", also the present state
 }
 
 const waitSettled = "settled"
@@ -42,8 +42,8 @@ func (f *StateQuery) matches(s bourse.State) bool {
 	return slices.Contains(f.States, string(s)) || s.Settled() && slices.Contains(f.States, waitSettled)
 }
 
-// AwaitState blocks until a machine is in one of the wanted states. Errors:
-// not_found when it is gone, failed_precondition when the version was
+// AwaitState blocks until a machine is in one of the wanted states. Errors: not_found if
+// the machine does not exist or is destroyed, failed_precondition if the version was
 // replaced, timeout after limit.
 func AwaitState(ctx context.Context, s *state.State, id bourse.MachineID, want StateQuery, limit time.Duration) (fabric.WaitReply, error) {
 	if err := want.validate(); err != nil {
@@ -68,7 +68,7 @@ func AwaitState(ctx context.Context, s *state.State, id bourse.MachineID, want S
 
 var errWaitOver = errors.New("waited long enough")
 
-// judge reports whether a wait is over, and how.
+// judge returns the reply to a wait, whether the wait is over, and its error.
 func judge(m *bourse.Machine, want *StateQuery) (fabric.WaitReply, bool, error) {
 	reply := fabric.WaitReply{State: m.State, Instance: m.Instance}
 	if len(m.LastEvents) > 0 {
