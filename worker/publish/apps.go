@@ -10,9 +10,8 @@ import (
 
 const appsBatch = 256 // records in one transaction or update
 
-// shareApps makes the worker's records of apps and the view's the same. The
-// worker keeps them so that no app is lost with every view; it has no say in
-// them, their merge has.
+// shareApps makes the worker's and the view's records of apps equal, by merging them. The
+// worker stores apps so that they survive the loss of all views.
 func (l *Listener) shareApps(ctx context.Context) error {
 	listed, err := l.view.Apps(ctx)
 	if err != nil {
@@ -41,9 +40,8 @@ func (l *Listener) shareApps(ctx context.Context) error {
 	return nil
 }
 
-// reconcile returns which of the view's records the kept ones lack, and which of
-// the kept ones the view lacks. A record with a name that no app may have is
-// left out.
+// reconcile returns the view's records that the stored ones lack, and the stored records
+// that the view lacks. It leaves out records with invalid names.
 func reconcile(kept, listed []bourse.App) (keep, publish []bourse.App) {
 	have := make(map[bourse.AppName]*bourse.App, len(kept))
 	for i := range kept {
@@ -58,7 +56,7 @@ func reconcile(kept, listed []bourse.App) (keep, publish []bourse.App) {
 				keep = append(keep, theirs)
 			}
 		case sameApp(*ours, theirs):
-			if len(ours.Proof) == 0 { // it came with a claim
+			if len(ours.Proof) == 0 { // it was stored with a claim
 				keep = append(keep, theirs)
 			}
 		case sameApp(*ours, ours.Merge(theirs)):
@@ -76,7 +74,7 @@ func reconcile(kept, listed []bourse.App) (keep, publish []bourse.App) {
 	return keep, publish
 }
 
-// sameApp reports whether two records of a name are one to bourse.App.Merge.
+// sameApp reports whether bourse.App.Merge treats two records with one name as equal.
 func sameApp(a, b bourse.App) bool {
 	if a.Life != b.Life || a.ID != b.ID || !a.CreatedAt.Equal(b.CreatedAt) || (a.DeletedAt == nil) != (b.DeletedAt == nil) {
 		return false
@@ -84,7 +82,7 @@ func sameApp(a, b bourse.App) bool {
 	return a.DeletedAt == nil || a.DeletedAt.Equal(*b.DeletedAt)
 }
 
-// mergeApps merges records into the worker's own.
+// mergeApps merges records into the worker's store.
 func mergeApps(tx *store.Tx, apps []bourse.App) error {
 	for _, app := range apps {
 		old, ok, err := tx.App(app.Name)

@@ -12,19 +12,19 @@ import (
 
 const (
 	factsEvery = time.Second // at most, unless the worker leaves
-	// What the view says of free amounts may be wrong by one part in
-	// factsPart for exactAfter: a hint needs no more, and people are told the rest.
+	// The view's free amounts may be wrong by one part in factsPart for exactAfter.
+	// That is precise enough for a hint. Exact amounts follow for people who read them.
 	factsPart  = 16
 	exactAfter = 5 * time.Second
 	factsLoad  = 0.25 // the same for the load
 )
 
-// shownFacts is what was published last of the worker itself.
+// shownFacts holds the facts that were published last.
 type shownFacts struct {
-	facts   *bourse.Facts // nil: nothing yet
+	facts   *bourse.Facts // nil if none were published yet
 	leaving bool
-	at      time.Time // of the last look whether there is something to publish
-	sent    time.Time // when it was
+	at      time.Time // of the last check for changes
+	sent    time.Time // when facts were published last
 }
 
 func (s *shownFacts) note(u *Update) {
@@ -33,8 +33,7 @@ func (s *shownFacts) note(u *Update) {
 	}
 }
 
-// addFacts adds the worker's facts to u when they are worth publishing, or
-// always.
+// addFacts adds the worker's facts to u if they are worth publishing, or if always is set.
 func (p *Publisher) addFacts(u *Update, always bool) error {
 	now, leaving := time.Now(), p.leaving.Load()
 	always = always || leaving != p.shown.leaving
@@ -66,7 +65,7 @@ func Notable(old, now *bourse.Facts) bool {
 		!slices.EqualFunc(old.Accounts, now.Accounts, alike)
 }
 
-// alike reports whether two accounts are about the same for placement.
+// alike reports whether two accounts are nearly equal for placement.
 func alike(a, b bourse.Account) bool {
 	if a.Resource != b.Resource || a.Total != b.Total {
 		return false

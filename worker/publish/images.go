@@ -10,20 +10,20 @@ import (
 )
 
 const (
-	imagesTimeout = 2 * time.Second  // of a list of images: it is not to keep machines from the view
-	imagesAgain   = 15 * time.Second // after one that failed
-	imagesAge     = 10 * time.Minute // that the view may be wrong about an image's last use
+	imagesTimeout = 2 * time.Second  // for listing images, so that machines are published in time
+	imagesAgain   = 15 * time.Second // after a failure
+	imagesAge     = 10 * time.Minute // maximum error of an image's last use in the view
 )
 
-// shownImages is what was published of the host's images. Nothing of it is
-// in the store, so it is compared with the host.
+// shownImages holds the images that were published. Images are not in the store, so they
+// are compared with the host's.
 type shownImages struct {
-	due       bool                    // they may have changed
-	after     time.Time               // not to be listed before
-	published map[string]bourse.Image // by digest; one without a name: the view has it, in an unknown form
+	due       bool                    // the host's images may have changed
+	after     time.Time               // earliest time of the next listing
+	published map[string]bourse.Image // by digest; without a name if the view has it in an unknown form
 }
 
-// imagesChanged returns the channel of changes; nil without images.
+// imagesChanged returns the channel of changes, nil if the worker has no images.
 func (p *Publisher) imagesChanged() <-chan struct{} {
 	if p.host == nil {
 		return nil
@@ -31,8 +31,8 @@ func (p *Publisher) imagesChanged() <-chan struct{} {
 	return p.host.Changed()
 }
 
-// publishImages publishes the images that have come, changed or gone.
-// Images that cannot be listed are no reason to keep anything else back.
+// publishImages publishes images that were added, changed or removed. If the images cannot
+// be listed, everything else is published anyway.
 func (p *Publisher) publishImages(ctx context.Context) error {
 	now := time.Now()
 	if p.host == nil || !p.images.due || now.Before(p.images.after) {
@@ -43,7 +43,7 @@ func (p *Publisher) publishImages(ctx context.Context) error {
 	cancel()
 	if err != nil {
 		p.images.after = now.Add(imagesAgain)
-		p.state.Log.Debug("list the images for the view", "err", err)
+		p.state.Log.Debug("list images for view failed", "err", err)
 		return nil
 	}
 	there, gone := changedImages(p.images.published, list)
@@ -61,8 +61,8 @@ func (p *Publisher) publishImages(ctx context.Context) error {
 	return nil
 }
 
-// changedImages returns what of a host's images differs from what was
-// published. What is still being pulled is not there.
+// changedImages returns the differences between a host's images and the published ones. It
+// ignores images that are still being pulled.
 func changedImages(published map[string]bourse.Image, list []bourse.Image) (there []bourse.Image, gone []string) {
 	missing := maps.Clone(published)
 	for _, now := range list {
@@ -78,8 +78,8 @@ func changedImages(published map[string]bourse.Image, list []bourse.Image) (ther
 	return there, slices.Sorted(maps.Keys(missing))
 }
 
-// forgetImages reads what the view has of this worker's images: all of them
-// are published again, and those that the host has not are gone.
+// forgetImages reads the digests of this worker's images in the view. All images are then
+// published again, and the view's others are removed.
 func (p *Publisher) forgetImages(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, Patience)
 	defer cancel()
@@ -91,7 +91,7 @@ func (p *Publisher) forgetImages(ctx context.Context) error {
 	for _, digest := range listed {
 		p.images.published[digest] = bourse.Image{}
 	}
-	if p.host == nil { // a worker that has given them up
+	if p.host == nil { // the worker no longer has images
 		for batch := range slices.Chunk(listed, Batch) {
 			if err := p.publish(ctx, Update{GoneImages: batch}); err != nil {
 				return err
@@ -101,7 +101,7 @@ func (p *Publisher) forgetImages(ctx context.Context) error {
 	return nil
 }
 
-// noteImages notes what was published of images.
+// noteImages records the images that were published.
 func (p *Publisher) noteImages(u *Update) {
 	for _, image := range u.Images {
 		p.images.published[image.Ref.Digest] = image

@@ -13,18 +13,18 @@ import (
 
 const (
 	listenEvery = 250 * time.Millisecond // at most
-	// However large the view is and however often it changes, listening takes
-	// one part in listenPart of a processor, unless one look takes longer than
+	// However large the view is and however often it changes, listening uses at most
+	// one part in listenPart of a processor, unless a single look takes longer than
 	// listenMost/listenPart.
 	listenPart    = 20
 	listenMost    = 10 * time.Second
-	listenAtOnce  = 16 // cancellations: they share commits of the store
+	listenAtOnce  = 16 // concurrent cancellations, which share commits of the store
 	listenTimeout = time.Minute
 )
 
-// Listener does what the view asks of the worker: it cancels orders whose
-// cancellation could not be delivered, and keeps the records of apps. It
-// belongs to the goroutine of Run.
+// Listener carries out the requests in the view: it cancels orders whose cancellations
+// could not be delivered, and stores the records of apps. Its fields belong to the
+// goroutine of Run.
 type Listener struct {
 	state     *state.State
 	view      View
@@ -32,18 +32,18 @@ type Listener struct {
 	cancel    func(ctx context.Context, id bourse.OrderID) error
 
 	lost      <-chan struct{}             // closed when the view has lost what was published
-	published bool                        // since then the publisher has published it again
-	canceled  map[bourse.OrderID]struct{} // canceled here; those that the view still lists
+	published bool                        // the publisher has published everything since
+	canceled  map[bourse.OrderID]struct{} // orders canceled here that the view still lists
 	failures  int                         // in a row
 }
 
-// NewListener makes a Listener to the view of p, which has cancel cancel
-// orders. It starts nothing.
+// NewListener returns a Listener for p's view. It calls cancel to cancel an order. It starts
+// nothing.
 func NewListener(p *Publisher, cancel func(ctx context.Context, id bourse.OrderID) error) *Listener {
 	return &Listener{state: p.state, view: p.view, publisher: p, cancel: cancel, canceled: map[bourse.OrderID]struct{}{}}
 }
 
-// Run looks at once, for the worker may have been away, then after each
+// Run looks at the view at once, because the worker may have been down, and then after each
 // change, until ctx ends.
 func (l *Listener) Run(ctx context.Context) error {
 	check := time.NewTicker(CheckEvery)
@@ -63,19 +63,19 @@ func (l *Listener) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-l.view.Changed():
-		case <-l.lost: // look sees it
+		case <-l.lost: // look handles it
 		case <-check.C:
 		}
 	}
 }
 
-// look does all that the view asks for now. It returns how long to wait before
-// the next attempt, 0 after success.
+// look carries out all requests in the view. It returns the time to wait before the next
+// attempt, 0 after success.
 func (l *Listener) look(ctx context.Context) time.Duration {
 	ctx, cancel := context.WithTimeout(ctx, listenTimeout)
 	defer cancel()
 	err := l.cancelListed(ctx)
-	if err == nil { // else it is tried again soon, whatever the publisher does
+	if err == nil { // otherwise it is tried again soon, independently of the publisher
 		err = l.awaitPublisher(ctx)
 	}
 	if err == nil {
@@ -85,19 +85,19 @@ func (l *Listener) look(ctx context.Context) time.Duration {
 		l.failures = 0
 		return 0
 	}
-	if errors.Is(ctx.Err(), context.Canceled) { // the daemon ends
+	if errors.Is(ctx.Err(), context.Canceled) { // the daemon stops
 		return 0
 	}
-	if l.failures++; l.failures == 1 { // then there is nothing new to say
+	if l.failures++; l.failures == 1 { // log only the first of several failures
 		l.state.Log.Warn("read from view failed", "err", err)
 	}
 	return backoff(l.failures)
 }
 
-// awaitPublisher waits, at the start and whenever the view was lost, until the
-// publisher has published all. The first update then may begin a new epoch of
-// this worker, which removes its rows of the one before from every view: if it
-// were about apps, the machines would be gone from all lists for a moment.
+// awaitPublisher waits, at the start and whenever the view was lost, until the publisher has
+// published everything. The first update may begin a new epoch of this worker, which
+// removes the rows of its last epoch from every view. If that update contained only apps,
+// the machines would disappear from all lists for a moment.
 func (l *Listener) awaitPublisher(ctx context.Context) error {
 	select {
 	case <-l.lost:
@@ -113,9 +113,8 @@ func (l *Listener) awaitPublisher(ctx context.Context) error {
 	return err
 }
 
-// cancelListed cancels the orders whose cancellation could not be delivered: the
-// other half of invariant 7. Canceling is idempotent, and a cancellation that
-// comes before its claim wins.
+// cancelListed cancels the orders whose cancellations could not be delivered, as invariant 7
+// requires. Canceling is idempotent, and a cancellation that arrives before its claim wins.
 func (l *Listener) cancelListed(ctx context.Context) error {
 	orders, err := l.view.Cancelled(ctx)
 	if err != nil {
@@ -137,7 +136,7 @@ func (l *Listener) cancelListed(ctx context.Context) error {
 	canceled := make(map[bourse.OrderID]struct{}, len(orders))
 	var failed error
 	for i, id := range orders {
-		if err := done[i]; err != nil && bourse.CodeOf(err) != bourse.CodeInvalid { // such an order can not be filled either
+		if err := done[i]; err != nil && bourse.CodeOf(err) != bourse.CodeInvalid { // an order with an invalid id cannot be filled either
 			failed = errors.Join(failed, err)
 			continue
 		}

@@ -6,33 +6,33 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// maxNoted bounds the machines and volumes that an outbox names. Past it everything is
-// published again, which costs about as much as so many changes.
+// maxNoted is the maximum number of machines, and of volumes, that an outbox names. Beyond
+// it everything is published again, which costs about as much as so many changes.
 const maxNoted = 4096
 
-// outbox holds what has changed since it was published last: names only, so
-// that many changes of one machine are one, and a view that fails costs
-// nothing but them. Adding never blocks.
+// outbox holds the names of records that have changed since they were published. Several
+// changes of one machine are thus published once, and while the view fails, memory is used
+// only for names. Adding never blocks.
 type outbox struct {
-	wake chan struct{} // holds a token when there is something to take
+	wake chan struct{} // contains a token if there is something to take
 
-	mu   sync.Mutex // never held over anything else
+	mu   sync.Mutex // never held during other calls
 	held changes
 }
 
-// changes is what an outbox holds.
+// changes is the content of an outbox.
 type changes struct {
 	ids     map[bourse.MachineID]struct{}
 	volumes map[bourse.VolumeID]struct{}
-	all     bool            // everything; then ids and volumes are empty
-	unsure  bool            // some of the changes may not have happened yet
-	waits   []chan struct{} // closed when all this has been published
+	all     bool            // everything may have changed; then ids and volumes are empty
+	unsure  bool            // some of the changes may not be durable yet
+	waits   []chan struct{} // closed once all changes have been published
 }
 
 func newOutbox() *outbox { return &outbox{wake: make(chan struct{}, 1)} }
 
-// add notes that a machine has changed. unsure says that the change is on its
-// way into the store and perhaps not there yet.
+// add notes that a machine has changed. unsure means that the change was submitted to the
+// store but may not be durable yet.
 func (o *outbox) add(id bourse.MachineID, unsure bool) {
 	o.update(func(p *changes) {
 		p.unsure = p.unsure || unsure
@@ -48,18 +48,18 @@ func (o *outbox) addVolume(id bourse.VolumeID, unsure bool) {
 	})
 }
 
-// addAll notes that anything may have changed.
+// addAll notes that everything may have changed.
 func (o *outbox) addAll() { o.update((*changes).addAll) }
 
-// await returns a channel that is closed when all that was added before it has
-// been published.
+// await returns a channel that is closed once everything that was added before has been
+// published.
 func (o *outbox) await() <-chan struct{} {
 	done := make(chan struct{})
 	o.update(func(p *changes) { p.waits = append(p.waits, done) })
 	return done
 }
 
-// put returns what could not be published.
+// put adds changes again that could not be published.
 func (o *outbox) put(back changes) {
 	o.update(func(p *changes) {
 		p.unsure = p.unsure || back.unsure
@@ -91,7 +91,7 @@ func (o *outbox) update(change func(*changes)) {
 	o.mu.Unlock()
 	select {
 	case o.wake <- struct{}{}:
-	default: // one token is enough: the reader takes all there is
+	default: // one token is enough, because the reader takes everything
 	}
 }
 

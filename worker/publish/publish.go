@@ -1,6 +1,6 @@
-// Package publish publishes to the view what a worker has, and does what the view
-// asks of the worker. Both run beside all other work: no caller waits for the
-// view, and the worker's store wins wherever the two differ (invariant 8).
+// Package publish publishes a worker's records to the view, and carries out the requests
+// that the worker finds there. Both run in the background: no caller waits for the view,
+// and the worker's store wins wherever the two differ (invariant 8).
 package publish
 
 import (
@@ -16,59 +16,59 @@ import (
 )
 
 const (
-	// Batch is how many machines are in one update.
+	// Batch is the maximum number of machines in one update.
 	Batch = 128
-	// Events is how many events of a machine go into the view.
+	// Events is the number of a machine's latest events that are published.
 	Events = 2
-	// CheckEvery is the time between two looks at whether the view has all,
-	// and nothing else.
+	// CheckEvery is the interval at which everything is published again, and removed
+	// from the view if the worker no longer has it.
 	CheckEvery = 5 * time.Minute
-	// AgainMost is the longest wait after a failure of the view: the wait
-	// doubles from againFirst.
+	// AgainMost is the maximum wait after a failure of the view. The first wait is
+	// againFirst, and it doubles each time.
 	AgainMost  = 5 * time.Second
 	againFirst = 100 * time.Millisecond
 
-	// The changes of a machine come in bursts: its start is three of them in
-	// some milliseconds. Waiting for the others makes them one, and halves the
-	// work; the view has them that much later.
+	// gather is the time to wait for further changes. The changes of a machine come in
+	// bursts; its start is three of them within milliseconds. Publishing them together
+	// halves the work, and delays them by this time.
 	gather = 50 * time.Millisecond
 )
 
-// Images are the host's images.
+// Images lists the host's images.
 type Images interface {
-	// List returns every image, those being pulled too.
+	// List returns all images, including those that are being pulled.
 	List(ctx context.Context) ([]bourse.Image, error)
-	// Changed returns a channel of capacity one that holds a token when List
-	// may have changed. It is always the same channel.
+	// Changed returns a channel of capacity one that contains a token if the result of
+	// List may have changed. It is always the same channel.
 	Changed() <-chan struct{}
 }
 
-// Config says what a Publisher publishes, and where.
+// Config configures a Publisher.
 type Config struct {
 	View   View                                  // required
-	Images Images                                // nil: the worker has none
-	Facts  func(*store.Tx) (bourse.Facts, error) // what the worker says of itself, as far as it costs next to nothing
+	Images Images                                // nil if the worker has no images
+	Facts  func(*store.Tx) (bourse.Facts, error) // returns the worker's facts that are cheap to determine
 }
 
-// Publisher publishes to the view what the worker has. What it could not
-// publish yet it reads from the store when it can. The fields below leaving
-// belong to the goroutine of Run.
+// Publisher publishes the worker's records to the view. It remembers the names of changed
+// records and reads the records when it publishes them. The fields below leaving belong to
+// the goroutine of Run.
 type Publisher struct {
 	state   *state.State
 	view    View
 	host    Images
 	facts   func(*store.Tx) (bourse.Facts, error)
 	box     *outbox
-	leaving atomic.Bool // takes no more orders
+	leaving atomic.Bool // the worker accepts no more orders
 
 	published map[bourse.MachineID]struct{} // machines that the view may have
-	volumes   map[bourse.VolumeID]struct{}  // the same of volumes
+	volumes   map[bourse.VolumeID]struct{}  // volumes that the view may have
 	images    shownImages
 	shown     shownFacts
 	failures  int // in a row
 }
 
-// New makes a Publisher that follows what changes in s. It starts nothing.
+// New returns a Publisher of the changes in s. It starts nothing.
 func New(s *state.State, cfg Config) *Publisher {
 	p := &Publisher{
 		state: s, view: cfg.View, host: cfg.Images, facts: cfg.Facts, box: newOutbox(),
@@ -79,11 +79,11 @@ func New(s *state.State, cfg Config) *Publisher {
 	return p
 }
 
-// Run publishes everything, then what changes, until ctx ends.
+// Run publishes everything, and then each change, until ctx ends.
 func (p *Publisher) Run(ctx context.Context) error {
 	check := time.NewTicker(CheckEvery)
 	defer check.Stop()
-	facts := time.NewTicker(factsEvery) // some change without a machine, and some were held back
+	facts := time.NewTicker(factsEvery) // facts may change without a machine, or were held back
 	defer facts.Stop()
 	lost := p.view.Lost()
 	p.box.addAll()
@@ -92,7 +92,7 @@ func (p *Publisher) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-lost:
-			lost = p.view.Lost() // first: it may be lost again while we publish
+			lost = p.view.Lost() // before publishing, during which it may be lost again
 			p.box.addAll()
 		case <-check.C:
 			p.box.addAll()
@@ -103,7 +103,7 @@ func (p *Publisher) Run(ctx context.Context) error {
 			state.Rest(ctx, gather)
 		}
 		select {
-		case <-lost: // now rather than next time: a new life of ours is to begin with all that we have
+		case <-lost: // before deliver, so that a new epoch begins with everything
 			lost = p.view.Lost()
 			p.box.addAll()
 		default:
@@ -112,7 +112,7 @@ func (p *Publisher) Run(ctx context.Context) error {
 	}
 }
 
-// deliver publishes what the outbox holds; what it cannot publish goes back.
+// deliver publishes the changes in the outbox, and puts them back if that fails.
 func (p *Publisher) deliver(ctx context.Context) {
 	changes := p.box.take()
 	err := p.send(ctx, &changes)
@@ -130,13 +130,13 @@ func (p *Publisher) deliver(ctx context.Context) {
 	if ctx.Err() != nil {
 		return
 	}
-	if p.failures++; p.failures == 1 { // then there is nothing new to say
+	if p.failures++; p.failures == 1 { // log only the first of several failures
 		p.state.Log.Warn("publish to view failed", "err", err)
 	}
 	state.Rest(ctx, backoff(p.failures))
 }
 
-// backoff is how long to wait after the n-th failure in a row.
+// backoff returns the wait after the n-th failure in a row.
 func backoff(n int) time.Duration {
 	d := againFirst
 	for range n - 1 {
@@ -149,7 +149,7 @@ func backoff(n int) time.Duration {
 
 func (p *Publisher) send(ctx context.Context, out *changes) error {
 	if out.unsure {
-		// What was on its way when it was noted is there when this is.
+		// Changes that were submitted before they were noted are durable once this is.
 		if err := p.state.Store.Update(ctx, func(*store.Tx) error { return nil }); err != nil {
 			return err
 		}
@@ -170,8 +170,7 @@ func (p *Publisher) send(ctx context.Context, out *changes) error {
 	return p.publishImages(ctx)
 }
 
-// publishMachines publishes machines as the store has them now, with what u
-// says already.
+// publishMachines publishes the present records of machines, together with u.
 func (p *Publisher) publishMachines(ctx context.Context, u Update, ids []bourse.MachineID) error {
 	if len(ids) == 0 {
 		return p.publish(ctx, u)
@@ -188,8 +187,8 @@ func (p *Publisher) publishMachines(ctx context.Context, u Update, ids []bourse.
 	return nil
 }
 
-// read adds machines to u as the store has them. One that has come and gone
-// before it was published is left out.
+// read adds the present records of machines to u. It leaves out machines that were created
+// and destroyed without having been published.
 func (p *Publisher) read(u *Update, ids []bourse.MachineID) error {
 	return p.state.Store.View(func(tx *store.Tx) error {
 		for _, id := range ids {
@@ -212,7 +211,7 @@ func (p *Publisher) read(u *Update, ids []bourse.MachineID) error {
 	})
 }
 
-// publish hands u to the view.
+// publish sends u to the view, and records what the view has now.
 func (p *Publisher) publish(ctx context.Context, u Update) error {
 	if u.empty() {
 		return nil
@@ -242,14 +241,14 @@ func (p *Publisher) publish(ctx context.Context, u Update) error {
 	return nil
 }
 
-// Leave publishes that the worker takes no more orders, and returns when the
-// view has that, or with the error of ctx. It is called during Run.
+// Leave publishes that the worker accepts no more orders. It returns once the view contains
+// that, or with the error of ctx. It must be called during Run.
 func (p *Publisher) Leave(ctx context.Context) error {
 	p.leaving.Store(true)
 	return p.Await(ctx)
 }
 
-// Await returns when the view has all that changed before the call.
+// Await returns once the view contains all changes that were made before the call.
 func (p *Publisher) Await(ctx context.Context) error {
 	select {
 	case <-p.box.await():

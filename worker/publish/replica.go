@@ -25,7 +25,7 @@ func NewReplica(v *view.View, self bourse.WorkerID) Replica {
 
 // Publish implements View. It writes rows in one transaction.
 func (r Replica) Publish(ctx context.Context, u Update) error {
-	if len(u.Apps) > 0 { // a broker's words, not ours
+	if len(u.Apps) > 0 { // they are signed by brokers
 		proofs := make([][]byte, len(u.Apps))
 		for i := range u.Apps {
 			proofs[i] = u.Apps[i].Proof
@@ -38,7 +38,7 @@ func (r Replica) Publish(ctx context.Context, u Update) error {
 	return err
 }
 
-// rows returns what u says, apart from apps.
+// rows returns the rows for u, except for apps.
 func (u *Update) rows() []wire.Row {
 	rows := make([]wire.Row, 0, u.things()+1)
 	if u.Facts != nil {

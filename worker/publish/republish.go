@@ -8,9 +8,9 @@ import (
 	"github.com/bourse-dev/bourse/store"
 )
 
-// republish makes the view equal to the store: everything in the store is
-// published, and what the view has beyond it is gone. What changes meanwhile
-// is noted in the outbox, and published after it.
+// republish makes the view equal to the store: it publishes everything in the store, and
+// removes everything else. Changes in the meantime are noted in the outbox and published
+// afterwards.
 func (p *Publisher) republish(ctx context.Context) error {
 	living, err := p.living()
 	if err != nil {
@@ -31,8 +31,8 @@ func (p *Publisher) republish(ctx context.Context) error {
 	if err := p.publishMachines(ctx, u, living); err != nil {
 		return err
 	}
-	// A machine is made once: what the view had and the store had not, before
-	// we looked at the view, is not coming back.
+	// The view is read after the store. A machine is created only once, so a machine
+	// that the view has and the store did not have will not come back.
 	gone := slices.DeleteFunc(listed, func(id bourse.MachineID) bool {
 		_, lives := slices.BinarySearch(living, id)
 		return lives
@@ -57,7 +57,7 @@ func (p *Publisher) listed(ctx context.Context) ([]bourse.MachineID, error) {
 	return p.view.Machines(ctx)
 }
 
-// living lists the machines of the store that are not destroyed, in order.
+// living returns the machines in the store that are not destroyed, in order.
 func (p *Publisher) living() ([]bourse.MachineID, error) {
 	var out []bourse.MachineID
 	err := p.state.Store.View(func(tx *store.Tx) error {

@@ -8,64 +8,63 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// View is where the worker publishes what it has, and reads what the cluster
-// wants of it. It is a hint to others (invariant 8): the worker works without
-// it, and its own store wins whenever they differ.
+// View receives the worker's records and contains the cluster's requests to the worker. It
+// is a hint to others (invariant 8): the worker does not need it, and its own store wins
+// whenever they differ.
 //
-// Publish and the methods of ViewRows are called from one goroutine, Apps,
-// Cancelled and Publish of apps from another. Every call respects its context;
-// one that fails is repeated with backoff, so all of them are idempotent. One
-// whose context has ended takes effect before every later one, or never.
+// Publish and the methods of ViewRows are called by one goroutine; Apps, Cancelled and
+// Publish of apps by another. Every call must respect its context. A failed call is
+// repeated with backoff, so all calls must be idempotent. A call whose context has ended
+// must take effect before every later call, or never.
 type View interface {
-	// Publish makes what u says of this worker part of the view, and returns
-	// when it is. CodeInvalid: something in u is what the view cannot hold, and
-	// nothing of u is part of it; the caller finds out what it is and leaves
-	// that out.
+	// Publish makes u part of the view, and returns once it is. It returns CodeInvalid,
+	// and changes nothing, if u contains something that the view does not accept. The
+	// caller then leaves that part out.
 	Publish(ctx context.Context, u Update) error
 	ViewRows
-	// Apps lists every app that the view has, tombstones included.
+	// Apps returns all apps in the view, including tombstones.
 	Apps(ctx context.Context) ([]bourse.App, error)
 	// Prove returns the view's record of an app with its proof.
 	Prove(ctx context.Context, name bourse.AppName) (bourse.App, error)
-	// Cancelled lists the orders that this worker must not fill.
+	// Cancelled returns the orders that this worker must not fill.
 	Cancelled(ctx context.Context) ([]bourse.OrderID, error)
-	// Changed returns a channel of capacity one that holds a token when Apps or
-	// Cancelled may have changed. It is always the same channel.
+	// Changed returns a channel of capacity one that contains a token if the result of
+	// Apps or Cancelled may have changed. It is always the same channel.
 	Changed() <-chan struct{}
-	// Lost returns a channel that is closed, and replaced by a new one, when
-	// what this worker has published is gone.
+	// Lost returns a channel that is closed, and replaced by a new one, when the view
+	// has lost everything that this worker has published.
 	Lost() <-chan struct{}
 }
 
-// ViewRows lists what the view has of this worker, in any order.
+// ViewRows lists this worker's rows in the view, in any order.
 type ViewRows interface {
 	Machines(ctx context.Context) ([]bourse.MachineID, error)
 	Volumes(ctx context.Context) ([]bourse.VolumeID, error)
 	Images(ctx context.Context) (digests []string, err error)
 }
 
-// Update is what is published at once. Its receiver may keep what it holds.
+// Update contains changes that are published together. Its receiver may keep the values.
 type Update struct {
-	Facts       *bourse.Facts // nil: as before; its Machines is nil. The amounts are exact
-	Leaving     bool          // goes with Facts: takes no more orders
+	Facts       *bourse.Facts // with exact amounts and without Machines; nil if they have not changed
+	Leaving     bool          // the worker accepts no more orders; used only with Facts
 	Machines    []bourse.Machine
 	Gone        []bourse.MachineID // destroyed; the view may not know them
 	Volumes     []bourse.Volume    // without their usage
-	GoneVolumes []bourse.VolumeID  // as Gone; snapshots of one may still be there
-	Images      []bourse.Image     // that are there
+	GoneVolumes []bourse.VolumeID  // like Gone; their snapshots may still exist
+	Images      []bourse.Image     // on the host
 	GoneImages  []string           // digests
-	Apps        []bourse.App       // to be merged by App.Merge, as far as they have proofs
+	Apps        []bourse.App       // to merge with App.Merge; those without proofs are ignored
 }
 
 func (u *Update) empty() bool { return u.Facts == nil && u.things() == 0 }
 
-// things counts what u says beside facts.
+// things returns the number of values in u, without the facts.
 func (u *Update) things() int {
 	return len(u.Machines) + len(u.Gone) + len(u.Volumes) + len(u.GoneVolumes) + len(u.Images) + len(u.GoneImages) + len(u.Apps)
 }
 
-// halves cuts u in two, the facts for themselves; ok is false when it says one
-// thing only.
+// halves splits u into the facts and the rest or, if it has no facts, into two halves. ok is
+// false if u contains only one value.
 func (u *Update) halves() (a, b Update, ok bool) {
 	n := u.things()
 	switch {
@@ -77,7 +76,7 @@ func (u *Update) halves() (a, b Update, ok bool) {
 	case n < 2:
 		return a, b, false
 	}
-	n /= 2 // that go to a
+	n /= 2 // number of values in a
 	a.Machines, b.Machines, n = cut(u.Machines, n)
 	a.Gone, b.Gone, n = cut(u.Gone, n)
 	a.Volumes, b.Volumes, n = cut(u.Volumes, n)
@@ -88,20 +87,20 @@ func (u *Update) halves() (a, b Update, ok bool) {
 	return a, b, true
 }
 
-// clear drops all but the facts.
+// clear removes everything except the facts.
 func (u *Update) clear() { *u = Update{Facts: u.Facts, Leaving: u.Leaving} }
 
-// cut returns the first n of a list, the others, and how many were missing.
+// cut returns the first n values of a list, the others, and by how many the list is shorter
+// than n.
 func cut[T any](list []T, n int) (first, rest []T, missing int) {
 	k := min(n, len(list))
 	return list[:k:k], list[k:], n - k
 }
 
-// Patience bounds one call of the view.
+// Patience is the time limit of one call of the view.
 const Patience = 10 * time.Second
 
-// offer hands u to the view. What the view cannot hold is left out: that is no
-// reason to keep the rest from it.
+// offer publishes u. If the view does not accept a value, offer leaves out only that value.
 func offer(ctx context.Context, log *slog.Logger, view View, u Update) error {
 	patient, cancel := context.WithTimeout(ctx, Patience)
 	err := view.Publish(patient, u)
@@ -111,7 +110,7 @@ func offer(ctx context.Context, log *slog.Logger, view View, u Update) error {
 	}
 	a, b, ok := u.halves()
 	if !ok {
-		log.Warn("left out of view: it cannot hold this", "what", u.name(), "err", err)
+		log.Warn("record left out of view: not accepted", "what", u.name(), "err", err)
 		return nil
 	}
 	if err := offer(ctx, log, view, a); err != nil {
@@ -120,7 +119,7 @@ func offer(ctx context.Context, log *slog.Logger, view View, u Update) error {
 	return offer(ctx, log, view, b)
 }
 
-// name says what an update of one thing is about.
+// name returns the name of the only value in u, for the log.
 func (u *Update) name() string {
 	switch {
 	case len(u.Machines) > 0:

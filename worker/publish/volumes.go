@@ -8,7 +8,7 @@ import (
 	"github.com/bourse-dev/bourse/store"
 )
 
-// publishVolumes publishes volumes as the store has them now.
+// publishVolumes publishes the present records of volumes.
 func (p *Publisher) publishVolumes(ctx context.Context, ids []bourse.VolumeID) error {
 	for batch := range slices.Chunk(ids, Batch) {
 		var u Update
@@ -22,8 +22,8 @@ func (p *Publisher) publishVolumes(ctx context.Context, ids []bourse.VolumeID) e
 	return nil
 }
 
-// readVolumes adds volumes to u as the store has them. A destroyed one is gone
-// for the view; its snapshots are listed by this worker.
+// readVolumes adds the present records of volumes to u. A destroyed volume is removed from
+// the view, even if it has snapshots, which only this worker lists.
 func (p *Publisher) readVolumes(u *Update, ids []bourse.VolumeID) error {
 	return p.state.Store.View(func(tx *store.Tx) error {
 		for _, id := range ids {
@@ -43,7 +43,7 @@ func (p *Publisher) readVolumes(u *Update, ids []bourse.VolumeID) error {
 	})
 }
 
-// republishVolumes is the part of republish that is about volumes.
+// republishVolumes is the part of republish for volumes.
 func (p *Publisher) republishVolumes(ctx context.Context) error {
 	have, err := p.livingVolumes()
 	if err != nil {
@@ -74,8 +74,7 @@ func (p *Publisher) republishVolumes(ctx context.Context) error {
 	return nil
 }
 
-// livingVolumes lists the volumes of the store that are not destroyed, in
-// order.
+// livingVolumes returns the volumes in the store that are not destroyed, in order.
 func (p *Publisher) livingVolumes() ([]bourse.VolumeID, error) {
 	var out []bourse.VolumeID
 	err := p.state.Store.View(func(tx *store.Tx) error {
