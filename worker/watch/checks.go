@@ -17,11 +17,12 @@ import (
 )
 
 const (
-	// A start is some changes within milliseconds: gather makes them one look.
+	// checksGather is the time to wait for further changes. A start consists of several
+	// changes within milliseconds.
 	checksGather = 20 * time.Millisecond
-	// Until a check has passed it is repeated sooner than its interval says, so
-	// that a machine that has just become ready is known to be: after an eighth of the
-	// time that it has been tried, so that no more than that is lost.
+	// Until a check has passed once, it is repeated earlier than its interval requires, so
+	// that a machine is known to be ready soon: after an eighth of the time since the first
+	// attempt, and at least after soonest.
 	soonest = 100 * time.Millisecond
 	sooner  = 8
 )
@@ -35,12 +36,12 @@ type Checks struct {
 	state    *state.State
 	dial     Dial
 	failures quiet.Line
-	running  map[bourse.MachineID]checkRun // of Run's goroutine
+	running  map[bourse.MachineID]checkRun // only used by Run's goroutine
 
 	probers atomic.Int64
 }
 
-// checkRun is what runs for one start of a machine.
+// checkRun identifies the running checks of one start of a machine.
 type checkRun struct {
 	boot    int
 	version bourse.InstanceID
@@ -52,7 +53,7 @@ func NewChecks(s *state.State, dial Dial) *Checks {
 	return &Checks{follower: follow(s), state: s, dial: dial, running: map[bourse.MachineID]checkRun{}}
 }
 
-// Run checks the machines until ctx ends. It is called once, when the worker has
+// Run checks the machines until ctx ends. It must be called once, after the worker has
 // recovered.
 func (c *Checks) Run(ctx context.Context) error {
 	if err := c.noteAll(c.state); err != nil {
@@ -73,7 +74,7 @@ func (c *Checks) Run(ctx context.Context) error {
 	}
 }
 
-// look makes what runs for a machine what its record asks for.
+// look starts or stops a machine's checks according to its record.
 func (c *Checks) look(ctx context.Context, id bourse.MachineID) error {
 	var m bourse.Machine
 	err := c.state.Store.View(func(tx *store.Tx) error {
@@ -115,24 +116,25 @@ func (c *Checks) look(ctx context.Context, id bourse.MachineID) error {
 	return nil
 }
 
-// portOf returns where a check of the machine knocks that names a port, or none: what a
-// service names is where its requests go, which on the host's network is $PORT.
+// portOf returns the port that a check of m connects to, given the port in its config, or 0
+// for none. A service's port is replaced by the port that receives the service's requests,
+// which is $PORT on the host's network.
 func portOf(m *bourse.Machine, port int) int {
 	if port != 0 && !slices.ContainsFunc(workload.Services(&m.Config), func(s workload.Service) bool { return s.InternalPort == port }) {
 		return port
 	}
 	own, err := admit.PortOf(m, port)
 	if err != nil {
-		return 0 // the probe says that there is none
+		return 0 // the probe reports that there is no port
 	}
 	return own
 }
 
-// Running returns how many checks are being done, of all machines.
+// Running returns the number of running checks of all machines.
 func (c *Checks) Running() int { return int(c.probers.Load()) }
 
-// knownStatus returns what is recorded of a check of the machine's present start, ""
-// for nothing.
+// knownStatus returns the recorded status of a check since the machine's last start, "" if
+// there is none.
 func knownStatus(m *bourse.Machine, name string) bourse.CheckState {
 	if m.Checks == nil || m.Checks.Boot != m.Boot.Number {
 		return ""
@@ -145,19 +147,19 @@ func knownStatus(m *bourse.Machine, name string) bourse.CheckState {
 	return ""
 }
 
-// prober does one check of one start of a machine.
+// prober runs one check of one start of a machine.
 type prober struct {
 	*Checks
 	machine bourse.MachineID
 	boot    int
 	check   workload.Check
-	last    bourse.CheckState // that is recorded; "" for none
+	last    bourse.CheckState // recorded status; "" for none
 }
 
 func (p *prober) run(ctx context.Context) {
 	adopted, passedOnce := p.last != "", false
 	begin, wait := time.Now(), time.Duration(0)
-	if adopted { // the daemon has restarted: all machines' checks begin now
+	if adopted { // the daemon has restarted, and the checks of all machines begin now
 		wait = rand.N(p.check.Interval)
 	}
 	for {
@@ -183,8 +185,7 @@ func (p *prober) run(ctx context.Context) {
 	}
 }
 
-// record writes the check's status; one that cannot be written is tried again
-// after the next probe.
+// record writes the check's status. If that fails, it is repeated after the next probe.
 func (p *prober) record(ctx context.Context, now bourse.CheckState, output string) {
 	status := bourse.CheckStatus{Name: p.check.Name, Status: now, Output: output, UpdatedAt: time.Now().UTC()}
 	err := p.state.Commit(ctx, p.machine, func(tx *store.Tx) error {
@@ -202,12 +203,12 @@ func (p *prober) record(ctx context.Context, now bourse.CheckState, output strin
 		p.last = now
 	case ctx.Err() == nil && bourse.CodeOf(err) != bourse.CodeNotFound:
 		if kept, ok := p.failures.Due(); ok {
-			p.state.Log.Warn("record of a health check failed", "machine", p.machine, "check", p.check.Name, "err", err, "not_logged", kept)
+			p.state.Log.Warn("record result of health check failed", "machine", p.machine, "check", p.check.Name, "err", err, "not_logged", kept)
 		}
 	}
 }
 
-// withStatus returns results with one status changed. r is not.
+// withStatus returns a copy of r with one status changed.
 func withStatus(r *bourse.CheckResults, boot int, s bourse.CheckStatus) *bourse.CheckResults {
 	out := &bourse.CheckResults{Boot: boot}
 	if r != nil && r.Boot == boot {

@@ -13,31 +13,31 @@ import (
 	"github.com/bourse-dev/bourse/workload"
 )
 
-// IdleAfter is for how long nobody uses a machine before it is stopped, unless the
-// operator says something else.
+// IdleAfter is the default time without use after which a machine is stopped.
 const IdleAfter = time.Minute
 
 const (
-	idleGather = 100 * time.Millisecond // changes within it are one look
-	retryAfter = 5 * time.Second        // after a stop that failed
+	idleGather = 100 * time.Millisecond // to wait for further changes
+	retryAfter = 5 * time.Second        // after a failed stop
 	viewLimit  = 10 * time.Second
 )
 
-// Stopper are the worker's own.
+// Stopper stops the worker's machines.
 type Stopper interface {
-	// StopIf stops a machine, or suspends it, if check, in the transaction that
-	// records it, returns why and no error.
+	// StopIf stops a machine, or suspends it if freeze is set. It calls check in the
+	// transaction that records this. check returns the reason, or an error that
+	// prevents the stop.
 	StopIf(ctx context.Context, id bourse.MachineID, freeze bool, check func(*store.Tx, *bourse.Machine) (why string, err error)) error
 }
 
-// IdleConfig is what a watch is made of.
+// IdleConfig configures an Idle.
 type IdleConfig struct {
 	State    *state.State
 	Tracker  *Tracker
 	Machines Stopper
-	View     StandbyView   // nil: no other worker has machines
+	View     StandbyView   // nil if no other worker has machines
 	After    time.Duration // default [IdleAfter]
-	Awake    *Awake        // nil: programs cannot keep their machines awake
+	Awake    *Awake        // nil if programs cannot keep their machines awake
 }
 
 // Idle stops or suspends a worker's machines that nobody uses.
@@ -45,8 +45,8 @@ type Idle struct {
 	IdleConfig
 	*follower
 	failures quiet.Line
-	due      map[bourse.MachineID]time.Time // of Run's goroutine: when to decide about machines
-	busy     busySet                        // machines that are being stopped
+	due      map[bourse.MachineID]time.Time // when to decide about machines; only used by Run's goroutine
+	busy     busySet                        // machines that this watcher is stopping
 }
 
 // NewIdle returns the idle watcher of a worker. Run starts it.
@@ -59,7 +59,7 @@ func NewIdle(cfg IdleConfig) *Idle {
 	return w
 }
 
-// Run stops machines that nobody uses until ctx ends. It is called once, when the
+// Run stops machines that nobody uses, until ctx ends. It must be called once, after the
 // worker has recovered.
 func (w *Idle) Run(ctx context.Context) error {
 	if err := w.noteAll(w.State); err != nil {
@@ -79,7 +79,7 @@ func (w *Idle) Run(ctx context.Context) error {
 		for id := range w.take() {
 			w.due[id] = now
 		}
-		next := now.Add(time.Hour) // or a change
+		next := now.Add(time.Hour) // or earlier, after a change
 		for id, at := range w.due {
 			if !at.After(now) {
 				at = w.look(ctx, id, now)
@@ -92,8 +92,8 @@ func (w *Idle) Run(ctx context.Context) error {
 	}
 }
 
-// look decides about a machine, and returns when to look again; zero: when it has
-// changed.
+// look decides about a machine, and returns when to look again: zero means after its next
+// change.
 func (w *Idle) look(ctx context.Context, id bourse.MachineID, now time.Time) time.Time {
 	v, app, err := w.decide(ctx, id, now)
 	switch {
@@ -118,18 +118,18 @@ func (w *Idle) look(ctx context.Context, id bourse.MachineID, now time.Time) tim
 
 func (w *Idle) failed(ctx context.Context, id bourse.MachineID, err error) {
 	if kept, ok := w.failures.Due(); ok && ctx.Err() == nil {
-		w.State.Log.Warn("stop of a machine that nobody uses failed: it is tried again", "machine", id, "err", err, "not_logged", kept)
+		w.State.Log.Warn("stop idle machine failed, will retry", "machine", id, "err", err, "not_logged", kept)
 	}
 }
 
-// around is what is known of the other machines of an app.
+// around holds the known machines of an app on all workers.
 type around struct {
 	machines []bourse.Machine
-	blind    bool
+	blind    bool // machines is not known now
 }
 
-// decide reads what is known of a machine. What others do is asked only when that
-// matters.
+// decide decides about a machine. It reads the app's other machines only if the decision
+// depends on them.
 func (w *Idle) decide(ctx context.Context, id bourse.MachineID, now time.Time) (v IdleVerdict, others around, err error) {
 	var app bourse.AppRef
 	ask := func(others around) error {
@@ -160,7 +160,7 @@ func (w *Idle) decide(ctx context.Context, id bourse.MachineID, now time.Time) (
 	return v, others, ask(others)
 }
 
-// serve serves the socket of a machine that runs, and no other.
+// serve opens the socket of a running machine, and closes that of a stopped one.
 func (w *Idle) serve(ctx context.Context, m *bourse.Machine) {
 	switch {
 	case w.Awake == nil || len(m.Config.Services) == 0 || m.Config.ImageKind() != bourse.HostImage:
@@ -173,7 +173,7 @@ func (w *Idle) serve(ctx context.Context, m *bourse.Machine) {
 	}
 }
 
-// weigh decides about a machine of which tx has the record.
+// weigh decides about machine m, with its record in tx.
 func (w *Idle) weigh(tx *store.Tx, m *bourse.Machine, others around, now time.Time) (IdleVerdict, error) {
 	list := workload.Services(&m.Config)
 	if workload.AutostopOf(list) == workload.AutostopOff || m.State != bourse.StateStarted {
@@ -201,22 +201,22 @@ func (w *Idle) weigh(tx *store.Tx, m *bourse.Machine, others around, now time.Ti
 	return DecideIdle(s, now, w.After), nil
 }
 
-// startedAt returns when a machine that runs was started or resumed; zero when that
-// is further back than is looked.
+// startedAt returns when a running machine was started or resumed, zero if its recent
+// events do not contain that.
 func startedAt(tx *store.Tx, id bourse.MachineID) (time.Time, error) {
 	events, err := state.ReadEvents(tx, id, state.RecentEvents)
 	for i := range events {
-		if e := &events[i]; e.State == bourse.StateStarted && e.From == bourse.StateStarting { // not one that could not be suspended
+		if e := &events[i]; e.State == bourse.StateStarted && e.From == bourse.StateStarting { // not after a failed suspend
 			return e.At, err
 		}
 	}
 	return time.Time{}, err
 }
 
-// errUsed says that a machine is to go on after all.
+// errUsed reports that a machine is in use again and must keep running.
 var errUsed = errors.New("in use")
 
-// stop stops a machine, or suspends it, beside all else, unless it is in use by then.
+// stop stops or suspends a machine in the background, unless it is in use by then.
 func (w *Idle) stop(id bourse.MachineID, act IdleAct, others around) {
 	if !w.busy.begin(id) {
 		return
@@ -239,17 +239,17 @@ func (w *Idle) stop(id bourse.MachineID, act IdleAct, others around) {
 		w.busy.end(id)
 		switch {
 		case err == nil:
-			w.State.Log.Info("machine that nobody uses", "machine", id, "act", string(act), "why", why)
-			return // its record has changed
+			w.State.Log.Info("idle machine stopped", "machine", id, "act", string(act), "why", why)
+			return // the change of its record wakes Run
 		case !errors.Is(err, errUsed) && bourse.CodeOf(err) != bourse.CodeConflict:
 			w.failed(ctx, id, err)
-			return // it is tried again in a while
+			return // look has set the time of the next attempt
 		}
 		w.note(id)
 	})
 }
 
-// running returns the machines of an app that are on workers that are heard from.
+// running returns the machines of an app on workers that are members.
 func running(ctx context.Context, view StandbyView, app bourse.AppRef) ([]bourse.Machine, error) {
 	list, host, err := view.App(ctx, app)
 	return slices.DeleteFunc(list, func(m bourse.Machine) bool { return host(m.ID.Tag()) != HostHeard }), err

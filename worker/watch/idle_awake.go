@@ -18,23 +18,23 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// EnvAwake is the variable that has the path of a machine's socket.
+// EnvAwake is the environment variable that contains the path of a machine's socket.
 const EnvAwake = "BOURSE_AWAKE_SOCKET"
 
-// Bounds of what programs may do to their worker.
+// Limits that protect the worker from programs.
 const (
-	awakeConns   = 16 // of one machine at a time
+	awakeConns   = 16 // concurrent connections of one machine
 	awakeTimeout = 5 * time.Second
 	awakeHeaders = 4 << 10
-	socketPath   = 107 // bytes that a socket's path may have
+	socketPath   = 107 // maximum length of a socket's path, in bytes
 )
 
-// byItself is who holds a machine whose program keeps it awake.
+// byItself is the name of the hold of a program that keeps its machine awake.
 const byItself = "its program"
 
-// Awake serves the sockets through which programs keep their machines awake. Each
-// machine has one, with a path that no one can guess: it follows from the machine's
-// id and a key, so that a daemon that comes back listens where it did before.
+// Awake serves the sockets through which programs keep their machines awake. Each machine
+// has its own socket, with a path that nobody can guess. The path follows from the machine's
+// id and a stored key, so that a restarted daemon listens at the same paths.
 type Awake struct {
 	dir     string
 	key     []byte
@@ -48,11 +48,11 @@ type Awake struct {
 	paths   map[string]bourse.MachineID            // guarded by mu
 }
 
-// OpenAwake opens the directory of the sockets, which other users may pass through
-// and not list. It listens nowhere yet.
+// OpenAwake opens the directory of the sockets, creating it if it does not exist. Other
+// users may access the directory but not list it. OpenAwake does not listen yet.
 func OpenAwake(dir string, tracker *Tracker) (*Awake, error) {
 	if err := os.MkdirAll(dir, 0o711); err != nil {
-		return nil, bourse.Errorf(bourse.CodeInternal, "make the directory of sockets: %w", err)
+		return nil, bourse.Errorf(bourse.CodeInternal, "create the directory of sockets: %w", err)
 	}
 	name := filepath.Join(dir, "key")
 	key, err := os.ReadFile(name)
@@ -64,7 +64,7 @@ func OpenAwake(dir string, tracker *Tracker) (*Awake, error) {
 		}
 	}
 	if err != nil {
-		return nil, bourse.Errorf(bourse.CodeInternal, "key of the sockets' paths: %w", err)
+		return nil, bourse.Errorf(bourse.CodeInternal, "read or create the key of the sockets' paths: %w", err)
 	}
 	a := &Awake{dir: dir, key: key, tracker: tracker, sockets: map[bourse.MachineID]*net.UnixListener{}, paths: map[string]bourse.MachineID{}}
 	mux := http.NewServeMux()
@@ -75,8 +75,7 @@ func OpenAwake(dir string, tracker *Tracker) (*Awake, error) {
 	return a, nil
 }
 
-// Socket returns the path of a machine's socket; empty when the directory's is too
-// long for one.
+// Socket returns the path of a machine's socket, "" if it would be too long.
 func (a *Awake) Socket(id bourse.MachineID) string {
 	h := hmac.New(sha256.New, a.key)
 	h.Write([]byte(id))
@@ -87,7 +86,7 @@ func (a *Awake) Socket(id bourse.MachineID) string {
 	return path
 }
 
-// Listen serves a machine's socket, if it is not served already.
+// Listen serves a machine's socket unless it does already.
 func (a *Awake) Listen(id bourse.MachineID) error {
 	path := a.Socket(id)
 	a.mu.Lock()
@@ -95,14 +94,14 @@ func (a *Awake) Listen(id bourse.MachineID) error {
 	if a.sockets[id] != nil || a.closed || path == "" {
 		return nil
 	}
-	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) { // of a daemon before
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) { // of an earlier daemon
 		return err
 	}
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
 	if err != nil {
 		return err
 	}
-	if err := os.Chmod(path, 0o666); err != nil { //nolint:gosec // a program of any user; its path is the secret
+	if err := os.Chmod(path, 0o666); err != nil { //nolint:gosec // programs may run as any user, and the path is secret
 		return errors.Join(err, l.Close())
 	}
 	a.sockets[id], a.paths[path] = l, id
@@ -110,18 +109,18 @@ func (a *Awake) Listen(id bourse.MachineID) error {
 	return nil
 }
 
-// Close serves a machine's socket no more.
+// Close stops serving a machine's socket, and removes it.
 func (a *Awake) Close(id bourse.MachineID) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if l := a.sockets[id]; l != nil {
-		_ = l.Close() // and removes it
+		_ = l.Close() // which removes the socket
 		delete(a.paths, l.Addr().String())
 		delete(a.sockets, id)
 	}
 }
 
-// Run serves until ctx ends. The sockets stay, for the next daemon.
+// Run serves until ctx ends. The sockets remain for the next daemon.
 func (a *Awake) Run(ctx context.Context) error {
 	<-ctx.Done()
 	a.mu.Lock()
@@ -136,7 +135,7 @@ func (a *Awake) Run(ctx context.Context) error {
 	return nil
 }
 
-// machine returns whose socket a request came through.
+// machine returns the machine whose socket received a request.
 func (a *Awake) machine(r *http.Request) (id bourse.MachineID, ok bool) {
 	local, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
 	if !ok {
@@ -156,7 +155,7 @@ func (a *Awake) hold(w http.ResponseWriter, r *http.Request) {
 	case err != nil || ttl <= 0 || ttl > MostTTL:
 		http.Error(w, "invalid ttl: use a time up to "+MostTTL.String()+", such as ttl=5m", http.StatusBadRequest)
 	case r.ContentLength != 0:
-		http.Error(w, "there is no body to be sent", http.StatusBadRequest)
+		http.Error(w, "the request must not have a body", http.StatusBadRequest)
 	default:
 		a.tracker.Use(id, byItself, 0, ttl)
 		w.WriteHeader(http.StatusNoContent)
@@ -170,14 +169,15 @@ func (a *Awake) release(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// fewConns accepts so many connections at a time; the others wait in the kernel.
+// fewConns is a listener with a limited number of concurrent connections. Others wait in the
+// kernel.
 type fewConns struct {
 	net.Listener
 	free chan struct{}
 }
 
-// Accept implements net.Listener. One that waits for a place is freed by the end of
-// a connection, which the server bounds in time.
+// Accept implements net.Listener. It may wait for the end of a connection, whose time the
+// server limits.
 func (l *fewConns) Accept() (net.Conn, error) {
 	l.free <- struct{}{}
 	c, err := l.Listener.Accept()

@@ -6,11 +6,12 @@ import (
 	"time"
 )
 
-// touchEvery is how often bytes of one connection are counted, at most: less than
+// touchEvery is the minimum time between two touches by one connection. It is shorter than
 // any time after which a machine is idle.
 const touchEvery = 50 * time.Millisecond
 
-// Conn returns a connection that calls touch as it begins, and while bytes flow.
+// Conn returns a connection that calls touch now, and whenever bytes are transferred, but
+// at most once per touchEvery.
 func Conn(c net.Conn, touch func()) net.Conn {
 	touch()
 	out := conn{Conn: c, flow: &flow{touch: touch, begin: time.Now()}}
@@ -27,7 +28,7 @@ type conn struct {
 	flow *flow
 }
 
-// halfConn is a conn of which one side can be closed.
+// halfConn is a conn whose writing side can be closed.
 type halfConn struct {
 	conn
 	half closeWriter

@@ -13,16 +13,16 @@ import (
 type IdleSight struct {
 	Machine  *bourse.Machine
 	Services []workload.Service // of its config
-	Started  time.Time          // when it was started or resumed last; zero: long ago
+	Started  time.Time          // last start or resume; zero if that was long ago
 	Uses     Uses
-	Others   []bourse.Machine // of its app, as they were published last, whose workers are heard from
-	Blind    bool             // Others are not known now
+	Others   []bourse.Machine // the app's other machines as last published, on workers that are members
+	Blind    bool             // the app's other machines are not known now
 }
 
 // IdleAct is an action on a machine that nobody uses.
 type IdleAct string
 
-// The acts.
+// The actions.
 const (
 	KeepRunning IdleAct = ""
 	Stop        IdleAct = "stop"
@@ -32,23 +32,23 @@ const (
 // IdleVerdict is the decision about a machine, and when to decide again.
 type IdleVerdict struct {
 	Act  IdleAct
-	Why  string    // it is stopped, or not
-	Look time.Time // when to decide again; zero: when its record changes, or what is in progress ends
+	Why  string    // the reason to stop it, or not
+	Look time.Time // when to decide again; zero if only after a change of its record, or the end of a use
 
-	Others bool // it depends on which other machines run
+	Others bool // the decision depends on which other machines run
 }
 
-// primaryRegion is in the environment of machines that flyctl deploys.
+// primaryRegion is an environment variable of machines that flyctl deploys.
 const primaryRegion = "PRIMARY_REGION"
 
-// leastLook is the least time after which what others do is looked at again.
+// leastLook is the minimum time between decisions that depend on other machines.
 const leastLook = 5 * time.Second
 
-// DecideIdle returns what is to be done with a machine that is not used for longer than
-// after. It is a pure function of its arguments.
+// DecideIdle decides about a machine that may have been unused for longer than after. It is
+// a pure function of its arguments.
 //
-// Of the machines that must go on running for their app those with the least ids
-// do: two workers that see the same never both stop the last one.
+// If some machines of an app must keep running, those with the lowest ids do. Two workers
+// with the same information therefore never both stop the last machine.
 func DecideIdle(s *IdleSight, now time.Time, after time.Duration) IdleVerdict {
 	m := s.Machine
 	stop := workload.AutostopOf(s.Services)
@@ -81,8 +81,8 @@ func DecideIdle(s *IdleSight, now time.Time, after time.Duration) IdleVerdict {
 	return v
 }
 
-// needed returns why the app needs the machine although nobody uses it now: fewer
-// than its services say would go on with the least ids; "" when it does not.
+// needed returns why the app needs the machine although nobody uses it: too few machines
+// with lower ids run. It returns "" if the app does not need the machine.
 func (s *IdleSight) needed() string {
 	region := s.Machine.Region
 	if primary := s.Machine.Config.Env[primaryRegion]; primary != "" && primary != string(region) {
@@ -103,7 +103,8 @@ func (s *IdleSight) needed() string {
 	return ""
 }
 
-// running counts the machines with lesser ids that serve the same in the region.
+// running returns the number of machines in the region that have lower ids and provide the
+// service.
 func (s *IdleSight) running(want *workload.Service) (n int) {
 	for i := range s.Others {
 		m := &s.Others[i]
@@ -120,7 +121,7 @@ func serves(m *bourse.Machine, want *workload.Service) bool {
 	})
 }
 
-// round makes a time one that people read.
+// round rounds a duration for people.
 func round(d time.Duration) time.Duration {
 	if d < time.Second {
 		return d.Round(time.Millisecond)

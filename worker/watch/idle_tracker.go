@@ -8,50 +8,49 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Bounds of a tracker: proxies are members of the cluster, and one that lies costs
-// no more than this.
+// Limits of a tracker, which also bound its memory if a proxy sends wrong requests.
 const (
 	mostMachines = 1 << 16
 	mostHolders  = 64 // of one machine, by name; further ones share one hold
 )
 
-// MostTTL is for how long one use may keep a machine awake.
+// MostTTL is the maximum time for which one use may keep a machine awake.
 const MostTTL = time.Hour
 
-// Tracker knows which machines are in use, by whom, and until when. It is in memory
-// alone: a worker that starts knows of no use, so each machine counts as used then.
+// Tracker records which machines are in use, by whom, and until when. It exists only in
+// memory. After a start of the worker, each machine counts as used at that time.
 //
-// A use is counted first, and the machine's state read afterwards ([state.State]'s
-// Machine, which reads what was recorded before). A stop looks at the uses in the
-// transaction that records it. So either the stop sees the use, and does not begin,
-// or who uses the machine sees that it is stopping, and starts it again.
+// A user counts its use first and then reads the machine's state, with Machine of
+// [state.State]. A stop checks the uses in the transaction that records it. Therefore
+// either the stop finds the use and does not begin, or the user finds that the machine is
+// stopping, and starts it again.
 type Tracker struct {
 	now   func() time.Time
 	began time.Time
 
 	mu       sync.Mutex
 	machines map[bourse.MachineID]*uses // guarded by mu
-	full     hold                       // guarded by mu; of all machines together that found no place
+	full     hold                       // guarded by mu; of all machines beyond mostMachines together
 
-	ended func(bourse.MachineID) // called when a use has ended before its time; may be nil
+	ended func(bourse.MachineID) // called when a use has ended early; may be nil
 }
 
-// uses are those of one machine.
+// uses holds the uses of one machine.
 type uses struct {
 	holds map[string]hold // by who
-	used  time.Time       // the latest use that has no hold, or no longer
-	busy  int             // things in progress that end by themselves
+	used  time.Time       // the latest use without a hold, or whose hold has ended
+	busy  int             // number of uses in progress that were begun by Begin
 }
 
-// hold keeps a machine from being stopped until its time.
+// hold prevents a stop of a machine until a time.
 type hold struct {
 	until    time.Time
 	used     time.Time // when it was last renewed
 	requests int       // in progress
 }
 
-// last returns when the machine was in use last, as far as the hold says: with
-// requests in progress that is until the hold ends, unless it is renewed.
+// last returns when the holder used the machine last. While its requests are in progress,
+// that is now, or the end of the hold if it was not renewed.
 func (h hold) last(now time.Time) time.Time {
 	if h.requests == 0 {
 		return h.used
@@ -59,13 +58,13 @@ func (h hold) last(now time.Time) time.Time {
 	return earlier(now, h.until)
 }
 
-// NewTracker makes a tracker that knows of no use.
+// NewTracker returns a tracker without uses.
 func NewTracker() *Tracker {
 	return &Tracker{now: time.Now, began: time.Now(), machines: map[bourse.MachineID]*uses{}}
 }
 
-// Use counts a machine as in use by who: now, and for as long as ttl says, which
-// replaces what it said before. Requests are those in progress there.
+// Use counts a machine as in use by who, for ttl from now. It replaces an earlier use by
+// who. requests is the number of who's requests in progress.
 func (t *Tracker) Use(id bourse.MachineID, who string, requests int, ttl time.Duration) {
 	if t.use(id, who, requests, ttl) {
 		t.tell(id)
@@ -78,7 +77,7 @@ func (t *Tracker) tell(id bourse.MachineID) {
 	}
 }
 
-// use reports whether the hold ends sooner than it would have.
+// use reports whether the hold now ends earlier than before.
 func (t *Tracker) use(id bourse.MachineID, who string, requests int, ttl time.Duration) bool {
 	now := t.now()
 	h := hold{until: now.Add(max(0, min(ttl, MostTTL))), used: now, requests: max(0, requests)}
@@ -116,7 +115,7 @@ func (t *Tracker) Touch(id bourse.MachineID) {
 	}
 }
 
-// Drop ends the hold of who before its time; the machine was in use until now.
+// Drop ends who's hold early. The machine counts as used until now.
 func (t *Tracker) Drop(id bourse.MachineID, who string) {
 	now := t.now()
 	defer t.tell(id)
@@ -153,7 +152,7 @@ func (t *Tracker) Begin(id bourse.MachineID) (done func()) {
 	})
 }
 
-// Others returns the requests in progress that others than who hold a machine for.
+// Others returns the number of requests in progress of all holders except who.
 func (t *Tracker) Others(id bourse.MachineID, who string) (n int) {
 	now := t.now()
 	t.mu.Lock()
@@ -170,22 +169,22 @@ func (t *Tracker) Others(id bourse.MachineID, who string) (n int) {
 	return n
 }
 
-// Held returns until when a machine is held at most, and by whom; a time that is
-// past when it is not held.
+// Held returns when the last hold of a machine ends, and its holder. The time is not in the
+// future if there is no hold.
 func (t *Tracker) Held(id bourse.MachineID) (until time.Time, by string) {
 	seen := t.Uses(id)
 	return seen.Until, seen.By
 }
 
-// Uses are what is known of a machine's uses.
+// Uses summarizes the uses of a machine.
 type Uses struct {
-	Last  time.Time // when it was in use last; never before the tracker was made
-	Until time.Time // when the last hold ends; zero: there is none
-	By    string    // who has that hold
-	Busy  bool      // something is in progress that is not to be interrupted
+	Last  time.Time // of the last use; at least the time at which the tracker was created
+	Until time.Time // end of the last hold; zero if there is none
+	By    string    // the holder of that hold
+	Busy  bool      // a use is in progress that must not be interrupted
 }
 
-// Uses returns what is known of a machine's uses now.
+// Uses returns a summary of a machine's uses.
 func (t *Tracker) Uses(id bourse.MachineID) Uses {
 	now := t.now()
 	t.mu.Lock()
@@ -205,14 +204,15 @@ func (t *Tracker) Uses(id bourse.MachineID) Uses {
 	return out
 }
 
-// Forget drops what is known of a machine that is not here any more.
+// Forget removes the uses of a machine that no longer exists.
 func (t *Tracker) Forget(id bourse.MachineID) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	delete(t.machines, id)
 }
 
-// of returns the uses of a machine, which it makes; nil when there is no place.
+// of returns the uses of a machine, adding it if necessary. It returns nil if there are too
+// many machines.
 func (t *Tracker) of(id bourse.MachineID, now time.Time) *uses {
 	u := t.machines[id]
 	if u != nil {
@@ -220,7 +220,7 @@ func (t *Tracker) of(id bourse.MachineID, now time.Time) *uses {
 	}
 	if len(t.machines) >= mostMachines {
 		if now.Before(t.full.until) {
-			return nil // and it has been tried
+			return nil // removing others was tried recently
 		}
 		maps.DeleteFunc(t.machines, func(_ bourse.MachineID, u *uses) bool { return u.idleSince(now, MostTTL) })
 		if len(t.machines) >= mostMachines {
@@ -232,7 +232,7 @@ func (t *Tracker) of(id bourse.MachineID, now time.Time) *uses {
 	return u
 }
 
-// prune drops holds that have ended; what they say of the last use stays.
+// prune removes holds that have ended, and keeps the time of the last use.
 func (u *uses) prune(now time.Time) {
 	maps.DeleteFunc(u.holds, func(_ string, h hold) bool {
 		if now.Before(h.until) {
@@ -243,13 +243,13 @@ func (u *uses) prune(now time.Time) {
 	})
 }
 
-// idleSince reports whether there was no use for a time.
+// idleSince reports whether there was no use within the last d.
 func (u *uses) idleSince(now time.Time, d time.Duration) bool {
 	u.prune(now)
 	return u.busy == 0 && len(u.holds) == 0 && now.Sub(u.used) >= d
 }
 
-// most returns a hold that says no less than either.
+// most returns a hold that combines two.
 func most(a, b hold) hold {
 	return hold{until: later(a.until, b.until), used: later(a.used, b.used), requests: max(a.requests, b.requests)}
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// Others tells a worker about the machines of other workers: what they published last,
-// from the view, and which of them are heard from, from the membership.
+// Others provides the machines of other workers as they were last published, from the view,
+// and which workers are members of the cluster now, from the membership.
 type Others struct {
 	view       *view.View
 	replicator *replication.Replicator
@@ -22,7 +22,7 @@ type Others struct {
 
 var _ StandbyView = (*Others)(nil)
 
-// NewOthers returns a worker's knowledge of others.
+// NewOthers returns the StandbyView of a worker.
 func NewOthers(v *view.View, r *replication.Replicator, d *gossip.Directory) *Others {
 	return &Others{v, r, d, v.Watch(wire.TableMachines, wire.TableForgotten, view.TableSites)}
 }
@@ -44,7 +44,7 @@ func (o *Others) App(ctx context.Context, app bourse.AppRef) ([]bourse.Machine, 
 	var machines []bourse.Machine
 	for i := range list {
 		if m := &list[i].Machine; m.AppID == app.ID || m.AppID == "" {
-			hosts[m.ID.Tag()] = HostLost // unless it is heard from
+			hosts[m.ID.Tag()] = HostLost // unless it is a member, see below
 			machines = append(machines, *m)
 		}
 	}

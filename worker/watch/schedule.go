@@ -12,22 +12,22 @@ import (
 )
 
 const (
-	scheduleGather = time.Second // changes of a machine within it are one look
+	scheduleGather = time.Second // to wait for further changes of a machine
 	scheduleRetry  = time.Minute // between attempts to start a machine whose time has come
 )
 
-// StartAt starts a machine of which check returns no error, and calls write, in the
-// transaction that records the start.
+// StartAt starts a machine. In the transaction that records the start, it calls check, which
+// may refuse the start with an error, and then write.
 type StartAt func(ctx context.Context, id bourse.MachineID, check func(*bourse.Machine) error, write func(*bourse.Machine) []bourse.Event) error
 
-// Schedules are those of one worker's machines.
+// Schedules starts one worker's machines at the times in their configs.
 type Schedules struct {
 	*follower
 	state    *state.State
 	start    StartAt
 	failures quiet.Line
-	due      map[bourse.MachineID]time.Time // of Run's goroutine
-	waits    map[bourse.MachineID]time.Time // of Run's goroutine: times at which machines were found running
+	due      map[bourse.MachineID]time.Time // only used by Run's goroutine, like waits
+	waits    map[bourse.MachineID]time.Time // times at which machines were due while they ran
 }
 
 // NewSchedules returns the schedules of a worker's machines. Run starts them.
@@ -35,7 +35,7 @@ func NewSchedules(s *state.State, start StartAt) *Schedules {
 	return &Schedules{follower: follow(s), state: s, start: start, due: map[bourse.MachineID]time.Time{}, waits: map[bourse.MachineID]time.Time{}}
 }
 
-// Run starts machines at their times until ctx ends. It is called once, when the
+// Run starts machines when they are due, until ctx ends. It must be called once, after the
 // worker has recovered.
 func (c *Schedules) Run(ctx context.Context) error {
 	if err := c.noteAll(c.state); err != nil {
@@ -55,10 +55,10 @@ func (c *Schedules) Run(ctx context.Context) error {
 			c.try(ctx, id, c.look)
 		}
 		now := time.Now()
-		next := now.Add(24 * time.Hour) // or a change
+		next := now.Add(24 * time.Hour) // or earlier, after a change
 		for id, at := range c.due {
 			if !at.After(now) {
-				at = now.Add(scheduleRetry) // unless it is started: then its record has changed
+				at = now.Add(scheduleRetry) // a start changes the record, and thus this time
 				c.due[id] = at
 				c.try(ctx, id, c.fire)
 			}
@@ -70,7 +70,7 @@ func (c *Schedules) Run(ctx context.Context) error {
 	}
 }
 
-// try does something about a machine, which comes again when it fails.
+// try calls do for a machine. If that fails, the machine is due again after scheduleRetry.
 func (c *Schedules) try(ctx context.Context, id bourse.MachineID, do func(context.Context, bourse.MachineID) error) {
 	err := do(ctx, id)
 	if err == nil || ctx.Err() != nil || bourse.CodeOf(err) == bourse.CodeNotFound {
@@ -78,14 +78,14 @@ func (c *Schedules) try(ctx context.Context, id bourse.MachineID, do func(contex
 	}
 	c.due[id] = time.Now().Add(scheduleRetry)
 	if kept, ok := c.failures.Due(); ok {
-		c.state.Log.Warn("scheduled start of a machine failed: it is tried again", "machine", id, "err", err, "not_logged", kept)
+		c.state.Log.Warn("scheduled start of machine failed, will retry", "machine", id, "err", err, "not_logged", kept)
 	}
 }
 
-// errNotDue says that a machine's record has moved on.
+// errNotDue reports that a machine's record has changed since it was read.
 var errNotDue = errors.New("not due")
 
-// look makes a machine's record say when it is due, as its config asks for.
+// look determines when a machine is due according to its config, and records that.
 func (c *Schedules) look(ctx context.Context, id bourse.MachineID) error {
 	delete(c.due, id)
 	m, err := c.read(id)
@@ -103,7 +103,7 @@ func (c *Schedules) look(ctx context.Context, id bourse.MachineID) error {
 				if every = wanted(now); every == "" {
 					now.Due = nil
 				} else if now.Due == nil || now.Due.Every != every {
-					now.Due = &bourse.Due{Every: every, At: every.Next(now.CreatedAt, id, now.Instance.Time())} // since it has this config
+					now.Due = &bourse.Due{Every: every, At: every.Next(now.CreatedAt, id, now.Instance.Time())} // counted from the time of this config
 				}
 				m = *now
 				return true, nil, nil
@@ -118,7 +118,7 @@ func (c *Schedules) look(ctx context.Context, id bourse.MachineID) error {
 	return nil
 }
 
-// wanted returns the schedule of a machine, "" for none.
+// wanted returns a machine's schedule, "" for none.
 func wanted(m *bourse.Machine) bourse.Schedule {
 	if m.State == bourse.StateDestroying || m.State == bourse.StateDestroyed {
 		return ""
@@ -126,7 +126,7 @@ func wanted(m *bourse.Machine) bourse.Schedule {
 	return m.Config.Schedule
 }
 
-// fire starts a machine whose time has come, or leaves it alone until the next.
+// fire starts a machine that is due. If the machine runs, fire skips this time.
 func (c *Schedules) fire(ctx context.Context, id bourse.MachineID) error {
 	m, err := c.read(id)
 	if err != nil || m.Due == nil || m.Due.At.After(time.Now()) {
@@ -142,7 +142,7 @@ func (c *Schedules) fire(ctx context.Context, id bourse.MachineID) error {
 	}
 	switch {
 	case !startable(&m) && !c.waits[id].Equal(due.At):
-		c.waits[id] = due.At // it may have ended while no daemon ran, and that is still to be recorded
+		c.waits[id] = due.At // its exit may not be recorded yet, so try once more
 		return nil
 	case startable(&m):
 		err = c.start(ctx, id, check, func(m *bourse.Machine) []bourse.Event {
@@ -153,7 +153,7 @@ func (c *Schedules) fire(ctx context.Context, id bourse.MachineID) error {
 		err = c.state.Commit(ctx, id, func(tx *store.Tx) error {
 			_, err := state.ChangeMachine(tx, id, func(m *bourse.Machine) (bool, []bourse.Event, error) {
 				if startable(m) {
-					return false, nil, errNotDue // it has just stopped: look again
+					return false, nil, errNotDue // it has just stopped, so look again
 				}
 				if err := check(m); err != nil {
 					return false, nil, err

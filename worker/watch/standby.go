@@ -10,39 +10,38 @@ import (
 	"github.com/bourse-dev/bourse/worker/state"
 )
 
-// Patience is how long a worker is not heard from before spares stand in for its
-// machines, unless the operator says something else. A worker that is started again
-// after an upgrade is away for about a second, and its machines go on.
+// Patience is the default time for which a worker must be lost before spares stand in for
+// its machines. A restart after an upgrade takes about a second, and the machines keep
+// running.
 const Patience = 10 * time.Second
 
 const (
-	lookEvery = 200 * time.Millisecond // at most
-	lookPart  = 20                     // looking takes one part in so many of a processor
-	lookAgain = 5 * time.Second        // without a change
+	lookEvery = 200 * time.Millisecond // minimum interval
+	lookPart  = 20                     // looking uses at most one part in lookPart of a processor
+	lookAgain = 5 * time.Second        // interval without changes
 )
 
-// StandbyView is what the worker sees of others.
+// StandbyView contains the worker's information about other workers.
 type StandbyView interface {
-	// App returns the machines of an app as they were published last, and what is
-	// known of the worker with a tag.
+	// App returns the machines of an app as they were last published, and a function
+	// that returns the state of the worker with a tag.
 	App(ctx context.Context, app bourse.AppRef) ([]bourse.Machine, func(bourse.WorkerTag) Host, error)
-	// Whole reports whether all that the others know is known here.
+	// Whole reports whether the view contains everything that other members have.
 	Whole() bool
-	// Moved returns a channel of capacity one that holds a token when any of this
-	// may have changed. It is always the same channel.
+	// Moved returns a channel of capacity one that contains a token if the results of
+	// the other methods may have changed. It is always the same channel.
 	Moved() <-chan struct{}
 }
 
-// Promoter are the worker's own, whose states these change. Each is repeated without
-// harm.
+// Promoter changes the states of the worker's machines. Its methods are idempotent.
 type Promoter interface {
 	Promote(ctx context.Context, id, primary bourse.MachineID, why string) error
 	Demote(ctx context.Context, id, primary bourse.MachineID, why string) error
 	Rearm(ctx context.Context, id, primary bourse.MachineID) error
 }
 
-// Standbys watches what a worker's spares stand by for. Its fields belong to the
-// goroutine of Run, but for those under mu.
+// Standbys watches the machines that a worker's spares stand by for. Its fields belong to
+// the goroutine of Run, except for busy and the follower.
 type Standbys struct {
 	*follower
 	state    *state.State
@@ -53,9 +52,9 @@ type Standbys struct {
 
 	spares  map[bourse.MachineID]bourse.Machine // of this worker
 	pending map[bourse.MachineID]Pending
-	wanted  map[bourse.AppRef]map[bourse.MachineID]bool // see Sight
+	wanted  map[bourse.AppRef]map[bourse.MachineID]bool // see StandbySight
 
-	busy busySet // standbys on which something is being done
+	busy busySet // standbys that an action is changing
 }
 
 // NewStandbys returns the standby watcher of a worker. Run starts it. A patience of 0
@@ -70,7 +69,7 @@ func NewStandbys(s *state.State, view StandbyView, machines Promoter, patience t
 	}
 }
 
-// Run watches until ctx ends. It is called once, when the worker has recovered.
+// Run watches until ctx ends. It must be called once, after the worker has recovered.
 func (w *Standbys) Run(ctx context.Context) error {
 	if err := w.noteAll(w.state); err != nil {
 		return err
@@ -98,7 +97,7 @@ func (w *Standbys) Run(ctx context.Context) error {
 	return nil
 }
 
-// readChanged reads the machines that have changed, as far as they stand by.
+// readChanged reads the changed machines, and keeps those that stand by for others.
 func (w *Standbys) readChanged() error {
 	changed := w.take()
 	return w.state.Store.View(func(tx *store.Tx) error {
@@ -122,7 +121,7 @@ func (w *Standbys) keep(m *bourse.Machine) {
 	}
 }
 
-// look does what is due, and returns how long to wait for what will be.
+// look begins the actions that are due, and returns the time until the next one may be.
 func (w *Standbys) look(ctx context.Context) time.Duration {
 	if len(w.spares) == 0 || !w.view.Whole() {
 		clear(w.pending)
@@ -131,7 +130,7 @@ func (w *Standbys) look(ctx context.Context) time.Duration {
 	sights, err := w.sights(ctx)
 	if err != nil {
 		if kept, ok := w.failures.Due(); ok && ctx.Err() == nil {
-			w.state.Log.Warn("read of the machines that spares stand by for failed", "err", err, "not_logged", kept)
+			w.state.Log.Warn("read primary machines of standbys failed", "err", err, "not_logged", kept)
 		}
 		return lookAgain
 	}
@@ -146,7 +145,7 @@ func (w *Standbys) look(ctx context.Context) time.Duration {
 	return wait
 }
 
-// sights reads what is known of the apps that have spares here.
+// sights reads the information about the apps that have spares on this worker.
 func (w *Standbys) sights(ctx context.Context) (map[bourse.AppRef]*StandbySight, error) {
 	ctx, cancel := context.WithTimeout(ctx, viewLimit)
 	defer cancel()
@@ -173,13 +172,13 @@ func (w *Standbys) sights(ctx context.Context) (map[bourse.AppRef]*StandbySight,
 	return out, nil
 }
 
-// remember notes which of these machines are to run, as far as it is known now or
-// was before.
+// remember records which of these machines should run, according to the view or, if the
+// view no longer has them, to the last sight.
 func (w *Standbys) remember(s *StandbySight, app bourse.AppRef, list []bourse.MachineID) {
 	for _, id := range list {
 		if m := s.Machines[id]; m != nil {
 			s.Wanted[id] = Wanted(m)
-		} else if w.wanted[app][id] && s.Host(id.Tag()) != HostHeard { // else it was destroyed
+		} else if w.wanted[app][id] && s.Host(id.Tag()) != HostHeard { // otherwise it was destroyed
 			s.Wanted[id] = true
 		}
 	}
@@ -187,7 +186,7 @@ func (w *Standbys) remember(s *StandbySight, app bourse.AppRef, list []bourse.Ma
 
 func refOf(m *bourse.Machine) bourse.AppRef { return bourse.AppRef{Name: m.App, ID: m.AppID} }
 
-// weigh decides about one spare, and begins what is due. ok is false when there is
+// weigh decides about one spare, and begins the action if it is due. ok is false if there is
 // nothing to wait for.
 func (w *Standbys) weigh(m *bourse.Machine, s *StandbySight) (wait time.Duration, ok bool) {
 	v := DecideStandby(m, s, w.patience)
@@ -203,7 +202,7 @@ func (w *Standbys) weigh(m *bourse.Machine, s *StandbySight) (wait time.Duration
 	return wait, true
 }
 
-// act does what was decided, beside all else: a start may wait for an image.
+// act carries out a verdict in the background, because a start may wait for an image.
 func (w *Standbys) act(id bourse.MachineID, v StandbyVerdict) {
 	if !w.busy.begin(id) {
 		return
@@ -223,10 +222,10 @@ func (w *Standbys) act(id bourse.MachineID, v StandbyVerdict) {
 		switch {
 		case err != nil:
 			if kept, ok := w.failures.Due(); ok && ctx.Err() == nil {
-				w.state.Log.Warn("act of a standby failed", "act", v.Act, "machine", id, "for", v.Primary, "err", err, "not_logged", kept)
+				w.state.Log.Warn("change standby failed", "act", v.Act, "machine", id, "for", v.Primary, "err", err, "not_logged", kept)
 			}
 		case v.Act != Rearm:
-			w.state.Log.Info("act of a standby", "act", v.Act, "machine", id, "for", v.Primary, "why", v.Why)
+			w.state.Log.Info("standby changed", "act", v.Act, "machine", id, "for", v.Primary, "why", v.Why)
 		}
 		w.note(id)
 	})

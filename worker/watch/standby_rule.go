@@ -9,35 +9,35 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Host is what is known of the worker that a machine's id names.
+// Host is the state of the worker that a machine's id names.
 type Host string
 
-// What is known of a worker.
+// The states of a worker.
 const (
-	HostUnknown   Host = ""          // it never was a member, as far as is known
+	HostUnknown   Host = ""          // it was never seen as a member
 	HostHeard     Host = "heard"     // it is a member
-	HostLost      Host = "lost"      // it is not heard from
-	HostForgotten Host = "forgotten" // an operator says that it will not come back
+	HostLost      Host = "lost"      // it is no longer a member
+	HostForgotten Host = "forgotten" // an operator has removed it
 )
 
-// StandbySight holds a worker's knowledge of an app's machines and their workers.
+// StandbySight holds a worker's information about an app's machines and their workers.
 type StandbySight struct {
-	Machines map[bourse.MachineID]*bourse.Machine // as they were published last
+	Machines map[bourse.MachineID]*bourse.Machine // as they were last published
 	Host     func(tag bourse.WorkerTag) Host
-	// Wanted are the machines that were to run when they were last in the view:
-	// a worker that is forgotten takes them out of it.
+	// Wanted contains the machines that should have been running when they were last in
+	// the view. Removing a worker removes its machines from the view.
 	Wanted map[bourse.MachineID]bool
 }
 
 // StandbyAct is an action on a standby.
 type StandbyAct string
 
-// The acts.
+// The actions.
 const (
 	StayStandby StandbyAct = ""
 	Promote     StandbyAct = "stand in"   // start it
 	Demote      StandbyAct = "stand down" // stop it
-	Rearm       StandbyAct = "rest"       // note that it may stand in again
+	Rearm       StandbyAct = "rest"       // record that it may be promoted again
 )
 
 // StandbyVerdict is the decision about a standby. It is carried out once it has been
@@ -45,27 +45,27 @@ const (
 type StandbyVerdict struct {
 	Act     StandbyAct
 	Primary bourse.MachineID // the machine that it is about
-	After   time.Duration    // how long the verdict must have been the same, but for this time and the reason
+	After   time.Duration    // how long Act and Primary must have been the same
 	Why     string
 }
 
-// settleLeast is the least time in which what a worker publishes has reached the
-// others: a start of another spare, or how machines are on a host that has come back.
+// settleLeast is the minimum time for a worker's changes to reach the others: the start of
+// another spare, or the states of machines on a host that has returned.
 const settleLeast = 2 * time.Second
 
-// Pending is a verdict whose time has not come, or that was begun. Its zero value is
-// none.
+// Pending is a verdict that is not due yet, or whose action has begun. The zero value
+// contains no verdict.
 type Pending struct {
 	verdict StandbyVerdict
 	since   time.Time
-	tried   time.Time // zero: not yet
+	tried   time.Time // of the last attempt; zero for none
 }
 
-// standbyRetry is the time after which something is tried again that had no effect.
+// standbyRetry is the time after which an action that had no effect is repeated.
 const standbyRetry = 5 * time.Second
 
-// Due reports whether v, the verdict of now, is to be acted on now, and otherwise
-// how long to wait.
+// Due reports whether v, the present verdict, must be carried out now, and how long to wait
+// before the next call.
 func (p *Pending) Due(v StandbyVerdict, now time.Time) (due bool, wait time.Duration) {
 	if p.verdict.Act != v.Act || p.verdict.Primary != v.Primary {
 		*p = Pending{since: now}
@@ -82,23 +82,21 @@ func (p *Pending) Due(v StandbyVerdict, now time.Time) (due bool, wait time.Dura
 	return true, standbyRetry
 }
 
-// Settle is the time by which each spare waits longer than the one before it, and
-// for which a machine must run again before its spare stands down.
+// Settle returns the time by which each spare waits longer than the previous one, and for
+// which a machine must run again before its spare is demoted.
 func Settle(patience time.Duration) time.Duration { return max(settleLeast, patience/2) }
 
-// DecideStandby returns what is to be done with a machine of this worker, which stands by
-// for others. It is a pure function of its arguments: self is the worker's own
-// record, and all else is what it knows of others.
+// DecideStandby decides about a machine of this worker that stands by for others. It is a
+// pure function of its arguments. self is the worker's own record of the machine.
 //
-// A spare stands in for a machine whose worker is lost or forgotten, or that could
-// not be started, and that no other spare stands in for. Of the spares that see one
-// another the one with the least id goes first, and each of the others waits longer.
-// It stands down when the machine runs again, or when another spare with a lesser id
-// stands in for it too.
+// A spare is promoted if a primary machine's worker is lost or forgotten, or the machine
+// could not be started, and no other spare replaces it. Of several spares, the one with the
+// lowest id is promoted first, and each of the others waits longer. A spare is demoted when
+// the primary machine runs again, or when another spare with a lower id replaces it, too.
 func DecideStandby(self *bourse.Machine, s *StandbySight, patience time.Duration) StandbyVerdict {
 	list := self.Config.Standbys
 	if primary := self.Boot.StandsIn; primary != "" {
-		if !slices.Contains(list, primary) { // someone has taken the machine off its list: it is theirs
+		if !slices.Contains(list, primary) { // a user has removed the primary machine from the list, and controls this machine now
 			return StandbyVerdict{}
 		}
 		return s.standingIn(self, primary, patience)
@@ -117,8 +115,7 @@ func DecideStandby(self *bourse.Machine, s *StandbySight, patience time.Duration
 	return StandbyVerdict{}
 }
 
-// standingIn is Decide for a machine that stands in for another, or did until it
-// ended.
+// standingIn is DecideStandby for a machine that was promoted, and may have ended since.
 func (s *StandbySight) standingIn(self *bourse.Machine, primary bourse.MachineID, patience time.Duration) StandbyVerdict {
 	m, heard := s.Machines[primary], s.Host(primary.Tag()) == HostHeard
 	_, _, lost := s.lost(primary, patience)
@@ -127,7 +124,7 @@ func (s *StandbySight) standingIn(self *bourse.Machine, primary bourse.MachineID
 		if !lost && heard {
 			return StandbyVerdict{Act: Rearm, Primary: primary}
 		}
-		return StandbyVerdict{} // it ended, by itself or as someone asked: once is enough
+		return StandbyVerdict{} // it was promoted once and has ended, which is enough
 	case heard && m != nil && m.State == bourse.StateStarted:
 		return StandbyVerdict{Demote, primary, Settle(patience), fmt.Sprintf("machine %s runs again", primary)}
 	}
@@ -139,8 +136,8 @@ func (s *StandbySight) standingIn(self *bourse.Machine, primary bourse.MachineID
 	return StandbyVerdict{}
 }
 
-// lost reports whether a machine is to be stood in for, why, and after which time.
-// One that was stopped or destroyed is not lost.
+// lost reports whether a machine must be replaced by a spare, why, and after which time. A
+// machine that was stopped or destroyed is not lost.
 func (s *StandbySight) lost(id bourse.MachineID, patience time.Duration) (why string, after time.Duration, lost bool) {
 	m := s.Machines[id]
 	switch s.Host(id.Tag()) {
@@ -161,8 +158,8 @@ func (s *StandbySight) lost(id bourse.MachineID, patience time.Duration) (why st
 	return "", 0, false
 }
 
-// spares returns the other machines that stand by for one, on workers that are
-// heard from.
+// spares returns the other machines that stand by for a primary machine, on workers that
+// are members.
 func (s *StandbySight) spares(self *bourse.Machine, primary bourse.MachineID) (out []*bourse.Machine) {
 	for _, m := range s.Machines {
 		if m.ID == self.ID || s.Host(m.ID.Tag()) != HostHeard {
@@ -176,8 +173,8 @@ func (s *StandbySight) spares(self *bourse.Machine, primary bourse.MachineID) (o
 	return out
 }
 
-// covered reports whether another spare stands in for a machine, or did until it
-// was stopped, or runs since someone has started it.
+// covered reports whether another spare of a machine was promoted for it, even if it has
+// stopped since, or was started by a user.
 func (s *StandbySight) covered(self *bourse.Machine, primary bourse.MachineID) bool {
 	return slices.ContainsFunc(s.spares(self, primary), func(m *bourse.Machine) bool {
 		if m.Boot.StandsIn == "" {
@@ -187,7 +184,7 @@ func (s *StandbySight) covered(self *bourse.Machine, primary bourse.MachineID) b
 	})
 }
 
-// before counts the spares that are to stand in sooner than self.
+// before returns the number of spares that are promoted before self.
 func (s *StandbySight) before(self *bourse.Machine, primary bourse.MachineID) (n int) {
 	for _, m := range s.spares(self, primary) {
 		if m.ID < self.ID && m.State == bourse.StateStopped && m.Boot.StandsIn == "" {
@@ -197,8 +194,8 @@ func (s *StandbySight) before(self *bourse.Machine, primary bourse.MachineID) (n
 	return n
 }
 
-// Wanted reports whether a machine is to run, as far as its state says: one that was
-// asked to stop, or has ended, is not.
+// Wanted reports whether a machine should run according to its state. A machine that was
+// stopped, or whose program has ended, should not.
 func Wanted(m *bourse.Machine) bool { return runs(m) || m.State == bourse.StateFailed }
 
 // runs reports whether a machine runs or is about to.
