@@ -43,7 +43,6 @@ func TestACordonedWorkerTakesNoOrders(t *testing.T) {
 			"one of a reservation":   newOrder(t, fromHold(hold)),
 			"a reservation":          newHoldOrder(t, bourse.ReservationKey(bourse.NewOrderID()), 0, time.Hour),
 			"a task":                 cold(t, "payload", "cat"),
-			"a call":                 call(t, "one", 0),
 			"a volume":               newVolumeOrder(t),
 			"a fork":                 newVolumeOrder(t, func(o *bourse.VolumeOrder) { o.Source = v.ID }),
 		} {
@@ -114,4 +113,18 @@ func TestACordonIsExact(t *testing.T) {
 		}
 		h.verify()
 	})
+}
+
+// TestACordonedWorkerServesCalls checks that a cordon does not affect running machines: their
+// tasks continue, as requests through proxies do.
+func TestACordonedWorkerServesCalls(t *testing.T) {
+	p := newProgram(t, nil)
+	h := newHost(t, nil)
+	h.place(p.Warmed("echo", 1))
+	if _, err := h.cordon(t.Context(), fabric.CordonRequest{Cordon: true, By: "ada"}); err != nil {
+		t.Fatal(err)
+	}
+	if v := h.result(t.Context(), call(t, "echo", 1)); v.End != bourse.TaskAnswered {
+		t.Errorf("the call ended with %+v", v)
+	}
 }

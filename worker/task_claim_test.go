@@ -177,17 +177,13 @@ func TestRefusalsOfTasks(t *testing.T) {
 	}
 }
 
-// A task does not begin on a worker that is cordoned, for an app that was deleted, or
-// once another try of its order has asked.
+// A task does not begin for an app that was deleted, or once another try of its order has
+// asked.
 func TestATaskIsRefusedAsOtherOrders(t *testing.T) {
 	for name, c := range map[string]struct {
 		prepare func(*host, *bourse.Order) error
 		reason  bourse.RefusalReason
 	}{
-		"cordoned": {func(h *host, _ *bourse.Order) error {
-			_, err := h.cordon(t.Context(), fabric.CordonRequest{Cordon: true})
-			return err
-		}, bourse.RefusedCordoned},
 		"deleted": {func(h *host, o *bourse.Order) error {
 			gone := o.App
 			gone.DeletedAt = new(time.Now().UTC())

@@ -82,6 +82,7 @@ func (h *Host) byRecords(tx *store.Tx, order *bourse.Order, now time.Time) (d De
 	d.Refusal, err = first(append([]check{
 		func() (*bourse.Refusal, error) { return h.supports(order), nil },
 		func() (*bourse.Refusal, error) { return h.Barred(tx, order, past) },
+		func() (*bourse.Refusal, error) { return cordoned(tx) },
 	}, checks(tx, order, now, &d)...))
 	h.By(d.Refusal)
 	return d, err
@@ -103,14 +104,13 @@ func (h *Host) byHost(tx *store.Tx, order *bourse.Order, d *Decision) (r *bourse
 	return nil
 }
 
-// Barred returns why nothing new may begin here for an order, whatever it takes: another
-// try has overtaken it, its past (see [Past]) refuses it, the worker is cordoned, or its
-// app was deleted.
+// Barred returns why nothing may begin here for an order, whatever it takes: another try
+// has overtaken it, its past (see [Past]) refuses it, or its app was deleted. A cordon is no
+// such reason: the calls of a cordoned worker's machines continue, like their requests.
 func (h *Host) Barred(tx *store.Tx, order *bourse.Order, past *bourse.Refusal) (*bourse.Refusal, error) {
 	return first([]check{
 		func() (*bourse.Refusal, error) { return h.Tries.refuse(order), nil },
 		func() (*bourse.Refusal, error) { return past, nil },
-		func() (*bourse.Refusal, error) { return cordoned(tx) },
 		func() (*bourse.Refusal, error) { return deleted(tx, &order.App) },
 	})
 }
