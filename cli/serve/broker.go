@@ -16,7 +16,9 @@ the best and answers. Run as many as you like; they keep nothing.`,
 		Example: `  bourse serve broker --listen 127.0.0.1:4280 --join 10.0.0.1:7946`,
 		Args:    cli.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			config.settle(c.Flags().Changed("gossip"))
+			if err := config.settle(c.Flags()); err != nil {
+				return err
+			}
 			if err := config.Validate(); err != nil {
 				return err
 			}

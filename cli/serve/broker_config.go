@@ -31,13 +31,15 @@ func (c *BrokerConfig) bind(flags *pflag.FlagSet) {
 	flags.DurationVar(&c.LostAfter, "lost-after", bourse.LostAfter, "`time` that a worker may be absent before it counts as lost for good: until then an order that it may have filled waits for it")
 }
 
-// settle completes the config once the flags are parsed. gossips reports whether
-// --gossip was given: then a broker on NATS is also in the membership of those
-// that are not.
-func (c *BrokerConfig) settle(gossips bool) {
+// settle completes the config once the flags are parsed. A broker on NATS for which --gossip
+// or --join was given is also in the membership of servers that are not on NATS.
+func (c *BrokerConfig) settle(flags *pflag.FlagSet) error {
+	if err := c.ServerConfig.settle(flags, bourse.RoleBroker, &c.Name); err != nil {
+		return err
+	}
 	c.viewIn(c.Data)
-	c.Credentials.find(c.Name, bourse.RoleBroker)
-	c.NATS.Both = c.NATS.Set() && (gossips || len(c.Join) > 0)
+	c.NATS.Both = c.NATS.Set() && (flags.Changed("gossip") || len(c.Join) > 0)
+	return nil
 }
 
 // Validate reports every problem of the config at once, as CodeInvalid.

@@ -30,7 +30,9 @@ func TestLostAfterIsBounded(t *testing.T) {
 		if err := flags.Parse(x.args); err != nil {
 			t.Fatal(err)
 		}
-		c.settle(false)
+		if err := c.settle(flags); err != nil {
+			t.Fatal(err)
+		}
 		err := c.Validate()
 		if bad := err != nil && strings.Contains(err.Error(), "--lost-after"); c.LostAfter != x.want || bad == x.good {
 			t.Errorf("%v: %s, %v; want %s, good: %t", x.args, c.LostAfter, err, x.want, x.good)

@@ -20,6 +20,8 @@ import (
 // ServerConfig is what every server has: where it listens, which servers it joins, how
 // it proves who it is, and how it reports that it is ready.
 type ServerConfig struct {
+	File        string           // with settings, for those that no flag gives; "" means none
+	Address     netip.Addr       // of the host, for the default of Listen and Gossip; may be invalid
 	Listen      netip.AddrPort   // of its API; port 0 means any
 	Gossip      netip.AddrPort   // of its membership; port 0 means any
 	Join        []string         // gossip addresses of others, host:port
@@ -49,6 +51,48 @@ func (c *ServerConfig) viewIn(data string) {
 	}
 }
 
+// The usual ports of servers with --address.
+var (
+	apiPorts    = map[bourse.Role]uint16{bourse.RoleBroker: 4280, bourse.RoleWorker: 4281, bourse.RoleProxy: 4282}
+	gossipPorts = map[bourse.Role]uint16{bourse.RoleWorker: 7946, bourse.RoleBroker: 7947, bourse.RoleProxy: 7948}
+)
+
+// settle completes the config of a server with this role, once the flags are parsed: from
+// the file, from --address, and with what the directory of credentials contains.
+// Errors: those of the file.
+func (c *ServerConfig) settle(flags *pflag.FlagSet, role bourse.Role, name *bourse.WorkerID) error {
+	if c.File != "" {
+		if err := c.read(flags, role); err != nil {
+			return err
+		}
+	}
+	if c.Address.IsValid() {
+		if !flags.Changed("listen") {
+			c.Listen = netip.AddrPortFrom(c.Address, apiPorts[role])
+		}
+		if !flags.Changed("gossip") {
+			c.Gossip = netip.AddrPortFrom(c.Address, gossipPorts[role])
+		}
+	}
+	c.Credentials.find(*name, role)
+	return nil
+}
+
+// read applies the file. The host's other servers are members of the same cluster.
+func (c *ServerConfig) read(flags *pflag.FlagSet, role bourse.Role) error {
+	file, err := ReadFile(c.File)
+	if err != nil {
+		return err
+	}
+	err = file.apply(flags, c.rejected, role)
+	for _, other := range file.Roles() {
+		if other != role && c.Address.IsValid() {
+			c.Join = append(c.Join, netip.AddrPortFrom(c.Address, gossipPorts[other]).String())
+		}
+	}
+	return err
+}
+
 // clusterName is what a cluster may be called.
 var clusterName = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]{0,62}[A-Za-z0-9])?$`)
 
@@ -72,6 +116,8 @@ func (l LogConfig) Logger(w *os.File) *slog.Logger {
 func (c *ServerConfig) bind(flags *pflag.FlagSet, listen string) binder {
 	b := binder{flags, map[string]error{}}
 	c.rejected = b.rejected
+	flags.StringVar(&c.File, "config", "", "`file` with settings for those that are not given as flags, such as "+DefaultFile)
+	reads(b, &c.Address, "address", "", "`IP` address of this host for the other servers of the cluster: the default of --listen and --gossip, with the usual ports of this server's role", netip.ParseAddr)
 	reads(b, &c.Listen, "listen", listen, "address of the API, `IP:PORT`; port 0 means any free one", cli.ParseListen)
 	reads(b, &c.Gossip, "gossip", "127.0.0.1:0", "address of the membership, `IP:PORT`, TCP and UDP", cli.ParseListen)
 	flags.StringVar(&c.Cluster, "cluster", DefaultCluster, "`name` of the cluster: servers of another one are ignored")

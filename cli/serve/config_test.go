@@ -21,7 +21,9 @@ func workerConfig(t *testing.T, args ...string) WorkerConfig {
 	if err := flags.Parse(args); err != nil {
 		t.Fatal(err)
 	}
-	c.settle(flags.Changed("allow-host"))
+	if err := c.settle(flags); err != nil {
+		t.Fatal(err)
+	}
 	return c
 }
 
@@ -73,7 +75,9 @@ func TestViewHasAPlace(t *testing.T) {
 		if err := flags.Parse(args); err != nil {
 			t.Fatal(err)
 		}
-		c.settle(false)
+		if err := c.settle(flags); err != nil {
+			t.Fatal(err)
+		}
 		if err := c.Validate(); err != nil || c.View != want || c.Cluster != DefaultCluster {
 			t.Errorf("broker %v: %v, view %q of cluster %q, want %q of %s", args, err, c.View, c.Cluster, want, DefaultCluster)
 		}

@@ -17,7 +17,9 @@ nothing that matters.`,
 		Example: `  bourse serve proxy --region gru --join 10.0.0.1:7946`,
 		Args:    cli.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			config.settle(c.Flags().Changed("gossip"))
+			if err := config.settle(c.Flags()); err != nil {
+				return err
+			}
 			if err := config.Validate(); err != nil {
 				return err
 			}

@@ -62,19 +62,21 @@ func (c *ProxyConfig) bind(flags *pflag.FlagSet) {
 	flags.BoolVar(&c.Hold, "hold-open", false, "keep machines running while a WebSocket or TCP connection to them is open, also if no bytes flow")
 }
 
-// settle completes the config once the flags are parsed. gossips reports whether
-// --gossip was given: then a proxy on NATS is also in the membership of those
-// that are not.
-func (c *ProxyConfig) settle(gossips bool) {
+// settle completes the config once the flags are parsed. A proxy on NATS for which --gossip
+// or --join was given is also in the membership of servers that are not on NATS.
+func (c *ProxyConfig) settle(flags *pflag.FlagSet) error {
+	if err := c.ServerConfig.settle(flags, bourse.RoleProxy, &c.Name); err != nil {
+		return err
+	}
 	c.viewIn(c.Data)
-	c.Credentials.find(c.Name, bourse.RoleProxy)
-	c.NATS.Both = c.NATS.Set() && (gossips || len(c.Join) > 0)
+	c.NATS.Both = c.NATS.Set() && (flags.Changed("gossip") || len(c.Join) > 0)
 	if len(c.HTTP)+len(c.HTTPS)+len(c.TCP) == 0 {
 		c.HTTP = []WebListen{{netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), 8080), 0}}
 	}
 	if !slices.Contains(c.Domains, "localhost") {
 		c.Domains = append(c.Domains, "localhost")
 	}
+	return nil
 }
 
 // Validate reports every problem of the config at once, as CodeInvalid.

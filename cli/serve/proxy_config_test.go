@@ -20,7 +20,9 @@ func proxyConfig(t *testing.T, args ...string) *ProxyConfig {
 	if err := flags.Parse(args); err != nil {
 		t.Fatal(err)
 	}
-	c.settle(false)
+	if err := c.settle(flags); err != nil {
+		t.Fatal(err)
+	}
 	return &c
 }
 

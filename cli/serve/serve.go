@@ -22,5 +22,5 @@ type Roles struct {
 
 // New returns the commands of servers.
 func New(s *cli.Shell, r Roles) *cobra.Command {
-	return cli.Noun("serve", "Run one server of a cluster", newWorker(s, r), newBroker(s, r), newProxy(s, r), newNATS(s, r))
+	return newHost(s, cli.Noun("serve", "", newWorker(s, r), newBroker(s, r), newProxy(s, r), newNATS(s, r)))
 }

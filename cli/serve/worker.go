@@ -21,7 +21,9 @@ too.`,
     --join 10.0.0.1:7946 --memory 8GiB --resource slots=10`,
 		Args: cli.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			config.settle(c.Flags().Changed("allow-host"))
+			if err := config.settle(c.Flags()); err != nil {
+				return err
+			}
 			if err := config.Validate(); err != nil {
 				return err
 			}

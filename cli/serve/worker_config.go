@@ -79,15 +79,17 @@ func (c *Capacity) addOvercommit(s string) error {
 	return err
 }
 
-// settle completes the config once the flags are parsed. hostGiven reports
-// whether --allow-host was given; without it a worker that only this host reaches
-// allows it.
-func (c *WorkerConfig) settle(hostGiven bool) {
+// settle completes the config once the flags are parsed. A worker that only this host
+// reaches allows image host by default.
+func (c *WorkerConfig) settle(flags *pflag.FlagSet) error {
+	if err := c.ServerConfig.settle(flags, bourse.RoleWorker, &c.Name); err != nil {
+		return err
+	}
 	c.viewIn(c.Data)
-	c.Credentials.find(c.Name, bourse.RoleWorker)
-	if !hostGiven {
+	if !flags.Changed("allow-host") {
 		c.AllowHost = c.Listen.Addr().IsLoopback() && c.NATS.Local()
 	}
+	return nil
 }
 
 // Validate reports every problem of the config at once, as CodeInvalid.

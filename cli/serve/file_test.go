@@ -1,0 +1,143 @@
+package serve
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/bourse-dev/bourse"
+)
+
+func file(t testing.TB, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "bourse.toml")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// A file sets flags. The command line comes first, then the server's table, then what is
+// common to all servers.
+func TestFile(t *testing.T) {
+	path := file(t, `
+cluster = "c1"
+address = "10.0.0.2"
+name = "gru-1"
+region = "gru"
+data = "/var/lib/bourse"
+log-level = "warn"
+join = ["10.0.0.1:7946"]
+insecure = true
+
+[worker]
+memory = "8GiB"
+cpus = 3.5
+label = ["zone=b", "rack=4"]
+allow-host = true
+idle-after = "5m"
+log-level = "debug"
+
+[broker]
+`)
+	c := workerConfig(t, "--config", path, "--memory", "4GiB")
+	if err := c.Validate(); err != nil {
+		t.Fatal(err)
+	}
+	switch {
+	case c.Cluster != "c1" || c.Name != "gru-1" || c.Region != "gru" || c.Data != "/var/lib/bourse/worker":
+		t.Errorf("common settings: %+v", c)
+	case c.Capacity.Memory != 4096 || c.Capacity.CPUs != 3500 || len(c.Capacity.Labels) != 2 || !c.AllowHost || c.IdleAfter != 5*time.Minute:
+		t.Errorf("the worker's settings: %+v", c)
+	case c.Log.Level.String() != "DEBUG":
+		t.Errorf("log level %s, want that of the table", c.Log.Level)
+	case c.Listen.String() != "10.0.0.2:4281" || c.Gossip.String() != "10.0.0.2:7946":
+		t.Errorf("listens at %s and %s", c.Listen, c.Gossip)
+	case strings.Join(c.Join, " ") != "10.0.0.1:7946 10.0.0.2:7947":
+		t.Errorf("joins %v, want the host's broker too", c.Join)
+	}
+
+	var b BrokerConfig
+	flags := pflag.NewFlagSet("broker", pflag.ContinueOnError)
+	b.bind(flags)
+	if err := flags.Parse([]string{"--config", path}); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.settle(flags); err != nil {
+		t.Fatal(err)
+	}
+	if b.Name != "gru-1-broker" || b.Data != "/var/lib/bourse/broker" || b.Listen.Port() != 4280 || b.Log.Level.String() != "WARN" {
+		t.Errorf("the broker's settings: %+v", b)
+	}
+}
+
+// Each mistake is reported with its position.
+func TestFileWithMistakes(t *testing.T) {
+	for text, want := range map[string]string{
+		"name = \"a\"\nmemry = 1\n[worker]":              "bourse.toml:2:1: memry is not a setting of any server",
+		"[worker]\n\n  domain = \"x\"":                   "bourse.toml:3:3: domain is not a setting of a worker",
+		"[worker]\nmemory = \"lots\"":                    "bourse.toml:2:1: --memory",
+		"[worker]\nallow-host = \"perhaps\"":             "bourse.toml:2:1: ",
+		"[worker]\nmemory = { a = 1 }":                   "bourse.toml:2:1: memory: use a text",
+		"[worker]\nlabel = [[1]]":                        "bourse.toml:2:1: label: use a text",
+		"[workers]":                                      "bourse.toml:1:2: \"workers\" is not a table",
+		"[worker]\n[worker]":                             "bourse.toml:2:",
+		"[worker.x]":                                     "is not a table",
+		"a.b = 1":                                        "is not a table",
+		"[worker]\nmemory = \"1GiB\"\nmemory = \"2GiB\"": "bourse.toml:3:",
+		"[worker]\nmemory = \"1GiB":                      "bourse.toml:2:",
+		"[worker]\nconfig = \"x\"":                       "config is not a setting",
+		"[worker]\nlife-line = true":                     "life-line is not a setting",
+	} {
+		var c WorkerConfig
+		flags := pflag.NewFlagSet("worker", pflag.ContinueOnError)
+		c.bind(flags)
+		if err := flags.Parse([]string{"--config", file(t, text)}); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.settle(flags); bourse.CodeOf(err) != bourse.CodeInvalid || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v\nwant %q", text, err, want)
+		}
+	}
+}
+
+func TestFileOfOthers(t *testing.T) {
+	path := file(t, "[worker]\n")
+	if err := os.Chmod(path, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ReadFile(path); bourse.CodeOf(err) != bourse.CodeInvalid || !strings.Contains(err.Error(), "can be written by other users") {
+		t.Errorf("a file that everyone can write: %v", err)
+	}
+	if _, err := ReadFile(path + ".none"); bourse.CodeOf(err) != bourse.CodeNotFound {
+		t.Errorf("no file: %v", err)
+	}
+}
+
+func FuzzFile(f *testing.F) {
+	f.Add("name = \"a\"\n[worker]\nlabel = [\"a=b\", 1, true, 1.5]\n[broker]\norders = 3\n")
+	f.Add("[proxy]\nhttp = [\":80\"]\n# x\n")
+	path := filepath.Join(f.TempDir(), "bourse.toml")
+	f.Fuzz(func(t *testing.T, text string) {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		c, err := ReadFile(path)
+		if err != nil {
+			if bourse.CodeOf(err) != bourse.CodeInvalid {
+				t.Fatal(err)
+			}
+			return
+		}
+		for _, role := range c.Roles() {
+			var config WorkerConfig
+			flags := pflag.NewFlagSet("", pflag.ContinueOnError)
+			config.bind(flags)
+			_ = c.apply(flags, config.rejected, role)
+		}
+	})
+}
