@@ -74,6 +74,8 @@ type Config struct {
 
 	Proxies func() []bourse.Member // those that are heard from; nil: there are none
 
+	Invitations Invitations // makes join tokens; nil: this broker cannot sign certificates
+
 	Secrets tenant.SecretView // keeps the secrets of apps
 	Keys    func() *seal.Keys // seal them, and are given to workers; nil: none can be set here
 	Writer  seal.Writer       // who this broker is in versions of secrets
@@ -138,6 +140,7 @@ func compose(c *Config) (*endpoint.Server, []endpoint.Route, *failover) {
 		(&imageHandler{c, store}).routes(),
 		(&workerHandler{c, machines}).routes(),
 		(&viewHandler{c, machines, volumes}).routes(),
+		(&joinTokenHandler{c}).routes(),
 		(&platformHandler{c}).routes(),
 		(&tenant.Placements{Gate: g, Directory: c.Directory, Workers: c.Workers, Region: c.Region, Patience: min(c.Patience, readPatience)}).Routes(),
 		(&tenant.OrgMachines{Apps: store, Machines: machines}).Routes(),

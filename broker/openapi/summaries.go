@@ -101,6 +101,10 @@ var summaries = map[string]string{
 	"PATCH /v1/reservations/{reservation}":  "Change when a reservation ends",
 	"DELETE /v1/reservations/{reservation}": "Release a reservation",
 
+	"POST /v1/join_tokens":           "Create a token with which hosts join the cluster",
+	"GET /v1/join_tokens":            "List the join tokens of this broker, and the hosts that have used them",
+	"DELETE /v1/join_tokens/{token}": "Revoke a join token",
+
 	"GET /v1/tokens/current":    "Show what the caller's token permits",
 	"POST /v1/tokens":           "Create a token",
 	"GET /v1/tokens":            "List the tokens that the caller may revoke",

@@ -15,7 +15,7 @@ import (
 
 // NewTokens returns the commands of tokens.
 func NewTokens(s *cli.Shell) *cobra.Command {
-	c := cli.Noun("token", "Make, list and revoke what clients show to the API", newTokenCreate(s), newTokenList(s), newRevoke(s))
+	c := cli.Noun("token", "Make, list and revoke what clients show to the API", newTokenCreate(s), newTokenList(s), newRevoke(s), newTokenJoin(s))
 	c.Aliases = []string{"tokens"}
 	return c
 }

@@ -64,6 +64,10 @@ func serveBroker(ctx context.Context, c serve.BrokerConfig) (err error) {
 	if err != nil {
 		return err
 	}
+	desk, err := s.openDesk(&c)
+	if err != nil {
+		return err
+	}
 	counts := endpoint.NewCounts()
 	engine, err := query.New(query.Config{Source: query.Of(s.replica.View), Log: s.log})
 	if err != nil {
@@ -94,17 +98,21 @@ func serveBroker(ctx context.Context, c serve.BrokerConfig) (err error) {
 	if asked != nil {
 		config.Tokens, config.Issued = asked, asked.issued
 	}
+	if desk != nil {
+		config.Invitations = invitations{desk.Ledger, desk, s.directAddress()}
+	}
 	api := broker.New(config)
 	s.orders = direct.Handler(s.self.ID, admission.Require(s.tracer.Handler(api.FailoverHandler()), bourse.RoleProxy))
 	return runStages(ctx, s.log,
 		s.watching(),
+		s.renewal(),
 		s.viewing(),
 		s.membership(),
 		s.replication(),
 		s.directing(),
 		stage{name: "exchange", run: exchange.Run},
 		stage{name: "api", run: func(ctx context.Context) error {
-			return s.serve(ctx, s.listener, s.withReplication(s.tracer.Handler(flycompat.Handler(api.Handler()))), toClients)
+			return s.serve(ctx, s.listener, s.withReplication(s.withDesk(s.tracer.Handler(flycompat.Handler(api.Handler())), desk)), toClients)
 		}},
 		withdraw(local),
 		stage{name: "nats", run: func(ctx context.Context) error { return s.serveLink(ctx, http.NotFoundHandler()) }},

@@ -101,6 +101,7 @@ func serveProxy(ctx context.Context, c serve.ProxyConfig) (err error) {
 	s.extra = p.tell
 	return runStages(ctx, s.log,
 		s.watching(),
+		s.renewal(),
 		s.viewing(),
 		s.membership(),
 		s.replication(),

@@ -93,6 +93,7 @@ func serveWorker(ctx context.Context, c serve.WorkerConfig) (err error) {
 	recovered := make(chan struct{})
 	return runStages(ctx, s.log,
 		s.watching(),
+		s.renewal(),
 		s.viewing(),
 		// The membership precedes the worker, which needs it at its first start to choose
 		// a free tag.

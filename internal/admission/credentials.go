@@ -179,3 +179,11 @@ func (c *Credentials) Client() *tls.Config {
 	m := c.Get()
 	return &tls.Config{MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{m.cert}, RootCAs: m.pool}
 }
+
+// RenewalDue reports whether half of the certificate's validity has passed, if it is one
+// that servers renew by themselves.
+func (c *Credentials) RenewalDue(now time.Time) bool {
+	leaf := c.Get().cert.Leaf
+	validity := leaf.NotAfter.Sub(leaf.NotBefore)
+	return validity <= RenewedLife+skew && now.After(leaf.NotBefore.Add(validity/2))
+}
