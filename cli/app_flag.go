@@ -9,29 +9,28 @@ import (
 	"github.com/bourse-dev/bourse/deploy/config"
 )
 
-// DefaultApp is the app of a command that neither the user nor the working
-// directory gives one. It exists without being created.
+// DefaultApp is the app that a command uses if neither the user nor the working
+// directory names one. It exists without being created.
 const DefaultApp = "default"
 
-// AppFlag is the --app flag of a command. Where the flag is not given, the app is
-// that of BOURSE_APP, then the one that the working directory's configuration
-// names, then [DefaultApp]. Parent directories are not searched: a file that others
-// may write, such as /tmp/fly.toml, must not choose the app of a command that runs
-// somewhere below it.
+// AppFlag is a command's --app flag. Without the flag, the app is BOURSE_APP, then the
+// one in the working directory's configuration, then [DefaultApp]. Parent directories
+// are not searched: a file that others may write, such as /tmp/fly.toml, must not
+// choose the app of a command that runs below it.
 type AppFlag struct {
 	shell    *Shell
 	value    *string
-	file     *string  // configuration to read instead of the working directory's; may be nil or ""
-	instead  []string // flags without which the command has no single app
+	file     *string  // configuration file to read instead of the working directory's; may be nil or ""
+	instead  []string // flags that select several apps, so that no single app is resolved
 	argument bool     // the command's first argument may name the app
-	required bool     // there is no default app
+	required bool     // DefaultApp is not used
 }
 
-// BindApp adds the flag --app to a command whose RunE and ValidArgsFunction are set:
-// when they are called, app is set.
+// BindApp adds the flag --app to c and sets *app before c.RunE and c.ValidArgsFunction
+// run. Both must already be set.
 func (s *Shell) BindApp(c *cobra.Command, app *string) *AppFlag {
 	f := &AppFlag{shell: s, value: app}
-	c.Flags().StringVarP(app, "app", "a", "", "`app` (default: BOURSE_APP, else the app of the configuration here, else "+DefaultApp+")")
+	c.Flags().StringVarP(app, "app", "a", "", "`app` (default: BOURSE_APP, then the app in this directory's configuration, then "+DefaultApp+")")
 	CompleteFlag(c, "app", s.Apps)
 	run, complete := c.RunE, c.ValidArgsFunction
 	c.RunE = func(c *cobra.Command, args []string) error {
@@ -55,7 +54,8 @@ func (s *Shell) BindApp(c *cobra.Command, app *string) *AppFlag {
 	return f
 }
 
-// Instead names the flags that select several apps: with one of them no app is chosen.
+// Instead names flags that select several apps. If one of them is given, no app is
+// resolved.
 func (f *AppFlag) Instead(flags ...string) *AppFlag {
 	f.instead = flags
 	return f
@@ -67,15 +67,16 @@ func (f *AppFlag) OrArgument() *AppFlag {
 	return f
 }
 
-// Required makes it an error when nothing names an app. file is the variable of the
+// Required makes it an error if nothing names an app. file points to the value of the
 // command's --config flag.
 func (f *AppFlag) Required(c *cobra.Command, file *string) *AppFlag {
 	f.required, f.file = true, file
-	c.Flags().Lookup("app").Usage = "`app` (default: BOURSE_APP, else the app of the configuration)"
+	c.Flags().Lookup("app").Usage = "`app` (default: BOURSE_APP, then the app in the configuration)"
 	return f
 }
 
-// resolve sets the app. It returns the configuration file that names it, or "".
+// resolve sets the app. If a configuration file names it, resolve returns the file's
+// name.
 func (f *AppFlag) resolve(c *cobra.Command, args []string) (from string, err error) {
 	given := c.Flags().Changed("app")
 	for _, flag := range f.instead {
@@ -85,7 +86,7 @@ func (f *AppFlag) resolve(c *cobra.Command, args []string) (from string, err err
 	}
 	if f.argument && len(args) > 0 {
 		if given && *f.value != args[0] {
-			return "", bourse.Errorf(bourse.CodeInvalid, "--app %s and app %s: name one app", bourse.Quoted(*f.value), bourse.Quoted(args[0]))
+			return "", bourse.Errorf(bourse.CodeInvalid, "--app %s and app %s: only one app can be given", bourse.Quoted(*f.value), bourse.Quoted(args[0]))
 		}
 		*f.value = args[0]
 		return "", nil
@@ -111,15 +112,15 @@ func (f *AppFlag) resolve(c *cobra.Command, args []string) (from string, err err
 	return from, nil
 }
 
-// NoApp is the error of a command that needs an app where nothing names one.
+// NoApp returns the error for a command that requires an app when nothing names one.
 func NoApp() error {
 	return Hint(bourse.Errorf(bourse.CodeInvalid, "no app given, and no configuration in this directory names one"), "--app NAME or BOURSE_APP")
 }
 
-// ConfiguredApp returns the app that a configuration names, and the file's name. Without
-// a file it reads the working directory's, and returns "" if there is none. A file that
-// names no app is an error; other mistakes in it are not, since they say nothing about
-// the app.
+// ConfiguredApp returns the app that a configuration file names, and the file's name.
+// If file is "", it reads the working directory's configuration and returns "" if there
+// is none. A file that names no app is an error. Other mistakes in the file are
+// ignored, because they do not affect the app's name.
 func ConfiguredApp(file string) (bourse.AppName, string, error) {
 	if file == "" {
 		found, err := config.Find(".")

@@ -13,7 +13,7 @@ import (
 	"github.com/bourse-dev/bourse/cli/clitest"
 )
 
-// which returns a command line whose commands print the app that they act on.
+// which returns a command line whose commands print the app that they resolve.
 func which() clitest.Line {
 	command := func(use string, bind func(*cli.Shell, *cobra.Command, *string)) func(*cli.Shell) *cobra.Command {
 		return func(s *cli.Shell) *cobra.Command {
@@ -39,9 +39,9 @@ func which() clitest.Line {
 	)
 }
 
-// TestTheDirectorysApp: the flag, then BOURSE_APP, then the file of the working
-// directory, then the default app.
-func TestTheDirectorysApp(t *testing.T) {
+// TestSourcesOfTheApp checks the sources of the app in order: the flag, BOURSE_APP,
+// the working directory's configuration, and the default app.
+func TestSourcesOfTheApp(t *testing.T) {
 	const shop = "app = \"shop\"\n"
 	for name, tc := range map[string]struct {
 		files map[string]string
@@ -49,26 +49,26 @@ func TestTheDirectorysApp(t *testing.T) {
 		args  []string
 		code  int
 		out   string
-		said  []string // on standard error; none: nothing is
+		said  []string // expected on standard error; nil means that it is empty
 	}{
 		"no file":                     {args: []string{"any"}, out: "default\n"},
 		"a file":                      {files: map[string]string{"fly.toml": shop}, args: []string{"any"}, out: "shop\n", said: []string{"shop", "fly.toml"}},
-		"ours is read first":          {files: map[string]string{"fly.toml": shop, "bourse.toml": "app = \"zoo\""}, args: []string{"any"}, out: "zoo\n", said: []string{"zoo", "bourse.toml"}},
+		"bourse.toml first":           {files: map[string]string{"fly.toml": shop, "bourse.toml": "app = \"zoo\""}, args: []string{"any"}, out: "zoo\n", said: []string{"zoo", "bourse.toml"}},
 		"the flag":                    {files: map[string]string{"fly.toml": shop}, env: "env", args: []string{"any", "--app", "zoo"}, out: "zoo\n"},
 		"the environment":             {files: map[string]string{"fly.toml": shop}, env: "env", args: []string{"any"}, out: "env\n"},
-		"the flag, behind a word":     {files: map[string]string{"fly.toml": shop}, args: []string{"last", "image", "--app", "zoo"}, out: "zoo\n"},
-		"a command behind":            {files: map[string]string{"fly.toml": shop}, args: []string{"last", "image", "--", "--app", "zoo"}, out: "shop\n", said: []string{"fly.toml"}},
+		"the flag after a word":       {files: map[string]string{"fly.toml": shop}, args: []string{"last", "image", "--app", "zoo"}, out: "zoo\n"},
+		"a remote command":            {files: map[string]string{"fly.toml": shop}, args: []string{"last", "image", "--", "--app", "zoo"}, out: "shop\n", said: []string{"fly.toml"}},
 		"an argument":                 {files: map[string]string{"fly.toml": shop}, args: []string{"named", "zoo"}, out: "zoo\n"},
 		"no argument":                 {files: map[string]string{"fly.toml": shop}, args: []string{"named"}, out: "shop\n", said: []string{"fly.toml"}},
 		"an argument and the flag":    {args: []string{"named", "zoo", "--app", "shop"}, code: 2, said: []string{"zoo", "shop"}},
-		"of several apps":             {files: map[string]string{"fly.toml": "broken"}, args: []string{"list", "--all"}, out: "\n"},
+		"several apps":                {files: map[string]string{"fly.toml": "broken"}, args: []string{"list", "--all"}, out: "\n"},
 		"quiet":                       {files: map[string]string{"fly.toml": shop}, args: []string{"list", "--quiet"}, out: "shop\n"},
 		"with --json":                 {files: map[string]string{"fly.toml": shop}, args: []string{"any", "--json"}, out: "shop\n"},
 		"a file that is broken":       {files: map[string]string{"fly.toml": "app = \"shop\nx"}, args: []string{"any"}, code: 2, said: []string{"fly.toml:1:", "--app"}},
 		"a broken one and the flag":   {files: map[string]string{"fly.toml": "app = \"shop\nx"}, args: []string{"any", "-a", "zoo"}, out: "zoo\n"},
-		"broken elsewhere":            {files: map[string]string{"fly.toml": shop + "kill_timeout = true\n"}, args: []string{"any"}, out: "shop\n", said: []string{"fly.toml"}},
-		"a file that names no app":    {files: map[string]string{"fly.toml": "primary_region = \"gru\"\n"}, args: []string{"any"}, code: 2, said: []string{"fly.toml"}},
-		"a name that none can have":   {files: map[string]string{"fly.toml": "app = \"No Name\"\n"}, args: []string{"any"}, code: 2, said: []string{"fly.toml", "No Name"}},
+		"another mistake":             {files: map[string]string{"fly.toml": shop + "kill_timeout = true\n"}, args: []string{"any"}, out: "shop\n", said: []string{"fly.toml"}},
+		"a file without an app":       {files: map[string]string{"fly.toml": "primary_region = \"gru\"\n"}, args: []string{"any"}, code: 2, said: []string{"fly.toml"}},
+		"an invalid name":             {files: map[string]string{"fly.toml": "app = \"No Name\"\n"}, args: []string{"any"}, code: 2, said: []string{"fly.toml", "No Name"}},
 		"an empty flag":               {args: []string{"any", "--app="}, code: 2, said: []string{"--app"}},
 		"a command without a default": {args: []string{"must"}, code: 2, said: []string{"--app NAME"}},
 		"a parent's file":             {files: map[string]string{"../fly.toml": shop}, args: []string{"any"}, out: "default\n"},
@@ -90,7 +90,7 @@ func TestTheDirectorysApp(t *testing.T) {
 			}
 			for _, want := range tc.said {
 				if !strings.Contains(got.Err, want) {
-					t.Errorf("%q: %q lacks %q", tc.args, got.Err, want)
+					t.Errorf("%q: stderr %q lacks %q", tc.args, got.Err, want)
 				}
 			}
 		})

@@ -18,17 +18,17 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Env is everything that commands take from their surroundings.
+// Env is the environment in which a command runs.
 type Env struct {
 	In, Out, Err Stream
 	Getenv       func(string) string
-	Transport    http.RoundTripper // of requests to the API; nil: the usual one, or one that trusts the CA of --ca
+	Transport    http.RoundTripper // for requests to the API; nil means the default, or one that trusts only the chosen CA
 	Now          func() time.Time
 	Version      Version
-	Program      string // what a person types for it, "" for bourse; see [Shell.Typed]
+	Program      string // the command that starts this program; "" means bourse; see [Shell.Typed]
 }
 
-// Process is the Env of this very process.
+// Process returns the environment of the current process.
 func Process(version Version) Env {
 	return Env{
 		In: NewStream(os.Stdin, os.Getenv), Out: NewStream(os.Stdout, os.Getenv), Err: NewStream(os.Stderr, os.Getenv),
@@ -37,7 +37,7 @@ func Process(version Version) Env {
 	}
 }
 
-// Group is commands under one heading of the root command's help.
+// Group is a set of commands under one heading in the root command's help.
 type Group struct {
 	Title    string
 	Commands []*cobra.Command
@@ -60,9 +60,9 @@ func Main(ctx context.Context, env Env, args []string, commands func(*Shell) []G
 		return s.endInterrupted(err)
 	}
 	if s.chosen.err != nil && errors.Is(err, s.chosen.err) {
-		err = s.chosen.err // without the address of the API, which was not asked
+		err = s.chosen.err // without the API's address, because no request was sent
 	}
-	if !s.began && Hints(err) == nil { // cobra's errors about words and flags have no code
+	if !s.began && Hints(err) == nil { // cobra's usage errors have no code
 		err = Hint(bourse.Errorf(bourse.CodeInvalid, "%w", err), cmd.CommandPath()+" --help")
 	}
 	s.JSON = s.JSON || !s.began && asksJSON(args)
@@ -73,7 +73,7 @@ func Main(ctx context.Context, env Env, args []string, commands func(*Shell) []G
 	return code
 }
 
-// asksJSON reports whether --json is among flags that could not be read.
+// asksJSON reports whether args contain --json. It is used if parsing the flags failed.
 func asksJSON(args []string) bool {
 	if end := slices.Index(args, "--"); end >= 0 {
 		args = args[:end]
@@ -81,7 +81,7 @@ func asksJSON(args []string) bool {
 	return slices.Contains(args, "--json") || slices.Contains(args, "-j")
 }
 
-// Shell is one run of the command line: its surroundings and global flags.
+// Shell is one run of the command line: its environment and global flags.
 type Shell struct {
 	Env
 	Args    []string
@@ -89,25 +89,25 @@ type Shell struct {
 	api     string
 	context string
 	token   string
-	ca      string // file with the certificates of the CA to trust
+	ca      string // file with the CA's certificates
 	once    sync.Once
-	chosen  target // by all of these and the environment; see [Shell.target]
-	began   bool   // a verb's own code has begun: errors are no longer about usage
+	chosen  target // the API, chosen by these flags and the environment; see [Shell.target]
+	began   bool   // the command's own code has started, so errors are not usage errors
 }
 
-// Root returns the command that all others are below.
+// Root returns the root command with all commands below it.
 func Root(s *Shell, commands func(*Shell) []Group) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "bourse",
-		Short: "An exchange for compute: an order for a machine is filled at once, or refused with reasons",
-		Long: `Bourse is an exchange for compute. An order for a machine is answered with quotes
-by workers, ranked, and filled on the best one within the request; or refused at
-once, and you are told who said no and why.
+		Short: "An exchange for compute: orders for machines are filled at once or refused with reasons",
+		Long: `Bourse is an exchange for compute. Workers answer an order for a machine with
+quotes. The best quote wins, and the machine runs before the request returns. If
+no worker can fill the order, you are told why each one refused.
 
-Begin with:
-  bourse dev                                        a whole cluster on this host
-  bourse machine run host --region gru -- sleep 60  a machine in region gru
-  bourse quote host --vm-memory 2GiB -- sleep 60    what would happen`,
+To get started:
+  bourse dev                                        run a whole cluster on this host
+  bourse machine run host --region gru -- sleep 60  run a machine in region gru
+  bourse quote host --vm-memory 2GiB -- sleep 60    see which workers would take an order`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Version:       s.Version.String(),
@@ -123,11 +123,11 @@ Begin with:
 	root.SetUsageTemplate(strings.Replace(usage, "{{if .Runnable}}", "{{if and .Runnable (or .HasExample (not .HasAvailableSubCommands))}}", 1))
 	root.SetHelpTemplate(root.HelpTemplate() + "{{if not .HasParent}}\n" + exitHelp + "{{end}}")
 	flags := root.PersistentFlags()
-	flags.StringVar(&s.api, "api", "", "`URL` of the API; also BOURSE_API (default: the current context's, or "+DefaultAPI+")")
-	flags.StringVar(&s.context, "context", "", "`name` of a cluster that you have logged in to; also BOURSE_CONTEXT")
-	flags.StringVar(&s.token, "token", "", "bearer `token` for the API; also BOURSE_API_TOKEN")
-	flags.StringVar(&s.ca, "ca", "", "PEM `file` of the CA to trust for the API; also BOURSE_CA")
-	flags.BoolVarP(&s.JSON, "json", "j", false, "print the API's JSON")
+	flags.StringVar(&s.api, "api", "", "`URL` of the API (default: BOURSE_API, then the current context, then "+DefaultAPI+")")
+	flags.StringVar(&s.context, "context", "", "`name` of a cluster that you have logged in to (default: BOURSE_CONTEXT)")
+	flags.StringVar(&s.token, "token", "", "bearer `token` for the API (default: BOURSE_API_TOKEN)")
+	flags.StringVar(&s.ca, "ca", "", "PEM `file` with the CA to trust for the API (default: BOURSE_CA)")
+	flags.BoolVarP(&s.JSON, "json", "j", false, "print the API's JSON object")
 	for _, g := range commands(s) {
 		root.AddGroup(&cobra.Group{ID: g.Title, Title: g.Title})
 		for _, c := range g.Commands {
@@ -141,7 +141,7 @@ Begin with:
 	return root
 }
 
-// PrintJSON writes v as the API would, indented for people.
+// PrintJSON prints v as indented JSON.
 func (s *Shell) PrintJSON(v any) error {
 	e := json.NewEncoder(s.Out)
 	e.SetEscapeHTML(false)
@@ -149,14 +149,15 @@ func (s *Shell) PrintJSON(v any) error {
 	return e.Encode(v)
 }
 
-// PrintLine prints one of several values, each on a line of its own.
+// PrintLine prints v as JSON on a single line, for commands that print a sequence of
+// values.
 func (s *Shell) PrintLine(v any) error {
 	e := json.NewEncoder(s.Out)
 	e.SetEscapeHTML(false)
 	return e.Encode(v)
 }
 
-// Note writes a line for a person to standard error.
+// Note prints a message for a person to standard error.
 func (s *Shell) Note(text string) {
 	width, _ := s.Err.Size()
 	for line := range strings.SplitSeq(s.Typed(text), "\n") {

@@ -17,11 +17,11 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// DefaultAPI is where a broker listens and where the verbs look for one,
-// by default.
+// DefaultAPI is the address at which a broker listens, and at which commands look for
+// one, by default.
 const DefaultAPI = "127.0.0.1:4280"
 
-// baseURL returns the API's address with its scheme.
+// baseURL returns the API's URL, including its scheme.
 func (s *Shell) baseURL() string {
 	base := s.target().API
 	if !strings.Contains(base, "://") {
@@ -34,15 +34,16 @@ func (s *Shell) baseURL() string {
 	return base
 }
 
-// Client returns the client of the API.
+// Client returns a client for the API.
 func (s *Shell) Client() *machinesapi.Client {
 	token, base := s.credential()
 	return &machinesapi.Client{BaseURL: base, Token: token, HTTP: &http.Client{Transport: s.target().transport}}
 }
 
-// credential returns the token that is shown to the API, and the URL that it is shown
-// at: the token of --token, of the context, of the environment unless a context was
-// chosen, or of a broker on loopback the one that it made. It is "" if there is none.
+// credential returns the token to send to the API, and the URL to send it to. The token
+// comes from --token, then the context, then the environment unless a context was
+// chosen, then the file that a broker on loopback has written. It is "" if there is
+// none.
 func (s *Shell) credential() (token, base string) {
 	t := s.target()
 	token, base = cmp.Or(s.token, t.Token), s.baseURL()
@@ -58,21 +59,22 @@ func (s *Shell) credential() (token, base string) {
 	return "", base
 }
 
-// WarnMissing warns which workers' machines, or what else, a list lacks.
+// WarnMissing warns that a list lacks some workers' objects. what names these objects,
+// in the plural.
 func (s *Shell) WarnMissing(silent []bourse.WorkerID, what string) {
 	if len(silent) > 0 {
 		names := make([]string, len(silent))
 		for i, w := range silent {
 			names[i] = Clean(string(w))
 		}
-		s.Note("warning: no answer from " + strings.Join(names, ", ") + ": their " + what + " are missing here")
+		s.Note("warning: no answer from " + strings.Join(names, ", ") + "; their " + what + " are missing from this list")
 	}
 }
 
 func trustOnly(ca string) http.RoundTripper {
 	pool := x509.NewCertPool()
 	if !pool.AppendCertsFromPEM([]byte(ca)) {
-		return noTransport{bourse.Errorf(bourse.CodeInvalid, "the CA of the context has no certificate in PEM")}
+		return noTransport{bourse.Errorf(bourse.CodeInvalid, "the context's CA contains no PEM certificate")}
 	}
 	t, ok := http.DefaultTransport.(*http.Transport)
 	if !ok {
@@ -88,13 +90,13 @@ type noTransport struct{ err error }
 
 func (n noTransport) RoundTrip(*http.Request) (*http.Response, error) { return nil, n.err }
 
-// Passing reports whether a failure is the connection's or the server's moment,
-// and not what was asked for.
+// Passing reports whether err is a temporary failure of the connection or the server,
+// so that the same request may succeed later.
 func Passing(err error) bool {
 	switch bourse.CodeOf(err) {
 	case bourse.CodeUnavailable, bourse.CodeRateLimited:
 		return true
-	case bourse.CodeTimeout: // of what was asked for, unless it is a proxy's on the way
+	case bourse.CodeTimeout: // the request's own timeout, unless a proxy in between reports it
 		reply, ok := errors.AsType[*machinesapi.ReplyError](err)
 		return ok && reply.Status >= http.StatusInternalServerError
 	default:
@@ -102,19 +104,18 @@ func Passing(err error) bool {
 	}
 }
 
-// Backoff is how long to wait until the next try: longer each time. Its zero value
-// is for the first.
+// Backoff computes growing delays between retries. The zero value is ready to use.
 type Backoff struct{ next time.Duration }
 
-// Bounds of a Backoff.
+// Bounds of a Backoff's delays.
 const (
 	backoffFirst = 250 * time.Millisecond
 	BackoffMost  = 10 * time.Second
 )
 
-// Wait waits for the next try, or returns why ctx has ended. It waits half of its
-// time at least, and the rest by chance, so that the clients of a lost server do
-// not come back all at once.
+// Wait waits before the next try, or returns the cause once ctx is done. Half of the
+// delay is random, so that the clients of a server that went down do not all return at
+// once.
 func (b *Backoff) Wait(ctx context.Context) error {
 	wait := max(b.next, backoffFirst)
 	b.next = min(2*wait, BackoffMost)
@@ -126,16 +127,15 @@ func (b *Backoff) Wait(ctx context.Context) error {
 	}
 }
 
-// Reset begins again with short waits. It is called after a try that went well for
-// so long.
+// Reset starts again with short delays if the last try worked for long enough.
 func (b *Backoff) Reset(lasted time.Duration) {
 	if lasted > BackoffMost {
 		b.next = 0
 	}
 }
 
-// URLs returns the URLs at which proxies serve what they route, without duplicates, the
-// best of each proxy first.
+// URLs returns the URLs at which proxies serve their routes, without duplicates, each
+// proxy's best URL first.
 func URLs(list []machinesapi.Proxy) (out []string) {
 	most := 0
 	for i := range list {

@@ -11,10 +11,10 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// completionPatience bounds how long the Tab key may take.
+// completionPatience limits how long shell completion may take.
 const completionPatience = time.Second
 
-// CompleteFixed completes a flag from a list.
+// CompleteFixed completes a flag's value from a fixed list.
 func CompleteFixed(c *cobra.Command, flag string, words ...string) {
 	_ = c.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp)) // fails for an unknown flag only
 }
@@ -36,8 +36,7 @@ func (s *Shell) CompleteRegions(c *cobra.Command) {
 	})
 }
 
-// Complete returns the completion of the first argument from what there is: find
-// asks for it. It is silent on errors.
+// Complete completes the first argument with the result of find. It ignores errors.
 func Complete(find func(ctx context.Context) ([]cobra.Completion, error)) cobra.CompletionFunc {
 	return func(c *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		if len(args) > 0 {
@@ -47,7 +46,7 @@ func Complete(find func(ctx context.Context) ([]cobra.Completion, error)) cobra.
 	}
 }
 
-// CompleteFlag completes a flag's value from what there is.
+// CompleteFlag completes a flag's value with the result of find. It ignores errors.
 func CompleteFlag(c *cobra.Command, flag string, find func(ctx context.Context) ([]cobra.Completion, error)) {
 	_ = c.RegisterFlagCompletionFunc(flag, func(c *cobra.Command, _ []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		return completed(c, find)
@@ -64,7 +63,7 @@ func completed(c *cobra.Command, find func(ctx context.Context) ([]cobra.Complet
 	return list, cobra.ShellCompDirectiveNoFileComp
 }
 
-// Images completes references of the images that workers have.
+// Images lists image references for completion.
 func (s *Shell) Images(ctx context.Context) ([]cobra.Completion, error) {
 	list, _, err := s.Client().Images(ctx, machinesapi.ImageTarget{})
 	out := []cobra.Completion{bourse.ImageHost}
@@ -77,7 +76,7 @@ func (s *Shell) Images(ctx context.Context) ([]cobra.Completion, error) {
 	return slices.Compact(out), err
 }
 
-// Apps completes names of apps.
+// Apps lists app names for completion.
 func (s *Shell) Apps(ctx context.Context) ([]cobra.Completion, error) {
 	list, err := s.Client().Apps(ctx, "")
 	out := make([]cobra.Completion, len(list))
@@ -87,7 +86,7 @@ func (s *Shell) Apps(ctx context.Context) ([]cobra.Completion, error) {
 	return out, err
 }
 
-// Workers completes names of workers.
+// Workers lists worker ids for completion.
 func (s *Shell) Workers(ctx context.Context) ([]cobra.Completion, error) {
 	list, err := s.Client().Workers(ctx)
 	out := make([]cobra.Completion, len(list))
@@ -97,7 +96,7 @@ func (s *Shell) Workers(ctx context.Context) ([]cobra.Completion, error) {
 	return out, err
 }
 
-// CompletionContext returns the context of a completion: the Tab key must not take long.
+// CompletionContext returns a context with the timeout for completions.
 func CompletionContext(c *cobra.Command) (context.Context, context.CancelFunc) {
 	ctx := c.Context()
 	if ctx == nil {

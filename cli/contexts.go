@@ -22,14 +22,14 @@ import (
 )
 
 // DevContext is the context of the cluster that "bourse dev" runs on this host. It is
-// not in the file of contexts: its address and token are found where the cluster
-// stores them.
+// not stored in the contexts file: its address and token are read from files that the
+// cluster writes.
 const DevContext = "dev"
 
-// Context is a cluster, and what its API has to be shown.
+// Context describes how to access a cluster.
 type Context struct {
 	API   string `toml:"api" json:"api"`                   // the URL
-	CA    string `toml:"ca,omitempty" json:"ca,omitempty"` // certificates in PEM to trust instead of the host's
+	CA    string `toml:"ca,omitempty" json:"ca,omitempty"` // PEM certificates to trust instead of the host's
 	Token string `toml:"token,omitempty" json:"-"`
 }
 
@@ -41,7 +41,7 @@ type Contexts struct {
 	path string
 }
 
-// contextsFile returns the path of the user's file of contexts, "" when the
+// contextsFile returns the path of the user's contexts file. It returns "" if the
 // environment names no directory for it.
 func contextsFile(getenv func(string) string) string {
 	dir := getenv("XDG_CONFIG_HOME")
@@ -54,7 +54,7 @@ func contextsFile(getenv func(string) string) string {
 	return filepath.Join(dir, "bourse", "contexts.toml")
 }
 
-// LoadContexts reads the user's contexts. CodeInvalid: the file cannot be read, or
+// LoadContexts reads the user's contexts. Errors: invalid if the file is malformed or
 // other users can read or write it.
 func LoadContexts(getenv func(string) string) (*Contexts, error) {
 	c := &Contexts{ByName: map[string]Context{}, path: contextsFile(getenv)}
@@ -74,22 +74,22 @@ func LoadContexts(getenv func(string) string) (*Contexts, error) {
 	return c, nil
 }
 
-// maxContexts bounds the file of contexts, in bytes.
+// maxContexts limits the size of the contexts file, in bytes.
 const maxContexts = 4 << 20
 
-// UpdateContexts reads the user's contexts, lets change change them, and stores them.
-// Another command that does so at the same time waits.
+// UpdateContexts reads the user's contexts, has change modify them, and stores the
+// result. Concurrent updates by other processes wait.
 func UpdateContexts(getenv func(string) string, change func(*Contexts) error) (*Contexts, error) {
 	path := contextsFile(getenv)
 	if path == "" {
-		return nil, bourse.Errorf(bourse.CodeInvalid, "there is no place for contexts: set HOME or XDG_CONFIG_HOME")
+		return nil, bourse.Errorf(bourse.CodeInvalid, "no directory to store contexts in: set HOME or XDG_CONFIG_HOME")
 	}
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return nil, bourse.Errorf(bourse.CodeUnavailable, "store the contexts: %w", err)
 	}
 	lock, err := os.OpenFile(path+".lock", os.O_RDWR|os.O_CREATE, 0o600)
 	if err == nil {
-		defer lock.Close() // which unlocks it
+		defer lock.Close() // also unlocks it
 		err = unix.Flock(int(lock.Fd()), unix.LOCK_EX)
 	}
 	if err != nil {
@@ -105,7 +105,7 @@ func UpdateContexts(getenv func(string) string, change func(*Contexts) error) (*
 	return all, all.save()
 }
 
-// decodeContexts reads a file of contexts into c.
+// decodeContexts parses a contexts file into c.
 func decodeContexts(text []byte, c *Contexts) error {
 	if err := toml.Unmarshal(text, c); err != nil {
 		if at, ok := errors.AsType[*toml.DecodeError](err); ok {
@@ -130,20 +130,20 @@ func decodeContexts(text []byte, c *Contexts) error {
 
 var contextName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`)
 
-// CheckContextName reports whether a context may have a name. CodeInvalid.
+// CheckContextName returns an invalid error if name cannot be used for a context.
 func CheckContextName(name string) error {
 	switch {
 	case !contextName.MatchString(name):
-		return bourse.Errorf(bourse.CodeInvalid, "%s is not a context's name: use up to 63 letters, digits, dots, dashes and underscores", bourse.Quoted(name))
+		return bourse.Errorf(bourse.CodeInvalid, "invalid context name %s: use up to 63 letters, digits, dots, dashes and underscores", bourse.Quoted(name))
 	case name == DevContext:
-		return bourse.Errorf(bourse.CodeInvalid, "context %s is always the cluster of \"bourse dev\": choose another name", name)
+		return bourse.Errorf(bourse.CodeInvalid, "context %s is reserved for the cluster of \"bourse dev\": choose another name", name)
 	}
 	return nil
 }
 
-// save writes the contexts where they were read from, readable by this user alone.
+// save writes the contexts back to their file, readable only by this user.
 func (c *Contexts) save() error {
-	path, err := filepath.EvalSymlinks(c.path) // tokens must not stay behind a link
+	path, err := filepath.EvalSymlinks(c.path) // if it is a link, replace its target: old tokens must not remain there
 	if errors.Is(err, fs.ErrNotExist) {
 		path, err = c.path, nil
 	}
@@ -160,7 +160,7 @@ func (c *Contexts) save() error {
 	return nil
 }
 
-// writePrivate replaces a file as a whole, readable by this user alone.
+// writePrivate atomically replaces a file, readable only by this user.
 func writePrivate(path string, text []byte) error {
 	f, err := os.CreateTemp(filepath.Dir(path), ".contexts-*") // with mode 0600
 	if err != nil {
@@ -174,25 +174,25 @@ func writePrivate(path string, text []byte) error {
 	return os.Rename(f.Name(), path)
 }
 
-// Names returns the names of all contexts in order, [DevContext] included.
+// Names returns the sorted names of all contexts, including [DevContext].
 func (c *Contexts) Names() []string {
 	return slices.Sorted(slices.Values(append(slices.Collect(maps.Keys(c.ByName)), DevContext)))
 }
 
-// Find returns the context of a name. CodeNotFound.
+// Find returns the context with the given name. Errors: not_found.
 func (c *Contexts) Find(getenv func(string) string, name string) (Context, error) {
 	if name == DevContext {
 		return devContext(getenv), nil
 	}
 	one, ok := c.ByName[name]
 	if !ok {
-		return one, Hint(bourse.Errorf(bourse.CodeNotFound, "there is no context %s", bourse.Quoted(name)), "bourse context list")
+		return one, Hint(bourse.Errorf(bourse.CodeNotFound, "context %s not found", bourse.Quoted(name)), "bourse context list")
 	}
 	return one, nil
 }
 
-// devContext is the cluster of "bourse dev" that was started last, or else the one
-// that would be found at the usual address.
+// devContext returns the context of the "bourse dev" cluster that was started last, or
+// of the default API address if none is known.
 func devContext(getenv func(string) string) Context {
 	api := loopback.Dev(getenv)
 	if api == (netip.AddrPort{}) {
@@ -204,27 +204,27 @@ func devContext(getenv func(string) string) Context {
 // target is the API that a command uses.
 type target struct {
 	Context
-	named     bool              // a context chose it: the environment's CA and token may be another cluster's
-	transport http.RoundTripper // nil: the usual one
-	err       error             // why the API cannot even be asked; nil if it can
+	named     bool              // chosen by a context: the environment's CA and token may belong to another cluster
+	transport http.RoundTripper // nil means the default transport
+	err       error             // why no request can be sent; nil if one can
 }
 
-// target returns the API that the flags, the environment or the current context
-// choose, in this order. The CA and token of the environment belong to BOURSE_API, or
-// to the API of --api or the default one; a context's only come from itself or flags. It
-// is safe for concurrent use.
+// target returns the API that the flags, the environment or the current context choose,
+// in this order. The environment's CA and token are used for BOURSE_API, --api and the
+// default API. For a context, they come only from the context itself or from flags.
+// target is safe for concurrent use.
 func (s *Shell) target() *target {
 	s.once.Do(func() { s.use(s.choose()) })
 	return &s.chosen
 }
 
-// UseAPI has the command ask an API other than the one that would be chosen. Call it
-// before the first use of the API.
+// UseAPI makes the command use the given API, regardless of flags and environment. It
+// must be called before the API is first used.
 func (s *Shell) UseAPI(c Context) { s.once.Do(func() { s.use(target{Context: c, named: true}) }) }
 
-// use makes the transport of an API: with a CA of its own, one that trusts this CA
-// alone. An API that cannot be used fails the requests, but not the commands that make
-// none.
+// use sets the target and its transport. If a CA is configured, the transport trusts
+// only that CA. If the target is unusable, its transport fails every request; commands
+// that send none still work.
 func (s *Shell) use(t target) {
 	if t.err == nil && (s.ca != "" || !t.named) {
 		t.CA, t.err = s.GivenCA()
@@ -257,7 +257,7 @@ func (s *Shell) choose() target {
 	return s.inContext("")
 }
 
-// inContext returns the API of a context, "" for the current one.
+// inContext returns the API of a context; "" means the current one.
 func (s *Shell) inContext(name string) target {
 	all, err := LoadContexts(s.Getenv)
 	if err != nil {
@@ -271,8 +271,8 @@ func (s *Shell) inContext(name string) target {
 	return target{Context: one, named: true, err: err}
 }
 
-// GivenCA returns the certificates of the file that --ca or BOURSE_CA names, "" when
-// neither does. CodeInvalid: the file cannot be read.
+// GivenCA returns the contents of the file that --ca or BOURSE_CA names, or "" if
+// neither is set. Errors: invalid if the file cannot be read or has no certificate.
 func (s *Shell) GivenCA() (string, error) {
 	file := cmp.Or(s.ca, s.Getenv("BOURSE_CA"))
 	if file == "" {
@@ -283,10 +283,11 @@ func (s *Shell) GivenCA() (string, error) {
 		return "", bourse.Errorf(bourse.CodeInvalid, "--ca: %w", err)
 	}
 	if !x509.NewCertPool().AppendCertsFromPEM(text) {
-		return "", bourse.Errorf(bourse.CodeInvalid, "--ca: %s has no certificate in PEM", file)
+		return "", bourse.Errorf(bourse.CodeInvalid, "--ca: %s contains no PEM certificate", file)
 	}
 	return string(text), nil
 }
 
-// GivenToken returns the token of --token or BOURSE_API_TOKEN, "" without either.
+// GivenToken returns the token from --token or BOURSE_API_TOKEN, or "" if neither is
+// set.
 func (s *Shell) GivenToken() string { return cmp.Or(s.token, s.Getenv("BOURSE_API_TOKEN")) }

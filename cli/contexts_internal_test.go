@@ -6,8 +6,8 @@ import (
 	"github.com/pelletier/go-toml/v2"
 )
 
-// FuzzContexts: whatever is in the file of contexts is read without a panic, and what
-// is read is written and read again as it was.
+// FuzzContexts checks that decoding a contexts file never panics, and that decoded
+// contexts survive encoding.
 func FuzzContexts(f *testing.F) {
 	f.Add([]byte("current = \"a\"\n[context.a]\napi = \"https://a\"\nca = \"x\"\ntoken = \"y\"\n"))
 	f.Add([]byte("[context.a]\n[context.b]\n"))
@@ -21,10 +21,10 @@ func FuzzContexts(f *testing.F) {
 			t.Fatal(err)
 		}
 		if err := decodeContexts(out, &again); err != nil {
-			t.Fatalf("%q was written as %q: %v", text, out, err)
+			t.Fatalf("%q was encoded as %q: %v", text, out, err)
 		}
 		if again.Current != c.Current || len(again.ByName) != len(c.ByName) {
-			t.Errorf("read %+v, then %+v", c, again)
+			t.Errorf("decoded %+v, after encoding %+v", c, again)
 		}
 	})
 }

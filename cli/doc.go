@@ -1,16 +1,16 @@
-// Package cli is what all commands have in common: the surroundings and global
-// flags of a run (Shell), the client of the API, tables and texts, questions,
-// and the way from an error to an exit status. Each noun is a package below it,
-// one verb a file; cmd/bourse puts them together and calls Main.
+// Package cli contains what all commands share: the environment and global flags of a
+// run (Shell), the API's client, tables and text formatting, confirmations, and the
+// mapping from errors to exit statuses. Each noun is a package below it with one file
+// per verb. Package cmd/bourse assembles the commands and calls Main.
 //
-// Commands are noun then verb, singular: "bourse machine run". Results go to
-// standard output, everything else (progress, questions, errors) to standard
-// error, so that a pipe sees results only. With --json a result is the public
-// API's own object (types of package machinesapi), and nothing else; its shape
-// changes only as the API's does. docs/commands.md lists them.
+// Commands are a singular noun followed by a verb: "bourse machine run". Results go to
+// standard output. Everything else (progress, questions, errors) goes to standard
+// error, so that a pipe receives only results. With --json, a command prints only the
+// public API's own object (a type of package machinesapi), whose shape changes only
+// when the API's does. docs/commands.md lists these objects.
 //
-// Every error has a code of package bourse; exit.go holds the one table from
-// codes to exit statuses, hint.go what a person may try next.
+// Every error has one of package bourse's codes. errors.go maps codes to exit statuses
+// and hints.
 //
-// Client commands use the public API alone.
+// Client commands use only the public API.
 package cli

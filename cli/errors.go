@@ -18,7 +18,7 @@ import (
 
 // exitHelp describes the exit statuses below the root command's help.
 const exitHelp = `Exit status:
-  0  success                         5  already exists, or in another state
+  0  success                         5  already exists, or in the wrong state
   1  internal error                  6  no capacity: no worker can fill the order
   2  invalid usage or request        7  unavailable: nothing happened, try again
   3  not found                       8  timeout: outcome unknown
@@ -69,7 +69,7 @@ func EndsWith(err error, status int) error {
 type hinted struct {
 	err    error
 	hints  []string
-	beside bool // see Beside
+	beside bool // set by Beside
 }
 
 func (h *hinted) Error() string { return h.err.Error() }
@@ -93,8 +93,8 @@ func Hint(err error, lines ...string) error {
 	return &hinted{err, lines, isBeside(err)}
 }
 
-// Beside marks err as an error that follows a JSON result: since standard output already
-// contains JSON, the error is printed to standard error as text, even with --json. It
+// Beside marks err as following a JSON result. Because standard output already contains
+// JSON, the error is printed as text to standard error, even with --json. Beside
 // returns nil if err is nil.
 func Beside(err error) error {
 	if err == nil {
@@ -109,11 +109,11 @@ func isBeside(err error) bool {
 }
 
 // printError prints an error and its hints to standard error. Control characters are
-// escaped, because the error may quote text from a server. With --json it prints the
+// escaped, because the error may quote text from a server. With --json, it prints the
 // API's error object to standard output instead.
 func (s *Shell) printError(err error) {
 	if s.JSON && !isBeside(err) {
-		_ = s.PrintLine(errorBody(err)) // nobody reads a closed standard output
+		_ = s.PrintLine(errorBody(err)) // if standard output is closed, nobody reads it
 		return
 	}
 	var b strings.Builder
@@ -161,7 +161,7 @@ func (s *Shell) errorLines(err error) []string {
 		case code == bourse.CodeUnauthorized && strings.HasPrefix(bourse.MessageOf(err), machinesapi.UnauthorizedText+": "):
 			return []string{strings.TrimPrefix(bourse.MessageOf(err), machinesapi.UnauthorizedText+": ")}
 		case code == bourse.CodeUnauthorized:
-			return []string{"the broker does not know this token"}
+			return []string{"the broker does not accept this token"}
 		case code == bourse.CodeForbidden && bourse.MessageOf(err) == machinesapi.ForbiddenText:
 			return []string{"the token does not permit access to this app"}
 		}
@@ -169,7 +169,8 @@ func (s *Shell) errorLines(err error) []string {
 	return messages(err)
 }
 
-// messages returns a line for each of several joined errors.
+// messages returns the lines of err's message; joined errors contribute their lines in
+// order.
 func messages(err error) []string {
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {
 		var out []string
@@ -181,10 +182,10 @@ func messages(err error) []string {
 	return strings.Split(strings.TrimSpace(MessageOf(err)), "\n")
 }
 
-// MessageOf returns the text of err for a person: the message without the cause, except
-// for internal errors, whose cause is the only information.
+// MessageOf returns err's text for a person. It omits the cause, except for internal
+// errors, whose cause is the only information.
 func MessageOf(err error) string {
-	switch e := err.(type) { //nolint:errorlint // only the outermost is looked at
+	switch e := err.(type) { //nolint:errorlint // only the outermost error counts
 	case *hinted:
 		return MessageOf(e.err)
 	case *bourse.Error:
@@ -195,9 +196,9 @@ func MessageOf(err error) string {
 	return err.Error()
 }
 
-// refusalHints maps the reasons of workers' refusals to the command that helps. A reason
-// has no entry if the refusal's own text says everything, or if the help depends on
-// facts that the command line does not know. WORKER stands for the refusing worker.
+// refusalHints maps workers' reasons for refusing an order to a command that helps.
+// There is no entry if the refusal's text is sufficient, or if the remedy depends on
+// facts unknown here. WORKER stands for the refusing worker.
 var refusalHints = []struct {
 	reason   bourse.RefusalReason
 	resource string // "" for any
@@ -211,8 +212,8 @@ var refusalHints = []struct {
 	{bourse.RefusedNoAnswer, "", "bourse worker list"},
 }
 
-// AfterRefusals returns the commands that help after an order was refused, at most one
-// for each reason.
+// AfterRefusals returns commands that help after workers refused an order, at most one
+// per reason.
 func AfterRefusals(refusals []bourse.Refusal) []string {
 	var out []string
 	for _, h := range refusalHints {
@@ -226,8 +227,8 @@ func AfterRefusals(refusals []bourse.Refusal) []string {
 	return out
 }
 
-// hintsOf returns the hints for err: those that its command added, or those that follow
-// from its cause, its code, or the workers' refusals.
+// hintsOf returns the hints for err: those added by its command, or else those that
+// follow from its cause, its code, or the workers' refusals.
 func (s *Shell) hintsOf(err error) []string {
 	if hints := Hints(err); hints != nil {
 		return hints
@@ -253,7 +254,7 @@ func (s *Shell) hintsOf(err error) []string {
 	return hints
 }
 
-// hintOfCause returns the hints for errors below the API.
+// hintOfCause returns hints for errors that occurred before the API replied.
 func (s *Shell) hintOfCause(err error) []string {
 	_, untrusted := errors.AsType[x509.UnknownAuthorityError](err)
 	_, misnamed := errors.AsType[x509.HostnameError](err)
@@ -262,7 +263,7 @@ func (s *Shell) hintOfCause(err error) []string {
 	switch {
 	case errors.Is(err, context.Canceled):
 		return nil
-	case !ofAPI: // from a registry or another server, which --api does not choose
+	case !ofAPI: // from a registry or another server that --api does not select
 		return nil
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return []string{
@@ -274,23 +275,23 @@ func (s *Shell) hintOfCause(err error) []string {
 	case errors.Is(err, http.ErrSchemeMismatch):
 		return []string{"--api " + otherScheme(s.baseURL())}
 	case untrusted:
-		return []string{"--ca FILE or BOURSE_CA, with the CA of the API's certificate"}
+		return []string{"--ca FILE or BOURSE_CA, with the CA that issued the API's certificate"}
 	}
 	return nil
 }
 
-// anotherAPI suggests to choose another API.
+// anotherAPI returns the hint to select another API.
 func (s *Shell) anotherAPI() string {
 	return "another --api, --context or BOURSE_API (now " + s.baseURL() + ")"
 }
 
-// hasToken reports whether a token was shown to the API.
+// hasToken reports whether requests to the API include a token.
 func (s *Shell) hasToken() bool {
 	token, _ := s.credential()
 	return token != ""
 }
 
-// otherScheme returns the address with http instead of https, or the reverse.
+// otherScheme returns api with http instead of https, or the reverse.
 func otherScheme(api string) string {
 	if rest, ok := strings.CutPrefix(api, "https://"); ok {
 		return "http://" + rest
@@ -302,15 +303,14 @@ func otherScheme(api string) string {
 	return "https://" + rest
 }
 
-// Interrupted is what became of a command that a person has interrupted: one
-// line, which is printed instead of an error.
+// Interrupted is the outcome of a command that a person interrupted: one line, printed
+// instead of an error.
 type Interrupted string
 
 // Error implements error.
 func (i Interrupted) Error() string { return string(i) }
 
-// interrupted reports whether err is the end of a command by a signal, which
-// the person who sent it knows of.
+// interrupted reports whether err only means that a signal ended the command.
 func interrupted(ctx context.Context, err error) bool {
 	if _, told := errors.AsType[Interrupted](err); told {
 		return true
@@ -318,8 +318,8 @@ func interrupted(ctx context.Context, err error) bool {
 	return ctx.Err() != nil && (bourse.CodeOf(err) == bourse.CodeCanceled || errors.Is(err, context.Cause(ctx)))
 }
 
-// endInterrupted prints what became of the command, if that is known, and
-// returns the exit status.
+// endInterrupted prints the interrupted command's outcome, if known, and returns the
+// exit status.
 func (s *Shell) endInterrupted(err error) int {
 	if line, told := errors.AsType[Interrupted](err); told {
 		s.Note(Clean(string(line)))

@@ -16,7 +16,7 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// line has one command, which prints the API's apps.
+// line has one command, which prints the apps that the API returns.
 var line = clitest.Of(func(s *cli.Shell) *cobra.Command {
 	return &cobra.Command{
 		Use:  "apps",
@@ -31,8 +31,7 @@ var line = clitest.Of(func(s *cli.Shell) *cobra.Command {
 	}
 })
 
-// TestExitCodes goes through every code: the broker's error body, the client,
-// the exit status.
+// TestExitCodes checks the exit status for every error code that a broker returns.
 func TestExitCodes(t *testing.T) {
 	want := map[bourse.Code]int{
 		bourse.CodeInternal: 1, bourse.CodeInvalid: 2, bourse.CodeNotFound: 3, bourse.CodeUnauthorized: 4, bourse.CodeForbidden: 4,
@@ -50,14 +49,14 @@ func TestExitCodes(t *testing.T) {
 			t.Errorf("code %s: exit status %d, want %d", code, got.Code, status)
 		}
 		words := "the server's words"
-		if code == bourse.CodeUnauthorized { // the API's are not for people
+		if code == bourse.CodeUnauthorized { // the API's message is not for people
 			words = "the API requires a token"
 		}
 		if !strings.HasPrefix(got.Err, "error: ") || !strings.Contains(got.Err, words) || got.Out != "" {
-			t.Errorf("code %s: out %q, err %q; want the server's words on stderr alone", code, got.Out, got.Err)
+			t.Errorf("code %s: out %q, err %q; want the server's words on stderr and no output", code, got.Out, got.Err)
 		}
 	}
-	if got := cli.ExitCode(errors.New("of no code")); got != 1 {
+	if got := cli.ExitCode(errors.New("without a code")); got != 1 {
 		t.Errorf("an error without a code: exit status %d, want 1", got)
 	}
 	if got := cli.ExitCode(fmt.Errorf("more: %w", cli.ExitStatus(42))); got != 42 {
@@ -65,16 +64,17 @@ func TestExitCodes(t *testing.T) {
 	}
 }
 
-// TestErrorsCannotDriveTheTerminal: what a server says is shown, not obeyed.
-func TestErrorsCannotDriveTheTerminal(t *testing.T) {
+// TestErrorsAreEscaped checks that control characters in a server's message
+// are escaped.
+func TestErrorsAreEscaped(t *testing.T) {
 	got := line.Against(t, clitest.Failure(bourse.CodeInvalid, "evil \x1b[2J\u202e\r text"), "apps")
 	if strings.ContainsAny(got.Err, "\x1b\r\u202e") || !strings.Contains(got.Err, `\x1b[2J`) {
-		t.Errorf("stderr %q, want the control characters as escapes", got.Err)
+		t.Errorf("stderr %q, want escaped control characters", got.Err)
 	}
 }
 
-// TestErrorsInJSON: with --json an error is the API's own object on standard
-// output, with its code and refusals, and nothing is beside it.
+// TestErrorsInJSON checks that with --json, only the API's error object is printed, to
+// standard output, with its code and refusals.
 func TestErrorsInJSON(t *testing.T) {
 	want := machinesapi.ErrorBody{
 		Error: "no worker could", Status: machinesapi.StatusVolumePlacement, Code: bourse.CodeInsufficient, OrderID: "01JD3V7K7Y5C5ZQ7W1R2M3N4P5",
@@ -91,7 +91,7 @@ func TestErrorsInJSON(t *testing.T) {
 	for _, args := range [][]string{{"apps", "--json", "--nope"}, {"apps", "--nope", "--json"}, {"apps", "-j", "extra"}, {"nope", "--json"}} {
 		got := line.Run(t, args...)
 		if got.Code != 2 || got.Err != "" || !strings.Contains(got.Out, `"code":"invalid"`) {
-			t.Errorf("%q: exit status %d, out %q, err %q; want 2 and JSON alone", args, got.Code, got.Out, got.Err)
+			t.Errorf("%q: exit status %d, out %q, err %q; want 2 and only JSON", args, got.Code, got.Out, got.Err)
 		}
 	}
 }

@@ -7,8 +7,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// Every flag is printed once, whether a group names it or not, and a group without
-// flags is left out.
+// TestGroupedFlags checks that every flag is printed once, whether it belongs to a
+// group or not, and that empty groups are omitted.
 func TestGroupedFlags(t *testing.T) {
 	s := &Shell{Env: Env{Getenv: func(string) string { return "" }}}
 	c := &cobra.Command{Use: "launch", RunE: func(*cobra.Command, []string) error { return nil }}
@@ -23,14 +23,14 @@ func TestGroupedFlags(t *testing.T) {
 	for _, want := range []string{"\nFlags:\n", "--help", "--name", "\nPlace:\n", "--region", "--zone", "\nSize:\n", "--memory", "\nGlobal Flags:\n"} {
 		i := strings.Index(help, want)
 		if i <= at || strings.Count(help, want) != 1 {
-			t.Errorf("%q is at %d, behind %d, %d times", want, i, at, strings.Count(help, want))
+			t.Errorf("%q is at offset %d after %d and occurs %d times, want it later and once", want, i, at, strings.Count(help, want))
 		}
 		at = i
 	}
 	if strings.Contains(help, "Tasks") || strings.Contains(help, "{{") {
-		t.Errorf("the help is\n%s", help)
+		t.Errorf("unexpected help:\n%s", help)
 	}
 	if other := root.UsageString(); strings.Contains(other, "Place:") {
-		t.Errorf("another command's help is\n%s", other)
+		t.Errorf("unexpected help of another command:\n%s", other)
 	}
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Exactly wants n arguments; the error shows which ones.
+// Exactly requires n arguments. Its error shows the command's usage.
 func Exactly(n int) cobra.PositionalArgs {
 	return func(c *cobra.Command, args []string) error {
 		if len(args) != n {
@@ -26,7 +26,7 @@ func Exactly(n int) cobra.PositionalArgs {
 	}
 }
 
-// AtLeast wants n arguments or more.
+// AtLeast requires at least n arguments.
 func AtLeast(n int) cobra.PositionalArgs {
 	return func(c *cobra.Command, args []string) error {
 		if len(args) < n {
@@ -36,15 +36,16 @@ func AtLeast(n int) cobra.PositionalArgs {
 	}
 }
 
-// NoArgs wants no arguments.
+// NoArgs accepts no arguments.
 func NoArgs(c *cobra.Command, args []string) error { return Exactly(0)(c, args) }
 
-// UsageError returns the error of a command that got other arguments than it wants.
+// UsageError returns the error for wrong arguments to c. It shows the command's usage.
 func UsageError(c *cobra.Command) error {
-	return bourse.Errorf(bourse.CodeInvalid, "want: %s", c.UseLine())
+	return bourse.Errorf(bourse.CodeInvalid, "usage: %s", c.UseLine())
 }
 
-// JoinProblems makes one CodeInvalid error of all problems, or nil.
+// JoinProblems combines all problems into one invalid error. It returns nil if there
+// are none.
 func JoinProblems(problems []error) error {
 	if err := errors.Join(problems...); err != nil {
 		return &bourse.Error{Code: bourse.CodeInvalid, Message: err.Error(), Err: err}
@@ -52,7 +53,7 @@ func JoinProblems(problems []error) error {
 	return nil
 }
 
-// FlagError adds to an error the flag that it is about; err may be nil.
+// FlagError prefixes err with the flag that caused it. It returns nil if err is nil.
 func FlagError(flag string, err error) error {
 	if err == nil {
 		return nil
@@ -60,8 +61,8 @@ func FlagError(flag string, err error) error {
 	return bourse.Errorf(bourse.CodeOf(err), "%s: %w", flag, err)
 }
 
-// Each does something for every word, one after the other, and goes on past
-// failures.
+// Each calls do for every word in order. It continues after failures and returns all of
+// them.
 func Each(words []string, do func(word string) error) error {
 	var problems []error
 	for _, word := range words {
@@ -75,17 +76,17 @@ func Each(words []string, do func(word string) error) error {
 	return errors.Join(problems...)
 }
 
-// FlagGroup is a titled part of a command's flags in its help.
+// FlagGroup is a titled section of flags in a command's help.
 type FlagGroup struct {
 	Title string
-	Flags []string // names; a flag that the command doesn't have is left out
+	Flags []string // names; flags that the command lacks are ignored
 }
 
-// localFlags is the part of the usage template that prints a command's own flags.
+// localFlags is the part of cobra's usage template that prints a command's own flags.
 const localFlags = "Flags:\n{{.LocalFlags.FlagUsagesWrapped 80 | trimTrailingWhitespaces}}"
 
-// GroupFlags has the help of c print its flags in groups, in this order, behind the
-// flags that no group names.
+// GroupFlags makes c's help print its flags in the given groups, after the flags that
+// belong to no group.
 func GroupFlags(c *cobra.Command, groups ...FlagGroup) {
 	c.SetUsageFunc(func(c *cobra.Command) error {
 		text := groupedFlags(c.LocalFlags(), groups)
@@ -116,16 +117,17 @@ func groupedFlags(all *pflag.FlagSet, groups []FlagGroup) string {
 	return strings.Trim(b.String(), "\n")
 }
 
-// Lifetime returns the context of a server. With a life line it ends when
-// standard input does, because then the process that started the server is gone.
-// SIGHUP does not end it.
+// Lifetime returns the context for a server. SIGHUP does not end it. If lifeLine is
+// set, the context ends when standard input is closed, which means that the process
+// that started the server has exited.
 func (s *Shell) Lifetime(ctx context.Context, lifeLine bool) (context.Context, context.CancelFunc) {
 	OutliveReaders()
-	// A terminal that closes, or an operator who expects files to be read again: they are anyway.
+	// SIGHUP comes from a closed terminal, or from an operator who expects
+	// configuration files to be reread, which happens anyway.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
 	ctx, stop := context.WithCancel(ctx)
 	if lifeLine {
-		go func() { // ends with the process: a read of standard input cannot be called off
+		go func() { // runs until the process exits, because a read of standard input cannot be canceled
 			_, _ = io.Copy(io.Discard, s.In)
 			stop()
 		}()
@@ -133,14 +135,14 @@ func (s *Shell) Lifetime(ctx context.Context, lifeLine bool) (context.Context, c
 	return ctx, stop
 }
 
-// ReadInput reads from standard input, or gives up when ctx ends. What it has
-// begun to read is then lost, so it is for commands that end with ctx.
+// ReadInput reads from standard input until ctx is done. In that case, input may be
+// lost, so only commands that end with ctx may use it.
 func (s *Shell) ReadInput(ctx context.Context, read func(io.Reader) ([]byte, error)) ([]byte, error) {
 	type result struct {
 		data []byte
 		err  error
 	}
-	got := make(chan result, 1) // buffered: a reader that nothing waits for must not hang on the send
+	got := make(chan result, 1) // buffered, so that the goroutine can exit even if nobody receives
 	go func() {
 		data, err := read(s.In)
 		got <- result{data, err}
@@ -153,9 +155,9 @@ func (s *Shell) ReadInput(ctx context.Context, read func(io.Reader) ([]byte, err
 	}
 }
 
-// OutliveReaders lets a write to a pipe without a reader fail,
-// instead of ending the process: for a server, or a command that must not stop halfway.
-// The signal is caught and not ignored, because machines would inherit that.
+// OutliveReaders makes a write to a pipe without a reader fail instead of ending the
+// process. It is for servers and for commands that must not stop halfway. SIGPIPE is
+// caught rather than ignored, because machines would inherit an ignored signal.
 func OutliveReaders() { signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) }
 
 // CommandLast treats the last arguments of c as a remote command with flags of its own.
@@ -164,7 +166,7 @@ func OutliveReaders() { signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) 
 // followed by the remote command.
 func (s *Shell) CommandLast(c *cobra.Command) {
 	if len(s.Args) > 0 && strings.HasPrefix(s.Args[0], cobra.ShellCompRequestCmd) {
-		return // flags are completed wherever they may be
+		return // completion accepts flags anywhere
 	}
 	c.Flags().SetInterspersed(false)
 	run := c.RunE
@@ -180,8 +182,8 @@ func (s *Shell) CommandLast(c *cobra.Command) {
 	}
 }
 
-// flagsBehind parses the flags that follow the first argument, and returns the arguments
-// after them.
+// flagsBehind parses the flags that follow the first argument, and returns the
+// remaining arguments.
 func flagsBehind(c *cobra.Command, args []string) ([]string, error) {
 	err := c.Flags().Parse(args[1:])
 	if help, _ := c.Flags().GetBool("help"); help && err == nil {

@@ -20,8 +20,8 @@ func because(reason bourse.RefusalReason, resource, worker string) bourse.Refusa
 	return bourse.Refusal{Worker: bourse.WorkerID(worker), Reason: reason, Resource: resource}
 }
 
-// TestHintsAfterRefusals: a hint appears only for the reasons for which it is right, and
-// once for many workers.
+// TestHintsAfterRefusals checks that a hint is only given for reasons for which it is
+// right, and only once for several workers.
 func TestHintsAfterRefusals(t *testing.T) {
 	for name, tt := range map[string]struct {
 		refusals []bourse.Refusal
@@ -32,8 +32,8 @@ func TestHintsAfterRefusals(t *testing.T) {
 			[]bourse.Refusal{because(bourse.RefusedLabel, "arch", "gru-1"), because(bourse.RefusedLabel, "arch", "gru-2")},
 			[]string{"bourse worker show gru-1"},
 		},
-		"an image that no driver runs": {[]bourse.Refusal{because(bourse.RefusedImage, "nginx", "gru-1")}, nil},
-		"no gateway":                   {[]bourse.Refusal{because(bourse.RefusedImage, bourse.ImagePull, "gru-1")}, []string{"bourse serve worker --pull"}},
+		"an image without a driver": {[]bourse.Refusal{because(bourse.RefusedImage, "nginx", "gru-1")}, nil},
+		"no gateway":                {[]bourse.Refusal{because(bourse.RefusedImage, bourse.ImagePull, "gru-1")}, []string{"bourse serve worker --pull"}},
 		"silence last": {
 			[]bourse.Refusal{because(bourse.RefusedNoAnswer, "", "gru-1"), because(bourse.RefusedCordoned, "", "gru-2")},
 			[]string{"bourse worker uncordon gru-2", "bourse worker list"},
@@ -49,8 +49,7 @@ func replied(code bourse.Code, text string, refusals ...bourse.Refusal) error {
 	return &bourse.Error{Code: code, Message: text, Err: &machinesapi.ReplyError{OrderID: "", RequestID: "r1", Refusals: refusals}}
 }
 
-// TestHintsOfErrors: errors that are no refusals have hints only where they are certain
-// to help.
+// TestHintsOfErrors checks that other errors only have hints that are certain to help.
 func TestHintsOfErrors(t *testing.T) {
 	noReply := func(code bourse.Code, err error) error {
 		return bourse.Errorf(code, "no answer: %w", &machinesapi.NoReplyError{Err: err})
@@ -59,7 +58,7 @@ func TestHintsOfErrors(t *testing.T) {
 		err        error
 		token, api string
 		hints      int    // number of hints
-		contains   string // in them
+		contains   string // text in the hints
 	}{
 		"no token":            {err: replied(bourse.CodeUnauthorized, "no"), hints: 2, contains: "--token"},
 		"wrong token":         {err: replied(bourse.CodeUnauthorized, "no"), token: "nope", hints: 1, contains: "http://api:1"},

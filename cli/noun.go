@@ -8,7 +8,7 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Noun is a command that only holds verbs.
+// Noun returns a command that only groups verbs.
 func Noun(use, short string, verbs ...*cobra.Command) *cobra.Command {
 	c := &cobra.Command{
 		Use: use, Short: short,
@@ -19,7 +19,7 @@ func Noun(use, short string, verbs ...*cobra.Command) *cobra.Command {
 	return c
 }
 
-// onlyVerbs wants none but the words of the commands below.
+// onlyVerbs rejects any word that is not a subcommand.
 func onlyVerbs(c *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
@@ -27,8 +27,8 @@ func onlyVerbs(c *cobra.Command, args []string) error {
 	return unknownVerb(c, args[0])
 }
 
-// Meant are the commands that people mean by words of other programs, from the
-// command that they were typed below.
+// Meant maps words that users know from other programs to our commands. The outer key
+// is the command below which the word was typed.
 var Meant = map[string]map[string]string{
 	"": {
 		"ps": "machine list", "ls": "machine list", "list": "machine list", "jobs": "machine list",
@@ -51,8 +51,8 @@ var Meant = map[string]map[string]string{
 	"worker": {"status": "show", "ps": "list"},
 }
 
-// unknownVerb returns the error of a word that is no command below c, with the
-// commands that may have been meant.
+// unknownVerb returns the error for a word that is not a subcommand of c, with a
+// suggestion.
 func unknownVerb(c *cobra.Command, word string) error {
 	text := "unknown command " + bourse.Quoted(word) + " for " + bourse.Quoted(c.CommandPath())
 	if !c.HasParent() {
@@ -68,7 +68,7 @@ func unknownVerb(c *cobra.Command, word string) error {
 	return Hint(bourse.Errorf(bourse.CodeInvalid, "%s", text), hint)
 }
 
-// meant returns the subcommand of c that a user most likely meant by word, or "".
+// meant returns the subcommand of c that the user most likely meant by word, or "".
 func meant(c *cobra.Command, word string) string {
 	noun := ""
 	if c.HasParent() {
@@ -81,8 +81,7 @@ func meant(c *cobra.Command, word string) string {
 	return Nearest(word, c.SuggestionsFor(word))
 }
 
-// mostTypos is the largest number of wrong, missing or extra letters in a word for which
-// another word is suggested.
+// mostTypos is the maximum edit distance at which a word is suggested.
 const mostTypos = 2
 
 // Nearest returns the word in list that is most similar to a misspelled word, or "" if
@@ -122,8 +121,8 @@ func typos(a, b string) int {
 	return row[len(b)]
 }
 
-// flagError returns the error of flags that a command does not have. Those
-// behind a word that is no command are not the mistake: the word is.
+// flagError returns the error for an unknown flag. If the flag follows a word that is
+// not a subcommand, the error is about that word instead.
 func (s *Shell) flagError(c *cobra.Command, err error) error {
 	depth := 0
 	for p := c; p.HasParent(); p = p.Parent() {

@@ -18,12 +18,12 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// programName is what the program is called in texts, unless it was started
-// otherwise.
+// programName is the program's name in messages, unless it was started under another
+// name or path.
 const programName = "bourse"
 
-// programOf returns what to type for this program: its name alone when the
-// shell finds it so, or else the path that it was started with.
+// programOf returns the command that starts this program: its name if the shell would
+// find the same file, otherwise the path with which it was started.
 func programOf(started string, lookPath func(name string) (string, error)) string {
 	name := filepath.Base(started)
 	if name == started {
@@ -41,15 +41,15 @@ func programOf(started string, lookPath func(name string) (string, error)) strin
 	return started
 }
 
-// started returns what to type for this process's program.
+// started returns the command that starts this program.
 func started() string { return programOf(os.Args[0], exec.LookPath) }
 
-// typedPattern finds commands in texts for people: the program's name, then a
-// word. What stands in a path or in quotes is no command.
+// typedPattern matches commands in messages: the program's name followed by a word. The
+// name inside a path or quotes is not a command.
 var typedPattern = regexp.MustCompile(`(^|[\s(|])` + programName + ` ([a-z<-])`)
 
-// Typed returns a text for people with its commands as they are to be typed
-// here: beginning with the path that the program was started with.
+// Typed replaces the program's name in text's commands with the command that starts
+// this program here, so that users can copy them.
 func (s *Shell) Typed(text string) string {
 	if s.Program == "" || s.Program == programName {
 		return text
@@ -57,7 +57,7 @@ func (s *Shell) Typed(text string) string {
 	return typedPattern.ReplaceAllString(text, "${1}"+strings.ReplaceAll(s.Program, "$", "$$")+" ${2}")
 }
 
-// typedHelp puts the program's path into the help of every command.
+// typedHelp applies Typed to the help of c and its subcommands.
 func (s *Shell) typedHelp(c *cobra.Command) {
 	c.Long, c.Example = s.Typed(c.Long), s.Typed(c.Example)
 	for _, sub := range c.Commands() {
@@ -65,13 +65,13 @@ func (s *Shell) typedHelp(c *cobra.Command) {
 	}
 }
 
-// Version is which release this is and what it was built from.
+// Version describes the release and the source from which it was built.
 type Version struct {
-	Release string `json:"version"`          // "" when built without one
-	Commit  string `json:"commit,omitempty"` // of the source, as far as known
+	Release string `json:"version"`          // "" in a build without a release
+	Commit  string `json:"commit,omitempty"` // the source's commit, if known
 }
 
-// String returns one line.
+// String returns the version on one line.
 func (v Version) String() string {
 	s := "bourse " + cmp.Or(v.Release, "unreleased")
 	if v.Commit != "" {
@@ -83,7 +83,7 @@ func (v Version) String() string {
 func (s *Shell) version() *cobra.Command {
 	return &cobra.Command{
 		Use:     "version",
-		Short:   "Show which release this is",
+		Short:   "Print the version",
 		Example: "  bourse version --json",
 		Args:    NoArgs,
 		RunE: func(*cobra.Command, []string) error {
@@ -96,36 +96,37 @@ func (s *Shell) version() *cobra.Command {
 	}
 }
 
-// man returns the command that writes the manual: a page for every command.
+// man returns the command that writes the manual.
 func (s *Shell) man(commands func(*Shell) []Group) *cobra.Command {
 	return &cobra.Command{
 		Use:   "man DIR",
-		Short: "Write the manual, a page for every command",
+		Short: "Write man pages for all commands to a directory",
 		Example: `  bourse man ~/.local/share/man/man1 && man bourse-machine-run
   bourse completion bash > /etc/bash_completion.d/bourse`,
 		Args: Exactly(1),
 		RunE: func(_ *cobra.Command, args []string) error {
-			// Of the program as anybody has it: the same on every host, and in every environment.
+			// Ignore this process's name and environment, so that the pages are the
+			// same everywhere.
 			plain := s.Env
 			plain.Program, plain.Getenv = "", func(string) string { return "" }
 			root := Root(&Shell{Env: plain}, commands)
 			root.InitDefaultHelpCmd()
 			root.InitDefaultCompletionCmd("completion")
-			if err := os.MkdirAll(args[0], 0o755); err != nil { //nolint:gosec // pages for all to read
+			if err := os.MkdirAll(args[0], 0o755); err != nil { //nolint:gosec // world-readable pages
 				return bourse.Errorf(bourse.CodeInvalid, "%w", err)
 			}
 			n, err := writePages(args[0], root)
 			if err != nil {
 				return err
 			}
-			s.Note(fmt.Sprintf("%d pages in %s", n, args[0]))
+			s.Note(fmt.Sprintf("wrote %d pages to %s", n, args[0]))
 			return nil
 		},
 	}
 }
 
-// writePages writes the pages of a command and of those below it into a directory, and
-// returns how many. A page has no date: it changes when its command does.
+// writePages writes the man pages of c and its subcommands to dir and returns their
+// number. Pages contain no date, so that they change only with their command.
 func writePages(dir string, c *cobra.Command) (int, error) {
 	n := 1
 	for _, sub := range c.Commands() {
@@ -146,5 +147,5 @@ func writePages(dir string, c *cobra.Command) (int, error) {
 	}
 	text := strings.Replace(page.String(), `"Jan 1970"`, `""`, 1)
 	name := strings.ReplaceAll(c.CommandPath(), " ", "-") + ".1"
-	return n, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644) //nolint:gosec // for all to read
+	return n, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644) //nolint:gosec // world-readable
 }

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestProgramOf: what people are told to type is what works for them.
+// TestProgramOf checks that suggested commands start with a name or path that works.
 func TestProgramOf(t *testing.T) {
 	dir := t.TempDir()
 	here, other := filepath.Join(dir, "bourse"), filepath.Join(dir, "other")
@@ -24,10 +24,10 @@ func TestProgramOf(t *testing.T) {
 		}
 	}
 	for name, tt := range map[string]struct{ started, found, want string }{
-		"by its name":                   {"bourse", here, "bourse"},
-		"by its path, not on PATH":      {here, "", here},
-		"by its path, and on PATH":      {here, here, "bourse"},
-		"another one of its name there": {here, other, here},
+		"by its name":                 {"bourse", here, "bourse"},
+		"by its path, not on PATH":    {here, "", here},
+		"by its path, and on PATH":    {here, here, "bourse"},
+		"another program of its name": {here, other, here},
 	} {
 		if got := programOf(tt.started, finds(tt.found)); got != tt.want {
 			t.Errorf("%s: %q, want %q", name, got, tt.want)

@@ -6,28 +6,28 @@ import (
 	"unicode/utf8"
 )
 
-// Table is a text table: a header in capitals, columns aligned, two spaces
-// between them, no lines. Where the screen is too narrow for all of it, columns
-// are cut, and others left out; where there is no screen it is printed whole.
+// Table is a text table with a header in capitals and aligned columns. On a narrow
+// terminal, columns are shortened or omitted. Without a terminal, the table is printed
+// in full.
 type Table struct {
 	head   []string
 	rows   [][]string
-	right  map[int]bool              // columns aligned to the right: numbers
-	shrink []int                     // columns cut first, in this order, when the screen is narrow
-	drop   []int                     // columns left out, in this order, when it still is
+	right  map[int]bool              // right-aligned columns: numbers
+	shrink []int                     // columns to shorten first, in this order, if the terminal is narrow
+	drop   []int                     // columns to omit next, in this order
 	hidden []int                     // columns that are never shown
-	ends   map[int]bool              // columns whose ends are kept when they are cut
-	wraps  bool                      // the last column is broken between words, not cut
-	paint  map[int]func(string) Tone // colours of columns' cells
+	ends   map[int]bool              // columns that are shortened at the beginning
+	wraps  bool                      // the last column is wrapped instead of shortened
+	paint  map[int]func(string) Tone // colors of cells, by column
 	Indent string
 }
 
-// NewTable returns a table with this header.
+// NewTable returns a table with the given header.
 func NewTable(head ...string) *Table {
 	return &Table{head: head, right: map[int]bool{}, paint: map[int]func(string) Tone{}}
 }
 
-// Numbers aligns columns to the right.
+// Numbers right-aligns columns.
 func (t *Table) Numbers(columns ...int) *Table {
 	for _, c := range columns {
 		t.right[c] = true
@@ -35,22 +35,22 @@ func (t *Table) Numbers(columns ...int) *Table {
 	return t
 }
 
-// Narrow names the columns that are cut when the screen is too narrow, the
-// most dispensable first. No other is ever cut.
+// Narrow sets the columns that are shortened on a narrow terminal, the least important
+// first. Other columns are never shortened.
 func (t *Table) Narrow(columns ...int) *Table {
 	t.shrink = columns
 	return t
 }
 
-// Drop names the columns that are left out when the screen is too narrow, the
-// most dispensable first.
+// Drop sets the columns that are omitted on a narrow terminal, the least important
+// first.
 func (t *Table) Drop(columns ...int) *Table {
 	t.drop = columns
 	return t
 }
 
-// KeepEnd names columns that are cut at their beginnings: the end of an image's name says
-// which it is.
+// KeepEnd makes columns lose their beginning when shortened. An image's name is best
+// recognized by its end.
 func (t *Table) KeepEnd(columns ...int) *Table {
 	t.ends = map[int]bool{}
 	for _, c := range columns {
@@ -59,26 +59,26 @@ func (t *Table) KeepEnd(columns ...int) *Table {
 	return t
 }
 
-// Wrap breaks the cells of the last column between words, where others are cut: for what
-// a person has to read to its end. It is to be one of those of Narrow.
+// Wrap makes the last column wrap between words instead of being shortened, for text
+// that must be readable in full. The column must be one of those passed to Narrow.
 func (t *Table) Wrap() *Table {
 	t.wraps = true
 	return t
 }
 
-// Hide leaves columns out on any screen.
+// Hide omits columns on every terminal.
 func (t *Table) Hide(columns ...int) *Table {
 	t.hidden = append(t.hidden, columns...)
 	return t
 }
 
-// Paint colours the cells of a column, where colours are wanted.
+// Paint sets the color of a column's cells, for terminals with colors.
 func (t *Table) Paint(column int, tone func(cell string) Tone) *Table {
 	t.paint[column] = tone
 	return t
 }
 
-// Row adds a row. What it holds may come from elsewhere: it is cleaned.
+// Row adds a row. It escapes control characters in cells.
 func (t *Table) Row(cells ...string) {
 	for i := range cells {
 		cells[i] = Clean(cells[i])
@@ -89,23 +89,23 @@ func (t *Table) Row(cells ...string) {
 // Empty reports whether the table has no rows.
 func (t *Table) Empty() bool { return len(t.rows) == 0 }
 
-// Of tables.
+// Widths of columns and tables.
 const (
 	ColumnGap  = "  " // between columns
-	MinWidth   = 8    // below which a cut column is of no use
-	easyWidth  = 26   // to which a column is cut rather than that another one is left out
-	leftOut    = -1   // width of a column that is
-	tableWhole = 0    // width of a screen that is none
+	MinWidth   = 8    // minimum width of a shortened column
+	easyWidth  = 26   // columns are shortened to this width before other columns are omitted
+	leftOut    = -1   // an omitted column
+	tableWhole = 0    // no terminal
 )
 
-// Write prints the table as wide as the terminal is; whole, where there is none.
+// Write prints the table to fit the terminal, or in full without a terminal.
 func (t *Table) Write(out Stream) error {
 	width, _ := out.Size()
 	_, err := io.WriteString(out, t.text(width, out.Color))
 	return err
 }
 
-// String returns the whole table.
+// String returns the table in full.
 func (t *Table) String() string { return t.text(tableWhole, false) }
 
 func (t *Table) text(width int, colour bool) string {
@@ -132,8 +132,7 @@ func (t *Table) text(width int, colour bool) string {
 	return b.String()
 }
 
-// parts returns the rows that a row is printed as: more than one where its last cell is
-// broken.
+// parts splits a row whose last cell wraps into the rows to print.
 func (t *Table) parts(row []string, widths []int) [][]string {
 	last := len(row) - 1
 	if !t.wraps || last != len(widths)-1 || widths[last] == leftOut {
@@ -176,8 +175,8 @@ func (t *Table) line(row []string, widths []int, colour bool) string {
 	return t.Indent + strings.Join(cells, ColumnGap)
 }
 
-// PrintList prints a list: as JSON, or as a table with a row for each; when it is
-// empty, a note instead.
+// PrintList prints list as JSON or as a table with one row per element. If list is
+// empty, it prints the note none instead of a table.
 func PrintList[T any](s *Shell, list []T, none string, t *Table, row func(*T) []string) error {
 	switch {
 	case s.JSON && list == nil:
@@ -194,9 +193,8 @@ func PrintList[T any](s *Shell, list []T, none string, t *Table, row func(*T) []
 	return t.Write(s.Out)
 }
 
-// fit makes columns narrower until the table fits: first those that may be cut,
-// as far as they stay easy to read; then columns are left out; then the first are
-// cut as far as they are of any use.
+// fit narrows columns until the table fits. It first shortens columns to easyWidth,
+// then omits columns, then shortens columns to MinWidth.
 func (t *Table) fit(widths []int, width int) {
 	over := len(t.Indent) - len(ColumnGap) - width
 	for _, n := range widths {
@@ -218,8 +216,8 @@ func (t *Table) fit(widths []int, width int) {
 	t.cut(widths, over, MinWidth)
 }
 
-// cut takes what is too much from the columns that may be cut, down to a width,
-// and returns how much that was.
+// cut shortens columns by up to over characters, but not below the width least, and
+// returns by how many.
 func (t *Table) cut(widths []int, over, least int) int {
 	taken := 0
 	for _, column := range t.shrink {
@@ -231,7 +229,7 @@ func (t *Table) cut(widths []int, over, least int) int {
 	return taken
 }
 
-// Cut shortens s to n characters, the last of them an ellipsis.
+// Cut shortens s to n characters; the last one is then an ellipsis.
 func Cut(s string, n int) string {
 	if utf8.RuneCountInString(s) <= n {
 		return s
@@ -240,7 +238,8 @@ func Cut(s string, n int) string {
 	return string(runes[:max(0, n-1)]) + "…"
 }
 
-// Pad fills s up to n characters with blanks, on the left to align it to the right.
+// Pad fills s with blanks up to n characters: on the left if right is true, to align s
+// to the right.
 func Pad(s string, n int, right bool) string {
 	blank := strings.Repeat(" ", max(0, n-utf8.RuneCountInString(s)))
 	if right {
@@ -249,7 +248,7 @@ func Pad(s string, n int, right bool) string {
 	return s + blank
 }
 
-// Facts prints "name  value" lines, values aligned, empty values left out.
+// Facts prints aligned "name  value" lines. Empty values are omitted.
 type Facts struct{ rows [][2]string }
 
 // Add adds a line, unless its value is empty.

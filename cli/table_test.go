@@ -5,10 +5,10 @@ import (
 	"testing"
 )
 
-// Columns that may be cut become narrower as long as they are easy to read, then
-// columns go in their order, then the first are cut further. What must be there
-// is never cut.
-func TestTableLeavesOutColumns(t *testing.T) {
+// TestTableFitsColumns checks how a table is fitted to a terminal. Columns that
+// may be cut are first narrowed to a readable width. Then columns are omitted in their
+// order. Then the remaining ones are cut further. Other columns are never cut.
+func TestTableFitsColumns(t *testing.T) {
 	tab := NewTable("ID", "NAME", "STATE", "IMAGE", "AGE").Numbers(4).Narrow(3, 1).Drop(4, 3)
 	tab.Row("148e21ea1d5389", "a-name-of-thirty-characters-12", "started", "registry.example/team/a-long-image:v1", "3h00m")
 	for _, tt := range []struct {
@@ -26,13 +26,13 @@ func TestTableLeavesOutColumns(t *testing.T) {
 		{20, "ID              NAME      STATE\n148e21ea1d5389  a-name-…  started\n"},
 	} {
 		if got := tab.text(tt.width, false); got != tt.want {
-			t.Errorf("on %d columns:\n%swant\n%s", tt.width, got, tt.want)
+			t.Errorf("width %d: got\n%swant\n%s", tt.width, got, tt.want)
 		}
 	}
 }
 
-// A colour says nothing that the word does not, and changes no column.
-func TestTableColours(t *testing.T) {
+// TestTableColors checks that colors do not change the alignment.
+func TestTableColors(t *testing.T) {
 	tab := NewTable("STATE", "AGE").Paint(0, func(cell string) Tone {
 		if cell == "failed" {
 			return Bad
@@ -45,6 +45,6 @@ func TestTableColours(t *testing.T) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	if got := tab.text(80, false); strings.Contains(got, "\x1b") {
-		t.Errorf("colours that no one wanted: %q", got)
+		t.Errorf("colors are disabled, but got %q", got)
 	}
 }

@@ -18,20 +18,20 @@ func TestSpinner(t *testing.T) {
 		stop()
 		stop()
 		if b.Len() != 0 {
-			t.Errorf("what ends soon shows %q, want nothing", b.String())
+			t.Errorf("a short wait shows %q, want nothing", b.String())
 		}
 		stop = Spin(Stream{ReadWriter: &b, TTY: true}, "waiting")
 		time.Sleep(time.Second)
 		stop()
 		if s := b.String(); !strings.Contains(s, "waiting") || !strings.HasSuffix(s, "\r\x1b[K") {
-			t.Errorf("a long wait shows %q, want the text and at the end an empty line", s)
+			t.Errorf("a long wait shows %q, want the text and finally an empty line", s)
 		}
 		b.Reset()
 		stop = Spin(Stream{ReadWriter: &b}, "waiting")
 		time.Sleep(time.Second)
 		stop()
 		if b.Len() != 0 {
-			t.Errorf("without a terminal it shows %q, want nothing", b.String())
+			t.Errorf("without a terminal: got %q, want nothing", b.String())
 		}
 	})
 }
@@ -52,6 +52,6 @@ func TestConfirm(t *testing.T) {
 	}
 	pipe := &Shell{Env: Env{In: Stream{ReadWriter: bytes.NewBufferString("y\n")}, Err: Stream{ReadWriter: &bytes.Buffer{}, TTY: true}}}
 	if err := pipe.Confirm(t.Context(), false, "destroy web"); bourse.CodeOf(err) != bourse.CodeInvalid {
-		t.Errorf("an answer from a pipe: %v, want invalid", err)
+		t.Errorf("answer from a pipe: %v, want invalid", err)
 	}
 }

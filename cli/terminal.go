@@ -19,20 +19,20 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Stream is one of the command's three standard streams.
+// Stream is one of a command's three standard streams.
 type Stream struct {
 	io.ReadWriter
-	TTY   bool // a person sits at the other end
-	Dumb  bool // of a terminal: its cursor cannot be moved
-	Width int  // of a terminal, in characters; 0 when it is none
-	Color bool // colours are wanted there
+	TTY   bool // connected to a terminal
+	Dumb  bool // the terminal cannot move its cursor
+	Width int  // of the terminal, in characters; 0 without a terminal
+	Color bool // print colors
 
-	Look func() (width, height int) // how large it is now; nil: of fixed width, and of any height
-	Raw  func() (func(), error)     // takes it as it is, key by key, until the function that it returns is called; nil: it is no terminal
+	Look func() (width, height int) // current size; nil means a fixed width and unlimited height
+	Raw  func() (func(), error)     // switches to raw mode and returns a function that restores the mode; nil without a terminal
 }
 
-// NewStream looks at what a file is. A terminal that says that it is dumb gets
-// text alone, and so does one whose user wants no colours (no-color.org).
+// NewStream returns a Stream for f. A dumb terminal gets plain text, and NO_COLOR
+// disables colors (no-color.org).
 func NewStream(f *os.File, getenv func(string) string) Stream {
 	look := func() (int, int) {
 		size, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ)
@@ -50,7 +50,7 @@ func NewStream(f *os.File, getenv func(string) string) Stream {
 		if err != nil {
 			return nil, err
 		}
-		return func() { _ = term.Restore(int(f.Fd()), was) }, nil // what else could be tried
+		return func() { _ = term.Restore(int(f.Fd()), was) }, nil // nothing else can be tried
 	}
 	dumb := getenv("TERM") == "dumb"
 	return Stream{
@@ -58,8 +58,7 @@ func NewStream(f *os.File, getenv func(string) string) Stream {
 	}
 }
 
-// Size returns how large the terminal is now, in characters. 0 means that there
-// is no bound.
+// Size returns the terminal's current size in characters. 0 means unlimited.
 func (s Stream) Size() (width, height int) {
 	if s.Look == nil {
 		return s.Width, 0
@@ -67,17 +66,17 @@ func (s Stream) Size() (width, height int) {
 	return s.Look()
 }
 
-// Tone is a colour for words that a person looks for. It only repeats what the
-// words say.
+// Tone is a color that highlights a word. It never conveys information that the word
+// itself does not.
 type Tone int
 
 // The tones.
 const (
 	Plain Tone = iota
-	Good       // as it should be
-	Bad        // failed, or out of reach
-	Busy       // on its way from one to another
-	Quiet      // over, or of little interest
+	Good       // healthy or successful
+	Bad        // failed or unreachable
+	Busy       // in transition
+	Quiet      // finished or unimportant
 )
 
 var tones = map[Tone]string{Good: "32", Bad: "31", Busy: "33", Quiet: "2"}
@@ -91,16 +90,15 @@ func (t Tone) paint(text string) string {
 }
 
 const (
-	spinnerDelay = 80 * time.Millisecond // what ends sooner needs no spinner
+	spinnerDelay = 80 * time.Millisecond // shorter operations show no spinner
 	spinnerStep  = 80 * time.Millisecond
-	spinnerRoom  = 4 // of what is no text, and the cursor
+	spinnerRoom  = 4 // columns for the frame, the blanks and the cursor
 )
 
 var spinnerFrames = []rune("⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏")
 
-// Spin shows on a terminal that something is in progress, until the function
-// that it returns is called; that one wipes the line and may be called twice.
-// On anything but a terminal whose cursor moves nothing is shown.
+// Spin shows a spinner on a terminal until stop is called. stop clears the line and may
+// be called more than once. Spin shows nothing without a terminal, or on a dumb one.
 func Spin(s Stream, what string) (stop func()) {
 	if !s.TTY || s.Dumb {
 		return func() {}
@@ -121,7 +119,7 @@ func spinUntil(end <-chan struct{}, w Stream, what string) {
 	case <-time.After(spinnerDelay):
 	}
 	if width, _ := w.Size(); width > 0 {
-		what = Cut(what, max(width-spinnerRoom, MinWidth)) // or each step would scroll
+		what = Cut(what, max(width-spinnerRoom, MinWidth)) // a wrapped line would scroll at each step
 	}
 	tick := time.NewTicker(spinnerStep)
 	defer tick.Stop()
@@ -136,21 +134,20 @@ func spinUntil(end <-chan struct{}, w Stream, what string) {
 	}
 }
 
-// Bars draws a bar for each of several things in progress, one below the
-// other, over what it drew before. On anything but a terminal only what is
-// finished is printed, a line each.
+// Bars draws progress bars, one below the other, and redraws them in place. Without a
+// terminal, it only prints a line for each finished item.
 type Bars struct {
 	To    Stream
-	bars  []Bar // in the order of their coming
+	bars  []Bar // in order of first appearance
 	drawn int   // lines on the screen
 }
 
-// Bar is how far one thing has come.
+// Bar is the progress of one item.
 type Bar struct {
 	Name   string
 	Status string
 	Done   int64
-	Total  int64 // 0: not known
+	Total  int64 // 0 if unknown
 	Over   bool
 }
 
@@ -160,7 +157,7 @@ const (
 	restCell = "░"
 )
 
-// Set changes a bar, or adds it, and draws.
+// Set adds or updates a bar and draws.
 func (p *Bars) Set(b Bar) {
 	i := slices.IndexFunc(p.bars, func(x Bar) bool { return x.Name == b.Name })
 	switch {
@@ -194,10 +191,10 @@ func (p *Bars) draw() {
 		out.WriteString("\r\x1b[K" + line + "\n")
 	}
 	p.drawn = len(p.bars)
-	_, _ = io.WriteString(p.To, out.String()) // a screen that is gone needs no bar
+	_, _ = io.WriteString(p.To, out.String()) // if the terminal is gone, nobody needs the bars
 }
 
-// line shows a bar: name, cells, part of the whole, status.
+// line formats a bar: name, cells, percentage, status.
 func (b *Bar) line(width int) string {
 	name := Pad(Clean(b.Name), width, false)
 	if b.Over || b.Total <= 0 {
@@ -209,15 +206,16 @@ func (b *Bar) line(width int) string {
 		part*100, Bytes(b.Done), Bytes(b.Total), Clean(b.Status))
 }
 
-// PullBar shows an image's pull.
+// PullBar returns the bar for an image's pull.
 func PullBar(name string, i *bourse.Image) Bar {
 	if i.Pull == nil {
-		return Bar{Name: name, Status: "here, " + Bytes(i.Bytes), Over: true}
+		return Bar{Name: name, Status: "present, " + Bytes(i.Bytes), Over: true}
 	}
 	return Bar{Name: name, Status: i.Pull.Status, Done: i.Pull.Bytes, Total: i.Pull.Total}
 }
 
-// Bounded returns the first of a list and, where there are others, how many: a line more.
+// Bounded returns the first most elements of list, plus an "and N more" line if there
+// are others.
 func Bounded(list []string, most int) []string {
 	if len(list) <= most {
 		return list
@@ -225,9 +223,9 @@ func Bounded(list []string, most int) []string {
 	return append(slices.Clone(list[:most]), fmt.Sprintf("and %d more", len(list)-most))
 }
 
-// Wrap breaks a line between words so that it fits on so many columns; what follows the
-// first is indented by so many blanks. A word that is too long is broken itself. Where
-// there are no columns (0) nothing is broken.
+// Wrap breaks a line between words so that each part has at most width characters. All
+// parts after the first are indented by indent blanks. Words that are too long are
+// broken. If width is 0, nothing is broken.
 func Wrap(line string, width, indent int) []string {
 	var out []string
 	width = max(width, 0)
@@ -244,7 +242,7 @@ func Wrap(line string, width, indent int) []string {
 	return append(out, line)
 }
 
-// CanAsk reports whether standard input and standard error are a terminal.
+// CanAsk reports whether standard input and standard error are terminals.
 func (s *Shell) CanAsk() bool { return s.In.TTY && s.Err.TTY }
 
 // BindYes adds the flag --yes to a destructive command.
@@ -252,8 +250,8 @@ func BindYes(c *cobra.Command, yes *bool) {
 	c.Flags().BoolVarP(yes, "yes", "y", false, "skip the confirmation")
 }
 
-// YesFlag returns " --yes" if the flag was given, for a hint that repeats the command:
-// without it, the suggested command would fail with another hint.
+// YesFlag returns " --yes" if yes is set. A hint that repeats the command includes it,
+// because the command would otherwise fail for lack of confirmation.
 func YesFlag(yes bool) string {
 	if yes {
 		return " --yes"
@@ -261,14 +259,15 @@ func YesFlag(yes bool) string {
 	return ""
 }
 
-// Confirm asks a person to confirm a destructive command, unless yes is set. Without a
-// terminal it returns CodeInvalid, so that a script never destroys anything by accident.
+// Confirm asks the user to confirm a destructive command, unless yes is set. Without a
+// terminal it returns an invalid error, so that a script never destroys anything by
+// accident.
 func (s *Shell) Confirm(ctx context.Context, yes bool, question string) error {
 	if yes {
 		return nil
 	}
 	if !s.CanAsk() {
-		return Hint(bourse.Errorf(bourse.CodeInvalid, "%s? Standard input is not a terminal, so nobody can confirm it", question), "--yes")
+		return Hint(bourse.Errorf(bourse.CodeInvalid, "%s? Cannot ask for confirmation without a terminal", question), "--yes")
 	}
 	fmt.Fprintf(s.Err, "%s? [y/N] ", Clean(question))
 	line, err := s.ReadInput(ctx, func(r io.Reader) ([]byte, error) { return bufio.NewReader(r).ReadBytes('\n') })

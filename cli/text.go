@@ -12,9 +12,9 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Clean makes a text that others wrote safe for a terminal: control and
-// formatting characters are shown as escapes, so that none can move the
-// cursor, recolour the screen or reorder what is beside it.
+// Clean makes untrusted text safe for a terminal. It escapes control and formatting
+// characters, so that they cannot move the cursor, change colors or reorder adjacent
+// text.
 func Clean(s string) string {
 	unsafe := func(r rune) bool { return unicode.IsControl(r) || unicode.Is(unicode.Cf, r) || r == utf8.RuneError }
 	if !strings.ContainsFunc(s, unsafe) {
@@ -32,7 +32,7 @@ func Clean(s string) string {
 	return b.String()
 }
 
-// Age shows how long ago something was, in its one or two largest units.
+// Age formats the time since an event in its one or two largest units.
 func Age(d time.Duration) string {
 	switch d = max(0, d); {
 	case d < time.Minute:
@@ -45,16 +45,15 @@ func Age(d time.Duration) string {
 	return fmt.Sprintf("%dd", int(d.Hours()/24))
 }
 
-// At shows a moment with its zone, to the millisecond.
+// At formats a time with its zone, to the millisecond.
 func At(t time.Time) string { return t.Local().Format("2006-01-02T15:04:05.000Z07:00") }
 
-// Since shows a moment with its zone, and how long ago it was.
+// Since formats a time with its zone, followed by its age.
 func Since(t, now time.Time) string {
 	return t.Local().Format(time.RFC3339) + " (" + Age(now.Sub(t)) + " ago)"
 }
 
-// Clock shows when something was in the time of day here, with its date unless
-// that is today's.
+// Clock formats a local time, with its date unless that is today.
 func Clock(t, now time.Time) string {
 	t, now = t.Local(), now.Local()
 	if t.YearDay() == now.YearDay() && t.Year() == now.Year() {
@@ -63,7 +62,7 @@ func Clock(t, now time.Time) string {
 	return t.Format("2006-01-02 15:04")
 }
 
-// Took shows how long something took, in three digits.
+// Took formats a duration with about three significant digits.
 func Took(d time.Duration) string {
 	switch {
 	case d <= 0:
@@ -82,8 +81,7 @@ func Took(d time.Duration) string {
 	return d.Round(time.Second).String()
 }
 
-// MiB shows a size in the largest binary unit that needs no more than two
-// decimals.
+// MiB formats a size in the largest binary unit that needs at most two decimals.
 func MiB(n bourse.MiB) string {
 	for _, u := range []struct {
 		size bourse.MiB
@@ -99,7 +97,7 @@ func MiB(n bourse.MiB) string {
 	return fmt.Sprintf("%d MiB", n)
 }
 
-// Amount shows so much of a resource with its unit.
+// Amount formats an amount of a resource with its unit.
 func Amount(r string, n int64) string {
 	switch bourse.Resource(r) {
 	case bourse.ResourceMemory, bourse.ResourceDisk:
@@ -110,7 +108,7 @@ func Amount(r string, n int64) string {
 	return strconv.FormatInt(n, 10)
 }
 
-// Free shows how much is free of how much: "3.5/4" of what has no unit.
+// Free formats the free and total amounts of a resource, for example "3.5/4" for CPUs.
 func Free(a bourse.Account) string {
 	switch a.Resource {
 	case bourse.ResourceCPU:
@@ -121,7 +119,7 @@ func Free(a bourse.Account) string {
 	return fmt.Sprintf("%d/%d", a.Free(), a.Total)
 }
 
-// States counts machines by state, in the order of a machine's life.
+// States formats the numbers of machines by state, in the order of a machine's life.
 func States(counts map[bourse.State]int) string {
 	var parts []string
 	for _, state := range bourse.States() {
@@ -135,7 +133,7 @@ func States(counts map[bourse.State]int) string {
 	return strings.Join(parts, ", ")
 }
 
-// Count shows a number with its noun, in the plural where it takes one.
+// Count formats a number with its noun, in the plural unless n is 1.
 func Count[N int | int64 | float64](n N, noun string) string {
 	if n == 1 {
 		return "1 " + noun
@@ -143,7 +141,7 @@ func Count[N int | int64 | float64](n N, noun string) string {
 	return fmt.Sprintf("%v %ss", n, noun)
 }
 
-// Guest shows the size of a machine in a few characters: "2 cpus, 512 MiB".
+// Guest formats a machine's size: "2 cores, 512 MiB".
 func Guest(g *bourse.Guest) string {
 	if g == nil {
 		return "-"
@@ -159,8 +157,8 @@ func Guest(g *bourse.Guest) string {
 	return s
 }
 
-// Bytes shows an amount of bytes in a unit that leaves at most four
-// digits.
+// Bytes formats a number of bytes in a unit that leaves at most four digits before the
+// point.
 func Bytes(n int64) string {
 	switch {
 	case n < 0:

@@ -39,7 +39,7 @@ func TestTableFitsTheScreen(t *testing.T) {
 	tab.Row("1", strings.Repeat("long ", 40))
 	for line := range strings.Lines(tab.text(40, false)) {
 		if n := len([]rune(line)); n > 41 {
-			t.Errorf("line of %d characters on a screen of 40: %q", n, line)
+			t.Errorf("a line has %d characters, want at most 40: %q", n, line)
 		}
 	}
 }

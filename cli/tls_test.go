@@ -16,11 +16,11 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// TestPrivateCA: an API whose certificate is of a CA of one's own is reached
-// with that CA's file, and not without.
+// TestPrivateCA checks that an API with a certificate from a private CA is only
+// accepted with that CA's file.
 func TestPrivateCA(t *testing.T) {
 	server := httptest.NewUnstartedServer(clitest.Replies(http.StatusOK, machinesapi.AppList{Apps: []machinesapi.App{}}))
-	server.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError) // of those who do not trust it
+	server.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError) // logs about clients that do not trust it
 	server.StartTLS()
 	defer server.Close()
 	dir := t.TempDir()
@@ -38,11 +38,11 @@ func TestPrivateCA(t *testing.T) {
 		code int
 		text string
 	}{
-		"with the CA":            {[]string{"--api", server.URL, "--ca", ca}, 0, ""},
-		"without a scheme":       {[]string{"--api", bare, "--ca", ca}, 0, ""},
-		"without the CA":         {[]string{"--api", server.URL}, 7, "--ca FILE"},
-		"with a file of nothing": {[]string{"--api", server.URL, "--ca", write("empty.pem", "x")}, 2, "no certificate"},
-		"with no file":           {[]string{"--api", server.URL, "--ca", filepath.Join(dir, "no.pem")}, 2, "no.pem"},
+		"with the CA":        {[]string{"--api", server.URL, "--ca", ca}, 0, ""},
+		"without a scheme":   {[]string{"--api", bare, "--ca", ca}, 0, ""},
+		"without the CA":     {[]string{"--api", server.URL}, 7, "--ca FILE"},
+		"with an empty file": {[]string{"--api", server.URL, "--ca", write("empty.pem", "x")}, 2, "no PEM certificate"},
+		"missing file":       {[]string{"--api", server.URL, "--ca", filepath.Join(dir, "no.pem")}, 2, "no.pem"},
 	} {
 		got := line.Run(t, append(c.args, "apps")...)
 		if got.Code != c.code || !strings.Contains(got.Err, c.text) {
@@ -54,6 +54,6 @@ func TestPrivateCA(t *testing.T) {
 		return map[string]string{"BOURSE_CA": ca, "BOURSE_API": bare}[name]
 	}}
 	if code := line.Main(t.Context(), env, "apps"); code != 0 || b.String() != "[]\n" {
-		t.Errorf("by BOURSE_CA: exit status %d, %q", code, &b)
+		t.Errorf("with BOURSE_CA: exit status %d, %q", code, &b)
 	}
 }

@@ -14,8 +14,8 @@ import (
 
 var sizePattern = regexp.MustCompile(`^([0-9]{1,15}(?:\.[0-9]{1,9})?) ?([a-z]*)$`)
 
-// sizeUnits are binary whatever the letters say, as flyctl's are. A bare
-// number counts MiB.
+// sizeUnits are always binary, as in flyctl: GB means GiB. A number without a unit is
+// in MiB.
 var sizeUnits = map[string]float64{
 	"": 1, "m": 1, "mb": 1, "mib": 1,
 	"k": 1.0 / 1024, "kb": 1.0 / 1024, "kib": 1.0 / 1024,
@@ -23,8 +23,8 @@ var sizeUnits = map[string]float64{
 	"t": 1 << 20, "tb": 1 << 20, "tib": 1 << 20,
 }
 
-// ParseMiB reads a size such as "512", "512MiB" or "1.5GiB". Part of a MiB
-// counts as a whole one.
+// ParseMiB parses a size such as "512", "512MiB" or "1.5GiB". It rounds up to whole
+// MiB.
 func ParseMiB(s string) (bourse.MiB, error) {
 	m := sizePattern.FindStringSubmatch(strings.ToLower(strings.TrimSpace(s)))
 	if m == nil {
@@ -37,15 +37,15 @@ func ParseMiB(s string) (bourse.MiB, error) {
 	}
 	n = math.Ceil(n * unit)
 	if n > bourse.MaxAmount {
-		return 0, bourse.Errorf(bourse.CodeInvalid, "size %s is more than any host has", bourse.Quoted(s))
+		return 0, bourse.Errorf(bourse.CodeInvalid, "size %s is too large", bourse.Quoted(s))
 	}
 	return bourse.MiB(n), nil
 }
 
 var decimalPattern = regexp.MustCompile(`^[0-9]{1,9}(\.[0-9]{1,9})?$`)
 
-// ParseCPUs reads a number of cores such as "4" or "0.5". Part of a milliCPU
-// is not counted: a host must not state more than it has.
+// ParseCPUs parses a number of cores such as "4" or "0.5". It rounds down to milliCPUs,
+// so that a host never offers more than it has.
 func ParseCPUs(s string) (bourse.MilliCPU, error) {
 	n, err := strconv.ParseFloat(s, 64)
 	if err != nil || !decimalPattern.MatchString(s) {
@@ -54,7 +54,7 @@ func ParseCPUs(s string) (bourse.MilliCPU, error) {
 	return bourse.MilliCPU(math.Floor(n*1000 + 1e-6)), nil
 }
 
-// ParsePair splits "NAME=VALUE"; the name may not be empty.
+// ParsePair splits "NAME=VALUE". The name must not be empty.
 func ParsePair(s string) (name, value string, err error) {
 	name, value, ok := strings.Cut(s, "=")
 	if !ok || name == "" {
@@ -63,8 +63,8 @@ func ParsePair(s string) (name, value string, err error) {
 	return name, value, nil
 }
 
-// ParsePairs reads a list of NAME=VALUE. A name given twice is an error: one
-// of the two would be lost without a word.
+// ParsePairs parses a list of NAME=VALUE. A duplicate name is an error, because one of
+// the two values would silently be lost.
 func ParsePairs(list []string) (map[string]string, error) {
 	if len(list) == 0 {
 		return nil, nil
@@ -83,7 +83,7 @@ func ParsePairs(list []string) (map[string]string, error) {
 	return out, nil
 }
 
-// parseCount reads "NAME=N" with a whole N of at least 0, such as "slots=10".
+// parseCount parses "NAME=N", such as "slots=10". N is a whole number of at least 0.
 func parseCount(s string) (string, int64, error) {
 	name, value, err := ParsePair(s)
 	if err != nil {
@@ -91,12 +91,12 @@ func parseCount(s string) (string, int64, error) {
 	}
 	n, err := strconv.ParseInt(value, 10, 64)
 	if err != nil || n < 0 || n > bourse.MaxAmount {
-		return "", 0, bourse.Errorf(bourse.CodeInvalid, "%s: %s is no whole number from 0 to %d", name, bourse.Quoted(value), int64(bourse.MaxAmount))
+		return "", 0, bourse.Errorf(bourse.CodeInvalid, "%s: %s is not a whole number from 0 to %d", name, bourse.Quoted(value), int64(bourse.MaxAmount))
 	}
 	return name, n, nil
 }
 
-// ParseCounts reads a list of NAME=N into amounts, sorted.
+// ParseCounts parses a list of NAME=N into sorted amounts.
 func ParseCounts(list []string) (bourse.Amounts, error) {
 	var out bourse.Amounts
 	for _, s := range list {
@@ -113,7 +113,7 @@ func ParseCounts(list []string) (bourse.Amounts, error) {
 	return out, out.Validate()
 }
 
-// ParseFactor reads "NAME=F" with F of 1 to 1000, such as "shared=8".
+// ParseFactor parses "NAME=F", such as "shared=8". F is from 1 to 1000.
 func ParseFactor(s string) (string, float64, error) {
 	name, value, err := ParsePair(s)
 	if err != nil {
@@ -121,7 +121,7 @@ func ParseFactor(s string) (string, float64, error) {
 	}
 	f, err := strconv.ParseFloat(value, 64)
 	if err != nil || !decimalPattern.MatchString(value) || f < 1 || f > 1000 {
-		return "", 0, bourse.Errorf(bourse.CodeInvalid, "%s: %s is no factor from 1 to 1000", name, bourse.Quoted(value))
+		return "", 0, bourse.Errorf(bourse.CodeInvalid, "%s: %s is not a factor from 1 to 1000", name, bourse.Quoted(value))
 	}
 	return name, f, nil
 }
@@ -129,7 +129,7 @@ func ParseFactor(s string) (string, float64, error) {
 // PortRange is an inclusive range of TCP ports.
 type PortRange struct{ First, Last uint16 }
 
-// ParsePorts reads "20000-29999".
+// ParsePorts parses a port range such as "20000-29999".
 func ParsePorts(s string) (PortRange, error) {
 	low, high, ok := strings.Cut(s, "-")
 	first, err1 := strconv.ParseUint(low, 10, 16)
@@ -140,8 +140,8 @@ func ParsePorts(s string) (PortRange, error) {
 	return PortRange{uint16(first), uint16(last)}, nil
 }
 
-// ParseListen reads an address to listen on. An empty host means every
-// interface; a name is not resolved, but localhost is known.
+// ParseListen parses an address to listen on. An empty host means all interfaces. The
+// only name that it accepts as a host is localhost.
 func ParseListen(s string) (netip.AddrPort, error) {
 	bad := func() (netip.AddrPort, error) {
 		return netip.AddrPort{}, bourse.Errorf(bourse.CodeInvalid, "address %s: use IP:PORT such as 127.0.0.1:4280", bourse.Quoted(s))
@@ -167,8 +167,8 @@ func ParseListen(s string) (netip.AddrPort, error) {
 	return netip.AddrPortFrom(ip, uint16(n)), nil
 }
 
-// ParseSeconds reads a duration that flyctl has as a number of seconds: "30"
-// or "30s" or "1m30s".
+// ParseSeconds parses a duration such as "30s" or "1m30s". Like flyctl, it accepts a
+// bare number of seconds.
 func ParseSeconds(s string) (time.Duration, error) {
 	if n, err := strconv.ParseUint(s, 10, 31); err == nil {
 		return time.Duration(n) * time.Second, nil
@@ -180,10 +180,10 @@ func ParseSeconds(s string) (time.Duration, error) {
 	return d, nil
 }
 
-// SecondsUp returns whole seconds, a part counting as one.
+// SecondsUp returns d in seconds, rounded up.
 func SecondsUp(d time.Duration) int64 { return int64(math.Ceil(d.Seconds())) }
 
-// ParsePort reads the number of a port, 1 to 65535.
+// ParsePort parses a port number from 1 to 65535.
 func ParsePort(s string) (int, bool) {
 	n, err := strconv.ParseUint(s, 10, 16)
 	return int(n), err == nil && n > 0

@@ -50,7 +50,7 @@ func TestParseCounts(t *testing.T) {
 		}
 	}
 	if _, err := ParseCounts([]string{"slots=1", "slots=2"}); bourse.CodeOf(err) != bourse.CodeInvalid {
-		t.Errorf("a countable given twice: %v, want invalid", err)
+		t.Errorf("a duplicate name: %v, want invalid", err)
 	}
 }
 
@@ -106,8 +106,8 @@ func TestParsePortsFactorListenSeconds(t *testing.T) {
 	}
 }
 
-// FuzzUnits looks for a text that makes an amount out of its range, or an
-// error that is not the caller's fault.
+// FuzzUnits looks for a text that results in an amount out of range, or in an error
+// other than invalid.
 func FuzzUnits(f *testing.F) {
 	for _, seed := range []string{"8GiB", "slots=10", "20000-29999", "shared=8", "0.5", "127.0.0.1:4280", `zone="1"`, "1m30s", "-1", "=", "\x00", ""} {
 		f.Add(seed)
@@ -115,10 +115,10 @@ func FuzzUnits(f *testing.F) {
 	f.Fuzz(func(t *testing.T, s string) {
 		check := func(what string, inRange bool, err error) {
 			if err == nil && !inRange {
-				t.Errorf("%s took %q and gave what is out of range", what, s)
+				t.Errorf("%s(%q) is out of range", what, s)
 			}
 			if err != nil && bourse.CodeOf(err) != bourse.CodeInvalid {
-				t.Errorf("%s(%q): %v is no invalid", what, s, err)
+				t.Errorf("%s(%q): %v, want invalid", what, s, err)
 			}
 		}
 		m, err := ParseMiB(s)

@@ -28,7 +28,7 @@ func TestWrap(t *testing.T) {
 	}
 }
 
-// FuzzWrap: no line is too wide, and no character but blanks is lost.
+// FuzzWrap checks that no part is too wide, and that only blanks are lost.
 func FuzzWrap(f *testing.F) {
 	f.Add("a line that does not fit on it", 16, 2)
 	f.Add("one-word-that-is-too-long and others", 3, 9)
@@ -41,11 +41,11 @@ func FuzzWrap(f *testing.F) {
 		got := Wrap(line, width, indent)
 		for _, part := range got {
 			if width > 0 && len([]rune(part)) > width {
-				t.Errorf("%q is wider than %d", part, width)
+				t.Errorf("%q is wider than %d characters", part, width)
 			}
 		}
 		if a, b := strings.Join(strings.Fields(line), ""), strings.Join(strings.Fields(strings.Join(got, "")), ""); a != b {
-			t.Errorf("%q has become %q", a, b)
+			t.Errorf("%q was wrapped to %q", a, b)
 		}
 	})
 }
@@ -60,7 +60,8 @@ func TestBounded(t *testing.T) {
 	}
 }
 
-// The last column is broken between words, and others can be cut at their beginnings.
+// TestTableWraps checks that the last column is wrapped, and that KeepEnd cuts columns
+// at the beginning.
 func TestTableWraps(t *testing.T) {
 	t.Parallel()
 	tab := NewTable("IMAGE", "STATE", "WHY").Narrow(0, 2).KeepEnd(0).Wrap()

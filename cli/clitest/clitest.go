@@ -1,5 +1,5 @@
-// Package clitest runs commands in tests: against a handler that is the API,
-// at a fixed time, with golden files for what they print.
+// Package clitest runs commands in tests, with an HTTP handler as the API and a fixed
+// time, and compares their output with golden files.
 package clitest
 
 import (
@@ -25,23 +25,23 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// Update is the flag -update of tests: write the golden files again.
-var Update = flag.Bool("update", false, "write the golden files again")
+// Update is the tests' -update flag, which rewrites the golden files.
+var Update = flag.Bool("update", false, "rewrite the golden files")
 
-// InUTC runs tests that print times, which are then in UTC. TestMain calls it,
-// before anything that may read the clock was started.
+// InUTC runs tests with UTC as the local time zone. TestMain calls it before anything
+// that may read the clock is started.
 func InUTC(m *testing.M) {
 	time.Local = time.UTC
 	os.Exit(m.Run())
 }
 
-// Now is the present moment of every test that shows an age.
+// Now is the current time in all tests that print ages.
 var Now = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
-// Line is a command line: the commands that [cli.Main] is called with.
+// Line is a command line: the commands passed to [cli.Main].
 type Line func(*cli.Shell) []cli.Group
 
-// Of returns a command line of some commands.
+// Of returns a command line with the given commands.
 func Of(commands ...func(*cli.Shell) *cobra.Command) Line {
 	return func(s *cli.Shell) []cli.Group {
 		g := cli.Group{Title: "Commands:"}
@@ -52,24 +52,24 @@ func Of(commands ...func(*cli.Shell) *cobra.Command) Line {
 	}
 }
 
-// Result is what a person has before them after a command.
+// Result is the result of a command as the user sees it.
 type Result struct {
 	Code     int
 	Out, Err string
 }
 
-// Main runs the command line in an environment.
+// Main runs the command line in the given environment.
 func (l Line) Main(ctx context.Context, env cli.Env, args ...string) int {
 	return cli.Main(ctx, env, args, l)
 }
 
-// Run runs the command line, with no terminal and no input.
+// Run runs the command line without a terminal and without input.
 func (l Line) Run(t testing.TB, args ...string) Result {
 	t.Helper()
 	return l.run(t, "", false, args)
 }
 
-// RunWith runs the command line as Run does, with an environment.
+// RunWith is like Run, with environment variables.
 func (l Line) RunWith(t testing.TB, vars map[string]string, args ...string) Result {
 	t.Helper()
 	return l.runIn(t.Context(), "", false, vars, args)
@@ -79,8 +79,8 @@ func (l Line) run(t testing.TB, in string, terminal bool, args []string) Result 
 	return l.runIn(t.Context(), in, terminal, nil, args)
 }
 
-// Env is the surroundings of a command: environment variables, what is typed or piped
-// in, and whether a person is at all three streams. It returns what is printed, too.
+// Env returns an environment with the given variables and standard input. If terminal
+// is set, all three streams are terminals. out and errs receive the output.
 func Env(vars map[string]string, in string, terminal bool) (env cli.Env, out, errs *bytes.Buffer) {
 	env = cli.Env{Getenv: func(name string) string { return vars[name] }, Now: func() time.Time { return Now }}
 	env.In, _ = Buffer(in)
@@ -96,9 +96,8 @@ func (l Line) runIn(ctx context.Context, in string, terminal bool, vars map[stri
 	return Result{code, out.String(), errs.String()}
 }
 
-// Interrupted runs the command line as Against does, and has it interrupted, as
-// Ctrl-C does, by the first request whose path begins with path; that one is
-// not answered.
+// Interrupted is like Against, but the first request whose path begins with path is not
+// answered. It interrupts the command, as Ctrl-C would.
 func (l Line) Interrupted(t testing.TB, h http.Handler, path string, args ...string) Result {
 	t.Helper()
 	ctx, interrupt := context.WithCancelCause(t.Context())
@@ -109,15 +108,15 @@ func (l Line) Interrupted(t testing.TB, h http.Handler, path string, args ...str
 			return
 		}
 		interrupt(errors.New("interrupt signal received"))
-		_, _ = io.Copy(io.Discard, r.Body) // or the server would not notice that the client is gone
+		_, _ = io.Copy(io.Discard, r.Body) // otherwise the server would not notice that the client has disconnected
 		<-r.Context().Done()
 	}))
 	defer server.Close()
 	return l.runIn(ctx, "", false, nil, append([]string{"--api", server.URL}, args...))
 }
 
-// AtTerminal runs the command line with a handler as the API and a person at
-// all three streams, who types in.
+// AtTerminal runs the command line with h as the API and terminals as all three
+// streams. in is what the user types.
 func (l Line) AtTerminal(t testing.TB, h http.Handler, in string, args ...string) Result {
 	t.Helper()
 	server := httptest.NewServer(h)
@@ -125,7 +124,7 @@ func (l Line) AtTerminal(t testing.TB, h http.Handler, in string, args ...string
 	return l.run(t, in, true, append([]string{"--api", server.URL}, args...))
 }
 
-// Against runs the command line with a handler as the API.
+// Against runs the command line with h as the API.
 func (l Line) Against(t testing.TB, h http.Handler, args ...string) Result {
 	t.Helper()
 	server := httptest.NewServer(h)
@@ -135,8 +134,8 @@ func (l Line) Against(t testing.TB, h http.Handler, args ...string) Result {
 	return r
 }
 
-// Screens runs the command line with a handler as the API on terminals of 80 and of
-// 200 columns, and compares each with a golden file.
+// Screens runs the command line with h as the API on terminals of 80 and 200 columns,
+// and compares the output with golden files.
 func (l Line) Screens(t *testing.T, name string, h http.Handler, args ...string) {
 	t.Helper()
 	server := httptest.NewServer(h)
@@ -151,13 +150,13 @@ func (l Line) Screens(t *testing.T, name string, h http.Handler, args ...string)
 	}
 }
 
-// Buffer returns a stream that is no terminal, and what is behind it.
+// Buffer returns a stream that is not a terminal, and the buffer behind it.
 func Buffer(in string) (cli.Stream, *bytes.Buffer) {
 	b := bytes.NewBufferString(in)
 	return cli.Stream{ReadWriter: b}, b
 }
 
-// Replies serves one body to every request.
+// Replies returns a handler that answers every request with the same body.
 func Replies(status int, body any) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(status)
@@ -165,7 +164,8 @@ func Replies(status int, body any) http.Handler {
 	})
 }
 
-// Paths serves a body for each path, and 404 for all others.
+// Paths returns a handler that answers each path with its body, and all others with
+// 404.
 func Paths(bodies map[string]any) http.Handler {
 	mux := http.NewServeMux()
 	for path, body := range bodies {
@@ -175,13 +175,13 @@ func Paths(bodies map[string]any) http.Handler {
 	return mux
 }
 
-// Failure refuses every request with an error.
+// Failure returns a handler that answers every request with an error.
 func Failure(code bourse.Code, text string) http.Handler {
 	return Replies(code.Status(), machinesapi.ErrorBody{Error: text, Code: code})
 }
 
-// Golden compares got with testdata/<name>.golden; -update writes it. Lines fit
-// on 80 columns unless the name has "wide" in it.
+// Golden compares got with testdata/<name>.golden, or writes that file with -update.
+// Lines must fit on 80 columns unless the name contains "wide".
 func Golden(t *testing.T, name, got string) {
 	t.Helper()
 	width := 80
@@ -191,7 +191,7 @@ func Golden(t *testing.T, name, got string) {
 	golden(t, name, got, width)
 }
 
-// golden is Golden of a screen so wide, or that cuts nothing.
+// golden is like Golden with the given maximum width; 0 means no limit.
 func golden(t *testing.T, name, got string, width int) {
 	t.Helper()
 	path := filepath.Join("testdata", name+".golden")
@@ -202,14 +202,14 @@ func golden(t *testing.T, name, got string, width int) {
 	}
 	want, err := os.ReadFile(path)
 	if err != nil {
-		t.Fatalf("%v (go test -update writes it)", err)
+		t.Fatalf("%v (run go test -update to create it)", err)
 	}
 	if diff := cmp.Diff(string(want), got); diff != "" {
 		t.Errorf("%s differs (-want +got):\n%s", path, diff)
 	}
 	for line := range strings.Lines(got) {
 		if n := len([]rune(strings.TrimRight(line, "\n"))); width > 0 && n > width {
-			t.Errorf("%s: a line of %d characters does not fit on %d columns: %s", path, n, width, line)
+			t.Errorf("%s: a line has %d characters, want at most %d: %s", path, n, width, line)
 		}
 	}
 }

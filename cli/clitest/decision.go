@@ -6,7 +6,7 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Decision is a decision with everything in it.
+// Decision returns a decision in which all parts are set.
 func Decision() bourse.Decision {
 	no := bourse.Refusal{Worker: "gru-3", Region: "gru", Reason: bourse.RefusedResource, Resource: "memory", Wanted: 2048, Free: 512, Detail: "memory: wanted 2 GiB, free 512 MiB"}
 	rank := func(w bourse.WorkerID, s float64) bourse.Ranking {
@@ -35,7 +35,7 @@ func Decision() bourse.Decision {
 	}
 }
 
-// RefusedDecision is the same of an order that no worker could fill.
+// RefusedDecision returns a decision about an order that no worker could fill.
 func RefusedDecision() bourse.Decision {
 	d := Decision()
 	d.Outcome, d.Worker, d.Machine, d.Regions = bourse.OutcomeRefused, "", "", []bourse.Choice{{"gru"}}

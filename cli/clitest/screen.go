@@ -14,18 +14,18 @@ import (
 	"github.com/bourse-dev/bourse/cli"
 )
 
-// Widths are those of the terminals that screens are kept of.
+// Widths are the widths of terminals for which golden files exist.
 var Widths = []int{80, 200}
 
-// Screen compares what is on a terminal so wide with testdata/<name>.<width>.golden;
-// -update writes it. No line may be wider.
+// Screen compares the contents of a terminal with testdata/<name>.<width>.golden, or
+// writes that file with -update. No line may exceed the width.
 func Screen(t *testing.T, name string, width int, got string) {
 	t.Helper()
 	golden(t, fmt.Sprintf("%s.%d", name, width), got, width)
 }
 
-// On returns what a person has before them on a terminal so wide, that cannot be drawn
-// over, after show has printed: its output, then its standard error.
+// On returns what show prints to a terminal that cannot move its cursor: standard
+// output followed by standard error.
 func On(t testing.TB, width int, show func(*cli.Shell) error) string {
 	t.Helper()
 	env, out, errs := terminal(width)
@@ -35,8 +35,8 @@ func On(t testing.TB, width int, show func(*cli.Shell) error) string {
 	return out.String() + errs.String()
 }
 
-// Drawn is On of a terminal that is drawn over: what stands there at the end, with
-// what has scrolled away.
+// Drawn is like On for a terminal that can move its cursor. It returns the final
+// contents, including lines that have scrolled away.
 func Drawn(t testing.TB, width int, show func(*cli.Shell) error) string {
 	t.Helper()
 	got := On(t, width, func(s *cli.Shell) error {
@@ -55,10 +55,12 @@ func Drawn(t testing.TB, width int, show func(*cli.Shell) error) string {
 	}
 }
 
-// wiped is what moves the cursor so many lines up and erases what is below.
+// wiped matches the sequence that moves the cursor up by some lines and clears
+// everything below.
 var wiped = regexp.MustCompile("\x1b\\[([0-9]+)A\r\x1b\\[J")
 
-// Painted is Screens on terminals with colours: where those begin and end is kept too.
+// Painted is like Screens on terminals with colors. The golden files include the color
+// sequences.
 func (l Line) Painted(t *testing.T, name string, h http.Handler, args ...string) {
 	t.Helper()
 	server := httptest.NewServer(h)
@@ -66,7 +68,7 @@ func (l Line) Painted(t *testing.T, name string, h http.Handler, args ...string)
 	for _, width := range Widths {
 		env, out, errs := terminal(width)
 		for _, s := range []*cli.Stream{&env.Out, &env.Err} {
-			s.TTY, s.Dumb, s.Color = true, true, true // nothing spins
+			s.TTY, s.Dumb, s.Color = true, true, true // dumb disables spinners
 		}
 		if code := l.Main(t.Context(), env, append([]string{"--api", server.URL}, args...)...); code != 0 {
 			t.Errorf("%q: exit status %d, %s", args, code, errs)
@@ -74,7 +76,7 @@ func (l Line) Painted(t *testing.T, name string, h http.Handler, args ...string)
 		got := out.String() + errs.String()
 		for line := range strings.Lines(got) {
 			if n := len([]rune(strings.TrimRight(escapes.ReplaceAllString(line, ""), "\n"))); n > width {
-				t.Errorf("%q: a line of %d characters does not fit on %d columns: %q", args, n, width, line)
+				t.Errorf("%q: a line has %d characters, want at most %d: %q", args, n, width, line)
 			}
 		}
 		golden(t, fmt.Sprintf("%s.%d", name, width), strings.ReplaceAll(got, "\x1b", "␛"), 0)

@@ -38,7 +38,7 @@ func TestImagePull(t *testing.T) {
 	pulling := machinesapi.PullLine{Worker: "gru-1", Image: &bourse.Image{Pull: &bourse.PullProgress{Status: "pulling", Bytes: 1, Total: 2}}}
 	done := machinesapi.PullLine{Worker: "gru-1", Done: true, Image: &bourse.Image{Bytes: 70 << 20}}
 	failed := machinesapi.PullLine{Worker: "gru-2", Error: &machinesapi.ErrorBody{Code: bourse.CodeNotFound, Error: "no such image"}}
-	if got := line.Against(t, lines(pulling, done), "image", "pull", "nginx"); got.Code != 0 || got.Err != "gru-1  here, 70.0 MiB\n" {
+	if got := line.Against(t, lines(pulling, done), "image", "pull", "nginx"); got.Code != 0 || got.Err != "gru-1  present, 70.0 MiB\n" {
 		t.Errorf("%+v", got)
 	}
 	if got := line.Against(t, lines(pulling, failed, done), "image", "pull", "nginx"); got.Code == 0 || !strings.Contains(got.Err, "worker gru-2: no such image") {

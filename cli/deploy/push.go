@@ -26,7 +26,7 @@ type registryFlags struct {
 
 func (f *registryFlags) bind(flags *pflag.FlagSet) {
 	flags.StringVar(&f.username, "registry-user", "", "user `name` at the registry; the password is read from BOURSE_REGISTRY_PASSWORD")
-	flags.StringVar(&f.config, "docker-config", "", "`file` with the credentials of docker login (default ~/.docker/config.json)")
+	flags.StringVar(&f.config, "docker-config", "", "`file` with the credentials of docker login (default: ~/.docker/config.json)")
 	flags.BoolVar(&f.insecure, "insecure", false, "use plain HTTP even if the registry is not on this host")
 }
 
