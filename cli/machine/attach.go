@@ -14,28 +14,28 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// remoteCommand is a command that runs elsewhere, its streams here.
+// remoteCommand is a command that runs on a worker.
 type remoteCommand interface {
-	io.Writer // its input
+	io.Writer // the command's standard input
 	CloseWrite() error
 	Resize(size machinesapi.TerminalSize) error
 	Copy(stdout, stderr io.Writer) (bourse.Exit, error)
 	Close() error
 }
 
-// attachment is how a command's streams are tied to ours.
+// attachment describes how a remote command is connected to our standard streams.
 type attachment struct {
-	stdin    bool // ours is its input
-	terminal bool // it gets a terminal
+	stdin    bool // pass our standard input to the command
+	terminal bool // give the command a terminal
 	open     func(context.Context, machinesapi.ExecStart) (remoteCommand, error)
 }
 
-// attach runs a command with our streams as its own until it has ended, and
-// ends with its status. Our terminal is taken key by key meanwhile, so that
-// Ctrl-C is the command's and not ours, and is left as it was.
+// attach connects our standard streams to a remote command until it exits, and returns
+// its exit status as an error. If the command has a terminal, ours is in raw mode in
+// the meantime, so that Ctrl-C reaches the command.
 func attach(ctx context.Context, s *cli.Shell, a attachment) error {
 	if a.terminal && !s.Out.TTY {
-		return bourse.Errorf(bourse.CodeInvalid, "--tty: standard output is no terminal")
+		return bourse.Errorf(bourse.CodeInvalid, "--tty: standard output is not a terminal")
 	}
 	start := machinesapi.ExecStart{Stdin: a.stdin}
 	if a.terminal {
@@ -56,7 +56,7 @@ func attach(ctx context.Context, s *cli.Shell, a attachment) error {
 	stop := followSize(s, a.terminal, command)
 	defer stop()
 	if a.stdin {
-		go feed(s, command) // nothing ends a read from a terminal but the program's end
+		go feed(s, command) // a read from a terminal cannot be canceled, so this runs until the process exits
 	}
 	exit, err := command.Copy(s.Out, s.Err)
 	if err != nil {
@@ -65,11 +65,11 @@ func attach(ctx context.Context, s *cli.Shell, a attachment) error {
 	return exitStatus(&exit)
 }
 
-// feed passes standard input on until it ends.
+// feed passes standard input to the command until it ends.
 func feed(s *cli.Shell, command remoteCommand) {
 	_, err := io.Copy(command, s.In)
 	if err == nil || !errors.Is(err, io.ErrClosedPipe) {
-		_ = command.CloseWrite() // fails when the command has ended, which Copy reports
+		_ = command.CloseWrite() // fails if the command has exited, which Copy reports
 	}
 }
 
@@ -81,8 +81,7 @@ func terminalSize(s *cli.Shell) machinesapi.TerminalSize {
 	return machinesapi.TerminalSize{Rows: uint16(min(height, 1<<16-1)), Cols: uint16(min(width, 1<<16-1))}
 }
 
-// followSize sends the command each new size of our terminal, until the
-// function that it returns is called.
+// followSize sends each new size of our terminal to the command until stop is called.
 func followSize(s *cli.Shell, terminal bool, command remoteCommand) (stop func()) {
 	if !terminal {
 		return func() {}
@@ -95,7 +94,7 @@ func followSize(s *cli.Shell, terminal bool, command remoteCommand) (stop func()
 			select {
 			case <-changed:
 				if command.Resize(terminalSize(s)) != nil {
-					return // it has ended
+					return // the command has exited
 				}
 			case <-end:
 				return
@@ -105,7 +104,7 @@ func followSize(s *cli.Shell, terminal bool, command remoteCommand) (stop func()
 	return func() {
 		signal.Stop(changed)
 		close(end)
-		_ = command.Close() // a resize that is not read
+		_ = command.Close() // unblocks a pending resize
 		following.Wait()
 	}
 }

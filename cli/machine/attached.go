@@ -8,12 +8,14 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// ended are the states of a machine whose program has ended for good.
+// ended lists the states of a machine whose program has ended and will not be
+// restarted.
 var ended = []string{string(bourse.StateStopped), string(bourse.StateFailed), string(bourse.StateDestroyed)}
 
-// attached shows what the program of a machine that was just placed writes,
-// until it has ended for good, and ends as it did. With remove the machine is
-// destroyed then, by us: its worker would destroy it with its last lines.
+// attached prints the output of a machine that was just placed until its program ends
+// for good, and returns the program's exit status as an error. If remove is set, it
+// then destroys the machine itself: the worker would destroy it together with its last
+// log lines.
 func attached(ctx context.Context, s *cli.Shell, app string, id bourse.MachineID, remove bool) error {
 	err := watchOutput(ctx, s, app, id)
 	if err == nil {
@@ -21,7 +23,7 @@ func attached(ctx context.Context, s *cli.Shell, app string, id bourse.MachineID
 	}
 	interrupted := ctx.Err() != nil
 	if interrupted && !remove {
-		return cli.Interrupted("interrupted; the machine goes on: bourse machine logs -f" + appFlag(bourse.AppName(app)) + " " + string(id))
+		return cli.Interrupted("interrupted; the machine keeps running: bourse machine logs -f" + appFlag(bourse.AppName(app)) + " " + string(id))
 	}
 	if !remove {
 		return err
@@ -37,11 +39,11 @@ func attached(ctx context.Context, s *cli.Shell, app string, id bourse.MachineID
 	return err
 }
 
-// watchOutput prints what a machine's program writes until it has ended.
+// watchOutput prints the output of a machine's program until it has ended for good.
 func watchOutput(ctx context.Context, s *cli.Shell, app string, id bourse.MachineID) error {
 	l := &logs{shell: s, app: app, follow: true, print: logPrinter(s, false)}
 	give := func(x machinesapi.LogLine) error {
-		l.want.After = x.Position // the follower's: it has ended before this is read
+		l.want.After = x.Position // written only by the follower, which has returned before this is read
 		return l.print(logLine{LogLine: x})
 	}
 	following, stop := context.WithCancel(ctx)
@@ -56,7 +58,7 @@ func watchOutput(ctx context.Context, s *cli.Shell, app string, id bourse.Machin
 	if err != nil || ctx.Err() != nil {
 		return err
 	}
-	return s.Client().Logs(ctx, bourse.AppName(app), id, l.want, give) // the last lines
+	return s.Client().Logs(ctx, bourse.AppName(app), id, l.want, give) // lines written since the follower stopped
 }
 
 // untilEnded waits until a machine's program has ended for good.
@@ -78,7 +80,7 @@ func untilEnded(ctx context.Context, s *cli.Shell, app string, id bourse.Machine
 	}
 }
 
-// programsEnd returns how a machine's program has ended, as our own end.
+// programsEnd returns the exit status of a machine's program as an error.
 func programsEnd(ctx context.Context, s *cli.Shell, app string, id bourse.MachineID) error {
 	m, err := s.Client().Machine(ctx, bourse.AppName(app), id)
 	if err != nil {
@@ -87,7 +89,7 @@ func programsEnd(ctx context.Context, s *cli.Shell, app string, id bourse.Machin
 	e := m.Exit
 	switch {
 	case e == nil:
-		return bourse.Errorf(bourse.CodeFailedPrecondition, "machine %s is %s, and how its program ended is not known", id, m.State)
+		return bourse.Errorf(bourse.CodeFailedPrecondition, "machine %s is %s, and its program's exit status is unknown", id, m.State)
 	case e.Error != "":
 		return bourse.Errorf(bourse.CodeFailedPrecondition, "%s", e.Error)
 	case e.OOMKilled:

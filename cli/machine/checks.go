@@ -11,7 +11,7 @@ func newChecks(s *cli.Shell) *cobra.Command {
 	var app string
 	c := &cobra.Command{
 		Use:               "checks MACHINE",
-		Short:             "Show what a machine's health checks have found",
+		Short:             "Show the results of a machine's health checks",
 		Example:           "  bourse machine checks quiet-river-1234",
 		Args:              cli.Exactly(1),
 		ValidArgsFunction: completeMachine(s, &app),
@@ -24,7 +24,7 @@ func newChecks(s *cli.Shell) *cobra.Command {
 				return s.PrintJSON(append([]bourse.CheckStatus{}, m.Checks...))
 			}
 			if len(m.Checks) == 0 {
-				s.Note("machine " + string(m.ID) + " has no checks: bourse machine run --check http:8080/ … makes one that has")
+				s.Note("machine " + string(m.ID) + " has no health checks; add them with: bourse machine run --check http:8080/")
 				return nil
 			}
 			return checkTable(s, m.Checks).Write(s.Out)

@@ -14,11 +14,11 @@ func newClone(s *cli.Shell) *cobra.Command {
 	var f updateFlags
 	c := &cobra.Command{
 		Use:   "clone [flags] MACHINE [-- COMMAND...]",
-		Short: "Make another machine like one",
-		Long: `Make another machine like one: of the same config and the very same image, in the
-same region unless another is named. It has an id, a name and an address of its
-own. One machine has a volume, so a clone of a machine that mounts one needs
-another, or --volume none.`,
+		Short: "Create a copy of a machine",
+		Long: `Create a machine with the config and the exact image of another one, by default
+in the same region. The clone has an id, a name and an address of its own. A
+volume belongs to only one machine, so if the original mounts one, pass --volume
+with another volume or with "none".`,
 		Example: `  bourse machine clone web-1 --region mad
   bourse machine clone db-1 --volume data:/var/lib/db`,
 		Args:              cli.AtLeast(1),
@@ -29,7 +29,7 @@ another, or --volume none.`,
 				return err
 			}
 			if from.Config == nil {
-				return bourse.Errorf(bourse.CodeUnavailable, "the config of machine %s is not known now: its worker does not answer", from.ID)
+				return bourse.Errorf(bourse.CodeUnavailable, "the config of machine %s is unknown because its worker does not answer", from.ID)
 			}
 			req := machinesapi.CreateMachine{Name: name, Region: region, Config: from.Config, SkipLaunch: f.skip, FirstTry: true}
 			if region == "" {
@@ -59,18 +59,18 @@ another, or --volume none.`,
 	s.BindApp(c, &app)
 	s.CommandLast(c)
 	flags := c.Flags()
-	flags.StringVarP(&region, "region", "r", "", "`region`, or a list in order of preference (default: the machine's)")
-	flags.StringVarP(&name, "name", "n", "", "`name` of the new machine (default: made up)")
-	flags.StringVarP(&volume, "volume", "v", "", "mount this volume, `VOLUME:/PATH`, in place of the machine's; none: mount nothing")
-	flags.StringArrayVarP(&f.env, "env", "e", nil, "environment to set, `NAME=VALUE`; may be repeated")
+	flags.StringVarP(&region, "region", "r", "", "`region`, or a list in order of preference (default: the original's)")
+	flags.StringVarP(&name, "name", "n", "", "`name` of the new machine (default: generated)")
+	flags.StringVarP(&volume, "volume", "v", "", "volume to mount instead of the original's, `VOLUME:/PATH`, or none")
+	flags.StringArrayVarP(&f.env, "env", "e", nil, "environment variable to set, `NAME=VALUE`; may be repeated")
 	flags.StringArrayVarP(&f.metadata, "metadata", "m", nil, "metadata to set, `NAME=VALUE`; may be repeated")
 	f.size.Bind(flags)
-	flags.BoolVar(&f.skip, "skip-start", false, "prepare the machine, do not start it")
+	flags.BoolVar(&f.skip, "skip-start", false, "create the machine without starting it")
 	s.CompleteRegions(c)
 	return c
 }
 
-// cloneMounts gives the clone a volume of its own, or none.
+// cloneMounts sets the volume that the clone mounts, if any.
 func cloneMounts(c *cobra.Command, s *cli.Shell, app, volume string, from *machinesapi.Machine, req *machinesapi.CreateMachine) error {
 	switch {
 	case volume == "none":
@@ -80,7 +80,7 @@ func cloneMounts(c *cobra.Command, s *cli.Shell, app, volume string, from *machi
 		return mountVolume(c.Context(), s, &runFlags{Flags: place.Flags{App: app, Region: req.Region, Volume: volume}}, req)
 	case len(from.Config.Mounts) > 0:
 		path := from.Config.Mounts[0].Path
-		return cli.Hint(bourse.Errorf(bourse.CodeInvalid, "machine %s mounts volume %s, which its clone cannot mount too", from.ID, from.Config.Mounts[0].Volume),
+		return cli.Hint(bourse.Errorf(bourse.CodeInvalid, "machine %s mounts volume %s, which its clone cannot also mount", from.ID, from.Config.Mounts[0].Volume),
 			"--volume VOLUME:"+path, "--volume none")
 	}
 	return nil

@@ -10,8 +10,8 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// completeMachine completes the first argument from the app's machines: by name
-// and by id.
+// completeMachine completes the first argument from the names and ids of the app's
+// machines.
 func completeMachine(s *cli.Shell, app *string) cobra.CompletionFunc {
 	return cli.Complete(func(ctx context.Context) ([]cobra.Completion, error) {
 		list, _, err := s.Client().Machines(ctx, bourse.AppName(*app), machinesapi.ListMachines{})

@@ -13,8 +13,8 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// reservationFlags describe what is to be held, and where: those of "machine run" that
-// have to do with it.
+// reservationFlags are the flags of "reservation create". They are the flags of
+// "machine run" that affect placement.
 type reservationFlags struct {
 	app, region, id string
 	size            place.Size
@@ -27,14 +27,14 @@ func newReservationCreate(s *cli.Shell) *cobra.Command {
 	var f reservationFlags
 	c := &cobra.Command{
 		Use:   "create [IMAGE] [flags]",
-		Short: "Hold capacity for so many machines, or for none of them",
-		Long: `Hold capacity for so many machines, on one worker or on several, or for none of
-them: then you are told who said no and why. What is held is what such machines
-would take. They take it with "machine run --reservation"; what they do not take
-is free again when the time is over.
+		Short: "Reserve capacity for machines",
+		Long: `Hold capacity for a number of machines on one or more workers. If there is not
+enough capacity for all of them, nothing is held and you are told why each worker
+refused. To use the capacity, run "machine run --reservation". Capacity that is
+still unused when the reservation expires is released.
 
-Name an image when only workers that run it will do, and to have the disk of its
-root file system held too.`,
+Name an image to consider only workers that can run it, and to hold the disk of
+its root file system too.`,
 		Example: `  bourse reservation create --region gru --vm-memory 2GiB --count 8 --ttl 5m
   bourse reservation create nginx -r gru,mad --require slots=2
   bourse machine run nginx --reservation 01M7Y71X6AS59JBN7QNQFH8DEW-0a1b2c.d4e5f6`,
@@ -48,13 +48,13 @@ root file system held too.`,
 	}
 	flags := c.Flags()
 	s.BindApp(c, &f.app)
-	flags.StringVarP(&f.region, "region", "r", "", "`region`, or a list in order of preference such as gru,mad,any (default any)")
+	flags.StringVarP(&f.region, "region", "r", "", "`region`, or a list in order of preference such as gru,mad,any (default: any)")
 	f.size.Bind(flags)
-	flags.StringArrayVar(&f.require, "require", nil, "what the worker must have, `NAME=VALUE`: slots=2 takes from a countable, zone=b must equal a label; may be repeated")
-	flags.Int64Var(&f.count, "count", 1, "for so `many` machines, 1 to 64")
+	flags.StringArrayVar(&f.require, "require", nil, "requirement on the worker, `NAME=VALUE`: slots=2 takes 2 of a countable resource, zone=b requires a label; may be repeated")
+	flags.Int64Var(&f.count, "count", 1, "`number` of machines, 1 to 64")
 	bindTTL(c, &f.ttl)
-	flags.StringVar(&f.id, "id", "", "`id` of the reservation, a ULID: a repetition with the same id finds what is held")
-	flags.DurationVar(&f.deadline, "deadline", 0, "held or refused within this `time` (default 10s, at most half of --ttl)")
+	flags.StringVar(&f.id, "id", "", "`id` of the reservation, a ULID; repeating the command with the same id returns the same reservation")
+	flags.DurationVar(&f.deadline, "deadline", 0, "`time` within which the capacity is held or refused (default: 10s, but at most half of --ttl)")
 	s.CompleteRegions(c)
 	cli.CompleteFixed(c, "vm-cpu-kind", string(bourse.CPUShared), string(bourse.CPUPerformance))
 	return c
@@ -72,18 +72,18 @@ func reserve(ctx context.Context, s *cli.Shell, f *reservationFlags, args []stri
 	case "":
 		return printReservation(s, &r)
 	case bourse.CodeCanceled:
-		return cli.Interrupted("interrupted; capacity that is held becomes free after " + f.ttl.String() + "; bourse reservation create --id " + string(req.ID) + " finds the reservation")
+		return cli.Interrupted("interrupted; any held capacity is released after " + f.ttl.String() + "; bourse reservation create --id " + string(req.ID) + " shows the reservation")
 	case bourse.CodeTimeout:
-		if _, replied := errors.AsType[*machinesapi.ReplyError](err); replied { // its deadline passed, and nothing is held
+		if _, replied := errors.AsType[*machinesapi.ReplyError](err); replied { // the deadline passed, and nothing is held
 			return cli.Hint(err, "a longer --deadline")
 		}
-		return cli.Hint(err, "the same command with --id "+string(req.ID)+", which finds the reservation")
+		return cli.Hint(err, "the same command with --id "+string(req.ID)+", which shows the reservation")
 	default:
 		return place.Explain(s, err, f.app, bourse.OrderID(req.ID))
 	}
 }
 
-// request makes the API's request of the flags and arguments.
+// request builds the API request from the flags and arguments.
 func (f *reservationFlags) request(args []string) (machinesapi.CreateReservation, error) {
 	var req machinesapi.CreateReservation
 	seconds, err := holdSeconds(f.ttl)
@@ -111,10 +111,10 @@ func (f *reservationFlags) request(args []string) (machinesapi.CreateReservation
 		Orders: []machinesapi.ReserveOrder{{App: bourse.AppName(f.app), Region: f.region, Config: config, Count: &f.count}},
 	}
 	if f.id == "" {
-		req.ID = bourse.NewReservationKey() // chosen here, so that the request can be repeated if its reply is lost
+		req.ID = bourse.NewReservationKey() // chosen by the client, so that the request can be repeated if its reply is lost
 	} else if err := req.ID.Validate(); err != nil {
 		return req, cli.FlagError("--id", err)
 	}
-	normal := *config // the request keeps what was typed: the broker normalizes again
+	normal := *config // a copy, only to validate it: the broker normalizes the request itself
 	return req, normal.NormalizeHeld()
 }

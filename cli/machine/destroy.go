@@ -17,7 +17,7 @@ func newDestroy(s *cli.Shell) *cobra.Command {
 	c := &cobra.Command{
 		Use:               "destroy MACHINE...",
 		Aliases:           []string{"rm", "delete"},
-		Short:             "Destroy machines for good",
+		Short:             "Permanently destroy machines",
 		Example:           "  bourse machine destroy quiet-river-1234 --force --yes",
 		Args:              cli.AtLeast(1),
 		ValidArgsFunction: completeMachine(s, &app),
@@ -45,13 +45,13 @@ func newDestroy(s *cli.Shell) *cobra.Command {
 		},
 	}
 	s.BindApp(c, &app)
-	c.Flags().BoolVarP(&force, "force", "f", false, "also machines that run")
+	c.Flags().BoolVarP(&force, "force", "f", false, "also destroy running machines")
 	cli.BindYes(c, &yes)
 	return c
 }
 
-// mayDestroy refuses a machine that its worker would refuse to destroy, before a
-// person is asked whether it is to be.
+// mayDestroy returns an error for a machine that its worker would refuse to destroy, so
+// that the user is not asked for confirmation in vain.
 func mayDestroy(ctx context.Context, s *cli.Shell, app string, yes bool) func(bourse.MachineID) error {
 	return func(id bourse.MachineID) error {
 		m, err := s.Client().Machine(ctx, bourse.AppName(app), id)
@@ -67,7 +67,8 @@ func mayDestroy(ctx context.Context, s *cli.Shell, app string, yes bool) func(bo
 	}
 }
 
-// stillRuns returns the error of a machine that must be stopped, or forced.
+// stillRuns returns the error for a machine that must first be stopped, or destroyed
+// with --force.
 func stillRuns(app string, id bourse.MachineID, yes bool, err error) error {
 	return cli.Hint(ofMachine(id, err), "bourse machine destroy"+appFlag(bourse.AppName(app))+" "+string(id)+" --force"+cli.YesFlag(yes))
 }

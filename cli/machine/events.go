@@ -16,18 +16,18 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// NewEvents returns the command that lists events, for the command line itself and for
-// the commands of machines.
+// NewEvents returns the "events" command, which exists at the top level and below
+// "machine".
 func NewEvents(s *cli.Shell) *cobra.Command {
 	e := &events{shell: s, newest: map[bourse.MachineID]bourse.EventID{}}
 	c := &cobra.Command{
 		Use:   "events [MACHINE...]",
-		Short: "List what has happened to machines",
-		Long: `List what has happened to machines: what it was, in which state the machine was
-then, who caused it, and how its program ended. The events of one MACHINE are
-listed newest first; without one, those of all machines of the app, by their times,
-the newest last. With -f it goes on as things happen. A worker remembers the events
-of a machine until a while after it was destroyed.`,
+		Short: "List the events of machines",
+		Long: `List the events of machines: what happened, the machine's state at that time, who
+caused it, and how its program ended. With a single MACHINE, its events are listed
+newest first. Otherwise the events of all machines of the app are listed by time,
+newest last. With -f, new events are printed as they happen. A worker keeps a
+machine's events for a limited time after the machine was destroyed.`,
 		Example: `  bourse events -a shop -f
   bourse machine events quiet-river-1234`,
 		ValidArgsFunction: completeMachine(s, &e.app),
@@ -42,21 +42,21 @@ of a machine until a while after it was destroyed.`,
 		},
 	}
 	s.BindApp(c, &e.app)
-	c.Flags().IntVarP(&e.limit, "limit", "n", machinesapi.MaxEvents, "at most so `many`")
-	c.Flags().BoolVarP(&e.follow, "follow", "f", false, "go on as things happen, until Ctrl-C")
+	c.Flags().IntVarP(&e.limit, "limit", "n", machinesapi.MaxEvents, "maximum `number` of events")
+	c.Flags().BoolVarP(&e.follow, "follow", "f", false, "print new events as they happen, until Ctrl-C")
 	return c
 }
 
-// events shows what happens to machines.
+// events prints the events of machines.
 type events struct {
 	shell  *cli.Shell
 	app    string
 	limit  int
 	follow bool
-	newest map[bourse.MachineID]bourse.EventID // that was shown
+	newest map[bourse.MachineID]bourse.EventID // the newest event already shown
 }
 
-// machineEvent is an event, and whose it is.
+// machineEvent is an event together with its machine.
 type machineEvent struct {
 	Machine bourse.MachineID `json:"machine"`
 	Name    string           `json:"name"`
@@ -68,7 +68,7 @@ func (e *events) one(ctx context.Context, word string) error {
 	if err != nil {
 		return err
 	}
-	end := cli.Spin(e.shell.Err, "asking what has happened")
+	end := cli.Spin(e.shell.Err, "fetching events")
 	list, err := e.shell.Client().Events(ctx, bourse.AppName(e.app), id, e.limit)
 	end()
 	if err != nil {
@@ -77,7 +77,7 @@ func (e *events) one(ctx context.Context, word string) error {
 	return cli.PrintList(e.shell, list, "machine "+string(id)+" has no events", newEventTable(), eventRow)
 }
 
-// all shows the events of the machines that words name, or of all of the app.
+// all shows the events of the named machines, or of all machines of the app.
 func (e *events) all(ctx context.Context, words []string) error {
 	var only []bourse.MachineID
 	for _, word := range words {
@@ -87,7 +87,7 @@ func (e *events) all(ctx context.Context, words []string) error {
 		}
 		only = append(only, id)
 	}
-	end := cli.Spin(e.shell.Err, "asking what has happened")
+	end := cli.Spin(e.shell.Err, "fetching events")
 	list, silent, err := e.news(ctx, only, true)
 	end()
 	e.shell.WarnMissing(silent, "machines")
@@ -96,7 +96,7 @@ func (e *events) all(ctx context.Context, words []string) error {
 	}
 	list = list[max(0, len(list)-e.limit):]
 	if !e.follow {
-		return cli.PrintList(e.shell, list, "nothing has happened in app "+e.app, appEventTable(), appEventRow)
+		return cli.PrintList(e.shell, list, "app "+e.app+" has no events", appEventTable(), appEventRow)
 	}
 	for {
 		if err := e.print(list); err != nil {
@@ -113,12 +113,12 @@ func (e *events) all(ctx context.Context, words []string) error {
 	}
 }
 
-// readers bounds the machines that are asked at a time.
+// readers is the maximum number of machines that are queried at the same time.
 const readers = 8
 
-// news returns what has happened since the last time, by time, and which workers did not
-// answer; all asks every machine, otherwise only those are asked whose newest event is
-// another one.
+// news returns the events since the last call, sorted by time, and the workers that did
+// not answer. If all is set, it queries every machine, otherwise only machines with a
+// new event.
 func (e *events) news(ctx context.Context, only []bourse.MachineID, all bool) (out []machineEvent, silent []bourse.WorkerID, err error) {
 	client, app := e.shell.Client(), bourse.AppName(e.app)
 	machines, silent, err := client.Machines(ctx, app, machinesapi.ListMachines{Deleted: true})
@@ -136,7 +136,7 @@ func (e *events) news(ctx context.Context, only []bourse.MachineID, all bool) (o
 		group.Go(func() (err error) {
 			lists[i], err = client.Events(ctx, app, machines[i].ID, e.limit)
 			if bourse.CodeOf(err) == bourse.CodeNotFound || cli.Passing(err) {
-				return nil // it is gone, or its worker does not answer: the next look finds what it has
+				return nil // the machine is gone, or its worker does not answer; the next call catches up
 			}
 			return err
 		})
@@ -162,7 +162,8 @@ func (e *events) news(ctx context.Context, only []bourse.MachineID, all bool) (o
 	return out, silent, nil
 }
 
-// print shows events as they come: no column depends on those that follow.
+// print prints events as they arrive. Its columns have fixed widths, because later rows
+// are unknown.
 func (e *events) print(list []machineEvent) error {
 	for i := range list {
 		if e.shell.JSON {

@@ -15,7 +15,7 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// execFlags describe how a command is run beside a machine's program.
+// execFlags are the flags of "machine exec".
 type execFlags struct {
 	app, timeout          string
 	interactive, terminal bool
@@ -25,12 +25,13 @@ func newExec(s *cli.Shell) *cobra.Command {
 	var f execFlags
 	c := &cobra.Command{
 		Use:   "exec [flags] MACHINE COMMAND...",
-		Short: "Run a command beside a machine's program",
-		Long: `Run a command beside a machine's program, in its environment and directory, and
-end with its exit status (128 and the signal's number when one ended it; 127 when
-there is no such program, 126 when it cannot be executed). Output
-comes as it is written. Standard input is passed on when it is no terminal, or
-with -i. With -t the command has a terminal, of the size of yours.`,
+		Short: "Run a command in a machine",
+		Long: `Run a command in a machine, with the environment and directory of the machine's
+program, and exit with the command's status: 128 plus the signal's number if a
+signal ended it, 127 if the program does not exist, and 126 if it cannot be
+executed. Output is printed as it is written. Standard input is passed to the
+command if it is not a terminal, or with -i. With -t, the command gets a terminal
+of the same size as yours.`,
 		Example: `  bourse machine exec -it quiet-river-1234 -- sh
   bourse machine exec quiet-river-1234 -- ps aux
   tar c . | bourse machine exec quiet-river-1234 -- tar x -C /srv`,
@@ -53,13 +54,13 @@ with -i. With -t the command has a terminal, of the size of yours.`,
 	s.BindApp(c, &f.app)
 	s.CommandLast(c)
 	flags := c.Flags()
-	flags.BoolVarP(&f.interactive, "interactive", "i", false, "pass standard input on, also from a terminal")
+	flags.BoolVarP(&f.interactive, "interactive", "i", false, "pass standard input to the command, even from a terminal")
 	flags.BoolVarP(&f.terminal, "tty", "t", false, "give the command a terminal")
-	flags.StringVar(&f.timeout, "timeout", "", "kill the command after this `time`, seconds or 5m (default: never; with --json 60s)")
+	flags.StringVar(&f.timeout, "timeout", "", "`time` after which the command is killed, in seconds or as 5m (default: never; with --json 60s)")
 	return c
 }
 
-// patience reads --timeout; 0 when it was not given.
+// patience returns the value of --timeout, or 0 if it was not given.
 func (f *execFlags) patience() (time.Duration, error) {
 	if f.timeout == "" {
 		return 0, nil
@@ -71,7 +72,7 @@ func (f *execFlags) patience() (time.Duration, error) {
 	return d, cli.FlagError("--timeout", err)
 }
 
-// execStreaming runs a command with its input and output going on as it runs.
+// execStreaming runs a command whose input and output are streamed.
 func execStreaming(ctx context.Context, s *cli.Shell, f *execFlags, id bourse.MachineID, command []string) error {
 	patience, err := f.patience()
 	if err != nil {
@@ -95,21 +96,21 @@ func execStreaming(ctx context.Context, s *cli.Shell, f *execFlags, id bourse.Ma
 	return notRun(about(err, f.app, id))
 }
 
-// Bounds of a command whose whole result is one reply.
+// Limits for a command whose result is returned in a single reply.
 const (
 	maxStdin    = 2 << 20
 	maxExec     = 10 * time.Minute
 	defaultExec = time.Minute
 )
 
-// execForJSON runs a command and prints the API's reply.
+// execForJSON runs a command and prints the API's reply as JSON.
 func execForJSON(ctx context.Context, s *cli.Shell, f *execFlags, id bourse.MachineID, command []string) error {
 	patience, err := f.patience()
 	if err == nil && patience > maxExec {
 		err = cli.FlagError("--timeout", bourse.Errorf(bourse.CodeInvalid, "%s: with --json at most %s", patience, maxExec))
 	}
 	if err == nil && f.terminal {
-		err = bourse.Errorf(bourse.CodeInvalid, "--tty and --json exclude each other")
+		err = bourse.Errorf(bourse.CodeInvalid, "--tty and --json are mutually exclusive")
 	}
 	if err != nil {
 		return err
@@ -132,14 +133,14 @@ func execForJSON(ctx context.Context, s *cli.Shell, f *execFlags, id bourse.Mach
 	return exitStatus(&exit)
 }
 
-// Exit statuses of shells for a command that could not be run.
+// Shells' exit statuses for a command that could not be run.
 const (
 	notExecutable = 126
 	noProgram     = 127
 )
 
-// notRun gives the error of a command that could not be run the exit status that
-// shells have for it. What is wrong is in the words of the worker's driver.
+// notRun adds the exit status that shells use for a command that could not be run. The
+// reason is only known from the text of the worker's driver.
 func notRun(err error) error {
 	if bourse.CodeOf(err) != bourse.CodeInvalid {
 		return err
@@ -158,7 +159,7 @@ func notRun(err error) error {
 	return err
 }
 
-// stdin reads what was piped in, nothing from a terminal.
+// stdin reads standard input unless it is a terminal.
 func stdin(ctx context.Context, s *cli.Shell) (string, error) {
 	if s.In.TTY {
 		return "", nil
@@ -170,18 +171,18 @@ func stdin(ctx context.Context, s *cli.Shell) (string, error) {
 	case len(data) > maxStdin:
 		return "", bourse.Errorf(bourse.CodeInvalid, "standard input is longer than %s", cli.MiB(maxStdin>>20))
 	case !utf8.Valid(data):
-		return "", bourse.Errorf(bourse.CodeInvalid, "standard input is no UTF-8 text: with --json the API carries nothing else")
+		return "", bourse.Errorf(bourse.CodeInvalid, "standard input is not UTF-8 text, which --json requires")
 	}
 	return string(data), nil
 }
 
-// exitStatus ends this program as a command has ended elsewhere.
+// exitStatus returns a remote command's exit status as an error.
 func exitStatus(exit *bourse.Exit) error {
 	switch {
 	case exit.Signal > 0:
 		return cli.ExitStatus(128 + exit.Signal)
 	case exit.Code < 0:
-		return bourse.Errorf(bourse.CodeTimeout, "the command's exit status is not known")
+		return bourse.Errorf(bourse.CodeTimeout, "the command's exit status is unknown")
 	case exit.Code > 0:
 		return cli.ExitStatus(exit.Code)
 	}

@@ -13,7 +13,7 @@ func newReservationExtend(s *cli.Shell) *cobra.Command {
 	var ttl time.Duration
 	c := &cobra.Command{
 		Use:               "extend RESERVATION",
-		Short:             "Extend what is held until so long from now",
+		Short:             "Extend a reservation",
 		Example:           "  bourse reservation extend 01M7Y71X6AS59JBN7QNQFH8DEW-0a1b2c --ttl 10m",
 		Args:              cli.Exactly(1),
 		ValidArgsFunction: completeReservation(s),

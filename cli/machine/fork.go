@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	forkStep = 500 * time.Millisecond // between two looks at a volume that is being filled
+	forkStep = 500 * time.Millisecond // polling interval while a volume is being filled
 	forkWait = time.Hour
 )
 
@@ -25,8 +25,8 @@ func newFork(s *cli.Shell) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "fork VOLUME",
 		Short: "Copy a volume, by default to another worker",
-		Long: `Copy a volume as it is at this moment, to another worker of its region or to
-another region. The copy is verified, and goes on after an interruption.`,
+		Long: `Copy a volume's current contents to another worker in its region, or to another
+region. The copy is verified, and resumes after an interruption.`,
 		Example: `  bourse volume fork data
   bourse volume fork data --region mad --name data_mad`,
 		Args:              cli.Exactly(1),
@@ -64,12 +64,12 @@ another region. The copy is verified, and goes on after an interruption.`,
 		},
 	}
 	f.bind(s, c)
-	c.Flags().StringVarP(&name, "name", "n", "", "`name` of the copy (default: that of the volume)")
-	c.Flags().BoolVarP(&detach, "detach", "d", false, "do not wait for the copy to be whole")
+	c.Flags().StringVarP(&name, "name", "n", "", "`name` of the copy (default: the volume's name)")
+	c.Flags().BoolVarP(&detach, "detach", "d", false, "do not wait until the copy is complete")
 	return c
 }
 
-// await waits until a volume is filled.
+// await waits until a volume's copy is complete.
 func await(ctx context.Context, s *cli.Shell, app string, v *machinesapi.Volume) (machinesapi.Volume, error) {
 	defer cli.Spin(s.Err, "copying to volume "+string(v.ID))()
 	ctx, cancel := context.WithTimeout(ctx, forkWait)

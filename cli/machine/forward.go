@@ -19,9 +19,9 @@ func newForward(s *cli.Shell) *cobra.Command {
 	var app string
 	c := &cobra.Command{
 		Use:   "forward MACHINE [LOCALPORT:]PORT",
-		Short: "Reach a machine's TCP port from here, until Ctrl-C",
-		Long: `Listen on a port of this host's loopback and carry each connection to a port of
-the machine, through the API: the machine's own address need not be reachable.`,
+		Short: "Forward a local port to a machine's TCP port, until Ctrl-C",
+		Long: `Listen on a loopback port of this host and forward each connection through the
+API to a port of the machine. The machine's own address need not be reachable.`,
 		Example:           "  bourse machine forward quiet-river-1234 8080:80",
 		Args:              cli.Exactly(2),
 		ValidArgsFunction: completeMachine(s, &app),
@@ -38,7 +38,7 @@ the machine, through the API: the machine's own address need not be reachable.`,
 			if err != nil {
 				return bourse.Errorf(bourse.CodeInvalid, "%w", err)
 			}
-			if _, err := fmt.Fprintf(s.Out, "%s  port %d of machine %s\n", l.Addr(), there, id); err != nil {
+			if _, err := fmt.Fprintf(s.Out, "%s forwards to port %d of machine %s\n", l.Addr(), there, id); err != nil {
 				return err
 			}
 			return forward(c.Context(), s, l, app, id, uint16(there))
@@ -53,7 +53,7 @@ func parseForward(word string) (here, there int, ok bool) {
 	if !two {
 		second = first
 	}
-	if first == "0" && two { // any free one
+	if first == "0" && two { // any free port
 		there, ok = cli.ParsePort(second)
 		return 0, there, ok
 	}
@@ -62,7 +62,7 @@ func parseForward(word string) (here, there int, ok bool) {
 	return here, there, ok1 && ok2
 }
 
-// forward carries connections until ctx ends.
+// forward accepts and forwards connections until ctx is done.
 func forward(ctx context.Context, s *cli.Shell, l net.Listener, app string, id bourse.MachineID, port uint16) error {
 	var carrying sync.WaitGroup
 	defer carrying.Wait()
@@ -87,7 +87,7 @@ func forward(ctx context.Context, s *cli.Shell, l net.Listener, app string, id b
 	}
 }
 
-// carry copies both ways until both ends have sent everything.
+// carry copies data in both directions until both sides have finished sending.
 func carry(ctx context.Context, s *cli.Shell, conn net.Conn, app string, id bourse.MachineID, port uint16) error {
 	tunnel, err := s.Client().Tunnel(ctx, bourse.AppName(app), id, port)
 	if err != nil {
@@ -99,11 +99,11 @@ func carry(ctx context.Context, s *cli.Shell, conn net.Conn, app string, id bour
 	var sending sync.WaitGroup
 	sending.Go(func() {
 		if _, err := io.Copy(tunnel, conn); err == nil {
-			_ = tunnel.CloseWrite() // the machine may have gone
+			_ = tunnel.CloseWrite() // fails if the machine is gone
 		}
 	})
 	_, err = io.Copy(conn, tunnel)
-	_ = conn.Close() // ends the other way, too: the machine does not listen any more
+	_ = conn.Close() // also ends the other direction, because the machine no longer reads
 	sending.Wait()
 	return err
 }

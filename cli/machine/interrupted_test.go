@@ -9,8 +9,8 @@ import (
 	"github.com/bourse-dev/bourse/cli/clitest"
 )
 
-// TestInterrupted: who has pressed Ctrl-C is told what became of the order, and
-// of nothing that they know; the exit status is 130.
+// TestInterrupted checks that a user who presses Ctrl-C is told the outcome of the
+// order and nothing else, and that the exit status is 130.
 func TestInterrupted(t *testing.T) {
 	const order = "01JD3V7K7Y5C5ZQ7W1R2M3N4P5"
 	decided := func(outcome bourse.Outcome, machine bourse.MachineID) http.Handler {
@@ -29,7 +29,7 @@ func TestInterrupted(t *testing.T) {
 			decided(bourse.OutcomeFilled, "148e21ea1d5389"), "/v1/apps", "machine run host --order-id " + order + " -- true",
 			"interrupted; order " + order + " had been filled: bourse machine status -a default 148e21ea1d5389\n",
 		},
-		"run, refused meanwhile": {
+		"run, refused in the meantime": {
 			decided(bourse.OutcomeRefused, ""), "/v1/apps", "machine run host --order-id " + order + " -- true",
 			"interrupted; order " + order + " was not filled\n",
 		},

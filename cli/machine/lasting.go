@@ -11,13 +11,13 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// startedFor is how long a machine must be started for a wait to end well: a program
-// that cannot go on mostly ends at once.
+// startedFor is how long a machine must stay started for a wait to succeed. A program
+// that cannot run usually exits at once.
 const startedFor = time.Second
 
-// lasting returns the state of a machine that was found started, a moment later. It
-// fails when the machine was restarted since before, or is in none of the states
-// any more.
+// lasting returns the state, a moment later, of a machine that was found started. It
+// fails if the machine has been restarted since before, or is no longer in one of the
+// states.
 func lasting(ctx context.Context, s *cli.Shell, before *machinesapi.Machine, states []string) (bourse.State, error) {
 	timer := time.NewTimer(startedFor)
 	defer timer.Stop()
@@ -39,11 +39,11 @@ func lasting(ctx context.Context, s *cli.Shell, before *machinesapi.Machine, sta
 	if !exit.Request.ExitEvent.Restarting && wanted {
 		return m.State, nil
 	}
-	err = bourse.Errorf(bourse.CodeFailedPrecondition, "machine %s does not stay started: %s", m.ID, howEnded(exit))
+	err = bourse.Errorf(bourse.CodeFailedPrecondition, "machine %s did not stay started: %s", m.ID, howEnded(exit))
 	return "", cli.Hint(err, "bourse machine logs"+appFlag(before.App)+" "+string(m.ID))
 }
 
-// lastExit returns a machine's latest end, nil when it has none.
+// lastExit returns a machine's latest exit event, or nil if it has none.
 func lastExit(m *machinesapi.Machine) *machinesapi.Event {
 	i := slices.IndexFunc(m.Events, func(e machinesapi.Event) bool { // newest first
 		return e.Type == bourse.EventExit && e.Request != nil && e.Request.ExitEvent != nil
@@ -54,7 +54,7 @@ func lastExit(m *machinesapi.Machine) *machinesapi.Event {
 	return &m.Events[i]
 }
 
-// howEnded says how often a machine was restarted, and how its program ended.
+// howEnded describes how often a machine was restarted, and how its program ended.
 func howEnded(e *machinesapi.Event) string {
 	exit := e.Request.ExitEvent
 	text := fmt.Sprintf("its program ended with exit code %d", exit.ExitCode)
@@ -62,7 +62,7 @@ func howEnded(e *machinesapi.Event) string {
 	case exit.Error != "":
 		text = "its program ended: " + exit.Error
 	case exit.OOMKilled:
-		text = "its program was ended for want of memory"
+		text = "its program was killed: out of memory"
 	}
 	switch n := e.Request.RestartCount; {
 	case n == 1:

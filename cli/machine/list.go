@@ -19,14 +19,14 @@ func newList(s *cli.Shell) *cobra.Command {
 	c := &cobra.Command{
 		Use:     "list",
 		Aliases: []string{"ls"},
-		Short:   "List an app's machines, or all",
-		Long: `List an app's machines, with --all-apps those of every app that the token may
-use, or with --org those of an organization.
+		Short:   "List machines",
+		Long: `List the machines of an app, with --all-apps those of every app that the token may
+access, or with --org those of an organization.
 
-STATE begins with the state that --state takes. Where a program has ended it says
-how: "stopped (exit 0)", "stopped (failed: exit 1)", "stopped (out of memory)".
-RESTARTS counts each time that a machine was started again, by whomever. A
-narrow terminal has the columns for which it is wide enough; a pipe has all.`,
+STATE starts with the state that --state accepts, followed by how the program
+ended: "stopped (exit 0)", "stopped (failed: exit 1)", "stopped (out of memory)".
+RESTARTS counts every start after the first one, whatever caused it. A narrow
+terminal shows fewer columns; a pipe receives all of them.`,
 		Example: `  bourse machine list
   bourse machine list -a shop --state started --region gru
   bourse machine list --all-apps --worker gru-1
@@ -43,7 +43,7 @@ narrow terminal has the columns for which it is wide enough; a pipe has all.`,
 			}
 			if f.allApps {
 				if c.Flags().Changed("app") {
-					return bourse.Errorf(bourse.CodeInvalid, "--app and --all-apps: use one of them")
+					return bourse.Errorf(bourse.CodeInvalid, "--app and --all-apps are mutually exclusive")
 				}
 				f.app = ""
 			}
@@ -69,7 +69,7 @@ narrow terminal has the columns for which it is wide enough; a pipe has all.`,
 	return c
 }
 
-// listFlags say which machines are listed.
+// listFlags select the machines to list.
 type listFlags struct {
 	app, region, worker string
 	org                 string
@@ -80,14 +80,14 @@ type listFlags struct {
 func (f *listFlags) bind(s *cli.Shell, c *cobra.Command) {
 	s.BindApp(c, &f.app).Instead("all-apps", "org")
 	flags := c.Flags()
-	flags.BoolVarP(&f.allApps, "all-apps", "A", false, "of every app that the token may use")
-	flags.StringVarP(&f.org, "org", "o", "", "of all apps of this `organization`")
-	flags.StringVarP(&f.region, "region", "r", "", "only of this `region`")
-	flags.StringVarP(&f.worker, "worker", "w", "", "only of this `worker`")
-	flags.StringSliceVar(&f.states, "state", nil, "only in these `states`, comma separated")
-	flags.StringArrayVarP(&f.metadata, "metadata", "m", nil, "only with this metadata, `NAME=VALUE`; may be repeated")
-	flags.BoolVar(&f.all, "all", false, "destroyed ones, too, while they are remembered")
-	flags.BoolVarP(&f.quiet, "quiet", "q", false, "only the ids")
+	flags.BoolVarP(&f.allApps, "all-apps", "A", false, "machines of every app that the token may access")
+	flags.StringVarP(&f.org, "org", "o", "", "machines of all apps of this `organization`")
+	flags.StringVarP(&f.region, "region", "r", "", "only machines in this `region`")
+	flags.StringVarP(&f.worker, "worker", "w", "", "only machines on this `worker`")
+	flags.StringSliceVar(&f.states, "state", nil, "only machines in these `states`, separated by commas")
+	flags.StringArrayVarP(&f.metadata, "metadata", "m", nil, "only machines with this metadata, `NAME=VALUE`; may be repeated")
+	flags.BoolVar(&f.all, "all", false, "also destroyed machines that workers still remember")
+	flags.BoolVarP(&f.quiet, "quiet", "q", false, "print only the ids")
 	s.CompleteRegions(c)
 	cli.CompleteFlag(c, "worker", s.Workers)
 	cli.CompleteFixed(c, "state", stateNames()...)
@@ -105,7 +105,7 @@ func (f *listFlags) query() (machinesapi.ListMachines, error) {
 	return want, nil
 }
 
-// printMachines prints the machines of an app, of several when it is "".
+// printMachines prints the machines of an app, or of several apps if app is "".
 func printMachines(s *cli.Shell, list []machinesapi.Machine, app string, quiet bool) error {
 	if quiet && !s.JSON {
 		for _, m := range list {
@@ -121,8 +121,8 @@ func printMachines(s *cli.Shell, list []machinesapi.Machine, app string, quiet b
 	return cli.PrintList(s, list, none, machineTable(s, list, app == ""), func(m *machinesapi.Machine) []string { return machineRow(s, m) })
 }
 
-// machineTable is the table of a list: what is said first of a machine is what
-// a narrow screen keeps longest.
+// machineTable returns the table for a list of machines. A narrow terminal keeps the
+// most important columns.
 func machineTable(s *cli.Shell, list []machinesapi.Machine, apps bool) *cli.Table {
 	t := cli.NewTable("ID", "NAME", "APP", "STATE", "REGION", "WORKER", "IMAGE", "SIZE", "PORT", "RESTARTS", "EXIT", "AGE", "HOST", "NEXT START").
 		Numbers(8, 9, 10, 11).Narrow(3, 6, 2, 1).Drop(10, 13, 7, 8, 6, 5, 9, 11, 4).Paint(3, stateTone)
@@ -130,7 +130,7 @@ func machineTable(s *cli.Shell, list []machinesapi.Machine, apps bool) *cli.Tabl
 		t.Hide(2)
 	}
 	if !slices.ContainsFunc(list, func(m machinesapi.Machine) bool { return hostDoubt(s, &m) != "" }) {
-		t.Hide(12) // a column that is ok everywhere has no use
+		t.Hide(12) // a column that is "ok" in every row is useless
 	}
 	if !slices.ContainsFunc(list, func(m machinesapi.Machine) bool { _, ok := nextStart(s, &m); return ok }) {
 		t.Hide(13)
@@ -153,20 +153,20 @@ func machineRow(s *cli.Shell, m *machinesapi.Machine) []string {
 	}
 }
 
-// hostDoubt returns why what is known of a machine may be old: its host does not
-// answer. It is "" for a host that does.
+// hostDoubt explains why a machine's data may be outdated: its host does not answer. It
+// returns "" if the host answers.
 func hostDoubt(s *cli.Shell, m *machinesapi.Machine) string {
 	if m.HostStatus == "" || m.HostStatus == machinesapi.HostOK {
 		return ""
 	}
 	text := string(m.HostStatus)
 	if t, err := time.Parse(time.RFC3339, m.HostHeard); err == nil {
-		text += ", heard " + cli.Age(s.Now().Sub(t)) + " ago"
+		text += ", last heard from " + cli.Age(s.Now().Sub(t)) + " ago"
 	}
 	return text
 }
 
-// since shows how long ago an RFC 3339 time was.
+// since formats the time since an RFC 3339 time.
 func since(s *cli.Shell, at string) string {
 	t, err := time.Parse(time.RFC3339, at)
 	if err != nil {

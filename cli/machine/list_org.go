@@ -13,11 +13,11 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// listOrg prints the machines of an organization, page after page as the API has them.
+// listOrg prints the machines of an organization.
 func (f *listFlags) listOrg(ctx context.Context, s *cli.Shell, c *cobra.Command) error {
 	for _, other := range []string{"app", "all-apps", "worker", "metadata"} {
 		if c.Flags().Changed(other) {
-			return bourse.Errorf(bourse.CodeInvalid, "--org and --%s: use one of them", other)
+			return bourse.Errorf(bourse.CodeInvalid, "--org and --%s are mutually exclusive", other)
 		}
 	}
 	want := machinesapi.ListOrgMachines{Deleted: f.all, Region: bourse.Region(f.region)}
@@ -46,15 +46,15 @@ func (f *listFlags) listOrg(ctx context.Context, s *cli.Shell, c *cobra.Command)
 		return nil
 	}
 	t := cli.NewTable("ID", "NAME", "APP", "STATE", "REGION", "IMAGE", "SIZE", "AGE").Numbers(7).Narrow(5, 2, 1).Drop(6, 5, 7, 4).Paint(3, stateTone)
-	return cli.PrintList(s, list, "no machines of organization "+cli.Clean(f.org), t, func(m *machinesapi.OrgMachine) []string {
+	return cli.PrintList(s, list, "no machines in organization "+cli.Clean(f.org), t, func(m *machinesapi.OrgMachine) []string {
 		return []string{
 			string(m.ID), m.Name, string(m.App), string(m.State), string(m.Region), m.Config.Image, cli.Guest(&m.Config.Guest), since(s, m.CreatedAt),
 		}
 	})
 }
 
-// orgMachines reads all pages. A machine that changed meanwhile came again: its latest
-// is what it is.
+// orgMachines fetches all pages. A machine that changed in the meantime appears again
+// on a later page, so the last occurrence counts.
 func orgMachines(ctx context.Context, s *cli.Shell, org string, want machinesapi.ListOrgMachines) ([]machinesapi.OrgMachine, []bourse.WorkerID, error) {
 	latest := map[bourse.MachineID]machinesapi.OrgMachine{}
 	var silent []bourse.WorkerID

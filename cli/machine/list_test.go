@@ -29,7 +29,7 @@ func TestTaskList(t *testing.T) {
 			return
 		}
 		if !strings.Contains(r.URL.Path, "148e21ea1d5301") {
-			t.Errorf("asks for %s: it is not started, or not warm", r.URL)
+			t.Errorf("unexpected request for %s, whose machine is not started or not warm", r.URL)
 		}
 		clitest.Replies(http.StatusOK, machinesapi.Usage{Tasks: &bourse.TaskTally{
 			Ran: 1204, Failed: 3, FailedAt: clitest.Now.Add(-5 * time.Minute), Error: "the picture has no pixels\x1b[2J",

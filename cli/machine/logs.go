@@ -13,19 +13,19 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// NewLogs returns the command that shows logs, for the command line itself and for the
-// commands of machines.
+// NewLogs returns the "logs" command, which exists at the top level and below
+// "machine".
 func NewLogs(s *cli.Shell) *cobra.Command {
 	var f logFlags
 	c := &cobra.Command{
 		Use:   "logs [MACHINE...]",
-		Short: "Show what machines' programs have written",
-		Long: `Show what machines' programs have written, oldest first: their standard output on
-standard output, their standard error on standard error. Without a MACHINE it
-shows all of the app's, with each machine's name in front of its lines, on a
-terminal in a colour of its own; with -f also those that are made meanwhile.
-Following goes on where it was when a worker or a broker is started again. With
---json, one object a line.`,
+		Short: "Show the output of machines' programs",
+		Long: `Show the output of machines' programs, oldest first: their standard output on
+standard output, their standard error on standard error. Without a MACHINE, the
+output of all machines of the app is shown. Each line then starts with the
+machine's name, which has its own color on a terminal. With -f, new output is
+printed as it is written, including that of new machines; this continues without
+gaps if a worker or a broker is restarted. With --json, each line is an object.`,
 		Example: `  bourse machine logs -f quiet-river-1234
   bourse machine logs -a shop -f --timestamps
   bourse machine logs --since 5m -n 100 148e21ea1d5389`,
@@ -48,10 +48,10 @@ Following goes on where it was when a worker or a broker is started again. With
 	}
 	s.BindApp(c, &f.app)
 	flags := c.Flags()
-	flags.BoolVarP(&f.follow, "follow", "f", false, "go on as the programs write, until Ctrl-C or the machines are destroyed")
-	flags.StringVar(&f.since, "since", "", "only lines since `then`: 5m ago, or a time such as 2006-01-02T15:04:05Z")
-	flags.IntVarP(&f.tail, "tail", "n", 0, "only the last so `many` lines (0: all)")
-	flags.BoolVarP(&f.times, "timestamps", "T", false, "show when each line was written")
+	flags.BoolVarP(&f.follow, "follow", "f", false, "print new output as it is written, until Ctrl-C or until the machines are destroyed")
+	flags.StringVar(&f.since, "since", "", "only lines since this `time`: 5m for 5 minutes ago, or 2006-01-02T15:04:05Z")
+	flags.IntVarP(&f.tail, "tail", "n", 0, "`number` of latest lines to show (0 means all)")
+	flags.BoolVarP(&f.times, "timestamps", "T", false, "show each line's time")
 	return c
 }
 
@@ -69,7 +69,7 @@ func (f *logFlags) query(now time.Time) (machinesapi.LogQuery, error) {
 	return machinesapi.LogQuery{Since: from, Tail: f.tail}, err
 }
 
-// parseSince reads a duration before now or a time.
+// parseSince parses a time, or a duration before now.
 func parseSince(s string, now time.Time) (time.Time, error) {
 	if s == "" {
 		return time.Time{}, nil
@@ -84,17 +84,17 @@ func parseSince(s string, now time.Time) (time.Time, error) {
 	return t, nil
 }
 
-// logLine is a line, and whose it is where lines of several machines are shown.
+// logLine is a line of output, with its machine if several machines are shown.
 type logLine struct {
 	Machine bourse.MachineID `json:"machine,omitempty"`
 	Name    string           `json:"name,omitempty"`
 	machinesapi.LogLine
-	label  string // in front of it
-	colour int    // of the label where colours are wanted, as terminals number them; 0: none
+	label  string // printed before the line
+	colour int    // the label's terminal color number; 0 if none
 }
 
-// logPrinter writes lines as programs wrote them; on a terminal what would act on
-// it is shown instead, but for colours.
+// logPrinter returns a function that prints lines. Lines are printed unchanged, except
+// that control sequences other than colors are escaped on a terminal.
 func logPrinter(s *cli.Shell, times bool) func(logLine) error {
 	if s.JSON {
 		e := json.NewEncoder(s.Out)

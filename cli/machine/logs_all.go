@@ -15,21 +15,21 @@ import (
 )
 
 const (
-	maxLogs     = 100             // machines whose lines are shown at a time
-	maxLabel    = 24              // characters of a name in front of a line
-	newMachines = 2 * time.Second // between two looks for machines that are new
+	maxLogs     = 100             // maximum number of machines whose output is shown at the same time
+	maxLabel    = 24              // maximum length of a name before a line, in characters
+	newMachines = 2 * time.Second // interval between checks for new machines
 )
 
-// source is one of several machines whose lines are shown.
+// source is one of several machines whose output is shown.
 type source struct {
 	machinesapi.Summary
 	want machinesapi.LogQuery
-	next chan machinesapi.LogLine // its lines until now
-	err  error                    // why they ended; set before next is closed
+	next chan machinesapi.LogLine // its lines up to now
+	err  error                    // why the lines ended; set before next is closed
 }
 
-// all shows the lines of the machines that the words name, or of all of the app: those
-// until now by their times, and what follows as it comes.
+// all shows the output of the named machines, or of all machines of the app. Existing
+// lines are merged by time; with -f, new lines follow as they arrive.
 func (l *logs) all(ctx context.Context, words []string) error {
 	list, err := l.named(ctx, words)
 	if err != nil {
@@ -52,7 +52,7 @@ func (l *logs) all(ctx context.Context, words []string) error {
 	return l.live(ctx, list, width, len(words) == 0)
 }
 
-// named returns the machines that words name, or all of the app.
+// named returns the named machines, or all machines of the app.
 func (l *logs) named(ctx context.Context, words []string) ([]*source, error) {
 	list, err := listMachines(ctx, l.shell, l.app)
 	if err != nil {
@@ -73,14 +73,14 @@ func (l *logs) named(ctx context.Context, words []string) ([]*source, error) {
 		}
 	}
 	if len(out) > maxLogs {
-		err := bourse.Errorf(bourse.CodeInvalid, "app %s has %d machines: the logs of at most %d are shown at a time", l.app, len(out), maxLogs)
+		err := bourse.Errorf(bourse.CodeInvalid, "app %s has %d machines, but logs can be shown for at most %d at the same time", l.app, len(out), maxLogs)
 		return nil, cli.Hint(err, "bourse machine logs -a "+l.app+" MACHINE...")
 	}
 	return out, nil
 }
 
-// past shows the lines that there are, by their times, and notes how far each machine
-// was read.
+// past prints the existing lines of all machines, merged by time, and records each
+// machine's last position.
 func (l *logs) past(ctx context.Context, list []*source, width int) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var reading sync.WaitGroup
@@ -92,7 +92,7 @@ func (l *logs) past(ctx context.Context, list []*source, width int) error {
 		reading.Go(func() { l.read(ctx, x) })
 		heads[i] = x.head()
 	}
-	var last []logLine // of --tail, which is of all of them
+	var last []logLine // with --tail, which counts the lines of all machines together
 	for {
 		first := -1
 		for i, h := range heads {
@@ -128,7 +128,7 @@ func (l *logs) past(ctx context.Context, list []*source, width int) error {
 	return errors.Join(failed...)
 }
 
-// read sends the lines of a machine until now.
+// read sends a machine's existing lines to x.next.
 func (l *logs) read(ctx context.Context, x *source) {
 	defer close(x.next)
 	x.err = l.shell.Client().Logs(ctx, bourse.AppName(l.app), x.ID, x.want, func(line machinesapi.LogLine) error {
@@ -154,26 +154,25 @@ func (x *source) line(l machinesapi.LogLine, width int) logLine {
 	return logLine{Machine: x.ID, Name: x.Name, LogLine: l, label: cli.Pad(name, width, false) + cli.ColumnGap, colour: colourOf(x.ID)}
 }
 
-// labelColours are those of names in front of lines: a machine has the same each time.
-// Red and its like are left to what has failed.
+// labelColours are the terminal colors of machine names. Red is reserved for failures.
 var labelColours = []int{32, 33, 34, 35, 36, 92, 93, 94, 95, 96}
 
-// colourOf chooses by the end of an id, which is random.
+// colourOf chooses a machine's color by its id, so that the color never changes.
 func colourOf(id bourse.MachineID) int {
 	h := fnv.New32a()
-	_, _ = h.Write([]byte(id)) // it does not fail
+	_, _ = h.Write([]byte(id)) // never fails
 	return labelColours[h.Sum32()%uint32(len(labelColours))]
 }
 
-// live shows lines as they come, also of machines that are new where those are
-// wanted, until ctx ends or all machines are destroyed.
+// live prints lines as they arrive, until ctx is done or all machines are destroyed. If
+// more is set, machines that are created later are included.
 func (l *logs) live(ctx context.Context, list []*source, width int, more bool) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	var following sync.WaitGroup
 	known := map[bourse.MachineID]bool{}
 	follow := func(x *source) {
 		known[x.ID] = true
-		x.want.Tail = 0 // its last lines were shown
+		x.want.Tail = 0 // existing lines were already printed
 		following.Go(func() {
 			err := l.followOne(ctx, x.ID, x.want, func(line machinesapi.LogLine) error {
 				l.mu.Lock()
@@ -200,7 +199,7 @@ func (l *logs) live(ctx context.Context, list []*source, width int, more bool) e
 	return context.Cause(ctx)
 }
 
-// newcomers calls see with every machine of the app, again and again until ctx ends.
+// newcomers regularly calls see with every machine of the app until ctx is done.
 func (l *logs) newcomers(ctx context.Context, see func(machinesapi.Summary)) {
 	tick := time.NewTicker(newMachines)
 	defer tick.Stop()

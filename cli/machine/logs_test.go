@@ -14,7 +14,7 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// said serves lines, each written so many seconds after noon.
+// said writes log lines. Each line begins with its time, in seconds after noon.
 func said(w http.ResponseWriter, after string, lines ...string) {
 	e := json.NewEncoder(w)
 	for i, text := range lines {
@@ -28,8 +28,9 @@ func said(w http.ResponseWriter, after string, lines ...string) {
 	}
 }
 
-// Following a log goes on behind the last line when its worker, or its broker, was
-// away; a stream that ends well does not mean that the machine is gone.
+// TestLogsFollowARestart checks that following a log continues after the last line when
+// the worker or broker was down. The end of a stream does not mean that the machine is
+// gone.
 func TestLogsFollowARestart(t *testing.T) {
 	m := machineFixture()
 	var calls atomic.Int32
@@ -49,9 +50,9 @@ func TestLogsFollowARestart(t *testing.T) {
 			_ = json.NewEncoder(w).Encode(machinesapi.LogLine{Error: &machinesapi.ErrorBody{Error: "no answer from worker gru-1", Code: bourse.CodeUnavailable}})
 		case 2:
 			clitest.Failure(bourse.CodeUnavailable, "no answer from worker gru-1").ServeHTTP(w, r)
-		case 3: // ends as a broker's that is stopped
+		case 3: // ends like the stream of a broker that is stopped
 			said(w, after, "1 a", "2 b", "3 c")
-		case 4: // in the middle of a line
+		case 4: // ends in the middle of a line
 			said(w, after, "1 a", "2 b", "3 c", "4 d")
 			_, _ = w.Write([]byte("{\"text\": \"to"))
 		default:
@@ -62,13 +63,13 @@ func TestLogsFollowARestart(t *testing.T) {
 	if want := "1 a\n2 b\n3 c\n4 d\n5 e\n"; got.Code != 0 || got.Out != want {
 		t.Errorf("exit status %d, %q, want %q; %s", got.Code, got.Out, want, got.Err)
 	}
-	if want := "connection lost (no answer from worker gru-1): trying again\n"; !strings.HasPrefix(got.Err, want) || strings.Count(got.Err, "gru-1") != 1 {
-		t.Errorf("it says %q, want once %q", got.Err, want)
+	if want := "connection lost (no answer from worker gru-1); reconnecting\n"; !strings.HasPrefix(got.Err, want) || strings.Count(got.Err, "gru-1") != 1 {
+		t.Errorf("stderr %q, want %q exactly once", got.Err, want)
 	}
 }
 
-// What has never worked is not tried again.
-func TestLogsOfWhatIsNotThere(t *testing.T) {
+// TestLogsDoNotRetryTheFirstRequest checks that the first request is not retried.
+func TestLogsDoNotRetryTheFirstRequest(t *testing.T) {
 	for code, want := range map[bourse.Code]int{bourse.CodeNotFound: 3, bourse.CodeUnavailable: 7, bourse.CodeForbidden: 4} {
 		if got := line.Against(t, clitest.Failure(code, "no"), "machine", "logs", "-f", "148e21ea1d5389"); got.Code != want {
 			t.Errorf("%s: exit status %d, want %d: %s", code, got.Code, want, got.Err)
@@ -76,7 +77,7 @@ func TestLogsOfWhatIsNotThere(t *testing.T) {
 	}
 }
 
-// severalLogs serves an app of two machines.
+// severalLogs serves an app with two machines.
 func severalLogs(followed *atomic.Int32) http.Handler {
 	a, b := machineFixture(), machineFixture()
 	b.ID, b.Name = "148e21aabbccdd", "db"
@@ -102,9 +103,9 @@ func severalLogs(followed *atomic.Int32) http.Handler {
 	return mux
 }
 
-// The lines of several machines come by their times, each with its machine's name,
-// and what follows is shown once.
-func TestLogsOfSeveral(t *testing.T) {
+// TestLogsOfSeveralMachines checks that the lines of several machines are sorted by time and
+// labeled with the machine's name, and that each new line is printed once.
+func TestLogsOfSeveralMachines(t *testing.T) {
 	t.Setenv("TZ", "UTC")
 	var followed atomic.Int32
 	h := severalLogs(&followed)
@@ -124,15 +125,15 @@ func TestLogsOfSeveral(t *testing.T) {
 	}
 }
 
-// TestLogsPainted: each machine's name has a colour of its own, which says no more than the
-// name does; what a program wrote in colours keeps them.
-func TestLogsPainted(t *testing.T) {
+// TestLogColors checks that each machine's name has its own color, and that colors in
+// a program's output are preserved.
+func TestLogColors(t *testing.T) {
 	var followed atomic.Int32
 	line.Painted(t, "logs_painted", severalLogs(&followed), "machine", "logs", "-T")
 }
 
-// TestEventsOfAll: the events of all of an app's machines.
-func TestEventsOfAll(t *testing.T) {
+// TestEventsOfAllMachines checks the list of events of all of an app's machines.
+func TestEventsOfAllMachines(t *testing.T) {
 	a, b := machineFixture(), machineFixture()
 	b.ID, b.Name = "148e21aabbccdd", "a-name-of-thirty-characters-12"
 	a.Events = nil

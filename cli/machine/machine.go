@@ -9,9 +9,9 @@ import (
 	"github.com/bourse-dev/bourse/cli"
 )
 
-// New returns the commands of machines.
+// New returns the "machine" commands.
 func New(s *cli.Shell) *cobra.Command {
-	c := cli.Noun("machine", "Run, see and end machines",
+	c := cli.Noun("machine", "Manage machines",
 		newRun(s), newList(s), newStatus(s), NewEvents(s), newChecks(s), newStart(s), newStop(s), newSuspend(s), newRestart(s), newUpdate(s), newClone(s), newMove(s), newPlace(s), newVersions(s), newPS(s),
 		newSignal(s), newExec(s), newForward(s), newStats(s), NewLogs(s), newWait(s), newDestroy(s))
 	c.Aliases = []string{"machines", "m"}

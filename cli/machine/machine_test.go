@@ -19,7 +19,7 @@ func TestRefusedRun(t *testing.T) {
 	})
 	got := line.Against(t, h, "machine", "run", "host", "--region", "gru", "--vm-memory", "2GiB", "--", "true")
 	if got.Code != 6 || got.Out != "" {
-		t.Errorf("exit status %d, stdout %q; want 6 and nothing", got.Code, got.Out)
+		t.Errorf("exit status %d, stdout %q; want 6 and no output", got.Code, got.Out)
 	}
 	clitest.Golden(t, "run_refused_wide", got.Err)
 }
@@ -52,7 +52,7 @@ func TestMachineStatus(t *testing.T) {
 	clitest.Golden(t, "machine_status", got.Out)
 }
 
-// lives are machines in each situation that a list distinguishes.
+// lives returns machines in each situation that a list distinguishes.
 func lives() []machinesapi.Machine {
 	at := clitest.Now.Add(-time.Minute)
 	var out []machinesapi.Machine
@@ -87,7 +87,8 @@ func lives() []machinesapi.Machine {
 	return out
 }
 
-// A list says of each machine whether it is well, on any screen.
+// TestMachineListScreens checks that a list shows each machine's condition at every
+// terminal width.
 func TestMachineListScreens(t *testing.T) {
 	line.Screens(t, "machine_list", clitest.Replies(http.StatusOK, lives()), "machine", "list", "-a", "shop")
 	apps := lives()[:3]
@@ -98,12 +99,13 @@ func TestMachineListScreens(t *testing.T) {
 		}
 		clitest.Replies(http.StatusOK, apps).ServeHTTP(w, r)
 	}), "machine", "list", "--all-apps", "--worker", "gru-1")
-	if got := line.Run(t, "machine", "list", "-a", "shop", "-A"); got.Code != 2 || !strings.Contains(got.Err, "--app and --all-apps: use one of them") {
-		t.Errorf("one app and all: %+v", got)
+	if got := line.Run(t, "machine", "list", "-a", "shop", "-A"); got.Code != 2 || !strings.Contains(got.Err, "--app and --all-apps are mutually exclusive") {
+		t.Errorf("--app and --all-apps: %+v", got)
 	}
 }
 
-// What has happened to a machine, with times that say of which zone they are.
+// TestMachineEvents checks the list of a machine's events, whose times include the
+// zone.
 func TestMachineEvents(t *testing.T) {
 	m := machineFixture()
 	pulled := bourse.Event{Type: bourse.EventPull, State: bourse.StateStarting, Source: bourse.SourceWorker, At: clitest.Now.Add(-2 * time.Hour), Pull: &bourse.PullEvent{Image: "nginx", Bytes: 10 << 20, Took: 3 * time.Second, Done: true}}
@@ -117,7 +119,7 @@ func TestMachineEvents(t *testing.T) {
 		clitest.Replies(http.StatusOK, events).ServeHTTP(w, r)
 	}), "machine", "events", "148e21ea1d5389")
 	if got := line.Run(t, "machine", "events", "-n", "0", "148e21ea1d5389"); got.Code != 2 || !strings.Contains(got.Err, "--limit 0: use 1 to 1000") {
-		t.Errorf("none of them: %+v", got)
+		t.Errorf("--limit 0: %+v", got)
 	}
 }
 
@@ -131,23 +133,23 @@ func TestMachineList(t *testing.T) {
 	got := line.Against(t, h, "machine", "list", "-a", "shop")
 	clitest.Golden(t, "machine_list_wide", got.Out+"--- stderr\n"+got.Err)
 	if got := line.Against(t, h, "machine", "list", "-q"); got.Out != "148e21ea1d5389\n148e21aabbccdd\n" {
-		t.Errorf("list -q: %q, want the ids alone", got.Out)
+		t.Errorf("list -q: %q, want only the ids", got.Out)
 	}
 	if got := line.Against(t, clitest.Replies(http.StatusOK, []int{}), "machine", "list", "--json"); got.Out != "[]\n" {
 		t.Errorf("an empty list as JSON: %q, want []", got.Out)
 	}
 }
 
-// TestHostStatus: what is told of a machine whose host is not heard from says
-// so, and since when.
+// TestHostStatus checks that data about a machine whose host does not answer is marked
+// as such, with the time of the last contact.
 func TestHostStatus(t *testing.T) {
 	list := []machinesapi.Machine{machineFixture(), machineFixture(), machineFixture()}
 	list[1].HostStatus, list[1].HostHeard = machinesapi.HostUnreachable, clitest.Now.Add(-12*time.Second).Format(time.RFC3339)
 	list[2].HostStatus = machinesapi.HostUnknown
 	clitest.Golden(t, "machine_list_unreachable_wide", line.Against(t, clitest.Replies(http.StatusOK, list), "machine", "list").Out)
 	got := line.Against(t, clitest.Replies(http.StatusOK, list[1]), "machine", "status", "148e21ea1d5389")
-	if !strings.Contains(got.Out, "host      unreachable, heard 12s ago\n") {
-		t.Errorf("status says\n%s", got.Out)
+	if !strings.Contains(got.Out, "host      unreachable, last heard from 12s ago\n") {
+		t.Errorf("unexpected status:\n%s", got.Out)
 	}
 }
 
@@ -167,7 +169,7 @@ func TestResolve(t *testing.T) {
 		}
 	}
 	if got := line.Against(t, h, "machine", "status", "148e21"); got.Code != 2 || !strings.Contains(got.Err, "148e21ea1d5389, 148e21aabbccdd") {
-		t.Errorf("an ambiguous beginning: exit status %d, %q; want 2 and the ids", got.Code, got.Err)
+		t.Errorf("ambiguous prefix: exit status %d, %q; want 2 and the ids", got.Code, got.Err)
 	}
 	if got := line.Against(t, h, "machine", "status", "nope"); got.Code != 3 {
 		t.Errorf("no such name: exit status %d, want 3", got.Code)
@@ -183,15 +185,16 @@ func TestMachineStats(t *testing.T) {
 	clitest.Golden(t, "machine_stats", got.Out)
 }
 
-// A volume's name means the first of that name that is free.
-func TestMachineMountsAFreeVolume(t *testing.T) {
+// TestRunMountsAnUnusedVolume checks that a volume's name stands for the first unused
+// volume with that name.
+func TestRunMountsAnUnusedVolume(t *testing.T) {
 	volume := func(id bourse.VolumeID, state bourse.VolumeState, machine bourse.MachineID) machinesapi.Volume {
 		return machinesapi.FromVolume(&bourse.Volume{ID: id, App: "shop", State: state, Machine: machine, Spec: bourse.VolumeOrder{Name: "data"}})
 	}
 	used, filled := volume("vol_0abcd0123456789a", bourse.VolumeCreated, "148e21ea1d5389"), volume("vol_0abce0123456789b", bourse.VolumeHydrating, "")
 	got := line.Against(t, clitest.Replies(http.StatusOK, []machinesapi.Volume{used, filled}), "machine", "run", "nginx", "-a", "shop", "-v", "data:/data")
-	if got.Code == 0 || !strings.Contains(got.Err, "no free volume") {
-		t.Errorf("one in use, one being filled: %+v, want none free", got)
+	if got.Code == 0 || !strings.Contains(got.Err, "no unused volume") {
+		t.Errorf("one volume in use, one being filled: %+v, want an error", got)
 	}
 }
 
@@ -212,8 +215,9 @@ func TestVolumeFlag(t *testing.T) {
 	}
 }
 
-// TestDestroyRefusesBeforeItAsks: who is asked about a machine can say yes.
-func TestDestroyRefusesBeforeItAsks(t *testing.T) {
+// TestDestroyChecksBeforeConfirming checks that the user is only asked to confirm what can
+// be done.
+func TestDestroyChecksBeforeConfirming(t *testing.T) {
 	for state, want := range map[bourse.State]struct {
 		code int
 		text string

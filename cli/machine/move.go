@@ -22,14 +22,16 @@ func newMove(s *cli.Shell) *cobra.Command {
 	var options deploy.MoveOptions
 	c := &cobra.Command{
 		Use:   "move MACHINE",
-		Short: "Move a machine to another region, or off a cordoned worker",
-		Long: `Make a replacement of a machine elsewhere, which is ready and served before the
-machine goes. It has another id and name. A machine with a volume is stopped, its
-volume is copied, and the replacement has the copy.
+		Short: "Move a machine to another region or off a cordoned worker",
+		Long: `Replace a machine with a new one in another place. The machine is destroyed once
+its replacement is ready and receives requests. The replacement has another id and
+name. If the machine has a volume, the machine is stopped, the volume is copied,
+and the replacement mounts the copy.
 
-Without --region the machine stays in its own, and its worker has to be cordoned:
-the replacement would otherwise go where the machine is. With --to it goes to that
-worker, or nowhere; it is not bound to it afterwards.`,
+Without --region, the replacement is placed in the same region. The machine's
+worker must then be cordoned, because the replacement might otherwise be placed on
+it again. With --to, only the given worker is considered. The replacement may still
+be moved to another worker later.`,
 		Example: `  bourse machine move quiet-river-1234 --region mad
   bourse machine move quiet-river-1234 --to gru-2
   bourse worker cordon gru-1 && bourse machine move -a shop quiet-river-1234 --yes`,
@@ -52,7 +54,7 @@ worker, or nowhere; it is not bound to it afterwards.`,
 				}
 				return plans.Print(s, plan, plans.Fits(c.Context(), s.Client(), plan))
 			}
-			if to != "" { // nothing has been touched yet
+			if to != "" { // check before anything is changed
 				if err := fitsOn(plans.Fits(c.Context(), s.Client(), plan), options.To); err != nil {
 					return err
 				}
@@ -67,20 +69,20 @@ worker, or nowhere; it is not bound to it afterwards.`,
 	}
 	s.BindApp(c, &app)
 	flags := c.Flags()
-	flags.StringVarP(&region, "region", "r", "", "move it to this `region`")
-	flags.StringVar(&to, "to", "", "move it to this `worker`, and to no other")
-	flags.BoolVar(&only, "plan", false, "show what would be done, and do nothing")
+	flags.StringVarP(&region, "region", "r", "", "`region` to move the machine to")
+	flags.StringVar(&to, "to", "", "`worker` to move the machine to; no other is considered")
+	flags.BoolVar(&only, "plan", false, "show the plan without carrying it out")
 	cli.BindYes(c, &yes)
-	flags.BoolVar(&options.Downtime, "allow-downtime", false, "also where no other of its group serves while its volume is copied")
+	flags.BoolVar(&options.Downtime, "allow-downtime", false, "move the machine even if no other machine of its group can serve while its volume is copied")
 	s.CompleteRegions(c)
 	return c
 }
 
-// toWorker checks the worker that a machine is to go to, and sets the region.
+// toWorker checks the target worker, and sets options.Region to the worker's region.
 func toWorker(ctx context.Context, s *cli.Shell, options *deploy.MoveOptions) error {
 	w, err := s.Client().Worker(ctx, options.To)
 	switch {
-	case bourse.CodeOf(err) == bourse.CodeForbidden: // an app's token shows no workers; the quote tells whether this one would take it
+	case bourse.CodeOf(err) == bourse.CodeForbidden: // app tokens cannot list workers; the quote will show whether the worker accepts the machine
 		return nil
 	case bourse.CodeOf(err) == bourse.CodeNotFound:
 		return cli.Hint(err, "bourse worker list")
@@ -110,8 +112,8 @@ func fitsOn(fits []plans.Fit, worker bourse.WorkerID) error {
 	return plans.ShortError(fits)
 }
 
-// planMove plans the move of one machine. Codes: failed_precondition (it cannot be moved,
-// or would go where it is).
+// planMove plans the move of one machine. Errors: failed_precondition if the machine
+// cannot be moved, or might be placed on its current worker again.
 func planMove(ctx context.Context, s *cli.Shell, app string, id bourse.MachineID, options deploy.MoveOptions) (*deploy.Plan, error) {
 	if options.To != "" {
 		if err := toWorker(ctx, s, &options); err != nil {
@@ -129,7 +131,7 @@ func planMove(ctx context.Context, s *cli.Shell, app string, id bourse.MachineID
 	if options.To != "" {
 		options.Region = cmp.Or(options.Region, list[i].Region)
 	}
-	end := cli.Spin(s.Err, "asking for its volumes and its worker")
+	end := cli.Spin(s.Err, "looking up its volumes and worker")
 	defer end()
 	volumes, _, err := s.Client().Volumes(bourse.AppName(app)).List(ctx)
 	if err != nil {
@@ -144,7 +146,7 @@ func planMove(ctx context.Context, s *cli.Shell, app string, id bourse.MachineID
 	}
 	w, err := s.Client().Worker(ctx, list[i].Worker)
 	switch {
-	case bourse.CodeOf(err) == bourse.CodeForbidden: // who may not see workers has been told where it is
+	case bourse.CodeOf(err) == bourse.CodeForbidden: // a token that cannot see workers cannot check for a cordon
 		return &moves.Plan, nil
 	case err != nil:
 		return nil, err

@@ -10,9 +10,9 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// TestMoveToWithAnAppsToken: a token of an app shows no workers, and moves the app's
-// machines to a named one in their region.
-func TestMoveToWithAnAppsToken(t *testing.T) {
+// TestMoveToWorkerWithAppToken checks that a token that is limited to an app can move its
+// machines to a named worker in their region, although it cannot list workers.
+func TestMoveToWorkerWithAppToken(t *testing.T) {
 	const id = "148e21ea1d5389"
 	m := machinesapi.FromMachine(&bourse.Machine{ID: id, App: "shop", Region: "gru", Worker: "gru-1", State: bourse.StateStarted, Config: bourse.Config{Image: "host"}})
 	m.Config = &bourse.Config{Image: "host"}

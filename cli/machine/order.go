@@ -8,7 +8,7 @@ import (
 
 // NewOrder returns the commands of orders.
 func NewOrder(s *cli.Shell) *cobra.Command {
-	c := cli.Noun("order", "See how an order was decided", newOrderList(s), newOrderShow(s))
+	c := cli.Noun("order", "Show how orders were decided", newOrderList(s), newOrderShow(s))
 	c.Aliases = []string{"orders"}
 	return c
 }

@@ -11,10 +11,10 @@ func newOrderList(s *cli.Shell) *cobra.Command {
 	return &cobra.Command{
 		Use:     "list",
 		Aliases: []string{"ls"},
-		Short:   "List the orders that the broker decided lately",
-		Long: `List the orders of the apps that the token may use, newest first: filled and
-refused ones that this broker decided lately, at most 100. Another broker has
-others; a filled order is also found with its machine.`,
+		Short:   "List the broker's recent orders",
+		Long: `List recent orders of the apps that the token may access, newest first. A broker
+remembers at most 100 orders, filled and refused ones, and only those that it
+decided itself. A filled order can also be looked up through its machine.`,
 		Example: "  bourse order list",
 		Args:    cli.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -22,8 +22,8 @@ others; a filled order is also found with its machine.`,
 			if err != nil {
 				return err
 			}
-			t := cli.NewTable("ORDER", "APP", "OUTCOME", "WORKER", "BECAME", "TOOK", "AGE", "WHY NOT").Numbers(5, 6).Narrow(7, 1, 3).Drop(1, 5, 3, 7)
-			return cli.PrintList(s, list, "this broker has decided no order lately", t, func(d *bourse.Decision) []string {
+			t := cli.NewTable("ORDER", "APP", "OUTCOME", "WORKER", "RESULT", "TIME", "AGE", "REASON").Numbers(5, 6).Narrow(7, 1, 3).Drop(1, 5, 3, 7)
+			return cli.PrintList(s, list, "this broker has no recent orders", t, func(d *bourse.Decision) []string {
 				became, why := string(d.Machine), d.Message
 				if d.Volume != "" {
 					became = string(d.Volume)

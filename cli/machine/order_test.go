@@ -17,7 +17,7 @@ func TestOrderShow(t *testing.T) {
 	if got.Code != 0 || got.Err != "" {
 		t.Fatalf("exit status %d, stderr %q", got.Code, got.Err)
 	}
-	clitest.Golden(t, "order_show_wide", got.Out) // a pipe is never cut
+	clitest.Golden(t, "order_show_wide", got.Out) // nothing is cut in a pipe
 	screen, narrow := clitest.Buffer("")
 	screen.Width = 80
 	if err := place.PrintDecision(screen, &d); err != nil {
@@ -26,7 +26,7 @@ func TestOrderShow(t *testing.T) {
 	clitest.Golden(t, "order_show", narrow.String())
 }
 
-func TestQuoteNobody(t *testing.T) {
+func TestQuoteWithoutWillingWorker(t *testing.T) {
 	d := clitest.RefusedDecision()
 	got := line.Against(t, clitest.Replies(http.StatusOK, d), "quote", "host", "--vm-memory", "2GiB", "--", "true")
 	if got.Code != 6 {
@@ -35,7 +35,7 @@ func TestQuoteNobody(t *testing.T) {
 	clitest.Golden(t, "quote_refused_wide", got.Out+"--- stderr\n"+got.Err)
 }
 
-func TestOrderShowOfStandingQuotes(t *testing.T) {
+func TestOrderShowWithCachedQuotes(t *testing.T) {
 	d := clitest.Decision()
 	d.Rounds[0].Standing, d.Rounds[0].Asked, d.Rounds[0].Refusals = 312*time.Millisecond, 0, nil
 	screen, out := clitest.Buffer("")
@@ -43,14 +43,14 @@ func TestOrderShowOfStandingQuotes(t *testing.T) {
 	if err := place.PrintDecision(screen, &d); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"0 of 5 workers: 2 yes, 0 no\n", "no worker was asked: by their answers of up to 312 ms before, and the claims since\n"} {
+	for _, want := range []string{"0 of 5 workers: 2 willing, 0 refused\n", "no worker was asked; ranked by answers from up to 312 ms earlier and later claims\n"} {
 		if !strings.Contains(out.String(), want) {
-			t.Errorf("no %q in\n%s", want, out.String())
+			t.Errorf("the output lacks %q:\n%s", want, out.String())
 		}
 	}
 }
 
-// What this broker has decided lately, filled and refused.
+// TestOrderList checks the list of a broker's recent orders.
 func TestOrderList(t *testing.T) {
 	filled, refused := clitest.Decision(), clitest.RefusedDecision()
 	filled.App, filled.Outcome, filled.Worker, filled.Machine, filled.At = "shop", bourse.OutcomeFilled, "gru-2", "148e21ea1d5389", clitest.Now.Add(-time.Minute)

@@ -19,11 +19,12 @@ func newPlace(s *cli.Shell) *cobra.Command {
 	)
 	c := &cobra.Command{
 		Use:   "place",
-		Short: "Show where machines of a size would find room, without making any",
-		Long: `Show where machines of a size would find room, without making any: in which
-regions, and on how many workers there. Every worker is asked, and nothing is taken, so
-the answer is as good as the moment; "reservation create" keeps room. Without --count
-it is all that there is room for. Ends with status 6 when there is room for fewer.`,
+		Short: "Show where there is room for machines of a given size",
+		Long: `Show in which regions, and on how many workers, there is room for machines of a
+given size. All workers are asked, but nothing is reserved, so the answer may be
+outdated a moment later; use "reservation create" to hold capacity. Without --count,
+all available room is shown. If there is less room than requested, the command
+exits with status 6.`,
 		Example: `  bourse machine place --region gru,any --count 4 --vm-size performance-2x
   bourse machine place --vm-memory 2GiB --volume-size 10GiB`,
 		Args: cli.NoArgs,
@@ -63,16 +64,16 @@ it is all that there is room for. Ends with status 6 when there is room for fewe
 		},
 	}
 	flags := c.Flags()
-	flags.StringVarP(&org, "org", "o", bourse.DefaultOrg, "`organization` that they would be of")
-	flags.StringVarP(&region, "region", "r", "", "regions in order of preference, an `expression` such as gru,eu or any (default the broker's, then any)")
-	flags.Int64VarP(&count, "count", "n", 0, "`number` of machines (default all that there is room for)")
-	flags.StringVar(&volume, "volume-size", "", "each with a volume of this `size`, such as 10GiB")
+	flags.StringVarP(&org, "org", "o", bourse.DefaultOrg, "`organization` of the machines")
+	flags.StringVarP(&region, "region", "r", "", "regions in order of preference, an `expression` such as gru,eu or any (default: the broker's, then any)")
+	flags.Int64VarP(&count, "count", "n", 0, "`number` of machines (default: as many as there is room for)")
+	flags.StringVar(&volume, "volume-size", "", "`size` of each machine's volume, such as 10GiB; a number alone is in GiB")
 	size.Bind(flags)
 	s.CompleteRegions(c)
 	return c
 }
 
-// volumeBytes reads the size of a volume, in which a number alone is gigabytes; 0 for "".
+// volumeBytes parses a volume's size. A number alone is in GiB. "" means 0.
 func volumeBytes(text string) (uint64, error) {
 	if text == "" {
 		return 0, nil
@@ -84,7 +85,8 @@ func volumeBytes(text string) (uint64, error) {
 	return uint64(size) << 20, err
 }
 
-// enough returns an error when there is room for fewer machines than are wanted; 0 wants one.
+// enough returns an error if there is room for fewer machines than wanted. A want of 0
+// means 1.
 func enough(list []machinesapi.RegionPlacement, want int64) error {
 	var n int64
 	for i := range list {

@@ -40,7 +40,7 @@ func TestPlace(t *testing.T) {
 			t.Errorf("%s: %+v", args, got)
 		}
 		if a, w := text(t, asked), text(t, want.asks); a != w {
-			t.Errorf("%s asks %s, want %s", args, a, w)
+			t.Errorf("%s: request %s, want %s", args, a, w)
 		}
 	}
 	reply.Regions = reply.Regions[:0]
@@ -63,8 +63,9 @@ func text(t *testing.T, v any) string {
 	return string(b)
 }
 
-// Page after page is asked for, and a machine that changed meanwhile is listed once.
-func TestListOfAnOrganization(t *testing.T) {
+// TestMachineListOfAnOrganization checks that all pages are fetched, and that a machine that
+// changes in the meantime is listed once.
+func TestMachineListOfAnOrganization(t *testing.T) {
 	t.Parallel()
 	one := machinesapi.OrgMachine{
 		ID: "148e21ea1d5389", Name: "one", App: "shop", Region: "gru", State: bourse.StateStarted, CreatedAt: "2026-03-04T11:00:00Z",
@@ -80,7 +81,7 @@ func TestListOfAnOrganization(t *testing.T) {
 	}
 	h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if q := r.URL.Query(); r.URL.Path != "/v1/orgs/acme/machines" || q.Get("state") != "started" || q.Get("region") != "gru" {
-			t.Errorf("it asks for %s", r.URL)
+			t.Errorf("unexpected request for %s", r.URL)
 		}
 		w.Header().Set(machinesapi.HeaderUnreachable, "gru-2")
 		clitest.Replies(http.StatusOK, pages[r.URL.Query().Get("cursor")]).ServeHTTP(w, r)

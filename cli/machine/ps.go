@@ -16,10 +16,10 @@ func newPS(s *cli.Shell) *cobra.Command {
 	var app string
 	c := &cobra.Command{
 		Use:   "ps MACHINE",
-		Short: "List a machine's processes, and where they listen",
-		Long: `List a machine's processes, and where they listen, as its host's kernel counts them:
-the main one first. Of a program of image host that has no cgroup of its own, what it
-has sent into the background is not seen.`,
+		Short: "List a machine's processes and the addresses on which they listen",
+		Long: `List a machine's processes and the addresses on which they listen, as reported by
+its host's kernel, the main process first. For a program with image "host" that has
+no cgroup of its own, background processes are not listed.`,
 		Example:           "  bourse machine ps quiet-river-1234",
 		Args:              cli.Exactly(1),
 		ValidArgsFunction: completeMachine(s, &app),
@@ -33,7 +33,7 @@ has sent into the background is not seen.`,
 				return about(err, app, id)
 			}
 			return cli.PrintList(s, list, "machine "+string(id)+" has no processes",
-				cli.NewTable("PID", "CPU", "MEMORY", "AGE", "LISTENS", "COMMAND").Numbers(0, 1, 2, 3).Narrow(5).Drop(3), processRow)
+				cli.NewTable("PID", "CPU", "MEMORY", "AGE", "LISTENS ON", "COMMAND").Numbers(0, 1, 2, 3).Narrow(5).Drop(3), processRow)
 		},
 	}
 	s.BindApp(c, &app)

@@ -11,12 +11,12 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// pullEvery is how often it is asked how far a pull has come.
+// pullEvery is the polling interval for an order's pull.
 const pullEvery = 300 * time.Millisecond
 
-// followPull shows that an order is being placed, and the pull that it waits for, if
-// there is one, until the function that it returns is called with whether
-// the order was filled. What cannot be asked is not shown.
+// followPull shows the progress of placing an order and of the image pull that it waits
+// for, until end is called. filled reports whether the order was filled. Errors while
+// asking for the progress are ignored.
 func followPull(ctx context.Context, s *cli.Shell, app bourse.AppName, image string, order bourse.OrderID) (end func(filled bool)) {
 	spin := cli.Spin(s.Err, "placing order "+string(order))
 	if s.JSON || bourse.KindOfImage(image) != bourse.RegistryImage {
@@ -34,17 +34,17 @@ func followPull(ctx context.Context, s *cli.Shell, app bourse.AppName, image str
 	}
 }
 
-// pullShow is what is shown of an order's pulls, one worker after the other.
+// pullShow shows an order's pulls, one worker at a time.
 type pullShow struct {
 	*cli.Shell
 	image string
 	bars  cli.Bars
-	first func() // before anything is shown
+	first func() // stops the spinner before a pull is shown
 	last  machinesapi.PullLine
-	began time.Time // of the last one
+	began time.Time // when the last pull began
 }
 
-// follow shows the pulls of an order until ctx ends.
+// follow shows the pulls of an order until ctx is done.
 func (p *pullShow) follow(ctx context.Context, app bourse.AppName, order bourse.OrderID) {
 	tick := time.NewTicker(pullEvery)
 	defer tick.Stop()
@@ -70,7 +70,7 @@ func (p *pullShow) show(line machinesapi.PullLine) {
 		p.end(false)
 		p.began = p.Now()
 		if !p.Err.TTY {
-			p.Note(fmt.Sprintf("%s  pulls %s", cli.Clean(string(line.Worker)), p.image))
+			p.Note(fmt.Sprintf("%s is pulling %s", cli.Clean(string(line.Worker)), p.image))
 		}
 	}
 	p.last = line
@@ -79,7 +79,7 @@ func (p *pullShow) show(line machinesapi.PullLine) {
 	}
 }
 
-// end says how the last pull has ended, if there was one.
+// end shows the outcome of the last pull, if there was one.
 func (p *pullShow) end(filled bool) {
 	if p.last.Worker == "" {
 		return

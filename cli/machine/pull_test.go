@@ -11,22 +11,23 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// An order that waits for a pull shows it: a line at its begin and end where there is
-// no terminal, and nothing to those who may not ask or who want JSON.
+// TestRunShowsThePull checks that "machine run" shows the pull for which the order
+// waits. Without a terminal it prints a line at the start and at the end. It prints
+// nothing if the token does not permit it.
 func TestRunShowsThePull(t *testing.T) {
 	for name, c := range map[string]struct {
 		status int
 		asks   int64
 		want   string
 	}{
-		"pulling":  {http.StatusOK, 2, "gru-1  pulls nginx\ngru-1  pulled in 0 ms\n"},
-		"not told": {http.StatusForbidden, 1, ""},
+		"pulling":       {http.StatusOK, 2, "gru-1 is pulling nginx\ngru-1  pulled in 0 ms\n"},
+		"not permitted": {http.StatusForbidden, 1, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			seen, asked := make(chan struct{}), atomic.Int64{}
 			h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				if strings.HasSuffix(r.URL.Path, "/pull") {
-					if n := asked.Add(1); n == c.asks { // it has the answer to the one before
+					if n := asked.Add(1); n == c.asks { // the client has received the previous answer
 						close(seen)
 					}
 					w.WriteHeader(c.status)
@@ -35,7 +36,7 @@ func TestRunShowsThePull(t *testing.T) {
 					}})
 					return
 				}
-				<-seen // the pull is over once it has been shown
+				<-seen // the pull ends once it has been shown
 				_ = json.NewEncoder(w).Encode(map[string]any{"id": "148e21ea1d5389", "state": "started"})
 			})
 			got := line.Against(t, h, "machine", "run", "nginx")
@@ -46,8 +47,8 @@ func TestRunShowsThePull(t *testing.T) {
 	}
 }
 
-// A machine that is restarted while one waits for it does not stay started, however often it is found
-// so.
+// TestWaitForACrashLoop checks that waiting for a machine to be started fails if the
+// machine is restarted in the meantime, even if it is found started.
 func TestWaitForACrashLoop(t *testing.T) {
 	t.Parallel()
 	exit := func(id bourse.EventID, restarting bool, n int) machinesapi.Event {
@@ -68,13 +69,13 @@ func TestWaitForACrashLoop(t *testing.T) {
 		err   string
 	}{
 		"stays": {is(bourse.StateStarted, exit("1", true, 1)), "settled", 0, id + "  started\n", ""},
-		"crash loop": {is(bourse.StateStarted, exit("2", true, 2), exit("1", true, 1)), "started", 5, "", `error: machine 148e21ea1d5389 does not stay started: restarted 2 times, its program ended with exit code 3
+		"crash loop": {is(bourse.StateStarted, exit("2", true, 2), exit("1", true, 1)), "started", 5, "", `error: machine 148e21ea1d5389 did not stay started: restarted 2 times, its program ended with exit code 3
   try: bourse machine logs -a shop 148e21ea1d5389
 `},
-		"ended": {is(bourse.StateStopped, exit("2", false, 0)), "started", 5, "", `error: machine 148e21ea1d5389 does not stay started: its program ended with exit code 3
+		"ended": {is(bourse.StateStopped, exit("2", false, 0)), "started", 5, "", `error: machine 148e21ea1d5389 did not stay started: its program ended with exit code 3
   try: bourse machine logs -a shop 148e21ea1d5389
 `},
-		"ended, which is settled": {is(bourse.StateStopped, exit("2", false, 0)), "settled", 0, id + "  stopped\n", ""},
+		"ended, which counts as settled": {is(bourse.StateStopped, exit("2", false, 0)), "settled", 0, id + "  stopped\n", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -8,20 +8,20 @@ import (
 	"github.com/bourse-dev/bourse/cli/place"
 )
 
-// NewQuote returns the command that shows what an order would meet.
+// NewQuote returns the "quote" command.
 func NewQuote(s *cli.Shell) *cobra.Command {
 	var f place.Flags
 	c := &cobra.Command{
 		Use:   "quote [flags] IMAGE [COMMAND...]",
-		Short: "Show what an order would meet, without placing it",
-		Long: `Show what an order would meet, without placing it: who could fill it, in which
-order they would be claimed, and who could not and why. The flags are those of
-"machine run". Ends with status 6 when no worker could fill it.`,
+		Short: "Show which workers would accept an order, without placing it",
+		Long: `Show what would happen to an order without placing it: which workers could fill
+it, how they rank, and why the others refuse it. The flags are those of "machine
+run". If no worker could fill the order, the command exits with status 6.`,
 		Example: `  bourse quote host --region gru,any --vm-memory 8GiB -- ./server`,
 		Args:    cli.AtLeast(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			if len(args) == 1 && bourse.KindOfImage(args[0]) != bourse.RegistryImage {
-				args = append(args, "true") // what would run decides nothing
+				args = append(args, "true") // the command does not affect quotes
 			}
 			req, err := f.Request(args)
 			if err != nil {
@@ -35,7 +35,7 @@ order they would be claimed, and who could not and why. The flags are those of
 			if s.JSON {
 				err = s.PrintJSON(d)
 			} else {
-				d.Order = "" // it cannot be asked for later
+				d.Order = "" // a quote's order cannot be looked up later
 				err = place.PrintDecision(s.Out, &d.Decision)
 			}
 			if err != nil || d.Outcome != bourse.OutcomeRefused {

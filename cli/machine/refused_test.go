@@ -8,9 +8,10 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// The error of an image that cannot be pulled, or that lacks the program, is printed
-// once, without a table of refusals that repeat it.
-func TestWhyAnImageDoesNotRun(t *testing.T) {
+// TestImageErrorsArePrintedOnce checks that the error about an image that cannot be pulled,
+// or that lacks the program, is printed once, without a table of refusals that would
+// repeat it.
+func TestImageErrorsArePrintedOnce(t *testing.T) {
 	const order = "01M7Y71X6AS59JBN7QNQFH8DEW"
 	for name, c := range map[string]struct {
 		code   bourse.Code

@@ -10,7 +10,7 @@ func newRelease(s *cli.Shell) *cobra.Command {
 	return &cobra.Command{
 		Use:               "release RESERVATION...",
 		Aliases:           []string{"destroy", "rm"},
-		Short:             "Release what is held",
+		Short:             "Release reservations",
 		Example:           "  bourse reservation release 01M7Y71X6AS59JBN7QNQFH8DEW-0a1b2c",
 		Args:              cli.AtLeast(1),
 		ValidArgsFunction: completeReservation(s),

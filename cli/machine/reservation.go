@@ -9,16 +9,16 @@ import (
 	"github.com/bourse-dev/bourse/cli"
 )
 
-// NewReservation returns the commands of reservations.
+// NewReservation returns the "reservation" commands.
 func NewReservation(s *cli.Shell) *cobra.Command {
-	c := cli.Noun("reservation", "Hold capacity for machines to come, for all of them or for none",
+	c := cli.Noun("reservation", "Hold capacity for future machines",
 		newReservationCreate(s), newReservationList(s), newReservationShow(s), newReservationExtend(s), newRelease(s))
 	c.Aliases = []string{"reservations"}
 	return c
 }
 
 func bindTTL(c *cobra.Command, ttl *time.Duration) {
-	c.Flags().DurationVar(ttl, "ttl", bourse.DefaultHold, "hold it so `long`, 1s to 1h; a part of a second counts as one")
+	c.Flags().DurationVar(ttl, "ttl", bourse.DefaultHold, "`duration` of the reservation, 1s to 1h, rounded up to seconds")
 }
 
 func holdSeconds(ttl time.Duration) (int64, error) {

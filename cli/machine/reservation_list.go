@@ -17,7 +17,7 @@ func newReservationList(s *cli.Shell) *cobra.Command {
 	return &cobra.Command{
 		Use:     "list",
 		Aliases: []string{"ls"},
-		Short:   "List what is held for the apps that the token may use",
+		Short:   "List the reservations of the apps that the token may access",
 		Example: "  bourse reservation list",
 		Args:    cli.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -28,8 +28,8 @@ func newReservationList(s *cli.Shell) *cobra.Command {
 				return err
 			}
 			s.WarnMissing(silent, "reservations")
-			t := cli.NewTable("RESERVATION", "APP", "HOLDS", "ENDS IN", "LEFT", "WORKERS").Numbers(2, 3).Narrow(5, 1).Drop(5, 4, 1)
-			return cli.PrintList(s, list, "nothing is held; hold something: bourse reservation create", t, func(r *machinesapi.Reservation) []string {
+			t := cli.NewTable("RESERVATION", "APP", "HOLDS", "EXPIRES IN", "UNUSED", "WORKERS").Numbers(2, 3).Narrow(5, 1).Drop(5, 4, 1)
+			return cli.PrintList(s, list, "no reservations; create one with: bourse reservation create", t, func(r *machinesapi.Reservation) []string {
 				apps, workers := []string{}, []string{}
 				var left bourse.Amounts
 				for i := range r.Holds {

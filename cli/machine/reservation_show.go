@@ -16,7 +16,7 @@ func newReservationShow(s *cli.Shell) *cobra.Command {
 	return &cobra.Command{
 		Use:               "show RESERVATION",
 		Aliases:           []string{"status"},
-		Short:             "Show what is held where, what is left of it, and until when",
+		Short:             "Show a reservation's holds, unused capacity and expiry",
 		Example:           "  bourse reservation show 01M7Y71X6AS59JBN7QNQFH8DEW-0a1b2c",
 		Args:              cli.Exactly(1),
 		ValidArgsFunction: completeReservation(s),
@@ -40,13 +40,13 @@ func printReservation(s *cli.Shell, r *machinesapi.Reservation) error {
 	}
 	var f cli.Facts
 	f.Add("reservation", string(r.ID))
-	f.Add("ends", r.ExpiresAt.Local().Format(time.RFC3339)+" (in "+r.ExpiresAt.Sub(s.Now()).Round(time.Second).String()+")")
-	f.Add("gone", strings.Join(r.Gone, ", "))
+	f.Add("expires", r.ExpiresAt.Local().Format(time.RFC3339)+" (in "+r.ExpiresAt.Sub(s.Now()).Round(time.Second).String()+")")
+	f.Add("no longer held by", strings.Join(r.Gone, ", "))
 	if err := f.Write(s.Out); err != nil {
 		return err
 	}
 	fmt.Fprintln(s.Out)
-	t := cli.NewTable("WORKER", "REGION", "APP", "HELD", "LEFT", "ORDER").Narrow(5, 3)
+	t := cli.NewTable("WORKER", "REGION", "APP", "HELD", "UNUSED", "ORDER").Narrow(5, 3)
 	for i := range r.Holds {
 		h := &r.Holds[i]
 		t.Row(string(h.Worker), string(h.Region), string(h.App), showAmounts(h.Takes), showAmounts(h.Left), string(h.OrderID))

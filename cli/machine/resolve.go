@@ -45,7 +45,7 @@ func resolve(ctx context.Context, s *cli.Shell, app, word string) (bourse.Machin
 	}
 	var found []string
 	named := slices.DeleteFunc(slices.Clone(list), func(m machinesapi.Machine) bool { return m.Name != word })
-	if len(named) > 1 { // one that is being destroyed has left its name to another
+	if len(named) > 1 { // a machine's name can be reused while the machine is being destroyed
 		named = slices.DeleteFunc(named, func(m machinesapi.Machine) bool { return m.State == bourse.StateDestroying })
 	}
 	for _, m := range named {

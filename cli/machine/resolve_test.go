@@ -10,9 +10,9 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// A name that two machines have is refused with their ids: no one guesses which
-// of them is to be destroyed.
-func TestAnAmbiguousNameIsRefused(t *testing.T) {
+// TestAmbiguousNameIsRejected checks that a name of two machines is rejected with
+// their ids.
+func TestAmbiguousNameIsRejected(t *testing.T) {
 	list := []machinesapi.Machine{
 		{Summary: machinesapi.Summary{ID: "148e21ea1d5389", Name: "web", State: bourse.StateStarted}},
 		{Summary: machinesapi.Summary{ID: "2200ffea1d5389", Name: "web", State: bourse.StateStarted}},

@@ -16,7 +16,7 @@ func newRestart(s *cli.Shell) *cobra.Command {
 	var patience time.Duration
 	c := &cobra.Command{
 		Use:               "restart MACHINE...",
-		Short:             "Stop machines and start them again",
+		Short:             "Restart machines",
 		Example:           "  bourse machine restart quiet-river-1234 --timeout 30s",
 		Args:              cli.AtLeast(1),
 		ValidArgsFunction: completeMachine(s, &app),
@@ -46,10 +46,10 @@ func newRestart(s *cli.Shell) *cobra.Command {
 	}
 	s.BindApp(c, &app)
 	flags := c.Flags()
-	flags.StringVarP(&signal, "signal", "s", "", "`signal` that asks it to stop (default: the machine's own, SIGINT)")
-	flags.StringVarP(&timeout, "timeout", "t", "", "`time` until SIGKILL, seconds or 30s (default: the machine's own, 5s)")
-	flags.BoolVarP(&force, "force", "f", false, "kill it at once")
-	flags.BoolVar(&force, "force-stop", false, "the same, as flyctl calls it")
+	flags.StringVarP(&signal, "signal", "s", "", "`signal` to stop the machine with (default: from its config, or SIGINT)")
+	flags.StringVarP(&timeout, "timeout", "t", "", "`time` before SIGKILL is sent, in seconds or as 30s (default: from the machine's config, or 5s)")
+	flags.BoolVarP(&force, "force", "f", false, "kill the machine immediately")
+	flags.BoolVar(&force, "force-stop", false, "same as --force, for compatibility with flyctl")
 	_ = flags.MarkHidden("force-stop") // fails for an unknown flag only
 	waitFlags(c, &detach, &patience, "started")
 	return c

@@ -28,20 +28,21 @@ func newRun(s *cli.Shell) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "run [flags] IMAGE [COMMAND...]",
 		Short: "Place an order for a machine",
-		Long: `Place an order for a machine. The workers of the region answer with quotes, the
-best one is claimed, and the machine has started when this returns; or you are
-told who said no and why.
+		Long: `Place an order for a machine. The region's workers answer with quotes, and the
+best one is claimed. When the command returns, the machine has started, or you are
+told why each worker refused.
 
-An image is a name such as nginx or registry.example.com/app:v2; workers that
-have it already are preferred. Image "host" runs a command of the worker's own
-host: a program named relative to here, such as ./server, is looked up here.
+An image is a name such as nginx or registry.example.com/app:v2. Workers that
+already have the image are preferred. The image "host" runs a program directly on
+the worker's host. A relative path such as ./server is resolved in the current
+directory of this command.
 
-Flags go before the image or right behind it. From the first word of the command
-on everything is the command's; so is everything behind --.
+Flags go before or directly after the image. Everything from the command's first
+word on, or after --, belongs to the command.
 
-With --attach it is as if the program ran here: what it writes is shown until it
-has ended, its exit status is ours, and without --restart it is run once. Ctrl-C
-leaves the machine as it is, and with --rm destroys it.`,
+With --attach, the program behaves as if it ran locally: its output is printed
+until it exits, and its exit status becomes the command's. Unless --restart is
+given, it runs once. Ctrl-C leaves the machine running, or destroys it with --rm.`,
 		Example: `  bourse machine run nginx --region gru --port 80
   bourse machine run host --region gru -- ./server
   bourse machine run host -r gru,eu --vm-memory 1GiB -e MODE=fast -- sleep 600
@@ -54,7 +55,7 @@ leaves the machine as it is, and with --rm destroys it.`,
 				f.attach = f.Remove() && s.Out.TTY && !s.JSON && !f.detach && !f.SkipLaunch
 			}
 			if f.attach && (s.JSON || f.detach || f.SkipLaunch) {
-				return bourse.Errorf(bourse.CodeInvalid, "--attach excludes --detach, --skip-launch and --json")
+				return bourse.Errorf(bourse.CodeInvalid, "--attach cannot be combined with --detach, --skip-launch or --json")
 			}
 			return runMachine(c.Context(), s, &f, args)
 		},
@@ -62,10 +63,10 @@ leaves the machine as it is, and with --rm destroys it.`,
 	f.Bind(s, c)
 	s.CommandLast(c)
 	flags := c.Flags()
-	flags.StringVar(&f.order, "order-id", "", "`id` of the order, a ULID: a repetition with the same id finds the first one's machine")
-	flags.BoolVar(&f.attach, "attach", false, "show what the program writes until it has ended, and end with its exit status; so does --rm on a terminal")
-	flags.BoolVarP(&f.detach, "detach", "d", false, "do not wait for the machine to be started")
-	flags.DurationVar(&f.timeout, "wait-timeout", 5*time.Minute, "wait so `long` for the machine to be started")
+	flags.StringVar(&f.order, "order-id", "", "`id` of the order, a ULID; repeating the command with the same id returns the same machine")
+	flags.BoolVar(&f.attach, "attach", false, "print the program's output until it exits, and exit with its status (default with --rm on a terminal)")
+	flags.BoolVarP(&f.detach, "detach", "d", false, "do not wait for the machine to start")
+	flags.DurationVar(&f.timeout, "wait-timeout", 5*time.Minute, "maximum `time` to wait for the machine to start")
 	return c
 }
 
@@ -86,14 +87,14 @@ func runMachine(ctx context.Context, s *cli.Shell, f *runFlags, args []string) e
 	}
 	order := bourse.OrderID(f.order)
 	if order == "" {
-		order, req.FirstTry = bourse.NewOrderID(), true // ours, so that a lost answer can be asked for again
+		order, req.FirstTry = bourse.NewOrderID(), true // chosen by the client, so that a lost answer can be requested again
 	} else if err := order.Validate(); err != nil {
 		return cli.FlagError("--order-id", err)
 	}
 	if f.attach {
-		req.Config.AutoDestroy = false // attached does it
+		req.Config.AutoDestroy = false // attached destroys the machine
 		if req.Config.Restart == nil {
-			req.Config.Restart = &bourse.Restart{Policy: bourse.RestartNo} // its end is ours
+			req.Config.Restart = &bourse.Restart{Policy: bourse.RestartNo} // the command exits when the program does
 		}
 	}
 	m, err := create(ctx, s, f.App, req, order)
@@ -107,7 +108,7 @@ func runMachine(ctx context.Context, s *cli.Shell, f *runFlags, args []string) e
 	if !f.SkipLaunch && !f.detach && !m.State.Settled() {
 		reply, err := wait(ctx, s, f.App, m.ID, []string{machinesapi.StateSettled}, f.timeout)
 		if err != nil && ctx.Err() != nil {
-			return cli.Interrupted("interrupted; the machine stays: bourse machine status" + appFlag(m.App) + " " + string(m.ID))
+			return cli.Interrupted("interrupted; the machine keeps running: bourse machine status" + appFlag(m.App) + " " + string(m.ID))
 		}
 		if err != nil {
 			return err
@@ -123,13 +124,14 @@ func runMachine(ctx context.Context, s *cli.Shell, f *runFlags, args []string) e
 	return printCreated(s, &m)
 }
 
-// warn says what of the order is not acted on; of services served says more.
+// warn prints the order's warnings, except about services that served describes in more
+// detail.
 func warn(s *cli.Shell, m *machinesapi.Created) {
 	said := served(&m.Machine) != ""
 	place.Warn(s, slices.DeleteFunc(slices.Clone(m.Warnings), func(w bourse.Warning) bool { return said && w.Field == "config.services" }))
 }
 
-// create places the order. The app "default" needs no making: brokers know it.
+// create places the order. It need not create the app "default", which brokers know.
 func create(ctx context.Context, s *cli.Shell, app string, req machinesapi.CreateMachine, order bourse.OrderID) (machinesapi.Created, error) {
 	end := followPull(ctx, s, bourse.AppName(app), req.Config.Image, order)
 	m, err := s.Client().Create(ctx, bourse.AppName(app), req, order)
@@ -149,17 +151,17 @@ func printCreated(s *cli.Shell, m *machinesapi.Created) error {
 		f.Add("port", fmt.Sprint(m.Port))
 	}
 	f.Add("order", string(m.OrderID))
-	f.Add("took", timing(m.Timing))
+	f.Add("time", timing(m.Timing))
 	if err := f.Write(s.Out); err != nil {
 		return err
 	}
 	if s.Out.TTY {
-		s.Note("\nits output: bourse machine logs" + appFlag(m.App) + " " + string(m.ID) + "\nwhy there:  bourse order show " + string(m.OrderID))
+		s.Note("\noutput:    bourse machine logs" + appFlag(m.App) + " " + string(m.ID) + "\nplacement: bourse order show " + string(m.OrderID))
 	}
 	return nil
 }
 
-// timing shows the server's own account of the request.
+// timing formats the server's measurements of the request.
 func timing(t machinesapi.Timing) string {
 	var total time.Duration
 	var parts []string
@@ -178,7 +180,7 @@ func timing(t machinesapi.Timing) string {
 	return cli.Took(total) + " (" + strings.Join(parts, ", ") + ")"
 }
 
-// appFlag returns the flag that a hint must carry, none for the default app.
+// appFlag returns the --app flag for a hint, or "" for the default app.
 func appFlag(app bourse.AppName) string {
 	if app == "" || app == cli.DefaultApp {
 		return ""

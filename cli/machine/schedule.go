@@ -7,8 +7,8 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// nextStart returns when a machine's schedule starts it next; false for one that
-// has none, or was never started.
+// nextStart returns when a machine's schedule will next start it. It returns false if
+// the machine has no schedule or was never started.
 func nextStart(s *cli.Shell, m *machinesapi.Machine) (time.Time, bool) {
 	if m.Config == nil || m.Starts == 0 {
 		return time.Time{}, false
@@ -28,7 +28,7 @@ func nextText(s *cli.Shell, m *machinesapi.Machine) string {
 	return "in " + cli.Age(at.Sub(s.Now()))
 }
 
-// scheduleText shows a machine's schedule, "" for none.
+// scheduleText describes a machine's schedule. It returns "" if there is none.
 func scheduleText(s *cli.Shell, m *machinesapi.Machine) string {
 	if m.Config == nil || m.Config.Schedule == "" {
 		return ""
@@ -36,7 +36,7 @@ func scheduleText(s *cli.Shell, m *machinesapi.Machine) string {
 	every := m.Config.Schedule
 	at, ok := nextStart(s, m)
 	if !ok {
-		return string(every) + ", once it has been started"
+		return string(every) + ", after its first start"
 	}
-	return string(every) + ", next " + at.Local().Format(time.RFC3339) + ", in " + cli.Age(at.Sub(s.Now())) + ", unless it runs then"
+	return string(every) + ", next " + at.Local().Format(time.RFC3339) + ", in " + cli.Age(at.Sub(s.Now())) + ", if it is not running then"
 }

@@ -7,10 +7,9 @@ import (
 	"github.com/bourse-dev/bourse/cli"
 )
 
-// screenText makes a line that a program wrote safe for a terminal: its colours
-// stay, and tabs; all else that a terminal would act on, or that would reorder
-// the line, is shown as [clean] shows it. A line that sets a colour ends with
-// none.
+// screenText makes a program's output line safe for a terminal. It keeps colors and
+// tabs, and escapes everything else as [cli.Clean] does. If the line sets a color,
+// screenText resets it at the end.
 func screenText(s string) string {
 	if cleaned := cli.Clean(s); cleaned == s {
 		return s
@@ -37,8 +36,8 @@ func screenText(s string) string {
 	return b.String()
 }
 
-// colour returns the length of the sequence at the beginning of s that selects
-// a colour or weight, ESC [ digits and semicolons m; 0 without one.
+// colour returns the length of the color sequence at the beginning of s (ESC [, digits
+// and semicolons, m), or 0 if there is none.
 func colour(s string) int {
 	const longest = 64
 	if !strings.HasPrefix(s, "\x1b[") {

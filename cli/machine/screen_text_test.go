@@ -10,9 +10,10 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// What a machine writes cannot move a reader's cursor, retitle or clear the
-// terminal, or write to the clipboard; its colours stay.
-func TestLogsOnATerminalAreClean(t *testing.T) {
+// TestLogsAreEscapedOnATerminal checks that a machine's output cannot move the cursor,
+// change the title, clear the terminal or write to the clipboard, and that its colors
+// are preserved.
+func TestLogsAreEscapedOnATerminal(t *testing.T) {
 	for line, want := range map[string]string{
 		"plain":                                  "plain",
 		"a\tb":                                   "a\tb",
@@ -29,11 +30,11 @@ func TestLogsOnATerminalAreClean(t *testing.T) {
 		var out, piped bytes.Buffer
 		s := &cli.Shell{Env: cli.Env{Out: cli.Stream{ReadWriter: &out, TTY: true}, Err: cli.Stream{ReadWriter: &out, TTY: true}}}
 		if err := logPrinter(s, false)(logLine{LogLine: machinesapi.LogLine{Stream: "stdout", Text: line}}); err != nil || out.String() != want+"\n" {
-			t.Errorf("%q is shown as %q, %v; want %q", line, out.String(), err, want)
+			t.Errorf("%q is printed as %q, %v; want %q", line, out.String(), err, want)
 		}
 		s.Out, s.Err = cli.Stream{ReadWriter: &piped}, cli.Stream{ReadWriter: &piped}
 		if err := logPrinter(s, false)(logLine{LogLine: machinesapi.LogLine{Stream: "stderr", Text: line}}); err != nil || piped.String() != line+"\n" {
-			t.Errorf("%q is piped as %q, %v", line, piped.String(), err)
+			t.Errorf("%q is printed to a pipe as %q, %v; want it unchanged", line, piped.String(), err)
 		}
 	}
 }
@@ -43,7 +44,7 @@ func FuzzScreenText(f *testing.F) {
 	f.Fuzz(func(t *testing.T, s string) {
 		got := screenText(s)
 		if !utf8.ValidString(got) {
-			t.Errorf("%q becomes %q", s, got)
+			t.Errorf("%q becomes %q, which is not UTF-8", s, got)
 		}
 		for got != "" {
 			if n := colour(got); n > 0 {
@@ -52,7 +53,7 @@ func FuzzScreenText(f *testing.F) {
 			}
 			_, n := utf8.DecodeRuneInString(got)
 			if r := got[:n]; r != "\t" && cli.Clean(r) != r {
-				t.Fatalf("%q leaves %q", s, r)
+				t.Fatalf("in %q, %q is not escaped", s, r)
 			}
 			got = got[n:]
 		}

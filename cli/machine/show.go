@@ -11,7 +11,7 @@ import (
 func newOrderShow(s *cli.Shell) *cobra.Command {
 	return &cobra.Command{
 		Use:               "show ORDER",
-		Short:             "Show who was asked, who said no and why, the ranking, the claims and the times",
+		Short:             "Show how an order was decided: quotes, refusals, ranking, claims and times",
 		Example:           "  bourse order show 01JD3V7K7Y5C5ZQ7W1R2M3N4P5",
 		Args:              cli.Exactly(1),
 		ValidArgsFunction: completeOrder(s),

@@ -26,7 +26,8 @@ func newSignal(s *cli.Shell) *cobra.Command {
 			if err != nil {
 				return cli.FlagError("--signal", err)
 			}
-			// kill(1) has both orders; here the machine would get SIGTERM.
+			// Unlike with kill(1), a signal among the arguments would be taken as a
+			// machine, and the other machines would get SIGTERM.
 			if i := slices.IndexFunc(args, func(a string) bool { return strings.HasPrefix(a, "SIG") }); i >= 0 {
 				return cli.Hint(bourse.Errorf(bourse.CodeInvalid, "%s is not a machine id; no signal was sent", bourse.Quoted(args[i])), "bourse machine signal --signal "+bourse.Quoted(args[i])+" MACHINE")
 			}
@@ -39,7 +40,7 @@ func newSignal(s *cli.Shell) *cobra.Command {
 		},
 	}
 	s.BindApp(c, &app)
-	c.Flags().StringVarP(&signal, "signal", "s", "SIGTERM", "the `signal`, by name or number")
+	c.Flags().StringVarP(&signal, "signal", "s", "SIGTERM", "`signal` to send, by name or number")
 	cli.CompleteFixed(c, "signal", "SIGHUP", "SIGINT", "SIGQUIT", "SIGTERM", "SIGKILL", "SIGUSR1", "SIGUSR2", "SIGSTOP", "SIGCONT")
 	return c
 }

@@ -9,7 +9,7 @@ import (
 )
 
 func newSnapshot(s *cli.Shell) *cobra.Command {
-	c := cli.Noun("snapshot", "Take and list snapshots of a volume", newSnapshotCreate(s), newSnapshotList(s))
+	c := cli.Noun("snapshot", "Take and list volume snapshots", newSnapshotCreate(s), newSnapshotList(s))
 	c.Aliases = []string{"snapshots"}
 	return c
 }
@@ -18,7 +18,7 @@ func newSnapshotCreate(s *cli.Shell) *cobra.Command {
 	var app string
 	c := &cobra.Command{
 		Use:               "create VOLUME",
-		Short:             "Take a snapshot, also while the volume is in use",
+		Short:             "Take a snapshot of a volume, even while it is in use",
 		Example:           "  bourse volume snapshot create data",
 		Args:              cli.Exactly(1),
 		ValidArgsFunction: completeVolume(s, &app),
@@ -48,7 +48,7 @@ func newSnapshotList(s *cli.Shell) *cobra.Command {
 	c := &cobra.Command{
 		Use:               "list VOLUME",
 		Aliases:           []string{"ls"},
-		Short:             "List a volume's snapshots; they outlive it",
+		Short:             "List a volume's snapshots, which outlive the volume",
 		Example:           "  bourse volume snapshot list data",
 		Args:              cli.Exactly(1),
 		ValidArgsFunction: completeVolume(s, &app),
@@ -65,7 +65,7 @@ func newSnapshotList(s *cli.Shell) *cobra.Command {
 				return s.PrintJSON(list)
 			}
 			if len(list) == 0 {
-				s.Note("volume " + args[0] + " has no snapshots; take one: bourse volume snapshot create " + args[0])
+				s.Note("volume " + args[0] + " has no snapshots; take one with: bourse volume snapshot create " + args[0])
 				return nil
 			}
 			return snapshotTable(s, list).Write(s.Out)
@@ -76,7 +76,7 @@ func newSnapshotList(s *cli.Shell) *cobra.Command {
 }
 
 func snapshotTable(s *cli.Shell, list []machinesapi.Snapshot) *cli.Table {
-	t := cli.NewTable("SNAPSHOT", "STATUS", "SIZE", "VOLUME SIZE", "AGE", "KEPT", "BY").Numbers(2, 3)
+	t := cli.NewTable("SNAPSHOT", "STATUS", "SIZE", "VOLUME SIZE", "AGE", "RETENTION", "BY").Numbers(2, 3)
 	for _, x := range list {
 		by := "you"
 		if x.Scheduled {

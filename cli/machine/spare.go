@@ -14,14 +14,14 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// NewSpare returns the commands of spares.
+// NewSpare returns the "spare" commands.
 func NewSpare(s *cli.Shell) *cobra.Command {
-	c := cli.Noun("spare", "See and try the machines that stand by for others", newSpareList(s), newTest(s))
+	c := cli.Noun("spare", "List and test spare machines", newSpareList(s), newTest(s))
 	c.Aliases = []string{"spares"}
 	return c
 }
 
-// Spare is a stopped machine that is to run when it is needed.
+// Spare is a stopped machine that is started when it is needed.
 type Spare struct {
 	ID     bourse.MachineID `json:"id"`
 	Name   string           `json:"name"`
@@ -29,21 +29,20 @@ type Spare struct {
 	Region bourse.Region    `json:"region"`
 	Worker bourse.WorkerID  `json:"worker"`
 	State  bourse.State     `json:"state"`
-	// For are the machines that it starts for when they are lost; none: it starts when a
-	// request needs it, or is started by hand.
+	// For lists the machines whose loss makes the spare start. If it is empty, the
+	// spare starts on a request or by hand.
 	For []Twin `json:"for,omitempty"`
 }
 
-// Twin is a machine that a spare stands by for.
+// Twin is a machine for which a spare stands by.
 type Twin struct {
 	ID     bourse.MachineID `json:"id"`
-	Name   string           `json:"name,omitempty"` // "": there is no such machine
+	Name   string           `json:"name,omitempty"` // "" if the machine does not exist
 	Worker bourse.WorkerID  `json:"worker,omitempty"`
 	State  bourse.State     `json:"state,omitempty"`
 }
 
-// spares returns the spares among an app's machines: those that stand by, and those that
-// are stopped.
+// spares returns the spares among an app's machines: standbys and stopped machines.
 func spares(list []machinesapi.Machine) []Spare {
 	out := []Spare{}
 	for i := range list {
@@ -75,10 +74,10 @@ func newSpareList(s *cli.Shell) *cobra.Command {
 	c := &cobra.Command{
 		Use:     "list",
 		Aliases: []string{"ls"},
-		Short:   "List an app's spares with the machines that they stand by for",
-		Long: `List an app's spares: machines that stand by for others, which their workers start
-when those are lost, and machines that are stopped until a request comes or someone
-starts them. A spare on the worker of the machine that it stands by for is lost
+		Short:   "List an app's spares and the machines for which they stand by",
+		Long: `List an app's spares. Some stand by for other machines: their workers start them
+when those machines are lost. The others are stopped until a request arrives or
+someone starts them. A spare on the same worker as its machine is lost together
 with it.`,
 		Example: "  bourse spare list -a shop",
 		Args:    cli.NoArgs,
@@ -102,7 +101,7 @@ func (x *Spare) twins() string {
 	for _, t := range x.For {
 		switch {
 		case t.Name == "":
-			parts = append(parts, string(t.ID)+" (is no machine)")
+			parts = append(parts, string(t.ID)+" (does not exist)")
 		case t.Worker == x.Worker:
 			parts = append(parts, t.Name+" ("+string(t.State)+", on the same worker)")
 		default:

@@ -14,8 +14,8 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// house is an app with a spare that stands by for two machines, one of them on its own worker,
-// and one that waits for requests.
+// house returns an app's machines: two machines, a standby for both of them on the
+// second one's worker, and a machine that waits for requests.
 func house() []machinesapi.Machine {
 	machine := func(id bourse.MachineID, name, group string, worker bourse.WorkerID, state bourse.State, twins ...bourse.MachineID) machinesapi.Machine {
 		m := machinesapi.FromMachine(&bourse.Machine{ID: id, App: "shop", Name: name, Region: "gru", State: state, Worker: worker})
@@ -35,12 +35,13 @@ func TestSpareList(t *testing.T) {
 	line.Screens(t, "spare_list", clitest.Paths(map[string]any{"/v1/apps/shop/machines": house()}), "spare", "list", "-a", "shop")
 }
 
-// TestTrialScreens: what stands on a terminal while a spare is tried, and when it fails.
-func TestTrialScreens(t *testing.T) {
+// TestSpareTestScreens checks what a terminal shows while a spare is tested, and when the
+// test fails.
+func TestSpareTestScreens(t *testing.T) {
 	m := house()[2]
 	p := trial("shop", &m, time.Minute)
 	show := func(s *cli.Shell, fails bool) {
-		var passed atomic.Int64 // the screen looks at the clock whenever it draws
+		var passed atomic.Int64 // the screen reads the clock whenever it draws
 		s.Now = func() time.Time { return clitest.Now.Add(time.Duration(passed.Load())) }
 		screen := plans.Show(s, "test of spare "+m.Name, &p)
 		for i := range p.Steps {

@@ -16,7 +16,7 @@ func newStart(s *cli.Shell) *cobra.Command {
 	var timeout time.Duration
 	c := &cobra.Command{
 		Use:               "start MACHINE...",
-		Short:             "Start machines that do not run",
+		Short:             "Start stopped machines",
 		Example:           "  bourse machine start quiet-river-1234 148e21ea1d5389",
 		Args:              cli.AtLeast(1),
 		ValidArgsFunction: completeMachine(s, &app),
@@ -43,14 +43,14 @@ func newStart(s *cli.Shell) *cobra.Command {
 	return c
 }
 
-// waitFlags are the flags of a verb that waits for the machine to get there.
+// waitFlags adds the flags of a command that waits for the machine to reach a state.
 func waitFlags(c *cobra.Command, detach *bool, timeout *time.Duration, state string) {
-	c.Flags().BoolVarP(detach, "detach", "d", false, "do not wait for the machine to be "+state)
-	c.Flags().DurationVar(timeout, "wait-timeout", 5*time.Minute, "wait so `long` for the machine to be "+state)
+	c.Flags().BoolVarP(detach, "detach", "d", false, "do not wait until the machine is "+state)
+	c.Flags().DurationVar(timeout, "wait-timeout", 5*time.Minute, "maximum `time` to wait until the machine is "+state)
 }
 
-// acted prints that a verb has been done to a machine: one line, or the API's
-// own reply.
+// acted reports an operation on a machine: as one line, or with --json as the API's
+// reply.
 func acted(s *cli.Shell, id bourse.MachineID, reply any, what string) error {
 	if s.JSON {
 		return s.PrintJSON(reply)

@@ -9,30 +9,30 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// maxReason bounds what a list says of a program that could not be started: the
-// machine's status has all of it.
+// maxReason limits the length of a program's start error in a list. "machine status"
+// shows all of it.
 const maxReason = 40
 
-// stateText shows a machine's state, how its program ended where it has, and
-// whether it is a spare.
+// stateText returns a machine's state, how its program ended, and whether it is a
+// spare.
 func stateText(m *machinesapi.Machine) string {
 	switch asked := m.Exit == nil || m.Exit.RequestedStop; {
 	case m.StandsIn != "" && m.Exit == nil:
-		return string(m.State) + " (stands in)"
+		return string(m.State) + " (promoted)"
 	case m.State == bourse.StateStopped && m.StandsIn == "" && asked && m.Config != nil && len(m.Config.Standbys) > 0:
-		return string(m.State) + " (stands by)"
+		return string(m.State) + " (standby)"
 	case m.Exit == nil:
 		return string(m.State)
 	}
 	return string(m.State) + " (" + exitText(m.State, m.Exit) + ")"
 }
 
-// exitText shows how a program ended: "exit 0", "SIGTERM", "failed: exit 1".
+// exitText describes how a program ended: "exit 0", "SIGTERM", "failed: exit 1".
 func exitText(state bourse.State, x *machinesapi.ExitEvent) string {
 	if x.OOMKilled {
 		return "out of memory"
 	}
-	failed := !x.RequestedStop && state == bourse.StateStopped // the other states say it
+	failed := !x.RequestedStop && state == bourse.StateStopped // in other states, the state itself says so
 	var how string
 	switch {
 	case x.Error != "":
@@ -49,8 +49,8 @@ func exitText(state bourse.State, x *machinesapi.ExitEvent) string {
 	return how
 }
 
-// faults are the signals that end a program by its own fault, by their numbers on
-// Linux, where machines run.
+// faults maps the numbers of signals that indicate a program error to their names, as
+// on Linux, where machines run.
 var faults = map[int]string{4: "SIGILL", 7: "SIGBUS", 8: "SIGFPE", 11: "SIGSEGV", 13: "SIGPIPE"}
 
 func signalName(n int) string {
@@ -63,7 +63,7 @@ func signalName(n int) string {
 	return "signal " + strconv.Itoa(n)
 }
 
-// stateTone is the colour of a cell that stateText made.
+// stateTone returns the color for a cell produced by stateText.
 func stateTone(text string) cli.Tone {
 	state, how, _ := strings.Cut(text, " ")
 	if strings.HasPrefix(how, "(failed") || how == "(out of memory)" {

@@ -12,14 +12,14 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-const statsStep = 2 * time.Second // between two looks of --watch
+const statsStep = 2 * time.Second // refresh interval of --watch
 
 func newStats(s *cli.Shell) *cobra.Command {
 	var app string
 	var watch bool
 	c := &cobra.Command{
 		Use:               "stats [MACHINE...]",
-		Short:             "Show what machines use, and their limits",
+		Short:             "Show machines' resource usage and limits",
 		Example:           "  bourse machine stats --watch",
 		ValidArgsFunction: completeMachine(s, &app),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -36,11 +36,11 @@ func newStats(s *cli.Shell) *cobra.Command {
 		},
 	}
 	s.BindApp(c, &app)
-	c.Flags().BoolVarP(&watch, "watch", "w", false, "again and again, until Ctrl-C")
+	c.Flags().BoolVarP(&watch, "watch", "w", false, "print again every 2 seconds, until Ctrl-C")
 	return c
 }
 
-// machineUsage is what one machine uses.
+// machineUsage is one machine's resource usage.
 type machineUsage struct {
 	ID    bourse.MachineID   `json:"id"`
 	Name  string             `json:"name,omitempty"`
@@ -58,14 +58,14 @@ func showStats(ctx context.Context, s *cli.Shell, app string, words []string) er
 		switch {
 		case err != nil && len(words) > 0:
 			return about(err, app, list[i].ID)
-		case err != nil: // it may just have ended
+		case err != nil: // the machine may just have ended
 			list[i].Error = bourse.MessageOf(err)
 		default:
 			list[i].Usage = &u
 		}
 	}
-	t := cli.NewTable("MACHINE", "NAME", "CPU", "OF", "MEMORY", "OF", "PIDS", "READ", "WRITTEN").Numbers(2, 3, 4, 5, 6, 7, 8).Narrow(1)
-	return cli.PrintList(s, list, "app "+app+" has no machine that runs", t, func(m *machineUsage) []string {
+	t := cli.NewTable("MACHINE", "NAME", "CPU", "LIMIT", "MEMORY", "LIMIT", "PIDS", "READ", "WRITTEN").Numbers(2, 3, 4, 5, 6, 7, 8).Narrow(1)
+	return cli.PrintList(s, list, "app "+app+" has no running machines", t, func(m *machineUsage) []string {
 		u := m.Usage
 		if u == nil {
 			return []string{string(m.ID), m.Name, m.Error, "", "", "", "", "", ""}
@@ -77,7 +77,7 @@ func showStats(ctx context.Context, s *cli.Shell, app string, words []string) er
 	})
 }
 
-// started returns the machines that are named, or all of the app that run.
+// started returns the named machines, or all running machines of the app.
 func started(ctx context.Context, s *cli.Shell, app string, words []string) ([]machineUsage, error) {
 	out := []machineUsage{}
 	for _, word := range words {
@@ -99,7 +99,7 @@ func started(ctx context.Context, s *cli.Shell, app string, words []string) ([]m
 	return out, err
 }
 
-// known shows a figure, or that there is none.
+// known formats a figure, or returns "-" if it is unknown.
 func known(is bool, format string, figure any) string {
 	if !is {
 		return "-"

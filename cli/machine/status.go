@@ -46,10 +46,10 @@ func printMachine(s *cli.Shell, m *machinesapi.Machine) error {
 	f.Add("name", m.Name)
 	state := string(m.State)
 	if m.Cordoned {
-		state += ", cordoned: out of routing"
+		state += ", cordoned: receives no requests"
 	}
 	f.Add("state", state)
-	f.Add("stands in for", string(m.StandsIn))
+	f.Add("promoted for", string(m.StandsIn))
 	f.Add("app", string(m.App))
 	f.Add("region", string(m.Region))
 	f.Add("worker", string(m.Worker))
@@ -58,7 +58,7 @@ func printMachine(s *cli.Shell, m *machinesapi.Machine) error {
 	addConfig(&f, m.Known())
 	if list := servicesOf(m.Known()); len(list) > 0 {
 		f.Add("services", servedPorts(list))
-		f.Add("reach it", s.Typed(forwardCommand(m, list)))
+		f.Add("access", s.Typed(forwardCommand(m, list)))
 	}
 	if d := m.ImageRef.Digest; d != "" {
 		f.Add("digest", d)
@@ -115,7 +115,7 @@ func addConfig(f *cli.Facts, c *bourse.Config) {
 		restart += fmt.Sprintf(", at most %d times in %s", r.MaxRetries, cli.Age(bourse.RestartWindow))
 	}
 	f.Add("restart", restart)
-	f.Add("stands by for", joinIDs(c.Standbys))
+	f.Add("standby for", joinIDs(c.Standbys))
 	for _, name := range slices.Sorted(maps.Keys(c.Requirements)) {
 		f.Add("requires", name+"="+c.Requirements[name].String())
 	}
@@ -132,7 +132,7 @@ func joinIDs(list []bourse.MachineID) string {
 	return strings.Join(out, ", ")
 }
 
-// when shows an RFC 3339 time as it is here, and how long ago it was.
+// when formats an RFC 3339 time as local time with its age.
 func when(s *cli.Shell, at string) string {
 	t, err := time.Parse(time.RFC3339, at)
 	if err != nil {
@@ -141,7 +141,7 @@ func when(s *cli.Shell, at string) string {
 	return cli.Since(t, s.Now())
 }
 
-// commandLine shows words as a shell would take them.
+// commandLine quotes words for a shell.
 func commandLine(words []string) string {
 	out := make([]string, len(words))
 	for i, w := range words {
@@ -170,7 +170,7 @@ func eventRow(e *machinesapi.Event) []string {
 	return []string{cli.At(time.UnixMilli(e.Timestamp)), string(e.Type), string(e.Status), by, exit, eventDetail(e)}
 }
 
-// eventDetail returns what there is to an event beside its type.
+// eventDetail returns an event's details beyond its type.
 func eventDetail(e *machinesapi.Event) string {
 	if e.Reason != "" {
 		return e.Reason
@@ -185,7 +185,7 @@ func eventDetail(e *machinesapi.Event) string {
 	return exitDetail(e)
 }
 
-// exitDetail returns how a program ended, for exit events.
+// exitDetail describes how a program ended, for exit events.
 func exitDetail(e *machinesapi.Event) string {
 	if e.Request == nil || e.Request.ExitEvent == nil {
 		return ""
@@ -201,7 +201,7 @@ func exitDetail(e *machinesapi.Event) string {
 		parts = append(parts, "killed by "+signalName(x.Signal))
 	}
 	if x.RequestedStop {
-		parts = append(parts, "as asked")
+		parts = append(parts, "as requested")
 	}
 	if x.Restarting {
 		parts = append(parts, fmt.Sprintf("restarts (%d)", e.Request.RestartCount))

@@ -16,7 +16,7 @@ func newStop(s *cli.Shell) *cobra.Command {
 	var patience time.Duration
 	c := &cobra.Command{
 		Use:               "stop MACHINE...",
-		Short:             "Stop machines; they keep their place and can be started again",
+		Short:             "Stop machines, which keep their capacity and can be started again",
 		Example:           "  bourse machine stop quiet-river-1234 --signal SIGTERM --timeout 30s",
 		Args:              cli.AtLeast(1),
 		ValidArgsFunction: completeMachine(s, &app),
@@ -32,7 +32,7 @@ func newStop(s *cli.Shell) *cobra.Command {
 				if detach {
 					return acted(s, id, machinesapi.OK{OK: true}, "stopping")
 				}
-				// A machine born with --rm is destroyed as soon as it has stopped.
+				// A machine created with --rm is destroyed as soon as it has stopped.
 				reply, err := wait(c.Context(), s, app, id, []string{string(bourse.StateStopped), string(bourse.StateDestroyed)}, patience)
 				if err != nil {
 					return err
@@ -42,13 +42,13 @@ func newStop(s *cli.Shell) *cobra.Command {
 		},
 	}
 	s.BindApp(c, &app)
-	c.Flags().StringVarP(&signal, "signal", "s", "", "`signal` that asks it to stop (default: the machine's own, SIGINT)")
-	c.Flags().StringVarP(&timeout, "timeout", "t", "", "`time` until SIGKILL, seconds or 30s (default: the machine's own, 5s)")
+	c.Flags().StringVarP(&signal, "signal", "s", "", "`signal` to stop the machine with (default: from its config, or SIGINT)")
+	c.Flags().StringVarP(&timeout, "timeout", "t", "", "`time` before SIGKILL is sent, in seconds or as 30s (default: from the machine's config, or 5s)")
 	waitFlags(c, &detach, &patience, "stopped")
 	return c
 }
 
-// stopRequest reads what stop and restart have in common.
+// stopRequest parses the flags that stop and restart share.
 func stopRequest(signal, timeout string) (machinesapi.StopMachine, error) {
 	var in machinesapi.StopMachine
 	if signal != "" {

@@ -16,10 +16,10 @@ func newSuspend(s *cli.Shell) *cobra.Command {
 	var patience time.Duration
 	c := &cobra.Command{
 		Use:   "suspend MACHINE...",
-		Short: "Freeze machines where they are; start lets them go on",
-		Long: `Freeze machines where they are. A suspended machine keeps its memory and its
-place on its worker, and uses no processor; start lets it go on at once. When its
-host restarts it is stopped.`,
+		Short: "Freeze running machines, to be resumed with start",
+		Long: `Freeze machines. A suspended machine keeps its memory and its capacity on its
+worker, but uses no CPU time. "machine start" resumes it immediately. If its host
+restarts, the machine is stopped.`,
 		Example:           "  bourse machine suspend quiet-river-1234\n  bourse machine start quiet-river-1234",
 		Args:              cli.AtLeast(1),
 		ValidArgsFunction: completeMachine(s, &app),

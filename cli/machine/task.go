@@ -6,9 +6,9 @@ import (
 	"github.com/bourse-dev/bourse/cli"
 )
 
-// NewTask returns the commands of tasks.
+// NewTask returns the "task" commands.
 func NewTask(s *cli.Shell) *cobra.Command {
-	c := cli.Noun("task", "Run tasks: payload in, answer out", newTaskRun(s), newTaskList(s))
+	c := cli.Noun("task", "Run tasks on payloads", newTaskRun(s), newTaskList(s))
 	c.Aliases = []string{"tasks"}
 	return c
 }

@@ -20,16 +20,16 @@ func newTaskList(s *cli.Shell) *cobra.Command {
 	c := &cobra.Command{
 		Use:     "list",
 		Aliases: []string{"ls"},
-		Short:   "List the machines that are warm for tasks",
-		Long: `List the machines that are warm for tasks, with how many payloads each takes at
-once, how many they have answered or not since their workers' daemons began, and
-the last error. Those that are not started take none.`,
+		Short:   "List machines that are warm for tasks",
+		Long: `List the machines that are warm for tasks. For each one, the list shows how many
+payloads it accepts at once, how many it has answered or failed to answer since its
+worker's daemon started, and its last error. Only started machines accept payloads.`,
 		Example: "  bourse task list -a shop",
 		Args:    cli.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if all {
 				if c.Flags().Changed("app") {
-					return bourse.Errorf(bourse.CodeInvalid, "--app and --all-apps: use one of them")
+					return bourse.Errorf(bourse.CodeInvalid, "--app and --all-apps are mutually exclusive")
 				}
 				app = ""
 			}
@@ -48,7 +48,7 @@ the last error. Those that are not started take none.`,
 			if !all {
 				t.Hide(1)
 			}
-			none := "no machine is warm for a task; start one with: bourse machine run host --task NAME -- PROGRAM"
+			none := "no machines are warm for tasks; start one with: bourse machine run host --task NAME -- PROGRAM"
 			return cli.PrintList(s, rows, none, t, func(m *warmMachine) []string {
 				ran, failed, last := "-", "-", "-"
 				if y := m.Tasks; y != nil {
@@ -65,20 +65,20 @@ the last error. Those that are not started take none.`,
 		},
 	}
 	s.BindApp(c, &app).Instead("all-apps")
-	c.Flags().BoolVarP(&all, "all-apps", "A", false, "of every app that the token may use")
+	c.Flags().BoolVarP(&all, "all-apps", "A", false, "machines of every app that the token may access")
 	return c
 }
 
-// warmMachine is a machine that is warm for a task, and what it has done.
+// warmMachine is a machine that is warm for a task, with its counters.
 type warmMachine struct {
 	machinesapi.Machine
-	Tasks *bourse.TaskTally `json:"tasks,omitempty"` // nil: nothing, or it does not say
+	Tasks *bourse.TaskTally `json:"tasks,omitempty"` // nil if unknown
 }
 
-// asking is how many machines are asked at once.
+// asking is the maximum number of machines that are queried at the same time.
 const asking = 8
 
-// tallies asks what started machines have done.
+// tallies fetches the counters of started machines.
 func tallies(ctx context.Context, s *cli.Shell, list []machinesapi.Machine) []warmMachine {
 	out := make([]warmMachine, len(list))
 	var group errgroup.Group
@@ -95,6 +95,6 @@ func tallies(ctx context.Context, s *cli.Shell, list []machinesapi.Machine) []wa
 			return nil
 		})
 	}
-	_ = group.Wait() // none of them fails
+	_ = group.Wait() // never fails
 	return out
 }

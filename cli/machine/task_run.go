@@ -15,7 +15,7 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// taskFlags describe what a task needs and how long it may take.
+// taskFlags are the flags of "task run".
 type taskFlags struct {
 	app, region, order string
 	slots              int64
@@ -31,18 +31,18 @@ func newTaskRun(s *cli.Shell) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "run NAME [PAYLOAD|-] [flags] | run --image IMAGE [--payload PAYLOAD|-] [-- COMMAND...]",
 		Short: "Run a task on a payload and print the answer",
-		Long: `Send a payload to a machine that stays warm for a task, and print what it
-answers. The payload is the argument, or standard input for "-". Machines are
-made warm by bourse machine run --task NAME.
+		Long: `Send a payload to a machine that is warm for a task, and print its answer. The
+payload is the argument, or standard input if the argument is "-". To create warm
+machines, run: bourse machine run --task NAME.
 
-With --image a machine is started for the payload alone: its program, the
-image's own or COMMAND, reads the payload on standard input, what it prints is
-the answer, and the machine is gone afterwards. The image "host" is the
-worker's own host; any other is pulled if need be.
+With --image, a machine is started only for this payload. Its program, which is
+COMMAND or the image's own, reads the payload on standard input, and its output is
+the answer. The machine is then destroyed. The image "host" runs COMMAND directly on
+the worker's host; other images are pulled if necessary.
 
-The exit status is 0 when the program answered, else the task's own, or 8 when
-its time was over. A repetition with the same --order-id gets the first answer:
-the work is not done twice.`,
+The exit status is 0 if the program answered, 8 if it exceeded the timeout, and
+otherwise the program's own. If you repeat the command with the same --order-id, you
+get the first answer again, and the task does not run twice.`,
 		Example: `  bourse machine run host --task increment --task-concurrency 4 -r gru -- ./increment
   bourse task run increment '{"N":41}' -r gru --slots 1
   bourse task run resize - --timeout 2m < photo.jpg > small.jpg
@@ -52,16 +52,16 @@ the work is not done twice.`,
 	}
 	s.BindApp(c, &f.app)
 	flags := c.Flags()
-	flags.StringVarP(&f.region, "region", "r", "", "`region`, or a list in order of preference such as gru,mad,any (default any)")
-	flags.Int64Var(&f.slots, "slots", 0, "so `many` slots of the worker while it runs; short for --require slots=N")
-	flags.StringArrayVar(&f.require, "require", nil, "what the worker must have, `NAME=VALUE`; may be repeated")
-	flags.DurationVar(&f.timeout, "timeout", bourse.DefaultTaskTimeout, "end the work after this `time`, at most 5m")
-	flags.StringVar(&f.image, "image", "", "start a machine of this `image` for the payload")
-	flags.StringVar(&f.payload, "payload", "", "the `payload` of an image's program, - for standard input")
-	flags.StringArrayVarP(&f.env, "env", "e", nil, "environment of an image's program, `NAME=VALUE`; may be repeated")
+	flags.StringVarP(&f.region, "region", "r", "", "`region`, or a list in order of preference such as gru,mad,any (default: any)")
+	flags.Int64Var(&f.slots, "slots", 0, "`number` of the worker's slots to use while the task runs; short for --require slots=N")
+	flags.StringArrayVar(&f.require, "require", nil, "requirement on the worker, `NAME=VALUE`; may be repeated")
+	flags.DurationVar(&f.timeout, "timeout", bourse.DefaultTaskTimeout, "`time` after which the task is ended, at most 5m")
+	flags.StringVar(&f.image, "image", "", "`image` to start a machine with, only for this payload")
+	flags.StringVar(&f.payload, "payload", "", "`payload` for the image's program, or - for standard input")
+	flags.StringArrayVarP(&f.env, "env", "e", nil, "environment variable for the image's program, `NAME=VALUE`; may be repeated")
 	f.size.Bind(flags)
-	flags.BoolVar(&f.stream, "stream", false, "print the answer as the program writes it")
-	flags.StringVar(&f.order, "order-id", "", "`id` of the order, a ULID: a repetition with the same id gets the first one's answer")
+	flags.BoolVar(&f.stream, "stream", false, "print the answer while the program is writing it")
+	flags.StringVar(&f.order, "order-id", "", "`id` of the order, a ULID; repeating the command with the same id returns the same answer")
 	s.CompleteRegions(c)
 	cli.CompleteFlag(c, "image", s.Images)
 	return c
@@ -93,8 +93,7 @@ func runTask(ctx context.Context, s *cli.Shell, f *taskFlags, args []string) err
 	return exitOf(s, &reply)
 }
 
-// call has the task run, and reports whether its answer was printed as it
-// came.
+// call runs the task, and reports whether its answer has already been printed.
 func call(ctx context.Context, s *cli.Shell, f *taskFlags, req machinesapi.RunTask, order bourse.OrderID) (machinesapi.TaskReply, bool, error) {
 	if !f.stream || s.JSON {
 		defer cli.Spin(s.Err, "running a task")()
@@ -104,13 +103,13 @@ func call(ctx context.Context, s *cli.Shell, f *taskFlags, req machinesapi.RunTa
 	streamed := false
 	reply, err := s.Client().StreamTask(ctx, bourse.AppName(f.app), req, order, func(part []byte) {
 		streamed = true
-		_, _ = s.Out.Write(part) // who has closed it has seen enough
+		_, _ = s.Out.Write(part) // a closed standard output means that nobody wants the rest
 	})
 	return reply, streamed, err
 }
 
-// request makes the API's request of flags and arguments, and returns the word
-// that says where the payload is.
+// request builds the API request from flags and arguments. It returns the payload
+// argument, which may be "-".
 func (f *taskFlags) request(args []string) (req machinesapi.RunTask, payload string, err error) {
 	req = machinesapi.RunTask{Region: f.region, Timeout: bourse.Duration(f.timeout)}
 	if f.image == "" {
@@ -139,10 +138,10 @@ func (f *taskFlags) request(args []string) (req machinesapi.RunTask, payload str
 	return req, payload, nil
 }
 
-// warm reads NAME [PAYLOAD].
+// warm parses the arguments NAME [PAYLOAD] of a warm task.
 func (f *taskFlags) warm(req *machinesapi.RunTask, args []string) (payload string, err error) {
 	if len(args) < 1 || len(args) > 2 || f.payload != "" || len(f.env) > 0 || f.size != (place.Size{}) {
-		return "", bourse.Errorf(bourse.CodeInvalid, "want NAME and at most one PAYLOAD; --payload, --env and the size are of --image")
+		return "", bourse.Errorf(bourse.CodeInvalid, "use NAME and at most one PAYLOAD; --payload, --env and the size flags require --image")
 	}
 	req.Task = args[0]
 	if len(args) == 2 {
@@ -151,7 +150,7 @@ func (f *taskFlags) warm(req *machinesapi.RunTask, args []string) (payload strin
 	return payload, bourse.ValidateTaskName(req.Task)
 }
 
-// cold reads [COMMAND...]
+// cold parses the arguments [COMMAND...] of a cold task.
 func (f *taskFlags) cold(req *machinesapi.RunTask, args []string) (err error) {
 	init := bourse.Init{Cmd: args}
 	if f.image == bourse.ImageHost {
@@ -165,7 +164,8 @@ func (f *taskFlags) cold(req *machinesapi.RunTask, args []string) (err error) {
 	return err
 }
 
-// readPayload reads the payload: JSON is sent as such, all else as it is.
+// readPayload sets the request's payload. JSON on the command line is sent as JSON,
+// everything else as bytes.
 func readPayload(s *cli.Shell, req *machinesapi.RunTask, word string) error {
 	payload := []byte(word)
 	if word == "-" {
@@ -175,7 +175,7 @@ func readPayload(s *cli.Shell, req *machinesapi.RunTask, word string) error {
 		}
 	}
 	if len(payload) > bourse.MaxPayload {
-		return bourse.Errorf(bourse.CodeInvalid, "the payload has more than %d bytes", bourse.MaxPayload)
+		return bourse.Errorf(bourse.CodeInvalid, "the payload exceeds %d bytes", bourse.MaxPayload)
 	}
 	if word != "-" && json.Valid(payload) && payload[0] != '"' {
 		req.Payload = payload
@@ -214,7 +214,8 @@ func explain(s *cli.Shell, err error, f *taskFlags, task string) error {
 	return err
 }
 
-// printReply writes the answer as the program did; for a person, as lines.
+// printReply prints the answer unchanged, except that on a terminal it ends with a
+// newline.
 func printReply(s *cli.Shell, t *machinesapi.TaskReply) error {
 	if s.JSON {
 		if err := s.PrintJSON(t); err != nil {
@@ -233,7 +234,7 @@ func asLines(s *cli.Shell, answer []byte) []byte {
 	return answer
 }
 
-// exitOf ends the command as the task ended.
+// exitOf returns the task's exit status as an error.
 func exitOf(s *cli.Shell, t *machinesapi.TaskReply) error {
 	switch {
 	case t.OK:

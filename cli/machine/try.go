@@ -19,12 +19,12 @@ func newTest(s *cli.Shell) *cobra.Command {
 	var wait time.Duration
 	c := &cobra.Command{
 		Use:   "test SPARE",
-		Short: "Start a spare beside its twin, wait until it is ready, and stop it again",
-		Long: `Start a spare for real, beside the machine that it stands by for: a spare that was
-never started is a hope. Proxies send it no requests: it is cordoned before it
-starts, and not any more once it has stopped. It is ready when it runs and its
-checks pass. One that is not is shown with its last lines and what its checks say,
-and put back as it was all the same.`,
+		Short: "Start a spare, wait until it is ready, and stop it again",
+		Long: `Check that a spare works by starting it, while the machine for which it stands by
+keeps running. Proxies send no requests to the spare, because it is cordoned during
+the test. The test succeeds once the spare runs and its health checks pass. If it
+fails, the spare's last output and check results are shown. In both cases, the spare
+is stopped again.`,
 		Example:           "  bourse spare test -a shop quiet-river-1234",
 		Args:              cli.Exactly(1),
 		ValidArgsFunction: cobra.NoFileCompletions,
@@ -45,19 +45,19 @@ and put back as it was all the same.`,
 			plan := trial(bourse.AppName(app), m, wait)
 			carrier := plans.Carrier{
 				Shell: s, API: run.Over(s.Client(), bourse.AppName(app)), Title: "test of spare " + m.Name, Options: run.Options{Owner: "test of spare " + m.Name},
-				Done: "it became ready and is stopped again",
+				Done: "the spare became ready and was stopped again",
 			}
 			_, err = carrier.Carry(c.Context(), &plan)
 			return err
 		},
 	}
 	s.BindApp(c, &app)
-	c.Flags().DurationVar(&wait, "wait", 5*time.Minute, "for it to become ready")
+	c.Flags().DurationVar(&wait, "wait", 5*time.Minute, "maximum time to wait for the spare to become ready")
 	return c
 }
 
-// trial is the plan that starts a spare and puts it back as it was. What fails is undone
-// to the same end.
+// trial returns the plan that starts a spare and restores its previous state. If a step
+// fails, the plan's undo steps restore that state, too.
 func trial(app bourse.AppName, m *machinesapi.Machine, wait time.Duration) deploy.Plan {
 	p := deploy.Plan{App: app, What: "test of a spare"}
 	group := ""
@@ -75,10 +75,10 @@ func trial(app bourse.AppName, m *machinesapi.Machine, wait time.Duration) deplo
 		p.Steps = append(p.Steps, s)
 	}
 	if !m.Cordoned {
-		add(deploy.CordonMachine{}, "no request is to reach it")
-		add(deploy.AwaitProxies{}, "they send it no requests")
+		add(deploy.CordonMachine{}, "no requests may be sent to it")
+		add(deploy.AwaitProxies{}, "they must stop sending it requests")
 	}
-	add(deploy.StartMachine{}, "it is tried")
+	add(deploy.StartMachine{}, "it is tested")
 	add(deploy.AwaitReady{Timeout: bourse.Duration(wait), Smoke: true}, "it runs and its checks pass")
 	add(deploy.StopMachine{}, "it was stopped before")
 	if !m.Cordoned {

@@ -10,7 +10,7 @@ import (
 	"github.com/bourse-dev/bourse/workload"
 )
 
-// servicesOf returns the services of a config that proxies serve at some port.
+// servicesOf returns the services of a config that have external ports.
 func servicesOf(c *bourse.Config) []workload.Service {
 	if c == nil {
 		return nil
@@ -18,19 +18,19 @@ func servicesOf(c *bourse.Config) []workload.Service {
 	return slices.DeleteFunc(workload.Services(c), func(s workload.Service) bool { return len(s.Ports) == 0 })
 }
 
-// servedPorts shows which ports a machine's services are for.
+// servedPorts describes the external and internal ports of services.
 func servedPorts(list []workload.Service) string {
 	var parts []string
 	for _, s := range list {
 		for _, p := range s.Ports {
-			parts = append(parts, fmt.Sprintf("%d/%s at its %d", p.First, s.Protocol, s.InternalPort))
+			parts = append(parts, fmt.Sprintf("%d/%s to port %d", p.First, s.Protocol, s.InternalPort))
 		}
 	}
 	return strings.Join(parts, ", ")
 }
 
-// served describes in a line how the ports of m's services are reached. It returns ""
-// if m has no services.
+// served describes on one line how m's services can be accessed. It returns "" if m has
+// no services.
 func served(m *machinesapi.Machine) string {
 	list := servicesOf(m.Known())
 	if len(list) == 0 {
@@ -42,20 +42,20 @@ func served(m *machinesapi.Machine) string {
 	}
 	switch {
 	case m.Known().ImageKind() == bourse.PollerImage:
-		return "no proxy serves " + ports + ": a poller's machines cannot be reached"
+		return "no proxy serves " + ports + ", because a poller's machines cannot be accessed"
 	case !slices.ContainsFunc(list, func(s workload.Service) bool { return s.Protocol == "tcp" }):
-		return "no proxy serves " + ports + ": proxies serve TCP only"
+		return "no proxy serves " + ports + ", because proxies only serve TCP"
 	}
-	text := fmt.Sprintf("proxies serve %s; that of bourse dev at http://%s.localhost:8080", ports, m.App)
+	text := fmt.Sprintf("proxies serve %s; with bourse dev: http://%s.localhost:8080", ports, m.App)
 	if command := forwardCommand(m, list); command != "" {
 		text += "; without a proxy: " + command
 	}
 	return text
 }
 
-// forwardCommand returns the command that reaches the first of m's services that
-// can be reached, or "": only TCP can be forwarded, and a poller's machines cannot be
-// reached.
+// forwardCommand returns the command that forwards a port to the first of m's services,
+// or "" if none can be forwarded. Only TCP can be forwarded, and a poller's machines
+// cannot be accessed.
 func forwardCommand(m *machinesapi.Machine, list []workload.Service) string {
 	i := slices.IndexFunc(list, func(s workload.Service) bool { return s.Protocol == "tcp" && s.InternalPort > 0 })
 	if i < 0 || m.Known().ImageKind() == bourse.PollerImage {
@@ -63,7 +63,7 @@ func forwardCommand(m *machinesapi.Machine, list []workload.Service) string {
 	}
 	there := list[i].InternalPort
 	here := there
-	if here < 1024 { // which only root may listen on
+	if here < 1024 { // only root may listen on such ports
 		here += 8000
 	}
 	return fmt.Sprintf("bourse machine forward%s %s %d:%d", appFlag(m.App), m.ID, here, there)

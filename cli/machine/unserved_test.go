@@ -8,28 +8,28 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// What is said of the ports of services: the command is one that works.
+// TestServed checks the note about how a machine's services can be accessed.
 func TestServed(t *testing.T) {
 	for _, c := range []struct{ image, app, services, want string }{
 		{"nginx", "default", ``, ""},
 		{"nginx", "default", `[]`, ""},
-		{"nginx", "default", `[{"internal_port":80}]`, ""}, // of no port outside
+		{"nginx", "default", `[{"internal_port":80}]`, ""}, // no external port
 		{"nginx", "default", `"?"`, ""},
 		{
 			"nginx", "default", `[{"protocol":"tcp","internal_port":80,"ports":[{"port":80}]}]`,
-			"proxies serve port 80; that of bourse dev at http://default.localhost:8080; without a proxy: bourse machine forward 00000100000001 8080:80",
+			"proxies serve port 80; with bourse dev: http://default.localhost:8080; without a proxy: bourse machine forward 00000100000001 8080:80",
 		},
 		{
 			"nginx", "shop", `[{"protocol":"udp","internal_port":53,"ports":[{"port":53}]},{"protocol":"tcp","internal_port":8080,"ports":[{"port":443},{"port":80}]}]`,
-			"proxies serve its ports; that of bourse dev at http://shop.localhost:8080; without a proxy: bourse machine forward -a shop 00000100000001 8080:8080",
+			"proxies serve its ports; with bourse dev: http://shop.localhost:8080; without a proxy: bourse machine forward -a shop 00000100000001 8080:8080",
 		},
 		{
 			"nginx", "default", `[{"protocol":"udp","internal_port":53,"ports":[{"port":53}]}]`,
-			"no proxy serves port 53: proxies serve TCP only",
+			"no proxy serves port 53, because proxies only serve TCP",
 		},
 		{
 			"pull", "default", `[{"protocol":"tcp","internal_port":80,"ports":[{"port":80}]}]`,
-			"no proxy serves port 80: a poller's machines cannot be reached",
+			"no proxy serves port 80, because a poller's machines cannot be accessed",
 		},
 	} {
 		var m machinesapi.Machine

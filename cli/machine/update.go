@@ -16,7 +16,7 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// updateFlags say what changes of a machine; what they leave out stays.
+// updateFlags are the flags of "machine update". Settings without a flag do not change.
 type updateFlags struct {
 	app, image, restart, config, version string
 	env, metadata, unset                 []string
@@ -28,14 +28,15 @@ func newUpdate(s *cli.Shell) *cobra.Command {
 	var f updateFlags
 	c := &cobra.Command{
 		Use:   "update [flags] MACHINE [-- COMMAND...]",
-		Short: "Change a machine where it is",
-		Long: `Change a machine where it is. It keeps its id, name, address, port and volumes, and
-whatever the flags do not name. Its old version runs until the image of the new one
-is on the host; then it is ended and the new one started. What the program would
-not notice, metadata say, changes while it runs.
+		Short: "Change a machine's config",
+		Long: `Change a machine's config. The machine keeps its id, name, address, port, volumes,
+and all settings for which you pass no flag. The old version keeps running until
+the new one's image is on the host. It is then stopped, and the new version is
+started. Changes that the program cannot notice, such as metadata, need no restart.
 
-If the machine was changed by another meanwhile, nothing happens. To return to an
-earlier version: --to-version, with one that "bourse machine versions" lists.`,
+If someone else changed the machine in the meantime, nothing happens. To return to
+an earlier version, list the versions with "bourse machine versions" and pass one
+with --to-version.`,
 		Example: `  bourse machine update web-1 --image registry.example.com/app:v3
   bourse machine update web-1 -e MODE=fast --vm-memory 1GiB
   bourse machine update web-1 --to-version 01KC3V7K7Y5C5ZQ7W1R2M3N4P8`,
@@ -53,14 +54,14 @@ earlier version: --to-version, with one that "bourse machine versions" lists.`,
 	s.CommandLast(c)
 	flags := c.Flags()
 	flags.StringVarP(&f.image, "image", "i", "", "`image` of the new version")
-	flags.StringArrayVarP(&f.env, "env", "e", nil, "environment to set, `NAME=VALUE`; may be repeated")
-	flags.StringArrayVar(&f.unset, "unset-env", nil, "`name` to remove from the environment; may be repeated")
+	flags.StringArrayVarP(&f.env, "env", "e", nil, "environment variable to set, `NAME=VALUE`; may be repeated")
+	flags.StringArrayVar(&f.unset, "unset-env", nil, "`name` of an environment variable to remove; may be repeated")
 	flags.StringArrayVarP(&f.metadata, "metadata", "m", nil, "metadata to set, `NAME=VALUE`; may be repeated")
-	flags.StringVar(&f.restart, "restart", "", "`policy` when the command ends by itself: no, on-failure or always")
+	flags.StringVar(&f.restart, "restart", "", "restart `policy` when the program exits: no, on-failure or always")
 	f.size.Bind(flags)
-	flags.StringVar(&f.config, "machine-config", "", "`file` with the whole config in JSON, - for stdin; other flags change that")
-	flags.StringVar(&f.version, "to-version", "", "return to the config of this `version`; other flags change that")
-	flags.BoolVar(&f.skip, "skip-start", false, "do not start the new version; one that runs is stopped")
+	flags.StringVar(&f.config, "machine-config", "", "JSON `file` with the complete config, or - for standard input; other flags override its settings")
+	flags.StringVar(&f.version, "to-version", "", "`version` to return to; other flags override its settings")
+	flags.BoolVar(&f.skip, "skip-start", false, "do not start the new version; a running machine is stopped")
 	c.MarkFlagsMutuallyExclusive("machine-config", "to-version")
 	cli.CompleteFixed(c, "restart", "no", "on-failure", "always")
 	return c
@@ -72,7 +73,7 @@ func update(ctx context.Context, s *cli.Shell, f *updateFlags, id bourse.Machine
 		return err
 	}
 	if now.Config == nil {
-		return bourse.Errorf(bourse.CodeUnavailable, "the config of machine %s is not known now: its worker does not answer", id)
+		return bourse.Errorf(bourse.CodeUnavailable, "the config of machine %s is unknown because its worker does not answer", id)
 	}
 	config, err := f.base(ctx, s, &now)
 	if err == nil {
@@ -96,7 +97,7 @@ func update(ctx context.Context, s *cli.Shell, f *updateFlags, id bourse.Machine
 	return acted(s, id, m, what)
 }
 
-// base returns the config that the flags change.
+// base returns the config to which the flags are applied.
 func (f *updateFlags) base(ctx context.Context, s *cli.Shell, now *machinesapi.Machine) (*bourse.Config, error) {
 	switch {
 	case f.config != "":
@@ -117,7 +118,7 @@ func (f *updateFlags) base(ctx context.Context, s *cli.Shell, now *machinesapi.M
 		"bourse machine versions "+string(now.ID)+appFlag(bourse.AppName(f.app)))
 }
 
-// maxConfigFile bounds what is read: a config and its files.
+// maxConfigFile limits the size of a config file, in bytes.
 const maxConfigFile = 4 << 20
 
 func readConfig(name string) (*bourse.Config, error) {
@@ -135,7 +136,7 @@ func readConfig(name string) (*bourse.Config, error) {
 	case err != nil:
 		return nil, err
 	case len(raw) > maxConfigFile:
-		return nil, bourse.Errorf(bourse.CodeInvalid, "--machine-config: more than %d bytes", maxConfigFile)
+		return nil, bourse.Errorf(bourse.CodeInvalid, "--machine-config: the file exceeds %d bytes", maxConfigFile)
 	}
 	c := new(bourse.Config)
 	if err := json.Unmarshal(raw, c); err != nil {

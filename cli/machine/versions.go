@@ -16,9 +16,9 @@ func newVersions(s *cli.Shell) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "versions MACHINE",
 		Short: "List a machine's versions, newest first",
-		Long: `List a machine's versions, newest first: the first is the one that it has. Its worker
-keeps the last 20, of at most 256 KiB together, each with the config that it was made
-with; --json shows those. "bourse machine update --to-version" returns to one.`,
+		Long: `List a machine's versions, newest first. The first one is current. The machine's
+worker keeps the last 20 versions, at most 256 KiB in total, with their configs, which
+--json shows. To return to a version, run "bourse machine update --to-version".`,
 		Example:           "  bourse machine versions quiet-river-1234",
 		Args:              cli.Exactly(1),
 		ValidArgsFunction: completeMachine(s, &app),
@@ -32,7 +32,7 @@ with; --json shows those. "bourse machine update --to-version" returns to one.`,
 				return about(err, app, id)
 			}
 			return cli.PrintList(s, list, "machine "+string(id)+" has no versions",
-				cli.NewTable("VERSION", "MADE", "IMAGE", "CPUS", "MEMORY", "COMMAND").Numbers(3, 4).Narrow(5).Drop(5).Drop(3), versionRow)
+				cli.NewTable("VERSION", "CREATED", "IMAGE", "CPUS", "MEMORY", "COMMAND").Numbers(3, 4).Narrow(5).Drop(5).Drop(3), versionRow)
 		},
 	}
 	s.BindApp(c, &app)

@@ -10,8 +10,8 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// mountVolume puts the volume of --volume into the request, by its id: the API
-// knows no other name for it.
+// mountVolume resolves the volume that --volume names, because the API only accepts
+// ids.
 func mountVolume(ctx context.Context, s *cli.Shell, f *runFlags, req *machinesapi.CreateMachine) error {
 	if f.Volume == "" {
 		return nil
@@ -32,8 +32,8 @@ func mountVolume(ctx context.Context, s *cli.Shell, f *runFlags, req *machinesap
 	return nil
 }
 
-// freeVolume finds the volume that a machine is to mount: of several of one
-// name the first that no machine has.
+// freeVolume returns the id of a volume. If word is a name, it chooses the first volume
+// of that name that no machine uses.
 func freeVolume(ctx context.Context, s *cli.Shell, app, word string, region bourse.Region) (bourse.VolumeID, error) {
 	if id := bourse.VolumeID(word); id.Validate() == nil {
 		return id, nil
@@ -53,11 +53,11 @@ func freeVolume(ctx context.Context, s *cli.Shell, app, word string, region bour
 			return v.ID, nil
 		}
 	}
-	err = bourse.Errorf(bourse.CodeNotFound, "app %s has no free volume %s (%d in use)", app, bourse.Quoted(word), taken)
+	err = bourse.Errorf(bourse.CodeNotFound, "app %s has no unused volume %s (%d in use)", app, bourse.Quoted(word), taken)
 	return "", cli.Hint(err, "bourse volume create "+word+" -a "+app+" --region "+cmp.Or(string(region), "REGION"), "bourse volume list -a "+app)
 }
 
-// parseVolume reads "VOLUME:/PATH".
+// parseVolume parses "VOLUME:/PATH".
 func parseVolume(s string) (volume, path string, err error) {
 	volume, path, ok := strings.Cut(s, ":")
 	if !ok || volume == "" || !strings.HasPrefix(path, "/") {

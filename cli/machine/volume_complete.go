@@ -9,8 +9,8 @@ import (
 	"github.com/bourse-dev/bourse/cli"
 )
 
-// completeVolume completes the first argument from the app's volumes: by name
-// and by id.
+// completeVolume completes the first argument from the names and ids of the app's
+// volumes.
 func completeVolume(s *cli.Shell, app *string) cobra.CompletionFunc {
 	return cli.Complete(func(ctx context.Context) ([]cobra.Completion, error) {
 		list, _, err := s.Client().Volumes(bourse.AppName(*app)).List(ctx)

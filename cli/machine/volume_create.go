@@ -9,7 +9,7 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// volumeFlags describe what volume is wanted.
+// volumeFlags are the flags of "volume create" and "volume fork".
 type volumeFlags struct {
 	app, region, size, snapshot string
 	encrypted, anyZone, noDaily bool
@@ -21,17 +21,17 @@ type volumeFlags struct {
 func (f *volumeFlags) bind(s *cli.Shell, c *cobra.Command) {
 	flags := c.Flags()
 	s.BindApp(c, &f.app)
-	flags.StringVarP(&f.region, "region", "r", "", "`region` of the volume, and so of every machine that mounts it")
-	flags.StringVarP(&f.size, "size", "s", "", "`size` in whole gigabytes, such as 10GiB or 10 (default 1)")
-	flags.BoolVar(&f.anyZone, "no-unique-zone", false, "may be on a worker that has a volume of this name")
-	flags.BoolVar(&f.noDaily, "no-daily-snapshots", false, "take no snapshot a day")
-	flags.IntVar(&f.retention, "snapshot-retention", 0, "keep snapshots so many `days`, 1 to 60 (default 5)")
-	flags.StringArrayVar(&f.require, "require", nil, "what the worker must have, `NAME=VALUE`; may be repeated")
+	flags.StringVarP(&f.region, "region", "r", "", "`region` of the volume and of every machine that mounts it")
+	flags.StringVarP(&f.size, "size", "s", "", "`size` in whole GiB, such as 10GiB or 10 (default: 1, or that of the source)")
+	flags.BoolVar(&f.anyZone, "no-unique-zone", false, "allow a worker that already has a volume of this name")
+	flags.BoolVar(&f.noDaily, "no-daily-snapshots", false, "take no daily snapshots")
+	flags.IntVar(&f.retention, "snapshot-retention", 0, "number of `days` to keep snapshots, 1 to 60 (default: 5)")
+	flags.StringArrayVar(&f.require, "require", nil, "requirement on the worker, `NAME=VALUE`; may be repeated")
 	f.compute.Bind(flags)
 	s.CompleteRegions(c)
 }
 
-// request makes the API's request of the flags.
+// request builds the API request from the flags.
 func (f *volumeFlags) request(name string) (machinesapi.CreateVolume, error) {
 	req := machinesapi.CreateVolume{Name: name, Region: f.region}
 	gigabytes, err := parseGB(f.size)
@@ -60,17 +60,17 @@ func (f *volumeFlags) request(name string) (machinesapi.CreateVolume, error) {
 	return req, cli.FlagError("--require", err)
 }
 
-// parseGB reads a size in whole gigabytes; 0 for "".
+// parseGB parses a size in whole GiB. "" means 0.
 func parseGB(s string) (int64, error) {
 	if s == "" {
 		return 0, nil
 	}
-	if n, ok := cli.ParsePort(s); ok { // a number alone is gigabytes, as flyctl has it
+	if n, ok := cli.ParsePort(s); ok { // as in flyctl, a number alone is in GiB
 		return int64(n), nil
 	}
 	size, err := cli.ParseMiB(s)
 	if err == nil && (size == 0 || size%1024 != 0) {
-		err = bourse.Errorf(bourse.CodeInvalid, "%s: use whole gigabytes such as 10GiB", bourse.Quoted(s))
+		err = bourse.Errorf(bourse.CodeInvalid, "%s: use whole GiB such as 10GiB", bourse.Quoted(s))
 	}
 	return int64(size) / 1024, err
 }
@@ -79,16 +79,16 @@ func newVolumeCreate(s *cli.Shell) *cobra.Command {
 	f := volumeFlags{}
 	c := &cobra.Command{
 		Use:   "create NAME",
-		Short: "Make a volume",
-		Long: `Make a volume on one worker of a region. A machine that mounts it runs on that
-worker. With --vm-size and the like a worker is chosen that has capacity for such a
-machine, too.`,
+		Short: "Create a volume",
+		Long: `Create a volume on one worker of a region. Machines that mount it run on that
+worker. With --vm-size and similar flags, a worker is chosen that also has capacity
+for such a machine.`,
 		Example: `  bourse volume create data --region gru --size 10GiB --vm-size performance-2x
   bourse machine run postgres -r gru -v data:/var/lib/postgresql/data`,
 		Args: cli.Exactly(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			if f.region == "" {
-				return bourse.Errorf(bourse.CodeInvalid, "--region is required: a volume stays where it is made")
+				return bourse.Errorf(bourse.CodeInvalid, "--region is required, because a volume stays where it is created")
 			}
 			if f.size == "" && f.snapshot == "" {
 				f.size = "1"
@@ -100,7 +100,7 @@ machine, too.`,
 			req.Snapshot = bourse.SnapshotID(f.snapshot)
 			req.FirstTry = true
 			order := bourse.NewOrderID()
-			stop := cli.Spin(s.Err, "making volume "+args[0])
+			stop := cli.Spin(s.Err, "creating volume "+args[0])
 			v, err := s.Client().Volumes(bourse.AppName(f.app)).Create(c.Context(), req, order)
 			stop()
 			if err != nil {
@@ -110,7 +110,7 @@ machine, too.`,
 		},
 	}
 	f.bind(s, c)
-	c.Flags().BoolVar(&f.encrypted, "encrypted", false, "encrypt what is on its worker's disk")
-	c.Flags().StringVar(&f.snapshot, "snapshot-id", "", "fill it from a `snapshot`")
+	c.Flags().BoolVar(&f.encrypted, "encrypted", false, "encrypt the volume on the worker's disk")
+	c.Flags().StringVar(&f.snapshot, "snapshot-id", "", "`snapshot` to create the volume from")
 	return c
 }

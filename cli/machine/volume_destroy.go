@@ -15,12 +15,12 @@ func newVolumeDestroy(s *cli.Shell) *cobra.Command {
 	c := &cobra.Command{
 		Use:               "destroy VOLUME...",
 		Aliases:           []string{"rm"},
-		Short:             "Remove volumes and what is on them; their snapshots stay for their time",
+		Short:             "Destroy volumes and their data, but not their snapshots",
 		Example:           "  bourse volume destroy data --yes",
 		Args:              cli.AtLeast(1),
 		ValidArgsFunction: completeVolume(s, &app),
 		RunE: func(c *cobra.Command, args []string) error {
-			if err := s.Confirm(c.Context(), yes, "destroy "+cli.Count(len(args), "volume")+" and the data on it"); err != nil {
+			if err := s.Confirm(c.Context(), yes, "destroy "+cli.Count(len(args), "volume")+" including all data"); err != nil {
 				return err
 			}
 			return cli.Each(args, func(word string) error {

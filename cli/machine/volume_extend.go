@@ -11,14 +11,14 @@ func newVolumeExtend(s *cli.Shell) *cobra.Command {
 	var app, size string
 	c := &cobra.Command{
 		Use:               "extend VOLUME --size SIZE",
-		Short:             "Make a volume larger, also while it is in use",
+		Short:             "Enlarge a volume, even while it is in use",
 		Example:           "  bourse volume extend data --size 20GiB",
 		Args:              cli.Exactly(1),
 		ValidArgsFunction: completeVolume(s, &app),
 		RunE: func(c *cobra.Command, args []string) error {
 			gigabytes, err := parseGB(size)
 			if err == nil && gigabytes == 0 {
-				err = bourse.Errorf(bourse.CodeInvalid, "it is required")
+				err = bourse.Errorf(bourse.CodeInvalid, "this flag is required")
 			}
 			if err != nil {
 				return cli.FlagError("--size", err)
@@ -35,6 +35,6 @@ func newVolumeExtend(s *cli.Shell) *cobra.Command {
 		},
 	}
 	s.BindApp(c, &app)
-	c.Flags().StringVarP(&size, "size", "s", "", "the new `size` in whole gigabytes, such as 20GiB or 20")
+	c.Flags().StringVarP(&size, "size", "s", "", "new `size` in whole GiB, such as 20GiB or 20")
 	return c
 }

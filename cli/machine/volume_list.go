@@ -16,15 +16,15 @@ func newVolumeList(s *cli.Shell) *cobra.Command {
 	c := &cobra.Command{
 		Use:     "list",
 		Aliases: []string{"ls"},
-		Short:   "List an app's volumes, or an organization's",
+		Short:   "List volumes",
 		Example: "  bourse volume list -a shop\n  bourse volume list --org acme",
 		Args:    cli.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			none := "app " + app + " has no volumes; make one: bourse volume create NAME --region REGION"
+			none := "app " + app + " has no volumes; create one with: bourse volume create NAME --region REGION"
 			read := func() ([]machinesapi.Volume, error) { return listVolumes(c.Context(), s, app) }
 			if org != "" {
 				if c.Flags().Changed("app") {
-					return bourse.Errorf(bourse.CodeInvalid, "--org and --app: use one of them")
+					return bourse.Errorf(bourse.CodeInvalid, "--org and --app are mutually exclusive")
 				}
 				none = "organization " + cli.Clean(org) + " has no volumes"
 				read = func() ([]machinesapi.Volume, error) { return volumesOfOrg(c.Context(), s, org) }
@@ -37,7 +37,7 @@ func newVolumeList(s *cli.Shell) *cobra.Command {
 		},
 	}
 	s.BindApp(c, &app).Instead("org")
-	c.Flags().StringVarP(&org, "org", "o", "", "of all apps of this `organization`")
+	c.Flags().StringVarP(&org, "org", "o", "", "volumes of all apps of this `organization`")
 	return c
 }
 
@@ -48,7 +48,8 @@ func volumesOfOrg(ctx context.Context, s *cli.Shell, org string) ([]machinesapi.
 	return list, err
 }
 
-// volumeTable is the table of a list, with the apps of several.
+// volumeTable returns the table for a list of volumes. If apps is set, it has a column
+// for the app.
 func volumeTable(apps bool) *cli.Table {
 	t := cli.NewTable("ID", "NAME", "APP", "STATE", "SIZE", "REGION", "MACHINE", "AGE").Numbers(4).Narrow(1)
 	if !apps {
@@ -59,7 +60,7 @@ func volumeTable(apps bool) *cli.Table {
 
 func volumeRow(s *cli.Shell, v *machinesapi.Volume) []string {
 	state := string(v.State)
-	if v.HostStatus != machinesapi.HostOK { // what it was when its worker last answered
+	if v.HostStatus != machinesapi.HostOK { // the state is the last one that the worker reported
 		state = string(v.HostStatus)
 	}
 	size := cli.MiB(bourse.MiB(v.SizeGB) << 10)

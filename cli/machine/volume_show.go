@@ -35,7 +35,7 @@ func newVolumeShow(s *cli.Shell) *cobra.Command {
 			if err != nil || len(list) == 0 {
 				return err
 			}
-			s.Out.Write([]byte("\n")) //nolint:errcheck // the table's own write fails, too
+			s.Out.Write([]byte("\n")) //nolint:errcheck // writing the table would fail, too
 			return snapshotTable(s, list).Write(s.Out)
 		},
 	}
@@ -50,9 +50,9 @@ func printVolume(s *cli.Shell, v *machinesapi.Volume) error {
 	var f cli.Facts
 	f.Add("volume", string(v.ID)+"  "+v.Name)
 	f.Add("state", string(v.State))
-	f.Add("why", v.Error)
+	f.Add("error", v.Error)
 	f.Add("app", string(v.App))
-	f.Add("where", fmt.Sprintf("region %s, worker %s", v.Region, cmp.Or(string(v.Worker), "unknown")))
+	f.Add("location", fmt.Sprintf("region %s, worker %s", v.Region, cmp.Or(string(v.Worker), "unknown")))
 	f.Add("size", cli.MiB(bourse.MiB(v.SizeGB)<<10))
 	if u := v.VolumeUse; u != nil {
 		f.Add("used", cli.Bytes(u.BytesUsed))
@@ -63,7 +63,7 @@ func printVolume(s *cli.Shell, v *machinesapi.Volume) error {
 	}
 	keep := cli.Count(v.SnapshotRetention, "day")
 	if v.AutoBackup {
-		keep += ", one each day"
+		keep += ", one per day"
 	}
 	f.Add("snapshots", "kept "+keep)
 	return f.Write(s.Out)

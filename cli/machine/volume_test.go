@@ -51,8 +51,8 @@ func TestVolumeShow(t *testing.T) {
 	clitest.Golden(t, "volume_show", got.Out)
 }
 
-// A name is what people say: one that several volumes have needs an id.
-func TestVolumesByName(t *testing.T) {
+// TestAmbiguousVolumeNameIsRejected checks that a name of several volumes is rejected with their ids.
+func TestAmbiguousVolumeNameIsRejected(t *testing.T) {
 	both := stored()
 	api := clitest.Replies(http.StatusOK, both)
 	got := line.Against(t, api, "volume", "extend", "data", "-a", "shop", "--size", "20GiB")
@@ -61,7 +61,7 @@ func TestVolumesByName(t *testing.T) {
 	}
 	for flag, bad := range map[string]string{"--size": "100MiB", "--snapshot-retention": "many"} {
 		if got := line.Against(t, api, "volume", "create", "data", "-r", "gru", flag, bad); got.Code == 0 {
-			t.Errorf("%s %s is taken", flag, bad)
+			t.Errorf("%s %s was accepted", flag, bad)
 		}
 	}
 }

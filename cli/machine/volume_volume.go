@@ -12,9 +12,9 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// NewVolume returns the commands of volumes.
+// NewVolume returns the "volume" commands.
 func NewVolume(s *cli.Shell) *cobra.Command {
-	c := cli.Noun("volume", "Make, see, copy and remove volumes",
+	c := cli.Noun("volume", "Manage volumes",
 		newVolumeCreate(s), newVolumeList(s), newVolumeShow(s), newVolumeExtend(s), newSnapshot(s), newFork(s), newVolumeDestroy(s))
 	c.Aliases = []string{"volumes", "vol"}
 	return c
@@ -27,8 +27,8 @@ func listVolumes(ctx context.Context, s *cli.Shell, app string) ([]machinesapi.V
 	return list, err
 }
 
-// resolveVolume finds the volume that a person means: by its id, or by a name
-// that no other volume of the app has.
+// resolveVolume returns the id of a volume that is given by its id, or by a name that
+// is unique in the app.
 func resolveVolume(ctx context.Context, s *cli.Shell, app, word string) (bourse.VolumeID, error) {
 	if id := bourse.VolumeID(word); id.Validate() == nil {
 		return id, nil
@@ -57,7 +57,7 @@ func living(state bourse.VolumeState) bool {
 	return state != bourse.VolumeDestroyed && state != bourse.VolumeDestroying
 }
 
-// hintVolume adds to an error from the API where to look.
+// hintVolume adds a hint to an error from the API.
 func hintVolume(err error, app string, id bourse.VolumeID) error {
 	switch bourse.CodeOf(err) {
 	case bourse.CodeNotFound:

@@ -19,10 +19,10 @@ func newWait(s *cli.Shell) *cobra.Command {
 	names := append(stateNames(), machinesapi.StateSettled)
 	c := &cobra.Command{
 		Use:   "wait MACHINE",
-		Short: "Wait until a machine is in a state",
-		Long: `Wait until a machine is in a state. One that is started must stay so for a
-second. A machine that its restart policy starts again while this waits is in no
-state that lasts: that is an error, with how its program ended.`,
+		Short: "Wait until a machine is in a given state",
+		Long: `Wait until a machine is in a given state. The state "started" must last for a
+second. If the machine's restart policy restarts it while the command waits, the
+command fails and reports how the program ended.`,
 		Example: `  bourse machine wait --state stopped quiet-river-1234
   bourse machine wait --state stopped,failed --wait-timeout 30s 148e21ea1d5389`,
 		Args:              cli.Exactly(1),
@@ -48,8 +48,8 @@ state that lasts: that is an error, with how its program ended.`,
 		},
 	}
 	s.BindApp(c, &app)
-	c.Flags().StringSliceVar(&states, "state", []string{machinesapi.StateSettled}, "the `states`, comma separated; settled is any that lasts")
-	c.Flags().DurationVar(&timeout, "wait-timeout", 5*time.Minute, "give up after this `time`")
+	c.Flags().StringSliceVar(&states, "state", []string{machinesapi.StateSettled}, "`states` to wait for, separated by commas; settled is any state that lasts")
+	c.Flags().DurationVar(&timeout, "wait-timeout", 5*time.Minute, "maximum `time` to wait")
 	cli.CompleteFixed(c, "state", names...)
 	return c
 }
