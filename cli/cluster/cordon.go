@@ -13,10 +13,10 @@ import (
 func newCordon(s *cli.Shell) *cobra.Command {
 	return cordonVerb(s, true, &cobra.Command{
 		Use:   "cordon WORKER",
-		Short: "Have a worker refuse new orders; what it has goes on",
-		Long: `Have a worker refuse every new order: for machines, volumes, forks, tasks with a
-machine of their own, and reservations. Its machines go on, and may be started,
-updated and stopped. It stays so until "bourse worker uncordon", over restarts too.`,
+		Short: "Stop placing new orders on a worker",
+		Long: `Make a worker refuse all new orders: for machines, volumes, forks, cold tasks and
+reservations. Its machines keep running, and can still be started, updated and
+stopped. A cordon survives restarts and lasts until "bourse worker uncordon".`,
 		Example: "  bourse worker cordon gru-1",
 	})
 }
@@ -24,7 +24,7 @@ updated and stopped. It stays so until "bourse worker uncordon", over restarts t
 func newUncordon(s *cli.Shell) *cobra.Command {
 	return cordonVerb(s, false, &cobra.Command{
 		Use:     "uncordon WORKER",
-		Short:   "Have a worker take orders again",
+		Short:   "Resume placing new orders on a worker",
 		Example: "  bourse worker uncordon gru-1",
 	})
 }
@@ -42,9 +42,9 @@ func cordonVerb(s *cli.Shell, cordon bool, c *cobra.Command) *cobra.Command {
 		if s.JSON {
 			return s.PrintJSON(w)
 		}
-		says := "takes orders again"
+		says := "accepts orders again"
 		if cordon {
-			says = "takes no more orders; it has " + machineCount(&w) + " machines"
+			says = "no longer accepts orders; it still has " + machineCount(&w) + " machines"
 		}
 		_, err = fmt.Fprintf(s.Out, "%s  %s\n", w.ID, says)
 		return err
@@ -52,7 +52,8 @@ func cordonVerb(s *cli.Shell, cordon bool, c *cobra.Command) *cobra.Command {
 	return c
 }
 
-// cordonOf says since when a worker is cordoned, "" if it is not.
+// cordonOf describes since when and by whom a worker is cordoned. It returns "" if it
+// is not.
 func cordonOf(c *bourse.Cordon, now time.Time) string {
 	if c == nil {
 		return ""

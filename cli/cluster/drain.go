@@ -25,16 +25,18 @@ func newDrain(s *cli.Shell) *cobra.Command {
 	d := &drain{shell: s, moved: map[bourse.MachineID]bool{}, gone: map[bourse.VolumeID]bool{}, states: map[bourse.AppName]*deploy.State{}}
 	c := &cobra.Command{
 		Use:   "drain WORKER",
-		Short: "Move what a worker has to others",
-		Long: `Move the machines of a worker to others of their regions. The worker is cordoned:
-it takes no orders from then on. Each machine gets a replacement, with another id,
-which is ready and served before the machine goes. One with a volume is stopped,
-its volume is copied, and the replacement has the copy; where no other of its
-group would serve meanwhile it stays, unless --allow-downtime says otherwise.
+		Short: "Move a worker's machines to other workers",
+		Long: `Move a worker's machines to other workers in the same region. The worker is cordoned
+first, so that it accepts no more orders. Each machine is replaced by a new one
+with another id. The old machine is destroyed once its replacement is ready and
+receives requests. A machine with a volume is stopped, its volume is copied, and the
+replacement mounts the copy. If no other machine of its group could serve in the
+meantime, the machine is not moved unless you pass --allow-downtime.
 
-What fails is as it was before, and stays; the others go on. The end says what is
-left, and why. Ctrl-C returns what is in progress. "bourse worker uncordon" has the
-worker take orders again; what was moved stays where it is.`,
+If a move fails, its machine is restored and stays, and the other moves continue. At
+the end, the command lists what is left, and why. Ctrl-C undoes moves in progress.
+"bourse worker uncordon" makes the worker accept orders again; moved machines are not
+moved back.`,
 		Example: `  bourse worker drain gru-1 --plan
   bourse worker drain gru-1 --yes`,
 		Args:              cli.Exactly(1),
@@ -46,35 +48,35 @@ worker take orders again; what was moved stays where it is.`,
 		},
 	}
 	flags := c.Flags()
-	flags.BoolVar(&only, "plan", false, "show what would move and what would not, and do nothing")
+	flags.BoolVar(&only, "plan", false, "show which machines would move, without moving them")
 	cli.BindYes(c, &yes)
-	flags.IntVar(&d.apps, "apps", 4, "move machines of so `many` apps at a time")
-	flags.IntVar(&d.options.Lanes, "at-once", 8, "move so `many` machines of an app at a time")
-	flags.BoolVar(&d.options.Downtime, "allow-downtime", false, "also move machines with volumes while no other of their group serves")
+	flags.IntVar(&d.apps, "apps", 4, "`number` of apps whose machines are moved at the same time")
+	flags.IntVar(&d.options.Lanes, "at-once", 8, "`number` of an app's machines that are moved at the same time")
+	flags.BoolVar(&d.options.Downtime, "allow-downtime", false, "also move machines with volumes if no other machine of their group can serve in the meantime")
 	return c
 }
 
-// drain moves what a worker has to others.
+// drain moves a worker's machines to other workers.
 type drain struct {
 	shell   *cli.Shell
 	worker  bourse.WorkerID
 	apps    int
 	options deploy.MoveOptions
-	states  map[bourse.AppName]*deploy.State // as they were when the drain began
-	show    *plans.Progress                  // while it is carried out, but with --json
+	states  map[bourse.AppName]*deploy.State // before the drain
+	show    *plans.Progress                  // while moving, unless --json is set
 
 	mu    sync.Mutex
 	moved map[bourse.MachineID]bool
-	gone  map[bourse.VolumeID]bool // volumes that were destroyed: their forks have their places
-	total int                      // that are to move
+	gone  map[bourse.VolumeID]bool // volumes that were destroyed after they were copied
+	total int                      // number of machines to move
 	stay  []left
-	kept  []left // volumes of machines that were destroyed: what earlier plans had left
+	kept  []left // volumes whose machines were destroyed
 }
 
 // drainPlan is what --plan --json prints.
 type drainPlan struct {
 	Worker bourse.WorkerID `json:"worker"`
-	Plans  []deploy.Plan   `json:"plans"` // one for each app
+	Plans  []deploy.Plan   `json:"plans"` // one per app
 	Left   []left          `json:"left"`
 }
 
@@ -84,12 +86,12 @@ func (d *drain) run(ctx context.Context, only, yes bool) error {
 		return cli.Hint(err, "bourse worker list")
 	}
 	if err == nil && w.Facts == nil {
-		err = bourse.Errorf(bourse.CodeUnavailable, "worker %s is %s: only one that answers can be drained", d.worker, w.Status)
+		err = bourse.Errorf(bourse.CodeUnavailable, "worker %s is %s and cannot be drained until it answers", d.worker, w.Status)
 	}
 	if err != nil {
 		return err
 	}
-	stop := cli.Spin(d.shell.Err, "looking at what worker "+string(d.worker)+" has")
+	stop := cli.Spin(d.shell.Err, "looking up the machines of worker "+string(d.worker))
 	all, err := d.moves(ctx)
 	stop()
 	if err != nil {
@@ -99,7 +101,7 @@ func (d *drain) run(ctx context.Context, only, yes bool) error {
 		return err
 	}
 	if d.total > 0 {
-		question := fmt.Sprintf("cordon worker %s, and move %s to others", d.worker, cli.Count(d.total, "machine"))
+		question := fmt.Sprintf("cordon worker %s and move %s to other workers", d.worker, cli.Count(d.total, "machine"))
 		if err := d.shell.Confirm(ctx, yes, question); err != nil {
 			return err
 		}
@@ -110,7 +112,7 @@ func (d *drain) run(ctx context.Context, only, yes bool) error {
 	return d.carry(ctx)
 }
 
-// moves returns the plans of all apps that have something on the worker.
+// moves returns the plans for all apps that have machines on the worker.
 func (d *drain) moves(ctx context.Context) (map[bourse.AppName]deploy.Moves, error) {
 	list, _, err := d.shell.Client().Machines(ctx, "", machinesapi.ListMachines{Worker: d.worker})
 	if err != nil {
@@ -134,7 +136,7 @@ func (d *drain) moves(ctx context.Context) (map[bourse.AppName]deploy.Moves, err
 	return out, nil
 }
 
-// stateOf reads what an app has.
+// stateOf fetches an app's machines and volumes.
 func stateOf(ctx context.Context, s *cli.Shell, app bourse.AppName) (*deploy.State, error) {
 	machines, _, err := s.Client().Machines(ctx, app, machinesapi.ListMachines{})
 	if err != nil {
@@ -144,7 +146,7 @@ func stateOf(ctx context.Context, s *cli.Shell, app bourse.AppName) (*deploy.Sta
 	return &deploy.State{App: app, Machines: machines, Volumes: volumes}, err
 }
 
-// here returns the machines of an app that the worker has, but for some.
+// here returns the app's machines that are on the worker, except for those in but.
 func (d *drain) here(state *deploy.State, but map[bourse.MachineID]bool) (ids []bourse.MachineID) {
 	for i := range state.Machines {
 		if m := &state.Machines[i]; m.Worker == d.worker && !but[m.ID] && m.State != bourse.StateDestroyed && m.State != bourse.StateDestroying {
@@ -154,7 +156,7 @@ func (d *drain) here(state *deploy.State, but map[bourse.MachineID]bool) (ids []
 	return ids
 }
 
-// print shows what would move, and what would not.
+// print shows which machines would move, and which would not.
 func (d *drain) print(ctx context.Context, all map[bourse.AppName]deploy.Moves, only bool) error {
 	names := sortedApps(all)
 	if d.shell.JSON {
@@ -182,9 +184,9 @@ func (d *drain) print(ctx context.Context, all map[bourse.AppName]deploy.Moves, 
 			if moving++; moving > maxRows {
 				continue
 			}
-			do, why := "move", "its replacement serves first"
+			do, why := "move", "its replacement is ready first"
 			if len(m.Config.Mounts) > 0 {
-				do, why = "move with its volume", "stopped while that is copied"
+				do, why = "move with its volume", "stopped while the volume is copied"
 			}
 			t.Row(string(app), cmp.Or(m.Config.Metadata[deploy.KeyGroup], "-"), string(m.Region), m.Name, do, why)
 		}
@@ -208,7 +210,8 @@ func (d *drain) print(ctx context.Context, all map[bourse.AppName]deploy.Moves, 
 	return nil
 }
 
-// maxRows bounds the machines that are shown that move, and those that stay.
+// maxRows limits the number of machines to move that are shown, and separately of those
+// that stay.
 const maxRows = 50
 
 func hidden(n int) string {
@@ -234,7 +237,8 @@ func leftOf(app bourse.AppName, list []deploy.Stay) (out []left) {
 	return out
 }
 
-// carry moves what there is, now that nothing new comes, and says what is left.
+// carry moves the machines that are on the worker now that it accepts no more orders,
+// and reports the rest.
 func (d *drain) carry(ctx context.Context) error {
 	all, err := d.moves(ctx)
 	if err != nil {
@@ -243,11 +247,11 @@ func (d *drain) carry(ctx context.Context) error {
 	if !d.shell.JSON && d.total > 0 {
 		d.show = plans.ShowAll(d.shell, "drain of worker "+string(d.worker), d.total)
 		stop := context.AfterFunc(ctx, func() {
-			d.show.Say("interrupted: what is in progress is returned to what it was, what has moved stays where it is")
+			d.show.Say("interrupted: undoing the moves in progress; machines that have moved are not moved back")
 		})
 		defer stop()
 	}
-	group := errgroup.Group{} // what one app's moves come to ends no other's
+	group := errgroup.Group{} // an app's failure must not cancel the other apps' moves
 	group.SetLimit(max(1, d.apps))
 	failed := make([]error, len(all))
 	for i, app := range sortedApps(all) {
@@ -256,7 +260,7 @@ func (d *drain) carry(ctx context.Context) error {
 			return nil
 		})
 	}
-	_ = group.Wait() // failed has what went wrong
+	_ = group.Wait() // the errors are in failed
 	if d.show != nil {
 		d.show.End()
 	}
@@ -267,8 +271,8 @@ func (d *drain) carry(ctx context.Context) error {
 	return errors.Join(append([]error{d.report(ctx)}, failed...)...)
 }
 
-// app moves the machines of an app. A machine whose move failed is left alone, and the
-// plan for the others is made again.
+// app moves an app's machines. If a move fails, its machine is skipped, and the other
+// moves are planned again.
 func (d *drain) app(ctx context.Context, app bourse.AppName) error {
 	skip := map[bourse.MachineID]bool{}
 	for {
@@ -323,10 +327,10 @@ func (d *drain) leave(list ...left) {
 	d.stay = append(d.stay, list...)
 }
 
-// event counts what has moved, and prints what has happened with --json.
+// event counts moved machines. With --json, it also prints the event.
 func (d *drain) event(app bourse.AppName, moves *deploy.Moves, e run.Event) {
 	if d.shell.JSON {
-		_ = d.shell.PrintLine(struct { // who has closed it does not read
+		_ = d.shell.PrintLine(struct { // a closed standard output is not an error
 			App bourse.AppName `json:"app"`
 			run.Event
 		}{app, e})

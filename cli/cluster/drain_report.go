@@ -12,7 +12,7 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// left is a machine or volume that the worker still has.
+// left is a machine or volume that is still on the worker.
 type left struct {
 	App     bourse.AppName   `json:"app"`
 	Machine bourse.MachineID `json:"machine,omitempty"`
@@ -21,19 +21,19 @@ type left struct {
 	Why     string           `json:"why"`
 }
 
-// drained is what --json prints at the end.
+// drained is the last line that --json prints.
 type drained struct {
 	Worker bourse.WorkerID `json:"worker"`
 	Moved  int             `json:"moved"`
-	Left   []left          `json:"left"` // machines, and the volumes that no machine has
+	Left   []left          `json:"left"` // machines, and volumes without a machine
 }
 
-// report says what has become of the worker; an error when it has a machine left.
+// report prints the outcome. It returns an error if machines are left on the worker.
 func (d *drain) report(ctx context.Context) error {
 	return d.conclude(d.volumes(ctx))
 }
 
-// conclude is report where the volumes that are left are known.
+// conclude is like report, with the remaining volumes given.
 func (d *drain) conclude(volumes []left) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -58,22 +58,23 @@ func (d *drain) conclude(volumes []left) error {
 		"bourse machine list --all-apps --worker "+string(d.worker), "bourse worker drain "+string(d.worker)+", to continue", "bourse worker uncordon "+string(d.worker)+", to accept orders again")
 }
 
-// volumesLeft are those of a worker; what is being removed, or could not be made, is none.
+// volumesLeft selects a worker's volumes, except those that are being destroyed or
+// could not be created.
 const volumesLeft = `SELECT id, app, name, machine FROM volumes
   WHERE worker = ? AND state NOT IN ('destroying', 'destroyed', 'failed') ORDER BY app, id`
 
-// leaveVolumes notes volumes of machines that the drain has destroyed.
+// leaveVolumes records volumes whose machines the drain has destroyed.
 func (d *drain) leaveVolumes(app bourse.AppName, ids []bourse.VolumeID) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, id := range ids {
-		d.kept = append(d.kept, left{App: app, Volume: id, Why: "no machine has it"})
+		d.kept = append(d.kept, left{App: app, Volume: id, Why: "no machine uses it"})
 	}
 }
 
-// volumes returns the volumes that no machine has and that are left: those of the worker,
-// which a drain does not move, as the view has them but for what the drain has done; and
-// what machines that it has destroyed had.
+// volumes returns the remaining volumes without a machine. A drain does not move the
+// worker's unused volumes; they are read from the view, adjusted by what the drain has
+// done since. Volumes of machines that the drain has destroyed are included.
 func (d *drain) volumes(ctx context.Context) []left {
 	d.mu.Lock()
 	out := slices.Clone(d.kept)
@@ -81,7 +82,7 @@ func (d *drain) volumes(ctx context.Context) []left {
 	for line, err := range d.shell.Client().Query(ctx, machinesapi.ViewQuery{Statement: volumesLeft, Params: []any{string(d.worker)}}) {
 		if err != nil {
 			if ctx.Err() == nil {
-				d.shell.Note("warning: which volumes are left is not known: " + cli.Clean(bourse.MessageOf(err)))
+				d.shell.Note("warning: cannot list the remaining volumes: " + cli.Clean(bourse.MessageOf(err)))
 			}
 			break
 		}
@@ -90,9 +91,9 @@ func (d *drain) volumes(ctx context.Context) []left {
 		}
 		var cells [4]string
 		for i := range cells {
-			cells[i], _ = line.Row.Cells[i].(string) // "" for none
+			cells[i], _ = line.Row.Cells[i].(string) // "" for NULL
 		}
-		x := left{Volume: bourse.VolumeID(cells[0]), App: bourse.AppName(cells[1]), Name: cells[2], Why: "no machine has it"}
+		x := left{Volume: bourse.VolumeID(cells[0]), App: bourse.AppName(cells[1]), Name: cells[2], Why: "no machine uses it"}
 		known := slices.ContainsFunc(out, func(o left) bool { return o.Volume == x.Volume })
 		if !known && d.leaves(x.Volume, bourse.MachineID(cells[3])) {
 			out = append(out, x)
@@ -102,14 +103,15 @@ func (d *drain) volumes(ctx context.Context) []left {
 	return out
 }
 
-// leaves reports whether a volume, which a machine or none had lately, is there without one.
+// leaves reports whether a volume remains without a machine. machine is the volume's
+// latest known machine, if any.
 func (d *drain) leaves(id bourse.VolumeID, machine bourse.MachineID) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return !d.gone[id] && (machine == "" || d.moved[machine])
 }
 
-// printVolumes says which volumes are left, a line for each app.
+// printVolumes lists the remaining volumes, one line per app.
 func (d *drain) printVolumes(volumes []left) {
 	for len(volumes) > 0 {
 		app, n := volumes[0].App, 0

@@ -12,8 +12,8 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// drainable is a cluster whose worker gru-1 has machines of two apps: some move, one with its
-// volume, and two stay.
+// drainable returns a cluster whose worker gru-1 has machines of two apps: some can be
+// moved, one of them with its volume, and two must stay.
 func drainable() map[string]any {
 	machine := func(id bourse.MachineID, app bourse.AppName, name string) machinesapi.Machine {
 		m := machinesapi.FromMachine(&bourse.Machine{ID: id, App: app, Name: name, Region: "gru", State: bourse.StateStarted, Worker: "gru-1", Instance: "01"})
@@ -45,7 +45,8 @@ func drainable() map[string]any {
 	}
 }
 
-// TestDrainPlanScreens: what would move, and why what stays does, to its end.
+// TestDrainPlanScreens checks the list of machines that would move, and the complete
+// reasons why others stay.
 func TestDrainPlanScreens(t *testing.T) {
 	mux := http.NewServeMux()
 	mux.Handle("/", clitest.Paths(drainable()))
@@ -58,7 +59,7 @@ func TestDrainPlanScreens(t *testing.T) {
 	line.Screens(t, "drain_plan", mux, "worker", "drain", "gru-1", "--plan")
 }
 
-// TestDrainSummaryScreens: what a drain ends with.
+// TestDrainSummaryScreens checks the summary at the end of a drain.
 func TestDrainSummaryScreens(t *testing.T) {
 	for _, width := range clitest.Widths {
 		clitest.Screen(t, "drain_summary", width, clitest.On(t, width, func(s *cli.Shell) error {
@@ -66,7 +67,7 @@ func TestDrainSummaryScreens(t *testing.T) {
 			d.leave(left{App: "blog", Machine: "148e21ea1d5303", Name: "job", Why: "it runs to its end, and would run again from the beginning: wait for it, or destroy it"},
 				left{App: "shop", Machine: "148e21ea1d5306", Name: "database-of-orders", Why: "0 of its group would serve while its volume is copied, and 1 have to: add one, or allow downtime"})
 			if err := d.conclude(nil); err == nil || len(cli.Hints(err)) == 0 {
-				t.Errorf("%v: it does not say what to do next", err)
+				t.Errorf("%v: want an error with hints", err)
 			}
 			return nil
 		}))

@@ -14,13 +14,13 @@ func newForget(s *cli.Shell) *cobra.Command {
 	var yes bool
 	c := &cobra.Command{
 		Use:   "forget WORKER",
-		Short: "Forget a worker that will not come back, with its machines and volumes",
-		Long: `Forget a worker that is DOWN or has stopped and will not come back: its machines
-and volumes are listed no more, and their names are free. A worker that is there
-is not forgotten: end it first.
+		Short: "Remove a lost worker, with its machines and volumes, from the cluster",
+		Long: `Remove a worker that is DOWN or stopped, and will not come back, from the cluster. Its
+machines and volumes are no longer listed, and their names can be used again. A
+worker that is running cannot be removed: stop it first.
 
-Nothing is destroyed on its host. Should it come back after all, it joins again
-with all that it has, and warns of it in its log.`,
+Nothing is destroyed on the worker's host. If the worker does come back, it joins
+again with all its machines and volumes, and writes a warning to its log.`,
 		Example:           "  bourse worker forget gru-1",
 		Args:              cli.Exactly(1),
 		ValidArgsFunction: complete(s),
@@ -28,7 +28,7 @@ with all that it has, and warns of it in its log.`,
 			id := bourse.WorkerID(args[0])
 			w, err := s.Client().Worker(c.Context(), id)
 			if err == nil && w.Since.IsZero() {
-				err = bourse.Errorf(bourse.CodeFailedPrecondition, "worker %s is there: end it first", id)
+				err = bourse.Errorf(bourse.CodeFailedPrecondition, "worker %s is running: stop it first", id)
 			}
 			if bourse.CodeOf(err) == bourse.CodeNotFound {
 				return cli.Hint(err, "bourse worker list")
@@ -55,7 +55,7 @@ with all that it has, and warns of it in its log.`,
 	return c
 }
 
-// belongings says what a worker had.
+// belongings describes how many machines and volumes a worker had.
 func belongings(w *machinesapi.Worker) string {
 	return cli.Count(w.Machines, "machine") + " and " + cli.Count(w.Volumes, "volume")
 }

@@ -12,29 +12,30 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// healthStep is how long --wait waits before it asks again.
+// healthStep is the polling interval of --wait.
 const healthStep = 500 * time.Millisecond
 
 func newHealth(s *cli.Shell) *cobra.Command {
 	var patience time.Duration
 	c := &cobra.Command{
 		Use:   "health",
-		Short: "Show who is behind, who differs, and what was refused",
-		Long: `Show every member's copy of the view: what it lacks and since when, what waits to
-be taken in, and what it refused to take in (quarantine), with its origin.
+		Short: "Compare the members' copies of the view",
+		Long: `Show the state of every member's copy of the view: how many changes it lacks and
+for how long, how many are queued, and which rows it has refused (quarantine) and
+from whom.
 
-Members are compared with one another:
-  ok           has everything that any member has
-  catching up  changes are on their way, as they always are in a busy cluster
-  behind       lacks changes for longer than they take
-  differs      has every change, and yet other rows than most: a fault
+The members' copies are compared with each other:
+  ok           has all changes that any member has
+  catching up  changes are on their way, which is normal in a busy cluster
+  behind       has lacked changes for longer than they usually take
+  differs      has all changes, but different rows than most members: a fault
   unreachable  does not answer
-  down         should be a member and is gone: a worker that was killed or cut off
+  down         a member that was killed or cut off
 
-Exit status 5 when a member is behind, differs, is unreachable or down; else 0,
-also with rows in quarantine.`,
+The exit status is 5 if a member is behind, differs, is unreachable or down, and
+otherwise 0, even if rows are in quarantine.`,
 		Example: `  bourse view health
-  bourse view health --wait 30s && echo every member has everything
+  bourse view health --wait 30s && echo all members are ok
   bourse view health --json | jq '.members[] | {id, behind, lag_ms}'`,
 		Args: cli.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -51,18 +52,18 @@ also with rows in quarantine.`,
 				err = printHealth(s, &h)
 			}
 			if err == nil && !h.Agrees {
-				return cli.ExitStatus(bourse.CodeFailedPrecondition.ExitStatus()) // what was printed has the reason
+				return cli.ExitStatus(bourse.CodeFailedPrecondition.ExitStatus()) // the output shows the reason
 			}
 			return err
 		},
 	}
-	c.Flags().DurationVar(&patience, "wait", 0, "ask again for so `long` until every member is ok")
+	c.Flags().DurationVar(&patience, "wait", 0, "maximum `time` to wait until every member is ok")
 	_ = c.RegisterFlagCompletionFunc("wait", cobra.FixedCompletions([]string{"5s", "30s", "1m"}, cobra.ShellCompDirectiveNoFileComp)) // fails for an unknown flag only
 	return c
 }
 
-// awaitHealth asks until every member is ok or patience ends, and
-// returns the last answer.
+// awaitHealth polls until every member is ok or patience has passed. It returns the
+// last answer.
 func awaitHealth(ctx context.Context, s *cli.Shell, patience time.Duration) (machinesapi.ViewHealth, error) {
 	defer cli.Spin(s.Err, "asking the members")()
 	end := s.Now().Add(patience)

@@ -53,7 +53,7 @@ func healthRow(m *machinesapi.MemberHealth) []string {
 	}
 }
 
-// stateOfView shows the state of a member that does not answer.
+// stateOfView returns the state of a member that does not answer.
 func stateOfView(m *machinesapi.MemberHealth) string {
 	if m.State == machinesapi.ViewDown {
 		return "DOWN"
@@ -61,7 +61,7 @@ func stateOfView(m *machinesapi.MemberHealth) string {
 	return string(m.State)
 }
 
-// errorTable shows why members do not answer, and what else is wrong there.
+// errorTable lists members' errors.
 func errorTable(h *machinesapi.ViewHealth) *cli.Table {
 	t := cli.NewTable("MEMBER", "ERROR").Narrow(1)
 	for i := range h.Members {
@@ -72,8 +72,8 @@ func errorTable(h *machinesapi.ViewHealth) *cli.Table {
 	return t
 }
 
-// differenceTable shows each table that members have differently: who has
-// which.
+// differenceTable shows, for each table whose contents differ, which members have which
+// version.
 func differenceTable(h *machinesapi.ViewHealth) *cli.Table {
 	differ := map[string]bool{}
 	for i := range h.Members {
@@ -88,7 +88,7 @@ func differenceTable(h *machinesapi.ViewHealth) *cli.Table {
 		for i := range h.Members {
 			m := &h.Members[i]
 			if m.State != machinesapi.ViewOK && m.State != machinesapi.ViewDiffers {
-				continue // it lacks changes: its checksum is of no use
+				continue // it lacks changes, so its checksum means nothing
 			}
 			for _, v := range m.Tables {
 				if v.Name != name {
@@ -108,8 +108,8 @@ func differenceTable(h *machinesapi.ViewHealth) *cli.Table {
 	return t
 }
 
-// quarantineTable shows the rows that were refused, each with its origin and
-// with who refused it.
+// quarantineTable lists refused rows with their origin and the members that refused
+// them.
 func quarantineTable(h *machinesapi.ViewHealth, now time.Time) *cli.Table {
 	type refused struct {
 		row machinesapi.QuarantinedRow
@@ -140,7 +140,7 @@ func quarantineTable(h *machinesapi.ViewHealth, now time.Time) *cli.Table {
 	return t
 }
 
-// below writes a table under another one, unless it is empty.
+// below writes a table after an empty line, unless the table is empty.
 func below(t *cli.Table, w cli.Stream) error {
 	if t.Empty() {
 		return nil
@@ -151,7 +151,7 @@ func below(t *cli.Table, w cli.Stream) error {
 	return t.Write(w)
 }
 
-// summaryOf returns in a few lines whether all is well, and who is not.
+// summaryOf summarizes whether the members agree, and which ones have problems.
 func summaryOf(h *machinesapi.ViewHealth, now time.Time) []string {
 	if len(h.Members) == 0 {
 		return []string{"no members"}
@@ -165,15 +165,15 @@ func summaryOf(h *machinesapi.ViewHealth, now time.Time) []string {
 		name := cli.Clean(string(m.ID))
 		switch m.State {
 		case machinesapi.ViewDown:
-			lines = append(lines, name+" is DOWN since "+cli.Clock(m.DownSince, now)+"; bourse worker forget "+name+", if it never comes back")
+			lines = append(lines, name+" is DOWN since "+cli.Clock(m.DownSince, now)+"; if it will not come back: bourse worker forget "+name)
 		case machinesapi.ViewUnreachable:
-			lines = append(lines, name+" cannot be reached")
+			lines = append(lines, name+" is unreachable")
 		case machinesapi.ViewDiffers:
 			lines = append(lines, name+" differs in "+cli.Clean(strings.Join(m.Differs, ", ")))
 		case machinesapi.ViewBehind:
 			lines = append(lines, fmt.Sprintf("%s is %s behind, for %s", name, cli.Count(int64(m.Behind), "transaction"), cli.Took(time.Duration(m.LagMS)*time.Millisecond)))
 		case machinesapi.ViewCatchingUp:
-			lines = append(lines, fmt.Sprintf("%s has %s on the way", name, cli.Count(int64(m.Behind), "transaction")))
+			lines = append(lines, fmt.Sprintf("%s is still receiving %s", name, cli.Count(int64(m.Behind), "transaction")))
 		case machinesapi.ViewOK:
 		}
 		if n := m.Quarantine.Rows; n > 0 {
@@ -183,7 +183,7 @@ func summaryOf(h *machinesapi.ViewHealth, now time.Time) []string {
 	return lines
 }
 
-// present counts the members that are there, if they all agree; else 0.
+// present returns the number of running members if they all agree, and otherwise 0.
 func present(h *machinesapi.ViewHealth) int {
 	n := 0
 	for i := range h.Members {
@@ -200,7 +200,7 @@ func present(h *machinesapi.ViewHealth) int {
 
 func agreeing(n int) string {
 	if n == 1 {
-		return "1 member, and none to compare it with"
+		return "1 member, nothing to compare it with"
 	}
 	return fmt.Sprintf("%d members agree", n)
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// copyOf is what a member says that has everything.
+// copyOf returns the report of a member that has everything.
 func copyOf(id bourse.WorkerID, role bourse.Role, region bourse.Region) machinesapi.MemberHealth {
 	return machinesapi.MemberHealth{
 		ID: id, Role: role, Region: region, Reachable: true, Version: "v0.2.0", Epoch: 7, Streams: 1,
@@ -33,7 +33,7 @@ func fleet() []machinesapi.MemberHealth {
 	}
 }
 
-// troubled has one of everything that can be wrong.
+// troubled returns members with one problem of each kind.
 func troubled() []machinesapi.MemberHealth {
 	f := fleet()
 	f[1].Tables[1] = machinesapi.ViewTable{Name: "machine", Rows: 40, Checksum: "00000000000000cc"}
@@ -45,7 +45,7 @@ func troubled() []machinesapi.MemberHealth {
 	return append(f, machinesapi.MemberHealth{ID: "mad-2", Role: bourse.RoleWorker, Region: "mad", Error: "connection refused\x1b[2J"})
 }
 
-// down is a worker that was killed.
+// down returns a worker that was killed.
 func down() machinesapi.MemberHealth {
 	return machinesapi.MemberHealth{
 		ID: "ord-1", Role: bourse.RoleWorker, Region: "ord", DownSince: clitest.Now.Add(-time.Hour), Standing: machinesapi.Standing{State: machinesapi.ViewDown},
@@ -60,7 +60,7 @@ func TestViewHealth(t *testing.T) {
 		h := machinesapi.CompareViews(c.members, clitest.Now)
 		got := line.Against(t, clitest.Replies(http.StatusOK, h), "view", "health")
 		if got.Code != c.code || got.Err != "" {
-			t.Errorf("%s: exit status %d, stderr %q; want %d and nothing", name, got.Code, got.Err, c.code)
+			t.Errorf("%s: exit status %d, stderr %q; want %d and no output", name, got.Code, got.Err, c.code)
 		}
 		clitest.Golden(t, name, got.Out)
 		got = line.Against(t, clitest.Replies(http.StatusOK, h), "view", "health", "--json")
@@ -74,18 +74,19 @@ func TestViewHealth(t *testing.T) {
 	}
 	behind := fleet()
 	behind[2].Heads[0].Seq = 11
-	if got := line.Against(t, clitest.Replies(http.StatusOK, machinesapi.CompareViews(behind, clitest.Now.Add(-89*time.Second))), "view", "health"); got.Code != 0 || !strings.HasSuffix(got.Out, "\n4 members agree\ngru-2 has 1 transaction on the way\n") {
-		t.Errorf("what is on its way is no trouble: exit status %d\n%s", got.Code, got.Out)
+	if got := line.Against(t, clitest.Replies(http.StatusOK, machinesapi.CompareViews(behind, clitest.Now.Add(-89*time.Second))), "view", "health"); got.Code != 0 || !strings.HasSuffix(got.Out, "\n4 members agree\ngru-2 is still receiving 1 transaction\n") {
+		t.Errorf("changes on their way are not a problem: exit status %d\n%s", got.Code, got.Out)
 	}
 }
 
-// TestViewHealthWaits until every member has everything, or patience ends.
+// TestViewHealthWaits checks that --wait polls until every member has everything, or
+// until the time is over.
 func TestViewHealthWaits(t *testing.T) {
 	for name, c := range map[string]struct {
-		settles int // requests until all is well
+		settles int // requests until every member is ok
 		asked   int
 		code    int
-	}{"it settles": {3, 3, 0}, "it does not": {100, 5, 5}} {
+	}{"ok in time": {3, 3, 0}, "not in time": {100, 5, 5}} {
 		synctest.Test(t, func(t *testing.T) {
 			asked := 0
 			s := &cli.Shell{Env: cli.Env{Getenv: func(string) string { return "" }, Now: time.Now, Transport: roundTrip(func(*http.Request) machinesapi.ViewHealth {

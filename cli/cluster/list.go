@@ -17,7 +17,7 @@ func newWorkerList(s *cli.Shell) *cobra.Command {
 	return &cobra.Command{
 		Use:     "list",
 		Aliases: []string{"ls"},
-		Short:   "List the workers with what they have free",
+		Short:   "List the workers and their free capacity",
 		Example: "  bourse worker list",
 		Args:    cli.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -48,7 +48,7 @@ func newWorkerList(s *cli.Shell) *cobra.Command {
 	}
 }
 
-// whereOf returns how a worker is reached.
+// whereOf returns a worker's address for display.
 func whereOf(w *machinesapi.Worker) string {
 	if nats.IsAddress(w.Address) {
 		return "on NATS"
@@ -70,7 +70,7 @@ func statusOf(w *machinesapi.Worker, now time.Time) string {
 	return string(w.Status)
 }
 
-// since says since when a worker is away.
+// since formats when a worker went away.
 func since(w *machinesapi.Worker, now time.Time) string {
 	if w.Earlier {
 		return "since before " + cli.Clock(w.Since, now)
@@ -78,7 +78,7 @@ func since(w *machinesapi.Worker, now time.Time) string {
 	return "since " + cli.Clock(w.Since, now)
 }
 
-// machineCount counts a worker's machines that are not destroyed.
+// machineCount returns the number of a worker's machines, without destroyed ones.
 func machineCount(w *machinesapi.Worker) string {
 	if w.Facts == nil && w.Since.IsZero() {
 		return "-"
@@ -95,7 +95,7 @@ func machineCount(w *machinesapi.Worker) string {
 	return fmt.Sprint(n)
 }
 
-// freeOf shows how much of a resource is free, of how much.
+// freeOf formats the free and total amounts of a worker's resource.
 func freeOf(w *machinesapi.Worker, r bourse.Resource) string {
 	if w.Facts == nil {
 		return "-"

@@ -15,15 +15,15 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// NewOpen returns the command that opens an app.
+// NewOpen returns the "open" command.
 func NewOpen(s *cli.Shell) *cobra.Command {
 	var app string
 	var all bool
 	c := &cobra.Command{
 		Use:   "open [APP]",
-		Short: "Print the URL of an app, and open it in a browser",
-		Long: `Print the URL at which a proxy serves an app. At a terminal it is opened as well, by
-the program that $BROWSER names, or else by xdg-open, where there is one.`,
+		Short: "Print an app's URL and open it in a browser",
+		Long: `Print the URL at which a proxy serves an app. On a terminal, also open it with the
+program that $BROWSER names, or with xdg-open if it is installed.`,
 		Example: `  bourse open
   bourse open shop
   curl "$(bourse open shop)"`,
@@ -55,16 +55,16 @@ the program that $BROWSER names, or else by xdg-open, where there is one.`,
 		},
 	}
 	s.BindApp(c, &app).OrArgument()
-	c.Flags().BoolVar(&all, "all", false, "print all URLs, and open none")
+	c.Flags().BoolVar(&all, "all", false, "print all URLs without opening any")
 	return c
 }
 
-// browse opens a URL of HTTP, if there is a program for it.
+// browse opens an HTTP URL in a browser, if one is installed.
 func browse(ctx context.Context, s *cli.Shell, at string) error {
 	if !ofTheWeb(at) {
-		return nil // nothing for a browser
+		return nil // not for a browser
 	}
-	first, _, _ := strings.Cut(s.Getenv("BROWSER"), ":") // a list, as others have it
+	first, _, _ := strings.Cut(s.Getenv("BROWSER"), ":") // by convention, a list separated by colons
 	words := strings.Fields(cmp.Or(first, "xdg-open"))
 	program, err := exec.LookPath(words[0])
 	if err != nil {
@@ -81,7 +81,7 @@ func browse(ctx context.Context, s *cli.Shell, at string) error {
 	return nil
 }
 
-// arguments puts the URL where a browser wants it: for %s, or last.
+// arguments replaces %s in a browser's arguments with the URL, or appends it.
 func arguments(words []string, at string) (out []string) {
 	placed := false
 	for _, w := range words {

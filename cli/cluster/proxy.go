@@ -6,7 +6,7 @@ import (
 	"github.com/bourse-dev/bourse/cli"
 )
 
-// NewProxy returns the commands of proxies.
+// NewProxy returns the "proxy" commands.
 func NewProxy(s *cli.Shell) *cobra.Command {
-	return cli.Noun("proxy", "See what proxies route where", newStatus(s))
+	return cli.Noun("proxy", "Show what proxies route", newStatus(s))
 }

@@ -55,12 +55,12 @@ func TestOpen(t *testing.T) {
 		t.Errorf("open --all: %+v", got)
 	}
 	if got := line.Against(t, clitest.Replies(http.StatusOK, machinesapi.ProxyList{}), "open", "web"); got.Code != 3 {
-		t.Errorf("of an app that is not served: %+v", got)
+		t.Errorf("open of an app without a route: %+v", got)
 	}
 }
 
-// TestOpenBrowser: at a terminal the program of $BROWSER gets the URL, and nothing that
-// is no URL of the web.
+// TestOpenBrowser checks that on a terminal, the program in $BROWSER receives the URL
+// if it is an HTTP URL.
 func TestOpenBrowser(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -89,7 +89,7 @@ func TestOpenBrowser(t *testing.T) {
 		server.Close()
 		got, _ := os.ReadFile(seen)
 		if code != 0 || string(got) != c.want || out.String() != c.url+"\n" {
-			t.Errorf("BROWSER=%s: it got %q, want %q; status %d, %s%s", c.browser, got, c.want, code, out, errs)
+			t.Errorf("BROWSER=%s: the program received %q, want %q; exit status %d, %s%s", c.browser, got, c.want, code, out, errs)
 		}
 	}
 }

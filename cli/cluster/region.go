@@ -6,9 +6,9 @@ import (
 	"github.com/bourse-dev/bourse/cli"
 )
 
-// NewRegion returns the commands of regions.
+// NewRegion returns the "region" commands.
 func NewRegion(s *cli.Shell) *cobra.Command {
-	c := cli.Noun("region", "See the regions and what is free there", newRegionList(s))
+	c := cli.Noun("region", "Show the regions", newRegionList(s))
 	c.Aliases = []string{"regions"}
 	return c
 }

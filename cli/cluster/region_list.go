@@ -17,9 +17,10 @@ func newRegionList(s *cli.Shell) *cobra.Command {
 	return &cobra.Command{
 		Use:     "list",
 		Aliases: []string{"ls"},
-		Short:   "List the regions with their workers and what is free",
-		Long: `List the regions with their workers and what is free in each: the sum of what its
-workers answer now. A token that may not see workers shows the regions alone.`,
+		Short:   "List the regions with their workers and free capacity",
+		Long: `List the regions with their workers and free capacity, which is the sum of the
+workers' current answers. If the token may not list workers, only the regions are
+shown.`,
 		Example: "  bourse region list",
 		Args:    cli.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -30,7 +31,7 @@ workers answer now. A token that may not see workers shows the regions alone.`,
 				return err
 			}
 			t := cli.NewTable("REGION", "WORKERS", "MACHINES", "CPU FREE", "MEMORY FREE").Numbers(2, 3, 4)
-			none := "no regions: no worker has been heard of; start one with: bourse serve worker --region gru --name gru-1 --data DIR --join HOST:PORT"
+			none := "no regions, because there are no workers; start one with: bourse serve worker --region gru --name gru-1 --data DIR --join HOST:PORT"
 			return cli.PrintList(s, list, none, t, func(r *region) []string {
 				if !r.asked {
 					return []string{string(r.Code), fmt.Sprint(r.Workers), "-", "-", "-"}
@@ -41,17 +42,17 @@ workers answer now. A token that may not see workers shows the regions alone.`,
 	}
 }
 
-// region is one region, with the sums of its workers when they may be seen.
+// region is a region with the totals of its workers, if the token may list them.
 type region struct {
 	Code     bourse.Region    `json:"code"`
 	Workers  int              `json:"workers"`
-	OK       *int             `json:"workers_ok,omitempty"` // that answered, and are not leaving
+	OK       *int             `json:"workers_ok,omitempty"` // those that answer and accept orders
 	Machines *int             `json:"machines,omitempty"`
-	Accounts []bourse.Account `json:"accounts,omitempty"` // of those that are ok
+	Accounts []bourse.Account `json:"accounts,omitempty"` // totals of the workers that are OK
 	asked    bool
 }
 
-// regions asks for the regions and, as far as the token goes, for their workers.
+// regions fetches the regions and, if the token permits it, their workers.
 func regions(ctx context.Context, s *cli.Shell) ([]region, error) {
 	known, err := s.Client().Regions(ctx)
 	if err != nil {
@@ -121,7 +122,8 @@ func (r *region) free(of bourse.Resource) string {
 	return "-"
 }
 
-// workersOf counts workers, and those that take orders where not all do.
+// workersOf formats the number of workers and, if it is smaller, of those that accept
+// orders.
 func workersOf(r *region) string {
 	if *r.OK == r.Workers {
 		return fmt.Sprint(r.Workers)

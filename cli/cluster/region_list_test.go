@@ -9,7 +9,8 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// worker is a worker that answered, with so much of its 4 cores and 4 GiB free.
+// worker returns a worker that answers, with the given free amounts of its 4 cores and
+// 4 GiB.
 func worker(id bourse.WorkerID, region bourse.Region, cores, gib int64, machines int) machinesapi.Worker {
 	return machinesapi.Worker{ID: id, Region: region, Status: machinesapi.WorkerOK, Facts: &bourse.Facts{
 		Machines: map[bourse.State]int{bourse.StateStarted: machines, bourse.StateDestroyed: 9},
@@ -33,7 +34,8 @@ func TestRegionList(t *testing.T) {
 	clitest.Golden(t, "region_list_json_wide", line.Against(t, h, "region", "list", "--json").Out)
 }
 
-// A tenant's token does not show workers: the regions are there all the same.
+// TestRegionListOfATenant checks that regions are listed even if the token may not list
+// workers.
 func TestRegionListOfATenant(t *testing.T) {
 	mux := http.NewServeMux()
 	mux.Handle("/v1/platform/regions", clitest.Replies(http.StatusOK, machinesapi.RegionList{Regions: []machinesapi.Region{{Code: "gru", Workers: 2}}}))

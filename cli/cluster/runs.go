@@ -15,7 +15,7 @@ func newRuns(s *cli.Shell) *cobra.Command {
 	var ended bool
 	c := &cobra.Command{
 		Use:   "runs WORKER",
-		Short: "Show a worker's durable runs: what it is doing, and what is stuck",
+		Short: "Show a worker's durable runs: operations in progress or stuck",
 		Example: `  bourse worker runs gru-1
   bourse worker runs retry gru-1 01JD3V7K7Y5C5ZQ7W1R2M3N4P5`,
 		Args:              cli.Exactly(1),
@@ -37,11 +37,11 @@ func newRuns(s *cli.Shell) *cobra.Command {
 			return printRuns(s, runs, ended)
 		},
 	}
-	c.Flags().BoolVar(&ended, "all", false, "ended runs, too, while they are remembered")
+	c.Flags().BoolVar(&ended, "all", false, "also show ended runs that the worker still remembers")
 	c.AddCommand(
-		newRunVerb(s, "Retry the step of a stuck run", machinesapi.RunRetry),
-		newRunVerb(s, "Skip the step of a stuck run", machinesapi.RunSkip),
-		newRunVerb(s, "End a run", machinesapi.RunCancel),
+		newRunVerb(s, "Retry a stuck run's current step", machinesapi.RunRetry),
+		newRunVerb(s, "Skip a stuck run's current step", machinesapi.RunSkip),
+		newRunVerb(s, "Cancel a run", machinesapi.RunCancel),
 	)
 	return c
 }
@@ -80,13 +80,13 @@ func newRunVerb(s *cli.Shell, short string, act machinesapi.RunVerb) *cobra.Comm
 func printRuns(s *cli.Shell, runs []machinesapi.Run, ended bool) error {
 	if len(runs) == 0 {
 		if ended {
-			s.Note("no runs are remembered")
+			s.Note("no runs")
 		} else {
 			s.Note("no runs are in progress")
 		}
 		return nil
 	}
-	t := cli.NewTable("RUN", "WHAT", "RESOURCE", "STATUS", "STEP", "AGE", "ERROR").Numbers(5).Narrow(6, 2)
+	t := cli.NewTable("RUN", "OPERATION", "RESOURCE", "STATUS", "STEP", "AGE", "ERROR").Numbers(5).Narrow(6, 2)
 	for _, r := range runs {
 		step := r.Step
 		if r.Attempt > 0 {

@@ -17,7 +17,7 @@ func newShow(s *cli.Shell) *cobra.Command {
 	return &cobra.Command{
 		Use:               "show WORKER",
 		Aliases:           []string{"status"},
-		Short:             "Show a worker: its ledger, labels and machines",
+		Short:             "Show a worker's capacity, labels and machines",
 		Example:           "  bourse worker show gru-1",
 		Args:              cli.Exactly(1),
 		ValidArgsFunction: complete(s),
@@ -66,8 +66,8 @@ func printWorker(s *cli.Shell, w *machinesapi.Worker) error {
 	return accountTable(w.Facts.Accounts).Write(s.Out)
 }
 
-// accountTable shows a ledger, with what reservations hold of the used where
-// they hold anything.
+// accountTable returns a table of a worker's ledger. If reservations hold anything, it
+// has a column for the held part of the used amounts.
 func accountTable(accounts []bourse.Account) *cli.Table {
 	if !slices.ContainsFunc(accounts, func(a bourse.Account) bool { return a.Held > 0 }) {
 		t := cli.NewTable("RESOURCE", "TOTAL", "USED", "FREE").Numbers(1, 2, 3)

@@ -13,14 +13,14 @@ import (
 func newStatus(s *cli.Shell) *cobra.Command {
 	return &cobra.Command{
 		Use:   "status [APP]",
-		Short: "Show what each proxy routes where, and why a machine is not used",
-		Long: `Show what each proxy routes to the machines of an app, or of all apps, which takes
-a token for everything. USE says when requests reach a machine:
+		Short: "Show the routes of each proxy, and why a machine is not used",
+		Long: `Show what each proxy routes to the machines of an app, or of all apps, which requires
+an unrestricted token. USE shows when requests are sent to a machine:
   yes    now
-  start  when the others have too many requests, or there are no others
-  last   when there is no other
-  full   when one of its requests ends
-  no     not as it is`,
+  start  if the other machines are overloaded, or there are none
+  last   only if there is no other machine
+  full   once one of its requests ends
+  no     not in its current state`,
 		Example: `  bourse proxy status shop
   bourse proxy status --json | jq '.[].routes[] | {app, urls}'`,
 		Args:              cobra.MaximumNArgs(1),
@@ -56,7 +56,7 @@ func notFound(err error) error {
 
 func printProxies(s *cli.Shell, list []machinesapi.Proxy) error {
 	if len(list) == 0 {
-		s.Note("no proxy is heard from; one is run by: bourse serve proxy")
+		s.Note("no proxies are running; start one with: bourse serve proxy")
 		return nil
 	}
 	t := cli.NewTable("PROXY", "APP", "PORTS", "MACHINE", "REGION", "STATE", "REQUESTS", "USE", "WHY").Numbers(6).Narrow(8, 0).Drop(4)
@@ -73,7 +73,7 @@ func printProxies(s *cli.Shell, list []machinesapi.Proxy) error {
 		}
 	}
 	if t.Empty() {
-		s.Note("nothing is served; a machine's port is by: bourse machine run --port 80")
+		s.Note("proxies serve nothing; to have them serve a machine's port: bourse machine run --port 80")
 	} else if err := t.Write(s.Out); err != nil {
 		return err
 	}

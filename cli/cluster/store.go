@@ -42,7 +42,7 @@ The exit status is 0 if nothing is damaged, and 1 otherwise.`,
 			return cli.Beside(cli.Hint(bourse.Errorf(bourse.CodeInternal, "the store is damaged"), "bourse worker store recover --data "+data))
 		},
 	}
-	c.Flags().StringVar(&data, "data", "", "the worker's data `directory` (required)")
+	c.Flags().StringVar(&data, "data", "", "worker's data `directory` (required)")
 	return c
 }
 
@@ -76,7 +76,7 @@ you have an intact copy of the directory, restore it instead.`,
 			return printStore(s, &r)
 		},
 	}
-	c.Flags().StringVar(&data, "data", "", "the worker's data `directory` (required)")
+	c.Flags().StringVar(&data, "data", "", "worker's data `directory` (required)")
 	cli.BindYes(c, &yes)
 	return c
 }
@@ -88,7 +88,7 @@ func printStore(s *cli.Shell, r *store.Report) error {
 		}
 		return s.PrintJSON(r)
 	}
-	fmt.Fprintf(s.Out, "%s of machines, %d records in all in worker.db, %d changes in the log\n", cli.Count(r.Machines, "record"), r.Keys, r.Records)
+	fmt.Fprintf(s.Out, "%s of machines, %d records in total in worker.db, %d changes in the log\n", cli.Count(r.Machines, "record"), r.Keys, r.Records)
 	for _, d := range r.Damage {
 		fmt.Fprintln(s.Out, "damaged: "+d)
 	}

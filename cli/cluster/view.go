@@ -6,7 +6,7 @@ import (
 	"github.com/bourse-dev/bourse/cli"
 )
 
-// NewView returns the commands of the servers' copies of the view.
+// NewView returns the "view" commands.
 func NewView(s *cli.Shell) *cobra.Command {
-	return cli.Noun("view", "See how the servers' copies of the view are", newHealth(s))
+	return cli.Noun("view", "Check the servers' copies of the view", newHealth(s))
 }

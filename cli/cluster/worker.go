@@ -6,9 +6,9 @@ import (
 	"github.com/bourse-dev/bourse/cli"
 )
 
-// NewWorker returns the "bourse worker" commands.
+// NewWorker returns the "worker" commands.
 func NewWorker(s *cli.Shell) *cobra.Command {
-	c := cli.Noun("worker", "See the workers, their capacity and what they are doing", newWorkerList(s), newShow(s), newCordon(s), newUncordon(s), newDrain(s), newForget(s), newRuns(s), newStore(s))
+	c := cli.Noun("worker", "Manage workers", newWorkerList(s), newShow(s), newCordon(s), newUncordon(s), newDrain(s), newForget(s), newRuns(s), newStore(s))
 	c.Aliases = []string{"workers"}
 	return c
 }
