@@ -7,12 +7,12 @@ import (
 	"github.com/bourse-dev/bourse/cli"
 )
 
-// csvRows prints rows as RFC 4180 has them, the names of the columns first.
-// Package encoding/csv cannot distinguish NULL from an empty text. watched puts a
-// column "change" in front.
+// csvRows prints rows as CSV according to RFC 4180, with a header. Package encoding/csv
+// cannot be used, because it cannot distinguish NULL from an empty text. If watched is
+// set, a column "change" is added in front.
 type csvRows struct {
 	w       io.Writer
-	tty     bool // control characters are escaped for a terminal
+	tty     bool // escape control characters, because the output is a terminal
 	watched bool
 
 	columns int

@@ -5,13 +5,12 @@ import (
 	"strings"
 )
 
-// jsonRows prints rows as a JSON array of objects, one a line. The array is
-// closed when the answer is whole, so that a part of it is never taken for
-// all.
+// jsonRows prints rows as a JSON array of objects, one per line. The array is only
+// closed once the answer is complete, so that a partial answer is not valid JSON.
 type jsonRows struct {
 	w     io.Writer
-	names []string // encoded
-	some  bool
+	names []string // column names, as JSON
+	some  bool     // a row was printed
 }
 
 func (j *jsonRows) begin(columns []string) error {
@@ -57,7 +56,7 @@ func jsonNames(columns []string) ([]string, error) {
 	return out, nil
 }
 
-// jsonObject encodes a row, its columns in their order.
+// jsonObject encodes a row with its columns in order.
 func jsonObject(names []string, cells []any) (string, error) {
 	var b strings.Builder
 	b.WriteByte('{')

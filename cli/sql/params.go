@@ -8,14 +8,14 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// plainNumber is what a parameter may look like to be taken as a number. No
-// exponents: ids such as 148e21 look like them.
+// plainNumber matches parameters that are numbers. It excludes exponents, because ids
+// such as 148e21 look like them.
 var plainNumber = regexp.MustCompile(`^-?(0|[1-9][0-9]{0,17})(\.[0-9]{1,17})?$`)
 
-// namedParam is :NAME=VALUE, also with the other signs that SQLite knows.
+// namedParam matches :NAME=VALUE, also with the other prefixes that SQLite supports.
 var namedParam = regexp.MustCompile(`(?s)^[:@$]([A-Za-z_][A-Za-z0-9_]*)=(.*)$`)
 
-// parseParams reads the values for a statement: by position, or by name.
+// parseParams parses the values of --param, which are either positional or named.
 func parseParams(words []string) (values []any, names map[string]any, err error) {
 	for _, word := range words {
 		m := namedParam.FindStringSubmatch(word)
@@ -32,13 +32,13 @@ func parseParams(words []string) (values []any, names map[string]any, err error)
 		names[m[1]] = paramValue(m[2])
 	}
 	if values != nil && names != nil {
-		return nil, nil, bourse.Errorf(bourse.CodeInvalid, "--param: give all values by position or all by name")
+		return nil, nil, bourse.Errorf(bourse.CodeInvalid, "--param: use either positional or named values, but not both")
 	}
 	return values, names, nil
 }
 
-// paramValue returns what a word means: a plain number, NULL, or text.
-// Quotes around it say that it is text in any case.
+// paramValue parses a parameter's value: a plain number, null, or text. A JSON string
+// is always text.
 func paramValue(word string) any {
 	if word == "null" {
 		return nil

@@ -13,18 +13,19 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// changedRow is one row to be printed, and what became of it when it is watched.
+// changedRow is a row to print. If the query is watched, it also says how the row
+// changed.
 type changedRow struct {
 	kind   string // row, insert, update or delete
-	change uint64 // 0 for rows that were there from the beginning
+	change uint64 // 0 for rows of the initial answer
 	id     int64  // within the subscription
 	cells  []any
 }
 
-// The kinds of rows that no change brought.
+// Kinds of rows that are not changes.
 const (
-	kindRow     = "row"     // was there from the beginning
-	kindRestart = "restart" // none: what was printed is void, and all rows follow again
+	kindRow     = "row"     // a row of the initial answer
+	kindRestart = "restart" // not a row: earlier output is void, and all rows follow again
 )
 
 func rowOf(r *machinesapi.ViewRow) changedRow {
@@ -35,11 +36,11 @@ func rowOf(r *machinesapi.ViewRow) changedRow {
 type rowPrinter interface {
 	begin(columns []string) error
 	row(r changedRow) error
-	flush() error // what is held back; the answer may go on
-	end() error   // the answer is whole
+	flush() error // print pending rows; more may follow
+	end() error   // the answer is complete
 }
 
-// newRowPrinter returns the printer for an answer that is not watched.
+// newRowPrinter returns the printer for a query that is not watched.
 func newRowPrinter(s *cli.Shell, f options) rowPrinter {
 	switch {
 	case s.JSON:
@@ -50,8 +51,7 @@ func newRowPrinter(s *cli.Shell, f options) rowPrinter {
 	return &tableRows{out: s.Out}
 }
 
-// cellText shows a value. Text is shown as it is; the caller makes it safe for
-// where it goes.
+// cellText formats a value. It does not escape text; that depends on the output.
 func cellText(v any) string {
 	switch v := v.(type) {
 	case nil:
@@ -72,15 +72,14 @@ func cellText(v any) string {
 	return string(text)
 }
 
-// isNumber reports whether a value is aligned to the right.
+// isNumber reports whether v is a number, which is right-aligned.
 func isNumber(v any) bool {
 	_, ok := v.(json.Number)
 	return ok
 }
 
-// safeJSON encodes a value so that no character of it can drive a terminal:
-// those that [clean] would escape are written as JSON escapes, which is the
-// same JSON.
+// safeJSON encodes a value as JSON that is safe for a terminal: the characters that
+// [cli.Clean] would escape are written as JSON escapes.
 func safeJSON(v any) (string, error) {
 	var raw bytes.Buffer
 	e := json.NewEncoder(&raw)
@@ -107,7 +106,7 @@ func safeJSON(v any) (string, error) {
 	return b.String(), nil
 }
 
-// distinct returns a name of its own for every column: a second "id" becomes "id:1".
+// distinct makes column names unique: a second "id" becomes "id:1".
 func distinct(columns []string) []string {
 	seen := map[string]bool{}
 	out := make([]string, len(columns))

@@ -12,12 +12,12 @@ import (
 )
 
 const (
-	screenStep = 100 * time.Millisecond // between two drawings at least
-	markFor    = 3 * time.Second        // how long a changed row stays marked
+	screenStep = 100 * time.Millisecond // minimum interval between updates
+	markFor    = 3 * time.Second        // how long a changed row is marked
 )
 
-// screen keeps a watched answer on a terminal: the table is drawn again in its
-// place when rows change. One goroutine draws; mu guards everything below it.
+// screen shows a watched query on a terminal and redraws it when rows change. A
+// goroutine draws. mu guards the fields below it.
 type screen struct {
 	out  cli.Stream
 	now  func() time.Time
@@ -27,20 +27,20 @@ type screen struct {
 	mu      sync.Mutex
 	columns []string
 	rows    []screenRow
-	changes uint64    // shown so far
-	last    time.Time // of the last one
-	trouble string    // why the connection is lost; "" while there is one
-	whole   bool      // the first rows are all there
+	changes uint64    // number of changes
+	last    time.Time // time of the last change
+	trouble string    // why the connection was lost; "" while connected
+	whole   bool      // the initial rows are complete
 	dirty   bool
-	drawn   int // lines on the terminal
+	drawn   int // number of lines on the terminal
 	err     error
 }
 
 type screenRow struct {
 	id      int64
 	cells   []any
-	mark    string    // + new, ~ changed
-	markEnd time.Time // when the mark goes
+	mark    string    // "+" for a new row, "~" for a changed one
+	markEnd time.Time // when the mark is removed
 }
 
 func newScreen(out cli.Stream, now func() time.Time) *screen {
@@ -104,7 +104,7 @@ func (s *screen) settled(uint64) error {
 	return s.err
 }
 
-// restart leaves the rows on the screen until the new ones begin.
+// restart keeps the old rows on the screen until the new ones arrive.
 func (s *screen) restart() error { return nil }
 
 func (s *screen) lost(why string) {
@@ -119,7 +119,7 @@ func (s *screen) back(bool) {
 	s.trouble, s.dirty = "", true
 }
 
-// close draws what came last and leaves the cursor below it.
+// close draws the final state and leaves the cursor below it.
 func (s *screen) close() error {
 	close(s.stop)
 	s.done.Wait()
@@ -129,8 +129,8 @@ func (s *screen) close() error {
 	return s.err
 }
 
-// draw brings the terminal up to date, in one write so that it does not
-// flicker. The caller holds mu.
+// draw updates the terminal in a single write, to avoid flickering. The caller holds
+// mu.
 func (s *screen) draw() {
 	for i := range s.rows {
 		if r := &s.rows[i]; r.mark != "" && !s.now().Before(r.markEnd) {
@@ -154,15 +154,14 @@ func (s *screen) draw() {
 	_, s.err = io.WriteString(s.out, b.String())
 }
 
-// lines returns what the terminal is to show. None is wider than it, so that
-// each takes one line.
+// lines renders the table and the status. No line is wider than the terminal.
 func (s *screen) lines() []string {
 	width, height := s.out.Size()
 	shown := len(s.rows)
 	if height > 0 {
-		shown = min(shown, max(1, height-4)) // header, what is left out, status, the line below
+		shown = min(shown, max(1, height-4)) // room for the header, the number of omitted rows, the status and the cursor
 	}
-	g := newGrid(append([]string{" "}, s.columns...)) // a column for the marks
+	g := newGrid(append([]string{" "}, s.columns...)) // the first column contains the marks
 	texts := make([][]string, shown)
 	for i, r := range s.rows[:shown] {
 		texts[i] = []string{r.mark}
@@ -173,7 +172,7 @@ func (s *screen) lines() []string {
 		}
 		g.measure(texts[i], numbers)
 	}
-	fitted, _ := g.fit(width) // what is still too wide is cut below
+	fitted, _ := g.fit(width) // lines that are still too wide are cut below
 	out := []string{fitted.line(g.columns)}
 	for _, row := range texts {
 		out = append(out, fitted.line(row))
@@ -191,14 +190,14 @@ func (s *screen) lines() []string {
 	return out
 }
 
-// status is the line below the table.
+// status returns the line below the table.
 func (s *screen) status() string {
 	text := "-- " + cli.Count(len(s.rows), "row")
 	if s.trouble != "" {
-		return text + "; connection lost, trying again: " + cli.Clean(s.trouble)
+		return text + "; connection lost, reconnecting: " + cli.Clean(s.trouble)
 	}
 	if s.changes > 0 {
 		text += fmt.Sprintf(", %s, the last at %s", cli.Count(int64(s.changes), "change"), s.last.Local().Format(time.TimeOnly))
 	}
-	return text + "; Ctrl-C ends"
+	return text + "; press Ctrl-C to stop"
 }

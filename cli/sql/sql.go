@@ -1,6 +1,6 @@
-// Package sql asks the view in SQL, and prints the rows: as a table, as CSV or as
-// JSON, once or with every change. What the view holds was written by others, so
-// nothing of it reaches a terminal unescaped.
+// Package sql implements "bourse sql", which queries the view and prints rows as a
+// table, as CSV or as JSON, either once or with every change. The view's data comes
+// from other servers, so it is escaped before it is printed to a terminal.
 package sql
 
 import (
@@ -18,8 +18,8 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// maxStatement bounds a statement that is read from standard input, in bytes:
-// as the server does.
+// maxStatement is the maximum length of a statement on standard input, in bytes. The
+// server has the same limit.
 const maxStatement = 64 << 10
 
 // options are the flags of "bourse sql".
@@ -28,31 +28,33 @@ type options struct {
 	csv, watch, tables bool
 }
 
-// New returns the command that asks the view in SQL.
+// New returns the "sql" command.
 func New(s *cli.Shell) *cobra.Command {
 	var f options
 	c := &cobra.Command{
 		Use:   "sql [STATEMENT]",
-		Short: "Ask the view: machines, workers and apps of all regions, in SQL",
-		Long: `Ask the view, the copy of the whole cluster that every server keeps, in SQLite's
-SQL. It only reads. What the view holds is a hint: a row whose host_status is not
-ok shows its host as it last was.
+		Short: "Query the machines, workers and apps of all regions with SQL",
+		Long: `Query the view, the copy of the whole cluster that every server keeps, with SQLite's
+SQL. Queries are read-only. Rows may be slightly outdated; if a row's host_status is
+not ok, the row shows the host's last known state.
 
-The statement is the argument, or standard input when that is - or missing and
-standard input is no terminal. Without any, the tables are listed, as with --tables.
+The statement is the argument, or standard input if the argument is - or if there is
+no argument and standard input is not a terminal. Without a statement, the tables are
+listed, as with --tables.
 
-A --param is the value of a ? of the statement, in order; or, written :NAME=VALUE,
-for :NAME. Plain numbers and null are taken as such, "42" in quotes as text.
+Each --param is the value for a ? in the statement, in order, or for :NAME if written
+as :NAME=VALUE. Plain numbers and null are passed as such. To pass "42" as text, use
+quotes.
 
-With --json the rows are an array of objects, with --csv RFC 4180: lines end in
-CRLF, NULL is nothing, an empty text is "". An answer that the server cut off at
-its limit ends with exit status 2.
+With --json, rows are printed as an array of objects. With --csv, they are printed
+according to RFC 4180: lines end with CRLF, NULL is an empty field, and an empty text
+is "". If the server truncated the answer at its limit, the exit status is 2.
 
---watch goes on with every change until Ctrl-C, also past lost connections. On a
-terminal the table stays in its place; + marks what is new, ~ what has changed,
-and new rows come last whatever ORDER BY is. Otherwise each row has its change
-before it (row, insert, update, delete); with --json each is an object on a
-line: {"kind", "change", "id", "row"}. After "restart", all rows follow again.`,
+With --watch, all changes are printed until Ctrl-C, even across lost connections. On a
+terminal, the table is updated in place: + marks new rows and ~ changed ones, and new
+rows come last regardless of ORDER BY. Otherwise each row starts with the kind of
+change (row, insert, update, delete). With --json, each line is an object
+{"kind", "change", "id", "row"}. After "restart", all rows follow again.`,
 		Example: `  bourse sql "SELECT app, region, count(*) FROM machines GROUP BY app, region"
   bourse sql "SELECT id, state FROM machines WHERE app = ?" --param shop --watch
   bourse sql --csv "SELECT * FROM workers" > workers.csv`,
@@ -63,11 +65,11 @@ line: {"kind", "change", "id", "row"}. After "restart", all rows follow again.`,
 		},
 	}
 	flags := c.Flags()
-	flags.StringArrayVarP(&f.params, "param", "p", nil, "`value` for a ? of the statement, or :NAME=VALUE; may be repeated")
-	flags.BoolVar(&f.csv, "csv", false, "print CSV")
-	flags.BoolVarP(&f.watch, "watch", "w", false, "go on with every change")
-	flags.StringSliceVar(&f.key, "key", nil, "with --watch: the `columns` that tell rows apart (default: id, else name, else all)")
-	flags.BoolVar(&f.tables, "tables", false, "list what can be asked: tables and their columns")
+	flags.StringArrayVarP(&f.params, "param", "p", nil, "`value` for a ? in the statement, or :NAME=VALUE; may be repeated")
+	flags.BoolVar(&f.csv, "csv", false, "print rows as CSV")
+	flags.BoolVarP(&f.watch, "watch", "w", false, "print every change until Ctrl-C")
+	flags.StringSliceVar(&f.key, "key", nil, "`columns` that identify a row with --watch (default: id, then name, then all columns)")
+	flags.BoolVar(&f.tables, "tables", false, "list the tables and their columns")
 	c.MarkFlagsMutuallyExclusive("tables", "watch")
 	_ = c.RegisterFlagCompletionFunc("param", cobra.NoFileCompletions) // fails for an unknown flag only
 	return c
@@ -75,7 +77,7 @@ line: {"kind", "change", "id", "row"}. After "restart", all rows follow again.`,
 
 func run(ctx context.Context, s *cli.Shell, f options, args []string) error {
 	if s.JSON && f.csv {
-		return bourse.Errorf(bourse.CodeInvalid, "--json and --csv: choose one")
+		return bourse.Errorf(bourse.CodeInvalid, "--json and --csv are mutually exclusive")
 	}
 	if f.tables {
 		return listTables(ctx, s, f)
@@ -97,7 +99,7 @@ func run(ctx context.Context, s *cli.Shell, f options, args []string) error {
 		err = ask(ctx, s, q, f)
 	}
 	if err != nil && ctx.Err() != nil {
-		return context.Cause(ctx) // the way to end --watch
+		return context.Cause(ctx) // the normal end of --watch
 	}
 	if bourse.CodeOf(err) == bourse.CodeTimeout {
 		return cli.Hint(err, askLess)
@@ -107,7 +109,7 @@ func run(ctx context.Context, s *cli.Shell, f options, args []string) error {
 
 const askLess = "a smaller result, with WHERE or LIMIT"
 
-// statement returns the statement to ask, "" when there is none.
+// statement returns the statement to run, or "" if none was given.
 func statement(ctx context.Context, s *cli.Shell, args []string) (string, error) {
 	if len(args) == 1 && args[0] != "-" {
 		statement := strings.TrimSpace(args[0])
@@ -130,12 +132,12 @@ func statement(ctx context.Context, s *cli.Shell, args []string) (string, error)
 	}
 	statement := strings.TrimSpace(string(text))
 	if statement == "" && len(args) == 1 {
-		return "", bourse.Errorf(bourse.CodeInvalid, "standard input has no statement")
+		return "", bourse.Errorf(bourse.CodeInvalid, "standard input contains no statement")
 	}
 	return statement, nil
 }
 
-// ask asks once and prints the rows as they come.
+// ask runs a query once and prints rows as they arrive.
 func ask(ctx context.Context, s *cli.Shell, q machinesapi.ViewQuery, f options) error {
 	out := newRowPrinter(s, f)
 	stop := cli.Spin(s.Err, "asking the view")
@@ -161,7 +163,7 @@ func ask(ctx context.Context, s *cli.Shell, q machinesapi.ViewQuery, f options) 
 		}
 	}
 	if end.Truncated {
-		err := bourse.Errorf(bourse.CodeInvalid, "the answer was cut off after %s: that is the server's limit", cli.Count(end.Rows, "row"))
+		err := bourse.Errorf(bourse.CodeInvalid, "the answer was truncated after %s, the server's limit", cli.Count(end.Rows, "row"))
 		return cli.Beside(cli.Hint(err, askLess))
 	}
 	if s.Out.TTY && s.Err.TTY && !s.JSON && !f.csv {

@@ -19,8 +19,8 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// answers serves the lines to every query but the one for what can be asked,
-// and remembers the last query.
+// answers serves the same lines to every query except the one for the schema, and
+// records the last query.
 type answers struct {
 	lines  string
 	schema string
@@ -39,7 +39,7 @@ const someSchema = `{"columns":["name","name","about"]}
 func (a *answers) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var q struct{ Statement string }
 	if err := json.NewDecoder(r.Body).Decode(&q); err != nil || r.Method != http.MethodPost || r.URL.Path != "/v1/view/queries" {
-		http.Error(w, "not what the view is asked", http.StatusTeapot)
+		http.Error(w, "not a query", http.StatusTeapot)
 		return
 	}
 	w.Header().Set("Content-Type", machinesapi.TypeLines)
@@ -75,13 +75,13 @@ func TestSQL(t *testing.T) {
 		clitest.Golden(t, name, got.Out)
 	}
 	if a.last.Statement != "SELECT *\nFROM machines" {
-		t.Errorf("asked %q", a.last.Statement)
+		t.Errorf("sent %q", a.last.Statement)
 	}
 }
 
-// TestSQLOutputIsReadable: what is printed for programs says the same as what
-// came, to the usual readers.
-func TestSQLOutputIsReadable(t *testing.T) {
+// TestSQLOutputCanBeParsed checks that the usual parsers read the original values from
+// JSON and CSV.
+func TestSQLOutputCanBeParsed(t *testing.T) {
 	got := line.Against(t, &answers{lines: someRows}, "sql", "SELECT 1", "--json")
 	d := json.NewDecoder(strings.NewReader(got.Out))
 	d.UseNumber()
@@ -106,7 +106,7 @@ func TestSQLOutputIsReadable(t *testing.T) {
 		t.Errorf("CSV (-want +got):\n%s", diff)
 	}
 	if !strings.Contains(got.Out, `,,"",`) {
-		t.Errorf("NULL and an empty text are the same in %q", got.Out)
+		t.Errorf("NULL and an empty text cannot be distinguished in %q", got.Out)
 	}
 }
 
@@ -119,20 +119,21 @@ func TestSQLNoRows(t *testing.T) {
 	}
 }
 
-// TestSQLPartsAreNoWhole: an answer that is cut off is shown, and fails.
-func TestSQLPartsAreNoWhole(t *testing.T) {
+// TestSQLIncompleteAnswer checks that an incomplete answer is printed, and that the
+// command fails.
+func TestSQLIncompleteAnswer(t *testing.T) {
 	rows, _, _ := strings.Cut(someRows, `{"end"`)
 	got := line.Against(t, &answers{lines: rows}, "sql", "SELECT 1", "--json")
 	if got.Code != 7 || !strings.Contains(got.Err, "breaks off") || json.Valid([]byte(got.Out)) {
-		t.Errorf("cut off: exit status %d, %q, %q; want 7 and no whole JSON", got.Code, got.Err, got.Out)
+		t.Errorf("interrupted: exit status %d, %q, %q; want 7 and incomplete JSON", got.Code, got.Err, got.Out)
 	}
 	got = line.Against(t, &answers{lines: rows}, "sql", "SELECT 1")
 	if got.Code != 7 || !strings.Contains(got.Out, "148e21aabbccdd") {
-		t.Errorf("cut off: exit status %d, %q; want 7 and the rows that came", got.Code, got.Out)
+		t.Errorf("interrupted: exit status %d, %q; want 7 and the received rows", got.Code, got.Out)
 	}
 	got = line.Against(t, &answers{lines: rows + `{"end":{"rows":2,"truncated":true}}` + "\n"}, "sql", "SELECT 1")
-	if got.Code != 2 || !strings.Contains(got.Err, "cut off after 2 rows") || !strings.Contains(got.Out, "148e21aabbccdd") {
-		t.Errorf("the server's limit: exit status %d, %q, %q; want 2, the limit and the rows", got.Code, got.Err, got.Out)
+	if got.Code != 2 || !strings.Contains(got.Err, "truncated after 2 rows") || !strings.Contains(got.Out, "148e21aabbccdd") {
+		t.Errorf("truncated: exit status %d, %q, %q; want 2, the limit and the rows", got.Code, got.Err, got.Out)
 	}
 }
 
@@ -143,7 +144,7 @@ func TestSQLStatementFromInput(t *testing.T) {
 	for name, c := range map[string]struct {
 		args []string
 		in   string
-		want string // "": the tables are listed
+		want string // "" if the tables are listed
 		code int
 	}{
 		"a dash":            {[]string{"-"}, "SELECT\n 1\n", "SELECT\n 1", 0},
@@ -161,7 +162,7 @@ func TestSQLStatementFromInput(t *testing.T) {
 			env := cli.Env{In: in, Out: out, Err: errs, Getenv: func(string) string { return "" }}
 			code := line.Main(t.Context(), env, append([]string{"--api", server.URL, "sql"}, c.args...)...)
 			if code != c.code || a.last.Statement != c.want {
-				t.Errorf("exit status %d, asked %q, want %d and %q (%s)", code, a.last.Statement, c.code, c.want, said)
+				t.Errorf("exit status %d, statement %q, want %d and %q (%s)", code, a.last.Statement, c.code, c.want, said)
 			}
 			if listed := strings.Contains(printed.String(), "apps"); listed != (c.code == 0 && c.want == "") {
 				t.Errorf("printed %q", printed)
@@ -199,7 +200,7 @@ func TestSQLHints(t *testing.T) {
 	}
 	got := line.Against(t, &answers{lines: "400 no such table: x", schema: "<html>\n"}, "sql", "SELECT 1")
 	if got.Code != 2 || !strings.Contains(got.Err, "try: bourse sql --tables") {
-		t.Errorf("where the tables cannot be had: exit status %d, %q", got.Code, got.Err)
+		t.Errorf("if the tables cannot be fetched: exit status %d, %q", got.Code, got.Err)
 	}
 }
 
@@ -227,7 +228,7 @@ func TestSQLParams(t *testing.T) {
 			_ = e.Encode(machinesapi.ViewQuery{Statement: "S", Params: values, Named: names})
 		}
 		if got := strings.TrimSpace(sent.String()); got != c.want {
-			t.Errorf("%q: asked %s, want %s", c.words, got, c.want)
+			t.Errorf("%q: sent %s, want %s", c.words, got, c.want)
 		}
 	}
 	for _, words := range [][]string{{":a=1", ":a=2"}, {":a=1", "2"}} {
@@ -244,7 +245,7 @@ func FuzzParamValue(f *testing.F) {
 	f.Fuzz(func(t *testing.T, s string) {
 		text, err := json.Marshal(paramValue(s))
 		if err != nil || !json.Valid(text) {
-			t.Errorf("%q becomes %s, %v: no JSON", s, text, err)
+			t.Errorf("%q becomes %s, %v, which is not JSON", s, text, err)
 		}
 	})
 }
@@ -254,8 +255,8 @@ const hostileRows = `{"columns":["evil\u001b[2J","b"]}
 {"end":{"rows":1}}
 `
 
-// TestRowsCannotDriveTheTerminal: what is in the view is shown, not obeyed.
-func TestRowsCannotDriveTheTerminal(t *testing.T) {
+// TestRowsAreEscaped checks that control characters in rows are escaped.
+func TestRowsAreEscaped(t *testing.T) {
 	server := httptest.NewServer(&answers{lines: hostileRows})
 	defer server.Close()
 	for _, flag := range []string{"", "--json", "--csv"} {
@@ -270,22 +271,22 @@ func TestRowsCannotDriveTheTerminal(t *testing.T) {
 		if code := line.Main(t.Context(), env, args...); code != 0 {
 			t.Fatalf("%s: exit status %d, %v", flag, code, errs)
 		}
-		plain := strings.ReplaceAll(b.String(), "\r\n", "\n") // lines of CSV
+		plain := strings.ReplaceAll(b.String(), "\r\n", "\n") // line ends of CSV
 		if strings.ContainsAny(plain, "\x1b\x07\u009b\u202e\u200b\r\x7f") {
-			t.Errorf("%s: a terminal gets %q", flag, b.String())
+			t.Errorf("%s: the terminal receives %q", flag, b.String())
 		}
 		if flag == "--json" {
 			var got []map[string]any
 			if err := json.Unmarshal(b.Bytes(), &got); err != nil || got[0]["evil\x1b[2J"] != "\x1b]0;title\x07\u009b31m\u202e\u200b\r\x7f" {
-				t.Errorf("as JSON it reads %v, %v", got, err)
+				t.Errorf("the JSON is parsed as %v, %v", got, err)
 			}
 		}
 	}
 }
 
-// TestSQLFitsTheScreen: cells are cut until the table fits; where that is too
-// much, rows become lists.
-func TestSQLFitsTheScreen(t *testing.T) {
+// TestSQLFitsTheTerminal checks that cells are cut until the table fits, and that rows
+// become lists if they would be cut too much.
+func TestSQLFitsTheTerminal(t *testing.T) {
 	for name, c := range map[string]struct {
 		width, columns int
 		lists          bool
@@ -303,7 +304,7 @@ func TestSQLFitsTheScreen(t *testing.T) {
 		}
 		for line := range strings.Lines(b.String()) {
 			if n := len([]rune(line)) - 1; n > max(c.width, 2*cli.MinWidth+2) {
-				t.Errorf("%s: a line of %d characters on a screen of %d: %q", name, n, c.width, line)
+				t.Errorf("%s: a line has %d characters on a terminal with %d columns: %q", name, n, c.width, line)
 			}
 		}
 		if strings.Contains(b.String(), "-- row 1") != c.lists {
@@ -312,8 +313,9 @@ func TestSQLFitsTheScreen(t *testing.T) {
 	}
 }
 
-// TestLongAnswersAreShownAsTheyCome: the columns of later rows stay in line.
-func TestLongAnswersAreShownAsTheyCome(t *testing.T) {
+// TestLongAnswersArePrintedInChunks checks that rows are printed before the answer is
+// complete, and that later rows are aligned.
+func TestLongAnswersArePrintedInChunks(t *testing.T) {
 	var b bytes.Buffer
 	p := &tableRows{out: cli.Stream{ReadWriter: &b}}
 	if err := p.begin([]string{"n", "x"}); err != nil {
@@ -325,12 +327,12 @@ func TestLongAnswersAreShownAsTheyCome(t *testing.T) {
 		}
 	}
 	if n := strings.Count(b.String(), "\n"); n != tableChunk+1 {
-		t.Errorf("%d lines are shown after %d rows", n, tableChunk)
+		t.Errorf("%d lines were printed after %d rows", n, tableChunk)
 	}
 	if err := errors.Join(p.row(changedRow{cells: []any{json.Number("1000"), "b"}}), p.end()); err != nil {
 		t.Fatal(err)
 	}
 	if !strings.HasSuffix(b.String(), "1  a\n1000  b\n") || strings.Count(b.String(), "x") != 1 {
-		t.Errorf("it ends with %q", b.String()[b.Len()-20:])
+		t.Errorf("the output ends with %q", b.String()[b.Len()-20:])
 	}
 }

@@ -9,21 +9,21 @@ import (
 	"github.com/bourse-dev/bourse/cli"
 )
 
-// tableChunk is how many rows are lined up at a time: a long answer is shown
-// as it comes.
+// tableChunk is the number of rows that are aligned together. Long answers are printed
+// in chunks as they arrive.
 const tableChunk = 500
 
-// tableRows prints rows as a table. On a terminal too long cells are cut; where
-// not even that makes the table fit, each row becomes a list of its cells.
-// watched puts a column in front with what became of the row.
+// tableRows prints rows as a table. On a terminal, long cells are cut. If the table
+// still does not fit, each row is printed as a list of its cells. If watched is set, a
+// first column contains the kind of change.
 type tableRows struct {
 	out     cli.Stream
 	watched bool
 
 	grid  grid
 	held  []changedRow
-	begun bool // the header is printed
-	shown int  // rows printed as lists
+	begun bool // the header was printed
+	shown int  // number of rows printed as lists
 }
 
 func (t *tableRows) begin(columns []string) error {
@@ -57,7 +57,7 @@ func (t *tableRows) end() error {
 	if t.begun {
 		return t.flush()
 	}
-	return t.write() // the header at least
+	return t.write() // prints at least the header
 }
 
 func (t *tableRows) write() error {
@@ -87,7 +87,7 @@ func (t *tableRows) write() error {
 	return err
 }
 
-// texts returns a row's cells, safe to print.
+// texts returns a row's cells, escaped for printing.
 func (t *tableRows) texts(r changedRow, width int) []string {
 	var out []string
 	if t.watched {
@@ -110,8 +110,8 @@ func (t *tableRows) numbers(r changedRow) []bool {
 	return out
 }
 
-// shownCell returns a cell for a terminal of a width; 0 means that nothing is
-// cut.
+// shownCell formats a cell for a terminal of the given width. A width of 0 means no
+// limit.
 func shownCell(v any, width int) string {
 	text := cellText(v)
 	if width > 0 {
@@ -120,11 +120,11 @@ func shownCell(v any, width int) string {
 	return cli.Clean(text)
 }
 
-// grid lines up cells under their columns.
+// grid aligns cells in columns.
 type grid struct {
 	columns []string
 	widths  []int
-	right   []bool // all numbers so far
+	right   []bool // columns that have only contained numbers so far
 }
 
 func newGrid(columns []string) grid {
@@ -137,7 +137,7 @@ func newGrid(columns []string) grid {
 	return g
 }
 
-// measure widens the columns for a row.
+// measure widens the columns to fit a row.
 func (g *grid) measure(cells []string, numbers []bool) {
 	for i, cell := range cells[:min(len(cells), len(g.widths))] {
 		g.widths[i] = max(g.widths[i], utf8.RuneCountInString(cell))
@@ -145,8 +145,8 @@ func (g *grid) measure(cells []string, numbers []bool) {
 	}
 }
 
-// fit takes what is too much for the screen from the widest columns. It is not
-// ok when every column would become too narrow to be of use.
+// fit narrows the widest columns until the grid fits the width. ok is false if the
+// columns would become too narrow to be useful.
 func (g *grid) fit(width int) (fitted grid, ok bool) {
 	fitted = *g
 	if width <= 0 || sumWidths(g.widths, 1<<30) <= width {
@@ -166,7 +166,7 @@ func (g *grid) fit(width int) (fitted grid, ok bool) {
 	return fitted, true
 }
 
-// sumWidths is how wide a line is with no column wider than most.
+// sumWidths returns the width of a line in which no column is wider than most.
 func sumWidths(widths []int, most int) int {
 	sum := max(0, len(widths)-1) * len(cli.ColumnGap)
 	for _, n := range widths {
@@ -184,7 +184,7 @@ func (g *grid) line(cells []string) string {
 	return strings.TrimRight(strings.Join(out, cli.ColumnGap), " ") + "\n"
 }
 
-// list returns a row as a list of its cells, one a line.
+// list formats a row as a list of its cells, one per line.
 func (g *grid) list(n int, cells []string, width int) string {
 	label := 0
 	for _, name := range g.columns {

@@ -15,23 +15,23 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// schemaPatience bounds how long a hint about what can be asked may take.
+// schemaPatience limits how long fetching the schema for a hint may take.
 const schemaPatience = time.Second
 
-// tableInfo is what can be asked.
+// tableInfo describes a table.
 type tableInfo struct {
 	Table   string   `json:"table"`
-	About   string   `json:"about,omitempty"` // what is in it
+	About   string   `json:"about,omitempty"` // description of its contents
 	Columns []string `json:"columns"`
 }
 
-// schemaQuery lists the tables for people and their columns, in order, with what
-// the schema says of a table: the comment behind its AS.
+// schemaQuery lists the public tables, their columns in order, and each table's
+// description, which is the comment after AS in the schema.
 const schemaQuery = `SELECT m.name, c.name, CASE WHEN m.sql LIKE 'CREATE VIEW % AS -- %' THEN
 	substr(m.sql, instr(m.sql, '-- ') + 3, instr(m.sql, char(10)) - instr(m.sql, '-- ') - 3) ELSE '' END
 	FROM sqlite_schema AS m, pragma_table_info(m.name) AS c WHERE m.type = 'view' ORDER BY m.name, c.cid`
 
-// viewTables asks the server what can be asked.
+// viewTables fetches the list of tables from the server.
 func viewTables(ctx context.Context, s *cli.Shell) ([]tableInfo, error) {
 	var out []tableInfo
 	for line, err := range s.Client().Query(ctx, machinesapi.ViewQuery{Statement: schemaQuery}) {
@@ -51,7 +51,7 @@ func viewTables(ctx context.Context, s *cli.Shell) ([]tableInfo, error) {
 	return out, nil
 }
 
-// listTables shows what can be asked.
+// listTables prints the tables and their columns.
 func listTables(ctx context.Context, s *cli.Shell, f options) error {
 	tables, err := viewTables(ctx, s)
 	if err != nil {
@@ -79,13 +79,12 @@ func listTables(ctx context.Context, s *cli.Shell, f options) error {
 		return err
 	}
 	if s.Err.TTY {
-		s.Note(`ask with: bourse sql "SELECT * FROM machines"`)
+		s.Note(`query with: bourse sql "SELECT * FROM machines"`)
 	}
 	return nil
 }
 
-// printTables prints the name of each table and beside it what is in it and its
-// columns, as many a line as fit.
+// printTables prints each table's name with its description and columns next to it.
 func printTables(s *cli.Shell, tables []tableInfo) error {
 	const usualWidth = 80
 	width, _ := s.Out.Size()
@@ -109,7 +108,8 @@ func printTables(s *cli.Shell, tables []tableInfo) error {
 	return err
 }
 
-// wrapWords writes words with a mark behind all but the last into lines of a width.
+// wrapWords wraps words into lines of the given width. mark is appended to each word
+// except the last one.
 func wrapWords(words []string, mark string, width int) []string {
 	var lines []string
 	line := ""
@@ -134,7 +134,7 @@ func wrapWords(words []string, mark string, width int) []string {
 	return append(lines, line)
 }
 
-// missing finds in SQLite's words what a statement asked for and is not there.
+// missing matches SQLite's errors about missing tables and columns.
 var missing = regexp.MustCompile(`no such (table|column): ([^\s,;:]+)`)
 
 // withTables adds the existing tables or columns to an error about a missing one.
@@ -183,7 +183,7 @@ func columnHints(wanted string, tables []tableInfo) []string {
 		}
 		names = append(names, t.Columns...)
 	}
-	hints := []string{"bourse sql --tables", "single quotes around text: 'gru'"}
+	hints := []string{"bourse sql --tables", "single quotes around text, as in 'gru'"}
 	if have != nil {
 		return append([]string{cli.Clean(column) + " is a column of " + strings.Join(have, ", ")}, hints...)
 	}

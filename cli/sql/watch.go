@@ -9,34 +9,34 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// watchSink shows a watched answer.
+// watchSink displays a watched query.
 type watchSink interface {
 	begin(columns []string) error
 	row(r changedRow) error
-	settled(change uint64) error // everything so far is as after this change
-	restart() error              // what was shown is void: columns and rows follow again
-	lost(why string)             // the connection broke
-	back(fresh bool)             // there is one again; fresh: all rows follow
+	settled(change uint64) error // the output is complete up to this change
+	restart() error              // earlier output is void; columns and rows follow again
+	lost(why string)             // the connection was lost
+	back(fresh bool)             // the connection is restored; if fresh, all rows follow
 	close() error
 }
 
-// watch follows one query over any number of connections.
+// watch follows a query across reconnections.
 type watch struct {
 	shell *cli.Shell
 	query machinesapi.ViewQuery
 	sink  watchSink
 
-	id     string // of the subscription
-	change uint64 // the last that was shown
-	whole  bool   // all rows of the subscription have been shown
+	id     string // the subscription's id
+	change uint64 // the last change that was shown
+	whole  bool   // all initial rows were shown
 }
 
-// watchQuery shows an answer and every change of it, until ctx ends.
+// watchQuery shows a query's rows and all their changes until ctx is done.
 func watchQuery(ctx context.Context, s *cli.Shell, q machinesapi.ViewQuery, f options) (err error) {
 	w := &watch{shell: s, query: q}
 	sub, err := s.Client().Subscribe(ctx, q)
 	if err != nil {
-		return err // what has never worked is not tried again
+		return err // no retries if the first request fails
 	}
 	w.sink = newSink(s, f)
 	defer func() {
@@ -48,7 +48,7 @@ func watchQuery(ctx context.Context, s *cli.Shell, q machinesapi.ViewQuery, f op
 	for resumed := false; ; {
 		began := s.Now()
 		err := w.follow(sub, resumed)
-		_ = sub.Close() // it was only read
+		_ = sub.Close() // read-only, so errors do not matter
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
@@ -64,7 +64,7 @@ func watchQuery(ctx context.Context, s *cli.Shell, q machinesapi.ViewQuery, f op
 	}
 }
 
-// follow shows what comes until the stream breaks off.
+// follow shows rows and changes until the stream ends.
 func (w *watch) follow(sub *machinesapi.Subscription, resumed bool) error {
 	if sub.ID != "" {
 		w.id = sub.ID
@@ -83,7 +83,7 @@ func (w *watch) follow(sub *machinesapi.Subscription, resumed bool) error {
 			if err == nil {
 				err = w.sink.settled(c.ID)
 			}
-		case resumed: // the rows are there already
+		case resumed: // the initial rows were already shown
 		case line.Columns != nil:
 			err = w.sink.begin(line.Columns)
 		case line.Row != nil:
@@ -99,7 +99,7 @@ func (w *watch) follow(sub *machinesapi.Subscription, resumed bool) error {
 	return nil
 }
 
-// reconnect tries again, later and later, until it works or will not.
+// reconnect retries with growing delays until it succeeds or fails permanently.
 func (w *watch) reconnect(ctx context.Context, backoff *cli.Backoff) (sub *machinesapi.Subscription, resumed bool, err error) {
 	client := w.shell.Client()
 	for {
@@ -123,8 +123,8 @@ func (w *watch) reconnect(ctx context.Context, backoff *cli.Backoff) (sub *machi
 	}
 }
 
-// forgotten reports whether a subscription is no more: its broker was started
-// again, or is another one, or no longer has the changes since.
+// forgotten reports whether the subscription no longer exists: its broker was
+// restarted, is a different one, or no longer has the changes since then.
 func forgotten(err error) bool {
 	switch bourse.CodeOf(err) {
 	case bourse.CodeNotFound, bourse.CodeFailedPrecondition, bourse.CodeConflict:

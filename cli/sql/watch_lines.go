@@ -7,7 +7,7 @@ import (
 	"github.com/bourse-dev/bourse/cli"
 )
 
-// newSink returns the way in which a watched answer is shown.
+// newSink returns the display for a watched query.
 func newSink(s *cli.Shell, f options) watchSink {
 	switch {
 	case s.JSON:
@@ -20,31 +20,31 @@ func newSink(s *cli.Shell, f options) watchSink {
 	return &printedChanges{shell: s, rowPrinter: &tableRows{out: s.Out, watched: true}}
 }
 
-// notices reports on standard error what becomes of the connection.
+// notices reports the connection's state on standard error.
 type notices struct{ shell *cli.Shell }
 
 func (t notices) lost(why string) {
-	t.shell.Note("connection lost (" + cli.Clean(why) + "): trying again")
+	t.shell.Note("connection lost (" + cli.Clean(why) + "); reconnecting")
 }
 
 func (t notices) back(fresh bool) {
 	if fresh {
-		t.shell.Note("connected again; all rows follow again")
+		t.shell.Note("reconnected; all rows follow again")
 		return
 	}
-	t.shell.Note("connected again; nothing was missed")
+	t.shell.Note("reconnected; no changes were missed")
 }
 
-// printedChanges prints a watched answer row after row.
+// printedChanges prints a watched query row by row.
 type printedChanges struct {
 	rowPrinter
 	shell  *cli.Shell
 	begun  bool
-	wholly bool // the first rows are all there
+	wholly bool // the initial rows are complete
 }
 
 func (p *printedChanges) begin(columns []string) error {
-	if p.begun { // the same again
+	if p.begun { // the columns have not changed
 		return nil
 	}
 	p.begun = true
@@ -64,11 +64,11 @@ func (p *printedChanges) lost(why string) { notices{p.shell}.lost(why) }
 func (p *printedChanges) back(fresh bool) { notices{p.shell}.back(fresh) }
 func (p *printedChanges) close() error    { return p.flush() }
 
-// jsonLines prints a watched answer as JSON, one object a line.
+// jsonLines prints a watched query as JSON, one object per line.
 type jsonLines struct {
 	shell *cli.Shell
-	names []string // encoded
-	begun bool     // the first rows are all there
+	names []string // column names, as JSON
+	begun bool     // the initial rows are complete
 }
 
 func (j *jsonLines) begin(columns []string) error {

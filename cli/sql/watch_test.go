@@ -21,19 +21,19 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// reply is what a scripted server does with one request: it checks it, and
-// sends the lines, slowly or at once, until the connection breaks.
+// reply is a scripted server's reply to one request. The server checks the request and
+// sends the lines until the connection breaks.
 type reply struct {
 	want   string // method and path with query
 	code   bourse.Code
-	status int // of a reply by a proxy
+	status int // status of a reply by a proxy
 	lines  []string
 	pause  time.Duration // before each line
-	broken bool          // no connection at all
-	stay   bool          // after the lines the connection stays, silent
+	broken bool          // the connection fails
+	stay   bool          // the connection stays open after the lines
 }
 
-// scripted is a server that gives one reply after the other.
+// scripted is a server that sends scripted replies in order.
 type scripted struct {
 	t       *testing.T
 	replies []reply
@@ -65,7 +65,7 @@ func (s *scripted) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	in, out := io.Pipe()
 	resp.Body = in
-	go func() { // ends with the reader
+	go func() { // ends when the reader closes the pipe
 		for _, line := range p.lines {
 			time.Sleep(p.pause)
 			if _, err := io.WriteString(out, line+"\n"); err != nil {
@@ -89,8 +89,8 @@ const (
 
 func script() []string { return strings.Split(firstRows, "|") }
 
-// watching runs "bourse sql --watch" against a script, for so long, in a
-// bubble with its own time.
+// watching runs "bourse sql --watch" against a script for the given time. It must run
+// in a synctest bubble.
 func watching(t *testing.T, out cli.Stream, f options, long time.Duration, asJSON bool, replies ...reply) (said string, err error) {
 	t.Helper()
 	server := &scripted{t: t, replies: replies}
@@ -106,9 +106,8 @@ func watching(t *testing.T, out cli.Stream, f options, long time.Duration, asJSO
 	return errText.String(), err
 }
 
-// eventful is a life with everything in it: changes, a broken connection that
-// is resumed, one that is not there for a while, and a broker that has
-// forgotten.
+// eventful returns a script with changes, a broken connection that is resumed, a
+// temporary failure, and a broker that no longer has the subscription.
 func eventful() []reply {
 	return []reply{
 		{want: subscribing, lines: append(script(), `{"change":[5,"update",1,["a",3]]}`)},
@@ -120,7 +119,7 @@ func eventful() []reply {
 	}
 }
 
-func TestWatchSurvivesItsConnections(t *testing.T) {
+func TestWatchReconnects(t *testing.T) {
 	for name, c := range map[string]struct {
 		flags options
 		json  bool
@@ -130,7 +129,7 @@ func TestWatchSurvivesItsConnections(t *testing.T) {
 				out, text := clitest.Buffer("")
 				said, err := watching(t, out, c.flags, time.Minute, c.json, eventful()...)
 				if bourse.CodeOf(err) != bourse.CodeCanceled {
-					t.Errorf("it ends with %v, want canceled", err)
+					t.Errorf("got error %v, want canceled", err)
 				}
 				clitest.Golden(t, "sql_"+name+"_wide", text.String()+"--- stderr\n"+said)
 			})
@@ -138,9 +137,9 @@ func TestWatchSurvivesItsConnections(t *testing.T) {
 	}
 }
 
-// TestWatchResumesOnlyWhatIsWhole: rows that did not all come are asked for
-// again.
-func TestWatchResumesOnlyWhatIsWhole(t *testing.T) {
+// TestWatchResumesOnlyAfterInitialRows checks that a watch is only resumed after all its
+// initial rows have arrived.
+func TestWatchResumesOnlyAfterInitialRows(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		out, text := clitest.Buffer("")
 		_, err := watching(t, out, options{}, time.Minute, true,
@@ -150,7 +149,7 @@ func TestWatchResumesOnlyWhatIsWhole(t *testing.T) {
 			reply{want: "GET /v1/view/subscriptions/s1?from=4", code: bourse.CodeInvalid},
 		)
 		if bourse.CodeOf(err) != bourse.CodeInvalid {
-			t.Errorf("it ends with %v, want the server's invalid", err)
+			t.Errorf("got error %v, want the server's invalid", err)
 		}
 		if strings.Contains(text.String(), `"c"`) || strings.Count(text.String(), `{"kind":"restart"}`) != 1 {
 			t.Errorf("printed\n%s", text)
@@ -158,23 +157,22 @@ func TestWatchResumesOnlyWhatIsWhole(t *testing.T) {
 	})
 }
 
-// TestWatchGivesUpAtOnce where it has never worked, or where the statement is
-// at fault.
-func TestWatchGivesUpAtOnce(t *testing.T) {
+// TestWatchDoesNotRetryTheFirstRequest checks that there are no retries if the first request fails.
+func TestWatchDoesNotRetryTheFirstRequest(t *testing.T) {
 	for _, first := range []reply{{want: subscribing, broken: true}, {want: subscribing, code: bourse.CodeInvalid}, {want: subscribing, code: bourse.CodeUnavailable}} {
 		synctest.Test(t, func(t *testing.T) {
 			out, text := clitest.Buffer("")
 			began := time.Now()
 			if said, err := watching(t, out, options{}, time.Hour, false, first); err == nil || said != "" || text.Len() > 0 || time.Since(began) > 0 {
-				t.Errorf("%+v: %v after %s, said %q", first, err, time.Since(began), said)
+				t.Errorf("%+v: got error %v after %s, stderr %q", first, err, time.Since(began), said)
 			}
 		})
 	}
 }
 
-// TestWatchTellsTheStatementsFaultFromTheConnections: a proxy's silence is
-// worth another try, a statement that takes too long is not.
-func TestWatchTellsTheStatementsFaultFromTheConnections(t *testing.T) {
+// TestWatchDoesNotRetryStatementTimeout checks that a proxy's timeout is
+// retried, but not that of a statement.
+func TestWatchDoesNotRetryStatementTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		out, _ := clitest.Buffer("")
 		_, err := watching(t, out, options{}, time.Hour, false,
@@ -183,12 +181,12 @@ func TestWatchTellsTheStatementsFaultFromTheConnections(t *testing.T) {
 			reply{want: "GET /v1/view/subscriptions/s1?from=4", lines: []string{`{"columns":["id","n"]}`, `{"error":{"code":"timeout","message":"the statement took longer than 1s"}}`}},
 		)
 		if bourse.CodeOf(err) != bourse.CodeTimeout || !slices.Equal(cli.Hints(err), []string{askLess}) {
-			t.Errorf("it ends with %v (%q), want timeout and how to ask for less", err, cli.Hints(err))
+			t.Errorf("got error %v (%q), want timeout and a hint to reduce the result", err, cli.Hints(err))
 		}
 	})
 }
 
-// TestWatchBacksOff: a broker that stays away is not run over.
+// TestWatchBacksOff checks that an unavailable broker is not flooded with requests.
 func TestWatchBacksOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		replies := []reply{{want: subscribing, lines: script()}}
@@ -200,15 +198,15 @@ func TestWatchBacksOff(t *testing.T) {
 		out, _ := clitest.Buffer("")
 		said, err := watching(t, out, options{}, time.Hour, false, replies...)
 		if took := time.Since(began); bourse.CodeOf(err) != bourse.CodeForbidden || took < 25*time.Second || took > time.Minute {
-			t.Errorf("it ends with %v after %s, want forbidden after about 11 waits of up to %s", err, took, cli.BackoffMost)
+			t.Errorf("got error %v after %s, want forbidden after about 11 waits of up to %s", err, took, cli.BackoffMost)
 		}
 		if n := strings.Count(said, "\n"); n != 1 {
-			t.Errorf("it says %d lines while nothing happens:\n%s", n, said)
+			t.Errorf("%d lines on stderr, want 1:\n%s", n, said)
 		}
 	})
 }
 
-// TestWatchOnATerminal: the table is drawn again in its place.
+// TestWatchOnATerminal checks that the table is redrawn in place.
 func TestWatchOnATerminal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var b bytes.Buffer
@@ -217,10 +215,10 @@ func TestWatchOnATerminal(t *testing.T) {
 		replies[0].pause, replies[3].pause, replies[5].pause = time.Second, time.Second, time.Second
 		_, err := watching(t, out, options{}, time.Minute, false, replies...)
 		if bourse.CodeOf(err) != bourse.CodeCanceled {
-			t.Errorf("it ends with %v, want canceled", err)
+			t.Errorf("got error %v, want canceled", err)
 		}
-		if !strings.Contains(b.String(), "-- 2 rows; connection lost, trying again: the answer") {
-			t.Errorf("it does not tell of the lost connection: %q", b.String())
+		if !strings.Contains(b.String(), "-- 2 rows; connection lost, reconnecting: the answer") {
+			t.Errorf("the lost connection is not reported: %q", b.String())
 		}
 		want := []string{"     id   n", "     a    1", "     b   22", "-- 2 rows, 3 changes, the last at"}
 		got := displayed(b.String())
@@ -230,12 +228,12 @@ func TestWatchOnATerminal(t *testing.T) {
 			}
 		}
 		if len(got) != len(want) {
-			t.Errorf("the screen shows\n%s", strings.Join(got, "\n"))
+			t.Errorf("unexpected screen:\n%s", strings.Join(got, "\n"))
 		}
 	})
 }
 
-// displayed plays what was written to a terminal and returns what it shows.
+// displayed returns what a terminal shows after the given output.
 func displayed(written string) []string {
 	var lines []string
 	row := 0
@@ -265,8 +263,8 @@ func displayed(written string) []string {
 	return lines
 }
 
-// TestScreenFits: nothing that is drawn is larger than the terminal, or the
-// next drawing would not find its place.
+// TestScreenFits checks that no frame is larger than the terminal, because the next one
+// would otherwise be drawn in the wrong place.
 func TestScreenFits(t *testing.T) {
 	width, height := 20, 6
 	var b bytes.Buffer
@@ -284,17 +282,17 @@ func TestScreenFits(t *testing.T) {
 		width, height = size[0], size[1]
 		lines := s.lines()
 		if len(lines) > max(4, height-1) {
-			t.Errorf("%d lines on a terminal of %d", len(lines), height)
+			t.Errorf("%d lines on a terminal with %d", len(lines), height)
 		}
 		for _, line := range lines {
 			if n := len([]rune(line)); n > max(1, width-1) || strings.ContainsAny(line, "\x1b\n") {
-				t.Errorf("a line of %d characters on a terminal of %d: %q", n, width, line)
+				t.Errorf("a line has %d characters on a terminal with %d columns: %q", n, width, line)
 			}
 		}
 	}
 }
 
-// TestScreenMarksChanges: what is new or changed shows it for a while.
+// TestScreenMarksChanges checks that new and changed rows are marked temporarily.
 func TestScreenMarksChanges(t *testing.T) {
 	clock := clitest.Now
 	var b bytes.Buffer
@@ -308,7 +306,7 @@ func TestScreenMarksChanges(t *testing.T) {
 	}
 	_ = s.begin([]string{"a"})
 	for _, r := range []changedRow{{kind: kindRow, id: 1}, {kind: kindRow, id: 2}, {kind: "update", id: 2}, {kind: "insert", id: 3}, {kind: "delete", id: 9}} {
-		_ = s.row(r) // a buffer takes everything
+		_ = s.row(r) // writing to a buffer cannot fail
 	}
 	_ = s.settled(3)
 	if diff := cmp.Diff([]string{"", "~", "+"}, marks()); diff != "" {
@@ -321,6 +319,6 @@ func TestScreenMarksChanges(t *testing.T) {
 	}
 	before = b.Len()
 	if marks(); b.Len() != before {
-		t.Errorf("%d bytes are drawn while nothing happens", b.Len()-before)
+		t.Errorf("%d bytes were drawn without a change", b.Len()-before)
 	}
 }
