@@ -1,5 +1,5 @@
-// Package app implements the commands of apps and of what belongs to them: "bourse
-// app", "status", "secrets", "token" and "credentials". There is one file for each verb.
+// Package app implements the commands for apps and what belongs to them: "bourse app",
+// "status", "secrets", "token" and "credentials". There is one file for each verb.
 package app
 
 import (
@@ -8,10 +8,11 @@ import (
 	"github.com/bourse-dev/bourse/cli"
 )
 
-// New returns the commands of apps, with more that other packages have.
+// New returns the "app" commands, including more commands that other packages
+// implement.
 func New(s *cli.Shell, more ...*cobra.Command) *cobra.Command {
 	verbs := append([]*cobra.Command{newCreate(s), newList(s), newShow(s), newDestroy(s)}, more...)
-	c := cli.Noun("app", "Make, list and destroy apps, the name spaces of machines", verbs...)
+	c := cli.Noun("app", "Manage apps, which group machines", verbs...)
 	c.Aliases = []string{"apps"}
 	return c
 }

@@ -19,14 +19,14 @@ func newCert(s *cli.Shell) *cobra.Command {
 	var hosts []string
 	c := &cobra.Command{
 		Use:   "cert NAME",
-		Short: "Make the certificate of a server, and its key",
-		Long: `Make the certificate of a server, valid for a year, and its key, both in NAME.pem.
-The CA of "bourse credentials init" in the same directory signs it.
-NAME is what the server's --name says. That of a scraper, such as Prometheus,
-reads the servers' metrics and is good for nothing else.
+		Short: "Issue a server's certificate and key",
+		Long: `Issue a server's certificate, valid for one year, and its key. Both are written
+to NAME.pem, and signed by the CA that "bourse credentials init" created in the same
+directory. NAME must be the server's --name. A scraper's certificate, such as
+Prometheus's, only gives access to the servers' metrics.
 
-Without --role it is that of a server which is no part of the cluster, such as
-NATS: it proves the names of --host, and no server lets it in.`,
+Without --role, the certificate is for a server outside the cluster, such as NATS. It
+is valid for the names in --host, and the cluster's servers do not accept it.`,
 		Example: `  bourse credentials cert --role broker --host api.example.com,10.0.0.1 broker-1
   bourse credentials cert --role worker gru-1
   bourse credentials cert --role proxy edge-1
@@ -54,7 +54,7 @@ NATS: it proves the names of --host, and no server lets it in.`,
 				return err
 			}
 			files := []file{
-				{Name: args[0] + ".pem", For: what + ", for a year, and its key", data: pair.PEM(), secret: true},
+				{Name: args[0] + ".pem", For: what + ", valid for one year, and its key", data: pair.PEM(), secret: true},
 			}
 			if err := create(dir, files); err != nil {
 				return err
@@ -62,14 +62,14 @@ NATS: it proves the names of --host, and no server lets it in.`,
 			return show(s, files)
 		},
 	}
-	c.Flags().StringVar(&role, "role", "", "`role` of the server: broker, worker or proxy; or scraper")
-	c.Flags().StringSliceVar(&hosts, "host", nil, "`names` and addresses by which clients reach it, comma separated; workers and proxies need none")
-	c.Flags().StringVar(&dir, "dir", ".", "`directory` with the CA, and for the files")
+	c.Flags().StringVar(&role, "role", "", "`role` of the server: broker, worker, proxy or scraper")
+	c.Flags().StringSliceVar(&hosts, "host", nil, "`names` and addresses that clients use, separated by commas; workers and proxies need none")
+	c.Flags().StringVar(&dir, "dir", ".", "`directory` with the CA, to which the files are written")
 	cli.CompleteFixed(c, "role", string(bourse.RoleBroker), string(bourse.RoleWorker), string(bourse.RoleProxy), string(bourse.RoleScraper))
 	return c
 }
 
-// check refuses what would make a certificate of no use.
+// check rejects arguments that would result in a useless certificate.
 func check(who admission.Identity, hosts []string) error {
 	if err := who.ID.Validate(); err != nil {
 		return bourse.Errorf(bourse.CodeInvalid, "name %s: use 1 to 63 of a-z, 0-9 and \"-\", beginning and ending with a letter or digit", bourse.Quoted(string(who.ID)))
@@ -85,11 +85,11 @@ func check(who admission.Identity, hosts []string) error {
 	case bourse.RoleWorker, bourse.RoleProxy, bourse.RoleScraper:
 	case bourse.RoleBroker:
 		if len(hosts) == 0 {
-			return bourse.Errorf(bourse.CodeInvalid, "a broker needs --host: the name or address by which its clients reach it")
+			return bourse.Errorf(bourse.CodeInvalid, "a broker needs --host, the name or address that its clients use")
 		}
 	case "":
 		if len(hosts) == 0 {
-			return bourse.Errorf(bourse.CodeInvalid, "give --role broker, worker or proxy; or --host for a server that is no part of the cluster, such as NATS")
+			return bourse.Errorf(bourse.CodeInvalid, "use --role broker, worker or proxy, or --host for a server outside the cluster, such as NATS")
 		}
 	default:
 		return bourse.Errorf(bourse.CodeInvalid, "--role %s: use broker, worker, proxy or scraper", bourse.Quoted(string(who.Role)))
@@ -97,7 +97,7 @@ func check(who admission.Identity, hosts []string) error {
 	return nil
 }
 
-// readCA reads what init has made.
+// readCA reads the CA that "credentials init" created.
 func readCA(dir string) (*admission.CA, error) {
 	cert, err := os.ReadFile(filepath.Join(dir, caFile))
 	key, keyErr := os.ReadFile(filepath.Join(dir, caKeyFile))

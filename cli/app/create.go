@@ -14,7 +14,7 @@ func newCreate(s *cli.Shell) *cobra.Command {
 	var org, network string
 	c := &cobra.Command{
 		Use:     "create NAME",
-		Short:   "Make an app",
+		Short:   "Create an app",
 		Example: "  bourse app create shop --org acme",
 		Args:    cli.Exactly(1),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -36,7 +36,7 @@ func newCreate(s *cli.Shell) *cobra.Command {
 			return err
 		},
 	}
-	c.Flags().StringVarP(&org, "org", "o", "", "`organization` that owns it (default personal)")
-	c.Flags().StringVar(&network, "network", "", "`name` of its private network")
+	c.Flags().StringVarP(&org, "org", "o", "", "`organization` that owns the app (default: personal)")
+	c.Flags().StringVar(&network, "network", "", "`name` of the app's private network")
 	return c
 }

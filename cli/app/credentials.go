@@ -6,9 +6,9 @@ import (
 	"github.com/bourse-dev/bourse/cli"
 )
 
-// NewCredentials returns the commands of credentials.
+// NewCredentials returns the "credentials" commands.
 func NewCredentials(s *cli.Shell) *cobra.Command {
-	c := cli.Noun("credentials", "Make the CA, certificates, key and tokens of a cluster", newInit(s), newCert(s), newToken(s))
+	c := cli.Noun("credentials", "Create a cluster's CA, certificates, keys and tokens", newInit(s), newCert(s), newToken(s))
 	c.Aliases = []string{"credential"}
 	return c
 }

@@ -14,11 +14,11 @@ import (
 func newToken(s *cli.Shell) *cobra.Command {
 	return &cobra.Command{
 		Use:   "token ORG [APP]",
-		Short: "Make a token: a line for the file of tokens that brokers have",
-		Long: `Make a token of an organization, or of one of its apps, and print it as a line
-for the file tokens in the --credentials of brokers. They read it again by
-themselves. In place of an organization "*" is everything, the workers too, and
-"role:scraper" is metrics only.`,
+		Short: "Create a token for the brokers' token file",
+		Long: `Create a token for an organization, or for one of its apps, and print it as a line
+for the brokers' file of tokens (tokens in --credentials). Brokers notice changes to that file. With
+"*" instead of an organization, the token permits everything, including access to
+workers. With "role:scraper", it only permits reading metrics.`,
 		Example: `  bourse credentials token acme web >> tokens
   bourse credentials token role:scraper >> tokens
   bourse credentials token '*' >> tokens`,
@@ -45,18 +45,18 @@ themselves. In place of an organization "*" is everything, the workers too, and
 	}
 }
 
-// checkScope refuses what brokers would not read: an organization and perhaps
-// an app, or "*".
+// checkScope rejects a scope that brokers would not accept. A scope is an organization,
+// optionally followed by an app, or "*" or the scraper scope.
 func checkScope(args []string) error {
 	switch org := args[0]; {
 	case (org == "*" || org == admission.ScraperScope) && len(args) == 1:
 		return nil
 	case org == "*":
-		return bourse.Errorf(bourse.CodeInvalid, "a token for everything has no app")
+		return bourse.Errorf(bourse.CodeInvalid, "a token for everything cannot be limited to an app")
 	case org == admission.ScraperScope:
-		return bourse.Errorf(bourse.CodeInvalid, "a scraper's token has no app")
+		return bourse.Errorf(bourse.CodeInvalid, "a scraper's token cannot be limited to an app")
 	case bourse.AppName(org).Validate() != nil: // the same alphabet
-		return bourse.Errorf(bourse.CodeInvalid, "%s is no organization: use a-z, 0-9 and \"-\", role:scraper for metrics, or '*' for everything", bourse.Quoted(org))
+		return bourse.Errorf(bourse.CodeInvalid, "invalid organization %s: use a-z, 0-9 and \"-\", role:scraper for metrics, or '*' for everything", bourse.Quoted(org))
 	case len(args) == 2:
 		return bourse.AppName(args[1]).Validate()
 	}

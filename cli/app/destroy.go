@@ -15,7 +15,7 @@ func newDestroy(s *cli.Shell) *cobra.Command {
 	c := &cobra.Command{
 		Use:               "destroy NAME",
 		Aliases:           []string{"rm", "delete"},
-		Short:             "Destroy an app with its machines",
+		Short:             "Destroy an app and its machines",
 		Example:           "  bourse app destroy shop --force --yes",
 		Args:              cli.Exactly(1),
 		ValidArgsFunction: cli.Complete(s.Apps),
@@ -46,7 +46,7 @@ func newDestroy(s *cli.Shell) *cobra.Command {
 			return err
 		},
 	}
-	c.Flags().BoolVarP(&force, "force", "f", false, "also with machines that run")
+	c.Flags().BoolVarP(&force, "force", "f", false, "also destroy running machines")
 	cli.BindYes(c, &yes)
 	return c
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/bourse-dev/bourse/cli/clitest"
 )
 
-// The hint of a refused destroy is a command that is not refused again: it has --yes if
-// that was given.
+// TestDestroySuggestsACommandThatWorks checks that the command suggested after a
+// refused destroy is not refused again: it includes --yes if that was given.
 func TestDestroySuggestsACommandThatWorks(t *testing.T) {
 	line := clitest.Of(newDestroy)
 	refused := clitest.Failure(bourse.CodeFailedPrecondition, "machines of the app run (1)")
@@ -19,6 +19,6 @@ func TestDestroySuggestsACommandThatWorks(t *testing.T) {
 	}
 	got = line.AtTerminal(t, refused, "y\n", "destroy", "shop")
 	if got.Code != 5 || !strings.Contains(got.Err, "bourse app destroy shop --force\n") {
-		t.Errorf("at a terminal: exit status %d, %q", got.Code, got.Err)
+		t.Errorf("on a terminal: exit status %d, %q", got.Code, got.Err)
 	}
 }

@@ -11,16 +11,16 @@ import (
 	"github.com/bourse-dev/bourse/cli"
 )
 
-// file is one that a command makes.
+// file is a file that a command creates.
 type file struct {
-	Name   string `json:"file"` // with its directory
+	Name   string `json:"file"` // includes the directory
 	For    string `json:"for"`
-	secret bool   // for its owner's eyes
+	secret bool   // readable only by its owner
 	data   []byte
 }
 
-// create makes all the files, or none of them. It overwrites nothing: a CA's
-// key that is lost is lost for good.
+// create creates either all files or none. It never overwrites a file, because a lost
+// CA key cannot be recovered.
 func create(dir string, files []file) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return bourse.Errorf(bourse.CodeInvalid, "%w", err)
@@ -34,7 +34,7 @@ func create(dir string, files []file) error {
 		files[i].Name = filepath.Join(dir, files[i].Name)
 		if err := files[i].create(); err != nil {
 			for _, made := range files[:i] {
-				_ = os.Remove(made.Name) // the error is about the other
+				_ = os.Remove(made.Name) // the first error is reported
 			}
 			return err
 		}
@@ -48,7 +48,7 @@ func (f *file) create() error {
 		mode = 0o600
 	}
 	w, err := os.OpenFile(f.Name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
-	if errors.Is(err, fs.ErrExist) { // made since we looked
+	if errors.Is(err, fs.ErrExist) { // created since the check
 		return exists(f.Name)
 	}
 	if err != nil {
@@ -66,7 +66,7 @@ func exists(name string) error {
 		"another --dir")
 }
 
-// show prints which files were made, and what each is for.
+// show lists the created files and their purposes.
 func show(s *cli.Shell, files []file) error {
 	t := cli.NewTable("FILE", "FOR")
 	return cli.PrintList(s, files, "", t, func(f *file) []string { return []string{cli.Clean(f.Name), f.For} })

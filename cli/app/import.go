@@ -13,10 +13,10 @@ func newImport(s *cli.Shell) *cobra.Command {
 	var app string
 	c := &cobra.Command{
 		Use:   "import",
-		Short: "Set secrets of an app to what standard input has, NAME=VALUE a line",
-		Long: `Set secrets of an app to what standard input has: NAME=VALUE on each line. Empty
-lines and those that begin with # are left out. Quotes around a value are not
-part of it; one that begins with """ ends with the next """, also lines later.`,
+		Short: "Set an app's secrets from standard input",
+		Long: `Set an app's secrets from standard input, one NAME=VALUE per line. Empty lines and
+lines that start with # are ignored. Quotes around a value are removed. A value that
+starts with """ extends to the next """, possibly over several lines.`,
 		Example: "  bourse secrets import -a shop < .env",
 		Args:    cli.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -37,8 +37,8 @@ part of it; one that begins with """ ends with the next """, also lines later.`,
 
 const longQuote = `"""`
 
-// parseLines reads NAME=VALUE lines. Of a name that is there twice the last one
-// counts. Its errors show no value.
+// parseLines parses NAME=VALUE lines. If a name occurs more than once, its last value
+// counts. Errors never contain values.
 func parseLines(text string) (names []string, values map[string]*string, err error) {
 	values = map[string]*string{}
 	lines := strings.Split(strings.ReplaceAll(text, "\r\n", "\n"), "\n")
@@ -49,13 +49,13 @@ func parseLines(text string) (names []string, values map[string]*string, err err
 		}
 		name, value, ok := strings.Cut(strings.TrimPrefix(line, "export "), "=")
 		if name = strings.TrimSpace(name); !ok || name == "" {
-			return nil, nil, bourse.Errorf(bourse.CodeInvalid, "line %d: want NAME=VALUE", at)
+			return nil, nil, bourse.Errorf(bourse.CodeInvalid, "line %d: use NAME=VALUE", at)
 		}
 		value = strings.TrimSpace(value)
 		if rest, long := strings.CutPrefix(value, longQuote); long {
 			for !strings.Contains(rest, longQuote) {
 				if i++; i == len(lines) {
-					return nil, nil, bourse.Errorf(bourse.CodeInvalid, `line %d: no """ ends this value`, at)
+					return nil, nil, bourse.Errorf(bourse.CodeInvalid, `line %d: this value has no closing """`, at)
 				}
 				rest += "\n" + lines[i]
 			}
@@ -69,7 +69,7 @@ func parseLines(text string) (names []string, values map[string]*string, err err
 		values[name] = &value
 	}
 	if len(names) == 0 {
-		return nil, nil, bourse.Errorf(bourse.CodeInvalid, "standard input has no secret: want NAME=VALUE lines")
+		return nil, nil, bourse.Errorf(bourse.CodeInvalid, "standard input contains no secrets: use NAME=VALUE lines")
 	}
 	return names, values, nil
 }

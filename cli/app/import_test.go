@@ -9,7 +9,7 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-func TestLinesOfSecrets(t *testing.T) {
+func TestParseLines(t *testing.T) {
 	names, values, err := parseLines("# of the shop\r\nA=1\nexport B = \"two words\" \n\nC='x=y'\nKEY=\"\"\"-----BEGIN\nmiddle\n-----END\"\"\"\nEMPTY=\nA=3\n")
 	if err != nil {
 		t.Fatal(err)

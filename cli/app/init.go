@@ -11,7 +11,7 @@ import (
 	"github.com/bourse-dev/bourse/internal/seal"
 )
 
-// The files of a cluster.
+// Names of a cluster's credential files.
 const (
 	caFile         = "ca.pem"
 	caKeyFile      = "ca.key"
@@ -24,10 +24,10 @@ func newInit(s *cli.Shell) *cobra.Command {
 	var dir string
 	c := &cobra.Command{
 		Use:   "init",
-		Short: "Make a cluster's CA, the keys of its membership and secrets, and a first token",
-		Long: `Make what a whole cluster has in common: a CA, the key that encrypts its
-membership, the one that its secrets are encrypted with, and a file of tokens
-with one that is good for everything. What is there already is never overwritten.`,
+		Short: "Create a cluster's CA, its keys and a first token",
+		Long: `Create the credentials that a cluster's servers share: a CA, the key that encrypts
+gossip between the members, the key that encrypts secrets, and a token file with one
+token that permits everything. Existing files are never overwritten.`,
 		Example: "  bourse credentials init",
 		Args:    cli.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
@@ -37,10 +37,10 @@ with one that is good for everything. What is there already is never overwritten
 			}
 			files := []file{
 				{Name: caFile, For: "every server, and clients (--ca)", data: ca.Pair().Cert},
-				{Name: caKeyFile, For: "making certificates: keep it off the servers", data: ca.Pair().Key, secret: true},
+				{Name: caKeyFile, For: "issuing certificates; keep it off the servers", data: ca.Pair().Key, secret: true},
 				{Name: gossipFile, For: "every server", data: []byte(random(32) + "\n"), secret: true},
-				{Name: tokensFile, For: "every broker; its token is good for everything", data: []byte(random(16) + " *\n"), secret: true},
-				{Name: secretsKeyFile, For: "every broker: the key of secrets", data: seal.Generate(), secret: true},
+				{Name: tokensFile, For: "every broker; its token permits everything", data: []byte(random(16) + " *\n"), secret: true},
+				{Name: secretsKeyFile, For: "every broker; encrypts secrets", data: seal.Generate(), secret: true},
 			}
 			if err := create(dir, files); err != nil {
 				return err
@@ -48,7 +48,7 @@ with one that is good for everything. What is there already is never overwritten
 			if err := show(s, files); err != nil || s.JSON {
 				return err
 			}
-			s.Note("next: bourse credentials cert --role broker --host ADDRESS NAME, and one --role worker NAME for each worker")
+			s.Note("next: bourse credentials cert --role broker --host ADDRESS NAME, then the same with --role worker for each worker")
 			return nil
 		},
 	}
@@ -56,7 +56,7 @@ with one that is good for everything. What is there already is never overwritten
 	return c
 }
 
-// random returns so many random bytes in hex.
+// random returns n random bytes in hex.
 func random(n int) string {
 	b := make([]byte, n)
 	_, _ = rand.Read(b) // crypto/rand never fails

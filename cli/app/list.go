@@ -15,7 +15,7 @@ func newList(s *cli.Shell) *cobra.Command {
 	c := &cobra.Command{
 		Use:     "list",
 		Aliases: []string{"ls"},
-		Short:   "List the apps",
+		Short:   "List apps",
 		Example: "  bourse app list",
 		Args:    cli.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -24,16 +24,16 @@ func newList(s *cli.Shell) *cobra.Command {
 				return err
 			}
 			t := cli.NewTable("NAME", "STATUS", "MACHINES", "ORG", "AGE").Numbers(2, 4).Narrow(3)
-			return cli.PrintList(s, list, "no apps; the first is made by: bourse machine run host -- sleep 60", t, func(a *machinesapi.App) []string {
+			return cli.PrintList(s, list, "no apps; to create the first one: bourse machine run host -- sleep 60", t, func(a *machinesapi.App) []string {
 				return []string{string(a.Name), string(a.Status), fmt.Sprint(a.MachineCount), a.Organization.Slug, appAge(s.Now(), a.CreatedAt)}
 			})
 		},
 	}
-	c.Flags().StringVarP(&org, "org", "o", "", "only of this `organization`")
+	c.Flags().StringVarP(&org, "org", "o", "", "only apps of this `organization`")
 	return c
 }
 
-// appAge is empty for the app that exists without having been made.
+// appAge returns "-" for the default app, which exists without having been created.
 func appAge(now time.Time, createdAt int64) string {
 	if createdAt == 0 {
 		return "-"

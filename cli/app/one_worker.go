@@ -12,11 +12,11 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// OneWorker reports that a group's machines in a region are all on one worker, as they are
-// after the other workers were drained.
+// OneWorker reports that all of a group's machines in a region are on the same worker,
+// for example after the other workers were drained.
 type OneWorker struct {
 	Worker bourse.WorkerID `json:"worker"`
-	Moves  []Move          `json:"moves"` // that spread the machines over the workers that would take them
+	Moves  []Move          `json:"moves"` // spread the machines over the workers that would accept them
 }
 
 // Move is the move of a machine to a worker.
@@ -26,8 +26,8 @@ type Move struct {
 	Start   bool             `json:"start,omitempty"` // start it first: without a volume, only a started machine can be moved to a named worker
 }
 
-// oneWorker returns nil for a group whose machines are on several workers, of which there is
-// only one, or that no other worker would take.
+// oneWorker returns nil if the group's machines are on several workers, if there is
+// only one machine, or if no other worker would accept any of them.
 func oneWorker(ctx context.Context, s *cli.Shell, app bourse.AppName, g *GroupStatus, machines []machinesapi.Machine) *OneWorker {
 	var all []*machinesapi.Machine
 	for i := range machines {
@@ -60,7 +60,7 @@ func oneWorker(ctx context.Context, s *cli.Shell, app bourse.AppName, g *GroupSt
 		}
 	}
 	running := func(m *machinesapi.Machine) bool { return m.State == bourse.StateStarted }
-	slices.SortStableFunc(all, func(a, b *machinesapi.Machine) int { // the first one stays
+	slices.SortStableFunc(all, func(a, b *machinesapi.Machine) int { // the first one in this order is not moved
 		return cmp.Compare(btoi(running(a)), btoi(running(b)))
 	})
 	for i, m := range all {
@@ -81,7 +81,7 @@ func btoi(b bool) int {
 	return 0
 }
 
-// maxMoves bounds the commands that are shown at a time.
+// maxMoves limits the number of suggested commands.
 const maxMoves = 5
 
 func (o *OneWorker) commands(app bourse.AppName) []string {

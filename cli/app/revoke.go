@@ -15,9 +15,10 @@ func newRevoke(s *cli.Shell) *cobra.Command {
 	c := &cobra.Command{
 		Use:     "revoke TOKEN...",
 		Aliases: []string{"destroy", "rm"},
-		Short:   "Revoke tokens, by id or name",
-		Long: `Revoke tokens, by id or name. This broker refuses them at once, the others within
-a second. What was made with them goes on, unless you say --made: after a theft do.`,
+		Short:   "Revoke tokens",
+		Long: `Revoke tokens, given by id or name. This broker refuses them immediately, other
+brokers within a second. Tokens that were created with them remain valid unless you
+pass --made, which you should do after a theft.`,
 		Example: `  bourse token revoke ci
   bourse token revoke 5be0cd19137e2179 --made`,
 		Args:              cli.AtLeast(1),
@@ -26,7 +27,7 @@ a second. What was made with them goes on, unless you say --made: after a theft 
 			return cli.Each(args, func(word string) error { return revoke(c.Context(), s, word, made) })
 		},
 	}
-	c.Flags().BoolVar(&made, "made", false, "also the tokens that were made with them")
+	c.Flags().BoolVar(&made, "made", false, "also revoke all tokens that were created with them")
 	return c
 }
 
@@ -55,10 +56,10 @@ func revoke(ctx context.Context, s *cli.Shell, word string, made bool) error {
 		}
 	}
 	if len(reply.Revoked) == 0 {
-		s.Note("token " + id + " was revoked before")
+		s.Note("token " + id + " was already revoked")
 	}
 	if n := len(reply.Left); n > 0 {
-		s.Note(fmt.Sprintf("%d tokens that were made with it are good still; revoke them, too: bourse token revoke %s --made", n, id))
+		s.Note(fmt.Sprintf("%d tokens that were created with it are still valid; to revoke them too: bourse token revoke %s --made", n, id))
 	}
 	return nil
 }

@@ -11,9 +11,9 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// NewSecrets returns the commands of secrets.
+// NewSecrets returns the "secrets" commands.
 func NewSecrets(s *cli.Shell) *cobra.Command {
-	c := cli.Noun("secrets", "Set, list and remove secrets in the environment of machines", newSet(s), newSecretsList(s), newUnset(s), newImport(s))
+	c := cli.Noun("secrets", "Manage secrets, which machines receive in their environment", newSet(s), newSecretsList(s), newUnset(s), newImport(s))
 	c.Aliases = []string{"secret"}
 	return c
 }
@@ -22,8 +22,8 @@ func secretsOf(s *cli.Shell, app string) machinesapi.AppSecrets {
 	return s.Client().Secrets(bourse.AppName(app))
 }
 
-// change changes secrets and says what happened to which of them, in the order of
-// names. nil removes one.
+// change changes secrets and reports the changes in the order of names. A nil value
+// removes a secret.
 func change(ctx context.Context, s *cli.Shell, app string, names []string, values map[string]*string) error {
 	out, err := secretsOf(s, app).Change(ctx, values)
 	if err != nil {
@@ -41,11 +41,11 @@ func change(ctx context.Context, s *cli.Shell, app string, names []string, value
 			return err
 		}
 	}
-	s.Note("machines that run keep what they have until they start again: bourse machine restart -a " + app + " MACHINE")
+	s.Note("running machines keep their old secrets until they are restarted: bourse machine restart -a " + app + " MACHINE")
 	return nil
 }
 
-// hintSecrets adds where to look to an error.
+// hintSecrets adds a hint to an error from the API.
 func hintSecrets(err error, app string) error {
 	switch bourse.CodeOf(err) {
 	case bourse.CodeNotFound:
@@ -57,7 +57,7 @@ func hintSecrets(err error, app string) error {
 	}
 }
 
-// completeSecret completes names of an app's secrets.
+// completeSecret completes arguments from the names of an app's secrets.
 func completeSecret(s *cli.Shell, app *string) cobra.CompletionFunc {
 	return func(c *cobra.Command, _ []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		ctx, cancel := cli.CompletionContext(c)

@@ -12,7 +12,7 @@ import (
 	"github.com/bourse-dev/bourse/cli"
 )
 
-// maxInput bounds what is read of a file or of standard input, in bytes.
+// maxInput limits the size of a file or of standard input, in bytes.
 const maxInput = 1 << 20
 
 func newSet(s *cli.Shell) *cobra.Command {
@@ -20,12 +20,12 @@ func newSet(s *cli.Shell) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "set NAME=VALUE...",
 		Short: "Set secrets of an app",
-		Long: `Set secrets of an app. Machines have them in their environment from their next
-start on, over what their config says.
+		Long: `Set an app's secrets. Machines receive them in their environment the next time they
+start. A secret takes precedence over a variable of the same name in the config.
 
-A VALUE of - is read from standard input, without its last newline; one of @FILE
-from a file, as it is. Other users of this host see the rest of a command line
-while it runs.`,
+A VALUE of - is read from standard input, without the last newline. A VALUE of @FILE
+is read from a file, unchanged. Prefer these forms, because other users of this host
+can see command lines.`,
 		Example: `  bourse secrets set DATABASE_URL=- < url.txt
   bourse secrets set TLS_KEY=@key.pem LOG_LEVEL=debug -a shop`,
 		Args:              cli.AtLeast(1),
@@ -42,21 +42,21 @@ while it runs.`,
 	return c
 }
 
-// readPairs reads arguments NAME=VALUE. Its errors show no value.
+// readPairs parses NAME=VALUE arguments. Errors never contain values.
 func readPairs(ctx context.Context, s *cli.Shell, args []string) (names []string, values map[string]*string, err error) {
 	values = map[string]*string{}
 	stdin := ""
 	for i, arg := range args {
 		name, value, ok := strings.Cut(arg, "=")
 		if !ok || name == "" {
-			return nil, nil, bourse.Errorf(bourse.CodeInvalid, "argument %d: want NAME=VALUE, NAME=- or NAME=@FILE", i+1)
+			return nil, nil, bourse.Errorf(bourse.CodeInvalid, "argument %d: use NAME=VALUE, NAME=- or NAME=@FILE", i+1)
 		}
 		if _, twice := values[name]; twice {
-			return nil, nil, bourse.Errorf(bourse.CodeInvalid, "%s is there twice", cli.Clean(name))
+			return nil, nil, bourse.Errorf(bourse.CodeInvalid, "%s is given twice", cli.Clean(name))
 		}
 		switch file, isFile := strings.CutPrefix(value, "@"); {
 		case value == "-" && stdin != "":
-			return nil, nil, bourse.Errorf(bourse.CodeInvalid, "%s and %s: only one of them can be standard input", cli.Clean(stdin), cli.Clean(name))
+			return nil, nil, bourse.Errorf(bourse.CodeInvalid, "%s and %s: only one value can be read from standard input", cli.Clean(stdin), cli.Clean(name))
 		case value == "-":
 			stdin = name
 			value, err = readStdin(ctx, s)
@@ -74,7 +74,7 @@ func readPairs(ctx context.Context, s *cli.Shell, args []string) (names []string
 
 func readStdin(ctx context.Context, s *cli.Shell) (string, error) {
 	if s.CanAsk() {
-		s.Note("type the value, then Ctrl-D; this terminal shows it")
+		s.Note("type the value, then Ctrl-D; the terminal shows what you type")
 	}
 	text, err := s.ReadInput(ctx, func(r io.Reader) ([]byte, error) { return io.ReadAll(io.LimitReader(r, maxInput+1)) })
 	return bounded(text, err, "standard input")
@@ -95,7 +95,7 @@ func bounded(text []byte, err error, what string) (string, error) {
 		return "", bourse.Errorf(bourse.CodeInvalid, "read %s: %w", what, err)
 	}
 	if len(text) > maxInput {
-		return "", bourse.Errorf(bourse.CodeInvalid, "%s has more than %d bytes", what, maxInput)
+		return "", bourse.Errorf(bourse.CodeInvalid, "%s exceeds %d bytes", what, maxInput)
 	}
 	return string(text), nil
 }

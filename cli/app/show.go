@@ -19,7 +19,7 @@ func newShow(s *cli.Shell) *cobra.Command {
 	c := &cobra.Command{
 		Use:               "show [APP]",
 		Aliases:           []string{"status"},
-		Short:             "Show an app: whose it is, and what it has where",
+		Short:             "Show an app's organization, machines and volumes",
 		Example:           "  bourse app show shop",
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: cli.Complete(s.Apps),

@@ -18,17 +18,18 @@ import (
 	"github.com/bourse-dev/bourse/workload"
 )
 
-// NewStatus returns the command that shows how an app is.
+// NewStatus returns the "status" command.
 func NewStatus(s *cli.Shell) *cobra.Command {
 	var app string
 	var follow bool
 	c := &cobra.Command{
 		Use:   "status",
-		Short: "Show how an app is: its release, its machines by group and region, their checks",
-		Long: `Show how an app is: what was released last, and by process group and region the
-states of its machines, what their checks say, and how many of them a proxy passes
-requests on to: those that are started, are not cordoned and fail no check. A
-machine that a request would start is asleep. With --watch the screen follows.`,
+		Short: "Show an app's release, machines and health checks",
+		Long: `Show an app's latest release and, by process group and region, the states of its
+machines, the results of their health checks, and to how many of them proxies send
+requests. These are the started machines that are not cordoned and pass their checks.
+A machine that is started by the next request is shown as asleep. With --watch, the
+display is updated continuously.`,
 		Example: "  bourse status -a shop --watch",
 		Args:    cli.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -50,43 +51,46 @@ machine that a request would start is asleep. With --watch the screen follows.`,
 		},
 	}
 	s.BindApp(c, &app)
-	c.Flags().BoolVarP(&follow, "watch", "w", false, "follow it, until Ctrl-C")
+	c.Flags().BoolVarP(&follow, "watch", "w", false, "update the display until Ctrl-C")
 	return c
 }
 
-// Status is how an app is.
+// Status is an app's status.
 type Status struct {
 	App     bourse.AppName    `json:"app"`
-	Release *release.Release  `json:"release,omitempty"` // the newest; nil: there is none
-	URLs    []string          `json:"urls,omitempty"`    // at which proxies serve it, the best first
-	Groups  []GroupStatus     `json:"groups"`            // by name and region
+	Release *release.Release  `json:"release,omitempty"` // the latest; nil if there is none
+	URLs    []string          `json:"urls,omitempty"`    // at which proxies serve the app, the best one first
+	Groups  []GroupStatus     `json:"groups"`            // sorted by name and region
 	Silent  []bourse.WorkerID `json:"silent,omitempty"`  // workers that did not answer
 }
 
-// GroupStatus is how the machines of a process group are in one region.
+// GroupStatus is the status of a process group's machines in one region.
 type GroupStatus struct {
-	Group    string                    `json:"group"` // "": of no group
+	Group    string                    `json:"group"` // "" for machines without a group
 	Region   bourse.Region             `json:"region"`
 	Machines int                       `json:"machines"`
 	States   map[bourse.State]int      `json:"states"`
 	Checks   map[bourse.CheckState]int `json:"checks,omitempty"`
-	Releases []string                  `json:"releases,omitempty"` // numbers of those that they are of; more than one while a deploy is in progress
-	// Ports are those that proxies serve for the group; without any the rest is 0.
+	Releases []string                  `json:"releases,omitempty"` // the machines' release numbers; more than one during a deploy
+	// Ports are the ports at which proxies serve the group. Without ports, the counts
+	// below are 0.
 	Ports   []int `json:"ports,omitempty"`
-	Served  int   `json:"served"`  // machines that have such ports
-	Serving int   `json:"serving"` // of them, that requests are passed on to
-	Asleep  int   `json:"asleep"`  // that a request would start
-	// OneWorker is set if all machines are on one worker and others would take some.
+	Served  int   `json:"served"`  // machines with such ports
+	Serving int   `json:"serving"` // those of them that receive requests
+	Asleep  int   `json:"asleep"`  // those that a request would start
+	// OneWorker is set if all machines are on one worker and other workers would accept
+	// some.
 	OneWorker *OneWorker `json:"one_worker,omitempty"`
-	// Trouble says of each machine that is not as it should be why.
+	// Trouble describes each machine's problem, if it has one.
 	Trouble []string `json:"trouble,omitempty"`
 
-	lost bool // a machine's worker is not reached
-	ill  bool // another machine is in trouble
+	lost bool // a machine's worker is unreachable
+	ill  bool // another machine has a problem
 }
 
-// statusOf asks how an app is. quotes also looks for workers that would take machines of
-// groups that are all on one worker: a quote asks registries, so it is not repeated often.
+// statusOf fetches an app's status. If quotes is set, it also looks for workers that
+// would accept machines of groups that are all on one worker. A quote contacts
+// registries, so this must not be done often.
 func statusOf(ctx context.Context, s *cli.Shell, app bourse.AppName, quotes bool) (Status, error) {
 	machines, silent, err := s.Client().Machines(ctx, app, machinesapi.ListMachines{})
 	if bourse.CodeOf(err) == bourse.CodeNotFound {
@@ -107,7 +111,7 @@ func statusOf(ctx context.Context, s *cli.Shell, app bourse.AppName, quotes bool
 		g.OneWorker = oneWorker(ctx, s, app, g, machines)
 	}
 	list, err := s.Client().Releases(app).List(ctx, 1)
-	if bourse.CodeOf(err) == bourse.CodeNotFound { // the default app has none before it is made
+	if bourse.CodeOf(err) == bourse.CodeNotFound { // the default app may not have been created yet
 		err = nil
 	}
 	if len(list) > 0 {
@@ -116,7 +120,8 @@ func statusOf(ctx context.Context, s *cli.Shell, app bourse.AppName, quotes bool
 	return st, err
 }
 
-// urlPatience bounds how long proxies are waited for: the rest of the status is worth more.
+// urlPatience limits the time spent waiting for proxies, because the rest of the status
+// is more important.
 const urlPatience = 2 * time.Second
 
 func urlsOf(ctx context.Context, s *cli.Shell, app bourse.AppName) []string {
@@ -129,7 +134,7 @@ func urlsOf(ctx context.Context, s *cli.Shell, app bourse.AppName) []string {
 	return cli.URLs(list)
 }
 
-// groupsOf sums machines up.
+// groupsOf returns the machines' status by group and region.
 func groupsOf(machines []machinesapi.Machine) []GroupStatus {
 	out := []GroupStatus{}
 	for i := range machines {
@@ -157,7 +162,7 @@ func (g *GroupStatus) add(m *machinesapi.Machine, config *bourse.Config) {
 	failing, reached := false, m.HostStatus == "" || m.HostStatus == machinesapi.HostOK
 	for _, c := range m.Checks {
 		if m.State == bourse.StateStopped || m.State == bourse.StateSuspended {
-			break // nothing is checked while it doesn't run
+			break // a machine that is not running is not checked
 		}
 		g.Checks[c.Status]++
 		failing = failing || c.Status == bourse.CheckCritical
@@ -176,10 +181,10 @@ func (g *GroupStatus) add(m *machinesapi.Machine, config *bourse.Config) {
 		g.Trouble = append(g.Trouble, fmt.Sprintf("%s: worker %s is %s", cmp.Or(m.Name, string(m.ID)), m.Worker, m.HostStatus))
 	case m.State == bourse.StateFailed:
 		g.ill = true
-		g.Trouble = append(g.Trouble, cmp.Or(m.Name, string(m.ID))+": it failed")
-	case m.Exit != nil && !m.Exit.RequestedStop && m.Exit.ExitCode != 0: // until it starts again
+		g.Trouble = append(g.Trouble, cmp.Or(m.Name, string(m.ID))+": failed")
+	case m.Exit != nil && !m.Exit.RequestedStop && m.Exit.ExitCode != 0: // until it is started again
 		g.ill = true
-		g.Trouble = append(g.Trouble, fmt.Sprintf("%s: it crashed, with exit code %d: bourse machine logs -a %s %s", cmp.Or(m.Name, string(m.ID)), m.Exit.ExitCode, m.App, m.ID))
+		g.Trouble = append(g.Trouble, fmt.Sprintf("%s: crashed with exit code %d: bourse machine logs -a %s %s", cmp.Or(m.Name, string(m.ID)), m.Exit.ExitCode, m.App, m.ID))
 	}
 	wakes := false
 	services := slices.DeleteFunc(workload.Services(config), func(s workload.Service) bool { return len(s.Ports) == 0 })
@@ -218,13 +223,13 @@ func (st *Status) print(out cli.Stream, s *cli.Shell) error {
 		f.Add("url", st.URLs[0])
 	}
 	if len(st.Silent) > 0 {
-		f.Add("missing", fmt.Sprintf("what %v have: they do not answer", st.Silent))
+		f.Add("missing", fmt.Sprintf("machines of workers that do not answer: %v", st.Silent))
 	}
 	if err := f.Write(out); err != nil {
 		return err
 	}
 	if len(st.Groups) == 0 {
-		_, err := fmt.Fprintln(out, "\nno machines; make some with: bourse deploy, or bourse machine run")
+		_, err := fmt.Fprintln(out, "\nno machines; create some with: bourse deploy, or bourse machine run")
 		return err
 	}
 	fmt.Fprintln(out)
@@ -251,25 +256,25 @@ func (st *Status) print(out cli.Stream, s *cli.Shell) error {
 	return nil
 }
 
-// maxTrouble bounds the lines of what is not as it should be.
+// maxTrouble limits the number of problems that are shown.
 const maxTrouble = 10
 
-// trouble says what is not as it should be.
+// trouble lists the app's problems.
 func (st *Status) trouble() []string {
 	var out []string
 	for i := range st.Groups {
 		out = append(out, st.Groups[i].Trouble...)
 		if one := st.Groups[i].OneWorker; one != nil {
-			out = append(out, fmt.Sprintf("all machines of group %s in %s are on worker %s: if it fails, none is left", st.Groups[i].Group, st.Groups[i].Region, one.Worker))
+			out = append(out, fmt.Sprintf("all machines of group %s in %s are on worker %s, and would be lost with it", st.Groups[i].Group, st.Groups[i].Region, one.Worker))
 		}
 	}
 	if r := st.Release; r != nil && r.Status == release.Interrupted {
-		out = append(out, fmt.Sprintf("release v%d was broken off", r.Version))
+		out = append(out, fmt.Sprintf("release v%d was interrupted", r.Version))
 	}
 	return cli.Bounded(out, maxTrouble)
 }
 
-// next says what can be done about trouble.
+// next lists commands that help with the app's problems.
 func (st *Status) next() []string {
 	var out []string
 	if slices.ContainsFunc(st.Groups, func(g GroupStatus) bool { return g.ill }) {
@@ -306,7 +311,7 @@ func (g *GroupStatus) checks() string {
 	return cmp.Or(strings.Join(parts, ", "), "-")
 }
 
-// served says how many machines requests reach.
+// served describes how many machines receive requests.
 func (g *GroupStatus) served() string {
 	if len(g.Ports) == 0 {
 		return "-"

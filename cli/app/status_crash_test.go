@@ -9,9 +9,10 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// A machine that crashed after its deploy had ended is named, with what shows why; one that was stopped, or that
-// has done its work, is not.
-func TestStatusOfWhatCrashed(t *testing.T) {
+// TestStatusReportsCrashes checks that a machine that crashed after its deploy is
+// reported with a command that shows why. Machines that were stopped or have finished
+// are not reported.
+func TestStatusReportsCrashes(t *testing.T) {
 	machine := func(name string, exit *bourse.Exit, requested bool) machinesapi.Machine {
 		m := bourse.Machine{ID: bourse.MachineID("148e21ea1d530" + name[1:]), Name: name, App: "shop", Region: "gru", State: bourse.StateStopped}
 		m.Boot.Number, m.Boot.Exit, m.Boot.Requested = 1, exit, requested
@@ -24,7 +25,7 @@ func TestStatusOfWhatCrashed(t *testing.T) {
 		"/v1/apps/shop/releases": machinesapi.ReleaseList{},
 	})
 	got := statusLine.Against(t, h, "status", "-a", "shop")
-	const want = "! m1: it crashed, with exit code 3: bourse machine logs -a shop 148e21ea1d5301\n"
+	const want = "! m1: crashed with exit code 3: bourse machine logs -a shop 148e21ea1d5301\n"
 	if got.Code != 0 || !strings.Contains(got.Out, want) || strings.Count(got.Out, "! ") != 1 {
 		t.Errorf("want %q in\n%s%s", want, got.Out, got.Err)
 	}

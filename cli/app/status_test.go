@@ -22,8 +22,8 @@ import (
 
 var statusLine = clitest.Of(NewStatus)
 
-// shopMachines are some of an app in the middle of a deploy that was broken off: one fails its
-// check, one cannot be reached.
+// shopMachines returns machines of an app whose deploy was interrupted. One fails its
+// check, and one is unreachable.
 func shopMachines() []machinesapi.Machine {
 	var out []machinesapi.Machine
 	add := func(name, group, version string, region bourse.Region, state bourse.State) *machinesapi.Machine {
@@ -59,8 +59,9 @@ func TestStatusScreens(t *testing.T) {
 	line.Screens(t, "status_troubled", clitest.Paths(map[string]any{"/v1/apps/shop/machines": shopMachines(), "/v1/apps/shop/releases": shopRelease(release.Interrupted)}), "status", "-a", "shop")
 }
 
-// What is suggested fits what is wrong: no logs can be read of a machine whose worker is
-// lost. A stopped machine has no checks to count.
+// TestStatusOfLostAndStoppedMachines checks that suggestions fit the problem: the logs
+// of a machine whose worker is lost cannot be read. A stopped machine's checks are not
+// counted.
 func TestStatusOfLostAndStoppedMachines(t *testing.T) {
 	all := shopMachines()
 	lost := Status{App: "shop", Groups: groupsOf(all[3:])}
@@ -71,14 +72,14 @@ func TestStatusOfLostAndStoppedMachines(t *testing.T) {
 	if got := failing.next(); len(got) == 0 || slices.Contains(got, "bourse worker list") {
 		t.Errorf("for a failing check: %q", got)
 	}
-	all[2].Checks[0].Status = bourse.CheckWarning // as a worker reports of one that does not run
+	all[2].Checks[0].Status = bourse.CheckWarning // reported by workers for machines that are not running
 	if stopped := groupsOf(all[2:3]); stopped[0].checks() != "-" || stopped[0].Asleep != 1 {
-		t.Errorf("of a stopped machine: %+v", stopped[0])
+		t.Errorf("for a stopped machine: %+v", stopped[0])
 	}
 }
 
-// TestOneWorker: a group whose machines are all on one worker is reported with the moves that
-// spread them, where other workers would take some.
+// TestOneWorker checks that a group whose machines are all on one worker is reported,
+// with moves that spread them if other workers would accept some.
 func TestOneWorker(t *testing.T) {
 	t.Parallel()
 	machine := func(id bourse.MachineID, worker bourse.WorkerID, group string) machinesapi.Machine {
@@ -98,15 +99,15 @@ func TestOneWorker(t *testing.T) {
 		ranked   []bourse.WorkerID
 		want     []Move
 	}{
-		"two":                 {[]machinesapi.Machine{machine(a, "gru-1", "web"), machine(b, "gru-1", "web")}, []bourse.WorkerID{"gru-1", "gru-2"}, []Move{{Machine: b, To: "gru-2"}}},
-		"three on three":      {[]machinesapi.Machine{machine(a, "gru-1", "web"), machine(b, "gru-1", "web"), machine(c, "gru-1", "web")}, []bourse.WorkerID{"gru-3", "gru-2"}, []Move{{Machine: b, To: "gru-3"}, {Machine: c, To: "gru-2"}}},
-		"two workers":         {[]machinesapi.Machine{machine(a, "gru-1", "web"), machine(b, "gru-2", "web")}, []bourse.WorkerID{"gru-2"}, nil},
-		"no other worker":     {[]machinesapi.Machine{machine(a, "gru-1", "web"), machine(b, "gru-1", "web")}, []bourse.WorkerID{"gru-1"}, nil},
-		"one each":            {[]machinesapi.Machine{machine(a, "gru-1", "web"), machine(b, "gru-1", "worker")}, []bourse.WorkerID{"gru-2"}, nil},
-		"with its standby":    {[]machinesapi.Machine{machine(a, "gru-1", "web"), standby}, []bourse.WorkerID{"gru-2"}, nil},
-		"a running one moves": {[]machinesapi.Machine{stopped, machine(a, "gru-1", "web")}, []bourse.WorkerID{"gru-2"}, []Move{{Machine: a, To: "gru-2"}}},
-		"two stopped":         {[]machinesapi.Machine{stopped, stopped}, []bourse.WorkerID{"gru-2"}, []Move{{Machine: b, To: "gru-2", Start: true}}},
-		"of no deploy":        {[]machinesapi.Machine{machine(a, "gru-1", "web"), mine}, []bourse.WorkerID{"gru-2"}, nil},
+		"two":                  {[]machinesapi.Machine{machine(a, "gru-1", "web"), machine(b, "gru-1", "web")}, []bourse.WorkerID{"gru-1", "gru-2"}, []Move{{Machine: b, To: "gru-2"}}},
+		"three on three":       {[]machinesapi.Machine{machine(a, "gru-1", "web"), machine(b, "gru-1", "web"), machine(c, "gru-1", "web")}, []bourse.WorkerID{"gru-3", "gru-2"}, []Move{{Machine: b, To: "gru-3"}, {Machine: c, To: "gru-2"}}},
+		"two workers":          {[]machinesapi.Machine{machine(a, "gru-1", "web"), machine(b, "gru-2", "web")}, []bourse.WorkerID{"gru-2"}, nil},
+		"no other worker":      {[]machinesapi.Machine{machine(a, "gru-1", "web"), machine(b, "gru-1", "web")}, []bourse.WorkerID{"gru-1"}, nil},
+		"one each":             {[]machinesapi.Machine{machine(a, "gru-1", "web"), machine(b, "gru-1", "worker")}, []bourse.WorkerID{"gru-2"}, nil},
+		"one with its standby": {[]machinesapi.Machine{machine(a, "gru-1", "web"), standby}, []bourse.WorkerID{"gru-2"}, nil},
+		"a running one moves":  {[]machinesapi.Machine{stopped, machine(a, "gru-1", "web")}, []bourse.WorkerID{"gru-2"}, []Move{{Machine: a, To: "gru-2"}}},
+		"two stopped":          {[]machinesapi.Machine{stopped, stopped}, []bourse.WorkerID{"gru-2"}, []Move{{Machine: b, To: "gru-2", Start: true}}},
+		"one not deployed":     {[]machinesapi.Machine{machine(a, "gru-1", "web"), mine}, []bourse.WorkerID{"gru-2"}, nil},
 	} {
 		quote := bourse.Decision{Outcome: bourse.OutcomeQuoted, Rounds: make([]bourse.Round, 1)}
 		for _, w := range tt.ranked {
@@ -131,14 +132,14 @@ func TestOneWorker(t *testing.T) {
 		text := statusLine.Against(t, mux, "status", "-a", "shop").Out
 		for _, m := range tt.want {
 			if command := "bourse machine move -a shop " + string(m.Machine) + " --to " + string(m.To); !strings.Contains(text, command) {
-				t.Errorf("%s: %q is not in\n%s", name, command, text)
+				t.Errorf("%s: the output lacks %q:\n%s", name, command, text)
 			}
 		}
 	}
 }
 
-// TestWatchFrames: what stands on a terminal while it follows an app, and when no one answers
-// any more.
+// TestWatchFrames checks what a terminal shows while an app is watched, and when the
+// API no longer answers.
 func TestWatchFrames(t *testing.T) {
 	over := errors.New("over")
 	follow := func(s *cli.Shell, looks ...error) error {
@@ -167,13 +168,13 @@ func TestWatchFrames(t *testing.T) {
 	})
 	for line := range strings.Lines(low) {
 		if n := len([]rune(line)); n > 41 {
-			t.Errorf("a line of %d characters on 40 columns: %q", n-1, line)
+			t.Errorf("a line has %d characters, want at most 40: %q", n-1, line)
 		}
 	}
 	if n := strings.Count(low, "\n"); n > 7 {
-		t.Errorf("%d lines on a screen of 8:\n%s", n, low)
+		t.Errorf("%d lines, want at most 7:\n%s", n, low)
 	}
 	if got := clitest.On(t, 0, func(s *cli.Shell) error { return follow(s, nil, nil, nil) }); strings.Count(got, "app      shop") != 1 {
-		t.Errorf("what has not changed is printed again:\n%s", got)
+		t.Errorf("an unchanged status is printed again:\n%s", got)
 	}
 }

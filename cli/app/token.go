@@ -13,9 +13,9 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// NewTokens returns the commands of tokens.
+// NewTokens returns the "token" commands.
 func NewTokens(s *cli.Shell) *cobra.Command {
-	c := cli.Noun("token", "Make, list and revoke what clients show to the API", newTokenCreate(s), newTokenList(s), newRevoke(s), newTokenJoin(s))
+	c := cli.Noun("token", "Manage the tokens that authenticate clients of the API", newTokenCreate(s), newTokenList(s), newRevoke(s), newTokenJoin(s))
 	c.Aliases = []string{"tokens"}
 	return c
 }
@@ -24,7 +24,7 @@ func api(s *cli.Shell) machinesapi.Tokens {
 	return s.Client().Tokens()
 }
 
-// goodFor says what a token is good for.
+// goodFor describes what a token permits.
 func goodFor(t *machinesapi.Token) string {
 	var what string
 	switch {
@@ -51,25 +51,25 @@ func texts[S ~string](list []S) []string {
 	return out
 }
 
-// standing says how long a token is good, or why it is not.
+// standing describes how long a token remains valid, or why it is not valid.
 func standing(t *machinesapi.Token, now time.Time) string {
 	switch {
 	case t.RevokedAt != nil:
 		return "revoked"
 	case t.ExpiresAt == nil:
-		return "good"
+		return "valid"
 	case !now.Before(*t.ExpiresAt):
 		return "expired"
 	}
-	return "good, " + cli.Age(t.ExpiresAt.Sub(now)) + " left"
+	return "valid for " + cli.Age(t.ExpiresAt.Sub(now))
 }
 
 func isGood(t *machinesapi.Token, now time.Time) bool {
-	return strings.HasPrefix(standing(t, now), "good")
+	return strings.HasPrefix(standing(t, now), "valid")
 }
 
-// named finds the token that a person means: by its id, or by a name that only one
-// good token has.
+// named returns the id of the token with the given id, or with a name that only one
+// valid token has.
 func named(list []machinesapi.Token, word string, now time.Time) (string, error) {
 	var ids []string
 	for i := range list {
@@ -89,7 +89,7 @@ func named(list []machinesapi.Token, word string, now time.Time) (string, error)
 	return "", bourse.Errorf(bourse.CodeInvalid, "%d tokens are named %s: use an id, %s", len(ids), bourse.Quoted(word), strings.Join(ids, " or "))
 }
 
-// completeToken completes arguments from the tokens that are good.
+// completeToken completes arguments from the valid tokens.
 func completeToken(s *cli.Shell) cobra.CompletionFunc {
 	return cli.Complete(func(ctx context.Context) ([]cobra.Completion, error) {
 		list, err := api(s).List(ctx)

@@ -18,14 +18,14 @@ func newTokenCreate(s *cli.Shell) *cobra.Command {
 	var expiry time.Duration
 	c := &cobra.Command{
 		Use:   "create NAME",
-		Short: "Make a token, and print it this once",
-		Long: `Make a token for a client or a person, and print it. No one can print it again:
-the servers keep a digest. It is good for no more than the token that makes it: for
-an organization, for apps of one, or for machines of an app; read-only if it only
-has to look; and for a time.
+		Short: "Create a token and print it",
+		Long: `Create a token for a client or a person, and print it. It cannot be printed again,
+because servers only store a digest. You can limit the token to an organization, to
+some of its apps, or to machines of an app, make it read-only, and let it expire. It
+never permits more than the token with which it was created.
 
-Every broker takes it within a second, and refuses it within a second once it is
-revoked.`,
+Every broker accepts the token within a second, and rejects it within a second of
+being revoked.`,
 		Example: `  bourse token create ci --app shop --expiry 720h
   bourse token create dashboard --org acme --read-only
   bourse token create job-7 --app shop --machine 148e21ea1d5389 --expiry 1h
@@ -40,7 +40,7 @@ revoked.`,
 				in.Machines = append(in.Machines, bourse.MachineID(id))
 			}
 			if expiry < 0 {
-				return bourse.Errorf(bourse.CodeInvalid, "--expiry %s: use 1s and more", expiry)
+				return bourse.Errorf(bourse.CodeInvalid, "--expiry %s: use 1s or more", expiry)
 			}
 			t, err := api(s).Create(c.Context(), in)
 			if err != nil {
@@ -52,23 +52,23 @@ revoked.`,
 			if _, err := fmt.Fprintln(s.Out, cli.Clean(t.Token)); err != nil {
 				return err
 			}
-			s.Note(fmt.Sprintf("token %s, %s: for %s (%s); it is not shown again. Revoke it: bourse token revoke %s",
+			s.Note(fmt.Sprintf("token %s, %s: for %s (%s); it is not shown again. To revoke it: bourse token revoke %s",
 				cli.Clean(t.ID), cli.Clean(t.Name), cli.Clean(goodFor(&t)), standing(&t, s.Now()), cli.Clean(t.ID)))
 			return nil
 		},
 	}
 	flags := c.Flags()
-	flags.StringVarP(&org, "org", "o", "", "all of this `organization`; '*' is everything, the workers too")
-	flags.StringSliceVarP(&apps, "app", "a", nil, "only this `app`; may be repeated")
-	flags.StringSliceVar(&machines, "machine", nil, "only the machine with this `id`, of one app; may be repeated")
-	flags.BoolVar(&readOnly, "read-only", false, "it reads, follows logs and waits, and changes nothing")
-	flags.DurationVar(&expiry, "expiry", 0, "good for so `long`, as 24h (default: until it is revoked)")
+	flags.StringVarP(&org, "org", "o", "", "`organization` to which the token gives access; '*' permits everything, including workers")
+	flags.StringSliceVarP(&apps, "app", "a", nil, "limit the token to this `app`; may be repeated")
+	flags.StringSliceVar(&machines, "machine", nil, "limit the token to the machine with this `id`, with a single --app; may be repeated")
+	flags.BoolVar(&readOnly, "read-only", false, "permit only reading, following logs and waiting")
+	flags.DurationVar(&expiry, "expiry", 0, "`time` until the token expires, such as 24h (default: never)")
 	cli.CompleteFlag(c, "app", s.Apps)
 	return c
 }
 
-// hintToken adds a hint to an error from the API. A lost reply may belong to a token that
-// was created.
+// hintToken adds a hint to an error from the API. After a timeout, the token may have
+// been created.
 func hintToken(err error) error {
 	if bourse.CodeOf(err) == bourse.CodeTimeout {
 		return cli.Hint(err, "bourse token list")

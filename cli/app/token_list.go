@@ -15,10 +15,10 @@ func newTokenList(s *cli.Shell) *cobra.Command {
 	c := &cobra.Command{
 		Use:     "list",
 		Aliases: []string{"ls"},
-		Short:   "List the tokens that you may revoke, with what they are good for",
-		Long: `List the tokens that you may revoke, with what they are good for. Those of the
-brokers' file of tokens are not among them. MADE BY is the name of the token that
-made it.`,
+		Short:   "List the tokens that you may revoke, and what they permit",
+		Long: `List the tokens that you may revoke, and what they permit. Tokens in the brokers'
+token file are not included. CREATED BY is the name of the token with which a token
+was created.`,
 		Example: "  bourse token list",
 		Args:    cli.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -26,17 +26,17 @@ made it.`,
 			if err != nil {
 				return err
 			}
-			none := "no tokens; make one: bourse token create ci --app shop"
+			none := "no tokens; create one with: bourse token create ci --app shop"
 			if !all && len(list) > 0 {
 				list = slices.DeleteFunc(list, func(t machinesapi.Token) bool { return !isGood(&t, s.Now()) })
-				none = "no token is good; those that were: bourse token list --all"
+				none = "no valid tokens; for revoked and expired ones: bourse token list --all"
 			}
-			t := cli.NewTable("ID", "NAME", "FOR", "STATE", "AGE", "MADE BY").Numbers(4).Narrow(2, 1).Drop(5, 4)
+			t := cli.NewTable("ID", "NAME", "FOR", "STATE", "AGE", "CREATED BY").Numbers(4).Narrow(2, 1).Drop(5, 4)
 			return cli.PrintList(s, list, none, t, func(t *machinesapi.Token) []string {
 				return []string{t.ID, t.Name, goodFor(t), standing(t, s.Now()), cli.Age(s.Now().Sub(t.CreatedAt)), cmp.Or(t.MadeBy, "-")}
 			})
 		},
 	}
-	c.Flags().BoolVar(&all, "all", false, "also those that were revoked or have expired")
+	c.Flags().BoolVar(&all, "all", false, "also list revoked and expired tokens")
 	return c
 }

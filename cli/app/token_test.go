@@ -31,7 +31,7 @@ func TestTokenList(t *testing.T) {
 	line.Screens(t, "token_list", clitest.Replies(http.StatusOK, machinesapi.TokenList{Tokens: some()}), "token", "list", "--all")
 	got := line.Against(t, clitest.Replies(http.StatusOK, machinesapi.TokenList{Tokens: some()}), "token", "list")
 	if strings.Contains(got.Out, "old") || strings.Contains(got.Out, "gone") || !strings.Contains(got.Out, "admin") {
-		t.Errorf("lists %s", got.Out)
+		t.Errorf("unexpected tokens:\n%s", got.Out)
 	}
 }
 

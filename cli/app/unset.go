@@ -12,7 +12,7 @@ func newUnset(s *cli.Shell) *cobra.Command {
 	c := &cobra.Command{
 		Use:               "unset NAME...",
 		Aliases:           []string{"rm"},
-		Short:             "Remove secrets of an app",
+		Short:             "Remove secrets from an app",
 		Example:           "  bourse secrets unset DATABASE_URL -a shop",
 		Args:              cli.AtLeast(1),
 		ValidArgsFunction: completeSecret(s, &app),

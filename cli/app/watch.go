@@ -12,18 +12,18 @@ import (
 	"github.com/bourse-dev/bourse/cli"
 )
 
-const statusStep = time.Second // between two looks of --watch
+const statusStep = time.Second // refresh interval of --watch
 
-// watch shows how an app is again whenever that has changed: in its place on a
-// terminal, below on anything else, as one line of JSON each with --json.
+// watch shows an app's status again whenever it changes. A terminal is redrawn;
+// otherwise the new status is appended. With --json, each status is one line.
 type watch struct {
 	shell *cli.Shell
 	look  func() (Status, error)
-	wait  func(context.Context) error // until the next look
+	wait  func(context.Context) error // until the next update
 
-	shown []byte // last: the frame, or the JSON of what is printed
-	lines int    // of the frame, that are drawn over
-	size  [2]int // of the terminal then
+	shown []byte // last output: the frame, or JSON
+	lines int    // height of the last frame
+	size  [2]int // the terminal's size at that time
 }
 
 func (w *watch) run(ctx context.Context) error {
@@ -68,9 +68,9 @@ func pause(ctx context.Context) error {
 	}
 }
 
-// print shows how the app is where nothing is drawn over, if that has changed.
+// print appends the status if it has changed.
 func (w *watch) print(st *Status) error {
-	raw, _ := json.Marshal(st) // it has no part that cannot be encoded
+	raw, _ := json.Marshal(st) // cannot fail
 	if bytes.Equal(raw, w.shown) {
 		return nil
 	}
@@ -88,12 +88,12 @@ func (w *watch) print(st *Status) error {
 	return st.print(w.shell.Out, w.shell)
 }
 
-// redraw shows a frame in the place of the one before.
+// redraw replaces the previous frame.
 func (w *watch) redraw(frame []byte) error {
 	width, height := w.shell.Out.Size()
 	size, before := [2]int{width, height}, ""
 	switch {
-	case w.lines > 0 && size != w.size: // a terminal breaks lines again: where the frame begins is not known
+	case w.lines > 0 && size != w.size: // after a resize, the terminal has wrapped lines differently, so the frame's position is unknown
 		before = "\x1b[H\x1b[2J"
 	case w.lines > 0:
 		before = fmt.Sprintf("\x1b[%dA\r\x1b[J", w.lines)
@@ -104,22 +104,22 @@ func (w *watch) redraw(frame []byte) error {
 	return err
 }
 
-// frame is the screen with how an app is, and when that was: lines that fit on the terminal as
-// large as it is now. Trouble is why the newest look failed.
+// frame renders the status and its time to fit the terminal's current size. trouble is
+// the reason if the latest update failed.
 func (w *watch) frame(st *Status, trouble string) []byte {
 	width, height := w.shell.Out.Size()
-	line := w.shell.Now().Local().Format(time.TimeOnly) + "  Ctrl-C ends this"
+	line := w.shell.Now().Local().Format(time.TimeOnly) + "  press Ctrl-C to stop"
 	if trouble != "" {
-		line = w.shell.Now().Local().Format(time.TimeOnly) + "  no answer, this is how it was: " + trouble
+		line = w.shell.Now().Local().Format(time.TimeOnly) + "  showing the last status: " + trouble
 	}
 	var b bytes.Buffer
 	fmt.Fprintln(&b, cli.Clean(line))
-	_ = st.print(cli.Stream{ReadWriter: &b, Width: width}, w.shell) // into memory
+	_ = st.print(cli.Stream{ReadWriter: &b, Width: width}, w.shell) // writing to memory cannot fail
 	var out bytes.Buffer
 	n := 0
 	for line := range bytes.Lines(b.Bytes()) {
 		if n++; height > 0 && n > height-2 {
-			out.WriteString("more does not fit on this screen\n")
+			out.WriteString("(more lines do not fit on this screen)\n")
 			break
 		}
 		if width > 0 {
