@@ -11,8 +11,8 @@ func newBroker(s *cli.Shell, r Roles) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "broker",
 		Short: "Run a stateless API server",
-		Long: `Run a stateless API server: it takes orders, asks the workers for quotes, claims
-the best and answers. Run as many as you like; they keep nothing.`,
+		Long: `Run a stateless API server. It receives orders, requests quotes from the workers,
+claims the best one, and replies. You can run any number of brokers.`,
 		Example: `  bourse serve broker --listen 127.0.0.1:4280 --join 10.0.0.1:7946`,
 		Args:    cli.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {

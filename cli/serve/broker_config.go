@@ -10,25 +10,25 @@ import (
 	"github.com/bourse-dev/bourse/internal/admission"
 )
 
-// BrokerConfig is the whole configuration of "bourse serve broker".
+// BrokerConfig is the configuration of "bourse serve broker".
 type BrokerConfig struct {
 	ServerConfig
-	Data      string          // directory for what may be lost: the view; "" means none
-	Name      bourse.WorkerID // of the server in the membership; default made up
-	Quotas    string          // file of the quotas of organizations and apps; "" means the defaults
-	Orders    int             // that are decided at once; 0 means as many as the processors are good for
-	LostAfter time.Duration   // how long a worker may be absent before it counts as lost for good
+	Data      string          // directory for data that may be lost, such as the view; "" means none
+	Name      bourse.WorkerID // the server's name in the membership; "" means a generated one
+	Quotas    string          // file with the quotas of organizations and apps; "" means the defaults
+	Orders    int             // maximum number of orders decided at once; 0 means a default based on the number of processors
+	LostAfter time.Duration   // how long a worker may be absent before it counts as permanently lost
 }
 
 // bind binds the flags to the config.
 func (c *BrokerConfig) bind(flags *pflag.FlagSet) {
 	c.ServerConfig.bind(flags, cli.DefaultAPI)
-	flags.StringVarP((*string)(&c.Region), "region", "r", "", "the `region` that this broker is in, reported to clients as the nearest")
-	flags.StringVar(&c.Data, "data", "", "`directory` for its copy of the view, so that a restart need not fetch all of it (default: a temporary one)")
-	flags.StringVarP((*string)(&c.Name), "name", "n", "", "`name` in the membership (default: made up)")
-	flags.StringVar(&c.Quotas, "quotas", "", "`file` with quotas of organizations and apps, in JSON (default: high ones)")
-	flags.IntVar(&c.Orders, "orders", 0, "`number` of orders that are decided at once; four times as many wait, and more are refused with status 429 (default: 32 for each processor)")
-	flags.DurationVar(&c.LostAfter, "lost-after", bourse.LostAfter, "`time` that a worker may be absent before it counts as lost for good: until then an order that it may have filled waits for it")
+	flags.StringVarP((*string)(&c.Region), "region", "r", "", "`region` of this broker, reported to clients as the nearest one")
+	flags.StringVar(&c.Data, "data", "", "`directory` for the broker's copy of the view, so that it need not be fetched again after a restart (default: a temporary directory)")
+	flags.StringVarP((*string)(&c.Name), "name", "n", "", "`name` in the membership (default: generated)")
+	flags.StringVar(&c.Quotas, "quotas", "", "JSON `file` with the quotas of organizations and apps (default: high quotas)")
+	flags.IntVar(&c.Orders, "orders", 0, "maximum `number` of orders that are decided at once; up to four times as many wait, and any others are refused with status 429 (default: 32 per processor)")
+	flags.DurationVar(&c.LostAfter, "lost-after", bourse.LostAfter, "`time` that a worker may be absent before it counts as permanently lost; until then, orders that it may have filled wait for it")
 }
 
 // settle completes the config once the flags are parsed. A broker on NATS for which --gossip
@@ -42,7 +42,7 @@ func (c *BrokerConfig) settle(flags *pflag.FlagSet) error {
 	return nil
 }
 
-// Validate reports every problem of the config at once, as CodeInvalid.
+// Validate returns all problems of the config as one invalid error.
 func (c *BrokerConfig) Validate() error {
 	var has []admission.Safeguard
 	if c.Credentials.Tokens != "" {

@@ -10,8 +10,9 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// A worker is lost for good before cancellations stop waiting for it: a later
-// one would come back to an order that was filled twice.
+// TestLostAfterIsBounded checks that a worker counts as permanently lost before
+// cancellations stop waiting for it. If it returned later, an order might be filled
+// twice.
 func TestLostAfterIsBounded(t *testing.T) {
 	for _, x := range []struct {
 		args []string

@@ -55,7 +55,7 @@ func (c *child) run() error {
 		} else if c.failed(err) {
 			return err
 		}
-		c.shell.Note(fmt.Sprintf("%s has ended (%v), restarting it", c.name, err))
+		c.shell.Note(fmt.Sprintf("%s has exited (%v); restarting it", c.name, err))
 		select {
 		case <-c.quit:
 			return nil
@@ -121,13 +121,13 @@ func (c *child) end(p *os.Process, ended <-chan error, said *namedLines) {
 	select {
 	case err := <-ended:
 		if err != nil {
-			c.shell.Note(fmt.Sprintf("%s ended with an error (%v); its last output:", c.name, err))
+			c.shell.Note(fmt.Sprintf("%s failed while stopping (%v); its last output:", c.name, err))
 			said.tell()
 		}
 		return
 	case <-time.After(c.patience):
 	}
-	c.shell.Note(c.name + " does not end, killing it")
+	c.shell.Note(c.name + " does not stop; killing it")
 	_ = p.Kill()
 	<-ended
 	said.tell()

@@ -25,36 +25,36 @@ import (
 )
 
 const (
-	stopPatience = 5 * time.Second // that a server has to end in good order
-	killGrace    = 2 * time.Second // that what is left behind has after that
-	readyWithin  = 3 * time.Minute // for all servers to be ready and to know each other, on the busiest host
+	stopPatience = 5 * time.Second // for a server to stop cleanly
+	killGrace    = 2 * time.Second // for the remaining processes after that
+	readyWithin  = 3 * time.Minute // for all servers to become ready and find each other, even on a busy host
 	membersStep  = 5 * time.Millisecond
 )
 
-// cluster is the servers of "bourse dev". mu guards only the list
-// of what they have reported of themselves.
+// cluster is the set of servers of "bourse dev". mu guards only what they have reported
+// about themselves.
 type cluster struct {
 	shell   *cli.Shell
 	config  config
 	servers []*server // the broker first, the proxy last
-	nats    *server   // what they reach one another by; nil: nothing
-	name    string    // of the cluster
+	nats    *server   // the NATS server that connects the others; nil if there is none
+	name    string    // the cluster's name
 	running sync.WaitGroup
-	failed  chan error // of a server that could not be started at all
+	failed  chan error // receives the error of a server that could not be started
 
 	mu    sync.Mutex
-	ready map[string]Ready // by name; a restart replaces it
+	ready map[string]Ready // by server name; updated after each restart
 }
 
-// run is the inner process: it starts the cluster, prints that it is ready,
-// and when ctx ends or the keeper has gone stops it and removes what it made.
+// run is the main function of the inner process. It starts the cluster, prints that it
+// is ready, and stops it and cleans up once ctx is done or the keeper has exited.
 func run(ctx context.Context, s *cli.Shell, d config) error {
 	adoptOrphans()
 	ctx, stop := s.Lifetime(ctx, true)
 	defer stop()
 	began := s.Now()
 	if d.temporary {
-		dir, err := tempdir.Hold(d.data) // the keeper may be killed
+		dir, err := tempdir.Hold(d.data) // hold it here too, because the keeper may be killed
 		if err != nil {
 			return fmt.Errorf("hold the servers' directory: %w", err)
 		}
@@ -72,13 +72,13 @@ func run(ctx context.Context, s *cli.Shell, d config) error {
 		}
 	}
 	if ctx.Err() != nil {
-		err = nil // ending is what was asked for
+		err = nil // the user has stopped the cluster
 	}
 	return errors.Join(err, c.stop())
 }
 
-// start starts the broker, then the workers and the proxy, which join it, side by
-// side. It returns when the broker reaches all of them.
+// start starts the broker, then in parallel the workers and the proxy, which join it.
+// It returns once the broker knows all workers.
 func (c *cluster) start(ctx context.Context) error {
 	defer cli.Spin(c.shell.Err, "starting the cluster")()
 	ctx, cancel := context.WithTimeout(ctx, readyWithin)
@@ -115,22 +115,23 @@ func (c *cluster) start(ctx context.Context) error {
 	return c.awaitMembers(ctx)
 }
 
-// clusterNameOf names the cluster in a data directory. Two clusters on one
-// laptop must not become one, whatever ports they draw.
+// clusterNameOf derives the cluster's name from its data directory, so that two
+// clusters on one host stay separate whatever ports they use.
 func clusterNameOf(data string) string {
 	if whole, err := filepath.Abs(data); err == nil {
 		data = whole
 	}
 	h := fnv.New64a()
-	_, _ = h.Write([]byte(data)) // a hash takes all writes
+	_, _ = h.Write([]byte(data)) // never fails
 	return fmt.Sprintf("dev-%016x", h.Sum64())
 }
 
-// namespacePrefix begins the names of the containerd namespaces of the cluster in a data directory.
+// namespacePrefix returns the common prefix of the containerd namespaces of the cluster
+// in a data directory.
 func namespacePrefix(data string) string { return "bourse-" + clusterNameOf(data) + "-" }
 
-// addNATS starts the NATS server of a cluster that has one. It is the first to
-// be there and the last to go.
+// addNATS starts the NATS server if the cluster has one. It starts before all other
+// servers and stops after them.
 func (c *cluster) addNATS(ctx context.Context) error {
 	if c.config.fabric != fabricNATS {
 		return nil
@@ -155,14 +156,14 @@ func (c *cluster) addWorkers() {
 	}
 }
 
-// addProxy adds the proxy, if there is to be one.
+// addProxy adds the proxy, unless it is disabled.
 func (c *cluster) addProxy() error {
 	at, err := c.config.proxyAddress()
 	if err != nil || !at.IsValid() {
 		return err
 	}
 	if !c.config.proxyGiven && c.config.api == cli.DefaultAPI && at.Port() == 0 {
-		c.shell.Note(usualProxy + " is taken: the proxy has another port")
+		c.shell.Note(usualProxy + " is in use; the proxy uses another port")
 	}
 	c.add(&server{
 		child: child{name: "proxy"}, role: bourse.RoleProxy, listen: "127.0.0.1:0", http: at.String(), https: netip.AddrPortFrom(at.Addr(), 0).String(),
@@ -176,9 +177,9 @@ func (c *cluster) workers() []*server {
 	return slices.DeleteFunc(slices.Clone(c.servers), func(d *server) bool { return d.role != bourse.RoleWorker })
 }
 
-// portRanges returns for each of n workers its own part of the ports below those that
-// the kernel assigns by itself. A cluster beside the usual one begins
-// anywhere, so that the two do not draw the same ports.
+// portRanges returns a function that assigns each of n workers its own port range below
+// the ports that the kernel assigns. If anywhere is set, the ranges start at a random
+// port, so that a second cluster on the host is unlikely to use the same ports.
 func portRanges(n int, anywhere bool) func(i int) string {
 	const first, last = 20000, 32000
 	size := min(1000, (last-first)/n)
@@ -199,7 +200,7 @@ func (c *cluster) add(d *server) {
 	c.running.Go(d.run)
 }
 
-// await waits for a server's first readiness.
+// await waits until a server is ready for the first time.
 func (c *cluster) await(ctx context.Context, d *server) error {
 	select {
 	case <-d.isReady:
@@ -224,13 +225,13 @@ func (c *cluster) awaitMembers(ctx context.Context) error {
 		}
 		select {
 		case <-ctx.Done():
-			return bourse.Errorf(bourse.CodeTimeout, "the broker reaches %d of %d workers after %s", takingOrders(list), want, readyWithin)
+			return bourse.Errorf(bourse.CodeTimeout, "the broker knows only %d of %d workers after %s", takingOrders(list), want, readyWithin)
 		case <-time.After(membersStep):
 		}
 	}
 }
 
-// takingOrders counts the workers that an order would find.
+// takingOrders returns the number of workers that accept orders.
 func takingOrders(list []machinesapi.Worker) int {
 	n := 0
 	for _, w := range list {
@@ -241,15 +242,15 @@ func takingOrders(list []machinesapi.Worker) int {
 	return n
 }
 
-// broker returns what the broker last reported of itself.
+// broker returns what the broker last reported about itself.
 func (c *cluster) broker() Ready {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.ready["broker"]
 }
 
-// noteReady notes what a server reports of itself. Once all have been ready, the
-// ready file follows every restart.
+// noteReady records what a server reports about itself. Once all servers have been
+// ready, each restart updates the ready file.
 func (c *cluster) noteReady(r Ready, first bool) {
 	c.mu.Lock()
 	c.ready[r.ID] = r
@@ -261,7 +262,7 @@ func (c *cluster) noteReady(r Ready, first bool) {
 	}
 }
 
-// others returns the gossip addresses that a server joins.
+// others returns the gossip addresses that a server should join.
 func (c *cluster) others(name string) []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -275,23 +276,23 @@ func (c *cluster) others(name string) []string {
 	return out
 }
 
-// restarted reports whether the server has been ready before: then it joins all
-// the others, because the broker may be away at the moment.
+// restarted reports whether the server has been ready before. It then joins all other
+// servers, because the broker may be down at the moment.
 func (c *cluster) restarted(name string) bool { return c.ready[name].PID != 0 }
 
-// fail ends the cluster's start: a server could not be started at all.
+// fail reports that a server could not be started, which ends the cluster's start.
 func (c *cluster) fail(err error) {
 	select {
 	case c.failed <- err:
-	default: // the first error is enough
+	default: // only the first error is reported
 	}
 }
 
-// stop ends every server and with them the machines, kills what is left, and
-// removes what was made.
+// stop stops all servers and their machines, kills any remaining processes, and cleans
+// up.
 func (c *cluster) stop() error {
 	if c.config.readyFile != "" {
-		_ = os.Remove(c.config.readyFile) // it may not have been written yet
+		_ = os.Remove(c.config.readyFile) // the file may not have been written yet
 	}
 	c.shell.Note("stopping " + cli.Count(len(c.servers), "server") + " and their machines")
 	for _, d := range c.servers {
@@ -318,13 +319,13 @@ func (c *cluster) stop() error {
 	if err := os.RemoveAll(c.config.data); err != nil {
 		return fmt.Errorf("remove the servers' files: %w", err)
 	}
-	c.shell.Note("stopped; nothing is left behind")
+	c.shell.Note("stopped; everything was removed")
 	return nil
 }
 
-// removeCredentials removes what the servers have left in the directory of
-// credentials: the cluster's secret, the token of a broker that was killed, and the
-// address behind context dev.
+// removeCredentials removes the files that servers may have left in the credentials
+// directory: the cluster's secret, the token of a broker that was killed, and the
+// address of the context "dev".
 func (c *cluster) removeCredentials() {
 	err := loopback.RemoveSecret(c.shell.Getenv, c.name)
 	if api, parsed := netip.ParseAddrPort(c.broker().API); parsed == nil {
@@ -335,7 +336,7 @@ func (c *cluster) removeCredentials() {
 	}
 }
 
-// isDefaultAPI reports whether the verbs find this broker without --api.
+// isDefaultAPI reports whether commands find this broker without --api.
 func isDefaultAPI(api string) bool {
 	_, port, err := net.SplitHostPort(api)
 	_, usual, _ := net.SplitHostPort(cli.DefaultAPI)

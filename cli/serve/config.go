@@ -17,34 +17,34 @@ import (
 	"github.com/bourse-dev/bourse/internal/admission"
 )
 
-// ServerConfig is what every server has: where it listens, which servers it joins, how
-// it proves who it is, and how it reports that it is ready.
+// ServerConfig is the configuration that all servers share: addresses, membership,
+// credentials and readiness.
 type ServerConfig struct {
-	File        string           // with settings, for those that no flag gives; "" means none
-	Address     netip.Addr       // of the host, for the default of Listen and Gossip; may be invalid
-	Listen      netip.AddrPort   // of its API; port 0 means any
-	Gossip      netip.AddrPort   // of its membership; port 0 means any
-	Join        []string         // gossip addresses of others, host:port
-	Region      bourse.Region    // where it is; a broker's may be empty
+	File        string           // file with settings for which there is no flag on the command line; "" means none
+	Address     netip.Addr       // of the host: the default of Listen and Gossip; may be invalid
+	Credentials Credentials      // the files in --credentials
+	Listen      netip.AddrPort   // API address; port 0 means any free port
+	Gossip      netip.AddrPort   // membership address; port 0 means any free port
+	Join        []string         // gossip addresses of other servers, host:port
+	Region      bourse.Region    // may be "" for a broker
 	NATS        NATSConfig       //
-	Cluster     string           // the cluster's name: servers of another one are ignored
-	View        string           // file of the view; "" means a temporary one, removed at the end
-	Credentials Credentials      // files in --credentials
-	Names       []string         // by which clients call the server, beside IP addresses, localhost and the names in its certificate
-	Insecure    bool             // allow other than loopback without credentials
-	ReadyFile   string           // written once ready, removed at the end; "" means none
+	Cluster     string           // the cluster's name; servers of other clusters are ignored
+	View        string           // the view's file; "" means a temporary file
+	Names       []string         // names that clients use for the server, in addition to IP addresses, localhost and those in its certificate
+	Insecure    bool             // permits listening beyond loopback without credentials
+	ReadyFile   string           // file that is written once the server is ready and removed at the end; "" means none
 	Log         LogConfig        //
-	LifeLine    bool             // end when standard input ends: the process that started it is gone
-	rejected    map[string]error // of flags that could not be read
+	LifeLine    bool             // stop when standard input is closed, because the parent process has exited
+	rejected    map[string]error // parse errors, by flag
 }
 
-// DefaultCluster is the name of a cluster that was given none.
+// DefaultCluster is the default name of a cluster.
 const DefaultCluster = "bourse"
 
-// viewFile is the view's file in a server's data directory.
+// viewFile is the name of the view's file in a server's data directory.
 const viewFile = "view.db"
 
-// viewIn puts the view into the data directory, unless it has a place.
+// viewIn sets the default path of the view in the data directory.
 func (c *ServerConfig) viewIn(data string) {
 	if c.View == "" && data != "" {
 		c.View = filepath.Join(data, viewFile)
@@ -93,16 +93,16 @@ func (c *ServerConfig) read(flags *pflag.FlagSet, role bourse.Role) error {
 	return err
 }
 
-// clusterName is what a cluster may be called.
+// clusterName matches valid cluster names.
 var clusterName = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]{0,62}[A-Za-z0-9])?$`)
 
-// LogConfig is what a server logs, to standard error.
+// LogConfig configures a server's log, which goes to standard error.
 type LogConfig struct {
 	Level  slog.Level
 	Format string // text or json
 }
 
-// Logger makes the server's logger.
+// Logger returns the server's logger.
 func (l LogConfig) Logger(w *os.File) *slog.Logger {
 	o := &slog.HandlerOptions{Level: l.Level}
 	if l.Format == "json" {
@@ -111,25 +111,24 @@ func (l LogConfig) Logger(w *os.File) *slog.Logger {
 	return slog.New(slog.NewTextHandler(w, o))
 }
 
-// bind binds the flags of every server to the config. listen is the default of
-// --listen.
+// bind binds the flags that all servers share. listen is the default of --listen.
 func (c *ServerConfig) bind(flags *pflag.FlagSet, listen string) binder {
 	b := binder{flags, map[string]error{}}
 	c.rejected = b.rejected
 	flags.StringVar(&c.File, "config", "", "`file` with settings for those that are not given as flags, such as "+DefaultFile)
 	reads(b, &c.Address, "address", "", "`IP` address of this host for the other servers of the cluster: the default of --listen and --gossip, with the usual ports of this server's role", netip.ParseAddr)
-	reads(b, &c.Listen, "listen", listen, "address of the API, `IP:PORT`; port 0 means any free one", cli.ParseListen)
-	reads(b, &c.Gossip, "gossip", "127.0.0.1:0", "address of the membership, `IP:PORT`, TCP and UDP", cli.ParseListen)
-	flags.StringVar(&c.Cluster, "cluster", DefaultCluster, "`name` of the cluster: servers of another one are ignored")
-	flags.StringVar(&c.View, "view", "", "`file` of the view, this server's copy of the whole cluster; it may be deleted at any time (default: "+viewFile+" in --data)")
-	flags.StringSliceVar(&c.Join, "join", nil, "gossip addresses of other servers, `HOST:PORT`, comma separated")
-	c.NATS.bind(flags)
 	flags.StringVar(&c.Credentials.Dir, "credentials", "", "`directory` with the files that bourse init, bourse join or bourse credentials have created: ca.pem, NAME.pem, gossip.key and, for brokers, tokens, secrets.key and issuer.pem")
-	flags.StringSliceVar(&c.Names, "server-name", nil, "DNS `names` by which clients call this server, beside those in its certificate, comma separated; a request for another name gets 421")
-	flags.BoolVar(&c.Insecure, "insecure", false, "listen beyond loopback without credentials: for test networks only")
-	flags.StringVar(&c.ReadyFile, "ready-file", "", "write {id, role, region, api, gossip, pid} as JSON to this `file` once ready")
-	reads(b, &c.Log.Level, "log-level", "info", "`level`: debug, info, warn or error", parseLevel)
-	flags.StringVar(&c.Log.Format, "log-format", "text", "`format`: text or json")
+	reads(b, &c.Listen, "listen", listen, "API address, `IP:PORT`; port 0 means any free port", cli.ParseListen)
+	reads(b, &c.Gossip, "gossip", "127.0.0.1:0", "membership address, `IP:PORT`, for TCP and UDP", cli.ParseListen)
+	flags.StringVar(&c.Cluster, "cluster", DefaultCluster, "`name` of the cluster; servers of other clusters are ignored")
+	flags.StringVar(&c.View, "view", "", "`file` for the view, this server's copy of the whole cluster, which may be deleted at any time (default: "+viewFile+" in --data)")
+	flags.StringSliceVar(&c.Join, "join", nil, "gossip addresses of other servers, `HOST:PORT`, separated by commas")
+	c.NATS.bind(flags)
+	flags.StringSliceVar(&c.Names, "server-name", nil, "DNS `names` that clients use for this server, in addition to those in its certificate, separated by commas; requests for other names are answered with status 421")
+	flags.BoolVar(&c.Insecure, "insecure", false, "allow listening beyond loopback without credentials, for test networks only")
+	flags.StringVar(&c.ReadyFile, "ready-file", "", "`file` to write {id, role, region, api, gossip, pid} to as JSON once the server is ready")
+	reads(b, &c.Log.Level, "log-level", "info", "log `level`: debug, info, warn or error", parseLevel)
+	flags.StringVar(&c.Log.Format, "log-format", "text", "log `format`: text or json")
 	bindLifeLine(flags, &c.LifeLine)
 	return b
 }
@@ -141,8 +140,8 @@ func parseLevel(s string) (level slog.Level, err error) {
 	return level, nil
 }
 
-// problems returns everything that is wrong with the config. api is what makes
-// the API safe to be reached from other hosts, has what there is of it.
+// problems returns all problems of the config. api lists the safeguards that the API
+// needs if other hosts can connect to it, and has lists those that are configured.
 func (c *ServerConfig) problems(api, has []admission.Safeguard) []error {
 	var problems []error
 	for _, name := range slices.Sorted(maps.Keys(c.rejected)) {
@@ -177,7 +176,7 @@ func (c *ServerConfig) problems(api, has []admission.Safeguard) []error {
 		{What: "the API", Addr: c.Listen, Needs: api, Has: has},
 		{What: "the membership", Addr: c.Gossip, Needs: []admission.Safeguard{admission.GossipKey}, Has: has},
 	} {
-		if l.Addr.IsValid() { // one that could not be read is a problem already
+		if l.Addr.IsValid() { // an address that could not be parsed has already been reported
 			problems = append(problems, admission.CheckListen(l, c.Insecure))
 		}
 	}

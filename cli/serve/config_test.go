@@ -47,7 +47,7 @@ func TestWorkerConfig(t *testing.T) {
 	}
 }
 
-func TestWorkerConfigTellsAllProblemsAtOnce(t *testing.T) {
+func TestWorkerConfigReportsAllProblems(t *testing.T) {
 	c := workerConfig(t, "--listen", "nowhere", "--gossip", "10.0.0.1:7946", "--region", "EU!", "--name", "a/b", "--cpus", "NaN", "--memory", "-1",
 		"--gpus", "x", "--resource", "slots=-1", "--label", "zone", "--overcommit", "shared=0", "--ports", "9-1", "--join", "nohost",
 		"--credentials", "/nowhere", "--log-level", "loud", "--log-format", "xml")
@@ -65,9 +65,9 @@ func TestWorkerConfigTellsAllProblemsAtOnce(t *testing.T) {
 	}
 }
 
-// TestViewHasAPlace: in the data directory, unless another was named; a broker
-// may have none.
-func TestViewHasAPlace(t *testing.T) {
+// TestViewPath checks the default path of the view: in the data directory, or none
+// for a broker without one.
+func TestViewPath(t *testing.T) {
 	for want, args := range map[string][]string{"/d/view.db": {"--data", "/d"}, "/v/fleet.db": {"--data", "/d", "--view", "/v/fleet.db"}, "": {}} {
 		var c BrokerConfig
 		flags := pflag.NewFlagSet("broker", pflag.ContinueOnError)
@@ -88,20 +88,20 @@ func TestViewHasAPlace(t *testing.T) {
 	}
 	c := workerConfig(t, "--data", "/d", "--name", "a", "--region", "gru", "--cluster", "a b")
 	if err := c.Validate(); bourse.CodeOf(err) != bourse.CodeInvalid || !strings.Contains(err.Error(), "--cluster") {
-		t.Errorf("a cluster's name with a blank: %v, want invalid", err)
+		t.Errorf("cluster name with a blank: %v, want invalid", err)
 	}
 }
 
-// TestOpenAddressesNeedCredentials: nothing but loopback without them, unless
-// it is said aloud.
-func TestOpenAddressesNeedCredentials(t *testing.T) {
+// TestOpenAddressesRequireCredentials checks that addresses other than loopback require
+// credentials or --insecure.
+func TestOpenAddressesRequireCredentials(t *testing.T) {
 	open := []string{"--data", "/d", "--name", "a", "--region", "gru", "--listen", "0.0.0.0:4290"}
 	c := workerConfig(t, open...)
 	if err := c.Validate(); bourse.CodeOf(err) != bourse.CodeInvalid || !strings.Contains(err.Error(), "--insecure") {
-		t.Errorf("open without TLS: %v, want invalid with the way out", err)
+		t.Errorf("open without TLS: %v, want invalid and a mention of --insecure", err)
 	}
 	if c.AllowHost {
-		t.Error("a worker that others reach allows image host without being told to")
+		t.Error("a worker that is accessible to others allows image host without --allow-host")
 	}
 	c = workerConfig(t, append(open, "--insecure", "--allow-host")...)
 	if err := c.Validate(); err != nil || !c.AllowHost {

@@ -12,30 +12,28 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// adoptOrphans makes this process the parent of every descendant whose own
-// parent dies, so that killDescendants finds it.
+// adoptOrphans makes this process the parent of every descendant whose own parent
+// exits, so that killDescendants finds it.
 func adoptOrphans() {
-	_ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) // kernels since 3.4 have it
+	_ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) // supported since Linux 3.4
 }
 
-// inUse reports whether a process has been told of a cluster's directory.
+// inUse reports whether a process has a cluster's directory on its command line.
 func inUse(dir string) bool {
-	lines, _ := filepath.Glob("/proc/[0-9]*/cmdline") // the pattern is good
+	lines, _ := filepath.Glob("/proc/[0-9]*/cmdline") // the pattern is valid
 	return slices.ContainsFunc(lines, func(path string) bool {
-		line, _ := os.ReadFile(path) // it may have ended
+		line, _ := os.ReadFile(path) // the process may have exited
 		return bytes.Contains(line, []byte(dir))
 	})
 }
 
-// descendantsStep is how long a killed process gets to disappear before the
-// next look.
+// descendantsStep is the interval between checks for remaining processes.
 const descendantsStep = 2 * time.Millisecond
 
-// killDescendants ends whatever this process has started, and what that has
-// started: for as long as grace with SIGTERM, at which supervisors clean up
-// behind their machines, then with SIGKILL until nothing is left or patience
-// is at its end. It returns the number of processes left. It must be called when
-// nothing waits for a child.
+// killDescendants ends all descendants of this process. Until grace has passed it uses
+// SIGTERM, on which supervisors clean up their machines. Then it uses SIGKILL until no
+// process is left or patience has passed. It returns the number of remaining processes.
+// It must not be called while anything else waits for a child.
 func killDescendants(grace, patience time.Duration) int {
 	began := time.Now()
 	asked := map[int]bool{}
@@ -47,22 +45,22 @@ func killDescendants(grace, patience time.Duration) int {
 		for _, pid := range left {
 			switch {
 			case time.Since(began) > grace:
-				_ = syscall.Kill(pid, syscall.SIGKILL) // it may have ended meanwhile
+				_ = syscall.Kill(pid, syscall.SIGKILL) // the process may have exited
 			case !asked[pid]:
 				asked[pid] = true
-				_ = syscall.Kill(pid, syscall.SIGTERM) // the same
+				_ = syscall.Kill(pid, syscall.SIGTERM) // the process may have exited
 			}
 		}
 		for _, pid := range left {
-			// Only our own children can be waited for; the others become ours
-			// as their parents die.
+			// Only children of this process can be waited for. Other descendants become
+			// its children when their parents exit.
 			_, _ = syscall.Wait4(pid, nil, syscall.WNOHANG, nil)
 		}
 		time.Sleep(descendantsStep)
 	}
 }
 
-// descendants returns the children of a process, their children, and so on.
+// descendants returns a process's children, their children, and so on.
 func descendants(of int) []int {
 	children := map[int][]int{}
 	entries, err := os.ReadDir("/proc")
@@ -87,9 +85,9 @@ func descendants(of int) []int {
 	return out
 }
 
-// parentOf reads the fourth field of /proc/PID/stat. The second, the
-// program's name, may hold anything, so fields are counted from its closing
-// parenthesis.
+// parentOf returns a process's parent, the fourth field of /proc/PID/stat. The second
+// field is the program's name in parentheses and may contain any character, so fields
+// are counted from the last closing parenthesis.
 func parentOf(pid int) (int, bool) {
 	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	if err != nil {

@@ -4,12 +4,12 @@ package serve
 
 import "time"
 
-// adoptOrphans does nothing: only Linux has it. The servers end by their life
-// line.
+// adoptOrphans does nothing, because only Linux supports it. Servers stop when their
+// standard input is closed.
 func adoptOrphans() {}
 
-// inUse does not know.
+// inUse always returns false, because it cannot find out.
 func inUse(string) bool { return false }
 
-// killDescendants finds nothing to kill.
+// killDescendants does nothing.
 func killDescendants(_, _ time.Duration) int { return 0 }

@@ -13,29 +13,29 @@ import (
 	"github.com/bourse-dev/bourse/cli"
 )
 
-// config is the whole configuration of "bourse dev".
+// config is the configuration of "bourse dev".
 type config struct {
 	regions    []string
-	workers    int // of each region
+	workers    int // per region
 	data       string
 	api        string
-	proxy      string // IP:PORT for HTTP; none: there is no proxy
-	proxyGiven bool   // it was asked for: another port will not do
-	cpus       string // of each worker, as the worker's flag has it
+	proxy      string // the proxy's HTTP address, IP:PORT, or "none"
+	proxyGiven bool   // --proxy was given, so no other port may be used
+	cpus       string // of each worker, in the format of the worker's flag
 	memory     string
-	containerd string // as the worker's flag has it
+	containerd string // in the format of the worker's flag
 	fabric     string // direct or nats
-	idleAfter  string // of each worker, as the worker's flag has it
+	idleAfter  string // of each worker, in the format of the worker's flag
 	readyFile  string
 	logLevel   string
-	inner      bool // this is the process that runs the cluster; see dev_keeper.go
-	temporary  bool // data is to be removed at the end
+	inner      bool // this is the inner process, which runs the cluster; see keeper.go
+	temporary  bool // remove the data directory at the end
 	sweep      Sweep
 }
 
-// Sweep removes what servers have on this host beside processes and files:
-// containerd's namespaces whose names begin with prefix, what is mounted below
-// dir. It is called when the servers have ended.
+// Sweep removes what servers have left on this host besides processes and files:
+// containerd namespaces whose names begin with prefix, and mounts below dir. It is
+// called after the servers have exited.
 type Sweep func(ctx context.Context, containerd, prefix, dir string) error
 
 // The fabrics of a dev cluster.
@@ -44,25 +44,26 @@ const (
 	fabricNATS   = "nats"
 )
 
-// maxWorkers is what one host's processes and ports bear.
+// maxWorkers is the number of workers that one host can run.
 const maxWorkers = 64
 
-// NewDev returns the command of a whole cluster on this host.
+// NewDev returns the "dev" command.
 func NewDev(s *cli.Shell, sweep Sweep) *cobra.Command {
 	d := config{sweep: sweep}
 	c := &cobra.Command{
 		Use:   "dev",
-		Short: "Run a whole cluster on this host, until Ctrl-C",
-		Long: `Run a whole cluster on this host: workers in several regions, a broker and a proxy,
-each a process of its own, so that killing one is a real failure; it is started
-again. The proxy answers for machines that serve ports: app web, port 80 of its
-services, is http://web.localhost:8080.
-Nothing needs to be installed, and nothing is left behind: Ctrl-C ends machines,
-servers and files, and what containerd has of them. With --data the servers'
-files stay; machines end all the same.`,
+		Short: "Run a whole cluster on this host until Ctrl-C",
+		Long: `Run a whole cluster on this host: workers in several regions, a broker and a proxy.
+Each server is a separate process, so killing one is a real failure. It is then
+restarted. The proxy serves the machines that provide services: port 80 of the app
+"web" is at http://web.localhost:8080.
+
+Nothing needs to be installed. Ctrl-C ends the servers and their machines, and
+removes all their files and containers. With --data, the servers' files are kept, but
+machines still end.`,
 		Example: `  bourse dev
   bourse dev --regions gru,mad --workers 3 --api 127.0.0.1:0
-  bourse dev --fabric nats   # over a NATS server: no worker listens anywhere`,
+  bourse dev --fabric nats   # connect through NATS; workers listen on no port`,
 		Args: cli.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			d.proxyGiven = c.Flags().Changed("proxy")
@@ -76,18 +77,18 @@ files stay; machines end all the same.`,
 		},
 	}
 	flags := c.Flags()
-	flags.StringSliceVar(&d.regions, "regions", []string{"gru", "mad", "ord"}, "`regions`, comma separated")
+	flags.StringSliceVar(&d.regions, "regions", []string{"gru", "mad", "ord"}, "`regions` of the cluster, separated by commas")
 	flags.IntVar(&d.workers, "workers", 2, "`number` of workers in each region")
-	flags.StringVar(&d.fabric, "fabric", fabricDirect, "how servers reach one another: direct, or `nats`, over a NATS server that is part of the cluster")
-	flags.StringVar(&d.containerd, "containerd", ContainerdAuto, "`address` of containerd's socket, for machines of images; auto: the usual one if it is there; none: no such machines")
-	flags.StringVar(&d.data, "data", "", "`directory` for the servers' files, kept at the end (default: a temporary one)")
-	flags.StringVar(&d.api, "api", cli.DefaultAPI, "`IP:PORT` of the broker's API; port 0 means any free one")
-	flags.StringVar(&d.proxy, "proxy", usualProxy, "`IP:PORT` at which the proxy serves HTTP; port 0 means any free one, as does the default where it is taken or the API has another port; none: no proxy")
-	flags.StringVar(&d.cpus, "cpus", "4", "`cores` that each worker sells; what the host really has is not asked")
-	flags.StringVar(&d.memory, "memory", "4GiB", "memory, a `size`, that each worker sells")
-	flags.StringVar(&d.idleAfter, "idle-after", "1m", "`time` for which nobody uses a machine before its worker stops or suspends it, if its services say so")
-	flags.StringVar(&d.readyFile, "ready-file", "", "write {api, proxy, pid, data, servers, token_file} as JSON to this `file` once ready, and again when a server was restarted")
-	flags.StringVar(&d.logLevel, "log-level", "warn", "`level` that the servers log: debug, info, warn or error")
+	flags.StringVar(&d.fabric, "fabric", fabricDirect, "`network` between the servers: direct, or nats for a NATS server that is part of the cluster")
+	flags.StringVar(&d.containerd, "containerd", ContainerdAuto, "`path` of containerd's socket, which is used to run images; auto means the default socket if it exists, none disables images")
+	flags.StringVar(&d.data, "data", "", "`directory` for the servers' files, which is kept at the end (default: a temporary directory)")
+	flags.StringVar(&d.api, "api", cli.DefaultAPI, "API address of the broker, `IP:PORT`; port 0 means any free port")
+	flags.StringVar(&d.proxy, "proxy", usualProxy, "HTTP address of the proxy, `IP:PORT`, or none for no proxy; port 0 means any free port, which is also used if the default port is taken or --api is not the default")
+	flags.StringVar(&d.cpus, "cpus", "4", "`number` of cores that each worker offers, regardless of the host's cores")
+	flags.StringVar(&d.memory, "memory", "4GiB", "memory `size` that each worker offers")
+	flags.StringVar(&d.idleAfter, "idle-after", "1m", "idle `time` after which a worker stops or suspends a machine whose services request it")
+	flags.StringVar(&d.readyFile, "ready-file", "", "`file` to write {api, proxy, pid, data, servers, token_file} to as JSON once the cluster is ready, and after each restart of a server")
+	flags.StringVar(&d.logLevel, "log-level", "warn", "log `level` of the servers: debug, info, warn or error")
 	flags.BoolVar(&d.inner, "inner", false, "")
 	flags.BoolVar(&d.temporary, "temporary", false, "")
 	for _, name := range []string{"inner", "temporary"} {
@@ -96,7 +97,7 @@ files stay; machines end all the same.`,
 	return c
 }
 
-// validate reports every problem at once.
+// validate returns all problems as one error.
 func (d *config) validate() error {
 	var problems []error
 	seen := map[string]bool{}
@@ -110,17 +111,17 @@ func (d *config) validate() error {
 		seen[r] = true
 	}
 	if most := maxWorkers / max(1, len(d.regions)); len(d.regions) == 0 || d.workers < 1 || d.workers > most {
-		problems = append(problems, bourse.Errorf(bourse.CodeInvalid, "--workers %d in %s: use 1 to %d workers in all", d.workers, cli.Count(len(d.regions), "region"), maxWorkers))
+		problems = append(problems, bourse.Errorf(bourse.CodeInvalid, "--workers %d in %s: use 1 to %d workers in total", d.workers, cli.Count(len(d.regions), "region"), maxWorkers))
 	}
 	if a, err := d.apiAddress(); err != nil {
 		problems = append(problems, cli.FlagError("--api", err))
 	} else if !a.Addr().IsLoopback() {
-		problems = append(problems, bourse.Errorf(bourse.CodeInvalid, "--api %s: a dev cluster speaks in the clear, so it listens on loopback only", a))
+		problems = append(problems, bourse.Errorf(bourse.CodeInvalid, "--api %s: a dev cluster does not encrypt, so it can only listen on loopback", a))
 	}
 	if a, err := d.proxyAddress(); err != nil {
 		problems = append(problems, cli.FlagError("--proxy", err))
 	} else if a.IsValid() && !a.Addr().IsLoopback() {
-		problems = append(problems, bourse.Errorf(bourse.CodeInvalid, "--proxy %s: use an address of loopback", a))
+		problems = append(problems, bourse.Errorf(bourse.CodeInvalid, "--proxy %s: use a loopback address", a))
 	}
 	if d.fabric != fabricDirect && d.fabric != fabricNATS {
 		problems = append(problems, bourse.Errorf(bourse.CodeInvalid, "--fabric %s: use direct or nats", bourse.Quoted(d.fabric)))
@@ -132,16 +133,16 @@ func (d *config) validate() error {
 	return cli.JoinProblems(problems)
 }
 
-// apiAddress reads --api, also written as the verbs' flag of that name is:
-// with http:// in front.
+// apiAddress parses --api, which may start with http://, like the client commands' flag
+// of that name.
 func (d *config) apiAddress() (netip.AddrPort, error) {
 	return cli.ParseListen(strings.TrimSuffix(strings.TrimPrefix(d.api, "http://"), "/"))
 }
 
-// usualProxy is where the proxy serves unless that is taken.
+// usualProxy is the proxy's default address.
 const usualProxy = "127.0.0.1:8080"
 
-// proxyAddress reads --proxy. An invalid address means that there is no proxy.
+// proxyAddress parses --proxy. It returns an invalid address if the proxy is disabled.
 func (d *config) proxyAddress() (netip.AddrPort, error) {
 	if d.proxy == "none" {
 		return netip.AddrPort{}, nil
@@ -150,7 +151,7 @@ func (d *config) proxyAddress() (netip.AddrPort, error) {
 	if err != nil || d.proxyGiven {
 		return a, err
 	}
-	if d.api != cli.DefaultAPI || !free(a) { // a cluster beside the usual one
+	if d.api != cli.DefaultAPI || !free(a) { // not the first cluster on this host
 		a = netip.AddrPortFrom(a.Addr(), 0)
 	}
 	return a, nil
@@ -164,8 +165,8 @@ func free(a netip.AddrPort) bool {
 	return l.Close() == nil
 }
 
-// portFree returns an error if the API's port is taken, before anything is
-// started.
+// portFree returns an error if the API's port is in use, so that nothing is started in
+// vain.
 func (d *config) portFree() error {
 	a, err := d.apiAddress()
 	if err != nil {
@@ -179,5 +180,5 @@ func (d *config) portFree() error {
 	return l.Close()
 }
 
-// serverName names the n-th worker of a region, from 1.
+// serverName returns the name of a region's n-th worker, starting with 1.
 func serverName(region string, n int) string { return fmt.Sprintf("%s-%d", region, n) }

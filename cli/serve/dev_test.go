@@ -13,7 +13,7 @@ func TestDevConfig(t *testing.T) {
 	}
 	d := good()
 	if err := d.validate(); err != nil {
-		t.Fatalf("a good one: %v", err)
+		t.Fatalf("valid config: %v", err)
 	}
 	for name, spoil := range map[string]func(*config){
 		"no worker": func(d *config) { d.workers = 0 }, "too many": func(d *config) { d.workers = 1000 },
@@ -39,7 +39,7 @@ func TestDevPorts(t *testing.T) {
 			for i := range n {
 				r, err := cli.ParsePorts(ports(i))
 				if err != nil || r.First <= last || r.Last >= 32768 || r.Last-r.First < 99 {
-					t.Fatalf("worker %d of %d: ports %s (%v), want 100 or more behind %d and below 32768", i, n, ports(i), err, last)
+					t.Fatalf("worker %d of %d: ports %s (%v), want at least 100 ports above %d and below 32768", i, n, ports(i), err, last)
 				}
 				last = r.Last
 			}

@@ -6,22 +6,22 @@ import (
 	"github.com/bourse-dev/bourse/cli"
 )
 
-// binder binds flags to a config. What cannot be read is noted and is no error
-// of pflag's, so that Validate reports all problems at once.
+// binder binds flags to a config. It records parse errors instead of returning them to
+// pflag, so that Validate can report all problems at once.
 type binder struct {
 	*pflag.FlagSet
 	rejected map[string]error // by flag
 }
 
-// note notes the error of a flag, or that it has none.
+// note records or clears a flag's error.
 func (b binder) note(name string, err error) {
 	if delete(b.rejected, name); err != nil {
 		b.rejected[name] = cli.FlagError("--"+name, err)
 	}
 }
 
-// reads binds a flag to what parse makes of its text. "" is the zero value,
-// unless the flag has a default.
+// reads binds a flag to the result of parse. An empty text means the zero value, unless
+// the flag has a default.
 func reads[T any](b binder, to *T, name, value, usage string, parse func(string) (T, error)) {
 	set := func(text string) {
 		var err error
@@ -36,8 +36,7 @@ func reads[T any](b binder, to *T, name, value, usage string, parse func(string)
 	b.Var(&parsed{value, "string", set}, name, usage)
 }
 
-// readsAll binds a flag that may be repeated to what parse makes of all its
-// texts.
+// readsAll binds a repeatable flag to the result of parse for all its values.
 func readsAll[T any](b binder, to *T, name, usage string, parse func([]string) (T, error)) {
 	var list []string
 	b.Var(&parsed{"", "stringArray", func(text string) {
@@ -48,7 +47,7 @@ func readsAll[T any](b binder, to *T, name, usage string, parse func([]string) (
 	}}, name, usage)
 }
 
-// readsEach binds a flag that may be repeated to what adds each of its texts.
+// readsEach binds a repeatable flag to add, which is called for each value.
 func readsEach(b binder, name, usage string, add func(string) error) {
 	b.Var(&parsed{"", "stringArray", func(text string) {
 		if err := add(text); err != nil {
@@ -57,7 +56,7 @@ func readsEach(b binder, name, usage string, add func(string) error) {
 	}}, name, usage)
 }
 
-// parsed is a flag's value.
+// parsed implements pflag.Value for flags that are parsed by a function.
 type parsed struct {
 	text, kind string
 	set        func(text string)

@@ -101,7 +101,7 @@ func RunHost(ctx context.Context, s *cli.Shell, file *File, each func(Ready) err
 		children[i] = c
 		running.Go(func() {
 			if err := c.run(); err != nil {
-				fail(cli.Hint(bourse.Errorf(bourse.CodeInvalid, "the %s cannot be started: %w", role, err), "its output is above"))
+				fail(cli.Hint(bourse.Errorf(bourse.CodeInvalid, "the %s cannot be started: %w", role, err), "see its output above"))
 			}
 		})
 	}

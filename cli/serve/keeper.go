@@ -19,23 +19,23 @@ import (
 	"github.com/bourse-dev/bourse/internal/tempdir"
 )
 
-// "bourse dev" is two processes. The one that a person starts, the keeper,
-// only watches the inner one, which runs the cluster. Each cleans up when the
-// other is killed: the inner one notices by its standard input, a pipe whose
-// other end dies with the keeper; the keeper, because the processes that the
-// inner one leaves behind become its own children (on Linux), which it can
-// then find and kill.
+// "bourse dev" consists of two processes. The one that the user starts is the keeper.
+// It only watches the inner process, which runs the cluster. If one of them is killed,
+// the other cleans up. The inner process notices because its standard input is a pipe
+// from the keeper. The keeper notices when its child exits. On Linux, the processes
+// that the inner one leaves behind become the keeper's children, so it can find and
+// kill them.
 
-// keeperPatience bounds how long the inner process may take to end: longer
-// than that one grants its servers.
+// keeperPatience limits how long the inner process may take to exit. It is longer than
+// the time that the inner process allows its servers.
 const keeperPatience = stopPatience + killGrace + 5*time.Second
 
-// samePress is how long a second signal counts as the first one's echo.
+// samePress is the time during which a second signal counts as a duplicate of the
+// first.
 const samePress = 200 * time.Millisecond
 
-// keep runs the inner process until it ends, or until ctx does and then
-// ends it. A signal that comes while the cluster is being stopped ends
-// everything at once.
+// keep runs the inner process until it exits, and stops it once ctx is done. A signal
+// during the shutdown kills everything immediately.
 func keep(ctx context.Context, s *cli.Shell, d config) error {
 	if err := d.portFree(); err != nil {
 		return err
@@ -47,9 +47,9 @@ func keep(ctx context.Context, s *cli.Shell, d config) error {
 		d.removeLeft(s)
 		dir, err := tempdir.Make(os.TempDir(), tempPrefix)
 		if err != nil {
-			return fmt.Errorf("make a directory for the servers' files: %w", err)
+			return fmt.Errorf("create a directory for the servers' files: %w", err)
 		}
-		// The inner process removes it as well: this one may not live to.
+		// The inner process removes it too, in case this process is killed.
 		defer func() { _ = dir.Remove() }()
 		d.data = dir.Path
 		if err := os.WriteFile(filepath.Join(dir.Path, socketFile), []byte(d.containerd), 0o600); err != nil {
@@ -80,24 +80,24 @@ func keep(ctx context.Context, s *cli.Shell, d config) error {
 			}
 			return bourse.Errorf(bourse.CodeInternal, "the process that ran the cluster has ended (%s); everything was cleaned up", exit)
 		}
-		return cli.ExitStatus(exit.ExitCode()) // it has printed why
+		return cli.ExitStatus(exit.ExitCode()) // it has printed the reason
 	}
 	return err
 }
 
 const (
-	tempPrefix = "bourse-dev-" // begins the names of the temporary directories of clusters
-	socketFile = "containerd"  // in such a directory: what its cluster was told of containerd
+	tempPrefix = "bourse-dev-" // prefix of the clusters' temporary directories
+	socketFile = "containerd"  // file in such a directory with the cluster's --containerd value
 )
 
-var errInUse = errors.New("its servers still run")
+var errInUse = errors.New("its servers are still running")
 
-// removeLeft removes what clusters have left of which both processes were killed, or
-// whose host died.
+// removeLeft removes what previous clusters have left behind because both of their
+// processes were killed or the host went down.
 func (d *config) removeLeft(s *cli.Shell) {
 	removed, err := tempdir.RemoveLeft(os.TempDir(), tempPrefix, func(dir string) error {
 		if inUse(dir) {
-			return errInUse // its servers are ending
+			return errInUse // its servers are still shutting down
 		}
 		socket, err := os.ReadFile(filepath.Join(dir, socketFile))
 		if errors.Is(err, fs.ErrNotExist) {
@@ -107,21 +107,21 @@ func (d *config) removeLeft(s *cli.Shell) {
 		return errors.Join(err, left.clear(), loopback.RemoveSecret(s.Getenv, clusterNameOf(dir)))
 	})
 	if len(removed) > 0 {
-		s.Note("removed what was left of " + cli.Count(len(removed), "bourse dev") + " that had been killed")
+		s.Note("removed leftovers of " + cli.Count(len(removed), "bourse dev") + " that had been killed")
 	}
 	if err != nil && !errors.Is(err, errInUse) {
-		s.Note("warning: remove what is left of a bourse dev that was killed: " + err.Error())
+		s.Note("warning: cannot remove leftovers of a killed bourse dev: " + err.Error())
 	}
 }
 
-// clear removes what the cluster's servers, which have ended, still have on this host
-// beside files.
+// clear removes everything except files that the cluster's servers have left on this
+// host. The servers have exited.
 func (d *config) clear() error {
 	return d.sweep(context.Background(), d.containerd, namespacePrefix(d.data), d.data)
 }
 
-// startInner starts the process that runs the cluster, in a process group of
-// its own, so that Ctrl-C reaches the keeper alone.
+// startInner starts the process that runs the cluster. It has its own process group, so
+// that Ctrl-C only reaches the keeper.
 func startInner(args []string) (*exec.Cmd, *os.File, error) {
 	c, err := selfCommand(args...)
 	if err != nil {
@@ -129,7 +129,7 @@ func startInner(args []string) (*exec.Cmd, *os.File, error) {
 	}
 	r, w, err := os.Pipe()
 	if err != nil {
-		return nil, nil, fmt.Errorf("make a pipe: %w", err)
+		return nil, nil, fmt.Errorf("create a pipe: %w", err)
 	}
 	c.Stdin, c.Stdout, c.Stderr = r, os.Stdout, os.Stderr
 	err = c.Start()
@@ -140,8 +140,8 @@ func startInner(args []string) (*exec.Cmd, *os.File, error) {
 	return c, w, nil
 }
 
-// endInner lets the inner process end in good order, or at once on another
-// signal or when it takes too long. It returns the grace for what is left.
+// endInner lets the inner process exit cleanly, but kills it on another signal or if it
+// takes too long. It returns the grace period for the remaining processes.
 func endInner(s *cli.Shell, lifeline *os.File, inner *exec.Cmd, ended <-chan error) (time.Duration, error) {
 	again := make(chan os.Signal, 1)
 	signal.Notify(again, os.Interrupt, syscall.SIGTERM)
@@ -156,23 +156,23 @@ wait:
 			return grace, err
 		case <-again:
 			if time.Since(began) < samePress {
-				continue // what runs us may send a signal to us and to our group
+				continue // our parent may signal both this process and its group
 			}
 			grace = killGrace / 4
 			s.Note("killing everything")
 			break wait
 		case <-late:
-			s.Note("the cluster does not end: killing it")
+			s.Note("the cluster does not stop; killing it")
 			break wait
 		}
 	}
-	_ = inner.Process.Kill() // it may have ended meanwhile
+	_ = inner.Process.Kill() // it may have exited already
 	<-ended
 	return grace, nil
 }
 
-// selfCommand runs this very program again, with its own name and in a
-// process group of its own.
+// selfCommand returns a command that runs this program again under the same name, in
+// its own process group.
 func selfCommand(args ...string) (*exec.Cmd, error) {
 	exe, err := os.Executable()
 	if err != nil {

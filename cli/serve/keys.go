@@ -10,17 +10,17 @@ import (
 	"github.com/bourse-dev/bourse/internal/seal"
 )
 
-// makeKey makes the key of the cluster's secrets, once for a data directory.
+// makeKey creates the key for the cluster's secrets if it does not exist.
 func makeKey(data string) error {
 	path := admission.Dir(data).SecretsKey()
 	_, err := os.Stat(path)
-	if errors.Is(err, fs.ErrNotExist) { // whole, or not at all
+	if errors.Is(err, fs.ErrNotExist) { // rename, so that the file is never incomplete
 		if err = os.WriteFile(path+".new", seal.Generate(), 0o600); err == nil {
 			err = os.Rename(path+".new", path)
 		}
 	}
 	if err != nil {
-		return fmt.Errorf("key of secrets: %w", err)
+		return fmt.Errorf("create the key for secrets: %w", err)
 	}
 	return nil
 }

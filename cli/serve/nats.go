@@ -10,26 +10,26 @@ import (
 	"github.com/bourse-dev/bourse/cli"
 )
 
-// RoleNATS is what "bourse serve nats" is in a ready file.
+// RoleNATS is the role of "bourse serve nats" in a ready file.
 const RoleNATS bourse.Role = "nats"
 
-// NATSServerConfig is the whole configuration of "bourse serve nats".
+// NATSServerConfig is the configuration of "bourse serve nats".
 type NATSServerConfig struct {
-	Listen    netip.AddrPort // on loopback; port 0 means any
-	Cluster   string         // whose servers are let in; "": all on this host
-	ReadyFile string         // as ServerConfig has it
+	Listen    netip.AddrPort // on loopback; port 0 means any free port
+	Cluster   string         // only this cluster's servers may connect; "" means all on this host
+	ReadyFile string         // see ServerConfig
 	LifeLine  bool
 }
 
-// newNATS is for "bourse dev --fabric nats": clusters have NATS servers of
-// their own, with all that those can be configured for.
+// newNATS returns the hidden command that "bourse dev --fabric nats" runs. Real
+// clusters use their own NATS servers, which can be configured fully.
 func newNATS(s *cli.Shell, r Roles) *cobra.Command {
 	var listen string
 	var config NATSServerConfig
 	c := &cobra.Command{
 		Use:    "nats",
-		Short:  "Run a NATS server on loopback, for trying things out",
-		Long:   "Run a NATS server on loopback, for trying things out. It stores nothing, and lets in the servers of --cluster that run as this user.",
+		Short:  "Run a NATS server on loopback for experiments",
+		Long:   "Run a NATS server on loopback for experiments. It stores nothing, and accepts only servers of --cluster that run as the same user.",
 		Args:   cli.NoArgs,
 		Hidden: true,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -38,7 +38,7 @@ func newNATS(s *cli.Shell, r Roles) *cobra.Command {
 				return cli.FlagError("--listen", err)
 			}
 			if !config.Listen.Addr().IsLoopback() {
-				return bourse.Errorf(bourse.CodeInvalid, "--listen %s: it speaks in the clear, so it listens on loopback only", listen)
+				return bourse.Errorf(bourse.CodeInvalid, "--listen %s: the server does not encrypt, so it can only listen on loopback", listen)
 			}
 			ctx, stop := s.Lifetime(c.Context(), config.LifeLine)
 			defer stop()
@@ -46,14 +46,14 @@ func newNATS(s *cli.Shell, r Roles) *cobra.Command {
 		},
 	}
 	flags := c.Flags()
-	flags.StringVar(&listen, "listen", "127.0.0.1:4222", "`IP:PORT` for clients; port 0 means any free one")
-	flags.StringVar(&config.Cluster, "cluster", "", "`name` of the cluster whose servers are let in (default: all on this host)")
-	flags.StringVar(&config.ReadyFile, "ready-file", "", "write {id, role, api, pid} as JSON to this `file` once ready")
+	flags.StringVar(&listen, "listen", "127.0.0.1:4222", "address for clients, `IP:PORT`; port 0 means any free port")
+	flags.StringVar(&config.Cluster, "cluster", "", "`name` of the cluster whose servers may connect (default: all on this host)")
+	flags.StringVar(&config.ReadyFile, "ready-file", "", "`file` to write {id, role, api, pid} to as JSON once the server is ready")
 	bindLifeLine(flags, &config.LifeLine)
 	return c
 }
 
 func bindLifeLine(flags *pflag.FlagSet, on *bool) {
-	flags.BoolVar(on, "life-line", false, "end when standard input ends")
+	flags.BoolVar(on, "life-line", false, "stop when standard input is closed")
 	_ = flags.MarkHidden("life-line") // fails for an unknown flag only
 }

@@ -28,10 +28,10 @@ type NATSConfig struct {
 	Both   bool      // also in the membership of servers that are reached directly; brokers only
 }
 
-// Set reports whether NATS was asked for.
+// Set reports whether NATS is configured.
 func (n *NATSConfig) Set() bool { return len(n.URLs) > 0 }
 
-// Local reports whether only this host is spoken to.
+// Local reports whether all NATS servers are on this host.
 func (n *NATSConfig) Local() bool {
 	return !slices.ContainsFunc(n.URLs, func(s string) bool {
 		u, err := url.Parse(s)
@@ -40,27 +40,27 @@ func (n *NATSConfig) Local() bool {
 }
 
 func (n *NATSConfig) bind(flags *pflag.FlagSet) {
-	flags.StringSliceVar(&n.URLs, "nats", nil, "reach the cluster through NATS at `URL` (nats://HOST:PORT, tls://…), comma separated: no port needs to be open here")
-	flags.StringVar(&n.Prefix, "nats-prefix", "bourse", "`prefix` of all subjects; the cluster's name follows")
-	flags.StringVar(&n.TLS.CA, "nats-ca", "", "PEM `file` of the CA of the NATS servers (default: the host's)")
-	flags.StringVar(&n.TLS.Cert, "nats-cert", "", "PEM `file` of a certificate to show to NATS")
-	flags.StringVar(&n.TLS.Key, "nats-key", "", "PEM `file` of its key")
+	flags.StringSliceVar(&n.URLs, "nats", nil, "`URL` of NATS servers to connect the cluster through (nats://HOST:PORT, tls://…), separated by commas; this host then needs no open port")
+	flags.StringVar(&n.Prefix, "nats-prefix", "bourse", "`prefix` of all subjects, followed by the cluster's name")
+	flags.StringVar(&n.TLS.CA, "nats-ca", "", "PEM `file` with the NATS servers' CA (default: the host's CAs)")
+	flags.StringVar(&n.TLS.Cert, "nats-cert", "", "PEM `file` with a client certificate for NATS")
+	flags.StringVar(&n.TLS.Key, "nats-key", "", "PEM `file` with the client certificate's key")
 	flags.StringVar(&n.Creds, "nats-creds", "", "`file` with the JWT and seed of a NATS user")
 	flags.StringVar(&n.NKey, "nats-nkey", "", "`file` with the nkey seed of a NATS user")
 }
 
-// problems returns what is wrong with the config. guarded: servers
-// prove to one another who they are, whatever NATS does.
+// problems returns all problems of the config. guarded means that servers authenticate
+// each other independently of NATS.
 func (n *NATSConfig) problems(insecure, guarded bool) []error {
 	var out []error
 	if !n.Set() {
 		if n.Creds != "" || n.NKey != "" || n.TLS.Set() {
-			out = append(out, bourse.Errorf(bourse.CodeInvalid, "--nats-creds, --nats-nkey, --nats-ca, --nats-cert and --nats-key need --nats"))
+			out = append(out, bourse.Errorf(bourse.CodeInvalid, "--nats-creds, --nats-nkey, --nats-ca, --nats-cert and --nats-key require --nats"))
 		}
 		return out
 	}
 	if (n.TLS.Cert == "") != (n.TLS.Key == "") {
-		out = append(out, bourse.Errorf(bourse.CodeInvalid, "--nats-cert and --nats-key go together"))
+		out = append(out, bourse.Errorf(bourse.CodeInvalid, "--nats-cert and --nats-key must be used together"))
 	}
 	for _, s := range n.URLs {
 		u, err := url.Parse(s)

@@ -9,39 +9,41 @@ import (
 	"github.com/bourse-dev/bourse/driver"
 )
 
-// maxLine is how much of a line is put together from its pieces; what is longer
-// becomes several.
+// maxLine is the maximum length of a line that is assembled from pieces. Longer lines
+// are split.
 const maxLine = 1 << 20
 
-// output passes on what a task writes, in all its boots.
+// output prints the output of a task across its restarts.
 type output struct {
 	r    *runProgram
 	stop context.CancelFunc
 	done sync.WaitGroup
 
-	// Where the reader is, for the one that goes on after it: used by one goroutine at a time.
+	// The reader's position. finish continues from it after the follower has returned,
+	// so only one goroutine uses it at a time.
 	last   time.Time // of the latest line
-	same   int       // lines with that time
+	same   int       // number of lines with that time
 	pieces map[string]*strings.Builder
 }
 
-// follow passes on what the task writes from now on.
+// follow starts printing the task's output.
 func (r *runProgram) follow(ctx context.Context) *output {
 	ctx, stop := context.WithCancel(context.WithoutCancel(ctx))
 	o := &output{r: r, stop: stop, pieces: map[string]*strings.Builder{}}
 	o.done.Go(func() {
-		// It ends with stop, or with the driver: then there is nothing to read.
+		// Logs returns after stop, or when the driver has stopped, which leaves nothing
+		// to read.
 		_ = r.cfg.Runner.Logs(ctx, r.machine, driver.LogQuery{Follow: true}, o.line)
 	})
 	return o
 }
 
-// finish passes on what the follower had not read yet when the task ended.
+// finish prints the output that the follower had not read when the task ended.
 func (o *output) finish() {
 	o.stop()
 	o.done.Wait()
 	skip := o.same
-	// What can no longer be read is lost.
+	// Output that can no longer be read is lost.
 	_ = o.r.cfg.Runner.Logs(context.Background(), o.r.machine, driver.LogQuery{Since: o.last}, func(l driver.LogLine) error {
 		if skip > 0 && l.At.Equal(o.last) {
 			skip--

@@ -14,17 +14,17 @@ import (
 	"github.com/bourse-dev/bourse/internal/loopback"
 )
 
-// clusterReady is what "bourse dev --json" prints once ready, and the content of
-// its --ready-file.
+// clusterReady is printed by "bourse dev --json" and written to --ready-file once the
+// cluster is ready.
 type clusterReady struct {
 	API     string  `json:"api"`                   // http://host:port
 	Proxy   string  `json:"proxy,omitempty"`       // http://host:port
-	Secure  string  `json:"proxy_https,omitempty"` // https://host:port, with a certificate that no one has issued
-	PID     int     `json:"pid"`                   // to be signalled to end the cluster
+	Secure  string  `json:"proxy_https,omitempty"` // https://host:port, with a self-signed certificate
+	PID     int     `json:"pid"`                   // process to signal to stop the cluster
 	Data    string  `json:"data"`
 	Servers []Ready `json:"servers"` // the broker first, then the workers by region, then the proxy
 
-	TokenFile string `json:"token_file"` // with the token that clients show
+	TokenFile string `json:"token_file"` // contains the token that clients must send
 }
 
 func (c *cluster) readiness() clusterReady {
@@ -62,18 +62,18 @@ func (c *cluster) writeReady() error {
 	return nil
 }
 
-// noContainerd explains why the workers run no images other than "host".
+// noContainerd explains why the workers can only run the image "host".
 func (d *config) noContainerd() string {
 	switch {
 	case d.containerd == ContainerdNone:
-		return "Machines are commands of this host (image host): --containerd is none."
+		return "Machines can only run commands of this host (image host), because --containerd is none."
 	case os.Geteuid() != 0:
-		return "Machines are commands of this host (image host): other images need containerd, and root."
+		return "Machines can only run commands of this host (image host): other images require containerd and root."
 	}
-	return "Machines are commands of this host (image host): no containerd was found for other images."
+	return "Machines can only run commands of this host (image host): no containerd was found for other images."
 }
 
-// announce prints that the cluster is ready and what to type next.
+// announce prints that the cluster is ready, with commands to try.
 func (c *cluster) announce(took time.Duration) error {
 	if err := c.writeReady(); err != nil {
 		return err
@@ -83,7 +83,7 @@ func (c *cluster) announce(took time.Duration) error {
 		err = loopback.SetDev(c.shell.Getenv, api)
 	}
 	if err != nil {
-		c.shell.Note("warning: context dev does not lead to this cluster: " + err.Error())
+		c.shell.Note("warning: context dev does not point to this cluster: " + err.Error())
 	}
 	if c.shell.JSON {
 		return c.shell.PrintJSON(c.readiness())
@@ -109,16 +109,16 @@ func (c *cluster) announce(took time.Duration) error {
 		t.Row(region, strings.Join(names, "  "))
 	}
 	b.WriteString(t.String())
-	fmt.Fprintf(&b, "\nEach worker sells %s cores and %s.", c.config.cpus, cli.MiB(memory))
+	fmt.Fprintf(&b, "\nEach worker offers %s cores and %s of memory.", c.config.cpus, cli.MiB(memory))
 	if c.config.temporary {
-		b.WriteString(" Files are temporary; --data DIR keeps them.")
+		b.WriteString(" Files are temporary; to keep them, use --data DIR.")
 	}
 	if ContainerdAddress(c.config.containerd) == "" {
 		b.WriteString("\n" + c.config.noContainerd())
 	}
 	b.WriteString("\n\nIn another terminal:\n\n")
 	if all, err := cli.LoadContexts(c.shell.Getenv); err == nil && all.Current != "" && all.Current != cli.DevContext {
-		fmt.Fprintf(&b, "  bourse context use dev   # commands use context %s now\n", all.Current)
+		fmt.Fprintf(&b, "  bourse context use dev   # commands currently use context %s\n", all.Current)
 	}
 	if !isDefaultAPI(c.broker().API) {
 		fmt.Fprintf(&b, "  export BOURSE_API=http://%s\n", api)
@@ -129,18 +129,18 @@ func (c *cluster) announce(took time.Duration) error {
 	fmt.Fprintf(&b, `  bourse machine run host --region %s --name hello -- sleep 600
   bourse machine list
   bourse machine status hello
-  bourse quote host --vm-memory 8GiB           # no worker has that: see why
+  bourse quote host --vm-memory 8GiB           # no worker has that much: see why
   bourse worker list
 `, first)
 	if proxy != "" {
-		fmt.Fprintf(&b, "\nThe proxy starts what is asked for, and answers for it: app web, port 80 of its services, is http://web.localhost%s/.\n\n",
+		fmt.Fprintf(&b, "\nThe proxy serves apps, and starts their machines on demand: port 80 of app web is http://web.localhost%s/.\n\n",
 			strings.TrimPrefix(proxy, "http://127.0.0.1"))
 		b.WriteString("  bourse app create web\n")
 		b.WriteString("  bourse machine run host --app web --port 80 -- sh -c 'exec python3 -m http.server $PORT'\n")
 		fmt.Fprintf(&b, "  curl http://web.localhost%s/\n", strings.TrimPrefix(proxy, "http://127.0.0.1"))
-		fmt.Fprintf(&b, "  curl -k https://web.localhost%s/   # with TLS and HTTP/2; the certificate is the proxy's own\n", strings.TrimPrefix(secure, "https://127.0.0.1"))
+		fmt.Fprintf(&b, "  curl -k https://web.localhost%s/   # with TLS and HTTP/2; the certificate is self-signed\n", strings.TrimPrefix(secure, "https://127.0.0.1"))
 	}
-	b.WriteString("\nCtrl-C ends it all and leaves nothing behind.\n")
+	b.WriteString("\nCtrl-C stops everything and cleans up.\n")
 	_, err = c.shell.Out.Write([]byte(c.shell.Typed(b.String())))
 	return err
 }

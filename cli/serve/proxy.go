@@ -11,9 +11,9 @@ func newProxy(s *cli.Shell, r Roles) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "proxy",
 		Short: "Run a proxy in front of machines",
-		Long: `Run a proxy: what comes to it for an app it passes on to one of the app's
-machines, and starts one if none runs. Run as many as you like; they keep
-nothing that matters.`,
+		Long: `Run a proxy. It forwards connections for an app to one of the app's machines, and
+starts a machine if none is running. You can run any number of proxies; they store
+nothing important.`,
 		Example: `  bourse serve proxy --region gru --join 10.0.0.1:7946`,
 		Args:    cli.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {

@@ -13,53 +13,53 @@ import (
 	"github.com/bourse-dev/bourse/internal/admission"
 )
 
-// ProxyConfig is the whole configuration of "bourse serve proxy".
+// ProxyConfig is the configuration of "bourse serve proxy".
 type ProxyConfig struct {
 	ServerConfig
-	Data    string          // directory for what may be lost: the view; and for what a CA has issued; "" means none
-	Name    bourse.WorkerID // of the server in the membership; default made up
+	Data    string          // directory for the view, which may be lost, and for ACME certificates; "" means none
+	Name    bourse.WorkerID // the server's name in the membership; "" means a generated one
 	HTTP    []WebListen
 	HTTPS   []WebListen
 	TCP     []StreamListen
-	Domains []string                  // below which each app has its name
-	Hosts   map[string]bourse.AppName // further names of apps
+	Domains []string                  // below which each app has a host name
+	Hosts   map[string]bourse.AppName // further host names of apps
 	Certs   CertsConfig
-	Behind  []netip.Prefix // load balancers that begin connections with a PROXY header
-	Trusted []netip.Prefix // proxies before this one whose X-Forwarded-For is believed
-	Most    int            // open connections of one listener; 0: the default
-	Drain   time.Duration  // for what is in progress when the proxy ends
-	Hold    bool           // connections that changed protocols, and streams, keep their machine running while they are open
+	Behind  []netip.Prefix // load balancers that send a PROXY header
+	Trusted []netip.Prefix // upstream proxies whose X-Forwarded-For is trusted
+	Most    int            // maximum number of open connections per listener; 0 means the default
+	Drain   time.Duration  // for requests in progress when the proxy stops
+	Hold    bool           // open WebSockets and streams keep their machine running
 }
 
-// CertsConfig is where the certificates of host names come from.
+// CertsConfig configures the source of certificates for host names.
 type CertsConfig struct {
-	Dir        string // of files; "" means none
-	Email      string // for the ACME CA that issues the others; "" means that none is asked
-	CA         string // URL of its directory; "" means Let's Encrypt
-	SelfSigned bool   // made here where there is no other
+	Dir        string // with certificate files; "" means none
+	Email      string // for the ACME CA that issues other certificates; "" disables ACME
+	CA         string // directory URL of the ACME CA; "" means Let's Encrypt
+	SelfSigned bool   // create certificates for names that have no other
 }
 
 // bind binds the flags to the config.
 func (c *ProxyConfig) bind(flags *pflag.FlagSet) {
 	b := c.ServerConfig.bind(flags, "127.0.0.1:0")
-	flags.Lookup("listen").Usage = "address for the other servers of the cluster, `IP:PORT`; port 0 means any free one"
-	flags.StringVarP((*string)(&c.Region), "region", "r", "", "the `region` that this proxy is in: machines there come first")
-	flags.StringVar(&c.Data, "data", "", "`directory` for its copy of the view, so that a restart need not fetch all of it, and for what --acme has obtained (default: a temporary one)")
-	flags.StringVarP((*string)(&c.Name), "name", "n", "", "`name` in the membership (default: made up)")
-	readsAll(b, &c.HTTP, "http", "serve HTTP at `IP:PORT`, as port 80 of services; as another: IP:PORT=PORT; as any: IP:PORT=any; may be repeated", parseWeb(80))
-	readsAll(b, &c.HTTPS, "https", "serve HTTPS at `IP:PORT`, as port 443 of services, or as others as with --http; may be repeated", parseWeb(443))
-	readsAll(b, &c.TCP, "tcp", "pass on what comes at an address to a port of an app's services, `IP:PORT=APP:PORT`, such as :5432=db:5432; may be repeated", parseStreams)
-	flags.StringSliceVar(&c.Domains, "domain", nil, "`names` below which each app has its own, comma separated: with example.com app web is web.example.com; localhost is always one")
-	readsAll(b, &c.Hosts, "host", "a further name of an app, `NAME=APP`; may be repeated", parseHosts)
-	flags.StringVar(&c.Certs.Dir, "certificates", "", "`directory` of certificates for --https: NAME.pem with NAME.key, or directories as certbot makes them; read again when they change")
-	flags.StringVar(&c.Certs.Email, "acme", "", "obtain certificates that are not in --certificates by ACME, with this `email` address for the CA; needs --data, and an --http that is reached at port 80")
-	flags.StringVar(&c.Certs.CA, "acme-ca", "", "`URL` of the ACME CA's directory (default: Let's Encrypt)")
-	flags.BoolVar(&c.Certs.SelfSigned, "self-signed", false, "make certificates for the names that have no other")
-	readsAll(b, &c.Behind, "proxy-protocol-from", "addresses or `networks` of load balancers, which begin each connection with a PROXY header (v1 or v2), comma separated", parsePrefixes)
-	readsAll(b, &c.Trusted, "trust-forwarded-from", "addresses or `networks` of proxies whose X-Forwarded-For and X-Forwarded-Proto are believed, comma separated", parsePrefixes)
-	flags.IntVar(&c.Most, "connections", 0, "`number` of open connections of one listener, an eighth of it from one address (default 32768)")
-	flags.DurationVar(&c.Drain, "drain", 20*time.Second, "`time` that requests in progress have when the proxy is asked to end")
-	flags.BoolVar(&c.Hold, "hold-open", false, "keep machines running while a WebSocket or TCP connection to them is open, also if no bytes flow")
+	flags.Lookup("listen").Usage = "address for the cluster's other servers, `IP:PORT`; port 0 means any free port"
+	flags.StringVarP((*string)(&c.Region), "region", "r", "", "`region` of this proxy, whose machines are preferred")
+	flags.StringVar(&c.Data, "data", "", "`directory` for the proxy's copy of the view, so that it need not be fetched again after a restart, and for ACME certificates (default: a temporary directory)")
+	flags.StringVarP((*string)(&c.Name), "name", "n", "", "`name` in the membership (default: generated)")
+	readsAll(b, &c.HTTP, "http", "address to serve HTTP at, `IP:PORT`, for port 80 of services; use IP:PORT=PORT for another port and IP:PORT=any for any port; may be repeated", parseWeb(80))
+	readsAll(b, &c.HTTPS, "https", "address to serve HTTPS at, `IP:PORT`, for port 443 of services, or for other ports as with --http; may be repeated", parseWeb(443))
+	readsAll(b, &c.TCP, "tcp", "address whose connections are forwarded to a port of an app's services, `IP:PORT=APP:PORT`, such as :5432=db:5432; may be repeated", parseStreams)
+	flags.StringSliceVar(&c.Domains, "domain", nil, "`domains` below which each app has a name, separated by commas: with example.com, app web is web.example.com; localhost is always included")
+	readsAll(b, &c.Hosts, "host", "additional host name of an app, `NAME=APP`; may be repeated", parseHosts)
+	flags.StringVar(&c.Certs.Dir, "certificates", "", "`directory` with certificates for --https: NAME.pem and NAME.key, or directories like certbot's; read again when they change")
+	flags.StringVar(&c.Certs.Email, "acme", "", "`email` address for the ACME CA, from which certificates that are not in --certificates are obtained; requires --data, and an --http address that is accessible at port 80")
+	flags.StringVar(&c.Certs.CA, "acme-ca", "", "directory `URL` of the ACME CA (default: Let's Encrypt)")
+	flags.BoolVar(&c.Certs.SelfSigned, "self-signed", false, "create self-signed certificates for names that have no other")
+	readsAll(b, &c.Behind, "proxy-protocol-from", "addresses or `networks` of load balancers that send a PROXY header (v1 or v2) at the start of each connection, separated by commas", parsePrefixes)
+	readsAll(b, &c.Trusted, "trust-forwarded-from", "addresses or `networks` of proxies whose X-Forwarded-For and X-Forwarded-Proto are trusted, separated by commas", parsePrefixes)
+	flags.IntVar(&c.Most, "connections", 0, "maximum `number` of open connections per listener; an eighth of them may come from the same address (default: 32768)")
+	flags.DurationVar(&c.Drain, "drain", 20*time.Second, "`time` for requests in progress to finish when the proxy stops")
+	flags.BoolVar(&c.Hold, "hold-open", false, "keep machines running while a WebSocket or TCP connection to them is open, even if it is idle")
 }
 
 // settle completes the config once the flags are parsed. A proxy on NATS for which --gossip
@@ -79,7 +79,7 @@ func (c *ProxyConfig) settle(flags *pflag.FlagSet) error {
 	return nil
 }
 
-// Validate reports every problem of the config at once, as CodeInvalid.
+// Validate returns all problems of the config as one invalid error.
 func (c *ProxyConfig) Validate() error {
 	problems := c.problems([]admission.Safeguard{admission.TLS}, nil)
 	if c.Name != "" {
@@ -89,13 +89,13 @@ func (c *ProxyConfig) Validate() error {
 		problems = append(problems, cli.FlagError("--domain", admission.CheckName(d)))
 	}
 	if c.Certs.Email != "" && (c.Data == "" || len(c.HTTP) == 0) {
-		problems = append(problems, bourse.Errorf(bourse.CodeInvalid, "--acme needs --data, where certificates are kept, and --http, where the CA looks"))
+		problems = append(problems, bourse.Errorf(bourse.CodeInvalid, "--acme requires --data, where certificates are stored, and --http, which the CA contacts"))
 	}
 	if u, err := url.Parse(c.Certs.CA); c.Certs.CA != "" && (err != nil || u.Scheme != "https" || u.Host == "" || c.Certs.Email == "") {
 		problems = append(problems, bourse.Errorf(bourse.CodeInvalid, "--acme-ca %s: use https://HOST/PATH, together with --acme", bourse.Quoted(c.Certs.CA)))
 	}
 	if len(c.HTTPS) > 0 && c.Certs == (CertsConfig{CA: c.Certs.CA}) {
-		problems = append(problems, bourse.Errorf(bourse.CodeInvalid, "--https needs certificates: --certificates DIR, --acme EMAIL or --self-signed"))
+		problems = append(problems, bourse.Errorf(bourse.CodeInvalid, "--https requires certificates: --certificates DIR, --acme EMAIL or --self-signed"))
 	}
 	if c.Most < 0 {
 		problems = append(problems, bourse.Errorf(bourse.CodeInvalid, "--connections %d: use 1 or more", c.Most))

@@ -49,7 +49,7 @@ func TestProxyConfig(t *testing.T) {
 	}
 	usual := proxyConfig(t)
 	if err := usual.Validate(); err != nil || len(usual.HTTP) != 1 || usual.HTTP[0] != (WebListen{at("127.0.0.1:8080"), 0}) {
-		t.Errorf("without flags it serves %v (%v), want HTTP at 127.0.0.1:8080", usual.HTTP, err)
+		t.Errorf("without flags: %v (%v), want HTTP at 127.0.0.1:8080", usual.HTTP, err)
 	}
 }
 
@@ -59,9 +59,9 @@ func TestProxyConfigProblems(t *testing.T) {
 		{"--http nowhere", "--http: address"},
 		{"--http :80=0", "--http: port"},
 		{"--http :80=x", "--http: port"},
-		{"--https :443", "--https needs certificates"},
-		{"--https :443 --acme a@b.c", "--acme needs --data"},
-		{"--acme a@b.c --data d --https :443", "--acme needs --data"},
+		{"--https :443", "--https requires certificates"},
+		{"--https :443 --acme a@b.c", "--acme requires --data"},
+		{"--acme a@b.c --data d --https :443", "--acme requires --data"},
 		{"--acme-ca https://ca.example/dir", "together with --acme"},
 		{"--acme-ca http://ca.example/dir --acme a@b.c --data d --http :80", "use https"},
 		{"--tcp :5432", "use IP:PORT=APP:PORT"},
@@ -82,7 +82,7 @@ func TestProxyConfigProblems(t *testing.T) {
 			t.Errorf("%s: %v, want %q", c.args, err, c.want)
 		}
 	}
-	// All at once.
+	// All problems are reported at once.
 	err := proxyConfig(t, "--http", "nowhere", "--tcp", "x", "--drain", "2h").Validate()
 	for _, want := range []string{"--http", "--tcp", "--drain"} {
 		if !strings.Contains(bourse.MessageOf(err), want) {

@@ -13,18 +13,18 @@ import (
 // WebListen is an address at which a proxy serves HTTP.
 type WebListen struct {
 	Addr netip.AddrPort
-	Port int // of services, that it stands for; 0: for any that has handler http
+	Port int // the services' external port; 0 means any port with the handler http
 }
 
-// StreamListen is an address whose connections are for one port of one app.
+// StreamListen is an address whose connections are forwarded to one port of one app.
 type StreamListen struct {
 	Addr netip.AddrPort
 	App  bourse.AppName
 	Port int // of the app's services
 }
 
-// parseWeb reads IP:PORT, IP:PORT=PORT and IP:PORT=any, of listeners that stand for a
-// port unless they say another.
+// parseWeb returns a parser for IP:PORT, IP:PORT=PORT and IP:PORT=any. usual is the
+// services' port in the first form.
 func parseWeb(usual int) func([]string) ([]WebListen, error) {
 	return func(list []string) ([]WebListen, error) {
 		out := make([]WebListen, len(list))
@@ -47,7 +47,7 @@ func parseWeb(usual int) func([]string) ([]WebListen, error) {
 	}
 }
 
-// parseStreams reads IP:PORT=APP:PORT.
+// parseStreams parses IP:PORT=APP:PORT.
 func parseStreams(list []string) ([]StreamListen, error) {
 	out := make([]StreamListen, len(list))
 	for i, text := range list {
@@ -80,7 +80,7 @@ func parsePort(s string) (int, error) {
 	return int(n), nil
 }
 
-// parseHosts reads NAME=APP.
+// parseHosts parses NAME=APP.
 func parseHosts(list []string) (map[string]bourse.AppName, error) {
 	out := make(map[string]bourse.AppName, len(list))
 	for _, text := range list {
@@ -100,7 +100,7 @@ func parseHosts(list []string) (map[string]bourse.AppName, error) {
 	return out, nil
 }
 
-// parsePrefixes reads addresses and networks, in lists with commas.
+// parsePrefixes parses addresses and networks, separated by commas.
 func parsePrefixes(list []string) ([]netip.Prefix, error) {
 	var out []netip.Prefix
 	for _, text := range list {

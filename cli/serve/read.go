@@ -12,12 +12,12 @@ import (
 
 // Task is a command to run.
 type Task struct {
-	Name    string               // of the lines that it prints; unique
+	Name    string               // printed before its lines; unique
 	Command bourse.Command       // a list of words, or a string for "sh -c"
-	Restart bourse.RestartPolicy // default on-failure
+	Restart bourse.RestartPolicy // on-failure by default
 }
 
-// Bounds of a list of tasks.
+// Limits of a task list.
 const (
 	MaxTasks = 1000
 	MaxBytes = 1 << 20
@@ -25,15 +25,15 @@ const (
 
 var taskName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`)
 
-// Read reads a list of tasks, JSON: [{"Name", "Command", "Restart"}]. An error
-// is CodeInvalid, and says which task and which line are wrong.
+// Read parses a JSON list of tasks: [{"Name", "Command", "Restart"}]. Errors are
+// invalid, and name the task and the line.
 func Read(r io.Reader) ([]Task, error) {
 	text, err := io.ReadAll(io.LimitReader(r, MaxBytes+1))
 	if err != nil {
 		return nil, bourse.Errorf(bourse.CodeInvalid, "read the tasks: %w", err)
 	}
 	if len(text) > MaxBytes {
-		return nil, bourse.Errorf(bourse.CodeInvalid, "the list of tasks has more than %d bytes", MaxBytes)
+		return nil, bourse.Errorf(bourse.CodeInvalid, "the list of tasks exceeds %d bytes", MaxBytes)
 	}
 	l := list{text: text, dec: json.NewDecoder(bytes.NewReader(text)), lines: map[string]int{}}
 	l.dec.DisallowUnknownFields()
@@ -43,17 +43,17 @@ func Read(r io.Reader) ([]Task, error) {
 	return l.tasks, nil
 }
 
-// list is a list of tasks being read.
+// list is the state of parsing a list of tasks.
 type list struct {
 	text  []byte
 	dec   *json.Decoder
 	tasks []Task
-	lines map[string]int // the line of each name
+	lines map[string]int // line numbers by task name
 }
 
 func (l *list) read() error {
 	if first, err := l.dec.Token(); err != nil || first != json.Delim('[') {
-		return bourse.Errorf(bourse.CodeInvalid, `line %d: want a list of tasks, [{"Name": "web", "Command": "./web"}]`, l.line())
+		return bourse.Errorf(bourse.CodeInvalid, `line %d: use a list of tasks such as [{"Name": "web", "Command": "./web"}]`, l.line())
 	}
 	for l.dec.More() {
 		if err := l.next(); err != nil {
@@ -64,7 +64,7 @@ func (l *list) read() error {
 		return bourse.Errorf(bourse.CodeInvalid, "line %d: the list of tasks is not JSON: %w", l.line(), err)
 	}
 	if _, err := l.dec.Token(); !errors.Is(err, io.EOF) {
-		return bourse.Errorf(bourse.CodeInvalid, "line %d: there is something behind the list of tasks", l.line())
+		return bourse.Errorf(bourse.CodeInvalid, "line %d: unexpected text after the list of tasks", l.line())
 	}
 	if len(l.tasks) == 0 {
 		return bourse.Errorf(bourse.CodeInvalid, "the list of tasks is empty")
@@ -72,7 +72,7 @@ func (l *list) read() error {
 	return nil
 }
 
-// next reads one task.
+// next parses one task.
 func (l *list) next() error {
 	line, number := l.line(), len(l.tasks)+1
 	reject := func(format string, args ...any) error {
@@ -90,7 +90,7 @@ func (l *list) next() error {
 	case !taskName.MatchString(t.Name):
 		return reject("invalid name %s: use 1 to 63 letters, digits, dots, dashes and underscores, beginning with a letter or digit", bourse.Quoted(t.Name))
 	case twice:
-		return reject("the name %s is that of the task in line %d, too", t.Name, first)
+		return reject("the name %s is already used by the task in line %d", t.Name, first)
 	case len(t.Command) == 0:
 		return reject("%s has no command", t.Name)
 	}
@@ -105,7 +105,7 @@ func (l *list) next() error {
 	return nil
 }
 
-// line returns the line of what comes next, from 1.
+// line returns the number of the line with the next token, starting with 1.
 func (l *list) line() int {
 	at := int(l.dec.InputOffset())
 	for at < len(l.text) && bytes.IndexByte([]byte(" \t\r\n,"), l.text[at]) >= 0 {

@@ -26,23 +26,23 @@ func TestRead(t *testing.T) {
 	}
 }
 
-func TestReadSaysWhatIsWrongAndWhere(t *testing.T) {
+func TestReadErrors(t *testing.T) {
 	for what, c := range map[string]struct{ text, want string }{
-		"nothing":            {"", "line 1"},
-		"not JSON":           {"web: ./web", "line 1"},
-		"an object":          {`{"Name": "web"}`, "line 1"},
-		"an empty list":      {"[]", "empty"},
-		"a list of texts":    {"[\n\"web\"]", "task 1, line 2"},
-		"cut short":          {"[\n{\"Name\": \"a\", \"Command\": \"x\"},\n{\"Na", "task 2, line 3"},
-		"no closing bracket": {"[{\"Name\": \"a\", \"Command\": \"x\"}\n", "line 2"},
-		"something behind":   {"[{\"Name\": \"a\", \"Command\": \"x\"}]\n\n[]", "line 3"},
-		"a name twice":       {"[{\"Name\": \"a\", \"Command\": \"x\"},\n\n{\"Name\": \"a\", \"Command\": \"y\"}]", "task 2, line 3: the name a is that of the task in line 1"},
-		"no name":            {`[{"Command": "x"}]`, "invalid name"},
-		"a name with blanks": {`[{"Name": "a b", "Command": "x"}]`, "invalid name"},
-		"a name as a path":   {`[{"Name": "../a", "Command": "x"}]`, "invalid name"},
-		"a long name":        {`[{"Name": "` + strings.Repeat("a", 64) + `", "Command": "x"}]`, "invalid name"},
-		"no command":         {`[{"Name": "a"}]`, "task 1, line 1: a has no command"},
-		"an empty command":   {`[{"Name": "a", "Command": " "}]`, "invalid command"},
+		"nothing":             {"", "line 1"},
+		"not JSON":            {"web: ./web", "line 1"},
+		"an object":           {`{"Name": "web"}`, "line 1"},
+		"an empty list":       {"[]", "empty"},
+		"a list of texts":     {"[\n\"web\"]", "task 1, line 2"},
+		"cut short":           {"[\n{\"Name\": \"a\", \"Command\": \"x\"},\n{\"Na", "task 2, line 3"},
+		"no closing bracket":  {"[{\"Name\": \"a\", \"Command\": \"x\"}\n", "line 2"},
+		"text after the list": {"[{\"Name\": \"a\", \"Command\": \"x\"}]\n\n[]", "line 3"},
+		"a name twice":        {"[{\"Name\": \"a\", \"Command\": \"x\"},\n\n{\"Name\": \"a\", \"Command\": \"y\"}]", "task 2, line 3: the name a is already used by the task in line 1"},
+		"no name":             {`[{"Command": "x"}]`, "invalid name"},
+		"a name with blanks":  {`[{"Name": "a b", "Command": "x"}]`, "invalid name"},
+		"a name as a path":    {`[{"Name": "../a", "Command": "x"}]`, "invalid name"},
+		"a long name":         {`[{"Name": "` + strings.Repeat("a", 64) + `", "Command": "x"}]`, "invalid name"},
+		"no command":          {`[{"Name": "a"}]`, "task 1, line 1: a has no command"},
+		"an empty command":    {`[{"Name": "a", "Command": " "}]`, "invalid command"},
 		"an empty list of words": {
 			`[{"Name": "a", "Command": []}]`, "invalid command",
 		},
@@ -67,7 +67,8 @@ func many(n int) string {
 	return strings.Join(tasks, ",")
 }
 
-// A list of 100 MB is refused for its size, and not read to its end.
+// TestReadIsBounded checks that a list of 100 MiB is rejected because of its size,
+// without being read completely.
 func TestReadIsBounded(t *testing.T) {
 	const size = 100 << 20
 	r := &io.LimitedReader{R: endless{}, N: size}
@@ -86,7 +87,7 @@ func (endless) Read(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// FuzzRead: a list that is read can be run, and any other is CodeInvalid.
+// FuzzRead checks that a parsed list is valid, and that all errors are invalid.
 func FuzzRead(f *testing.F) {
 	for _, text := range []string{
 		`[{"Name":"a","Command":"x","Restart":"no"}]`, `[{"Name":"a","Command":["x","y"]}]`, `[`, `[{}]`, `[[]]`, `null`, "[\n\n,]", `[{"Name":"a","Command":null}]`,
@@ -104,7 +105,7 @@ func FuzzRead(f *testing.F) {
 		seen := map[string]bool{}
 		for _, task := range tasks {
 			if task.Name == "" || seen[task.Name] || len(task.Command) == 0 || task.Command[0] == "" || task.Restart == "" || task.Restart.Validate() != nil {
-				t.Errorf("%q was read as %+v", text, tasks)
+				t.Errorf("%q was parsed as %+v", text, tasks)
 			}
 			seen[task.Name] = true
 		}

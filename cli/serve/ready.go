@@ -11,8 +11,8 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Ready is what a server reports once it serves: one line of JSON on standard
-// output, and the content of its --ready-file.
+// Ready is reported by a server once it serves: as one line of JSON on standard output,
+// and in its --ready-file.
 type Ready struct {
 	ID     string        `json:"id"`
 	Role   bourse.Role   `json:"role"`
@@ -20,19 +20,19 @@ type Ready struct {
 	API    string        `json:"api"`            // host:port
 	Gossip string        `json:"gossip"`         // host:port
 	Pull   string        `json:"pull,omitempty"` // host:port of a worker's gateway
-	HTTP   []string      `json:"http,omitempty"` // host:port at which a proxy serves HTTP, HTTPS and streams
+	HTTP   []string      `json:"http,omitempty"` // host:port at which a proxy serves HTTP; likewise for HTTPS and TCP
 	HTTPS  []string      `json:"https,omitempty"`
 	TCP    []string      `json:"tcp,omitempty"`
 	PID    int           `json:"pid"`
 
-	Members int `json:"members,omitzero"` // of its cluster that it knows, itself included: one that is alone is in no cluster yet
+	Members int `json:"members,omitzero"` // known members of its cluster, including itself; 1 means that it has not joined yet
 
-	TokenFile string `json:"token_file,omitempty"` // with the token of a broker's clients, or a gateway's, that it made for itself
+	TokenFile string `json:"token_file,omitempty"` // contains the token that the broker or gateway has created for its clients
 }
 
-// Announce reports that the server is ready: on w, in the ready file if one
-// was asked for, and to systemd if that asks. The file appears whole or not at
-// all; withdraw removes it.
+// Announce reports that the server is ready: on w, in the ready file if one is
+// configured, and to systemd if it requests notification. The file is written
+// atomically. withdraw removes it.
 func (c *ServerConfig) Announce(w io.Writer, r Ready) (withdraw func(), err error) {
 	withdraw = func() {}
 	line, err := json.Marshal(r)
@@ -44,9 +44,9 @@ func (c *ServerConfig) Announce(w io.Writer, r Ready) (withdraw func(), err erro
 		if err := WriteWhole(c.ReadyFile, line); err != nil {
 			return withdraw, bourse.Errorf(bourse.CodeInvalid, "--ready-file: %w", err)
 		}
-		withdraw = func() { _ = os.Remove(c.ReadyFile) } // one that is gone already is no harm
+		withdraw = func() { _ = os.Remove(c.ReadyFile) } // the file may already be gone
 	}
-	// The reader may have left: that is no reason to end.
+	// A closed standard output is no reason to exit.
 	_, _ = w.Write(line)
 	if err := notifySystemd(); err != nil {
 		withdraw()
@@ -55,8 +55,8 @@ func (c *ServerConfig) Announce(w io.Writer, r Ready) (withdraw func(), err erro
 	return withdraw, nil
 }
 
-// WriteWhole writes a file that readers see whole or not at all. It is not
-// synced: its content is void after a crash of the host anyway.
+// WriteWhole replaces a file atomically. It does not sync the file, because its content
+// is meaningless after a crash of the host.
 func WriteWhole(path string, data []byte) error {
 	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*")
 	if err != nil {

@@ -11,7 +11,8 @@ import (
 	"github.com/bourse-dev/bourse/driver"
 )
 
-// Runner is the part of a driver that Run uses. The driver has recovered.
+// Runner is the part of a driver that Run uses. The driver must have completed its
+// recovery.
 type Runner interface {
 	Start(ctx context.Context, task driver.Task) (driver.Status, error)
 	Wait(ctx context.Context, id driver.TaskID) (bourse.Exit, error)
@@ -20,27 +21,27 @@ type Runner interface {
 	Logs(ctx context.Context, machine bourse.MachineID, want driver.LogQuery, line func(driver.LogLine) error) error
 }
 
-// Config is the configuration of Run.
+// Config configures Run.
 type Config struct {
 	Runner Runner
 	Tasks  []Task
-	Env    []string // of every task
+	Env    []string // environment of every task
 	Dir    string   // working directory of every task
 	Print  Print
 }
 
-// Print receives what tasks write, and what happens to them. Its methods are not
-// called at the same time.
+// Print receives tasks' output and status messages. Its methods are never called
+// concurrently.
 type Print interface {
-	Line(task string, l driver.LogLine) // whole lines: never Partial
+	Line(task string, l driver.LogLine) // l is a whole line, never Partial
 	Say(task, text string)
 }
 
-// Run runs all tasks until each has ended for good, or until ctx ends and then
-// stops them. It returns the names of those that failed: that ended with an
-// error, or could not be started, and are not started again; or whose policy is always
-// and that were given up. One that is stopped because ctx ended has not
-// failed. An error means that the driver has ended.
+// Run runs all tasks until each has ended for good, or stops them once ctx is done. It
+// returns the names of the failed tasks: those that ended with an error or could not be
+// started and are not restarted, and those with the policy always that were restarted
+// too often. A task that is stopped because ctx is done has not failed. Errors come
+// from the driver.
 func Run(ctx context.Context, cfg Config) (failed []string, err error) {
 	var all sync.WaitGroup
 	var printing sync.Mutex
@@ -61,18 +62,18 @@ func Run(ctx context.Context, cfg Config) (failed []string, err error) {
 	return failed, nil
 }
 
-// machineOf makes the machine id of task i, for its driver.
+// machineOf returns the id of task i's machine, which the driver needs.
 func machineOf(i int) bourse.MachineID {
 	return bourse.MachineID(fmt.Sprintf("%s%08x", bourse.WorkerTag(1), i))
 }
 
-// end is how a task ended for good.
+// end is the final result of a task.
 type end struct {
 	failed bool
-	err    error // of the driver
+	err    error // from the driver
 }
 
-// runProgram is one task.
+// runProgram runs one task.
 type runProgram struct {
 	Task
 	cfg      *Config
@@ -86,7 +87,7 @@ func (r *runProgram) say(format string, args ...any) {
 	r.cfg.Print.Say(r.Name, fmt.Sprintf(format, args...))
 }
 
-// runProgram starts the task again and again, as its policy says.
+// run runs the task and restarts it according to its policy.
 func (r *runProgram) run(ctx context.Context) end {
 	out := r.follow(ctx)
 	defer out.finish()
@@ -100,12 +101,12 @@ func (r *runProgram) run(ctx context.Context) end {
 		var again bool
 		if again, restarts = policy.Again(exit, restarts); !again {
 			gaveUp := len(restarts) >= policy.MaxRetries && policy.Policy != bourse.RestartNo && (exit.Failed() || policy.Policy == bourse.RestartAlways)
-			r.say("%s%s", told(exit), map[bool]string{true: ", too often: it is given up"}[gaveUp])
+			r.say("%s%s", told(exit), map[bool]string{true: ", too often; not restarting it"}[gaveUp])
 			return end{failed: exit.Failed() || gaveUp}
 		}
 		restarts = append(restarts, exit.At)
 		pause := bourse.RestartBackoff(len(restarts))
-		r.say("%s, starts again in %s", told(exit), pause)
+		r.say("%s; restarting in %s", told(exit), pause)
 		timer := time.NewTimer(pause)
 		select {
 		case <-timer.C:
@@ -116,7 +117,7 @@ func (r *runProgram) run(ctx context.Context) end {
 	}
 }
 
-// once starts the task and waits for its end. When ctx ends it is stopped.
+// once starts the task and waits until it ends. It stops the task once ctx is done.
 func (r *runProgram) once(ctx context.Context, id driver.TaskID) (bourse.Exit, error) {
 	d := r.cfg.Runner
 	_, err := d.Start(ctx, driver.Task{ID: id, Image: bourse.ImageHost, Command: r.Command, Env: r.cfg.Env, Dir: r.cfg.Dir})
@@ -127,8 +128,8 @@ func (r *runProgram) once(ctx context.Context, id driver.TaskID) (bourse.Exit, e
 	if err == nil {
 		exit, err = d.Wait(ctx, id)
 	}
-	after := context.WithoutCancel(ctx) // stopping has bounds of its own
-	if ctx.Err() != nil {               // it may have started in the same moment
+	after := context.WithoutCancel(ctx) // stopping has its own time limits
+	if ctx.Err() != nil {               // the task may have started at the same moment
 		err = d.Stop(after, id, "SIGTERM", bourse.DefaultStopTimeout)
 		if bourse.CodeOf(err) == bourse.CodeNotFound {
 			return exit, nil

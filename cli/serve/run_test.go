@@ -17,7 +17,7 @@ import (
 	"github.com/bourse-dev/bourse/driver/drivertest"
 )
 
-// notes is what was printed, each with the time since the beginning.
+// notes records what was printed, with the time since the start.
 type notes struct {
 	begun time.Time
 	list  []string
@@ -29,7 +29,7 @@ func (n *notes) add(text string) {
 	n.list = append(n.list, fmt.Sprintf("%v %s", time.Since(n.begun), text))
 }
 
-// of returns what was printed of a task.
+// of returns what was printed about a task.
 func (n *notes) of(task string) (out []string) {
 	for _, line := range n.list {
 		if _, text, _ := strings.Cut(line, " "); strings.HasPrefix(text, task+"|") || strings.HasPrefix(text, task+"*") {
@@ -43,8 +43,8 @@ func task(name string, restart bourse.RestartPolicy, words ...string) serve.Task
 	return serve.Task{Name: name, Command: words, Restart: restart}
 }
 
-// supervised runs tasks on a host in memory until they have ended, or for a
-// time.
+// supervised runs tasks on an in-memory host until they have ended, or until the limit
+// has passed.
 func supervised(t *testing.T, limit time.Duration, tasks ...serve.Task) (*notes, []string, *drivertest.Memory) {
 	t.Helper()
 	host := drivertest.NewMemory()
@@ -62,7 +62,7 @@ func supervised(t *testing.T, limit time.Duration, tasks ...serve.Task) (*notes,
 	return n, failed, host
 }
 
-func TestPolicies(t *testing.T) {
+func TestRestartPolicies(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n, failed, _ := supervised(t, time.Hour,
 			task("good", bourse.RestartOnFailure, "print", "a", "exit", "0"),
@@ -81,16 +81,16 @@ func TestPolicies(t *testing.T) {
 			t.Errorf("bad (-want +got):\n%s", diff)
 		}
 		flaky := n.of("flaky")
-		if len(flaky) != 1+bourse.DefaultMaxRetries || flaky[1] != "100ms flaky*ended with exit code 1, starts again in 200ms" ||
-			!strings.Contains(flaky[len(flaky)-1], "given up") {
-			t.Errorf("flaky: %q, want %d restarts, each after twice the pause, and then given up", flaky, bourse.DefaultMaxRetries)
+		if len(flaky) != 1+bourse.DefaultMaxRetries || flaky[1] != "100ms flaky*ended with exit code 1; restarting in 200ms" ||
+			!strings.Contains(flaky[len(flaky)-1], "not restarting it") {
+			t.Errorf("flaky: %q, want %d restarts with doubled delays, and then none", flaky, bourse.DefaultMaxRetries)
 		}
 	})
 }
 
-// What a task writes is printed once, in order, over all its boots, to the
-// last line before its end.
-func TestEveryLineOnce(t *testing.T) {
+// TestEveryLineIsPrintedOnce checks that a task's output is printed once and in order across all
+// its restarts, up to the last line.
+func TestEveryLineIsPrintedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n, _, _ := supervised(t, time.Hour, task("a", bourse.RestartOnFailure, "lines", "0", "500", "sleep", "1s", "lines", "500", "1000", "exit", "1"))
 		var lines []string
@@ -110,8 +110,8 @@ func TestEveryLineOnce(t *testing.T) {
 	})
 }
 
-// The end of the context ends all tasks, those that wait for their restart and
-// those that ignore signals too; they have not failed.
+// TestStop checks that the end of the context stops all tasks, including those that
+// wait for a restart or ignore signals, and that they do not count as failed.
 func TestStop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		begun := time.Now()
@@ -125,10 +125,10 @@ func TestStop(t *testing.T) {
 			t.Errorf("failed: %q, want none", failed)
 		}
 		if took := time.Since(begun); took != time.Minute+bourse.DefaultStopTimeout {
-			t.Errorf("it took %s, want the minute and the time that b was given", took)
+			t.Errorf("stopping took %s, want one minute plus the stop timeout of b", took)
 		}
 		if left := host.Running(); len(left) > 0 {
-			t.Errorf("%v still run", left)
+			t.Errorf("%v are still running", left)
 		}
 	})
 }

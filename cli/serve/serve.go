@@ -11,8 +11,8 @@ import (
 	"github.com/bourse-dev/bourse/cli"
 )
 
-// Roles are the servers, as cmd/bourse wires them. Each returns when ctx has
-// ended and everything it started has, too.
+// Roles contains the functions that run each kind of server, as wired by cmd/bourse.
+// Each returns once ctx is done and everything that it started has stopped.
 type Roles struct {
 	Worker func(ctx context.Context, c WorkerConfig) error
 	Broker func(ctx context.Context, c BrokerConfig) error
@@ -20,7 +20,7 @@ type Roles struct {
 	NATS   func(ctx context.Context, c NATSServerConfig) error
 }
 
-// New returns the commands of servers.
+// New returns the "serve" commands.
 func New(s *cli.Shell, r Roles) *cobra.Command {
 	return newHost(s, cli.Noun("serve", "", newWorker(s, r), newBroker(s, r), newProxy(s, r), newNATS(s, r)))
 }

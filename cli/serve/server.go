@@ -37,7 +37,7 @@ func (d *server) run() {
 	defer close(d.ended)
 	if err := d.child.run(); err != nil {
 		err = bourse.Errorf(codeOfExit(err), "%s could not be started: %w", d.name, err)
-		d.cluster.fail(cli.Hint(err, "its output is above"))
+		d.cluster.fail(cli.Hint(err, "see its output above"))
 	}
 }
 

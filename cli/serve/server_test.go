@@ -6,8 +6,9 @@ import (
 	"testing"
 )
 
-// What a server writes is shown as it comes. While the cluster ends the last lines are
-// kept, and shown of a server that ended badly.
+// TestLastLines checks that a server's output is printed immediately, except while the
+// cluster is being stopped. The last lines are then stored, and printed if the server
+// fails.
 func TestLastLines(t *testing.T) {
 	var out bytes.Buffer
 	quit := make(chan struct{})
@@ -29,7 +30,7 @@ func TestLastLines(t *testing.T) {
 	}
 	write("error: the \x1b[31mreason")
 	if out.Len() > 0 {
-		t.Errorf("while the cluster ends: %q", &out)
+		t.Errorf("while the cluster is being stopped: %q", &out)
 	}
 	n.tell()
 	if want := "gru-1: late 16\ngru-1: late 17\ngru-1: late 18\ngru-1: late 19\ngru-1: error: the \\x1b[31mreason\n"; out.String() != want {

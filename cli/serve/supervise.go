@@ -14,28 +14,28 @@ import (
 	"github.com/bourse-dev/bourse/driver"
 )
 
-// Supervisor runs tasks without a server and returns the names of those that
-// failed.
+// Supervisor runs tasks without a server. It returns the names of the failed tasks.
 type Supervisor func(ctx context.Context, tasks []Task, to Print) (failed []string, err error)
 
-// NewSupervise returns the command that has tasks run without a server.
+// NewSupervise returns the "supervise" command.
 func NewSupervise(s *cli.Shell, run Supervisor) *cobra.Command {
 	return &cobra.Command{
 		Use:   "supervise FILE",
-		Short: "Run the commands of a file side by side, with no server",
-		Long: `Run the commands of a JSON file side by side, with no server at all, until each has
-ended for good or Ctrl-C stops them:
+		Short: "Run the commands in a file in parallel, without a server",
+		Long: `Run the commands in a JSON file in parallel, without a server, until each has ended
+for good or Ctrl-C stops them:
 
   [{"Name": "web", "Command": "./web --port 8080", "Restart": "always"},
    {"Name": "job", "Command": ["./job", "once"], "Restart": "no"}]
 
-A command is a string for "sh -c" or a list of words. It is started again as its
-restart policy says: no, on-failure (the default) or always, with a growing pause
-between 100ms and 30s, and given up after 10 times in 5 minutes. What it prints
-is printed behind its name. With FILE - the tasks come from standard input.
+A command is a string for "sh -c" or a list of words. It is restarted according to its
+restart policy, which is no, on-failure (the default) or always. The delay between
+restarts grows from 100ms to 30s, and a command is not restarted more than 10 times in
+5 minutes. Each line of output is printed after the task's name. If FILE is -, the
+tasks are read from standard input.
 
-Ends with 1 when a task has failed for good, else with 0. Nothing is left behind,
-not even after kill -9.`,
+The exit status is 1 if a task has failed, and otherwise 0. All processes are ended
+even if this command is killed with SIGKILL.`,
 		Example: `  bourse supervise tasks.json`,
 		Args:    cli.Exactly(1),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -74,8 +74,8 @@ func readTasks(s *cli.Shell, file string) ([]Task, error) {
 	return tasks, nil
 }
 
-// newPrinter prints each line behind the name of its task: standard output on
-// standard output, all else on standard error.
+// newPrinter returns a printer that prints each line after the name of its task.
+// Standard output goes to standard output, everything else to standard error.
 func newPrinter(s *cli.Shell, tasks []Task) Print {
 	width := 0
 	for _, t := range tasks {
@@ -89,7 +89,8 @@ type taskPrinter struct {
 	width    int
 }
 
-// Line implements Print. Who reads us may have left: tasks go on.
+// Line implements Print. It ignores write errors, so that tasks continue if nobody
+// reads their output.
 func (p *taskPrinter) Line(task string, l driver.LogLine) {
 	w := p.out
 	if l.Stream == "stderr" {

@@ -8,18 +8,17 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// notifySocket is where systemd waits for what a unit of Type=notify has to
-// say, see sd_notify(3).
+// notifySocket is the environment variable with the socket on which systemd expects
+// notifications from a unit of Type=notify; see sd_notify(3).
 const notifySocket = "NOTIFY_SOCKET"
 
-// notifySystemd reports to systemd that the server serves, if that has started
-// it and asks.
+// notifySystemd notifies systemd that the server is ready, if systemd requests it.
 func notifySystemd() error {
 	name := os.Getenv(notifySocket)
 	if name == "" {
 		return nil
 	}
-	_ = os.Unsetenv(notifySocket) // what the server starts from now on has nothing to say there
+	_ = os.Unsetenv(notifySocket) // child processes must not notify systemd
 	c, err := net.DialUnix("unixgram", nil, &net.UnixAddr{Name: name, Net: "unixgram"})
 	if err == nil {
 		_, err = c.Write([]byte("READY=1"))

@@ -10,13 +10,13 @@ func newWorker(s *cli.Shell, r Roles) *cobra.Command {
 	var config WorkerConfig
 	c := &cobra.Command{
 		Use:   "worker",
-		Short: "Run the daemon of one host",
-		Long: `Run the daemon of one host: it answers orders with quotes, runs machines and is
-the only owner of their truth.
+		Short: "Run the worker daemon of a host",
+		Long: `Run the worker daemon of a host. It answers orders with quotes and runs machines,
+and it alone decides about the host's machines and capacity.
 
-SIGTERM and SIGINT end the daemon, not its machines: the next start with the
-same --data finds them running. A second signal ends it at once; that is safe,
-too.`,
+SIGTERM and SIGINT stop the daemon, but not its machines. When the daemon is started
+again with the same --data, it finds them running. A second signal ends the daemon
+immediately, which is also safe.`,
 		Example: `  bourse serve worker --region gru --name gru-1 --data /var/lib/bourse \
     --join 10.0.0.1:7946 --memory 8GiB --resource slots=10`,
 		Args: cli.NoArgs,

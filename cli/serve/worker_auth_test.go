@@ -7,7 +7,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// Files of credentials are all organizations' or one's, and never two of either.
+// TestRegistryAuth checks that there is at most one credential file for all
+// organizations, and one per organization.
 func TestRegistryAuth(t *testing.T) {
 	for name, tc := range map[string]struct {
 		args   []string
@@ -15,16 +16,16 @@ func TestRegistryAuth(t *testing.T) {
 		orgs   map[string]string
 		bad    int
 	}{
-		"none":            {},
-		"shared":          {args: []string{"/etc/docker.json"}, shared: "/etc/docker.json"},
-		"a path with =":   {args: []string{"./a=b/docker.json"}, shared: "./a=b/docker.json"},
-		"one's":           {args: []string{"acme=/etc/a=b.json"}, orgs: map[string]string{"acme": "/etc/a=b.json"}},
-		"both":            {args: []string{"/s", "acme=/a", "beta=/b"}, shared: "/s", orgs: map[string]string{"acme": "/a", "beta": "/b"}},
-		"two shared":      {args: []string{"/s", "/t"}, shared: "/s", bad: 1},
-		"two of one":      {args: []string{"acme=/a", "acme=/b"}, orgs: map[string]string{"acme": "/a"}, bad: 1},
-		"no organization": {args: []string{"=/a"}, bad: 1},
-		"no file":         {args: []string{"acme="}, bad: 1},
-		"none at all":     {args: []string{"A_B=/a"}, bad: 1},
+		"none":                   {},
+		"shared":                 {args: []string{"/etc/docker.json"}, shared: "/etc/docker.json"},
+		"a path with =":          {args: []string{"./a=b/docker.json"}, shared: "./a=b/docker.json"},
+		"organization's":         {args: []string{"acme=/etc/a=b.json"}, orgs: map[string]string{"acme": "/etc/a=b.json"}},
+		"both":                   {args: []string{"/s", "acme=/a", "beta=/b"}, shared: "/s", orgs: map[string]string{"acme": "/a", "beta": "/b"}},
+		"two shared":             {args: []string{"/s", "/t"}, shared: "/s", bad: 1},
+		"two of an organization": {args: []string{"acme=/a", "acme=/b"}, orgs: map[string]string{"acme": "/a"}, bad: 1},
+		"no organization":        {args: []string{"=/a"}, bad: 1},
+		"no file":                {args: []string{"acme="}, bad: 1},
+		"invalid organization":   {args: []string{"A_B=/a"}, bad: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var c HostConfig

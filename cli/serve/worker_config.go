@@ -10,7 +10,7 @@ import (
 	"github.com/bourse-dev/bourse/internal/admission"
 )
 
-// WorkerConfig is the whole configuration of "bourse serve worker".
+// WorkerConfig is the configuration of "bourse serve worker".
 type WorkerConfig struct {
 	ServerConfig
 	Data      string          // directory; required
@@ -18,31 +18,31 @@ type WorkerConfig struct {
 	Capacity  Capacity
 	Host      HostConfig
 	Pull      PullConfig
-	Ports     cli.PortRange // for $PORT; zero: the worker's default
-	AllowHost bool          // take orders for image "host"
-	Forget    bool          // remove machines that the store does not know
-	NoLimits  bool          // do not enforce limits of machines of image "host"
-	Ephemeral bool          // at the end destroy every machine and leave no process
-	Standby   time.Duration // patience of its spares; 0: the worker's default
-	IdleAfter time.Duration // for which nobody uses a machine before it is stopped, where its config asks for that
+	Ports     cli.PortRange // for $PORT; the zero value means the worker's default
+	AllowHost bool          // accept orders with the image "host"
+	Forget    bool          // remove machines that are missing from the store
+	NoLimits  bool          // do not enforce limits of machines with the image "host"
+	Ephemeral bool          // destroy all machines and end all processes when the daemon stops
+	Standby   time.Duration // delay before its standby machines start; 0 means the worker's default
+	IdleAfter time.Duration // idle time after which a machine is stopped if its config requests it
 }
 
-// Bounds of --idle-after: less than the first is less than a start takes.
+// Bounds of --idle-after. The lower bound is about the time that a start takes.
 const (
 	idleLeast = 100 * time.Millisecond
 	idleMost  = 24 * time.Hour
 )
 
-// Capacity is what the operator states of a worker. What is not stated, the
-// worker asks the host.
+// Capacity is the capacity that the operator has configured for a worker. The worker
+// asks the host for the rest.
 type Capacity struct {
-	CPUs       bourse.MilliCPU    // 0: not stated
-	Memory     bourse.MiB         // 0: not stated
-	Disk       bourse.MiB         // 0: not stated
+	CPUs       bourse.MilliCPU    // 0 means the host's
+	Memory     bourse.MiB         // 0 means the host's
+	Disk       bourse.MiB         // 0 means the host's
 	GPUs       bourse.Amounts     // by kind
-	Resources  bourse.Amounts     // countables
+	Resources  bourse.Amounts     // countable resources
 	Labels     map[string]string  //
-	Overcommit map[string]float64 // factor by resource; "shared" means shared cpus
+	Overcommit map[string]float64 // factors by resource; "shared" means shared CPUs
 }
 
 // bind binds the flags to the config.
@@ -50,26 +50,26 @@ func (c *WorkerConfig) bind(flags *pflag.FlagSet) {
 	b := c.ServerConfig.bind(flags, "127.0.0.1:0")
 	c.Host.bind(b)
 	c.Pull.bind(b)
-	flags.StringVarP((*string)(&c.Region), "region", "r", "", "the `region` that this worker is in, such as gru (required)")
-	flags.StringVarP((*string)(&c.Name), "name", "n", "", "the worker's `id`, unique in the cluster and fixed at its first start (required)")
+	flags.StringVarP((*string)(&c.Region), "region", "r", "", "`region` of this worker, such as gru (required)")
+	flags.StringVarP((*string)(&c.Name), "name", "n", "", "`id` of this worker, unique in the cluster and fixed at its first start (required)")
 	flags.StringVar(&c.Data, "data", "", "data `directory` (required)")
-	reads(b, &c.Capacity.CPUs, "cpus", "", "`cores` to sell (default: what the host has)", cli.ParseCPUs)
-	reads(b, &c.Capacity.Memory, "memory", "", "memory to sell, a `size` such as 8GiB (default: nine tenths of the host's)", cli.ParseMiB)
-	reads(b, &c.Capacity.Disk, "disk", "", "disk to sell, a `size` such as 100GiB (default: what is free)", cli.ParseMiB)
-	readsAll(b, &c.Capacity.GPUs, "gpus", "gpus to sell, `KIND=N`; may be repeated", cli.ParseCounts)
-	readsAll(b, &c.Capacity.Resources, "resource", "anything countable to sell, `NAME=N` such as slots=10; may be repeated", cli.ParseCounts)
-	readsAll(b, &c.Capacity.Labels, "label", "a fact that orders may require, `NAME=VALUE` such as zone=b; may be repeated", cli.ParsePairs)
-	readsEach(b, "overcommit", "sell a resource so many times over, `NAME=F`; shared=8 sells 8 shared cpus per core", c.Capacity.addOvercommit)
-	reads(b, &c.Ports, "ports", "", "`range` of the machines' $PORT, one each (default 20000-29999)", cli.ParsePorts)
-	flags.BoolVar(&c.AllowHost, "allow-host", false, "take orders for image host: commands of this very host (default true on loopback)")
-	flags.BoolVar(&c.Forget, "forget-machines", false, "remove machines and volumes of this host that the data directory does not know; without it their presence is a reason not to start")
-	flags.BoolVar(&c.NoLimits, "no-limits", false, "do not enforce the limits of machines of image host, and show that in the worker's labels")
-	flags.DurationVar(&c.Standby, "standby-after", 10*time.Second, "`time` for which a worker is not heard from before machines here start that stand by for its machines")
-	flags.DurationVar(&c.IdleAfter, "idle-after", time.Minute, "`time` for which nobody uses a machine before it is stopped or suspended, if its services say so (autostop)")
-	flags.BoolVar(&c.Ephemeral, "ephemeral", false, "at the end destroy every machine and leave no process behind")
+	reads(b, &c.Capacity.CPUs, "cpus", "", "`number` of cores to offer (default: all of the host's)", cli.ParseCPUs)
+	reads(b, &c.Capacity.Memory, "memory", "", "memory `size` to offer, such as 8GiB (default: nine tenths of the host's)", cli.ParseMiB)
+	reads(b, &c.Capacity.Disk, "disk", "", "disk `size` to offer, such as 100GiB (default: the free space)", cli.ParseMiB)
+	readsAll(b, &c.Capacity.GPUs, "gpus", "GPUs to offer, `KIND=N`; may be repeated", cli.ParseCounts)
+	readsAll(b, &c.Capacity.Resources, "resource", "countable resource to offer, `NAME=N` such as slots=10; may be repeated", cli.ParseCounts)
+	readsAll(b, &c.Capacity.Labels, "label", "label that orders may require, `NAME=VALUE` such as zone=b; may be repeated", cli.ParsePairs)
+	readsEach(b, "overcommit", "overcommit factor of a resource, `NAME=F`; shared=8 offers 8 shared CPUs per core; may be repeated", c.Capacity.addOvercommit)
+	reads(b, &c.Ports, "ports", "", "`range` of the ports that are assigned to machines as $PORT (default: 20000-29999)", cli.ParsePorts)
+	flags.BoolVar(&c.AllowHost, "allow-host", false, "accept orders with image host, which run commands directly on this host (default: true if the worker is only accessible on loopback)")
+	flags.BoolVar(&c.Forget, "forget-machines", false, "remove machines and volumes on this host that are missing from the data directory; without this flag, the worker refuses to start if there are any")
+	flags.BoolVar(&c.NoLimits, "no-limits", false, "do not enforce the limits of machines with image host, and show this in the worker's labels")
+	flags.DurationVar(&c.Standby, "standby-after", 10*time.Second, "`time` that another worker may be silent before this worker starts the standbys of its machines")
+	flags.DurationVar(&c.IdleAfter, "idle-after", time.Minute, "idle `time` after which a machine is stopped or suspended if its services request it (autostop)")
+	flags.BoolVar(&c.Ephemeral, "ephemeral", false, "destroy all machines and end all processes when the daemon stops")
 }
 
-// addOvercommit notes a factor: NAME=F.
+// addOvercommit adds a factor from NAME=F.
 func (c *Capacity) addOvercommit(s string) error {
 	name, factor, err := cli.ParseFactor(s)
 	if c.Overcommit == nil {
@@ -92,15 +92,15 @@ func (c *WorkerConfig) settle(flags *pflag.FlagSet) error {
 	return nil
 }
 
-// Validate reports every problem of the config at once, as CodeInvalid.
+// Validate returns all problems of the config as one invalid error.
 func (c *WorkerConfig) Validate() error {
 	problems := c.problems([]admission.Safeguard{admission.TLS}, nil)
 	problems = append(problems, c.Pull.problems(&c.ServerConfig)...)
 	if c.Data == "" {
-		problems = append(problems, bourse.Errorf(bourse.CodeInvalid, "--data is required: the directory in which the worker keeps its machines"))
+		problems = append(problems, bourse.Errorf(bourse.CodeInvalid, "--data is required: the directory in which the worker stores its machines"))
 	}
 	if c.Region == "" {
-		problems = append(problems, bourse.Errorf(bourse.CodeInvalid, "--region is required: where the worker is"))
+		problems = append(problems, bourse.Errorf(bourse.CodeInvalid, "--region is required: the worker's region"))
 	}
 	if c.Name == "" {
 		problems = append(problems, bourse.Errorf(bourse.CodeInvalid, "--name is required: the worker's id"))

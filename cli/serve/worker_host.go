@@ -9,51 +9,53 @@ import (
 	"github.com/bourse-dev/bourse/cli"
 )
 
-// HostConfig is what of its host a worker uses beside processes: containers,
-// images, networks, volumes and devices. The zero value is what the host has.
+// HostConfig configures which features of its host a worker uses: containers, images,
+// networks, volumes and devices. The zero value means everything that the host
+// supports.
 type HostConfig struct {
-	Containerd        string // address of its socket; "auto": the usual one if it is there; "none": no containers
-	Namespace         string // of containerd's
-	Runtime           string // of containers, by containerd's name
+	Containerd        string // path of the socket; "auto" means the default one if it exists, "none" disables containers
+	Namespace         string // in containerd
+	Runtime           string // containerd's name for the runtime of containers
 	Network           NetworkMode
 	NoVolumes         bool
-	Images            bourse.MiB          // most that images take of the disk; 0: a fifth of it
+	Images            bourse.MiB          // maximum disk space for images; 0 means a fifth of the disk
 	Registries        map[string]Registry // by host
-	Private           bool                // registries may be at addresses of the worker's own network
-	AllowedRegistries []string            // registries that may be asked; nil: any
-	DockerAuth        string              // docker's config.json with credentials for all organizations; "": none
-	OrgAuth           map[string]string   // by organization, such files with its own
-	Devices           map[string][]string // CDI names by kind of gpu; what is not stated is looked for
-	Shared            bool                // shared cpus have the Machines API's quota, not all that is idle
+	Private           bool                // permits registries at addresses of the worker's own network
+	AllowedRegistries []string            // nil means any
+	DockerAuth        string              // Docker config.json with credentials for all organizations; "" means none
+	OrgAuth           map[string]string   // such files for individual organizations
+	Devices           map[string][]string // CDI names by kind of GPU; unlisted kinds are detected
+	Shared            bool                // limits shared CPUs to the Machines API's quota even if CPUs are idle
 }
 
-// NetworkMode is which machines have a network of their own.
+// NetworkMode selects the machines that have their own network.
 type NetworkMode string
 
-// The modes.
+// The network modes.
 const (
-	NetworkAuto       NetworkMode = "auto"       // containers, where the host lets us; the default
-	NetworkHost       NetworkMode = "host"       // none: all use the host's
-	NetworkContainers NetworkMode = "containers" // those of images
+	NetworkAuto       NetworkMode = "auto"       // containers, if the host permits it; the default
+	NetworkHost       NetworkMode = "host"       // no machine; all use the host's network
+	NetworkContainers NetworkMode = "containers" // machines that run in containers
 	NetworkAll        NetworkMode = "all"        // all machines
 )
 
-// Registry is how a registry of images is reached.
+// Registry configures access to an image registry.
 type Registry struct {
 	PlainHTTP bool
-	CA        string // PEM file of the CA that its certificate is of; "": the host's
+	CA        string // PEM file with the CA that issued its certificate; "" means the host's CAs
 }
 
-// The values of --containerd that are no address.
+// Values of --containerd that are not a path.
 const (
 	ContainerdAuto = "auto"
 	ContainerdNone = "none"
 )
 
-// usualContainerd is where containerd listens by default.
+// usualContainerd is containerd's default socket.
 const usualContainerd = "/run/containerd/containerd.sock"
 
-// ContainerdAddress returns the socket that a value of --containerd means, "" for none.
+// ContainerdAddress returns the socket selected by a value of --containerd, or "" for
+// none.
 func ContainerdAddress(stated string) string {
 	switch stated {
 	case ContainerdNone:
@@ -70,19 +72,19 @@ func ContainerdAddress(stated string) string {
 
 // bind binds the flags to the config.
 func (c *HostConfig) bind(b binder) {
-	reads(b, &c.Containerd, "containerd", ContainerdAuto, "`address` of containerd's socket, for machines of images; auto: the usual one if it is there; none: no such machines", parseContainerd)
-	b.StringVar(&c.Namespace, "containerd-namespace", "bourse", "containerd `namespace`, this worker's alone")
-	b.StringVar(&c.Runtime, "runtime", "io.containerd.runc.v2", "containerd's `name` of the runtime that runs containers")
-	reads(b, &c.Network, "network", string(NetworkAuto), "which machines have a network of their own, a `mode`: host (none), containers or all; auto: containers, with root", parseNetwork)
-	reads(b, &c.Images, "images", "", "most disk that images take, a `size` such as 50GiB (default: a fifth of --disk)", cli.ParseMiB)
-	readsEach(b, "registry-http", "`HOST[:PORT]` of a registry that is asked without TLS (loopback always is); may be repeated", c.addPlainHTTP)
-	readsEach(b, "registry-ca", "`HOST=FILE`: the CA of a registry's certificate; may be repeated", c.addCA)
-	b.BoolVar(&c.Private, "registry-private", false, "registries may be at private, loopback and link-local addresses; one that --registry-http or --registry-ca names always may")
-	b.StringArrayVar(&c.AllowedRegistries, "registry", nil, "`HOST[:PORT]` of a registry that images may be of; may be repeated (default: any)")
-	readsEach(b, "registry-auth", "`[ORG=]FILE` with registries' credentials, docker's config.json: those of one organization, or else of all; may be repeated", c.addAuth)
+	reads(b, &c.Containerd, "containerd", ContainerdAuto, "`path` of containerd's socket, which is used to run images; auto means the default socket if it exists, none disables images", parseContainerd)
+	b.StringVar(&c.Namespace, "containerd-namespace", "bourse", "containerd `namespace`, which only this worker may use")
+	b.StringVar(&c.Runtime, "runtime", "io.containerd.runc.v2", "`name` of containerd's runtime for containers")
+	reads(b, &c.Network, "network", string(NetworkAuto), "`mode` that selects the machines with their own network: host (none), containers, all, or auto (containers, if running as root)", parseNetwork)
+	reads(b, &c.Images, "images", "", "maximum `size` of all images on disk, such as 50GiB (default: a fifth of --disk)", cli.ParseMiB)
+	readsEach(b, "registry-http", "`HOST[:PORT]` of a registry that is accessed without TLS, as loopback addresses always are; may be repeated", c.addPlainHTTP)
+	readsEach(b, "registry-ca", "`HOST=FILE` with the CA of a registry's certificate; may be repeated", c.addCA)
+	b.BoolVar(&c.Private, "registry-private", false, "allow registries at private, loopback and link-local addresses; those named by --registry-http or --registry-ca are always allowed")
+	b.StringArrayVar(&c.AllowedRegistries, "registry", nil, "`HOST[:PORT]` of a registry from which images may be pulled; may be repeated (default: any)")
+	readsEach(b, "registry-auth", "`[ORG=]FILE` with registry credentials, a Docker config.json, for one organization or for all; may be repeated", c.addAuth)
 	b.BoolVar(&c.NoVolumes, "no-volumes", false, "offer no volumes")
-	readsEach(b, "device", "`KIND=NAME`: a gpu of this kind is given to machines by this CDI name; may be repeated (default: NVIDIA's are looked for)", c.addDevice)
-	b.BoolVar(&c.Shared, "shared-quota", false, "hold shared cpus to 5 ms of 80 with bursts, as the Machines API's own platform does, even when cpus are idle")
+	readsEach(b, "device", "`KIND=NAME` of a GPU, where NAME is its CDI name; may be repeated (default: NVIDIA GPUs are detected)", c.addDevice)
+	b.BoolVar(&c.Shared, "shared-quota", false, "limit shared CPUs to 5 of every 80 ms with bursts, as Fly.io does, even if CPUs are idle")
 }
 
 func parseContainerd(s string) (string, error) {
@@ -118,7 +120,7 @@ func (c *HostConfig) addRegistry(host string, r Registry) {
 	c.Registries[host] = r
 }
 
-// addDevice notes a device: KIND=NAME.
+// addDevice adds a device from KIND=NAME.
 func (c *HostConfig) addDevice(s string) error {
 	kind, name, err := cli.ParsePair(s)
 	if err == nil && !strings.Contains(name, "/") {
@@ -131,20 +133,20 @@ func (c *HostConfig) addDevice(s string) error {
 	return err
 }
 
-// addAuth notes a file of credentials: FILE, or ORG=FILE.
+// addAuth adds a file with credentials from FILE or ORG=FILE.
 func (c *HostConfig) addAuth(s string) error {
 	org, file, ok := strings.Cut(s, "=")
 	switch {
-	case !ok || strings.Contains(org, "/"): // a path with a "=" of its own
+	case !ok || strings.Contains(org, "/"): // a path that contains "="
 		if c.DockerAuth != "" {
-			return bourse.Errorf(bourse.CodeInvalid, "%s: a second file for all organizations", bourse.Quoted(s))
+			return bourse.Errorf(bourse.CodeInvalid, "%s: only one file for all organizations is allowed", bourse.Quoted(s))
 		}
 		c.DockerAuth = s
 		return nil
 	case file == "" || bourse.AppName(org).Validate() != nil:
 		return bourse.Errorf(bourse.CodeInvalid, "%s: use FILE or ORG=FILE", bourse.Quoted(s))
 	case c.OrgAuth[org] != "":
-		return bourse.Errorf(bourse.CodeInvalid, "%s: a second file for organization %s", bourse.Quoted(s), org)
+		return bourse.Errorf(bourse.CodeInvalid, "%s: only one file for organization %s is allowed", bourse.Quoted(s), org)
 	case c.OrgAuth == nil:
 		c.OrgAuth = map[string]string{}
 	}

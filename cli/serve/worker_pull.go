@@ -9,16 +9,16 @@ import (
 	"github.com/bourse-dev/bourse/internal/admission"
 )
 
-// PullConfig is whether a worker is a gateway too, for hosts that fetch work,
-// and how.
+// PullConfig configures whether a worker is also a gateway, from which other hosts
+// fetch work.
 type PullConfig struct {
 	On        bool
-	Listen    netip.AddrPort // of /sched; port 0 means any
-	TokenFile string         // of the tokens that callers must show, for everything; "" means that none are asked for
-	Lost      time.Duration  // a job whose poller is silent for so long is given up
+	Listen    netip.AddrPort // address of /sched; port 0 means any free port
+	TokenFile string         // file with callers' tokens; "" means that no token is required
+	Lost      time.Duration  // how long a job's poller may be silent before the job fails
 }
 
-// DefaultPull is where a gateway listens by default.
+// DefaultPull is the default address of a gateway.
 const DefaultPull = "127.0.0.1:4281"
 
 const (
@@ -27,13 +27,13 @@ const (
 )
 
 func (c *PullConfig) bind(b binder) {
-	b.BoolVar(&c.On, "pull", false, "be a gateway: take orders for image pull and hand them to hosts that ask for work at --pull-listen")
-	reads(b, &c.Listen, "pull-listen", DefaultPull, "address at which work is asked for, `IP:PORT`; port 0 means any free one", cli.ParseListen)
-	b.StringVar(&c.TokenFile, "pull-token-file", "", "`file` with the tokens that those who ask for work, or submit it, must show: token and * on each line")
-	b.DurationVar(&c.Lost, "pull-lost", defaultLost, "give a job up when its poller was silent for this `time`")
+	b.BoolVar(&c.On, "pull", false, "run as a gateway: accept orders with image pull and hand them to hosts that fetch work at --pull-listen")
+	reads(b, &c.Listen, "pull-listen", DefaultPull, "address at which hosts fetch work, `IP:PORT`; port 0 means any free port", cli.ParseListen)
+	b.StringVar(&c.TokenFile, "pull-token-file", "", "`file` with the tokens that hosts must send to fetch or submit work; each line has a token and *")
+	b.DurationVar(&c.Lost, "pull-lost", defaultLost, "`time` that a job's poller may be silent before the job fails")
 }
 
-// problems returns what is wrong with the config of a gateway.
+// problems returns all problems of a gateway's config.
 func (c *PullConfig) problems(server *ServerConfig) []error {
 	if !c.On {
 		return nil
@@ -49,7 +49,7 @@ func (c *PullConfig) problems(server *ServerConfig) []error {
 	if c.TokenFile != "" {
 		has = append(has, admission.Tokens)
 	}
-	if c.Listen.IsValid() { // one that could not be read is a problem already
+	if c.Listen.IsValid() { // an address that could not be parsed has already been reported
 		problems = append(problems, admission.CheckListen(admission.Listen{
 			What: "the gateway", Addr: c.Listen, Needs: []admission.Safeguard{admission.TLS, admission.Tokens}, Has: has,
 		}, server.Insecure))

@@ -9,8 +9,8 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// TestPullConfig: a gateway that others reach needs TLS and tokens, as every
-// server; a worker that is none needs nothing for it.
+// TestPullConfig checks that a gateway that is accessible to others requires TLS and
+// tokens, and that a worker without a gateway requires nothing.
 func TestPullConfig(t *testing.T) {
 	with := func(args []string, more ...string) []string { return slices.Concat(args, more) }
 	base := []string{"--data", "/d", "--name", "a", "--region", "gru"}
@@ -18,7 +18,7 @@ func TestPullConfig(t *testing.T) {
 	tls := []string{"--credentials", credentialsDir(t, "ca.pem", "a.pem")}
 	for what, c := range map[string]struct {
 		args []string
-		want string // in the error; "" for none
+		want string // part of the error; "" if there is none
 	}{
 		"none":                 {base, ""},
 		"none, with a listen":  {with(base, "--pull-listen", "0.0.0.0:1"), ""},
@@ -27,10 +27,10 @@ func TestPullConfig(t *testing.T) {
 		"open with TLS":        {with(open, tls...), "without client tokens"},
 		"open with tokens":     {with(open, "--pull-token-file", "t"), "without TLS"},
 		"open with both":       {with(with(open, tls...), "--pull-token-file", "t"), ""},
-		"open, said aloud":     {with(open, "--insecure"), ""},
+		"open with --insecure": {with(open, "--insecure"), ""},
 		"no address":           {with(base, "--pull", "--pull-listen", "here"), "--pull-listen"},
-		"lost in no time":      {with(base, "--pull", "--pull-lost", "0s"), "--pull-lost"},
-		"lost before it began": {with(base, "--pull", "--pull-lost", "-1m"), "--pull-lost"},
+		"no time until lost":   {with(base, "--pull", "--pull-lost", "0s"), "--pull-lost"},
+		"negative time":        {with(base, "--pull", "--pull-lost", "-1m"), "--pull-lost"},
 	} {
 		config := workerConfig(t, c.args...)
 		err := config.Validate()
@@ -40,6 +40,6 @@ func TestPullConfig(t *testing.T) {
 	}
 	c := workerConfig(t, with(base, "--pull", "--pull-lost", "90s")...)
 	if c.Pull.Listen.String() != DefaultPull || c.Pull.Lost != 90*time.Second || !c.Pull.On {
-		t.Errorf("read as %+v", c.Pull)
+		t.Errorf("parsed as %+v", c.Pull)
 	}
 }
