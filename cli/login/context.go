@@ -10,9 +10,9 @@ import (
 	"github.com/bourse-dev/bourse/cli"
 )
 
-// NewContext returns the command context.
+// NewContext returns the "context" commands.
 func NewContext(s *cli.Shell) *cobra.Command {
-	c := cli.Noun("context", "List the clusters that you have logged in to, and choose one", newList(s), newUse(s))
+	c := cli.Noun("context", "List and select the clusters that you have logged in to", newList(s), newUse(s))
 	c.Aliases = []string{"contexts"}
 	return c
 }
@@ -22,10 +22,10 @@ func newList(s *cli.Shell) *cobra.Command {
 		Use:     "list",
 		Aliases: []string{"ls"},
 		Short:   "List the clusters that you have logged in to",
-		Long: `List the clusters that you have logged in to. Context dev is always the cluster
-that "bourse dev" runs on this host. A * marks the current context, which commands
-use unless --api, --context, BOURSE_API or BOURSE_CONTEXT choose another. Without
-a current context they use the API at ` + cli.DefaultAPI + `.`,
+		Long: `List the clusters that you have logged in to. The context "dev" is always the
+cluster that "bourse dev" runs on this host. A * marks the current context, which
+commands use unless --api, --context, BOURSE_API or BOURSE_CONTEXT select another one.
+If there is no current context, commands use the API at ` + cli.DefaultAPI + `.`,
 		Example: "  bourse context list",
 		Args:    cli.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
@@ -39,12 +39,12 @@ a current context they use the API at ` + cli.DefaultAPI + `.`,
 			}
 			t := cli.NewTable("", "NAME", "API", "CA", "TOKEN").Narrow(2)
 			return cli.PrintList(s, list, "", t, func(c *Cluster) []string {
-				mark, ca, token := "", "the host's", "-"
+				mark, ca, token := "", "host's", "-"
 				if c.Current {
 					mark = "*"
 				}
 				if c.CA {
-					ca = "its own"
+					ca = "own"
 				}
 				if c.Token {
 					token = "stored"
@@ -58,7 +58,7 @@ a current context they use the API at ` + cli.DefaultAPI + `.`,
 func newUse(s *cli.Shell) *cobra.Command {
 	return &cobra.Command{
 		Use:               "use NAME",
-		Short:             "Have commands use a cluster from now on",
+		Short:             "Select the cluster that commands use",
 		Example:           "  bourse context use production\n  bourse context use dev",
 		Args:              cli.Exactly(1),
 		ValidArgsFunction: complete(s),
@@ -73,7 +73,7 @@ func newUse(s *cli.Shell) *cobra.Command {
 				return err
 			}
 			if s.Getenv("BOURSE_API") != "" || s.Getenv("BOURSE_CONTEXT") != "" {
-				s.Note("warning: BOURSE_API or BOURSE_CONTEXT is set and chooses another cluster: unset it")
+				s.Note("warning: BOURSE_API or BOURSE_CONTEXT is set and takes precedence; unset it")
 			}
 			if s.JSON {
 				return s.PrintJSON(describe(all, s.Getenv, name))
@@ -84,13 +84,13 @@ func newUse(s *cli.Shell) *cobra.Command {
 	}
 }
 
-// NewLogout returns the command logout.
+// NewLogout returns the "logout" command.
 func NewLogout(s *cli.Shell) *cobra.Command {
 	return &cobra.Command{
 		Use:   "logout [NAME]",
-		Short: "Forget a cluster's address, CA and token",
-		Long: `Forget a cluster's address, CA and token: those of the current context, or of the
-one that NAME names. The token itself stays valid; revoke it with "bourse token revoke".`,
+		Short: "Remove a cluster's stored address, CA and token",
+		Long: `Remove the stored address, CA and token of the current context, or of the context
+NAME. The token itself stays valid; to revoke it, run "bourse token revoke".`,
 		Example:           "  bourse logout\n  bourse logout production",
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: complete(s),
@@ -102,9 +102,9 @@ one that NAME names. The token itself stays valid; revoke it with "bourse token 
 				}
 				switch name {
 				case "":
-					return cli.Hint(bourse.Errorf(bourse.CodeInvalid, "no context is current"), "bourse logout NAME; the names: bourse context list")
+					return cli.Hint(bourse.Errorf(bourse.CodeInvalid, "there is no current context"), "bourse logout NAME, with a name from bourse context list")
 				case cli.DevContext:
-					return bourse.Errorf(bourse.CodeInvalid, "context %s has nothing stored: it is the cluster of \"bourse dev\"", name)
+					return bourse.Errorf(bourse.CodeInvalid, "nothing is stored for context %s, the cluster of \"bourse dev\"", name)
 				}
 				if _, err := all.Find(s.Getenv, name); err != nil {
 					return err
@@ -128,7 +128,7 @@ one that NAME names. The token itself stays valid; revoke it with "bourse token 
 }
 
 func describe(all *cli.Contexts, getenv func(string) string, name string) Cluster {
-	one, _ := all.Find(getenv, name) // its name comes from all
+	one, _ := all.Find(getenv, name) // name is one of all's names
 	return Cluster{Name: name, API: one.API, CA: one.CA != "", Token: one.Token != "", Current: name == all.Current}
 }
 

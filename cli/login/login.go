@@ -23,25 +23,25 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// New returns the command login.
+// New returns the "login" command.
 func New(s *cli.Shell) *cobra.Command {
 	var name string
 	c := &cobra.Command{
 		Use:   "login URL",
-		Short: "Store a cluster's address, CA and token, and use that cluster from now on",
-		Long: `Store a cluster's address, CA and token as a context, and use that cluster from
-now on. The token comes from --token, BOURSE_API_TOKEN or standard input; at a
-terminal you are asked for it. On loopback none is needed if the servers have made
-one for you. Nothing is stored unless the API accepts it.
+		Short: "Log in to a cluster and make it the current one",
+		Long: `Store a cluster's address, CA and token as a context, and make it the current one.
+The token comes from --token, BOURSE_API_TOKEN or standard input; on a terminal, you
+are prompted for it. An API on loopback needs no token if its servers have created one
+for you. Nothing is stored unless the API accepts the token.
 
-The contexts are in ~/.config/bourse/contexts.toml (or below XDG_CONFIG_HOME),
+Contexts are stored in ~/.config/bourse/contexts.toml (or below XDG_CONFIG_HOME),
 which only you can read.`,
 		Example: `  bourse login https://api.example.com:4280 --ca ca.pem
   bourse login api.example.com --name production < token`,
 		Args: cli.Exactly(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			if c.Flag("api").Changed || c.Flag("context").Changed {
-				return bourse.Errorf(bourse.CodeInvalid, "login takes the API's URL as its argument, not as --api or --context")
+				return bourse.Errorf(bourse.CodeInvalid, "pass the API's URL as an argument, not with --api or --context")
 			}
 			return login(c.Context(), s, args[0], name)
 		},
@@ -50,13 +50,13 @@ which only you can read.`,
 	return c
 }
 
-// Cluster is a context as the commands print it.
+// Cluster is a context in the commands' output.
 type Cluster struct {
 	Name    string `json:"name"`
 	API     string `json:"api"`
-	CA      bool   `json:"ca"`      // it trusts a CA of its own
+	CA      bool   `json:"ca"`      // it has its own CA
 	Token   bool   `json:"token"`   // it has a token
-	Current bool   `json:"current"` // commands use it unless told otherwise
+	Current bool   `json:"current"` // commands use it by default
 }
 
 func login(ctx context.Context, s *cli.Shell, address, name string) error {
@@ -66,13 +66,13 @@ func login(ctx context.Context, s *cli.Shell, address, name string) error {
 	}
 	name = cmp.Or(name, u.Hostname())
 	if err := cli.CheckContextName(name); err != nil {
-		return cli.Hint(err, "choose one with --name")
+		return cli.Hint(err, "another name, with --name")
 	}
 	if _, err := cli.LoadContexts(s.Getenv); err != nil {
-		return err // before a token is typed in vain
+		return err // fail before the user types a token
 	}
 	if u.Scheme == "http" && !isLoopback(u.Hostname()) {
-		s.Note("warning: " + u.String() + " is not encrypted: anyone on the way can read the token")
+		s.Note("warning: " + u.String() + " is not encrypted, so the token can be intercepted")
 	}
 	one := cli.Context{API: u.String()}
 	if one.CA, err = s.GivenCA(); err != nil {
@@ -96,11 +96,11 @@ func login(ctx context.Context, s *cli.Shell, address, name string) error {
 	if s.JSON {
 		return s.PrintJSON(describe(all, s.Getenv, name))
 	}
-	_, err = fmt.Fprintf(s.Out, "%s  logged in%s; bourse uses this cluster now\n", name, purpose(tokens))
+	_, err = fmt.Fprintf(s.Out, "%s  logged in%s; now the current context\n", name, purpose(tokens))
 	return err
 }
 
-// explain adds to the error of an API what to try instead, in terms of this command.
+// explain adds hints in terms of this command to an error from the API.
 func explain(err error, u *url.URL) error {
 	_, replied := errors.AsType[*machinesapi.ReplyError](err)
 	_, untrusted := errors.AsType[x509.UnknownAuthorityError](err)
@@ -121,7 +121,7 @@ func explain(err error, u *url.URL) error {
 	return err
 }
 
-// purpose describes what the token that was shown permits.
+// purpose describes what the stored token permits.
 func purpose(tokens []machinesapi.CurrentToken) string {
 	if len(tokens) == 0 {
 		return ""
@@ -145,8 +145,7 @@ func purpose(tokens []machinesapi.CurrentToken) string {
 	return cli.Clean(text)
 }
 
-// parseURL reads the address of an API. Without a scheme it is https, and http on
-// loopback.
+// parseURL parses an API's address. The default scheme is https, or http on loopback.
 func parseURL(address string) (*url.URL, error) {
 	invalid := func(why string) error {
 		return cli.Hint(bourse.Errorf(bourse.CodeInvalid, "%s is not the URL of an API: %s", bourse.Quoted(address), why), "bourse login https://HOST:PORT")
@@ -171,7 +170,7 @@ func parseURL(address string) (*url.URL, error) {
 	case u.Hostname() == "":
 		return nil, invalid("it has no host")
 	case u.User != nil || u.RawQuery != "" || u.Fragment != "" || strings.Trim(u.Path, "/") != "":
-		return nil, invalid("it has more than a scheme, a host and a port")
+		return nil, invalid("it may only consist of a scheme, a host and a port")
 	}
 	return &url.URL{Scheme: u.Scheme, Host: u.Host}, nil
 }
@@ -183,8 +182,8 @@ func isLoopback(host string) bool {
 	return host == "localhost"
 }
 
-// tokenFor returns the token to log in with: the one that was given, or typed, or
-// piped in; "" for an API on loopback whose token is found whenever it is needed.
+// tokenFor returns the token to log in with, from a flag, the environment or standard
+// input. It returns "" for an API on loopback whose token is found automatically.
 func tokenFor(ctx context.Context, s *cli.Shell, u *url.URL) (string, error) {
 	if token := s.GivenToken(); token != "" {
 		return token, nil
@@ -198,9 +197,9 @@ func tokenFor(ctx context.Context, s *cli.Shell, u *url.URL) (string, error) {
 		if s.In.Raw != nil {
 			restore, err := s.In.Raw()
 			if err != nil {
-				return "", fmt.Errorf("hide what is typed: %w", err)
+				return "", fmt.Errorf("disable terminal echo: %w", err)
 			}
-			defer restore() // also when a signal ends the wait
+			defer restore() // even if a signal ends the wait
 		}
 	}
 	line, err := s.ReadInput(ctx, read)
@@ -209,19 +208,19 @@ func tokenFor(ctx context.Context, s *cli.Shell, u *url.URL) (string, error) {
 	}
 	token := strings.TrimSpace(string(line))
 	if token == "" {
-		return "", cli.Hint(bourse.Errorf(bourse.CodeInvalid, "no token was given"), "pipe it in, or use --token or BOURSE_API_TOKEN")
+		return "", cli.Hint(bourse.Errorf(bourse.CodeInvalid, "no token given"), "--token, BOURSE_API_TOKEN or standard input")
 	}
 	return token, nil
 }
 
-// maxToken bounds what is read as a token, in bytes.
+// maxToken is the maximum length of a token, in bytes.
 const maxToken = 64 << 10
 
 func readLine(in io.Reader) ([]byte, error) {
 	return bufio.NewReader(io.LimitReader(in, maxToken)).ReadBytes('\n')
 }
 
-// readHidden asks for the token without showing what is typed. The terminal is raw.
+// readHidden prompts for the token on a raw terminal, without echo.
 func readHidden(s *cli.Shell, in io.Reader) ([]byte, error) {
 	t := term.NewTerminal(struct {
 		io.Reader

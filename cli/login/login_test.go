@@ -27,7 +27,7 @@ import (
 
 var line = clitest.Of(login.New, login.NewLogout, login.NewContext, ask)
 
-// ask is a command that asks the API for something.
+// ask returns a command that sends a request to the API.
 func ask(s *cli.Shell) *cobra.Command {
 	return &cobra.Command{Use: "ask", RunE: func(c *cobra.Command, _ []string) error {
 		_, err := s.Client().Tokens().Current(c.Context())
@@ -35,7 +35,7 @@ func ask(s *cli.Shell) *cobra.Command {
 	}}
 }
 
-// api is a cluster with one token.
+// api returns the API of a cluster with one token.
 func api(token string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Authorization") != "Bearer "+token {
@@ -46,7 +46,7 @@ func api(token string) http.Handler {
 	})
 }
 
-// home is a user's environment, with a home directory of its own.
+// home is a user's environment with its own home directory.
 type home struct {
 	t    *testing.T
 	vars map[string]string
@@ -61,7 +61,7 @@ func (h *home) file() string {
 	return filepath.Join(h.vars["HOME"], ".config", "bourse", "contexts.toml")
 }
 
-// succeeds runs a command and returns what it prints.
+// succeeds runs a command that must succeed, and returns its output.
 func (h *home) succeeds(args ...string) string {
 	h.t.Helper()
 	got := line.RunWith(h.t, h.vars, args...)
@@ -71,7 +71,7 @@ func (h *home) succeeds(args ...string) string {
 	return got.Out
 }
 
-// fails runs a command that must fail with a text.
+// fails runs a command that must fail with a message that contains text.
 func (h *home) fails(text string, args ...string) {
 	h.t.Helper()
 	got := line.RunWith(h.t, h.vars, args...)
@@ -80,13 +80,13 @@ func (h *home) fails(text string, args ...string) {
 	}
 }
 
-// TestContexts: the cluster that was logged in to last is used until another is
-// chosen, each with its own token and CA.
+// TestContexts checks that the last cluster that was logged in to is used until another
+// one is selected, and that each has its own token and CA.
 func TestContexts(t *testing.T) {
 	one := httptest.NewServer(api("token-one"))
 	defer one.Close()
 	two := httptest.NewUnstartedServer(api("token-two"))
-	two.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError) // of clients that do not trust it
+	two.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError) // logs about clients that do not trust it
 	two.StartTLS()
 	defer two.Close()
 	h := newHome(t)
@@ -95,7 +95,7 @@ func TestContexts(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := h.succeeds("login", one.URL, "--name", "one", "--token", "token-one"); !strings.Contains(got, "for all of acme") {
-		t.Errorf("login prints %q", got)
+		t.Errorf("unexpected output of login: %q", got)
 	}
 	h.succeeds("ask")
 	h.fails("--ca FILE", "login", two.URL, "--name", "two", "--token", "token-two")
@@ -107,39 +107,39 @@ func TestContexts(t *testing.T) {
 	h.succeeds("ask", "--context", "one")
 	h.vars["BOURSE_API_TOKEN"] = "meant for another cluster"
 	h.succeeds("ask")
-	h.fails("does not know this token", "ask", "--token", "wrong")
-	h.fails("does not know this token", "ask", "--api", one.URL) // the token of the environment: a context's is only for its own API
+	h.fails("does not accept this token", "ask", "--token", "wrong")
+	h.fails("does not accept this token", "ask", "--api", one.URL) // the environment's token is used, because a context's token is only for its own API
 	delete(h.vars, "BOURSE_API_TOKEN")
 	h.fails("", "ask", "--api", one.URL)
 	h.vars["BOURSE_CONTEXT"] = "one"
 	h.succeeds("ask")
 	h.fails("mutually exclusive", "ask", "--api", one.URL, "--context", "one")
 	h.vars["BOURSE_CONTEXT"] = "three"
-	h.fails(`error: there is no context "three"`, "ask")
+	h.fails(`error: context "three" not found`, "ask")
 	delete(h.vars, "BOURSE_CONTEXT")
 
 	list := h.succeeds("context", "list")
-	for _, want := range []string{"*  two", "   one", "   dev", "http://127.0.0.1:4280", one.URL, "its own", "stored"} {
+	for _, want := range []string{"*  two", "   one", "   dev", "http://127.0.0.1:4280", one.URL, "own", "stored"} {
 		if !strings.Contains(list, want) {
-			t.Errorf("the list has no %q:\n%s", want, list)
+			t.Errorf("the list lacks %q:\n%s", want, list)
 		}
 	}
 	if strings.Contains(list+h.succeeds("context", "list", "--json"), "token-") {
 		t.Error("the list shows tokens")
 	}
 	h.succeeds("logout")
-	h.fails("no context is current", "logout")
-	h.fails("there is no context", "context", "use", "two")
+	h.fails("there is no current context", "logout")
+	h.fails("not found", "context", "use", "two")
 	h.succeeds("context", "use", "one")
 	h.succeeds("ask")
 	h.succeeds("context", "use", "dev")
-	h.fails("nothing stored", "logout")
+	h.fails("nothing is stored", "logout")
 }
 
-// TestTokensOfTheEnvironment: the token and CA of the environment are for the API of the
-// environment. A context without a token, such as that of "bourse dev", never gets them:
-// anybody may listen at its address.
-func TestTokensOfTheEnvironment(t *testing.T) {
+// TestContextsDoNotUseTheEnvironmentsToken checks that the environment's token and CA are only used
+// for the environment's API. A context without a token, such as that of "bourse dev",
+// must never use them, because anybody may listen at its address.
+func TestContextsDoNotUseTheEnvironmentsToken(t *testing.T) {
 	var shown []string
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		shown = append(shown, r.Header.Get("Authorization"))
@@ -164,7 +164,7 @@ func TestTokensOfTheEnvironment(t *testing.T) {
 	h.succeeds("ask")
 	h.succeeds("ask", "--context", "dev")
 	if want := []string{"", ""}; !slices.Equal(shown, want) {
-		t.Errorf("shown: %q", shown)
+		t.Errorf("tokens sent: %q, want none", shown)
 	}
 	delete(h.vars, "BOURSE_CA")
 	h.succeeds("ask", "--api", server.URL)
@@ -173,8 +173,8 @@ func TestTokensOfTheEnvironment(t *testing.T) {
 	}
 }
 
-// TestChangesAtOnce: no command undoes what another has stored.
-func TestChangesAtOnce(t *testing.T) {
+// TestConcurrentUpdates checks that concurrent updates do not overwrite each other.
+func TestConcurrentUpdates(t *testing.T) {
 	h := newHome(t)
 	env := func(name string) string { return h.vars[name] }
 	var all sync.WaitGroup
@@ -196,31 +196,31 @@ func TestChangesAtOnce(t *testing.T) {
 	}
 }
 
-// TestLoginThatFails stores nothing.
-func TestLoginThatFails(t *testing.T) {
+// TestFailedLogin checks that a failed login stores nothing.
+func TestFailedLogin(t *testing.T) {
 	server := httptest.NewServer(api("good"))
 	defer server.Close()
 	h := newHome(t)
-	h.fails("does not know this token", "login", server.URL, "--token", "bad")
-	h.fails("no token was given", "login", server.URL)
-	h.fails("always the cluster of", "login", server.URL, "--token", "good", "--name", "dev")
-	h.fails("is not a context's name", "login", server.URL, "--token", "good", "--name", "a b")
-	h.fails("no certificate", "login", server.URL, "--token", "good", "--ca", os.DevNull)
+	h.fails("does not accept this token", "login", server.URL, "--token", "bad")
+	h.fails("no token given", "login", server.URL)
+	h.fails("reserved for the cluster of", "login", server.URL, "--token", "good", "--name", "dev")
+	h.fails("invalid context name", "login", server.URL, "--token", "good", "--name", "a b")
+	h.fails("no PEM certificate", "login", server.URL, "--token", "good", "--ca", os.DevNull)
 	h.fails("try: bourse login "+server.URL, "login", strings.Replace(server.URL, "http:", "https:", 1), "--token", "good")
 	other := httptest.NewServer(http.NotFoundHandler()) // not a broker
 	defer other.Close()
 	h.fails("try: the URL of a broker", "login", other.URL, "--token", "good")
 	for address, why := range map[string]string{
-		"ftp://a": "neither http nor https", "https://": "no host", "https://u:p@a": "more than", "https://a/b": "more than", "https://a?b": "more than", "https://a\x00": "parsed",
+		"ftp://a": "neither http nor https", "https://": "no host", "https://u:p@a": "only consist of", "https://a/b": "only consist of", "https://a?b": "only consist of", "https://a\x00": "parsed",
 	} {
 		h.fails(why, "login", address, "--token", "good")
 	}
 	if _, err := os.Stat(h.file()); !os.IsNotExist(err) {
-		t.Errorf("there is a file of contexts: %v", err)
+		t.Errorf("the contexts file exists: %v", err)
 	}
 }
 
-// TestTokenFromInput: a token is piped in, or typed without being shown.
+// TestTokenFromInput checks tokens that are piped in, or typed without echo.
 func TestTokenFromInput(t *testing.T) {
 	server := httptest.NewServer(api("secret"))
 	defer server.Close()
@@ -239,20 +239,20 @@ func TestTokenFromInput(t *testing.T) {
 			t.Errorf("%s: exit status %d, %q, %q", name, code, out, errs)
 		}
 		if _, err := os.Stat(h.file()); (err == nil) != (c.code == 0) {
-			t.Errorf("%s: the file of contexts: %v", name, err)
+			t.Errorf("%s: contexts file: %v", name, err)
 		}
 	}
 }
 
-// TestUnsafeFile: contexts that others could read or that cannot be parsed are not
-// used, and not overwritten either.
+// TestUnsafeFile checks that a contexts file that others can read or that is malformed
+// is neither used nor overwritten.
 func TestUnsafeFile(t *testing.T) {
 	server := httptest.NewServer(api("good"))
 	defer server.Close()
 	h := newHome(t)
 	h.succeeds("login", server.URL, "--name", "one", "--token", "good")
 	if info, err := os.Stat(h.file()); err != nil || info.Mode().Perm() != 0o600 {
-		t.Errorf("its mode is %v: %v", info.Mode(), err)
+		t.Errorf("mode %v, want 0600: %v", info.Mode(), err)
 	}
 	if err := os.Chmod(h.file(), 0o640); err != nil {
 		t.Fatal(err)
@@ -262,7 +262,8 @@ func TestUnsafeFile(t *testing.T) {
 	if err := os.Chmod(h.file(), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	// A link leads to the file that is changed, so that logout leaves no token behind it.
+	// If the file is a link, its target is changed, so that no token remains there
+	// after logout.
 	elsewhere := filepath.Join(h.vars["HOME"], "elsewhere.toml")
 	if err := errors.Join(os.Rename(h.file(), elsewhere), os.Symlink(elsewhere, h.file())); err != nil {
 		t.Fatal(err)
@@ -279,7 +280,7 @@ func TestUnsafeFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	for text, why := range map[string]string{
-		"current = \"one\"\n[context.one\n": "line 2, column", "[context.one]\n": "has no api", "[context.\"a b\"]\napi = \"http://x\"\n": "not a context's name", "current = 7\n": "line 1, column",
+		"current = \"one\"\n[context.one\n": "line 2, column", "[context.one]\n": "has no api", "[context.\"a b\"]\napi = \"http://x\"\n": "invalid context name", "current = 7\n": "line 1, column",
 	} {
 		if err := os.WriteFile(h.file(), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
