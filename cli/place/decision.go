@@ -9,8 +9,8 @@ import (
 	"github.com/bourse-dev/bourse/cli"
 )
 
-// PrintDecision prints how an order was decided: who was asked, who said no and
-// why, and how the rest was ranked.
+// PrintDecision prints how an order was decided: which workers were asked, why some
+// refused, and how the others ranked.
 func PrintDecision(w cli.Stream, d *bourse.Decision) error {
 	var head cli.Facts
 	head.Add("order", string(d.Order))
@@ -45,7 +45,7 @@ func printRound(w cli.Stream, i int, d *bourse.Decision) error {
 		}
 		fmt.Fprintln(w, "\n"+title)
 		if r.Standing > 0 {
-			fmt.Fprintf(w, "no worker was asked: by their answers of up to %s before, and the claims since\n", cli.Took(r.Standing))
+			fmt.Fprintf(w, "no worker was asked; ranked by answers from up to %s earlier and later claims\n", cli.Took(r.Standing))
 		}
 		if err := rankingTable(r.Ranked, filler(d, r)).Write(w); err != nil {
 			return err
@@ -64,8 +64,8 @@ func printRound(w cli.Stream, i int, d *bourse.Decision) error {
 	return nil
 }
 
-// filler returns the worker that filled the order in this round, "" when none
-// did. A decision that was stored with its claim has only its name.
+// filler returns the worker that filled the order in this round, or "" if none did. A
+// decision that was stored together with its claim only has the worker's name.
 func filler(d *bourse.Decision, r *bourse.Round) bourse.WorkerID {
 	for _, c := range r.Claims {
 		if c.Refusal == nil {
@@ -85,7 +85,7 @@ func outcome(d *bourse.Decision) string {
 	case bourse.OutcomeRefused:
 		return "refused: no worker could fill it"
 	case bourse.OutcomeCanceled:
-		return "canceled: the caller left"
+		return "canceled: the caller disconnected"
 	case bourse.OutcomeTimeout:
 		return "timeout: its deadline passed"
 	case bourse.OutcomeQuoted:
@@ -98,7 +98,7 @@ func outcome(d *bourse.Decision) string {
 	return string(d.Outcome)
 }
 
-// filledWith returns what an order became.
+// filledWith describes the result of an order.
 func filledWith(d *bourse.Decision) string {
 	switch {
 	case d.Machine != "":
@@ -109,11 +109,11 @@ func filledWith(d *bourse.Decision) string {
 	return "held for a reservation"
 }
 
-// asked sums up the rounds: how many were asked, and what they answered.
+// asked summarizes how many workers were asked, and their answers.
 func asked(d *bourse.Decision) string {
 	candidates, asked, yes, no, silent := 0, 0, 0, 0, 0
 	for i, r := range d.Rounds {
-		if r.Standing > 0 && i < len(d.Rounds)-1 { // the next round asks the same workers
+		if r.Standing > 0 && i < len(d.Rounds)-1 { // counted in the next round, which asks the same workers
 			continue
 		}
 		candidates += r.Candidates
@@ -127,9 +127,9 @@ func asked(d *bourse.Decision) string {
 			no++
 		}
 	}
-	s := fmt.Sprintf("%d of %s: %d yes, %d no", asked, cli.Count(candidates, "worker"), yes, no)
+	s := fmt.Sprintf("%d of %s: %d willing, %d refused", asked, cli.Count(candidates, "worker"), yes, no)
 	if silent > 0 {
-		s += fmt.Sprintf(", %d silent", silent)
+		s += fmt.Sprintf(", %d did not answer", silent)
 	}
 	return s
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/bourse-dev/bourse/cli"
 )
 
-// rankingTable has one row for each willing worker, best first, with a column
-// for each part of the score; a star is at the worker that filled the order.
+// rankingTable has one row for each willing worker, best first, and one column for each
+// part of the score. A star marks the worker that filled the order.
 func rankingTable(ranked []bourse.Ranking, filler bourse.WorkerID) *cli.Table {
 	var names []string
 	seen := map[string]bool{}
@@ -57,7 +57,7 @@ func part(parts []bourse.ScorePart, name string) string {
 	return "-"
 }
 
-// RefusalTable has for each no what was wanted and what was free.
+// RefusalTable returns a table with the wanted and free amounts of each refusal.
 func RefusalTable(refusals []bourse.Refusal) *cli.Table {
 	var list []bourse.Refusal
 	for _, r := range refusals {
@@ -71,7 +71,7 @@ func RefusalTable(refusals []bourse.Refusal) *cli.Table {
 	t := cli.NewTable(head...).Narrow(len(head) - 1)
 	for _, r := range list {
 		row := []string{cmp.Or(string(r.Worker), "-"), cmp.Or(string(r.Region), "-"), reason(r)}
-		if r.Reason == bourse.RefusedResource { // wanted and free are what the sentence says
+		if r.Reason == bourse.RefusedResource { // the amounts contain everything that the detail text says
 			row = append(row, cli.Amount(r.Resource, r.Wanted), cli.Amount(r.Resource, r.Free), "")
 		} else {
 			row = append(row, "-", "-", r.Detail)
@@ -81,7 +81,7 @@ func RefusalTable(refusals []bourse.Refusal) *cli.Table {
 	return t
 }
 
-// reason names what a refusal is about: "memory", or "label arch".
+// reason returns the subject of a refusal: "memory", or "label arch".
 func reason(r bourse.Refusal) string {
 	switch r.Reason {
 	case bourse.RefusedResource:
@@ -94,7 +94,7 @@ func reason(r bourse.Refusal) string {
 }
 
 func claimTable(claims []bourse.ClaimTry) *cli.Table {
-	t := cli.NewTable("#", "WORKER", "TOOK", "RESULT").Numbers(0, 2).Narrow(3)
+	t := cli.NewTable("#", "WORKER", "TIME", "RESULT").Numbers(0, 2).Narrow(3)
 	for i, c := range claims {
 		result := "filled"
 		if c.Refusal != nil {

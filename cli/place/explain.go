@@ -38,7 +38,7 @@ func Explain(s *cli.Shell, err error, app string, order bourse.OrderID) error {
 	case bourse.CodeNotFound: // without refusals, which are about the image
 		return cli.Hint(err, "bourse app create "+app)
 	case bourse.CodeTimeout:
-		return cli.Hint(err, "bourse order show "+string(order), "the same command with --order-id "+string(order)+", which finds the machine if it exists")
+		return cli.Hint(err, "bourse order show "+string(order), "the same command with --order-id "+string(order)+", which returns the machine if it exists")
 	case bourse.CodeAlreadyExists:
 		return cli.Hint(err, "bourse machine list -a "+app)
 	default:

@@ -1,6 +1,5 @@
-// Package place is what the commands that place orders have in common: the flags
-// for what is wanted, how a decision is shown, and what to try when an order
-// was refused.
+// Package place contains what the commands that place orders share: their flags, the
+// output of decisions, and hints after a refusal.
 package place
 
 import (
@@ -14,8 +13,8 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// Flags describe what machine is wanted and where: the flags that run and
-// quote share, named as flyctl's where it has them.
+// Flags are the flags that "machine run" and "quote" share. They have flyctl's names
+// where it has such flags.
 type Flags struct {
 	App, Region, name         string
 	size                      Size
@@ -27,49 +26,49 @@ type Flags struct {
 	stopSignal                string
 	stopTimeout               string
 	rm, SkipLaunch            bool
-	Standbys                  []string // machines that it stands by for; then it is not launched
+	Standbys                  []string // machines that it stands by for; if set, the machine is not launched
 	race                      int
 	deadline                  time.Duration
 	reservation               string
-	Volume                    string // VOLUME:/PATH; the caller resolves the volume, as only the API knows which id a name means
+	Volume                    string // VOLUME:/PATH; the caller resolves a volume's name with the API
 }
 
-// flagGroups divides the flags into groups in a command's help.
+// flagGroups groups the flags in a command's help.
 var flagGroups = []cli.FlagGroup{
-	{Title: "Where it runs", Flags: []string{"region", "require", "reservation", "standby-for", "race", "deadline", "order-id"}},
-	{Title: "Its size", Flags: []string{"vm-size", "vm-cpus", "vm-cpu-kind", "vm-memory", "vm-gpus", "vm-gpu-kind", "rootfs-size"}},
-	{Title: "Its program", Flags: []string{"entrypoint", "env", "file-literal", "file-local", "read-only", "tty", "user", "vm-runtime", "volume", "workdir"}},
-	{Title: "When it starts and stops", Flags: []string{"kill-signal", "kill-timeout", "restart", "rm", "schedule", "skip-launch"}},
-	{Title: "Requests and checks", Flags: []string{"autostart", "autostop", "check", "min-machines-running", "port"}},
-	{Title: "Tasks", Flags: []string{"task", "task-concurrency", "task-port", "task-protocol", "task-timeout"}},
+	{Title: "Placement flags", Flags: []string{"region", "require", "reservation", "standby-for", "race", "deadline", "order-id"}},
+	{Title: "Size flags", Flags: []string{"vm-size", "vm-cpus", "vm-cpu-kind", "vm-memory", "vm-gpus", "vm-gpu-kind", "rootfs-size"}},
+	{Title: "Program flags", Flags: []string{"entrypoint", "env", "file-literal", "file-local", "read-only", "tty", "user", "vm-runtime", "volume", "workdir"}},
+	{Title: "Lifecycle flags", Flags: []string{"kill-signal", "kill-timeout", "restart", "rm", "schedule", "skip-launch"}},
+	{Title: "Service and check flags", Flags: []string{"autostart", "autostop", "check", "min-machines-running", "port"}},
+	{Title: "Task flags", Flags: []string{"task", "task-concurrency", "task-port", "task-protocol", "task-timeout"}},
 }
 
 // Bind adds the flags to a command.
 func (f *Flags) Bind(s *cli.Shell, c *cobra.Command) {
 	flags := c.Flags()
 	s.BindApp(c, &f.App)
-	flags.StringVarP(&f.Region, "region", "r", "", "`region`, or a list in order of preference such as gru,mad,any (default any)")
-	flags.StringVarP(&f.name, "name", "n", "", "`name` of the machine, unique in its app (default: made up)")
+	flags.StringVarP(&f.Region, "region", "r", "", "`region`, or a list in order of preference such as gru,mad,any (default: any)")
+	flags.StringVarP(&f.name, "name", "n", "", "`name` of the machine, unique in its app (default: generated)")
 	f.size.Bind(flags)
 	f.image.bind(flags)
 	f.warm.bind(flags)
-	flags.StringVarP(&f.Volume, "volume", "v", "", "mount a volume, `VOLUME:/PATH`: its id, or its name in the app")
-	flags.StringArrayVarP(&f.env, "env", "e", nil, "environment, `NAME=VALUE`; may be repeated")
+	flags.StringVarP(&f.Volume, "volume", "v", "", "volume to mount, `VOLUME:/PATH`, given by id or name")
+	flags.StringArrayVarP(&f.env, "env", "e", nil, "environment variable, `NAME=VALUE`; may be repeated")
 	flags.StringArrayVarP(&f.metadata, "metadata", "m", nil, "metadata, `NAME=VALUE`; may be repeated")
-	flags.StringArrayVar(&f.require, "require", nil, "what the worker must have, `NAME=VALUE`: slots=2 takes from a countable, zone=b must equal a label; may be repeated")
-	flags.StringVar(&f.entrypoint, "entrypoint", "", "`program` put in front of the command")
-	flags.StringVar(&f.workdir, "workdir", "", "working `directory`, absolute (default: the machine's or the image's own)")
-	flags.StringVar(&f.user, "user", "", "`user[:group]` that the command runs as (default: the worker's own, or the image's)")
-	flags.StringVar(&f.restart, "restart", "", "`policy` when the command ends by itself: no, on-failure or always (default on-failure)")
-	flags.StringVar(&f.schedule, "schedule", "", "start it again when it has stopped: `hourly`, daily, weekly or monthly, from now on")
-	flags.StringVar(&f.stopSignal, "kill-signal", "", "`signal` that asks it to stop (default SIGINT)")
-	flags.StringVar(&f.stopTimeout, "kill-timeout", "", "`time` between that and SIGKILL (default 5s)")
-	flags.BoolVar(&f.rm, "rm", false, "destroy the machine when its command has ended for good")
-	flags.BoolVar(&f.SkipLaunch, "skip-launch", false, "prepare the machine, do not start it")
-	flags.StringSliceVar(&f.Standbys, "standby-for", nil, "prepare the machine, and start it when the worker of this `machine` is lost; may be repeated")
-	flags.IntVar(&f.race, "race", 0, "start on so `many` workers at once, keep the first")
-	flags.StringVar(&f.reservation, "reservation", "", "take what is held for the reservation of this `id`")
-	flags.DurationVar(&f.deadline, "deadline", 0, "filled or refused within this `time` (default 10s, of an image 1m)")
+	flags.StringArrayVar(&f.require, "require", nil, "requirement on the worker, `NAME=VALUE`: slots=2 takes 2 of a countable resource, zone=b requires a label; may be repeated")
+	flags.StringVar(&f.entrypoint, "entrypoint", "", "`program` to put before the command")
+	flags.StringVar(&f.workdir, "workdir", "", "absolute working `directory` (default: the image's, or the machine's own directory)")
+	flags.StringVar(&f.user, "user", "", "`user[:group]` to run the command as (default: the image's, or the worker's own user)")
+	flags.StringVar(&f.restart, "restart", "", "restart `policy` when the command exits: no, on-failure or always (default: on-failure)")
+	flags.StringVar(&f.schedule, "schedule", "", "`interval` at which the machine is started again after it has stopped: hourly, daily, weekly or monthly")
+	flags.StringVar(&f.stopSignal, "kill-signal", "", "`signal` to stop the machine with (default: SIGINT)")
+	flags.StringVar(&f.stopTimeout, "kill-timeout", "", "`time` between that signal and SIGKILL (default: 5s)")
+	flags.BoolVar(&f.rm, "rm", false, "destroy the machine once its command has ended and is not restarted")
+	flags.BoolVar(&f.SkipLaunch, "skip-launch", false, "create the machine without starting it")
+	flags.StringSliceVar(&f.Standbys, "standby-for", nil, "create the machine as a standby that starts when the worker of this `machine` is lost; may be repeated")
+	flags.IntVar(&f.race, "race", 0, "`number` of workers on which to start the machine; the first to start is kept")
+	flags.StringVar(&f.reservation, "reservation", "", "`id` of a reservation whose capacity the machine uses")
+	flags.DurationVar(&f.deadline, "deadline", 0, "`time` within which the order is filled or refused (default: 10s, or 1m with an image)")
 	cli.GroupFlags(c, flagGroups...)
 	s.CompleteRegions(c)
 	cli.CompleteFixed(c, "vm-size", sizes...)
@@ -78,12 +77,11 @@ func (f *Flags) Bind(s *cli.Shell, c *cobra.Command) {
 	cli.CompleteFixed(c, "vm-cpu-kind", string(bourse.CPUShared), string(bourse.CPUPerformance))
 }
 
-// Remove reports whether the machine is to be destroyed when its command has
-// ended for good.
+// Remove reports whether the machine is destroyed once its command has ended for good.
 func (f *Flags) Remove() bool { return f.rm }
 
-// Request makes the API's request of the flags and arguments: the image, then
-// the command.
+// Request builds the API request from the flags and arguments. args contains the image
+// and the command.
 func (f *Flags) Request(args []string) (machinesapi.CreateMachine, error) {
 	if err := f.image.when.taken(args[0]); err != nil {
 		return machinesapi.CreateMachine{}, err
@@ -103,7 +101,7 @@ func (f *Flags) Request(args []string) (machinesapi.CreateMachine, error) {
 	}
 	if c.ImageKind() != bourse.RegistryImage && len(c.Init.Command()) == 0 {
 		return req, cli.Hint(bourse.Errorf(bourse.CodeInvalid, "image %s requires a command", c.Image),
-			"the command at the end: … "+c.Image+" -- COMMAND")
+			"a command at the end: … "+c.Image+" -- COMMAND")
 	}
 	var err error
 	for _, id := range f.Standbys {
@@ -140,7 +138,7 @@ func (f *Flags) Request(args []string) (machinesapi.CreateMachine, error) {
 	if f.deadline < 0 || f.deadline > bourse.MaxWithin {
 		return req, bourse.Errorf(bourse.CodeInvalid, "--deadline %s: use up to %s", f.deadline, bourse.MaxWithin)
 	}
-	normal := *c // the request keeps what was typed: the broker normalizes again
+	normal := *c // a copy, only to validate it: the broker normalizes the request itself
 	return req, normal.Normalize()
 }
 

@@ -9,7 +9,7 @@ import (
 	"github.com/bourse-dev/bourse/workload"
 )
 
-// addChecks adds the checks of --check, [NAME=]TYPE[:PORT][/PATH], to a config.
+// addChecks adds the health checks of --check, [NAME=]TYPE[:PORT][/PATH], to a config.
 func addChecks(c *bourse.Config, list []string) error {
 	if len(list) == 0 {
 		return nil
@@ -34,7 +34,7 @@ func addChecks(c *bourse.Config, list []string) error {
 			w.Port = int(n)
 		}
 		if _, twice := all[name]; twice {
-			return bourse.Errorf(bourse.CodeInvalid, "%s: there are two checks of this name", bourse.Quoted(text))
+			return bourse.Errorf(bourse.CodeInvalid, "%s: two checks have this name", bourse.Quoted(text))
 		}
 		if kind != string(workload.CheckTCP) && kind != string(workload.CheckHTTP) || hasPath && kind == string(workload.CheckTCP) {
 			return bourse.Errorf(bourse.CodeInvalid, "%s: use tcp:PORT, http:PORT or http:PORT/PATH", bourse.Quoted(text))

@@ -15,8 +15,8 @@ import (
 	"github.com/bourse-dev/bourse/workload"
 )
 
-// imageFlags describe what a machine has beside its program: services, storage and
-// files, named as flyctl's where it has them.
+// imageFlags are the flags for a machine's services, storage and files. They have
+// flyctl's names where it has such flags.
 type imageFlags struct {
 	ports, checks, files, literals []string
 	when                           startFlags
@@ -26,15 +26,15 @@ type imageFlags struct {
 }
 
 func (f *imageFlags) bind(flags *pflag.FlagSet) {
-	flags.StringArrayVarP(&f.ports, "port", "p", nil, "a `port` that proxies serve, such as 80, 443:8080 (outside, inside) or 443:8080/tcp:tls:http; may be repeated")
+	flags.StringArrayVarP(&f.ports, "port", "p", nil, "`port` that proxies serve, such as 80, 443:8080 (external:internal) or 443:8080/tcp:tls:http; may be repeated")
 	f.when.bind(flags)
-	flags.StringArrayVar(&f.checks, "check", nil, "check the machine's health, `[NAME=]TYPE:PORT[/PATH]`, such as http:8080/up or tcp:5432; without a port its $PORT; may be repeated")
-	flags.StringArrayVar(&f.files, "file-local", nil, "write a local file into the machine, `/PATH=FILE`; may be repeated")
-	flags.StringArrayVar(&f.literals, "file-literal", nil, "write a text into the machine, `/PATH=TEXT`; may be repeated")
-	flags.StringVar(&f.rootSize, "rootfs-size", "", "most that it may write to its root, a `size` such as 2GiB")
-	flags.BoolVar(&f.readOnly, "read-only", false, "its root cannot be written")
-	flags.BoolVar(&f.tty, "tty", false, "its program has a terminal")
-	flags.StringVar(&f.runtime, "vm-runtime", "", "containerd's `name` of the runtime, such as io.containerd.runsc.v1 (default: the worker's)")
+	flags.StringArrayVar(&f.checks, "check", nil, "health check, `[NAME=]TYPE:PORT[/PATH]`, such as http:8080/up or tcp:5432; the default port is $PORT; may be repeated")
+	flags.StringArrayVar(&f.files, "file-local", nil, "local file to copy into the machine, `/PATH=FILE`; may be repeated")
+	flags.StringArrayVar(&f.literals, "file-literal", nil, "text to write to a file in the machine, `/PATH=TEXT`; may be repeated")
+	flags.StringVar(&f.rootSize, "rootfs-size", "", "maximum `size` of the data that the machine writes to its root file system, such as 2GiB")
+	flags.BoolVar(&f.readOnly, "read-only", false, "make the root file system read-only")
+	flags.BoolVar(&f.tty, "tty", false, "give the program a terminal")
+	flags.StringVar(&f.runtime, "vm-runtime", "", "`name` of containerd's runtime, such as io.containerd.runsc.v1 (default: the worker's)")
 }
 
 // apply sets the flags' values in a config.
@@ -63,7 +63,7 @@ func (f *imageFlags) apply(c *bourse.Config) error {
 	if f.rootSize != "" {
 		size, err := cli.ParseMiB(f.rootSize)
 		if err == nil && size%1024 != 0 {
-			err = bourse.Errorf(bourse.CodeInvalid, "%s: use whole gigabytes", bourse.Quoted(f.rootSize))
+			err = bourse.Errorf(bourse.CodeInvalid, "%s: use whole GiB", bourse.Quoted(f.rootSize))
 		}
 		if err != nil {
 			return cli.FlagError("--rootfs-size", err)
@@ -96,8 +96,8 @@ func (f *imageFlags) addFiles(c *bourse.Config) error {
 	return nil
 }
 
-// maxLocalFile is somewhat more than a config's files may have together, so
-// that validation refuses more.
+// maxLocalFile is slightly larger than the limit for a config's files, so that
+// validation rejects larger files.
 const maxLocalFile = 2 << 20
 
 func readLocal(name string) ([]byte, uint32, error) {
@@ -117,8 +117,8 @@ func readLocal(name string) ([]byte, uint32, error) {
 	return text, uint32(info.Mode().Perm()), nil
 }
 
-// parseServices reads ports as flyctl has them. Those of one machine port and
-// protocol are one service.
+// parseServices parses ports in flyctl's format. Ports with the same machine port and
+// protocol form one service.
 func parseServices(list []string) ([]workload.ServiceConfig, error) {
 	var out []workload.ServiceConfig
 	for _, s := range list {

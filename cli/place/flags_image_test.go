@@ -31,7 +31,7 @@ func TestPortsAreServices(t *testing.T) {
 	}
 }
 
-func TestImageFlagsMakeAConfig(t *testing.T) {
+func TestImageFlags(t *testing.T) {
 	local := filepath.Join(t.TempDir(), "run.sh")
 	if err := os.WriteFile(local, []byte("#!/bin/sh\n"), 0o755); err != nil {
 		t.Fatal(err)

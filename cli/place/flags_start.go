@@ -11,10 +11,10 @@ import (
 	"github.com/bourse-dev/bourse/workload"
 )
 
-// startFlags say when a machine with ports is started and stopped for its requests.
-// They are flyctl's, with its defaults.
+// startFlags control how requests start and stop a machine. Their names and defaults
+// are flyctl's.
 type startFlags struct {
-	flags     *pflag.FlagSet // which of them were set
+	flags     *pflag.FlagSet // to find out which ones were set
 	autostart bool
 	autostop  string
 	least     int
@@ -26,17 +26,17 @@ var autostops = []string{autostopOff, "stop", "suspend"}
 
 func (f *startFlags) bind(flags *pflag.FlagSet) {
 	f.flags = flags
-	flags.BoolVar(&f.autostart, "autostart", true, "start the machine when a request for its ports comes while it is stopped")
-	flags.StringVar(&f.autostop, "autostop", autostopOff, "`what` becomes of it when no one uses it: off, stop or suspend; alone: stop")
+	flags.BoolVar(&f.autostart, "autostart", true, "start the stopped machine when a request for its ports arrives")
+	flags.StringVar(&f.autostop, "autostop", autostopOff, "`action` when the machine is idle: off, stop or suspend; without a value: stop")
 	flags.Lookup("autostop").NoOptDefVal = "stop"
-	flags.IntVar(&f.least, "min-machines-running", 0, "`number` of the app's machines in a region that autostop leaves running")
+	flags.IntVar(&f.least, "min-machines-running", 0, "minimum `number` of the app's machines per region that autostop keeps running")
 }
 
-// taken refuses an image that is the word of --autostop, behind a space: the flag may
-// stand alone, so the word is the next argument.
+// taken rejects an image that is really the value of --autostop after a space. The
+// flag's value is optional, so pflag takes the word as the next argument.
 func (f *startFlags) taken(image string) error {
 	if f.flags != nil && f.flags.Changed("autostop") && slices.Contains(autostops, image) {
-		return cli.FlagError("--autostop", bourse.Errorf(bourse.CodeInvalid, "%s would be the image: use --autostop=%s", bourse.Quoted(image), image))
+		return cli.FlagError("--autostop", bourse.Errorf(bourse.CodeInvalid, "%s would be taken as the image: use --autostop=%s", bourse.Quoted(image), image))
 	}
 	return nil
 }
@@ -45,7 +45,7 @@ func (f *startFlags) taken(image string) error {
 func (f *startFlags) apply(services []workload.ServiceConfig) error {
 	for _, name := range []string{"autostart", "autostop", "min-machines-running"} {
 		if len(services) == 0 && f.flags != nil && f.flags.Changed(name) {
-			return bourse.Errorf(bourse.CodeInvalid, "--%s goes with --port", name)
+			return bourse.Errorf(bourse.CodeInvalid, "--%s requires --port", name)
 		}
 	}
 	if f.flags != nil && !slices.Contains(autostops, f.autostop) {

@@ -9,23 +9,23 @@ import (
 	"github.com/bourse-dev/bourse/workload"
 )
 
-// TestStartFlags: what the flags say of ports is what Bourse reads in their services;
-// the defaults are flyctl's.
+// TestStartFlags checks that the flags set the services' properties, and that the
+// defaults are flyctl's.
 func TestStartFlags(t *testing.T) {
 	for name, c := range map[string]struct {
 		args []string
-		want workload.Service // its autostart, autostop and least number
+		want workload.Service // only Autostart, Autostop and MinRunning are compared
 		bad  bool
 	}{
-		"none":             {args: []string{"-p80"}, want: workload.Service{Autostart: true, Autostop: workload.AutostopOff}},
-		"not started":      {args: []string{"-p80", "--autostart=false"}, want: workload.Service{Autostop: workload.AutostopOff}},
-		"stopped":          {args: []string{"-p80", "--autostop"}, want: workload.Service{Autostart: true, Autostop: workload.AutostopStop}},
-		"suspended":        {args: []string{"-p80", "--autostop=suspend", "--min-machines-running=2"}, want: workload.Service{Autostart: true, Autostop: workload.AutostopSuspend, MinRunning: 2}},
-		"off":              {args: []string{"-p80", "--autostop=off"}, want: workload.Service{Autostart: true, Autostop: workload.AutostopOff}},
-		"another word":     {args: []string{"-p80", "--autostop=kill"}, bad: true},
-		"less than none":   {args: []string{"-p80", "--min-machines-running=-1"}, bad: true},
-		"nothing to start": {args: []string{"--autostart"}, bad: true},
-		"nothing to stop":  {args: []string{"--autostop"}, bad: true},
+		"none":                     {args: []string{"-p80"}, want: workload.Service{Autostart: true, Autostop: workload.AutostopOff}},
+		"no autostart":             {args: []string{"-p80", "--autostart=false"}, want: workload.Service{Autostop: workload.AutostopOff}},
+		"autostop":                 {args: []string{"-p80", "--autostop"}, want: workload.Service{Autostart: true, Autostop: workload.AutostopStop}},
+		"suspend":                  {args: []string{"-p80", "--autostop=suspend", "--min-machines-running=2"}, want: workload.Service{Autostart: true, Autostop: workload.AutostopSuspend, MinRunning: 2}},
+		"off":                      {args: []string{"-p80", "--autostop=off"}, want: workload.Service{Autostart: true, Autostop: workload.AutostopOff}},
+		"invalid action":           {args: []string{"-p80", "--autostop=kill"}, bad: true},
+		"negative number":          {args: []string{"-p80", "--min-machines-running=-1"}, bad: true},
+		"autostart without a port": {args: []string{"--autostart"}, bad: true},
+		"autostop without a port":  {args: []string{"--autostop"}, bad: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			flags := pflag.NewFlagSet("run", pflag.ContinueOnError)
@@ -56,8 +56,9 @@ func TestStartFlags(t *testing.T) {
 	}
 }
 
-// The word of --autostop behind a space is not taken as the image.
-func TestAutostopBehindASpace(t *testing.T) {
+// TestAutostopWithSpace checks that the value of --autostop after a space is not
+// taken as the image.
+func TestAutostopWithSpace(t *testing.T) {
 	flags := pflag.NewFlagSet("run", pflag.ContinueOnError)
 	var f startFlags
 	f.bind(flags)

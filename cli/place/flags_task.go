@@ -8,7 +8,7 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// warmFlags describe which task a machine stays warm for.
+// warmFlags describe the task for which a machine stays warm.
 type warmFlags struct {
 	name              string
 	concurrency, port int
@@ -17,18 +17,18 @@ type warmFlags struct {
 }
 
 func (f *warmFlags) bind(flags *pflag.FlagSet) {
-	flags.StringVar(&f.name, "task", "", "stay warm for the task of this `name`: its program answers payloads on $PORT")
-	flags.IntVar(&f.concurrency, "task-concurrency", 0, "so `many` payloads at once (default 1)")
-	flags.IntVar(&f.port, "task-port", 0, "`port` that its program listens on (default: its $PORT)")
-	flags.StringVar(&f.protocol, "task-protocol", "", "`protocol` that its program speaks: http, or frames, which cost less (default http)")
-	flags.DurationVar(&f.timeout, "task-timeout", 0, "end every call after this `time` (default: as the call says)")
+	flags.StringVar(&f.name, "task", "", "`name` of a task for which the machine stays warm; its program answers payloads on $PORT")
+	flags.IntVar(&f.concurrency, "task-concurrency", 0, "maximum `number` of concurrent payloads (default: 1)")
+	flags.IntVar(&f.port, "task-port", 0, "`port` on which the program listens (default: $PORT)")
+	flags.StringVar(&f.protocol, "task-protocol", "", "`protocol` of the program: http, or the more efficient frames (default: http)")
+	flags.DurationVar(&f.timeout, "task-timeout", 0, "`time` after which each call is ended (default: set by the call)")
 }
 
 // apply sets the flags' values in a config.
 func (f *warmFlags) apply(c *bourse.Config) error {
 	if f.name == "" {
 		if *f != (warmFlags{}) {
-			return bourse.Errorf(bourse.CodeInvalid, "--task-concurrency, --task-port, --task-protocol and --task-timeout go with --task NAME")
+			return bourse.Errorf(bourse.CodeInvalid, "--task-concurrency, --task-port, --task-protocol and --task-timeout require --task NAME")
 		}
 		return nil
 	}

@@ -34,7 +34,8 @@ func TestRequest(t *testing.T) {
 	}
 }
 
-// TestLocalProgram: ./server is the caller's, wherever the machine runs.
+// TestLocalProgram checks that ./server is resolved in the caller's directory, wherever
+// the machine runs.
 func TestLocalProgram(t *testing.T) {
 	dir := t.TempDir()
 	t.Chdir(dir)
@@ -45,7 +46,7 @@ func TestLocalProgram(t *testing.T) {
 		i := bourse.Init{Cmd: []string{in, "./server"}}
 		LocalProgram(&i)
 		if i.Cmd[0] != want || i.Cmd[1] != "./server" {
-			t.Errorf("%s became %q, want %s and the arguments as they were", in, i.Cmd, want)
+			t.Errorf("%s became %q, want %s and unchanged arguments", in, i.Cmd, want)
 		}
 	}
 }

@@ -8,15 +8,14 @@ import (
 	"github.com/bourse-dev/bourse/cli"
 )
 
-// How an order is followed whose request was broken off: the broker notices, and
-// cancels it where it was claimed.
+// Polling of an order whose request was interrupted. The broker notices the
+// interruption and cancels the order.
 const (
 	cancelPatience = 5 * time.Second
 	cancelStep     = 100 * time.Millisecond
 )
 
-// afterInterrupt returns what became of an order whose request a person has
-// interrupted.
+// afterInterrupt returns the outcome of an order whose request the user interrupted.
 func afterInterrupt(s *cli.Shell, order bourse.OrderID) error {
 	if order == "" {
 		return bourse.Errorf(bourse.CodeCanceled, "interrupted")
@@ -34,7 +33,7 @@ func afterInterrupt(s *cli.Shell, order bourse.OrderID) error {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			return cli.Interrupted("interrupted; it is not known what became of order " + string(order) + ": bourse order show " + string(order))
+			return cli.Interrupted("interrupted; the outcome is unknown of order " + string(order) + ": bourse order show " + string(order))
 		}
 	}
 }

@@ -8,9 +8,9 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// LocalProgram makes a program named relative to here ("./server") absolute
-// where there is such a file: a machine does not run in this directory. The
-// name stays as it is otherwise, because the worker may be another host.
+// LocalProgram makes a relative path to a program, such as "./server", absolute if the
+// file exists, because a machine runs in another directory. Otherwise the path stays
+// unchanged, because the worker may be another host.
 func LocalProgram(i *bourse.Init) {
 	list := i.Cmd
 	if len(i.Entrypoint) > 0 {

@@ -7,7 +7,7 @@ import (
 	"github.com/bourse-dev/bourse/cli"
 )
 
-// ParseRequirements reads a list of NAME=VALUE, each name once.
+// ParseRequirements parses a list of NAME=VALUE. Each name may occur once.
 func ParseRequirements(list []string) (bourse.Requirements, error) {
 	if len(list) == 0 {
 		return nil, nil
@@ -26,8 +26,8 @@ func ParseRequirements(list []string) (bourse.Requirements, error) {
 	return out, out.Validate()
 }
 
-// parseRequirement reads "NAME=VALUE": a whole number is taken from a
-// countable, anything else must equal a label. Quotes make text of a number:
+// parseRequirement parses "NAME=VALUE". A whole number is an amount of a countable
+// resource, anything else the value of a label. A number in quotes is a label:
 // zone="1".
 func parseRequirement(s string) (string, bourse.Requirement, error) {
 	name, value, err := cli.ParsePair(s)
@@ -40,7 +40,7 @@ func parseRequirement(s string) (string, bourse.Requirement, error) {
 	var r bourse.Requirement
 	if n, err := strconv.ParseInt(value, 10, 64); err == nil {
 		if n < 1 || n > bourse.MaxAmount {
-			return "", r, bourse.Errorf(bourse.CodeInvalid, "requirement %s: %s is no whole number from 1 to %d", name, bourse.Quoted(value), int64(bourse.MaxAmount))
+			return "", r, bourse.Errorf(bourse.CodeInvalid, "requirement %s: %s is not a whole number from 1 to %d", name, bourse.Quoted(value), int64(bourse.MaxAmount))
 		}
 		return name, bourse.Requirement{Count: n}, nil
 	}

@@ -32,7 +32,7 @@ func FuzzParseRequirement(f *testing.F) {
 			t.Errorf("%q requires %+v", s, r)
 		}
 		if err != nil && bourse.CodeOf(err) != bourse.CodeInvalid {
-			t.Errorf("%q: %v is no invalid", s, err)
+			t.Errorf("%q: %v, want invalid", s, err)
 		}
 	})
 }

@@ -10,25 +10,25 @@ import (
 	"github.com/bourse-dev/bourse/cli"
 )
 
-// Size is the flags for the size of a machine.
+// Size contains the flags for a machine's size.
 type Size struct {
 	preset, memory, cpuKind, gpuKind string
 	gpus                             int64
 	cpus                             cpuCount
 }
 
-// Bind adds the flags to a command's.
+// Bind adds the flags to a flag set.
 func (f *Size) Bind(flags *pflag.FlagSet) {
 	flags.StringVar(&f.preset, "vm-size", "", "`preset` such as shared-cpu-2x or performance-1x")
-	flags.Var(&f.cpus, "vm-cpus", "`number` of cpus, 1 or an even one; 16 shared ones are a core, unless a worker says otherwise (default 1)")
-	flags.StringVar(&f.memory, "vm-memory", "", "memory, a `size` such as 512MiB or 2GiB (default 256 MiB per shared cpu)")
-	flags.StringVar(&f.cpuKind, "vm-cpu-kind", "", "`kind` of cpus, shared or performance (default shared)")
-	flags.Int64Var(&f.gpus, "vm-gpus", 0, "`number` of gpus")
-	flags.StringVar(&f.gpuKind, "vm-gpu-kind", "", "`kind` of gpu")
+	flags.Var(&f.cpus, "vm-cpus", "`number` of CPUs, 1 or an even number; unless the worker is configured otherwise, 16 shared CPUs are one core (default: 1)")
+	flags.StringVar(&f.memory, "vm-memory", "", "memory `size`, such as 512MiB or 2GiB (default: 256MiB per shared CPU)")
+	flags.StringVar(&f.cpuKind, "vm-cpu-kind", "", "`kind` of CPUs, shared or performance (default: shared)")
+	flags.Int64Var(&f.gpus, "vm-gpus", 0, "`number` of GPUs")
+	flags.StringVar(&f.gpuKind, "vm-gpu-kind", "", "`kind` of GPUs")
 }
 
-// cpuCount is a number of cpus that the Machines API's sizes may have; 0: not
-// given.
+// cpuCount is a number of CPUs that the Machines API supports. 0 means that it is not
+// set.
 type cpuCount int64
 
 // Set implements pflag.Value.
@@ -52,10 +52,10 @@ func (c *cpuCount) String() string {
 // Type implements pflag.Value.
 func (c *cpuCount) Type() string { return "number" }
 
-// Guest returns the size; flags beside a preset change it.
+// Guest returns the size. Other flags override a preset's values.
 func (f *Size) Guest() (*bourse.Guest, error) { return f.Change(bourse.Guest{}) }
 
-// Change returns another size, changed by the flags; a preset replaces it.
+// Change applies the flags to g. A preset replaces it.
 func (f *Size) Change(g bourse.Guest) (*bourse.Guest, error) {
 	if f.preset != "" {
 		preset, err := bourse.ParseSize(f.preset)
@@ -66,7 +66,7 @@ func (f *Size) Change(g bourse.Guest) (*bourse.Guest, error) {
 	}
 	if f.cpus != 0 {
 		if g.CPUs = int64(f.cpus); f.memory == "" {
-			g.MemoryMB = 0 // the preset's was for another number of cpus
+			g.MemoryMB = 0 // the preset's memory was for its own number of CPUs
 		}
 	}
 	if f.memory != "" {
@@ -91,7 +91,7 @@ func (f *Size) Change(g bourse.Guest) (*bourse.Guest, error) {
 	return &g, g.Validate()
 }
 
-// sizes are the presets that are suggested; others are taken, too.
+// sizes are the presets suggested by completion. Others are accepted, too.
 var sizes = []string{
 	"shared-cpu-1x", "shared-cpu-2x", "shared-cpu-4x", "shared-cpu-8x",
 	"performance-1x", "performance-2x", "performance-4x", "performance-8x", "performance-16x",
