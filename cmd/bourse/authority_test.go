@@ -10,7 +10,7 @@ import (
 	"github.com/bourse-dev/bourse/internal/admission"
 )
 
-// authority issues the credentials of a test's cluster, which are in files.
+// authority issues a test cluster's credentials as files.
 type authority struct {
 	t   *testing.T
 	dir string
@@ -29,7 +29,7 @@ func newAuthority(t *testing.T) *authority {
 	return a
 }
 
-// file writes a file, and returns its path.
+// file creates a file and returns its path.
 func (a *authority) file(name, text string) string {
 	a.t.Helper()
 	path := a.path(name)
@@ -50,7 +50,7 @@ func (a *authority) issue(id bourse.WorkerID, role bourse.Role) admission.Pair {
 	return pair
 }
 
-// flags has a server issued a certificate, and returns the flags that give it all it needs.
+// flags issues a certificate for a server, and returns the flags with its credentials.
 func (a *authority) flags(id bourse.WorkerID, role bourse.Role) []string {
 	a.t.Helper()
 	pair := a.issue(id, role)

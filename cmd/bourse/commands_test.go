@@ -57,8 +57,7 @@ func TestUsageErrorsAreInvalid(t *testing.T) {
 	}
 }
 
-// everyCommand calls look for the commands that have code, and for those that
-// hold them.
+// everyCommand calls look for every command, including those that only group others.
 func everyCommand(look func(c *cobra.Command)) {
 	env := cli.Env{Getenv: func(string) string { return "" }}
 	env.Out, _ = clitest.Buffer("")
@@ -72,9 +71,9 @@ func everyCommand(look func(c *cobra.Command)) {
 	walk(cli.Root(&cli.Shell{Env: env}, commands))
 }
 
-// TestEveryCommandUsesTheDirectorysApp: where a command takes --app, it reads the
-// configuration of the working directory before it asks the API for anything; a broken
-// one is its error.
+// TestEveryCommandUsesTheDirectorysApp checks that every command with --app reads the
+// working directory's configuration before it contacts the API. A broken configuration
+// must be reported.
 func TestEveryCommandUsesTheDirectorysApp(t *testing.T) {
 	var paths []string
 	everyCommand(func(c *cobra.Command) {
@@ -97,25 +96,25 @@ func TestEveryCommandUsesTheDirectorysApp(t *testing.T) {
 			}
 		}
 		if got.Code != 2 || !strings.Contains(got.Err, "fly.toml:1:") {
-			t.Errorf("bourse %s: %+v, want an error of fly.toml", path, got)
+			t.Errorf("bourse %s: %+v, want an error about fly.toml", path, got)
 		}
 	}
 }
 
-// A placeholder that is too long would put every flag's words on a line below
-// it.
-func TestFlagsHaveTheirWordsBeside(t *testing.T) {
+// TestFlagHelpFitsNextToFlags checks that no flag's placeholder is so long that the
+// help moves all descriptions to separate lines.
+func TestFlagHelpFitsNextToFlags(t *testing.T) {
 	looked := 0
 	everyCommand(func(c *cobra.Command) {
 		looked++
 		for line := range strings.Lines(c.LocalFlags().FlagUsagesWrapped(80)) {
 			if strings.HasSuffix(line, " \n") {
-				t.Errorf("%s --help: line %q", c.CommandPath(), line)
+				t.Errorf("%s --help: the description does not fit next to the flag: %q", c.CommandPath(), line)
 			}
 		}
 	})
 	if looked < 50 {
-		t.Errorf("only %d commands have been looked at", looked)
+		t.Errorf("found only %d commands", looked)
 	}
 }
 
@@ -140,7 +139,7 @@ func TestHints(t *testing.T) {
 			line.Against(t, clitest.Failure(bourse.CodeTimeout, "no answer"), "machine", "run", "host", "--order-id", "01JD3V7K7Y5C5ZQ7W1R2M3N4P5", "--", "true"),
 			[]string{"bourse order show 01JD3V7K7Y5C5ZQ7W1R2M3N4P5", "--order-id 01JD3V7K7Y5C5ZQ7W1R2M3N4P5"},
 		},
-		"no one to confirm": {
+		"no terminal to confirm": {
 			line.Run(t, "machine", "destroy", "148e21ea1d5389"),
 			[]string{"--yes"},
 		},
@@ -157,8 +156,9 @@ func TestHints(t *testing.T) {
 	}
 }
 
-// A worker that is short of several resources has a row for each of them, with
-// what was wanted and what was free, wherever refusals are shown.
+// TestEachShortageHasARow checks that the output has one row for each resource of which
+// a worker has too little, with the wanted and free amounts, wherever refusals are
+// shown.
 func TestEachShortageHasARow(t *testing.T) {
 	d := clitest.RefusedDecision()
 	d.Rounds[0].Refusals = []bourse.Refusal{{
@@ -181,24 +181,24 @@ func TestEachShortageHasARow(t *testing.T) {
 	} {
 		for _, row := range rows {
 			if found := row.FindAllString(got.Out+got.Err, -1); len(found) != 1 {
-				t.Errorf("%s has %d rows like %s:\n%s%s", name, len(found), row, got.Out, got.Err)
+				t.Errorf("%s: found %d rows that match %s, want 1:\n%s%s", name, len(found), row, got.Out, got.Err)
 			}
 		}
 	}
 }
 
-// TestCommandsAreDocumented: each command has a sentence and an example in its
-// help, and a row in docs/commands.md with the same sentence; and no row there
-// is of a command that does not exist. With -update the rows are written.
+// TestCommandsAreDocumented checks that each command's help has a short description and
+// an example, and that docs/commands.md has exactly one row per command with the same
+// description. -update rewrites the rows.
 func TestCommandsAreDocumented(t *testing.T) {
 	const file = "../../docs/commands.md"
 	sentences := map[string]string{}
 	everyCommand(func(c *cobra.Command) {
 		if c.Hidden || c.HasSubCommands() && c.Example == "" {
-			return // what has verbs only holds them, but for those with an example of their own
+			return // a command with subcommands only groups them, unless it has its own example
 		}
 		if c.Short == "" || c.Example == "" {
-			t.Errorf("%s: its help lacks a sentence or an example", c.CommandPath())
+			t.Errorf("%s: the help has no short description or no example", c.CommandPath())
 		}
 		sentences[c.CommandPath()] = c.Short
 	})
@@ -208,27 +208,28 @@ func TestCommandsAreDocumented(t *testing.T) {
 	}
 	want, missing := withRows(string(page), sentences)
 	for _, command := range missing {
-		t.Errorf("docs/commands.md has no row of %s, nor of another command beside it: begin a table", command)
+		t.Errorf("docs/commands.md has no row for %s or for another command of the same noun: start a table", command)
 	}
 	if *clitest.Update {
-		if err := os.WriteFile(file, []byte(want), 0o644); err != nil { //nolint:gosec // a file of the source tree
+		if err := os.WriteFile(file, []byte(want), 0o644); err != nil { //nolint:gosec // a source file
 			t.Fatal(err)
 		}
 	} else if diff := cmp.Diff(strings.Split(want, "\n"), strings.Split(string(page), "\n")); diff != "" {
-		t.Errorf("docs/commands.md says something else (-want +written): go test -run TestCommandsAreDocumented ./cmd/bourse -update, "+
-			"and say in a new row what --json prints\n%s", diff)
+		t.Errorf("docs/commands.md is out of date (-want +got): run go test -run TestCommandsAreDocumented ./cmd/bourse -update, "+
+			"and add the output of --json to new rows\n%s", diff)
 	}
 }
 
-// commandRow is a row of a table of docs/commands.md: command, sentence, and the rest.
+// commandRow matches a table row in docs/commands.md: the command, its description, and
+// the rest.
 var commandRow = regexp.MustCompile("^\\| `(bourse [^`]*)` \\| ([^|]*) \\|(.*)")
 
-// withRows returns a page with a row of each command, given with its sentence, and of no
-// other. A row that the page has keeps its place, and what it says of --json; a new one
-// comes behind the last command of the same noun. The commands of nouns that have no
-// row yet are returned, too.
+// withRows returns the page with one row for each command, given its description.
+// Existing rows keep their position and their --json column. New rows are added after
+// the last command of the same noun. Commands whose noun has no rows yet are returned
+// in missing.
 func withRows(page string, sentences map[string]string) (text string, missing []string) {
-	lacks, last := maps.Clone(sentences), map[string]string{} // the last command, by noun
+	lacks, last := maps.Clone(sentences), map[string]string{} // the last command of each noun
 	for line := range strings.Lines(page) {
 		if row := commandRow.FindStringSubmatch(line); row != nil {
 			delete(lacks, row[1])
@@ -255,37 +256,38 @@ func withRows(page string, sentences map[string]string) (text string, missing []
 	return out.String(), slices.Sorted(maps.Keys(lacks))
 }
 
-// nounOf returns the words of a command before its last one.
+// nounOf returns a command without its last word.
 func nounOf(command string) string { return command[:strings.LastIndex(command, " ")] }
 
-// notInCLI are the calls of the API that no command makes, each with a reason.
+// notInCLI lists the API calls that no command makes, with the reasons.
 var notInCLI = map[string]string{
-	"Lease.Acquire":    "leases are for programs that work on a machine together; a command is over before one matters",
+	"Lease.Acquire":    "leases are for programs that work on the same machine; a command is too short to need one",
 	"Lease.Release":    "see Lease.Acquire",
-	"Lease.Get":        "machine status shows it",
-	"Cordon":           "is for proxies in front of machines, which there are none of yet",
-	"Metadata.All":     "machine status shows it",
-	"Metadata.Get":     "machine status shows it",
-	"Metadata.Set":     "machine run sets it; changes are for programs that keep notes there",
+	"Lease.Get":        "machine status shows the lease",
+	"Cordon":           "for deploys and spare tests, whose plans do it",
+	"Metadata.All":     "machine status shows the metadata",
+	"Metadata.Get":     "machine status shows the metadata",
+	"Metadata.Set":     "machine run sets metadata; later changes are for programs that store notes there",
 	"Metadata.Patch":   "see Metadata.Set",
 	"Metadata.Delete":  "see Metadata.Set",
-	"Health":           "is for load balancers and supervisors of brokers",
-	"Volumes.Update":   "volume create sets what it changes",
+	"Health":           "for load balancers and supervisors of brokers",
+	"Volumes.Update":   "volume create sets the same properties",
 	"Secrets.Get":      "secrets list shows all of them",
 	"Secrets.Set":      "secrets set sets several at once",
 	"Secrets.Delete":   "secrets unset removes several at once",
 	"Releases.Current": "releases shows all of them",
 }
 
-// TestEachCallHasACommand: what the API can do, the command line can do, or
-// notInCLI says why it need not.
+// TestEachCallHasACommand checks that some command makes each API call, or that
+// notInCLI contains a reason why not.
 func TestEachCallHasACommand(t *testing.T) {
 	code := sourceOfCommands(t)
 	called, listed := map[string]bool{}, maps.Clone(notInCLI)
 	for _, m := range regexp.MustCompile(`(?:Client\(\)|\bclient|machinesapi\.Client\))\.([A-Z]\w*)(?:\(.*?\)\.([A-Z]\w*)\()?`).FindAllStringSubmatch(code, -1) {
 		called[m[1]], called[m[1]+"."+m[2]] = true, true
 	}
-	// Functions of a package that lead to a group: their name, and what they return.
+	// Functions of cli packages that return a group of calls, and the method that they
+	// call.
 	for _, f := range regexp.MustCompile(`func (\w+)\(.*\) machinesapi\.\w+ \{\s+return .*Client\(\)\.(\w+)\(`).FindAllStringSubmatch(code, -1) {
 		for _, m := range regexp.MustCompile(`\b`+f[1]+`\(.*?\)\.([A-Z]\w*)\(`).FindAllStringSubmatch(code, -1) {
 			called[f[2]+"."+m[1]] = true
@@ -298,14 +300,14 @@ func TestEachCallHasACommand(t *testing.T) {
 		reason := listed[name]
 		switch {
 		case !called[name] && reason == "":
-			t.Errorf("no command calls %s: add one, or the reason for none to notInCLI", name)
+			t.Errorf("no command calls %s: add a command, or a reason to notInCLI", name)
 		case called[name] && reason != "":
-			t.Errorf("a command calls %s: its reason in notInCLI is void", name)
+			t.Errorf("a command calls %s: remove it from notInCLI", name)
 		}
 		delete(listed, name)
 	}
 	for name := range listed {
-		t.Errorf("notInCLI has %s, which is no call", name)
+		t.Errorf("notInCLI contains %s, which is not a call", name)
 	}
 }
 
@@ -325,8 +327,8 @@ func sourceOfCommands(t *testing.T) string {
 	return code.String()
 }
 
-// everyCall returns the names of the client's calls, those of a group behind the
-// name of the method that leads to it. Functions that take a client are calls, too.
+// everyCall returns the names of the client's calls. Calls in a group follow the name
+// of the method that returns the group. Functions that take a client are included.
 func everyCall(t *testing.T) []string {
 	names := functionsOfClients(t)
 	for m := range reflect.TypeFor[*machinesapi.Client]().Methods() {
@@ -362,30 +364,30 @@ func functionsOfClients(t *testing.T) []string {
 	return names
 }
 
-// TestMeantCommandsExist: a word of another program leads to a command that
-// there is, and is none itself.
+// TestMeantCommandsExist checks that each suggestion for another program's word is an
+// existing command, and that the word itself is not a command.
 func TestMeantCommandsExist(t *testing.T) {
 	root := cli.Root(&cli.Shell{Env: cli.Env{Getenv: func(string) string { return "" }}}, commands)
 	for noun, words := range cli.Meant {
 		for word, command := range words {
 			below := strings.Fields(noun)
 			if c, _, err := root.Find(append(below, strings.Fields(command)...)); err != nil || c.HasSubCommands() && c.Name() != "serve" {
-				t.Errorf("%s %s: there is no command %s", noun, word, command)
+				t.Errorf("%s %s: the suggested command %s does not exist", noun, word, command)
 			}
 			if c, _, err := root.Find(append(below, word)); err == nil && c.Name() == word {
-				t.Errorf("%s %s is a command: it needs no other that is meant", noun, word)
+				t.Errorf("%s %s is a command and needs no suggestion", noun, word)
 			}
 		}
 	}
 }
 
-// TestCommandsBeginWithTheProgramsPath: what a person is told to type works
-// where the program is not on the path.
+// TestCommandsBeginWithTheProgramsPath checks that suggested commands work even if the
+// program is not in PATH.
 func TestCommandsBeginWithTheProgramsPath(t *testing.T) {
 	for args, want := range map[string]string{
 		"ps":                 "  try: bin/bourse machine list\n",
 		"machine list":       "  try: bin/bourse dev",
-		"machine run":        "error: want: bin/bourse machine run [flags] IMAGE [COMMAND...]\n",
+		"machine run":        "error: usage: bin/bourse machine run [flags] IMAGE [COMMAND...]\n",
 		"--help":             "\n  bin/bourse dev  ",
 		"machine run --help": "\n  bin/bourse machine run nginx --region gru --port 80\n",
 	} {

@@ -87,10 +87,11 @@ func (s *server) ownTag() error {
 	return bourse.Errorf(bourse.CodeFailedPrecondition, "tag %s of this worker does not follow from its name: add the DNS name %s to its certificate", tag, admission.TagName(tag))
 }
 
-// tokens identifies clients by the tokens in a file and those that brokers have issued.
+// tokens identifies clients by the tokens in a file and by those that brokers have
+// issued.
 type tokens struct {
 	set     *admission.TokenSet
-	name    string // identity of the set's tokens for the whole cluster
+	name    string // name of clients whose token in the set permits everything
 	issued  *endpoint.Issued
 	watcher *view.Watcher
 }
@@ -99,7 +100,7 @@ var _ endpoint.Tokens = (*tokens)(nil)
 
 func (s *server) newTokens(set *admission.TokenSet, name string) *tokens {
 	watcher := s.replica.Watch(wire.TableTokens)
-	synced := func() bool { return s.replica.InSync() && s.replica.directory.Knows() } // a server alone does not know the tokens that others have issued
+	synced := func() bool { return s.replica.InSync() && s.replica.directory.Knows() } // a server that has not yet found the others does not know the tokens that they have issued
 	return &tokens{set, name, endpoint.NewIssued(s.replica, watcher.C, synced, time.Now), watcher}
 }
 
@@ -136,8 +137,8 @@ type workerSecrets struct {
 
 var _ machines.SecretsView = workerSecrets{}
 
-// AwaitSynced implements machines.SecretsView. It returns at once if there is no other
-// server.
+// AwaitSynced implements machines.SecretsView. It returns immediately if there is no
+// other server.
 func (v workerSecrets) AwaitSynced(ctx context.Context) {
 	if v.InSync() {
 		return

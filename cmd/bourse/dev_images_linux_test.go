@@ -13,8 +13,8 @@ import (
 	"github.com/bourse-dev/bourse/internal/containerdtest"
 )
 
-// leavesOnHost lists what is left of dev clusters: containerd's namespaces and
-// what is in them, mounts below a cluster's directory.
+// leavesOnHost lists what dev clusters have left behind: containerd namespaces with
+// their contents, and mounts below a cluster's directory.
 func (d *devCluster) leavesOnHost(t *testing.T, server *containerdtest.Server) []string {
 	t.Helper()
 	left, err := server.Client(t, "").NamespaceService().List(t.Context())
@@ -33,11 +33,11 @@ func (d *devCluster) leavesOnHost(t *testing.T, server *containerdtest.Server) [
 	return append(left, server.Leftovers()...)
 }
 
-// TestDevLeavesNothingOfImages ends a cluster that has pulled images and runs
-// containers: its namespaces of containerd go with all that is in them, and no
-// worker ends badly. What is left when all of it is killed is removed by the
-// next one.
-func TestDevLeavesNothingOfImages(t *testing.T) {
+// TestDevCleansUpImages stops a cluster that has pulled images and runs
+// containers. Its containerd namespaces must be removed with their contents, and no
+// worker may fail while stopping. If everything is killed, the next cluster must clean
+// up.
+func TestDevCleansUpImages(t *testing.T) {
 	t.Parallel()
 	server := containerdtest.New(t)
 	registry := registrytest.Start(t, registrytest.Options{})
@@ -74,12 +74,12 @@ func TestDevLeavesNothingOfImages(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var d *devCluster
-			t.Cleanup(func() { // when all has been said
-				if d == nil { // it was never ready
+			t.Cleanup(func() { // after all output was written
+				if d == nil { // the cluster was never ready
 					return
 				}
-				if said := d.output.String(); strings.Contains(said, "badly") {
-					t.Errorf("it says:\n%s", said)
+				if said := d.output.String(); strings.Contains(said, "failed while stopping") {
+					t.Errorf("a server failed while stopping:\n%s", said)
 				}
 			})
 			d = startDev(t, append(small, "--containerd", server.Address)...)

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// gone fails unless the processes and the cluster's directory disappear.
+// gone waits until the processes and the cluster's directory are gone.
 func (d *devCluster) gone(t *testing.T, pids []int) {
 	t.Helper()
 	for _, pid := range pids {
@@ -26,16 +26,17 @@ func (d *devCluster) gone(t *testing.T, pids []int) {
 }
 
 func describe(pid int) string {
-	line, _ := os.ReadFile(filepath.Join("/proc", itoa(pid), "cmdline")) // it may be gone
+	line, _ := os.ReadFile(filepath.Join("/proc", itoa(pid), "cmdline")) // the process may have exited
 	return itoa(pid) + " (" + strings.ReplaceAll(string(line), "\x00", " ") + ")"
 }
 
-// small is a cluster of two workers: as good as six, and faster.
+// small contains the flags for a cluster of two workers, which starts faster than the
+// default one.
 var small = []string{"--regions", "gru,mad", "--workers", "1"}
 
-// TestDevLeavesNothing ends a cluster with machines in every way that there
-// is, and looks for processes and files.
-func TestDevLeavesNothing(t *testing.T) {
+// TestDevCleansUp stops a cluster with machines in every possible way, and checks
+// that no process or file is left.
+func TestDevCleansUp(t *testing.T) {
 	for name, end := range map[string]func(t *testing.T, d *devCluster){
 		"Ctrl-C": func(t *testing.T, d *devCluster) {
 			// A terminal sends it to the whole process group.
@@ -61,9 +62,9 @@ func TestDevLeavesNothing(t *testing.T) {
 			send(t, d.PID, syscall.SIGKILL)
 		},
 		"two signals": func(t *testing.T, d *devCluster) {
-			send(t, d.server(t, "gru-1").PID, syscall.SIGSTOP) // or the first would do
+			send(t, d.server(t, "gru-1").PID, syscall.SIGSTOP) // otherwise the first signal would be enough
 			send(t, d.PID, syscall.SIGINT)
-			await(t, "the first signal was taken", func() bool { return !alive(d.server(t, "mad-1").PID) })
+			await(t, "the first signal was handled", func() bool { return !alive(d.server(t, "mad-1").PID) })
 			send(t, d.PID, syscall.SIGINT)
 		},
 	} {
@@ -89,9 +90,9 @@ func send(t *testing.T, pid int, signal syscall.Signal) {
 	}
 }
 
-// TestDevStartsAKilledServerAgain: under the same name and address, and its
-// machines go on.
-func TestDevStartsAKilledServerAgain(t *testing.T) {
+// TestDevRestartsAKilledServer checks that a killed server is restarted with the
+// same name and address, and that its machines keep running.
+func TestDevRestartsAKilledServer(t *testing.T) {
 	t.Parallel()
 	d := startDev(t, small...)
 	id, pid := d.machine(t, "gru")
@@ -102,7 +103,7 @@ func TestDevStartsAKilledServerAgain(t *testing.T) {
 			return d.read() == nil && d.server(t, name).PID != before.PID
 		})
 		if now := d.server(t, name); now.API != before.API || now.Gossip != before.Gossip {
-			t.Errorf("%s is back on %s and %s, want %s and %s as before", name, now.API, now.Gossip, before.API, before.Gossip)
+			t.Errorf("%s was restarted on %s and %s, want %s and %s as before", name, now.API, now.Gossip, before.API, before.Gossip)
 		}
 		await(t, "the machine is listed again", func() bool {
 			out, err := exec.CommandContext(t.Context(), "bourse", "--api", d.API, "machine", "status", id).Output()
@@ -117,16 +118,16 @@ func TestDevStartsAKilledServerAgain(t *testing.T) {
 func TestDevKeepsItsDirectoryWhenTold(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "kept")
-	for range 2 { // the second time with what the first has left
+	for range 2 { // the second run uses the files of the first one
 		d := startDev(t, append(small, "--data", dir)...)
 		_, pid := d.machine(t, "mad")
 		send(t, d.PID, syscall.SIGINT)
 		await(t, "the cluster has ended", func() bool { return !alive(d.PID) })
 		if alive(pid) {
-			t.Error("a machine is left")
+			t.Error("a machine is still running")
 		}
 		if _, err := os.Stat(filepath.Join(dir, "mad-1")); err != nil {
-			t.Errorf("the worker's files: %v, want them kept", err)
+			t.Errorf("the worker's files were not kept: %v", err)
 		}
 	}
 }
@@ -142,6 +143,6 @@ func TestDevPortTaken(t *testing.T) {
 	out, err := exec.CommandContext(t.Context(), "bourse", "dev", "--api", l.Addr().String()).CombinedOutput()
 	exit, ok := errors.AsType[*exec.ExitError](err)
 	if !ok || exit.ExitCode() != 5 || !strings.Contains(string(out), "--api") || !strings.Contains(string(out), l.Addr().String()) {
-		t.Errorf("a port that is taken: %v after %s\n%s\nwant exit status 5, the address and the flag to use", err, time.Since(began), out)
+		t.Errorf("port in use: %v after %s\n%s\nwant exit status 5, the address and the flag to use", err, time.Since(began), out)
 	}
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/bourse-dev/bourse/fabric"
 )
 
-// TestProxiesOrderThroughBrokers: a broker accepts failover orders only from proxies, as
-// their certificates prove.
+// TestProxiesOrderThroughBrokers checks that a broker accepts failover orders only from
+// proxies, which it identifies by their certificates.
 func TestProxiesOrderThroughBrokers(t *testing.T) {
 	t.Parallel()
 	ca := newAuthority(t)
@@ -26,10 +26,10 @@ func TestProxiesOrderThroughBrokers(t *testing.T) {
 		cluster string
 		status  int
 	}{
-		"a proxy":            {bourse.RoleProxy, cluster, http.StatusOK},
-		"a worker":           {bourse.RoleWorker, cluster, http.StatusForbidden},
-		"no one":             {"", cluster, http.StatusForbidden},
-		"of another cluster": {bourse.RoleProxy, "other", http.StatusForbidden},
+		"a proxy":                    {bourse.RoleProxy, cluster, http.StatusOK},
+		"a worker":                   {bourse.RoleWorker, cluster, http.StatusForbidden},
+		"no certificate":             {"", cluster, http.StatusForbidden},
+		"a proxy of another cluster": {bourse.RoleProxy, "other", http.StatusForbidden},
 	} {
 		config := &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS13}
 		if c.role != "" {
@@ -54,7 +54,7 @@ func TestProxiesOrderThroughBrokers(t *testing.T) {
 		err = json.NewDecoder(resp.Body).Decode(&reply)
 		_ = resp.Body.Close()
 		if resp.StatusCode != c.status || err != nil || reply.Code == "" || reply.Machine != "" {
-			t.Errorf("%s: status %d, %+v, %v; want %d and why nothing was ordered", name, resp.StatusCode, reply, err, c.status)
+			t.Errorf("%s: status %d, %+v, %v; want %d and a code without a machine", name, resp.StatusCode, reply, err, c.status)
 		}
 	}
 }

@@ -17,22 +17,22 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// replayFlyctl sends what flyctl sends, command by command, to a cluster with real
-// workers, and compares the answers. The sequences are data, in
-// broker/flycompat/testdata: each file has an app of its own, $app, and one line a step;
-// $listen is a program that listens on its $PORT.
+// replayFlyctl sends flyctl's requests, command by command, to a cluster with real
+// workers, and compares the answers. The sequences are in broker/flycompat/testdata.
+// Each file has its own app, $app, and one step per line. $listen is a program that
+// listens on its $PORT.
 //
-//	## a command              begins a sequence; those of a file follow one another
-//	METHOD path [body]        a request; a body may go on in lines that are indented
-//	let name text            $name is that text from here on
-//	= status [JSON]           its reply: that status, and at least these members
-//	~ METHOD path             a request that is sent again until its reply is as it should be
-//	@nonce                    what follows "path" in a request: the lease that it shows
-//	! why                     the sequence does not work yet: it is skipped
+//	## a command              begins a sequence; sequences of a file run in order
+//	METHOD path [body]        a request; indented lines continue the body
+//	let name text             sets $name to the text
+//	= status [JSON]           the expected status, and members that the reply must contain
+//	~ METHOD path             a request that is repeated until the reply is as expected
+//	@nonce                    after the path of a request: the lease to send
+//	! why                     skips a sequence that does not work yet
 //
-// In a reply "?name" stands for any text, which $name is from then on, "*" for any
-// value, "…text…" for one that has the text in it; a list that ends with "…" may
-// be longer.
+// In an expected reply, "?name" matches any text and sets $name to it, "*" matches any
+// value, and "…text…" matches a text that contains the given one. A list that ends with
+// "…" may be longer.
 func replayFlyctl(t *testing.T, d *devCluster) {
 	t.Parallel()
 	files, err := filepath.Glob("../../broker/flycompat/testdata/*.txt")
@@ -54,7 +54,7 @@ func replayFlyctl(t *testing.T, d *devCluster) {
 			p := &player{api: d.API, vars: map[string]string{"app": "fly-" + name, "listen": listen}}
 			for _, s := range sequences(t, string(text)) {
 				if !t.Run(s.command, func(t *testing.T) { p.play(t, s) }) {
-					return // what follows builds on it
+					return // the following sequences depend on it
 				}
 			}
 		})
@@ -63,10 +63,10 @@ func replayFlyctl(t *testing.T, d *devCluster) {
 
 type sequence struct {
 	command string
-	steps   []string // requests and replies in turn
+	steps   []string // alternating requests and replies
 }
 
-// sequences reads a file.
+// sequences parses a file.
 func sequences(t *testing.T, text string) []sequence {
 	t.Helper()
 	var out []sequence
@@ -77,7 +77,7 @@ func sequences(t *testing.T, text string) []sequence {
 		case strings.HasPrefix(line, "## "):
 			out = append(out, sequence{command: line[len("## "):]})
 		case len(out) == 0:
-			t.Fatalf("%q is in no sequence", line)
+			t.Fatalf("%q does not belong to a sequence", line)
 		case line[0] == ' ' || line[0] == '\t':
 			steps := out[len(out)-1].steps
 			steps[len(steps)-1] += " " + strings.TrimSpace(line)
@@ -88,7 +88,7 @@ func sequences(t *testing.T, text string) []sequence {
 	return out
 }
 
-// player plays the sequences of one file.
+// player runs the sequences of one file.
 type player struct {
 	api  string
 	vars map[string]string
@@ -118,7 +118,8 @@ func (p *player) play(t *testing.T, s sequence) {
 	}
 }
 
-// step sends a request, and returns what is not as it should be.
+// step sends a request. It returns a description of the first difference between the
+// reply and the expected one, or "".
 func (p *player) step(t *testing.T, request, want string) string {
 	t.Helper()
 	method, rest, _ := strings.Cut(p.filled(request), " ")
@@ -170,7 +171,7 @@ func (p *player) step(t *testing.T, request, want string) string {
 	return ""
 }
 
-// exactly decodes JSON, and keeps the digits of numbers.
+// exactly decodes JSON and preserves the digits of numbers.
 func exactly(text string, into *any) error {
 	dec := json.NewDecoder(strings.NewReader(text))
 	dec.UseNumber()
@@ -188,7 +189,8 @@ func (p *player) filled(s string) string {
 	})
 }
 
-// compare returns where a reply is not as it should be.
+// compare returns a description of the first difference between a reply and the
+// expected one, or "".
 func (p *player) compare(found map[string]string, at string, should, has any) string {
 	switch should := should.(type) {
 	case map[string]any:
@@ -209,7 +211,7 @@ func (p *player) compare(found map[string]string, at string, should, has any) st
 			should = should[:len(should)-1]
 		}
 		if !ok || len(got) < len(should) || !more && len(got) != len(should) {
-			return fmt.Sprintf("%s is %v, want %d of it", at, has, len(should))
+			return fmt.Sprintf("%s is %v, want %d elements", at, has, len(should))
 		}
 		for i, v := range should {
 			if problem := p.compare(found, fmt.Sprintf("%s[%d]", at, i), v, got[i]); problem != "" {

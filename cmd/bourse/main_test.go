@@ -24,37 +24,37 @@ import (
 	"github.com/bourse-dev/bourse/internal/loopback"
 )
 
-// TestMain lets the test binary be the program itself: under its name in
-// scripts, and as the supervisor that a worker starts.
+// TestMain lets the test binary act as the bourse program in scripts, and as the
+// supervisor that a worker starts.
 func TestMain(m *testing.M) {
 	if survivor(os.Args) != nil {
 		os.Exit(run())
 	}
-	// The race detector lets every process that ends sleep for a second.
+	// The race detector makes every process sleep for a second when it exits.
 	if os.Getenv("GORACE") == "" {
-		_ = os.Setenv("GORACE", "atexit_sleep_ms=0") // fails for a malformed name only
+		_ = os.Setenv("GORACE", "atexit_sleep_ms=0") // only fails for a malformed name
 	}
-	// The tests wait more than they work.
-	_ = flag.Set("test.parallel", "4") // the command line may say otherwise later
+	// The tests mostly wait.
+	_ = flag.Set("test.parallel", "4") // may be overridden on the command line
 	testscript.Main(privately{m}, map[string]func(){
 		"bourse": func() { os.Exit(run()) }, "listen": listenOnPort, "hello": helloOnPort, "replays": replayOnPort,
 	})
 }
 
-// listenOnPort is a program for machines with health checks.
+// listenOnPort is the main function of a program for machines with health checks.
 func listenOnPort() {
 	ln, err := net.Listen("tcp", "127.0.0.1:"+os.Getenv("PORT"))
 	for err == nil {
 		var conn net.Conn
 		if conn, err = ln.Accept(); err == nil {
-			_ = conn.Close() // a check has seen enough
+			_ = conn.Close() // sufficient for a health check
 		}
 	}
 	fmt.Fprintln(os.Stderr, err)
 	os.Exit(1)
 }
 
-// helloOnPort is a program for a proxy to serve.
+// helloOnPort is the main function of a program that proxies serve.
 func helloOnPort() {
 	ln, err := net.Listen("tcp", "127.0.0.1:"+os.Getenv("PORT"))
 	if err == nil {
@@ -64,8 +64,8 @@ func helloOnPort() {
 	os.Exit(1)
 }
 
-// privately runs tests whose servers keep their credentials of loopback where no
-// other servers of this user look.
+// privately runs the tests with a private directory for loopback credentials, so that
+// they do not meet other servers of this user.
 type privately struct{ *testing.M }
 
 func (p privately) Run() int {
@@ -109,7 +109,7 @@ type devCluster struct {
 	output *bytes.Buffer
 }
 
-// startDev starts a dev cluster on free ports; it is ended with the test.
+// startDev starts a dev cluster on free ports and stops it at the end of the test.
 func startDev(t testing.TB, args ...string) *devCluster {
 	t.Helper()
 	d := &devCluster{ready: filepath.Join(t.TempDir(), "ready.json"), output: &bytes.Buffer{}}
@@ -127,7 +127,7 @@ func startDev(t testing.TB, args ...string) *devCluster {
 	ended := make(chan error, 1)
 	go func() { ended <- d.cmd.Wait() }()
 	t.Cleanup(func() {
-		_ = d.cmd.Process.Signal(syscall.SIGTERM) // it may have ended
+		_ = d.cmd.Process.Signal(syscall.SIGTERM) // it may have exited
 		select {
 		case <-ended:
 		case <-time.After(patience):
@@ -142,7 +142,7 @@ func startDev(t testing.TB, args ...string) *devCluster {
 		select {
 		case err := <-ended:
 			ended <- err
-			t.Fatalf("bourse dev has ended (%v):\n%s", err, d.output)
+			t.Fatalf("bourse dev exited (%v):\n%s", err, d.output)
 		default:
 		}
 		return d.read() == nil
@@ -179,7 +179,7 @@ func (d *devCluster) run(t testing.TB, args ...string) string {
 	return string(out)
 }
 
-// machine starts a machine that sleeps and returns its pid.
+// machine starts a sleeping machine and returns its id and pid.
 func (d *devCluster) machine(t testing.TB, region string) (id string, pid int) {
 	t.Helper()
 	var m struct {
@@ -190,29 +190,28 @@ func (d *devCluster) machine(t testing.TB, region string) (id string, pid int) {
 		t.Fatal(err)
 	}
 	if m.PID == 0 || !alive(m.PID) {
-		t.Fatalf("machine %s has pid %d, want one that lives", m.ID, m.PID)
+		t.Fatalf("machine %s has pid %d, want a running process", m.ID, m.PID)
 	}
 	return m.ID, m.PID
 }
 
-// patience is longer than "bourse dev" waits for its servers, so that its error says what
-// is missing.
+// patience is longer than the time that "bourse dev" waits for its servers, so that its
+// more specific error is reported first.
 const patience = 4 * time.Minute
 
-// await asks every few milliseconds for what other processes bring about.
+// await polls until done returns true. It is for effects of other processes.
 func await(t testing.TB, what string, done func() bool) {
 	t.Helper()
 	end := time.Now().Add(patience)
 	for !done() {
 		if time.Now().After(end) {
-			t.Fatalf("after %s not yet: %s", patience, what)
+			t.Fatalf("not after %s: %s", patience, what)
 		}
 		time.Sleep(5 * time.Millisecond)
 	}
 }
 
-// alive reports whether there is such a process; one that has ended and is only
-// not yet collected is not.
+// alive reports whether a process exists and has not exited; zombies do not count.
 func alive(pid int) bool {
 	if errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) {
 		return false
@@ -230,7 +229,7 @@ func family(t testing.TB, of int) []int {
 	t.Helper()
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
-		t.Skipf("no /proc here to find processes in: %v", err)
+		t.Skipf("processes cannot be listed without /proc: %v", err)
 	}
 	children := map[int][]int{}
 	for _, e := range entries {
@@ -240,7 +239,7 @@ func family(t testing.TB, of int) []int {
 		}
 		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 		if err != nil {
-			continue // it has ended meanwhile
+			continue // it has exited in the meantime
 		}
 		fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
 		if parent, err := strconv.Atoi(string(fields[1])); err == nil {

@@ -10,12 +10,12 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// TestMan writes the manual twice, in other surroundings: every command that help shows has
-// a page, with its flags, and both manuals are the same.
+// TestMan writes the manual twice, in different environments. Every command in the help
+// must have a page with its flags, and both manuals must be identical.
 func TestMan(t *testing.T) {
 	pages := func() map[string]string {
 		dir := t.TempDir()
-		if got := line.Run(t, "man", dir); got.Code != 0 || got.Out != "" || !strings.Contains(got.Err, "pages in "+dir) {
+		if got := line.Run(t, "man", dir); got.Code != 0 || got.Out != "" || !strings.Contains(got.Err, "pages to "+dir) {
 			t.Fatalf("%+v", got)
 		}
 		out := map[string]string{}
@@ -37,9 +37,9 @@ func TestMan(t *testing.T) {
 	t.Setenv("BOURSE_API", "http://elsewhere.test")
 	t.Setenv("SOURCE_DATE_EPOCH", "1700000000")
 	if diff := cmp.Diff(one, pages()); diff != "" {
-		t.Errorf("written again (-one +other):\n%s", diff)
+		t.Errorf("the manuals differ (-first +second):\n%s", diff)
 	}
-	shown := 2 // help and completion, below
+	shown := 2 // help and completion, checked below
 	everyCommand(func(c *cobra.Command) {
 		if !c.IsAvailableCommand() && c.HasParent() || c.IsAdditionalHelpTopicCommand() {
 			return
@@ -52,7 +52,7 @@ func TestMan(t *testing.T) {
 		}
 		for _, year := range []string{"1970", "2023"} {
 			if head, _, _ := strings.Cut(text, ".SH"); strings.Contains(head, year) {
-				t.Errorf("%s has a date: %s", name, head)
+				t.Errorf("%s contains a date: %s", name, head)
 			}
 		}
 	})

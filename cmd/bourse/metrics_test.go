@@ -16,11 +16,11 @@ import (
 	"github.com/bourse-dev/bourse/worker"
 )
 
-// described matches what a description says of itself; there is no other way to
-// read one.
+// described parses the text of a prometheus.Desc, whose fields are not accessible
+// otherwise.
 var described = regexp.MustCompile(`^Desc\{fqName: "(\w+)", help: "(.*)", unit: "\w*", constLabels: \{\}, variableLabels: \{([\w,]*)\}\}$`)
 
-// rows are the lines of a table of what a collector reports.
+// rows returns the table rows for a collector's metrics.
 func rows(t *testing.T, servers string, c prometheus.Collector) []string {
 	t.Helper()
 	all := make(chan *prometheus.Desc, 100)
@@ -30,7 +30,7 @@ func rows(t *testing.T, servers string, c prometheus.Collector) []string {
 	for d := range all {
 		m := described.FindStringSubmatch(d.String())
 		if m == nil {
-			t.Fatalf("%s cannot be read", d)
+			t.Fatalf("cannot parse %s", d)
 		}
 		labels := ""
 		if m[3] != "" {
@@ -41,8 +41,8 @@ func rows(t *testing.T, servers string, c prometheus.Collector) []string {
 	return out
 }
 
-// The table in docs/operations.md has every metric with its labels and its help,
-// and no other. With -update it is written.
+// TestEveryMetricIsDocumented checks that the table in docs/operations.md contains
+// exactly the existing metrics, with their labels and help. -update rewrites the table.
 func TestEveryMetricIsDocumented(t *testing.T) {
 	counts := endpoint.NewCounts()
 	counts.Watch(nil)
@@ -65,6 +65,6 @@ func TestEveryMetricIsDocumented(t *testing.T) {
 			t.Fatal(err)
 		}
 	default:
-		t.Errorf("the table of metrics in %s is not what servers report; go test -run %s -update ./cmd/bourse writes:\n%s", file, t.Name(), want)
+		t.Errorf("the table of metrics in %s is out of date; go test -run %s -update ./cmd/bourse writes:\n%s", file, t.Name(), want)
 	}
 }

@@ -107,7 +107,7 @@ func collect(ctx context.Context, c *containerd.Client) error {
 	})
 }
 
-// gone returns nil for an error that the removed object does not exist.
+// gone returns nil if err says that the object to remove does not exist.
 func gone(err error) error {
 	if errdefs.IsNotFound(err) {
 		return nil

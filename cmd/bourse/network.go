@@ -169,7 +169,7 @@ func (s *server) serveLink(ctx context.Context, h http.Handler) error {
 // countsEvery is the interval at which new failures on NATS are logged.
 const countsEvery = time.Minute
 
-// tellCounts logs the link's counters when they change.
+// tellCounts regularly logs the link's failure counters if they have changed.
 func (s *server) tellCounts(ctx context.Context) error {
 	tick := time.NewTicker(countsEvery)
 	defer tick.Stop()
@@ -218,7 +218,7 @@ func (s *server) openSecret() (err error) {
 }
 
 // clientToken creates the token for a listener's clients if the operator has configured
-// none and only this host reaches the listener. Otherwise it returns nil.
+// none and the listener is only accessible from this host. Otherwise it returns nil.
 func (s *server) clientToken(ln net.Listener, file string) (*loopback.Token, error) {
 	if file != "" || s.config.Insecure || !onLoopback(ln) {
 		return nil, nil
@@ -226,15 +226,16 @@ func (s *server) clientToken(ln net.Listener, file string) (*loopback.Token, err
 	return loopback.TokenOf(os.Getenv, ln.Addr().(*net.TCPAddr).AddrPort())
 }
 
-// onLoopback reports whether only this host reaches a listener. Listeners on NATS have no
-// TCP address.
+// onLoopback reports whether a listener is only accessible from this host. Listeners on
+// NATS have no TCP address.
 func onLoopback(ln net.Listener) bool {
 	at, ok := ln.Addr().(*net.TCPAddr)
 	return ok && at.AddrPort().Addr().Unmap().IsLoopback()
 }
 
-// withdraw is the stage that removes a token's file before its listener closes, because
-// the next server with the same address writes a file of the same name. t may be nil.
+// withdraw returns the stage that removes a token's file before its listener closes,
+// because the next server with the same address writes a file of the same name. t may
+// be nil.
 func withdraw(t *loopback.Token) stage {
 	return atEnd("token", func(context.Context) error {
 		if t == nil {
@@ -349,7 +350,7 @@ func (e *either) run(ctx context.Context, one, other *gossip.Members) {
 	}
 }
 
-// membership is the stage in which this server is a member of the cluster.
+// membership returns the stage in which this server is a member of the cluster.
 func (s *server) membership() stage {
 	return stage{name: "membership", run: func(ctx context.Context) error {
 		running, ctx := errgroup.WithContext(ctx)
@@ -369,6 +370,6 @@ func (s *server) membership() stage {
 	}}
 }
 
-// met returns a channel that is closed once the server has met the other members, or if
-// there are none.
+// met returns a channel that is closed once the server has contacted the other members,
+// or if there are none.
 func (s *server) met() <-chan struct{} { return s.groups[0].Ready() }

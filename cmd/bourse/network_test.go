@@ -18,7 +18,7 @@ import (
 	"github.com/bourse-dev/bourse/internal/admission"
 )
 
-// natsIssuer issues what a NATS server and its clients show each other.
+// natsIssuer issues certificates for a NATS server and its clients.
 type natsIssuer struct{ *admission.CA }
 
 func newNATSIssuer(t *testing.T) natsIssuer {
@@ -39,8 +39,8 @@ func (o natsIssuer) issue(t *testing.T, id bourse.WorkerID) admission.Pair {
 	return pair
 }
 
-// startServer runs a NATS server that lets in who has a certificate of the office.
-// Port 0 is any.
+// serve starts a NATS server that accepts clients with a certificate of the issuer.
+// Port 0 means any free port.
 func (o natsIssuer) serve(t *testing.T, port int) *natsserver.Server {
 	t.Helper()
 	pair := o.issue(t, "nats")
@@ -60,7 +60,7 @@ func (o natsIssuer) serve(t *testing.T, port int) *natsserver.Server {
 	if err != nil {
 		t.Fatal(err)
 	}
-	go s.Start() // Shutdown ends it
+	go s.Start() // until Shutdown
 	t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
 	if !s.ReadyForConnections(natsPatience) {
 		t.Fatal("NATS does not listen")
@@ -68,10 +68,10 @@ func (o natsIssuer) serve(t *testing.T, port int) *natsserver.Server {
 	return s
 }
 
-// The CA of NATS and our certificate there are read again when their files
-// change: a NATS server that has those of another CA from one moment to the next
-// is reached again, with no restart of ours.
-func TestNATSCertificatesAreReadAgain(t *testing.T) {
+// TestNATSCertificatesAreReloaded checks that the NATS CA and the client certificate
+// are reloaded when their files change. The server must reconnect without a restart to
+// a NATS server that has changed its CA.
+func TestNATSCertificatesAreReloaded(t *testing.T) {
 	dir := t.TempDir()
 	config := serve.ServerConfig{Cluster: "test", NATS: serve.NATSConfig{
 		TLS: serve.NATSFiles{CA: filepath.Join(dir, "ca"), Cert: filepath.Join(dir, "cert"), Key: filepath.Join(dir, "key")},
@@ -106,27 +106,28 @@ func TestNATSCertificatesAreReadAgain(t *testing.T) {
 	first.WaitForShutdown()
 	keep(after)
 	if len(s.watched) != 2 {
-		t.Fatalf("%d kinds of files are watched, want the CA's and the certificate's", len(s.watched))
+		t.Fatalf("%d kinds of files are watched, want 2: the CA's and the certificate's", len(s.watched))
 	}
 	for _, w := range s.watched {
 		var changed bool
-		for range 2 { // a change counts once two looks have found the same
+		for range 2 { // a change counts once it has been seen twice
 			if changed, err = w.Look(); err != nil {
 				t.Fatal(err)
 			}
 		}
 		if !changed {
-			t.Fatalf("no change of %v is seen", w.Files())
+			t.Fatalf("the change of %v was not noticed", w.Files())
 		}
 	}
 	second := after.serve(t, int(port))
 	await(t, "the link is connected to the server of the other CA", func() bool { return link.Up() && second.NumClients() == 1 })
 }
 
-// A worker whose tag is from before tags followed from ids, and is not stated in
-// its certificate, does not start: no one would send it its machines' calls. The
-// error names what to add.
-func TestAnOldTagHasToBeCertified(t *testing.T) {
+// TestUnusualTagRequiresCertificate checks that a worker does not start if its tag neither
+// follows from its id nor is in its certificate, because other members would not send
+// it calls for its machines. The error must name the DNS name to add to the
+// certificate.
+func TestUnusualTagRequiresCertificate(t *testing.T) {
 	office := newNATSIssuer(t)
 	dir := t.TempDir()
 	old := bourse.WorkerTag(0x00a1b2)
@@ -166,7 +167,7 @@ func TestAnOldTagHasToBeCertified(t *testing.T) {
 			t.Errorf("%s: %v, want %q", name, err, x.want)
 		}
 		if err != nil && !strings.Contains(err.Error(), admission.TagName(x.tag)) {
-			t.Errorf("%s: %q does not name what to add", name, err)
+			t.Errorf("%s: %q does not contain the name to add", name, err)
 		}
 	}
 }

@@ -12,8 +12,9 @@ import (
 	"testing"
 )
 
-// replayOnPort is a program for machines that answers with the replay that a
-// request asks for, and a replayed one with what it got.
+// replayOnPort is the main function of a program for machines. It answers with the
+// replay that a request asks for. It answers a replayed request with what it has
+// received.
 func replayOnPort() {
 	fmt.Fprintln(os.Stderr, http.ListenAndServe("127.0.0.1:"+os.Getenv("PORT"), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { //nolint:gosec // in a test
 		if replay := r.URL.Query().Get("replay"); replay != "" && r.Header.Get("Fly-Replay-Src") == "" {
@@ -27,8 +28,8 @@ func replayOnPort() {
 	os.Exit(1)
 }
 
-// TestReplaysInACluster: a request with a large body is replayed to a machine of
-// another region that is stopped, and to one of another app, by real servers.
+// TestReplaysInACluster checks that real servers replay a request with a large body to
+// a stopped machine in another region, and to a machine of another app.
 func TestReplaysInACluster(t *testing.T) {
 	t.Parallel()
 	d := startDev(t, "--regions", "gru,mad", "--workers", "1")
@@ -70,7 +71,7 @@ func TestReplaysInACluster(t *testing.T) {
 		}
 		return resp.StatusCode, string(text)
 	}
-	await(t, "the proxy knows the apps, and that one is stopped", func() bool {
+	await(t, "the proxy knows the apps and that one machine is stopped", func() bool {
 		status, text := send("?replay=app=worker")
 		return status == http.StatusOK && strings.HasPrefix(text, other)
 	})
@@ -83,10 +84,10 @@ func TestReplaysInACluster(t *testing.T) {
 		machine, rest, _ := strings.Cut(text, " ")
 		sum, src, _ := strings.Cut(rest, " ")
 		if status != http.StatusOK || machine != want || sum != fmt.Sprintf("%x", sha256.Sum256(body)) || !strings.HasPrefix(src, "instance=") {
-			t.Errorf("%s: %d %s, want machine %s; the others are %s, %s", query, status, text, want, here, other)
+			t.Errorf("%s: %d %s, want machine %s, not %s or %s", query, status, text, want, here, other)
 		}
 	}
 	if status, text := send("?replay=app=none"); status != http.StatusBadGateway || !strings.Contains(text, "to a destination without machines") {
-		t.Errorf("an app that is not there: %d %s", status, text)
+		t.Errorf("missing app: %d %s", status, text)
 	}
 }

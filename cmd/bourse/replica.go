@@ -25,7 +25,7 @@ type replica struct {
 	*view.View
 	*replication.Replicator
 	directory *gossip.Directory // set with the membership
-	dir       *tempdir.Dir      // nil: the view persists
+	dir       *tempdir.Dir      // nil if the view is persistent
 }
 
 // openReplica opens the server's view and prepares its replication. The membership, which
@@ -83,12 +83,12 @@ func (r *replica) removeDir() error {
 // close closes everything that openReplica opened. Its stage must not be running.
 func (r *replica) close() error { return errors.Join(r.View.Close(), r.removeDir()) }
 
-// viewing is the stage in which the view accepts writes. It precedes the stages that
-// write.
+// viewing returns the stage in which the view accepts writes. It precedes the stages
+// that write.
 func (s *server) viewing() stage { return stage{name: "view", run: s.replica.View.Run} }
 
-// replication is the stage that replicates the view, once the server has met the other
-// members.
+// replication returns the stage that replicates the view, once the server has contacted
+// the other members.
 func (s *server) replication() stage {
 	return stage{name: "replication", run: func(ctx context.Context) error {
 		select {
@@ -101,7 +101,7 @@ func (s *server) replication() stage {
 	}}
 }
 
-// directing is the stage that keeps the directory up to date.
+// directing returns the stage that keeps the directory up to date.
 func (s *server) directing() stage { return stage{name: "directory", run: s.replica.directory.Run} }
 
 // withReplication adds the paths for other servers to h. It admits them by their

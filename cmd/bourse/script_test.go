@@ -20,9 +20,9 @@ import (
 	"github.com/bourse-dev/bourse/internal/loopback"
 )
 
-// TestScripts runs the scripts of testdata/script against one cluster of
-// three regions with two workers each; each script has an app of its own. So has
-// each sequence of flyctl's requests.
+// TestScripts runs the scripts in testdata/script and flyctl's request sequences
+// against one cluster of three regions with two workers each. Each script and sequence
+// has its own app.
 func TestScripts(t *testing.T) {
 	t.Parallel()
 	d := startDev(t)
@@ -30,15 +30,15 @@ func TestScripts(t *testing.T) {
 	runScripts(t, d, "testdata/script", *clitest.Update)
 }
 
-// TestFleetScripts runs scripts that have workers refuse orders, against a cluster of
-// their own.
+// TestFleetScripts runs scripts that make workers refuse orders, so they have their own
+// cluster.
 func TestFleetScripts(t *testing.T) {
 	t.Parallel()
 	runScripts(t, startDev(t, "--regions", "gru,mad", "--workers", "2"), "testdata/fleet", *clitest.Update)
 }
 
-// TestScriptsOverNATS runs what is different over NATS, and of the others those whose
-// commands use each kind of connection: orders, calls, streams both ways and tunnels.
+// TestScriptsOverNATS runs the scripts for NATS, and those other scripts that use each
+// kind of connection: orders, calls, streams in both directions and tunnels.
 func TestScriptsOverNATS(t *testing.T) {
 	t.Parallel()
 	d := startDev(t, "--fabric", "nats")
@@ -47,7 +47,7 @@ func TestScriptsOverNATS(t *testing.T) {
 		"testdata/script/task.txtar", "testdata/script/update.txtar")
 }
 
-// runScripts runs the scripts of a directory, or some files.
+// runScripts runs the scripts in a directory, or the given files.
 func runScripts(t *testing.T, d *devCluster, dir string, update bool, files ...string) {
 	testscript.Run(t, testscript.Params{
 		Dir:                 dir,
@@ -62,7 +62,7 @@ func runScripts(t *testing.T, d *devCluster, dir string, update bool, files ...s
 			return nil
 		},
 		Condition: func(name string) (bool, error) {
-			if name != "root" { // groups of processes can be made, and frozen
+			if name != "root" { // cgroups can be created and frozen
 				return false, fmt.Errorf("unknown condition %s", name)
 			}
 			return os.Getuid() == 0, nil
@@ -71,9 +71,10 @@ func runScripts(t *testing.T, d *devCluster, dir string, update bool, files ...s
 	})
 }
 
-// awaitOutput repeats a program until it succeeds and its output matches a regular
-// expression: await PATTERN bourse … It is for what a server knows from its view,
-// which learns of a change some time after the change was answered.
+// awaitOutput implements the script command "await PATTERN PROGRAM ARGUMENT...". It
+// repeats a program until it succeeds and its output matches a regular expression. It
+// is for data from a server's view, which is updated some time after the change was
+// answered.
 func awaitOutput(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 2 {
 		ts.Fatalf("usage: await PATTERN PROGRAM ARGUMENT...")
@@ -91,7 +92,8 @@ func awaitOutput(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// exits runs a program that must end with a status: exits 6 bourse …
+// exits implements the script command "exits STATUS PROGRAM ARGUMENT...", which runs a
+// program and checks its exit status.
 func exits(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 2 {
 		ts.Fatalf("usage: exits STATUS PROGRAM ARGUMENT...")
@@ -110,7 +112,8 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// scrape writes what the broker answers to GET into a file: scrape /metrics FILE.
+// scrape implements the script command "scrape PATH FILE", which writes the broker's
+// reply to a GET request to a file.
 func scrape(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 2 {
 		ts.Fatalf("usage: scrape PATH FILE")

@@ -27,7 +27,7 @@ import (
 	"github.com/bourse-dev/bourse/view/query"
 )
 
-// serveBroker runs a broker until ctx ends.
+// serveBroker runs a broker until ctx is done.
 func serveBroker(ctx context.Context, c serve.BrokerConfig) (err error) {
 	set, err := loadTokens(c.Credentials.Tokens)
 	if err != nil {
@@ -116,13 +116,13 @@ func serveBroker(ctx context.Context, c serve.BrokerConfig) (err error) {
 		}},
 		withdraw(local),
 		stage{name: "nats", run: func(ctx context.Context) error { return s.serveLink(ctx, http.NotFoundHandler()) }},
-		stage{name: "queries", run: engine.Run}, // ends before the API: requests that follow the view end
+		stage{name: "queries", run: engine.Run}, // stops before the API, to end requests that follow the view
 		s.announce(),
 	)
 }
 
-// provenApps returns a worker's copies of apps that a broker has signed, or all of them in
-// a cluster without certificates.
+// provenApps returns a function that fetches a worker's copies of apps: those that a
+// broker has signed, or all of them in a cluster without certificates.
 func (s *server) provenApps(workers fabric.Fabric) func(context.Context, bourse.Member) ([]bourse.App, error) {
 	return func(ctx context.Context, worker bourse.Member) ([]bourse.App, error) {
 		reported, err := fabric.AppList.Call(ctx, workers, worker, "")
@@ -154,8 +154,8 @@ func (s *server) clientTokens(set *admission.TokenSet, file string) (asked *toke
 	return s.newTokens(set, name), local, nil
 }
 
-// nameIn returns the name of a server without a configured one: that in its data
-// directory, to which the view there belongs, or a new one.
+// nameIn returns the name of a server for which none is configured: the one stored in
+// its data directory, to which the view there belongs, or a new one.
 func nameIn(data string, role bourse.Role) (bourse.WorkerID, error) {
 	name := bourse.WorkerID(string(role) + "-" + strings.ToLower(rand.Text()[:8]))
 	if data == "" {
@@ -175,7 +175,7 @@ func nameIn(data string, role bourse.Role) (bourse.WorkerID, error) {
 	return name, nil
 }
 
-// loadQuotas reads the file of quotas. Without a file the defaults apply.
+// loadQuotas reads the quota file. Without a file, the defaults apply.
 func loadQuotas(path string) (lookup.Quotas, error) {
 	if path == "" {
 		return lookup.Quotas{}, nil

@@ -12,9 +12,9 @@ import (
 	"github.com/bourse-dev/bourse/internal/loopback"
 )
 
-const natsPatience = 10 * time.Second // for the server's start
+const natsPatience = 10 * time.Second // timeout for the server's start
 
-// serveNATS runs a NATS server until ctx ends.
+// serveNATS runs a NATS server until ctx is done.
 func serveNATS(ctx context.Context, c serve.NATSServerConfig) error {
 	port := int(c.Listen.Port())
 	if port == 0 {

@@ -45,8 +45,8 @@ type proxyServer struct {
 	shares    shares
 }
 
-// serveProxy runs a proxy until ctx ends. It reads the cluster's state from its view and
-// writes nothing there.
+// serveProxy runs a proxy until ctx is done. It reads the cluster's state from its
+// view, and never writes to the view.
 func serveProxy(ctx context.Context, c serve.ProxyConfig) (err error) {
 	if c.Name == "" {
 		if c.Name, err = nameIn(c.Data, bourse.RoleProxy); err != nil {
@@ -114,7 +114,7 @@ func serveProxy(ctx context.Context, c serve.ProxyConfig) (err error) {
 		stage{name: "upstreams", run: p.upstreams.Run},
 		stage{name: "api", run: p.serveAPI},
 		stage{name: "nats", run: func(ctx context.Context) error { return s.serveLink(ctx, p.own()) }},
-		stage{name: "edge", run: edge.New(p.edge).Run}, // requests in progress end before the connections to their machines
+		stage{name: "edge", run: edge.New(p.edge).Run}, // stops first, so that requests finish before the connections to their machines close
 		s.announce(),
 	)
 }
@@ -218,7 +218,7 @@ func (p *proxyServer) openCertificates(secure int) error {
 	return nil
 }
 
-// closeListeners closes the listeners, which the edge has already done if it ran.
+// closeListeners closes the listeners. If the edge has run, they are already closed.
 func (p *proxyServer) closeListeners() {
 	for _, w := range p.edge.Web {
 		_ = w.Close()
@@ -229,7 +229,7 @@ func (p *proxyServer) closeListeners() {
 	p.proxy.Close()
 }
 
-// tell adds the proxy's listeners to the ready line.
+// tell adds the proxy's listeners to the ready message.
 func (p *proxyServer) tell(r *serve.Ready) {
 	for _, w := range p.edge.Web {
 		if w.TLS {
@@ -243,8 +243,8 @@ func (p *proxyServer) tell(r *serve.Ready) {
 	}
 }
 
-// serveAPI serves the other servers of the cluster, and scrapers. The apps' users use the
-// other listeners.
+// serveAPI serves the cluster's other servers and scrapers. The apps' users connect to
+// the other listeners.
 func (p *proxyServer) serveAPI(ctx context.Context) error {
 	var secure *tls.Config
 	if p.creds != nil {
@@ -307,7 +307,7 @@ type shares struct {
 // descriptorShares divides this process's limit of file descriptors.
 func descriptorShares() (shares, error) {
 	var limit syscall.Rlimit
-	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil { // the runtime has raised it as far as it may
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil { // the Go runtime has raised it to the hard limit
 		return shares{}, fmt.Errorf("read the limit of open files: %w", err)
 	}
 	n := int64(min(uint64(limit.Cur), math.MaxInt32)) //nolint:gosec // it fits

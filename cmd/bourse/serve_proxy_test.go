@@ -10,8 +10,8 @@ import (
 	"github.com/bourse-dev/bourse/cli/serve"
 )
 
-// TestAProxyIsAMember: with certificates and without, it joins, learns, and is
-// gone in good order.
+// TestAProxyIsAMember checks that a proxy joins the membership, learns of the other
+// members, and leaves cleanly, with and without certificates.
 func TestAProxyIsAMember(t *testing.T) {
 	t.Parallel()
 	ca := newAuthority(t)
@@ -25,16 +25,17 @@ func TestAProxyIsAMember(t *testing.T) {
 			b := startServer(t, with("b-1", bourse.RoleBroker, "broker", "--name", "b-1", "--listen", "127.0.0.1:0")...)
 			p := startServer(t, with("p-1", bourse.RoleProxy, "proxy", "--name", "p-1", "--region", "gru", "--http", "127.0.0.1:0=any", "--join", b.Gossip)...)
 			if p.Role != bourse.RoleProxy || p.Region != "gru" || p.Members != 2 {
-				t.Errorf("ready: %+v, want a proxy in gru that knows 2 members", p.Ready)
+				t.Errorf("ready message: %+v, want a proxy in gru with 2 members", p.Ready)
 			}
 			p.end(t, syscall.SIGTERM)
 			b.end(t, syscall.SIGTERM)
 		})
 	}
-	launch(t, secure("w-1", bourse.RoleWorker, "proxy", "--name", "w-1", "--http", "127.0.0.1:0")...).refused(t, 2, "not of proxy w-1")
+	launch(t, secure("w-1", bourse.RoleWorker, "proxy", "--name", "w-1", "--http", "127.0.0.1:0")...).refused(t, 2, "not to proxy w-1")
 }
 
-// A directory without certificates is worth a warning: HTTPS would serve no one.
+// TestADirectoryWithoutCertificatesIsReported checks that a warning is logged if the
+// certificate directory is empty, because HTTPS would not work.
 func TestADirectoryWithoutCertificatesIsReported(t *testing.T) {
 	t.Parallel()
 	var log strings.Builder

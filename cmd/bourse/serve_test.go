@@ -21,7 +21,7 @@ import (
 	"github.com/bourse-dev/bourse/internal/servertest"
 )
 
-// served is one server that a test has started.
+// served is a server that a test has started.
 type served struct {
 	serve.Ready
 	cmd    *exec.Cmd
@@ -43,7 +43,7 @@ func startServer(t *testing.T, args ...string) *served {
 	return s
 }
 
-// launch starts a server; it is killed at the end of the test.
+// launch starts a server and kills it at the end of the test.
 func launch(t *testing.T, args ...string) *served {
 	t.Helper()
 	r, w, err := os.Pipe()
@@ -51,7 +51,7 @@ func launch(t *testing.T, args ...string) *served {
 		t.Fatal(err)
 	}
 	args = append([]string{"serve"}, args...)
-	if !slices.Contains(args, "--cluster") { // a port of this test's may have been another test's
+	if !slices.Contains(args, "--cluster") { // a port may have been used by another test before
 		args = append(args, "--cluster", servertest.Cluster(t))
 	}
 	s := &served{cmd: exec.Command("bourse", args...)}
@@ -60,18 +60,18 @@ func launch(t *testing.T, args ...string) *served {
 	if err := s.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	_ = w.Close() // the server has its own
+	_ = w.Close() // the server has its own copy
 	t.Cleanup(func() {
-		_ = s.cmd.Process.Kill() // it may have ended
-		_ = s.cmd.Wait()         // the same
+		_ = s.cmd.Process.Kill() // it may have exited
+		_ = s.cmd.Wait()         // it may have been waited for
 		_ = r.Close()
 	})
 	return s
 }
 
-// wait returns what the server wrote to standard error, once it has ended.
+// wait waits until the server has exited, and returns its standard error.
 func (s *served) wait() string {
-	_ = s.cmd.Wait() // the exit status is in ProcessState
+	_ = s.cmd.Wait() // ProcessState contains the exit status
 	return s.stderr.String()
 }
 
@@ -79,11 +79,11 @@ func (s *served) end(t *testing.T, signal syscall.Signal) {
 	t.Helper()
 	send(t, s.cmd.Process.Pid, signal)
 	if said := s.wait(); signal != syscall.SIGKILL && s.cmd.ProcessState.ExitCode() != 0 {
-		t.Fatalf("%s ended with %v:\n%s", s.ID, s.cmd.ProcessState, said)
+		t.Fatalf("%s exited with %v:\n%s", s.ID, s.cmd.ProcessState, said)
 	}
 }
 
-// refused fails unless the server ends by itself with the status.
+// refused checks that the server exits with the status and prints text.
 func (s *served) refused(t *testing.T, status int, text string) {
 	t.Helper()
 	said := s.wait()
@@ -98,12 +98,12 @@ func workerArgs(name, dir string, more ...string) []string {
 	}, more...)
 }
 
-// dataDir is a worker's data directory. A supervisor with nothing to do ends
-// by itself, a little after its daemon: only then can the directory go.
+// dataDir returns a worker's data directory. A supervisor without machines exits
+// shortly after its daemon, so the directory's removal must wait for it.
 func dataDir(t *testing.T) string {
 	dir := t.TempDir()
 	t.Cleanup(func() {
-		await(t, "the end of the supervisor of "+dir, func() bool {
+		await(t, "the supervisor of "+dir+" has exited", func() bool {
 			lines, err := filepath.Glob("/proc/[0-9]*/cmdline")
 			return err == nil && !slices.ContainsFunc(lines, func(path string) bool {
 				line, err := os.ReadFile(path)
@@ -114,8 +114,8 @@ func dataDir(t *testing.T) string {
 	return dir
 }
 
-// TestMachinesOutliveTheDaemon: a daemon that is asked to end leaves its
-// machines alone, and the next one finds them.
+// TestMachinesOutliveTheDaemon checks that machines keep running when the daemon stops,
+// and that the next daemon finds them.
 func TestMachinesOutliveTheDaemon(t *testing.T) {
 	t.Parallel()
 	dir, ready := t.TempDir(), filepath.Join(t.TempDir(), "ready.json")
@@ -123,23 +123,23 @@ func TestMachinesOutliveTheDaemon(t *testing.T) {
 	args := workerArgs("gru-1", dir, "--join", broker.Gossip, "--ready-file", ready)
 	w := startServer(t, args...)
 	d := &devCluster{devState: devState{API: "http://" + broker.API}}
-	await(t, "the broker knows the worker", func() bool { // until it knows its cluster it says that it does not
+	await(t, "the broker knows the worker", func() bool { // before that, it replies with an error
 		out, err := exec.CommandContext(t.Context(), "bourse", "--api", d.API, "worker", "list").Output()
 		return err == nil && strings.Contains(string(out), " ok ")
 	})
 	id, pid := d.machine(t, "gru")
-	t.Cleanup(func() { _ = syscall.Kill(pid, syscall.SIGKILL) }) // if the test has failed
+	t.Cleanup(func() { _ = syscall.Kill(pid, syscall.SIGKILL) }) // in case the test fails
 
 	for _, signal := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGKILL} {
 		w.end(t, signal)
 		if _, err := os.Stat(ready); signal != syscall.SIGKILL && !errors.Is(err, os.ErrNotExist) {
-			t.Errorf("after %s the ready file: %v, want none", signal, err)
+			t.Errorf("after %s: stat of the ready file: %v, want that it does not exist", signal, err)
 		}
 		if !alive(pid) {
 			t.Fatalf("after %s the machine is gone", signal)
 		}
 		w = startServer(t, args...)
-		await(t, "its worker reports the machine again", func() bool { // the view alone says that it is unreachable
+		await(t, "its worker reports the machine again", func() bool { // the view alone reports it as unreachable
 			out, err := exec.CommandContext(t.Context(), "bourse", "--api", d.API, "machine", "status", id).Output()
 			text := string(out)
 			return err == nil && strings.Contains(text, "started") && strings.Contains(text, "pid      "+itoa(pid)) && !strings.Contains(text, "unreachable")
@@ -147,7 +147,7 @@ func TestMachinesOutliveTheDaemon(t *testing.T) {
 	}
 	d.run(t, "machine", "destroy", "--yes", "--force", id)
 	if alive(pid) {
-		t.Error("the machine was destroyed and lives")
+		t.Error("the destroyed machine is still running")
 	}
 	w.end(t, syscall.SIGTERM)
 }
@@ -168,18 +168,18 @@ func TestWorkerIDUsedTwice(t *testing.T) {
 	first.end(t, syscall.SIGTERM)
 }
 
-// TestLogNamesTheServerOnce: each line says whose it is, once.
+// TestLogNamesTheServerOnce checks that each log line names the server exactly once.
 func TestLogNamesTheServerOnce(t *testing.T) {
 	t.Parallel()
 	w := startServer(t, workerArgs("gru-1", dataDir(t), "--log-level", "debug")...)
 	w.end(t, syscall.SIGTERM)
 	said := w.stderr.String()
 	if !strings.Contains(said, "worker recovered") {
-		t.Errorf("want a line of the worker's own:\n%s", said)
+		t.Errorf("no line was logged by the worker itself:\n%s", said)
 	}
 	for line := range strings.Lines(said) {
 		if n := strings.Count(line, " worker=gru-1"); n != 1 {
-			t.Errorf("named %d times: %s", n, line)
+			t.Errorf("the server is named %d times, want once: %s", n, line)
 		}
 	}
 }
@@ -191,24 +191,25 @@ func TestServeAddressTaken(t *testing.T) {
 	launch(t, "broker", "--listen", "127.0.0.1:0", "--gossip", first.Gossip).refused(t, 5, first.Gossip)
 }
 
-// TestLifeLine: a server whose starter has gone ends.
+// TestLifeLine checks that a server stops when its parent process has exited.
 func TestLifeLine(t *testing.T) {
 	t.Parallel()
-	s := launch(t, "broker", "--listen", "127.0.0.1:0", "--life-line") // without a standard input at all
+	s := launch(t, "broker", "--listen", "127.0.0.1:0", "--life-line") // with a closed standard input
 	s.refused(t, 0, "")
 }
 
-// TestHangupEndsNothing: a server goes on when its terminal closes, or when it is
-// told to read its files again, which it does anyway.
-func TestHangupEndsNothing(t *testing.T) {
+// TestServerSurvivesHangup checks that a server survives SIGHUP, which comes from a closed
+// terminal or from an operator who expects files to be reread.
+func TestServerSurvivesHangup(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, "broker", "--listen", "127.0.0.1:0")
 	send(t, s.cmd.Process.Pid, syscall.SIGHUP)
-	s.end(t, syscall.SIGTERM) // with status 0; the signal before would have ended it with another
+	s.end(t, syscall.SIGTERM) // status 0 shows that SIGHUP did not end it
 }
 
-// TestReadyIsReported: a unit of Type=notify has started once the server serves.
-func TestReadyIsReported(t *testing.T) {
+// TestSystemdIsNotified checks that systemd is notified once the server serves, as a unit
+// of Type=notify requires.
+func TestSystemdIsNotified(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "notify")
 	l, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: socket, Net: "unixgram"})
 	if err != nil {
@@ -222,14 +223,15 @@ func TestReadyIsReported(t *testing.T) {
 	}
 	buf := make([]byte, 64)
 	if n, err := l.Read(buf); err != nil || string(buf[:n]) != "READY=1" {
-		t.Errorf("systemd is told %q (%v), want READY=1", buf[:n], err)
+		t.Errorf("systemd received %q (%v), want READY=1", buf[:n], err)
 	}
 	s.end(t, syscall.SIGTERM)
 	t.Setenv("NOTIFY_SOCKET", filepath.Join(t.TempDir(), "none"))
 	launch(t, "broker", "--listen", "127.0.0.1:0").refused(t, 2, "NOTIFY_SOCKET")
 }
 
-// TestSecureCluster: with TLS, a gossip key and tokens, strangers get nothing.
+// TestSecureCluster checks that a cluster with TLS, a gossip key and tokens gives no
+// access to clients without them.
 func TestSecureCluster(t *testing.T) {
 	t.Parallel()
 	ca := newAuthority(t)
@@ -241,7 +243,7 @@ func TestSecureCluster(t *testing.T) {
 	run := func(args ...string) (string, int) {
 		c := exec.CommandContext(t.Context(), "bourse", append([]string{"--api", "https://" + b.API}, args...)...)
 		c.Env = append(os.Environ(), "SSL_CERT_FILE="+ca.path("ca.pem"))
-		out, _ := c.CombinedOutput() // the status says it
+		out, _ := c.CombinedOutput() // the exit status is checked
 		return string(out), c.ProcessState.ExitCode()
 	}
 	await(t, "a machine runs", func() bool {
@@ -252,7 +254,7 @@ func TestSecureCluster(t *testing.T) {
 		t.Errorf("without a token: exit status %d, want 4\n%s", code, out)
 	}
 	if out, code := run("--token", "a-token-that-was-made-up-here", "machine", "list"); code != 4 {
-		t.Errorf("with another token: exit status %d, want 4\n%s", code, out)
+		t.Errorf("with an unknown token: exit status %d, want 4\n%s", code, out)
 	}
 	if out, code := run("--token", token, "worker", "list"); code != 4 {
 		t.Errorf("an organization's token lists the workers: exit status %d, want 4\n%s", code, out)
@@ -260,7 +262,7 @@ func TestSecureCluster(t *testing.T) {
 	if out, code := run("--token", operator, "worker", "list"); code != 0 || !strings.Contains(out, "gru-1") {
 		t.Errorf("a token for everything: exit status %d, want the workers\n%s", code, out)
 	}
-	// The certificate of one server does not let another one in.
+	// A server cannot use another server's certificate.
 	wrong := workerArgs("gru-2", t.TempDir(), append([]string{"--join", b.Gossip}, ca.flags("gru-2", bourse.RoleWorker)...)...)
 	ca.file("gru-2.pem", string(ca.issue("gru-3", bourse.RoleWorker).PEM()))
 	launch(t, wrong...).refused(t, 2, "gru-3")

@@ -33,10 +33,10 @@ import (
 	"github.com/bourse-dev/bourse/worker/watch"
 )
 
-// destroyPatience limits each step in which an ephemeral worker ends: destroying its
-// machines and volumes, then its supervisor and its log keeper. What remains after it
-// stays on the host, so it is long enough for a busy one. leavePatience limits the time
-// in which others are notified that a worker ends.
+// destroyPatience limits each step in which an ephemeral worker stops: destroying its
+// machines and volumes, then stopping its supervisor and its log keeper. Anything that
+// is left after that stays on the host, so the limit is long enough for a busy host.
+// leavePatience limits the time for notifying other servers that a worker is stopping.
 const (
 	destroyPatience = 30 * time.Second
 	leavePatience   = 500 * time.Millisecond
@@ -49,16 +49,16 @@ type host struct {
 	capacity worker.Capacity
 	driver   *process.Driver
 	parts    parts
-	gateway  *pullGateway   // nil: the worker is no gateway
+	gateway  *pullGateway   // nil if the worker is not a gateway
 	worker   *worker.Worker // set once opened is closed
 	opened   chan struct{}
 }
 
-// serveWorker runs a worker until ctx ends. Its machines keep running unless it is
+// serveWorker runs a worker until ctx is done. Its machines keep running unless it is
 // ephemeral.
 func serveWorker(ctx context.Context, c serve.WorkerConfig) (err error) {
 	tuning.ProtectFromOOM(tuning.OOMDaemon)
-	// 0711: machines that run as another user pass through.
+	// 0711, because machines that run as another user must be able to pass through.
 	if err := os.MkdirAll(c.Data, 0o711); err != nil {
 		return bourse.Errorf(bourse.CodeInvalid, "--data: %w", err)
 	}
@@ -115,8 +115,8 @@ func serveWorker(ctx context.Context, c serve.WorkerConfig) (err error) {
 	)
 }
 
-// runWorker opens the worker, which recovers the machines of an earlier daemon, and runs
-// it.
+// runWorker opens the worker, which recovers the machines of a previous daemon, and
+// runs it.
 func (h *host) runWorker(ctx context.Context) (err error) {
 	w, err := worker.Open(worker.Config{
 		Dir: h.config.Data, ID: h.config.Name, Region: h.config.Region, Capacity: h.capacity, NoHost: !h.config.AllowHost,
@@ -292,9 +292,9 @@ func (p peers) Export(ctx context.Context, tag bourse.WorkerTag, id, grant strin
 	return fabric.VolumeExport.Open(ctx, p.fabric, to, fabric.Export{ID: id, Grant: grant, Moment: from.Moment, Offset: from.Offset}, nil)
 }
 
-// storeFailed exits the daemon at once, because the memory's content may differ from the
-// disk's, so no pending answer may be sent. Machines keep running; the next start reads
-// the disk.
+// storeFailed exits immediately. The memory's contents may differ from the disk's, so
+// no pending answer may be sent. Machines keep running, and the next start reads the
+// disk.
 func (h *host) storeFailed(err error) {
 	h.log.Error("store failed: daemon exits, machines keep running", "data", h.config.Data, "err", err)
 	os.Exit(1)

@@ -26,27 +26,27 @@ import (
 	"github.com/bourse-dev/bourse/view/gossip"
 )
 
-// server contains the parts that all roles have in common.
+// server contains the parts that all roles share.
 type server struct {
 	config   *serve.ServerConfig
 	log      *slog.Logger
-	creds    *admission.Credentials // nil: without TLS
-	secret   loopback.Secret        // of the cluster on this host's loopback; "": none is required
-	link     *nats.Link             // nil: not on NATS
+	creds    *admission.Credentials // nil without TLS
+	secret   loopback.Secret        // shared by the cluster's servers on this host's loopback; "" if none is required
+	link     *nats.Link             // nil if the server is not on NATS
 	listener net.Listener           // of the API
 	wire     *direct.Fabric         // to other servers
 	replica  *replica
-	groups   []*gossip.Members // one, or two if the server is also on NATS, whose group is first
-	either   either            // combines their changes
+	groups   []*gossip.Members // if there are two, the first one is on NATS
+	either   either            // combines the groups' changes
 	self     bourse.Member
-	watched  []admission.Watched // files of credentials, which are reloaded when they change
-	orders   http.Handler        // places orders of proxies; nil except for a broker
-	tracer   *trace.Tracer       // nil: no tracing
-	extra    func(*serve.Ready)  // adds a role's own fields to the ready line; may be nil
+	watched  []admission.Watched // credential files, which are reloaded when they change
+	orders   http.Handler        // places proxies' orders; nil unless the server is a broker
+	tracer   *trace.Tracer       // nil without tracing
+	extra    func(*serve.Ready)  // adds a role's own fields to the ready message; may be nil
 }
 
-// joinPatience limits the time for which readiness waits for the membership. The server
-// keeps trying to reach members that do not answer.
+// joinPatience limits how long readiness waits for the membership. The server keeps
+// trying to contact members that do not answer.
 const joinPatience = 2 * time.Second
 
 // openServer opens the server's listeners and view; tag is the tag of a worker that has
@@ -62,7 +62,7 @@ func openServer(ctx context.Context, config *serve.ServerConfig, id bourse.Worke
 		}
 		s.watched = append(s.watched, renewing{s})
 		if self := (admission.Identity{ID: id, Role: role}); s.creds.Self() != self {
-			return nil, bourse.Errorf(bourse.CodeInvalid, "the certificate is that of %s %s, not of %s %s", s.creds.Self().Role, s.creds.Self().ID, role, id)
+			return nil, bourse.Errorf(bourse.CodeInvalid, "the certificate in --credentials belongs to %s %s, not to %s %s", s.creds.Self().Role, s.creds.Self().ID, role, id)
 		}
 	}
 	s.self = bourse.Member{ID: id, Role: role, Region: config.Region, Tag: tag}
@@ -91,7 +91,7 @@ func openServer(ctx context.Context, config *serve.ServerConfig, id bourse.Worke
 // close closes everything that openServer opened.
 func (s *server) close() error {
 	if err := s.tracer.Close(); err != nil {
-		s.log.Warn("the last traces were not exported", "err", err)
+		s.log.Warn("export of last traces failed", "err", err)
 	}
 	s.closeNetworks()
 	return s.replica.close()
@@ -120,8 +120,8 @@ func listen(what string, a netip.AddrPort) (net.Listener, error) {
 	return l, nil
 }
 
-// reachable returns the address at which others reach a: if a stands for every interface,
-// that of the first interface that is not the loopback.
+// reachable returns the address that other servers can use for a. If a means all
+// interfaces, it is that of the first interface other than loopback.
 func reachable(a netip.AddrPort) netip.AddrPort {
 	if !a.Addr().IsUnspecified() {
 		return a
@@ -138,7 +138,7 @@ func reachable(a netip.AddrPort) netip.AddrPort {
 	return netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), a.Port())
 }
 
-// watching is the stage that reloads files of credentials when they change.
+// watching returns the stage that reloads credential files when they change.
 func (s *server) watching() stage {
 	return stage{name: "credentials", run: func(ctx context.Context) error {
 		admission.Watch(ctx, s.log, s.watched...)
@@ -146,8 +146,8 @@ func (s *server) watching() stage {
 	}}
 }
 
-// awaitKnown waits until the server knows its cluster, if there are other members: a
-// broker or proxy that reports that it is ready is expected to answer.
+// awaitKnown waits until the server knows its cluster, if there are other members,
+// because a broker or proxy that reports that it is ready is expected to answer.
 func (s *server) awaitKnown(ctx context.Context) {
 	if s.self.Role == bourse.RoleWorker || len(s.members()) < 2 {
 		return
@@ -155,12 +155,12 @@ func (s *server) awaitKnown(ctx context.Context) {
 	select {
 	case <-s.replica.directory.Known():
 	case <-time.After(joinPatience):
-		s.log.Warn("what the cluster has is not known yet")
+		s.log.Warn("view is not synchronized with cluster yet")
 	case <-ctx.Done():
 	}
 }
 
-// announce is the last stage: it writes the ready line and the ready file.
+// announce returns the last stage, which writes the ready message and the ready file.
 func (s *server) announce() stage {
 	return stage{name: "announce", run: func(ctx context.Context) error {
 		select {
@@ -193,7 +193,7 @@ func (s *server) metrics() *metrics.Server {
 	source := metrics.Source{
 		Self: s.self, Version: version().Release, Members: s.members, View: s.replica.View.Health,
 	}
-	if s.self.Role != bourse.RoleWorker { // whose directory does not track absent workers
+	if s.self.Role != bourse.RoleWorker { // a worker's directory does not track absent workers
 		source.Absent = func() int {
 			_, away := s.replica.directory.All()
 			return len(away)
@@ -205,7 +205,7 @@ func (s *server) metrics() *metrics.Server {
 	return metrics.New(source)
 }
 
-// withMetrics adds the worker's metrics to its API, which are the only part of it that
+// withMetrics adds the worker's metrics to its API. They are the only part of it that
 // scrapers may read.
 func (h *host) withMetrics(api http.Handler) http.Handler {
 	mux := http.NewServeMux()

@@ -7,12 +7,12 @@ import (
 	"slices"
 )
 
-// stage is one part of a server. Stages start in order, each when the previous one is
+// stage is one part of a server. Stages start in order, each once the previous one is
 // ready, and stop in reverse order.
 type stage struct {
 	name  string
-	run   func(ctx context.Context) error // returns when ctx ends
-	ready <-chan struct{}                 // nil: ready as soon as it runs
+	run   func(ctx context.Context) error // returns once ctx is done
+	ready <-chan struct{}                 // nil means ready as soon as it runs
 }
 
 // atEnd returns a stage that only acts when it is stopped, while the stages before it
@@ -24,9 +24,9 @@ func atEnd(name string, do func(context.Context) error) stage {
 	}}
 }
 
-// runStages runs a server until ctx ends or a stage returns. It returns when all stages
-// have stopped, with the error of the stage that returned first, or otherwise the errors
-// of stopping. Errors that follow another error are logged.
+// runStages runs a server until ctx is done or a stage returns. It returns after all
+// stages have stopped, with the error of the stage that returned first, or otherwise
+// with the errors of stopping. Errors that follow another error are logged.
 func runStages(ctx context.Context, log *slog.Logger, stages ...stage) error {
 	ended := make(chan *runningStage, len(stages)) // each stage sends once, so none blocks
 	running, first := startStages(ctx, ended, stages)
@@ -43,7 +43,7 @@ func runStages(ctx context.Context, log *slog.Logger, stages ...stage) error {
 		switch {
 		case r.err == nil || r == first:
 		case first != nil && first.err != nil:
-			log.Warn("ending after an error", "stage", r.name, "err", r.err)
+			log.Warn("stop stage after error failed", "stage", r.name, "err", r.err)
 		default:
 			problems = append(problems, r.err)
 		}
@@ -54,8 +54,8 @@ func runStages(ctx context.Context, log *slog.Logger, stages ...stage) error {
 	return errors.Join(problems...)
 }
 
-// startStages starts one stage after the other, until ctx ends or a stage returns. It
-// returns the running stages, and the one that has returned.
+// startStages starts the stages in order, until ctx is done or a stage returns. It
+// returns the running stages, and the stage that has returned, if any.
 func startStages(ctx context.Context, ended chan *runningStage, stages []stage) (running []*runningStage, first *runningStage) {
 	for _, s := range stages {
 		running = append(running, s.start(ctx, ended))
@@ -78,11 +78,11 @@ type runningStage struct {
 	name   string
 	cancel context.CancelFunc
 	done   chan struct{}
-	err    error // once done is closed
+	err    error // valid once done is closed
 }
 
-// start runs the stage with its own context, because it must stop when its turn comes and
-// not when the server's context ends.
+// start runs the stage with its own context, because the stage must be stopped in order
+// and not when the server's context is done.
 func (s stage) start(ctx context.Context, ended chan<- *runningStage) *runningStage {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	r := &runningStage{name: s.name, cancel: cancel, done: make(chan struct{})}

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// notes is what happened, in order.
+// notes records events in order.
 type notes struct {
 	mu   sync.Mutex
 	list []string
@@ -27,7 +27,7 @@ func (n *notes) String() string {
 	return strings.Join(n.list, " ")
 }
 
-// noted is a stage that notes its beginning and its end.
+// stage returns a stage that records its start and its end.
 func (n *notes) stage(name string) stage {
 	ready := make(chan struct{})
 	return stage{name: name, ready: ready, run: func(ctx context.Context) error {
@@ -87,6 +87,6 @@ func TestStagesNeedNotBecomeReady(t *testing.T) {
 		return nil
 	}}
 	if err := runStages(ctx, slog.New(slog.DiscardHandler), waits); err != nil {
-		t.Errorf("ended while it waited: %v, want no error", err)
+		t.Errorf("stopped while waiting: %v, want no error", err)
 	}
 }

@@ -15,7 +15,7 @@ import (
 // supervised is a running "bourse supervise".
 type supervised struct {
 	cmd      *exec.Cmd
-	tmp, dir string // where it makes its directory, and where it runs
+	tmp, dir string // parent of its temporary directory, and its working directory
 	stdout   bytes.Buffer
 	stderr   bytes.Buffer
 }
@@ -37,13 +37,13 @@ func startSupervise(t *testing.T, tasks []map[string]any) *supervised {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		_ = s.cmd.Process.Kill() // it may have ended
-		_ = s.cmd.Wait()         // the same
+		_ = s.cmd.Process.Kill() // it may have exited
+		_ = s.cmd.Wait()         // it may have been waited for
 	})
 	return s
 }
 
-// pid waits for the process id that a task has written to a file.
+// pid waits until a task has written its process id to a file.
 func (s *supervised) pid(t *testing.T, file string) int {
 	t.Helper()
 	pid := 0
@@ -58,7 +58,7 @@ func (s *supervised) pid(t *testing.T, file string) int {
 	return pid
 }
 
-// gone fails unless the processes end, and the directory with them.
+// gone waits until the processes have exited and the temporary directory is removed.
 func (s *supervised) gone(t *testing.T, pids []int) {
 	t.Helper()
 	for _, pid := range pids {
@@ -70,14 +70,16 @@ func (s *supervised) gone(t *testing.T, pids []int) {
 	})
 }
 
-// stubborn is a task with a child that ignores signals, as it does itself.
+// stubborn is the command of a task that ignores signals and has a child that does,
+// too.
 const stubborn = "trap '' TERM INT; (trap '' TERM INT; exec sleep 1000) & echo $! >child; echo $$ >stubborn; while :; do sleep 1000; done"
 
-// TestSuperviseLeavesNothing ends it in every way that there is.
-func TestSuperviseLeavesNothing(t *testing.T) {
+// TestSuperviseCleansUp stops the command in every possible way, and checks that
+// no process or file is left.
+func TestSuperviseCleansUp(t *testing.T) {
 	for name, c := range map[string]struct {
 		signal syscall.Signal
-		exit   int // -1: by the signal
+		exit   int // -1 if ended by the signal
 	}{"Ctrl-C": {syscall.SIGINT, 0}, "SIGTERM": {syscall.SIGTERM, 0}, "kill -9": {syscall.SIGKILL, -1}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -90,10 +92,10 @@ func TestSuperviseLeavesNothing(t *testing.T) {
 			s.pid(t, "waits")
 			pids = append(pids, family(t, s.cmd.Process.Pid)...)
 			if len(pids) < 4 {
-				t.Fatalf("only the processes %v were found, not the supervisor's", pids)
+				t.Fatalf("found only the processes %v, not the supervisor's", pids)
 			}
 			send(t, s.cmd.Process.Pid, c.signal)
-			_ = s.cmd.Wait() // the status is looked at
+			_ = s.cmd.Wait() // the exit status is checked below
 			if got := s.cmd.ProcessState.ExitCode(); got != c.exit {
 				t.Errorf("exit status %d, want %d\n%s", got, c.exit, s.stderr.String())
 			}
@@ -102,8 +104,8 @@ func TestSuperviseLeavesNothing(t *testing.T) {
 	}
 }
 
-// TestSuperviseRestarts: a process that is killed comes back, and what each one
-// prints is behind its name.
+// TestSuperviseRestarts checks that a killed process is restarted, and that output is
+// printed after the task's name.
 func TestSuperviseRestarts(t *testing.T) {
 	t.Parallel()
 	s := startSupervise(t, []map[string]any{
@@ -112,15 +114,15 @@ func TestSuperviseRestarts(t *testing.T) {
 	})
 	first := s.pid(t, "web")
 	send(t, first, syscall.SIGKILL)
-	await(t, "it runs again", func() bool { return s.pid(t, "web") != first })
+	await(t, "it was restarted", func() bool { return s.pid(t, "web") != first })
 	send(t, s.cmd.Process.Pid, syscall.SIGINT)
 	if err := s.cmd.Wait(); err != nil {
-		t.Errorf("it ended with %v, want 0", err)
+		t.Errorf("exited with %v, want 0", err)
 	}
 	if got := s.stdout.String(); strings.Count(got, "web  | in "+s.dir+"\n") != 2 || !strings.Contains(got, "once | a b\n") {
-		t.Errorf("stdout:\n%s\nwant web's line twice and once's once", got)
+		t.Errorf("stdout:\n%s\nwant the line of web twice and that of once once", got)
 	}
-	if got := s.stderr.String(); !strings.Contains(got, "web  * ended by signal 9, starts again in 100ms\n") {
-		t.Errorf("stderr:\n%s\nwant that web was killed", got)
+	if got := s.stderr.String(); !strings.Contains(got, "web  * ended by signal 9; restarting in 100ms\n") {
+		t.Errorf("stderr:\n%s\nwant a line that web was killed", got)
 	}
 }

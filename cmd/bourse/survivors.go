@@ -80,7 +80,7 @@ func superviseTasks(ctx context.Context, tasks []serve.Task, to serve.Print) (fa
 	}
 	dir, err := os.MkdirTemp("", "bourse-supervise-")
 	if err != nil {
-		return nil, fmt.Errorf("make a directory for the tasks' output: %w", err)
+		return nil, fmt.Errorf("create a directory for the tasks' output: %w", err)
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	d := process.New(process.Config{
@@ -100,13 +100,13 @@ func superviseTasks(ctx context.Context, tasks []serve.Task, to serve.Print) (fa
 // leashLook is the interval at which a leashed supervisor checks that its parent exists.
 const leashLook = 200 * time.Millisecond
 
-// leashed is the supervisor of such tasks. It exits, and removes them and their directory,
-// when its parent is killed.
+// leashed is the main function of a supervisor for such tasks. When its parent is
+// killed, it exits and removes the tasks and their directory.
 func leashed(dir string) int {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	parent := os.Getppid()
-	go func() { // ends with the process
+	go func() { // runs until the process exits
 		for os.Getppid() == parent {
 			time.Sleep(leashLook)
 		}

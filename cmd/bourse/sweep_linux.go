@@ -18,8 +18,8 @@ import (
 // sweepPatience limits the duration of a sweep.
 const sweepPatience = 20 * time.Second
 
-// sweepHost removes the remains of a dev cluster's workers that are neither processes nor
-// files: containerd's namespaces whose names begin with prefix, with their content, and
+// sweepHost removes what a dev cluster's workers have left besides processes and files:
+// containerd namespaces whose names begin with prefix, with their contents, and
 // networks and mounts below dir.
 func sweepHost(ctx context.Context, socket, prefix, dir string) error {
 	ctx, cancel := context.WithTimeout(ctx, sweepPatience)

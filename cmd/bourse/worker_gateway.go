@@ -19,8 +19,8 @@ import (
 type pullGateway struct {
 	driver   *pull.Driver
 	listener net.Listener
-	tokens   *admission.TokenSet // nil: none are required
-	local    *loopback.Token     // created here; nil if the operator has configured others
+	tokens   *admission.TokenSet // nil if none are required
+	local    *loopback.Token     // created by this server; nil if the operator has configured tokens
 }
 
 // openGateway opens the gateway's listener and driver if it is enabled. It starts nothing.
@@ -53,7 +53,7 @@ func (h *host) openGateway() (err error) {
 	return err
 }
 
-// withdraw is the stage that removes the file of a token created here.
+// withdraw returns the stage that removes the file of a token created by this server.
 func (g *pullGateway) withdraw() stage {
 	if g == nil {
 		return withdraw(nil)
@@ -99,6 +99,6 @@ func (h *host) serveGateway(ctx context.Context) error {
 	defer tidying.Wait()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	tidying.Go(func() { _ = g.Run(ctx) }) // it never fails
+	tidying.Go(func() { _ = g.Run(ctx) }) // never fails
 	return h.serve(ctx, h.gateway.listener, admission.RequireToken(g.Handler(), h.gateway.tokens), secure)
 }

@@ -9,9 +9,9 @@ import (
 	"testing"
 )
 
-// TestGatewayAsksForTokens: and its worker ends in good order while a host
-// waits for work.
-func TestGatewayAsksForTokens(t *testing.T) {
+// TestGatewayRequiresTokens checks that the gateway requires tokens, and that its worker
+// stops cleanly while a host waits for work.
+func TestGatewayRequiresTokens(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "tokens")
 	if err := os.WriteFile(file, []byte("good-for-everything *\ngood-for-acme-only acme\n"), 0o600); err != nil {
@@ -37,12 +37,12 @@ func TestGatewayAsksForTokens(t *testing.T) {
 	}
 	waited := make(chan int, 1)
 	go func() {
-		status, _ := ask("jobs?wait=1m", "good-for-everything") // 0 when it came too late
+		status, _ := ask("jobs?wait=1m", "good-for-everything") // 0 if the worker had already stopped
 		waited <- status
 	}()
 	w.end(t, syscall.SIGTERM)
 	if status := <-waited; status != 204 && status != 0 {
-		t.Errorf("the waiting request got %d, want 204", status)
+		t.Errorf("the waiting request was answered with %d, want 204", status)
 	}
 }
 
@@ -53,6 +53,6 @@ func TestGatewayAddressTaken(t *testing.T) {
 	missing := filepath.Join(t.TempDir(), "none")
 	launch(t, workerArgs("three", dataDir(t), "--pull", "--pull-listen", "127.0.0.1:0", "--pull-token-file", missing)...).refused(t, 2, "tokens")
 	if strings.Contains(first.API, first.Pull) {
-		t.Error("the gateway has the API's address")
+		t.Error("the gateway and the API have the same address")
 	}
 }

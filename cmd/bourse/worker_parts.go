@@ -58,7 +58,7 @@ func (h *host) openVolumes() error {
 	}
 	volumes, err := volume.Open(volume.Config{Dir: filepath.Join(h.config.Data, "volumes"), Log: h.log, Key: keys})
 	if bourse.CodeOf(err) == bourse.CodeUnavailable {
-		h.log.Info("volumes are not available", "why", err)
+		h.log.Info("volumes disabled", "why", err)
 		return nil
 	}
 	h.parts.volumes = volumes
@@ -96,7 +96,7 @@ func (h *host) openNetwork() error {
 	n, err := network.Open(network.Config{Dir: filepath.Join(h.config.Data, "network"), Log: h.log})
 	switch lack := lackOfNetwork(mode, err); {
 	case lack != nil:
-		h.log.Info("machines with images are not available", "why", lack)
+		h.log.Info("machines with images disabled", "why", lack)
 		h.parts.noNetwork = lack
 	case err != nil:
 		return err
@@ -106,10 +106,10 @@ func (h *host) openNetwork() error {
 	return nil
 }
 
-// lackOfNetwork returns the reason to refuse orders for images if machine networks cannot
-// be opened. It returns nil if they can, or if the error is fatal. The host's network is
-// not a fallback, because it reaches everything on the host's loopback: only an operator
-// may choose it.
+// lackOfNetwork returns the reason to refuse orders for images if machine networks
+// cannot be opened. It returns nil if they can, or if the error is fatal. The host's
+// network is not a fallback, because it gives access to everything on the host's
+// loopback. Only an operator may choose it.
 func lackOfNetwork(mode serve.NetworkMode, err error) error {
 	if mode != serve.NetworkAuto || bourse.CodeOf(err) != bourse.CodeUnavailable {
 		return nil
@@ -148,7 +148,7 @@ func (h *host) policy() worker.Policy {
 	return out
 }
 
-// run maintains the images and the networks with their names until ctx ends.
+// run maintains the images, and the networks with their names, until ctx is done.
 func (p *parts) run(ctx context.Context, names network.Names) error {
 	var wg sync.WaitGroup
 	errs := make([]error, 2)
@@ -222,8 +222,8 @@ func gpus(ctx context.Context, c *serve.HostConfig, log *slog.Logger) map[string
 	return found.Kinds
 }
 
-// keptOfMachine returns the largest disk space that a worker needs for each machine's log
-// and record, which is stored both in the write-ahead log and in the snapshot.
+// keptOfMachine returns the maximum disk space that a worker needs for each machine's
+// log and record. The record is stored both in the write-ahead log and in the snapshot.
 func keptOfMachine() bourse.MiB {
 	size, files := logs.Defaults(0, 0)
 	return bourse.MiB(size*int64(files)>>20) + 2

@@ -8,8 +8,9 @@ import (
 	"github.com/bourse-dev/bourse/cli/serve"
 )
 
-// Machines of images never have the host's network because a network of their
-// own could not be made: their orders are refused, or the worker does not start.
+// TestTheHostsNetworkIsNoFallback checks that machines with images never use the host's
+// network because their own network could not be created. Either their orders are
+// refused, or the worker does not start.
 func TestTheHostsNetworkIsNoFallback(t *testing.T) {
 	missing := bourse.Errorf(bourse.CodeUnavailable, "no nftables")
 	for _, tt := range []struct {
@@ -19,13 +20,13 @@ func TestTheHostsNetworkIsNoFallback(t *testing.T) {
 	}{
 		{serve.NetworkAuto, nil, false},
 		{serve.NetworkAuto, missing, true},
-		{serve.NetworkAuto, errors.New("broken"), false}, // the worker ends
-		{serve.NetworkContainers, missing, false},        // the worker ends
-		{serve.NetworkAll, missing, false},               // the worker ends
+		{serve.NetworkAuto, errors.New("broken"), false}, // the worker does not start
+		{serve.NetworkContainers, missing, false},        // the worker does not start
+		{serve.NetworkAll, missing, false},               // the worker does not start
 	} {
 		err := lackOfNetwork(tt.mode, tt.err)
 		if (err != nil) != tt.refuses || err != nil && !errors.Is(err, missing) {
-			t.Errorf("mode %s, %v: refuses images with %v, want %t", tt.mode, tt.err, err, tt.refuses)
+			t.Errorf("mode %s, %v: got reason %v to refuse images, want one: %t", tt.mode, tt.err, err, tt.refuses)
 		}
 	}
 }
