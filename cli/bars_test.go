@@ -36,7 +36,7 @@ func TestBarsWithoutTerminalPrintOnlyTheEnd(t *testing.T) {
 
 func TestBarsWithInvalidNumbers(t *testing.T) {
 	for _, b := range []Bar{{Total: 1, Done: 5}, {Total: 3, Done: -7}, {Total: -1, Done: 1}, {Total: 1 << 62, Done: 1 << 61}} {
-		if n := strings.Count(b.line(0), fullCell) + strings.Count(b.line(0), restCell); b.Total > 0 && n != barCells {
+		if n := strings.Count(b.line(0), fullCell) + strings.Count(b.line(0), emptyCell); b.Total > 0 && n != barCells {
 			t.Errorf("%+v has %d cells", b, n)
 		}
 	}

@@ -65,7 +65,7 @@ func Main(ctx context.Context, env Env, args []string, commands func(*Shell) []G
 	if !s.began && Hints(err) == nil { // cobra's usage errors have no code
 		err = Hint(bourse.Errorf(bourse.CodeInvalid, "%w", err), cmd.CommandPath()+" --help")
 	}
-	s.JSON = s.JSON || !s.began && asksJSON(args)
+	s.JSON = s.JSON || !s.began && hasJSONFlag(args)
 	code := ExitCode(err)
 	if _, remote := err.(ExitStatus); !remote { //nolint:errorlint // verbs return it unwrapped
 		s.printError(err)
@@ -73,8 +73,8 @@ func Main(ctx context.Context, env Env, args []string, commands func(*Shell) []G
 	return code
 }
 
-// asksJSON reports whether args contain --json. It is used if parsing the flags failed.
-func asksJSON(args []string) bool {
+// hasJSONFlag reports whether args contain --json. It is used if parsing the flags failed.
+func hasJSONFlag(args []string) bool {
 	if end := slices.Index(args, "--"); end >= 0 {
 		args = args[:end]
 	}

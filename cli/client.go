@@ -74,7 +74,7 @@ func (s *Shell) WarnMissing(silent []bourse.WorkerID, what string) {
 func trustOnly(ca string) http.RoundTripper {
 	pool := x509.NewCertPool()
 	if !pool.AppendCertsFromPEM([]byte(ca)) {
-		return noTransport{bourse.Errorf(bourse.CodeInvalid, "the context's CA contains no PEM certificate")}
+		return failingTransport{bourse.Errorf(bourse.CodeInvalid, "the context's CA contains no PEM certificate")}
 	}
 	t, ok := http.DefaultTransport.(*http.Transport)
 	if !ok {
@@ -85,10 +85,10 @@ func trustOnly(ca string) http.RoundTripper {
 	return t
 }
 
-// noTransport fails every request.
-type noTransport struct{ err error }
+// failingTransport fails every request.
+type failingTransport struct{ err error }
 
-func (n noTransport) RoundTrip(*http.Request) (*http.Response, error) { return nil, n.err }
+func (n failingTransport) RoundTrip(*http.Request) (*http.Response, error) { return nil, n.err }
 
 // Passing reports whether err is a temporary failure of the connection or the server,
 // so that the same request may succeed later.
@@ -109,15 +109,15 @@ type Backoff struct{ next time.Duration }
 
 // Bounds of a Backoff's delays.
 const (
-	backoffFirst = 250 * time.Millisecond
-	BackoffMost  = 10 * time.Second
+	minBackoff  = 250 * time.Millisecond
+	BackoffMost = 10 * time.Second
 )
 
 // Wait waits before the next try, or returns the cause once ctx is done. Half of the
 // delay is random, so that the clients of a server that went down do not all return at
 // once.
 func (b *Backoff) Wait(ctx context.Context) error {
-	wait := max(b.next, backoffFirst)
+	wait := max(b.next, minBackoff)
 	b.next = min(2*wait, BackoffMost)
 	select {
 	case <-ctx.Done():

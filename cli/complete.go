@@ -11,8 +11,8 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// completionPatience limits how long shell completion may take.
-const completionPatience = time.Second
+// completionTimeout limits how long shell completion may take.
+const completionTimeout = time.Second
 
 // CompleteFixed completes a flag's value from a fixed list.
 func CompleteFixed(c *cobra.Command, flag string, words ...string) {
@@ -102,5 +102,5 @@ func CompletionContext(c *cobra.Command) (context.Context, context.CancelFunc) {
 	if ctx == nil {
 		ctx = context.Background()
 	}
-	return context.WithTimeout(ctx, completionPatience)
+	return context.WithTimeout(ctx, completionTimeout)
 }

@@ -231,7 +231,7 @@ func (s *Shell) use(t target) {
 	}
 	switch {
 	case t.err != nil:
-		t.transport = noTransport{t.err}
+		t.transport = failingTransport{t.err}
 	case t.CA != "":
 		t.transport = trustOnly(t.CA)
 	}

@@ -36,7 +36,7 @@ func ExitCode(err error) int {
 	if s, ok := errors.AsType[ExitStatus](err); ok {
 		return int(s)
 	}
-	if s, ok := errors.AsType[*endsWith](err); ok {
+	if s, ok := errors.AsType[*statusError](err); ok {
 		return s.status
 	}
 	return bourse.CodeOf(err).ExitStatus()
@@ -49,20 +49,20 @@ type ExitStatus int
 // Error implements error.
 func (r ExitStatus) Error() string { return fmt.Sprintf("exit status %d", int(r)) }
 
-// endsWith is an error with an exit status that does not follow from its code.
-type endsWith struct {
+// statusError is an error with an exit status that does not follow from its code.
+type statusError struct {
 	error
 	status int
 }
 
-func (e *endsWith) Unwrap() error { return e.error }
+func (e *statusError) Unwrap() error { return e.error }
 
 // EndsWith sets the exit status of err. It returns nil if err is nil.
 func EndsWith(err error, status int) error {
 	if err == nil {
 		return nil
 	}
-	return &endsWith{err, status}
+	return &statusError{err, status}
 }
 
 // hinted is an error with hints.

@@ -172,7 +172,7 @@ func (s *Shell) CommandLast(c *cobra.Command) {
 	run := c.RunE
 	c.RunE = func(c *cobra.Command, args []string) error {
 		if c.Flags().ArgsLenAtDash() < 0 {
-			rest, err := flagsBehind(c, args)
+			rest, err := flagsAfter(c, args)
 			if err != nil {
 				return err
 			}
@@ -182,9 +182,9 @@ func (s *Shell) CommandLast(c *cobra.Command) {
 	}
 }
 
-// flagsBehind parses the flags that follow the first argument, and returns the
+// flagsAfter parses the flags that follow the first argument, and returns the
 // remaining arguments.
-func flagsBehind(c *cobra.Command, args []string) ([]string, error) {
+func flagsAfter(c *cobra.Command, args []string) ([]string, error) {
 	err := c.Flags().Parse(args[1:])
 	if help, _ := c.Flags().GetBool("help"); help && err == nil {
 		err = pflag.ErrHelp

@@ -77,17 +77,17 @@ func meant(c *cobra.Command, word string) string {
 	if command := Meant[noun][word]; command != "" {
 		return command
 	}
-	c.SuggestionsMinimumDistance = mostTypos
+	c.SuggestionsMinimumDistance = maxTypos
 	return Nearest(word, c.SuggestionsFor(word))
 }
 
-// mostTypos is the maximum edit distance at which a word is suggested.
-const mostTypos = 2
+// maxTypos is the maximum edit distance at which a word is suggested.
+const maxTypos = 2
 
 // Nearest returns the word in list that is most similar to a misspelled word, or "" if
 // none is similar.
 func Nearest(word string, list []string) string {
-	best, least := "", mostTypos+1
+	best, least := "", maxTypos+1
 	for _, other := range list {
 		n := typos(word, other)
 		if strings.HasPrefix(other, word) {

@@ -22,9 +22,9 @@ import (
 // name or path.
 const programName = "bourse"
 
-// programOf returns the command that starts this program: its name if the shell would
+// commandFor returns the command that starts this program: its name if the shell would
 // find the same file, otherwise the path with which it was started.
-func programOf(started string, lookPath func(name string) (string, error)) string {
+func commandFor(started string, lookPath func(name string) (string, error)) string {
 	name := filepath.Base(started)
 	if name == started {
 		return started
@@ -42,11 +42,11 @@ func programOf(started string, lookPath func(name string) (string, error)) strin
 }
 
 // started returns the command that starts this program.
-func started() string { return programOf(os.Args[0], exec.LookPath) }
+func started() string { return commandFor(os.Args[0], exec.LookPath) }
 
-// typedPattern matches commands in messages: the program's name followed by a word. The
+// commandPattern matches commands in messages: the program's name followed by a word. The
 // name inside a path or quotes is not a command.
-var typedPattern = regexp.MustCompile(`(^|[\s(|])` + programName + ` ([a-z<-])`)
+var commandPattern = regexp.MustCompile(`(^|[\s(|])` + programName + ` ([a-z<-])`)
 
 // Typed replaces the program's name in text's commands with the command that starts
 // this program here, so that users can copy them.
@@ -54,7 +54,7 @@ func (s *Shell) Typed(text string) string {
 	if s.Program == "" || s.Program == programName {
 		return text
 	}
-	return typedPattern.ReplaceAllString(text, "${1}"+strings.ReplaceAll(s.Program, "$", "$$")+" ${2}")
+	return commandPattern.ReplaceAllString(text, "${1}"+strings.ReplaceAll(s.Program, "$", "$$")+" ${2}")
 }
 
 // typedHelp applies Typed to the help of c and its subcommands.

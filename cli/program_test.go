@@ -29,7 +29,7 @@ func TestProgramOf(t *testing.T) {
 		"by its path, and on PATH":    {here, here, "bourse"},
 		"another program of its name": {here, other, here},
 	} {
-		if got := programOf(tt.started, finds(tt.found)); got != tt.want {
+		if got := commandFor(tt.started, finds(tt.found)); got != tt.want {
 			t.Errorf("%s: %q, want %q", name, got, tt.want)
 		}
 	}

@@ -91,11 +91,11 @@ func (t *Table) Empty() bool { return len(t.rows) == 0 }
 
 // Widths of columns and tables.
 const (
-	ColumnGap  = "  " // between columns
-	MinWidth   = 8    // minimum width of a shortened column
-	easyWidth  = 26   // columns are shortened to this width before other columns are omitted
-	leftOut    = -1   // an omitted column
-	tableWhole = 0    // no terminal
+	ColumnGap      = "  " // between columns
+	MinWidth       = 8    // minimum width of a shortened column
+	readableWidth  = 26   // columns are shortened to this width before other columns are omitted
+	omittedColumn  = -1   // an omitted column
+	unlimitedWidth = 0    // no terminal
 )
 
 // Write prints the table to fit the terminal, or in full without a terminal.
@@ -106,7 +106,7 @@ func (t *Table) Write(out Stream) error {
 }
 
 // String returns the table in full.
-func (t *Table) String() string { return t.text(tableWhole, false) }
+func (t *Table) String() string { return t.text(unlimitedWidth, false) }
 
 func (t *Table) text(width int, colour bool) string {
 	widths := make([]int, len(t.head))
@@ -117,9 +117,9 @@ func (t *Table) text(width int, colour bool) string {
 		}
 	}
 	for _, column := range t.hidden {
-		widths[column] = leftOut
+		widths[column] = omittedColumn
 	}
-	if width > tableWhole {
+	if width > unlimitedWidth {
 		t.fit(widths, width)
 	}
 	var b strings.Builder
@@ -135,7 +135,7 @@ func (t *Table) text(width int, colour bool) string {
 // parts splits a row whose last cell wraps into the rows to print.
 func (t *Table) parts(row []string, widths []int) [][]string {
 	last := len(row) - 1
-	if !t.wraps || last != len(widths)-1 || widths[last] == leftOut {
+	if !t.wraps || last != len(widths)-1 || widths[last] == omittedColumn {
 		return [][]string{row}
 	}
 	var out [][]string
@@ -153,11 +153,11 @@ func (t *Table) parts(row []string, widths []int) [][]string {
 func (t *Table) line(row []string, widths []int, colour bool) string {
 	var cells []string
 	last := len(row) - 1
-	for last > 0 && (widths[last] == leftOut || row[last] == "") {
+	for last > 0 && (widths[last] == omittedColumn || row[last] == "") {
 		last--
 	}
 	for i, cell := range row[:last+1] {
-		if widths[i] == leftOut {
+		if widths[i] == omittedColumn {
 			continue
 		}
 		text := Cut(cell, widths[i])
@@ -193,25 +193,25 @@ func PrintList[T any](s *Shell, list []T, none string, t *Table, row func(*T) []
 	return t.Write(s.Out)
 }
 
-// fit narrows columns until the table fits. It first shortens columns to easyWidth,
+// fit narrows columns until the table fits. It first shortens columns to readableWidth,
 // then omits columns, then shortens columns to MinWidth.
 func (t *Table) fit(widths []int, width int) {
 	over := len(t.Indent) - len(ColumnGap) - width
 	for _, n := range widths {
-		if n != leftOut {
+		if n != omittedColumn {
 			over += n + len(ColumnGap)
 		}
 	}
-	over -= t.cut(widths, over, easyWidth)
+	over -= t.cut(widths, over, readableWidth)
 	for _, column := range t.drop {
 		if over <= 0 {
 			return
 		}
-		if widths[column] == leftOut {
+		if widths[column] == omittedColumn {
 			continue
 		}
 		over -= widths[column] + len(ColumnGap)
-		widths[column] = leftOut
+		widths[column] = omittedColumn
 	}
 	t.cut(widths, over, MinWidth)
 }

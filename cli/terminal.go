@@ -152,9 +152,9 @@ type Bar struct {
 }
 
 const (
-	barCells = 24
-	fullCell = "█"
-	restCell = "░"
+	barCells  = 24
+	fullCell  = "█"
+	emptyCell = "░"
 )
 
 // Set adds or updates a bar and draws.
@@ -202,7 +202,7 @@ func (b *Bar) line(width int) string {
 	}
 	part := min(max(float64(b.Done)/float64(b.Total), 0), 1)
 	full := int(part * barCells)
-	return fmt.Sprintf("%s  %s%s %3.0f%%  %s of %s  %s", name, strings.Repeat(fullCell, full), strings.Repeat(restCell, barCells-full),
+	return fmt.Sprintf("%s  %s%s %3.0f%%  %s of %s  %s", name, strings.Repeat(fullCell, full), strings.Repeat(emptyCell, barCells-full),
 		part*100, Bytes(b.Done), Bytes(b.Total), Clean(b.Status))
 }
 

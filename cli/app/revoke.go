@@ -36,7 +36,7 @@ func revoke(ctx context.Context, s *cli.Shell, word string, made bool) error {
 	if err != nil {
 		return err
 	}
-	id, err := named(list, word, s.Now())
+	id, err := findToken(list, word, s.Now())
 	if err != nil {
 		return err
 	}

@@ -24,8 +24,8 @@ func api(s *cli.Shell) machinesapi.Tokens {
 	return s.Client().Tokens()
 }
 
-// goodFor describes what a token permits.
-func goodFor(t *machinesapi.Token) string {
+// permissions describes what a token permits.
+func permissions(t *machinesapi.Token) string {
 	var what string
 	switch {
 	case len(t.Machines) > 0:
@@ -51,8 +51,8 @@ func texts[S ~string](list []S) []string {
 	return out
 }
 
-// standing describes how long a token remains valid, or why it is not valid.
-func standing(t *machinesapi.Token, now time.Time) string {
+// validity describes how long a token remains valid, or why it is not valid.
+func validity(t *machinesapi.Token, now time.Time) string {
 	switch {
 	case t.RevokedAt != nil:
 		return "revoked"
@@ -64,19 +64,19 @@ func standing(t *machinesapi.Token, now time.Time) string {
 	return "valid for " + cli.Age(t.ExpiresAt.Sub(now))
 }
 
-func isGood(t *machinesapi.Token, now time.Time) bool {
-	return strings.HasPrefix(standing(t, now), "valid")
+func isValid(t *machinesapi.Token, now time.Time) bool {
+	return strings.HasPrefix(validity(t, now), "valid")
 }
 
-// named returns the id of the token with the given id, or with a name that only one
+// findToken returns the id of the token with the given id, or with a name that only one
 // valid token has.
-func named(list []machinesapi.Token, word string, now time.Time) (string, error) {
+func findToken(list []machinesapi.Token, word string, now time.Time) (string, error) {
 	var ids []string
 	for i := range list {
 		if list[i].ID == word {
 			return word, nil
 		}
-		if list[i].Name == word && isGood(&list[i], now) {
+		if list[i].Name == word && isValid(&list[i], now) {
 			ids = append(ids, list[i].ID)
 		}
 	}
@@ -93,10 +93,10 @@ func named(list []machinesapi.Token, word string, now time.Time) (string, error)
 func completeToken(s *cli.Shell) cobra.CompletionFunc {
 	return cli.Complete(func(ctx context.Context) ([]cobra.Completion, error) {
 		list, err := api(s).List(ctx)
-		list = slices.DeleteFunc(list, func(t machinesapi.Token) bool { return !isGood(&t, s.Now()) })
+		list = slices.DeleteFunc(list, func(t machinesapi.Token) bool { return !isValid(&t, s.Now()) })
 		out := make([]cobra.Completion, len(list))
 		for i := range list {
-			out[i] = cobra.CompletionWithDesc(list[i].ID, cli.Clean(list[i].Name)+": "+goodFor(&list[i]))
+			out[i] = cobra.CompletionWithDesc(list[i].ID, cli.Clean(list[i].Name)+": "+permissions(&list[i]))
 		}
 		return out, err
 	})

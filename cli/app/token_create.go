@@ -53,7 +53,7 @@ being revoked.`,
 				return err
 			}
 			s.Note(fmt.Sprintf("token %s, %s: for %s (%s); it is not shown again. To revoke it: bourse token revoke %s",
-				cli.Clean(t.ID), cli.Clean(t.Name), cli.Clean(goodFor(&t)), standing(&t, s.Now()), cli.Clean(t.ID)))
+				cli.Clean(t.ID), cli.Clean(t.Name), cli.Clean(permissions(&t)), validity(&t, s.Now()), cli.Clean(t.ID)))
 			return nil
 		},
 	}

@@ -28,12 +28,12 @@ was created.`,
 			}
 			none := "no tokens; create one with: bourse token create ci --app shop"
 			if !all && len(list) > 0 {
-				list = slices.DeleteFunc(list, func(t machinesapi.Token) bool { return !isGood(&t, s.Now()) })
+				list = slices.DeleteFunc(list, func(t machinesapi.Token) bool { return !isValid(&t, s.Now()) })
 				none = "no valid tokens; for revoked and expired ones: bourse token list --all"
 			}
 			t := cli.NewTable("ID", "NAME", "FOR", "STATE", "AGE", "CREATED BY").Numbers(4).Narrow(2, 1).Drop(5, 4)
 			return cli.PrintList(s, list, none, t, func(t *machinesapi.Token) []string {
-				return []string{t.ID, t.Name, goodFor(t), standing(t, s.Now()), cli.Age(s.Now().Sub(t.CreatedAt)), cmp.Or(t.MadeBy, "-")}
+				return []string{t.ID, t.Name, permissions(t), validity(t, s.Now()), cli.Age(s.Now().Sub(t.CreatedAt)), cmp.Or(t.MadeBy, "-")}
 			})
 		},
 	}

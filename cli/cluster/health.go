@@ -12,8 +12,8 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// healthStep is the polling interval of --wait.
-const healthStep = 500 * time.Millisecond
+// healthInterval is the polling interval of --wait.
+const healthInterval = 500 * time.Millisecond
 
 func newHealth(s *cli.Shell) *cobra.Command {
 	var patience time.Duration
@@ -79,7 +79,7 @@ func awaitHealth(ctx context.Context, s *cli.Shell, patience time.Duration) (mac
 		select {
 		case <-ctx.Done():
 			return h, context.Cause(ctx)
-		case <-time.After(healthStep):
+		case <-time.After(healthInterval):
 		}
 	}
 }

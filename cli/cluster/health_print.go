@@ -33,7 +33,7 @@ func printHealth(s *cli.Shell, h *machinesapi.ViewHealth) error {
 
 func healthRow(m *machinesapi.MemberHealth) []string {
 	if !m.Reachable {
-		return []string{string(m.ID), string(m.Role), cmp.Or(string(m.Region), "-"), stateOfView(m), "-", "-", "-", "-", "-", "-"}
+		return []string{string(m.ID), string(m.Role), cmp.Or(string(m.Region), "-"), viewState(m), "-", "-", "-", "-", "-", "-"}
 	}
 	lag := "-"
 	if m.LagMS > 0 {
@@ -53,8 +53,8 @@ func healthRow(m *machinesapi.MemberHealth) []string {
 	}
 }
 
-// stateOfView returns the state of a member that does not answer.
-func stateOfView(m *machinesapi.MemberHealth) string {
+// viewState returns the state of a member that does not answer.
+func viewState(m *machinesapi.MemberHealth) string {
 	if m.State == machinesapi.ViewDown {
 		return "DOWN"
 	}

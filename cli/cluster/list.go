@@ -41,15 +41,15 @@ func newWorkerList(s *cli.Shell) *cobra.Command {
 			for i := range list {
 				w := &list[i]
 				t.Row(string(w.ID), string(w.Region), statusOf(w, s.Now()), machineCount(w),
-					freeOf(w, bourse.ResourceCPU), freeOf(w, bourse.ResourceMemory), whereOf(w))
+					freeOf(w, bourse.ResourceCPU), freeOf(w, bourse.ResourceMemory), addressOf(w))
 			}
 			return t.Write(s.Out)
 		},
 	}
 }
 
-// whereOf returns a worker's address for display.
-func whereOf(w *machinesapi.Worker) string {
+// addressOf returns a worker's address for display.
+func addressOf(w *machinesapi.Worker) string {
 	if nats.IsAddress(w.Address) {
 		return "on NATS"
 	}

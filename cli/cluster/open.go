@@ -61,7 +61,7 @@ program that $BROWSER names, or with xdg-open if it is installed.`,
 
 // browse opens an HTTP URL in a browser, if one is installed.
 func browse(ctx context.Context, s *cli.Shell, at string) error {
-	if !ofTheWeb(at) {
+	if !isHTTP(at) {
 		return nil // not for a browser
 	}
 	first, _, _ := strings.Cut(s.Getenv("BROWSER"), ":") // by convention, a list separated by colons
@@ -94,7 +94,7 @@ func arguments(words []string, at string) (out []string) {
 	return out
 }
 
-func ofTheWeb(at string) bool {
+func isHTTP(at string) bool {
 	u, err := url.Parse(at)
 	return err == nil && (u.Scheme == "http" || u.Scheme == "https")
 }

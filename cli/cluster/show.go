@@ -43,7 +43,7 @@ func printWorker(s *cli.Shell, w *machinesapi.Worker) error {
 	f.Add("region", string(w.Region))
 	f.Add("status", statusOf(w, s.Now()))
 	f.Add("error", w.Error)
-	f.Add("address", whereOf(w))
+	f.Add("address", addressOf(w))
 	f.Add("tag", w.Tag)
 	if w.Facts != nil {
 		f.Add("cordoned", cordonOf(w.Facts.Cordon, s.Now()))

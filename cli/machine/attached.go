@@ -19,7 +19,7 @@ var ended = []string{string(bourse.StateStopped), string(bourse.StateFailed), st
 func attached(ctx context.Context, s *cli.Shell, app string, id bourse.MachineID, remove bool) error {
 	err := watchOutput(ctx, s, app, id)
 	if err == nil {
-		err = programsEnd(ctx, s, app, id)
+		err = exitOfProgram(ctx, s, app, id)
 	}
 	interrupted := ctx.Err() != nil
 	if interrupted && !remove {
@@ -28,7 +28,7 @@ func attached(ctx context.Context, s *cli.Shell, app string, id bourse.MachineID
 	if !remove {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), longestWait)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), maxWait)
 	defer cancel()
 	switch gone := s.Client().Destroy(ctx, bourse.AppName(app), id, machinesapi.DestroyMachine{Force: true}, ""); {
 	case gone != nil && bourse.CodeOf(gone) != bourse.CodeNotFound:
@@ -50,7 +50,7 @@ func watchOutput(ctx context.Context, s *cli.Shell, app string, id bourse.Machin
 	defer stop()
 	done := make(chan error, 1)
 	go func() { done <- l.followOne(following, id, machinesapi.LogQuery{}, give) }()
-	err := untilEnded(ctx, s, app, id)
+	err := waitForEnd(ctx, s, app, id)
 	stop()
 	if failed := <-done; failed != nil && following.Err() == nil {
 		return failed
@@ -61,11 +61,11 @@ func watchOutput(ctx context.Context, s *cli.Shell, app string, id bourse.Machin
 	return s.Client().Logs(ctx, bourse.AppName(app), id, l.want, give) // lines written since the follower stopped
 }
 
-// untilEnded waits until a machine's program has ended for good.
-func untilEnded(ctx context.Context, s *cli.Shell, app string, id bourse.MachineID) error {
+// waitForEnd waits until a machine's program has ended for good.
+func waitForEnd(ctx context.Context, s *cli.Shell, app string, id bourse.MachineID) error {
 	var backoff cli.Backoff
 	for {
-		_, err := s.Client().Wait(ctx, bourse.AppName(app), id, machinesapi.WaitMachine{States: ended, Timeout: bourse.Duration(longestWait)})
+		_, err := s.Client().Wait(ctx, bourse.AppName(app), id, machinesapi.WaitMachine{States: ended, Timeout: bourse.Duration(maxWait)})
 		switch {
 		case err == nil, ctx.Err() != nil, bourse.CodeOf(err) == bourse.CodeNotFound:
 			return ctx.Err()
@@ -80,8 +80,8 @@ func untilEnded(ctx context.Context, s *cli.Shell, app string, id bourse.Machine
 	}
 }
 
-// programsEnd returns the exit status of a machine's program as an error.
-func programsEnd(ctx context.Context, s *cli.Shell, app string, id bourse.MachineID) error {
+// exitOfProgram returns the exit status of a machine's program as an error.
+func exitOfProgram(ctx context.Context, s *cli.Shell, app string, id bourse.MachineID) error {
 	m, err := s.Client().Machine(ctx, bourse.AppName(app), id)
 	if err != nil {
 		return about(err, app, id)

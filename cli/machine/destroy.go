@@ -23,7 +23,7 @@ func newDestroy(s *cli.Shell) *cobra.Command {
 		ValidArgsFunction: completeMachine(s, &app),
 		RunE: func(c *cobra.Command, args []string) error {
 			if !force && !yes && s.CanAsk() {
-				if err := each(c.Context(), s, app, args, mayDestroy(c.Context(), s, app, yes)); err != nil {
+				if err := each(c.Context(), s, app, args, checkDestroyable(c.Context(), s, app, yes)); err != nil {
 					return err
 				}
 			}
@@ -35,12 +35,12 @@ func newDestroy(s *cli.Shell) *cobra.Command {
 				err := s.Client().Destroy(c.Context(), bourse.AppName(app), id, machinesapi.DestroyMachine{Force: force}, "")
 				end()
 				if bourse.CodeOf(err) == bourse.CodeFailedPrecondition && !force {
-					return stillRuns(app, id, yes, err)
+					return stillRunning(app, id, yes, err)
 				}
 				if err != nil {
 					return err
 				}
-				return acted(s, id, machinesapi.OK{OK: true}, "destroyed")
+				return printAction(s, id, machinesapi.OK{OK: true}, "destroyed")
 			})
 		},
 	}
@@ -50,9 +50,9 @@ func newDestroy(s *cli.Shell) *cobra.Command {
 	return c
 }
 
-// mayDestroy returns an error for a machine that its worker would refuse to destroy, so
+// checkDestroyable returns an error for a machine that its worker would refuse to destroy, so
 // that the user is not asked for confirmation in vain.
-func mayDestroy(ctx context.Context, s *cli.Shell, app string, yes bool) func(bourse.MachineID) error {
+func checkDestroyable(ctx context.Context, s *cli.Shell, app string, yes bool) func(bourse.MachineID) error {
 	return func(id bourse.MachineID) error {
 		m, err := s.Client().Machine(ctx, bourse.AppName(app), id)
 		if err != nil {
@@ -60,15 +60,15 @@ func mayDestroy(ctx context.Context, s *cli.Shell, app string, yes bool) func(bo
 		}
 		switch m.State {
 		case bourse.StateStarting, bourse.StateStarted, bourse.StateSuspending, bourse.StateStopping, bourse.StateRestarting, bourse.StateReplacing:
-			return stillRuns(app, id, yes, bourse.Errorf(bourse.CodeFailedPrecondition, "it is %s", m.State))
+			return stillRunning(app, id, yes, bourse.Errorf(bourse.CodeFailedPrecondition, "it is %s", m.State))
 		case bourse.StateCreated, bourse.StateSuspended, bourse.StateStopped, bourse.StateFailed, bourse.StateDestroying, bourse.StateDestroyed:
 		}
 		return nil
 	}
 }
 
-// stillRuns returns the error for a machine that must first be stopped, or destroyed
+// stillRunning returns the error for a machine that must first be stopped, or destroyed
 // with --force.
-func stillRuns(app string, id bourse.MachineID, yes bool, err error) error {
-	return cli.Hint(ofMachine(id, err), "bourse machine destroy"+appFlag(bourse.AppName(app))+" "+string(id)+" --force"+cli.YesFlag(yes))
+func stillRunning(app string, id bourse.MachineID, yes bool, err error) error {
+	return cli.Hint(withMachine(id, err), "bourse machine destroy"+appFlag(bourse.AppName(app))+" "+string(id)+" --force"+cli.YesFlag(yes))
 }

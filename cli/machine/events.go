@@ -105,7 +105,7 @@ func (e *events) all(ctx context.Context, words []string) error {
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
-		case <-time.After(newMachines):
+		case <-time.After(newMachinesInterval):
 		}
 		if list, _, err = e.news(ctx, only, false); err != nil && !cli.Passing(err) {
 			return err
@@ -113,8 +113,8 @@ func (e *events) all(ctx context.Context, words []string) error {
 	}
 }
 
-// readers is the maximum number of machines that are queried at the same time.
-const readers = 8
+// eventReaders is the maximum number of machines that are queried at the same time.
+const eventReaders = 8
 
 // news returns the events since the last call, sorted by time, and the workers that did
 // not answer. If all is set, it queries every machine, otherwise only machines with a
@@ -131,7 +131,7 @@ func (e *events) news(ctx context.Context, only []bourse.MachineID, all bool) (o
 	})
 	lists := make([][]machinesapi.Event, len(machines))
 	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(readers)
+	group.SetLimit(eventReaders)
 	for i := range machines {
 		group.Go(func() (err error) {
 			lists[i], err = client.Events(ctx, app, machines[i].ID, e.limit)

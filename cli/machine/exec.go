@@ -93,7 +93,7 @@ func execStreaming(ctx context.Context, s *cli.Shell, f *execFlags, id bourse.Ma
 	if patience > 0 && errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return bourse.Errorf(bourse.CodeTimeout, "the command did not end within %s and was killed", patience)
 	}
-	return notRun(about(err, f.app, id))
+	return withShellStatus(about(err, f.app, id))
 }
 
 // Limits for a command whose result is returned in a single reply.
@@ -124,7 +124,7 @@ func execForJSON(ctx context.Context, s *cli.Shell, f *execFlags, id bourse.Mach
 	}
 	reply, err := s.Client().Exec(ctx, bourse.AppName(f.app), id, in)
 	if err != nil {
-		return notRun(about(err, f.app, id))
+		return withShellStatus(about(err, f.app, id))
 	}
 	if err := s.PrintJSON(reply); err != nil {
 		return err
@@ -139,9 +139,9 @@ const (
 	noProgram     = 127
 )
 
-// notRun adds the exit status that shells use for a command that could not be run. The
+// withShellStatus adds the exit status that shells use for a command that could not be run. The
 // reason is only known from the text of the worker's driver.
-func notRun(err error) error {
+func withShellStatus(err error) error {
 	if bourse.CodeOf(err) != bourse.CodeInvalid {
 		return err
 	}

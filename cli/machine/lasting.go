@@ -15,10 +15,10 @@ import (
 // that cannot run usually exits at once.
 const startedFor = time.Second
 
-// lasting returns the state, a moment later, of a machine that was found started. It
+// confirmStarted returns the state, a moment later, of a machine that was found started. It
 // fails if the machine has been restarted since before, or is no longer in one of the
 // states.
-func lasting(ctx context.Context, s *cli.Shell, before *machinesapi.Machine, states []string) (bourse.State, error) {
+func confirmStarted(ctx context.Context, s *cli.Shell, before *machinesapi.Machine, states []string) (bourse.State, error) {
 	timer := time.NewTimer(startedFor)
 	defer timer.Stop()
 	select {
@@ -39,7 +39,7 @@ func lasting(ctx context.Context, s *cli.Shell, before *machinesapi.Machine, sta
 	if !exit.Request.ExitEvent.Restarting && wanted {
 		return m.State, nil
 	}
-	err = bourse.Errorf(bourse.CodeFailedPrecondition, "machine %s did not stay started: %s", m.ID, howEnded(exit))
+	err = bourse.Errorf(bourse.CodeFailedPrecondition, "machine %s did not stay started: %s", m.ID, describeExit(exit))
 	return "", cli.Hint(err, "bourse machine logs"+appFlag(before.App)+" "+string(m.ID))
 }
 
@@ -54,8 +54,8 @@ func lastExit(m *machinesapi.Machine) *machinesapi.Event {
 	return &m.Events[i]
 }
 
-// howEnded describes how often a machine was restarted, and how its program ended.
-func howEnded(e *machinesapi.Event) string {
+// describeExit describes how often a machine was restarted, and how its program ended.
+func describeExit(e *machinesapi.Event) string {
 	exit := e.Request.ExitEvent
 	text := fmt.Sprintf("its program ended with exit code %d", exit.ExitCode)
 	switch {

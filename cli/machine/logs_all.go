@@ -15,9 +15,9 @@ import (
 )
 
 const (
-	maxLogs     = 100             // maximum number of machines whose output is shown at the same time
-	maxLabel    = 24              // maximum length of a name before a line, in characters
-	newMachines = 2 * time.Second // interval between checks for new machines
+	maxLogs             = 100             // maximum number of machines whose output is shown at the same time
+	maxLabel            = 24              // maximum length of a name before a line, in characters
+	newMachinesInterval = 2 * time.Second // interval between checks for new machines
 )
 
 // source is one of several machines whose output is shown.
@@ -122,7 +122,7 @@ func (l *logs) past(ctx context.Context, list []*source, width int) error {
 	var failed []error
 	for _, x := range list {
 		if x.err != nil {
-			failed = append(failed, ofMachine(x.ID, x.err))
+			failed = append(failed, withMachine(x.ID, x.err))
 		}
 	}
 	return errors.Join(failed...)
@@ -151,17 +151,17 @@ func (x *source) head() *machinesapi.LogLine {
 
 func (x *source) line(l machinesapi.LogLine, width int) logLine {
 	name := cli.Cut(cli.Clean(x.Name), maxLabel)
-	return logLine{Machine: x.ID, Name: x.Name, LogLine: l, label: cli.Pad(name, width, false) + cli.ColumnGap, colour: colourOf(x.ID)}
+	return logLine{Machine: x.ID, Name: x.Name, LogLine: l, label: cli.Pad(name, width, false) + cli.ColumnGap, colour: colorOf(x.ID)}
 }
 
-// labelColours are the terminal colors of machine names. Red is reserved for failures.
-var labelColours = []int{32, 33, 34, 35, 36, 92, 93, 94, 95, 96}
+// labelColors are the terminal colors of machine names. Red is reserved for failures.
+var labelColors = []int{32, 33, 34, 35, 36, 92, 93, 94, 95, 96}
 
-// colourOf chooses a machine's color by its id, so that the color never changes.
-func colourOf(id bourse.MachineID) int {
+// colorOf chooses a machine's color by its id, so that the color never changes.
+func colorOf(id bourse.MachineID) int {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(id)) // never fails
-	return labelColours[h.Sum32()%uint32(len(labelColours))]
+	return labelColors[h.Sum32()%uint32(len(labelColors))]
 }
 
 // live prints lines as they arrive, until ctx is done or all machines are destroyed. If
@@ -180,7 +180,7 @@ func (l *logs) live(ctx context.Context, list []*source, width int, more bool) e
 				return l.print(x.line(line, width))
 			})
 			if err != nil {
-				cancel(ofMachine(x.ID, err))
+				cancel(withMachine(x.ID, err))
 			}
 		})
 	}
@@ -188,7 +188,7 @@ func (l *logs) live(ctx context.Context, list []*source, width int, more bool) e
 		follow(x)
 	}
 	if more {
-		l.newcomers(ctx, func(m machinesapi.Summary) {
+		l.pollMachines(ctx, func(m machinesapi.Summary) {
 			if !known[m.ID] && len(known) < maxLogs {
 				follow(&source{Summary: m})
 			}
@@ -199,9 +199,9 @@ func (l *logs) live(ctx context.Context, list []*source, width int, more bool) e
 	return context.Cause(ctx)
 }
 
-// newcomers regularly calls see with every machine of the app until ctx is done.
-func (l *logs) newcomers(ctx context.Context, see func(machinesapi.Summary)) {
-	tick := time.NewTicker(newMachines)
+// pollMachines regularly calls see with every machine of the app until ctx is done.
+func (l *logs) pollMachines(ctx context.Context, see func(machinesapi.Summary)) {
+	tick := time.NewTicker(newMachinesInterval)
 	defer tick.Stop()
 	for {
 		select {

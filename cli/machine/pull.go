@@ -11,8 +11,8 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// pullEvery is the polling interval for an order's pull.
-const pullEvery = 300 * time.Millisecond
+// pullInterval is the polling interval for an order's pull.
+const pullInterval = 300 * time.Millisecond
 
 // followPull shows the progress of placing an order and of the image pull that it waits
 // for, until end is called. filled reports whether the order was filled. Errors while
@@ -23,7 +23,7 @@ func followPull(ctx context.Context, s *cli.Shell, app bourse.AppName, image str
 		return func(bool) { spin() }
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	p := pullShow{Shell: s, image: image, bars: cli.Bars{To: s.Err}, first: spin}
+	p := pullProgress{Shell: s, image: image, bars: cli.Bars{To: s.Err}, first: spin}
 	var following sync.WaitGroup
 	following.Go(func() { p.follow(ctx, app, order) })
 	return func(filled bool) {
@@ -34,8 +34,8 @@ func followPull(ctx context.Context, s *cli.Shell, app bourse.AppName, image str
 	}
 }
 
-// pullShow shows an order's pulls, one worker at a time.
-type pullShow struct {
+// pullProgress shows an order's pulls, one worker at a time.
+type pullProgress struct {
 	*cli.Shell
 	image string
 	bars  cli.Bars
@@ -45,8 +45,8 @@ type pullShow struct {
 }
 
 // follow shows the pulls of an order until ctx is done.
-func (p *pullShow) follow(ctx context.Context, app bourse.AppName, order bourse.OrderID) {
-	tick := time.NewTicker(pullEvery)
+func (p *pullProgress) follow(ctx context.Context, app bourse.AppName, order bourse.OrderID) {
+	tick := time.NewTicker(pullInterval)
 	defer tick.Stop()
 	for {
 		select {
@@ -64,7 +64,7 @@ func (p *pullShow) follow(ctx context.Context, app bourse.AppName, order bourse.
 	}
 }
 
-func (p *pullShow) show(line machinesapi.PullLine) {
+func (p *pullProgress) show(line machinesapi.PullLine) {
 	p.first()
 	if line.Worker != p.last.Worker {
 		p.end(false)
@@ -80,7 +80,7 @@ func (p *pullShow) show(line machinesapi.PullLine) {
 }
 
 // end shows the outcome of the last pull, if there was one.
-func (p *pullShow) end(filled bool) {
+func (p *pullProgress) end(filled bool) {
 	if p.last.Worker == "" {
 		return
 	}

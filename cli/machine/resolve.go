@@ -89,9 +89,9 @@ func about(err error, app string, id bourse.MachineID) error {
 	}
 	switch bourse.CodeOf(err) {
 	case bourse.CodeNotFound:
-		return cli.Hint(ofMachine(id, err), "bourse machine list -a "+app)
+		return cli.Hint(withMachine(id, err), "bourse machine list -a "+app)
 	case bourse.CodeConflict, bourse.CodeFailedPrecondition:
-		return cli.Hint(ofMachine(id, err), "bourse machine status -a "+app+" "+string(id))
+		return cli.Hint(withMachine(id, err), "bourse machine status -a "+app+" "+string(id))
 	case "":
 		return nil
 	default:
@@ -99,8 +99,8 @@ func about(err error, app string, id bourse.MachineID) error {
 	}
 }
 
-// ofMachine adds the machine's id to an error's message, unless it contains the id.
-func ofMachine(id bourse.MachineID, err error) error {
+// withMachine adds the machine's id to an error's message, unless it contains the id.
+func withMachine(id bourse.MachineID, err error) error {
 	if strings.Contains(bourse.MessageOf(err), string(id)) {
 		return err
 	}
@@ -119,15 +119,15 @@ func each(ctx context.Context, s *cli.Shell, app string, words []string, do func
 	})
 }
 
-// longestWait is the longest timeout of one wait request.
-const longestWait = time.Minute
+// maxWait is the longest timeout of one wait request.
+const maxWait = time.Minute
 
 // wait blocks until the machine is in one of the states, for at most patience.
 func wait(ctx context.Context, s *cli.Shell, app string, id bourse.MachineID, states []string, patience time.Duration) (machinesapi.WaitReply, error) {
 	defer cli.Spin(s.Err, "waiting for machine "+string(id)+" to be "+strings.Join(states, " or "))()
 	end := s.Now().Add(patience)
 	for {
-		left := min(end.Sub(s.Now()), longestWait)
+		left := min(end.Sub(s.Now()), maxWait)
 		if left < time.Millisecond {
 			err := bourse.Errorf(bourse.CodeTimeout, "machine %s is not %s after %s", id, strings.Join(states, " or "), patience)
 			return machinesapi.WaitReply{}, cli.Hint(err, "bourse machine status -a "+app+" "+string(id))

@@ -34,13 +34,13 @@ func newRestart(s *cli.Shell) *cobra.Command {
 					return err
 				}
 				if detach {
-					return acted(s, id, machinesapi.OK{OK: true}, "restarting")
+					return printAction(s, id, machinesapi.OK{OK: true}, "restarting")
 				}
 				reply, err := wait(c.Context(), s, app, id, []string{string(bourse.StateStarted)}, patience)
 				if err != nil {
 					return err
 				}
-				return acted(s, id, reply, string(reply.State)+" again")
+				return printAction(s, id, reply, string(reply.State)+" again")
 			})
 		},
 	}

@@ -15,11 +15,11 @@ func screenText(s string) string {
 		return s
 	}
 	var b strings.Builder
-	coloured := false
+	colored := false
 	for s != "" {
 		if n := colour(s); n > 0 {
 			b.WriteString(s[:n])
-			s, coloured = s[n:], true
+			s, colored = s[n:], true
 			continue
 		}
 		_, n := utf8.DecodeRuneInString(s)
@@ -30,7 +30,7 @@ func screenText(s string) string {
 		}
 		s = s[n:]
 	}
-	if coloured {
+	if colored {
 		b.WriteString("\x1b[0m")
 	}
 	return b.String()

@@ -35,7 +35,7 @@ func newSignal(s *cli.Shell) *cobra.Command {
 				if err := s.Client().Signal(c.Context(), bourse.AppName(app), id, parsed); err != nil {
 					return err
 				}
-				return acted(s, id, machinesapi.OK{OK: true}, "was sent "+string(parsed))
+				return printAction(s, id, machinesapi.OK{OK: true}, "was sent "+string(parsed))
 			})
 		},
 	}

@@ -14,9 +14,9 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// house returns an app's machines: two machines, a standby for both of them on the
+// spareFixture returns an app's machines: two machines, a standby for both of them on the
 // second one's worker, and a machine that waits for requests.
-func house() []machinesapi.Machine {
+func spareFixture() []machinesapi.Machine {
 	machine := func(id bourse.MachineID, name, group string, worker bourse.WorkerID, state bourse.State, twins ...bourse.MachineID) machinesapi.Machine {
 		m := machinesapi.FromMachine(&bourse.Machine{ID: id, App: "shop", Name: name, Region: "gru", State: state, Worker: worker})
 		m.Config = &bourse.Config{Image: "host", Metadata: map[string]string{deploy.KeyGroup: group}}
@@ -32,13 +32,13 @@ func house() []machinesapi.Machine {
 }
 
 func TestSpareList(t *testing.T) {
-	line.Screens(t, "spare_list", clitest.Paths(map[string]any{"/v1/apps/shop/machines": house()}), "spare", "list", "-a", "shop")
+	line.Screens(t, "spare_list", clitest.Paths(map[string]any{"/v1/apps/shop/machines": spareFixture()}), "spare", "list", "-a", "shop")
 }
 
 // TestSpareTestScreens checks what a terminal shows while a spare is tested, and when the
 // test fails.
 func TestSpareTestScreens(t *testing.T) {
-	m := house()[2]
+	m := spareFixture()[2]
 	p := trial("shop", &m, time.Minute)
 	show := func(s *cli.Shell, fails bool) {
 		var passed atomic.Int64 // the screen reads the clock whenever it draws

@@ -34,7 +34,7 @@ func newStart(s *cli.Shell) *cobra.Command {
 					}
 					state = string(settled.State)
 				}
-				return acted(s, id, reply, fmt.Sprintf("%s (was %s)", state, reply.PreviousState))
+				return printAction(s, id, reply, fmt.Sprintf("%s (was %s)", state, reply.PreviousState))
 			})
 		},
 	}
@@ -49,9 +49,9 @@ func waitFlags(c *cobra.Command, detach *bool, timeout *time.Duration, state str
 	c.Flags().DurationVar(timeout, "wait-timeout", 5*time.Minute, "maximum `time` to wait until the machine is "+state)
 }
 
-// acted reports an operation on a machine: as one line, or with --json as the API's
+// printAction reports an operation on a machine: as one line, or with --json as the API's
 // reply.
-func acted(s *cli.Shell, id bourse.MachineID, reply any, what string) error {
+func printAction(s *cli.Shell, id bourse.MachineID, reply any, what string) error {
 	if s.JSON {
 		return s.PrintJSON(reply)
 	}

@@ -30,14 +30,14 @@ func newStop(s *cli.Shell) *cobra.Command {
 					return err
 				}
 				if detach {
-					return acted(s, id, machinesapi.OK{OK: true}, "stopping")
+					return printAction(s, id, machinesapi.OK{OK: true}, "stopping")
 				}
 				// A machine created with --rm is destroyed as soon as it has stopped.
 				reply, err := wait(c.Context(), s, app, id, []string{string(bourse.StateStopped), string(bourse.StateDestroyed)}, patience)
 				if err != nil {
 					return err
 				}
-				return acted(s, id, reply, string(reply.State))
+				return printAction(s, id, reply, string(reply.State))
 			})
 		},
 	}

@@ -29,13 +29,13 @@ restarts, the machine is stopped.`,
 					return err
 				}
 				if detach {
-					return acted(s, id, machinesapi.OK{OK: true}, "suspending")
+					return printAction(s, id, machinesapi.OK{OK: true}, "suspending")
 				}
 				reply, err := wait(c.Context(), s, app, id, []string{string(bourse.StateSuspended)}, patience)
 				if err != nil {
 					return err
 				}
-				return acted(s, id, reply, string(reply.State))
+				return printAction(s, id, reply, string(reply.State))
 			})
 		},
 	}

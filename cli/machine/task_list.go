@@ -75,14 +75,14 @@ type warmMachine struct {
 	Tasks *bourse.TaskTally `json:"tasks,omitempty"` // nil if unknown
 }
 
-// asking is the maximum number of machines that are queried at the same time.
-const asking = 8
+// usageReaders is the maximum number of machines that are queried at the same time.
+const usageReaders = 8
 
 // tallies fetches the counters of started machines.
 func tallies(ctx context.Context, s *cli.Shell, list []machinesapi.Machine) []warmMachine {
 	out := make([]warmMachine, len(list))
 	var group errgroup.Group
-	group.SetLimit(asking)
+	group.SetLimit(usageReaders)
 	for i := range list {
 		out[i].Machine = list[i]
 		if list[i].State != bourse.StateStarted {

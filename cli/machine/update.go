@@ -94,7 +94,7 @@ func update(ctx context.Context, s *cli.Shell, f *updateFlags, id bourse.Machine
 	if m.PID == now.PID && m.PID != 0 && m.Starts == now.Starts {
 		what += ", without a restart"
 	}
-	return acted(s, id, m, what)
+	return printAction(s, id, m, what)
 }
 
 // base returns the config to which the flags are applied.

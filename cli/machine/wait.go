@@ -39,12 +39,12 @@ command fails and reports how the program ended.`,
 			}
 			reply, err := wait(c.Context(), s, app, before.ID, states, timeout)
 			if err == nil && reply.State == bourse.StateStarted {
-				reply.State, err = lasting(c.Context(), s, &before, states)
+				reply.State, err = confirmStarted(c.Context(), s, &before, states)
 			}
 			if err != nil {
 				return err
 			}
-			return acted(s, before.ID, reply, string(reply.State))
+			return printAction(s, before.ID, reply, string(reply.State))
 		},
 	}
 	s.BindApp(c, &app)

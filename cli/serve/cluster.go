@@ -25,10 +25,10 @@ import (
 )
 
 const (
-	stopPatience = 5 * time.Second // for a server to stop cleanly
-	killGrace    = 2 * time.Second // for the remaining processes after that
-	readyWithin  = 3 * time.Minute // for all servers to become ready and find each other, even on a busy host
-	membersStep  = 5 * time.Millisecond
+	stopPatience    = 5 * time.Second // for a server to stop cleanly
+	killGrace       = 2 * time.Second // for the remaining processes after that
+	readyWithin     = 3 * time.Minute // for all servers to become ready and find each other, even on a busy host
+	membersInterval = 5 * time.Millisecond
 )
 
 // cluster is the set of servers of "bourse dev". mu guards only what they have reported
@@ -163,7 +163,7 @@ func (c *cluster) addProxy() error {
 		return err
 	}
 	if !c.config.proxyGiven && c.config.api == cli.DefaultAPI && at.Port() == 0 {
-		c.shell.Note(usualProxy + " is in use; the proxy uses another port")
+		c.shell.Note(defaultProxy + " is in use; the proxy uses another port")
 	}
 	c.add(&server{
 		child: child{name: "proxy"}, role: bourse.RoleProxy, listen: "127.0.0.1:0", http: at.String(), https: netip.AddrPortFrom(at.Addr(), 0).String(),
@@ -220,19 +220,19 @@ func (c *cluster) awaitMembers(ctx context.Context) error {
 	want := len(c.workers())
 	for {
 		list, err := client.Workers(ctx)
-		if err == nil && takingOrders(list) == want {
+		if err == nil && acceptingOrders(list) == want {
 			return nil
 		}
 		select {
 		case <-ctx.Done():
-			return bourse.Errorf(bourse.CodeTimeout, "the broker knows only %d of %d workers after %s", takingOrders(list), want, readyWithin)
-		case <-time.After(membersStep):
+			return bourse.Errorf(bourse.CodeTimeout, "the broker knows only %d of %d workers after %s", acceptingOrders(list), want, readyWithin)
+		case <-time.After(membersInterval):
 		}
 	}
 }
 
-// takingOrders returns the number of workers that accept orders.
-func takingOrders(list []machinesapi.Worker) int {
+// acceptingOrders returns the number of workers that accept orders.
+func acceptingOrders(list []machinesapi.Worker) int {
 	n := 0
 	for _, w := range list {
 		if w.Status == machinesapi.WorkerOK && !w.Leaving {

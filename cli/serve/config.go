@@ -116,10 +116,10 @@ func (c *ServerConfig) bind(flags *pflag.FlagSet, listen string) binder {
 	b := binder{flags, map[string]error{}}
 	c.rejected = b.rejected
 	flags.StringVar(&c.File, "config", "", "`file` with settings for those that are not given as flags, such as "+DefaultFile)
-	reads(b, &c.Address, "address", "", "`IP` address of this host for the other servers of the cluster: the default of --listen and --gossip, with the usual ports of this server's role", netip.ParseAddr)
+	bindParsed(b, &c.Address, "address", "", "`IP` address of this host for the other servers of the cluster: the default of --listen and --gossip, with the usual ports of this server's role", netip.ParseAddr)
 	flags.StringVar(&c.Credentials.Dir, "credentials", "", "`directory` with the files that bourse init, bourse join or bourse credentials have created: ca.pem, NAME.pem, gossip.key and, for brokers, tokens, secrets.key and issuer.pem")
-	reads(b, &c.Listen, "listen", listen, "API address, `IP:PORT`; port 0 means any free port", cli.ParseListen)
-	reads(b, &c.Gossip, "gossip", "127.0.0.1:0", "membership address, `IP:PORT`, for TCP and UDP", cli.ParseListen)
+	bindParsed(b, &c.Listen, "listen", listen, "API address, `IP:PORT`; port 0 means any free port", cli.ParseListen)
+	bindParsed(b, &c.Gossip, "gossip", "127.0.0.1:0", "membership address, `IP:PORT`, for TCP and UDP", cli.ParseListen)
 	flags.StringVar(&c.Cluster, "cluster", DefaultCluster, "`name` of the cluster; servers of other clusters are ignored")
 	flags.StringVar(&c.View, "view", "", "`file` for the view, this server's copy of the whole cluster, which may be deleted at any time (default: "+viewFile+" in --data)")
 	flags.StringSliceVar(&c.Join, "join", nil, "gossip addresses of other servers, `HOST:PORT`, separated by commas")
@@ -127,7 +127,7 @@ func (c *ServerConfig) bind(flags *pflag.FlagSet, listen string) binder {
 	flags.StringSliceVar(&c.Names, "server-name", nil, "DNS `names` that clients use for this server, in addition to those in its certificate, separated by commas; requests for other names are answered with status 421")
 	flags.BoolVar(&c.Insecure, "insecure", false, "allow listening beyond loopback without credentials, for test networks only")
 	flags.StringVar(&c.ReadyFile, "ready-file", "", "`file` to write {id, role, region, api, gossip, pid} to as JSON once the server is ready")
-	reads(b, &c.Log.Level, "log-level", "info", "log `level`: debug, info, warn or error", parseLevel)
+	bindParsed(b, &c.Log.Level, "log-level", "info", "log `level`: debug, info, warn or error", parseLevel)
 	flags.StringVar(&c.Log.Format, "log-format", "text", "log `format`: text or json")
 	bindLifeLine(flags, &c.LifeLine)
 	return b

@@ -27,8 +27,8 @@ func inUse(dir string) bool {
 	})
 }
 
-// descendantsStep is the interval between checks for remaining processes.
-const descendantsStep = 2 * time.Millisecond
+// descendantsInterval is the interval between checks for remaining processes.
+const descendantsInterval = 2 * time.Millisecond
 
 // killDescendants ends all descendants of this process. Until grace has passed it uses
 // SIGTERM, on which supervisors clean up their machines. Then it uses SIGKILL until no
@@ -56,7 +56,7 @@ func killDescendants(grace, patience time.Duration) int {
 			// its children when their parents exit.
 			_, _ = syscall.Wait4(pid, nil, syscall.WNOHANG, nil)
 		}
-		time.Sleep(descendantsStep)
+		time.Sleep(descendantsInterval)
 	}
 }
 

@@ -83,7 +83,7 @@ machines still end.`,
 	flags.StringVar(&d.containerd, "containerd", ContainerdAuto, "`path` of containerd's socket, which is used to run images; auto means the default socket if it exists, none disables images")
 	flags.StringVar(&d.data, "data", "", "`directory` for the servers' files, which is kept at the end (default: a temporary directory)")
 	flags.StringVar(&d.api, "api", cli.DefaultAPI, "API address of the broker, `IP:PORT`; port 0 means any free port")
-	flags.StringVar(&d.proxy, "proxy", usualProxy, "HTTP address of the proxy, `IP:PORT`, or none for no proxy; port 0 means any free port, which is also used if the default port is taken or --api is not the default")
+	flags.StringVar(&d.proxy, "proxy", defaultProxy, "HTTP address of the proxy, `IP:PORT`, or none for no proxy; port 0 means any free port, which is also used if the default port is taken or --api is not the default")
 	flags.StringVar(&d.cpus, "cpus", "4", "`number` of cores that each worker offers, regardless of the host's cores")
 	flags.StringVar(&d.memory, "memory", "4GiB", "memory `size` that each worker offers")
 	flags.StringVar(&d.idleAfter, "idle-after", "1m", "idle `time` after which a worker stops or suspends a machine whose services request it")
@@ -139,8 +139,8 @@ func (d *config) apiAddress() (netip.AddrPort, error) {
 	return cli.ParseListen(strings.TrimSuffix(strings.TrimPrefix(d.api, "http://"), "/"))
 }
 
-// usualProxy is the proxy's default address.
-const usualProxy = "127.0.0.1:8080"
+// defaultProxy is the proxy's default address.
+const defaultProxy = "127.0.0.1:8080"
 
 // proxyAddress parses --proxy. It returns an invalid address if the proxy is disabled.
 func (d *config) proxyAddress() (netip.AddrPort, error) {

@@ -9,7 +9,7 @@ import (
 
 func TestDevConfig(t *testing.T) {
 	good := func() config {
-		return config{regions: []string{"gru", "mad"}, workers: 2, fabric: fabricDirect, api: "127.0.0.1:0", proxy: usualProxy, cpus: "4", memory: "4GiB"}
+		return config{regions: []string{"gru", "mad"}, workers: 2, fabric: fabricDirect, api: "127.0.0.1:0", proxy: defaultProxy, cpus: "4", memory: "4GiB"}
 	}
 	d := good()
 	if err := d.validate(); err != nil {

@@ -20,9 +20,9 @@ func (b binder) note(name string, err error) {
 	}
 }
 
-// reads binds a flag to the result of parse. An empty text means the zero value, unless
+// bindParsed binds a flag to the result of parse. An empty text means the zero value, unless
 // the flag has a default.
-func reads[T any](b binder, to *T, name, value, usage string, parse func(string) (T, error)) {
+func bindParsed[T any](b binder, to *T, name, value, usage string, parse func(string) (T, error)) {
 	set := func(text string) {
 		var err error
 		if *to, err = parse(text); text == "" && value == "" {
@@ -36,8 +36,8 @@ func reads[T any](b binder, to *T, name, value, usage string, parse func(string)
 	b.Var(&parsed{value, "string", set}, name, usage)
 }
 
-// readsAll binds a repeatable flag to the result of parse for all its values.
-func readsAll[T any](b binder, to *T, name, usage string, parse func([]string) (T, error)) {
+// bindAll binds a repeatable flag to the result of parse for all its values.
+func bindAll[T any](b binder, to *T, name, usage string, parse func([]string) (T, error)) {
 	var list []string
 	b.Var(&parsed{"", "stringArray", func(text string) {
 		var err error
@@ -47,8 +47,8 @@ func readsAll[T any](b binder, to *T, name, usage string, parse func([]string) (
 	}}, name, usage)
 }
 
-// readsEach binds a repeatable flag to add, which is called for each value.
-func readsEach(b binder, name, usage string, add func(string) error) {
+// bindEach binds a repeatable flag to add, which is called for each value.
+func bindEach(b binder, name, usage string, add func(string) error) {
 	b.Var(&parsed{"", "stringArray", func(text string) {
 		if err := add(text); err != nil {
 			b.note(name, err)

@@ -30,9 +30,9 @@ import (
 // the time that the inner process allows its servers.
 const keeperPatience = stopPatience + killGrace + 5*time.Second
 
-// samePress is the time during which a second signal counts as a duplicate of the
+// sameSignal is the time during which a second signal counts as a duplicate of the
 // first.
-const samePress = 200 * time.Millisecond
+const sameSignal = 200 * time.Millisecond
 
 // keep runs the inner process until it exits, and stops it once ctx is done. A signal
 // during the shutdown kills everything immediately.
@@ -44,7 +44,7 @@ func keep(ctx context.Context, s *cli.Shell, d config) error {
 	cli.OutliveReaders()
 	args := append(slices.Clip(s.Args), "--inner")
 	if d.data == "" {
-		d.removeLeft(s)
+		d.removeLeftovers(s)
 		dir, err := tempdir.Make(os.TempDir(), tempPrefix)
 		if err != nil {
 			return fmt.Errorf("create a directory for the servers' files: %w", err)
@@ -92,9 +92,9 @@ const (
 
 var errInUse = errors.New("its servers are still running")
 
-// removeLeft removes what previous clusters have left behind because both of their
+// removeLeftovers removes what previous clusters have left behind because both of their
 // processes were killed or the host went down.
-func (d *config) removeLeft(s *cli.Shell) {
+func (d *config) removeLeftovers(s *cli.Shell) {
 	removed, err := tempdir.RemoveLeft(os.TempDir(), tempPrefix, func(dir string) error {
 		if inUse(dir) {
 			return errInUse // its servers are still shutting down
@@ -155,7 +155,7 @@ wait:
 		case err := <-ended:
 			return grace, err
 		case <-again:
-			if time.Since(began) < samePress {
+			if time.Since(began) < sameSignal {
 				continue // our parent may signal both this process and its group
 			}
 			grace = killGrace / 4

@@ -101,12 +101,12 @@ func (r *runProgram) run(ctx context.Context) end {
 		var again bool
 		if again, restarts = policy.Again(exit, restarts); !again {
 			gaveUp := len(restarts) >= policy.MaxRetries && policy.Policy != bourse.RestartNo && (exit.Failed() || policy.Policy == bourse.RestartAlways)
-			r.say("%s%s", told(exit), map[bool]string{true: ", too often; not restarting it"}[gaveUp])
+			r.say("%s%s", describeExit(exit), map[bool]string{true: ", too often; not restarting it"}[gaveUp])
 			return end{failed: exit.Failed() || gaveUp}
 		}
 		restarts = append(restarts, exit.At)
 		pause := bourse.RestartBackoff(len(restarts))
-		r.say("%s; restarting in %s", told(exit), pause)
+		r.say("%s; restarting in %s", describeExit(exit), pause)
 		timer := time.NewTimer(pause)
 		select {
 		case <-timer.C:
@@ -144,8 +144,8 @@ func (r *runProgram) once(ctx context.Context, id driver.TaskID) (bourse.Exit, e
 	return exit, d.DiscardExit(after, id)
 }
 
-// told describes how a task ended.
-func told(e bourse.Exit) string {
+// describeExit describes how a task ended.
+func describeExit(e bourse.Exit) string {
 	switch {
 	case e.Error != "":
 		return e.Error

@@ -29,8 +29,8 @@ type WorkerConfig struct {
 
 // Bounds of --idle-after. The lower bound is about the time that a start takes.
 const (
-	idleLeast = 100 * time.Millisecond
-	idleMost  = 24 * time.Hour
+	minIdleAfter = 100 * time.Millisecond
+	maxIdleAfter = 24 * time.Hour
 )
 
 // Capacity is the capacity that the operator has configured for a worker. The worker
@@ -53,14 +53,14 @@ func (c *WorkerConfig) bind(flags *pflag.FlagSet) {
 	flags.StringVarP((*string)(&c.Region), "region", "r", "", "`region` of this worker, such as gru (required)")
 	flags.StringVarP((*string)(&c.Name), "name", "n", "", "`id` of this worker, unique in the cluster and fixed at its first start (required)")
 	flags.StringVar(&c.Data, "data", "", "data `directory` (required)")
-	reads(b, &c.Capacity.CPUs, "cpus", "", "`number` of cores to offer (default: all of the host's)", cli.ParseCPUs)
-	reads(b, &c.Capacity.Memory, "memory", "", "memory `size` to offer, such as 8GiB (default: nine tenths of the host's)", cli.ParseMiB)
-	reads(b, &c.Capacity.Disk, "disk", "", "disk `size` to offer, such as 100GiB (default: the free space)", cli.ParseMiB)
-	readsAll(b, &c.Capacity.GPUs, "gpus", "GPUs to offer, `KIND=N`; may be repeated", cli.ParseCounts)
-	readsAll(b, &c.Capacity.Resources, "resource", "countable resource to offer, `NAME=N` such as slots=10; may be repeated", cli.ParseCounts)
-	readsAll(b, &c.Capacity.Labels, "label", "label that orders may require, `NAME=VALUE` such as zone=b; may be repeated", cli.ParsePairs)
-	readsEach(b, "overcommit", "overcommit factor of a resource, `NAME=F`; shared=8 offers 8 shared CPUs per core; may be repeated", c.Capacity.addOvercommit)
-	reads(b, &c.Ports, "ports", "", "`range` of the ports that are assigned to machines as $PORT (default: 20000-29999)", cli.ParsePorts)
+	bindParsed(b, &c.Capacity.CPUs, "cpus", "", "`number` of cores to offer (default: all of the host's)", cli.ParseCPUs)
+	bindParsed(b, &c.Capacity.Memory, "memory", "", "memory `size` to offer, such as 8GiB (default: nine tenths of the host's)", cli.ParseMiB)
+	bindParsed(b, &c.Capacity.Disk, "disk", "", "disk `size` to offer, such as 100GiB (default: the free space)", cli.ParseMiB)
+	bindAll(b, &c.Capacity.GPUs, "gpus", "GPUs to offer, `KIND=N`; may be repeated", cli.ParseCounts)
+	bindAll(b, &c.Capacity.Resources, "resource", "countable resource to offer, `NAME=N` such as slots=10; may be repeated", cli.ParseCounts)
+	bindAll(b, &c.Capacity.Labels, "label", "label that orders may require, `NAME=VALUE` such as zone=b; may be repeated", cli.ParsePairs)
+	bindEach(b, "overcommit", "overcommit factor of a resource, `NAME=F`; shared=8 offers 8 shared CPUs per core; may be repeated", c.Capacity.addOvercommit)
+	bindParsed(b, &c.Ports, "ports", "", "`range` of the ports that are assigned to machines as $PORT (default: 20000-29999)", cli.ParsePorts)
 	flags.BoolVar(&c.AllowHost, "allow-host", false, "accept orders with image host, which run commands directly on this host (default: true if the worker is only accessible on loopback)")
 	flags.BoolVar(&c.Forget, "forget-machines", false, "remove machines and volumes on this host that are missing from the data directory; without this flag, the worker refuses to start if there are any")
 	flags.BoolVar(&c.NoLimits, "no-limits", false, "do not enforce the limits of machines with image host, and show this in the worker's labels")
@@ -113,8 +113,8 @@ func (c *WorkerConfig) Validate() error {
 	if c.Standby < time.Second || c.Standby > bourse.LostAfter {
 		problems = append(problems, bourse.Errorf(bourse.CodeInvalid, "--standby-after %s: use 1s to %s", c.Standby, bourse.LostAfter))
 	}
-	if c.IdleAfter < idleLeast || c.IdleAfter > idleMost {
-		problems = append(problems, bourse.Errorf(bourse.CodeInvalid, "--idle-after %s: use %s to %s", c.IdleAfter, idleLeast, idleMost))
+	if c.IdleAfter < minIdleAfter || c.IdleAfter > maxIdleAfter {
+		problems = append(problems, bourse.Errorf(bourse.CodeInvalid, "--idle-after %s: use %s to %s", c.IdleAfter, minIdleAfter, maxIdleAfter))
 	}
 	for name := range c.Capacity.Labels {
 		problems = append(problems, cli.FlagError("--label", bourse.ValidateRequirementName(name)))

@@ -51,8 +51,8 @@ const (
 	ContainerdNone = "none"
 )
 
-// usualContainerd is containerd's default socket.
-const usualContainerd = "/run/containerd/containerd.sock"
+// defaultContainerd is containerd's default socket.
+const defaultContainerd = "/run/containerd/containerd.sock"
 
 // ContainerdAddress returns the socket selected by a value of --containerd, or "" for
 // none.
@@ -61,29 +61,29 @@ func ContainerdAddress(stated string) string {
 	case ContainerdNone:
 		return ""
 	case ContainerdAuto:
-		info, err := os.Stat(usualContainerd)
+		info, err := os.Stat(defaultContainerd)
 		if err != nil || info.Mode()&os.ModeSocket == 0 || os.Geteuid() != 0 {
 			return ""
 		}
-		return usualContainerd
+		return defaultContainerd
 	}
 	return stated
 }
 
 // bind binds the flags to the config.
 func (c *HostConfig) bind(b binder) {
-	reads(b, &c.Containerd, "containerd", ContainerdAuto, "`path` of containerd's socket, which is used to run images; auto means the default socket if it exists, none disables images", parseContainerd)
+	bindParsed(b, &c.Containerd, "containerd", ContainerdAuto, "`path` of containerd's socket, which is used to run images; auto means the default socket if it exists, none disables images", parseContainerd)
 	b.StringVar(&c.Namespace, "containerd-namespace", "bourse", "containerd `namespace`, which only this worker may use")
 	b.StringVar(&c.Runtime, "runtime", "io.containerd.runc.v2", "`name` of containerd's runtime for containers")
-	reads(b, &c.Network, "network", string(NetworkAuto), "`mode` that selects the machines with their own network: host (none), containers, all, or auto (containers, if running as root)", parseNetwork)
-	reads(b, &c.Images, "images", "", "maximum `size` of all images on disk, such as 50GiB (default: a fifth of --disk)", cli.ParseMiB)
-	readsEach(b, "registry-http", "`HOST[:PORT]` of a registry that is accessed without TLS, as loopback addresses always are; may be repeated", c.addPlainHTTP)
-	readsEach(b, "registry-ca", "`HOST=FILE` with the CA of a registry's certificate; may be repeated", c.addCA)
+	bindParsed(b, &c.Network, "network", string(NetworkAuto), "`mode` that selects the machines with their own network: host (none), containers, all, or auto (containers, if running as root)", parseNetwork)
+	bindParsed(b, &c.Images, "images", "", "maximum `size` of all images on disk, such as 50GiB (default: a fifth of --disk)", cli.ParseMiB)
+	bindEach(b, "registry-http", "`HOST[:PORT]` of a registry that is accessed without TLS, as loopback addresses always are; may be repeated", c.addPlainHTTP)
+	bindEach(b, "registry-ca", "`HOST=FILE` with the CA of a registry's certificate; may be repeated", c.addCA)
 	b.BoolVar(&c.Private, "registry-private", false, "allow registries at private, loopback and link-local addresses; those named by --registry-http or --registry-ca are always allowed")
 	b.StringArrayVar(&c.AllowedRegistries, "registry", nil, "`HOST[:PORT]` of a registry from which images may be pulled; may be repeated (default: any)")
-	readsEach(b, "registry-auth", "`[ORG=]FILE` with registry credentials, a Docker config.json, for one organization or for all; may be repeated", c.addAuth)
+	bindEach(b, "registry-auth", "`[ORG=]FILE` with registry credentials, a Docker config.json, for one organization or for all; may be repeated", c.addAuth)
 	b.BoolVar(&c.NoVolumes, "no-volumes", false, "offer no volumes")
-	readsEach(b, "device", "`KIND=NAME` of a GPU, where NAME is its CDI name; may be repeated (default: NVIDIA GPUs are detected)", c.addDevice)
+	bindEach(b, "device", "`KIND=NAME` of a GPU, where NAME is its CDI name; may be repeated (default: NVIDIA GPUs are detected)", c.addDevice)
 	b.BoolVar(&c.Shared, "shared-quota", false, "limit shared CPUs to 5 of every 80 ms with bursts, as Fly.io does, even if CPUs are idle")
 }
 

@@ -28,7 +28,7 @@ const (
 
 func (c *PullConfig) bind(b binder) {
 	b.BoolVar(&c.On, "pull", false, "run as a gateway: accept orders with image pull and hand them to hosts that fetch work at --pull-listen")
-	reads(b, &c.Listen, "pull-listen", DefaultPull, "address at which hosts fetch work, `IP:PORT`; port 0 means any free port", cli.ParseListen)
+	bindParsed(b, &c.Listen, "pull-listen", DefaultPull, "address at which hosts fetch work, `IP:PORT`; port 0 means any free port", cli.ParseListen)
 	b.StringVar(&c.TokenFile, "pull-token-file", "", "`file` with the tokens that hosts must send to fetch or submit work; each line has a token and *")
 	b.DurationVar(&c.Lost, "pull-lost", defaultLost, "`time` that a job's poller may be silent before the job fails")
 }

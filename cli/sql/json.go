@@ -46,7 +46,7 @@ func (j *jsonRows) end() error {
 
 func jsonNames(columns []string) ([]string, error) {
 	var out []string
-	for _, name := range distinct(columns) {
+	for _, name := range uniqueNames(columns) {
 		text, err := safeJSON(name)
 		if err != nil {
 			return nil, err

@@ -106,8 +106,8 @@ func safeJSON(v any) (string, error) {
 	return b.String(), nil
 }
 
-// distinct makes column names unique: a second "id" becomes "id:1".
-func distinct(columns []string) []string {
+// uniqueNames makes column names unique: a second "id" becomes "id:1".
+func uniqueNames(columns []string) []string {
 	seen := map[string]bool{}
 	out := make([]string, len(columns))
 	for i, name := range columns {

@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	screenStep = 100 * time.Millisecond // minimum interval between updates
-	markFor    = 3 * time.Second        // how long a changed row is marked
+	screenInterval = 100 * time.Millisecond // minimum interval between updates
+	markFor        = 3 * time.Second        // how long a changed row is marked
 )
 
 // screen shows a watched query on a terminal and redraws it when rows change. A
@@ -50,7 +50,7 @@ func newScreen(out cli.Stream, now func() time.Time) *screen {
 }
 
 func (s *screen) run() {
-	tick := time.NewTicker(screenStep)
+	tick := time.NewTicker(screenInterval)
 	defer tick.Stop()
 	for {
 		select {

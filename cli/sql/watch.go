@@ -111,7 +111,7 @@ func (w *watch) reconnect(ctx context.Context, backoff *cli.Backoff) (sub *machi
 				return sub, true, nil
 			}
 		}
-		if !w.whole || w.id == "" || forgotten(err) {
+		if !w.whole || w.id == "" || subscriptionGone(err) {
 			if sub, err = client.Subscribe(ctx, w.query); err == nil {
 				w.id = sub.ID
 				return sub, false, w.sink.restart()
@@ -123,9 +123,9 @@ func (w *watch) reconnect(ctx context.Context, backoff *cli.Backoff) (sub *machi
 	}
 }
 
-// forgotten reports whether the subscription no longer exists: its broker was
+// subscriptionGone reports whether the subscription no longer exists: its broker was
 // restarted, is a different one, or no longer has the changes since then.
-func forgotten(err error) bool {
+func subscriptionGone(err error) bool {
 	switch bourse.CodeOf(err) {
 	case bourse.CodeNotFound, bourse.CodeFailedPrecondition, bourse.CodeConflict:
 		return true

@@ -180,7 +180,7 @@ func TestWatchDoesNotRetryStatementTimeout(t *testing.T) {
 			reply{want: "GET /v1/view/subscriptions/s1?from=4", status: http.StatusGatewayTimeout},
 			reply{want: "GET /v1/view/subscriptions/s1?from=4", lines: []string{`{"columns":["id","n"]}`, `{"error":{"code":"timeout","message":"the statement took longer than 1s"}}`}},
 		)
-		if bourse.CodeOf(err) != bourse.CodeTimeout || !slices.Equal(cli.Hints(err), []string{askLess}) {
+		if bourse.CodeOf(err) != bourse.CodeTimeout || !slices.Equal(cli.Hints(err), []string{smallerResult}) {
 			t.Errorf("got error %v (%q), want timeout and a hint to reduce the result", err, cli.Hints(err))
 		}
 	})

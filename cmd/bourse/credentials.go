@@ -148,7 +148,7 @@ func (v workerSecrets) AwaitSynced(ctx context.Context) {
 	case <-time.After(joinPatience):
 	case <-ctx.Done():
 	}
-	tick := time.NewTicker(syncedStep)
+	tick := time.NewTicker(syncedInterval)
 	defer tick.Stop()
 	for !v.InSync() && len(v.server.members()) > 1 && ctx.Err() == nil {
 		select {
@@ -158,9 +158,9 @@ func (v workerSecrets) AwaitSynced(ctx context.Context) {
 	}
 }
 
-// syncedStep is the interval at which AwaitSynced checks whether the view has been
+// syncedInterval is the interval at which AwaitSynced checks whether the view has been
 // compared with another one.
-const syncedStep = 10 * time.Millisecond
+const syncedInterval = 10 * time.Millisecond
 
 // openKeys reads the broker's key file and reloads it when it changes. It returns nil if
 // no file is configured.

@@ -166,12 +166,12 @@ func (s *server) serveLink(ctx context.Context, h http.Handler) error {
 	return s.serve(ctx, s.link.Listen(nats.PortAPI), s.withReplication(h), secure)
 }
 
-// countsEvery is the interval at which new failures on NATS are logged.
-const countsEvery = time.Minute
+// countsInterval is the interval at which new failures on NATS are logged.
+const countsInterval = time.Minute
 
-// tellCounts regularly logs the link's failure counters if they have changed.
-func (s *server) tellCounts(ctx context.Context) error {
-	tick := time.NewTicker(countsEvery)
+// logCounts regularly logs the link's failure counters if they have changed.
+func (s *server) logCounts(ctx context.Context) error {
+	tick := time.NewTicker(countsInterval)
 	defer tick.Stop()
 	for logged := (nats.Counts{}); ; {
 		select {
@@ -364,7 +364,7 @@ func (s *server) membership() stage {
 			})
 		}
 		if s.link != nil {
-			running.Go(func() error { return s.tellCounts(ctx) })
+			running.Go(func() error { return s.logCounts(ctx) })
 		}
 		return running.Wait()
 	}}

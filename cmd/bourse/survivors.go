@@ -97,8 +97,8 @@ func superviseTasks(ctx context.Context, tasks []serve.Task, to serve.Print) (fa
 	return serve.Run(ctx, serve.Config{Runner: d, Tasks: tasks, Env: os.Environ(), Dir: here, Print: to})
 }
 
-// leashLook is the interval at which a leashed supervisor checks that its parent exists.
-const leashLook = 200 * time.Millisecond
+// leashInterval is the interval at which a leashed supervisor checks that its parent exists.
+const leashInterval = 200 * time.Millisecond
 
 // leashed is the main function of a supervisor for such tasks. When its parent is
 // killed, it exits and removes the tasks and their directory.
@@ -108,7 +108,7 @@ func leashed(dir string) int {
 	parent := os.Getppid()
 	go func() { // runs until the process exits
 		for os.Getppid() == parent {
-			time.Sleep(leashLook)
+			time.Sleep(leashInterval)
 		}
 		cancel()
 	}()

@@ -136,7 +136,7 @@ func (p *parts) offered(peers volumes.Peers) worker.Parts {
 // policy returns the operator's settings for machines.
 func (h *host) policy() worker.Policy {
 	c := &h.config.Host
-	out := worker.Policy{SharedQuota: c.Shared, NoNetwork: h.parts.noNetwork, Kept: keptOfMachine(), Patience: h.config.Standby, IdleAfter: h.config.IdleAfter, Awake: true}
+	out := worker.Policy{SharedQuota: c.Shared, NoNetwork: h.parts.noNetwork, Kept: diskPerMachine(), Patience: h.config.Standby, IdleAfter: h.config.IdleAfter, Awake: true}
 	switch c.Network {
 	case serve.NetworkAll:
 		out.NetworkMode = worker.NetworkAll
@@ -222,9 +222,9 @@ func gpus(ctx context.Context, c *serve.HostConfig, log *slog.Logger) map[string
 	return found.Kinds
 }
 
-// keptOfMachine returns the maximum disk space that a worker needs for each machine's
+// diskPerMachine returns the maximum disk space that a worker needs for each machine's
 // log and record. The record is stored both in the write-ahead log and in the snapshot.
-func keptOfMachine() bourse.MiB {
+func diskPerMachine() bourse.MiB {
 	size, files := logs.Defaults(0, 0)
 	return bourse.MiB(size*int64(files)>>20) + 2
 }
