@@ -90,9 +90,9 @@ type failingTransport struct{ err error }
 
 func (n failingTransport) RoundTrip(*http.Request) (*http.Response, error) { return nil, n.err }
 
-// Passing reports whether err is a temporary failure of the connection or the server,
+// Temporary reports whether err is a temporary failure of the connection or the server,
 // so that the same request may succeed later.
-func Passing(err error) bool {
+func Temporary(err error) bool {
 	switch bourse.CodeOf(err) {
 	case bourse.CodeUnavailable, bourse.CodeRateLimited:
 		return true
@@ -109,8 +109,8 @@ type Backoff struct{ next time.Duration }
 
 // Bounds of a Backoff's delays.
 const (
-	minBackoff  = 250 * time.Millisecond
-	BackoffMost = 10 * time.Second
+	minBackoff = 250 * time.Millisecond
+	MaxBackoff = 10 * time.Second
 )
 
 // Wait waits before the next try, or returns the cause once ctx is done. Half of the
@@ -118,7 +118,7 @@ const (
 // once.
 func (b *Backoff) Wait(ctx context.Context) error {
 	wait := max(b.next, minBackoff)
-	b.next = min(2*wait, BackoffMost)
+	b.next = min(2*wait, MaxBackoff)
 	select {
 	case <-ctx.Done():
 		return context.Cause(ctx)
@@ -129,7 +129,7 @@ func (b *Backoff) Wait(ctx context.Context) error {
 
 // Reset starts again with short delays if the last try worked for long enough.
 func (b *Backoff) Reset(lasted time.Duration) {
-	if lasted > BackoffMost {
+	if lasted > MaxBackoff {
 		b.next = 0
 	}
 }

@@ -57,8 +57,8 @@ type statusError struct {
 
 func (e *statusError) Unwrap() error { return e.error }
 
-// EndsWith sets the exit status of err. It returns nil if err is nil.
-func EndsWith(err error, status int) error {
+// WithExitStatus sets the exit status of err. It returns nil if err is nil.
+func WithExitStatus(err error, status int) error {
 	if err == nil {
 		return nil
 	}
@@ -67,9 +67,9 @@ func EndsWith(err error, status int) error {
 
 // hinted is an error with hints.
 type hinted struct {
-	err    error
-	hints  []string
-	beside bool // set by Beside
+	err         error
+	hints       []string
+	afterResult bool // set by Beside
 }
 
 func (h *hinted) Error() string { return h.err.Error() }
@@ -90,29 +90,29 @@ func Hint(err error, lines ...string) error {
 	if err == nil {
 		return nil
 	}
-	return &hinted{err, lines, isBeside(err)}
+	return &hinted{err, lines, isAfterResult(err)}
 }
 
-// Beside marks err as following a JSON result. Because standard output already contains
-// JSON, the error is printed as text to standard error, even with --json. Beside
+// AfterResult marks err as following a JSON result. Because standard output already contains
+// JSON, the error is printed as text to standard error, even with --json. AfterResult
 // returns nil if err is nil.
-func Beside(err error) error {
+func AfterResult(err error) error {
 	if err == nil {
 		return nil
 	}
 	return &hinted{err, Hints(err), true}
 }
 
-func isBeside(err error) bool {
+func isAfterResult(err error) bool {
 	h, ok := errors.AsType[*hinted](err)
-	return ok && h.beside
+	return ok && h.afterResult
 }
 
 // printError prints an error and its hints to standard error. Control characters are
 // escaped, because the error may quote text from a server. With --json, it prints the
 // API's error object to standard output instead.
 func (s *Shell) printError(err error) {
-	if s.JSON && !isBeside(err) {
+	if s.JSON && !isAfterResult(err) {
 		_ = s.PrintLine(errorBody(err)) // if standard output is closed, nobody reads it
 		return
 	}

@@ -36,7 +36,7 @@ func (w *watch) run(ctx context.Context) error {
 		}
 		st, err := w.look()
 		end()
-		if err != nil && (w.shown == nil || !cli.Passing(err)) {
+		if err != nil && (w.shown == nil || !cli.Temporary(err)) {
 			return err
 		}
 		trouble := ""

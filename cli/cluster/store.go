@@ -39,7 +39,7 @@ The exit status is 0 if nothing is damaged, and 1 otherwise.`,
 			if err := printStore(s, &r); err != nil || len(r.Damage) == 0 {
 				return err
 			}
-			return cli.Beside(cli.Hint(bourse.Errorf(bourse.CodeInternal, "the store is damaged"), "bourse worker store recover --data "+data))
+			return cli.AfterResult(cli.Hint(bourse.Errorf(bourse.CodeInternal, "the store is damaged"), "bourse worker store recover --data "+data))
 		},
 	}
 	c.Flags().StringVar(&data, "data", "", "worker's data `directory` (required)")

@@ -148,7 +148,7 @@ func planExit(err error) error {
 	if bourse.CodeOf(err) == bourse.CodeCanceled {
 		return err
 	}
-	return cli.EndsWith(err, planErrors)
+	return cli.WithExitStatus(err, planErrors)
 }
 
 // target is the app of a command.

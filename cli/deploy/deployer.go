@@ -224,10 +224,10 @@ func (d *deployer) show(ctx context.Context, p *deploy.Plan, have *there) error 
 		return err
 	}
 	if err := refused(p); err != nil {
-		return cli.Beside(bourse.Errorf(bourse.CodeInvalid, "the plan cannot be carried out: %s", cli.Count(len(p.Refused), "reason")))
+		return cli.AfterResult(bourse.Errorf(bourse.CodeInvalid, "the plan cannot be carried out: %s", cli.Count(len(p.Refused), "reason")))
 	}
 	if err := plans.ShortError(fits); err != nil {
-		return cli.Beside(err)
+		return cli.AfterResult(err)
 	}
 	if len(p.Steps) > 0 {
 		return errChanges

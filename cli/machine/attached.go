@@ -69,9 +69,9 @@ func waitForEnd(ctx context.Context, s *cli.Shell, app string, id bourse.Machine
 		switch {
 		case err == nil, ctx.Err() != nil, bourse.CodeOf(err) == bourse.CodeNotFound:
 			return ctx.Err()
-		case bourse.CodeOf(err) == bourse.CodeTimeout && !cli.Passing(err):
+		case bourse.CodeOf(err) == bourse.CodeTimeout && !cli.Temporary(err):
 			continue
-		case !cli.Passing(err):
+		case !cli.Temporary(err):
 			return about(err, app, id)
 		}
 		if err := backoff.Wait(ctx); err != nil {

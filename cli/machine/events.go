@@ -107,7 +107,7 @@ func (e *events) all(ctx context.Context, words []string) error {
 			return context.Cause(ctx)
 		case <-time.After(newMachinesInterval):
 		}
-		if list, _, err = e.news(ctx, only, false); err != nil && !cli.Passing(err) {
+		if list, _, err = e.news(ctx, only, false); err != nil && !cli.Temporary(err) {
 			return err
 		}
 	}
@@ -135,7 +135,7 @@ func (e *events) news(ctx context.Context, only []bourse.MachineID, all bool) (o
 	for i := range machines {
 		group.Go(func() (err error) {
 			lists[i], err = client.Events(ctx, app, machines[i].ID, e.limit)
-			if bourse.CodeOf(err) == bourse.CodeNotFound || cli.Passing(err) {
+			if bourse.CodeOf(err) == bourse.CodeNotFound || cli.Temporary(err) {
 				return nil // the machine is gone, or its worker does not answer; the next call catches up
 			}
 			return err

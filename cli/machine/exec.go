@@ -148,12 +148,12 @@ func withShellStatus(err error) error {
 	text := err.Error()
 	for _, phrase := range []string{"not executable", "is a directory", "permission denied", "exec format error", "cannot be executed"} {
 		if strings.Contains(text, phrase) {
-			return cli.EndsWith(err, notExecutable)
+			return cli.WithExitStatus(err, notExecutable)
 		}
 	}
 	for _, phrase := range []string{"was not found in PATH", "does not exist", "executable file not found", "no such file or directory"} {
 		if strings.Contains(text, phrase) {
-			return cli.EndsWith(err, noProgram)
+			return cli.WithExitStatus(err, noProgram)
 		}
 	}
 	return err

@@ -51,7 +51,7 @@ func (l *logs) followOne(ctx context.Context, id bourse.MachineID, want machines
 			return failed
 		case err == nil && l.destroyed(ctx, id), bourse.CodeOf(err) == bourse.CodeNotFound:
 			return nil
-		case err != nil && !cli.Passing(err):
+		case err != nil && !cli.Temporary(err):
 			return err
 		case err != nil && !lost:
 			lost = true

@@ -96,5 +96,5 @@ func enough(list []machinesapi.RegionPlacement, want int64) error {
 		return nil
 	}
 	err := bourse.Errorf(bourse.CodeInsufficient, "there is room for %d of %d machines", n, max(1, want))
-	return cli.Beside(cli.Hint(err, "bourse quote host, with the same flags for region and size"))
+	return cli.AfterResult(cli.Hint(err, "bourse quote host, with the same flags for region and size"))
 }

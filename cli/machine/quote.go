@@ -42,7 +42,7 @@ run". If no worker could fill the order, the command exits with status 6.`,
 				return err
 			}
 			err = cli.Hint(bourse.Errorf(bourse.CodeInsufficient, "no worker could fill this order"), cli.AfterRefusals(d.Refusals())...)
-			return cli.Beside(err)
+			return cli.AfterResult(err)
 		},
 	}
 	f.Bind(s, c)

@@ -148,7 +148,7 @@ func ask(ctx context.Context, s *cli.Shell, q machinesapi.ViewQuery, f options) 
 		stop()
 		switch {
 		case err != nil && rows:
-			return cli.Beside(errors.Join(err, out.flush()))
+			return cli.AfterResult(errors.Join(err, out.flush()))
 		case err != nil:
 			return errors.Join(err, out.flush())
 		case line.Columns != nil:
@@ -164,7 +164,7 @@ func ask(ctx context.Context, s *cli.Shell, q machinesapi.ViewQuery, f options) 
 	}
 	if end.Truncated {
 		err := bourse.Errorf(bourse.CodeInvalid, "the answer was truncated after %s, the server's limit", cli.Count(end.Rows, "row"))
-		return cli.Beside(cli.Hint(err, smallerResult))
+		return cli.AfterResult(cli.Hint(err, smallerResult))
 	}
 	if s.Out.TTY && s.Err.TTY && !s.JSON && !f.csv {
 		s.Note(cli.Count(end.Rows, "row") + " in " + cli.Took(time.Duration(end.MS*float64(time.Millisecond))))

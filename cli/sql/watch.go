@@ -52,7 +52,7 @@ func watchQuery(ctx context.Context, s *cli.Shell, q machinesapi.ViewQuery, f op
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		if !cli.Passing(err) {
+		if !cli.Temporary(err) {
 			return err
 		}
 		backoff.Reset(s.Now().Sub(began))
@@ -117,7 +117,7 @@ func (w *watch) reconnect(ctx context.Context, backoff *cli.Backoff) (sub *machi
 				return sub, false, w.sink.restart()
 			}
 		}
-		if !cli.Passing(err) {
+		if !cli.Temporary(err) {
 			return nil, false, err
 		}
 	}

@@ -198,7 +198,7 @@ func TestWatchBacksOff(t *testing.T) {
 		out, _ := clitest.Buffer("")
 		said, err := watching(t, out, options{}, time.Hour, false, replies...)
 		if took := time.Since(began); bourse.CodeOf(err) != bourse.CodeForbidden || took < 25*time.Second || took > time.Minute {
-			t.Errorf("got error %v after %s, want forbidden after about 11 waits of up to %s", err, took, cli.BackoffMost)
+			t.Errorf("got error %v after %s, want forbidden after about 11 waits of up to %s", err, took, cli.MaxBackoff)
 		}
 		if n := strings.Count(said, "\n"); n != 1 {
 			t.Errorf("%d lines on stderr, want 1:\n%s", n, said)
