@@ -69,7 +69,7 @@ func WithExitStatus(err error, status int) error {
 type hinted struct {
 	err         error
 	hints       []string
-	afterResult bool // set by Beside
+	afterResult bool // set by AfterResult
 }
 
 func (h *hinted) Error() string { return h.err.Error() }
