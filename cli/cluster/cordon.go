@@ -44,7 +44,7 @@ func cordonVerb(s *cli.Shell, cordon bool, c *cobra.Command) *cobra.Command {
 		}
 		says := "accepts orders again"
 		if cordon {
-			says = "no longer accepts orders; it still has " + machineCount(&w) + " machines"
+			says = "no longer accepts orders; remaining machines: " + machineCount(&w)
 		}
 		_, err = fmt.Fprintf(s.Out, "%s  %s\n", w.ID, says)
 		return err
