@@ -1,6 +1,7 @@
 package enroll
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"io"
@@ -17,6 +18,7 @@ import (
 type Desk struct {
 	Issuer func() *admission.CA // signs
 	Ledger *Ledger
+	Region bourse.Region                            // of the broker
 	CA     func() []byte                            // the cluster's CA in PEM, which may contain several certificates
 	Taken  func(name bourse.WorkerID) bool          // reports whether a server of the cluster has this name
 	Common func(roles []bourse.Role) (Reply, error) // what hosts with these servers need, without certificates
@@ -84,10 +86,11 @@ func (d *Desk) join(in *Request) (*Reply, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := d.Ledger.Use(in.ID, in.Secret, in, now, d.Taken); err != nil {
+	terms, err := d.Ledger.Use(in.ID, in.Secret, in, now, d.Taken)
+	if err != nil {
 		return nil, err
 	}
-	reply.CA, reply.Certificates = d.CA(), signed
+	reply.CA, reply.Certificates, reply.Region = d.CA(), signed, cmp.Or(in.Region, terms.Region, d.Region)
 	return &reply, nil
 }
 

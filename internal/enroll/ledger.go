@@ -38,7 +38,7 @@ type Issued struct {
 type Use struct {
 	Host bourse.WorkerID `json:"host"`
 	At   time.Time       `json:"at"`
-	Keys []byte          `json:"keys"` // digest of the certificate requests: the same host may ask again
+	Keys []byte          `json:"keys"` // digest of the servers' public keys: the same host may ask again
 }
 
 // Ended reports why an invitation can no longer be used, or "".
@@ -160,11 +160,12 @@ func find(all map[string]*Issued, id, secret string) (*Issued, error) {
 }
 
 // Use records that a host uses the invitation with this secret. A host that asks again with
-// the same certificate requests has used it once. taken reports whether the cluster has a
+// the same keys has used it once. taken reports whether the cluster has a
 // server of this name. Errors: unauthorized if the secret is not right; forbidden if the
 // invitation cannot be used, or not for this; already_exists if a name is taken.
-func (l *Ledger) Use(id, secret string, r *Request, now time.Time, taken func(bourse.WorkerID) bool) error {
-	return l.change(func(all map[string]*Issued) error {
+func (l *Ledger) Use(id, secret string, r *Request, now time.Time, taken func(bourse.WorkerID) bool) (Terms, error) {
+	var terms Terms
+	err := l.change(func(all map[string]*Issued) error {
 		old, err := find(all, id, secret)
 		if err != nil {
 			return err
@@ -174,11 +175,12 @@ func (l *Ledger) Use(id, secret string, r *Request, now time.Time, taken func(bo
 				return bourse.Errorf(bourse.CodeForbidden, "join token %s is not for the role %s", id, bourse.Quoted(string(s.Role)))
 			}
 		}
-		if old.Region != "" && old.Region != r.Region {
+		if old.Region != "" && r.Region != "" && old.Region != r.Region {
 			return bourse.Errorf(bourse.CodeForbidden, "join token %s is for region %s, not for %s", id, old.Region, bourse.Quoted(string(r.Region)))
 		}
 		keys := r.digest()
 		if now.Before(old.Expires) && slices.ContainsFunc(old.Used, func(u Use) bool { return u.Host == r.Host && slices.Equal(u.Keys, keys) }) {
+			terms = old.Terms
 			return errUnchanged
 		}
 		if why := old.Ended(now); why != "" {
@@ -189,11 +191,13 @@ func (l *Ledger) Use(id, secret string, r *Request, now time.Time, taken func(bo
 				return bourse.Errorf(bourse.CodeAlreadyExists, "the cluster already has a server %s: choose another name for this host", name)
 			}
 		}
+		terms = old.Terms
 		used := *old
 		used.Used = append(slices.Clip(old.Used), Use{Host: r.Host, At: now, Keys: keys})
 		all[id] = &used
 		return nil
 	})
+	return terms, err
 }
 
 // errUnchanged ends a change that has nothing to store.

@@ -23,7 +23,7 @@ type Request struct {
 	ID      string          `json:"id"` // of the invitation
 	Secret  string          `json:"secret"`
 	Host    bourse.WorkerID `json:"host"`
-	Region  bourse.Region   `json:"region"`
+	Region  bourse.Region   `json:"region,omitempty"`  // "": that of the invitation, or the broker's
 	Address string          `json:"address,omitempty"` // IP address of the host; "" if it cannot be reached
 	Servers []Server        `json:"servers"`
 }
@@ -39,8 +39,12 @@ func (r *Request) digest() []byte {
 	h := sha256.New()
 	for _, s := range r.Servers {
 		h.Write([]byte(s.Role))
-		_ = binary.Write(h, binary.BigEndian, int64(len(s.Request))) // a hash accepts all writes
-		h.Write(s.Request)
+		key := s.Request
+		if r, err := x509.ParseCertificateRequest(s.Request); err == nil {
+			key = r.RawSubjectPublicKeyInfo
+		}
+		_ = binary.Write(h, binary.BigEndian, int64(len(key))) // a hash accepts all writes
+		h.Write(key)
 	}
 	return h.Sum(nil)
 }
@@ -50,8 +54,10 @@ func (r *Request) Validate() error {
 	if err := r.Host.Validate(); err != nil {
 		return err
 	}
-	if err := r.Region.Validate(); err != nil {
-		return err
+	if r.Region != "" {
+		if err := r.Region.Validate(); err != nil {
+			return err
+		}
 	}
 	if r.Address != "" {
 		if a, err := netip.ParseAddr(r.Address); err != nil || a.IsUnspecified() || a.IsMulticast() {
@@ -83,6 +89,7 @@ func ServerName(host bourse.WorkerID, role bourse.Role) bourse.WorkerID {
 // Reply contains everything that a host needs to be part of the cluster.
 type Reply struct {
 	Cluster      string                 `json:"cluster"`
+	Region       bourse.Region          `json:"region"`       // of the host
 	CA           []byte                 `json:"ca"`           // PEM
 	Certificates map[bourse.Role][]byte `json:"certificates"` // PEM
 	GossipKey    []byte                 `json:"gossip_key,omitempty"`

@@ -1,0 +1,3 @@
+// Package host implements the commands that make a host part of a cluster: "bourse init" on
+// the first host, and "bourse join" on every other one.
+package host

@@ -1,0 +1,181 @@
+package host
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/hex"
+	"fmt"
+	"net"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/cli"
+	"github.com/bourse-dev/bourse/internal/admission"
+	"github.com/bourse-dev/bourse/internal/enroll"
+	"github.com/bourse-dev/bourse/internal/seal"
+	"github.com/bourse-dev/bourse/machinesapi"
+)
+
+// NewInit returns the "init" command.
+func NewInit(s *cli.Shell) *cobra.Command {
+	h := setup{shell: s}
+	var cluster string
+	c := &cobra.Command{
+		Use:   "init",
+		Short: "Create a cluster, with this host as its first one",
+		Long: `Create a cluster, with this host as its first one: its CA, keys and first token, the
+configuration of this host's servers, and the servers themselves. Where systemd runs,
+they become the service bourse. Elsewhere they run in the foreground.
+
+It prints the command that makes another host part of the cluster. The commands on
+this host use the new cluster from now on.
+
+The CA's key, ca.key, is needed only to replace the issuer, which brokers use and
+which is valid for a year. You can move it to a safe place.`,
+		Example: `  bourse init
+  bourse init --region gru --address 10.0.0.1
+  bourse init --role broker,proxy`,
+		Args: cli.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error { return h.init(c.Context(), cluster) },
+	}
+	h.bind(c, []string{"broker", "proxy", "worker"})
+	c.Flags().StringVar(&cluster, "cluster", "", "`name` of the cluster (default: generated)")
+	c.Flags().StringVarP(&h.region, "region", "r", "local", "`region` of this host")
+	return c
+}
+
+func (h *setup) init(ctx context.Context, cluster string) error {
+	if err := h.fresh(); err != nil {
+		return err
+	}
+	if err := h.find(); err != nil {
+		return err
+	}
+	if err := bourse.Region(h.region).Validate(); err != nil {
+		return cli.FlagError("--region", err)
+	}
+	if !slices.Contains(h.roles, string(bourse.RoleBroker)) {
+		return bourse.Errorf(bourse.CodeInvalid, "the first host of a cluster needs a broker: add it to --role")
+	}
+	if cluster == "" {
+		cluster = "bourse-" + strings.ToLower(rand.Text()[:6])
+	}
+	if err := h.makeDirs(); err != nil {
+		return err
+	}
+	one, err := h.createCredentials(cluster)
+	if err != nil {
+		return err
+	}
+	if err := h.write(cluster, nil, nil); err != nil {
+		return err
+	}
+	_, err = cli.UpdateContexts(h.shell.Getenv, func(all *cli.Contexts) error {
+		all.ByName[cluster], all.Current = one, cluster
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	h.shell.UseAPI(one)
+	h.found()
+	return h.start(ctx, func(ctx context.Context) error { return h.greet(ctx, cluster) })
+}
+
+// createCredentials creates the files that all servers of the cluster have in common, and
+// the certificates of this host's servers. It overwrites nothing.
+func (h *setup) createCredentials(cluster string) (cli.Context, error) {
+	now, dir := h.shell.Now(), h.dir()
+	one := cli.Context{API: "https://" + net.JoinHostPort(h.address, "4280")}
+	ca, err := admission.NewCA(cluster, now)
+	if err != nil {
+		return one, err
+	}
+	issuer, err := ca.NewIssuer(now)
+	if err != nil {
+		return one, err
+	}
+	token := random(16)
+	one.CA, one.Token = string(ca.Pair().Cert), token
+	files := []struct {
+		path string
+		data []byte
+	}{
+		{dir.CA(), ca.Pair().Cert},
+		{dir.CAKey(), ca.Pair().Key},
+		{dir.Issuer(), issuer.Pair().PEM()},
+		{dir.GossipKey(), []byte(random(32) + "\n")},
+		{dir.Tokens(), []byte(token + " *\n")},
+		{dir.SecretsKey(), seal.Generate()},
+	}
+	for _, role := range h.roles {
+		who := admission.Identity{ID: enroll.ServerName(bourse.WorkerID(h.name), bourse.Role(role)), Role: bourse.Role(role)}
+		pair, err := selfSigned(issuer, who, h.address, now)
+		if err != nil {
+			return one, err
+		}
+		files = append(files, struct {
+			path string
+			data []byte
+		}{dir.Server(who.ID), pair})
+	}
+	for _, f := range files {
+		if _, err := os.Lstat(f.path); err == nil {
+			return one, cli.Hint(bourse.Errorf(bourse.CodeAlreadyExists, "%s already exists: it may be the only copy of a cluster's keys", f.path),
+				"--config with a path in another directory", "move the files of "+string(dir)+" away, if no cluster uses them")
+		}
+	}
+	for _, f := range files {
+		if err := enroll.WriteFile(f.path, f.data, 0o600); err != nil {
+			return one, bourse.Errorf(bourse.CodeInvalid, "write the credentials: %w", err)
+		}
+	}
+	return one, nil
+}
+
+// selfSigned creates the certificate of a server of the first host, with its key.
+func selfSigned(issuer *admission.CA, who admission.Identity, address string, now time.Time) ([]byte, error) {
+	key, private, err := admission.NewKey()
+	if err != nil {
+		return nil, err
+	}
+	request, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{}, key)
+	if err != nil {
+		return nil, bourse.Errorf(bourse.CodeInternal, "make a certificate request: %w", err)
+	}
+	cert, err := issuer.Sign(request, who, []string{address}, now)
+	return slices.Concat(cert, private), err
+}
+
+// greet prints what to do next.
+func (h *setup) greet(ctx context.Context, cluster string) error {
+	token, err := h.shell.Client().JoinTokens().Create(ctx, machinesapi.CreateJoinToken{})
+	if err != nil {
+		return err
+	}
+	if h.shell.JSON {
+		return h.shell.PrintJSON(token)
+	}
+	_, err = fmt.Fprintf(h.shell.Out, `
+Cluster %s is ready. To add a host, type there, within an hour:
+
+  bourse join %s
+
+For more hosts: bourse token join --uses 10 --ttl 24h
+To look around: bourse worker list
+`, cluster, token.Token)
+	return err
+}
+
+// random returns n random bytes in hex.
+func random(n int) string {
+	b := make([]byte, n)
+	_, _ = rand.Read(b) // crypto/rand never fails
+	return hex.EncodeToString(b)
+}

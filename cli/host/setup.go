@@ -1,0 +1,251 @@
+package host
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/pelletier/go-toml/v2"
+	"github.com/spf13/cobra"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/cli"
+	"github.com/bourse-dev/bourse/cli/serve"
+	"github.com/bourse-dev/bourse/internal/admission"
+	"github.com/bourse-dev/bourse/internal/enroll"
+)
+
+// setup is what both commands need to know about a host.
+type setup struct {
+	shell   *cli.Shell
+	config  string // path of the configuration; the credentials are in its directory
+	data    string
+	name    string
+	region  string
+	address string
+	roles   []string
+	here    bool // run the servers in this process
+}
+
+func (h *setup) bind(c *cobra.Command, roles []string) {
+	flags := c.Flags()
+	flags.StringVar(&h.config, "config", serve.DefaultFile, "`file` to write the configuration to; credentials are written to its directory")
+	flags.StringVar(&h.data, "data", "/var/lib/bourse", "`directory` for the servers' data")
+	flags.StringVarP(&h.name, "name", "n", "", "`name` of the host in the cluster (default: its host name)")
+	flags.StringVar(&h.address, "address", "", "`IP` address at which the cluster's other hosts reach this one (default: that of the default route)")
+	flags.StringSliceVar(&h.roles, "role", roles, "`servers` that this host runs: worker, broker and proxy, separated by commas")
+	flags.BoolVar(&h.here, "foreground", false, "run the servers in the foreground, even where systemd runs")
+	cli.CompleteFixed(c, "role", "worker", "broker", "proxy")
+}
+
+// dir returns the directory of credentials.
+func (h *setup) dir() admission.Dir { return admission.Dir(filepath.Dir(h.config)) }
+
+// fresh returns an error if this host has a configuration.
+func (h *setup) fresh() error {
+	_, err := os.Lstat(h.config)
+	switch {
+	case err == nil:
+		return cli.Hint(bourse.Errorf(bourse.CodeAlreadyExists, "this host is already part of a cluster: %s exists", h.config),
+			"bourse serve, to run its servers", "remove "+h.config+" and "+h.data+", to start again")
+	case !errors.Is(err, fs.ErrNotExist):
+		return bourse.Errorf(bourse.CodeInvalid, "%w", err)
+	}
+	return nil
+}
+
+// find fills in what was not given.
+func (h *setup) find() error {
+	if h.name == "" {
+		name, err := os.Hostname()
+		if err != nil {
+			return bourse.Errorf(bourse.CodeInvalid, "find the host name: %w; use --name", err)
+		}
+		h.name, _, _ = strings.Cut(strings.ToLower(name), ".")
+	}
+	if bourse.WorkerID(h.name).Validate() != nil {
+		return bourse.Errorf(bourse.CodeInvalid, "the name %s is invalid: use --name with 1 to 63 of a-z, 0-9 and \"-\", beginning and ending with a letter or digit", bourse.Quoted(h.name))
+	}
+	for _, role := range h.roles {
+		if !slices.Contains(bourse.ServerRoles(), bourse.Role(role)) {
+			return bourse.Errorf(bourse.CodeInvalid, "--role %s: use worker, broker and proxy", bourse.Quoted(role))
+		}
+	}
+	slices.Sort(h.roles)
+	h.roles = slices.Compact(h.roles)
+	if h.address == "" {
+		address, err := ownAddress()
+		if err != nil {
+			return err
+		}
+		h.address = address.String()
+	}
+	if a, err := netip.ParseAddr(h.address); err != nil || a.IsUnspecified() {
+		return bourse.Errorf(bourse.CodeInvalid, "--address %s: use an IP address of this host", bourse.Quoted(h.address))
+	}
+	return nil
+}
+
+// ownAddress returns the source address of the default route, or otherwise the first
+// address that is not on the loopback.
+func ownAddress() (netip.Addr, error) {
+	// Connecting a UDP socket sends nothing: the kernel only chooses a route.
+	if c, err := net.Dial("udp", "192.0.2.1:9"); err == nil {
+		defer c.Close()
+		if a, ok := c.LocalAddr().(*net.UDPAddr); ok {
+			return a.AddrPort().Addr().Unmap(), nil
+		}
+	}
+	addrs, err := net.InterfaceAddrs()
+	if err != nil {
+		return netip.Addr{}, bourse.Errorf(bourse.CodeInvalid, "find this host's address: %w; use --address", err)
+	}
+	for _, a := range addrs {
+		if p, err := netip.ParsePrefix(a.String()); err == nil && p.Addr().IsGlobalUnicast() {
+			return p.Addr(), nil
+		}
+	}
+	return netip.Addr{}, bourse.Errorf(bourse.CodeInvalid, "this host has no address that other hosts can reach: use --address")
+}
+
+// write creates the host's configuration, once everything that it refers to exists.
+func (h *setup) write(cluster string, join, nats []string) error {
+	common := map[string]any{"cluster": cluster, "name": h.name, "region": h.region, "data": h.data, "credentials": string(h.dir())}
+	if len(nats) > 0 {
+		common["nats"] = nats
+	} else {
+		common["address"] = h.address
+	}
+	if len(join) > 0 {
+		common["join"] = join
+	}
+	var text strings.Builder
+	text.WriteString("# The servers of this host. Settings have the names of flags: see bourse serve worker --help.\n\n")
+	lines, err := toml.Marshal(common)
+	if err != nil {
+		return bourse.Errorf(bourse.CodeInternal, "encode the configuration: %w", err)
+	}
+	text.Write(lines)
+	for _, role := range h.roles {
+		fmt.Fprintf(&text, "\n[%s]\n", role)
+		if role == string(bourse.RoleProxy) {
+			text.WriteString("http = [\":80\"]\n")
+		}
+	}
+	if err := enroll.WriteFile(h.config, []byte(text.String()), 0o600); err != nil {
+		return bourse.Errorf(bourse.CodeInvalid, "write the configuration: %w", err)
+	}
+	return nil
+}
+
+// makeDirs creates the directories of credentials and data.
+func (h *setup) makeDirs() error {
+	for _, dir := range []string{string(h.dir()), h.data} {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return cli.Hint(bourse.Errorf(bourse.CodeInvalid, "%w", err), "run this command as root", "--config and --data with paths that you may write to")
+		}
+	}
+	return nil
+}
+
+// start runs the host's servers and calls ready once all of them serve.
+func (h *setup) start(ctx context.Context, ready func(context.Context) error) error {
+	if !h.here && systemd() {
+		if err := h.startService(ctx); err != nil {
+			return err
+		}
+		return ready(ctx)
+	}
+	file, err := serve.ReadFile(h.config)
+	if err != nil {
+		return err
+	}
+	ctx, stop := h.shell.Lifetime(ctx, false)
+	defer stop()
+	return serve.RunHost(ctx, h.shell, file, func(serve.Ready) error { return nil }, func() error { return ready(ctx) })
+}
+
+// systemd reports whether systemd is the host's init system.
+func systemd() bool {
+	info, err := os.Stat("/run/systemd/system")
+	return err == nil && info.IsDir()
+}
+
+// unitPath is where the unit is written if no package has installed one.
+const unitPath = "/etc/systemd/system/bourse.service"
+
+// unit is the service of a host's servers. Machines are not part of it: they keep running
+// when it is restarted, and when one machine uses up all memory.
+const unit = `[Unit]
+Description=Bourse
+Documentation=man:bourse(1)
+Wants=network-online.target
+After=network-online.target containerd.service
+
+[Service]
+Type=notify
+NotifyAccess=all
+ExecStart=%s serve --config %s
+KillMode=process
+Restart=always
+TimeoutStartSec=infinity
+TimeoutStopSec=60
+OOMPolicy=continue
+TasksMax=infinity
+LimitNOFILE=1048576
+
+[Install]
+WantedBy=multi-user.target
+`
+
+func (h *setup) startService(ctx context.Context) error {
+	if exec.CommandContext(ctx, "systemctl", "cat", "bourse.service").Run() != nil {
+		exe, err := os.Executable()
+		if err != nil {
+			return bourse.Errorf(bourse.CodeInternal, "find this program: %w", err)
+		}
+		if err := enroll.WriteFile(unitPath, fmt.Appendf(nil, unit, exe, h.config), 0o644); err != nil {
+			return bourse.Errorf(bourse.CodeInvalid, "write the service: %w", err)
+		}
+		if err := systemctl(ctx, "daemon-reload"); err != nil {
+			return err
+		}
+	}
+	return systemctl(ctx, "enable", "--now", "bourse.service")
+}
+
+func systemctl(ctx context.Context, args ...string) error {
+	out, err := exec.CommandContext(ctx, "systemctl", args...).CombinedOutput()
+	if err != nil {
+		return cli.Hint(bourse.Errorf(bourse.CodeInternal, "systemctl %s: %w: %s", strings.Join(args, " "), err, strings.TrimSpace(string(out))), "journalctl -u bourse")
+	}
+	return nil
+}
+
+// found prints what the host has, and the flags that change it.
+func (h *setup) found() {
+	containerd := "not found: only commands of the host can run, with --allow-host"
+	if _, err := os.Stat("/run/containerd/containerd.sock"); err == nil {
+		containerd = "/run/containerd/containerd.sock"
+	}
+	for _, line := range [][2]string{
+		{"name", h.name},
+		{"address", h.address},
+		{"region", h.region},
+		{"servers", strings.Join(h.roles, ", ")},
+		{"containerd", containerd},
+		{"configuration", h.config},
+		{"data", h.data},
+	} {
+		fmt.Fprintf(h.shell.Err, "  %-14s %s\n", line[0], cmp.Or(line[1], "-"))
+	}
+}
