@@ -8,7 +8,7 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// FuzzDecode: what can be decoded is encoded to the same again.
+// FuzzDecode checks that a decoded transaction is encoded to the same bytes again.
 func FuzzDecode(f *testing.F) {
 	key, err := NewKey(bourse.RoleBroker)
 	if err != nil {
@@ -42,7 +42,7 @@ func FuzzDecode(f *testing.F) {
 		}
 		again, err := Encode(tx, seal)
 		if err != nil {
-			return // a value that no column has
+			return // a value of an unsupported type
 		}
 		back, err := Decode(again)
 		if err != nil {

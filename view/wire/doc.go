@@ -1,13 +1,10 @@
-// Package wire is what sites write: rows and which of two versions of a row
-// counts, and the transactions and snapshots in which they travel, encoded and
-// signed. It knows no file and no network.
+// Package wire defines the data that sites publish: rows, the order of a row's versions, and the transactions and
+// snapshots that transport them, encoded and signed. It does not access files or the network.
 //
-// Merging is a function of two versions (merge.go) that does not depend on the
-// order. What a site writes is signed by it, and a shared row by the broker that
-// wrote it, so that it does not matter which member passes it on (sign.go,
+// Merging is a function of two versions (merge.go) whose result does not depend on their order. Each site signs its
+// transactions, and the broker that writes a shared row signs the row, so any member may forward them (sign.go,
 // proof.go).
 //
-// A column that has its default counts as absent: on the wire it is NULL, in
-// hashes it is left out. So a release that does not know a column agrees with
-// one that does.
+// A column with its default value counts as absent: it is NULL on the wire and is left out of hashes. A version of
+// the program that does not have a column therefore agrees with one that does.
 package wire

@@ -13,41 +13,41 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// A snapshot on the wire: the wire version, then frames, each a byte that says
-// its kind, the length of its body in four bytes, most significant first, and
-// the body in CBOR. The first is a head, the last a tail; between them are births and rows.
+// A snapshot on the wire consists of the wire version and frames. A frame consists of a byte for its kind, the length
+// of its body (4 bytes, big-endian), and the body in CBOR. The first frame is a head, and the last one is a tail.
+// Between them are birth certificates and rows.
 const (
-	FrameHead   byte = 'h' // wireSnapshot
-	frameBirths byte = 'b' // array of births, which rows that follow name by their ids
-	frameRows   byte = 'r' // array of byte strings, each a wireRow
+	FrameHead   byte = 'h' // SnapshotHead
+	frameBirths byte = 'b' // array of birth certificates, which later rows refer to by ID
+	frameRows   byte = 'r' // array of byte strings, each an encoded RowBody
 	frameTail   byte = 't' // wireTail
 )
 
-// Bounds of a snapshot.
+// Limits of a snapshot.
 const (
-	frameSize    = 64 << 10             // about how large a frame of rows becomes
-	maxBodySize  = 2*MaxRow + frameSize // of a frame that is taken in
-	maxSnapshot  = 4 << 30              // bytes that are taken in
+	frameSize    = 64 << 10             // approximate size of a frame of rows
+	maxBodySize  = 2*MaxRow + frameSize // of an accepted frame
+	maxSnapshot  = 4 << 30              // of an accepted snapshot, in bytes
 	frameHeading = 5
 )
 
-// SnapshotHead says what a snapshot is of: a stream, or all shared rows.
+// SnapshotHead identifies the contents of a snapshot: a stream, or all shared rows.
 type SnapshotHead struct {
 	Site   string `cbor:"1,keyasint,omitempty"`
 	Epoch  uint64 `cbor:"2,keyasint,omitempty"`
 	Seq    uint64 `cbor:"3,keyasint,omitempty"`
 	At     int64  `cbor:"4,keyasint,omitempty"`
 	Shared bool   `cbor:"6,keyasint,omitempty"`
-	Birth  []byte `cbor:"7,keyasint,omitempty"` // of the stream
+	Birth  []byte `cbor:"7,keyasint,omitempty"` // the stream's birth certificate
 }
 
-// wireTail shows that a snapshot is whole.
+// wireTail proves that a snapshot is complete.
 type wireTail struct {
 	Rows uint64 `cbor:"1,keyasint"`
-	Hash uint64 `cbor:"2,keyasint"` // XXH64 of all frames before
+	Hash uint64 `cbor:"2,keyasint"` // XXH64 of all previous frames
 }
 
-// FrameWriter writes a snapshot with little memory.
+// FrameWriter writes a snapshot in frames, which limits its memory use.
 type FrameWriter struct {
 	w     *bufio.Writer
 	hash  *xxhash.Digest
@@ -56,7 +56,7 @@ type FrameWriter struct {
 	count uint64
 }
 
-// NewFrameWriter begins a snapshot.
+// NewFrameWriter starts a snapshot.
 func NewFrameWriter(w io.Writer, head SnapshotHead) (*FrameWriter, error) {
 	f := &FrameWriter{w: bufio.NewWriterSize(w, frameSize), hash: xxhash.New()}
 	if err := f.w.WriteByte(WireVersion); err != nil {
@@ -71,7 +71,7 @@ func (f *FrameWriter) frame(kind byte, body any) error {
 		return err
 	}
 	heading := binary.BigEndian.AppendUint32([]byte{kind}, uint32(len(b)))
-	_, _ = f.hash.Write(heading) // a hash takes everything
+	_, _ = f.hash.Write(heading) // writing to a hash never fails
 	_, _ = f.hash.Write(b)
 	if _, err := f.w.Write(heading); err != nil {
 		return err
@@ -94,7 +94,7 @@ func (f *FrameWriter) Row(w RowBody) error {
 	return f.flushRows()
 }
 
-// Birth writes a birth, which rows that follow name by its id.
+// Birth writes a birth certificate, which later rows refer to by ID.
 func (f *FrameWriter) Birth(birth []byte) error { return f.frame(frameBirths, [][]byte{birth}) }
 
 func (f *FrameWriter) flushRows() error {
@@ -106,7 +106,7 @@ func (f *FrameWriter) flushRows() error {
 	return err
 }
 
-// Close ends the snapshot. Without it the snapshot is cut short.
+// Close completes the snapshot. A snapshot that has not been closed is invalid.
 func (f *FrameWriter) Close() error {
 	if err := f.flushRows(); err != nil {
 		return err
@@ -117,8 +117,7 @@ func (f *FrameWriter) Close() error {
 	return f.w.Flush()
 }
 
-// frameReader reads a snapshot, a frame at a time, and no further than its
-// tail.
+// frameReader reads a snapshot frame by frame, and not beyond its tail.
 type frameReader struct {
 	r     io.Reader
 	hash  *xxhash.Digest
@@ -131,42 +130,42 @@ func newFrameReader(r io.Reader) (*frameReader, SnapshotHead, error) {
 	var head SnapshotHead
 	var version [1]byte
 	if _, err := io.ReadFull(r, version[:]); err != nil {
-		return nil, head, cut(err)
+		return nil, head, readError(err)
 	}
 	if version[0] != WireVersion {
-		return nil, head, bourse.Errorf(bourse.CodeInvalid, "a snapshot in wire version %d, this release reads %d", version[0], WireVersion)
+		return nil, head, bourse.Errorf(bourse.CodeInvalid, "the snapshot has wire version %d, but this version reads only %d", version[0], WireVersion)
 	}
 	kind, body, err := f.next()
 	if err != nil {
 		return nil, head, err
 	}
 	if kind != FrameHead {
-		return nil, head, bourse.Errorf(bourse.CodeInvalid, "a snapshot without a head")
+		return nil, head, bourse.Errorf(bourse.CodeInvalid, "the snapshot has no head")
 	}
 	return f, head, decodeBody(body, &head)
 }
 
-// next returns a frame's body, which is good until the next call. A tail is
-// compared with what came before it.
+// next returns a frame's kind and body, which is valid until the next call. The hash covers all frames except the
+// tail.
 func (f *frameReader) next() (kind byte, body []byte, err error) {
 	var heading [frameHeading]byte
 	if _, err := io.ReadFull(f.r, heading[:]); err != nil {
-		return 0, nil, cut(err)
+		return 0, nil, readError(err)
 	}
 	n := int(binary.BigEndian.Uint32(heading[1:]))
 	if n > maxBodySize {
-		return 0, nil, bourse.Errorf(bourse.CodeInvalid, "a frame of %d bytes, at most %d", n, maxBodySize)
+		return 0, nil, bourse.Errorf(bourse.CodeInvalid, "the snapshot has a frame of %d bytes, but at most %d are allowed", n, maxBodySize)
 	}
 	if f.bytes += int64(n) + frameHeading; f.bytes > maxSnapshot {
-		return 0, nil, bourse.Errorf(bourse.CodeInvalid, "a snapshot of more than %d bytes", int64(maxSnapshot))
+		return 0, nil, bourse.Errorf(bourse.CodeInvalid, "the snapshot has more than %d bytes", int64(maxSnapshot))
 	}
-	// Room grows with what has come: a heading alone cannot ask for much.
+	// The buffer grows only as data arrives, so that a heading alone cannot make it large.
 	f.buf = f.buf[:0]
 	for len(f.buf) < n {
 		step := min(n-len(f.buf), frameSize)
 		f.buf = slices.Grow(f.buf, step)[:len(f.buf)+step]
 		if _, err := io.ReadFull(f.r, f.buf[len(f.buf)-step:]); err != nil {
-			return 0, nil, cut(err)
+			return 0, nil, readError(err)
 		}
 	}
 	if kind = heading[0]; kind == frameTail {
@@ -177,29 +176,29 @@ func (f *frameReader) next() (kind byte, body []byte, err error) {
 	return kind, f.buf, nil
 }
 
-// ends checks the tail.
-func (f *frameReader) ends(body []byte, rows uint64) error {
+// checkTail checks the tail.
+func (f *frameReader) checkTail(body []byte, rows uint64) error {
 	var tail wireTail
 	if err := decodeBody(body, &tail); err != nil {
 		return err
 	}
 	if tail.Rows != rows || tail.Hash != f.hash.Sum64() {
-		return bourse.Errorf(bourse.CodeInvalid, "a snapshot that is not what was sent: %d rows of %d", rows, tail.Rows)
+		return bourse.Errorf(bourse.CodeInvalid, "the snapshot is damaged: it has %d rows of %d", rows, tail.Rows)
 	}
 	return nil
 }
 
 func decodeBody(body []byte, into any) error {
 	if err := ReadBody(body, into); err != nil {
-		return bourse.Errorf(bourse.CodeInvalid, "a malformed snapshot: %w", err)
+		return bourse.Errorf(bourse.CodeInvalid, "malformed snapshot: %w", err)
 	}
 	return nil
 }
 
-// cut names the error of a snapshot that ends too early.
-func cut(err error) error {
+// readError converts a read error. It returns CodeInvalid if the snapshot is truncated.
+func readError(err error) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-		return bourse.Errorf(bourse.CodeInvalid, "a snapshot that was cut short")
+		return bourse.Errorf(bourse.CodeInvalid, "the snapshot is truncated")
 	}
 	return fmt.Errorf("read a snapshot: %w", err)
 }

@@ -7,16 +7,15 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// Hasher computes the hashes of records. The zero value is ready.
+// Hasher computes hashes of versions. The zero value is ready to use.
 type Hasher struct{ buf []byte }
 
-// Of hashes what a record says: site, table, key and each column that differs
-// from its default, of a shared row its clock too. Where and when it was
-// written is left out: a snapshot and the transactions have the same.
+// Of returns the hash of a version's contents: table, key, site, non-default columns and, for a shared row, its
+// clock. It does not cover the position and time, so that a row from a snapshot has the same hash as one from
+// transactions.
 func (h *Hasher) Of(r Version) uint64 { return xxhash.Sum64(h.Encode(r)) }
 
-// Encode writes what is hashed, and what of a shared row is signed. The bytes
-// are good until the next call.
+// Encode returns the bytes that are hashed and, for a shared row, signed. They are valid until the next call.
 func (h *Hasher) Encode(r Version) []byte {
 	b := h.buf[:0]
 	b = appendText(b, r.Table)

@@ -14,10 +14,9 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Key is the Keys of a cluster without certificates: each site makes a key of
-// its own, and a birth is the public half with a role. It proves that an
-// epoch's transactions are of one hand, not whose: who may speak in such a
-// cluster is trusted.
+// Key implements Keys in a cluster without certificates. Each site creates its own key. The birth certificate
+// consists of its role and public key, and proves that the same site has signed all transactions of an epoch, but not
+// which site that is. All members of such a cluster are trusted.
 type Key struct {
 	Birth []byte
 	Key   ed25519.PrivateKey
@@ -25,30 +24,29 @@ type Key struct {
 
 var _ Keys = (*Key)(nil)
 
-// KeySuffix ends the name of the file that holds a site's key.
+// KeySuffix is the suffix of the file that contains a site's key.
 const KeySuffix = ".key"
 
-// KeyBirth begins the birth of a Key; a certificate never begins so.
+// KeyBirth is the prefix of a Key's birth. No certificate begins with it.
 const KeyBirth = "key "
 
-// NewKey makes a key that is kept nowhere.
+// NewKey creates a key that is not stored in a file.
 func NewKey(role bourse.Role) (*Key, error) {
 	_, key, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
-		return nil, bourse.Errorf(bourse.CodeInternal, "make a key: %w", err)
+		return nil, bourse.Errorf(bourse.CodeInternal, "create a key: %w", err)
 	}
 	return KeyOf(role, key), nil
 }
 
-// KeyOf makes a Key of a private one.
+// KeyOf returns a Key with the given private key.
 func KeyOf(role bourse.Role, key ed25519.PrivateKey) *Key {
 	birth := append([]byte(KeyBirth+string(role)+" "), key.Public().(ed25519.PublicKey)...)
 	return &Key{birth, key}
 }
 
-// LoadKey reads the key of a file, which it makes for this user alone when
-// there is none. One that is no key is made again: it was good for nothing but
-// the epoch that ends with it.
+// LoadKey reads the key from the file at path. If the file is missing or invalid, LoadKey creates a key and stores it
+// with access for this user only. Replacing an invalid key only means that a new epoch begins.
 func LoadKey(path string, role bourse.Role) (*Key, error) {
 	text, err := os.ReadFile(path)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -61,12 +59,12 @@ func LoadKey(path string, role bourse.Role) (*Key, error) {
 	if err != nil {
 		return nil, err
 	}
-	next := path + ".new" // a key is whole or not there
+	next := path + ".new" // rename makes the replacement atomic
 	if err := os.WriteFile(next, []byte(hex.EncodeToString(k.Key.Seed())+"\n"), 0o600); err != nil {
-		return nil, bourse.Errorf(bourse.CodeUnavailable, "keep the view's key: %w", err)
+		return nil, bourse.Errorf(bourse.CodeUnavailable, "store the view's key: %w", err)
 	}
 	if err := os.Rename(next, path); err != nil {
-		return nil, bourse.Errorf(bourse.CodeUnavailable, "keep the view's key: %w", err)
+		return nil, bourse.Errorf(bourse.CodeUnavailable, "store the view's key: %w", err)
 	}
 	return k, nil
 }
@@ -74,12 +72,12 @@ func LoadKey(path string, role bourse.Role) (*Key, error) {
 // Own implements Keys.
 func (k *Key) Own() ([]byte, crypto.Signer) { return k.Birth, k.Key }
 
-// Author implements Keys. It believes every key.
+// Author implements Keys. It accepts every key.
 func (*Key) Author(birth []byte, _ time.Time) (bourse.WorkerID, bourse.Role, crypto.PublicKey, error) {
 	rest, ok := bytes.CutPrefix(birth, []byte(KeyBirth))
 	role, key, whole := bytes.Cut(rest, []byte{' '})
-	if !ok || !whole || len(key) != ed25519.PublicKeySize || bourse.WorkerID(role).Validate() != nil { // the same alphabet
-		return "", "", nil, bourse.Errorf(bourse.CodeForbidden, "a birth that is no key")
+	if !ok || !whole || len(key) != ed25519.PublicKeySize || bourse.WorkerID(role).Validate() != nil { // role names use the same characters
+		return "", "", nil, bourse.Errorf(bourse.CodeForbidden, "the birth certificate is not a key")
 	}
 	return "", bourse.Role(role), ed25519.PublicKey(key), nil
 }

@@ -6,36 +6,35 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Order compares versions of one shared row: the greater one counts. It is a
-// total order on versions that differ, so that all members agree on the
-// greatest, in whatever order they receive them.
+// Order compares two versions of a shared row. The greater one wins. Order is a total order of different versions, so
+// all members agree on the greatest one regardless of the order in which they receive them.
 func Order(a, b Version) int {
 	first, later := 0, cmp.Compare(a.Clock, b.Clock)
 	if a.Table == TableApps {
-		// What an app is made with stays: its organization, its network. Only
-		// its deletion, which comes first here, is a change of it.
+		// An app's organization and network never change. Only its deletion changes the row, so a deleted app comes
+		// first and otherwise the earlier version wins.
 		first, later = orderApps(a, b), -later
 	}
 	if a.Table == TableTokens {
-		// What a token is good for stays. Only its end, which comes first here, is
-		// a change of it: revoked wins, whatever the clocks say.
-		first, later = cmp.Compare(ended(a), ended(b)), -later
+		// A token's permissions never change. Only its revocation changes the row, so a revoked token wins whatever
+		// the clocks are.
+		first, later = cmp.Compare(revoked(a), revoked(b)), -later
 	}
-	if a.Table == TableForgotten { // what is void never counts again
+	if a.Table == TableForgotten { // a removal is never undone
 		first = cmp.Compare(intOf(a.Columns.Get("until")), intOf(b.Columns.Get("until")))
 	}
 	return cmp.Or(
 		first,
 		later,
 		cmp.Compare(a.Site, b.Site),
-		// Below this line only for a site that has given one clock twice.
+		// The following only matters if a site has used one clock value twice.
 		cmp.Compare(a.Epoch, b.Epoch),
 		cmp.Compare(a.Seq, b.Seq),
 		cmp.Compare(a.Hash, b.Hash),
 	)
 }
 
-// merge says what two versions of a shared row mean together.
+// merge returns the winner of two versions of a shared row.
 func merge(a, b Version) Version {
 	if Order(a, b) < 0 {
 		return b
@@ -43,11 +42,10 @@ func merge(a, b Version) Version {
 	return a
 }
 
-// orderApps asks bourse.App.Merge, which returns the greater of two apps and of
-// two that it holds for equal the first.
+// orderApps compares two apps with bourse.App.Merge, which returns the winner, or its first argument if neither wins.
 func orderApps(a, b Version) int {
 	x, y := appOf(a), appOf(b)
-	x.Org, y.Org = "x", "y" // says which came back; Merge does not look at it
+	x.Org, y.Org = "x", "y" // Merge ignores Org, so Org identifies which app it has returned
 	switch {
 	case x.Merge(y).Org == "y":
 		return -1
@@ -57,15 +55,15 @@ func orderApps(a, b Version) int {
 	return 0
 }
 
-// ended returns 1 for a token that was revoked, else 0.
-func ended(r Version) int {
+// revoked returns 1 for a revoked token, otherwise 0.
+func revoked(r Version) int {
 	if r.Deleted || r.Columns.Get("revoked_at") != nil {
 		return 1
 	}
 	return 0
 }
 
-// appOf reads what decides which of two apps counts.
+// appOf returns the fields of an app that bourse.App.Merge compares.
 func appOf(r Version) bourse.App {
 	app := bourse.App{
 		Name: bourse.AppName(r.Key), ID: TextOf(r.Columns.Get("id")), Life: int(intOf(r.Columns.Get("life"))),

@@ -9,8 +9,7 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// anyVersion draws a version of one row, from so few values that equal parts
-// are common.
+// anyVersion draws a version of one row from few values, so that equal parts are common.
 func anyVersion(t *rapid.T, table string) Version {
 	small := rapid.Int64Range(0, 2)
 	r := Version{
@@ -60,12 +59,12 @@ func TestMergeIsASemilattice(t *testing.T) {
 	}
 }
 
-func TestMergeOfAppsIsThatOfTheRoot(t *testing.T) {
+func TestAppsMergeLikeAppMerge(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		a, b := anyVersion(t, TableApps), anyVersion(t, TableApps)
 		x, y := appOf(a), appOf(b)
 		if d := cmp.Diff(x.Merge(y), appOf(merge(a, b))); d != "" {
-			t.Fatalf("the root says otherwise: %s", d)
+			t.Fatalf("App.Merge has another result: %s", d)
 		}
 	})
 }
@@ -81,20 +80,19 @@ func TestLastWriterWins(t *testing.T) {
 		"ties by the site id": {at(1, "a", false), at(1, "b", false)},
 	} {
 		if got := merge(c.lost, c.stands); Order(got, c.stands) != 0 {
-			t.Errorf("%s: %+v stands", name, got)
+			t.Errorf("%s: %+v wins", name, got)
 		}
 	}
 }
 
-// A token that is revoked stays so, whichever broker's clock is ahead, and whatever
-// another says that it is good for.
+// A revoked token stays revoked, whichever broker's clock is ahead and whatever another version permits.
 func TestRevokedWins(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		a, b := anyVersion(t, TableTokens), anyVersion(t, TableTokens)
-		if got := merge(a, b); ended(got) != max(ended(a), ended(b)) {
-			t.Fatalf("of %v and %v stands %v", a, b, got)
+		if got := merge(a, b); revoked(got) != max(revoked(a), revoked(b)) {
+			t.Fatalf("of %v and %v, %v wins", a, b, got)
 		}
-		if ended(a) == ended(b) && a.Clock < b.Clock && merge(a, b).Clock != a.Clock {
+		if revoked(a) == revoked(b) && a.Clock < b.Clock && merge(a, b).Clock != a.Clock {
 			t.Fatalf("%v was changed to %v", a, b)
 		}
 	})

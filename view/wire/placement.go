@@ -12,15 +12,14 @@ import (
 // signedPlacement is the purpose of a placement's signature; see [Message].
 const signedPlacement = "bourse placement"
 
-// maxPlacement bounds an encoded placement, in bytes.
+// maxPlacement limits an encoded placement, in bytes.
 const maxPlacement = maxBirth + 4<<10
 
-// placementBody is a placement as it is kept and sent. It contains all that it
-// takes to verify it except the cluster's CA, because the broker may be gone by
-// then.
+// placementBody is the stored and transmitted form of a placement. It contains everything required to verify it
+// except the cluster's CA, because the broker may no longer exist by then.
 type placementBody struct {
 	Placement []byte `cbor:"1,keyasint"` // the encoded bourse.Placement
-	Site      string `cbor:"2,keyasint"` // of the broker
+	Site      string `cbor:"2,keyasint"` // the broker's ID
 	Signed    int64  `cbor:"3,keyasint"` // milliseconds since 1970 at which Birth was in use
 	Birth     []byte `cbor:"4,keyasint"` // the broker's certificate
 	Sig       []byte `cbor:"5,keyasint"` // over Placement
@@ -33,10 +32,10 @@ type Placements struct {
 	now      func() time.Time
 
 	mu       sync.Mutex
-	own      Author                                 // of what we sign
-	key      crypto.Signer                          // own's
-	authors  map[authorKey]*Author                  // certificates that were verified
-	verified map[[sha256.Size]byte]bourse.Placement // valid ones, by the hash of their signed form
+	own      Author                                 // author of this server's placements
+	key      crypto.Signer                          // own's private key
+	authors  map[authorKey]*Author                  // verified certificates
+	verified map[[sha256.Size]byte]bourse.Placement // valid placements by hash of their signed form
 }
 
 type authorKey struct {
@@ -45,16 +44,14 @@ type authorKey struct {
 	birth  [linkSize]byte
 }
 
-// Bounds of what Placements remembers. A full map is emptied, since verifying
-// again costs a tenth of a millisecond. Failures are not remembered: a new CA
-// may turn them into successes.
+// Limits of the caches. A full cache is emptied, because repeating a verification costs only a tenth of a
+// millisecond. Failures are not cached, because a new CA may make them succeed.
 const (
 	maxAuthors  = 1 << 10
 	maxVerified = 1 << 16
 )
 
-// NewPlacements returns Placements that sign as site with the keys' own
-// certificate. now is the clock.
+// NewPlacements returns Placements that sign as site with the certificate from keys.
 func NewPlacements(cluster string, site bourse.WorkerID, keys Keys, now func() time.Time) *Placements {
 	return &Placements{
 		verifier: Verifier{Keys: keys, Cluster: cluster}, site: site, now: now,
@@ -78,9 +75,8 @@ func (p *Placements) Sign(placement bourse.Placement) ([]byte, error) {
 	})
 }
 
-// signer returns our certificate, the time from which on we have used it, and
-// its key. The time changes only with the certificate, so that others verify
-// the certificate once.
+// signer returns this server's certificate, the time since which it has been in use, and its key. The time changes
+// only with the certificate, so that others verify each certificate only once.
 func (p *Placements) signer() (*Author, crypto.Signer) {
 	birth, key := p.verifier.Keys.Own()
 	p.mu.Lock()
@@ -91,14 +87,14 @@ func (p *Placements) signer() (*Author, crypto.Signer) {
 	return &Author{Stream: p.own.Stream, Birth: p.own.Birth}, p.key
 }
 
-// Verify returns the placement of a signed form. Errors: forbidden if no broker
-// of the cluster has signed it, invalid if it cannot be read.
+// Verify checks the signed form of a placement and returns the placement. Errors: forbidden if no broker of the
+// cluster has signed it, invalid if it cannot be decoded.
 func (p *Placements) Verify(signed []byte) (bourse.Placement, error) {
 	switch {
 	case len(signed) == 0:
-		return bourse.Placement{}, bourse.Errorf(bourse.CodeForbidden, "it has no placement")
+		return bourse.Placement{}, bourse.Errorf(bourse.CodeForbidden, "the placement is missing")
 	case len(signed) > maxPlacement:
-		return bourse.Placement{}, bourse.Errorf(bourse.CodeInvalid, "a placement of %d bytes, at most %d", len(signed), maxPlacement)
+		return bourse.Placement{}, bourse.Errorf(bourse.CodeInvalid, "the placement has %d bytes, but at most %d are allowed", len(signed), maxPlacement)
 	}
 	sum := sha256.Sum256(signed)
 	p.mu.Lock()
@@ -123,23 +119,23 @@ func (p *Placements) Verify(signed []byte) (bourse.Placement, error) {
 func (p *Placements) verify(signed []byte) (placement bourse.Placement, err error) {
 	var b placementBody
 	if err := ReadBody(signed, &b); err != nil {
-		return placement, bourse.Errorf(bourse.CodeInvalid, "a malformed placement: %w", err)
+		return placement, bourse.Errorf(bourse.CodeInvalid, "malformed placement: %w", err)
 	}
 	if err := bourse.WorkerID(b.Site).Validate(); err != nil || b.Signed <= 0 {
-		return placement, bourse.Errorf(bourse.CodeInvalid, "a placement signed by %s at %d", bourse.Quoted(b.Site), b.Signed)
+		return placement, bourse.Errorf(bourse.CodeInvalid, "malformed placement: signed by %s at %d", bourse.Quoted(b.Site), b.Signed)
 	}
 	by, err := p.author(&b)
 	if err != nil {
 		return placement, err
 	}
 	if !by.MayShare() {
-		return placement, bourse.Errorf(bourse.CodeForbidden, "a placement signed by %s, which is not a broker", by.Stream.Site)
+		return placement, bourse.Errorf(bourse.CodeForbidden, "the placement was signed by %s, which is not a broker", by.Stream.Site)
 	}
 	if !Verify(by.key, Message(signedPlacement, p.verifier.Cluster, b.Placement), b.Sig) {
 		return placement, ErrForged
 	}
 	if err := ReadBody(b.Placement, &placement); err != nil {
-		return placement, bourse.Errorf(bourse.CodeInvalid, "a malformed placement: %w", err)
+		return placement, bourse.Errorf(bourse.CodeInvalid, "malformed placement: %w", err)
 	}
 	return placement, nil
 }

@@ -25,14 +25,14 @@ func TestPlacementsOfBrokersAreValid(t *testing.T) {
 		t.Fatal(err)
 	}
 	reader := testPlacements(t, "p1", bourse.RoleProxy)
-	for range 2 { // the second time from memory
+	for range 2 { // the second time from the cache
 		if got, err := reader.Verify(signed); err != nil || got != somePlacement {
 			t.Fatalf("verified as %+v, %v", got, err)
 		}
 	}
 }
 
-func TestPlacementsThatAreRefused(t *testing.T) {
+func TestInvalidPlacementsAreRejected(t *testing.T) {
 	broker := testPlacements(t, "b1", bourse.RoleBroker)
 	signed, err := broker.Sign(somePlacement)
 	if err != nil {

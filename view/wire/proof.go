@@ -7,30 +7,28 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// A shared row belongs to no site, and any member that has it passes it on: in
-// snapshots, in comparisons, out of a worker's own store. So each carries the
-// signature of the site that wrote it, over what hasher.encode makes of it.
+// A shared row belongs to no site, and any member that has it may forward it: in snapshots, during comparisons, or
+// from a worker's store. Therefore each row carries the signature of the site that wrote it, over the output of
+// Hasher.Encode.
 
-// Proof is who wrote a version of a shared row.
+// Proof shows who wrote a version of a shared row.
 type Proof struct {
 	By      *Author
 	Sig     []byte
 	Checked bool
 }
 
-// Verifier checks what others have signed.
+// Verifier checks the signatures of other sites.
 type Verifier struct {
 	Keys       Keys
 	Cluster    string
-	Placements *Placements // nil in a cluster without certificates, where every row is believed
+	Placements *Placements // nil in a cluster without certificates, where every placement is accepted
 }
 
-// ErrForged is what is not of the site that it claims to be of. It may say more
-// about the member that passed it on.
+// ErrForged means that data was not signed by the site that it names. The member that forwarded it may be at fault.
 var ErrForged = bourse.Errorf(bourse.CodeForbidden, "it is not signed by its site")
 
-// Attest reports CodeForbidden unless a version of a shared row is that of a
-// site that may write it.
+// Attest returns CodeForbidden unless a version of a shared row was signed by a site that may write it.
 func (n *Verifier) Attest(r *Version) error {
 	if r.Proof.Checked {
 		return nil
@@ -48,7 +46,7 @@ func (n *Verifier) Attest(r *Version) error {
 	return nil
 }
 
-// Valid reports whether attest finds nothing wrong.
+// Valid reports whether Attest succeeds.
 func (n *Verifier) Valid(r *Version) bool { return n.Attest(r) == nil }
 
 // SealedBy reports whether an author has signed a transaction.
@@ -56,26 +54,26 @@ func (n *Verifier) SealedBy(tx *Sealed, by *Author) bool {
 	return Verify(by.key, Message(signedTransaction, n.Cluster, tx.body), tx.sig)
 }
 
-// ErrMayNotShare is a shared row of a site that is no broker.
-var ErrMayNotShare = bourse.Errorf(bourse.CodeForbidden, "only brokers write rows that belong to no site")
+// ErrMayNotShare is the error for a shared row from a site that is not a broker.
+var ErrMayNotShare = bourse.Errorf(bourse.CodeForbidden, "only brokers may write shared rows")
 
-// ErrMayNotOwn is a row that a proxy says of itself.
-var ErrMayNotOwn = bourse.Errorf(bourse.CodeForbidden, "proxies write nothing")
+// ErrMayNotOwn is the error for an owned row from a proxy.
+var ErrMayNotOwn = bourse.Errorf(bourse.CodeForbidden, "proxies may not write rows")
 
-// Signer is what our own transactions are signed with.
+// Signer signs this server's transactions.
 type Signer struct {
 	Birth []byte
 	Key   crypto.Signer
-	Prev  string // Link of our last transaction, as far as this process knows it
+	Prev  string // Link of this server's previous transaction, if this process wrote it
 }
 
-// NewSigner returns what an epoch that begins now is signed with.
+// NewSigner returns the signer for a new epoch.
 func (n *Verifier) NewSigner() Signer {
 	birth, key := n.Keys.Own()
 	return Signer{Birth: birth, Key: key}
 }
 
-// BirthID names a birth.
+// BirthID returns the ID of a birth certificate.
 func BirthID(birth []byte) []byte {
 	sum := sha256.Sum256(birth)
 	return sum[:linkSize]

@@ -2,17 +2,16 @@ package wire
 
 import "github.com/bourse-dev/bourse"
 
-// ProofBody is a shared row with all that it takes to verify it, for those who
-// keep it elsewhere than in a view.
+// ProofBody is a shared row with everything required to verify it, for storage outside a view.
 type ProofBody struct {
-	Row   []byte `cbor:"1,keyasint"` // a wireRow, with Site, Epoch and Sig
-	Birth []byte `cbor:"2,keyasint"` // of the epoch
+	Row   []byte `cbor:"1,keyasint"` // an encoded RowBody, with Site, Epoch and Sig
+	Birth []byte `cbor:"2,keyasint"` // birth certificate of the epoch
 }
 
-// maxProof bounds a proof that is taken in.
+// maxProof limits the size of an accepted proof.
 const maxProof = MaxRow + maxBirth + 1<<10
 
-// EncodeProof writes the proof of a version of a shared row.
+// EncodeProof encodes the proof of a version of a shared row.
 func EncodeProof(r Version, birth, sig []byte) ([]byte, error) {
 	row := BodyOfVersion(r)
 	row.Site, row.Epoch, row.Sig = string(r.Site), r.Epoch, sig
@@ -23,7 +22,7 @@ func EncodeProof(r Version, birth, sig []byte) ([]byte, error) {
 	return EncodeBody(ProofBody{raw, birth})
 }
 
-// ProvenRow is a proof, taken apart.
+// ProvenRow is a decoded proof.
 type ProvenRow struct {
 	Stamp
 	By  *Author
@@ -31,25 +30,25 @@ type ProvenRow struct {
 	Raw []byte
 }
 
-// OpenProof takes a proof apart. CodeInvalid: it is none.
+// OpenProof decodes a proof without verifying it. It returns CodeInvalid if the proof is malformed.
 func OpenProof(b []byte) (ProvenRow, error) {
 	var w ProofBody
 	if len(b) > maxProof {
-		return ProvenRow{}, bourse.Errorf(bourse.CodeInvalid, "a proof of %d bytes, at most %d", len(b), maxProof)
+		return ProvenRow{}, bourse.Errorf(bourse.CodeInvalid, "the proof has %d bytes, but at most %d are allowed", len(b), maxProof)
 	}
 	if err := ReadBody(b, &w); err != nil {
-		return ProvenRow{}, bourse.Errorf(bourse.CodeInvalid, "a malformed proof: %w", err)
+		return ProvenRow{}, bourse.Errorf(bourse.CodeInvalid, "malformed proof: %w", err)
 	}
 	row, err := DecodeRow(w.Row)
 	if err != nil {
-		return ProvenRow{}, bourse.Errorf(bourse.CodeInvalid, "a malformed proof: %w", err)
+		return ProvenRow{}, bourse.Errorf(bourse.CodeInvalid, "malformed proof: %w", err)
 	}
 	p, err := TxHead{row.Site, row.Epoch, row.Seq, row.At}.Position()
 	if err == nil {
 		err = p.Site.Validate()
 	}
 	if err == nil && row.Clock == 0 {
-		err = bourse.Errorf(bourse.CodeInvalid, "a proof of an owned row")
+		err = bourse.Errorf(bourse.CodeInvalid, "the proof is of an owned row")
 	}
 	return ProvenRow{Stamp{p, row.At}, &Author{Stream: p.Stream, Birth: w.Birth}, row, w.Row}, err
 }

@@ -14,61 +14,60 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Keys is how sites prove who wrote what. A site's birth, which the first
-// transaction of each of its epochs carries, is what the others know it by: a
-// certificate of the cluster, or where there are none a public key.
+// Keys provides the keys with which sites sign, and verifies those of other sites. The first transaction of each
+// epoch contains the site's birth certificate, which identifies the site to the others. It is a certificate of the
+// cluster or, in a cluster without certificates, a public key.
 type Keys interface {
-	// Own returns our birth and the key that belongs to it. Another birth than
-	// before begins a new epoch.
+	// Own returns this site's birth certificate and private key. When the birth certificate changes, a new epoch
+	// begins.
 	Own() (birth []byte, key crypto.Signer)
-	// Author reads the birth of an epoch that began at a time: which site it
-	// names ("": it leaves that to the stream), in which role, and the key that
-	// checks its signatures. It depends on nothing else, so that all members
-	// agree. CodeForbidden: it proves nothing.
+	// Author reads the birth certificate of an epoch that began at a time. It returns the site that the certificate
+	// names ("" if it names none, in which case the stream names the site), the site's role, and the key that
+	// verifies its signatures. The result depends on nothing else, so that all members agree. It returns
+	// CodeForbidden if the certificate is not valid in this cluster.
 	Author(birth []byte, at time.Time) (site bourse.WorkerID, role bourse.Role, key crypto.PublicKey, err error)
 }
 
-// maxBirth bounds a birth: a certificate and a few intermediate ones.
+// maxBirth limits a birth: a certificate and a few intermediate ones.
 const maxBirth = 16 << 10
 
-// Author is who writes a stream.
+// Author is the writer of a stream.
 type Author struct {
 	Stream Stream
 	Birth  []byte
 
-	once sync.Once // read at the first need: opening a view of many streams does not wait for it
+	once sync.Once // the birth is read when first needed, so that opening a view with many streams is fast
 	role bourse.Role
 	key  crypto.PublicKey
 	Err  error
 }
 
-// Read reports CodeForbidden when the birth does not speak for the stream.
+// Read reads the birth certificate. It returns CodeForbidden if the certificate is not valid for the stream's site.
 func (a *Author) Read(k Keys) error {
 	a.once.Do(func() {
 		if len(a.Birth) == 0 || len(a.Birth) > maxBirth {
-			a.Err = bourse.Errorf(bourse.CodeForbidden, "a birth of %d bytes", len(a.Birth))
+			a.Err = bourse.Errorf(bourse.CodeForbidden, "invalid birth certificate of %d bytes", len(a.Birth))
 			return
 		}
 		var site bourse.WorkerID
 		site, a.role, a.key, a.Err = k.Author(a.Birth, time.UnixMilli(int64(a.Stream.Epoch)))
 		if a.Err == nil && site != "" && site != a.Stream.Site {
-			a.Err = bourse.Errorf(bourse.CodeForbidden, "%s %s writes as %s", a.role, site, bourse.Quoted(string(a.Stream.Site)))
+			a.Err = bourse.Errorf(bourse.CodeForbidden, "%s %s signed as %s", a.role, site, bourse.Quoted(string(a.Stream.Site)))
 		}
 	})
 	return a.Err
 }
 
-// Same reports whether two authors are one.
+// Same reports whether two authors have the same birth certificate.
 func (a *Author) Same(b *Author) bool { return a == b || bytes.Equal(a.Birth, b.Birth) }
 
-// MayShare reports whether the author may write rows that belong to no site.
+// MayShare reports whether the author may write shared rows.
 func (a *Author) MayShare() bool { return a.role == bourse.RoleBroker }
 
-// MayOwn reports whether the author may write rows of its own. A proxy has
-// nothing to say of itself: it reads the view.
+// MayOwn reports whether the author may write owned rows. A proxy only reads the view.
 func (a *Author) MayOwn() bool { return a.role != bourse.RoleProxy }
 
-// CheckMay reports CodeForbidden unless the author may write rows of a kind.
+// CheckMay returns CodeForbidden unless the author may write rows of this kind.
 func (a *Author) CheckMay(shared bool) error {
 	switch {
 	case shared && !a.MayShare():
@@ -79,14 +78,14 @@ func (a *Author) CheckMay(shared bool) error {
 	return nil
 }
 
-// What is signed begins with one of these and the cluster's id, so that nothing
-// signed for one purpose or cluster serves another.
+// Purposes of signatures. Each signed message begins with its purpose and the cluster's ID, so that it cannot be used
+// for another purpose or cluster.
 const (
 	signedTransaction = "bourse view transaction"
 	SignedRow         = "bourse view row"
 )
 
-// Message returns what is signed for a purpose.
+// Message returns the message to sign for a purpose.
 func Message(purpose, cluster string, body []byte) []byte {
 	m := make([]byte, 0, len(purpose)+len(cluster)+len(body)+2)
 	m = append(append(m, purpose...), 0)
@@ -94,7 +93,7 @@ func Message(purpose, cluster string, body []byte) []byte {
 	return append(m, body...)
 }
 
-// Sign signs a message with any kind of key that certificates are made for.
+// Sign signs a message with any kind of key that certificates support.
 func Sign(key crypto.Signer, m []byte) ([]byte, error) {
 	if key, ok := key.(ed25519.PrivateKey); ok {
 		return ed25519.Sign(key, m), nil
@@ -111,7 +110,7 @@ func Sign(key crypto.Signer, m []byte) ([]byte, error) {
 	return sig, nil
 }
 
-// Verify reports whether a signature is that of a key.
+// Verify reports whether a signature of a message is valid.
 func Verify(key crypto.PublicKey, m, sig []byte) bool {
 	switch key := key.(type) {
 	case ed25519.PublicKey:
@@ -126,20 +125,19 @@ func Verify(key crypto.PublicKey, m, sig []byte) bool {
 	return false
 }
 
-// Seal is what a site signs its transactions with.
+// Seal contains the data for signing transactions.
 type Seal struct {
 	Cluster string
-	Birth   []byte // goes with the transaction; needed in the first of an epoch
+	Birth   []byte // included in the transaction; required in the first one of an epoch
 	Key     crypto.Signer
-	Prev    []byte // Link of the transaction before, where it is at hand: the signature proves that one too
+	Prev    []byte // Link of the previous transaction, if known; the signature then covers that transaction as well
 }
 
-// linkSize is how many bytes of a SHA-256 link a transaction to the one before.
-// Only a second preimage would be of use to others, and who wrote both has no
-// need of one.
+// linkSize is the number of bytes of the SHA-256 hash that links a transaction to the previous one. An attacker would
+// need a second preimage; a collision is only useful to the author of both transactions.
 const linkSize = 16
 
-// Link returns the part of an encoded transaction's hash that the one after it carries.
+// Link returns the part of an encoded transaction's hash that the next transaction contains.
 func Link(encoded []byte) []byte {
 	sum := sha256.Sum256(encoded)
 	return sum[:linkSize]

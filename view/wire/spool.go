@@ -16,25 +16,24 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// spoolPattern names the files that snapshots wait in; what a crash left is
-// removed at Open.
+// spoolPattern is the name pattern of files with received snapshots. Open removes those that a crash has left.
 const spoolPattern = ".restore-*"
 
-// Spool is a snapshot that has been received and found whole: frames of rows,
-// in a file beside the view's, or in memory for a view in memory.
+// Spool is a complete snapshot that has been received and checked. Its rows are in a file next to the view's file, or
+// in memory for an in-memory view.
 type Spool struct {
 	Head SnapshotHead
-	file *os.File // nil in memory
+	file *os.File // nil if in memory
 	mem  bytes.Buffer
 
-	Births map[string][]byte // by id
+	Births map[string][]byte // birth certificates by ID
 
 	mu     sync.Mutex // held while the writer reads
 	closed bool
 }
 
-// Receive reads a snapshot that is wanted, to its end. It waits in a file beside
-// the one at path, or in memory when there is none.
+// Receive reads a snapshot to its end, after wanted has accepted its head. It stores the snapshot in a file next to
+// path, or in memory if path is "".
 func Receive(ctx context.Context, path string, r io.Reader, wanted func(SnapshotHead) error) (sp *Spool, err error) {
 	f, head, err := newFrameReader(r)
 	if err != nil {
@@ -48,7 +47,7 @@ func Receive(ctx context.Context, path string, r io.Reader, wanted func(Snapshot
 	if path != "" {
 		sp.file, err = os.CreateTemp(filepath.Dir(path), filepath.Base(path)+spoolPattern)
 		if err != nil {
-			return nil, bourse.Errorf(bourse.CodeUnavailable, "keep a snapshot: %w", err)
+			return nil, bourse.Errorf(bourse.CodeUnavailable, "store a snapshot: %w", err)
 		}
 		w = sp.file
 	}
@@ -67,17 +66,17 @@ func (sp *Spool) fill(ctx context.Context, f *frameReader, w io.Writer) error {
 		case err != nil:
 			return err
 		case kind == frameTail:
-			if err := f.ends(body, rows); err != nil {
+			if err := f.checkTail(body, rows); err != nil {
 				return err
 			}
-			return full(out.Flush())
+			return storeError(out.Flush())
 		case kind == frameBirths:
 			if err := sp.takeBirths(body); err != nil {
 				return err
 			}
 			continue
 		case kind != frameRows:
-			return bourse.Errorf(bourse.CodeInvalid, "a malformed snapshot: a frame of kind %q", kind)
+			return bourse.Errorf(bourse.CodeInvalid, "malformed snapshot: it has a frame of kind %q", kind)
 		}
 		var part [][]byte
 		if err := decodeBody(body, &part); err != nil {
@@ -88,17 +87,17 @@ func (sp *Spool) fill(ctx context.Context, f *frameReader, w io.Writer) error {
 			var size [4]byte
 			binary.BigEndian.PutUint32(size[:], uint32(len(raw)))
 			if _, err := out.Write(size[:]); err != nil {
-				return full(err)
+				return storeError(err)
 			}
 			if _, err := out.Write(raw); err != nil {
-				return full(err)
+				return storeError(err)
 			}
 		}
 	}
 	return fmt.Errorf("receive a snapshot: %w", context.Cause(ctx))
 }
 
-// maxBirths bounds the births of one snapshot.
+// maxBirths limits the birth certificates in one snapshot.
 const maxBirths = 4096
 
 func (sp *Spool) takeBirths(body []byte) error {
@@ -108,27 +107,27 @@ func (sp *Spool) takeBirths(body []byte) error {
 	}
 	for _, birth := range part {
 		if len(birth) > maxBirth || len(sp.Births) == maxBirths {
-			return bourse.Errorf(bourse.CodeInvalid, "a snapshot with more births than there are servers")
+			return bourse.Errorf(bourse.CodeInvalid, "the snapshot has too many or too large birth certificates")
 		}
 		sp.Births[string(BirthID(birth))] = bytes.Clone(birth)
 	}
 	return nil
 }
 
-func full(err error) error {
+func storeError(err error) error {
 	if err != nil {
-		return bourse.Errorf(bourse.CodeUnavailable, "keep a snapshot: %w", err)
+		return bourse.Errorf(bourse.CodeUnavailable, "store a snapshot: %w", err)
 	}
 	return nil
 }
 
-// Rows calls take with each row, from the first one on; raw is good for the
-// call. A row that cannot be decoded comes with the error.
+// Rows calls take with each row, starting with the first. raw is valid during the call. If a row cannot be decoded,
+// take receives the error.
 func (sp *Spool) Rows(take func(raw []byte, w RowBody, err error) error) error {
 	var r io.Reader = bytes.NewReader(sp.mem.Bytes())
 	if sp.file != nil {
 		if _, err := sp.file.Seek(0, io.SeekStart); err != nil {
-			return full(err)
+			return storeError(err)
 		}
 		r = sp.file
 	}
@@ -141,12 +140,12 @@ func (sp *Spool) Rows(take func(raw []byte, w RowBody, err error) error) error {
 			return nil
 		}
 		if err != nil {
-			return full(err)
+			return storeError(err)
 		}
-		n := int(binary.BigEndian.Uint32(size[:])) // of a frame, whose size was bounded
+		n := int(binary.BigEndian.Uint32(size[:])) // Receive has limited the frame's size
 		buf = slices.Grow(buf[:0], n)[:n]
 		if _, err := io.ReadFull(in, buf); err != nil {
-			return full(err)
+			return storeError(err)
 		}
 		w, err := DecodeRow(buf)
 		if err := take(buf, w, err); err != nil {
@@ -155,7 +154,7 @@ func (sp *Spool) Rows(take func(raw []byte, w RowBody, err error) error) error {
 	}
 }
 
-// Use calls f unless the spool is closed: then no one waits for the outcome.
+// Use calls f unless the spool has been closed, in which case nobody waits for the result.
 func (sp *Spool) Use(f func() error) error {
 	sp.mu.Lock()
 	defer sp.mu.Unlock()
@@ -165,7 +164,7 @@ func (sp *Spool) Use(f func() error) error {
 	return f()
 }
 
-// Close returns up the snapshot, when the writer does not read it.
+// Close deletes the snapshot, after waiting for the writer to finish reading it.
 func (sp *Spool) Close() error {
 	sp.mu.Lock()
 	defer sp.mu.Unlock()
@@ -176,13 +175,13 @@ func (sp *Spool) Close() error {
 	return errors.Join(sp.file.Close(), os.Remove(sp.file.Name()))
 }
 
-// ClearSpools removes what a crash left.
+// ClearSpools removes files that a crash has left.
 func ClearSpools(path string) {
 	names, err := filepath.Glob(path + spoolPattern)
 	if err != nil {
-		return // a path with a star in it: nothing worse than a file left behind
+		return // the path contains pattern characters; leaving the files there is harmless
 	}
 	for _, name := range names {
-		_ = os.Remove(name) // it only takes space
+		_ = os.Remove(name) // it only occupies space
 	}
 }

@@ -10,22 +10,21 @@ import (
 	"unicode/utf8"
 )
 
-// Column is one column of a row with its value. A nil value says that the
-// column has its default: such columns are in changes only, never in what a
-// row is, so that a column that is absent and one that has its default are the
-// same, also to a release that does not know the column.
+// Column is a column of a row with its value. A nil value means the column's default. It occurs only in changes, not
+// in complete rows, so that an absent column equals one with its default value, even for a version of the program
+// that does not have the column.
 type Column struct {
 	Name  string
 	Value Value
 }
 
-// Columns are in order of name, each once.
+// Columns are sorted by name, without duplicates.
 type Columns []Column
 
 // ByName compares columns by their names.
 func ByName(a, b Column) int { return strings.Compare(a.Name, b.Name) }
 
-// Get returns the value of a column, nil for one that has its default.
+// Get returns the value of a column, or nil if it has its default value.
 func (c Columns) Get(name string) Value {
 	i, ok := slices.BinarySearchFunc(c, name, func(e Column, name string) int { return strings.Compare(e.Name, name) })
 	if !ok {
@@ -34,7 +33,7 @@ func (c Columns) Get(name string) Value {
 	return c[i].Value
 }
 
-// With returns c after a change.
+// With returns c with a change applied.
 func (c Columns) With(change Columns) Columns {
 	out := make(Columns, 0, len(c)+len(change))
 	for len(c) > 0 || len(change) > 0 {
@@ -62,7 +61,7 @@ func (c Columns) With(change Columns) Columns {
 	return out
 }
 
-// Until returns the change that makes want of c.
+// Until returns the change from c to want.
 func (c Columns) Until(want Columns) Columns {
 	var out Columns
 	for _, w := range want {
@@ -79,12 +78,12 @@ func (c Columns) Until(want Columns) Columns {
 	return out
 }
 
-// Set returns c without the columns that have their default.
+// Set returns c without the columns that have their default values.
 func (c Columns) Set() Columns {
 	return slices.DeleteFunc(slices.Clone(c), func(e Column) bool { return e.Value == nil })
 }
 
-// Size is about what the columns take on the wire and in the file.
+// Size returns the approximate size of the columns on the wire and in the file.
 func (c Columns) Size() int {
 	n := 0
 	for _, e := range c {
@@ -93,7 +92,7 @@ func (c Columns) Size() int {
 	return n
 }
 
-// Map returns the columns as a Row has them.
+// Map returns the columns in the form that Row uses.
 func (c Columns) Map() map[string]Value {
 	if len(c) == 0 {
 		return nil
@@ -105,7 +104,7 @@ func (c Columns) Map() map[string]Value {
 	return m
 }
 
-// ValueSize returns about what a value takes.
+// ValueSize returns the approximate size of a value.
 func ValueSize(v Value) int {
 	switch v := v.(type) {
 	case string:
@@ -116,7 +115,7 @@ func ValueSize(v Value) int {
 	return 8
 }
 
-// EqualValues reports whether two values are one.
+// EqualValues reports whether two values are equal.
 func EqualValues(a, b Value) bool {
 	x, ok := a.([]byte)
 	y, also := b.([]byte)
@@ -126,8 +125,7 @@ func EqualValues(a, b Value) bool {
 	return ok == also && a == b
 }
 
-// Scalar brings v to one of the types of a Value. Numbers that SQLite would
-// return changed are refused.
+// Scalar converts v to one of the types of a Value. It rejects numbers that SQLite would change.
 func Scalar(v any) (Value, error) {
 	switch v := v.(type) {
 	case nil, int64, []byte:
@@ -136,10 +134,10 @@ func Scalar(v any) (Value, error) {
 		return v, CheckText(v)
 	case float64:
 		if math.IsNaN(v) || math.IsInf(v, 0) {
-			return nil, fmt.Errorf("%v is no value", v)
+			return nil, fmt.Errorf("%v is not a valid value", v)
 		}
 		if v == 0 {
-			v = 0 // SQLite knows no negative zero
+			v = 0 // SQLite has no negative zero
 		}
 		return v, nil
 	case int:
@@ -150,24 +148,24 @@ func Scalar(v any) (Value, error) {
 		}
 		return int64(0), nil
 	}
-	return nil, fmt.Errorf("a value of type %T", v)
+	return nil, fmt.Errorf("values of type %T are not supported", v)
 }
 
-// CheckText refuses what SQLite's functions stumble over.
+// CheckText rejects text that SQLite's functions do not handle.
 func CheckText(s string) error {
 	if !utf8.ValidString(s) {
-		return fmt.Errorf("text that is not UTF-8")
+		return fmt.Errorf("the text is not valid UTF-8")
 	}
 	if strings.IndexByte(s, 0) >= 0 {
-		return fmt.Errorf("text with a zero byte")
+		return fmt.Errorf("the text contains a zero byte")
 	}
 	return nil
 }
 
-// maxDepth of JSON: SQLite's own limit is 1000, that of its readers unknown.
+// maxDepth limits JSON nesting. SQLite's limit is 1000, but readers may have lower ones.
 const maxDepth = 64
 
-// CheckJSON refuses what would make a SQL query over the column fail.
+// CheckJSON rejects JSON with which SQL queries of the column would fail.
 func CheckJSON(s string) error {
 	if !json.Valid([]byte(s)) {
 		return fmt.Errorf("malformed JSON")
@@ -182,7 +180,7 @@ func CheckJSON(s string) error {
 		case quoted:
 		case c == '[' || c == '{':
 			if depth++; depth > maxDepth {
-				return fmt.Errorf("JSON nested deeper than %d", maxDepth)
+				return fmt.Errorf("the JSON is nested deeper than %d levels", maxDepth)
 			}
 		case c == ']' || c == '}':
 			depth--
@@ -191,13 +189,13 @@ func CheckJSON(s string) error {
 	return nil
 }
 
-// intOf returns a whole number, 0 for anything else.
+// intOf returns an integer value, or 0 for other types.
 func intOf(v Value) int64 {
 	n, _ := v.(int64)
 	return n
 }
 
-// TextOf returns a text, "" for anything else.
+// TextOf returns a text value, or "" for other types.
 func TextOf(v Value) string {
 	s, _ := v.(string)
 	return s

@@ -11,26 +11,24 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// WireVersion is the first byte of every encoded transaction and snapshot. In a
-// transaction the length of a signature follows (uvarint), the signature, and
-// its body. Bodies are CBOR with integer keys, in the deterministic encoding of
-// RFC 8949 §4.2.1. A release may add keys, which older ones ignore; it changes
-// the version only when older ones must not read on.
+// WireVersion is the first byte of every encoded transaction and snapshot. In a transaction, the length of the
+// signature (uvarint), the signature and the body follow. Bodies are CBOR with integer keys in the deterministic
+// encoding of RFC 8949
+// 4.2.1. New keys may be added, which older versions of the program ignore. The wire version changes only if older
+// versions must not read the data.
 const WireVersion = 1
 
-// MaxFrame bounds an encoded transaction that is taken in. It is twice what a
-// site may write, so that a row that is too large is refused alone and does
-// not hold up its stream.
+// MaxFrame limits the size of an accepted transaction. It is twice the size that a site may write, so that a row that
+// is too large is rejected alone and does not block its stream.
 const MaxFrame = 2 * MaxTx
 
-// Bounds of positions, so that SQLite's integers hold them and a clock has
-// epochs for long.
+// Limits of positions. SQLite's integers must be able to hold them.
 const (
 	MaxEpoch = 1 << 53
 	MaxSeq   = 1 << 53
 )
 
-// TxHead is the beginning of wireTx, to look at one without its rows.
+// TxHead is the head of a TxBody. It can be decoded without the rows.
 type TxHead struct {
 	Site  string `cbor:"1,keyasint"`
 	Epoch uint64 `cbor:"2,keyasint"`
@@ -38,17 +36,17 @@ type TxHead struct {
 	At    int64  `cbor:"4,keyasint"`
 }
 
-// TxBody is a transaction on the wire. Its rows are byte strings with wireRows
-// in them: each is decoded alone, so that a bad one is refused alone.
+// TxBody is a transaction on the wire. Its rows are byte strings that contain RowBodies. Each row is decoded
+// separately, so that an invalid one is rejected alone.
 type TxBody struct {
 	TxHead
 	Rows  [][]byte `cbor:"5,keyasint"`
-	Birth []byte   `cbor:"6,keyasint,omitempty"` // of the epoch; at least its first transaction has it
-	Prev  []byte   `cbor:"7,keyasint,omitempty"` // Link of the transaction before
+	Birth []byte   `cbor:"6,keyasint,omitempty"` // birth certificate of the epoch; required in its first transaction
+	Prev  []byte   `cbor:"7,keyasint,omitempty"` // Link of the previous transaction
 }
 
-// RowBody is a row on the wire. The fields from Seq on are in snapshots
-// only, Site and Epoch in shared ones only.
+// RowBody is a row on the wire. The fields from Seq on are used only in snapshots; Site and Epoch only in snapshots
+// of shared rows.
 type RowBody struct {
 	Table   string         `cbor:"1,keyasint"`
 	Key     string         `cbor:"2,keyasint"`
@@ -59,8 +57,8 @@ type RowBody struct {
 	At      int64          `cbor:"7,keyasint,omitempty"`
 	Site    string         `cbor:"8,keyasint,omitempty"`
 	Epoch   uint64         `cbor:"9,keyasint,omitempty"`
-	Sig     []byte         `cbor:"10,keyasint,omitempty"` // of a shared row, by its site
-	Birth   []byte         `cbor:"11,keyasint,omitempty"` // in snapshots of shared rows: the id of the site's birth
+	Sig     []byte         `cbor:"10,keyasint,omitempty"` // a shared row's signature by its site
+	Birth   []byte         `cbor:"11,keyasint,omitempty"` // in snapshots of shared rows: the ID of the site's birth certificate
 }
 
 var (
@@ -85,14 +83,14 @@ func must[T any](mode T, err error) T {
 	return mode
 }
 
-// EncodeBody returns the CBOR of a body.
+// EncodeBody returns the CBOR encoding of v.
 func EncodeBody(v any) ([]byte, error) { return encoding.Marshal(v) }
 
-// ReadBody reads the CBOR of a body into v.
+// ReadBody decodes CBOR into v.
 func ReadBody(b []byte, v any) error { return decoding.Unmarshal(b, v) }
 
-// Encode returns a transaction as it goes over the wire, signed. CodeInvalid: it
-// exceeds a bound or has a value of a type that no column has.
+// Encode signs and encodes a transaction. It returns CodeInvalid if the transaction exceeds a limit or has a value of
+// an unsupported type.
 func Encode(tx *Transaction, by Seal) ([]byte, error) {
 	rows := make([][]byte, len(tx.Rows))
 	var h Hasher
@@ -113,11 +111,11 @@ func Encode(tx *Transaction, by Seal) ([]byte, error) {
 	return EncodeTx(tx, rows, by)
 }
 
-// Version is what a shared row says, as its hash and its signature have it.
+// Version returns the version that a shared row describes, in the form that is hashed and signed.
 func (r Row) Version(site bourse.WorkerID) Version {
 	out := Version{Table: r.Table, Key: r.Key, Deleted: r.Deleted, Clock: r.Clock, Shared: true}
 	out.Site = site
-	for name, value := range r.Columns { // without those that have their defaults
+	for name, value := range r.Columns { // omit default values
 		if v, err := Scalar(value); err == nil && v != nil && v != "" && v != int64(0) && v != 0.0 {
 			out.Columns = append(out.Columns, Column{name, v})
 		}
@@ -126,8 +124,7 @@ func (r Row) Version(site bourse.WorkerID) Version {
 	return out
 }
 
-// BodyOf returns what a row is on the wire. CodeInvalid: a value is of a type
-// that no column has.
+// BodyOf returns the wire form of a row. It returns CodeInvalid if a value has an unsupported type.
 func BodyOf(r Row) (RowBody, error) {
 	w := RowBody{Table: r.Table, Key: r.Key, Deleted: r.Deleted, Clock: uint64(r.Clock)}
 	if len(r.Columns) > 0 {
@@ -143,7 +140,7 @@ func BodyOf(r Row) (RowBody, error) {
 	return w, nil
 }
 
-// BodyOfVersion returns what a version of a row is on the wire, in snapshots and proofs.
+// BodyOfVersion returns the wire form of a version, for snapshots and proofs.
 func BodyOfVersion(r Version) RowBody {
 	w := RowBody{Table: r.Table, Key: r.Key, Deleted: r.Deleted, Clock: uint64(r.Clock), Seq: r.Seq, At: r.At}
 	if len(r.Columns) > 0 {
@@ -164,11 +161,11 @@ func EncodeRow(w RowBody) ([]byte, error) {
 	return b, nil
 }
 
-// EncodeTx encodes a transaction of rows that are encoded, and signs it.
-// CodeInvalid: it exceeds a bound.
+// EncodeTx signs and encodes a transaction whose rows are already encoded. It returns CodeInvalid if the transaction
+// exceeds a limit.
 func EncodeTx(tx *Transaction, rows [][]byte, by Seal) ([]byte, error) {
 	if len(rows) > MaxRows {
-		return nil, bourse.Errorf(bourse.CodeInvalid, "a transaction of %d rows, at most %d", len(rows), MaxRows)
+		return nil, bourse.Errorf(bourse.CodeInvalid, "the transaction has %d rows, but at most %d are allowed", len(rows), MaxRows)
 	}
 	body, err := EncodeBody(TxBody{TxHead{string(tx.Site), tx.Epoch, tx.Seq, tx.At}, rows, by.Birth, by.Prev})
 	if err != nil {
@@ -176,7 +173,7 @@ func EncodeTx(tx *Transaction, rows [][]byte, by Seal) ([]byte, error) {
 	}
 	b, err := SealBody(body, by)
 	if err == nil && len(b) > MaxTx {
-		err = bourse.Errorf(bourse.CodeInvalid, "a transaction of %d bytes, at most %d", len(b), MaxTx)
+		err = bourse.Errorf(bourse.CodeInvalid, "the transaction has %d bytes, but at most %d are allowed", len(b), MaxTx)
 	}
 	return b, err
 }
@@ -192,29 +189,29 @@ func SealBody(body []byte, by Seal) ([]byte, error) {
 	return append(append(b, sig...), body...), nil
 }
 
-// unseal takes an encoded transaction apart.
+// unseal splits an encoded transaction into signature and body.
 func unseal(encoded []byte) (sig, body []byte, err error) {
 	switch {
 	case len(encoded) == 0:
-		return nil, nil, bourse.Errorf(bourse.CodeInvalid, "an empty transaction")
+		return nil, nil, bourse.Errorf(bourse.CodeInvalid, "the transaction is empty")
 	case len(encoded) > MaxFrame:
-		return nil, nil, bourse.Errorf(bourse.CodeInvalid, "a transaction of %d bytes, at most %d", len(encoded), MaxFrame)
+		return nil, nil, bourse.Errorf(bourse.CodeInvalid, "the transaction has %d bytes, but at most %d are allowed", len(encoded), MaxFrame)
 	case encoded[0] != WireVersion:
-		return nil, nil, bourse.Errorf(bourse.CodeInvalid, "a transaction in wire version %d, this release reads %d", encoded[0], WireVersion)
+		return nil, nil, bourse.Errorf(bourse.CodeInvalid, "the transaction has wire version %d, but this version reads only %d", encoded[0], WireVersion)
 	}
 	size, n := binary.Uvarint(encoded[1:])
 	if n <= 0 || size > maxSignature || uint64(len(encoded)-1-n) < size {
-		return nil, nil, bourse.Errorf(bourse.CodeInvalid, "a transaction that is cut short")
+		return nil, nil, bourse.Errorf(bourse.CodeInvalid, "the transaction is truncated")
 	}
 	rest := encoded[1+n:]
 	return rest[:size], rest[size:], nil
 }
 
-// maxSignature bounds a signature: RSA of 16384 bits.
+// maxSignature limits the size of a signature: 2048 bytes for RSA with 16384 bits.
 const maxSignature = 2048
 
-// Peek returns the position of an encoded transaction, without a look at its
-// rows. CodeInvalid: it is none.
+// Peek returns the position of an encoded transaction without decoding its rows. It returns CodeInvalid if the
+// transaction is malformed.
 func Peek(encoded []byte) (Position, error) {
 	_, body, err := unseal(encoded)
 	if err != nil {
@@ -227,8 +224,8 @@ func Peek(encoded []byte) (Position, error) {
 	return h.Position()
 }
 
-// Decode decodes a transaction. CodeInvalid: it is malformed. Neither is
-// its signature checked, nor what its rows say compared with any schema.
+// Decode decodes a transaction. It does not check the signature, or the rows against the schema. It returns
+// CodeInvalid if the transaction is malformed.
 func Decode(encoded []byte) (*Transaction, error) {
 	w, err := OpenTx(encoded)
 	if err != nil {
@@ -245,15 +242,14 @@ func Decode(encoded []byte) (*Transaction, error) {
 	return tx, nil
 }
 
-// Sealed is a transaction whose rows are still encoded and whose signature was
-// not looked at.
+// Sealed is a transaction whose rows have not been decoded and whose signature has not been checked.
 type Sealed struct {
 	TxBody
 	Pos                Position
 	Encoded, sig, body []byte
 }
 
-// OpenTx decodes a transaction but for its rows. CodeInvalid: it is malformed.
+// OpenTx decodes a transaction except for its rows. It returns CodeInvalid if the transaction is malformed.
 func OpenTx(encoded []byte) (*Sealed, error) {
 	s := &Sealed{Encoded: encoded}
 	var err error
@@ -267,12 +263,12 @@ func OpenTx(encoded []byte) (*Sealed, error) {
 		return nil, err
 	}
 	if len(s.Rows) > MaxRows {
-		return nil, bourse.Errorf(bourse.CodeInvalid, "a transaction of %d rows, at most %d", len(s.Rows), MaxRows)
+		return nil, bourse.Errorf(bourse.CodeInvalid, "the transaction has %d rows, but at most %d are allowed", len(s.Rows), MaxRows)
 	}
 	return s, nil
 }
 
-// Follows reports whether a transaction is linked to the one before it.
+// Follows reports whether a transaction contains the link of before.
 func (s *Sealed) Follows(before *Sealed) bool {
 	return s.Pos.Stream == before.Pos.Stream && s.Pos.Seq == before.Pos.Seq+1 && len(s.Prev) == linkSize && bytes.Equal(s.Prev, Link(before.Encoded))
 }
@@ -299,21 +295,21 @@ func (w RowBody) Row() Row {
 // open decodes a body.
 func open(body []byte, into any) error {
 	if err := ReadBody(body, into); err != nil {
-		return bourse.Errorf(bourse.CodeInvalid, "a malformed transaction: %w", err)
+		return bourse.Errorf(bourse.CodeInvalid, "malformed transaction: %w", err)
 	}
 	return nil
 }
 
-// Position checks and returns the transaction's position.
+// Position validates and returns the transaction's position.
 func (h TxHead) Position() (Position, error) {
 	p := Position{Stream{bourse.WorkerID(h.Site), h.Epoch}, h.Seq}
 	switch {
-	case len(h.Site) > MaxName: // its letters are looked at when the stream is new
-		return Position{}, bourse.Errorf(bourse.CodeInvalid, "a transaction of site %s", bourse.Quoted(h.Site))
+	case len(h.Site) > MaxName: // the characters are checked when the stream is new
+		return Position{}, bourse.Errorf(bourse.CodeInvalid, "malformed transaction: site %s", bourse.Quoted(h.Site))
 	case h.Epoch == 0 || h.Epoch >= MaxEpoch || h.Seq == 0 || h.Seq >= MaxSeq:
-		return Position{}, bourse.Errorf(bourse.CodeInvalid, "a transaction at epoch %d, number %d", h.Epoch, h.Seq)
+		return Position{}, bourse.Errorf(bourse.CodeInvalid, "malformed transaction: epoch %d, number %d", h.Epoch, h.Seq)
 	case h.At < 0:
-		return Position{}, bourse.Errorf(bourse.CodeInvalid, "a transaction of before 1970")
+		return Position{}, bourse.Errorf(bourse.CodeInvalid, "malformed transaction: its time is before 1970")
 	}
 	return p, nil
 }
