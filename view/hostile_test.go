@@ -18,7 +18,7 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// raw makes a transaction of rows that no encoder of ours would write.
+// raw returns a transaction with rows that our encoder would not write.
 func raw(t testing.TB, seq uint64, rows ...any) []byte {
 	t.Helper()
 	w := wire.TxBody{TxHead: wire.TxHead{Site: "w2", Epoch: 1, Seq: seq, At: 1}, Birth: testKey.Birth}
@@ -47,39 +47,39 @@ func badRows() map[string]any {
 	type m = map[int]any
 	cols := func(c map[string]any) m { return m{1: "volume", 2: "k", 3: c} }
 	return map[string]any{
-		"not CBOR":                   []byte{0xff, 0x00},
-		"nothing":                    []byte{},
-		"no table":                   m{2: "k"},
-		"a table's name with SQL":    m{1: `x" (`, 2: "k"},
-		"no key":                     m{1: "volume"},
-		"a long key":                 m{1: "volume", 2: strings.Repeat("k", wire.MaxKey+1)},
-		"a key with a zero byte":     m{1: "volume", 2: "a\x00b"},
-		"text in a number's column":  cols(m2{"size_gb": "big"}),
-		"a number in text":           cols(m2{"name": 7}),
-		"bytes in text":              cols(m2{"name": []byte("x")}),
-		"text with a zero byte":      cols(m2{"name": "a\x00b"}),
-		"a list":                     cols(m2{"name": []int{1}}),
-		"a truth":                    cols(m2{"name": true}),
-		"a number too large":         cols(m2{"size_gb": uint64(math.MaxUint64)}),
-		"not a number":               m{1: "worker", 2: "w2", 3: m2{"load": math.NaN()}},
-		"infinite":                   m{1: "worker", 2: "w2", 3: m2{"load": math.Inf(1)}},
-		"a column's name with SQL":   cols(m2{"a\"; DROP": 1}),
-		"another's site":             cols(m2{"site": "w1"}),
-		"our bookkeeping":            cols(m2{"seq": 1}),
-		"a value too large":          cols(m2{"name": strings.Repeat("x", wire.MaxValue+1)}),
-		"a row of 10 MB":             cols(m2{"name": strings.Repeat("x", 10<<20)}),
-		"a row of 10 MB in columns":  cols(manyColumns(60, 1<<17)),
-		"too many columns":           cols(manyColumns(wire.MaxColumns+1, 1)),
-		"far too many columns":       cols(manyColumns(5000, 1)),
-		"malformed JSON":             m{1: "machine", 2: "k", 3: m2{"config": `{"services":`}},
-		"JSON too deep":              m{1: "machine", 2: "k", 3: m2{"config": strings.Repeat("[", 500) + strings.Repeat("]", 500)}},
-		"another worker's account":   m{1: "worker", 2: "w1"},
-		"an owned row with a clock":  m{1: "volume", 2: "k", 5: 1},
-		"a shared row without one":   m{1: "secret", 2: "k"},
-		"a deletion with columns":    m{1: "volume", 2: "k", 3: m2{"name": "x"}, 4: true},
-		"a deleted app":              m{1: "app", 2: "k", 4: true, 5: 1},
-		"a clock a year ahead":       m{1: "secret", 2: "future", 5: uint64(wire.ClockAt(time.Now().AddDate(1, 0, 0)))},
-		"a clock at the end of time": m{1: "secret", 2: "future", 5: uint64(math.MaxUint64)},
+		"not CBOR":                  []byte{0xff, 0x00},
+		"nothing":                   []byte{},
+		"no table":                  m{2: "k"},
+		"a table's name with SQL":   m{1: `x" (`, 2: "k"},
+		"no key":                    m{1: "volume"},
+		"a long key":                m{1: "volume", 2: strings.Repeat("k", wire.MaxKey+1)},
+		"a key with a zero byte":    m{1: "volume", 2: "a\x00b"},
+		"text in a number's column": cols(m2{"size_gb": "big"}),
+		"a number in text":          cols(m2{"name": 7}),
+		"bytes in text":             cols(m2{"name": []byte("x")}),
+		"text with a zero byte":     cols(m2{"name": "a\x00b"}),
+		"a list":                    cols(m2{"name": []int{1}}),
+		"a truth":                   cols(m2{"name": true}),
+		"a number too large":        cols(m2{"size_gb": uint64(math.MaxUint64)}),
+		"not a number":              m{1: "worker", 2: "w2", 3: m2{"load": math.NaN()}},
+		"infinite":                  m{1: "worker", 2: "w2", 3: m2{"load": math.Inf(1)}},
+		"a column's name with SQL":  cols(m2{"a\"; DROP": 1}),
+		"another's site":            cols(m2{"site": "w1"}),
+		"our bookkeeping":           cols(m2{"seq": 1}),
+		"a value too large":         cols(m2{"name": strings.Repeat("x", wire.MaxValue+1)}),
+		"a row of 10 MB":            cols(m2{"name": strings.Repeat("x", 10<<20)}),
+		"a row of 10 MB in columns": cols(manyColumns(60, 1<<17)),
+		"too many columns":          cols(manyColumns(wire.MaxColumns+1, 1)),
+		"far too many columns":      cols(manyColumns(5000, 1)),
+		"malformed JSON":            m{1: "machine", 2: "k", 3: m2{"config": `{"services":`}},
+		"JSON too deep":             m{1: "machine", 2: "k", 3: m2{"config": strings.Repeat("[", 500) + strings.Repeat("]", 500)}},
+		"another worker's account":  m{1: "worker", 2: "w1"},
+		"an owned row with a clock": m{1: "volume", 2: "k", 5: 1},
+		"a shared row without one":  m{1: "secret", 2: "k"},
+		"a deletion with columns":   m{1: "volume", 2: "k", 3: m2{"name": "x"}, 4: true},
+		"a deleted app":             m{1: "app", 2: "k", 4: true, 5: 1},
+		"a clock a year ahead":      m{1: "secret", 2: "future", 5: uint64(wire.ClockAt(time.Now().AddDate(1, 0, 0)))},
+		"a clock in the far future": m{1: "secret", 2: "future", 5: uint64(math.MaxUint64)},
 	}
 }
 
@@ -93,9 +93,8 @@ func manyColumns(n, size int) m2 {
 	return c
 }
 
-// TestBadRowIsQuarantinedAlone: whatever a row is, the others of its
-// transaction are taken in, its stream goes on, and the row is kept to be
-// looked at.
+// Whatever is wrong with a row, the other rows of its transaction are applied, its stream continues, and the row is
+// retained for inspection.
 func TestBadRowIsQuarantinedAlone(t *testing.T) {
 	for name, row := range badRows() {
 		t.Run(name, func(t *testing.T) {
@@ -111,14 +110,14 @@ func TestBadRowIsQuarantinedAlone(t *testing.T) {
 				t.Errorf("quarantine: %+v", q)
 			}
 			if p := m.publish(secret("ours", "d", 0)); p.Seq != 1 {
-				t.Error("we cannot publish any more")
+				t.Error("publishing fails afterwards")
 			}
 			m.sound()
 		})
 	}
 }
 
-func TestMalformedTransactionsLeaveNothing(t *testing.T) {
+func TestMalformedTransactionsChangeNothing(t *testing.T) {
 	m := startMember(t, Config{})
 	good := encoded(t, "w2", 1, 1, volume("v", "x"))
 	bad := map[string][]byte{
@@ -166,7 +165,7 @@ func TestReplayedAndReordered(t *testing.T) {
 	}
 	m.flush()
 	if m.Head(wire.Stream{Site: "w2", Epoch: 1}) != 5 {
-		t.Errorf("head %d, want 5: what came early should have been kept", m.Head(wire.Stream{Site: "w2", Epoch: 1}))
+		t.Errorf("head %d, want 5: early transactions should have been retained", m.Head(wire.Stream{Site: "w2", Epoch: 1}))
 	}
 	m.take(log...)
 	if r, _ := m.row(wire.TableVolumes, "w2", "v"); wire.TextOf(r.Columns.Get("app")) != "4" {
@@ -174,9 +173,9 @@ func TestReplayedAndReordered(t *testing.T) {
 	}
 }
 
-// TestNobodyWritesForUs: what others claim to be of our own site is not taken
-// in, and a greater position says that we have lost something.
-func TestNobodyWritesForUs(t *testing.T) {
+// Transactions of others that claim to be from this server's site are not applied. A greater position means that this
+// server has lost transactions.
+func TestForeignTransactionsOfOwnSiteAreRejected(t *testing.T) {
 	m := startMember(t, Config{})
 	m.publish(volume("mine", "x"))
 	self, want := m.Self(), m.dump()
@@ -188,7 +187,7 @@ func TestNobodyWritesForUs(t *testing.T) {
 		}
 	}
 	if v, err := m.Apply(encoded(t, next.Site, next.Epoch, next.Seq)); bourse.CodeOf(err) != bourse.CodeForbidden {
-		t.Errorf("what another has signed: %v, %v, want %s", v, err, bourse.CodeForbidden)
+		t.Errorf("signed by another site: %v, %v, want %s", v, err, bourse.CodeForbidden)
 	}
 	birth, key := m.verifier.Keys.Own()
 	lastWord, err := wire.Encode(&wire.Transaction{Position: next}, wire.Seal{Cluster: "test", Birth: birth, Key: key})
@@ -196,14 +195,14 @@ func TestNobodyWritesForUs(t *testing.T) {
 		t.Fatal(err)
 	}
 	if v, err := m.Apply(lastWord); err != nil || v.Outcome != Ahead {
-		t.Errorf("what we have signed and lost: %v, %v, want outcome %d", v, err, Ahead)
+		t.Errorf("signed by this server and lost: %v, %v, want outcome %d", v, err, Ahead)
 	}
 	m.flush()
 	if d := cmp.Diff(want, m.dump()); d != "" {
-		t.Errorf("our rows have changed:\n%s", d)
+		t.Errorf("the server's own rows have changed:\n%s", d)
 	}
 	if err := m.Renew(t.Context(), wire.Stream{Site: "w2", Epoch: 1}); bourse.CodeOf(err) != bourse.CodeInvalid {
-		t.Errorf("renew after another's stream: %v", err)
+		t.Errorf("renew after another site's stream: %v", err)
 	}
 	lost := m.Lost()
 	if err := m.Renew(t.Context(), wire.Stream{Site: self.Site, Epoch: self.Epoch + 1000}); err != nil {
@@ -211,12 +210,11 @@ func TestNobodyWritesForUs(t *testing.T) {
 	}
 	<-lost
 	if m.Self().Epoch != self.Epoch+1001 || len(m.dump()) != 0 {
-		t.Errorf("after a new beginning: %v with %v", m.Self(), m.dump())
+		t.Errorf("after a new epoch: %v with %v", m.Self(), m.dump())
 	}
 }
 
-// TestUnknownColumnsAndTablesAreQuarantined: what does not fit the schema is refused,
-// from a transaction and from a snapshot, and the rest of both is taken in.
+// Rows that do not fit the schema are rejected, from a transaction and from a snapshot; the rest of both is applied.
 func TestUnknownColumnsAndTablesAreQuarantined(t *testing.T) {
 	a, b := startMember(t, Config{}), startMember(t, Config{Site: "w3"})
 	odd := volume("odd", "x")
@@ -237,15 +235,14 @@ func TestUnknownColumnsAndTablesAreQuarantined(t *testing.T) {
 		t.Errorf("in quarantine: %+v", q)
 	}
 	for _, r := range q.Newest {
-		if !strings.HasPrefix(r.Reason, "there is no table ") && !strings.HasSuffix(r.Reason, "there is no such column in table volume") {
+		if !strings.HasSuffix(r.Reason, " does not exist") && !strings.HasSuffix(r.Reason, "table volume has no such column") {
 			t.Errorf("%s of %s: %s", r.Key, r.Table, r.Reason)
 		}
 	}
 }
 
-// TestFutureClockComesInItsTime: a row whose clock is ahead waits in
-// quarantine, and our own clock does not follow it.
-func TestFutureClockComesInItsTime(t *testing.T) {
+// A row whose clock is ahead waits in quarantine, and the local clock does not follow it.
+func TestRowWithFutureClockWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := startMember(t, Config{})
 		defer m.end()
@@ -259,7 +256,7 @@ func TestFutureClockComesInItsTime(t *testing.T) {
 		time.Sleep(50 * time.Minute)
 		synctest.Wait()
 		if m.Health().Quarantine.Count != 1 {
-			t.Error("it came before its time")
+			t.Error("it was applied too early")
 		}
 		time.Sleep(7 * time.Minute)
 		synctest.Wait()
@@ -268,15 +265,14 @@ func TestFutureClockComesInItsTime(t *testing.T) {
 		}
 		got := m.dump()
 		if len(got) != 2 || !strings.Contains(got[0], "late") {
-			t.Errorf("it does not stand: %v", got)
+			t.Errorf("it was not applied: %v", got)
 		}
 		m.sound()
 	})
 }
 
-// TestWhatBringsDownTheWriterIsSkipped: a transaction whose application panics
-// or fails is passed over, and all others get in.
-func TestWhatBringsDownTheWriterIsSkipped(t *testing.T) {
+// A transaction that panics or fails when it is applied is skipped, and all others are applied.
+func TestTransactionThatPanicsIsSkipped(t *testing.T) {
 	for name, fail := range map[string]func() error{
 		"panic": func() error { panic("a bug of ours") },
 		"error": func() error { return sqlite.ResultConstraint.ToError() },
@@ -287,7 +283,7 @@ func TestWhatBringsDownTheWriterIsSkipped(t *testing.T) {
 			m := startMember(t, Config{Log: testLog(t), Fault: func(stage FaultStage, _ uint64) error {
 				if stage == FaultApply {
 					applied++
-					if applied >= 3 && applied <= 5 { // the third, again alone, and again row by row
+					if applied >= 3 && applied <= 5 { // the third one, then alone, then row by row
 						poison[applied] = true
 						return fail()
 					}
@@ -309,9 +305,8 @@ func TestWhatBringsDownTheWriterIsSkipped(t *testing.T) {
 	}
 }
 
-// TestOnePoisonousRowOfMany: a row that SQLite refuses goes alone, though it is
-// found out only when it is written.
-func TestOnePoisonousRowOfMany(t *testing.T) {
+// A row that SQLite rejects only when it is written is quarantined alone.
+func TestRowThatCannotBeWrittenIsQuarantinedAlone(t *testing.T) {
 	m := startMember(t, Config{})
 	err := m.submit(t.Context(), false, func(b *batch) error {
 		b.written = true
@@ -322,7 +317,7 @@ func TestOnePoisonousRowOfMany(t *testing.T) {
 	}
 	m.take(encoded(t, "w2", 1, 1, volume("a", "x"), volume("b", "poison"), volume("c", "x")), encoded(t, "w3", 1, 1, volume("d", "x")))
 	if _, err := m.Publish(t.Context(), volume("mine", "poison")); err == nil {
-		t.Error("a poisonous row of ours was published")
+		t.Error("an invalid row was published")
 	}
 	if got := m.dump(); len(got) != 3 || m.Health().Quarantine.Count != 1 || m.Self().Seq != 0 {
 		t.Errorf("rows %v, quarantine %+v", got, m.Health().Quarantine)

@@ -8,17 +8,17 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// Entry is a row of a transaction after it was checked against the schema.
+// Entry is a row of a transaction that has been checked against the schema.
 type Entry struct {
 	Table, Key string
 	Shared     bool
 	Deleted    bool
 	Clock      wire.Clock
-	Change     wire.Columns // of an owned row; of a shared one it says all
-	Proof      wire.Proof   // of a shared one
+	Change     wire.Columns // an owned row's changed columns; all columns of a shared row
+	Proof      wire.Proof   // of a shared row
 }
 
-// Version is what a shared row of another site says.
+// Version returns the version that a shared row of another site describes.
 func (e *Entry) Version(st wire.Stamp) wire.Version {
 	return wire.Version{
 		Stamp: st, Table: e.Table, Key: e.Key, Shared: true, Deleted: e.Deleted, Clock: e.Clock,
@@ -26,8 +26,8 @@ func (e *Entry) Version(st wire.Stamp) wire.Version {
 	}
 }
 
-// Check reports whether a row that site says fits the schema, and returns it in the
-// form in which it is merged. What it refuses is this row's fault alone.
+// Check checks whether a row from site fits the schema, and returns it in the form in which it is merged. An error
+// concerns only this row, not its transaction.
 func (all Tables) Check(site bourse.WorkerID, r wire.Row) (Entry, error) {
 	e := Entry{Table: r.Table, Key: r.Key, Deleted: r.Deleted, Clock: r.Clock, Shared: r.Clock != 0}
 	if err := checkName("table", r.Table); err != nil {
@@ -39,19 +39,19 @@ func (all Tables) Check(site bourse.WorkerID, r wire.Row) (Entry, error) {
 	t := all[r.Table]
 	switch {
 	case t == nil:
-		return e, fmt.Errorf("there is no table %s", r.Table)
+		return e, fmt.Errorf("table %s does not exist", r.Table)
 	case t.Shared != e.Shared:
-		return e, fmt.Errorf("clock %d in table %s", r.Clock, r.Table)
+		return e, fmt.Errorf("clock %d is invalid in table %s", r.Clock, r.Table)
 	case r.Table == wire.TableWorkers && r.Key != string(site):
-		return e, fmt.Errorf("%s says something of worker %s", site, bourse.Quoted(r.Key))
+		return e, fmt.Errorf("%s cannot write the row of worker %s", site, bourse.Quoted(r.Key))
 	case r.Deleted && r.Table == wire.TableApps:
-		return e, fmt.Errorf("an app is deleted by its deleted_at")
+		return e, fmt.Errorf("an app is deleted by setting deleted_at")
 	case r.Deleted && r.Table == wire.TableTokens:
-		return e, fmt.Errorf("a token is ended by its revoked_at")
+		return e, fmt.Errorf("a token is revoked by setting revoked_at")
 	case r.Deleted && len(r.Columns) > 0:
-		return e, fmt.Errorf("a deleted row with columns")
+		return e, fmt.Errorf("a deleted row has columns")
 	case len(r.Columns) > wire.MaxColumns:
-		return e, fmt.Errorf("%d columns, at most %d", len(r.Columns), wire.MaxColumns)
+		return e, fmt.Errorf("the row has %d columns, but at most %d are allowed", len(r.Columns), wire.MaxColumns)
 	}
 	e.Change = make(wire.Columns, 0, len(r.Columns))
 	for name, v := range r.Columns {
@@ -65,21 +65,21 @@ func (all Tables) Check(site bourse.WorkerID, r wire.Row) (Entry, error) {
 	return e, CheckSize(e.Change)
 }
 
-// value checks that a column may have a value, and returns nil for its default.
+// value checks a column's value. It returns nil if the value is the default.
 func (t *table) value(name string, v any) (wire.Value, error) {
 	if err := checkName("column", name); err != nil {
 		return nil, err
 	}
 	d := t.find(name)
 	if d == nil {
-		return nil, fmt.Errorf("there is no such column in table %s", t.name)
+		return nil, fmt.Errorf("table %s has no such column", t.name)
 	}
 	value, err := wire.Scalar(v)
 	if err != nil || value == nil {
 		return nil, err
 	}
 	if n := wire.ValueSize(value); n > wire.MaxValue {
-		return nil, fmt.Errorf("%d bytes, at most %d", n, wire.MaxValue)
+		return nil, fmt.Errorf("the value has %d bytes, but at most %d are allowed", n, wire.MaxValue)
 	}
 	if value, err = d.fit(value); err != nil || wire.EqualValues(value, d.fallback) {
 		return nil, err
@@ -87,7 +87,7 @@ func (t *table) value(name string, v any) (wire.Value, error) {
 	return value, nil
 }
 
-// fit reports whether a value is of the column's type.
+// fit returns v converted to the column's type, or an error if that is impossible.
 func (d *definition) fit(v wire.Value) (wire.Value, error) {
 	switch v := v.(type) {
 	case int64:
@@ -113,24 +113,24 @@ func (d *definition) fit(v wire.Value) (wire.Value, error) {
 			return v, nil
 		}
 	}
-	return nil, fmt.Errorf("a value of type %T does not fit it", v)
+	return nil, fmt.Errorf("a value of type %T does not fit the column", v)
 }
 
-// CheckSize bounds a row, as a whole too: what a site says of one in several
-// transactions has to fit into a snapshot.
+// CheckSize checks the size of a complete row. Even a row that was written in several transactions must fit into a
+// snapshot.
 func CheckSize(c wire.Columns) error {
 	if len(c) > wire.MaxColumns {
-		return fmt.Errorf("%d columns, at most %d", len(c), wire.MaxColumns)
+		return fmt.Errorf("the row has %d columns, but at most %d are allowed", len(c), wire.MaxColumns)
 	}
 	if n := c.Size(); n > wire.MaxRow {
-		return fmt.Errorf("%d bytes, at most %d", n, wire.MaxRow)
+		return fmt.Errorf("the row has %d bytes, but at most %d are allowed", n, wire.MaxRow)
 	}
 	return nil
 }
 
 func checkKey(s string) error {
 	if len(s) == 0 || len(s) > wire.MaxKey {
-		return fmt.Errorf("a key of %d bytes, want 1 to %d", len(s), wire.MaxKey)
+		return fmt.Errorf("the key has %d bytes, but must have 1 to %d", len(s), wire.MaxKey)
 	}
 	if err := wire.CheckText(s); err != nil {
 		return fmt.Errorf("key: %w", err)
@@ -138,14 +138,14 @@ func checkKey(s string) error {
 	return nil
 }
 
-// checkName admits lower-case identifiers.
+// checkName permits lower-case identifiers.
 func checkName(what, s string) error {
 	if len(s) == 0 || len(s) > wire.MaxName {
-		return fmt.Errorf("a %s's name of %d bytes, want 1 to %d", what, len(s), wire.MaxName)
+		return fmt.Errorf("the %s name has %d bytes, but must have 1 to %d", what, len(s), wire.MaxName)
 	}
 	for i, c := range []byte(s) {
 		if c != '_' && (c < 'a' || c > 'z') && (i == 0 || c < '0' || c > '9') {
-			return fmt.Errorf("%s: no name of a %s", bourse.Quoted(s), what)
+			return fmt.Errorf("%s is not a valid %s name", bourse.Quoted(s), what)
 		}
 	}
 	return nil

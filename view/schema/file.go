@@ -11,18 +11,17 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// BadSuffix is what the name of a replaced file ends with. One is kept, for
-// people who look into what happened.
+// BadSuffix is the suffix of the replaced file. Only the latest one is retained, for inspection.
 const BadSuffix = ".bad"
 
 // File is an open file with the writer's connection.
 type File struct {
 	Conn *sqlite.Conn
-	Path string      // "" in memory
-	Info os.FileInfo // distinguishes this file from another one of its name; nil in memory
+	Path string      // "" if in memory
+	Info os.FileInfo // distinguishes this file from a later one with the same name; nil if in memory
 }
 
-// Unusable is a file that has to be replaced.
+// Unusable is the error for a file that has to be replaced.
 type Unusable struct{ Cause error }
 
 // Error returns the cause.
@@ -31,22 +30,22 @@ func (e *Unusable) Error() string { return e.Cause.Error() }
 // Unwrap returns the cause.
 func (e *Unusable) Unwrap() error { return e.Cause }
 
-// Open makes the file when there is none, for this user alone.
+// Open opens the file at path, creating it with access for this user only if it does not exist.
 func Open(path string) (*File, error) {
 	name := path
 	if path == "" {
 		name = ":memory:"
 	} else if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
-		// What a file that was deleted has left would be taken for the new one's.
+		// SQLite would use a deleted file's leftover log for the new file.
 		if err := errors.Join(remove(path+"-wal"), remove(path+"-shm")); err != nil {
-			return nil, bourse.Errorf(bourse.CodeUnavailable, "clear away an old log: %w", err)
+			return nil, bourse.Errorf(bourse.CodeUnavailable, "remove an old log: %w", err)
 		}
 		f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 		if err != nil {
-			return nil, bourse.Errorf(bourse.CodeUnavailable, "make the file: %w", err)
+			return nil, bourse.Errorf(bourse.CodeUnavailable, "create the file: %w", err)
 		}
 		if err := f.Close(); err != nil {
-			return nil, bourse.Errorf(bourse.CodeUnavailable, "make the file: %w", err)
+			return nil, bourse.Errorf(bourse.CodeUnavailable, "create the file: %w", err)
 		}
 	}
 	c, err := sqlite.OpenConn(name, sqlite.OpenReadWrite, sqlite.OpenCreate)
@@ -57,13 +56,11 @@ func Open(path string) (*File, error) {
 	return &File{Conn: c, Path: path}, nil
 }
 
-// busyTimeout is how long a connection waits for another one: in a log file
-// they hardly ever meet.
+// busyTimeout is how long a connection waits for another one. With a write-ahead log they hardly ever conflict.
 const busyTimeout = 5 * time.Second
 
-// Pragmas of the writer. With the log file and without a sync for each commit,
-// a crash of this process loses nothing and one of the host the last commits,
-// which the epoch that follows it makes good.
+// Pragmas configure the writer's connection. With the write-ahead log and without a sync for each commit, a crash of
+// the process loses nothing. A crash of the host loses the last commits, which is why a new epoch follows it.
 var Pragmas = []string{
 	"PRAGMA journal_mode = wal",
 	"PRAGMA synchronous = normal",
@@ -73,14 +70,13 @@ var Pragmas = []string{
 	"PRAGMA journal_size_limit = 67108864",
 }
 
-// Close closes the connection. Closing the last one of a file moves its log
-// into it.
+// Close closes the connection. Closing a file's last connection merges its log into it.
 func (f *File) Close() error { return f.Conn.Close() }
 
-// MoveAside renames a file that a new one replaces.
+// MoveAside renames a file that is about to be replaced.
 func MoveAside(path string) error {
 	if path == "" {
-		return errors.New("a new view in memory is of no use")
+		return errors.New("an in-memory view cannot be replaced")
 	}
 	err := os.Rename(path, path+BadSuffix)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -88,7 +84,7 @@ func MoveAside(path string) error {
 	}
 	wal := os.Rename(path+"-wal", path+BadSuffix+"-wal")
 	if errors.Is(wal, fs.ErrNotExist) {
-		wal = remove(path + BadSuffix + "-wal") // an older one's
+		wal = remove(path + BadSuffix + "-wal") // of an earlier file
 	}
 	return errors.Join(err, wal, remove(path+"-shm"), remove(path+BadSuffix+"-shm"))
 }

@@ -7,8 +7,8 @@ import (
 	"zombiezen.com/go/sqlite"
 )
 
-// NoRoom reports whether an error says that the disk is full. SQLite calls it an
-// error of the file where its log's index finds no space.
+// NoRoom reports whether an error means that the disk is full. If there is no space for the log's index, SQLite
+// reports an I/O error.
 func NoRoom(err error) bool {
 	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
 		return true

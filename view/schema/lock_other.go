@@ -1,6 +1,6 @@
 //go:build !unix
 
-package sqlfile
+package schema
 
-// Lock does nothing here: that one process uses the file is up to its user.
+// Lock does nothing on this platform. The user must make sure that only one process uses the file.
 func Lock(string) (unlock func() error, err error) { return func() error { return nil }, nil }

@@ -11,23 +11,23 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// maxReaders is how many may read at once; more wait.
+// maxReaders is the maximum number of concurrent readers. Others wait.
 const maxReaders = 8
 
-// Pool has connections for reading. In memory there is one connection, which
-// reader and writer take in turn.
+// Pool provides connections for reading. An in-memory view has a single connection, which readers and the writer
+// share.
 type Pool struct {
 	mu     sync.Mutex
 	path   string
-	gen    uint64 // of the file
+	gen    uint64 // generation of the file
 	idle   []*reader
 	closed bool
 
-	slots chan struct{} // one for each reader at work; in memory also for the writer
-	only  *sqlite.Conn  // in memory
+	slots chan struct{} // one element per active reader; for an in-memory view, also for the writer
+	only  *sqlite.Conn  // the connection of an in-memory view
 }
 
-// reader is a connection of a generation of the file.
+// reader is a connection to one generation of the file.
 type reader struct {
 	conn *sqlite.Conn
 	gen  uint64
@@ -52,19 +52,18 @@ func (p *Pool) Reset(f *File) {
 	p.idle = nil
 	p.mu.Unlock()
 	for _, r := range idle {
-		_ = r.conn.Close() // of a file that is gone
+		_ = r.conn.Close() // the file has been replaced
 	}
 }
 
-// Generation counts the files that the pool has had.
+// Generation returns the number of files that the pool has had.
 func (p *Pool) Generation() uint64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.gen
 }
 
-// Exclusive keeps readers out while the writer is at work, where they share a
-// connection.
+// Exclusive keeps readers out while the writer works, if they share a connection.
 func (p *Pool) Exclusive() (release func()) {
 	if p.only == nil {
 		return func() {}
@@ -73,8 +72,7 @@ func (p *Pool) Exclusive() (release func()) {
 	return func() { <-p.slots }
 }
 
-// Close closes the connections that no one uses, and those that are in use as
-// soon as they are not.
+// Close closes the idle connections. Connections in use are closed when they are returned.
 func (p *Pool) Close() error {
 	p.mu.Lock()
 	p.closed = true
@@ -121,13 +119,12 @@ func (p *Pool) give(r *reader, sound bool) {
 	}
 	p.mu.Unlock()
 	if !keep && r.conn != p.only {
-		_ = r.conn.Close() // it was read only
+		_ = r.conn.Close() // it is read-only
 	}
 }
 
-// Read calls fn with a connection on a snapshot of the file. fn may run any
-// number of statements that read: they all see one state. It ends with ctx. fn
-// must not call read.
+// Read calls fn with a connection that reads a snapshot of the file. fn may run any number of read-only statements,
+// which all see the same state, and are interrupted when ctx ends. fn must not call Read.
 func (p *Pool) Read(ctx context.Context, fn func(*sqlite.Conn) error) error {
 	select {
 	case p.slots <- struct{}{}:
@@ -139,7 +136,7 @@ func (p *Pool) Read(ctx context.Context, fn func(*sqlite.Conn) error) error {
 	if err != nil {
 		return err
 	}
-	defer p.finish(r) // also when fn panics
+	defer p.finish(r) // even if fn panics
 	if done := ctx.Done(); done != nil {
 		r.conn.SetInterrupt(done)
 	}
@@ -152,7 +149,7 @@ func (p *Pool) Read(ctx context.Context, fn func(*sqlite.Conn) error) error {
 	return err
 }
 
-// finish ends what a reader began and keeps its connection for the next.
+// finish ends the reader's transaction and returns its connection to the pool.
 func (p *Pool) finish(r *reader) {
 	r.conn.SetInterrupt(nil)
 	sound := r.conn.AutocommitEnabled() || Run(r.conn, "ROLLBACK") == nil

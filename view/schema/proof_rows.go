@@ -18,8 +18,7 @@ func deleteProof(c *sqlite.Conn, r wire.Version) error {
 	return Run(c, "DELETE FROM proofs WHERE tbl = ? AND key = ?", r.Table, r.Key)
 }
 
-// ProofOf reads who signed the present version of a shared row; ok is false
-// for one of before there were signatures.
+// ProofOf returns the proof of a shared row's current version. It returns false if there is none.
 func ProofOf(c *sqlite.Conn, table, key string) (birth, sig []byte, ok bool, err error) {
 	err = Query(c, "SELECT birth, sig FROM proofs WHERE tbl = ? AND key = ?", func(s *sqlite.Stmt) error {
 		birth, _ = ValueAt(s, 0).([]byte)
@@ -30,7 +29,7 @@ func ProofOf(c *sqlite.Conn, table, key string) (birth, sig []byte, ok bool, err
 	return birth, sig, ok, err
 }
 
-// BirthOf reads a birth that a proof names.
+// BirthOf returns the birth certificate with this ID.
 func BirthOf(c *sqlite.Conn, id []byte) (birth []byte, err error) {
 	err = Query(c, "SELECT birth FROM births WHERE id = ?", func(s *sqlite.Stmt) error {
 		birth, _ = ValueAt(s, 0).([]byte)
@@ -39,7 +38,7 @@ func BirthOf(c *sqlite.Conn, id []byte) (birth []byte, err error) {
 	return birth, err
 }
 
-// DropBirths drops the births that no proof names any more.
+// DropBirths deletes the birth certificates that no proof refers to.
 func DropBirths(c *sqlite.Conn) error {
 	return Run(c, "DELETE FROM births WHERE id NOT IN (SELECT birth FROM proofs)")
 }

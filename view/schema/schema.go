@@ -12,12 +12,12 @@ import (
 //go:embed schema.sql
 var schemaSQL string
 
-// version identifies the schema in a file's user_version. It follows from the text, so
-// that no change can leave files behind that lack a table or column.
+// version identifies the schema in a file's user_version. It is derived from the schema's text, so that any change
+// causes old files to be replaced.
 var version = int(crc32.ChecksumIEEE([]byte(schemaSQL)) >> 1)
 
-// Create gives a new file its tables. It leaves a file of the same schema as it
-// is, and returns [Unusable] for a file of another one.
+// Create creates the tables in a new file. It leaves a file with the same schema unchanged, and returns [Unusable]
+// for a file with another schema.
 func Create(c *sqlite.Conn) error {
 	found := 0
 	err := Query(c, "PRAGMA user_version", func(s *sqlite.Stmt) error {
@@ -30,7 +30,7 @@ func Create(c *sqlite.Conn) error {
 	case found == version:
 		return nil
 	case found != 0:
-		return &Unusable{fmt.Errorf("it has schema %08x, this release uses %08x", found, version)}
+		return &Unusable{fmt.Errorf("its schema is %08x, but this version requires %08x", found, version)}
 	}
 	err = InTransaction(c, func() error {
 		if err := sqlitex.ExecuteScript(c, schemaSQL, nil); err != nil {

@@ -8,8 +8,7 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Run executes a statement that returns no rows. The statement stays
-// prepared in the connection.
+// Run executes a statement that returns no rows. The connection caches the prepared statement.
 func Run(c *sqlite.Conn, sql string, args ...any) error {
 	return Query(c, sql, func(*sqlite.Stmt) error { return nil }, args...)
 }
@@ -26,20 +25,19 @@ func Query(c *sqlite.Conn, sql string, row func(*sqlite.Stmt) error, args ...any
 	for {
 		ok, err := s.Step()
 		if err != nil {
-			return err // Step has reset it
+			return err // Step has reset the statement
 		}
 		if !ok {
 			return nil
 		}
 		if err := row(s); err != nil {
-			_ = s.Reset() // says what Step said
+			_ = s.Reset() // it returns the same error as Step
 			return err
 		}
 	}
 }
 
-// Bind sets a parameter of a statement, counted from 1. It panics for a value of
-// a type that no column has.
+// Bind sets a statement's parameter, counted from 1. It panics if the value has a type that no column can have.
 func Bind(s *sqlite.Stmt, i int, value any) {
 	switch v := value.(type) {
 	case nil:
@@ -49,7 +47,7 @@ func Bind(s *sqlite.Stmt, i int, value any) {
 	case int:
 		s.BindInt64(i, int64(v))
 	case uint64:
-		s.BindInt64(i, int64(v)) // hashes use all bits; epochs and numbers are bounded
+		s.BindInt64(i, int64(v)) // hashes use all bits; epochs and sequence numbers are bounded
 	case bool:
 		s.BindBool(i, v)
 	case float64:
@@ -65,7 +63,7 @@ func Bind(s *sqlite.Stmt, i int, value any) {
 	}
 }
 
-// ValueAt reads a column of a result.
+// ValueAt returns the value of a result's column.
 func ValueAt(s *sqlite.Stmt, i int) any {
 	switch s.ColumnType(i) {
 	case sqlite.TypeInteger:
@@ -83,7 +81,7 @@ func ValueAt(s *sqlite.Stmt, i int) any {
 	return nil
 }
 
-// InTransaction commits what f does, or none of it.
+// InTransaction calls f in a transaction, which it commits if f succeeds and rolls back otherwise.
 func InTransaction(c *sqlite.Conn, f func() error) error {
 	if err := Run(c, "BEGIN IMMEDIATE"); err != nil {
 		return err
@@ -93,7 +91,7 @@ func InTransaction(c *sqlite.Conn, f func() error) error {
 		err = Run(c, "COMMIT")
 	}
 	if err != nil && !c.AutocommitEnabled() {
-		_ = Run(c, "ROLLBACK") // the cause is returned
+		_ = Run(c, "ROLLBACK") // the original error is returned
 	}
 	return err
 }

@@ -20,7 +20,7 @@ func opened(t *testing.T, path string) *schema.File {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = f.Close() }) // a test may have closed it
+	t.Cleanup(func() { _ = f.Close() }) // a test may have closed it already
 	for _, p := range schema.Pragmas {
 		if err := schema.Run(f.Conn, p); err != nil {
 			t.Fatal(err)
@@ -29,8 +29,8 @@ func opened(t *testing.T, path string) *schema.File {
 	return f
 }
 
-// TestCreate: a new file gets the tables, a file that has them stays as it is, and
-// a file of another schema is of no use.
+// A new file receives the tables, a file with the same schema stays unchanged, and a file with another schema is
+// unusable.
 func TestCreate(t *testing.T) {
 	f := opened(t, filepath.Join(t.TempDir(), "f.db"))
 	for range 2 {
@@ -57,8 +57,8 @@ func isUnusable(err error) bool {
 	return ok
 }
 
-// TestACreationThatFailsChangesNothing: the tables come all at once.
-func TestACreationThatFailsChangesNothing(t *testing.T) {
+// The tables are created in one transaction.
+func TestFailedCreateChangesNothing(t *testing.T) {
 	f := opened(t, filepath.Join(t.TempDir(), "f.db"))
 	if err := schema.Run(f.Conn, "CREATE TABLE token_rows (n)"); err != nil {
 		t.Fatal(err)
@@ -82,8 +82,7 @@ func count(c *sqlite.Conn) (n int, err error) {
 	return n, err
 }
 
-// TestReadersSeeOneStateOfTheNewestFile: what is written while a reader reads it
-// does not see, and once the file is replaced readers read the new one.
+// A reader does not see what is written after it has started. Once the file is replaced, readers read the new one.
 func TestReadersSeeOneStateOfTheNewestFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "f.db")
 	var pool schema.Pool
@@ -140,8 +139,7 @@ func TestReadersSeeOneStateOfTheNewestFile(t *testing.T) {
 	}
 }
 
-// TestReadersEndWithTheirContext: one that waits for another, and one that SQLite
-// is working for.
+// A context interrupts both a reader that waits for a connection and one that executes a statement.
 func TestReadersEndWithTheirContext(t *testing.T) {
 	var pool schema.Pool
 	f := opened(t, "")
@@ -165,8 +163,8 @@ func TestReadersEndWithTheirContext(t *testing.T) {
 	}
 }
 
-// TestOneProcess: a file is locked until it is unlocked.
-func TestOneProcess(t *testing.T) {
+// A file is locked until it is unlocked.
+func TestLockExcludesOthers(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "f.lock")
 	unlock, err := schema.Lock(path)
 	if err != nil {

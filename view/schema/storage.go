@@ -12,8 +12,8 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// Find reads the version of a row that is in the file: of a shared one also a
-// tombstone. site matters for owned rows only.
+// Find returns the stored version of a row. For a shared row, that may be a tombstone. site is only used for owned
+// rows.
 func (all Tables) Find(c *sqlite.Conn, name string, shared bool, site bourse.WorkerID, key string) (wire.Version, bool, error) {
 	r, ok, err := all[name].row(c, site, key)
 	if ok || err != nil || !shared {
@@ -22,7 +22,7 @@ func (all Tables) Find(c *sqlite.Conn, name string, shared bool, site bourse.Wor
 	return findTombstone(c, name, key)
 }
 
-// Store puts version r in the place of old, if there is one, with its proof.
+// Store stores version r with its proof, replacing old if it is not nil.
 func (all Tables) Store(c *sqlite.Conn, old *wire.Version, r wire.Version) error {
 	if err := all.storeRow(c, old, r); err != nil {
 		return err
@@ -63,19 +63,19 @@ func (all Tables) removeRow(c *sqlite.Conn, old wire.Version) error {
 	return all[old.Table].remove(c, old.Site, old.Key)
 }
 
-// Each calls do with every row and tombstone.
+// Each calls do for every row and tombstone.
 func (all Tables) Each(c *sqlite.Conn, do func(wire.Version) error) error {
 	return all.walk(c, "", do)
 }
 
-// EachShared calls do with every shared row and tombstone.
+// EachShared calls do for every shared row and tombstone.
 func (all Tables) EachShared(c *sqlite.Conn, do func(wire.Version) error) error {
 	shared := maps.Clone(all)
 	maps.DeleteFunc(shared, func(_ string, t *table) bool { return !t.Shared })
 	return shared.walk(c, "", do)
 }
 
-// OfStream calls do with what a stream has written and no other has replaced.
+// OfStream calls do for the rows and tombstones that a stream has written and no other stream has replaced.
 func (all Tables) OfStream(c *sqlite.Conn, of wire.Stream, do func(wire.Version) error) error {
 	return all.walk(c, " WHERE site = ? AND epoch = ?", do, of.Site, of.Epoch)
 }
@@ -89,8 +89,7 @@ func (all Tables) walk(c *sqlite.Conn, where string, do func(wire.Version) error
 	return records(c, selectTombstones+where, scanTombstone, do, args...)
 }
 
-// Owned returns rows that a site owns, at most limit of them, and none when
-// there are none left.
+// Owned returns at most limit rows that a site owns, or none if there are none left.
 func (all Tables) Owned(c *sqlite.Conn, site bourse.WorkerID, limit int) ([]wire.Version, error) {
 	for _, t := range all.sorted() {
 		if t.Shared {
@@ -103,7 +102,7 @@ func (all Tables) Owned(c *sqlite.Conn, site bourse.WorkerID, limit int) ([]wire
 	return nil, nil
 }
 
-// Keys returns the keys of the rows that a site owns in a table.
+// Keys returns the keys of a site's rows in an owned table.
 func (all Tables) Keys(c *sqlite.Conn, name string, site bourse.WorkerID) ([]string, error) {
 	var keys []string
 	err := Query(c, "SELECT key FROM "+name+suffix+" WHERE site = ?", func(s *sqlite.Stmt) error {
@@ -113,8 +112,8 @@ func (all Tables) Keys(c *sqlite.Conn, name string, site bourse.WorkerID) ([]str
 	return keys, err
 }
 
-// Expired reports whether a version has served its time, with all from before a
-// time: every member has it, or will never come back.
+// Expired reports whether a version that was written before a time is no longer needed, because every member has
+// received it or has to replace its file.
 func Expired(r *wire.Version, before wire.Clock) bool {
 	switch {
 	case r.Clock >= before:
@@ -127,12 +126,11 @@ func Expired(r *wire.Version, before wire.Clock) bool {
 
 var expiring = []string{wire.TableCancelled, wire.TableForgotten}
 
-// revokedFor is how long a token that would be good for ever is remembered as
-// revoked. A member that was cut off for longer would bring it back.
+// revokedFor is how long a revoked token without an expiry date is remembered. A member that was isolated for longer
+// would restore it.
 const revokedFor = 366 * 24 * time.Hour
 
-// tokenExpired reports whether a token is good for nothing even where its
-// revocation is not known.
+// tokenExpired reports whether a token would be invalid even on a member that has not received its revocation.
 func tokenExpired(r *wire.Version, before wire.Clock) bool {
 	if at, _ := r.Columns.Get("expires_at").(int64); at > 0 {
 		return at < before.Time().UnixNano()
@@ -141,7 +139,7 @@ func tokenExpired(r *wire.Version, before wire.Clock) bool {
 	return at > 0 && at < before.Time().Add(-revokedFor).UnixNano()
 }
 
-// AllExpired returns versions that are [Expired], at most limit of each kind.
+// AllExpired returns versions that have [Expired], at most limit of each kind.
 func (all Tables) AllExpired(c *sqlite.Conn, before wire.Clock, limit int) ([]wire.Version, error) {
 	old, err := collect(c, selectTombstones+" WHERE clock < ? LIMIT ?", scanTombstone, int64(before), limit)
 	if err != nil {
@@ -155,13 +153,13 @@ func (all Tables) AllExpired(c *sqlite.Conn, before wire.Clock, limit int) ([]wi
 		}
 		old = append(old, found...)
 	}
-	const over = " WHERE clock < ? AND (expires_at BETWEEN 1 AND ? OR expires_at <= 0 AND revoked_at BETWEEN 1 AND ?) LIMIT ?" // as tokenExpired
+	const over = " WHERE clock < ? AND (expires_at BETWEEN 1 AND ? OR expires_at <= 0 AND revoked_at BETWEEN 1 AND ?) LIMIT ?" // same condition as tokenExpired
 	t := all[wire.TableTokens]
 	tokens, err := collect(c, t.all+over, t.scan, int64(before), before.Time().UnixNano()-1, before.Time().Add(-revokedFor).UnixNano()-1, limit)
 	return append(old, tokens...), err
 }
 
-// records calls do with what a SELECT returns.
+// records calls do with each version that a SELECT returns.
 func records(c *sqlite.Conn, sql string, scan func(*sqlite.Stmt) (wire.Version, error), do func(wire.Version) error, args ...any) error {
 	return Query(c, sql, func(s *sqlite.Stmt) error {
 		r, err := scan(s)
@@ -172,7 +170,7 @@ func records(c *sqlite.Conn, sql string, scan func(*sqlite.Stmt) (wire.Version, 
 	}, args...)
 }
 
-// collect returns what a SELECT returns.
+// collect returns the versions that a SELECT returns.
 func collect(c *sqlite.Conn, sql string, scan func(*sqlite.Stmt) (wire.Version, error), args ...any) ([]wire.Version, error) {
 	var found []wire.Version
 	err := records(c, sql, scan, func(r wire.Version) error {

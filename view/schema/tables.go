@@ -22,39 +22,38 @@ const (
 	kindBlob
 )
 
-// definition is what the schema says of a column.
+// definition describes a column.
 type definition struct {
 	Name     string
 	kind     kind
-	fallback wire.Value // its default; nil is NULL
+	fallback wire.Value // default value; nil is NULL
 }
 
 // table is a replicated table and the statements that read and write it.
 type table struct {
-	name   string // on the wire
+	name   string // name on the wire
 	Shared bool
-	placed bool         // its rows belong to an app only by a placement
-	Defs   []definition // by name
-	get    string       // parameters: site and key, or key
+	placed bool         // its rows belong to an app only if a placement confirms it
+	Defs   []definition // sorted by name
+	get    string       // parameters: site and key, or only key
 	all    string
 	put    string
-	delete string // as get
+	delete string // same parameters as get
 }
 
-// Tables are the replicated tables by their names on the wire.
+// Tables are the replicated tables by wire name.
 type Tables map[string]*table
 
-// suffix distinguishes replicated tables from those of this member alone.
+// suffix distinguishes replicated tables from this member's own tables.
 const suffix = "_rows"
 
-// bookkeeping columns are in every replicated table; a row cannot name them.
+// bookkeeping lists columns that are in every replicated table. Rows on the wire cannot contain them.
 var bookkeeping = []string{"site", "key", "epoch", "seq", "at", "clock", "hash", placedColumn}
 
-// placedColumn is whether a row's placement is valid.
+// placedColumn is the column that records whether a row's placement is valid.
 const placedColumn = "placed"
 
-// Read asks the file what it holds, so that the schema is in
-// schema.sql alone.
+// Read returns the tables in the file. Reading them from the file makes schema.sql their only definition.
 func Read(c *sqlite.Conn) (Tables, error) {
 	var names []string
 	err := Query(c, `SELECT name FROM sqlite_schema WHERE type = 'table' AND name LIKE '%\_rows' ESCAPE '\'`, func(s *sqlite.Stmt) error {
@@ -77,8 +76,8 @@ func Read(c *sqlite.Conn) (Tables, error) {
 	return all, nil
 }
 
-// readTable returns nil for a table that is not replicated: one whose key is
-// neither (site, key) nor key.
+// readTable returns nil for a table that is not replicated, that is, whose primary key is neither (site, key) nor
+// key.
 func readTable(c *sqlite.Conn, physical string) (*table, error) {
 	t := &table{name: strings.TrimSuffix(physical, suffix)}
 	var defaults, primary []string
@@ -136,7 +135,7 @@ func kindOf(declared string) kind {
 	return kindBlob
 }
 
-// statements writes the SQL once. All names are the schema's own.
+// statements creates the table's SQL statements. All names in them come from schema.sql.
 func (t *table) statements(physical string) {
 	clock, where, key := "0", "site = ? AND key = ?", "site, key"
 	own := []string{"site", "key", "epoch", "seq", "at", "hash"}
@@ -165,7 +164,7 @@ func (t *table) statements(physical string) {
 		strings.TrimSuffix(strings.Repeat("?, ", len(names)), ", ") + ") ON CONFLICT (" + key + ") DO UPDATE SET " + strings.Join(sets, ", ")
 }
 
-// find returns the definition of a column, nil for one that is not known.
+// find returns the definition of a column, or nil if there is none.
 func (t *table) find(name string) *definition {
 	i, ok := slices.BinarySearchFunc(t.Defs, name, func(d definition, name string) int { return strings.Compare(d.Name, name) })
 	if !ok {
