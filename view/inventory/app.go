@@ -8,8 +8,8 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// AppRow says what is known of an app, its deletion too: an app's row is never
-// [Gone], so that bourse.App.Merge goes on deciding.
+// AppRow returns the row of an app. The row of a deleted app is not [wire.Gone], because bourse.App.Merge needs its
+// contents.
 func AppRow(a bourse.App) wire.Row {
 	columns := map[string]wire.Value{
 		"id": cleanText(a.ID), "life": int64(a.Life), "org": cleanText(a.Org), "network": cleanText(a.Network),
@@ -21,7 +21,7 @@ func AppRow(a bourse.App) wire.Row {
 	return wire.Row{Table: wire.TableApps, Key: string(a.Name), Columns: columns}
 }
 
-// appColumns are those that readApp takes, of app_rows.
+// appColumns lists the columns of app_rows that readApp reads.
 const appColumns = `key, id, life, org, network, created_at, deleted_at`
 
 func readApp(r *cells) bourse.App {
@@ -41,13 +41,12 @@ const (
 	appSQL  = `SELECT ` + appColumns + ` FROM app_rows WHERE key = ?`
 )
 
-// Apps asks for all apps by name, those that were deleted too.
+// Apps returns a query for all apps, including deleted ones, by name.
 func Apps() func(*sqlite.Conn) ([]bourse.App, error) {
 	return func(c *sqlite.Conn) ([]bourse.App, error) { return readApps(c, appsSQL) }
 }
 
-// App asks for an app, one that was deleted too; nil when there is none of this
-// name.
+// App returns a query for the app with this name, even if it has been deleted. Its result is nil if there is none.
 func App(name bourse.AppName) func(*sqlite.Conn) (*bourse.App, error) {
 	return func(c *sqlite.Conn) (*bourse.App, error) {
 		list, err := readApps(c, appSQL, string(name))
@@ -61,7 +60,7 @@ func App(name bourse.AppName) func(*sqlite.Conn) (*bourse.App, error) {
 func readApps(c *sqlite.Conn, sql string, args ...any) ([]bourse.App, error) {
 	var list []bourse.App
 	err := schema.Query(c, sql, func(s *sqlite.Stmt) error {
-		if a := readApp(&cells{Stmt: s}); a.Name.Validate() == nil { // or no one could ask for it
+		if a := readApp(&cells{Stmt: s}); a.Name.Validate() == nil { // an app with an invalid name cannot be requested
 			list = append(list, a)
 		}
 		return nil

@@ -23,8 +23,7 @@ func AnyApp(t *rapid.T) bourse.App {
 	return a
 }
 
-// TestAppReadsBackEqual, and Merge and the view's own order agree on which of
-// two copies stands.
+// Merge and the view's own order agree on which of two copies wins.
 func TestAppReadsBackEqual(t *testing.T) {
 	c := SchemaConn(t)
 	all := schemaTables(t, c)
@@ -48,7 +47,7 @@ func TestAppReadsBackEqual(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		a, b := AnyApp(rt), AnyApp(rt)
 		x, y := stored(rt, a), stored(rt, b)
-		a.Network, b.Network = "a", "b" // to tell them apart; no one compares it
+		a.Network, b.Network = "a", "b" // to distinguish them; Merge ignores the field
 		got := wire.Order(x, y)
 		if first, second := a.Merge(b).Network, b.Merge(a).Network; first == second {
 			if want := map[string]int{"a": 1, "b": -1}[first]; got != want {
@@ -60,7 +59,7 @@ func TestAppReadsBackEqual(t *testing.T) {
 	})
 }
 
-func TestAppsAreListedWithTheDeleted(t *testing.T) {
+func TestAppsIncludeDeletedOnes(t *testing.T) {
 	c := SchemaConn(t)
 	gone := time.Unix(9, 0).UTC()
 	a := bourse.App{Name: "a", ID: "1", CreatedAt: time.Unix(5, 0).UTC()}
@@ -75,7 +74,7 @@ func TestAppsAreListedWithTheDeleted(t *testing.T) {
 	}
 }
 
-func TestCancelledAreThoseOfTheWorker(t *testing.T) {
+func TestCancelledOrdersOfAWorker(t *testing.T) {
 	c := SchemaConn(t)
 	first, second := bourse.OrderID("01ARZ3NDEKTSV4RRFFQ69G5FAA"), bourse.OrderID("01ARZ3NDEKTSV4RRFFQ69G5FAB")
 	Plant(t, c, "b1", CancelledRow(second, "w1"), CancelledRow(first, "w1"), CancelledRow(first, "w2"), CancelledRow("no order", "w1"))

@@ -9,9 +9,9 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Workers that are not heard from have what they had, and since when; one that is
-// forgotten, and has not begun again, is in another list.
-func TestAwayAndForgottenWorkers(t *testing.T) {
+// Unreachable workers are listed with their last known contents and the time since when. A removed worker that has
+// not started a new epoch is in another list.
+func TestAwayAndRemovedWorkers(t *testing.T) {
 	c := plenty(t)
 	at := time.Unix(1_700_000_000, 0).UTC()
 	hear(t, c, "w1", false, at)

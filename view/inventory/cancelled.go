@@ -8,8 +8,8 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// CancelledRow says that a worker must not fill an order: it may have been
-// claimed there, and the worker did not receive its end (invariant 7).
+// CancelledRow returns a row that forbids a worker to fill an order. It is written if the worker may have received
+// the claim but has not received the cancellation (invariant 7).
 func CancelledRow(order bourse.OrderID, worker bourse.WorkerID) wire.Row {
 	return wire.Row{Table: wire.TableCancelled, Key: string(order) + "/" + string(worker), Columns: map[string]wire.Value{
 		"order_id": string(order), "worker": string(worker),
@@ -21,22 +21,21 @@ const (
 	cancelledAtSQL = `SELECT worker FROM cancelled_rows WHERE key > ? AND key < ? ORDER BY key` // "0" follows "/"
 )
 
-// Cancelled asks for the orders that a worker must not fill, the oldest first.
+// Cancelled returns a query for the orders that a worker must not fill, oldest first.
 func Cancelled(worker bourse.WorkerID) func(*sqlite.Conn) ([]bourse.OrderID, error) {
 	return func(c *sqlite.Conn) ([]bourse.OrderID, error) {
 		return readIDs[bourse.OrderID](c, cancelledSQL, worker)
 	}
 }
 
-// CancelledAt asks for the workers that must not fill an order.
+// CancelledAt returns a query for the workers that must not fill an order.
 func CancelledAt(order bourse.OrderID) func(*sqlite.Conn) ([]bourse.WorkerID, error) {
 	return func(c *sqlite.Conn) ([]bourse.WorkerID, error) {
 		return readIDs[bourse.WorkerID](c, cancelledAtSQL, string(order)+"/", string(order)+"0")
 	}
 }
 
-// readIDs reads the ids of a result's first column, but for those that are
-// none.
+// readIDs reads the IDs in a result's first column and skips invalid ones.
 func readIDs[T interface {
 	~string
 	Validate() error

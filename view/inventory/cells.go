@@ -7,15 +7,14 @@ import (
 	"zombiezen.com/go/sqlite"
 )
 
-// cells reads the columns of a result by their place. It keeps a buffer from
-// row to row.
+// cells reads the columns of a result by index. It reuses a buffer for all rows.
 type cells struct {
 	*sqlite.Stmt
 	buf []byte
 }
 
-// json decodes a column into v. It returns false, and v is half filled, when that
-// is no JSON of v's shape: a newer release may write another one.
+// json decodes a column into v. It returns false if the column does not contain JSON of v's type, in which case v may
+// be partly filled.
 func (r *cells) json(column int, v any) bool {
 	n := r.ColumnLen(column)
 	if n > cap(r.buf) {
@@ -28,6 +27,5 @@ func (r *cells) json(column int, v any) bool {
 
 func (r *cells) time(column int) time.Time { return moment(r.ColumnInt64(column)) }
 
-// empty reports whether a column holds a list or object without anything
-// in it, which is common and needs no decoding.
+// empty reports whether a column contains an empty list or object. That is common, and makes decoding unnecessary.
 func (r *cells) empty(column int) bool { return r.ColumnLen(column) <= len("{}") }

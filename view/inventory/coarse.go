@@ -7,21 +7,20 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// significant is how many bits of a free amount placement is told: steps of 6 to
-// 12 per cent. A hint needs no more.
-const significant = 4
+// freeBits is the number of significant bits of free amounts that are published. The steps are 6 to 12 percent, which is
+// enough for a hint.
+const freeBits = 4
 
-// coarse returns an amount rounded down; 0 for a negative one.
+// coarse returns n rounded down to its freeBits most significant bits, or 0 if it is negative.
 func coarse(n int64) int64 {
 	n = max(0, n)
-	if shift := bits.Len64(uint64(n)) - significant; shift > 0 {
+	if shift := bits.Len64(uint64(n)) - freeBits; shift > 0 {
 		return n >> shift << shift
 	}
 	return n
 }
 
-// coarseLoad returns a load rounded down in the same way, in steps of at least a
-// sixteenth; 0 for what is none.
+// coarseLoad returns a load rounded down in the same way, in steps of at least 1/16, or 0 if it is not a valid load.
 func coarseLoad(load float64) float64 {
 	const step = 16
 	if math.IsNaN(load) || load > math.MaxInt32 {
@@ -30,7 +29,7 @@ func coarseLoad(load float64) float64 {
 	return float64(coarse(int64(load*step))) / step
 }
 
-// coarseFree returns what is free by a ledger, coarse.
+// coarseFree returns the rounded free amounts of a ledger.
 func coarseFree(ledger []bourse.Account) bourse.Amounts {
 	free := make(bourse.Amounts, len(ledger))
 	for i, a := range ledger {

@@ -11,7 +11,7 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-func TestCoarseIsALittleLess(t *testing.T) {
+func TestCoarseRoundsDown(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.Int64Range(0, bourse.MaxAmount).Draw(t, "n")
 		c := coarse(n)
@@ -73,6 +73,6 @@ func TestWorkerReadsBack(t *testing.T) {
 	again := WorkerRow(&facts, true)
 	again.Columns["capacity"] = capacity
 	if diff := cmp.Diff(row, again); diff != "" {
-		t.Errorf("a small change shows elsewhere than in the ledger:\n%s", diff)
+		t.Errorf("a small change affects more than the ledger:\n%s", diff)
 	}
 }

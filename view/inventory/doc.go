@@ -1,8 +1,6 @@
-// Package inventory is what the cluster has: workers, machines, volumes, images,
-// apps and cancelled orders, as rows of the view, and as answers to questions. A
-// question is a function that reads; view.Ask answers it.
+// Package inventory converts workers, machines, volumes, images, apps and canceled orders to rows of the view, and
+// reads them back. Its read functions return queries, which view.Ask runs.
 //
-// What others write may be wrong or hostile: what does not read as it should is
-// as if it were empty, and of two owners of one id the one counts whose tag the
-// id carries.
+// Rows from other members may be wrong or hostile. A value that cannot be decoded reads as empty. If two workers
+// claim the same ID, the worker whose tag the ID contains wins.
 package inventory

@@ -15,7 +15,7 @@ import (
 	"github.com/bourse-dev/bourse/view/schema"
 )
 
-// plenty plants one of each that servers publish, with all that can be said of it.
+// plenty plants one row of each kind, with all columns set.
 func plenty(t testing.TB) *sqlite.Conn {
 	t.Helper()
 	c, at := SchemaConn(t), peopleStart
@@ -80,9 +80,8 @@ func plenty(t testing.TB) *sqlite.Conn {
 	return c
 }
 
-// TestTablesAreFilledOrSayThatTheyAreNot: a person who asks a table that nothing
-// writes, or a column, does not have to find that out.
-func TestTablesAreFilledOrSayThatTheyAreNot(t *testing.T) {
+// Users who query a table or column that nothing writes should find that in its description.
+func TestTablesAreFilledOrDescribedAsEmpty(t *testing.T) {
 	c := plenty(t)
 	var empty []string
 	for _, name := range sqlViews(t, c) {
@@ -90,10 +89,10 @@ func TestTablesAreFilledOrSayThatTheyAreNot(t *testing.T) {
 		about, ok := strings.CutPrefix(text, "CREATE VIEW "+name+" AS -- ")
 		about, _, _ = strings.Cut(about, "\n")
 		if !ok || !strings.HasSuffix(about, ".") || len(about) > 160 {
-			t.Errorf("%s says of itself %q, want a sentence or two", name, about)
+			t.Errorf("%s is described as %q, want a sentence or two", name, about)
 		}
 		if marked := strings.HasPrefix(about, "Not filled yet: "); marked != (ask(t, c, "SELECT count(*) FROM "+name)[0] == "0") {
-			t.Errorf("%s says of itself %q", name, about)
+			t.Errorf("%s is described as %q", name, about)
 		} else if marked {
 			empty = append(empty, name)
 			continue

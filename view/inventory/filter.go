@@ -2,12 +2,12 @@ package inventory
 
 import "strings"
 
-// condition asks a column for a value; an empty one asks nothing.
+// condition requires a column to have a value. An empty value requires nothing.
 type condition struct{ column, value string }
 
-// filtered ends a statement with conditions, those that narrow it most first.
-// The first leads to its index; the others carry a plus, so that SQLite does not
-// choose theirs instead, but for the region, which is in the index of an app.
+// filtered completes a statement with conditions, most selective first. The first condition determines the index. The
+// other columns are prefixed with a plus sign, which keeps SQLite from choosing their indexes instead. The region is
+// an exception, because it is part of the app's index.
 func filtered(from string, conditions ...condition) (string, []any) {
 	var where []string
 	var args []any

@@ -10,26 +10,26 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// ForgottenRow says that a worker will not come back, and that what it wrote
-// before now is void. Epochs are times.
+// ForgottenRow returns the row that removes a worker and invalidates the rows that it wrote before now. The time is
+// also the last epoch that is removed, because epochs are times.
 func ForgottenRow(m *bourse.Member, now time.Time) wire.Row {
 	return wire.Row{Table: wire.TableForgotten, Key: string(m.ID), Columns: map[string]wire.Value{
 		"until": now.UnixMilli(), "region": cleanText(m.Region), "tag": int64(m.Tag),
 	}}
 }
 
-// ForgottenWorker is one that has not come back.
+// ForgottenWorker is a removed worker that has not returned.
 type ForgottenWorker struct {
 	ID     bourse.WorkerID
 	Region bourse.Region
 	Tag    bourse.WorkerTag
-	At     time.Time // when it was forgotten
+	At     time.Time // time of its removal
 }
 
 const forgottenSQL = `SELECT f.key, f.region, f.tag, f.until FROM forgotten_rows AS f
 	WHERE NOT EXISTS (SELECT 1 FROM streams AS t WHERE t.site = f.key AND t.epoch > f.until) ORDER BY f.key`
 
-// Forgotten asks for the workers that were forgotten and have not come back.
+// Forgotten returns a query for the removed workers that have not returned.
 func Forgotten() func(*sqlite.Conn) ([]ForgottenWorker, error) {
 	return func(c *sqlite.Conn) ([]ForgottenWorker, error) {
 		var out []ForgottenWorker

@@ -6,11 +6,11 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// hostColumns are those that readHost takes, of sites as s in a left join.
+// hostColumns lists the columns that readHost reads from a left join with sites as s.
 const hostColumns = `s.alive, s.heard_at`
 
-// readHost returns whether a row's site is heard from, and when the site was last heard: zero for
-// never.
+// readHost returns the status of a row's site, and the time when it was last reachable, or the zero time if it never
+// was.
 func readHost(r *cells, first int) (machinesapi.HostStatus, time.Time) {
 	switch {
 	case r.ColumnIsNull(first):

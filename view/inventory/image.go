@@ -13,8 +13,7 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// ImageRow says that a worker has an image, under the digest that its
-// reference must have.
+// ImageRow returns the row for an image on a worker. Its key is the digest of the image's reference.
 func ImageRow(i *bourse.Image) wire.Row {
 	named := i.Ref
 	named.Digest = ""
@@ -23,23 +22,21 @@ func ImageRow(i *bourse.Image) wire.Row {
 	}}
 }
 
-// ListedImage is an image as its worker published it last, and how much that is
-// worth now.
+// ListedImage is an image as last published by its worker, together with the worker's status.
 type ListedImage struct {
-	bourse.Image // its Ref, Bytes and UsedAt
+	bourse.Image // only Ref, Bytes and UsedAt are set
 	Worker       bourse.WorkerID
-	HostStatus   machinesapi.HostStatus // of its worker
-	HeardAt      time.Time              // when its worker was last heard; zero: never
+	HostStatus   machinesapi.HostStatus // status of its worker
+	HeardAt      time.Time              // time when its worker was last reachable; zero: never
 }
 
-// ImageFilter says which images are meant: those that agree with all that is
-// set.
+// ImageFilter selects the images that match all fields that are set.
 type ImageFilter struct {
 	Digest string
 	Worker bourse.WorkerID
 }
 
-// Images asks for images by their names, then digests, then workers.
+// Images returns a query for images, sorted by name, digest and worker.
 func Images(f ImageFilter) func(*sqlite.Conn) ([]ListedImage, error) {
 	return func(c *sqlite.Conn) ([]ListedImage, error) { return readImages(c, f) }
 }

@@ -9,11 +9,11 @@ import (
 	"github.com/bourse-dev/bourse/workload"
 )
 
-// maxEvents is how many of a machine's events, the newest, are published.
+// maxEvents is the number of a machine's latest events that are published.
 const maxEvents = 2
 
-// MachineRow says of a machine what others may know: all but the nonce of its
-// lease and its older events. What a column cannot hold is left out of it.
+// MachineRow returns the row of a machine. It omits the lease's nonce, older events, and values that do not fit into
+// their columns.
 func MachineRow(m *bourse.Machine) wire.Row {
 	return wire.Row{Table: wire.TableMachines, Key: string(m.ID), Columns: map[string]wire.Value{
 		"app": cleanText(m.App), "app_id": cleanText(m.AppID), "name": cleanText(m.Name), "region": cleanText(m.Region),
@@ -33,7 +33,7 @@ func MachineRow(m *bourse.Machine) wire.Row {
 	}}
 }
 
-// placementBytes returns NULL for a record without a placement.
+// placementBytes returns nil for a record without a placement.
 func placementBytes(signed []byte) wire.Value {
 	if len(signed) == 0 {
 		return nil
@@ -41,7 +41,7 @@ func placementBytes(signed []byte) wire.Value {
 	return signed
 }
 
-// imageText leaves out the labels of an image that has too many.
+// imageText omits the labels of an image whose reference is too large.
 func imageText(ref *bourse.ImageRef) wire.Value {
 	if ref == nil {
 		return nil
@@ -64,8 +64,8 @@ func addressText(a netip.Addr) string {
 	return a.String()
 }
 
-// configText leaves out of a config what only its worker may have, and of one
-// that is too much for a row, step by step, what others need least.
+// configText encodes a config without the parts that only its worker may have. If the config is too large for a row,
+// configText omits further parts, least important first.
 func configText(c bourse.Config) string {
 	c = c.Public()
 	for _, leaveOut := range []func(){
@@ -83,7 +83,7 @@ func configText(c bourse.Config) string {
 	return "{}"
 }
 
-// listText writes no list as an empty one.
+// listText encodes a nil list as an empty list.
 func listText[T any](list []T) string {
 	if len(list) == 0 {
 		return "[]"
@@ -91,7 +91,7 @@ func listText[T any](list []T) string {
 	return jsonText(list, "[]")
 }
 
-// publicLease is a lease without its nonce, which gives power over it.
+// publicLease is a lease without its nonce, which authorizes changes.
 type publicLease struct {
 	Owner       string    `json:"owner"`
 	Description string    `json:"description,omitempty"`
@@ -108,14 +108,13 @@ func leaseText(l *bourse.Lease) wire.Value {
 	return nil
 }
 
-// machineColumns are those that readMachine takes, of machine_rows as r.
+// machineColumns lists the columns that readMachine reads from machine_rows as r.
 const machineColumns = `r.key, r.site, r.app, r.name, r.region, r.order_id, r.instance, r.state, r.cordoned,
 	r.created_at, r.updated_at, r.config, r.takes, r.boot, r.lease, r.events, r.image, r.private_ip, r.network, r.app_id, r.checks, r.placed`
 
-// readMachine reads the machine of a result that begins with machineColumns,
-// and returns the number of columns read. A value that cannot be decoded, because
-// its site runs another release or is hostile, reads as empty. A machine that no
-// broker has placed in an app belongs to none.
+// readMachine reads a machine from a result that begins with machineColumns, and returns the number of columns read.
+// A value that cannot be decoded, because its site is hostile or runs another version, reads as empty. If no broker
+// has signed the machine's placement, its app is empty.
 func readMachine(r *cells, m *bourse.Machine) int {
 	*m = bourse.Machine{
 		ID: bourse.MachineID(r.ColumnText(0)), Worker: bourse.WorkerID(r.ColumnText(1)), App: bourse.AppName(r.ColumnText(2)),
@@ -142,7 +141,7 @@ func readMachine(r *cells, m *bourse.Machine) int {
 		m.Image = &ref
 	}
 	if r.ColumnLen(17) > 0 {
-		m.PrivateIP, _ = netip.ParseAddr(r.ColumnText(17)) // the zero address for what is none
+		m.PrivateIP, _ = netip.ParseAddr(r.ColumnText(17)) // the zero address if it is invalid
 	}
 	m.Network, m.AppID = r.ColumnText(18), r.ColumnText(19)
 	var found []bourse.CheckStatus
@@ -155,7 +154,7 @@ func readMachine(r *cells, m *bourse.Machine) int {
 	return 22
 }
 
-// readAmounts returns nil for what are no amounts.
+// readAmounts returns nil if the column does not contain valid amounts.
 func readAmounts(r *cells, column int) bourse.Amounts {
 	var a bourse.Amounts
 	if r.empty(column) || !r.json(column, &a) || a.Validate() != nil {

@@ -8,8 +8,7 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// A machine's row has neither its environment nor its files: every server of
-// the cluster has the row.
+// A machine's row contains neither its environment nor its files, because every server of the cluster has the row.
 func TestTheViewHasNoEnvironment(t *testing.T) {
 	const secret = "hunter2"
 	row := MachineRow(&bourse.Machine{
@@ -22,7 +21,7 @@ func TestTheViewHasNoEnvironment(t *testing.T) {
 		Lease: &bourse.Lease{Nonce: secret, Owner: "ann"},
 	})
 	if text := fmt.Sprint(row.Columns); strings.Contains(text, secret) || strings.Contains(text, "aHVudGVyMg") {
-		t.Errorf("the row says %s", text)
+		t.Errorf("the row contains %s", text)
 	}
 	config, _ := row.Columns["config"].(string)
 	for _, want := range []string{"nginx", `"metadata":{"a":"b"}`, `"internal_port":80`} {

@@ -18,7 +18,7 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// Visible returns what others see of m.
+// Visible returns the parts of m that are published.
 func Visible(m bourse.Machine) bourse.Machine {
 	m.LastEvents, m.Config = m.LastEvents[:min(len(m.LastEvents), maxEvents)], m.Config.Public()
 	if m.Lease != nil {
@@ -29,7 +29,7 @@ func Visible(m bourse.Machine) bourse.Machine {
 	return m
 }
 
-// ByValue compares what hides its fields.
+// ByValue compares types with unexported fields.
 var ByValue = cmpopts.EquateComparable(netip.Addr{})
 
 func TestMachineReadsBackEqual(t *testing.T) {
@@ -42,7 +42,7 @@ func TestMachineReadsBackEqual(t *testing.T) {
 			rt.Fatalf("the row does not fit: %v", err)
 		}
 		if s := fmt.Sprint(row); strings.Contains(s, "nonce") {
-			rt.Fatalf("a lease's nonce is told: %s", s)
+			rt.Fatalf("a lease's nonce is published: %s", s)
 		}
 		Plant(t, c, m.Worker, row)
 		list, err := readMachines(c, Filter{ID: m.ID})
@@ -55,9 +55,8 @@ func TestMachineReadsBackEqual(t *testing.T) {
 	})
 }
 
-// TestRowsNameAllColumns: a column that is added to the schema or to a row
-// alone would be lost in silence.
-func TestRowsNameAllColumns(t *testing.T) {
+// A column that is only in the schema or only in a row would be lost silently.
+func TestRowsContainAllColumns(t *testing.T) {
 	all := schemaTables(t, SchemaConn(t))
 	now := time.Unix(1, 0)
 	for _, row := range []wire.Row{
@@ -79,7 +78,7 @@ func TestRowsNameAllColumns(t *testing.T) {
 	}
 }
 
-func TestMachineThatIsTooMuchForARow(t *testing.T) {
+func TestMachineThatIsTooLargeForARow(t *testing.T) {
 	c := SchemaConn(t)
 	all := schemaTables(t, c)
 	huge := map[string]string{}
@@ -90,7 +89,7 @@ func TestMachineThatIsTooMuchForARow(t *testing.T) {
 	deep := []byte(strings.Repeat("[", 100) + strings.Repeat("]", 100))
 	for name, tt := range map[string]struct {
 		give func(*bourse.Config)
-		want func(*bourse.Config) bool // that it is still there
+		want func(*bourse.Config) bool // reports whether the part is still present
 	}{
 		"statics of 2 MB":       {func(c *bourse.Config) { c.Statics = quoted(2 << 20) }, func(c *bourse.Config) bool { return c.Metadata["k"] == "v" && string(c.Services) == string(services) }},
 		"deep statics":          {func(c *bourse.Config) { c.Statics = deep }, func(c *bourse.Config) bool { return c.Metadata["k"] == "v" && string(c.Services) == string(services) }},
@@ -150,15 +149,14 @@ func TestTimesKeepTheirOrder(t *testing.T) {
 	}
 }
 
-// A config that may be is whole in its row, whatever it is made of: lists are of
-// rows.
+// Every valid config fits into its row completely, because lists are created from rows.
 func TestConfigsFitIntoRows(t *testing.T) {
 	for name, fill := range map[string]string{"text": "x", "escaped": "\x01", "not UTF-8": "\xff", "markup": "<"} {
 		c := bourse.Config{Image: "nginx", Metadata: map[string]string{}}
 		for i := 0; c.Normalize() == nil; i++ {
 			c.Metadata[strconv.Itoa(i)] = strings.Repeat(fill, 8000)
 			if i > 1000 {
-				t.Fatal("a config has no bound")
+				t.Fatal("a config has no limit")
 			}
 		}
 		for i := len(c.Metadata) - 1; c.Normalize() != nil; i-- {

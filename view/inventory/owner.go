@@ -7,17 +7,16 @@ import (
 	"github.com/bourse-dev/bourse/view/schema"
 )
 
-// claimant is what a row says of its owner: the id of what it is about, the
-// site that wrote it, and the tag that the id carries.
+// claimant describes who claims an ID: the site that wrote the row, and the tag in the ID.
 type claimant struct {
 	id   string
 	site bourse.WorkerID
 	tag  bourse.WorkerTag
 }
 
-// settleOwners keeps one of the things of each id: that of the worker whose
-// tag the id carries, or of the smallest name. An id has two owners only when
-// a worker is wrong or lies.
+// settleOwners removes duplicates from a list. For each ID it retains the element of the worker whose tag the ID
+// contains, or otherwise that of the worker whose name sorts first. An ID has two owners only if a worker is faulty
+// or hostile.
 func settleOwners[T any](c *sqlite.Conn, list []T, of func(*T) claimant) ([]T, error) {
 	at := make(map[string]int, len(list))
 	out := list[:0]
@@ -47,7 +46,7 @@ func settleOwners[T any](c *sqlite.Conn, list []T, of func(*T) claimant) ([]T, e
 
 const tagSQL = `SELECT tag FROM worker_rows WHERE site = ? AND key = site`
 
-// owns reports whether the id's tag is that of its site.
+// owns reports whether the site's tag is the one in the ID.
 func owns(c *sqlite.Conn, of claimant) (bool, error) {
 	var tag bourse.WorkerTag
 	err := schema.Query(c, tagSQL, func(s *sqlite.Stmt) error {

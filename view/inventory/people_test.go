@@ -14,7 +14,7 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// ask returns the rows of a statement, as sqlite3's shell would print them.
+// ask returns the rows of a statement in the format of the sqlite3 shell.
 func ask(t testing.TB, c *sqlite.Conn, sql string, args ...any) []string {
 	t.Helper()
 	var out []string
@@ -39,7 +39,7 @@ func sqlViews(t testing.TB, c *sqlite.Conn) []string {
 
 var peopleStart = time.Date(2026, 3, 1, 12, 0, 0, 250e6, time.UTC)
 
-// people plants a little of everything.
+// people plants a few rows of each kind.
 func people(t testing.TB) *sqlite.Conn {
 	c := SchemaConn(t)
 	at := peopleStart
@@ -92,9 +92,8 @@ func people(t testing.TB) *sqlite.Conn {
 	return c
 }
 
-// TestEveryViewAnswers: all of a view can be read and it has something to say,
-// secrets apart.
-func TestEveryViewAnswers(t *testing.T) {
+// Every view can be read completely and is not empty, and secrets have no values.
+func TestEveryViewCanBeRead(t *testing.T) {
 	c := people(t)
 	views := sqlViews(t, c)
 	if len(views) < 10 {
@@ -102,7 +101,7 @@ func TestEveryViewAnswers(t *testing.T) {
 	}
 	for _, name := range views {
 		if rows := ask(t, c, "SELECT * FROM "+name); len(rows) == 0 {
-			t.Errorf("%s says nothing", name)
+			t.Errorf("%s is empty", name)
 		}
 		for _, column := range ask(t, c, "SELECT name FROM pragma_table_info(?)", name) {
 			if strings.ContainsAny(column, " :\"") {
@@ -115,7 +114,7 @@ func TestEveryViewAnswers(t *testing.T) {
 	}
 }
 
-func TestWhatTheViewsSay(t *testing.T) {
+func TestViewContents(t *testing.T) {
 	c := people(t)
 	for _, tt := range []struct {
 		sql  string
@@ -150,8 +149,7 @@ func TestWhatTheViewsSay(t *testing.T) {
 	}
 }
 
-// TestStrangeJSONFailsNoView: JSON that is sound but of another shape is taken
-// in. One such row must not fail the statements about all others.
+// Valid JSON of an unexpected shape is accepted. One such row must not make statements about the other rows fail.
 func TestStrangeJSONFailsNoView(t *testing.T) {
 	columns := map[string][]string{
 		wire.TableMachines: {"config", "takes", "boot", "lease", "events"},
@@ -174,7 +172,7 @@ func TestStrangeJSONFailsNoView(t *testing.T) {
 					}
 					row.Columns[name] = text
 					if _, err := all.Check(site, row); err != nil {
-						t.Fatalf("%s is not even taken in: %v", text, err)
+						t.Fatalf("%s is rejected: %v", text, err)
 					}
 					Plant(t, c, site, row)
 					hear(t, c, site, true, peopleStart)

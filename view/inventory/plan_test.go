@@ -9,7 +9,7 @@ import (
 	"github.com/bourse-dev/bourse/view/schema"
 )
 
-// plan returns SQLite's own account of how it carries out a statement.
+// plan returns SQLite's query plan for a statement.
 func plan(t *testing.T, c *sqlite.Conn, sql string) string {
 	t.Helper()
 	var lines []string
@@ -73,7 +73,7 @@ func TestReadersUseIndexes(t *testing.T) {
 				}
 			}
 			if !strings.HasPrefix(tt.want[0], "SCAN") && (strings.Contains(got, "SCAN r") || strings.Contains(got, "SCAN m")) {
-				t.Errorf("all rows are looked at:\n%s", got)
+				t.Errorf("all rows are scanned:\n%s", got)
 			}
 		})
 	}

@@ -9,10 +9,10 @@ import (
 	"github.com/bourse-dev/bourse/view/schema"
 )
 
-// AwayWorker is what the view has of a worker that is not heard from.
+// AwayWorker describes an unreachable worker.
 type AwayWorker struct {
 	ID                bourse.WorkerID
-	HeardAt           time.Time // the last time; zero: never
+	HeardAt           time.Time // time when it was last reachable; zero: never
 	Machines, Volumes int
 }
 
@@ -20,7 +20,7 @@ const awaySQL = `SELECT r.site, s.heard_at,
 	(SELECT count(*) FROM machine_rows AS m WHERE m.site = r.site), (SELECT count(*) FROM volume_rows AS v WHERE v.site = r.site)
 	FROM worker_rows AS r LEFT JOIN sites AS s ON s.site = r.site WHERE r.key = r.site AND coalesce(s.alive, 0) = 0 ORDER BY r.site`
 
-// AwayWorkers asks for the workers that are not heard from.
+// AwayWorkers returns a query for the unreachable workers.
 func AwayWorkers() func(*sqlite.Conn) ([]AwayWorker, error) {
 	return func(c *sqlite.Conn) ([]AwayWorker, error) {
 		var out []AwayWorker

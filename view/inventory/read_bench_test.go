@@ -13,7 +13,7 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// usual is a machine as they usually are: about 2 KB of JSON.
+// usual returns a machine of typical size: about 2 KB of JSON.
 func usual(n int, app bourse.AppName, region bourse.Region) wire.Row {
 	at := time.Unix(1_700_000_000+int64(n), 0)
 	m := bourse.Machine{
@@ -37,7 +37,7 @@ func usual(n int, app bourse.AppName, region bourse.Region) wire.Row {
 	return inventory.MachineRow(&m)
 }
 
-// filled returns a view with so many machines, ten of each app, in one file.
+// filled returns a view in a file with machines, ten of each app.
 func filled(b *testing.B, machines int) *view.View {
 	b.Helper()
 	v, err := view.Open(view.Config{Path: filepath.Join(b.TempDir(), "view.db"), Cluster: "bench", Site: "w1"})
@@ -60,7 +60,7 @@ func filled(b *testing.B, machines int) *view.View {
 
 const benchMachines = 100_000
 
-// p99 reports how long all but the slowest hundredth of calls took at most.
+// p99 reports the 99th percentile of the durations.
 func p99(b *testing.B, call func(i int) error) {
 	b.Helper()
 	b.ReportAllocs()
@@ -77,8 +77,7 @@ func p99(b *testing.B, call func(i int) error) {
 	b.ReportMetric(float64(took[len(took)/2])/1e3, "p50-us")
 }
 
-// BenchmarkMachinesOfApp is a list of an app's 10 machines among 100 000, and
-// other questions to the same view.
+// BenchmarkMachinesOfApp lists an app's 10 machines among 100 000, and runs other queries of the same view.
 func BenchmarkMachinesOfApp(b *testing.B) {
 	v := filled(b, benchMachines)
 	b.Run("list", func(b *testing.B) {
@@ -94,7 +93,7 @@ func BenchmarkMachinesOfApp(b *testing.B) {
 		p99(b, func(i int) error {
 			m, err := view.Ask(b.Context(), v, inventory.Machine(bourse.MachineID(fmt.Sprintf("%014x", i*7919%benchMachines))))
 			if err == nil && m == nil {
-				err = fmt.Errorf("it is not there")
+				err = fmt.Errorf("the machine is missing")
 			}
 			return err
 		})
@@ -104,7 +103,7 @@ func BenchmarkMachinesOfApp(b *testing.B) {
 	})
 }
 
-// BenchmarkWorkers is what a directory of 3000 workers costs to refresh.
+// BenchmarkWorkers reads 3000 workers, as a directory does to refresh itself.
 func BenchmarkWorkers(b *testing.B) {
 	c := inventory.SchemaConn(b)
 	for i := range 3000 {

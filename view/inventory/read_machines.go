@@ -12,16 +12,16 @@ import (
 	"github.com/bourse-dev/bourse/view/schema"
 )
 
-// Listed is a machine as its worker published it last, and how much that is
-// worth now. Its lease has no nonce, and it has its newest events only.
+// Listed is a machine as last published by its worker, together with the worker's status. It has no lease nonce, and
+// only the latest events.
 type Listed struct {
 	bourse.Machine
-	HostStatus machinesapi.HostStatus // of its worker
-	HeardAt    time.Time              // when its worker was last heard; zero: never
-	Whole      bool                   // false in the view: set by readers whom the worker itself replied all of its config
+	HostStatus machinesapi.HostStatus // status of its worker
+	HeardAt    time.Time              // time when its worker was last reachable; zero: never
+	Whole      bool                   // the config is complete; false in the view, true if the worker itself has returned the machine
 }
 
-// Filter says which machines are meant: those that agree with all that is set.
+// Filter selects the machines that match all fields that are set.
 type Filter struct {
 	ID     bourse.MachineID
 	App    bourse.AppName
@@ -30,15 +30,15 @@ type Filter struct {
 	Name   string
 }
 
-// Machines asks for machines, by the time they were made, then by id.
+// Machines returns a query for machines, by creation time, then by ID.
 func Machines(f Filter) func(*sqlite.Conn) ([]Listed, error) {
 	return func(c *sqlite.Conn) ([]Listed, error) { return readMachines(c, f) }
 }
 
-// Machine asks for one machine; nil when there is none of this id.
+// Machine returns a query for the machine with this ID. Its result is nil if there is none.
 func Machine(id bourse.MachineID) func(*sqlite.Conn) (*Listed, error) {
 	return func(c *sqlite.Conn) (*Listed, error) {
-		if id == "" { // which would mean any
+		if id == "" { // which would match any machine
 			return nil, nil
 		}
 		list, err := readMachines(c, Filter{ID: id})
@@ -49,7 +49,7 @@ func Machine(id bourse.MachineID) func(*sqlite.Conn) (*Listed, error) {
 	}
 }
 
-// CountMachines asks how many machines each app has, of those that have any.
+// CountMachines returns a query for the number of machines of each app that has any.
 func CountMachines() func(*sqlite.Conn) (map[bourse.AppRef]int, error) {
 	return func(c *sqlite.Conn) (map[bourse.AppRef]int, error) {
 		counts := map[bourse.AppRef]int{}
@@ -63,7 +63,7 @@ func CountMachines() func(*sqlite.Conn) (map[bourse.AppRef]int, error) {
 
 const countMachinesSQL = `SELECT app, app_id, count(*) FROM machine_rows WHERE placed GROUP BY app, app_id`
 
-// machinesSQL returns the statement for a filter and its arguments.
+// machinesSQL returns the statement and arguments for a filter.
 func machinesSQL(f Filter) (string, []any) {
 	return filtered(machinesFrom,
 		condition{"r.key", string(f.ID)}, condition{"r.app", string(f.App)}, condition{"r.site", string(f.Worker)},
@@ -82,7 +82,7 @@ func readMachines(c *sqlite.Conn, f Filter) ([]Listed, error) {
 		l := &list[len(list)-1]
 		next := readMachine(&r, &l.Machine)
 		l.HostStatus, l.HeardAt = readHost(&r, next)
-		if l.ID.Validate() != nil || f.App != "" && l.App == "" { // no one could ask for it, or it only claims to be the app's
+		if l.ID.Validate() != nil || f.App != "" && l.App == "" { // an invalid ID cannot be requested, and a machine that no broker has placed does not belong to the app
 			list = list[:len(list)-1]
 		}
 		return nil

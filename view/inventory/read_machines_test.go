@@ -87,13 +87,13 @@ func TestHostStatus(t *testing.T) {
 	}
 }
 
-// garbage is what no release writes into a column of JSON.
+// garbage contains values that no version writes into a JSON column.
 var garbage = []string{
 	"", "no json", "{", "null", "5", `"x"`, `["x"]`, `[["x"]]`, `{"guest":5}`, `[{"resource":"cpu","amount":-1}]`,
 	`[{"resource":"cpu","amount":1e300}]`, `{"image":5,"exit":"x","owner":[]}`, strings.Repeat("[", 20000), "\xff\x00",
 }
 
-// untriggered is schemaConn without the triggers, which would refuse garbage.
+// untriggered is schemaConn without the triggers, which would reject garbage.
 func untriggered(t testing.TB) *sqlite.Conn {
 	t.Helper()
 	c := SchemaConn(t)
@@ -105,8 +105,7 @@ func untriggered(t testing.TB) *sqlite.Conn {
 	return c
 }
 
-// TestGarbageHidesNoMachine: what a hostile or newer site has in a column
-// neither fails a list nor takes the machine out of it.
+// A hostile or newer site's column values neither make a list fail nor hide the machine.
 func TestGarbageHidesNoMachine(t *testing.T) {
 	c := untriggered(t)
 	for _, column := range []string{"config", "takes", "boot", "lease", "events"} {
@@ -137,7 +136,7 @@ func TestGarbageHidesNoWorker(t *testing.T) {
 		for _, text := range garbage {
 			bad := WorkerRow(&bourse.Facts{Worker: "evil", Region: "gru"}, false)
 			bad.Columns[column] = text
-			Plant(t, c, "evil", bad, WorkerRow(&bourse.Facts{Worker: "w1"}, false)) // it speaks for another, too
+			Plant(t, c, "evil", bad, WorkerRow(&bourse.Facts{Worker: "w1"}, false)) // it claims another worker's row, too
 			Plant(t, c, "w1", WorkerRow(&bourse.Facts{Worker: "w1", Region: "mad"}, false))
 			got, err := readWorkers(c)
 			if err != nil || len(got) != 2 || got[0].ID != "evil" || got[1].ID != "w1" || got[1].Region != "mad" {
@@ -150,7 +149,7 @@ func TestGarbageHidesNoWorker(t *testing.T) {
 	}
 }
 
-func TestMachineWithoutAnIDIsNone(t *testing.T) {
+func TestMachineWithoutAnIDIsIgnored(t *testing.T) {
 	c := SchemaConn(t)
 	bad := AMachine(1, "shop", "gru", 1)
 	bad.Key = "../../secret"
@@ -161,7 +160,7 @@ func TestMachineWithoutAnIDIsNone(t *testing.T) {
 	}
 }
 
-// TestTwoOwnersOfOneID: the id's tag says whose it is, whichever has more rows.
+// The tag in the ID determines the owner, regardless of the number of rows.
 func TestTwoOwnersOfOneID(t *testing.T) {
 	for _, tt := range []struct {
 		name         string
@@ -188,8 +187,7 @@ func TestTwoOwnersOfOneID(t *testing.T) {
 	}
 }
 
-// FuzzReadMachine: whatever a site puts into its columns, the machine is read,
-// and what was read fits into a row again.
+// Whatever a site writes into its columns, the machine can be read, and the result fits into a row again.
 func FuzzReadMachine(f *testing.F) {
 	for _, text := range garbage {
 		f.Add(text, text, text, text, text, int64(1), int64(-1))

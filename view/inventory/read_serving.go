@@ -7,9 +7,8 @@ import (
 	"github.com/bourse-dev/bourse/view/schema"
 )
 
-// Serving reads the machines whose configs have services, again and again: it keeps
-// what it has read, and decodes only the rows that others have taken the place of.
-// Its zero value is ready; it is not safe for concurrent use.
+// Serving reads the machines whose configs have services. It caches the machines between reads and decodes only
+// changed rows. The zero value is ready to use. Serving is not safe for concurrent use.
 type Serving struct{ rows map[ownKey]servingRow }
 
 // ownKey is the key of an owned row.
@@ -18,18 +17,18 @@ type ownKey struct {
 	key  string
 }
 
-// servingRow is a machine with the row that it was read from.
+// servingRow is a decoded machine with the version of its row.
 type servingRow struct {
 	seq, epoch, hash int64
 	machine          *bourse.Machine
 }
 
-// The triggers of service_rows keep it in step with the configs.
+// Triggers update service_rows when configs change.
 const servingSQL = `SELECT r.site, r.key, r.epoch, r.seq, r.hash FROM (SELECT DISTINCT site, machine FROM service_rows) AS s
 	CROSS JOIN machine_rows AS r ON r.site = s.site AND r.key = s.machine AND r.placed`
 
-// Read asks for the machines, in no order. What they refer to is shared, and must not be
-// changed.
+// Read returns the machines in no particular order. They share memory with the cache, so callers must not modify what
+// they refer to.
 func (s *Serving) Read(c *sqlite.Conn) ([]bourse.Machine, error) {
 	before := s.rows
 	s.rows = make(map[ownKey]servingRow, len(before))
@@ -49,12 +48,12 @@ func (s *Serving) Read(c *sqlite.Conn) ([]bourse.Machine, error) {
 		err = s.decode(c, changed)
 	}
 	if err != nil {
-		s.rows = before // half of it is of no use
+		s.rows = before // restore the complete cache
 		return nil, err
 	}
 	out := make([]bourse.Machine, 0, len(s.rows))
 	for _, row := range s.rows {
-		if row.machine.ID.Validate() == nil { // or no one could ask for it
+		if row.machine.ID.Validate() == nil { // an invalid ID cannot be requested
 			out = append(out, *row.machine)
 		}
 	}
@@ -63,7 +62,7 @@ func (s *Serving) Read(c *sqlite.Conn) ([]bourse.Machine, error) {
 
 const servingMachineSQL = `SELECT ` + machineColumns + ` FROM machine_rows AS r WHERE r.site = ? AND r.key = ?`
 
-// decode reads the machines of some rows.
+// decode reads the machines with the given keys.
 func (s *Serving) decode(c *sqlite.Conn, keys []ownKey) error {
 	var r cells
 	for _, k := range keys {

@@ -18,7 +18,7 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// serves makes a machine in a state, with services or without.
+// serves returns the row of a machine in a state, with or without services.
 func serves(n int, state bourse.State, services string) wire.Row {
 	m := bourse.Machine{ID: bourse.MachineID(fmt.Sprintf("%014x", n)), App: "shop", State: state, Config: bourse.Config{Image: "host"}}
 	if services != "" {
@@ -27,8 +27,7 @@ func serves(n int, state bourse.State, services string) wire.Row {
 	return MachineRow(&m)
 }
 
-// TestServing: machines with services are what a plain reading has of them, whatever
-// changes in between.
+// Serving returns the same machines with services as a plain read, whatever changes in between.
 func TestServing(t *testing.T) {
 	t.Parallel()
 	const web = `[{"internal_port":80},{"internal_port":81}]`
@@ -36,7 +35,7 @@ func TestServing(t *testing.T) {
 	seq := 0
 	plant := func(site bourse.WorkerID, rows ...wire.Row) func() {
 		return func() {
-			for _, r := range rows { // which fires the triggers that a REPLACE does not
+			for _, r := range rows { // fires the triggers, unlike REPLACE
 				if err := schema.Run(c, "DELETE FROM machine_rows WHERE site = ? AND key = ?", site, r.Key); err != nil {
 					t.Fatal(err)
 				}
@@ -63,7 +62,7 @@ func TestServing(t *testing.T) {
 		{"no services any more", plant("w1", serves(3, bourse.StateStopped, `[]`)), "1@w1 stopping"},
 		{"services now", plant("w1", serves(2, bourse.StateStarted, web)), "1@w1 stopping 2@w1 started"},
 		{"two owners", plant("w2", serves(2, bourse.StateFailed, web)), "1@w1 stopping 2@w1 started"},
-		{"an id that is none", plant("w2", wire.Row{Table: wire.TableMachines, Key: "x", Columns: serves(9, bourse.StateStarted, web).Columns}), "1@w1 stopping 2@w1 started"},
+		{"an invalid id", plant("w2", wire.Row{Table: wire.TableMachines, Key: "x", Columns: serves(9, bourse.StateStarted, web).Columns}), "1@w1 stopping 2@w1 started"},
 		{"gone", func() {
 			if err := schema.Run(c, "DELETE FROM machine_rows WHERE site = 'w1'"); err != nil {
 				t.Fatal(err)
@@ -96,8 +95,8 @@ func TestServing(t *testing.T) {
 	}
 }
 
-// TestServingDecodesWhatChanged: of the rows that are the same none is read again.
-func TestServingDecodesWhatChanged(t *testing.T) {
+// Unchanged rows are not decoded again.
+func TestServingDecodesOnlyChanges(t *testing.T) {
 	t.Parallel()
 	c := SchemaConn(t)
 	Plant(t, c, "w1", serves(1, bourse.StateStarted, `[{}]`), serves(2, bourse.StateStarted, `[{}]`))
@@ -105,7 +104,8 @@ func TestServingDecodesWhatChanged(t *testing.T) {
 	if _, err := s.Read(c); err != nil {
 		t.Fatal(err)
 	}
-	// A column changes without the row's number: that is not seen, as it never happens.
+	// A column is changed without changing the row's number, which does not happen in practice, so Serving does not
+	// notice.
 	if err := schema.Run(c, "UPDATE machine_rows SET state = 'stopped'"); err != nil {
 		t.Fatal(err)
 	}
@@ -135,13 +135,12 @@ func TestServingUsesIndexes(t *testing.T) {
 		servingMachineSQL: "SEARCH r USING INDEX sqlite_autoindex_machine_rows_1 (site=? AND key=?)",
 	} {
 		if got := plan(t, c, sql); !strings.Contains(got, want) {
-			t.Errorf("%s\nis done by\n%s", sql, got)
+			t.Errorf("%s\nhas the plan\n%s", sql, got)
 		}
 	}
 }
 
-// BenchmarkServing is what 10 000 machines with services take to look through, of which
-// one has changed.
+// BenchmarkServing reads 10 000 machines with services, one of which has changed.
 func BenchmarkServing(b *testing.B) {
 	c := SchemaConn(b)
 	const machines = 10_000

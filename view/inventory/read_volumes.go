@@ -12,30 +12,29 @@ import (
 	"github.com/bourse-dev/bourse/view/schema"
 )
 
-// ListedVolume is a volume as its worker published it last, and how much that is
-// worth now. It has its newest snapshots only.
+// ListedVolume is a volume as last published by its worker, together with the worker's status. It has only its latest
+// snapshots.
 type ListedVolume struct {
 	bourse.Volume
-	HostStatus machinesapi.HostStatus // of its worker
-	HeardAt    time.Time              // when its worker was last heard; zero: never
+	HostStatus machinesapi.HostStatus // status of its worker
+	HeardAt    time.Time              // time when its worker was last reachable; zero: never
 }
 
-// VolumeFilter says which volumes are meant: those that agree with all that is
-// set.
+// VolumeFilter selects the volumes that match all fields that are set.
 type VolumeFilter struct {
 	ID     bourse.VolumeID
 	App    bourse.AppName
 	Worker bourse.WorkerID
 }
 
-// Volumes asks for volumes, by the time they were made, then by id.
+// Volumes returns a query for volumes, by creation time, then by ID.
 func Volumes(f VolumeFilter) func(*sqlite.Conn) ([]ListedVolume, error) {
 	return func(c *sqlite.Conn) ([]ListedVolume, error) { return readVolumes(c, f) }
 }
 
 const volumesFrom = `SELECT ` + volumeColumns + `, ` + hostColumns + ` FROM volume_rows AS r LEFT JOIN sites AS s ON s.site = r.site WHERE `
 
-// volumesSQL returns the statement for a filter and its arguments.
+// volumesSQL returns the statement and arguments for a filter.
 func volumesSQL(f VolumeFilter) (string, []any) {
 	return filtered(volumesFrom, condition{"r.key", string(f.ID)}, condition{"r.app", string(f.App)}, condition{"r.site", string(f.Worker)})
 }
@@ -49,7 +48,7 @@ func readVolumes(c *sqlite.Conn, f VolumeFilter) ([]ListedVolume, error) {
 		var l ListedVolume
 		next := readVolume(&r, &l.Volume)
 		l.HostStatus, l.HeardAt = readHost(&r, next)
-		if l.ID.Validate() == nil && (f.App == "" || l.App != "") { // or no one could ask for it, or it only claims to be the app's
+		if l.ID.Validate() == nil && (f.App == "" || l.App != "") { // an invalid ID cannot be requested, and a volume that no broker has placed does not belong to the app
 			list = append(list, l)
 		}
 		return nil

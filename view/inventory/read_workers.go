@@ -7,7 +7,7 @@ import (
 	"github.com/bourse-dev/bourse/view/schema"
 )
 
-// Workers asks for all workers by id, the silent and the leaving ones too.
+// Workers returns a query for all workers by ID, including unreachable and leaving ones.
 func Workers() func(*sqlite.Conn) ([]WorkerHint, error) { return readWorkers }
 
 const workersSQL = `SELECT r.key, r.region, r.tag, r.load, r.leaving, r.free, r.labels, ` + hostColumns + `

@@ -11,7 +11,7 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// ReleaseRow is the record of a release.
+// ReleaseRow returns the row of a release.
 func ReleaseRow(r *release.Release) wire.Row {
 	return wire.Row{Table: wire.TableReleases, Key: string(r.ID), Columns: map[string]wire.Value{
 		"app": cleanText(r.App), "app_id": cleanText(r.AppID), "version": r.Version, "status": cleanText(r.Status),
@@ -21,7 +21,7 @@ func ReleaseRow(r *release.Release) wire.Row {
 	}}
 }
 
-// rawText returns JSON as a column has it, {} for what no member would take.
+// rawText encodes JSON for a column, or returns "{}" if other members would reject it.
 func rawText(raw json.RawMessage) string {
 	if len(raw) == 0 {
 		return "{}"
@@ -29,7 +29,7 @@ func rawText(raw json.RawMessage) string {
 	return jsonText(raw, "{}")
 }
 
-// ReleaseGone drops the record of a release.
+// ReleaseGone returns the row that deletes a release.
 func ReleaseGone(id release.ID) wire.Row { return wire.Gone(wire.TableReleases, string(id)) }
 
 const (
@@ -37,12 +37,12 @@ const (
 	releasesSQL    = releaseColumns + ` WHERE app_id = ? ORDER BY key`
 )
 
-// Releases asks for the releases of an app, by its id, oldest first.
+// Releases returns a query for the releases of the app with this ID, oldest first.
 func Releases(app string) func(*sqlite.Conn) ([]release.Release, error) {
 	return func(c *sqlite.Conn) ([]release.Release, error) { return readReleases(c, releasesSQL, app) }
 }
 
-// Deployed asks for the ids of the apps that have releases.
+// Deployed returns a query for the IDs of the apps that have releases.
 func Deployed() func(*sqlite.Conn) ([]string, error) {
 	return func(c *sqlite.Conn) ([]string, error) {
 		var ids []string
@@ -68,7 +68,7 @@ func readReleases(c *sqlite.Conn, sql string, args ...any) ([]release.Release, e
 				*into = json.RawMessage(s.ColumnText(column))
 			}
 		}
-		if r.Validate() == nil { // or another release of the program wrote what this one cannot show
+		if r.Validate() == nil { // a release of another version may be invalid here
 			list = append(list, r)
 		}
 		return nil

@@ -10,8 +10,7 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi/release"
 )
 
-// TestReleaseReadsBackEqual, by its id and with its app's others; one that no
-// release of the program would have written is left out.
+// A release can be read back with the app's other releases. Invalid releases are omitted.
 func TestReleaseReadsBackEqual(t *testing.T) {
 	c := SchemaConn(t)
 	at := time.Unix(5, 6).UTC()

@@ -17,8 +17,7 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// SchemaConn returns a connection to an empty database of the newest schema, with
-// no view around it.
+// SchemaConn returns a connection to an empty database with the current schema, without a View.
 func SchemaConn(t testing.TB) *sqlite.Conn {
 	t.Helper()
 	c, err := sqlite.OpenConn(":memory:")
@@ -36,8 +35,7 @@ func SchemaConn(t testing.TB) *sqlite.Conn {
 	return c
 }
 
-// Plant writes rows as if site had published them, without any check. Machines
-// and volumes are placed.
+// Plant writes rows as if site had published them, without checks. Machines and volumes count as placed.
 func Plant(t testing.TB, c *sqlite.Conn, site bourse.WorkerID, rows ...wire.Row) {
 	t.Helper()
 	for _, r := range rows {
@@ -59,7 +57,7 @@ func Plant(t testing.TB, c *sqlite.Conn, site bourse.WorkerID, rows ...wire.Row)
 	}
 }
 
-// hear notes when a site was last heard, and whether it still is.
+// hear records when a site was last reachable, and whether it still is.
 func hear(t testing.TB, c *sqlite.Conn, site bourse.WorkerID, alive bool, at time.Time) {
 	t.Helper()
 	if err := schema.Run(c, "INSERT OR REPLACE INTO sites (site, alive, heard_at) VALUES (?, ?, ?)", site, alive, at.UnixNano()); err != nil {
@@ -76,7 +74,7 @@ func schemaTables(t testing.TB, c *sqlite.Conn) schema.Tables {
 	return all
 }
 
-// anyTime draws the times that records have.
+// anyTime draws times that records may contain.
 func anyTime(t *rapid.T) time.Time {
 	return time.Unix(0, rapid.Int64Range(1, 1<<62).Draw(t, "time")).UTC()
 }
@@ -85,8 +83,7 @@ func anyText(t *rapid.T) string {
 	return rapid.StringMatching(`[ -~äß€<>&"\\]{0,12}`).Draw(t, "text")
 }
 
-// AnyMachine draws a machine as a worker's store gives it: with events, and
-// with the nonce of its lease.
+// AnyMachine draws a machine as in a worker's store: with events, and with its lease's nonce.
 func AnyMachine(t *rapid.T) bourse.Machine {
 	m := bourse.Machine{
 		ID: bourse.MachineID(rapid.StringMatching(`[0-9a-f]{14}`).Draw(t, "id")), Name: anyText(t), App: "shop", Worker: "w1",

@@ -10,12 +10,10 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// Rows of secrets have the app's id in their key: another app of its name has
-// none of them. Below it are a row for each secret, and one without a name for
-// each broker that has changed some: its mark.
+// Keys of secrets begin with the app's ID, so a later app with the same name does not have them. Each app has a row
+// for each secret, and a row without a name for each broker that has changed secrets: its mark.
 
-// SecretRows are the rows of one change. Its mark is last: who has it has the
-// rest.
+// SecretRows returns the rows of one change. The mark is last, so a member that has the mark has the other rows, too.
 func SecretRows(c *seal.Change) []wire.Row {
 	rows := make([]wire.Row, 0, len(c.Put)+len(c.Gone)+1)
 	for i := range c.Put {
@@ -34,7 +32,7 @@ func SecretRows(c *seal.Change) []wire.Row {
 	}})
 }
 
-// ClearedSecrets are the rows of an app's secrets when the app is gone.
+// ClearedSecrets returns the rows that delete all secrets of a deleted app.
 func ClearedSecrets(app string, secrets []seal.Secret, marks seal.Marks) []wire.Row {
 	rows := make([]wire.Row, 0, len(secrets)+len(marks))
 	for i := range secrets {
@@ -47,12 +45,12 @@ func ClearedSecrets(app string, secrets []seal.Secret, marks seal.Marks) []wire.
 }
 
 const (
-	// "0" follows "/" in keys.
+	// "0" is the character after "/".
 	secretsSQL     = `SELECT name, digest, sealed, version, created_at, updated_at FROM secret_rows WHERE key > ? AND key < ? AND name <> '' ORDER BY name`
 	secretMarksSQL = `SELECT version, sealed FROM secret_rows WHERE key > ? AND key < ? AND name = ''`
 )
 
-// Secrets asks for the secrets of an app, by its id, by name.
+// Secrets returns a query for the secrets of the app with this ID, by name.
 func Secrets(app string) func(*sqlite.Conn) ([]seal.Secret, error) {
 	return func(c *sqlite.Conn) ([]seal.Secret, error) {
 		var list []seal.Secret
@@ -67,7 +65,7 @@ func Secrets(app string) func(*sqlite.Conn) ([]seal.Secret, error) {
 	}
 }
 
-// SecretMarks asks how far each broker has come in changing an app's secrets.
+// SecretMarks returns a query for each broker's latest version of an app's secrets.
 func SecretMarks(app string) func(*sqlite.Conn) (seal.Marks, error) {
 	return func(c *sqlite.Conn) (seal.Marks, error) {
 		marks := seal.Marks{}

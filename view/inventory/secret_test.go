@@ -9,9 +9,8 @@ import (
 	"github.com/bourse-dev/bourse/internal/seal"
 )
 
-// What was written of secrets is read again: of this app, whose id may begin as
-// another's does, and of no other.
-func TestSecretsComeBack(t *testing.T) {
+// Secrets can be read back: those of the requested app, even if its ID is a prefix of another's, and no others.
+func TestSecretsReadBack(t *testing.T) {
 	c, at := SchemaConn(t), peopleStart
 	want := []seal.Secret{
 		{Name: "A", Digest: "d1", Sealed: []byte{1, 2, 0}, Version: 7, CreatedAt: at, UpdatedAt: at},
@@ -37,6 +36,6 @@ func TestSecretsComeBack(t *testing.T) {
 		t.Errorf("marks of an app without any: %+v, %v", marks, err)
 	}
 	if rows := ClearedSecrets("01J", got, marks); len(rows) != 4 {
-		t.Errorf("an app that goes takes %d rows with it, want 4", len(rows))
+		t.Errorf("%d rows are deleted with the app, want 4", len(rows))
 	}
 }

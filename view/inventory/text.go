@@ -10,16 +10,14 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// cleanText makes s a text that every member takes: what is not UTF-8 becomes
-// U+FFFD, zero bytes go.
+// cleanText returns s in a form that every member accepts: invalid UTF-8 becomes U+FFFD, and zero bytes are removed.
 func cleanText[S ~string](s S) string {
 	t := strings.ToValidUTF8(string(s), "\uFFFD")
 	return strings.ReplaceAll(t, "\x00", "")
 }
 
-// jsonText writes v as compact JSON that every member takes: raw JSON within
-// it may hold what is not UTF-8, or nest too deep. What has no such form, or
-// exceeds MaxValue, becomes fallback.
+// jsonText encodes v as compact JSON that every member accepts. It returns fallback if that is impossible or exceeds
+// wire.MaxValue. Raw JSON in v may contain invalid UTF-8 or too many levels.
 func jsonText(v any, fallback string) string {
 	if s, ok := jsonFits(v); ok {
 		return s
@@ -30,7 +28,7 @@ func jsonText(v any, fallback string) string {
 func jsonFits(v any) (string, bool) {
 	var buf bytes.Buffer
 	e := json.NewEncoder(&buf)
-	e.SetEscapeHTML(false) // raw JSON comes back as it went in, and people read it
+	e.SetEscapeHTML(false) // leave raw JSON unchanged and readable
 	if e.Encode(v) != nil {
 		return "", false
 	}
@@ -38,9 +36,8 @@ func jsonFits(v any) (string, bool) {
 	return s, len(s) <= wire.MaxValue && wire.CheckJSON(s) == nil
 }
 
-// nanos returns a time as a column has it: nanoseconds since 1970. The zero time,
-// and all before 1970, is 0; what is past the year 2262 is the last moment
-// before. So it keeps the order of times.
+// nanos returns a time in nanoseconds since 1970, as stored in columns. It preserves the order of times: the zero
+// time and times before 1970 become 0, and times after 2262 become the maximum.
 func nanos(t time.Time) int64 {
 	switch s := t.Unix(); {
 	case s < 0:
@@ -51,7 +48,7 @@ func nanos(t time.Time) int64 {
 	return t.UnixNano()
 }
 
-// moment reads what nanos wrote; 0 is the zero time.
+// moment is the inverse of nanos; 0 is the zero time.
 func moment(n int64) time.Time {
 	if n == 0 {
 		return time.Time{}

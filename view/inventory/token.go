@@ -10,33 +10,32 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// Token is what brokers keep of a token that clients show.
+// Token is a broker's record of a client token.
 type Token struct {
 	ID       string
-	Digest   string // of the token
+	Digest   string // digest of the token
 	Name     string
-	Org      string // "*": everything
+	Org      string // "*": all organizations
 	Apps     []bourse.AppRef
 	Machines []bourse.MachineID
 	ReadOnly bool
-	MadeBy   string // the name of who made it
-	MadeWith string // the id of the token that it was made with, "" for one of a file
+	MadeBy   string // name of the token's creator
+	MadeWith string // ID of the token with which it was created; "" if that token came from a file
 
 	CreatedAt time.Time
 	ExpiresAt time.Time // zero: never
-	RevokedAt time.Time // zero: it is good
+	RevokedAt time.Time // zero: not revoked
 
-	Unread bool // its apps or machines could not be read, so it is good for nothing
+	Unread bool // its apps or machines could not be decoded, so it permits nothing
 }
 
-// appCell is an app of a token's row.
+// appCell is an app in a token's row.
 type appCell struct {
 	Name bourse.AppName `json:"name"`
 	ID   string         `json:"id,omitempty"`
 }
 
-// TokenRow says what a token is good for, and whether it still is. It is never
-// [wire.Gone].
+// TokenRow returns the row of a token. The row of a revoked token is never [wire.Gone].
 func TokenRow(t *Token) wire.Row {
 	apps := make([]appCell, len(t.Apps))
 	for i, app := range t.Apps {
@@ -54,8 +53,8 @@ func TokenRow(t *Token) wire.Row {
 	return wire.Row{Table: wire.TableTokens, Key: t.ID, Columns: columns}
 }
 
-// unreadable stands for what does not fit into a column: no list at all, which
-// would mean that there is no bound.
+// unreadable replaces a list that does not fit into a column. It is not a list, because an empty list would mean no
+// restriction.
 const unreadable = "{}"
 
 const (
@@ -64,12 +63,12 @@ const (
 	tokenSQL     = `SELECT ` + tokenColumns + ` FROM token_rows WHERE key = ?`
 )
 
-// Tokens asks for all tokens, the oldest first, those that were revoked too.
+// Tokens returns a query for all tokens, including revoked ones, oldest first.
 func Tokens() func(*sqlite.Conn) ([]Token, error) {
 	return func(c *sqlite.Conn) ([]Token, error) { return readTokens(c, tokensSQL) }
 }
 
-// TokenByID asks for one, nil when there is none of this id.
+// TokenByID returns a query for the token with this ID. Its result is nil if there is none.
 func TokenByID(id string) func(*sqlite.Conn) (*Token, error) {
 	return func(c *sqlite.Conn) (*Token, error) {
 		list, err := readTokens(c, tokenSQL, id)

@@ -52,8 +52,8 @@ func TestTokenReadsBackEqual(t *testing.T) {
 	})
 }
 
-// A token whose bounds cannot be read is not taken for one without bounds.
-func TestATokenWithoutReadableBounds(t *testing.T) {
+// A token whose restrictions cannot be decoded is not treated as unrestricted.
+func TestATokenWithUnreadableRestrictions(t *testing.T) {
 	c := SchemaConn(t)
 	for name, columns := range map[string]map[string]wire.Value{
 		"apps of another shape": {"apps": `{"all":true}`}, "machines of another shape": {"machines": `[1]`},
@@ -67,9 +67,9 @@ func TestATokenWithoutReadableBounds(t *testing.T) {
 	}
 }
 
-// A token's row goes when it is good for nothing even where its end is not known,
-// and both that find that agree.
-func TestTokensServeTheirTime(t *testing.T) {
+// A token's row is removed once the token would be invalid even on a member that has not received its revocation.
+// Both functions that determine this agree.
+func TestTokensExpire(t *testing.T) {
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	before := wire.ClockAt(now.Add(-7 * 24 * time.Hour))
 	day := func(n int) time.Time { return now.Add(time.Duration(n) * 24 * time.Hour) }

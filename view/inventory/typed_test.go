@@ -43,8 +43,7 @@ func opened(t testing.TB, cfg view.Config) *view.View {
 	return v
 }
 
-// TestPublishedMachinesReadBack goes the whole way, with a machine that changes
-// again and again: what did not change is not told again.
+// TestPublishedMachinesReadBack publishes a machine that changes repeatedly. Unchanged rows are not published again.
 func TestPublishedMachinesReadBack(t *testing.T) {
 	v := opened(t, view.Config{Path: filepath.Join(t.TempDir(), "view.db"), Cluster: "c", Site: "w1"})
 	rapid.Check(t, func(rt *rapid.T) {
@@ -66,8 +65,8 @@ func TestPublishedMachinesReadBack(t *testing.T) {
 	})
 }
 
-// TestPublishedAppsMergeAsTheyDoElsewhere: the view keeps what App.Merge says.
-func TestPublishedAppsMergeAsTheyDoElsewhere(t *testing.T) {
+// The view contains the result of App.Merge.
+func TestPublishedAppsMergeLikeAppMerge(t *testing.T) {
 	v := opened(t, view.Config{Cluster: "c", Site: "w1"})
 	n := 0
 	rapid.Check(t, func(rt *rapid.T) {
@@ -83,7 +82,7 @@ func TestPublishedAppsMergeAsTheyDoElsewhere(t *testing.T) {
 			if _, err := v.Publish(t.Context(), inventory.AppRow(b)); err != nil {
 				rt.Fatal(err)
 			}
-			want = want.Merge(b) // of two that Merge holds for equal, the first
+			want = want.Merge(b) // if Merge considers two apps equal, the first
 		}
 		got, err := view.Ask(t.Context(), v, inventory.App(name))
 		if err != nil || got == nil {
@@ -131,10 +130,10 @@ func TestTypedReadersOfAView(t *testing.T) {
 		t.Fatal(err)
 	}
 	if list, err := view.Ask(ctx, v, inventory.Machines(inventory.Filter{App: "shop"})); err != nil || inventory.IDs(list) != "2@w1" {
-		t.Errorf("after one is gone: %q, %v", inventory.IDs(list), err)
+		t.Errorf("after one was deleted: %q, %v", inventory.IDs(list), err)
 	}
 	if list, err := view.Ask(ctx, v, inventory.Cancelled("w2")); err != nil || len(list) != 0 {
-		t.Errorf("after its row is gone: %v, %v", list, err)
+		t.Errorf("after its row was deleted: %v, %v", list, err)
 	}
 }
 

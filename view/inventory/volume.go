@@ -5,11 +5,11 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// maxSnapshots is how many of a volume's snapshots, the newest, are published.
+// maxSnapshots is the number of a volume's latest snapshots that are published.
 const maxSnapshots = 8
 
-// VolumeRow says of a volume what others may know: all but how full it is and
-// its older snapshots. What a column cannot hold is left out of it.
+// VolumeRow returns the row of a volume. It omits the used space, older snapshots, and values that do not fit into
+// their columns.
 func VolumeRow(v *bourse.Volume) wire.Row {
 	return wire.Row{Table: wire.TableVolumes, Key: string(v.ID), Columns: map[string]wire.Value{
 		"app": cleanText(v.App), "app_id": cleanText(v.AppID), "name": cleanText(v.Spec.Name), "region": cleanText(v.Region),
@@ -25,19 +25,18 @@ func VolumeRow(v *bourse.Volume) wire.Row {
 	}}
 }
 
-// shortText is cleanText for what may be of any length.
+// shortText is cleanText with a limit on the length.
 func shortText(s string) string {
 	const most = 4 << 10
 	return cleanText(s[:min(len(s), most)])
 }
 
-// volumeColumns are those that readVolume takes, of volume_rows as r.
+// volumeColumns lists the columns that readVolume reads from volume_rows as r.
 const volumeColumns = `r.key, r.site, r.app, r.region, r.order_id, r.state, r.machine, r.error, r.created_at, r.updated_at,
 	r.name, r.size_gb, r.encrypted, r.spec, r.takes, r.snapshots, r.app_id, r.placed`
 
-// readVolume reads the volume of a result that begins with volumeColumns, and
-// returns the number of columns read. A value that cannot be decoded reads as
-// empty. A volume that no broker has placed in an app belongs to none.
+// readVolume reads a volume from a result that begins with volumeColumns, and returns the number of columns read. A
+// value that cannot be decoded reads as empty. If no broker has signed the volume's placement, its app is empty.
 func readVolume(r *cells, v *bourse.Volume) int {
 	*v = bourse.Volume{
 		ID: bourse.VolumeID(r.ColumnText(0)), Worker: bourse.WorkerID(r.ColumnText(1)), App: bourse.AppName(r.ColumnText(2)),
@@ -47,7 +46,7 @@ func readVolume(r *cells, v *bourse.Volume) int {
 	if !r.json(13, &v.Spec) {
 		v.Spec = bourse.VolumeOrder{}
 	}
-	// What people see of these is what counts.
+	// The columns that people query take precedence over the JSON.
 	v.Spec.Name, v.Spec.SizeGB, v.Spec.Encrypted = r.ColumnText(10), r.ColumnInt64(11), r.ColumnBool(12)
 	v.Takes = readAmounts(r, 14)
 	if !r.empty(15) && !r.json(15, &v.Snapshots) {

@@ -8,9 +8,8 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// WorkerRow says what others may know of a worker: all but the number of its
-// machines. Its ledger is exact, for people; what is free and the load are rounded, for
-// placement. A worker that is leaving takes no orders.
+// WorkerRow returns the row of a worker. It omits the number of machines. The ledger is exact and meant for people;
+// the free amounts and the load are rounded and meant for placement. A worker that is leaving accepts no orders.
 func WorkerRow(f *bourse.Facts, leaving bool) wire.Row {
 	labels := "{}"
 	if len(f.Labels) > 0 {
@@ -23,15 +22,15 @@ func WorkerRow(f *bourse.Facts, leaving bool) wire.Row {
 	}}
 }
 
-// WorkerHint is what the view knows of a worker.
+// WorkerHint is the view's data about a worker.
 type WorkerHint struct {
 	ID         bourse.WorkerID
 	Region     bourse.Region
 	Tag        bourse.WorkerTag
-	Free       bourse.Amounts // coarse; nil when it is not known
-	Load       float64        // coarse
-	Leaving    bool           // takes no orders
+	Free       bourse.Amounts // rounded; nil if unknown
+	Load       float64        // rounded
+	Leaving    bool           // accepts no orders
 	Labels     map[string]string
-	HostStatus machinesapi.HostStatus // of its worker
-	HeardAt    time.Time              // when its host was last heard; zero: never
+	HostStatus machinesapi.HostStatus // status of its worker
+	HeardAt    time.Time              // time when it was last reachable; zero: never
 }
