@@ -7,9 +7,8 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Query serves POST /v1/view/queries. What fails before the first line is
-// given back, for the caller to write; what fails later is the last line.
-// Codes: invalid, rate_limited, timeout, canceled, unavailable.
+// Query serves POST /v1/view/queries. It returns errors before the first line for the caller to write, and sends
+// later ones as the last line. Errors: invalid, rate_limited, timeout, canceled, unavailable.
 func (e *Engine) Query(w http.ResponseWriter, r *http.Request) error {
 	_, q, err := readRequest(w, r)
 	if err != nil {
@@ -19,29 +18,28 @@ func (e *Engine) Query(w http.ResponseWriter, r *http.Request) error {
 	case e.slots <- struct{}{}:
 		defer func() { <-e.slots }()
 	default:
-		return bourse.Errorf(bourse.CodeRateLimited, "%d statements run already: try again", cap(e.slots))
+		return bourse.Errorf(bourse.CodeRateLimited, "%d statements are already running: try again", cap(e.slots))
 	}
 	limits := e.limits.lowered(q)
 	began := e.now()
 	out := &answer{lines: lines{w: w, status: http.StatusOK, stall: limits.Time}, limits: limits}
 	err = e.execute(r.Context(), q, limits, out)
 	switch {
-	case out.failed: // the reader is gone, and no one is left to be told
+	case out.failed: // the client has disconnected
 		return nil
-	case err == nil, errors.Is(err, errEnough):
-		return leave(out.end(out.count, e.now().Sub(began), err != nil))
+	case err == nil, errors.Is(err, errLimit):
+		return discard(out.end(out.count, e.now().Sub(began), err != nil))
 	case out.sent == 0:
 		return err
 	default:
-		return leave(out.fail(err))
+		return discard(out.fail(err))
 	}
 }
 
-// leave drops the error of a last write: a caller that has left is no error of
-// the request.
-func leave(error) error { return nil }
+// discard discards the error of a last write. A client that has disconnected is not an error of the request.
+func discard(error) error { return nil }
 
-// lowered returns the limits as the question lowers them.
+// lowered returns the limits, lowered as the request demands.
 func (l Limits) lowered(q question) Limits {
 	if q.maxRows > 0 {
 		l.Rows = min(l.Rows, q.maxRows)
@@ -65,7 +63,7 @@ func (a *answer) columns(names []string) error { return a.note(a.lines.columns(n
 func (a *answer) row(r *record) error {
 	line := append(append(append(make([]byte, 0, len(r.text)+8), `{"row":`...), r.text...), '}')
 	if a.count == a.limits.Rows || a.sent+len(line) >= a.limits.Bytes {
-		return errEnough
+		return errLimit
 	}
 	a.count++
 	return a.note(a.add(line))

@@ -14,7 +14,7 @@ import (
 
 func itoa(n int) string { return strconv.Itoa(n) }
 
-// sql is the body of a query.
+// sql returns the body of a query.
 func sql(statement string, params ...any) map[string]any {
 	return map[string]any{"statement": statement, "params": params}
 }
@@ -95,7 +95,7 @@ func TestQueryReadsEverySQLView(t *testing.T) {
 	}
 }
 
-func TestQueryOfALargeResultIsCutOffWithItsLimits(t *testing.T) {
+func TestQueryTruncatesLargeResults(t *testing.T) {
 	f := newFile(t)
 	s := serve(t, f, query.Config{Limits: query.Limits{Rows: 5000, Bytes: 100_000}})
 	f.machines(t, 6000)
@@ -117,14 +117,14 @@ func TestQueryOfALargeResultIsCutOffWithItsLimits(t *testing.T) {
 	}
 }
 
-func TestQueryParametersThatDoNotFitAreRefused(t *testing.T) {
+func TestQueryRejectsInvalidParameters(t *testing.T) {
 	s := serve(t, newFile(t), query.Config{})
 	cases := []struct{ body, want string }{
-		{`{"statement":"SELECT ?"}`, "the statement has 1 parameters, and 0 values came"},
-		{`{"statement":"SELECT ?","params":[1,2]}`, "the statement has 1 parameters, and 2 values came"},
+		{`{"statement":"SELECT ?"}`, "the statement has 1 parameters, but the request has 0 values"},
+		{`{"statement":"SELECT ?","params":[1,2]}`, "the statement has 1 parameters, but the request has 2 values"},
 		{`{"statement":"SELECT :a","params":{"b":1}}`, `parameter "a" has no value`},
 		{`{"statement":"SELECT :a","params":{"a":1,"b":1}}`, `the statement has no parameter "b"`},
-		{`{"statement":"SELECT ?","params":[9223372036854775808]}`, "parameter 1: the whole number does not fit into 64 bits: send it as a string"},
+		{`{"statement":"SELECT ?","params":[9223372036854775808]}`, "parameter 1: the integer does not fit into 64 bits: send it as a string"},
 		{`{"statement":"SELECT ?","params":[1e999]}`, "parameter 1: the number is out of range"},
 		{`{"statement":"SELECT ?","params":[[1]]}`, `parameter 1: use null, a number, a string, true, false or {"blob":"<base64>"}`},
 		{`{"statement":"SELECT ?","params":"x"}`, "invalid params: neither an array nor an object"},

@@ -7,38 +7,36 @@ import (
 	"zombiezen.com/go/sqlite"
 )
 
-// maxFunctions bounds how often a statement may name a function, those in the
-// SQL views included: code without a loop cannot be interrupted. A pattern
-// counts for as many as matchCost: matching one against the longest text takes
-// a third of a second.
+// maxFunctions limits how often a statement may name functions, including those in the SQL views, because code
+// without a loop cannot be interrupted. A pattern counts as matchCost functions: matching one against the longest
+// text takes a third of a second.
 const (
 	maxFunctions = 256
 	matchCost    = 16
 )
 
-// sealed are the columns that are never read: they carry what is secret, or
-// rows of others as they came, which may.
+// sealed lists columns that can never be read, because they contain secrets or the raw rows of other sites, which may
+// contain secrets.
 var sealed = map[string][]string{
 	"secret_rows": {"sealed"},
 	"quarantine":  {"row"},
 }
 
-// pragmas are those that only tell the shape of tables. None names a file.
+// pragmas lists the permitted pragmas, which only describe tables. None accepts a file name.
 var pragmas = words("table_info table_xinfo table_list index_list index_info index_xinfo")
 
-// virtual are the tables that SQLite makes up and that may be read.
+// virtual lists SQLite's own virtual tables that may be read.
 var virtual = words("json_each json_tree pragma_table_info pragma_table_xinfo pragma_table_list pragma_index_list pragma_index_info pragma_index_xinfo")
 
-// rules is what SQLite asks while it prepares one statement. It also learns
-// which tables the statement reads.
+// rules authorizes one statement while SQLite prepares it. It also records which tables the statement reads.
 type rules struct {
-	known     map[string]bool // tables and views of the file, in lower case
-	touched   map[string]bool // those that were read
+	known     map[string]bool // the file's tables and views, in lower case
+	touched   map[string]bool // the tables that the statement reads
 	functions int
-	why       string // of the first refusal
+	why       string // reason for the first refusal
 }
 
-// Authorize is called by SQLite for each thing that a statement would do.
+// Authorize implements sqlite.Authorizer. SQLite calls it for each action of a statement.
 func (r *rules) Authorize(a sqlite.Action) sqlite.AuthResult {
 	switch a.Type() {
 	case sqlite.OpSelect, sqlite.OpRecursive:
@@ -82,18 +80,18 @@ func (r *rules) deny(why string) sqlite.AuthResult {
 func (r *rules) read(a sqlite.Action) sqlite.AuthResult {
 	table, column := strings.ToLower(a.Table()), strings.ToLower(a.Column())
 	if db := a.Database(); db != "main" && db != "" {
-		return r.deny("only the view itself can be read, not " + db)
+		return r.deny("only database main can be read, not " + db)
 	}
 	if slices.Contains(sealed[table], column) {
-		return r.deny(table + "." + column + " is not for reading: name the columns that you want")
+		return r.deny(table + "." + column + " cannot be read: select other columns by name")
 	}
 	switch {
 	case r.known[table]:
 		r.touched[table] = true
 	case virtual[table], table == "sqlite_master", table == "sqlite_schema":
-	case column == "": // count(*) of a common table expression, whose own reading is asked for apart
+	case column == "": // count(*) of a common table expression, whose own reads are authorized separately
 	default:
-		return r.deny("table " + a.Table() + " is not for reading")
+		return r.deny("table " + a.Table() + " cannot be read")
 	}
 	return sqlite.AuthResultOK
 }

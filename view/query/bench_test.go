@@ -12,8 +12,7 @@ import (
 	"github.com/bourse-dev/bourse/view/query"
 )
 
-// All machines of an app among 100 000, as a client asks for them, without
-// the network.
+// BenchmarkQuery reads all machines of an app among 100 000, without the network.
 func BenchmarkQuery(b *testing.B) {
 	f := newFile(b)
 	f.machines(b, 100_000)

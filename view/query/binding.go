@@ -9,12 +9,11 @@ import (
 	"zombiezen.com/go/sqlite"
 )
 
-// What the binding keeps to itself, and is needed here, is read by reflection.
-// A binding that names it otherwise fails in the first test.
+// This file reads unexported fields of the SQLite binding by reflection. If a new version of the binding renames
+// them, the first test fails.
 
-// tlsOf returns the C thread that stands for a connection. It is what SQLite's
-// allocator is called with, and the only thing that tells whose memory it
-// gives.
+// tlsOf returns a connection's C thread. SQLite passes it to the allocator, where it is the only way to identify the
+// connection.
 func tlsOf(conn *sqlite.Conn) unsafe.Pointer {
 	return reflect.ValueOf(conn).Elem().FieldByName("tls").UnsafePointer()
 }
@@ -22,8 +21,8 @@ func tlsOf(conn *sqlite.Conn) unsafe.Pointer {
 // functionOf returns the name of the function that a statement would call.
 func functionOf(a sqlite.Action) string { return reflect.ValueOf(a).FieldByName("arg2").String() }
 
-// columnNames returns the names of a statement's columns. Stmt.ColumnName has
-// none for all but the last of equal ones.
+// columnNames returns the names of a statement's columns. Stmt.ColumnName does not work here: of several columns with
+// the same name it returns only the last one.
 func columnNames(conn *sqlite.Conn, stmt *sqlite.Stmt) []string {
 	tls := (*libc.TLS)(tlsOf(conn))
 	handle := uintptr(reflect.ValueOf(stmt).Elem().FieldByName("stmt").Uint())

@@ -8,17 +8,16 @@ import (
 	"github.com/bourse-dev/bourse/view"
 )
 
-// Source is the view as the engine needs it.
+// Source is the engine's view of the view package's View.
 type Source interface {
-	// Path returns the SQLite file, "" when there is none to be opened.
+	// Path returns the path of the SQLite file, or "" if there is none.
 	Path() string
-	// Watch returns a channel that has an element when one of the tables, by
-	// their names on the wire, has changed since the last receive, and what
-	// ends that.
+	// Watch returns a channel that contains an element if one of the tables, named as on the wire, has changed since
+	// the last receive. stop ends the notifications.
 	Watch(tables ...string) (changed <-chan struct{}, stop func())
 }
 
-// Of makes a view a Source.
+// Of returns a view as a Source.
 func Of(v *view.View) Source { return viewSource{v} }
 
 type viewSource struct{ *view.View }
@@ -28,7 +27,7 @@ func (s viewSource) Watch(tables ...string) (<-chan struct{}, func()) {
 	return w.C, w.Stop
 }
 
-// Config is what an engine is made of.
+// Config configures an Engine.
 type Config struct {
 	Source Source           // required
 	Now    func() time.Time // default time.Now
@@ -38,27 +37,27 @@ type Config struct {
 	Subscriptions SubscriptionLimits
 }
 
-// Limits bounds the statements. Zero fields take their defaults.
+// Limits limits statements. Zero fields have defaults.
 type Limits struct {
-	Time       time.Duration // of one statement, sending its rows included; default 5 s
-	Rows       int           // of one result; default 100 000
-	Bytes      int           // of one result, as sent; default 64 MiB
-	Memory     int64         // that SQLite may take for one statement, in bytes; default 128 MiB
-	Statements int           // that run at once; default 4
+	Time       time.Duration // time limit for a statement, including sending its rows; default 5 s
+	Rows       int           // rows in a result; default 100 000
+	Bytes      int           // bytes in a result, as sent; default 64 MiB
+	Memory     int64         // bytes that SQLite may allocate for a statement; default 128 MiB
+	Statements int           // statements that run at the same time; default 4
 }
 
-// SubscriptionLimits bounds the subscriptions. Zero fields take their defaults.
+// SubscriptionLimits limits subscriptions. Zero fields have defaults.
 type SubscriptionLimits struct {
-	Number  int           // at once; default 32
-	Readers int           // of all of them; default 256
-	Rows    int           // of one result; default 10 000
-	Bytes   int           // of one result; default 8 MiB
-	History int           // bytes of changes kept for those who resume, for each; default 4 MiB
-	Time    time.Duration // of one run of the statement; default 1 s
-	Runs    int           // at once; default 2
-	Pause   time.Duration // between two runs of one statement, at least; default 50 ms
-	Linger  time.Duration // how long one without readers goes on; default 1 minute
-	Stall   time.Duration // how long a reader may take for a batch of lines; default 15 s
+	Number  int           // concurrent subscriptions; default 32
+	Readers int           // readers of all subscriptions; default 256
+	Rows    int           // rows in a result; default 10 000
+	Bytes   int           // bytes in a result; default 8 MiB
+	History int           // bytes of changes retained for resuming, for each subscription; default 4 MiB
+	Time    time.Duration // time limit for one run of the statement; default 1 s
+	Runs    int           // concurrent runs; default 2
+	Pause   time.Duration // minimum pause between two runs of a statement; default 50 ms
+	Linger  time.Duration // how long a subscription without readers continues; default 1 minute
+	Stall   time.Duration // time limit for a reader to accept a batch of lines; default 15 s
 }
 
 func (c Config) withDefaults() Config {

@@ -14,16 +14,16 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// maxLength bounds a value and a row, in bytes. A row of the view must fit.
+// maxLength limits a value and a row, in bytes. The view's rows must fit.
 const maxLength = wire.MaxRow + 256<<10
 
-// MaxStatement bounds a statement's text, in bytes.
+// MaxStatement limits a statement's text, in bytes.
 const MaxStatement = 64 << 10
 
-// maxParams bounds a statement's parameters.
+// maxParams limits the number of a statement's parameters.
 const maxParams = 256
 
-// connLimits are SQLite's own.
+// connLimits are SQLite's own limits.
 //
 // Source: https://sqlite.org/limits.html
 var connLimits = map[sqlite.Limit]int32{
@@ -35,15 +35,14 @@ var connLimits = map[sqlite.Limit]int32{
 	sqlite.LimitVDBEOp:            25_000,
 	sqlite.LimitFunctionArg:       100,
 	sqlite.LimitAttached:          0,
-	sqlite.LimitLikePatternLength: 64, // matching takes the pattern's length times the text's
+	sqlite.LimitLikePatternLength: 64, // matching time is the product of the pattern's and the text's lengths
 	sqlite.LimitVariableNumber:    maxParams,
 	sqlite.LimitTriggerDepth:      1,
 	sqlite.LimitWorkerThreads:     0,
 }
 
-// connPragmas are set before the authorizer refuses such things. What does not
-// fit into memory must not fill the disk instead: temporary tables stay in
-// memory, where they are counted.
+// connPragmas are executed before the authorizer is set, which refuses them. Temporary tables stay in memory, where
+// they count toward the statement's limit and cannot fill the disk.
 var connPragmas = []string{
 	"PRAGMA query_only = ON",
 	"PRAGMA temp_store = MEMORY",
@@ -53,31 +52,30 @@ var connPragmas = []string{
 	"PRAGMA cell_size_check = ON",
 }
 
-// reader is a connection on one file.
+// reader is a connection to one file.
 type reader struct {
 	conn    *sqlite.Conn
 	account *account
-	release func()      // ends the account
-	file    os.FileInfo // that it reads
+	release func()      // closes the account
+	file    os.FileInfo // the open file
 	tables  map[string]bool
 }
 
-// pool keeps connections for the file that stands at the source's path now.
+// pool holds idle connections to the file that is at the source's path now.
 type pool struct {
 	path   func() string
 	memory int64
-	keep   int // idle ones
+	keep   int // maximum number of idle connections
 
 	mu   sync.Mutex
 	idle []*reader
 }
 
-// get returns a connection on the present file; put takes it back. Codes:
-// unavailable.
+// get returns a connection to the current file; the caller returns it with put. Errors: unavailable.
 func (p *pool) get() (*reader, error) {
 	path := p.path()
 	if path == "" {
-		return nil, unavailable(errors.New("the view is kept in memory"))
+		return nil, unavailable(errors.New("the view is in memory"))
 	}
 	file, err := os.Stat(path)
 	if err != nil {
@@ -87,8 +85,8 @@ func (p *pool) get() (*reader, error) {
 	if r := p.take(file); r != nil {
 		return r, nil
 	}
-	// The file may be replaced while it is opened: the connection would read
-	// one file's pages and the other's write-ahead log.
+	// The file may be replaced while it is being opened. The connection would then read one file's pages and the
+	// other's write-ahead log.
 	for range 3 {
 		r, err := openReader(path, p.memory)
 		if err != nil {
@@ -103,8 +101,8 @@ func (p *pool) get() (*reader, error) {
 	return nil, unavailable(errors.New("the file is being replaced"))
 }
 
-// take returns an idle connection to this file, or nil. One to a file that has
-// been replaced may have been put back since idle ones were last pruned.
+// take returns an idle connection to this file, or nil. A connection to a replaced file may have been returned since
+// the last prune.
 func (p *pool) take(file os.FileInfo) *reader {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -117,7 +115,7 @@ func (p *pool) take(file os.FileInfo) *reader {
 	return nil
 }
 
-// put takes a connection back; one that failed is not used again.
+// put returns a connection to the pool. It closes a connection that has failed.
 func (p *pool) put(r *reader, failed bool) {
 	p.mu.Lock()
 	if keep := !failed && len(p.idle) < p.keep; keep {
@@ -130,13 +128,13 @@ func (p *pool) put(r *reader, failed bool) {
 	}
 }
 
-// prune closes the idle connections to other files than this one; nil: all.
+// prune closes the idle connections to all files other than this one, or all idle connections if file is nil.
 func (p *pool) prune(file os.FileInfo) {
 	var old []*reader
 	p.mu.Lock()
 	kept := p.idle[:0]
 	for _, r := range p.idle {
-		// An open file keeps its inode's number from being given again.
+		// The inode number of an open file is not reused.
 		if file != nil && os.SameFile(file, r.file) {
 			kept = append(kept, r)
 		} else {
@@ -151,8 +149,7 @@ func (p *pool) prune(file os.FileInfo) {
 	}
 }
 
-// refresh closes idle connections to a file that is gone, whose space they
-// hold.
+// refresh closes idle connections to a deleted file, which would otherwise keep its disk space allocated.
 func (p *pool) refresh() {
 	file, err := os.Stat(p.path())
 	if err != nil {
@@ -180,14 +177,14 @@ func openReader(path string, memory int64) (*reader, error) {
 }
 
 func (r *reader) prepare() error {
-	r.conn.SetBusyTimeout(time.Second) // only while another process recovers the log
+	r.conn.SetBusyTimeout(time.Second) // locks occur only while another process recovers the log
 	if err := r.conn.SetDefensive(true); err != nil {
 		return err
 	}
 	if err := replaceFunctions(r.conn); err != nil {
 		return fmt.Errorf("replace functions: %w", err)
 	}
-	for _, pragma := range connPragmas { // one by one: a script's savepoint panics in a damaged file
+	for _, pragma := range connPragmas { // individually, because a script's savepoint panics with a damaged file
 		if err := sqlitex.ExecuteTransient(r.conn, pragma, nil); err != nil {
 			return fmt.Errorf("set up the connection: %w", err)
 		}
@@ -195,7 +192,7 @@ func (r *reader) prepare() error {
 	for limit, value := range connLimits {
 		r.conn.Limit(limit, value)
 	}
-	// Reading something opens the write-ahead log, too.
+	// Any read also opens the write-ahead log.
 	return sqlitex.ExecuteTransient(r.conn, "SELECT lower(name) FROM sqlite_schema WHERE type IN ('table', 'view')", &sqlitex.ExecOptions{
 		ResultFunc: func(stmt *sqlite.Stmt) error {
 			r.tables[stmt.ColumnText(0)] = true
@@ -205,6 +202,6 @@ func (r *reader) prepare() error {
 }
 
 func (r *reader) close() {
-	_ = r.conn.Close() // it has written nothing that could be lost
+	_ = r.conn.Close() // it is read-only, so nothing can be lost
 	r.release()
 }

@@ -6,9 +6,9 @@ import (
 	"testing"
 )
 
-// A connection to a file that was replaced while it was in use, and is put back
-// after the idle ones were pruned, is not used again: it read the former file.
-func TestAConnectionToAReplacedFileIsNotUsed(t *testing.T) {
+// A connection to a file that was replaced while the connection was in use may be returned after the idle ones were
+// pruned. It must not be reused, because it reads the old file.
+func TestConnectionToAReplacedFileIsNotReused(t *testing.T) {
 	infos := make([]os.FileInfo, 2)
 	for i, name := range []string{"former", "present"} {
 		path := filepath.Join(t.TempDir(), name)
@@ -26,9 +26,9 @@ func TestAConnectionToAReplacedFileIsNotUsed(t *testing.T) {
 	p.put(present, false)
 	p.put(former, false)
 	if got := p.take(infos[1]); got != present {
-		t.Errorf("took %p, want %p, which reads the present file", got, present)
+		t.Errorf("took %p, want %p, which reads the current file", got, present)
 	}
 	if got := p.take(infos[1]); got != nil {
-		t.Errorf("took %p, which reads the former file (%p)", got, former)
+		t.Errorf("took %p, which reads the old file (%p)", got, former)
 	}
 }

@@ -10,17 +10,16 @@ import (
 
 // entry is a row of a subscription's result.
 type entry struct {
-	number   int64  // its own for as long as it is in the result
-	identity string // what it is recognised by
-	text     []byte // its values, as JSON
+	number   int64  // unique and constant while the row is in the result
+	identity string // identifies the row across results
+	text     []byte // its values as JSON
 }
 
-// result is what a subscription's statement found. It does not change once it
-// is made.
+// result is the result of one run of a subscription's statement. It is immutable.
 type result struct {
 	columns []string
 	rows    []entry
-	at      map[string]int // by identity, where in rows
+	at      map[string]int // index in rows, by identity
 }
 
 // change is one step from a result to the next.
@@ -30,8 +29,8 @@ type change struct {
 	text   []byte
 }
 
-// keyColumns says which columns a changed row is recognised by: those that are
-// named, else "id", else "name", else all. Codes: invalid.
+// keyColumns returns the columns that identify a row: the named ones, or otherwise "id", "name", or all columns.
+// Errors: invalid.
 func keyColumns(columns, key []string) ([]int, error) {
 	if len(key) == 0 {
 		for _, name := range []string{"id", "name"} {
@@ -52,8 +51,8 @@ func keyColumns(columns, key []string) ([]int, error) {
 	return at, nil
 }
 
-// identities returns each row's: its key's values, and its place among those of
-// the same key. So rows without a unique key are a multiset.
+// identities returns the rows' identities, which consist of the key's values and a number that distinguishes rows
+// with the same key. So rows without a unique key form a multiset.
 func identities(rows []record, key []int) []string {
 	seen := make(map[string]int, len(rows))
 	list := make([]string, len(rows))
@@ -70,8 +69,8 @@ func identities(rows []record, key []int) []string {
 	return list
 }
 
-// compare makes the result that follows old, and the changes that lead there.
-// New rows are numbered from next on. old may be nil: all rows are new.
+// compare returns the result that follows old and the changes from old to it. New rows are numbered from next. If old
+// is nil, all rows are new.
 func compare(old *result, columns []string, key []int, rows []record, next int64) (*result, []change) {
 	now := &result{columns: columns, rows: make([]entry, 0, len(rows)), at: make(map[string]int, len(rows))}
 	var changes []change
@@ -98,7 +97,7 @@ func compare(old *result, columns []string, key []int, rows []record, next int64
 			row.number = was.number
 			changes = append(changes, change{opUpdate, row.number, row.text})
 		default:
-			row = was // keeps one copy of the text
+			row = was // retains only one copy of the text
 		}
 		now.rows = append(now.rows, row)
 	}
@@ -116,7 +115,7 @@ func (r *result) find(identity string) (entry, bool) {
 	return r.rows[i], true
 }
 
-// line is the change as its readers get it, the n-th of its subscription.
+// line encodes the change, which is the n-th of its subscription.
 func (c change) line(n int64) []byte {
 	b := make([]byte, 0, len(c.text)+48)
 	b = strconv.AppendInt(append(b, `{"change":[`...), n, 10)
@@ -125,7 +124,7 @@ func (c change) line(n int64) []byte {
 	return append(append(append(b, ','), c.text...), "]}"...)
 }
 
-// line is the row as those who begin get it.
+// line encodes the row for readers that start without a change number.
 func (e entry) line() []byte {
 	b := make([]byte, 0, len(e.text)+32)
 	b = strconv.AppendInt(append(b, `{"row":[`...), e.number, 10)

@@ -27,7 +27,7 @@ func recordOf(values ...string) record {
 	return r
 }
 
-func TestCompareTellsWhatBecameOfEachRow(t *testing.T) {
+func TestCompareReportsChanges(t *testing.T) {
 	columns := []string{"id", "state"}
 	rows := func(list ...[2]string) (all []record) {
 		for _, r := range list {
@@ -47,9 +47,9 @@ func TestCompareTellsWhatBecameOfEachRow(t *testing.T) {
 	}{
 		{"nothing", []int{0}, rows([2]string{"2", "b"}, [2]string{"1", "a"}, [2]string{"2", "b"}), nil},
 		{"an update", []int{0}, rows([2]string{"1", "x"}, [2]string{"2", "b"}, [2]string{"2", "b"}), []string{`update 1 [1,x]`}},
-		{"one of two equal ones goes", []int{0}, rows([2]string{"1", "a"}, [2]string{"2", "b"}), []string{`delete 3 [2,b]`}},
+		{"one of two equal rows is deleted", []int{0}, rows([2]string{"1", "a"}, [2]string{"2", "b"}), []string{`delete 3 [2,b]`}},
 		{"another key", []int{0}, rows([2]string{"3", "a"}, [2]string{"2", "b"}, [2]string{"2", "b"}), []string{`delete 1 [1,a]`, `insert 4 [3,a]`}},
-		{"all go", []int{0}, nil, []string{`delete 1 [1,a]`, `delete 2 [2,b]`, `delete 3 [2,b]`}},
+		{"all rows are deleted", []int{0}, nil, []string{`delete 1 [1,a]`, `delete 2 [2,b]`, `delete 3 [2,b]`}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			_, changes := compare(was, columns, c.key, c.rows, 4)
@@ -64,8 +64,8 @@ func TestCompareTellsWhatBecameOfEachRow(t *testing.T) {
 	}
 }
 
-// A reader that applies the changes to the old rows holds the new ones.
-func TestCompareLeadsFromOneResultToTheNext(t *testing.T) {
+// A reader that applies the changes to the old rows has the new rows.
+func TestCompareChangesYieldTheNextResult(t *testing.T) {
 	draw := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) record {
 		return recordOf(fmt.Sprint(rapid.IntRange(0, 4).Draw(t, "key")), fmt.Sprint(rapid.IntRange(0, 2).Draw(t, "value")))
 	}), 0, 8)
@@ -81,7 +81,7 @@ func TestCompareLeadsFromOneResultToTheNext(t *testing.T) {
 			for _, c := range changes {
 				_, there := held[c.number]
 				if there == (c.op == opInsert) {
-					t.Fatalf("%s of row %d, which is there: %v", c.op, c.number, there)
+					t.Fatalf("%s of row %d, which exists: %v", c.op, c.number, there)
 				}
 				switch c.op {
 				case opInsert:
@@ -121,11 +121,11 @@ func TestKeyColumns(t *testing.T) {
 		}
 	}
 	if _, err := keyColumns([]string{"a"}, []string{"b"}); bourse.CodeOf(err) != bourse.CodeInvalid {
-		t.Errorf("a key that is no column: got %v, want invalid", err)
+		t.Errorf("a key that is not a column: got %v, want invalid", err)
 	}
 }
 
-func TestHistoryKeepsTheNewest(t *testing.T) {
+func TestHistoryRetainsTheLatestChanges(t *testing.T) {
 	h := history{first: 1, limit: 10 * (lineOverhead + 2)}
 	for i := range 25 {
 		h.add(fmt.Appendf(nil, "%02d", i+1))

@@ -1,28 +1,22 @@
-// Package query answers SQL asked of the view, by people and programs that are
-// not trusted with more than reading.
+// Package query answers SQL queries of the view from users and programs that are only trusted to read.
 //
-// A [Engine] runs statements on read-only connections of its own, so that no
-// question holds up the view's writer, and streams what they find as lines of
-// JSON (wire.go has the format). A subscription is a statement that is run
-// again whenever a table that it reads has changed: its readers are sent the
-// difference.
+// An [Engine] runs statements on its own read-only connections, so that queries do not block the view's writer. It
+// streams results as lines of JSON (wire.go describes the format). A subscription is a statement that runs again
+// whenever a table that it reads has changed; its readers receive the differences.
 //
-// It promises that
-//   - nothing is ever written: the file is opened read-only, SQLite's
-//     authorizer refuses all but reading, and what is secret cannot be read;
-//   - every statement ends: time, rows, bytes, memory and the number of
-//     statements at once are bounded. Interrupts reach a statement that runs,
-//     the allocator (heap.go) one that is still being prepared. What
-//     neither can reach, straight code without a loop, is bounded by the size
-//     of the statement: a hostile one may overrun its time by some seconds of
-//     one processor. BoundMemory puts the allocator in place, for the whole
-//     process, before anyone opens a connection;
-//   - a reader that follows the changes, and resumes after the last one that
-//     it got, holds exactly the statement's result;
-//   - the view's file may be replaced at any time: what is asked in between
-//     fails as unavailable, and connections are opened again.
+// Guarantees:
+//   - Statements cannot write. The file is opened read-only, SQLite's authorizer permits only reads, and columns with
+//     secrets cannot be read.
+//   - Every statement ends. Time, rows, bytes, memory and the number of concurrent statements are limited. Interrupts
+//     stop a running statement, and the allocator (heap.go) stops one that is still being prepared. Neither can stop
+//     code without loops, so the statement's size limits that: a hostile statement may exceed its time limit by a few
+//     seconds of one processor. BoundMemory installs the allocator for the whole process, before anyone opens a
+//     connection.
+//   - A reader that applies the changes, and resumes after the last change that it has received, has exactly the
+//     statement's result.
+//   - The view's file may be replaced at any time. Queries during the replacement fail as unavailable, and later ones
+//     use new connections.
 //
-// Goroutines: [Engine.Run] owns one for each subscription; a question runs on
-// its caller's. Locks: Engine.mu before subscription.mu; none is held over
-// SQLite or a write.
+// Goroutines: [Engine.Run] owns one goroutine for each subscription. A query runs on its caller's goroutine. Locks:
+// Engine.mu is locked before subscription.mu. No lock is held during SQLite calls or writes.
 package query

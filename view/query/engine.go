@@ -7,8 +7,7 @@ import (
 	"time"
 )
 
-// Engine answers SQL. Make it with New; its methods may be called by anyone at
-// any time.
+// Engine answers SQL queries. Its methods are safe for concurrent use.
 type Engine struct {
 	source Source
 	now    func() time.Time
@@ -17,10 +16,10 @@ type Engine struct {
 	subs   SubscriptionLimits
 	pool   *pool
 
-	slots  chan struct{} // one for each query that runs
-	runs   chan struct{} // one for each subscription's statement that runs
+	slots  chan struct{} // one element per running query
+	runs   chan struct{} // one element per running subscription statement
 	starts chan *subscription
-	ended  chan struct{} // closed when Run has ended
+	ended  chan struct{} // closed when Run has returned
 
 	mu      sync.Mutex
 	byID    map[string]*subscription
@@ -28,8 +27,8 @@ type Engine struct {
 	readers int
 }
 
-// New makes an engine. SQLite's memory must have been bounded before the
-// process opened its first connection: see BoundMemory. Codes: internal.
+// New creates an engine. BoundMemory must have been called before the process opened its first SQLite connection.
+// Errors: internal.
 func New(c Config) (*Engine, error) {
 	if err := BoundMemory(); err != nil {
 		return nil, err
@@ -47,9 +46,8 @@ func New(c Config) (*Engine, error) {
 	}, nil
 }
 
-// Run keeps the subscriptions up to date until ctx ends; then they end, and the
-// idle connections are closed. Call it once. Without it queries are answered,
-// and subscriptions wait.
+// Run updates the subscriptions until ctx ends. It then ends them and closes the idle connections. Call it once.
+// Queries work even if Run has not been called, but subscriptions wait for it.
 func (e *Engine) Run(ctx context.Context) error {
 	var running sync.WaitGroup
 	defer e.pool.prune(nil)

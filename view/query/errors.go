@@ -11,16 +11,15 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// failure is what made a statement end, beside SQLite's own error.
+// failure describes why a statement failed, in addition to SQLite's error.
 type failure struct {
-	ctx     context.Context //nolint:containedctx // the statement's, to tell why it ended
+	ctx     context.Context //nolint:containedctx // the statement's context, to determine why it ended
 	rules   *rules
 	account *account
 	limits  Limits
 }
 
-// explain says in the words of the root why a statement failed. Codes:
-// invalid, timeout, canceled, unavailable.
+// explain converts the error of a failed statement. Errors: invalid, timeout, canceled, unavailable.
 func (f failure) explain(err error) error {
 	if _, ok := errors.AsType[*bourse.Error](err); ok || err == nil {
 		return err
@@ -36,9 +35,9 @@ func (f failure) explain(err error) error {
 		return f.ended(err)
 	case sqlite.ResultNoMem:
 		if f.account.refused.Load() {
-			return bourse.Errorf(bourse.CodeInvalid, "the statement needs more than %d MiB of memory: ask for less at once", f.limits.Memory>>20)
+			return bourse.Errorf(bourse.CodeInvalid, "the statement needs more than %d MiB of memory: request fewer rows or columns", f.limits.Memory>>20)
 		}
-		return bourse.Errorf(bourse.CodeInvalid, "the statement is too large a program: simplify it")
+		return bourse.Errorf(bourse.CodeInvalid, "the statement is too complex: simplify it")
 	case sqlite.ResultTooBig:
 		return bourse.Errorf(bourse.CodeInvalid, "a value or a row is longer than %d bytes", maxLength)
 	case sqlite.ResultBusy, sqlite.ResultLocked, sqlite.ResultSchema, sqlite.ResultIOErr, sqlite.ResultCorrupt,
@@ -56,15 +55,15 @@ func (f failure) ended(err error) error {
 	return bourse.Errorf(bourse.CodeCanceled, "the statement was interrupted: %w", err)
 }
 
-// errTime is the cause of a context whose statement had its time.
-var errTime = errors.New("time is up")
+// errTime is the cancellation cause of a context whose statement has exceeded its time limit.
+var errTime = errors.New("time limit exceeded")
 
-// unavailable is what anyone gets while the file is damaged or being replaced.
+// unavailable returns the error while the file is damaged or being replaced.
 func unavailable(err error) error {
 	return &bourse.Error{Code: bourse.CodeUnavailable, Message: "the view cannot be read at the moment", Err: err}
 }
 
-// text returns SQLite's message without the binding's words before it.
+// text returns SQLite's message without the binding's prefixes.
 func text(err error) string {
 	s := err.Error()
 	for _, prefix := range []string{"sqlite: ", "prepare: ", "step: ", "reset: "} {

@@ -11,26 +11,23 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// sink takes what a statement finds. An error of it ends the statement and is
-// given back as it is.
+// sink receives a statement's result. If it returns an error, the statement ends and returns that error unchanged.
 type sink interface {
 	columns(names []string) error
-	row(r *record) error // r is good until it returns
+	row(r *record) error // r is valid only during the call
 }
 
-// errEnough is what a sink says when it takes no more.
-var errEnough = errors.New("enough")
+// errLimit is returned by a sink that has reached its limits.
+var errLimit = errors.New("the sink has reached its limits")
 
-// execute runs one statement, and returns the tables that it reads. It blocks
-// until the statement has ended or the limits' time is over. Codes: invalid,
+// execute runs one statement. It blocks until the statement has ended or the time limit has expired. Errors: invalid,
 // timeout, canceled, unavailable.
 func (e *Engine) execute(ctx context.Context, q question, limits Limits, to sink) error {
 	_, err := e.ask(ctx, q, limits, func(run *execution) error { return run.rows(to) })
 	return err
 }
 
-// tables prepares a statement and returns the tables that it reads. Codes: as
-// execute.
+// tables prepares a statement and returns the tables that it reads. It returns the same errors as execute.
 func (e *Engine) tables(ctx context.Context, q question, limits Limits) (map[string]bool, error) {
 	return e.ask(ctx, q, limits, func(*execution) error { return nil })
 }
@@ -49,13 +46,13 @@ func (e *Engine) ask(ctx context.Context, q question, limits Limits, do func(*ex
 		return nil, err
 	}
 	why := failure{ctx, &rules{known: r.tables, touched: map[string]bool{}}, r.account, limits}
-	var ours error // a sink's, which says nothing against the connection
-	err = r.under(ctx, why.rules, func() error {
+	var ours error // the sink's error, which does not indicate a problem with the connection
+	err = r.withRules(ctx, why.rules, func() error {
 		stmt, err := prepare(r.conn, q)
 		if err != nil {
 			return err
 		}
-		defer func() { _ = stmt.Finalize() }() // its error is Step's, told already
+		defer func() { _ = stmt.Finalize() }() // it returns the error that Step has already returned
 		err = do(&execution{r.conn, stmt})
 		if s, ok := errors.AsType[sinkError](err); ok {
 			ours = s.error
@@ -70,9 +67,8 @@ func (e *Engine) ask(ctx context.Context, q question, limits Limits, do func(*ex
 	return why.rules.touched, why.explain(err)
 }
 
-// under calls do with the connection under the rules, interrupted when ctx
-// ends.
-func (r *reader) under(ctx context.Context, rules *rules, do func() error) error {
+// withRules calls do with the rules as the connection's authorizer. When ctx ends, it interrupts the connection.
+func (r *reader) withRules(ctx context.Context, rules *rules, do func() error) error {
 	r.account.begin()
 	var stopping sync.WaitGroup
 	stopping.Add(1)
@@ -84,7 +80,7 @@ func (r *reader) under(ctx context.Context, rules *rules, do func() error) error
 		if cancel() {
 			return
 		}
-		stopping.Wait() // or it would stop the next statement
+		stopping.Wait() // otherwise it could stop the next statement
 	}()
 	if err := r.conn.SetAuthorizer(rules); err != nil {
 		return err
@@ -94,8 +90,7 @@ func (r *reader) under(ctx context.Context, rules *rules, do func() error) error
 	return do()
 }
 
-// prepare compiles the statement and returns its parameters their values. Codes:
-// invalid.
+// prepare compiles a statement and binds its parameters. Errors: invalid.
 func prepare(conn *sqlite.Conn, q question) (*sqlite.Stmt, error) {
 	stmt, trailing, err := conn.PrepareTransient(q.statement)
 	if err != nil {
@@ -104,9 +99,9 @@ func prepare(conn *sqlite.Conn, q question) (*sqlite.Stmt, error) {
 	rest := strings.Trim(q.statement[len(q.statement)-trailing:], "; \t\r\n\f")
 	switch {
 	case rest != "":
-		err = bourse.Errorf(bourse.CodeInvalid, "one statement at a time: %s is too much", bourse.Quoted(rest))
+		err = bourse.Errorf(bourse.CodeInvalid, "only one statement is allowed: remove %s", bourse.Quoted(rest))
 	case stmt.ColumnCount() == 0:
-		err = bourse.Errorf(bourse.CodeInvalid, "the statement asks for nothing: use SELECT")
+		err = bourse.Errorf(bourse.CodeInvalid, "the statement has no result: use SELECT")
 	default:
 		err = q.params.bind(stmt)
 	}
@@ -117,14 +112,14 @@ func prepare(conn *sqlite.Conn, q question) (*sqlite.Stmt, error) {
 	return stmt, nil
 }
 
-// sinkError tells an error of the sink from one of SQLite.
+// sinkError distinguishes an error of the sink from one of SQLite.
 type sinkError struct{ error }
 
-// Unwrap returns the sink's own error.
+// Unwrap returns the sink's error.
 func (e sinkError) Unwrap() error { return e.error }
 
-// rows steps through the result. The columns are given when the first step has
-// succeeded: an error before it has nothing sent.
+// rows passes the result to a sink. It passes the columns after the first step has succeeded, so that nothing has
+// been sent if that step fails.
 func (x *execution) rows(to sink) error {
 	names := columnNames(x.conn, x.stmt)
 	var r record

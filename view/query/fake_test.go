@@ -28,8 +28,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// file is a view of its own: a file with the view's schema, a connection that
-// writes to it, and who watches it.
+// file is a file with the view's schema, a connection that writes to it, and its watchers.
 type file struct {
 	path string
 	conn *sqlite.Conn
@@ -46,7 +45,7 @@ func newFile(tb testing.TB) *file {
 	return f
 }
 
-// make makes the file again.
+// make creates the file.
 func (f *file) make(tb testing.TB) {
 	tb.Helper()
 	var err error
@@ -65,7 +64,7 @@ func (f *file) make(tb testing.TB) {
 	}
 }
 
-// write changes the file and tells the watchers.
+// write changes the file and notifies the watchers.
 func (f *file) write(tb testing.TB, script string) {
 	tb.Helper()
 	if err := sqlitex.ExecuteScript(f.conn, script, nil); err != nil {
@@ -99,7 +98,7 @@ func (f *file) Watch(tables ...string) (<-chan struct{}, func()) {
 	}
 }
 
-// watched returns what each watcher watches.
+// watched returns the tables of each watcher.
 func (f *file) watched() [][]string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -110,7 +109,7 @@ func (f *file) watched() [][]string {
 	return list
 }
 
-// machines puts n machines of an app into the file.
+// machines inserts n machines, distributed among 100 apps.
 func (f *file) machines(tb testing.TB, n int) {
 	tb.Helper()
 	f.write(tb, `WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM n WHERE i < `+itoa(n)+`)
@@ -118,7 +117,7 @@ func (f *file) machines(tb testing.TB, n int) {
 		SELECT 'worker-1', printf('m%06d', i), 1, i, i, i, 1, 'app' || (i % 100), 'started', '{"image":"host","guest":{"cpus":1}}' FROM n;`)
 }
 
-// server serves an engine as the broker does.
+// server serves an engine like a broker.
 type server struct {
 	*file
 	engine *query.Engine
@@ -132,7 +131,7 @@ func serve(tb testing.TB, f *file, c query.Config) *server {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(context.Background()) // it ends after the HTTP server, in a clean-up
+	ctx, cancel := context.WithCancel(context.Background()) // ends after the HTTP server, in a cleanup function
 	var running sync.WaitGroup
 	running.Go(func() {
 		if err := e.Run(ctx); err != nil {
@@ -166,7 +165,7 @@ func routes(e *query.Engine) http.Handler {
 	return mux
 }
 
-// reply is what came of a request: lines, or the error before the first.
+// reply is the reply to a request: lines, or the error before the first line.
 type reply struct {
 	status int
 	header http.Header
@@ -175,7 +174,7 @@ type reply struct {
 	failed query.Failure
 }
 
-// ask posts a query and reads the whole reply.
+// ask sends a query and reads the whole reply.
 func (s *server) ask(tb testing.TB, req any) reply {
 	tb.Helper()
 	resp := s.post(tb.Context(), tb, "/v1/view/queries", req)
@@ -222,7 +221,7 @@ func do(tb testing.TB, req *http.Request) *http.Response {
 	return resp
 }
 
-// decode reads JSON with numbers as they came.
+// decode decodes JSON without converting numbers.
 func decode(tb testing.TB, raw []byte, into any) {
 	tb.Helper()
 	dec := json.NewDecoder(bytes.NewReader(raw))
@@ -240,8 +239,7 @@ type stream struct {
 	lines  *bufio.Reader
 }
 
-// subscribe opens a stream: with from (not "") of the subscription id, else a
-// new one by req.
+// subscribe opens a stream: a new one if id is "", otherwise one that resumes a subscription.
 func (s *server) subscribe(tb testing.TB, req any, id, from string) *stream {
 	tb.Helper()
 	ctx, cancel := context.WithCancel(tb.Context())
@@ -275,7 +273,7 @@ func (s *stream) next(tb testing.TB) query.Line {
 	return l
 }
 
-// failure reads an error that came before the first line.
+// failure reads an error before the first line.
 func (s *stream) failure(tb testing.TB) query.Failure {
 	tb.Helper()
 	raw, err := io.ReadAll(s.lines)

@@ -8,13 +8,12 @@ import (
 	"zombiezen.com/go/sqlite"
 )
 
-// functions are those that a statement may call. Left out is what reaches out
-// of the database (load_extension, sqlite_log), the internals of modules that
-// no one uses here, and what takes the square of the time of its arguments'
-// lengths (json_patch, unhex): a function cannot be interrupted.
+// functions lists the functions that a statement may call. Excluded are functions that access more than the database
+// (load_extension, sqlite_log), internals of modules that are not used here, and functions that take quadratic time
+// (json_patch, unhex), because a function cannot be interrupted.
 //
-// Source: https://sqlite.org/lang_corefunc.html, lang_aggfunc.html,
-// windowfunctions.html, lang_datefunc.html, lang_mathfunc.html, json1.html.
+// Source: https://sqlite.org/lang_corefunc.html, lang_aggfunc.html, windowfunctions.html, lang_datefunc.html,
+// lang_mathfunc.html, json1.html.
 var functions = words(`
 	abs changes char coalesce concat concat_ws format glob hex if ifnull iif instr length like likelihood likely lower ltrim
 	max min nullif octet_length printf quote random randomblob replace round rtrim sign soundex sqlite_version substr
@@ -29,9 +28,9 @@ var functions = words(`
 	jsonb jsonb_array jsonb_array_insert jsonb_extract jsonb_group_array jsonb_group_object jsonb_insert jsonb_object
 	jsonb_remove jsonb_replace jsonb_set subtype`)
 
-// replaceFunctions returns a connection its own instr, replace, trim, ltrim and
-// rtrim. SQLite's take the product of their arguments' lengths, minutes for
-// two strings of a megabyte; these take the sum and say the same.
+// replaceFunctions replaces a connection's instr, replace, trim, ltrim and rtrim. The time that SQLite's functions
+// take is the product of their arguments' lengths, which is minutes for two strings of a megabyte. The replacements
+// take linear time and return the same results.
 func replaceFunctions(conn *sqlite.Conn) error {
 	scalar := func(name string, args int, call func(args []sqlite.Value) (sqlite.Value, error)) error {
 		return conn.CreateFunction(name, &sqlite.FunctionImpl{
@@ -64,8 +63,8 @@ func replaceFunctions(conn *sqlite.Conn) error {
 	return nil
 }
 
-// instr returns where args[1] stands in args[0], from 1, or 0: in bytes of two
-// blobs, else in characters.
+// instr returns the position of args[1] in args[0], starting with 1, or 0 if it is not found. The position is in
+// bytes if both are blobs, otherwise in characters.
 func instr(args []sqlite.Value) (sqlite.Value, error) {
 	if args[0].Type() == sqlite.TypeBlob && args[1].Type() == sqlite.TypeBlob {
 		return sqlite.IntegerValue(int64(strings.Index(string(args[0].Blob()), string(args[1].Blob())) + 1)), nil
@@ -78,7 +77,7 @@ func instr(args []sqlite.Value) (sqlite.Value, error) {
 	return sqlite.IntegerValue(int64(utf8.RuneCountInString(in[:at]) + 1)), nil
 }
 
-// replace returns args[0] with args[2] in place of each args[1].
+// replace returns args[0] with each args[1] replaced by args[2].
 func replace(args []sqlite.Value) (sqlite.Value, error) {
 	in, old, with := args[0].Text(), args[1].Text(), args[2].Text()
 	if old == "" {
@@ -93,13 +92,12 @@ func replace(args []sqlite.Value) (sqlite.Value, error) {
 	return sqlite.TextValue(strings.ReplaceAll(in, old, with)), nil
 }
 
-// tooLong stands for a value that SQLite refuses for its length. The binding
-// (v1.4.2) loses the error that a function returns: its text would become the
-// result. It is made when it is first needed: every process has this package.
+// tooLong returns a value that SQLite rejects because of its length. The binding (v1.4.2) cannot return an error from
+// a function: its text would become the result. The value is created when it is first needed, because every process
+// links this package.
 var tooLong = sync.OnceValue(func() sqlite.Value { return sqlite.TextValue(strings.Repeat("x", maxLength+1)) })
 
-// trimmer returns args[0] without the characters of args[1], or spaces, at its
-// ends.
+// trimmer returns a function that removes the characters of args[1], or spaces, from the ends of args[0].
 func trimmer(cut func(string, func(rune) bool) string) func([]sqlite.Value) (sqlite.Value, error) {
 	return func(args []sqlite.Value) (sqlite.Value, error) {
 		set := map[rune]bool{' ': true}

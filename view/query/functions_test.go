@@ -8,7 +8,7 @@ import (
 	"zombiezen.com/go/sqlite/sqlitex"
 )
 
-// The functions that we replace say what SQLite's say.
+// The replaced functions return the same results as SQLite's.
 func TestReplacedFunctionsAgreeWithSQLite(t *testing.T) {
 	var conns [2]*sqlite.Conn
 	for i := range conns {
@@ -44,7 +44,7 @@ func TestReplacedFunctionsAgreeWithSQLite(t *testing.T) {
 			}
 		}
 		if got[0] != got[1] {
-			t.Fatalf("of %#v\nSQLite says %s\n    we say %s", args, got[0], got[1])
+			t.Fatalf("for %#v\nSQLite returns %s\nthe replacement %s", args, got[0], got[1])
 		}
 	})
 }

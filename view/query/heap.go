@@ -11,29 +11,25 @@ import (
 	"zombiezen.com/go/sqlite"
 )
 
-// A statement can make SQLite allocate without end, and in places where
-// neither its interrupt nor its authorizer is asked: while it expands nested
-// subqueries before it runs (a text of 600 bytes takes minutes and gigabytes),
-// and in straight code that builds thousands of long strings. SQLite's own
-// heap limit counts the whole process, is compiled out here, and would stop
-// the view's writer as well. So SQLite gets an allocator that keeps an account
-// for each connection asked by strangers: what exceeds it, or comes after the
-// statement's time, is refused, which SQLite turns into an orderly error
-// wherever it happens to be.
+// A statement can make SQLite allocate without limit, even where SQLite checks neither for interrupts nor the
+// authorizer: while it expands nested subqueries before running (600 bytes of text can take minutes and gigabytes),
+// and in code without loops that builds thousands of long strings. SQLite's own heap limit applies to the whole
+// process, is not compiled into this library, and would also stop the view's writer. Therefore SQLite uses an
+// allocator that maintains an account for each connection that runs untrusted statements. It refuses allocations
+// beyond the account's limit or after the statement's time limit, and SQLite turns the refusal into a regular error.
 //
-// Source: https://sqlite.org/malloc.html, "Application-defined memory
-// allocators".
+// Source: https://sqlite.org/malloc.html, "Application-defined memory allocators".
 
-// account is what one connection may allocate. SQLite asks it on the
-// connection's goroutine; anyone may stop it.
+// account limits one connection's allocations. SQLite charges it on the connection's goroutine; any goroutine may
+// stop it.
 type account struct {
 	limit   int64
 	used    atomic.Int64
-	stopped atomic.Bool // nothing more is given
-	refused atomic.Bool // something was, for want of room
+	stopped atomic.Bool // all further allocations are refused
+	refused atomic.Bool // an allocation was refused because of the limit
 }
 
-// take charges n bytes, or says that they are not to be had.
+// take charges n bytes. It returns false if the account does not allow that.
 func (a *account) take(n int64) bool {
 	if a.stopped.Load() {
 		return false
@@ -46,33 +42,32 @@ func (a *account) take(n int64) bool {
 	return true
 }
 
-// begin makes the account ready for another statement.
+// begin resets the account for the next statement.
 func (a *account) begin() {
 	a.stopped.Store(false)
 	a.refused.Store(false)
 }
 
-// heap is the allocator's state, one for the process because SQLite has one.
+// heap is the allocator's state. There is one per process, because SQLite has one allocator.
 var heap struct {
-	watched atomic.Int32 // how many accounts there are: without any, none is looked for
+	watched atomic.Int32 // number of accounts; if it is 0, lookups are skipped
 	byTLS   sync.Map     // *libc.TLS of a connection to *account
 	byID    sync.Map     // uintptr to *account
 	nextID  atomic.Uintptr
 }
 
-// block stands before what SQLite gets. SQLite wants 8 bytes of alignment, and
-// asks for the size of a block.
+// block is the header before each allocation. SQLite requires 8-byte alignment, and must be able to query a block's
+// size.
 type block struct {
 	size    int64
-	account uintptr // its id, 0 without one
+	account uintptr // the account's ID; 0: none
 }
 
 const blockSize = unsafe.Sizeof(block{})
 
-// BoundMemory returns SQLite the allocator that bounds what each statement may
-// take. It concerns the whole process and must be called before its first
-// SQLite connection is opened, by the view or anyone; calling it again is
-// harmless. Other connections are not bounded by it. Codes: internal.
+// BoundMemory installs the allocator that limits the memory of each statement. It affects the whole process and must
+// be called before anyone opens the first SQLite connection. Further calls have no effect. It does not limit
+// connections of other packages. Errors: internal.
 func BoundMemory() error { return boundMemory() }
 
 var boundMemory = sync.OnceValue(func() error {
@@ -85,7 +80,7 @@ var boundMemory = sync.OnceValue(func() error {
 	}
 	p := libc.Xmalloc(tls, libc.Tsize_t(unsafe.Sizeof(methods)))
 	if p == 0 {
-		return errors.New("no memory")
+		return errors.New("allocate SQLite's configuration: out of memory")
 	}
 	defer libc.Xfree(tls, p)
 	*at[lib.Tsqlite3_mem_methods](p) = methods
@@ -97,8 +92,7 @@ var boundMemory = sync.OnceValue(func() error {
 	return nil
 })
 
-// openAccount puts a connection under a limit. close takes it away again, when
-// the connection is closed.
+// openAccount limits a connection's memory. Call done after closing the connection.
 func openAccount(conn *sqlite.Conn, limit int64) (a *account, done func()) {
 	a = &account{limit: limit}
 	tls := tlsOf(conn)
@@ -127,7 +121,7 @@ func ownerOf(tls *libc.TLS) owner {
 	return who
 }
 
-// give returns n bytes to the account that they were taken from.
+// give credits n bytes to an account.
 func give(id uintptr, n int64) {
 	if id == 0 {
 		return
@@ -162,7 +156,7 @@ func heapRealloc(tls *libc.TLS, p uintptr, n int32) uintptr {
 	p -= blockSize
 	old := *at[block](p)
 	who := ownerOf(tls)
-	// Whole and not by the difference: a growing block may have to be copied.
+	// Charge the whole size, because a growing block may have to be copied.
 	if who.account != nil && !who.take(int64(n)) {
 		return 0
 	}
@@ -184,9 +178,9 @@ func heapInit(*libc.TLS, uintptr) int32 { return lib.SQLITE_OK }
 
 func heapShutdown(*libc.TLS, uintptr) {}
 
-// at reads an address of C memory, which the garbage collector does not know.
+// at dereferences an address in C memory, which the garbage collector does not manage.
 func at[T any](p uintptr) *T { return *(**T)(unsafe.Pointer(&p)) }
 
-// funcPointer makes a C function pointer of a declared function, as the
-// translated C code calls them: a pointer to a function value.
+// funcPointer returns a C function pointer to f, in the form in which the translated C code calls it: a pointer to a
+// function value.
 func funcPointer[T any](f T) uintptr { return *(*uintptr)(unsafe.Pointer(&struct{ f T }{f})) }

@@ -6,18 +6,18 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// history keeps the newest changes of a subscription, as lines.
+// history holds the latest changes of a subscription, as lines.
 type history struct {
-	limit int // bytes
+	limit int // in bytes
 	first int64
-	lines [][]byte // of the changes first, first+1, …
+	lines [][]byte // the changes first, first+1, and so on
 	bytes int
 }
 
-// lineOverhead is what a kept line costs beside its bytes.
+// lineOverhead is the memory for a line in addition to its bytes.
 const lineOverhead = 32
 
-// add appends the next change; the oldest go when there is no room.
+// add appends the next change, and drops the oldest ones if the limit is exceeded.
 func (h *history) add(line []byte) {
 	h.lines = append(h.lines, line)
 	h.bytes += len(line) + lineOverhead
@@ -31,18 +31,17 @@ func (h *history) add(line []byte) {
 	h.first += int64(drop)
 }
 
-// last is the newest change's number.
+// last returns the latest change's number.
 func (h *history) last() int64 { return h.first + int64(len(h.lines)) - 1 }
 
-// after returns some changes after number n, at most about most bytes. They are
-// not to be changed. Codes: invalid (there was no such change), not_found (the
-// changes after n are not kept any more).
+// after returns the changes after number n, up to about most bytes. The caller must not modify them. Errors: invalid
+// if there is no change n, not_found if the changes after n are no longer available.
 func (h *history) after(n int64, most int) ([][]byte, error) {
 	switch {
 	case n > h.last() || n < 0:
-		return nil, bourse.Errorf(bourse.CodeInvalid, "there is no change %d yet: the last one is %d", n, h.last())
+		return nil, bourse.Errorf(bourse.CodeInvalid, "change %d does not exist: the latest one is %d", n, h.last())
 	case n+1 < h.first:
-		return nil, bourse.Errorf(bourse.CodeNotFound, "the changes after %d are not kept any more: subscribe again", n)
+		return nil, bourse.Errorf(bourse.CodeNotFound, "the changes after %d are no longer available: subscribe again", n)
 	}
 	rest := h.lines[n+1-h.first:]
 	for i, line := range rest {
@@ -53,8 +52,8 @@ func (h *history) after(n int64, most int) ([][]byte, error) {
 	return slices.Clone(rest), nil
 }
 
-// nearEnd reports whether the change after n will soon be dropped: it stands in
-// the oldest quarter of a history that is nearly full.
+// nearEnd reports whether the change after n will soon be dropped: the history is nearly full, and the change is in
+// its oldest quarter.
 func (h *history) nearEnd(n int64) bool {
 	return h.bytes > h.limit*3/4 && n+1 < h.first+int64(len(h.lines)/4)
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/bourse-dev/bourse/view/query"
 )
 
-// state returns what the view's file and its folder hold.
+// state returns hashes of the files in the view's directory.
 func (f *file) state(tb testing.TB) map[string]string {
 	tb.Helper()
 	names, err := filepath.Glob(filepath.Join(filepath.Dir(f.path), "*"))
@@ -24,7 +24,7 @@ func (f *file) state(tb testing.TB) map[string]string {
 	all := map[string]string{}
 	for _, name := range names {
 		if strings.HasSuffix(name, "-shm") {
-			continue // the readers' marks
+			continue // it contains the readers' marks
 		}
 		raw, err := os.ReadFile(name)
 		if err != nil {
@@ -37,8 +37,7 @@ func (f *file) state(tb testing.TB) map[string]string {
 
 type refusal struct{ statement, want string }
 
-// refused are statements that do more than read, or read what is secret; other
-// is a file that some would make.
+// refused returns statements that do more than read, or read secrets. Some of them would create the file other.
 func refused(other string) []refusal {
 	return []refusal{
 		{"INSERT INTO app_rows (key) VALUES ('x')", "only reading is allowed"},
@@ -57,8 +56,8 @@ func refused(other string) []refusal {
 		{"ALTER TABLE machine_rows ADD COLUMN x", "only reading is allowed"},
 		{"REINDEX", "only reading is allowed"},
 		{"ANALYZE", "only reading is allowed"},
-		{"VACUUM", "the statement asks for nothing: use SELECT"},
-		{"VACUUM INTO '" + other + "'", "the statement asks for nothing: use SELECT"},
+		{"VACUUM", "the statement has no result: use SELECT"},
+		{"VACUUM INTO '" + other + "'", "the statement has no result: use SELECT"},
 		{"ATTACH '" + other + "' AS x", "only reading is allowed"},
 		{"DETACH main", "only reading is allowed"},
 		{"BEGIN", "only reading is allowed"},
@@ -74,27 +73,27 @@ func refused(other string) []refusal {
 		{"PRAGMA wal_checkpoint(TRUNCATE)", "PRAGMA wal_checkpoint is not allowed"},
 		{"PRAGMA temp_store_directory = '/'", "PRAGMA temp_store_directory is not allowed"},
 		{"PRAGMA integrity_check", "PRAGMA integrity_check is not allowed"},
-		{"SELECT * FROM pragma_database_list", "table pragma_database_list is not for reading"},
+		{"SELECT * FROM pragma_database_list", "table pragma_database_list cannot be read"},
 		{"SELECT count(*) FROM pragma_integrity_check", "PRAGMA integrity_check is not allowed"},
-		{"SELECT * FROM sqlite_dbpage", "table sqlite_dbpage is not for reading"},
-		{"SELECT * FROM dbstat", "table dbstat is not for reading"},
-		{"SELECT * FROM sqlite_temp_schema", "only the view itself can be read, not temp"},
+		{"SELECT * FROM sqlite_dbpage", "table sqlite_dbpage cannot be read"},
+		{"SELECT * FROM dbstat", "table dbstat cannot be read"},
+		{"SELECT * FROM sqlite_temp_schema", "only database main can be read, not temp"},
 		{"SELECT load_extension('/x.so')", "function load_extension is not allowed"},
 		{"SELECT writefile('/x', 'y')", "SQL: 1:8: no such function: writefile"},
 		{"SELECT readfile('/etc/passwd')", "SQL: 1:8: no such function: readfile"},
 		{"SELECT fts3_tokenizer('x')", "SQL: 1:8: no such function: fts3_tokenizer"},
 		{"SELECT sqlite_log(1, 'x')", "function sqlite_log is not allowed"},
 		{"SELECT json_patch('{}', '{}')", "function json_patch is not allowed"},
-		{"SELECT sealed FROM secret_rows", "secret_rows.sealed is not for reading: name the columns that you want"},
-		{"SELECT * FROM secret_rows", "secret_rows.sealed is not for reading: name the columns that you want"},
-		{"SELECT 1 FROM secret_rows WHERE hex(SEALED) > '0'", "secret_rows.sealed is not for reading: name the columns that you want"},
-		{"SELECT row FROM quarantine", "quarantine.row is not for reading: name the columns that you want"},
-		{"SELECT 1; SELECT 2", `one statement at a time: "SELECT 2" is too much`},
-		{"SELECT 1; DROP TABLE meta", `one statement at a time: "DROP TABLE meta" is too much`},
-		{"SELECT 1; -- DROP TABLE meta", `one statement at a time: "-- DROP TABLE meta" is too much`},
-		{"-- nothing", "the statement asks for nothing: use SELECT"},
-		{"/* nothing", "the statement asks for nothing: use SELECT"},
-		{";", "the statement asks for nothing: use SELECT"},
+		{"SELECT sealed FROM secret_rows", "secret_rows.sealed cannot be read: select other columns by name"},
+		{"SELECT * FROM secret_rows", "secret_rows.sealed cannot be read: select other columns by name"},
+		{"SELECT 1 FROM secret_rows WHERE hex(SEALED) > '0'", "secret_rows.sealed cannot be read: select other columns by name"},
+		{"SELECT row FROM quarantine", "quarantine.row cannot be read: select other columns by name"},
+		{"SELECT 1; SELECT 2", `only one statement is allowed: remove "SELECT 2"`},
+		{"SELECT 1; DROP TABLE meta", `only one statement is allowed: remove "DROP TABLE meta"`},
+		{"SELECT 1; -- DROP TABLE meta", `only one statement is allowed: remove "-- DROP TABLE meta"`},
+		{"-- nothing", "the statement has no result: use SELECT"},
+		{"/* nothing", "the statement has no result: use SELECT"},
+		{";", "the statement has no result: use SELECT"},
 		{"SELECT 1\x00; DROP TABLE meta", "the statement contains a zero byte"},
 		{"SELEC 1", `SQL: 1:1: near "SELEC": syntax error`},
 		{"SELECT org_id FROM apps", "SQL: 1:8: no such column: org_id"},
@@ -123,15 +122,14 @@ func TestNothingButReadingIsAllowed(t *testing.T) {
 		t.Errorf("files have changed (-before +after):\n%s", diff)
 	}
 	if _, err := os.Stat(other); err == nil {
-		t.Errorf("%s was made", other)
+		t.Errorf("%s was created", other)
 	}
 }
 
-// attack is a statement, and what it may end with.
+// attack is a statement, and its expected results.
 type attack struct{ name, statement, want string }
 
-// endless are statements that would run for ever, or take all memory or disk,
-// under a limit of 300 ms and 32 MiB.
+// endless returns statements that would run forever, or use all memory or disk, under a limit of 300 ms and 32 MiB.
 func endless() []attack {
 	nested := "SELECT site AS x FROM sites"
 	for range 40 {
@@ -144,9 +142,9 @@ func endless() []attack {
 	const long = "WITH x(a) AS (SELECT printf('%.*c', 2000000, 'a')) "
 	const (
 		timeout = "timeout: the statement took longer than 300ms"
-		memory  = "invalid: the statement needs more than 32 MiB of memory: ask for less at once"
+		memory  = "invalid: the statement needs more than 32 MiB of memory: request fewer rows or columns"
 		length  = "invalid: a value or a row is longer than 2359296 bytes"
-		either  = timeout + memory // as the machine goes
+		either  = timeout + memory // depends on the machine
 	)
 	return []attack{
 		{"a loop", "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM n) SELECT count(*) FROM n", timeout},
@@ -166,7 +164,7 @@ func endless() []attack {
 		{"many long values at once", long + "SELECT length(concat(" + strings.Repeat("a||1,", 90) + "1)) FROM x", memory},
 		{"nested subqueries that double", nested, either},
 		{"common tables that double", doubling + " SELECT count(*) FROM a30", either},
-		{"a search for what is nearly there", long + "SELECT instr(a, substr(a, 1, 1000000) || 'b') FROM x", "ends"},
+		{"a search for a near match", long + "SELECT instr(a, substr(a, 1, 1000000) || 'b') FROM x", "ends"},
 		{"a trim by a long set", long + "SELECT length(trim(a, a || 'b')) FROM x", "ends"},
 		{"a deep expression", "SELECT " + strings.Repeat("abs(", 200) + "1" + strings.Repeat(")", 200), "invalid: SQL: "},
 		{"a long union", "SELECT 1" + strings.Repeat(" UNION SELECT 1", 100), "invalid: SQL: "},
@@ -177,7 +175,7 @@ func endless() []attack {
 	}
 }
 
-func TestStatementsWithoutEndAreEnded(t *testing.T) {
+func TestEndlessStatementsAreStopped(t *testing.T) {
 	f := newFile(t)
 	const limit = 300 * time.Millisecond
 	short := serve(t, f, query.Config{Limits: query.Limits{Time: limit, Memory: 32 << 20}})
@@ -186,7 +184,7 @@ func TestStatementsWithoutEndAreEnded(t *testing.T) {
 
 	for _, c := range endless() {
 		t.Run(c.name, func(t *testing.T) {
-			s := patient // what ends for another reason than the time does so on a slow host, too
+			s := patient // statements that end for other reasons than time do so on a slow host as well
 			if strings.Contains(c.want, "timeout") {
 				s = short
 			}
@@ -203,7 +201,7 @@ func TestStatementsWithoutEndAreEnded(t *testing.T) {
 			if !strings.HasPrefix(result, c.want) && !strings.Contains(c.want, result) {
 				t.Errorf("got %s, want %s: %.300s", result, c.want, got.body)
 			}
-			if took := time.Since(began); took > 50*limit { // far more than it needs, far less than for ever
+			if took := time.Since(began); took > 50*limit { // far more than necessary, but far less than forever
 				t.Errorf("it took %v", took)
 			}
 		})

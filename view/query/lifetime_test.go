@@ -18,7 +18,7 @@ import (
 	"github.com/bourse-dev/bourse/view/query"
 )
 
-// pipe is a ResponseWriter whose reader takes a write when it likes.
+// pipe is a ResponseWriter whose reader accepts each write explicitly.
 type pipe struct {
 	header http.Header
 	writes chan []byte // unbuffered: a write waits for its reader
@@ -36,11 +36,11 @@ func (p *pipe) Write(b []byte) (int, error) {
 	case p.writes <- bytes.Clone(b):
 		return len(b), nil
 	case <-p.gone:
-		return 0, errors.New("the reader is gone")
+		return 0, errors.New("the reader has left")
 	}
 }
 
-// inBubble runs an engine in a synctest bubble, where its times are virtual.
+// inBubble runs an engine with virtual time.
 func inBubble(t *testing.T, limits query.SubscriptionLimits, test func(t *testing.T, f *file, e *query.Engine)) {
 	f := newFile(t)
 	synctest.Test(t, func(t *testing.T) {
@@ -57,7 +57,7 @@ func inBubble(t *testing.T, limits query.SubscriptionLimits, test func(t *testin
 	})
 }
 
-// follow subscribes and returns what its reader gets; leave makes it go.
+// follow subscribes and returns a pipe with what its reader receives; leave disconnects the reader.
 func follow(t *testing.T, e *query.Engine, statement string) (p *pipe, id func() string, leave func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -72,7 +72,7 @@ func follow(t *testing.T, e *query.Engine, statement string) (p *pipe, id func()
 	return p, func() string { return p.header.Get(query.HeaderSubscription) }, func() { cancel(); done.Wait() }
 }
 
-// resume asks whether the subscription goes on, and leaves it at once.
+// resume resumes a subscription, reads once and disconnects.
 func resume(t *testing.T, e *query.Engine, id, from string) (first string, err error) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -99,7 +99,7 @@ func TestSubscriptionWithoutReadersEndsAfterAMinute(t *testing.T) {
 	inBubble(t, query.SubscriptionLimits{}, func(t *testing.T, f *file, e *query.Engine) {
 		p, id, leave := follow(t, e, "SELECT name FROM apps")
 		<-p.writes
-		time.Sleep(time.Hour) // with a reader it goes on
+		time.Sleep(time.Hour) // it continues while it has a reader
 		leave()
 		time.Sleep(59 * time.Second)
 		if _, err := resume(t, e, id(), "0"); err != nil {
@@ -115,12 +115,12 @@ func TestSubscriptionWithoutReadersEndsAfterAMinute(t *testing.T) {
 			t.Errorf("after 61 s: got %v, want not_found", err)
 		}
 		if n := len(f.watched()); n != 0 {
-			t.Errorf("it still watches %d times", n)
+			t.Errorf("it still has %d watchers", n)
 		}
 	})
 }
 
-func TestChangesAreGathered(t *testing.T) {
+func TestChangesAreCombined(t *testing.T) {
 	inBubble(t, query.SubscriptionLimits{Pause: time.Second}, func(t *testing.T, f *file, e *query.Engine) {
 		p, _, leave := follow(t, e, "SELECT name, org FROM apps")
 		defer leave()
@@ -134,12 +134,12 @@ func TestChangesAreGathered(t *testing.T) {
 			t.Errorf("got %s, want %s", got, want)
 		}
 		if waited := time.Since(began); waited != time.Second {
-			t.Errorf("it came after %v, want the pause of 1s", waited)
+			t.Errorf("it arrived after %v, want the pause of 1s", waited)
 		}
 	})
 }
 
-func TestSlowReaderIsCutOffAndResumes(t *testing.T) {
+func TestSlowReaderIsDisconnectedAndResumes(t *testing.T) {
 	inBubble(t, query.SubscriptionLimits{History: 2000, Linger: time.Hour}, func(t *testing.T, f *file, e *query.Engine) {
 		p, id, leave := follow(t, e, "SELECT name, org FROM apps")
 		<-p.writes
@@ -148,7 +148,7 @@ func TestSlowReaderIsCutOffAndResumes(t *testing.T) {
 			time.Sleep(time.Minute)
 			synctest.Wait()
 		}
-		for i := range 25 { // the reader takes none of them
+		for i := range 25 { // the reader does not accept any of them
 			change(i)
 		}
 		got := string(<-p.writes)
@@ -161,18 +161,18 @@ func TestSlowReaderIsCutOffAndResumes(t *testing.T) {
 		leave()
 		lines, err := resume(t, e, id(), "1")
 		if err != nil || !strings.HasPrefix(lines, `{"columns":`) {
-			t.Errorf("who resumes got %s, %v", lines, err)
+			t.Errorf("after resuming: got %s, %v", lines, err)
 		}
 		for i := range 30 {
 			change(i)
 		}
 		if _, err := resume(t, e, id(), "1"); bourse.CodeOf(err) != bourse.CodeNotFound {
-			t.Errorf("from a change that is gone: got %v, want not_found", err)
+			t.Errorf("from a dropped change: got %v, want not_found", err)
 		}
 	})
 }
 
-func TestReadersAreToldThatTheServerStops(t *testing.T) {
+func TestReadersAreNotifiedWhenTheServerStops(t *testing.T) {
 	f := newFile(t)
 	synctest.Test(t, func(t *testing.T) {
 		e, err := query.New(query.Config{Source: f})
@@ -187,7 +187,7 @@ func TestReadersAreToldThatTheServerStops(t *testing.T) {
 		<-p.writes
 		cancel()
 		if got := string(<-p.writes); got != `{"error":{"code":"unavailable","message":"the server is stopping"}}`+"\n" {
-			t.Errorf("got %s, want that the server stops", got)
+			t.Errorf("got %s, want that the server is stopping", got)
 		}
 		running.Wait()
 		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", strings.NewReader(`{"statement":"SELECT 1"}`))
@@ -205,12 +205,12 @@ func TestTooManyStatementsAtOnceAreRefused(t *testing.T) {
 	const endless = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM n) SELECT i, printf('%.*c', 40000, 'x') FROM n"
 	for range 2 {
 		resp := s.post(ctx, t, "/v1/view/queries", sql(endless))
-		defer resp.Body.Close() // it has begun, and its reader reads no further
+		defer resp.Body.Close() // it has started, and its reader does not read further
 	}
 	if got := s.ask(t, sql("SELECT 1")); got.failed.Code != "rate_limited" {
 		t.Fatalf("a third statement: got %+v, want rate_limited", got)
 	}
-	cancel() // the readers leave, and their statements end
+	cancel() // the readers disconnect, and their statements end
 	for {
 		if got := s.ask(t, sql("SELECT 1")); got.failed.Code == "" {
 			return
@@ -218,7 +218,7 @@ func TestTooManyStatementsAtOnceAreRefused(t *testing.T) {
 	}
 }
 
-func TestReplacedFileIsOpenedAnew(t *testing.T) {
+func TestReplacedFileIsReopened(t *testing.T) {
 	f := newFile(t)
 	s := serve(t, f, query.Config{Subscriptions: query.SubscriptionLimits{Pause: time.Millisecond}})
 	f.write(t, fmt.Sprintf(app, "old", "x"))
@@ -227,7 +227,7 @@ func TestReplacedFileIsOpenedAnew(t *testing.T) {
 	for round := range 3 {
 		f.conn.Close()
 		for _, suffix := range []string{"", "-wal", "-shm"} {
-			_ = os.Remove(f.path + suffix) // SQLite may have removed some itself
+			_ = os.Remove(f.path + suffix) // SQLite may have removed some of them
 		}
 		if got := s.ask(t, sql("SELECT name FROM apps")); got.failed.Code != "unavailable" {
 			t.Fatalf("without a file: got %+v, want unavailable", got)
@@ -256,7 +256,7 @@ func TestReplacedFileIsOpenedAnew(t *testing.T) {
 	}
 }
 
-// A file that is damaged within is told as unavailable, and breaks nothing.
+// A damaged file makes queries fail as unavailable, and nothing else.
 func TestDamagedFileIsUnavailable(t *testing.T) {
 	f := newFile(t)
 	f.machines(t, 2000)

@@ -8,21 +8,20 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// lineBuffer is how much is gathered before it is sent, in bytes.
+// lineBuffer is the number of bytes to buffer before sending.
 const lineBuffer = 32 << 10
 
-// lines sends lines of JSON. A write that the reader does not take in time
-// fails.
+// lines sends lines of JSON. A write fails if the reader does not accept it in time.
 type lines struct {
 	w      http.ResponseWriter
 	status int
-	stall  time.Duration // for each write
+	stall  time.Duration // time limit for each write
 	buf    []byte
-	sent   int // bytes, those in buf included
+	sent   int // bytes sent, including those in buf
 	begun  bool
 }
 
-// add queues one line, which must end without a newline.
+// add queues one line, which must not end with a newline.
 func (l *lines) add(line []byte) error {
 	l.buf = append(append(l.buf, line...), '\n')
 	l.sent += len(line) + 1
@@ -32,7 +31,7 @@ func (l *lines) add(line []byte) error {
 	return l.flush()
 }
 
-// flush sends what is queued.
+// flush sends the queued lines.
 func (l *lines) flush() error {
 	control := http.NewResponseController(l.w)
 	if !l.begun {
@@ -41,7 +40,7 @@ func (l *lines) flush() error {
 		l.w.Header().Set("Cache-Control", "no-store")
 		l.w.WriteHeader(l.status)
 	}
-	// A writer that cannot set a deadline, as a recorder in a test, never stalls.
+	// A writer that does not support deadlines, such as a test's recorder, never stalls.
 	_ = control.SetWriteDeadline(time.Now().Add(l.stall))
 	defer func() { _ = control.SetWriteDeadline(time.Time{}) }()
 	_, err := l.w.Write(l.buf)
@@ -49,7 +48,7 @@ func (l *lines) flush() error {
 	if err != nil {
 		return err
 	}
-	_ = control.Flush() // who cannot flush sends later
+	_ = control.Flush() // a writer that cannot flush sends later
 	return nil
 }
 

@@ -15,14 +15,14 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// params are a statement's parameters: by position, by name, or none. Their
-// values are nil, int64, float64, string or []byte.
+// params contains a statement's parameters, by position or by name. Their values are nil, int64, float64, string or
+// []byte.
 type params struct {
 	list  []any
-	named map[string]any // nil: list counts
+	named map[string]any // nil: list is used
 }
 
-// readParams decodes the params of a request. Codes: invalid.
+// readParams decodes the params of a request. Errors: invalid.
 func readParams(raw json.RawMessage) (params, error) {
 	raw = bytes.TrimSpace(raw)
 	if len(raw) == 0 || string(raw) == "null" {
@@ -96,8 +96,7 @@ func readValue(raw json.RawMessage) (any, error) {
 	return nil, errors.New(`use null, a number, a string, true, false or {"blob":"<base64>"}`)
 }
 
-// readNumber keeps whole numbers whole: one that does not fit is refused, as a
-// float would be another number.
+// readNumber preserves integers. It rejects an integer that does not fit, because a float would be another number.
 func readNumber(s string) (any, error) {
 	if strings.ContainsAny(s, ".eE") {
 		f, err := strconv.ParseFloat(s, 64)
@@ -108,17 +107,17 @@ func readNumber(s string) (any, error) {
 	}
 	n, err := strconv.ParseInt(s, 10, 64)
 	if err != nil {
-		return nil, errors.New("the whole number does not fit into 64 bits: send it as a string")
+		return nil, errors.New("the integer does not fit into 64 bits: send it as a string")
 	}
 	return n, nil
 }
 
-// bind returns each parameter of the statement its value. Codes: invalid.
+// bind sets the statement's parameters. Errors: invalid.
 func (p params) bind(stmt *sqlite.Stmt) error {
 	n := stmt.BindParamCount()
 	if p.named == nil {
 		if len(p.list) != n {
-			return bourse.Errorf(bourse.CodeInvalid, "the statement has %d parameters, and %d values came", n, len(p.list))
+			return bourse.Errorf(bourse.CodeInvalid, "the statement has %d parameters, but the request has %d values", n, len(p.list))
 		}
 		for i, v := range p.list {
 			bindValue(stmt, i+1, v)
@@ -143,7 +142,7 @@ func (p params) bind(stmt *sqlite.Stmt) error {
 	return nil
 }
 
-// paramName returns what the i-th parameter is called.
+// paramName returns the name of the i-th parameter, or its number if it has no name.
 func paramName(name string, i int) string {
 	if name == "" {
 		return strconv.Itoa(i)

@@ -10,13 +10,13 @@ import (
 	"zombiezen.com/go/sqlite"
 )
 
-// record is a row as JSON, with where each value ends.
+// record is a row as JSON, with the end of each value.
 type record struct {
 	text []byte // [v,v,…]
 	ends []int
 }
 
-// read takes the row that the statement stands on; what it held is gone.
+// read reads the statement's current row, replacing the record's contents.
 func (r *record) read(stmt *sqlite.Stmt) {
 	r.text, r.ends = append(r.text[:0], '['), r.ends[:0]
 	for i := range stmt.ColumnCount() {
@@ -29,10 +29,10 @@ func (r *record) read(stmt *sqlite.Stmt) {
 	r.text = append(r.text, ']')
 }
 
-// clone returns a record that a further read leaves alone.
+// clone returns a copy that a later read does not change.
 func (r *record) clone() record { return record{slices.Clone(r.text), slices.Clone(r.ends)} }
 
-// value returns the JSON of a column.
+// value returns a column's JSON.
 func (r *record) value(i int) []byte {
 	start := 1
 	if i > 0 {
@@ -60,8 +60,8 @@ func appendColumn(b []byte, stmt *sqlite.Stmt, i int) []byte {
 	return append(b, "null"...)
 }
 
-// appendFloat keeps a REAL apart from an INTEGER: 1.0 and not 1. SQLite has no
-// NaN.
+// appendFloat always appends a fraction or exponent, so that a REAL differs from an INTEGER: 1.0, not 1. SQLite has
+// no NaN.
 func appendFloat(b []byte, f float64) []byte {
 	switch {
 	case math.IsInf(f, 1):
@@ -81,8 +81,7 @@ func appendFloat(b []byte, f float64) []byte {
 
 const hexDigits = "0123456789abcdef"
 
-// appendString appends s as a JSON string. It is encoding/json's without the
-// escapes for HTML and without an allocation.
+// appendString appends s as a JSON string, like encoding/json, but without HTML escapes and without allocating.
 func appendString(b []byte, s string) []byte {
 	b = append(b, '"')
 	start := 0

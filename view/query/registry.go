@@ -9,9 +9,8 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// subscribe returns the subscription that answers the request, a new one if
-// no one else has asked the same, with its caller as a reader of it. Codes:
-// rate_limited, canceled, unavailable.
+// subscribe adds the caller as a reader of the subscription for this request, which it creates if no other caller has
+// made the same request. Errors: rate_limited, canceled, unavailable.
 func (e *Engine) subscribe(ctx context.Context, req Request, q question) (*subscription, error) {
 	asked, err := json.Marshal(Request{Statement: req.Statement, Params: req.Params, Key: req.Key})
 	if err != nil {
@@ -29,7 +28,7 @@ func (e *Engine) subscribe(ctx context.Context, req Request, q question) (*subsc
 	case <-ctx.Done():
 		err = bourse.Errorf(bourse.CodeCanceled, "the caller left: %w", ctx.Err())
 	}
-	s.end(err) // others may have joined it
+	s.end(err) // other callers may have joined it
 	e.drop(s)
 	return nil, err
 }
@@ -39,7 +38,7 @@ func (e *Engine) find(asked string, q question) (s *subscription, fresh bool, er
 	defer e.mu.Unlock()
 	s, ok := e.byAsked[asked]
 	if !ok && len(e.byID) >= e.subs.Number {
-		return nil, false, bourse.Errorf(bourse.CodeRateLimited, "%d subscriptions go on already: try again", e.subs.Number)
+		return nil, false, bourse.Errorf(bourse.CodeRateLimited, "%d subscriptions are already active: try again", e.subs.Number)
 	}
 	if !ok {
 		s = newSubscription(e, rand.Text(), asked, q)
@@ -51,22 +50,21 @@ func (e *Engine) find(asked string, q question) (s *subscription, fresh bool, er
 	return s, !ok, nil
 }
 
-// resume returns a subscription that goes on, with its caller as a reader of it.
-// Codes: not_found, rate_limited.
+// resume adds the caller as a reader of a subscription. Errors: not_found, rate_limited.
 func (e *Engine) resume(id string) (*subscription, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	s, ok := e.byID[id]
 	if !ok {
-		return nil, bourse.Errorf(bourse.CodeNotFound, "no subscription %s: it has ended, subscribe again", bourse.Quoted(id))
+		return nil, bourse.Errorf(bourse.CodeNotFound, "subscription %s not found: it may have ended; subscribe again", bourse.Quoted(id))
 	}
 	return s, e.join(s)
 }
 
-// join counts another reader. Engine.mu is held. Codes: rate_limited.
+// join counts another reader. The caller holds Engine.mu. Errors: rate_limited.
 func (e *Engine) join(s *subscription) error {
 	if e.readers >= e.subs.Readers {
-		return bourse.Errorf(bourse.CodeRateLimited, "%d readers follow subscriptions already: try again", e.subs.Readers)
+		return bourse.Errorf(bourse.CodeRateLimited, "%d readers are already following subscriptions: try again", e.subs.Readers)
 	}
 	e.readers++
 	s.mu.Lock()
@@ -75,7 +73,7 @@ func (e *Engine) join(s *subscription) error {
 	return nil
 }
 
-// drop ends what join began.
+// drop undoes join.
 func (e *Engine) drop(s *subscription) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -86,7 +84,7 @@ func (e *Engine) drop(s *subscription) {
 	s.idle = time.Now()
 }
 
-// leave takes a subscription out unless somebody reads it.
+// leave removes a subscription unless it has readers.
 func (e *Engine) leave(s *subscription) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -99,8 +97,7 @@ func (e *Engine) leave(s *subscription) bool {
 	return true
 }
 
-// remove takes a subscription out: the next who asks the same begins a new
-// one. Engine.mu is held.
+// remove removes a subscription. The next caller with the same request creates a new one. The caller holds Engine.mu.
 func (e *Engine) remove(s *subscription) {
 	delete(e.byID, s.id)
 	if e.byAsked[s.asked] == s {
@@ -108,7 +105,7 @@ func (e *Engine) remove(s *subscription) {
 	}
 }
 
-// end takes the subscription out and tells its readers why.
+// end removes the subscription and reports the reason to its readers.
 func (s *subscription) end(why error) {
 	s.engine.mu.Lock()
 	s.engine.remove(s)
@@ -117,5 +114,5 @@ func (s *subscription) end(why error) {
 	defer s.mu.Unlock()
 	s.ended = why
 	close(s.news)
-	s.news = nil // nothing is waited for any more
+	s.news = nil // nobody waits for it anymore
 }

@@ -11,13 +11,13 @@ import (
 	"github.com/bourse-dev/bourse/internal/throttle"
 )
 
-// maxBody bounds a request's body, in bytes.
+// maxBody limits a request's body, in bytes.
 const maxBody = 1 << 20
 
-// maxKey bounds how many columns a subscription's key may name.
+// maxKey limits the number of columns in a subscription's key.
 const maxKey = 16
 
-// Request is the body of both endpoints. wire.go tells its fields.
+// Request is the body of both endpoints. wire.go describes its fields.
 type Request struct {
 	Statement string          `json:"statement"`
 	Params    json.RawMessage `json:"params,omitempty"`
@@ -26,16 +26,16 @@ type Request struct {
 	MaxMS     int64           `json:"max_ms,omitempty"`
 }
 
-// question is a request that can be asked.
+// question is a validated request.
 type question struct {
 	statement string
 	params    params
 	key       []string
-	maxRows   int           // 0: the engine's
-	maxTime   time.Duration // 0: the engine's
+	maxRows   int           // 0: the engine's limit
+	maxTime   time.Duration // 0: the engine's limit
 }
 
-// readRequest reads and checks a body. Codes: invalid.
+// readRequest reads and validates a body. Errors: invalid.
 func readRequest(w http.ResponseWriter, r *http.Request) (Request, question, error) {
 	raw, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
 	if err != nil {

@@ -9,17 +9,16 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// PathSubscriptions is where subscriptions are found: its name, a slash and an
-// id.
+// PathSubscriptions is the path of the subscriptions. A subscription's path is this path, a slash and the
+// subscription's ID.
 const PathSubscriptions = "/v1/view/subscriptions"
 
-// batch is how many bytes of changes a reader takes at once.
+// batch is the number of bytes of changes that a reader receives at once.
 const batch = 256 << 10
 
-// Subscribe serves POST /v1/view/subscriptions: it sends the rows and then the
-// changes until the caller leaves, is too slow, or the subscription ends.
-// Errors as Query. Codes: invalid, rate_limited, timeout, canceled,
-// unavailable.
+// Subscribe serves POST /v1/view/subscriptions. It sends the rows and then the changes until the caller disconnects
+// or is too slow, or the subscription ends. Errors are reported as by Query: invalid, rate_limited, timeout,
+// canceled, unavailable.
 func (e *Engine) Subscribe(w http.ResponseWriter, r *http.Request) error {
 	req, q, err := readRequest(w, r)
 	if err != nil {
@@ -33,10 +32,9 @@ func (e *Engine) Subscribe(w http.ResponseWriter, r *http.Request) error {
 	return s.begin(r.Context(), &lines{w: w, status: http.StatusCreated, stall: e.subs.Stall})
 }
 
-// Resume serves GET /v1/view/subscriptions/{id}: with the query's
-// from, the changes after that one; without it, as Subscribe. Codes: invalid,
-// not_found (it has ended or does not reach back so far: subscribe again),
-// rate_limited, canceled.
+// Resume serves GET /v1/view/subscriptions/{id}. With the query parameter "from", it sends the changes after that
+// number; without it, it behaves like Subscribe. Errors: invalid, not_found (the subscription has ended, or the
+// changes are no longer available: subscribe again), rate_limited, canceled.
 func (e *Engine) Resume(w http.ResponseWriter, r *http.Request) error {
 	from := r.URL.Query().Get("from")
 	n, err := strconv.ParseInt(from, 10, 64)
@@ -56,18 +54,18 @@ func (e *Engine) Resume(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	// An error must come before the status.
+	// Errors must be detected before the status is sent.
 	if _, _, err := s.changes(n, false); err != nil {
 		return err
 	}
 	s.name(out)
 	if err := errors.Join(out.columns(now.columns), out.flush()); err != nil {
-		return leave(err)
+		return discard(err)
 	}
-	return leave(s.stream(r.Context(), out, n))
+	return discard(s.stream(r.Context(), out, n))
 }
 
-// begin sends the rows, and goes on with the changes.
+// begin sends the rows, and then the changes.
 func (s *subscription) begin(ctx context.Context, out *lines) error {
 	now, n, err := s.first(ctx)
 	if err != nil {
@@ -75,18 +73,18 @@ func (s *subscription) begin(ctx context.Context, out *lines) error {
 	}
 	s.name(out)
 	if err := out.columns(now.columns); err != nil {
-		return leave(err)
+		return discard(err)
 	}
 	for _, row := range now.rows {
 		if err := out.add(row.line()); err != nil {
-			return leave(err)
+			return discard(err)
 		}
 	}
 	line := strconv.AppendInt([]byte(`{"end":{"change":`), n, 10)
 	if err := errors.Join(out.add(append(line, "}}"...)), out.flush()); err != nil {
-		return leave(err)
+		return discard(err)
 	}
-	return leave(s.stream(ctx, out, n))
+	return discard(s.stream(ctx, out, n))
 }
 
 func (s *subscription) name(out *lines) {
@@ -94,8 +92,8 @@ func (s *subscription) name(out *lines) {
 	out.w.Header().Set("Location", PathSubscriptions+"/"+s.id)
 }
 
-// first waits for the first result, and returns the present one with the number
-// of the change that led to it. Codes: as Engine.execute.
+// first waits for the first result. It returns the current result and the number of the change that led to it. It
+// returns the same errors as Engine.execute.
 func (s *subscription) first(ctx context.Context) (*result, int64, error) {
 	for {
 		s.mu.Lock()
@@ -115,8 +113,8 @@ func (s *subscription) first(ctx context.Context) (*result, int64, error) {
 	}
 }
 
-// stream sends the changes after number n for as long as the reader is there
-// and keeps up. Its error is that of a write.
+// stream sends the changes after number n until the reader disconnects or is too slow. It returns an error only if a
+// write fails.
 func (s *subscription) stream(ctx context.Context, out *lines, n int64) error {
 	for following := false; ; following = true {
 		next, news, err := s.changes(n, following)
@@ -143,10 +141,9 @@ func (s *subscription) stream(ctx context.Context, out *lines, n int64) error {
 	}
 }
 
-// changes returns the next changes after number n, or what to wait for when
-// there are none yet. A reader that follows is cut off while it can still
-// resume. Codes: invalid, not_found, unavailable, and why the subscription
-// ended.
+// changes returns the next changes after number n, or a channel that signals new ones if there are none yet. A slow
+// reader is disconnected while it can still resume. Errors: invalid, not_found, unavailable, and the reason why the
+// subscription ended.
 func (s *subscription) changes(n int64, following bool) ([][]byte, <-chan struct{}, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

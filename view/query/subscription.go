@@ -12,22 +12,22 @@ import (
 	"github.com/bourse-dev/bourse/view"
 )
 
-// subscription is a statement whose result is kept up to date. Its readers
-// share it. Only its goroutine writes what is under mu, but for readers.
+// subscription is a statement whose result is kept up to date. Its readers share it. Except for the readers, only its
+// own goroutine changes the fields below mu.
 type subscription struct {
 	engine *Engine
 	id     string
-	asked  string // the key in Engine.byAsked
+	asked  string // key in Engine.byAsked
 	ask    question
 
 	mu      sync.Mutex
-	now     *result // nil until the statement was run once
+	now     *result // nil until the first run has succeeded
 	history history
-	next    int64         // the next row's number
-	ended   error         // why it ended; nil while it goes on
-	news    chan struct{} // closed and replaced at each change, and at the end
+	next    int64         // number of the next new row
+	ended   error         // reason why it ended; nil: it has not
+	news    chan struct{} // closed and replaced at each change, and closed at the end
 	readers int
-	idle    time.Time // since when it has no readers
+	idle    time.Time // time since which it has had no readers
 }
 
 func newSubscription(e *Engine, id, asked string, q question) *subscription {
@@ -37,11 +37,10 @@ func newSubscription(e *Engine, id, asked string, q question) *subscription {
 	}
 }
 
-// attempts is how often in a row a run may fail before the subscription ends.
-const attempts = 5
+// maxFailures is the number of consecutive failures after which a subscription ends.
+const maxFailures = 5
 
-// run keeps the result up to date until ctx ends, no one reads it, or it
-// cannot go on.
+// run updates the result until ctx ends, the subscription has no readers, or it cannot continue.
 func (s *subscription) run(ctx context.Context) {
 	err := s.follow(ctx)
 	if ctx.Err() != nil {
@@ -50,7 +49,7 @@ func (s *subscription) run(ctx context.Context) {
 	s.end(err)
 }
 
-// follow returns the error that ends the subscription, nil when ctx ended.
+// follow returns the error that ends the subscription, or nil if ctx has ended.
 func (s *subscription) follow(ctx context.Context) error {
 	changed, stop, err := s.watch(ctx)
 	if err != nil {
@@ -59,29 +58,29 @@ func (s *subscription) follow(ctx context.Context) error {
 	defer stop()
 	for failed := 0; ; {
 		took, err := s.refresh(ctx)
-		// A slow statement takes a tenth of a processor at most.
+		// Limit a slow statement to a tenth of a processor.
 		pause := max(s.engine.subs.Pause, 10*took)
 		switch {
 		case ctx.Err() != nil:
 			return nil
 		case err == nil:
 			failed = 0
-		case s.hopeless(err, failed):
+		case s.isFatal(err, failed):
 			return err
 		default:
 			failed++
-			pause = (20 * s.engine.subs.Pause) << min(failed, attempts)
+			pause = (20 * s.engine.subs.Pause) << min(failed, maxFailures)
 		}
 		if !s.wait(ctx, after(pause)) || failed == 0 && !s.wait(ctx, changed) {
-			return s.unread(ctx)
+			return s.endReason(ctx)
 		}
 	}
 }
 
-// watch begins to listen for changes of what the statement reads.
+// watch subscribes to changes of the tables that the statement reads.
 func (s *subscription) watch(ctx context.Context) (changed <-chan struct{}, stop func(), err error) {
 	e := s.engine
-	if err := s.turn(ctx); err != nil {
+	if err := s.acquireRun(ctx); err != nil {
 		return nil, nil, err
 	}
 	tables, err := e.tables(ctx, s.ask, e.subscribed())
@@ -91,38 +90,36 @@ func (s *subscription) watch(ctx context.Context) (changed <-chan struct{}, stop
 	}
 	names, everything := watched(tables)
 	if len(names) == 0 && !everything {
-		return nil, func() {}, nil // it reads nothing that changes
+		return nil, func() {}, nil // it reads no table that changes
 	}
 	changed, stop = e.source.Watch(names...)
 	return changed, stop, nil
 }
 
-// hopeless reports whether the subscription ends by err, the failed-th in a row
-// from 0. Most pass by themselves: while the view's file is made again it is
-// away, or without its tables.
-func (s *subscription) hopeless(err error, failed int) bool {
+// isFatal reports whether err ends the subscription; failed is the number of failures before it. Most errors are
+// temporary: while the view's file is being replaced, it or its tables may be missing.
+func (s *subscription) isFatal(err error, failed int) bool {
 	s.mu.Lock()
 	first := s.now == nil
 	s.mu.Unlock()
 	switch {
-	case first, errors.Is(err, errChanged), errors.Is(err, errTooMuch):
+	case first, errors.Is(err, errChanged), errors.Is(err, errTooLarge):
 		return true
 	case bourse.CodeOf(err) == bourse.CodeUnavailable:
 		return false
 	default:
-		return failed+1 >= attempts
+		return failed+1 >= maxFailures
 	}
 }
 
-// Why a subscription cannot go on whatever comes.
+// Errors that always end a subscription.
 var (
-	errChanged = errors.New("the columns have changed")
-	errTooMuch = errors.New("the result is too much for a subscription")
+	errChanged  = errors.New("the columns have changed")
+	errTooLarge = errors.New("the result is too large for a subscription")
 )
 
-// turn waits for a place among the statements that run; it is given back by
-// receiving from Engine.runs.
-func (s *subscription) turn(ctx context.Context) error {
+// acquireRun waits for a slot to run a statement. The caller releases the slot by receiving from Engine.runs.
+func (s *subscription) acquireRun(ctx context.Context) error {
 	select {
 	case s.engine.runs <- struct{}{}:
 		return nil
@@ -131,16 +128,16 @@ func (s *subscription) turn(ctx context.Context) error {
 	}
 }
 
-// wait waits for until. It gives false when the subscription should end: ctx
-// did, or no one reads it any more.
+// wait waits for until. It returns false if the subscription should end because ctx has ended or there are no
+// readers.
 func (s *subscription) wait(ctx context.Context, until <-chan struct{}) bool {
 	for {
-		left, unread := s.lonely()
+		left, unread := s.unreadTime()
 		if unread && left <= 0 {
 			if s.engine.leave(s) {
 				return false
 			}
-			continue // someone came in between
+			continue // a reader has joined in the meantime
 		}
 		if left <= 0 {
 			left = s.engine.subs.Linger
@@ -158,37 +155,37 @@ func (s *subscription) wait(ctx context.Context, until <-chan struct{}) bool {
 	}
 }
 
-// after returns a channel that is closed when d has passed.
+// after returns a channel that is closed after d.
 func after(d time.Duration) <-chan struct{} {
 	over := make(chan struct{})
 	time.AfterFunc(d, func() { close(over) })
 	return over
 }
 
-// lonely returns whether no one reads it, and how long it may go on so.
-func (s *subscription) lonely() (left time.Duration, unread bool) {
+// unreadTime reports whether the subscription has no readers, and how much longer it may continue without any.
+func (s *subscription) unreadTime() (left time.Duration, unread bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.engine.subs.Linger - time.Since(s.idle), s.readers == 0
 }
 
-// unread is why a wait ended.
-func (s *subscription) unread(ctx context.Context) error {
+// endReason returns the reason why wait returned false.
+func (s *subscription) endReason(ctx context.Context) error {
 	if ctx.Err() != nil {
-		return nil //nolint:nilerr // the server stops: that is no fault of the subscription
+		return nil //nolint:nilerr // the server is stopping, which is not an error of the subscription
 	}
-	return bourse.Errorf(bourse.CodeNotFound, "no one has read the subscription for %v", s.engine.subs.Linger)
+	return bourse.Errorf(bourse.CodeNotFound, "nobody has read the subscription for %v", s.engine.subs.Linger)
 }
 
-// refresh runs the statement and tells the readers what has changed. Codes: as
-// Engine.execute, and failed_precondition when the columns are others now.
+// refresh runs the statement and sends the changes to the readers. It returns the same errors as Engine.execute, and
+// failed_precondition if the columns have changed.
 func (s *subscription) refresh(ctx context.Context) (took time.Duration, err error) {
 	e := s.engine
-	if err := s.turn(ctx); err != nil {
+	if err := s.acquireRun(ctx); err != nil {
 		return 0, err
 	}
 	began := time.Now()
-	found := &gathered{key: s.ask.key, limits: e.subs}
+	found := &collector{key: s.ask.key, limits: e.subs}
 	err = e.execute(ctx, s.ask, e.subscribed(), found)
 	<-e.runs
 	took = time.Since(began)
@@ -198,7 +195,7 @@ func (s *subscription) refresh(ctx context.Context) (took time.Duration, err err
 	return took, s.publish(found)
 }
 
-func (s *subscription) publish(found *gathered) error {
+func (s *subscription) publish(found *collector) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	first := s.now == nil
@@ -211,7 +208,7 @@ func (s *subscription) publish(found *gathered) error {
 		if c.op == opInsert {
 			s.next++
 		}
-		if !first { // those who begin get the rows themselves
+		if !first { // new readers receive the rows themselves
 			s.history.add(c.line(s.history.last() + 1))
 		}
 	}
@@ -222,8 +219,8 @@ func (s *subscription) publish(found *gathered) error {
 	return nil
 }
 
-// gathered is the sink of a subscription: the whole result.
-type gathered struct {
+// collector is the sink of a subscription. It collects the whole result.
+type collector struct {
 	key    []string
 	limits SubscriptionLimits
 	names  []string
@@ -232,27 +229,26 @@ type gathered struct {
 	bytes  int
 }
 
-func (g *gathered) columns(names []string) (err error) {
+func (g *collector) columns(names []string) (err error) {
 	g.names = names
 	g.at, err = keyColumns(names, g.key)
 	return err
 }
 
-func (g *gathered) row(r *record) error {
+func (g *collector) row(r *record) error {
 	g.bytes += len(r.text)
 	if len(g.rows) == g.limits.Rows || g.bytes > g.limits.Bytes {
-		return bourse.Errorf(bourse.CodeInvalid, "%w: more than %d rows or %d bytes", errTooMuch, g.limits.Rows, g.limits.Bytes)
+		return bourse.Errorf(bourse.CodeInvalid, "%w: more than %d rows or %d bytes", errTooLarge, g.limits.Rows, g.limits.Bytes)
 	}
 	g.rows = append(g.rows, r.clone())
 	return nil
 }
 
-// bookkeeping are tables that change with every commit.
+// bookkeeping lists tables that change with every commit.
 var bookkeeping = words("meta streams quarantine tombstones")
 
-// watched returns the names on the wire of the tables that a statement reads;
-// everything says that it hangs on all of them. The SQL views among them are
-// left out: what they read is named, too.
+// watched returns the wire names of the tables that a statement reads; everything means that it depends on all
+// tables. It ignores the SQL views, because the tables that they read are listed as well.
 func watched(tables map[string]bool) (names []string, everything bool) {
 	for t := range tables {
 		name, rows := strings.CutSuffix(t, "_rows")

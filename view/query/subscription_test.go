@@ -19,7 +19,7 @@ import (
 
 const app = `INSERT OR REPLACE INTO app_rows (key, site, epoch, seq, at, clock, hash, org) VALUES ('%s', 's', 1, 1, 1, 1, 1, '%s');`
 
-// text returns a line as it reads.
+// text formats a line.
 func text(tb testing.TB, l query.Line) string {
 	tb.Helper()
 	var v any
@@ -51,7 +51,7 @@ func want(tb testing.TB, s *stream, lines ...string) {
 	}
 }
 
-func TestSubscriptionTellsRowsAndThenChanges(t *testing.T) {
+func TestSubscriptionSendsRowsThenChanges(t *testing.T) {
 	f := newFile(t)
 	s := serve(t, f, query.Config{Subscriptions: query.SubscriptionLimits{Pause: time.Millisecond}})
 	f.write(t, fmt.Sprintf(app, "web", "acme"))
@@ -69,7 +69,7 @@ func TestSubscriptionTellsRowsAndThenChanges(t *testing.T) {
 
 	two := s.subscribe(t, ask, "", "")
 	if two.id != one.id {
-		t.Errorf("the same question became another subscription")
+		t.Errorf("the same query created another subscription")
 	}
 	want(t, two, `["columns",["name","org"]]`, `["row",[2,["api","acme"]]]`, `["row",[1,["web","evil"]]]`, `["end",2]`)
 	one.close()
@@ -81,7 +81,7 @@ func TestSubscriptionTellsRowsAndThenChanges(t *testing.T) {
 	fresh := s.subscribe(t, nil, one.id, "")
 	want(t, fresh, `["columns",["name","org"]]`, `["row",[1,["web","evil"]]]`, `["end",3]`)
 	if got := f.watched(); len(got) != 1 || !slices.Contains(got[0], "app") {
-		t.Errorf("it watches %q, want app, and once", got)
+		t.Errorf("it watches %q, want app once", got)
 	}
 }
 
@@ -94,7 +94,7 @@ func TestSubscriptionRefusals(t *testing.T) {
 		want string
 	}{
 		{sql("DELETE FROM apps"), "invalid: SQL: cannot modify apps because it is a view"},
-		{sql("SELECT * FROM machines"), "invalid: the result is too much for a subscription: more than 5 rows or 8388608 bytes"},
+		{sql("SELECT * FROM machines"), "invalid: the result is too large for a subscription: more than 5 rows or 8388608 bytes"},
 		{map[string]any{"statement": "SELECT 1", "key": []string{"x"}}, `invalid: the result has no column "x" for the key`},
 		{sql("WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM n) SELECT count(*) FROM n"), "timeout: the statement took longer than 200ms"},
 	} {
@@ -103,7 +103,7 @@ func TestSubscriptionRefusals(t *testing.T) {
 			t.Errorf("%v: got %+v, want %s", c.body, got, c.want)
 		}
 	}
-	for i, c := range []string{"", "", "rate_limited: 2 subscriptions go on already: try again"} {
+	for i, c := range []string{"", "", "rate_limited: 2 subscriptions are already active: try again"} {
 		st := s.subscribe(t, sql("SELECT "+itoa(i)), "", "")
 		if c == "" {
 			want(t, st, `["columns",["`+itoa(i)+`"]]`)
@@ -115,13 +115,13 @@ func TestSubscriptionRefusals(t *testing.T) {
 	}
 	last := s.subscribe(t, sql("SELECT 1"), "", "")
 	for _, c := range []struct{ id, from, want string }{
-		{"none", "", `not_found: no subscription "none": it has ended, subscribe again`},
-		{last.id, "7", "invalid: there is no change 7 yet: the last one is 0"},
+		{"none", "", `not_found: subscription "none" not found: it may have ended; subscribe again`},
+		{last.id, "7", "invalid: change 7 does not exist: the latest one is 0"},
 		{last.id, "x", `invalid: invalid from "x": use the number of a change`},
 	} {
 		last.close()
 		var got string
-		for range 100 { // until the closed reader is gone
+		for range 100 { // until the closed reader has been removed
 			f := s.subscribe(t, nil, c.id, c.from).failure(t)
 			if got = f.Code + ": " + f.Message; f.Code != "rate_limited" {
 				break
@@ -134,14 +134,14 @@ func TestSubscriptionRefusals(t *testing.T) {
 	}
 }
 
-// held is what a reader has made of the lines.
+// held is the result that a reader has derived from the lines.
 type held struct {
 	id   string
 	at   int64
 	rows map[int64]string
 }
 
-// take applies a line, which must follow the last one.
+// take applies a line, which must follow the previous one.
 func (h *held) take(t fataler, l query.Line) {
 	switch {
 	case l.Row != nil:
@@ -157,7 +157,7 @@ func (h *held) take(t fataler, l query.Line) {
 		_, there := h.rows[row]
 		op := l.Change[1].(string)
 		if there == (op == "insert") {
-			t.Fatalf("%s of row %d, which is there: %v", op, row, there)
+			t.Fatalf("%s of row %d, which exists: %v", op, row, there)
 		}
 		if h.rows[row] = values(l.Change[3]); op == "delete" {
 			delete(h.rows, row)
@@ -176,7 +176,7 @@ func number(v any) int64 {
 
 func values(v any) string { return fmt.Sprint(v) }
 
-// resumer is a reader that leaves when it likes, and goes on where it was.
+// resumer is a reader that disconnects at random and resumes.
 type resumer struct {
 	held
 	server *server
@@ -184,8 +184,7 @@ type resumer struct {
 	stream *stream
 }
 
-// open begins, or resumes; when the changes since are not kept any more it
-// begins again.
+// open subscribes or resumes. If the changes are no longer available, it subscribes again.
 func (r *resumer) open(tb testing.TB, t fataler) {
 	tb.Helper()
 	if r.id != "" {
@@ -206,7 +205,7 @@ func (r *resumer) open(tb testing.TB, t fataler) {
 	}
 }
 
-// until reads on until it holds a row with word in it.
+// until reads until the result contains a row with word.
 func (r *resumer) until(tb testing.TB, t fataler, word string) {
 	tb.Helper()
 	for {
@@ -222,8 +221,7 @@ func (r *resumer) until(tb testing.TB, t fataler, word string) {
 	}
 }
 
-// A reader that comes and goes as it likes, and resumes where it was, holds in
-// the end what the statement finds.
+// A reader that disconnects and resumes at random finally has the statement's result.
 func TestReaderThatResumesHoldsTheResult(t *testing.T) {
 	f := newFile(t)
 	s := serve(t, f, query.Config{Subscriptions: query.SubscriptionLimits{
@@ -254,8 +252,8 @@ func TestReaderThatResumesHoldsTheResult(t *testing.T) {
 				f.write(t, fmt.Sprintf(app, name, rapid.SampledFrom([]string{"x", "y", "z"}).Draw(rt, "org")))
 			}
 		}
-		// Changes of one run come in any order; those of the run before the
-		// last one's are there when the last one's begin.
+		// The changes of one run may come in any order, but those of the second-last run precede those of the last
+		// one.
 		for _, last := range []string{"end1", "end2"} {
 			f.write(t, fmt.Sprintf(app, last, last))
 			r.until(t, rt, last+" ")
@@ -268,7 +266,7 @@ func TestReaderThatResumesHoldsTheResult(t *testing.T) {
 		}
 		slices.Sort(want)
 		if diff := cmp.Diff(want, slices.Sorted(maps.Values(r.rows))); diff != "" {
-			rt.Fatalf("the reader holds something else (-statement +reader):\n%s", diff)
+			rt.Fatalf("the reader has another result (-statement +reader):\n%s", diff)
 		}
 		r.stream.close()
 	})

@@ -12,7 +12,7 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// What a view publishes is found, and told to who has subscribed.
+// The engine finds what a view publishes, and sends it to subscribers.
 func TestEngineOnAView(t *testing.T) {
 	v, err := view.Open(view.Config{Path: filepath.Join(t.TempDir(), "view.db"), Cluster: "c", Site: "broker-1"})
 	if err != nil {
@@ -22,7 +22,7 @@ func TestEngineOnAView(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(context.Background()) // it ends after the HTTP server
+	ctx, cancel := context.WithCancel(context.Background()) // ends after the HTTP server
 	var running sync.WaitGroup
 	running.Go(func() { _ = v.Run(ctx) })
 	running.Go(func() { _ = e.Run(ctx) })
