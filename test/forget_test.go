@@ -136,7 +136,7 @@ func TestForget(t *testing.T) {
 		}
 		return err
 	})
-	if !log.Await(10*time.Second, "this worker was forgotten while it was away: it joins again with its machines and volumes") {
+	if !log.Await(10*time.Second, "this worker had been removed while it was unreachable") {
 		t.Errorf("it does not say so:\n%s", &log)
 	}
 	if err := one.Destroy(t.Context(), app, m.ID, force, ""); err != nil {

@@ -10,35 +10,35 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// Outcome says what became of a transaction.
+// Outcome is the result of applying a transaction.
 type Outcome int
 
-// The outcomes.
+// Outcomes.
 const (
-	Taken    Outcome = iota + 1 // it will be in the file soon
-	Known                       // we have it already
-	Gap                         // transactions before it are missing: pull what follows Head
-	Ahead                       // it is of our own site and we do not know it: Renew
-	Unproven                    // we lack what its signature is checked with: pull what follows Head
+	Taken    Outcome = iota + 1 // the transaction will soon be in the file
+	Known                       // the transaction is already in the file or queued
+	Gap                         // earlier transactions are missing: pull the ones after Head
+	Ahead                       // the transaction is from this server's own site, but this server doesn't know it: call Renew
+	Unproven                    // the data for checking the signature is missing: pull the transactions after Head
 )
 
-// Verdict is the answer to a transaction of another site.
+// Verdict is the result of applying another site's transaction.
 type Verdict struct {
 	Outcome  Outcome
-	Position wire.Position // of the transaction
+	Position wire.Position // the transaction's position
 }
 
-// Apply takes in an encoded transaction of another site, when the site has
-// signed it. It does not wait for the file, never blocks, and keeps nothing of
-// the slice. CodeInvalid: it is malformed and nothing of it is taken in.
-// CodeForbidden: it is not of its site, whatever member passed it on.
-// CodeUnavailable: Run has ended.
+// Apply queues an encoded transaction of another site if that site has signed it. It never blocks, does not wait for
+// the file, and does not retain the slice.
+//
+// Errors: CodeInvalid if the transaction is malformed, CodeForbidden if its site has not signed it, CodeUnavailable
+// if Run has returned.
 func (v *View) Apply(encoded []byte) (Verdict, error) {
 	p, err := wire.Peek(encoded)
 	if err != nil {
 		return Verdict{}, err
 	}
-	// Gossip brings most transactions several times: look before decoding.
+	// Gossip delivers most transactions several times, so check before decoding.
 	if out, err := v.known(p); out != 0 || err != nil {
 		return Verdict{out, p}, err
 	}
@@ -49,7 +49,7 @@ func (v *View) Apply(encoded []byte) (Verdict, error) {
 	return v.take(tx, nil)
 }
 
-// known returns 0 for a transaction that has to be looked at.
+// known returns the outcome for a transaction that need not be decoded, or 0 if it must be.
 func (v *View) known(p wire.Position) (Outcome, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -60,7 +60,7 @@ func (v *View) known(p wire.Position) (Outcome, error) {
 	case v.ahead(p):
 		return 0, wire.CheckEpoch(p.Stream, v.config.Now())
 	case v.intake.has(p, h.seq):
-		v.poke() // it may have been queued only now
+		v.poke() // there may be room for it only now
 		return Known, nil
 	case ok:
 		return 0, nil
@@ -71,15 +71,15 @@ func (v *View) known(p wire.Position) (Outcome, error) {
 	return 0, p.Site.Validate()
 }
 
-// ahead reports whether a position is one of ours that we have not come to. The
-// lock is held.
+// ahead reports whether p is a position of this server's own site that this server has not reached. The caller holds
+// the lock.
 func (v *View) ahead(p wire.Position) bool {
 	self := v.state.self
 	return p.Site == self.Site && (p.Epoch > self.Epoch || p.Epoch == self.Epoch && p.Seq > v.state.heads[self].seq)
 }
 
-// take takes in a transaction that is new. proven is who has signed it, when
-// that is known from a later one.
+// take checks a transaction's signature and queues it. If a later transaction has already proved the author, proven
+// is that author; otherwise it is nil.
 func (v *View) take(tx *wire.Sealed, proven *wire.Author) (Verdict, error) {
 	by := proven
 	if by == nil {
@@ -111,7 +111,7 @@ func (v *View) take(tx *wire.Sealed, proven *wire.Author) (Verdict, error) {
 	return Verdict{out, tx.Pos}, nil
 }
 
-// noteForged counts what is not of its site.
+// noteForged counts a transaction that its alleged site has not signed.
 func (v *View) noteForged(err error) {
 	if bourse.CodeOf(err) == bourse.CodeForbidden {
 		v.mu.Lock()
@@ -120,8 +120,7 @@ func (v *View) noteForged(err error) {
 	}
 }
 
-// pinned returns the author of a stream, nil when we do not have it. The lock is
-// held.
+// pinned returns a stream's known author, or nil if there is none. The caller holds the lock.
 func (v *View) pinned(s wire.Stream) *wire.Author {
 	if s == v.state.self {
 		return &wire.Author{Stream: s, Birth: v.state.signer.Birth}
@@ -132,8 +131,8 @@ func (v *View) pinned(s wire.Stream) *wire.Author {
 	return v.intake.authors[s]
 }
 
-// authorOf returns the author of a transaction's stream: nil when neither we
-// know it nor the transaction does. CodeForbidden: it is another than it claims.
+// authorOf returns the author of a transaction's stream, or nil if neither the view nor the transaction contains its
+// birth certificate. It returns CodeForbidden if the two contradict each other.
 func (v *View) authorOf(tx *wire.Sealed) (*wire.Author, error) {
 	v.mu.Lock()
 	by := v.pinned(tx.Pos.Stream)
@@ -149,7 +148,7 @@ func (v *View) authorOf(tx *wire.Sealed) (*wire.Author, error) {
 	return by, by.Read(v.verifier.Keys)
 }
 
-// decode reads a transaction and sorts out the rows that do not fit.
+// decode decodes a transaction's rows and separates those that do not fit the schema.
 func (v *View) decode(tx *wire.Sealed, by *wire.Author) *incoming {
 	in := &incoming{Position: tx.Pos, at: tx.At, by: by, encoded: bytes.Clone(tx.Encoded), rows: make([]schema.Entry, 0, len(tx.Rows))}
 	st := wire.Stamp{Position: tx.Pos, At: tx.At}
@@ -166,7 +165,7 @@ func (v *View) decode(tx *wire.Sealed, by *wire.Author) *incoming {
 
 func (v *View) decodeEntry(st wire.Stamp, by *wire.Author, raw []byte) (schema.Entry, error) {
 	if len(raw) > wire.MaxRow+wire.MaxKey+wire.MaxColumns*wire.MaxName {
-		return schema.Entry{}, fmt.Errorf("a row of %d bytes, at most %d", len(raw), wire.MaxRow)
+		return schema.Entry{}, fmt.Errorf("a row has %d bytes, but at most %d are allowed", len(raw), wire.MaxRow)
 	}
 	w, err := wire.DecodeRow(raw)
 	if err != nil {
@@ -179,7 +178,7 @@ func (v *View) decodeEntry(st wire.Stamp, by *wire.Author, raw []byte) (schema.E
 	if err != nil || !e.Shared {
 		return e, err
 	}
-	// Its site has signed the transaction, but others get the row alone.
+	// The transaction's signature covers the row here, but other members receive the row without its transaction.
 	e.Proof = wire.Proof{By: by, Sig: bytes.Clone(w.Sig)}
 	r := e.Version(st)
 	err = v.verifier.Attest(&r)
@@ -187,10 +186,10 @@ func (v *View) decodeEntry(st wire.Stamp, by *wire.Author, raw []byte) (schema.E
 	return e, err
 }
 
-// Flush waits until everything taken by Apply before is in the file.
+// Flush waits until everything that Apply has queued so far is in the file.
 func (v *View) Flush(ctx context.Context) error {
 	v.mu.Lock()
-	f := flush{v.intake.given, make(chan struct{})}
+	f := flush{v.intake.issued, make(chan struct{})}
 	switch {
 	case v.ended:
 		v.mu.Unlock()

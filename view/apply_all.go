@@ -6,18 +6,17 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// Applied is what became of one of several transactions.
+// Applied is the result for one of several transactions.
 type Applied struct {
 	Verdict
 	Err error
 }
 
-// ApplyAll is Apply for transactions that come together, in their order. One
-// signature is enough for a run of a stream's transactions that are linked:
-// each proves the one before it.
+// ApplyAll applies several transactions in order. If consecutive transactions of a stream are linked, it checks only
+// the last one's signature, because each transaction contains the hash of the one before it.
 func (v *View) ApplyAll(encoded [][]byte) []Applied {
 	out := make([]Applied, len(encoded))
-	txs := make([]*wire.Sealed, len(encoded)) // nil: nothing is left to do
+	txs := make([]*wire.Sealed, len(encoded)) // nil: nothing remains to be done
 	births := map[wire.Stream]*wire.Author{}
 	for i, b := range encoded {
 		txs[i], out[i].Err = wire.OpenTx(b)
@@ -44,8 +43,8 @@ func (v *View) ApplyAll(encoded [][]byte) []Applied {
 	return out
 }
 
-// provenByLater returns who has signed each of some transactions, as far as
-// signatures of later ones among them show; nil: it has to be looked at itself.
+// provenByLater returns each transaction's author if a later transaction's signature proves it, or nil if the
+// transaction's own signature has to be checked.
 func (v *View) provenByLater(txs []*wire.Sealed, births map[wire.Stream]*wire.Author) []*wire.Author {
 	proven := make([]*wire.Author, len(txs))
 	for i := len(txs) - 2; i >= 0; i-- {
@@ -67,8 +66,7 @@ func (v *View) provenByLater(txs []*wire.Sealed, births map[wire.Stream]*wire.Au
 	return proven
 }
 
-// Forged counts the transactions and rows, since the start, that were not of
-// the sites that they claimed to be of.
+// Forged returns the number of transactions and rows since startup that were not signed by their alleged sites.
 func (v *View) Forged() uint64 {
 	v.mu.Lock()
 	defer v.mu.Unlock()

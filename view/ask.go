@@ -12,7 +12,7 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// Ask returns the answer to a question, which is called as by Read.
+// Ask runs a query on a snapshot of the file, as Read does, and returns its result.
 func Ask[T any](ctx context.Context, v *View, question func(*sqlite.Conn) (T, error)) (T, error) {
 	var answer T
 	err := v.Read(ctx, func(c *sqlite.Conn) (err error) {
@@ -22,42 +22,42 @@ func Ask[T any](ctx context.Context, v *View, question func(*sqlite.Conn) (T, er
 	return answer, err
 }
 
-// Machines lists machines by the time they were made, then by id.
+// Machines lists machines by creation time, then by ID.
 func (v *View) Machines(ctx context.Context, f inventory.Filter) ([]inventory.Listed, error) {
 	return Ask(ctx, v, inventory.Machines(f))
 }
 
-// Machine returns one machine; nil if there is none with this id.
+// Machine returns the machine with this ID, or nil if there is none.
 func (v *View) Machine(ctx context.Context, id bourse.MachineID) (*inventory.Listed, error) {
 	return Ask(ctx, v, inventory.Machine(id))
 }
 
-// CountMachines counts the machines of every app that has any.
+// CountMachines returns the number of machines of each app that has any.
 func (v *View) CountMachines(ctx context.Context) (map[bourse.AppRef]int, error) {
 	return Ask(ctx, v, inventory.CountMachines())
 }
 
-// Volumes lists volumes by the time they were made, then by id.
+// Volumes lists volumes by creation time, then by ID.
 func (v *View) Volumes(ctx context.Context, f inventory.VolumeFilter) ([]inventory.ListedVolume, error) {
 	return Ask(ctx, v, inventory.Volumes(f))
 }
 
-// Images lists the images that workers have.
+// Images lists the images on the workers.
 func (v *View) Images(ctx context.Context, f inventory.ImageFilter) ([]inventory.ListedImage, error) {
 	return Ask(ctx, v, inventory.Images(f))
 }
 
-// AwayWorkers lists the workers that are not heard from.
+// AwayWorkers lists the unreachable workers.
 func (v *View) AwayWorkers(ctx context.Context) ([]inventory.AwayWorker, error) {
 	return Ask(ctx, v, inventory.AwayWorkers())
 }
 
-// Forgotten lists the workers that were forgotten and have not come back.
+// Forgotten lists the workers that an operator has removed and that have not returned.
 func (v *View) Forgotten(ctx context.Context) ([]inventory.ForgottenWorker, error) {
 	return Ask(ctx, v, inventory.Forgotten())
 }
 
-// Apps lists every app by name, deleted ones included.
+// Apps lists all apps by name, including deleted ones.
 func (v *View) Apps(ctx context.Context) ([]bourse.App, error) { return Ask(ctx, v, inventory.Apps()) }
 
 // App returns the app with this name, even if it has been deleted, or nil if there is none.
@@ -65,27 +65,27 @@ func (v *View) App(ctx context.Context, name bourse.AppName) (*bourse.App, error
 	return Ask(ctx, v, inventory.App(name))
 }
 
-// Releases lists the releases of an app, by its id, oldest first.
+// Releases lists the releases of the app with this ID, oldest first.
 func (v *View) Releases(ctx context.Context, app string) ([]release.Release, error) {
 	return Ask(ctx, v, inventory.Releases(app))
 }
 
-// Deployed returns the ids of the apps that have releases.
+// Deployed returns the IDs of the apps that have releases.
 func (v *View) Deployed(ctx context.Context) ([]string, error) {
 	return Ask(ctx, v, inventory.Deployed())
 }
 
-// Tokens lists all tokens, the oldest first, revoked ones included.
+// Tokens lists all tokens, oldest first, including revoked ones.
 func (v *View) Tokens(ctx context.Context) ([]inventory.Token, error) {
 	return Ask(ctx, v, inventory.Tokens())
 }
 
-// Token returns one token; nil if there is none with this id.
+// Token returns the token with this ID, or nil if there is none.
 func (v *View) Token(ctx context.Context, id string) (*inventory.Token, error) {
 	return Ask(ctx, v, inventory.TokenByID(id))
 }
 
-// Cancelled lists the orders that a worker must not fill, the oldest first.
+// Cancelled lists the orders that a worker must not fill, oldest first.
 func (v *View) Cancelled(ctx context.Context, worker bourse.WorkerID) ([]bourse.OrderID, error) {
 	return Ask(ctx, v, inventory.Cancelled(worker))
 }
@@ -95,18 +95,18 @@ func (v *View) CanceledOn(ctx context.Context, order bourse.OrderID) ([]bourse.W
 	return Ask(ctx, v, inventory.CancelledAt(order))
 }
 
-// Secrets returns the sealed secrets of an app, by its id.
+// Secrets returns the sealed secrets of the app with this ID.
 func (v *View) Secrets(ctx context.Context, app string) ([]seal.Secret, error) {
 	return Ask(ctx, v, inventory.Secrets(app))
 }
 
-// SecretMarks returns how far brokers have come in changing an app's secrets.
+// SecretMarks returns each broker's latest version of an app's secrets.
 func (v *View) SecretMarks(ctx context.Context, app string) (seal.Marks, error) {
 	return Ask(ctx, v, inventory.SecretMarks(app))
 }
 
-// AwaitSecrets returns SecretMarks once they contain a version, or as they are when ctx
-// ends.
+// AwaitSecrets waits until an app's marks include a version, and returns them. If ctx ends first, it returns the
+// current marks without an error.
 func (v *View) AwaitSecrets(ctx context.Context, app string, version uint64) (seal.Marks, error) {
 	changes := v.Watch(wire.TableSecrets)
 	defer changes.Stop()

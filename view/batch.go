@@ -12,11 +12,11 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// maxSkew is how far another member's clock may be ahead of ours.
+// maxSkew limits how far another member's clock may be ahead.
 const maxSkew = 5 * time.Minute
 
-// batch is what one commit will change: the statements go to the file at once,
-// what the state will be is here until the file has it.
+// batch is the content of one commit. Its statements are executed at once; its changes to the in-memory state take
+// effect when the commit has succeeded.
 type batch struct {
 	conn     *sqlite.Conn
 	tables   schema.Tables
@@ -24,12 +24,12 @@ type batch struct {
 	now      time.Time
 	hasher   *wire.Hasher
 	verifier *wire.Verifier
-	careful  bool // each row alone: one that fails is quarantined
+	careful  bool // use a savepoint for each row, and quarantine rows that fail
 	overlay
-	aftermath
+	effects
 }
 
-// overlay is what the state will be, where it changes.
+// overlay contains the batch's changes to the state.
 type overlay struct {
 	self   wire.Stream
 	clock  wire.Clock
@@ -37,34 +37,33 @@ type overlay struct {
 	newest map[bourse.WorkerID]uint64
 	sums   map[sumKey]sum
 	epochs map[bourse.WorkerID][]uint64
-	gone   map[wire.Stream]bool // streams that were forgotten
+	gone   map[wire.Stream]bool // streams to remove
 	signer wire.Signer
 
 	refused    bool        // the quarantine has changed
-	refusals   int         // rows put into it
-	quarantine *Quarantine // as it will be; nil: as it is
-	written    bool        // something else has changed
+	refusals   int         // number of rows quarantined
+	quarantine *Quarantine // its new contents; nil: unchanged
+	written    bool        // the file has changed in another way
 }
 
-// aftermath is what others have to know once the file has the batch.
-type aftermath struct {
-	touched      map[string]bool      // tables, for watchers
-	gaps         map[wire.Stream]bool // streams of which a transaction had to be skipped
-	recent       []recent             // for the ring
-	published    []announcement
-	lost         bool // a new epoch of ours has begun
-	wasForgotten bool // since an operator took us for gone
-	forged       int  // shared rows that are not of their sites
+// effects collects what to report after the commit.
+type effects struct {
+	touched    map[string]bool      // tables that changed, for watchers
+	gaps       map[wire.Stream]bool // streams with a skipped transaction
+	recent     []recent             // for the ring
+	published  []announcement
+	lost       bool // this server began a new epoch
+	wasRemoved bool // an operator had removed this worker while it was unreachable
+	forged     int  // number of shared rows that their alleged sites have not signed
 }
 
-// recent is a transaction for the ring; without a frame, the stream was taken
-// from a snapshot.
+// recent is a transaction for the ring. Without a frame, it means that the stream was restored from a snapshot.
 type recent struct {
 	wire.Position
 	frame []byte
 }
 
-// announcement is a transaction of ours that others have to receive.
+// announcement is a transaction that this server has written and others have to receive.
 type announcement struct {
 	tx      *wire.Transaction
 	encoded []byte
@@ -78,7 +77,7 @@ func newBatch(c *sqlite.Conn, all schema.Tables, base *state, now time.Time, h *
 			heads: map[wire.Stream]head{}, newest: map[bourse.WorkerID]uint64{}, sums: map[sumKey]sum{},
 			epochs: map[bourse.WorkerID][]uint64{}, gone: map[wire.Stream]bool{},
 		},
-		aftermath: aftermath{touched: map[string]bool{}, gaps: map[wire.Stream]bool{}},
+		effects: effects{touched: map[string]bool{}, gaps: map[wire.Stream]bool{}},
 	}
 }
 
@@ -103,12 +102,12 @@ func (b *batch) sum(k sumKey) sum {
 	return b.base.sums[k]
 }
 
-// dirty reports whether there is anything to commit.
+// dirty reports whether there are changes to commit.
 func (b *batch) dirty() bool {
 	return len(b.heads)+len(b.gone)+len(b.newest)+len(b.sums)+len(b.touched) > 0 || b.refused || b.written || b.self != b.base.self || b.clock != b.base.clock
 }
 
-// flush writes what is in memory into the file, before the commit.
+// flush writes the in-memory changes to the file, before the commit.
 func (b *batch) flush() error {
 	for s, h := range b.heads {
 		err := schema.Run(b.conn, `INSERT INTO streams (site, epoch, seq, hash, at, rows, bytes, birth) VALUES (?, ?, ?, ?, ?, ?, ?, ?)
@@ -141,7 +140,7 @@ func (b *batch) flush() error {
 	return nil
 }
 
-// committed makes the batch the present. The caller holds the view's lock.
+// committed applies the batch's changes to the state. The caller holds the view's lock.
 func (b *batch) committed() {
 	st := b.base
 	st.self, st.clock, st.signer = b.self, b.clock, b.signer
@@ -165,12 +164,12 @@ func (b *batch) committed() {
 	}
 }
 
-// tick returns the clock of a write of ours over a version with the clock below,
-// and 0 for none.
+// tick returns the clock value for a write of this server that follows a version with the clock value below; 0 means
+// no such version.
 func (b *batch) tick(below wire.Clock) wire.Clock {
 	physical := wire.ClockAt(b.now)
 	next := max(physical, below+1)
-	// A clock that was far ahead once does not keep ours there.
+	// Don't keep following a clock that was once far ahead.
 	if b.clock < wire.ClockAt(b.now.Add(maxSkew)) {
 		next = max(next, b.clock+1)
 		b.clock = next
@@ -178,5 +177,5 @@ func (b *batch) tick(below wire.Clock) wire.Clock {
 	return next
 }
 
-// observe notes the clock of another member's write.
+// observe advances the clock to that of another member's write.
 func (b *batch) observe(c wire.Clock) { b.clock = max(b.clock, c) }

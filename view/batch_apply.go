@@ -10,20 +10,20 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// retention is how long deletions of shared rows, cancelled orders and forgotten
-// workers are kept. A file that missed more than that is thrown away at Open.
+// retention is how long deleted shared rows, canceled orders and removed workers are retained. Open replaces a file
+// that has missed more than that.
 const retention = 7 * 24 * time.Hour
 
-// apply takes in the next transaction of a stream. One that is known already is
-// passed over, and so is one that something is missing before.
+// apply applies the next transaction of a stream. It ignores a transaction that is already applied, and one that
+// follows a gap.
 func (b *batch) apply(in *incoming) error {
 	switch h := b.head(in.Stream); {
 	case in.Seq < h.seq+1 || b.ours(in.Stream):
 		return nil
-	case b.outlived(in.Stream):
+	case b.superseded(in.Stream):
 		b.gaps[in.Stream] = true
 		return nil
-	case in.Seq > h.seq+1 || h.by != nil && !h.by.Same(in.by): // of two births the first one that came counts
+	case in.Seq > h.seq+1 || h.by != nil && !h.by.Same(in.by): // or another birth certificate: the first one that arrived counts
 		b.gaps[in.Stream] = true
 		return nil
 	}
@@ -45,8 +45,7 @@ func (b *batch) apply(in *incoming) error {
 	return nil
 }
 
-// skip takes in a transaction without its rows: they brought down what
-// tried to apply it.
+// skip advances past a transaction whose rows could not be applied, for example because they caused a panic.
 func (b *batch) skip(in *incoming, reason error) error {
 	st := wire.Stamp{Position: in.Position, At: in.at}
 	if in.Seq != b.head(in.Stream).seq+1 || b.ours(in.Stream) {
@@ -56,18 +55,18 @@ func (b *batch) skip(in *incoming, reason error) error {
 		return err
 	}
 	b.recent = append(b.recent, recent{in.Position, in.encoded})
-	return b.refuse(refusal{Stamp: st, reason: fmt.Errorf("the whole transaction: %w", reason)})
+	return b.refuse(refusal{Stamp: st, reason: fmt.Errorf("whole transaction: %w", reason)})
 }
 
-// ours reports whether a stream is the one that we write. Earlier lives of ours
-// are as good as another site's.
+// ours reports whether s is the stream that this server writes now. Streams of its earlier epochs are treated like
+// another site's.
 func (b *batch) ours(s wire.Stream) bool { return s.Site == b.self.Site && s.Epoch >= b.self.Epoch }
 
-// advance moves a stream's head. The first transaction of a site's new life
-// ends the rows of the lives before it.
+// advance moves a stream's head. The first transaction of a new epoch deletes the site's owned rows of earlier
+// epochs.
 func (b *batch) advance(st wire.Stamp, by *wire.Author) error {
 	if st.Epoch > b.newestOf(st.Site) {
-		if err := b.disown(st.Site); err != nil {
+		if err := b.deleteOwned(st.Site); err != nil {
 			return err
 		}
 		b.newest[st.Site] = st.Epoch
@@ -84,13 +83,13 @@ func (b *batch) advance(st wire.Stamp, by *wire.Author) error {
 	return nil
 }
 
-// disown deletes all owned rows of a site, a part at a time.
-func (b *batch) disown(site bourse.WorkerID) error {
+// deleteOwned deletes all owned rows of a site, in parts.
+func (b *batch) deleteOwned(site bourse.WorkerID) error {
 	const part = 512
 	for {
 		found, err := b.tables.Owned(b.conn, site, part)
 		if err != nil {
-			return fmt.Errorf("forget the rows of %s: %w", site, err)
+			return fmt.Errorf("delete the rows of %s: %w", site, err)
 		}
 		if len(found) == 0 {
 			return nil
@@ -103,8 +102,7 @@ func (b *batch) disown(site bourse.WorkerID) error {
 	}
 }
 
-// takeOne merges a row. In a careful batch a row that fails, even by a panic,
-// is quarantined and the rest goes on.
+// takeOne merges one row. In a careful batch, a row that fails or panics is quarantined, and the batch continues.
 func (b *batch) takeOne(st wire.Stamp, e *schema.Entry) error {
 	if !b.careful {
 		return b.take(st, e)
@@ -113,7 +111,7 @@ func (b *batch) takeOne(st wire.Stamp, e *schema.Entry) error {
 		return err
 	}
 	cause := recovered(func() error { return b.take(st, e) })
-	if cause != nil && fateOf(cause) != fateBadRow {
+	if cause != nil && failureOf(cause) != failBadRow {
 		return cause
 	}
 	if cause != nil {
@@ -140,7 +138,7 @@ func (b *batch) take(st wire.Stamp, e *schema.Entry) error {
 
 func (b *batch) takeOwned(st wire.Stamp, e *schema.Entry) error {
 	if st.Epoch < b.newestOf(st.Site) {
-		return nil // of an earlier life
+		return nil // from an earlier epoch
 	}
 	old, ok, err := b.tables.Find(b.conn, e.Table, false, st.Site, e.Key)
 	switch {
@@ -172,7 +170,7 @@ func (b *batch) takeShared(st wire.Stamp, e *schema.Entry) error {
 			b.forged++
 			return nil
 		}
-		r := refusalOf(e, st, fmt.Errorf("its clock is %s ahead of ours", ahead.Round(time.Second)))
+		r := refusalOf(e, st, fmt.Errorf("its clock is %s ahead of this server's", ahead.Round(time.Second)))
 		r.retry = e.Clock.Time().Add(-maxSkew).UnixNano()
 		return b.refuse(r)
 	}
@@ -180,8 +178,7 @@ func (b *batch) takeShared(st wire.Stamp, e *schema.Entry) error {
 	return err
 }
 
-// mergeIn puts a version of a shared row in the place of the one in the file,
-// if it is the greater one, and reports whether it was.
+// mergeIn stores a version of a shared row if it is greater than the stored one, and reports whether it was.
 func (b *batch) mergeIn(r wire.Version) (bool, error) {
 	r.Hash = b.hasher.Of(r)
 	old, ok, err := b.tables.Find(b.conn, r.Table, true, r.Site, r.Key)
@@ -189,7 +186,7 @@ func (b *batch) mergeIn(r wire.Version) (bool, error) {
 		return false, err
 	}
 	if !b.verifier.Valid(&r) {
-		b.forged++ // dropped without a trace: it may be about any site
+		b.forged++ // not quarantined, because a forged row could name any site
 		return false, nil
 	}
 	b.observe(r.Clock)
@@ -204,7 +201,7 @@ func (b *batch) mergeIn(r wire.Version) (bool, error) {
 	return true, b.replace(&old, r)
 }
 
-// expired reports whether a version has served its time.
+// expired reports whether a version is past its retention.
 func (b *batch) expired(r wire.Version) bool {
 	return schema.Expired(&r, wire.ClockAt(b.now.Add(-retention)))
 }

@@ -5,23 +5,23 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// maxBody of a transaction of ours: what its rows may take of MaxTx.
+// maxBody limits the encoded rows of a transaction that this server writes, leaving space in MaxTx for the head.
 const maxBody = wire.MaxTx - 1024
 
-// writing collects what becomes our next transaction.
+// writing collects the rows of the next transaction.
 type writing struct {
 	tx    *wire.Transaction
 	rows  [][]byte
 	bytes int
 }
 
-// publish writes rows of ours that say something new. It returns the position of
-// the last transaction, zero when there was nothing to say.
+// publish writes the rows that differ from the stored ones. It returns the last transaction's position, or the zero
+// Position if nothing differed.
 func (b *batch) publish(rows []schema.Entry) (wire.Position, error) {
 	var w writing
 	var last wire.Position
 	for i := range rows {
-		change, old, err := b.news(&rows[i])
+		change, old, err := b.changesOf(&rows[i])
 		if err != nil {
 			return last, err
 		}
@@ -50,7 +50,7 @@ func (b *batch) publish(rows []schema.Entry) (wire.Position, error) {
 	return b.close(&w)
 }
 
-// encode writes a row of ours, and signs one that belongs to no site.
+// encode encodes a row, and signs it if it is shared.
 func (b *batch) encode(said wire.Row, e *schema.Entry) ([]byte, error) {
 	w, err := wire.BodyOf(said)
 	if err != nil {
@@ -66,21 +66,21 @@ func (b *batch) encode(said wire.Row, e *schema.Entry) ([]byte, error) {
 	return wire.EncodeRow(w)
 }
 
-// prove signs a version of a shared row of ours.
+// prove signs a version of a shared row.
 func (b *batch) prove(r *wire.Version) error {
 	sig, err := wire.Sign(b.signer.Key, wire.Message(wire.SignedRow, b.verifier.Cluster, b.hasher.Encode(*r)))
 	r.Proof = wire.Proof{By: &wire.Author{Stream: b.self, Birth: b.signer.Birth}, Sig: sig, Checked: true}
 	return err
 }
 
-// begin makes the next transaction of ours unless it has begun.
+// begin starts the next transaction unless one is open.
 func (b *batch) begin(w *writing) {
 	if w.tx == nil {
 		w.tx = &wire.Transaction{Position: wire.Position{Stream: b.self, Seq: b.head(b.self).seq + 1}, At: b.now.UnixNano()}
 	}
 }
 
-// close ends a transaction of ours.
+// close completes the open transaction.
 func (b *batch) close(w *writing) (wire.Position, error) {
 	by := wire.Seal{Cluster: b.verifier.Cluster, Key: b.signer.Key, Prev: []byte(b.signer.Prev)}
 	if w.tx.Seq == 1 {
@@ -99,8 +99,8 @@ func (b *batch) close(w *writing) (wire.Position, error) {
 	return p, err
 }
 
-// news cuts a row of ours down to what is new: nil when nothing is.
-func (b *batch) news(e *schema.Entry) (change *schema.Entry, old *wire.Version, err error) {
+// changesOf reduces a row to its changes. It returns nil if there are none.
+func (b *batch) changesOf(e *schema.Entry) (change *schema.Entry, old *wire.Version, err error) {
 	stands, ok, err := b.tables.Find(b.conn, e.Table, e.Shared, b.self.Site, e.Key)
 	if err != nil {
 		return nil, nil, err
@@ -125,18 +125,18 @@ func (b *batch) news(e *schema.Entry) (change *schema.Entry, old *wire.Version, 
 	if e.Shared {
 		out.Clock = b.tick(stands.Clock)
 		if ok && wire.Order(stands, b.version(wire.Stamp{Position: wire.Position{Stream: b.self}}, &out)) >= 0 {
-			return nil, nil, nil // another app of that name was first
+			return nil, nil, nil // an older app has this name
 		}
 	}
 	return &out, old, nil
 }
 
-// version is what a change of a shared row makes of it.
+// version returns the version that a change of a shared row creates.
 func (b *batch) version(st wire.Stamp, e *schema.Entry) wire.Version {
 	return wire.Version{Stamp: st, Table: e.Table, Key: e.Key, Shared: true, Deleted: e.Deleted, Clock: e.Clock, Columns: e.Change, Proof: e.Proof}
 }
 
-// write puts a change of ours into the file.
+// write stores a change of this server's row in the file.
 func (b *batch) write(st wire.Stamp, e *schema.Entry, old *wire.Version) error {
 	switch {
 	case e.Shared:
@@ -151,8 +151,7 @@ func (b *batch) write(st wire.Stamp, e *schema.Entry, old *wire.Version) error {
 	return b.replace(old, r)
 }
 
-// missing makes deletions of the rows of ours in some tables that are not among
-// rows.
+// missing returns deletions of this server's rows in the named tables that are not among rows.
 func (b *batch) missing(names []string, rows []schema.Entry) ([]schema.Entry, error) {
 	type address struct{ table, key string }
 	keep := make(map[address]bool, len(rows))
@@ -174,9 +173,8 @@ func (b *batch) missing(names []string, rows []schema.Entry) ([]schema.Entry, er
 	return out, nil
 }
 
-// announce makes the first transaction of a life even of nothing, so that
-// others forget the lives before it.
-func (b *batch) announce() (wire.Position, error) {
+// ensureStarted writes an empty transaction if the stream has none yet, so that others delete the rows of earlier epochs.
+func (b *batch) ensureStarted() (wire.Position, error) {
 	if b.head(b.self).seq > 0 {
 		return wire.Position{}, nil
 	}
@@ -185,9 +183,9 @@ func (b *batch) announce() (wire.Position, error) {
 	return b.close(&w)
 }
 
-// renew begins a new life of ours, after the epoch given.
+// renew starts a new epoch of this server's stream, greater than after.
 func (b *batch) renew(after uint64) error {
-	if err := b.disown(b.self.Site); err != nil {
+	if err := b.deleteOwned(b.self.Site); err != nil {
 		return err
 	}
 	b.self.Epoch = max(uint64(max(b.now.UnixMilli(), 1)), after+1, b.self.Epoch+1)

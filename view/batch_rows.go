@@ -5,8 +5,8 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// replace puts version r in the place of old, if there is one. The statements
-// come first: when one fails, the sums are as they were.
+// replace stores version r in place of old, which may be nil. The statements run first, so that the sums do not
+// change if one fails.
 func (b *batch) replace(old *wire.Version, r wire.Version) error {
 	r.Hash = b.hasher.Of(r)
 	r.Placed = b.placed(&r)
@@ -19,12 +19,12 @@ func (b *batch) replace(old *wire.Version, r wire.Version) error {
 	b.account(r, 1)
 	b.touch(r.Table)
 	if r.Table == wire.TableForgotten && r.Shared && !r.Deleted {
-		return b.forgetWorker(bourse.WorkerID(r.Key), r.Columns)
+		return b.removeWorker(bourse.WorkerID(r.Key), r.Columns)
 	}
 	return nil
 }
 
-// remove deletes a row without a trace.
+// remove deletes a row without a tombstone.
 func (b *batch) remove(old wire.Version) error {
 	if err := b.tables.Remove(b.conn, old); err != nil {
 		return err
@@ -34,8 +34,7 @@ func (b *batch) remove(old wire.Version) error {
 	return nil
 }
 
-// account adds a row's hash to the sums, or takes it out: both are the
-// exclusive or.
+// account adds a row to the sums if n is 1, and removes it if n is -1. The exclusive or does both for hashes.
 func (b *batch) account(r wire.Version, n int64) {
 	k := sumKey{r.Table, r.Shared}
 	s := b.sum(k)
@@ -45,7 +44,7 @@ func (b *batch) account(r wire.Version, n int64) {
 	}
 	b.sums[k] = s
 	if !r.Shared {
-		// No owned rows of older epochs are left: the site's newest has them all.
+		// Rows of older epochs have been deleted, so all owned rows belong to the newest.
 		of := wire.Stream{Site: r.Site, Epoch: b.newestOf(r.Site)}
 		h := b.head(of)
 		h.hash ^= r.Hash
@@ -58,6 +57,6 @@ func (b *batch) account(r wire.Version, n int64) {
 func (b *batch) touch(table string) {
 	b.touched[table] = true
 	if table == wire.TableMachines {
-		b.touched[TableServices] = true // kept by triggers
+		b.touched[TableServices] = true // maintained by triggers
 	}
 }

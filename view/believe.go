@@ -12,7 +12,7 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// Prove returns an app with its proof. CodeNotFound: the view does not have it.
+// Prove returns an app together with its proof. It returns CodeNotFound if the app is not in the view.
 func (v *View) Prove(ctx context.Context, name bourse.AppName) (bourse.App, error) {
 	var app bourse.App
 	err := v.Read(ctx, func(c *sqlite.Conn) error {
@@ -21,7 +21,7 @@ func (v *View) Prove(ctx context.Context, name bourse.AppName) (bourse.App, erro
 			return err
 		}
 		if found == nil {
-			return bourse.Errorf(bourse.CodeNotFound, "app %s is not in the view", name)
+			return bourse.Errorf(bourse.CodeNotFound, "app %s not found in the view", name)
 		}
 		app = *found
 		app.Proof, err = v.prove(c, wire.TableApps, string(name))
@@ -30,7 +30,7 @@ func (v *View) Prove(ctx context.Context, name bourse.AppName) (bourse.App, erro
 	return app, err
 }
 
-// prove writes the proof of a shared row.
+// prove encodes the proof of a shared row.
 func (v *View) prove(c *sqlite.Conn, table, key string) ([]byte, error) {
 	r, ok, err := v.tables.Find(c, table, true, "", key)
 	if err != nil || !ok {
@@ -47,8 +47,8 @@ func (v *View) prove(c *sqlite.Conn, table, key string) ([]byte, error) {
 	return wire.EncodeProof(r, birth, sig)
 }
 
-// Believe merges rows by their proofs, which may come from anybody: what they
-// do not prove changes nothing. CodeInvalid: one of them is no proof at all.
+// Believe merges rows by their proofs. The proofs may come from anyone, because only rows with valid signatures
+// change the view. It returns CodeInvalid if a proof is malformed.
 func (v *View) Believe(ctx context.Context, proofs ...[]byte) error {
 	list := make([]wire.ProvenRow, len(proofs))
 	for i, b := range proofs {
@@ -71,9 +71,9 @@ func (v *View) Believe(ctx context.Context, proofs ...[]byte) error {
 	return nil
 }
 
-// BelieveApps merges the proven parts of a worker's report about apps into the view, and
-// returns the reported apps as the view has them then. Without proofs a worker could give
-// an app to anybody whenever a view is new. CodeInvalid: something is not a proof.
+// BelieveApps merges the apps in a worker's report that have valid proofs, and returns the view's current records of
+// the reported apps. Without proofs, a worker could assign an app to any organization while a view is new. It returns
+// CodeInvalid if a proof is malformed.
 func (v *View) BelieveApps(ctx context.Context, reported []bourse.App) ([]bourse.App, error) {
 	var proofs [][]byte
 	for _, app := range reported {

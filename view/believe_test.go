@@ -14,8 +14,7 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// TestBelieveOnlyProofs: a copy of an app that was kept elsewhere comes back as
-// a broker signed it, and no other way.
+// A copy of an app from outside the view is restored only as a broker has signed it.
 func TestBelieveOnlyProofs(t *testing.T) {
 	broker := startMember(t, Config{Site: "b1"})
 	shop := bourse.App{Name: "shop", ID: "x", Org: "acme", CreatedAt: time.Now().UTC()}
@@ -68,12 +67,12 @@ func TestBelieveOnlyProofs(t *testing.T) {
 		t.Errorf("rows (-broker +worker):\n%s", d)
 	}
 	if again, err := m.Prove(t.Context(), "shop"); err != nil || !bytes.Equal(again.Proof, app.Proof) {
-		t.Errorf("it is proven otherwise by who was told: %v", err)
+		t.Errorf("the worker's proof of the row differs: %v", err)
 	}
 	m.sound()
 }
 
-// FuzzBelieve returns a view whatever proof.
+// FuzzBelieve passes arbitrary proofs to a view.
 func FuzzBelieve(f *testing.F) {
 	broker := startMember(f, Config{Site: "b1"})
 	broker.publish(inventory.AppRow(bourse.App{Name: "shop", ID: "x", Org: "acme"}))
@@ -94,10 +93,10 @@ func FuzzBelieve(f *testing.F) {
 	})
 }
 
-// What a worker reports of apps is worth what a broker has signed of it: a broker
-// with an empty view takes from the copy what its proof says and not what the
-// copy says, and nothing at all without one. So a worker gives no app away.
-func TestAWorkersCopyOfAnAppIsWorthItsProof(t *testing.T) {
+// A worker's report about apps counts only as far as brokers have signed it. A broker with an empty view restores the
+// contents of a copy's proof, not those of the copy, and nothing without a proof. Otherwise a worker could assign an
+// app to another organization.
+func TestBelieveAppsUsesOnlyProofs(t *testing.T) {
 	born := time.Now().UTC().Add(-time.Hour).Truncate(0)
 	shop := bourse.App{Name: "shop", ID: "x", Org: "acme", CreatedAt: born}
 	former := startMember(t, Config{Site: "b1"})
@@ -126,7 +125,7 @@ func TestAWorkersCopyOfAnAppIsWorthItsProof(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := startMember(t, Config{Site: "b2"})
-			for range 2 { // once from nothing, once with what the first time has brought
+			for range 2 { // first with an empty view, then with the result of the first time
 				got, err := m.BelieveApps(t.Context(), x.reported)
 				if err != nil {
 					t.Fatal(err)
@@ -139,14 +138,14 @@ func TestAWorkersCopyOfAnAppIsWorthItsProof(t *testing.T) {
 	}
 }
 
-// A proof that is none is an error, not an app.
-func TestAWorkersProofThatIsNone(t *testing.T) {
+// A malformed proof is an error and creates no app.
+func TestBelieveAppsRejectsMalformedProof(t *testing.T) {
 	m := startMember(t, Config{Site: "b2"})
 	got, err := m.BelieveApps(t.Context(), []bourse.App{{Name: "shop", ID: "x", Org: "thief", Proof: []byte("no proof")}})
 	if bourse.CodeOf(err) != bourse.CodeInvalid || len(got) != 0 {
 		t.Errorf("got %+v, %v, want %s", got, err, bourse.CodeInvalid)
 	}
 	if app, err := m.App(t.Context(), "shop"); app != nil || err != nil {
-		t.Errorf("the app is there: %+v, %v", app, err)
+		t.Errorf("the app exists: %+v, %v", app, err)
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// benchMachine is a machine's row of a usual size, about 700 bytes.
+// benchMachine returns a machine's row of typical size, about 700 bytes.
 func benchMachine(n int) wire.Row {
 	return wire.Row{Table: wire.TableMachines, Key: fmt.Sprintf("00000100%06x", n), Columns: map[string]wire.Value{
 		"app": fmt.Sprintf("app%d", n%1000), "name": fmt.Sprintf("machine-%d", n), "region": "gru", "order_id": "01JAAAAAAAAAAAAAAAAAAAAAAA",
@@ -31,8 +31,7 @@ func benchLog(b *testing.B, n int, row func(i int) wire.Row) [][]byte {
 	return log
 }
 
-// BenchmarkApply takes in transactions of one row each, from decoding to the
-// commit.
+// BenchmarkApply applies transactions of one row each, from decoding to the commit.
 func BenchmarkApply(b *testing.B) {
 	const machines = 10_000
 	state := func(i int) wire.Row {
@@ -52,7 +51,7 @@ func BenchmarkApply(b *testing.B) {
 	}
 }
 
-// BenchmarkNewcomer returns a member 100 000 machines in a snapshot.
+// BenchmarkNewcomer restores a snapshot of 100 000 machines.
 func BenchmarkNewcomer(b *testing.B) {
 	const machines = 100_000
 	from := startMember(b, Config{Path: tempFile(b), Site: "w1"})
@@ -82,7 +81,7 @@ func BenchmarkNewcomer(b *testing.B) {
 	b.ReportMetric(machines*float64(b.N)/b.Elapsed().Seconds(), "rows/s")
 }
 
-// BenchmarkPublish writes one change of ours and waits for it.
+// BenchmarkPublish publishes one change and waits for it.
 func BenchmarkPublish(b *testing.B) {
 	m := startMember(b, Config{Path: tempFile(b), Site: "w1"})
 	for i := 0; b.Loop(); i++ {
@@ -92,7 +91,7 @@ func BenchmarkPublish(b *testing.B) {
 	}
 }
 
-// BenchmarkKnown hears again what it has, as gossip does most of the time.
+// BenchmarkKnown applies known transactions, which is what gossip does most of the time.
 func BenchmarkKnown(b *testing.B) {
 	m := startMember(b, Config{Site: "w1"})
 	tx := encoded(b, "w2", 1, 1, benchMachine(1))
@@ -104,7 +103,7 @@ func BenchmarkKnown(b *testing.B) {
 	}
 }
 
-// BenchmarkDigest returns that of a thousand sites.
+// BenchmarkDigest computes the digest of a view with a thousand sites.
 func BenchmarkDigest(b *testing.B) {
 	m := startMember(b, Config{Site: "w1"})
 	for i := range 1000 {

@@ -5,9 +5,8 @@ import (
 	"strings"
 )
 
-// bootID names the present life of the host. It is "" where the kernel does
-// not say: then a crash of the host goes unnoticed here, and is found out when
-// gossip shows more of our stream than we have.
+// bootID identifies the host's current boot. It returns "" if the kernel does not provide an ID. In that case a host
+// crash is detected only when gossip shows later transactions of this server's stream.
 func bootID() string {
 	b, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {

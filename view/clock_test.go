@@ -13,10 +13,10 @@ func TestClockOfAWrite(t *testing.T) {
 		last, below wire.Clock
 		want        wire.Clock
 	}{
-		"the time":                     {0, 0, wire.ClockAt(now)},
-		"after the last given":         {wire.ClockAt(now) + 7, 0, wire.ClockAt(now) + 8},
-		"over what is there":           {0, wire.ClockAt(now) + 9, wire.ClockAt(now) + 10},
-		"far ahead once, not for good": {wire.ClockAt(now.Add(time.Hour)), 0, wire.ClockAt(now)},
+		"the time":                            {0, 0, wire.ClockAt(now)},
+		"after the last given":                {wire.ClockAt(now) + 7, 0, wire.ClockAt(now) + 8},
+		"over what is there":                  {0, wire.ClockAt(now) + 9, wire.ClockAt(now) + 10},
+		"far ahead once, but not permanently": {wire.ClockAt(now.Add(time.Hour)), 0, wire.ClockAt(now)},
 	} {
 		b := newBatch(nil, nil, &state{clock: c.last}, now, nil, nil)
 		if got := b.tick(c.below); got != c.want {

@@ -8,40 +8,39 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// Config says where a view is and whose it is.
+// Config configures a View.
 type Config struct {
 	Path    string          // the SQLite file; "": in memory, for tests and simulations
-	Cluster string          // the cluster's id; a file of another one is replaced
-	Site    bourse.WorkerID // ours: this server's id; required
-	Keys    wire.Keys       // default: a Key in a file beside Path
-	Role    bourse.Role     // of that key; default RoleBroker
-	// Certified says that Keys are certificates. Then a machine or volume of
-	// another site belongs to an app only if a broker has placed it there.
+	Cluster string          // the cluster's ID; a file of another cluster is replaced
+	Site    bourse.WorkerID // this server's ID; required
+	Keys    wire.Keys       // default: a Key in a file next to Path
+	Role    bourse.Role     // this server's role; default RoleBroker
+	// Certified means that Keys are certificates. In that case another site's machine or volume belongs to an app
+	// only if a broker has signed its placement.
 	Certified bool
 	Now       func() time.Time // default time.Now
 	Log       *slog.Logger     // default: discards
 
-	QueueBytes int // of transactions that wait to be applied; default 64 MiB
-	RingBytes  int // of recent transactions that are kept for others; default 32 MiB
+	QueueBytes int // limit on transactions that wait to be applied; default 64 MiB
+	RingBytes  int // limit on recent transactions retained for other members; default 32 MiB
 
-	// Fault, for tests, is called at each FaultStage of the n-th commit
-	// (counted from 1). An error of SQLite, as made by sqlite.ResultCode, is
-	// taken for the commit's own; any other one ends Run as if the process had
-	// been killed there.
+	// Fault is for tests. It is called at each FaultStage of the n-th commit, counted from 1. An SQLite error, as
+	// made by sqlite.ResultCode, makes the commit fail with that error. Any other error ends Run as if the process
+	// had been killed.
 	Fault func(stage FaultStage, n uint64) error
 }
 
-// FaultStage says where Config.Fault is called.
+// FaultStage is a point at which Config.Fault is called.
 type FaultStage int
 
-// The stages.
+// Stages of a commit.
 const (
-	FaultBefore FaultStage = iota + 1 // of a commit: nothing of it is in the file
-	FaultAfter                        // of a commit: all of it is, and no one knows
-	FaultApply                        // before a transaction of another site is applied in the commit to come
+	FaultBefore FaultStage = iota + 1 // before a commit: the file contains none of it
+	FaultAfter                        // after a commit: the file contains all of it, but nobody has been notified
+	FaultApply                        // before another site's transaction is applied
 )
 
-// Defaults of Config.
+// Default values of Config.
 const (
 	DefaultQueueBytes = 64 << 20
 	DefaultRingBytes  = 32 << 20

@@ -17,11 +17,11 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// storyTime is recent, so that its deletions are remembered.
+// storyTime is recent, so that deletions are still remembered.
 var storyTime = time.Now()
 
-// someStory is a history with every kind of commit: the transactions of another
-// site, and what a member does between them.
+// someStory is a history with all kinds of commits: the transactions of another site, and a member's own operations
+// between them.
 func someStory(t testing.TB) (log [][]byte) {
 	at := wire.ClockAt(storyTime)
 	for seq := range uint64(6) {
@@ -36,8 +36,7 @@ func someStory(t testing.TB) (log [][]byte) {
 	return log
 }
 
-// play takes in a story, a commit at a time, and stops when the member is
-// killed.
+// play executes a story, one commit at a time, and stops when the member is killed.
 func play(m *member, log [][]byte) {
 	for i, tx := range log {
 		if _, err := m.Apply(tx); err != nil {
@@ -57,8 +56,7 @@ func play(m *member, log [][]byte) {
 	}
 }
 
-// copyFile is what a kill leaves: the file and its log as they are, without a
-// goodbye.
+// copyFile copies the file and its log as a kill would leave them.
 func copyFile(t testing.TB, from, to string) {
 	t.Helper()
 	for _, end := range []string{"", "-wal"} {
@@ -75,9 +73,8 @@ func copyFile(t testing.TB, from, to string) {
 	}
 }
 
-// TestKillAtEveryCommit kills a member before and after each commit of a
-// story. What it leaves is sound, and it catches up to what a member has that
-// lived through it all.
+// TestKillAtEveryCommit kills a member before and after each commit of a story. Its file must be intact, and it must
+// catch up with a member that was not killed.
 func TestKillAtEveryCommit(t *testing.T) {
 	log := someStory(t)
 	var commits uint64
@@ -88,7 +85,7 @@ func TestKillAtEveryCommit(t *testing.T) {
 		t.Fatal(err)
 	}
 	if commits < 16 {
-		t.Fatalf("the story has %d commits only", commits)
+		t.Fatalf("the story has only %d commits", commits)
 	}
 	for _, stage := range []FaultStage{FaultBefore, FaultAfter} {
 		for n := range commits {
@@ -128,8 +125,7 @@ func killAt(t *testing.T, stage FaultStage, n uint64, log [][]byte, want []strin
 		t.Error("the file was replaced")
 	}
 	again.sound()
-	// Others have what was told, and bring it all; what was not told is said
-	// again.
+	// Others have received the published transactions and return them; the rest is published again.
 	again.take(log...)
 	again.publish(volume("mine", fmt.Sprint(len(log)-1)))
 	again.sound()
@@ -143,7 +139,7 @@ func fileExists(path string) bool {
 	return err == nil
 }
 
-func TestKilledWriterTellsItsCallers(t *testing.T) {
+func TestCallersGetAnErrorWhenTheWriterIsKilled(t *testing.T) {
 	m := startMember(t, Config{Fault: func(FaultStage, uint64) error { return errors.New("killed") }})
 	if _, err := m.Publish(t.Context(), volume("v", "x")); bourse.CodeOf(err) != bourse.CodeUnavailable {
 		t.Errorf("publish: %v, want %s", err, bourse.CodeUnavailable)

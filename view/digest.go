@@ -8,55 +8,54 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// Head is how far we have a stream.
+// Head is the position of the last transaction that this server has of a stream.
 type Head struct {
 	wire.Position
-	Hash uint64 `json:"hash"` // of the stream's owned rows
-	At   int64  `json:"at"`   // when the site wrote that transaction, by its clock
+	Hash uint64 `json:"hash"` // hash of the stream's owned rows
+	At   int64  `json:"at"`   // time when the site wrote the transaction, by its own clock
 }
 
-// Digest is what two members compare: with equal digests, their views are
-// equal.
+// Digest summarizes a view's contents. Members with equal digests have equal views.
 type Digest struct {
-	Heads  []Head `json:"heads"`  // by site, then epoch
-	Shared uint64 `json:"shared"` // of all shared rows
+	Heads  []Head `json:"heads"`  // sorted by site, then epoch
+	Shared uint64 `json:"shared"` // hash of all shared rows
 }
 
-// Digest returns ours. It is cheap.
+// Digest returns this view's digest. It only reads memory.
 func (v *View) Digest() Digest {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return Digest{v.state.sorted(v.config.Now()), v.state.sharedHash()}
 }
 
-// Head returns the last transaction that we have of a stream, 0 for none.
+// Head returns the sequence number of the last applied transaction of a stream, or 0 if there is none.
 func (v *View) Head(s wire.Stream) uint64 {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return v.state.heads[s].seq
 }
 
-// Self returns how far our own stream is.
+// Self returns the position of this server's own last transaction.
 func (v *View) Self() wire.Position {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return wire.Position{Stream: v.state.self, Seq: v.state.heads[v.state.self].seq}
 }
 
-// Since returns the transactions of a stream that follow p, in order and
-// encoded, at most about maxBytes of them and at least one. When there is
-// nothing after p it returns none and true; false: only a snapshot helps.
+// Since returns the encoded transactions of a stream after p, in order: about maxBytes of them, but at least one. If
+// p is the latest, it returns none and true. It returns false if the ring does not contain them anymore and the
+// caller needs a snapshot.
 func (v *View) Since(p wire.Position, maxBytes int) (encoded [][]byte, ok bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return v.ring.since(p, v.state.heads[p.Stream].seq, maxBytes)
 }
 
-// sorted returns the heads in order, without those that are over.
+// sorted returns the heads of all streams that have not expired, in order.
 func (st *state) sorted(now time.Time) []Head {
 	out := make([]Head, 0, len(st.heads))
 	for s, h := range st.heads {
-		if h.seq > 0 && (s == st.self || !h.over(now)) {
+		if h.seq > 0 && (s == st.self || !h.expired(now)) {
 			out = append(out, Head{wire.Position{Stream: s, Seq: h.seq}, h.hash, h.at})
 		}
 	}

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// mountSmall returns a directory on a file system of 16 MiB.
+// mountSmall mounts a file system of 16 MiB and returns its directory.
 func mountSmall(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -22,8 +22,7 @@ func mountSmall(t *testing.T) string {
 	return dir
 }
 
-// childFills limits the size of this process's files, and takes the limit away
-// again.
+// childFills limits the size of this process's files, and later removes the limit.
 func childFills(ctx context.Context, v *View) error {
 	signal.Ignore(syscall.SIGXFSZ)
 	var old syscall.Rlimit

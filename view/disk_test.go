@@ -19,15 +19,15 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// ballast is a row that fills a disk.
+// ballast returns a row that fills a disk.
 func ballast(n int) wire.Row {
 	row := volume(fmt.Sprint("ballast", n), "x")
 	row.Columns["name"] = strings.Repeat("x", 256<<10)
 	return row
 }
 
-// fillAndGoOn fills the disk of v, sees that writing is refused and that all
-// else goes on, lets room be made and sees that writing goes on too.
+// fillAndGoOn fills the disk of v and checks that writes fail and everything else works. It then frees space and
+// checks that writes work again.
 func fillAndGoOn(ctx context.Context, v *View, makeRoom func() error) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
@@ -53,7 +53,7 @@ func fillAndGoOn(ctx context.Context, v *View, makeRoom func() error) error {
 	if verdict, err := v.Apply(b); err != nil || verdict.Outcome != Taken {
 		return fmt.Errorf("on the full disk: apply %v, %w", verdict, err)
 	}
-	for range 3 { // it stays full, and nothing breaks
+	for range 3 { // the disk remains full, and nothing breaks
 		if _, err := v.Publish(ctx, ballast(kept)); bourse.CodeOf(err) != bourse.CodeUnavailable {
 			return fmt.Errorf("still full: %w", err)
 		}
@@ -67,7 +67,7 @@ func fillAndGoOn(ctx context.Context, v *View, makeRoom func() error) error {
 	if err := makeRoom(); err != nil {
 		return err
 	}
-	// What could not be written of others waits, and gets in by itself.
+	// Other sites' transactions that could not be written wait, and are written automatically.
 	if err := v.Flush(ctx); err != nil {
 		return err
 	}
@@ -91,7 +91,7 @@ func count(ctx context.Context, v *View) (n int, err error) {
 }
 
 func TestFullDisk(t *testing.T) {
-	t.Run("limit", func(t *testing.T) { // on the size of a file, in a process of its own
+	t.Run("limit", func(t *testing.T) { // limits the size of a file, in a separate process
 		cmd := exec.CommandContext(t.Context(), os.Args[0])
 		cmd.Env = append(os.Environ(), envChild+"=limit "+tempFile(t))
 		if out, err := cmd.CombinedOutput(); err != nil {
@@ -112,8 +112,8 @@ func TestFullDisk(t *testing.T) {
 	})
 }
 
-// TestDiskRefusesForAWhile has SQLite say that the disk is full, without one.
-func TestDiskRefusesForAWhile(t *testing.T) {
+// SQLite reports temporarily that the disk is full, although it is not.
+func TestDiskIsTemporarilyFull(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var refuse atomic.Bool
 		refuse.Store(true)
@@ -132,13 +132,13 @@ func TestDiskRefusesForAWhile(t *testing.T) {
 		time.Sleep(10 * retryAfter)
 		synctest.Wait()
 		if m.Head(wire.Stream{Site: "w2", Epoch: 1}) != 0 || m.Health().Error == "" {
-			t.Errorf("while the disk refuses: head %d, health %q", m.Head(wire.Stream{Site: "w2", Epoch: 1}), m.Health().Error)
+			t.Errorf("while the disk is full: head %d, health %q", m.Head(wire.Stream{Site: "w2", Epoch: 1}), m.Health().Error)
 		}
 		refuse.Store(false)
 		time.Sleep(retryAfter)
 		synctest.Wait()
 		if m.Head(wire.Stream{Site: "w2", Epoch: 1}) != 1 || m.Health().Error != "" {
-			t.Errorf("a second after it does again: head %d, health %q", m.Head(wire.Stream{Site: "w2", Epoch: 1}), m.Health().Error)
+			t.Errorf("a second after there is space again: head %d, health %q", m.Head(wire.Stream{Site: "w2", Epoch: 1}), m.Health().Error)
 		}
 		m.publish(volume("v", "x"))
 		if err := m.stop(); err != nil {

@@ -1,60 +1,50 @@
-// Package view is this server's copy of what all servers of the cluster publish,
-// in a SQLite file: a hint about everyone's truth. Every server has one, none
-// needs that of another, and each may be deleted at any time. Nothing here knows
-// the network; view/replication carries transactions and snapshots, view/query
-// answers SQL. What sites write is in view/wire, the tables of the file are in
-// view/schema, and what the cluster has is read with view/inventory.
+// Package view is this server's copy of the data that all servers of the cluster publish, in a SQLite file. It is a
+// hint: the authoritative data is in each worker's store. Every server has its own view, does not need another
+// server's, and may delete it at any time. This package does not use the network. Package view/replication transfers
+// transactions and snapshots, view/query answers SQL queries, view/wire defines the data that sites publish, view/schema
+// contains the file's tables, and view/inventory reads the cluster's contents.
 //
-// # What it promises
+// # Guarantees
 //
-//   - A site's transactions are applied in their order, each whole and once,
-//     whatever order, copies or gaps they come in.
-//   - Members that have the same heads and the same shared rows have the same
-//     rows: Digest is equal exactly then, up to a collision of 64-bit hashes.
-//   - Merging is a function of two versions (wire.Merge) that does not depend on
-//     the order, so that no one has to agree on anything.
-//   - What a site says is signed by it, and a shared row by the broker that
-//     wrote it, so that it does not matter who passes it on: what is forged
-//     changes nothing. Only a snapshot's owned rows are the
-//     word of who sends it.
-//   - No byte from outside brings it down or holds it up. A row that does not
-//     fit is quarantined alone, with its origin; what makes the code that
-//     applies it panic is passed over.
-//   - Readers see one state and never wait for the writer. Apply and
-//     SetPresence never wait at all. Queues are bounded; what they drop comes
-//     again.
-//   - kill -9 at any moment leaves a sound file, and what Publish or Flush has
-//     acknowledged in it. A crash of the host may lose the last commits: our
-//     stream then begins a new epoch. A damaged, deleted or foreign file is
-//     moved aside and made again; a full disk refuses writes and nothing else.
+//   - Each site's transactions are applied in order, completely and exactly once, even if they arrive out of order,
+//     repeatedly or with gaps.
+//   - Members with equal heads and equal shared rows have equal rows. Digests are equal exactly in this case, except
+//     for collisions of 64-bit hashes.
+//   - Merging is a pure function of two versions (wire.Merge) whose result does not depend on their order, so members
+//     need no consensus.
+//   - Each site signs its transactions, and the broker that writes a shared row signs the row, so any member may
+//     forward them. Forged data has no effect. Only the owned rows in a snapshot are not signed by their site, and
+//     depend on the member that sends them.
+//   - No external input crashes or blocks the view. A row that does not fit the schema is quarantined alone, together
+//     with its origin. A transaction that causes a panic is skipped.
+//   - Readers see a consistent state and never wait for the writer. Apply and SetPresence never block. Queues are
+//     bounded, and dropped transactions are fetched again.
+//   - kill -9 leaves an intact file with everything that Publish or Flush has acknowledged. A crash of the host may
+//     lose the last commits; this server's stream then begins a new epoch. A damaged, deleted or foreign file is moved
+//     aside and recreated. A full disk only prevents writes.
 //
-// What it does not promise: that others have received what we published
-// (replication's Spread does), or that what it says is still so. A member that was
-// alive but cut off from all others for more than a week, the retention of
-// deletions, may bring back shared rows that were deleted meanwhile.
+// The view does not guarantee that other members have received what this server has published (AwaitCopies in
+// view/replication does), or that its rows are still current. A member that was running but isolated from all others
+// for longer than the retention of tombstones, which is a week, may restore shared rows that were deleted during that
+// time.
 //
 // # State
 //
-// schema.sql says what is in the file. A site writes a stream of
-// transactions, numbered within an epoch; recent ones of all streams are kept
-// encoded in a ring, and a member that is further behind gets a snapshot, which
-// replaces the site's rows. A greater epoch ends the owned rows of those
-// before it, not the shared ones. Heads and checksums are kept in memory as
-// well, and change with each commit.
+// schema.sql describes the file. A site writes a stream of transactions, numbered within an epoch. A ring contains
+// recent transactions of all streams in encoded form. A member that needs older ones receives a snapshot, which
+// replaces the site's rows. A greater epoch removes the owned rows of earlier epochs, but not the shared rows. Heads
+// and checksums are also in memory, and are updated after each commit.
 //
-// A column that has its default counts as absent: on the wire it is NULL, in
-// hashes it is left out. A row with a table or column that the schema doesn't
-// have is refused like any other that doesn't fit it.
+// A column with its default value counts as absent: it is NULL on the wire and is left out of hashes. A row with a
+// table or column that the schema does not have is refused, like any other row that does not fit.
 //
 // # Goroutines and locks
 //
-// The package starts none. Run, in its caller's goroutine, is the writer: it
-// alone changes the file and View.state, and calls what OnPublish has set.
-// Everybody else puts work into View.jobs or View.intake and pokes it. It
-// commits in batches; when a batch fails it looks for the part that is bad.
+// The package starts no goroutines. Run, in its caller's goroutine, is the writer. Only the writer changes the file and
+// View.state, and it calls the function that OnPublish has set. All others add work to View.jobs or View.intake and
+// wake the writer. The writer commits in batches. If a batch fails, it searches for the part that failed.
 //
-// View.mu guards what is shared with the writer and is never held over I/O or
-// a callback. pool.mu guards the readers' connections and is taken alone. In
-// memory there is one connection, which pool.slots hands to a reader or the
-// writer. A spool's mu is taken by the writer without View.mu.
+// View.mu guards the data that is shared with the writer. It is never held across I/O or a callback. pool.mu guards the
+// readers' connections; no other lock is taken while holding it. An in-memory view has a single connection, which
+// pool.slots assigns to a reader or the writer. The writer takes a spool's mu without holding View.mu.
 package view

@@ -9,10 +9,9 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// TestEpochOfTheFuture: a stream whose epoch is more than an hour ahead of our
-// clock hides nothing: neither its site's rows nor, when it claims to be ours,
-// our own.
-func TestEpochOfTheFuture(t *testing.T) {
+// A stream whose epoch is more than an hour ahead of the local clock hides neither its site's rows nor, if it claims
+// to be from this server's site, this server's own rows.
+func TestFutureEpochIsRejected(t *testing.T) {
 	now := time.UnixMilli(1_700_000_000_000)
 	m := startMember(t, Config{Now: func() time.Time { return now }})
 	self := m.publish(volume("ours", "x"))
@@ -42,13 +41,13 @@ func TestEpochOfTheFuture(t *testing.T) {
 	}
 	m.flush()
 	if got := m.dump(); len(got) != len(before) || m.Self() != self {
-		t.Errorf("rows %v, want %v; we are at %v, want %v", got, before, m.Self(), self)
+		t.Errorf("rows %v, want %v; own position %v, want %v", got, before, m.Self(), self)
 	}
 }
 
-// TestOwnEpochOfTheFuture: a server whose clock was once far ahead begins again
-// when it is right, or no one would hear it until then.
-func TestOwnEpochOfTheFuture(t *testing.T) {
+// A server whose clock was once far ahead starts a new epoch when the clock is right. Otherwise nobody would accept
+// its transactions until the time of the old epoch.
+func TestOwnFutureEpochIsReplaced(t *testing.T) {
 	path, now := tempFile(t), time.UnixMilli(1_700_000_000_000)
 	m := startMember(t, Config{Path: path, Now: func() time.Time { return now.AddDate(1, 0, 0) }})
 	m.publish(volume("ours", "x"))

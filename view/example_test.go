@@ -10,9 +10,9 @@ import (
 	"github.com/bourse-dev/bourse/view/inventory"
 )
 
-// A worker tells of a machine; anyone with the view lists it.
+// A worker publishes a machine, which everyone with a view can list.
 func Example() {
-	v, err := view.Open(view.Config{Cluster: "demo", Site: "w1"}) // without a path: in memory
+	v, err := view.Open(view.Config{Cluster: "demo", Site: "w1"}) // an empty path means in memory
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -35,17 +35,16 @@ func TestReopenKeepsEverything(t *testing.T) {
 		t.Errorf("digest (-before +after):\n%s", d)
 	}
 	if m.Self() != self {
-		t.Errorf("our stream goes on at %v, was at %v", m.Self(), self)
+		t.Errorf("own stream is at %v, was at %v", m.Self(), self)
 	}
 	if p := m.publish(volume("mine", "y")); p.Seq != self.Seq+1 {
-		t.Errorf("the next transaction is %v, after %v", p, self)
+		t.Errorf("the next transaction is at %v, after %v", p, self)
 	}
 	m.sound()
 }
 
-// TestFilesThatAreReplaced opens files that are of no use: each is moved aside
-// and a new life begins.
-func TestFilesThatAreReplaced(t *testing.T) {
+// Opening an unusable file moves it aside and starts a new epoch.
+func TestUnusableFilesAreReplaced(t *testing.T) {
 	exec := func(t *testing.T, path, sql string) {
 		t.Helper()
 		c, err := sqlite.OpenConn(path, sqlite.OpenReadWrite)
@@ -61,22 +60,22 @@ func TestFilesThatAreReplaced(t *testing.T) {
 		"another site":    func(_ *testing.T, _ string, cfg *Config) { cfg.Site = "w7" },
 		"a newer schema":  func(t *testing.T, path string, _ *Config) { exec(t, path, "PRAGMA user_version = 99") },
 		"not used for six days": func(_ *testing.T, _ string, cfg *Config) {
-			cfg.Now = func() time.Time { return time.Now().Add(tooOld + time.Hour) }
+			cfg.Now = func() time.Time { return time.Now().Add(maxUnused + time.Hour) }
 		},
-		"no database": func(t *testing.T, path string, _ *Config) { write(t, path, bytes.Repeat([]byte("garbage"), 4096)) },
-		"cut short": func(t *testing.T, path string, _ *Config) {
+		"not a database": func(t *testing.T, path string, _ *Config) { write(t, path, bytes.Repeat([]byte("garbage"), 4096)) },
+		"truncated": func(t *testing.T, path string, _ *Config) {
 			if err := os.Truncate(path, 5000); err != nil {
 				t.Fatal(err)
 			}
 		},
-		"another program's": func(t *testing.T, path string, _ *Config) {
+		"another program's file": func(t *testing.T, path string, _ *Config) {
 			if err := os.Remove(path); err != nil {
 				t.Fatal(err)
 			}
 			write(t, path, nil)
 			exec(t, path, "CREATE TABLE machine_rows (x)")
 		},
-		"a lost table": func(t *testing.T, path string, _ *Config) { exec(t, path, "DROP TABLE streams") },
+		"missing table": func(t *testing.T, path string, _ *Config) { exec(t, path, "DROP TABLE streams") },
 	} {
 		t.Run(name, func(t *testing.T) {
 			path := tempFile(t)
@@ -92,7 +91,7 @@ func TestFilesThatAreReplaced(t *testing.T) {
 				t.Errorf("rows of the old file: %v", got)
 			}
 			if !fileExists(path + schema.BadSuffix) {
-				t.Error("the old file was not kept aside")
+				t.Error("the old file was not moved aside")
 			}
 			m.publish(volume("mine", "y"))
 			m.sound()
@@ -107,8 +106,7 @@ func write(t testing.TB, path string, b []byte) {
 	}
 }
 
-// TestLogOfADeletedFile: the log that a deleted file has left is not taken for
-// that of the new one.
+// The log that a deleted file has left is not used for the new file.
 func TestLogOfADeletedFile(t *testing.T) {
 	path, left := tempFile(t), tempFile(t)
 	m := startMember(t, Config{Path: path})
@@ -118,7 +116,7 @@ func TestLogOfADeletedFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !fileExists(left + "-wal") {
-		t.Fatal("there is no log")
+		t.Fatal("the log does not exist")
 	}
 	m = startMember(t, Config{Path: left})
 	if got := m.dump(); len(got) != 0 {
@@ -133,13 +131,12 @@ func (r *member) replaced(lost <-chan struct{}) {
 	select {
 	case <-lost:
 	case <-time.After(20 * time.Second):
-		r.t.Fatal("nobody noticed that the file is gone")
+		r.t.Fatal("the deletion of the file was not noticed")
 	}
 }
 
-// TestFileLostWhileRunning damages the file under a view that is at work. It
-// makes a new one with a new epoch, tells the owners, and takes everything in
-// again.
+// TestFileLostWhileRunning damages the file of a running view. The view must create a new file with a new epoch,
+// close Lost, and be able to apply all transactions again.
 func TestFileLostWhileRunning(t *testing.T) {
 	for name, lose := range map[string]func(t *testing.T, m *member){
 		"deleted": func(t *testing.T, m *member) {
@@ -162,7 +159,7 @@ func TestFileLostWhileRunning(t *testing.T) {
 		},
 		"overwritten": func(t *testing.T, m *member) {
 			overwrite(t, m.Path())
-			// A reader finds out, or the writer.
+			// A reader or the writer may notice first.
 			if err := m.Read(t.Context(), func(c *sqlite.Conn) error { return m.tables.Each(c, func(wire.Version) error { return nil }) }); err == nil {
 				t.Log("the reader saw nothing of it")
 			}
@@ -171,7 +168,7 @@ func TestFileLostWhileRunning(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel() // each waits for the check of the file
+			t.Parallel() // each of them waits for the next check of the file
 			m := startMember(t, Config{Path: tempFile(t), Log: testLog(t)})
 			m.take(someStory(t)...)
 			m.publish(volume("mine", "x"))
@@ -184,12 +181,12 @@ func TestFileLostWhileRunning(t *testing.T) {
 			if m.Self().Epoch <= before.Epoch || m.Generation() <= generation {
 				t.Errorf("epoch %d after %d, generation %d after %d", m.Self().Epoch, before.Epoch, m.Generation(), generation)
 			}
-			<-changes.C // a watcher looks again
+			<-changes.C // watchers are notified
 			m.publish(volume("mine", "x"))
 			m.take(someStory(t)...)
 			m.sound()
 			if got := m.dump(); !slices.ContainsFunc(got, func(s string) bool { return strings.HasPrefix(s, "volume/v9 ") }) {
-				t.Errorf("after it took everything in again: %v", got)
+				t.Errorf("after applying everything again: %v", got)
 			}
 			if alive := m.alive("w2"); alive != "1" {
 				t.Errorf("site w2 in the new file: alive %s", alive)
@@ -198,10 +195,10 @@ func TestFileLostWhileRunning(t *testing.T) {
 	}
 }
 
-// overwrite puts garbage over all of the file but its first page.
+// overwrite overwrites all of the file except its first page with garbage.
 func overwrite(t *testing.T, path string) {
 	t.Helper()
-	// Move the log into the file, so that it is read from there.
+	// Merge the log into the file, so that it is read from the file.
 	c, err := sqlite.OpenConn(path, sqlite.OpenReadWrite)
 	if err != nil {
 		t.Fatal(err)
@@ -245,7 +242,7 @@ func (r *member) alive(site bourse.WorkerID) string {
 		w := r.Watch(TableSites)
 		select {
 		case <-w.C:
-		case <-time.After(10 * time.Millisecond): // it may have come before we watched
+		case <-time.After(10 * time.Millisecond): // the notification may have come before Watch was called
 		}
 		w.Stop()
 	}
@@ -283,8 +280,7 @@ func TestReadEndsWithItsContext(t *testing.T) {
 	}
 }
 
-// TestHostCrash: after another boot the last commits may be missing, so that
-// our stream begins again.
+// After another boot the last commits may be missing, so the server's own stream starts again.
 func TestHostCrash(t *testing.T) {
 	path := tempFile(t)
 	m := startMember(t, Config{Path: path})
@@ -307,7 +303,7 @@ func TestHostCrash(t *testing.T) {
 	}
 	got := m.dump()
 	if len(got) != 2 || !strings.HasPrefix(got[0], "secret/") || !strings.HasPrefix(got[1], "volume/theirs") {
-		t.Errorf("our owned rows should be gone, and they alone: %v", got)
+		t.Errorf("only the server's own owned rows should be gone: %v", got)
 	}
 	m.sound()
 }

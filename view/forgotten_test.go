@@ -10,7 +10,7 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// life is what a worker writes in one epoch.
+// life is what a worker publishes in one epoch.
 func life(t *testing.T, epoch uint64, seq uint64, key string) []byte {
 	t.Helper()
 	b, err := wire.Encode(&wire.Transaction{
@@ -23,7 +23,7 @@ func life(t *testing.T, epoch uint64, seq uint64, key string) []byte {
 	return b
 }
 
-// machines counts the rows of machines.
+// machines returns the number of machine rows.
 func (r *member) machines() int {
 	for _, t := range r.Health().Tables {
 		if t.Table == wire.TableMachines {
@@ -33,9 +33,9 @@ func (r *member) machines() int {
 	return 0
 }
 
-// What a worker wrote before it was forgotten goes, and does not come back from
-// those who have it, nor after a restart. What it writes in a later epoch counts.
-func TestAForgottenWorkerOwnsNothing(t *testing.T) {
+// The rows that a worker wrote before it was removed are deleted. Neither other members nor a restart restores them.
+// Rows of a later epoch count.
+func TestRowsOfARemovedWorkerAreDeleted(t *testing.T) {
 	path := tempFile(t)
 	m := startMember(t, Config{Site: "b1", Path: path})
 	now := m.config.Now()
@@ -47,18 +47,18 @@ func TestAForgottenWorkerOwnsNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	if m.machines() != 1 {
-		t.Fatal("the machine is not there")
+		t.Fatal("the machine is missing")
 	}
 	m.publish(inventory.ForgottenRow(&bourse.Member{ID: "w2", Region: "gru", Tag: 2}, now))
 	if n := m.machines(); n != 0 {
-		t.Errorf("%d machines of a forgotten worker", n)
+		t.Errorf("%d machines of a removed worker", n)
 	}
 	m.take(late)
 	if err := m.Restore(t.Context(), wire.Stream{Site: "w2", Epoch: epoch}, bytes.NewReader(snapshot.Bytes())); err != nil {
 		t.Fatal(err)
 	}
 	if n := m.machines(); n != 0 {
-		t.Errorf("%d machines came back from others", n)
+		t.Errorf("%d machines were restored by others", n)
 	}
 	m.sound()
 	if err := m.stop(); err != nil {
@@ -71,14 +71,13 @@ func TestAForgottenWorkerOwnsNothing(t *testing.T) {
 	}
 	m.take(life(t, uint64(now.Add(time.Second).UnixMilli()), 1, "00000200000004"))
 	if n := m.machines(); n != 1 {
-		t.Errorf("%d machines of a worker that came back, want 1", n)
+		t.Errorf("%d machines of a worker that has returned, want 1", n)
 	}
 	m.sound()
 }
 
-// A worker that hears that it was forgotten begins another epoch, and publishes
-// all that it has.
-func TestAWorkerThatWasForgottenBeginsAgain(t *testing.T) {
+// A worker that learns that it was removed starts a new epoch and publishes all of its rows.
+func TestARemovedWorkerStartsANewEpoch(t *testing.T) {
 	w, broker := startMember(t, Config{Site: "w2"}), startMember(t, Config{Site: "b1"})
 	broker.publish(inventory.ForgottenRow(&bourse.Member{ID: "w2"}, broker.config.Now().Add(time.Second)))
 	var shared bytes.Buffer
@@ -91,24 +90,23 @@ func TestAWorkerThatWasForgottenBeginsAgain(t *testing.T) {
 	}
 	after := w.Self().Stream
 	if after.Epoch <= before.Epoch {
-		t.Fatalf("it goes on in epoch %d", after.Epoch)
+		t.Fatalf("it continues in epoch %d", after.Epoch)
 	}
 	<-lost
 	if err := w.RestoreShared(t.Context(), bytes.NewReader(shared.Bytes())); err != nil {
 		t.Fatal(err)
 	}
 	if w.Self().Stream != after {
-		t.Error("it begins again each time that it hears of it")
+		t.Error("it starts a new epoch each time that it receives the row")
 	}
 }
 
-// Of two brokers that forget a worker at once the later word stands, whichever
-// clock is ahead.
-func TestTheLaterEndOfAWorkerStands(t *testing.T) {
+// If two brokers remove a worker at the same time, the later removal wins, regardless of the brokers' clocks.
+func TestTheLaterRemovalOfAWorkerWins(t *testing.T) {
 	row := func(until int64, clock wire.Clock) wire.Version {
 		return wire.Version{Table: wire.TableForgotten, Key: "w2", Shared: true, Clock: clock, Columns: wire.Columns{{Name: "until", Value: until}}}
 	}
 	if wire.Order(row(2, 1), row(1, 9)) <= 0 || wire.Order(row(1, 9), row(2, 1)) >= 0 || wire.Order(row(1, 2), row(1, 1)) <= 0 {
-		t.Error("what is void would count again")
+		t.Error("removed rows would become valid again")
 	}
 }

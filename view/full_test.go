@@ -10,9 +10,8 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// A worker did not start on a full disk, since its copy of the view could not be
-// opened. Now that is in memory, under the same key, until a start that finds
-// room; a broker, whose copy may be the only one of an app, still does not start.
+// If a worker's disk is full when it starts, its copy of the view is in memory, with the same key, until it is
+// restarted with free space. A broker does not start, because its copy may be the only one of an app.
 func TestAWorkersViewOpensOnAFullDisk(t *testing.T) {
 	dir := mountSmall(t)
 	cfg := Config{Path: dir + "/view.db", Role: bourse.RoleWorker}
@@ -43,7 +42,7 @@ func TestAWorkersViewOpensOnAFullDisk(t *testing.T) {
 	}
 	m.publish(volume("v", "x"))
 	if _, err := Open(withTestDefaults(cfg)); bourse.CodeOf(err) != bourse.CodeAlreadyExists {
-		t.Errorf("a second one beside it: %v, want already_exists", err)
+		t.Errorf("a second view with the same path: %v, want already_exists", err)
 	}
 	if err := m.stop(); err != nil {
 		t.Fatal(err)

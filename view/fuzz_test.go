@@ -8,8 +8,8 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// FuzzApply returns a view whatever bytes. It takes them in or refuses them as
-// invalid, and its file stays sound.
+// FuzzApply passes arbitrary bytes to a view, which applies them or rejects them as invalid. The file must stay
+// intact.
 func FuzzApply(f *testing.F) {
 	good, err := wire.Encode(goldenTransaction(), testSeal())
 	if err != nil {
@@ -42,7 +42,7 @@ func FuzzApply(f *testing.F) {
 	})
 }
 
-// FuzzRestore returns a view whatever snapshot.
+// FuzzRestore passes arbitrary snapshots to a view.
 func FuzzRestore(f *testing.F) {
 	a := startMember(f, Config{})
 	a.take(someStory(f)...)

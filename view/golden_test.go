@@ -13,7 +13,7 @@ import (
 
 var update = flag.Bool("update-golden", false, "write the golden file of this release again")
 
-// goldenTransaction has every kind of row and of value.
+// goldenTransaction contains every kind of row and value.
 func goldenTransaction() *wire.Transaction {
 	return &wire.Transaction{
 		Position: wire.Position{Stream: wire.Stream{Site: "w2", Epoch: 1_700_000_000_000}, Seq: 1}, At: 1_700_000_000_123_456_789,
@@ -33,7 +33,7 @@ const (
 	goldenShared   = "testdata/wire-1-shared.bin"
 )
 
-// TestGoldenFiles reads transactions and snapshots of the wire's version.
+// TestGoldenFiles decodes stored transactions and snapshots of the current wire version.
 func TestGoldenFiles(t *testing.T) {
 	want := startMember(t, Config{})
 	b, err := wire.Encode(goldenTransaction(), testSeal())
@@ -54,7 +54,7 @@ func TestGoldenFiles(t *testing.T) {
 			t.Errorf("decoded (-want +got):\n%s", d)
 		}
 		if !bytes.Equal(old, b) {
-			t.Error("it is encoded otherwise now: members of both releases would still agree, but say so in the changelog")
+			t.Error("the encoding has changed: members of both versions would still agree, but mention it in the changelog")
 		}
 	})
 	t.Run("snapshot", func(t *testing.T) {

@@ -10,33 +10,33 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// Health is how the view is.
+// Health describes the state of a view.
 type Health struct {
 	Site       bourse.WorkerID `json:"site"`
 	Self       wire.Position   `json:"self"`
 	FileBytes  int64           `json:"file_bytes"`
-	Error      string          `json:"error,omitzero"` // why nothing can be written at present
+	Error      string          `json:"error,omitzero"` // why the file cannot be written at present
 	Queue      QueueHealth     `json:"queue"`
 	Quarantine Quarantine      `json:"quarantine"`
-	Tables     []TableHealth   `json:"tables"`  // by name
-	Streams    []StreamHealth  `json:"streams"` // by site and epoch
+	Tables     []TableHealth   `json:"tables"`  // sorted by name
+	Streams    []StreamHealth  `json:"streams"` // sorted by site and epoch
 }
 
 // QueueHealth describes the transactions that wait to be applied.
 type QueueHealth struct {
 	Length  int    `json:"length"`
 	Bytes   int    `json:"bytes"`
-	Waiting int    `json:"waiting"` // for transactions before them
-	Dropped uint64 `json:"dropped"` // for lack of space, since the start
+	Waiting int    `json:"waiting"` // transactions that wait for earlier ones
+	Dropped uint64 `json:"dropped"` // transactions dropped for lack of space, since startup
 }
 
-// Quarantine describes the rows that could not be taken in.
+// Quarantine describes the rows that could not be applied.
 type Quarantine struct {
 	Count  int           `json:"count"`
 	Newest []Quarantined `json:"newest,omitempty"` // at most 20
 }
 
-// Quarantined is a row that could not be taken in.
+// Quarantined is a row that could not be applied.
 type Quarantined struct {
 	Origin wire.Position `json:"origin"`
 	Table  string        `json:"table"`
@@ -45,21 +45,21 @@ type Quarantined struct {
 	Since  time.Time     `json:"since"`
 }
 
-// TableHealth is a table's size and checksum: equal on members that agree.
+// TableHealth contains a table's size and checksum, which are equal on members with equal rows.
 type TableHealth struct {
 	Table    string `json:"table"`
 	Rows     int    `json:"rows"`
 	Checksum uint64 `json:"checksum"`
 }
 
-// StreamHealth says how far a stream is.
+// StreamHealth describes the progress of a stream.
 type StreamHealth struct {
 	Head
-	Lag  time.Duration `json:"lag"`           // since the site wrote its last transaction, by both clocks
-	Gaps int           `json:"gaps,omitzero"` // transactions that wait for others before them
+	Lag  time.Duration `json:"lag"`           // time since the site wrote its last transaction, by both clocks
+	Gaps int           `json:"gaps,omitzero"` // transactions that wait for earlier ones
 }
 
-// Health returns how the view is. It is cheap enough for every few seconds.
+// Health returns the state of the view. It is cheap enough to call every few seconds.
 func (v *View) Health() Health {
 	now := v.config.Now()
 	v.mu.Lock()
@@ -79,14 +79,14 @@ func (v *View) Health() Health {
 	}
 	v.mu.Unlock()
 	for _, name := range []string{v.config.Path, v.config.Path + "-wal"} {
-		if info, err := os.Stat(name); v.config.Path != "" && err == nil { // the log comes and goes
+		if info, err := os.Stat(name); v.config.Path != "" && err == nil { // the -wal file may not exist
 			h.FileBytes += info.Size()
 		}
 	}
 	return h
 }
 
-// tableHealth adds up what a table has of owned and shared rows.
+// tableHealth combines the sums of each table's owned and shared rows.
 func (st *state) tableHealth() []TableHealth {
 	by := map[string]TableHealth{}
 	for k, s := range st.sums {

@@ -16,15 +16,14 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// member is an open view whose writer is at work, until stop or the test's
-// end.
+// member is an open view with a running writer, until stop is called or the test ends.
 type member struct {
 	*View
 	t       testing.TB
 	cancel  context.CancelFunc
 	ended   chan error
 	stopped bool
-	told    [][]byte // of its own, in order; read it when nothing is published
+	told    [][]byte // its own transactions, in order; read it only while nothing is being published
 }
 
 // start opens a view and runs its writer.
@@ -56,10 +55,10 @@ func startView(t testing.TB, v *View) *member {
 	return r
 }
 
-// stop ends the writer, closes the file and gives Run's error.
-// end is stop for who knows how it ended, or does not care.
+// end is like stop, but ignores the error.
 func (r *member) end() { _ = r.stop() }
 
+// stop stops the writer, closes the file and returns Run's error.
 func (r *member) stop() error {
 	r.t.Helper()
 	if r.stopped {
@@ -101,7 +100,7 @@ func (r *member) flush() {
 	}
 }
 
-// sound checks that the file is what SQLite and the state say that it is.
+// sound checks that the file is intact according to SQLite and consistent with the state.
 func (r *member) sound() {
 	r.t.Helper()
 	if err := r.verify(r.t.Context()); err != nil {
@@ -109,7 +108,7 @@ func (r *member) sound() {
 	}
 }
 
-// dump returns all rows that stand, as text, in order.
+// dump returns all current rows as text, in order.
 func (r *member) dump() []string {
 	r.t.Helper()
 	var out []string
@@ -127,7 +126,7 @@ func (r *member) dump() []string {
 	return out
 }
 
-// encoded makes a transaction of another site.
+// encoded returns an encoded transaction of another site.
 func encoded(t testing.TB, site bourse.WorkerID, epoch, seq uint64, rows ...wire.Row) []byte {
 	t.Helper()
 	tx := &wire.Transaction{Position: wire.Position{Stream: wire.Stream{Site: site, Epoch: epoch}, Seq: seq}, At: testStart + int64(seq), Rows: rows}
@@ -138,11 +137,10 @@ func encoded(t testing.TB, site bourse.WorkerID, epoch, seq uint64, rows ...wire
 	return b
 }
 
-// testStart is when transactions of tests are written: not so long ago that
-// their streams would be forgotten.
+// testStart is when tests' transactions are written. It is recent enough that their streams are not removed.
 var testStart = time.Now().UnixNano()
 
-// testKey signs for all sites that a test makes up.
+// testKey signs for all sites that a test invents.
 var testKey = wire.KeyOf(bourse.RoleBroker, ed25519.NewKeyFromSeed([]byte("the key of sites that tests make")))
 
 func testSeal() wire.Seal { return wire.Seal{Cluster: "test", Birth: testKey.Birth, Key: testKey.Key} }
@@ -161,7 +159,7 @@ func testLog(t testing.TB) *slog.Logger {
 
 func tempFile(t testing.TB) string { return filepath.Join(t.TempDir(), "view.db") }
 
-// row reads one row of an owned table.
+// row returns one row of an owned table.
 func (r *member) row(table string, site bourse.WorkerID, key string) (rec wire.Version, ok bool) {
 	r.t.Helper()
 	err := r.Read(r.t.Context(), func(c *sqlite.Conn) (err error) {

@@ -16,14 +16,14 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// owner is a site of a random history, with a model of what it owns.
+// owner is a site of a random history, with a model of its rows.
 type owner struct {
 	*member
-	owns map[string]string // key to app of its volumes
-	now  atomic.Int64      // its clock, milliseconds since 1970
+	owns map[string]string // app by key of its volumes
+	now  atomic.Int64      // its clock, in milliseconds since 1970
 }
 
-// history drives some owners at random.
+// history drives several owners at random.
 type history struct {
 	t      *rapid.T
 	owners []*owner
@@ -83,7 +83,7 @@ func (h *history) app(o *owner, name string) {
 	o.publish(row)
 }
 
-// renew makes an owner lose its life and tell everything again.
+// renew makes an owner lose its file and publish everything again.
 func (h *history) renew(o *owner) {
 	if err := o.Renew(h.t.Context(), o.Self().Stream); err != nil {
 		h.t.Fatal(err)
@@ -97,8 +97,8 @@ func (h *history) renew(o *owner) {
 	}
 }
 
-// deliver returns a member what the owners told, out of order, twice, and now
-// and then as a snapshot from somebody who has it.
+// deliver sends the owners' transactions to a member, out of order, twice, and occasionally as a snapshot from a
+// member that has them.
 func (h *history) deliver(m *member, peers []*member) {
 	var all [][]byte
 	for _, o := range h.owners {
@@ -138,9 +138,8 @@ func (h *history) snapshot(m, peer *member) {
 	}
 }
 
-// complete gives a member everything, in order. Of a site that has begun too many
-// epochs the first ones are not taken any more; their shared rows come when members
-// compare theirs.
+// complete sends everything to a member, in order. If a site has started too many epochs, the member no longer
+// accepts the first ones; their shared rows arrive when the members compare theirs.
 func (h *history) complete(m *member) {
 	for _, o := range h.owners {
 		if o.member == m {
@@ -160,7 +159,7 @@ func (h *history) complete(m *member) {
 	}
 }
 
-// epochs counts the epochs in which an owner has written something.
+// epochs returns the number of epochs in which an owner has written something.
 func (o *owner) epochs() int {
 	seen := map[uint64]bool{}
 	for _, encoded := range o.told {
@@ -171,7 +170,7 @@ func (o *owner) epochs() int {
 	return len(seen)
 }
 
-func TestHistoriesEndEqual(t *testing.T) {
+func TestMembersConverge(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		h := newHistory(t, rt, 3)
 		for range rapid.IntRange(1, 40).Draw(rt, "steps") {

@@ -7,14 +7,14 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// isolate writes each part of a failed batch alone.
+// isolate executes each part of a failed batch in a transaction of its own.
 func (w *writer) isolate(jobs []*job, items []*incoming) error {
 	for _, j := range jobs {
 		err := w.transact(j.do, nil)
-		if _, meant := errors.AsType[*bourse.Error](err); err != nil && !meant && fateOf(err) == fateBadRow {
+		if _, meant := errors.AsType[*bourse.Error](err); err != nil && !meant && failureOf(err) == failBadRow {
 			err = w.transact(func(b *batch) error { b.careful = true; return j.do(b) }, nil)
 		}
-		if err != nil && fateOf(err) != fateBadRow {
+		if err != nil && failureOf(err) != failBadRow {
 			if err := w.failed(err, []*job{j}, nil); err != nil {
 				return err
 			}
@@ -27,7 +27,7 @@ func (w *writer) isolate(jobs []*job, items []*incoming) error {
 		if err == nil {
 			continue
 		}
-		if fateOf(err) == fateBadRow { // not even its number can be noted: it is the file
+		if failureOf(err) == failBadRow { // not even the position can be recorded, so the file must be at fault
 			w.replace(err)
 			return nil
 		}
@@ -36,20 +36,20 @@ func (w *writer) isolate(jobs []*job, items []*incoming) error {
 	return nil
 }
 
-// applyAlone applies a transaction by itself: if it fails, its rows one by
-// one; if that fails too, its number without its rows.
+// applyAlone applies one transaction. If that fails, it applies the rows one by one; if that fails, too, it skips the
+// rows.
 func (w *writer) applyAlone(in *incoming) error {
 	settle := func() { w.settleItems([]*incoming{in}) }
 	err := w.transact(func(b *batch) error { return w.applyIn(b, in) }, settle)
-	if err == nil || fateOf(err) != fateBadRow {
+	if err == nil || failureOf(err) != failBadRow {
 		return err
 	}
 	first := err
 	err = w.transact(func(b *batch) error { b.careful = true; return w.applyIn(b, in) }, settle)
-	if err == nil || fateOf(err) != fateBadRow {
+	if err == nil || failureOf(err) != failBadRow {
 		return err
 	}
-	w.v.config.Log.Warn("a transaction could not be applied", slog.String("site", string(in.Site)), slog.Uint64("epoch", in.Epoch),
+	w.v.config.Log.Warn("apply transaction failed", slog.String("site", string(in.Site)), slog.Uint64("epoch", in.Epoch),
 		slog.Uint64("seq", in.Seq), slog.Any("err", first))
 	return w.transact(func(b *batch) error { return b.skip(in, first) }, settle)
 }

@@ -9,15 +9,15 @@ import (
 
 // job is a change that a caller waits for.
 type job struct {
-	alone bool               // has a commit of its own: it is large
-	do    func(*batch) error // may be called again when its batch failed for another's fault
-	given func() bool        // its caller has given up: nothing needs to be done
-	done  chan error         // holds one: the answer
+	alone     bool               // needs a commit of its own, because it is large
+	do        func(*batch) error // may be called again if its batch failed because of another job
+	abandoned func() bool        // reports whether the caller has stopped waiting, so the job can be skipped
+	done      chan error         // receives the result; buffered
 }
 
-// submit has the writer do something in its next commit and waits for it.
+// submit adds a job to the writer's next commit and waits for it.
 func (v *View) submit(ctx context.Context, alone bool, do func(*batch) error) error {
-	j := &job{alone: alone, do: do, given: func() bool { return ctx.Err() != nil }, done: make(chan error, 1)}
+	j := &job{alone: alone, do: do, abandoned: func() bool { return ctx.Err() != nil }, done: make(chan error, 1)}
 	v.mu.Lock()
 	ended := v.ended
 	if !ended {
@@ -32,27 +32,26 @@ func (v *View) submit(ctx context.Context, alone bool, do func(*batch) error) er
 	case err := <-j.done:
 		return err
 	case <-ctx.Done():
-		return fmt.Errorf("wait for the view's file: %w", context.Cause(ctx))
+		return fmt.Errorf("wait for a write to the view's file: %w", context.Cause(ctx))
 	}
 }
 
 func errEnded() error { return bourse.Errorf(bourse.CodeUnavailable, "the view has been closed") }
 
-// errRefused returns why a job was not done, for its caller.
+// errRefused converts the error of a failed job for its caller.
 func errRefused(err error) error {
 	if code := bourse.CodeOf(err); code != bourse.CodeInternal {
 		return err
 	}
-	switch fateOf(err) {
-	case fateUnavailable, fateDamaged, fateKilled:
+	switch failureOf(err) {
+	case failUnavailable, failDamaged, failKilled:
 		return bourse.Errorf(bourse.CodeUnavailable, "the view's file cannot be written: %w", err)
-	case fateBadRow:
+	case failBadRow:
 	}
 	return err
 }
 
-// takeJobs returns the jobs of the next commit: one that is alone, or all up to
-// it.
+// takeJobs returns the jobs of the next commit: either a single large job, or all jobs before the first large one.
 func (w *writer) takeJobs() []*job {
 	w.v.mu.Lock()
 	defer w.v.mu.Unlock()
@@ -72,6 +71,6 @@ func (w *writer) takeJobs() []*job {
 func (v *View) poke() {
 	select {
 	case v.work <- struct{}{}:
-	default: // it will wake anyway
+	default: // a wake-up is already pending
 	}
 }

@@ -19,8 +19,7 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// envChild tells the test binary to be a child process: what to do, a space,
-// and the view's path.
+// envChild makes the test binary run as a child process. Its value is the task, a space and the view's path.
 const envChild = "BOURSE_VIEW_CHILD"
 
 func TestMain(m *testing.M) {
@@ -32,7 +31,7 @@ func TestMain(m *testing.M) {
 		return
 	}
 	if raceEnabled {
-		if err := flag.Set("rapid.checks", "10"); err != nil { // the command line may say otherwise
+		if err := flag.Set("rapid.checks", "10"); err != nil { // the command line may override this
 			panic(err)
 		}
 	}
@@ -58,7 +57,7 @@ func child(what, path string) error {
 	return errors.Join(err, <-ended, v.Close())
 }
 
-// longLog is an endless stream of another site, whose rows change all the time.
+// longLog is an endless stream of another site whose rows change all the time.
 func longLog(seq uint64) *wire.Transaction {
 	clock := wire.ClockAt(wire.TimeOf(1_700_000_000_000_000_000)) + wire.Clock(seq)
 	tx := &wire.Transaction{Position: wire.Position{Stream: wire.Stream{Site: "w2", Epoch: 1}, Seq: seq}, At: int64(seq)}
@@ -73,8 +72,7 @@ func longLog(seq uint64) *wire.Transaction {
 	return tx
 }
 
-// childApplies takes in the stream for ever and tells on stdout how far the
-// file has it.
+// childApplies applies the stream forever and prints its progress in the file to stdout.
 func childApplies(ctx context.Context, v *View) error {
 	of := wire.Stream{Site: "w2", Epoch: 1}
 	for seq := v.Head(of) + 1; ; seq++ {
@@ -101,9 +99,9 @@ func childApplies(ctx context.Context, v *View) error {
 	}
 }
 
-// TestKill kills a process that applies, again and again at random moments.
-// What it said is in the file has to be there, the file has to be sound, and
-// the next one goes on from there, to what one has that was never killed.
+// TestKill kills a process that applies transactions at random moments, repeatedly. The file must be intact and
+// contain everything that the process has reported. The next process continues from there, and the result must equal
+// that of a process that was never killed.
 func TestKill(t *testing.T) {
 	path := tempFile(t)
 	said := uint64(0)
@@ -119,7 +117,7 @@ func TestKill(t *testing.T) {
 			t.Fatal(err)
 		}
 		var b [8]byte
-		for range 20 + rand.IntN(400) { // the moment of the kill
+		for range 20 + rand.IntN(400) { // random time of the kill
 			if _, err := io.ReadFull(out, b[:]); err != nil {
 				t.Fatalf("round %d: %v", round, err)
 			}
@@ -157,7 +155,7 @@ func compareWithUnharmed(t *testing.T, path string) {
 		}
 	}
 	unharmed.flush()
-	if err := killed.Renew(t.Context(), killed.Self().Stream); err != nil { // takes our own rows out of the comparison
+	if err := killed.Renew(t.Context(), killed.Self().Stream); err != nil { // exclude its own rows from the comparison
 		t.Fatal(err)
 	}
 	if d := cmp.Diff(unharmed.dump(), killed.dump()); d != "" {

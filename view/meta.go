@@ -12,17 +12,17 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// meta is what a file says of itself.
+// meta identifies the owner of a file.
 type meta struct {
 	cluster string
 	self    wire.Stream
 	clock   wire.Clock
 	boot    string
 	touched time.Time
-	fresh   bool // it was made just now
+	fresh   bool // the file was just created
 }
 
-// readMeta reads it, and writes it into a new file.
+// readMeta reads the file's meta row, or writes it if the file is new.
 func (w *writer) readMeta(c *sqlite.Conn, after uint64) (meta, error) {
 	now := w.v.config.Now()
 	m := meta{fresh: true}
@@ -35,25 +35,24 @@ func (w *writer) readMeta(c *sqlite.Conn, after uint64) (meta, error) {
 	})
 	switch {
 	case err != nil:
-		return m, fmt.Errorf("read what the file is: %w", err)
+		return m, fmt.Errorf("read the file's owner: %w", err)
 	case m.fresh:
 		m.cluster, m.self, m.boot, m.touched = w.v.config.Cluster, wire.Stream{Site: w.v.config.Site, Epoch: max(uint64(max(now.UnixMilli(), 1)), after+1)}, bootID(), now
 		return m, schema.Run(c, "INSERT INTO meta (one, cluster, site, epoch, clock, boot, touched_at) VALUES (1, ?, ?, ?, 0, ?, ?)",
 			m.cluster, m.self.Site, m.self.Epoch, m.boot, now.UnixNano())
 	case m.cluster != w.v.config.Cluster:
-		return m, &schema.Unusable{Cause: fmt.Errorf("it is of cluster %s", bourse.Quoted(m.cluster))}
+		return m, &schema.Unusable{Cause: fmt.Errorf("it belongs to cluster %s", bourse.Quoted(m.cluster))}
 	case m.self.Site != w.v.config.Site:
-		return m, &schema.Unusable{Cause: fmt.Errorf("it is of site %s", bourse.Quoted(string(m.self.Site)))}
-	case wire.CheckEpoch(m.self, now) != nil: // by a clock that was wrong: the others have refused what it wrote
+		return m, &schema.Unusable{Cause: fmt.Errorf("it belongs to site %s", bourse.Quoted(string(m.self.Site)))}
+	case wire.CheckEpoch(m.self, now) != nil: // written while this host's clock was wrong, so other members have rejected it
 		return m, &schema.Unusable{Cause: fmt.Errorf("its epoch is ahead of the clock")}
-	case now.Sub(m.touched) > tooOld:
+	case now.Sub(m.touched) > maxUnused:
 		return m, &schema.Unusable{Cause: fmt.Errorf("it was last used at %s", m.touched.Format(time.RFC3339))}
 	}
 	return m, nil
 }
 
-// settle brings an opened file up to the present: no site is known to be alive,
-// and after a crash of the host our own stream begins again.
+// settle updates a newly opened file: it marks all sites as unreachable and, after a host crash, starts a new epoch.
 func (w *writer) settle(c *sqlite.Conn, st *state, m meta) error {
 	boot := bootID()
 	b := newBatch(c, w.v.tables, st, w.v.config.Now(), &w.hasher, &w.v.verifier)
@@ -64,9 +63,9 @@ func (w *writer) settle(c *sqlite.Conn, st *state, m meta) error {
 		if err := schema.Run(c, "UPDATE meta SET touched_at = ?, boot = ?", b.now.UnixNano(), boot); err != nil {
 			return err
 		}
-		// The last commits may have been lost with the host's memory, and
-		// others may have them: what we write now must not look like them. Nor
-		// is it theirs if it is not signed with the same key.
+		// The host's crash may have lost the last commits, which other members may already have. Transactions written
+		// from now on must not have the same numbers. Nor may they continue a stream that was signed with another
+		// key.
 		own, began := st.heads[m.self]
 		if !m.fresh && boot != m.boot || began && !bytes.Equal(own.by.Birth, b.signer.Birth) {
 			if err := b.renew(m.self.Epoch); err != nil {

@@ -11,16 +11,16 @@ import (
 	"github.com/bourse-dev/bourse/view/schema"
 )
 
-// tooOld is how long a file may be out of use: after that, deletions that it
-// missed may have been forgotten by all others.
-const tooOld = retention - 24*time.Hour
+// maxUnused limits how long a file may go unused. After that, all others may have removed tombstones that this file has
+// missed.
+const maxUnused = retention - 24*time.Hour
 
-// openFile opens the file of the configuration, or makes it; one that is of no
-// use is moved aside first. A new one begins an epoch after the one given.
+// openFile opens the configured file, creating it if it does not exist. It moves an unusable file aside first. A new
+// file's epoch is greater than after.
 func (w *writer) openFile(after uint64) error {
 	f, st, err := w.tryFile(after)
 	if bad, ok := errors.AsType[*schema.Unusable](err); ok {
-		w.v.config.Log.Warn("the view's file is replaced", slog.String("path", w.v.config.Path), slog.Any("err", bad.Cause))
+		w.v.config.Log.Warn("replacing the view's file", slog.String("path", w.v.config.Path), slog.Any("err", bad.Cause))
 		if err := schema.MoveAside(w.v.config.Path); err != nil {
 			return bourse.Errorf(bourse.CodeUnavailable, "move the view's file aside: %w", err)
 		}
@@ -47,18 +47,18 @@ func (w *writer) tryFile(after uint64) (*schema.File, *state, error) {
 		f.Info, err = os.Stat(f.Path)
 	}
 	if err != nil {
-		_ = f.Close() // the first error is the one that counts
-		switch fateOf(err) {
-		case fateDamaged, fateBadRow:
+		_ = f.Close() // the first error matters
+		switch failureOf(err) {
+		case failDamaged, failBadRow:
 			err = &schema.Unusable{Cause: err}
-		case fateUnavailable, fateKilled:
+		case failUnavailable, failKilled:
 		}
 		return nil, nil, err
 	}
 	return f, st, nil
 }
 
-// prepare checks the file and reads the state.
+// prepare checks the file and reads its state.
 func (w *writer) prepare(f *schema.File, after uint64) (*state, error) {
 	for _, p := range schema.Pragmas {
 		if err := schema.Run(f.Conn, p); err != nil {

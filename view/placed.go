@@ -8,9 +8,8 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// placed reports whether a machine or volume belongs to the app that its row
-// names: a broker's placement says the same. What we say of our own is not
-// checked here; the others check it.
+// placed reports whether a broker's signed placement confirms the app that a machine's or volume's row names. This
+// server's own rows are not checked here, only by other members.
 func (b *batch) placed(r *wire.Version) bool {
 	if b.verifier.Placements == nil || r.Site == b.self.Site {
 		return true
@@ -36,9 +35,9 @@ func textOf[T ~string](r *wire.Version, column string) T {
 	return T(text)
 }
 
-// placeAgain checks again the rows whose placement was not valid when they came:
-// a broker's certificate may be of a CA that this member trusts since.
-func (b *batch) placeAgain() error {
+// recheckPlacements rechecks rows whose placement was not valid when they arrived, because this member may trust the CA of
+// the broker's certificate by now.
+func (b *batch) recheckPlacements() error {
 	for _, table := range []string{wire.TableMachines, wire.TableVolumes} {
 		type address struct {
 			site bourse.WorkerID

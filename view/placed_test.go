@@ -16,8 +16,7 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// placedMachine returns a machine of a worker, with a broker's placement of its
-// order in an app.
+// placedMachine returns a worker's machine with a broker's placement of its order in an app.
 func placedMachine(t testing.TB, broker *wire.Placements, worker bourse.WorkerID, id bourse.MachineID, app bourse.AppName) bourse.Machine {
 	t.Helper()
 	order := bourse.Order{ID: bourse.NewOrderID(), App: bourse.App{Name: app, ID: string(app) + "-id"}}
@@ -32,8 +31,7 @@ func placedMachine(t testing.TB, broker *wire.Placements, worker bourse.WorkerID
 	}
 }
 
-// listedFor returns the ids that a member lists for an app, everywhere that lists
-// are made from.
+// listedFor returns the IDs that a member lists for an app, from all sources of lists.
 func listedFor(t testing.TB, m *member, app bourse.AppName) (ids []bourse.MachineID) {
 	t.Helper()
 	listed, err := Ask(t.Context(), m.View, inventory.Machines(inventory.Filter{App: app}))
@@ -61,8 +59,8 @@ func listedFor(t testing.TB, m *member, app bourse.AppName) (ids []bourse.Machin
 	return ids
 }
 
-// TestAWorkerCannotJoinAnApp: a machine belongs to the app in which a broker has
-// placed its order on its worker, and to no other, however a worker describes it.
+// A machine belongs only to the app in which a broker has placed its order on its worker, however a worker describes
+// it.
 func TestAWorkerCannotJoinAnApp(t *testing.T) {
 	broker := wire.NewPlacements("test", "b1", newTestKey(t, bourse.RoleBroker), time.Now)
 	worker := wire.NewPlacements("test", "w2", newTestKey(t, bourse.RoleWorker), time.Now)
@@ -89,7 +87,7 @@ func TestAWorkerCannotJoinAnApp(t *testing.T) {
 		t.Errorf("listed %v, want %v", got, want)
 	}
 
-	// The app stays what it is when other columns change, and when the row changes its mind.
+	// The app does not change when other columns change, or when the row names another app.
 	m.take(encoded(t, "w2", 1, 2, wire.Row{Table: wire.TableMachines, Key: string(good.ID), Columns: map[string]wire.Value{"state": "stopped"}}))
 	if got := listedFor(t, m, "shop"); !slices.Equal(got, want) {
 		t.Errorf("listed after an update: %v, want %v", got, want)
@@ -100,7 +98,7 @@ func TestAWorkerCannotJoinAnApp(t *testing.T) {
 	}
 	m.take(encoded(t, "w2", 1, 4, wire.Row{Table: wire.TableMachines, Key: string(good.ID), Columns: map[string]wire.Value{"app": "shop"}}))
 
-	// A view that was lost is filled by a snapshot, with the same result.
+	// A lost view that is filled from a snapshot has the same result.
 	var b bytes.Buffer
 	if err := m.Snapshot(t.Context(), wire.Stream{Site: "w2", Epoch: 1}, &b); err != nil {
 		t.Fatal(err)
@@ -119,7 +117,7 @@ func TestAWorkerCannotJoinAnApp(t *testing.T) {
 	again.sound()
 }
 
-// TestAVolumeIsPlaced: the same of volumes; a machine's placement places no volume.
+// The same applies to volumes. A machine's placement does not place a volume.
 func TestAVolumeIsPlaced(t *testing.T) {
 	broker := wire.NewPlacements("test", "b1", newTestKey(t, bourse.RoleBroker), time.Now)
 	order := bourse.Order{ID: bourse.NewOrderID(), App: bourse.App{Name: "shop", ID: "shop-id"}}
@@ -140,7 +138,7 @@ func TestAVolumeIsPlaced(t *testing.T) {
 	}
 }
 
-// distrusting are keys that verify nobody until they trust.
+// distrusting is a Keys that verifies nobody until trust is set.
 type distrusting struct {
 	*wire.Key
 	trust atomic.Bool
@@ -153,8 +151,7 @@ func (d *distrusting) Author(birth []byte, at time.Time) (bourse.WorkerID, bours
 	return "", "", nil, errors.New("of a CA that is not trusted")
 }
 
-// TestAPlacementIsVerifiedAgain: a row that came before its broker's CA was
-// trusted belongs to its app once it is.
+// A row that arrived before its broker's CA was trusted belongs to its app once the CA is trusted.
 func TestAPlacementIsVerifiedAgain(t *testing.T) {
 	broker := wire.NewPlacements("test", "b1", newTestKey(t, bourse.RoleBroker), time.Now)
 	machine := placedMachine(t, broker, "w2", "00000200000001", "shop")
@@ -165,7 +162,7 @@ func TestAPlacementIsVerifiedAgain(t *testing.T) {
 		t.Errorf("listed %v before the CA is trusted", got)
 	}
 	keys.trust.Store(true)
-	if err := m.submit(t.Context(), true, func(b *batch) error { return b.placeAgain() }); err != nil {
+	if err := m.submit(t.Context(), true, func(b *batch) error { return b.recheckPlacements() }); err != nil {
 		t.Fatal(err)
 	}
 	if got := listedFor(t, m, "shop"); len(got) != 1 {

@@ -8,31 +8,30 @@ import (
 	"github.com/bourse-dev/bourse/view/schema"
 )
 
-// presenceStep is how old the heard_at of a site that is alive may become: to
-// write each of its signs of life would cost more than it is worth.
+// presenceStep is how stale the heard_at of a reachable site may become. Writing it more often would cost more than
+// it is worth.
 const presenceStep = 15 * time.Second
 
-// presence is what is known of a site's being alive.
+// presence records whether a site is reachable.
 type presence struct {
 	alive   bool
-	at      int64 // when it was last known to be, nanoseconds since 1970
-	written int64 // the at that is in the file; 0: none
-	shown   bool  // the alive that is in the file
+	at      int64 // time when it was last reachable, in nanoseconds since 1970
+	written int64 // value of at in the file; 0: none
+	shown   bool  // value of alive in the file
 }
 
-// sites is what is known of all sites.
+// sites records the presence of all sites.
 type sites struct {
 	seen      map[bourse.WorkerID]presence
-	unwritten map[bourse.WorkerID]bool // whose presence the file does not know
+	unwritten map[bourse.WorkerID]bool // sites whose presence has to be written
 }
 
-// due reports whether the file has to be changed.
+// due reports whether the file has to be updated.
 func (p presence) due() bool {
 	return p.written == 0 || p.alive != p.shown || p.at-p.written >= int64(presenceStep) || !p.alive && p.at != p.written
 }
 
-// SetPresence notes whether a site is heard from, and when it was last known to
-// be alive. It does not wait for the file.
+// SetPresence records whether a site is reachable, and when it was last reachable. It does not wait for the file.
 func (v *View) SetPresence(site bourse.WorkerID, alive bool, at time.Time) {
 	v.mu.Lock()
 	p := v.sites.seen[site]
@@ -47,9 +46,9 @@ func (v *View) SetPresence(site bourse.WorkerID, alive bool, at time.Time) {
 	}
 }
 
-// forgetPresence drops what is known of sites that were not heard from for long.
-func (w *writer) forgetPresence() {
-	limit := w.v.config.Now().Add(-forgetAfter).UnixNano()
+// dropPresence removes the presence of sites that have been unreachable for long.
+func (w *writer) dropPresence() {
+	limit := w.v.config.Now().Add(-streamRetention).UnixNano()
 	w.v.mu.Lock()
 	defer w.v.mu.Unlock()
 	maps.DeleteFunc(w.v.sites.seen, func(site bourse.WorkerID, p presence) bool {
@@ -57,7 +56,7 @@ func (w *writer) forgetPresence() {
 	})
 }
 
-// takePresence returns what the file does not have yet. The caller is the writer.
+// takePresence returns the changes that are not in the file yet. Only the writer calls it.
 func (w *writer) takePresence() map[bourse.WorkerID]presence {
 	w.v.mu.Lock()
 	defer w.v.mu.Unlock()
@@ -71,7 +70,7 @@ func (w *writer) takePresence() map[bourse.WorkerID]presence {
 	return due
 }
 
-// writePresence writes it into the file.
+// writePresence writes them to the file.
 func (b *batch) writePresence(due map[bourse.WorkerID]presence) error {
 	for site, p := range due {
 		err := schema.Run(b.conn, `INSERT INTO sites (site, alive, heard_at) VALUES (?, ?, ?)
@@ -84,8 +83,7 @@ func (b *batch) writePresence(due map[bourse.WorkerID]presence) error {
 	return nil
 }
 
-// presenceWritten notes what the file has now. The caller holds the view's
-// lock.
+// presenceWritten records that the file contains them. The caller holds the view's lock.
 func (w *writer) presenceWritten(due map[bourse.WorkerID]presence) {
 	for site, told := range due {
 		p := w.v.sites.seen[site]

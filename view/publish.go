@@ -10,14 +10,14 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// Publish writes rows of ours and waits until they are in the file. The rows
-// are whole; what equals the present is dropped, and an owned row is cut down
-// to what changed. They become one transaction, unless they exceed MaxRows or
-// MaxTx. The clock of shared rows is set here. It returns the position of the
-// last transaction, zero when nothing changed. CodeInvalid: a row does not fit
-// its table. CodeUnavailable: the disk refuses, or Run has ended. When ctx
-// ends first, the rows may get in nevertheless. Owned rows that waited when
-// our rows were lost (see Lost) are CodeUnavailable too.
+// Publish writes rows of this server and waits until they are in the file. The caller passes complete rows. Publish
+// drops unchanged rows, reduces changed owned rows to their changed columns, and sets the clocks of shared rows. The
+// rows become one transaction unless they exceed wire.MaxRows or wire.MaxTx. It returns the last transaction's
+// position, or the zero Position if nothing changed.
+//
+// Errors: CodeInvalid if a row does not fit its table; CodeUnavailable if the file cannot be written, Run has
+// returned, or the server's owned rows were lost before they could be written (see Lost). If ctx ends first, the rows
+// may be published nevertheless.
 func (v *View) Publish(ctx context.Context, rows ...wire.Row) (wire.Position, error) {
 	entries, err := v.entries(rows)
 	if err != nil {
@@ -38,13 +38,13 @@ func (v *View) Publish(ctx context.Context, rows ...wire.Row) (wire.Position, er
 	return at, nil
 }
 
-// errNewLife keeps the first transaction of a new life for a Republish: others
-// forget our old rows with it, and would have one row of many.
-var errNewLife = bourse.Errorf(bourse.CodeUnavailable, "our rows are lost, and are to be published again")
+// errNewLife reserves the first transaction of a new epoch for Republish. That transaction makes others delete this
+// server's old rows, so it must not contain only a few of the new ones.
+var errNewLife = bourse.Errorf(bourse.CodeUnavailable, "this server's rows were lost and must be published again")
 
-// Republish is Publish, and deletes those of our rows in these owned tables
-// that are not among rows. It makes a transaction even of nothing when our
-// stream has none yet, so that others forget an earlier life of ours.
+// Republish is like Publish, but also deletes this server's rows in the given owned tables that are not among rows.
+// It writes a transaction even if nothing changed, if the stream has none yet, so that others delete the rows of an
+// earlier epoch.
 func (v *View) Republish(ctx context.Context, tables []string, rows []wire.Row) (wire.Position, error) {
 	entries, err := v.entries(rows)
 	if err != nil {
@@ -52,7 +52,7 @@ func (v *View) Republish(ctx context.Context, tables []string, rows []wire.Row) 
 	}
 	for _, name := range tables {
 		if t := v.tables[name]; t == nil || t.Shared {
-			return wire.Position{}, bourse.Errorf(bourse.CodeInvalid, "table %s is not owned by its sites", bourse.Quoted(name))
+			return wire.Position{}, bourse.Errorf(bourse.CodeInvalid, "table %s does not contain owned rows", bourse.Quoted(name))
 		}
 	}
 	var at wire.Position
@@ -61,12 +61,12 @@ func (v *View) Republish(ctx context.Context, tables []string, rows []wire.Row) 
 		if err != nil {
 			return err
 		}
-		// Rows come first: a member that receives the transactions one by one sees a
-		// machine twice rather than not at all.
+		// Write rows before deletions: a member that receives the transactions one by one should see a machine twice
+		// rather than not at all.
 		if at, err = b.publish(append(slices.Clip(entries), gone...)); err != nil || at != (wire.Position{}) {
 			return err
 		}
-		at, err = b.announce()
+		at, err = b.ensureStarted()
 		return err
 	})
 	if err != nil {
@@ -75,13 +75,13 @@ func (v *View) Republish(ctx context.Context, tables []string, rows []wire.Row) 
 	return at, nil
 }
 
-// entries checks rows of ours. Their clocks come later.
+// entries checks rows to be published. Their clocks are set later.
 func (v *View) entries(rows []wire.Row) ([]schema.Entry, error) {
 	out := make([]schema.Entry, 0, len(rows))
 	for _, r := range rows {
 		t := v.tables[r.Table]
 		if t == nil {
-			return nil, bourse.Errorf(bourse.CodeInvalid, "there is no table %s", bourse.Quoted(r.Table))
+			return nil, bourse.Errorf(bourse.CodeInvalid, "table %s does not exist", bourse.Quoted(r.Table))
 		}
 		if r.Clock = 0; t.Shared {
 			r.Clock = 1
@@ -99,27 +99,26 @@ func (v *View) entries(rows []wire.Row) ([]schema.Entry, error) {
 	return out, nil
 }
 
-// OnPublish sets what receives our transactions: the writer calls it after
-// each commit, in order. It must neither block nor change what it gets. Set it
-// before Run.
+// OnPublish sets the function that receives this server's transactions. The writer calls it after each commit, in
+// order. The function must not block or modify its arguments. Call OnPublish before Run.
 func (v *View) OnPublish(hear func(tx *wire.Transaction, encoded []byte)) { v.writer.onPublish = hear }
 
-// Lost returns a channel that is closed when our rows are gone: the file was
-// replaced, or a new epoch began. Republish then, and ask Lost again.
+// Lost returns a channel that is closed when this server's rows have been lost because the file was replaced or a new
+// epoch has begun. Then call Republish, and call Lost again.
 func (v *View) Lost() <-chan struct{} {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return v.lost
 }
 
-// Renew begins a new epoch of ours, greater than that of seen: the others know
-// more of our stream than we do. It does nothing when our epoch is greater
-// already. CodeInvalid: seen is not of our site, or can't be outdone.
+// Renew starts a new epoch greater than that of seen. It is called when others have later transactions of this
+// server's stream than the server itself, and does nothing if the current epoch is already greater. It returns
+// CodeInvalid if seen belongs to another site or no greater epoch is possible.
 func (v *View) Renew(ctx context.Context, seen wire.Stream) error {
 	if seen.Site != v.config.Site || seen.Epoch >= wire.MaxEpoch-1 {
-		return bourse.Errorf(bourse.CodeInvalid, "renew: no life of ours follows epoch %d of %s", seen.Epoch, bourse.Quoted(string(seen.Site)))
+		return bourse.Errorf(bourse.CodeInvalid, "renew: no epoch of this site can follow epoch %d of %s", seen.Epoch, bourse.Quoted(string(seen.Site)))
 	}
-	if err := wire.CheckEpoch(seen, v.config.Now()); err != nil { // no member takes it in, nor what would follow it
+	if err := wire.CheckEpoch(seen, v.config.Now()); err != nil { // others would reject a stream after this one, too
 		return fmt.Errorf("renew: %w", err)
 	}
 	err := v.submit(ctx, false, func(b *batch) error {

@@ -9,7 +9,7 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-func TestPublishSaysOnlyWhatIsNew(t *testing.T) {
+func TestPublishWritesOnlyChanges(t *testing.T) {
 	v := startMember(t, Config{Path: tempFile(t)})
 	first := v.publish(volume("v1", "shop"), secret("shop/a", "d1", 0))
 	if first.Seq != 1 || first.Stream != v.Self().Stream {
@@ -20,7 +20,7 @@ func TestPublishSaysOnlyWhatIsNew(t *testing.T) {
 	}
 	changed := volume("v1", "shop")
 	changed.Columns["state"] = "attached"
-	delete(changed.Columns, "size_gb") // goes back to its default
+	delete(changed.Columns, "size_gb") // returns to its default
 	if p := v.publish(changed); p.Seq != 2 {
 		t.Errorf("a change: position %v", p)
 	}
@@ -30,12 +30,12 @@ func TestPublishSaysOnlyWhatIsNew(t *testing.T) {
 	}
 	want := []wire.Row{{Table: wire.TableVolumes, Key: "v1", Columns: map[string]wire.Value{"state": "attached", "size_gb": nil}}}
 	if d := cmp.Diff(want, tx.Rows); d != "" {
-		t.Errorf("what was told of the change (-want +got):\n%s", d)
+		t.Errorf("the published change (-want +got):\n%s", d)
 	}
 	v.sound()
 }
 
-func TestPublishRefusesWhatDoesNotFit(t *testing.T) {
+func TestPublishRejectsInvalidRows(t *testing.T) {
 	v := startMember(t, Config{})
 	for name, row := range map[string]wire.Row{
 		"unknown table": {Table: "nonsense", Key: "a"},
@@ -54,10 +54,10 @@ func TestPublishRefusesWhatDoesNotFit(t *testing.T) {
 	}
 }
 
-func TestRepublishMakesRowsExactlyThese(t *testing.T) {
+func TestRepublishReplacesRows(t *testing.T) {
 	v, other := startMember(t, Config{}), startMember(t, Config{Site: "w2"})
 	if p, err := v.Republish(t.Context(), []string{wire.TableVolumes}, nil); err != nil || p.Seq != 1 {
-		t.Fatalf("the first republication of nothing: %v, %v: others have to hear of it", p, err)
+		t.Fatalf("the first Republish without rows: %v, %v, want a transaction", p, err)
 	}
 	v.publish(volume("v1", "a"), volume("v2", "a"))
 	if _, err := v.Republish(t.Context(), []string{wire.TableVolumes, wire.TableImages}, []wire.Row{volume("v2", "b"), volume("v3", "a")}); err != nil {
@@ -72,7 +72,7 @@ func TestRepublishMakesRowsExactlyThese(t *testing.T) {
 	}
 }
 
-func TestPublishIsCutIntoTransactions(t *testing.T) {
+func TestPublishSplitsTransactions(t *testing.T) {
 	v, other := startMember(t, Config{}), startMember(t, Config{Site: "w2"})
 	var rows []wire.Row
 	for i := range 2*wire.MaxRows + 1 {

@@ -10,8 +10,7 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// Bounds of the quarantine. It is there to be looked at: it keeps the newest
-// rows, and of each what fits.
+// Limits of the quarantine, which is for inspection only. It retains the newest rows, truncated where necessary.
 const (
 	maxQuarantine = 1000
 	maxKeptRow    = 64 << 10
@@ -19,7 +18,7 @@ const (
 	healthNewest  = 20
 )
 
-// refusalOf says why a row was not taken in. It is kept as it is on the wire.
+// refusalOf describes a rejected row, encoded as on the wire.
 func refusalOf(e *schema.Entry, st wire.Stamp, reason error) refusal {
 	r := refusal{Stamp: st, table: e.Table, key: e.Key, reason: reason}
 	w := wire.RowBody{
@@ -29,7 +28,7 @@ func refusalOf(e *schema.Entry, st wire.Stamp, reason error) refusal {
 	for _, c := range e.Change {
 		w.Columns[c.Name] = c.Value
 	}
-	if raw, err := wire.EncodeBody(w); err == nil { // without it the row is only named
+	if raw, err := wire.EncodeBody(w); err == nil { // if it cannot be encoded, only its table and key are recorded
 		r.raw = raw
 	}
 	return r
@@ -45,29 +44,29 @@ func (b *batch) refuse(r refusal) error {
 		retry = r.retry
 	}
 	b.refused = true
-	if b.refusals++; b.refusals%maxQuarantine == 0 { // however many there are in one transaction
+	if b.refusals++; b.refusals%maxQuarantine == 0 { // bound the table even within a single transaction
 		if err := trimQuarantine(b.conn); err != nil {
 			return err
 		}
 	}
 	return schema.Run(b.conn, `INSERT INTO quarantine (site, epoch, seq, tbl, key, reason, row, since, retry_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)`,
-		r.Site, r.Epoch, r.Seq, shown(r.table, wire.MaxName), shown(r.key, wire.MaxKey), shown(r.reason.Error(), maxReason), raw, b.now.UnixNano(), retry)
+		r.Site, r.Epoch, r.Seq, sanitized(r.table, wire.MaxName), sanitized(r.key, wire.MaxKey), sanitized(r.reason.Error(), maxReason), raw, b.now.UnixNano(), retry)
 }
 
-// shown cuts a text that anybody may have written to what can be stored.
-func shown(s string, most int) string {
+// sanitized truncates and sanitizes untrusted text so that it can be stored.
+func sanitized(s string, most int) string {
 	if len(s) > most {
 		s = s[:most]
 	}
 	return strings.ReplaceAll(strings.ToValidUTF8(s, "�"), "\x00", "�")
 }
 
-// trimQuarantine lets the oldest go.
+// trimQuarantine deletes the oldest rows.
 func trimQuarantine(c *sqlite.Conn) error {
 	return schema.Run(c, "DELETE FROM quarantine WHERE id <= (SELECT max(id) FROM quarantine) - ?", maxQuarantine)
 }
 
-// readQuarantine reads what Health says of it.
+// readQuarantine reads the quarantine for Health.
 func readQuarantine(c *sqlite.Conn) (Quarantine, error) {
 	var q Quarantine
 	err := schema.Query(c, "SELECT count(*) FROM quarantine", func(s *sqlite.Stmt) error {
@@ -87,15 +86,15 @@ func readQuarantine(c *sqlite.Conn) (Quarantine, error) {
 	return q, err
 }
 
-// quarantined is a row whose time has come.
+// quarantined is a row to be tried again.
 type quarantined struct {
 	id  int64
 	st  wire.Stamp
 	raw []byte
 }
 
-// release takes in the rows whose time has come, some at a time.
-func (b *batch) release() error {
+// retryQuarantined retries quarantined rows whose retry time has come, a limited number per call.
+func (b *batch) retryQuarantined() error {
 	const most = 256
 	var due []quarantined
 	err := schema.Query(b.conn, "SELECT site, id, epoch, seq, since, row FROM quarantine WHERE retry_at <= ? ORDER BY id LIMIT ?", func(s *sqlite.Stmt) error {
@@ -121,7 +120,7 @@ func (b *batch) release() error {
 		}
 		by := b.head(q.st.Stream).by
 		if by == nil {
-			continue // comparing shared rows brings it
+			continue // anti-entropy will deliver it again
 		}
 		e.Proof = wire.Proof{By: by, Sig: w.Sig}
 		q.st.At = w.At

@@ -7,7 +7,7 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// incoming is a transaction of another site on its way into the file.
+// incoming is another site's transaction on its way into the file.
 type incoming struct {
 	wire.Position
 	at      int64
@@ -15,48 +15,47 @@ type incoming struct {
 	bad     []refusal
 	encoded []byte
 	by      *wire.Author
-	ticket  uint64 // grows in the order of the queue
+	ticket  uint64 // increases in queue order
 }
 
-// refusal is a row that cannot be taken in.
+// refusal is a row that cannot be applied.
 type refusal struct {
 	wire.Stamp
 	table, key string
 	reason     error
-	raw        []byte // nil when it is too large to keep
-	retry      int64  // nanoseconds since 1970; 0: never
+	raw        []byte // nil if it is too large to retain
+	retry      int64  // retry time in nanoseconds since 1970; 0: never
 }
 
-// What waits for transactions before it: out of order means late by a few, and
-// anti-entropy brings what is not kept.
+// Limits on transactions that wait for earlier ones. Transactions that arrive out of order are rarely more than a few
+// positions early, and anti-entropy delivers the dropped ones.
 const (
-	maxAhead        = 128      // beyond the last one of its stream
-	maxWaitingBytes = 16 << 20 // of all streams
-	overhead        = 128      // bytes that an entry of a queue takes beside its encoding
+	maxAhead        = 128      // positions beyond the last transaction of the stream
+	maxWaitingBytes = 16 << 20 // for all streams
+	overhead        = 128      // memory for a queue entry in addition to its encoding
 )
 
-// intake is what has been taken by Apply and is not in the file yet. Its owner
-// holds the view's lock.
+// intake holds transactions that Apply has accepted but that are not in the file yet. It is guarded by the view's
+// lock.
 //
-// The queue has transactions in an order in which they can be applied. When it
-// is full its oldest goes; what follows that one in its stream finds a gap when
-// its turn comes and goes too.
+// Transactions are queued in an order in which they can be applied. If the queue is full, the oldest one is dropped.
+// The following ones of the same stream then hit a gap when they are applied, and are dropped as well.
 type intake struct {
 	items   []*incoming
 	bytes   int
 	max     int
 	dropped uint64
 
-	tails   map[wire.Stream]uint64 // the last queued of a stream, while it is beyond the file's
+	tails   map[wire.Stream]uint64 // last queued position of each stream, if it is beyond the file's
 	waiting map[wire.Stream]map[uint64]*incoming
-	ahead   int                          // bytes waiting
-	authors map[wire.Stream]*wire.Author // of streams that the file does not have yet
+	ahead   int                          // bytes in waiting
+	authors map[wire.Stream]*wire.Author // authors of streams that are not in the file yet
 
-	given, done uint64 // tickets: the last given, and all up to it have left the queue
-	flushes     []flush
+	issued, done uint64 // tickets: the last one issued, and the last one before which all have left the queue
+	flushes      []flush
 }
 
-// flush waits for a ticket.
+// flush is a caller of Flush that waits for a ticket.
 type flush struct {
 	ticket uint64
 	done   chan struct{}
@@ -66,8 +65,8 @@ func newIntake(maxBytes int) intake {
 	return intake{max: maxBytes, tails: map[wire.Stream]uint64{}, waiting: map[wire.Stream]map[uint64]*incoming{}, authors: map[wire.Stream]*wire.Author{}}
 }
 
-// admit puts a transaction where it belongs, given the last one of its stream
-// that is in the file.
+// admit queues a transaction or lets it wait for earlier ones. applied is the last position of its stream that is in
+// the file.
 func (q *intake) admit(in *incoming, applied uint64) Outcome {
 	if q.has(in.Position, applied) {
 		return Known
@@ -84,14 +83,14 @@ func (q *intake) admit(in *incoming, applied uint64) Outcome {
 	return Taken
 }
 
-// has reports whether a transaction is in the file or on its way.
+// has reports whether a transaction is in the file, queued or waiting.
 func (q *intake) has(p wire.Position, applied uint64) bool {
 	q.resume(p.Stream, applied)
 	return p.Seq <= max(applied, q.tails[p.Stream]) || q.waiting[p.Stream][p.Seq] != nil
 }
 
-// resume queues what waits for nothing any more: there was no space for it, or
-// a snapshot brought what it waited for.
+// resume queues transactions whose predecessors have arrived: there was no space before, or a snapshot contained the
+// predecessors.
 func (q *intake) resume(s wire.Stream, applied uint64) {
 	tail := max(applied, q.tails[s])
 	if q.waiting[s][tail+1] == nil {
@@ -115,8 +114,8 @@ func (q *intake) wait(in *incoming, tail uint64) {
 	q.ahead += size
 }
 
-// follow queues what waited for the present tail of a stream, as far as there
-// is space: it must not drive out what it follows.
+// follow queues the transactions that waited for the current tail of a stream while there is space. They must not
+// push their predecessors out of the queue.
 func (q *intake) follow(s wire.Stream) {
 	for {
 		next := q.waiting[s][q.tails[s]+1]
@@ -140,8 +139,8 @@ func (q *intake) unwait(s wire.Stream, seq uint64) *incoming {
 }
 
 func (q *intake) push(in *incoming) {
-	q.given++
-	in.ticket = q.given
+	q.issued++
+	in.ticket = q.issued
 	q.items = append(q.items, in)
 	q.bytes += len(in.encoded) + overhead
 	q.tails[in.Stream] = in.Seq
@@ -149,7 +148,7 @@ func (q *intake) push(in *incoming) {
 		oldest := q.pop()
 		q.dropped++
 		if tail, ok := q.tails[oldest.Stream]; ok {
-			q.tails[oldest.Stream] = min(tail, oldest.Seq-1) // so that it is taken when it comes again
+			q.tails[oldest.Stream] = min(tail, oldest.Seq-1) // accept it when it arrives again
 		}
 	}
 }
@@ -173,15 +172,15 @@ func (q *intake) take(maxItems, maxBytes int) []*incoming {
 	return out
 }
 
-// back puts what could not be written at the front again.
-func (q *intake) back(items []*incoming) {
+// requeue returns transactions that could not be written to the front of the queue.
+func (q *intake) requeue(items []*incoming) {
 	for _, in := range items {
 		q.bytes += len(in.encoded) + overhead
 	}
 	q.items = append(items, q.items...)
 }
 
-// settle tidies up when the file has a stream up to applied.
+// settle updates the queue after a stream was applied up to applied.
 func (q *intake) settle(s wire.Stream, applied uint64) {
 	if q.tails[s] <= applied {
 		delete(q.tails, s)
@@ -197,9 +196,9 @@ func (q *intake) settle(s wire.Stream, applied uint64) {
 	q.resume(s, applied)
 }
 
-// finish releases those who wait for tickets that have left the queue.
+// finish releases the callers of Flush whose tickets have left the queue.
 func (q *intake) finish() {
-	if q.done = q.given; len(q.items) > 0 {
+	if q.done = q.issued; len(q.items) > 0 {
 		q.done = q.items[0].ticket - 1
 	}
 	kept := q.flushes[:0]
@@ -213,8 +212,8 @@ func (q *intake) finish() {
 	q.flushes = kept
 }
 
-// forget empties the queue: the file that it was meant for is gone.
-func (q *intake) forget() {
+// reset empties the queue after the file was lost.
+func (q *intake) reset() {
 	q.items, q.bytes, q.ahead = nil, 0, 0
 	clear(q.tails)
 	clear(q.waiting)
@@ -222,14 +221,14 @@ func (q *intake) forget() {
 	q.finish()
 }
 
-// forgetWaiting drops those whose predecessors did not come.
-func (q *intake) forgetWaiting() {
+// dropWaiting drops the transactions whose predecessors have not arrived.
+func (q *intake) dropWaiting() {
 	clear(q.waiting)
 	q.ahead = 0
 	maps.DeleteFunc(q.authors, func(s wire.Stream, _ *wire.Author) bool { return q.tails[s] == 0 })
 }
 
-// waits counts the transactions of a stream that wait for others.
+// waits returns the number of a stream's transactions that wait for earlier ones.
 func (q *intake) waits(s wire.Stream) int { return len(q.waiting[s]) }
 
 func (q *intake) allWaiting() (n int) {

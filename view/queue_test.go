@@ -10,9 +10,8 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// TestQueueAppliesInOrder drives the queue at random, full and not, and applies
-// what it gives: once everything has been offered again often enough, all of
-// it was applied, in order, and its books are even.
+// TestQueueAppliesInOrder drives the queue at random and applies what it returns. Once everything has been offered
+// often enough, all transactions must have been applied in order, and the counters must be consistent.
 func TestQueueAppliesInOrder(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		const perStream = 12
@@ -22,7 +21,7 @@ func TestQueueAppliesInOrder(t *testing.T) {
 		offer := func(s wire.Stream, seq uint64) {
 			in := &incoming{Position: wire.Position{Stream: s, Seq: seq}, encoded: make([]byte, 100)}
 			if q.admit(in, applied[s]) == Known && seq > applied[s] && !holds(&q, s, seq) {
-				t.Fatalf("%v %d is known, and no one has it", s, seq)
+				t.Fatalf("%v %d is reported as known, but was lost", s, seq)
 			}
 		}
 		apply := func(n int) {
@@ -54,12 +53,12 @@ func TestQueueAppliesInOrder(t *testing.T) {
 				q.settle(s, applied[s])
 			case 2:
 				items := q.take(3, 1<<20)
-				q.back(items) // the disk refused
+				q.requeue(items) // a write has failed
 			default:
 				offer(rapid.SampledFrom(streams).Draw(t, "stream"), rapid.Uint64Range(1, perStream).Draw(t, "seq"))
 			}
 		}
-		for range perStream { // repair
+		for range perStream { // anti-entropy
 			for _, s := range streams {
 				for seq := range uint64(perStream) {
 					offer(s, seq+1)
@@ -72,13 +71,13 @@ func TestQueueAppliesInOrder(t *testing.T) {
 				t.Errorf("stream %v was applied up to %d, want %d", s, applied[s], perStream)
 			}
 		}
-		if q.bytes != 0 || q.ahead != 0 || len(q.items) != 0 || q.allWaiting() != 0 || len(q.tails) != 0 || q.done != q.given {
-			t.Errorf("left in the books: %d bytes, %d waiting, tails %v, ticket %d of %d", q.bytes, q.ahead, q.tails, q.done, q.given)
+		if q.bytes != 0 || q.ahead != 0 || len(q.items) != 0 || q.allWaiting() != 0 || len(q.tails) != 0 || q.done != q.issued {
+			t.Errorf("left in the counters: %d bytes, %d waiting, tails %v, ticket %d of %d", q.bytes, q.ahead, q.tails, q.done, q.issued)
 		}
 	})
 }
 
-// holds reports whether a transaction is on its way.
+// holds reports whether a transaction is queued or waiting.
 func holds(q *intake, s wire.Stream, seq uint64) bool {
 	if q.waiting[s][seq] != nil {
 		return true
@@ -103,7 +102,7 @@ func TestFullQueueDropsTheOldest(t *testing.T) {
 		t.Errorf("%d in the queue from %s on, %d dropped", len(q.items), q.items[0].Site, q.dropped)
 	}
 	if out := q.admit(&incoming{Position: wire.Position{Stream: wire.Stream{Site: "w0", Epoch: 1}, Seq: 1}}, 0); out != Taken {
-		t.Errorf("a dropped one that comes again: outcome %d", out)
+		t.Errorf("a dropped transaction that arrives again: outcome %d", out)
 	}
 }
 
@@ -121,13 +120,13 @@ func TestWaitingIsBounded(t *testing.T) {
 	if q.ahead > maxWaitingBytes {
 		t.Errorf("%d bytes wait", q.ahead)
 	}
-	q.forgetWaiting()
+	q.dropWaiting()
 	if q.allWaiting() != 0 || q.ahead != 0 {
 		t.Errorf("still waiting: %d, %d bytes", q.allWaiting(), q.ahead)
 	}
 }
 
-func TestRingGivesWhatItHas(t *testing.T) {
+func TestRingSince(t *testing.T) {
 	r := newRing(10 * (100 + overhead))
 	a, b := wire.Stream{Site: "a", Epoch: 1}, wire.Stream{Site: "b", Epoch: 1}
 	push := func(s wire.Stream, seq uint64) {
@@ -161,8 +160,8 @@ func TestRingGivesWhatItHas(t *testing.T) {
 	push(b, 9) // after a gap
 	check(wire.Position{Stream: b, Seq: 4}, 9, 1<<20, 0, false)
 	check(wire.Position{Stream: b, Seq: 8}, 9, 1<<20, 1, true)
-	r.forget(a)
-	r.forget(b)
+	r.drop(a)
+	r.drop(b)
 	if r.bytes != 0 || len(r.order) != 0 || len(r.streams) != 0 {
 		t.Errorf("an empty ring has %d bytes, order %v", r.bytes, r.order)
 	}

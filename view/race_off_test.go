@@ -2,5 +2,5 @@
 
 package view
 
-// raceEnabled reports whether the race detector slows things down.
+// raceEnabled reports whether the race detector is active.
 const raceEnabled = false

@@ -2,6 +2,6 @@
 
 package view
 
-// raceEnabled tells that the race detector slows SQLite down some thirty
-// times: the histories are fewer then, and not every commit is killed.
+// raceEnabled reports whether the race detector is active. It makes SQLite about 30 times slower, so there are fewer
+// histories and not every commit is killed.
 const raceEnabled = true

@@ -10,9 +10,9 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Read calls fn with a connection on a snapshot of the file. fn may run any
-// number of statements that read: they all see one state. It ends with ctx. fn
-// must not call Read. CodeUnavailable: the file cannot be read.
+// Read calls fn with a connection that reads a snapshot of the file. fn may run any number of read-only statements,
+// which all see the same state, and are interrupted when ctx ends. fn must not call Read. Read returns
+// CodeUnavailable if the file cannot be read.
 func (v *View) Read(ctx context.Context, fn func(*sqlite.Conn) error) error {
 	err := v.pool.Read(ctx, fn)
 	if err == nil {
@@ -21,19 +21,19 @@ func (v *View) Read(ctx context.Context, fn func(*sqlite.Conn) error) error {
 	if _, ok := errors.AsType[*bourse.Error](err); ok {
 		return err
 	}
-	switch fateOf(err) {
-	case fateDamaged:
-		v.suspect(err)
+	switch failureOf(err) {
+	case failDamaged:
+		v.reportDamage(err)
 		return bourse.Errorf(bourse.CodeUnavailable, "read the view: %w", err)
-	case fateUnavailable, fateKilled:
+	case failUnavailable, failKilled:
 		return bourse.Errorf(bourse.CodeUnavailable, "read the view: %w", err)
-	case fateBadRow:
+	case failBadRow:
 	}
 	return fmt.Errorf("read the view: %w", err)
 }
 
-// suspect has the writer replace a file that a reader found damaged.
-func (v *View) suspect(err error) {
+// reportDamage has the writer replace a file that a reader found damaged.
+func (v *View) reportDamage(err error) {
 	v.mu.Lock()
 	v.faults.reading = err
 	v.mu.Unlock()

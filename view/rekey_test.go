@@ -17,7 +17,7 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// replaced is the keys of a site whose certificate is replaced while it runs.
+// replaced is the Keys of a site whose certificate is replaced while it runs.
 type replaced struct {
 	*wire.Key
 	own atomic.Pointer[wire.Key]
@@ -25,11 +25,9 @@ type replaced struct {
 
 func (r *replaced) Own() ([]byte, crypto.Signer) { return r.own.Load().Own() }
 
-// A site whose key is replaced while it runs begins another epoch within a
-// minute and is believed as before, by those that knew the old key and by those
-// that come later. What the old key signs from then on changes nothing, in the
-// old epoch or the new one.
-func TestASiteThatIsRekeyedIsBelieved(t *testing.T) {
+// A site whose key is replaced while it runs starts a new epoch within a minute. Members that knew the old key and
+// new members accept it. Later signatures of the old key have no effect, in the old epoch or the new one.
+func TestASiteWithANewKeyIsAccepted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		before, after := newTestKey(t, bourse.RoleWorker), newTestKey(t, bourse.RoleWorker)
 		keys := &replaced{Key: before}
@@ -41,7 +39,7 @@ func TestASiteThatIsRekeyedIsBelieved(t *testing.T) {
 		knows.take(site.told...)
 
 		keys.own.Store(after)
-		time.Sleep(tidyEvery) // of the bubble
+		time.Sleep(tidyEvery) // virtual time
 		synctest.Wait()
 		if got := site.Self(); got.Epoch <= old.Epoch {
 			t.Fatalf("with another key it is at %v, was at %v", got, old)
@@ -66,7 +64,7 @@ func TestASiteThatIsRekeyedIsBelieved(t *testing.T) {
 				"in the new epoch, with its birth":     forge(before, before.Birth, now),
 				"in the new epoch, with the new birth": forge(before, after.Birth, now),
 			} {
-				_, _ = m.Apply(b) // what comes of it shows below
+				_, _ = m.Apply(b) // its effects are checked below
 				m.flush()
 				if d := cmp.Diff(site.dump(), m.dump()); d != "" {
 					t.Errorf("the old key, %s, at %s (-site +member):\n%s", name, m.config.Site, d)
@@ -87,10 +85,9 @@ func TestASiteThatIsRekeyedIsBelieved(t *testing.T) {
 	})
 }
 
-// What is true in a snapshot is taken in, and what is forged among it is not: it
-// is counted, and changes no row. The owned rows of a stream have no signatures
-// of their own, see gossip.Replicator for whose snapshot is asked for.
-func TestAForgedRowAmongTrueOnesOfASnapshot(t *testing.T) {
+// The valid rows of a snapshot are applied. Forged shared rows are counted and have no effect. A stream's owned rows
+// have no signatures of their own; see gossip.Replicator for the members from which snapshots are requested.
+func TestForgedRowsInASnapshotAreCounted(t *testing.T) {
 	broker := startMember(t, Config{Site: "b1"})
 	broker.publish(inventory.AppRow(bourse.App{Name: "shop", ID: "x", Org: "acme", CreatedAt: time.Now()}), secret("shop/a", "true", 0))
 	broker.publish(inventory.AppRow(bourse.App{Name: "blog", ID: "y", Org: "acme", CreatedAt: time.Now()}), secret("blog/a", "true", 0), volume("v", "shop"))
@@ -130,8 +127,7 @@ func TestAForgedRowAmongTrueOnesOfASnapshot(t *testing.T) {
 	})
 }
 
-// rewrittenStream is a member's snapshot of its own stream after rows of it were
-// changed on the way.
+// rewrittenStream returns a member's snapshot of its own stream with modified rows.
 func rewrittenStream(t *testing.T, from *member, change func(*wire.RowBody)) []byte {
 	t.Helper()
 	sp, err := wire.Receive(t.Context(), from.Path(), bytes.NewReader(snapshot(t, from, from.Self().Stream)), func(wire.SnapshotHead) error { return nil })

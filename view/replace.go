@@ -9,11 +9,10 @@ import (
 	"github.com/bourse-dev/bourse/view/schema"
 )
 
-// errVanished is a file that was deleted or replaced.
+// errVanished means that the file was deleted or replaced.
 var errVanished = errors.New("the file has been deleted or replaced")
 
-// checkFile checks that the file is still the one that we opened: SQLite
-// would go on writing into one that has no name any more.
+// checkFile checks that the path still refers to the open file. SQLite would continue to write to a deleted file.
 func (w *writer) checkFile() error {
 	if w.v.config.Path == "" {
 		return nil
@@ -25,27 +24,26 @@ func (w *writer) checkFile() error {
 	if errors.Is(err, os.ErrNotExist) || err == nil && !os.SameFile(info, w.file.Info) {
 		return errVanished
 	}
-	return nil // a directory that cannot be read at the moment is another matter
+	return nil // a temporarily unreadable directory is not a reason to replace the file
 }
 
-// replace makes a new file in the place of one that is damaged or gone. Our
-// rows are lost with it: a new epoch begins, and Lost is closed. When
-// the disk refuses it is tried again at the next check.
+// replace creates a new file in place of a damaged or deleted one. That loses this server's rows, so a new epoch
+// begins and Lost's channel is closed. If the file cannot be created, the next check tries again.
 func (w *writer) replace(cause error) {
 	if !errors.Is(cause, errNoFile) {
-		w.v.config.Log.Error("the view's file is lost and made again", slog.String("path", w.v.config.Path), slog.Any("err", cause))
+		w.v.config.Log.Error("replacing the lost file of the view", slog.String("path", w.v.config.Path), slog.Any("err", cause))
 	}
 	if err := w.renewFile(); err != nil {
-		w.setTrouble(err)
-		w.rest()
+		w.setWriteError(err)
+		w.backOff()
 		return
 	}
 	w.v.mu.Lock()
 	defer w.v.mu.Unlock()
-	w.rest() // should the new one fail at once too
+	w.backOff() // the new file may fail at once, too
 	w.v.faults.writing = nil
 	w.v.faults.reading = nil
-	w.v.intake.forget()
+	w.v.intake.reset()
 	w.v.ring = newRing(w.v.config.RingBytes)
 	for site, p := range w.v.sites.seen {
 		p.written = 0
@@ -60,7 +58,7 @@ func (w *writer) replace(cause error) {
 func (w *writer) renewFile() error {
 	defer w.v.pool.Exclusive()()
 	if w.file != nil {
-		_ = w.file.Close() // it is of no use any more
+		_ = w.file.Close() // it is unusable anyway
 		w.file = nil
 		if err := schema.MoveAside(w.v.config.Path); err != nil {
 			return fmt.Errorf("move the view's file aside: %w", err)

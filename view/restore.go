@@ -12,22 +12,23 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// Restore takes in a snapshot of a stream, all or nothing: it replaces all
-// owned rows of the site and is merged with the shared ones. One that is older
-// than what we have is ignored. r is read to the snapshot's end, before
-// anything is written: a slow sender holds up no one else. CodeInvalid: it is
-// malformed, cut short, of another stream or of our own. CodeForbidden: its
-// site is not who it says. The caller sees to it that it comes from the site
-// itself or from a member that may speak for it: owned rows are not signed one
-// by one.
+// Restore applies a snapshot of a stream, all or nothing. It replaces all owned rows of the site and merges the
+// shared ones. It ignores a snapshot that is older than the view. It reads r to the snapshot's end before writing
+// anything, so that a slow sender does not block others.
+//
+// The caller must make sure that the snapshot comes from the site itself or from a member that may provide snapshots,
+// because owned rows are not signed individually.
+//
+// Errors: CodeInvalid if the snapshot is malformed, truncated, of another stream or of this server's own;
+// CodeForbidden if its author is not the site that it names.
 func (v *View) Restore(ctx context.Context, s wire.Stream, r io.Reader) error {
-	err := v.copyIn(ctx, r, func(h wire.SnapshotHead) error {
+	err := v.receiveSnapshot(ctx, r, func(h wire.SnapshotHead) error {
 		p, err := wire.TxHead{Site: h.Site, Epoch: h.Epoch, Seq: h.Seq, At: h.At}.Position()
 		switch {
 		case err != nil:
 			return err
 		case h.Shared || p.Stream != s:
-			return bourse.Errorf(bourse.CodeInvalid, "it is not of this stream")
+			return bourse.Errorf(bourse.CodeInvalid, "the snapshot is of another stream")
 		}
 		if err := wire.CheckEpoch(s, v.config.Now()); err != nil {
 			return err
@@ -40,9 +41,9 @@ func (v *View) Restore(ctx context.Context, s wire.Stream, r io.Reader) error {
 	return nil
 }
 
-// RestoreShared merges the shared rows of another member into ours.
+// RestoreShared merges another member's shared rows.
 func (v *View) RestoreShared(ctx context.Context, r io.Reader) error {
-	err := v.copyIn(ctx, r, func(h wire.SnapshotHead) error {
+	err := v.receiveSnapshot(ctx, r, func(h wire.SnapshotHead) error {
 		if !h.Shared {
 			return bourse.Errorf(bourse.CodeInvalid, "it is of a stream")
 		}
@@ -54,8 +55,8 @@ func (v *View) RestoreShared(ctx context.Context, r io.Reader) error {
 	return nil
 }
 
-// copyIn takes in a snapshot that is whole and as it should be.
-func (v *View) copyIn(ctx context.Context, r io.Reader, wanted func(wire.SnapshotHead) error, take func(*batch, *wire.Spool) error) (err error) {
+// receiveSnapshot receives a complete and acceptable snapshot and has the writer apply it.
+func (v *View) receiveSnapshot(ctx context.Context, r io.Reader, wanted func(wire.SnapshotHead) error, take func(*batch, *wire.Spool) error) (err error) {
 	sp, err := wire.Receive(ctx, v.config.Path, r, wanted)
 	if err != nil {
 		return err
@@ -64,7 +65,7 @@ func (v *View) copyIn(ctx context.Context, r io.Reader, wanted func(wire.Snapsho
 	return errors.Join(err, sp.Close())
 }
 
-// restore replaces what we have of a stream.
+// restore replaces the rows of a stream.
 func (b *batch) restore(sp *wire.Spool) error {
 	p := wire.Position{Stream: wire.Stream{Site: bourse.WorkerID(sp.Head.Site), Epoch: sp.Head.Epoch}, Seq: sp.Head.Seq}
 	by := &wire.Author{Stream: p.Stream, Birth: sp.Head.Birth}
@@ -76,11 +77,11 @@ func (b *batch) restore(sp *wire.Spool) error {
 	}
 	switch newest := b.newestOf(p.Site); {
 	case b.ours(p.Stream):
-		return bourse.Errorf(bourse.CodeInvalid, "a snapshot of our own stream")
-	case p.Seq < b.head(p.Stream).seq || b.outlived(p.Stream):
+		return bourse.Errorf(bourse.CodeInvalid, "the snapshot is of this server's own stream")
+	case p.Seq < b.head(p.Stream).seq || b.superseded(p.Stream):
 		return nil
 	case p.Epoch == newest:
-		if err := b.disown(p.Site); err != nil {
+		if err := b.deleteOwned(p.Site); err != nil {
 			return err
 		}
 	}
@@ -91,13 +92,13 @@ func (b *batch) restore(sp *wire.Spool) error {
 	return sp.Rows(func(raw []byte, w wire.RowBody, err error) error {
 		st := wire.Stamp{Position: wire.Position{Stream: p.Stream, Seq: w.Seq}, At: w.At}
 		if err == nil && (w.Seq == 0 || w.Seq > p.Seq || w.At < 0) {
-			err = fmt.Errorf("number %d in a snapshot up to %d", w.Seq, p.Seq)
+			err = fmt.Errorf("a row has number %d in a snapshot up to %d", w.Seq, p.Seq)
 		}
 		return b.restoreRow(st, by, raw, w, err)
 	})
 }
 
-// restoreShared merges shared rows of any streams. Each proves itself.
+// restoreShared merges shared rows of any streams. Each row contains its own proof.
 func (b *batch) restoreShared(sp *wire.Spool) error {
 	type birth struct {
 		of wire.Stream
@@ -106,7 +107,7 @@ func (b *batch) restoreShared(sp *wire.Spool) error {
 	authors := map[birth]*wire.Author{}
 	return sp.Rows(func(raw []byte, w wire.RowBody, err error) error {
 		p, bad := wire.TxHead{Site: w.Site, Epoch: w.Epoch, Seq: w.Seq, At: w.At}.Position()
-		shared := all(err, bad, p.Site.Validate()) && w.Clock != 0
+		shared := allNil(err, bad, p.Site.Validate()) && w.Clock != 0
 		at := birth{p.Stream, string(w.Birth)}
 		by := authors[at]
 		if by == nil {
@@ -114,14 +115,14 @@ func (b *batch) restoreShared(sp *wire.Spool) error {
 			authors[at] = by
 		}
 		if !shared {
-			b.forged++ // no one knows whose it is
+			b.forged++ // its origin is unknown, so it is not quarantined
 			return nil
 		}
 		return b.restoreRow(wire.Stamp{Position: p, At: w.At}, by, raw, w, nil)
 	})
 }
 
-// restoreRow takes in one row, or refuses it.
+// restoreRow applies one row or quarantines it.
 func (b *batch) restoreRow(st wire.Stamp, by *wire.Author, raw []byte, w wire.RowBody, err error) error {
 	var e schema.Entry
 	if err == nil {
@@ -137,5 +138,5 @@ func (b *batch) restoreRow(st wire.Stamp, by *wire.Author, raw []byte, w wire.Ro
 	return b.takeOne(st, &e)
 }
 
-// all reports whether none of these is an error.
-func all(errs ...error) bool { return errors.Join(errs...) == nil }
+// allNil reports whether all arguments are nil.
+func allNil(errs ...error) bool { return errors.Join(errs...) == nil }

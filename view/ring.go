@@ -6,30 +6,30 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// ring keeps recent transactions of all streams, encoded, for members that are
-// a little behind. Its owner holds the view's lock.
+// ring holds recent transactions of all streams, encoded, for members that are slightly behind. It is guarded by the
+// view's lock.
 type ring struct {
 	max, bytes int
-	streams    map[wire.Stream]*stretch
-	order      []wire.Stream // whose oldest transaction goes next; a stream may have fewer than it says
+	streams    map[wire.Stream]*segment
+	order      []wire.Stream // streams in the order in which their transactions are dropped; a stream may have fewer transactions than entries
 }
 
-// stretch is the recent part of a stream, without gaps.
-type stretch struct {
+// segment holds the recent transactions of a stream, without gaps.
+type segment struct {
 	first  uint64
 	frames [][]byte
 }
 
-func newRing(maxBytes int) ring { return ring{max: maxBytes, streams: map[wire.Stream]*stretch{}} }
+func newRing(maxBytes int) ring { return ring{max: maxBytes, streams: map[wire.Stream]*segment{}} }
 
 func (r *ring) push(p wire.Position, frame []byte) {
 	s := r.streams[p.Stream]
 	if s != nil && s.first+uint64(len(s.frames)) != p.Seq {
-		r.forget(p.Stream)
+		r.drop(p.Stream)
 		s = nil
 	}
 	if s == nil {
-		s = &stretch{first: p.Seq}
+		s = &segment{first: p.Seq}
 		r.streams[p.Stream] = s
 	}
 	s.frames = append(s.frames, frame)
@@ -55,8 +55,8 @@ func (r *ring) shift(of wire.Stream) {
 	}
 }
 
-// forget drops a stream: a snapshot took its place.
-func (r *ring) forget(of wire.Stream) {
+// drop drops a stream's transactions after a snapshot replaced the stream.
+func (r *ring) drop(of wire.Stream) {
 	if s := r.streams[of]; s != nil {
 		for _, f := range s.frames {
 			r.bytes -= len(f) + overhead
@@ -66,8 +66,8 @@ func (r *ring) forget(of wire.Stream) {
 	}
 }
 
-// since returns the frames after p, about maxBytes of them and at least one, and
-// whether they are all there up to head.
+// since returns the frames after p, about maxBytes of them but at least one, and whether the ring contains all frames
+// between p and head.
 func (r *ring) since(p wire.Position, head uint64, maxBytes int) ([][]byte, bool) {
 	if p.Seq >= head {
 		return nil, true

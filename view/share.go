@@ -13,38 +13,37 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// What one site may have in everyone's view, and how many may have something.
-// A worker with ten thousand machines has a tenth of it.
+// Limits on each site's rows and on the number of streams. A worker with ten thousand machines uses a tenth of its
+// limit.
 const (
 	MaxSiteRows  = 1 << 18
 	MaxSiteBytes = 512 << 20
 	maxStreams   = 1 << 16
-	maxEpochs    = 4 // of a site: of those before its newest, only what all share still counts
+	maxEpochs    = 4 // per site; in all but the newest, only shared rows still count
 )
 
-// forgetAfter is how long a stream without rows is kept after its last
-// transaction: a member that comes back later begins with a snapshot.
-const forgetAfter = 24 * time.Hour
+// streamRetention is how long a stream without rows is retained after its last transaction. A member that returns later
+// receives a snapshot.
+const streamRetention = 24 * time.Hour
 
-// checkShare refuses what exceeds a site's share; what makes it smaller gets in.
+// checkShare rejects a change that exceeds its site's limits. It accepts any change that does not increase the size.
 func (b *batch) checkShare(r, old wire.Version) error {
 	h := b.head(wire.Stream{Site: r.Site, Epoch: b.newestOf(r.Site)})
 	grows := r.Size() - old.Size()
 	if old.Table == "" {
 		if h.rows >= MaxSiteRows {
-			return fmt.Errorf("its site has %d rows: no more are taken in", h.rows)
+			return fmt.Errorf("its site has %d rows, which is the limit", h.rows)
 		}
 		grows = r.Size()
 	}
 	if grows > 0 && h.bytes+grows > MaxSiteBytes {
-		return fmt.Errorf("its site has %d bytes: no more are taken in", h.bytes)
+		return fmt.Errorf("its site has %d bytes, and the row would exceed the limit", h.bytes)
 	}
 	return nil
 }
 
-// outlived reports whether a stream is one that would be forgotten at once: its
-// site has begun enough later ones.
-func (b *batch) outlived(s wire.Stream) bool {
+// superseded reports whether a stream would be removed at once, because its site has started enough later ones.
+func (b *batch) superseded(s wire.Stream) bool {
 	if b.head(s).by != nil {
 		return false
 	}
@@ -52,7 +51,7 @@ func (b *batch) outlived(s wire.Stream) bool {
 	return len(epochs) >= maxEpochs && s.Epoch < epochs[0]
 }
 
-// epochsOf returns the epochs of a site's streams, in order.
+// epochsOf returns the epochs of a site's streams in ascending order.
 func (b *batch) epochsOf(site bourse.WorkerID) []uint64 {
 	if epochs, ok := b.epochs[site]; ok {
 		return epochs
@@ -60,9 +59,8 @@ func (b *batch) epochsOf(site bourse.WorkerID) []uint64 {
 	return b.base.epochs[site]
 }
 
-// makeRoom notes a new stream, and forgets others for it: earlier
-// ones of its site, and where there are too many altogether those that matter
-// least.
+// makeRoom records a new stream. It removes the site's oldest streams and, if there are too many in total, the least
+// important ones.
 func (b *batch) makeRoom(s wire.Stream) error {
 	if len(b.base.heads)+len(b.heads) >= maxStreams {
 		if err := b.evict(maxStreams / 64); err != nil {
@@ -75,7 +73,7 @@ func (b *batch) makeRoom(s wire.Stream) error {
 	b.epochs[s.Site] = epochs
 	for _, epoch := range epochs[:max(len(epochs)-maxEpochs, 0)] {
 		if of := (wire.Stream{Site: s.Site, Epoch: epoch}); of != b.self {
-			if err := b.forget(of); err != nil {
+			if err := b.removeStream(of); err != nil {
 				return err
 			}
 		}
@@ -83,8 +81,7 @@ func (b *batch) makeRoom(s wire.Stream) error {
 	return nil
 }
 
-// evict forgets some sites: first those that own nothing, and never one that is
-// heard from.
+// evict removes up to some streams of unreachable sites, those without rows first.
 func (b *batch) evict(some int) error {
 	alive, err := b.alive()
 	if err != nil {
@@ -102,18 +99,18 @@ func (b *batch) evict(some int) error {
 	})
 	for _, s := range idle[:min(some, len(idle))] {
 		if b.newestOf(s.Site) == s.Epoch {
-			if err := b.disown(s.Site); err != nil {
+			if err := b.deleteOwned(s.Site); err != nil {
 				return err
 			}
 		}
-		if err := b.forget(s); err != nil {
+		if err := b.removeStream(s); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// alive returns the sites that are heard from, and our own.
+// alive returns the reachable sites, including this one.
 func (b *batch) alive() (map[bourse.WorkerID]bool, error) {
 	out := map[bourse.WorkerID]bool{b.self.Site: true}
 	err := schema.Query(b.conn, "SELECT site FROM sites WHERE alive = 1", func(s *sqlite.Stmt) error {
@@ -123,9 +120,8 @@ func (b *batch) alive() (map[bourse.WorkerID]bool, error) {
 	return out, err
 }
 
-// forget drops what is known of a stream. The shared rows that it wrote stay:
-// they prove themselves.
-func (b *batch) forget(s wire.Stream) error {
+// removeStream removes a stream. The shared rows that it wrote remain, because they contain their own proofs.
+func (b *batch) removeStream(s wire.Stream) error {
 	if err := schema.Run(b.conn, "DELETE FROM streams WHERE site = ? AND epoch = ?", s.Site, s.Epoch); err != nil {
 		return err
 	}
@@ -139,29 +135,28 @@ func (b *batch) forget(s wire.Stream) error {
 	return nil
 }
 
-// over reports whether a stream has served its time: nothing is left of it, and
-// nothing came of it for long. All members find so at about the same
-// moment, and do not count it when they compare, even if they still have it.
-func (h head) over(now time.Time) bool {
-	return h.rows == 0 && h.hash == 0 && h.at < now.Add(-forgetAfter).UnixNano()
+// expired reports whether a stream has expired: it has no rows and has not been written to for long. All members
+// determine this at about the same time, and ignore such streams in digests even if they still have them.
+func (h head) expired(now time.Time) bool {
+	return h.rows == 0 && h.hash == 0 && h.at < now.Add(-streamRetention).UnixNano()
 }
 
-// forgetOver drops the streams that are over, and sites of which nothing is
-// left. Those of members stay: they need no snapshot for their next word.
-func (b *batch) forgetOver() error {
+// removeExpiredStreams removes expired streams, and sites without streams. It retains the streams of reachable members, which
+// can then continue without a snapshot.
+func (b *batch) removeExpiredStreams() error {
 	alive, err := b.alive()
 	if err != nil {
 		return err
 	}
 	for s, h := range b.base.heads {
-		if !alive[s.Site] && s != b.self && h.over(b.now) {
-			if err := b.forget(s); err != nil {
+		if !alive[s.Site] && s != b.self && h.expired(b.now) {
+			if err := b.removeStream(s); err != nil {
 				return err
 			}
 		}
 	}
 	err = schema.Run(b.conn, "DELETE FROM sites WHERE coalesce(alive, 0) = 0 AND heard_at < ? AND site NOT IN (SELECT site FROM streams)",
-		b.now.Add(-forgetAfter).UnixNano())
+		b.now.Add(-streamRetention).UnixNano())
 	b.written = b.written || b.conn.Changes() > 0
 	return err
 }

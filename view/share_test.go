@@ -12,7 +12,7 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// setShare has a view believe that a stream has so many rows and bytes.
+// setShare sets a stream's counters of rows and bytes.
 func (r *member) setShare(s wire.Stream, rows, bytes int64) {
 	r.t.Helper()
 	err := r.submit(r.t.Context(), true, func(b *batch) error {
@@ -26,8 +26,8 @@ func (r *member) setShare(s wire.Stream, rows, bytes int64) {
 	}
 }
 
-// TestShareOfASite: what one site has in the view is bounded; what exceeds it is
-// quarantined, its stream goes on, and it can make room.
+// Each site's share of the view is limited. Rows that exceed it are quarantined, the stream continues, and the site
+// can delete rows to make space.
 func TestShareOfASite(t *testing.T) {
 	m := startMember(t, Config{})
 	s := wire.Stream{Site: "w2", Epoch: 1}
@@ -49,22 +49,22 @@ func TestShareOfASite(t *testing.T) {
 	}
 	m.setShare(s, MaxSiteRows, held.bytes)
 	if n := say(volume("c", "x"), volume("a", "y")); n != 1 {
-		t.Errorf("%d rows in quarantine, want the one too many", n)
+		t.Errorf("%d rows in quarantine, want 1", n)
 	}
 	m.setShare(s, 2, MaxSiteBytes)
 	if n := say(volume("a", "longer"), volume("b", "")); n != 2 {
-		t.Errorf("%d rows in quarantine, want the one that grew too", n)
+		t.Errorf("%d rows in quarantine, want 2, with the one that grew", n)
 	}
 	if n := say(wire.Row{Table: wire.TableVolumes, Key: "b", Deleted: true}); n != 2 || len(m.dump()) != 1 {
 		t.Errorf("%d rows in quarantine after a deletion, rows %v", n, m.dump())
 	}
 	if m.take(encoded(t, "w3", 1, 1, volume("c", "x"))); len(m.dump()) != 2 {
-		t.Error("another site suffers")
+		t.Error("another site is affected")
 	}
 }
 
-// TestEpochsOfASite: a site that begins epoch after epoch has a few of them.
-func TestEpochsOfASite(t *testing.T) {
+// Only a few of a site's epochs are retained.
+func TestEpochsOfASiteAreLimited(t *testing.T) {
 	m := startMember(t, Config{Path: tempFile(t)})
 	for epoch := range uint64(20) {
 		m.take(encoded(t, "w2", epoch+1, 1, volume("v", fmt.Sprint(epoch)), secret(fmt.Sprint("k", epoch), "d", wire.ClockAt(time.Now()))))
@@ -73,18 +73,17 @@ func TestEpochsOfASite(t *testing.T) {
 	if len(heads) != maxEpochs || heads[0].Epoch != 17 || len(m.dump()) != 21 {
 		t.Errorf("heads %v, rows %v", heads, m.dump())
 	}
-	for epoch := range uint64(16) { // late words of a life long past
+	for epoch := range uint64(16) { // late transactions of old epochs
 		m.take(encoded(t, "w2", epoch+1, 1, volume("v", "old")), encoded(t, "w2", epoch+1, 2, volume("v", "old")))
 	}
 	if d := cmp.Diff(heads, m.Digest().Heads); d != "" || len(m.intake.tails) != 0 {
-		t.Errorf("heads after late words, %d queued:\n%s", len(m.intake.tails), d)
+		t.Errorf("heads after late transactions, %d queued:\n%s", len(m.intake.tails), d)
 	}
 	m.sound()
 }
 
-// TestMadeUpSitesFreezeNothing: sites that no one hears from make room for one
-// that begins, those first that own nothing.
-func TestMadeUpSitesFreezeNothing(t *testing.T) {
+// Streams of unreachable sites are removed to make space for new ones, starting with those that own nothing.
+func TestStreamsOfUnreachableSitesAreEvicted(t *testing.T) {
 	m := startMember(t, Config{})
 	m.publish(volume("ours", "x"))
 	m.take(encoded(t, "w2", 1, 1, volume("theirs", "x")), encoded(t, "w3", 1, 1))
@@ -117,10 +116,9 @@ func TestMadeUpSitesFreezeNothing(t *testing.T) {
 	m.sound()
 }
 
-// TestForgottenSites: a site that owns nothing and was not heard from for a day
-// counts for nothing, whether a member has forgotten it already or not, and may
-// come back.
-func TestForgottenSites(t *testing.T) {
+// A site that owns nothing and has been unreachable for a day is ignored in digests, whether or not a member has
+// removed it already. It may return.
+func TestIdleSitesAreRemoved(t *testing.T) {
 	now := time.Now()
 	clock := func() time.Time { return now }
 	a, b := startMember(t, Config{Path: tempFile(t), Now: clock}), startMember(t, Config{Site: "w9", Now: clock})
@@ -134,19 +132,19 @@ func TestForgottenSites(t *testing.T) {
 			m.SetPresence(site, false, now)
 		}
 		m.SetPresence("w4", true, now)
-		m.setShare(wire.Stream{Site: "w4", Epoch: 1}, 0, 0) // a commit, which writes that down too
+		m.setShare(wire.Stream{Site: "w4", Epoch: 1}, 0, 0) // a commit, which writes the presence as well
 	}
-	now = now.Add(forgetAfter + time.Minute)
+	now = now.Add(streamRetention + time.Minute)
 	forget := func(m *member) {
 		t.Helper()
-		if err := m.submit(t.Context(), true, func(b *batch) error { return b.forgetOver() }); err != nil {
+		if err := m.submit(t.Context(), true, func(b *batch) error { return b.removeExpiredStreams() }); err != nil {
 			t.Fatal(err)
 		}
-		m.writer.forgetPresence()
+		m.writer.dropPresence()
 	}
 	forget(a)
 	if d := cmp.Diff(a.Digest(), b.Digest()); d != "" || len(a.Digest().Heads) != 1 {
-		t.Errorf("%v (-one that has forgotten +one that has not):\n%s", a.Digest().Heads, d)
+		t.Errorf("%v (-one that has removed it +one that has not):\n%s", a.Digest().Heads, d)
 	}
 	for site, want := range map[bourse.WorkerID]uint64{"w2": 0, "w3": 1, "w4": 1} {
 		if got := a.Head(wire.Stream{Site: site, Epoch: 1}); got != want {
@@ -159,14 +157,13 @@ func TestForgottenSites(t *testing.T) {
 	a.sound()
 	a.take(encoded(t, "w2", 1, 1), encoded(t, "w2", 1, 2), encoded(t, "w2", 1, 3, volume("again", "x")))
 	if a.Head(wire.Stream{Site: "w2", Epoch: 1}) != 3 || len(a.dump()) != 3 {
-		t.Errorf("it came back: head %d, rows %v", a.Head(wire.Stream{Site: "w2", Epoch: 1}), a.dump())
+		t.Errorf("after its return: head %d, rows %v", a.Head(wire.Stream{Site: "w2", Epoch: 1}), a.dump())
 	}
 	a.sound()
 }
 
-// TestAppStaysWhose: of an app nothing but its deletion changes, no matter who signs
-// a later record of it.
-func TestAppStaysWhose(t *testing.T) {
+// Only an app's deletion can change it, whoever signs a later record.
+func TestAppOrganizationCannotChange(t *testing.T) {
 	m := startMember(t, Config{})
 	at := time.Now()
 	shop := bourse.App{Name: "shop", ID: "x", Org: "acme", Network: "blue", CreatedAt: at}
@@ -187,7 +184,7 @@ func TestAppStaysWhose(t *testing.T) {
 	}
 	m.publish(inventory.AppRow(theft))
 	if app, err := Ask(t.Context(), m.View, inventory.App("shop")); err != nil || app.Org != "acme" {
-		t.Errorf("after our own record: %+v", app)
+		t.Errorf("after this server's record: %+v", app)
 	}
 	gone := at.Add(time.Hour)
 	shop.DeletedAt = &gone

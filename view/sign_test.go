@@ -32,7 +32,7 @@ func newTestKey(t testing.TB, role bourse.Role) *wire.Key {
 
 func sealOf(k *wire.Key) wire.Seal { return wire.Seal{Cluster: "test", Birth: k.Birth, Key: k.Key} }
 
-// signedTx makes a transaction of a site that has a key.
+// signedTx returns a transaction of a site that has a key.
 func signedTx(t testing.TB, by wire.Seal, site bourse.WorkerID, seq uint64, rows ...wire.Row) []byte {
 	t.Helper()
 	b, err := wire.Encode(&wire.Transaction{Position: wire.Position{Stream: wire.Stream{Site: site, Epoch: 1}, Seq: seq}, At: int64(seq), Rows: rows}, by)
@@ -42,8 +42,7 @@ func signedTx(t testing.TB, by wire.Seal, site bourse.WorkerID, seq uint64, rows
 	return b
 }
 
-// linked makes a stream of so many transactions, each with the link to the one
-// before it and the first with a birth.
+// linked returns a stream of linked transactions, the first with a birth certificate.
 func linked(t testing.TB, k *wire.Key, site bourse.WorkerID, n int) [][]byte {
 	t.Helper()
 	var out [][]byte
@@ -55,9 +54,8 @@ func linked(t testing.TB, k *wire.Key, site bourse.WorkerID, n int) [][]byte {
 	return out
 }
 
-// TestForgedTransactionsChangeNothing: whatever strangers make of a site's
-// transactions, in whatever order, with whatever copies, all who have heard the
-// true ones agree, and have nothing else.
+// Whatever strangers forge from a site's transactions, in any order and with any copies, all members that have
+// received the genuine ones agree, and have nothing else.
 func TestForgedTransactionsChangeNothing(t *testing.T) {
 	owner, thief := newTestKey(t, bourse.RoleBroker), newTestKey(t, bourse.RoleBroker)
 	genuine := slices.Concat(linked(t, owner, "w2", 5), linked(t, newTestKey(t, bourse.RoleBroker), "w3", 3))
@@ -83,7 +81,7 @@ func TestForgedTransactionsChangeNothing(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		m := startMember(t, Config{Site: "w9"})
 		defer m.end()
-		m.take(genuine[0]) // a key is bound to a stream by the first word that comes
+		m.take(genuine[0]) // the first transaction binds a key to a stream
 		story := slices.Clone(genuine)
 		for range rapid.IntRange(1, 20).Draw(r, "forgeries") {
 			story = append(story, forged[rapid.SampledFrom(names).Draw(r, "forgery")])
@@ -94,11 +92,11 @@ func TestForgedTransactionsChangeNothing(t *testing.T) {
 			m.ApplyAll(story)
 		} else {
 			for _, b := range story {
-				_, _ = m.Apply(b) // what comes of it shows below
+				_, _ = m.Apply(b) // its effects are checked below
 			}
 		}
 		m.flush()
-		for range genuine { // as comparing would bring what was passed over
+		for range genuine { // as anti-entropy would deliver skipped ones
 			m.ApplyAll(genuine)
 			m.flush()
 		}
@@ -111,8 +109,7 @@ func TestForgedTransactionsChangeNothing(t *testing.T) {
 	})
 }
 
-// TestForgedIsCounted: what is not of its site is forbidden, not invalid, and
-// does no harm to the site.
+// Forged transactions are forbidden, not invalid, and do not affect the site.
 func TestForgedIsCounted(t *testing.T) {
 	m := startMember(t, Config{})
 	owner, thief := newTestKey(t, bourse.RoleBroker), newTestKey(t, bourse.RoleBroker)
@@ -126,13 +123,12 @@ func TestForgedIsCounted(t *testing.T) {
 	}
 	m.take(genuine[1])
 	if m.Head(wire.Stream{Site: "w2", Epoch: 1}) != 2 {
-		t.Error("the site itself is not heard any more")
+		t.Error("the site's own transactions are not accepted anymore")
 	}
 }
 
-// TestUnprovenIsNotKept: of a stream that we do not have, only what carries a
-// birth can be checked.
-func TestUnprovenIsNotKept(t *testing.T) {
+// If a stream is unknown, only transactions with a birth certificate can be verified.
+func TestUnprovenTransactionsAreNotRetained(t *testing.T) {
 	m := startMember(t, Config{})
 	genuine := linked(t, newTestKey(t, bourse.RoleWorker), "w2", 3)
 	for range 2 {
@@ -146,12 +142,12 @@ func TestUnprovenIsNotKept(t *testing.T) {
 	}
 }
 
-// TestOneSignatureVouchesForARun: of linked transactions the last signature is
-// enough; where the link is broken each stands for itself.
-func TestOneSignatureVouchesForARun(t *testing.T) {
+// For linked transactions, the last signature is sufficient. Where a link is broken, each transaction must prove
+// itself.
+func TestOneSignatureProvesLinkedTransactions(t *testing.T) {
 	key := newTestKey(t, bourse.RoleWorker)
 	run := linked(t, key, "w2", 100)
-	by := wire.Seal{Cluster: "test", Birth: key.Birth, Key: newTestKey(t, bourse.RoleWorker).Key} // no good signature
+	by := wire.Seal{Cluster: "test", Birth: key.Birth, Key: newTestKey(t, bourse.RoleWorker).Key} // its signatures are invalid
 	vouched := [][]byte{signedTx(t, by, "w2", 1)}
 	for seq := uint64(2); seq <= 10; seq++ {
 		if by.Birth, by.Prev = nil, wire.Link(vouched[len(vouched)-1]); seq == 10 {
@@ -165,7 +161,7 @@ func TestOneSignatureVouchesForARun(t *testing.T) {
 			t.Fatalf("%v: %v", a.Verdict, a.Err)
 		}
 	}
-	// A link is over the signature too: a relay cannot spoil it unseen.
+	// The link also covers the signature, so a relay cannot damage it unnoticed.
 	bad := slices.Clone(run)
 	bad[50] = slices.Clone(bad[50])
 	bad[50][10] ^= 1 // within the signature
@@ -182,9 +178,8 @@ func TestOneSignatureVouchesForARun(t *testing.T) {
 	}
 }
 
-// TestWorkersWriteNoSharedRows: neither an app, nor a secret, a release or a
-// canceled order.
-func TestWorkersWriteNoSharedRows(t *testing.T) {
+// Workers cannot write shared rows: apps, secrets, releases or canceled orders.
+func TestWorkersCannotWriteSharedRows(t *testing.T) {
 	clock := wire.ClockAt(time.Now())
 	rows := []wire.Row{
 		inventory.CancelledRow("01HZZZZZZZZZZZZZZZZZZZZZZZ", "w1"), inventory.AppRow(bourse.App{Name: "shop", ID: "x", Org: "thief"}), secret("shop/a", "d", 0),
@@ -200,7 +195,7 @@ func TestWorkersWriteNoSharedRows(t *testing.T) {
 	if got := m.dump(); len(got) != 1 || m.Health().Quarantine.Count != len(rows) {
 		t.Errorf("taken in: %v, quarantine of %d", got, m.Health().Quarantine.Count)
 	}
-	// Nor by way of a repair, or of its own.
+	// Neither through anti-entropy nor by publishing them.
 	broker := startMember(t, Config{Site: "b1"})
 	broker.take(signedTx(t, sealOf(newTestKey(t, bourse.RoleBroker)), "w2", 1, rows...))
 	for name, change := range map[string]func(birth *[]byte, w *wire.RowBody){
@@ -226,9 +221,8 @@ func TestWorkersWriteNoSharedRows(t *testing.T) {
 	}
 }
 
-// TestProxiesWriteNothing: neither of themselves nor of anything else, not by
-// way of a repair either.
-func TestProxiesWriteNothing(t *testing.T) {
+// Proxies cannot write rows of any kind, not even through anti-entropy.
+func TestProxiesCannotWrite(t *testing.T) {
 	t.Parallel()
 	m := startMember(t, Config{})
 	proxy := sealOf(newTestKey(t, bourse.RoleProxy))
@@ -254,8 +248,7 @@ func signRow(t testing.TB, by wire.Seal, w *wire.RowBody) []byte {
 	return sig
 }
 
-// rewritten is a member's snapshot of shared rows after somebody has changed
-// each of them.
+// rewritten returns a member's snapshot of shared rows after each of them was modified.
 func rewritten(t testing.TB, from *member, change func(birth *[]byte, w *wire.RowBody)) []byte {
 	t.Helper()
 	var b, out bytes.Buffer
@@ -299,8 +292,7 @@ func errorsOf(list ...error) error {
 	return nil
 }
 
-// TestSharedRowsProveThemselves: a broker's row is taken from anyone who has it,
-// also by who never heard of the broker.
+// A broker's row is accepted from any member, even by members that have never heard of the broker.
 func TestSharedRowsProveThemselves(t *testing.T) {
 	broker := startMember(t, Config{Site: "b1"})
 	broker.publish(inventory.AppRow(bourse.App{Name: "shop", ID: "x", Org: "acme", CreatedAt: time.Now()}), secret("shop/a", "d", 0))
@@ -321,8 +313,8 @@ func TestSharedRowsProveThemselves(t *testing.T) {
 	}
 }
 
-// TestKeyOfASite: a site without a certificate makes a key for itself alone, and
-// goes on with it. With another one it begins another epoch.
+// A site without a certificate creates its own key with restricted permissions, and reuses it. With another key it
+// starts a new epoch.
 func TestKeyOfASite(t *testing.T) {
 	path := tempFile(t)
 	m := startMember(t, Config{Path: path})
@@ -348,9 +340,8 @@ func TestKeyOfASite(t *testing.T) {
 	}
 }
 
-// TestKinds: every kind of key that certificates are made for signs, and only
-// what it has signed is taken for signed.
-func TestKinds(t *testing.T) {
+// All kinds of keys that certificates support can sign, and only valid signatures are accepted.
+func TestSignWithEveryKindOfKey(t *testing.T) {
 	p256, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
@@ -370,7 +361,7 @@ func TestKinds(t *testing.T) {
 	}
 }
 
-// FuzzBirth reads whatever claims to be a key.
+// FuzzBirth reads arbitrary birth certificates.
 func FuzzBirth(f *testing.F) {
 	f.Add(testKey.Birth)
 	f.Add([]byte(wire.KeyBirth))

@@ -14,30 +14,30 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// Snapshot writes all that is left of a stream: its owned rows, and its shared
-// rows and tombstones that no other has replaced. It needs little memory,
-// whatever the size. As long as it goes on, the file's log cannot be cleared:
-// give w a deadline. CodeNotFound: we do not have the stream.
+// Snapshot writes a stream's current contents: its owned rows, and those of its shared rows and tombstones that no
+// other stream has replaced. Its memory use does not depend on the size. SQLite's log cannot be truncated while a
+// snapshot is being written, so w should have a deadline. It returns CodeNotFound if the view does not have the
+// stream.
 func (v *View) Snapshot(ctx context.Context, s wire.Stream, w io.Writer) error {
-	err := v.copyOut(ctx, w, func(c *sqlite.Conn, w io.Writer) error { return v.writeStream(c, s, w) })
+	err := v.sendSnapshot(ctx, w, func(c *sqlite.Conn, w io.Writer) error { return v.writeStream(c, s, w) })
 	if err != nil {
 		return fmt.Errorf("snapshot of %s: %w", s.Site, err)
 	}
 	return nil
 }
 
-// SharedSnapshot writes all shared rows and tombstones, of all streams.
+// SharedSnapshot writes the shared rows and tombstones of all streams.
 func (v *View) SharedSnapshot(ctx context.Context, w io.Writer) error {
-	err := v.copyOut(ctx, w, v.writeShared)
+	err := v.sendSnapshot(ctx, w, v.writeShared)
 	if err != nil {
 		return fmt.Errorf("snapshot of shared rows: %w", err)
 	}
 	return nil
 }
 
-// copyOut writes from one state of the file. In memory, where reading keeps the
-// writer out, a slow reader is waited for afterwards.
-func (v *View) copyOut(ctx context.Context, w io.Writer, write func(*sqlite.Conn, io.Writer) error) error {
+// sendSnapshot writes from one state of the file. With an in-memory view, where a reader blocks the writer, it buffers the
+// output so that a slow recipient does not.
+func (v *View) sendSnapshot(ctx context.Context, w io.Writer, write func(*sqlite.Conn, io.Writer) error) error {
 	if v.config.Path != "" {
 		return v.Read(ctx, func(c *sqlite.Conn) error { return write(c, w) })
 	}
@@ -60,7 +60,7 @@ func (v *View) writeStream(c *sqlite.Conn, of wire.Stream, w io.Writer) error {
 		return err
 	}
 	if h.seq == 0 {
-		return bourse.Errorf(bourse.CodeNotFound, "there is no stream of site %s with epoch %d", bourse.Quoted(string(of.Site)), of.Epoch)
+		return bourse.Errorf(bourse.CodeNotFound, "stream of site %s with epoch %d not found", bourse.Quoted(string(of.Site)), of.Epoch)
 	}
 	f, err := wire.NewFrameWriter(w, wire.SnapshotHead{Site: string(of.Site), Epoch: of.Epoch, Seq: h.seq, At: h.at, Birth: h.by.Birth})
 	if err != nil {
@@ -106,7 +106,7 @@ func (v *View) writeShared(c *sqlite.Conn, w io.Writer) error {
 	return f.Close()
 }
 
-// writeBirths writes what the rows' signatures are checked with.
+// writeBirths writes the birth certificates with which the rows' signatures are checked.
 func writeBirths(c *sqlite.Conn, f *wire.FrameWriter) error {
 	return schema.Query(c, "SELECT birth FROM births", func(s *sqlite.Stmt) error {
 		birth, _ := schema.ValueAt(s, 0).([]byte)

@@ -30,7 +30,7 @@ func restore(t testing.TB, from, to *member, s wire.Stream) {
 	}
 }
 
-func TestSnapshotReplacesWhatIsThere(t *testing.T) {
+func TestSnapshotReplacesRows(t *testing.T) {
 	for _, path := range []string{"", tempFile(t)} {
 		a, b := startMember(t, Config{Path: path}), startMember(t, Config{Site: "w3"})
 		b.take(encoded(t, "w2", 5, 1, volume("old", "x"), secret("shop/a", "older", 1)))
@@ -45,7 +45,7 @@ func TestSnapshotReplacesWhatIsThere(t *testing.T) {
 			t.Errorf("digests:\n%s", d)
 		}
 		b.sound()
-		// An older one changes nothing, one of our own stream is refused.
+		// An older snapshot changes nothing, and one of this server's own stream is rejected.
 		older := startMember(t, Config{Site: "w4"})
 		older.take(encoded(t, "w2", 5, 1, volume("old", "x")))
 		restore(t, older, b, wire.Stream{Site: "w2", Epoch: 5})
@@ -54,21 +54,20 @@ func TestSnapshotReplacesWhatIsThere(t *testing.T) {
 		}
 		a.publish(volume("mine", "x"))
 		if err := a.Restore(t.Context(), a.Self().Stream, bytes.NewReader(snapshot(t, a, a.Self().Stream))); bourse.CodeOf(err) != bourse.CodeInvalid {
-			t.Errorf("a snapshot of our own stream: %v", err)
+			t.Errorf("a snapshot of the server's own stream: %v", err)
 		}
 	}
 }
 
-func TestSnapshotOfNothing(t *testing.T) {
+func TestSnapshotOfUnknownStream(t *testing.T) {
 	m := startMember(t, Config{})
 	if err := m.Snapshot(t.Context(), wire.Stream{Site: "w2", Epoch: 1}, io.Discard); bourse.CodeOf(err) != bourse.CodeNotFound {
-		t.Errorf("a stream that no one has: %v, want %s", err, bourse.CodeNotFound)
+		t.Errorf("an unknown stream: %v, want %s", err, bourse.CodeNotFound)
 	}
 }
 
-// TestDamagedSnapshotsLeaveNothing cuts a snapshot at every byte and turns
-// every byte of it.
-func TestDamagedSnapshotsLeaveNothing(t *testing.T) {
+// TestDamagedSnapshotsChangeNothing truncates a snapshot at every byte and inverts every byte.
+func TestDamagedSnapshotsChangeNothing(t *testing.T) {
 	a, b := startMember(t, Config{}), startMember(t, Config{Site: "w3"})
 	a.take(someStory(t)...)
 	whole := snapshot(t, a, wire.Stream{Site: "w2", Epoch: 6})
@@ -102,8 +101,7 @@ type errReader struct{}
 
 func (errReader) Read([]byte) (int, error) { return 0, errBroken }
 
-// TestSharedSnapshotRepairs: what two members lack of each other's shared rows
-// they have after one exchange, whatever their heads say.
+// After one exchange, two members have each other's shared rows, whatever their heads are.
 func TestSharedSnapshotRepairs(t *testing.T) {
 	now := wire.ClockAt(storyTime)
 	a, b := startMember(t, Config{}), startMember(t, Config{Site: "w3"})

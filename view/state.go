@@ -10,42 +10,42 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// head is how far a stream has been applied.
+// head describes how far a stream has been applied.
 type head struct {
 	seq   uint64
-	hash  uint64 // of its owned rows
+	hash  uint64 // hash of its owned rows
 	at    int64
-	by    *wire.Author // never nil in a stream that we have
-	rows  int64        // owned ones
-	bytes int64        // of theirs, about
+	by    *wire.Author // never nil in a stored stream
+	rows  int64        // number of owned rows
+	bytes int64        // their approximate size
 }
 
-// sumKey names a checksum: the table, and whether it is shared.
+// sumKey identifies a checksum.
 type sumKey struct {
 	table  string
 	shared bool
 }
 
-// sum is a table's checksum.
+// sum is a table's checksum and size.
 type sum struct {
 	rows int64 // without tombstones
 	hash uint64
 }
 
-// state is what the file says, as far as it is asked for all the time. The
-// writer alone changes it, with the view's lock held, after each commit.
+// state is an in-memory copy of frequently used parts of the file. Only the writer changes it, after each commit and
+// holding the view's lock.
 type state struct {
 	self       wire.Stream
 	clock      wire.Clock
 	heads      map[wire.Stream]head
-	newest     map[bourse.WorkerID]uint64   // the epoch of each site whose owned rows are in the file
-	epochs     map[bourse.WorkerID][]uint64 // of the streams that we have, in order; never changed in place
+	newest     map[bourse.WorkerID]uint64   // the epoch of each site's owned rows
+	epochs     map[bourse.WorkerID][]uint64 // epochs of the stored streams, in ascending order; never changed in place
 	sums       map[sumKey]sum
 	quarantine Quarantine
 	signer     wire.Signer
 }
 
-// readState reads it from the file. self and clock are in meta.
+// readState reads the state from the file, except for self and clock, which come from meta.
 func readState(c *sqlite.Conn, self wire.Stream, clock wire.Clock) (*state, error) {
 	st := &state{
 		self: self, clock: clock,
@@ -65,8 +65,8 @@ func readState(c *sqlite.Conn, self wire.Stream, clock wire.Clock) (*state, erro
 	if err != nil {
 		return nil, fmt.Errorf("read the streams: %w", err)
 	}
-	if err := st.readForgotten(c); err != nil {
-		return nil, fmt.Errorf("read the forgotten workers: %w", err)
+	if err := st.readRemoved(c); err != nil {
+		return nil, fmt.Errorf("read the removed workers: %w", err)
 	}
 	st.newest[self.Site] = self.Epoch
 	err = schema.Query(c, "SELECT tbl, shared, rows, sum FROM sums", func(s *sqlite.Stmt) error {
@@ -80,7 +80,7 @@ func readState(c *sqlite.Conn, self wire.Stream, clock wire.Clock) (*state, erro
 	return st, err
 }
 
-// shared is the checksum of all shared rows.
+// sharedHash returns the checksum of all shared rows.
 func (st *state) sharedHash() uint64 {
 	var h uint64
 	for k, s := range st.sums {

@@ -10,16 +10,15 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// maxTidy bounds what one tidying deletes; the next one goes on.
+// maxTidy limits the rows that one tidy deletes; the next one continues.
 const maxTidy = 4096
 
-// tidy does what has to be done from time to time: deletions and sites that
-// have served their time go, quarantined rows whose time has come are taken in,
-// and with another certificate we begin another epoch. An error ends Run.
+// tidy is called periodically. It removes expired tombstones and streams, retries quarantined rows and placements,
+// and starts a new epoch if the server's certificate has changed. An error ends Run.
 func (w *writer) tidy() error {
 	birth, _ := w.v.verifier.Keys.Own()
 	w.v.mu.Lock()
-	w.v.intake.forgetWaiting()
+	w.v.intake.dropWaiting()
 	w.v.mu.Unlock()
 	err := w.transact(func(b *batch) error {
 		if !bytes.Equal(birth, b.signer.Birth) {
@@ -28,16 +27,16 @@ func (w *writer) tidy() error {
 			}
 		}
 		if err := b.expire(); err != nil {
-			return fmt.Errorf("expire deletions: %w", err)
+			return fmt.Errorf("expire tombstones: %w", err)
 		}
-		if err := b.forgetOver(); err != nil {
-			return fmt.Errorf("forget sites: %w", err)
+		if err := b.removeExpiredStreams(); err != nil {
+			return fmt.Errorf("remove expired streams: %w", err)
 		}
-		if err := b.release(); err != nil {
+		if err := b.retryQuarantined(); err != nil {
 			return fmt.Errorf("retry quarantined rows: %w", err)
 		}
-		if err := b.placeAgain(); err != nil {
-			return fmt.Errorf("verify placements again: %w", err)
+		if err := b.recheckPlacements(); err != nil {
+			return fmt.Errorf("recheck placements: %w", err)
 		}
 		err := schema.Run(b.conn, "UPDATE meta SET touched_at = ? WHERE touched_at < ?", b.now.UnixNano(), b.now.Add(-touchBefore).UnixNano())
 		b.written = b.written || b.conn.Changes() > 0
@@ -46,20 +45,20 @@ func (w *writer) tidy() error {
 		}
 		return err
 	}, nil)
-	if err != nil && fateOf(err) == fateBadRow {
-		// Nothing that cannot wait: the next row that comes in finds out.
-		w.v.config.Log.Warn("the view could not be tidied", slog.Any("err", err))
+	if err != nil && failureOf(err) == failBadRow {
+		// Nothing here is urgent. If the file is damaged, the next write will notice.
+		w.v.config.Log.Warn("tidy view failed", slog.Any("err", err))
 		return nil
 	}
-	w.forgetPresence()
+	w.dropPresence()
 	if err != nil {
 		return w.failed(err, nil, nil)
 	}
 	return nil
 }
 
-// expire drops deletions and cancelled orders that are older than any member that
-// has not received them may be.
+// expire removes tombstones and canceled orders that are past their retention. Members that have not received them by
+// then replace their files.
 func (b *batch) expire() error {
 	old, err := b.tables.AllExpired(b.conn, wire.ClockAt(b.now.Add(-retention)), maxTidy)
 	if err != nil {

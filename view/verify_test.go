@@ -11,8 +11,7 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// verify compares the file with itself: SQLite's own checks, the hash of each
-// row with what it says, and the checksums with the rows. It reads everything.
+// verify checks the file's consistency: SQLite's own checks, each row's hash and the checksums. It reads everything.
 func (v *View) verify(ctx context.Context) error {
 	return v.Read(ctx, func(c *sqlite.Conn) error {
 		err := schema.Query(c, "PRAGMA integrity_check", func(s *sqlite.Stmt) error {
@@ -33,7 +32,7 @@ func (v *View) verify(ctx context.Context) error {
 		shares := map[wire.Stream]head{}
 		err = v.tables.Each(c, func(r wire.Version) error {
 			if hash := h.Of(r); hash != r.Hash {
-				return fmt.Errorf("row %s of %s has hash %x, says %x", r.Key, r.Table, r.Hash, hash)
+				return fmt.Errorf("row %s of %s has hash %x, want %x", r.Key, r.Table, r.Hash, hash)
 			}
 			k := sumKey{r.Table, r.Shared}
 			s := sums[k]
@@ -60,33 +59,33 @@ func (v *View) verify(ctx context.Context) error {
 		}
 		for of, h := range got.heads {
 			if s := shares[of]; s.rows != h.rows || s.bytes != h.bytes {
-				return fmt.Errorf("stream %v: the file says %d rows with %d bytes, there are %d with %d", of, h.rows, h.bytes, s.rows, s.bytes)
+				return fmt.Errorf("stream %v: the file records %d rows with %d bytes, but there are %d with %d", of, h.rows, h.bytes, s.rows, s.bytes)
 			}
 		}
 		return compareSums(got, sums, streams)
 	})
 }
 
-// compareSums compares what the file says of its rows with what they are.
+// compareSums compares the recorded sums with the rows.
 func compareSums(got *state, sums map[sumKey]sum, streams map[wire.Stream]uint64) error {
 	for k, s := range got.sums {
 		if sums[k] != s {
-			return fmt.Errorf("table %s: the file says %+v, the rows %+v", k.table, s, sums[k])
+			return fmt.Errorf("table %s: the file records %+v, the rows have %+v", k.table, s, sums[k])
 		}
 	}
 	for k, s := range sums {
 		if got.sums[k] != s {
-			return fmt.Errorf("table %s: the file says %+v, the rows %+v", k.table, got.sums[k], s)
+			return fmt.Errorf("table %s: the file records %+v, the rows have %+v", k.table, got.sums[k], s)
 		}
 	}
 	for of, h := range got.heads {
 		if streams[of] != h.hash {
-			return fmt.Errorf("stream %v: the file says %x, the rows %x", of, h.hash, streams[of])
+			return fmt.Errorf("stream %v: the file records %x, the rows have %x", of, h.hash, streams[of])
 		}
 	}
 	for of, hash := range streams {
 		if got.heads[of].hash != hash {
-			return fmt.Errorf("stream %v: the file says %x, the rows %x", of, got.heads[of].hash, hash)
+			return fmt.Errorf("stream %v: the file records %x, the rows have %x", of, got.heads[of].hash, hash)
 		}
 	}
 	return nil

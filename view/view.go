@@ -18,17 +18,17 @@ import (
 // View is an open view. It is safe for concurrent use.
 type View struct {
 	config   Config
-	tables   schema.Tables // of the schema; fixed
+	tables   schema.Tables // from the schema; never changed
 	verifier wire.Verifier
-	author   *wire.Author // we ourselves: what our role lets us write
-	writer   writer       // the writer's own
-	pool     schema.Pool  // the readers'; has its own lock
+	author   *wire.Author // this server, whose role determines which rows it may write
+	writer   writer       // used by the writer's goroutine only
+	pool     schema.Pool  // for readers; has its own lock
 
-	work    chan struct{} // has one element when the writer has something to do
-	stopped chan struct{} // closed when the writer has ended
+	work    chan struct{} // contains an element if the writer has work to do
+	stopped chan struct{} // closed when the writer has stopped
 
-	mu       sync.Mutex // never held over I/O or a callback
-	state    *state     // changed by the writer alone
+	mu       sync.Mutex // never held across I/O or a callback
+	state    *state     // changed only by the writer
 	intake   intake
 	ring     ring
 	jobs     []*job
@@ -37,19 +37,21 @@ type View struct {
 	sites    sites
 	watchers map[*Watcher]struct{}
 	faults   faults
-	forged   uint64 // rows and transactions that were not of their sites
+	forged   uint64 // number of rows and transactions that their alleged sites had not signed
 }
 
-// faults are what is wrong with the file at present.
+// faults are the current problems with the file.
 type faults struct {
-	writing error // why nothing can be written
-	reading error // what a reader found; the writer will look at it
+	writing error // why the last write failed
+	reading error // reported by a reader; the writer checks it
 }
 
-// Open opens the view's file, and makes it when there is none. A file that is
-// damaged, of another schema, of another cluster or site, or that was not used
-// for long, is moved aside and made again. CodeAlreadyExists: another process
-// has it open. CodeUnavailable: the disk refuses. It starts nothing.
+// Open opens the view's file, creating it if it does not exist. It moves a file aside and creates a new one if the
+// file is damaged, has another schema, belongs to another cluster or site, or has not been used for too long. Open
+// starts nothing.
+//
+// Errors: CodeAlreadyExists if another process has the file open, CodeUnavailable if the file cannot be opened or
+// written.
 func Open(cfg Config) (*View, error) {
 	if err := cfg.Site.Validate(); err != nil {
 		return nil, fmt.Errorf("open view: %w", err)
@@ -78,9 +80,9 @@ func Open(cfg Config) (*View, error) {
 	}
 	err := v.writer.openFile(0)
 	if err != nil && v.config.Role == bourse.RoleWorker && schema.NoRoom(err) {
-		// What is in it the worker knows better, or receives again. The file stays as
-		// it is, with its lock and its key, for the next start.
-		v.config.Log.Error("the view is in memory until the next start: its disk has no room", slog.String("path", cfg.Path), slog.Any("err", err))
+		// The worker can restore the contents from its store and from other members. The file stays, with its lock
+		// and key, for the next start.
+		v.config.Log.Error("disk full: the view stays in memory until the next start", slog.String("path", cfg.Path), slog.Any("err", err))
 		v.config.Path = ""
 		err = v.writer.openFile(0)
 	}
@@ -90,8 +92,7 @@ func Open(cfg Config) (*View, error) {
 	return v, nil
 }
 
-// openKeys makes or reads the key of a site that has no certificate, and finds
-// out what our own birth lets us do.
+// openKeys loads or creates the key of a site without a certificate, and reads this site's role.
 func (v *View) openKeys() error {
 	v.verifier = wire.Verifier{Keys: v.config.Keys, Cluster: v.config.Cluster}
 	if v.verifier.Keys == nil {
@@ -140,8 +141,7 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// Close closes the file. Call it when Run has returned, or was never called,
-// and no one reads.
+// Close closes the file. Call it after Run has returned, or if Run was never called, and when there are no readers.
 func (v *View) Close() error {
 	v.end()
 	err := v.pool.Close()
@@ -152,13 +152,12 @@ func (v *View) Close() error {
 	return errors.Join(err, v.writer.unlock())
 }
 
-// Placements returns what signs and verifies placements, nil in a cluster
-// without certificates.
+// Placements signs and verifies placements. It is nil in a cluster without certificates.
 func (v *View) Placements() *wire.Placements { return v.verifier.Placements }
 
-// Path returns the file's path, "" when the view is in memory.
+// Path returns the file's path, or "" if the view is in memory.
 func (v *View) Path() string { return v.config.Path }
 
-// Generation counts the files that this view has had: it grows when a damaged
-// or vanished one is replaced. A package with connections of its own opens them again.
+// Generation returns the number of files that this view has opened. It increases when a damaged or missing file is
+// replaced. A package that has its own connections must then reopen them.
 func (v *View) Generation() uint64 { return v.pool.Generation() }

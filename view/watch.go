@@ -2,23 +2,23 @@ package view
 
 import "slices"
 
-// Pseudo-tables that a Watcher can name beside the replicated ones.
+// Pseudo-tables for Watch, in addition to the replicated tables.
 const (
-	TableSites    = "sites"   // who is heard from: decides host_status
+	TableSites    = "sites"   // presence of sites, which determines host_status
 	TableServices = "service" // derived from machines
 )
 
-// Watcher is notified when tables have changed.
+// Watcher notifies its owner when tables have changed.
 type Watcher struct {
-	C <-chan struct{} // has one element when something changed since the last receive
+	C <-chan struct{} // contains an element if something has changed since the last receive
 
 	c      chan struct{}
 	tables []string
 	view   *View
 }
 
-// Watch notifies of commits that touch one of the tables, by their names without
-// "_rows"; without any, of all commits. Replacing the file touches all.
+// Watch returns a Watcher for commits that change one of the given tables, named without the "_rows" suffix, or for
+// all commits if no table is given. Replacing the file counts as a change of all tables.
 func (v *View) Watch(tables ...string) *Watcher {
 	c := make(chan struct{}, 1)
 	w := &Watcher{C: c, c: c, tables: slices.Clone(tables), view: v}
@@ -28,15 +28,15 @@ func (v *View) Watch(tables ...string) *Watcher {
 	return w
 }
 
-// Stop ends the watching. C stays open and silent.
+// Stop stops notifications. It does not close C.
 func (w *Watcher) Stop() {
 	w.view.mu.Lock()
 	defer w.view.mu.Unlock()
 	delete(w.view.watchers, w)
 }
 
-// wakeWatchers pokes those of some tables, or of all with nil. The caller holds
-// the view's lock.
+// wakeWatchers notifies the watchers of some tables, or all watchers if touched is nil. The caller holds the view's
+// lock.
 func (v *View) wakeWatchers(touched map[string]bool) {
 	for w := range v.watchers {
 		if touched != nil && !w.wants(touched) {
@@ -44,7 +44,7 @@ func (v *View) wakeWatchers(touched map[string]bool) {
 		}
 		select {
 		case w.c <- struct{}{}:
-		default: // it has not looked since the last one
+		default: // a notification is already pending
 		}
 	}
 }

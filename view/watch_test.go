@@ -13,7 +13,7 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-func TestWatchersHearOfTheirTables(t *testing.T) {
+func TestWatchersAreNotifiedOfTheirTables(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := startMember(t, Config{})
 		defer m.end()
@@ -31,10 +31,10 @@ func TestWatchersHearOfTheirTables(t *testing.T) {
 			default:
 			}
 			if got != want {
-				t.Errorf("%s: poked %v, want %v", what, got, want)
+				t.Errorf("%s: notified %v, want %v", what, got, want)
 			}
 		}
-		for i := range 3 { // coalesced
+		for i := range 3 { // combined into one notification
 			m.publish(volume("v", string(rune('a'+i))))
 		}
 		expect("volumes after volumes", volumes, true)
@@ -56,7 +56,7 @@ func TestWatchersHearOfTheirTables(t *testing.T) {
 	})
 }
 
-func TestPresenceIsUnknownAfterAStart(t *testing.T) {
+func TestPresenceIsUnknownAfterStartup(t *testing.T) {
 	path := tempFile(t)
 	m := startMember(t, Config{Path: path})
 	m.SetPresence("w2", true, time.Now())
@@ -73,11 +73,10 @@ func TestPresenceIsUnknownAfterAStart(t *testing.T) {
 	}
 }
 
-// TestDeletionsAreForgottenAfterAWeek, cancelled orders too, and do not come
-// back.
-func TestDeletionsAreForgottenAfterAWeek(t *testing.T) {
+// Tombstones and canceled orders are removed after a week, and are not restored.
+func TestTombstonesExpireAfterAWeek(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var passed atomic.Int64 // without the thousands of tidyings of a week
+		var passed atomic.Int64 // skips the thousands of tidy runs of a week
 		now := func() time.Time { return time.Now().Add(time.Duration(passed.Load())) }
 		m := startMember(t, Config{Now: now})
 		defer m.end()
@@ -89,7 +88,7 @@ func TestDeletionsAreForgottenAfterAWeek(t *testing.T) {
 		time.Sleep(2 * tidyEvery)
 		synctest.Wait()
 		if got := m.dump(); len(got) != 3 {
-			t.Errorf("before their time: %v", got)
+			t.Errorf("too early: %v", got)
 		}
 		passed.Store(int64(retention))
 		time.Sleep(2 * tidyEvery)
@@ -102,12 +101,12 @@ func TestDeletionsAreForgottenAfterAWeek(t *testing.T) {
 		defer late.end()
 		late.take(old...)
 		if got := late.dump(); len(got) != 0 {
-			t.Errorf("a newcomer has kept %v", got)
+			t.Errorf("a new member has retained %v", got)
 		}
 	})
 }
 
-func TestHealthTellsOfEachStream(t *testing.T) {
+func TestHealthDescribesEachStream(t *testing.T) {
 	now := time.Unix(0, testStart).Add(time.Minute)
 	m := startMember(t, Config{Path: tempFile(t), Now: func() time.Time { return now }})
 	m.take(encoded(t, "w2", 1, 1, volume("v", "x")), encoded(t, "w2", 1, 3, volume("v", "x")))
@@ -129,8 +128,7 @@ func TestHealthTellsOfEachStream(t *testing.T) {
 	}
 }
 
-// TestReadersDoNotWaitForTheWriter: a reader in the middle of its snapshot sees
-// one state, while the writer goes on.
+// A reader sees one state for the duration of its snapshot, while the writer continues.
 func TestReadersDoNotWaitForTheWriter(t *testing.T) {
 	m := startMember(t, Config{Path: tempFile(t)})
 	m.publish(volume("v1", "x"))
@@ -142,7 +140,7 @@ func TestReadersDoNotWaitForTheWriter(t *testing.T) {
 	}
 	err := m.Read(t.Context(), func(c *sqlite.Conn) error {
 		before := size(c)
-		m.publish(volume("v2", "x")) // would hang if it had to wait for us
+		m.publish(volume("v2", "x")) // would hang if it had to wait for the reader
 		if after := size(c); before != 1 || after != 1 {
 			t.Errorf("one reader saw %d rows, then %d", before, after)
 		}

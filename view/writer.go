@@ -11,37 +11,35 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// Bounds of one commit: it is short, so that a caller that waits for the next
-// one does not wait for long.
+// Limits of one commit. Commits are short so that callers do not wait long for the next one.
 const (
 	maxBatch      = 1024
 	maxBatchBytes = 4 << 20
 )
 
-// Times of the writer.
+// The writer's intervals.
 const (
-	retryAfter  = time.Second // a write that the disk has refused
-	checkEvery  = time.Second // whether the file is still there
+	retryAfter  = time.Second // delay before writing again after a failed write
+	checkEvery  = time.Second // how often to check that the file still exists
 	tidyEvery   = time.Minute
-	touchBefore = time.Hour // how old meta.touched_at may be
+	touchBefore = time.Hour // maximum age of meta.touched_at
 )
 
-// writer is the goroutine that alone changes the file and View.state.
+// writer is the goroutine that changes the file and View.state. No other goroutine changes them.
 type writer struct {
 	v         *View
-	file      *schema.File // nil while there is none
+	file      *schema.File // nil if it could not be created
 	unlock    func() error
 	onPublish func(*wire.Transaction, []byte)
 	hasher    wire.Hasher
 	commits   uint64
-	retry     <-chan time.Time // what others send is not written until then: the disk refuses; nil when it does not
+	retry     <-chan time.Time // receives when writing other sites' transactions may be tried again; nil unless a write has failed
 }
 
-// rest leaves the disk in peace for a while.
-func (w *writer) rest() { w.retry = time.After(retryAfter) }
+// backOff delays the next write.
+func (w *writer) backOff() { w.retry = time.After(retryAfter) }
 
-// Run is the writer: everything that changes the file happens in it. It
-// returns nil when ctx ends. Call it once.
+// Run executes all changes to the file. It returns nil when ctx ends. Call it once.
 func (v *View) Run(ctx context.Context) error {
 	defer v.end()
 	return v.writer.run(ctx)
@@ -54,7 +52,7 @@ func (w *writer) run(ctx context.Context) error {
 	defer check.Stop()
 	v := w.v
 	if v.config.Path == "" {
-		check.Stop() // memory does not vanish, nor fill up
+		check.Stop() // memory is never deleted or full
 	}
 	v.SetPresence(v.config.Site, true, v.config.Now())
 	for {
@@ -80,10 +78,10 @@ func (w *writer) run(ctx context.Context) error {
 	}
 }
 
-// writeAll writes all that there is to write.
+// writeAll writes everything that is pending.
 func (w *writer) writeAll(ctx context.Context) error {
 	for ctx.Err() == nil {
-		if err := w.takeSuspicion(); err != nil {
+		if err := w.takeReadError(); err != nil {
 			w.replace(err)
 		}
 		jobs := w.takeJobs()
@@ -105,12 +103,11 @@ func (w *writer) writeAll(ctx context.Context) error {
 	return nil
 }
 
-// step writes one commit, or several when one of its parts is bad. An error
-// ends Run.
+// step writes one commit, or several if one of its parts fails. An error ends Run.
 func (w *writer) step(jobs []*job, due map[bourse.WorkerID]presence, items []*incoming) error {
 	err := w.transact(func(b *batch) error {
 		for _, j := range jobs {
-			if j.given() {
+			if j.abandoned() {
 				continue
 			}
 			if err := j.do(b); err != nil {
@@ -131,7 +128,7 @@ func (w *writer) step(jobs []*job, due map[bourse.WorkerID]presence, items []*in
 		answer(jobs, nil)
 		return nil
 	}
-	if fateOf(err) == fateBadRow && len(jobs)+len(items) > 0 {
+	if failureOf(err) == failBadRow && len(jobs)+len(items) > 0 {
 		return w.isolate(jobs, items)
 	}
 	return w.failed(err, jobs, items)
@@ -144,29 +141,28 @@ func (w *writer) applyIn(b *batch, in *incoming) error {
 	return b.apply(in)
 }
 
-// failed does what the fate of an error demands. Transactions of others go
-// back into the queue, jobs are refused.
+// failed handles an error according to its kind. It requeues other sites' transactions and fails the jobs.
 func (w *writer) failed(err error, jobs []*job, items []*incoming) error {
-	switch fateOf(err) {
-	case fateKilled:
+	switch failureOf(err) {
+	case failKilled:
 		answer(jobs, err)
 		return err
-	case fateUnavailable:
-		w.giveBack(items)
-		w.setTrouble(err)
-		w.rest()
-	case fateDamaged, fateBadRow:
+	case failUnavailable:
+		w.requeueItems(items)
+		w.setWriteError(err)
+		w.backOff()
+	case failDamaged, failBadRow:
 		w.replace(err)
 	}
 	answer(jobs, err)
 	return nil
 }
 
-// transact writes one commit: what fill does, and nothing when it fails.
-// committed is called with the view's lock held, when all of it is in the file.
+// transact writes one commit with the changes that fill makes, or nothing if fill fails. After the commit, it calls
+// committed with the view's lock held.
 func (w *writer) transact(fill func(*batch) error, committed func()) error {
 	if w.file == nil {
-		return bourse.Errorf(bourse.CodeUnavailable, "there is no file: %w", errNoFile)
+		return bourse.Errorf(bourse.CodeUnavailable, "%w", errNoFile)
 	}
 	c := w.file.Conn
 	defer w.v.pool.Exclusive()()
@@ -185,7 +181,7 @@ func (w *writer) transact(fill func(*batch) error, committed func()) error {
 	}
 	if err != nil {
 		if !c.AutocommitEnabled() {
-			_ = schema.Run(c, "ROLLBACK") // the cause is returned
+			_ = schema.Run(c, "ROLLBACK") // the original error is returned
 		}
 		return err
 	}
@@ -193,7 +189,7 @@ func (w *writer) transact(fill func(*batch) error, committed func()) error {
 	return nil
 }
 
-// commit makes the batch durable against the end of this process.
+// commit commits the batch. Commits survive the end of this process, but not necessarily a host crash.
 func (w *writer) commit(b *batch) error {
 	if !b.dirty() {
 		return schema.Run(b.conn, "ROLLBACK")
@@ -202,7 +198,7 @@ func (w *writer) commit(b *batch) error {
 	if err := w.fault(FaultBefore); err != nil {
 		return err
 	}
-	// Readers never block it: the log file takes the commit.
+	// Readers never block a commit, because it only appends to the write-ahead log.
 	if err := schema.Run(b.conn, "COMMIT"); err != nil {
 		return err
 	}
@@ -211,19 +207,19 @@ func (w *writer) commit(b *batch) error {
 
 func (w *writer) fault(stage FaultStage) error {
 	err := w.v.config.Fault(stage, w.commits)
-	if err == nil || fateOf(err) != fateBadRow {
+	if err == nil || failureOf(err) != failBadRow {
 		return err
 	}
 	return fmt.Errorf("%w: %w", errKilled, err)
 }
 
-// publishState lets everybody know of a commit.
+// publishState updates the in-memory state after a commit and notifies everyone who waits for it.
 func (w *writer) publishState(b *batch, committed func()) {
 	w.v.mu.Lock()
 	b.committed()
 	for _, r := range b.recent {
 		if r.frame == nil {
-			w.v.ring.forget(r.Stream)
+			w.v.ring.drop(r.Stream)
 			w.v.intake.settle(r.Stream, w.v.state.heads[r.Stream].seq)
 		} else {
 			w.v.ring.push(r.Position, r.frame)
@@ -233,7 +229,7 @@ func (w *writer) publishState(b *batch, committed func()) {
 		committed()
 	}
 	for s := range b.gaps {
-		delete(w.v.intake.tails, s) // what follows is taken when it comes again
+		delete(w.v.intake.tails, s) // accept the following ones when they arrive again
 	}
 	w.v.intake.finish()
 	w.v.faults.writing = nil
@@ -245,15 +241,15 @@ func (w *writer) publishState(b *batch, committed func()) {
 	}
 	w.v.wakeWatchers(b.touched)
 	w.v.mu.Unlock()
-	if b.wasForgotten {
-		w.v.logForgotten()
+	if b.wasRemoved {
+		w.v.logRemoved()
 	}
 	for _, p := range b.published {
 		w.onPublish(p.tx, p.encoded)
 	}
 }
 
-// end releases all who wait for the writer.
+// end fails all pending jobs and releases all waiting callers.
 func (v *View) end() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -277,4 +273,4 @@ func answer(jobs []*job, err error) {
 	}
 }
 
-var errNoFile = errors.New("it is made as soon as the disk allows")
+var errNoFile = errors.New("the view's file could not be created yet")

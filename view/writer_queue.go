@@ -2,8 +2,7 @@ package view
 
 import "log/slog"
 
-// takeItems returns the transactions of the next commit, none while the disk
-// refuses.
+// takeItems returns the transactions for the next commit. It returns none while the disk cannot be written.
 func (w *writer) takeItems() []*incoming {
 	w.v.mu.Lock()
 	defer w.v.mu.Unlock()
@@ -13,13 +12,13 @@ func (w *writer) takeItems() []*incoming {
 	return w.v.intake.take(maxBatch, maxBatchBytes)
 }
 
-func (w *writer) giveBack(items []*incoming) {
+func (w *writer) requeueItems(items []*incoming) {
 	w.v.mu.Lock()
 	defer w.v.mu.Unlock()
-	w.v.intake.back(items)
+	w.v.intake.requeue(items)
 }
 
-// settleItems notes what the file has now. The caller holds the view's lock.
+// settleItems updates the queue after the items were applied. The caller holds the view's lock.
 func (w *writer) settleItems(items []*incoming) {
 	for _, in := range items {
 		w.v.intake.settle(in.Stream, w.v.state.heads[in.Stream].seq)
@@ -32,18 +31,18 @@ func (w *writer) hasJobs() bool {
 	return len(w.v.jobs) > 0
 }
 
-// setTrouble notes why nothing can be written, and logs it once.
-func (w *writer) setTrouble(err error) {
+// setWriteError records why the file cannot be written, and logs the first such error.
+func (w *writer) setWriteError(err error) {
 	w.v.mu.Lock()
 	first := w.v.faults.writing == nil
 	w.v.faults.writing = err
 	w.v.mu.Unlock()
 	if first {
-		w.v.config.Log.Error("the view's file cannot be written", slog.String("path", w.v.config.Path), slog.Any("err", err))
+		w.v.config.Log.Error("write to the view's file failed", slog.String("path", w.v.config.Path), slog.Any("err", err))
 	}
 }
 
-func (w *writer) takeSuspicion() error {
+func (w *writer) takeReadError() error {
 	w.v.mu.Lock()
 	defer w.v.mu.Unlock()
 	err := w.v.faults.reading

@@ -8,20 +8,20 @@ import (
 	"zombiezen.com/go/sqlite"
 )
 
-// fate says what has to be done about a failed batch.
-type fate int
+// failure classifies a failed batch by how to handle it.
+type failure int
 
 const (
-	fateBadRow      fate = iota + 1 // something in it cannot be written: find out what and go on without
-	fateUnavailable                 // the disk refuses: try again later
-	fateDamaged                     // the file is broken: replace it
-	fateKilled                      // a test ends us
+	failBadRow      failure = iota + 1 // a row or job in it cannot be written: find it and continue without it
+	failUnavailable                    // the disk cannot be written: retry later
+	failDamaged                        // the file is damaged: replace it
+	failKilled                         // a test simulates a kill
 )
 
-// errKilled ends Run as if the process had been.
+// errKilled ends Run as if the process had been killed.
 var errKilled = errors.New("killed by Config.Fault")
 
-// panicError is a panic of the code that applied something.
+// panicError is a panic while applying a batch.
 type panicError struct {
 	value any
 	stack []byte
@@ -29,8 +29,7 @@ type panicError struct {
 
 func (e *panicError) Error() string { return fmt.Sprintf("panic: %v", e.value) }
 
-// recovered calls f and makes an error of its panic: what others send us must
-// not bring us down.
+// recovered calls f and converts a panic into an error, so that data from other members cannot crash the process.
 func recovered(f func() error) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -40,21 +39,21 @@ func recovered(f func() error) (err error) {
 	return f()
 }
 
-// fateOf reads an error of SQLite, or of applying.
-func fateOf(err error) fate {
+// failureOf classifies an error of SQLite or of applying a batch.
+func failureOf(err error) failure {
 	if errors.Is(err, errKilled) {
-		return fateKilled
+		return failKilled
 	}
 	if _, ok := errors.AsType[*panicError](err); ok {
-		return fateBadRow
+		return failBadRow
 	}
 	switch sqlite.ErrCode(err).ToPrimary() {
 	case sqlite.ResultCorrupt, sqlite.ResultNotADB:
-		return fateDamaged
+		return failDamaged
 	case sqlite.ResultFull, sqlite.ResultIOErr, sqlite.ResultReadOnly, sqlite.ResultCantOpen, sqlite.ResultNoMem, sqlite.ResultBusy,
 		sqlite.ResultLocked, sqlite.ResultPerm, sqlite.ResultProtocol, sqlite.ResultInterrupt, sqlite.ResultAuth:
-		return fateUnavailable
+		return failUnavailable
 	default:
-		return fateBadRow
+		return failBadRow
 	}
 }
