@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// IPAssignment is an address of an app.
+// IPAssignment is an IP address of an app.
 type IPAssignment struct {
 	IP          netip.Addr `json:"ip"`
 	Region      string     `json:"region"`
@@ -14,7 +14,7 @@ type IPAssignment struct {
 	CreatedAt   time.Time  `json:"created_at"`
 }
 
-// IPAssignments is the reply of the list of an app's addresses.
+// IPAssignments is the reply with an app's addresses.
 type IPAssignments struct {
 	IPs []IPAssignment `json:"ips"`
 }

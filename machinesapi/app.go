@@ -7,37 +7,37 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// App is an app as the Machines API shows it.
+// App is an app in the Machines API.
 type App struct {
 	ID           string         `json:"id"`
 	Name         bourse.AppName `json:"name"`
-	NumericID    int32          `json:"internal_numeric_id"` // made of ID; never 0
+	NumericID    int32          `json:"internal_numeric_id"` // derived from ID; never 0
 	Network      string         `json:"network"`
 	Status       AppStatus      `json:"status"`
-	MachineCount int64          `json:"machine_count"` // of living machines
+	MachineCount int64          `json:"machine_count"` // machines that are not destroyed
 	VolumeCount  int64          `json:"volume_count"`
 	Organization Organization   `json:"organization"`
 	CreatedAt    int64          `json:"created_at"` // milliseconds since 1970
 }
 
-// AppStatus is whether an app has machines.
+// AppStatus tells whether an app has machines.
 type AppStatus string
 
-// The statuses of an app.
+// Statuses of an app.
 const (
-	AppPending   AppStatus = "pending" // no machine yet
+	AppPending   AppStatus = "pending" // no machines yet
 	AppDeployed  AppStatus = "deployed"
-	AppSuspended AppStatus = "suspended" // it has releases, and no machine any more
+	AppSuspended AppStatus = "suspended" // has releases, but no machines
 )
 
-// Organization is an app's owner. Bourse knows it by its slug alone.
+// Organization is an app's owner. Bourse identifies it by its slug only.
 type Organization struct {
 	Name      string `json:"name"`
 	Slug      string `json:"slug"`
 	NumericID int32  `json:"internal_numeric_id"`
 }
 
-// FromApp shows an app that has so many living machines and volumes.
+// FromApp converts an app with the given numbers of machines and volumes.
 func FromApp(a bourse.App, machines, volumes int) App {
 	status := AppPending
 	if machines > 0 {
@@ -46,24 +46,24 @@ func FromApp(a bourse.App, machines, volumes int) App {
 	return App{
 		ID: a.ID, Name: a.Name, NumericID: numericID(a.ID), Network: a.Network, Status: status, MachineCount: int64(machines), VolumeCount: int64(volumes),
 		Organization: Organization{Name: a.Org, Slug: a.Org, NumericID: numericID(a.Org)},
-		CreatedAt:    max(0, a.CreatedAt.UnixMilli()), // 0: it was never made
+		CreatedAt:    max(0, a.CreatedAt.UnixMilli()), // 0 for an app without a record
 	}
 }
 
-// numericID makes the positive number that old clients want in addition to an id.
+// numericID derives the positive number that old clients require in addition to an ID.
 func numericID(id string) int32 {
 	h := fnv.New32a()
-	_, _ = h.Write([]byte(id)) // a hash never fails
+	_, _ = h.Write([]byte(id)) // writing to a hash never fails
 	return int32(h.Sum32()%math.MaxInt32) + 1
 }
 
-// CreateApp is the body of a request for a new app.
+// CreateApp is the body of a request to create an app.
 type CreateApp struct {
 	Name           bourse.AppName `json:"name,omitempty"`
 	AppName        bourse.AppName `json:"app_name,omitempty"` // the older name of Name
 	Org            string         `json:"org_slug,omitempty"` // default "personal"
 	Network        string         `json:"network,omitempty"`
-	IdempotencyKey string         `json:"idempotency_key,omitempty"` // the same key returns the same app
+	IdempotencyKey string         `json:"idempotency_key,omitempty"` // a repetition with the same key returns the same app
 }
 
 // AppList is a list of apps.

@@ -21,37 +21,35 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Client calls the public API of a broker. The zero value of each field but
-// BaseURL is useful. It is safe for concurrent use and keeps no state. It repeats
-// only requests that a server refused with 429 and Retry-After, since nothing was done
-// for them; for everything else the error's code says what a repetition would
-// do.
+// Client calls a broker's public API. Only BaseURL is required. A Client is stateless and safe for concurrent use. It
+// retries only requests that a server refused with 429 and Retry-After, because they had no effect. For other errors,
+// the code tells whether a retry is safe.
 //
-// Errors are *bourse.Error with the code of the server's reply, and a
-// [ReplyError] below it. Besides the codes that a method names, any may return
+// Errors are *bourse.Error with the code of the server's reply, and wrap a [ReplyError]. In addition to the errors
+// that a method lists, any method may return
 //
-//	unauthorized, forbidden  the token is refused, for this app or at all
-//	unavailable              nothing happened: no connection, or no worker answered
-//	timeout                  the outcome is unknown: the connection broke or the worker fell silent
+//	unauthorized, forbidden  the token is invalid, or not valid for this app
+//	unavailable              the request had no effect: no connection, or no worker answered
+//	timeout                  the outcome is unknown: the connection broke or the worker did not answer
 //	canceled                 ctx ended
-//	internal                 the server's fault
+//	internal                 an error in the server
 type Client struct {
 	BaseURL string       // "http://127.0.0.1:4280", without /v1
-	Token   string       // sent as a bearer token when it is not empty
+	Token   string       // sent as a bearer token unless empty
 	HTTP    *http.Client // default http.DefaultClient
-	Retries int          // of a request that is refused with 429; default 3, negative: none
+	Retries int          // retries of a request that was refused with 429; default 3, negative: none
 }
 
-// ReplyError is the content of an error reply besides its code and text.
+// ReplyError contains the other parts of an error reply.
 type ReplyError struct {
 	Status    int
-	Word      ErrorStatus // the body's; "" when it had none
-	RequestID string      // as in the server's log; "" when the server sent none
+	Word      ErrorStatus // the body's status; "" if it has none
+	RequestID string      // as in the server's log; "" if the server sent none
 	OrderID   bourse.OrderID
 	Refusals  []bourse.Refusal
 }
 
-// Error names the request.
+// Error identifies the request.
 func (e *ReplyError) Error() string {
 	if e.RequestID == "" {
 		return fmt.Sprintf("HTTP status %d", e.Status)
@@ -59,20 +57,20 @@ func (e *ReplyError) Error() string {
 	return "request " + e.RequestID
 }
 
-// call is one request and where its reply goes.
+// call is one request.
 type call struct {
 	method string
-	path   string // escaped, begins with /v1
+	path   string // escaped; begins with /v1
 	query  url.Values
 	header http.Header
-	in     any  // JSON body; nil for none
-	reads  bool // it changes nothing, though it is no GET
+	in     any  // JSON body; nil: none
+	reads  bool // does not change anything, although it is not a GET
 
-	body io.Reader // instead of in: bytes that are sent while the reply comes
+	body io.Reader // body to stream while the reply arrives, instead of in
 }
 
-// do makes a call, and decodes its reply into out unless that is nil. The reply's header
-// is returned also with an error, if there was a reply.
+// do makes a call and decodes its reply into out unless out is nil. It returns the reply's header even with an error,
+// if there was a reply.
 func (c *Client) do(ctx context.Context, k call, out any) (http.Header, error) {
 	resp, err := c.send(ctx, k)
 	if err != nil {
@@ -83,7 +81,7 @@ func (c *Client) do(ctx context.Context, k call, out any) (http.Header, error) {
 		return resp.Header, replyError(resp)
 	}
 	if out == nil {
-		_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, MaxBody)) // so that the connection can be used again
+		_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, MaxBody)) // allow the connection to be reused
 		return resp.Header, nil
 	}
 	if err := json.NewDecoder(resp.Body).Decode(out); err != nil {
@@ -92,7 +90,7 @@ func (c *Client) do(ctx context.Context, k call, out any) (http.Header, error) {
 	return resp.Header, nil
 }
 
-// run makes a call and drops its reply.
+// run makes a call and discards its reply.
 func (c *Client) run(ctx context.Context, k call) error {
 	_, err := c.do(ctx, k, nil)
 	return err
@@ -104,8 +102,8 @@ func ask[Reply any](ctx context.Context, c *Client, k call) (out Reply, err erro
 	return out, err
 }
 
-// list makes a call for a list. It returns the reply and the workers whose part is
-// missing because they did not answer.
+// list makes a call for a list. It returns the reply, and the workers whose parts are missing because they did not
+// answer.
 func list[Reply any](ctx context.Context, c *Client, k call) (out Reply, silent []bourse.WorkerID, err error) {
 	header, err := c.do(ctx, k, &out)
 	if err != nil {
@@ -120,7 +118,7 @@ func list[Reply any](ctx context.Context, c *Client, k call) (out Reply, silent 
 	return out, silent, nil
 }
 
-// stream makes a call and returns its reply unread. The caller closes its body.
+// stream makes a call and returns its unread reply. The caller must close the body.
 func (c *Client) stream(ctx context.Context, k call) (*http.Response, error) {
 	resp, err := c.send(ctx, k)
 	if err != nil {
@@ -133,7 +131,7 @@ func (c *Client) stream(ctx context.Context, k call) (*http.Response, error) {
 	return resp, nil
 }
 
-// linesOf decodes the lines of a reply until it ends or cannot be read.
+// linesOf decodes the lines of a reply until the reply ends or a line cannot be decoded.
 func linesOf[Line any](r io.Reader) iter.Seq2[Line, error] {
 	return func(yield func(Line, error) bool) {
 		for in := json.NewDecoder(r); ; {
@@ -152,8 +150,7 @@ func linesOf[Line any](r io.Reader) iter.Seq2[Line, error] {
 	}
 }
 
-// query builds query parameters from alternating names and values, without those whose
-// value is empty.
+// query builds query parameters from alternating names and values. It omits empty values.
 func query(pairs ...string) url.Values {
 	q := url.Values{}
 	for i := 0; i < len(pairs); i += 2 {
@@ -164,15 +161,15 @@ func query(pairs ...string) url.Values {
 	return q
 }
 
-// yes returns "true", or "" for false, which query leaves out.
-func yes(on bool) string {
+// boolParam returns "true", or "" for false, which query omits.
+func boolParam(on bool) string {
 	if on {
 		return "true"
 	}
 	return ""
 }
 
-// positive returns a number as text, or "" unless it is positive.
+// positive formats a number, or returns "" if it is not positive.
 func positive(n int) string {
 	if n <= 0 {
 		return ""
@@ -180,7 +177,7 @@ func positive(n int) string {
 	return strconv.Itoa(n)
 }
 
-// duration returns a duration as text, or "" unless it is positive.
+// duration formats a duration, or returns "" if it is not positive.
 func duration(d bourse.Duration) string {
 	if d <= 0 {
 		return ""
@@ -188,7 +185,7 @@ func duration(d bourse.Duration) string {
 	return time.Duration(d).String()
 }
 
-// header returns a header with one field, or with none if the value is empty.
+// header returns a header with one field, or an empty one if the value is empty.
 func header(name, value string) http.Header {
 	h := http.Header{}
 	if value != "" {
@@ -197,8 +194,7 @@ func header(name, value string) http.Header {
 	return h
 }
 
-// send sends a request, again while the server has no time for it, and returns
-// the reply.
+// send sends a request, with retries if the server is overloaded, and returns the reply.
 func (c *Client) send(ctx context.Context, k call) (*http.Response, error) {
 	var in []byte
 	if k.in != nil {
@@ -231,7 +227,7 @@ func (c *Client) sendOnce(ctx context.Context, k call, in []byte) (*http.Respons
 	}
 	req, err := http.NewRequestWithContext(ctx, k.method, target, body)
 	if err != nil {
-		return nil, bourse.Errorf(bourse.CodeInvalid, "address %s: %w", bourse.Quoted(c.BaseURL), err)
+		return nil, bourse.Errorf(bourse.CodeInvalid, "invalid address %s: %w", bourse.Quoted(c.BaseURL), err)
 	}
 	maps.Copy(req.Header, k.header)
 	if k.in != nil {
@@ -251,33 +247,33 @@ func (c *Client) sendOnce(ctx context.Context, k call, in []byte) (*http.Respons
 	return resp, nil
 }
 
-// lost returns the error of a request without a reply: nothing happened when no
-// connection was made or the request only reads; otherwise the outcome is unknown.
+// lost returns the error of a request without a reply. The request had no effect if there was no connection or it
+// only reads; otherwise the outcome is unknown.
 func (c *Client) lost(ctx context.Context, k call, err error) error {
 	if ctx.Err() != nil {
 		return &bourse.Error{Code: bourse.CodeOf(ctx.Err()), Message: k.method + " " + k.path + ": " + ctx.Err().Error(), Err: err}
 	}
 	if e, ok := errors.AsType[*url.Error](err); ok {
-		err = e.Err // its text repeats the address
+		err = e.Err // the outer error's text repeats the address
 	}
-	if errors.Is(err, http.ErrSchemeMismatch) { // nothing was sent but a greeting
-		return &bourse.Error{Code: bourse.CodeInvalid, Message: "the server at " + c.BaseURL + " speaks http, and was asked over https", Err: &NoReplyError{err}}
+	if errors.Is(err, http.ErrSchemeMismatch) { // only the TLS greeting was sent
+		return &bourse.Error{Code: bourse.CodeInvalid, Message: "the server at " + c.BaseURL + " uses http, not https", Err: &NoReplyError{err}}
 	}
 	code := bourse.CodeTimeout
 	if op, ok := errors.AsType[*net.OpError](err); (ok && op.Op == "dial") || k.method == http.MethodGet || k.reads {
 		code = bourse.CodeUnavailable
 	}
-	if e, ok := errors.AsType[*bourse.Error](err); ok { // of a transport that knows better
+	if e, ok := errors.AsType[*bourse.Error](err); ok { // from a transport that knows the outcome
 		code = e.Code
 	}
 	if _, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
-		code = bourse.CodeUnavailable // nothing was sent yet
+		code = bourse.CodeUnavailable // nothing has been sent yet
 	}
 	return bourse.Errorf(code, "no answer from %s: %w", c.BaseURL, &NoReplyError{err})
 }
 
-// NoReplyError is the cause of an error when the API did not reply to a request. It
-// distinguishes a failed connection to the API from one to another server.
+// NoReplyError is the cause of an error if the API did not reply to a request. It distinguishes a failed connection
+// to the API from a failed connection to another server.
 type NoReplyError struct{ Err error }
 
 // Error returns the cause's text.
@@ -286,9 +282,9 @@ func (e *NoReplyError) Error() string { return e.Err.Error() }
 // Unwrap returns the cause.
 func (e *NoReplyError) Unwrap() error { return e.Err }
 
-// replyError rebuilds the error that the server had.
+// replyError returns the server's error.
 func replyError(resp *http.Response) error {
-	raw, _ := io.ReadAll(io.LimitReader(resp.Body, MaxBody)) // what there is of a broken body still helps
+	raw, _ := io.ReadAll(io.LimitReader(resp.Body, MaxBody)) // part of a body is better than none
 	var body ErrorBody
 	if err := json.Unmarshal(raw, &body); err != nil || body.Error == "" {
 		body = ErrorBody{Error: strings.TrimSuffix(fmt.Sprintf("%s: %s", resp.Status, shorten(raw)), ": ")}
@@ -297,19 +293,19 @@ func replyError(resp *http.Response) error {
 		body.Code = CodeOfStatus(resp.StatusCode)
 	}
 	if resp.StatusCode == http.StatusBadRequest && resp.Request.URL.Scheme == "http" && bytes.HasPrefix(raw, []byte(wantsTLS)) {
-		return &bourse.Error{Code: bourse.CodeInvalid, Message: "the server at " + resp.Request.URL.Host + " speaks https, and was asked over http", Err: &NoReplyError{http.ErrSchemeMismatch}}
+		return &bourse.Error{Code: bourse.CodeInvalid, Message: "the server at " + resp.Request.URL.Host + " uses https, not http", Err: &NoReplyError{http.ErrSchemeMismatch}}
 	}
 	return &bourse.Error{Code: body.Code, Message: withoutPrefix(body.Code, body.Error), Err: &ReplyError{
 		Status: resp.StatusCode, Word: body.Status, RequestID: resp.Header.Get(HeaderRequestID), OrderID: body.OrderID, Refusals: body.Refusals,
 	}}
 }
 
-// wantsTLS begins what Go's servers with TLS reply to a request without.
+// wantsTLS is the prefix of the reply that Go's TLS servers send to a plain HTTP request.
 const wantsTLS = "Client sent an HTTP request to an HTTPS server"
 
 func shorten(b []byte) []byte { return b[:min(len(b), 256)] }
 
-// path joins escaped segments: path("apps", app) is "/v1/apps/…".
+// path joins escaped segments: path("apps", app) returns "/v1/apps/…".
 func path(segments ...string) string {
 	var b strings.Builder
 	b.WriteString("/v1")
@@ -320,12 +316,12 @@ func path(segments ...string) string {
 	return b.String()
 }
 
-// Health asks whether the broker serves. No token is needed.
+// Health returns the broker's health. It requires no token.
 func (c *Client) Health(ctx context.Context) (Health, error) {
 	return ask[Health](ctx, c, call{method: http.MethodGet, path: path("health")})
 }
 
-// Regions lists the regions of the exchange. No token is needed.
+// Regions lists the regions of the exchange. It requires no token.
 func (c *Client) Regions(ctx context.Context) (RegionList, error) {
 	return ask[RegionList](ctx, c, call{method: http.MethodGet, path: path("platform", "regions")})
 }

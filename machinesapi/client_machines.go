@@ -11,11 +11,10 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Create places an order for a machine and waits until it is filled or
-// refused. A non-empty order id makes a repetition find the first call's
-// machine. Codes: invalid, not_found (the app), already_exists (the name),
-// insufficient_capacity (the [ReplyError] has the refusals and the order id),
-// timeout (repeat with the same order id).
+// Create places an order for a machine and waits until it is filled or refused. If an order ID is given, repeating
+// the call with the same ID returns the first call's machine. Errors: invalid, not_found (the app), already_exists
+// (the name), insufficient_capacity (the [ReplyError] has the refusals and the order ID), timeout (repeat with the
+// same order ID).
 func (c *Client) Create(ctx context.Context, app bourse.AppName, in CreateMachine, order bourse.OrderID) (Created, error) {
 	var out Created
 	reply, err := c.do(ctx, call{method: http.MethodPost, path: path("apps", string(app), "machines"), header: header(HeaderOrderID, string(order)), in: in}, &out.Machine)
@@ -28,7 +27,7 @@ func (c *Client) Create(ctx context.Context, app bourse.AppName, in CreateMachin
 	return out, err
 }
 
-// parseTiming reads the durations of a Server-Timing header.
+// parseTiming parses the durations in a Server-Timing header.
 func parseTiming(header string) Timing {
 	out := Timing{}
 	for part := range strings.SplitSeq(header, ",") {
@@ -41,30 +40,27 @@ func parseTiming(header string) Timing {
 	return out
 }
 
-// Quote returns the decision that an order would have, without placing it. The decision's
-// outcome is "quoted" when a worker would fill it, "refused" when none
-// would. Codes: invalid, not_found (the app).
+// Quote returns the decision that an order would have, without placing it. The decision's outcome is "quoted" if a
+// worker would fill the order, and "refused" otherwise. Errors: invalid, not_found (the app).
 func (c *Client) Quote(ctx context.Context, app bourse.AppName, in CreateMachine) (Quoted, error) {
 	return ask[Quoted](ctx, c, call{method: http.MethodPost, path: path("apps", string(app), "quotes"), in: in})
 }
 
-// Update makes a new version of a machine, and waits until it has started; nonce
-// is that of its lease, if it has one. Codes: invalid, not_found, conflict (the
-// lease, its version, or another update), insufficient_capacity,
-// failed_precondition (its state, its image, or the new version did not start).
+// Update creates a new version of a machine and waits until it has started. nonce is the nonce of the machine's
+// lease, if it has one. Errors: invalid, not_found, conflict (the lease, its version, or another update),
+// insufficient_capacity, failed_precondition (its state, its image, or the new version did not start).
 func (c *Client) Update(ctx context.Context, app bourse.AppName, id bourse.MachineID, in UpdateMachine, nonce string) (Machine, error) {
 	return ask[Machine](ctx, c, call{method: http.MethodPost, path: machinePath(app, id), header: header(HeaderNonce, nonce), in: in})
 }
 
-// Versions returns a machine's versions, the newest first, as far as its worker
-// keeps them. Codes: not_found.
+// Versions returns a machine's versions that its worker retains, newest first. Errors: not_found.
 func (c *Client) Versions(ctx context.Context, app bourse.AppName, id bourse.MachineID) ([]Version, error) {
 	return ask[[]Version](ctx, c, call{method: http.MethodGet, path: machinePath(app, id, "versions")})
 }
 
 // ListMachines selects the machines of a list.
 type ListMachines struct {
-	Deleted  bool // also destroyed ones, while they are remembered
+	Deleted  bool // include destroyed machines that are still remembered
 	Leases   bool
 	Summary  bool
 	Region   bourse.Region
@@ -74,7 +70,7 @@ type ListMachines struct {
 }
 
 func (l ListMachines) query() url.Values {
-	q := query("include_deleted", yes(l.Deleted), "include_leases", yes(l.Leases), "summary", yes(l.Summary), "region", string(l.Region), "worker", string(l.Worker))
+	q := query("include_deleted", boolParam(l.Deleted), "include_leases", boolParam(l.Leases), "summary", boolParam(l.Summary), "region", string(l.Region), "worker", string(l.Worker))
 	for _, s := range l.States {
 		q.Add("state", string(s))
 	}
@@ -84,9 +80,8 @@ func (l ListMachines) query() url.Values {
 	return q
 }
 
-// Machines lists an app's machines, or without one those of all apps that the
-// token may use, oldest first, and the workers that did not answer: their machines
-// are missing. Codes: invalid, not_found (the app).
+// Machines lists an app's machines, oldest first, or those of all apps that the token may use if app is empty. It
+// also returns the workers that did not answer, whose machines are missing. Errors: invalid, not_found (the app).
 func (c *Client) Machines(ctx context.Context, app bourse.AppName, want ListMachines) ([]Machine, []bourse.WorkerID, error) {
 	where := path("machines")
 	if app != "" {
@@ -95,25 +90,24 @@ func (c *Client) Machines(ctx context.Context, app bourse.AppName, want ListMach
 	return list[[]Machine](ctx, c, call{method: http.MethodGet, path: where, query: want.query()})
 }
 
-// Machine finds a machine, with its latest events; destroyed ones too while
-// they are remembered. Codes: not_found.
+// Machine returns a machine with its latest events, even if it has been destroyed but is still remembered. Errors:
+// not_found.
 func (c *Client) Machine(ctx context.Context, app bourse.AppName, id bourse.MachineID) (Machine, error) {
 	return ask[Machine](ctx, c, call{method: http.MethodGet, path: machinePath(app, id), query: url.Values{"include_leases": {"true"}}})
 }
 
-// MaxEvents bounds the number of events in one reply.
+// MaxEvents limits the number of events in one reply.
 const MaxEvents = 1000
 
-// Events returns a machine's latest events, newest first; limit 0 means 20, and
-// at most MaxEvents. Codes: invalid, not_found.
+// Events returns a machine's latest events, newest first. limit is at most MaxEvents; 0 means 20. Errors: invalid,
+// not_found.
 func (c *Client) Events(ctx context.Context, app bourse.AppName, id bourse.MachineID, limit int) ([]Event, error) {
 	return ask[[]Event](ctx, c, call{method: http.MethodGet, path: machinePath(app, id, "events"), query: query("limit", positive(limit))})
 }
 
-// Wait blocks until the machine is in one of the wanted states. Codes:
-// invalid, not_found (no such machine, or destroyed while another state is
-// waited for), conflict (its version was replaced), failed_precondition,
-// timeout (not there yet: wait again).
+// Wait blocks until the machine is in one of the given states. Errors: invalid, not_found (the machine does not
+// exist, or was destroyed while waiting for another state), conflict (its version was replaced), failed_precondition,
+// timeout (not reached yet: wait again).
 func (c *Client) Wait(ctx context.Context, app bourse.AppName, id bourse.MachineID, want WaitMachine) (WaitReply, error) {
 	q := query("timeout", duration(want.Timeout), "version", string(want.Version), "from_event_id", string(want.After))
 	q["state"] = want.States
@@ -124,53 +118,49 @@ func machinePath(app bourse.AppName, id bourse.MachineID, more ...string) string
 	return path(append([]string{"apps", string(app), "machines", string(id)}, more...)...)
 }
 
-// The verbs take the nonce of the machine's lease, "" when the caller holds
-// none. Besides those named, each may return not_found and conflict (another
-// caller holds the lease).
+// The following calls accept the nonce of the machine's lease, or "" if the caller has no lease. In addition to the
+// errors that they list, they may return not_found and conflict (another caller holds the lease).
 
 func act(app bourse.AppName, id bourse.MachineID, verb, nonce string, in any) call {
 	return call{method: http.MethodPost, path: machinePath(app, id, verb), header: header(HeaderNonce, nonce), in: in}
 }
 
-// Start starts a machine that does not run. Codes: failed_precondition,
-// insufficient_capacity (its worker is full).
+// Start starts a machine that is not running. Errors: failed_precondition, insufficient_capacity (its worker is
+// full).
 func (c *Client) Start(ctx context.Context, app bourse.AppName, id bourse.MachineID, nonce string) (StartReply, error) {
 	return ask[StartReply](ctx, c, act(app, id, "start", nonce, nil))
 }
 
-// Stop asks a machine to end and does not wait for it. Codes: invalid,
-// failed_precondition.
+// Stop asks a machine to stop, without waiting for it. Errors: invalid, failed_precondition.
 func (c *Client) Stop(ctx context.Context, app bourse.AppName, id bourse.MachineID, in StopMachine, nonce string) error {
 	return c.run(ctx, act(app, id, "stop", nonce, in))
 }
 
-// Suspend freezes a machine where it is, and Start lets it go on. Codes:
-// failed_precondition (its host cannot), unavailable.
+// Suspend freezes a machine; Start resumes it. Errors: failed_precondition (its host does not support this),
+// unavailable.
 func (c *Client) Suspend(ctx context.Context, app bourse.AppName, id bourse.MachineID, nonce string) error {
 	return c.run(ctx, act(app, id, "suspend", nonce, nil))
 }
 
-// Restart stops a machine and starts it again. Codes: invalid,
-// failed_precondition, insufficient_capacity.
+// Restart stops a machine and starts it again. Errors: invalid, failed_precondition, insufficient_capacity.
 func (c *Client) Restart(ctx context.Context, app bourse.AppName, id bourse.MachineID, in RestartMachine, nonce string) error {
 	k := act(app, id, "restart", nonce, nil)
-	k.query = query("force_stop", yes(in.ForceStop), "signal", string(in.Signal), "timeout", duration(in.Timeout))
+	k.query = query("force_stop", boolParam(in.ForceStop), "signal", string(in.Signal), "timeout", duration(in.Timeout))
 	return c.run(ctx, k)
 }
 
-// Signal sends a signal to the machine's main process. Codes: invalid,
-// failed_precondition.
+// Signal sends a signal to the machine's main process. Errors: invalid, failed_precondition.
 func (c *Client) Signal(ctx context.Context, app bourse.AppName, id bourse.MachineID, signal bourse.Signal) error {
 	return c.run(ctx, act(app, id, "signal", "", SignalMachine{Signal: signal}))
 }
 
-// Exec runs a command next to the machine's program until it ends. Codes:
-// invalid (also a command that does not exist), failed_precondition.
+// Exec runs a command next to the machine's program until it ends. Errors: invalid (for example, the command does not
+// exist), failed_precondition.
 func (c *Client) Exec(ctx context.Context, app bourse.AppName, id bourse.MachineID, in ExecMachine) (ExecReply, error) {
 	return ask[ExecReply](ctx, c, act(app, id, "exec", "", in))
 }
 
-// Cordon takes a machine's services out of routing, or brings them back.
+// Cordon removes a machine's services from routing if out is true, and restores them otherwise.
 func (c *Client) Cordon(ctx context.Context, app bourse.AppName, id bourse.MachineID, out bool, nonce string) error {
 	verb := "uncordon"
 	if out {
@@ -179,25 +169,24 @@ func (c *Client) Cordon(ctx context.Context, app bourse.AppName, id bourse.Machi
 	return c.run(ctx, act(app, id, verb, nonce, nil))
 }
 
-// Destroy removes a machine for good and waits until it is gone. Codes:
-// failed_precondition (it runs, and in.Force is not set).
+// Destroy destroys a machine and waits until that is done. Errors: failed_precondition (it is running, and in.Force
+// is not set).
 func (c *Client) Destroy(ctx context.Context, app bourse.AppName, id bourse.MachineID, in DestroyMachine, nonce string) error {
-	return c.run(ctx, call{method: http.MethodDelete, path: machinePath(app, id), query: query("force", yes(in.Force)), header: header(HeaderNonce, nonce)})
+	return c.run(ctx, call{method: http.MethodDelete, path: machinePath(app, id), query: query("force", boolParam(in.Force)), header: header(HeaderNonce, nonce)})
 }
 
-// Usage returns what a machine uses now. Codes: not_found, failed_precondition
-// (it does not run).
+// Usage returns a machine's current resource usage. Errors: not_found, failed_precondition (it is not running).
 func (c *Client) Usage(ctx context.Context, app bourse.AppName, id bourse.MachineID) (Usage, error) {
 	return ask[Usage](ctx, c, call{method: http.MethodGet, path: machinePath(app, id, "usage")})
 }
 
-// Processes lists the processes of a machine, its main one first. Codes: not_found,
-// failed_precondition (it does not run, or not where its worker is).
+// Processes lists a machine's processes, the main process first. Errors: not_found, failed_precondition (it is not
+// running, or does not run on its worker's host).
 func Processes(ctx context.Context, c *Client, app bourse.AppName, id bourse.MachineID) ([]bourse.Process, error) {
 	return ask[[]bourse.Process](ctx, c, call{method: http.MethodGet, path: machinePath(app, id, "ps")})
 }
 
-// MachineLease is the lease of one machine, as a client reaches it.
+// MachineLease calls the API for one machine's lease.
 type MachineLease struct {
 	Client  *Client
 	App     bourse.AppName
@@ -209,27 +198,26 @@ func (c *Client) Lease(app bourse.AppName, id bourse.MachineID) MachineLease {
 	return MachineLease{c, app, id}
 }
 
-// Acquire takes a machine's lease, or extends it when nonce is the
-// current one; a TTL of 0 means 60 s. Codes: invalid, not_found, conflict
-// (another caller holds it).
+// Acquire acquires a machine's lease, or extends it if nonce is the current one. A TTL of 0 means 60 s. Errors:
+// invalid, not_found, conflict (another caller holds it).
 func (l MachineLease) Acquire(ctx context.Context, in LeaseRequest, nonce string) (Lease, error) {
 	out, err := ask[LeaseEnvelope](ctx, l.Client, call{method: http.MethodPost, path: machinePath(l.App, l.Machine, "lease"), header: header(HeaderNonce, nonce), in: in})
 	return out.Data, err
 }
 
-// Get shows a machine's lease. Codes: not_found (machine, or lease).
+// Get returns a machine's lease. Errors: not_found (the machine, or the lease).
 func (l MachineLease) Get(ctx context.Context) (Lease, error) {
 	out, err := ask[LeaseEnvelope](ctx, l.Client, call{method: http.MethodGet, path: machinePath(l.App, l.Machine, "lease")})
 	return out.Data, err
 }
 
-// Release releases a machine's lease. Codes: not_found (machine, or
-// lease), conflict (not the current nonce).
+// Release releases a machine's lease. Errors: not_found (the machine, or the lease), conflict (nonce is not the
+// current one).
 func (l MachineLease) Release(ctx context.Context, nonce string) error {
 	return l.Client.run(ctx, call{method: http.MethodDelete, path: machinePath(l.App, l.Machine, "lease"), header: header(HeaderNonce, nonce)})
 }
 
-// MachineMetadata is the metadata of one machine, as a client reaches it.
+// MachineMetadata calls the API for one machine's metadata.
 type MachineMetadata struct {
 	Client  *Client
 	App     bourse.AppName
@@ -241,47 +229,45 @@ func (c *Client) Metadata(app bourse.AppName, id bourse.MachineID) MachineMetada
 	return MachineMetadata{c, app, id}
 }
 
-// All returns all of a machine's metadata. Codes: not_found.
+// All returns all of a machine's metadata. Errors: not_found.
 func (m MachineMetadata) All(ctx context.Context) (map[string]string, error) {
 	return ask[map[string]string](ctx, m.Client, call{method: http.MethodGet, path: machinePath(m.App, m.Machine, "metadata")})
 }
 
-// Patch changes several keys at once, without a new version. Codes:
-// invalid, not_found, failed_precondition (in.Version is not the machine's).
+// Patch changes several keys at once, without creating a new version of the machine. Errors: invalid, not_found,
+// failed_precondition (in.Version is not the machine's version).
 func (m MachineMetadata) Patch(ctx context.Context, in MetadataPatch) error {
 	return m.Client.run(ctx, call{method: http.MethodPatch, path: machinePath(m.App, m.Machine, "metadata"), in: in})
 }
 
-// Get returns one key's value. Codes: not_found (machine, or key).
+// Get returns one key's value. Errors: not_found (the machine, or the key).
 func (m MachineMetadata) Get(ctx context.Context, key string) (string, error) {
 	out, err := ask[MetadataValue](ctx, m.Client, call{method: http.MethodGet, path: machinePath(m.App, m.Machine, "metadata", key)})
 	return out.Value, err
 }
 
-// Set sets one key. Codes: invalid, not_found.
+// Set sets one key. Errors: invalid, not_found.
 func (m MachineMetadata) Set(ctx context.Context, key, value string) error {
 	return m.Client.run(ctx, call{method: http.MethodPost, path: machinePath(m.App, m.Machine, "metadata", key), in: MetadataValue{Value: value}})
 }
 
-// Delete removes one key; one that is not there is no error. Codes:
-// not_found (the machine).
+// Delete removes a key if it exists. Errors: not_found (the machine).
 func (m MachineMetadata) Delete(ctx context.Context, key string) error {
 	return m.Client.run(ctx, call{method: http.MethodDelete, path: machinePath(m.App, m.Machine, "metadata", key)})
 }
 
 // LogQuery selects lines of a machine's output.
 type LogQuery struct {
-	After  string    // only lines behind the one of this position; the others then say nothing but Follow
-	Since  time.Time // zero: from the beginning
-	Tail   int       // the last so many; 0: all, negative: none (with Follow: only new ones)
-	Follow bool      // go on until ctx ends or the machine is destroyed
+	After  string    // only lines after this position; excludes Since and Tail
+	Since  time.Time // only lines since then; zero: from the beginning
+	Tail   int       // only the last lines; 0: all, negative: none (with Follow: only new ones)
+	Follow bool      // continue until ctx ends or the machine is destroyed
 }
 
-// Logs calls line for each line of a machine's output, oldest first, from the
-// calling goroutine; an error of line ends the stream and is returned. Codes:
-// invalid, not_found, and unavailable when the stream breaks off.
+// Logs calls line for each line of a machine's output, oldest first, from the calling goroutine. If line returns an
+// error, the stream ends and Logs returns that error. Errors: invalid, not_found, unavailable (the stream broke).
 func (c *Client) Logs(ctx context.Context, app bourse.AppName, id bourse.MachineID, want LogQuery, line func(LogLine) error) error {
-	q := query("after", want.After, "follow", yes(want.Follow))
+	q := query("after", want.After, "follow", boolParam(want.Follow))
 	if !want.Since.IsZero() {
 		q.Set("since", want.Since.UTC().Format(time.RFC3339Nano))
 	}

@@ -13,44 +13,41 @@ import (
 )
 
 type (
-	// ExecStart is what ExecStream is to run.
+	// ExecStart is the command to run.
 	ExecStart = duplex.Command
-	// Terminal is the terminal that a command gets.
+	// Terminal is a command's terminal.
 	Terminal = duplex.Terminal
-	// TerminalSize is its size, in characters.
+	// TerminalSize is the size of a terminal, in characters.
 	TerminalSize = duplex.Size
-	// ExecStream is a command that runs next to a machine's program. Write,
-	// CloseWrite and Resize may be called while Copy, which must be called
-	// once, reads the command's output and returns how it ended. Close kills a
-	// command that still runs.
+	// ExecStream is a command that runs next to a machine's program. Copy, which must be called once, reads the
+	// command's output and returns how it ended. Write, CloseWrite and Resize may be called while Copy runs. Close
+	// kills a command that is still running.
 	ExecStream = duplex.Stream
 )
 
-// ExecStream runs a command next to a machine's program, its input and output
-// going on as it runs, until it ends or ctx does. The stream must be copied or
-// closed. Codes: invalid, not_found, failed_precondition, here or from Copy;
-// and timeout from Copy when the stream breaks off.
+// ExecStream runs a command next to a machine's program until it ends or ctx does, and streams its input and output.
+// The caller must call Copy or Close on the stream. Errors, from here or from Copy: invalid, not_found,
+// failed_precondition; from Copy also timeout (the stream broke).
 func (c *Client) ExecStream(ctx context.Context, app bourse.AppName, id bourse.MachineID, start ExecStart) (*ExecStream, error) {
 	k := call{method: http.MethodPost, path: machinePath(app, id, "exec", "stream")}
-	dial := func(body io.ReadCloser) (io.ReadCloser, error) { return c.both(ctx, k, body) }
+	dial := func(body io.ReadCloser) (io.ReadCloser, error) { return c.openDuplex(ctx, k, body) }
 	return duplex.Open(start, dial, func(err error) error { return c.lost(ctx, k, err) })
 }
 
-// Tunnel connects to a TCP port of a machine, until ctx ends. The tunnel must
-// be closed. Codes: invalid, not_found, failed_precondition (it does not run),
-// unavailable (nothing listens there).
+// Tunnel connects to a TCP port of a machine until ctx ends. The caller must close the tunnel. Errors: invalid,
+// not_found, failed_precondition (it is not running), unavailable (nothing listens on the port).
 func (c *Client) Tunnel(ctx context.Context, app bourse.AppName, id bourse.MachineID, port uint16) (*Tunnel, error) {
 	k := call{method: http.MethodPost, path: machinePath(app, id, "tunnel"), query: url.Values{"port": {strconv.Itoa(int(port))}}}
 	r, w := io.Pipe()
-	reply, err := c.both(ctx, k, r)
+	reply, err := c.openDuplex(ctx, k, r)
 	if err != nil {
 		return nil, err
 	}
 	return &Tunnel{ReadCloser: reply, body: w}, nil
 }
 
-// Tunnel is a connection to a port of a machine. When the machine ends its
-// side, Read returns io.EOF and nothing more arrives there.
+// Tunnel is a connection to a machine's port. When the machine closes its side, Read returns io.EOF and later writes
+// are discarded.
 type Tunnel struct {
 	io.ReadCloser
 	body *io.PipeWriter
@@ -59,21 +56,21 @@ type Tunnel struct {
 // Write sends bytes to the machine. It blocks while the machine does not read.
 func (t *Tunnel) Write(p []byte) (int, error) { return t.body.Write(p) }
 
-// CloseWrite ends what is sent; the machine sees the end of its input.
+// CloseWrite closes the sending side; the machine reads the end of its input.
 func (t *Tunnel) CloseWrite() error { return t.body.Close() }
 
-// Close ends the connection. Repeated calls do no harm.
+// Close closes the connection. It may be called repeatedly.
 func (t *Tunnel) Close() error {
-	_ = t.body.CloseWithError(errLeft) // no effect after CloseWrite
+	_ = t.body.CloseWithError(errClosed) // no effect after CloseWrite
 	return t.ReadCloser.Close()
 }
 
-var errLeft = errors.New("the stream was closed")
+var errClosed = errors.New("the stream was closed")
 
-// both opens a call whose body is sent while its reply comes.
-func (c *Client) both(ctx context.Context, k call, body io.ReadCloser) (io.ReadCloser, error) {
+// openDuplex opens a call whose body is sent while its reply arrives.
+func (c *Client) openDuplex(ctx context.Context, k call, body io.ReadCloser) (io.ReadCloser, error) {
 	k.body = body
-	stop := context.AfterFunc(ctx, func() { _ = body.Close() }) // a transport of HTTP/1 waits for who reads it, also when ctx has ended
+	stop := context.AfterFunc(ctx, func() { _ = body.Close() }) // an HTTP/1 transport waits for the body's reader even after ctx has ended
 	resp, err := c.send(ctx, k)
 	stop()
 	if err == nil && resp.StatusCode > 299 {
@@ -85,11 +82,11 @@ func (c *Client) both(ctx context.Context, k call, body io.ReadCloser) (io.ReadC
 		return nil, err
 	}
 	r := &received{ReadCloser: resp.Body, body: body}
-	r.stop = context.AfterFunc(ctx, func() { _ = r.end() }) // a transport of HTTP/2 that reads body does not look
+	r.stop = context.AfterFunc(ctx, func() { _ = r.end() }) // an HTTP/2 transport that is reading body does not check ctx
 	return r, nil
 }
 
-// received is a reply whose end is that of its request's body, too.
+// received is a reply that closes its request's body as well.
 type received struct {
 	io.ReadCloser
 	body io.Closer

@@ -17,7 +17,7 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// replying serves one reply to everything and keeps the last request.
+// replying serves the same reply to all requests and stores the last request.
 func replying(t *testing.T, status int, body string, header ...string) (*machinesapi.Client, *http.Request) {
 	t.Helper()
 	last := &http.Request{}
@@ -52,12 +52,12 @@ func TestCreateSendsAndReads(t *testing.T) {
 	}
 }
 
-// Ids come from people: none may lead to another path.
+// IDs come from users. None may lead to another path.
 func TestPathsAreEscaped(t *testing.T) {
 	client, last := replying(t, 200, `{}`)
 	_, _ = client.Machine(t.Context(), "../../x", "a/b?c")
 	if got := last.URL.EscapedPath(); got != "/v1/apps/..%2F..%2Fx/machines/a%2Fb%3Fc" {
-		t.Errorf("asked for %s", got)
+		t.Errorf("requested %s", got)
 	}
 }
 
@@ -68,12 +68,12 @@ func TestErrorReplies(t *testing.T) {
 		code   bourse.Code
 		text   string
 	}{
-		"the code in the body decides": {409, `{"error":"no","code":"already_exists"}`, bourse.CodeAlreadyExists, "no"},
-		"a prefix is for machines":     {404, `{"error":"not_found: machine not found","code":"not_found"}`, bourse.CodeNotFound, "machine not found"},
-		"of another server":            {412, `{"error":"failed_precondition: no"}`, bourse.CodeFailedPrecondition, "no"},
-		"of a proxy":                   {503, `<html>busy</html>`, bourse.CodeUnavailable, "503 Service Unavailable: <html>busy</html>"},
-		"of a proxy that gave up":      {504, ``, bourse.CodeTimeout, "504 Gateway Timeout"},
-		"of no known kind":             {418, `null`, bourse.CodeInternal, "418 I'm a teapot: null"},
+		"the code in the body takes precedence": {409, `{"error":"no","code":"already_exists"}`, bourse.CodeAlreadyExists, "no"},
+		"a prefix is for machines":              {404, `{"error":"not_found: machine not found","code":"not_found"}`, bourse.CodeNotFound, "machine not found"},
+		"of another server":                     {412, `{"error":"failed_precondition: no"}`, bourse.CodeFailedPrecondition, "no"},
+		"of a proxy":                            {503, `<html>busy</html>`, bourse.CodeUnavailable, "503 Service Unavailable: <html>busy</html>"},
+		"of a proxy that gave up":               {504, ``, bourse.CodeTimeout, "504 Gateway Timeout"},
+		"of no known kind":                      {418, `null`, bourse.CodeInternal, "418 I'm a teapot: null"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			client, _ := replying(t, c.status, c.body, "fly-request-id", "r1")
@@ -94,12 +94,12 @@ func TestEveryStatusHasACode(t *testing.T) {
 		got := machinesapi.CodeOfStatus(code.Status())
 		shared := got.Status() == code.Status() || code == bourse.CodeInsufficient
 		if got != code && !shared {
-			t.Errorf("%s has status %d, which reads as %s", code, code.Status(), got)
+			t.Errorf("%s has status %d, which is decoded as %s", code, code.Status(), got)
 		}
 	}
 }
 
-// Without a reply, the code reports whether something may have happened.
+// Without a reply, the code tells whether the request may have had an effect.
 func TestNoReply(t *testing.T) {
 	t.Run("nobody listens", func(t *testing.T) {
 		l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
@@ -153,27 +153,26 @@ func TestQueries(t *testing.T) {
 		Deleted: true, Leases: true, Summary: true, Region: "gru", States: []bourse.State{"started", "stopped"}, Metadata: map[string]string{"k": "v"},
 	})
 	if want := "include_deleted=true&include_leases=true&metadata.k=v&region=gru&state=started&state=stopped&summary=true"; last.URL.RawQuery != want {
-		t.Errorf("asked ?%s, want ?%s", last.URL.RawQuery, want)
+		t.Errorf("requested ?%s, want ?%s", last.URL.RawQuery, want)
 	}
 	if err != nil || !cmp.Equal(silent, []bourse.WorkerID{"w1", "w2"}) {
-		t.Errorf("silent are %v, %v", silent, err)
+		t.Errorf("unreachable workers: %v, %v", silent, err)
 	}
 	client, last = replying(t, 200, `{"ok":true,"state":"started","version":"v","event_id":"e"}`)
 	reply, err := client.Wait(t.Context(), "shop", "148e21ea1d5389", machinesapi.WaitMachine{
 		States: []string{"started", machinesapi.StateSettled}, Timeout: bourse.Duration(5 * time.Second), Version: "v", After: "a",
 	})
 	if want := "from_event_id=a&state=started&state=settled&timeout=5s&version=v"; err != nil || last.URL.RawQuery != want || reply.EventID != "e" {
-		t.Errorf("asked ?%s for %+v, %v; want ?%s", last.URL.RawQuery, reply, err, want)
+		t.Errorf("requested ?%s for %+v, %v; want ?%s", last.URL.RawQuery, reply, err, want)
 	}
 	client, last = replying(t, 200, `{"ok":true}`)
 	if err := client.Restart(t.Context(), "shop", "148e21ea1d5389", machinesapi.RestartMachine{ForceStop: true, Signal: "SIGTERM", Timeout: bourse.Duration(time.Second)}, "n"); err != nil ||
 		last.URL.RawQuery != "force_stop=true&signal=SIGTERM&timeout=1s" || last.Header.Get("fly-machine-lease-nonce") != "n" {
-		t.Errorf("asked ?%s with %v, %v", last.URL.RawQuery, last.Header, err)
+		t.Errorf("requested ?%s with %v, %v", last.URL.RawQuery, last.Header, err)
 	}
 }
 
-// TestEveryCallSendsItsPath is a table of the small calls: what they send, and
-// that they read what comes back.
+// TestEveryCallSendsItsPath is a table of the small calls: what they send, and that they decode the reply.
 func TestEveryCallSendsItsPath(t *testing.T) {
 	const base = "/v1/apps/shop/machines/148e21ea1d5389/"
 	for want, c := range map[string]struct {

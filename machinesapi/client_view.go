@@ -10,12 +10,10 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Query queries the broker's view. The request is made when the answer is ranged
-// over, and may be made again that way; leaving the loop ends it. The answer
-// is complete if its last line is an End; any other end of it is an error.
-// Codes: invalid (the statement; or what it asks for is too much), timeout
-// (it took too long), rate_limited, unavailable (nothing was read, or the
-// answer broke off).
+// Query queries the broker's view. The request is sent when the caller ranges over the result, which may be repeated;
+// leaving the loop ends the request. The result is complete only if its last line is an End; otherwise it ends with
+// an error. Errors: invalid (the statement is invalid or its result too large), timeout (it took too long),
+// rate_limited, unavailable (nothing was read, or the stream broke).
 func (c *Client) Query(ctx context.Context, q ViewQuery) iter.Seq2[ViewLine, error] {
 	return func(yield func(ViewLine, error) bool) {
 		k := call{method: http.MethodPost, path: path("view", "queries"), in: q, reads: true}
@@ -37,29 +35,26 @@ func (c *Client) Query(ctx context.Context, q ViewQuery) iter.Seq2[ViewLine, err
 	}
 }
 
-// Subscription is a query whose answer is kept up to date. It is read by one
-// goroutine.
+// Subscription is a query whose result is kept up to date. It must be read by a single goroutine.
 type Subscription struct {
-	ID string // for [Client.Resume]; "" when the server sent none
+	ID string // for [Client.Resume]; "" if the server sent none
 
 	client *Client
-	ctx    context.Context //nolint:containedctx // of the request that is being read
+	ctx    context.Context //nolint:containedctx // the context of the request whose reply is being read
 	call   call
 	resp   *http.Response
 	stream viewStream
 }
 
-// Subscribe makes a query and then yields every change of its answer, until
-// ctx ends or the subscription is closed. Codes: as [Client.Query], and
-// rate_limited when there are too many subscriptions.
+// Subscribe makes a query and then yields all changes of its result until ctx ends or the subscription is closed.
+// Errors: those of [Client.Query], and rate_limited if there are too many subscriptions.
 func (c *Client) Subscribe(ctx context.Context, q ViewQuery) (*Subscription, error) {
 	k := call{method: http.MethodPost, path: path("view", "subscriptions"), in: q, reads: true}
 	return c.subscription(ctx, k, viewStream{live: true})
 }
 
-// Resume continues a subscription after a change, on the broker that has
-// it. Codes: not_found (it, or what followed the change, is no longer
-// kept: subscribe again), unavailable, rate_limited.
+// Resume continues a subscription after a change, on the broker that has the subscription. Errors: not_found (the
+// subscription, or the changes after from, are no longer available: subscribe again), unavailable, rate_limited.
 func (c *Client) Resume(ctx context.Context, id string, from uint64) (*Subscription, error) {
 	k := call{
 		method: http.MethodGet, path: path("view", "subscriptions", id),
@@ -80,9 +75,9 @@ func (c *Client) subscription(ctx context.Context, k call, v viewStream) (*Subsc
 	return &Subscription{ID: resp.Header.Get(HeaderSubscription), client: c, ctx: ctx, call: k, resp: resp, stream: v}, nil
 }
 
-// Lines yields the lines as they come, once. It ends with an error in any case:
-// canceled, when ctx has ended; unavailable, when the stream broke off or its
-// reader was too slow: then [Client.Resume] continues.
+// Lines yields the lines as they arrive. It can be used once. It always ends with an error: canceled if ctx has
+// ended, or unavailable if the stream broke or its reader was too slow. In the latter cases, [Client.Resume]
+// continues.
 func (s *Subscription) Lines() iter.Seq2[ViewLine, error] {
 	return func(yield func(ViewLine, error) bool) {
 		for line, err := range s.stream.lines(s.resp.Body) {
@@ -96,10 +91,10 @@ func (s *Subscription) Lines() iter.Seq2[ViewLine, error] {
 	}
 }
 
-// Change is the last change that was read: what to resume from.
+// Change returns the number of the last change that was read, from which to resume.
 func (s *Subscription) Change() uint64 { return s.stream.change }
 
-// Close ends the stream. The server keeps the subscription for a while.
+// Close ends the stream. The server retains the subscription temporarily.
 func (s *Subscription) Close() error { return s.resp.Body.Close() }
 
 // ViewHealth returns the state of every member's copy of the view.
@@ -107,10 +102,9 @@ func (c *Client) ViewHealth(ctx context.Context) (ViewHealth, error) {
 	return ask[ViewHealth](ctx, c, call{method: http.MethodGet, path: path("view", "health")})
 }
 
-// brokenOff returns the error of the end of a stream: the server's,
-// or that the connection broke.
+// brokenOff returns the error that ended a stream: the server's error, or a connection error.
 func (c *Client) brokenOff(ctx context.Context, k call, resp *http.Response, err error) error {
-	e, ok := err.(*bourse.Error) //nolint:errorlint // made by the decoder, which wraps what it read
+	e, ok := err.(*bourse.Error) //nolint:errorlint // created by the decoder, which does not wrap it
 	if !ok || ctx.Err() != nil {
 		return c.lost(ctx, k, err)
 	}

@@ -7,25 +7,25 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Workers lists every worker that the broker knows, by region and id.
+// Workers lists all workers that the broker knows, by region and ID.
 func (c *Client) Workers(ctx context.Context) ([]Worker, error) {
 	out, err := ask[WorkerList](ctx, c, call{method: http.MethodGet, path: path("workers")})
 	return out.Workers, err
 }
 
-// Worker shows one worker. Codes: not_found.
+// Worker returns one worker. Errors: not_found.
 func (c *Client) Worker(ctx context.Context, id bourse.WorkerID) (Worker, error) {
 	return ask[Worker](ctx, c, call{method: http.MethodGet, path: path("workers", string(id))})
 }
 
-// Operator returns the calls that change workers, for who runs the cluster.
+// Operator returns a client for the calls that change workers.
 func (c *Client) Operator() Operator { return Operator{c} }
 
-// Operator are the calls that change workers.
+// Operator calls the API to change workers. It requires a token of the whole cluster.
 type Operator struct{ c *Client }
 
-// Cordon has a worker refuse every new order from the reply on, or take orders again. What
-// it has goes on. Codes: not_found, unavailable (it does not answer).
+// Cordon makes a worker refuse all new orders, or accept orders again. Its machines are not affected. Errors:
+// not_found, unavailable (it does not answer).
 func (o Operator) Cordon(ctx context.Context, id bourse.WorkerID, cordon bool) (Worker, error) {
 	verb := "cordon"
 	if !cordon {
@@ -34,32 +34,29 @@ func (o Operator) Cordon(ctx context.Context, id bourse.WorkerID, cordon bool) (
 	return ask[Worker](ctx, o.c, call{method: http.MethodPost, path: path("workers", string(id), verb)})
 }
 
-// Forget has the cluster forget a worker that is down or stopped, with its
-// machines and volumes, and returns what it was. Codes: not_found,
-// failed_precondition (it is there).
+// Forget removes a worker that is down or stopped from the cluster, together with its machines and volumes, and
+// returns its last state. Errors: not_found, failed_precondition (it is running).
 func (o Operator) Forget(ctx context.Context, id bourse.WorkerID) (Worker, error) {
 	return ask[Worker](ctx, o.c, call{method: http.MethodDelete, path: path("workers", string(id))})
 }
 
-// Runs lists a worker's durable runs, ended ones too when asked for. Codes:
-// not_found.
+// Runs lists a worker's durable runs, and ended ones if requested. Errors: not_found.
 func (c *Client) Runs(ctx context.Context, id bourse.WorkerID, ended bool) ([]Run, error) {
-	out, err := ask[RunList](ctx, c, call{method: http.MethodGet, path: path("workers", string(id), "runs"), query: query("ended", yes(ended))})
+	out, err := ask[RunList](ctx, c, call{method: http.MethodGet, path: path("workers", string(id), "runs"), query: query("ended", boolParam(ended))})
 	return out.Runs, err
 }
 
-// RunVerb is what a person does with a run.
+// RunVerb is an operator's action on a run.
 type RunVerb string
 
-// The verbs of runs.
+// Actions on runs.
 const (
-	RunRetry  RunVerb = "retry"  // a stuck one tries its step again
-	RunSkip   RunVerb = "skip"   // a stuck one goes on with the next step
-	RunCancel RunVerb = "cancel" // it ends
+	RunRetry  RunVerb = "retry"  // retries the failed step of a stuck run
+	RunSkip   RunVerb = "skip"   // continues a stuck run with the next step
+	RunCancel RunVerb = "cancel" // ends a run
 )
 
-// ActOnRun does something with a run of a worker. Codes: not_found,
-// failed_precondition.
+// ActOnRun performs an action on a worker's run. Errors: not_found, failed_precondition.
 func (c *Client) ActOnRun(ctx context.Context, id bourse.WorkerID, run string, verb RunVerb) (Run, error) {
 	return ask[Run](ctx, c, call{method: http.MethodPost, path: path("workers", string(id), "runs", run, string(verb))})
 }

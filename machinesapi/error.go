@@ -16,7 +16,7 @@ func CodeOfStatus(status int) bourse.Code {
 	case http.StatusRequestEntityTooLarge, http.StatusUnprocessableEntity, http.StatusMethodNotAllowed:
 		return bourse.CodeInvalid
 	case http.StatusBadGateway, http.StatusGatewayTimeout:
-		// A proxy that timed out cannot know whether the server had begun.
+		// A proxy that timed out does not know whether the server had started.
 		return bourse.CodeTimeout
 	}
 	for _, code := range bourse.Codes() {
@@ -30,36 +30,36 @@ func CodeOfStatus(status int) bourse.Code {
 // ErrorStatus is the value of an error body's "status" field.
 type ErrorStatus string
 
-// The words that clients of the Machines API know.
+// Values that clients of the Machines API know.
 const (
 	StatusUnknown              ErrorStatus = "unknown"
 	StatusInsufficientCapacity ErrorStatus = "insufficient_capacity"
 	StatusNameTaken            ErrorStatus = "name_taken"
-	StatusVolumePlacement      ErrorStatus = "volume_placement_capacity" // of a volume, or of the machine on one
+	StatusVolumePlacement      ErrorStatus = "volume_placement_capacity" // for a volume, or for a machine with a volume
 )
 
-// ErrorBody is the body of every reply past 299.
+// ErrorBody is the body of every reply with a status above 299.
 type ErrorBody struct {
-	Error  string      `json:"error"` // for people; parts of it are matched by clients
+	Error  string      `json:"error"` // for people; clients match parts of it
 	Status ErrorStatus `json:"status"`
 	Code   bourse.Code `json:"code,omitempty"`
 
-	OrderID   bourse.OrderID   `json:"order_id,omitempty"` // of a create that was not filled
-	Refusals  []bourse.Refusal `json:"refusals,omitempty"` // why, worker by worker
+	OrderID   bourse.OrderID   `json:"order_id,omitempty"` // of a create request that was not filled
+	Refusals  []bourse.Refusal `json:"refusals,omitempty"` // the reasons, worker by worker
 	RequestID string           `json:"request_id,omitempty"`
 }
 
-// The texts of errors of codes unauthorized and forbidden.
+// Texts of errors with the codes unauthorized and forbidden.
 const (
-	UnauthorizedText = "Authenticate: token validation error" // of code unauthorized; of a token that was good the reason follows, after ": "
-	ForbiddenText    = "unauthorized"                         // as the Machines API has it: the app is not the token's
-	ClusterOnlyText  = "unauthorized: this takes a token of the whole cluster, and yours is of an organization or of apps"
+	UnauthorizedText = "Authenticate: token validation error" // for unauthorized; if the token was once valid, the reason follows after ": "
+	ForbiddenText    = "unauthorized"                         // as in the Machines API: the token is not valid for the app
+	ClusterOnlyText  = "unauthorized: this requires a token for the whole cluster, but yours is for an organization or apps"
 	ReadOnlyText     = "unauthorized: the token is read-only"
-	MachinesOnlyText = "unauthorized: the token is for other machines, or for machines alone"
-	QuotaText        = "quota exceeded: " // begins it
+	MachinesOnlyText = "unauthorized: the token is for other machines, or only for machines"
+	QuotaText        = "quota exceeded: " // prefix
 )
 
-// The texts that begin errors, where clients look for parts of them.
+// Prefixes of errors. Clients search for parts of them.
 const (
 	NoCapacityText = noRoomText + reserveText + "machine: "
 	HostFullText   = "aborted: could not reserve resource for machine: "
@@ -71,8 +71,7 @@ const (
 	PinnedText  = "insufficient resources to create new machine with existing volume '%s': "
 )
 
-// prefixes begin the texts of errors about machines, where clients of the
-// Machines API are used to them.
+// prefixes are the prefixes of errors about machines that clients of the Machines API expect.
 var prefixes = map[bourse.Code]string{
 	bourse.CodeNotFound:           "not_found: ",
 	bourse.CodeFailedPrecondition: "failed_precondition: ",
@@ -80,9 +79,8 @@ var prefixes = map[bourse.Code]string{
 	bourse.CodeInsufficient:       HostFullText,
 }
 
-// WithPrefix writes the text of an error about a machine as the Machines API
-// does, with the code's words in front. It changes nothing when they are there
-// already or the API has none.
+// WithPrefix adds the Machines API's prefix for a code to the text of an error about a machine. It returns the text
+// unchanged if it already has the prefix or the API has none.
 func WithPrefix(code bourse.Code, text string) string {
 	prefix := prefixes[code]
 	if strings.HasPrefix(text, prefix) {
@@ -91,15 +89,15 @@ func WithPrefix(code bourse.Code, text string) string {
 	return prefix + text
 }
 
-// withoutPrefix undoes WithPrefix, and takes away what else only clients look for:
-// people see the code elsewhere, and read each fact once.
+// withoutPrefix reverses WithPrefix, and removes other text that only clients search for. People see the code
+// separately.
 func withoutPrefix(code bourse.Code, text string) string {
 	text = strings.TrimPrefix(text, prefixes[code])
 	for _, lead := range []string{NoVolumeText, noRoomText, NameTakenText} {
 		text = strings.TrimPrefix(text, lead)
 	}
 	if rest, ok := strings.CutPrefix(text, reserveText); ok {
-		if _, after, ok := strings.Cut(rest, ": "); ok { // what it was for
+		if _, after, ok := strings.Cut(rest, ": "); ok { // skip the object's name
 			text = after
 		}
 	}

@@ -10,52 +10,52 @@ import (
 type Event struct {
 	ID        bourse.EventID   `json:"id"`
 	Type      bourse.EventType `json:"type"`
-	Status    bourse.State     `json:"status"`           // after it
-	Source    string           `json:"source"`           // who caused it: user or worker
+	Status    bourse.State     `json:"status"`           // state after the event
+	Source    string           `json:"source"`           // the cause: user or worker
 	Timestamp int64            `json:"timestamp"`        // milliseconds since 1970
-	Reason    string           `json:"reason,omitempty"` // Bourse's own: why its worker did this
+	Reason    string           `json:"reason,omitempty"` // added by Bourse: why the worker did this
 	Request   *EventRequest    `json:"request,omitempty"`
-	Added     *EventAdded      `json:"x-bourse,omitempty"` // Bourse's own
+	Added     *EventAdded      `json:"x-bourse,omitempty"` // added by Bourse
 }
 
-// EventAdded is what Bourse says of an event beside what the Machines API does.
+// EventAdded contains Bourse's additions to an event.
 type EventAdded struct {
-	By string `json:"by"` // the name of the token with which a user caused it
+	By string `json:"by"` // name of the token with which a user caused it
 }
 
-// maxBy bounds the name of a token: it comes from the worker, and people read it.
-const maxBy = 64
+// maxTokenName limits the length of a token's name, which comes from the worker and is shown to people.
+const maxTokenName = 64
 
-// EventRequest is the detail of an exit event, or of a pull event.
+// EventRequest contains the details of an exit event or a pull event.
 type EventRequest struct {
 	ExitEvent    *ExitEvent `json:"exit_event,omitempty"`
 	RestartCount int        `json:"restart_count"`
 	Pull         *PullEvent `json:"pull,omitempty"`
 }
 
-// ExitEvent is how a machine's program ended.
+// ExitEvent describes how a machine's program ended.
 type ExitEvent struct {
-	ExitCode      int    `json:"exit_code"`       // 128 and the signal when one ended it; -1: unknown
-	GuestExitCode int    `json:"guest_exit_code"` // the same
+	ExitCode      int    `json:"exit_code"`       // 128 plus the signal if a signal ended it; -1: unknown
+	GuestExitCode int    `json:"guest_exit_code"` // same as ExitCode
 	GuestSignal   int    `json:"guest_signal"`    // -1: none
-	Signal        int    `json:"signal"`          // the same
+	Signal        int    `json:"signal"`          // same as GuestSignal
 	OOMKilled     bool   `json:"oom_killed"`
 	RequestedStop bool   `json:"requested_stop"`
 	Restarting    bool   `json:"restarting"`
-	ExitedAt      string `json:"exited_at"` // RFC 3339; a number would break fly-go
+	ExitedAt      string `json:"exited_at"` // RFC 3339; fly-go cannot decode a number here
 	Error         string `json:"error,omitempty"`
 }
 
-// PullEvent is Bourse's own: the detail of a pull event, one as the pull begins and one
-// after it.
+// PullEvent contains the details of a pull event. Bourse adds one such event at the start of a pull and one at its
+// end.
 type PullEvent struct {
 	Image  string `json:"image"`
-	Bytes  int64  `json:"bytes"`             // to be pulled as it begins, the image's after it
-	TookMS int64  `json:"took_ms,omitempty"` // after it
+	Bytes  int64  `json:"bytes"`             // at the start: bytes to pull; at the end: the image's size
+	TookMS int64  `json:"took_ms,omitempty"` // at the end
 	Done   bool   `json:"done"`
 }
 
-// FromEvents shows events in the order in which they are given.
+// FromEvents converts events, preserving their order.
 func FromEvents(events []bourse.Event) []Event {
 	out := make([]Event, len(events))
 	for i := range events {
@@ -64,12 +64,11 @@ func FromEvents(events []bourse.Event) []Event {
 	return out
 }
 
-// FromEvent shows one event. Clients read the exit event of type exit without
-// a check, so such an event always has one.
+// FromEvent converts an event. An exit event always has an ExitEvent, because clients dereference it without a check.
 func FromEvent(e *bourse.Event) Event {
 	out := Event{ID: e.ID, Type: e.Type, Status: e.State, Source: string(e.Source), Timestamp: e.At.UnixMilli(), Reason: e.Reason}
 	if e.By != "" {
-		out.Added = &EventAdded{By: strings.ToValidUTF8(e.By[:min(len(e.By), maxBy)], "")}
+		out.Added = &EventAdded{By: strings.ToValidUTF8(e.By[:min(len(e.By), maxTokenName)], "")}
 	}
 	exit := e.Exit
 	if exit == nil && e.Type == bourse.EventExit {
@@ -93,8 +92,8 @@ func fromExit(e *bourse.ExitEvent) *ExitEvent {
 	}
 }
 
-// ExitStatus returns an exit's code and signal as the API writes them: a signal
-// has the code that a shell would return, and -1 means no signal.
+// ExitStatus returns an exit's code and signal as in the API: the code of a signal is the one that a shell would
+// return, and signal -1 means none.
 func ExitStatus(e bourse.Exit) (code, signal int) {
 	if e.Signal > 0 {
 		return 128 + e.Signal, e.Signal

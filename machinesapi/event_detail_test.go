@@ -12,9 +12,9 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// Everything that an event says of an exit or of a pull is shown: a field that
-// FromEvent forgets makes no difference to what it returns.
-func TestEveryDetailOfAnEventIsShown(t *testing.T) {
+// FromEvent converts all fields of an exit or a pull. If it ignores a field, changing the field does not change the
+// result.
+func TestFromEventConvertsEveryField(t *testing.T) {
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	for name, detail := range map[string]func() (*bourse.Event, reflect.Value){
 		"exit": func() (*bourse.Event, reflect.Value) {
@@ -43,25 +43,25 @@ func TestEveryDetailOfAnEventIsShown(t *testing.T) {
 				f.SetString("x")
 			case reflect.Struct:
 				if f.Type() != reflect.TypeFor[time.Time]() {
-					continue // of a case of its own
+					continue // has its own case
 				}
 				f.Set(reflect.ValueOf(at.Add(time.Hour)))
 			default:
 				t.Fatalf("%s: a field of kind %s", name, f.Kind())
 			}
 			if cmp.Equal(plain, machinesapi.FromEvent(e)) {
-				t.Errorf("%s: %s is not shown", name, v.Type().Field(i).Name)
+				t.Errorf("%s: %s is ignored", name, v.Type().Field(i).Name)
 			}
 		}
 	}
 }
 
-// The name of a token in an event is bounded: it comes from the worker.
-func TestAnEventNamesItsToken(t *testing.T) {
+// The token's name in an event is limited in length, because it comes from the worker.
+func TestFromEventLimitsTokenName(t *testing.T) {
 	for by, want := range map[string]string{"": "", "ci": "ci", strings.Repeat("ä", 100): strings.Repeat("ä", 32), strings.Repeat("a", 63) + "ä": strings.Repeat("a", 63)} {
 		got := machinesapi.FromEvent(&bourse.Event{Type: bourse.EventStop, Source: bourse.SourceUser, By: by})
 		if got.Source != "user" || (got.Added == nil) != (want == "") || got.Added != nil && got.Added.By != want {
-			t.Errorf("%q is shown as %+v", by, got.Added)
+			t.Errorf("%q is converted to %+v", by, got.Added)
 		}
 	}
 }

@@ -6,22 +6,22 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Geography is where a region is. Regions are named by their operators; those that
-// have the code of an airport, as on other platforms, are where it is.
+// Geography is a region's location. Operators choose the names of regions. A region named with an airport code, as on
+// other platforms, has the airport's location.
 type Geography struct {
 	City      string
-	Continent string // as the Machines API has it: europe, north_america
+	Continent string // as in the Machines API, such as europe or north_america
 	Latitude  float64
 	Longitude float64
 }
 
-// GeographyOf returns where a region is, false for a code that is no known airport's.
+// GeographyOf returns a region's location. It returns false if the region's name is not a known airport code.
 func GeographyOf(code bourse.Region) (Geography, bool) {
 	g, ok := airports[code]
 	return g, ok
 }
 
-// Kilometers returns how far it is to another place.
+// Kilometers returns the distance to another location.
 func (g Geography) Kilometers(to Geography) float64 {
 	const earth, degree = 6371, math.Pi / 180
 	a, b, l := g.Latitude*degree, to.Latitude*degree, (g.Longitude-to.Longitude)*degree

@@ -13,25 +13,25 @@ type WorkerImage struct {
 	bourse.Image
 }
 
-// ImageList is the reply of the images calls.
+// ImageList is the reply with images.
 type ImageList struct {
 	Images []WorkerImage `json:"images"`
 }
 
-// ImageTarget is the workers that are meant: all, those of a region, or one.
+// ImageTarget selects workers: all, those of a region, or one.
 type ImageTarget struct {
 	Region bourse.Region   `json:"region,omitempty"`
 	Worker bourse.WorkerID `json:"worker,omitempty"`
 }
 
-// PullImage is the body of a pull ahead of the machines that need it.
+// PullImage is the body of a request to pull an image before a machine needs it.
 type PullImage struct {
 	Image string `json:"image"`
 	ImageTarget
 }
 
-// PullLine is one line of a pull's reply: how far one worker has come. Its last
-// line of a worker has Done, or the Error that ended the pull there.
+// PullLine is one line of a pull's reply: the progress of one worker. A worker's last line has Done, or the Error
+// that ended the pull there.
 type PullLine struct {
 	Worker bourse.WorkerID `json:"worker"`
 	Region bourse.Region   `json:"region"`
@@ -40,7 +40,7 @@ type PullLine struct {
 	Error  *ErrorBody      `json:"error,omitempty"`
 }
 
-// Err returns the error that ended the pull on the line's worker, nil if none did.
+// Err returns the error that ended the pull on the line's worker, or nil.
 func (l *PullLine) Err() error {
 	if l.Error == nil {
 		return nil
@@ -48,18 +48,18 @@ func (l *PullLine) Err() error {
 	return &bourse.Error{Code: l.Error.Code, Message: withoutPrefix(l.Error.Code, l.Error.Error)}
 }
 
-// Usage is what a machine uses, and its limits. What its host does not
-// account is -1; a limit of 0 is none.
+// Usage is a machine's resource usage and limits. A value of -1 means that the host does not measure it; a limit of 0
+// means no limit.
 type Usage struct {
 	At        time.Time         `json:"at"`
-	CPUMS     int64             `json:"cpu_ms"`       // since it started
-	Throttled int64             `json:"throttled_ms"` // that it waited for its quota
-	CPUs      float64           `json:"cpus"`         // cores in use, over the last seconds
+	CPUMS     int64             `json:"cpu_ms"`       // since the start
+	Throttled int64             `json:"throttled_ms"` // time spent waiting for the CPU quota
+	CPUs      float64           `json:"cpus"`         // cores used over the last seconds
 	CPULimit  float64           `json:"cpu_limit"`    // cores
 	Memory    int64             `json:"memory_bytes"` // without the page cache
 	MemLimit  int64             `json:"memory_limit_bytes"`
 	PIDs      int64             `json:"pids"`
-	Read      int64             `json:"read_bytes"` // from disks, since it started
+	Read      int64             `json:"read_bytes"` // from disks, since the start
 	Written   int64             `json:"written_bytes"`
-	Tasks     *bourse.TaskTally `json:"tasks,omitempty"` // that a warm machine has run, since its worker's daemon began
+	Tasks     *bourse.TaskTally `json:"tasks,omitempty"` // tasks that a warm machine has run since its worker's daemon started
 }

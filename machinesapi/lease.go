@@ -2,28 +2,28 @@ package machinesapi
 
 import "github.com/bourse-dev/bourse"
 
-// LeaseRequest is the optional body of a lease request.
+// LeaseRequest is the optional body of a request for a lease.
 type LeaseRequest struct {
 	TTL         int64  `json:"ttl,omitempty"` // seconds; default 60
 	Description string `json:"description,omitempty"`
 }
 
-// LeaseEnvelope is the reply of lease calls.
+// LeaseEnvelope is the reply to lease requests.
 type LeaseEnvelope struct {
 	Status string `json:"status"` // "success"
 	Data   Lease  `json:"data"`
 }
 
-// Lease is a machine's lease as its holder sees it.
+// Lease is a machine's lease as shown to its holder.
 type Lease struct {
 	Nonce       string            `json:"nonce"`
 	ExpiresAt   int64             `json:"expires_at"` // seconds since 1970
 	Owner       string            `json:"owner"`
 	Description string            `json:"description"`
-	Version     bourse.InstanceID `json:"version"` // of the machine
+	Version     bourse.InstanceID `json:"version"` // the machine's version
 }
 
-// LeaseInfo is a machine's lease as others see it.
+// LeaseInfo is a machine's lease as shown to others.
 type LeaseInfo struct {
 	Owner       string `json:"owner"`
 	Description string `json:"description"`
@@ -36,14 +36,14 @@ type Released struct {
 	Data   OK     `json:"data"`
 }
 
-// FromLease shows a lease of the machine's version to its holder.
+// FromLease converts a lease for its holder. version is the machine's version.
 func FromLease(l *bourse.Lease, version bourse.InstanceID) LeaseEnvelope {
 	return LeaseEnvelope{Status: "success", Data: Lease{
 		Nonce: l.Nonce, ExpiresAt: l.ExpiresAt.Unix(), Owner: l.Owner, Description: l.Description, Version: version,
 	}}
 }
 
-// InfoFromLease shows a lease to others.
+// InfoFromLease converts a lease for others.
 func InfoFromLease(l *bourse.Lease) *LeaseInfo {
 	return &LeaseInfo{Owner: l.Owner, Description: l.Description, ExpiresAt: l.ExpiresAt.Unix()}
 }

@@ -13,7 +13,7 @@ import (
 
 var noon = time.Date(2026, 3, 4, 12, 0, 0, 123456789, time.FixedZone("west", -3*3600))
 
-// The whole shape of a machine, as clients of the Machines API read it.
+// The complete JSON of a machine, as clients of the Machines API decode it.
 func TestMachineShape(t *testing.T) {
 	m := bourse.Machine{
 		ID: "148e21ea1d5389", Name: "web", App: "shop", Worker: "w1", Region: "gru", Order: "01J00000000000000000000000",
@@ -61,7 +61,7 @@ func TestMachineShape(t *testing.T) {
 		t.Errorf("machine (-want +got):\n%s", diff)
 	}
 	if m.Config.Guest != nil {
-		t.Error("showing a machine changed it")
+		t.Error("converting a machine modified it")
 	}
 	var back machinesapi.Machine
 	if err := json.Unmarshal(raw, &back); err != nil || back.ID != m.ID || back.Config.Image != "nginx" {
@@ -69,9 +69,8 @@ func TestMachineShape(t *testing.T) {
 	}
 }
 
-// An exit event is read without a check, so there is one even for an event
-// whose exit was lost.
-func TestAnExitAlwaysHasItsEvent(t *testing.T) {
+// Clients dereference exit_event without a check, so it exists even if the exit was lost.
+func TestExitEventIsNeverNil(t *testing.T) {
 	e := machinesapi.FromEvent(&bourse.Event{Type: bourse.EventExit, At: noon})
 	if e.Request == nil || e.Request.ExitEvent == nil || e.Request.ExitEvent.ExitCode != -1 || e.Request.ExitEvent.ExitedAt == "" {
 		t.Errorf("event is %+v", e)
@@ -91,7 +90,7 @@ func TestExitStatus(t *testing.T) {
 	}
 }
 
-// composed is what fly-go makes of an image_ref when it clones a machine.
+// composed returns the image name that fly-go composes from an image_ref when it clones a machine.
 func composed(r bourse.ImageRef) string {
 	s := r.Registry + "/" + r.Repository
 	if r.Tag != "" {
@@ -103,7 +102,7 @@ func composed(r bourse.ImageRef) string {
 	return s
 }
 
-func TestImagesComeTogetherAgain(t *testing.T) {
+func TestImageNameOfClonedMachine(t *testing.T) {
 	for image, want := range map[string]string{
 		"host":                              "/host:latest",
 		"nginx":                             "registry-1.docker.io/library/nginx:latest",
@@ -126,7 +125,7 @@ func TestImagesComeTogetherAgain(t *testing.T) {
 			t.Errorf("%s: its clone %s has %+v, want %+v", image, again, got, ref)
 		}
 		if image == bourse.ImageHost && again != bourse.ImageHost {
-			t.Errorf("a clone of host asks for %s", again)
+			t.Errorf("a clone of host requests %s", again)
 		}
 	}
 }
@@ -161,6 +160,6 @@ func TestLeaseShape(t *testing.T) {
 		t.Errorf("lease is %s, %v; want %s", raw, err, want)
 	}
 	if info, _ := json.Marshal(machinesapi.InfoFromLease(&l)); string(info) != `{"owner":"ann","description":"deploy","expires_at":1772636400}` {
-		t.Errorf("others see %s", info)
+		t.Errorf("as shown to others: %s", info)
 	}
 }

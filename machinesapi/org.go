@@ -2,17 +2,16 @@ package machinesapi
 
 import "github.com/bourse-dev/bourse"
 
-// OrgMachines is a page of an organization's machines, those that were changed
-// last at the end.
+// OrgMachines is a page of an organization's machines, the most recently changed last.
 type OrgMachines struct {
 	Machines     []OrgMachine     `json:"machines"`
-	NextCursor   string           `json:"next_cursor"` // "" at the end
+	NextCursor   string           `json:"next_cursor"` // "" on the last page
 	LastID       bourse.MachineID `json:"last_machine_id"`
 	LastUpdated  string           `json:"last_updated_at"` // RFC 3339
-	ErrorRegions []bourse.Region  `json:"error_regions"`   // some of whose workers did not answer
+	ErrorRegions []bourse.Region  `json:"error_regions"`   // regions with workers that did not answer
 }
 
-// OrgMachine is a machine in such a page.
+// OrgMachine is a machine in an organization's list.
 type OrgMachine struct {
 	ID        bourse.MachineID  `json:"id"`
 	Name      string            `json:"name"`
@@ -26,7 +25,7 @@ type OrgMachine struct {
 	Config    OrgMachineConfig  `json:"config"`
 }
 
-// OrgMachineConfig is what such a page has of a config.
+// OrgMachineConfig contains the parts of a config in an organization's list.
 type OrgMachineConfig struct {
 	Image    string            `json:"image"`
 	Guest    bourse.Guest      `json:"guest"`

@@ -12,49 +12,48 @@ type Region struct {
 	Name    string        `json:"name"`
 	Workers int           `json:"workers"`
 
-	// Of regions that are named after an airport.
+	// Location, for regions named with an airport code.
 	Latitude  float64 `json:"latitude,omitempty"`
 	Longitude float64 `json:"longitude,omitempty"`
 	GeoRegion string  `json:"geo_region,omitempty"`
 }
 
-// RegionList is the reply of the regions call.
+// RegionList is the reply with the regions.
 type RegionList struct {
 	Regions []Region      `json:"Regions"`
-	Nearest bourse.Region `json:"Nearest"` // to the broker: its own, or else by geography; "" when that is not known
+	Nearest bourse.Region `json:"Nearest"` // nearest to the broker: its own region, or otherwise by geography; "" if unknown
 }
 
-// Worker is what the exchange knows of one worker: as a member, and from
-// itself when it answered.
+// Worker describes a worker: its membership, and its own report if it answered.
 type Worker struct {
 	ID      bourse.WorkerID `json:"id"`
 	Region  bourse.Region   `json:"region"`
 	Address string          `json:"address"`
-	Tag     string          `json:"tag"` // how its machines' ids begin
+	Tag     string          `json:"tag"` // prefix of its machines' IDs
 	Leaving bool            `json:"leaving,omitempty"`
 	Status  WorkerStatus    `json:"status"`
 	Error   string          `json:"error,omitempty"` // why it did not answer
-	Facts   *bourse.Facts   `json:"facts,omitempty"` // nil unless it answered
+	Facts   *bourse.Facts   `json:"facts,omitempty"` // nil if it did not answer
 
-	// Of a worker that is down or stopped.
+	// For a worker that is down or stopped.
 	Since    time.Time `json:"since,omitzero"`
-	Earlier  bool      `json:"earlier,omitempty"`  // since before that: the broker has not seen it go
-	Machines int       `json:"machines,omitempty"` // that it had when it was last heard from
+	Earlier  bool      `json:"earlier,omitempty"`  // since an earlier time, because the broker has not observed the change
+	Machines int       `json:"machines,omitempty"` // number of machines when it was last reachable
 	Volumes  int       `json:"volumes,omitempty"`
 }
 
-// WorkerStatus is whether a worker answered.
+// WorkerStatus tells whether a worker is reachable.
 type WorkerStatus string
 
-// The statuses of a worker.
+// Statuses of a worker.
 const (
 	WorkerOK          WorkerStatus = "ok"
-	WorkerUnreachable WorkerStatus = "unreachable" // a member, and does not answer
-	WorkerDown        WorkerStatus = "down"        // was a member, and is gone
-	WorkerStopped     WorkerStatus = "stopped"     // was a member, and has left in good order
+	WorkerUnreachable WorkerStatus = "unreachable" // a member that does not answer
+	WorkerDown        WorkerStatus = "down"        // no longer a member
+	WorkerStopped     WorkerStatus = "stopped"     // no longer a member, after leaving cleanly
 )
 
-// WorkerList is the reply of the workers call.
+// WorkerList is the reply with the workers.
 type WorkerList struct {
 	Workers []Worker `json:"workers"`
 }
@@ -73,7 +72,7 @@ type Run struct {
 	UpdatedAt  time.Time `json:"updated_at"`
 }
 
-// RunList is the reply of a worker's runs call.
+// RunList is the reply with a worker's runs.
 type RunList struct {
 	Runs []Run `json:"runs"`
 }
@@ -83,15 +82,15 @@ type LogLine struct {
 	At     time.Time `json:"at"`
 	Stream string    `json:"stream"` // stdout or stderr
 	Text   string    `json:"text"`
-	// Position names the line, for LogQuery.After.
+	// Position identifies the line, for LogQuery.After.
 	Position string `json:"position,omitempty"`
-	// Error is set on a last line: why the stream broke off.
+	// Error is set only on the last line, if an error ended the stream.
 	Error *ErrorBody `json:"error,omitempty"`
 }
 
-// Health is the reply of the health call.
+// Health is the reply to a health check.
 type Health struct {
 	Status  string `json:"status"` // "ok"
 	Version string `json:"version"`
-	Workers int    `json:"workers"` // that the broker knows
+	Workers int    `json:"workers"` // number of workers that the broker knows
 }

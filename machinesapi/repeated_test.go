@@ -11,8 +11,7 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// What servers say, as people read it: each fact once, and no words that are for
-// programs.
+// Error texts as shown to people: they state each fact once, and omit words that are meant for programs.
 func TestErrorsSayEachFactOnce(t *testing.T) {
 	const why = " (gru: 2 workers asked; slots: wanted 3, most free 2 on gru-1)"
 	short := []bourse.Refusal{{Worker: "gru-1", Reason: bourse.RefusedResource, Resource: "slots", Wanted: 3, Free: 2}}
@@ -44,12 +43,12 @@ func TestErrorsSayEachFactOnce(t *testing.T) {
 		_, err = (&machinesapi.Client{BaseURL: server.URL}).Order(t.Context(), "01JD3V7K7Y5C5ZQ7W1R2M3N4P6")
 		server.Close()
 		if got := bourse.MessageOf(err); got != c.want || repeated(got) != "" {
-			t.Errorf("%q is read as\n %q, want\n %q; said twice: %q", sent, got, c.want, repeated(got))
+			t.Errorf("%q is shown as\n %q, want\n %q; repeated: %q", sent, got, c.want, repeated(got))
 		}
 	}
 }
 
-// repeated returns three words in a row that are in a text twice.
+// repeated returns three consecutive words that occur twice in a text.
 func repeated(text string) string {
 	words := strings.Fields(text)
 	seen := map[string]bool{}

@@ -8,20 +8,20 @@ import (
 	"time"
 )
 
-// Bounds of how a client waits for a server that has enough to do.
+// Limits for retries when a server is overloaded.
 const (
 	defaultRetries = 3
 	maxRetryAfter  = 10 * time.Second
 )
 
-// repeatable reports whether a reply invites its request again: nothing was done
-// for it. What has streamed cannot be sent again.
+// repeatable reports whether the server refused the request without executing it and it can be sent again. A streamed
+// body cannot.
 func repeatable(resp *http.Response, k call) bool {
 	return resp.StatusCode == http.StatusTooManyRequests && resp.Header.Get("Retry-After") != "" && k.body == nil
 }
 
-// waitToRetry waits for a reply's Retry-After, and up to half as long again so that clients do
-// not all return at once.
+// waitToRetry waits for the duration in a reply's Retry-After, plus up to half of it, so that clients do not all
+// return at once.
 func waitToRetry(ctx context.Context, resp *http.Response) error {
 	seconds, err := strconv.Atoi(resp.Header.Get("Retry-After"))
 	if err != nil || seconds < 0 {

@@ -13,7 +13,7 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// busy is a server that refuses so many requests.
+// busy is a server that refuses a number of requests.
 type busy struct {
 	refuses int
 	bodies  []string
@@ -34,8 +34,8 @@ func (b *busy) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// A request that is refused with 429 is repeated after the time in Retry-After,
-// at most three times; the body is sent again.
+// A request that is refused with 429 is retried after the time in Retry-After, at most three times, with the same
+// body.
 func TestRetryAfter(t *testing.T) {
 	for _, tt := range []struct {
 		name             string
@@ -44,8 +44,8 @@ func TestRetryAfter(t *testing.T) {
 		code             bourse.Code
 	}{
 		{"once", 1, 0, 2, ""},
-		{"as often as it repeats", 3, 0, 4, ""},
-		{"for ever", 100, 0, 4, bourse.CodeRateLimited},
+		{"as many times as it retries", 3, 0, 4, ""},
+		{"forever", 100, 0, 4, bourse.CodeRateLimited},
 		{"with retries switched off", 1, -1, 1, bourse.CodeRateLimited},
 		{"with one retry", 100, 1, 2, bourse.CodeRateLimited},
 	} {
@@ -74,8 +74,8 @@ func TestRetryAfter(t *testing.T) {
 	}
 }
 
-// A caller who leaves while its client waits does not wait on.
-func TestRetryAfterOfACallerWhoLeaves(t *testing.T) {
+// Canceling the context ends the wait for a retry.
+func TestRetryAfterIsCanceled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()

@@ -6,13 +6,12 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// availableText ends the phrase in which the Machines API says what is short.
+// availableText is the end of the Machines API's phrase for a shortage.
 const availableText = " available to fulfill request"
 
-// WithShortage returns the text of an order's error with the Machines API's phrase in
-// front, for clients that look for it: what most workers lack. A text that has
-// the phrase stays as it is, and so does that of an order that was refused for
-// something else.
+// WithShortage adds the Machines API's phrase for the resource that most workers lack to the text of an order's
+// error, because clients search for it. It returns the text unchanged if it contains the phrase or if the order was
+// refused for other reasons.
 func WithShortage(refusals []bourse.Refusal, text string) string {
 	if strings.Contains(text, availableText) {
 		return text

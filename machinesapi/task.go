@@ -10,38 +10,36 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// RunTask is the body of a request for work: the name of a task that machines
-// of the app are warm for, or a program that is run for it.
+// RunTask is the body of a request to run a task: either the name of a task for which machines of the app are warm,
+// or a program to run.
 type RunTask struct {
 	Task          string              `json:"task,omitempty"`
-	Image         string              `json:"image,omitempty"`   // instead of Task
-	Command       []string            `json:"command,omitempty"` // the whole command line; of an image its own when empty
+	Image         string              `json:"image,omitempty"`   // image to run, instead of Task
+	Command       []string            `json:"command,omitempty"` // the whole command line; if empty, the image's own
 	Env           map[string]string   `json:"env,omitempty"`
 	Guest         *bourse.Guest       `json:"guest,omitempty"`
-	Payload       json.RawMessage     `json:"payload,omitempty"`        // a string is sent as its text, any other value as JSON
-	PayloadBase64 []byte              `json:"payload_base64,omitempty"` // bytes instead
+	Payload       json.RawMessage     `json:"payload,omitempty"`        // a string is sent as text, any other value as JSON
+	PayloadBase64 []byte              `json:"payload_base64,omitempty"` // binary payload, instead of Payload
 	Region        string              `json:"region,omitempty"`         // an expression; default "any"
 	Requirements  bourse.Requirements `json:"requirements,omitempty"`
-	Timeout       bourse.Duration     `json:"timeout,omitempty"` // of the work; default 30s, at most 5m
+	Timeout       bourse.Duration     `json:"timeout,omitempty"` // time limit for the task; default 30s, at most 5m
 }
 
-// Schedule is the short form of RunTask: app "default", and the answer alone
-// is the reply's body.
+// Schedule is the short form of RunTask: the app is "default", and the reply's body is only the answer.
 type Schedule struct {
 	Task         string
 	Payload      json.RawMessage
 	Requirements ScheduleRequirements
 }
 
-// ScheduleRequirements are those of RunTask and its region in one object, whose
-// names may have capitals: {"Region": "gru", "Slots": 1}.
+// ScheduleRequirements contains RunTask's requirements and region in one object, whose names may be capitalized:
+// {"Region": "gru", "Slots": 1}.
 type ScheduleRequirements struct {
 	Region string
-	All    bourse.Requirements // by their names in small letters
+	All    bourse.Requirements // by lower-case name
 }
 
-// UnmarshalJSON takes what is not the region for a requirement. Errors:
-// invalid.
+// UnmarshalJSON treats all members except the region as requirements. Errors: invalid.
 func (s *ScheduleRequirements) UnmarshalJSON(b []byte) error {
 	var fields map[string]json.RawMessage
 	if err := json.Unmarshal(b, &fields); err != nil {
@@ -55,19 +53,19 @@ func (s *ScheduleRequirements) UnmarshalJSON(b []byte) error {
 		}
 		if name == "region" {
 			if err := json.Unmarshal(value, &s.Region); err != nil {
-				return bourse.Errorf(bourse.CodeInvalid, "invalid Requirements.%s: use a text", given)
+				return bourse.Errorf(bourse.CodeInvalid, "invalid Requirements.%s: use a string", given)
 			}
 			continue
 		}
 		var r bourse.Requirement
 		if err := json.Unmarshal(value, &r); err != nil {
-			return bourse.Errorf(bourse.CodeInvalid, "invalid Requirements.%s: use a text or a whole number of at least 1", given)
+			return bourse.Errorf(bourse.CodeInvalid, "invalid Requirements.%s: use a string or an integer of at least 1", given)
 		}
 		if name == "slots" && r.Count == 0 {
-			return bourse.Errorf(bourse.CodeInvalid, "invalid Requirements.%s %s: use a whole number of at least 1", given, bourse.Quoted(r.Label))
+			return bourse.Errorf(bourse.CodeInvalid, "invalid Requirements.%s %s: use an integer of at least 1", given, bourse.Quoted(r.Label))
 		}
 		if _, twice := s.All[name]; twice {
-			return bourse.Errorf(bourse.CodeInvalid, "invalid Requirements.%s: it is there twice", given)
+			return bourse.Errorf(bourse.CodeInvalid, "invalid Requirements.%s: it is specified twice", given)
 		}
 		if s.All == nil {
 			s.All = bourse.Requirements{}
@@ -77,7 +75,7 @@ func (s *ScheduleRequirements) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// Order returns the part of the request that workers receive. Codes: invalid.
+// Order returns the part of the request that workers receive. Errors: invalid.
 func (t *RunTask) Order() (*bourse.TaskOrder, error) {
 	out := &bourse.TaskOrder{Name: t.Task, Timeout: t.Timeout}
 	if out.Timeout == 0 {
@@ -102,13 +100,13 @@ func (t *RunTask) Order() (*bourse.TaskOrder, error) {
 	return out, nil
 }
 
-// Config returns the config of the machine that is made for the work; zero except
-// for its requirements when a warm one is meant. Codes: invalid.
+// Config returns the config of the machine for the task. For a warm task, it contains only the requirements. Errors:
+// invalid.
 func (t *RunTask) Config() (bourse.Config, error) {
 	c := bourse.Config{Requirements: t.Requirements}
 	switch {
 	case t.Task == "" && t.Image == "":
-		return c, bourse.Errorf(bourse.CodeInvalid, "invalid task: it is required, or an image")
+		return c, bourse.Errorf(bourse.CodeInvalid, "invalid task: task or image is required")
 	case t.Task != "" && (t.Image != "" || len(t.Command) > 0 || len(t.Env) > 0 || t.Guest != nil):
 		return c, bourse.Errorf(bourse.CodeInvalid, "task excludes image, command, env and guest")
 	case t.Task != "":
@@ -123,15 +121,15 @@ var jsonNull = []byte("null")
 
 const typeJSON = "application/json"
 
-// TaskReply is how a task ended. One that its program did not answer is a
-// reply too: OK is false, and End and Error say why.
+// TaskReply is the result of a task. A failed task has a result, too: OK is false, and End and Error contain the
+// reason.
 type TaskReply struct {
 	ID           bourse.OrderID   `json:"id"`
 	OK           bool             `json:"ok"`
 	End          bourse.TaskEnd   `json:"end"`
 	ExitCode     int              `json:"exit_code"`
-	Status       int              `json:"status,omitempty"` // of a warm program's reply
-	Answer       json.RawMessage  `json:"answer,omitempty"` // JSON if its program says that it is, else a string
+	Status       int              `json:"status,omitempty"` // HTTP status of a warm program's reply
+	Answer       json.RawMessage  `json:"answer,omitempty"` // JSON if the program declares it as JSON, otherwise a string
 	AnswerBase64 []byte           `json:"answer_base64,omitempty"`
 	Error        string           `json:"error,omitempty"`
 	Worker       bourse.WorkerID  `json:"worker"`
@@ -142,8 +140,7 @@ type TaskReply struct {
 	Again        bool             `json:"again,omitempty"`
 }
 
-// FromTask makes the reply of a result; again means that an earlier request
-// with the same id was the one that ran.
+// FromTask converts a result; again means that an earlier request with the same ID ran the task.
 func FromTask(r *bourse.TaskResult, again bool) TaskReply {
 	out := TaskReply{
 		ID: r.Order, OK: r.OK(), End: r.End, ExitCode: r.ExitCode, Status: r.Status, Error: r.Error, Worker: r.Worker, Region: r.Region,
@@ -155,15 +152,14 @@ func FromTask(r *bourse.TaskResult, again bool) TaskReply {
 	case string(mediaType) == typeJSON && json.Valid(r.Answer):
 		out.Answer = r.Answer
 	case utf8.Valid(r.Answer):
-		out.Answer, _ = json.Marshal(string(r.Answer)) // text always encodes
+		out.Answer, _ = json.Marshal(string(r.Answer)) // text can always be encoded
 	default:
 		out.AnswerBase64 = r.Answer
 	}
 	return out
 }
 
-// Bytes returns the answer as the program wrote it; JSON may be spaced
-// differently.
+// Bytes returns the answer as the program wrote it, except that JSON may be spaced differently.
 func (t *TaskReply) Bytes() []byte {
 	if len(t.AnswerBase64) > 0 {
 		return t.AnswerBase64

@@ -11,14 +11,13 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// alwaysSet are the times that every reply with their type has.
+// alwaysSet lists the times that every reply with their type contains.
 var alwaysSet = []string{
 	"CheckStatus.UpdatedAt", "Cordon.At", "Decision.At", "Hold.ExpiresAt", "LogLine.At", "Release.CreatedAt", "Release.UpdatedAt", "Reservation.ExpiresAt",
 	"Run.CreatedAt", "Run.UpdatedAt", "Secret.CreatedAt", "Secret.UpdatedAt", "Snapshot.CreatedAt", "TaskReply.StartedAt", "Token.CreatedAt", "Usage.At", "VolumeHost.UpdatedAt", "VolumeSummary.CreatedAt",
 }
 
-// TestTimesAreNeverZero: a time that may be unknown is left out of a reply, rather
-// than to be the year 1.
+// A time that may be unknown is omitted from a reply, instead of being the year 1.
 func TestTimesAreNeverZero(t *testing.T) {
 	client := reflect.TypeFor[*machinesapi.Client]()
 	seen := map[reflect.Type]bool{}
@@ -64,11 +63,11 @@ func TestTimesAreNeverZero(t *testing.T) {
 	slices.Sort(found)
 	found = slices.Compact(found)
 	if !slices.Equal(found, alwaysSet) {
-		t.Errorf("times that are always shown are %q, expected are %q: give a new one omitzero, or see that it is always set", found, alwaysSet)
+		t.Errorf("times without omitzero are %q, want %q: add omitzero to a new one, or make sure that it is always set", found, alwaysSet)
 	}
 }
 
-// calls yields the methods of the client and of what it leads to.
+// calls yields the methods of the client and of the clients that it returns.
 func calls(client reflect.Type) iter.Seq[reflect.Method] {
 	return func(yield func(reflect.Method) bool) {
 		for m := range client.Methods() {
@@ -86,7 +85,7 @@ func calls(client reflect.Type) iter.Seq[reflect.Method] {
 	}
 }
 
-// leads reports whether a method only leads to others.
+// leads reports whether a method only returns another client.
 func leads(m reflect.Method) bool {
 	if m.Type.NumOut() != 1 || m.Type.Out(0).Kind() != reflect.Struct {
 		return false

@@ -9,33 +9,33 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// CreateToken is the body of a request for a new token.
+// CreateToken is the body of a request to create a token.
 type CreateToken struct {
 	Name     string             `json:"name,omitempty"`      // shown in lists, logs, events and leases; default "token"
-	Org      string             `json:"org_slug,omitempty"`  // AllOrgs: everything; default that of the caller, or of the apps
-	Apps     []bourse.AppName   `json:"apps,omitempty"`      // only these, of one organization; default all of it
-	Machines []bourse.MachineID `json:"machines,omitempty"`  // only these, of one app
-	ReadOnly bool               `json:"read_only,omitempty"` // reads, and changes nothing
-	Expiry   bourse.Duration    `json:"expiry,omitempty"`    // from now; default never, or when the caller's expires
+	Org      string             `json:"org_slug,omitempty"`  // AllOrgs: the whole cluster; default: the organization of the caller or of the apps
+	Apps     []bourse.AppName   `json:"apps,omitempty"`      // limits it to these apps of one organization; default: all
+	Machines []bourse.MachineID `json:"machines,omitempty"`  // limits it to these machines of one app
+	ReadOnly bool               `json:"read_only,omitempty"` // the token cannot change anything
+	Expiry   bourse.Duration    `json:"expiry,omitempty"`    // from now; default: never, or when the caller's token expires
 }
 
-// AllOrgs stands in place of an organization for all of them, and the cluster itself.
+// AllOrgs means all organizations and the cluster itself.
 const AllOrgs = "*"
 
-// Token is what is known of a token that was made.
+// Token describes a token that was created through the API.
 type Token struct {
 	ID        string             `json:"id"`
 	Name      string             `json:"name"`
-	Org       string             `json:"org_slug"` // AllOrgs: everything
-	Apps      []bourse.AppName   `json:"apps"`     // none: all of the organization
-	Machines  []bourse.MachineID `json:"machines"` // none: all of the apps
+	Org       string             `json:"org_slug"` // AllOrgs: the whole cluster
+	Apps      []bourse.AppName   `json:"apps"`     // empty: all apps of the organization
+	Machines  []bourse.MachineID `json:"machines"` // empty: all machines of the apps
 	ReadOnly  bool               `json:"read_only"`
 	MadeBy    string             `json:"made_by"`
-	MadeWith  string             `json:"made_with,omitempty"` // the id of another token
+	MadeWith  string             `json:"made_with,omitempty"` // ID of another token
 	CreatedAt time.Time          `json:"created_at"`
 	ExpiresAt *time.Time         `json:"expires_at,omitempty"` // nil: never
 	RevokedAt *time.Time         `json:"revoked_at,omitempty"`
-	Token     string             `json:"token,omitempty"` // itself: only in the reply to the request that made it
+	Token     string             `json:"token,omitempty"` // the token itself; only in the reply to the request that created it
 }
 
 // TokenList is a list of tokens.
@@ -46,16 +46,16 @@ type TokenList struct {
 // RevokedToken is the reply to a revocation.
 type RevokedToken struct {
 	OK      bool     `json:"ok"`
-	Revoked []string `json:"revoked"` // ids
-	Left    []string `json:"left"`    // ids of tokens that were made with it, and are good still
+	Revoked []string `json:"revoked"` // IDs
+	Left    []string `json:"left"`    // IDs of tokens that were created with it and are still valid
 }
 
-// CurrentTokens is what a caller's own token is good for.
+// CurrentTokens describes what the caller's token permits.
 type CurrentTokens struct {
 	Tokens []CurrentToken `json:"tokens"`
 }
 
-// CurrentToken has what the Machines API says of a token, and what ours may do.
+// CurrentToken contains the Machines API's description of a token, and Bourse's additions.
 type CurrentToken struct {
 	ID           string             `json:"token_id"`
 	Org          string             `json:"org_slug"`
@@ -69,42 +69,41 @@ type CurrentToken struct {
 	ExpiresAt    *time.Time         `json:"expires_at,omitempty"`
 }
 
-// DeployToken is the body of a request for a token of the path's app.
+// DeployToken is the body of a request for a token for the app in the path.
 type DeployToken struct {
 	Expiry bourse.Duration `json:"expiry,omitempty"`
 }
 
-// NewDeployToken is the reply to it.
+// NewDeployToken is the reply to a DeployToken request.
 type NewDeployToken struct {
 	Token string `json:"token"`
 }
 
-// Tokens calls the API about tokens: those that the client's own may make, see and
-// revoke.
+// Tokens calls the API for tokens that the client's own token may create, list and revoke.
 type Tokens struct{ Client *Client }
 
 // Tokens returns a client for tokens.
 func (c *Client) Tokens() Tokens { return Tokens{c} }
 
-// Create makes a token, which is in this reply and nowhere else. Codes: invalid,
-// forbidden (it would reach further than the caller's), not_found (an app).
+// Create creates a token. Only this reply contains the token itself. Errors: invalid, forbidden (it would permit more
+// than the caller's token), not_found (an app).
 func (t Tokens) Create(ctx context.Context, in CreateToken) (Token, error) {
 	return ask[Token](ctx, t.Client, call{method: http.MethodPost, path: path("tokens"), in: in})
 }
 
-// List lists the tokens that the caller may revoke, the oldest first.
+// List lists the tokens that the caller may revoke, oldest first.
 func (t Tokens) List(ctx context.Context) ([]Token, error) {
 	out, err := ask[TokenList](ctx, t.Client, call{method: http.MethodGet, path: path("tokens")})
 	return out.Tokens, err
 }
 
-// Revoke ends a token and, if made, those that were made with it. It may be
-// repeated. Codes: invalid, not_found (or it is not the caller's).
+// Revoke revokes a token and, if made is set, the tokens that were created with it. It may be repeated. Errors:
+// invalid, not_found (or it is not the caller's).
 func (t Tokens) Revoke(ctx context.Context, id string, made bool) (RevokedToken, error) {
 	return ask[RevokedToken](ctx, t.Client, call{method: http.MethodDelete, path: path("tokens", id), query: query("made", strconv.FormatBool(made))})
 }
 
-// Current returns what the caller's own token is good for.
+// Current describes what the caller's own token permits.
 func (t Tokens) Current(ctx context.Context) ([]CurrentToken, error) {
 	out, err := ask[CurrentTokens](ctx, t.Client, call{method: http.MethodGet, path: path("tokens", "current")})
 	return out.Tokens, err

@@ -2,25 +2,25 @@ package machinesapi
 
 import "github.com/bourse-dev/bourse"
 
-// StartReply is the answer to a start.
+// StartReply is the reply to a start.
 type StartReply struct {
 	PreviousState bourse.State `json:"previous_state"`
-	Migrated      bool         `json:"migrated"` // never: a machine stays with its worker
+	Migrated      bool         `json:"migrated"` // always false: a machine stays on its worker
 	NewHost       string       `json:"new_host"`
 }
 
 // StopMachine is the optional body of a stop.
 type StopMachine struct {
-	ID      string          `json:"id,omitempty"` // ignored: the path has it
+	ID      string          `json:"id,omitempty"` // ignored: the ID is in the path
 	Signal  bourse.Signal   `json:"signal,omitempty"`
-	Timeout bourse.Duration `json:"timeout,omitempty"` // 0 means the machine's own
+	Timeout bourse.Duration `json:"timeout,omitempty"` // 0: the machine's own
 }
 
-// RestartMachine is the options of a restart, in its query.
+// RestartMachine contains the query parameters of a restart.
 type RestartMachine struct {
-	ForceStop bool // kill at once
+	ForceStop bool // kill the machine at once
 	Signal    bourse.Signal
-	Timeout   bourse.Duration // 0 means the machine's own
+	Timeout   bourse.Duration // 0: the machine's own
 }
 
 // SignalMachine is the body of a signal.
@@ -31,13 +31,13 @@ type SignalMachine struct {
 // ExecMachine is the body of an exec.
 type ExecMachine struct {
 	Command   []string `json:"command,omitempty"`
-	Cmd       string   `json:"cmd,omitempty"`     // one line instead of Command, split as a shell splits words
+	Cmd       string   `json:"cmd,omitempty"`     // command line to split into words like a shell, instead of Command
 	Timeout   int64    `json:"timeout,omitempty"` // seconds; default 60, at most 600
 	Stdin     string   `json:"stdin,omitempty"`
 	Container string   `json:"container,omitempty"`
 }
 
-// ExecReply is how a command ended. What it wrote is cut at 1 MiB each.
+// ExecReply is the result of a command. Stdout and Stderr are each limited to 1 MiB.
 type ExecReply struct {
 	ExitCode   int    `json:"exit_code"`
 	ExitSignal int    `json:"exit_signal"` // 0: none
@@ -45,18 +45,18 @@ type ExecReply struct {
 	Stderr     string `json:"stderr"`
 }
 
-// WaitMachine is what to wait for.
+// WaitMachine specifies what to wait for.
 type WaitMachine struct {
-	States  []string        // any of them, or "settled"; default started
+	States  []string        // any of these, or "settled"; default started
 	Timeout bourse.Duration // up to 60 s, the default
 	Version bourse.InstanceID
-	After   bourse.EventID // count only what happened after this event
+	After   bourse.EventID // ignore everything up to this event
 }
 
-// StateSettled means every state that a machine stays in by itself.
+// StateSettled stands for all states that a machine does not leave on its own.
 const StateSettled = "settled"
 
-// WaitReply is the state that a wait ended in.
+// WaitReply is the state after a successful wait.
 type WaitReply struct {
 	OK      bool              `json:"ok"`
 	State   bourse.State      `json:"state"`
@@ -64,7 +64,7 @@ type WaitReply struct {
 	EventID bourse.EventID    `json:"event_id"` // cursor for the next wait
 }
 
-// DestroyMachine is how to destroy.
+// DestroyMachine specifies how to destroy a machine.
 type DestroyMachine struct {
-	Force bool // also a machine that runs
+	Force bool // even if it is running
 }

@@ -8,17 +8,15 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// viewPatience is how long a change may take to reach a member before that one
-// counts as behind: far more than gossip needs, and some rounds of repair.
+// viewPatience is how long a change may take to reach a member before the member counts as behind. It is much longer
+// than gossip needs, and includes some rounds of anti-entropy.
 const viewPatience = 5 * time.Second
 
-// CompareViews compares the members' copies with one another, at the time now. It
-// uses their Heads and Tables, and their own Gaps, Behind
-// and LagMS where those are larger; it fills their Standing and sorts them.
+// CompareViews compares the members' copies of the view at the time now. It uses their Heads and Tables, and their
+// own Gaps, Behind and LagMS where those are larger. It sets each member's Standing and sorts the members.
 //
-// Tables are compared among members that lack nothing: one that still receives
-// changes legitimately has other rows. The majority is right about a table; where
-// no checksum has a majority of its own, none is.
+// Tables are compared only among members that have all transactions, because the others' rows may differ
+// legitimately. The checksum of the majority is considered correct. If no checksum has a majority, none is.
 func CompareViews(members []MemberHealth, now time.Time) ViewHealth {
 	best := furthest(members)
 	for i := range members {
@@ -29,7 +27,7 @@ func CompareViews(members []MemberHealth, now time.Time) ViewHealth {
 			m.State = ViewUnreachable
 		}
 	}
-	differing(members)
+	findDiffering(members)
 	out := ViewHealth{Agrees: true, Members: members}
 	for i := range members {
 		out.Agrees = out.Agrees && (members[i].State == ViewOK || members[i].State == ViewCatchingUp)
@@ -45,7 +43,7 @@ type streamKey struct {
 	epoch uint64
 }
 
-// furthest returns for each stream the head of the member that has most of it.
+// furthest returns for each stream the head of the member that is furthest ahead.
 func furthest(members []MemberHealth) map[streamKey]ViewHead {
 	best := map[streamKey]ViewHead{}
 	for i := range members {
@@ -59,8 +57,8 @@ func furthest(members []MemberHealth) map[streamKey]ViewHead {
 	return best
 }
 
-// measure sets how far the member is behind the best of all. Lag is counted
-// from the newest transaction that it lacks, so it is a lower bound.
+// measure sets how far the member is behind the best of all members. The lag is a lower bound, because it is measured
+// from the latest missing transaction.
 func (m *MemberHealth) measure(best map[streamKey]ViewHead, now time.Time) {
 	var gaps int
 	var behind uint64
@@ -90,9 +88,9 @@ func (m *MemberHealth) measure(best map[streamKey]ViewHead, now time.Time) {
 	}
 }
 
-// differing finds the members that lack nothing and have other rows than most.
-func differing(members []MemberHealth) {
-	votes := map[string]map[string]int{} // table → checksum → members
+// findDiffering finds the members that have all transactions but different rows than most others.
+func findDiffering(members []MemberHealth) {
+	votes := map[string]map[string]int{} // members by table and checksum
 	for i := range members {
 		if members[i].State != ViewOK {
 			continue
@@ -110,7 +108,7 @@ func differing(members []MemberHealth) {
 			continue
 		}
 		for _, t := range m.Tables {
-			if !isMost(votes[t.Name], t.Checksum) {
+			if !hasMost(votes[t.Name], t.Checksum) {
 				m.Differs = append(m.Differs, t.Name)
 			}
 		}
@@ -121,8 +119,8 @@ func differing(members []MemberHealth) {
 	}
 }
 
-// isMost reports whether a checksum has more votes than each other one.
-func isMost(votes map[string]int, checksum string) bool {
+// hasMost reports whether a checksum has more votes than every other one.
+func hasMost(votes map[string]int, checksum string) bool {
 	for other, n := range votes {
 		if other != checksum && n >= votes[checksum] {
 			return false

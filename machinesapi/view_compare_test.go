@@ -11,8 +11,8 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// member has seen a-site up to a and b-site up to b, whose newest transaction
-// is age old, and has a checksum of its machines.
+// member returns a member that has the first a and b transactions of a-site and b-site, the latest of which is age
+// old, and a checksum of its machines.
 func member(id string, a, b uint64, age time.Duration, sum string) machinesapi.MemberHealth {
 	return machinesapi.MemberHealth{
 		ID: bourse.WorkerID(id), Role: bourse.RoleWorker, Region: "gru", Reachable: true,
@@ -24,7 +24,7 @@ func member(id string, a, b uint64, age time.Duration, sum string) machinesapi.M
 func TestCompareViews(t *testing.T) {
 	gone := machinesapi.MemberHealth{ID: "z", Role: bourse.RoleBroker, Error: "connection refused"}
 	told := member("c", 9, 9, 0, "x")
-	told.Gaps, told.Behind, told.LagMS = 1, 2, 60_000 // by itself
+	told.Gaps, told.Behind, told.LagMS = 1, 2, 60_000 // according to its own report
 	fewer := member("c", 9, 9, 0, "x")
 	fewer.Heads = fewer.Heads[:1]
 	for name, c := range map[string]struct {
@@ -37,27 +37,27 @@ func TestCompareViews(t *testing.T) {
 			[]string{"a ok 0 0 0ms []", "b ok 0 0 0ms []"},
 			true,
 		},
-		"on its way, and so its rows may differ": {
+		"changes in transit, so rows may differ": {
 			[]machinesapi.MemberHealth{member("a", 9, 9, time.Second, "x"), member("b", 9, 7, time.Minute, "y")},
 			[]string{"a ok 0 0 0ms []", "b catching up 1 2 1000ms []"},
 			true,
 		},
-		"too long on its way": {
+		"changes in transit for too long": {
 			[]machinesapi.MemberHealth{member("a", 9, 9, time.Minute, "x"), member("b", 8, 7, 2*time.Minute, "y")},
 			[]string{"a ok 0 0 0ms []", "b behind 2 3 3600000ms []"},
 			false,
 		},
-		"each has what the other lacks": {
+		"each lacks transactions of the other": {
 			[]machinesapi.MemberHealth{member("a", 9, 8, 0, "x"), member("b", 8, 9, 0, "y")},
 			[]string{"a catching up 1 1 0ms []", "b behind 1 1 3600000ms []"},
 			false,
 		},
-		"a stream is not known at all": {
+		"an unknown stream": {
 			[]machinesapi.MemberHealth{member("a", 9, 9, time.Minute, "x"), fewer},
 			[]string{"a ok 0 0 0ms []", "c behind 1 9 60000ms []"},
 			false,
 		},
-		"what it says of itself counts": {
+		"its own report counts": {
 			[]machinesapi.MemberHealth{told},
 			[]string{"c behind 1 2 60000ms []"},
 			false,
@@ -67,12 +67,12 @@ func TestCompareViews(t *testing.T) {
 			[]string{"a ok 0 0 0ms []", "b differs 0 0 0ms [machine]", "c ok 0 0 0ms []"},
 			false,
 		},
-		"two differ, and it is unknown which is right": {
+		"two differ without a majority": {
 			[]machinesapi.MemberHealth{member("a", 9, 9, 0, "x"), member("b", 9, 9, 0, "y")},
 			[]string{"a differs 0 0 0ms [machine]", "b differs 0 0 0ms [machine]"},
 			false,
 		},
-		"one is not there, and counts for nothing": {
+		"an unreachable one is ignored": {
 			[]machinesapi.MemberHealth{gone, member("a", 9, 9, 0, "x")},
 			[]string{"a ok 0 0 0ms []", "z unreachable 0 0 0ms []"},
 			false,

@@ -13,23 +13,21 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// MaxViewLine bounds one line of an answer, in bytes.
+// MaxViewLine limits one line of a result, in bytes.
 const MaxViewLine = 16 << 20
 
-// viewStream is what an answer has had so far, to distinguish a complete one from one
-// that was cut off or made up.
+// viewStream tracks the lines of a result, to distinguish a complete result from a truncated or invalid one.
 type viewStream struct {
 	live    bool   // a subscription: changes follow the end
-	resumed bool   // of one that its reader has rows of already
-	change  uint64 // the last one, or the one to go on from
+	resumed bool   // a resumed subscription: its reader already has rows
+	change  uint64 // number of the last change, or the change from which to continue
 
 	columns []string
 	ended   bool
 }
 
-// lines decodes an answer. It ends after the end of a query's rows, and with
-// an error for anything else: the server's own, CodeUnavailable where the
-// stream breaks off, CodeInternal for what is no answer.
+// lines decodes a result. It stops after the end of a query's rows. In all other cases it ends with an error: the
+// server's error, CodeUnavailable if the stream broke, or CodeInternal if a line is invalid.
 func (v *viewStream) lines(r io.Reader) iter.Seq2[ViewLine, error] {
 	return func(yield func(ViewLine, error) bool) {
 		in := bufio.NewReader(r)
@@ -40,7 +38,7 @@ func (v *viewStream) lines(r io.Reader) iter.Seq2[ViewLine, error] {
 				var known bool
 				line, known, err = v.decode(raw)
 				if _, coded := err.(*bourse.Error); err != nil && !coded { //nolint:errorlint // decode made it
-					err = bourse.Errorf(bourse.CodeInternal, "line %d is none of an answer: %w", n, err)
+					err = bourse.Errorf(bourse.CodeInternal, "line %d of the reply is invalid: %w", n, err)
 				}
 				if err == nil && known && !yield(line, nil) {
 					return
@@ -57,14 +55,14 @@ func (v *viewStream) lines(r io.Reader) iter.Seq2[ViewLine, error] {
 	}
 }
 
-// readLine returns the next line without its end. The end of the stream is
-// CodeUnavailable: an answer marks its end itself.
+// readLine returns the next line without its end. At the end of the stream it returns CodeUnavailable, because a
+// complete result has an end line.
 func readLine(in *bufio.Reader, most int) ([]byte, error) {
 	var line []byte
 	for {
 		part, err := in.ReadSlice('\n')
 		if len(line)+len(part) > most {
-			return nil, bourse.Errorf(bourse.CodeInternal, "a line of the answer is longer than %d bytes", most)
+			return nil, bourse.Errorf(bourse.CodeInternal, "a line of the reply is longer than %d bytes", most)
 		}
 		switch {
 		case err == nil && line == nil:
@@ -74,14 +72,14 @@ func readLine(in *bufio.Reader, most int) ([]byte, error) {
 		case errors.Is(err, bufio.ErrBufferFull):
 			line = append(line, part...)
 		case errors.Is(err, io.EOF):
-			return nil, bourse.Errorf(bourse.CodeUnavailable, "the answer breaks off: the connection was cut")
+			return nil, bourse.Errorf(bourse.CodeUnavailable, "the reply is incomplete: the connection was closed")
 		default:
-			return nil, fmt.Errorf("read the answer: %w", err)
+			return nil, fmt.Errorf("read the reply: %w", err)
 		}
 	}
 }
 
-// wireLine is a line as it is sent.
+// wireLine is a line on the wire.
 type wireLine struct {
 	Columns *[]string       `json:"columns"`
 	Row     json.RawMessage `json:"row"`
@@ -90,8 +88,8 @@ type wireLine struct {
 	Error   *ViewError      `json:"error"`
 }
 
-// decode reads a line and checks that it may come now. Lines of unknown
-// content, as a newer server may send, are not known.
+// decode decodes a line and checks that it is permitted at this point. known is false for lines of unknown content,
+// which a newer server may send.
 func (v *viewStream) decode(raw []byte) (line ViewLine, known bool, err error) {
 	if len(raw) == 0 {
 		return line, false, nil
@@ -127,7 +125,7 @@ func serverError(e *ViewError) error {
 
 func (v *viewStream) takeColumns(names []string) ([]string, error) {
 	if v.columns != nil || v.ended {
-		return nil, errors.New("columns again")
+		return nil, errors.New("unexpected second line with columns")
 	}
 	if names == nil {
 		names = []string{}
@@ -138,7 +136,7 @@ func (v *viewStream) takeColumns(names []string) ([]string, error) {
 
 func (v *viewStream) takeRow(raw json.RawMessage) (*ViewRow, error) {
 	if v.columns == nil || v.ended {
-		return nil, errors.New("a row out of place")
+		return nil, errors.New("unexpected row")
 	}
 	var row ViewRow
 	var err error
@@ -156,7 +154,7 @@ func (v *viewStream) takeRow(raw json.RawMessage) (*ViewRow, error) {
 
 func (v *viewStream) takeEnd(e *ViewEnd) (*ViewEnd, error) {
 	if v.columns == nil && !v.resumed || v.ended {
-		return nil, errors.New("an end out of place")
+		return nil, errors.New("unexpected end line")
 	}
 	v.ended = true
 	if v.live {
@@ -167,7 +165,7 @@ func (v *viewStream) takeEnd(e *ViewEnd) (*ViewEnd, error) {
 
 func (v *viewStream) takeChange(raw json.RawMessage) (*ViewChange, error) {
 	if !v.live || !v.ended && !v.resumed {
-		return nil, errors.New("a change out of place")
+		return nil, errors.New("unexpected change")
 	}
 	var c ViewChange
 	if err := decodeArray(raw, &c.ID, &c.Kind, &c.Row.ID, &c.Row.Cells); err != nil {
@@ -177,7 +175,7 @@ func (v *viewStream) takeChange(raw json.RawMessage) (*ViewChange, error) {
 	switch c.Kind {
 	case RowInserted, RowUpdated, RowDeleted:
 	default:
-		return nil, fmt.Errorf("no such change: %s", bourse.Quoted(string(c.Kind)))
+		return nil, fmt.Errorf("unknown kind of change %s", bourse.Quoted(string(c.Kind)))
 	}
 	if c.ID != v.change+1 {
 		return nil, bourse.Errorf(bourse.CodeUnavailable, "changes are missing: %d came after %d", c.ID, v.change)
@@ -189,23 +187,22 @@ func (v *viewStream) takeChange(raw json.RawMessage) (*ViewChange, error) {
 	return &c, v.fits(c.Row.Cells)
 }
 
-// fits reports whether a row has a cell for every column, as far as these are
-// known.
+// fits checks that a row has a cell for every column, if the columns are known.
 func (v *viewStream) fits(cells []any) error {
 	if v.columns != nil && len(cells) != len(v.columns) {
-		return fmt.Errorf("a row of %d cells under %d columns", len(cells), len(v.columns))
+		return fmt.Errorf("the row has %d cells, but there are %d columns", len(cells), len(v.columns))
 	}
 	return nil
 }
 
-// decodeArray reads an array of values of different types.
+// decodeArray decodes an array of values of different types.
 func decodeArray(raw json.RawMessage, into ...any) error {
 	var parts []json.RawMessage
 	if err := json.Unmarshal(raw, &parts); err != nil {
 		return err
 	}
 	if len(parts) != len(into) {
-		return fmt.Errorf("%d parts where %d belong", len(parts), len(into))
+		return fmt.Errorf("the array has %d elements, want %d", len(parts), len(into))
 	}
 	for i, p := range parts {
 		if err := decodeNumbers(p, into[i]); err != nil {
@@ -215,7 +212,7 @@ func decodeArray(raw json.RawMessage, into ...any) error {
 	return nil
 }
 
-// blobs decodes the cells that are {"blob": base64}.
+// blobs decodes the cells of the form {"blob": base64}.
 func blobs(cells []any) {
 	for i, v := range cells {
 		m, ok := v.(map[string]any)
@@ -230,8 +227,7 @@ func blobs(cells []any) {
 	}
 }
 
-// decodeNumbers reads JSON with numbers as they are written: an int64 would
-// not fit into a float64.
+// decodeNumbers decodes JSON without converting numbers, because a float64 cannot represent every int64.
 func decodeNumbers(raw []byte, into any) error {
 	d := json.NewDecoder(bytes.NewReader(raw))
 	d.UseNumber()

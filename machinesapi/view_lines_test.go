@@ -15,7 +15,7 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// collect reads a whole answer and the error that ended it.
+// collect returns a whole result and the error that ended it.
 func collect(seq func(func(machinesapi.ViewLine, error) bool)) (lines []machinesapi.ViewLine, err error) {
 	for line, e := range seq {
 		if e != nil {
@@ -57,29 +57,29 @@ func TestQuery(t *testing.T) {
 	}
 }
 
-// TestBadAnswers: what is no whole answer never passes for one.
-func TestBadAnswers(t *testing.T) {
+// Incomplete and invalid results always end with an error.
+func TestInvalidQueryResults(t *testing.T) {
 	for name, c := range map[string]struct {
 		body string
 		code bourse.Code
 		text string
 	}{
-		"nothing":            {"", bourse.CodeUnavailable, "breaks off"},
-		"cut between lines":  {"{\"columns\":[\"a\"]}\n{\"row\":[1]}\n", bourse.CodeUnavailable, "breaks off"},
-		"cut in a line":      {"{\"columns\":[\"a\"]}\n{\"row\":[1", bourse.CodeUnavailable, "breaks off"},
-		"cut in the end":     {"{\"columns\":[\"a\"]}\n{\"end\":{\"rows\":0}}", bourse.CodeUnavailable, "breaks off"},
+		"nothing":            {"", bourse.CodeUnavailable, "incomplete"},
+		"cut between lines":  {"{\"columns\":[\"a\"]}\n{\"row\":[1]}\n", bourse.CodeUnavailable, "incomplete"},
+		"cut in a line":      {"{\"columns\":[\"a\"]}\n{\"row\":[1", bourse.CodeUnavailable, "incomplete"},
+		"cut in the end":     {"{\"columns\":[\"a\"]}\n{\"end\":{\"rows\":0}}", bourse.CodeUnavailable, "incomplete"},
 		"the server's error": {"{\"columns\":[\"a\"]}\n{\"error\":{\"code\":\"timeout\",\"message\":\"too long\"}}\n", bourse.CodeTimeout, "too long"},
 		"an internal error":  {"{\"error\":{\"code\":\"internal\",\"message\":\"disk\"}}\n", bourse.CodeInternal, "disk"},
 		"an error of none":   {"{\"error\":{}}\n", bourse.CodeInternal, ""},
 		"a web page":         {"<html>\n", bourse.CodeInternal, "line 1"},
 		"an array":           {"[1]\n", bourse.CodeInternal, "line 1"},
-		"a row first":        {"{\"row\":[1]}\n", bourse.CodeInternal, "out of place"},
-		"an end first":       {"{\"end\":{}}\n", bourse.CodeInternal, "out of place"},
-		"a change":           {"{\"columns\":[]}\n{\"change\":[1,\"insert\",1,[]]}\n", bourse.CodeInternal, "out of place"},
-		"columns twice":      {"{\"columns\":[]}\n{\"columns\":[]}\n", bourse.CodeInternal, "again"},
-		"too few cells":      {"{\"columns\":[\"a\",\"b\"]}\n{\"row\":[1]}\n", bourse.CodeInternal, "1 cells under 2"},
-		"too many cells":     {"{\"columns\":[\"a\"]}\n{\"row\":[1,2]}\n", bourse.CodeInternal, "2 cells under 1"},
-		"a row that is none": {"{\"columns\":[\"a\"]}\n{\"row\":7}\n", bourse.CodeInternal, "line 2"},
+		"a row first":        {"{\"row\":[1]}\n", bourse.CodeInternal, "unexpected"},
+		"an end first":       {"{\"end\":{}}\n", bourse.CodeInternal, "unexpected"},
+		"a change":           {"{\"columns\":[]}\n{\"change\":[1,\"insert\",1,[]]}\n", bourse.CodeInternal, "unexpected"},
+		"columns twice":      {"{\"columns\":[]}\n{\"columns\":[]}\n", bourse.CodeInternal, "second line with columns"},
+		"too few cells":      {"{\"columns\":[\"a\",\"b\"]}\n{\"row\":[1]}\n", bourse.CodeInternal, "1 cells, but there are 2"},
+		"too many cells":     {"{\"columns\":[\"a\"]}\n{\"row\":[1,2]}\n", bourse.CodeInternal, "2 cells, but there are 1"},
+		"an invalid row":     {"{\"columns\":[\"a\"]}\n{\"row\":7}\n", bourse.CodeInternal, "line 2"},
 		"a huge line":        {strings.Repeat("x", machinesapi.MaxViewLine+1), bourse.CodeInternal, "longer than"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -95,18 +95,18 @@ func TestBadAnswers(t *testing.T) {
 func TestQueryErrors(t *testing.T) {
 	client, _ := replying(t, 400, `{"error":"no such table: x","code":"invalid"}`)
 	if _, err := collect(client.Query(t.Context(), machinesapi.ViewQuery{})); bourse.CodeOf(err) != bourse.CodeInvalid {
-		t.Errorf("a refused statement: %v, want invalid", err)
+		t.Errorf("a rejected statement: %v, want invalid", err)
 	}
 	gone := httptest.NewServer(http.NotFoundHandler())
 	gone.Close()
 	client = &machinesapi.Client{BaseURL: gone.URL}
 	if _, err := collect(client.Query(t.Context(), machinesapi.ViewQuery{})); bourse.CodeOf(err) != bourse.CodeUnavailable {
-		t.Errorf("nobody listens: %v, want unavailable", err)
+		t.Errorf("no connection: %v, want unavailable", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := collect(client.Query(ctx, machinesapi.ViewQuery{})); bourse.CodeOf(err) != bourse.CodeCanceled {
-		t.Errorf("the caller left: %v, want canceled", err)
+		t.Errorf("canceled by the caller: %v, want canceled", err)
 	}
 }
 
@@ -143,25 +143,25 @@ func TestSubscription(t *testing.T) {
 	}
 }
 
-// TestChangesAreContiguous: what is missing is never passed over.
+// Missing changes are always detected.
 func TestChangesAreContiguous(t *testing.T) {
 	for name, c := range map[string]struct {
 		body string
 		code bourse.Code
-		good int // lines before the error
+		good int // number of lines before the error
 	}{
-		"the next":     {`{"change":[7,"insert",1,[1]]}`, bourse.CodeUnavailable, 1}, // then it breaks off
-		"one missing":  {`{"change":[8,"insert",1,[1]]}`, bourse.CodeUnavailable, 0},
-		"an old one":   {`{"change":[6,"insert",1,[1]]}`, bourse.CodeUnavailable, 0},
-		"of no kind":   {`{"change":[7,"truncate",1,[1]]}`, bourse.CodeInternal, 0},
-		"too short":    {`{"change":[7,"insert",1]}`, bourse.CodeInternal, 0},
-		"no id":        {`{"change":["x","insert",1,[1]]}`, bourse.CodeInternal, 0},
-		"negative id":  {`{"change":[-7,"insert",1,[1]]}`, bourse.CodeInternal, 0},
-		"no array":     {`{"change":{"id":7}}`, bourse.CodeInternal, 0},
-		"cells, none":  {`{"change":[7,"insert",1,{}]}`, bourse.CodeInternal, 0},
-		"other cells":  {"{\"columns\":[\"a\",\"b\"]}\n" + `{"change":[7,"update",1,[1]]}`, bourse.CodeInternal, 1},
-		"overflowing":  {`{"change":[18446744073709551616,"insert",1,[1]]}`, bourse.CodeInternal, 0},
-		"another life": {"{\"columns\":[\"a\"]}\n{\"end\":{\"change\":1}}\n" + `{"change":[2,"insert",1,[1]]}`, bourse.CodeUnavailable, 3},
+		"the next":        {`{"change":[7,"insert",1,[1]]}`, bourse.CodeUnavailable, 1}, // then the stream breaks
+		"one missing":     {`{"change":[8,"insert",1,[1]]}`, bourse.CodeUnavailable, 0},
+		"an old one":      {`{"change":[6,"insert",1,[1]]}`, bourse.CodeUnavailable, 0},
+		"of no kind":      {`{"change":[7,"truncate",1,[1]]}`, bourse.CodeInternal, 0},
+		"too short":       {`{"change":[7,"insert",1]}`, bourse.CodeInternal, 0},
+		"no id":           {`{"change":["x","insert",1,[1]]}`, bourse.CodeInternal, 0},
+		"negative id":     {`{"change":[-7,"insert",1,[1]]}`, bourse.CodeInternal, 0},
+		"no array":        {`{"change":{"id":7}}`, bourse.CodeInternal, 0},
+		"cells, none":     {`{"change":[7,"insert",1,{}]}`, bourse.CodeInternal, 0},
+		"other cells":     {"{\"columns\":[\"a\",\"b\"]}\n" + `{"change":[7,"update",1,[1]]}`, bourse.CodeInternal, 1},
+		"overflowing":     {`{"change":[18446744073709551616,"insert",1,[1]]}`, bourse.CodeInternal, 0},
+		"a second result": {"{\"columns\":[\"a\"]}\n{\"end\":{\"change\":1}}\n" + `{"change":[2,"insert",1,[1]]}`, bourse.CodeUnavailable, 3},
 	} {
 		t.Run(name, func(t *testing.T) {
 			client, _ := replying(t, 200, c.body+"\n")
@@ -178,8 +178,8 @@ func TestChangesAreContiguous(t *testing.T) {
 	}
 }
 
-// FuzzViewAnswer: whatever a server sends, reading ends, rows fit their
-// columns and changes have no gap.
+// FuzzViewAnswer sends arbitrary replies. Reading must end, rows must fit their columns, and changes must not have
+// gaps.
 func FuzzViewAnswer(f *testing.F) {
 	f.Add("{\"columns\":[\"a\"]}\n{\"row\":[1]}\n{\"end\":{\"rows\":1}}\n", false)
 	f.Add("{\"columns\":[\"a\"]}\n{\"row\":[1,[null]]}\n{\"end\":{\"change\":3}}\n{\"change\":[4,\"delete\",1,[]]}\n", true)
@@ -204,26 +204,26 @@ func FuzzViewAnswer(f *testing.F) {
 				if live || !whole {
 					return
 				}
-				t.Fatalf("a whole answer ends with %v", err)
+				t.Fatalf("a complete result ends with %v", err)
 			case line.Columns != nil:
 				columns = line.Columns
 			case line.Row != nil && len(line.Row.Cells) != len(columns):
-				t.Fatalf("a row of %d cells under %d columns", len(line.Row.Cells), len(columns))
+				t.Fatalf("the row has %d cells, but there are %d columns", len(line.Row.Cells), len(columns))
 			case line.End != nil:
 				whole, change = true, line.End.Change
 			case line.Change != nil:
 				if change++; line.Change.ID != change {
-					t.Fatalf("change %d where %d is next", line.Change.ID, change)
+					t.Fatalf("change %d, want %d", line.Change.ID, change)
 				}
 			}
 		}
 		if live || !whole {
-			t.Fatal("an answer that is not whole ended without an error")
+			t.Fatal("an incomplete result ended without an error")
 		}
 	})
 }
 
-// fixed answers every request with a body.
+// fixed replies to every request with the same body.
 type fixed string
 
 func (f fixed) RoundTrip(r *http.Request) (*http.Response, error) {

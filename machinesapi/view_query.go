@@ -7,23 +7,22 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// ViewQuery is one statement asked of the view: the body of queries and of
-// subscriptions. Parameters are nil, numbers, strings, bools and [ViewBlob]s.
+// ViewQuery is a statement to run on the view: the body of queries and subscriptions. Parameters are nil, numbers,
+// strings, bools and [ViewBlob]s.
 type ViewQuery struct {
-	Statement string         // one SELECT, 64 KiB at most
+	Statement string         // one SELECT, at most 64 KiB
 	Params    []any          // for each ?, in order
 	Named     map[string]any // for :name, @name and $name, without the sign; instead of Params
 
-	// Of a query: lower limits than the server's. 0 leaves its own.
+	// Limits of a query, if lower than the server's. 0 means the server's limit.
 	MaxRows int
 	MaxTime time.Duration
 
-	// Of a subscription: the columns by which a changed row is recognised.
-	// Default: "id", else "name", else all of them.
+	// Columns that identify a changed row of a subscription. Default: "id", otherwise "name", otherwise all columns.
 	Key []string
 }
 
-// MarshalJSON writes the request's body.
+// MarshalJSON encodes the request's body.
 func (q ViewQuery) MarshalJSON() ([]byte, error) {
 	body := struct {
 		Statement string   `json:"statement"`
@@ -41,19 +40,18 @@ func (q ViewQuery) MarshalJSON() ([]byte, error) {
 	return json.Marshal(body)
 }
 
-// ViewBlob is a value of bytes.
+// ViewBlob is a binary value.
 type ViewBlob struct {
 	Blob []byte `json:"blob"`
 }
 
-// HeaderSubscription names a subscription in the reply that streams it.
+// HeaderSubscription contains the ID of a subscription, in the reply that streams it.
 const HeaderSubscription = "Bourse-Subscription-Id"
 
-// ViewLine is one line of an answer. Exactly one of its fields is set.
+// ViewLine is one line of a result. Exactly one field is set.
 //
-// An answer to a query is Columns, Rows and End. A subscription goes on with
-// Changes after its End. One that is resumed may leave out columns and rows:
-// its reader has them.
+// The result of a query consists of Columns, Rows and End. A subscription continues with Changes after its End. A
+// resumed one may omit columns and rows, because its reader already has them.
 type ViewLine struct {
 	Columns []string
 	Row     *ViewRow
@@ -61,40 +59,39 @@ type ViewLine struct {
 	Change  *ViewChange
 }
 
-// ViewRow is one row. A cell is nil, a json.Number (with a fraction or an
-// exponent when SQLite has it as a REAL), a string or a [ViewBlob]; what else a
-// server sends is kept as JSON decodes it.
+// ViewRow is one row. A cell is nil, a json.Number (with a fraction or exponent if it is a REAL in SQLite), a string
+// or a [ViewBlob]. Other values are decoded as in encoding/json.
 type ViewRow struct {
-	ID    int64 // within the subscription; 0 in the answer to a query
+	ID    int64 // within the subscription; 0 in a query's result
 	Cells []any
 }
 
-// ViewEnd comes after the last row.
+// ViewEnd follows the last row.
 type ViewEnd struct {
 	Rows      int64   `json:"rows"`
-	MS        float64 `json:"ms"`                  // that the query took, in the server
-	Truncated bool    `json:"truncated,omitempty"` // there are more: the server's limit was reached
-	Change    uint64  `json:"change,omitempty"`    // of a subscription: the rows are as after this change
+	MS        float64 `json:"ms"`                  // duration of the query in the server
+	Truncated bool    `json:"truncated,omitempty"` // the server's limit was reached, and there are more rows
+	Change    uint64  `json:"change,omitempty"`    // of a subscription: the rows are the result after this change
 }
 
 // ViewChange is a change of one row of a subscription.
 type ViewChange struct {
-	ID   uint64 // one more than that of the change before it
+	ID   uint64 // one more than the previous change's ID
 	Kind ViewChangeKind
-	Row  ViewRow // of a deleted one: as it last was
+	Row  ViewRow // of a deleted row: its last contents
 }
 
-// ViewChangeKind is what happened to a row.
+// ViewChangeKind is the kind of a change.
 type ViewChangeKind string
 
-// What may happen to a row.
+// Kinds of changes.
 const (
 	RowInserted ViewChangeKind = "insert"
 	RowUpdated  ViewChangeKind = "update"
 	RowDeleted  ViewChangeKind = "delete"
 )
 
-// ViewError is the last line of an answer that broke off in the server.
+// ViewError is the last line of a result that ended with an error in the server.
 type ViewError struct {
 	Code    bourse.Code `json:"code"`
 	Message string      `json:"message"`

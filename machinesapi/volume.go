@@ -7,24 +7,24 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Volume is a volume as the Machines API shows it.
+// Volume is a volume in the Machines API.
 type Volume struct {
 	VolumeSummary
 	VolumeHost
-	*VolumeUse // nil in a summary, and while it is not known
+	*VolumeUse // nil in a summary, or if unknown
 }
 
-// VolumeSummary is what a summarised list shows of a volume.
+// VolumeSummary contains the fields of a volume in a summarized list.
 type VolumeSummary struct {
 	ID                bourse.VolumeID    `json:"id"`
 	Name              string             `json:"name"`
 	State             bourse.VolumeState `json:"state"`
 	SizeGB            int64              `json:"size_gb"`
 	Region            bourse.Region      `json:"region"`
-	Zone              string             `json:"zone"` // of its worker: no two workers have the same
+	Zone              string             `json:"zone"` // the worker's zone: each worker has its own
 	Encrypted         bool               `json:"encrypted"`
 	FSType            string             `json:"fstype"`
-	Machine           *bourse.MachineID  `json:"attached_machine_id"` // null: free
+	Machine           *bourse.MachineID  `json:"attached_machine_id"` // null: not attached
 	Alloc             *string            `json:"attached_alloc_id"`   // always null
 	CreatedAt         time.Time          `json:"created_at"`
 	SnapshotRetention int                `json:"snapshot_retention"` // days
@@ -32,20 +32,19 @@ type VolumeSummary struct {
 	Type              string             `json:"type"` // "local"
 }
 
-// VolumeHost describes a volume's worker; most of it is
-// Bourse's own.
+// VolumeHost describes a volume's worker. Most of the fields are Bourse's additions.
 type VolumeHost struct {
 	HostStatus     HostStatus      `json:"host_status"`
-	HostHeard      string          `json:"host_heard_at,omitempty"` // RFC 3339: when the host was last heard from, if it is not ok
+	HostHeard      string          `json:"host_heard_at,omitempty"` // RFC 3339: time when the host was last reachable, if its status is not ok
 	HostDedication string          `json:"host_dedication_id"`      // always ""
 	App            bourse.AppName  `json:"app,omitempty"`
 	Worker         bourse.WorkerID `json:"worker,omitempty"`
-	OrderID        bourse.OrderID  `json:"order_id,omitempty"` // that the volume fills
-	Error          string          `json:"error,omitempty"`    // why it is failed
+	OrderID        bourse.OrderID  `json:"order_id,omitempty"` // the order that the volume fills
+	Error          string          `json:"error,omitempty"`    // why it has failed
 	UpdatedAt      time.Time       `json:"updated_at"`
 }
 
-// VolumeUse is how full a volume is.
+// VolumeUse is a volume's used space.
 type VolumeUse struct {
 	Blocks      int64 `json:"blocks"`
 	BlockSize   int64 `json:"block_size"` // bytes
@@ -55,7 +54,7 @@ type VolumeUse struct {
 	BytesUsed   int64 `json:"bytes_used"`
 }
 
-// FromVolume converts a volume whose worker has just sent it.
+// FromVolume converts a volume that its worker has just sent.
 func FromVolume(v *bourse.Volume) Volume {
 	out := SummaryOfVolume(v)
 	if u := v.Usage; u != nil {
@@ -67,7 +66,7 @@ func FromVolume(v *bourse.Volume) Volume {
 	return out
 }
 
-// SummaryOfVolume shows a volume without how full it is.
+// SummaryOfVolume converts a volume without its used space.
 func SummaryOfVolume(v *bourse.Volume) Volume {
 	out := Volume{VolumeSummary: VolumeSummary{
 		ID: v.ID, Name: v.Spec.Name, State: v.State, SizeGB: v.Spec.SizeGB, Region: v.Region, Zone: v.ID.Tag().String(),
@@ -85,37 +84,36 @@ func SummaryOfVolume(v *bourse.Volume) Volume {
 
 func wholeSeconds(t time.Time) time.Time { return t.UTC().Truncate(time.Second) }
 
-// CreateVolume is the body of a request for a new volume. Fields that are
-// absent or null have the defaults given with them.
+// CreateVolume is the body of a request to create a volume. Absent and null fields have the defaults listed with
+// them.
 type CreateVolume struct {
 	Name              string            `json:"name"`
 	Region            string            `json:"region"`                         // one region
-	SizeGB            *int64            `json:"size_gb,omitempty"`              // default 3, or the size of what it is made from
+	SizeGB            *int64            `json:"size_gb,omitempty"`              // default 3, or the size of the source
 	Encrypted         *bool             `json:"encrypted,omitempty"`            // default false
 	FSType            *string           `json:"fstype,omitempty"`               // default ext4
 	UniqueZone        *bool             `json:"require_unique_zone,omitempty"`  // default true: not on a worker with another volume of this name
 	UniqueZoneApp     *bool             `json:"unique_zone_app_wide,omitempty"` // default false
 	SnapshotRetention *int              `json:"snapshot_retention,omitempty"`   // default 5 days
 	AutoBackup        *bool             `json:"auto_backup_enabled,omitempty"`  // default true: a snapshot a day
-	Snapshot          bourse.SnapshotID `json:"snapshot_id,omitempty"`          // filled from it
-	Source            bourse.VolumeID   `json:"source_volume_id,omitempty"`     // a fork of it
-	Compute           *Compute          `json:"compute,omitempty"`              // the worker has capacity for such a machine, too
-	ComputeImage      string            `json:"compute_image,omitempty"`        // the worker runs this image, and can pull it
-	HostDedication    string            `json:"host_dedication_id,omitempty"`   // refused: see Review
+	Snapshot          bourse.SnapshotID `json:"snapshot_id,omitempty"`          // snapshot to restore
+	Source            bourse.VolumeID   `json:"source_volume_id,omitempty"`     // volume to fork
+	Compute           *Compute          `json:"compute,omitempty"`              // the worker must also have capacity for such a machine
+	ComputeImage      string            `json:"compute_image,omitempty"`        // the worker must support this image and be able to pull it
+	HostDedication    string            `json:"host_dedication_id,omitempty"`   // not supported: see Review
 
-	Deadline     bourse.Duration     `json:"deadline,omitempty"`     // ours: for the whole order; default 10 s
-	FirstTry     bool                `json:"first_try,omitempty"`    // ours: the order's id was never sent before
-	Requirements bourse.Requirements `json:"requirements,omitempty"` // ours: of the worker, as a machine's config has them
+	Deadline     bourse.Duration     `json:"deadline,omitempty"`     // added by Bourse: for the whole order; default 10 s
+	FirstTry     bool                `json:"first_try,omitempty"`    // added by Bourse: the order's ID has never been sent before
+	Requirements bourse.Requirements `json:"requirements,omitempty"` // added by Bourse: requirements for the worker, as in a machine's config
 }
 
-// Compute is the guest that a volume is for. Clients write it as such, or as
-// {"guest": …}.
+// Compute is the guest for which a volume is intended. Clients encode it directly or as {"guest": …}.
 type Compute struct {
 	bourse.Guest
-	HostDedication string `json:"host_dedication_id,omitempty"` // refused: see [CreateVolume.Review]
+	HostDedication string `json:"host_dedication_id,omitempty"` // not supported: see [CreateVolume.Review]
 }
 
-// UnmarshalJSON reads both spellings.
+// UnmarshalJSON accepts both encodings.
 func (c *Compute) UnmarshalJSON(b []byte) error {
 	type plain Compute
 	var nested struct {
@@ -131,8 +129,8 @@ func (c *Compute) UnmarshalJSON(b []byte) error {
 	return json.Unmarshal(b, (*plain)(c))
 }
 
-// Review reports CodeInvalid for a member that would promise a host of the
-// caller's own, as a machine's config may not either.
+// Review returns CodeInvalid if the request asks for a dedicated host, which is not supported in a machine's config
+// either.
 func (c *CreateVolume) Review() error {
 	if c.HostDedication == "" && (c.Compute == nil || c.Compute.HostDedication == "") {
 		return nil
@@ -140,13 +138,13 @@ func (c *CreateVolume) Review() error {
 	return bourse.Errorf(bourse.CodeInvalid, "invalid host_dedication_id: %s", bourse.FieldOf("config.guest.host_dedication_id").Reason)
 }
 
-// Spec returns what is ordered.
+// Spec returns the order for the volume.
 func (c *CreateVolume) Spec() bourse.VolumeOrder {
 	spec := bourse.VolumeOrder{
-		Name: c.Name, SizeGB: or(c.SizeGB, 0), Encrypted: or(c.Encrypted, false), FSType: or(c.FSType, ""),
-		UniqueZone: or(c.UniqueZone, true), UniqueZoneApp: or(c.UniqueZoneApp, false),
+		Name: c.Name, SizeGB: valueOr(c.SizeGB, 0), Encrypted: valueOr(c.Encrypted, false), FSType: valueOr(c.FSType, ""),
+		UniqueZone: valueOr(c.UniqueZone, true), UniqueZoneApp: valueOr(c.UniqueZoneApp, false),
 		Snapshot: c.Snapshot, Source: c.Source,
-		RetentionDays: or(c.SnapshotRetention, 0), ScheduledSnaps: or(c.AutoBackup, true),
+		RetentionDays: valueOr(c.SnapshotRetention, 0), ScheduledSnaps: valueOr(c.AutoBackup, true),
 	}
 	if c.Compute != nil {
 		spec.Compute = &c.Compute.Guest
@@ -154,43 +152,43 @@ func (c *CreateVolume) Spec() bourse.VolumeOrder {
 	return spec
 }
 
-func or[T any](p *T, absent T) T {
+func valueOr[T any](p *T, absent T) T {
 	if p == nil {
 		return absent
 	}
 	return *p
 }
 
-// UpdateVolume changes how a volume is kept. What is absent or null stays.
+// UpdateVolume is the body of a request to change a volume's snapshot settings. Absent and null fields do not change.
 type UpdateVolume struct {
 	SnapshotRetention *int  `json:"snapshot_retention,omitempty"`
 	AutoBackup        *bool `json:"auto_backup_enabled,omitempty"`
 }
 
-// ExtendVolume makes a volume larger.
+// ExtendVolume is the body of a request to enlarge a volume.
 type ExtendVolume struct {
 	SizeGB int64 `json:"size_gb"`
 }
 
-// Extended is the answer to it.
+// Extended is the reply to an ExtendVolume request.
 type Extended struct {
 	Volume       Volume `json:"volume"`
-	NeedsRestart bool   `json:"needs_restart"` // its machine sees the new size when it is started again: the host cannot grow what is used
+	NeedsRestart bool   `json:"needs_restart"` // its machine sees the new size only after a restart, because the host cannot grow a mounted volume
 }
 
 // Snapshot is a snapshot of a volume.
 type Snapshot struct {
 	ID            bourse.SnapshotID    `json:"id"`
-	Size          int64                `json:"size"`        // bytes that it takes
-	VolumeSize    int64                `json:"volume_size"` // bytes that the volume had
+	Size          int64                `json:"size"`        // bytes on disk
+	VolumeSize    int64                `json:"volume_size"` // size of the volume in bytes
 	Digest        string               `json:"digest"`
 	CreatedAt     time.Time            `json:"created_at"`
 	Status        bourse.SnapshotState `json:"status"`
 	RetentionDays int                  `json:"retention_days"`
-	Scheduled     bool                 `json:"scheduled,omitempty"` // ours: by the clock
+	Scheduled     bool                 `json:"scheduled,omitempty"` // added by Bourse: taken by schedule
 }
 
-// FromSnapshot shows a snapshot.
+// FromSnapshot converts a snapshot.
 func FromSnapshot(s *bourse.Snapshot) Snapshot {
 	return Snapshot{
 		ID: s.ID, Size: s.Bytes, VolumeSize: s.SizeGB << 30, Digest: s.Digest, CreatedAt: wholeSeconds(s.CreatedAt), Status: s.State,
@@ -198,8 +196,8 @@ func FromSnapshot(s *bourse.Snapshot) Snapshot {
 	}
 }
 
-// OrgVolumes is the reply of the list of an organization's volumes.
+// OrgVolumes is the reply with an organization's volumes.
 type OrgVolumes struct {
 	Volumes    []Volume `json:"volumes"`
-	NextCursor string   `json:"next_cursor"` // always "": everything is in one page
+	NextCursor string   `json:"next_cursor"` // always "": there is only one page
 }

@@ -24,18 +24,18 @@ func TestCreateVolumeSpec(t *testing.T) {
 		body string
 		want bourse.VolumeOrder
 	}{
-		"a name alone": {`{"name":"data"}`, absent},
+		"only a name": {`{"name":"data"}`, absent},
 		"all null": {`{"name":"data","size_gb":null,"encrypted":null,"fstype":null,"require_unique_zone":null,"unique_zone_app_wide":null,
 			"snapshot_retention":null,"auto_backup_enabled":null,"snapshot_id":null,"source_volume_id":null,"compute":null,"compute_image":null}`, absent},
 		"all set": {
 			`{"name":"data","size_gb":7,"encrypted":true,"fstype":"ext4","require_unique_zone":false,"unique_zone_app_wide":true,"snapshot_retention":9,"auto_backup_enabled":false}`,
 			bourse.VolumeOrder{Name: "data", SizeGB: 7, Encrypted: true, FSType: "ext4", UniqueZoneApp: true, RetentionDays: 9},
 		},
-		"for a guest":           {`{"name":"data","compute":{"cpu_kind":"performance","cpus":2}}`, with(func(v *bourse.VolumeOrder) { v.Compute = guest })},
-		"for a guest in a box":  {`{"name":"data","compute":{"guest":{"cpu_kind":"performance","cpus":2}}}`, with(func(v *bourse.VolumeOrder) { v.Compute = guest })},
-		"for a guest of nobody": {`{"name":"data","compute":{}}`, with(func(v *bourse.VolumeOrder) { v.Compute = &bourse.Guest{} })},
-		"from a snapshot":       {`{"name":"data","snapshot_id":"vs_1"}`, with(func(v *bourse.VolumeOrder) { v.Snapshot = "vs_1" })},
-		"a fork":                {`{"name":"data","source_volume_id":"vol_1"}`, with(func(v *bourse.VolumeOrder) { v.Source = "vol_1" })},
+		"for a guest":          {`{"name":"data","compute":{"cpu_kind":"performance","cpus":2}}`, with(func(v *bourse.VolumeOrder) { v.Compute = guest })},
+		"for a guest in a box": {`{"name":"data","compute":{"guest":{"cpu_kind":"performance","cpus":2}}}`, with(func(v *bourse.VolumeOrder) { v.Compute = guest })},
+		"for a default guest":  {`{"name":"data","compute":{}}`, with(func(v *bourse.VolumeOrder) { v.Compute = &bourse.Guest{} })},
+		"from a snapshot":      {`{"name":"data","snapshot_id":"vs_1"}`, with(func(v *bourse.VolumeOrder) { v.Snapshot = "vs_1" })},
+		"a fork":               {`{"name":"data","source_volume_id":"vol_1"}`, with(func(v *bourse.VolumeOrder) { v.Source = "vol_1" })},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -52,13 +52,13 @@ func TestCreateVolumeSpec(t *testing.T) {
 			}
 			var same machinesapi.CreateVolume
 			if err := json.Unmarshal(again, &same); err != nil || !cmp.Equal(in.Spec(), same.Spec()) {
-				t.Errorf("sent as %s, it reads otherwise: %v", again, err)
+				t.Errorf("encoded as %s, it is decoded differently: %v", again, err)
 			}
 		})
 	}
 }
 
-func TestVolumeShows(t *testing.T) {
+func TestVolumeShape(t *testing.T) {
 	at := time.Date(2026, 1, 2, 3, 4, 5, 6, time.FixedZone("x", 3600))
 	v := bourse.Volume{ID: "vol_0000100000000001", Machine: "m", CreatedAt: at, UpdatedAt: at, Spec: bourse.VolumeOrder{Name: "data", SizeGB: 3}}
 	full := v
@@ -68,9 +68,9 @@ func TestVolumeShows(t *testing.T) {
 		want []string
 		not  string
 	}{
-		"whose use is known": {machinesapi.FromVolume(&full), []string{`"bytes_total":40960`, `"bytes_used":24576`, `"zone":"000001"`, `"attached_machine_id":"m"`, `"created_at":"2026-01-02T02:04:05Z"`}, `"error"`},
-		"whose use is not":   {machinesapi.FromVolume(&v), []string{`"attached_alloc_id":null`}, "blocks"},
-		"in a summary":       {machinesapi.SummaryOfVolume(&full), []string{`"size_gb":3`}, "blocks"},
+		"with known usage": {machinesapi.FromVolume(&full), []string{`"bytes_total":40960`, `"bytes_used":24576`, `"zone":"000001"`, `"attached_machine_id":"m"`, `"created_at":"2026-01-02T02:04:05Z"`}, `"error"`},
+		"whose use is not": {machinesapi.FromVolume(&v), []string{`"attached_alloc_id":null`}, "blocks"},
+		"in a summary":     {machinesapi.SummaryOfVolume(&full), []string{`"size_gb":3`}, "blocks"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b, err := json.Marshal(tt.got)
@@ -93,7 +93,7 @@ func TestVolumeShows(t *testing.T) {
 	}
 }
 
-// FuzzCreateVolume reads what anyone may send.
+// FuzzCreateVolume decodes arbitrary request bodies.
 func FuzzCreateVolume(f *testing.F) {
 	for _, s := range []string{`{}`, `{"name":"data","region":"gru","size_gb":1,"compute":{"guest":{"cpus":2}}}`, `{"compute":[]}`, `{"compute":{"guest":7}}`, `{"requirements":{"a":1}}`, `{"deadline":"1s"}`} {
 		f.Add([]byte(s))
@@ -105,7 +105,7 @@ func FuzzCreateVolume(f *testing.F) {
 		}
 		spec := in.Spec().WithDefaults()
 		if spec.Validate() == nil && (spec.SizeGB < 1 || spec.Name == "" || spec.FSType != bourse.DefaultFSType) {
-			t.Errorf("%s is taken as %+v", b, spec)
+			t.Errorf("%s is accepted as %+v", b, spec)
 		}
 	})
 }

@@ -124,7 +124,7 @@ func TestSQLNoRows(t *testing.T) {
 func TestSQLIncompleteAnswer(t *testing.T) {
 	rows, _, _ := strings.Cut(someRows, `{"end"`)
 	got := line.Against(t, &answers{lines: rows}, "sql", "SELECT 1", "--json")
-	if got.Code != 7 || !strings.Contains(got.Err, "breaks off") || json.Valid([]byte(got.Out)) {
+	if got.Code != 7 || !strings.Contains(got.Err, "incomplete") || json.Valid([]byte(got.Out)) {
 		t.Errorf("interrupted: exit status %d, %q, %q; want 7 and incomplete JSON", got.Code, got.Err, got.Out)
 	}
 	got = line.Against(t, &answers{lines: rows}, "sql", "SELECT 1")
