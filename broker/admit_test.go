@@ -12,7 +12,7 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// stuck is an exchange whose orders wait until they are let go.
+// stuck is an exchange whose orders wait until they are released.
 type stuck struct {
 	broker.Exchange
 	begun chan bourse.OrderID
@@ -25,10 +25,9 @@ func (s stuck) Place(ctx context.Context, order bourse.Order) (bourse.Fill, bour
 	return s.Exchange.Place(ctx, order)
 }
 
-// While as many orders are in progress as the broker takes, every further one is
-// refused with 429 and Retry-After before it is decided, whatever its kind; what
-// asks and acts goes on, and so do orders when the others have ended. Before, such
-// orders ended as "insufficient" or without an answer.
+// If as many orders are in progress as the broker accepts, every further order of any kind is refused with 429 and
+// Retry-After before it is decided. Reads and operations continue, and orders are accepted again once the others have
+// ended.
 func TestTooManyOrders(t *testing.T) {
 	ex := stuck{begun: make(chan bourse.OrderID, 10), free: make(chan struct{})}
 	s := start(t, func(c *broker.Config) {
@@ -40,7 +39,7 @@ func TestTooManyOrders(t *testing.T) {
 	for range 2 {
 		wg.Go(func() {
 			if rec := s.call(t, "POST", createPath, `{"config":`+hostConfig+`,"region":"gru"}`); rec.Code != http.StatusOK {
-				t.Errorf("an order that was let in: status %d: %s", rec.Code, rec.Body)
+				t.Errorf("an accepted order: status %d: %s", rec.Code, rec.Body)
 			}
 		})
 		<-ex.begun
@@ -62,7 +61,7 @@ func TestTooManyOrders(t *testing.T) {
 		}
 	}
 	if rec := s.call(t, "GET", createPath, ""); rec.Code != http.StatusOK {
-		t.Errorf("a list meanwhile: status %d", rec.Code)
+		t.Errorf("a list in the meantime: status %d", rec.Code)
 	}
 	close(ex.free)
 	wg.Wait()

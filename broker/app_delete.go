@@ -14,17 +14,14 @@ import (
 	"github.com/bourse-dev/bourse/view/inventory"
 )
 
-// destroyAtOnce bounds how many machines of a deleted app are destroyed side
-// by side.
+// destroyAtOnce limits how many machines of a deleted app are destroyed at the same time.
 const destroyAtOnce = 16
 
-// deleteApp destroys an app's machines, its volumes, then the app: when it
-// breaks off in between the app is still there and the call can be repeated.
-// Clients of the Machines API have asked their user, and send no force: machines
-// that run are refused only with force=false. Without force=true nothing is done
-// while there is a volume, or while a worker that might have a machine does not
-// answer; with it, what silent workers have outlives its app, and the reply names
-// those workers.
+// deleteApp destroys an app's machines and volumes, and then the app. If it fails in between, the app still exists
+// and the call can be repeated. Clients of the Machines API have asked their user for confirmation and do not send
+// force, so running machines are a reason to refuse only with force=false. Without force=true, the call fails if the
+// app has volumes or if a worker that might have a machine of the app does not answer. With force=true, the machines
+// on such workers outlive the app, and the reply lists those workers.
 func (h *appHandler) deleteApp(w http.ResponseWriter, r *endpoint.Request) error {
 	force, err := endpoint.QueryBool(r, "force")
 	if err != nil {
@@ -34,18 +31,18 @@ func (h *appHandler) deleteApp(w http.ResponseWriter, r *endpoint.Request) error
 	if err != nil {
 		return err
 	}
-	here := h.Directory.Workers() // one look: who comes back meanwhile was not asked, and is missing
+	here := h.Directory.Workers() // read once: a worker that returns later has not been asked, and counts as missing
 	found, missing := h.known.Find(r.Context(), here, &app, fabric.MachinesQuery{})
 	missing = append(missing, h.lostOwners(r.Context(), &app, here)...)
 	volumes := h.findVolumes(r.Context(), &app, here)
 	careful := !force && r.URL.Query().Has("force")
 	if careful {
-		if err := noneRuns(found); err != nil {
+		if err := checkNotRunning(found); err != nil {
 			return err
 		}
 	}
 	if !force {
-		if err := mayDelete(volumes, missing); err != nil {
+		if err := checkDeletable(volumes, missing); err != nil {
 			return err
 		}
 	}
@@ -61,7 +58,7 @@ func (h *appHandler) deleteApp(w http.ResponseWriter, r *endpoint.Request) error
 	if err := h.apps.Delete(r.Context(), app); err != nil {
 		return err
 	}
-	if err := h.deploys.Forget(r.Context(), &app); err != nil { // no one finds them any more: the app's id does not come back
+	if err := h.deploys.Forget(r.Context(), &app); err != nil { // the app's ID is never reused, so nobody can find the releases anymore
 		h.Log.WarnContext(r.Context(), "drop releases failed", slog.Any("app", app.Name), slog.Any("err", err))
 	}
 	endpoint.ListUnreachable(w.Header(), missing)
@@ -69,8 +66,7 @@ func (h *appHandler) deleteApp(w http.ResponseWriter, r *endpoint.Request) error
 	return nil
 }
 
-// lostOwners returns the workers that have machines of the app, as far as the
-// view has heard, and are not here.
+// lostOwners returns the workers that are not members now but have machines of the app, according to the view.
 func (h *appHandler) lostOwners(ctx context.Context, app *bourse.App, here []bourse.Member) []bourse.WorkerID {
 	rows, err := h.View.Machines(ctx, inventory.Filter{App: app.Name})
 	if err != nil {
@@ -90,8 +86,8 @@ func (h *appHandler) lostOwners(ctx context.Context, app *bourse.App, here []bou
 	return out
 }
 
-// noneRuns reports CodeFailedPrecondition when machines of the app run.
-func noneRuns(found []bourse.Machine) error {
+// checkNotRunning returns CodeFailedPrecondition if machines of the app are running.
+func checkNotRunning(found []bourse.Machine) error {
 	running := 0
 	for i := range found {
 		switch found[i].State {
@@ -101,19 +97,19 @@ func noneRuns(found []bourse.Machine) error {
 		}
 	}
 	if running > 0 {
-		return bourse.Errorf(bourse.CodeFailedPrecondition, "failed_precondition: machines of the app run (%d): stop them first, or use force=true", running)
+		return bourse.Errorf(bourse.CodeFailedPrecondition, "failed_precondition: %d machines of the app are running: stop them first, or use force=true", running)
 	}
 	return nil
 }
 
-// mayDelete reports CodeFailedPrecondition when the app has data, and
-// CodeUnavailable when it is not known what it has.
-func mayDelete(volumes []bourse.Volume, missing []bourse.WorkerID) error {
+// checkDeletable returns CodeFailedPrecondition if the app has volumes, and CodeUnavailable if some workers did not
+// answer.
+func checkDeletable(volumes []bourse.Volume, missing []bourse.WorkerID) error {
 	if len(volumes) > 0 {
 		return bourse.Errorf(bourse.CodeFailedPrecondition, "failed_precondition: the app has %d volumes: destroy them first, or use force=true", len(volumes))
 	}
 	if len(missing) > 0 {
-		return bourse.Errorf(bourse.CodeUnavailable, "%d workers do not answer (%s, …), so machines of the app may run there: use force=true", len(missing), missing[0])
+		return bourse.Errorf(bourse.CodeUnavailable, "%d workers (%s, …) do not answer and may have machines of the app: use force=true", len(missing), missing[0])
 	}
 	return nil
 }
@@ -132,7 +128,7 @@ func (h *appHandler) destroyAll(ctx context.Context, here []bourse.Member, found
 			defer cancel()
 			_, err := fabric.MachineDestroy.Call(ctx, h.Workers, worker, fabric.MachineAction{Machine: m.ID, Force: force, Nonce: nonceOf(m)})
 			if bourse.CodeOf(err) == bourse.CodeNotFound {
-				return nil // gone by itself
+				return nil // already destroyed
 			}
 			return endpoint.WorkerError(ctx, worker.ID, endpoint.Changing, err)
 		})
@@ -140,15 +136,13 @@ func (h *appHandler) destroyAll(ctx context.Context, here []bourse.Member, found
 	return group.Wait()
 }
 
-// ownerAmong returns the worker, of those that were asked, whose things have ids that begin
-// with tag: one of them answered with such a thing. If it has left since, it cannot be
-// reached.
+// ownerAmong returns the worker with a tag from those that were asked. One of them has answered with an object whose
+// ID begins with the tag. If it has left since then, calls to it fail.
 func ownerAmong(asked []bourse.Member, tag bourse.WorkerTag) bourse.Member {
 	return asked[slices.IndexFunc(asked, func(m bourse.Member) bool { return m.Tag == tag })]
 }
 
-// nonceOf opens a machine's lease: a caller that may delete the app may do so
-// the caller that holds it.
+// nonceOf returns the nonce of a machine's lease. Whoever may delete the app may also do what the lease's holder may.
 func nonceOf(m *bourse.Machine) string {
 	if m.Lease == nil {
 		return ""

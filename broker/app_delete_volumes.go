@@ -10,8 +10,8 @@ import (
 	"github.com/bourse-dev/bourse/fabric"
 )
 
-// findVolumes asks the workers that are here for an app's volumes. Who does not answer is
-// known from the search for its machines.
+// findVolumes asks the workers for an app's volumes. Workers that do not answer are already known from the search for
+// the app's machines.
 func (h *appHandler) findVolumes(ctx context.Context, app *bourse.App, here []bourse.Member) []bourse.Volume {
 	var out []bourse.Volume
 	for _, a := range h.volumes.Ask(ctx, here, fabric.VolumesQuery{App: app.Name, AppID: app.ID}) {
@@ -24,7 +24,7 @@ func (h *appHandler) findVolumes(ctx context.Context, app *bourse.App, here []bo
 	return out
 }
 
-// destroyVolumes removes volumes that no machine has any more.
+// destroyVolumes destroys volumes whose machines have been destroyed.
 func (h *appHandler) destroyVolumes(ctx context.Context, here []bourse.Member, found []bourse.Volume) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(destroyAtOnce)
@@ -36,7 +36,7 @@ func (h *appHandler) destroyVolumes(ctx context.Context, here []bourse.Member, f
 			defer cancel()
 			v, err := fabric.VolumeDestroy.Call(ctx, h.Workers, worker, id)
 			if bourse.CodeOf(err) == bourse.CodeNotFound {
-				return nil // gone by itself
+				return nil // already destroyed
 			}
 			if err == nil {
 				h.volumes.Note(&v)

@@ -16,7 +16,7 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// appHandler serves apps.
+// appHandler serves the endpoints of apps.
 type appHandler struct {
 	*Config
 	apps    *lookup.Apps
@@ -36,8 +36,7 @@ func (h *appHandler) routes() []endpoint.Route {
 	}
 }
 
-// createApp makes an app. Its wait parameter changes nothing: an app is there
-// when the reply is.
+// createApp creates an app. It ignores the wait parameter, because the app exists when the reply is sent.
 func (h *appHandler) createApp(w http.ResponseWriter, r *endpoint.Request) error {
 	var in machinesapi.CreateApp
 	if err := endpoint.Decode(w, r, false, &in); err != nil {
@@ -50,7 +49,7 @@ func (h *appHandler) createApp(w http.ResponseWriter, r *endpoint.Request) error
 		}
 	}
 	org := cmp.Or(in.Org, r.Who.Org, bourse.DefaultOrg)
-	if bourse.AppName(org).Validate() != nil { // same alphabet
+	if bourse.AppName(org).Validate() != nil { // same characters
 		return bourse.Errorf(bourse.CodeInvalid, "invalid org_slug %s", bourse.Quoted(org))
 	}
 	if !r.Who.May(bourse.App{Name: name, Org: org}) {
@@ -67,7 +66,7 @@ func (h *appHandler) createApp(w http.ResponseWriter, r *endpoint.Request) error
 	return endpoint.WriteJSON(w, http.StatusCreated, machinesapi.FromApp(app, 0, 0))
 }
 
-// getApp shows an app and counts its machines.
+// getApp returns an app with the number of its machines and volumes.
 func (h *appHandler) getApp(w http.ResponseWriter, r *endpoint.Request) error {
 	app, err := h.apps.Find(r.Context(), r.App())
 	if err != nil {
@@ -101,8 +100,8 @@ func (h *appHandler) listApps(w http.ResponseWriter, r *endpoint.Request) error 
 	return endpoint.WriteJSON(w, http.StatusOK, out)
 }
 
-// show shows an app. One that was deployed and has no machine any more is
-// suspended: clients take an app that is pending for one that was never deployed.
+// show converts an app. An app that was deployed but has no machines is suspended; clients assume that a pending app
+// has never been deployed.
 func (h *appHandler) show(app *bourse.App, machines, volumes int, deployed map[string]bool) machinesapi.App {
 	out := machinesapi.FromApp(*app, machines, volumes)
 	if machines == 0 && deployed[app.ID] {
@@ -111,8 +110,7 @@ func (h *appHandler) show(app *bourse.App, machines, volumes int, deployed map[s
 	return out
 }
 
-// appError returns errors of making an app the status and the word that clients
-// look for.
+// appError sets the status, and the word that clients expect, for errors of creating an app.
 func appError(err error) error {
 	switch {
 	case errors.Is(err, lookup.ErrNameTaken):

@@ -15,9 +15,9 @@ import (
 
 func TestCreateApp(t *testing.T) {
 	for name, body := range map[string]string{
-		"as fly-go asks":   `{"name":"shop","org_slug":"acme","network":"","app_role_id":""}`,
-		"by its old name":  `{"app_name":"shop","org_slug":"acme"}`,
-		"with other words": `{"name":"shop","org_slug":"acme","enable_subdomains":true,"x":{}}`,
+		"as fly-go asks":      `{"name":"shop","org_slug":"acme","network":"","app_role_id":""}`,
+		"by its old name":     `{"app_name":"shop","org_slug":"acme"}`,
+		"with unknown fields": `{"name":"shop","org_slug":"acme","enable_subdomains":true,"x":{}}`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := start(t)
@@ -28,10 +28,10 @@ func TestCreateApp(t *testing.T) {
 				t.Errorf("status %d: %+v", rec.Code, app)
 			}
 			if kept, _ := s.view.App(t.Context(), "shop"); kept == nil || kept.ID != app.ID {
-				t.Errorf("the view has %+v", kept)
+				t.Errorf("the view contains %+v", kept)
 			}
 			if got := decodeBody[machinesapi.App](t, s.call(t, "GET", "/v1/apps/shop", "").Body.Bytes()); got != app {
-				t.Errorf("GET gives %+v, want %+v", got, app)
+				t.Errorf("GET returns %+v, want %+v", got, app)
 			}
 		})
 	}
@@ -40,7 +40,7 @@ func TestCreateApp(t *testing.T) {
 func TestAnAppNameIsTaken(t *testing.T) {
 	s := start(t)
 	s.app(t, "shop", "acme")
-	for _, name := range []string{"shop", "default"} { // the default one is always there
+	for _, name := range []string{"shop", "default"} { // the default app always exists
 		rec := s.call(t, "POST", "/v1/apps", `{"name":"`+name+`"}`)
 		got := decodeBody[machinesapi.ErrorBody](t, rec.Body.Bytes())
 		if rec.Code != 422 || got.Status != "name_taken" || got.Code != bourse.CodeAlreadyExists || !strings.Contains(got.Error, "Name has already been taken") {
@@ -64,12 +64,11 @@ func TestBadAppNames(t *testing.T) {
 	}
 }
 
-// The race of two brokers for one name: the merge decides, and the loser hears
-// of it.
-func TestTheEarlierOfTwoMakersWins(t *testing.T) {
+// Two brokers create an app with the same name: the merge decides, and the loser is notified.
+func TestEarlierAppCreationWins(t *testing.T) {
 	early := bourse.App{Name: "shop", ID: "01J00000000000000000000000", Org: "other", CreatedAt: time.Now().Add(-time.Second)}
 	s := start(t)
-	s.view.onPut = func() { s.view.put(early) } // between our look and our write
+	s.view.onPut = func() { s.view.put(early) } // between the lookup and the write
 	rec := s.call(t, "POST", "/v1/apps", `{"name":"shop"}`)
 	if got := decodeBody[machinesapi.ErrorBody](t, rec.Body.Bytes()); rec.Code != 422 || got.Status != "name_taken" {
 		t.Errorf("status %d, %+v", rec.Code, got)
@@ -79,8 +78,8 @@ func TestTheEarlierOfTwoMakersWins(t *testing.T) {
 	}
 }
 
-// 503 invites a repetition, so it is for what did nothing only.
-func TestCreateAppOfWhichNobodyTold(t *testing.T) {
+// Clients repeat a request after 503, so only requests without an effect are answered with it.
+func TestCreateAppWithFailedWrite(t *testing.T) {
 	for name, err := range map[string]error{"no worker is asked": errDown, "the workers' answers were lost": errLost} {
 		t.Run(name, func(t *testing.T) {
 			s := startBlind(t)
@@ -103,7 +102,7 @@ func TestCreateAppOfWhichNobodyTold(t *testing.T) {
 	}
 }
 
-func TestAnIdempotencyKeyMakesOneApp(t *testing.T) {
+func TestIdempotencyKeyCreatesOneApp(t *testing.T) {
 	s := start(t)
 	create := func(body string) (int, machinesapi.App) {
 		rec := s.call(t, "POST", "/v1/apps", body)
@@ -140,7 +139,7 @@ func TestGetApp(t *testing.T) {
 		t.Errorf("app is %+v", got)
 	}
 	rec := s.call(t, "GET", "/v1/apps/none", "")
-	// fly-go compares this text as a whole to find out whether a name is free.
+	// fly-go compares the whole text to find out whether a name is available.
 	if got := decodeBody[machinesapi.ErrorBody](t, rec.Body.Bytes()); rec.Code != 404 || got.Error != "app not found" {
 		t.Errorf("status %d, %+v", rec.Code, got)
 	}
@@ -192,7 +191,7 @@ func TestDeleteApp(t *testing.T) {
 			t.Errorf("a new machine: status %d", rec.Code)
 		}
 		if rec := s.call(t, "POST", "/v1/apps", `{"name":"shop"}`); rec.Code != 201 {
-			t.Errorf("the name's second life: status %d: %s", rec.Code, rec.Body)
+			t.Errorf("another app with the name: status %d: %s", rec.Code, rec.Body)
 		}
 	})
 	t.Run("with machines that run, as clients ask", func(t *testing.T) {
@@ -237,13 +236,13 @@ func TestDeleteApp(t *testing.T) {
 			t.Errorf("status %d: %s", rec.Code, rec.Body)
 		}
 		if rec := s.call(t, "GET", "/v1/apps/shop", ""); rec.Code != 200 {
-			t.Errorf("the app is gone: status %d", rec.Code)
+			t.Errorf("the app was deleted: status %d", rec.Code)
 		}
 	})
 }
 
-// The default app comes back after its deletion, the same one at every broker.
-func TestTheDefaultAppHasALifeAfterDeletion(t *testing.T) {
+// After its deletion, the default app exists again, with the same new ID at every broker.
+func TestDefaultAppExistsAfterDeletion(t *testing.T) {
 	s := start(t)
 	id := func() string {
 		return decodeBody[machinesapi.App](t, s.call(t, "GET", "/v1/apps/default", "").Body.Bytes()).ID
@@ -265,8 +264,8 @@ func TestTheDefaultAppHasALifeAfterDeletion(t *testing.T) {
 	}
 }
 
-// What a broker remembers of apps it forgets by itself.
-func TestAnAppDeletedElsewhereIsSoonForgotten(t *testing.T) {
+// A broker's cache of apps expires.
+func TestAppDeletedByAnotherBroker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := start(t)
 		app := s.app(t, "shop", "personal")

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// Each change has one line in the log, done or refused: who, with which token, what,
-// to which thing, how it ended. No line has a token in it.
+// Each change has one line in the log, whether it succeeded or not, with the caller, the token, the operation, the
+// object and the result. No line contains a token.
 func TestChangesAreAudited(t *testing.T) {
 	s, _ := issuing(t, nil)
 	ci := s.token(t, "acme", `{"name":"ci","apps":["shop"]}`)
@@ -17,7 +17,7 @@ func TestChangesAreAudited(t *testing.T) {
 	long := strings.Repeat("x", 10_000)
 	for _, c := range []struct {
 		token, method, path, body string
-		want                      map[string]string // of the line; none: there is no line
+		want                      map[string]string // attributes of the line; empty: there is no line
 	}{
 		{ci.Token, "GET", "/v1/apps", "", nil},
 		{ci.Token, "GET", "/v1/apps/zoo", "", nil},
@@ -49,7 +49,7 @@ func TestChangesAreAudited(t *testing.T) {
 				}
 			}
 			if line["from"] == "" || line["request"] == "" || line["endpoint"] == "" {
-				t.Errorf("the line lacks something: %s", lines.Text())
+				t.Errorf("the line is incomplete: %s", lines.Text())
 			}
 		}
 		if want := min(1, len(c.want)); found != want {

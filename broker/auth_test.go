@@ -11,7 +11,7 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// tokenMap maps tokens to who has them.
+// tokenMap maps tokens to identities.
 type tokenMap map[string]endpoint.Identity
 
 func (t tokenMap) Identify(_ context.Context, token string) (endpoint.Identity, error) {
@@ -29,12 +29,12 @@ func withTokens(c *broker.Config) {
 	}
 }
 
-func TestWhoMayWhat(t *testing.T) {
+func TestPermissions(t *testing.T) {
 	const shop, zoo = "/v1/apps/shop", "/v1/apps/zoo"
 	create := `{"config":` + hostConfig + `}`
 	for _, c := range []struct {
 		method, path, body string
-		want               map[string]int // status by token, "" for none
+		want               map[string]int // status by token; "" means no token
 	}{
 		{"GET", "/v1/health", "", map[string]int{"": 200, "root": 200, "wrong": 200}},
 		{"GET", "/v1/platform/regions", "", map[string]int{"": 200, "acme": 200}},
@@ -54,7 +54,7 @@ func TestWhoMayWhat(t *testing.T) {
 		{"GET", "/v1/workers/w1/runs", "", map[string]int{"root": 200, "acme": 403, "shop": 403}},
 	} {
 		for token, want := range c.want {
-			for _, path := range []string{c.path, c.path + "/"} { // a slash at the end changes nothing
+			for _, path := range []string{c.path, c.path + "/"} { // a trailing slash changes nothing
 				s := start(t, withTokens)
 				s.app(t, "shop", "acme")
 				s.app(t, "zoo", "zoological")
@@ -77,7 +77,7 @@ func TestWhoMayWhat(t *testing.T) {
 	}
 }
 
-func TestAListHasOnlyOnesOwnApps(t *testing.T) {
+func TestListContainsOnlyOwnApps(t *testing.T) {
 	s := start(t, withTokens)
 	s.app(t, "shop", "acme")
 	s.app(t, "zoo", "zoological")
@@ -89,8 +89,8 @@ func TestAListHasOnlyOnesOwnApps(t *testing.T) {
 	}
 }
 
-// An order of somebody else's app is not there, rather than forbidden.
-func TestAnOrderIsItsOwners(t *testing.T) {
+// An order of another caller's app is not found, instead of forbidden.
+func TestOrdersOfOthersAreNotFound(t *testing.T) {
 	s := start(t, withTokens)
 	s.app(t, "shop", "acme")
 	s.app(t, "zoo", "zoological")
@@ -113,7 +113,7 @@ func TestAnOrderIsItsOwners(t *testing.T) {
 	}
 }
 
-func TestALeaseIsItsTakers(t *testing.T) {
+func TestLeaseOwnerIsTheCaller(t *testing.T) {
 	s := start(t, withTokens)
 	s.app(t, "shop", "acme")
 	rec := s.call(t, "POST", "/v1/apps/shop/machines", `{"config":`+hostConfig+`,"lease_ttl":10}`, "Authorization", "Bearer acme")

@@ -12,7 +12,7 @@ import (
 
 var noon = time.Date(2026, 3, 4, 12, 1, 0, 0, time.UTC)
 
-// take has a worker of a cluster be absent, down or in good order.
+// take makes a worker of a cluster absent, either down or stopped.
 func (s *setup) take(id bourse.WorkerID, leaving bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -26,8 +26,8 @@ func (s *setup) take(id bourse.WorkerID, leaving bool) {
 	}
 }
 
-// Workers that are away are listed and shown, with since when and what they had.
-func TestWorkersThatAreAway(t *testing.T) {
+// Absent workers are listed with the time of their absence and the number of their objects.
+func TestAbsentWorkers(t *testing.T) {
 	s := start(t)
 	s.take("w1", false)
 	s.take("w2", true)
@@ -43,7 +43,7 @@ func TestWorkersThatAreAway(t *testing.T) {
 		t.Errorf("w1 is %+v", w)
 	}
 	if w := got[1]; w.ID != "w2" || w.Status != machinesapi.WorkerStopped || !w.Since.Equal(noon) || !w.Earlier {
-		t.Errorf("w2, which this broker has not seen go, is %+v", w)
+		t.Errorf("w2, whose departure this broker has not observed, is %+v", w)
 	}
 	one, err := client.Worker(t.Context(), "w1")
 	if err != nil || one.Status != machinesapi.WorkerDown || one.Machines != 3 {
@@ -58,8 +58,7 @@ func TestWorkersThatAreAway(t *testing.T) {
 	}
 }
 
-// A broker that reaches none of its workers is not healthy. One whose cluster has
-// none yet is.
+// A broker that cannot reach any of its workers is not healthy. A broker whose cluster has no workers yet is.
 func TestHealthWithoutWorkers(t *testing.T) {
 	s := start(t)
 	client := s.client(t)
@@ -70,13 +69,13 @@ func TestHealthWithoutWorkers(t *testing.T) {
 	}
 	s.take("w3", true)
 	_, err := client.Health(t.Context())
-	if bourse.CodeOf(err) != bourse.CodeUnavailable || !strings.Contains(err.Error(), "this broker reaches no worker: all of the cluster's (3) are down or stopped") {
+	if bourse.CodeOf(err) != bourse.CodeUnavailable || !strings.Contains(err.Error(), "this broker cannot reach any worker: all 3 workers of the cluster are down or stopped") {
 		t.Errorf("with none left: %v", err)
 	}
 	s.mu.Lock()
 	s.absent = nil
 	s.mu.Unlock()
 	if h, err := client.Health(t.Context()); err != nil || h.Workers != 0 {
-		t.Errorf("of a cluster that has none: %+v, %v", h, err)
+		t.Errorf("of a cluster without workers: %+v, %v", h, err)
 	}
 }

@@ -13,9 +13,9 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi/release"
 )
 
-// goodBodies are requests that are served, by the ends of their patterns. Each member that the
-// description has of such a body is then sent with what does not fit. An endpoint that is not
-// here is sent the members one at a time: what does not fit is seen before what lacks.
+// goodBodies are valid bodies, by the suffixes of their patterns. The test then sends each member in the description
+// of such a body with invalid values. For an endpoint without an entry here, it sends members individually, because
+// an invalid value is detected before missing ones.
 var goodBodies = map[string]string{
 	"POST /v1/apps":                     `{"name":"other","org_slug":"personal"}`,
 	"POST /machines":                    `{"config":{"image":"host","init":{"exec":["true"]}}}`,
@@ -48,17 +48,17 @@ var goodBodies = map[string]string{
 	"POST /view/subscriptions":          `{"statement":"SELECT id FROM machines","key":["id"]}`,
 }
 
-// misfits are values that are wrong for a type of the description.
+// misfits are values with a wrong type.
 var misfits = map[string][]string{
 	"string": {`{"a":1}`, `[7]`}, "integer": {`"x"`, `{}`, `[1]`, `true`}, "number": {`"x"`, `{}`, `[1]`}, "boolean": {`"perhaps"`, `7`, `{}`},
 	"array": {`7`, `{"a":1}`}, "object": {`"x"`, `7`, `[1]`},
 }
 
-// strange are values that fit some types and are in no one's mind.
+// strange are unusual values of the right type.
 var strange = []string{`-1`, `9223372036854775807`, `-9223372036854775808`, `1e300`, `"\u0000"`, "\"\xff\xfe\"", `""`, `null`, `[]`, `[null]`, `{}`}
 
-// TestBadInput sends every member of every body, at every depth, with what does not fit.
-// None is the server's fault, none would be repeated by a client, each has a sentence.
+// TestBadInput sends every member of every body, at every depth, with invalid values. None may cause an internal
+// error or a status that clients retry, and each error must be a sentence.
 func TestBadInput(t *testing.T) {
 	d, err := describe()
 	if err != nil {
@@ -90,7 +90,7 @@ func TestBadInput(t *testing.T) {
 					case rec.Code >= 500, rec.Code >= 400 && got.Error == "":
 						t.Errorf("%s: status %d: %.300s", c.body, rec.Code, rec.Body)
 					case c.misfit && rec.Code < 400:
-						t.Errorf("%s: %s does not fit, and the status is %d", c.body, c.member, rec.Code)
+						t.Errorf("%s: %s is invalid, but the status is %d", c.body, c.member, rec.Code)
 					case strings.Contains(got.Error, "does not fit") && !strings.Contains(got.Error, c.member):
 						t.Errorf("%s: %q does not name %s", c.body, got.Error, c.member)
 					}
@@ -99,7 +99,7 @@ func TestBadInput(t *testing.T) {
 		}
 	}
 	if tried < 500 {
-		t.Errorf("only %d bodies were tried", tried)
+		t.Errorf("only %d bodies were sent", tried)
 	}
 }
 
@@ -114,13 +114,13 @@ func goodBody(method, path string) string {
 	return body
 }
 
-// badCase is a body with one member that is wrong.
+// badCase is a body with one invalid member.
 type badCase struct {
 	body, member string
-	misfit       bool // it cannot be read as what it is
+	misfit       bool // the value has a wrong type
 }
 
-// walk makes bad bodies of good ones.
+// walk derives invalid bodies from valid ones.
 type walk struct {
 	schemas map[string]any
 	out     []badCase
@@ -139,7 +139,7 @@ func (w *walk) cases(good string, schema any) []badCase {
 	return w.out
 }
 
-// members makes the cases of each member of an object, at, that is in root.
+// members adds the cases for each member of the object at, which is part of root.
 func (w *walk) members(root, at map[string]any, schema any, depth int) {
 	properties, _ := w.resolve(schema)["properties"].(map[string]any)
 	for _, name := range slices.Sorted(maps.Keys(properties)) {
@@ -151,7 +151,7 @@ func (w *walk) members(root, at map[string]any, schema any, depth int) {
 		}
 		if kind, ok := of["type"].(string); ok {
 			for _, v := range misfits[kind] {
-				values[v] = of["contentEncoding"] == nil || v[0] == '{' // bytes may come as a list of numbers
+				values[v] = of["contentEncoding"] == nil || v[0] == '{' // bytes may be a list of numbers
 			}
 		}
 		for _, v := range slices.Sorted(maps.Keys(values)) {
@@ -177,7 +177,7 @@ func (w *walk) members(root, at map[string]any, schema any, depth int) {
 	}
 }
 
-// resolve follows references, and takes the first of several forms.
+// resolve follows references, and selects the first of several alternatives.
 func (w *walk) resolve(schema any) map[string]any {
 	of, _ := schema.(map[string]any)
 	for of != nil {

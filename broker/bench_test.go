@@ -10,8 +10,7 @@ import (
 	"github.com/bourse-dev/bourse/broker"
 )
 
-// BenchmarkCreate is what the broker itself adds to an order: everything but
-// the network and the exchange.
+// BenchmarkCreate measures the broker's part of an order, without the network and the exchange.
 func BenchmarkCreate(b *testing.B) {
 	s := start(b, func(c *broker.Config) { c.Log = nil; c.Exchange = instant{c.Exchange} })
 	body := `{"config":` + hostConfig + `,"region":"gru"}`
@@ -27,7 +26,7 @@ func BenchmarkCreate(b *testing.B) {
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "creates/s")
 }
 
-// instant fills every order at once.
+// instant fills every order immediately.
 type instant struct{ broker.Exchange }
 
 func (instant) Place(_ context.Context, order bourse.Order) (bourse.Fill, bourse.Decision, error) {
@@ -36,8 +35,7 @@ func (instant) Place(_ context.Context, order bourse.Order) (bourse.Fill, bourse
 	}}, bourse.Decision{Order: order.ID}, nil
 }
 
-// BenchmarkList is a list of 100 machines on three workers: with what the view
-// has, and whole, as the owners have it.
+// BenchmarkList lists 100 machines on three workers, from the view and with complete configs from their owners.
 func BenchmarkList(b *testing.B) {
 	s := start(b)
 	app := s.app(b, "shop", "personal")

@@ -26,72 +26,71 @@ import (
 
 // Exchange decides orders.
 type Exchange interface {
-	// Place fills the order or says why no worker would. The decision is returned
-	// also with an error; one with CodeInsufficient is a refusal.
+	// Place fills the order, or returns an error if no worker is willing. It returns the decision even with an error;
+	// CodeInsufficient means that the order was refused.
 	Place(ctx context.Context, order bourse.Order) (bourse.Fill, bourse.Decision, error)
-	// Quote goes through the motions of Place up to the claim.
+	// Quote does the same as Place, except for the claim.
 	Quote(ctx context.Context, order bourse.Order) (bourse.Decision, error)
-	// Reserve fills all orders, which are for capacity and of one reservation,
-	// or none. The decision is that of the order that was not filled.
+	// Reserve fills all orders, which request capacity for the same reservation, or none. The decision is about the
+	// order that was not filled.
 	Reserve(ctx context.Context, orders []bourse.Order) ([]bourse.Hold, bourse.Decision, error)
-	// Decisions finds what this exchange decided lately: the order of this id,
-	// and those of any app whose callers chose it.
+	// Decisions returns recent decisions of this exchange about an ID: that of the order with this ID, and those of
+	// orders of any app for which the client chose it.
 	Decisions(id bourse.OrderID) []bourse.Decision
-	// Recent returns the newest of those that keep wants, newest first.
+	// Recent returns the latest decisions for which keep returns true, newest first.
 	Recent(limit int, keep func(*bourse.Decision) bool) []bourse.Decision
-	// Claiming finds where an order that is being placed was claimed last.
+	// Claiming returns the worker on which an order in progress was last claimed.
 	Claiming(id bourse.OrderID) (bourse.Member, bool)
 }
 
-// Config is what a broker is made of.
+// Config configures a Broker.
 type Config struct {
 	Exchange  Exchange
 	Directory lookup.Directory
 	Workers   fabric.Fabric
 	View      lookup.View
-	Releases  tenant.ReleaseView // where those of apps are kept
-	Queries   Queries            // nil: the view cannot be queried here
-	Tokens    endpoint.Tokens    // nil: no credentials are asked for, which only loopback allows
-	Issued    *endpoint.Issued   // tokens that are made here, which Tokens knows too; nil: none are made
-	Counts    *endpoint.Counts   // default: counts that no one reads
-	Metrics   http.Handler       // answers GET /metrics; default: with 404
-	Log       *slog.Logger       // default: nothing is logged
-	Region    bourse.Region      // where this broker is; shown in request ids
-	Version   string             // shown by the health call
+	Releases  tenant.ReleaseView // stores the releases of apps
+	Queries   Queries            // nil: this broker cannot query the view
+	Tokens    endpoint.Tokens    // nil: no credentials are required, which is permitted only on loopback
+	Issued    *endpoint.Issued   // tokens created by brokers, which Tokens must accept as well; nil: this broker cannot create tokens
+	Counts    *endpoint.Counts   // default: not exported
+	Metrics   http.Handler       // serves GET /metrics; default: replies with 404
+	Log       *slog.Logger       // default: discards
+	Region    bourse.Region      // the broker's region; part of request IDs
+	Version   string             // reported by the health endpoint
 	Now       func() time.Time   // default time.Now
-	Patience  time.Duration      // for workers asked side by side and for reads; default 2 s
+	Patience  time.Duration      // time limit for parallel calls to workers and for reads; default 2 s
 
-	// Certified returns who a client without a token is, by the certificate that it
-	// has shown; nil: no one.
+	// Certified returns the identity of a client without a token from its certificate. If it is nil, such clients
+	// have no identity.
 	Certified func(*tls.ConnectionState) (endpoint.Identity, bool)
 
-	// Health describes every member's copy of the view; nil if this broker cannot know.
+	// Health returns every member's report about its copy of the view; nil if this broker cannot ask the members.
 	Health func(ctx context.Context) []machinesapi.MemberHealth
 
-	// Copies returns the copies of apps that a worker keeps, as far as they are to be
-	// believed; default: all.
+	// Copies returns the verified copies of apps that a worker stores; default: all of its copies.
 	Copies func(ctx context.Context, worker bourse.Member) ([]bourse.App, error)
 
-	Proxies func() []bourse.Member // those that are heard from; nil: there are none
+	Proxies func() []bourse.Member // current members; nil: there are no proxies
 
-	Invitations Invitations // makes join tokens; nil: this broker cannot sign certificates
+	Invitations Invitations // creates join tokens; nil: this broker cannot sign certificates
 
-	Secrets tenant.SecretView // keeps the secrets of apps
-	Keys    func() *seal.Keys // seal them, and are given to workers; nil: none can be set here
-	Writer  seal.Writer       // who this broker is in versions of secrets
+	Secrets tenant.SecretView // stores the secrets of apps
+	Keys    func() *seal.Keys // encrypt secrets and derive the keys for workers; nil: secrets cannot be set here
+	Writer  seal.Writer       // this broker's number in versions of secrets
 
-	Orders throttle.TurnsConfig // orders in progress
+	Orders throttle.TurnsConfig // limits on concurrent orders
 	Quotas lookup.Quotas
 }
 
-// Broker serves the public API. Make one with [New].
+// Broker serves the public API. Create one with [New].
 type Broker struct {
 	handler  http.Handler
 	ready    func() error
 	failover *failover
 }
 
-// New makes a broker. It starts nothing.
+// New creates a broker. It starts nothing.
 func New(config Config) *Broker {
 	if config.Log == nil {
 		config.Log = slog.New(slog.DiscardHandler)
@@ -115,8 +114,8 @@ func New(config Config) *Broker {
 	return &Broker{s.Routed(routes), s.Ready, others}
 }
 
-// compose makes the handlers, one for each noun, and returns the whole API, and what
-// orders machines for proxies.
+// compose creates the handlers, one for each noun. It returns the server, its routes, and the failover that orders
+// machines for proxies.
 func compose(c *Config) (*endpoint.Server, []endpoint.Route, *failover) {
 	sources := lookup.Sources{View: c.View, Directory: c.Directory, Workers: c.Workers, Patience: c.Patience, Now: c.Now, Log: c.Log}
 	machines, volumes := lookup.NewMachines(sources), lookup.NewVolumes(sources)
@@ -153,8 +152,8 @@ func compose(c *Config) (*endpoint.Server, []endpoint.Route, *failover) {
 	return server, append(routes, openapi.Route(routes, c.Version)), others
 }
 
-// OrderFailover orders a machine like another one, for a proxy. Errors: those of
-// failover.order, and unavailable if the broker does not know its cluster yet.
+// OrderFailover orders a machine like another one for a proxy. Errors: those of failover.order, and unavailable if
+// the broker does not know its cluster yet.
 func (b *Broker) OrderFailover(ctx context.Context, like bourse.MachineID) (fabric.FailoverOrder, error) {
 	if err := b.ready(); err != nil {
 		return fabric.FailoverOrder{}, err
@@ -162,8 +161,7 @@ func (b *Broker) OrderFailover(ctx context.Context, like bourse.MachineID) (fabr
 	return b.failover.order(ctx, like)
 }
 
-// FailoverHandler returns the handler of fabric.FailoverPath. It does not check who the
-// caller is.
+// FailoverHandler returns the handler of fabric.FailoverPath. It does not authenticate the caller.
 func (b *Broker) FailoverHandler() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		order, err := b.OrderFailover(r.Context(), bourse.MachineID(r.URL.Query().Get("machine")))
@@ -175,5 +173,5 @@ func (b *Broker) FailoverHandler() http.Handler {
 	})
 }
 
-// Handler serves /v1.
+// Handler returns the handler of the public API.
 func (b *Broker) Handler() http.Handler { return b.handler }

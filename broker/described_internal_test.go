@@ -33,8 +33,8 @@ func described(t *testing.T) ([]endpoint.Route, map[string]any) {
 	return routes, doc
 }
 
-// TestTheDescriptionIsValid: by the schema of OpenAPI 3.1, each schema in it by
-// that of schemas, and no two operations have one id.
+// The description is valid according to the schema of OpenAPI 3.1, each schema in it is valid, and operation IDs are
+// unique.
 func TestTheDescriptionIsValid(t *testing.T) {
 	_, doc := described(t)
 	raw, err := os.Open("openapi/testdata/openapi-3.1.json")
@@ -66,7 +66,7 @@ func TestTheDescriptionIsValid(t *testing.T) {
 		for method, operation := range item.(map[string]any) {
 			if operation, ok := operation.(map[string]any); ok {
 				if other := ids[operation["operationId"]]; other != "" {
-					t.Errorf("%s %s and %s are both called %s", method, path, other, operation["operationId"])
+					t.Errorf("%s %s and %s both have the ID %s", method, path, other, operation["operationId"])
 				}
 				ids[operation["operationId"]] = method + " " + path
 			}
@@ -74,8 +74,7 @@ func TestTheDescriptionIsValid(t *testing.T) {
 	}
 }
 
-// TestEveryRouteIsDescribed: with what it reads, where its method has a body, and
-// with what it writes.
+// Every route describes its request, if its method has a body, and its reply.
 func TestEveryRouteIsDescribed(t *testing.T) {
 	routes, doc := described(t)
 	for _, rt := range routes {
@@ -89,21 +88,21 @@ func TestEveryRouteIsDescribed(t *testing.T) {
 			t.Errorf("%s has no summary: write one in openapi/summaries.go", rt.Pattern)
 		}
 		reads := method == http.MethodPost || method == http.MethodPut || method == http.MethodPatch
-		streams := rt.About.Media == "application/octet-stream" // both ways
+		streams := rt.About.Media == "application/octet-stream" // in both directions
 		if reads && rt.About.Body == nil && !rt.About.Bodiless && !streams {
-			t.Errorf("%s does not say what it reads: use Reads, MayRead or ReadsNothing", rt.Pattern)
+			t.Errorf("%s does not declare its request: use Reads, MayRead or ReadsNothing", rt.Pattern)
 		}
 		if rt.About.Bodiless && (!reads || rt.About.Body != nil || streams) {
-			t.Errorf("%s reads nothing, it says, and something else", rt.Pattern)
+			t.Errorf("%s declares both ReadsNothing and a request", rt.Pattern)
 		}
 		if method == http.MethodGet && rt.About.Reply == nil && rt.About.Media == "" && !strings.HasSuffix(path, "/{rest...}") {
-			t.Errorf("%s does not say what it writes: use Writes, Streams or Sends", rt.Pattern)
+			t.Errorf("%s does not declare its reply: use Writes, Streams or Sends", rt.Pattern)
 		}
 	}
 }
 
-// TestEveryCallOfTheMachinesAPI is served, or has a reason, and not both. go test -run
-// TestEveryCallOfTheMachinesAPI -update ./broker writes the document's table.
+// Every call of the Machines API either is served or has a reason why it is not. To write the table in the
+// documentation, run go test -run TestEveryCallOfTheMachinesAPI -update ./broker.
 func TestEveryCallOfTheMachinesAPI(t *testing.T) {
 	const path, begin, end = "../docs/compatibility.md", "<!-- endpoints: written by go test -run TestEveryCallOfTheMachinesAPI ./broker -update -->\n", "<!-- end of endpoints -->\n"
 	routes, _ := described(t)
@@ -114,9 +113,9 @@ func TestEveryCallOfTheMachinesAPI(t *testing.T) {
 		status, note := "works", call.Differs
 		switch {
 		case !served && call.Missing == "":
-			t.Errorf("%s is not served, and no reason is given", call.Pattern)
+			t.Errorf("%s is not served, but has no reason", call.Pattern)
 		case served && call.Missing != "":
-			t.Errorf("%s is served, and says why not: %s", call.Pattern, call.Missing)
+			t.Errorf("%s is served, but has a reason why not: %s", call.Pattern, call.Missing)
 		case !served:
 			status, note = "not offered", call.Missing
 		case note != "":
@@ -131,13 +130,13 @@ func TestEveryCallOfTheMachinesAPI(t *testing.T) {
 	before, rest, begins := strings.Cut(string(text), begin)
 	got, after, ends := strings.Cut(rest, end)
 	if !begins || !ends {
-		t.Fatalf("%s does not have the lines %q and %q", path, begin, end)
+		t.Fatalf("%s lacks the lines %q and %q", path, begin, end)
 	}
 	if *update {
-		if err := os.WriteFile(path, []byte(before+begin+want.String()+end+after), 0o644); err != nil { //nolint:gosec // a file of the source tree
+		if err := os.WriteFile(path, []byte(before+begin+want.String()+end+after), 0o644); err != nil { //nolint:gosec // a file in the source tree
 			t.Fatal(err)
 		}
 	} else if diff := cmp.Diff(want.String(), got); diff != "" {
-		t.Errorf("%s says something else (-want +written): go test -run TestEveryCallOfTheMachinesAPI ./broker -update\n%s", path, diff)
+		t.Errorf("%s is out of date (-want +got); run go test -run TestEveryCallOfTheMachinesAPI ./broker -update\n%s", path, diff)
 	}
 }

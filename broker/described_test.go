@@ -18,8 +18,7 @@ import (
 	"github.com/bourse-dev/bourse/broker/openapi"
 )
 
-// description is the API's own, with schemas that allow no members but those
-// which they name.
+// description is the API's own description, with schemas that do not allow additional members.
 type description struct {
 	paths   *http.ServeMux
 	doc     map[string]any
@@ -46,8 +45,7 @@ var describe = sync.OnceValues(func() (*description, error) {
 	return d, d.compile()
 })
 
-// within finds the names of the schemas that a value refers to: what is in a config
-// may have members that no one knows.
+// within returns the names of the schemas to which a value refers. A config may contain unknown members.
 func within(schemas map[string]any, value any, found map[string]bool) {
 	switch value := value.(type) {
 	case map[string]any:
@@ -68,7 +66,7 @@ func within(schemas map[string]any, value any, found map[string]bool) {
 	}
 }
 
-// compile makes the schemas of all replies of JSON.
+// compile compiles the schemas of all JSON replies.
 func (d *description) compile() error {
 	compiler := jsonschema.NewCompiler()
 	if err := compiler.AddResource("openapi.json", d.doc); err != nil {
@@ -79,7 +77,7 @@ func (d *description) compile() error {
 		for method, operation := range item.(map[string]any) {
 			operation, ok := operation.(map[string]any)
 			if !ok {
-				continue // the parameters
+				continue // parameters
 			}
 			pattern := strings.ToUpper(method) + " " + path
 			d.paths.Handle(pattern, http.NotFoundHandler())
@@ -100,7 +98,7 @@ func (d *description) compile() error {
 	return nil
 }
 
-// describedReplies fails the test for replies of h that are not as the description says.
+// describedReplies fails the test if a reply of h does not match the description.
 func describedReplies(t testing.TB, h http.Handler) http.Handler {
 	t.Helper()
 	if _, ok := t.(*testing.T); !ok {
@@ -129,7 +127,7 @@ func (d *description) check(t testing.TB, r *http.Request, rec *repliesSeen) {
 	}
 	switch {
 	case !known:
-		t.Errorf("%s answered %s, which its description does not have", pattern, status)
+		t.Errorf("%s replied with %s, which is not in its description", pattern, status)
 	case schema == nil || !strings.HasPrefix(rec.Header().Get("Content-Type"), "application/json"):
 	default:
 		value, err := jsonschema.UnmarshalJSON(bytes.NewReader(rec.body.Bytes()))
@@ -137,12 +135,12 @@ func (d *description) check(t testing.TB, r *http.Request, rec *repliesSeen) {
 			err = schema.Validate(value)
 		}
 		if err != nil {
-			t.Errorf("%s answered %s with what its description does not have: %v\n%.2000s", pattern, status, err, rec.body.String())
+			t.Errorf("%s replied with %s and a body that does not match its description: %v\n%.2000s", pattern, status, err, rec.body.String())
 		}
 	}
 }
 
-// repliesSeen remembers a reply.
+// repliesSeen records a reply.
 type repliesSeen struct {
 	http.ResponseWriter
 	status int
@@ -168,9 +166,8 @@ func (r *repliesSeen) Write(b []byte) (int, error) {
 
 func (r *repliesSeen) Unwrap() http.ResponseWriter { return r.ResponseWriter }
 
-// A call of the Machines API that is not offered says why, also where its path is of
-// another's.
-func TestWhatIsNotOfferedSaysWhy(t *testing.T) {
+// An unsupported call of the Machines API replies with the reason, even if its path matches another route.
+func TestUnsupportedCallsReplyWithReason(t *testing.T) {
 	t.Parallel()
 	s := start(t)
 	for call, want := range map[string]string{
@@ -189,8 +186,7 @@ func TestWhatIsNotOfferedSaysWhy(t *testing.T) {
 	}
 }
 
-// Each value that the description has for a parameter is accepted, and one that it
-// does not have is refused.
+// Each value in a parameter's description is accepted, and others are rejected.
 func TestDescribedValues(t *testing.T) {
 	t.Parallel()
 	s := start(t)

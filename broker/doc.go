@@ -1,19 +1,17 @@
-// Package broker is the public API server: it decodes, validates, authorises
-// and forwards. The exchange decides where an order goes, the worker that owns
-// a machine decides everything about it; a broker only knows how to ask them.
+// Package broker is the public API server. It decodes, validates, authorizes and forwards requests. The exchange
+// decides where an order goes, and the worker that owns a machine decides everything about it; the broker only asks
+// them.
 //
-// A broker keeps nothing that matters (invariant 9). What it remembers are
-// shortcuts: apps seen in the last second (package apps), the app of a machine's or
-// volume's id, which never changes, and what owners replied in the last seconds
-// (package lookup), so that a caller that changed one through this broker finds it
-// so in a list. These ids are addresses, so any broker routes them.
+// A broker stores nothing that matters (invariant 9). It only caches the apps that it has seen in the last second,
+// the app of each machine and volume ID, which never changes, and the owners' replies of the last seconds, so that
+// callers see their own changes in lists (package lookup). The IDs contain the tags of their workers, so any broker
+// can route them.
 //
-// Each noun has a handler with its routes: machineHandler, volumeHandler and so on;
-// compose puts them together. Everything about one machine is asked of its owner.
+// Each noun has a handler with its routes, such as machineHandler and volumeHandler; compose combines them. Requests
+// about a single machine go to its owner.
 //
-// Handlers start goroutines only to ask several workers side by side, and wait
-// for them. What streams both ways, a command or a tunnel, passes unread. There is nothing to run beside the HTTP server.
+// Handlers start goroutines only to call several workers in parallel, and wait for them. Commands and tunnels, which
+// stream in both directions, are forwarded without decoding. Nothing runs besides the HTTP server.
 //
-// Errors leave by one function, writeError; which request may do what is decided in
-// one place, auth.go.
+// Package broker/endpoint defines the routes, writes the errors, and determines which requests a token permits.
 package broker

@@ -9,9 +9,8 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// The table of errors both ways: the client rebuilds the error that the server
-// had, for each code, on a create and on a verb.
-func TestErrorsGoBothWays(t *testing.T) {
+// The client reconstructs the server's error for each code, for a create and for a verb.
+func TestClientReconstructsErrors(t *testing.T) {
 	for _, code := range bourse.Codes() {
 		s := start(t)
 		m := s.machine(t, "w1", "web", bourse.StateStarted)
@@ -27,7 +26,7 @@ func TestErrorsGoBothWays(t *testing.T) {
 			})
 			want := "what went wrong"
 			if code == bourse.CodeNotFound {
-				want = "machine not found" // one text for every missing machine
+				want = "machine not found" // the same text for every missing machine
 			}
 			check(t, client.Stop(t.Context(), "shop", m.ID, machinesapi.StopMachine{}, ""), code, want)
 		})
@@ -56,8 +55,8 @@ func check(t *testing.T, err error, code bourse.Code, text string) {
 	}
 }
 
-// Every code has its status, and no failure that may have done something has
-// one that clients repeat by themselves.
+// Every code has its status, and a failure that may have had an effect does not have a status that clients retry
+// automatically.
 func TestEveryCodeHasItsStatus(t *testing.T) {
 	for _, code := range bourse.Codes() {
 		status := code.Status()
@@ -65,7 +64,7 @@ func TestEveryCodeHasItsStatus(t *testing.T) {
 			t.Errorf("%s has status %d", code, status)
 		}
 		if (status == http.StatusBadGateway || status == http.StatusServiceUnavailable) != (code == bourse.CodeUnavailable) {
-			t.Errorf("%s has status %d, which clients repeat", code, status)
+			t.Errorf("%s has status %d, which clients retry", code, status)
 		}
 	}
 }

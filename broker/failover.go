@@ -23,18 +23,16 @@ type failover struct {
 	quota    *lookup.Checker
 	machines *lookup.Machines
 	secrets  *tenant.Secrets
-	shared   together
+	shared   coalescer
 }
 
-// order orders a machine as another one of its app is, in the same region, for
-// a proxy that cannot have that one started: its host is full. The new one is
-// destroyed when it stops: the app has its own machines for the next time.
+// order orders a copy of a machine in the same region, for a proxy that cannot have the machine started because its
+// host is full. The copy is destroyed when it stops, because the app has its own machines for the next time.
 //
-// A proxy says which machine it means, and no more. It must be one that requests start,
-// that is at rest, and that nothing keeps where it is; the app's quota, secrets and
-// the rules of its order are as for any other order. The order's id is returned with
-// an error, too, once there is one. Codes: not_found, failed_precondition (it is no
-// such machine), rate_limited, and those of placing an order.
+// The proxy only names the machine. It must be a stopped or suspended machine that requests start and that is not
+// tied to its host. The app's quota, secrets and validation apply as for any other order. Once the order has an ID,
+// it is returned even with an error. Errors: not_found, failed_precondition (the machine does not meet these
+// conditions), rate_limited, and those of placing an order.
 func (o *failover) order(ctx context.Context, like bourse.MachineID) (fabric.FailoverOrder, error) {
 	if err := o.shared.enter(); err != nil {
 		return fabric.FailoverOrder{}, err
@@ -47,7 +45,7 @@ func (o *failover) order(ctx context.Context, like bourse.MachineID) (fabric.Fai
 	return o.shared.do(ctx, &order, func(ctx context.Context) (fabric.FailoverOrder, error) { return o.place(ctx, order, like) })
 }
 
-// place has an order filled.
+// place places an order and returns its machine.
 func (o *failover) place(ctx context.Context, order bourse.Order, like bourse.MachineID) (fabric.FailoverOrder, error) {
 	out := fabric.FailoverOrder{Order: order.ID}
 	if err := o.quota.MayHaveMachine(ctx, &order); err != nil {
@@ -66,7 +64,7 @@ func (o *failover) place(ctx context.Context, order bourse.Order, like bourse.Ma
 	return out, nil
 }
 
-// orderLike makes the order of a machine as another one is.
+// orderLike creates an order for a copy of a machine.
 func (o *failover) orderLike(ctx context.Context, like bourse.MachineID) (bourse.Order, error) {
 	owner, ok := o.Directory.ByTag(like.Tag())
 	if !ok {
@@ -96,18 +94,18 @@ func (o *failover) orderLike(ctx context.Context, like bourse.MachineID) (bourse
 
 func errNotOrdered() error { return bourse.Errorf(bourse.CodeNotFound, "machine not found") }
 
-// show asks the owner: the view has neither environment nor files.
+// show returns the machine from its owner, because the view contains neither environment nor files.
 func (o *failover) show(ctx context.Context, owner bourse.Member, id bourse.MachineID) (bourse.Machine, error) {
 	ctx, cancel := context.WithTimeout(ctx, o.Patience)
 	defer cancel()
 	return fabric.MachineShow.Call(ctx, o.Workers, owner, id)
 }
 
-// mayOrderLike reports failed_precondition for a machine that is not one to order
-// another as: that a request does not start, or that something keeps where it is.
+// mayOrderLike returns failed_precondition if a machine cannot be copied for a proxy: requests do not start it, or it
+// is tied to its host.
 func mayOrderLike(m *bourse.Machine, now time.Time) error {
 	no := func(why string) error {
-		return bourse.Errorf(bourse.CodeFailedPrecondition, "no machine is ordered as %s is: %s", m.ID, why)
+		return bourse.Errorf(bourse.CodeFailedPrecondition, "machine %s cannot be copied for a proxy: %s", m.ID, why)
 	}
 	switch {
 	case m.State != bourse.StateStopped && m.State != bourse.StateSuspended:
@@ -120,7 +118,7 @@ func mayOrderLike(m *bourse.Machine, now time.Time) error {
 		return no("it has a volume")
 	}
 	if len(m.Config.Standbys) > 0 {
-		return no("it stands by for others")
+		return no("it is a standby")
 	}
 	if slices.ContainsFunc(workload.Services(&m.Config), func(s workload.Service) bool { return s.Autostart }) {
 		return nil

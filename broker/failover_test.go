@@ -14,7 +14,7 @@ import (
 
 const webService = `[{"internal_port":8080,"autostart":true,"ports":[{"port":80,"handlers":["http"]}]}]`
 
-// serving makes a stopped machine that requests start on worker w1.
+// serving creates a stopped machine on worker w1 that requests start.
 func (s *setup) serving(t *testing.T, change func(*bourse.Machine)) bourse.MachineID {
 	t.Helper()
 	const w = "w1"
@@ -31,13 +31,13 @@ func (s *setup) serving(t *testing.T, change func(*bourse.Machine)) bourse.Machi
 	return m.ID
 }
 
-// A proxy whose machine's host is full gets one as that is on another worker of its
-// region, which goes when it stops. Another proxy gets the same one at that time.
+// If a machine's host is full, a proxy gets a copy on another worker of the region, which is destroyed when it stops.
+// At the same time, other proxies get the same copy.
 func TestOrderFailover(t *testing.T) {
 	s := start(t)
 	like := s.serving(t, nil)
 	s.workers["w1"].full, s.workers["w2"].full = true, true
-	// When no other has room, the order's id is told with the refusal.
+	// If no other worker has capacity, the order's ID is returned with the refusal.
 	if got, err := s.broker.OrderFailover(t.Context(), like); bourse.CodeOf(err) != bourse.CodeInsufficient || got.Order != s.lastOrder(t).ID || got.Machine != "" {
 		t.Errorf("%+v, %v", got, err)
 	}
@@ -57,7 +57,7 @@ func TestOrderFailover(t *testing.T) {
 		t.Errorf("config %+v", c)
 	}
 	placed := len(s.orders)
-	for _, id := range []bourse.MachineID{like, s.serving(t, nil)} { // and as another of the app's is, which has the same config
+	for _, id := range []bourse.MachineID{like, s.serving(t, nil)} { // also for another of the app's machines with the same config
 		if again, err := s.broker.OrderFailover(t.Context(), id); err != nil || again != got || len(s.orders) != placed {
 			t.Errorf("another proxy got %+v after %d orders, %v; want %+v", again, len(s.orders), err, got)
 		}
@@ -68,7 +68,7 @@ func TestOrderFailover(t *testing.T) {
 	}
 }
 
-// What requests do not start, or what is kept where it is, no proxy has ordered.
+// A machine that requests do not start, or that is tied to its host, cannot be copied for a proxy.
 func TestOrderFailoverRefused(t *testing.T) {
 	for name, change := range map[string]func(*bourse.Machine){
 		"started":  func(m *bourse.Machine) { m.State = bourse.StateStarted },

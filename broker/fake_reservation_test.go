@@ -9,8 +9,7 @@ import (
 	"github.com/bourse-dev/bourse/fabric"
 )
 
-// Reserve holds each order on the next worker of its regions that has room, or
-// nothing.
+// Reserve holds each order on the next worker with capacity in its regions, or nothing.
 func (c *cluster) Reserve(_ context.Context, orders []bourse.Order) ([]bourse.Hold, bourse.Decision, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -11,11 +11,10 @@ import (
 	"github.com/bourse-dev/bourse/internal/seal"
 )
 
-// fakeSecrets is a view of secrets in memory. What is hidden of it is as if it
-// had not come yet.
+// fakeSecrets is an in-memory view of secrets. Hidden parts have not arrived yet.
 type fakeSecrets struct {
 	mu     sync.Mutex
-	of     map[string]map[string]seal.Secret // by app's id and name
+	of     map[string]map[string]seal.Secret // by app ID and name
 	marks  map[string]seal.Marks
 	putErr error
 	getErr error
@@ -82,7 +81,7 @@ func (v *fakeSecrets) ClearSecrets(_ context.Context, app string) error {
 	return nil
 }
 
-// sealing makes a broker of a cluster with keys, and returns those.
+// sealing starts a broker of a cluster with keys, and returns the keys.
 func sealing(view *fakeSecrets) (func(*broker.Config), *seal.Keys) {
 	keys, err := seal.Read(seal.Generate())
 	if err != nil {

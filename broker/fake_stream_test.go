@@ -18,7 +18,7 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// wired is a cluster whose streams go over the network to w1.
+// wired is a cluster whose streams to w1 use the network.
 type wired struct {
 	*cluster
 	wire *direct.Fabric
@@ -32,7 +32,7 @@ func (w *wired) Call(ctx context.Context, to bourse.Member, req *http.Request) (
 	return w.cluster.Call(ctx, to, req)
 }
 
-// streaming is a whole way: client, broker, worker.
+// streaming is the whole path: client, broker and worker.
 type streaming struct {
 	*setup
 	client *machinesapi.Client
@@ -41,7 +41,7 @@ type streaming struct {
 	dial   func() (net.Conn, error)
 }
 
-// startStreaming makes one; with h2 the client speaks HTTP/2 to the broker.
+// startStreaming creates one; with h2, the client uses HTTP/2.
 func startStreaming(t *testing.T, h2 bool) *streaming {
 	t.Helper()
 	before := goleak.IgnoreCurrent()
@@ -93,7 +93,7 @@ func serveWorker(t *testing.T, h http.Handler) string {
 	var wg sync.WaitGroup
 	wg.Go(func() { _ = direct.Serve(ctx, ln, direct.Handler("w1", h), nil, slog.New(slog.DiscardHandler)) })
 	t.Cleanup(func() {
-		ln.Close() // ends it at once
+		ln.Close() // ends connections immediately
 		wg.Wait()
 		stop()
 	})

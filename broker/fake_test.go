@@ -21,18 +21,18 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// cluster is a small working exchange, directory and set of workers in memory.
+// cluster is an in-memory exchange, directory and set of workers.
 type cluster struct {
 	members []bourse.Member
 	workers map[bourse.WorkerID]*worker
 
 	mu        sync.Mutex
-	orders    []bourse.Order // placed, in order
+	orders    []bourse.Order // placed orders, in order
 	decisions map[bourse.OrderID]bourse.Decision
 	claiming  map[bourse.OrderID]bourse.Member
-	placeErr  error // instead of placing
+	placeErr  error // returned instead of placing
 	absent    []bourse.Absence
-	new       bool // does not know its cluster yet
+	new       bool // it does not know its cluster yet
 }
 
 // All implements lookup.Directory.
@@ -59,7 +59,7 @@ func newCluster(members ...bourse.Member) *cluster {
 	return c
 }
 
-// three makes a cluster of three workers in two regions.
+// three returns a cluster of three workers in two regions.
 func three() *cluster {
 	return newCluster(
 		bourse.Member{ID: "w1", Role: bourse.RoleWorker, Region: "gru", Address: "127.0.0.1:1", Tag: 0xaaaaaa},
@@ -68,16 +68,16 @@ func three() *cluster {
 	)
 }
 
-// setup is a cluster with a broker in front of it.
+// setup is a cluster with a broker.
 type setup struct {
 	*cluster
-	view    *fakeView // nil: it has nothing
+	view    *fakeView // nil: it is empty
 	broker  *broker.Broker
 	handler http.Handler
 	log     *strings.Builder
 }
 
-// start makes a broker whose view has everything at once.
+// start starts a broker whose view contains everything immediately.
 func start(t testing.TB, change ...func(*broker.Config)) *setup {
 	t.Helper()
 	c := three()
@@ -87,7 +87,7 @@ func start(t testing.TB, change ...func(*broker.Config)) *setup {
 	return s
 }
 
-// startBlind makes a broker whose view has nothing yet.
+// startBlind starts a broker whose view is still empty.
 func startBlind(t testing.TB) *setup {
 	t.Helper()
 	return startOn(t, three())
@@ -120,7 +120,7 @@ func (l *lockedWriter) Write(b []byte) (int, error) {
 	return l.w.Write(b)
 }
 
-// client serves the broker on loopback and returns a client of it.
+// client serves the broker on loopback and returns a client.
 func (s *setup) client(t testing.TB) *machinesapi.Client {
 	t.Helper()
 	server := httptest.NewServer(s.handler)
@@ -128,7 +128,7 @@ func (s *setup) client(t testing.TB) *machinesapi.Client {
 	return &machinesapi.Client{BaseURL: server.URL, HTTP: server.Client(), Retries: -1}
 }
 
-// call makes one request of the handler and returns its reply.
+// call sends one request to the handler and returns its reply.
 func (s *setup) call(t testing.TB, method, path, body string, header ...string) *httptest.ResponseRecorder {
 	t.Helper()
 	req := httptest.NewRequestWithContext(t.Context(), method, path, strings.NewReader(body))
@@ -143,7 +143,7 @@ func (s *setup) call(t testing.TB, method, path, body string, header ...string) 
 
 const hostConfig = `{"image":"host","init":{"exec":["sleep","60"]}}`
 
-// machine makes a machine of app "shop" on worker w, in a state.
+// machine creates a machine of app "shop" on worker w, in a state.
 func (s *setup) machine(t testing.TB, w bourse.WorkerID, name string, state bourse.State) bourse.Machine {
 	t.Helper()
 	app := s.app(t, "shop", "personal")
@@ -153,7 +153,7 @@ func (s *setup) machine(t testing.TB, w bourse.WorkerID, name string, state bour
 	}, state)
 }
 
-// app makes an app that every worker knows.
+// app creates an app that every worker knows.
 func (s *setup) app(t testing.TB, name bourse.AppName, org string) bourse.App {
 	t.Helper()
 	app := bourse.App{Name: name, ID: "01J0000000000000000000" + fmt.Sprintf("%04d", len(name)), Org: org, CreatedAt: time.Now().UTC()}
@@ -168,7 +168,7 @@ func (s *setup) app(t testing.TB, name bourse.AppName, org string) bourse.App {
 	return app
 }
 
-// Workers and the rest make a directory of the cluster.
+// Workers and the following methods implement a directory of the cluster.
 func (c *cluster) Workers() []bourse.Member { return slices.Clone(c.members) }
 
 func (c *cluster) ByTag(tag bourse.WorkerTag) (bourse.Member, bool) {
@@ -191,7 +191,7 @@ func (c *cluster) Regions() []bourse.Region {
 	return out
 }
 
-// Place fills the order on the first worker of its regions that has room.
+// Place fills the order on the first worker with capacity in its regions.
 func (c *cluster) Place(_ context.Context, order bourse.Order) (bourse.Fill, bourse.Decision, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -8,8 +8,7 @@ import (
 	"github.com/bourse-dev/bourse/fabric"
 )
 
-// act serves a verb: it looks after the lease and the state, then lets do change
-// the machine.
+// act implements a verb: it checks the lease and the state, and calls do to change the machine.
 func (w *worker) act(v *fabric.Verb[fabric.MachineAction, fabric.ActReply], do func(*bourse.Machine, fabric.MachineAction) error) {
 	handle(w, v, func(act fabric.MachineAction) (fabric.ActReply, error) {
 		asked := act
@@ -110,7 +109,7 @@ func (w *worker) handleActs() {
 	})
 }
 
-// update makes a new version of a machine, which starts at once.
+// update creates a new version of a machine, which starts at once.
 func (w *worker) update(req fabric.UpdateRequest) (fabric.ActReply, error) {
 	m, err := w.find(req.Machine)
 	if err != nil {

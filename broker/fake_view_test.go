@@ -13,18 +13,18 @@ import (
 	"github.com/bourse-dev/bourse/view/inventory"
 )
 
-// fakeView is a view in memory. Until it is frozen it has at once what
-// happens at the workers, whether they answer or not.
+// fakeView is an in-memory view. Until it is frozen, it immediately contains everything that happens on the workers,
+// whether they answer or not.
 type fakeView struct {
 	c *cluster
 
 	mu       sync.Mutex
 	frozen   bool
 	unsynced bool
-	public   bool   // it has of a config what a real view has
-	err      error  // of every read
-	putErr   error  // of every write
-	onPut    func() // before it
+	public   bool   // it contains only the public parts of configs, like a real view
+	err      error  // returned by every read
+	putErr   error  // returned by every write
+	onPut    func() // called before a write
 	rows     map[bourse.MachineID]inventory.Listed
 	volumes  map[bourse.VolumeID]inventory.ListedVolume
 	apps     map[bourse.AppName]bourse.App
@@ -45,7 +45,7 @@ func newFakeView(c *cluster) *fakeView {
 
 var _ lookup.View = (*fakeView)(nil)
 
-// freeze makes the view stay as it is.
+// freeze stops updates of the view.
 func (v *fakeView) freeze() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -53,14 +53,14 @@ func (v *fakeView) freeze() {
 	v.frozen = true
 }
 
-// catchUp brings a frozen view up to date.
+// catchUp updates a frozen view.
 func (v *fakeView) catchUp() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.copy()
 }
 
-// wipe empties the view, which stays so.
+// wipe empties the view permanently.
 func (v *fakeView) wipe() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -77,14 +77,14 @@ func (v *fakeView) set(change func(*fakeView)) {
 	change(v)
 }
 
-// lose makes a worker leave: its machines are in the view, and nowhere else.
+// lose makes a worker leave. Its machines are then only in the view.
 func (s *setup) lose(id bourse.WorkerID) {
 	s.view.freeze()
 	s.view.set(func(v *fakeView) { v.status[id] = machinesapi.HostUnreachable })
 	s.members = slices.DeleteFunc(slices.Clone(s.members), func(m bourse.Member) bool { return m.ID == id })
 }
 
-// copy adopts what the workers have. The caller holds the lock.
+// copy copies the workers' state. The caller holds the lock.
 func (v *fakeView) copy() {
 	clear(v.rows)
 	clear(v.volumes)
@@ -114,7 +114,7 @@ func (v *fakeView) copy() {
 	}
 }
 
-// read is one reading of the view.
+// read returns the current contents of the view.
 func (v *fakeView) read() error {
 	if !v.frozen {
 		v.copy()

@@ -13,7 +13,7 @@ import (
 	"github.com/bourse-dev/bourse/view/inventory"
 )
 
-// addVolume makes a volume as a claim does.
+// addVolume creates a volume like a claim.
 func (w *worker) addVolume(order bourse.Order) bourse.Volume {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -89,7 +89,7 @@ func (w *worker) handleVolumes() {
 	handle(w, &fabric.VolumeSnapshot, w.snapshot)
 }
 
-// changeVolume makes another version of a volume.
+// changeVolume creates another version of a volume.
 func (w *worker) changeVolume(id bourse.VolumeID, do func(*bourse.Volume) error) (bourse.Volume, error) {
 	v, err := w.findVolume(id)
 	if err == nil {
@@ -102,7 +102,7 @@ func (w *worker) changeVolume(id bourse.VolumeID, do func(*bourse.Volume) error)
 	return used(v), nil
 }
 
-// used is a volume with how full it is.
+// used returns a volume with its used space.
 func used(v *bourse.Volume) bourse.Volume {
 	out := *v
 	out.Usage = &bourse.VolumeUsage{BlockSize: 4096, Blocks: 1000, BlocksFree: 600, BlocksAvail: 500}
@@ -135,7 +135,7 @@ func (s *setup) bind(id bourse.VolumeID, m bourse.MachineID) {
 	}
 }
 
-// volume makes a volume of app "shop" on worker w.
+// volume creates a volume of app "shop" on worker w.
 func (s *setup) volume(w bourse.WorkerID) bourse.Volume {
 	return s.workers[w].addVolume(bourse.Order{
 		ID: bourse.NewOrderID(), App: bourse.App{Name: "shop"},

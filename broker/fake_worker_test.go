@@ -15,7 +15,7 @@ import (
 	"github.com/bourse-dev/bourse/internal/codec"
 )
 
-// worker is a worker whose programs are records.
+// worker is a worker whose programs exist only as records.
 type worker struct {
 	self bourse.Member
 
@@ -35,13 +35,13 @@ type worker struct {
 	volumes   map[bourse.VolumeID]*bourse.Volume
 	images    []bourse.Image
 	holds     map[bourse.ReservationKey][]bourse.Hold
-	touched   time.Time // the latest version given
+	touched   time.Time // the latest version issued
 
 	full  bool
-	room  int64                   // for so many machines of any size
+	room  int64                   // number of machines that fit, whatever their size
 	plain bool                    // it cannot encrypt volumes
-	fail  func(call string) error // before a call has an effect
-	lose  func(call string) error // after it
+	fail  func(call string) error // called before a call has an effect
+	lose  func(call string) error // called after a call has had an effect
 }
 
 func newWorker(self bourse.Member) *worker {
@@ -55,13 +55,13 @@ func newWorker(self bourse.Member) *worker {
 	w.handleImages()
 	w.handleReservations()
 	w.handleOthers()
-	w.mux.HandleFunc("/", func(rw http.ResponseWriter, r *http.Request) { // a verb that only its own test has answered
+	w.mux.HandleFunc("/", func(rw http.ResponseWriter, r *http.Request) { // for a verb that only its own test implements
 		fabric.WriteFailure(rw, bourse.Errorf(bourse.CodeFailedPrecondition, "no test worker serves %s", r.URL.Path))
 	})
 	return w
 }
 
-// silence makes every call end in err.
+// silence makes every call fail with err.
 func (w *worker) silence(err error) { w.set(func(string) error { return err }) }
 
 func (w *worker) set(fail func(string) error) {
@@ -96,7 +96,7 @@ func (w *worker) add(order bourse.Order, state bourse.State) bourse.Machine {
 	return *m
 }
 
-// enter puts m into a state and tells who waits. The caller holds the lock.
+// enter changes m's state and notifies waiting callers. The caller holds the lock.
 func (w *worker) enter(m *bourse.Machine, event bourse.EventType, state bourse.State, source bourse.Source) {
 	var seed [10]byte
 	seed[9] = byte(len(m.LastEvents))
@@ -111,8 +111,7 @@ func (w *worker) enter(m *bourse.Machine, event bourse.EventType, state bourse.S
 	w.changed = make(chan struct{})
 }
 
-// touch makes m another version, also where the clock stands still. The caller
-// holds the lock.
+// touch makes m another version even if the clock does not advance. The caller holds the lock.
 func (w *worker) touch(m *bourse.Machine) {
 	m.UpdatedAt = time.Now().UTC()
 	if !m.UpdatedAt.After(w.touched) {
@@ -138,8 +137,8 @@ func (w *worker) called(name string) int {
 	return w.calls[name]
 }
 
-// Ask, Send and Call make a fabric of the cluster, whose workers fail as they are
-// told to, before a call has an effect and after it.
+// Ask, Send and Call implement a fabric of the cluster, whose workers can be made to fail before or after a call has
+// an effect.
 func (c *cluster) Ask(ctx context.Context, to []bourse.Member, order *bourse.Order, answer func(bourse.Quote)) {
 	fabric.AskAll(ctx, c.Send, to, order, answer)
 }
@@ -309,7 +308,7 @@ func (w *worker) wait(ctx context.Context, q fabric.WaitQuery) (fabric.WaitReply
 	}
 }
 
-// waited returns the end of a wait, or what to wait for.
+// waited returns the result of a wait, or a channel to wait for.
 func (w *worker) waited(q fabric.WaitQuery) (*fabric.WaitReply, <-chan struct{}, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -11,8 +11,8 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// A reply says what of its request is not acted on, in its body and in headers;
-// what Bourse does not know is in the order, and comes back.
+// A reply lists the ignored fields of its request in its body and headers. Unknown fields are part of the order and
+// are returned.
 func TestRepliesWarn(t *testing.T) {
 	s := start(t)
 	const body = `{"region":"gru","config":{"image":"host","init":{"exec":["true"],"swap_size_mb":512},"services":[{"internal_port":80,"autostop":"stop"}],"co\u000alor":"red"}}`
@@ -33,7 +33,7 @@ func TestRepliesWarn(t *testing.T) {
 		t.Errorf("headers %q", got)
 	}
 	if got := string(m.Config.Rest); got != `{"co\nlor":"red","init":{"swap_size_mb":512}}` {
-		t.Errorf("given back: %s", got)
+		t.Errorf("returned: %s", got)
 	}
 	if got := s.lastOrder(t).Config.Rest; string(got) != string(m.Config.Rest) {
 		t.Errorf("ordered: %s", got)
@@ -45,12 +45,12 @@ func TestRepliesWarn(t *testing.T) {
 	}
 }
 
-// A machine that stands by is prepared, and for machines of its own app only.
+// A standby is created without starting it, and only for machines of its own app.
 func TestStandbys(t *testing.T) {
 	s := start(t)
 	m := decodeBody[machinesapi.Machine](t, s.call(t, "POST", createPath, `{"config":`+hostConfig+`}`).Body.Bytes())
 	spare := `{"config":{"image":"host","init":{"exec":["run"]},"standbys":["` + string(m.ID) + `"]`
-	for _, more := range []string{`}}`, `,"services":[{"internal_port":80,"autostart":true}]}}`} { // which requests do not start
+	for _, more := range []string{`}}`, `,"services":[{"internal_port":80,"autostart":true}]}}`} { // requests do not start it
 		if rec := s.call(t, "POST", createPath, spare+more); rec.Code != http.StatusOK || !s.lastOrder(t).SkipLaunch {
 			t.Errorf("%d %s, the order skips its launch: %t", rec.Code, rec.Body, s.lastOrder(t).SkipLaunch)
 		}
@@ -70,7 +70,7 @@ func TestStandbys(t *testing.T) {
 	}
 }
 
-// What would lose data or promise a safety that there is not places no order.
+// A field that could lose data or promise a guarantee that does not exist is rejected, and no order is placed.
 func TestRefusedFieldsPlaceNoOrder(t *testing.T) {
 	s := start(t)
 	for _, more := range []string{
@@ -86,7 +86,7 @@ func TestRefusedFieldsPlaceNoOrder(t *testing.T) {
 	}
 	rec := s.call(t, "POST", createPath, `{"min_secrets_version":1795405490958337,"config":`+hostConfig+`}`)
 	if got := decodeBody[machinesapi.ErrorBody](t, rec.Body.Bytes()); rec.Code != http.StatusPreconditionFailed ||
-		got.Error != "failed_precondition: version 1795405490958337 of the app's secrets is not known here" {
+		got.Error != "failed_precondition: version 1795405490958337 of the app's secrets has not arrived at this broker" {
 		t.Errorf("%d %+v", rec.Code, got)
 	}
 	if len(s.orders) != 0 {
@@ -94,8 +94,7 @@ func TestRefusedFieldsPlaceNoOrder(t *testing.T) {
 	}
 }
 
-// The reply to any other request names the members that are ignored, also when
-// the answer is another than was asked for.
+// The reply to any other request lists ignored fields, even if the result is not the requested one.
 func TestIgnoredMembersAreNamed(t *testing.T) {
 	s := start(t)
 	s.app(t, "shop", "personal")
@@ -112,7 +111,7 @@ func TestIgnoredMembersAreNamed(t *testing.T) {
 		{"/v1/apps/shop/ip_assignments", ``, nil},
 		{"/v1/apps/shop/ip_assignments", `{"type":"v4","region":"gru"}`, []string{
 			"region: " + ignored,
-			"type: an app has its private_v6 address and no other: the reply is that one, and nothing was assigned",
+			"type: an app has only its private_v6 address; the reply contains that address, and none was assigned",
 		}},
 		{"/v1/apps/shop/machines", `{"config":` + hostConfig + `,"lsvd":true}`, []string{"lsvd: " + ignored}},
 		{"/v1/apps/shop/machines/" + string(m.ID) + "/stop", `{"id":"x","signal":"SIGTERM","timeout":"0s"}`, nil},

@@ -13,8 +13,7 @@ import (
 	"github.com/bourse-dev/bourse/workload"
 )
 
-// Whatever config the broker accepts, a client of the Machines API decodes the
-// machine that has it.
+// Clients of the Machines API can decode a machine with any config that the broker accepts.
 func FuzzAcceptedConfigsDecode(f *testing.F) {
 	for _, field := range []string{
 		`"services":{}`, `"checks":[1]`, `"schedule":7`, `"services":[{"ports":[{"port":80,"handlers":["http"]}],"autostop":"off","checks":[{"interval":"1s"}]}]`,
@@ -44,13 +43,13 @@ func FuzzAcceptedConfigsDecode(f *testing.F) {
 		}
 		var got fly.Machine
 		if err := json.Unmarshal(out, &got); err != nil {
-			t.Errorf("%s was accepted and cannot be decoded: %v", body, err)
+			t.Errorf("%s was accepted but cannot be decoded: %v", body, err)
 		}
 	})
 }
 
-// A config that a hostile worker publishes does not keep clients from decoding the
-// list, and one like it is not accepted.
+// A config from a hostile worker does not prevent clients from decoding the list, and the broker rejects the same
+// config in a request.
 func TestAPublishedConfigThatClientsCannotDecode(t *testing.T) {
 	s := start(t)
 	s.app(t, "shop", "personal")

@@ -16,8 +16,8 @@ import (
 	"github.com/bourse-dev/bourse/fabric"
 )
 
-// flapsCase is what a method of the client is tried on: an app with one started
-// machine and one free volume.
+// flapsCase is the environment in which a method is called: an app with one started machine and one unattached
+// volume.
 type flapsCase struct {
 	*flaps.Client
 	s       *setup
@@ -36,26 +36,24 @@ func (c *flapsCase) leased(ctx context.Context) string {
 	return lease.Data.Nonce
 }
 
-// answers returns a call's error, and one where what it answered is not as it
-// should be.
+// answers returns a call's error, or an error if its result is wrong.
 func answers(err error, as bool) error {
 	if err == nil && !as {
-		return errors.New("the answer is not what it should be")
+		return errors.New("the reply is not as expected")
 	}
 	return err
 }
 
-// refusedBy returns nil if a call ended with this status and a text that
-// has these words.
+// refusedBy returns nil if a call failed with this status and a text that contains these words.
 func refusedBy(err error, status int, words string) error {
 	var e *flaps.FlapsError
 	if errors.As(err, &e) && e.ResponseStatusCode == status && strings.Contains(e.Error(), words) {
 		return nil
 	}
-	return errors.Join(errors.New("it was not refused as it should be"), err)
+	return errors.Join(errors.New("it was not refused as expected"), err)
 }
 
-// flapsMethods says of every method what shows that it works.
+// flapsMethods contains a check for every method.
 var flapsMethods = map[string]func(context.Context, *flapsCase) error{
 	// Apps.
 	"CreateApp": func(ctx context.Context, c *flapsCase) error {
@@ -76,7 +74,7 @@ var flapsMethods = map[string]func(context.Context, *flapsCase) error{
 		}
 		return c.DeleteApp(ctx, "bare")
 	},
-	"AppNameAvailable": func(ctx context.Context, c *flapsCase) error { // of a name that is taken the client itself panics
+	"AppNameAvailable": func(ctx context.Context, c *flapsCase) error { // if the name is taken, the client itself panics
 		ok, err := c.AppNameAvailable(ctx, "free")
 		return answers(err, ok)
 	},
@@ -248,7 +246,7 @@ var flapsMethods = map[string]func(context.Context, *flapsCase) error{
 		if err != nil {
 			return err
 		}
-		return errors.Join(refusedBy(c.DeleteIPAssignment(ctx, "shop", list.IPs[0].IP), http.StatusPreconditionFailed, "follows from the app's id"),
+		return errors.Join(refusedBy(c.DeleteIPAssignment(ctx, "shop", list.IPs[0].IP), http.StatusPreconditionFailed, "derived from the app's ID"),
 			refusedBy(c.DeleteIPAssignment(ctx, "shop", "1.2.3.4"), http.StatusNotFound, "address not found"))
 	},
 
@@ -301,18 +299,18 @@ var flapsMethods = map[string]func(context.Context, *flapsCase) error{
 		return answers(err, err == nil && done.Version > 0 && len(done.Secrets) == 1)
 	},
 
-	// What Bourse does not have, see package declined.
+	// Unsupported, see tenant.Unsupported.
 	"ListCertificates": func(ctx context.Context, c *flapsCase) error {
 		list, err := c.ListCertificates(ctx, "shop", &flaps.ListCertificatesOpts{Limit: 5})
 		return answers(err, err == nil && list.Certificates != nil && len(list.Certificates) == 0)
 	},
 	"CreateACMECertificate": func(ctx context.Context, c *flapsCase) error {
 		_, err := c.CreateACMECertificate(ctx, "shop", fly.CreateCertificateRequest{Hostname: "a.example"})
-		return refusedBy(err, http.StatusUnprocessableEntity, "kept by the proxies")
+		return refusedBy(err, http.StatusUnprocessableEntity, "proxies manage certificates")
 	},
 	"CreateCustomCertificate": func(ctx context.Context, c *flapsCase) error {
 		_, err := c.CreateCustomCertificate(ctx, "shop", fly.ImportCertificateRequest{Hostname: "a.example"})
-		return refusedBy(err, http.StatusUnprocessableEntity, "kept by the proxies")
+		return refusedBy(err, http.StatusUnprocessableEntity, "proxies manage certificates")
 	},
 	"GetCertificate": func(ctx context.Context, c *flapsCase) error {
 		_, err := c.GetCertificate(ctx, "shop", "a.example")
@@ -320,7 +318,7 @@ var flapsMethods = map[string]func(context.Context, *flapsCase) error{
 	},
 	"CheckCertificate": func(ctx context.Context, c *flapsCase) error {
 		_, err := c.CheckCertificate(ctx, "shop", "a.example")
-		return refusedBy(err, http.StatusUnprocessableEntity, "kept by the proxies")
+		return refusedBy(err, http.StatusUnprocessableEntity, "proxies manage certificates")
 	},
 	"DeleteCertificate": func(ctx context.Context, c *flapsCase) error {
 		return refusedBy(c.DeleteCertificate(ctx, "shop", "a.example"), http.StatusNotFound, "certificate not found")
@@ -341,46 +339,46 @@ var flapsMethods = map[string]func(context.Context, *flapsCase) error{
 	},
 	"SetSecretKey": func(ctx context.Context, c *flapsCase) error {
 		_, err := c.SetSecretKey(ctx, "shop", "k", "hs256", []byte("x"))
-		return refusedBy(err, http.StatusUnprocessableEntity, "keeps no keys")
+		return refusedBy(err, http.StatusUnprocessableEntity, "does not store keys")
 	},
 	"GenerateSecretKey": func(ctx context.Context, c *flapsCase) error {
 		_, err := c.GenerateSecretKey(ctx, "shop", "k", "hs256")
-		return refusedBy(err, http.StatusUnprocessableEntity, "keeps no keys")
+		return refusedBy(err, http.StatusUnprocessableEntity, "does not store keys")
 	},
 	"DeleteSecretKey": func(ctx context.Context, c *flapsCase) error {
 		return refusedBy(c.DeleteSecretKey(ctx, "shop", "k"), http.StatusNotFound, "secret key not found")
 	},
 	"EncryptSecretKey": func(ctx context.Context, c *flapsCase) error {
 		_, err := c.EncryptSecretKey(ctx, "shop", "k", []byte("x"), nil, nil)
-		return refusedBy(err, http.StatusUnprocessableEntity, "keeps no keys")
+		return refusedBy(err, http.StatusUnprocessableEntity, "does not store keys")
 	},
 	"DecryptSecretKey": func(ctx context.Context, c *flapsCase) error {
 		_, err := c.DecryptSecretKey(ctx, "shop", "k", []byte("x"), nil, nil)
-		return refusedBy(err, http.StatusUnprocessableEntity, "keeps no keys")
+		return refusedBy(err, http.StatusUnprocessableEntity, "does not store keys")
 	},
 	"SignSecretKey": func(ctx context.Context, c *flapsCase) error {
 		_, err := c.SignSecretKey(ctx, "shop", "k", []byte("x"), nil)
-		return refusedBy(err, http.StatusUnprocessableEntity, "keeps no keys")
+		return refusedBy(err, http.StatusUnprocessableEntity, "does not store keys")
 	},
 	"VerifySecretKey": func(ctx context.Context, c *flapsCase) error {
-		return refusedBy(c.VerifySecretKey(ctx, "shop", "k", []byte("x"), []byte("y"), nil), http.StatusUnprocessableEntity, "keeps no keys")
+		return refusedBy(c.VerifySecretKey(ctx, "shop", "k", []byte("x"), []byte("y"), nil), http.StatusUnprocessableEntity, "does not store keys")
 	},
 }
 
-// flapsNotHere are the methods that are not tried here, and why.
+// flapsNotHere lists the methods that are not called here, with the reasons.
 var flapsNotHere = map[string]string{
 	"NewRequest": "makes a request and sends none",
 }
 
-// TestEveryMethodOfFlaps walks the methods of fly-go's client of the Machines
-// API: each works, or is listed with the reason.
+// TestEveryMethodOfFlaps calls all methods of fly-go's client of the Machines API. Each works, or is listed with the
+// reason.
 func TestEveryMethodOfFlaps(t *testing.T) {
 	client := reflect.TypeFor[*flaps.Client]()
 	for method := range client.Methods() {
 		name := method.Name
 		try, reason := flapsMethods[name], flapsNotHere[name]
 		if (try == nil) == (reason == "") {
-			t.Errorf("method %s: say what shows that it works, or why it is not tried", name)
+			t.Errorf("method %s: add a check, or a reason why it is not called", name)
 		}
 		if try == nil {
 			continue
@@ -401,12 +399,12 @@ func TestEveryMethodOfFlaps(t *testing.T) {
 	}
 	for name := range flapsMethods {
 		if _, ok := client.MethodByName(name); !ok {
-			t.Errorf("%s is no method of the client", name)
+			t.Errorf("%s is not a method of the client", name)
 		}
 	}
 	for name := range flapsNotHere {
 		if _, ok := client.MethodByName(name); !ok {
-			t.Errorf("%s is no method of the client", name)
+			t.Errorf("%s is not a method of the client", name)
 		}
 	}
 }

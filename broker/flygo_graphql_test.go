@@ -16,8 +16,8 @@ import (
 	"github.com/bourse-dev/bourse/fabric"
 )
 
-// graphQLClients are real clients of the GraphQL API, one for each token. The
-// address is a global variable of theirs, so the test is not parallel.
+// graphQLClients are real clients of the GraphQL API, one for each token. Their address is a global variable, so the
+// test is not parallel.
 func graphQLClients(t *testing.T, s *setup, names ...string) []*fly.Client {
 	t.Helper()
 	server := httptest.NewServer(flycompat.Handler(s.handler))
@@ -79,8 +79,8 @@ func TestFlyGoGraphQL(t *testing.T) {
 	}
 }
 
-// flyctl's agent asks for the nearest region, reads its code, and then for a
-// WireGuard peer: what users see is the answer to that.
+// flyctl's agent requests the nearest region and its code, and then a WireGuard peer. Users see the answer to the
+// latter.
 func TestTheAgentGetsAnAnswer(t *testing.T) {
 	for _, region := range []bourse.Region{"gru", "nowhere", ""} {
 		s := start(t, func(c *broker.Config) { c.Region = region })
@@ -96,7 +96,7 @@ func TestTheAgentGetsAnAnswer(t *testing.T) {
 	}
 }
 
-// A tenant sees what /v1 shows it: its own.
+// A tenant sees only the objects that /v1 shows it: its own.
 func TestGraphQLOfATenant(t *testing.T) {
 	s := start(t, func(c *broker.Config) { withTokens(c) })
 	s.machine(t, "w1", "web", bourse.StateStarted)
@@ -136,11 +136,11 @@ func TestGraphQLOfATenant(t *testing.T) {
 		t.Errorf("an unknown token: %v", err)
 	}
 	if _, err := stranger.GetCurrentUser(ctx); err == nil {
-		t.Error("an unknown token is somebody")
+		t.Error("an unknown token has an identity")
 	}
 }
 
-// The second page has what is new, and is empty with the same token when nothing is.
+// The second page contains the new lines. If there are none, it is empty and has the same token.
 func TestPolledLogs(t *testing.T) {
 	s, id := withLogs(t)
 	w := s.workers["w1"]

@@ -14,8 +14,8 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// lossy serves the broker, and loses the first reply to a new machine after the
-// broker has written it: the connection is reset, or a proxy in between says 503.
+// lossy serves the broker, and loses the first reply to a create after the broker has written it: either the
+// connection is reset, or a proxy replies with 503.
 func lossy(t *testing.T, s *setup, proxy bool) (url string, creates *atomic.Int64) {
 	t.Helper()
 	creates = new(atomic.Int64)
@@ -39,7 +39,7 @@ func lossy(t *testing.T, s *setup, proxy bool) (url string, creates *atomic.Int6
 			return
 		}
 		if tcp, ok := conn.(*net.TCPConn); ok {
-			_ = tcp.SetLinger(0) // a reset
+			_ = tcp.SetLinger(0) // resets the connection
 		}
 		_ = conn.Close()
 	}))
@@ -47,7 +47,7 @@ func lossy(t *testing.T, s *setup, proxy bool) (url string, creates *atomic.Int6
 	return server.URL, creates
 }
 
-// orderIDs gives each request the order id that its context has, on every try.
+// orderIDs sets the order ID from a request's context on every attempt.
 type orderIDs struct{}
 
 type orderKey struct{}
@@ -60,11 +60,10 @@ func (orderIDs) RoundTrip(r *http.Request) (*http.Response, error) {
 	return http.DefaultTransport.RoundTrip(r)
 }
 
-// TestAReplyThatIsLostMakesNoSecondMachine: the client does not repeat a create
-// whose connection broke. It repeats one that a proxy answered with 503 for the
-// broker, as often as it likes: with an order's id in the header that is the same
-// order, and with a name the second one is refused.
-func TestAReplyThatIsLostMakesNoSecondMachine(t *testing.T) {
+// The client does not repeat a create whose connection broke. It repeats a create that a proxy answered with 503.
+// With an order ID in the header, the repetition is the same order, and with a machine name, the second one is
+// refused.
+func TestLostReplyCreatesNoSecondMachine(t *testing.T) {
 	for _, c := range []struct {
 		name        string
 		proxy       bool

@@ -15,7 +15,7 @@ import (
 	"github.com/bourse-dev/bourse/broker/endpoint"
 )
 
-// flyClient is the real client of the Machines API, pointed at the broker.
+// flyClient returns the real client of the Machines API for the broker.
 func flyClient(t *testing.T, s *setup, token string) *flaps.Client {
 	t.Helper()
 	server := httptest.NewServer(s.handler)
@@ -36,7 +36,7 @@ func flyInput() fly.LaunchMachineInput {
 	}}
 }
 
-func TestFlyGoLifeOfAMachine(t *testing.T) {
+func TestFlyGoMachines(t *testing.T) {
 	s := start(t, func(c *broker.Config) { c.Tokens = tokensOf("secret", endpoint.Identity{Name: "ann"}) })
 	client, ctx := flyClient(t, s, "secret"), t.Context()
 
@@ -56,10 +56,10 @@ func TestFlyGoLifeOfAMachine(t *testing.T) {
 		t.Errorf("launched %+v", m)
 	}
 	if len(m.Config.Services) != 1 || m.Config.Services[0].InternalPort != 8080 {
-		t.Errorf("services came back as %+v", m.Config.Services)
+		t.Errorf("services were returned as %+v", m.Config.Services)
 	}
 	if _, err := m.MostRecentStartTimeAfterLaunch(); err != nil {
-		t.Errorf("the smoke check reads: %v", err)
+		t.Errorf("smoke check: %v", err)
 	}
 	if err := client.Wait(ctx, "shop", m.ID, flaps.WithWaitStates("started", "settled")); err != nil {
 		t.Errorf("wait: %v", err)
@@ -168,7 +168,7 @@ func flyLeaseAndVerbs(t *testing.T, client *flaps.Client, id string) {
 	}
 }
 
-// What the client makes of the errors that it acts upon.
+// How the client interprets the errors that it handles.
 func TestFlyGoErrors(t *testing.T) {
 	s := start(t)
 	client, ctx := flyClient(t, s, "any"), t.Context()
@@ -188,7 +188,7 @@ func TestFlyGoErrors(t *testing.T) {
 		t.Errorf("no capacity: %v", err)
 	}
 	if got := len(s.orders); got != 1 {
-		t.Errorf("a refusal was tried %d times", got)
+		t.Errorf("a refused request was sent %d times", got)
 	}
 	regions, err := client.GetRegions(ctx)
 	if err != nil || len(regions.Regions) != 2 || regions.Regions[0].Code != "gru" {
@@ -196,6 +196,6 @@ func TestFlyGoErrors(t *testing.T) {
 	}
 	m := s.machine(t, "w1", "x", bourse.StateStarted)
 	if err := client.Wait(ctx, "shop", string(m.ID), flaps.WithWaitStates("stopped"), flaps.WithWaitTimeout(time.Second)); err == nil {
-		t.Error("a wait that cannot end well did")
+		t.Error("a wait that cannot succeed did")
 	}
 }

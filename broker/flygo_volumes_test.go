@@ -10,8 +10,7 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// TestFlyGoVolumes is the life of a volume as the real client of the Machines
-// API leads it.
+// TestFlyGoVolumes uses volumes with the real client of the Machines API.
 func TestFlyGoVolumes(t *testing.T) {
 	s := start(t)
 	s.app(t, "shop", "personal")
@@ -52,7 +51,7 @@ func TestFlyGoVolumes(t *testing.T) {
 	}
 	var refused *flaps.FlapsError
 	if _, err := client.DeleteVolume(ctx, "shop", v.ID); !errors.As(err, &refused) || refused.ResponseStatusCode != 412 {
-		t.Errorf("delete a bound one: %v", err)
+		t.Errorf("delete an attached one: %v", err)
 	}
 	s.bind(bourse.VolumeID(v.ID), "")
 	if got, err := client.DeleteVolume(ctx, "shop", v.ID); err != nil || got.State != "destroyed" {
@@ -67,7 +66,7 @@ func TestFlyGoVolumes(t *testing.T) {
 	}
 }
 
-// What the client makes of the errors that it acts upon.
+// How the client interprets the errors that it handles.
 func TestFlyGoVolumeErrors(t *testing.T) {
 	s := start(t)
 	s.app(t, "shop", "personal")

@@ -12,30 +12,30 @@ import (
 	"github.com/bourse-dev/bourse/view/inventory"
 )
 
-// A worker that is away is forgotten with what it had; one that is there is not.
+// An absent worker can be removed together with its objects; a member cannot.
 func TestForgetWorker(t *testing.T) {
 	s := start(t)
 	client := s.client(t)
-	if _, err := client.Operator().Forget(t.Context(), "w1"); bourse.CodeOf(err) != bourse.CodeFailedPrecondition || !strings.Contains(err.Error(), "worker w1 is there: end it first") {
-		t.Errorf("one that is there: %v", err)
+	if _, err := client.Operator().Forget(t.Context(), "w1"); bourse.CodeOf(err) != bourse.CodeFailedPrecondition || !strings.Contains(err.Error(), "worker w1 is running: stop it first") {
+		t.Errorf("a member: %v", err)
 	}
 	if _, err := client.Operator().Forget(t.Context(), "w9"); bourse.CodeOf(err) != bourse.CodeNotFound {
-		t.Errorf("one that never was: %v", err)
+		t.Errorf("an unknown worker: %v", err)
 	}
 	s.take("w1", false)
 	s.view.set(func(v *fakeView) { v.away = []inventory.AwayWorker{{ID: "w1", HeardAt: noon, Machines: 3}} })
 	w, err := client.Operator().Forget(t.Context(), "w1")
 	if err != nil || w.Machines != 3 || w.Status != machinesapi.WorkerDown {
-		t.Errorf("one that is away: %+v, %v", w, err)
+		t.Errorf("an absent worker: %+v, %v", w, err)
 	}
 	if f := s.view.forgot; len(f) != 1 || f[0].ID != "w1" || f[0].Tag != 0xaaaaaa || f[0].Region != "gru" {
 		t.Errorf("the view was told %+v", f)
 	}
 }
 
-// What a forgotten worker had is gone: it is not there, and a forced destroy has
-// nothing left to do. Orders do not wait for it, and nothing counts it.
-func TestWhatAForgottenWorkerHad(t *testing.T) {
+// The objects of a removed worker are not found, and destroying them with force succeeds. Orders do not wait for the
+// worker, and nothing counts it.
+func TestObjectsOfARemovedWorker(t *testing.T) {
 	s := start(t)
 	s.absent = []bourse.Absence{{Member: bourse.Member{ID: "w9", Role: bourse.RoleWorker, Region: "gru", Tag: 0xdddddd}, Since: time.Now(), Forgotten: true}}
 	const id = "/v1/apps/default/machines/dddddd00000001"
@@ -56,13 +56,13 @@ func TestWhatAForgottenWorkerHad(t *testing.T) {
 		}
 	}
 	s.absent[0].Forgotten = false
-	if rec := s.call(t, "DELETE", id+"?force=true", ""); rec.Code != http.StatusServiceUnavailable || !strings.Contains(rec.Body.String(), "it cannot be destroyed now: its worker w9 cannot be reached") {
-		t.Errorf("while it is only away: %d %s", rec.Code, rec.Body)
+	if rec := s.call(t, "DELETE", id+"?force=true", ""); rec.Code != http.StatusServiceUnavailable || !strings.Contains(rec.Body.String(), "the machine cannot be destroyed now: its worker w9 has been unreachable since") {
+		t.Errorf("while it is only absent: %d %s", rec.Code, rec.Body)
 	}
 }
 
-// Only a token for everything forgets a worker.
-func TestOnlyOperatorsForgetWorkers(t *testing.T) {
+// Only a token for the whole cluster can remove a worker.
+func TestOnlyOperatorsRemoveWorkers(t *testing.T) {
 	s := start(t, func(c *broker.Config) { c.Tokens = tokenMap{"one": {Name: "acme", Org: "acme"}, "all": {Name: "*"}} })
 	s.take("w1", false)
 	for token, want := range map[string]int{"": http.StatusUnauthorized, "one": http.StatusForbidden, "all": http.StatusOK} {

@@ -11,12 +11,12 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// Who changes a machine through a broker finds it so in that broker's list,
-// though the view has not heard of it.
+// A caller that changes a machine through a broker finds the change in that broker's list, even if the view does not
+// contain it yet.
 func TestReadYourWrites(t *testing.T) {
 	for name, c := range map[string]struct {
 		call func(t *testing.T, s *setup, path string)
-		want func(m *machinesapi.Machine) bool // nil: it is gone
+		want func(m *machinesapi.Machine) bool // nil: it has been destroyed
 	}{
 		"stop": {
 			func(t *testing.T, s *setup, path string) { s.call(t, "POST", path+"/stop", "") },
@@ -57,14 +57,14 @@ func TestReadYourWrites(t *testing.T) {
 			},
 			func(m *machinesapi.Machine) bool { return m.Lease == nil },
 		},
-		"a look, after a change from elsewhere": {
+		"a read after a change through another broker": {
 			func(t *testing.T, s *setup, path string) {
 				s.stopElsewhere()
 				s.call(t, "GET", path, "")
 			},
 			func(m *machinesapi.Machine) bool { return m.State == "stopped" },
 		},
-		"a wait, after a change from elsewhere": {
+		"a wait after a change through another broker": {
 			func(t *testing.T, s *setup, path string) {
 				s.stopElsewhere()
 				s.call(t, "GET", path+"/wait?state=stopped&timeout=5", "")
@@ -79,14 +79,14 @@ func TestReadYourWrites(t *testing.T) {
 			c.call(t, s, "/v1/apps/shop/machines/"+string(m.ID))
 			for range 2 {
 				look := s.viewed
-				if c.want == nil { // the view has none of the app: of all apps together that would be for the workers to say
+				if c.want == nil { // the view has none of the app's machines, so the workers would be asked
 					look = s.machines
 				}
 				list := look(t, "?include_leases=true")
 				if c.want == nil && len(list) != 0 || c.want != nil && (len(list) != 1 || !c.want(&list[0])) {
 					t.Errorf("the list is %+v", list)
 				}
-				s.view.catchUp() // and the same again
+				s.view.catchUp() // with the same result
 			}
 			if n := s.asked("machine/list"); n != 0 {
 				t.Errorf("%d calls to workers", n)
@@ -105,7 +105,7 @@ func (s *setup) stopElsewhere() {
 	}
 }
 
-// A new machine is in the list and counted at once, and counted once.
+// A new machine is listed and counted immediately, and only once.
 func TestANewMachineIsListedAtOnce(t *testing.T) {
 	s := start(t)
 	old := s.machine(t, "w3", "old", bourse.StateStarted)
@@ -136,9 +136,8 @@ func TestANewMachineIsListedAtOnce(t *testing.T) {
 	}
 }
 
-// Once the view has caught up with what was told, it alone counts; what it
-// never catches up with is forgotten.
-func TestTheViewHasTheLastWord(t *testing.T) {
+// Once the view contains a reply, only the view counts. Replies that the view never contains expire.
+func TestViewReplacesReplies(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := start(t)
 		m := s.machine(t, "w1", "web", bourse.StateStarted)
@@ -152,10 +151,10 @@ func TestTheViewHasTheLastWord(t *testing.T) {
 		if list := s.viewed(t, ""); len(list) != 1 || list[0].State != "stopped" {
 			t.Errorf("the list is %+v", list)
 		}
-		s.call(t, "GET", path, "") // a look does not keep what the view drops
+		s.call(t, "GET", path, "") // a read does not restore what the view has removed
 		s.view.set(func(v *fakeView) { clear(v.rows) })
 		if list := s.machines(t, ""); len(list) != 0 {
-			t.Errorf("when it is gone the list is %+v", list)
+			t.Errorf("when it has been destroyed, the list is %+v", list)
 		}
 		s.view.catchUp()
 		s.call(t, "POST", path+"/start", "")
@@ -166,9 +165,9 @@ func TestTheViewHasTheLastWord(t *testing.T) {
 	})
 }
 
-// A query finds what this broker has replied: it waits until the view has caught up,
-// and no longer than a second for a worker that publishes nothing.
-func TestAQueryWaitsForWhatWasReplied(t *testing.T) {
+// A query contains this broker's replies. It waits until the view contains them, but at most a second, in case a
+// worker publishes nothing.
+func TestQueryWaitsForReplies(t *testing.T) {
 	for name, change := range map[string]func(t *testing.T, s *setup, path string){
 		"run": func(t *testing.T, s *setup, _ string) {
 			s.call(t, "POST", "/v1/apps/shop/machines", `{"config":`+hostConfig+`}`)
@@ -194,15 +193,15 @@ func TestAQueryWaitsForWhatWasReplied(t *testing.T) {
 				const news = 300 * time.Millisecond
 				s.view.freeze()
 				if took := waited(); took != 0 {
-					t.Errorf("without a change the query took %s", took)
+					t.Errorf("without changes, the query took %s", took)
 				}
 				change(t, s, path)
 				time.AfterFunc(news, s.view.catchUp)
 				if took := waited(); took < news || took > news+50*time.Millisecond {
-					t.Errorf("the view caught up after %s, the query was answered after %s", news, took)
+					t.Errorf("the view caught up after %s, but the query was answered after %s", news, took)
 				}
 				if took := waited(); took != 0 {
-					t.Errorf("once the view had caught up the query took %s", took)
+					t.Errorf("after the view had caught up, the query took %s", took)
 				}
 			})
 		})
@@ -222,9 +221,9 @@ func TestAQueryWaitsForWhatWasReplied(t *testing.T) {
 	})
 }
 
-// Many at once change, look and list: for the race detector, and no one finds
-// less than they were told.
-func TestManyAtOnce(t *testing.T) {
+// Concurrent changes, reads and lists, mainly for the race detector. No caller finds an older version than it was
+// sent.
+func TestConcurrentChangesAndLists(t *testing.T) {
 	s := start(t)
 	s.app(t, "shop", "personal")
 	var wg sync.WaitGroup
@@ -237,13 +236,13 @@ func TestManyAtOnce(t *testing.T) {
 				s.call(t, "POST", path+"/stop", "")
 				for _, m := range s.machines(t, "") {
 					if m.ID == made.ID && m.State != "stopped" {
-						t.Errorf("machine %s was told to be stopped and is listed as %s", m.ID, m.State)
+						t.Errorf("machine %s was reported as stopped, but is listed as %s", m.ID, m.State)
 					}
 				}
 				s.call(t, "DELETE", path, "")
 				for _, m := range s.machines(t, "") {
 					if m.ID == made.ID {
-						t.Errorf("machine %s was destroyed and is listed as %s", m.ID, m.State)
+						t.Errorf("machine %s was destroyed, but is listed as %s", m.ID, m.State)
 					}
 				}
 			}

@@ -10,9 +10,8 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// fuzzBody sends any body to one endpoint of a machine that is there: the
-// reply is JSON, no request fails by our fault, and what reaches a worker is
-// sound.
+// fuzzBody sends arbitrary bodies to an endpoint of an existing machine. The reply is JSON, no request fails with an
+// internal error, and what reaches a worker is valid.
 func fuzzBody(f *testing.F, method, path string, sound func(*testing.T, *setup), seeds ...string) {
 	for _, seed := range append(seeds, ``, `{}`, `null`, `[]`, `{"a":`, `{"timeout":1e999}`, "{\"\xff\":\"\x00\"}") {
 		f.Add([]byte(seed))
@@ -44,10 +43,10 @@ func FuzzCreate(f *testing.F) {
 	fuzzBody(f, "POST", createPath, func(t *testing.T, s *setup) {
 		order := s.lastOrder(t)
 		if err := order.Validate(); err != nil {
-			t.Fatalf("an order that is none was placed: %v", err)
+			t.Fatalf("an invalid order was placed: %v", err)
 		}
 		if err := order.Config.Guest.Takes(1).Validate(); err != nil {
-			t.Fatalf("it takes what no ledger can hold: %v", err)
+			t.Fatalf("it takes more than a ledger can contain: %v", err)
 		}
 	}, `{"config":`+hostConfig+`}`, `{"config":{"image":"nginx","size":"performance-2x"},"region":"mad,eu","lease_ttl":5,"race":2,"deadline":"1s"}`,
 		`{"config":{"image":"host","init":{"cmd":["a"]},"guest":{"cpus":-1},"requirements":{"slots":1,"arch":"arm64"}},"name":"x"}`)
@@ -104,7 +103,7 @@ func FuzzCreateApp(f *testing.F) {
 	fuzzBody(f, "POST", "/v1/apps", func(t *testing.T, s *setup) {
 		for name := range s.workers["w1"].apps {
 			if err := name.Validate(); err != nil {
-				t.Fatalf("an app that is none was made: %v", err)
+				t.Fatalf("an invalid app was created: %v", err)
 			}
 		}
 	}, `{"name":"shop","org_slug":"personal"}`, `{"app_name":"shop","idempotency_key":"k"}`)
@@ -123,7 +122,7 @@ func FuzzWaitQuery(f *testing.F) {
 		}
 		req.URL.RawQuery = query
 		if req.URL.Query().Get("from_event_id") != "" {
-			t.Skip("it waits for the future")
+			t.Skip("it waits for a future event")
 		}
 		rec := &statusWriter{header: http.Header{}}
 		s.handler.ServeHTTP(rec, req)

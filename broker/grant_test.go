@@ -10,12 +10,12 @@ import (
 	"github.com/bourse-dev/bourse/fabric/fabrictest"
 )
 
-// sources are workers that grant what they have, and take claims.
+// sources are workers that grant their volumes and snapshots, and receive claims.
 type sources struct {
 	members map[bourse.WorkerTag]bourse.Member
 	refuses bool
 	asked   []string        // "source reader id"
-	claims  []*bourse.Claim // that arrived
+	claims  []*bourse.Claim // received claims
 }
 
 func (s *sources) ByTag(tag bourse.WorkerTag) (bourse.Member, bool) {
@@ -23,7 +23,7 @@ func (s *sources) ByTag(tag bourse.WorkerTag) (bourse.Member, bool) {
 	return m, ok
 }
 
-// worker is the handler of one of them.
+// worker returns the handler of one of them.
 func (s *sources) worker(id bourse.WorkerID) http.Handler {
 	mux := http.NewServeMux()
 	fabric.VolumeGrant.Handle(mux, func(_ context.Context, req fabric.GrantRequest) (string, error) {
@@ -40,8 +40,8 @@ func (s *sources) worker(id bourse.WorkerID) http.Handler {
 	return mux
 }
 
-// TestForksAreGranted: a broker has a fork or a restoration granted to the worker
-// that it claims, by the one that has the source, and claims nothing without.
+// Before a broker claims a fork or a restoration, it has the worker of the source grant the source to the claimed
+// worker. It does not claim without a grant.
 func TestForksAreGranted(t *testing.T) {
 	source := bourse.Member{ID: "w1", Role: bourse.RoleWorker, Tag: 7}
 	to := bourse.Member{ID: "w2", Role: bourse.RoleWorker, Tag: 8}
@@ -58,9 +58,9 @@ func TestForksAreGranted(t *testing.T) {
 		{"a new volume", bourse.VolumeOrder{}, to, true, false, "", true},
 		{"a fork", bourse.VolumeOrder{Source: volume}, to, true, false, "w1 w2 " + string(volume), true},
 		{"a restoration", bourse.VolumeOrder{Snapshot: snap}, to, true, false, "w1 w2 " + string(snap), true},
-		{"a fork where its source is", bourse.VolumeOrder{Source: volume}, source, true, false, "", true},
-		{"a source that says no", bourse.VolumeOrder{Source: volume}, to, true, true, "w1 w2 " + string(volume), false},
-		{"a source that is away", bourse.VolumeOrder{Source: volume}, to, false, false, "", false},
+		{"a fork on its source's worker", bourse.VolumeOrder{Source: volume}, source, true, false, "", true},
+		{"a source that refuses", bourse.VolumeOrder{Source: volume}, to, true, true, "w1 w2 " + string(volume), false},
+		{"an absent source", bourse.VolumeOrder{Source: volume}, to, false, false, "", false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s := &sources{members: map[bourse.WorkerTag]bourse.Member{}, refuses: tt.refuses}
@@ -73,7 +73,7 @@ func TestForksAreGranted(t *testing.T) {
 				t.Fatalf("%d claims were sent: %v", len(s.claims), err)
 			}
 			if err != nil && bourse.CodeOf(err) != bourse.CodeUnavailable {
-				t.Errorf("got %v, want it known that nothing was claimed", err)
+				t.Errorf("got %v, want an error that means that nothing was claimed", err)
 			}
 			if asked := append(s.asked, "")[0]; asked != tt.asked {
 				t.Errorf("asked %q, want %q", asked, tt.asked)
@@ -82,7 +82,7 @@ func TestForksAreGranted(t *testing.T) {
 				t.Errorf("claimed with grant %q", s.claims[0].Order.Volume.Grant)
 			}
 			if claim.Order.Volume.Grant != "" {
-				t.Error("the order of everybody has the grant in it")
+				t.Error("the shared order contains the grant")
 			}
 		})
 	}

@@ -21,10 +21,10 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// pullAtOnce bounds how many workers are watched pulling at once.
+// pullAtOnce limits how many workers are asked to pull at the same time.
 const pullAtOnce = 256
 
-// imageHandler serves the images of workers.
+// imageHandler serves the endpoints of images.
 type imageHandler struct {
 	*Config
 	apps *lookup.Apps
@@ -39,8 +39,8 @@ func (h *imageHandler) routes() []endpoint.Route {
 	}
 }
 
-// targets finds the workers that are meant. Codes: invalid, not_found (the
-// worker, or a region without any).
+// targets returns the selected workers. Errors: invalid, not_found (the worker, or there are no workers in the
+// region).
 func (h *imageHandler) targets(t machinesapi.ImageTarget) ([]bourse.Member, error) {
 	if t.Region != "" && t.Worker != "" {
 		return nil, bourse.Errorf(bourse.CodeInvalid, "region and worker exclude each other")
@@ -56,9 +56,9 @@ func (h *imageHandler) targets(t machinesapi.ImageTarget) ([]bourse.Member, erro
 	case t.Worker != "":
 		return nil, bourse.Errorf(bourse.CodeNotFound, "worker %s not found", bourse.Quoted(string(t.Worker)))
 	case t.Region != "":
-		return nil, bourse.Errorf(bourse.CodeNotFound, "no worker is in region %s", bourse.Quoted(string(t.Region)))
+		return nil, bourse.Errorf(bourse.CodeNotFound, "region %s has no workers", bourse.Quoted(string(t.Region)))
 	}
-	return nil, bourse.Errorf(bourse.CodeUnavailable, "no worker has been heard of")
+	return nil, bourse.Errorf(bourse.CodeUnavailable, "no workers are known")
 }
 
 func (h *imageHandler) listImages(w http.ResponseWriter, r *endpoint.Request) error {
@@ -70,8 +70,7 @@ func (h *imageHandler) listImages(w http.ResponseWriter, r *endpoint.Request) er
 	return writeImages(w, lookup.Ask(r.Context(), h.Patience, members, lookup.Asking(h.Workers, &fabric.ImageList, struct{}{})))
 }
 
-// pruneImages waits for the workers that remove something, which they go on
-// with when no one waits.
+// pruneImages waits until the workers have removed their images. The workers continue even if the caller disconnects.
 func (h *imageHandler) pruneImages(w http.ResponseWriter, r *endpoint.Request) error {
 	var in machinesapi.ImageTarget
 	if err := endpoint.Decode(w, r, true, &in); err != nil {
@@ -98,9 +97,8 @@ func writeImages(w http.ResponseWriter, answers []lookup.Answer[[]bourse.Image])
 	return endpoint.WriteJSON(w, http.StatusOK, out)
 }
 
-// pullImage has workers pull an image side by side and streams their progress,
-// a JSON value a line, until each has ended. A caller that leaves ends the
-// stream and no pull.
+// pullImage has workers pull an image in parallel and streams their progress, one JSON value per line, until all have
+// finished. If the caller disconnects, the pulls continue.
 func (h *imageHandler) pullImage(w http.ResponseWriter, r *endpoint.Request) error {
 	var in machinesapi.PullImage
 	if err := endpoint.Decode(w, r, false, &in); err != nil {
@@ -115,7 +113,7 @@ func (h *imageHandler) pullImage(w http.ResponseWriter, r *endpoint.Request) err
 	}
 	out := codec.NewWriter(w)
 	out.Begin()
-	var mu sync.Mutex // around out
+	var mu sync.Mutex // guards out
 	tell := func(line machinesapi.PullLine) error {
 		mu.Lock()
 		defer mu.Unlock()
@@ -126,7 +124,7 @@ func (h *imageHandler) pullImage(w http.ResponseWriter, r *endpoint.Request) err
 	for _, m := range members {
 		group.Go(func() error { return h.pullOn(r, m, in.Image, tell) })
 	}
-	_ = group.Wait() // the caller has left
+	_ = group.Wait() // the caller has disconnected
 	return nil
 }
 
@@ -138,15 +136,15 @@ func errImageName(s string) error {
 	return bourse.Errorf(bourse.CodeInvalid, "invalid image %s: use a name such as nginx:1.27", bourse.Quoted(s))
 }
 
-// Resolving asks workers one after the other: a registry that one does not reach,
-// another may.
+// Workers are asked one after the other to resolve an image, because a registry may not be reachable from every
+// worker.
 const (
 	resolveWorkers  = 16
 	resolvePatience = 10 * time.Second
 )
 
-// resolveImage tells which image a name means now, as a registry says to the app's
-// organization. Brokers have no registry client: a worker that runs images asks.
+// resolveImage returns the image to which a name refers now, according to its registry and the credentials of the
+// app's organization. Brokers have no registry client, so a worker that runs images asks the registry.
 func (h *imageHandler) resolveImage(w http.ResponseWriter, r *endpoint.Request) error {
 	name := machinesapi.ImageName(r.URL.Query().Get("image"))
 	if !isImageName(name) {
@@ -163,7 +161,7 @@ func (h *imageHandler) resolveImage(w http.ResponseWriter, r *endpoint.Request) 
 	defer cancel()
 	members := h.Directory.Workers()
 	rand.Shuffle(len(members), func(i, j int) { members[i], members[j] = members[j], members[i] })
-	err = bourse.Errorf(bourse.CodeUnavailable, "no worker that runs images has been heard of")
+	err = bourse.Errorf(bourse.CodeUnavailable, "no worker that runs images is known")
 	for _, m := range members[:min(len(members), resolveWorkers)] {
 		var ref bourse.ImageRef
 		ref, err = fabric.ImageResolve.Call(ctx, h.Workers, m, fabric.ResolveRequest{Image: name, Org: app.Org})
@@ -171,14 +169,14 @@ func (h *imageHandler) resolveImage(w http.ResponseWriter, r *endpoint.Request) 
 			return endpoint.WriteJSON(w, http.StatusOK, ref)
 		}
 		if code := bourse.CodeOf(err); code == bourse.CodeNotFound || code == bourse.CodeInvalid {
-			return err // another worker would say the same
+			return err // another worker would return the same
 		}
 		err = endpoint.WorkerError(r.Context(), m.ID, endpoint.Reading, err)
 	}
 	return err
 }
 
-// pullOn has one worker pull an image. Its error is that of tell.
+// pullOn has one worker pull an image. It returns errors of tell.
 func (h *imageHandler) pullOn(r *endpoint.Request, m bourse.Member, image string, tell func(machinesapi.PullLine) error) error {
 	line := machinesapi.PullLine{Worker: m.ID, Region: m.Region}
 	got, err := pull(r.Context(), h.Workers, m, image, func(i bourse.Image) error {
@@ -191,7 +189,7 @@ func (h *imageHandler) pullOn(r *endpoint.Request, m bourse.Member, image string
 	}
 	if err != nil {
 		code := bourse.CodeOf(err)
-		if code != bourse.CodeNotFound { // which is about the image
+		if code != bourse.CodeNotFound { // that one is about the image
 			err = endpoint.WorkerError(r.Context(), m.ID, endpoint.Reading, err)
 			code = bourse.CodeOf(err)
 		}
@@ -202,9 +200,8 @@ func (h *imageHandler) pullOn(r *endpoint.Request, m bourse.Member, image string
 	return tell(line)
 }
 
-// pull has a worker pull an image, calls progress as it comes, and returns the
-// image once it is there. An error of progress ends the request, not the pull,
-// and is returned.
+// pull has a worker pull an image, calls progress with each report, and returns the image once it is present. If
+// progress returns an error, pull returns that error, but the worker continues.
 func pull(ctx context.Context, f fabric.Fabric, m bourse.Member, image string, progress func(bourse.Image) error) (last bourse.Image, err error) {
 	there := false
 	err = fabric.ImagePull.Call(ctx, f, m, fabric.PullRequest{Image: image}, func(i bourse.Image) error {

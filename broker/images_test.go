@@ -37,7 +37,7 @@ func TestPullImage(t *testing.T) {
 	}
 	enough := errors.New("enough")
 	if err := client.PullImage(t.Context(), machinesapi.PullImage{Image: "nginx"}, func(machinesapi.PullLine) error { return enough }); !errors.Is(err, enough) {
-		t.Errorf("a reader that leaves: %v", err)
+		t.Errorf("a reader that stops: %v", err)
 	}
 	missing := 0
 	err = client.PullImage(t.Context(), machinesapi.PullImage{Image: "missing", ImageTarget: machinesapi.ImageTarget{Worker: "w3"}}, func(l machinesapi.PullLine) error {
@@ -83,11 +83,11 @@ func TestImages(t *testing.T) {
 		t.Errorf("prune: %s, %v, %v", names(list), silent, err)
 	}
 	if _, _, err := client.Images(ctx, machinesapi.ImageTarget{Worker: "w2"}); bourse.CodeOf(err) != bourse.CodeUnavailable {
-		t.Errorf("of a silent worker: %v", err)
+		t.Errorf("of a worker that does not answer: %v", err)
 	}
 }
 
-func TestImageCallsRefuse(t *testing.T) {
+func TestImageCallsRejectInvalidRequests(t *testing.T) {
 	s := start(t, func(c *broker.Config) {
 		c.Tokens = tokenMap{"all": {Name: "root"}, "acme": {Name: "acme", Org: "acme"}}
 	})
@@ -130,8 +130,7 @@ func TestUsage(t *testing.T) {
 	}
 }
 
-// A worker asks the registry in the name of the app's organization; the first that
-// can answer does.
+// A worker asks the registry with the credentials of the app's organization. The first worker that can answer does.
 func TestResolveImage(t *testing.T) {
 	s := start(t)
 	s.workers["w2"].silence(errDown)

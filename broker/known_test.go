@@ -9,9 +9,8 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Shows that a broker that does not know its cluster yet says no to nothing:
-// whatever is asked, the answer is "ask again", and nothing is done.
-func TestANewBrokerSaysNoToNothing(t *testing.T) {
+// While a broker does not know its cluster yet, every answer is "try again", and no request has an effect.
+func TestNewBrokerAnswersOnlyUnavailable(t *testing.T) {
 	s := start(t)
 	s.new = true
 	const config = `{"region":"gru","config":{"image":"host","init":{"exec":["x"]}}}`
@@ -54,9 +53,8 @@ func TestANewBrokerSaysNoToNothing(t *testing.T) {
 	}
 }
 
-// Shows that "not found" is not said in the name of a worker that is absent:
-// only it knows what it has.
-func TestNotFoundIsNotSaidForAnAbsentWorker(t *testing.T) {
+// "Not found" is never the answer for an object of an absent worker, because only that worker knows its objects.
+func TestObjectsOfAbsentWorkersAreUnavailable(t *testing.T) {
 	s := start(t)
 	s.absent = []bourse.Absence{{
 		Member: bourse.Member{ID: "w9", Role: bourse.RoleWorker, Region: "gru", Tag: 0xdddddd}, Since: time.Now(),
@@ -72,7 +70,7 @@ func TestNotFoundIsNotSaidForAnAbsentWorker(t *testing.T) {
 		{"GET", "/v1/apps/default/volumes/" + string(bourse.NewVolumeID(0xdddddd)), http.StatusServiceUnavailable},
 		{"GET", "/v1/orders/" + order, http.StatusServiceUnavailable},
 		{"GET", "/v1/workers/w9/runs", http.StatusServiceUnavailable},
-		// Of these the owner is known, or known not to be.
+		// For these, the owner is known, or known not to exist.
 		{"GET", "/v1/apps/default/machines/eeeeee00000001", http.StatusNotFound},
 		{"GET", "/v1/apps/default/machines/aaaaaa00000001", http.StatusNotFound},
 		{"GET", "/v1/apps/default/volumes/" + string(bourse.NewVolumeID(0xeeeeee)), http.StatusNotFound},
@@ -86,8 +84,8 @@ func TestNotFoundIsNotSaidForAnAbsentWorker(t *testing.T) {
 			t.Errorf("%s %s does not name the worker: %s", c.method, c.path, rec.Body)
 		}
 	}
-	s.absent[0].Since = time.Now().Add(-time.Minute) // before the order was made
+	s.absent[0].Since = time.Now().Add(-time.Minute) // before the order was placed
 	if rec := s.call(t, "GET", "/v1/orders/"+order, ""); rec.Code != http.StatusNotFound {
-		t.Errorf("an order that is younger than the absence: %d, want 404: %s", rec.Code, rec.Body)
+		t.Errorf("an order that was placed during the absence: %d, want 404: %s", rec.Code, rec.Body)
 	}
 }

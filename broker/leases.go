@@ -13,10 +13,10 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// defaultLease is how long a lease holds when the caller does not say.
+// defaultLease is the default TTL of a lease, in seconds.
 const defaultLease = 60
 
-// errNoLease has the text that clients look for.
+// errNoLease returns an error with the text that clients expect.
 func errNoLease() error { return bourse.Errorf(bourse.CodeNotFound, "lease not found") }
 
 func (h *machineHandler) getLease(w http.ResponseWriter, r *endpoint.Request) error {
@@ -30,8 +30,7 @@ func (h *machineHandler) getLease(w http.ResponseWriter, r *endpoint.Request) er
 	return endpoint.WriteJSON(w, http.StatusOK, machinesapi.FromLease(m.Lease, m.Instance))
 }
 
-// acquireLease takes the machine's lease, or extends it when the request has
-// the current nonce.
+// acquireLease acquires the machine's lease, or extends it if the request has the current nonce.
 func (h *machineHandler) acquireLease(w http.ResponseWriter, r *endpoint.Request) error {
 	var in machinesapi.LeaseRequest
 	if err := endpoint.Decode(w, r, true, &in); err != nil {
@@ -41,7 +40,7 @@ func (h *machineHandler) acquireLease(w http.ResponseWriter, r *endpoint.Request
 	if err != nil {
 		return err
 	}
-	to, m, err := h.machineOf(r) // the reply names the machine's version
+	to, m, err := h.machineOf(r) // the reply contains the machine's version
 	if err != nil {
 		return err
 	}
@@ -53,14 +52,13 @@ func (h *machineHandler) acquireLease(w http.ResponseWriter, r *endpoint.Request
 	if err != nil {
 		return endpoint.WorkerError(r.Context(), to.worker.ID, endpoint.Changing, err)
 	}
-	// The lease came after what was read above, and is all that is known of
-	// the version that has it.
+	// The lease is newer than the machine that was read above, so make this copy newer, too.
 	m.Lease, m.UpdatedAt = &lease, m.UpdatedAt.Add(1)
 	h.known.Note(&m)
 	return endpoint.WriteJSON(w, http.StatusCreated, machinesapi.FromLease(&lease, m.Instance))
 }
 
-// leaseTTL reads how long a lease is to hold: of the query, else of the body.
+// leaseTTL returns the requested TTL from the query or, if it is absent there, from the body.
 func leaseTTL(query string, body int64) (time.Duration, error) {
 	seconds := body
 	if query != "" {
@@ -80,7 +78,7 @@ func leaseTTL(query string, body int64) (time.Duration, error) {
 func (h *machineHandler) releaseLease(w http.ResponseWriter, r *endpoint.Request) error {
 	_, err := h.act(r, &fabric.MachineRelease, fabric.MachineAction{})
 	if bourse.CodeOf(err) == bourse.CodeNotFound {
-		return errNoLease() // also when the machine itself is gone: its lease went with it
+		return errNoLease() // also if the machine does not exist, and therefore has no lease
 	}
 	if err != nil {
 		return err

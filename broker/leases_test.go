@@ -10,7 +10,7 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-func TestLeaseLife(t *testing.T) {
+func TestLeases(t *testing.T) {
 	s := start(t)
 	m := s.machine(t, "w1", "web", bourse.StateStarted)
 	path := "/v1/apps/shop/machines/" + string(m.ID)
@@ -23,12 +23,12 @@ func TestLeaseLife(t *testing.T) {
 		t.Fatalf("acquire: %d %+v", rec.Code, env)
 	}
 	if left := time.Until(time.Unix(env.Data.ExpiresAt, 0)); left < 110*time.Second || left > 121*time.Second {
-		t.Errorf("it holds for %s, want about 120 s", left)
+		t.Errorf("it expires in %s, want about 120 s", left)
 	}
 
 	rec = s.call(t, "POST", path+"/lease", `{"ttl":30}`)
 	if got := decodeBody[machinesapi.ErrorBody](t, rec.Body.Bytes()); rec.Code != 409 || !strings.Contains(got.Error, "lease currently held by local") || got.Code != bourse.CodeConflict {
-		t.Errorf("a second one: %d %+v", rec.Code, got)
+		t.Errorf("a second lease: %d %+v", rec.Code, got)
 	}
 	again := decodeBody[machinesapi.LeaseEnvelope](t, s.call(t, "POST", path+"/lease?ttl=30", "", "fly-machine-lease-nonce", env.Data.Nonce).Body.Bytes())
 	if again.Data.Nonce != env.Data.Nonce {
@@ -59,17 +59,17 @@ func TestLeaseLife(t *testing.T) {
 	}
 }
 
-func TestALeaseHoldsForAMinuteUnlessSaid(t *testing.T) {
+func TestDefaultLeaseIsAMinute(t *testing.T) {
 	s := start(t)
 	m := s.machine(t, "w1", "web", bourse.StateStarted)
 	env := decodeBody[machinesapi.LeaseEnvelope](t, s.call(t, "POST", "/v1/apps/shop/machines/"+string(m.ID)+"/lease", "").Body.Bytes())
 	if left := time.Until(time.Unix(env.Data.ExpiresAt, 0)); left < 50*time.Second || left > 61*time.Second {
-		t.Errorf("it holds for %s", left)
+		t.Errorf("it expires in %s", left)
 	}
 }
 
-// flyctl releases the lease of a machine that it has just destroyed: 200 or
-// 404, never a failure of the server.
+// flyctl releases the lease of a machine that it has just destroyed. The reply must be 200 or 404, not a server
+// error.
 func TestReleaseAfterDestroy(t *testing.T) {
 	s := start(t)
 	m := s.machine(t, "w1", "web", bourse.StateStopped)

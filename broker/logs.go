@@ -11,8 +11,8 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// machineLogs streams a machine's output, a JSON value a line, each sent as it
-// comes. A stream that breaks off ends in a line that says why.
+// machineLogs streams a machine's output, one JSON value per line, without delay. If the stream fails, its last line
+// contains the error.
 func (h *machineHandler) machineLogs(w http.ResponseWriter, r *endpoint.Request) error {
 	want, err := readLogs(r)
 	if err != nil {
@@ -25,7 +25,7 @@ func (h *machineHandler) machineLogs(w http.ResponseWriter, r *endpoint.Request)
 	want.Machine = to.id
 	out := codec.NewWriter(w)
 	if want.Follow {
-		// Who follows a silent machine must see that the stream began.
+		// A client that follows a silent machine must see that the stream has started.
 		if _, _, err := h.machineOf(r); err != nil {
 			return err
 		}
@@ -36,7 +36,7 @@ func (h *machineHandler) machineLogs(w http.ResponseWriter, r *endpoint.Request)
 	})
 	switch {
 	case r.Context().Err() != nil:
-		return nil //nolint:nilerr // the caller has seen enough
+		return nil //nolint:nilerr // the caller has disconnected
 	case err == nil:
 		out.Begin()
 		return nil
@@ -49,7 +49,7 @@ func (h *machineHandler) machineLogs(w http.ResponseWriter, r *endpoint.Request)
 	}})
 }
 
-// readLogs reads which lines are wanted. Codes: invalid.
+// readLogs decodes the query for logs. Errors: invalid.
 func readLogs(r *endpoint.Request) (fabric.LogsQuery, error) {
 	want := fabric.LogsQuery{After: r.URL.Query().Get("after")}
 	var err error

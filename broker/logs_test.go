@@ -56,7 +56,7 @@ func TestLogs(t *testing.T) {
 	}
 }
 
-// Lines come as they are written, and the stream ends when the caller leaves.
+// Lines arrive as they are written, and the stream ends when the caller disconnects.
 func TestFollowedLogsStream(t *testing.T) {
 	s, id := withLogs(t)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -72,7 +72,7 @@ func TestFollowedLogsStream(t *testing.T) {
 	}
 }
 
-// A stream that breaks off says so: its end is not the end of the log.
+// A stream that breaks ends with an error, so that its end is not mistaken for the end of the log.
 func TestABrokenLogStreamIsAnError(t *testing.T) {
 	s, id := withLogs(t)
 	s.workers["w1"].logs[2].Stream = "broken"

@@ -12,11 +12,11 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// bounds of an exec.
+// Limits of exec.
 const (
 	defaultExec = 60 * time.Second
 	maxExec     = 10 * time.Minute
-	answerSlack = 5 * time.Second // for a worker to answer that time is up
+	replyMargin = 5 * time.Second // additional time for the worker to report a timeout
 )
 
 func (h *machineHandler) execMachine(w http.ResponseWriter, r *endpoint.Request) error {
@@ -32,7 +32,7 @@ func (h *machineHandler) execMachine(w http.ResponseWriter, r *endpoint.Request)
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), time.Duration(exec.Timeout)+answerSlack)
+	ctx, cancel := context.WithTimeout(r.Context(), time.Duration(exec.Timeout)+replyMargin)
 	defer cancel()
 	exec.Machine = to.id
 	done, err := fabric.MachineExec.Call(ctx, h.Workers, to.worker, exec)
@@ -45,7 +45,7 @@ func (h *machineHandler) execMachine(w http.ResponseWriter, r *endpoint.Request)
 	})
 }
 
-// execRequest reads what is to be executed. Codes: invalid.
+// execRequest converts the request's body. Errors: invalid.
 func execRequest(in *machinesapi.ExecMachine) (fabric.ExecRequest, error) {
 	out := fabric.ExecRequest{Command: in.Command, Stdin: []byte(in.Stdin), Timeout: bourse.Duration(defaultExec)}
 	if len(out.Command) == 0 {
@@ -57,9 +57,9 @@ func execRequest(in *machinesapi.ExecMachine) (fabric.ExecRequest, error) {
 	}
 	switch {
 	case len(out.Command) == 0 || out.Command[0] == "":
-		return out, bourse.Errorf(bourse.CodeInvalid, "invalid command: it is required")
+		return out, bourse.Errorf(bourse.CodeInvalid, "command is required")
 	case strings.ContainsRune(strings.Join(out.Command, ""), 0):
-		return out, bourse.Errorf(bourse.CodeInvalid, "invalid command: it holds a NUL byte")
+		return out, bourse.Errorf(bourse.CodeInvalid, "invalid command: it contains a NUL byte")
 	case in.Container != "":
 		return out, bourse.Errorf(bourse.CodeInvalid, "invalid container %s: the machine has none", bourse.Quoted(in.Container))
 	case in.Timeout < 0 || in.Timeout > int64(maxExec/time.Second):
@@ -70,8 +70,8 @@ func execRequest(in *machinesapi.ExecMachine) (fabric.ExecRequest, error) {
 	return out, nil
 }
 
-// splitWords splits a command line into words as a shell does, by space with
-// '…', "…" and \, and expands nothing. Codes: invalid.
+// splitWords splits a command line into words like a shell, with '…', "…" and \, but expands nothing. Errors:
+// invalid.
 func splitWords(line string) ([]string, error) {
 	var words []string
 	var word strings.Builder
@@ -79,7 +79,7 @@ func splitWords(line string) ([]string, error) {
 	for _, c := range line {
 		switch {
 		case escaped:
-			// Within "…" a backslash is itself unless it protects one of these.
+			// Within "…", a backslash is literal unless it precedes one of these.
 			if quote == '"' && c != '"' && c != '\\' && c != '$' && c != '`' {
 				word.WriteByte('\\')
 			}
@@ -105,7 +105,7 @@ func splitWords(line string) ([]string, error) {
 		}
 	}
 	if quote != 0 || escaped {
-		return nil, bourse.Errorf(bourse.CodeInvalid, "invalid cmd %s: a quote or backslash is left open", bourse.Quoted(line))
+		return nil, bourse.Errorf(bourse.CodeInvalid, "invalid cmd %s: unterminated quote or trailing backslash", bourse.Quoted(line))
 	}
 	if inWord {
 		words = append(words, word.String())

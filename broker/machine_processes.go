@@ -11,9 +11,9 @@ import (
 	"github.com/bourse-dev/bourse/fabric"
 )
 
-// processOrders are the ways to sort processes, by the names of their members.
+// processOrders are the sort orders of processes, by JSON field name.
 var processOrders = map[string]func(a, b bourse.Process) int{
-	"":          func(_, _ bourse.Process) int { return 0 }, // as the worker has them
+	"":          func(_, _ bourse.Process) int { return 0 }, // in the worker's order
 	"pid":       func(a, b bourse.Process) int { return cmp.Compare(a.PID, b.PID) },
 	"stime":     func(a, b bourse.Process) int { return cmp.Compare(a.STime, b.STime) },
 	"rtime":     func(a, b bourse.Process) int { return cmp.Compare(a.RTime, b.RTime) },

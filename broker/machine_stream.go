@@ -15,7 +15,7 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// machineUsage tells what a machine uses, beside what it may.
+// machineUsage returns a machine's resource usage and limits.
 func (h *machineHandler) machineUsage(w http.ResponseWriter, r *endpoint.Request) error {
 	to, err := h.targetOf(r)
 	if err != nil {
@@ -33,7 +33,7 @@ func (h *machineHandler) machineUsage(w http.ResponseWriter, r *endpoint.Request
 	})
 }
 
-// milliseconds keeps -1, which means that it is not known.
+// milliseconds preserves -1, which means unknown.
 func milliseconds(d time.Duration) int64 {
 	if d < 0 {
 		return -1
@@ -41,8 +41,8 @@ func milliseconds(d time.Duration) int64 {
 	return d.Milliseconds()
 }
 
-// execStream runs a command whose input and output stream: the frames that the
-// request's body and the reply are made of pass unread.
+// execStream runs a command with streaming input and output. It forwards the frames in the request's and the reply's
+// body without decoding them.
 func (h *machineHandler) execStream(w http.ResponseWriter, r *endpoint.Request) error {
 	to, err := h.targetOf(r)
 	if err != nil {
@@ -53,7 +53,7 @@ func (h *machineHandler) execStream(w http.ResponseWriter, r *endpoint.Request) 
 	})
 }
 
-// tunnel passes bytes to a TCP port of a machine, and back.
+// tunnel forwards bytes between the caller and a TCP port of a machine.
 func (h *machineHandler) tunnel(w http.ResponseWriter, r *endpoint.Request) error {
 	text := r.URL.Query().Get("port")
 	port, err := strconv.ParseUint(text, 10, 16)
@@ -69,15 +69,15 @@ func (h *machineHandler) tunnel(w http.ResponseWriter, r *endpoint.Request) erro
 	})
 }
 
-// pass lets a request's body through to a worker while its reply comes back.
-// When either side breaks off, so does the other.
+// pass forwards a request's body to a worker while forwarding its reply. When either side closes, the other is
+// closed, too.
 func (h *machineHandler) pass(w http.ResponseWriter, r *endpoint.Request, to target, open func(io.ReadCloser) (io.ReadCloser, error)) error {
 	control := http.NewResponseController(w)
 	fabric.BothWays(w, r.Request)
 	throttle.StreamBody(r.Request)
-	body := &lent{from: r.Body}
-	defer body.takeBack()
-	// What reads the body now must not keep us.
+	body := &borrowedBody{from: r.Body}
+	defer body.detach()
+	// Do not wait for a pending read of the body.
 	defer func() { _ = control.SetReadDeadline(time.Unix(1, 0)) }()
 	reply, err := open(body)
 	if err != nil {
@@ -87,20 +87,20 @@ func (h *machineHandler) pass(w http.ResponseWriter, r *endpoint.Request, to tar
 	w.Header().Set("Content-Type", "application/octet-stream")
 	w.WriteHeader(http.StatusOK)
 	_ = control.Flush() // a writer that cannot flush sends later
-	_, err = io.Copy(flushed{w, control}, reply)
+	_, err = io.Copy(flushWriter{w, control}, reply)
 	if r.Context().Err() != nil {
-		return nil // the caller has left
+		return nil // the caller has disconnected
 	}
 	return err
 }
 
-// flushed sends what is written at once.
-type flushed struct {
+// flushWriter flushes every write.
+type flushWriter struct {
 	w       io.Writer
 	control *http.ResponseController
 }
 
-func (f flushed) Write(p []byte) (int, error) {
+func (f flushWriter) Write(p []byte) (int, error) {
 	n, err := f.w.Write(p)
 	if err == nil {
 		err = f.control.Flush()
@@ -108,15 +108,14 @@ func (f flushed) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// lent is a request's body in the hands of a transport, which may read it later
-// than the request lives.
-type lent struct {
+// borrowedBody is a request's body in use by a transport, which may still read it after the request has ended.
+type borrowedBody struct {
 	from io.Reader
-	mu   sync.Mutex // held while it is read
+	mu   sync.Mutex // held during reads
 	over bool
 }
 
-func (l *lent) Read(p []byte) (int, error) {
+func (l *borrowedBody) Read(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.over {
@@ -126,10 +125,10 @@ func (l *lent) Read(p []byte) (int, error) {
 }
 
 // Close does nothing: the server closes the body itself.
-func (l *lent) Close() error { return nil }
+func (l *borrowedBody) Close() error { return nil }
 
-// takeBack waits until no one reads, and lets no one read any more.
-func (l *lent) takeBack() {
+// detach waits for a pending read and prevents further ones.
+func (l *borrowedBody) detach() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.over = true

@@ -69,7 +69,7 @@ func TestExecStreamTerminal(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// Each key is typed once the one before it was seen.
+		// Each key is typed after the previous one was seen.
 		keys := "abcq"
 		var seen strings.Builder
 		out := writerFunc(func(p []byte) (int, error) {
@@ -120,19 +120,19 @@ func TestExecStreamEnds(t *testing.T) {
 			select {
 			case err := <-ended:
 				if bourse.CodeOf(err) != bourse.CodeCanceled {
-					t.Errorf("%s: the command ended for %v", name, err)
+					t.Errorf("%s: the command ended because of %v", name, err)
 				}
 			case <-time.After(10 * time.Second):
-				t.Fatalf("%s: the command goes on", name)
+				t.Fatalf("%s: the command continues", name)
 			}
 			if _, err := command.Copy(io.Discard, io.Discard); err == nil {
-				t.Errorf("%s: the stream ended well", name)
+				t.Errorf("%s: the stream ended without an error", name)
 			}
 			end()
 		}
 		s.run = func(_ context.Context, e fabric.ExecIO) (bourse.Exit, error) {
 			_, _ = io.WriteString(e.Stdout, "x")
-			panic(http.ErrAbortHandler) // as the worker's death
+			panic(http.ErrAbortHandler) // like the death of the worker
 		}
 		command, err := s.client.ExecStream(t.Context(), "shop", s.m.ID, start)
 		if err != nil {
@@ -153,9 +153,8 @@ func TestExecStreamEnds(t *testing.T) {
 	})
 }
 
-// TestStreamsAreRefusedAtOnce shows that a refusal does not wait for a body
-// that has no end.
-func TestStreamsAreRefusedAtOnce(t *testing.T) {
+// A refusal does not wait for an endless body.
+func TestStreamsAreRefusedImmediately(t *testing.T) {
 	bothProtocols(t, func(t *testing.T, s *streaming) {
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		defer cancel()
@@ -165,9 +164,9 @@ func TestStreamsAreRefusedAtOnce(t *testing.T) {
 			id   bourse.MachineID
 			code bourse.Code
 		}{
-			"a machine of another app":  {"blog", s.m.ID, bourse.CodeNotFound},
-			"a machine that is not one": {"shop", "x", bourse.CodeNotFound},
-			"an app that is not one":    {"../x", s.m.ID, bourse.CodeNotFound},
+			"a machine of another app": {"blog", s.m.ID, bourse.CodeNotFound},
+			"an invalid machine ID":    {"shop", "x", bourse.CodeNotFound},
+			"an app that is not one":   {"../x", s.m.ID, bourse.CodeNotFound},
 		} {
 			if _, err := s.client.ExecStream(ctx, tt.app, tt.id, start); bourse.CodeOf(err) != tt.code {
 				t.Errorf("exec on %s: %v", name, err)
@@ -177,21 +176,21 @@ func TestStreamsAreRefusedAtOnce(t *testing.T) {
 			}
 		}
 		if _, err := s.client.ExecStream(ctx, "shop", s.m.ID, machinesapi.ExecStart{}); bourse.CodeOf(err) != bourse.CodeInvalid {
-			t.Errorf("exec of nothing: %v", err)
+			t.Errorf("exec without a command: %v", err)
 		}
 		if _, err := s.client.Tunnel(ctx, "shop", s.m.ID, 0); bourse.CodeOf(err) != bourse.CodeInvalid {
 			t.Errorf("tunnel to port 0: %v", err)
 		}
 		s.dial = func() (net.Conn, error) { return nil, errors.New("connection refused") }
 		if _, err := s.client.Tunnel(ctx, "shop", s.m.ID, 80); bourse.CodeOf(err) != bourse.CodeUnavailable {
-			t.Errorf("tunnel to where nothing listens: %v", err)
+			t.Errorf("tunnel to a port without a listener: %v", err)
 		}
 	})
 }
 
 func TestTunnel(t *testing.T) {
 	bothProtocols(t, func(t *testing.T, s *streaming) {
-		// A small HTTP server in the machine.
+		// a small HTTP server in the machine
 		inside := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			_, _ = io.Copy(w, io.MultiReader(strings.NewReader("got "), r.Body))
 		}))
@@ -225,7 +224,7 @@ func TestTunnel(t *testing.T) {
 	})
 }
 
-// tunnelConn is a tunnel for those who want a connection.
+// tunnelConn wraps a tunnel as a net.Conn.
 type tunnelConn struct{ *machinesapi.Tunnel }
 
 func (tunnelConn) LocalAddr() net.Addr              { return nil }

@@ -11,12 +11,11 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// updatePatience bounds an update: a pull of its image, and the end of the
-// version before.
+// updatePatience limits an update, which may have to pull an image and stop the previous version.
 const updatePatience = 10*time.Minute + verbPatience
 
-// updateMachine makes a new version of a machine and answers when that has
-// started: what waits for started from then on waits for the new version.
+// updateMachine updates a machine and replies once the new version has started, so that later waits for started refer
+// to the new version.
 func (h *machineHandler) updateMachine(w http.ResponseWriter, r *endpoint.Request) error {
 	var in machinesapi.UpdateMachine
 	if err := endpoint.Decode(w, r, false, &in); err != nil {
@@ -62,8 +61,8 @@ func (h *machineHandler) updateMachine(w http.ResponseWriter, r *endpoint.Reques
 	return endpoint.WriteJSON(w, http.StatusOK, out)
 }
 
-// mayHave reports whether a machine of the path's app may have a config, and how
-// much larger than its present one that is, as far as it is known here.
+// mayHave checks whether a machine of the path's app may have a config. It also returns by how much the config
+// exceeds the current one, as far as this broker knows it.
 func (h *machineHandler) mayHave(r *endpoint.Request, id bourse.MachineID, config *bourse.Config) (bourse.App, int64, error) {
 	app, err := h.apps.Recall(r.Context(), r.App())
 	if err != nil {
@@ -74,7 +73,7 @@ func (h *machineHandler) mayHave(r *endpoint.Request, id bourse.MachineID, confi
 	return app, more, err
 }
 
-// machineVersions lists what is kept of a machine's versions, the newest first.
+// machineVersions lists a machine's retained versions, newest first.
 func (h *machineHandler) machineVersions(w http.ResponseWriter, r *endpoint.Request) error {
 	to, err := h.targetOf(r)
 	if err != nil {

@@ -10,12 +10,11 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// verb is something that a machine's owner does with it. The worker looks after
-// leases and states; its errors go to the caller as they are.
+// verb is an operation of a machine's owner on the machine. The worker checks leases and states, and its errors are
+// returned to the caller unchanged.
 type verb = fabric.Verb[fabric.MachineAction, fabric.ActReply]
 
-// act sends a verb to the machine's owner, with the nonce that the caller
-// holds.
+// act calls a verb of the machine's owner, with the caller's nonce.
 func (h *machineHandler) act(r *endpoint.Request, do *verb, act fabric.MachineAction) (fabric.ActReply, error) {
 	to, err := h.targetOf(r)
 	if err != nil {
@@ -31,7 +30,7 @@ func (h *machineHandler) act(r *endpoint.Request, do *verb, act fabric.MachineAc
 	return done, endpoint.WorkerError(r.Context(), to.worker.ID, endpoint.Changing, err)
 }
 
-// actOK is act for a verb whose reply is that it was done.
+// actOK is like act, for a verb that replies with OK.
 func (h *machineHandler) actOK(w http.ResponseWriter, r *endpoint.Request, do *verb, act fabric.MachineAction) error {
 	if _, err := h.act(r, do, act); err != nil {
 		return err
@@ -51,9 +50,8 @@ func (h *machineHandler) startMachine(w http.ResponseWriter, r *endpoint.Request
 	return endpoint.WriteJSON(w, http.StatusOK, machinesapi.StartReply{PreviousState: done.Previous})
 }
 
-// latestSecrets returns the version of the app's secrets with which a machine of
-// the path's app is to start, and the keys that open them: what was set before is
-// not to be missed.
+// latestSecrets returns the current version of the secrets of the path's app, and the keys that decrypt them. A
+// machine must start with all secrets that were set before.
 func (h *machineHandler) latestSecrets(r *endpoint.Request) (uint64, bourse.AppKeys, error) {
 	app, err := h.apps.Recall(r.Context(), r.App())
 	if err != nil {
@@ -62,7 +60,7 @@ func (h *machineHandler) latestSecrets(r *endpoint.Request) (uint64, bourse.AppK
 	return h.secrets.Require(r.Context(), app.ID, 0)
 }
 
-// stopMachine answers at once: stopping goes on behind the reply.
+// stopMachine replies immediately; the machine stops in the background.
 func (h *machineHandler) stopMachine(w http.ResponseWriter, r *endpoint.Request) error {
 	var in machinesapi.StopMachine
 	if err := endpoint.Decode(w, r, true, &in); err != nil {
@@ -102,20 +100,20 @@ func (h *machineHandler) signalMachine(w http.ResponseWriter, r *endpoint.Reques
 		return err
 	}
 	if in.Signal == "" {
-		return bourse.Errorf(bourse.CodeInvalid, "invalid signal: it is required")
+		return bourse.Errorf(bourse.CodeInvalid, "signal is required")
 	}
 	return h.actOK(w, r, &fabric.MachineSignal, fabric.MachineAction{Signal: in.Signal})
 }
 
-// actOn serves a verb that has nothing to be said beside the machine.
+// actOn serves a verb without parameters.
 func (h *machineHandler) actOn(do *verb) endpoint.Handler {
 	return func(w http.ResponseWriter, r *endpoint.Request) error {
 		return h.actOK(w, r, do, fabric.MachineAction{})
 	}
 }
 
-// destroyMachine answers once the machine is gone. The docs call the flag
-// force, fly-go kill.
+// destroyMachine replies once the machine is destroyed. The flag is called force in the API's documentation, and kill
+// in fly-go.
 func (h *machineHandler) destroyMachine(w http.ResponseWriter, r *endpoint.Request) error {
 	force, err := endpoint.QueryBool(r, "force")
 	if err != nil {
@@ -131,11 +129,11 @@ func (h *machineHandler) destroyMachine(w http.ResponseWriter, r *endpoint.Reque
 		return h.actOK(w, r, &fabric.MachineDestroy, fabric.MachineAction{Force: force || kill})
 	}
 	if absent.Forgotten && (force || kill) {
-		return endpoint.WriteOK(w) // it ended with its worker
+		return endpoint.WriteOK(w) // it was removed together with its worker
 	}
 	err = h.errLost(r, id, absent)
 	if bourse.CodeOf(err) == bourse.CodeUnavailable {
-		err = bourse.Errorf(bourse.CodeUnavailable, "it cannot be destroyed now: %s; it ends when an operator forgets that worker", bourse.MessageOf(err))
+		err = bourse.Errorf(bourse.CodeUnavailable, "the machine cannot be destroyed now: %s; it is removed when an operator removes that worker", bourse.MessageOf(err))
 	}
 	return err
 }

@@ -22,26 +22,26 @@ func TestVerbs(t *testing.T) {
 		path   string
 		body   string
 		status int
-		reply  string // begins so
+		reply  string // prefix of the reply
 		act    fabric.MachineAction
 	}{
 		{"start", bourse.StateStopped, "POST", "/start", "", 200, `{"previous_state":"stopped","migrated":false,"new_host":""}`, fabric.MachineAction{}},
-		{"start of a started one", bourse.StateStarted, "POST", "/start", "", 200, `{"previous_state":"started"`, fabric.MachineAction{}},
-		{"start of one being prepared", bourse.StateCreated, "POST", "/start", "", 412, `{"error":"failed_precondition: unable to start machine from current state: 'created'"`, fabric.MachineAction{}},
+		{"start of a started machine", bourse.StateStarted, "POST", "/start", "", 200, `{"previous_state":"started"`, fabric.MachineAction{}},
+		{"start of a created machine", bourse.StateCreated, "POST", "/start", "", 412, `{"error":"failed_precondition: unable to start machine from current state: 'created'"`, fabric.MachineAction{}},
 		{"stop as fly-go asks", bourse.StateStarted, "POST", "/stop", `{"id":"x","timeout":"0s"}`, 200, `{"ok":true}`, fabric.MachineAction{}},
 		{"stop without a body", bourse.StateStarted, "POST", "/stop", "", 200, `{"ok":true}`, fabric.MachineAction{}},
 		{"suspend", bourse.StateStarted, "POST", "/suspend", "", 200, `{"ok":true}`, fabric.MachineAction{}},
-		{"stop of a stopped one", bourse.StateStopped, "POST", "/stop", "", 200, `{"ok":true}`, fabric.MachineAction{}},
+		{"stop of a stopped machine", bourse.StateStopped, "POST", "/stop", "", 200, `{"ok":true}`, fabric.MachineAction{}},
 		{"stop with a signal's number and nanoseconds", bourse.StateStarted, "POST", "/stop", `{"signal":15,"timeout":2000000000}`, 200, `{"ok":true}`, fabric.MachineAction{Signal: "SIGTERM", Timeout: bourse.Duration(2 * time.Second)}},
 		{"restart", bourse.StateStarted, "POST", "/restart?force_stop=false", "", 200, `{"ok":true}`, fabric.MachineAction{}},
 		{"restart with all", bourse.StateStarted, "POST", "/restart?force_stop=true&timeout=1m30s&signal=SIGQUIT", "", 200, `{"ok":true}`, fabric.MachineAction{Force: true, Signal: "SIGQUIT", Timeout: bourse.Duration(90 * time.Second)}},
 		{"restart with seconds", bourse.StateStarted, "POST", "/restart?timeout=7", "", 200, `{"ok":true}`, fabric.MachineAction{Timeout: bourse.Duration(7 * time.Second)}},
 		{"kill as fly-go asks", bourse.StateStarted, "POST", "/signal", `{"signal":9}`, 200, `{"ok":true}`, fabric.MachineAction{Signal: "SIGKILL"}},
-		{"signal to a stopped one", bourse.StateStopped, "POST", "/signal", `{"signal":"SIGHUP"}`, 412, `{"error":"failed_precondition: `, fabric.MachineAction{Signal: "SIGHUP"}},
+		{"signal to a stopped machine", bourse.StateStopped, "POST", "/signal", `{"signal":"SIGHUP"}`, 412, `{"error":"failed_precondition: `, fabric.MachineAction{Signal: "SIGHUP"}},
 		{"cordon", bourse.StateStarted, "POST", "/cordon", "", 200, `{"ok":true}`, fabric.MachineAction{}},
 		{"uncordon", bourse.StateStarted, "POST", "/uncordon", "", 200, `{"ok":true}`, fabric.MachineAction{}},
 		{"destroy", bourse.StateStopped, "DELETE", "?kill=false", "", 200, `{"ok":true}`, fabric.MachineAction{}},
-		{"destroy of a running one", bourse.StateStarted, "DELETE", "", "", 412, `{"error":"failed_precondition: unable to destroy machine, not currently stopped"`, fabric.MachineAction{}},
+		{"destroy of a running machine", bourse.StateStarted, "DELETE", "", "", 412, `{"error":"failed_precondition: unable to destroy machine, not currently stopped"`, fabric.MachineAction{}},
 		{"destroy with kill", bourse.StateStarted, "DELETE", "?kill=true", "", 200, `{"ok":true}`, fabric.MachineAction{Force: true}},
 		{"destroy with force", bourse.StateStarted, "DELETE", "?force=true", "", 200, `{"ok":true}`, fabric.MachineAction{Force: true}},
 		{"destroy again", bourse.StateDestroyed, "DELETE", "?force=true", "", 404, `{"error":"not_found: machine not found"`, fabric.MachineAction{Force: true}},
@@ -54,7 +54,7 @@ func TestVerbs(t *testing.T) {
 				t.Errorf("status %d, %s; want %d, %s", rec.Code, rec.Body, c.status, c.reply)
 			}
 			c.act.Nonce = "n0nce"
-			c.act.By = "local" // who asks
+			c.act.By = "local" // the caller
 			if diff := cmp.Diff([]fabric.MachineAction{c.act}, s.workers["w2"].acts); diff != "" {
 				t.Errorf("the worker was asked (-want +got):\n%s", diff)
 			}
@@ -62,8 +62,8 @@ func TestVerbs(t *testing.T) {
 	}
 }
 
-// A machine is reached through the worker in its id, and no other is asked.
-func TestAnIDIsAnAddress(t *testing.T) {
+// A machine is reached through the worker in its ID, and no other worker is asked.
+func TestMachineIDDeterminesTheWorker(t *testing.T) {
 	s := start(t)
 	m := s.machine(t, "w3", "web", bourse.StateStopped)
 	s.workers["w1"].silence(errDown)
@@ -72,12 +72,12 @@ func TestAnIDIsAnAddress(t *testing.T) {
 		t.Errorf("status %d: %s", rec.Code, rec.Body)
 	}
 	if n := s.workers["w1"].called("machine/start") + s.workers["w2"].called("machine/start"); n != 0 {
-		t.Errorf("%d others were asked", n)
+		t.Errorf("%d other workers were asked", n)
 	}
 }
 
-// A machine's app never changes, so it is asked for once.
-func TestVerbsAreOneQuestion(t *testing.T) {
+// A machine's app never changes, so it is read only once.
+func TestVerbsReadTheMachineOnce(t *testing.T) {
 	s := start(t)
 	m := s.machine(t, "w1", "web", bourse.StateStopped)
 	for range 5 {
@@ -91,8 +91,8 @@ func TestVerbsAreOneQuestion(t *testing.T) {
 	}
 }
 
-// What a lost answer means depends on whether something may have happened.
-func TestALostVerbIsUnknownAndAnUnsentOneIsNot(t *testing.T) {
+// The meaning of a lost answer depends on whether the request may have had an effect.
+func TestCodeOfLostVerb(t *testing.T) {
 	s := start(t)
 	m := s.machine(t, "w1", "web", bourse.StateStopped)
 	path := "/v1/apps/shop/machines/" + string(m.ID)
@@ -104,7 +104,7 @@ func TestALostVerbIsUnknownAndAnUnsentOneIsNot(t *testing.T) {
 	}{
 		{errDown, 503, bourse.CodeUnavailable},
 		{errLost, 408, bourse.CodeTimeout},
-		{http.ErrHandlerTimeout, 408, bourse.CodeTimeout}, // an error without a code says nothing
+		{http.ErrHandlerTimeout, 408, bourse.CodeTimeout}, // an error without a code
 	} {
 		s.workers["w1"].silence(c.err)
 		rec := s.call(t, "POST", path+"/start", "")
@@ -114,7 +114,7 @@ func TestALostVerbIsUnknownAndAnUnsentOneIsNot(t *testing.T) {
 	}
 }
 
-func TestAFullHostIs409OnItsOwnMachine(t *testing.T) {
+func TestStartOnAFullHostIs409(t *testing.T) {
 	s := start(t)
 	m := s.machine(t, "w1", "web", bourse.StateStopped)
 	s.workers["w1"].full = true

@@ -14,16 +14,16 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// maxWait is how long one request waits, at most and by default.
+// maxWait is the maximum and default duration of a wait.
 const maxWait = 60 * time.Second
 
-// waitable are the states that can be waited for.
+// waitable returns the states for which a client can wait.
 func waitable() []bourse.State {
 	return []bourse.State{bourse.StateStarted, bourse.StateStopped, bourse.StateSuspended, bourse.StateDestroyed, bourse.StateFailed}
 }
 
-// waitMachine holds the request open until the machine is where the caller
-// wants it, or time is up: a client that is answered early asks again at once.
+// waitMachine blocks until the machine is in the wanted state or the time limit expires. It does not reply earlier,
+// because clients would repeat the request immediately.
 func (h *machineHandler) waitMachine(w http.ResponseWriter, r *endpoint.Request) error {
 	want, err := readWait(r)
 	if err != nil {
@@ -34,7 +34,7 @@ func (h *machineHandler) waitMachine(w http.ResponseWriter, r *endpoint.Request)
 		return err
 	}
 	want.Machine = to.id
-	ctx, cancel := context.WithTimeout(r.Context(), time.Duration(want.Timeout)+answerSlack)
+	ctx, cancel := context.WithTimeout(r.Context(), time.Duration(want.Timeout)+replyMargin)
 	defer cancel()
 	got, err := fabric.MachineWait.Call(ctx, h.Workers, to.worker, want)
 	if err == nil && got.Machine != nil {
@@ -42,25 +42,24 @@ func (h *machineHandler) waitMachine(w http.ResponseWriter, r *endpoint.Request)
 	}
 	switch code := bourse.CodeOf(err); {
 	case err == nil && got.State == bourse.StateDestroyed && !slices.Contains(want.States, bourse.StateDestroyed):
-		return errNoMachine() // it will never get where the caller wants it
+		return errNoMachine() // it can never reach the wanted state
 	case err == nil:
 		return endpoint.WriteJSON(w, http.StatusOK, machinesapi.WaitReply{OK: true, State: got.State, Version: got.Instance, EventID: got.Event})
 	case code == bourse.CodeTimeout && r.Context().Err() == nil:
-		return h.notYet(r, to, want.States[0], err)
+		return h.waitTimedOut(r, to, want.States[0], err)
 	case want.Instance != "" && (code == bourse.CodeConflict || code == bourse.CodeFailedPrecondition):
 		return bourse.Errorf(code, "machine failed to reach desired state, %s, currently replaced", want.States[0])
 	}
 	return endpoint.WorkerError(r.Context(), to.worker.ID, endpoint.Reading, err)
 }
 
-// notYet says that time was up, in the text that clients look for, with the
-// state that the machine is in instead.
-func (h *machineHandler) notYet(r *endpoint.Request, to target, wanted bourse.State, cause error) error {
+// waitTimedOut returns the timeout error in the form that clients expect, with the machine's current state.
+func (h *machineHandler) waitTimedOut(r *endpoint.Request, to target, wanted bourse.State, cause error) error {
 	ctx, cancel := context.WithTimeout(r.Context(), h.Patience)
 	defer cancel()
 	m, err := fabric.MachineShow.Call(ctx, h.Workers, to.worker, to.id)
 	if err != nil {
-		return endpoint.WorkerError(r.Context(), to.worker.ID, endpoint.Reading, err) // it was the worker's silence, not the machine's
+		return endpoint.WorkerError(r.Context(), to.worker.ID, endpoint.Reading, err) // the worker did not answer, so the timeout was not the machine's
 	}
 	h.known.Note(&m)
 	return &bourse.Error{
@@ -69,7 +68,7 @@ func (h *machineHandler) notYet(r *endpoint.Request, to target, wanted bourse.St
 	}
 }
 
-// readWait reads what a wait is for. Codes: invalid.
+// readWait decodes the parameters of a wait. Errors: invalid.
 func readWait(r *endpoint.Request) (fabric.WaitQuery, error) {
 	query := r.URL.Query()
 	want := fabric.WaitQuery{
@@ -96,7 +95,7 @@ func readWait(r *endpoint.Request) (fabric.WaitQuery, error) {
 	return want, nil
 }
 
-// waitStates returns the states that a word of the state parameter means.
+// waitStates returns the states for a value of the state parameter.
 func waitStates(word string) ([]bourse.State, error) {
 	switch {
 	case word == "":

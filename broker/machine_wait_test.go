@@ -12,7 +12,7 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-func TestWaitThatIsOverAtOnce(t *testing.T) {
+func TestWaitThatEndsImmediately(t *testing.T) {
 	for _, c := range []struct {
 		name, query string
 		state       bourse.State
@@ -28,8 +28,8 @@ func TestWaitThatIsOverAtOnce(t *testing.T) {
 		{"destroyed while started is wanted", "?state=started", bourse.StateDestroyed, 404, "not_found: machine not found"},
 		{"another version", "?state=started&version=01J00000000000000000000000", bourse.StateStarted, 412, "currently replaced"},
 		{"another version by its old name", "?instance_id=01J00000000000000000000000", bourse.StateStarted, 412, "currently replaced"},
-		{"a state that is none", "?state=started,flying", bourse.StateStarted, 400, "invalid state"},
-		{"a state that passes", "?state=starting", bourse.StateStarted, 400, "invalid state"},
+		{"an unknown state", "?state=started,flying", bourse.StateStarted, 400, "invalid state"},
+		{"a transient state", "?state=starting", bourse.StateStarted, 400, "invalid state"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := start(t)
@@ -49,9 +49,8 @@ func TestWaitThatIsOverAtOnce(t *testing.T) {
 	}
 }
 
-// A wait holds the request open for the whole timeout: clients that are
-// answered early ask again at once.
-func TestWaitHoldsTheRequestOpen(t *testing.T) {
+// A wait keeps the request open for the whole timeout, because clients that are answered early repeat it immediately.
+func TestWaitKeepsTheRequestOpen(t *testing.T) {
 	for query, want := range map[string]time.Duration{
 		"?state=stopped":               60 * time.Second,
 		"?state=stopped&timeout=5":     5 * time.Second,
@@ -90,7 +89,7 @@ func TestWaitSeesTheChange(t *testing.T) {
 	})
 }
 
-func TestWaitEndsWhenTheMachineIsGone(t *testing.T) {
+func TestWaitEndsWhenTheMachineIsDestroyed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := start(t)
 		path := "/v1/apps/shop/machines/" + string(s.machine(t, "w1", "web", bourse.StateStopped).ID)
@@ -111,12 +110,12 @@ func TestWaitAfterAnEvent(t *testing.T) {
 		m := s.machine(t, "w1", "web", bourse.StateStarted)
 		path := "/v1/apps/shop/machines/" + string(m.ID)
 		if rec := s.call(t, "GET", path+"/wait?timeout=1&from_event_id="+string(m.LastEvents[0].ID), ""); rec.Code != 408 {
-			t.Errorf("the start that is known already counted: status %d", rec.Code)
+			t.Errorf("the start before the event was counted: status %d", rec.Code)
 		}
 	})
 }
 
-// A worker that dies during a wait is no verdict about its machine.
+// If a worker dies during a wait, nothing is known about its machine.
 func TestWaitOnALostWorkerIsUnavailable(t *testing.T) {
 	s := start(t)
 	m := s.machine(t, "w1", "web", bourse.StateStarted)

@@ -15,7 +15,7 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// orderHandler serves orders for machines, and what became of any order.
+// orderHandler serves orders for machines, and the decisions about orders.
 type orderHandler struct {
 	*Config
 	gate    *endpoint.Gate
@@ -35,9 +35,8 @@ func (h *orderHandler) routes() []endpoint.Route {
 	}
 }
 
-// createMachine places an order and answers with the machine that filled it,
-// or with every refusal. The order's id is in every reply that got as
-// far as having one.
+// createMachine places an order and replies with the machine that filled it, or with all refusals. Once the order has
+// an ID, the reply contains it.
 func (h *orderHandler) createMachine(w http.ResponseWriter, r *endpoint.Request) error {
 	order, warnings, err := h.readOrder(w, r)
 	if err != nil {
@@ -77,8 +76,7 @@ func (h *orderHandler) createMachine(w http.ResponseWriter, r *endpoint.Request)
 	return endpoint.WriteJSON(w, http.StatusOK, out)
 }
 
-// quoteMachine tells what an order would meet. A refusal is an answer here,
-// not an error.
+// quoteMachine returns the decision that an order would have. A refusal is a successful reply here.
 func (h *orderHandler) quoteMachine(w http.ResponseWriter, r *endpoint.Request) error {
 	order, warnings, err := h.readOrder(w, r)
 	if err != nil {
@@ -92,9 +90,8 @@ func (h *orderHandler) quoteMachine(w http.ResponseWriter, r *endpoint.Request) 
 	return endpoint.WriteJSON(w, http.StatusOK, machinesapi.Quoted{Decision: decision, Warnings: warnings})
 }
 
-// readOrder makes an order of a request, and says in the reply's headers what of
-// it will not be acted on. Codes: invalid, not_found (the app), unavailable (no
-// worker is known to take it).
+// readOrder converts a request to an order. It adds warnings about ignored fields to the reply's headers. Errors:
+// invalid, not_found (the app), unavailable (no worker is known).
 func (h *orderHandler) readOrder(w http.ResponseWriter, r *endpoint.Request) (bourse.Order, []bourse.Warning, error) {
 	var in machinesapi.CreateMachine
 	if err := endpoint.Decode(w, r, false, &in); err != nil {
@@ -120,7 +117,7 @@ func (h *orderHandler) readOrder(w http.ResponseWriter, r *endpoint.Request) (bo
 		SkipLaunch: in.SkipLaunch, Cordoned: in.SkipServiceRegistration, LeaseTTL: in.LeaseTTL, LeaseOwner: r.Who.Name,
 		Race: in.Race, Within: in.Deadline, First: in.FirstTry,
 	}}
-	if err := h.standingBy(r.Context(), &order); err != nil {
+	if err := h.prepareStandby(r.Context(), &order); err != nil {
 		return bourse.Order{}, nil, err
 	}
 	chosen.name(&order)
@@ -132,11 +129,11 @@ func (h *orderHandler) readOrder(w http.ResponseWriter, r *endpoint.Request) (bo
 	return order, warnings, order.Validate()
 }
 
-// review completes the config of a request, and says in the reply's headers what of
-// the request will not be acted on. Codes: invalid.
+// review normalizes and validates the config of a request. It adds warnings about ignored fields to the reply's
+// headers. Errors: invalid.
 func review(w http.ResponseWriter, c *bourse.Config, whole func() ([]bourse.Warning, error)) ([]bourse.Warning, error) {
 	if c == nil {
-		return nil, bourse.Errorf(bourse.CodeInvalid, "invalid config: it is required")
+		return nil, bourse.Errorf(bourse.CodeInvalid, "config is required")
 	}
 	c.Image = machinesapi.ImageName(c.Image)
 	if err := c.Normalize(); err != nil {
@@ -150,29 +147,27 @@ func review(w http.ResponseWriter, c *bourse.Config, whole func() ([]bourse.Warn
 	return warnings, nil
 }
 
-// choices resolves a region expression. Codes: invalid, unavailable (no worker is
-// known to take the order).
+// choices resolves a region expression. Errors: invalid, unavailable (no worker is known).
 func choices(d lookup.Directory, expression string) ([]bourse.Choice, error) {
 	known := d.Regions()
 	if len(known) == 0 {
-		return nil, bourse.Errorf(bourse.CodeUnavailable, "no worker has been heard of")
+		return nil, bourse.Errorf(bourse.CodeUnavailable, "no workers are known")
 	}
 	return bourse.ParseRegions(expression, known)
 }
 
-// chosen is the id that a client chose for its order, empty for none.
+// chosen is the order ID that the client has chosen, or empty.
 type chosen bourse.OrderID
 
 func chosenID(r *endpoint.Request) (chosen, error) {
-	id := bourse.OrderID(strings.ToUpper(r.Header.Get(machinesapi.HeaderOrderID))) // one id, one spelling
+	id := bourse.OrderID(strings.ToUpper(r.Header.Get(machinesapi.HeaderOrderID))) // normalize the spelling
 	if id == "" {
 		return "", nil
 	}
 	return chosen(id), id.Validate()
 }
 
-// name returns the order its id: the one that the client's choice means in the
-// order's app, or a new one.
+// name sets the order's ID: the client's choice within the order's app, or a new ID.
 func (c chosen) name(order *bourse.Order) {
 	if c == "" {
 		order.ID = bourse.NewOrderID().In(order.App.ID)
@@ -184,11 +179,9 @@ func (c chosen) name(order *bourse.Order) {
 	}
 }
 
-// nameIsFree reports CodeAlreadyExists when a machine of the app has the
-// order's name, unless it is the one that this very order became. The view's
-// word is taken for it, and what owners replied here lately; each worker also
-// refuses a name of its own. Of two machines that are made with one name at the
-// same moment both exist, and nameConflicts says which of them has it.
+// nameIsFree returns CodeAlreadyExists if another machine of the app has the order's name. It uses the view and the
+// owners' recent replies; in addition, each worker refuses a name that one of its own machines has. If two machines
+// with the same name are created at the same moment, both exist, and NameConflict names the older one.
 func (h *orderHandler) nameIsFree(ctx context.Context, order *bourse.Order) error {
 	found := h.known.Named(ctx, &order.App, order.Name)
 	for _, m := range found {

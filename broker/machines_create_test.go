@@ -24,8 +24,8 @@ func decodeBody[T any](t testing.TB, raw []byte) T {
 	return out
 }
 
-// The shape that clients of the Machines API depend on (checklist 1, 2, 4, 5).
-func TestCreateShowsWhatClientsRead(t *testing.T) {
+// The JSON on which clients of the Machines API depend (checklist 1, 2, 4, 5).
+func TestCreateReply(t *testing.T) {
 	s := start(t)
 	rec := s.call(t, "POST", createPath, `{"config":`+hostConfig+`,"region":"gru","name":"web","unknown":{"x":[1]}}`)
 	if rec.Code != http.StatusOK {
@@ -49,19 +49,19 @@ func TestCreateShowsWhatClientsRead(t *testing.T) {
 	}
 	events := m["events"].([]any)
 	if got := events[0].(map[string]any)["type"]; len(events) != 2 || got != "start" {
-		t.Errorf("events are %v: want start above launch", events)
+		t.Errorf("events are %v: want start before launch", events)
 	}
 	if diff := cmp.Diff(map[string]any{"registry": "", "repository": "host", "tag": "latest"}, m["image_ref"]); diff != "" {
 		t.Errorf("image_ref (-want +got):\n%s", diff)
 	}
 	for _, key := range []string{"nonce", "checks", "lease"} {
 		if _, ok := m[key]; ok {
-			t.Errorf("%s is there: %v", key, m[key])
+			t.Errorf("%s is present: %v", key, m[key])
 		}
 	}
 }
 
-func TestCreateTellsOrderAndTimes(t *testing.T) {
+func TestCreateReplyHeaders(t *testing.T) {
 	s := start(t)
 	rec := s.call(t, "POST", createPath, `{"config":`+hostConfig+`}`)
 	m := decodeBody[machinesapi.Machine](t, rec.Body.Bytes())
@@ -77,7 +77,7 @@ func TestCreateTellsOrderAndTimes(t *testing.T) {
 	}
 }
 
-func TestCreateMakesTheOrder(t *testing.T) {
+func TestCreatePlacesTheOrder(t *testing.T) {
 	s := start(t)
 	app := bourse.DefaultApp(bourse.App{})
 	id := bourse.NewOrderID().In(app.ID)
@@ -103,8 +103,8 @@ func TestCreateMakesTheOrder(t *testing.T) {
 	}
 }
 
-// What a client makes of image_ref when it clones must run again.
-func TestCreateTakesAClonesImage(t *testing.T) {
+// The image name that a client composes from image_ref when it clones a machine must be accepted.
+func TestCreateAcceptsAClonesImage(t *testing.T) {
 	s := start(t)
 	rec := s.call(t, "POST", createPath, `{"config":{"image":"/host:latest","init":{"exec":["true"]}}}`)
 	if rec.Code != http.StatusOK || s.lastOrder(t).Config.Image != bourse.ImageHost {
@@ -112,7 +112,7 @@ func TestCreateTakesAClonesImage(t *testing.T) {
 	}
 }
 
-func TestARefusalNamesWhoRefused(t *testing.T) {
+func TestRefusalListsWorkers(t *testing.T) {
 	s := start(t)
 	for _, w := range s.workers {
 		w.full = true
@@ -132,15 +132,14 @@ func TestARefusalNamesWhoRefused(t *testing.T) {
 	if id := rec.Header().Get("Bourse-Order-Id"); id == "" || id != string(body.OrderID) {
 		t.Errorf("order id: header %q, body %q", id, body.OrderID)
 	}
-	// The broker that refused can tell why afterwards.
+	// The broker that refused the order can later return the reasons.
 	if rec := s.call(t, "GET", "/v1/orders/"+string(body.OrderID), ""); rec.Code != http.StatusOK {
 		t.Errorf("GET order: status %d: %s", rec.Code, rec.Body)
 	}
 }
 
-// Clients repeat a create that got 502 or 503, so only what did nothing may be
-// answered so (checklist 11).
-func TestCreateStatusOfEachEnd(t *testing.T) {
+// Clients repeat a create after 502 or 503, so only requests without an effect are answered with them (checklist 11).
+func TestCreateStatusOfEachCode(t *testing.T) {
 	want := map[bourse.Code]int{
 		bourse.CodeInsufficient: 422, bourse.CodeAlreadyExists: 409, bourse.CodeUnavailable: 503, bourse.CodeTimeout: 408,
 		bourse.CodeCanceled: 499, bourse.CodeInternal: 500, bourse.CodeRateLimited: 429, bourse.CodeInvalid: 400,
@@ -156,7 +155,7 @@ func TestCreateStatusOfEachEnd(t *testing.T) {
 	}
 }
 
-func TestANameIsUniqueInItsApp(t *testing.T) {
+func TestNameIsUniqueInItsApp(t *testing.T) {
 	s := start(t)
 	s.machine(t, "w2", "web", bourse.StateStopped)
 	body := `{"config":` + hostConfig + `,"name":"web"}`
@@ -190,7 +189,7 @@ func TestANameIsUniqueInItsApp(t *testing.T) {
 	})
 }
 
-func TestARepeatedOrderIsTheSameMachine(t *testing.T) {
+func TestRepeatedOrderReturnsTheSameMachine(t *testing.T) {
 	s := start(t)
 	id := string(bourse.NewOrderID())
 	body := `{"config":` + hostConfig + `,"name":"web"}`
@@ -201,8 +200,8 @@ func TestARepeatedOrderIsTheSameMachine(t *testing.T) {
 	}
 }
 
-// The path of a create asks about its app once in a while, not every time.
-func TestCreateDoesNotLookTheAppUpEachTime(t *testing.T) {
+// A create looks up its app once, not every time.
+func TestCreateCachesTheApp(t *testing.T) {
 	s := start(t)
 	for range 20 {
 		if rec := s.call(t, "POST", createPath, `{"config":`+hostConfig+`}`); rec.Code != http.StatusOK {
@@ -210,7 +209,7 @@ func TestCreateDoesNotLookTheAppUpEachTime(t *testing.T) {
 		}
 	}
 	if asked := s.workers["w1"].called("app/list"); asked != 0 || s.view.appReads != 1 {
-		t.Errorf("the app was read %d times in the view and %d times at a worker, want once and never", s.view.appReads, asked)
+		t.Errorf("the app was read %d times from the view and %d times from a worker, want once and never", s.view.appReads, asked)
 	}
 }
 
@@ -222,7 +221,7 @@ func TestCreateNeedsItsApp(t *testing.T) {
 	}
 }
 
-func TestCreateWithoutWorkersDidNothing(t *testing.T) {
+func TestCreateWithoutWorkersIsUnavailable(t *testing.T) {
 	s := start(t)
 	s.members = nil
 	if rec := s.call(t, "POST", createPath, `{"config":`+hostConfig+`}`); rec.Code != http.StatusServiceUnavailable {
@@ -230,7 +229,7 @@ func TestCreateWithoutWorkersDidNothing(t *testing.T) {
 	}
 }
 
-func TestQuoteIsAnAnswerEitherWay(t *testing.T) {
+func TestQuoteSucceedsForRefusals(t *testing.T) {
 	s := start(t)
 	path := "/v1/apps/default/quotes"
 	for outcome, err := range map[bourse.Outcome]error{

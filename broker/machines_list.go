@@ -15,7 +15,7 @@ import (
 	"github.com/bourse-dev/bourse/view/inventory"
 )
 
-// listFilter says which machines a list shows, and how.
+// listFilter specifies which machines to list, and in which form.
 type listFilter struct {
 	lookup.Selection
 	deleted, leases, summary bool
@@ -32,8 +32,8 @@ func readFilter(r *endpoint.Request) (listFilter, error) {
 	return f, nil
 }
 
-// gather finds the machines of the path's app or, without one, of all that the
-// caller may use. An app without machines has an empty list, no app is an error.
+// gather returns the machines of the path's app or, if there is none in the path, of all apps that the caller may
+// use. An app without machines has an empty list; a missing app is an error.
 func (h *machineHandler) gather(r *endpoint.Request, f *listFilter) (lookup.Gathered, error) {
 	if r.App() == "" && r.Who.Cluster() {
 		return h.known.Gather(r.Context(), nil, f.deleted, f.Region), nil
@@ -53,9 +53,9 @@ func (h *machineHandler) gather(r *endpoint.Request, f *listFilter) (lookup.Gath
 	return all, err
 }
 
-// listMachines tells what the view has of machines; [lookup.Machines.Gather] says
-// when workers are asked, too. Destroyed ones come from them alone. Who of those did not answer is named in a header,
-// since machines of theirs may be missing.
+// listMachines lists machines from the view and, in the cases that [lookup.Machines.Gather] describes, from the
+// workers. Destroyed machines are known only to the workers. Workers that did not answer are listed in a response
+// header, because their machines may be missing from the list.
 func (h *machineHandler) listMachines(w http.ResponseWriter, r *endpoint.Request) error {
 	filter, err := readFilter(r)
 	if err != nil {
@@ -69,7 +69,7 @@ func (h *machineHandler) listMachines(w http.ResponseWriter, r *endpoint.Request
 		return found.Overflow
 	}
 	if len(found.Machines) == 0 && found.Asked > 0 && len(found.Missing) == found.Asked && !h.View.InSync() {
-		return bourse.Errorf(bourse.CodeUnavailable, "none of %d workers answers", found.Asked)
+		return bourse.Errorf(bourse.CodeUnavailable, "none of %d workers answered", found.Asked)
 	}
 	conflicts := lookup.NameConflicts(found.Machines)
 	wanted, err := h.whole(r, &filter, found.Machines)
@@ -87,10 +87,9 @@ func (h *machineHandler) listMachines(w http.ResponseWriter, r *endpoint.Request
 	return endpoint.WriteJSON(w, http.StatusOK, out)
 }
 
-// whole returns the machines that the filter wants. Those of an app's list have
-// their configs whole, as far as their owners answer: clients change what they
-// listed, and what is missing there would be lost. The list of all apps has of each
-// only what the view has: it is for people, and there may be very many owners.
+// whole returns the machines that match the filter. For an app's list, it completes their configs if the owners
+// answer. Clients modify the configs that they have listed, so anything missing would be lost. The list of all apps
+// contains only the view's data, because it is meant for people and there may be very many owners.
 func (h *machineHandler) whole(r *endpoint.Request, f *listFilter, found []*inventory.Listed) ([]*inventory.Listed, error) {
 	wanted := slices.DeleteFunc(found, func(l *inventory.Listed) bool { return !f.Has(&l.Machine) || !r.Who.MayMachine(l.ID) })
 	switch {
@@ -107,7 +106,7 @@ func (h *machineHandler) whole(r *endpoint.Request, f *listFilter, found []*inve
 		return nil, err
 	}
 	wanted = h.known.Whole(r.Context(), &app, wanted)
-	return slices.DeleteFunc(wanted, func(l *inventory.Listed) bool { return !f.Has(&l.Machine) }), nil // some have changed
+	return slices.DeleteFunc(wanted, func(l *inventory.Listed) bool { return !f.Has(&l.Machine) }), nil // some may have changed
 }
 
 func (f *listFilter) show(l *inventory.Listed, now time.Time) machinesapi.Machine {
@@ -117,12 +116,12 @@ func (f *listFilter) show(l *inventory.Listed, now time.Time) machinesapi.Machin
 	return showListed(l, f.leases, now)
 }
 
-// showListed shows a machine with what its worker's word is worth.
+// showListed converts a listed machine, with its host's status.
 func showListed(l *inventory.Listed, lease bool, now time.Time) machinesapi.Machine {
 	out := showMachine(&l.Machine, lease, now)
 	out.HostStatus = l.HostStatus
 	if !l.Whole {
-		known := out.Config.Public() // also of what a hostile worker wrote
+		known := out.Config.Public() // may come from a hostile worker
 		out.Config, out.IncompleteConfig = nil, &known
 	}
 	if l.HostStatus != machinesapi.HostOK && !l.HeardAt.IsZero() {
@@ -131,7 +130,7 @@ func showListed(l *inventory.Listed, lease bool, now time.Time) machinesapi.Mach
 	return out
 }
 
-// showMachine shows a machine, with its lease when that is asked for.
+// showMachine converts a machine, with its lease if requested.
 func showMachine(m *bourse.Machine, lease bool, now time.Time) machinesapi.Machine {
 	out := machinesapi.FromMachine(m)
 	if lease && !m.Lease.Expired(now) {
@@ -140,13 +139,11 @@ func showMachine(m *bourse.Machine, lease bool, now time.Time) machinesapi.Machi
 	return out
 }
 
-// readPatience bounds the look at a machine's owner where the view has
-// something to show instead.
+// readPatience limits a call to an object's owner if the view's data can be returned instead.
 const readPatience = time.Second
 
-// getMachine shows one machine; destroyed ones too while their worker
-// remembers them, since clients read the exit code there. Of a worker that
-// cannot be reached the view has what it last received.
+// getMachine returns one machine, even a destroyed one while its worker remembers it, because clients read the exit
+// code from it. If the worker is unreachable, it returns the view's data.
 func (h *machineHandler) getMachine(w http.ResponseWriter, r *endpoint.Request) error {
 	lease, err := endpoint.QueryBool(r, "include_leases")
 	if err != nil {
@@ -172,7 +169,7 @@ func (h *machineHandler) getMachine(w http.ResponseWriter, r *endpoint.Request) 
 	return endpoint.WriteJSON(w, http.StatusOK, out)
 }
 
-// defaultEvents is how many events are in a reply to who does not say.
+// defaultEvents is the default number of events in a reply.
 const defaultEvents = 20
 
 // machineEvents lists a machine's latest events.

@@ -58,9 +58,9 @@ func TestListFilters(t *testing.T) {
 	}
 }
 
-// The list of all apps has those of its caller alone, and no machine that another
-// organization's former app of the name has left.
-func TestTheListOfAllAppsIsItsCallers(t *testing.T) {
+// The list of all apps contains only machines of the caller's apps, and no machines of another organization's former
+// app with the same name.
+func TestListOfAllAppsContainsOnlyOwnMachines(t *testing.T) {
 	s := start(t, withTokens)
 	shop, zoo := s.app(t, "shop", "acme"), s.app(t, "zoo", "zoological")
 	add := func(w bourse.WorkerID, app bourse.App, name string) {
@@ -97,13 +97,13 @@ func TestTheListOfAllAppsIsItsCallers(t *testing.T) {
 	}
 }
 
-func TestASummaryLeavesOutConfigAndHistory(t *testing.T) {
+func TestSummaryOmitsConfigAndHistory(t *testing.T) {
 	s := start(t)
 	s.machine(t, "w1", "a", bourse.StateStarted)
 	m := decodeBody[[]map[string]any](t, s.call(t, "GET", "/v1/apps/shop/machines?summary=true", "").Body.Bytes())[0]
 	for _, key := range []string{"config", "events", "checks", "host_status", "nonce"} {
 		if _, ok := m[key]; ok {
-			t.Errorf("%s is there", key)
+			t.Errorf("%s is present", key)
 		}
 	}
 	if m["id"] == "" || m["state"] != "started" {
@@ -111,7 +111,7 @@ func TestASummaryLeavesOutConfigAndHistory(t *testing.T) {
 	}
 }
 
-func TestListNamesWhoDidNotAnswer(t *testing.T) {
+func TestListNamesUnreachableWorkers(t *testing.T) {
 	s := startBlind(t)
 	s.machine(t, "w1", "a", bourse.StateStarted)
 	s.machine(t, "w3", "c", bourse.StateStarted)
@@ -126,8 +126,8 @@ func TestListNamesWhoDidNotAnswer(t *testing.T) {
 	}
 }
 
-// A list made of no one's answer would read as "no machines".
-func TestListOfNobodysAnswerIsAnError(t *testing.T) {
+// Without any answers, an empty list would mean that there are no machines.
+func TestListWithoutAnswersIsAnError(t *testing.T) {
 	s := startBlind(t)
 	s.machine(t, "w1", "a", bourse.StateStarted)
 	for _, w := range s.workers {
@@ -138,7 +138,7 @@ func TestListOfNobodysAnswerIsAnError(t *testing.T) {
 	}
 }
 
-func TestListTellsAnEmptyAppFromNone(t *testing.T) {
+func TestListOfEmptyAndMissingApp(t *testing.T) {
 	s := start(t)
 	s.app(t, "shop", "personal")
 	if rec := s.call(t, "GET", "/v1/apps/shop/machines", ""); rec.Body.String() != "[]\n" {

@@ -10,8 +10,7 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// Metadata changes without a new version, also while another holds the
-// machine's lease.
+// Changing metadata does not create a new version, and is permitted even if another caller holds the machine's lease.
 
 func (h *machineHandler) getMetadata(w http.ResponseWriter, r *endpoint.Request) error {
 	_, m, err := h.machineOf(r)
@@ -37,14 +36,14 @@ func (h *machineHandler) getMetadataKey(w http.ResponseWriter, r *endpoint.Reque
 	return endpoint.WriteJSON(w, http.StatusOK, machinesapi.MetadataValue{Value: value})
 }
 
-// patchMetadata serves PUT too: both leave the keys that they do not name.
+// patchMetadata also serves PUT. Both leave omitted keys unchanged.
 func (h *machineHandler) patchMetadata(w http.ResponseWriter, r *endpoint.Request) error {
 	var in machinesapi.MetadataPatch
 	if err := endpoint.Decode(w, r, false, &in); err != nil {
 		return err
 	}
 	if in.Metadata == nil {
-		return bourse.Errorf(bourse.CodeInvalid, "invalid metadata: it is required")
+		return bourse.Errorf(bourse.CodeInvalid, "metadata is required")
 	}
 	return h.changeMetadata(w, r, fabric.MetadataRequest{Set: in.Metadata, Instance: in.Version})
 }
@@ -61,7 +60,7 @@ func (h *machineHandler) deleteMetadataKey(w http.ResponseWriter, r *endpoint.Re
 	return h.changeMetadata(w, r, fabric.MetadataRequest{Set: map[string]*string{r.PathValue("key"): nil}})
 }
 
-// bounds of metadata, as of the rest of a config.
+// Limits of metadata, the same as for configs.
 const (
 	maxMetadataKeys   = 1024
 	maxMetadataString = 1 << 17
@@ -89,11 +88,11 @@ func (h *machineHandler) changeMetadata(w http.ResponseWriter, r *endpoint.Reque
 
 func checkMetadata(set map[string]*string) error {
 	if len(set) > maxMetadataKeys {
-		return bourse.Errorf(bourse.CodeInvalid, "invalid metadata: %d keys, at most %d", len(set), maxMetadataKeys)
+		return bourse.Errorf(bourse.CodeInvalid, "invalid metadata: %d keys, but at most %d are allowed", len(set), maxMetadataKeys)
 	}
 	for key, value := range set {
 		if key == "" || len(key) > maxMetadataString || (value != nil && len(*value) > maxMetadataString) {
-			return bourse.Errorf(bourse.CodeInvalid, "invalid metadata %s: use 1 to %d bytes for a key, up to as many for a value",
+			return bourse.Errorf(bourse.CodeInvalid, "invalid metadata %s: use 1 to %d bytes for a key, and at most the same for a value",
 				bourse.Quoted(key), maxMetadataString)
 		}
 	}

@@ -41,8 +41,7 @@ func TestMetricsOfABroker(t *testing.T) {
 	}
 }
 
-// Prometheus asks for its targets, and finds each worker behind this broker: also
-// those that are absent, which it is to see as down.
+// Prometheus discovers each worker behind this broker as a target, even absent ones, which it then reports as down.
 func TestMetricsTargets(t *testing.T) {
 	s := start(t, withScraper, func(c *broker.Config) {
 		c.Proxies = func() []bourse.Member {
@@ -81,8 +80,8 @@ func (m measured) Call(ctx context.Context, to bourse.Member, r *http.Request) (
 	return nil, bourse.Errorf(bourse.CodeUnavailable, "%s does not answer", to.ID)
 }
 
-// What a worker calls its metrics is relayed as plain text, and at most so much.
-func TestAWorkersMetricsAreRelayedAsText(t *testing.T) {
+// A worker's metrics are relayed as plain text, with a size limit.
+func TestWorkerMetricsAreRelayedAsText(t *testing.T) {
 	s := start(t, withScraper)
 	const page = "<script>alert(1)</script>"
 	s.workers["w1"].mux.HandleFunc(fabric.WorkerMetrics.Path(), func(w http.ResponseWriter, _ *http.Request) {
@@ -114,11 +113,11 @@ func TestAWorkersMetricsAreRelayedAsText(t *testing.T) {
 	defer resp.Body.Close()
 	n, err := io.Copy(io.Discard, resp.Body)
 	if err == nil || n > 33<<20 {
-		t.Errorf("of endless metrics %d bytes came (%v), want a reply that breaks off; %d were sent", n, err, sent)
+		t.Errorf("%d bytes of endless metrics arrived (%v), want an aborted reply; %d were sent", n, err, sent)
 	}
 }
 
-// endless is metrics without an end.
+// endless serves metrics without an end.
 type endless struct{}
 
 func (endless) Read(p []byte) (int, error) {

@@ -14,8 +14,8 @@ type roundTrip func(*http.Request) (*http.Response, error)
 
 func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// saysItOnce fails the test when an error, as people read it, has three words in a
-// row twice. All errors that tests of this package get are looked at.
+// saysItOnce fails the test if an error's text contains three consecutive words twice. It checks all errors in this
+// package's tests.
 func saysItOnce(t testing.TB, what string, rec *httptest.ResponseRecorder) {
 	t.Helper()
 	if rec.Code < http.StatusBadRequest {
@@ -35,7 +35,7 @@ func saysItOnce(t testing.TB, what string, rec *httptest.ResponseRecorder) {
 	for i := range max(0, len(words)-2) {
 		three := strings.Join(words[i:i+3], " ")
 		if seen[three] {
-			t.Errorf("%s: the error says %q twice: %s", what, three, bourse.MessageOf(err))
+			t.Errorf("%s: the error contains %q twice: %s", what, three, bourse.MessageOf(err))
 		}
 		seen[three] = true
 	}

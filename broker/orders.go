@@ -13,11 +13,9 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// getOrder tells how an order was decided. The id is the one that the order was
-// answered with; with an app, and at the broker that decided, also the one that
-// its caller chose. The broker that decided knows all
-// of it, for a while; of a filled one, its worker knows most of it as long as
-// it has the machine.
+// getOrder returns the decision about an order. The ID is the one in the reply to the order. With an app, on the
+// broker that decided the order, the ID may also be the one that the client chose. That broker has the complete
+// decision temporarily. For a filled order, the worker has most of it as long as it has the machine.
 func (h *orderHandler) getOrder(w http.ResponseWriter, r *endpoint.Request) error {
 	id := bourse.OrderID(strings.ToUpper(r.PathValue("order")))
 	if err := id.Validate(); err != nil {
@@ -40,13 +38,13 @@ func (h *orderHandler) getOrder(w http.ResponseWriter, r *endpoint.Request) erro
 		return err
 	}
 	if !h.mayRead(r, &decision) {
-		return errNoOrder(id) // whose it is stays unsaid
+		return errNoOrder(id) // do not reveal that the order exists
 	}
 	return endpoint.WriteJSON(w, http.StatusOK, decision)
 }
 
-// listOrders lists the orders of the caller's apps that this broker decided lately,
-// newest first, without who was asked.
+// listOrders lists the orders of the caller's apps that this broker has decided recently, newest first, without the
+// rounds.
 func (h *orderHandler) listOrders(w http.ResponseWriter, r *endpoint.Request) error {
 	var mine []bourse.App
 	if !r.Who.Cluster() {
@@ -64,11 +62,11 @@ func (h *orderHandler) listOrders(w http.ResponseWriter, r *endpoint.Request) er
 	return endpoint.WriteJSON(w, http.StatusOK, append([]bourse.Decision{}, out...))
 }
 
-// maxOrders is how many orders a list has.
+// maxOrders limits the number of orders in a list.
 const maxOrders = 100
 
-// getPull tells how far the pull has come that an order of the app waits for, which
-// this broker is placing.
+// getPull returns the progress of the image pull for which one of the app's orders, in progress on this broker, is
+// waiting.
 func (h *orderHandler) getPull(w http.ResponseWriter, r *endpoint.Request) error {
 	id := bourse.OrderID(strings.ToUpper(r.PathValue("order")))
 	if err := id.Validate(); err != nil {
@@ -81,7 +79,7 @@ func (h *orderHandler) getPull(w http.ResponseWriter, r *endpoint.Request) error
 	id = id.In(app.ID)
 	at, ok := h.Exchange.Claiming(id)
 	if !ok {
-		return bourse.Errorf(bourse.CodeNotFound, "order %s is not being placed here", id)
+		return bourse.Errorf(bourse.CodeNotFound, "order %s is not in progress on this broker", id)
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), h.Patience)
 	defer cancel()
@@ -92,7 +90,7 @@ func (h *orderHandler) getPull(w http.ResponseWriter, r *endpoint.Request) error
 	return endpoint.WriteJSON(w, http.StatusOK, machinesapi.PullLine{Worker: at.ID, Region: at.Region, Image: &image})
 }
 
-// mayRead reports whether the decision is about an order of the caller's.
+// mayRead reports whether the decision is about an order of the caller's apps.
 func (h *orderHandler) mayRead(r *endpoint.Request, d *bourse.Decision) bool {
 	if r.Who.Cluster() {
 		return true
@@ -101,8 +99,7 @@ func (h *orderHandler) mayRead(r *endpoint.Request, d *bourse.Decision) bool {
 	return err == nil && d.OwnedBy(&app)
 }
 
-// decisionOf asks the workers for the decision of an order that one of them
-// filled.
+// decisionOf asks the workers for the decision about an order that one of them has filled.
 func (h *orderHandler) decisionOf(ctx context.Context, id bourse.OrderID) (bourse.Decision, error) {
 	here, away := h.Directory.All()
 	answers := lookup.Ask(ctx, h.Patience, here, lookup.Asking(h.Workers, &fabric.OrderShow, id))
@@ -121,11 +118,11 @@ func (h *orderHandler) decisionOf(ctx context.Context, id bourse.OrderID) (bours
 		}
 	}
 	if lost > 0 {
-		return bourse.Decision{}, bourse.Errorf(bourse.CodeUnavailable, "order %s: %d workers do not answer, and no other knows it", id, lost)
+		return bourse.Decision{}, bourse.Errorf(bourse.CodeUnavailable, "order %s: %d workers do not answer, and no other worker has filled it", id, lost)
 	}
 	return bourse.Decision{}, errNoOrder(id)
 }
 
 func errNoOrder(id bourse.OrderID) error {
-	return bourse.Errorf(bourse.CodeNotFound, "order %s not found: no worker filled it, and this broker did not refuse it lately", id)
+	return bourse.Errorf(bourse.CodeNotFound, "order %s not found: no worker has filled it, and this broker has not refused it recently", id)
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-func TestAFilledOrderIsToldByItsWorker(t *testing.T) {
+func TestDecisionOfAFilledOrderIsOnItsWorker(t *testing.T) {
 	s := start(t)
 	rec := s.call(t, "POST", createPath, `{"config":`+hostConfig+`,"region":"mad"}`)
 	id := rec.Header().Get("Bourse-Order-Id")
@@ -31,8 +31,8 @@ func TestAFilledOrderIsToldByItsWorker(t *testing.T) {
 	})
 }
 
-// How far an order's pull has come is its app's to know.
-func TestAnOrdersPullIsItsAppsToKnow(t *testing.T) {
+// Only callers who may use the app can see the progress of its orders' pulls.
+func TestPullOfAnOrderRequiresItsApp(t *testing.T) {
 	s := start(t)
 	const chosen = "01JD3V7K7Y5C5ZQ7W1R2M3N4P6"
 	at := s.workers["w3"].self
@@ -52,6 +52,6 @@ func TestAnOrdersPullIsItsAppsToKnow(t *testing.T) {
 		}
 	}
 	if rec := s.call(t, "GET", "/v1/apps/shop/orders/"+chosen[:5]+"/pull", ""); rec.Code != 400 {
-		t.Errorf("of no order: status %d", rec.Code)
+		t.Errorf("of an unknown order: status %d", rec.Code)
 	}
 }

@@ -12,9 +12,8 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// TestAnOrganizationsMachinesInPages: page after page has every machine once,
-// and none of another organization.
-func TestAnOrganizationsMachinesInPages(t *testing.T) {
+// The pages together contain every machine once, and none of another organization.
+func TestOrgMachinesInPages(t *testing.T) {
 	s := start(t, withTokens)
 	shop, other := s.app(t, "shop", "acme"), s.app(t, "kiosk", "acme")
 	zoo := s.app(t, "zoo", "zoological")
@@ -52,7 +51,7 @@ func TestAnOrganizationsMachinesInPages(t *testing.T) {
 		t.Errorf("%d pages have %v, want %v", pages, got, want)
 	}
 	if last := read(""); len(read("?updated_after="+last.LastUpdated).Machines) != 1 {
-		t.Errorf("after %s there is more than the last one", last.LastUpdated)
+		t.Errorf("after %s there is more than the last machine", last.LastUpdated)
 	}
 	if list := read("?region=mad&state=started").Machines; len(list) != 2 {
 		t.Errorf("of mad: %+v", list)
@@ -66,7 +65,7 @@ func TestAnOrganizationsMachinesInPages(t *testing.T) {
 	}
 }
 
-// join puts the rest of the path between an organization and a query.
+// join joins an organization with the rest of the path and a query.
 func join(s string) string {
 	for i := range s {
 		if s[i] == '?' {
@@ -82,7 +81,7 @@ func FuzzPlacements(f *testing.F) {
 		`{"org_slug":"a","count":18446744073709551615}`, `{"org_slug":"a","volume_size_bytes":18446744073709551615}`)
 }
 
-// A config that no machine may have holds nothing either, and no task runs with it.
+// An invalid config can neither reserve capacity nor run a task.
 func TestReservationsAreReviewed(t *testing.T) {
 	s := start(t)
 	body := `{"ttl_seconds":5,"orders":[{"config":{"guest":{"cpus":1,"memory_mb":256},"services":[{"ports":{}}]}}]}`
@@ -91,7 +90,7 @@ func TestReservationsAreReviewed(t *testing.T) {
 	}
 }
 
-// The client goes through an organization's pages, and asks where there is room.
+// The client reads an organization's pages, and requests placements.
 func TestOrgClient(t *testing.T) {
 	s := start(t)
 	app := s.app(t, "shop", "acme")

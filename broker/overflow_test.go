@@ -10,7 +10,7 @@ import (
 	"github.com/bourse-dev/bourse/fabric"
 )
 
-// long is a fabric with a worker that has more machines than a reply holds.
+// long is a fabric with a worker that has more machines than fit into a reply.
 type long struct {
 	fabric.Fabric
 	err error
@@ -23,13 +23,12 @@ func (l long) Call(ctx context.Context, to bourse.Member, req *http.Request) (*h
 	return l.Fabric.Call(ctx, to, req)
 }
 
-// A list that does not hold all there is because a reply was too long is an
-// error, not a 200 with a part.
+// A list that is incomplete because a reply was too large is an error, not a partial list.
 func TestListOverflows(t *testing.T) {
 	for name, err := range map[string]error{
-		"by the worker":      bourse.Errorf(bourse.CodeInvalid, "the reply is too long"),
-		"by who reads":       bourse.Errorf(bourse.CodeInternal, "worker w1: %w", fabric.ErrOverflow),
-		"silence is another": bourse.Errorf(bourse.CodeTimeout, "no answer"),
+		"by the worker":                  bourse.Errorf(bourse.CodeInvalid, "the reply is too long"),
+		"by who reads":                   bourse.Errorf(bourse.CodeInternal, "worker w1: %w", fabric.ErrOverflow),
+		"another worker does not answer": bourse.Errorf(bourse.CodeTimeout, "no answer"),
 	} {
 		s := startOn(t, three(), func(c *broker.Config) { c.Workers = long{c.Workers, err} })
 		rec := s.call(t, "GET", createPath+"?include_deleted=true", "")

@@ -14,7 +14,7 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// machineHandler serves machines that there are.
+// machineHandler serves the endpoints of existing machines.
 type machineHandler struct {
 	*Config
 	gate    *endpoint.Gate
@@ -65,8 +65,8 @@ type target struct {
 	id     bourse.MachineID
 }
 
-// owner finds the worker of the path's machine by the machine's id alone.
-// Codes: not_found, unavailable (the worker is lost).
+// owner returns the worker of the path's machine, using only the machine's ID. Errors: not_found, unavailable (the
+// worker is unreachable).
 func (h *machineHandler) owner(r *endpoint.Request) (target, error) {
 	id := bourse.MachineID(r.PathValue("machine"))
 	tag := id.Tag()
@@ -80,9 +80,8 @@ func (h *machineHandler) owner(r *endpoint.Request) (target, error) {
 	return target{*worker, id}, nil
 }
 
-// errLost is the error of an id whose tag belongs to no member: the machine of
-// a lost worker, absent if it is known, or one that never was. Which of a lost worker's ids are
-// machines, only that worker knows.
+// errLost returns the error for an ID whose tag belongs to no member. Either it is a machine of a lost worker, which
+// is absent if known, or the machine does not exist. Only the lost worker itself would know with certainty.
 func (h *machineHandler) errLost(r *endpoint.Request, id bourse.MachineID, absent *bourse.Absence) error {
 	l, ok := h.known.Copy(r.Context(), id)
 	if absent != nil && (!ok || absent.Forgotten) {
@@ -94,12 +93,12 @@ func (h *machineHandler) errLost(r *endpoint.Request, id bourse.MachineID, absen
 	if l.HeardAt.IsZero() {
 		return bourse.Errorf(bourse.CodeUnavailable, "its worker %s cannot be reached", l.Worker)
 	}
-	return bourse.Errorf(bourse.CodeUnavailable, "its worker %s cannot be reached: it was last heard from at %s",
+	return bourse.Errorf(bourse.CodeUnavailable, "its worker %s cannot be reached: it was last reachable at %s",
 		l.Worker, l.HeardAt.UTC().Format(time.RFC3339))
 }
 
-// machineOf reads the path's machine from its owner. A machine of another app
-// is not found. Codes: not_found, unavailable.
+// machineOf returns the path's machine from its owner. A machine of another app is not found. Errors: not_found,
+// unavailable.
 func (h *machineHandler) machineOf(r *endpoint.Request) (target, bourse.Machine, error) {
 	return h.machineWithin(r, h.Patience)
 }
@@ -123,8 +122,8 @@ func (h *machineHandler) machineWithin(r *endpoint.Request, patience time.Durati
 	return to, m, nil
 }
 
-// targetOf is machineOf for those who need no more than to know that the
-// machine is of the path's app, which is usually remembered.
+// targetOf is like machineOf, but does not return the machine. It only checks that the machine belongs to the path's
+// app, which is usually cached.
 func (h *machineHandler) targetOf(r *endpoint.Request) (target, error) {
 	to, err := h.owner(r)
 	if err != nil {
@@ -140,6 +139,5 @@ func (h *machineHandler) targetOf(r *endpoint.Request) (target, error) {
 	return to, err
 }
 
-// verbPatience bounds a call that may wait for a program to end: the longest
-// stop timeout and some.
+// verbPatience limits a call that may wait for a program to stop: the longest stop timeout plus a margin.
 const verbPatience = bourse.MaxStopTimeout + 30*time.Second

@@ -10,7 +10,7 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// two makes apps of two organizations, whose tokens are "acme" and "evil".
+// two creates apps of two organizations, whose tokens are "acme" and "evil".
 func two(t testing.TB) *setup {
 	t.Helper()
 	s := start(t, func(c *broker.Config) {
@@ -23,8 +23,8 @@ func two(t testing.TB) *setup {
 
 func bearer(token string) []string { return []string{"Authorization", "Bearer " + token} }
 
-// Another organization's order id returns another machine, or none.
-func TestAnOrderIDOfAnotherOrganizationFindsNothing(t *testing.T) {
+// Using another organization's order ID returns another machine, or none.
+func TestOrderIDOfAnotherOrganization(t *testing.T) {
 	s := two(t)
 	body := `{"config":{"image":"host","init":{"exec":["true"]},"env":{"PASSWORD":"hunter2"}},"lease_ttl":100}`
 	chosen := string(bourse.NewOrderID())
@@ -42,7 +42,7 @@ func TestAnOrderIDOfAnotherOrganizationFindsNothing(t *testing.T) {
 				t.Errorf("GET %s%s: %d %s", id, query, rec.Code, rec.Body)
 			}
 		}
-		// Its owner finds it by either id: here at once, and with the app anywhere.
+		// Its owner finds it by either ID: by the chosen one on this broker, or on any broker if the app is given.
 		for _, query := range []string{"", "?app=shop"} {
 			if rec := s.call(t, "GET", "/v1/orders/"+id+query, "", bearer("acme")...); !strings.Contains(rec.Body.String(), string(theirs.OrderID)) && query != "" {
 				t.Errorf("its owner's GET %s%s: %d %s", id, query, rec.Code, rec.Body)
@@ -55,8 +55,8 @@ func TestAnOrderIDOfAnotherOrganizationFindsNothing(t *testing.T) {
 	}
 }
 
-// A task's order and a volume's are found by no one else's either.
-func TestTasksAndVolumesOrdersAreTheirApps(t *testing.T) {
+// Task and volume orders are separate for each app, too.
+func TestTaskAndVolumeOrdersBelongToTheirApps(t *testing.T) {
 	s := two(t)
 	chosen := string(bourse.NewOrderID())
 	for _, c := range []struct{ path, body string }{
@@ -74,9 +74,9 @@ func TestTasksAndVolumesOrdersAreTheirApps(t *testing.T) {
 	}
 }
 
-// A reservation's id of another organization shows, extends, releases and uses
-// nothing, and reserving with it does not touch it.
-func TestAReservationOfAnotherOrganizationIsNotThere(t *testing.T) {
+// The ID of another organization's reservation cannot be used to show, extend, release or use it, and reserving with
+// the same ID does not affect it.
+func TestReservationOfAnotherOrganization(t *testing.T) {
 	s := two(t)
 	chosen := string(bourse.NewReservationKey())
 	r := s.reserve(t, `{"id":"`+chosen+`","orders":[{"app":"shop","count":2}]}`, bearer("acme")...)
@@ -89,7 +89,7 @@ func TestAReservationOfAnotherOrganizationIsNotThere(t *testing.T) {
 		if o := s.lastOrder(t); o.Hold.Reservation == r.ID.Key() {
 			t.Errorf("evil reserves as %s", o.Hold.Reservation)
 		}
-		elsewhere := bourse.ReservationKey(id).At([]bourse.WorkerTag{0xcccccc}) // where nothing is held for it yet
+		elsewhere := bourse.ReservationKey(id).At([]bourse.WorkerTag{0xcccccc}) // on a worker without a hold for it
 		for _, target := range []string{string(r.ID), string(elsewhere)} {
 			for _, c := range []struct{ method, body string }{{"GET", ""}, {"PATCH", `{"ttl_seconds":900}`}, {"DELETE", ""}} {
 				rec := s.call(t, c.method, reservePath+"/"+target, c.body, bearer("evil")...)
@@ -107,7 +107,7 @@ func TestAReservationOfAnotherOrganizationIsNotThere(t *testing.T) {
 			t.Errorf("worker %s has released %d times", w.self.ID, n)
 		}
 	}
-	// Its owner may release it as often as they like.
+	// Its owner may release it repeatedly.
 	for range 2 {
 		if rec := s.call(t, "DELETE", reservePath+"/"+string(r.ID), "", bearer("acme")...); rec.Code != http.StatusOK {
 			t.Errorf("its owner's release: %d %s", rec.Code, rec.Body)
@@ -115,16 +115,16 @@ func TestAReservationOfAnotherOrganizationIsNotThere(t *testing.T) {
 	}
 }
 
-// An app that is made again by another organization has nothing of the former
-// one's, whatever workers and the view still say of that.
-func TestAnAppMadeAgainShowsNothingOfTheFormerOne(t *testing.T) {
+// When another organization creates an app with the name of a deleted one, the new app has none of the old one's
+// objects, whatever the workers and the view still contain.
+func TestRecreatedAppHasNothingOfTheOldOne(t *testing.T) {
 	s := two(t)
 	created := s.call(t, "POST", "/v1/apps/shop/machines", `{"config":`+hostConfig+`,"name":"one"}`, bearer("acme")...)
 	m := decodeBody[machinesapi.Machine](t, created.Body.Bytes())
 	vol := decodeBody[machinesapi.Volume](t, s.call(t, "POST", "/v1/apps/shop/volumes", `{"name":"data","region":"mad"}`, bearer("acme")...).Body.Bytes())
 	order := created.Header().Get("Bourse-Order-Id")
 
-	// Its worker falls silent, and the app is deleted by force; then it is back.
+	// The worker does not answer, and the app is deleted with force. Then the worker is back.
 	owner := s.workers[m.Worker]
 	owner.silence(errDown)
 	s.workers[vol.Worker].silence(errDown)
@@ -170,7 +170,7 @@ func TestAnAppMadeAgainShowsNothingOfTheFormerOne(t *testing.T) {
 			t.Errorf("GET %s: %s", path, rec.Body)
 		}
 	}
-	// The name is free, and deleting the new app leaves the former one's alone.
+	// The name is available, and deleting the new app does not affect the old one's machines.
 	if rec := s.call(t, "POST", "/v1/apps/shop/machines", `{"config":`+hostConfig+`,"name":"one"}`, bearer("evil")...); rec.Code != http.StatusOK {
 		t.Errorf("a machine of the same name: %d %s", rec.Code, rec.Body)
 	}
@@ -178,19 +178,19 @@ func TestAnAppMadeAgainShowsNothingOfTheFormerOne(t *testing.T) {
 	if got, err := owner.find(m.ID); err != nil || got.State != bourse.StateStarted {
 		t.Errorf("the former app's machine: %+v, %v", got, err)
 	}
-	// Who may do everything reaches what is left by its id, to end it.
+	// A caller with full permissions can destroy leftover machines by ID.
 	if rec := s.call(t, "DELETE", one+"?force=true", "", bearer("root")...); rec.Code != http.StatusOK {
-		t.Errorf("root destroys what is left: %d %s", rec.Code, rec.Body)
+		t.Errorf("root destroys leftover machines: %d %s", rec.Code, rec.Body)
 	}
 }
 
-// A machine that was destroyed with its app is not in the list of the next one
-// of its name, however soon that is asked for.
-func TestAnAppMadeAgainHasNoDeadMachines(t *testing.T) {
+// A machine that was destroyed with its app is not in the list of the next app with the same name, even immediately
+// afterwards.
+func TestRecreatedAppHasNoDestroyedMachines(t *testing.T) {
 	s := start(t)
 	s.app(t, "shop", "personal")
 	s.call(t, "POST", "/v1/apps/shop/machines", `{"config":`+hostConfig+`}`)
-	s.view.freeze() // it hears of the destruction too late
+	s.view.freeze() // the destruction reaches it too late
 	s.call(t, "DELETE", "/v1/apps/shop?force=true", "")
 	if rec := s.call(t, "POST", "/v1/apps", `{"name":"shop"}`); rec.Code != http.StatusCreated {
 		t.Fatalf("create: %d %s", rec.Code, rec.Body)
@@ -200,14 +200,13 @@ func TestAnAppMadeAgainHasNoDeadMachines(t *testing.T) {
 	}
 }
 
-// Two machines that were made with one name at the same moment are both there;
-// the list says which of them has the name, and who asks by the view is refused
-// without any worker being asked.
-func TestTheLaterOfTwoMachinesOfOneNameSaysSo(t *testing.T) {
+// If two machines are created with the same name at the same time, both exist. The list tells which of them owns the
+// name, and a further create is refused from the view without asking the workers.
+func TestLaterMachineWithTheSameNameHasAConflict(t *testing.T) {
 	s := start(t)
 	first := s.machine(t, "w1", "web", bourse.StateStarted)
 	second := s.machine(t, "w3", "web", bourse.StateStarted)
-	if second.Order < first.Order { // of one millisecond
+	if second.Order < first.Order { // created in the same millisecond
 		first, second = second, first
 	}
 	list := decodeBody[[]machinesapi.Machine](t, s.call(t, "GET", "/v1/apps/shop/machines", "").Body.Bytes())

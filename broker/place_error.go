@@ -11,14 +11,14 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// placeError returns an order's bad end to the caller. Each that refused is named
-// with the reason (invariant 10).
+// placeError returns the reply to an order that was not filled. It includes every refusal with its reason (invariant
+// 10).
 func placeError(order *bourse.Order, decision *bourse.Decision, err error) error {
 	out := &endpoint.Reply{Err: err, Order: order.ID}
 	switch code := bourse.CodeOf(err); {
-	case code == bourse.CodeUnavailable, // who answered is as good to know as who did not
-		code == bourse.CodeNotFound, code == bourse.CodeInvalid, // the image, or its program
-		code == bourse.CodeFailedPrecondition && order.Reservation != "": // it is gone
+	case code == bourse.CodeUnavailable, // list the workers that answered as well
+		code == bourse.CodeNotFound, code == bourse.CodeInvalid, // about the image or its program
+		code == bourse.CodeFailedPrecondition && order.Reservation != "": // the reservation has ended
 		out.Refusals = decision.Refusals()
 	}
 	if bourse.CodeOf(err) != bourse.CodeInsufficient {
@@ -28,7 +28,7 @@ func placeError(order *bourse.Order, decision *bourse.Decision, err error) error
 	text := machinesapi.WithShortage(refusals, bourse.MessageOf(err))
 	switch {
 	case order.Kind() == bourse.KindVolume && len(refusals) > 0 && !slices.ContainsFunc(refusals, mayEncrypt):
-		out.Err, out.Text = bourse.Errorf(bourse.CodeFailedPrecondition, "no worker there can encrypt volumes: ask for another region, or for encrypted: false (flyctl volumes create --no-encryption)"), ""
+		out.Err, out.Text = bourse.Errorf(bourse.CodeFailedPrecondition, "no worker there can encrypt volumes: use another region, or encrypted: false (flyctl volumes create --no-encryption)"), ""
 	case order.Kind() == bourse.KindVolume:
 		out = noVolumeRoom(err)
 		out.Text = machinesapi.NoVolumeText + text
@@ -43,12 +43,10 @@ func placeError(order *bourse.Order, decision *bourse.Decision, err error) error
 	return out
 }
 
-// mayEncrypt reports whether a worker refused for another reason than that it
-// cannot encrypt volumes.
+// mayEncrypt reports whether a worker refused for a reason other than encryption.
 func mayEncrypt(r bourse.Refusal) bool { return r.Resource != bourse.LabelEncrypted }
 
-// pinnedError is placeError for a machine that can only be where its volume is:
-// no other region helps.
+// pinnedError is placeError for a machine that must be on its volume's worker, so that no other region helps.
 func pinnedError(order *bourse.Order, refusals []bourse.Refusal, err error, text string) *endpoint.Reply {
 	for _, r := range refusals {
 		if r.Reason == bourse.RefusedVolume {

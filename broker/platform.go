@@ -10,7 +10,7 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// platformHandler serves what is known of the cluster as a whole.
+// platformHandler serves information about the whole cluster.
 type platformHandler struct{ *Config }
 
 func (h *platformHandler) routes() []endpoint.Route {
@@ -20,9 +20,8 @@ func (h *platformHandler) routes() []endpoint.Route {
 	}
 }
 
-// health says that the broker serves, and asks no one. One that does not know
-// its cluster yet is not ready, nor is one that reaches none of its workers:
-// another broker may. A cluster that has no worker yet is well.
+// health reports whether the broker is ready. It does not call anyone. A broker is not ready if it does not know its
+// cluster yet or cannot reach any of its workers, because another broker may. A cluster without workers is healthy.
 func (h *platformHandler) health(w http.ResponseWriter, _ *endpoint.Request) error {
 	if err := ready(h.Directory); err != nil {
 		return err
@@ -35,7 +34,7 @@ func (h *platformHandler) health(w http.ResponseWriter, _ *endpoint.Request) err
 		}
 	}
 	if len(here) == 0 && away > 0 {
-		return bourse.Errorf(bourse.CodeUnavailable, "this broker reaches no worker: all of the cluster's (%d) are down or stopped", away)
+		return bourse.Errorf(bourse.CodeUnavailable, "this broker cannot reach any worker: all %d workers of the cluster are down or stopped", away)
 	}
 	return endpoint.WriteJSON(w, http.StatusOK, machinesapi.Health{Status: "ok", Version: h.Version, Workers: len(here)})
 }

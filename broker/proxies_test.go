@@ -15,7 +15,7 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// proxied is a fabric with proxies: what each says, by its name.
+// proxied is a fabric with proxies: each one's reply, by its ID.
 type proxied struct {
 	fabric.Fabric
 	says map[bourse.WorkerID]string
@@ -36,8 +36,8 @@ func (p proxied) Call(ctx context.Context, to bourse.Member, r *http.Request) (*
 	return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(strings.NewReader(text))}, nil
 }
 
-// TestProxies: every proxy is asked, one that is silent does not hide the others, and
-// who has a token for an app sees no other, whatever a proxy says.
+// Every proxy is asked, and one that does not answer does not hide the others. A token for an app sees only that app,
+// whatever a proxy replies.
 func TestProxies(t *testing.T) {
 	s := start(t, withTokens)
 	id := s.app(t, "shop", "acme").ID

@@ -22,8 +22,7 @@ func quotas(text string) func(*broker.Config) {
 	}
 }
 
-// Each quota refuses what would exceed it, names itself, and refuses nothing
-// before.
+// Each quota refuses what would exceed it, names itself in the error, and refuses nothing before.
 func TestQuotas(t *testing.T) {
 	const machine = `{"config":` + hostConfig + `,"region":"gru"}`
 	for name, tt := range map[string]struct {
@@ -31,16 +30,16 @@ func TestQuotas(t *testing.T) {
 		status             int
 		word               string
 	}{
-		"machines of an app":           {`{"app":{"machines":2}}`, createPath, machine, 403, `app "default" may have 2 machines`},
-		"machines of one app":          {`{"apps":{"default":{"machines":2}}}`, createPath, machine, 403, `app "default" may have 2 machines`},
-		"machines of an organization":  {`{"orgs":{"personal":{"machines":2}}}`, createPath, machine, 403, `organization "personal" may have 2 machines`},
-		"bytes of config":              {`{"app":{"config_bytes":300}}`, createPath, machine, 403, "may have 300 bytes of config"},
-		"orders a second of an app":    {`{"app":{"orders_per_second":2}}`, createPath, machine, 429, `app "default" may place 2 orders a second`},
-		"volumes of an app":            {`{"app":{"volumes":2}}`, "/v1/apps/default/volumes", `{"name":"data","region":"gru","size_gb":1}`, 403, `app "default" may have 2 volumes`},
-		"apps of an organization":      {`{"org":{"apps":3}}`, "/v1/apps", `{"name":"app-N","org_slug":"personal"}`, 403, `organization "personal" may have 3 apps`},
-		"quotes count as orders":       {`{"app":{"orders_per_second":2}}`, "/v1/apps/default/quotes", machine, 429, "orders a second"},
-		"no quota is met by accident":  {`{}`, createPath, machine, 0, ""},
-		"another app's quota is its's": {`{"apps":{"web":{"machines":1}}}`, createPath, machine, 0, ""},
+		"machines of an app":                 {`{"app":{"machines":2}}`, createPath, machine, 403, `app "default" may have 2 machines`},
+		"machines of one app":                {`{"apps":{"default":{"machines":2}}}`, createPath, machine, 403, `app "default" may have 2 machines`},
+		"machines of an organization":        {`{"orgs":{"personal":{"machines":2}}}`, createPath, machine, 403, `organization "personal" may have 2 machines`},
+		"bytes of config":                    {`{"app":{"config_bytes":300}}`, createPath, machine, 403, "may have 300 bytes of config"},
+		"orders a second of an app":          {`{"app":{"orders_per_second":2}}`, createPath, machine, 429, `app "default" may place 2 orders a second`},
+		"volumes of an app":                  {`{"app":{"volumes":2}}`, "/v1/apps/default/volumes", `{"name":"data","region":"gru","size_gb":1}`, 403, `app "default" may have 2 volumes`},
+		"apps of an organization":            {`{"org":{"apps":3}}`, "/v1/apps", `{"name":"app-N","org_slug":"personal"}`, 403, `organization "personal" may have 3 apps`},
+		"quotes count as orders":             {`{"app":{"orders_per_second":2}}`, "/v1/apps/default/quotes", machine, 429, "orders a second"},
+		"no quota is met by accident":        {`{}`, createPath, machine, 0, ""},
+		"another app's quota does not apply": {`{"apps":{"web":{"machines":1}}}`, createPath, machine, 0, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := start(t, quotas(tt.quotas))
@@ -61,15 +60,14 @@ func TestQuotas(t *testing.T) {
 				}
 			}
 			if tt.status == 0 && good != 4 || tt.status != 0 && good != 2 {
-				t.Errorf("%d of 4 were let in", good)
+				t.Errorf("%d of 4 were accepted", good)
 			}
 		})
 	}
 }
 
-// The repetition of an order that has its machine is answered with it, also when
-// its app has all that it may have.
-func TestQuotaLetsOrdersBeRepeated(t *testing.T) {
+// Repeating an order that has already been filled returns its machine, even if the app has reached its quota.
+func TestQuotaPermitsRepeatedOrders(t *testing.T) {
 	s := start(t, quotas(`{"app":{"machines":1}}`))
 	s.app(t, "default", "personal")
 	id := string(bourse.NewOrderID())
@@ -93,7 +91,7 @@ func FuzzReadQuotas(f *testing.F) {
 			return
 		}
 		if q.App.Machines < 0 || q.Org.Apps < 0 {
-			t.Errorf("a negative quota is read from %q", text)
+			t.Errorf("a negative quota is accepted from %q", text)
 		}
 	})
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi/release"
 )
 
-// TestReleases is what a client of deploys does.
+// TestReleases makes the requests of a deploying client.
 func TestReleases(t *testing.T) {
 	s := start(t, withTokens)
 	s.app(t, "shop", "acme")
@@ -19,7 +19,7 @@ func TestReleases(t *testing.T) {
 	const path = "/v1/apps/shop/releases"
 	ann := []string{"Authorization", "Bearer acme"}
 	if rec := s.call(t, "GET", path+"/current", "", ann...); rec.Code != http.StatusNotFound {
-		t.Errorf("current of none: %d %s", rec.Code, rec.Body)
+		t.Errorf("current without releases: %d %s", rec.Code, rec.Body)
 	}
 	rec := s.call(t, "POST", path, `{"strategy":"ROLLING\u001b[2J","image_ref":"nginx:1","definition":{"app":"shop"}}`, ann...)
 	first := decodeBody[release.Release](t, rec.Body.Bytes())
@@ -34,7 +34,7 @@ func TestReleases(t *testing.T) {
 	if got.ID != first.ID || got.Status != release.Complete || string(got.Metadata) != `{"took":3}` || string(got.Definition) != `{"app":"shop"}` {
 		t.Errorf("current is %+v", got)
 	}
-	for _, path := range []string{one[:len(one)-1], "/v1/apps/other/releases/" + string(first.ID)} { // another app's is not found
+	for _, path := range []string{one[:len(one)-1], "/v1/apps/other/releases/" + string(first.ID)} { // another app's release is not found
 		if rec := s.call(t, "PATCH", path, `{"status":"failed"}`, ann...); rec.Code != http.StatusNotFound {
 			t.Errorf("PATCH %s: %d %s", path, rec.Code, rec.Body)
 		}
@@ -46,16 +46,16 @@ func TestReleases(t *testing.T) {
 	}
 	for _, path := range []string{"/v1/apps/shop", "/v1/apps"} {
 		if rec := s.call(t, "GET", path, "", ann...); !strings.Contains(rec.Body.String(), `"name":"shop","internal_numeric_id":`) || !strings.Contains(rec.Body.String(), `"status":"suspended"`) {
-			t.Errorf("GET %s: an app that was deployed and has no machine: %s", path, rec.Body)
+			t.Errorf("GET %s: a deployed app without machines: %s", path, rec.Body)
 		}
 	}
 	if rec := s.call(t, "DELETE", "/v1/apps/shop", "", ann...); rec.Code != http.StatusAccepted || len(s.view.releases) != 0 {
-		t.Errorf("delete the app: %d, and %d releases stay", rec.Code, len(s.view.releases))
+		t.Errorf("delete the app: %d, and %d releases remain", rec.Code, len(s.view.releases))
 	}
 }
 
-// The oldest releases go, and no version comes twice.
-func TestReleasesAreBounded(t *testing.T) {
+// The oldest releases are deleted, and no version is reused.
+func TestReleasesAreLimited(t *testing.T) {
 	s := start(t)
 	s.app(t, "shop", "acme")
 	const more = 3
@@ -79,7 +79,8 @@ func TestReleasesAreBounded(t *testing.T) {
 	}
 }
 
-// A release whose client was killed is interrupted from when the next one runs; one that waits for that is not affected.
+// A release whose client was killed becomes interrupted when the next one is running. A release that is waiting for
+// that is not affected.
 func TestReleasesOfKilledClients(t *testing.T) {
 	s := start(t)
 	s.app(t, "shop", "acme")
@@ -91,7 +92,7 @@ func TestReleasesOfKilledClients(t *testing.T) {
 	for _, change := range []struct {
 		of   int
 		to   release.Status
-		want string // the statuses afterwards, oldest first
+		want string // statuses afterwards, oldest first
 	}{
 		{0, release.Complete, "complete pending pending pending"},
 		{1, release.Running, "complete running pending pending"},

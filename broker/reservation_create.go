@@ -14,8 +14,7 @@ import (
 	"github.com/bourse-dev/bourse/workload"
 )
 
-// createReservation holds capacity for all orders of the request and answers
-// with who holds what, or with every refusal.
+// createReservation reserves capacity for all orders of the request. It replies with the holds, or with all refusals.
 func (rs *reservationHandler) createReservation(w http.ResponseWriter, r *endpoint.Request) error {
 	orders, err := rs.readReservation(w, r)
 	if err != nil {
@@ -34,19 +33,18 @@ func (rs *reservationHandler) createReservation(w http.ResponseWriter, r *endpoi
 	return endpoint.WriteJSON(w, http.StatusOK, machinesapi.FromHolds(key.At(tags), holds))
 }
 
-// reserveError says which of the orders fell, beside what there is to say of
-// any.
+// reserveError adds to placeError which of the orders was refused.
 func reserveError(orders []bourse.Order, decision *bourse.Decision, err error) error {
 	i := max(0, slices.IndexFunc(orders, func(o bourse.Order) bool { return o.ID == decision.Order }))
 	out := placeError(&orders[i], decision, err)
-	if e, ok := out.(*endpoint.Reply); ok && bourse.CodeOf(err) == bourse.CodeInsufficient { //nolint:errorlint // it was just made
-		e.Text = cmp.Or(e.Text, bourse.MessageOf(err)) + "; nothing is held, for want of orders[" + strconv.Itoa(orders[i].Hold.Index) + "]"
+	if e, ok := out.(*endpoint.Reply); ok && bourse.CodeOf(err) == bourse.CodeInsufficient { //nolint:errorlint // it was just created
+		e.Text = cmp.Or(e.Text, bourse.MessageOf(err)) + "; nothing was reserved, because of orders[" + strconv.Itoa(orders[i].Hold.Index) + "]"
 	}
 	return out
 }
 
-// readReservation makes orders of a request, at least one. Codes: invalid,
-// not_found (an app), forbidden, unavailable (no worker is known to take them).
+// readReservation converts a request to one or more orders. Errors: invalid, not_found (an app), forbidden,
+// unavailable (no worker is known).
 func (rs *reservationHandler) readReservation(w http.ResponseWriter, r *endpoint.Request) ([]bourse.Order, error) {
 	var in machinesapi.CreateReservation
 	if err := endpoint.Decode(w, r, false, &in); err != nil {
@@ -63,16 +61,16 @@ func (rs *reservationHandler) readReservation(w http.ResponseWriter, r *endpoint
 		}
 	}
 	if len(in.Orders) == 0 || len(in.Orders) > bourse.MaxReservedOrders {
-		return nil, bourse.Errorf(bourse.CodeInvalid, "invalid orders: %d are named, use 1 to %d", len(in.Orders), bourse.MaxReservedOrders)
+		return nil, bourse.Errorf(bourse.CodeInvalid, "invalid number of orders %d: use 1 to %d", len(in.Orders), bourse.MaxReservedOrders)
 	}
 	var orders []bourse.Order
 	for i := range in.Orders {
 		order, count, err := rs.readHold(r, &in.Orders[i])
 		if err != nil {
-			return nil, inOrder(i, err)
+			return nil, orderError(i, err)
 		}
 		if len(orders)+count > bourse.MaxReservedOrders {
-			return nil, bourse.Errorf(bourse.CodeInvalid, "invalid orders: with their counts at most %d", bourse.MaxReservedOrders)
+			return nil, bourse.Errorf(bourse.CodeInvalid, "invalid orders: the counts exceed %d in total", bourse.MaxReservedOrders)
 		}
 		order.Options = bourse.Options{Within: in.Deadline, Named: named}
 		order.Hold = &bourse.HoldOrder{Reservation: key, Index: i, TTL: bourse.Duration(ttl)}
@@ -81,7 +79,7 @@ func (rs *reservationHandler) readReservation(w http.ResponseWriter, r *endpoint
 			orders = append(orders, order)
 		}
 		if err := order.Validate(); err != nil {
-			return nil, inOrder(i, err)
+			return nil, orderError(i, err)
 		}
 	}
 	key = key.In(orders[0].App.ID)
@@ -91,8 +89,7 @@ func (rs *reservationHandler) readReservation(w http.ResponseWriter, r *endpoint
 	return orders, nil
 }
 
-// readHold makes one order of a request, but for its id, and returns how many
-// of it are wanted.
+// readHold converts one order of a request, without its ID, and returns its count.
 func (rs *reservationHandler) readHold(r *endpoint.Request, in *machinesapi.ReserveOrder) (order bourse.Order, count int, err error) {
 	if in.Count != nil && (*in.Count < 1 || *in.Count > bourse.MaxReservedOrders) {
 		return order, 0, bourse.Errorf(bourse.CodeInvalid, "invalid count %d: use 1 to %d", *in.Count, bourse.MaxReservedOrders)
@@ -110,7 +107,7 @@ func (rs *reservationHandler) readHold(r *endpoint.Request, in *machinesapi.Rese
 	if err := order.Config.NormalizeHeld(); err != nil {
 		return order, 0, err
 	}
-	if _, err := workload.Review(&order.Config); err != nil { // what no machine may have, nothing is held for
+	if _, err := workload.Review(&order.Config); err != nil { // do not reserve capacity for an invalid config
 		return order, 0, err
 	}
 	if order.Regions, err = choices(rs.Directory, in.Region); err != nil {
@@ -124,30 +121,29 @@ func (rs *reservationHandler) readHold(r *endpoint.Request, in *machinesapi.Rese
 	return order, count, err
 }
 
-// inOrder says which of the orders an error is about.
-func inOrder(i int, err error) error {
+// orderError adds the index of the order to an error.
+func orderError(i int, err error) error {
 	return &bourse.Error{Code: bourse.CodeOf(err), Message: "orders[" + strconv.Itoa(i) + "]: " + bourse.MessageOf(err), Err: err}
 }
 
-// reservationKey takes the key that the client chose, in the body or the
-// header, or makes one.
+// reservationKey returns the key that the client has chosen, in the body or the header, or a new one.
 func reservationKey(body, header string) (key bourse.ReservationKey, named bool, err error) {
 	if body != "" && header != "" && !strings.EqualFold(body, header) {
-		return "", false, bourse.Errorf(bourse.CodeInvalid, "invalid id %s: %s says %s", bourse.Quoted(body), machinesapi.HeaderOrderID, bourse.Quoted(header))
+		return "", false, bourse.Errorf(bourse.CodeInvalid, "invalid id %s: header %s is %s", bourse.Quoted(body), machinesapi.HeaderOrderID, bourse.Quoted(header))
 	}
 	chosen := cmp.Or(body, header)
 	if chosen == "" {
 		return bourse.NewReservationKey(), false, nil
 	}
-	key = bourse.ReservationKey(strings.ToUpper(chosen)) // one id, one spelling
+	key = bourse.ReservationKey(strings.ToUpper(chosen)) // normalize the spelling
 	return key, true, key.Validate()
 }
 
-// holdTime reads a ttl that must be there.
+// holdTime decodes a required TTL.
 func holdTime(seconds *int64) (time.Duration, error) {
 	const most = int64(bourse.MaxHold / time.Second)
 	if seconds == nil {
-		return 0, bourse.Errorf(bourse.CodeInvalid, "invalid ttl_seconds: it is required")
+		return 0, bourse.Errorf(bourse.CodeInvalid, "ttl_seconds is required")
 	}
 	if *seconds < 1 || *seconds > most {
 		return 0, bourse.Errorf(bourse.CodeInvalid, "invalid ttl_seconds %d: use 1 to %d", *seconds, most)

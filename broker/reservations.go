@@ -13,8 +13,8 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// reservationHandler serves reservations. A broker keeps nothing of them: a
-// reservation's id names its workers.
+// reservationHandler serves the endpoints of reservations. A broker does not store reservations, because a
+// reservation's ID encodes its workers.
 type reservationHandler struct {
 	*Config
 	gate *endpoint.Gate
@@ -30,8 +30,7 @@ func (rs *reservationHandler) routes() []endpoint.Route {
 	}
 }
 
-// listReservations lists what is held for apps that the caller may use, as its workers
-// have it now.
+// listReservations lists the reservations of the apps that the caller may use, as the workers report them.
 func (rs *reservationHandler) listReservations(w http.ResponseWriter, r *endpoint.Request) error {
 	var foreign func(*bourse.Hold) bool
 	if !r.Who.Cluster() {
@@ -53,8 +52,8 @@ func (rs *reservationHandler) listReservations(w http.ResponseWriter, r *endpoin
 	return endpoint.WriteJSON(w, http.StatusOK, out)
 }
 
-// reservationOf asks the workers that the path's reservation names. Codes:
-// invalid, not_found (whose it is stays unsaid).
+// reservationOf asks the workers of the path's reservation for their holds. Errors: invalid, not_found (also if it
+// belongs to another caller).
 func (rs *reservationHandler) reservationOf(r *endpoint.Request) (lookup.Reservation, error) {
 	h := lookup.Reservation{ID: bourse.ReservationID(r.PathValue("reservation"))}
 	if !r.Who.Cluster() {
@@ -83,8 +82,8 @@ func (rs *reservationHandler) reservationOf(r *endpoint.Request) (lookup.Reserva
 	return h, nil
 }
 
-// reserved reports whether a reservation is one of an app that the caller may
-// use, by its key alone: nothing is left of it, or no one answers.
+// reserved reports, from the key alone, whether a reservation belongs to an app that the caller may use. It is needed
+// if nothing is left of the reservation or no worker answers.
 func (rs *reservationHandler) reserved(r *endpoint.Request, key bourse.ReservationKey) bool {
 	mine, err := rs.gate.AppsOf(r)
 	return err == nil && slices.ContainsFunc(mine, func(app bourse.App) bool { return key.In(app.ID) == key })
@@ -108,9 +107,8 @@ func (rs *reservationHandler) getReservation(w http.ResponseWriter, r *endpoint.
 	return writeReservation(w, &h)
 }
 
-// extendReservation extends all parts or none, as far as it can be known
-// before: a part may end, or its worker fall silent, between the asking and the
-// extending, and then the error says so.
+// extendReservation extends all holds or none, as far as possible. If a hold expires or a worker becomes unreachable
+// between the check and the extension, the error says so.
 func (rs *reservationHandler) extendReservation(w http.ResponseWriter, r *endpoint.Request) error {
 	var in machinesapi.ExtendReservation
 	if err := endpoint.Decode(w, r, false, &in); err != nil {
@@ -138,10 +136,10 @@ func (rs *reservationHandler) extendReservation(w http.ResponseWriter, r *endpoi
 	return writeReservation(w, &now)
 }
 
-// releaseReservation is idempotent: what is not there is released. What a
-// worker that cannot be reached holds ends by itself.
+// releaseReservation is idempotent: releasing a missing reservation succeeds. Holds on unreachable workers expire
+// automatically.
 func (rs *reservationHandler) releaseReservation(w http.ResponseWriter, r *endpoint.Request) error {
-	h, err := rs.reservationOf(r) // whose it is
+	h, err := rs.reservationOf(r) // checks whose it is
 	if err != nil {
 		return err
 	}
@@ -150,7 +148,7 @@ func (rs *reservationHandler) releaseReservation(w http.ResponseWriter, r *endpo
 	}
 	answers := lookup.Ask(r.Context(), rs.Patience, h.At, lookup.Asking(rs.Workers, &fabric.ReservationRelease, h.ID.Key()))
 	if lost := lookup.Silent(answers); len(lost) > 0 {
-		return bourse.Errorf(bourse.CodeTimeout, "reservation %s: %s: what they hold ends by itself if they have not heard; the others have released it",
+		return bourse.Errorf(bourse.CodeTimeout, "reservation %s: %s: their holds expire automatically unless they have received the release; the other workers have released theirs",
 			h.ID, lookup.DoNotAnswer(lost))
 	}
 	return endpoint.WriteOK(w)

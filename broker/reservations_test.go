@@ -26,17 +26,16 @@ func (s *setup) reserve(t testing.TB, body string, header ...string) machinesapi
 	return decodeBody[machinesapi.Reservation](t, rec.Body.Bytes())
 }
 
-// The id is the address: another broker, which has seen nothing of it, shows,
-// extends and releases the reservation.
-func TestReservationsLiveOnTheirWorkers(t *testing.T) {
+// The ID contains the workers: another broker that has not seen the reservation can show, extend and release it.
+func TestReservationsAreStoredOnWorkers(t *testing.T) {
 	s := start(t)
 	began := time.Now()
 	got := s.reserve(t, `{"orders":[{"region":"gru","config":{"guest":{"memory_mb":512}},"count":2},{"region":"mad"}],"ttl_seconds":90}`)
 	if want := "-aaaaaa.bbbbbb.cccccc"; !strings.HasSuffix(string(got.ID), want) || got.ID.Validate() != nil {
-		t.Errorf("id %s: want it to end in %s", got.ID, want)
+		t.Errorf("id %s, want suffix %s", got.ID, want)
 	}
 	if left := got.ExpiresAt.Sub(began); left < 89*time.Second || left > 95*time.Second {
-		t.Errorf("it ends in %s", left)
+		t.Errorf("it expires in %s", left)
 	}
 	var who []string
 	for i, h := range got.Holds {
@@ -52,7 +51,7 @@ func TestReservationsLiveOnTheirWorkers(t *testing.T) {
 	api := startOn(t, s.cluster).client(t) // another broker
 	shown, err := api.Reservations().Get(t.Context(), got.ID)
 	if diff := cmp.Diff(got, shown); err != nil || diff != "" {
-		t.Errorf("shown: %v (-made +shown):\n%s", err, diff)
+		t.Errorf("shown: %v (-created +shown):\n%s", err, diff)
 	}
 	longer, err := api.Reservations().Extend(t.Context(), got.ID, machinesapi.ExtendReservation{TTLSeconds: new(int64(600))})
 	if err != nil || longer.ExpiresAt.Sub(began) < 590*time.Second || len(longer.Holds) != 3 {
@@ -68,8 +67,8 @@ func TestReservationsLiveOnTheirWorkers(t *testing.T) {
 	}
 }
 
-// A part that has ended: it is shown as gone, and nothing is extended.
-func TestAReservationThatHasLostAPart(t *testing.T) {
+// If one hold has expired, it is shown as gone, and nothing is extended.
+func TestReservationWithAnExpiredHold(t *testing.T) {
 	s := start(t)
 	api := s.client(t)
 	made := s.reserve(t, `{"orders":[{"region":"gru","count":2}]}`)
@@ -93,7 +92,7 @@ func TestAReservationThatHasLostAPart(t *testing.T) {
 		t.Errorf("shown with w1 away: %v", err)
 	}
 	if err := api.Reservations().Release(t.Context(), made.ID); bourse.CodeOf(err) != bourse.CodeTimeout || !strings.Contains(bourse.MessageOf(err), "w1") {
-		t.Errorf("released with w1 away: %v, want a word on w1", err)
+		t.Errorf("released with w1 away: %v, want an error that names w1", err)
 	}
 	s.workers["w1"].silence(nil)
 	if err := api.Reservations().Release(t.Context(), made.ID); err != nil {
@@ -101,8 +100,8 @@ func TestAReservationThatHasLostAPart(t *testing.T) {
 	}
 }
 
-// Between the asking and the extending a part may end: the error says so.
-func TestExtendingOvertakenByTheEnd(t *testing.T) {
+// A hold may expire between the check and the extension. The error says so.
+func TestHoldExpiresDuringExtend(t *testing.T) {
 	for name, c := range map[string]struct {
 		err  error
 		want bourse.Code
@@ -125,8 +124,8 @@ func TestExtendingOvertakenByTheEnd(t *testing.T) {
 	}
 }
 
-// The id that a client chose comes back in the reservation's, in the body or
-// the header; the same again is the same reservation.
+// The reservation's ID contains the ID that the client has chosen in the body or the header. Repeating the request
+// returns the same reservation.
 func TestReserveWithAChosenID(t *testing.T) {
 	app := bourse.DefaultApp(bourse.App{})
 	id := string(bourse.ReservationKey("01J00000000000000000000000").In(app.ID))
@@ -142,11 +141,11 @@ func TestReserveWithAChosenID(t *testing.T) {
 		}
 	}
 	if a, b := s.orders[0], s.orders[3]; a.ID != b.ID || a.ID == s.orders[1].ID {
-		t.Errorf("orders %s and %s: the same request has the same orders, each its own", a.ID, b.ID)
+		t.Errorf("orders %s and %s: a repeated request must have the same distinct orders", a.ID, b.ID)
 	}
 }
 
-// No one has room: everybody's refusal, which order it was, and where to ask.
+// If there is no capacity, the reply contains all refusals, the refused order, and where to find the decision.
 func TestReserveRefused(t *testing.T) {
 	s := start(t)
 	s.workers["w3"].full = true
@@ -160,8 +159,8 @@ func TestReserveRefused(t *testing.T) {
 	}
 }
 
-// A machine that is to come from a reservation that is gone.
-func TestCreateFromAReservationThatIsGone(t *testing.T) {
+// A machine is created from a reservation that has ended.
+func TestCreateFromAnEndedReservation(t *testing.T) {
 	s := start(t)
 	made := s.reserve(t, `{"orders":[{}]}`)
 	body := `{"config":` + hostConfig + `,"reservation":"` + string(made.ID) + `"}`
@@ -180,7 +179,7 @@ func TestCreateFromAReservationThatIsGone(t *testing.T) {
 	}
 }
 
-// A token for one app reserves for it, and sees no other's.
+// A token for one app can reserve capacity for that app, and sees no other app's reservations.
 func TestReservationsBelongToTheirApps(t *testing.T) {
 	s := start(t, withTokens)
 	s.app(t, "shop", "personal")
@@ -205,14 +204,14 @@ func TestReservationsBelongToTheirApps(t *testing.T) {
 		}
 	}
 	if len(s.workers["w1"].holds[theirs.ID.Key()]) != 1 {
-		t.Error("another's reservation was released")
+		t.Error("another app's reservation was released")
 	}
 	if got := s.call(t, "GET", reservePath+"/"+string(ours.ID), "").Code; got != http.StatusUnauthorized {
 		t.Errorf("without a token: status %d", got)
 	}
 }
 
-// Bad input gets a clear typed error and holds nothing.
+// Invalid input gets a clear typed error and reserves nothing.
 func TestHostileReservations(t *testing.T) {
 	one := func(order string) string { return `{"orders":[{"region":"gru"},` + order + `]}` }
 	require := func(r string) string { return one(`{"config":{"requirements":` + r + `}}`) }
@@ -221,58 +220,58 @@ func TestHostileReservations(t *testing.T) {
 		body   string
 		status int
 	}{
-		"empty":                    {``, 400},
-		"not JSON":                 {`hello`, 400},
-		"two values":               {`{"orders":[{}]} {}`, 400},
-		"null":                     {`null`, 400},
-		"an array":                 {`[]`, 400},
-		"nothing":                  {`{}`, 400},
-		"no orders":                {`{"orders":[]}`, 400},
-		"null orders":              {`{"orders":null}`, 400},
-		"orders a number":          {`{"orders":1}`, 400},
-		"too many orders":          {`{"orders":[` + strings.TrimSuffix(strings.Repeat(`{},`, 65), ",") + `]}`, 400},
-		"an order that is text":    {one(`"x"`), 400},
-		"nested deep":              {one(strings.Repeat(`{"config":`, 100_000)), 400},
-		"count zero":               {one(`{"count":0}`), 400},
-		"count negative":           {one(`{"count":-1}`), 400},
-		"count fraction":           {one(`{"count":1.5}`), 400},
-		"count enormous":           {one(`{"count":9223372036854775807}`), 400},
-		"count overflow":           {one(`{"count":9223372036854775808}`), 400},
-		"count 1e999":              {one(`{"count":1e999}`), 400},
-		"count text":               {one(`{"count":"2"}`), 400},
-		"counts too many together": {`{"orders":[{"count":64},{"count":1}]}`, 400},
-		"ttl zero":                 {`{"orders":[{}],"ttl_seconds":0}`, 400},
-		"ttl negative":             {`{"orders":[{}],"ttl_seconds":-60}`, 400},
-		"ttl fraction":             {`{"orders":[{}],"ttl_seconds":0.5}`, 400},
-		"ttl too long":             {`{"orders":[{}],"ttl_seconds":3601}`, 400},
-		"ttl enormous":             {`{"orders":[{}],"ttl_seconds":9223372036854775807}`, 400},
-		"ttl text":                 {`{"orders":[{}],"ttl_seconds":"1m"}`, 400},
-		"deadline negative":        {`{"orders":[{}],"deadline":"-1s"}`, 400},
-		"deadline enormous":        {`{"orders":[{}],"deadline":"9000h"}`, 400},
-		"id nonsense":              {`{"orders":[{}],"id":"../../etc"}`, 400},
-		"id long":                  {`{"orders":[{}],"id":"` + long + `"}`, 400},
-		"app bad":                  {one(`{"app":"a b"}`), 400},
-		"app unknown":              {one(`{"app":"nobodys"}`), 404},
-		"region unknown":           {one(`{"region":"xyz"}`), 400},
-		"region long":              {one(`{"region":"` + long + `"}`), 400},
-		"cpus negative":            {one(`{"config":{"guest":{"cpus":-1}}}`), 400},
-		"cpus enormous":            {one(`{"config":{"guest":{"cpus":9223372036854775807}}}`), 400},
-		"cpus fraction":            {one(`{"config":{"guest":{"cpus":0.5}}}`), 400},
-		"memory negative":          {one(`{"config":{"guest":{"memory_mb":-1}}}`), 400},
-		"gpus negative":            {one(`{"config":{"guest":{"gpus":-1,"gpu_kind":"a10"}}}`), 400},
-		"slots zero":               {require(`{"slots":0}`), 400},
-		"slots negative":           {require(`{"slots":-5}`), 400},
-		"slots fraction":           {require(`{"slots":0.5}`), 400},
-		"slots enormous":           {require(`{"slots":9223372036854775807}`), 400},
-		"slots 1e400":              {require(`{"slots":1e400}`), 400},
-		"slots null":               {require(`{"slots":null}`), 400},
-		"slots a list":             {require(`{"slots":[1]}`), 400},
-		"requirement bad name":     {require(`{"a/b":1}`), 400},
-		"requirement no name":      {require(`{"":1}`), 400},
-		"requirement with a *":     {require(`{"slots.*":1}`), 400},
-		"requirement long label":   {require(`{"zone":"` + long + `"}`), 400},
-		"a volume to mount":        {one(`{"config":{"mounts":[{"volume":"vol_0000000000000000","path":"/data"}]}}`), 400},
-		"image with a newline":     {one(`{"config":{"image":"a\nb"}}`), 400},
+		"empty":                     {``, 400},
+		"not JSON":                  {`hello`, 400},
+		"two values":                {`{"orders":[{}]} {}`, 400},
+		"null":                      {`null`, 400},
+		"an array":                  {`[]`, 400},
+		"nothing":                   {`{}`, 400},
+		"no orders":                 {`{"orders":[]}`, 400},
+		"null orders":               {`{"orders":null}`, 400},
+		"orders a number":           {`{"orders":1}`, 400},
+		"too many orders":           {`{"orders":[` + strings.TrimSuffix(strings.Repeat(`{},`, 65), ",") + `]}`, 400},
+		"an order that is text":     {one(`"x"`), 400},
+		"nested deep":               {one(strings.Repeat(`{"config":`, 100_000)), 400},
+		"count zero":                {one(`{"count":0}`), 400},
+		"count negative":            {one(`{"count":-1}`), 400},
+		"count fraction":            {one(`{"count":1.5}`), 400},
+		"count enormous":            {one(`{"count":9223372036854775807}`), 400},
+		"count overflow":            {one(`{"count":9223372036854775808}`), 400},
+		"count 1e999":               {one(`{"count":1e999}`), 400},
+		"count text":                {one(`{"count":"2"}`), 400},
+		"counts too large in total": {`{"orders":[{"count":64},{"count":1}]}`, 400},
+		"ttl zero":                  {`{"orders":[{}],"ttl_seconds":0}`, 400},
+		"ttl negative":              {`{"orders":[{}],"ttl_seconds":-60}`, 400},
+		"ttl fraction":              {`{"orders":[{}],"ttl_seconds":0.5}`, 400},
+		"ttl too long":              {`{"orders":[{}],"ttl_seconds":3601}`, 400},
+		"ttl enormous":              {`{"orders":[{}],"ttl_seconds":9223372036854775807}`, 400},
+		"ttl text":                  {`{"orders":[{}],"ttl_seconds":"1m"}`, 400},
+		"deadline negative":         {`{"orders":[{}],"deadline":"-1s"}`, 400},
+		"deadline enormous":         {`{"orders":[{}],"deadline":"9000h"}`, 400},
+		"id nonsense":               {`{"orders":[{}],"id":"../../etc"}`, 400},
+		"id long":                   {`{"orders":[{}],"id":"` + long + `"}`, 400},
+		"app bad":                   {one(`{"app":"a b"}`), 400},
+		"app unknown":               {one(`{"app":"nobodys"}`), 404},
+		"region unknown":            {one(`{"region":"xyz"}`), 400},
+		"region long":               {one(`{"region":"` + long + `"}`), 400},
+		"cpus negative":             {one(`{"config":{"guest":{"cpus":-1}}}`), 400},
+		"cpus enormous":             {one(`{"config":{"guest":{"cpus":9223372036854775807}}}`), 400},
+		"cpus fraction":             {one(`{"config":{"guest":{"cpus":0.5}}}`), 400},
+		"memory negative":           {one(`{"config":{"guest":{"memory_mb":-1}}}`), 400},
+		"gpus negative":             {one(`{"config":{"guest":{"gpus":-1,"gpu_kind":"a10"}}}`), 400},
+		"slots zero":                {require(`{"slots":0}`), 400},
+		"slots negative":            {require(`{"slots":-5}`), 400},
+		"slots fraction":            {require(`{"slots":0.5}`), 400},
+		"slots enormous":            {require(`{"slots":9223372036854775807}`), 400},
+		"slots 1e400":               {require(`{"slots":1e400}`), 400},
+		"slots null":                {require(`{"slots":null}`), 400},
+		"slots a list":              {require(`{"slots":[1]}`), 400},
+		"requirement bad name":      {require(`{"a/b":1}`), 400},
+		"requirement no name":       {require(`{"":1}`), 400},
+		"requirement with a *":      {require(`{"slots.*":1}`), 400},
+		"requirement long label":    {require(`{"zone":"` + long + `"}`), 400},
+		"a volume to mount":         {one(`{"config":{"mounts":[{"volume":"vol_0000000000000000","path":"/data"}]}}`), 400},
+		"image with a newline":      {one(`{"config":{"image":"a\nb"}}`), 400},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := start(t)
@@ -306,7 +305,7 @@ func TestHostileReservationPaths(t *testing.T) {
 		{"GET", reservePath + "/01J00000000000000000000000-aaaaaa", "", 404},
 		{"GET", reservePath + "/..%2f..%2fetc-aaaaaa", "", 400},
 		{"DELETE", reservePath + "/x", "", 400},
-		{"DELETE", reservePath + "/01J00000000000000000000000-ffffff", "", 200}, // no one holds anything
+		{"DELETE", reservePath + "/01J00000000000000000000000-ffffff", "", 200}, // there are no holds
 		{"PATCH", good, ``, 400},
 		{"PATCH", good, `{}`, 400},
 		{"PATCH", good, `{"ttl_seconds":null}`, 400},
@@ -333,16 +332,15 @@ func FuzzReserve(f *testing.F) {
 	fuzzBody(f, "POST", reservePath, func(t *testing.T, s *setup) {
 		for i := range s.orders {
 			if err := s.orders[i].Validate(); err != nil || len(s.orders) > bourse.MaxReservedOrders {
-				t.Fatalf("one of %d orders is none: %v", len(s.orders), err)
+				t.Fatalf("one of %d orders is invalid: %v", len(s.orders), err)
 			}
 		}
 	}, `{"orders":[{"region":"gru","config":{"guest":{"memory_mb":512},"requirements":{"slots":1,"arch":"arm64"}},"count":2},{}],"ttl_seconds":90}`,
 		`{"id":"01J00000000000000000000000","orders":[{"count":-1}]}`, `{"orders":[{"config":{"image":"nginx","rootfs":{"size_gb":1}}}],"deadline":"1s"}`)
 }
 
-// A worker that is asked for a reservation speaks for what it holds of it itself: nothing of another reservation, and
-// no id that leads to another worker.
-func TestAWorkerSpeaksForItsOwnHolds(t *testing.T) {
+// Holds that a worker reports for another reservation or another worker are ignored.
+func TestHoldsForOtherWorkersAreIgnored(t *testing.T) {
 	for name, lie := range map[string]func(*bourse.Hold){
 		"another's tag":  func(h *bourse.Hold) { h.Tag = 0xbbbbbb },
 		"another worker": func(h *bourse.Hold) { h.Worker = "w2" },
@@ -355,14 +353,14 @@ func TestAWorkerSpeaksForItsOwnHolds(t *testing.T) {
 		lie(&s.workers["w1"].holds[made.ID.Key()][0])
 		shown, err := api.Reservations().Get(t.Context(), made.ID)
 		if err != nil || len(shown.Holds) != 1 || shown.Holds[0].Worker != "w2" || !slices.Equal(shown.Gone, []string{"w1"}) {
-			t.Errorf("%s: shown %+v, %v; want what w2 holds", name, shown, err)
+			t.Errorf("%s: shown %+v, %v; want only w2's holds", name, shown, err)
 		}
 	}
 }
 
-// A worker that says that its part is another tenant's does not take the rest from its
-// owner: that is shown, listed and released, and its part is asked for no more.
-func TestAWorkerHidesNoReservationFromItsOwner(t *testing.T) {
+// A worker that reports another tenant's hold does not hide the other holds from their owner: they can be shown,
+// listed and released, and the worker is no longer asked.
+func TestForeignHoldDoesNotHideTheReservation(t *testing.T) {
 	s := start(t, withTokens)
 	s.app(t, "shop", "acme")
 	zoo := s.app(t, "zoo", "zoological")
@@ -376,11 +374,11 @@ func TestAWorkerHidesNoReservationFromItsOwner(t *testing.T) {
 	one := reservePath + "/" + string(made.ID)
 	shown := decodeBody[machinesapi.Reservation](t, call("GET", one, "").Body.Bytes())
 	if len(shown.Holds) != 1 || shown.Holds[0].Worker != "w2" || !slices.Equal(shown.Gone, []string{"w1"}) {
-		t.Errorf("shown %+v, want what w2 holds", shown)
+		t.Errorf("shown %+v, want only w2's holds", shown)
 	}
 	list := decodeBody[[]machinesapi.Reservation](t, call("GET", reservePath, "").Body.Bytes())
 	if len(list) != 1 || list[0].ID.Key() != key || len(list[0].Holds) != 1 || list[0].Holds[0].Worker != "w2" {
-		t.Errorf("listed %+v, want what w2 holds", list)
+		t.Errorf("listed %+v, want only w2's holds", list)
 	}
 	if rec := call("PATCH", one, `{"ttl_seconds":5}`); rec.Code != http.StatusConflict || !strings.Contains(rec.Body.String(), "w1") {
 		t.Errorf("extended: status %d, %s", rec.Code, rec.Body)
@@ -389,16 +387,16 @@ func TestAWorkerHidesNoReservationFromItsOwner(t *testing.T) {
 		t.Errorf("released: status %d, %s", rec.Code, rec.Body)
 	}
 	if n := len(s.workers["w2"].holds[key]); n != 0 {
-		t.Errorf("w2 holds %d still", n)
+		t.Errorf("w2 still has %d holds", n)
 	}
 	if n := len(s.workers["w1"].holds[key]); n != 1 {
-		t.Errorf("w1, whose part is another's, holds %d", n)
+		t.Errorf("w1, whose hold is another tenant's, has %d holds", n)
 	}
 }
 
-// A list has what is held for its caller's apps, and names the workers that
-// do not say. A worker that speaks for another is not believed.
-func TestTheListOfReservationsIsItsCallers(t *testing.T) {
+// A list contains the holds for the caller's apps, and names the workers that do not answer. Holds that a worker
+// reports for another worker are ignored.
+func TestReservationListContainsOnlyOwnOnes(t *testing.T) {
 	s := start(t, withTokens)
 	s.app(t, "shop", "acme")
 	zoo := s.app(t, "zoo", "zoological")
@@ -413,7 +411,7 @@ func TestTheListOfReservationsIsItsCallers(t *testing.T) {
 		}
 		return ids, rec.Header().Get(machinesapi.HeaderUnreachable)
 	}
-	part := both.Holds[0].ID // that of shop
+	part := both.Holds[0].ID // shop's hold
 	for token, want := range map[string][]bourse.ReservationID{"root": {mine.ID, both.ID}, "acme": {mine.ID, part}, "shop": {mine.ID, part}} {
 		got, _ := list(token)
 		slices.Sort(got)

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// TestEveryEndpointIsDocumented compares the table of docs/api.md with ours.
+// TestEveryEndpointIsDocumented compares the table in docs/api.md with the routes.
 func TestEveryEndpointIsDocumented(t *testing.T) {
 	text, err := os.ReadFile("../docs/api.md")
 	if err != nil {
@@ -37,8 +37,7 @@ func TestEveryEndpointIsDocumented(t *testing.T) {
 	}
 }
 
-// notInClient are words of the paths that the Go client does not call, each with the
-// reason.
+// notInClient lists path segments that the Go client does not call, with the reasons.
 var notInClient = map[string]string{
 	"schedule":       "is for curl; the client has tasks",
 	"ip_assignments": "flyctl asks; there are none to assign",
@@ -50,8 +49,8 @@ var notInClient = map[string]string{
 	"targets":        "is for Prometheus",
 }
 
-// TestEveryEndpointHasACall: machinesapi's client has the words of its path. That a
-// command makes each call is TestEachCallHasACommand's, in package cmd/bourse.
+// Package machinesapi contains the segments of every path. TestEachCallHasACommand in package cmd/bourse checks that
+// every call has a command.
 func TestEveryEndpointHasACall(t *testing.T) {
 	files, err := filepath.Glob("../machinesapi/*.go")
 	if err != nil || len(files) == 0 {
@@ -76,12 +75,12 @@ func TestEveryEndpointHasACall(t *testing.T) {
 			}
 			has, listed := strings.Contains(client.String(), strconv.Quote(word)), notInClient[word] != ""
 			if has == listed {
-				t.Errorf("%s: machinesapi has %q: %t, and notInClient: %t; one of the two", rt.Pattern, word, has, listed)
+				t.Errorf("%s: machinesapi has %q: %t, and notInClient: %t; want exactly one of them", rt.Pattern, word, has, listed)
 			}
 			delete(unused, word)
 		}
 	}
 	for word := range unused {
-		t.Errorf("notInClient has %s, which no path has", word)
+		t.Errorf("notInClient has %s, which is not in any path", word)
 	}
 }

@@ -18,16 +18,16 @@ import (
 	"github.com/bourse-dev/bourse/view/inventory"
 )
 
-// reach is for whom an endpoint is there.
+// reach describes who may call an endpoint.
 type reach struct {
 	of      string // anyone, token, app, machine, metrics, cluster
 	changes bool
-	narrow  bool // it shows a token of machines no others
+	narrow  bool // it shows a machine token no other machines
 }
 
-// reaches says by an endpoint's path for whom it is there: the first that begins it. A
-// path that none begins belongs to a new noun, which gets a line here; so does one that
-// is for others than those beside it.
+// reaches determines from an endpoint's path who may call it: the first entry that is a prefix of the path applies. A
+// path without an entry belongs to a new noun, which needs a line here. So does a path with other permissions than
+// its neighbors.
 var reaches = []struct{ path, of string }{
 	{"/v1/health", "anyone"},
 	{"/v1/platform/regions", "anyone"},
@@ -56,12 +56,12 @@ var reaches = []struct{ path, of string }{
 	{"/v1/tokens", "token"},
 }
 
-// narrow are the endpoints, of those that are not about one machine, which a token of
-// machines may call: they show it no others.
+// narrow lists the endpoints that are not about a single machine but may be called with a machine token, because they
+// show it no other machines.
 var narrow = []string{"GET /v1/apps", "GET /v1/apps/{app}", "GET /v1/apps/{app}/machines", "GET /v1/machines", "GET /v1/tokens/current"}
 
-// reachOf says for whom an endpoint is there: what is not GET changes something. It is
-// compared with what the gate makes of the endpoint.
+// reachOf returns who may call an endpoint. Methods other than GET change something. The result is compared with the
+// gate's decision.
 func reachOf(pattern string) (reach, bool) {
 	method, path, _ := strings.Cut(pattern, " ")
 	for _, r := range reaches {
@@ -72,15 +72,15 @@ func reachOf(pattern string) (reach, bool) {
 	return reach{}, false
 }
 
-// kind is a token of the walk: what it is good for, in the words of the table.
+// kind is a kind of token in the test, with its permissions in the terms of the table.
 type kind struct {
 	name     string
-	grant    *inventory.Token // nil: no token is shown, or one that is known to no one
+	grant    *inventory.Token // nil: no token, or an unknown one
 	shown    string
 	ended    bool
-	apps     bool // it reaches app web
-	machine  bool // it reaches machine ours alone
-	other    bool // or another one alone
+	apps     bool // permits app web
+	machine  bool // permits only the test's machine
+	other    bool // permits only another machine
 	readOnly bool
 	cluster  bool
 }
@@ -109,7 +109,7 @@ func kinds(now time.Time) []kind {
 	}
 }
 
-// want says in the words of the table who may what.
+// want returns the expected result according to the table.
 func (k *kind) want(to reach) bourse.Code {
 	narrow := k.machine || k.other
 	switch {
@@ -127,7 +127,7 @@ func (k *kind) want(to reach) bourse.Code {
 	return ""
 }
 
-// Every endpoint, asked with every kind of token.
+// Calls every endpoint with every kind of token.
 func TestEveryEndpointAndEveryToken(t *testing.T) {
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	book := tokenBook{}
@@ -148,7 +148,7 @@ func TestEveryEndpointAndEveryToken(t *testing.T) {
 	for _, rt := range routes {
 		to, ok := reachOf(rt.Pattern)
 		if !ok {
-			t.Errorf("%s is not in the table: who may call it?", rt.Pattern)
+			t.Errorf("%s is not in the table: add who may call it", rt.Pattern)
 			continue
 		}
 		served[rt.Pattern] = true
@@ -171,12 +171,12 @@ func TestEveryEndpointAndEveryToken(t *testing.T) {
 	}
 	for _, r := range reaches {
 		if !slices.ContainsFunc(routes, func(rt endpoint.Route) bool { return strings.Contains(rt.Pattern, " "+r.path) }) {
-			t.Errorf("the table has %s, with which no endpoint's path begins", r.path)
+			t.Errorf("the table has %s, which is not a prefix of any endpoint", r.path)
 		}
 	}
 	for _, pattern := range narrow {
 		if !served[pattern] {
-			t.Errorf("narrow has %s, which is no endpoint", pattern)
+			t.Errorf("narrow has %s, which is not an endpoint", pattern)
 		}
 	}
 }
@@ -193,7 +193,7 @@ func (appsOnly) App(_ context.Context, name bourse.AppName) (*bourse.App, error)
 	return &bourse.App{Name: name, ID: "1", Org: "acme"}, nil
 }
 
-// tokenBook is tokens in memory.
+// tokenBook is an in-memory store of tokens.
 type tokenBook map[string]*inventory.Token
 
 func (b tokenBook) Token(_ context.Context, id string) (*inventory.Token, error) { return b[id], nil }

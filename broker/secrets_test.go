@@ -22,7 +22,7 @@ import (
 
 const secretsPath = "/v1/apps/shop/secrets"
 
-// startSealing makes a broker that seals, with an app "shop".
+// startSealing starts a broker with a key for secrets and an app "shop".
 func startSealing(t *testing.T, change ...func(*broker.Config)) (*setup, *fakeSecrets, *seal.Keys) {
 	t.Helper()
 	view := newFakeSecrets()
@@ -46,7 +46,7 @@ func decode(t *testing.T, rec *httptest.ResponseRecorder, into any) {
 	}
 }
 
-func TestSecretsAreSealedAndNeverShown(t *testing.T) {
+func TestSecretsAreEncryptedAndNeverReturned(t *testing.T) {
 	s, view, keys := startSealing(t)
 	set := s.call(t, "POST", secretsPath, `{"values":{"PASSWORD":"hunter2","URL":"postgres://hunter2@db"}}`)
 	wantStatus(t, set, 200)
@@ -64,7 +64,7 @@ func TestSecretsAreSealedAndNeverShown(t *testing.T) {
 	wantStatus(t, shown, 400)
 	for _, rec := range []interface{ String() string }{set.Body, one.Body, list.Body, shown.Body, s.log} {
 		if strings.Contains(rec.String(), "hunter2") {
-			t.Errorf("the value is shown: %s", rec)
+			t.Errorf("the value is returned: %s", rec)
 		}
 	}
 	var app string
@@ -73,14 +73,14 @@ func TestSecretsAreSealedAndNeverShown(t *testing.T) {
 	}
 	stored := view.of[app]["PASSWORD"]
 	if strings.Contains(string(stored.Sealed), "hunter2") {
-		t.Error("the view has the value in clear")
+		t.Error("the view contains the value in plain text")
 	}
 	if value, err := seal.Open(keys.OfApp(app), seal.Place{App: app, Name: "PASSWORD"}, stored.Sealed); err != nil || string(value) != "hunter2" {
-		t.Errorf("opens as %q, %v", value, err)
+		t.Errorf("decrypted as %q, %v", value, err)
 	}
 }
 
-func TestVersionsOfSecretsGrow(t *testing.T) {
+func TestSecretVersionsIncrease(t *testing.T) {
 	s, _, _ := startSealing(t)
 	last := uint64(0)
 	grows := func(want bool, method, path, body string, status int) {
@@ -90,11 +90,11 @@ func TestVersionsOfSecretsGrow(t *testing.T) {
 		var out machinesapi.SecretsVersion
 		decode(t, rec, &out)
 		if (out.Version > last) != want || out.Version < last {
-			t.Fatalf("%s %s: version %d after %d, want it to grow: %t", method, path, out.Version, last, want)
+			t.Fatalf("%s %s: version %d after %d, want an increase: %t", method, path, out.Version, last, want)
 		}
 		last = out.Version
 	}
-	grows(false, "DELETE", secretsPath+"/a-random-name-that-no-one-has", "", 200) // clients learn the version so
+	grows(false, "DELETE", secretsPath+"/a-random-name-that-no-one-has", "", 200) // clients use this to learn the version
 	grows(true, "POST", secretsPath, `{"values":{"A":"1","B":"2"}}`, 200)
 	grows(false, "DELETE", secretsPath+"/nosuch", "", 200)
 	grows(false, "POST", secretsPath, `{"values":{"nosuch":null}}`, 200)
@@ -107,13 +107,13 @@ func TestVersionsOfSecretsGrow(t *testing.T) {
 	var list machinesapi.SecretList
 	decode(t, s.call(t, "GET", secretsPath, ""), &list)
 	if len(list.Secrets) != 1 || list.Secrets[0].Name != "C" {
-		t.Errorf("left: %+v", list.Secrets)
+		t.Errorf("remaining: %+v", list.Secrets)
 	}
 }
 
-// Two brokers of one view change secrets at once: none of their versions is the
-// same, and each broker's grow.
-func TestBrokersNeverGiveOneVersionTwice(t *testing.T) {
+// Two brokers with the same view change secrets at the same time. Their versions are distinct, and each broker's
+// versions increase.
+func TestBrokersNeverReuseASecretVersion(t *testing.T) {
 	view := newFakeSecrets()
 	seals, _ := sealing(view)
 	var mu sync.Mutex
@@ -142,7 +142,7 @@ func TestBrokersNeverGiveOneVersionTwice(t *testing.T) {
 	group.Wait()
 }
 
-func TestSecretsAreBounded(t *testing.T) {
+func TestSecretsAreLimited(t *testing.T) {
 	s, _, _ := startSealing(t, func(c *broker.Config) { c.Quotas = lookup.Quotas{App: lookup.Quota{Secrets: 2}} })
 	for what, c := range map[string]struct {
 		path, body string
@@ -170,7 +170,7 @@ func TestSecretsAreBounded(t *testing.T) {
 		}
 	}
 	if strings.Contains(s.log.String(), "hunter2") {
-		t.Error("the log has a value")
+		t.Error("the log contains a value")
 	}
 	unable := start(t, func(c *broker.Config) { c.Secrets = newFakeSecrets() })
 	if rec := unable.call(t, "POST", "/v1/apps/default/secrets", `{"values":{"A":"1"}}`); rec.Code != 412 || !strings.Contains(rec.Body.String(), "secrets.key") {
@@ -178,9 +178,9 @@ func TestSecretsAreBounded(t *testing.T) {
 	}
 }
 
-// Another tenant neither reads an app's secrets nor sets them, and an app that is
-// made of a name that was free again has none.
-func TestSecretsAreTheirApps(t *testing.T) {
+// Another tenant can neither read nor set an app's secrets, and a new app with the name of a deleted one has none of
+// its secrets.
+func TestSecretsBelongToTheirApp(t *testing.T) {
 	view := newFakeSecrets()
 	seals, _ := sealing(view)
 	s := start(t, seals, func(c *broker.Config) {
@@ -192,18 +192,18 @@ func TestSecretsAreTheirApps(t *testing.T) {
 	for _, c := range [][2]string{{"GET", path}, {"POST", path}, {"GET", path + "/A"}, {"POST", path + "/A"}, {"DELETE", path + "/A"}} {
 		rec := s.call(t, c[0], c[1], `{"values":{"A":"1"},"value":"1"}`, "Authorization", "Bearer eve")
 		if rec.Code != 403 || strings.Contains(rec.Body.String(), "digest") {
-			t.Errorf("%s %s of another's: %d %s", c[0], c[1], rec.Code, rec.Body)
+			t.Errorf("%s %s of another tenant's: %d %s", c[0], c[1], rec.Code, rec.Body)
 		}
 	}
 	wantStatus(t, s.call(t, "DELETE", "/v1/apps/vault", "", "Authorization", "Bearer ann"), 202)
 	if len(view.of) != 0 {
-		t.Errorf("the view keeps secrets of an app that is gone: %v", view.of)
+		t.Errorf("the view retains secrets of a deleted app: %v", view.of)
 	}
 	wantStatus(t, s.call(t, "POST", "/v1/apps", `{"name":"vault","org_slug":"evil"}`, "Authorization", "Bearer eve"), 201)
 	var list machinesapi.SecretList
 	decode(t, s.call(t, "GET", path, "", "Authorization", "Bearer eve"), &list)
 	if len(list.Secrets) != 0 {
-		t.Errorf("the next app of the name has %+v", list)
+		t.Errorf("the next app with the name has %+v", list)
 	}
 }
 
@@ -233,17 +233,17 @@ func TestFlyGoSecrets(t *testing.T) {
 	if list, err := client.ListAppSecrets(ctx, "shop", &gone.Version, false); err != nil || len(list) != 1 || list[0].Name != "A" {
 		t.Errorf("list: %+v, %v", list, err)
 	}
-	if _, err := client.ListAppSecrets(ctx, "shop", nil, true); err == nil || !strings.Contains(err.Error(), "sealed") {
+	if _, err := client.ListAppSecrets(ctx, "shop", nil, true); err == nil || !strings.Contains(err.Error(), "encrypted") {
 		t.Errorf("list with values: %v", err)
 	}
 	if _, err := client.GetAppSecrets(ctx, "shop", "B", nil, false); err == nil {
-		t.Error("a secret that was deleted is there")
+		t.Error("a deleted secret exists")
 	}
 }
 
-// An order has the latest version that is known, whatever less its client asks for;
-// a client that wants none gets none.
-func TestOrdersNameTheirSecrets(t *testing.T) {
+// An order has the latest known version, even if its client asks for an older one. A client that wants no secrets
+// gets none.
+func TestOrdersHaveTheLatestSecrets(t *testing.T) {
 	s, view, _ := startSealing(t)
 	place := func(more string) bourse.Options {
 		t.Helper()
@@ -269,15 +269,15 @@ func TestOrdersNameTheirSecrets(t *testing.T) {
 	view.mu.Lock()
 	view.getErr = errors.New("the view's file is being made again")
 	view.mu.Unlock()
-	if o := place(""); o.Secrets != 0 || o.SkipSecrets { // the worker has a view of its own
+	if o := place(""); o.Secrets != 0 || o.SkipSecrets { // the worker has its own view
 		t.Errorf("while the view cannot be read: %+v", o)
 	}
 }
 
-// Every order, update, start and restart carries the keys of its app, so that its
-// worker opens the app's secrets at later starts without a broker, also those that
-// are set later. Nothing else does: neither a question for a quote, nor another call.
-func TestWorkersAreGivenTheKeysOfTheirApps(t *testing.T) {
+// Every order, update, start and restart contains the keys of its app, so that the worker can decrypt the app's
+// secrets at later starts without a broker, including secrets that are set later. Requests for quotes and other calls
+// do not contain keys.
+func TestWorkersReceiveTheirAppsKeys(t *testing.T) {
 	view := newFakeSecrets()
 	seals, keys := sealing(view)
 	s := start(t, seals)
@@ -306,14 +306,14 @@ func TestWorkersAreGivenTheKeysOfTheirApps(t *testing.T) {
 		before := calls("w1")
 		wantStatus(t, s.call(t, "POST", one+c.verb, c.body), 200)
 		if acts := s.workers["w1"].acts; len(acts) != before+1 || !slices.Equal(acts[before].AppKeys, c.keys) {
-			t.Errorf("%s: the call has other keys than it should", c.verb)
+			t.Errorf("%s: the call has wrong keys", c.verb)
 		}
 	}
 	wantStatus(t, s.call(t, "POST", one, `{"config":`+hostConfig+`}`), 200)
 	wantStatus(t, s.call(t, "POST", one, `{"config":`+hostConfig+`,"skip_secrets":true}`), 200)
 	updates := s.workers["w1"].updates
 	if len(updates) != 2 || !slices.Equal(updates[0].AppKeys, want) || len(updates[1].AppKeys) != 0 {
-		t.Errorf("%d updates, or other keys than they should have", len(updates))
+		t.Errorf("%d updates, or wrong keys", len(updates))
 	}
 	wantStatus(t, s.call(t, "POST", tasksPath, `{"image":"host","command":["wc","-c"],"payload":"12345"}`), 200)
 	if o := s.lastOrder(t); o.Task == nil || !slices.Equal(o.AppKeys, want) {

@@ -8,9 +8,9 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// A panic is one request's failure: it is told with a request id that the log
-// has too, its cause stays in the log, and the process goes on.
-func TestAPanicEndsOneRequest(t *testing.T) {
+// A panic fails a single request. The reply contains a request ID that is also in the log, the cause is only in the
+// log, and the process continues.
+func TestPanicFailsOneRequest(t *testing.T) {
 	s := start(t)
 	m := s.machine(t, "w1", "web", bourse.StateStarted)
 	path := "/v1/apps/shop/machines/" + string(m.ID)
@@ -26,15 +26,15 @@ func TestAPanicEndsOneRequest(t *testing.T) {
 		t.Errorf("status %d, %+v", rec.Code, got)
 	}
 	if log := s.log.String(); !strings.Contains(log, "the secret of the handler") || !strings.Contains(log, got.RequestID) {
-		t.Errorf("the log has neither cause nor request:\n%s", log)
+		t.Errorf("the log lacks the cause or the request:\n%s", log)
 	}
 	if rec := s.call(t, "GET", path, ""); rec.Code != 200 {
 		t.Errorf("the next request: status %d", rec.Code)
 	}
 }
 
-// One line for a request that changes something, none for one that reads.
-func TestTheLogOfRequests(t *testing.T) {
+// A request that changes something has one line in the log, a read has none.
+func TestRequestLog(t *testing.T) {
 	s := start(t)
 	s.call(t, "POST", createPath, `{"config":`+hostConfig+`}`)
 	s.call(t, "GET", createPath, "")
@@ -52,8 +52,8 @@ func TestTheLogOfRequests(t *testing.T) {
 	}
 }
 
-// A panic on the way to one of several workers is that worker's silence.
-func TestAPanicAmongMany(t *testing.T) {
+// A panic in the call of one of several workers counts as no answer from that worker.
+func TestPanicInOneOfManyCalls(t *testing.T) {
 	s := startBlind(t)
 	s.machine(t, "w1", "a", bourse.StateStarted)
 	s.workers["w2"].set(func(string) error { panic("bad answer") })

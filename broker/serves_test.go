@@ -6,9 +6,8 @@ import (
 	"testing"
 )
 
-// TestServicesThatCannotBeServed are refused with a sentence, at create, update and
-// quote alike; the same for an image, whose machines may have a network of their
-// own, goes.
+// TestServicesThatCannotBeServed checks that create, update and quote reject such services with a sentence. For an
+// image, whose machines may have a network of their own, they are accepted.
 func TestServicesThatCannotBeServed(t *testing.T) {
 	config := func(services string) string {
 		return `{"region":"gru","config":` + strings.Replace(hostConfig, "{", `{"services":`+services+`,`, 1) + `}`

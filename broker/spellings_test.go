@@ -9,7 +9,7 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// TestSpellings: clients write one thing in several ways, and all are understood.
+// Clients encode the same request in several ways, and all of them are accepted.
 func TestSpellings(t *testing.T) {
 	config := func(more string) string {
 		return `{"config":{"image":"host","init":{"exec":["true"]},` + more + `}}`
@@ -39,7 +39,7 @@ func TestSpellings(t *testing.T) {
 		{"/restart?timeout=5x", ``, 400},
 		{"/restart?force_stop=maybe", ``, 400},
 		{"/lease?ttl=30", ``, 201},
-		{"/lease/?ttl=30", ``, 201}, // as the Terraform provider sends it
+		{"/lease/?ttl=30", ``, 201}, // as sent by the Terraform provider
 		{"/lease", `{"ttl":30}`, 201},
 		{"/lease", `{"ttl":"30"}`, 400},
 		{"/v1/apps/shop/machines", config(`"stop_config":{"timeout":"5s","signal":"SIGTERM"}`), 200},
@@ -66,8 +66,7 @@ func TestSpellings(t *testing.T) {
 	}
 }
 
-// TestIDsOfAnotherApp: what is another app's is not found below an app, whatever
-// is asked of it, and nothing happens to it.
+// Objects of another app are not found below an app, whatever the request, and are not affected.
 func TestIDsOfAnotherApp(t *testing.T) {
 	s := start(t, withTokens)
 	s.app(t, "shop", "acme")
@@ -95,6 +94,6 @@ func TestIDsOfAnotherApp(t *testing.T) {
 	s.workers["w2"].mu.Lock()
 	defer s.workers["w2"].mu.Unlock()
 	if got := s.workers["w2"].machines[lion.ID]; got.State != bourse.StateStarted || got.Lease != nil || got.Boot.Number != 1 || len(got.Config.Metadata) != 0 {
-		t.Errorf("the lion is now %+v", got)
+		t.Errorf("the other app's object is now %+v", got)
 	}
 }

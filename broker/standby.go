@@ -6,11 +6,11 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// standingBy settles an order whose machine stands by for others: it is prepared, and
-// started when one of them is lost. They must be machines of the order's app. Codes:
-// invalid, unavailable (the worker of one does not answer, and the view has not heard
-// of it). One with services waits all the same: no request starts it.
-func (h *orderHandler) standingBy(ctx context.Context, order *bourse.Order) error {
+// prepareStandby prepares an order for a standby. The machine is created without starting it, and is started when one of
+// the machines that it backs up is lost. Those must be machines of the order's app. Requests do not start a standby,
+// even if it has services. Errors: invalid, unavailable (the worker of one of the machines does not answer, and the
+// view does not have the machine).
+func (h *orderHandler) prepareStandby(ctx context.Context, order *bourse.Order) error {
 	if len(order.Config.Standbys) == 0 {
 		return nil
 	}

@@ -19,7 +19,7 @@ import (
 	"github.com/bourse-dev/bourse/workload"
 )
 
-// taskHandler serves orders for work.
+// taskHandler serves the endpoints of tasks.
 type taskHandler struct {
 	*Config
 	gate    *endpoint.Gate
@@ -34,8 +34,7 @@ func (h *taskHandler) routes() []endpoint.Route {
 	}
 }
 
-// runTask has work done and answers with its end, whatever the program said;
-// or with every refusal.
+// runTask runs a task and replies with its result, even if the program failed, or with all refusals.
 func (h *taskHandler) runTask(w http.ResponseWriter, r *endpoint.Request) error {
 	var in machinesapi.RunTask
 	if err := endpoint.DecodeTask(w, r, &in); err != nil {
@@ -51,8 +50,8 @@ func (h *taskHandler) runTask(w http.ResponseWriter, r *endpoint.Request) error 
 	return endpoint.WriteJSON(w, http.StatusOK, machinesapi.FromTask(fill.Task, fill.Again))
 }
 
-// streamTask is runTask a line at a time: that it was accepted, the answer's
-// parts as they come, the result.
+// streamTask is like runTask, but streams lines: the acceptance, the parts of the answer as they arrive, and the
+// result.
 func (h *taskHandler) streamTask(w http.ResponseWriter, r *endpoint.Request, in *machinesapi.RunTask) error {
 	out := codec.NewWriter(w)
 	fill, err := h.placeTask(w, r, r.App(), in, func(part []byte) {
@@ -65,7 +64,7 @@ func (h *taskHandler) streamTask(w http.ResponseWriter, r *endpoint.Request, in 
 		default:
 			line.OutputBase64 = part
 		}
-		_ = out.Write(line) // who has left is seen by the request's end
+		_ = out.Write(line) // if the caller has disconnected, the request's context ends
 	})
 	switch {
 	case err == nil:
@@ -79,9 +78,8 @@ func (h *taskHandler) streamTask(w http.ResponseWriter, r *endpoint.Request, in 
 	}})
 }
 
-// schedule is runTask in short: the reply's body is what the program answered.
-// When it did not, the status is 502, or 504 when its time was over, and the
-// body is that of runTask.
+// schedule is the short form of runTask: the reply's body is the program's answer. If the program fails, the status
+// is 502, or 504 if it exceeded its time limit, and the body is runTask's.
 func (h *taskHandler) schedule(w http.ResponseWriter, r *endpoint.Request) error {
 	var short machinesapi.Schedule
 	if err := endpoint.DecodeTask(w, r, &short); err != nil {
@@ -109,8 +107,7 @@ func (h *taskHandler) schedule(w http.ResponseWriter, r *endpoint.Request) error
 	return endpoint.WriteJSON(w, http.StatusBadGateway, machinesapi.FromTask(result, fill.Again))
 }
 
-// placeTask places an order for work. output, when it is not nil, receives
-// the answer's parts.
+// placeTask places an order for a task. If output is not nil, it receives the parts of the answer.
 func (h *taskHandler) placeTask(w http.ResponseWriter, r *endpoint.Request, name bourse.AppName, in *machinesapi.RunTask, output func([]byte)) (*bourse.Fill, error) {
 	order, err := h.taskOrder(r, name, in)
 	if err != nil {
@@ -125,14 +122,13 @@ func (h *taskHandler) placeTask(w http.ResponseWriter, r *endpoint.Request, name
 		return nil, placeError(&order, &decision, err)
 	case fill.Task == nil:
 		return nil, &endpoint.Reply{Order: order.ID, Err: bourse.Errorf(bourse.CodeInternal, "order %s was filled without a result", order.ID)}
-	case len(fill.Task.Sum) > 0 && !bytes.Equal(fill.Task.Sum, order.TaskSum()): // its answer is not to this payload
-		return nil, &endpoint.Reply{Order: order.ID, Err: bourse.Errorf(bourse.CodeConflict, "order %s was placed before, for other work: another payload or program", order.ID)}
+	case len(fill.Task.Sum) > 0 && !bytes.Equal(fill.Task.Sum, order.TaskSum()): // the stored answer belongs to another payload
+		return nil, &endpoint.Reply{Order: order.ID, Err: bourse.Errorf(bourse.CodeConflict, "order %s was already used for another payload or program", order.ID)}
 	}
 	return &fill, nil
 }
 
-// taskOrder makes an order of a request. Codes: invalid, not_found (the app),
-// unavailable (no worker is known to take it).
+// taskOrder converts a request to an order. Errors: invalid, not_found (the app), unavailable (no worker is known).
 func (h *taskHandler) taskOrder(r *endpoint.Request, name bourse.AppName, in *machinesapi.RunTask) (bourse.Order, error) {
 	chosen, err := chosenID(r)
 	if err != nil {
@@ -146,7 +142,7 @@ func (h *taskHandler) taskOrder(r *endpoint.Request, name bourse.AppName, in *ma
 	if err != nil {
 		return bourse.Order{}, err
 	}
-	if config.Image != "" { // one of its own: what runs on a warm machine says nothing of that
+	if config.Image != "" { // only a cold task has its own config to validate
 		if _, err := workload.Review(&config); err != nil {
 			return bourse.Order{}, err
 		}
@@ -164,7 +160,7 @@ func (h *taskHandler) taskOrder(r *endpoint.Request, name bourse.AppName, in *ma
 		return bourse.Order{}, err
 	}
 	chosen.name(&order)
-	if !order.Warm() { // it has a machine of its own
+	if !order.Warm() { // a cold task has a machine of its own, which needs the app's secrets
 		order.Secrets, order.AppKeys, err = h.secrets.Require(r.Context(), order.App.ID, 0)
 	}
 	return order, err

@@ -18,8 +18,7 @@ const (
 	schedulePath = "/schedule"
 )
 
-// work is how a task ends: "answer:x" is answered with x, anything else with
-// the payload.
+// work determines how a task ends: "answer:x" is answered with x, anything else with the payload.
 func (c *cluster) work(order bourse.Order, m bourse.Member) *bourse.TaskResult {
 	r := &bourse.TaskResult{
 		Order: order.ID, Name: order.Task.Name, Worker: m.ID, Region: m.Region, Machine: "aaaaaa00000001", End: bourse.TaskAnswered,
@@ -39,11 +38,11 @@ func (c *cluster) work(order bourse.Order, m bourse.Member) *bourse.TaskResult {
 	return r
 }
 
-func TestTaskOnTheWire(t *testing.T) {
+func TestTaskRequestAndReply(t *testing.T) {
 	for name, c := range map[string]struct {
 		body string
 		want bourse.TaskOrder
-		out  string // of the reply, what depends on the payload
+		out  string // the part of the reply that depends on the payload
 	}{
 		"JSON": {
 			`{"task":"inc","payload": {"N": 41},"timeout":"2s"}`,
@@ -83,15 +82,14 @@ func TestTaskOnTheWire(t *testing.T) {
 				t.Errorf("headers %v", rec.Header())
 			}
 			if log := s.log.String(); strings.Contains(log, "41") && strings.Contains(log, "payload") {
-				t.Errorf("the payload is in the log: %s", log)
+				t.Errorf("the log contains the payload: %s", log)
 			}
 		})
 	}
 }
 
-// Whatever its program said, a task that was run is 200; in short form the
-// status says it.
-func TestTasksThatAreNotAnswered(t *testing.T) {
+// The reply to a task that was run is 200, even if it failed. In the short form, the status shows the failure.
+func TestFailedTasks(t *testing.T) {
 	s := start(t)
 	s.app(t, "shop", "personal")
 	for task, status := range map[string]int{"fails": http.StatusBadGateway, "hangs": http.StatusGatewayTimeout} {
@@ -108,8 +106,8 @@ func TestTasksThatAreNotAnswered(t *testing.T) {
 	}
 }
 
-// With Accept: application/x-ndjson the answer comes as it is written.
-func TestATaskStreams(t *testing.T) {
+// With Accept: application/x-ndjson, the answer is streamed as it is written.
+func TestTaskStream(t *testing.T) {
 	s := start(t)
 	s.app(t, "shop", "personal")
 	rec := s.call(t, http.MethodPost, tasksPath, `{"task":"inc","payload":"text"}`, "Accept", "application/x-ndjson")
@@ -126,7 +124,7 @@ func TestATaskStreams(t *testing.T) {
 	if last := decodeBody[machinesapi.TaskLine](t, []byte(lines[3])); last.Result == nil || !last.Result.OK || last.Result.ID != id {
 		t.Errorf("the last line is %s", lines[3])
 	}
-	for _, w := range s.workers { // before the first line an error is a reply of its own
+	for _, w := range s.workers { // an error before the first line is a regular reply
 		w.full = true
 	}
 	if rec := s.call(t, http.MethodPost, tasksPath, `{"task":"inc"}`, "Accept", "application/x-ndjson"); rec.Code != http.StatusUnprocessableEntity {
@@ -134,9 +132,8 @@ func TestATaskStreams(t *testing.T) {
 	}
 }
 
-// A task with a program of its own is an order for a machine that does nothing
-// else.
-func TestColdTaskOnTheWire(t *testing.T) {
+// A task with its own program is an order for a machine that runs only the task.
+func TestColdTaskRequest(t *testing.T) {
 	s := start(t)
 	s.app(t, "shop", "personal")
 	rec := s.call(t, http.MethodPost, tasksPath, `{"image":"host","command":["wc","-c"],"env":{"A":"b"},"payload":"12345","requirements":{"slots":2}}`)
@@ -173,8 +170,8 @@ func TestSchedule(t *testing.T) {
 	}
 }
 
-// An order's id of the caller's own makes the order a repetition.
-func TestATasksOrderID(t *testing.T) {
+// An order ID that the caller has chosen makes the order repeatable.
+func TestTaskOrderID(t *testing.T) {
 	s := start(t)
 	shop, first := s.app(t, "shop", "personal"), bourse.DefaultApp(bourse.App{})
 	for path, app := range map[string]bourse.App{tasksPath: shop, schedulePath: first} {
@@ -194,43 +191,43 @@ func TestHostileTasks(t *testing.T) {
 	long := strings.Repeat("x", 2<<20)
 	slots := func(s string) string { return `{"Task":"inc","Requirements":{"Slots":` + s + `}}` }
 	for name, c := range map[string]struct{ path, body string }{
-		"empty":                 {tasksPath, ``},
-		"not JSON":              {tasksPath, `hello`},
-		"null":                  {tasksPath, `null`},
-		"an array":              {schedulePath, `[]`},
-		"no task":               {tasksPath, `{"payload":1}`},
-		"a number for a task":   {tasksPath, `{"task":7}`},
-		"dots":                  {tasksPath, `{"task":"a.b"}`},
-		"a wildcard":            {tasksPath, `{"task":"a*"}`},
-		"a greater-than":        {schedulePath, `{"Task":">"}`},
-		"a space":               {schedulePath, `{"Task":"a b"}`},
-		"a newline":             {schedulePath, `{"Task":"a\nb"}`},
-		"a path":                {tasksPath, `{"task":"../x"}`},
-		"a long name":           {tasksPath, `{"task":"` + long[:100] + `"}`},
-		"a large payload":       {tasksPath, `{"task":"inc","payload":"` + long + `"}`},
-		"task and image":        {tasksPath, `{"task":"inc","image":"host","command":["true"]}`},
-		"task and command":      {tasksPath, `{"task":"inc","command":["true"]}`},
-		"host without command":  {tasksPath, `{"image":"host"}`},
-		"a command with a NUL":  {tasksPath, `{"image":"host","command":["a\u0000"]}`},
-		"guest negative":        {tasksPath, `{"image":"host","command":["true"],"guest":{"cpus":-1}}`},
-		"two payloads":          {tasksPath, `{"task":"inc","payload":1,"payload_base64":"AA=="}`},
-		"base64 that is none":   {tasksPath, `{"task":"inc","payload_base64":"***"}`},
-		"timeout negative":      {tasksPath, `{"task":"inc","timeout":"-1s"}`},
-		"timeout enormous":      {tasksPath, `{"task":"inc","timeout":"9000h"}`},
-		"timeout overflows":     {tasksPath, `{"task":"inc","timeout":1e30}`},
-		"timeout nonsense":      {tasksPath, `{"task":"inc","timeout":"soon"}`},
-		"slots zero":            {schedulePath, slots("0")},
-		"slots negative":        {schedulePath, slots("-3")},
-		"slots fraction":        {schedulePath, slots("1.5")},
-		"slots enormous":        {schedulePath, slots("9223372036854775807")},
-		"slots past every int":  {schedulePath, slots("1e400")},
-		"slots text":            {schedulePath, slots(`"2"`)},
-		"slots empty text":      {schedulePath, slots(`""`)},
-		"region unknown":        {schedulePath, `{"Task":"inc","Requirements":{"Region":"xyz"}}`},
-		"region with spaces":    {tasksPath, `{"task":"inc","region":"g r u"}`},
-		"requirement zero":      {tasksPath, `{"task":"inc","requirements":{"slots":0}}`},
-		"requirement bad name":  {tasksPath, `{"task":"inc","requirements":{"a b":1}}`},
-		"requirement no number": {tasksPath, `{"task":"inc","requirements":{"slots":[1]}}`},
+		"empty":                {tasksPath, ``},
+		"not JSON":             {tasksPath, `hello`},
+		"null":                 {tasksPath, `null`},
+		"an array":             {schedulePath, `[]`},
+		"no task":              {tasksPath, `{"payload":1}`},
+		"a number for a task":  {tasksPath, `{"task":7}`},
+		"dots":                 {tasksPath, `{"task":"a.b"}`},
+		"a wildcard":           {tasksPath, `{"task":"a*"}`},
+		"a greater-than":       {schedulePath, `{"Task":">"}`},
+		"a space":              {schedulePath, `{"Task":"a b"}`},
+		"a newline":            {schedulePath, `{"Task":"a\nb"}`},
+		"a path":               {tasksPath, `{"task":"../x"}`},
+		"a long name":          {tasksPath, `{"task":"` + long[:100] + `"}`},
+		"a large payload":      {tasksPath, `{"task":"inc","payload":"` + long + `"}`},
+		"task and image":       {tasksPath, `{"task":"inc","image":"host","command":["true"]}`},
+		"task and command":     {tasksPath, `{"task":"inc","command":["true"]}`},
+		"host without command": {tasksPath, `{"image":"host"}`},
+		"a command with a NUL": {tasksPath, `{"image":"host","command":["a\u0000"]}`},
+		"guest negative":       {tasksPath, `{"image":"host","command":["true"],"guest":{"cpus":-1}}`},
+		"two payloads":         {tasksPath, `{"task":"inc","payload":1,"payload_base64":"AA=="}`},
+		"base64 that is none":  {tasksPath, `{"task":"inc","payload_base64":"***"}`},
+		"timeout negative":     {tasksPath, `{"task":"inc","timeout":"-1s"}`},
+		"timeout enormous":     {tasksPath, `{"task":"inc","timeout":"9000h"}`},
+		"timeout overflows":    {tasksPath, `{"task":"inc","timeout":1e30}`},
+		"timeout nonsense":     {tasksPath, `{"task":"inc","timeout":"soon"}`},
+		"slots zero":           {schedulePath, slots("0")},
+		"slots negative":       {schedulePath, slots("-3")},
+		"slots fraction":       {schedulePath, slots("1.5")},
+		"slots enormous":       {schedulePath, slots("9223372036854775807")},
+		"slots past every int": {schedulePath, slots("1e400")},
+		"slots text":           {schedulePath, slots(`"2"`)},
+		"slots empty text":     {schedulePath, slots(`""`)},
+		"region unknown":       {schedulePath, `{"Task":"inc","Requirements":{"Region":"xyz"}}`},
+		"region with spaces":   {tasksPath, `{"task":"inc","region":"g r u"}`},
+		"requirement zero":     {tasksPath, `{"task":"inc","requirements":{"slots":0}}`},
+		"requirement bad name": {tasksPath, `{"task":"inc","requirements":{"a b":1}}`},
+		"invalid requirement":  {tasksPath, `{"task":"inc","requirements":{"slots":[1]}}`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := start(t)
@@ -273,13 +270,12 @@ func FuzzSchedule(f *testing.F) {
 func soundTask(t *testing.T, s *setup) {
 	order := s.lastOrder(t)
 	if err := order.Validate(); err != nil || order.Task == nil {
-		t.Fatalf("an order that is none was placed: %+v, %v", order, err)
+		t.Fatalf("an invalid order was placed: %+v, %v", order, err)
 	}
 }
 
-// What /schedule does not know is a requirement like any other: it is asked of
-// the workers, who refuse what they do not know.
-func TestScheduleAsksForEveryRequirement(t *testing.T) {
+// Unknown members of /schedule are requirements. They are sent to the workers, which refuse unknown ones.
+func TestScheduleSendsEveryRequirement(t *testing.T) {
 	s := start(t)
 	s.call(t, http.MethodPost, schedulePath, `{"Task":"inc","Requirements":{"Region":"gru","Slots":2,"Zone":"b","tapes":3,"Nothing":null}}`)
 	want := bourse.Requirements{"slots": {Count: 2}, "zone": {Label: "b"}, "tapes": {Count: 3}}

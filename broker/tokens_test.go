@@ -16,7 +16,7 @@ import (
 	"github.com/bourse-dev/bourse/view/inventory"
 )
 
-// tokenBook is the tokens that were made, in memory.
+// tokenBook is an in-memory store of created tokens.
 type tokenBook struct {
 	mu      sync.Mutex
 	tokens  []inventory.Token
@@ -56,7 +56,7 @@ func (b *tokenBook) issued(now func() time.Time) *endpoint.Issued {
 	return endpoint.NewIssued(b, b.changed, func() bool { return !b.young }, now)
 }
 
-// both are tokens of a file and those that were made.
+// both combines the tokens of a file and created ones.
 type both struct {
 	tokenMap
 	*endpoint.Issued
@@ -69,8 +69,8 @@ func (b both) Identify(ctx context.Context, token string) (endpoint.Identity, er
 	return b.Issued.Identify(ctx, token)
 }
 
-// issuing is a broker that makes tokens, whose file has one for everything and two of
-// acme, with apps shop and till of acme and zoo of another.
+// issuing is a broker that creates tokens. Its file has a token for the whole cluster and two of acme; the apps shop
+// and till belong to acme, and zoo to another organization.
 func issuing(t *testing.T, now *time.Time) (*setup, *tokenBook) {
 	book := &tokenBook{changed: make(chan struct{}, 1)}
 	s := start(t, func(c *broker.Config) {
@@ -90,32 +90,32 @@ func issuing(t *testing.T, now *time.Time) (*setup, *tokenBook) {
 	return s, book
 }
 
-// with calls as who has a token.
+// with sends a request with a token.
 func (s *setup) with(t *testing.T, token, method, path, body string) (int, []byte) {
 	t.Helper()
 	rec := s.call(t, method, path, body, "Authorization", "Bearer "+token)
 	return rec.Code, rec.Body.Bytes()
 }
 
-// token makes one.
+// token creates a token.
 func (s *setup) token(t *testing.T, by, body string) machinesapi.Token {
 	t.Helper()
 	status, reply := s.with(t, by, "POST", "/v1/tokens", body)
 	if status != http.StatusCreated {
-		t.Fatalf("make %s: status %d: %s", body, status, reply)
+		t.Fatalf("create %s: status %d: %s", body, status, reply)
 	}
 	return decodeBody[machinesapi.Token](t, reply)
 }
 
-// created places an order of an app for everything's token.
+// created places an order for an app with the cluster's token.
 func (s *setup) created(t *testing.T, app string) machinesapi.Machine {
 	t.Helper()
 	_, reply := s.with(t, "root", "POST", "/v1/apps/"+app+"/machines", `{"config":`+hostConfig+`}`)
 	return decodeBody[machinesapi.Machine](t, reply)
 }
 
-// No one makes a token that reaches further than their own.
-func TestATokenReachesNoFurtherThanItsMaker(t *testing.T) {
+// A token can never create one that permits more than itself.
+func TestTokenCannotExceedItsCreator(t *testing.T) {
 	s, _ := issuing(t, nil)
 	shop, till := s.created(t, "shop"), s.created(t, "till")
 	of := func(body string) string {
@@ -172,13 +172,13 @@ func TestATokenReachesNoFurtherThanItsMaker(t *testing.T) {
 				token = made[by]
 			}
 			if got, reply := s.with(t, token, "POST", "/v1/tokens", of(c.body)); got != want {
-				t.Errorf("%s makes %s: status %d, want %d: %s", by, c.body, got, want, reply)
+				t.Errorf("%s creates %s: status %d, want %d: %s", by, c.body, got, want, reply)
 			}
 		}
 	}
 }
 
-// A token outlives neither its time nor the one that it was made with.
+// A token is invalid after its expiry, and cannot expire after the token with which it was created.
 func TestTokensExpireByTheBrokersClock(t *testing.T) {
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	s, _ := issuing(t, &now)
@@ -187,27 +187,27 @@ func TestTokensExpireByTheBrokersClock(t *testing.T) {
 		t.Errorf("expires at %v, want %v", hour.ExpiresAt, want)
 	}
 	if status, reply := s.with(t, hour.Token, "POST", "/v1/tokens", `{"expiry":"2h"}`); status != 400 {
-		t.Errorf("longer than what makes it: status %d: %s", status, reply)
+		t.Errorf("longer than its creator: status %d: %s", status, reply)
 	}
 	child := s.token(t, hour.Token, `{}`)
 	if child.ExpiresAt == nil || !child.ExpiresAt.Equal(*hour.ExpiresAt) || child.MadeWith != hour.ID || child.MadeBy != "token" {
-		t.Errorf("what it makes is %+v", child)
+		t.Errorf("the token that it creates is %+v", child)
 	}
 	for _, token := range []string{hour.Token, child.Token} {
 		if status, _ := s.with(t, token, "GET", "/v1/apps", ""); status != 200 {
-			t.Errorf("before its end: status %d", status)
+			t.Errorf("before its expiry: status %d", status)
 		}
 	}
 	now = now.Add(time.Hour)
 	for _, token := range []string{hour.Token, child.Token} {
 		status, reply := s.with(t, token, "GET", "/v1/apps", "")
 		if status != 401 || !strings.Contains(string(reply), "Authenticate: token validation error: token ") || !strings.Contains(string(reply), "has expired") {
-			t.Errorf("at its end: status %d: %s", status, reply)
+			t.Errorf("at its expiry: status %d: %s", status, reply)
 		}
 	}
 }
 
-// Who may see and revoke which, and what is left of those that were made with it.
+// Which tokens a caller can see and revoke, and what happens to the tokens created with them.
 func TestRevoke(t *testing.T) {
 	s, book := issuing(t, nil)
 	admin := s.token(t, "acme", `{"name":"admin"}`)
@@ -223,14 +223,14 @@ func TestRevoke(t *testing.T) {
 		for _, one := range decodeBody[machinesapi.TokenList](t, reply).Tokens {
 			got = append(got, one.Name)
 			if one.Token != "" {
-				t.Error("a list has a token in it")
+				t.Error("a list contains a token")
 			}
 		}
 		if status != 200 || strings.Join(got, " ") != want {
 			t.Errorf("%s sees %v, want %s", by, got, want)
 		}
 		if book.tokens[0].Digest != "" && strings.Contains(string(reply), book.tokens[0].Digest) {
-			t.Error("a list has a digest in it")
+			t.Error("a list contains a digest")
 		}
 	}
 	revoke := func(by, id, query string, want int) machinesapi.RevokedToken {
@@ -257,23 +257,23 @@ func TestRevoke(t *testing.T) {
 		t.Errorf("again: %+v", got)
 	}
 	if status, reply := s.with(t, admin.Token, "GET", "/v1/apps", ""); status != 401 || !strings.Contains(string(reply), "was revoked") {
-		t.Errorf("it is good still: %d %s", status, reply)
+		t.Errorf("it is still valid: %d %s", status, reply)
 	}
 	if status, _ := s.with(t, ci.Token, "GET", "/v1/apps", ""); status != 200 {
-		t.Errorf("what it made is gone with it: %d", status)
+		t.Errorf("the token created with it is invalid, too: %d", status)
 	}
 	if got := revoke("acme", admin.ID, "?made=true", 200); len(got.Revoked) != 2 || len(got.Left) != 0 {
-		t.Errorf("with what it made: %+v", got)
+		t.Errorf("with the tokens created with it: %+v", got)
 	}
 	for _, token := range []string{ci.Token, job.Token} {
 		if status, _ := s.with(t, token, "GET", "/v1/apps", ""); status != 401 {
-			t.Errorf("what it made is good still: %d", status)
+			t.Errorf("the token created with it is still valid: %d", status)
 		}
 	}
 }
 
-// A token of machines sees and touches those alone, and a list shows no others.
-func TestATokenOfAMachine(t *testing.T) {
+// A machine token can only see and change its machines, and lists contain no others.
+func TestMachineToken(t *testing.T) {
 	s, _ := issuing(t, nil)
 	mine, other, till := s.created(t, "shop"), s.created(t, "shop"), s.created(t, "till")
 	token := s.token(t, "acme", `{"apps":["shop"],"machines":["`+string(mine.ID)+`"]}`).Token
@@ -312,13 +312,13 @@ func TestATokenOfAMachine(t *testing.T) {
 	}
 	_, reply := s.with(t, reads, "GET", "/v1/tokens/current", "")
 	if now := decodeBody[machinesapi.CurrentTokens](t, reply).Tokens; len(now) != 1 || now[0].Restricted != string(mine.ID) || now[0].Org != "acme" || !now[0].ReadOnly {
-		t.Errorf("it is told to be %s", reply)
+		t.Errorf("it is described as %s", reply)
 	}
 }
 
-// A broker that does not know all tokens yet does not call one unknown, and a token
-// of the file is good at once.
-func TestANewBrokerCallsNoTokenUnknown(t *testing.T) {
+// A broker that does not know all tokens yet does not reject a token as unknown. A token from the file is valid
+// immediately.
+func TestNewBrokerRejectsNoToken(t *testing.T) {
 	s, book := issuing(t, nil)
 	token := endpoint.NewToken()
 	if status, _ := s.with(t, token, "GET", "/v1/apps", ""); status != 401 {
@@ -335,7 +335,7 @@ func TestANewBrokerCallsNoTokenUnknown(t *testing.T) {
 
 func TestDeployToken(t *testing.T) {
 	s, _ := issuing(t, nil)
-	status, reply := s.with(t, "acme", "POST", "/v1/apps/shop/deploy_token", `{"expiry":"175200h"}`) // as clients ask for it
+	status, reply := s.with(t, "acme", "POST", "/v1/apps/shop/deploy_token", `{"expiry":"175200h"}`) // as clients request it
 	token := decodeBody[machinesapi.NewDeployToken](t, reply).Token
 	if status != 200 || token == "" {
 		t.Fatalf("status %d: %s", status, reply)
@@ -347,8 +347,8 @@ func TestDeployToken(t *testing.T) {
 	}
 }
 
-// An organization cannot fill everyone's view with tokens.
-func TestTokensAreBounded(t *testing.T) {
+// The number of an organization's tokens in the view is limited.
+func TestTokensAreLimited(t *testing.T) {
 	s, book := issuing(t, nil)
 	for range 1000 {
 		book.tokens = append(book.tokens, inventory.Token{ID: endpoint.NewToken(), Org: "acme"})

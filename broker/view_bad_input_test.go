@@ -12,8 +12,7 @@ import (
 	"github.com/bourse-dev/bourse/view/query"
 )
 
-// realQueries asks a real view. A subscription ends with its first line, since no one
-// reads on.
+// realQueries queries a real view. A subscription ends with its first line, because nobody reads further.
 type realQueries struct{ *query.Engine }
 
 var _ broker.Queries = realQueries{}
@@ -24,7 +23,7 @@ func (q realQueries) Subscribe(w http.ResponseWriter, r *http.Request) error {
 	return q.Engine.Subscribe(&lastLine{w, cancel}, r.WithContext(ctx))
 }
 
-// lastLine ends what writes to it at its first line.
+// lastLine stops the writer after its first line.
 type lastLine struct {
 	http.ResponseWriter
 	end context.CancelFunc
@@ -37,7 +36,7 @@ func (l *lastLine) Write(b []byte) (int, error) {
 	return l.ResponseWriter.Write(b)
 }
 
-// askRealView answers questions about an empty view until the test ends.
+// askRealView answers queries of an empty view until the test ends.
 func askRealView(t *testing.T) broker.Queries {
 	t.Helper()
 	if err := query.BoundMemory(); err != nil { // before any view is opened

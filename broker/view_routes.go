@@ -11,25 +11,24 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// Queries answers people's questions about the view. Its handlers bound what
-// they read and write, flush what they stream, and return when the request's
-// context ends. An error that they return before the first byte is the reply;
-// after it, the connection ends there.
+// Queries runs SQL queries of the view. Its handlers limit what they read and write, flush streams, and return when
+// the request's context ends. An error before the first byte is returned for the caller to write; a later error ends
+// the connection.
 type Queries interface {
-	// Query answers POST /v1/view/queries.
+	// Query serves POST /v1/view/queries.
 	Query(w http.ResponseWriter, r *http.Request) error
-	// Subscribe answers POST /v1/view/subscriptions.
+	// Subscribe serves POST /v1/view/subscriptions.
 	Subscribe(w http.ResponseWriter, r *http.Request) error
-	// Resume answers GET /v1/view/subscriptions/{id}.
+	// Resume serves GET /v1/view/subscriptions/{id}.
 	Resume(w http.ResponseWriter, r *http.Request) error
 }
 
-// errNoQueries is the error of a broker that was made without them.
+// errNoQueries returns the error of a broker that cannot query the view.
 func errNoQueries() error {
-	return bourse.Errorf(bourse.CodeUnavailable, "this broker has no view to ask")
+	return bourse.Errorf(bourse.CodeUnavailable, "this broker has no view to query")
 }
 
-// viewHandler serves the view to those who run the cluster.
+// viewHandler serves the view to operators of the cluster.
 type viewHandler struct {
 	*Config
 
@@ -52,7 +51,7 @@ func (h *viewHandler) ask(do func(Queries, http.ResponseWriter, *http.Request) e
 			return errNoQueries()
 		}
 		r.Body = http.MaxBytesReader(w, r.Body, machinesapi.MaxBody)
-		if r.Method == http.MethodPost { // a new question; a resumed one continues with changes
+		if r.Method == http.MethodPost { // a new query; a resumed subscription only receives changes
 			lookup.AwaitView(r.Context(), h.machines, h.volumes)
 		}
 		return do(h.Queries, w, r.Request)
@@ -65,13 +64,12 @@ func (h *viewHandler) viewHealth(w http.ResponseWriter, r *endpoint.Request) err
 	}
 	health := machinesapi.CompareViews(append(h.Health(r.Context()), h.missing(r.Context())...), h.Now())
 	for i := range health.Members {
-		health.Members[i].Heads = nil // they were for the comparison: a list for each of many members
+		health.Members[i].Heads = nil // heads are needed only for the comparison, and are large in a large cluster
 	}
 	return endpoint.WriteJSON(w, http.StatusOK, health)
 }
 
-// missing returns the workers that should be members and are not: those that were
-// stopped are not missed.
+// missing returns the workers that should be members but are not. Stopped workers are not included.
 func (h *viewHandler) missing(ctx context.Context) []machinesapi.MemberHealth {
 	var out []machinesapi.MemberHealth
 	_, absent := h.Directory.All()

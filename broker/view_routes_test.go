@@ -17,11 +17,11 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// queries answers every question with one line for each word of its body; a
-// subscription goes on with each value of next.
+// queries answers every query with one line for each word of its body. A subscription continues with each value of
+// next.
 type queries struct {
 	next chan string
-	err  error // instead of, or after, the lines
+	err  error // returned instead of, or after, the lines
 }
 
 var _ broker.Queries = (*queries)(nil)
@@ -68,7 +68,7 @@ func startQueries(t testing.TB, q *queries) *setup {
 	})
 }
 
-func TestTheViewIsForClusterTokens(t *testing.T) {
+func TestViewRequiresClusterToken(t *testing.T) {
 	s := startQueries(t, &queries{})
 	for _, c := range []struct{ method, path, want string }{
 		{"POST", "/v1/view/queries", "a\nb\n"},
@@ -87,7 +87,7 @@ func TestTheViewIsForClusterTokens(t *testing.T) {
 	}
 }
 
-func TestErrorsOfTheView(t *testing.T) {
+func TestViewErrors(t *testing.T) {
 	t.Run("before the first line", func(t *testing.T) {
 		s := startQueries(t, &queries{err: bourse.Errorf(bourse.CodeInvalid, "near \"selec\": syntax error")})
 		rec := s.call(t, "POST", "/v1/view/queries", "", "Authorization", "Bearer root")
@@ -113,7 +113,7 @@ func TestErrorsOfTheView(t *testing.T) {
 	})
 }
 
-// subscribe opens a subscription whose first line is there already.
+// subscribe opens a subscription whose first line is already available.
 func subscribe(t *testing.T, q *queries) *http.Response {
 	t.Helper()
 	server := httptest.NewServer(startQueries(t, q).handler)
@@ -147,12 +147,12 @@ func TestSubscriptionsStream(t *testing.T) {
 	}
 }
 
-// A stream that breaks does not look like one that ends.
-func TestABrokenStreamIsSeenToBreak(t *testing.T) {
+// A broken stream can be distinguished from one that has ended.
+func TestBrokenStreamIsDetected(t *testing.T) {
 	q := &queries{next: make(chan string, 1)}
 	body := subscribe(t, q).Body //nolint:bodyclose // subscribe closes it
 	q.next <- "break"
 	if got, err := io.ReadAll(body); err == nil {
-		t.Errorf("the stream ended as if it were whole: %q", got)
+		t.Errorf("the stream ended as if it were complete: %q", got)
 	}
 }

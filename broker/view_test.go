@@ -15,7 +15,7 @@ import (
 	"github.com/bourse-dev/bourse/view/inventory"
 )
 
-const heardAt = "2026-03-04T12:00:00Z" // of every worker, in the fake view
+const heardAt = "2026-03-04T12:00:00Z" // for every worker, in the fake view
 
 func (s *setup) asked(call string) int {
 	n := 0
@@ -25,13 +25,13 @@ func (s *setup) asked(call string) int {
 	return n
 }
 
-// machines returns the list as it is shown.
+// machines returns the list in its JSON form.
 func (s *setup) machines(t testing.TB, query string) []machinesapi.Machine {
 	t.Helper()
 	return s.listed(t, "/v1/apps/shop/machines"+query)
 }
 
-// viewed returns the list for which no owner is asked.
+// viewed returns a list for which no owner is asked.
 func (s *setup) viewed(t testing.TB, query string) []machinesapi.Machine {
 	t.Helper()
 	return s.listed(t, "/v1/machines"+query)
@@ -46,7 +46,7 @@ func (s *setup) listed(t testing.TB, path string) []machinesapi.Machine {
 	return decodeBody[[]machinesapi.Machine](t, rec.Body.Bytes())
 }
 
-func TestAListAsksNoWorker(t *testing.T) {
+func TestListAsksNoWorker(t *testing.T) {
 	s := start(t)
 	s.machine(t, "w1", "a", bourse.StateStarted)
 	s.machine(t, "w3", "b", bourse.StateStarted)
@@ -75,8 +75,8 @@ func TestHostStatus(t *testing.T) {
 	}
 }
 
-// What the view lacks, or may lack, is asked of the workers.
-func TestTheWorkersAreAskedBesideAPoorView(t *testing.T) {
+// Objects that the view does not contain, or may not contain, are requested from the workers.
+func TestWorkersAreAskedIfTheViewIsIncomplete(t *testing.T) {
 	for name, spoil := range map[string]func(*fakeView){
 		"not synced":            func(v *fakeView) { v.unsynced = true },
 		"not synced, and empty": func(v *fakeView) { v.unsynced, v.frozen = true, true },
@@ -102,9 +102,9 @@ func TestTheWorkersAreAskedBesideAPoorView(t *testing.T) {
 	}
 }
 
-// A worker that is asked and does not answer is unreachable, whatever an
-// unsynced view says; one that answers has the last word.
-func TestAnswersAndAnOldViewTogether(t *testing.T) {
+// A worker that is asked and does not answer is unreachable, whatever an unsynced view contains. If it answers, its
+// answer takes precedence.
+func TestAnswersTakePrecedenceOverAnOldView(t *testing.T) {
 	s := start(t)
 	gone := s.machine(t, "w1", "a", bourse.StateStarted)
 	s.machine(t, "w2", "b", bourse.StateStarted)
@@ -125,7 +125,7 @@ func TestAnswersAndAnOldViewTogether(t *testing.T) {
 	}
 }
 
-func TestDestroyedMachinesAreAskedOfTheirWorkers(t *testing.T) {
+func TestDestroyedMachinesComeFromWorkers(t *testing.T) {
 	s := start(t)
 	s.machine(t, "w1", "a", bourse.StateStarted)
 	s.machine(t, "w2", "b", bourse.StateDestroyed)
@@ -140,8 +140,8 @@ func TestDestroyedMachinesAreAskedOfTheirWorkers(t *testing.T) {
 	}
 }
 
-// A member must not speak for another's machines.
-func TestARowOfAnothersMachineIsNotShown(t *testing.T) {
+// A member's row of another worker's machine is ignored.
+func TestRowOfAnotherWorkersMachineIsIgnored(t *testing.T) {
 	s := start(t)
 	m := s.machine(t, "w1", "a", bourse.StateStarted)
 	s.view.freeze()
@@ -156,13 +156,13 @@ func TestARowOfAnothersMachineIsNotShown(t *testing.T) {
 	}
 }
 
-// A machine whose worker is lost or silent is shown as the view last heard of
-// it; nothing can be done to it, and the reason names the worker.
-func TestAMachineOfALostWorker(t *testing.T) {
+// A machine whose worker is lost or does not answer is shown as the view last received it. Operations on it fail with
+// an error that names the worker.
+func TestMachineOfALostWorker(t *testing.T) {
 	for name, lose := range map[string]func(*setup){
-		"no member any more": func(s *setup) { s.lose("w2") },
-		"refuses":            func(s *setup) { s.workers["w2"].silence(errDown) },
-		"hangs":              func(s *setup) { s.workers["w2"].silence(errLost) },
+		"not a member anymore": func(s *setup) { s.lose("w2") },
+		"refuses":              func(s *setup) { s.workers["w2"].silence(errDown) },
+		"hangs":                func(s *setup) { s.workers["w2"].silence(errLost) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := start(t)
@@ -212,9 +212,9 @@ func TestDeleteAppCountsLostWorkers(t *testing.T) {
 	}
 }
 
-// A name that was made through another broker a moment ago is found at the
-// workers, and names that do not exist do not keep them busy.
-func TestASecondLookForAnApp(t *testing.T) {
+// An app that was created through another broker a moment ago is found on the workers. Requests for missing apps do
+// not overload the workers.
+func TestSecondLookupOfAnApp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := start(t)
 		s.app(t, "shop", "personal")
@@ -230,22 +230,21 @@ func TestASecondLookForAnApp(t *testing.T) {
 			time.Sleep(time.Millisecond)
 		}
 		if n := (s.asked("app/list") - before) / len(s.workers); n < 10 || n > 25 {
-			t.Errorf("%d looks in a second", n)
+			t.Errorf("%d lookups in a second", n)
 		}
 	})
 }
 
-// TestInvariant8TheViewIsAHint: a view that lags, lies or is gone never hides
-// the truth about one machine, nor makes an order go wrong.
+// A view that is outdated, wrong or unreadable never hides the state of a single machine, and does not affect orders.
 func TestInvariant8TheViewIsAHint(t *testing.T) {
 	for name, spoil := range map[string]func(*fakeView){
 		"wiped": func(v *fakeView) { v.frozen = true; clear(v.rows); clear(v.apps) },
 		"old":   func(v *fakeView) { v.copy(); v.frozen = true },
-		"says that all hosts are lost": func(v *fakeView) {
+		"shows all hosts as lost": func(v *fakeView) {
 			v.status = map[bourse.WorkerID]machinesapi.HostStatus{"w1": "unreachable", "w2": "unreachable", "w3": "unreachable"}
 		},
 		"cannot be read": func(v *fakeView) { v.err = errors.New("database disk image is malformed") },
-		"has nonsense": func(v *fakeView) {
+		"contains wrong rows": func(v *fakeView) {
 			v.copy()
 			v.frozen = true
 			for id, l := range v.rows {

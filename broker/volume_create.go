@@ -13,8 +13,7 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// createVolume places an order for a volume and answers with the volume that
-// filled it, or with every refusal.
+// createVolume places an order for a volume. It replies with the volume that filled it, or with all refusals.
 func (h *volumeHandler) createVolume(w http.ResponseWriter, r *endpoint.Request) error {
 	order, err := h.readVolumeOrder(w, r)
 	if err != nil {
@@ -38,8 +37,7 @@ func (h *volumeHandler) createVolume(w http.ResponseWriter, r *endpoint.Request)
 	return endpoint.WriteJSON(w, http.StatusOK, machinesapi.FromVolume(fill.Volume))
 }
 
-// readVolumeOrder makes an order of a request. Codes: invalid, not_found (the
-// app, or what the volume is to be made from), unavailable.
+// readVolumeOrder converts a request to an order. Errors: invalid, not_found (the app or the source), unavailable.
 func (h *volumeHandler) readVolumeOrder(w http.ResponseWriter, r *endpoint.Request) (bourse.Order, error) {
 	var in machinesapi.CreateVolume
 	if err := endpoint.Decode(w, r, false, &in); err != nil {
@@ -64,7 +62,7 @@ func (h *volumeHandler) readVolumeOrder(w http.ResponseWriter, r *endpoint.Reque
 		return bourse.Order{}, err
 	}
 	spec := in.Spec()
-	// What is another app's is not found, wherever it is.
+	// A source that belongs to another app is not found.
 	source, err := h.sourceOf(r, &app, &spec)
 	if err != nil {
 		return bourse.Order{}, err
@@ -85,34 +83,32 @@ func (h *volumeHandler) readVolumeOrder(w http.ResponseWriter, r *endpoint.Reque
 	return order, order.Validate()
 }
 
-// oneRegion reads the region of a volume, which is one and must be said: what
-// is stored is not moved by chance.
+// oneRegion decodes the region of a volume. Exactly one region is required, because stored data does not move.
 func (h *volumeHandler) oneRegion(expression string) ([]bourse.Choice, error) {
 	if expression == "" {
-		return nil, bourse.Errorf(bourse.CodeInvalid, "invalid region: it is required for a volume")
+		return nil, bourse.Errorf(bourse.CodeInvalid, "region is required for a volume")
 	}
 	regions, err := choices(h.Directory, expression)
 	if err != nil {
 		return nil, err
 	}
 	if len(regions) != 1 || len(regions[0]) != 1 {
-		return nil, bourse.Errorf(bourse.CodeInvalid, "invalid region %s: a volume is in one region", bourse.Quoted(expression))
+		return nil, bourse.Errorf(bourse.CodeInvalid, "invalid region %s: use a single region for a volume", bourse.Quoted(expression))
 	}
 	return regions, nil
 }
 
-// source is what a volume is to be made from.
+// source describes the volume or snapshot from which a volume is created.
 type source struct {
-	size      int64 // gigabytes; 0: there is none
+	size      int64 // in GB; 0: there is no source
 	encrypted bool
 }
 
-// sourceOf looks up what a volume is to be made from, where it is. Codes:
-// invalid, not_found, unavailable.
+// sourceOf looks up the source of a new volume on its worker. Errors: invalid, not_found, unavailable.
 func (h *volumeHandler) sourceOf(r *endpoint.Request, of *bourse.App, spec *bourse.VolumeOrder) (source, error) {
 	switch {
 	case spec.Source != "" && spec.Snapshot != "":
-		return source{}, nil // the order's own check refuses it
+		return source{}, nil // the order's validation rejects this
 	case spec.Source != "":
 		return h.sourceVolume(r, of, spec.Source)
 	case spec.Snapshot != "":
@@ -162,14 +158,14 @@ func (h *volumeHandler) sourceSnapshot(r *endpoint.Request, of *bourse.App, id b
 	return source{}, missing
 }
 
-// sourceWorker finds the worker of a tag.
+// sourceWorker returns the worker with a tag.
 func (h *volumeHandler) sourceWorker(tag bourse.WorkerTag, missing error) (bourse.Member, error) {
 	if tag == 0 {
 		return bourse.Member{}, missing
 	}
 	owner, ok := h.Directory.ByTag(tag)
 	if !ok {
-		return owner, bourse.Errorf(bourse.CodeUnavailable, "the worker that has what the volume is to be made from cannot be reached")
+		return owner, bourse.Errorf(bourse.CodeUnavailable, "the worker of the source volume or snapshot cannot be reached")
 	}
 	return owner, nil
 }

@@ -11,12 +11,12 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// volumePatience bounds a call that may copy a volume: a snapshot of a large
-// one. What it began goes on behind it.
+// volumePatience limits a call that may copy a volume, such as a snapshot of a large one. The worker continues even
+// if the call times out.
 const volumePatience = 10 * time.Minute
 
-// volumeTargetOf is volumeOf for those who need no more than to know that the
-// volume is of the path's app, which is usually remembered.
+// volumeTargetOf is like volumeOf, but does not return the volume. It only checks that the volume belongs to the
+// path's app, which is usually cached.
 func (h *volumeHandler) volumeTargetOf(r *endpoint.Request) (volumeTarget, error) {
 	to, err := h.volumeOwner(r)
 	if err != nil {
@@ -32,7 +32,7 @@ func (h *volumeHandler) volumeTargetOf(r *endpoint.Request) (volumeTarget, error
 	return to, err
 }
 
-// onVolume sends a change to the volume's owner and returns the volume after it.
+// onVolume sends a change to the volume's owner and returns the changed volume.
 func (h *volumeHandler) onVolume(r *endpoint.Request, change func(context.Context, volumeTarget) (bourse.Volume, error)) (bourse.Volume, error) {
 	to, err := h.volumeTargetOf(r)
 	if err != nil {
@@ -65,8 +65,8 @@ func (h *volumeHandler) updateVolume(w http.ResponseWriter, r *endpoint.Request)
 	return endpoint.WriteJSON(w, http.StatusOK, machinesapi.FromVolume(&v))
 }
 
-// extendVolume answers once the volume has grown; the machine that has it need
-// not be restarted.
+// extendVolume replies once the volume has been enlarged. The machine that uses the volume usually need not be
+// restarted.
 func (h *volumeHandler) extendVolume(w http.ResponseWriter, r *endpoint.Request) error {
 	var in machinesapi.ExtendVolume
 	if err := endpoint.Decode(w, r, false, &in); err != nil {
@@ -94,7 +94,7 @@ func (h *volumeHandler) destroyVolume(w http.ResponseWriter, r *endpoint.Request
 	return endpoint.WriteJSON(w, http.StatusOK, machinesapi.FromVolume(&v))
 }
 
-// createSnapshot answers once the snapshot is taken.
+// createSnapshot replies once the snapshot is complete.
 func (h *volumeHandler) createSnapshot(w http.ResponseWriter, r *endpoint.Request) error {
 	to, err := h.volumeTargetOf(r)
 	if err != nil {

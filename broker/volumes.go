@@ -15,7 +15,7 @@ import (
 	"github.com/bourse-dev/bourse/view/inventory"
 )
 
-// volumeHandler serves volumes.
+// volumeHandler serves the endpoints of volumes.
 type volumeHandler struct {
 	*Config
 	gate     *endpoint.Gate
@@ -39,11 +39,11 @@ func (h *volumeHandler) routes() []endpoint.Route {
 	}
 }
 
-// errNoVolume is what every id that leads nowhere gets.
+// errNoVolume returns the error for every ID that is not a volume's.
 func errNoVolume() error { return bourse.Errorf(bourse.CodeNotFound, "volume not found") }
 
-// volumeError is endpoint.WorkerError for volumes: a missing one has its own text, and a
-// full worker is not helped by another region.
+// volumeError is endpoint.WorkerError for volumes: a missing volume has its own text, and no other region helps if
+// the worker is full.
 func volumeError(ctx context.Context, worker bourse.WorkerID, changes bool, err error) error {
 	switch err = endpoint.WorkerError(ctx, worker, changes, err); bourse.CodeOf(err) {
 	case bourse.CodeNotFound:
@@ -55,7 +55,7 @@ func volumeError(ctx context.Context, worker bourse.WorkerID, changes bool, err 
 	}
 }
 
-// noVolumeRoom is a lack of capacity as clients know it from volumes.
+// noVolumeRoom returns a lack of capacity in the form that clients expect for volumes.
 func noVolumeRoom(err error) *endpoint.Reply {
 	return &endpoint.Reply{
 		Err: err, Status: http.StatusPreconditionFailed, Word: machinesapi.StatusVolumePlacement,
@@ -63,8 +63,7 @@ func noVolumeRoom(err error) *endpoint.Reply {
 	}
 }
 
-// listVolumes shows what the view has of an app's volumes; package lookup says
-// when workers are asked, too.
+// listVolumes lists an app's volumes from the view and, in the cases that package lookup describes, from the workers.
 func (h *volumeHandler) listVolumes(w http.ResponseWriter, r *endpoint.Request) error {
 	summary, err := endpoint.QueryBool(r, "summary")
 	if err != nil {
@@ -76,7 +75,7 @@ func (h *volumeHandler) listVolumes(w http.ResponseWriter, r *endpoint.Request) 
 	}
 	found := h.known.Gather(r.Context(), []bourse.App{app})
 	if len(found.Volumes) == 0 && found.Asked > 0 && len(found.Missing) == found.Asked && !h.View.InSync() {
-		return bourse.Errorf(bourse.CodeUnavailable, "none of %d workers answers", found.Asked)
+		return bourse.Errorf(bourse.CodeUnavailable, "none of %d workers answered", found.Asked)
 	}
 	out := []machinesapi.Volume{}
 	for i := range found.Volumes {
@@ -87,7 +86,7 @@ func (h *volumeHandler) listVolumes(w http.ResponseWriter, r *endpoint.Request) 
 	return endpoint.WriteJSON(w, http.StatusOK, out)
 }
 
-// showVolume shows a volume with what its worker's word is worth.
+// showVolume converts a listed volume, with its host's status.
 func showVolume(l *inventory.ListedVolume, summary bool) machinesapi.Volume {
 	show := machinesapi.FromVolume
 	if summary {
@@ -101,8 +100,7 @@ func showVolume(l *inventory.ListedVolume, summary bool) machinesapi.Volume {
 	return out
 }
 
-// orgVolumes lists the volumes of all apps of an organization that the caller
-// may use.
+// orgVolumes lists the volumes of an organization's apps that the caller may use.
 func (h *volumeHandler) orgVolumes(w http.ResponseWriter, r *endpoint.Request) error {
 	counts, _ := h.machines.Count(r.Context(), nil)
 	list, missing, err := h.apps.List(r.Context(), counts)
@@ -134,8 +132,8 @@ type volumeTarget struct {
 	id     bourse.VolumeID
 }
 
-// volumeOwner finds the worker of the path's volume by the volume's id alone.
-// Codes: not_found, unavailable (the worker is lost).
+// volumeOwner returns the worker of the path's volume, using only the volume's ID. Errors: not_found, unavailable
+// (the worker is unreachable).
 func (h *volumeHandler) volumeOwner(r *endpoint.Request) (volumeTarget, error) {
 	id := bourse.VolumeID(r.PathValue("volume"))
 	if id.Tag() == 0 {
@@ -155,14 +153,13 @@ func (h *volumeHandler) volumeOwner(r *endpoint.Request) (volumeTarget, error) {
 	return volumeTarget{}, bourse.Errorf(bourse.CodeUnavailable, "its worker %s cannot be reached", l.Worker)
 }
 
-// volumeCopy returns what is known here of the path's volume without asking its
-// owner.
+// volumeCopy returns this broker's data about the path's volume without asking its owner.
 func (h *volumeHandler) volumeCopy(r *endpoint.Request) (inventory.ListedVolume, bool) {
 	return h.known.Copy(r.Context(), r.App(), bourse.VolumeID(r.PathValue("volume")), r.Reaches)
 }
 
-// volumeOf reads the path's volume from its owner. One of another app is not
-// found. Codes: not_found, unavailable.
+// volumeOf returns the path's volume from its owner. A volume of another app is not found. Errors: not_found,
+// unavailable.
 func (h *volumeHandler) volumeOf(r *endpoint.Request) (volumeTarget, bourse.Volume, error) {
 	to, err := h.volumeOwner(r)
 	if err != nil {
@@ -182,9 +179,8 @@ func (h *volumeHandler) volumeOf(r *endpoint.Request) (volumeTarget, bourse.Volu
 	return to, v, nil
 }
 
-// getVolume shows one volume, with how full it is; one that is gone, too, while
-// its worker remembers it. Of a worker that cannot be reached the view has
-// what it last received.
+// getVolume returns one volume with its used space, even a destroyed one while its worker remembers it. If the worker
+// is unreachable, it returns the view's data.
 func (h *volumeHandler) getVolume(w http.ResponseWriter, r *endpoint.Request) error {
 	_, v, err := h.volumeOf(r)
 	if err == nil {

@@ -14,7 +14,7 @@ import (
 
 const volumesPath = "/v1/apps/shop/volumes"
 
-// TestVolumeOnTheWire goes through what clients of the Machines API rely on.
+// TestVolumeOnTheWire checks the JSON on which clients of the Machines API rely.
 func TestVolumeOnTheWire(t *testing.T) {
 	s := start(t)
 	s.app(t, "shop", "personal")
@@ -40,7 +40,7 @@ func TestVolumeOnTheWire(t *testing.T) {
 		t.Errorf("created_at is %q", at)
 	}
 	if strings.Contains(rec.Body.String(), "blocks") {
-		t.Errorf("the use of a volume that nobody measured: %s", rec.Body)
+		t.Errorf("the usage of an unmeasured volume: %s", rec.Body)
 	}
 	order := s.lastOrder(t)
 	if d := cmp.Diff(&bourse.VolumeOrder{
@@ -65,7 +65,7 @@ func TestVolumeOnTheWire(t *testing.T) {
 	}
 	rec = s.call(t, http.MethodDelete, one, "")
 	if rec.Code != http.StatusPreconditionFailed || !strings.Contains(rec.Body.String(), `"failed_precondition: volume is currently bound to machine: aaaaaa00000001"`) {
-		t.Errorf("destroy a bound one: %d %s", rec.Code, rec.Body)
+		t.Errorf("destroy an attached one: %d %s", rec.Code, rec.Body)
 	}
 	rec = s.call(t, http.MethodPut, one+"/extend", `{"size_gb":9}`)
 	if body := rec.Body.String(); rec.Code != http.StatusOK || !strings.Contains(body, `"needs_restart":false`) || !strings.Contains(body, `"volume":{`) {
@@ -93,26 +93,26 @@ func TestVolumeRefusals(t *testing.T) {
 		text         string
 	}{
 		{"no region", "POST", "", `{"name":"data"}`, 400, "region"},
-		{"two regions", "POST", "", `{"name":"data","region":"gru,mad"}`, 400, "one region"},
-		{"any region", "POST", "", `{"name":"data","region":"any"}`, 400, "one region"},
+		{"two regions", "POST", "", `{"name":"data","region":"gru,mad"}`, 400, "single region"},
+		{"any region", "POST", "", `{"name":"data","region":"any"}`, 400, "single region"},
 		{"an unknown region", "POST", "", `{"name":"data","region":"lhr"}`, 400, "lhr"},
 		{"no name", "POST", "", `{"region":"gru"}`, 400, "name"},
 		{"a bad name", "POST", "", `{"name":"../x","region":"gru"}`, 400, "name"},
 		{"no size", "POST", "", `{"name":"data","region":"gru","size_gb":-1}`, 400, "size_gb"},
 		{"too large", "POST", "", `{"name":"data","region":"gru","size_gb":99999999}`, 400, "size_gb"},
-		{"a raw one", "POST", "", `{"name":"data","region":"gru","fstype":"raw"}`, 400, "fstype"},
-		{"kept for ever", "POST", "", `{"name":"data","region":"gru","snapshot_retention":61}`, 400, "snapshot_retention"},
+		{"a raw volume", "POST", "", `{"name":"data","region":"gru","fstype":"raw"}`, 400, "fstype"},
+		{"retained forever", "POST", "", `{"name":"data","region":"gru","snapshot_retention":61}`, 400, "snapshot_retention"},
 		{"for an absurd machine", "POST", "", `{"name":"data","region":"gru","compute":{"cpus":-1}}`, 400, "cpus"},
 		{"with an absurd requirement", "POST", "", `{"name":"data","region":"gru","requirements":{"../x":1}}`, 400, "../x"},
 		{"from two sources", "POST", "", `{"name":"data","region":"gru","source_volume_id":"` + string(mine.ID) + `","snapshot_id":"vs_0000000000000000"}`, 400, "exclude"},
 		{"from a volume of another app", "POST", "", `{"name":"data","region":"gru","source_volume_id":"` + string(theirs.ID) + `"}`, 404, "source volume"},
-		{"from what is no volume", "POST", "", `{"name":"data","region":"gru","source_volume_id":"x"}`, 404, "source volume"},
+		{"from an invalid volume ID", "POST", "", `{"name":"data","region":"gru","source_volume_id":"x"}`, 404, "source volume"},
 		{"from a volume of a lost worker", "POST", "", `{"name":"data","region":"gru","source_volume_id":"` + string(gone) + `"}`, 503, "cannot be reached"},
-		{"from a snapshot that is not there", "POST", "", `{"name":"data","region":"gru","snapshot_id":"` + string(bourse.NewSnapshotID(0xaaaaaa)) + `"}`, 404, "snapshot"},
+		{"from a missing snapshot", "POST", "", `{"name":"data","region":"gru","snapshot_id":"` + string(bourse.NewSnapshotID(0xaaaaaa)) + `"}`, 404, "snapshot"},
 		{"no body", "POST", "", ``, 400, "body"},
 		{"show another app's", "GET", "/" + string(theirs.ID), "", 404, "not_found: volume not found"},
 		{"show nonsense", "GET", "/x", "", 404, "volume not found"},
-		{"show a lost worker's that never was", "GET", "/" + string(gone), "", 404, "volume not found"},
+		{"show a missing one of a lost worker", "GET", "/" + string(gone), "", 404, "volume not found"},
 		{"destroy another app's", "DELETE", "/" + string(theirs.ID), "", 404, "volume not found"},
 		{"extend another app's", "PUT", "/" + string(theirs.ID) + "/extend", `{"size_gb":9}`, 404, "volume not found"},
 		{"snapshots of another app's", "GET", "/" + string(theirs.ID) + "/snapshots", "", 404, "volume not found"},
@@ -140,7 +140,7 @@ func TestVolumeRefusals(t *testing.T) {
 	}
 }
 
-// TestVolumeWithoutRoom shows the codes and phrases that clients look for.
+// TestVolumeWithoutRoom checks the codes and phrases that clients expect.
 func TestVolumeWithoutRoom(t *testing.T) {
 	s := start(t)
 	s.app(t, "shop", "personal")
@@ -172,17 +172,16 @@ func TestVolumeWithoutRoom(t *testing.T) {
 	s.bind(v.ID, "aaaaaa00000001")
 	rec := s.call(t, http.MethodPost, "/v1/apps/shop/machines", mounting)
 	if text := rec.Body.String(); rec.Code != http.StatusPreconditionFailed || !strings.Contains(text, `"failed_precondition: volume already claimed by machine`) || !strings.Contains(text, `"code":"failed_precondition"`) {
-		t.Errorf("a machine on a claimed one: %d %s", rec.Code, rec.Body)
+		t.Errorf("a machine on an attached volume: %d %s", rec.Code, rec.Body)
 	}
 	s.bind(v.ID, "")
 	if rec := s.call(t, http.MethodPost, "/v1/apps/shop/machines", mounting); rec.Code != http.StatusOK || !strings.Contains(rec.Body.String(), `"worker":"w1"`) {
-		t.Errorf("a machine on a free one: %d %s", rec.Code, rec.Body)
+		t.Errorf("a machine on an unattached volume: %d %s", rec.Code, rec.Body)
 	}
 }
 
-// TestVolumesAreReadAsTheyWereTold shows that no one finds a volume older in a
-// list than they were told, though the view has heard of nothing yet.
-func TestVolumesAreReadAsTheyWereTold(t *testing.T) {
+// No caller finds an older version of a volume in a list than it was sent, even if the view has received nothing yet.
+func TestVolumeListsAreNeverOlderThanReplies(t *testing.T) {
 	s := start(t)
 	s.app(t, "shop", "personal")
 	s.view.freeze()
@@ -207,11 +206,11 @@ func TestVolumesAreReadAsTheyWereTold(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := list(); got != "data created" {
-		t.Errorf("after it was made: %s", got)
+		t.Errorf("after it was created: %s", got)
 	}
 	s.view.catchUp()
 	if got := list(); got != "data created" {
-		t.Errorf("after the view heard of it: %s", got)
+		t.Errorf("after the view received it: %s", got)
 	}
 	if _, err := client.Volumes("shop").Destroy(t.Context(), v.ID); err != nil {
 		t.Fatal(err)
@@ -230,7 +229,7 @@ func TestVolumeOfALostWorker(t *testing.T) {
 	client := s.client(t)
 	got, err := client.Volumes("shop").Get(t.Context(), other.ID)
 	if err != nil || got.HostStatus != machinesapi.HostUnreachable || got.HostHeard == "" || got.Name != "data" {
-		t.Errorf("of a silent worker: %+v, %v", got, err)
+		t.Errorf("of a worker that does not answer: %+v, %v", got, err)
 	}
 	s.lose("w1")
 	if _, err := client.Volumes("shop").Destroy(t.Context(), v.ID); bourse.CodeOf(err) != bourse.CodeUnavailable {
@@ -242,12 +241,11 @@ func TestVolumeOfALostWorker(t *testing.T) {
 	}
 	s.view.set(func(v *fakeView) { v.unsynced = true })
 	if _, silent, err := client.Volumes("shop").List(t.Context()); err != nil || !cmp.Equal(silent, []bourse.WorkerID{"w3"}) {
-		t.Errorf("while the view is not synced: silent %v, %v", silent, err)
+		t.Errorf("while the view is not in sync: unreachable %v, %v", silent, err)
 	}
 }
 
-// That no worker can encrypt is no lack of room: neither later nor a smaller one
-// helps.
+// If no worker can encrypt volumes, that is not a lack of capacity: neither waiting nor a smaller size helps.
 func TestNoWorkerCanEncrypt(t *testing.T) {
 	s := start(t)
 	s.app(t, "shop", "personal")
@@ -258,10 +256,10 @@ func TestNoWorkerCanEncrypt(t *testing.T) {
 	rec := s.call(t, http.MethodPost, volumesPath, order)
 	body := decodeBody[machinesapi.ErrorBody](t, rec.Body.Bytes())
 	if rec.Code != http.StatusPreconditionFailed || body.Code != bourse.CodeFailedPrecondition || body.Status != machinesapi.StatusUnknown || len(body.Refusals) != 2 ||
-		body.Error != "no worker there can encrypt volumes: ask for another region, or for encrypted: false (flyctl volumes create --no-encryption)" {
+		body.Error != "no worker there can encrypt volumes: use another region, or encrypted: false (flyctl volumes create --no-encryption)" {
 		t.Errorf("%d %+v", rec.Code, body)
 	}
-	w := s.workers["w1"] // one that could has no room
+	w := s.workers["w1"] // this one could, but has no capacity
 	w.plain, w.full = false, true
 	rec = s.call(t, http.MethodPost, volumesPath, order)
 	if body := decodeBody[machinesapi.ErrorBody](t, rec.Body.Bytes()); body.Code != bourse.CodeInsufficient || body.Status != machinesapi.StatusVolumePlacement {
@@ -269,7 +267,7 @@ func TestNoWorkerCanEncrypt(t *testing.T) {
 	}
 }
 
-// An app counts its living volumes.
+// An app's volume_count counts its existing volumes.
 func TestAppsCountVolumes(t *testing.T) {
 	s := start(t)
 	s.app(t, "shop", "personal")

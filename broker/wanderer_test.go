@@ -13,7 +13,7 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// wanderer is a directory in which a worker goes, or comes back, after each look.
+// wanderer is a directory in which a worker leaves or returns after each read.
 type wanderer struct {
 	*cluster
 	id bourse.WorkerID
@@ -50,9 +50,9 @@ func (d *wanderer) ByTag(tag bourse.WorkerTag) (bourse.Member, bool) {
 	return here[i], true
 }
 
-// A worker that lists another's machine and volume as an app's neither has them shown there
-// nor, with the app, destroyed.
-func TestAWorkerSpeaksForItsOwnMachines(t *testing.T) {
+// A worker that lists another worker's machine and volume as an app's neither makes them appear there nor has them
+// destroyed with the app.
+func TestMachinesOfOtherWorkersAreIgnored(t *testing.T) {
 	s := start(t)
 	mine := s.machine(t, "w1", "a", bourse.StateStarted)
 	theirs := s.workers["w3"].add(bourse.Order{ID: bourse.NewOrderID(), App: s.app(t, "theirs", "personal"), Config: mine.Config}, bourse.StateStarted)
@@ -78,9 +78,9 @@ func TestAWorkerSpeaksForItsOwnMachines(t *testing.T) {
 	}
 }
 
-// What there is, is never denied because its worker came back, or went, while the broker
-// looked: it is there, or its worker cannot be reached.
-func TestAWorkerThatComesAndGoes(t *testing.T) {
+// An object is never reported as missing because its worker returned or left during the lookup. It is found, or its
+// worker cannot be reached.
+func TestWorkerLeavesDuringLookup(t *testing.T) {
 	begin := func(t *testing.T, away bool) (*setup, bourse.Machine) {
 		var d *wanderer
 		s := start(t, func(config *broker.Config) {
@@ -91,7 +91,7 @@ func TestAWorkerThatComesAndGoes(t *testing.T) {
 	}
 	for _, away := range []bool{false, true} {
 		s, m := begin(t, away)
-		for range 2 { // and one look later
+		for range 2 { // and one lookup later
 			for _, path := range []string{"/v1/apps/shop/machines/" + string(m.ID), "/v1/workers/w1", "/v1/workers/w1/runs"} {
 				if rec := s.call(t, "GET", path, ""); rec.Code != http.StatusOK && rec.Code != http.StatusServiceUnavailable {
 					t.Errorf("GET %s: status %d: %s", path, rec.Code, rec.Body)
@@ -115,7 +115,7 @@ func TestAWorkerThatComesAndGoes(t *testing.T) {
 			rec := s.call(t, "DELETE", "/v1/apps/shop?force=true", "")
 			destroyed := s.workers["w1"].machines[m.ID].State == bourse.StateDestroyed
 			if named := strings.Contains(rec.Header().Get(machinesapi.HeaderUnreachable), "w1"); rec.Code == http.StatusAccepted && !destroyed && !named {
-				t.Errorf("the app is deleted, its machine at w1 is not, and no one is told: %v", rec.Header())
+				t.Errorf("the app was deleted without its machine on w1, and the reply does not say so: %v", rec.Header())
 			}
 		}
 	}

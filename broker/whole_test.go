@@ -10,8 +10,7 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// withSecrets adds a machine whose config the view has only in part, as a real
-// one does.
+// withSecrets adds a machine whose config is incomplete in the view, as in a real one.
 func withSecrets(t *testing.T, s *setup, w bourse.WorkerID, name string) bourse.Machine {
 	t.Helper()
 	app := s.app(t, "shop", "personal")
@@ -21,9 +20,9 @@ func withSecrets(t *testing.T, s *setup, w bourse.WorkerID, name string) bourse.
 	}}, bourse.StateStarted)
 }
 
-// TestAListHasWholeConfigs: what a client lists it may change and send back. What
-// an owner does not answer for is not told as if it were all.
-func TestAListHasWholeConfigs(t *testing.T) {
+// A client may change a listed config and send it back. An incomplete config is marked as such if its owner does not
+// answer.
+func TestListHasWholeConfigs(t *testing.T) {
 	s := start(t)
 	s.view.public = true
 	a, b := withSecrets(t, s, "w1", "a"), withSecrets(t, s, "w2", "b")
@@ -54,7 +53,7 @@ func TestAListHasWholeConfigs(t *testing.T) {
 			t.Fatalf("machine %s is %+v", m.Name, m.Detail)
 		}
 		if c := m.IncompleteConfig; c == nil || c.Image != "host" || c.Guest == nil || c.Env != nil || c.Files != nil {
-			t.Errorf("of machine %s is known %+v", m.Name, c)
+			t.Errorf("machine %s has the incomplete config %+v", m.Name, c)
 		}
 	}
 	const path = "/v1/apps/shop/machines"
@@ -74,8 +73,8 @@ func TestAListHasWholeConfigs(t *testing.T) {
 	s.workers["w2"].silence(nil)
 }
 
-// Owners that have nothing of what is wanted are not asked, and no one for a summary.
-func TestAListAsksOnlyOwners(t *testing.T) {
+// Owners without matching machines are not asked, and nobody is asked for a summary.
+func TestListAsksOnlyOwners(t *testing.T) {
 	s := start(t)
 	s.view.public = true
 	withSecrets(t, s, "w1", "a")

@@ -15,7 +15,7 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// workerHandler serves workers and their runs, to those who run the cluster.
+// workerHandler serves workers and their runs to operators of the cluster.
 type workerHandler struct {
 	*Config
 	known *lookup.Machines
@@ -39,8 +39,7 @@ func (h *workerHandler) routes() []endpoint.Route {
 	}
 }
 
-// listWorkers shows every worker of the cluster, with its own account of itself
-// when it answers.
+// listWorkers lists all workers of the cluster, with their own reports if they answer.
 func (h *workerHandler) listWorkers(w http.ResponseWriter, r *endpoint.Request) error {
 	members, absent := h.Directory.All()
 	answers := lookup.Ask(r.Context(), h.Patience, members, lookup.Asking(h.Workers, &fabric.WorkerFacts, struct{}{}))
@@ -81,7 +80,7 @@ func showWorker(a *lookup.Answer[bourse.Facts]) machinesapi.Worker {
 	return out
 }
 
-// forgetWorker ends what an absent worker has, as far as the cluster knows.
+// forgetWorker removes an absent worker and its objects from the cluster.
 func (h *workerHandler) forgetWorker(w http.ResponseWriter, r *endpoint.Request) error {
 	was, err := h.known.Forget(r.Context(), bourse.WorkerID(r.PathValue("worker")))
 	if err != nil {
@@ -90,7 +89,7 @@ func (h *workerHandler) forgetWorker(w http.ResponseWriter, r *endpoint.Request)
 	return endpoint.WriteJSON(w, http.StatusOK, was)
 }
 
-// cordon has a worker refuse new orders, or take them again.
+// cordon makes a worker refuse new orders, or accept them again.
 func (h *workerHandler) cordon(cordon bool) endpoint.Handler {
 	return func(w http.ResponseWriter, r *endpoint.Request) error {
 		member, err := h.worker(r)
@@ -107,7 +106,7 @@ func (h *workerHandler) cordon(cordon bool) endpoint.Handler {
 	}
 }
 
-// find finds the path's worker: it is here, or away, or neither.
+// find returns the path's worker: a member, an absent worker, or neither.
 func (h *workerHandler) find(r *endpoint.Request) (*bourse.Member, *machinesapi.Worker) {
 	id := bourse.WorkerID(r.PathValue("worker"))
 	here, absent := h.Directory.All()
@@ -120,13 +119,13 @@ func (h *workerHandler) find(r *endpoint.Request) (*bourse.Member, *machinesapi.
 		return nil, nil
 	}
 	list := h.known.Away(r.Context(), absent[i:i+1])
-	if len(list) == 0 { // it is forgotten
+	if len(list) == 0 { // it has been removed
 		return nil, nil
 	}
 	return nil, &list[0]
 }
 
-// worker finds the path's worker where it can be asked. Codes: not_found, unavailable.
+// worker returns the path's worker if it is a member. Errors: not_found, unavailable.
 func (h *workerHandler) worker(r *endpoint.Request) (bourse.Member, error) {
 	member, away := h.find(r)
 	switch {
@@ -142,7 +141,7 @@ func errNoWorker(r *endpoint.Request) error {
 	return bourse.Errorf(bourse.CodeNotFound, "worker %s not found", bourse.Quoted(r.PathValue("worker")))
 }
 
-// metrics answers with this broker's own.
+// metrics returns this broker's own metrics.
 func (h *workerHandler) metrics(w http.ResponseWriter, r *endpoint.Request) error {
 	h.Metrics.ServeHTTP(w, r.Request)
 	return nil
@@ -200,7 +199,7 @@ func (h *workerHandler) listRuns(w http.ResponseWriter, r *endpoint.Request) err
 	return endpoint.WriteJSON(w, http.StatusOK, list)
 }
 
-// actOnRun serves a verb about one run.
+// actOnRun serves an action on one run.
 func (h *workerHandler) actOnRun(do *fabric.Verb[string, fabric.Run]) endpoint.Handler {
 	return func(w http.ResponseWriter, r *endpoint.Request) error {
 		member, err := h.worker(r)

@@ -9,15 +9,15 @@ import (
 	"github.com/bourse-dev/bourse/fabric"
 )
 
-// Answer is what one of several workers said.
+// Answer is the answer of one of several workers.
 type Answer[T any] struct {
 	From bourse.Member
 	Got  T
 	Err  error
 }
 
-// Ask puts one question to many workers side by side and returns their answers
-// in the order of members, when all have answered or patience is at its end.
+// Ask calls question for several workers in parallel. It returns their answers in the order of members once all have
+// answered or the patience has expired.
 func Ask[T any](ctx context.Context, patience time.Duration, members []bourse.Member, question func(context.Context, bourse.Member) (T, error)) []Answer[T] {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -27,7 +27,7 @@ func Ask[T any](ctx context.Context, patience time.Duration, members []bourse.Me
 		answers[i].From = m
 		wg.Go(func() {
 			defer func() {
-				if p := recover(); p != nil { // one bad answer must not end the process
+				if p := recover(); p != nil { // an invalid answer must not end the process
 					answers[i].Err = bourse.Errorf(bourse.CodeInternal, "ask worker %s: panic: %v", m.ID, p)
 				}
 			}()
@@ -38,12 +38,12 @@ func Ask[T any](ctx context.Context, patience time.Duration, members []bourse.Me
 	return answers
 }
 
-// Asking is a question to ask of many workers.
+// Asking returns a question for Ask that calls a verb.
 func Asking[Req, Rep any](f fabric.Fabric, v *fabric.Verb[Req, Rep], req Req) func(context.Context, bourse.Member) (Rep, error) {
 	return func(ctx context.Context, to bourse.Member) (Rep, error) { return v.Call(ctx, f, to, req) }
 }
 
-// Silent returns those that did not answer.
+// Silent returns the workers that did not answer.
 func Silent[T any](answers []Answer[T]) []bourse.WorkerID {
 	var out []bourse.WorkerID
 	for _, a := range answers {
@@ -54,16 +54,16 @@ func Silent[T any](answers []Answer[T]) []bourse.WorkerID {
 	return out
 }
 
-// NoneAnswered reports CodeUnavailable when there was no one to ask or no one
-// answered: a reply made of nothing would be a lie.
+// NoneAnswered returns CodeUnavailable if there were no workers to ask or none of them answered. In that case, an
+// empty result would be misleading.
 func NoneAnswered[T any](answers []Answer[T]) error {
 	if len(answers) == 0 {
-		return bourse.Errorf(bourse.CodeUnavailable, "no worker has been heard of")
+		return bourse.Errorf(bourse.CodeUnavailable, "no workers are known")
 	}
 	for _, a := range answers {
 		if a.Err == nil {
 			return nil
 		}
 	}
-	return bourse.Errorf(bourse.CodeUnavailable, "none of %d workers answers: %w", len(answers), answers[0].Err)
+	return bourse.Errorf(bourse.CodeUnavailable, "none of %d workers answered: %w", len(answers), answers[0].Err)
 }

@@ -12,8 +12,8 @@ import (
 // them no longer than viewWait, because a worker that died after its reply publishes
 // nothing.
 const (
-	viewWait = time.Second
-	viewLook = 5 * time.Millisecond // between two reads of the view
+	viewWait         = time.Second
+	viewPollInterval = 5 * time.Millisecond // interval between two reads of the view
 )
 
 // AwaitView waits until the view contains the machines and volumes as their workers
@@ -31,7 +31,7 @@ func AwaitView(ctx context.Context, machines *Machines, volumes *Volumes) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(viewLook):
+		case <-time.After(viewPollInterval):
 		}
 	}
 }
@@ -46,9 +46,9 @@ func (k *Machines) drop(ctx context.Context, missing map[bourse.MachineID]bourse
 			k.viewFailed(ctx, err)
 			return true
 		}
-		ok := row != nil && k.mayTell(row)
+		ok := row != nil && k.isOwnersRow(row)
 		if ok {
-			k.fresh.saw(id, row.UpdatedAt)
+			k.fresh.sawInView(id, row.UpdatedAt)
 		}
 		if ok && !row.UpdatedAt.Before(m.UpdatedAt) || !ok && m.State == bourse.StateDestroyed {
 			delete(missing, id)
@@ -75,7 +75,7 @@ func (k *Volumes) drop(ctx context.Context, missing map[bourse.VolumeID]bourse.V
 			continue
 		}
 		listed[row.ID] = true
-		k.fresh.saw(row.ID, row.UpdatedAt)
+		k.fresh.sawInView(row.ID, row.UpdatedAt)
 		if !row.UpdatedAt.Before(v.UpdatedAt) {
 			delete(missing, row.ID)
 		}

@@ -11,9 +11,8 @@ import (
 	"github.com/bourse-dev/bourse/view/inventory"
 )
 
-// Away shows workers that belong to the cluster and are no members now: who
-// was killed or cut off is down, who left in good order has stopped. Who was
-// forgotten is not shown.
+// Away describes the workers of the cluster that are not members now. A worker that was killed or is unreachable is
+// down; one that has left cleanly is stopped. Removed workers are not included.
 func (s *Sources) Away(ctx context.Context, absent []bourse.Absence) []machinesapi.Worker {
 	if len(absent) == 0 {
 		return nil
@@ -37,18 +36,18 @@ func (s *Sources) Away(ctx context.Context, absent []bourse.Absence) []machinesa
 	return out
 }
 
-// Forget has the cluster forget a worker that is absent, and returns what it was
-// known to have. Codes: not_found, failed_precondition (it is there).
+// Forget removes an absent worker from the cluster, and returns its last known state. Errors: not_found,
+// failed_precondition (it is a member).
 func (s *Sources) Forget(ctx context.Context, id bourse.WorkerID) (machinesapi.Worker, error) {
 	here, absent := s.Directory.All()
 	if slices.ContainsFunc(here, func(m bourse.Member) bool { return m.ID == id }) {
-		return machinesapi.Worker{}, bourse.Errorf(bourse.CodeFailedPrecondition, "worker %s is there: end it first", id)
+		return machinesapi.Worker{}, bourse.Errorf(bourse.CodeFailedPrecondition, "worker %s is running: stop it first", id)
 	}
 	i := slices.IndexFunc(absent, func(a bourse.Absence) bool { return a.ID == id })
 	if i < 0 {
 		return machinesapi.Worker{}, bourse.Errorf(bourse.CodeNotFound, "worker %s not found", bourse.Quoted(string(id)))
 	}
-	w := machinesapi.Worker{ID: id, Region: absent[i].Region, Tag: absent[i].Tag.String()} // of one that is forgotten already
+	w := machinesapi.Worker{ID: id, Region: absent[i].Region, Tag: absent[i].Tag.String()} // for a worker that has already been removed
 	for _, away := range s.Away(ctx, absent[i:i+1]) {
 		w = away
 	}
@@ -72,7 +71,8 @@ func show(a *bourse.Absence, row inventory.AwayWorker, known bool) machinesapi.W
 	return w
 }
 
-// Where says where a machine is whose worker is absent; nothing of others.
+// Where returns a phrase about an absent worker of a machine, to append to an error. It returns "" if the worker is a
+// member.
 func (s *Sources) Where(ctx context.Context, m *bourse.Machine) string {
 	_, absent := s.Directory.All()
 	i := slices.IndexFunc(absent, func(a bourse.Absence) bool { return a.ID == m.Worker })
@@ -86,7 +86,7 @@ func (s *Sources) Where(ctx context.Context, m *bourse.Machine) string {
 	return ", and " + Why(&list[0])
 }
 
-// Why says why a worker cannot do anything now.
+// Why returns why a worker does not respond.
 func Why(w *machinesapi.Worker) string {
 	since := "since"
 	if w.Earlier {

@@ -7,35 +7,33 @@ import (
 	"github.com/bourse-dev/bourse/view/inventory"
 )
 
-// viewed returns what the view has of one machine.
-func (k *Machines) viewed(ctx context.Context, id bourse.MachineID) (inventory.Listed, bool) {
+// fromView returns the view's data about one machine.
+func (k *Machines) fromView(ctx context.Context, id bourse.MachineID) (inventory.Listed, bool) {
 	l, err := k.View.Machine(ctx, id)
 	if err != nil {
 		k.viewFailed(ctx, err)
 	}
-	if err != nil || l == nil || !k.mayTell(l) {
+	if err != nil || l == nil || !k.isOwnersRow(l) {
 		return inventory.Listed{}, false
 	}
 	return *l, true
 }
 
-// mayTell reports whether the row's site is the machine's owner, as far as the
-// id says who that is.
-func (k *Machines) mayTell(row *inventory.Listed) bool { return k.owns(row.Worker, row.ID.Tag()) }
+// isOwnersRow reports whether the row was written by the machine's owner, as far as that is known from the ID.
+func (k *Machines) isOwnersRow(row *inventory.Listed) bool { return k.owns(row.Worker, row.ID.Tag()) }
 
-// Settle leaves a machine to the view at once, if the view has what its owner
-// has just replied: those who only look are many, and when the machine is gone
-// the view alone is to say so.
+// Settle discards the remembered reply about a machine at once if the view already contains it. Reads are frequent,
+// and once the machine is destroyed, only the view should determine that.
 func (k *Machines) Settle(ctx context.Context, id bourse.MachineID) {
-	if l, ok := k.viewed(ctx, id); ok {
-		k.fresh.saw(id, l.UpdatedAt)
+	if l, ok := k.fromView(ctx, id); ok {
+		k.fresh.sawInView(id, l.UpdatedAt)
 	}
 }
 
-// Copy returns what is known here of a machine without asking its owner.
+// Copy returns this broker's data about a machine without asking its owner.
 func (k *Machines) Copy(ctx context.Context, id bourse.MachineID) (inventory.Listed, bool) {
-	t, remembered := k.fresh.get(id) // before the view: see there
-	l, ok := k.viewed(ctx, id)
+	t, remembered := k.fresh.get(id) // before reading the view; see fresh.of
+	l, ok := k.fromView(ctx, id)
 	switch {
 	case !remembered:
 		return l, ok

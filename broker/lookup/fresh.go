@@ -9,40 +9,38 @@ import (
 	"github.com/bourse-dev/bourse/view/inventory"
 )
 
-// Bounds of what is remembered of replies.
+// Limits for remembered replies.
 const (
-	freshFor = 5 * time.Second // far longer than news take through the view
-	maxFresh = 1 << 13         // machines; past it the oldest is forgotten
+	freshFor = 5 * time.Second // much longer than changes take to reach the view
+	maxFresh = 1 << 13         // machines; beyond that, the oldest reply is dropped
 )
 
-// fresh remembers what owners replied of their machines, or volumes, in the last
-// seconds, so that no caller that changed one through this broker finds it older in
-// a list than in the reply: the news may still be on its way to the view.
-// What was replied longer ago, or before maxFresh others, is read from
-// the view alone.
+// fresh remembers the owners' replies about their machines or volumes from the last seconds. A caller that has
+// changed an object through this broker therefore does not see an older version in a list, even if the change has not
+// reached the view yet. Older replies, and those before maxFresh later ones, are dropped.
 type fresh[K ~string, T any] struct {
 	now   func() time.Time
 	about func(*T) about[K]
-	keep  func(next, old *T) // what a reply may lack stays as it was
+	keep  func(next, old *T) // copies parts from old that a reply may lack
 
 	mu    sync.Mutex
 	byID  map[K]*list.Element
-	queue *list.List // of *told[T], oldest first
+	queue *list.List // elements are *reply[T], oldest first
 }
 
-// about is what fresh has to know of a thing.
+// about contains the properties of an object that fresh requires.
 type about[K ~string] struct {
 	id      K
 	app     bourse.AppName
 	version time.Time
 }
 
-// told is what an owner replied of a thing.
-type told[T any] struct {
+// reply is an owner's reply about an object.
+type reply[T any] struct {
 	thing   T
 	version time.Time
 	at      time.Time
-	seen    time.Time // the version that the view has, if that is as late
+	seen    time.Time // latest version that the view has contained, unless it is older
 }
 
 type (
@@ -50,8 +48,7 @@ type (
 	freshVolumes  = fresh[bourse.VolumeID, bourse.Volume]
 )
 
-// newFresh remembers machines. A reply without events keeps those that were
-// known.
+// newFresh remembers machines. A reply without events retains the previous events.
 func newFresh(now func() time.Time) *freshMachines {
 	return &freshMachines{
 		now: now, byID: map[bourse.MachineID]*list.Element{}, queue: list.New(),
@@ -77,17 +74,15 @@ func newFreshVolumes(now func() time.Time) *freshVolumes {
 	}
 }
 
-// old reports whether a version has nothing that is not known: the view has
-// it, or a later one was replied.
-func (t *told[T]) old(version time.Time) bool {
+// old reports whether a version is already known: the view contains it, or a later one was replied.
+func (t *reply[T]) old(version time.Time) bool {
 	return version.Before(t.version) || !version.After(t.seen)
 }
 
-// heard reports whether the view has what was replied.
-func (t *told[T]) heard() bool { return !t.seen.IsZero() }
+// inView reports whether the view contains the reply.
+func (t *reply[T]) inView() bool { return !t.seen.IsZero() }
 
-// note takes in a reply. Replies may overtake one another: the later version
-// stays.
+// note remembers a reply. Replies may arrive out of order; the latest version wins.
 func (f *fresh[K, T]) note(thing *T) {
 	of := f.about(thing)
 	if of.id == "" {
@@ -98,24 +93,24 @@ func (f *fresh[K, T]) note(thing *T) {
 	f.purge()
 	e, ok := f.byID[of.id]
 	if !ok {
-		f.byID[of.id] = f.queue.PushBack(&told[T]{thing: *thing, version: of.version, at: f.now()})
+		f.byID[of.id] = f.queue.PushBack(&reply[T]{thing: *thing, version: of.version, at: f.now()})
 		f.purge()
 		return
 	}
-	old := e.Value.(*told[T])
+	old := e.Value.(*reply[T])
 	if old.old(of.version) {
 		return
 	}
-	next := told[T]{thing: *thing, version: of.version, at: f.now()}
+	next := reply[T]{thing: *thing, version: of.version, at: f.now()}
 	f.keep(&next.thing, &old.thing)
 	*old = next
 	f.queue.MoveToBack(e)
 }
 
-// purge forgets what is too old or too much. The caller holds the lock.
+// purge drops replies that are too old or too many. The caller holds the lock.
 func (f *fresh[K, T]) purge() {
 	for e := f.queue.Front(); e != nil; e = f.queue.Front() {
-		t := e.Value.(*told[T])
+		t := e.Value.(*reply[T])
 		if len(f.byID) <= maxFresh && f.now().Sub(t.at) < freshFor {
 			return
 		}
@@ -124,18 +119,17 @@ func (f *fresh[K, T]) purge() {
 	}
 }
 
-// of returns what is remembered of an app's things, of all when app is empty.
-// Take it before reading the view: between the two the view may catch up, and
-// what it has caught up with is forgotten here.
+// of returns the remembered objects of an app, or all of them if app is empty. Call it before reading the view: if
+// the view catches up in between, the objects are dropped here but are in the view.
 func (f *fresh[K, T]) of(app bourse.AppName) map[K]T {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.purge()
 	var out map[K]T
 	for e := f.queue.Front(); e != nil; e = e.Next() {
-		t := e.Value.(*told[T])
+		t := e.Value.(*reply[T])
 		of := f.about(&t.thing)
-		if t.heard() || (app != "" && of.app != app) {
+		if t.inView() || (app != "" && of.app != app) {
 			continue
 		}
 		if out == nil {
@@ -146,36 +140,33 @@ func (f *fresh[K, T]) of(app bourse.AppName) map[K]T {
 	return out
 }
 
-// get returns what is remembered of one thing. Take it before reading the
-// view, as with of.
-func (f *fresh[K, T]) get(id K) (told[T], bool) {
+// get returns the remembered reply about one object. Call it before reading the view, like of.
+func (f *fresh[K, T]) get(id K) (reply[T], bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.purge()
 	e, ok := f.byID[id]
-	if !ok || e.Value.(*told[T]).heard() {
-		return told[T]{}, false
+	if !ok || e.Value.(*reply[T]).inView() {
+		return reply[T]{}, false
 	}
-	return *e.Value.(*told[T]), true
+	return *e.Value.(*reply[T]), true
 }
 
-// saw tells that the view has a thing in this version. From now on the view
-// alone tells of it, also that it is gone; it is remembered for the sake of
-// replies that are late.
-func (f *fresh[K, T]) saw(id K, version time.Time) {
+// sawInView records that the view contains a version of an object. From then on, only the view describes the object, and
+// determines whether it still exists. The reply is still remembered so that late replies can be recognized.
+func (f *fresh[K, T]) sawInView(id K, version time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	e, ok := f.byID[id]
 	if !ok {
 		return
 	}
-	if t := e.Value.(*told[T]); !version.Before(t.version) && version.After(t.seen) {
+	if t := e.Value.(*reply[T]); !version.Before(t.version) && version.After(t.seen) {
 		t.seen = version
 	}
 }
 
-// newer returns what the view has of a machine, brought up to what its owner has
-// replied since.
+// newer returns the view's data about a machine, updated with a later reply of its owner.
 func newer(l inventory.Listed, m *bourse.Machine) inventory.Listed {
 	if !l.UpdatedAt.Before(m.UpdatedAt) {
 		return l

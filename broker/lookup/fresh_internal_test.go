@@ -13,8 +13,7 @@ import (
 
 var epoch = time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC)
 
-// version is a machine as it was at one of its versions; the last one is its
-// end.
+// version returns a machine in one of its versions. In the last version, it is destroyed.
 func version(id bourse.MachineID, n, last int) bourse.Machine {
 	m := bourse.Machine{ID: id, App: "shop", Worker: "w1", State: bourse.StateStarted, CreatedAt: epoch, UpdatedAt: epoch.Add(time.Duration(n))}
 	if n == last {
@@ -26,24 +25,23 @@ func version(id bourse.MachineID, n, last int) bourse.Machine {
 // life is one machine of the model.
 type life struct {
 	id    bourse.MachineID
-	truth int // at its owner; 0: not yet made
-	view  int // what the view has heard
-	acked int // what this broker has told
-	last  int // the version in which it is destroyed
+	truth int // version at its owner; 0: not created yet
+	view  int // version in the view
+	acked int // version that this broker has replied
+	last  int // version in which it is destroyed
 }
 
 // listing is a list in progress.
 type listing struct {
 	known map[bourse.MachineID]bourse.Machine
-	floor []int // what had been told when it began
+	floor []int // replied versions when it began
 	rows  []*inventory.Listed
 }
 
-// TestAListIsNeverOlderThanWhatWasTold: replies come in any order, the view
-// follows at its own pace, lists overlap with all of that. No list shows a
-// machine older than this broker had told before the list began, nor one that
-// it had told to be gone.
-func TestAListIsNeverOlderThanWhatWasTold(t *testing.T) {
+// Replies arrive in any order, the view follows at its own pace, and lists overlap with both. No list contains an
+// older version of a machine than this broker had replied before the list began, or a machine that it had reported as
+// destroyed.
+func TestListsAreNeverOlderThanReplies(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		f := newFresh(func() time.Time { return epoch })
 		lives := make([]*life, 2)
@@ -71,7 +69,7 @@ func TestAListIsNeverOlderThanWhatWasTold(t *testing.T) {
 			case op == "end" && len(read) > 0:
 				check(t, read[0], lives)
 				for _, row := range read[0].rows {
-					f.saw(row.ID, row.UpdatedAt)
+					f.sawInView(row.ID, row.UpdatedAt)
 				}
 				read = read[1:]
 			}
@@ -96,7 +94,7 @@ func (r *listing) read(lives []*life) {
 }
 
 func check(t *rapid.T, r *listing, lives []*life) {
-	u := union{told: r.known, rows: r.rows}
+	u := machineUnion{told: r.known, rows: r.rows}
 	shown := map[bourse.MachineID]int{}
 	for _, l := range u.machines(&bourse.App{Name: "shop"}, false) {
 		shown[l.ID] = int(l.UpdatedAt.Sub(epoch))
@@ -104,45 +102,45 @@ func check(t *rapid.T, r *listing, lives []*life) {
 	for i, l := range lives {
 		switch got, there := shown[l.id]; {
 		case there && r.floor[i] == l.last:
-			t.Fatalf("machine %d was told to be gone, and is listed as version %d", i, got)
+			t.Fatalf("machine %d was reported as destroyed, but is listed as version %d", i, got)
 		case there && got < r.floor[i]:
-			t.Fatalf("machine %d was told as version %d, and is listed as %d", i, r.floor[i], got)
+			t.Fatalf("version %[2]d of machine %[1]d was replied, but version %[3]d is listed", i, r.floor[i], got)
 		case !there && r.floor[i] > 0 && l.truth < l.last:
-			t.Fatalf("machine %d was told as version %d, and is missing", i, r.floor[i])
+			t.Fatalf("version %[2]d of machine %[1]d was replied, but it is missing", i, r.floor[i])
 		}
 	}
 }
 
-func TestWhatWasToldIsForgotten(t *testing.T) {
+func TestRepliesExpire(t *testing.T) {
 	now := epoch
 	f := newFresh(func() time.Time { return now })
 	m := version("aaaaaa00000000", 1, 9)
 	f.note(&m)
 	now = now.Add(freshFor - 1)
 	if _, ok := f.get(m.ID); !ok {
-		t.Error("forgotten too early")
+		t.Error("dropped too early")
 	}
 	now = now.Add(1)
 	if _, ok := f.get(m.ID); ok || len(f.byID) != 0 || f.queue.Len() != 0 {
-		t.Errorf("after its time: known %v, %d kept", ok, f.queue.Len())
+		t.Errorf("after its expiry: known %v, %d retained", ok, f.queue.Len())
 	}
 	f.note(&m)
-	f.saw(m.ID, m.UpdatedAt.Add(-1))
+	f.sawInView(m.ID, m.UpdatedAt.Add(-1))
 	if _, ok := f.get(m.ID); !ok {
-		t.Error("forgotten for an older version in the view")
+		t.Error("dropped for an older version in the view")
 	}
-	f.saw(m.ID, m.UpdatedAt)
+	f.sawInView(m.ID, m.UpdatedAt)
 	if _, ok := f.get(m.ID); ok {
-		t.Error("not forgotten though the view has it")
+		t.Error("not dropped although the view contains it")
 	}
-	f.note(&m) // the same once more, late
+	f.note(&m) // the same reply again, late
 	if _, ok := f.get(m.ID); ok {
-		t.Error("a reply that is late brought back what the view has had")
+		t.Error("a late reply restored a version that the view has contained")
 	}
 }
 
-// Memory is bounded: the oldest gives way, and who is told of again is young.
-func TestWhatWasToldIsBounded(t *testing.T) {
+// The number of replies is limited: the oldest is dropped, and repeating a reply makes it the latest.
+func TestRepliesAreLimited(t *testing.T) {
 	f := newFresh(func() time.Time { return epoch })
 	id := func(i int) bourse.MachineID { return bourse.MachineID(fmt.Sprintf("aaaaaa%08x", i)) }
 	for i := range maxFresh {
@@ -156,19 +154,18 @@ func TestWhatWasToldIsBounded(t *testing.T) {
 		f.note(&m)
 	}
 	if len(f.byID) != maxFresh || f.queue.Len() != maxFresh {
-		t.Errorf("%d and %d are kept", len(f.byID), f.queue.Len())
+		t.Errorf("%d and %d are retained", len(f.byID), f.queue.Len())
 	}
 	if _, ok := f.get(id(0)); !ok {
-		t.Error("the one told of again is forgotten")
+		t.Error("the repeated reply was dropped")
 	}
 	if _, ok := f.get(id(1)); ok {
-		t.Error("the oldest is kept")
+		t.Error("the oldest is retained")
 	}
 }
 
-// A reply may come without events: those known before are kept, in the memory
-// and in the list.
-func TestEventsAreKept(t *testing.T) {
+// A reply may have no events. The previous ones are then retained, in memory and in the list.
+func TestRepliesRetainEvents(t *testing.T) {
 	f := newFresh(func() time.Time { return epoch })
 	events := []bourse.Event{{ID: "e1"}}
 	first, second := version("aaaaaa00000000", 1, 9), version("aaaaaa00000000", 2, 9)
@@ -181,8 +178,8 @@ func TestEventsAreKept(t *testing.T) {
 	if got := newer(inventory.Listed{Machine: first}, &second); len(got.LastEvents) != 1 || got.UpdatedAt != second.UpdatedAt {
 		t.Errorf("listed: %+v", got.Machine)
 	}
-	f.note(&bourse.Machine{}) // of a worker that tells nothing
+	f.note(&bourse.Machine{}) // an empty reply of a worker
 	if len(f.byID) != 1 {
-		t.Errorf("%d are kept", len(f.byID))
+		t.Errorf("%d are retained", len(f.byID))
 	}
 }

@@ -14,25 +14,24 @@ import (
 	"github.com/bourse-dev/bourse/view/inventory"
 )
 
-// Gathered is what could be found out of some machines.
+// Gathered is the result of a search for machines.
 type Gathered struct {
 	Machines []*inventory.Listed // oldest first
-	Asked    int                 // workers, beside the view
-	Missing  []bourse.WorkerID   // that did not answer
-	Overflow error               // of a worker that has more than a reply holds
+	Asked    int                 // number of workers that were asked, in addition to the view
+	Missing  []bourse.WorkerID   // workers that did not answer
+	Overflow error               // error of a worker with more machines than fit into a reply
 }
 
-// Gather lists the machines of an app, destroyed ones too if that is asked, or
-// the living ones of all for nil: from the view, and from the workers too as
-// long as the view is not synced, when it does not know the app, and when
-// destroyed ones are asked for, which it does not have. A region says which
-// workers need not be asked.
+// Gather lists the machines of an app, including destroyed ones if deleted is set, or the machines of all apps if app
+// is nil. It reads the view. It also asks the workers if the view is not in sync, if it does not contain the app, or
+// if destroyed machines are requested, which the view does not contain. If a region is given, it asks only that
+// region's workers.
 func (k *Machines) Gather(ctx context.Context, app *bourse.App, deleted bool, region bourse.Region) Gathered {
 	query := fabric.MachinesQuery{Deleted: deleted}
 	if app != nil {
 		query.App, query.AppID = app.Name, app.ID
 	}
-	known := k.fresh.of(query.App) // before the view: see there
+	known := k.fresh.of(query.App) // before reading the view; see fresh.of
 	rows, err := k.View.Machines(ctx, inventory.Filter{App: query.App})
 	if err != nil {
 		k.viewFailed(ctx, err)
@@ -40,25 +39,25 @@ func (k *Machines) Gather(ctx context.Context, app *bourse.App, deleted bool, re
 	var members []bourse.Member
 	if query.Deleted || err != nil || !k.View.InSync() || (len(rows) == 0 && !k.recorded(ctx, query.App)) {
 		members = k.Directory.Workers()
-		if region != "" { // a machine is where its worker is
+		if region != "" { // a machine is in its worker's region
 			members = slices.DeleteFunc(members, func(m bourse.Member) bool { return m.Region != region })
 		}
 	}
-	u := union{told: known, rows: make([]*inventory.Listed, 0, len(rows)), answers: k.askMachines(ctx, members, query)}
+	u := machineUnion{told: known, rows: make([]*inventory.Listed, 0, len(rows)), answers: k.askMachines(ctx, members, query)}
 	for i := range rows {
-		if row := &rows[i]; k.mayTell(row) {
+		if row := &rows[i]; k.isOwnersRow(row) {
 			u.rows = append(u.rows, row)
-			k.fresh.saw(row.ID, row.UpdatedAt)
+			k.fresh.sawInView(row.ID, row.UpdatedAt)
 		}
 	}
 	return Gathered{Machines: u.machines(app, deleted), Asked: len(members), Missing: Silent(u.answers), Overflow: overflow(u.answers)}
 }
 
-// Add adds what was found out of the machines of another app.
+// Add adds the result for another app.
 func (g *Gathered) Add(other Gathered) {
 	g.Machines = append(g.Machines, other.Machines...)
 	slices.SortFunc(g.Machines, func(x, y *inventory.Listed) int { return oldestFirst(&x.Machine, &y.Machine) })
-	g.Asked = max(g.Asked, other.Asked) // the same ones
+	g.Asked = max(g.Asked, other.Asked) // the same workers
 	for _, w := range other.Missing {
 		if !slices.Contains(g.Missing, w) {
 			g.Missing = append(g.Missing, w)
@@ -67,8 +66,8 @@ func (g *Gathered) Add(other Gathered) {
 	g.Overflow = cmp.Or(g.Overflow, other.Overflow)
 }
 
-// overflow returns the error of an answer that was too long to be whole: what the
-// others said would be taken for all there is.
+// overflow returns the error of a reply that was too large to be complete. Without it, the other workers' machines
+// would seem to be all machines.
 func overflow(answers []Answer[[]bourse.Machine]) error {
 	for _, a := range answers {
 		if errors.Is(a.Err, fabric.ErrOverflow) || a.Err != nil && bourse.CodeOf(a.Err) == bourse.CodeInvalid {
@@ -78,19 +77,19 @@ func overflow(answers []Answer[[]bourse.Machine]) error {
 	return nil
 }
 
-// union is what there is to be put together of machines.
-type union struct {
-	told    map[bourse.MachineID]bourse.Machine // by owners, lately
-	rows    []*inventory.Listed                 // of the view
-	answers []Answer[[]bourse.Machine]          // of workers that were asked just now
+// machineUnion contains the sources of data about machines.
+type machineUnion struct {
+	told    map[bourse.MachineID]bourse.Machine // recent replies of owners
+	rows    []*inventory.Listed                 // rows of the view
+	answers []Answer[[]bourse.Machine]          // answers of workers that have just been asked
 }
 
-// machines puts the parts together: of a worker that answered, its answer is
-// all there is; of the others, what the view has, brought up to what they replied
-// lately. A worker that did not answer is unreachable, whatever the view says.
-func (u *union) machines(app *bourse.App, deleted bool) []*inventory.Listed {
+// machines combines the sources. If a worker answered, its answer is complete. For other workers, the view's rows are
+// used, updated with recent replies. A worker that was asked but did not answer is unreachable, whatever the view
+// contains.
+func (u *machineUnion) machines(app *bourse.App, deleted bool) []*inventory.Listed {
 	byID := make(map[bourse.MachineID]*inventory.Listed, len(u.rows)+len(u.told))
-	heard := make(map[bourse.WorkerID]bool, len(u.answers)) // false: was asked in vain
+	heard := make(map[bourse.WorkerID]bool, len(u.answers)) // false: asked, but did not answer
 	for _, a := range u.answers {
 		heard[a.From.ID] = a.Err == nil
 		for i := range a.Got {
@@ -106,7 +105,7 @@ func (u *union) machines(app *bourse.App, deleted bool) []*inventory.Listed {
 			l.HostStatus = machinesapi.HostUnreachable
 		}
 		if known, ok := byID[l.ID]; ok {
-			newer := newer(*known, &l.Machine) // a new one: the row is to stay as it was read
+			newer := newer(*known, &l.Machine) // a copy: the row must not be modified
 			byID[l.ID] = &newer
 			return
 		}
@@ -132,13 +131,13 @@ func oldestFirst(x, y *bourse.Machine) int {
 	return cmp.Or(x.CreatedAt.Compare(y.CreatedAt), strings.Compare(string(x.ID), string(y.ID)))
 }
 
-// askMachines asks members side by side.
+// askMachines asks workers in parallel.
 func (k *Machines) askMachines(ctx context.Context, members []bourse.Member, query fabric.MachinesQuery) []Answer[[]bourse.Machine] {
 	return Ask(ctx, k.Patience, members, Asking(k.Workers, &fabric.MachineList, query))
 }
 
-// Find asks workers, whose word counts where the view's does not,
-// and returns what they have of an app, oldest first, and who did not answer.
+// Find asks workers for the machines of an app, in cases where the view is not reliable enough. It returns the
+// machines, oldest first, and the workers that did not answer.
 func (k *Machines) Find(ctx context.Context, workers []bourse.Member, app *bourse.App, query fabric.MachinesQuery) ([]bourse.Machine, []bourse.WorkerID) {
 	query.App, query.AppID = app.Name, app.ID
 	answers := k.askMachines(ctx, workers, query)
@@ -154,22 +153,22 @@ func (k *Machines) Find(ctx context.Context, workers []bourse.Member, app *bours
 	return out, Silent(answers)
 }
 
-// Counts is how many living machines each app has.
+// Counts contains the number of machines of each app.
 type Counts map[bourse.AppRef]int
 
-// Of returns the number of an app.
+// Of returns the number for an app.
 func (c Counts) Of(app *bourse.App) int {
-	return c[app.Ref()] + c[bourse.AppRef{Name: app.Name}] // those without an id are of a former release
+	return c[app.Ref()] + c[bourse.AppRef{Name: app.Name}] // including machines without an app ID
 }
 
-// Count counts the living machines of one app, of all for nil, and says
-// which workers that were needed for it did not answer.
+// Count returns the number of machines of one app, or of all apps if app is nil, and the workers that were required
+// but did not answer.
 func (k *Machines) Count(ctx context.Context, app *bourse.App) (Counts, []bourse.WorkerID) {
 	name := bourse.AppName("")
 	if app != nil {
 		name = app.Name
 	}
-	known := k.fresh.of(name) // before the view: see there
+	known := k.fresh.of(name) // before reading the view; see fresh.of
 	counts, err := k.View.CountMachines(ctx)
 	if err != nil {
 		k.viewFailed(ctx, err)
@@ -192,14 +191,14 @@ func (k *Machines) Count(ctx context.Context, app *bourse.App) (Counts, []bourse
 	return counts, found.Missing
 }
 
-// correct brings the view's counts up to what owners replied lately.
+// correct updates the view's counts with recent replies of owners.
 func (k *Machines) correct(ctx context.Context, counts Counts, known map[bourse.MachineID]bourse.Machine) Counts {
 	out := Counts{}
 	maps.Copy(out, counts)
 	for id, m := range known {
-		row, counted := k.viewed(ctx, id)
+		row, counted := k.fromView(ctx, id)
 		if counted {
-			k.fresh.saw(id, row.UpdatedAt)
+			k.fresh.sawInView(id, row.UpdatedAt)
 		}
 		switch gone := m.State == bourse.StateDestroyed; {
 		case gone && counted:

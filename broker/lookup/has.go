@@ -7,9 +7,8 @@ import (
 	"github.com/bourse-dev/bourse/fabric"
 )
 
-// Has reports whether an app has a machine, as the view says, or else the worker that
-// the machine's id names. Codes: unavailable (that worker does not answer, and the view
-// has not heard of the machine).
+// Has reports whether an app has a machine, according to the view or otherwise to the worker whose tag the machine's
+// ID contains. Errors: unavailable (that worker does not answer, and the view does not contain the machine).
 func (k *Machines) Has(ctx context.Context, app *bourse.App, id bourse.MachineID) (bool, error) {
 	if l, ok := k.Copy(ctx, id); ok {
 		return has(app, &l.Machine), nil

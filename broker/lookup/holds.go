@@ -7,14 +7,14 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Held is what workers hold, by reservation.
+// Held contains workers' holds by reservation.
 type Held struct {
 	Of      map[bourse.ReservationID][]bourse.Hold // in the order of their requests
-	Missing []bourse.WorkerID                      // that did not answer
+	Missing []bourse.WorkerID                      // workers that did not answer
 }
 
-// HoldsByReservation puts together what workers have answered, without the parts of
-// reservations that are foreign: see [Reservation]. A worker speaks for what it holds itself.
+// HoldsByReservation combines the answers of workers. It omits a worker's holds for a reservation if any of them is
+// foreign; see [Reservation]. It ignores holds that a worker reports for other workers.
 func HoldsByReservation(answers []Answer[[]bourse.Hold], foreign func(*bourse.Hold) bool) Held {
 	byKey := map[bourse.ReservationKey][]bourse.Hold{}
 	for _, a := range answers {
@@ -44,11 +44,11 @@ func HoldsByReservation(answers []Answer[[]bourse.Hold], foreign func(*bourse.Ho
 	return out
 }
 
-// hasForeign reports whether one hold of a part is foreign. A part is a worker's holds of
-// one reservation: they are extended and released together.
+// hasForeign reports whether any of a worker's holds for one reservation is foreign. Such holds are only extended and
+// released together.
 func hasForeign(part []bourse.Hold, foreign func(*bourse.Hold) bool) bool {
 	return foreign != nil && slices.ContainsFunc(part, func(h bourse.Hold) bool { return foreign(&h) })
 }
 
-// holds reports whether a worker says of itself that it holds h.
+// holds reports whether hold h belongs to worker m itself.
 func holds(m *bourse.Member, h *bourse.Hold) bool { return h.Worker == m.ID && h.Tag == m.Tag }

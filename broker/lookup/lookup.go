@@ -1,7 +1,6 @@
-// Package lookup finds apps, machines and volumes for a broker: in the view, in what
-// their owners replied through this broker in the last seconds, and at the workers
-// themselves. The view is a hint (invariant 8); gather.go and volumes_gather.go decide
-// when workers are asked as well. Quotas are checked against what is found ([Checker]).
+// Package lookup finds apps, machines and volumes for a broker: in the view, in the owners' recent replies through
+// this broker, and by asking the workers. The view is a hint (invariant 8); gather.go and volumes_gather.go decide
+// when workers are asked as well. [Checker] checks quotas against the results.
 package lookup
 
 import (
@@ -14,28 +13,28 @@ import (
 	"github.com/bourse-dev/bourse/fabric"
 )
 
-// Directory knows the members of the cluster: a hint, as old as the last gossip.
+// Directory lists the members of the cluster. It is a hint, as current as the latest gossip.
 type Directory interface {
-	// Workers returns every worker heard of. The slice is the caller's.
+	// Workers returns all known workers. The caller may modify the slice.
 	Workers() []bourse.Member
-	// ByTag finds the owner of the machines whose ids begin with the tag.
+	// ByTag returns the owner of the machines whose IDs begin with the tag.
 	ByTag(tag bourse.WorkerTag) (bourse.Member, bool)
-	// Regions returns every region that has a worker, sorted.
+	// Regions returns all regions that have workers, sorted.
 	Regions() []bourse.Region
-	// All returns Workers, and the workers that belong to the cluster and are no
-	// members, of one moment. The slices are shared.
+	// All returns the result of Workers and the workers of the cluster that are not members, both from the same
+	// moment. The slices are shared.
 	All() (here []bourse.Member, away []bourse.Absence)
-	// Knows reports whether All are all workers of the cluster. Once it is true it
-	// stays so. Before that, no "no" is one.
+	// Knows reports whether All returns all workers of the cluster. Once it is true, it remains true. Before that, a
+	// missing worker or object may exist.
 	Knows() bool
 }
 
-// Sources is where a broker looks.
+// Sources contains the sources of a broker's data.
 type Sources struct {
 	View      View
 	Directory Directory
 	Workers   fabric.Fabric
-	Patience  time.Duration // for workers asked side by side
+	Patience  time.Duration // time limit for asking workers in parallel
 	Now       func() time.Time
 	Log       *slog.Logger
 }
@@ -44,14 +43,14 @@ func (s *Sources) viewFailed(ctx context.Context, err error) {
 	s.Log.WarnContext(ctx, "read view failed", slog.Any("err", err))
 }
 
-// recorded reports whether the view knows an app of the name.
+// recorded reports whether the view contains an app with this name.
 func (s *Sources) recorded(ctx context.Context, name bourse.AppName) bool {
 	app, err := s.View.App(ctx, name)
 	return app != nil && err == nil
 }
 
-// owns reports whether a worker owns what has a tag, as far as that is known: a
-// member must not speak for what is another's.
+// owns reports whether a worker owns the objects with a tag, as far as that is known. A member must not describe
+// another's objects.
 func (s *Sources) owns(worker bourse.WorkerID, tag bourse.WorkerTag) bool {
 	owner, ok := s.Directory.ByTag(tag)
 	return !ok || owner.ID == worker
@@ -64,22 +63,21 @@ type Machines struct {
 	fresh  *freshMachines
 }
 
-// NewMachines makes a Machines that remembers nothing.
+// NewMachines creates a Machines with empty caches.
 func NewMachines(s Sources) *Machines {
 	return &Machines{s, newOwners[bourse.MachineID](), newFresh(s.Now)}
 }
 
-// Owner returns the app of a machine, if it is remembered.
+// Owner returns the cached app of a machine.
 func (k *Machines) Owner(id bourse.MachineID) (Owner, bool) { return k.owners.of(id) }
 
-// Remember notes the app of a machine, which never changes.
+// Remember caches the app of a machine, which never changes.
 func (k *Machines) Remember(m *bourse.Machine) { k.owners.remember(m.ID, OwnerOf(m)) }
 
-// Note takes in a machine as its owner replied it.
+// Note remembers a machine that its owner has replied.
 func (k *Machines) Note(m *bourse.Machine) { k.fresh.note(m) }
 
-// Replied returns what owners replied lately of an app's machines and the view
-// does not have.
+// Replied returns the owners' recent replies about an app's machines that are not in the view yet.
 func (k *Machines) Replied(app bourse.AppName) map[bourse.MachineID]bourse.Machine {
 	return k.fresh.of(app)
 }
@@ -91,18 +89,18 @@ type Volumes struct {
 	fresh  *freshVolumes
 }
 
-// NewVolumes makes a Volumes that remembers nothing.
+// NewVolumes creates a Volumes with empty caches.
 func NewVolumes(s Sources) *Volumes {
 	return &Volumes{s, newOwners[bourse.VolumeID](), newFreshVolumes(s.Now)}
 }
 
-// Owner returns the app of a volume, if it is remembered.
+// Owner returns the cached app of a volume.
 func (k *Volumes) Owner(id bourse.VolumeID) (Owner, bool) { return k.owners.of(id) }
 
-// Remember notes the app of a volume, which never changes.
+// Remember caches the app of a volume, which never changes.
 func (k *Volumes) Remember(v *bourse.Volume) { k.owners.remember(v.ID, OwnerOfVolume(v)) }
 
-// Note takes in a volume as its owner replied it.
+// Note remembers a volume that its owner has replied.
 func (k *Volumes) Note(v *bourse.Volume) {
 	if v.ID == "" {
 		return
@@ -111,7 +109,7 @@ func (k *Volumes) Note(v *bourse.Volume) {
 	k.fresh.note(v)
 }
 
-// DoNotAnswer says which workers are silent.
+// DoNotAnswer returns a phrase that lists workers that did not answer.
 func DoNotAnswer(ids []bourse.WorkerID) string {
 	names := make([]string, len(ids))
 	for i, id := range ids {

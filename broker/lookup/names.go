@@ -11,29 +11,28 @@ import (
 	"github.com/bourse-dev/bourse/view/inventory"
 )
 
-// Named lists the machines of one name in an app that have not ended: what the
-// view has, brought up to what owners replied lately. Workers are asked only
-// as long as the view cannot be relied on.
+// Named lists the machines with a name in an app, without destroyed ones, from the view and recent replies. It asks
+// the workers only if the view is not in sync.
 func (k *Machines) Named(ctx context.Context, app *bourse.App, name string) []*bourse.Machine {
 	return k.namedBy(ctx, app, name, true)
 }
 
-// Conflict returns the machine that has m's name, by what the view has; "" when
-// that is m. No worker is asked: it is shown to who looks at m, and decides nothing.
+// Conflict returns the older machine that has the same name as m according to the view, or "" if there is none. It
+// does not ask workers, because the result is only for display.
 func (k *Machines) Conflict(ctx context.Context, m *bourse.Machine) bourse.MachineID {
 	if !hasName(m) {
 		return ""
 	}
 	all := k.namedBy(ctx, &bourse.App{Name: m.App, ID: m.AppID}, m.Name, false)
-	if len(all) == 0 || all[0].ID == m.ID || firstOrdered(all[0], m) > 0 {
+	if len(all) == 0 || all[0].ID == m.ID || byOrder(all[0], m) > 0 {
 		return ""
 	}
 	return all[0].ID
 }
 
-// namedBy is Named, with or without asking workers.
+// namedBy implements Named, with or without asking workers.
 func (k *Machines) namedBy(ctx context.Context, app *bourse.App, name string, ask bool) []*bourse.Machine {
-	told := k.fresh.of(app.Name) // before the view: see there
+	told := k.fresh.of(app.Name) // before reading the view; see fresh.of
 	rows, err := k.View.Machines(ctx, inventory.Filter{App: app.Name, Name: name})
 	if err != nil {
 		k.viewFailed(ctx, err)
@@ -46,7 +45,7 @@ func (k *Machines) namedBy(ctx context.Context, app *bourse.App, name string, as
 		}
 	}
 	for i := range rows {
-		if known := byID[rows[i].ID]; k.mayTell(&rows[i]) && (known == nil || known.UpdatedAt.Before(rows[i].UpdatedAt)) {
+		if known := byID[rows[i].ID]; k.isOwnersRow(&rows[i]) && (known == nil || known.UpdatedAt.Before(rows[i].UpdatedAt)) {
 			byID[rows[i].ID] = &rows[i].Machine
 		}
 	}
@@ -61,22 +60,22 @@ func (k *Machines) namedBy(ctx context.Context, app *bourse.App, name string, as
 			out = append(out, m)
 		}
 	}
-	slices.SortFunc(out, firstOrdered)
+	slices.SortFunc(out, byOrder)
 	return out
 }
 
-// hasName reports whether a machine keeps its name from others.
+// hasName reports whether a machine still occupies its name.
 func hasName(m *bourse.Machine) bool {
 	return m.Name != "" && m.State != bourse.StateDestroying && m.State != bourse.StateDestroyed
 }
 
-// firstOrdered puts machines in the order in which they were asked for: all
-// who see two of one name agree on which of them has it.
-func firstOrdered(a, b *bourse.Machine) int {
+// byOrder sorts machines by the time of their orders. With it, everyone who sees two machines with the same name
+// agrees on which of them owns the name.
+func byOrder(a, b *bourse.Machine) int {
 	return cmp.Or(strings.Compare(string(a.Order), string(b.Order)), strings.Compare(string(a.ID), string(b.ID)))
 }
 
-// NameConflicts says of each machine whose name another one has, which that is.
+// NameConflicts returns, for each machine whose name belongs to an older machine, the ID of that machine.
 func NameConflicts(machines []*inventory.Listed) map[bourse.MachineID]bourse.MachineID {
 	type name struct {
 		app  bourse.AppRef
@@ -95,7 +94,7 @@ func NameConflicts(machines []*inventory.Listed) map[bourse.MachineID]bourse.Mac
 		case has == nil:
 			first[of(m)] = m
 			continue
-		case firstOrdered(m, has) < 0:
+		case byOrder(m, has) < 0:
 			first[of(m)] = m
 		}
 		out[m.ID], out[has.ID] = "", ""

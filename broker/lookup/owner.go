@@ -7,25 +7,23 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// maxOwners bounds what is remembered; past it the memory starts again.
+// maxOwners limits the cache. A full cache is emptied.
 const maxOwners = 1 << 16
 
-// Owner is what a record says of the app that it belongs to; see
-// [bourse.App.Owns].
+// Owner describes the app of a record; see [bourse.App.Owns].
 type Owner struct {
 	App  bourse.AppName
 	ID   string
-	Made time.Time // the record
+	Made time.Time // creation time of the record
 }
 
-// OwnerOf returns what a machine says.
+// OwnerOf returns a machine's owner.
 func OwnerOf(m *bourse.Machine) Owner { return Owner{m.App, m.AppID, m.CreatedAt} }
 
-// OwnerOfVolume returns what a volume says.
+// OwnerOfVolume returns a volume's owner.
 func OwnerOfVolume(v *bourse.Volume) Owner { return Owner{v.App, v.AppID, v.CreatedAt} }
 
-// owners remembers which app a machine is of, or a volume. That never changes,
-// so what is remembered is never wrong, and forgetting costs one more question.
+// owners caches the apps of machines or volumes. An object's app never changes, so the cache is never wrong.
 type owners[K ~string] struct {
 	mu   sync.Mutex
 	byID map[K]Owner

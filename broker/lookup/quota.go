@@ -7,33 +7,31 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Quota is what an organization or an app may have. Zero fields mean the
-// default.
+// Quota limits an organization or an app. Zero fields mean the default.
 type Quota struct {
 	Machines        int   `json:"machines,omitempty"`
-	OrdersPerSecond int   `json:"orders_per_second,omitempty"` // of every kind, quotes included
-	Apps            int   `json:"apps,omitempty"`              // organizations only
-	Volumes         int   `json:"volumes,omitempty"`           // apps only
-	Secrets         int   `json:"secrets,omitempty"`           // apps only
-	ConfigBytes     int64 `json:"config_bytes,omitempty"`      // apps only: of all its machines' configs, as the view has them
+	OrdersPerSecond int   `json:"orders_per_second,omitempty"` // of every kind, including quotes
+	Apps            int   `json:"apps,omitempty"`              // for organizations only
+	Volumes         int   `json:"volumes,omitempty"`           // for apps only
+	Secrets         int   `json:"secrets,omitempty"`           // for apps only
+	ConfigBytes     int64 `json:"config_bytes,omitempty"`      // for apps only: total size of all of its machines' configs in the view
 }
 
-// Quotas are the quotas of a broker, from a file. Its zero value has the defaults
-// alone.
+// Quotas contains a broker's quotas, read from a file. The zero value contains only the defaults.
 type Quotas struct {
-	Org  Quota            `json:"org"`  // of each organization
-	App  Quota            `json:"app"`  // of each app
-	Orgs map[string]Quota `json:"orgs"` // of one, by its slug
-	Apps map[string]Quota `json:"apps"` // of one, by its name
+	Org  Quota            `json:"org"`  // default for organizations
+	App  Quota            `json:"app"`  // default for apps
+	Orgs map[string]Quota `json:"orgs"` // for individual organizations, by slug
+	Apps map[string]Quota `json:"apps"` // for individual apps, by name
 }
 
-// What no one meets by accident.
+// Defaults that are rarely reached unintentionally.
 var (
 	defaultOrgQuota = Quota{Machines: 100_000, OrdersPerSecond: 20_000, Apps: 10_000}
 	defaultAppQuota = Quota{Machines: 20_000, OrdersPerSecond: 10_000, Volumes: 10_000, Secrets: 256, ConfigBytes: 512 << 20}
 )
 
-// Read reads a file of quotas. Codes: invalid.
+// Read decodes a file with quotas. Errors: invalid.
 func Read(text []byte) (Quotas, error) {
 	var q Quotas
 	d := json.NewDecoder(bytes.NewReader(text))
@@ -42,7 +40,7 @@ func Read(text []byte) (Quotas, error) {
 		return Quotas{}, bourse.Errorf(bourse.CodeInvalid, "quotas: %w", err)
 	}
 	if d.More() {
-		return Quotas{}, bourse.Errorf(bourse.CodeInvalid, "quotas: there is more than one value")
+		return Quotas{}, bourse.Errorf(bourse.CodeInvalid, "quotas: the file contains more than one JSON value")
 	}
 	all := []Quota{q.Org, q.App}
 	for _, one := range q.Orgs {
@@ -67,7 +65,7 @@ func (q *Quotas) ofApp(app bourse.AppName) Quota {
 	return q.Apps[string(app)].or(q.App).or(defaultAppQuota)
 }
 
-// or returns q with what it leaves out taken from d.
+// or returns q with zero fields replaced by those of d.
 func (q Quota) or(d Quota) Quota {
 	if q.Machines == 0 {
 		q.Machines = d.Machines
@@ -90,7 +88,7 @@ func (q Quota) or(d Quota) Quota {
 	return q
 }
 
-// exceeded refuses what would exceed a quota of so many things.
+// exceeded returns the error for exceeding a quota.
 func exceeded(whose, name string, limit int64, what string) error {
 	return bourse.Errorf(bourse.CodeForbidden, "quota exceeded: %s %s may have %d %s", whose, bourse.Quoted(name), limit, what)
 }

@@ -8,19 +8,19 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Reservation is what could be found out of one.
+// Reservation is the result of a search for a reservation.
 type Reservation struct {
 	ID     bourse.ReservationID
-	At     []bourse.Member // known workers of it
+	At     []bourse.Member // its known workers
 	Holds  []bourse.Hold   // in the order of the request
-	Gone   []string        // workers, or tags of unknown ones, that hold nothing for it
+	Gone   []string        // workers, or tags of unknown workers, without holds for it
 	Silent []bourse.WorkerID
 
-	Foreign func(*bourse.Hold) bool // reports whether the caller may not use a hold; nil: he may use all
+	Foreign func(*bourse.Hold) bool // reports whether the caller may not use a hold; nil: all may be used
 }
 
-// Add notes what workers have answered. Each speaks for what it holds itself, of this
-// reservation. One whose part is foreign holds nothing for the caller, and is asked for no more.
+// Add adds the answers of workers. It ignores holds of other reservations and those that a worker reports for other
+// workers. If any of a worker's holds is foreign, the worker has no holds for the caller and is removed from At.
 func (r *Reservation) Add(answers []Answer[[]bourse.Hold]) {
 	for _, a := range answers {
 		own := slices.DeleteFunc(a.Got, func(h bourse.Hold) bool { return h.Reservation != r.ID.Key() || !holds(&a.From, &h) })
@@ -42,7 +42,7 @@ func (r *Reservation) Add(answers []Answer[[]bourse.Hold]) {
 	})
 }
 
-// None reports that nothing of the reservation was found.
+// None returns an error if no holds were found.
 func (r *Reservation) None() error {
 	switch {
 	case len(r.Holds) > 0:
@@ -53,20 +53,18 @@ func (r *Reservation) None() error {
 	return NoReservation(r.ID)
 }
 
-// Whole reports which workers hold their part no longer (CodeConflict), or do
-// not say.
+// Whole returns an error if some workers no longer have their holds (CodeConflict) or did not answer (silence).
 func (r *Reservation) Whole(silence bourse.Code, so string) error {
 	switch {
 	case len(r.Gone) > 0:
-		return bourse.Errorf(bourse.CodeConflict, "reservation %s: worker %s holds its part no longer; %s", r.ID, strings.Join(r.Gone, ", "), so)
+		return bourse.Errorf(bourse.CodeConflict, "reservation %s: worker %s no longer has its hold; %s", r.ID, strings.Join(r.Gone, ", "), so)
 	case len(r.Silent) > 0:
 		return bourse.Errorf(silence, "reservation %s: %s; %s", r.ID, DoNotAnswer(r.Silent), so)
 	}
 	return nil
 }
 
-// NoReservation is what is said of a reservation that is not there, or not the
-// caller's.
+// NoReservation returns the error for a reservation that does not exist or belongs to another caller.
 func NoReservation(id bourse.ReservationID) error {
-	return bourse.Errorf(bourse.CodeNotFound, "reservation %s not found: it has expired, was released, or never was", id)
+	return bourse.Errorf(bourse.CodeNotFound, "reservation %s not found: it has expired, was released, or never existed", id)
 }

@@ -8,15 +8,15 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Selection says which machines are meant: those that agree with all that is set.
+// Selection selects the machines that match all fields that are set.
 type Selection struct {
 	Region   bourse.Region
 	Worker   bourse.WorkerID
-	states   []string // any of them
+	states   []string // any of these
 	metadata map[string]string
 }
 
-// Select reads a selection from the parameters of a request.
+// Select reads a selection from a request's parameters.
 func Select(query url.Values) Selection {
 	s := Selection{
 		Region: bourse.Region(query.Get("region")), Worker: bourse.WorkerID(query.Get("worker")), metadata: map[string]string{},
@@ -36,7 +36,7 @@ func Select(query url.Values) Selection {
 	return s
 }
 
-// Has reports whether a machine is among them.
+// Has reports whether a machine is selected.
 func (s *Selection) Has(m *bourse.Machine) bool {
 	if s.Region != "" && s.Region != m.Region || s.Worker != "" && s.Worker != m.Worker {
 		return false

@@ -13,30 +13,29 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// appMemory is how long an app that was seen is taken to be there without
-// looking. So long may an app that another broker deleted still get a machine.
+// appMemory is how long a known app is assumed to exist without checking. For this long, an app that another broker
+// has deleted can still receive machines.
 const appMemory = time.Second
 
-// maxApps bounds how many are remembered; past it the memory starts again.
+// maxApps limits the cache. A full cache is emptied.
 const maxApps = 1 << 12
 
-// secondLooks is the least time between two questions to all workers for a
-// name that a synced view does not have. A caller that asks for names that do not exist
-// must not keep the whole cluster busy.
-const secondLooks = 50 * time.Millisecond
+// searchInterval is the minimum interval between asking all workers for a name that is not in a synced view. It limits
+// the load from callers that request missing apps.
+const searchInterval = 50 * time.Millisecond
 
-// Apps finds and changes apps. Records are merged by bourse.App.Merge.
+// Apps finds and changes apps. It merges records with bourse.App.Merge.
 //
-// Two brokers that make one name before they have heard of each other may both
-// succeed; every reader agrees from then on which of the two apps it is.
+// If two brokers create an app with the same name at the same time, both may succeed. From then on, all readers agree
+// on which of the two apps exists.
 type Apps struct {
 	Sources
 	copies  func(ctx context.Context, worker bourse.Member) ([]bourse.App, error)
-	lookups singleflight.Group // one look for all requests that miss at once
+	lookups singleflight.Group // combines concurrent lookups of the same app
 
 	mu     sync.Mutex
 	recent map[bourse.AppName]seenApp
-	looked time.Time // when the workers were last asked for what the view does not have
+	looked time.Time // time when the workers were last asked for an app that is not in the view
 }
 
 type seenApp struct {
@@ -49,7 +48,7 @@ func NewApps(s Sources, copies func(ctx context.Context, worker bourse.Member) (
 	return &Apps{Sources: s, copies: copies, recent: map[bourse.AppName]seenApp{}}
 }
 
-// appRecords is what is known of names, tombstones included.
+// appRecords contains records of apps by name, including tombstones.
 type appRecords map[bourse.AppName]bourse.App
 
 func (r appRecords) merge(apps ...bourse.App) {
@@ -61,7 +60,7 @@ func (r appRecords) merge(apps ...bourse.App) {
 	}
 }
 
-// one returns what the view has of a name.
+// one returns the view's record of an app.
 func (s *Apps) one(ctx context.Context, name bourse.AppName) (appRecords, error) {
 	out := appRecords{}
 	app, err := s.View.App(ctx, name)
@@ -71,7 +70,7 @@ func (s *Apps) one(ctx context.Context, name bourse.AppName) (appRecords, error)
 	return out, err
 }
 
-// all returns what the view has.
+// all returns all of the view's records.
 func (s *Apps) all(ctx context.Context) (appRecords, error) {
 	out := appRecords{}
 	apps, err := s.View.Apps(ctx)
@@ -81,18 +80,17 @@ func (s *Apps) all(ctx context.Context) (appRecords, error) {
 	return out, err
 }
 
-// look is what the view said to a question.
-type look struct {
+// viewResult is the result of reading the view.
+type viewResult struct {
 	known  appRecords
 	failed error // the view could not be read
-	enough bool  // known answers the question, as far as the view can be relied on
-	search bool  // ask the workers what a synced view does not have
+	enough bool  // known answers the question if the view is reliable
+	search bool  // ask the workers even if the view is in sync
 }
 
-// complete adds what the workers know to what the view has, where that is not
-// enough or cannot be relied on. It returns the workers that were needed and did
-// not answer, too. Codes: unavailable.
-func (s *Apps) complete(ctx context.Context, l look) (appRecords, []bourse.WorkerID, error) {
+// complete adds the workers' records to the view's if the latter are insufficient or unreliable. It also returns the
+// workers that were required but did not answer. Errors: unavailable.
+func (s *Apps) complete(ctx context.Context, l viewResult) (appRecords, []bourse.WorkerID, error) {
 	if l.failed != nil {
 		s.Log.WarnContext(ctx, "read view failed", slog.Any("err", l.failed))
 	}
@@ -107,7 +105,7 @@ func (s *Apps) complete(ctx context.Context, l look) (appRecords, []bourse.Worke
 		}
 	}
 	if synced {
-		return l.known, nil, nil // the second look was more than was needed
+		return l.known, nil, nil // the second lookup was not strictly required, so missing answers do not matter
 	}
 	if err := NoneAnswered(answers); err != nil && !l.enough {
 		return nil, nil, err
@@ -115,27 +113,26 @@ func (s *Apps) complete(ctx context.Context, l look) (appRecords, []bourse.Worke
 	return l.known, Silent(answers), nil
 }
 
-// maySearch reports whether it is time for another second look.
+// maySearch reports whether enough time has passed since the last second lookup.
 func (s *Apps) maySearch() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.Now()
-	if now.Sub(s.looked) < secondLooks {
+	if now.Sub(s.looked) < searchInterval {
 		return false
 	}
 	s.looked = now
 	return true
 }
 
-// List returns the living apps by name, the default one if it was made, or is
-// used.
+// List returns the existing apps by name. It includes the default app if it was created or is used.
 func (s *Apps) List(ctx context.Context, used Counts) ([]bourse.App, []bourse.WorkerID, error) {
 	known, err := s.all(ctx)
-	known, missing, err := s.complete(ctx, look{known: known, failed: err, enough: len(known) > 0, search: len(known) == 0})
+	known, missing, err := s.complete(ctx, viewResult{known: known, failed: err, enough: len(known) > 0, search: len(known) == 0})
 	if err != nil {
 		return nil, nil, err
 	}
-	if app, ok := living(known, bourse.DefaultAppName); ok && used.Of(&app) > 0 {
+	if app, ok := existing(known, bourse.DefaultAppName); ok && used.Of(&app) > 0 {
 		known[bourse.DefaultAppName] = app
 	}
 	var out []bourse.App
@@ -148,20 +145,20 @@ func (s *Apps) List(ctx context.Context, used Counts) ([]bourse.App, []bourse.Wo
 	return out, missing, nil
 }
 
-// Find looks for a living app. Codes: not_found, unavailable.
+// Find returns an existing app. Errors: not_found, unavailable.
 func (s *Apps) Find(ctx context.Context, name bourse.AppName) (bourse.App, error) {
 	known, err := s.one(ctx, name)
-	_, enough := living(known, name)
+	_, enough := existing(known, name)
 	search := !enough && s.maySearch()
-	known, missing, err := s.complete(ctx, look{known: known, failed: err, enough: enough, search: search})
+	known, missing, err := s.complete(ctx, viewResult{known: known, failed: err, enough: enough, search: search})
 	if err != nil {
 		return bourse.App{}, err
 	}
-	app, ok := living(known, name)
+	app, ok := existing(known, name)
 	if _, deleted := known[name]; !ok && !deleted && len(missing) > 0 {
-		return bourse.App{}, bourse.Errorf(bourse.CodeUnavailable, "app %s: %s, and no one else knows it", name, DoNotAnswer(missing))
+		return bourse.App{}, bourse.Errorf(bourse.CodeUnavailable, "app %s: %s, and no other worker knows it", name, DoNotAnswer(missing))
 	}
-	if !ok && !search && len(known) == 0 { // it is not known to be gone, only not looked for again
+	if !ok && !search && len(known) == 0 { // not known to be deleted; it was only not searched for again
 		if seen, ok := s.seen(name); ok {
 			return seen, nil
 		}
@@ -174,8 +171,8 @@ func (s *Apps) Find(ctx context.Context, name bourse.AppName) (bourse.App, error
 	return app, nil
 }
 
-// living finds an app that is not deleted among records.
-func living(known appRecords, name bourse.AppName) (bourse.App, bool) {
+// existing returns an app from records unless it is deleted.
+func existing(known appRecords, name bourse.AppName) (bourse.App, bool) {
 	app, ok := known[name]
 	switch {
 	case ok && app.DeletedAt == nil:
@@ -186,14 +183,13 @@ func living(known appRecords, name bourse.AppName) (bourse.App, bool) {
 	return bourse.App{}, false
 }
 
-// Recall returns an app seen in the last second, and finds it otherwise. Codes:
-// not_found, unavailable.
+// Recall returns an app that was found in the last second, or otherwise calls Find. Errors: not_found, unavailable.
 func (s *Apps) Recall(ctx context.Context, name bourse.AppName) (bourse.App, error) {
 	if app, ok := s.seen(name); ok {
 		return app, nil
 	}
-	// The look is shared, so it must not end with the caller who happened to
-	// begin it; it has its own deadline.
+	// The lookup is shared, so it must not be canceled with the caller that happened to start it. It has its own
+	// deadline.
 	shared := context.WithoutCancel(ctx)
 	found, err, _ := s.lookups.Do(string(name), func() (any, error) {
 		ctx, cancel := context.WithTimeout(shared, s.Patience)

@@ -22,21 +22,20 @@ type Checker struct {
 	usages   usages
 }
 
-// NewChecker makes a checker that has counted nothing yet.
+// NewChecker creates a Checker with empty counters.
 func NewChecker(q Quotas, machines *Machines) *Checker {
 	return &Checker{quotas: q, machines: machines}
 }
 
-// usage is what an app has.
+// usage is an app's current usage.
 type usage struct {
 	machines, volumes int
 	config            int64
 
-	org int // machines of its organization
+	org int // machines of the app's organization
 }
 
-// usages remembers what apps have for as long as a look at the view is not worth
-// its time.
+// usages caches apps' usage, because counting is expensive.
 type usages struct {
 	mu sync.Mutex
 	of map[bourse.AppRef]*counted
@@ -49,15 +48,14 @@ type counted struct {
 
 const (
 	countedFor = time.Second
-	// countedPart is the part of the time that may be spent on counting.
+	// The time spent on counting is at most 1/countedPart.
 	countedPart = 50
 	maxCounted  = 4096
 )
 
-// has returns what an app has. A view that cannot be read has nothing: orders are
-// not refused for want of knowledge. One caller counts; meanwhile the others go
-// by what was counted before.
-func (c *Checker) has(ctx context.Context, app bourse.App) usage {
+// usageOf returns an app's usage. If the view cannot be read, the usage is zero, because orders are not refused for lack
+// of information. One caller counts at a time; in the meantime, others use the previous result.
+func (c *Checker) usageOf(ctx context.Context, app bourse.App) usage {
 	began := c.machines.Now()
 	known, current := c.usages.find(app.Ref(), began)
 	if current {
@@ -71,8 +69,7 @@ func (c *Checker) has(ctx context.Context, app bourse.App) usage {
 	return u
 }
 
-// find returns what was counted of an app, and reports whether that still counts;
-// else the caller is to count again.
+// find returns an app's cached usage, and whether it is current. If it is not, the caller must count.
 func (s *usages) find(ref bourse.AppRef, now time.Time) (usage, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -105,7 +102,7 @@ func (c *Checker) count(ctx context.Context, app bourse.App) usage {
 		u.machines++
 		u.config += configBytes(&rows[i].Config)
 	}
-	volumes, _ := c.machines.View.Volumes(ctx, inventory.VolumeFilter{App: app.Name}) // what it cannot say counts as nothing
+	volumes, _ := c.machines.View.Volumes(ctx, inventory.VolumeFilter{App: app.Name}) // ignore errors: the usage is then counted as zero
 	u.volumes = len(volumes)
 	counts, _ := c.machines.View.CountMachines(ctx)
 	apps, _ := c.machines.View.Apps(ctx)
@@ -117,18 +114,18 @@ func (c *Checker) count(ctx context.Context, app bourse.App) usage {
 	return u
 }
 
-// configBytes returns what a config takes of a quota.
+// configBytes returns the size of a config for quotas.
 func configBytes(c *bourse.Config) int64 {
-	raw, _ := json.Marshal(c) // it came from JSON
+	raw, _ := json.Marshal(c) // it was decoded from JSON, so it can be encoded
 	return int64(len(raw))
 }
 
-// PlacedMachine adds a machine that was just placed to what its app has.
+// PlacedMachine adds a new machine to its app's cached usage.
 func (c *Checker) PlacedMachine(order *bourse.Order) {
 	c.placed(order.App, usage{machines: 1, config: configBytes(&order.Config)})
 }
 
-// PlacedVolume is PlacedMachine for a volume.
+// PlacedVolume is like PlacedMachine, for a volume.
 func (c *Checker) PlacedVolume(app bourse.App) { c.placed(app, usage{volumes: 1}) }
 
 func (c *Checker) placed(app bourse.App, more usage) {
@@ -142,10 +139,10 @@ func (c *Checker) placed(app bourse.App, more usage) {
 	}
 }
 
-// MayHaveMachine reports CodeForbidden when a machine of the order would exceed a
-// quota. The repetition of an order that has its machine exceeds none.
+// MayHaveMachine returns CodeForbidden if the order's machine would exceed a quota. Repeating an order that has
+// already been filled does not exceed a quota.
 func (c *Checker) MayHaveMachine(ctx context.Context, order *bourse.Order) error {
-	quota, orgs, has := c.quotas.ofApp(order.App.Name), c.quotas.ofOrg(order.App.Org), c.has(ctx, order.App)
+	quota, orgs, has := c.quotas.ofApp(order.App.Name), c.quotas.ofOrg(order.App.Org), c.usageOf(ctx, order.App)
 	var err error
 	switch {
 	case has.machines >= quota.Machines:
@@ -161,40 +158,39 @@ func (c *Checker) MayHaveMachine(ctx context.Context, order *bourse.Order) error
 	return err
 }
 
-// MayHaveConfig reports CodeForbidden when another config of a machine would exceed
-// its app's quota; more is what the app then has more than before.
+// MayHaveConfig returns CodeForbidden if replacing a machine's config would exceed its app's quota. more is the
+// difference in size.
 func (c *Checker) MayHaveConfig(ctx context.Context, app bourse.App, was, config *bourse.Config) (more int64, err error) {
 	more = configBytes(config) - configBytes(was)
-	if quota := c.quotas.ofApp(app.Name); more > 0 && c.has(ctx, app).config+more > quota.ConfigBytes {
+	if quota := c.quotas.ofApp(app.Name); more > 0 && c.usageOf(ctx, app).config+more > quota.ConfigBytes {
 		err = exceeded("app", string(app.Name), quota.ConfigBytes, "bytes of config in all its machines")
 	}
 	return more, err
 }
 
-// GrewConfig adds to what an app has how much a config has grown.
+// GrewConfig adds a difference in config size to the app's cached usage.
 func (c *Checker) GrewConfig(app bourse.App, more int64) { c.placed(app, usage{config: more}) }
 
-// repeats reports whether a machine is known that the order became.
+// repeats reports whether the order has already been filled by a known machine.
 func (c *Checker) repeats(ctx context.Context, order *bourse.Order) bool {
 	for _, m := range c.machines.Replied(order.App.Name) {
 		if m.Order == order.ID {
 			return true
 		}
 	}
-	rows, _ := c.machines.View.Machines(ctx, inventory.Filter{App: order.App.Name}) // an error: then it is not known
+	rows, _ := c.machines.View.Machines(ctx, inventory.Filter{App: order.App.Name}) // after an error, no machine is known
 	return slices.ContainsFunc(rows, func(l inventory.Listed) bool { return l.Order == order.ID })
 }
 
-// MayHaveVolume is MayHaveMachine for a volume.
+// MayHaveVolume is like MayHaveMachine, for a volume.
 func (c *Checker) MayHaveVolume(ctx context.Context, app bourse.App) error {
-	if quota := c.quotas.ofApp(app.Name); c.has(ctx, app).volumes >= quota.Volumes {
+	if quota := c.quotas.ofApp(app.Name); c.usageOf(ctx, app).volumes >= quota.Volumes {
 		return exceeded("app", string(app.Name), int64(quota.Volumes), "volumes")
 	}
 	return nil
 }
 
-// MayHaveSecrets reports CodeForbidden when an app would have more secrets than it
-// may.
+// MayHaveSecrets returns CodeForbidden if an app would have too many secrets.
 func (c *Checker) MayHaveSecrets(app bourse.App, n int) error {
 	if quota := c.quotas.ofApp(app.Name); n > quota.Secrets {
 		return exceeded("app", string(app.Name), int64(quota.Secrets), "secrets")
@@ -202,7 +198,7 @@ func (c *Checker) MayHaveSecrets(app bourse.App, n int) error {
 	return nil
 }
 
-// MayHaveApp is MayHaveMachine for an app.
+// MayHaveApp is like MayHaveMachine, for an app.
 func (c *Checker) MayHaveApp(ctx context.Context, org string) error {
 	apps, err := c.machines.View.Apps(ctx)
 	if err != nil {
@@ -221,9 +217,8 @@ func (c *Checker) MayHaveApp(ctx context.Context, org string) error {
 	return nil
 }
 
-// MayOrder reports CodeRateLimited when an order would exceed a rate. Only what
-// is known without reading the request counts: the path's app, and the token's
-// organization.
+// MayOrder returns CodeRateLimited if an order would exceed a rate. It considers only what is known without reading
+// the request's body: the path's app and the token's organization.
 func (c *Checker) MayOrder(app bourse.AppName, org string) error {
 	now := c.machines.Now()
 	if app == "" {

@@ -11,14 +11,14 @@ import (
 	"github.com/bourse-dev/bourse/view/inventory"
 )
 
-// GatheredVolumes is what could be found out of some volumes.
+// GatheredVolumes is the result of a search for volumes.
 type GatheredVolumes struct {
 	Volumes []inventory.ListedVolume // oldest first
-	Asked   int                      // workers, beside the view
-	Missing []bourse.WorkerID        // that did not answer
+	Asked   int                      // number of workers that were asked, in addition to the view
+	Missing []bourse.WorkerID        // workers that did not answer
 }
 
-// Count counts the living volumes of each app.
+// Count returns the number of existing volumes of each app.
 func (g *GatheredVolumes) Count() Counts {
 	out := Counts{}
 	for i := range g.Volumes {
@@ -29,14 +29,14 @@ func (g *GatheredVolumes) Count() Counts {
 	return out
 }
 
-// Gather lists the volumes of some apps, as that of [Machines] does.
+// Gather lists the volumes of some apps, in the same way as [Machines.Gather].
 func (k *Volumes) Gather(ctx context.Context, apps []bourse.App) GatheredVolumes {
-	var query fabric.VolumesQuery // any
+	var query fabric.VolumesQuery // all apps
 	if len(apps) == 1 {
 		query.App, query.AppID = apps[0].Name, apps[0].ID
 	}
 	app := query.App
-	known := k.fresh.of(app) // before the view: see there
+	known := k.fresh.of(app) // before reading the view; see fresh.of
 	rows, err := k.View.Volumes(ctx, inventory.VolumeFilter{App: app})
 	if err != nil {
 		k.viewFailed(ctx, err)
@@ -56,7 +56,7 @@ func (k *Volumes) Gather(ctx context.Context, apps []bourse.App) GatheredVolumes
 			continue
 		}
 		u.add(row)
-		k.fresh.saw(row.ID, row.UpdatedAt)
+		k.fresh.sawInView(row.ID, row.UpdatedAt)
 	}
 	for _, v := range known {
 		u.add(&inventory.ListedVolume{Volume: v, HostStatus: machinesapi.HostOK})
@@ -64,17 +64,16 @@ func (k *Volumes) Gather(ctx context.Context, apps []bourse.App) GatheredVolumes
 	return GatheredVolumes{u.sorted(apps), len(members), Silent(answers)}
 }
 
-// Ask asks members side by side.
+// Ask asks workers in parallel.
 func (k *Volumes) Ask(ctx context.Context, members []bourse.Member, query fabric.VolumesQuery) []Answer[[]bourse.Volume] {
 	return Ask(ctx, k.Patience, members, Asking(k.Workers, &fabric.VolumeList, query))
 }
 
-// volumeUnion puts together what there is of volumes: of a worker that
-// answered, its answer is all there is; of the others, the latest version of
-// what the view has and what they replied lately.
+// volumeUnion combines data about volumes. If a worker answered, its answer is complete. For other workers, it uses
+// the latest version from the view and recent replies.
 type volumeUnion struct {
 	byID  map[bourse.VolumeID]inventory.ListedVolume
-	heard map[bourse.WorkerID]bool // asked; false: in vain
+	heard map[bourse.WorkerID]bool // workers that were asked; false: no answer
 }
 
 func (u *volumeUnion) answer(a *Answer[[]bourse.Volume]) {
@@ -97,12 +96,12 @@ func (u *volumeUnion) add(l *inventory.ListedVolume) {
 		if !known.UpdatedAt.Before(l.UpdatedAt) {
 			return
 		}
-		next.HostStatus, next.HeardAt = known.HostStatus, known.HeardAt // replied to us, so no news of the host
+		next.HostStatus, next.HeardAt = known.HostStatus, known.HeardAt // the reply does not describe the host's current status
 	}
 	u.byID[l.ID] = next
 }
 
-// sorted returns the living volumes of some apps.
+// sorted returns the existing volumes of some apps.
 func (u *volumeUnion) sorted(apps []bourse.App) []inventory.ListedVolume {
 	of := make(map[bourse.AppName]*bourse.App, len(apps))
 	for i := range apps {
@@ -120,10 +119,10 @@ func (u *volumeUnion) sorted(apps []bourse.App) []inventory.ListedVolume {
 	return out
 }
 
-// Copy returns what is known here of a volume of an app without asking its owner.
-// The caller may have only what reaches says yes to.
+// Copy returns this broker's data about an app's volume without asking its owner. It returns only volumes for which
+// reaches returns true.
 func (k *Volumes) Copy(ctx context.Context, app bourse.AppName, id bourse.VolumeID, reaches func(Owner) bool) (inventory.ListedVolume, bool) {
-	t, remembered := k.fresh.get(id) // before the view: see there
+	t, remembered := k.fresh.get(id) // before reading the view; see fresh.of
 	rows, err := k.View.Volumes(ctx, inventory.VolumeFilter{App: app})
 	if err != nil {
 		k.viewFailed(ctx, err)

@@ -10,14 +10,13 @@ import (
 	"github.com/bourse-dev/bourse/view/inventory"
 )
 
-// wholePatience bounds how long a list waits for the owners of its machines, where
-// the view has something to show instead.
+// wholePatience limits how long a list waits for its machines' owners, because the view's data can be returned
+// instead.
 const wholePatience = time.Second
 
-// Whole asks the owners of an app's machines for what the view does not have of
-// them, their environment and files, and returns the machines as those have them
-// now. Of an owner that does not answer, and is unreachable then, or of one that
-// the view calls so, they stay as they are: not whole.
+// Whole asks the owners of an app's machines for the parts that the view lacks, such as environment and files, and
+// returns the machines as their owners have them. If an owner does not answer, its machines become unreachable. They
+// remain incomplete, like those of owners that the view describes as unreachable.
 func (k *Machines) Whole(ctx context.Context, app *bourse.App, list []*inventory.Listed) []*inventory.Listed {
 	asked := map[bourse.WorkerID]bool{}
 	var members []bourse.Member
@@ -49,7 +48,7 @@ func (k *Machines) Whole(ctx context.Context, app *bourse.App, list []*inventory
 		case silent[l.Worker]:
 			l.HostStatus = machinesapi.HostUnreachable
 		case !there || !m.OwnedBy(app):
-			continue // it has been destroyed meanwhile
+			continue // it has been destroyed in the meantime
 		default:
 			l = &inventory.Listed{Machine: *m, HostStatus: machinesapi.HostOK, Whole: true}
 		}

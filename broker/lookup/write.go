@@ -7,19 +7,19 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// NewApp is what a caller says of an app to be made.
+// NewApp describes an app to create.
 type NewApp struct {
-	Name    bourse.AppName // may be empty with a key that was used before
+	Name    bourse.AppName // may be empty if the key was used before
 	Org     string
 	Network string
-	Key     string // makes a repetition find the first app
+	Key     string // idempotency key: a repetition returns the first app
 }
 
-// Create makes an app. Codes: invalid, already_exists, unavailable (nothing
-// happened), timeout (no one confirmed it).
+// Create creates an app. Errors: invalid, already_exists, unavailable (it had no effect), timeout (no other member
+// has confirmed it).
 func (s *Apps) Create(ctx context.Context, want NewApp) (bourse.App, error) {
 	all, err := s.all(ctx)
-	all, _, err = s.complete(ctx, look{known: all, failed: err, search: s.maySearch()})
+	all, _, err = s.complete(ctx, viewResult{known: all, failed: err, search: s.maySearch()})
 	if err != nil {
 		return bourse.App{}, err
 	}
@@ -27,26 +27,26 @@ func (s *Apps) Create(ctx context.Context, want NewApp) (bourse.App, error) {
 	if want.Key != "" {
 		id = bourse.IDOf("idempotency key", want.Org, want.Key)
 		if first, ok := byID(all, id); ok {
-			return again(first, want.Name)
+			return repeatedCreation(first, want.Name)
 		}
 	}
 	if want.Name == "" {
-		return bourse.App{}, bourse.Errorf(bourse.CodeInvalid, "an app needs a name")
+		return bourse.App{}, bourse.Errorf(bourse.CodeInvalid, "name is required")
 	}
-	if _, ok := living(all, want.Name); ok {
+	if _, ok := existing(all, want.Name); ok {
 		return bourse.App{}, ErrNameTaken
 	}
-	// Stamped as late as possible: of two makers the earlier one wins.
+	// Set the time as late as possible, because the earlier of two creations wins.
 	app := bourse.App{Name: want.Name, ID: id, Org: want.Org, Network: want.Network, CreatedAt: s.Now().UTC()}
 	if old, ok := all[want.Name]; ok {
-		app.Life = old.Life + 1 // old is a tombstone: its name begins another life
+		app.Life = old.Life + 1 // old is a tombstone, so this is a new app with the same name
 	}
 	merged, err := s.View.PutApp(ctx, app)
 	if err != nil {
 		return bourse.App{}, err
 	}
 	if merged.ID != id || merged.DeletedAt != nil {
-		return bourse.App{}, ErrNameTaken // another broker was quicker
+		return bourse.App{}, ErrNameTaken // another broker was faster
 	}
 	s.remember(merged)
 	return merged, nil
@@ -61,18 +61,18 @@ func byID(all appRecords, id string) (bourse.App, bool) {
 	return bourse.App{}, false
 }
 
-// Errors that clients tell from others of their codes.
+// Errors that clients distinguish from others with the same code.
 var (
 	// ErrNoApp has the exact text that clients compare.
 	ErrNoApp = bourse.Errorf(bourse.CodeNotFound, "app not found")
-	// ErrNameTaken has the text that clients look for.
+	// ErrNameTaken has the text that clients expect.
 	ErrNameTaken = bourse.Errorf(bourse.CodeAlreadyExists, "Validation failed: Name has already been taken")
-	// ErrKeyUsed is below an error of an idempotency key that made another app.
-	ErrKeyUsed = errors.New("the key was used")
+	// ErrKeyUsed is wrapped by the error for an idempotency key that was used for another app.
+	ErrKeyUsed = errors.New("the idempotency key was used")
 )
 
-// again answers a repetition with the app that the key made.
-func again(first bourse.App, name bourse.AppName) (bourse.App, error) {
+// repeatedCreation returns the app that was created with the key.
+func repeatedCreation(first bourse.App, name bourse.AppName) (bourse.App, error) {
 	text := ""
 	switch {
 	case name != "" && name != first.Name:
@@ -85,12 +85,12 @@ func again(first bourse.App, name bourse.AppName) (bourse.App, error) {
 	return first, &bourse.Error{Code: bourse.CodeInvalid, Message: text, Err: ErrKeyUsed}
 }
 
-// Delete makes the app's record a tombstone. Codes: unavailable, timeout.
+// Delete replaces the app's record by a tombstone. Errors: unavailable, timeout.
 func (s *Apps) Delete(ctx context.Context, app bourse.App) error {
 	now := s.Now().UTC()
 	app.DeletedAt = &now
 	s.forget(app.Name)
 	_, err := s.View.PutApp(ctx, app)
-	s.forget(app.Name) // who asked in between saw the past
+	s.forget(app.Name) // a concurrent request may have cached the app again
 	return err
 }

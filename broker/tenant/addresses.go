@@ -14,12 +14,12 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// Addresses serves the addresses of the apps that Apps finds.
+// Addresses serves the endpoints of apps' IP addresses.
 type Addresses struct{ Apps *lookup.Apps }
 
 const addressesPath = endpoint.OneApp + "/ip_assignments"
 
-// Routes returns what the handler serves.
+// Routes returns the handler's routes.
 func (h *Addresses) Routes() []endpoint.Route {
 	return []endpoint.Route{
 		endpoint.On("GET "+addressesPath, endpoint.App, h.list).Writes(machinesapi.IPAssignments{}),
@@ -28,13 +28,13 @@ func (h *Addresses) Routes() []endpoint.Route {
 	}
 }
 
-// Of returns the address of an app: its network's, with the number that no
-// worker has in the place of the host, and a part of a hash of its id.
+// Of returns an app's address. It consists of the network's prefix, a part of a hash of the app's ID, and a host
+// number that no worker uses.
 func Of(app *bourse.App) netip.Addr {
 	b := bourse.NetworkPrefix(app.PrivateNetwork()).Addr().As16()
 	sum := sha256.Sum256([]byte(app.ID))
 	copy(b[10:14], sum[:])
-	b[15] = 3 // a machine's ends with 2
+	b[15] = 3 // a machine's address ends with 2
 	return netip.AddrFrom16(b)
 }
 
@@ -50,12 +50,12 @@ func (h *Addresses) list(w http.ResponseWriter, r *endpoint.Request) error {
 	return endpoint.WriteJSON(w, http.StatusOK, machinesapi.IPAssignments{IPs: []machinesapi.IPAssignment{assignment(&app)}})
 }
 
-// kinds are what clients ask for; those of egress are not offered.
-var kinds = []string{"", "v4", "v6", "shared_v4", "private_v6"}
+// addressTypes are the types that clients request, without those for egress, which are not supported.
+var addressTypes = []string{"", "v4", "v6", "shared_v4", "private_v6"}
 
-// assign answers with the address that the app has, whichever kind is asked for:
-// clients ask for one of each kind before the first deploy of an app with services,
-// and stop if they get none. A warning says when the address is of another kind.
+// assign replies with the app's only address for every type. Clients request one address of each type before they
+// first deploy an app with services, and stop if they receive none. If the type does not match, the reply has a
+// warning.
 func (h *Addresses) assign(w http.ResponseWriter, r *endpoint.Request) error {
 	var in machinesapi.AssignIP
 	if err := endpoint.Decode(w, r, true, &in); err != nil {
@@ -65,24 +65,24 @@ func (h *Addresses) assign(w http.ResponseWriter, r *endpoint.Request) error {
 	if err != nil {
 		return err
 	}
-	if !slices.Contains(kinds, in.Type) {
+	if !slices.Contains(addressTypes, in.Type) {
 		return &endpoint.Reply{Status: http.StatusUnprocessableEntity, Err: bourse.Errorf(bourse.CodeInvalid,
-			"invalid type %s: an app has its private address and no other; what it sends comes from its worker's", bourse.Quoted(in.Type))}
+			"invalid type %s: an app has only its private address, and its outgoing connections use its worker's address", bourse.Quoted(in.Type))}
 	}
 	if in.Type != "" && in.Type != "private_v6" {
-		endpoint.Warn(w, bourse.Warning{Field: "type", Message: "an app has its private_v6 address and no other: the reply is that one, and nothing was assigned"})
+		endpoint.Warn(w, bourse.Warning{Field: "type", Message: "an app has only its private_v6 address; the reply contains that address, and none was assigned"})
 	}
 	return endpoint.WriteJSON(w, http.StatusOK, assignment(&app))
 }
 
-// release says that an address stays with its app.
+// release fails, because an address belongs to its app as long as the app exists.
 func (h *Addresses) release(_ http.ResponseWriter, r *endpoint.Request) error {
 	app, err := h.Apps.Recall(r.Context(), r.App())
 	if err != nil {
 		return err
 	}
 	if ip, err := netip.ParseAddr(r.PathValue("ip")); err != nil || ip != Of(&app) {
-		return bourse.Errorf(bourse.CodeNotFound, "address not found: app %s has %s and no other", app.Name, Of(&app))
+		return bourse.Errorf(bourse.CodeNotFound, "address not found: app %s only has %s", app.Name, Of(&app))
 	}
-	return bourse.Errorf(bourse.CodeFailedPrecondition, "the address %s follows from the app's id: it goes with the app", Of(&app))
+	return bourse.Errorf(bourse.CodeFailedPrecondition, "address %s is derived from the app's ID and exists as long as the app", Of(&app))
 }

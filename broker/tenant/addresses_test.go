@@ -7,8 +7,8 @@ import (
 	"github.com/bourse-dev/bourse/broker/tenant"
 )
 
-// An app's address is its own, in its network, and no machine's.
-func TestAnAddressFollowsFromTheApp(t *testing.T) {
+// An app's address is unique, in the app's network, and differs from machines' addresses.
+func TestAddressOfApp(t *testing.T) {
 	shop := bourse.App{Name: "shop", ID: bourse.NewAppID(), Org: "acme"}
 	ip := tenant.Of(&shop)
 	if again := tenant.Of(&bourse.App{ID: shop.ID, Org: "acme"}); ip != again {
@@ -17,11 +17,11 @@ func TestAnAddressFollowsFromTheApp(t *testing.T) {
 	if !bourse.NetworkPrefix(shop.PrivateNetwork()).Contains(ip) {
 		t.Errorf("%s is not in the app's network", ip)
 	}
-	next := bourse.App{Name: "shop", ID: bourse.NewAppID(), Org: "acme"} // of the same name, made later
+	next := bourse.App{Name: "shop", ID: bourse.NewAppID(), Org: "acme"} // a later app with the same name
 	if tenant.Of(&next) == ip {
-		t.Error("a later app of the name has the address of the former one")
+		t.Error("a later app with the same name has the same address")
 	}
 	if m := bourse.PrivateAddress(shop.PrivateNetwork(), bourse.NewMachineID(0xabcdef)); m.As16()[15] == ip.As16()[15] {
-		t.Errorf("%s may be a machine's: one has %s", ip, m)
+		t.Errorf("%s may be a machine's address, such as %s", ip, m)
 	}
 }

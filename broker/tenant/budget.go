@@ -8,28 +8,27 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// mostHeld bounds what all requests together hold of what proxies say, in bytes: as it
-// came, and as it was decoded.
-const mostHeld = 128 << 20
+// maxHeld limits the memory for proxies' replies in all requests, in bytes, both encoded and decoded.
+const maxHeld = 128 << 20
 
-// budget is what is held. The zero value holds nothing.
+// budget limits memory. The zero value is unused.
 type budget struct {
 	mu   sync.Mutex
 	held int64
 }
 
-// share is what one request holds of a budget. It is safe for concurrent use.
+// share is one request's part of a budget. It is safe for concurrent use.
 type share struct {
 	of   *budget
 	held int64 // guarded by of.mu
 }
 
-// take holds n bytes more until release. Codes: rate_limited.
+// take reserves n more bytes until release. Errors: rate_limited.
 func (s *share) take(n int64) error {
 	s.of.mu.Lock()
 	defer s.of.mu.Unlock()
-	if s.of.held+n > mostHeld {
-		return bourse.Errorf(bourse.CodeRateLimited, "this broker holds as much as it may of what proxies say: repeat it later, or ask about one app")
+	if s.of.held+n > maxHeld {
+		return bourse.Errorf(bourse.CodeRateLimited, "too many replies of proxies are being processed: try again later, or request a single app")
 	}
 	s.of.held += n
 	s.held += n
@@ -43,14 +42,14 @@ func (s *share) release() {
 	s.held = 0
 }
 
-// counting takes what is read from a share.
-type counting struct {
+// countingReader charges the bytes that are read to a share.
+type countingReader struct {
 	io.Reader
 	taken *share
 }
 
-// Read implements io.Reader. Codes: rate_limited.
-func (c counting) Read(p []byte) (int, error) {
+// Read implements io.Reader. Errors: rate_limited.
+func (c countingReader) Read(p []byte) (int, error) {
 	n, err := c.Reader.Read(p)
 	if short := c.taken.take(int64(n)); short != nil {
 		return 0, short
@@ -58,14 +57,14 @@ func (c counting) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// What JSON becomes, in bytes: {} is a machine in memory, and a comma is followed by a
-// string, at least.
+// Estimates of the memory for decoded JSON, in bytes: each object is at least as large as a machine, and each comma
+// precedes at least a string.
 const (
 	objectSize = 256
 	valueSize  = 16
 )
 
-// decoded returns how much memory a text's values take, at most, beside the text.
+// decoded returns an upper bound on the memory for a text's decoded values, in addition to the text.
 func decoded(raw []byte) int64 {
 	return int64(bytes.Count(raw, []byte{'{'}))*objectSize + int64(bytes.Count(raw, []byte{','}))*valueSize
 }

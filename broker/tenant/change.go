@@ -8,9 +8,8 @@ import (
 	"github.com/bourse-dev/bourse/internal/seal"
 )
 
-// merge fills in what a change puts and removes, and returns the secrets that the
-// app has then. Removing what is not there changes nothing. Codes: invalid,
-// failed_precondition.
+// merge adds to a change the secrets to set and to remove, and returns the app's secrets after it. Removing a missing
+// secret has no effect. Errors: invalid, failed_precondition.
 func (s *Secrets) merge(c *seal.Change, has []seal.Secret, values map[string]*string) ([]seal.Secret, error) {
 	after := make([]seal.Secret, 0, len(has)+len(values))
 	created := map[string]seal.Secret{}
@@ -46,14 +45,14 @@ func (s *Secrets) merge(c *seal.Change, has []seal.Secret, values map[string]*st
 	return after, nil
 }
 
-// sealed seals a value.
+// sealed encrypts a value.
 func (s *Secrets) sealed(c *seal.Change, name, value string) (seal.Secret, error) {
 	if err := check(name, value); err != nil {
 		return seal.Secret{}, err
 	}
 	if s.Keys == nil {
 		return seal.Secret{}, bourse.Errorf(bourse.CodeFailedPrecondition,
-			"failed_precondition: this broker cannot seal secrets: it has no secrets.key in --credentials")
+			"failed_precondition: this broker cannot encrypt secrets, because it has no secrets.key in --credentials")
 	}
 	now, p, keys := s.Now().UTC(), seal.Place{App: c.App.ID, Name: name}, s.Keys()
 	text, err := keys.Seal(p, []byte(value))
@@ -62,16 +61,16 @@ func (s *Secrets) sealed(c *seal.Change, name, value string) (seal.Secret, error
 	}, err
 }
 
-// check reports CodeInvalid for what no machine's environment could have. It shows
-// nothing of the value.
+// check returns CodeInvalid if a machine's environment could not contain a secret. The error does not contain the
+// value.
 func check(name, value string) error {
 	switch {
 	case !isName(name):
-		return bourse.Errorf(bourse.CodeInvalid, "secret %s: use 1 to %d letters, digits and _, the first no digit", bourse.Quoted(name), maxSecretName)
+		return bourse.Errorf(bourse.CodeInvalid, "secret %s: use 1 to %d letters, digits and _, and do not begin with a digit", bourse.Quoted(name), maxSecretName)
 	case len(value) > maxValue:
-		return bourse.Errorf(bourse.CodeInvalid, "the value of secret %s has %d bytes, at most %d", name, len(value), maxValue)
+		return bourse.Errorf(bourse.CodeInvalid, "the value of secret %s has %d bytes, but at most %d are allowed", name, len(value), maxValue)
 	case strings.ContainsRune(value, 0):
-		return bourse.Errorf(bourse.CodeInvalid, "the value of secret %s has a zero byte, which an environment cannot have: encode it", name)
+		return bourse.Errorf(bourse.CodeInvalid, "the value of secret %s contains a zero byte, which environment variables do not support: encode it", name)
 	}
 	return nil
 }
@@ -89,15 +88,14 @@ func isName(s string) bool {
 	return true
 }
 
-// fits reports why an app may not have these secrets. Codes: forbidden (a
-// quota), invalid.
+// fits checks whether an app may have these secrets. Errors: forbidden (a quota), invalid.
 func (s *Secrets) fits(app bourse.App, after []seal.Secret) error {
 	total := 0
 	for i := range after {
 		total += len(after[i].Name) + len(after[i].Sealed) - seal.Overhead
 	}
 	if total > maxTotal {
-		return bourse.Errorf(bourse.CodeInvalid, "the app's secrets would have %d bytes, at most %d: what is larger belongs into a volume", total, maxTotal)
+		return bourse.Errorf(bourse.CodeInvalid, "the app's secrets would have %d bytes, but at most %d are allowed: store larger data in a volume", total, maxTotal)
 	}
 	return s.MayHave(app, len(after))
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/bourse-dev/bourse/view/inventory"
 )
 
-// grantOf returns what a new token is to be good for, which is never more than the
-// caller's. Codes: invalid, forbidden, not_found (an app, or a machine), unavailable.
+// grantOf returns the permissions of a new token, which never exceed the caller's. Errors: invalid, forbidden,
+// not_found (an app or a machine), unavailable.
 func (h *Tokens) grantOf(r *endpoint.Request, in *machinesapi.CreateToken) (inventory.Token, error) {
 	g := inventory.Token{
 		Name: cmp.Or(in.Name, "token"), ReadOnly: in.ReadOnly, Machines: in.Machines,
@@ -28,22 +28,22 @@ func (h *Tokens) grantOf(r *endpoint.Request, in *machinesapi.CreateToken) (inve
 	if g.ExpiresAt, err = expiry(g.CreatedAt, time.Duration(in.Expiry), r.Who.Until); err != nil {
 		return g, err
 	}
-	if g.Org, g.Apps, err = h.reach(r, in); err != nil {
+	if g.Org, g.Apps, err = h.scope(r, in); err != nil {
 		return g, err
 	}
 	return g, h.checkMachines(r, &g)
 }
 
-// reach returns the organization and the apps of a new token.
-func (h *Tokens) reach(r *endpoint.Request, in *machinesapi.CreateToken) (org string, refs []bourse.AppRef, err error) {
+// scope returns the organization and the apps of a new token.
+func (h *Tokens) scope(r *endpoint.Request, in *machinesapi.CreateToken) (org string, refs []bourse.AppRef, err error) {
 	names := in.Apps
 	if len(names) == 0 && in.Org == "" {
-		for _, ref := range r.Who.Apps { // all that the caller has
+		for _, ref := range r.Who.Apps { // default: all of the caller's apps
 			names = append(names, ref.Name)
 		}
 	}
 	if len(names) > maxListed {
-		return "", nil, bourse.Errorf(bourse.CodeInvalid, "%d apps: use at most %d, or one for all of the organization", len(names), maxListed)
+		return "", nil, bourse.Errorf(bourse.CodeInvalid, "%d apps exceed the limit of %d: create a token for the whole organization", len(names), maxListed)
 	}
 	if len(names) == 0 {
 		org, err = orgOf(&r.Who, in.Org)
@@ -59,7 +59,7 @@ func (h *Tokens) reach(r *endpoint.Request, in *machinesapi.CreateToken) (org st
 			return "", nil, err
 		}
 		if org = cmp.Or(org, app.Org); app.Org != org {
-			return "", nil, bourse.Errorf(bourse.CodeInvalid, "app %s is not of organization %s: a token's apps are of one organization", name, bourse.Quoted(org))
+			return "", nil, bourse.Errorf(bourse.CodeInvalid, "app %s does not belong to organization %s: all of a token's apps must belong to one organization", name, bourse.Quoted(org))
 		}
 		if ref := (bourse.AppRef{Name: app.Name, ID: app.ID}); !slices.Contains(refs, ref) {
 			refs = append(refs, ref)
@@ -68,28 +68,28 @@ func (h *Tokens) reach(r *endpoint.Request, in *machinesapi.CreateToken) (org st
 	return org, refs, nil
 }
 
-// orgOf returns the organization of a token of all its apps.
+// orgOf returns the organization of a token for all of its apps.
 func orgOf(who *endpoint.Identity, asked string) (string, error) {
 	org := cmp.Or(asked, who.Org)
 	switch {
 	case org == "":
-		return "", bourse.Errorf(bourse.CodeInvalid, `say what the token is good for: apps, an organization, or org_slug "*" for everything`)
+		return "", bourse.Errorf(bourse.CodeInvalid, `specify apps, an organization, or org_slug "*" for the whole cluster`)
 	case org == endpoint.Everything && !who.Cluster(), org != endpoint.Everything && !who.May(bourse.App{Org: org}):
 		return "", endpoint.ErrForbidden()
-	case org != endpoint.Everything && bourse.AppName(org).Validate() != nil: // same alphabet
+	case org != endpoint.Everything && bourse.AppName(org).Validate() != nil: // same characters
 		return "", bourse.Errorf(bourse.CodeInvalid, "invalid org_slug %s", bourse.Quoted(org))
 	}
 	return org, nil
 }
 
-// Bounds of a token.
+// Limits of a token.
 const (
 	maxTokenName = 64  // bytes
 	maxListed    = 256 // apps, or machines
 	maxExpiry    = 100 * 365 * 24 * time.Hour
 )
 
-// checkName admits what is safe to show anywhere.
+// checkName permits names that are safe to print.
 func checkName(name string) error {
 	first, _ := utf8.DecodeRuneInString(name)
 	ok := len(name) <= maxTokenName && utf8.ValidString(name) && (unicode.IsLetter(first) || unicode.IsDigit(first)) && name[len(name)-1] != ' '
@@ -97,13 +97,13 @@ func checkName(name string) error {
 		ok = ok && unicode.IsPrint(c)
 	}
 	if !ok {
-		return bourse.Errorf(bourse.CodeInvalid, "invalid name %s: use up to %d bytes that can be printed, and begin with a letter or digit", bourse.Quoted(name), maxTokenName)
+		return bourse.Errorf(bourse.CodeInvalid, "invalid name %s: use up to %d bytes of printable characters, beginning with a letter or digit", bourse.Quoted(name), maxTokenName)
 	}
 	return nil
 }
 
-// expiry returns when a token ends that is made now, zero for never: not after the
-// one that it is made with.
+// expiry returns when a new token expires, or zero for never. The token cannot outlive the one with which it is
+// created.
 func expiry(now time.Time, after time.Duration, until time.Time) (time.Time, error) {
 	switch {
 	case after == 0:
@@ -113,21 +113,20 @@ func expiry(now time.Time, after time.Duration, until time.Time) (time.Time, err
 	}
 	at := now.Add(after)
 	if !until.IsZero() && at.After(until) {
-		return at, bourse.Errorf(bourse.CodeInvalid, "invalid expiry %s: the token that makes it expires at %s", after, until.Format(time.RFC3339))
+		return at, bourse.Errorf(bourse.CodeInvalid, "invalid expiry %s: your own token expires at %s", after, until.Format(time.RFC3339))
 	}
 	return at, nil
 }
 
-// checkMachines wants machines to be of one app, which has them. Codes: invalid,
-// not_found, unavailable.
+// checkMachines checks that the machines of a token belong to its only app. Errors: invalid, not_found, unavailable.
 func (h *Tokens) checkMachines(r *endpoint.Request, g *inventory.Token) error {
 	switch {
 	case len(g.Machines) == 0:
 		return nil
 	case len(g.Apps) != 1:
-		return bourse.Errorf(bourse.CodeInvalid, "a token of machines is of one app: name it")
+		return bourse.Errorf(bourse.CodeInvalid, "a machine token requires exactly one app: specify it")
 	case len(g.Machines) > maxListed:
-		return bourse.Errorf(bourse.CodeInvalid, "%d machines: use at most %d, or none for all of the app", len(g.Machines), maxListed)
+		return bourse.Errorf(bourse.CodeInvalid, "%d machines exceed the limit of %d: create a token for the whole app", len(g.Machines), maxListed)
 	}
 	for _, id := range g.Machines {
 		if err := id.Validate(); err != nil {
@@ -150,9 +149,8 @@ func (h *Tokens) checkMachines(r *endpoint.Request, g *inventory.Token) error {
 	return nil
 }
 
-// mayRevoke reports whether the caller may see and end a token. One that was made by
-// the API and is bound to apps ends itself and what was made with it, and nothing
-// else: who has stolen it does not end the others.
+// mayRevoke reports whether the caller may list and revoke a token. A token that was created through the API and is
+// limited to apps can revoke only itself and the tokens created with it, so that a stolen token cannot revoke others.
 func mayRevoke(who *endpoint.Identity, g *inventory.Token) bool {
 	switch {
 	case who.Cluster() || who.Token != "" && (g.ID == who.Token || g.MadeWith == who.Token):

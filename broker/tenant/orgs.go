@@ -16,26 +16,25 @@ import (
 	"github.com/bourse-dev/bourse/view/inventory"
 )
 
-// OrgMachines serves organizations' lists.
+// OrgMachines serves the list of an organization's machines.
 type OrgMachines struct {
 	Apps     *lookup.Apps
 	Machines *lookup.Machines
 }
 
-// Routes returns what the handler serves.
+// Routes returns the handler's routes.
 func (h *OrgMachines) Routes() []endpoint.Route {
 	return []endpoint.Route{endpoint.On("GET /v1/orgs/{org}/machines", endpoint.Token, h.machines).Writes(machinesapi.OrgMachines{}).Asks("include_deleted", "region", "state", "summary", "updated_after", "cursor", "limit")}
 }
 
-// page says which part of a list is wanted: what is behind a cursor, and not older
-// than a time.
+// page selects a part of a list: the machines after a cursor that have changed since a time.
 type page struct {
 	after cursor
 	since time.Time
 	limit int
 }
 
-// maxPage is the most that a page has.
+// maxPage limits the size of a page.
 const maxPage = 1000
 
 func readPage(r *endpoint.Request) (page, error) {
@@ -54,8 +53,8 @@ func readPage(r *endpoint.Request) (page, error) {
 	return p, err
 }
 
-// cursor is the last machine of a page: when it was changed, and its id. The zero
-// cursor is before every machine.
+// cursor identifies the last machine of a page by the time of its last change and its ID. The zero cursor is before
+// all machines.
 type cursor struct {
 	at int64 // nanoseconds since 1970
 	id bourse.MachineID
@@ -82,9 +81,8 @@ func parseCursor(s string) (cursor, error) {
 	return c, nil
 }
 
-// machines lists the machines of an organization's apps that the caller may use,
-// those that were changed last at the end: a machine that changes while a client
-// reads page after page comes again, and none is missed.
+// machines lists the machines of an organization's apps that the caller may use, the most recently changed last. A
+// machine that changes while a client reads the pages appears again, and none is missed.
 func (h *OrgMachines) machines(w http.ResponseWriter, r *endpoint.Request) error {
 	want, err := readPage(r)
 	if err != nil {
@@ -119,8 +117,7 @@ func (h *OrgMachines) machines(w http.ResponseWriter, r *endpoint.Request) error
 	return endpoint.WriteJSON(w, http.StatusOK, out)
 }
 
-// appsOf returns the apps of the path's organization that the caller may use.
-// Codes: forbidden.
+// appsOf returns the apps of the path's organization that the caller may use. Errors: forbidden.
 func (h *OrgMachines) appsOf(r *endpoint.Request) (map[bourse.AppName]bourse.App, []bourse.WorkerID, error) {
 	counts, _ := h.Machines.Count(r.Context(), nil)
 	list, missing, err := h.Apps.List(r.Context(), counts)

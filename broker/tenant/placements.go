@@ -18,23 +18,23 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// Placements serves the simulation.
+// Placements serves the simulation of placements.
 type Placements struct {
 	Gate      *endpoint.Gate
 	Directory lookup.Directory
 	Workers   fabric.Fabric
-	Region    bourse.Region // of this broker
-	Patience  time.Duration // for quotes
+	Region    bourse.Region // the broker's region
+	Patience  time.Duration // time limit for quotes
 }
 
-// Routes returns what the handler serves.
+// Routes returns the handler's routes.
 func (h *Placements) Routes() []endpoint.Route {
 	return []endpoint.Route{
 		endpoint.On("POST /v1/platform/placements", endpoint.Token, h.Gate.Ordering(endpoint.MachineLease, h.place)).Reads(machinesapi.PlacementRequest{}).Writes(machinesapi.PlacementList{}),
 	}
 }
 
-// maxCount bounds what a simulation is asked for.
+// maxCount limits the number of simulated machines.
 const maxCount = 1 << 20
 
 func (h *Placements) place(w http.ResponseWriter, r *endpoint.Request) error {
@@ -43,7 +43,7 @@ func (h *Placements) place(w http.ResponseWriter, r *endpoint.Request) error {
 		return err
 	}
 	if in.Org == "" {
-		return bourse.Errorf(bourse.CodeInvalid, "invalid org_slug: it is required")
+		return bourse.Errorf(bourse.CodeInvalid, "org_slug is required")
 	}
 	if !r.Who.May(bourse.App{Org: in.Org}) {
 		return endpoint.ErrForbidden()
@@ -60,15 +60,14 @@ func (h *Placements) place(w http.ResponseWriter, r *endpoint.Request) error {
 		return err
 	}
 	fits := h.ask(r.Context(), &order, diskOf(in.VolumeBytes))
-	return endpoint.WriteJSON(w, http.StatusOK, machinesapi.PlacementList{Regions: shareOut(choices, fits, int64(in.Count))})
+	return endpoint.WriteJSON(w, http.StatusOK, machinesapi.PlacementList{Regions: distribute(choices, fits, int64(in.Count))})
 }
 
-// choices reads the region expression. Without one the broker's own region comes
-// first, then any.
+// choices resolves the region expression. The default is the broker's own region, then any.
 func (h *Placements) choices(expression string) ([]bourse.Choice, error) {
 	known := h.Directory.Regions()
 	if len(known) == 0 {
-		return nil, bourse.Errorf(bourse.CodeUnavailable, "no worker has been heard of")
+		return nil, bourse.Errorf(bourse.CodeUnavailable, "no workers are known")
 	}
 	if expression == "" {
 		expression = "any"
@@ -79,8 +78,8 @@ func (h *Placements) choices(expression string) ([]bourse.Choice, error) {
 	return bourse.ParseRegions(expression, known)
 }
 
-// simulated makes an order for capacity alone, of no app: what it takes is what a
-// machine of the size would take, whatever its image.
+// simulated creates an order that only requests capacity. It takes as much as a machine of the size would, whatever
+// its image.
 func simulated(in *machinesapi.PlacementRequest, choices []bourse.Choice) (bourse.Order, error) {
 	config := bourse.Config{Guest: in.Compute}
 	if in.Compute == nil {
@@ -102,8 +101,7 @@ func diskOf(bytes uint64) int64 {
 	return int64(bytes/mib) + int64(min(1, bytes%mib))
 }
 
-// ask returns how many such machines each worker would take, by region. A worker
-// that does not answer takes none.
+// ask returns, by region, how many of the machines fit on each worker. Workers that do not answer are omitted.
 func (h *Placements) ask(ctx context.Context, order *bourse.Order, disk int64) map[bourse.Region][]int64 {
 	region := map[bourse.WorkerID]bourse.Region{}
 	var members []bourse.Member
@@ -121,19 +119,18 @@ func (h *Placements) ask(ctx context.Context, order *bourse.Order, disk int64) m
 		mu.Lock()
 		defer mu.Unlock()
 		at, asked := region[q.Worker]
-		delete(region, q.Worker) // each counts once
-		if n := fitting(&q, disk); asked && n > 0 {
+		delete(region, q.Worker) // count each worker once
+		if n := machinesThatFit(&q, disk); asked && n > 0 {
 			out[at] = append(out[at], n)
 		}
 	})
 	mu.Lock()
 	defer mu.Unlock()
-	return maps.Clone(out) // an answer that is late changes the other one
+	return maps.Clone(out) // a late answer changes the original
 }
 
-// fitting returns how many times what an order takes is free at a worker, each
-// time with a volume of so much disk.
-func fitting(q *bourse.Quote, disk int64) int64 {
+// machinesThatFit returns how many machines of an order fit on a worker, each with a volume of disk MiB.
+func machinesThatFit(q *bourse.Quote, disk int64) int64 {
 	if q.Refusal != nil {
 		return 0
 	}
@@ -150,10 +147,9 @@ func fitting(q *bourse.Quote, disk int64) int64 {
 	return n
 }
 
-// shareOut gives count machines to the regions, in the order of the choices: within
-// one the region with the most room comes first. A count of 0 asks for all that
-// each region has room for.
-func shareOut(choices []bourse.Choice, fits map[bourse.Region][]int64, count int64) []machinesapi.RegionPlacement {
+// distribute distributes count machines among the regions, in the order of the choices. Within a choice, the region
+// with the most capacity comes first. If count is 0, every region receives as many machines as fit.
+func distribute(choices []bourse.Choice, fits map[bourse.Region][]int64, count int64) []machinesapi.RegionPlacement {
 	out := []machinesapi.RegionPlacement{}
 	left, seen := count, map[bourse.Region]bool{}
 	for _, choice := range choices {

@@ -20,20 +20,20 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// ProxyStatusPath is where a proxy answers brokers; "?app=NAME" is of one app.
+// ProxyStatusPath is the path of a proxy's status for brokers; "?app=NAME" limits it to one app.
 const ProxyStatusPath = "/proxy/status"
 
-// Proxies asks proxies.
+// Proxies serves the routes of proxies.
 type Proxies struct {
 	Apps     *lookup.Apps
-	Proxies  func() []bourse.Member // those that are heard from; nil: there are none
+	Proxies  func() []bourse.Member // current members; nil: there are no proxies
 	Fabric   fabric.Fabric
-	Patience time.Duration // for one that is asked
+	Patience time.Duration // time limit for each proxy
 
 	held budget
 }
 
-// Routes returns what the handler serves.
+// Routes returns the handler's routes.
 func (h *Proxies) Routes() []endpoint.Route {
 	return []endpoint.Route{
 		endpoint.On("GET /v1/proxies", endpoint.Cluster, h.all).Writes(machinesapi.ProxyList{}),
@@ -60,15 +60,15 @@ func (h *Proxies) of(w http.ResponseWriter, r *endpoint.Request) error {
 	return endpoint.WriteJSON(w, http.StatusOK, machinesapi.ProxyList{Proxies: list})
 }
 
-// Bounds of what is asked.
+// Limits on requests to proxies.
 const (
 	atOnce      = 16
-	maxReply    = 16 << 20 // bytes of one proxy: about 50 000 machines
-	maxAppReply = 1 << 20  // of one that is asked about one app
+	maxReply    = 16 << 20 // bytes of one proxy's reply: about 50 000 machines
+	maxAppReply = 1 << 20  // bytes of a reply about a single app
 )
 
-// ask asks all proxies, about one app or all of them. What they say is held until release
-// is called.
+// ask asks all proxies about one app, or about all apps if app is empty. The replies count toward the memory limit
+// until release is called.
 func (h *Proxies) ask(ctx context.Context, app bourse.AppName) (list []machinesapi.Proxy, release func()) {
 	if h.Proxies == nil {
 		return []machinesapi.Proxy{}, func() {}
@@ -91,7 +91,7 @@ func (h *Proxies) ask(ctx context.Context, app bourse.AppName) (list []machinesa
 			return nil
 		})
 	}
-	_ = group.Wait() // none returns an error
+	_ = group.Wait() // none of them returns an error
 	return out, taken.release
 }
 
@@ -111,9 +111,9 @@ func (h *Proxies) one(ctx context.Context, to bourse.Member, app bourse.AppName,
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
-		return said, bourse.Errorf(bourse.CodeUnavailable, "proxy %s says nothing of its routes (status %d)", to.ID, resp.StatusCode)
+		return said, bourse.Errorf(bourse.CodeUnavailable, "proxy %s did not return its routes (status %d)", to.ID, resp.StatusCode)
 	}
-	raw, err := io.ReadAll(io.LimitReader(counting{resp.Body, taken}, most+1))
+	raw, err := io.ReadAll(io.LimitReader(countingReader{resp.Body, taken}, most+1))
 	if err == nil && int64(len(raw)) > most {
 		err = bourse.Errorf(bourse.CodeInvalid, "the reply has more than %d bytes", most)
 	}
@@ -124,12 +124,12 @@ func (h *Proxies) one(ctx context.Context, to bourse.Member, app bourse.AppName,
 		said, err = decode(raw)
 	}
 	if err != nil {
-		return said, bourse.Errorf(bourse.CodeUnavailable, "what proxy %s says cannot be read: %w", to.ID, err)
+		return said, bourse.Errorf(bourse.CodeUnavailable, "read the reply of proxy %s: %w", to.ID, err)
 	}
 	return said, nil
 }
 
-// decode reads what a proxy says of itself. Its name is not its own to say.
+// decode decodes a proxy's status. The caller sets the ID, because the proxy must not choose it.
 func decode(raw []byte) (said machinesapi.Proxy, err error) {
 	if err := json.Unmarshal(raw, &said); err != nil {
 		return machinesapi.Proxy{}, err

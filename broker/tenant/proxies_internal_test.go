@@ -15,7 +15,7 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// saying is a fabric whose members all say the same.
+// saying is a fabric whose members all send the same reply.
 type saying struct {
 	fabric.Fabric
 	text string
@@ -34,18 +34,18 @@ func asking(text string, proxies ...bourse.WorkerID) *Proxies {
 	}}
 }
 
-// TestWhatProxiesSayIsBounded: over all requests, until their replies are written; and
-// what is short as JSON and long in memory counts as what it becomes.
-func TestWhatProxiesSayIsBounded(t *testing.T) {
+// The memory for proxies' replies is limited across all requests until their replies are written. A reply that is
+// short as JSON but large in memory counts with its decoded size.
+func TestMemoryForProxyRepliesIsLimited(t *testing.T) {
 	h := asking(`{"routes":[{"app":"web","machines":[{"machine":"148e21ea1d5389"}]}]}`, "p1", "p2")
 	others := share{of: &h.held}
-	if err := others.take(mostHeld); err != nil {
+	if err := others.take(maxHeld); err != nil {
 		t.Fatal(err)
 	}
 	errorsOf := func(app bourse.AppName) (n int) {
 		list, release := h.ask(t.Context(), app)
 		defer release()
-		if h.held.held > mostHeld {
+		if h.held.held > maxHeld {
 			t.Errorf("%d bytes are held", h.held.held)
 		}
 		for _, p := range list {
@@ -56,34 +56,34 @@ func TestWhatProxiesSayIsBounded(t *testing.T) {
 		return n
 	}
 	if n := errorsOf(""); n != 2 {
-		t.Errorf("%d proxies of 2 have an error while others hold all", n)
+		t.Errorf("%d proxies of 2 have an error while other requests use the whole limit", n)
 	}
 	others.release()
 	if n := errorsOf(""); n != 0 || h.held.held != 0 {
-		t.Errorf("then %d proxies have an error, and %d bytes are held after it", n, h.held.held)
+		t.Errorf("then %d proxies have an error, and %d bytes are held afterwards", n, h.held.held)
 	}
 	empty := `{"routes":[{"machines":[` + strings.Repeat("{},", 1000) + `{}]}]}`
 	h = asking(empty, "p1", "p2")
 	others = share{of: &h.held}
-	if err := others.take(mostHeld - 300_000); err != nil {
+	if err := others.take(maxHeld - 300_000); err != nil {
 		t.Fatal(err)
 	}
 	if n := errorsOf("web"); n != 1 || h.held.held != others.held {
-		t.Errorf("of two proxies that say %d bytes which take %d, %d have an error; %d bytes are held after it", len(empty), decoded([]byte(empty)), n, h.held.held-others.held)
+		t.Errorf("of two proxies with replies of %d bytes that occupy %d, %d have an error; %d bytes are held afterwards", len(empty), decoded([]byte(empty)), n, h.held.held-others.held)
 	}
 	h = asking(strings.Repeat(" ", maxAppReply)+`{"routes":[]}`, "p1")
 	if n := errorsOf("web"); n != 1 {
-		t.Error("a proxy said more than it may of one app")
+		t.Error("a proxy's reply about one app exceeded its limit")
 	}
 	if n := errorsOf(""); n != 0 {
-		t.Error("of all apps it may say more")
+		t.Error("a reply about all apps should have a higher limit")
 	}
 	if size := max(unsafe.Sizeof(machinesapi.ProxyMachine{}), unsafe.Sizeof(machinesapi.ProxyRoute{})); size > objectSize {
-		t.Errorf("an object takes %d bytes, more than %d", size, objectSize)
+		t.Errorf("an object occupies %d bytes, more than %d", size, objectSize)
 	}
 }
 
-// FuzzDecode: what a proxy says is read or refused, and can be written again.
+// FuzzDecode checks that a proxy's reply is decoded or rejected, and that the result can be encoded again.
 func FuzzDecode(f *testing.F) {
 	f.Add([]byte(`{"region":"gru","routes":[{"app":"web","app_id":"1","ports":"80","handlers":["http"],"urls":["http://web.localhost/"],"machines":[{"machine":"148e21ea1d5389","use":"yes"}]}]}`))
 	f.Add([]byte(`{"routes":[{"machines":null}],"error":"x"}`))

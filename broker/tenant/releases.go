@@ -16,22 +16,22 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi/release"
 )
 
-// ReleaseView keeps releases.
+// ReleaseView stores releases.
 type ReleaseView interface {
-	// Releases returns those of an app, by its id, in any order.
+	// Releases returns the releases of the app with this ID, in any order.
 	Releases(ctx context.Context, app string) ([]release.Release, error)
-	// Deployed returns the ids of the apps that have releases.
+	// Deployed returns the IDs of the apps that have releases.
 	Deployed(ctx context.Context) ([]string, error)
-	// PutRelease writes one, and returns as PutApp does.
+	// PutRelease stores a release. It returns under the same conditions as PutApp.
 	PutRelease(ctx context.Context, r *release.Release) error
-	// DropReleases removes some.
+	// DropReleases deletes releases.
 	DropReleases(ctx context.Context, ids []release.ID) error
 }
 
-// KeptReleases is how many releases an app has; a new one takes the place of the oldest.
+// KeptReleases is the number of releases that are retained for an app. A new release replaces the oldest one.
 const KeptReleases = 50
 
-// Releases serves releases.
+// Releases serves the endpoints of releases.
 type Releases struct {
 	View ReleaseView
 	Apps *lookup.Apps
@@ -40,21 +40,21 @@ type Releases struct {
 
 const (
 	releasesPath = endpoint.OneApp + "/releases"
-	one          = releasesPath + "/{release}"
+	oneRelease   = releasesPath + "/{release}"
 )
 
-// Routes returns what the handler serves.
+// Routes returns the handler's routes.
 func (h *Releases) Routes() []endpoint.Route {
 	return []endpoint.Route{
 		endpoint.On("GET "+releasesPath, endpoint.App, h.list).Writes(machinesapi.ReleaseList{}).Asks("limit"),
 		endpoint.On("POST "+releasesPath, endpoint.App, h.create).Reads(machinesapi.CreateRelease{}).Makes(release.Release{}),
 		endpoint.On("GET "+releasesPath+"/current", endpoint.App, h.current).Writes(release.Release{}),
-		endpoint.On("GET "+one, endpoint.App, h.get).Writes(release.Release{}),
-		endpoint.On("PATCH "+one, endpoint.App, h.change).Reads(machinesapi.ChangeRelease{}).Writes(release.Release{}),
+		endpoint.On("GET "+oneRelease, endpoint.App, h.get).Writes(release.Release{}),
+		endpoint.On("PATCH "+oneRelease, endpoint.App, h.change).Reads(machinesapi.ChangeRelease{}).Writes(release.Release{}),
 	}
 }
 
-// of returns the path's app and its releases, numbered, oldest first.
+// of returns the path's app and its numbered releases, oldest first.
 func (h *Releases) of(r *endpoint.Request) (bourse.App, []release.Release, error) {
 	app, err := h.Apps.Recall(r.Context(), r.App())
 	if err != nil {
@@ -68,7 +68,7 @@ func (h *Releases) of(r *endpoint.Request) (bourse.App, []release.Release, error
 	return app, list, nil
 }
 
-// list shows releases, newest first.
+// list lists releases, newest first.
 func (h *Releases) list(w http.ResponseWriter, r *endpoint.Request) error {
 	limit, err := endpoint.QueryInt(r, "limit")
 	if err != nil {
@@ -88,7 +88,7 @@ func (h *Releases) list(w http.ResponseWriter, r *endpoint.Request) error {
 	return endpoint.WriteJSON(w, http.StatusOK, machinesapi.ReleaseList{Releases: append([]release.Release{}, list...)})
 }
 
-// create records a release. The oldest go when there are too many.
+// create records a release. It deletes the oldest releases if there are too many.
 func (h *Releases) create(w http.ResponseWriter, r *endpoint.Request) error {
 	var in machinesapi.CreateRelease
 	if err := endpoint.Decode(w, r, false, &in); err != nil {
@@ -125,7 +125,7 @@ func (h *Releases) create(w http.ResponseWriter, r *endpoint.Request) error {
 	return endpoint.WriteJSON(w, http.StatusCreated, made)
 }
 
-// current shows the newest release that was deployed as a whole.
+// current returns the latest release that was deployed completely.
 func (h *Releases) current(w http.ResponseWriter, r *endpoint.Request) error {
 	_, list, err := h.of(r)
 	if err != nil {
@@ -136,10 +136,10 @@ func (h *Releases) current(w http.ResponseWriter, r *endpoint.Request) error {
 			return endpoint.WriteJSON(w, http.StatusOK, one)
 		}
 	}
-	return bourse.Errorf(bourse.CodeNotFound, "release not found: app %s has none that is complete", r.App())
+	return bourse.Errorf(bourse.CodeNotFound, "release not found: app %s has no complete release", r.App())
 }
 
-// find returns the release of the path, and the app's releases before it.
+// find returns the path's release, and the app's earlier releases.
 func (h *Releases) find(r *endpoint.Request) (found release.Release, before []release.Release, err error) {
 	_, list, err := h.of(r)
 	if err != nil {
@@ -162,7 +162,7 @@ func (h *Releases) get(w http.ResponseWriter, r *endpoint.Request) error {
 	return endpoint.WriteJSON(w, http.StatusOK, found)
 }
 
-// change records how a deploy goes.
+// change records the progress of a deployment.
 func (h *Releases) change(w http.ResponseWriter, r *endpoint.Request) error {
 	var in machinesapi.ChangeRelease
 	if err := endpoint.Decode(w, r, false, &in); err != nil {
@@ -207,7 +207,7 @@ func (h *Releases) interrupt(ctx context.Context, list []release.Release) error 
 	return nil
 }
 
-// object returns nil for JSON that is no object.
+// object returns raw, or nil if it is not a JSON object.
 func object(raw json.RawMessage) json.RawMessage {
 	if len(raw) == 0 || raw[0] != '{' {
 		return nil
@@ -215,7 +215,7 @@ func object(raw json.RawMessage) json.RawMessage {
 	return raw
 }
 
-// clean removes control characters: what a client says is printed by others.
+// clean removes control characters, because other clients print the text.
 func clean(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f || r >= 0x80 && r < 0xa0 {
@@ -225,8 +225,8 @@ func clean(s string) string {
 	}, strings.ToValidUTF8(s, ""))
 }
 
-// Deployed returns which apps have releases: the ids of all, or of one if it has.
-// What cannot be read is as if there were none.
+// Deployed returns the IDs of all apps that have releases, or only whether the given app has. Errors count as no
+// releases.
 func (h *Releases) Deployed(ctx context.Context, app *bourse.App) map[string]bool {
 	if app != nil {
 		list, err := h.View.Releases(ctx, app.ID)
@@ -240,7 +240,7 @@ func (h *Releases) Deployed(ctx context.Context, app *bourse.App) map[string]boo
 	return out
 }
 
-// Forget drops the releases of an app that is gone.
+// Forget deletes the releases of a deleted app.
 func (h *Releases) Forget(ctx context.Context, app *bourse.App) error {
 	list, err := h.View.Releases(ctx, app.ID)
 	if err != nil || len(list) == 0 {

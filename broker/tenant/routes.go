@@ -17,7 +17,7 @@ const (
 	oneSecret  = allSecrets + "/{name}"
 )
 
-// Routes are the endpoints of secrets.
+// Routes returns the endpoints of secrets.
 func (s *Secrets) Routes() []endpoint.Route {
 	return []endpoint.Route{
 		endpoint.On("GET "+allSecrets, endpoint.App, s.list).Writes(machinesapi.SecretList{}).Asks("version", "min_version", "show_secrets"),
@@ -28,7 +28,7 @@ func (s *Secrets) Routes() []endpoint.Route {
 	}
 }
 
-// list shows which secrets an app has.
+// list lists an app's secrets.
 func (s *Secrets) list(w http.ResponseWriter, r *endpoint.Request) error {
 	version, secrets, err := s.read(r)
 	if err != nil {
@@ -45,7 +45,7 @@ func listed(version uint64, secrets []seal.Secret) machinesapi.SecretList {
 	return out
 }
 
-// get shows one.
+// get returns one secret.
 func (s *Secrets) get(w http.ResponseWriter, r *endpoint.Request) error {
 	_, secrets, err := s.read(r)
 	if err != nil {
@@ -58,16 +58,15 @@ func (s *Secrets) get(w http.ResponseWriter, r *endpoint.Request) error {
 	return endpoint.WriteJSON(w, http.StatusOK, machinesapi.FromSecret(&secrets[i]))
 }
 
-// read reads the secrets of the path's app, once the view has the version that
-// the request names. Codes: invalid, not_found (the app), failed_precondition
-// (the version is not known here), unavailable.
+// read returns the secrets of the path's app once the view has the version that the request names. Errors: invalid,
+// not_found (the app), failed_precondition (the version has not arrived here), unavailable.
 func (s *Secrets) read(r *endpoint.Request) (uint64, []seal.Secret, error) {
 	shows, err := endpoint.QueryBool(r, "show_secrets")
 	if err != nil {
 		return 0, nil, err
 	}
 	if shows {
-		return 0, nil, bourse.Errorf(bourse.CodeInvalid, "invalid show_secrets: values are sealed, and no reply shows one: run a command in a machine to see it")
+		return 0, nil, bourse.Errorf(bourse.CodeInvalid, "invalid show_secrets: values are encrypted and never returned: run a command in a machine to see one")
 	}
 	least, err := leastVersion(r)
 	if err != nil {
@@ -85,8 +84,7 @@ func (s *Secrets) read(r *endpoint.Request) (uint64, []seal.Secret, error) {
 	return marks.Version(), secrets, err
 }
 
-// leastVersion reads the version that a caller knows of, which clients name in
-// two ways.
+// leastVersion returns the minimum version, which clients send in one of two parameters.
 func leastVersion(r *endpoint.Request) (uint64, error) {
 	var least uint64
 	for _, name := range []string{"version", "min_version"} {
@@ -96,21 +94,21 @@ func leastVersion(r *endpoint.Request) (uint64, error) {
 		}
 		n, err := strconv.ParseUint(text, 10, 64)
 		if err != nil {
-			return 0, bourse.Errorf(bourse.CodeInvalid, "invalid %s %s: it is a number", name, bourse.Quoted(text))
+			return 0, bourse.Errorf(bourse.CodeInvalid, "invalid %s %s: use a number", name, bourse.Quoted(text))
 		}
 		least = max(least, n)
 	}
 	return least, nil
 }
 
-// set changes several secrets at once. Machines see it at their next start.
+// set changes several secrets at once. Machines receive the changes when they next start.
 func (s *Secrets) set(w http.ResponseWriter, r *endpoint.Request) error {
 	var in machinesapi.SetSecrets
 	if err := endpoint.Decode(w, r, false, &in); err != nil {
 		return err
 	}
 	if len(in.Values) == 0 {
-		return bourse.Errorf(bourse.CodeInvalid, "invalid values: name a secret, and its value or null")
+		return bourse.Errorf(bourse.CodeInvalid, "invalid values: specify at least one secret with its value or null")
 	}
 	version, after, err := s.changeAt(r, in.Values)
 	if err != nil {
@@ -119,14 +117,14 @@ func (s *Secrets) set(w http.ResponseWriter, r *endpoint.Request) error {
 	return endpoint.WriteJSON(w, http.StatusOK, listed(version, after))
 }
 
-// setOne changes one secret.
+// setOne sets one secret.
 func (s *Secrets) setOne(w http.ResponseWriter, r *endpoint.Request) error {
 	var in machinesapi.SetSecret
 	if err := endpoint.Decode(w, r, false, &in); err != nil {
 		return err
 	}
 	if in.Value == nil {
-		return bourse.Errorf(bourse.CodeInvalid, "invalid value: it is required")
+		return bourse.Errorf(bourse.CodeInvalid, "value is required")
 	}
 	name := r.PathValue("name")
 	version, after, err := s.changeAt(r, map[string]*string{name: in.Value})
@@ -137,7 +135,7 @@ func (s *Secrets) setOne(w http.ResponseWriter, r *endpoint.Request) error {
 	return endpoint.WriteJSON(w, http.StatusCreated, machinesapi.ChangedSecret{Secret: machinesapi.FromSecret(&after[i]), Version: version})
 }
 
-// remove removes one secret. Clients also ask for it to learn the version.
+// remove removes one secret. Clients also use it to learn the version.
 func (s *Secrets) remove(w http.ResponseWriter, r *endpoint.Request) error {
 	version, _, err := s.changeAt(r, map[string]*string{r.PathValue("name"): nil})
 	if err != nil {

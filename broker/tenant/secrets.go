@@ -11,56 +11,52 @@ import (
 	"github.com/bourse-dev/bourse/internal/seal"
 )
 
-// SecretView keeps the secrets of apps, which are known by the app's id.
+// SecretView stores the secrets of apps by app ID.
 type SecretView interface {
-	// Secrets returns those of an app by name.
+	// Secrets returns the secrets of an app by name.
 	Secrets(ctx context.Context, app string) ([]seal.Secret, error)
-	// SecretMarks returns how far brokers have come in changing them.
+	// SecretMarks returns each broker's latest version of them.
 	SecretMarks(ctx context.Context, app string) (seal.Marks, error)
-	// AwaitSecrets returns SecretMarks once they have a version, or as they are
-	// when ctx ends.
+	// AwaitSecrets returns SecretMarks once they include a version, or the current ones when ctx ends.
 	AwaitSecrets(ctx context.Context, app string, version uint64) (seal.Marks, error)
-	// ChangeSecrets makes a change. It is in the view when it returns; spread
-	// waits until some other members have it, too. After an error with
-	// CodeUnavailable nothing happened.
+	// ChangeSecrets stores a change in the view. The caller then calls spread, which waits until some other members
+	// have received the change. CodeUnavailable means that ChangeSecrets had no effect.
 	ChangeSecrets(ctx context.Context, c *seal.Change) (spread func(context.Context), err error)
-	// ClearSecrets removes all of an app that is gone.
+	// ClearSecrets removes all secrets of a deleted app.
 	ClearSecrets(ctx context.Context, app string) error
 }
 
-// SecretsConfig says what Secrets stand on.
+// SecretsConfig configures Secrets.
 type SecretsConfig struct {
 	View     SecretView
 	Apps     *lookup.Apps
-	Keys     func() *seal.Keys           // seal them, and are given to workers; nil: none can be set here
-	Writer   seal.Writer                 // who this broker is in versions
-	MayHave  func(bourse.App, int) error // whether an app may have so many
+	Keys     func() *seal.Keys           // encrypt secrets and derive the keys for workers; nil: secrets cannot be set here
+	Writer   seal.Writer                 // this broker's number in versions
+	MayHave  func(bourse.App, int) error // reports whether an app may have so many secrets
 	Now      func() time.Time
-	Patience time.Duration // for a version that the view does not have yet
+	Patience time.Duration // how long to wait for a version to arrive in the view
 }
 
-// Secrets are the secrets of all apps.
+// Secrets serves the secrets of all apps.
 type Secrets struct {
 	SecretsConfig
-	changing [16]sync.Mutex // by app: of two changes the later one has the greater version
+	changing [16]sync.Mutex // by app: versions must increase from change to change
 }
 
-// NewSecrets makes Secrets of a config.
+// NewSecrets creates Secrets.
 func NewSecrets(c SecretsConfig) *Secrets { return &Secrets{SecretsConfig: c} }
 
-// Bounds of secrets. What a program's environment may have in all is bounded by
-// its kernel.
+// Limits of secrets. A kernel also limits the total size of a program's environment.
 const (
 	maxValue      = 64 << 10  // bytes
 	maxTotal      = 512 << 10 // bytes of an app's values
 	maxSecretName = 128
 )
 
-// Require returns the version that a machine of an app must have: the latest that
-// is known here, once that has the one that the caller asks for; and the keys that
-// its worker opens secrets with, none when this broker has none. The keys are also
-// those of an app without secrets: there may be some when the machine starts again.
-// Codes: failed_precondition (the version is not known here), unavailable.
+// Require returns the version of the secrets that an app's machine must have: the latest known one, which must
+// include least. It also returns the keys with which the worker decrypts the app's secrets, or nil if this broker has
+// none. An app without secrets has keys, too, because it may have secrets when the machine is next started. Errors:
+// failed_precondition (version least has not arrived here), unavailable.
 func (s *Secrets) Require(ctx context.Context, app string, least uint64) (uint64, bourse.AppKeys, error) {
 	var keys bourse.AppKeys
 	if s.Keys != nil {
@@ -68,7 +64,7 @@ func (s *Secrets) Require(ctx context.Context, app string, least uint64) (uint64
 	}
 	marks, err := s.await(ctx, app, least)
 	if err != nil && least == 0 {
-		return 0, keys, nil // the view is a hint, and cannot be read now: the worker has one of its own (invariant 8)
+		return 0, keys, nil // the view is only a hint, and the worker has one of its own (invariant 8)
 	}
 	if err != nil {
 		return 0, nil, err
@@ -76,25 +72,25 @@ func (s *Secrets) Require(ctx context.Context, app string, least uint64) (uint64
 	if latest := marks.Version(); marks.Includes(latest, least) {
 		return latest, keys, nil
 	}
-	return least, keys, nil // two brokers changed them at once
+	return least, keys, nil // two brokers have changed them at the same time
 }
 
-// await returns how far changes have come, once that is a version.
+// await returns the marks of an app's secrets once they include a version.
 func (s *Secrets) await(ctx context.Context, app string, version uint64) (seal.Marks, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.Patience)
 	defer cancel()
 	marks, err := s.View.AwaitSecrets(ctx, app, version)
 	if err == nil && !marks.Has(version) {
-		err = bourse.Errorf(bourse.CodeFailedPrecondition, "failed_precondition: version %d of the app's secrets is not known here", version)
+		err = bourse.Errorf(bourse.CodeFailedPrecondition, "failed_precondition: version %d of the app's secrets has not arrived at this broker", version)
 	}
 	return marks, err
 }
 
-// Clear removes the secrets of an app that is gone.
+// Clear removes the secrets of a deleted app.
 func (s *Secrets) Clear(ctx context.Context, app string) error { return s.View.ClearSecrets(ctx, app) }
 
-// change sets secrets, and removes those without a value. It returns the version
-// of the app's secrets then, and all of them.
+// change sets secrets, and removes those with a nil value. It returns the resulting version and all of the app's
+// secrets.
 func (s *Secrets) change(ctx context.Context, app bourse.App, values map[string]*string) (uint64, []seal.Secret, error) {
 	spread, version, list, err := s.changeHere(ctx, app, values)
 	if spread != nil {
@@ -132,9 +128,9 @@ func (s *Secrets) changeHere(ctx context.Context, app bourse.App, values map[str
 	return spread, c.Mark.Version, after, err
 }
 
-// lockOf returns what keeps changes of one app apart.
+// lockOf returns the lock that serializes changes of an app.
 func (s *Secrets) lockOf(app string) *sync.Mutex {
 	h := fnv.New32a()
-	_, _ = h.Write([]byte(app)) // a hash takes all writes
+	_, _ = h.Write([]byte(app)) // writing to a hash never fails
 	return &s.changing[h.Sum32()%uint32(len(s.changing))]
 }

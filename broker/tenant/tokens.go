@@ -15,21 +15,21 @@ import (
 	"github.com/bourse-dev/bourse/view/inventory"
 )
 
-// Tokens serves tokens.
+// Tokens serves the endpoints of tokens.
 type Tokens struct {
-	Issued   *endpoint.Issued // nil: this broker asks for no tokens, or knows those of a file alone
+	Issued   *endpoint.Issued // nil: this broker does not require tokens, or only accepts those from a file
 	Gate     *endpoint.Gate
 	Machines Machines
 	Now      func() time.Time
 }
 
-// Machines are those of apps.
+// Machines finds machines.
 type Machines interface {
-	// Has reports whether an app has a machine. Codes: unavailable.
+	// Has reports whether an app has a machine. Errors: unavailable.
 	Has(ctx context.Context, app *bourse.App, id bourse.MachineID) (bool, error)
 }
 
-// Routes returns the endpoints.
+// Routes returns the endpoints of tokens.
 func (h *Tokens) Routes() []endpoint.Route {
 	return []endpoint.Route{
 		endpoint.On("POST /v1/tokens", endpoint.Token, h.create).Reads(machinesapi.CreateToken{}).Makes(machinesapi.Token{}),
@@ -54,7 +54,7 @@ func (h *Tokens) create(w http.ResponseWriter, r *endpoint.Request) error {
 	return endpoint.WriteJSON(w, http.StatusCreated, out)
 }
 
-// deployToken makes a token of the path's app, as older clients ask for one.
+// deployToken creates a token for the path's app, as older clients expect.
 func (h *Tokens) deployToken(w http.ResponseWriter, r *endpoint.Request) error {
 	var in machinesapi.DeployToken
 	if err := endpoint.Decode(w, r, true, &in); err != nil {
@@ -67,7 +67,7 @@ func (h *Tokens) deployToken(w http.ResponseWriter, r *endpoint.Request) error {
 	return endpoint.WriteJSON(w, http.StatusOK, machinesapi.NewDeployToken{Token: token})
 }
 
-// make makes a token.
+// make creates a token.
 func (h *Tokens) make(r *endpoint.Request, in *machinesapi.CreateToken) (string, inventory.Token, error) {
 	if h.Issued == nil {
 		return "", inventory.Token{}, errNoTokens()
@@ -88,8 +88,7 @@ func (h *Tokens) make(r *endpoint.Request, in *machinesapi.CreateToken) (string,
 	return token, g, nil
 }
 
-// The most that an organization may have: tokens that are good, and with those that
-// are remembered because they were.
+// Limits for each organization: valid tokens, and all remembered tokens.
 const (
 	maxTokens     = 1_000
 	maxRemembered = 10_000
@@ -112,11 +111,11 @@ func (h *Tokens) mayHave(ctx context.Context, org string) error {
 	if live < maxTokens && remembered < maxRemembered {
 		return nil
 	}
-	return bourse.Errorf(bourse.CodeForbidden, machinesapi.QuotaText+"organization %s may have %d tokens, and %d with those that have ended; revoke some, and let tokens expire",
+	return bourse.Errorf(bourse.CodeForbidden, machinesapi.QuotaText+"organization %s may have %d valid tokens, and %d including expired and revoked ones; revoke some, and use tokens that expire",
 		bourse.Quoted(org), maxTokens, maxRemembered)
 }
 
-// list shows the tokens that the caller may revoke.
+// list lists the tokens that the caller may revoke.
 func (h *Tokens) list(w http.ResponseWriter, r *endpoint.Request) error {
 	out := machinesapi.TokenList{Tokens: []machinesapi.Token{}}
 	all, err := h.all(r.Context())
@@ -138,8 +137,7 @@ func (h *Tokens) all(ctx context.Context) ([]inventory.Token, error) {
 	return h.Issued.Tokens(ctx)
 }
 
-// revoke ends a token, and with made=true those that were made with it and with
-// those.
+// revoke revokes a token and, with made=true, all tokens that were created with it, directly or indirectly.
 func (h *Tokens) revoke(w http.ResponseWriter, r *endpoint.Request) error {
 	id := r.PathValue("token")
 	made, err := endpoint.QueryBool(r, "made")
@@ -155,7 +153,7 @@ func (h *Tokens) revoke(w http.ResponseWriter, r *endpoint.Request) error {
 	}
 	i := slices.IndexFunc(all, func(g inventory.Token) bool { return g.ID == id })
 	if i < 0 || !mayRevoke(&r.Who, &all[i]) {
-		return bourse.Errorf(bourse.CodeNotFound, "token %s not found", id) // whose it is stays unsaid
+		return bourse.Errorf(bourse.CodeNotFound, "token %s not found", id) // do not reveal that the token exists
 	}
 	out := machinesapi.RevokedToken{OK: true, Revoked: []string{}, Left: []string{}}
 	for _, g := range madeWith(all, id) {
@@ -174,25 +172,24 @@ func (h *Tokens) revoke(w http.ResponseWriter, r *endpoint.Request) error {
 	return endpoint.WriteJSON(w, http.StatusOK, out)
 }
 
-// madeWith returns the token of an id, and those that were made with it, directly or
-// with one that was.
+// madeWith returns the token with an ID, and all tokens that were created with it, directly or indirectly.
 func madeWith(all []inventory.Token, id string) []inventory.Token {
 	of := map[string][]inventory.Token{}
 	for _, g := range all {
 		of[g.MadeWith] = append(of[g.MadeWith], g)
 		if g.ID == id {
-			of["self"] = []inventory.Token{g} // no id
+			of["self"] = []inventory.Token{g} // not a valid ID
 		}
 	}
 	out := of["self"]
-	for i := 0; i < len(out); i++ { // a token is made before those that it makes: there is no circle
+	for i := 0; i < len(out); i++ { // there are no cycles, because a token is older than the tokens created with it
 		out = append(out, of[out[i].ID]...)
-		delete(of, out[i].ID) // and if a broker wrote one, it ends
+		delete(of, out[i].ID) // ends the loop even if a faulty broker has written a cycle
 	}
 	return out
 }
 
-// current shows what the caller's own token is good for.
+// current describes what the caller's own token permits.
 func (h *Tokens) current(w http.ResponseWriter, r *endpoint.Request) error {
 	who := &r.Who
 	org := cmp.Or(who.Org, machinesapi.AllOrgs)
@@ -229,5 +226,5 @@ func timeOrNil(t time.Time) *time.Time {
 }
 
 func errNoTokens() error {
-	return bourse.Errorf(bourse.CodeFailedPrecondition, "this broker asks for no tokens: start it without --insecure, or with a file tokens in --credentials")
+	return bourse.Errorf(bourse.CodeFailedPrecondition, "this broker does not require tokens: start it without --insecure, or with a file tokens in --credentials")
 }

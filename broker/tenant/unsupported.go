@@ -9,7 +9,7 @@ import (
 	"github.com/bourse-dev/bourse/broker/lookup"
 )
 
-// Unsupported serves them. Apps finds the app of a path.
+// Unsupported serves the routes of unsupported features. Apps finds the path's app.
 type Unsupported struct{ Apps *lookup.Apps }
 
 const (
@@ -18,14 +18,14 @@ const (
 )
 
 const (
-	noCertificate = "certificate not found: the proxies keep certificates, and not by app"
-	noKey         = "secret key not found: this cluster keeps no keys for apps"
+	noCertificate = "certificate not found: proxies manage certificates, not apps"
+	noKey         = "secret key not found: this cluster does not store keys for apps"
 
-	makesNoCertificate = "certificates are kept by the proxies, not by app: start one with bourse serve proxy --acme or --certificates"
-	makesNoKey         = "this cluster keeps no keys for apps: give a machine its key as a secret, and use it there"
+	makesNoCertificate = "proxies manage certificates, not apps: start a proxy with bourse serve proxy --acme or --certificates"
+	makesNoKey         = "this cluster does not store keys for apps: pass a key to the app's machines as a secret"
 )
 
-// Routes returns what the handler serves.
+// Routes returns the handler's routes.
 func (h *Unsupported) Routes() []endpoint.Route {
 	noCertificates := struct {
 		Certificates []struct{} `json:"certificates"`
@@ -47,7 +47,7 @@ func (h *Unsupported) Routes() []endpoint.Route {
 	}
 }
 
-// none answers with an empty list, of an app that is there.
+// none returns an empty list if the app exists.
 func (h *Unsupported) none(list any) endpoint.Handler {
 	return func(w http.ResponseWriter, r *endpoint.Request) error {
 		if _, err := h.Apps.Recall(r.Context(), r.App()); err != nil {
@@ -57,7 +57,7 @@ func (h *Unsupported) none(list any) endpoint.Handler {
 	}
 }
 
-// absent answers that there is no such thing.
+// absent replies that the object does not exist.
 func (h *Unsupported) absent(text string) endpoint.Handler {
 	return func(_ http.ResponseWriter, r *endpoint.Request) error {
 		if _, err := h.Apps.Recall(r.Context(), r.App()); err != nil {
@@ -67,7 +67,7 @@ func (h *Unsupported) absent(text string) endpoint.Handler {
 	}
 }
 
-// refuse says why nothing is made.
+// refuse replies that the object cannot be created, with the reason.
 func (h *Unsupported) refuse(text string) endpoint.Handler {
 	return func(_ http.ResponseWriter, r *endpoint.Request) error {
 		if _, err := h.Apps.Recall(r.Context(), r.App()); err != nil {

@@ -11,18 +11,17 @@ import (
 	"github.com/bourse-dev/bourse/fabric"
 )
 
-// want is an order of a new id for machines of an image.
+// want returns an order with a new ID for machines of an image.
 func want(image string) *bourse.Order {
 	return &bourse.Order{
 		ID: bourse.NewOrderID(), App: bourse.App{ID: "a"}, Regions: []bourse.Choice{{"gru"}}, Config: bourse.Config{Image: image},
 	}
 }
 
-// TestTogether: orders of a kind that come at the same time are one, and so they are for a
-// moment after it was filled.
-func TestTogether(t *testing.T) {
+// Equivalent orders that arrive at the same time are combined, and also with one that was filled a moment before.
+func TestCoalescer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var all together
+		var all coalescer
 		placed := 0
 		ask := func(image string) fabric.FailoverOrder {
 			o := want(image)
@@ -48,23 +47,23 @@ func TestTogether(t *testing.T) {
 			}
 		}
 		if again := ask("x"); again != got[0] {
-			t.Errorf("a moment later %+v, want %+v", again, got[0])
+			t.Errorf("a moment later: %+v, want %+v", again, got[0])
 		}
 		if other := ask("y"); other.Machine == got[0].Machine {
-			t.Error("a machine of another config is no other")
+			t.Error("an order with another config was combined")
 		}
-		time.Sleep(stands)
+		time.Sleep(reuseFor)
 		if later := ask("x"); later.Machine == got[0].Machine || len(all.orders) != 1 || placed != 3 {
-			t.Errorf("much later %+v, %d orders placed, of which %d stand", later, placed, len(all.orders))
+			t.Errorf("much later: %+v, %d orders placed, of which %d are reused", later, placed, len(all.orders))
 		}
 	})
 }
 
-// TestTogetherUntilAllLeave: an order goes on without its first caller and ends when the
-// last has left. Then, or when it is refused, it stands for no other.
-func TestTogetherUntilAllLeave(t *testing.T) {
+// An order continues when its first caller disconnects, and ends when the last one has. After that, or when it was
+// refused, it is not reused.
+func TestCoalescerUntilAllDisconnect(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var all together
+		var all coalescer
 		var left error
 		wait := func(ctx context.Context) (fabric.FailoverOrder, error) {
 			<-ctx.Done()
@@ -84,12 +83,12 @@ func TestTogetherUntilAllLeave(t *testing.T) {
 		leave()
 		synctest.Wait()
 		if left != nil {
-			t.Error("the order was given up while one waits")
+			t.Error("the order was canceled while a caller was waiting")
 		}
 		leaveToo()
 		synctest.Wait()
 		if left == nil || len(all.orders) != 0 || all.placing != 0 {
-			t.Errorf("the order was not given up: %v; %+v", left, &all.orders)
+			t.Errorf("the order was not canceled: %v; %+v", left, &all.orders)
 		}
 		n := 0
 		refuse := func(context.Context) (fabric.FailoverOrder, error) {
@@ -102,22 +101,22 @@ func TestTogetherUntilAllLeave(t *testing.T) {
 			}
 		}
 		if n != 2 {
-			t.Errorf("%d orders, want a refusal to stand for no one else", n)
+			t.Errorf("%d orders, want a refusal not to be reused", n)
 		}
 	})
 }
 
-// TestTogetherIsBounded: so many ask, and so many orders are placed, and no more.
-func TestTogetherIsBounded(t *testing.T) {
+// The number of callers and of orders in progress is limited.
+func TestCoalescerIsLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var all together
-		for range maxAsking {
+		var all coalescer
+		for range maxCallers {
 			if err := all.enter(); err != nil {
 				t.Fatal(err)
 			}
 		}
 		if err := all.enter(); bourse.CodeOf(err) != bourse.CodeRateLimited {
-			t.Errorf("one more: %v", err)
+			t.Errorf("one more caller: %v", err)
 		}
 		all.leave()
 		if err := all.enter(); err != nil {
@@ -133,7 +132,7 @@ func TestTogetherIsBounded(t *testing.T) {
 		}
 		synctest.Wait()
 		if _, err := all.do(t.Context(), want("one more"), wait); bourse.CodeOf(err) != bourse.CodeRateLimited {
-			t.Errorf("one order more: %v", err)
+			t.Errorf("one more order: %v", err)
 		}
 		close(end)
 	})
