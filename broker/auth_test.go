@@ -68,9 +68,9 @@ func TestPermissions(t *testing.T) {
 				}
 				switch got := rec.Body.String(); {
 				case want == 401 && !strings.HasPrefix(got, `{"error":"Authenticate: token validation error"`):
-					t.Errorf("401 says %s", got)
+					t.Errorf("the text of 401 is %s", got)
 				case want == 403 && !strings.HasPrefix(got, `{"error":"unauthorized`):
-					t.Errorf("403 says %s", got)
+					t.Errorf("the text of 403 is %s", got)
 				}
 			}
 		}

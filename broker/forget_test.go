@@ -29,7 +29,7 @@ func TestForgetWorker(t *testing.T) {
 		t.Errorf("an absent worker: %+v, %v", w, err)
 	}
 	if f := s.view.forgot; len(f) != 1 || f[0].ID != "w1" || f[0].Tag != 0xaaaaaa || f[0].Region != "gru" {
-		t.Errorf("the view was told %+v", f)
+		t.Errorf("the view received %+v", f)
 	}
 }
 

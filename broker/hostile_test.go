@@ -31,7 +31,7 @@ func TestHostileCreates(t *testing.T) {
 		"no image":                        `{"config":{}}`,
 		"host without command":            `{"config":{"image":"host"}}`,
 		"nested deep":                     strings.Repeat(`{"config":`, 100_000),
-		"nested deep in kept":             config(`"services":` + strings.Repeat("[", 50_000) + strings.Repeat("]", 50_000)),
+		"deeply nested services":          config(`"services":` + strings.Repeat("[", 50_000) + strings.Repeat("]", 50_000)),
 		"cpus negative":                   config(`"guest":{"cpus":-1}`),
 		"cpus enormous":                   config(`"guest":{"cpus":9223372036854775807}`),
 		"cpus overflow":                   config(`"guest":{"cpus":9223372036854775808}`),

@@ -166,7 +166,7 @@ func TestStreamsAreRefusedImmediately(t *testing.T) {
 		}{
 			"a machine of another app": {"blog", s.m.ID, bourse.CodeNotFound},
 			"an invalid machine ID":    {"shop", "x", bourse.CodeNotFound},
-			"an app that is not one":   {"../x", s.m.ID, bourse.CodeNotFound},
+			"an invalid app name":      {"../x", s.m.ID, bourse.CodeNotFound},
 		} {
 			if _, err := s.client.ExecStream(ctx, tt.app, tt.id, start); bourse.CodeOf(err) != tt.code {
 				t.Errorf("exec on %s: %v", name, err)

@@ -60,18 +60,18 @@ func TestUpdateMachineRefused(t *testing.T) {
 		status     int
 		word       string
 	}{
-		"no config":           {path, `{}`, 400, "config is required"},
-		"null config":         {path, `{"config":null}`, 400, "config is required"},
-		"a list":              {path, `[]`, 400, ""},
-		"what is refused":     {path, `{"config":{"image":"nginx","guest":{"host_dedication_id":"x"}}}`, 400, "host_dedication_id"},
-		"a wrong guest":       {path, `{"config":{"image":"host","init":{"exec":["a"]},"guest":{"cpus":-1}}}`, 400, "cpus"},
-		"a check of nothing":  {path, `{"config":{"image":"host","init":{"exec":["a"]},"checks":{"a":{"type":"pigeon"}}}}`, 400, "checks"},
-		"an old version":      {path, `{"config":` + hostConfig + `,"current_version":"01HZZZZZZZZZZZZZZZZZZZZZZZ"}`, 409, "has version"},
-		"secrets":             {path, `{"config":` + hostConfig + `,"min_secrets_version":1795405490958337}`, 412, "has not arrived"},
-		"more than its app's": {path, `{"config":{"image":"host","init":{"exec":["a"]},"env":{"A":"` + strings.Repeat("x", 6000) + `"}}}`, 403, "may have 5000 bytes of config"},
-		"another app's":       {strings.Replace(path, "shop", "default", 1), `{"config":` + hostConfig + `}`, 404, "machine not found"},
-		"no machine":          {path[:len(path)-4] + "0000", `{"config":` + hostConfig + `}`, 404, "machine not found"},
-		"an unknown machine":  {"/v1/apps/shop/machines/x", `{"config":` + hostConfig + `}`, 404, "machine not found"},
+		"no config":          {path, `{}`, 400, "config is required"},
+		"null config":        {path, `{"config":null}`, 400, "config is required"},
+		"a list":             {path, `[]`, 400, ""},
+		"unsupported field":  {path, `{"config":{"image":"nginx","guest":{"host_dedication_id":"x"}}}`, 400, "host_dedication_id"},
+		"a wrong guest":      {path, `{"config":{"image":"host","init":{"exec":["a"]},"guest":{"cpus":-1}}}`, 400, "cpus"},
+		"a check of nothing": {path, `{"config":{"image":"host","init":{"exec":["a"]},"checks":{"a":{"type":"pigeon"}}}}`, 400, "checks"},
+		"an old version":     {path, `{"config":` + hostConfig + `,"current_version":"01HZZZZZZZZZZZZZZZZZZZZZZZ"}`, 409, "has version"},
+		"secrets":            {path, `{"config":` + hostConfig + `,"min_secrets_version":1795405490958337}`, 412, "has not arrived"},
+		"app quota exceeded": {path, `{"config":{"image":"host","init":{"exec":["a"]},"env":{"A":"` + strings.Repeat("x", 6000) + `"}}}`, 403, "may have 5000 bytes of config"},
+		"another app's":      {strings.Replace(path, "shop", "default", 1), `{"config":` + hostConfig + `}`, 404, "machine not found"},
+		"no machine":         {path[:len(path)-4] + "0000", `{"config":` + hostConfig + `}`, 404, "machine not found"},
+		"an unknown machine": {"/v1/apps/shop/machines/x", `{"config":` + hostConfig + `}`, 404, "machine not found"},
 	} {
 		rec := s.call(t, "POST", c.path, c.body)
 		if rec.Code != c.status || !strings.Contains(rec.Body.String(), c.word) {

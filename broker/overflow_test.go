@@ -27,7 +27,7 @@ func (l long) Call(ctx context.Context, to bourse.Member, req *http.Request) (*h
 func TestListOverflows(t *testing.T) {
 	for name, err := range map[string]error{
 		"by the worker":                  bourse.Errorf(bourse.CodeInvalid, "the reply is too long"),
-		"by who reads":                   bourse.Errorf(bourse.CodeInternal, "worker w1: %w", fabric.ErrOverflow),
+		"by the reader":                  bourse.Errorf(bourse.CodeInternal, "worker w1: %w", fabric.ErrOverflow),
 		"another worker does not answer": bourse.Errorf(bourse.CodeTimeout, "no answer"),
 	} {
 		s := startOn(t, three(), func(c *broker.Config) { c.Workers = long{c.Workers, err} })

@@ -230,7 +230,7 @@ func TestHostileReservations(t *testing.T) {
 		"null orders":               {`{"orders":null}`, 400},
 		"orders a number":           {`{"orders":1}`, 400},
 		"too many orders":           {`{"orders":[` + strings.TrimSuffix(strings.Repeat(`{},`, 65), ",") + `]}`, 400},
-		"an order that is text":     {one(`"x"`), 400},
+		"an order of wrong type":    {one(`"x"`), 400},
 		"nested deep":               {one(strings.Repeat(`{"config":`, 100_000)), 400},
 		"count zero":                {one(`{"count":0}`), 400},
 		"count negative":            {one(`{"count":-1}`), 400},

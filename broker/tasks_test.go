@@ -211,7 +211,7 @@ func TestHostileTasks(t *testing.T) {
 		"a command with a NUL": {tasksPath, `{"image":"host","command":["a\u0000"]}`},
 		"guest negative":       {tasksPath, `{"image":"host","command":["true"],"guest":{"cpus":-1}}`},
 		"two payloads":         {tasksPath, `{"task":"inc","payload":1,"payload_base64":"AA=="}`},
-		"base64 that is none":  {tasksPath, `{"task":"inc","payload_base64":"***"}`},
+		"invalid base64":       {tasksPath, `{"task":"inc","payload_base64":"***"}`},
 		"timeout negative":     {tasksPath, `{"task":"inc","timeout":"-1s"}`},
 		"timeout enormous":     {tasksPath, `{"task":"inc","timeout":"9000h"}`},
 		"timeout overflows":    {tasksPath, `{"task":"inc","timeout":1e30}`},

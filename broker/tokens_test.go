@@ -122,17 +122,17 @@ func TestTokenCannotExceedItsCreator(t *testing.T) {
 		return strings.NewReplacer("MINE", string(shop.ID), "OTHER", string(till.ID)).Replace(body)
 	}
 	made := map[string]string{
-		"made for acme":  s.token(t, "acme", `{"name":"a"}`).Token,
-		"made for shop":  s.token(t, "acme", `{"apps":["shop"]}`).Token,
-		"read-only":      s.token(t, "acme", `{"read_only":true}`).Token,
-		"of a machine":   s.token(t, "acme", of(`{"apps":["shop"],"machines":["MINE"]}`)).Token,
-		"everything too": s.token(t, "root", `{"org_slug":"*"}`).Token,
+		"made for acme": s.token(t, "acme", `{"name":"a"}`).Token,
+		"made for shop": s.token(t, "acme", `{"apps":["shop"]}`).Token,
+		"read-only":     s.token(t, "acme", `{"read_only":true}`).Token,
+		"of a machine":  s.token(t, "acme", of(`{"apps":["shop"],"machines":["MINE"]}`)).Token,
+		"whole cluster": s.token(t, "root", `{"org_slug":"*"}`).Token,
 	}
 	for _, c := range []struct {
 		body string
 		want map[string]int
 	}{
-		{`{"org_slug":"*"}`, map[string]int{"root": 201, "acme": 403, "shop": 403, "made for acme": 403, "made for shop": 403, "read-only": 403, "of a machine": 403, "everything too": 201}},
+		{`{"org_slug":"*"}`, map[string]int{"root": 201, "acme": 403, "shop": 403, "made for acme": 403, "made for shop": 403, "read-only": 403, "of a machine": 403, "whole cluster": 201}},
 		{`{}`, map[string]int{"root": 400, "acme": 201, "shop": 201, "made for shop": 201, "read-only": 403, "of a machine": 403}},
 		{`{"org_slug":"acme"}`, map[string]int{"root": 201, "acme": 201, "shop": 403, "made for shop": 403}},
 		{`{"org_slug":"zoological"}`, map[string]int{"root": 201, "acme": 403, "shop": 403}},

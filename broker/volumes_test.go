@@ -119,7 +119,7 @@ func TestVolumeRefusals(t *testing.T) {
 		{"snapshot of another app's", "POST", "/" + string(theirs.ID) + "/snapshots", "", 404, "volume not found"},
 		{"shrink", "PUT", "/" + string(mine.ID) + "/extend", `{"size_gb":1}`, 400, "shrinks"},
 		{"extend to nothing", "PUT", "/" + string(mine.ID) + "/extend", `{}`, 400, "size_gb"},
-		{"keep snapshots for ever", "PUT", "/" + string(mine.ID), `{"snapshot_retention":0}`, 400, "snapshot_retention"},
+		{"keep snapshots forever", "PUT", "/" + string(mine.ID), `{"snapshot_retention":0}`, 400, "snapshot_retention"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -37,7 +37,7 @@ func (v *viewStream) lines(r io.Reader) iter.Seq2[ViewLine, error] {
 				var line ViewLine
 				var known bool
 				line, known, err = v.decode(raw)
-				if _, coded := err.(*bourse.Error); err != nil && !coded { //nolint:errorlint // decode made it
+				if _, coded := err.(*bourse.Error); err != nil && !coded { //nolint:errorlint // created by decode
 					err = bourse.Errorf(bourse.CodeInternal, "line %d of the reply is invalid: %w", n, err)
 				}
 				if err == nil && known && !yield(line, nil) {

@@ -31,11 +31,11 @@ func TestCreateVolumeSpec(t *testing.T) {
 			`{"name":"data","size_gb":7,"encrypted":true,"fstype":"ext4","require_unique_zone":false,"unique_zone_app_wide":true,"snapshot_retention":9,"auto_backup_enabled":false}`,
 			bourse.VolumeOrder{Name: "data", SizeGB: 7, Encrypted: true, FSType: "ext4", UniqueZoneApp: true, RetentionDays: 9},
 		},
-		"for a guest":          {`{"name":"data","compute":{"cpu_kind":"performance","cpus":2}}`, with(func(v *bourse.VolumeOrder) { v.Compute = guest })},
-		"for a guest in a box": {`{"name":"data","compute":{"guest":{"cpu_kind":"performance","cpus":2}}}`, with(func(v *bourse.VolumeOrder) { v.Compute = guest })},
-		"for a default guest":  {`{"name":"data","compute":{}}`, with(func(v *bourse.VolumeOrder) { v.Compute = &bourse.Guest{} })},
-		"from a snapshot":      {`{"name":"data","snapshot_id":"vs_1"}`, with(func(v *bourse.VolumeOrder) { v.Snapshot = "vs_1" })},
-		"a fork":               {`{"name":"data","source_volume_id":"vol_1"}`, with(func(v *bourse.VolumeOrder) { v.Source = "vol_1" })},
+		"for a guest":         {`{"name":"data","compute":{"cpu_kind":"performance","cpus":2}}`, with(func(v *bourse.VolumeOrder) { v.Compute = guest })},
+		"for a nested guest":  {`{"name":"data","compute":{"guest":{"cpu_kind":"performance","cpus":2}}}`, with(func(v *bourse.VolumeOrder) { v.Compute = guest })},
+		"for a default guest": {`{"name":"data","compute":{}}`, with(func(v *bourse.VolumeOrder) { v.Compute = &bourse.Guest{} })},
+		"from a snapshot":     {`{"name":"data","snapshot_id":"vs_1"}`, with(func(v *bourse.VolumeOrder) { v.Snapshot = "vs_1" })},
+		"a fork":              {`{"name":"data","source_volume_id":"vol_1"}`, with(func(v *bourse.VolumeOrder) { v.Source = "vol_1" })},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -68,9 +68,9 @@ func TestVolumeShape(t *testing.T) {
 		want []string
 		not  string
 	}{
-		"with known usage": {machinesapi.FromVolume(&full), []string{`"bytes_total":40960`, `"bytes_used":24576`, `"zone":"000001"`, `"attached_machine_id":"m"`, `"created_at":"2026-01-02T02:04:05Z"`}, `"error"`},
-		"whose use is not": {machinesapi.FromVolume(&v), []string{`"attached_alloc_id":null`}, "blocks"},
-		"in a summary":     {machinesapi.SummaryOfVolume(&full), []string{`"size_gb":3`}, "blocks"},
+		"with known usage":   {machinesapi.FromVolume(&full), []string{`"bytes_total":40960`, `"bytes_used":24576`, `"zone":"000001"`, `"attached_machine_id":"m"`, `"created_at":"2026-01-02T02:04:05Z"`}, `"error"`},
+		"with unknown usage": {machinesapi.FromVolume(&v), []string{`"attached_alloc_id":null`}, "blocks"},
+		"in a summary":       {machinesapi.SummaryOfVolume(&full), []string{`"size_gb":3`}, "blocks"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b, err := json.Marshal(tt.got)

@@ -115,7 +115,7 @@ func TestBelieveAppsUsesOnlyProofs(t *testing.T) {
 		reported []bourse.App
 		want     []bourse.App
 	}{
-		"as it was kept":             {[]bourse.App{kept}, []bourse.App{shop}},
+		"unchanged copy":             {[]bourse.App{kept}, []bourse.App{shop}},
 		"of another organization":    {[]bourse.App{with(func(a *bourse.App) { a.Org = "thief" })}, []bourse.App{shop}},
 		"made earlier, by others":    {[]bourse.App{with(func(a *bourse.App) { a.ID, a.Org, a.CreatedAt = "y", "thief", born.Add(-time.Hour) })}, []bourse.App{shop}},
 		"deleted":                    {[]bourse.App{with(func(a *bourse.App) { a.DeletedAt = &deletedAt })}, []bourse.App{shop}},

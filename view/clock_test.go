@@ -14,8 +14,8 @@ func TestClockOfAWrite(t *testing.T) {
 		want        wire.Clock
 	}{
 		"the time":                            {0, 0, wire.ClockAt(now)},
-		"after the last given":                {wire.ClockAt(now) + 7, 0, wire.ClockAt(now) + 8},
-		"over what is there":                  {0, wire.ClockAt(now) + 9, wire.ClockAt(now) + 10},
+		"after the last write":                {wire.ClockAt(now) + 7, 0, wire.ClockAt(now) + 8},
+		"after the old version":               {0, wire.ClockAt(now) + 9, wire.ClockAt(now) + 10},
 		"far ahead once, but not permanently": {wire.ClockAt(now.Add(time.Hour)), 0, wire.ClockAt(now)},
 	} {
 		b := newBatch(nil, nil, &state{clock: c.last}, now, nil, nil)

@@ -32,5 +32,5 @@ func childFills(ctx context.Context, v *View) error {
 	if err := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &syscall.Rlimit{Cur: 6 << 20, Max: old.Max}); err != nil {
 		return err
 	}
-	return fillAndGoOn(ctx, v, func() error { return syscall.Setrlimit(syscall.RLIMIT_FSIZE, &old) })
+	return fillAndRecover(ctx, v, func() error { return syscall.Setrlimit(syscall.RLIMIT_FSIZE, &old) })
 }

@@ -26,9 +26,9 @@ func ballast(n int) wire.Row {
 	return row
 }
 
-// fillAndGoOn fills the disk of v and checks that writes fail and everything else works. It then frees space and
+// fillAndRecover fills the disk of v and checks that writes fail and everything else works. It then frees space and
 // checks that writes work again.
-func fillAndGoOn(ctx context.Context, v *View, makeRoom func() error) error {
+func fillAndRecover(ctx context.Context, v *View, makeRoom func() error) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	kept := 0
@@ -103,7 +103,7 @@ func TestFullDisk(t *testing.T) {
 		filler := dir + "/filler"
 		write(t, filler, make([]byte, 8<<20))
 		m := startMember(t, Config{Path: dir + "/view.db"})
-		if err := fillAndGoOn(t.Context(), m.View, func() error { return os.Remove(filler) }); err != nil {
+		if err := fillAndRecover(t.Context(), m.View, func() error { return os.Remove(filler) }); err != nil {
 			t.Error(err)
 		}
 		if err := m.stop(); err != nil {

@@ -112,7 +112,7 @@ func (b *batch) retryQuarantined() error {
 		}
 		w, err := wire.DecodeRow(q.raw)
 		if err != nil {
-			continue // it was too large to be kept; comparing shared rows brings it
+			continue // it was too large to retain; anti-entropy will deliver it again
 		}
 		e, err := b.tables.Check(q.st.Site, w.Row())
 		if err != nil || !e.Shared {

@@ -210,7 +210,7 @@ func FuzzReadMachine(f *testing.F) {
 			t.Error("a nonce was read")
 		}
 		if _, err := all.Check("w1", MachineRow(&got[0].Machine)); err != nil {
-			t.Errorf("what was read does not fit into a row: %v", err)
+			t.Errorf("the machine that was read does not fit into a row: %v", err)
 		}
 	})
 }
