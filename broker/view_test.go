@@ -181,7 +181,7 @@ func TestMachineOfALostWorker(t *testing.T) {
 				if rec.Code != 503 && name != "hangs" || got.Code == "" {
 					t.Errorf("%s: status %d: %s", verb, rec.Code, rec.Body)
 				}
-				if name == "no member any more" && (!strings.Contains(got.Error, "w2") || !strings.Contains(got.Error, heardAt)) {
+				if name == "not a member anymore" && (!strings.Contains(got.Error, "w2") || !strings.Contains(got.Error, heardAt)) {
 					t.Errorf("%s: %s", verb, got.Error)
 				}
 			}
