@@ -217,7 +217,7 @@ func TestWatchOnATerminal(t *testing.T) {
 		if bourse.CodeOf(err) != bourse.CodeCanceled {
 			t.Errorf("got error %v, want canceled", err)
 		}
-		if !strings.Contains(b.String(), "-- 2 rows; connection lost, reconnecting: the answer") {
+		if !strings.Contains(b.String(), "-- 2 rows; connection lost, reconnecting: the reply") {
 			t.Errorf("the lost connection is not reported: %q", b.String())
 		}
 		want := []string{"     id   n", "     a    1", "     b   22", "-- 2 rows, 3 changes, the last at"}
