@@ -18,6 +18,21 @@ import (
 // Fingerprint identifies a CA: the SHA-256 digest of its certificate.
 type Fingerprint [sha256.Size]byte
 
+// MarshalText implements encoding.TextMarshaler.
+func (f Fingerprint) MarshalText() ([]byte, error) {
+	return []byte(base64.RawURLEncoding.EncodeToString(f[:])), nil
+}
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (f *Fingerprint) UnmarshalText(text []byte) error {
+	data, err := base64.RawURLEncoding.Strict().DecodeString(string(text))
+	if err != nil || len(data) != len(f) {
+		return bourse.Errorf(bourse.CodeInvalid, "invalid fingerprint")
+	}
+	copy(f[:], data)
+	return nil
+}
+
 // FingerprintOf returns the fingerprint of the first certificate in PEM. Errors: invalid.
 func FingerprintOf(ca []byte) (Fingerprint, error) {
 	block, _ := pem.Decode(ca)

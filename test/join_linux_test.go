@@ -1,0 +1,286 @@
+package test
+
+import (
+	"bytes"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/internal/admission"
+	"github.com/bourse-dev/bourse/internal/servertest"
+)
+
+// bareHost is a host with nothing but the program.
+type bareHost struct {
+	*host
+	t    *testing.T
+	name string
+	dir  string // of its files
+}
+
+func (l *lan) bare(name string) *bareHost {
+	h := &bareHost{host: l.host(1), t: l.t, name: name, dir: filepath.Join(l.t.TempDir(), name)}
+	if err := os.MkdirAll(h.dir, 0o700); err != nil {
+		l.t.Fatal(err)
+	}
+	return h
+}
+
+// command returns a command typed on the host.
+func (h *bareHost) command(words ...string) *exec.Cmd {
+	c := exec.Command(servertest.Program, words...) //nolint:noctx // its end is waited for
+	c.Env = append(os.Environ(), "HOME="+h.dir)
+	return c
+}
+
+// setup returns the words of init and join that put files below the host's directory.
+func (h *bareHost) setup(words ...string) []string {
+	return append(words, "--config", h.file("etc", "bourse.toml"), "--data", h.file("data"), "--address", h.addr.String(), "--name", h.name, "--foreground")
+}
+
+func (h *bareHost) file(path ...string) string { return filepath.Join(append([]string{h.dir}, path...)...) }
+
+// run runs a command and returns its standard output.
+func (h *bareHost) run(words ...string) (string, error) {
+	c := h.command(words...)
+	var out, problems bytes.Buffer
+	c.Stdout, c.Stderr = &out, &problems
+	err := h.launch(c)
+	if err == nil {
+		err = c.Wait()
+	}
+	if err != nil {
+		err = fmt.Errorf("%s: bourse %s: %w: %s", h.name, words[0], err, problems.String())
+	}
+	return out.String(), err
+}
+
+// servers are a host's servers in the foreground of a command.
+type servers struct {
+	cmd *exec.Cmd
+	mu  sync.Mutex
+	out bytes.Buffer
+}
+
+func (s *servers) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.out.Write(p)
+}
+
+func (s *servers) printed() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.out.String()
+}
+
+// start starts a command that keeps running, and waits until it has printed want.
+func (h *bareHost) start(want string, words ...string) *servers {
+	h.t.Helper()
+	s := &servers{cmd: h.command(words...)}
+	s.cmd.Stdout, s.cmd.Stderr = s, h.t.Output()
+	if err := h.launch(s.cmd); err != nil {
+		h.t.Fatal(err)
+	}
+	h.t.Cleanup(s.stop)
+	eventually(h.t, patience, "bourse "+words[0]+" on "+h.name+" prints "+want, func() error {
+		if !strings.Contains(s.printed(), want) {
+			return errors.New("not yet")
+		}
+		return nil
+	})
+	return s
+}
+
+func (s *servers) stop() {
+	if s.cmd.ProcessState == nil {
+		_ = s.cmd.Process.Signal(syscall.SIGTERM) // it may have exited
+		_ = s.cmd.Wait()
+	}
+}
+
+var joinLine = regexp.MustCompile(`bourse-join-\S+`)
+
+// TestJoin makes a cluster of three bare hosts, each a network namespace with files of its
+// own, with nothing but the printed commands, until an app on one of them answers through
+// the proxy of another one. Two hosts use a token for one at the same time.
+func TestJoin(t *testing.T) {
+	lan := newLAN(t)
+	first, second, third := lan.bare("h1"), lan.bare("h2"), lan.bare("h3")
+	out := first.start("bourse worker list", first.setup("init", "--region", "gru")...)
+	token := joinLine.FindString(out.printed())
+	if token == "" {
+		t.Fatalf("init printed no token:\n%s", out.printed())
+	}
+	if _, err := first.run(first.setup("init")...); err == nil || !strings.Contains(err.Error(), "already part of a cluster") {
+		t.Errorf("init on a member: %v", err)
+	}
+	if _, err := third.run(third.setup("join", token[:len(token)-3])...); err == nil || !strings.Contains(err.Error(), "incomplete or was changed") {
+		t.Errorf("half a token: %v", err)
+	}
+
+	// The token is for one host, and both use it.
+	tried := make(chan *bareHost, 2)
+	began := time.Now()
+	for _, h := range []*bareHost{second, third} {
+		go func() {
+			s := &servers{cmd: h.command(h.setup("join", token)...)}
+			s.cmd.Stdout, s.cmd.Stderr = s, s
+			if err := h.launch(s.cmd); err != nil {
+				t.Error(err)
+			}
+			t.Cleanup(s.stop)
+			ended := make(chan error, 1)
+			go func() { ended <- s.cmd.Wait() }()
+			for {
+				select {
+				case err := <-ended:
+					if !strings.Contains(s.printed(), "has been used") {
+						t.Errorf("%s: %v: %s", h.name, err, s.printed())
+					}
+					tried <- h
+					return
+				case <-time.After(10 * time.Millisecond):
+				}
+				if strings.Contains(s.printed(), "is part of cluster") {
+					t.Logf("%s joined within %s", h.name, time.Since(began))
+					tried <- nil
+					go func() { <-ended }()
+					return
+				}
+			}
+		}()
+	}
+	var refused *bareHost
+	for range 2 {
+		if h := <-tried; h != nil && refused != nil {
+			t.Fatal("both hosts were refused")
+		} else if h != nil {
+			refused = h
+		}
+	}
+	if refused == nil {
+		t.Fatal("two hosts used a token for one")
+	}
+	other, err := first.run("token", "join", "--region", "gru")
+	if err != nil {
+		t.Fatal(err)
+	}
+	joined := refused.start("is part of cluster", refused.setup("join", strings.TrimSpace(other))...)
+	eventually(t, patience, "all hosts are workers", func() error {
+		list, err := first.run("worker", "list")
+		for _, h := range []*bareHost{first, second, third} {
+			if err == nil && !regexp.MustCompile(`(?m)^`+h.name+` .* ok `).MatchString(list) {
+				err = fmt.Errorf("%s is missing:\n%s", h.name, list)
+			}
+		}
+		return err
+	})
+
+	// Commands of the host are allowed on the last one, by its configuration.
+	joined.stop()
+	config, err := os.ReadFile(refused.file("etc", "bourse.toml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	config = append(config, "allow-host = true\nephemeral = true\n"...)
+	if err := os.WriteFile(refused.file("etc", "bourse.toml"), config, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	refused.nearlyExpired(first)
+	serve := []string{"serve", "--config", refused.file("etc", "bourse.toml")}
+	refused.start(`"role":"worker"`, serve...)
+	if _, err := first.run("app", "create", "web"); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, patience, "a machine runs", func() error {
+		_, err := first.run("machine", "run", "host", "--app", "web", "--region", "gru", "--port", "80", "--", "sh", "-c",
+"exec python3 -m http.server $PORT")
+		return err
+	})
+	client := &http.Client{Transport: &http.Transport{DialContext: first.dial}}
+	eventually(t, patience, "the app answers through the proxy", func() error {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+first.addr.String()+"/", nil)
+		if err != nil {
+			return err
+		}
+		req.Host = "web.localhost"
+		resp, err := client.Do(req)
+		if err != nil {
+			return err
+		}
+		defer resp.Body.Close()
+		text, err := io.ReadAll(resp.Body)
+		if err == nil && resp.StatusCode != http.StatusOK {
+			err = fmt.Errorf("status %d: %s", resp.StatusCode, text)
+		}
+		return err
+	})
+
+	// Meanwhile the worker has renewed its certificate.
+	eventually(t, patience, "the certificate is renewed", func() error {
+		if left := time.Until(refused.certificate().NotAfter); left < admission.RenewedLife-time.Hour {
+			return fmt.Errorf("it expires in %s", left)
+		}
+		return nil
+	})
+}
+
+// nearlyExpired replaces the certificate of the host's worker by one that is valid for a day.
+func (h *bareHost) nearlyExpired(first *bareHost) {
+	h.t.Helper()
+	pair, err := os.ReadFile(first.file("etc", "issuer.pem"))
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	issuer, err := admission.ParseCA(admission.Pair{Cert: pair, Key: pair})
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	key, private, err := admission.NewKey()
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	request, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{}, key)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	who := admission.Identity{ID: bourse.WorkerID(h.name), Role: bourse.RoleWorker}
+	cert, err := issuer.Sign(request, who, nil, time.Now().Add(24*time.Hour-admission.RenewedLife))
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	if err := os.WriteFile(h.file("etc", h.name+".pem"), append(cert, private...), 0o600); err != nil {
+		h.t.Fatal(err)
+	}
+}
+
+// certificate returns that of the host's worker.
+func (h *bareHost) certificate() *x509.Certificate {
+	h.t.Helper()
+	text, err := os.ReadFile(h.file("etc", h.name+".pem"))
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	block, _ := pem.Decode(text)
+	cert, err := x509.ParseCertificate(block.Bytes)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return cert
+}
+
