@@ -20,6 +20,7 @@ var floors = map[string]int{
 	"fabric":                  2,
 	"image":                   2,
 	"internal/admission":      2,
+	"internal/enroll":         3,
 	"internal/throttle":       2,
 	"internal/codec":          2,
 	"internal/containerdtest": 2,

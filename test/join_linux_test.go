@@ -52,7 +52,9 @@ func (h *bareHost) setup(words ...string) []string {
 	return append(words, "--config", h.file("etc", "bourse.toml"), "--data", h.file("data"), "--address", h.addr.String(), "--name", h.name, "--foreground")
 }
 
-func (h *bareHost) file(path ...string) string { return filepath.Join(append([]string{h.dir}, path...)...) }
+func (h *bareHost) file(path ...string) string {
+	return filepath.Join(append([]string{h.dir}, path...)...)
+}
 
 // run runs a command and returns its standard output.
 func (h *bareHost) run(words ...string) (string, error) {
@@ -209,7 +211,7 @@ func TestJoin(t *testing.T) {
 	}
 	eventually(t, patience, "a machine runs", func() error {
 		_, err := first.run("machine", "run", "host", "--app", "web", "--region", "gru", "--port", "80", "--", "sh", "-c",
-"exec python3 -m http.server $PORT")
+			"exec python3 -m http.server $PORT")
 		return err
 	})
 	client := &http.Client{Transport: &http.Transport{DialContext: first.dial}}
@@ -283,4 +285,3 @@ func (h *bareHost) certificate() *x509.Certificate {
 	}
 	return cert
 }
-

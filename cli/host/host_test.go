@@ -1,0 +1,155 @@
+package host
+
+import (
+	"bytes"
+	"crypto/ecdsa"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/cli"
+	"github.com/bourse-dev/bourse/cli/serve"
+	"github.com/bourse-dev/bourse/internal/admission"
+	"github.com/bourse-dev/bourse/internal/enroll"
+)
+
+func newSetup(t *testing.T) *setup {
+	t.Helper()
+	dir := t.TempDir()
+	return &setup{
+		shell:  &cli.Shell{Env: cli.Env{Now: time.Now, Getenv: func(string) string { return "" }}},
+		config: filepath.Join(dir, "etc", "bourse.toml"), data: filepath.Join(dir, "data"),
+		name: "h1", region: "gru", address: "10.0.0.1", roles: []string{"broker", "worker"},
+	}
+}
+
+// init overwrites no credentials: they may be the only copy of a cluster's keys.
+func TestCreateCredentials(t *testing.T) {
+	h := newSetup(t)
+	if err := h.makeDirs(); err != nil {
+		t.Fatal(err)
+	}
+	one, err := h.createCredentials("c1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := h.dir()
+	for _, name := range []bourse.WorkerID{"h1", "h1-broker"} {
+		creds, err := admission.Load(admission.Files{CA: dir.CA(), Pair: dir.Server(name)})
+		if err != nil || creds.Self().ID != name || !creds.RenewalDue(time.Now().Add(4*24*time.Hour)) {
+			t.Errorf("credentials of %s: %v", name, err)
+		}
+	}
+	if one.API != "https://10.0.0.1:4280" || one.Token == "" || !strings.Contains(one.CA, "CERTIFICATE") {
+		t.Errorf("context %+v", one)
+	}
+	before, err := os.ReadFile(dir.CAKey())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(dir.CA()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := h.createCredentials("c1"); bourse.CodeOf(err) != bourse.CodeAlreadyExists {
+		t.Errorf("over existing files: %v, want already exists", err)
+	}
+	if after, err := os.ReadFile(dir.CAKey()); err != nil || !bytes.Equal(before, after) {
+		t.Errorf("the CA's key has changed: %v", err)
+	}
+	entries, err := os.ReadDir(string(dir))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		if info, err := e.Info(); err != nil || info.Mode().Perm() != 0o600 {
+			t.Errorf("%s: mode %v, %v; want 0600", e.Name(), info.Mode(), err)
+		}
+	}
+}
+
+// The configuration is one that serve reads, and a host with one is not set up again.
+func TestWrite(t *testing.T) {
+	for name, c := range map[string]struct {
+		nats []string
+		want string
+	}{
+		"direct": {nil, "address = '10.0.0.1'"},
+		"NATS":   {[]string{"tls://nats.example.com"}, "nats = ['tls://nats.example.com']"},
+	} {
+		h := newSetup(t)
+		if err := h.makeDirs(); err != nil {
+			t.Fatal(err)
+		}
+		if err := h.write("c1", []string{"10.0.0.9:7947"}, c.nats); err != nil {
+			t.Fatal(err)
+		}
+		file, err := serve.ReadFile(h.config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff([]bourse.Role{bourse.RoleBroker, bourse.RoleWorker}, file.Roles()); diff != "" {
+			t.Errorf("%s: roles (-want +got):\n%s", name, diff)
+		}
+		if text, _ := os.ReadFile(h.config); !strings.Contains(string(text), c.want) {
+			t.Errorf("%s:\n%s\nwant %s", name, text, c.want)
+		}
+		if err := h.fresh(); bourse.CodeOf(err) != bourse.CodeAlreadyExists {
+			t.Errorf("%s: set up again: %v, want already exists", name, err)
+		}
+	}
+}
+
+// An interrupted join uses the same keys when it is repeated.
+func TestPendingKey(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "h1.pem")
+	first, text, err := pendingKey(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, _, err := pendingKey(path)
+	if err != nil || !first.Equal(again) {
+		t.Errorf("another key: %v", err)
+	}
+	if err := enroll.WriteFile(path, append([]byte("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"), text...), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if again, _, err = pendingKey(path); err != nil || !first.Equal(again) {
+		t.Errorf("after the certificate was stored, another key: %v", err)
+	}
+	for _, bad := range []string{"", "nothing", "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n"} {
+		if err := os.WriteFile(path, []byte(bad), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if key, _, err := pendingKey(path); bourse.CodeOf(err) != bourse.CodeInvalid || key != (*ecdsa.PrivateKey)(nil) {
+			t.Errorf("%q: %v, want invalid", bad, err)
+		}
+	}
+}
+
+func TestFind(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*setup)
+		want   string
+	}{
+		"name":    {func(h *setup) { h.name = "a.b" }, "--name"},
+		"role":    {func(h *setup) { h.roles = []string{"boss"} }, "--role"},
+		"address": {func(h *setup) { h.address = "0.0.0.0" }, "--address"},
+		"no IP":   {func(h *setup) { h.address = "localhost" }, "--address"},
+	} {
+		h := newSetup(t)
+		c.change(h)
+		if err := h.find(); bourse.CodeOf(err) != bourse.CodeInvalid || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want it to name %s", name, err, c.want)
+		}
+	}
+	h := newSetup(t)
+	h.roles = []string{"worker", "worker"}
+	if err := h.find(); err != nil || len(h.roles) != 1 {
+		t.Errorf("found %v: %v", h.roles, err)
+	}
+}
