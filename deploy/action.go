@@ -116,10 +116,20 @@ func (DestroyVolume) String() string   { return "destroy volume" }
 // Actions returns one action of each type, with no fields set.
 func Actions() []Action {
 	return []Action{
-		RunCommand{}, MakeVolume{}, MakeMachine{},
-		UpdateMachine{}, AwaitReady{}, RestartMachine{}, CordonMachine{}, UncordonMachine{}, StopMachine{}, StartMachine{},
-		SetMetadata{}, DestroyMachine{},
-		AwaitProxies{}, DestroyVolume{},
+		RunCommand{},
+		MakeVolume{},
+		MakeMachine{},
+		UpdateMachine{},
+		AwaitReady{},
+		RestartMachine{},
+		CordonMachine{},
+		UncordonMachine{},
+		StopMachine{},
+		StartMachine{},
+		SetMetadata{},
+		DestroyMachine{},
+		AwaitProxies{},
+		DestroyVolume{},
 	}
 }
 

@@ -387,8 +387,8 @@ func fill(v reflect.Value) {
 // jsonNames returns the names of a struct's fields in JSON.
 func jsonNames(t reflect.Type) []string {
 	var out []string
-	for i := range t.NumField() {
-		name, _, _ := strings.Cut(t.Field(i).Tag.Get("json"), ",")
+	for field := range t.Fields() {
+		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
 		if name != "-" {
 			out = append(out, name)
 		}

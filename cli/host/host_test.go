@@ -143,13 +143,13 @@ func TestFind(t *testing.T) {
 	} {
 		h := newSetup(t)
 		c.change(h)
-		if err := h.find(); bourse.CodeOf(err) != bourse.CodeInvalid || !strings.Contains(err.Error(), c.want) {
+		if err := h.find(t.Context()); bourse.CodeOf(err) != bourse.CodeInvalid || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want it to name %s", name, err, c.want)
 		}
 	}
 	h := newSetup(t)
 	h.roles = []string{"worker", "worker"}
-	if err := h.find(); err != nil || len(h.roles) != 1 {
+	if err := h.find(t.Context()); err != nil || len(h.roles) != 1 {
 		t.Errorf("found %v: %v", h.roles, err)
 	}
 }

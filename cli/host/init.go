@@ -54,7 +54,7 @@ func (h *setup) init(ctx context.Context, cluster string) error {
 	if err := h.fresh(); err != nil {
 		return err
 	}
-	if err := h.find(); err != nil {
+	if err := h.find(ctx); err != nil {
 		return err
 	}
 	if err := bourse.Region(h.region).Validate(); err != nil {

@@ -54,7 +54,7 @@ func (h *setup) join(ctx context.Context, token string, overNATS bool) error {
 	if err := h.fresh(); err != nil {
 		return err
 	}
-	if err := h.find(); err != nil {
+	if err := h.find(ctx); err != nil {
 		return err
 	}
 	if err := h.makeDirs(); err != nil {
@@ -100,7 +100,7 @@ func (h *setup) join(ctx context.Context, token string, overNATS bool) error {
 
 // explain adds what to try after an error from a broker.
 func explain(err error) error {
-	switch bourse.CodeOf(err) {
+	switch bourse.CodeOf(err) { //nolint:exhaustive // others explain themselves
 	case bourse.CodeUnauthorized, bourse.CodeForbidden:
 		return cli.Hint(err, "bourse token join, on a host of the cluster, for another token")
 	case bourse.CodeAlreadyExists:

@@ -64,7 +64,7 @@ func (h *setup) fresh() error {
 }
 
 // find fills in what was not given.
-func (h *setup) find() error {
+func (h *setup) find(ctx context.Context) error {
 	if h.name == "" {
 		name, err := os.Hostname()
 		if err != nil {
@@ -83,7 +83,7 @@ func (h *setup) find() error {
 	slices.Sort(h.roles)
 	h.roles = slices.Compact(h.roles)
 	if h.address == "" {
-		address, err := ownAddress()
+		address, err := ownAddress(ctx)
 		if err != nil {
 			return err
 		}
@@ -97,9 +97,9 @@ func (h *setup) find() error {
 
 // ownAddress returns the source address of the default route, or otherwise the first
 // address that is not on the loopback.
-func ownAddress() (netip.Addr, error) {
+func ownAddress(ctx context.Context) (netip.Addr, error) {
 	// Connecting a UDP socket sends nothing: the kernel only chooses a route.
-	if c, err := net.Dial("udp", "192.0.2.1:9"); err == nil {
+	if c, err := new(net.Dialer).DialContext(ctx, "udp", "192.0.2.1:9"); err == nil {
 		defer c.Close()
 		if a, ok := c.LocalAddr().(*net.UDPAddr); ok {
 			return a.AddrPort().Addr().Unmap(), nil

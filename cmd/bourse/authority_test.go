@@ -30,13 +30,12 @@ func newAuthority(t *testing.T) *authority {
 }
 
 // file creates a file and returns its path.
-func (a *authority) file(name, text string) string {
+func (a *authority) file(name, text string) {
 	a.t.Helper()
 	path := a.path(name)
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		a.t.Fatal(err)
 	}
-	return path
 }
 
 func (a *authority) path(name string) string { return filepath.Join(a.dir, name) }

@@ -74,7 +74,7 @@ func (h *rig) serve(by *admission.CA, role bourse.Role) string {
 		Issuer: func() *admission.CA { return h.issuer }, Ledger: h.ledger,
 		CA:    func() []byte { return h.ca.Pair().Cert },
 		Taken: func(name bourse.WorkerID) bool { return h.taken[name] },
-		Common: func(roles []bourse.Role) (enroll.Reply, error) {
+		Common: func([]bourse.Role) (enroll.Reply, error) {
 			return enroll.Reply{Cluster: "c1", GossipKey: []byte("key"), Join: []string{"10.0.0.1:7946"}}, nil
 		},
 		Log: slog.New(slog.DiscardHandler),
