@@ -6,6 +6,7 @@ import (
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/cli"
 	"github.com/bourse-dev/bourse/cli/place"
+	"github.com/bourse-dev/bourse/deploy"
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
@@ -37,6 +38,9 @@ with another volume or with "none".`,
 			}
 			if from.Config.ImageKind() == bourse.RegistryImage && from.ImageRef.Digest != "" {
 				req.Config.Image = from.ImageRef.String()
+			}
+			for _, key := range []string{deploy.KeyReplaces, deploy.KeyCopies, deploy.KeyPaused, deploy.KeyCanary} {
+				delete(req.Config.Metadata, key) // plans would take the clone for the original's replacement
 			}
 			if err := cloneMounts(c, s, app, volume, &from, &req); err != nil {
 				return err
