@@ -20,8 +20,8 @@ const ImageHost = "host"
 const ImagePull = "pull"
 
 // Config describes a machine, in the JSON of the Machines API. Members that Bourse
-// supports have types; the rest is stored and returned unchanged. [Fields] lists the
-// treatment of each member.
+// supports have typed fields; all others are stored and returned unchanged. [Fields] lists
+// how each member is handled.
 type Config struct {
 	Image        string            `json:"image"`           // required
 	Guest        *Guest            `json:"guest,omitempty"` // filled in by Normalize

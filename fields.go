@@ -89,7 +89,7 @@ var fields = slices.Concat(
 
 	alike(ActedOn, "", "config.image", "config.size", "config.guest.cpu_kind", "config.guest.cpus", "config.guest.memory_mb"),
 	byImage(ActedOn, JustKept, ActedOn, "a poller is asked for cpus, memory and disk only", "config.guest.gpus", "config.guest.gpu_kind"),
-	alike(JustKept, "a machine's memory does not grow: memory_mb is what it has", "config.guest.max_memory_mb"),
+	alike(JustKept, "a machine's memory is fixed at memory_mb", "config.guest.max_memory_mb"),
 	alike(JustKept, "a machine has no kernel of its own", "config.guest.kernel_args", "config.init.kernel_args"),
 	alike(Refused, "workers are chosen by their labels: use requirements", "config.guest.host_dedication_id", "config.guest.required_host_features"),
 	[]Field{

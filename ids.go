@@ -157,7 +157,7 @@ func Quoted(s string) string {
 const TagChoices = 4
 
 // Tags returns the tags that the worker with this id may choose, in order of preference.
-// They follow from the id, so a proof of the id also proves the tag.
+// They are derived from the id, so a proof of the id also proves the tag.
 func (w WorkerID) Tags() [TagChoices]WorkerTag {
 	var out [TagChoices]WorkerTag
 	for i := range out {
@@ -177,9 +177,9 @@ func (w WorkerID) TagRank(tag WorkerTag) int {
 	return TagChoices
 }
 
-// Duration is a time.Duration that JSON writes as a Go string ("1m30s") and
-// reads from a string or a number of nanoseconds, as clients of the Machines
-// API send both.
+// Duration is a time.Duration that is encoded in JSON as a Go string ("1m30s"). It is
+// decoded from a string or a number of nanoseconds, because clients of the Machines API
+// send both.
 type Duration time.Duration
 
 // MarshalJSON writes the Go form.

@@ -43,7 +43,7 @@ func placeError(order *bourse.Order, decision *bourse.Decision, err error) error
 	return out
 }
 
-// mayEncrypt reports whether a worker refused for a reason other than encryption.
+// mayEncrypt reports whether the worker that refused may support encryption: its reason was another one.
 func mayEncrypt(r bourse.Refusal) bool { return r.Resource != bourse.LabelEncrypted }
 
 // pinnedError is placeError for a machine that must be on its volume's worker, so that no other region helps.

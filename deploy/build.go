@@ -76,7 +76,7 @@ func (b *builder) refuse(format string, args ...any) {
 	b.plan.Refused = append(b.plan.Refused, fmt.Sprintf(format, args...))
 }
 
-// retire lets finish destroy m, unless its worker does not answer.
+// retire marks m for destruction at the end of the plan. If its worker does not answer, it adds a warning instead.
 func (b *builder) retire(m *machine, why string) {
 	switch {
 	case b.marked[m.ID]:

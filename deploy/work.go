@@ -172,8 +172,8 @@ func (w *work) place(in bourse.Region, why string) {
 	w.places = append(w.places, place{placing: placing{group: w.group.Name, config: &w.group.Config, mount: w.group.Mount, region: in, why: why}})
 }
 
-// replace adds a place for a machine with the given config that takes the place of m. It replaces the first machine of
-// m's unit, which is destroyed last: the unit would fall apart if m were destroyed earlier.
+// replace adds a place for the machine that takes over from m. Its metadata names the first machine of m's unit as the
+// one that it replaces: that machine is destroyed last, so the unit remains recognizable until then.
 func (b *builder) replace(w *work, m *machine, config *bourse.Config, why string) {
 	w.places = append(w.places, place{former: m.ID, placing: placing{
 		group: w.group.Name, config: config, mount: w.group.Mount, region: m.Region, why: why,
@@ -181,7 +181,7 @@ func (b *builder) replace(w *work, m *machine, config *bourse.Config, why string
 	}})
 }
 
-// own returns the metadata that plans do not write: others have, so it is kept.
+// own returns the metadata that was not written by plans, which must be preserved.
 func own(metadata map[string]string) map[string]string {
 	out := maps.Clone(metadata)
 	for _, key := range []string{KeyPlatform, KeyGroup, KeyRelease, KeyVersion, KeyCanary, KeyReplaces, KeyCopies, KeyPaused} {

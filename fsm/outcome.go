@@ -31,8 +31,8 @@ func (o Outcome) finished() bool {
 	return o.kind == outcomeDone || o.kind == outcomeFinish || o.kind == outcomeHandover
 }
 
-// Done completes the step: the next one executes, or the run ends as done after the last. The writes and the run's
-// Result become durable with it.
+// Done completes the step. The next one executes then; after the last one, the run is done. The writes and the run's
+// Result are committed together with the step's completion.
 func Done(writes ...Write) Outcome { return Outcome{kind: outcomeDone, writes: writes} }
 
 // Finish completes the step and the whole run. The remaining steps are not executed.

@@ -93,8 +93,8 @@ func (g *Gateway) end(w http.ResponseWriter, r *http.Request, coded bool) error 
 	return nil
 }
 
-// readReport reads a poller's report of a job's end. The body is JSON or, with ?exit_code=,
-// the output itself, of which only the end is kept.
+// readReport reads the report that a poller sends when a job ends. The body is JSON or, with
+// ?exit_code=, the raw output, of which only the tail is kept.
 func readReport(w http.ResponseWriter, r *http.Request) (report, error) {
 	var said report
 	text := r.URL.Query().Get("exit_code")

@@ -24,7 +24,8 @@ const (
 	labelGCSnapshot = "containerd.io/gc.ref.snapshot."
 )
 
-// attempt pulls an image, from the lease to the record. Each step uses the results of earlier attempts.
+// attempt tries to pull an image: it takes a lease, downloads the image and writes its record. Each step uses the results
+// of earlier attempts.
 func (s *Store) attempt(ctx context.Context, p *pull) (bourse.Image, error) {
 	ctx, c, err := s.containerd(ctx)
 	if err != nil {

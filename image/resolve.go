@@ -24,7 +24,7 @@ func (s *Store) Resolve(ctx context.Context, org, name string) (bourse.ImageRef,
 	}
 	who := s.hosts.freshAsker(org, ref.Registry)
 	if ref.Digest != "" && s.wasShown(ref, who, s.config.Recheck) {
-		return s.labelled(ref), nil
+		return s.labeled(ref), nil
 	}
 	flight := s.resolving.DoChan(string(who)+" "+ref.String(), func() (any, error) {
 		// Not limited by the first caller's context, because the others may wait longer.
@@ -38,7 +38,7 @@ func (s *Store) Resolve(ctx context.Context, org, name string) (bourse.ImageRef,
 	case answer := <-flight:
 		if answer.Err == nil {
 			ref.Digest = answer.Val.(string)
-			return s.labelled(ref), nil
+			return s.labeled(ref), nil
 		}
 		err = withCode(answer.Err, name)
 	}
@@ -51,7 +51,7 @@ func (s *Store) Resolve(ctx context.Context, org, name string) (bourse.ImageRef,
 	if local := s.lastKnown(ctx, who, ref); local != "" {
 		s.config.Log.Warn("registry unreachable, using the local image", "image", name, "digest", local, "err", err)
 		ref.Digest = local
-		return s.labelled(ref), nil
+		return s.labeled(ref), nil
 	}
 	return bourse.ImageRef{}, err
 }
@@ -63,8 +63,8 @@ func (s *Store) wasShown(ref bourse.ImageRef, who asker, within time.Duration) b
 	return s.memory.catalogue.wasShown(recordName(ref), who, within, time.Now())
 }
 
-// labelled adds the labels of an image on this worker.
-func (s *Store) labelled(ref bourse.ImageRef) bourse.ImageRef {
+// labeled adds the labels of an image on this worker.
+func (s *Store) labeled(ref bourse.ImageRef) bourse.ImageRef {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if r := s.memory.catalogue.find(ref); r != nil {

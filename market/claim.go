@@ -81,7 +81,8 @@ func (t *trade) attempt(ctx context.Context, m *bourse.Member, claim *bourse.Cla
 	return a
 }
 
-// judge interprets the answer to a claim. A fill that does not match the order is canceled like an unknown one.
+// judge interprets the answer to a claim. A fill that does not match the order is canceled, like a claim whose
+// outcome is unknown.
 func judge(fill *bourse.Fill, refusal *bourse.Refusal, err error, m *bourse.Member, order *bourse.Order, choice bourse.Choice) attempt {
 	switch {
 	case err != nil && bourse.CodeOf(err) == bourse.CodeUnavailable:

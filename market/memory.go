@@ -6,7 +6,7 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// memory holds the latest decisions and drops the oldest one for a new one.
+// memory holds the latest decisions. Once it is full, a new decision replaces the oldest one.
 type memory struct {
 	most int
 

@@ -282,8 +282,8 @@ func (d *cachedWorker) change(takes bourse.Amounts, sign int64) {
 	}
 }
 
-// mergeAccounts returns the accounts of a new quote together with the accounts of the last one that it lacks: a quote for
-// one task does not contain another task's slots. Expiry is tracked in quotes.
+// mergeAccounts adds to the accounts of a new quote those that only the previous quote contains, because a quote for one
+// task does not contain other tasks' slots. The field quotes tracks when they expire.
 func (d *cachedWorker) mergeAccounts(accounts []bourse.Account) []bourse.Account {
 	out := accounts
 	for _, old := range d.facts.Accounts {

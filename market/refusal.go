@@ -10,7 +10,7 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// tally counts an order's refusals, including those that are too many to record.
+// tally counts an order's refusals, including those beyond the number that is recorded.
 type tally struct {
 	kinds []kind
 	name  *bourse.Refusal // the first refusal because the machine's name is taken

@@ -72,7 +72,7 @@ type Upstreams interface {
 
 // Upstream connects to one run of a machine. Requests share it.
 type Upstream interface {
-	// Begin counts a request in progress until end is called.
+	// Begin counts a request as in progress until end is called.
 	Begin() (end func())
 	// Dial connects to the machine. If it fails for a reason other than ctx, call Use again
 	// to learn the machine's current state.

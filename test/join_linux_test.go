@@ -19,6 +19,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/internal/admission"
 	"github.com/bourse-dev/bourse/internal/servertest"
@@ -36,6 +38,12 @@ func (l *lan) bare(name string) *bareHost {
 	h := &bareHost{host: l.host(1), t: l.t, name: name, dir: filepath.Join(l.t.TempDir(), name)}
 	if err := os.MkdirAll(h.dir, 0o700); err != nil {
 		l.t.Fatal(err)
+	}
+	if _, err := os.Stat("/run/containerd"); err == nil { // which all hosts would share
+		err = h.do(func() error { return unix.Unshare(unix.CLONE_NEWNS) })
+		if err = errors.Join(err, h.mountSmall("/run/containerd", 1<<20)); err != nil {
+			l.t.Fatal(err)
+		}
 	}
 	return h
 }

@@ -151,7 +151,7 @@ func (b *batch) write(st wire.Stamp, e *schema.Entry, old *wire.Version) error {
 	return b.replace(old, r)
 }
 
-// missing returns deletions of this server's rows in the named tables that are not among rows.
+// missing returns a deletion for each of this server's rows in the named tables that rows does not contain.
 func (b *batch) missing(names []string, rows []schema.Entry) ([]schema.Entry, error) {
 	type address struct{ table, key string }
 	keep := make(map[address]bool, len(rows))

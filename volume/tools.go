@@ -35,7 +35,7 @@ func run(ctx context.Context, stdin []byte, argv []string, ok ...int) error {
 	return runWith(ctx, stdin, nil, argv, ok...)
 }
 
-// runWith is like run, for a program that reads further files from descriptor 3 on.
+// runWith is like run, and passes files to the program as descriptors 3 and up.
 func runWith(ctx context.Context, stdin []byte, files []*os.File, argv []string, ok ...int) error {
 	path, err := tool(argv[0])
 	if err != nil {

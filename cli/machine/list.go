@@ -121,8 +121,8 @@ func printMachines(s *cli.Shell, list []machinesapi.Machine, app string, quiet b
 	return cli.PrintList(s, list, none, machineTable(s, list, app == ""), func(m *machinesapi.Machine) []string { return machineRow(s, m) })
 }
 
-// machineTable returns the table for a list of machines. A narrow terminal keeps the
-// most important columns.
+// machineTable returns the table for a list of machines. On a narrow terminal, it shows
+// only the most important columns.
 func machineTable(s *cli.Shell, list []machinesapi.Machine, apps bool) *cli.Table {
 	t := cli.NewTable("ID", "NAME", "APP", "STATE", "REGION", "WORKER", "IMAGE", "SIZE", "PORT", "RESTARTS", "EXIT", "AGE", "HOST", "NEXT START").
 		Numbers(8, 9, 10, 11).Narrow(3, 6, 2, 1).Drop(10, 13, 7, 8, 6, 5, 9, 11, 4).Paint(3, stateTone)

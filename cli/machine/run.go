@@ -124,8 +124,8 @@ func runMachine(ctx context.Context, s *cli.Shell, f *runFlags, args []string) e
 	return printCreated(s, &m)
 }
 
-// warn prints the order's warnings, except about services that served describes in more
-// detail.
+// warn prints the order's warnings. It omits the one about services if the function served
+// prints a more detailed one.
 func warn(s *cli.Shell, m *machinesapi.Created) {
 	said := served(&m.Machine) != ""
 	place.Warn(s, slices.DeleteFunc(slices.Clone(m.Warnings), func(w bourse.Warning) bool { return said && w.Field == "config.services" }))

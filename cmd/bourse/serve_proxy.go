@@ -308,7 +308,7 @@ type shares struct {
 func descriptorShares() (shares, error) {
 	var limit syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil { // the Go runtime has raised it to the hard limit
-		return shares{}, fmt.Errorf("read the limit of open files: %w", err)
+		return shares{}, fmt.Errorf("read the open file limit: %w", err)
 	}
 	n := int64(min(uint64(limit.Cur), math.MaxInt32)) //nolint:gosec // it fits
 	return shares{clients: throttle.NewFair(n / 2), machines: throttle.NewFair(n / 4), spools: max(n/16, 1), waiting: int(max(n/8, 1))}, nil

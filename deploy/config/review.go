@@ -72,7 +72,7 @@ func (m *maker) fieldOf(from paths, member string) string {
 	return "" // it comes from the command line
 }
 
-// refused adds an error of the API, once for all groups.
+// refused adds an error of the API. An error that several groups share is added only once.
 func (m *maker) refused(err error, from paths) {
 	path, message := "", bourse.MessageOf(err)
 	if found := configMember.FindStringSubmatch(message); found != nil {

@@ -73,7 +73,7 @@ func runtimeOf(name, usual string, shims map[string]string) (string, error) {
 	return name, nil
 }
 
-// shimsIn returns the runtimes whose shims are in the directories of a PATH: containerd's names by short names.
+// shimsIn returns the runtimes whose shims are on path, as a map from short names to containerd's names.
 func shimsIn(path string) map[string]string {
 	out := map[string]string{}
 	for _, dir := range filepath.SplitList(path) {

@@ -89,8 +89,8 @@ type acknowledged struct {
 	destroyed  map[bourse.MachineID]bool
 }
 
-// read reads what a daemon says until it is dead; started is called for each
-// machine that it says has started.
+// read reads the daemon's output until it exits, and calls started for each machine that
+// it reports as started.
 func (a *acknowledged) read(t *testing.T, r io.Reader, started func()) {
 	t.Helper()
 	lines := bufio.NewScanner(r)

@@ -84,10 +84,10 @@ func (d *Driver) tell() {
 	d.news = make(chan struct{})
 }
 
-// Cancellations waits until there are jobs to end, and returns their names, or none if ctx ends first. With jobs, it
-// returns those of them that were canceled, are not running any more, or are unknown to this ticket. While the call
-// waits, it is a sign of life of the others. Without jobs, it returns all whose cancellation has a number above
-// after. next is the highest number.
+// Cancellations waits until there are jobs to end, and returns their names. If ctx ends first, it returns none. If jobs is
+// not empty, it returns those of them that were canceled, are no longer running, or do not belong to ticket; while it
+// waits, it counts as a sign of life of the others. If jobs is empty, it returns every job whose cancellation has a
+// number greater than after. next is the highest number so far.
 func (d *Driver) Cancellations(ctx context.Context, ticket Ticket, jobs []string, after uint64) (names []string, next uint64) {
 	defer d.watch(ticket, jobs)()
 	for {

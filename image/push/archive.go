@@ -29,7 +29,7 @@ type limits struct {
 // defaultLimits are far above those of any real image.
 var defaultLimits = limits{bytes: 64 << 30, entries: 10_000}
 
-// maxManifest limits manifests and indexes in bytes, as registries do.
+// maxManifest is the maximum size of a manifest or index in bytes. Registries have similar limits.
 const maxManifest = 4 << 20
 
 // unpacked is an archive's content, addressed by computed digests.

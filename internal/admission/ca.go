@@ -181,7 +181,7 @@ func newTemplate(name string, names, hosts []string, role bourse.Role, now time.
 	return template, nil
 }
 
-// create creates a key and its certificate, signed by the CA or, without one, by itself.
+// create creates a key and its certificate, which is self-signed if by is nil.
 func create(template *x509.Certificate, by *CA) (Pair, error) {
 	key, private, err := NewKey()
 	if err != nil {

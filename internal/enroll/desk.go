@@ -52,7 +52,9 @@ func (d *Desk) JoinHandler() http.Handler {
 		client, _, _ := net.SplitHostPort(r.RemoteAddr)
 		log := d.Log.With("host", in.Host, "join_token", in.ID, "client", client)
 		if err != nil {
-			log.Warn("host was not admitted", "err", err)
+			if bourse.CodeOf(err) != bourse.CodeUnauthorized { // anyone can try, so often that the log would grow
+				log.Warn("host was not admitted", "err", err)
+			}
 			return nil, err
 		}
 		log.Info("host admitted", "region", in.Region)

@@ -25,7 +25,7 @@ func SetDev(getenv func(string) string, api netip.AddrPort) error {
 	})
 }
 
-// Dev returns the address that was stored last, or the zero value if there is none.
+// Dev returns the API address of the dev cluster that was stored last, or the zero value if there is none.
 func Dev(getenv func(string) string) (api netip.AddrPort) {
 	_ = with(getenv, false, func(s *Store) error { // without one there is no cluster
 		f, err := s.open(devFile)

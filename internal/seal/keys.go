@@ -15,7 +15,7 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// keyLine begins each line of a file of keys.
+// keyLine is the prefix of each line in a key file.
 const keyLine = "bourse-secrets-key"
 
 const (

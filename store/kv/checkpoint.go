@@ -34,7 +34,7 @@ func (d *DB) beginCheckpoint() {
 	d.checkpoint.Go(func() { d.saveUntilDone(now, seq) })
 }
 
-// saveUntilDone repeats writing a snapshot until that succeeds, the store is closed, or the store has failed.
+// saveUntilDone retries a snapshot until it succeeds, the store is closed, or the store has failed.
 func (d *DB) saveUntilDone(now *state, seq uint64) {
 	for wait := retryFirst; ; wait = min(2*wait, retryMax) {
 		size, err := d.save(now, seq)

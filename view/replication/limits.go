@@ -20,8 +20,7 @@ func newLimits(l Limits) limits {
 	return out
 }
 
-// limited serves up to the limit of concurrent requests for a path, and answers others with 429 at once, which is
-// cheap.
+// limited limits the concurrent requests for a path. It rejects others immediately with status 429, which is cheap.
 func (s *server) limited(path string, serve http.HandlerFunc) http.HandlerFunc {
 	slots := s.r.limits[path]
 	return func(w http.ResponseWriter, req *http.Request) {

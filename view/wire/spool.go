@@ -175,7 +175,7 @@ func (sp *Spool) Close() error {
 	return errors.Join(sp.file.Close(), os.Remove(sp.file.Name()))
 }
 
-// ClearSpools removes files that a crash has left.
+// ClearSpools removes the spool files that a crash has left behind.
 func ClearSpools(path string) {
 	names, err := filepath.Glob(path + spoolPattern)
 	if err != nil {

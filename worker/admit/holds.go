@@ -46,8 +46,8 @@ func (hs *Holds) Claim(ctx context.Context, c *bourse.Claim) (*bourse.Fill, *bou
 	return &bourse.Fill{Hold: &hold, Claimed: time.Since(begin)}, nil, nil
 }
 
-// record writes an order and its hold. It prolongs the reservation's other holds here
-// to the end of the new one, so that they end together.
+// record writes an order and its hold. It extends the reservation's other holds on
+// this worker so that all of them expire together.
 func (hs *Holds) record(tx *store.Tx, c *bourse.Claim) (hold bourse.Hold, err error) {
 	order, now := &c.Order, time.Now().UTC()
 	d, err := hs.host.Take(tx, order, now)

@@ -44,7 +44,7 @@ type Attached struct {
 	Scratch string
 }
 
-// isPlain reports whether m is only a program, of the host or of a poller. Such a
+// isPlain reports whether m is a plain program, run by the host or by a poller. Such a
 // machine has no attachments and is started in one step.
 func isPlain(m *bourse.Machine) bool {
 	return m.Config.ImageKind() != bourse.RegistryImage && !m.PrivateIP.IsValid() && len(m.Config.Mounts) == 0

@@ -82,7 +82,7 @@ func (ms *Machines) Begin(ctx context.Context, c *bourse.Claim, recordOrder func
 	}
 }
 
-// errTaken reports that another machine has a new machine's random id.
+// errTaken reports that a new machine's random id is already in use.
 var errTaken = errors.New("taken")
 
 // newMachine returns the machine of a claim's order, except for what the transaction

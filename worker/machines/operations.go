@@ -28,7 +28,7 @@ type (
 )
 
 // definitions holds the operations on machines that affect the host. The engine runs
-// them one after the other for each machine; their steps may execute again.
+// the operations of one machine one at a time. A step may execute more than once.
 type definitions struct {
 	plain   launches // of host programs without attachments
 	pulled  launches // of programs that pollers run

@@ -43,7 +43,8 @@ func (ms *Machines) readyResolve(ctx context.Context, r *machineRun) fsm.Outcome
 	})
 }
 
-// readyPull pulls that image. It stays on the host because a record names it.
+// readyPull pulls the image of the machine's next config. An image that a machine's record
+// names is not evicted.
 func (ms *Machines) readyPull(ctx context.Context, r *machineRun) fsm.Outcome {
 	return ms.readying(ctx, r, func(ctx context.Context, m *bourse.Machine) (fsm.Outcome, error) {
 		ref := *m.Next.Image

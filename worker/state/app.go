@@ -5,8 +5,8 @@ import (
 	"github.com/bourse-dev/bourse/store"
 )
 
-// Foreign reports whether a record belongs to another app's order. Brokers derive an
-// order's id from its app's id, so they never ask for such an order.
+// Foreign reports whether rec belongs to an app other than app. Order ids are derived from
+// the app's id, so a correct broker never asks one app's worker about another app's order.
 func Foreign(rec *store.OrderRecord, app *bourse.App) bool {
 	if t := rec.Task; t != nil {
 		return !app.Owns(t.App, t.AppID, rec.At)

@@ -62,8 +62,8 @@ func mayDestroy(tx *store.Tx, v *bourse.Volume) error {
 	return err
 }
 
-// endRuns cancels the runs for which the destruction of a volume would wait: those that
-// create and fill it, and stuck ones.
+// endRuns cancels the runs that would block the destruction of a volume: those that create
+// and fill it, and stuck ones.
 func (vs *Volumes) endRuns(ctx context.Context, id bourse.VolumeID) error {
 	defs := &vs.defs
 	for _, r := range vs.state.Engine.Runs() {

@@ -226,8 +226,8 @@ func (vs *Volumes) Grant(ctx context.Context, id string, req *fabric.GrantReques
 	return string(req.To) + "." + until + "." + grantMark(key, id, string(req.To), until), nil
 }
 
-// mayGrant returns CodeNotFound unless the app has such a volume or snapshot. Whether
-// it can be read already is checked when it is read.
+// mayGrant returns CodeNotFound unless the app has such a volume or snapshot. It does not
+// check whether the data is complete: each read does.
 func mayGrant(tx *store.Tx, id string, app *bourse.App) error {
 	if snap := bourse.SnapshotID(id); snap.Validate() == nil {
 		_, v, err := tx.Snapshot(snap)

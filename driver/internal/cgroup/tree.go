@@ -56,7 +56,7 @@ func PathOf(mark, container string) string {
 	return filepath.Join("/", Parent, mark, container)
 }
 
-// Swap reports whether the host accounts swap.
+// Swap reports whether swap accounting is enabled on the host.
 func (g *Tree) Swap() bool {
 	g.find()
 	return g.swap
