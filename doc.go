@@ -11,6 +11,7 @@
 //   - worker: one host and the daemon on it, sole owner of its machines and capacity
 //   - machine: what is placed; one id for life, a new instance id for each version
 //   - guest: the size of a machine
+//   - standby: a machine that starts when the worker of its primary machine is lost
 //   - app: a name space for machines
 //   - task: work on a payload, answered within the request, by a machine that stays warm for it or by one of its own
 //   - order, quote, refusal, claim, fill: the trade, in this order
@@ -19,6 +20,11 @@
 //   - ledger: a worker's account of what is committed and held, per resource
 //   - view: everyone's hint about everyone; never the truth
 //   - broker: the stateless API server
+//   - run: a durable sequence of steps, such as a machine's start, that continues after a crash
+//   - site: a server as the author of rows in the view
+//   - member: a server that takes part in the membership, by gossip
+//   - tag: the number that begins the ids of a worker's machines, derived from the worker's name
+//   - supervisor, keeper: processes that outlive the worker's daemon and hold its machines and their output
 //   - poller: a client that asks a worker for work; a worker with pollers is a gateway, and a job is a machine that a poller runs
 //
 // # Invariants
@@ -36,5 +42,6 @@
 //
 // # Packages
 //
-// The README lists them. Imports point down only; arch_test.go holds the table.
+// Packages of a higher level import those of a lower one only; arch_test.go lists the levels. docs/ARCHITECTURE.md follows
+// an order, a request and a deploy through the packages.
 package bourse
