@@ -3,6 +3,7 @@ package host
 import (
 	"bytes"
 	"crypto/ecdsa"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -151,5 +152,31 @@ func TestFind(t *testing.T) {
 	h.roles = []string{"worker", "worker"}
 	if err := h.find(t.Context()); err != nil || len(h.roles) != 1 {
 		t.Errorf("found %v: %v", h.roles, err)
+	}
+}
+
+func TestCanListen(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	p, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	for name, c := range map[string]struct {
+		network, address string
+		want             bourse.Code
+	}{
+		"any port":        {"tcp", "127.0.0.1:0", ""},
+		"TCP, in use":     {"tcp", l.Addr().String(), bourse.CodeConflict},
+		"UDP, in use":     {"udp", p.LocalAddr().String(), bourse.CodeConflict},
+		"of another host": {"tcp", "192.0.2.99:0", bourse.CodeInvalid},
+	} {
+		if err := canListen(t.Context(), c.network, c.address, bourse.RoleWorker); bourse.CodeOf(err) != c.want {
+			t.Errorf("%s: %v, want %q", name, err, c.want)
+		}
 	}
 }

@@ -63,6 +63,9 @@ func (h *setup) init(ctx context.Context, cluster string) error {
 	if !slices.Contains(h.roles, string(bourse.RoleBroker)) {
 		return bourse.Errorf(bourse.CodeInvalid, "the first host of a cluster needs a broker: add it to --role")
 	}
+	if err := h.portsFree(ctx); err != nil {
+		return err
+	}
 	if cluster == "" {
 		cluster = "bourse-" + strings.ToLower(rand.Text()[:6])
 	}

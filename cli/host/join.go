@@ -57,6 +57,11 @@ func (h *setup) join(ctx context.Context, token string, overNATS bool) error {
 	if err := h.find(ctx); err != nil {
 		return err
 	}
+	if !overNATS {
+		if err := h.portsFree(ctx); err != nil {
+			return err
+		}
+	}
 	if err := h.makeDirs(); err != nil {
 		return err
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"net"
 	"net/netip"
@@ -12,7 +13,9 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
+	"syscall"
 
 	"github.com/pelletier/go-toml/v2"
 	"github.com/spf13/cobra"
@@ -95,6 +98,53 @@ func (h *setup) find(ctx context.Context) error {
 	return nil
 }
 
+// portsFree returns an error if a server of this host could not listen, before anything is
+// written: the servers would try again and again.
+func (h *setup) portsFree(ctx context.Context) error {
+	for _, name := range h.roles {
+		role := bourse.Role(name)
+		api, gossip := serve.Ports(role)
+		for _, l := range []struct {
+			network string
+			port    uint16
+		}{{"tcp", api}, {"tcp", gossip}, {"udp", gossip}} {
+			if err := canListen(ctx, l.network, net.JoinHostPort(h.address, strconv.Itoa(int(l.port))), role); err != nil {
+				return err
+			}
+		}
+		if role == bourse.RoleProxy {
+			if err := canListen(ctx, "tcp", proxyHTTP, role); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// canListen returns an error if a server could not listen at an address. Errors: conflict if
+// another program does, and invalid.
+func canListen(ctx context.Context, network, address string, role bourse.Role) error {
+	var listen net.ListenConfig
+	var l io.Closer
+	var err error
+	if network == "udp" {
+		l, err = listen.ListenPacket(ctx, network, address)
+	} else {
+		l, err = listen.Listen(ctx, network, address)
+	}
+	if err == nil {
+		return l.Close()
+	}
+	code := bourse.CodeInvalid
+	if errors.Is(err, syscall.EADDRINUSE) {
+		code = bourse.CodeConflict
+	}
+	return cli.Hint(bourse.Errorf(code, "the %s cannot listen: %w", role, err), "free the port, choose other servers with --role, or another --address")
+}
+
+// proxyHTTP is the address at which a proxy serves HTTP unless its configuration is changed.
+const proxyHTTP = ":80"
+
 // ownAddress returns the source address of the default route, or otherwise the first
 // address that is not on the loopback.
 func ownAddress(ctx context.Context) (netip.Addr, error) {
@@ -138,7 +188,7 @@ func (h *setup) write(cluster string, join, nats []string) error {
 	for _, role := range h.roles {
 		fmt.Fprintf(&text, "\n[%s]\n", role)
 		if role == string(bourse.RoleProxy) {
-			text.WriteString("http = [\":80\"]\n")
+			fmt.Fprintf(&text, "http = [%q]\n", proxyHTTP)
 		}
 	}
 	if err := enroll.WriteFile(h.config, []byte(text.String()), 0o600); err != nil {

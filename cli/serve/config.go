@@ -57,6 +57,9 @@ var (
 	gossipPorts = map[bourse.Role]uint16{bourse.RoleWorker: 7946, bourse.RoleBroker: 7947, bourse.RoleProxy: 7948}
 )
 
+// Ports returns the usual ports of a server's API and membership.
+func Ports(role bourse.Role) (api, gossip uint16) { return apiPorts[role], gossipPorts[role] }
+
 // settle completes the config of a server with this role, once the flags are parsed: from
 // the file, from --address, and with what the directory of credentials contains.
 // Errors: those of the file.
