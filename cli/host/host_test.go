@@ -173,7 +173,7 @@ func TestCanListen(t *testing.T) {
 		"any port":        {"tcp", "127.0.0.1:0", ""},
 		"TCP, in use":     {"tcp", l.Addr().String(), bourse.CodeConflict},
 		"UDP, in use":     {"udp", p.LocalAddr().String(), bourse.CodeConflict},
-		"of another host": {"tcp", "192.0.2.99:0", bourse.CodeInvalid},
+		"of another host": {"tcp", "240.0.0.1:0", bourse.CodeInvalid},
 	} {
 		if err := canListen(t.Context(), c.network, c.address, bourse.RoleWorker); bourse.CodeOf(err) != c.want {
 			t.Errorf("%s: %v, want %q", name, err, c.want)
