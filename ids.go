@@ -354,12 +354,13 @@ func ValidateRequirementName(s string) error {
 var _ fmt.Stringer = Requirement{}
 
 // An id that a caller chooses for an order is valid only within the order's app: the
-// order's actual id is derived from both. It contains the time of the chosen id, five
-// bytes that are a hash of the app and the chosen id, and a mark of five bytes that is a
-// hash of the app and the preceding bytes. The mark makes the derivation idempotent. A
-// client that knows the id of another app's order cannot refer to that order.
+// order's actual id is derived from both. It consists of the chosen id's timestamp, a
+// five-byte hash of the app and the chosen id, and a five-byte checksum of the app and
+// the preceding bytes. The checksum identifies ids that are already derived, so deriving
+// twice has no effect. A client that knows the id of another app's order cannot refer to
+// that order.
 
-// markBytes is the length of the mark at the end of an id.
+// markBytes is the length of the checksum at the end of a derived id.
 const markBytes = 5
 
 // In returns the actual id of an order in the app with this id, for the id that its
@@ -389,7 +390,7 @@ func idIn(what, chosen, app string) string {
 	return id.String()
 }
 
-// mark replaces the end of id with the app's mark.
+// mark replaces the end of id with the checksum.
 func mark(id *ulid.ULID, what, app string) {
 	body := id[:len(id)-markBytes]
 	sum := sumOf("mark of "+what, app, string(body))

@@ -339,7 +339,7 @@ const (
 	KindHold    Kind = "hold"    // capacity for what Config says
 )
 
-// kindOf returns the kind of what has these parts, "" for more than one of them.
+// kindOf returns the kind of an order or fill from the parts that are set, or "" if more than one is set.
 func kindOf(volume, task, hold bool) Kind {
 	switch {
 	case volume && !task && !hold:
@@ -354,11 +354,11 @@ func kindOf(volume, task, hold bool) Kind {
 	return ""
 }
 
-// Kind returns what the order is for, "" for one that no worker could fill
-// because it is for several things.
+// Kind returns the order's kind, or "" if the order combines several kinds; no worker
+// can fill such an order.
 func (o *Order) Kind() Kind { return kindOf(o.Volume != nil, o.Task != nil, o.Hold != nil) }
 
-// Kind returns what the fill is of, "" for one that is of several things.
+// Kind returns the fill's kind, or "" if the fill combines several kinds.
 func (f *Fill) Kind() Kind { return kindOf(f.Volume != nil, f.Task != nil, f.Hold != nil) }
 
 // Outcome is the outcome of an order.

@@ -62,7 +62,7 @@ type Seen struct {
 	Lost     bool              `json:"lost,omitempty"`   // its worker does not answer
 }
 
-// Metadata of machines that plans make. Other clients of the API use the first four, too.
+// Metadata keys that plans set on machines. Other API clients also use the first four.
 const (
 	KeyPlatform = "fly_platform_version" // "v2": deploys manage the machine
 	KeyGroup    = "fly_process_group"

@@ -190,7 +190,7 @@ func own(metadata map[string]string) map[string]string {
 	return out
 }
 
-// fit brings the number of machines in each region to the desired one, and returns the machines that stay.
+// fit adjusts the number of machines in each region to the desired count, and returns the machines to keep.
 func (b *builder) fit(app *App, w *work, machines []*holder) []*holder {
 	wanted := map[bourse.Region]int{}
 	var regions []bourse.Region

@@ -107,9 +107,9 @@ func (d *Def[Req, Res]) Step(name string, fn StepFunc[Req, Res], options ...Step
 	return d
 }
 
-// OnCancel sets the step that executes instead of the remaining ones after a run was canceled, even if the run never
-// began. When it is done, the run ends as canceled; its writes are part of the same transaction. It has a deadline,
-// attempts and a backoff like any step, and can get stuck like one.
+// OnCancel sets the step that replaces the remaining steps when a run is canceled, even before its first step. The run
+// then ends as canceled, in the transaction that commits the step's writes. The step has a deadline, attempts and
+// backoff, and can get stuck, like any other.
 func (d *Def[Req, Res]) OnCancel(fn StepFunc[Req, Res], options ...StepOptions) *Def[Req, Res] {
 	d.d.onCancel = newStep("cancel", fn, options)
 	d.d.onCancel.compensates = true

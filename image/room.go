@@ -50,7 +50,7 @@ func (s *Store) watch(ctx context.Context, w *watched) func() {
 	}
 }
 
-// measure measures the layer being unpacked.
+// measure updates the size of the layer being unpacked, and makes room for it.
 func (s *Store) measure(ctx context.Context, w *watched) error {
 	w.mu.Lock()
 	key := w.active

@@ -282,8 +282,8 @@ func (c *rngSource) rng() *rand.Rand {
 	return rand.New(rand.NewPCG(a, b))
 }
 
-// softDeadline returns when the work on an order ends. The rest of the time until its deadline is for canceling what
-// may have been filled and for the reply, so that the caller learns the outcome in time.
+// softDeadline returns the time at which the exchange stops working on an order. The time from then to the deadline is
+// for canceling claims that may have succeeded and for sending the reply.
 func softDeadline(began time.Time, within time.Duration) time.Time {
 	return began.Add(within - min(within/8, 500*time.Millisecond))
 }

@@ -35,7 +35,8 @@ func (n *Network) Dial(ctx context.Context, id bourse.MachineID, port uint16) (n
 	return nil, unavailable("connect to "+string(id), err)
 }
 
-// isRefused reports whether the machine refused the connection. Only then might another of its addresses accept it.
+// isRefused reports whether the machine refused the connection. Only then is it worth trying
+// the machine's other addresses.
 func isRefused(err error) bool { return errors.Is(err, unix.ECONNREFUSED) }
 
 func dial(ctx context.Context, from, to netip.Addr, port uint16) (net.Conn, error) {

@@ -70,7 +70,7 @@ func (f *forwarder) exchange(ctx context.Context, overTCP bool, question *dns.Ms
 	case f.asked <- struct{}{}:
 		defer func() { <-f.asked }()
 	default:
-		return nil, fmt.Errorf("too many unanswered questions: %d", mostAsked)
+		return nil, fmt.Errorf("too many pending DNS queries: limit %d", mostAsked)
 	}
 	servers, err := f.servers(time.Now())
 	if err != nil {

@@ -9,8 +9,8 @@ import (
 )
 
 // Fill creates a volume, at least as large as its source, with the source's content. Received data survives a crash
-// or a broken source until Destroy, and a repetition requests the rest. The content is verified before the volume
-// exists. If the volume exists, Fill does nothing.
+// or a broken source until Destroy; calling Fill again fetches only the rest. The content is verified before the volume
+// becomes visible. If the volume exists, Fill does nothing.
 //
 // Errors: CodeInvalid if the stream is malformed or does not fit the order;
 // CodeUnavailable if the source fails, or repeatedly sends content that differs

@@ -40,7 +40,7 @@ func (w *Worker) machineEvents(ctx context.Context, q fabric.EventsQuery) ([]bou
 // maxWait limits every wait.
 const maxWait = 5 * time.Minute
 
-// waitQuery executes a client's wait.
+// waitQuery serves a client's wait request.
 func (w *Worker) waitQuery(ctx context.Context, q fabric.WaitQuery) (fabric.WaitReply, error) {
 	want := reach.StateQuery{Instance: q.Instance, After: q.After}
 	for _, s := range q.States {

@@ -1,6 +1,6 @@
-// Package deploy implements the commands that change an app as a whole (deploy, rollback, releases, scale and restart)
-// and those for what a deploy needs (config and image). Commands that change an app make a plan of package deploy, record a
-// release if the app's configuration changes, and carry the plan out with package deploy/run, by means of the public API.
+// Package deploy implements the commands for a whole app (deploy, rollback, releases, scale and restart) and for a
+// deploy's inputs (config and image). Commands that change an app build a plan with package deploy, record a release if
+// the app's configuration changes, and execute the plan with package deploy/run through the public API.
 package deploy
 
 import (

@@ -156,9 +156,9 @@ func isClosed(c <-chan struct{}) bool {
 	}
 }
 
-// namedLines shows what a server writes to standard error, each line with its
-// name. While the cluster is being stopped servers miss one another; of what
-// they write then the last lines are kept, for one that ends badly.
+// namedLines copies a server's standard error, with the server's name before each
+// line. While the cluster stops, servers log errors about others that are already
+// gone, so it stores only the last lines and prints them if the server fails.
 type namedLines struct {
 	name string
 	to   io.Writer

@@ -117,7 +117,7 @@ func nodes(it unstable.Iterator) func(func(*unstable.Node) bool) {
 	}
 }
 
-// texts returns a value, or the values in a list, as a flag has them.
+// texts returns a value, or each value of a list, as text that a flag accepts. It returns false for other kinds of values.
 func texts(v *unstable.Node) ([]string, bool) {
 	switch v.Kind { //nolint:exhaustive // no flag has a table or a date
 	case unstable.String, unstable.Integer, unstable.Float, unstable.Bool:

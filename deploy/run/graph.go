@@ -6,7 +6,7 @@ import (
 	"github.com/bourse-dev/bourse/deploy"
 )
 
-// graph is the order of a plan's steps.
+// graph is the dependency graph of a plan's steps.
 type graph struct {
 	before [][]int // by step: the steps that it waits for
 	after  [][]int // by step: the steps that wait for it

@@ -108,8 +108,9 @@ func (x *executor) checkVersion(id bourse.MachineID, now bourse.InstanceID, agai
 	return x.leases.overtake(id, bourse.Errorf(bourse.CodeConflict, "this run has not made its version %s", now))
 }
 
-// checkMissing returns an error if the plan is not valid without a machine. An earlier plan may have destroyed a machine
-// that this one destroys.
+// checkMissing returns an error if machine id no longer exists and the plan needs it. A plan that only destroys the
+// machine does not: an earlier plan may have destroyed it already. Neither does a plan that the run makes again once it
+// holds the leases.
 func (x *executor) checkMissing(id bourse.MachineID) error {
 	if x.opts.Replan == nil && !x.destroys(id) {
 		return errGone(id)

@@ -94,8 +94,8 @@ func (l *launch) start() (driver.Status, error) {
 	return status, coded(ctx, err)
 }
 
-// undo removes what a failed start has left. It returns false if something remains as debris, which is always the
-// case if containerd cannot be reached.
+// undo cleans up after a failed start. It returns false if anything could not be removed, which is always so if the
+// start failed because containerd could not be reached.
 func (l *launch) undo(failure error) bool {
 	if !l.made {
 		return true

@@ -113,7 +113,7 @@ func (k *keep) hello(ctx context.Context, req *request, send func(*reply) error)
 	return nil
 }
 
-// stop ends the process once.
+// stop ends the process. Further calls have no effect.
 func (k *keep) stop() {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -91,7 +91,7 @@ func jobOf(r *record) *job {
 // claimed reports whether j is or was claimed. Driver.mu is held.
 func (j *job) claimed() bool { return j.phase == running || j.phase == ending || j.phase == ended }
 
-// enter changes j's phase and wakes those who wait for that.
+// enter sets j's phase and wakes the goroutines that wait for a change.
 func (j *job) enter(p phase) {
 	j.phase = p
 	close(j.changed)

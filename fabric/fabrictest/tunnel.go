@@ -87,7 +87,7 @@ func tunnelEnds(t *testing.T, n Network) {
 		t.Errorf("got %q, %v", got, err)
 	}
 	if _, err := io.WriteString(c, "but I have"); err != nil {
-		t.Errorf("after the machine's end: %v", err)
+		t.Errorf("write after the machine closed its side: %v", err)
 	}
 	if err := c.CloseWrite(); err != nil {
 		t.Error(err)

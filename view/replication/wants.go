@@ -9,7 +9,7 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// want is a stream of which another member has more than this one.
+// want is a stream for which another member has newer entries than this one.
 type want struct {
 	seq   uint64
 	from  []bourse.WorkerID // members that announced it, the latest last

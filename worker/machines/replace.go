@@ -165,7 +165,7 @@ func unnoticed(m *bourse.Machine) bool {
 	return errA == nil && errB == nil && bytes.Equal(a, b)
 }
 
-// noticed returns the part of a config that a program may notice.
+// noticed returns the fields of a config that the machine's program can observe.
 func noticed(c *bourse.Config) bourse.Config {
 	out := *c
 	out.Metadata = map[string]string{MetadataGroup: c.Metadata[MetadataGroup]}

@@ -172,7 +172,7 @@ func (t *Tasks) resumeCold() error {
 			}
 			t.state.Go(func(life context.Context) {
 				if _, err := t.awaitCold(life, o.Machine, o.ID); err != nil && !errors.Is(err, errNeverBegun) && life.Err() == nil {
-					t.state.Log.Warn("wait for end of a task failed", "order", o.ID, "machine", o.Machine, "err", err)
+					t.state.Log.Warn("wait for task exit failed", "order", o.ID, "machine", o.Machine, "err", err)
 				}
 			})
 		}

@@ -52,15 +52,15 @@ func (t *Tasks) Recover(ctx context.Context) error {
 	return nil
 }
 
-// lostTasks returns the results of calls that are recorded as in progress, at most most.
-func lostTasks(tx *store.Tx, most int) ([]bourse.TaskResult, error) {
+// lostTasks returns results for up to limit calls that are recorded as in progress.
+func lostTasks(tx *store.Tx, limit int) ([]bourse.TaskResult, error) {
 	var out []bourse.TaskResult
 	for o, err := range tx.OpenTasks() {
 		if err != nil {
 			return nil, err
 		}
 		if o.Task.Cold == nil {
-			if out = append(out, o.Task.Result); len(out) == most {
+			if out = append(out, o.Task.Result); len(out) == limit {
 				break
 			}
 		}

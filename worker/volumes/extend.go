@@ -74,8 +74,8 @@ func (vs *Volumes) extendStep(ctx context.Context, r *volumeRun) fsm.Outcome {
 	return fsm.Done(write)
 }
 
-// recordExtended records whether a volume has grown, also in the machine that mounts
-// it.
+// recordExtended records whether a volume has grown, in its own record and in that of
+// the machine that mounts it.
 func (vs *Volumes) recordExtended(tx *store.Tx, id bourse.VolumeID, grown bool) error {
 	v, err := changeRecord(tx, id, "extend", func(v *bourse.Volume) (bool, error) {
 		if v.State != bourse.VolumeExtending {

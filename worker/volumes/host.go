@@ -50,7 +50,7 @@ type Copies interface {
 	// Fill creates a volume with the content of a source, and continues where an
 	// earlier call was interrupted.
 	Fill(ctx context.Context, id bourse.VolumeID, spec bourse.VolumeOrder, src volume.Source) error
-	// Copy is Fill with a volume or snapshot of this host.
+	// Copy is like Fill, with a volume or snapshot on this host as the source.
 	Copy(ctx context.Context, id bourse.VolumeID, spec bourse.VolumeOrder, from string) error
 }
 

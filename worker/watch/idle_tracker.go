@@ -58,7 +58,7 @@ func (h hold) last(now time.Time) time.Time {
 	return earlier(now, h.until)
 }
 
-// NewTracker returns a tracker without uses.
+// NewTracker returns an empty Tracker.
 func NewTracker() *Tracker {
 	return &Tracker{now: time.Now, began: time.Now(), machines: map[bourse.MachineID]*uses{}}
 }

@@ -15,10 +15,10 @@ import (
 	"github.com/bourse-dev/bourse/driver"
 )
 
-// Tree is the host's cgroup file systems, for groups that something else makes:
-// a container's runtime. A group has one path below each mount point. The zero
-// value finds the mounts when it is first asked; reading them needs neither the
-// runtime nor its daemon.
+// Tree locates cgroups that it did not create, such as those of a container
+// runtime, in the host's cgroup file systems. A group has the same path below each
+// mount point. The zero value is ready to use and finds the mounts on first use.
+// Reading cgroups requires neither the runtime nor its daemon.
 type Tree struct {
 	once  sync.Once
 	mount Choice // V2 only when the controllers are there

@@ -11,10 +11,10 @@ import (
 	"github.com/hashicorp/memberlist"
 )
 
-// Memory is a network in memory, in which ends die, are cut off from one
-// another, and whose packets are lost and late by the dice of a seed. A zero
-// Seed is a seed as well. Calls over it (see Caller) are streams: they are
-// late, but nothing is lost unless an end dies or is cut off.
+// Memory is an in-memory network for tests. Endpoints can be killed or
+// partitioned, and packets are dropped and delayed pseudo-randomly from the
+// seed; zero is a valid seed. Calls (see Caller) are delayed too, but fail only
+// if an endpoint is killed or partitioned.
 type Memory struct {
 	mu    sync.Mutex
 	ends  map[string]*End

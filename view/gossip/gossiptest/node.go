@@ -59,7 +59,8 @@ type NodeConfig struct {
 	Log       *slog.Logger
 }
 
-// Node is a member with a view: a worker, as far as the others know.
+// Node is a member with a view. Unless its config sets another role, it appears
+// to the other members as a worker.
 type Node struct {
 	ID         bourse.WorkerID
 	Number     int
