@@ -2,6 +2,7 @@ package serve
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -53,7 +54,7 @@ func (c *child) run() error {
 		if c.served.Load() { // its end has nothing to do with its start
 			backoff = backoffFirst
 		} else if c.failed(err) {
-			return err
+			return cmp.Or(err, errEndedEarly)
 		}
 		c.shell.Note(fmt.Sprintf("%s has exited (%v); restarting it", c.name, err))
 		select {
@@ -64,6 +65,9 @@ func (c *child) run() error {
 		backoff = min(2*backoff, backoffLimit)
 	}
 }
+
+// errEndedEarly is the error of a process that has exited with status 0 without being ready.
+var errEndedEarly = errors.New("it exited before it was ready")
 
 // once runs the process until it ends or quit is closed.
 func (c *child) once() error {
@@ -81,8 +85,8 @@ func (c *child) once() error {
 	if err != nil {
 		return err
 	}
-	errors := &namedLines{name: c.name, to: c.shell.Err, quit: c.quit}
-	cmd.Stderr = errors
+	output := &namedLines{name: c.name, to: c.shell.Err, quit: c.quit}
+	cmd.Stderr = output
 	if err := cmd.Start(); err != nil {
 		return err
 	}
@@ -95,10 +99,10 @@ func (c *child) once() error {
 	}()
 	select {
 	case err := <-ended:
-		errors.flush()
+		output.flush()
 		return err
 	case <-c.quit:
-		c.end(cmd.Process, ended, errors)
+		c.end(cmd.Process, ended, output)
 		return nil
 	}
 }

@@ -131,7 +131,11 @@ const (
 // passed. Certificates that were issued for longer are renewed by people.
 func (s *server) renewal() stage {
 	return stage{name: "renewal", run: func(ctx context.Context) error {
-		for wait := renewFirst; s.creds != nil; {
+		if s.creds == nil {
+			<-ctx.Done() // the server ends when a stage does
+			return nil
+		}
+		for wait := renewFirst; ; {
 			select {
 			case <-ctx.Done():
 				return nil
@@ -143,7 +147,6 @@ func (s *server) renewal() stage {
 				s.log.Warn("renew the certificate failed, will retry", "expires", s.creds.Expires(), "err", err)
 			}
 		}
-		return nil
 	}}
 }
 

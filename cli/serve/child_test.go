@@ -1,0 +1,36 @@
+package serve
+
+import (
+	"errors"
+	"io"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/bourse-dev/bourse/cli"
+)
+
+// exitsAtOnce makes this program exit with status 0 when a child starts it.
+const exitsAtOnce = "BOURSE_TEST_EXIT"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(exitsAtOnce) != "" {
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+// A process that exits with status 0 before it is ready has failed: nobody may wait for it.
+func TestChildThatExitsEarly(t *testing.T) {
+	t.Setenv(exitsAtOnce, "1")
+	c := child{name: "broker", args: func() []string { return nil }, failed: func(error) bool { return true }, announced: func(Ready) { t.Error("it is ready") }}
+	c.init(&cli.Shell{Env: cli.Env{Err: cli.Stream{ReadWriter: struct {
+		io.Reader
+		io.Writer
+	}{nil, io.Discard}}, Now: time.Now}})
+	ended := make(chan error, 1)
+	go func() { ended <- c.run() }()
+	if err := <-ended; !errors.Is(err, errEndedEarly) {
+		t.Errorf("got %v, want %v", err, errEndedEarly)
+	}
+}
