@@ -72,12 +72,15 @@ const typedByDeploy = "deploy.txtar types the like, with an app that is there"
 // notRun are the blocks of commands that no test types, by their first line,
 // each with its reason.
 var notRun = map[string]string{
-	"bin/bourse machine run nginx --region gru --port 80": "an image of Docker Hub, which tests do not reach; operations.md runs one of a registry of one's own",
-	"bourse credentials cert --role proxy edge-1":         "credentials.txtar and TestAProxyIsAMember make and use such certificates",
-	"bourse deploy --plan":                                typedByDeploy,
-	"bourse deploy --resume":                              typedByDeploy,
-	"bourse releases":                                     typedByDeploy,
-	"bourse scale show":                                   typedByDeploy,
+	"bin/bourse machine run nginx --region gru --port 80":                                      "an image of Docker Hub, which tests do not reach; operations.md runs one of a registry of one's own",
+	"bourse credentials cert --role proxy edge-1":                                              "credentials.txtar and TestAProxyIsAMember make and use such certificates",
+	"bourse init --region gru":                                                                 "TestJoin types it, with files and addresses of its own",
+	"bourse join bourse-join-eyJhIjpbIjEwLjAuMC4xOjQyODAiXSwi…":                                "TestJoin uses the token that init has printed",
+	"useradd --system --home-dir /var/lib/bourse-proxy --shell /usr/sbin/nologin bourse-proxy": "tests create no users",
+	"bourse deploy --plan":                                                                     typedByDeploy,
+	"bourse deploy --resume":                                                                   typedByDeploy,
+	"bourse releases":                                                                          typedByDeploy,
+	"bourse scale show":                                                                        typedByDeploy,
 
 	"make check test":                                     "this test is part of it",
 	"bourse worker drain gru-1 --plan":                    "fleet.txtar and TestDrainUnderLoad drain workers",

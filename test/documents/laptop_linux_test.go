@@ -42,7 +42,7 @@ func TestReadme(t *testing.T) {
 	_, said := first.await("bourse dev", regexp.MustCompile(`(?s)(export BOURSE_API_TOKEN=\S+ ?"?[^"\n]*"?\)).*Ctrl-C`))
 	p.token = said[1]
 	p.play(blocks[2:])
-	if said := first.must("kill -INT %1; wait %1"); !strings.Contains(said, "nothing is left behind") {
+	if said := first.must("kill -INT %1; wait %1"); !strings.Contains(said, "everything was removed") {
 		t.Errorf("after Ctrl-C: %q", said)
 	}
 }
