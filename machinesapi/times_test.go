@@ -13,7 +13,8 @@ import (
 
 // alwaysSet lists the times that every reply with their type contains.
 var alwaysSet = []string{
-	"CheckStatus.UpdatedAt", "Cordon.At", "Decision.At", "Hold.ExpiresAt", "LogLine.At", "Release.CreatedAt", "Release.UpdatedAt", "Reservation.ExpiresAt",
+	"CheckStatus.UpdatedAt", "Cordon.At", "Decision.At", "Hold.ExpiresAt", "JoinToken.CreatedAt", "JoinToken.ExpiresAt", "JoinedHost.At", "LogLine.At",
+	"Release.CreatedAt", "Release.UpdatedAt", "Reservation.ExpiresAt",
 	"Run.CreatedAt", "Run.UpdatedAt", "Secret.CreatedAt", "Secret.UpdatedAt", "Snapshot.CreatedAt", "TaskReply.StartedAt", "Token.CreatedAt", "Usage.At", "VolumeHost.UpdatedAt", "VolumeSummary.CreatedAt",
 }
 
