@@ -3,6 +3,7 @@ package cgroup
 import (
 	"cmp"
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -168,23 +169,26 @@ func (g *Tree) Set(controller, path, file, value string) error {
 	return errors.Join(err, f.Close())
 }
 
-// Remove removes a cgroup from all hierarchies, when it is empty.
-func (g *Tree) Remove(path string) {
+// Remove removes a cgroup from all hierarchies in which it is empty, and reports whether none contains it any more.
+func (g *Tree) Remove(path string) (gone bool) {
 	g.find()
+	gone = true
 	text, _ := os.ReadFile("/proc/self/mountinfo")
 	for line := range strings.Lines(string(text)) {
 		if f := strings.Fields(line); len(f) > 4 && strings.Contains(line, " - cgroup") {
-			_ = os.Remove(filepath.Join(f[4], path)) // it may not be there
+			if err := os.Remove(filepath.Join(f[4], path)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				gone = false // the kernel has not let go of the group in this hierarchy
+			}
 		}
 	}
+	return gone
 }
 
 // RemoveSoon is Remove for a group whose last process has just been killed: the kernel
 // may need a moment after that.
 func (g *Tree) RemoveSoon(path string) {
 	for pause := time.Millisecond; pause < time.Second; pause *= 2 {
-		g.Remove(path)
-		if _, err := os.Stat(g.Dir("memory", path)); err != nil {
+		if g.Remove(path) {
 			return
 		}
 		time.Sleep(pause)

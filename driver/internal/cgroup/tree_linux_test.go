@@ -1,0 +1,48 @@
+package cgroup
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"testing"
+)
+
+// TestRemoveSoonFromAllHierarchies removes a group that is still in use in the hierarchy of
+// one controller, and already gone from that of memory.
+func TestRemoveSoonFromAllHierarchies(t *testing.T) {
+	const pids = "/sys/fs/cgroup/pids" // unlike cpuset's, its groups need no settings
+	if _, err := os.Stat("/sys/fs/cgroup/memory"); err != nil || os.Geteuid() != 0 {
+		t.Skip("needs root and the hierarchies of cgroup v1")
+	}
+	path := fmt.Sprintf("/bourse-test-%d", os.Getpid())
+	dir := filepath.Join(pids, path)
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Skipf("needs the pids controller of cgroup v1: %v", err)
+	}
+	t.Cleanup(func() { _ = os.Remove(dir) })
+	c := exec.CommandContext(t.Context(), "sleep", "600")
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "cgroup.procs"), []byte(strconv.Itoa(c.Process.Pid)), 0); err != nil {
+		t.Fatal(err)
+	}
+	var g Tree
+	if g.Remove(path) {
+		t.Error("a group in use counts as removed")
+	}
+	removed := make(chan struct{})
+	go func() { g.RemoveSoon(path); close(removed) }()
+	if err := c.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = c.Wait() // it reports the signal
+	<-removed
+	if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the group is left: %v", err)
+	}
+}
