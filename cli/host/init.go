@@ -152,7 +152,11 @@ func selfSigned(issuer *admission.CA, who admission.Identity, address string, no
 	if err != nil {
 		return nil, bourse.Errorf(bourse.CodeInternal, "make a certificate request: %w", err)
 	}
-	cert, err := issuer.Sign(request, who, []string{address}, now)
+	var hosts []string
+	if who.Role == bourse.RoleBroker { // which has clients
+		hosts = []string{address}
+	}
+	cert, err := issuer.Sign(request, who, hosts, now)
 	return slices.Concat(cert, private), err
 }
 

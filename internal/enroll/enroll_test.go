@@ -7,6 +7,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
+	"encoding/pem"
 	"log/slog"
 	"net"
 	"net/http"
@@ -184,16 +185,17 @@ func TestJoinIsRefused(t *testing.T) {
 		want   bourse.Code
 		text   string
 	}{
-		"expired":         {enroll.Terms{Roles: worker, Uses: 1}, nil, plain, 2 * time.Hour, bourse.CodeForbidden, "has expired"},
-		"another secret":  {enroll.Terms{Roles: worker, Uses: 1}, func(v *enroll.Invitation) { v.Secret += "A" }, plain, 0, bourse.CodeUnauthorized, "does not know this join token"},
-		"another id":      {enroll.Terms{Roles: worker, Uses: 1}, func(v *enroll.Invitation) { v.ID = "NONE" }, plain, 0, bourse.CodeUnauthorized, "does not know this join token"},
-		"another cluster": {enroll.Terms{Roles: worker, Uses: 1}, func(v *enroll.Invitation) { v.Addresses = []string{foreign.address} }, plain, 0, bourse.CodeForbidden, "another cluster"},
-		"another role":    {enroll.Terms{Roles: []bourse.Role{bourse.RoleProxy}, Uses: 1}, nil, plain, 0, bourse.CodeForbidden, "not for the role"},
-		"another region":  {enroll.Terms{Roles: worker, Region: "mad", Uses: 1}, nil, plain, 0, bourse.CodeForbidden, "for region mad"},
-		"a taken name":    {enroll.Terms{Roles: worker, Uses: 1}, nil, func(r enroll.Request) enroll.Request { r.Host = "taken"; return r }, 0, bourse.CodeAlreadyExists, "already has a server taken"},
-		"no name":         {enroll.Terms{Roles: worker, Uses: 1}, nil, func(r enroll.Request) enroll.Request { r.Host = "../x"; return r }, 0, bourse.CodeInvalid, ""},
-		"no servers":      {enroll.Terms{Roles: worker, Uses: 1}, nil, func(r enroll.Request) enroll.Request { r.Servers = nil; return r }, 0, bourse.CodeInvalid, ""},
-		"a bad key":       {enroll.Terms{Roles: worker, Uses: 1}, nil, func(r enroll.Request) enroll.Request { r.Servers[0].Request = []byte("x"); return r }, 0, bourse.CodeInvalid, "certificate request"},
+		"expired":               {enroll.Terms{Roles: worker, Uses: 1}, nil, plain, 2 * time.Hour, bourse.CodeForbidden, "has expired"},
+		"another secret":        {enroll.Terms{Roles: worker, Uses: 1}, func(v *enroll.Invitation) { v.Secret += "A" }, plain, 0, bourse.CodeUnauthorized, "does not know this join token"},
+		"another id":            {enroll.Terms{Roles: worker, Uses: 1}, func(v *enroll.Invitation) { v.ID = "NONE" }, plain, 0, bourse.CodeUnauthorized, "does not know this join token"},
+		"another cluster":       {enroll.Terms{Roles: worker, Uses: 1}, func(v *enroll.Invitation) { v.Addresses = []string{foreign.address} }, plain, 0, bourse.CodeForbidden, "another cluster"},
+		"another role":          {enroll.Terms{Roles: []bourse.Role{bourse.RoleProxy}, Uses: 1}, nil, plain, 0, bourse.CodeForbidden, "not for the role"},
+		"another region":        {enroll.Terms{Roles: worker, Region: "mad", Uses: 1}, nil, plain, 0, bourse.CodeForbidden, "for region mad"},
+		"a taken name":          {enroll.Terms{Roles: worker, Uses: 1}, nil, func(r enroll.Request) enroll.Request { r.Host = "taken"; return r }, 0, bourse.CodeAlreadyExists, "already has a server taken"},
+		"no name":               {enroll.Terms{Roles: worker, Uses: 1}, nil, func(r enroll.Request) enroll.Request { r.Host = "../x"; return r }, 0, bourse.CodeInvalid, ""},
+		"another host's broker": {enroll.Terms{Roles: worker, Uses: 1}, nil, func(r enroll.Request) enroll.Request { r.Host = "h1-broker"; return r }, 0, bourse.CodeInvalid, "is reserved"},
+		"no servers":            {enroll.Terms{Roles: worker, Uses: 1}, nil, func(r enroll.Request) enroll.Request { r.Servers = nil; return r }, 0, bourse.CodeInvalid, ""},
+		"a bad key":             {enroll.Terms{Roles: worker, Uses: 1}, nil, func(r enroll.Request) enroll.Request { r.Servers[0].Request = []byte("x"); return r }, 0, bourse.CodeInvalid, "certificate request"},
 		"a scraper": {enroll.Terms{Roles: []bourse.Role{bourse.RoleScraper}, Uses: 1}, nil, func(r enroll.Request) enroll.Request {
 			r.Servers[0].Role = bourse.RoleScraper
 			return r
@@ -292,15 +294,45 @@ func TestJoinSendsTheSecretToBrokersOnly(t *testing.T) {
 	}
 }
 
-func TestRenew(t *testing.T) {
+// A worker could otherwise pretend to be a broker to clients, which know only its address
+// and the CA, and so get their tokens.
+func TestOnlyBrokersHaveAddresses(t *testing.T) {
 	h := newRig(t)
-	v := h.invite(enroll.Terms{Roles: worker, Uses: 1})
-	r, key := host(t, "gru-2")
+	v := h.invite(enroll.Terms{Roles: []bourse.Role{bourse.RoleBroker, bourse.RoleWorker, bourse.RoleProxy}, Uses: 1})
+	r, _ := host(t, "gru-2")
+	for _, role := range []bourse.Role{bourse.RoleBroker, bourse.RoleProxy} {
+		private, _, err := admission.NewKey()
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Servers = append(r.Servers, enroll.Server{Role: role, Request: request(t, private)})
+	}
 	reply, err := enroll.Join(t.Context(), &v, r)
 	if err != nil {
 		t.Fatal(err)
 	}
-	current, err := tls.X509KeyPair(reply.Certificates[bourse.RoleWorker], key)
+	for role, text := range reply.Certificates {
+		block, _ := pem.Decode(text)
+		cert, err := x509.ParseCertificate(block.Bytes)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if valid := cert.VerifyHostname("10.0.0.2") == nil; valid != (role == bourse.RoleBroker) {
+			t.Errorf("the certificate of a %s is valid for the host's address: %v", role, valid)
+		}
+	}
+}
+
+func TestRenew(t *testing.T) {
+	h := newRig(t)
+	v := h.invite(enroll.Terms{Roles: []bourse.Role{bourse.RoleBroker}, Uses: 1})
+	r, key := host(t, "gru-2")
+	r.Servers[0].Role = bourse.RoleBroker
+	reply, err := enroll.Join(t.Context(), &v, r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	current, err := tls.X509KeyPair(reply.Certificates[bourse.RoleBroker], key)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -325,7 +357,7 @@ func TestRenew(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := (admission.Identity{ID: "gru-2", Role: bourse.RoleWorker}); creds.Self() != want {
+	if want := (admission.Identity{ID: "gru-2-broker", Role: bourse.RoleBroker}); creds.Self() != want {
 		t.Errorf("renewed for %v", creds.Self())
 	}
 	again, err := tls.X509KeyPair(renewal.PEM, renewal.PEM)

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"net/netip"
 	"slices"
+	"strings"
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/internal/admission"
@@ -24,7 +25,7 @@ type Request struct {
 	Secret  string          `json:"secret"`
 	Host    bourse.WorkerID `json:"host"`
 	Region  bourse.Region   `json:"region,omitempty"`  // "": that of the invitation, or the broker's
-	Address string          `json:"address,omitempty"` // IP address of the host; "" if it cannot be reached
+	Address string          `json:"address,omitempty"` // IP address at which clients reach the host's broker, if it has one
 	Servers []Server        `json:"servers"`
 }
 
@@ -53,6 +54,11 @@ func (r *Request) digest() []byte {
 func (r *Request) Validate() error {
 	if err := r.Host.Validate(); err != nil {
 		return err
+	}
+	for _, role := range bourse.ServerRoles() {
+		if strings.HasSuffix(string(r.Host), "-"+string(role)) { // it would be the name of another host's server
+			return bourse.Errorf(bourse.CodeInvalid, "the name %s is reserved for the %s of a host: choose another name", r.Host, role)
+		}
 	}
 	if r.Region != "" {
 		if err := r.Region.Validate(); err != nil {
