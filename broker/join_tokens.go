@@ -45,7 +45,8 @@ func (h *joinTokenHandler) create(w http.ResponseWriter, r *endpoint.Request) er
 	if err := h.cannot(); err != nil {
 		return err
 	}
-	terms := enroll.Terms{Roles: in.Roles, Region: in.Region, Uses: cmp.Or(in.Uses, 1), Expires: h.Now().Add(cmp.Or(time.Duration(in.TTL), time.Hour))}
+	now := h.Now()
+	terms := enroll.Terms{Roles: in.Roles, Region: in.Region, Uses: cmp.Or(in.Uses, 1), Expires: now.Add(cmp.Or(time.Duration(in.TTL), time.Hour))}
 	if len(terms.Roles) == 0 {
 		terms.Roles = []bourse.Role{bourse.RoleWorker}
 	}
@@ -59,7 +60,7 @@ func (h *joinTokenHandler) create(w http.ResponseWriter, r *endpoint.Request) er
 	case in.TTL < 0 || time.Duration(in.TTL) > maxJoinTTL:
 		return bourse.Errorf(bourse.CodeInvalid, "ttl %s: use at most %s", time.Duration(in.TTL), maxJoinTTL)
 	}
-	i, text, err := h.Invitations.Make(terms, h.Now())
+	i, text, err := h.Invitations.Make(terms, now)
 	if err != nil {
 		return err
 	}

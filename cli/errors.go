@@ -207,7 +207,7 @@ var refusalHints = []struct {
 	{bourse.RefusedLabel, "", "bourse worker show WORKER"},
 	{bourse.RefusedCordoned, "", "bourse worker uncordon WORKER"},
 	{bourse.RefusedImage, bourse.ImagePull, "bourse serve worker --pull"},
-	{bourse.RefusedImage, bourse.ImageHost, "bourse serve worker --allow-host"},
+	{bourse.RefusedImage, bourse.ImageHost, "bourse serve worker --allow-host, or allow-host = true below [worker] in bourse.toml"},
 	{bourse.RefusedReservation, "", "bourse reservation create"},
 	{bourse.RefusedNoAnswer, "", "bourse worker list"},
 }

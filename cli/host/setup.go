@@ -283,7 +283,7 @@ func systemctl(ctx context.Context, args ...string) error {
 
 // found prints what the host has, and the flags that change it.
 func (h *setup) found() {
-	containerd := "not found: only commands of the host can run, with --allow-host"
+	containerd := "not found: install it to run images, or set allow-host = true below [worker] in " + h.config + " to run commands of this host"
 	if _, err := os.Stat("/run/containerd/containerd.sock"); err == nil {
 		containerd = "/run/containerd/containerd.sock"
 	}
