@@ -9,10 +9,10 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/fabric"
@@ -132,15 +132,17 @@ func testMany(t *testing.T, n Network) {
 		_, _ = io.Copy(w, r.Body)
 	}))
 	ctx := soon(t)
-	var wg sync.WaitGroup
+	var calls errgroup.Group
+	calls.SetLimit(100) // on a busy host, more dials at once would take longer than a dial may
 	for i := range 1000 {
-		wg.Go(func() {
+		calls.Go(func() error {
 			if err := echo(ctx, n.Fabric(), w.Member, fmt.Sprint("call ", i)); err != nil {
 				t.Errorf("call %d: %v", i, err)
 			}
+			return nil
 		})
 	}
-	wg.Wait()
+	_ = calls.Wait() // the calls report their errors
 }
 
 // echo calls a worker that returns the request's body.

@@ -56,7 +56,7 @@ var (
 		{"large bodies pass in both directions", testLarge},
 		{"a reply streams", testStream},
 		{"every error is returned unchanged", testErrors},
-		{"a thousand calls at once do not mix", testMany},
+		{"a thousand calls do not mix", testMany},
 		{"canceling a call ends the handler", testCallerLeaves},
 		{"closing a reply ends the handler", testReaderLeaves},
 		{"a call that was not sent is unavailable", testNeverBegan},
