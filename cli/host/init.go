@@ -3,7 +3,6 @@ package host
 import (
 	"context"
 	"crypto/rand"
-	"crypto/x509"
 	"encoding/hex"
 	"fmt"
 	"net"
@@ -119,7 +118,7 @@ func (h *setup) createCredentials(cluster string) (cli.Context, error) {
 	}
 	for _, role := range h.roles {
 		who := admission.Identity{ID: enroll.ServerName(bourse.WorkerID(h.name), bourse.Role(role)), Role: bourse.Role(role)}
-		pair, err := selfSigned(issuer, who, h.address, now)
+		pair, err := issue(issuer, who, h.address, now)
 		if err != nil {
 			return one, err
 		}
@@ -142,15 +141,15 @@ func (h *setup) createCredentials(cluster string) (cli.Context, error) {
 	return one, nil
 }
 
-// selfSigned creates the certificate of a server of the first host, with its key.
-func selfSigned(issuer *admission.CA, who admission.Identity, address string, now time.Time) ([]byte, error) {
+// issue creates a server's key, and the certificate that the issuer signs for it.
+func issue(issuer *admission.CA, who admission.Identity, address string, now time.Time) ([]byte, error) {
 	key, private, err := admission.NewKey()
 	if err != nil {
 		return nil, err
 	}
-	request, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{}, key)
+	request, err := enroll.NewRequest(key)
 	if err != nil {
-		return nil, bourse.Errorf(bourse.CodeInternal, "make a certificate request: %w", err)
+		return nil, err
 	}
 	var hosts []string
 	if who.Role == bourse.RoleBroker { // which has clients

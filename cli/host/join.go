@@ -3,7 +3,6 @@ package host
 import (
 	"context"
 	"crypto/ecdsa"
-	"crypto/rand"
 	"crypto/x509"
 	"encoding/pem"
 	"errors"
@@ -73,9 +72,9 @@ func (h *setup) join(ctx context.Context, token string, overNATS bool) error {
 		if err != nil {
 			return err
 		}
-		request, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{}, key)
+		request, err := enroll.NewRequest(key)
 		if err != nil {
-			return bourse.Errorf(bourse.CodeInternal, "make a certificate request: %w", err)
+			return err
 		}
 		keys[role], r.Servers = private, append(r.Servers, enroll.Server{Role: role, Request: request})
 	}

@@ -3,6 +3,7 @@ package enroll
 import (
 	"bytes"
 	"context"
+	"crypto/ecdsa"
 	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
@@ -168,11 +169,18 @@ func NewRenewal() (*Renewal, error) {
 	if err != nil {
 		return nil, err
 	}
+	request, err := NewRequest(key)
+	return &Renewal{Request: request, key: private}, err
+}
+
+// NewRequest creates a certificate request in DER for a server's key. It contains nothing
+// else: the broker decides what the certificate says.
+func NewRequest(key *ecdsa.PrivateKey) ([]byte, error) {
 	request, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{}, key)
 	if err != nil {
 		return nil, bourse.Errorf(bourse.CodeInternal, "make a certificate request: %w", err)
 	}
-	return &Renewal{Request: request, key: private}, nil
+	return request, nil
 }
 
 // Read reads the reply to the request. Errors: those of the broker.
