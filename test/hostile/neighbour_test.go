@@ -184,7 +184,7 @@ func TestWhatDevPrintsCanBeUsed(t *testing.T) {
 	}
 	dev := servertest.StartDev(t, "--regions", "gru", "--workers", "1")
 	var exports, secure []string
-	for line := range strings.Lines(dev.Printed(t, "Ctrl-C ends")) {
+	for line := range strings.Lines(dev.Printed(t, "Ctrl-C stops everything")) {
 		switch line = strings.TrimSpace(line); {
 		case strings.HasPrefix(line, "export "):
 			exports = append(exports, line)
