@@ -81,9 +81,11 @@ func (h *bareHost) run(words ...string) (string, error) {
 
 // servers are a host's servers in the foreground of a command.
 type servers struct {
-	cmd *exec.Cmd
-	mu  sync.Mutex
-	out bytes.Buffer
+	cmd    *exec.Cmd
+	exited chan struct{} // closed when the command has exited
+	err    error         // its exit status, once exited is closed
+	mu     sync.Mutex
+	out    bytes.Buffer
 }
 
 func (s *servers) Write(p []byte) (int, error) {
@@ -98,15 +100,33 @@ func (s *servers) printed() string {
 	return s.out.String()
 }
 
+// begin starts a command that keeps running until the test ends.
+func (h *bareHost) begin(words ...string) (*servers, error) {
+	s := &servers{cmd: h.command(words...), exited: make(chan struct{})}
+	s.cmd.Stdout, s.cmd.Stderr = s, s
+	if err := h.launch(s.cmd); err != nil {
+		return nil, err
+	}
+	go func() {
+		s.err = s.cmd.Wait()
+		close(s.exited)
+	}()
+	h.t.Cleanup(s.stop)
+	return s, nil
+}
+
 // start starts a command that keeps running, and waits until it has printed want.
 func (h *bareHost) start(want string, words ...string) *servers {
 	h.t.Helper()
-	s := &servers{cmd: h.command(words...)}
-	s.cmd.Stdout, s.cmd.Stderr = s, h.t.Output()
-	if err := h.launch(s.cmd); err != nil {
+	s, err := h.begin(words...)
+	if err != nil {
 		h.t.Fatal(err)
 	}
-	h.t.Cleanup(s.stop)
+	h.t.Cleanup(func() {
+		if h.t.Failed() {
+			h.t.Logf("bourse %s on %s printed:\n%s", words[0], h.name, s.printed())
+		}
+	})
 	eventually(h.t, patience, "bourse "+words[0]+" on "+h.name+" prints "+want, func() error {
 		if !strings.Contains(s.printed(), want) {
 			return errors.New("not yet")
@@ -116,11 +136,10 @@ func (h *bareHost) start(want string, words ...string) *servers {
 	return s
 }
 
+// stop stops the command, if it has not exited, and waits for it.
 func (s *servers) stop() {
-	if s.cmd.ProcessState == nil {
-		_ = s.cmd.Process.Signal(syscall.SIGTERM) // it may have exited
-		_ = s.cmd.Wait()
-	}
+	_ = s.cmd.Process.Signal(syscall.SIGTERM) // it may have exited
+	<-s.exited
 }
 
 var joinLine = regexp.MustCompile(`bourse-join-\S+`)
@@ -148,19 +167,17 @@ func TestJoin(t *testing.T) {
 	began := time.Now()
 	for _, h := range []*bareHost{second, third} {
 		go func() {
-			s := &servers{cmd: h.command(h.setup("join", token)...)}
-			s.cmd.Stdout, s.cmd.Stderr = s, s
-			if err := h.launch(s.cmd); err != nil {
+			s, err := h.begin(h.setup("join", token)...)
+			if err != nil {
 				t.Error(err)
+				tried <- h
+				return
 			}
-			t.Cleanup(s.stop)
-			ended := make(chan error, 1) // nobody may wait
-			go func() { ended <- s.cmd.Wait() }()
 			for {
 				select {
-				case err := <-ended:
+				case <-s.exited:
 					if !strings.Contains(s.printed(), "has been used") {
-						t.Errorf("%s: %v: %s", h.name, err, s.printed())
+						t.Errorf("%s: %v: %s", h.name, s.err, s.printed())
 					}
 					tried <- h
 					return
