@@ -14,8 +14,8 @@ import (
 	"github.com/bourse-dev/bourse/volume"
 )
 
-// Handler serves the worker's API: package fabric's verbs, over any fabric. Until the
-// worker has recovered, every call fails with CodeUnavailable.
+// Handler returns the worker's API, which serves package fabric's verbs. Until the
+// worker has recovered from its last run, every call fails with CodeUnavailable.
 func (w *Worker) Handler() http.Handler {
 	mux := http.NewServeMux()
 	handleOrders(mux, w)
@@ -126,7 +126,7 @@ func handleMachines(mux *http.ServeMux, w *Worker) {
 // actor is an operation on one machine.
 type actor func(context.Context, bourse.MachineID, fabric.MachineAction) (fabric.ActReply, error)
 
-// checked executes a valid request.
+// checked validates the request and executes it.
 func (do actor) checked(ctx context.Context, act fabric.MachineAction) (fabric.ActReply, error) {
 	if err := act.Signal.Validate(); act.Signal != "" && err != nil {
 		return fabric.ActReply{}, err
@@ -167,8 +167,9 @@ func handleRuns(mux *http.ServeMux, w *Worker) {
 	}))
 }
 
-// queriedApp returns the app to which a query is limited. It is nil for all apps, and
-// for every app that has or had the name.
+// queriedApp returns the app to which a query is limited. It returns nil if the query
+// gives no name or no id: the query then covers all apps, or every app that has or had
+// the name.
 func queriedApp(name bourse.AppName, id string) *bourse.App {
 	if name == "" || id == "" {
 		return nil
@@ -176,8 +177,8 @@ func queriedApp(name bourse.AppName, id string) *bourse.App {
 	return &bourse.App{Name: name, ID: id}
 }
 
-// handleExports serves volumes and snapshots to other workers to which brokers have
-// granted them.
+// handleExports serves volumes and snapshots to other workers that a broker has granted
+// access.
 func handleExports(mux *http.ServeMux, w *Worker) {
 	fabric.VolumeExport.Handle(mux, func(rw http.ResponseWriter, r *http.Request, e fabric.Export) {
 		body := &exportBody{rw: rw}
@@ -190,13 +191,13 @@ func handleExports(mux *http.ServeMux, w *Worker) {
 		case !body.begun:
 			fabric.WriteFailure(rw, err)
 		default:
-			panic(http.ErrAbortHandler) // the caller must see that the stream is not complete
+			panic(http.ErrAbortHandler) // abort the connection, so that the caller notices that the stream is incomplete
 		}
 	})
 }
 
-// exportBody sends the response's header with the first byte, so that an earlier error
-// can still be reported properly.
+// exportBody delays the response's header until the first byte is written. Until then,
+// an error can still be sent as an error response.
 type exportBody struct {
 	rw    http.ResponseWriter
 	begun bool
@@ -236,7 +237,7 @@ func showRun(r fsm.Record) fabric.Run {
 	}
 }
 
-// onRun returns a handler that executes an engine's operation on a run, and replies
+// onRun returns a handler that executes do, an engine's operation on a run, and replies
 // with the run.
 func (w *Worker) onRun(do func(context.Context, string) error) func(context.Context, string) (fabric.Run, error) {
 	return func(ctx context.Context, id string) (fabric.Run, error) {

@@ -28,10 +28,10 @@ func handleImages(mux *http.ServeMux, w *Worker) {
 	})
 }
 
-// pullEvery is the least time between two reports of a pull's progress.
+// pullEvery is the minimum time between two progress reports of a pull.
 const pullEvery = 250 * time.Millisecond
 
-// pullImage pulls an image and writes its progress as lines.
+// pullImage pulls an image and writes its progress as a stream of lines.
 func (w *Worker) pullImage(ctx context.Context, req fabric.PullRequest, out *codec.Writer) error {
 	if err := w.mayPull(req.Image); err != nil {
 		return err
@@ -49,7 +49,7 @@ func (w *Worker) pullImage(ctx context.Context, req fabric.PullRequest, out *cod
 	if err != nil && !out.Begun() {
 		return err
 	}
-	if err != nil { // too late for an error reply, so it becomes the last line
+	if err != nil { // it is too late for an error response, so send the error as the last line
 		image.Ref, image.Pull = ref, &bourse.PullProgress{Status: "failed", Code: bourse.CodeOf(err), Error: bourse.MessageOf(err)}
 	}
 	return out.Write(image)
@@ -66,12 +66,12 @@ func (w *Worker) mayPull(image string) error {
 	return config.Normalize()
 }
 
-// progress sends some of many reports, and none after end. Its methods are safe for
-// concurrent use.
+// progress limits how often reports are sent, and sends none after end. Its methods are
+// safe for concurrent use.
 type progress struct {
 	mu    sync.Mutex
-	at    time.Time // guarded by mu; of the latest report that was sent
-	ended bool      // guarded by mu; also set after an error, when nobody reads
+	at    time.Time // guarded by mu; when the latest report was sent
+	ended bool      // guarded by mu; set by end, and after a report could not be sent
 }
 
 func (p *progress) send(now time.Time, send func() error) {

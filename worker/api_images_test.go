@@ -20,7 +20,7 @@ import (
 	"github.com/bourse-dev/bourse/worker/machines"
 )
 
-// served is a host whose worker's API can be used.
+// served is a host whose worker's API can be called.
 type served struct {
 	*host
 	api fabric.Fabric
@@ -37,7 +37,7 @@ func newServed(t *testing.T) *served {
 	return &served{h, fabrictest.Serving(h.Handler())}
 }
 
-// pull pulls an image, and returns the lines before the last, and that one.
+// pull pulls an image. It returns the progress lines, and the last line separately.
 func (s *served) pull(image string) (progress []bourse.Image, last bourse.Image, err error) {
 	s.t.Helper()
 	var lines []bourse.Image
@@ -70,7 +70,7 @@ func TestImages(t *testing.T) {
 		t.Errorf("prune: %v, %v", gone, err)
 	}
 
-	// Once lines have been sent, an error comes as the last of them.
+	// Once lines have been sent, an error is sent as the last line.
 	s.rig.images.failing(func(_ context.Context, call string, after bool) error {
 		if call == "Pull" && after {
 			return bourse.Errorf(bourse.CodeInvalid, "the layer lies")
@@ -124,8 +124,8 @@ func TestUsageAndMetrics(t *testing.T) {
 	}
 }
 
-// Samples of a machine that is asked about often are compared with the one
-// before, without a wait.
+// If a machine's usage is requested often, each answer compares a new sample with that
+// of the previous request, and returns at once.
 func TestUsageComparesWithTheAnswerBefore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHost(t, nil)
@@ -145,7 +145,7 @@ func TestUsageComparesWithTheAnswerBefore(t *testing.T) {
 	})
 }
 
-// tunnel returns what comes from a port of a machine.
+// tunnel returns what it reads from a machine's port.
 func (s *served) tunnel(id bourse.MachineID, port int) (string, error) {
 	r, err := fabric.MachineTunnel.Open(s.t.Context(), s.api, w1, fabric.TunnelRequest{Machine: id, Port: uint16(port)}, io.NopCloser(strings.NewReader("")))
 	if err != nil {
@@ -178,7 +178,7 @@ func TestTunnels(t *testing.T) {
 		t.Cleanup(func() { listener.Close() })
 		return listener.Addr().(*net.TCPAddr).Port
 	}
-	taken := listen(0) // by another program: the machine that names it has another port
+	taken := listen(0) // another program has this port, so the machine that names it gets another one
 	shared := s.place(func(o *bourse.Order) { o.Config.Services = []byte(`[{"internal_port":` + strconv.Itoa(taken) + `}]`) })
 	if text, err := s.tunnel(shared.ID, taken); bourse.CodeOf(err) != bourse.CodeUnavailable {
 		t.Errorf("tunnel to a port that the machine names and another program has: %q, %v", text, err)

@@ -37,7 +37,7 @@ func (w *Worker) machineEvents(ctx context.Context, q fabric.EventsQuery) ([]bou
 	return m.LastEvents, err
 }
 
-// maxWait limits every wait.
+// maxWait is the longest time that a wait request may last.
 const maxWait = 5 * time.Minute
 
 // waitQuery serves a client's wait request.
@@ -65,14 +65,14 @@ func (w *Worker) logs(ctx context.Context, q fabric.LogsQuery, out *codec.Writer
 	}
 	out.Buffered = !q.Follow
 	if q.Follow {
-		out.Begin() // the first line may come late
+		out.Begin() // send the response's header now, because the first line may come much later
 	}
 	return d.Logs(ctx, q.Machine, driver.LogQuery{After: q.After, Since: q.Since, Tail: q.Tail, Follow: q.Follow}, func(l driver.LogLine) error {
 		return out.Write(fabric.LogLine{At: l.At, Stream: l.Stream, Text: l.Text, Position: l.Position})
 	})
 }
 
-// handleAttach executes a command with streamed input and output.
+// handleAttach executes a command in a machine, with streamed input and output.
 func (w *Worker) handleAttach(rw http.ResponseWriter, r *http.Request, id bourse.MachineID) {
 	m, d, err := w.runningOn(r.Context(), id)
 	if err != nil {
@@ -95,7 +95,7 @@ func (w *Worker) handleTunnel(rw http.ResponseWriter, r *http.Request, to fabric
 	fabric.ServeTunnel(rw, r, watch.Conn(conn, func() { w.uses.Touch(to.Machine) }))
 }
 
-// runningOn returns a machine, which must be started, and its driver.
+// runningOn returns a machine and its driver. It fails if the machine is not started.
 func (w *Worker) runningOn(ctx context.Context, id bourse.MachineID) (bourse.Machine, driver.Driver, error) {
 	m, err := w.machines.Running(ctx, id)
 	if err != nil {
@@ -125,7 +125,7 @@ func (w *Worker) processes(ctx context.Context, id bourse.MachineID) ([]bourse.P
 	return machines.Table{Root: "/proc"}.Of(status.PID)
 }
 
-// execStream executes a command in a machine with the caller's streams.
+// execStream executes a command in a machine and connects it to the caller's streams.
 func execStream(ctx context.Context, d driver.Driver, id driver.TaskID, streams fabric.ExecIO) (bourse.Exit, error) {
 	exec := driver.Exec{Command: streams.Start.Command, Stdin: streams.Stdin, Stdout: streams.Stdout, Stderr: streams.Stderr}
 	var resizing sync.WaitGroup
@@ -141,7 +141,7 @@ func execStream(ctx context.Context, d driver.Driver, id driver.TaskID, streams 
 	return res.Exit, err
 }
 
-// passSizes forwards a terminal's sizes until ctx ends.
+// passSizes forwards changes of the terminal's size until ctx ends.
 func passSizes(ctx context.Context, from <-chan fabric.Size, to chan<- driver.Size) {
 	for {
 		select {
@@ -157,8 +157,9 @@ func passSizes(ctx context.Context, from <-chan fabric.Size, to chan<- driver.Si
 	}
 }
 
-// dial connects to a TCP port of a machine. On the host's network it allows only the
-// machine's own port and its services' ports, so that tunnels do not open the host.
+// dial connects to a TCP port of a machine. For a machine on the host's network, it
+// allows only the machine's $PORT and its services' ports, so that tunnels do not give
+// access to the rest of the host.
 func (w *Worker) dial(ctx context.Context, id bourse.MachineID, port uint16) (net.Conn, error) {
 	if port == 0 {
 		return nil, bourse.Errorf(bourse.CodeInvalid, "invalid port 0: use 1 to 65535")
@@ -170,9 +171,9 @@ func (w *Worker) dial(ctx context.Context, id bourse.MachineID, port uint16) (ne
 	return w.dialTo(ctx, &m, int(port))
 }
 
-// dialTo is dial for a machine that is known to run.
+// dialTo is like dial, for a machine that is known to run.
 func (w *Worker) dialTo(ctx context.Context, m *bourse.Machine, port int) (net.Conn, error) {
-	if m.Config.ImageKind() == bourse.PollerImage { // it has no ports on this host
+	if m.Config.ImageKind() == bourse.PollerImage { // a poller's machine has no ports on this host
 		return nil, bourse.Errorf(bourse.CodeFailedPrecondition, "machine %s runs where its poller is: its ports cannot be reached", m.ID)
 	}
 	if m.PrivateIP.IsValid() {
@@ -188,7 +189,7 @@ func (w *Worker) dialTo(ctx context.Context, m *bourse.Machine, port int) (net.C
 	if port != own && !serves(m, port) {
 		return nil, bourse.Errorf(bourse.CodeForbidden, "machine %s uses the host's network, and port %d is neither its $PORT nor one of its services'", m.ID, port)
 	}
-	port = own // on this host, the service's port may belong to another machine
+	port = own // the service's port may belong to another machine on this host
 	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
 	if err != nil && !errors.Is(err, context.Canceled) {
 		err = bourse.Errorf(bourse.CodeUnavailable, "connect to port %d of machine %s: %w", port, m.ID, err)

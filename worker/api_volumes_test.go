@@ -25,7 +25,7 @@ func readExport(t *testing.T, f fabric.Fabric, e fabric.Export) (string, error) 
 	return string(text), err
 }
 
-// The worker's verbs about volumes, as other servers use them.
+// TestVolumeVerbs calls the worker's volume verbs as other servers do.
 func TestVolumeVerbs(t *testing.T) {
 	h, vols := newVolumeHost(t)
 	v := h.placeVolume()
@@ -81,7 +81,7 @@ func TestVolumeVerbs(t *testing.T) {
 	}
 }
 
-// checkExport reads a volume or snapshot as another worker does.
+// checkExport reads a volume or snapshot as another worker does, and checks the result.
 func checkExport(t *testing.T, f fabric.Fabric, id string, v *bourse.Volume) {
 	t.Helper()
 	grant, err := fabric.VolumeGrant.Call(t.Context(), f, w1, fabric.GrantRequest{ID: id, To: "w2", App: bourse.App{Name: "web", ID: v.AppID}})

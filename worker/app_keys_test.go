@@ -16,16 +16,17 @@ import (
 	"github.com/bourse-dev/bourse/store"
 )
 
-// safe is a view that has the secret PASSWORD of each app, sealed with the first of
-// its keys.
+// safe is a view in which each app has the secret PASSWORD, sealed with the first of
+// the view's keys.
 type safe struct {
 	keys *seal.Keys
 	mark seal.Mark
 	mu   sync.Mutex
-	none bool // no app has a secret
+	none bool // whether apps have no secrets
 }
 
-// newSafe makes keys, and another one of which they are the second line.
+// newSafe returns a set of keys, old, and a view whose keys are a new one followed by
+// old.
 func newSafe(t testing.TB) (old *seal.Keys, both *safe) {
 	t.Helper()
 	line := seal.Generate()
@@ -65,7 +66,7 @@ func (s *safe) AwaitSecrets(context.Context, string, uint64) (seal.Marks, error)
 
 func (*safe) AwaitSynced(context.Context) {}
 
-// keysOf returns the keys that the store has of a machine.
+// keysOf returns the keys that the store contains for a machine.
 func (h *host) keysOf(id bourse.MachineID) (keys bourse.AppKeys) {
 	h.t.Helper()
 	if err := h.store.View(func(tx *store.Tx) error { keys = tx.AppKeys(id); return nil }); err != nil {
@@ -74,7 +75,7 @@ func (h *host) keysOf(id bourse.MachineID) (keys bourse.AppKeys) {
 	return keys
 }
 
-// claimWith claims an order with the keys of its app.
+// claimWith claims an order and passes its app's keys with the claim.
 func (h *host) claimWith(ctx context.Context, keys *seal.Keys, change ...func(*bourse.Order)) (bourse.Machine, error) {
 	order := newOrder(h.t, change...)
 	fill, refusal, err := h.claim(ctx, &bourse.Claim{Order: *order, AppKeys: keys.OfApp(order.App.ID)})
@@ -87,8 +88,9 @@ func (h *host) claimWith(ctx context.Context, keys *seal.Keys, change ...func(*b
 	return fill.Machine, nil
 }
 
-// A machine starts again without a broker: by its policy, by a request, after a death
-// of the daemon, and also when its app had no secrets as it was ordered.
+// A machine restarts without a broker: by its restart policy, by a request, and after
+// the daemon died. This is so even if its app had no secrets when the machine was
+// ordered.
 func TestAMachineStartsAgainWithTheKeysOfItsOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, safe := newSafe(t)
@@ -115,7 +117,7 @@ func TestAMachineStartsAgainWithTheKeysOfItsOrder(t *testing.T) {
 		if m := h.must(h.machines.Start(t.Context(), steady.ID, fabric.MachineAction{})); m.State != bourse.StateStarted || m.Secrets != safe.mark.Version {
 			t.Errorf("a request starts it: %s with secrets %d, want %d", m.State, m.Secrets, safe.mark.Version)
 		}
-		time.Sleep(90 * time.Second) // virtual: it exits, and its policy starts it again
+		time.Sleep(90 * time.Second) // virtual time: the machine exits, and its policy restarts it
 		if m := h.get(failing.ID); m.State != bourse.StateStarted || m.Boot.Number != 2 || m.Secrets != safe.mark.Version {
 			t.Errorf("its policy starts it: %s at boot %d with secrets %d", m.State, m.Boot.Number, m.Secrets)
 		}
@@ -129,8 +131,8 @@ func TestAMachineStartsAgainWithTheKeysOfItsOrder(t *testing.T) {
 	})
 }
 
-// A machine whose keys do not open its app's secrets does not start, is not stopped
-// for a start, and says what to do; a start through a broker brings the keys.
+// A machine whose keys do not open its app's secrets does not start, and a restart does
+// not stop it. The error says what to do, and a start through a broker brings new keys.
 func TestAStartBringsTheKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		old, safe := newSafe(t)
@@ -142,7 +144,7 @@ func TestAStartBringsTheKeys(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		bare := h.place(run("run")) // by a broker without secrets.key
+		bare := h.place(run("run")) // ordered through a broker without secrets.key
 		safe.empty(false)
 		for what, id := range map[string]bourse.MachineID{"a key that is no more": m.ID, "no key": bare.ID} {
 			_, err := h.machines.Restart(t.Context(), id, fabric.MachineAction{})
@@ -161,7 +163,7 @@ func TestAStartBringsTheKeys(t *testing.T) {
 		h.reaches(bare.ID, bourse.StateStopped)
 		h.must(h.machines.Start(t.Context(), bare.ID, fabric.MachineAction{AppKeys: safe.keys.OfApp(app)}))
 		for _, id := range []bourse.MachineID{m.ID, bare.ID} {
-			h.must(h.machines.Restart(t.Context(), id, fabric.MachineAction{})) // from now on without a broker
+			h.must(h.machines.Restart(t.Context(), id, fabric.MachineAction{})) // restarts no longer need a broker
 		}
 		updated := h.place(run("run"), func(o *bourse.Order) { o.SkipSecrets = true })
 		req, err := h.updateOf(t.Context(), updated.ID, env("VERSION", "2"))
@@ -174,7 +176,8 @@ func TestAStartBringsTheKeys(t *testing.T) {
 	})
 }
 
-// An order whose keys do not open its app's secrets is refused, and leaves nothing.
+// An order whose keys do not open its app's secrets is refused, and its machine does
+// not run.
 func TestAnOrderWithoutKeysIsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		old, safe := newSafe(t)
@@ -198,15 +201,16 @@ func TestAnOrderWithoutKeysIsRefused(t *testing.T) {
 }
 
 // The daemon dies before and after every commit of claims, starts and updates that
-// bring keys. Afterwards each machine has the keys that its caller was told of, or
-// those before, and starts with them; a destroyed one has none.
+// bring keys. Afterwards each machine has either the keys that its caller knows of or
+// those before them, and starts with them. A destroyed machine has none.
 func TestKeysSurviveEveryCrash(t *testing.T) {
 	old, safe := newSafe(t)
 	safe.empty(true)
 	app := newOrder(t).App.ID
 	const before, after = "before", "after"
 	values := map[string]bourse.AppKeys{before: old.OfApp(app), after: safe.keys.OfApp(app)}
-	// life returns which keys each machine has as far as its caller knows: "" is any.
+	// life runs the scenario and returns which keys each machine must have as far as its
+	// caller knows. "" means either of them.
 	life := func(h *host) map[bourse.MachineID]string {
 		ctx, cancel := context.WithTimeout(h.t.Context(), 10*time.Second)
 		defer cancel()
@@ -251,7 +255,7 @@ func TestKeysSurviveEveryCrash(t *testing.T) {
 		return told
 	}
 	check := func(h *host, told map[bourse.MachineID]string) {
-		time.Sleep(10 * time.Minute) // virtual: every run is over
+		time.Sleep(10 * time.Minute) // virtual time: by now, every run has ended
 		all, err := h.machines.List(h.t.Context(), nil, func(*bourse.Machine) bool { return true })
 		if err != nil {
 			h.t.Fatal(err)

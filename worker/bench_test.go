@@ -13,8 +13,8 @@ import (
 	"github.com/bourse-dev/bourse/worker/warm"
 )
 
-// BenchmarkClaim is what a worker adds to a start: recording the machine and
-// answering, on a driver that starts programs for nothing.
+// BenchmarkClaim measures a claim up to the worker's answer, with a driver whose
+// machines start instantly.
 func BenchmarkClaim(b *testing.B) {
 	for _, clients := range []int{1, 16} {
 		b.Run(map[int]string{1: "clients=1", 16: "clients=16"}[clients], func(b *testing.B) {
@@ -43,8 +43,9 @@ func BenchmarkClaim(b *testing.B) {
 	}
 }
 
-// BenchmarkTask is what a worker does for a task of a warm machine, eight at
-// once: the look, the intent, the call of a program that only echoes, the end.
+// BenchmarkTask measures tasks of a warm machine, eight at a time. For each task, the
+// worker checks whether the order is new, records it, calls a program that echoes the
+// payload, and records the result.
 func BenchmarkTask(b *testing.B) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

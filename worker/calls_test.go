@@ -13,8 +13,8 @@ import (
 	"github.com/bourse-dev/bourse/store"
 )
 
-// TestCallsInEveryState walks every pair of a call and a state: a worker answers as
-// the table of calls says.
+// TestCallsInEveryState makes every call on a machine in every state, and checks that
+// the worker answers according to the table of calls.
 func TestCallsInEveryState(t *testing.T) {
 	for _, state := range bourse.States() {
 		t.Run(string(state), func(t *testing.T) {
@@ -37,9 +37,9 @@ func TestCallsInEveryState(t *testing.T) {
 	}
 }
 
-// answers makes a call on a machine and compares what becomes of it.
+// answers makes a call on a machine in a state, and checks its result.
 func (h *host) answers(call bourse.Call, id bourse.MachineID, state bourse.State) {
-	ctx, cancel := context.WithTimeout(h.t.Context(), time.Second) // what goes has nothing to work on where the state was forced
+	ctx, cancel := context.WithTimeout(h.t.Context(), time.Second) // allowed calls may block, as the machine has no program
 	defer cancel()
 	err := h.call(ctx, call, id)
 	code := bourse.CodeOf(err)
@@ -98,7 +98,7 @@ func (h *host) call(ctx context.Context, call bourse.Call, id bourse.MachineID) 
 	return err
 }
 
-// forced records a machine like m, which never ran, in a state.
+// forced records a copy of m that never ran, and brings its record to a state.
 func (h *host) forced(m *bourse.Machine, n int, state bourse.State) bourse.Machine {
 	h.t.Helper()
 	out := *m
@@ -119,7 +119,7 @@ func (h *host) forced(m *bourse.Machine, n int, state bourse.State) bourse.Machi
 	return out
 }
 
-// wayTo returns the states through which a machine comes into one.
+// wayTo returns the states that a new machine passes through to reach a state.
 func wayTo(state bourse.State) []bourse.State {
 	ways := [][]bourse.State{{bourse.StateCreated}}
 	for i := 0; i < len(ways); i++ {

@@ -12,10 +12,10 @@ import (
 	"github.com/bourse-dev/bourse/store"
 )
 
-// A machine that a cancellation destroys went without a line in the log: the
-// line has the order, the machine and where the cancellation came from.
+// When a cancellation destroys a machine, a log line names the order, the machine, and
+// the cancellation's source.
 func TestACanceledMachineIsLogged(t *testing.T) {
-	var out bytes.Buffer // read once the daemon has ended
+	var out bytes.Buffer // read only after the daemon has stopped
 	h := newHost(t, func(c *Config) { c.Log = slog.New(slog.NewTextHandler(&out, nil)) })
 	order := newOrder(t, run("run"))
 	fill, refusal, err := h.claim(t.Context(), &bourse.Claim{Order: *order})
@@ -34,11 +34,11 @@ func TestACanceledMachineIsLogged(t *testing.T) {
 	t.Errorf("no line tells of it:\n%s", &out)
 }
 
-// A daemon that died between a cancellation and the end of its machine destroys
-// that at the next start; the line in the log had no order.
+// If the daemon dies between a cancellation and the destruction of its machine, the
+// next daemon destroys the machine and logs the order.
 func TestAMachineCanceledBeforeTheStartIsLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var out bytes.Buffer // read once the daemon has ended
+		var out bytes.Buffer // read only after the daemon has stopped
 		h := newHost(t, nil)
 		m := h.place(run("run"))
 		if err := h.store.Update(t.Context(), func(tx *store.Tx) error {

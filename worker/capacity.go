@@ -11,24 +11,26 @@ import (
 	"github.com/bourse-dev/bourse/worker/admit"
 )
 
-// Capacity is what a worker offers, as detected on the host or stated by the operator.
+// Capacity describes the resources that a worker offers, as detected on the host or
+// configured by the operator.
 type Capacity struct {
-	CPUs       float64             // cores; at most bourse.MaxCPUs
+	CPUs       float64             // number of cores; at most bourse.MaxCPUs
 	Memory     bourse.MiB          //
 	Disk       bourse.MiB          //
-	Images     bourse.MiB          // part of Disk for images, by default a fifth; unused without a driver of images
-	GPUs       map[string]int64    // by kind
+	Images     bourse.MiB          // part of Disk that is reserved for images, by default a fifth; unused if the worker cannot run images
+	GPUs       map[string]int64    // number of GPUs by kind
 	Devices    map[string][]string // qualified CDI names of GPUs by kind; each belongs to one machine at a time
-	Countables map[string]int64    // further resources, such as "slots"
+	Countables map[string]int64    // further countable resources by name, such as "slots"
 	Labels     map[string]string   // arch and os are filled in by DetectCapacity
-	Overcommit map[string]float64  // factor at least 1: "shared" vCPUs per core, "memory", "disk" or a countable
+	Overcommit map[string]float64  // factors of at least 1, by resource: "shared" vCPUs per core, "memory", "disk" or a countable
 }
 
-// imagesPart is the default part of the disk for images: one in so many.
+// imagesPart is the divisor of the default disk space for images: they get a fifth of
+// the disk.
 const imagesPart = 5
 
-// ImageBudget returns the disk space for images. It is not in the ledger: machines and
-// volumes take from the rest.
+// ImageBudget returns the disk space for images. The ledger contains only the rest of
+// the disk, for machines and volumes.
 func (c *Capacity) ImageBudget() bourse.MiB {
 	if c.Images > 0 {
 		return c.Images
@@ -43,8 +45,8 @@ const DefaultShared = 16
 const overcommitShared = "shared"
 
 // DetectCapacity returns the host's capacity. It leaves a tenth of the memory to the
-// host. The disk is the free space of the file system that contains dir. Where the host
-// does not report an amount, it is 0 and must be stated.
+// host. The disk is the free space of the file system that contains dir. An amount that
+// the host does not report is 0, and the operator must configure it.
 func DetectCapacity(dir string) Capacity {
 	return Capacity{
 		CPUs:   float64(runtime.NumCPU()),
@@ -54,7 +56,7 @@ func DetectCapacity(dir string) Capacity {
 	}
 }
 
-// Validate returns CodeInvalid for an impossible capacity.
+// Validate returns CodeInvalid if the capacity is impossible.
 func (c *Capacity) Validate() error {
 	if math.IsNaN(c.CPUs) || c.CPUs < 0 || c.CPUs > bourse.MaxCPUs {
 		return bourse.Errorf(bourse.CodeInvalid, "cpus %g: use 0 to %d", c.CPUs, bourse.MaxCPUs)
@@ -88,7 +90,7 @@ func (c *Capacity) Validate() error {
 	return c.amounts().Validate()
 }
 
-// amounts returns the capacity as amounts in the ledger, before overcommit.
+// amounts returns the capacity as ledger amounts, before overcommit.
 func (c *Capacity) amounts() bourse.Amounts {
 	a := bourse.Amounts{
 		{Resource: bourse.ResourceCPU, Amount: int64(c.CPUs * 1000)},
@@ -132,7 +134,8 @@ func (c *Config) ledger() admit.Ledger {
 	return l
 }
 
-// gpus returns the number of GPUs of each kind: stated as a number, or named.
+// gpus returns the number of GPUs of each kind, as configured or as counted from the
+// named devices.
 func (c *Capacity) gpus() map[string]int64 {
 	if len(c.Devices) == 0 {
 		return c.GPUs
@@ -147,9 +150,9 @@ func (c *Capacity) gpus() map[string]int64 {
 	return out
 }
 
-// validateDevices returns CodeInvalid for a device that is named twice or not by a
-// qualified CDI name (vendor.com/class=name), and for a kind whose number differs from
-// its named devices.
+// validateDevices returns CodeInvalid if a device is named twice, a name is not a
+// qualified CDI name (vendor.com/class=name), or the configured number of a kind
+// differs from its named devices.
 func (c *Capacity) validateDevices() error {
 	seen := map[string]bool{}
 	for kind, names := range c.Devices {

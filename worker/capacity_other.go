@@ -4,7 +4,7 @@ package worker
 
 import "github.com/bourse-dev/bourse"
 
-// On other systems the operator states memory and disk.
+// On other systems, the operator must configure memory and disk.
 const (
 	statedMemory = bourse.MiB(8 << 10)
 	statedDisk   = bourse.MiB(64 << 10)

@@ -16,7 +16,7 @@ import (
 	"github.com/bourse-dev/bourse/workload"
 )
 
-// checkedServer is what a machine's program would serve at its $PORT.
+// checkedServer stands in for a machine's program that serves at its $PORT.
 type checkedServer struct {
 	ill   atomic.Bool
 	asked atomic.Int64
@@ -25,7 +25,7 @@ type checkedServer struct {
 	ln net.Listener // guarded by mu
 }
 
-// serve listens where a machine is to.
+// serve listens at the machine's port.
 func (s *checkedServer) serve(t *testing.T, port int) {
 	t.Helper()
 	ln, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
@@ -45,8 +45,8 @@ func (s *checkedServer) serve(t *testing.T, port int) {
 	t.Cleanup(func() { _ = server.Close() })
 }
 
-// checked makes an order one with a check of each type; the machine's port is
-// known when it is placed, so the checks are of a service there.
+// checked gives an order's machine a service with an HTTP check and a TCP check. The
+// machine's $PORT is the service's port.
 func checked(port int) func(*bourse.Order) {
 	return func(o *bourse.Order) {
 		o.Config.Env = map[string]string{"PORT": strconv.Itoa(port)}
@@ -76,15 +76,15 @@ func (h *host) becomes(id bourse.MachineID, want ...bourse.CheckState) []bourse.
 	return got
 }
 
-// TestChecks follows a machine's checks over its life: not ready, ready, ill and
-// well again, through a death of the daemon, and through a restart.
+// TestChecks follows a machine's checks through its life: not ready, ready, unhealthy,
+// healthy again, after the daemon's death, and after a restart.
 func TestChecks(t *testing.T) {
 	h := newHost(t, nil)
 	port := freePorts(t, 1).First
 	m := h.place(checked(port))
 	const w, p, c = bourse.CheckWarning, bourse.CheckPassing, bourse.CheckCritical
-	// Nothing listens: the grace of the first check is over at once, that of
-	// the second is not.
+	// Nothing listens yet. The first check's grace period ends at once; the second check's
+	// does not.
 	if got := h.becomes(m.ID, c, w); got[0].Output != "port "+strconv.Itoa(port)+": dial: connect: connection refused" || got[1].Output != "waiting for the first result" {
 		t.Errorf("%+v", got)
 	}
@@ -119,11 +119,11 @@ func TestChecks(t *testing.T) {
 	}
 	s.ill.Store(true)
 	h.must(h.machines.Start(t.Context(), m.ID, fabric.MachineAction{}))
-	h.becomes(m.ID, c, p) // not the passing of the start before
+	h.becomes(m.ID, c, p) // a check that passed before the stop must not count
 	h.verify()
 }
 
-// awaitProbes waits until so many more requests have come.
+// awaitProbes waits until the server has received n more requests.
 func (h *host) awaitProbes(s *checkedServer, n int64) {
 	h.t.Helper()
 	for until := s.asked.Load() + n; s.asked.Load() < until; {
@@ -134,8 +134,9 @@ func (h *host) awaitProbes(s *checkedServer, n int64) {
 	}
 }
 
-// TestChecksAtPort: on the host's network a check of a service asks where its requests
-// go, and not who has that port there.
+// TestChecksAtPort checks that a service's checks probe the port to which its requests
+// go. On the host's network that is the machine's $PORT, even if another program has
+// the service's port.
 func TestChecksAtPort(t *testing.T) {
 	h := newHost(t, nil)
 	port, other := freePorts(t, 1).First, new(checkedServer)
@@ -160,7 +161,7 @@ func TestChecksAtPort(t *testing.T) {
 	}
 }
 
-// TestChecksEnd: a machine that is gone is asked nothing.
+// TestChecksEnd checks that a destroyed machine is no longer probed.
 func TestChecksEnd(t *testing.T) {
 	h := newHost(t, nil)
 	port := freePorts(t, 1).First
@@ -170,7 +171,7 @@ func TestChecksEnd(t *testing.T) {
 	h.becomes(m.ID, bourse.CheckPassing, bourse.CheckPassing)
 	h.must(h.machines.Destroy(t.Context(), m.ID, fabric.MachineAction{Force: true}))
 	other := h.place()
-	for h.checks.Running() > 0 && t.Context().Err() == nil { // go test's timeout is the limit
+	for h.checks.Running() > 0 && t.Context().Err() == nil { // only go test's timeout limits this loop
 		<-time.After(time.Millisecond)
 	}
 	if got := workload.CheckStatuses(new(h.get(other.ID))); got != nil {

@@ -91,8 +91,8 @@ func (h *host) refusalOf(order *bourse.Order) bourse.Refusal {
 	return *claim
 }
 
-// Several claims for the last port, device, volume or name have all passed the check
-// before their transactions: exactly one is filled.
+// Several claims for the last port, device, volume or name all pass the check before
+// their transactions. Exactly one of them is filled.
 func TestClaimsCompeteForTheLastOne(t *testing.T) {
 	port := freePorts(t, 1)
 	for name, c := range map[string]struct {
@@ -197,8 +197,8 @@ func TestAProgramThatCannotStartIsARefusal(t *testing.T) {
 	})
 }
 
-// Invariant 7, the worker's part: claims and cancellations of one order, in
-// any number and order, leave at most one machine, and none once canceled.
+// Invariant 7 on one worker: any number of claims and cancellations of one order, in
+// any sequence, leave at most one machine, and none once the order is canceled.
 func TestInvariant7OnceOnAWorker(t *testing.T) {
 	for seed := range uint64(30) {
 		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {
@@ -230,7 +230,7 @@ func TestInvariant7OnceOnAWorker(t *testing.T) {
 					})
 				}
 				wg.Wait()
-				if canceled { // one more, too late
+				if canceled { // a claim after the cancellation
 					if _, r, err := h.claim(t.Context(), &bourse.Claim{Order: *order}); err != nil || r == nil || r.Reason != bourse.RefusedCanceled {
 						t.Errorf("claim after the cancellation: %+v, %v", r, err)
 					}
@@ -268,9 +268,9 @@ func TestARepeatedClaimGivesTheSameMachine(t *testing.T) {
 	})
 }
 
-// Invariant 4: sixteen claimers at once, sizes of all kinds, hostile ones
-// among them, machines stopping, starting and going: at every instant no
-// resource is oversold, and at the end the ledger is what the machines take.
+// Invariant 4: sixteen clients claim at once, with amounts of all sizes, including
+// hostile ones, while machines stop, start and are destroyed. No resource is ever
+// oversold, and at the end the ledger matches the machines.
 func TestInvariant4NeverOversold(t *testing.T) {
 	h := newHost(t, func(c *Config) { c.Capacity.Memory, c.Capacity.CPUs = 700, 2 })
 	server := httptest.NewServer(h.Handler())
@@ -293,7 +293,7 @@ func TestInvariant4NeverOversold(t *testing.T) {
 					continue
 				}
 				if rng.IntN(2) == 0 {
-					_, _ = h.machines.Stop(ctx, id, fabric.MachineAction{})  // may lose a race
+					_, _ = h.machines.Stop(ctx, id, fabric.MachineAction{})  // may fail because the machine has just changed
 					_, _ = h.machines.Start(ctx, id, fabric.MachineAction{}) // may be refused
 				}
 				if _, err := h.machines.Destroy(ctx, id, fabric.MachineAction{Force: true}); err != nil {
@@ -312,8 +312,8 @@ func TestInvariant4NeverOversold(t *testing.T) {
 	}
 }
 
-// claimOverHTTP sends a claim with numbers that a client may not know to be
-// nonsense, and returns the machine if one was made.
+// claimOverHTTP claims an order with random, often nonsensical amounts, as a faulty
+// client might. It returns the machine's id, or "" if the claim was not filled.
 func claimOverHTTP(t *testing.T, url string, rng *rand.Rand) bourse.MachineID {
 	hostile := []string{"-1", "0", "1", "64", "256", "701", "1e3", "1e300", "9223372036854775807", "-9223372036854775808", "18446744073709551616", "0.5", `"64"`, "null"}
 	pick := func() string { return hostile[rng.IntN(len(hostile))] }
@@ -345,9 +345,9 @@ func claimOverHTTP(t *testing.T, url string, rng *rand.Rand) bourse.MachineID {
 	return reply.Fill.Machine.ID
 }
 
-// A server that says that an order takes less than nothing gives the worker no
-// room that it has not (invariant 4): what JSON would not have let in is
-// refused, too.
+// An order with a negative amount, which JSON decoding would reject, is also refused if
+// another server sends it as CBOR. It does not give the worker more capacity (invariant
+// 4).
 func TestAClaimOfLessThanNothing(t *testing.T) {
 	h := newHost(t, nil)
 	body, err := codec.Marshal(bourse.Claim{Order: *newOrder(t, func(o *bourse.Order) {

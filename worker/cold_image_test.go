@@ -11,7 +11,7 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// coldImage makes an order for work of a program of the rig's image.
+// coldImage returns an order for a cold task whose machine runs the rig's image.
 func coldImage(t testing.TB, payload string, words ...string) *bourse.Order {
 	t.Helper()
 	o := cold(t, payload, words...)
@@ -22,7 +22,7 @@ func coldImage(t testing.TB, payload string, words ...string) *bourse.Order {
 	return o
 }
 
-// nothingLeft: of tasks that have ended, the host has nothing any more.
+// nothingLeft checks that tasks which have ended left nothing on the host.
 func (h *host) nothingLeft() {
 	h.t.Helper()
 	slots, open := h.slots(), h.openTasks()
@@ -32,8 +32,8 @@ func (h *host) nothingLeft() {
 	h.verify()
 }
 
-// The image is pulled first, and that does not count: here it takes longer
-// than the task may.
+// A cold task pulls its image first. The pull does not count toward the task's timeout,
+// which is shorter than the pull here.
 func TestAColdTaskOfAnImage(t *testing.T) {
 	for name, c := range map[string]struct {
 		words []string
@@ -97,7 +97,7 @@ func TestAColdTaskOfNoImage(t *testing.T) {
 	})
 }
 
-// Its caller leaves while the image is pulled.
+// The caller of a cold task disconnects while the image is being pulled.
 func TestAColdTaskIsCutInItsPull(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newRigged(t, newRig)
@@ -119,8 +119,8 @@ func TestAColdTaskIsCutInItsPull(t *testing.T) {
 	})
 }
 
-// The daemon dies while the image is pulled, which fails then: who asks again
-// is refused.
+// The daemon dies while a cold task's image is being pulled, and the next daemon cannot
+// pull it. If the caller repeats the order, it is refused.
 func TestAColdTasksImageGoes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newRigged(t, newRig)
@@ -132,7 +132,7 @@ func TestAColdTasksImageGoes(t *testing.T) {
 		go func() { _, _, _ = h.Worker.claim(ctx, &bourse.Claim{Order: *order}) }()
 		synctest.Wait()
 		h.crash()
-		leave() // who asked has seen the connection end
+		leave() // the caller has noticed that its connection broke
 		h.rig.images.mu.Lock()
 		clear(h.rig.images.registry)
 		h.rig.images.mu.Unlock()
@@ -147,8 +147,8 @@ func TestAColdTasksImageGoes(t *testing.T) {
 	})
 }
 
-// Invariants 4 to 7 of cold tasks of images: the daemon dies before and after
-// every commit of one.
+// Invariants 4 to 7 hold for cold tasks with an image if the daemon dies before or
+// after any commit.
 func TestADaemonDiesAtEveryCommitOfAColdTaskOfAnImage(t *testing.T) {
 	coldLife{
 		host:   func(t *testing.T) *host { return newRigged(t, newRig) },

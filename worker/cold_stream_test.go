@@ -10,12 +10,12 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// What a task's own program writes to stdout is told as it comes, and all of
-// it once; what it writes to stderr is not.
+// A cold task's stdout is streamed to the caller as it is written, each part once. Its
+// stderr is not streamed.
 func TestAColdTaskStreams(t *testing.T) {
 	for name, c := range map[string]struct {
 		words []string
-		want  []string // parts, with the second in which they came
+		want  []string // the parts of the output, each after the second in which it arrived
 	}{
 		"as it comes": {
 			[]string{"warn", "oops", "print", "one", "sleep", "1s", "print", "two", "sleep", "2s", "cat"},
@@ -42,8 +42,8 @@ func TestAColdTaskStreams(t *testing.T) {
 	}
 }
 
-// A long answer is whole, whatever of it was followed; a longer one than may
-// be is not told past the limit.
+// A long answer is complete and matches the streamed output. Output beyond the limit
+// for answers is not streamed.
 func TestALongAnswerStreams(t *testing.T) {
 	for lines, whole := range map[string]bool{"50000": true, "150000": false} {
 		synctest.Test(t, func(t *testing.T) {
@@ -60,7 +60,7 @@ func TestALongAnswerStreams(t *testing.T) {
 	}
 }
 
-// A task that is refused is none that was accepted.
+// A task that is refused does not call its order's Output function.
 func TestARefusedTaskDoesNotStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHost(t, nil)

@@ -12,7 +12,7 @@ import (
 	"github.com/bourse-dev/bourse/store"
 )
 
-// cold makes an order for work with a machine of its own.
+// cold returns an order for a cold task, whose machine runs the words as its program.
 func cold(t testing.TB, payload string, words ...string) *bourse.Order {
 	t.Helper()
 	o := newOrder(t, run(words...), func(o *bourse.Order) {
@@ -87,8 +87,8 @@ func TestAColdTaskThatCannotBeStarted(t *testing.T) {
 	})
 }
 
-// The id of an order whose machine failed to start is not accepted for a task, which
-// needs a record of its own.
+// A task needs a record of its own, so it cannot reuse the id of an order whose machine
+// failed to start.
 func TestATaskWithTheIDOfAFailedOrder(t *testing.T) {
 	for name, order := range map[string]func(*testing.T) *bourse.Order{
 		"cold": func(t *testing.T) *bourse.Order { return cold(t, "one", "cat") },
@@ -115,8 +115,9 @@ func TestATaskWithTheIDOfAFailedOrder(t *testing.T) {
 	}
 }
 
-// Its caller leaves, or the order is canceled, or somebody destroys its
-// machine: nothing is left, and who asks again is told.
+// A cold task ends early because its caller disconnects, its order is canceled, or its
+// machine is destroyed. In each case nothing is left, and repeating the order returns
+// the result.
 func TestAColdTaskIsCut(t *testing.T) {
 	for name, end := range map[string]func(*host, *bourse.Order, bourse.MachineID, context.CancelFunc) error{
 		"left": func(_ *host, _ *bourse.Order, _ bourse.MachineID, leave context.CancelFunc) error {
@@ -161,9 +162,9 @@ func TestAColdTaskIsCut(t *testing.T) {
 	}
 }
 
-// Invariants 4 to 7 of cold tasks: the daemon dies before and after every
-// commit of one. It goes on all the same, its program is started once, and who
-// asks again gets its answer.
+// Invariants 4 to 7 hold for a cold task if the daemon dies before or after any commit:
+// the task continues, its program is started once, and repeating the order returns its
+// answer.
 func TestADaemonDiesAtEveryCommitOfAColdTask(t *testing.T) {
 	coldLife{
 		host:   func(t *testing.T) *host { return newHostDown(t, nil) },
@@ -181,13 +182,13 @@ func TestADaemonDiesAtEveryCommitOfAColdTask(t *testing.T) {
 	}.dieAtEveryCommit(t)
 }
 
-// coldLife is a cold task whose daemon dies in the middle of it.
+// coldLife describes a cold task during which the daemon dies.
 type coldLife struct {
-	host    func(*testing.T) *host // a daemon that is not started
+	host    func(*testing.T) *host // returns a host whose daemon is not started
 	order   func(*testing.T) *bourse.Order
-	within  time.Duration // its caller waits so long
+	within  time.Duration // how long the caller waits
 	answer  string
-	commits uint64 // at least
+	commits uint64 // minimum number of commits
 	after   func(*host, bourse.TaskResult)
 }
 
@@ -235,7 +236,7 @@ func (l coldLife) die(t *testing.T, stage store.FaultStage, n uint64) {
 	h.crash()
 }
 
-// The time of a cold task is limited by the next daemon, too.
+// After the daemon dies, the next one still enforces a cold task's timeout.
 func TestAColdTasksTimeAfterABounce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHost(t, nil)

@@ -17,70 +17,71 @@ import (
 	"github.com/bourse-dev/bourse/worker/watch"
 )
 
-// Config configures a worker. Its identity is fixed at the first start; a later start
-// with another identity is refused.
+// Config configures a worker. The worker's identity is fixed at its first start, and
+// later starts with another identity fail.
 type Config struct {
 	Dir      string                  // data directory; required
 	ID       bourse.WorkerID         // required at the first start; later, "" means the id in the store
 	Tag      func() bourse.WorkerTag // chooses the tag at the first start; random by default
 	Region   bourse.Region
 	Capacity Capacity
-	Ports    admit.PortRange // of $PORT; default 20000 to 29999
+	Ports    admit.PortRange // range of ports for $PORT; default 20000 to 29999
 	Driver   driver.Driver   // runs image "host"; required
 	NoHost   bool            // refuse orders for image "host"
 	Version  string
 	View     publish.View                         // may be nil
-	Standby  watch.StandbyView                    // machines of other workers; if nil, standbys never start automatically
-	Fault    func(store.FaultStage, uint64) error // for tests; see store.Config
+	Standby  watch.StandbyView                    // the view of other workers' machines; if nil, standbys never start automatically
+	Fault    func(store.FaultStage, uint64) error // injects faults for tests; see store.Config
 	Forget   bool                                 // remove the host's machines that the store does not know, instead of refusing to start
 	Failed   func(error)                          // called when the store has failed, to stop the daemon; see store.Config
-	Log      *slog.Logger                         // for this worker alone; its id is not added
-	Metrics  []prometheus.Collector               // further collectors for the worker's metrics
+	Log      *slog.Logger                         // logger for this worker alone; the worker does not add its id
+	Metrics  []prometheus.Collector               // additional collectors for the worker's metrics
 	Parts
 	Policy
 }
 
-// Parts are a worker's optional parts. Orders that need a missing part are refused.
+// Parts contains a worker's optional parts. Orders that need a missing part are
+// refused.
 type Parts struct {
 	Container driver.Driver // runs images; requires Images
 	Images    Images
 	Network   Network
 	Volumes   Volumes
 	Pull      Puller               // runs image "pull"
-	Secrets   machines.SecretsView // secrets of apps; nil if machines get none
-	Peers     volumes.Peers        // sources of other workers' volumes and snapshots
+	Secrets   machines.SecretsView // provides apps' secrets; nil if machines get none
+	Peers     volumes.Peers        // reads other workers' volumes and snapshots
 }
 
 // Policy configures how a worker runs machines. The zero value is the default.
 type Policy struct {
 	NetworkMode NetworkMode
-	NoNetwork   error         // why machines with images cannot have private networks, and their orders are refused; nil if they can, or need none
-	SharedQuota bool          // a shared vCPU has 5 ms in 80 ms, with bursts, rather than a core under contention
+	NoNetwork   error         // why machines with images cannot have private networks, or nil
+	SharedQuota bool          // limit a shared vCPU to 5 ms in 80 ms, with bursts, instead of letting shared vCPUs compete for cores
 	PIDs        int           // limit of processes of a machine with an image; default DefaultPIDs, negative for no limit
-	Rootfs      bourse.MiB    // default size of an image's root file system; 0 for no limit, and then the ledger does not count it
-	Patience    time.Duration // how long a worker is silent before standbys replace its machines; default watch.Patience
-	IdleAfter   time.Duration // idle time after which machines stop whose config asks for that; default watch.IdleAfter
-	Awake       bool          // host programs get a socket to keep their machines awake
-	Kept        bourse.MiB    // disk for each machine's log and record, including stopped machines; 0 if not counted
+	Rootfs      bourse.MiB    // default size of an image's root file system; 0 for no limit, in which case the ledger does not count it
+	Patience    time.Duration // how long a worker may be unreachable before standbys replace its machines; default watch.Patience
+	IdleAfter   time.Duration // idle time after which machines with autostop stop; default watch.IdleAfter
+	Awake       bool          // whether programs of the image "host" get a socket to keep their machines awake
+	Kept        bourse.MiB    // disk reserved for each machine's log and record, even while it is stopped; 0 if not counted
 }
 
-// DefaultPIDs is the default limit of the processes and threads of a machine with an
-// image: many for a program, few for a host.
+// DefaultPIDs is the default limit of processes and threads in a machine with an image.
+// It is generous for a program and harmless to a host.
 const DefaultPIDs = 4096
 
 // NetworkMode defines which machines have private networks. The others use the host's
 // network.
 type NetworkMode string
 
-// The network modes. Without Parts.Network, NetworkHost applies.
+// The network modes. NetworkHost applies if Parts.Network is not set.
 const (
-	NetworkHost       NetworkMode = "host"       // none
-	NetworkContainers NetworkMode = "containers" // those with an image; the default
-	NetworkAll        NetworkMode = "all"        // host processes too
+	NetworkHost       NetworkMode = "host"       // no machines
+	NetworkContainers NetworkMode = "containers" // machines with an image; the default
+	NetworkAll        NetworkMode = "all"        // also host processes
 )
 
-// withDefaults returns c with its defaults. It returns CodeInvalid for an invalid
-// configuration.
+// withDefaults returns c with defaults filled in. It returns CodeInvalid if the
+// configuration is invalid.
 func (c Config) withDefaults() (Config, error) {
 	if c.Ports == (admit.PortRange{}) {
 		c.Ports = admit.PortRange{First: 20000, Last: 29999}

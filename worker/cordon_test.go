@@ -12,7 +12,8 @@ import (
 	"github.com/bourse-dev/bourse/fabric"
 )
 
-// A cordoned worker refuses all that is new, over crashes too; what it has goes on.
+// A cordoned worker refuses all new orders, also after crashes. Its existing machines,
+// volumes and holds are not affected.
 func TestACordonedWorkerTakesNoOrders(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, _ := newVolumeHost(t)
@@ -33,7 +34,7 @@ func TestACordonedWorkerTakesNoOrders(t *testing.T) {
 		since := facts.Cordon.At
 		h.crash()
 		h.start(nil)
-		time.Sleep(time.Minute) // of the bubble: a second cordon says since when the first holds
+		time.Sleep(time.Minute) // virtual time: a second cordon must not change the time of the first
 		if facts, err = h.cordon(ctx, fabric.CordonRequest{Cordon: true, By: "bob"}); err != nil || !facts.Cordon.At.Equal(since) || facts.Cordon.By != "ada" {
 			t.Errorf("cordoned again: %+v, %v; want the first one's", facts.Cordon, err)
 		}
@@ -76,7 +77,8 @@ func TestACordonedWorkerTakesNoOrders(t *testing.T) {
 	})
 }
 
-// Claims race with a cordon: what it has when the cordon is answered is all that it will have.
+// Claims race with a cordon. Once the cordon is answered, the worker gets no more
+// machines.
 func TestACordonIsExact(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHost(t, nil)

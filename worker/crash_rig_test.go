@@ -11,9 +11,9 @@ import (
 	"github.com/bourse-dev/bourse/store"
 )
 
-// The same two invariants where machines have an image, a network, a volume,
-// scratch space and a device: whatever the daemon dies before or after, what
-// they had of the host is there while they run, and gone when they are.
+// Invariants 5 and 6 also hold for machines with an image, a network, a volume, scratch
+// space and a device. Whenever the daemon dies, a running machine has these resources
+// on the host, and a destroyed one has left none of them.
 func TestInvariants5And6OfImages(t *testing.T) {
 	enumerateCrashes(t, newRig, func(h *host, d *diary) {
 		checkBounce(h, d)
@@ -21,9 +21,8 @@ func TestInvariants5And6OfImages(t *testing.T) {
 	})
 }
 
-// death ends a daemon inside its n-th call of anything on the host, before or
-// after it takes effect. From then on the daemon reaches neither its host nor
-// its disk.
+// death kills the daemon during its at-th call to the host, before or after the call
+// takes effect. From then on the daemon cannot access its host or its disk.
 type death struct {
 	at    int
 	after bool
@@ -31,7 +30,7 @@ type death struct {
 
 	mu    sync.Mutex
 	calls int
-	ends  map[int]bool // calls whose end it hears of too
+	ends  map[int]bool // numbers of the calls that report their end, too
 	dead  bool
 }
 
@@ -63,7 +62,8 @@ func (d *death) commit(store.FaultStage, uint64) error {
 	return nil
 }
 
-// haunt has all that the rig does go through d; nil: through nothing.
+// haunt passes all calls to the rig's fakes through d. If d is nil, it removes the
+// hooks.
 func (h *host) haunt(d *death) {
 	var hooks drivertest.Hooks
 	call := func(context.Context, string, bool) error { return nil }
@@ -81,7 +81,7 @@ func (h *host) haunt(d *death) {
 	h.rig.volumes.SetFault(func(name, _ string) error { return call(h.t.Context(), name, false) })
 }
 
-// haunted runs the scenario with a daemon that dies in its n-th call.
+// haunted runs the scenario with a daemon that d kills in one of its calls.
 func (h *host) haunted(d *death, diary *diary) {
 	d.kill, d.ends = func() {}, map[int]bool{}
 	if err := h.tryStart(d.commit); err != nil {
@@ -89,13 +89,13 @@ func (h *host) haunted(d *death, diary *diary) {
 	}
 	d.kill = h.stop
 	h.haunt(d)
-	_ = h.lifetime(diary) // the death ends it early
+	_ = h.lifetime(diary) // the death ends the scenario early
 	h.crash()
 	h.haunt(nil)
 }
 
-// Invariants 5 and 6 once more, the daemon dying within every single call of
-// drivers, images, networks and volumes rather than of its store.
+// Invariants 5 and 6 also hold if the daemon dies during any call to its drivers,
+// images, networks or volumes, rather than during a commit.
 func TestADaemonDiesInEveryCall(t *testing.T) {
 	var calls int
 	var ends map[int]bool

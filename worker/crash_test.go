@@ -18,7 +18,8 @@ import (
 
 var errCrash = errors.New("crash")
 
-// crashAt fails the store at one stage of its n-th commit, and from then on.
+// crashAt returns a fault that fails the store at one stage of its n-th commit. The
+// store stays failed from then on.
 func crashAt(stage store.FaultStage, n uint64) func(store.FaultStage, uint64) error {
 	return func(s store.FaultStage, commit uint64) error {
 		if s == stage && commit == n {
@@ -28,23 +29,24 @@ func crashAt(stage store.FaultStage, n uint64) func(store.FaultStage, uint64) er
 	}
 }
 
-// diary is what callers were told before a crash: it must still be so after.
+// diary records what callers were told before a crash. All of it must still be true
+// afterwards.
 type diary struct {
-	started   map[bourse.MachineID]int // pid
+	started   map[bourse.MachineID]int // process ids of machines that were reported as started
 	stopped   map[bourse.MachineID]bool
 	suspended map[bourse.MachineID]bool
 	destroyed map[bourse.MachineID]bool
 	canceled  map[bourse.OrderID]bool
 	refused   map[bourse.OrderID]bool
 	events    map[bourse.MachineID][]bourse.EventID
-	ports     map[bourse.MachineID][]int // each time that they were told
+	ports     map[bourse.MachineID][]int // a machine's port, each time that it was reported
 	versions  map[bourse.MachineID]bourse.InstanceID
 }
 
-// lifetime is a scenario that uses every operation. It ends at the first
-// error, as a caller does whose worker has died.
+// lifetime runs a scenario that uses every operation. It stops at the first error, like
+// a caller whose worker has died.
 func (h *host) lifetime(d *diary) error {
-	ctx, cancel := context.WithTimeout(h.t.Context(), 10*time.Second) // a caller's patience with a dead worker
+	ctx, cancel := context.WithTimeout(h.t.Context(), 10*time.Second) // a caller gives up on a dead worker after this time
 	defer cancel()
 	if err := h.prepareRig(ctx, d); err != nil {
 		return err
@@ -95,7 +97,7 @@ func (h *host) lifetime(d *diary) error {
 	suspend := func(id bourse.MachineID) error {
 		_, err := h.machines.Suspend(ctx, id, fabric.MachineAction{})
 		if bourse.CodeOf(err) == bourse.CodeFailedPrecondition {
-			return nil // a poller's
+			return nil // a poller's machine cannot be suspended
 		}
 		if err == nil {
 			d.suspended[id] = true
@@ -137,8 +139,8 @@ func (h *host) lifetime(d *diary) error {
 			return err
 		},
 	} {
-		// What an operation has begun without its caller being told of the end
-		// may be so or not after a crash.
+		// While an operation is in progress, a crash may leave the machine in the state
+		// before it or after it.
 		d.uncertain(long.ID, prepared.ID, doomed.ID)
 		if !d.suspended[lasting.ID] {
 			d.uncertain(lasting.ID)
@@ -182,10 +184,10 @@ func (d *diary) uncertain(ids ...bourse.MachineID) {
 	}
 }
 
-// Invariants 5 and 6: the daemon dies before and after every single commit of
-// a scenario that uses every operation. After each death and restart: what
-// runs has a record, what a caller was told is so, no task was stopped or
-// started twice for it, each exit is told once, every run comes to its end.
+// Invariants 5 and 6: the daemon dies before and after every commit of a scenario that
+// uses every operation. After each death and restart, every running task has a record,
+// and everything that callers were told is still true. The restart stops no task and
+// starts none twice, each exit is reported once, and every run ends.
 func TestInvariant5IntentBeforeEffect(t *testing.T) { enumerateCrashes(t, nil, checkIntent) }
 
 // See TestInvariant5IntentBeforeEffect.
@@ -195,21 +197,21 @@ func enumerateCrashes(t *testing.T, rig func() *rig, check func(*host, *diary)) 
 	enumerateAbsences(t, rig, 0, check)
 }
 
-// enumerateAbsences is enumerateCrashes with a while before each restart.
+// enumerateAbsences is like enumerateCrashes, but waits before each restart.
 func enumerateAbsences(t *testing.T, rig func() *rig, away time.Duration, check func(*host, *diary)) {
 	commits := countCommits(t, rig)
 	t.Logf("%d commits", commits)
-	for n := uint64(2); n <= commits; n++ { // the first one makes the store itself
+	for n := uint64(2); n <= commits; n++ { // the first commit creates the store
 		for _, stage := range []store.FaultStage{store.FaultBefore, store.FaultAfter} {
 			t.Run(fmt.Sprintf("commit=%d/stage=%d", n, stage), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					h := newRigged(t, rig)
 					d := newDiary()
 					if h.tryStart(crashAt(stage, n)) == nil {
-						_ = h.lifetime(d) // the crash ends it early
+						_ = h.lifetime(d) // the crash ends the scenario early
 						h.crash()
 					}
-					time.Sleep(away) // virtual
+					time.Sleep(away) // virtual time
 					running := h.tasks()
 					h.start(nil)
 					h.checkRunning(running)
@@ -222,7 +224,7 @@ func enumerateAbsences(t *testing.T, rig func() *rig, away time.Duration, check 
 	}
 }
 
-// countCommits tells how many commits the scenario makes when nothing fails.
+// countCommits returns the number of commits that the scenario makes if nothing fails.
 func countCommits(t *testing.T, rig func() *rig) (commits uint64) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newRigged(t, rig)
@@ -238,8 +240,8 @@ func countCommits(t *testing.T, rig func() *rig) (commits uint64) {
 	return commits
 }
 
-// checkRunning: the restart itself stopped nothing that has a record and is
-// not meant to end.
+// checkRunning checks that the restart stopped no task that has a record and was meant
+// to continue.
 func (h *host) checkRunning(before []driver.TaskID) {
 	h.t.Helper()
 	now := h.tasks()
@@ -257,7 +259,7 @@ func (h *host) checkRunning(before []driver.TaskID) {
 
 func checkIntent(h *host, _ *diary) {
 	h.t.Helper()
-	time.Sleep(10 * time.Minute) // virtual: every backoff and run is over
+	time.Sleep(10 * time.Minute) // virtual time: by now, every backoff and run has ended
 	recorded := map[bourse.MachineID]bourse.Machine{}
 	all, err := h.machines.List(h.t.Context(), nil, func(*bourse.Machine) bool { return true })
 	if err != nil {
@@ -339,7 +341,7 @@ func checkBounce(h *host, d *diary) {
 			h.t.Errorf("machine %s was told to have version %s and has %s", id, told, m.Instance)
 		}
 	}
-	for id, told := range d.ports { // for life
+	for id, told := range d.ports { // a machine keeps its port for life
 		m := h.get(id)
 		if m.State != bourse.StateDestroyed {
 			told = append(told, m.Boot.Port)
@@ -371,7 +373,7 @@ func checkBounce(h *host, d *diary) {
 	h.checkExits()
 }
 
-// awaitBoot waits until the resumed start has found the task again.
+// awaitBoot waits until the resumed start has adopted the task.
 func (h *host) awaitBoot(id bourse.MachineID, pid int) bourse.Machine {
 	h.t.Helper()
 	m, err := h.state.AwaitMachine(h.t.Context(), id, func(m *bourse.Machine) bool { return m.Boot.PID == pid || m.Boot.Exit != nil })
@@ -381,7 +383,7 @@ func (h *host) awaitBoot(id bourse.MachineID, pid int) bourse.Machine {
 	return m
 }
 
-// checkExits: as many exits are told as there were starts that have ended.
+// checkExits checks that exactly one exit was reported for each start that has ended.
 func (h *host) checkExits() {
 	h.t.Helper()
 	all, err := h.machines.List(h.t.Context(), nil, func(*bourse.Machine) bool { return true })

@@ -10,7 +10,7 @@ func TestCapacityOfDevices(t *testing.T) {
 	names := func(list ...string) map[string][]string { return map[string][]string{"a10": list} }
 	for name, c := range map[string]struct {
 		capacity Capacity
-		gpus     int64 // -1: refused
+		gpus     int64 // -1 if the capacity is invalid
 	}{
 		"named":               {Capacity{Devices: names("nvidia.com/gpu=0", "nvidia.com/gpu=1")}, 2},
 		"named and stated":    {Capacity{Devices: names("nvidia.com/gpu=0"), GPUs: map[string]int64{"a10": 1}}, 1},
@@ -31,7 +31,7 @@ func TestCapacityOfDevices(t *testing.T) {
 	}
 }
 
-// What images may take is no machine's.
+// The disk space for images is not available to machines.
 func TestImagesHaveTheirPartOfTheDisk(t *testing.T) {
 	for name, c := range map[string]struct {
 		cfg  Config

@@ -15,16 +15,16 @@ import (
 	"github.com/bourse-dev/bourse/worker/volumes/volumetest"
 )
 
-// The disk becomes full when the end of a claim's start is to be recorded, and the daemon
-// dies. The claim was recorded before, so the next daemon fills the order. A refusal would
-// make the broker fill it on another worker, too (invariant 7).
+// The disk becomes full just before the end of a claim's start is recorded, and the
+// daemon dies. The claim was already recorded, so the next daemon fills the order. If
+// it refused, the broker would also fill the order on another worker (invariant 7).
 func TestADiskThatIsFullWhenAClaimEnds(t *testing.T) {
 	for name, order := range map[string]func(*testing.T) *bourse.Order{
 		"machine":   func(t *testing.T) *bourse.Order { return newOrder(t) },
 		"cold task": func(t *testing.T) *bourse.Order { return cold(t, "one", "cat") },
 		"volume":    func(t *testing.T) *bourse.Order { return newVolumeOrder(t) },
 	} {
-		for _, fails := range []bool{false, true} { // the first attempt to start
+		for _, fails := range []bool{false, true} { // whether the first attempt to start fails
 			t.Run(fmt.Sprintf("%s, fails %t", name, fails), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) { fullAtEnd(t, order(t), fails) })
 			})
@@ -75,8 +75,9 @@ func fullAtEnd(t *testing.T, order *bourse.Order, fails bool) {
 	h.verify()
 }
 
-// A warm task's claim that waits for a full disk has recorded nothing, so it is refused,
-// and another worker may fill the order. An order that was filled before is still found.
+// The claim of a warm task that waits for a full disk has recorded nothing. It is
+// therefore refused, and another worker may fill the order. If the order was filled
+// earlier, that result is still found.
 func TestAFullDiskAndAWarmTask(t *testing.T) {
 	for _, filled := range []bool{false, true} {
 		t.Run(fmt.Sprintf("filled %t", filled), func(t *testing.T) {

@@ -11,39 +11,40 @@
 //   - After a crash, tasks that the drivers run are adopted if they have a record and
 //     removed if they have none. No machine is restarted because of a crash, and no exit
 //     is lost (invariant 6).
-//   - A claim is idempotent by its order's id, and a cancellation that arrives first wins.
-//     Cancellations that could not be delivered are found in the view (invariant 7).
-//   - A task is recorded before its payload is sent, and runs once: a repetition returns
-//     its result. A task that the daemon's death interrupts is lost, but its resources
-//     are given back (invariants 4, 5 and 7).
+//   - Repeating a claim with the same order id has no effect, and a cancellation that
+//     arrives first wins. The worker finds cancellations that could not be delivered in
+//     the view (invariant 7).
+//   - A task is recorded before its payload is sent, and runs once. Repeating its
+//     order returns the result. A warm task that the daemon's death interrupts is lost,
+//     but its resources are released (invariants 4, 5 and 7).
 //   - The view receives the store's records soon after each change, and as a whole after
 //     it has lost them. No caller waits for it, and of its contents only canceled orders
 //     change machines (invariant 8).
 //   - A machine with an image has its image, network, mounts and devices on the host
-//     before its program starts and until it has ended; the image stays as long as the
-//     machine. A stopped machine keeps its record, its volumes and its address.
+//     from before its program starts until it has ended, and the image until the machine
+//     is destroyed. A stopped machine keeps its record, its volumes and its address.
 //   - A reservation's holds count in the ledger like machines, until they are released or
 //     expire by the worker's clock. A machine that names the reservation takes over its
 //     holds in the transaction that records the machine (invariant 4). A release that
 //     overtakes its reservation wins (invariant 7).
-//   - A volume outlives its machine and belongs to at most one, as decided in the
-//     transaction that records the machine. The disk of a volume and its snapshots is in
-//     the ledger before it is used. A copy from another worker continues until it is
-//     complete or stuck.
+//   - A volume outlives its machine and belongs to at most one machine, as decided in the
+//     transaction that records the machine. The ledger contains the disk space for a
+//     volume and its snapshots before it is used. A copy from another worker continues
+//     until it is complete or stuck.
 //
 // # Concurrency
 //
 // All state is in the store. Every change of a machine is one store transaction that
 // reads the record, decides and writes. The store executes transactions one after the
-// other, so no locks are needed. Operations on the host are runs; the engine executes
-// those on one machine one after the other. One goroutine per started machine waits for
-// its exit (package machines), one ends expired holds (package admit), one publishes to
-// the view and one reads from it (package publish). Run waits for all of them, for the
-// engine, and for the goroutine that prunes the store.
+// other, so no locks are needed. Operations on the host are runs. The engine executes
+// runs on the same machine one after the other. One goroutine per started machine waits
+// for its exit (package machines), one deletes expired holds (package admit), one
+// publishes to the view and one reads from it (package publish). Run waits for all of
+// them, for the engine, and for the goroutine that prunes the store.
 //
 // # Parts
 //
 // The parts share package state: the store, the engine and notifications of changes. They
-// decide about orders through package admit, and do not import one another otherwise.
-// This package opens them in order and passes to each what it needs of the others.
+// decide about orders through package admit, and otherwise do not import one another.
+// This package opens them in order and passes to each part the others that it needs.
 package worker

@@ -15,7 +15,8 @@ import (
 	"github.com/bourse-dev/bourse/store"
 )
 
-// Facts returns the worker's published facts, and counts its machines.
+// Facts returns the facts that the worker publishes, and the number of its machines in
+// each state.
 func (w *Worker) Facts() (bourse.Facts, error) {
 	var facts bourse.Facts
 	err := w.store.View(func(tx *store.Tx) error {
@@ -51,7 +52,8 @@ func addHeld(tx *store.Tx, accounts []bourse.Account) error {
 	return nil
 }
 
-// facts returns the parts of Facts that cost almost nothing, without counting machines.
+// facts returns the worker's facts without the counts of machines and held amounts,
+// which take longer to compute.
 func (w *Worker) facts(tx *store.Tx) (bourse.Facts, error) {
 	committed, err := tx.CommittedAt(time.Now())
 	cordon, failed := store.CordonOf(tx)
@@ -108,8 +110,8 @@ func hostLoad() float64 {
 }
 
 // cordon makes the worker refuse new orders, or accept them again. Claims are decided
-// in the transactions that record them: those before this one stand, later ones are
-// refused, whatever was quoted before.
+// in the transactions that record them, so claims recorded before the cordon stand, and
+// later ones are refused even if the worker quoted them.
 func (w *Worker) cordon(ctx context.Context, req fabric.CordonRequest) (bourse.Facts, error) {
 	err := w.store.Update(ctx, func(tx *store.Tx) error {
 		was, err := store.CordonOf(tx)

@@ -9,8 +9,8 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// However many machines come and go, facts are told once a second at most, and
-// what hardly changes is told once, later.
+// However many machines come and go, the worker publishes its facts at most once a
+// second. Small changes are published once, later.
 func TestFactsAreToldSeldom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		v := newMemView()
@@ -31,7 +31,7 @@ func TestFactsAreToldSeldom(t *testing.T) {
 		if told == 0 || told > 7 {
 			t.Errorf("facts were told %d times in 5 s of placements and after them, want 1 to 7", told)
 		}
-		// One machine more is less than one part in sixteen of what is free.
+		// One more machine changes the free amounts by less than a sixteenth.
 		h.place()
 		time.Sleep(time.Minute)
 		if again := v.counted().facts - before.facts; again != told+1 {

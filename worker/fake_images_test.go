@@ -13,18 +13,18 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// memImages is a host's images, and a registry that is as far away as the
-// pulls take, in memory. Both outlive the daemons that are given them.
+// memImages holds a host's images and a registry in memory. It outlives the daemons
+// that use it.
 type memImages struct {
 	changed chan struct{}
 
 	mu       sync.Mutex
-	registry map[string]bourse.Image // by name
-	private  map[string]string       // of its names, the organization that has credentials
-	asked    []string                // the organizations that pulls were for
-	here     map[string]bourse.Image // by digest
+	registry map[string]bourse.Image // images by name
+	private  map[string]string       // names of private images, with the organization that may pull them
+	asked    []string                // the organizations for which images were pulled
+	here     map[string]bourse.Image // images on the host, by digest
 	pulls    int
-	takes    time.Duration // of a pull
+	takes    time.Duration // how long a pull takes
 	inUse    func(digest string) bool
 	fault    func(ctx context.Context, call string, after bool) error
 }
@@ -51,7 +51,7 @@ func (f *memImages) failing(fault func(ctx context.Context, call string, after b
 	f.fault = fault
 }
 
-// call does fn between the faults.
+// call calls the fault before and after fn.
 func (f *memImages) call(ctx context.Context, name string, fn func() error) error {
 	f.mu.Lock()
 	fault := f.fault
@@ -158,7 +158,7 @@ func (f *memImages) List(ctx context.Context) (out []bourse.Image, err error) {
 	})
 }
 
-// Prune removes what the worker does not use.
+// Prune removes the images that the worker does not use.
 func (f *memImages) Prune(ctx context.Context) (out []bourse.Image, err error) {
 	list, err := f.List(ctx)
 	if err != nil {

@@ -12,10 +12,9 @@ import (
 	"github.com/bourse-dev/bourse/network"
 )
 
-// memNetwork is a host's networks in memory, which outlive the daemons that
-// are given them.
+// memNetwork holds a host's networks in memory. It outlives the daemons that use it.
 type memNetwork struct {
-	dir string // where the namespaces' files are thought to be
+	dir string // directory of the namespaces' files; it need not exist
 
 	mu    sync.Mutex
 	specs map[bourse.MachineID]network.Spec

@@ -13,8 +13,8 @@ import (
 
 var errView = bourse.Errorf(bourse.CodeUnavailable, "the view fails")
 
-// memView is a view in memory that outlives the daemons it is given to, and
-// can be made to fail.
+// memView is a view in memory that outlives the daemons that use it. Tests can make it
+// fail.
 type memView struct {
 	changed chan struct{}
 
@@ -22,21 +22,21 @@ type memView struct {
 	fault     viewFault
 	machines  map[bourse.MachineID]bourse.Machine
 	volumes   map[bourse.VolumeID]bourse.Volume
-	images    map[string]bourse.Image // by digest
+	images    map[string]bourse.Image // images by digest
 	apps      map[bourse.AppName]bourse.App
 	cancelled []bourse.OrderID
 	facts     *bourse.Facts
 	leaving   bool
 	lost      chan struct{}
-	refused   func(*bourse.Machine) bool // what it cannot hold
+	refused   func(*bourse.Machine) bool // reports whether the view cannot store a machine; nil if it can store all
 	count     viewCount
 }
 
-// viewFault is called before each call of a memView takes effect, and after:
-// then an error hides what has happened.
+// viewFault is called before and after each call of a memView takes effect. An error
+// after the call hides from the worker that it took effect.
 type viewFault func(ctx context.Context, call string, after bool) error
 
-// viewCount is what a memView has been told.
+// viewCount counts the updates that a memView has received.
 type viewCount struct{ updates, facts, machines, gone, largest int }
 
 func newMemView() *memView {
@@ -147,7 +147,7 @@ func (v *memView) Apps(ctx context.Context) (out []bourse.App, err error) {
 	return out, v.call(ctx, "Apps", func() error { out = slices.Collect(maps.Values(v.apps)); return nil })
 }
 
-// proven is an app as a broker has signed it.
+// proven returns the app with a proof, as a broker would sign it.
 func proven(app bourse.App) bourse.App {
 	app.Proof = []byte("proof of " + app.ID)
 	return app
@@ -172,7 +172,7 @@ func (v *memView) Lost() <-chan struct{} {
 	return v.lost
 }
 
-// lose forgets what the worker has published, and the apps.
+// lose discards everything that the worker has published, and the apps.
 func (v *memView) lose() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -185,7 +185,7 @@ func (v *memView) lose() {
 	v.lost = make(chan struct{})
 }
 
-// cancel is a broker's word that reaches the view.
+// cancel adds cancellations to the view, as if they came from a broker.
 func (v *memView) cancel(orders ...bourse.OrderID) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -193,7 +193,7 @@ func (v *memView) cancel(orders ...bourse.OrderID) {
 	v.poke()
 }
 
-// tell is an app that reaches the view.
+// tell adds apps to the view.
 func (v *memView) tell(apps ...bourse.App) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -202,7 +202,7 @@ func (v *memView) tell(apps ...bourse.App) {
 	}
 }
 
-// has looks at the view.
+// has calls look while the view is locked.
 func (v *memView) has(look func()) {
 	v.mu.Lock()
 	defer v.mu.Unlock()

@@ -15,9 +15,10 @@ import (
 	"github.com/bourse-dev/bourse/worker/publish"
 )
 
-// After quiet the view is equal to the store, whatever was done to machines
-// and by whom, however the view failed, and wherever the daemon died. The
-// quiet is shorter than the time to the next check of everything.
+// Once nothing changes any more, the view matches the store, whatever happened to the
+// machines, however the view failed, and whenever the daemon died. The test waits for
+// less time than the worker needs to compare everything, so the updates alone must have
+// sufficed.
 func TestTheViewFollowsTheStore(t *testing.T) {
 	for seed := range uint64(8) {
 		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {
@@ -38,7 +39,7 @@ func TestTheViewFollowsTheStore(t *testing.T) {
 	}
 }
 
-// follow is a random history.
+// follow generates a random history of operations, failures and crashes.
 type follow struct {
 	*host
 	view *memView
@@ -75,7 +76,7 @@ func (s *follow) heal() {
 	s.sick = ""
 }
 
-// slowDisk makes each commit last a while, so that much happens meanwhile.
+// slowDisk delays each commit, so that many operations overlap.
 func (s *follow) slowDisk(stage store.FaultStage, _ uint64) error {
 	if stage == store.FaultBefore {
 		time.Sleep(time.Duration(s.pick(40)) * time.Millisecond)
@@ -90,7 +91,7 @@ func (s *follow) step() {
 		ctx, cancel = context.WithTimeout(ctx, time.Duration(s.pick(20))*time.Millisecond)
 		defer cancel()
 	}
-	id := bourse.MachineID("abcdef01234567") // which is not there
+	id := bourse.MachineID("abcdef01234567") // a machine that does not exist
 	if len(s.ids) > 0 {
 		id = s.ids[s.pick(len(s.ids))]
 	}

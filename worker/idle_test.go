@@ -20,14 +20,15 @@ import (
 	"github.com/bourse-dev/bourse/worker/watch"
 )
 
-// serving makes an order that of a machine with one service.
+// serving gives an order's machine one service, with the given options.
 func serving(format string, args ...any) func(*bourse.Order) {
 	return func(o *bourse.Order) {
 		o.Config.Services = json.RawMessage(fmt.Sprintf(`[{"internal_port":8080,"ports":[{"port":80,"handlers":["http"]}],"autostart":true,`+format+`}]`, args...))
 	}
 }
 
-// causes tells what a worker did of itself with a machine, oldest first.
+// causes returns the changes of a machine that its worker made on its own, with their
+// reasons, oldest first.
 func causes(m bourse.Machine) (out []string) {
 	for _, e := range slices.Backward(m.LastEvents) {
 		if e.Reason != "" {
@@ -97,7 +98,7 @@ func TestAnIdleMachineIsStopped(t *testing.T) {
 
 func TestAnIdleMachineIsSuspended(t *testing.T) {
 	for name, c := range map[string]struct {
-		fault  error // of freezing
+		fault  error // error of freezing the program
 		labels map[string]string
 		state  bourse.State
 		want   []string
@@ -146,9 +147,10 @@ func TestAnIdleMachineIsSuspended(t *testing.T) {
 	}
 }
 
-// A use that comes at any moment around the stop finds the machine running for as
-// long as it says, or not running, and starts it: never a machine that is stopped
-// under it.
+// Requests arrive at any moment around the stop of an idle machine. Each request either
+// finds the machine running, and the machine then keeps running for as long as the
+// request announced, or finds it stopped and starts it. A machine never stops while it
+// is in use.
 func TestAUseRacesTheStop(t *testing.T) {
 	for _, autostop := range []string{"stop", "suspend"} {
 		t.Run(autostop, func(t *testing.T) {
@@ -160,11 +162,11 @@ func TestAUseRacesTheStop(t *testing.T) {
 				var stopped atomic.Int32
 				held := 0
 				for i := range 400 {
-					// The stop is due one second after the use before has ended.
+					// The stop is due one second after the previous use ended.
 					time.Sleep(time.Second + time.Duration(i-200)*time.Millisecond)
 					var group sync.WaitGroup
 					for who := range 3 {
-						group.Go(func() { // as machine/use does
+						group.Go(func() { // use the machine as the API's machine/use call does
 							h.uses.Use(m.ID, fmt.Sprint("p", who), 1, time.Second)
 							now := h.get(m.ID)
 							if now.State == bourse.StateStarted {
@@ -202,7 +204,7 @@ func TestAUseRacesTheStop(t *testing.T) {
 	}
 }
 
-// others is what a worker sees of an app's machines on other workers.
+// others is a worker's view of an app's machines on other workers.
 type others struct {
 	mu    sync.Mutex
 	list  []bourse.Machine
@@ -236,8 +238,8 @@ func (o *others) Whole() bool {
 
 func (o *others) Moved() <-chan struct{} { return nil }
 
-// Of an app's machines as many go on as it is to have: those with the least ids,
-// wherever they are, as far as is known.
+// min_machines_running machines of an app keep running: those with the lowest ids that
+// the worker knows of, on any worker.
 func TestEnoughMachinesGoOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := &others{}
@@ -277,8 +279,8 @@ func TestEnoughMachinesGoOn(t *testing.T) {
 	})
 }
 
-// The daemon dies before and after each commit while its machine is stopped as idle.
-// Afterwards it runs, or is stopped when not used since.
+// The daemon dies before and after each commit while its idle machine is stopped. After
+// a restart, the machine is stopped or suspended again once it is idle.
 func TestCrashesOfAnIdleStop(t *testing.T) {
 	for _, autostop := range []string{"stop", "suspend"} {
 		life := func(h *host) {

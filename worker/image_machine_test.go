@@ -18,7 +18,7 @@ import (
 	"github.com/bourse-dev/bourse/worker/machines"
 )
 
-// spy is a driver that remembers what it was told to start.
+// spy is a driver that records the tasks it was asked to start.
 type spy struct {
 	driver.Driver
 	mu    sync.Mutex
@@ -32,7 +32,7 @@ func (s *spy) Start(ctx context.Context, t driver.Task) (driver.Status, error) {
 	return s.Driver.Start(ctx, t)
 }
 
-// withSpy has the host's next worker run its images through a spy.
+// withSpy wraps the container driver of the host's next worker in a spy.
 func (h *host) withSpy() *spy {
 	s := &spy{}
 	h.setup = func(c *Config) {
@@ -138,7 +138,8 @@ func TestRefusalsOfImages(t *testing.T) {
 	}{
 		"no such image": {change: image("example.com/nothing"), reason: bourse.RefusedNoImage, what: "example.com/nothing"},
 		"no driver":     {func(c *Config) { c.Parts = Parts{} }, image(rigImage), bourse.RefusedImage, rigImage},
-		// The host's network is the operator's to choose, never a fallback.
+		// A machine never falls back to the host's network; only the operator may choose
+		// that.
 		"no network": {
 			func(c *Config) {
 				c.Network, c.NoNetwork = nil, bourse.Errorf(bourse.CodeUnavailable, "the kernel has no nftables")
@@ -182,7 +183,8 @@ func TestRefusalsOfImages(t *testing.T) {
 	}
 }
 
-// leftNothing: no machine lives, and nothing of one is on the host.
+// leftNothing checks that no machine exists and that none has left anything on the
+// host.
 func (h *host) leftNothing() {
 	h.t.Helper()
 	all, err := h.machines.List(h.t.Context(), nil, func(m *bourse.Machine) bool { return m.State != bourse.StateDestroyed })
@@ -196,8 +198,8 @@ func (h *host) leftNothing() {
 	h.verify()
 }
 
-// A registry that does not answer is asked again until the order's deadline;
-// then the order is refused, not forgotten.
+// The worker retries a pull that its registry interrupts until the order's deadline.
+// Then it refuses the order.
 func TestAPullEndsWithTheOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newImageHost(t)
@@ -226,7 +228,8 @@ func TestAPullEndsWithTheOrder(t *testing.T) {
 	})
 }
 
-// A claim whose caller waits for less than the order's deadline is answered in that time.
+// If the caller of a claim waits for less than the order's deadline, it still gets an
+// answer in time.
 func TestAPullEndsInTimeForItsClaim(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newImageHost(t)
@@ -242,8 +245,9 @@ func TestAPullEndsInTimeForItsClaim(t *testing.T) {
 	})
 }
 
-// A registry that is not reached is asked twice: the order goes on to another
-// worker at once. One that was reached is waited for.
+// If a registry cannot be reached, the worker tries twice and then refuses the order,
+// so that another worker can fill it at once. If an earlier attempt reached the
+// registry, the worker keeps trying.
 func TestARegistryThatIsNotReached(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newImageHost(t)
@@ -284,7 +288,7 @@ func TestARegistryThatIsNotReached(t *testing.T) {
 	})
 }
 
-// While an order waits for its image, it tells how far the pull has come.
+// While an order waits for its image, the pull's progress can be read.
 func TestAnOrderTellsItsPull(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newImageHost(t)
@@ -310,7 +314,7 @@ func TestAnOrderTellsItsPull(t *testing.T) {
 	})
 }
 
-// A cancellation does not wait for the pull.
+// A cancellation ends a pull at once.
 func TestACancellationEndsThePull(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newImageHost(t)
@@ -379,13 +383,14 @@ func TestQuotesKnowWhatIsMissing(t *testing.T) {
 	})
 }
 
-// No device is two machines', and a machine that stops gives its own back.
+// A device belongs to at most one machine, and a machine that stops releases its
+// devices.
 func TestDevicesAreGivenOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newImageHost(t)
 		defer h.crash()
 		gpu := func(o *bourse.Order) { o.Config.Guest.GPUKind, o.Config.Guest.GPUs = "a10", 1 }
-		a, b := h.place(image(rigImage), gpu), h.place(gpu) // a host process may have one, too
+		a, b := h.place(image(rigImage), gpu), h.place(gpu) // host processes may have devices, too
 		if len(a.Devices) != 1 || len(b.Devices) != 1 || a.Devices[0] == b.Devices[0] {
 			t.Fatalf("devices %v and %v", a.Devices, b.Devices)
 		}

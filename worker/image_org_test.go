@@ -9,7 +9,7 @@ import (
 	"github.com/bourse-dev/bourse/worker/admit"
 )
 
-// ofOrg orders for an app of an organization.
+// ofOrg makes an order belong to an app of the organization.
 func ofOrg(org string) func(*bourse.Order) {
 	return func(o *bourse.Order) {
 		o.App = bourse.App{Name: bourse.AppName("app-of-" + org), ID: bourse.NewAppID(), Org: org, CreatedAt: o.App.CreatedAt}
@@ -17,8 +17,8 @@ func ofOrg(org string) func(*bourse.Order) {
 	}
 }
 
-// A private image is pulled with the credentials of the organization that its
-// machine is of, and refused to the others, although it is here by then.
+// A private image is pulled with the credentials of its machine's organization. Other
+// organizations cannot use it even if it is already on the host.
 func TestImagesArePulledForTheirOrganization(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newImageHost(t)

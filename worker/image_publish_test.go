@@ -11,12 +11,12 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// The view has the images that the host has, soon after they come and go,
-// whatever it had before and however it and the images fail.
+// The view lists the images that are on the host soon after they are pulled or removed,
+// whatever it listed before, and despite failures of the view and of the image store.
 func TestTheViewKnowsTheImages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		v := newMemView()
-		v.images["sha256:old"] = bourse.Image{Ref: bourse.ImageRef{Digest: "sha256:old"}} // of an earlier life
+		v.images["sha256:old"] = bourse.Image{Ref: bourse.ImageRef{Digest: "sha256:old"}} // left over from an earlier start
 		h := newRigged(t, newRig)
 		h.setup = func(c *Config) { h.rig.setup(c); c.View = v }
 		h.start(nil)
@@ -65,7 +65,7 @@ func TestTheViewKnowsTheImages(t *testing.T) {
 		h.rig.images.failing(nil)
 		knows("listed again", digest)
 		h.crash()
-		h.setup = func(c *Config) { c.View = v } // given up
+		h.setup = func(c *Config) { c.View = v } // without images
 		h.start(nil)
 		knows("a worker without images")
 	})

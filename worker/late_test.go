@@ -14,8 +14,9 @@ import (
 	"github.com/bourse-dev/bourse/worker/machines"
 )
 
-// While the driver of images is away, what is not its business works; when it
-// comes, what runs is adopted and what has no record goes.
+// While the container driver is unavailable, everything that does not need it works.
+// Once it is available, running containers with a record are adopted and those without
+// are removed.
 func TestImagesWaitForTheirDriver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newImageHost(t)
@@ -43,7 +44,7 @@ func TestImagesWaitForTheirDriver(t *testing.T) {
 		}
 		h.start(d.commit)
 		defer h.crash()
-		h.place() // a program of the host
+		h.place() // a host process
 		_, refusal, err := h.claim(t.Context(), &bourse.Claim{Order: *newOrder(t, image(rigImage))})
 		if err != nil || refusal == nil || refusal.Reason != bourse.RefusedUnavailable {
 			t.Errorf("refusal %+v, %v; want unavailable", refusal, err)
@@ -81,14 +82,15 @@ func (a *absent) Recover(ctx context.Context) ([]driver.Status, error) {
 	return a.Driver.Recover(ctx)
 }
 
-// A driver that is away in the middle of an order is waited for until the
-// order's deadline. What it may have of the machine then is removed when it
-// is back; so long the machine keeps its place in the ledger.
+// If the driver becomes unavailable while it starts a machine, the worker retries until
+// the order's deadline. Anything that the driver has created for the machine is removed
+// once the driver is available again. Until then, the ledger still contains the
+// machine's resources.
 func TestALaunchThatIsGivenUpLeavesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newImageHost(t)
 		defer h.crash()
-		h.place(image(rigImage)) // it is pulled
+		h.place(image(rigImage)) // pulls the image
 		away := true
 		var mu sync.Mutex
 		h.rig.containers.SetHooks(onlyAfterStart(func() error {

@@ -30,8 +30,8 @@ func TestCapacityRefusesNonsense(t *testing.T) {
 	}
 }
 
-// What is kept of machines on disk is in the ledger as long as they exist:
-// stopped ones fill it, and destroyed ones give it back.
+// The disk for a machine's log and record stays in the ledger while the machine is
+// stopped, and is released when it is destroyed.
 func TestStoppedMachinesFillTheLedger(t *testing.T) {
 	h := newHost(t, func(c *Config) { c.Capacity.Disk, c.Kept = 100, 32 })
 	var ids []bourse.MachineID

@@ -16,8 +16,9 @@ import (
 	"github.com/bourse-dev/bourse/worker/publish"
 )
 
-// Invariant 7, for a worker that could not be told: what was cancelled while
-// it was away ends when it is back, and is never filled by it again.
+// Invariant 7: if an order was canceled while its worker was down or cut off from the
+// view, the worker destroys its machine once it is back, and never fills the order
+// again.
 func TestInvariant7CancelledWhileAway(t *testing.T) {
 	for name, away := range map[string]func(h *host, during func()){
 		"down": func(h *host, during func()) { h.crash(); during(); h.start(nil) },
@@ -50,7 +51,7 @@ func TestInvariant7CancelledWhileAway(t *testing.T) {
 	}
 }
 
-// checkCancelled: the orders have no machine, and get none.
+// checkCancelled checks that canceled orders have no machines and cannot be claimed.
 func (h *host) checkCancelled(orders ...*bourse.Order) {
 	h.t.Helper()
 	all, err := h.machines.List(h.t.Context(), nil, func(m *bourse.Machine) bool { return m.State != bourse.StateDestroyed })
@@ -68,7 +69,8 @@ func (h *host) checkCancelled(orders ...*bourse.Order) {
 	h.verify()
 }
 
-// The same when the daemon dies before and after each commit of its obedience.
+// Invariant 7 also holds if the daemon dies before or after any commit while it carries
+// out the cancellations.
 func TestInvariant7CancelledWhileAwayAndCrashing(t *testing.T) {
 	var commits uint64
 	cancelledWhileAway(t, func(_ store.FaultStage, n uint64) error { commits = n; return nil })
@@ -106,8 +108,8 @@ func cancelledWhileAway(t *testing.T, fault func(store.FaultStage, uint64) error
 	})
 }
 
-// A cancellation that arrives while the worker works is canceled within a
-// second, in a view that changes all the time too.
+// A cancellation that reaches the view while the worker runs is carried out within a
+// second, even if the view changes all the time.
 func TestACancellationIsCarriedOutSoon(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		v := newMemView()
@@ -134,7 +136,7 @@ func TestACancellationIsCarriedOutSoon(t *testing.T) {
 	})
 }
 
-// No app is lost while one worker that has heard of it has its disk.
+// Apps are not lost as long as one worker that knows of them still has its disk.
 func TestAppsOutliveEveryView(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		v := newMemView()
@@ -152,7 +154,7 @@ func TestAppsOutliveEveryView(t *testing.T) {
 		}
 		v.tell(bourse.App{Name: "No App\x00", ID: "1"})
 		time.Sleep(time.Minute)
-		v.lose() // while the worker works
+		v.lose() // while the worker is running
 		time.Sleep(time.Minute)
 		check := func(when string) {
 			t.Helper()
@@ -171,7 +173,7 @@ func TestAppsOutliveEveryView(t *testing.T) {
 	})
 }
 
-// What does not differ is not written.
+// The worker does not write apps that have not changed.
 func TestKnownAppsAreNotWrittenAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		v := newMemView()

@@ -10,8 +10,9 @@ import (
 	"github.com/bourse-dev/bourse/worker/state"
 )
 
-// Local gives access to a worker from its own process, like Handler over a network.
-// Until the worker has recovered, every call fails with CodeUnavailable.
+// Local gives callers in the same process access to a worker, as Handler does over a
+// network. Until the worker has recovered from its last run, every call fails with
+// CodeUnavailable.
 type Local struct{ w *Worker }
 
 // Local returns the worker for callers in its own process.
@@ -24,7 +25,7 @@ func (l Local) ready() error {
 	return nil
 }
 
-// Claim fills an order here, or returns the refusal, like fabric.OrderClaim.
+// Claim fills an order on this worker, or returns the refusal, like fabric.OrderClaim.
 func (l Local) Claim(ctx context.Context, c *bourse.Claim) (*bourse.Fill, *bourse.Refusal, error) {
 	if err := l.ready(); err != nil {
 		return nil, nil, err
@@ -35,7 +36,7 @@ func (l Local) Claim(ctx context.Context, c *bourse.Claim) (*bourse.Fill, *bours
 	return l.w.claim(ctx, c)
 }
 
-// Cancel cancels an order here, like fabric.OrderCancel.
+// Cancel cancels an order on this worker, like fabric.OrderCancel.
 func (l Local) Cancel(ctx context.Context, id bourse.OrderID) (bourse.Cancellation, error) {
 	if err := l.ready(); err != nil {
 		return bourse.Cancellation{}, err
@@ -43,8 +44,8 @@ func (l Local) Cancel(ctx context.Context, id bourse.OrderID) (bourse.Cancellati
 	return l.w.cancel(ctx, id)
 }
 
-// App returns the app with a name, as far as the worker knows. It returns CodeNotFound
-// if there is none.
+// App returns the named app, as far as the worker knows it. It returns CodeNotFound if
+// there is none.
 func (l Local) App(_ context.Context, name bourse.AppName) (bourse.App, error) {
 	app, ok, err := l.w.state.App(name)
 	if err == nil && !ok {
@@ -53,8 +54,8 @@ func (l Local) App(_ context.Context, name bourse.AppName) (bourse.App, error) {
 	return app, err
 }
 
-// Named returns an app's living machine with a name. It returns CodeNotFound if there
-// is none.
+// Named returns an app's living machine with the given name. It returns CodeNotFound if
+// there is none.
 func (l Local) Named(ctx context.Context, app bourse.App, name string) (bourse.Machine, error) {
 	var m bourse.Machine
 	if err := l.ready(); err != nil {
@@ -77,8 +78,8 @@ func (l Local) Named(ctx context.Context, app bourse.App, name string) (bourse.M
 	return m, err
 }
 
-// Machines returns the machines for which keep returns true, oldest first: those of
-// app, or of all apps if app is nil.
+// Machines returns the machines of app for which keep returns true, oldest first. If
+// app is nil, it returns those of all apps.
 func (l Local) Machines(ctx context.Context, app *bourse.App, keep func(*bourse.Machine) bool) ([]bourse.Machine, error) {
 	if err := l.ready(); err != nil {
 		return nil, err
@@ -86,7 +87,7 @@ func (l Local) Machines(ctx context.Context, app *bourse.App, keep func(*bourse.
 	return l.w.machines.List(ctx, app, keep)
 }
 
-// Stop requests that a machine stops, and returns it.
+// Stop begins to stop a machine, and returns the machine.
 func (l Local) Stop(ctx context.Context, id bourse.MachineID) (bourse.Machine, error) {
 	if err := l.ready(); err != nil {
 		return bourse.Machine{}, err
@@ -95,7 +96,7 @@ func (l Local) Stop(ctx context.Context, id bourse.MachineID) (bourse.Machine, e
 	return reply.Machine, err
 }
 
-// Destroy removes a machine that has ended, and returns once it is gone.
+// Destroy destroys a machine that is not running, and returns once it is gone.
 func (l Local) Destroy(ctx context.Context, id bourse.MachineID) error {
 	if err := l.ready(); err != nil {
 		return err
@@ -104,8 +105,9 @@ func (l Local) Destroy(ctx context.Context, id bourse.MachineID) error {
 	return err
 }
 
-// Names answers DNS queries for machines from this worker's records. Its machines reach
-// one another, but not those of other workers.
+// Names provides the machines that DNS queries can name, from this worker's records.
+// Only the worker's own machines can reach each other, so the machines of other workers
+// are not included.
 type Names struct{ *state.State }
 
 var _ network.Names = Names{}
@@ -113,8 +115,8 @@ var _ network.Names = Names{}
 // Apps implements network.Names.
 func (n Names) Apps() ([]bourse.App, error) { return n.State.Apps("") }
 
-// Machines implements network.Names. It does not wait for the disk: a crash may lose
-// what it returns, together with the machine's start.
+// Machines implements network.Names. It does not wait until the records are durable. If
+// a crash loses a record that it has returned, that machine's start is lost, too.
 func (n Names) Machines(app *bourse.App) ([]bourse.Machine, error) {
 	var out []bourse.Machine
 	err := n.Store.View(func(tx *store.Tx) error {

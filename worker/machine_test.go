@@ -65,7 +65,7 @@ func TestRestartPolicies(t *testing.T) {
 		retries int
 		program []string
 		starts  int
-		end     string // as it is counted
+		end     string // the end's label in the metrics
 	}{
 		"no, failed":              {bourse.RestartNo, 0, []string{"exit", "1"}, 1, "failed"},
 		"on-failure, well":        {bourse.RestartOnFailure, 0, []string{"exit", "0"}, 1, "ok"},
@@ -80,7 +80,7 @@ func TestRestartPolicies(t *testing.T) {
 				h := newHost(t, nil)
 				defer h.crash()
 				m := h.place(run(c.program...), restart(c.policy, c.retries))
-				time.Sleep(4 * time.Minute) // virtual; inside the restart window
+				time.Sleep(4 * time.Minute) // virtual time, within the restart window
 				m = h.get(m.ID)
 				if m.State != bourse.StateStopped || h.mem.Starts() != c.starts {
 					t.Errorf("%s after %d starts, want stopped after %d", m.State, h.mem.Starts(), c.starts)
@@ -151,8 +151,8 @@ func TestAutoDestroy(t *testing.T) {
 	})
 }
 
-// Verbs that come from the wrong state are refused by code; those that find
-// the machine where they want it are not.
+// Verbs that are not allowed in a machine's state fail with a code. Verbs whose effect
+// the machine already has succeed.
 func TestVerbsByState(t *testing.T) {
 	act := fabric.MachineAction{}
 	verbs := map[string]func(*host, bourse.MachineID) error{
@@ -204,7 +204,7 @@ func TestVerbsByState(t *testing.T) {
 	}
 }
 
-// inState makes a machine and brings it into a state.
+// inState creates a machine and brings it into a state.
 func (h *host) inState(state string) bourse.MachineID {
 	h.t.Helper()
 	ctx := h.t.Context()
@@ -242,7 +242,7 @@ func TestStartIsRefusedWhenTheHostIsFull(t *testing.T) {
 		if bourse.CodeOf(err) != bourse.CodeInsufficient {
 			t.Errorf("start on a full host: %v, want insufficient_capacity", err)
 		}
-		// A broker writes "aborted: could not reserve resource for machine: " before it.
+		// The broker adds the prefix "aborted: could not reserve resource for machine: ".
 		if got, want := bourse.MessageOf(err), "insufficient memory available to fulfill request on the current host (memory: wanted 3000 MiB, free "; !strings.HasPrefix(got, want) {
 			t.Errorf("it says %q, want %q…", got, want)
 		}
@@ -253,8 +253,9 @@ func TestStartIsRefusedWhenTheHostIsFull(t *testing.T) {
 	})
 }
 
-// Of a thousand who ask for a lease at once one has it; the others are told who. What has
-// the nonce of another machine's lease has none, and may neither act, refresh nor release.
+// Of a thousand clients that request a lease at once, exactly one gets it. The nonce of
+// another machine's lease does not allow its holder to act on this machine, or to
+// refresh or release its lease.
 func TestAThousandAskForOneLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHost(t, nil)
@@ -341,11 +342,12 @@ func TestLeases(t *testing.T) {
 		}
 		h.must(h.machines.Stop(ctx, m.ID, fabric.MachineAction{Nonce: lease.Nonce}))
 		time.Sleep(21 * time.Second)
-		h.must(h.machines.Start(ctx, m.ID, fabric.MachineAction{})) // it has expired
+		h.must(h.machines.Start(ctx, m.ID, fabric.MachineAction{})) // the lease has expired
 		if _, err := h.machines.Release(ctx, m.ID, fabric.MachineAction{Nonce: lease.Nonce}); bourse.CodeOf(err) != bourse.CodeNotFound {
 			t.Errorf("release of an expired lease: %v, want not_found", err)
 		}
-		// Refreshed after its end, by who had it: flyctl takes another nonce for a lost lease.
+		// The former holder can refresh an expired lease. Flyctl would take another nonce to
+		// mean that it has lost the lease.
 		if late, err := h.machines.Lease(ctx, m.ID, fabric.LeaseRequest{TTL: 5 * time.Second, Nonce: lease.Nonce}); err != nil || late.Nonce != lease.Nonce || late.Owner != "ana" {
 			t.Errorf("refresh just after its end: %+v, %v; want the same nonce", late, err)
 		}
@@ -376,7 +378,7 @@ func TestMetadata(t *testing.T) {
 		if _, err := h.machines.SetMetadata(t.Context(), m.ID, fabric.MetadataRequest{Instance: "other"}); bourse.CodeOf(err) != bourse.CodeFailedPrecondition {
 			t.Errorf("stale version: %v, want failed_precondition", err)
 		}
-		// Changes that are small one by one do not make a config that is large.
+		// Many small changes cannot make a config too large.
 		var last error
 		for i := range 16 {
 			_, last = h.machines.SetMetadata(t.Context(), m.ID, fabric.MetadataRequest{Set: map[string]*string{fmt.Sprint("k", i): new(strings.Repeat("x", 100<<10))}})
@@ -415,7 +417,7 @@ func TestWait(t *testing.T) {
 		}
 		go func() {
 			time.Sleep(time.Second)
-			_, _ = h.machines.Destroy(context.WithoutCancel(ctx), m.ID, fabric.MachineAction{}) // the wait reports whether it worked
+			_, _ = h.machines.Destroy(context.WithoutCancel(ctx), m.ID, fabric.MachineAction{}) // the wait below checks the result
 		}()
 		if _, err := reach.AwaitState(ctx, h.state, m.ID, reach.StateQuery{}, time.Minute); bourse.CodeOf(err) != bourse.CodeNotFound {
 			t.Errorf("destroyed while waiting for started: %v, want not_found", err)

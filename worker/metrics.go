@@ -16,16 +16,17 @@ import (
 )
 
 const (
-	metricsTimeout = 5 * time.Second // to read all machines
-	metricsAtOnce  = 4               // concurrent readings
+	metricsTimeout = 5 * time.Second // time limit for reading all machines' usage
+	metricsAtOnce  = 4               // number of machines whose usage is read at the same time
 )
 
-// Metrics returns a collector of the worker's metrics. A nil worker can only be
-// described.
+// Metrics returns a collector of the worker's metrics. If w is nil, the collector only
+// supports Describe.
 func (w *Worker) Metrics() prometheus.Collector { return &collector{w, describe()} }
 
-// descriptions describes a worker's metrics. The labels app and machine are bounded by
-// the number of machines on a host, all others by their kind.
+// descriptions contains the descriptions of a worker's metrics. The labels app and
+// machine have at most as many values as there are machines on the host, and all other
+// labels have a fixed set of values.
 type descriptions struct {
 	machines, exits, restarts, runs       *prometheus.Desc
 	capacity, used, load                  *prometheus.Desc
@@ -65,7 +66,7 @@ func describe() descriptions {
 	}
 }
 
-// collector reads a worker's metrics when they are requested. It keeps nothing in
+// collector reads a worker's metrics whenever they are requested, and stores nothing in
 // between.
 type collector struct {
 	w *Worker
@@ -82,7 +83,7 @@ func (c *collector) Describe(out chan<- *prometheus.Desc) {
 	}
 }
 
-// scrape is the destination of a collector's metrics.
+// scrape is the channel that receives a collector's metrics.
 type scrape chan<- prometheus.Metric
 
 func (out scrape) gauge(d *prometheus.Desc, v float64, labels ...string) {
@@ -113,7 +114,7 @@ func (c *collector) Collect(to chan<- prometheus.Metric) {
 	}
 }
 
-// collectRecords reports metrics from the store.
+// collectRecords collects metrics from the store.
 func (c *collector) collectRecords(out scrape) {
 	facts, err := c.w.Facts()
 	if err != nil {
@@ -170,7 +171,7 @@ func (c *collector) collectVolumes(out scrape) error {
 	return err
 }
 
-// collectCounts reports what was counted since the daemon's start.
+// collectCounts collects the counters since the daemon's start.
 func (c *collector) collectCounts(out scrape) {
 	n := &c.w.state.Counts
 	exits, restarts := n.Exits()
@@ -200,8 +201,8 @@ type machineUsage struct {
 	driver.Usage
 }
 
-// usageOfAll returns the usage of every running machine, without those that do not
-// answer in time or have just ended.
+// usageOfAll returns the usage of all running machines, except those that do not answer
+// in time or have just ended.
 func (w *Worker) usageOfAll() []machineUsage {
 	ctx, cancel := context.WithTimeout(w.state.Life(), metricsTimeout)
 	defer cancel()
@@ -238,6 +239,6 @@ func (w *Worker) usageOfAll() []machineUsage {
 			return nil
 		})
 	}
-	_ = group.Wait() // none fails
+	_ = group.Wait() // the group's functions never return an error
 	return out
 }

@@ -7,10 +7,9 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Names are answered from the worker's own records: the default app is there
-// from the start, and a machine as soon as it is recorded, without any view. An
-// app of another organization keeps its network, and machines of other workers are
-// not listed.
+// Names are answered from the worker's own records, without a view. The default app
+// exists from the start, and a machine as soon as it is recorded. An app of another
+// organization keeps its own network, and machines of other workers are not included.
 func TestNames(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newImageHost(t)

@@ -12,12 +12,12 @@ import (
 	"github.com/bourse-dev/bourse/network"
 )
 
-// Which machines get a network of their own is the operator's choice. The
-// others use the host's, with a port that no one else is told.
+// The operator decides which machines get a network of their own. The others use the
+// host's network and get a $PORT.
 func TestNetworkModes(t *testing.T) {
 	for _, c := range []struct {
 		mode        NetworkMode
-		image, host bool // have a network of their own
+		image, host bool // whether machines of this kind have a network of their own
 	}{
 		{"", true, false},
 		{NetworkContainers, true, false},
@@ -50,8 +50,7 @@ func TestNetworkModes(t *testing.T) {
 	}
 }
 
-// After a start the host has networks for the machines that may run, and no
-// others.
+// After a restart, the host has networks for the machines that may run, and no others.
 func TestRecoveryOfNetworks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newImageHost(t)
@@ -73,8 +72,8 @@ func TestRecoveryOfNetworks(t *testing.T) {
 	})
 }
 
-// A network that cannot be released for a while keeps no one from stopping,
-// and is not left behind.
+// A network that cannot be removed for some time does not prevent its machine from
+// stopping, and is removed later.
 func TestANetworkThatStays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newImageHost(t)

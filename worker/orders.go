@@ -15,7 +15,8 @@ import (
 	"github.com/bourse-dev/bourse/worker/volumes"
 )
 
-// quote answers an order from the worker's own records. It holds and writes nothing.
+// quote answers an order from the worker's own records, without reserving or writing
+// anything.
 func (w *Worker) quote(ctx context.Context, order *bourse.Order) (bourse.Quote, error) {
 	if order.Warm() {
 		return w.tasks.Quote(ctx, order)
@@ -23,13 +24,14 @@ func (w *Worker) quote(ctx context.Context, order *bourse.Order) (bourse.Quote, 
 	return w.host.Quote(ctx, w.store, order)
 }
 
-// claim fills an order here, or returns the refusal. It returns once the order is
-// filled, or when ctx ends; the operation then continues, and the order's id finds or
-// cancels it.
+// claim fills an order on this worker, or returns the refusal. It returns once the
+// order is filled, or when ctx ends. In the latter case the operation continues, and
+// the order's id can be used to find or cancel it.
 //
 // Brokers treat CodeUnavailable and CodeRateLimited as a refusal. An order that was not
 // recorded is refused (see [admit.Host.Answer]), so an error with one of these codes is
-// about a recorded order, and claim returns it as CodeTimeout: the outcome is unknown.
+// about a recorded order. claim returns it as CodeTimeout, since the outcome is
+// unknown.
 func (w *Worker) claim(ctx context.Context, c *bourse.Claim) (*bourse.Fill, *bourse.Refusal, error) {
 	fill, refusal, err := w.claimKind(ctx, c)
 	if code := bourse.CodeOf(err); code == bourse.CodeUnavailable || code == bourse.CodeRateLimited {
@@ -51,15 +53,15 @@ func (w *Worker) claimKind(ctx context.Context, c *bourse.Claim) (*bourse.Fill, 
 	return w.machines.Claim(ctx, c)
 }
 
-// cancel ensures that this worker does not fill the order, now or later: a tombstone
-// refuses every later claim, a machine or volume that filled it is destroyed, and a
-// hold ends. It returns once that is recorded. It returns failed_precondition, and
-// cancels nothing, if a machine has the volume.
+// cancel ensures that this worker does not fill the order now or later. A tombstone
+// refuses all later claims, a machine or volume that filled the order is destroyed, and
+// a hold ends. cancel returns once that is recorded. If the order's volume belongs to a
+// machine, it returns failed_precondition and cancels nothing.
 func (w *Worker) cancel(ctx context.Context, id bourse.OrderID) (bourse.Cancellation, error) {
 	return w.cancelFor(ctx, id, "a request")
 }
 
-// cancelFor is cancel with a source for the log.
+// cancelFor is like cancel. source says in the log where the cancellation came from.
 func (w *Worker) cancelFor(ctx context.Context, id bourse.OrderID, source string) (bourse.Cancellation, error) {
 	if err := id.Validate(); err != nil {
 		return bourse.Cancellation{}, err
@@ -90,11 +92,11 @@ func (w *Worker) cancelFor(ctx context.Context, id bourse.OrderID, source string
 		rec.Decision.Outcome = bourse.OutcomeCanceled
 		return tx.PutOrder(rec)
 	})
-	w.tasks.Withdraw(id) // calls that begin after the transaction are refused
-	// A crash before the next step leaves a canceled order with a living machine or
-	// volume, which recovery finds.
+	w.tasks.Withdraw(id) // tasks that begin after the transaction are refused
+	// A crash before the next step leaves a canceled order with an existing machine or
+	// volume. Recovery finds and destroys it.
 	switch {
-	case err != nil: // the transaction may still be writing to filled
+	case err != nil: // after an error, the transaction may still be writing to filled
 		return bourse.Cancellation{}, err
 	case filled.Machine != "":
 		w.log.Info("order canceled: its machine is destroyed", "order", id, "machine", filled.Machine, "source", source)
@@ -106,8 +108,8 @@ func (w *Worker) cancelFor(ctx context.Context, id bourse.OrderID, source string
 	return filled, nil
 }
 
-// releaseHolds ends a reservation's holds here and refuses later ones: a release that
-// overtakes its reservation wins (invariant 7).
+// releaseHolds ends a reservation's holds on this worker, and refuses its later holds,
+// so a release that overtakes its reservation wins (invariant 7).
 func (w *Worker) releaseHolds(ctx context.Context, key bourse.ReservationKey) error {
 	if err := key.Validate(); err != nil {
 		return err
@@ -116,7 +118,7 @@ func (w *Worker) releaseHolds(ctx context.Context, key bourse.ReservationKey) er
 	return err
 }
 
-// decision returns the record of an order that was filled here.
+// decision returns the recorded decision about an order that this worker filled.
 func (w *Worker) decision(ctx context.Context, id bourse.OrderID) (bourse.Decision, error) {
 	if err := w.store.Sync(ctx); err != nil {
 		return bourse.Decision{}, err
@@ -137,23 +139,23 @@ func (w *Worker) decision(ctx context.Context, id bourse.OrderID) (bourse.Decisi
 	return d, err
 }
 
-// How long a claim may keep others from beginning. A claim that takes longer waits for
-// an image or a program, not for this worker.
+// How long a claim counts as being processed. A claim that takes longer is waiting for
+// an image or a program rather than for this worker, so others may begin.
 const (
 	machineLease = 250 * time.Millisecond
 	taskLease    = 25 * time.Millisecond
 )
 
 // claimTurns limits the concurrent claims of all brokers together. The limit is twice
-// that of one broker, so that a single broker is never refused. A claim that gets no
-// turn soon should go to another worker.
+// that of one broker, so that a single broker is never refused. The queue's timeout is
+// short, because a claim that does not get a turn soon should go to another worker.
 func claimTurns() throttle.TurnsConfig {
 	n := 64 * runtime.GOMAXPROCS(0)
 	return throttle.TurnsConfig{AtOnce: n, Queue: n, Patience: 100 * time.Millisecond}
 }
 
-// admit is claim within the worker's limits. Beyond them it does nothing and returns
-// rate_limited, which is not a refusal.
+// admit calls claim within the worker's limit on concurrent claims. If the limit is
+// exceeded, it does nothing and returns rate_limited, which is not a refusal.
 func (w *Worker) admit(ctx context.Context, c *bourse.Claim) (*bourse.Fill, *bourse.Refusal, error) {
 	lease := machineLease
 	if c.Order.Warm() {
@@ -167,7 +169,7 @@ func (w *Worker) admit(ctx context.Context, c *bourse.Claim) (*bourse.Fill, *bou
 	return w.claim(ctx, c)
 }
 
-// claimStream is a claim of a task whose answer is streamed.
+// claimStream claims a task and streams its answer to out.
 func (w *Worker) claimStream(ctx context.Context, c bourse.Claim, out *codec.Writer) error {
 	if err := c.Order.Validate(); err != nil {
 		return err
@@ -175,7 +177,7 @@ func (w *Worker) claimStream(ctx context.Context, c bourse.Claim, out *codec.Wri
 	if c.Order.Kind() != bourse.KindTask {
 		return bourse.Errorf(bourse.CodeInvalid, "the order is not for a task: only a task's answer can be streamed")
 	}
-	c.Order.Task.Output = func(part []byte) { _ = out.Write(fabric.ClaimPart{Output: part}) } // ctx ends if the caller has left
+	c.Order.Task.Output = func(part []byte) { _ = out.Write(fabric.ClaimPart{Output: part}) } // ctx ends if the caller disconnects
 	end := fabric.ClaimPart{}
 	if reply, err := claimed(w.admit(ctx, &c)); err != nil {
 		end.Failure = fabric.FailureOf(err)

@@ -16,9 +16,9 @@ import (
 	"github.com/bourse-dev/bourse/store"
 )
 
-// Shows that of what a worker tells of one machine, the later version is never
-// the older record, however starts and other changes overlap on a slow disk:
-// who keeps the latest version that it was told has the truth.
+// While starts and other changes of a machine overlap on a slow disk, the worker
+// returns many versions of the machine's record. A later version must never contain
+// older data, so that a caller can rely on the latest version that it has received.
 func TestALaterVersionIsNeverOlder(t *testing.T) {
 	for seed := range uint64(60) {
 		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {
@@ -99,8 +99,8 @@ func overlap(t *testing.T, seed uint64) {
 	}
 }
 
-// older says in what a record lacks what an earlier version of it had, though
-// nothing took that away again.
+// older describes which data of an earlier version is missing in a later version
+// although nothing has removed it. It returns "" if nothing is missing.
 func older(later, earlier, last *bourse.Machine) string {
 	if later.UpdatedAt.Before(earlier.UpdatedAt) {
 		return ""

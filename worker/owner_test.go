@@ -10,7 +10,8 @@ import (
 	"github.com/bourse-dev/bourse/worker/state"
 )
 
-// appOf makes the n-th app of a name.
+// appOf returns an app with the given name. life is the number of earlier apps with
+// that name.
 func appOf(name bourse.AppName, org string, life int) bourse.App {
 	app := bourse.App{Name: name, ID: bourse.NewAppID(), Life: life, Org: org, CreatedAt: time.Now().UTC()}
 	return app
@@ -18,8 +19,8 @@ func appOf(name bourse.AppName, org string, life int) bourse.App {
 
 func of(app bourse.App) func(*bourse.Order) { return func(o *bourse.Order) { o.App = app } }
 
-// A record of another app's order is not told, filled again or replaced, by
-// whatever kind of order its id is named.
+// If an app uses the order id of another app, it does not see that order's record, and
+// its own order is refused, whatever its kind.
 func TestAnOrderOfAnotherAppIsNotTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHost(t, nil)
@@ -64,8 +65,9 @@ func TestAnOrderOfAnotherAppIsNotTold(t *testing.T) {
 	})
 }
 
-// An app that is known to be deleted, or to have been made again, gets nothing
-// any more; a later one than is known does.
+// If an app is known to be deleted, or replaced by another app with its name, its
+// orders are refused. Orders of an app that the worker does not know yet, and that is
+// newer, are filled.
 func TestClaimsOfAFormerAppAreRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, _ := newVolumeHost(t)
@@ -100,7 +102,7 @@ func TestClaimsOfAFormerAppAreRefused(t *testing.T) {
 		}
 		refused("made again", former)
 
-		// Of what the former one has, the new one is shown nothing.
+		// The new app does not see the former app's machines.
 		list, err := h.machines.List(t.Context(), &present, func(*bourse.Machine) bool { return true })
 		if err != nil || len(list) != 1 || list[0].AppID != present.ID {
 			t.Errorf("machines of the new app: %+v, %v", list, err)
@@ -109,7 +111,7 @@ func TestClaimsOfAFormerAppAreRefused(t *testing.T) {
 	})
 }
 
-// The default app may be deleted and used again, any number of times.
+// The default app can be deleted and used again any number of times.
 func TestTheDefaultAppIsUsedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHost(t, nil)

@@ -51,22 +51,23 @@ func (w *Worker) startUsed(ctx context.Context, id bourse.MachineID) error {
 	return err
 }
 
-// startScheduled starts a machine at its schedule's time.
+// startScheduled starts a machine at the time that its schedule gives.
 func (w *Worker) startScheduled(ctx context.Context, id bourse.MachineID, check func(*bourse.Machine) error, write func(*bourse.Machine) []bourse.Event) error {
 	ctx, cancel := context.WithTimeout(ctx, scheduledPatience)
 	defer cancel()
 	_, err := w.machines.StartIf(ctx, id, check, write)
-	if bourse.CodeOf(err) == bourse.CodeTimeout { // the start is recorded and continues
+	if bourse.CodeOf(err) == bourse.CodeTimeout { // the start is recorded and continues in the background
 		return nil
 	}
 	return err
 }
 
-// scheduledPatience is how long other due machines wait for a machine's start.
+// scheduledPatience is how long the start of a scheduled machine may delay the machines
+// that are due after it.
 const scheduledPatience = 5 * time.Second
 
-// awakeEnv returns the environment with which a host program keeps its machine awake,
-// and serves its socket.
+// awakeEnv returns the environment variable with which a host program keeps its machine
+// awake, and begins to listen on the machine's socket.
 func (w *Worker) awakeEnv(m *bourse.Machine) []string {
 	if w.awake == nil || len(m.Config.Services) == 0 || m.Config.ImageKind() != bourse.HostImage {
 		return nil
@@ -88,11 +89,11 @@ type Images interface {
 	List(ctx context.Context) ([]bourse.Image, error)
 	// Prune removes and returns all images that are not in use.
 	Prune(ctx context.Context) ([]bourse.Image, error)
-	// SetInUse sets the function that is asked before an image is removed. It must be
-	// called before the store runs.
+	// SetInUse sets the function that reports whether an image must not be removed. It
+	// must be called before the image store runs.
 	SetInUse(inUse func(digest string) bool)
-	// Changed returns a channel of capacity one, always the same, that contains a token
-	// if List may have changed.
+	// Changed returns a channel of capacity one that contains a token if List may have
+	// changed. It always returns the same channel.
 	Changed() <-chan struct{}
 }
 
@@ -111,17 +112,17 @@ type Volumes interface {
 	machines.Scratch
 }
 
-// Puller is a driver whose tasks are fetched by hosts that ask for work. Its Start
-// returns once such a host has claimed the task, or CodeInsufficient if none asks now.
+// Puller is a driver for machines that pollers run. Its Start returns once a poller has
+// claimed the task. It returns CodeInsufficient if no poller is asking for work.
 type Puller interface {
 	driver.Driver
-	// Room returns why a task with these limits would be refused now, nil if it would
-	// not. It does not block.
+	// Room returns why a task with these limits would be refused now, or nil if it would
+	// not be. It does not block.
 	Room(limits driver.Limits) *bourse.Refusal
 }
 
-// newHost describes the worker to the decisions about its orders, except for its
-// labels, see learnLabels.
+// newHost returns the description of the worker on which decisions about its orders are
+// based. learnLabels adds the labels later.
 func (w *Worker) newHost() *admit.Host {
 	cfg := &w.cfg
 	h := &admit.Host{
@@ -159,8 +160,9 @@ func (w *Worker) drivers() []string {
 	return names
 }
 
-// learnLabels collects the labels of the worker's parts, its drivers and the operator;
-// later ones override earlier ones. A driver knows its labels once it has recovered.
+// learnLabels collects the labels of the network and volumes, of the drivers, and of
+// the operator; the later of these win. It must be called again once a driver has
+// recovered, because the driver does not know all of its labels earlier.
 func (w *Worker) learnLabels() {
 	shared := map[string]string{}
 	if w.cfg.Network != nil {

@@ -12,7 +12,8 @@ import (
 	"github.com/bourse-dev/bourse/worker/admit"
 )
 
-// freePorts returns n ports in a row that nothing else on this host uses during the test.
+// freePorts returns n consecutive ports that nothing else on this host uses during the
+// test.
 func freePorts(t *testing.T, n int) admit.PortRange {
 	t.Helper()
 	first, last := servertest.Ports(t)
@@ -22,19 +23,18 @@ func freePorts(t *testing.T, n int) admit.PortRange {
 	return admit.PortRange{First: first, Last: first + n - 1}
 }
 
-// Machines that do not listen have their ports all the same, for life: as many
-// as there are ports have one each, also while they are stopped, and the next one
-// is refused.
+// Each machine keeps its port for life, even if it does not listen or is stopped. Once
+// all ports are taken, the next machine is refused.
 func TestEachMachineHasAPort(t *testing.T) {
 	const ports = 8
-	free := freePorts(t, ports) // once, since the function configures each life of the daemon
+	free := freePorts(t, ports) // chosen once, because newHost calls the function for each daemon
 	h := newHost(t, func(c *Config) { c.Ports = free })
 	var all []bourse.MachineID
 	for range ports - 1 {
 		all = append(all, h.place().ID)
 	}
 	last := &bourse.Claim{Order: *newOrder(t)}
-	for i := range 3 { // a claim that comes again has its machine, though there is no port left
+	for i := range 3 { // repeating the claim returns the same machine, although no port is left
 		fill, refusal, err := h.claim(t.Context(), last)
 		if err != nil || refusal != nil || fill.Again != (i > 0) {
 			t.Fatalf("claim %d: %+v, refusal %+v, %v", i, fill, refusal, err)
@@ -114,8 +114,8 @@ func TestEachMachineHasAPort(t *testing.T) {
 	h.verify()
 }
 
-// A program that takes a machine's port while the machine is stopped is named when
-// that one is to be started, and the machine has its port again afterwards.
+// If another program listens on a stopped machine's port, starting the machine fails
+// and the error says so. Once the port is free again, the machine starts with it.
 func TestAPortThatSomethingElseTook(t *testing.T) {
 	free := freePorts(t, 1)
 	h := newHost(t, func(c *Config) { c.Ports = free })
@@ -139,10 +139,9 @@ func TestAPortThatSomethingElseTook(t *testing.T) {
 	}
 }
 
-// A machine has the port that its service names when that is one of the worker's and
-// free, and another one when something else has it (a program of the host, or a
-// machine that is stopped) or may have it: ports outside the range may be another
-// worker's.
+// A machine gets the port that its service names if that is in the worker's range and
+// free. Otherwise it gets another one: the port may belong to another program or to a
+// stopped machine, and ports outside the range may belong to another worker.
 func TestADeclaredPort(t *testing.T) {
 	free := freePorts(t, 12)
 	h := newHost(t, func(c *Config) { c.Ports = free })
@@ -173,7 +172,7 @@ func TestADeclaredPort(t *testing.T) {
 	if moved, err := admit.PortOf(&second, declared); err != nil || moved != second.Boot.Port {
 		t.Errorf("requests for the second machine go to port %d, %v; its $PORT is %d", moved, err, second.Boot.Port)
 	}
-	// A start looks again, and a port that the machine has is kept.
+	// A start chooses the port again, but the machine keeps the port that it has.
 	if now := h.must(h.machines.Start(t.Context(), first.ID, fabric.MachineAction{})); now.Boot.Port != declared {
 		t.Errorf("the first machine has port %d at its second start", now.Boot.Port)
 	}
@@ -186,7 +185,7 @@ func TestADeclaredPort(t *testing.T) {
 	h.verify()
 }
 
-// A machine that is made to be started later has its port from the start.
+// A machine that is ordered without being launched already has a port.
 func TestAMachineHasItsPortBeforeItStarts(t *testing.T) {
 	h := newHost(t, nil)
 	m := h.place(func(o *bourse.Order) { o.SkipLaunch = true })

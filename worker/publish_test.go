@@ -17,7 +17,7 @@ import (
 	"github.com/bourse-dev/bourse/worker/publish"
 )
 
-// newHostWith makes a large host whose daemons publish to v.
+// newHostWith returns a host with large capacity whose daemons publish to v.
 func newHostWith(t testing.TB, v *memView) *host {
 	t.Helper()
 	return newHost(t, func(c *Config) {
@@ -26,7 +26,7 @@ func newHostWith(t testing.TB, v *memView) *host {
 	})
 }
 
-// checkView: the view holds what the store holds, nothing less or more.
+// checkView checks that the view contains exactly the store's records.
 func (h *host) checkView(v *memView) {
 	h.t.Helper()
 	want := map[bourse.MachineID]bourse.Machine{}
@@ -47,7 +47,7 @@ func (h *host) checkView(v *memView) {
 	if diff := cmp.Diff(want, v.machines, byAddress); diff != "" {
 		h.t.Errorf("the store's machines and the view's (-store +view):\n%s", diff)
 	}
-	facts.Load = 0 // of the real host
+	facts.Load = 0 // the load of the real host may change at any time
 	if v.facts == nil {
 		h.t.Errorf("the view has no facts of the worker")
 	} else if heard := *v.facts; true {
@@ -58,7 +58,8 @@ func (h *host) checkView(v *memView) {
 	}
 }
 
-// A change whose caller left before it was durable is published all the same.
+// A change is published even if its caller has stopped waiting before the change was
+// durable.
 func TestAChangeWithoutItsCallerIsPublished(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		v := newMemView()
@@ -114,7 +115,7 @@ func TestABurstIsPublishedInBatches(t *testing.T) {
 	})
 }
 
-// A machine that comes and goes before the view hears of it is never heard of.
+// A machine that is destroyed before it could be published is never published.
 func TestAShortLifeIsNotWorthAWord(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		v := newMemView()
@@ -124,7 +125,7 @@ func TestAShortLifeIsNotWorthAWord(t *testing.T) {
 		before := v.counted()
 		m := h.place()
 		h.must(h.machines.Destroy(t.Context(), m.ID, fabric.MachineAction{Force: true}))
-		_, _ = h.machines.Cordon(t.Context(), "abcdef01234567", fabric.MachineAction{}, true) // there is none
+		_, _ = h.machines.Cordon(t.Context(), "abcdef01234567", fabric.MachineAction{}, true) // this machine does not exist
 		time.Sleep(time.Minute)
 		after := v.counted()
 		if after.machines != before.machines || after.gone != before.gone {
@@ -133,8 +134,8 @@ func TestAShortLifeIsNotWorthAWord(t *testing.T) {
 	})
 }
 
-// A view that hangs costs callers nothing, and the worker no more than a
-// bounded list of names; when it is back it gets everything.
+// A view that hangs does not delay callers, and the worker only stores a bounded list
+// of ids. Once the view works again, it receives everything.
 func TestAViewThatHangsDelaysNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		v := newMemView()
@@ -160,7 +161,7 @@ func TestAViewThatHangsDelaysNothing(t *testing.T) {
 		if took := time.Since(begin); took > 0 {
 			t.Errorf("claims took %s with a view that hangs", took)
 		}
-		for i := range 10_000 { // more than an outbox notes, see package publish
+		for i := range 10_000 { // more machines than an outbox notes; see package publish
 			h.state.Machines.Changed(bourse.MachineID(fmt.Sprintf("%014x", i)))
 		}
 		time.Sleep(2 * publish.CheckEvery)
@@ -178,7 +179,7 @@ func TestALostViewIsFilledAgain(t *testing.T) {
 		for range 300 {
 			h.place()
 		}
-		v.tell(newOrder(t).App) // as a broker signed it: what came with a claim proves nothing to others
+		v.tell(newOrder(t).App) // the view needs the app as signed by a broker, since the copy in a claim has no proof
 		time.Sleep(time.Minute)
 		v.lose()
 		time.Sleep(time.Second)
@@ -191,12 +192,12 @@ func TestALostViewIsFilledAgain(t *testing.T) {
 	})
 }
 
-// What the view has of a life that the worker's store knows nothing of, after
-// its disk was replaced say, goes.
+// Rows in the view that the worker's store does not contain are removed, for example
+// after the worker's disk was replaced.
 func TestTheStoreWins(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		v := newMemView()
-		for i := range 300 { // no one has v yet
+		for i := range 300 { // no daemon uses v yet
 			id := bourse.MachineID(fmt.Sprintf("%014x", i))
 			v.machines[id] = bourse.Machine{ID: id, State: bourse.StateStarted}
 		}
@@ -205,7 +206,7 @@ func TestTheStoreWins(t *testing.T) {
 		m := h.place()
 		time.Sleep(time.Minute)
 		h.checkView(v)
-		// No one tells the worker of this one; the check finds it.
+		// The worker is not told about this change; its regular check finds it.
 		v.has(func() { v.machines[m.ID] = bourse.Machine{ID: m.ID, State: bourse.StateFailed} })
 		time.Sleep(publish.CheckEvery)
 		h.checkView(v)
@@ -215,7 +216,7 @@ func TestTheStoreWins(t *testing.T) {
 func TestWhatTheViewCannotHoldIsLeftOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		v := newMemView()
-		v.refused = func(m *bourse.Machine) bool { return m.Config.Env["poison"] != "" } // no one has v yet
+		v.refused = func(m *bourse.Machine) bool { return m.Config.Env["poison"] != "" } // no daemon uses v yet
 		h := newHostWith(t, v)
 		defer h.crash()
 		for i := range 50 {
@@ -232,7 +233,7 @@ func TestWhatTheViewCannotHoldIsLeftOut(t *testing.T) {
 					t.Errorf("the view has %d machines, want all but the 5 that it cannot hold: 45", got)
 				}
 			})
-			v.lose() // and from the beginning
+			v.lose() // publish everything again
 		}
 	})
 }

@@ -15,12 +15,12 @@ import (
 	"github.com/bourse-dev/bourse/worker/admit"
 )
 
-// roomy is a driver whose pollers always have room.
+// roomy is a driver that always reports room at its pollers.
 type roomy struct{ driver.Driver }
 
 func (roomy) Room(driver.Limits) *bourse.Refusal { return nil }
 
-// Invariants 5 and 6 where somebody else runs the machines.
+// Invariants 5 and 6 also hold for machines that pollers run.
 func TestInvariants5And6OfPulledMachines(t *testing.T) {
 	for name, away := range map[string]time.Duration{"at once": 0, "past every deadline": time.Minute} {
 		t.Run(name, func(t *testing.T) {
@@ -32,7 +32,7 @@ func TestInvariants5And6OfPulledMachines(t *testing.T) {
 	}
 }
 
-// gatewayHost is a worker with real pollers.
+// gatewayHost returns a worker with real pollers.
 func gatewayHost(t *testing.T) (*host, *pull.Driver) {
 	t.Helper()
 	d, err := pull.Open(pull.Config{Dir: t.TempDir()})
@@ -45,7 +45,7 @@ func gatewayHost(t *testing.T) (*host, *pull.Driver) {
 	return h, d
 }
 
-// poll has a poller wait for a job, and gives it.
+// poll lets a poller ask for a job, and returns a channel that receives the job.
 func poll(t *testing.T, d *pull.Driver) <-chan pull.Job {
 	jobs := make(chan pull.Job, 1)
 	go func() {
@@ -101,8 +101,8 @@ func TestAPulledMachine(t *testing.T) {
 	})
 }
 
-// No one claims what was offered: the order is refused at its deadline, and no
-// earlier.
+// If no poller claims a machine's job, its order is refused at the deadline, and not
+// before.
 func TestAPulledMachineThatNobodyClaims(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, d := gatewayHost(t)
@@ -120,8 +120,8 @@ func TestAPulledMachineThatNobodyClaims(t *testing.T) {
 	})
 }
 
-// An order that is cancelled before somebody claims it ends at once, and its
-// job can not be claimed any more.
+// An order that is canceled before a poller claims its job ends at once, and the job
+// can no longer be claimed.
 func TestAPulledMachineIsCanceledBeforeItsClaim(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for what, end := range map[string]func(h *host, o *bourse.Order, id bourse.MachineID) error{
@@ -161,8 +161,8 @@ func TestAPulledMachineIsCanceledBeforeItsClaim(t *testing.T) {
 	})
 }
 
-// A daemon that dies while a job is offered, or right after it was claimed,
-// ends or adopts it when it is back.
+// The daemon dies while a job is offered, or just after a poller has claimed it. The
+// next daemon withdraws the offer, or adopts the job.
 func TestAPulledMachineAndABounce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, claimed := range []bool{false, true} {
@@ -173,20 +173,20 @@ func TestAPulledMachineAndABounce(t *testing.T) {
 			answer := make(chan struct{})
 			go func() {
 				defer close(answer)
-				_, _, _ = h.claim(ctx, &bourse.Claim{Order: *order}) // its worker dies
+				_, _, _ = h.claim(ctx, &bourse.Claim{Order: *order}) // the claim fails when its worker dies
 			}()
 			j := <-jobs
-			if claimed { // but the driver's word does not reach the store any more
+			if claimed { // the claim can no longer be recorded in the store
 				h.stop()
 				if err := d.Claim(j.Name, pull.Claimer{By: "me", Ticket: "me"}); err != nil {
-					claimed = false // the offer was withdrawn by then
+					claimed = false // the offer was already withdrawn
 				}
 			}
 			h.crash()
 			cancel()
 			<-answer
 			h.start(nil)
-			fill, refusal, err := h.claim(t.Context(), &bourse.Claim{Order: *order}) // the broker asks again
+			fill, refusal, err := h.claim(t.Context(), &bourse.Claim{Order: *order}) // the broker repeats the order
 			switch {
 			case err != nil:
 				t.Errorf("claimed %v: %v", claimed, err)
@@ -200,8 +200,8 @@ func TestAPulledMachineAndABounce(t *testing.T) {
 	})
 }
 
-// A claim that is repeated while the first one is in progress ends as that does,
-// also when no one claims the machine.
+// If a claim is repeated while the first one is in progress, both end with the same
+// result, even if no poller claims the machine.
 func TestARepeatedClaimOfWhatNobodyClaims(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, d := gatewayHost(t)

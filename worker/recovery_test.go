@@ -10,9 +10,9 @@ import (
 	"github.com/bourse-dev/bourse/driver"
 )
 
-// Invariant 1: the worker's disk is the only place that counts. Callers that
-// believe in an older state are refused by the store's, and a worker that has
-// forgotten everything else tells the same story.
+// Invariant 1: only the state on the worker's disk counts. A claim based on outdated
+// information is refused according to the current state, and a worker that has lost
+// everything except its disk returns the same records.
 func TestInvariant1OwnTruth(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHost(t, nil)
@@ -65,8 +65,8 @@ func TestTwoDaemonsOnOneDirectory(t *testing.T) {
 	}
 }
 
-// What the driver runs without a record, by whatever fault, is removed when
-// the operator says so.
+// If the operator allows it, recovery removes a task that the driver runs without a
+// record.
 func TestRecoveryRemovesStrays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHost(t, nil)

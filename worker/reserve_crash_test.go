@@ -15,11 +15,11 @@ import (
 	"github.com/bourse-dev/bourse/store"
 )
 
-// holdDiary is what callers of the scenario were told of its reservations.
+// holdDiary records what the scenario's callers were told about their reservations.
 type holdDiary struct {
-	ends     map[bourse.OrderID]time.Time // of what was told held
+	ends     map[bourse.OrderID]time.Time // expiry times of the holds that were confirmed
 	keys     map[bourse.OrderID]bourse.ReservationKey
-	left     map[bourse.OrderID]int64 // memory
+	left     map[bourse.OrderID]int64 // memory that remains in each hold
 	released map[bourse.ReservationKey]bool
 	machines map[bourse.MachineID]bool
 }
@@ -37,8 +37,8 @@ func (d *holdDiary) note(holds ...bourse.Hold) {
 	}
 }
 
-// unsure forgets what an operation may have changed without its caller being
-// told.
+// unsure discards what is known about a reservation, because an operation whose caller
+// gets no answer may have changed it.
 func (d *holdDiary) unsure(key bourse.ReservationKey) {
 	for order := range d.ends {
 		if d.keys[order] == key {
@@ -47,7 +47,7 @@ func (d *holdDiary) unsure(key bourse.ReservationKey) {
 	}
 }
 
-// reserved is a scenario of reservations, which ends at the first error.
+// reserved runs a scenario with reservations. It stops at the first error.
 func (h *host) reserved(d *holdDiary) error {
 	ctx, cancel := context.WithTimeout(h.t.Context(), 20*time.Second)
 	defer cancel()
@@ -87,7 +87,7 @@ func (h *host) reserved(d *holdDiary) error {
 			d.note(holds...)
 			return err
 		},
-		func() error { time.Sleep(6 * time.Second); return nil }, // the short one ends
+		func() error { time.Sleep(6 * time.Second); return nil }, // the short reservation expires
 		func() error {
 			d.unsure(long)
 			err := h.releaseHolds(ctx, long)
@@ -141,7 +141,7 @@ func (h *host) checkReserved(d *holdDiary) {
 			h.t.Errorf("machine %s was told started and is %s", id, m.State)
 		}
 	}
-	// Nothing stays held, and no one has lost anything.
+	// No expired hold is left.
 	if err := h.store.View(func(tx *store.Tx) error {
 		if end, ok := tx.NextExpiry(); ok {
 			h.t.Errorf("what has ended at %s is held for ever", end)
@@ -152,9 +152,9 @@ func (h *host) checkReserved(d *holdDiary) {
 	}
 }
 
-// Whatever the daemon dies before or after (reserve, extend, a claim of what is
-// held, expiry, release), what a caller was told is so after a restart, and
-// everything ends.
+// The daemon dies before and after each commit while it reserves, extends, claims held
+// capacity, lets holds expire, and releases. After a restart, everything that callers
+// were told is still true, and in the end no hold is left.
 func TestReservationsSurviveACrashAtEveryCommit(t *testing.T) {
 	var commits uint64
 	synctest.Test(t, func(t *testing.T) {
@@ -178,7 +178,7 @@ func TestReservationsSurviveACrashAtEveryCommit(t *testing.T) {
 					h.crash()
 					d := newHoldDiary()
 					if h.tryStart(crashAt(stage, n)) == nil {
-						_ = h.reserved(d) // the crash ends it early
+						_ = h.reserved(d) // the crash ends the scenario early
 						h.crash()
 					}
 					h.start(nil)
@@ -190,9 +190,9 @@ func TestReservationsSurviveACrashAtEveryCommit(t *testing.T) {
 	}
 }
 
-// Invariant 4 with everything at once: many claim, reserve, take from
-// reservations, extend, release and let expire, and at no instant is more sold
-// than there is. At the end the ledger is what machines and live holds take.
+// Invariant 4: many clients claim machines, reserve, claim from reservations, extend
+// and release them, and let them expire. No resource is ever oversold, and at the end
+// the ledger matches the machines and the holds that have not expired.
 func TestInvariant4WithReservations(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHost(t, nil)
@@ -247,7 +247,7 @@ func TestInvariant4WithReservations(t *testing.T) {
 	})
 }
 
-// keys are the reservations that the storm is about, a few at a time.
+// keys contains the reservations that the clients use, a few at a time.
 type keys struct {
 	mu  sync.Mutex
 	now [4]bourse.ReservationKey
@@ -265,7 +265,7 @@ func (k *keys) pick(rng *rand.Rand, fresh bool) bourse.ReservationKey {
 	return k.now[i]
 }
 
-// stormOnce does something, by chance. Refusals are answers.
+// stormOnce executes a random operation. A refusal is not an error.
 func (h *host) stormOnce(rng *rand.Rand, pool *keys) (err error) {
 	ctx := h.t.Context()
 	key := pool.pick(rng, rng.IntN(8) == 0)
@@ -298,7 +298,7 @@ func (h *host) stormOnce(rng *rand.Rand, pool *keys) (err error) {
 	return err
 }
 
-// destroyOne makes room again.
+// destroyOne destroys a random machine, to make room again.
 func (h *host) destroyOne(rng *rand.Rand) error {
 	all, err := h.machines.List(h.t.Context(), nil, func(m *bourse.Machine) bool { return m.State == bourse.StateStarted })
 	if err != nil || len(all) == 0 {
@@ -306,14 +306,14 @@ func (h *host) destroyOne(rng *rand.Rand) error {
 	}
 	_, err = h.machines.Destroy(h.t.Context(), all[rng.IntN(len(all))].ID, fabric.MachineAction{Force: true})
 	switch bourse.CodeOf(err) {
-	case bourse.CodeNotFound, bourse.CodeFailedPrecondition: // another was faster
+	case bourse.CodeNotFound, bourse.CodeFailedPrecondition: // another client was faster
 		return nil
 	default:
 		return err
 	}
 }
 
-// undersold fails when more is recorded as sold than there is.
+// undersold returns an error if a resource is oversold.
 func (h *host) undersold() error {
 	return h.store.View(func(tx *store.Tx) error {
 		committed, err := tx.Committed()

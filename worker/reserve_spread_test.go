@@ -8,7 +8,8 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// What a reservation is to hold is spread as machines are: what it holds here counts as machines.
+// For the spread of a reservation's holds, its existing holds on this worker count like
+// machines of the app.
 func TestHoldsAreSpread(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHost(t, nil)

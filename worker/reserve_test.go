@@ -16,7 +16,7 @@ import (
 	"github.com/bourse-dev/bourse/store"
 )
 
-// newHoldOrder makes the n-th order of a reservation, for 64 MiB.
+// newHoldOrder returns the n-th order of a reservation, for 64 MiB of memory.
 func newHoldOrder(t testing.TB, key bourse.ReservationKey, n int, ttl time.Duration, change ...func(*bourse.Order)) *bourse.Order {
 	t.Helper()
 	return newOrder(t, append([]func(*bourse.Order){func(o *bourse.Order) {
@@ -34,7 +34,7 @@ func (h *host) tryHold(order *bourse.Order) (*bourse.Fill, *bourse.Refusal) {
 	return fill, refusal
 }
 
-// hold reserves and fails the test unless that is held.
+// hold claims an order to hold capacity, and fails the test unless it is filled.
 func (h *host) hold(order *bourse.Order) bourse.Hold {
 	h.t.Helper()
 	fill, refusal := h.tryHold(order)
@@ -53,7 +53,7 @@ func (h *host) refuses(what string, order *bourse.Order, reason bourse.RefusalRe
 	}
 }
 
-// used tells how much memory is committed and held.
+// used returns how much memory machines and holds take.
 func (h *host) used() int64 {
 	h.t.Helper()
 	facts, err := h.Facts()
@@ -76,8 +76,8 @@ func fromHold(h bourse.Hold) func(*bourse.Order) {
 	return func(o *bourse.Order) { o.Reservation = h.Reservation.At([]bourse.WorkerTag{h.Tag}) }
 }
 
-// A machine that names the reservation takes what is held, and the rest from
-// what is free; others find only what is free.
+// A machine that names a reservation takes the reservation's capacity first, and the
+// rest from the free capacity. Other machines can only use free capacity.
 func TestMachinesTakeWhatIsHeld(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHost(t, nil)
@@ -99,7 +99,7 @@ func TestMachinesTakeWhatIsHeld(t *testing.T) {
 		if err != nil || q.Refusal != nil || !q.Held {
 			t.Fatalf("quote %+v, %v; want all of it held", q, err)
 		}
-		for _, a := range q.Accounts { // before the fill, without what the machine takes out of the hold
+		for _, a := range q.Accounts { // amounts before the fill, without what the machine takes out of the hold
 			if a.Resource == "memory" && a.Used != 2000 {
 				t.Errorf("quoted %+v, want 2000 used", a)
 			}
@@ -109,7 +109,7 @@ func TestMachinesTakeWhatIsHeld(t *testing.T) {
 		if got := h.used(); got != 3000 {
 			t.Errorf("used %d after a machine of 1000 was taken from it, want 3000", got)
 		}
-		order = newOrder(t, mem(2500), fromHold(hold)) // 2000 held, 500 free
+		order = newOrder(t, mem(2500), fromHold(hold)) // 2000 MiB are held and 500 are free
 		if q, err = h.quote(t.Context(), order); err != nil || q.Refusal != nil || q.Held {
 			t.Fatalf("quote %+v, %v; want a yes, not all of it held", q.Refusal, err)
 		}
@@ -122,7 +122,7 @@ func TestMachinesTakeWhatIsHeld(t *testing.T) {
 		if err != nil || len(left) != 1 || left[0].Left.Of("memory") != 0 || left[0].Takes.Of("memory") != 3000 {
 			t.Errorf("left %+v, %v; want nothing of 3000", left, err)
 		}
-		if _, err := h.cancel(t.Context(), m.Order); err != nil { // what a machine has taken does not go back into the hold
+		if _, err := h.cancel(t.Context(), m.Order); err != nil { // resources that a machine has taken out of a hold do not return to it
 			t.Fatal(err)
 		}
 		h.reaches(m.ID, bourse.StateDestroyed)
@@ -133,7 +133,7 @@ func TestMachinesTakeWhatIsHeld(t *testing.T) {
 	})
 }
 
-// A hold ends by the worker's clock, whether or not anybody looks.
+// A hold expires by the worker's clock, even if nothing deletes it.
 func TestHoldsExpire(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHost(t, nil)
@@ -141,7 +141,7 @@ func TestHoldsExpire(t *testing.T) {
 		key := bourse.NewReservationKey()
 		first := h.hold(newHoldOrder(t, key, 0, 10*time.Second))
 		time.Sleep(5 * time.Second)
-		second := h.hold(newHoldOrder(t, key, 1, 10*time.Second)) // and with it the first
+		second := h.hold(newHoldOrder(t, key, 1, 10*time.Second)) // this extends the first hold, too
 		if holds, err := h.holds.Of(t.Context(), key); err != nil || len(holds) != 2 || !holds[0].ExpiresAt.Equal(holds[1].ExpiresAt) || !second.ExpiresAt.Equal(holds[0].ExpiresAt) {
 			t.Errorf("holds %+v, %v; want both to end at %s", holds, err, second.ExpiresAt)
 		}
@@ -150,7 +150,7 @@ func TestHoldsExpire(t *testing.T) {
 			t.Errorf("a moment before its end %d are used, want 128", got)
 		}
 		time.Sleep(time.Nanosecond)
-		if got := h.used(); got != 0 { // without anybody having ended it yet
+		if got := h.used(); got != 0 { // although nothing has deleted the holds yet
 			t.Errorf("at its end %d are used, want 0", got)
 		}
 		synctest.Wait()
@@ -191,7 +191,7 @@ func TestHoldsAreExtended(t *testing.T) {
 		if got := h.used(); got != 128 {
 			t.Errorf("%d are used, want 128", got)
 		}
-		if _, err := h.holds.Extend(t.Context(), key, 2*time.Second); err != nil { // sooner than it would have
+		if _, err := h.holds.Extend(t.Context(), key, 2*time.Second); err != nil { // this shortens the hold's remaining time
 			t.Fatal(err)
 		}
 		time.Sleep(2 * time.Second)
@@ -207,7 +207,7 @@ func TestHoldsAreExtended(t *testing.T) {
 	})
 }
 
-// A repetition holds nothing more, and says what the first one said.
+// Repeating an order to hold capacity holds nothing more, and returns the same hold.
 func TestReserveIsIdempotent(t *testing.T) {
 	h := newHost(t, nil)
 	order := newHoldOrder(t, bourse.NewReservationKey(), 0, time.Minute, func(o *bourse.Order) { o.Named = true })
@@ -231,13 +231,14 @@ func TestReserveIsIdempotent(t *testing.T) {
 	h.verify()
 }
 
-// Invariant 7: a release that overtakes its reserve wins, of the whole
-// reservation or of one order; it is idempotent and ends no one else's.
+// Invariant 7: if a release of a reservation, or of one of its orders, arrives before
+// the order to hold capacity, the release wins. Releases are idempotent and do not
+// affect other reservations.
 func TestAReleaseThatOvertakesItsReserveWins(t *testing.T) {
 	h := newHost(t, nil)
 	other := h.hold(newHoldOrder(t, bourse.NewReservationKey(), 0, time.Minute))
 	m := h.place()
-	key := bourse.ReservationKey(m.Order) // named after somebody's order, by chance or by malice
+	key := bourse.ReservationKey(m.Order) // a reservation whose key is an existing order's id, by accident or on purpose
 	for range 2 {
 		if err := h.releaseHolds(t.Context(), key); err != nil {
 			t.Fatal(err)
@@ -274,7 +275,7 @@ func TestAReleaseThatOvertakesItsReserveWins(t *testing.T) {
 	h.verify()
 }
 
-// Tombstones of releases are forgotten as those of orders are.
+// Tombstones of releases are deleted after some time, like those of orders.
 func TestReleasesAreForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHost(t, nil)
@@ -312,8 +313,8 @@ func TestHoldsOutliveTheDaemon(t *testing.T) {
 	})
 }
 
-// A reservation is refused as a machine's order would be. What needs no
-// program is judged without one.
+// An order to hold capacity is refused for the same reasons as one for a machine. If it
+// names no program, the checks of the program are skipped.
 func TestReservationsAreRefusedAsOrders(t *testing.T) {
 	h := newHost(t, func(c *Config) { c.NoHost = true })
 	bare := func(o *bourse.Order) { o.Config.Image, o.Config.Init = "", bourse.Init{} }
@@ -346,8 +347,8 @@ func TestReservationsAreRefusedAsOrders(t *testing.T) {
 	}
 }
 
-// FuzzReserve: no body and no key make the worker fail by its own fault, or
-// hold what its ledger has not.
+// FuzzReserve checks that no request body and no key cause an internal error, or make
+// the worker hold more than its ledger contains.
 func FuzzReserve(f *testing.F) {
 	h := newHost(f, nil)
 	seed, err := codec.Marshal(bourse.Claim{Order: *newHoldOrder(f, bourse.NewReservationKey(), 0, time.Minute)})

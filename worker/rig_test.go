@@ -14,17 +14,17 @@ import (
 	"github.com/bourse-dev/bourse/worker/volumes/volumetest"
 )
 
-// rig is what a host has that runs images: it outlives daemons, as the machine
-// room does. A nil one is a host without.
+// rig contains the parts of a host that runs images. It outlives the host's daemons. A
+// nil rig stands for a host that cannot run images.
 type rig struct {
 	containers *drivertest.Memory
 	images     *memImages
 	network    *memNetwork
 	volumes    *volumetest.Host
 	mode       NetworkMode
-	pull       bool // it has no images, and pollers run its machines; see pull_test.go
+	pull       bool // the host cannot run images, and pollers run its machines; see pull_test.go
 
-	volume bourse.VolumeID // that the scenario's first machine mounts
+	volume bourse.VolumeID // the volume that the scenario's first machine mounts
 }
 
 const (
@@ -41,7 +41,7 @@ func newRig() *rig {
 	return r
 }
 
-// setup returns a daemon that has just started what the rig has.
+// setup configures a new daemon with the parts of the rig.
 func (r *rig) setup(c *Config) {
 	if r.pull {
 		c.Parts = Parts{Pull: roomy{r.containers.Driver()}}
@@ -53,7 +53,8 @@ func (r *rig) setup(c *Config) {
 	c.NetworkMode = r.mode
 }
 
-// newRigged makes a host that is down, with a rig if one is wanted.
+// newRigged returns a host whose daemon is not started, with the rig that with returns.
+// If with is nil, the host has no rig.
 func newRigged(t testing.TB, with func() *rig) *host {
 	t.Helper()
 	if with == nil {
@@ -65,7 +66,7 @@ func newRigged(t testing.TB, with func() *rig) *host {
 	return h
 }
 
-// newImageHost makes a host that runs images, and starts a worker on it.
+// newImageHost returns a host that can run images, with a started worker.
 func newImageHost(t testing.TB) *host {
 	t.Helper()
 	h := newRigged(t, newRig)
@@ -73,7 +74,7 @@ func newImageHost(t testing.TB) *host {
 	return h
 }
 
-// prepareRig makes the volume that the scenario's machines are about.
+// prepareRig creates the volume that the scenario's first machine mounts.
 func (h *host) prepareRig(ctx context.Context, d *diary) error {
 	if h.rig == nil || h.rig.pull {
 		return nil
@@ -95,8 +96,8 @@ func volumeOrder(o *bourse.Order) {
 	o.Volume = new(bourse.VolumeOrder{Name: "data", SizeGB: 1}.WithDefaults())
 }
 
-// dress makes an order of the scenario one for an image; the first one has all
-// that a machine can have.
+// dress changes an order of the scenario to one for an image. The first machine also
+// gets every attachment that a machine can have.
 func (r *rig) dress(o *bourse.Order) {
 	if r == nil || o.Volume != nil {
 		return
@@ -115,8 +116,8 @@ func (r *rig) dress(o *bourse.Order) {
 	r.volume = ""
 }
 
-// newImage makes a config one of another image, as far as there is one, and of
-// another program.
+// newImage changes a config to another image, if the rig has one, and to another
+// program.
 func (r *rig) newImage(c *bourse.Config) {
 	env("VERSION", "next")(c)
 	if c.ImageKind() == bourse.RegistryImage {
@@ -124,12 +125,12 @@ func (r *rig) newImage(c *bourse.Config) {
 	}
 }
 
-// image makes an order one for an image.
+// image gives an order's machine the named image.
 func image(name string) func(*bourse.Order) {
 	return func(o *bourse.Order) { o.Config.Image = name }
 }
 
-// tasks are what the host's process table shows, whatever runs it.
+// tasks returns the tasks that run on the host, from all drivers.
 func (h *host) tasks() []driver.TaskID {
 	out := h.mem.Running()
 	if h.rig != nil {
@@ -138,7 +139,7 @@ func (h *host) tasks() []driver.TaskID {
 	return out
 }
 
-// frozen are the tasks that are frozen.
+// frozen returns the frozen tasks on the host, from all drivers.
 func (h *host) frozen() []driver.TaskID {
 	out := h.mem.Frozen()
 	if h.rig != nil {
@@ -147,7 +148,7 @@ func (h *host) frozen() []driver.TaskID {
 	return out
 }
 
-// kept are the machines that a driver keeps anything of.
+// kept returns the machines of which a driver still keeps something.
 func (h *host) kept() []bourse.MachineID {
 	out := h.mem.Machines()
 	if h.rig != nil {
@@ -156,8 +157,8 @@ func (h *host) kept() []bourse.MachineID {
 	return out
 }
 
-// checkRig: beside what runs, the host has what the records of its settled
-// machines say, and nothing else.
+// checkRig checks that the host has exactly the attachments that the records of its
+// settled machines require.
 func (h *host) checkRig(all []bourse.Machine) {
 	h.t.Helper()
 	if h.rig == nil || h.rig.pull {
@@ -231,8 +232,8 @@ func stories(all []bourse.Machine) string {
 	return out.String()
 }
 
-// onlyAfterStart are hooks by which every call fails as fault says, and a start
-// all the same takes effect.
+// onlyAfterStart returns hooks with which every call fails with the error of fault. A
+// failing start nevertheless takes effect.
 func onlyAfterStart(fault func() error) drivertest.Hooks {
 	return drivertest.Hooks{
 		Before: func(_ context.Context, c drivertest.Call) error {

@@ -26,8 +26,9 @@ func byClock(m bourse.Machine) (out []time.Time) {
 	return out
 }
 
-// A stopped machine is started once a period; of the periods without a daemon one
-// start is left; one that runs, is suspended, or never ran is left alone.
+// A schedule starts a stopped machine once in each period. If the daemon was down for
+// several periods, the machine is started once. A machine that is running or suspended,
+// or that never ran, is not started.
 func TestSchedule(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHost(t, nil)
@@ -61,7 +62,7 @@ func TestSchedule(t *testing.T) {
 		h.must(h.update(ctx, m.ID, func(c *bourse.Config) { c.Schedule = "" }))
 		h.must(h.machines.Stop(ctx, runs.ID, fabric.MachineAction{}))
 		h.must(h.machines.Destroy(ctx, runs.ID, fabric.MachineAction{Force: true}))
-		time.Sleep(30 * time.Minute) // the record of what is destroyed is kept for an hour
+		time.Sleep(30 * time.Minute) // the record of a destroyed machine can be read for an hour
 		if now := h.get(runs.ID); now.Due != nil {
 			t.Errorf("a destroyed machine is due %+v", now.Due)
 		}
@@ -75,7 +76,8 @@ func TestSchedule(t *testing.T) {
 	})
 }
 
-// A lease keeps a machine from being started: its schedule waits for its end.
+// A schedule does not start a machine while someone holds its lease, but does so once
+// the lease ends.
 func TestScheduleWaitsForALease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHost(t, nil)
@@ -96,8 +98,8 @@ func TestScheduleWaitsForALease(t *testing.T) {
 	})
 }
 
-// The daemon dies before and after each commit of a few hours of a schedule: each
-// hour has one start.
+// The daemon dies before and after each commit during a few hours of a schedule. The
+// machine is still started exactly once in each hour.
 func TestScheduleCrashes(t *testing.T) {
 	day := func(h *host) (m bourse.Machine, err error) {
 		fill, _, err := h.claim(h.t.Context(), &bourse.Claim{Order: *newOrder(h.t, run("exit", "0"), scheduled())})

@@ -13,9 +13,9 @@ import (
 	"github.com/bourse-dev/bourse/internal/throttle"
 )
 
-// A worker that has as many claims in progress as it takes says so, with a code
-// that is no refusal and no doubt: nothing was done, and the order may be filled
-// elsewhere without cancelling it here.
+// A worker that has reached its limit of concurrent claims answers with a code that is
+// neither a refusal nor an unknown outcome. Nothing was done, so the order may be
+// filled on another worker without being canceled here.
 func TestClaimsBeyondTheLimit(t *testing.T) {
 	h := newHost(t, nil)
 	h.Worker.turns = throttle.NewTurns(throttle.TurnsConfig{AtOnce: 1, InProgress: 1})

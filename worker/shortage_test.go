@@ -15,8 +15,7 @@ import (
 	"github.com/bourse-dev/bourse/worker/volumes/volumetest"
 )
 
-// A refusal names every resource of which there is too little, and those that
-// the worker does not have at all.
+// A refusal names all resources that are short, and all that the worker does not have.
 func TestARefusalNamesEveryShortage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHost(t, nil)
@@ -48,8 +47,8 @@ func TestARefusalNamesEveryShortage(t *testing.T) {
 	})
 }
 
-// An order that the records refuse needs no transaction, so its claim does not wait for
-// the disk.
+// An order that is refused because of the records needs no transaction, so its claim
+// does not wait for the disk.
 func TestARefusalDoesNotWaitForTheDisk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		written := make(chan struct{})

@@ -16,17 +16,17 @@ import (
 	"github.com/bourse-dev/bourse/worker/watch"
 )
 
-// primary is a machine of another worker, for which a spare of this one stands by.
+// primary is a machine of another worker. This worker's standby can replace it.
 const primary = bourse.MachineID("0000ff00000001")
 
-// outlook is what a worker sees of the primary. It outlives daemons.
+// outlook is the worker's view of the primary. It outlives the daemons.
 type outlook struct {
 	moved chan struct{}
 
 	mu    sync.Mutex
-	state bourse.State // "": it is not in the view
+	state bourse.State // "" if the view does not contain the primary
 	host  watch.Host
-	blind bool // the view is not whole
+	blind bool // whether the view is incomplete
 }
 
 func newOutlook() *outlook {
@@ -73,13 +73,13 @@ func (o *outlook) Whole() bool {
 
 func (o *outlook) Moved() <-chan struct{} { return o.moved }
 
-// spare makes an order that of a spare.
+// spare makes an order's machine a standby for primary.
 func spare(o *bourse.Order) {
 	o.SkipLaunch = true
 	o.Config.Standbys = []bourse.MachineID{primary}
 }
 
-// standbyHost is a host with a spare whose primary runs.
+// standbyHost returns a host with a standby, whose primary is running.
 func standbyHost(t *testing.T, o *outlook) *host {
 	return newHostDown(t, func(c *Config) { c.Standby = o })
 }
@@ -152,7 +152,7 @@ func TestASpareWaitsForTheView(t *testing.T) {
 		defer h.crash()
 		m := h.place(spare)
 		o.setBlind(true)
-		o.set("", watch.HostLost) // the view's file is a new one
+		o.set("", watch.HostLost) // the view's file was replaced, so the primary is missing
 		time.Sleep(time.Hour)
 		if m = h.get(m.ID); m.State != bourse.StateStopped {
 			t.Errorf("%s while the view is not whole", m.State)
@@ -168,7 +168,8 @@ func TestASpareWaitsForTheView(t *testing.T) {
 	})
 }
 
-// A full host refuses its spare for now, and is asked again: it is never oversold.
+// If a host is full, its standby is not started, but the worker tries again later. The
+// host is never oversold.
 func TestASpareWaitsForRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := newOutlook()
@@ -191,9 +192,9 @@ func TestASpareWaitsForRoom(t *testing.T) {
 	})
 }
 
-// The daemon dies before and after each commit while its spare stands in and down.
-// Afterwards it is as if it had not: what runs has a record, the spare runs while the
-// primary is lost, and has stopped when that is back.
+// The daemon dies before and after each commit while its standby is promoted and
+// demoted. After a restart, every running task has a record, the standby runs while the
+// primary is lost, and it has stopped once the primary is back.
 func TestCrashesOfAStandby(t *testing.T) {
 	life := func(h *host, o *outlook) {
 		fill, _, err := h.claim(h.t.Context(), &bourse.Claim{Order: *newOrder(h.t, spare)})

@@ -19,8 +19,8 @@ import (
 	"github.com/bourse-dev/bourse/worker/machines"
 )
 
-// A suspended machine keeps its program, its boot and its place in the ledger, over
-// a bounce of the daemon too, and start lets the same program go on.
+// A suspended machine keeps its program, its boot and its resources, even if the daemon
+// restarts. Starting it resumes the same program.
 func TestSuspendAndResume(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHost(t, nil)
@@ -61,7 +61,7 @@ func TestSuspendAndResume(t *testing.T) {
 	})
 }
 
-// Stopped, a suspended machine's program ends without a further step; destroyed,
+// When a suspended machine is stopped, its program is killed. When it is destroyed,
 // nothing is left of it.
 func TestEndOfASuspendedMachine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -91,8 +91,8 @@ func TestEndOfASuspendedMachine(t *testing.T) {
 	})
 }
 
-// A host that restarts has lost what was suspended: the machine is stopped, its
-// policy starts nothing, and the event says why.
+// If the host restarts, suspended programs are lost. Their machines are stopped, their
+// policies do not restart them, and an event gives the reason.
 func TestSuspendedMachineIsLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHost(t, nil)
@@ -106,7 +106,7 @@ func TestSuspendedMachineIsLost(t *testing.T) {
 		if e := stopped.LastEvents[0]; e.Exit == nil || e.Exit.Error == "" || e.Exit.Restarting || e.From != bourse.StateSuspended {
 			t.Errorf("event %+v, want an end from suspended, with its cause", e)
 		}
-		time.Sleep(time.Hour) // virtual
+		time.Sleep(time.Hour) // virtual time
 		if now := h.get(m.ID); now.State != bourse.StateStopped {
 			t.Errorf("it is %s, want that nothing starts it", now.State)
 		}
@@ -114,8 +114,8 @@ func TestSuspendedMachineIsLost(t *testing.T) {
 	})
 }
 
-// A host that cannot freeze says so, and one that fails to leaves the machine
-// running.
+// If a host does not support freezing, the error says so. If freezing fails, the
+// machine keeps running.
 func TestMachineThatCannotBeSuspended(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHost(t, nil)
@@ -147,8 +147,8 @@ func TestMachineThatCannotBeSuspended(t *testing.T) {
 	})
 }
 
-// Whatever is asked of a machine at once, it ends in a state that lasts, and its
-// program is frozen exactly when that is suspended.
+// After many concurrent operations on a machine, it is in a settled state, and its
+// program is frozen if and only if the machine is suspended.
 func TestSuspendAmongOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHost(t, nil)
@@ -171,7 +171,7 @@ func TestSuspendAmongOthers(t *testing.T) {
 			}
 		}
 		all.Wait()
-		time.Sleep(10 * time.Minute) // virtual
+		time.Sleep(10 * time.Minute) // virtual time
 		now := h.get(m.ID)
 		if !now.State.Settled() || slices.Contains(h.frozen(), machines.TaskOf(&now)) != (now.State == bourse.StateSuspended) {
 			t.Errorf("it is %s, frozen are %v: %v", now.State, h.frozen(), story(now))

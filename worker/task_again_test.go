@@ -8,8 +8,8 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Invariant 7 of tasks: a repetition gets the first answer, also from the next
-// daemon, and the payload arrives once.
+// Invariant 7 for tasks: repeating a task's order returns the first answer, even from
+// the next daemon, and the payload arrives at the program only once.
 func TestInvariant7ATaskRunsOnce(t *testing.T) {
 	p := newProgram(t, nil)
 	h := newHost(t, nil)
@@ -26,20 +26,20 @@ func TestInvariant7ATaskRunsOnce(t *testing.T) {
 		if err != nil || q.FilledTask == nil || q.FilledTask.End != bourse.TaskAnswered || len(q.FilledTask.Answer) > 0 {
 			t.Errorf("quote of a repetition: %+v, %v", q, err)
 		}
-		if _, err := h.cancel(t.Context(), order.ID); err != nil { // too late: it stays as it was told
+		if _, err := h.cancel(t.Context(), order.ID); err != nil { // the cancellation comes too late and does not change the result
 			t.Error(err)
 		}
 		if n := p.Times(order.ID); n != 1 {
 			t.Errorf("the payload arrived %d times", n)
 		}
-		h.slots() // all that was told is durable
+		h.slots() // wait until the task's end is durable
 		h.crash()
 		h.start(nil)
 	}
 	h.verify()
 }
 
-// Sixteen claims of one order at once are one call.
+// Sixteen concurrent claims of one order make one call to the program.
 func TestClaimsOfOneTaskAreOneCall(t *testing.T) {
 	release := make(chan struct{})
 	p := newProgram(t, func(w http.ResponseWriter, _ *http.Request) {

@@ -45,7 +45,8 @@ func TestAWarmTaskIsAnswered(t *testing.T) {
 	h.verify()
 }
 
-// What a program may do instead of answering, and what its caller is told.
+// If a program does not answer properly, the caller gets a result that says what
+// happened.
 func TestProgramsThatDoNotAnswer(t *testing.T) {
 	hang := func(_ http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
@@ -97,14 +98,14 @@ func TestProgramsThatDoNotAnswer(t *testing.T) {
 			if n := h.slots(); n != 0 {
 				t.Errorf("%d slots are lost", n)
 			}
-			<-p.Left                                                 // the program sees the end of its request
-			h.result(t.Context(), call(t, "bad", 10, within(limit))) // the place is free again
+			<-p.Left                                                 // the program notices that its request has ended
+			h.result(t.Context(), call(t, "bad", 10, within(limit))) // the place on the machine is free again
 			h.verify()
 		})
 	}
 }
 
-// A machine's own limit counts where it is shorter.
+// If a machine's own time limit is shorter than the order's, it applies.
 func TestAMachinesLimitOfItsTask(t *testing.T) {
 	p := newProgram(t, func(_ http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
@@ -177,8 +178,8 @@ func TestRefusalsOfTasks(t *testing.T) {
 	}
 }
 
-// A task does not begin for an app that was deleted, or once another try of its order has
-// asked.
+// A task is refused if its app was deleted, or if another try of its order has asked
+// this worker since.
 func TestATaskIsRefusedAsOtherOrders(t *testing.T) {
 	for name, c := range map[string]struct {
 		prepare func(*host, *bourse.Order) error
@@ -211,7 +212,7 @@ func TestATaskIsRefusedAsOtherOrders(t *testing.T) {
 			if n, open := h.slots(), h.openTasks(); n != 0 || len(open) != 0 {
 				t.Errorf("%d slots, tasks %v are left", n, open)
 			}
-			if c.reason == bourse.RefusedOvertaken { // the quote of a try makes it the last one
+			if c.reason == bourse.RefusedOvertaken { // the quote would make this try the latest one
 				return
 			}
 			if q, err := h.quote(t.Context(), order.Asked()); err != nil || q.Refusal == nil || q.Refusal.Reason != c.reason {
@@ -230,7 +231,7 @@ func (h *host) stop2(id bourse.MachineID) (fabric.ActReply, error) {
 	return reply, err
 }
 
-// done returns an order of a task that has ended.
+// done returns the order of a task that has ended.
 func done(t *testing.T, h *host, _ *program) *bourse.Order {
 	t.Helper()
 	order := call(t, "many", 0)
@@ -238,8 +239,8 @@ func done(t *testing.T, h *host, _ *program) *bourse.Order {
 	return order
 }
 
-// The caller leaves, or the order is canceled: the program sees the end of its
-// request, and a repetition gets that end.
+// If the caller disconnects or the order is canceled, the program notices that its
+// request has ended, and repeating the order returns the canceled result.
 func TestATaskIsCutWithItsCaller(t *testing.T) {
 	for _, protocol := range taskProtocols {
 		t.Run(string(protocol), func(t *testing.T) { cutWithItsCaller(t, protocol) })
@@ -290,7 +291,7 @@ func cutWithItsCaller(t *testing.T, protocol bourse.TaskProtocol) {
 	}
 }
 
-// A cancellation that comes first wins.
+// If an order is canceled before its task begins, the task is refused.
 func TestACanceledTaskDoesNotBegin(t *testing.T) {
 	p := newProgram(t, nil)
 	h := newHost(t, nil)

@@ -13,7 +13,7 @@ import (
 	"github.com/bourse-dev/bourse/store"
 )
 
-// scriptedProgram does what the payload says.
+// scriptedProgram returns a program that does what the payload says.
 func scriptedProgram(t testing.TB, protocol bourse.TaskProtocol) *program {
 	return newProgramOf(t, protocol, func(w http.ResponseWriter, r *http.Request) {
 		switch body, _ := io.ReadAll(r.Body); string(body) {
@@ -27,10 +27,10 @@ func scriptedProgram(t testing.TB, protocol bourse.TaskProtocol) *program {
 	})
 }
 
-// tasksLife calls a warm machine in every way, until the daemon dies, and
-// writes down what callers were told.
+// tasksLife calls a warm machine in various ways until the daemon dies, and records in
+// told which results callers got.
 func (h *host) tasksLife(p *program, orders []*bourse.Order, told map[bourse.OrderID]string) error {
-	ctx, cancel := context.WithTimeout(h.t.Context(), 10*time.Second) // a caller's patience with a dead worker
+	ctx, cancel := context.WithTimeout(h.t.Context(), 10*time.Second) // a caller gives up on a dead worker after this time
 	defer cancel()
 	_, refusal, err := h.claim(ctx, &bourse.Claim{Order: *newOrder(h.t, p.Warmed("script", 2))})
 	if err != nil || refusal != nil {
@@ -63,17 +63,17 @@ func scriptedOrders(t testing.TB) []*bourse.Order {
 	}
 }
 
-// Invariants 4, 5 and 7 of tasks: the daemon dies before and after every single
-// commit of a life with tasks in it. After each death and restart: no slot is
-// lost, nothing is in progress, no payload has arrived twice, and who asks again
-// gets what was told first, or that the task was lost.
+// Invariants 4, 5 and 7 for tasks: the daemon dies before and after every commit of a
+// scenario with tasks. After each death and restart, no slot is lost, no task is in
+// progress, and no payload has arrived twice. Repeating an order returns its first
+// result, or that the task was lost.
 func TestADaemonDiesAtEveryCommitOfATask(t *testing.T) {
 	for _, protocol := range taskProtocols {
 		t.Run(string(protocol), func(t *testing.T) { dieInTasks(t, protocol) })
 	}
 }
 
-// taskProtocols are those that programs of warm machines may speak.
+// taskProtocols lists the protocols that programs of warm machines can use.
 var taskProtocols = []bourse.TaskProtocol{bourse.TaskHTTP, bourse.TaskFrames}
 
 func dieInTasks(t *testing.T, protocol bourse.TaskProtocol) {
@@ -101,7 +101,7 @@ func dieInTask(t *testing.T, protocol bourse.TaskProtocol, stage store.FaultStag
 	h := newHostDown(t, nil)
 	orders, told := scriptedOrders(t), map[bourse.OrderID]string{}
 	if h.tryStart(crashAt(stage, n)) == nil {
-		_ = h.tasksLife(p, orders, told) // the crash ends it early
+		_ = h.tasksLife(p, orders, told) // the crash ends the scenario early
 		h.crash()
 	}
 	before := map[bourse.OrderID]int{}

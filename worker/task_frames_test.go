@@ -16,7 +16,7 @@ import (
 	"github.com/bourse-dev/bourse/fabric"
 )
 
-// rawProgram is a program that does with each connection what the test says.
+// rawProgram returns a program that passes each connection to serve.
 func rawProgram(t *testing.T, serve func(net.Conn, *bufio.Reader)) *program {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -43,7 +43,7 @@ func rawProgram(t *testing.T, serve func(net.Conn, *bufio.Reader)) *program {
 	return &program{Protocol: bourse.TaskFrames, Listener: ln}
 }
 
-// readCall reads a call and returns its id, "" at the end.
+// readCall reads a call and returns its id, or "" at the end of the connection.
 func readCall(r *bufio.Reader) (id string) {
 	line, err := r.ReadString('\n')
 	var order string
@@ -92,7 +92,8 @@ func TestAWarmTaskIsAnsweredOverFrames(t *testing.T) {
 	h.verify()
 }
 
-// What a program may do instead of answering over frames.
+// If a program violates the frame protocol, the caller gets a result that says what
+// happened.
 func TestProgramsThatBreakTheirFrames(t *testing.T) {
 	say := func(text string) func(net.Conn, *bufio.Reader) {
 		return func(c net.Conn, r *bufio.Reader) {
@@ -131,7 +132,7 @@ func TestProgramsThatBreakTheirFrames(t *testing.T) {
 			if strings.HasPrefix(c.want, "timeout") {
 				limit = 50 * time.Millisecond
 			}
-			for range 2 { // the place is free again
+			for range 2 { // the second call checks that the place on the machine is free again
 				got := h.result(t.Context(), call(t, "bad", 10, within(limit), func(o *bourse.Order) { o.Task.Payload = make([]byte, bourse.MaxPayload) }))
 				if ended(got) != c.want || !strings.Contains(got.Error, c.text) {
 					t.Errorf("got %s: %s, want %s: … %s", ended(got), got.Error, c.want, c.text)
@@ -146,8 +147,8 @@ func TestProgramsThatBreakTheirFrames(t *testing.T) {
 	}
 }
 
-// Calls of one connection that breaks are broken; those of another machine are
-// not, and the next one gets a connection of its own.
+// If a connection breaks, only its own calls fail. Calls to another machine continue,
+// and the next call opens a new connection.
 func TestABrokenConnectionBreaksItsCallsOnly(t *testing.T) {
 	var mu sync.Mutex
 	first := true
@@ -205,8 +206,7 @@ func TestABrokenConnectionBreaksItsCallsOnly(t *testing.T) {
 	h.verify()
 }
 
-// The connection of a machine that stops is closed, and its next boot has
-// another one.
+// When a machine stops, its connection is closed. Its next boot gets a new one.
 func TestAMachineThatStopsIsLeft(t *testing.T) {
 	opened, closed := make(chan struct{}, 8), make(chan struct{}, 8)
 	p := rawProgram(t, func(c net.Conn, r *bufio.Reader) {

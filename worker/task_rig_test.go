@@ -18,7 +18,7 @@ var (
 	within       = taskstest.Within
 )
 
-// result claims an order for work and fails the test unless it is filled.
+// result claims a task's order, and fails the test unless the order is filled.
 func (h *host) result(ctx context.Context, o *bourse.Order) *bourse.TaskResult {
 	h.t.Helper()
 	fill, refusal, err := h.claim(ctx, &bourse.Claim{Order: *o})
@@ -28,7 +28,8 @@ func (h *host) result(ctx context.Context, o *bourse.Order) *bourse.TaskResult {
 	return fill.Task
 }
 
-// slots returns how many are committed, after all that is on its way.
+// slots returns the number of committed slots, once everything submitted to the store
+// is durable.
 func (h *host) slots() int64 {
 	h.t.Helper()
 	if err := h.store.Sync(h.t.Context()); err != nil {
@@ -45,7 +46,7 @@ func (h *host) slots() int64 {
 	return n
 }
 
-// openTasks returns the orders whose tasks are recorded as in progress.
+// openTasks returns the orders of tasks that are recorded as in progress.
 func (h *host) openTasks() []bourse.OrderID {
 	h.t.Helper()
 	var out []bourse.OrderID

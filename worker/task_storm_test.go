@@ -11,11 +11,11 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// A machine never has more payloads than it takes at once, however many call.
-// (Of a call that is cut the place is free when the connection is closed: its
-// program may notice a moment later.)
+// However many callers there are, a machine never has more payloads in progress than it
+// accepts. If a call is ended early, its place becomes free when the connection is
+// closed, although the program may notice that a moment later.
 func TestAMachineHasNoMorePayloadsThanItTakes(t *testing.T) {
-	const places, enough = 3, 20 // of answers
+	const places, enough = 3, 20 // enough is a number of answers
 	p := newProgram(t, func(w http.ResponseWriter, _ *http.Request) {
 		time.Sleep(time.Millisecond) // real time: so that calls overlap
 		_, _ = w.Write([]byte("done"))

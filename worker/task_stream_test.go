@@ -12,8 +12,8 @@ import (
 	"github.com/bourse-dev/bourse/fabric/direct"
 )
 
-// An answer streams from the program through the worker to who claims it: each
-// part is there before the program goes on.
+// An answer streams from the program through the worker to the caller. Each part
+// arrives before the program continues.
 func TestAnAnswerStreams(t *testing.T) {
 	next := make(chan struct{})
 	p := newProgram(t, func(w http.ResponseWriter, _ *http.Request) {

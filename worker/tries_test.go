@@ -7,8 +7,8 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Shows that a claim which arrives after a later try of its order has asked is
-// refused: that try was told that the order is not filled here.
+// A claim is refused if a later try of its order has asked this worker before. That try
+// was told that the order is not filled here.
 func TestAClaimIsOvertaken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHost(t, nil)

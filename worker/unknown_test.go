@@ -10,7 +10,7 @@ import (
 	"github.com/bourse-dev/bourse/driver"
 )
 
-// finder is a driver that says what the host has before it is recovered.
+// finder is a driver that reports which tasks the host has before it has recovered.
 type finder struct {
 	driver.Driver
 	found     []driver.TaskID
@@ -24,9 +24,9 @@ func (f *finder) Recover(ctx context.Context) ([]driver.Status, error) {
 	return f.Driver.Recover(ctx)
 }
 
-// An empty data directory, as of a disk that is not mounted, ended all machines
-// of the host at the next start. Now the start is refused, names them, and has
-// changed nothing; the same when the store is older than a machine or its boot.
+// If a host has machines that the store does not know, the worker refuses to start,
+// names them, and changes nothing. This happens if the data directory is empty because
+// its disk is not mounted, or if the store is older than a machine or one of its boots.
 func TestUnknownMachinesAreNotRemoved(t *testing.T) {
 	for name, c := range map[string]struct {
 		id   func(known bourse.MachineID) driver.TaskID
@@ -65,8 +65,8 @@ func TestUnknownMachinesAreNotRemoved(t *testing.T) {
 	}
 }
 
-// What only the driver's own list shows is not removed either, without
-// --forget-machines.
+// Unknown machines that only the driver's recovery finds are not removed either, unless
+// --forget-machines is set.
 func TestUnknownMachinesOfTheDriver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHost(t, nil)

@@ -8,9 +8,9 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// The host has a volume with a snapshot, and the store has never heard of
-// them: the start is refused, names the volume, and has removed neither. With
-// --forget-machines both go. The snapshot was removed before the refusal.
+// The host has a volume with a snapshot that the store does not know. The worker
+// refuses to start, names the volume, and removes neither. With --forget-machines it
+// removes both.
 func TestUnknownVolumesAreNotRemoved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, vols := newVolumeHost(t)
@@ -21,7 +21,7 @@ func TestUnknownVolumesAreNotRemoved(t *testing.T) {
 		}
 		h.crash()
 		setup := h.setup
-		h.dir = t.TempDir() // as of a disk that is not mounted
+		h.dir = t.TempDir() // as if the data directory's disk were not mounted
 		err := h.tryStart(nil)
 		if bourse.CodeOf(err) != bourse.CodeFailedPrecondition || !strings.Contains(err.Error(), string(v.ID)) ||
 			!strings.Contains(err.Error(), "--forget-machines") {

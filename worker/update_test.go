@@ -16,7 +16,7 @@ import (
 	"github.com/bourse-dev/bourse/fabric"
 )
 
-// update sends a machine its present config, changed.
+// update updates a machine to its current config with changes.
 func (h *host) update(ctx context.Context, id bourse.MachineID, change ...func(*bourse.Config)) (fabric.ActReply, error) {
 	req, err := h.updateOf(ctx, id, change...)
 	if err != nil {
@@ -91,7 +91,7 @@ func TestUpdateReplacesAVersion(t *testing.T) {
 	})
 }
 
-// What its program would not notice does not end it.
+// If the program would not notice an update, it keeps running.
 func TestUpdateThatNoProgramNotices(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHost(t, nil)
@@ -149,8 +149,8 @@ func TestUpdateOfAMachineThatDoesNotRun(t *testing.T) {
 	}
 }
 
-// A machine that waits for its schedule's next time waits on with its next version;
-// one whose next version has no schedule is started.
+// A machine that is waiting for its schedule's next time keeps waiting after an update.
+// If the next version has no schedule, it is started.
 func TestUpdateOfAScheduledMachine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHost(t, nil)
@@ -174,7 +174,7 @@ func TestUpdateOfAScheduledMachine(t *testing.T) {
 	})
 }
 
-// A new version that cannot start is the machine's all the same, and says so.
+// If a new version cannot start, the machine keeps it, and the error says so.
 func TestUpdateToWhatDoesNotStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHost(t, nil)
@@ -193,8 +193,8 @@ func TestUpdateToWhatDoesNotStart(t *testing.T) {
 	})
 }
 
-// Both versions never run at the same time, so a machine needs no more than the
-// larger of both: on a full host its image and its program can change.
+// Two versions of a machine never run at the same time, so an update needs only the
+// larger resources of both. Even on a full host, the image and program can be changed.
 func TestUpdateOnAFullHost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHost(t, nil)
@@ -214,8 +214,8 @@ func TestUpdateOnAFullHost(t *testing.T) {
 	})
 }
 
-// A machine that waits for its schedule takes no more with another version than with
-// the present one, so a full host has room for it.
+// Updating a machine that is waiting for its schedule takes no more resources, so it
+// works even on a full host.
 func TestUpdateOfAScheduledMachineOnAFullHost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHost(t, nil)
@@ -275,7 +275,7 @@ func TestUpdateRefused(t *testing.T) {
 	})
 }
 
-// A machine that keeps crashing can be given a better program at once.
+// An update of a machine that keeps crashing does not wait for its restart.
 func TestUpdateEndsTheWaitForARestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHost(t, nil)
@@ -296,7 +296,8 @@ func TestUpdateEndsTheWaitForARestart(t *testing.T) {
 	})
 }
 
-// A call that comes while a version ends is answered by its state, or obeyed.
+// While a version is being stopped, calls are either refused because of the machine's
+// state, or executed.
 func TestCallsDuringAnUpdate(t *testing.T) {
 	for name, c := range map[string]struct {
 		call func(*host, bourse.MachineID) error
@@ -340,7 +341,7 @@ func TestCallsDuringAnUpdate(t *testing.T) {
 	}
 }
 
-// The image of an update is there before the present version ends.
+// An update's image is pulled before the current version stops.
 func TestUpdateOfAnImage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newImageHost(t)
@@ -366,7 +367,7 @@ func TestUpdateOfAnImage(t *testing.T) {
 	})
 }
 
-// An image that is not to be had leaves a machine as it is.
+// If the image of an update cannot be pulled, the machine does not change.
 func TestUpdateWithoutItsImage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newImageHost(t)
@@ -387,8 +388,8 @@ func TestUpdateWithoutItsImage(t *testing.T) {
 	})
 }
 
-// Each version has the config that it was made with, and as many are kept as
-// there is room for.
+// Each version is recorded with its original config. A limited number of versions, of a
+// limited total size, is kept.
 func TestVersions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHost(t, nil)
@@ -410,7 +411,7 @@ func TestVersions(t *testing.T) {
 			h.must(h.update(t.Context(), m.ID, metadata("k", "v")))
 		}
 		list, err = h.state.Versions(t.Context(), m.ID)
-		if err != nil || len(list) != 3 { // the present one, and two that have 200 KiB
+		if err != nil || len(list) != 3 { // the current version, and two more that take 200 KiB
 			t.Errorf("%d large versions, %v", len(list), err)
 		}
 		h.must(h.machines.Destroy(t.Context(), m.ID, fabric.MachineAction{Force: true}))
@@ -421,7 +422,7 @@ func TestVersions(t *testing.T) {
 	})
 }
 
-// Metadata change no version: it is shown as it was made.
+// Changing metadata does not change the recorded version.
 func TestAVersionIsAsItWasSent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHost(t, nil)

@@ -15,8 +15,8 @@ import (
 	"github.com/bourse-dev/bourse/internal/loopback"
 )
 
-// listening has a program listen on a machine's port, as the machine's would; what
-// the machine runs in these tests does not.
+// listening starts an HTTP server on a machine's port. It stands in for the machine's
+// program, which does not listen in these tests.
 func listening(t *testing.T, port int) {
 	t.Helper()
 	ln, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
@@ -39,9 +39,9 @@ func (s *served) use(id bourse.MachineID, change func(*fabric.UseRequest)) (fabr
 	return fabric.MachineUse.Call(s.t.Context(), s.api, w1, req)
 }
 
-// TestUse: a machine of the host that is stopped is started by who wants to use it,
-// once, and reached at its $PORT, whatever its service calls it: directly by who is
-// on the host, through the tunnel by all others.
+// TestUse checks that a stopped machine on the host's network is started once, however
+// many clients request it, and is reached at its $PORT, whatever port its service
+// names. Clients on the same host connect directly, all others through the tunnel.
 func TestUse(t *testing.T) {
 	s := newServed(t)
 	m := s.place(func(o *bourse.Order) { o.Config.Services = []byte(`[{"internal_port":8080}]`) })

@@ -18,9 +18,9 @@ import (
 
 const poem = "the quick brown fox jumps over the lazy dog"
 
-// volumeDiary is what callers were told of volumes before a crash.
+// volumeDiary records what callers were told about volumes before a crash.
 type volumeDiary struct {
-	data      map[bourse.VolumeID]string // what is in them, once they are there
+	data      map[bourse.VolumeID]string // contents of the volumes that were created
 	sizes     map[bourse.VolumeID]int64
 	snapshots map[bourse.SnapshotID]bourse.VolumeID
 	destroyed map[bourse.VolumeID]bool
@@ -30,10 +30,10 @@ func newVolumeDiary() *volumeDiary {
 	return &volumeDiary{map[bourse.VolumeID]string{}, map[bourse.VolumeID]int64{}, map[bourse.SnapshotID]bourse.VolumeID{}, map[bourse.VolumeID]bool{}}
 }
 
-// volumeLife is a scenario that uses every operation on volumes. It ends at
-// the first error, as a caller does whose worker has died.
+// volumeLife runs a scenario that uses every operation on volumes. It stops at the
+// first error, like a caller whose worker has died.
 func (h *host) volumeLife(d *volumeDiary, vols *volumetest.Host) error {
-	ctx, cancel := context.WithTimeout(h.t.Context(), 10*time.Second) // a caller's patience with a dead worker
+	ctx, cancel := context.WithTimeout(h.t.Context(), 10*time.Second) // a caller gives up on a dead worker after this time
 	defer cancel()
 	place := func(change ...func(*bourse.VolumeOrder)) (bourse.Volume, error) {
 		fill, refusal, err := h.claim(ctx, &bourse.Claim{Order: *newVolumeOrder(h.t, change...)})
@@ -103,8 +103,8 @@ func (h *host) volumeLife(d *volumeDiary, vols *volumetest.Host) error {
 	return nil
 }
 
-// goes notes that a volume is to be destroyed; when the caller was not told so
-// it may or may not be.
+// goes records that a volume is being destroyed. If err is not nil, it is unknown
+// whether it was.
 func (d *volumeDiary) goes(id bourse.VolumeID, err error) error {
 	delete(d.data, id)
 	delete(d.sizes, id)
@@ -112,10 +112,10 @@ func (d *volumeDiary) goes(id bourse.VolumeID, err error) error {
 	return err
 }
 
-// Invariant 5 for volumes: the daemon dies before and after every single commit
-// of a scenario that uses every operation on volumes. After each death and
-// restart: the host has nothing without a record, what a caller was told is
-// so, no data is lost, and every record is finished.
+// Invariant 5 for volumes: the daemon dies before and after every commit of a scenario
+// that uses every operation on volumes. After each death and restart, the host contains
+// nothing without a record, everything that callers were told is still true, no data is
+// lost, and all operations are finished.
 func TestInvariant5VolumesIntentBeforeEffect(t *testing.T) {
 	var commits uint64
 	synctest.Test(t, func(t *testing.T) {
@@ -131,7 +131,7 @@ func TestInvariant5VolumesIntentBeforeEffect(t *testing.T) {
 	if commits < 20 {
 		t.Fatalf("the scenario makes %d commits only", commits)
 	}
-	for n := uint64(2); n <= commits; n++ { // the first one makes the store itself
+	for n := uint64(2); n <= commits; n++ { // the first commit creates the store
 		for _, stage := range []store.FaultStage{store.FaultBefore, store.FaultAfter} {
 			t.Run(fmt.Sprintf("commit=%d/stage=%d", n, stage), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
@@ -140,7 +140,7 @@ func TestInvariant5VolumesIntentBeforeEffect(t *testing.T) {
 					defer func() { h.crash() }()
 					d := newVolumeDiary()
 					if h.tryStart(crashAt(stage, n)) == nil {
-						_ = h.volumeLife(d, vols) // the crash ends it early
+						_ = h.volumeLife(d, vols) // the crash ends the scenario early
 						h.crash()
 					}
 					h.start(nil)
@@ -153,7 +153,7 @@ func TestInvariant5VolumesIntentBeforeEffect(t *testing.T) {
 
 func (h *host) checkVolumes(d *volumeDiary, vols *volumetest.Host) {
 	h.t.Helper()
-	time.Sleep(10 * time.Minute) // virtual: every backoff and run is over
+	time.Sleep(10 * time.Minute) // virtual time: by now, every backoff and run has ended
 	all, err := h.volumes.List(h.t.Context(), nil, func(*bourse.Volume) bool { return true })
 	if err != nil {
 		h.t.Fatal(err)

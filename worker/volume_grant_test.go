@@ -17,8 +17,8 @@ import (
 	"github.com/bourse-dev/bourse/worker/volumes/volumetest"
 )
 
-// certificateOf is the TLS state of a connection on which a server has proven
-// itself.
+// certificateOf returns the TLS state of a connection on which a server has
+// authenticated with a certificate.
 func certificateOf(t *testing.T, ca *admission.CA, id bourse.WorkerID, role bourse.Role) *tls.ConnectionState {
 	t.Helper()
 	pair, err := ca.Issue(admission.Identity{ID: id, Role: role}, nil, time.Now())
@@ -33,9 +33,9 @@ func certificateOf(t *testing.T, ca *admission.CA, id bourse.WorkerID, role bour
 	return &tls.ConnectionState{PeerCertificates: []*x509.Certificate{cert}}
 }
 
-// TestExportNeedsAGrant: what a volume or snapshot holds, keys included, is read
-// by the worker to which a broker had it granted, and by no other; a grant is good
-// for nothing else, ends, and outlives the daemon that made it.
+// TestExportNeedsAGrant checks that only a worker to which a broker has granted a
+// volume or snapshot can read it. A grant cannot be used for anything else. It expires,
+// and it remains valid when the daemon that issued it restarts.
 func TestExportNeedsAGrant(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		vols := volumetest.NewHost()
@@ -102,7 +102,7 @@ func TestExportNeedsAGrant(t *testing.T) {
 		if got := read(string(v.ID), good, w2); got != "" {
 			t.Errorf("after a restart of the source: code %q", got)
 		}
-		time.Sleep(24*time.Hour + time.Minute) // of the bubble
+		time.Sleep(24*time.Hour + time.Minute) // virtual time
 		if got := read(string(v.ID), good, w2); got != bourse.CodeForbidden {
 			t.Errorf("after a day: code %q", got)
 		}

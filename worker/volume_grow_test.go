@@ -9,14 +9,14 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// A volume that is as full as its machine's mount says grows by a step, and by no
-// more than the limit; what the worker has no room for is an event, once, and tried
-// again.
+// A volume that exceeds the threshold in its machine's mount grows by the configured
+// step, up to the limit. If the worker has no room, it adds one event to the machine
+// and tries again later.
 func TestAFullVolumeGrows(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, vols := newVolumeHost(t)
 		defer h.crash()
-		v := h.placeVolume() // 10 of 100 GB
+		v := h.placeVolume() // takes 10 of 100 GB
 		m := h.place(mounts(v.ID), func(o *bourse.Order) {
 			mount := &o.Config.Mounts[0]
 			mount.ExtendThresholdPercent, mount.AddSizeGB, mount.SizeGBLimit = 80, 20, 90

@@ -15,7 +15,7 @@ import (
 	"github.com/bourse-dev/bourse/worker/volumes/volumetest"
 )
 
-// Sixteen machines ask for one volume at once: exactly one gets it.
+// If sixteen machines claim one volume at the same time, exactly one gets it.
 func TestAVolumeHasOneMachine(t *testing.T) {
 	h, vols := newVolumeHost(t)
 	v := h.placeVolume()
@@ -52,12 +52,12 @@ func TestAVolumeHasOneMachine(t *testing.T) {
 		t.Errorf("refused with %q, want the machine named", got)
 	}
 	h.must(h.machines.Destroy(t.Context(), holder, fabric.MachineAction{Force: true}))
-	h.place(mounts(v.ID)) // it is free again
+	h.place(mounts(v.ID)) // the volume is free again
 	h.verify()
 }
 
-// Invariant 4 of volumes: at every instant the disk's ledger holds, whatever is
-// created, grown, kept and destroyed at once.
+// Invariant 4 for volumes: the disk is never oversold, even if volumes are created,
+// extended, snapshotted and destroyed at the same time.
 func TestInvariant4DiskNeverOversold(t *testing.T) {
 	vols := volumetest.NewHost()
 	h := newHost(t, func(c *Config) { withVolumes(vols)(c); c.Capacity.Disk = 12 << 10 })
@@ -123,8 +123,8 @@ func TestInvariant4DiskNeverOversold(t *testing.T) {
 	}
 }
 
-// Invariant 7 for volumes: claims and cancellations of one order, in any number
-// and order, leave at most one volume, and none once canceled.
+// Invariant 7 for volumes: any number of claims and cancellations of one order, in any
+// sequence, leave at most one volume, and none once the order is canceled.
 func TestInvariant7OneVolumeForAnOrder(t *testing.T) {
 	for seed := range uint64(20) {
 		synctest.Test(t, func(t *testing.T) {
@@ -152,7 +152,7 @@ func TestInvariant7OneVolumeForAnOrder(t *testing.T) {
 				})
 			}
 			group.Wait()
-			if canceled { // one more, too late
+			if canceled { // a claim after the cancellation
 				if _, r, err := h.claim(t.Context(), &bourse.Claim{Order: *order}); err != nil || r == nil || r.Reason != bourse.RefusedCanceled {
 					t.Errorf("seed %d: claim after the cancellation: %+v, %v", seed, r, err)
 				}
@@ -198,8 +198,8 @@ func TestARepeatedClaimGivesTheSameVolume(t *testing.T) {
 	})
 }
 
-// The daemon stops while it tries again to create a claimed volume. Its successor
-// creates the volume, so the claim's outcome is unknown, and not a refusal.
+// The daemon stops while it retries to create a claimed volume. The next daemon creates
+// the volume, so the claim must end with an unknown outcome rather than a refusal.
 func TestADaemonStopsDuringTheClaimOfAVolume(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		vols := volumetest.NewHost()

@@ -15,7 +15,8 @@ import (
 	"github.com/bourse-dev/bourse/worker/volumes/volumetest"
 )
 
-// openVolumes opens a real store of volumes, or skips where the host has none.
+// openVolumes opens a real volume store, or skips the test if the host does not support
+// volumes.
 func openVolumes(t *testing.T) (*volume.Store, string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -29,9 +30,9 @@ func openVolumes(t *testing.T) (*volume.Store, string) {
 	return vols, dir
 }
 
-// Two workers with real file systems: what a machine has written is in the
-// fork that another worker has of its volume, which was in use, and in the
-// volume that is restored from a snapshot. At the end nothing is left.
+// Two workers use real file systems. A fork of a volume in use, made on another worker,
+// contains what the machine has written, and so does a volume restored from a snapshot.
+// At the end nothing is left.
 func TestVolumesOnARealHost(t *testing.T) {
 	hosts := map[bourse.WorkerTag]*host{}
 	peers := &volumetest.Peers{Find: func(tag bourse.WorkerTag) *volumes.Volumes {
@@ -74,7 +75,7 @@ func TestVolumesOnARealHost(t *testing.T) {
 	if err := os.WriteFile(path(farDir, src.ID), []byte(loud), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	far.crash() // a bounce: it stays mounted
+	far.crash() // the volume stays mounted while the daemon restarts
 	far.start(nil)
 	hosts[2] = far
 

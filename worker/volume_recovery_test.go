@@ -12,7 +12,8 @@ import (
 	"github.com/bourse-dev/bourse/worker/volumes"
 )
 
-// A volume whose run an operator has skipped is finished after a restart.
+// An unfinished operation on a volume is finished after a restart, even if an operator
+// has skipped its run.
 func TestRecoveryFinishesVolumes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, vols := newVolumeHost(t)

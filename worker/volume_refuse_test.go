@@ -69,12 +69,12 @@ func TestAWorkerWithoutVolumesRefusesThem(t *testing.T) {
 	}
 }
 
-// A machine whose volume is lost, or belongs to another machine now, is not updated, and
-// takes the volume from nobody.
+// If a machine's volume is lost, or belongs to another machine by now, the machine
+// cannot be updated, and the other machine keeps the volume.
 func TestAnUpdateWithoutItsVolume(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(tx *store.Tx, v *bourse.Volume, other bourse.MachineID) error
-		want   bool // the update succeeds
+		want   bool // whether the update succeeds
 	}{
 		"lost": {func(tx *store.Tx, v *bourse.Volume, _ bourse.MachineID) error {
 			for _, v.State = range []bourse.VolumeState{bourse.VolumeDestroying, bourse.VolumeDestroyed} {

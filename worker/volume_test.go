@@ -15,12 +15,12 @@ import (
 	"github.com/bourse-dev/bourse/worker/volumes/volumetest"
 )
 
-// withVolumes returns a worker volumes in memory, and 100 GB for them.
+// withVolumes gives a worker the in-memory volumes vols and 100 GB of disk.
 func withVolumes(vols *volumetest.Host) func(*Config) {
 	return func(c *Config) { c.Volumes, c.Capacity.Disk = vols, 100<<10 }
 }
 
-// newVolumeHost makes a host with volumes in memory and starts a worker on it.
+// newVolumeHost returns a host with in-memory volumes and a started worker.
 func newVolumeHost(t testing.TB) (*host, *volumetest.Host) {
 	t.Helper()
 	vols := volumetest.NewHost()
@@ -56,7 +56,7 @@ func (h *host) placeVolume(change ...func(*bourse.VolumeOrder)) bourse.Volume {
 	return *fill.Volume
 }
 
-// mounts is an order's machine that mounts a volume.
+// mounts makes an order's machine mount a volume.
 func mounts(id bourse.VolumeID) func(*bourse.Order) {
 	return func(o *bourse.Order) { o.Config.Mounts = []bourse.Mount{{Volume: id, Path: "/data"}} }
 }
@@ -82,7 +82,7 @@ func (h *host) volumeReaches(id bourse.VolumeID, want bourse.VolumeState) bourse
 	return v
 }
 
-// usedDisk returns what is taken of the worker's disk.
+// usedDisk returns the committed part of the worker's disk.
 func (h *host) usedDisk() bourse.MiB {
 	h.t.Helper()
 	if err := h.store.Sync(h.t.Context()); err != nil {
@@ -95,8 +95,8 @@ func (h *host) usedDisk() bourse.MiB {
 	return bourse.MiB(h.host.Ledger.Totals.Of(bourse.ResourceDisk) - free.Of(bourse.ResourceDisk))
 }
 
-// A volume's life: ordered, mounted by a machine, grown while it runs, kept in
-// a snapshot, and it outlives the machine. The ledger follows.
+// A volume is created, mounted by a machine, extended while it is in use, snapshotted,
+// and outlives the machine. The ledger always contains its disk.
 func TestLifeOfAVolume(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, vols := newVolumeHost(t)
@@ -127,7 +127,7 @@ func TestLifeOfAVolume(t *testing.T) {
 		if got := h.get(m.ID).Config.Mounts[0].SizeGB; got != 20 {
 			t.Errorf("the machine's mount has %d GB, want 20", got)
 		}
-		vols.Write(v.ID, strings.Repeat("x", 1024)) // 4 MiB
+		vols.Write(v.ID, strings.Repeat("x", 1024)) // uses 4 MiB of disk
 		s, err := h.volumes.Snapshot(ctx, v.ID)
 		if err != nil || s.State != bourse.SnapshotCreated || s.Bytes != 4<<20 || s.SizeGB != 20 || s.RetentionDays != bourse.DefaultRetentionDays || s.Digest == "" {
 			t.Errorf("snapshot %+v, %v; want one of 4 MiB", s, err)
@@ -158,7 +158,7 @@ func TestLifeOfAVolume(t *testing.T) {
 	})
 }
 
-// The view has what the store has, also after it was lost.
+// The view contains the store's volumes, even after the view was lost.
 func TestTheViewHearsOfVolumes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		view, vols := newMemView(), volumetest.NewHost()

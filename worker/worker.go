@@ -37,8 +37,8 @@ type Worker struct {
 	state     *state.State
 	store     *store.Store
 	engine    *fsm.Engine
-	host      *admit.Host     // for decisions about orders
-	turns     *throttle.Turns // of claims
+	host      *admit.Host     // decides about orders
+	turns     *throttle.Turns // limits concurrent claims
 	load      loadGauge
 	volumes   *volumes.Volumes
 	machines  *machines.Machines
@@ -51,15 +51,16 @@ type Worker struct {
 	idle      *watch.Idle
 	awake     *watch.Awake // nil if programs cannot keep their machines awake
 
-	ready     atomic.Bool        // set once recovered
-	up        chan struct{}      // closed when first ready
-	publisher *publish.Publisher // nil without a view
-	standby   *watch.Standbys    // nil without a view
+	ready     atomic.Bool        // set while the worker serves calls
+	up        chan struct{}      // closed when the worker has recovered
+	publisher *publish.Publisher // nil if there is no view
+	standby   *watch.Standbys    // nil if Config.Standby is nil
 }
 
-// Open opens the worker's store and checks its identity. It starts nothing. Errors:
-// already_exists if another daemon uses the directory, failed_precondition if the store
-// is of another version or another worker, invalid for an invalid configuration.
+// Open opens the worker's store and checks the worker's identity. The worker does
+// nothing until Run is called. Errors: already_exists if another daemon uses the
+// directory, failed_precondition if the store has another version or belongs to another
+// worker, invalid if the configuration is invalid.
 func Open(cfg Config) (*Worker, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {
@@ -109,7 +110,8 @@ func Open(cfg Config) (*Worker, error) {
 	return w, nil
 }
 
-// identify returns the worker's identity, and records it at the first start.
+// identify returns the worker's identity. At the first start, it chooses and records
+// it.
 func (w *Worker) identify() (store.Identity, error) {
 	var id store.Identity
 	err := w.store.Update(context.Background(), func(tx *store.Tx) error {
@@ -130,8 +132,8 @@ func (w *Worker) identify() (store.Identity, error) {
 	return id, err
 }
 
-// Known returns the identity of the worker in a data directory. ok is false before its
-// first start. Errors are those of Open.
+// Known returns the identity of the worker that uses a data directory. ok is false if
+// no worker has been started there yet. Errors are those of Open.
 func Known(dir string, log *slog.Logger) (id store.Identity, ok bool, err error) {
 	if _, err := os.Stat(filepath.Join(dir, store.FileName)); errors.Is(err, fs.ErrNotExist) {
 		return id, false, nil
@@ -167,7 +169,8 @@ func (w *Worker) sameIdentity(known store.Identity) error {
 // Identity returns the worker's id, tag and region.
 func (w *Worker) Identity() store.Identity { return w.self }
 
-// Names returns the source of answers to DNS queries for the worker's machines.
+// Names returns the records from which DNS queries for the worker's machines are
+// answered.
 func (w *Worker) Names() Names { return Names{State: w.state} }
 
 // Recovered returns a channel that is closed once the worker has recovered and answers
@@ -180,8 +183,8 @@ func (w *Worker) Close() error {
 	return w.store.Close()
 }
 
-// Run recovers what an earlier daemon left, then works until ctx ends. Machines
-// continue to run afterwards. It must be called once.
+// Run recovers the state that an earlier daemon left, and then works until ctx ends.
+// Machines continue to run after Run has returned. Run must be called once.
 func (w *Worker) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	w.state.Begin(ctx)
@@ -220,8 +223,9 @@ func (w *Worker) Run(ctx context.Context) error {
 	return err
 }
 
-// recover reconciles the host with the store after a start: machines, then tasks, then
-// volumes. The engine resumes unfinished runs afterwards. It restarts no machine.
+// recover reconciles the host with the store after a start: first machines, then tasks,
+// then volumes. Unfinished runs are resumed afterwards. recover does not restart any
+// machine.
 func (w *Worker) recover(ctx context.Context) error {
 	begin := time.Now()
 	found, err := w.machines.Recover(ctx)
@@ -246,7 +250,7 @@ func (w *Worker) recover(ctx context.Context) error {
 
 const (
 	pruneEvery = time.Minute
-	// leaveTimeout limits the time in which DestroyAll publishes its work.
+	// leaveTimeout limits how long DestroyAll waits until its changes are published.
 	leaveTimeout = time.Second
 )
 
@@ -266,8 +270,8 @@ func (w *Worker) pruneStore(ctx context.Context) error {
 	}
 }
 
-// DestroyAll destroys all machines and volumes, and returns once they are gone, also
-// from the view, or ctx ends.
+// DestroyAll destroys all machines and volumes. It returns once they are gone, and no
+// longer in the view, or when ctx ends.
 func (w *Worker) DestroyAll(ctx context.Context) error {
 	all, err := w.machines.List(ctx, nil, func(m *bourse.Machine) bool { return m.State != bourse.StateDestroyed })
 	if err != nil {
@@ -297,8 +301,8 @@ func (w *Worker) DestroyAll(ctx context.Context) error {
 	return nil
 }
 
-// Leave publishes that the worker accepts no more orders, and returns once the view
-// contains that, or with the error of ctx. It is called during Run.
+// Leave publishes that the worker accepts no more orders. It returns once the view
+// contains that, or with the error of ctx. Run must be running.
 func (w *Worker) Leave(ctx context.Context) error {
 	if w.publisher == nil {
 		return nil

@@ -20,33 +20,33 @@ import (
 	"github.com/bourse-dev/bourse/store"
 )
 
-// TestMain gives the tests one processor. Before Go 1.27, timers that two threads
-// run at once in one synctest bubble share the race detector's state for a
-// goroutine, and the process crashes in its C code (golang/go#78156). Daemons
-// have many tickers, so it happened about once in twenty runs.
+// TestMain limits the tests to one processor. Before Go 1.27, timers that two threads
+// run at once in one synctest bubble share the race detector's state for a goroutine,
+// and the process crashes in its C code (golang/go#78156). Daemons have many tickers,
+// so this happened about once in twenty runs.
 func TestMain(m *testing.M) {
 	runtime.GOMAXPROCS(1)
 	goleak.VerifyTestMain(m)
 }
 
-// byAddress lets cmp look at a machine's address.
+// byAddress allows cmp to compare machines' addresses.
 var byAddress = cmpopts.EquateComparable(netip.Addr{})
 
-// host is a machine room: a directory and a memory host that outlive the
-// daemons started on them.
+// host is a host for tests: a directory and an in-memory driver that outlive the
+// daemons started on the host.
 type host struct {
 	t     testing.TB
 	dir   string
 	mem   *drivertest.Memory
 	setup func(*Config)
-	rig   *rig // nil: programs of the host only
+	rig   *rig // nil if the host cannot run images
 
 	*Worker
 	stop func()
 	done chan error
 }
 
-// newHost makes a host and starts a worker on it.
+// newHost returns a host with a started worker.
 func newHost(t testing.TB, setup func(*Config)) *host {
 	t.Helper()
 	h := newHostDown(t, setup)
@@ -61,9 +61,9 @@ func newHostDown(t testing.TB, setup func(*Config)) *host {
 	return h
 }
 
-// hostDir makes a host's directory, in memory where the system offers that: a
-// daemon's death loses nothing of a file, so no test has to wait for a disk.
-// Benchmarks do.
+// hostDir creates a host's directory, in memory if the system supports that. The death
+// of a daemon does not lose any file, so tests need not wait for a disk. Benchmarks use
+// the disk.
 func hostDir(t testing.TB) string {
 	t.Helper()
 	const memory = "/dev/shm"
@@ -115,19 +115,19 @@ func (h *host) tryStart(fault func(store.FaultStage, uint64) error) error {
 	}
 }
 
-// crash ends the daemon without a word to anyone; what the driver runs goes
-// on. The next daemon is cut off from nothing: its driver is new.
+// crash stops the daemon without any notification. The driver's programs continue to
+// run, and the next daemon gets a new driver.
 func (h *host) crash() {
 	if h.Worker == nil {
 		return
 	}
 	h.stop()
 	<-h.done
-	_ = h.Close() // a faulty store may complain
+	_ = h.Close() // closing a faulty store may return an error
 	h.Worker = nil
 }
 
-// run is an order's command for the memory host.
+// run sets the words that the in-memory driver executes as an order's program.
 func run(words ...string) func(*bourse.Order) {
 	return func(o *bourse.Order) { o.Config.Init.Exec = words }
 }
@@ -183,7 +183,7 @@ func (h *host) get(id bourse.MachineID) bourse.Machine {
 	return m
 }
 
-// must fails the test when a verb did.
+// must fails the test if the call returned an error.
 func (h *host) must(reply fabric.ActReply, err error) bourse.Machine {
 	h.t.Helper()
 	if err != nil {
@@ -192,7 +192,7 @@ func (h *host) must(reply fabric.ActReply, err error) bourse.Machine {
 	return reply.Machine
 }
 
-// verify checks what must hold of a store at any time.
+// verify checks the properties that a store must have at any time.
 func (h *host) verify() {
 	h.t.Helper()
 	err := h.store.View(func(tx *store.Tx) error {
@@ -212,7 +212,7 @@ func (h *host) verify() {
 	}
 }
 
-// story tells a machine's events as "type/state", oldest first.
+// story returns a machine's events as "type/state", oldest first.
 func story(m bourse.Machine) []string {
 	out := []string{}
 	for _, e := range slices.Backward(m.LastEvents) {

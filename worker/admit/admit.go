@@ -3,16 +3,16 @@
 //
 // [Host.Decide] decides about all orders except those for warm tasks, as a function of
 // the order, one state of the store, and the host's ports and pollers. A quote contains
-// the decision. A claim makes most of it in a read, see [Host.Precheck], and then all of
-// it in the transaction that takes the resources. Capacity is therefore never oversold
-// (invariant 4), and a refusal names the worker, the resources, and how much was wanted
-// and free (invariant 10). Package tasks makes the decision about a warm task, which
-// depends on the places of warm machines, from the same parts: [Host.UnsupportedTask],
-// [Past], [Host.Barred] and [Host.Fits].
+// the decision. A claim first checks most of it in a read (see [Host.Precheck]), then
+// decides again in the transaction that takes the resources. Capacity is therefore
+// never oversold (invariant 4), and a refusal names the worker, the resources, and the
+// wanted and free amounts (invariant 10). A warm task also needs a free slot on a warm
+// machine, so package tasks decides about it, with the same functions:
+// [Host.UnsupportedTask], [Past], [Host.Barred] and [Host.Fits].
 //
 // A decision writes nothing. Apart from the store, it asks only those parts of the host
-// that answer within microseconds. [Holds] are the exception: an order to hold capacity
-// needs nothing but records, so this package also fills it.
+// that answer within microseconds. [Holds] is the exception: an order to hold capacity
+// only needs records, so this package also fills it.
 package admit
 
 import (
@@ -26,48 +26,49 @@ import (
 	"github.com/bourse-dev/bourse/store"
 )
 
-// Host describes a worker to the decisions about its orders. All fields except Labels
-// and Tries are fixed once the worker is open.
+// Host contains everything about a worker that decisions about its orders depend on.
+// All fields except Labels and Tries are fixed once the worker is open.
 type Host struct {
 	Worker bourse.WorkerID
 	Tag    bourse.WorkerTag
 	Region bourse.Region
 
 	Ledger  Ledger
-	Ports   PortRange           // of $PORT
-	Devices map[string][]string // names of the devices by kind of GPU; kinds without names are only counted
-	Drivers []string            // kinds of images that run here
+	Ports   PortRange           // ports that machines may get as $PORT
+	Devices map[string][]string // device names by kind of GPU; kinds whose devices have no names are missing
+	Drivers []string            // kinds of images that this worker can run
 	Labels  atomic.Pointer[Labels]
 	Tries   Tries
-	Load    func() float64 // of the host; see [bourse.Quote]
-	Short   func() error   // why the store accepts nothing new, nil if it does; see [store.Store.Short]
+	Load    func() float64 // returns the host's load, as in [bourse.Quote]
+	Short   func() error   // returns why the store accepts nothing new, or nil if it does; see [store.Store.Short]
 
 	Private      map[bourse.ImageKind]bool            // kinds of images whose machines have private networks
-	NoNetwork    error                                // why machines with images cannot have their networks; nil if they can, or need none
-	Images       Images                               // nil if the worker has none
-	ImageBudget  bourse.MiB                           // for all images together
-	Containers   func() error                         // why the driver of images runs nothing now, nil if it does
-	Scratch      bool                                 // root file systems can be limited
-	VolumeLabels map[string]string                    // nil if the worker has no volumes
-	Peers        bool                                 // other workers' volumes can be read
-	Pollers      func(*bourse.Config) *bourse.Refusal // why no poller would claim such a machine now; nil if the worker has no pollers
+	NoNetwork    error                                // why machines with images cannot have private networks, or nil
+	Images       Images                               // nil if the worker cannot run images
+	ImageBudget  bourse.MiB                           // disk space for all images together
+	Containers   func() error                         // returns why the container driver cannot run anything now, or nil if it can
+	Scratch      bool                                 // whether root file systems can be limited
+	VolumeLabels map[string]string                    // nil if the worker does not support volumes
+	Peers        bool                                 // whether the worker can read other workers' volumes
+	Pollers      func(*bourse.Config) *bourse.Refusal // why no poller would claim such a machine now, or nil; may be unset
 }
 
-// Images reports what is known of images without asking a registry.
+// Images reports what the worker knows about images without asking a registry.
 type Images interface {
-	// Missing returns how many bytes would have to be pulled before an organization
-	// could run an image. known is false if the image was never shown to it.
+	// Missing returns how many bytes the worker would have to pull before the organization
+	// could run the image. known is false if the worker has not resolved the image for
+	// that organization.
 	Missing(org, name string) (bytes int64, known bool)
 }
 
-// Labels holds a worker's labels. Those that a machine may rely on differ by the
-// driver that runs it.
+// Labels holds a worker's labels. A machine's driver determines which of them the
+// machine may require.
 type Labels struct {
 	Of  map[bourse.ImageKind]map[string]string
-	All map[string]string // as published; those of host images where they differ
+	All map[string]string // labels that the worker publishes; where the drivers' labels differ, those for host images
 }
 
-// Labels of a host's features.
+// Labels that describe a host's features.
 const (
 	LabelVolume    = "volume"
 	LabelDiskLimit = "limit.disk" // how a root file system's limit is enforced
@@ -75,8 +76,8 @@ const (
 	labelRuntime = "runtime."
 )
 
-// Quote answers an order with a decision that holds nothing. It must not be a warm
-// task's order, see [Host.NewQuote].
+// Quote returns a worker's answer to an order, without reserving anything. The order
+// must not be for a warm task; see [Host.NewQuote].
 func (h *Host) Quote(ctx context.Context, s *store.Store, order *bourse.Order) (bourse.Quote, error) {
 	q, err := h.NewQuote(ctx, s, order)
 	if err != nil {
@@ -104,7 +105,7 @@ func (h *Host) Quote(ctx context.Context, s *store.Store, order *bourse.Order) (
 	return q, err
 }
 
-// showFill adds what fills an order already to a quote.
+// showFill adds to a quote what already fills the order.
 func showFill(q *bourse.Quote, f *bourse.Fill) {
 	switch f.Kind() {
 	case bourse.KindMachine:
@@ -120,9 +121,9 @@ func showFill(q *bourse.Quote, f *bourse.Fill) {
 	}
 }
 
-// appMachines counts the machines from which an order's machine is kept apart: those of
-// its app and, for an order to hold capacity, those that its reservation still holds
-// capacity for.
+// appMachines counts the machines that an order's machine should be spread apart from:
+// its app's machines and, if the order holds capacity, its reservation's other holds
+// for that app.
 func appMachines(tx *store.Tx, order *bourse.Order, now time.Time) (int, error) {
 	n := tx.CountMachines(order.App)
 	if order.Hold == nil {
@@ -135,9 +136,9 @@ func appMachines(tx *store.Tx, order *bourse.Order, now time.Time) (int, error) 
 	return n, err
 }
 
-// NewQuote returns a quote without an answer. An order that may be a repetition may
-// have been filled a moment ago, so NewQuote waits for everything that was submitted
-// to the store.
+// NewQuote returns a quote that only describes the worker. If the order may be a
+// repetition, it may have been filled a moment ago, so NewQuote waits until everything
+// submitted to the store is durable.
 func (h *Host) NewQuote(ctx context.Context, s *store.Store, order *bourse.Order) (bourse.Quote, error) {
 	h.Tries.Asked(order)
 	q := bourse.Quote{Worker: h.Worker, Region: h.Region, Load: h.Load()}
@@ -147,9 +148,9 @@ func (h *Host) NewQuote(ctx context.Context, s *store.Store, order *bourse.Order
 	return q, nil
 }
 
-// Fits returns why nothing new that takes so much can begin here, nil if it can: the
-// ledger's refusal, or that the store reserves its remaining space for the ends of
-// what exists.
+// Fits returns why the amounts in takes cannot be taken, or nil if they can. Either the
+// ledger refuses them, or the store has so little space that it only records the ends
+// of existing objects.
 func (h *Host) Fits(committed, takes bourse.Amounts) *bourse.Refusal {
 	if err := h.Short(); err != nil {
 		return h.By(&bourse.Refusal{Reason: bourse.RefusedUnavailable, Detail: bourse.MessageOf(err)})
@@ -157,9 +158,10 @@ func (h *Host) Fits(committed, takes bourse.Amounts) *bourse.Refusal {
 	return h.Ledger.Fits(committed, takes)
 }
 
-// Room returns why something that takes has cannot take wants instead, nil if it can.
-// Resources of which it does not want more are not checked: they fit even after the
-// operator has lowered the worker's capacity.
+// Room returns why a machine that now takes the amounts in has cannot take those in
+// wants instead, or nil if it can. It checks only resources of which the machine wants
+// more, because the others fit even after the operator has lowered the worker's
+// capacity.
 func (h *Host) Room(tx *store.Tx, has, wants bourse.Amounts) (*bourse.Refusal, error) {
 	more := slices.DeleteFunc(slices.Clone(wants), func(a bourse.Amount) bool { return a.Amount <= has.Of(a.Resource) })
 	if len(more) == 0 {
@@ -172,7 +174,7 @@ func (h *Host) Room(tx *store.Tx, has, wants bourse.Amounts) (*bourse.Refusal, e
 	return h.By(h.Ledger.Fits(less(committed, has), more)), nil
 }
 
-// By adds the worker to a refusal, if there is one.
+// By sets the worker of a refusal. The refusal may be nil.
 func (h *Host) By(r *bourse.Refusal) *bourse.Refusal {
 	if r != nil {
 		r.Worker, r.Region = h.Worker, h.Region
@@ -185,9 +187,9 @@ func (h *Host) Refusal(reason bourse.RefusalReason, detail string) *bourse.Refus
 	return h.By(&bourse.Refusal{Reason: reason, Detail: detail})
 }
 
-// Answer returns the answer to a claim that failed with err before it was recorded: what
-// fills the order already, a refusal, or err if it is neither. Later errors must not
-// become refusals, because a refused order is filled on another worker.
+// Answer converts the error of a claim that recorded nothing to the claim's answer:
+// what already fills the order, a refusal, or err if it is neither. It must not be used
+// for later errors, because a refused order is filled on another worker.
 func (h *Host) Answer(err error) (*bourse.Fill, *bourse.Refusal, error) {
 	if d, ok := errors.AsType[Declined](err); ok {
 		return d.Fill, d.Refusal, nil

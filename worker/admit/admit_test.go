@@ -7,8 +7,8 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// A task is refused for its region or its labels; what it counts is the
-// ledger's business. A refusal names the worker.
+// A warm task is refused if its region or its labels do not match. Countables are left
+// to the ledger. A refusal names the worker.
 func TestTasksAreRefusedForGood(t *testing.T) {
 	h := &Host{Worker: "w1", Region: "gru"}
 	h.Labels.Store(&Labels{All: map[string]string{"arch": "amd64", "worker": "w2"}})
@@ -35,7 +35,7 @@ func TestTasksAreRefusedForGood(t *testing.T) {
 	}
 }
 
-// While the store takes nothing new, nothing fits, however much is free.
+// While the store accepts nothing new, nothing fits, however much capacity is free.
 func TestNothingFitsWhileTheStoreIsShort(t *testing.T) {
 	var short error
 	h := &Host{Worker: "w1", Region: "gru", Short: func() error { return short }, Ledger: Ledger{Totals: bourse.Amounts{{Resource: "slots", Amount: 2}}}}

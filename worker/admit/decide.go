@@ -10,22 +10,22 @@ import (
 	"github.com/bourse-dev/bourse/worker/state"
 )
 
-// Decision is a worker's answer to one order, given one state of its store. A claim
-// carries it out in the transaction that made it.
+// Decision is a worker's answer to one order, based on one state of its store. A claim
+// carries out the decision in the transaction that made it.
 type Decision struct {
-	Fill    *bourse.Fill    // what fills the order here already; then nothing else was decided
+	Fill    *bourse.Fill    // what already fills the order here; if set, the other fields are not
 	Refusal *bourse.Refusal // why the worker does not fill the order; nil if it does
 
-	Takes     bourse.Amounts // resources for the order, of a machine while it runs
-	Committed bourse.Amounts // resources of everything else, without what the order's reservation holds for it
-	Held      bool           // the reservation holds all of Takes
-	Draws     []bourse.Hold  // the reservation's holds that the machine uses, with what is left in them
-	Devices   []string       // of the machine
-	Port      int            // of the machine, its $PORT; 0 if it needs none
+	Takes     bourse.Amounts // resources that the order takes; for a machine, while it runs
+	Committed bourse.Amounts // resources taken by everything else, except those that the order's reservation holds for it
+	Held      bool           // whether the reservation holds all of Takes
+	Draws     []bourse.Hold  // the reservation's holds that the machine uses, with the amounts that remain in them
+	Devices   []string       // names of the machine's devices
+	Port      int            // the machine's $PORT; 0 if it needs none
 }
 
-// Declined is the error that undoes a claim's transaction: the order is filled here
-// already, or refused.
+// Declined is the error that rolls back a claim's transaction if the order is already
+// filled here or is refused.
 type Declined struct{ Decision }
 
 func (d Declined) Error() string {
@@ -35,15 +35,16 @@ func (d Declined) Error() string {
 	return "the order is filled already"
 }
 
-// Take is Decide for a claim. Its error is [Declined] unless the order is to be filled.
+// Take calls Decide for a claim. Its error is a [Declined] if the order is already
+// filled or is refused.
 func (h *Host) Take(tx *store.Tx, order *bourse.Order, now time.Time) (Decision, error) {
 	d, err := h.Decide(tx, order, now)
 	return d, declined(d, err)
 }
 
-// Precheck is Take for a claim that has not begun a transaction: it saves the store one
-// for an order that is refused anyway. It does not try ports or ask pollers, because only
-// the transaction needs their present state.
+// Precheck checks a claim's order before the claim begins a transaction, so that
+// refused orders don't cost one. It does not try ports or ask pollers, because their
+// state may change before the transaction. Like Take, it returns a [Declined].
 func (h *Host) Precheck(s *store.Store, order *bourse.Order) error {
 	return s.View(func(tx *store.Tx) error {
 		d, err := h.byRecords(tx, order, time.Now())
@@ -51,7 +52,8 @@ func (h *Host) Precheck(s *store.Store, order *bourse.Order) error {
 	})
 }
 
-// declined turns a decision not to fill an order into an error.
+// declined returns a [Declined] if the decision is not to fill the order, otherwise
+// err.
 func declined(d Decision, err error) error {
 	if err == nil && (d.Fill != nil || d.Refusal != nil) {
 		return Declined{d}
@@ -60,7 +62,8 @@ func declined(d Decision, err error) error {
 }
 
 // Decide decides about an order for a machine, a volume, a cold task or held capacity.
-// What fills the order already comes first, since it may be why there is no room.
+// It first checks whether the order is already filled, since that may be the reason why
+// there is no room.
 func (h *Host) Decide(tx *store.Tx, order *bourse.Order, now time.Time) (Decision, error) {
 	d, err := h.byRecords(tx, order, now)
 	if err == nil && d.Fill == nil && d.Refusal == nil && order.Kind() != bourse.KindVolume {
@@ -69,7 +72,8 @@ func (h *Host) Decide(tx *store.Tx, order *bourse.Order, now time.Time) (Decisio
 	return d, err
 }
 
-// byRecords is the part of Decide that follows from the worker's records and features.
+// byRecords makes the part of the decision that depends only on the worker's records
+// and features.
 func (h *Host) byRecords(tx *store.Tx, order *bourse.Order, now time.Time) (d Decision, err error) {
 	fill, past, err := Past(tx, order, now)
 	if err != nil || fill != nil {
@@ -88,11 +92,11 @@ func (h *Host) byRecords(tx *store.Tx, order *bourse.Order, now time.Time) (d De
 	return d, err
 }
 
-// byHost is the rest of Decide: the state of the host's ports and pollers, which may
-// change at any time.
+// byHost makes the part of the decision that depends on the host's ports and pollers,
+// whose state may change at any time.
 func (h *Host) byHost(tx *store.Tx, order *bourse.Order, d *Decision) (r *bourse.Refusal) {
 	c := &order.Config
-	if c.Image == "" { // capacity is held for whatever will run
+	if c.Image == "" { // a hold that names no image
 		return nil
 	}
 	if d.Port, r = h.Port(tx, c, h.Private[c.ImageKind()], 0); r != nil {
@@ -104,9 +108,10 @@ func (h *Host) byHost(tx *store.Tx, order *bourse.Order, d *Decision) (r *bourse
 	return nil
 }
 
-// Barred returns why nothing may begin here for an order, whatever it takes: another try
-// has overtaken it, its past (see [Past]) refuses it, or its app was deleted. A cordon is no
-// such reason: the calls of a cordoned worker's machines continue, like their requests.
+// Barred returns why the worker may not start anything for an order, regardless of
+// resources, or nil if it may. Either a later try of the order has asked this worker,
+// its past (see [Past]) refuses it, or its app was deleted. A cordon does not matter
+// here: machines of a cordoned worker still receive calls and requests.
 func (h *Host) Barred(tx *store.Tx, order *bourse.Order, past *bourse.Refusal) (*bourse.Refusal, error) {
 	return first([]check{
 		func() (*bourse.Refusal, error) { return h.Tries.refuse(order), nil },
@@ -115,10 +120,10 @@ func (h *Host) Barred(tx *store.Tx, order *bourse.Order, past *bourse.Refusal) (
 	})
 }
 
-// check returns one reason to refuse an order, nil if it does not apply.
+// check returns a refusal, or nil if its reason to refuse the order does not apply.
 type check func() (*bourse.Refusal, error)
 
-// first returns the first reason that applies.
+// first returns the first refusal that a check returns.
 func first(checks []check) (*bourse.Refusal, error) {
 	for _, ask := range checks {
 		if r, err := ask(); r != nil || err != nil {
@@ -128,8 +133,8 @@ func first(checks []check) (*bourse.Refusal, error) {
 	return nil, nil
 }
 
-// machine returns the checks of an order for the resources of a machine: a machine, a
-// cold task or a hold. They fill in d.
+// machine returns the checks for an order that takes a machine's resources: an order
+// for a machine, a cold task or a hold. The checks also fill in d.
 func (h *Host) machine(tx *store.Tx, order *bourse.Order, now time.Time, d *Decision) []check {
 	c := &order.Config
 	d.Takes = h.Ledger.Running(c)
@@ -148,9 +153,10 @@ func (h *Host) machine(tx *store.Tx, order *bourse.Order, now time.Time, d *Deci
 	}
 }
 
-// Past returns what has become of an order here: what fills it, or why its id refuses
-// it. An order that was canceled, or whose machine, volume or hold is gone, is not filled
-// again, because a late repetition must not have an effect.
+// Past returns an order's history on this worker: what fills the order, or why its id
+// is refused. It returns nil for both if the order may be filled. An order that was
+// canceled, or whose machine, volume or hold is gone, is not filled again, because a
+// late repetition must not have an effect.
 func Past(tx *store.Tx, order *bourse.Order, now time.Time) (*bourse.Fill, *bourse.Refusal, error) {
 	no := func(detail string) (*bourse.Fill, *bourse.Refusal, error) {
 		return nil, &bourse.Refusal{Reason: bourse.RefusedCanceled, Detail: detail}, nil
@@ -191,7 +197,7 @@ func Past(tx *store.Tx, order *bourse.Order, now time.Time) (*bourse.Fill, *bour
 			return no("the order's volume was destroyed")
 		}
 		return &bourse.Fill{Volume: &v, Again: true}, nil, err
-	case rec.Machine != "" || rec.Volume != "", kind == bourse.KindTask: // even if it was not filled: a task needs a new record
+	case rec.Machine != "" || rec.Volume != "", kind == bourse.KindTask: // a task's id must be unused even if its first order was not filled
 		return no("the order's id is that of another order")
 	}
 	if kind != bourse.KindHold {
@@ -204,8 +210,8 @@ func Past(tx *store.Tx, order *bourse.Order, now time.Time) (*bourse.Fill, *bour
 	return no("the reservation was released")
 }
 
-// Filled answers a repeated claim once the first one has settled: with what fills the
-// order, or with a refusal if the first claim failed.
+// Filled answers a repeated claim once the first one is complete. It returns what fills
+// the order, or a refusal if the first claim failed.
 func (h *Host) Filled(s *store.Store, order *bourse.Order) (fill *bourse.Fill, refusal *bourse.Refusal, err error) {
 	err = s.View(func(tx *store.Tx) error {
 		fill, refusal, err = Past(tx, order, time.Now())
@@ -217,8 +223,8 @@ func (h *Host) Filled(s *store.Store, order *bourse.Order) (fill *bourse.Fill, r
 	return fill, h.By(refusal), err
 }
 
-// cordoned refuses all new orders while the worker is cordoned, including those that
-// name an older reservation: nothing new may appear on a worker that is being drained.
+// cordoned refuses all new orders while the worker is cordoned, even those for an
+// existing reservation, because a cordoned worker is being drained.
 func cordoned(tx *store.Tx) (*bourse.Refusal, error) {
 	c, err := store.CordonOf(tx)
 	if err != nil || c == nil {
@@ -231,8 +237,8 @@ func cordoned(tx *store.Tx) (*bourse.Refusal, error) {
 	return &bourse.Refusal{Reason: bourse.RefusedCordoned, Detail: detail}, nil
 }
 
-// deleted refuses an order of an app that was deleted or replaced by another app with
-// its name, as far as the worker knows.
+// deleted refuses an order if its app was deleted, or replaced by another app with the
+// same name, as far as the worker knows.
 func deleted(tx *store.Tx, app *bourse.App) (*bourse.Refusal, error) {
 	known, ok, err := tx.App(app.Name)
 	if err != nil || !ok || app.ID == "" {
@@ -244,7 +250,7 @@ func deleted(tx *store.Tx, app *bourse.App) (*bourse.Refusal, error) {
 	return &bourse.Refusal{Reason: bourse.RefusedApp, Detail: fmt.Sprintf("app %s was deleted, or replaced by another app with its name", app.Name)}, nil
 }
 
-// nameTaken refuses the name of another living machine of the app.
+// nameTaken refuses an order if another living machine of the app has its name.
 func nameTaken(tx *store.Tx, order *bourse.Order) (*bourse.Refusal, error) {
 	if order.Name == "" {
 		return nil, nil
@@ -256,8 +262,8 @@ func nameTaken(tx *store.Tx, order *bourse.Order) (*bourse.Refusal, error) {
 	return &bourse.Refusal{Reason: bourse.RefusedName, Detail: fmt.Sprintf("app %s already has a machine named %s", order.App.Name, order.Name)}, nil
 }
 
-// mounts refuses an order whose machine cannot have a volume that it mounts. Each
-// volume belongs to at most one machine.
+// mounts refuses an order if its machine cannot mount one of its volumes. A volume
+// belongs to at most one machine.
 func (h *Host) mounts(tx *store.Tx, order *bourse.Order) (*bourse.Refusal, error) {
 	for _, mount := range order.Config.Mounts {
 		no := func(format string, args ...any) *bourse.Refusal {
@@ -283,7 +289,7 @@ func (h *Host) mounts(tx *store.Tx, order *bourse.Order) (*bourse.Refusal, error
 	return nil, nil
 }
 
-// HolderOf returns the living machine that has a volume, "" if none does.
+// HolderOf returns the living machine that a volume belongs to, or "" if there is none.
 func HolderOf(tx *store.Tx, v *bourse.Volume) (bourse.MachineID, error) {
 	if v.Machine == "" {
 		return "", nil
@@ -298,8 +304,9 @@ func HolderOf(tx *store.Tx, v *bourse.Volume) (bourse.MachineID, error) {
 	return m.ID, nil
 }
 
-// FreeDevices chooses as many devices as a guest needs, none of which belongs to a living
-// machine other than m. It returns none for a kind of GPU whose devices have no names.
+// FreeDevices chooses as many devices as a guest needs, among those that do not belong
+// to a living machine other than m. It returns no devices for a kind of GPU whose
+// devices have no names.
 func (h *Host) FreeDevices(tx *store.Tx, guest *bourse.Guest, m bourse.MachineID) ([]string, *bourse.Refusal, error) {
 	if guest == nil || guest.GPUs == 0 || len(h.Devices[guest.GPUKind]) == 0 {
 		return nil, nil, nil
@@ -317,7 +324,7 @@ func (h *Host) FreeDevices(tx *store.Tx, guest *bourse.Guest, m bourse.MachineID
 		}
 	}
 	free := slices.DeleteFunc(slices.Clone(h.Devices[guest.GPUKind]), func(name string) bool { return taken[name] })
-	if n := int64(len(free)); n < guest.GPUs { // the ledger counts the same, unless the operator has changed the names
+	if n := int64(len(free)); n < guest.GPUs { // the ledger has already checked the number, but the operator may have changed the names
 		resource := bourse.GPUResource(guest.GPUKind)
 		return nil, h.By(&bourse.Refusal{
 			Reason: bourse.RefusedResource, Resource: string(resource), Wanted: guest.GPUs, Free: n,

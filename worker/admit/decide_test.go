@@ -22,9 +22,9 @@ func newStore(t *testing.T) *store.Store {
 	return s
 }
 
-// An order's id stands for one thing on a worker: what fills it is found by an order of
-// the same kind and app, and refuses every other order. An order that could not be filled
-// may be filled later.
+// On one worker, an order id belongs to one order. Repeating that order finds what
+// fills it; an order of another kind or app with the same id is refused. An order that
+// could not be filled may be filled later.
 func TestPast(t *testing.T) {
 	now := time.Now().UTC()
 	app := bourse.App{Name: "web", ID: "01", CreatedAt: time.Unix(1, 0).UTC()}
@@ -53,8 +53,8 @@ func TestPast(t *testing.T) {
 	for name, c := range map[string]struct {
 		rec  *store.OrderRecord
 		hold *bourse.Hold
-		fill bourse.Kind   // orders of this kind are filled, "-" for none
-		open []bourse.Kind // orders of these kinds may be filled
+		fill bourse.Kind   // kind of order that is already filled, "-" for none
+		open []bourse.Kind // kinds of orders that may be filled
 	}{
 		"no record":                    {nil, nil, "-", all},
 		"a machine":                    {&store.OrderRecord{Machine: machine.ID, Decision: ours}, nil, bourse.KindMachine, nil},
@@ -118,8 +118,8 @@ func TestPast(t *testing.T) {
 	}
 }
 
-// What a machine already has need not be free, and resources of which it wants no more
-// fit even when the worker's capacity was lowered.
+// A machine keeps the resources that it already has, and needs free capacity only for
+// those of which it wants more, even after the worker's capacity was lowered.
 func TestRoom(t *testing.T) {
 	s := newStore(t)
 	h := &Host{Worker: "w1", Region: "gru", Ledger: Ledger{Totals: bourse.Amounts{{Resource: "disk", Amount: 10}, {Resource: "memory", Amount: 100}}}}
@@ -134,7 +134,7 @@ func TestRoom(t *testing.T) {
 	other.ID, other.Name, other.Takes = bourse.NewMachineID(7), "other", amounts(0, 50)
 	for name, c := range map[string]struct {
 		wants bourse.Amounts
-		short bourse.Resource // "" if it fits
+		short bourse.Resource // the resource that the refusal names; "" if everything fits
 	}{
 		"the same":                {amounts(20, 40), ""},
 		"less of both":            {amounts(1, 1), ""},
@@ -160,8 +160,8 @@ func TestRoom(t *testing.T) {
 	}
 }
 
-// A check before a claim's transaction does not ask for the present state of the host's
-// ports and pollers. The transaction and a quote do.
+// Precheck does not ask for the current state of the host's ports and pollers. A
+// claim's transaction and a quote do.
 func TestPrecheckAsksNothingOfTheHost(t *testing.T) {
 	s := newStore(t)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -205,7 +205,7 @@ func TestPrecheckAsksNothingOfTheHost(t *testing.T) {
 	}
 }
 
-// A destroyed machine's record may still name devices. They are free.
+// A destroyed machine's record may still name devices. Those devices are free.
 func TestFreeDevices(t *testing.T) {
 	s := newStore(t)
 	now := time.Now().UTC()
@@ -233,9 +233,9 @@ func TestFreeDevices(t *testing.T) {
 	}{
 		{0, "", nil},
 		{1, "", []string{"gpu=0"}},
-		{2, "", nil}, // refused
+		{2, "", nil}, // refused: only gpu=0 is free
 		{2, own.ID, []string{"gpu=0", "gpu=2"}},
-		{3, own.ID, nil}, // refused
+		{3, own.ID, nil}, // refused: another machine has gpu=1
 	} {
 		if err := s.View(func(tx *store.Tx) error {
 			got, refusal, err := h.FreeDevices(tx, &bourse.Guest{GPUKind: "a10", GPUs: c.gpus}, c.machine)

@@ -13,22 +13,23 @@ import (
 	"github.com/bourse-dev/bourse/worker/state"
 )
 
-// Holds fills orders to hold capacity, and ends holds when their time is over. Its
-// methods are safe for concurrent use.
+// Holds fills orders to hold capacity and deletes holds that have expired. Its methods
+// are safe for concurrent use.
 type Holds struct {
 	state  *state.State
 	host   *Host
-	sooner chan struct{} // contains a token if a hold may end earlier than Run expects
+	sooner chan struct{} // signals Run that a hold may expire earlier than it expects
 }
 
-// NewHolds returns a worker's holds. It starts nothing.
+// NewHolds returns the holds of a worker. [Holds.Run] deletes those that have expired.
 func NewHolds(s *state.State, host *Host) *Holds {
 	return &Holds{state: s, host: host, sooner: make(chan struct{}, 1)}
 }
 
 // Claim fills an order to hold capacity, or returns the refusal. It holds the resources
-// of a machine with the order's config. A repetition returns the first claim's hold.
-// The claim is a single transaction, so a crash leaves the whole hold or nothing.
+// that a machine with the order's config would take. A repetition returns the first
+// claim's hold. The claim is a single transaction, so after a crash the hold exists
+// either completely or not at all.
 func (hs *Holds) Claim(ctx context.Context, c *bourse.Claim) (*bourse.Fill, *bourse.Refusal, error) {
 	begin := time.Now()
 	if err := hs.host.Precheck(hs.state.Store, &c.Order); err != nil {
@@ -39,7 +40,7 @@ func (hs *Holds) Claim(ctx context.Context, c *bourse.Claim) (*bourse.Fill, *bou
 		hold, err = hs.record(tx, c)
 		return err
 	})
-	if err != nil { // the transaction may still be writing to hold
+	if err != nil { // after an error, the transaction may still be writing to hold
 		return hs.host.Answer(err)
 	}
 	hs.changed()
@@ -72,8 +73,9 @@ func (hs *Holds) record(tx *store.Tx, c *bourse.Claim) (hold bourse.Hold, err er
 	return hold, tx.PutHold(&hold)
 }
 
-// prolong makes a reservation's holds end at until, or later if one of them already
-// does. It returns that time. Holds that have expired stay so: their capacity may be taken.
+// prolong sets the expiry of all holds of a reservation to until, or to the latest
+// expiry among them if that is later. It returns the new expiry. Holds that have
+// expired are not prolonged, because their capacity may be taken.
 func prolong(tx *store.Tx, key bourse.ReservationKey, now, until time.Time) (time.Time, error) {
 	holds, err := liveHolds(tx, key, nil, now)
 	for _, h := range holds {
@@ -84,7 +86,7 @@ func prolong(tx *store.Tx, key bourse.ReservationKey, now, until time.Time) (tim
 	return until, errors.Join(err, endAt(tx, holds, until))
 }
 
-// endAt makes holds end at a time.
+// endAt sets the expiry of holds.
 func endAt(tx *store.Tx, holds []bourse.Hold, end time.Time) error {
 	for i := range holds {
 		h := &holds[i]
@@ -99,8 +101,8 @@ func endAt(tx *store.Tx, holds []bourse.Hold, end time.Time) error {
 	return nil
 }
 
-// liveHolds returns a reservation's holds that have not expired; if app is not nil, only
-// those for its machines.
+// liveHolds returns a reservation's holds that have not expired. If app is not nil, it
+// returns only that app's holds.
 func liveHolds(tx *store.Tx, key bourse.ReservationKey, app *bourse.App, now time.Time) ([]bourse.Hold, error) {
 	holds, err := tx.HoldsOf(key.All())
 	return slices.DeleteFunc(holds, func(h bourse.Hold) bool {
@@ -108,9 +110,9 @@ func liveHolds(tx *store.Tx, key bourse.ReservationKey, app *bourse.App, now tim
 	}), err
 }
 
-// draw fills in what is committed to others, and the holds that the order's machine
-// uses: the capacity that its reservation holds counts as free. It refuses an order
-// whose reservation holds nothing here.
+// draw sets the amounts committed to everything else, and the holds that the order's
+// machine uses. Capacity that the order's reservation holds counts as free. draw
+// refuses an order whose reservation holds nothing here.
 func (d *Decision) draw(tx *store.Tx, order *bourse.Order, now time.Time) (_ *bourse.Refusal, err error) {
 	d.Committed, err = tx.CommittedAt(now)
 	if err != nil || order.Reservation == "" {
@@ -128,7 +130,7 @@ func (d *Decision) draw(tx *store.Tx, order *bourse.Order, now time.Time) (_ *bo
 	d.Held = slices.Equal(drawn, d.Takes)
 	d.Committed = less(d.Committed, drawn)
 	takes := d.Takes
-	if order.SkipLaunch { // the rest stays held until it expires
+	if order.SkipLaunch { // the machine does not start yet, so only its disk leaves the hold
 		takes = Resting(takes)
 	}
 	after := slices.Clone(holds)
@@ -142,12 +144,12 @@ func (d *Decision) draw(tx *store.Tx, order *bourse.Order, now time.Time) (_ *bo
 	return nil, nil
 }
 
-// draw takes resources out of holds, one hold after the other, as far as they are left
-// there. It returns the amounts that it has taken.
+// draw takes resources out of holds, one hold after the other, as far as their
+// remaining amounts allow. It returns the amounts that it has taken.
 func draw(holds []bourse.Hold, takes bourse.Amounts) bourse.Amounts {
 	need := slices.Clone(takes)
 	for h := range holds {
-		holds[h].Left = slices.Clone(holds[h].Left) // others may have the list
+		holds[h].Left = slices.Clone(holds[h].Left) // the caller's holds may share this slice
 		for j := range holds[h].Left {
 			left := &holds[h].Left[j]
 			if i := slices.IndexFunc(need, func(a bourse.Amount) bool { return a.Resource == left.Resource }); i >= 0 {
@@ -184,7 +186,8 @@ func (hs *Holds) All(ctx context.Context) ([]bourse.Hold, error) {
 	return live, err
 }
 
-// Of returns a reservation's holds here. It returns CodeNotFound if there are none.
+// Of returns a reservation's holds on this worker. It returns CodeNotFound if there are
+// none.
 func (hs *Holds) Of(ctx context.Context, key bourse.ReservationKey) ([]bourse.Hold, error) {
 	if err := key.Validate(); err != nil {
 		return nil, err
@@ -203,8 +206,8 @@ func (hs *Holds) Of(ctx context.Context, key bourse.ReservationKey) ([]bourse.Ho
 	return live, err
 }
 
-// Extend makes a reservation's holds here end after ttl from now. It returns
-// CodeNotFound if there are none.
+// Extend makes a reservation's holds on this worker expire after ttl from now. It
+// returns CodeNotFound if there are none.
 func (hs *Holds) Extend(ctx context.Context, key bourse.ReservationKey, ttl time.Duration) ([]bourse.Hold, error) {
 	if err := errors.Join(key.Validate(), bourse.ValidateHold(ttl)); err != nil {
 		return nil, bourse.Errorf(bourse.CodeInvalid, "%w", err)
@@ -219,15 +222,14 @@ func (hs *Holds) Extend(ctx context.Context, key bourse.ReservationKey, ttl time
 		}
 		return endAt(tx, live, time.Now().UTC().Add(ttl))
 	})
-	if err != nil { // the transaction may still be writing to live
+	if err != nil { // after an error, the transaction may still be writing to live
 		return nil, err
 	}
 	hs.changed()
 	return live, nil
 }
 
-// End deletes the hold of an order that is canceled, or all holds of a reservation
-// that is released.
+// End deletes the hold of a canceled order, or all holds of a released reservation.
 func End(tx *store.Tx, id bourse.OrderID) error {
 	if err := tx.DeleteHold(id); err != nil {
 		return err
@@ -248,7 +250,7 @@ func errNoHold(key bourse.ReservationKey) error {
 	return bourse.Errorf(bourse.CodeNotFound, "nothing is held for reservation %s here", key)
 }
 
-// changed tells Run that a hold may end earlier than it expects.
+// changed tells Run that a hold may expire earlier than it expects.
 func (hs *Holds) changed() {
 	select {
 	case hs.sooner <- struct{}{}:
@@ -256,10 +258,10 @@ func (hs *Holds) changed() {
 	}
 }
 
-const expireRetry = time.Second // after a failure
+const expireRetry = time.Second // delay after a failure
 
-// Run deletes holds when their time is over, until ctx ends. Decisions do not depend on
-// it, see [store.Tx.CommittedAt].
+// Run deletes holds that have expired, until ctx ends. Decisions already ignore expired
+// holds; see [store.Tx.CommittedAt].
 func (hs *Holds) Run(ctx context.Context) error {
 	var failures quiet.Line
 	for {
@@ -286,7 +288,7 @@ func (hs *Holds) Run(ctx context.Context) error {
 }
 
 func (hs *Holds) nextExpiry() (end time.Time, ok bool) {
-	_ = hs.state.Store.View(func(tx *store.Tx) error { // it fails when the daemon stops
+	_ = hs.state.Store.View(func(tx *store.Tx) error { // the read fails only when the daemon stops
 		end, ok = tx.NextExpiry()
 		return nil
 	})
@@ -299,7 +301,7 @@ func (hs *Holds) expire(ctx context.Context) (int, error) {
 		n, err = tx.ExpireHolds(time.Now())
 		return err
 	})
-	if err != nil { // the transaction may still be writing to n
+	if err != nil { // after an error, the transaction may still be writing to n
 		return 0, err
 	}
 	return n, nil

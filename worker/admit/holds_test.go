@@ -22,8 +22,8 @@ func drawAmounts(t *rapid.T, what string) bourse.Amounts {
 	return out
 }
 
-// What is drawn is what has left the holds, never more than is taken or was
-// left, and as much of it as there is.
+// draw removes from the holds exactly what it returns. For each resource that is the
+// wanted amount, or all that the holds contain if that is less.
 func TestDraw(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		holds := make([]bourse.Hold, rapid.IntRange(0, 4).Draw(t, "holds"))
@@ -60,8 +60,8 @@ func TestDraw(t *testing.T) {
 	})
 }
 
-// A hold that has expired but was not deleted yet stays expired when its reservation's
-// other holds are prolonged: others may have its capacity.
+// A hold that has expired but is not deleted yet stays expired when its reservation's
+// other holds are prolonged, because its capacity may already be taken.
 func TestProlong(t *testing.T) {
 	s := newStore(t)
 	now := time.Now().UTC()

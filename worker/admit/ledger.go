@@ -6,32 +6,32 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Ledger computes with a worker's resources. It holds no state: the store, in the
-// transaction that decides, knows which amounts are committed.
+// Ledger calculates with a worker's resources. It is stateless: committed amounts come
+// from the store, in the transaction that decides.
 type Ledger struct {
 	Totals bourse.Amounts // capacity times overcommit
 	Shared float64        // shared vCPUs per core
 	Rootfs bourse.MiB     // default size of a root file system; 0 for no limit
-	Kept   bourse.MiB     // disk for a machine's log and record
+	Kept   bourse.MiB     // disk reserved for each machine's log and record
 }
 
 // Scratch returns how much a machine with this config may write to its root file
-// system, 0 for no limit.
+// system, or 0 for no limit.
 func (l *Ledger) Scratch(c *bourse.Config) bourse.MiB {
 	switch {
 	case c.ImageKind() != bourse.RegistryImage:
 		return 0
 	case c.Rootfs != nil && c.Rootfs.SizeGB > 0:
 		return bourse.MiB(c.Rootfs.SizeGB) << 10
-	case c.Image == "": // capacity is held for whatever will run
+	case c.Image == "": // a hold that names no image
 		return 0
 	}
 	return l.Rootfs
 }
 
-// Running returns the resources of a machine with this config while it runs: its
-// guest, its root file system, its log and record, and the countables among its
-// requirements. A machine that a poller runs takes only the last two of this host.
+// Running returns the resources of a machine with this config while it runs: its guest,
+// its root file system, its log and record, and the countables among its requirements.
+// A machine that a poller runs takes only disk for its log and record, and countables.
 func (l *Ledger) Running(c *bourse.Config) bourse.Amounts {
 	takes := Countables(c.Requirements)
 	if c.ImageKind() != bourse.PollerImage {
@@ -45,8 +45,8 @@ func (l *Ledger) Running(c *bourse.Config) bourse.Amounts {
 	return takes.Sorted()
 }
 
-// Resting returns the part of takes that a machine keeps while it does not run: its
-// disk.
+// Resting returns the part of takes that a machine keeps while it does not run, which
+// is its disk.
 func Resting(takes bourse.Amounts) bourse.Amounts {
 	if n := takes.Of(bourse.ResourceDisk); n > 0 {
 		return bourse.Amounts{{Resource: bourse.ResourceDisk, Amount: n}}
@@ -54,8 +54,9 @@ func Resting(takes bourse.Amounts) bourse.Amounts {
 	return nil
 }
 
-// Fits returns why takes cannot be added to what is committed without overselling a
-// resource (invariant 4), nil if it can. The refusal names every resource that is short.
+// Fits returns why takes cannot be added to the committed amounts without overselling a
+// resource (invariant 4), or nil if it can. The refusal names every resource that is
+// short.
 func (l *Ledger) Fits(committed, takes bourse.Amounts) *bourse.Refusal {
 	var r *bourse.Refusal
 	for _, want := range takes {
@@ -64,7 +65,7 @@ func (l *Ledger) Fits(committed, takes bourse.Amounts) *bourse.Refusal {
 		if known {
 			free = l.Totals.Of(want.Resource) - committed.Of(want.Resource)
 		}
-		if known && want.Amount <= free { // no sum that could overflow: free is at most MaxAmount
+		if known && want.Amount <= free { // comparing with the difference avoids a sum that could overflow; free is at most MaxAmount
 			continue
 		}
 		free = max(0, free)
@@ -87,7 +88,8 @@ func (l *Ledger) Fits(committed, takes bourse.Amounts) *bourse.Refusal {
 	return r
 }
 
-// Accounts returns the ledger's accounts for given committed amounts.
+// Accounts returns an account for each resource of the ledger, given the committed
+// amounts.
 func (l *Ledger) Accounts(committed bourse.Amounts) []bourse.Account {
 	out := make([]bourse.Account, len(l.Totals))
 	for i, a := range l.Totals {
@@ -96,7 +98,7 @@ func (l *Ledger) Accounts(committed bourse.Amounts) []bourse.Account {
 	return out
 }
 
-// Most returns the larger of two amounts of each resource.
+// Most returns the larger amount of each resource in a and b.
 func Most(a, b bourse.Amounts) bourse.Amounts {
 	var out bourse.Amounts
 	for _, x := range a {
@@ -110,7 +112,7 @@ func Most(a, b bourse.Amounts) bourse.Amounts {
 	return out.Sorted()
 }
 
-// Least returns the smaller of two amounts of each resource.
+// Least returns the smaller amount of each resource in a and b.
 func Least(a, b bourse.Amounts) bourse.Amounts {
 	var out bourse.Amounts
 	for _, x := range a {
@@ -121,7 +123,7 @@ func Least(a, b bourse.Amounts) bourse.Amounts {
 	return out
 }
 
-// less returns what is committed to all others than the one that takes taken.
+// less returns the committed amounts without those in taken.
 func less(committed, taken bourse.Amounts) bourse.Amounts {
 	out := append(bourse.Amounts(nil), committed...)
 	for i := range out {
@@ -130,8 +132,8 @@ func less(committed, taken bourse.Amounts) bourse.Amounts {
 	return out
 }
 
-// Countables returns the countables among an order's requirements. They are all that a
-// call on a warm machine takes; its other resources are the machine's.
+// Countables returns the countables among an order's requirements. A call to a warm
+// machine takes nothing else, since it uses the machine's other resources.
 func Countables(requirements bourse.Requirements) bourse.Amounts {
 	var takes bourse.Amounts
 	for name, r := range requirements {

@@ -47,7 +47,7 @@ func TestFitsNamesWhatIsShort(t *testing.T) {
 	}
 }
 
-// Whatever is added as long as it fits, no total is ever passed.
+// Adding amounts as long as Fits allows them never exceeds a total.
 func TestFitsNeverOversells(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		l := Ledger{

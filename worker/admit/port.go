@@ -15,16 +15,16 @@ import (
 // EnvPort is the environment variable that contains a machine's port.
 const EnvPort = "PORT"
 
-// ResourcePorts names the ports of $PORT in refusals.
+// ResourcePorts is the resource that refusals name if no $PORT is free.
 const ResourcePorts = "ports"
 
-// PortRange is the range of a host's ports that a worker gives to its machines as
-// $PORT. It includes both ends.
+// PortRange is the range of ports that a worker assigns to its machines as $PORT. Both
+// ends are included.
 type PortRange struct {
 	First, Last int
 }
 
-// Validate returns CodeInvalid for a range that is empty or not within 1 to 65535.
+// Validate returns CodeInvalid if the range is empty or not within 1 to 65535.
 func (p PortRange) Validate() error {
 	if p.First < 1 || p.Last > 65535 || p.Last < p.First {
 		return bourse.Errorf(bourse.CodeInvalid, "port range %d-%d: use two ports from 1 to 65535, the smaller first", p.First, p.Last)
@@ -32,15 +32,15 @@ func (p PortRange) Validate() error {
 	return nil
 }
 
-// maxBinds is the number of ports that a worker tries to bind when it chooses one, so
-// that a transaction stays short on a host whose other programs use many ports.
+// maxBinds limits how many ports a worker tries to bind when it chooses one. It keeps
+// transactions short on a host whose other programs use many ports.
 const maxBinds = 64
 
-// Port chooses the $PORT of a machine that has port has, or 0 for none yet. It is the
-// port that its services name, if that is in the worker's range and free; otherwise has,
-// even if another program uses it now; otherwise any free port. It is 0 for a machine
-// that needs no port: its environment names one, it has a private network, or it runs on
-// a poller's host.
+// Port chooses the $PORT of a machine whose current port is has (0 for none). It
+// prefers a port that the machine's services name, if that is in the worker's range and
+// free. Otherwise it returns has, even if another program uses that port now, or any
+// free port. It returns 0 if the machine needs no port: its environment sets PORT, it
+// has a private network, or it runs on a poller's host.
 func (h *Host) Port(tx *store.Tx, c *bourse.Config, private bool, has int) (int, *bourse.Refusal) {
 	if _, own := c.Env[EnvPort]; own || private || c.ImageKind() == bourse.PollerImage {
 		return 0, nil
@@ -67,9 +67,9 @@ func (h *Host) Port(tx *store.Tx, c *bourse.Config, private bool, has int) (int,
 	return port, nil
 }
 
-// find returns the first port after the first from ones that no machine has taken and
-// that can be bound, and how many it tried to bind. The port is 0 if there is none among
-// maxBinds ports.
+// find returns the first port, starting from the offset from, that no machine has taken
+// and that can be bound. It also returns how many ports it tried to bind. It returns
+// port 0 if it finds none with maxBinds tries.
 func (p PortRange) find(from int, taken func(int) bool, bind func(int) error) (port, tried int) {
 	n := p.Last - p.First + 1
 	for i := range n {
@@ -87,10 +87,10 @@ func (p PortRange) find(from int, taken func(int) bool, bind func(int) error) (p
 	return 0, tried
 }
 
-// declaredPort returns the first port in the worker's range that a machine's services
-// name, 0 if they name none. Ports outside the range are not the worker's to give: they
-// may belong to a server, or to another worker on the host, whose machine would then
-// receive this machine's requests.
+// declaredPort returns the first port in the worker's range that one of a machine's
+// services names, or 0 if there is none. The worker must not assign ports outside its
+// range: they may belong to a server, or to another worker on the host, whose machine
+// would then receive this machine's requests.
 func declaredPort(c *bourse.Config, ports PortRange) int {
 	for _, s := range workload.Services(c) {
 		if s.Protocol == workload.ProtocolTCP && s.InternalPort >= ports.First && s.InternalPort <= ports.Last {
@@ -100,12 +100,13 @@ func declaredPort(c *bourse.Config, ports PortRange) int {
 	return 0
 }
 
-// Foreign reports whether another program uses the port of a machine that does not run.
+// Foreign reports whether another program uses the port of a machine that is not
+// running.
 func Foreign(port int) bool { return port != 0 && errors.Is(bind(port), syscall.EADDRINUSE) }
 
-// bind tries to bind a TCP port of all IPv4 addresses, and releases it. It fails with
+// bind tries to bind a TCP port on all IPv4 addresses, and releases it. It fails with
 // EADDRINUSE while a program listens on the port at an IPv4 address, or uses it for an
-// outgoing connection. It does not listen itself, so on Linux two callers that try the
+// outgoing connection. Because bind does not listen, on Linux two callers that try the
 // same port at the same moment both succeed.
 func bind(port int) error {
 	fd, err := socket()
@@ -118,10 +119,10 @@ func bind(port int) error {
 	return errors.Join(err, syscall.Close(fd))
 }
 
-// PortOf returns the port on which a machine serves a service with an internal port; 0
-// means $PORT. A machine on the host's network serves only on its $PORT, whatever port
-// the service names: on the host, that may be another machine's. It returns
-// CodeFailedPrecondition if the machine has no such port.
+// PortOf returns the port on which a machine serves the service with the given internal
+// port; 0 means $PORT. A machine on the host's network serves only on its $PORT,
+// whatever port the service names, because on the host that port may be another
+// machine's. PortOf returns CodeFailedPrecondition if the machine has no such port.
 func PortOf(m *bourse.Machine, service int) (int, error) {
 	if m.PrivateIP.IsValid() && service != 0 {
 		return service, nil

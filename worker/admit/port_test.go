@@ -32,13 +32,13 @@ func TestPortOf(t *testing.T) {
 	}
 }
 
-// A port that a machine has is not tried, and the number of others that are tried is
-// limited.
+// find does not try to bind a port that a machine has, and tries a limited number of
+// other ports.
 func TestFindPort(t *testing.T) {
 	const first, n = 20000, 1000
 	ports := PortRange{First: first, Last: first + n - 1}
 	for name, c := range map[string]struct {
-		from, taken, used int // used: ports after the taken ones that other programs use
+		from, taken, used int // number of ports that machines have, and of ports after them that other programs use
 		port, tried       int
 	}{
 		"the first one":                {0, 0, 0, first, 1},

@@ -9,18 +9,18 @@ import (
 )
 
 const (
-	// UnknownImage is the assumed number of bytes to pull for an image that was never
-	// seen, about the size of a program's image. A worker that has the image ranks above
-	// all others.
+	// UnknownImage is the assumed size in bytes of an image that the worker has never
+	// seen, about that of a small program's image. It ranks workers that have the image
+	// above all others.
 	UnknownImage = 128 << 20
-	// ResourceImages names the part of the disk that images use, in refusals.
+	// ResourceImages is the resource that refusals name if images have too little disk.
 	ResourceImages = "images"
-	// ResourcePollers names the hosts that ask for work, in refusals.
+	// ResourcePollers is the resource that refusals name if no poller fits.
 	ResourcePollers = "pollers"
 )
 
 // Unsupported returns why the worker could not run a machine with this config even if
-// nothing else ran here, nil if it could.
+// nothing else ran here, or nil if it could.
 func (h *Host) Unsupported(org string, c *bourse.Config) *bourse.Refusal {
 	r := h.runs(org, c)
 	if r == nil {
@@ -29,8 +29,8 @@ func (h *Host) Unsupported(org string, c *bourse.Config) *bourse.Refusal {
 	return h.By(r)
 }
 
-// UnsupportedTask is Unsupported for a task's order, which names no config: the task
-// runs on a warm machine.
+// UnsupportedTask is like Unsupported, for a task's order. Such an order contains no
+// config, because the task runs on a warm machine.
 func (h *Host) UnsupportedTask(order *bourse.Order) *bourse.Refusal {
 	r := h.region(order)
 	if r == nil {
@@ -53,17 +53,17 @@ func (h *Host) supports(order *bourse.Order) *bourse.Refusal {
 		if c.Image == "" {
 			break
 		}
-		if r := h.runs(order.App.Org, c); r != nil { // the machine that is to mount it must run here
+		if r := h.runs(order.App.Org, c); r != nil { // the machine that will mount the volume must also run here
 			return r
 		}
-	case kind == bourse.KindHold && c.Image == "": // capacity is held for whatever will run
+	case kind == bourse.KindHold && c.Image == "": // a hold that names no image
 	default:
 		return h.Unsupported(order.App.Org, c)
 	}
 	return h.labels(c.Requirements, h.Labels.Load().All)
 }
 
-// region refuses an order for other regions.
+// region refuses an order for another region.
 func (h *Host) region(order *bourse.Order) *bourse.Refusal {
 	if slices.ContainsFunc(order.Regions, func(choice bourse.Choice) bool { return slices.Contains(choice, h.Region) }) {
 		return nil
@@ -71,7 +71,7 @@ func (h *Host) region(order *bourse.Order) *bourse.Refusal {
 	return &bourse.Refusal{Reason: bourse.RefusedRegion, Detail: fmt.Sprintf("the worker is in %s", h.Region)}
 }
 
-// labels refuses required labels that the worker does not have.
+// labels refuses an order that requires labels which the worker does not have.
 func (h *Host) labels(requirements bourse.Requirements, has map[string]string) *bourse.Refusal {
 	for name, wanted := range requirements {
 		label, known := has[name]
@@ -107,7 +107,7 @@ func (h *Host) runs(org string, c *bourse.Config) *bourse.Refusal {
 	return nil
 }
 
-// runsContainer is runs for images of registries.
+// runsContainer is like runs, for images from registries.
 func (h *Host) runsContainer(org string, c *bourse.Config) *bourse.Refusal {
 	for _, err := range []error{h.Containers(), h.NoNetwork} {
 		if err != nil {
@@ -139,7 +139,7 @@ func (h *Host) runsContainer(org string, c *bourse.Config) *bourse.Refusal {
 }
 
 // offersRuntime reports whether a driver's labels contain a runtime, by its short name
-// or by containerd's.
+// or by its containerd name.
 func offersRuntime(labels map[string]string, name string) bool {
 	if _, short := labels[labelRuntime+name]; short {
 		return true
@@ -152,7 +152,7 @@ func offersRuntime(labels map[string]string, name string) bool {
 	return false
 }
 
-// missing returns how many bytes would have to be pulled to fill an order.
+// missing returns how many bytes the worker would have to pull to fill an order.
 func (h *Host) missing(o *bourse.Order) int64 {
 	if o.Config.ImageKind() != bourse.RegistryImage || h.Images == nil {
 		return 0

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// A decision about a port does not wait while another goroutine forks.
+// bind does not block while another goroutine forks.
 func TestBindDoesNotWaitForAFork(t *testing.T) {
 	syscall.ForkLock.Lock()
 	defer syscall.ForkLock.Unlock()

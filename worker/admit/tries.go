@@ -6,21 +6,23 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// maxTries is the number of orders that each of a Tries' two generations remembers.
+// maxTries is the number of orders that each of the two generations in a Tries
+// remembers.
 const maxTries = 1 << 14
 
-// Tries remembers which try of an order asked this worker last. A claim by an earlier
-// try is refused: its broker may be gone, and the broker of the later try was told that
-// the order is not filled here and fills it on another worker. A claim does not outlive
-// its connection, and therefore not this daemon, so memory suffices.
+// Tries remembers the latest try of each order that asked this worker. The worker
+// refuses a claim by an earlier try: that try's broker may be gone, and the broker of
+// the later try was told that the order is not filled here, so it may fill it on
+// another worker. Memory suffices, because a claim does not outlive its connection, and
+// therefore not this daemon.
 type Tries struct {
 	mu   sync.Mutex
 	last map[bourse.OrderID]string // guarded by mu
-	old  map[bourse.OrderID]string // guarded by mu; the generation before last
+	old  map[bourse.OrderID]string // guarded by mu; the previous generation
 }
 
-// Asked records that a try asks. It must be called before the worker reads what fills
-// the order.
+// Asked records the try that asks about an order. It must be called before the worker
+// reads what fills the order.
 func (t *Tries) Asked(order *bourse.Order) {
 	if order.Try == "" {
 		return
@@ -33,8 +35,8 @@ func (t *Tries) Asked(order *bourse.Order) {
 	t.last[order.ID] = order.Try
 }
 
-// refuse refuses a try if another one has asked since. It must be called in the
-// transaction that fills the order.
+// refuse refuses an order if another try has asked about it since. It must be called in
+// the transaction that fills the order.
 func (t *Tries) refuse(order *bourse.Order) *bourse.Refusal {
 	if order.Try == "" {
 		return nil

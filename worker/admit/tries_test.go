@@ -7,7 +7,7 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Shows that what is remembered of tries is bounded, and the latest of it kept.
+// Tries remembers a bounded number of orders, and always the latest ones.
 func TestTriesAreBounded(t *testing.T) {
 	var x Tries
 	for i := range 5 * maxTries {

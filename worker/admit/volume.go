@@ -8,7 +8,8 @@ import (
 	"github.com/bourse-dev/bourse/store"
 )
 
-// supportsVolume refuses a volume that the worker could not have even if it were empty.
+// supportsVolume refuses a volume that the worker could not create even if it were
+// empty.
 func (h *Host) supportsVolume(spec bourse.VolumeOrder) *bourse.Refusal {
 	if h.VolumeLabels[LabelVolume] == "" {
 		return &bourse.Refusal{Reason: bourse.RefusedUnknown, Resource: LabelVolume, Detail: "the worker has no volumes"}
@@ -19,7 +20,7 @@ func (h *Host) supportsVolume(spec bourse.VolumeOrder) *bourse.Refusal {
 	return nil
 }
 
-// volume returns the checks of an order for a volume. They fill in d.
+// volume returns the checks for an order for a volume. The checks also fill in d.
 func (h *Host) volume(tx *store.Tx, order *bourse.Order, now time.Time, d *Decision) []check {
 	spec := order.Volume.WithDefaults()
 	disk := bourse.Amount{Resource: bourse.ResourceDisk, Amount: int64(spec.Disk())}
@@ -30,7 +31,7 @@ func (h *Host) volume(tx *store.Tx, order *bourse.Order, now time.Time, d *Decis
 		func() (_ *bourse.Refusal, err error) {
 			d.Committed, err = tx.CommittedAt(now)
 			wants := bourse.Amounts{}
-			if spec.Compute != nil { // of the machine that is to use it
+			if spec.Compute != nil { // for the machine that is to use the volume
 				wants = spec.Compute.Takes(h.Ledger.Shared)
 			}
 			return h.Fits(d.Committed, wants.Plus(disk).Sorted()), err
@@ -38,7 +39,7 @@ func (h *Host) volume(tx *store.Tx, order *bourse.Order, now time.Time, d *Decis
 	}
 }
 
-// source checks what a volume is to be filled from, as far as this worker knows it.
+// source checks a new volume's source, if that source is on this worker.
 func (h *Host) source(tx *store.Tx, app *bourse.App, spec *bourse.VolumeOrder, now time.Time) (*bourse.Refusal, error) {
 	id, tag := SourceOf(spec)
 	no := func(format string, args ...any) (*bourse.Refusal, error) {
@@ -50,7 +51,7 @@ func (h *Host) source(tx *store.Tx, app *bourse.App, spec *bourse.VolumeOrder, n
 	case tag != h.Tag && !h.Peers:
 		return no("the worker cannot reach the one that has %s", id)
 	case tag != h.Tag:
-		return nil, nil // its worker checks it when it is asked for the content
+		return nil, nil // that worker checks the source when this one requests the content
 	}
 	source, err := LocalSource(tx, app, spec, now)
 	switch {
@@ -66,8 +67,8 @@ func (h *Host) source(tx *store.Tx, app *bourse.App, spec *bourse.VolumeOrder, n
 	return nil, nil
 }
 
-// SourceOf returns the id of the volume or snapshot from which a volume is to be
-// filled, and the tag of its worker. It returns "" for a volume that starts empty.
+// SourceOf returns the id of the volume or snapshot that a new volume is filled from,
+// and the tag of its worker. It returns "" for a volume that starts empty.
 func SourceOf(spec *bourse.VolumeOrder) (string, bourse.WorkerTag) {
 	switch {
 	case spec.Snapshot != "":
@@ -78,8 +79,9 @@ func SourceOf(spec *bourse.VolumeOrder) (string, bourse.WorkerTag) {
 	return "", 0
 }
 
-// LocalSource describes a source on this worker, given when the copy of it was claimed.
-// It returns CodeNotFound if the source does not exist or cannot be read.
+// LocalSource returns the size and encryption of a new volume's source on this worker.
+// claimed is the time when the new volume was claimed. It returns CodeNotFound if the
+// source does not exist or cannot be read.
 func LocalSource(tx *store.Tx, app *bourse.App, spec *bourse.VolumeOrder, claimed time.Time) (bourse.VolumeOrder, error) {
 	if spec.Snapshot != "" {
 		s, v, err := tx.Snapshot(spec.Snapshot)
@@ -97,8 +99,8 @@ func LocalSource(tx *store.Tx, app *bourse.App, spec *bourse.VolumeOrder, claime
 	return v.Spec, err
 }
 
-// zone refuses a second volume where volumes must be in different zones. Each worker is
-// a zone.
+// zone refuses a second volume if the app's volumes must be in different zones. Each
+// worker is a zone.
 func zone(tx *store.Tx, app bourse.App, spec *bourse.VolumeOrder) (*bourse.Refusal, error) {
 	if !spec.UniqueZone && !spec.UniqueZoneApp {
 		return nil, nil

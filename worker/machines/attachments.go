@@ -18,40 +18,39 @@ import (
 
 // Network gives machines private networks. Its methods are idempotent.
 type Network interface {
-	// Attach creates a machine's network, or finds the existing one.
+	// Attach creates a machine's network, or returns the existing one.
 	Attach(ctx context.Context, spec network.Spec) (network.Attachment, error)
 	// Detach removes a machine's network.
 	Detach(ctx context.Context, machine bourse.MachineID) error
-	// Recover restores the rules of the networks in keep, and removes all other
-	// networks. It must be called once, before the other methods.
+	// Recover restores the rules of the networks in keep, and removes all other networks.
+	// It must be called once, before Attach and Detach.
 	Recover(ctx context.Context, keep []network.Spec) error
-	// Namespace returns the path of a machine's network namespace, even if it does not
-	// exist.
+	// Namespace returns the path of a machine's network namespace, which need not exist.
 	Namespace(machine bourse.MachineID) string
 }
 
-// Scratch creates and removes directories of a limited size for containers' changes to
-// their root file systems. Its methods are idempotent.
+// Scratch manages directories of a limited size that hold the changes which containers
+// make to their root file systems. Its methods are idempotent.
 type Scratch interface {
 	Scratch(ctx context.Context, machine bourse.MachineID, sizeMiB int64) (path string, err error)
 	RemoveScratch(ctx context.Context, machine bourse.MachineID) error
 }
 
-// Attached holds the attachments of one machine.
+// Attached contains a machine's attachments: its network, mounts and scratch space.
 type Attached struct {
 	Network *driver.Network
 	Mounts  []driver.Mount
 	Scratch string
 }
 
-// isPlain reports whether m is a plain program, run by the host or by a poller. Such a
-// machine has no attachments and is started in one step.
+// isPlain reports whether m is a plain program, which the host or a poller runs. Such a
+// machine has no attachments and starts in one step.
 func isPlain(m *bourse.Machine) bool {
 	return m.Config.ImageKind() != bourse.RegistryImage && !m.PrivateIP.IsValid() && len(m.Config.Mounts) == 0
 }
 
-// setUp creates the attachments of m, which is recorded as starting, or finds the
-// existing ones. It is idempotent. tearDown and removeAll undo it.
+// setUp creates the attachments of m, or returns the existing ones. m must be recorded
+// as starting. setUp is idempotent; tearDown and removeAll undo it.
 func (ms *Machines) setUp(ctx context.Context, m *bourse.Machine) (Attached, error) {
 	var out Attached
 	if isPlain(m) {
@@ -75,8 +74,8 @@ func (ms *Machines) setUp(ctx context.Context, m *bourse.Machine) (Attached, err
 	return out, nil
 }
 
-// tearDown undoes setUp, except for what a stopped machine keeps: the changes to its
-// root file system, and its address, which follows from its id.
+// tearDown undoes setUp, but leaves what a stopped machine keeps: the changes to its
+// root file system, and its address, which is derived from its id.
 func (ms *Machines) tearDown(ctx context.Context, m *bourse.Machine) error {
 	if isPlain(m) {
 		return nil
@@ -95,13 +94,14 @@ func (ms *Machines) removeAll(ctx context.Context, m *bourse.Machine) error {
 
 const (
 	tearDownTries   = 3
-	tearDownTimeout = 10 * time.Second // of each try
+	tearDownTimeout = 10 * time.Second // timeout of each attempt
 )
 
-// tryTearDown is tearDown for a machine whose exit waits to be recorded. It does not
-// delay that for long: leftovers are reused by the machine's next start, or removed by
-// recovery or when the machine is destroyed. It returns the error of ctx, after which
-// nothing may be recorded.
+// tryTearDown calls tearDown for a machine whose exit is about to be recorded. So that
+// the record is not delayed for long, it gives up after a few attempts. Leftovers are
+// reused by the machine's next start, or removed by recovery or when the machine is
+// destroyed. tryTearDown returns only the error of ctx; if it does, nothing may be
+// recorded.
 func (ms *Machines) tryTearDown(ctx context.Context, m *bourse.Machine) error {
 	for n := range tearDownTries {
 		try, cancel := context.WithTimeout(ctx, tearDownTimeout)
@@ -116,7 +116,7 @@ func (ms *Machines) tryTearDown(ctx context.Context, m *bourse.Machine) error {
 	return context.Cause(ctx)
 }
 
-// specOf returns the specification of a machine's network.
+// specOf returns the spec of a machine's network.
 func specOf(m *bourse.Machine) network.Spec {
 	return network.Spec{Machine: m.ID, App: m.App, Network: m.Network}
 }
@@ -168,8 +168,8 @@ func namesOf(m *bourse.Machine, n *driver.Network) *driver.Network {
 	return n
 }
 
-// address records m's address in its app's private network, by the app's record in this
-// transaction. m keeps it even if the app's network changes later.
+// address sets m's private network and address, according to its app's record in this
+// transaction. m keeps them even if the app's network changes later.
 func address(tx *store.Tx, m *bourse.Machine) error {
 	app, ok, err := tx.App(m.App)
 	if err != nil {
@@ -220,10 +220,10 @@ func mayRun(m *bourse.Machine) bool {
 	return false
 }
 
-// findCutOff looks, after a start, for running machines whose network namespace was
-// removed. A program does not join the namespace that was created in its place, so only
-// a restart helps. Since the worker does not restart machines unasked, findCutOff
-// reports the problem in the log and in the machine's events.
+// findCutOff looks for running machines whose network namespace was removed while the
+// daemon was down. Their programs do not join the new namespace, so they have no
+// network until they are restarted. The worker does not restart machines without a
+// request, so findCutOff reports the problem in the log and in the machine's events.
 func (ms *Machines) findCutOff(ctx context.Context, running []driver.TaskID) {
 	for _, id := range running {
 		m, err := ms.state.Machine(ctx, id.Machine)
@@ -249,7 +249,7 @@ func (ms *Machines) findCutOff(ctx context.Context, running []driver.TaskID) {
 	}
 }
 
-// cutOff reports whether a process is certainly not in a network namespace.
+// cutOff reports whether a process is known to be outside a network namespace.
 func cutOff(pid int, namespace string) bool {
 	own, err := os.Stat(fmt.Sprintf("/proc/%d/ns/net", pid))
 	if err != nil {
@@ -259,7 +259,8 @@ func cutOff(pid int, namespace string) bool {
 	return err == nil && !os.SameFile(own, other)
 }
 
-// reportedCutOff reports whether m's events contain the problem since m's last start.
+// reportedCutOff reports whether the problem was already recorded in m's events since m
+// last started.
 func reportedCutOff(m *bourse.Machine) bool {
 	i := slices.IndexFunc(m.LastEvents, func(e bourse.Event) bool { // newest first
 		return e.Type == bourse.EventCutOff || e.Type == bourse.EventStart

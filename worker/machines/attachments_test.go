@@ -13,7 +13,7 @@ func TestCutOff(t *testing.T) {
 	if cutOff(os.Getpid(), "/proc/self/ns/net") {
 		t.Error("a process is cut off from its own network")
 	}
-	if !cutOff(os.Getpid(), "/proc/self/ns/mnt") { // any other namespace
+	if !cutOff(os.Getpid(), "/proc/self/ns/mnt") { // any namespace that is not the process's network namespace
 		t.Error("a process in another namespace is not cut off")
 	}
 	if cutOff(os.Getpid(), "/nonexistent") || cutOff(1<<30, "/proc/self/ns/net") {

@@ -15,9 +15,9 @@ import (
 )
 
 // Claim fills an order for a machine, or returns the refusal. It returns once the
-// machine has started, has been prepared, or has failed to start, which is a refusal,
-// or when ctx ends. In the last case the operation continues, and the order's id finds
-// or cancels it.
+// machine has started or has been prepared. If the machine fails to start, Claim
+// returns a refusal. If ctx ends first, the operation continues, and the order's id can
+// be used to find or cancel it.
 func (ms *Machines) Claim(ctx context.Context, c *bourse.Claim) (*bourse.Fill, *bourse.Refusal, error) {
 	begin := time.Now()
 	order := &c.Order
@@ -38,7 +38,7 @@ func (ms *Machines) Claim(ctx context.Context, c *bourse.Claim) (*bourse.Fill, *
 	err = started(ctx)
 	switch code := bourse.CodeOf(err); {
 	case err == nil:
-		if m, err = ms.state.Machine(ctx, id); err != nil { // no refusal: the order is filled
+		if m, err = ms.state.Machine(ctx, id); err != nil { // not a refusal, because the order is already filled
 			return nil, nil, err
 		}
 		return &bourse.Fill{Machine: m, Claimed: claimed, Started: time.Since(begin) - claimed}, nil, nil
@@ -46,17 +46,18 @@ func (ms *Machines) Claim(ctx context.Context, c *bourse.Claim) (*bourse.Fill, *
 		return nil, nil, err
 	case code == bourse.CodeCanceled:
 		return nil, ms.host.Refusal(bourse.RefusedCanceled, "the order was canceled"), nil
-	case code == bourse.CodeTimeout: // the daemon stops; the operation continues after its restart
+	case code == bourse.CodeTimeout: // the daemon is stopping; the operation continues after its restart
 		return nil, nil, err
 	default:
 		return nil, ms.Unfillable(ctx, order, id, err), nil
 	}
 }
 
-// Begin decides about a claim and records the machine, its resources, its order (by
-// recordOrder) and the run that will start it, all in one transaction: the intent before
-// every effect. started waits for the run as [state.Started] does. The error is
-// [admit.Declined] if the order is filled already, or refused.
+// Begin decides about a claim. If the order can be filled, one transaction records the
+// machine, its resources, its order (with recordOrder) and the run that will start it,
+// before anything happens on the host. The returned function waits for the run, like
+// [state.Started]. The error is an [admit.Declined] if the order is already filled or
+// is refused.
 func (ms *Machines) Begin(ctx context.Context, c *bourse.Claim, recordOrder func(*store.Tx, *bourse.Machine) error) (bourse.Machine, func(context.Context) error, error) {
 	for {
 		m := ms.newMachine(c)
@@ -85,8 +86,8 @@ func (ms *Machines) Begin(ctx context.Context, c *bourse.Claim, recordOrder func
 // errTaken reports that a new machine's random id is already in use.
 var errTaken = errors.New("taken")
 
-// newMachine returns the machine of a claim's order, except for what the transaction
-// that records it chooses.
+// newMachine returns the machine that a claim's order describes. The transaction that
+// records the machine sets the remaining fields.
 func (ms *Machines) newMachine(c *bourse.Claim) bourse.Machine {
 	order, now := &c.Order, time.Now().UTC()
 	m := bourse.Machine{
@@ -118,7 +119,8 @@ func (ms *Machines) recordOrder(c *bourse.Claim) func(*store.Tx, *bourse.Machine
 	}
 }
 
-// recordClaim decides about a claim and records its machine m with what was decided.
+// recordClaim decides about a claim and, if the order can be filled, records machine m
+// with the decision.
 func (ms *Machines) recordClaim(tx *store.Tx, c *bourse.Claim, m bourse.Machine, recordOrder func(*store.Tx, *bourse.Machine) error) error {
 	d, err := ms.host.Take(tx, &c.Order, time.Now())
 	if err != nil {
@@ -167,7 +169,8 @@ func (ms *Machines) recordClaim(tx *store.Tx, c *bourse.Claim, m bourse.Machine,
 	return state.AppendEvent(tx, &m, "", launch)
 }
 
-// filledBefore answers a repeated claim once the first one's machine has settled.
+// filledBefore waits until the machine of an order's first claim has settled, and then
+// answers a repeated claim.
 func (ms *Machines) filledBefore(ctx context.Context, order *bourse.Order, id bourse.MachineID) (*bourse.Fill, *bourse.Refusal, error) {
 	if _, err := ms.state.AwaitMachine(ctx, id, func(m *bourse.Machine) bool { return m.State.Settled() }); err != nil {
 		return nil, nil, fmt.Errorf("wait for the order's first claim: %w", err)
@@ -185,8 +188,8 @@ func freeName(tx *store.Tx, app bourse.App) (string, error) {
 	}
 }
 
-// Unfillable returns the refusal of an order whose machine could not be started, with
-// the reason from its run's error err and its record.
+// Unfillable returns the refusal for an order whose machine could not be started. The
+// reason follows from the error of the machine's run and from the machine's record.
 func (ms *Machines) Unfillable(ctx context.Context, order *bourse.Order, id bourse.MachineID, err error) *bourse.Refusal {
 	m, unread := ms.state.Machine(ctx, id)
 	known := unread == nil
@@ -194,19 +197,19 @@ func (ms *Machines) Unfillable(ctx context.Context, order *bourse.Order, id bour
 	r := ms.host.Refusal(reason, bourse.MessageOf(err))
 	r.Resource = about
 	if known && bourse.CodeOf(err) == bourse.CodeInternal && m.Boot.Exit != nil {
-		r.Detail = m.Boot.Exit.Error // a run's record hides internal errors; this message is safe to show
+		r.Detail = m.Boot.Exit.Error // the run's error hides internal errors, but this message is safe to show
 	}
 	return r
 }
 
-// unfillable returns the reason and the resource of such a refusal. pulled reports
-// whether the machine's image is on the host: until then, errors are about its
-// registry.
+// unfillable returns the reason of a refusal and the resource that it is about. pulled
+// reports whether the machine's image is on the host. If it is not, the error came from
+// the image's registry.
 func unfillable(order *bourse.Order, pulled bool, code bourse.Code) (reason bourse.RefusalReason, about string) {
 	kind := order.Config.ImageKind()
 	pulling := kind == bourse.RegistryImage && !pulled
 	switch code {
-	case bourse.CodeFailedPrecondition: // it was destroyed before its start
+	case bourse.CodeFailedPrecondition: // the machine was destroyed before it started
 		return bourse.RefusedCanceled, ""
 	case bourse.CodeInsufficient:
 		if kind == bourse.PollerImage {
@@ -232,12 +235,12 @@ func unfillable(order *bourse.Order, pulled bool, code bourse.Code) (reason bour
 	return bourse.RefusedDriver, ""
 }
 
-// answerWithin is the time before the end of a claim at which the start of its machine
-// is given up, so that the claim can still be answered with the reason.
+// answerWithin is how long before a claim ends the worker gives up starting its
+// machine, so that it can still answer the claim with the reason.
 const answerWithin = 300 * time.Millisecond
 
-// untilOf returns when the start of an order's machine is given up: at the order's
-// deadline, or earlier if its claim ends before.
+// untilOf returns the time when the worker gives up starting an order's machine: the
+// order's deadline, or shortly before the claim ends if that is earlier.
 func untilOf(ctx context.Context, m *bourse.Machine, order *bourse.Order) time.Time {
 	until := m.CreatedAt.Add(order.Deadline())
 	if end, ok := ctx.Deadline(); ok {

@@ -14,20 +14,21 @@ import (
 	"github.com/bourse-dev/bourse/worker/state"
 )
 
-// ImageHost manages the images on a worker's host. Of its errors, not_found, invalid
-// and insufficient_capacity are final; unavailable may pass.
+// ImageHost manages the images on a worker's host. Its errors with the codes not_found,
+// invalid and insufficient_capacity are final; after unavailable, the caller may retry.
 type ImageHost interface {
-	// Resolve returns the reference with the digest of an image's name, after its
-	// registry has shown it to the organization. Organization "" has no credentials.
+	// Resolve asks an image's registry for its digest, on behalf of the organization, and
+	// returns the reference with that digest. Organization "" has no credentials.
 	Resolve(ctx context.Context, org, name string) (bourse.ImageRef, error)
-	// Pull returns once the image is on the host, ready to be started. Concurrent calls
-	// for one image share one pull. Only an organization for which the reference was
-	// resolved may call it.
+	// Pull returns once the image is on the host and can be started. Concurrent calls for
+	// one image share one pull. The organization must have resolved the reference before.
 	Pull(ctx context.Context, org string, ref bourse.ImageRef, progress func(bourse.Image)) (bourse.Image, error)
-	// Has reports whether the image of a resolved reference is ready.
+	// Has reports whether the image of a resolved reference is on the host and can be
+	// started.
 	Has(ref bourse.ImageRef) bool
-	// Missing returns how many bytes would have to be pulled before an organization
-	// could run an image. known is false if the image was never shown to it.
+	// Missing returns how many bytes the worker would have to pull before the organization
+	// could run the image. known is false if the worker has not resolved the image for
+	// that organization.
 	Missing(org, name string) (bytes int64, known bool)
 	// MarkUsed records that a machine was started from an image.
 	MarkUsed(digest string)
@@ -35,19 +36,19 @@ type ImageHost interface {
 
 // images manages the images of a worker's machines.
 type images struct {
-	ImageHost // nil if the worker has none
+	ImageHost // nil if the worker cannot run images
 
 	state *state.State
 	use   use
 
-	coming sync.Map // of bourse.MachineID to the bourse.Image that is being pulled for it
+	coming sync.Map // the image being pulled, as a bourse.Image, by the bourse.MachineID that waits for it
 }
 
-// errNoImages is the error of a worker without images.
+// errNoImages is returned if the worker cannot run images.
 var errNoImages = bourse.Errorf(bourse.CodeUnavailable, "the worker was started without a driver of images")
 
-// newImages returns the images of a worker's machines. host is nil if the worker has
-// none. It starts nothing.
+// newImages returns the images of a worker's machines. host is nil if the worker cannot
+// run images.
 func newImages(s *state.State, host ImageHost) *images {
 	i := &images{state: s, ImageHost: host}
 	if host != nil {
@@ -60,7 +61,8 @@ func newImages(s *state.State, host ImageHost) *images {
 	return i
 }
 
-// Coming returns the progress of the pull that a machine waits for.
+// Coming returns the progress of the pull that a machine is waiting for. It returns
+// false if there is none.
 func (i *images) Coming(id bourse.MachineID) (bourse.Image, bool) {
 	image, ok := i.coming.Load(id)
 	if !ok {
@@ -69,27 +71,27 @@ func (i *images) Coming(id bourse.MachineID) (bourse.Image, bool) {
 	return image.(bourse.Image), true
 }
 
-// Drop ends the hold on an image that was pulled for a machine, once the machine is
-// recorded with it or never will be.
+// Drop ends the protection of an image that was pulled for a machine. It is called once
+// the machine is recorded with the image, or never will be.
 func (i *images) Drop(id bourse.MachineID) { i.use.drop(id) }
 
 // use tracks the images that must not be removed: those of machines that are not
-// destroyed, and those with which a machine is about to be recorded.
+// destroyed, and those that are about to be recorded with a machine.
 type use struct {
 	mu   sync.Mutex
-	held map[bourse.MachineID]string // guarded by mu; digests that are not recorded yet
-	used map[string]struct{}         // guarded by mu; recorded digests; nil if they must be read
+	held map[bourse.MachineID]string // guarded by mu; digests that are protected but not yet recorded
+	used map[string]struct{}         // guarded by mu; recorded digests; nil if has must read the records again
 }
 
-// changed makes has read the records again, because a machine was added, changed or
-// removed.
+// changed makes has read the records again. It is called when a machine was added,
+// changed or removed.
 func (u *use) changed() {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.used = nil
 }
 
-// hold protects an image for a machine until drop.
+// hold protects an image for a machine until drop is called.
 func (u *use) hold(id bourse.MachineID, digest string) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -99,7 +101,7 @@ func (u *use) hold(id bourse.MachineID, digest string) {
 	u.held[id] = digest
 }
 
-// drop ends a machine's hold.
+// drop ends the protection of a machine's image.
 func (u *use) drop(id bourse.MachineID) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -109,8 +111,8 @@ func (u *use) drop(id bourse.MachineID) {
 	}
 }
 
-// has reports whether an image is in use. It holds the lock while it reads, so that no
-// hold ends in between.
+// has reports whether an image is in use. It reads the records under the lock, so that
+// no hold ends in between.
 func (u *use) has(digest string, read func() (map[string]struct{}, error)) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -122,7 +124,7 @@ func (u *use) has(digest string, read func() (map[string]struct{}, error)) bool 
 	if u.used == nil {
 		used, err := read()
 		if err != nil {
-			return true // a full disk is better than a machine without its image
+			return true // keeping too many images is better than removing one that a machine needs
 		}
 		u.used = used
 	}
@@ -162,7 +164,7 @@ func (i *images) Ensure(ctx context.Context, m *bourse.Machine) error {
 		return nil
 	case i.ImageHost == nil:
 		return errNoImages
-	case m.Image == nil: // an order's run ends with an image, or with a destroyed machine
+	case m.Image == nil: // the run of an order always records an image or destroys the machine
 		return bourse.Errorf(bourse.CodeInternal, "machine %s has no image", m.ID)
 	case i.Has(*m.Image):
 		i.MarkUsed(m.Image.Digest)
@@ -179,8 +181,8 @@ func (i *images) Ensure(ctx context.Context, m *bourse.Machine) error {
 	return nil
 }
 
-// PullFor pulls the machine's image and holds it on the host until it is recorded. The
-// event is nil if nothing had to be pulled.
+// PullFor pulls a machine's image and protects it until it is recorded. The event is
+// nil if nothing had to be pulled.
 func (i *images) PullFor(ctx context.Context, m *bourse.Machine) (bourse.ImageRef, *bourse.PullEvent, error) {
 	org, err := i.OrgOf(m)
 	if err != nil {
@@ -209,7 +211,7 @@ func (i *images) PullFor(ctx context.Context, m *bourse.Machine) (bourse.ImageRe
 	took := time.Since(begin)
 	i.state.Counts.Pulled(image.Bytes, took)
 	if image.Ref.Digest == ref.Digest {
-		ref = image.Ref // it may contain labels
+		ref = image.Ref // the pulled image's reference may also contain labels
 	}
 	return ref, &bourse.PullEvent{Image: ref.String(), Bytes: image.Bytes, Took: took, Done: true}, nil
 }
@@ -227,7 +229,7 @@ func (i *images) OrgOf(m *bourse.Machine) (org string, err error) {
 	return org, err
 }
 
-// RecordPull records an event about a pull.
+// RecordPull adds a pull event to a machine.
 func (i *images) RecordPull(ctx context.Context, id bourse.MachineID, pull *bourse.PullEvent) error {
 	return i.state.Commit(ctx, id, func(tx *store.Tx) error {
 		_, err := state.ChangeMachine(tx, id, func(m *bourse.Machine) (bool, []bourse.Event, error) {
@@ -237,32 +239,32 @@ func (i *images) RecordPull(ctx context.Context, id bourse.MachineID, pull *bour
 	})
 }
 
-// pullEvent returns the event of a pull.
+// pullEvent returns a machine event for a pull.
 func pullEvent(m *bourse.Machine, pull *bourse.PullEvent) bourse.Event {
 	return bourse.Event{Type: bourse.EventPull, State: m.State, Source: bourse.SourceWorker, Pull: pull}
 }
 
-// unresolved is the error of an image's name that its registry did not resolve.
+// unresolved marks an error that occurred while the registry resolved an image's name.
 type unresolved struct{ error }
 
 // Unwrap returns the registry's error.
 func (e unresolved) Unwrap() error { return e.error }
 
-// pullBegun reports whether m's events contain an earlier pull.
+// pullBegun reports whether m's events contain a pull.
 func pullBegun(m *bourse.Machine) bool {
 	return slices.ContainsFunc(m.LastEvents, func(e bourse.Event) bool { return e.Type == bourse.EventPull })
 }
 
-// pullStep pulls the image of an order's machine, and records what its name resolved
-// to. That stays the same for this version of the machine. The step ends at the order's
-// deadline, or once the machine is no longer wanted. If the image does not exist or
-// cannot be reached, the order is not filled here.
+// pullStep pulls the image of an order's machine, and records the digest that its name
+// resolved to. This version of the machine keeps that digest. The step ends at the
+// order's deadline, or once the machine is no longer wanted. If the image does not
+// exist or its registry cannot be reached, this worker does not fill the order.
 func (ms *Machines) pullStep(ctx context.Context, r *machineRun) fsm.Outcome {
 	m, err := ms.state.Machine(ctx, r.Request.Machine)
 	if err != nil {
 		return fsm.Abort(err)
 	}
-	if m.State != bourse.StateStarting && m.State != bourse.StateCreated { // destroyed before this step
+	if m.State != bourse.StateStarting && m.State != bourse.StateCreated { // the machine was destroyed before this step
 		return fsm.Abort(bourse.Errorf(bourse.CodeFailedPrecondition, "machine %s is %s", m.ID, m.State))
 	}
 	if m.Config.ImageKind() != bourse.RegistryImage {
@@ -283,11 +285,12 @@ func (ms *Machines) pullStep(ctx context.Context, r *machineRun) fsm.Outcome {
 		return fsm.Abort(bourse.Errorf(bourse.CodeFailedPrecondition, "machine %s is no longer wanted", m.ID))
 	case errors.Is(err, errTooLate):
 	case errors.As(err, new(unresolved)) && r.Attempt > 0 && !pullBegun(&m):
-		// Two attempts did not reach its registry, and no earlier pull has. Another worker may reach it.
+		// Two attempts did not reach the image's registry, and no earlier pull did. Another
+		// worker may reach it.
 	case code == bourse.CodeUnavailable, code == bourse.CodeTimeout, code == bourse.CodeCanceled, code == bourse.CodeInternal:
 		return fsm.RetryAfter(pullPause(r.Attempt, r.Request.Until), err)
 	}
-	return ms.unfilled(ctx, r, &m, err) // recovery may have given it a network
+	return ms.unfilled(ctx, r, &m, err) // recovery may have created the machine's network
 }
 
 var (
@@ -295,8 +298,8 @@ var (
 	errTooLate  = errors.New("the order's deadline has passed")
 )
 
-// ofTime returns the error of a pull whose ctx has ended. After the deadline it
-// includes the failure of the attempt before.
+// ofTime returns the error of a pull whose context has ended for the given cause. After
+// the order's deadline, the error includes the failure of the previous attempt.
 func ofTime(cause error, m *bourse.Machine, failure string) error {
 	if !errors.Is(cause, errTooLate) {
 		return cause
@@ -313,8 +316,9 @@ const (
 	pullPauseMost  = 5 * time.Second
 )
 
-// pullPause returns the delay before the next attempt to pull. It doubles, and ends no
-// later than the order's deadline, at which its claim is answered.
+// pullPause returns the delay before the next attempt to pull. It doubles with each
+// attempt and never extends beyond until, the order's deadline, when the claim must be
+// answered.
 func pullPause(attempt int, until time.Time) time.Duration {
 	pause := min(pullPauseMost, pullPauseFirst<<min(attempt, 10))
 	if !until.IsZero() {
@@ -323,8 +327,8 @@ func pullPause(attempt int, until time.Time) time.Duration {
 	return pause
 }
 
-// while returns a ctx that ends when a machine is no longer wanted, or at until. stop
-// must be called.
+// while returns a context that ends when wanted returns false for the machine, or at
+// until. stop must be called.
 func (ms *Machines) while(ctx context.Context, id bourse.MachineID, until time.Time, wanted func(*bourse.Machine) bool) (_ context.Context, stop func()) {
 	ctx, end := context.WithCancelCause(ctx)
 	cancel := context.CancelFunc(func() {})
@@ -341,7 +345,7 @@ func (ms *Machines) while(ctx context.Context, id bourse.MachineID, until time.T
 	return ctx, func() { end(nil); cancel(); looking.Wait() }
 }
 
-// recordImage records what the name of a machine's image resolved to.
+// recordImage records the reference that the name of a machine's image resolved to.
 func recordImage(tx *store.Tx, id bourse.MachineID, ref bourse.ImageRef, pull *bourse.PullEvent) error {
 	_, err := state.ChangeMachine(tx, id, func(m *bourse.Machine) (bool, []bourse.Event, error) {
 		if m.State != bourse.StateStarting && m.State != bourse.StateCreated {
@@ -356,8 +360,8 @@ func recordImage(tx *store.Tx, id bourse.MachineID, ref bourse.ImageRef, pull *b
 	return err
 }
 
-// Pulling returns the progress of the pull that an order's machine waits for. It
-// returns CodeNotFound if it waits for none.
+// Pulling returns the progress of the pull that an order's machine is waiting for. It
+// returns CodeNotFound if there is none.
 func (ms *Machines) Pulling(_ context.Context, id bourse.OrderID) (bourse.Image, error) {
 	var rec store.OrderRecord
 	err := ms.state.Store.View(func(tx *store.Tx) (err error) {

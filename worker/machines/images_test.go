@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// From the moment an image is resolved for a machine until the machine is
-// gone, there is none at which it may be evicted.
+// An image cannot be evicted at any time between being resolved for a machine and the
+// machine's destruction.
 func TestAnImageIsHeldUntilItIsRecorded(t *testing.T) {
 	var u use
 	recorded := map[string]struct{}{}

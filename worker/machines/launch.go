@@ -12,9 +12,9 @@ import (
 	"github.com/bourse-dev/bourse/worker/state"
 )
 
-// launch starts the task of a machine that is recorded as starting. The driver's start
-// is idempotent by boot number, so after a crash it finds the started task, and only
-// the record is completed.
+// launch starts the task of a machine that is recorded as starting. The driver starts
+// each boot number only once, so after a crash launch finds the started task and only
+// completes the record.
 func (ms *Machines) launch(ctx context.Context, r *machineRun, failed giveUp) fsm.Outcome {
 	m, err := ms.starting(r.Request.Machine)
 	if err != nil {
@@ -24,7 +24,7 @@ func (ms *Machines) launch(ctx context.Context, r *machineRun, failed giveUp) fs
 	d, err := ms.drivers.of(m.Config.ImageKind())
 	var f Attached
 	if err == nil {
-		f, err = ms.setUp(ctx, &m) // again, since the host may have restarted
+		f, err = ms.setUp(ctx, &m) // repeated in this step, since the host may have restarted after the previous one
 	}
 	var status driver.Status
 	task, version := driver.Task{}, uint64(0)
@@ -53,20 +53,20 @@ func (ms *Machines) launch(ctx context.Context, r *machineRun, failed giveUp) fs
 	return fsm.Done(state.InTx(func(tx *store.Tx) error { return recordStart(tx, status, version, now) }))
 }
 
-// recordStart records that a task runs. The event has the driver's time, so it is the
-// same each time it is recorded. The next start gets at least the same version of the
-// app's secrets.
+// recordStart records that a task runs. The event has the driver's start time, so it is
+// the same each time it is recorded. The machine's next start will use at least the
+// same version of the app's secrets.
 func recordStart(tx *store.Tx, s driver.Status, secrets uint64, now time.Time) error {
 	_, err := state.ChangeMachineAt(tx, s.ID.Machine, now, func(m *bourse.Machine) (bool, []bourse.Event, error) {
 		if m.Boot.Number != s.ID.Boot || m.Boot.Exit != nil {
 			return false, nil, nil
 		}
 		m.Secrets = max(m.Secrets, secrets)
-		if m.State != bourse.StateStarting { // a stop was requested; the next run does that
+		if m.State != bourse.StateStarting { // a stop was requested; the next run carries it out
 			m.Boot.PID = s.PID
 			return true, nil, nil
 		}
-		if m.Config.AutoDestroy { // it may be a task's machine
+		if m.Config.AutoDestroy { // the machine may belong to a task
 			if err := tx.TaskStarted(m.Order, s.StartedAt.UTC()); err != nil {
 				return false, nil, err
 			}
@@ -82,7 +82,7 @@ func started(m *bourse.Machine, s driver.Status) bourse.Event {
 	return bourse.Event{Type: bourse.EventStart, State: m.State, Source: bourse.SourceWorker, At: s.StartedAt.UTC()}
 }
 
-// recordBoot records the intent of a machine's next start.
+// recordBoot records that a machine is about to start, with a new boot number.
 func recordBoot(m *bourse.Machine, port int) {
 	m.State = bourse.StateStarting
 	m.Boot.Number++
@@ -90,11 +90,12 @@ func recordBoot(m *bourse.Machine, port int) {
 	m.Boot.Requested, m.Boot.Exit = false, nil
 }
 
-// giveUp ends the launch of a machine that cannot be started. It removes what the
-// attempt has left on the host, then records the failure.
+// giveUp ends the launch of a machine that cannot be started. It removes everything
+// that the attempt left on the host, then records the failure.
 type giveUp func(ctx context.Context, r *machineRun, m *bourse.Machine, cause error) fsm.Outcome
 
-// starting returns the machine that a run is to start.
+// starting returns the machine that a run is about to start. It returns
+// CodeFailedPrecondition if the machine is no longer starting.
 func (ms *Machines) starting(id bourse.MachineID) (bourse.Machine, error) {
 	var m bourse.Machine
 	err := ms.state.Store.View(func(tx *store.Tx) error {
@@ -117,7 +118,7 @@ func (ms *Machines) attach(ctx context.Context, r *machineRun, failed giveUp) fs
 		return fsm.Abort(err)
 	}
 	err = ms.images.Ensure(ctx, &m)
-	if err == nil { // nothing runs yet; mounting again applies the new size of a volume that grew while in use
+	if err == nil { // nothing uses the mounts yet; mounting again applies the new size of a volume that grew while it was in use
 		err = ms.volumes.Unmount(ctx, &m)
 	}
 	if err == nil {
@@ -130,8 +131,9 @@ func (ms *Machines) attach(ctx context.Context, r *machineRun, failed giveUp) fs
 }
 
 // notLaunched decides what follows a failed attempt to start m. A host program without
-// attachments is given up after some attempts. For other machines, what is unavailable
-// is waited for until the order's deadline, or as long as the machine is wanted.
+// attachments is given up after some attempts. For other machines, if something is
+// temporarily unavailable, the step is retried until the order's deadline, or as long
+// as the machine is wanted.
 func (ms *Machines) notLaunched(ctx context.Context, r *machineRun, m *bourse.Machine, cause error, failed giveUp) fsm.Outcome {
 	late := r.Attempt+1 >= launchAttempts
 	switch bourse.CodeOf(cause) {
@@ -150,12 +152,13 @@ func (ms *Machines) notLaunched(ctx context.Context, r *machineRun, m *bourse.Ma
 }
 
 // pastDeadline reports whether a run's order has passed its deadline. A run without an
-// order has none.
+// order has no deadline.
 func pastDeadline(r *machineRun) bool {
 	return !r.Request.Until.IsZero() && !time.Now().Before(r.Request.Until)
 }
 
-// createAttach and createLaunch start an order's machine for the first time.
+// createAttach and createLaunch are the steps that start an order's machine for the
+// first time.
 func (ms *Machines) createAttach(ctx context.Context, r *machineRun) fsm.Outcome {
 	return ms.attach(ctx, r, ms.unfilled)
 }
@@ -165,16 +168,16 @@ func (ms *Machines) createLaunch(ctx context.Context, r *machineRun) fsm.Outcome
 }
 
 // unfilled ends an order's machine that cannot be started. The order is not filled
-// here, the machine becomes destroyed, and the claim is answered with the reason. If
-// the machine's remains cannot be removed from the host now, the machine is destroyed
-// like any other, however long that takes, and keeps its resources until then.
+// here, the machine is destroyed, and the claim is answered with the reason. If the
+// machine's leftovers cannot be removed from the host now, a separate run destroys the
+// machine, and the machine keeps its resources until then.
 func (ms *Machines) unfilled(ctx context.Context, _ *machineRun, m *bourse.Machine, cause error) fsm.Outcome {
-	nothing := isPlain(m) && m.Config.ImageKind() != bourse.PollerImage // a poller may have claimed it just now
+	nothing := isPlain(m) && m.Config.ImageKind() != bourse.PollerImage // a poller may have just claimed the machine
 	if nothing || ms.leaveNothing(ctx, m) == nil {
 		return fsm.Abort(cause, state.InTx(func(tx *store.Tx) error { return ms.recordUnfilled(tx, m, cause, bourse.StateDestroyed) }))
 	}
-	// It is queued behind this run. After a crash between the two it is the only
-	// run left, for a machine that is being destroyed.
+	// The new run is queued behind this one. If the daemon dies in between, only the new
+	// run resumes, and it destroys the machine.
 	_, err := ms.begin(ctx, ms.defs.destroy, machineRequest{Machine: m.ID}, state.InTx(func(tx *store.Tx) error {
 		return ms.recordUnfilled(tx, m, cause, bourse.StateDestroying)
 	}))
@@ -184,7 +187,7 @@ func (ms *Machines) unfilled(ctx context.Context, _ *machineRun, m *bourse.Machi
 	return fsm.Abort(cause)
 }
 
-// leaveNothing removes everything that the host has of a machine.
+// leaveNothing removes everything that a machine has on the host.
 func (ms *Machines) leaveNothing(ctx context.Context, m *bourse.Machine) error {
 	d, err := ms.drivers.of(m.Config.ImageKind())
 	if err == nil {
@@ -196,9 +199,9 @@ func (ms *Machines) leaveNothing(ctx context.Context, m *bourse.Machine) error {
 	return ms.removeAll(ctx, m)
 }
 
-// recordUnfilled takes a machine that cannot be started from its order, and makes it
-// destroying or destroyed. It returns errMoved if the machine has another state by now:
-// then it no longer belongs to its run.
+// recordUnfilled removes a machine that cannot be started from its order, and makes it
+// destroying or destroyed. It returns errMoved if the machine's state has changed in
+// the meantime, because it then no longer belongs to this run.
 func (ms *Machines) recordUnfilled(tx *store.Tx, m *bourse.Machine, cause error, last bourse.State) error {
 	if rec, ok, err := tx.Order(m.Order); err != nil {
 		return err
@@ -227,7 +230,7 @@ func (ms *Machines) recordUnfilled(tx *store.Tx, m *bourse.Machine, cause error,
 				}
 			}
 			events := unlaunched(m, cause)
-			if last == bourse.StateDestroying { // its program may still run
+			if last == bourse.StateDestroying { // the program may still be running
 				m.Takes, m.Devices = took, devices
 			}
 			return true, events, nil
@@ -238,9 +241,8 @@ func (ms *Machines) recordUnfilled(tx *store.Tx, m *bourse.Machine, cause error,
 	return nil
 }
 
-// unlaunched returns the event of one state between starting and destroyed, for a
-// machine that could not be launched, and clears the resources that the state does not
-// keep.
+// unlaunched returns the events for the state of a machine that could not be launched,
+// and clears the resources that a machine in this state does not keep.
 func unlaunched(m *bourse.Machine, cause error) []bourse.Event {
 	now := time.Now().UTC()
 	m.Boot.PID = 0
@@ -260,14 +262,14 @@ func unlaunched(m *bourse.Machine, cause error) []bourse.Event {
 	}
 }
 
-// prepareStep settles an order's machine that is not launched. A host process needs no
-// preparation, and an image has been pulled before.
+// prepareStep marks an order's machine as stopped if the order does not launch it. A
+// host process needs no preparation, and an image was pulled by an earlier step.
 func (ms *Machines) prepareStep(_ context.Context, r *machineRun) fsm.Outcome {
 	ms.images.Drop(r.Request.Machine)
 	return fsm.Done(state.InTx(func(tx *store.Tx) error {
 		_, err := state.ChangeMachine(tx, r.Request.Machine, func(m *bourse.Machine) (bool, []bourse.Event, error) {
 			if m.State != bourse.StateCreated {
-				return false, nil, nil // destroyed in the meantime
+				return false, nil, nil // the machine was destroyed in the meantime
 			}
 			m.State = bourse.StateStopped
 			return true, []bourse.Event{{Type: bourse.EventPrepare, State: m.State, Source: bourse.SourceWorker}}, nil
@@ -277,10 +279,10 @@ func (ms *Machines) prepareStep(_ context.Context, r *machineRun) fsm.Outcome {
 }
 
 // handOver waits until a poller claims the task of m, which is starting. It waits until
-// the order's deadline, or for the default time if the start has no order, and only as
-// long as the machine is wanted.
+// the order's deadline, or for bourse.DefaultWithin if the start has no order, and only
+// as long as the machine is wanted.
 func (ms *Machines) handOver(ctx context.Context, d driver.Driver, r *machineRun, m *bourse.Machine) (driver.Status, error) {
-	// A host that claimed it before this daemon started may still have it.
+	// A poller that claimed the task before this daemon started may still have it.
 	if status, err := d.Inspect(ctx, TaskOf(m)); err == nil {
 		return status, nil
 	}

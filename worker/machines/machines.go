@@ -10,8 +10,8 @@
 //     and removed if they have none. No machine is restarted because of a crash, and no
 //     exit is lost (invariant 6).
 //   - A machine with an image has its image, network, mounts and devices on the host
-//     before its program starts and until it has ended; the image stays as long as the
-//     machine. A stopped machine keeps its record, its volumes and its address.
+//     from before its program starts until it has ended, and the image until the machine
+//     is destroyed. A stopped machine keeps its record, its volumes and its address.
 //
 // The engine serializes the operations on one machine. One goroutine per started machine
 // waits for its program's exit (watch.go).
@@ -32,38 +32,39 @@ type Config struct {
 	State   *state.State
 	Admit   *admit.Host
 	Drivers map[bourse.ImageKind]driver.Driver // must include one for host images
-	Images  ImageHost                          // nil without a driver of images
+	Images  ImageHost                          // nil if the worker cannot run images
 	Network Network                            // nil if all machines use the host's network
 	Scratch Scratch                            // nil if root file systems cannot be limited
 	Volumes Volumes
 	Secrets *SecretReader
 	Policy  Policy
-	Awake   func(*bourse.Machine) []string // environment with which a program keeps its machine awake
+	Awake   func(*bourse.Machine) []string // returns environment variables with which a program keeps its machine awake
 	Forget  bool                           // remove the host's machines that the store does not know, instead of refusing to start
 }
 
 // Volumes attaches volumes to machines.
 type Volumes interface {
-	// Attach records that a machine has the volumes that it mounts, and copies their
-	// properties to its mounts.
+	// Attach records that the volumes in a machine's mounts belong to it, and copies their
+	// properties to the mounts.
 	Attach(tx *store.Tx, m *bourse.Machine) error
-	// Detach records that a destroyed machine has no volumes. It is idempotent.
+	// Detach records that a destroyed machine's volumes no longer belong to it. It is
+	// idempotent.
 	Detach(tx *store.Tx, m *bourse.Machine) error
-	// Mount mounts a machine's volumes on the host and returns where they belong in the
-	// machine. It is idempotent.
+	// Mount mounts a machine's volumes on the host, and returns the mounts for its driver.
+	// It is idempotent.
 	Mount(ctx context.Context, m *bourse.Machine) ([]driver.Mount, error)
 	// Unmount undoes Mount once the machine's program has ended. It is idempotent.
 	Unmount(ctx context.Context, m *bourse.Machine) error
 }
 
-// Tasks manages the tasks that some machines exist for.
+// Tasks manages cold tasks, each of which has a machine of its own.
 type Tasks interface {
-	// Payload returns the stdin of a machine's program.
+	// Payload returns the stdin of a machine's program, which is its task's payload.
 	Payload(m *bourse.Machine) ([]byte, error)
-	// Ended returns a function that records the end of a machine's task in the
-	// transaction that records its program's exit.
+	// Ended returns a function that records the end of a machine's task. It is called in
+	// the transaction that records the program's exit.
 	Ended(ctx context.Context, m *bourse.Machine, exit bourse.Exit) (func(*store.Tx) error, error)
-	// Gone records the end of a destroyed machine's task.
+	// Gone records that a task has ended because its machine was destroyed.
 	Gone(tx *store.Tx, m *bourse.Machine) error
 }
 
@@ -73,8 +74,8 @@ type Machines struct {
 	host    *admit.Host
 	drivers *drivers
 	images  *images
-	network Network // may be nil
-	scratch Scratch // may be nil
+	network Network // nil if all machines use the host's network
+	scratch Scratch // nil if root file systems cannot be limited
 	volumes Volumes
 	tasks   Tasks
 	secrets *SecretReader
@@ -88,7 +89,7 @@ type Machines struct {
 }
 
 // New returns a worker's machines and registers their operations with the engine. It
-// starts nothing. The caller must call SetTasks before the worker runs.
+// does not start any goroutines. The caller must call SetTasks before the worker runs.
 func New(cfg Config) *Machines {
 	ms := &Machines{
 		state: cfg.State, host: cfg.Admit, network: cfg.Network, scratch: cfg.Scratch, volumes: cfg.Volumes,
@@ -108,18 +109,18 @@ func (ms *Machines) ImageInUse(digest string) bool { return ms.images.InUse(dige
 
 var (
 	errNoPollers = bourse.Errorf(bourse.CodeUnavailable, "the worker was started without pollers")
-	// errLate passes once RecoverLate has succeeded.
+	// errLate is returned until RecoverLate has succeeded.
 	errLate = bourse.Errorf(bourse.CodeUnavailable, "the worker waits for its driver of images")
 )
 
-// drivers holds a worker's drivers by the kind of images that they run.
+// drivers contains the driver for each kind of image.
 type drivers struct {
-	all  map[bourse.ImageKind]driver.Driver // fixed
-	late chan struct{}                      // closed when the driver of registry images has recovered
+	all  map[bourse.ImageKind]driver.Driver // never changes
+	late chan struct{}                      // closed once the container driver has recovered
 }
 
 // of returns the driver that runs a kind of images. It returns CodeUnavailable if the
-// worker has none, or the driver has not recovered yet.
+// worker has no such driver, or the driver has not recovered yet.
 func (d *drivers) of(kind bourse.ImageKind) (driver.Driver, error) {
 	run, ok := d.all[kind]
 	switch kind {
@@ -141,13 +142,13 @@ func (d *drivers) of(kind bourse.ImageKind) (driver.Driver, error) {
 	return run, nil
 }
 
-// DriverOf returns the driver that runs a machine. Errors are those of Containers.
+// DriverOf returns the driver that runs a machine. It returns CodeUnavailable if the
+// worker has no such driver, or the driver has not recovered yet.
 func (ms *Machines) DriverOf(m *bourse.Machine) (driver.Driver, error) {
 	return ms.drivers.of(m.Config.ImageKind())
 }
 
-// Containers returns CodeUnavailable if the driver of registry images cannot run
-// anything now.
+// Containers returns CodeUnavailable if the container driver cannot run anything now.
 func (ms *Machines) Containers() error {
 	_, err := ms.drivers.of(bourse.RegistryImage)
 	return err

@@ -9,14 +9,15 @@ import (
 	"github.com/bourse-dev/bourse/worker/state"
 )
 
-// machineRequest is the request of every run on a machine.
+// machineRequest is the request of all runs on machines. Each operation uses some of
+// the fields.
 type machineRequest struct {
 	Machine bourse.MachineID  `json:"machine"`
 	Boot    int               `json:"boot,omitempty"`
-	Signal  bourse.Signal     `json:"signal,omitempty"`  // of a stop; "" for the machine's default
-	Timeout time.Duration     `json:"timeout,omitempty"` // of a stop; 0 for the machine's default
+	Signal  bourse.Signal     `json:"signal,omitempty"`  // signal of a stop; "" for the machine's default
+	Timeout time.Duration     `json:"timeout,omitempty"` // timeout of a stop; 0 for the machine's default
 	Until   time.Time         `json:"until,omitzero"`    // deadline for starting an order's machine, or for pulling an update's image
-	Version bourse.InstanceID `json:"version,omitempty"` // that an update creates
+	Version bourse.InstanceID `json:"version,omitempty"` // the version that an update creates
 }
 
 // machineResult is empty, because a run's result is the machine's record.
@@ -27,30 +28,30 @@ type (
 	machineDef = fsm.Def[machineRequest, machineResult]
 )
 
-// definitions holds the operations on machines that affect the host. The engine runs
-// the operations of one machine one at a time. A step may execute more than once.
+// definitions contains the operations that change machines on the host. The engine runs
+// the operations on one machine one at a time. A step may execute more than once.
 type definitions struct {
-	plain   launches // of host programs without attachments
-	pulled  launches // of programs that pollers run
-	fitted  launches // of machines with attachments
+	plain   launches // for host programs without attachments
+	pulled  launches // for programs that pollers run
+	fitted  launches // for machines with attachments
 	stop    *machineDef
 	suspend *machineDef
 	resume  *machineDef
 	destroy *machineDef
-	ready   *machineDef // pulls an update's image, in a separate queue, and begins the update
+	ready   *machineDef // pulls an update's image and begins the update; uses a separate queue
 	revive  *machineDef // waits for a restart policy's backoff, in a separate queue
 }
 
 // launches holds the operations that start machines of one kind.
 type launches struct {
-	create  *machineDef // starts an order's machine, or leaves nothing
-	prepare *machineDef // settles an order's machine that is not launched
-	start   *machineDef // starts a stopped machine, or one that its policy restarts
+	create  *machineDef // starts an order's machine, or removes all traces of it
+	prepare *machineDef // prepares an order's machine without starting it
+	start   *machineDef // starts a machine, on request or by its restart policy
 	restart *machineDef
-	update  *machineDef // stops a version that runs, and launches the next
+	update  *machineDef // stops the current version, and launches the next one
 }
 
-// of returns the operations that start m.
+// of returns the operations for machines like m.
 func (d *definitions) of(m *bourse.Machine) *launches {
 	switch {
 	case m.Config.ImageKind() == bourse.PollerImage:
@@ -62,17 +63,18 @@ func (d *definitions) of(m *bourse.Machine) *launches {
 }
 
 const (
-	launchAttempts = 5 // while the driver does not answer
+	launchAttempts = 5 // attempts while the driver does not answer
 	stopLimit      = bourse.MaxStopTimeout + time.Minute
 )
 
 func define(name string) *machineDef { return fsm.Define[machineRequest, machineResult](name) }
 
 func (ms *Machines) define() {
-	// While one of the host's daemons is down nothing is lost, so wait for it.
+	// No data is lost while one of the host's daemons is down, so these steps keep
+	// retrying.
 	patient := fsm.StepOptions{Timeout: stopLimit, Attempts: 200}
 	freezing := fsm.StepOptions{Timeout: time.Minute, Attempts: 200}
-	waiting := fsm.StepOptions{Attempts: -1, MaxBackoff: 10 * time.Second} // notLaunched decides for how long
+	waiting := fsm.StepOptions{Attempts: -1, MaxBackoff: 10 * time.Second} // notLaunched decides when to give up
 	handing := fsm.StepOptions{Timeout: bourse.MaxWithin + time.Minute}
 	forever := fsm.StepOptions{Timeout: bourse.MaxWithin, Attempts: -1, MaxBackoff: 10 * time.Second}
 	ms.defs = definitions{
@@ -150,9 +152,10 @@ func (ms *Machines) define() {
 // alive reports whether m's latest boot may have a task whose exit is not recorded.
 func alive(m *bourse.Machine) bool { return m.Boot.Number > 0 && m.Boot.Exit == nil }
 
-// begin starts a run on a machine. write records its intent in the same transaction. It
-// never joins a run that is in progress, which may have finished its work already, so
-// write decides by the machine's state whether anything remains to be done.
+// begin starts a run on a machine. write records the operation's intent in the same
+// transaction. begin never joins a run in progress, because that run may already have
+// finished its work. write must therefore check the machine's state and decide whether
+// anything remains to be done.
 func (ms *Machines) begin(ctx context.Context, def *machineDef, req machineRequest, write fsm.Write) (*fsm.Handle[machineResult], error) {
 	run, err := def.Start(ctx, ms.state.Engine, state.OfMachine(req.Machine), req, fsm.StartOptions{Queue: true, Write: write})
 	if err == nil {

@@ -14,31 +14,32 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Limits of what is read.
+// Limits on how much is read.
 const (
-	most        = 1000 // processes
-	mostFiles   = 4096 // open files of a process
-	mostCommand = 4096 // bytes
-	mostSockets = 64   // of a process
+	most        = 1000 // processes of a machine
+	mostFiles   = 4096 // open files per process
+	mostCommand = 4096 // bytes of a command line
+	mostSockets = 64   // sockets per process
 )
 
-// tick is the unit of the kernel's times in user space, in milliseconds.
+// tick is the duration of a kernel clock tick, in milliseconds.
 const tick = 10
 
-// Table is a host's table of processes.
+// Table reads a host's processes from /proc.
 type Table struct {
 	Root string // mount point, usually /proc
 }
 
-// process holds the contents of the table's file stat.
+// process contains the values from a process's stat file.
 type process struct {
 	parent              int
 	user, system, began int64 // ticks
 	pages               int64
 }
 
-// Of returns a machine's processes: its main process first, the others by id. Errors:
-// failed_precondition if the host has no such table, not_found.
+// Of returns a machine's processes, starting with its main process and then sorted by
+// id. Errors: failed_precondition if the host has no /proc, not_found if the main
+// process has ended.
 func (t Table) Of(main int) ([]bourse.Process, error) {
 	entries, err := os.ReadDir(t.Root)
 	if err != nil {
@@ -68,14 +69,14 @@ func (t Table) Of(main int) ([]bourse.Process, error) {
 	return out, nil
 }
 
-// members returns a machine's processes, its main process first.
+// members returns the ids of a machine's processes, starting with its main process.
 func (t Table) members(all map[int]process, main int) []int {
 	group := t.group(main)
 	own := group != "" && group != t.group(all[main].parent)
 	member := map[int]bool{main: true}
 	out := []int{main}
 	for _, pid := range sorted(all) {
-		var line []int // up to a known process
+		var line []int // pid and its ancestors, up to a process that is already a member
 		at := pid
 		for p, ok := all[at]; ok && !member[at] && len(line) < most; p, ok = all[at] {
 			line = append(line, at)
@@ -109,8 +110,8 @@ func (t Table) file(pid int, name string) string {
 	return filepath.Join(t.Root, strconv.Itoa(pid), name)
 }
 
-// stat reads a process's counters. Its name is in brackets and may contain brackets, so
-// the last bracket ends it.
+// stat reads a process's stat file. The process's name is in brackets and may itself
+// contain brackets, so it ends at the last closing bracket.
 func (t Table) stat(pid int) (p process, ok bool) {
 	text, err := os.ReadFile(t.file(pid, "stat"))
 	if err != nil {
@@ -124,7 +125,7 @@ func parseStat(text []byte) (p process, ok bool) {
 	if i < 0 {
 		return p, false
 	}
-	const parent, user, system, began, pages = 1, 11, 12, 19, 21 // after the name; proc(5)
+	const parent, user, system, began, pages = 1, 11, 12, 19, 21 // indexes of the fields after the name; see proc(5)
 	fields := strings.Fields(string(text[i+1:]))
 	if len(fields) <= pages {
 		return p, false
@@ -164,8 +165,8 @@ func (t Table) inner(pid int) int64 {
 	return int64(pid)
 }
 
-// command returns a process's command line with spaces between the arguments, or its
-// name in brackets if it has none.
+// command returns a process's command line, with spaces between the arguments. If the
+// process has none, it returns the process's name in brackets.
 func (t Table) command(pid int) string {
 	text, err := os.ReadFile(t.file(pid, "cmdline"))
 	text = bytes.TrimRight(text[:min(len(text), mostCommand)], "\x00")
@@ -189,15 +190,15 @@ func (t Table) uptime() int64 {
 	return int64(seconds * 1000 / tick)
 }
 
-// sockets returns the sockets on which a process listens.
+// sockets returns those of the listening sockets that a process has open.
 func (t Table) sockets(pid int, listening map[string]bourse.ListenSocket) []bourse.ListenSocket {
 	out := []bourse.ListenSocket{}
 	dir, err := os.Open(t.file(pid, "fd"))
 	if err != nil || len(listening) == 0 {
 		return out
 	}
-	defer func() { _ = dir.Close() }()      // read only
-	names, _ := dir.Readdirnames(mostFiles) // what was read before an error counts
+	defer func() { _ = dir.Close() }()      // the directory was only read
+	names, _ := dir.Readdirnames(mostFiles) // the names that were read before an error are still useful
 	for _, name := range names {
 		link, _ := os.Readlink(filepath.Join(dir.Name(), name))
 		if s, ok := listening[link]; ok && len(out) < mostSockets && !slices.Contains(out, s) {
@@ -210,18 +211,17 @@ func (t Table) sockets(pid int, listening map[string]bourse.ListenSocket) []bour
 	return out
 }
 
-// mostTable limits the size of a table of sockets in bytes.
+// mostTable limits how many bytes of a socket table are read.
 const mostTable = 4 << 20
 
-// States in /proc/net of a listening TCP socket, and of a bound and unconnected UDP
-// socket.
+// States in /proc/net of listening TCP sockets and of bound, unconnected UDP sockets.
 const (
 	stateListen = "0A"
 	stateBound  = "07"
 )
 
-// listening returns the listening sockets in a process's network, by the targets of the
-// links in its fd directory.
+// listening returns the listening sockets in a process's network namespace. The keys
+// are link targets as they appear in the process's fd directory.
 func (t Table) listening(pid int) map[string]bourse.ListenSocket {
 	out := map[string]bourse.ListenSocket{}
 	for _, of := range []struct{ file, proto, state string }{
@@ -240,13 +240,14 @@ func (t Table) listening(pid int) map[string]bourse.ListenSocket {
 				break
 			}
 		}
-		_ = f.Close() // read only
+		_ = f.Close() // the file was only read
 		parseSockets(string(text), of.proto, of.state, out)
 	}
 	return out
 }
 
-// parseSockets parses a table of sockets; see /proc/net/tcp in proc(5).
+// parseSockets parses a socket table and adds its sockets to out. See /proc/net/tcp in
+// proc(5).
 func parseSockets(text, proto, state string, out map[string]bourse.ListenSocket) {
 	for line := range strings.Lines(text) {
 		fields := strings.Fields(line)
@@ -259,8 +260,9 @@ func parseSockets(text, proto, state string, out map[string]bourse.ListenSocket)
 	}
 }
 
-// parseAddress parses the hexadecimal form of an address: words of four bytes, each in
-// the processor's order, which is little-endian on all supported platforms, and a port.
+// parseAddress parses an address and a port in hexadecimal form. The address consists
+// of four-byte words in the processor's byte order, which is little-endian on all
+// supported platforms.
 func parseAddress(text string) (netip.AddrPort, bool) {
 	ip, port, _ := strings.Cut(text, ":")
 	raw, err := hex.DecodeString(ip)

@@ -11,7 +11,7 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// A shell with a child and a socket is found with both.
+// TestOf checks that a shell is listed with its child and its listening socket.
 func TestOf(t *testing.T) {
 	if _, err := os.Stat("/proc/self/stat"); err != nil {
 		t.Skip("the host has no /proc")
@@ -47,7 +47,7 @@ func TestOf(t *testing.T) {
 	if _, err := in.Write([]byte("x")); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := out.Read(make([]byte, 1)); err != nil { // the child runs
+	if _, err := out.Read(make([]byte, 1)); err != nil { // once the child has echoed the input, it is running
 		t.Fatal(err)
 	}
 	got, err := Table{Root: "/proc"}.Of(shell.Process.Pid)
@@ -70,7 +70,8 @@ func TestOf(t *testing.T) {
 	}
 }
 
-// All of a group of its own are a machine's, whatever their parents are.
+// If a machine has a cgroup of its own, all processes in it belong to the machine,
+// whatever their parents are.
 func TestMembers(t *testing.T) {
 	root := t.TempDir()
 	for pid, group := range map[string]string{"1": "/", "5": "/", "7": "/m", "8": "/m", "9": "/m", "10": "/"} {

@@ -12,8 +12,8 @@ import (
 	"github.com/bourse-dev/bourse/worker/state"
 )
 
-// An update's image is pulled while the present version runs. The run that pulls it has
-// a separate queue, so the machine can be stopped, restarted and destroyed in the
+// An update's image is pulled while the current version runs. The run that pulls it has
+// a separate queue, so that the machine can be stopped, restarted and destroyed in the
 // meantime.
 
 // readyResolve records what the name of the next version's image resolves to.
@@ -25,7 +25,7 @@ func (ms *Machines) readyResolve(ctx context.Context, r *machineRun) fsm.Outcome
 		}
 		ref, err := ms.images.Resolve(ctx, org, m.Next.Config.Image)
 		if err != nil && transient(err) && m.Image != nil && m.Next.Config.Image == m.Config.Image {
-			ref, err = *m.Image, nil // without an answer of its registry, the machine keeps its image
+			ref, err = *m.Image, nil // the registry does not answer, so the machine keeps its current image
 		}
 		if err != nil {
 			return fsm.Outcome{}, err
@@ -43,8 +43,8 @@ func (ms *Machines) readyResolve(ctx context.Context, r *machineRun) fsm.Outcome
 	})
 }
 
-// readyPull pulls the image of the machine's next config. An image that a machine's record
-// names is not evicted.
+// readyPull pulls the image of the machine's next version. Once a machine's record
+// names an image, that image is not evicted.
 func (ms *Machines) readyPull(ctx context.Context, r *machineRun) fsm.Outcome {
 	return ms.readying(ctx, r, func(ctx context.Context, m *bourse.Machine) (fsm.Outcome, error) {
 		ref := *m.Next.Image
@@ -77,7 +77,8 @@ func (ms *Machines) readyPull(ctx context.Context, r *machineRun) fsm.Outcome {
 	})
 }
 
-// readyBegin begins the update once the machine is in a lasting state.
+// readyBegin waits until the machine is in a state that allows an update, and then
+// begins the update.
 func (ms *Machines) readyBegin(ctx context.Context, r *machineRun) fsm.Outcome {
 	for {
 		m, err := ms.state.AwaitMachine(ctx, r.Request.Machine, func(m *bourse.Machine) bool {
@@ -114,8 +115,8 @@ func (ms *Machines) readyBegin(ctx context.Context, r *machineRun) fsm.Outcome {
 	}
 }
 
-// readying executes a step of a run that prepares an update, as long as the update is
-// wanted.
+// readying executes a step of a run that prepares an update. It cancels the step if the
+// update is no longer wanted.
 func (ms *Machines) readying(ctx context.Context, r *machineRun, do func(context.Context, *bourse.Machine) (fsm.Outcome, error)) fsm.Outcome {
 	m, err := ms.state.Machine(ctx, r.Request.Machine)
 	switch {
@@ -145,7 +146,8 @@ func (ms *Machines) readying(ctx context.Context, r *machineRun, do func(context
 	return ms.notReady(r, err)
 }
 
-// transient reports whether another attempt to get an image may succeed.
+// transient reports whether resolving or pulling an image may succeed if it is tried
+// again.
 func transient(err error) bool {
 	switch bourse.CodeOf(err) { //nolint:exhaustive // the others are final
 	case bourse.CodeUnavailable, bourse.CodeTimeout, bourse.CodeCanceled, bourse.CodeInternal:
@@ -154,14 +156,14 @@ func transient(err error) bool {
 	return false
 }
 
-// notReady abandons the update. The machine keeps its version.
+// notReady abandons the update. The machine keeps its current version.
 func (ms *Machines) notReady(r *machineRun, cause error) fsm.Outcome {
 	return fsm.Abort(cause, state.InTx(func(tx *store.Tx) error { return ms.dropNext(tx, r.Request.Machine, r.Request.Version, cause) }))
 }
 
 var errDropped = bourse.Errorf(bourse.CodeCanceled, "canceled by an operator")
 
-// dropUpdate is notReady for a run that an operator cancels.
+// dropUpdate abandons the update because an operator has canceled its run.
 func (ms *Machines) dropUpdate(_ context.Context, r *machineRun) fsm.Outcome {
 	return fsm.Done(state.InTx(func(tx *store.Tx) error { return ms.dropNext(tx, r.Request.Machine, r.Request.Version, errDropped) }))
 }

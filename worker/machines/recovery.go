@@ -14,11 +14,11 @@ import (
 	"github.com/bourse-dev/bourse/worker/state"
 )
 
-// Recover reconciles the host with the store after a start. Tasks of drivers are
-// removed if they have no record, and watched again if they have one; recorded tasks
-// that the drivers have lost end. Networks come first, so that no machine is without
-// its rules for longer than the daemon was away. The engine resumes unfinished runs
-// afterwards. Recover restarts no machine.
+// Recover reconciles the host with the store after the daemon has started. A driver's
+// tasks are watched again if they have a record, and removed if they do not. Recorded
+// tasks that no longer exist are recorded as lost. Networks are restored first, so that
+// their rules are not missing for longer than necessary. The engine resumes unfinished
+// runs afterwards. Recover does not restart any machine.
 func (ms *Machines) Recover(ctx context.Context) (Recovered, error) {
 	if err := ms.checkFound(ctx); err != nil {
 		return Recovered{}, err
@@ -43,12 +43,14 @@ func (ms *Machines) Recover(ctx context.Context) (Recovered, error) {
 	return Recovered{found.machines, len(found.watched), len(found.strays)}, nil
 }
 
-// Recovered counts what recovery found of host programs.
+// Recovered contains counts of the machines that run host programs: all that are
+// recorded, those whose tasks were adopted, and those that were removed because they
+// had no record.
 type Recovered struct {
 	Machines, Adopted, Strays int
 }
 
-// recoverContainers is the part of Recover for images.
+// recoverContainers reconciles the container driver with the store.
 func (ms *Machines) recoverContainers(ctx context.Context) error {
 	if _, ok := ms.drivers.all[bourse.RegistryImage]; !ok {
 		return nil
@@ -63,13 +65,13 @@ func (ms *Machines) recoverContainers(ctx context.Context) error {
 }
 
 const (
-	lateFirst = time.Second // between two attempts; it doubles
+	lateFirst = time.Second // delay before the first attempt; it doubles
 	lateMost  = 15 * time.Second
 )
 
-// RecoverLate continues to recover a driver of images that was unavailable when the
-// worker started. Everything that does not need it works in the meantime. It calls done
-// after the recovery.
+// RecoverLate recovers the container driver if it was unavailable when the worker
+// started. It retries until it succeeds, and then calls done. In the meantime,
+// everything that does not need the driver works.
 func (ms *Machines) RecoverLate(ctx context.Context, done func()) error {
 	if !errors.Is(ms.Containers(), errLate) {
 		return nil
@@ -91,7 +93,8 @@ func (ms *Machines) RecoverLate(ctx context.Context, done func()) error {
 	}
 }
 
-// adopt reconciles one driver with the store. kind is the kind of images that it runs.
+// adopt reconciles one driver with the store. kind is the kind of image that the driver
+// runs.
 func (ms *Machines) adopt(ctx context.Context, kind bourse.ImageKind) (findings, error) {
 	d := ms.drivers.all[kind]
 	held, err := d.Recover(ctx)
@@ -131,16 +134,16 @@ func (ms *Machines) adopt(ctx context.Context, kind bourse.ImageKind) (findings,
 	return found, nil
 }
 
-// findings lists what a comparison of store and driver found.
+// findings lists the differences between the store and a driver.
 type findings struct {
 	machines  int
-	strays    []bourse.MachineID // known to the driver, but not to the store
-	forgotten []driver.TaskID    // ended, and the exit is recorded
-	watched   []driver.TaskID    // running, lost, or ended without a recorded exit
-	canceled  []canceledFill     // still living
+	strays    []bourse.MachineID // machines that the driver has but the store does not
+	forgotten []driver.TaskID    // ended tasks whose exit is already recorded
+	watched   []driver.TaskID    // tasks that are running or lost, or whose exit is not yet recorded
+	canceled  []canceledFill     // machines whose order was canceled but which are not destroyed yet
 }
 
-// canceledFill is a living machine of a canceled order.
+// canceledFill is a machine that must be destroyed because its order was canceled.
 type canceledFill struct {
 	order   bourse.OrderID
 	machine bourse.MachineID
@@ -162,7 +165,7 @@ func (ms *Machines) survey(held []driver.Status, kind bourse.ImageKind) (finding
 				continue
 			}
 			boots[m.ID] = m.Boot
-			if alive(&m) && m.State != bourse.StateStarting { // a starting machine belongs to its run
+			if alive(&m) && m.State != bourse.StateStarting { // the run that starts a machine also takes care of its task
 				f.watched = append(f.watched, TaskOf(&m))
 			}
 			if m.State == bourse.StateDestroying {
@@ -190,8 +193,8 @@ func (ms *Machines) survey(held []driver.Status, kind bourse.ImageKind) (finding
 	return f, err
 }
 
-// errUnknownMachines is the error of a host that has machines or volumes without a
-// record in the store.
+// errUnknownMachines is returned if the host has machines or volumes without a record
+// in the store.
 type errUnknownMachines struct{ what []string }
 
 func (e *errUnknownMachines) Error() string {
@@ -204,8 +207,8 @@ func (e *errUnknownMachines) Error() string {
 	return fmt.Sprintf("the host has things that the store does not know: %s%s", strings.Join(names, ", "), more)
 }
 
-// Unknown returns the error that ends the daemon on a host with things that have no
-// record in the store.
+// Unknown returns the error with which the daemon exits if the host has objects without
+// a record in the store.
 func Unknown(what []string) error {
 	e := &errUnknownMachines{what}
 	return bourse.Errorf(bourse.CodeFailedPrecondition,
@@ -217,11 +220,11 @@ func isUnknown(err error) bool {
 	return ok
 }
 
-// checkFound looks for tasks that the store does not know, before anything on the host
-// is changed. The record of a machine, and of each of its boots, is durable before the
-// task starts, so an intact store knows all tasks. Removing unknown tasks would end
-// every machine of a host whose data directory is not mounted, or was replaced by an
-// older copy.
+// checkFound checks, before anything on the host is changed, that the store knows all
+// tasks on it. The record of a machine, and of each of its boots, is durable before the
+// task starts, so an intact store knows all tasks. If the data directory is not
+// mounted, or was replaced by an older copy, removing unknown tasks would kill all
+// machines on the host.
 func (ms *Machines) checkFound(ctx context.Context) error {
 	var all []driver.TaskID
 	for _, kind := range []bourse.ImageKind{bourse.HostImage, bourse.RegistryImage} {
@@ -230,7 +233,7 @@ func (ms *Machines) checkFound(ctx context.Context) error {
 			continue
 		}
 		found, err := f.Found(ctx)
-		if err != nil { // for example of containerd, which may come later; adopt looks again
+		if err != nil { // for example, containerd may not be running yet; adopt checks its tasks later
 			ms.state.Log.Warn("list of tasks failed", "err", err)
 			continue
 		}
@@ -239,8 +242,8 @@ func (ms *Machines) checkFound(ctx context.Context) error {
 	return ms.allKnown(all)
 }
 
-// allKnown returns an error unless the store knows all tasks, or the operator has
-// chosen to remove unknown ones.
+// allKnown returns an error if the store does not know all tasks, unless the operator
+// allows the worker to remove unknown ones.
 func (ms *Machines) allKnown(held []driver.TaskID) error {
 	var unknown []string
 	err := ms.state.Store.View(func(tx *store.Tx) error {

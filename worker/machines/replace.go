@@ -14,9 +14,9 @@ import (
 	"github.com/bourse-dev/bourse/worker/state"
 )
 
-// beginNext begins an update that has everything it needs. A machine that does not run
-// gets the next version now. The present version of one that runs is to be stopped,
-// unless its program would not notice the update.
+// beginNext begins an update whose image is available. If the machine is not running,
+// it gets the next version now. If it is running, its current version will be stopped
+// first, unless its program would not notice the update.
 func (ms *Machines) beginNext(tx *store.Tx, m *bourse.Machine) ([]bourse.Event, error) {
 	switch {
 	case m.State == bourse.StateStopped || m.State == bourse.StateFailed:
@@ -41,12 +41,12 @@ func (ms *Machines) beginNext(tx *store.Tx, m *bourse.Machine) ([]bourse.Event, 
 }
 
 // sleeps reports whether m is stopped until its schedule's next time, and its next
-// version waits for it, too.
+// version has a schedule, too.
 func sleeps(m *bourse.Machine, next *bourse.NextVersion) bool {
 	return m.State == bourse.StateStopped && m.Config.Schedule != "" && next.Config.Schedule != ""
 }
 
-// adoptNext makes m's next version its present version.
+// adoptNext makes m's next version its current version.
 func adoptNext(m *bourse.Machine) {
 	n := m.Next
 	m.Next, m.Instance, m.Config, m.Image = nil, n.Instance, n.Config, n.Image
@@ -54,8 +54,8 @@ func adoptNext(m *bourse.Machine) {
 	m.Secrets, m.SkipSecrets = max(m.Secrets, n.Secrets), n.SkipSecrets
 }
 
-// swap gives m, whose program does not run, its next version and records the intent to
-// launch it. Errors are those of recordLaunch.
+// swap makes m's next version its current one, and records the intent to launch it. m's
+// program must not be running. Errors are those of recordLaunch.
 func (ms *Machines) swap(tx *store.Tx, m *bourse.Machine) (events []bourse.Event, err error) {
 	if err := tx.KeepVersion(m); err != nil {
 		return nil, err
@@ -73,7 +73,7 @@ func (ms *Machines) swap(tx *store.Tx, m *bourse.Machine) (events []bourse.Event
 	return append(events, bourse.Event{Type: bourse.EventPrepare, State: m.State, Source: bourse.SourceWorker}), err
 }
 
-// replaceStep stops the present version of a machine that is updated.
+// replaceStep stops the current version of a machine that is being updated.
 func (ms *Machines) replaceStep(ctx context.Context, r *machineRun) fsm.Outcome {
 	if err := ms.endPresent(ctx, r.Request.Machine); err != nil {
 		return fsm.Retry(err)
@@ -90,13 +90,14 @@ func (ms *Machines) endPresent(ctx context.Context, id bourse.MachineID) error {
 	return ms.end(ctx, &m, signal, timeout)
 }
 
-// swapStep gives the next version to a machine whose present version has ended.
+// swapStep makes the next version of a machine current once the previous version has
+// ended.
 func (ms *Machines) swapStep(ctx context.Context, r *machineRun) fsm.Outcome {
 	m, err := ms.state.Machine(ctx, r.Request.Machine)
 	switch {
 	case err != nil:
 		return fsm.Abort(err)
-	case m.State == bourse.StateStarting: // this step was recorded with the intent
+	case m.State == bourse.StateStarting: // beginNext has already recorded the next version
 		return fsm.Done()
 	case m.State != bourse.StateReplacing || m.Next == nil:
 		return fsm.Finish()
@@ -117,7 +118,7 @@ func (ms *Machines) recordSwap(tx *store.Tx, id bourse.MachineID) error {
 			return false, nil, nil
 		}
 		events, err := ms.swap(tx, m)
-		if bourse.CodeOf(err) == bourse.CodeInsufficient { // the operator has renamed the devices
+		if bourse.CodeOf(err) == bourse.CodeInsufficient { // too few devices are left, because the operator has renamed them
 			m.State = bourse.StateFailed
 			return true, append(events, unlaunched(m, err)...), nil
 		}
@@ -126,8 +127,8 @@ func (ms *Machines) recordSwap(tx *store.Tx, id bourse.MachineID) error {
 	return err
 }
 
-// stopUpdate completes an update that an operator cancels: the machine is stopped, with
-// its new version.
+// stopUpdate completes an update whose run an operator cancels. The machine gets its
+// new version but is not launched.
 func (ms *Machines) stopUpdate(ctx context.Context, r *machineRun) fsm.Outcome {
 	if err := ms.endPresent(ctx, r.Request.Machine); err != nil {
 		return fsm.Retry(err)
@@ -147,8 +148,8 @@ func (ms *Machines) stopUpdate(ctx context.Context, r *machineRun) fsm.Outcome {
 	return ms.swapStep(ctx, r)
 }
 
-// unnoticed reports whether the program of m's present version could not tell the next
-// version from it. A new version number alone is not worth a restart.
+// unnoticed reports whether m's program could not tell the next version from the
+// current one. A new version number alone does not justify a restart.
 func unnoticed(m *bourse.Machine) bool {
 	if m.Next.Renew {
 		return false
@@ -178,8 +179,8 @@ func noticed(c *bourse.Config) bourse.Config {
 	return out
 }
 
-// dropNext abandons an update, for a reason, unless it has begun to stop the present
-// version.
+// dropNext abandons an update and records the reason, unless the update has already
+// begun to stop the current version.
 func (ms *Machines) dropNext(tx *store.Tx, id bourse.MachineID, version bourse.InstanceID, cause error) error {
 	_, err := state.ChangeMachine(tx, id, func(m *bourse.Machine) (bool, []bourse.Event, error) {
 		if !waits(m, version) {
@@ -199,7 +200,7 @@ func (ms *Machines) dropNext(tx *store.Tx, id bourse.MachineID, version bourse.I
 	return err
 }
 
-// waits reports whether m's update to a version has not begun yet.
+// waits reports whether m's update to the given version exists and has not begun yet.
 func waits(m *bourse.Machine, version bourse.InstanceID) bool {
 	if m.Next == nil || m.Next.Instance != version {
 		return false

@@ -15,8 +15,9 @@ func withSecrets(m *bourse.Machine) bool {
 	return !m.SkipSecrets && m.Config.ImageKind() != bourse.PollerImage
 }
 
-// keepKeys records the keys that a broker has sent for a machine, if any. Later starts
-// by a policy or a schedule come without a broker.
+// keepKeys records the keys that a broker has sent for a machine, if any. They are
+// needed later, when a restart policy or a schedule starts the machine without a
+// broker.
 func keepKeys(tx *store.Tx, id bourse.MachineID, keys bourse.AppKeys) error {
 	if len(keys) == 0 {
 		return nil
@@ -33,7 +34,7 @@ func (ms *Machines) keysOf(m *bourse.Machine) (keys bourse.AppKeys, err error) {
 	return keys, err
 }
 
-// secretsOf returns the secrets that m's program gets, and their version.
+// secretsOf returns the secrets for m's program, and their version.
 func (ms *Machines) secretsOf(ctx context.Context, m *bourse.Machine) (map[string]string, uint64, error) {
 	if !withSecrets(m) {
 		return nil, 0, nil
@@ -68,9 +69,9 @@ func (ms *Machines) appOf(m *bourse.Machine) (string, error) {
 	return app.ID, err
 }
 
-// awaitSecrets checks that m's secrets can be opened, before m is started, or stopped
-// to be started again. It uses keys, or by default those in m's record. Errors are
-// those of [SecretReader.Of].
+// awaitSecrets checks that m's secrets can be opened. It is called before m is started
+// or restarted, so that a running machine is not stopped in vain. It uses keys, or the
+// recorded keys if keys is empty. Errors are those of [SecretReader.Of].
 func (ms *Machines) awaitSecrets(ctx context.Context, m *bourse.Machine, version uint64, keys bourse.AppKeys) error {
 	if !withSecrets(m) {
 		return nil
@@ -86,24 +87,25 @@ func (ms *Machines) awaitSecrets(ctx context.Context, m *bourse.Machine, version
 	return err
 }
 
-// SecretsView reads the sealed secrets of apps, which are identified by their ids.
+// SecretsView reads the sealed secrets of apps. Its methods identify an app by its id.
 type SecretsView interface {
 	Secrets(ctx context.Context, app string) ([]seal.Secret, error)
-	// AwaitSecrets returns which versions of an app's secrets have arrived, once
-	// version has, or when ctx ends.
+	// AwaitSecrets waits until the given version of an app's secrets has arrived, or until
+	// ctx ends. It returns all versions that have arrived.
 	AwaitSecrets(ctx context.Context, app string, version uint64) (seal.Marks, error)
-	// AwaitSynced returns once the view has been compared with another server's since
+	// AwaitSynced returns once the view has been compared with another server's view since
 	// it was opened, or when ctx ends.
 	AwaitSynced(ctx context.Context)
 }
 
 const howToGiveKeys = "start or update it through a broker that has secrets.key: bourse machine restart, or bourse deploy"
 
-// SecretsPatience is how long a start waits for secrets that the view does not have.
+// SecretsPatience is how long a start waits for secrets that have not reached the view
+// yet.
 const SecretsPatience = 5 * time.Second
 
-// SecretReader opens the secrets of machines' apps with the keys that came with a
-// machine's order, update or start.
+// SecretReader opens apps' secrets, using the keys that came with a machine's order,
+// update or start.
 type SecretReader struct {
 	View SecretsView // nil if the worker has no view, and therefore no secrets
 }
@@ -125,15 +127,15 @@ func (s *SecretReader) await(ctx context.Context, app string, version uint64) (s
 	return marks, err
 }
 
-// Of returns an app's secrets by name, and their version, which is version or later. It
-// waits for a bounded time. Errors: unavailable if the secrets have not arrived,
-// failed_precondition if the keys do not open them.
+// Of returns an app's secrets by name, and their version. It waits for a bounded time
+// until the secrets have at least the given version. Errors: unavailable if the secrets
+// have not arrived, failed_precondition if the keys do not open them.
 func (s *SecretReader) Of(ctx context.Context, app string, version uint64, keys bourse.AppKeys) (map[string]string, uint64, error) {
 	marks, err := s.await(ctx, app, version)
 	if err != nil || len(marks) == 0 {
 		return nil, 0, err
 	}
-	list, err := s.View.Secrets(ctx, app) // read after the marks, so never older
+	list, err := s.View.Secrets(ctx, app) // read after the marks, so the secrets are at least as new as the marks
 	if err != nil || len(list) == 0 {
 		return nil, marks.Version(), err
 	}

@@ -12,12 +12,12 @@ import (
 	"github.com/bourse-dev/bourse/worker/machines"
 )
 
-// view is one in memory, to which things come later.
+// view is a view in memory whose contents may arrive later.
 type view struct {
 	list   []seal.Secret
 	marks  seal.Marks
-	synced chan struct{} // closed: compared with another
-	came   chan struct{} // closed: list and marks are there
+	synced chan struct{} // closed once the view was compared with another one
+	came   chan struct{} // closed once list and marks have arrived
 }
 
 func (v *view) there() bool {
@@ -56,7 +56,8 @@ func (v *view) AwaitSynced(ctx context.Context) {
 	}
 }
 
-// filled returns a view with PASSWORD, sealed with keys, and its version.
+// filled returns a view with the secret PASSWORD, sealed with keys, and the secret's
+// version.
 func filled(t *testing.T, keys *seal.Keys) (*view, uint64) {
 	t.Helper()
 	v := &view{marks: seal.Marks{}, synced: make(chan struct{}), came: make(chan struct{})}
@@ -79,8 +80,8 @@ func newKeys(t *testing.T) *seal.Keys {
 	return keys
 }
 
-// A start waits until the view was compared with another, also of a machine that
-// had no secrets before: there may be some by now.
+// A start waits until the view has been compared with another one. This also holds for
+// a machine that had no secrets before, because its app may have secrets by now.
 func TestAStartWaitsForANewView(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		keys := newKeys(t)
@@ -98,7 +99,7 @@ func TestAStartWaitsForANewView(t *testing.T) {
 	})
 }
 
-// What the record says that there is, and has not come, is no start without it.
+// A machine does not start without the version of its secrets that its record requires.
 func TestNoStartWithoutItsSecrets(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		keys := newKeys(t)
@@ -111,7 +112,7 @@ func TestNoStartWithoutItsSecrets(t *testing.T) {
 		if took := time.Since(began); took > machines.SecretsPatience {
 			t.Errorf("it waited %s", took)
 		}
-		close(v.came) // no one to compare with, as in a cut network: what was there before is enough
+		close(v.came) // as after a network partition, there is no other view to compare with, so the secrets that arrived before are enough
 		if got, _, err := s.Of(t.Context(), "app", version, own); err != nil || got["PASSWORD"] != "hunter2" {
 			t.Errorf("cut off, with the version: %v, %v", got, err)
 		}
@@ -124,7 +125,7 @@ func TestNoStartWithoutItsSecrets(t *testing.T) {
 	})
 }
 
-// Only the keys of the very app open its secrets, and the error says what to do.
+// Only the app's own keys open its secrets. The error explains what to do.
 func TestOnlyTheAppsKeysOpenItsSecrets(t *testing.T) {
 	keys := newKeys(t)
 	v, version := filled(t, keys)
@@ -138,7 +139,7 @@ func TestOnlyTheAppsKeysOpenItsSecrets(t *testing.T) {
 		"no keys":            {"app", nil},
 		"another app's keys": {"app", keys.OfApp("other")},
 		"another cluster's":  {"app", newKeys(t).OfApp("app")},
-		"moved rows":         {"other", keys.OfApp("other")}, // this view has one list for all apps
+		"moved rows":         {"other", keys.OfApp("other")}, // this view returns the same secrets for all apps
 		"moved, own keys":    {"other", keys.OfApp("app")},
 	} {
 		got, _, err := s.Of(t.Context(), c.app, version, c.keys)

@@ -16,10 +16,10 @@ import (
 	"github.com/bourse-dev/bourse/workload"
 )
 
-// Policy holds the operator's decisions about programs' limits.
+// Policy contains the operator's settings for the limits of programs.
 type Policy struct {
-	SharedQuota bool // a shared vCPU has a quota, with bursts, rather than a core under contention
-	PIDs        int  // limit of the processes of a machine with an image; 0 or less for none
+	SharedQuota bool // limit a shared vCPU to a quota, with bursts, instead of letting shared vCPUs compete for cores
+	PIDs        int  // maximum number of processes of a machine with an image; 0 or less for no limit
 }
 
 // TaskOf returns the task of a machine's latest boot.
@@ -27,8 +27,8 @@ func TaskOf(m *bourse.Machine) driver.TaskID {
 	return driver.TaskID{Machine: m.ID, Boot: m.Boot.Number}
 }
 
-// CheckSecrets returns CodeInvalid if a config asks for secrets that do not exist or
-// cannot be used.
+// CheckSecrets returns CodeInvalid if a config uses secrets that do not exist, or whose
+// values cannot be used as it requires.
 func CheckSecrets(c *bourse.Config, secrets map[string]string) error {
 	for _, f := range c.Files {
 		if f.SecretName == "" {
@@ -47,10 +47,10 @@ func CheckSecrets(c *bourse.Config, secrets map[string]string) error {
 	return err
 }
 
-// Of returns the task that the driver is to run for m's latest boot.
+// Of returns the task that the driver runs for m's latest boot.
 func (p Policy) Of(m *bourse.Machine, f Attached, secrets map[string]string) driver.Task {
 	runs := workload.ProgramOf(&m.Config)
-	given, _ := runs.SecretVars(secrets) // CheckSecrets has checked it
+	given, _ := runs.SecretVars(secrets) // cannot fail after CheckSecrets
 	init := &runs.Init
 	t := driver.Task{
 		ID: TaskOf(m), Image: m.Config.Image, Env: environment(m, &runs, given), Dir: init.WorkingDir, User: init.User,
@@ -68,7 +68,8 @@ func (p Policy) Of(m *bourse.Machine, f Attached, secrets map[string]string) dri
 	return t
 }
 
-// imageName returns the name of m's image on the host: its digest, not its tag.
+// imageName returns the name of m's image on the host, with its digest instead of its
+// tag.
 func imageName(m *bourse.Machine) string {
 	if m.Image == nil {
 		return m.Config.Image
@@ -86,14 +87,14 @@ func files(c *bourse.Config, secrets map[string]string) []driver.File {
 		out[i] = driver.File{Path: f.GuestPath, Data: f.RawValue, Mode: cmp.Or(f.Mode, defaultFileMode)}
 		if f.SecretName != "" {
 			out[i].Secret = true
-			out[i].Data, _ = base64.StdEncoding.DecodeString(secrets[f.SecretName]) // CheckSecrets has checked it
+			out[i].Data, _ = base64.StdEncoding.DecodeString(secrets[f.SecretName]) // cannot fail after CheckSecrets
 		}
 	}
 	return out
 }
 
-// A shared vCPU of the Machines API's own platform gets sharedQuota of each
-// sharedPeriod, in milliseconds, and unused time on top.
+// As on the Machines API's own platform, a shared vCPU may run for sharedQuota in each
+// sharedPeriod (both in milliseconds), and may save up unused time for bursts.
 const (
 	sharedQuota  = 5
 	sharedPeriod = 80
@@ -104,7 +105,7 @@ func (p Policy) Limits(m *bourse.Machine) driver.Limits {
 	guest := m.Config.Guest
 	whole := bourse.MilliCPU(guest.CPUs * 1000)
 	l := driver.Limits{Memory: guest.MemoryMB, CPUWeight: whole, CPUQuota: whole}
-	if m.Config.ImageKind() == bourse.PollerImage { // nothing else is known of the poller's host
+	if m.Config.ImageKind() == bourse.PollerImage { // the remaining limits cannot be set on a poller's host
 		return PollerLimits(&m.Config)
 	}
 	if guest.CPUKind == bourse.CPUShared {
@@ -121,12 +122,14 @@ func (p Policy) Limits(m *bourse.Machine) driver.Limits {
 	return l
 }
 
-// MetadataGroup is the key of the metadata that a program finds in its environment.
+// MetadataGroup is the metadata key whose value is passed to the program in an
+// environment variable.
 const MetadataGroup = "fly_process_group"
 
-// environment returns a program's environment: facts about its machine, overridden by
-// the config's variables, overridden by secrets. All of them override the image's
-// environment. Only host programs inherit variables of the host.
+// environment returns a program's environment. It contains facts about the machine, the
+// config's variables, and secrets; where names collide, the later of these wins. All of
+// them override the image's environment. Only host programs inherit variables of the
+// host.
 func environment(m *bourse.Machine, runs *workload.Program, secrets map[string]string) []string {
 	env := map[string]string{
 		"FLY_APP_NAME":        string(m.App),
@@ -172,8 +175,8 @@ func variables(env map[string]string) []string {
 	return out
 }
 
-// PollerLimits returns what a poller's host must have free for a machine with image
-// pull.
+// PollerLimits returns the resources that a poller's host must have free to claim a
+// machine with this config.
 func PollerLimits(c *bourse.Config) driver.Limits {
 	l := driver.Limits{CPUQuota: bourse.MilliCPU(c.Guest.CPUs * 1000), Memory: c.Guest.MemoryMB}
 	if c.Rootfs != nil {

@@ -33,8 +33,8 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// The one entry of a config's processes is what runs, with the facts that it asks
-// for.
+// If a config has one entry in processes, that entry is what runs, with the environment
+// that it requests.
 func TestProcess(t *testing.T) {
 	m := &bourse.Machine{ID: "000001ff000000", App: "web", Region: "gru", Config: bourse.Config{
 		Image: "nginx", Guest: &bourse.Guest{CPUKind: "shared", CPUs: 1, MemoryMB: 64}, Env: map[string]string{"A": "1", "B": "1"},
@@ -52,8 +52,9 @@ func TestProcess(t *testing.T) {
 	}
 }
 
-// A program that is apart from its app's secrets has those that it names and no others,
-// of the host in its environment, of an image where no disk has them.
+// A program that ignores its app's secrets gets only those that it names. A host
+// program gets them in its environment. For a program of an image they are passed
+// separately, so that they are never written to a disk.
 func TestSecretsOfAProcess(t *testing.T) {
 	secrets := map[string]string{"PASSWORD": "hunter2", "TOKEN": "t"}
 	m := &bourse.Machine{Config: bourse.Config{

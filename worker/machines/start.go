@@ -18,28 +18,28 @@ import (
 var errAlready = errors.New("already there")
 
 // Start starts a stopped machine, or resumes a suspended one, and returns once it has
-// started. Errors: failed_precondition from another state, or if the program cannot be
-// started or another program has its port; insufficient_capacity if the host has no
-// room for it now; conflict while another caller holds its lease.
+// started. Errors: failed_precondition if its state does not allow a start, the program
+// cannot be started, or another program uses its port; insufficient_capacity if the
+// host has no room for it now; conflict while another caller holds its lease.
 func (ms *Machines) Start(ctx context.Context, id bourse.MachineID, act fabric.MachineAction) (fabric.ActReply, error) {
 	return ms.start(ctx, id, starting{
 		may: func(m *bourse.Machine) error { return may(m, bourse.CallStart, act.Nonce) }, secrets: act.Secrets, keys: act.AppKeys,
 	})
 }
 
-// StartIf is Start for the worker itself. In the transaction that records the start,
-// check must return no error, and write may change the machine and return further
-// events.
+// StartIf starts a machine for the worker itself. In the transaction that records the
+// start, check must return no error, and write may change the machine and return
+// additional events.
 func (ms *Machines) StartIf(ctx context.Context, id bourse.MachineID, check func(*bourse.Machine) error, write func(*bourse.Machine) []bourse.Event) (fabric.ActReply, error) {
 	return ms.start(ctx, id, starting{write: write, may: func(m *bourse.Machine) error { return cmp.Or(check(m), may(m, bourse.CallStart, "")) }})
 }
 
-// starting configures a start.
+// starting contains the parameters of a start.
 type starting struct {
-	may     func(m *bourse.Machine) error                   // whether the start is allowed; see may
-	write   func(m *bourse.Machine) (events []bourse.Event) // changes the machine with its next boot; may be nil
-	secrets uint64                                          // least version of the app's secrets that it must have
-	keys    bourse.AppKeys                                  // to open them; by default those in its record
+	may     func(m *bourse.Machine) error                   // returns an error if the start is not allowed; see the function may
+	write   func(m *bourse.Machine) (events []bourse.Event) // changes the machine when its boot is recorded, and returns more events; may be nil
+	secrets uint64                                          // minimum version of the app's secrets
+	keys    bourse.AppKeys                                  // keys for the app's secrets; if empty, those in the machine's record are used
 }
 
 func (ms *Machines) start(ctx context.Context, id bourse.MachineID, s starting) (fabric.ActReply, error) {
@@ -76,7 +76,7 @@ func (ms *Machines) startOnce(ctx context.Context, id bourse.MachineID, s starti
 			case frozen != (m.State == bourse.StateSuspended):
 				return false, nil, errMoved
 			case frozen:
-				m.State = bourse.StateStarting // it has kept its resources
+				m.State = bourse.StateStarting // a suspended machine has kept its resources
 			default:
 				m.Secrets = max(m.Secrets, s.secrets)
 				if err := ms.takeBoot(tx, m); err != nil {
@@ -102,14 +102,15 @@ func (ms *Machines) startOnce(ctx context.Context, id bourse.MachineID, s starti
 		return fabric.ActReply{}, err
 	}
 	now, err := ms.appliedMachine(ctx, id, run)
-	if code := bourse.CodeOf(err); code == bourse.CodeInvalid || code == bourse.CodeNotFound { // about its program or image, not the machine
+	if code := bourse.CodeOf(err); code == bourse.CodeInvalid || code == bourse.CodeNotFound { // due to the program or the image
 		err = bourse.Errorf(bourse.CodeFailedPrecondition, "machine %s failed to start: %w", id, err)
 	}
 	return fabric.ActReply{Previous: old.State, Machine: now}, err
 }
 
-// appliedMachine returns a machine once a run on it has ended. That may not be durable
-// yet: after a crash the run finds the task and records the same.
+// appliedMachine returns a machine once the effects of a run on it are visible. They
+// may not be durable yet, but after a crash the run would find the task and record the
+// same state.
 func (ms *Machines) appliedMachine(ctx context.Context, id bourse.MachineID, run *fsm.Handle[machineResult]) (bourse.Machine, error) {
 	if _, err := run.Applied(ctx); err != nil {
 		return bourse.Machine{}, err
@@ -117,8 +118,9 @@ func (ms *Machines) appliedMachine(ctx context.Context, id bourse.MachineID, run
 	return ms.state.Machine(ctx, id)
 }
 
-// may returns whether a call is allowed. It returns errAlready if there is nothing to
-// do; conflict while another caller holds the lease; not_found; failed_precondition.
+// may checks whether a call is allowed. It returns errAlready if there is nothing to
+// do; conflict while another caller holds the lease; not_found if the machine is gone;
+// failed_precondition if its state does not allow the call.
 func may(m *bourse.Machine, call bourse.Call, nonce string) error {
 	if err := checkLease(m, nonce); err != nil {
 		return err
@@ -126,7 +128,7 @@ func may(m *bourse.Machine, call bourse.Call, nonce string) error {
 	return on(m, call)
 }
 
-// on is may for a call that needs no lease.
+// on is like may, for a call that needs no lease.
 func on(m *bourse.Machine, call bourse.Call) error {
 	switch answer, text := call.On(m.State); answer {
 	case bourse.Goes:
@@ -141,14 +143,14 @@ func on(m *bourse.Machine, call bourse.Call) error {
 	return bourse.Errorf(bourse.CodeInternal, "machine %s: %s is no call", m.ID, call)
 }
 
-// takeBoot takes the resources that m needs to run, and records its next boot.
+// takeBoot takes the resources that m needs while it runs, and records its next boot.
 func (ms *Machines) takeBoot(tx *store.Tx, m *bourse.Machine) error {
 	if admit.Foreign(m.Boot.Port) {
 		return bourse.Errorf(bourse.CodeFailedPrecondition,
 			"machine %s cannot start: another program on its host listens on port %d, its $PORT", m.ID, m.Boot.Port)
 	}
 	takes := ms.host.Ledger.Running(&m.Config)
-	if n := m.Next; n != nil { // its next version will run, too
+	if n := m.Next; n != nil { // the machine's next version will run, too
 		n.Launch, n.Takes = true, ms.host.Ledger.Running(&n.Config)
 		takes = admit.Most(takes, n.Takes)
 	}
@@ -162,8 +164,8 @@ func (ms *Machines) takeBoot(tx *store.Tx, m *bourse.Machine) error {
 	return nil
 }
 
-// retake has a machine take other resources than it does, or returns
-// CodeInsufficient.
+// retake replaces the resources that a machine takes. It returns CodeInsufficient if
+// the host has no room.
 func (ms *Machines) retake(tx *store.Tx, m *bourse.Machine, takes bourse.Amounts) error {
 	r, err := ms.host.Room(tx, m.Takes, takes)
 	if err == nil && r != nil {
@@ -175,8 +177,8 @@ func (ms *Machines) retake(tx *store.Tx, m *bourse.Machine, takes bourse.Amounts
 	return err
 }
 
-// recordLaunch records a machine's next boot, which was requested, with its devices and
-// its port. It returns CodeInsufficient if there are too few devices, and
+// recordLaunch records the next boot of a machine, on request, and chooses its devices
+// and its port. It returns CodeInsufficient if there are too few devices, and
 // CodeUnavailable if no port is free.
 func (ms *Machines) recordLaunch(tx *store.Tx, m *bourse.Machine) error {
 	devices, r, err := ms.host.FreeDevices(tx, m.Config.Guest, m.ID)
@@ -206,14 +208,14 @@ func (ms *Machines) choosePort(tx *store.Tx, m *bourse.Machine) (int, error) {
 	return port, nil
 }
 
-// hostFull returns the error of a machine for which its host has no room.
+// hostFull converts a refusal to the error for a machine that does not fit on its host.
 func hostFull(r *bourse.Refusal) error {
 	return bourse.Errorf(bourse.CodeInsufficient,
 		"insufficient %s available to fulfill request on the current host (%s)", r.Resource, strings.TrimPrefix(r.Detail, "insufficient "))
 }
 
-// startAttach and startLaunch start a machine again. If that is impossible the machine
-// fails.
+// startAttach and startLaunch are the steps that start a machine again. If they cannot
+// succeed, the machine becomes failed.
 func (ms *Machines) startAttach(ctx context.Context, r *machineRun) fsm.Outcome {
 	return ms.attach(ctx, r, ms.unstarted)
 }
@@ -222,8 +224,8 @@ func (ms *Machines) startLaunch(ctx context.Context, r *machineRun) fsm.Outcome 
 	return ms.launch(ctx, r, ms.unstarted)
 }
 
-// unstarted records that a machine cannot be started, once the attempt's remains are
-// removed.
+// unstarted records that a machine cannot be started, after it has removed the
+// attempt's leftovers.
 func (ms *Machines) unstarted(ctx context.Context, _ *machineRun, m *bourse.Machine, cause error) fsm.Outcome {
 	if !isPlain(m) {
 		if err := ms.leaveStopped(ctx, m); err != nil {
@@ -239,8 +241,8 @@ func (ms *Machines) unstarted(ctx context.Context, _ *machineRun, m *bourse.Mach
 	}))
 }
 
-// leaveStopped ends a program that an attempt to start m may have left, and removes the
-// attachments that a stopped machine does not keep.
+// leaveStopped kills the program that an attempt to start m may have left behind, and
+// removes the attachments that a stopped machine does not keep.
 func (ms *Machines) leaveStopped(ctx context.Context, m *bourse.Machine) error {
 	d, err := ms.drivers.of(m.Config.ImageKind())
 	if err == nil {
@@ -274,14 +276,14 @@ func (ms *Machines) Restart(ctx context.Context, id bourse.MachineID, act fabric
 				return false, nil, err
 			}
 			if m.State != bourse.StateStarted {
-				return false, nil, errAlready // there is nothing to stop
+				return false, nil, errAlready // nothing needs to be stopped
 			}
 			if withSecrets(m) {
 				if err := keepKeys(tx, id, act.AppKeys); err != nil {
 					return false, nil, err
 				}
 			}
-			m.Boot.Requested, m.Boot.StandsIn = true, "" // it no longer replaces another machine
+			m.Boot.Requested, m.Boot.StandsIn = true, "" // a restarted standby no longer replaces another machine
 			m.Secrets = max(m.Secrets, act.Secrets)
 			m.State = bourse.StateRestarting
 			return true, []bourse.Event{{Type: bourse.EventRestart, State: m.State, Source: bourse.SourceUser, By: act.By}}, nil
@@ -316,7 +318,7 @@ func (ms *Machines) rebootStep(_ context.Context, r *machineRun) fsm.Outcome {
 	}))
 }
 
-// reviveStep ends the wait of a restart policy. It starts the machine again unless it
+// reviveStep starts a machine again after the backoff of its restart policy, unless it
 // was stopped or destroyed in the meantime.
 func (ms *Machines) reviveStep(ctx context.Context, r *machineRun) fsm.Outcome {
 	m, err := ms.state.Machine(ctx, r.Request.Machine)

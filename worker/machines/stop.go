@@ -14,8 +14,8 @@ import (
 )
 
 // Stop requests that a machine stops, and returns once that is recorded. Stopping a
-// stopped machine is not an error. A machine that waits for its policy's restart stops
-// at once.
+// stopped machine is not an error. A machine that is waiting for a restart by its
+// policy is stopped at once.
 func (ms *Machines) Stop(ctx context.Context, id bourse.MachineID, act fabric.MachineAction) (fabric.ActReply, error) {
 	var old, now bourse.Machine
 	_, err := ms.begin(ctx, ms.defs.stop, stopRequest(id, act), state.InTx(func(tx *store.Tx) error {
@@ -26,7 +26,7 @@ func (ms *Machines) Stop(ctx context.Context, id bourse.MachineID, act fabric.Ma
 				return false, nil, err
 			}
 			if m.Next != nil {
-				m.Next.Launch = false // its next version must not start either
+				m.Next.Launch = false // the machine's next version must not start either
 			}
 			m.Boot.Requested = true
 			if m.State == bourse.StateReplacing {
@@ -40,7 +40,7 @@ func (ms *Machines) Stop(ctx context.Context, id bourse.MachineID, act fabric.Ma
 	if errors.Is(err, errAlready) {
 		now, err = old, nil
 	}
-	if err != nil { // the transaction may still be writing to old and now
+	if err != nil { // after an error, the transaction may still be writing to old and now
 		return fabric.ActReply{}, err
 	}
 	return fabric.ActReply{Previous: old.State, Machine: now}, nil
@@ -50,15 +50,15 @@ func stopRequest(id bourse.MachineID, act fabric.MachineAction) machineRequest {
 	return machineRequest{Machine: id, Signal: act.Signal, Timeout: time.Duration(act.Timeout)}
 }
 
-// stopStep ends the task of a machine that is stopping, or restarting on request. The
-// task's watch records the exit.
+// stopStep stops the task of a machine that is stopping, or that was requested to
+// restart. The goroutine that watches the task records its exit.
 func (ms *Machines) stopStep(ctx context.Context, r *machineRun) fsm.Outcome {
 	m, err := ms.state.Machine(ctx, r.Request.Machine)
 	if err != nil {
 		return fsm.Abort(err)
 	}
 	if m.State != bourse.StateStopping && m.State != bourse.StateRestarting {
-		return fsm.Finish() // its exit was recorded before
+		return fsm.Finish() // the exit is already recorded
 	}
 	if !alive(&m) {
 		if m.State == bourse.StateStopping {
@@ -81,8 +81,8 @@ func (ms *Machines) stopStep(ctx context.Context, r *machineRun) fsm.Outcome {
 	return fsm.Done()
 }
 
-// stopOf returns the signal and the timeout to stop a machine's program. Signal "" is
-// the image's default.
+// stopOf returns the signal and the timeout for stopping a machine's program. Signal ""
+// means the image's default.
 func stopOf(c *bourse.Config) (bourse.Signal, time.Duration) {
 	signal, timeout := c.Stop()
 	if c.ImageKind() == bourse.RegistryImage && (c.StopConfig == nil || c.StopConfig.Signal == "") {
@@ -91,17 +91,17 @@ func stopOf(c *bourse.Config) (bourse.Signal, time.Duration) {
 	return signal, timeout
 }
 
-// end stops a machine's task and waits until its exit is recorded.
+// end stops a machine's task, and waits until the task's exit is recorded.
 func (ms *Machines) end(ctx context.Context, m *bourse.Machine, signal bourse.Signal, timeout time.Duration) error {
 	d, err := ms.drivers.of(m.Config.ImageKind())
 	if err != nil {
 		return err
 	}
-	if m.Boot.Frozen { // its memory is discarded
+	if m.Boot.Frozen { // the frozen program cannot handle a signal, so it is killed and its memory is lost
 		signal, timeout = "SIGKILL", 0
 	}
 	err = d.Stop(ctx, TaskOf(m), signal, timeout)
-	if err != nil && bourse.CodeOf(err) != bourse.CodeNotFound { // not found: it was stopped before its launch
+	if err != nil && bourse.CodeOf(err) != bourse.CodeNotFound { // CodeNotFound if it was not launched yet
 		return err
 	}
 	ms.watch(d, TaskOf(m), unstarted)
@@ -109,8 +109,8 @@ func (ms *Machines) end(ctx context.Context, m *bourse.Machine, signal bourse.Si
 	return err
 }
 
-// recordStopped settles a stopping machine that has no task, because it was waiting for
-// its policy's restart.
+// recordStopped records that a machine without a task has stopped. Such a machine was
+// waiting for a restart by its policy.
 func recordStopped(tx *store.Tx, id bourse.MachineID) error {
 	_, err := state.ChangeMachine(tx, id, func(m *bourse.Machine) (bool, []bourse.Event, error) {
 		if m.State != bourse.StateStopping {
@@ -123,8 +123,8 @@ func recordStopped(tx *store.Tx, id bourse.MachineID) error {
 	return err
 }
 
-// Destroy removes a machine and everything that it left on the host, and returns once
-// it is gone. It refuses a running machine unless act.Force is set.
+// Destroy destroys a machine and everything that it left on the host, and returns once
+// it is gone. It refuses to destroy a running machine unless act.Force is set.
 func (ms *Machines) Destroy(ctx context.Context, id bourse.MachineID, act fabric.MachineAction) (fabric.ActReply, error) {
 	var old bourse.Machine
 	run, err := ms.beginDestroy(ctx, id, bourse.SourceUser, act.By, func(m *bourse.Machine) error {
@@ -149,8 +149,9 @@ func mayDestroy(m *bourse.Machine, act fabric.MachineAction) error {
 	return err
 }
 
-// beginDestroy records that a machine will be destroyed. If it is being destroyed
-// already, the run queues behind that. It returns not_found if the machine is gone.
+// beginDestroy records that a machine will be destroyed. If it is already being
+// destroyed, the new run waits for the one in progress. It returns not_found if the
+// machine is gone.
 func (ms *Machines) beginDestroy(ctx context.Context, id bourse.MachineID, source bourse.Source, by string, may func(*bourse.Machine) error) (*fsm.Handle[machineResult], error) {
 	return ms.begin(ctx, ms.defs.destroy, machineRequest{Machine: id}, state.InTx(func(tx *store.Tx) error {
 		_, err := state.ChangeMachine(tx, id, func(m *bourse.Machine) (bool, []bourse.Event, error) {
@@ -184,8 +185,7 @@ func intendDestroy(m *bourse.Machine, source bourse.Source) bourse.Event {
 	return bourse.Event{Type: bourse.EventDestroy, State: m.State, Source: source}
 }
 
-// killStep ends a machine's program. Its exit is recorded before the machine is
-// removed.
+// killStep kills a machine's program, and waits until its exit is recorded.
 func (ms *Machines) killStep(ctx context.Context, r *machineRun) fsm.Outcome {
 	m, err := ms.state.Machine(ctx, r.Request.Machine)
 	if err != nil {
@@ -199,8 +199,8 @@ func (ms *Machines) killStep(ctx context.Context, r *machineRun) fsm.Outcome {
 	return fsm.Done()
 }
 
-// removeStep removes a machine from the host and then gives back its resources. The
-// record remains readable for some time.
+// removeStep removes a machine from the host and then releases its resources. The
+// record can still be read for some time.
 func (ms *Machines) removeStep(ctx context.Context, r *machineRun) fsm.Outcome {
 	m, err := ms.state.Machine(ctx, r.Request.Machine)
 	if err != nil {
@@ -223,7 +223,7 @@ func (ms *Machines) removeStep(ctx context.Context, r *machineRun) fsm.Outcome {
 			}
 			m.State, m.Takes, m.Devices, m.Lease, m.Next = bourse.StateDestroyed, nil, nil, nil, nil
 			m.Boot.PID, m.Boot.Port = 0, 0
-			m.Config.Files = nil // they are large, and may be secret
+			m.Config.Files = nil // files are large and may be secret
 			return true, []bourse.Event{{Type: bourse.EventDestroy, State: m.State, Source: bourse.SourceWorker}}, nil
 		})
 		return err

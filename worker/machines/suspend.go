@@ -15,9 +15,9 @@ import (
 )
 
 // Suspend freezes a machine's program, and returns once it is frozen. The machine keeps
-// its resources, so it can always resume. Errors: failed_precondition from another
-// state, or if the host cannot freeze programs; conflict while another caller holds its
-// lease; unavailable if its program cannot be frozen now.
+// its resources, so it can always resume. Errors: failed_precondition if its state does
+// not allow it or the host cannot freeze programs; conflict while another caller holds
+// its lease; unavailable if its program cannot be frozen now.
 func (ms *Machines) Suspend(ctx context.Context, id bourse.MachineID, act fabric.MachineAction) (fabric.ActReply, error) {
 	var old bourse.Machine
 	run, err := ms.begin(ctx, ms.defs.suspend, machineRequest{Machine: id}, state.InTx(func(tx *store.Tx) error {
@@ -44,7 +44,7 @@ func (ms *Machines) Suspend(ctx context.Context, id bourse.MachineID, act fabric
 	return fabric.ActReply{Previous: old.State, Machine: now}, err
 }
 
-// freezable returns failed_precondition if a machine can never be suspended here.
+// freezable returns failed_precondition if this worker can never suspend the machine.
 func freezable(host *admit.Host, m *bourse.Machine) error {
 	kind := m.Config.ImageKind()
 	switch {
@@ -56,15 +56,15 @@ func freezable(host *admit.Host, m *bourse.Machine) error {
 	return nil
 }
 
-// freezeStep freezes the program of a suspending machine. If that fails the program
-// continues.
+// freezeStep freezes the program of a suspending machine. If that fails, the program
+// continues to run.
 func (ms *Machines) freezeStep(ctx context.Context, r *machineRun) fsm.Outcome {
 	m, err := ms.state.Machine(ctx, r.Request.Machine)
 	if err != nil {
 		return fsm.Abort(err)
 	}
 	if m.State != bourse.StateSuspending || !alive(&m) {
-		return fsm.Finish() // it was stopped in the meantime, or has ended
+		return fsm.Finish() // the machine was stopped in the meantime, or its program has ended
 	}
 	err = bourse.Errorf(bourse.CodeUnavailable, "the program of machine %s could not be frozen and continues", m.ID)
 	failed := r.Attempt >= launchAttempts
@@ -75,7 +75,7 @@ func (ms *Machines) freezeStep(ctx context.Context, r *machineRun) fsm.Outcome {
 	case err == nil:
 		return fsm.Done(settleAs(m.ID, m.Boot.Number, bourse.StateSuspending, bourse.StateSuspended, bourse.EventSuspend))
 	case code == bourse.CodeNotFound, code == bourse.CodeFailedPrecondition && ms.hasEnded(ctx, &m):
-		return fsm.Finish() // its watch records the exit
+		return fsm.Finish() // the goroutine that watches the task records its exit
 	case code != bourse.CodeFailedPrecondition && !failed:
 		return fsm.Retry(err)
 	}
@@ -102,7 +102,7 @@ func (ms *Machines) thawStep(ctx context.Context, r *machineRun) fsm.Outcome {
 	if d, known := ms.drivers.of(m.Config.ImageKind()); known == nil {
 		ms.watch(d, TaskOf(&m), lost)
 	}
-	if err != nil { // its watch then records that the program is lost
+	if err != nil { // the goroutine that watches the task then records that the program is lost
 		err = bourse.Errorf(bourse.CodeUnavailable, "machine %s has lost its suspended program: start it again", m.ID)
 		return fsm.Abort(err, settleAs(m.ID, m.Boot.Number, bourse.StateStarting, bourse.StateSuspended, bourse.EventSuspend))
 	}
@@ -128,7 +128,8 @@ func (ms *Machines) hasEnded(ctx context.Context, m *bourse.Machine) bool {
 }
 
 // settleAs returns a write that moves a machine from one state to another within the
-// same boot. It changes nothing if the machine has changed otherwise.
+// same boot. It changes nothing if the state, the boot or the exit has changed in the
+// meantime.
 func settleAs(id bourse.MachineID, boot int, from, to bourse.State, event bourse.EventType) fsm.Write {
 	return state.InTx(func(tx *store.Tx) error {
 		_, err := state.ChangeMachine(tx, id, func(m *bourse.Machine) (bool, []bourse.Event, error) {

@@ -16,18 +16,18 @@ import (
 // updateWithin is the time limit for pulling an update's image.
 const updateWithin = 10 * time.Minute
 
-// Update creates a new version of a machine, and returns once that has started, or
-// exists if it is not to start. The present version runs until the image is on the
-// host, and stays if the pull fails. Then it is stopped, the record gets the new
-// config, and the machine is launched. Changes that the program would not notice are
-// made while it runs.
+// Update creates a new version of a machine. It returns once the version has started,
+// or once it exists if it is not to be started. The current version runs until the new
+// image is on the host, and is kept if the pull fails. Then it is stopped, the new
+// config is recorded, and the machine is launched. If the program would not notice the
+// changes, they are made while it runs.
 //
 // Errors: conflict while another caller holds the lease, another update is in progress,
-// or req.Current is not the present version; invalid for a change that needs a new
-// machine; insufficient_capacity if the host has no room for it; failed_precondition
-// from another state, for another volume, if the image cannot be pulled (the machine
-// keeps its old version), or if the new version failed to start (the machine keeps the
-// new version).
+// or req.Current is not the current version; invalid for a change that needs a new
+// machine; insufficient_capacity if the host has no room for it; failed_precondition if
+// the machine's state does not allow an update, if the update mounts another volume, if
+// the image cannot be pulled (the machine keeps its old version), or if the new version
+// failed to start (the machine keeps the new version).
 func (ms *Machines) Update(ctx context.Context, req fabric.UpdateRequest) (fabric.ActReply, error) {
 	if err := req.Config.Normalize(); err != nil {
 		return fabric.ActReply{}, err
@@ -94,14 +94,13 @@ func (ms *Machines) Update(ctx context.Context, req fabric.UpdateRequest) (fabri
 	return fabric.ActReply{Previous: old.State, Machine: now}, err
 }
 
-// updated waits until an update has created its version, and that has started or cannot
-// start.
+// updated waits until an update's version has started, or cannot start.
 func (ms *Machines) updated(ctx context.Context, run *fsm.Handle[machineResult], id bourse.MachineID, version bourse.InstanceID) (bourse.Machine, error) {
 	if _, err := run.Applied(ctx); err != nil {
 		switch m, unread := ms.state.Machine(ctx, id); {
 		case ctx.Err() != nil || unread != nil:
 			return m, err
-		case m.Instance == version: // the record contains the outcome
+		case m.Instance == version: // the update is complete, and the record contains its outcome
 		case m.State == bourse.StateDestroying || m.State == bourse.StateDestroyed:
 			return m, state.ErrNoMachine
 		default:
@@ -129,7 +128,7 @@ func (ms *Machines) updated(ctx context.Context, run *fsm.Handle[machineResult],
 	return m, nil
 }
 
-// mayUpdate returns whether an update is allowed by the machine's record alone.
+// mayUpdate checks whether the machine's record allows an update.
 func mayUpdate(m *bourse.Machine, req *fabric.UpdateRequest) error {
 	if err := may(m, bourse.CallUpdate, req.Nonce); err != nil {
 		return err
@@ -164,8 +163,8 @@ func sameVolumes(a, b []bourse.Mount) bool {
 	return true
 }
 
-// unsupported returns why the worker cannot run a machine with config c, even if
-// nothing else ran here.
+// unsupported returns an error if the worker could not run the machine with config c
+// even if nothing else ran here.
 func (ms *Machines) unsupported(m *bourse.Machine, c *bourse.Config) error {
 	org, err := ms.images.OrgOf(m)
 	if err != nil {
@@ -185,7 +184,7 @@ func (ms *Machines) unsupported(m *bourse.Machine, c *bourse.Config) error {
 // The two versions never run at the same time, so they share resources.
 func (ms *Machines) takeNext(tx *store.Tx, m *bourse.Machine, next bourse.NextVersion) error {
 	if !mayRun(m) && (!next.Launch || sleeps(m, &next)) {
-		next.Launch, next.Takes = false, admit.Resting(next.Takes) // a start in the meantime takes the rest
+		next.Launch, next.Takes = false, admit.Resting(next.Takes) // if the machine is started in the meantime, the start takes the rest
 	}
 	if err := ms.retake(tx, m, admit.Most(m.Takes, next.Takes)); err != nil {
 		return err
@@ -193,15 +192,15 @@ func (ms *Machines) takeNext(tx *store.Tx, m *bourse.Machine, next bourse.NextVe
 	with := *m
 	with.Config = next.Config
 	m.Next = &next
-	err := ms.volumes.Attach(tx, &with) // m should have them already; this fills in the mounts of its next version
+	err := ms.volumes.Attach(tx, &with) // m already has its volumes, so this only fills in the mounts of its next version
 	if bourse.CodeOf(err) == bourse.CodeNotFound {
 		return bourse.Errorf(bourse.CodeFailedPrecondition, "machine %s cannot be updated: %w", m.ID, err)
 	}
 	return err
 }
 
-// pinned reports whether a machine's next version certainly has the image of the
-// present version.
+// pinned reports whether a machine's next version is certain to have the same image as
+// the current one.
 func pinned(m *bourse.Machine, next *bourse.NextVersion) bool {
 	return m.Config.ImageKind() != bourse.RegistryImage ||
 		m.Image != nil && next.Config.Image == m.Config.Image && bourse.ParseImageRef(m.Config.Image).Digest != ""

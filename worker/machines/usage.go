@@ -11,7 +11,7 @@ import (
 	"github.com/bourse-dev/bourse/worker/state"
 )
 
-// usageGap is the time between two samples if there is no earlier one.
+// usageGap is the time between two samples if there is no suitable earlier one.
 const usageGap = 250 * time.Millisecond
 
 // Usage returns the resources that a machine uses, and its limits.
@@ -49,7 +49,7 @@ func (ms *Machines) Usage(ctx context.Context, id bourse.MachineID) (fabric.Usag
 	return out, nil
 }
 
-// sample returns what a machine uses now.
+// sample measures the resources that a machine uses now.
 func (ms *Machines) sample(ctx context.Context, m *bourse.Machine) (driver.Usage, cpuSample, error) {
 	d, err := ms.drivers.of(m.Config.ImageKind())
 	if err != nil {
@@ -60,27 +60,27 @@ func (ms *Machines) sample(ctx context.Context, m *bourse.Machine) (driver.Usage
 }
 
 const (
-	fresh  = time.Second      // more recent samples are too close to compare with
+	fresh  = time.Second      // samples that are more recent are too close for a comparison
 	maxAge = 30 * time.Second // older samples say little about the present
 )
 
-// cpuSamples holds samples of the processor time that tasks have used, to compute their
-// present use. Nothing is sampled in the background: each answer is compared with
-// earlier ones.
+// cpuSamples contains samples of the CPU time that tasks have used, from which their
+// current CPU usage is computed. Samples are taken only when usage is requested, and
+// compared with earlier ones.
 type cpuSamples struct {
 	mu     sync.Mutex
-	tasks  map[driver.TaskID][2]cpuSample // guarded by mu; the older sample first
+	tasks  map[driver.TaskID][2]cpuSample // guarded by mu; two samples per task, the older one first
 	pruned time.Time                      // guarded by mu
 }
 
-// cpuSample is the processor time that a task had used at some time.
+// cpuSample contains the CPU time that a task had used at a certain time.
 type cpuSample struct {
 	At  time.Time
 	CPU time.Duration
 }
 
-// Add adds a sample, and returns the newest earlier sample that is neither too recent
-// nor too old to compare it with.
+// Add adds a sample. It returns the newest earlier sample that is neither too recent
+// nor too old for a comparison.
 func (u *cpuSamples) Add(id driver.TaskID, now cpuSample) (before cpuSample, ok bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -107,7 +107,7 @@ func (u *cpuSamples) Add(id driver.TaskID, now cpuSample) (before cpuSample, ok 
 	return before, ok
 }
 
-// cpusUsed returns the number of cores in use between two samples.
+// cpusUsed returns the average number of cores in use between two samples.
 func cpusUsed(before, now cpuSample) float64 {
 	if now.CPU < 0 || before.CPU < 0 || !now.At.After(before.At) {
 		return 0

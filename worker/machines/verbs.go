@@ -16,8 +16,8 @@ import (
 	"github.com/bourse-dev/bourse/worker/state"
 )
 
-// List returns the machines for which keep returns true, oldest first: those of app, or
-// of all apps if app is nil.
+// List returns the machines of app for which keep returns true, oldest first. If app is
+// nil, it returns those of all apps.
 func (ms *Machines) List(ctx context.Context, app *bourse.App, keep func(*bourse.Machine) bool) ([]bourse.Machine, error) {
 	if err := ms.state.Store.Sync(ctx); err != nil {
 		return nil, err
@@ -114,7 +114,7 @@ func (ms *Machines) Exec(ctx context.Context, id bourse.MachineID, req *fabric.E
 	return fabric.ExecReply{Exit: res.Exit, Stdout: res.Stdout, Stderr: res.Stderr}, err
 }
 
-// defaultLease is the duration of a lease if the request names none.
+// defaultLease is the duration of a lease if the request contains none.
 const defaultLease = 60 * time.Second
 
 func newLease(owner, description string, expires time.Time) *bourse.Lease {
@@ -123,8 +123,8 @@ func newLease(owner, description string, expires time.Time) *bourse.Lease {
 	return &bourse.Lease{Nonce: hex.EncodeToString(nonce[:]), Owner: owner, Description: description, ExpiresAt: expires.UTC()}
 }
 
-// checkLease returns CodeConflict if a machine is leased to another caller. Without a
-// lease it accepts any nonce.
+// checkLease returns CodeConflict if a machine is leased to another caller. If the
+// machine is not leased, any nonce is accepted.
 func checkLease(m *bourse.Machine, nonce string) error {
 	if m.Lease.Expired(time.Now()) || m.Lease.Nonce == nonce {
 		return nil
@@ -133,7 +133,7 @@ func checkLease(m *bourse.Machine, nonce string) error {
 		m.ID, m.Lease.Owner, m.Lease.ExpiresAt.Format(time.RFC3339))
 }
 
-// called is state.ChangeMachine for a call that does not affect the host.
+// called changes a machine's record, for a call that does not affect the host.
 func (ms *Machines) called(ctx context.Context, id bourse.MachineID, call bourse.Call, change func(*bourse.Machine) (bool, []bourse.Event, error)) (bourse.Machine, error) {
 	return ms.calledTx(ctx, id, call, func(_ *store.Tx, m *bourse.Machine) (bool, []bourse.Event, error) { return change(m) })
 }
@@ -152,16 +152,16 @@ func (ms *Machines) calledTx(
 		})
 		return err
 	})
-	if err != nil { // the transaction may still be writing to m
+	if err != nil { // after an error, the transaction may still be writing to m
 		return bourse.Machine{}, err
 	}
 	return m, nil
 }
 
-// takeLease gives a free lease to the caller, or extends the caller's lease.
+// takeLease gives the caller a lease that is free, or extends the caller's own lease.
 func takeLease(m *bourse.Machine, nonce, owner, description string, ttl time.Duration) {
 	expires := time.Now().Add(ttl)
-	late := m.Lease != nil && m.Lease.Nonce == nonce // it has ended, but nobody else has taken it
+	late := m.Lease != nil && m.Lease.Nonce == nonce // the caller's lease has expired, but nobody else has taken it
 	if m.Lease.Expired(time.Now()) && !late {
 		m.Lease = newLease(owner, description, expires)
 	} else {
@@ -169,8 +169,8 @@ func takeLease(m *bourse.Machine, nonce, owner, description string, ttl time.Dur
 	}
 }
 
-// Lease takes a machine's lease, or extends the caller's lease. Extending keeps the
-// nonce, even if the lease has ended, as long as nobody else has taken it.
+// Lease takes a machine's lease, or extends the caller's lease. An extended lease keeps
+// its nonce, even if it had expired, as long as nobody else has taken the lease.
 func (ms *Machines) Lease(ctx context.Context, id bourse.MachineID, req fabric.LeaseRequest) (bourse.Lease, error) {
 	ttl := req.TTL
 	if ttl == 0 {
@@ -207,7 +207,7 @@ func (ms *Machines) Release(ctx context.Context, id bourse.MachineID, act fabric
 	return fabric.ActReply{Previous: m.State, Machine: m}, err
 }
 
-// Cordon takes a machine's services out of routing, or puts them back.
+// Cordon removes a machine's services from routing, or adds them again.
 func (ms *Machines) Cordon(ctx context.Context, id bourse.MachineID, act fabric.MachineAction, cordoned bool) (fabric.ActReply, error) {
 	event := bourse.EventUncordon
 	if cordoned {
@@ -234,7 +234,7 @@ func (ms *Machines) SetMetadata(ctx context.Context, id bourse.MachineID, req fa
 		}
 		setMetadata(&m.Config, &req)
 		err := m.Config.Normalize()
-		if err == nil && m.Next != nil { // its config was sent before this change
+		if err == nil && m.Next != nil { // the next version's config was sent before this change, so it needs the change, too
 			setMetadata(&m.Next.Config, &req)
 			err = m.Next.Config.Normalize()
 		}

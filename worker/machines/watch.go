@@ -20,8 +20,9 @@ var (
 	errNotStarted = errors.New("the start is not recorded yet")
 )
 
-// watchRetry is the delay between attempts to record an exit that the store refuses,
-// for example because the disk is full. The driver keeps the exit until it is recorded.
+// watchRetry is the delay between attempts to record an exit that the store does not
+// accept, for example because the disk is full. The driver keeps the exit until it is
+// recorded.
 const watchRetry = time.Second
 
 // watching is the set of watched tasks.
@@ -32,7 +33,7 @@ type watching struct {
 	failures quiet.Line
 }
 
-// add reports whether id was not in the set.
+// add adds id to the set and reports whether it was missing.
 func (s *watching) add(id driver.TaskID) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -52,15 +53,15 @@ func (s *watching) remove(id driver.TaskID) {
 	delete(s.tasks, id)
 }
 
-// Errors in the recorded exits of tasks that their driver does not know.
+// Errors that are recorded for tasks that their driver does not know.
 const (
 	lost      = "the driver lost it"
 	unstarted = "ended before it was started"
 )
 
-// watch waits for a task's exit in a separate goroutine, and begins what follows it. A
-// task that is watched already is not watched twice. unknown is the error in the exit
-// if the driver does not know the task.
+// watch starts a goroutine that waits for a task's exit and begins what follows it. A
+// task that is already watched is not watched twice. If the driver does not know the
+// task, unknown is recorded as the exit's error.
 func (ms *Machines) watch(d driver.Driver, id driver.TaskID, unknown string) {
 	if !ms.watched.add(id) {
 		return
@@ -87,8 +88,9 @@ func (ms *Machines) watch(d driver.Driver, id driver.TaskID, unknown string) {
 	})
 }
 
-// ended records a task's exit together with what follows it: the delayed run of its
-// restart policy, or its destruction. Then the driver may forget the task.
+// ended records a task's exit, and begins what follows it in the same transaction: a
+// restart after a delay, or the machine's destruction. Then it tells the driver to
+// discard the exit.
 func (ms *Machines) ended(ctx context.Context, d driver.Driver, id driver.TaskID, exit bourse.Exit) error {
 	for {
 		change := ms.state.Machines.Next(id.Machine)
@@ -102,7 +104,7 @@ func (ms *Machines) ended(ctx context.Context, d driver.Driver, id driver.TaskID
 				return ctx.Err()
 			}
 		case bourse.CodeOf(err) == bourse.CodeNotFound:
-			return d.Destroy(ctx, id.Machine) // a machine without a record leaves nothing
+			return d.Destroy(ctx, id.Machine) // a machine without a record must not leave anything on the host
 		case err != nil:
 			return err
 		default:
@@ -121,8 +123,8 @@ func (ms *Machines) recordEnd(ctx context.Context, id driver.TaskID, exit bourse
 	}
 	next, _ := afterExit(&m, id.Boot, exit)
 	if next == rest && m.State == bourse.StateStopped {
-		// This comes before the exit is recorded, until when the machine cannot start
-		// again. Only this watch records the exit, so no later boot is affected.
+		// Tear down before the exit is recorded, because the machine cannot start again until
+		// then. Only this goroutine records the exit, so no later boot is affected.
 		if err := ms.tryTearDown(ctx, &m); err != nil {
 			return err
 		}
@@ -166,18 +168,18 @@ func (ms *Machines) follow(ctx context.Context, m *bourse.Machine, id driver.Tas
 	return nil
 }
 
-// aftermath is what follows a task's exit.
+// aftermath is the action that follows a task's exit.
 type aftermath string
 
 const (
 	nothing aftermath = "nothing" // the exit is recorded already, or belongs to an earlier boot
-	rest    aftermath = "rest"    // no run is to be begun
-	revive  aftermath = "revive"  // its policy restarts the machine
-	remove  aftermath = "remove"  // auto_destroy
+	rest    aftermath = "rest"    // the machine stays as it is, or a run in progress continues with it
+	revive  aftermath = "revive"  // the restart policy restarts the machine
+	remove  aftermath = "remove"  // the machine is destroyed because its config has auto_destroy
 )
 
-// afterExit decides what follows the exit of a boot of m. It records in m its state,
-// its resources and the exit, and returns the event. It is a pure function of its
+// afterExit decides what follows the exit of a boot of m. It changes m's state,
+// resources and exit accordingly, and returns the event. The result depends only on the
 // arguments.
 func afterExit(m *bourse.Machine, boot int, exit bourse.Exit) (aftermath, bourse.Event) {
 	if m.Boot.Number != boot || m.Boot.Exit != nil || m.State == bourse.StateDestroyed {
@@ -187,10 +189,10 @@ func afterExit(m *bourse.Machine, boot int, exit bourse.Exit) (aftermath, bourse
 	next := rest
 	switch {
 	case m.State == bourse.StateDestroying:
-	case m.State == bourse.StateReplacing: // the update's run continues
-	case m.State == bourse.StateRestarting: // on request: its run continues
+	case m.State == bourse.StateReplacing: // the update's run continues with the machine
+	case m.State == bourse.StateRestarting: // a restart was requested, and its run continues with the machine
 		told.Restarting = true
-	case !m.Boot.Requested && !m.Boot.Frozen && policyRestarts(m, exit): // a program that was lost while suspended is not restarted unasked
+	case !m.Boot.Requested && !m.Boot.Frozen && policyRestarts(m, exit): // a program that was lost while suspended is restarted only on request
 		next, m.State, told.Restarting = revive, bourse.StateRestarting, true
 		m.Boot.Restarts = append(m.Boot.Restarts, exit.At)
 	case m.Config.AutoDestroy:
@@ -206,8 +208,8 @@ func afterExit(m *bourse.Machine, boot int, exit bourse.Exit) (aftermath, bourse
 	return next, bourse.Event{Type: bourse.EventExit, State: m.State, Source: bourse.SourceWorker, At: exit.At, Exit: told}
 }
 
-// settle gives back the resources that only a running machine has, except for those
-// that its next version will take. m keeps its port.
+// settle releases the resources that only a running machine needs, except those that
+// its next version will take. m keeps its port.
 func settle(m *bourse.Machine) {
 	m.Takes, m.Devices = admit.Resting(m.Takes), nil
 	if m.Next != nil {
@@ -215,15 +217,16 @@ func settle(m *bourse.Machine) {
 	}
 }
 
-// policyRestarts reports whether m's policy restarts it after an exit. It drops
-// restarts outside the policy's window.
+// policyRestarts reports whether m's policy restarts it after an exit. It also removes
+// restarts from m's record that are older than the policy's window.
 func policyRestarts(m *bourse.Machine, exit bourse.Exit) (again bool) {
 	again, m.Boot.Restarts = m.Config.RestartPolicy().Again(exit, m.Boot.Restarts)
 	return again
 }
 
-// recordExit records a task's exit. It returns errMoved if what follows is no longer
-// what the caller has prepared, and errNotStarted before the task's start was recorded.
+// recordExit records a task's exit. It returns errMoved if the exit must now be
+// followed by something other than the prepared aftermath, and errNotStarted if the
+// task's start is not recorded yet.
 func recordExit(tx *store.Tx, id bourse.MachineID, boot int, exit bourse.Exit, prepared aftermath) error {
 	_, err := state.ChangeMachine(tx, id, func(m *bourse.Machine) (bool, []bourse.Event, error) {
 		if notStarted(m, boot) {
@@ -245,8 +248,8 @@ func recordExit(tx *store.Tx, id bourse.MachineID, boot int, exit bourse.Exit, p
 	return err
 }
 
-// notStarted reports whether the start of a boot is not recorded yet. A task's exit is
-// recorded after its start.
+// notStarted reports whether the start of a boot is not recorded yet. A task's exit can
+// only be recorded after its start.
 func notStarted(m *bourse.Machine, boot int) bool {
 	return m.Boot.Number == boot && m.State == bourse.StateStarting
 }

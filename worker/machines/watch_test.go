@@ -16,15 +16,15 @@ import (
 	"github.com/bourse-dev/bourse/worker/state"
 )
 
-// lame is a driver that does not answer.
+// lame is a driver that fails to report a task's exit.
 type lame struct{ driver.Driver }
 
 func (lame) Wait(context.Context, driver.TaskID) (bourse.Exit, error) {
 	return bourse.Exit{}, bourse.Errorf(bourse.CodeUnavailable, "not now")
 }
 
-// The watches of ten machines wrote a line each second while a disk was full: it
-// is one a minute for all of them, which counts the others.
+// Ten goroutines watch machines while the disk is full. Together they log one line a
+// minute, with the number of lines that were left out.
 func TestWatchesLogOnceAMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer

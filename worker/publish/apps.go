@@ -8,10 +8,10 @@ import (
 	"github.com/bourse-dev/bourse/store"
 )
 
-const appsBatch = 256 // records in one transaction or update
+const appsBatch = 256 // number of records in one transaction or update
 
-// shareApps makes the worker's and the view's records of apps equal, by merging them. The
-// worker stores apps so that they survive the loss of all views.
+// shareApps merges the worker's and the view's records of apps, so that both contain
+// all of them. The worker stores apps so that they survive even if all views are lost.
 func (l *Listener) shareApps(ctx context.Context) error {
 	listed, err := l.view.Apps(ctx)
 	if err != nil {
@@ -40,8 +40,8 @@ func (l *Listener) shareApps(ctx context.Context) error {
 	return nil
 }
 
-// reconcile returns the view's records that the stored ones lack, and the stored records
-// that the view lacks. It leaves out records with invalid names.
+// reconcile returns the listed records that the worker must store, and the kept records
+// that it must publish. It ignores records with invalid names.
 func reconcile(kept, listed []bourse.App) (keep, publish []bourse.App) {
 	have := make(map[bourse.AppName]*bourse.App, len(kept))
 	for i := range kept {
@@ -56,7 +56,7 @@ func reconcile(kept, listed []bourse.App) (keep, publish []bourse.App) {
 				keep = append(keep, theirs)
 			}
 		case sameApp(*ours, theirs):
-			if len(ours.Proof) == 0 { // it was stored with a claim
+			if len(ours.Proof) == 0 { // the record came with a claim and had no proof
 				keep = append(keep, theirs)
 			}
 		case sameApp(*ours, ours.Merge(theirs)):
@@ -70,11 +70,12 @@ func reconcile(kept, listed []bourse.App) (keep, publish []bourse.App) {
 			publish = append(publish, kept[i])
 		}
 	}
-	publish = slices.DeleteFunc(publish, func(app bourse.App) bool { return len(app.Proof) == 0 }) // the view would not accept it
+	publish = slices.DeleteFunc(publish, func(app bourse.App) bool { return len(app.Proof) == 0 }) // the view would not accept apps without a proof
 	return keep, publish
 }
 
-// sameApp reports whether bourse.App.Merge treats two records with one name as equal.
+// sameApp reports whether bourse.App.Merge considers two records with the same name
+// equal.
 func sameApp(a, b bourse.App) bool {
 	if a.Life != b.Life || a.ID != b.ID || !a.CreatedAt.Equal(b.CreatedAt) || (a.DeletedAt == nil) != (b.DeletedAt == nil) {
 		return false

@@ -11,7 +11,8 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Two that exchange records come to agree, and with the merge of all.
+// If two stores exchange the records that reconcile returns, both end up with the merge
+// of all records.
 func TestReconcile(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		day := func(label string) time.Time { return time.Unix(rapid.Int64Range(1, 3).Draw(t, label), 0).UTC() }

@@ -11,19 +11,20 @@ import (
 )
 
 const (
-	factsEvery = time.Second // at most, unless the worker leaves
-	// The view's free amounts may be wrong by one part in factsPart for exactAfter.
-	// That is precise enough for a hint. Exact amounts follow for people who read them.
+	factsEvery = time.Second // minimum interval between two checks, unless the worker leaves
+	// The free amounts in the view may be off by one part in factsPart for up to
+	// exactAfter, which is precise enough for a hint. The exact amounts are published
+	// later, for people who read them.
 	factsPart  = 16
 	exactAfter = 5 * time.Second
-	factsLoad  = 0.25 // the same for the load
+	factsLoad  = 0.25 // the load in the view may be off by this much
 )
 
 // shownFacts holds the facts that were published last.
 type shownFacts struct {
 	facts   *bourse.Facts // nil if none were published yet
 	leaving bool
-	at      time.Time // of the last check for changes
+	at      time.Time // time of the last check for changes
 	sent    time.Time // when facts were published last
 }
 
@@ -57,7 +58,7 @@ func (p *Publisher) addFacts(u *Update, always bool) error {
 	return nil
 }
 
-// Notable reports whether a change of a worker's facts is worth publishing.
+// Notable reports whether facts have changed so much that they must be published.
 func Notable(old, now *bourse.Facts) bool {
 	return math.Abs(old.Load-now.Load) >= factsLoad ||
 		old.Tag != now.Tag || old.Region != now.Region || old.Version != now.Version || (old.Cordon == nil) != (now.Cordon == nil) ||
@@ -65,7 +66,8 @@ func Notable(old, now *bourse.Facts) bool {
 		!slices.EqualFunc(old.Accounts, now.Accounts, alike)
 }
 
-// alike reports whether two accounts are nearly equal for placement.
+// alike reports whether the difference between two accounts is too small to matter for
+// placement.
 func alike(a, b bourse.Account) bool {
 	if a.Resource != b.Resource || a.Total != b.Total {
 		return false

@@ -10,20 +10,21 @@ import (
 )
 
 const (
-	imagesTimeout = 2 * time.Second  // for listing images, so that machines are published in time
-	imagesAgain   = 15 * time.Second // after a failure
+	imagesTimeout = 2 * time.Second  // time limit for listing images, so that machines are still published in time
+	imagesAgain   = 15 * time.Second // delay after a failure
 	imagesAge     = 10 * time.Minute // maximum error of an image's last use in the view
 )
 
-// shownImages holds the images that were published. Images are not in the store, so they
-// are compared with the host's.
+// shownImages contains the images that were published. The store does not record
+// images, so the published images are compared with those on the host.
 type shownImages struct {
-	due       bool                    // the host's images may have changed
-	after     time.Time               // earliest time of the next listing
-	published map[string]bourse.Image // by digest; without a name if the view has it in an unknown form
+	due       bool                    // whether the host's images may have changed
+	after     time.Time               // the earliest time at which images may be listed again
+	published map[string]bourse.Image // published images by digest; an empty value if it is not known how an image was published
 }
 
-// imagesChanged returns the channel of changes, nil if the worker has no images.
+// imagesChanged returns the channel that reports changes of images. It is nil if the
+// worker has no images.
 func (p *Publisher) imagesChanged() <-chan struct{} {
 	if p.host == nil {
 		return nil
@@ -31,8 +32,9 @@ func (p *Publisher) imagesChanged() <-chan struct{} {
 	return p.host.Changed()
 }
 
-// publishImages publishes images that were added, changed or removed. If the images cannot
-// be listed, everything else is published anyway.
+// publishImages publishes images that were added or changed, and removes those that are
+// gone. If the images cannot be listed, it returns nil, so that everything else is
+// still published.
 func (p *Publisher) publishImages(ctx context.Context) error {
 	now := time.Now()
 	if p.host == nil || !p.images.due || now.Before(p.images.after) {
@@ -61,8 +63,9 @@ func (p *Publisher) publishImages(ctx context.Context) error {
 	return nil
 }
 
-// changedImages returns the differences between a host's images and the published ones. It
-// ignores images that are still being pulled.
+// changedImages compares a host's images with the published ones. It returns the images
+// to publish, and the digests of those to remove. It ignores images that are still
+// being pulled.
 func changedImages(published map[string]bourse.Image, list []bourse.Image) (there []bourse.Image, gone []string) {
 	missing := maps.Clone(published)
 	for _, now := range list {
@@ -78,8 +81,9 @@ func changedImages(published map[string]bourse.Image, list []bourse.Image) (ther
 	return there, slices.Sorted(maps.Keys(missing))
 }
 
-// forgetImages reads the digests of this worker's images in the view. All images are then
-// published again, and the view's others are removed.
+// forgetImages reads the digests of this worker's images from the view. The next
+// publishImages publishes all images again, and removes from the view those that no
+// longer exist.
 func (p *Publisher) forgetImages(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, Patience)
 	defer cancel()
@@ -91,7 +95,7 @@ func (p *Publisher) forgetImages(ctx context.Context) error {
 	for _, digest := range listed {
 		p.images.published[digest] = bourse.Image{}
 	}
-	if p.host == nil { // the worker no longer has images
+	if p.host == nil { // the worker no longer has images, so remove those of an earlier daemon
 		for batch := range slices.Chunk(listed, Batch) {
 			if err := p.publish(ctx, Update{GoneImages: batch}); err != nil {
 				return err

@@ -12,39 +12,40 @@ import (
 )
 
 const (
-	listenEvery = 250 * time.Millisecond // at most
-	// However large the view is and however often it changes, listening uses at most
-	// one part in listenPart of a processor, unless a single look takes longer than
+	listenEvery = 250 * time.Millisecond // minimum interval between two looks
+	// However large the view is and however often it changes, the listener uses at most
+	// one part in listenPart of a CPU, unless a single look takes longer than
 	// listenMost/listenPart.
 	listenPart    = 20
 	listenMost    = 10 * time.Second
-	listenAtOnce  = 16 // concurrent cancellations, which share commits of the store
+	listenAtOnce  = 16 // concurrent cancellations, which can share a commit of the store
 	listenTimeout = time.Minute
 )
 
-// Listener carries out the requests in the view: it cancels orders whose cancellations
-// could not be delivered, and stores the records of apps. Its fields belong to the
-// goroutine of Run.
+// Listener carries out the requests that it finds in the view: it cancels orders whose
+// cancellations could not be delivered, and stores apps' records. Only the goroutine
+// that calls Run may use its fields.
 type Listener struct {
 	state     *state.State
 	view      View
 	publisher *Publisher
 	cancel    func(ctx context.Context, id bourse.OrderID) error
 
-	lost      <-chan struct{}             // closed when the view has lost what was published
-	published bool                        // the publisher has published everything since
-	canceled  map[bourse.OrderID]struct{} // orders canceled here that the view still lists
-	failures  int                         // in a row
+	lost      <-chan struct{}             // closed when the view has lost what the worker has published
+	published bool                        // whether the publisher has published everything since the view was lost
+	canceled  map[bourse.OrderID]struct{} // orders that were canceled here and that the view still lists
+	failures  int                         // number of consecutive failures
 }
 
-// NewListener returns a Listener for p's view. It calls cancel to cancel an order. It starts
-// nothing.
+// NewListener returns a Listener for p's view, which calls cancel to cancel an order.
+// The listener does nothing until Run is called.
 func NewListener(p *Publisher, cancel func(ctx context.Context, id bourse.OrderID) error) *Listener {
 	return &Listener{state: p.state, view: p.view, publisher: p, cancel: cancel, canceled: map[bourse.OrderID]struct{}{}}
 }
 
-// Run looks at the view at once, because the worker may have been down, and then after each
-// change, until ctx ends.
+// Run carries out the requests in the view, until ctx ends. It looks at the view at
+// once, because requests may have arrived while the worker was down, and then after
+// each change.
 func (l *Listener) Run(ctx context.Context) error {
 	check := time.NewTicker(CheckEvery)
 	defer check.Stop()
@@ -63,19 +64,19 @@ func (l *Listener) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-l.view.Changed():
-		case <-l.lost: // look handles it
+		case <-l.lost: // the next look handles the loss
 		case <-check.C:
 		}
 	}
 }
 
-// look carries out all requests in the view. It returns the time to wait before the next
-// attempt, 0 after success.
+// look carries out all requests in the view. It returns the delay before the next
+// attempt, or 0 if it succeeded.
 func (l *Listener) look(ctx context.Context) time.Duration {
 	ctx, cancel := context.WithTimeout(ctx, listenTimeout)
 	defer cancel()
 	err := l.cancelListed(ctx)
-	if err == nil { // otherwise it is tried again soon, independently of the publisher
+	if err == nil { // a failed cancellation must be repeated soon, without waiting for the publisher
 		err = l.awaitPublisher(ctx)
 	}
 	if err == nil {
@@ -85,7 +86,7 @@ func (l *Listener) look(ctx context.Context) time.Duration {
 		l.failures = 0
 		return 0
 	}
-	if errors.Is(ctx.Err(), context.Canceled) { // the daemon stops
+	if errors.Is(ctx.Err(), context.Canceled) { // the daemon is stopping
 		return 0
 	}
 	if l.failures++; l.failures == 1 { // log only the first of several failures
@@ -94,10 +95,10 @@ func (l *Listener) look(ctx context.Context) time.Duration {
 	return backoff(l.failures)
 }
 
-// awaitPublisher waits, at the start and whenever the view was lost, until the publisher has
-// published everything. The first update may begin a new epoch of this worker, which
-// removes the rows of its last epoch from every view. If that update contained only apps,
-// the machines would disappear from all lists for a moment.
+// awaitPublisher waits until the publisher has published everything. It does so at the
+// start, and whenever the view was lost. The reason is that the first update may begin
+// a new epoch, which removes the worker's old rows from every view. If that update
+// contained only apps, the machines would disappear from all lists for a moment.
 func (l *Listener) awaitPublisher(ctx context.Context) error {
 	select {
 	case <-l.lost:
@@ -136,7 +137,7 @@ func (l *Listener) cancelListed(ctx context.Context) error {
 	canceled := make(map[bourse.OrderID]struct{}, len(orders))
 	var failed error
 	for i, id := range orders {
-		if err := done[i]; err != nil && bourse.CodeOf(err) != bourse.CodeInvalid { // an order with an invalid id cannot be filled either
+		if err := done[i]; err != nil && bourse.CodeOf(err) != bourse.CodeInvalid { // an order with an invalid id can never be filled
 			failed = errors.Join(failed, err)
 			continue
 		}

@@ -6,17 +6,17 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// maxNoted is the maximum number of machines, and of volumes, that an outbox names. Beyond
-// it everything is published again, which costs about as much as so many changes.
+// maxNoted is the maximum number of machines, and of volumes, that an outbox remembers.
+// If more of them change, everything is published again, which costs about the same.
 const maxNoted = 4096
 
-// outbox holds the names of records that have changed since they were published. Several
-// changes of one machine are thus published once, and while the view fails, memory is used
-// only for names. Adding never blocks.
+// outbox contains the ids of records that have changed since they were published.
+// Several changes of one machine are therefore published once, and while the view
+// fails, memory is used only for ids. Adding to an outbox never blocks.
 type outbox struct {
-	wake chan struct{} // contains a token if there is something to take
+	wake chan struct{} // contains a token if the outbox may contain changes
 
-	mu   sync.Mutex // never held during other calls
+	mu   sync.Mutex // never held while other code is called
 	held changes
 }
 
@@ -24,7 +24,7 @@ type outbox struct {
 type changes struct {
 	ids     map[bourse.MachineID]struct{}
 	volumes map[bourse.VolumeID]struct{}
-	all     bool            // everything may have changed; then ids and volumes are empty
+	all     bool            // everything may have changed; if set, ids and volumes are empty
 	unsure  bool            // some of the changes may not be durable yet
 	waits   []chan struct{} // closed once all changes have been published
 }
@@ -40,7 +40,7 @@ func (o *outbox) add(id bourse.MachineID, unsure bool) {
 	})
 }
 
-// addVolume is add for a volume.
+// addVolume is like add, for a volume.
 func (o *outbox) addVolume(id bourse.VolumeID, unsure bool) {
 	o.update(func(p *changes) {
 		p.unsure = p.unsure || unsure
@@ -51,15 +51,15 @@ func (o *outbox) addVolume(id bourse.VolumeID, unsure bool) {
 // addAll notes that everything may have changed.
 func (o *outbox) addAll() { o.update((*changes).addAll) }
 
-// await returns a channel that is closed once everything that was added before has been
-// published.
+// await returns a channel that is closed once everything that is now in the outbox has
+// been published.
 func (o *outbox) await() <-chan struct{} {
 	done := make(chan struct{})
 	o.update(func(p *changes) { p.waits = append(p.waits, done) })
 	return done
 }
 
-// put adds changes again that could not be published.
+// put adds changes that could not be published to the outbox again.
 func (o *outbox) put(back changes) {
 	o.update(func(p *changes) {
 		p.unsure = p.unsure || back.unsure
@@ -76,7 +76,7 @@ func (o *outbox) put(back changes) {
 	})
 }
 
-// take empties the outbox.
+// take removes and returns the content of the outbox.
 func (o *outbox) take() changes {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -13,7 +13,7 @@ import (
 func TestAnOutboxIsBounded(t *testing.T) {
 	o := newOutbox()
 	for i := range maxNoted {
-		for range 3 { // one name however often
+		for range 3 { // several changes of one machine are noted once
 			o.add(bourse.MachineID(fmt.Sprint(i)), false)
 		}
 	}
@@ -32,7 +32,8 @@ func TestAnOutboxIsBounded(t *testing.T) {
 	}
 }
 
-// What is put back waits with what has come since, and so do those who wait.
+// Changes that are put back are kept together with those that were added since, and so
+// are the channels of the callers that wait.
 func TestAnOutboxForgetsNothing(t *testing.T) {
 	o := newOutbox()
 	o.add("a", false)
@@ -58,7 +59,7 @@ func TestAnOutboxForgetsNothing(t *testing.T) {
 	}
 }
 
-// Halving an update again and again gives each of its parts once.
+// Halving an update repeatedly yields each of its values exactly once.
 func TestHalves(t *testing.T) {
 	u := Update{
 		Facts: &bourse.Facts{Worker: "w1"}, Leaving: true,

@@ -1,6 +1,6 @@
-// Package publish publishes a worker's records to the view, and carries out the requests
-// that the worker finds there. Both run in the background: no caller waits for the view,
-// and the worker's store wins wherever the two differ (invariant 8).
+// Package publish publishes a worker's records to the view, and carries out the
+// requests that the worker finds there. Both run in the background: no operation waits
+// for the view, and wherever the two differ, the worker's store wins (invariant 8).
 package publish
 
 import (
@@ -18,19 +18,19 @@ import (
 const (
 	// Batch is the maximum number of machines in one update.
 	Batch = 128
-	// Events is the number of a machine's latest events that are published.
+	// Events is how many of a machine's latest events are published.
 	Events = 2
-	// CheckEvery is the interval at which everything is published again, and removed
-	// from the view if the worker no longer has it.
+	// CheckEvery is the interval at which the whole store is published again, and rows
+	// that the store does not contain are removed from the view.
 	CheckEvery = 5 * time.Minute
-	// AgainMost is the maximum wait after a failure of the view. The first wait is
-	// againFirst, and it doubles each time.
+	// AgainMost is the maximum delay after a failure of the view. The delay starts at
+	// againFirst and doubles with each failure.
 	AgainMost  = 5 * time.Second
 	againFirst = 100 * time.Millisecond
 
-	// gather is the time to wait for further changes. The changes of a machine come in
-	// bursts; its start is three of them within milliseconds. Publishing them together
-	// halves the work, and delays them by this time.
+	// gather is how long the publisher waits for more changes before it publishes. Changes
+	// of a machine come in bursts; its start alone makes three within milliseconds.
+	// Publishing them together halves the work.
 	gather = 50 * time.Millisecond
 )
 
@@ -45,30 +45,31 @@ type Images interface {
 
 // Config configures a Publisher.
 type Config struct {
-	View   View                                  // required
+	View   View                                  // the view to publish to; required
 	Images Images                                // nil if the worker has no images
 	Facts  func(*store.Tx) (bourse.Facts, error) // returns the worker's facts that are cheap to determine
 }
 
-// Publisher publishes the worker's records to the view. It remembers the names of changed
-// records and reads the records when it publishes them. The fields below leaving belong to
-// the goroutine of Run.
+// Publisher publishes the worker's records to the view. It remembers the ids of changed
+// records, and reads the records when it publishes them. Only the goroutine that calls
+// Run may use the fields below leaving.
 type Publisher struct {
 	state   *state.State
 	view    View
 	host    Images
 	facts   func(*store.Tx) (bourse.Facts, error)
 	box     *outbox
-	leaving atomic.Bool // the worker accepts no more orders
+	leaving atomic.Bool // set once the worker accepts no more orders
 
-	published map[bourse.MachineID]struct{} // machines that the view may have
-	volumes   map[bourse.VolumeID]struct{}  // volumes that the view may have
+	published map[bourse.MachineID]struct{} // machines that the view may contain
+	volumes   map[bourse.VolumeID]struct{}  // volumes that the view may contain
 	images    shownImages
 	shown     shownFacts
-	failures  int // in a row
+	failures  int // number of consecutive failures
 }
 
-// New returns a Publisher of the changes in s. It starts nothing.
+// New returns a Publisher of the changes in s. It publishes nothing until Run is
+// called.
 func New(s *state.State, cfg Config) *Publisher {
 	p := &Publisher{
 		state: s, view: cfg.View, host: cfg.Images, facts: cfg.Facts, box: newOutbox(),
@@ -83,7 +84,7 @@ func New(s *state.State, cfg Config) *Publisher {
 func (p *Publisher) Run(ctx context.Context) error {
 	check := time.NewTicker(CheckEvery)
 	defer check.Stop()
-	facts := time.NewTicker(factsEvery) // facts may change without a machine, or were held back
+	facts := time.NewTicker(factsEvery) // facts may change without any machine, or may have been held back
 	defer facts.Stop()
 	lost := p.view.Lost()
 	p.box.addAll()
@@ -92,7 +93,7 @@ func (p *Publisher) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-lost:
-			lost = p.view.Lost() // before publishing, during which it may be lost again
+			lost = p.view.Lost() // get the new channel before publishing, because the view may be lost again during that
 			p.box.addAll()
 		case <-check.C:
 			p.box.addAll()
@@ -103,7 +104,7 @@ func (p *Publisher) Run(ctx context.Context) error {
 			state.Rest(ctx, gather)
 		}
 		select {
-		case <-lost: // before deliver, so that a new epoch begins with everything
+		case <-lost: // mark everything as changed before deliver, so that the first update of a new epoch contains everything
 			lost = p.view.Lost()
 			p.box.addAll()
 		default:
@@ -136,7 +137,7 @@ func (p *Publisher) deliver(ctx context.Context) {
 	state.Rest(ctx, backoff(p.failures))
 }
 
-// backoff returns the wait after the n-th failure in a row.
+// backoff returns the delay after the n-th consecutive failure.
 func backoff(n int) time.Duration {
 	d := againFirst
 	for range n - 1 {
@@ -149,7 +150,8 @@ func backoff(n int) time.Duration {
 
 func (p *Publisher) send(ctx context.Context, out *changes) error {
 	if out.unsure {
-		// Changes that were submitted before they were noted are durable once this is.
+		// Once this empty transaction is durable, so are all changes that were submitted
+		// before it.
 		if err := p.state.Store.Update(ctx, func(*store.Tx) error { return nil }); err != nil {
 			return err
 		}
@@ -170,7 +172,7 @@ func (p *Publisher) send(ctx context.Context, out *changes) error {
 	return p.publishImages(ctx)
 }
 
-// publishMachines publishes the present records of machines, together with u.
+// publishMachines publishes the current records of machines, together with u.
 func (p *Publisher) publishMachines(ctx context.Context, u Update, ids []bourse.MachineID) error {
 	if len(ids) == 0 {
 		return p.publish(ctx, u)
@@ -187,8 +189,8 @@ func (p *Publisher) publishMachines(ctx context.Context, u Update, ids []bourse.
 	return nil
 }
 
-// read adds the present records of machines to u. It leaves out machines that were created
-// and destroyed without having been published.
+// read adds the current records of machines to u. It leaves out machines that were
+// destroyed before they were ever published.
 func (p *Publisher) read(u *Update, ids []bourse.MachineID) error {
 	return p.state.Store.View(func(tx *store.Tx) error {
 		for _, id := range ids {
@@ -211,13 +213,14 @@ func (p *Publisher) read(u *Update, ids []bourse.MachineID) error {
 	})
 }
 
-// publish sends u to the view, and records what the view has now.
+// publish sends u to the view, and records which machines and volumes the view may now
+// contain.
 func (p *Publisher) publish(ctx context.Context, u Update) error {
 	if u.empty() {
 		return nil
 	}
 	for i := range u.Machines {
-		p.published[u.Machines[i].ID] = struct{}{} // even if its answer is lost
+		p.published[u.Machines[i].ID] = struct{}{} // the view may contain the machine even if its answer is lost
 	}
 	for i := range u.Volumes {
 		p.volumes[u.Volumes[i].ID] = struct{}{}
@@ -241,8 +244,8 @@ func (p *Publisher) publish(ctx context.Context, u Update) error {
 	return nil
 }
 
-// Leave publishes that the worker accepts no more orders. It returns once the view contains
-// that, or with the error of ctx. It must be called during Run.
+// Leave publishes that the worker accepts no more orders. It returns once the view
+// contains that, or with the error of ctx. Run must be running.
 func (p *Publisher) Leave(ctx context.Context) error {
 	p.leaving.Store(true)
 	return p.Await(ctx)

@@ -15,10 +15,9 @@ import (
 	"github.com/bourse-dev/bourse/worker/state"
 )
 
-// rows is a view that keeps the ids of machines and nothing else, and can be
-// made to fail.
+// rows is a view that stores only the ids of machines, and that tests can make fail.
 type rows struct {
-	View     // what is not tested here
+	View     // the methods that this test does not use
 	machines map[bourse.MachineID]bool
 	lost     chan struct{}
 	fault    func() error
@@ -34,7 +33,7 @@ func (r *rows) Publish(_ context.Context, u Update) error {
 	for _, id := range u.Gone {
 		delete(r.machines, id)
 	}
-	return r.fault() // what has taken effect may be answered by an error
+	return r.fault() // an update may take effect and still return an error
 }
 
 func (r *rows) Machines(context.Context) ([]bourse.MachineID, error) {
@@ -56,7 +55,8 @@ func newPublisher(t testing.TB) (*Publisher, *rows) {
 	return New(state.New(store.Identity{Worker: "w1", Tag: 1, Region: "gru"}, s, slog.New(slog.DiscardHandler)), Config{View: v, Facts: facts}), v
 }
 
-// put writes a machine in one state after the other, as the parts of a worker do.
+// put records a machine in several states, one after the other, and reports each change
+// as the worker's parts do.
 func put(t testing.TB, s *state.State, id bourse.MachineID, states ...bourse.State) {
 	t.Helper()
 	for _, now := range states {
@@ -70,8 +70,8 @@ func put(t testing.TB, s *state.State, id bourse.MachineID, states ...bourse.Sta
 	}
 }
 
-// However a view fails, in the end it has the machines that live, and the
-// publisher remembers those and no others.
+// However the view fails, in the end it contains exactly the machines that are not
+// destroyed, and so does the publisher's list of published machines.
 func TestTheViewHasWhatLives(t *testing.T) {
 	for seed := range uint64(4) {
 		synctest.Test(t, func(t *testing.T) {
@@ -123,9 +123,8 @@ func TestPublishBackoff(t *testing.T) {
 	}
 }
 
-// BenchmarkPublish is what a worker does, off the path of any request, for
-// each machine that has changed: noting the change, and reading the machine
-// with its events for the view.
+// BenchmarkPublish measures the work for each changed machine, which no request waits
+// for: noting the change, and reading the machine with its events for the view.
 func BenchmarkPublish(b *testing.B) {
 	p, _ := newPublisher(b)
 	ids := make([]bourse.MachineID, Batch)
@@ -135,7 +134,7 @@ func BenchmarkPublish(b *testing.B) {
 	}
 	p.box.take()
 	b.ReportAllocs()
-	for i := 0; b.Loop(); i++ { // b.N counts machines
+	for i := 0; b.Loop(); i++ { // each iteration publishes a machine
 		p.box.add(ids[i%Batch], false)
 		if (i+1)%Batch > 0 {
 			continue

@@ -9,7 +9,7 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// Replica is the View of a worker with a copy of the cluster's view.
+// Replica is the View of a worker that has its own copy of the cluster's view.
 type Replica struct {
 	*view.View
 	self    bourse.WorkerID
@@ -25,7 +25,7 @@ func NewReplica(v *view.View, self bourse.WorkerID) Replica {
 
 // Publish implements View. It writes rows in one transaction.
 func (r Replica) Publish(ctx context.Context, u Update) error {
-	if len(u.Apps) > 0 { // they are signed by brokers
+	if len(u.Apps) > 0 { // apps are merged separately, because brokers sign their rows
 		proofs := make([][]byte, len(u.Apps))
 		for i := range u.Apps {
 			proofs[i] = u.Apps[i].Proof

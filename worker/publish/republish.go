@@ -8,9 +8,9 @@ import (
 	"github.com/bourse-dev/bourse/store"
 )
 
-// republish makes the view equal to the store: it publishes everything in the store, and
-// removes everything else. Changes in the meantime are noted in the outbox and published
-// afterwards.
+// republish makes the view match the store. It publishes everything in the store, and
+// removes everything else from the view. Changes that happen in the meantime are noted
+// in the outbox and published afterwards.
 func (p *Publisher) republish(ctx context.Context) error {
 	living, err := p.living()
 	if err != nil {
@@ -31,8 +31,8 @@ func (p *Publisher) republish(ctx context.Context) error {
 	if err := p.publishMachines(ctx, u, living); err != nil {
 		return err
 	}
-	// The view is read after the store. A machine is created only once, so a machine
-	// that the view has and the store did not have will not come back.
+	// The view is read after the store. A machine is created only once, so if the view
+	// contains a machine that the store did not, the machine is gone for good.
 	gone := slices.DeleteFunc(listed, func(id bourse.MachineID) bool {
 		_, lives := slices.BinarySearch(living, id)
 		return lives
@@ -57,7 +57,7 @@ func (p *Publisher) listed(ctx context.Context) ([]bourse.MachineID, error) {
 	return p.view.Machines(ctx)
 }
 
-// living returns the machines in the store that are not destroyed, in order.
+// living returns the machines in the store that are not destroyed, sorted by id.
 func (p *Publisher) living() ([]bourse.MachineID, error) {
 	var out []bourse.MachineID
 	err := p.state.Store.View(func(tx *store.Tx) error {

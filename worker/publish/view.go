@@ -8,18 +8,18 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// View receives the worker's records and contains the cluster's requests to the worker. It
-// is a hint to others (invariant 8): the worker does not need it, and its own store wins
-// whenever they differ.
+// View receives the worker's records, and contains the cluster's requests to the
+// worker. It is only a hint (invariant 8): the worker does not need it, and wherever
+// the two differ, the worker's store wins.
 //
-// Publish and the methods of ViewRows are called by one goroutine; Apps, Cancelled and
-// Publish of apps by another. Every call must respect its context. A failed call is
-// repeated with backoff, so all calls must be idempotent. A call whose context has ended
-// must take effect before every later call, or never.
+// One goroutine calls Publish and the methods of ViewRows. Another one calls Apps and
+// Cancelled, and Publish for apps. Every call must respect its context. Failed calls
+// are repeated after a backoff, so all calls must be idempotent. If a call's context
+// ends, the call must not take effect after a later call.
 type View interface {
-	// Publish makes u part of the view, and returns once it is. It returns CodeInvalid,
-	// and changes nothing, if u contains something that the view does not accept. The
-	// caller then leaves that part out.
+	// Publish adds u to the view, and returns once that is done. If the view does not
+	// accept a value in u, Publish changes nothing and returns CodeInvalid. The caller
+	// then leaves out that value.
 	Publish(ctx context.Context, u Update) error
 	ViewRows
 	// Apps returns all apps in the view, including tombstones.
@@ -31,8 +31,8 @@ type View interface {
 	// Changed returns a channel of capacity one that contains a token if the result of
 	// Apps or Cancelled may have changed. It is always the same channel.
 	Changed() <-chan struct{}
-	// Lost returns a channel that is closed, and replaced by a new one, when the view
-	// has lost everything that this worker has published.
+	// Lost returns a channel that is closed when the view has lost everything that this
+	// worker has published. After that, Lost returns a new channel.
 	Lost() <-chan struct{}
 }
 
@@ -43,28 +43,28 @@ type ViewRows interface {
 	Images(ctx context.Context) (digests []string, err error)
 }
 
-// Update contains changes that are published together. Its receiver may keep the values.
+// Update contains changes that are published together. The View may keep the values.
 type Update struct {
-	Facts       *bourse.Facts // with exact amounts and without Machines; nil if they have not changed
-	Leaving     bool          // the worker accepts no more orders; used only with Facts
+	Facts       *bourse.Facts // the worker's facts, with exact amounts but without Machines; nil if they have not changed
+	Leaving     bool          // whether the worker accepts no more orders; used only with Facts
 	Machines    []bourse.Machine
-	Gone        []bourse.MachineID // destroyed; the view may not know them
-	Volumes     []bourse.Volume    // without their usage
-	GoneVolumes []bourse.VolumeID  // like Gone; their snapshots may still exist
-	Images      []bourse.Image     // on the host
-	GoneImages  []string           // digests
-	Apps        []bourse.App       // to merge with App.Merge; those without proofs are ignored
+	Gone        []bourse.MachineID // destroyed machines, which the view may not contain
+	Volumes     []bourse.Volume    // volumes, without their usage
+	GoneVolumes []bourse.VolumeID  // destroyed volumes, which the view may not contain; their snapshots may still exist
+	Images      []bourse.Image     // images on the host
+	GoneImages  []string           // digests of images that are no longer on the host
+	Apps        []bourse.App       // apps to merge with App.Merge; apps without a proof are ignored
 }
 
 func (u *Update) empty() bool { return u.Facts == nil && u.things() == 0 }
 
-// things returns the number of values in u, without the facts.
+// things returns the number of values in u, not counting the facts.
 func (u *Update) things() int {
 	return len(u.Machines) + len(u.Gone) + len(u.Volumes) + len(u.GoneVolumes) + len(u.Images) + len(u.GoneImages) + len(u.Apps)
 }
 
-// halves splits u into the facts and the rest or, if it has no facts, into two halves. ok is
-// false if u contains only one value.
+// halves splits u into the facts and the rest or, if it has no facts, into two halves.
+// If u contains only one value, it cannot be split, and ok is false.
 func (u *Update) halves() (a, b Update, ok bool) {
 	n := u.things()
 	switch {
@@ -90,8 +90,8 @@ func (u *Update) halves() (a, b Update, ok bool) {
 // clear removes everything except the facts.
 func (u *Update) clear() { *u = Update{Facts: u.Facts, Leaving: u.Leaving} }
 
-// cut returns the first n values of a list, the others, and by how many the list is shorter
-// than n.
+// cut splits a list after its first n values. missing is how many values the list has
+// fewer than n.
 func cut[T any](list []T, n int) (first, rest []T, missing int) {
 	k := min(n, len(list))
 	return list[:k:k], list[k:], n - k
@@ -100,7 +100,7 @@ func cut[T any](list []T, n int) (first, rest []T, missing int) {
 // Patience is the time limit of one call of the view.
 const Patience = 10 * time.Second
 
-// offer publishes u. If the view does not accept a value, offer leaves out only that value.
+// offer publishes u. Values that the view does not accept are left out.
 func offer(ctx context.Context, log *slog.Logger, view View, u Update) error {
 	patient, cancel := context.WithTimeout(ctx, Patience)
 	err := view.Publish(patient, u)
@@ -119,7 +119,7 @@ func offer(ctx context.Context, log *slog.Logger, view View, u Update) error {
 	return offer(ctx, log, view, b)
 }
 
-// name returns the name of the only value in u, for the log.
+// name describes the only value in u, for the log.
 func (u *Update) name() string {
 	switch {
 	case len(u.Machines) > 0:

@@ -8,7 +8,7 @@ import (
 	"github.com/bourse-dev/bourse/store"
 )
 
-// publishVolumes publishes the present records of volumes.
+// publishVolumes publishes the current records of volumes.
 func (p *Publisher) publishVolumes(ctx context.Context, ids []bourse.VolumeID) error {
 	for batch := range slices.Chunk(ids, Batch) {
 		var u Update
@@ -22,8 +22,8 @@ func (p *Publisher) publishVolumes(ctx context.Context, ids []bourse.VolumeID) e
 	return nil
 }
 
-// readVolumes adds the present records of volumes to u. A destroyed volume is removed from
-// the view, even if it has snapshots, which only this worker lists.
+// readVolumes adds the current records of volumes to u. A destroyed volume is removed
+// from the view even if it still has snapshots, because only this worker lists those.
 func (p *Publisher) readVolumes(u *Update, ids []bourse.VolumeID) error {
 	return p.state.Store.View(func(tx *store.Tx) error {
 		for _, id := range ids {
@@ -43,7 +43,7 @@ func (p *Publisher) readVolumes(u *Update, ids []bourse.VolumeID) error {
 	})
 }
 
-// republishVolumes is the part of republish for volumes.
+// republishVolumes makes the view's volumes match the store.
 func (p *Publisher) republishVolumes(ctx context.Context) error {
 	have, err := p.livingVolumes()
 	if err != nil {
@@ -74,7 +74,7 @@ func (p *Publisher) republishVolumes(ctx context.Context) error {
 	return nil
 }
 
-// livingVolumes returns the volumes in the store that are not destroyed, in order.
+// livingVolumes returns the volumes in the store that are not destroyed, sorted by id.
 func (p *Publisher) livingVolumes() ([]bourse.VolumeID, error) {
 	var out []bourse.VolumeID
 	err := p.state.Store.View(func(tx *store.Tx) error {

@@ -19,16 +19,16 @@ import (
 	"github.com/bourse-dev/bourse/worker/state"
 )
 
-// Limits of a request's values.
+// Limits on the values in a request.
 const (
-	mostWait     = 5 * time.Minute // an image may have to be pulled
+	mostWait     = 5 * time.Minute // long enough to pull an image
 	mostTTL      = time.Minute
 	mostRequests = 1 << 20
 )
 
-// A program that was restarted at least crashLoop times, and whose last run was shorter
-// than shortRun, is expected to exit again: requests fail at once instead of waiting for
-// it. Requests do wait for a program that crashes only now and then.
+// If a program was restarted at least crashLoop times, and its last run was shorter
+// than shortRun, it is expected to exit again. Requests for it fail at once instead of
+// waiting. Requests do wait for a program that crashes only occasionally.
 const (
 	crashLoop = 3
 	shortRun  = 10 * time.Second
@@ -38,15 +38,16 @@ const (
 type Machines interface {
 	// Machine reads a machine. It returns CodeNotFound if the machine has no record.
 	Machine(ctx context.Context, id bourse.MachineID) (bourse.Machine, error)
-	// AwaitMachine reads a machine at each change until wanted returns true.
+	// AwaitMachine waits until wanted returns true for the machine, which it reads again
+	// after each change.
 	AwaitMachine(ctx context.Context, id bourse.MachineID, wanted func(*bourse.Machine) bool) (bourse.Machine, error)
 }
 
-// Uses counts the users of machines.
+// Uses records which machines are in use.
 type Uses interface {
-	// Use counts a machine as in use by who for ttl, with the given number of requests
-	// in progress. If the machine is being stopped by a decision that did not see this
-	// use, its state shows that when Use returns.
+	// Use counts a machine as in use by who for ttl, with the given number of requests in
+	// progress. If the worker has decided to stop the machine without knowing of this use,
+	// the machine's state already shows that when Use returns.
 	Use(id bourse.MachineID, who string, requests int, ttl time.Duration)
 	// Begin counts a machine as in use until done is called.
 	Begin(id bourse.MachineID) (done func())
@@ -63,28 +64,29 @@ type Config struct {
 	// nothing listens yet.
 	Dial func(ctx context.Context, m *bourse.Machine, port int) (net.Conn, error)
 	Uses Uses   // nil if uses are not counted
-	Host string // the worker's host, see package samehost; if empty, all proxies use the tunnel
+	Host string // the worker's host, see package samehost; if empty, proxies always use the tunnel
 }
 
-// Reach serves the requests for one worker's machines. Its methods are safe for concurrent
+// Reach serves requests to use a worker's machines. Its methods are safe for concurrent
 // use.
 type Reach struct{ Config }
 
-// New returns a Reach. It starts nothing.
+// New returns a Reach.
 func New(c Config) *Reach { return &Reach{c} }
 
-// Use counts a machine as in use. If the request has a wait, Use also starts the machine if
-// necessary, and returns once it accepts connections.
+// Use counts a machine as in use. If the request contains a wait, Use also starts the
+// machine if necessary, and returns once the machine accepts connections.
 //
-// Errors: not_found if the machine does not exist; failed_precondition if it does not run
-// and the request does not start it, if it cannot be started, has no such port, or is in a
-// crash loop; timeout if it did not accept connections within the wait; unavailable if
-// someone stopped it during the wait; and the errors of Config.Start.
+// Errors: not_found if the machine does not exist; failed_precondition if it is not
+// running and the request does not start it, or if it cannot be started, has no such
+// port, or is in a crash loop; timeout if it did not accept connections within the
+// wait; unavailable if someone stopped it during the wait; and the errors of
+// Config.Start.
 func (r *Reach) Use(ctx context.Context, req fabric.UseRequest) (fabric.UseReply, error) {
 	if err := validate(&req); err != nil {
 		return fabric.UseReply{}, err
 	}
-	m, err := r.living(ctx, req.Machine) // before Use, which would store an id that does not exist
+	m, err := r.living(ctx, req.Machine) // checked before Use, which would store an id that does not exist
 	if err != nil {
 		return fabric.UseReply{}, err
 	}
@@ -93,18 +95,18 @@ func (r *Reach) Use(ctx context.Context, req fabric.UseRequest) (fabric.UseReply
 	}
 	r.use(&req)
 	if req.Wait == 0 {
-		if m, err = r.living(ctx, req.Machine); err != nil { // again, after Use: see Uses.Use
+		if m, err = r.living(ctx, req.Machine); err != nil { // read again after Use; see Uses.Use
 			return fabric.UseReply{}, err
 		}
 		return r.reply(&m, &req), nil
 	}
-	if r.Uses != nil { // the wait may be longer than the TTL
+	if r.Uses != nil { // count the machine as in use during the wait, which may be longer than the TTL
 		defer r.Uses.Begin(req.Machine)()
 	}
 	if m, err = r.ready(ctx, &req); err != nil {
 		return fabric.UseReply{}, err
 	}
-	r.use(&req) // the TTL begins again
+	r.use(&req) // restart the TTL
 	return r.reply(&m, &req), nil
 }
 
@@ -141,8 +143,8 @@ func (r *Reach) reply(m *bourse.Machine, req *fabric.UseRequest) fabric.UseReply
 	return out
 }
 
-// living reads a machine. It returns CodeNotFound if the machine is destroyed or about to
-// be.
+// living reads a machine. It returns CodeNotFound if the machine is destroyed or being
+// destroyed.
 func (r *Reach) living(ctx context.Context, id bourse.MachineID) (bourse.Machine, error) {
 	m, err := r.Machines.Machine(ctx, id)
 	if err == nil && (m.State == bourse.StateDestroyed || m.State == bourse.StateDestroying) {
@@ -156,7 +158,7 @@ var (
 	errMoved  = errors.New("the machine no longer runs")
 )
 
-// ready returns a machine that runs and accepts connections.
+// ready waits until a machine runs and accepts connections, and returns the machine.
 func (r *Reach) ready(ctx context.Context, req *fabric.UseRequest) (m bourse.Machine, err error) {
 	wait := time.Duration(req.Wait)
 	ctx, cancel := context.WithTimeoutCause(ctx, wait, errWaited)
@@ -189,8 +191,8 @@ func late(m *bourse.Machine, req *fabric.UseRequest, wait time.Duration) error {
 	return bourse.Errorf(bourse.CodeTimeout, "machine %s did not start within %s: it is %s", req.Machine, wait, m.State)
 }
 
-// running returns the machine once it has started. It starts the machine if the request
-// allows that and *started is false.
+// running waits until the machine has started, and returns it. It starts the machine if
+// the request allows that and *started is false.
 func (r *Reach) running(ctx context.Context, req *fabric.UseRequest, started *bool) (bourse.Machine, error) {
 	for {
 		m, err := r.living(ctx, req.Machine)
@@ -235,15 +237,16 @@ func (r *Reach) running(ctx context.Context, req *fabric.UseRequest, started *bo
 	}
 }
 
-// loops reports whether a restarting machine's program ends shortly after each start.
+// loops reports whether the program of a restarting machine repeatedly exits shortly
+// after each start.
 func loops(m *bourse.Machine) bool {
-	ends := m.Boot.Restarts // the last one is the exit that led to this restart
+	ends := m.Boot.Restarts // the last element is the exit that led to this restart
 	n := len(ends)
 	return n >= crashLoop && ends[n-1].Sub(ends[n-2])-bourse.RestartBackoff(n-1) < shortRun
 }
 
-// start starts a machine. It returns nil if that is impossible because the machine's state
-// has changed in the meantime.
+// start starts a machine. It returns nil if the machine could not be started because
+// its state has changed in the meantime.
 func (r *Reach) start(ctx context.Context, m *bourse.Machine) error {
 	ctx, span := trace.Start(ctx, "start")
 	err := r.Start(ctx, m.ID)
@@ -260,7 +263,7 @@ func idle(m *bourse.Machine) error {
 	return bourse.Errorf(bourse.CodeFailedPrecondition, "machine %s is %s, and the request does not start it", m.ID, m.State)
 }
 
-// exit describes how the machine's last program exited, for the end of a sentence.
+// exit describes how the machine's last program exited, as the end of a sentence.
 func exit(m *bourse.Machine) string {
 	switch e := m.Boot.Exit; {
 	case e == nil:
@@ -274,23 +277,23 @@ func exit(m *bourse.Machine) string {
 	}
 }
 
-// The pause between two attempts to connect is a part of the time since the first one. A
-// program that listens within a millisecond is thus reached soon, and one that takes a
-// minute costs little CPU time.
+// The pause between two connection attempts is proportional to the time since the first
+// one. A program that listens within a millisecond is therefore reached quickly, and
+// one that takes a minute costs little CPU time.
 const (
 	pausePart    = 256
 	soonestAgain = 250 * time.Microsecond
 	latestAgain  = 25 * time.Millisecond
 	// lookAgain is the interval at which the machine's state is checked.
 	lookAgain = 20 * time.Millisecond
-	// attempt is the minimum time limit of one attempt. A machine's network may have been
-	// created a moment ago, so that the first packet is lost. TCP would repeat it only
-	// after a second.
+	// attempt is the minimum time limit of a connection attempt. If the machine's network
+	// was created only a moment ago, the first packet may be lost, and TCP would repeat it
+	// only after a second.
 	attempt = 50 * time.Millisecond
 )
 
-// accepting returns once the machine accepts connections on the port of a service. It
-// returns errMoved if the machine no longer runs.
+// accepting returns once the machine accepts connections on a service's port. It
+// returns errMoved if the machine is no longer running.
 func (r *Reach) accepting(ctx context.Context, m *bourse.Machine, service int) error {
 	port, err := admit.PortOf(m, service)
 	if err != nil {
@@ -326,13 +329,13 @@ func (r *Reach) accepting(ctx context.Context, m *bourse.Machine, service int) e
 	}
 }
 
-// connect tries once to connect to a port of the machine.
+// connect tries once to connect to a port of the machine, and closes the connection.
 func (r *Reach) connect(ctx context.Context, m *bourse.Machine, port int, limit time.Duration) error {
 	once, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	conn, err := r.Dial(once, m, port)
 	if err == nil {
-		_ = conn.Close() // nothing was sent
+		_ = conn.Close() // an error does not matter, because nothing was sent
 		return nil
 	}
 	if once.Err() != nil && ctx.Err() == nil {

@@ -21,7 +21,7 @@ import (
 
 const id = bourse.MachineID("148e21ea1d5389")
 
-// host is a worker of one machine.
+// host is a worker with one machine.
 type host struct {
 	*reach.Reach
 	startErr error
@@ -31,8 +31,8 @@ type host struct {
 	changed chan struct{}
 	starts  int
 	dials   int
-	opens   bool  // something listens
-	dialErr error // when nothing does; default unavailable
+	opens   bool  // whether the program accepts connections
+	dialErr error // dial error while the program does not accept connections; default unavailable
 	uses    []string
 }
 
@@ -168,9 +168,9 @@ func TestTheAddressIsForThoseOnTheHost(t *testing.T) {
 	}
 }
 
-// TestOneStart: however many want a machine that does not run, whatever it is
-// about to do, it is started once and they are answered as soon as it accepts
-// connections.
+// TestOneStart checks that if several callers request a machine that is not running, it
+// is started at most once, whatever state it is in. All callers are answered as soon as
+// the machine accepts connections.
 func TestOneStart(t *testing.T) {
 	for _, from := range []bourse.State{bourse.StateStopped, bourse.StateSuspended, bourse.StateStopping, bourse.StateSuspending, bourse.StateStarting} {
 		t.Run(string(from), func(t *testing.T) {
@@ -212,7 +212,8 @@ func TestOneStart(t *testing.T) {
 	}
 }
 
-// TestNoPauseThatCouldBeFelt: what listens soon is found soon.
+// TestNoPauseThatCouldBeFelt checks that a request returns soon after the program
+// begins to listen.
 func TestNoPauseThatCouldBeFelt(t *testing.T) {
 	for _, after := range []time.Duration{time.Millisecond, 10 * time.Millisecond, 100 * time.Millisecond, time.Second} {
 		synctest.Test(t, func(t *testing.T) {
@@ -306,8 +307,8 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// TestARestartIsWaitedFor: a program that ends and is started again while it is
-// waited for.
+// TestARestartIsWaitedFor checks that a request keeps waiting while the program exits
+// and is restarted.
 func TestARestartIsWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHost(bourse.StateStarted)
@@ -324,8 +325,8 @@ func TestARestartIsWaitedFor(t *testing.T) {
 	})
 }
 
-// A program that ends shortly after each start is not waited for: the caller learns
-// within a second that it crashes, and how it ended.
+// A request does not wait for a program that exits shortly after each start. Within a
+// second, it returns an error that describes the crash loop and the last exit.
 func TestACrashLoopIsReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHost(bourse.StateStarted)
@@ -347,8 +348,8 @@ func TestACrashLoopIsReported(t *testing.T) {
 	})
 }
 
-// A program that ran for a minute before it ended, though not for the first time, is
-// waited for, as is one that comes up at its third start.
+// A request waits for a program that repeatedly exits after running for a minute, and
+// for one that comes up at its third start.
 func TestARecoveringProgramIsWaitedFor(t *testing.T) {
 	t.Run("after a minute", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
@@ -377,8 +378,8 @@ func TestARecoveringProgramIsWaitedFor(t *testing.T) {
 	})
 }
 
-// crashAfter has the machine's program end after each run, so many times, and its
-// policy restart it.
+// crashAfter lets the machine's program exit after running for the given time, and its
+// policy restart it. This is repeated the given number of times.
 func (h *host) crashAfter(run time.Duration, times int) {
 	if times == 0 {
 		return
@@ -399,8 +400,8 @@ func (h *host) crashAfter(run time.Duration, times int) {
 	})
 }
 
-// TestRenewal: who does not wait is told how things are, and nothing is started or
-// connected to.
+// TestRenewal checks that a request without a wait returns the machine's current state,
+// and neither starts the machine nor connects to it.
 func TestRenewal(t *testing.T) {
 	for _, s := range []bourse.State{bourse.StateStarted, bourse.StateStopping, bourse.StateStopped} {
 		h := newHost(s)

@@ -16,7 +16,7 @@ import (
 type StateQuery struct {
 	States   []string          // any of them; "settled" means every state that a machine stays in
 	Instance bourse.InstanceID // version of the machine; "" for any
-	After    bourse.EventID    // only states that were reached after this event; if "", also the present state
+	After    bourse.EventID    // if set, the state must have been reached after this event; if "", the current state also counts
 }
 
 const waitSettled = "settled"
@@ -42,9 +42,9 @@ func (f *StateQuery) matches(s bourse.State) bool {
 	return slices.Contains(f.States, string(s)) || s.Settled() && slices.Contains(f.States, waitSettled)
 }
 
-// AwaitState blocks until a machine is in one of the wanted states. Errors: not_found if
-// the machine does not exist or is destroyed, failed_precondition if the version was
-// replaced, timeout after limit.
+// AwaitState blocks until a machine is in one of the requested states. Errors:
+// not_found if the machine does not exist or is destroyed, failed_precondition if its
+// version was replaced, timeout after limit.
 func AwaitState(ctx context.Context, s *state.State, id bourse.MachineID, want StateQuery, limit time.Duration) (fabric.WaitReply, error) {
 	if err := want.validate(); err != nil {
 		return fabric.WaitReply{}, err
@@ -68,7 +68,7 @@ func AwaitState(ctx context.Context, s *state.State, id bourse.MachineID, want S
 
 var errWaitOver = errors.New("waited long enough")
 
-// judge returns the reply to a wait, whether the wait is over, and its error.
+// judge returns the reply to a wait, whether the wait is over, and the wait's error.
 func judge(m *bourse.Machine, want *StateQuery) (fabric.WaitReply, bool, error) {
 	reply := fabric.WaitReply{State: m.State, Instance: m.Instance}
 	if len(m.LastEvents) > 0 {

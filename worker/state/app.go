@@ -5,8 +5,9 @@ import (
 	"github.com/bourse-dev/bourse/store"
 )
 
-// Foreign reports whether rec belongs to an app other than app. Order ids are derived from
-// the app's id, so a correct broker never asks one app's worker about another app's order.
+// Foreign reports whether rec belongs to an app other than app. Since order ids are
+// derived from the app's id, a correct broker never asks a worker about one app's order
+// on behalf of another app.
 func Foreign(rec *store.OrderRecord, app *bourse.App) bool {
 	if t := rec.Task; t != nil {
 		return !app.Owns(t.App, t.AppID, rec.At)
@@ -29,8 +30,8 @@ func MergeApp(tx *store.Tx, app bourse.App) error {
 	return tx.PutApp(merged)
 }
 
-// App returns the app with a name as far as the worker knows, false if there is none.
-// The default app always exists.
+// App returns the named app, as far as the worker knows it. ok is false if there is
+// none. The default app always exists.
 func (s *State) App(name bourse.AppName) (app bourse.App, ok bool, err error) {
 	err = s.Store.View(func(tx *store.Tx) error {
 		known, found, err := tx.App(name)
@@ -47,7 +48,8 @@ func (s *State) App(name bourse.AppName) (app bourse.App, ok bool, err error) {
 	return app, ok, err
 }
 
-// Apps returns the records of all apps, or of one name, including tombstones.
+// Apps returns the records of all apps, or of the named app if name is set, including
+// tombstones.
 func (s *State) Apps(name bourse.AppName) ([]bourse.App, error) {
 	apps := []bourse.App{}
 	err := s.Store.View(func(tx *store.Tx) error {

@@ -16,20 +16,20 @@ var startBounds = [...]time.Duration{
 // Counts holds a worker's counters since its start, for metrics. Counting costs a few
 // atomic additions; sums are computed when they are read.
 type Counts struct {
-	starts    [len(startBounds) + 1]atomic.Uint64 // by latency; the last is for all longer ones
-	startTime atomic.Int64                        // total, in nanoseconds
+	starts    [len(startBounds) + 1]atomic.Uint64 // number of starts per bound; the last counts those that exceed all bounds
+	startTime atomic.Int64                        // total duration in nanoseconds
 	pulls     atomic.Uint64
 	pullBytes atomic.Int64
-	pullTime  atomic.Int64     // nanoseconds
-	tasks     [6]atomic.Uint64 // by their end, as in taskEnds
+	pullTime  atomic.Int64     // total duration in nanoseconds
+	tasks     [6]atomic.Uint64 // number of tasks per end, in the order of taskEnds
 	exits     [len(exitEnds)]atomic.Uint64
 	restarts  atomic.Uint64
 }
 
-// exitEnds lists how machines' programs end.
+// exitEnds lists the ways in which a machine's program can end, as in the metrics.
 var exitEnds = [...]string{"stopped", "ok", "failed", "oom_killed", "lost"}
 
-// endOf returns the index in exitEnds of an exit.
+// endOf returns the index of an exit's end in exitEnds.
 func endOf(exit *bourse.Exit, requested bool) int {
 	switch {
 	case exit.OOMKilled:
@@ -44,7 +44,7 @@ func endOf(exit *bourse.Exit, requested bool) int {
 	return 1
 }
 
-// taskEnds lists the counted ends of tasks.
+// taskEnds lists the ends of tasks that are counted.
 var taskEnds = [...]bourse.TaskEnd{
 	bourse.TaskAnswered, bourse.TaskFailed, bourse.TaskBroken, bourse.TaskTimeout, bourse.TaskCanceled, bourse.TaskLost,
 }
@@ -66,8 +66,8 @@ func (c *Counts) Pulled(bytes int64, took time.Duration) {
 	c.pullTime.Add(int64(took))
 }
 
-// Exited counts the exit of a machine's program. requested reports whether a stop was
-// requested, restarts whether the machine's policy restarts it.
+// Exited counts the exit of a machine's program. requested is true if a stop was
+// requested, and restarts is true if the machine's policy restarts it.
 func (c *Counts) Exited(exit *bourse.Exit, requested, restarts bool) {
 	c.exits[endOf(exit, requested)].Add(1)
 	if restarts {
@@ -75,7 +75,7 @@ func (c *Counts) Exited(exit *bourse.Exit, requested, restarts bool) {
 	}
 }
 
-// Exits returns the numbers of exits by end, and of restarts by a policy.
+// Exits returns the number of exits per end, and the number of restarts by policy.
 func (c *Counts) Exits() (ends map[string]uint64, restarts uint64) {
 	ends = make(map[string]uint64, len(exitEnds))
 	for i, end := range exitEnds {
@@ -93,8 +93,8 @@ func (c *Counts) TaskEnded(end bourse.TaskEnd) {
 	}
 }
 
-// Starts returns the number of starts, their total duration, and how many took no
-// longer than each bound, in seconds.
+// Starts returns the number of starts, their total duration, and for each bound in
+// seconds the number of starts that took no longer.
 func (c *Counts) Starts() (count uint64, took time.Duration, within map[float64]uint64) {
 	within = make(map[float64]uint64, len(startBounds))
 	for i := range c.starts {
@@ -111,7 +111,7 @@ func (c *Counts) Pulls() (count uint64, bytes int64, took time.Duration) {
 	return c.pulls.Load(), c.pullBytes.Load(), time.Duration(c.pullTime.Load())
 }
 
-// Tasks returns the numbers of tasks by end.
+// Tasks returns the number of tasks per end.
 func (c *Counts) Tasks() map[bourse.TaskEnd]uint64 {
 	ends := make(map[bourse.TaskEnd]uint64, len(taskEnds))
 	for i, end := range taskEnds {

@@ -14,12 +14,12 @@ import (
 // kindMachine is the kind of a machine's entries in the store's log.
 const kindMachine = "machine"
 
-// RecentEvents is the number of events that are read with a machine.
+// RecentEvents is the number of events that are usually read with a machine.
 const RecentEvents = 20
 
 // AppendEvent adds an event of m to the log, in the transaction that changes m. The
-// event's id follows from its type, boot and time, so an event that is recorded again
-// after a crash keeps its id.
+// event's id is derived from its type, boot and time, so an event that is recorded
+// again after a crash keeps its id.
 func AppendEvent(tx *store.Tx, m *bourse.Machine, run string, e bourse.Event) error {
 	e.Instance, e.ID = m.Instance, eventID(m, e)
 	_, err := tx.Append(store.Entry{Kind: kindMachine, ID: string(m.ID), Run: run, Event: e})
@@ -55,16 +55,16 @@ func ReadMachine(tx *store.Tx, id bourse.MachineID, events int) (bourse.Machine,
 	return m, err
 }
 
-// ChangeMachine reads a machine, lets change decide and modify it, and writes it with
-// the events that change returns, all in tx. If change returns keep == false, nothing
-// is written.
+// ChangeMachine reads a machine, passes it to change, and writes the changed machine
+// and the returned events, all in tx. If change returns keep == false, nothing is
+// written.
 func ChangeMachine(tx *store.Tx, id bourse.MachineID, change func(m *bourse.Machine) (keep bool, events []bourse.Event, err error)) (bourse.Machine, error) {
 	return ChangeMachineAt(tx, id, time.Now().UTC(), change)
 }
 
-// nextVersion returns the version of a record that changes now. It is the time, but
-// always later than the last version, whatever the clock does: of two versions, readers
-// keep the later one.
+// nextVersion returns the version of a record that is about to change. It is the
+// current time, but always later than the last version even if the clock is set back,
+// because readers keep the later of two versions.
 func nextVersion(last, now time.Time) time.Time {
 	if now.After(last) {
 		return now
@@ -72,7 +72,7 @@ func nextVersion(last, now time.Time) time.Time {
 	return last.Add(1)
 }
 
-// ChangeMachineAt is ChangeMachine with the time of the change.
+// ChangeMachineAt is like ChangeMachine, with a given time of the change.
 func ChangeMachineAt(tx *store.Tx, id bourse.MachineID, now time.Time, change func(m *bourse.Machine) (keep bool, events []bourse.Event, err error)) (bourse.Machine, error) {
 	m, err := tx.Machine(id)
 	if err != nil {
@@ -100,8 +100,8 @@ func ChangeMachineAt(tx *store.Tx, id bourse.MachineID, now time.Time, change fu
 	return m, nil
 }
 
-// Commit executes fn as a durable transaction about a machine, and notifies those who
-// wait for its changes.
+// Commit executes fn as a durable transaction on a machine, and notifies everything
+// that waits for the machine's changes.
 func (s *State) Commit(ctx context.Context, id bourse.MachineID, fn func(*store.Tx) error) error {
 	err := s.Store.Update(ctx, fn)
 	switch {
@@ -116,7 +116,8 @@ func (s *State) Commit(ctx context.Context, id bourse.MachineID, fn func(*store.
 	return err
 }
 
-// Machine returns a machine after everything acknowledged so far.
+// Machine returns a machine's record, once everything that was submitted to the store
+// before the call is durable.
 func (s *State) Machine(ctx context.Context, id bourse.MachineID) (bourse.Machine, error) {
 	if err := s.Store.Sync(ctx); err != nil {
 		return bourse.Machine{}, err
@@ -130,8 +131,8 @@ func (s *State) Machine(ctx context.Context, id bourse.MachineID) (bourse.Machin
 	return m, err
 }
 
-// AwaitMachine reads a machine at each change until wanted returns true, and returns
-// it.
+// AwaitMachine waits until wanted returns true for the machine, which it reads again
+// after each change. It returns the machine.
 func (s *State) AwaitMachine(ctx context.Context, id bourse.MachineID, wanted func(*bourse.Machine) bool) (bourse.Machine, error) {
 	for {
 		change := s.Machines.Next(id)

@@ -2,24 +2,24 @@ package state
 
 import "sync"
 
-// News notifies those who wait for one record of a kind, or follow all of them, that a
-// record may have changed.
+// News notifies its users that a record of a certain kind may have changed. They can
+// wait for a change of one record, or follow the changes of all records.
 type News[ID comparable] struct {
-	followers []func(id ID, unsure bool) // fixed once anything changes
+	followers []func(id ID, unsure bool) // fixed before the first change
 
 	mu    sync.Mutex
-	waits map[ID]chan struct{} // guarded by mu; closed and removed at the next change
+	waits map[ID]chan struct{} // guarded by mu; each channel is closed and removed at the record's next change
 }
 
 func newNews[ID comparable]() *News[ID] { return &News[ID]{waits: map[ID]chan struct{}{}} }
 
-// Follow registers fn, which is called at each change, on the goroutine that made it,
-// and must not block. unsure reports that the change may not be in the store yet.
-// Followers must be registered before the worker runs.
+// Follow registers fn to be called at each change. fn is called on the goroutine that
+// made the change, and must not block. unsure is true if the change may not be in the
+// store yet. Followers must be registered before the worker runs.
 func (n *News[ID]) Follow(fn func(id ID, unsure bool)) { n.followers = append(n.followers, fn) }
 
-// Next returns a channel that is closed at the next change. Call it before reading the
-// record, so that no change is missed in between.
+// Next returns a channel that is closed at the next change of a record. Call it before
+// reading the record, so that no change in between is missed.
 func (n *News[ID]) Next(id ID) <-chan struct{} {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -8,8 +8,8 @@ import (
 	"testing/synctest"
 )
 
-// Who waits for a record is notified of every change after the channel was
-// taken, whatever happens at the same time.
+// A caller that waits for a record is notified of every change after Next was called,
+// whatever else happens at the same time.
 func TestNoChangeFallsBetween(t *testing.T) {
 	synctest.Test(t, func(*testing.T) {
 		const changes = 200
@@ -23,7 +23,7 @@ func TestNoChangeFallsBetween(t *testing.T) {
 					if version.Load() == changes {
 						return
 					}
-					<-change // a change that is lost is a deadlock, which the bubble reports
+					<-change // if a change is missed, this blocks, and synctest reports a deadlock
 				}
 			})
 		}
@@ -38,8 +38,8 @@ func TestNoChangeFallsBetween(t *testing.T) {
 	})
 }
 
-// Followers see every change in the order in which they follow; who waits is
-// not woken by a change that may never be.
+// Followers see all changes in order. Callers that wait are not notified of a change
+// that may still fail.
 func TestFollowersSeeWhatMayChange(t *testing.T) {
 	n := newNews[string]()
 	var got []string

@@ -1,8 +1,8 @@
 // Package state contains what all parts of a worker share: its store, the engine of its
 // runs, and notifications of changes.
 //
-// A State is safe for concurrent use. Followers are registered before Begin. The locks
-// of News are never held during other calls.
+// A State is safe for concurrent use. Followers must be registered before Begin is
+// called. News never holds its locks while it calls other code.
 package state
 
 import (
@@ -17,9 +17,9 @@ import (
 	"github.com/bourse-dev/bourse/store"
 )
 
-// State is shared by the parts of one worker.
+// State contains the state that the parts of one worker share.
 type State struct {
-	Self   store.Identity // the worker's
+	Self   store.Identity // the worker's identity
 	Store  *store.Store
 	Engine *fsm.Engine
 	Log    *slog.Logger
@@ -32,10 +32,10 @@ type State struct {
 	tasks sync.WaitGroup
 }
 
-// ErrNoMachine is the error for a machine that does not exist, or no longer.
+// ErrNoMachine is the error for a machine that does not exist or was destroyed.
 var ErrNoMachine = bourse.Errorf(bourse.CodeNotFound, "machine not found")
 
-// New returns the state of a worker with an open store. It starts nothing.
+// New returns the state of a worker with an open store.
 func New(self store.Identity, st *store.Store, log *slog.Logger) *State {
 	s := &State{
 		Self: self, Store: st, Log: log,
@@ -46,13 +46,13 @@ func New(self store.Identity, st *store.Store, log *slog.Logger) *State {
 	return s
 }
 
-// Begin sets the context of the daemon's life. It must be called once, before Go.
+// Begin sets the context that Life returns. It must be called once, before Go.
 func (s *State) Begin(life context.Context) { s.life = life }
 
 // Life returns a context that ends when the daemon stops.
 func (s *State) Life() context.Context { return s.life }
 
-// Go executes fn in a goroutine that must return when Life ends.
+// Go executes fn in a goroutine. fn must return when life ends.
 func (s *State) Go(fn func(life context.Context)) {
 	s.tasks.Go(func() { fn(s.life) })
 }
@@ -60,7 +60,7 @@ func (s *State) Go(fn func(life context.Context)) {
 // Wait returns once every function started by Go has returned.
 func (s *State) Wait() { s.tasks.Wait() }
 
-// Prefixes of runs' resources.
+// Prefixes of the resources of runs.
 const (
 	machinePrefix = "machine/"
 	revivalPrefix = "revive/"
@@ -68,21 +68,21 @@ const (
 	volumePrefix  = "volume/"
 )
 
-// OfMachine returns the resource of the runs on a machine.
+// OfMachine returns the resource for runs on a machine. The engine executes runs with
+// the same resource one after the other.
 func OfMachine(id bourse.MachineID) string { return machinePrefix + string(id) }
 
-// OfRevival returns the resource of the runs that wait to restart a machine. They have
-// a separate queue.
+// OfRevival returns the resource for runs that wait to restart a machine.
 func OfRevival(id bourse.MachineID) string { return revivalPrefix + string(id) }
 
-// OfUpdate returns the resource of the runs that prepare a machine's next version while
-// the present one runs.
+// OfUpdate returns the resource for runs that prepare a machine's next version while
+// the current one runs.
 func OfUpdate(id bourse.MachineID) string { return updatePrefix + string(id) }
 
-// OfVolume returns the resource of the runs on a volume.
+// OfVolume returns the resource for runs on a volume.
 func OfVolume(id bourse.VolumeID) string { return volumePrefix + string(id) }
 
-// observe receives every durable transition of a run.
+// observe is called for every durable state change of a run.
 func (s *State) observe(r fsm.Record) {
 	if id, ok := strings.CutPrefix(r.Resource, machinePrefix); ok {
 		s.Machines.Changed(bourse.MachineID(id))
@@ -96,8 +96,9 @@ func (s *State) observe(r fsm.Record) {
 }
 
 // Started waits for the run that a claim has begun. It returns nil as soon as later
-// transactions see the run's success, but a failure only once it is durable: until then, a
-// crash makes the run try again, and an order that was refused could be filled here.
+// transactions see that the run has succeeded. It returns a failure only once the
+// failure is durable. Until then, a crash would make the run try again, and it could
+// fill an order that was already refused.
 func Started[Res any](ctx context.Context, run *fsm.Handle[Res]) error {
 	_, err := run.Applied(ctx)
 	if err != nil {
@@ -106,7 +107,7 @@ func Started[Res any](ctx context.Context, run *fsm.Handle[Res]) error {
 	return err
 }
 
-// InTx converts a function of a store transaction to a run's write.
+// InTx converts a function on a store transaction to an fsm.Write.
 func InTx(fn func(*store.Tx) error) fsm.Write {
 	return func(tx fsm.Tx) error { return fn(tx.(*store.Tx)) }
 }

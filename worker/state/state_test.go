@@ -21,7 +21,7 @@ func open(t *testing.T, fault func(store.FaultStage, uint64) error) *State {
 	return New(store.Identity{Worker: "w1", Tag: 1, Region: "gru"}, s, nil)
 }
 
-// A run's transition is a change of what the run is about.
+// A state change of a run is reported as a change of its machine or volume.
 func TestRunsAreNews(t *testing.T) {
 	s := open(t, nil)
 	machine, volume := bourse.MachineID("m"), bourse.VolumeID("v")
@@ -39,8 +39,8 @@ func TestRunsAreNews(t *testing.T) {
 	}
 }
 
-// A transaction whose caller has left may still happen: who follows is told
-// to look again. One that has failed changes nothing.
+// If a caller stops waiting for its transaction, the transaction may still succeed, so
+// followers are notified. A failed transaction changes nothing.
 func TestCommitReportsWhatMayHaveChanged(t *testing.T) {
 	s := open(t, nil)
 	var sure, unsure int
@@ -69,7 +69,7 @@ func TestCommitReportsWhatMayHaveChanged(t *testing.T) {
 	if err := s.Commit(t.Context(), "m", func(*store.Tx) error { return wrong }); !errors.Is(err, wrong) {
 		t.Fatal(err)
 	}
-	<-change // those who wait look again all the same
+	<-change // callers that wait are notified as well, and read the record again
 	check("a failure", 0, 0)
 
 	ctx, cancel := context.WithCancel(t.Context())
@@ -79,7 +79,7 @@ func TestCommitReportsWhatMayHaveChanged(t *testing.T) {
 	check("a caller that has left", 0, 1)
 }
 
-// What Go starts lives as long as the daemon, and Wait waits for it.
+// A function started by Go can run until the daemon ends, and Wait waits for it.
 func TestGoEndsWithTheDaemon(t *testing.T) {
 	s := open(t, nil)
 	life, end := context.WithCancel(t.Context())
@@ -96,7 +96,7 @@ func TestGoEndsWithTheDaemon(t *testing.T) {
 	}
 }
 
-// The versions of a record grow, whatever the clock does.
+// The versions of a record increase, even if the clock is set back.
 func TestVersionsGrow(t *testing.T) {
 	now := time.Now()
 	for last, want := range map[time.Time]time.Time{

@@ -8,8 +8,8 @@ import (
 	"github.com/bourse-dev/bourse/worker/tasks/taskstest"
 )
 
-// A repetition has its answer also when, or just before, others take all places:
-// refused, it would be claimed at another worker and run twice.
+// A repeated order gets its answer even if other orders have taken all places. If it
+// were refused, it would be filled on another worker and run twice.
 func TestARepetitionNeedsNoPlace(t *testing.T) {
 	p := taskstest.NewProgramOf(t, bourse.TaskFrames, nil)
 	h := newHost(t)
@@ -19,7 +19,7 @@ func TestARepetitionNeedsNoPlace(t *testing.T) {
 	if got := h.result(t.Context(), done); ended(got) != "answered 0 answer" {
 		t.Fatalf("got %s: %s", ended(got), got.Error)
 	}
-	if err := h.store.Sync(t.Context()); err != nil { // until then it has a call
+	if err := h.store.Sync(t.Context()); err != nil { // until this, the first call is still in progress
 		t.Fatal(err)
 	}
 	again := func(how string, result *bourse.TaskResult, refusal *bourse.Refusal, err error) {
@@ -32,7 +32,7 @@ func TestARepetitionNeedsNoPlace(t *testing.T) {
 	if err != nil || seen.refusal != nil {
 		t.Fatalf("%+v, %v", seen.refusal, err)
 	}
-	m, _ := h.warm.take(seen.warm) // by another, who is faster
+	m, _ := h.warm.take(seen.warm) // another order takes the only place
 	v, err := h.outrun(done, seen)
 	again("a place that is gone", v.result, v.refusal, err)
 	if v, err := h.outrun(taskstest.Call(t, "echo", 1), seen); err != nil || v.refusal == nil || v.refusal.Reason != bourse.RefusedResource {

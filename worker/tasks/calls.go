@@ -16,19 +16,19 @@ import (
 // (invariant 7). A call is removed once its end is durable.
 type calls struct {
 	mu     sync.Mutex
-	of     map[bourse.OrderID]*call // guarded by mu
-	ending []*call                  // guarded by mu; answered, but their ends are not durable yet
-	wake   chan struct{}            // contains a token if ending has grown
+	of     map[bourse.OrderID]*call // guarded by mu; calls by order
+	ending []*call                  // guarded by mu; calls that have ended, but whose ends are not durable yet
+	wake   chan struct{}            // signals that ending has grown
 }
 
-// call is one task and the number of callers that wait for it. When the last caller
-// leaves, the task is ended.
+// call is a task in progress, with the number of callers that wait for it. When the
+// last caller leaves, the task is ended.
 type call struct {
 	order bourse.OrderID
-	begun store.OrderRecord // of a warm task; set before it is recorded
+	begun store.OrderRecord // the record of a warm task; set before it is written
 	cut   context.CancelCauseFunc
-	write func(*store.Tx) error // records its end
-	saved *store.Commit         // of write
+	write func(*store.Tx) error // writes the task's end to the store
+	saved *store.Commit         // the commit of write
 
 	done    chan struct{} // closed once the fields below are set
 	fill    *bourse.Fill
@@ -43,8 +43,9 @@ var (
 	errWithdrawn  = errors.New("the order was canceled")
 )
 
-// enter begins the call of an order and returns its context, or joins the call that is in
-// progress and returns a nil context. The caller must call leave later.
+// enter begins a call for an order and returns the call's context. If a call for the
+// order is already in progress, enter joins it and returns a nil context. The caller
+// must call leave later.
 func (s *calls) enter(ctx context.Context, id bourse.OrderID) (*call, context.Context) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -53,7 +54,7 @@ func (s *calls) enter(ctx context.Context, id bourse.OrderID) (*call, context.Co
 		return c, nil
 	}
 	c := &call{order: id, done: make(chan struct{}), callers: 1}
-	// The call outlives its first caller while others wait for it.
+	// The call continues when its first caller leaves, as long as others wait for it.
 	work, cut := context.WithCancelCause(context.WithoutCancel(ctx))
 	c.cut = cut
 	if s.of == nil {
@@ -63,7 +64,8 @@ func (s *calls) enter(ctx context.Context, id bourse.OrderID) (*call, context.Co
 	return c, work
 }
 
-// leave must be called once for each enter, when the caller's context has ended.
+// leave ends a caller's wait for a call. It must be called once for each enter, when
+// the caller's context has ended.
 func (s *calls) leave(c *call) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -81,12 +83,12 @@ func (s *calls) withdraw(id bourse.OrderID) {
 	}
 }
 
-// Withdraw ends the call of an order that is canceled, if one is in progress.
+// Withdraw ends the call for a canceled order, if one is in progress.
 func (t *Tasks) Withdraw(id bourse.OrderID) { t.calls.withdraw(id) }
 
-// Cancel ends the cold task of an order that is canceled, in the transaction that cancels
-// it. The end of a warm task is recorded by its call. A task that has ended stays as it
-// is.
+// Cancel records the end of a canceled order's cold task, in the transaction that
+// cancels the order. A warm task's call records its end itself. A task that has already
+// ended is not changed.
 func Cancel(tx *store.Tx, rec *store.OrderRecord) error {
 	if rec.Task.Cold == nil {
 		return nil
@@ -102,7 +104,7 @@ func (s *calls) forget(c *call) {
 	delete(s.of, c.order)
 }
 
-// settle passes a call to Run, which waits until the end that was submitted is durable.
+// settle passes a call to Run, which makes its end durable.
 func (s *calls) settle(c *call) {
 	s.mu.Lock()
 	s.ending = append(s.ending, c)
@@ -121,13 +123,13 @@ func (s *calls) take() []*call {
 	return list
 }
 
-// settlePatience is the time between attempts to record an end that the store refuses,
-// for example because the disk is full.
+// settlePatience is the delay between attempts to record an end that the store does not
+// accept, for example because the disk is full.
 const settlePatience = time.Second
 
-// Run makes the ends of tasks durable, until ctx ends. If the disk is full, it repeats the
-// write until that succeeds. Until then, the task keeps its resources, and a repetition of
-// its order gets the answer from memory.
+// Run makes the ends of tasks durable, until ctx ends. If the disk is full, it retries
+// until the write succeeds. In the meantime, the task keeps its resources, and
+// repetitions of its order get the answer from memory.
 func (t *Tasks) Run(ctx context.Context) error {
 	var failures quiet.Line
 	for {

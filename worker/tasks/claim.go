@@ -10,11 +10,10 @@ import (
 	"github.com/bourse-dev/bourse/worker/admit"
 )
 
-// Claim fills an order for a task, or returns the refusal. For a place on a warm
-// machine it takes the order's resources and records the task in one durable
-// transaction, sends the payload, and returns the result. The result does not wait for
-// the disk again: if the daemon dies at that moment the task reads as lost, but it
-// never runs twice.
+// Claim fills an order for a task, or returns the refusal. For a warm task, it takes
+// the order's resources and records the task in one durable transaction, sends the
+// payload to a warm machine, and returns the result without waiting for the disk again.
+// If the daemon dies just then, the task is recorded as lost, but it never runs twice.
 //
 // When the last caller leaves, or the order is canceled, the call is ended.
 func (t *Tasks) Claim(ctx context.Context, c *bourse.Claim) (*bourse.Fill, *bourse.Refusal, error) {
@@ -40,7 +39,7 @@ func (t *Tasks) Claim(ctx context.Context, c *bourse.Claim) (*bourse.Fill, *bour
 	return call.fill, call.refusal, call.err
 }
 
-// join waits for the call of another claim of the same order.
+// join waits for a call that another claim of the same order has begun.
 func join(ctx context.Context, call *call) (*bourse.Fill, *bourse.Refusal, error) {
 	select {
 	case <-call.done:
@@ -55,15 +54,15 @@ func join(ctx context.Context, call *call) (*bourse.Fill, *bourse.Refusal, error
 	return &fill, nil, nil
 }
 
-// runWarm executes a claim of a place on a warm machine. If it leaves call.saved unset,
-// nothing remains to be recorded.
+// runWarm executes a claim that needs a place on a warm machine. If it does not set
+// call.saved, nothing remains to be recorded.
 func (t *Tasks) runWarm(ctx context.Context, call *call, order *bourse.Order) (*bourse.Fill, *bourse.Refusal, error) {
 	began := time.Now()
 	v, m, err := t.placeFor(ctx, order)
 	switch {
-	case ctx.Err() != nil && m == nil: // canceled before anything was recorded
+	case ctx.Err() != nil && m == nil: // the order was canceled before anything was recorded
 		return nil, t.host.Refusal(bourse.RefusedCanceled, "the order was canceled"), nil
-	case err != nil: // nothing is recorded: look finds the outcome of an earlier call before it waits for the disk
+	case err != nil: // nothing was recorded by this call, and look finds the result of an earlier call even if the disk is full
 		return t.host.Answer(err)
 	case v.refusal != nil:
 		return nil, v.refusal, nil
@@ -75,12 +74,12 @@ func (t *Tasks) runWarm(ctx context.Context, call *call, order *bourse.Order) (*
 		Order: order.ID, Name: order.Task.Name, Worker: t.host.Worker, Region: t.host.Region, Machine: m.id, StartedAt: began.UTC(),
 		Sum: order.TaskSum(),
 	}
-	begun := result // a copy, since the transaction may outlive ctx
+	begun := result // a copy, since the transaction may still use it after ctx has ended
 	call.begun = recordOf(order, begun)
 	err = t.state.Store.Update(ctx, func(tx *store.Tx) error { return t.recordBegin(tx, order, call.begun) })
 	_, declined := errors.AsType[admit.Declined](err)
 	switch {
-	case !declined && ctx.Err() != nil: // it may still be recorded
+	case !declined && ctx.Err() != nil: // the transaction may still succeed
 		t.broken(m, 0, errCut{context.Cause(ctx)}, &result)
 		t.end(call, result)
 		return &bourse.Fill{Task: &result}, nil, nil
@@ -98,7 +97,7 @@ func (t *Tasks) runWarm(ctx context.Context, call *call, order *bourse.Order) (*
 	if err := t.send(ctx, m, order.Task, &result); err != nil {
 		t.warm.changed(m.id)
 		t.save(call, func(tx *store.Tx) error { return tx.TaskUndone(order.ID) })
-		if err := call.saved.Wait(ctx); err != nil { // the task may still be recorded as lost
+		if err := call.saved.Wait(ctx); err != nil { // the task may still have a record, which would become lost after a crash
 			return nil, nil, err
 		}
 		return nil, t.host.Refusal(bourse.RefusedUnavailable, "machine "+string(m.id)+" does not listen for its task: "+err.Error()), nil
@@ -108,9 +107,9 @@ func (t *Tasks) runWarm(ctx context.Context, call *call, order *bourse.Order) (*
 	return &bourse.Fill{Task: &result, Claimed: claimed, Started: result.Took - claimed}, nil, nil
 }
 
-// placeFor takes a place for the order. Whether the order was filled here before is
-// checked only if there is no place; otherwise the transaction that records the task
-// checks it.
+// placeFor takes a place on a warm machine for the order. If no place is free, it
+// checks whether the order was filled before. Otherwise, the transaction that records
+// the task checks that.
 func (t *Tasks) placeFor(ctx context.Context, order *bourse.Order) (view, *warmMachine, error) {
 	for {
 		v, err := t.lookNew(order)
@@ -126,15 +125,15 @@ func (t *Tasks) placeFor(ctx context.Context, order *bourse.Order) (view, *warmM
 			return v, m, nil
 		case ctx.Err() != nil:
 			return v, nil, context.Cause(ctx)
-		case !moved: // other calls were faster
+		case !moved: // other calls took the free places first
 			v, err = t.outrun(order, v)
 			return v, nil, err
 		}
 	}
 }
 
-// outrun returns the answer to an order whose place was taken by another call: its
-// result, if it was filled here before.
+// outrun returns the answer for an order that found no free place: its result if it was
+// filled here before, otherwise a refusal.
 func (t *Tasks) outrun(order *bourse.Order, seen view) (view, error) {
 	v, err := t.before(order)
 	if err == nil && v.result == nil && v.refusal == nil {
@@ -143,23 +142,23 @@ func (t *Tasks) outrun(order *bourse.Order, seen view) (view, error) {
 	return v, err
 }
 
-// answerAgain answers a claim of an order that was filled here before this call.
+// answerAgain answers a claim of an order that an earlier call has filled.
 func answerAgain(result *bourse.TaskResult) (*bourse.Fill, *bourse.Refusal, error) {
-	if result.End == "" { // recovery has ended older tasks, and each later one has a call
+	if result.End == "" { // this cannot happen: tasks of earlier daemons were ended by recovery, and later ones have a call
 		return nil, nil, bourse.Errorf(bourse.CodeInternal, "task %s is in progress without a call", result.Order)
 	}
 	return &bourse.Fill{Task: result, Again: true}, nil, nil
 }
 
-// recordOf returns the record of a call that begins.
+// recordOf returns the record of a call that is about to begin.
 func recordOf(order *bourse.Order, begun bourse.TaskResult) store.OrderRecord {
 	return store.OrderRecord{
 		ID: order.ID, At: begun.StartedAt, Task: &store.TaskRecord{App: order.App.Name, AppID: order.App.ID, Takes: admit.Countables(order.Config.Requirements), Result: begun},
 	}
 }
 
-// recordBegin records the intent of a call: its resources, and that it begins. Its error
-// is [admit.Declined] if the order was filled here before, or is refused.
+// recordBegin records a call and the resources that it takes. Its error is an
+// [admit.Declined] if the order was filled here before, or is refused.
 func (t *Tasks) recordBegin(tx *store.Tx, order *bourse.Order, begun store.OrderRecord) error {
 	now := time.Now()
 	refusal, err := t.host.Barred(tx, order, nil)
@@ -187,7 +186,7 @@ func (t *Tasks) recordBegin(tx *store.Tx, order *bourse.Order, begun store.Order
 	return admit.Declined{Decision: admit.Decision{Fill: fill, Refusal: refusal}}
 }
 
-// end submits the record of a task's end, without waiting for it.
+// end submits the record of a task's end, without waiting for it to become durable.
 func (t *Tasks) end(call *call, result bourse.TaskResult) {
 	at := time.Now().UTC()
 	t.state.Counts.TaskEnded(result.End)

@@ -13,13 +13,13 @@ import (
 )
 
 // A cold task is a machine that exists for one payload. It is recorded, started and
-// watched like any other machine, and continues when the daemon dies. Its payload is in
-// the order's record until the task has ended. Its answer is what the program wrote to
-// stdout, and is recorded in the transaction that records the exit.
+// watched like any other machine, and continues when the daemon dies. Its payload is
+// stored in the order's record until the task ends. Its answer is what the program
+// wrote to stdout, and is recorded in the transaction that records the exit.
 
-// coldRecord returns the order's record when its machine is recorded. The timeout of a
-// machine with an image begins when it has started, since the image may have to be
-// pulled first.
+// coldRecord returns the order record of a cold task whose machine is about to be
+// recorded. If the machine has an image, the timeout begins only when the machine has
+// started, since the image may have to be pulled first.
 func (t *Tasks) coldRecord(order *bourse.Order, m *bourse.Machine) store.OrderRecord {
 	cold := &store.ColdTask{Payload: order.Task.Payload, Until: m.CreatedAt.Add(time.Duration(order.Task.Timeout))}
 	if order.Config.ImageKind() == bourse.RegistryImage {
@@ -47,7 +47,7 @@ func (t *Tasks) runCold(ctx context.Context, c *bourse.Claim) (*bourse.Fill, *bo
 	}
 	_, declined := errors.AsType[admit.Declined](err)
 	switch {
-	case err != nil && !declined && ctx.Err() != nil: // it may still be recorded
+	case err != nil && !declined && ctx.Err() != nil: // the transaction may still succeed
 		err := t.cancel(context.WithoutCancel(ctx), c.Order.ID)
 		return nil, t.host.Refusal(bourse.RefusedCanceled, "the order was canceled"), err
 	case err != nil:
@@ -64,7 +64,7 @@ func (t *Tasks) runCold(ctx context.Context, c *bourse.Claim) (*bourse.Fill, *bo
 		if err != nil {
 			return nil, nil, err
 		}
-		if rec.Task == nil { // the task was undone
+		if rec.Task == nil { // the record was undone because the machine could not be started
 			return nil, t.machines.Unfillable(ctx, &c.Order, m.ID, failure), nil
 		}
 	}
@@ -77,7 +77,8 @@ func (t *Tasks) runCold(ctx context.Context, c *bourse.Claim) (*bourse.Fill, *bo
 	return fill, refusal, err
 }
 
-// answerOf is awaitCold for a claim.
+// answerOf is like awaitCold, and returns a refusal if the machine could not be
+// started.
 func (t *Tasks) answerOf(ctx context.Context, machine bourse.MachineID, id bourse.OrderID) (*bourse.Fill, *bourse.Refusal, error) {
 	fill, err := t.awaitCold(ctx, machine, id)
 	if errors.Is(err, errNeverBegun) {
@@ -86,8 +87,8 @@ func (t *Tasks) answerOf(ctx context.Context, machine bourse.MachineID, id bours
 	return fill, nil, err
 }
 
-// errNeverBegun is the error of a task whose machine could not be started. The task has
-// no record any more and may run on another worker.
+// errNeverBegun is returned if a task's machine could not be started. The task then has
+// no record and may run on another worker.
 var errNeverBegun = errors.New("the task's machine could not be started")
 
 func again(fill *bourse.Fill) *bourse.Fill {
@@ -106,8 +107,8 @@ func (t *Tasks) orderRecord(ctx context.Context, id bourse.OrderID) (store.Order
 	return rec, err
 }
 
-// awaitCold waits for the end of a cold task, and ends the task when its time is over
-// or ctx ends. It returns errNeverBegun if there is nothing to wait for.
+// awaitCold waits until a cold task ends. It ends the task if its time is over or ctx
+// ends. It returns errNeverBegun if the task has no record.
 func (t *Tasks) awaitCold(ctx context.Context, machine bourse.MachineID, id bourse.OrderID) (*bourse.Fill, error) {
 	lasting := context.WithoutCancel(ctx)
 	for {
@@ -128,7 +129,7 @@ func (t *Tasks) awaitCold(ctx context.Context, machine bourse.MachineID, id bour
 			limit := cmp.Or(time.Duration(rec.Task.Cold.Timeout), rec.Task.Cold.Until.Sub(rec.Task.Result.StartedAt))
 			err = t.endCold(lasting, id, coldCut(rec.Task, bourse.TaskTimeout, fmt.Sprintf("it was ended after its timeout of %s", limit)))
 		case <-ctx.Done():
-			if t.state.Life().Err() != nil { // the daemon stops, and the task continues
+			if t.state.Life().Err() != nil { // the daemon is stopping, and the task continues
 				err = context.Cause(ctx)
 				break
 			}
@@ -148,8 +149,8 @@ func coldCut(rec *store.TaskRecord, end bourse.TaskEnd, why string) bourse.TaskR
 	return r
 }
 
-// endCold records a task's end, and then begins to destroy its machine. A crash in
-// between leaves an ended task with a living machine, which recovery finds.
+// endCold records a task's end, and then begins to destroy its machine. If the daemon
+// dies in between, recovery finds the ended task's machine and destroys it.
 func (t *Tasks) endCold(ctx context.Context, id bourse.OrderID, result bourse.TaskResult) error {
 	err := t.state.Store.Update(ctx, func(tx *store.Tx) error {
 		_, err := tx.TaskEnded(id, result, time.Now().UTC())
@@ -162,8 +163,8 @@ func (t *Tasks) endCold(ctx context.Context, id bourse.OrderID, result bourse.Ta
 	return t.machines.Discard(ctx, result.Machine)
 }
 
-// resumeCold continues to wait for the cold tasks of an earlier daemon, so that their
-// timeouts still apply.
+// resumeCold continues to wait for the cold tasks that earlier daemons have begun, so
+// that their timeouts still apply.
 func (t *Tasks) resumeCold() error {
 	return t.state.Store.View(func(tx *store.Tx) error {
 		for o, err := range tx.OpenTasks() {

@@ -8,10 +8,10 @@ import (
 	"github.com/bourse-dev/bourse/driver"
 )
 
-// streamCold calls output when m's task has begun, with nil, and then with everything that
-// its program writes to stdout. It does nothing if output is nil. finish must be called
-// with the task's fill, or nil. When it returns, output has received each byte of the
-// answer once.
+// streamCold calls output with nil once m's task has begun, and then with everything
+// that its program writes to stdout. It does nothing if output is nil. The caller must
+// call finish with the task's fill, which may be nil. Once finish returns, output has
+// received the complete answer exactly once.
 func (t *Tasks) streamCold(ctx context.Context, m *bourse.Machine, output func([]byte)) (finish func(*bourse.Fill)) {
 	if output == nil {
 		return func(*bourse.Fill) {}
@@ -21,7 +21,7 @@ func (t *Tasks) streamCold(ctx context.Context, m *bourse.Machine, output func([
 	sent := 0
 	var following sync.WaitGroup
 	following.Go(func() {
-		// If the log ends early, for whatever reason, finish sends the rest.
+		// If reading the log fails or ends early, finish sends the rest.
 		_ = t.machines.Logs(ctx, m, driver.LogQuery{Follow: true}, func(l driver.LogLine) error {
 			part := stdoutOf(l)
 			if sent+len(part) > bourse.MaxAnswer {
@@ -43,7 +43,8 @@ func (t *Tasks) streamCold(ctx context.Context, m *bourse.Machine, output func([
 	}
 }
 
-// stdoutOf returns the bytes that a program wrote to stdout for a line of its log.
+// stdoutOf returns the bytes of a log line as the program wrote them to stdout. It
+// returns nil for other streams.
 func stdoutOf(l driver.LogLine) []byte {
 	switch {
 	case l.Stream != "stdout":

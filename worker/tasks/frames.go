@@ -15,15 +15,16 @@ type frameLink struct {
 	dial dialer
 
 	mu      sync.Mutex
-	conn    *warm.Conn    // for new calls; nil before the first one, and after it broke
-	dialing chan struct{} // closed when the call that dials has finished; nil if none does
-	left    bool          // a connection is closed when its last call ends
+	conn    *warm.Conn    // connection for new calls; nil before the first call and after the connection broke
+	dialing chan struct{} // closed when a call has finished dialing; nil if no call is dialing
+	left    bool          // if set, connections are closed when their last call ends
 }
 
 func newFrameLink(dial dialer) *frameLink { return &frameLink{dial: dial} }
 
-// frameTries is the maximum number of connections that are tried for one call as long as
-// it was not sent. A program that was restarted has closed the first one.
+// frameTries is the maximum number of connections that are tried for one call. A call
+// is tried again only if it was not sent, for example because the program was restarted
+// and its old connection is closed.
 const frameTries = 3
 
 func (l *frameLink) send(ctx context.Context, task *bourse.TaskOrder, deadline time.Time, out *bourse.TaskResult) error {
@@ -54,8 +55,9 @@ func (l *frameLink) send(ctx context.Context, task *bourse.TaskOrder, deadline t
 	}
 }
 
-// connect returns the connection for new calls. Calls that need one at the same time share
-// one attempt to dial, which is limited by the deadline of the call that dials.
+// connect returns the connection for new calls. Calls that need a connection at the
+// same time share one attempt to dial, which must finish before the deadline of the
+// call that began it.
 func (l *frameLink) connect(ctx context.Context, deadline time.Time) (*warm.Conn, error) {
 	for {
 		l.mu.Lock()
@@ -91,7 +93,7 @@ func (l *frameLink) await(ctx context.Context, deadline time.Time, wait <-chan s
 	}
 }
 
-// dialNow dials the connection, for which other calls may wait, too.
+// dialNow opens a connection, for which other calls may also be waiting.
 func (l *frameLink) dialNow(ctx context.Context, deadline time.Time) (*warm.Conn, error) {
 	ctx, cancel := context.WithDeadlineCause(ctx, deadline, errTime)
 	defer cancel()
@@ -110,8 +112,8 @@ func (l *frameLink) dialNow(ctx context.Context, deadline time.Time) (*warm.Conn
 	return nil, errNotSent{err}
 }
 
-// after is called after each call. It discards a connection that has ended, and closes one
-// that is no longer needed once its calls have ended.
+// after is called after each call. If the connection has ended, it is no longer used
+// for new calls. If it is no longer needed, it is closed once its calls have ended.
 func (l *frameLink) after(conn *warm.Conn, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -12,8 +12,8 @@ import (
 	"github.com/bourse-dev/bourse/worker/tasks/taskstest"
 )
 
-// A disk that is full when a task ends: the caller has its answer, and the
-// slots come back when there is room.
+// If the disk is full when a task ends, the caller still gets the answer, and the
+// task's slots become free once the disk has room again.
 func TestAnEndThatCannotBeRecordedYet(t *testing.T) {
 	p := taskstest.NewProgram(t, nil)
 	h := newHost(t)
@@ -41,7 +41,7 @@ func TestAnEndThatCannotBeRecordedYet(t *testing.T) {
 	call.fill = &bourse.Fill{Task: &result}
 	h.calls.settle(call)
 	close(call.done)
-	if got := h.result(t.Context(), order); string(got.Answer) != "kept" { // from memory, as long as the disk is full
+	if got := h.result(t.Context(), order); string(got.Answer) != "kept" { // while the disk is full, the answer comes from memory
 		t.Errorf("again: %+v", got)
 	}
 	if n := h.slots(); n != 4 {
@@ -49,7 +49,7 @@ func TestAnEndThatCannotBeRecordedYet(t *testing.T) {
 	}
 	close(full)
 	deadline := time.Now().Add(10 * time.Second)
-	for h.slots() != 0 && time.Now().Before(deadline) { // real time: the retry has its pause
+	for h.slots() != 0 && time.Now().Before(deadline) { // real time, because the retries are delayed
 		time.Sleep(10 * time.Millisecond)
 	}
 	if n := h.slots(); n != 0 {
@@ -61,15 +61,16 @@ func TestAnEndThatCannotBeRecordedYet(t *testing.T) {
 	h.verify()
 }
 
-// A task whose program does not listen has a record until the disk accepts its removal.
-// Until then its order is not refused, because a crash would leave a lost task here.
+// The record of a task whose program does not listen must be removed. Until the disk
+// accepts that, the order is not refused, because a crash would leave a lost task on
+// this worker.
 func TestATaskThatCannotBeUndoneYet(t *testing.T) {
 	h := newHost(t)
 	h.place(func(o *bourse.Order) { o.Config.Task = &bourse.TaskConfig{Name: "never", Port: 1} })
 	h.warm.patience = 0
 	var commits atomic.Int64
 	h.fault.Store(new(func() error {
-		if commits.Add(1) == 2 { // the first one records the task
+		if commits.Add(1) == 2 { // the first commit records the task
 			return syscall.ENOSPC
 		}
 		return nil

@@ -16,11 +16,11 @@ import (
 // Headers of requests to a program.
 const (
 	headerOrder    = "Bourse-Order-Id"
-	headerDeadline = "Bourse-Deadline" // time at which the call will be ended, in RFC 3339 with nanoseconds
+	headerDeadline = "Bourse-Deadline" // time when the call is ended, in RFC 3339 format with nanoseconds
 )
 
-// httpLink sends calls to a program over HTTP. It uses at most one connection for each
-// place that is in use.
+// httpLink sends calls to a program over HTTP, using at most one connection per
+// concurrent call.
 type httpLink struct {
 	address   string
 	url       *url.URL
@@ -45,11 +45,11 @@ func newHTTPLink(address string, dial dialer) *httpLink {
 
 func (l *httpLink) leave() { l.transport.CloseIdleConnections() }
 
-// userAgent is the User-Agent header of all requests. It is read-only.
+// userAgent is the User-Agent header of all requests. It must not be changed.
 var userAgent = []string{"bourse"}
 
-// send sends one request. At the end of ctx and at the deadline it closes the connection,
-// so that the program notices the end of its request.
+// send sends one request. When ctx ends or the deadline passes, send closes the
+// connection, which tells the program that the request has ended.
 func (l *httpLink) send(ctx context.Context, task *bourse.TaskOrder, deadline time.Time, out *bourse.TaskResult) error {
 	ctx, cancel := context.WithDeadlineCause(ctx, deadline, errTime)
 	defer cancel()
@@ -59,7 +59,7 @@ func (l *httpLink) send(ctx context.Context, task *bourse.TaskOrder, deadline ti
 		Header: http.Header{
 			headerOrder: {string(out.Order)}, headerDeadline: {deadline.Format(time.RFC3339Nano)}, "User-Agent": userAgent,
 		},
-		ContentLength: int64(len(task.Payload)), GetBody: body, // for a second attempt if nothing was written
+		ContentLength: int64(len(task.Payload)), GetBody: body, // allows the transport to try again if nothing was written
 	}).WithContext(ctx)
 	req.Body, _ = body()
 	if task.Type != "" {
@@ -76,7 +76,8 @@ func (l *httpLink) send(ctx context.Context, task *bourse.TaskOrder, deadline ti
 	return err
 }
 
-// readAnswer reads a program's reply.
+// readAnswer reads a program's reply and fills in the result. If output is not nil, it
+// also receives each part of the answer.
 func readAnswer(resp *http.Response, out *bourse.TaskResult, output func([]byte)) error {
 	answer := make([]byte, 0, max(512, min(resp.ContentLength, bourse.MaxAnswer)+1))
 	for {

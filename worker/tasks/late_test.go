@@ -13,8 +13,8 @@ import (
 	"github.com/bourse-dev/bourse/worker/warm"
 )
 
-// A program that listens a moment after its start is waited for; one that
-// never does is a refusal, and nothing is left of the order.
+// If a program begins to listen shortly after its start, its task waits for it. If a
+// program never listens, the order is refused and nothing is left of it.
 func TestAProgramThatIsLate(t *testing.T) {
 	for _, protocol := range taskProtocols {
 		t.Run(string(protocol), func(t *testing.T) { programThatIsLate(t, protocol) })
@@ -34,7 +34,7 @@ func programThatIsLate(t *testing.T, protocol bourse.TaskProtocol) {
 	})
 	order := taskstest.Call(t, "late", 1)
 	go func() {
-		for h.slots() == 0 { // until the call is in progress
+		for h.slots() == 0 { // wait until the call is in progress
 			time.Sleep(time.Millisecond)
 		}
 		ln, err := net.Listen("tcp", ln.Addr().String())
@@ -55,7 +55,7 @@ func programThatIsLate(t *testing.T, protocol bourse.TaskProtocol) {
 	}
 
 	never := h.place(func(o *bourse.Order) { o.Config.Task = &bourse.TaskConfig{Name: "never", Port: 1, Protocol: protocol} })
-	h.warm.patience = 0 // it has had its time
+	h.warm.patience = 0 // the time in which the program must begin to listen is over
 	order = taskstest.Call(t, "never", 4)
 	_, refusal, err := h.Claim(t.Context(), &bourse.Claim{Order: *order})
 	if err != nil || refusal == nil || refusal.Reason != bourse.RefusedUnavailable || !strings.Contains(refusal.Detail, string(never.ID)) {

@@ -13,13 +13,13 @@ import (
 
 // link sends payloads to one machine's program, in the program's protocol.
 type link interface {
-	// send sends a payload to the program and fills in its answer. At the end of ctx
-	// and at the deadline, it ends the call and notifies the program. The error is
-	// errNotSent if nothing of the payload was sent, errCut if the worker ended the
-	// call, and any other error if the program did not answer properly.
+	// send sends a payload to the program and fills in its answer. When ctx ends or the
+	// deadline passes, it ends the call and notifies the program. The error is errNotSent
+	// if no part of the payload was sent, errCut if the worker ended the call, and any
+	// other error if the program did not answer properly.
 	send(ctx context.Context, task *bourse.TaskOrder, deadline time.Time, out *bourse.TaskResult) error
-	// leave closes idle connections now, and the others when their calls end. It does
-	// not wait.
+	// leave closes idle connections at once, and other connections when their calls end.
+	// It does not block.
 	leave()
 }
 
@@ -29,7 +29,7 @@ type errNotSent struct{ error }
 
 func (e errNotSent) Unwrap() error { return e.error }
 
-// errCut is the error of a call that the worker ended, with the reason.
+// errCut is the error of a call that the worker ended. It wraps the reason.
 type errCut struct{ error }
 
 func (e errCut) Unwrap() error { return e.error }
@@ -40,7 +40,7 @@ var errTime = errors.New("the task's time is over")
 // dialer connects to one machine's program.
 type dialer func(context.Context) (net.Conn, error)
 
-// linkTo returns a new link to a machine's program. t.warm.mu is held.
+// linkTo returns a new link to a machine's program. The caller must hold t.warm.mu.
 func (t *Tasks) linkTo(m *warmMachine) link {
 	id, address, port, private := m.id, m.address, m.port, m.private
 	dial := func(ctx context.Context) (net.Conn, error) {
@@ -61,7 +61,7 @@ func (t *Tasks) linkTo(m *warmMachine) link {
 }
 
 const (
-	dialFirst = 2 * time.Millisecond // between the first two attempts; doubles each time
+	dialFirst = 2 * time.Millisecond // delay between the first two attempts; it doubles each time
 	dialMost  = 100 * time.Millisecond
 )
 
@@ -83,7 +83,7 @@ func (t *Tasks) dialWarm(ctx context.Context, m *warmMachine, dial dialer) (net.
 	}
 }
 
-// warmGone reports whether the store says that a machine no longer accepts tasks.
+// warmGone reports whether, according to the store, a machine no longer accepts tasks.
 func (t *Tasks) warmGone(m *warmMachine) bool {
 	list, err := t.warmFor([]bourse.MachineID{m.id})
 	if err != nil || len(list) == 0 {
@@ -94,9 +94,9 @@ func (t *Tasks) warmGone(m *warmMachine) bool {
 	return list[0] != m || m.places == 0
 }
 
-// send sends a payload to a machine's program and fills in the result, including failures.
-// The program is notified when ctx ends. The error is errNotSent if nothing was sent, and
-// then there is no result.
+// send sends a payload to a machine's program, and fills in the result even if the call
+// fails. It notifies the program when ctx ends. The only error is errNotSent, and in
+// that case there is no result.
 func (t *Tasks) send(ctx context.Context, m *warmMachine, task *bourse.TaskOrder, out *bourse.TaskResult) error {
 	t.warm.mu.Lock()
 	limit, link := time.Duration(task.Timeout), m.link
@@ -111,14 +111,15 @@ func (t *Tasks) send(ctx context.Context, m *warmMachine, task *bourse.TaskOrder
 	if _, unsent := errors.AsType[errNotSent](err); unsent && ctx.Err() == nil {
 		return err
 	}
-	if _, ok := errors.AsType[errCut](err); !ok && ctx.Err() != nil { // err is a consequence
+	if _, ok := errors.AsType[errCut](err); !ok && ctx.Err() != nil { // the end of ctx caused err
 		err = errCut{context.Cause(ctx)}
 	}
 	t.broken(m, limit, err, out)
 	return nil
 }
 
-// broken fills in the result of a call that the program did not answer properly.
+// broken fills in the result of a call that the program did not answer properly or that
+// was ended early.
 func (t *Tasks) broken(m *warmMachine, limit time.Duration, err error, out *bourse.TaskResult) {
 	out.ExitCode, out.Answer = -1, nil
 	cut, ended := errors.AsType[errCut](err)

@@ -11,14 +11,14 @@ import (
 	"github.com/bourse-dev/bourse/store"
 )
 
-// This file has the functions that are called during the life of a cold task's machine:
-// Payload before it starts, Ended when its program exits, and Gone when the machine is
-// destroyed.
+// This file contains the functions that are called during the life of a cold task's
+// machine: Payload before it starts, Ended when its program exits, and Gone when the
+// machine is destroyed.
 
-// Payload returns the payload that m's program reads on stdin, nil if m does not belong
-// to a cold task.
+// Payload returns the payload that m's program reads from stdin, or nil if m does not
+// belong to a cold task.
 func (t *Tasks) Payload(m *bourse.Machine) (payload []byte, err error) {
-	if !m.Config.AutoDestroy { // which all machines of tasks have
+	if !m.Config.AutoDestroy { // all tasks' machines have AutoDestroy
 		return nil, nil
 	}
 	err = t.state.Store.View(func(tx *store.Tx) error {
@@ -31,8 +31,9 @@ func (t *Tasks) Payload(m *bourse.Machine) (payload []byte, err error) {
 	return payload, err
 }
 
-// Ended returns a function that records the end of a task in the transaction that records
-// the exit of its machine m. The function does nothing if m does not belong to a task.
+// Ended returns a function that records the end of the task of machine m. It must be
+// called in the transaction that records the machine's exit. It does nothing if m does
+// not belong to a task.
 func (t *Tasks) Ended(ctx context.Context, m *bourse.Machine, exit bourse.Exit) (func(*store.Tx) error, error) {
 	nothing := func(*store.Tx) error { return nil }
 	if !m.Config.AutoDestroy {
@@ -90,7 +91,7 @@ func (t *Tasks) readStdout(ctx context.Context, m *bourse.Machine, out *bourse.T
 	return err
 }
 
-// Gone ends the task of a machine that was destroyed before the task had ended.
+// Gone records the end of a task whose machine was destroyed before the task had ended.
 func (t *Tasks) Gone(tx *store.Tx, m *bourse.Machine) error {
 	t.tally.forget(m.ID)
 	if !m.Config.AutoDestroy {

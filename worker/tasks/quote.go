@@ -10,18 +10,18 @@ import (
 	"github.com/bourse-dev/bourse/worker/admit"
 )
 
-// view is what the store and the warm machines offer to an order for a place on one of
-// them.
+// view describes what the worker can offer to an order for a warm task, according to
+// the store and the warm machines.
 type view struct {
 	refusal   *bourse.Refusal
-	result    *bourse.TaskResult // set if the order is filled here already; in progress if it has no end
+	result    *bourse.TaskResult // set if the order is already filled here; in progress if it has no End
 	committed bourse.Amounts
 	warm      []*warmMachine
-	places    bourse.Account // of the task
+	places    bourse.Account // the task's places on all its warm machines
 }
 
-// Quote answers an order for a place on a warm machine. Cold tasks are quoted by
-// [admit.Host.Quote], as machines are.
+// Quote answers an order for a warm task. Orders for cold tasks are quoted by
+// [admit.Host.Quote], like those for machines.
 func (t *Tasks) Quote(ctx context.Context, order *bourse.Order) (bourse.Quote, error) {
 	q, err := t.host.NewQuote(ctx, t.state.Store, order)
 	if err != nil {
@@ -50,9 +50,9 @@ func (t *Tasks) Quote(ctx context.Context, order *bourse.Order) (bourse.Quote, e
 	return q, nil
 }
 
-// look returns what the worker offers to the order. A refusal is checked again after
-// everything that was submitted to the store: a task that has just ended gives back its
-// resources, and a machine that has just started accepts tasks.
+// look returns what the worker can offer to the order. If that is a refusal, it waits
+// until everything submitted to the store is durable, and looks again: a task that has
+// just ended releases resources, and a machine that has just started accepts tasks.
 func (t *Tasks) look(ctx context.Context, order *bourse.Order) (view, error) {
 	v, err := t.read(order)
 	if err != nil || v.refusal == nil || v.refusal.Reason == bourse.RefusedRegion || v.refusal.Reason == bourse.RefusedLabel {
@@ -64,7 +64,7 @@ func (t *Tasks) look(ctx context.Context, order *bourse.Order) (view, error) {
 	return t.read(order)
 }
 
-// read is look without waiting for the store.
+// read is like look, but does not wait for the store.
 func (t *Tasks) read(order *bourse.Order) (view, error) {
 	v, err := t.before(order)
 	if err != nil || v.result != nil || v.refusal != nil {
@@ -73,8 +73,8 @@ func (t *Tasks) read(order *bourse.Order) (view, error) {
 	return t.lookNew(order)
 }
 
-// before returns the order's result if it was filled here before, or a refusal that does
-// not depend on the warm machines.
+// before returns the order's result if the order was filled here before, or a refusal
+// that does not depend on the warm machines.
 func (t *Tasks) before(order *bourse.Order) (v view, err error) {
 	err = t.state.Store.View(func(tx *store.Tx) error {
 		fill, past, err := admit.Past(tx, order, time.Now())
@@ -91,7 +91,7 @@ func (t *Tasks) before(order *bourse.Order) (v view, err error) {
 	return v, err
 }
 
-// lookNew is look for an order that is new here.
+// lookNew is like read, for an order that was not filled here before.
 func (t *Tasks) lookNew(order *bourse.Order) (view, error) {
 	v := view{refusal: t.host.UnsupportedTask(order)}
 	if v.refusal != nil {

@@ -8,14 +8,15 @@ import (
 	"github.com/bourse-dev/bourse/store"
 )
 
-// lostBatch is the maximum number of lost tasks that recovery ends in one transaction.
+// lostBatch is the maximum number of lost tasks that recovery records in one
+// transaction.
 const lostBatch = 256
 
-// Recover records the calls that an earlier daemon did not finish as lost. Their programs
-// may have done the work, so the calls are not repeated (invariant 7). Their resources are
-// released. Their warm machines continue with all places free, because the end of the
-// daemon closed the connections of its calls, as a cancellation does. Recover also resumes
-// waiting for cold tasks.
+// Recover records all calls that an earlier daemon did not finish as lost, and releases
+// their resources. Programs may have done the work, so the calls are not repeated
+// (invariant 7). All places on warm machines are free again, because the calls'
+// connections were closed when the earlier daemon died, which programs treat like a
+// cancellation. Recover also continues to wait for cold tasks.
 func (t *Tasks) Recover(ctx context.Context) error {
 	lost := 0
 	for {
@@ -52,7 +53,7 @@ func (t *Tasks) Recover(ctx context.Context) error {
 	return nil
 }
 
-// lostTasks returns results for up to limit calls that are recorded as in progress.
+// lostTasks returns the results of up to limit calls that are recorded as in progress.
 func lostTasks(tx *store.Tx, limit int) ([]bourse.TaskResult, error) {
 	var out []bourse.TaskResult
 	for o, err := range tx.OpenTasks() {
@@ -68,8 +69,8 @@ func lostTasks(tx *store.Tx, limit int) ([]bourse.TaskResult, error) {
 	return out, nil
 }
 
-// Decision returns the part of a task's decision that its worker knows. Only the broker
-// that decided has all of it.
+// Decision returns the part of a task's decision that the worker knows. Only the broker
+// that made the decision knows all of it.
 func Decision(rec *store.OrderRecord) bourse.Decision {
 	r := &rec.Task.Result
 	d := bourse.Decision{

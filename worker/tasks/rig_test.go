@@ -18,11 +18,11 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// taskProtocols are those that programs of warm machines may speak.
+// taskProtocols lists the protocols that programs of warm machines can use.
 var taskProtocols = []bourse.TaskProtocol{bourse.TaskHTTP, bourse.TaskFrames}
 
-// host has the tasks of a worker whose machines are records: warm ones run
-// where the test runs them.
+// host contains the tasks of a worker. Its machines are only records, and the tests
+// themselves run the programs of warm machines.
 type host struct {
 	t testing.TB
 	*Tasks
@@ -71,7 +71,7 @@ func newHost(t testing.TB) *host {
 	return h
 }
 
-// place records a machine that has started.
+// place records a started machine.
 func (h *host) place(change ...func(*bourse.Order)) bourse.Machine {
 	h.t.Helper()
 	o := bourse.Order{Config: bourse.Config{
@@ -107,7 +107,7 @@ func (h *host) get(id bourse.MachineID) bourse.Machine {
 	return m
 }
 
-// cancel cancels an order as the worker does.
+// cancel cancels an order as a worker does.
 func (h *host) cancel(ctx context.Context, id bourse.OrderID) error {
 	err := h.store.Update(ctx, func(tx *store.Tx) error {
 		rec, ok, err := tx.Order(id)
@@ -123,7 +123,7 @@ func (h *host) cancel(ctx context.Context, id bourse.OrderID) error {
 	return err
 }
 
-// result claims an order for work and fails the test unless it is filled.
+// result claims a task's order, and fails the test unless the order is filled.
 func (h *host) result(ctx context.Context, o *bourse.Order) *bourse.TaskResult {
 	h.t.Helper()
 	fill, refusal, err := h.Claim(ctx, &bourse.Claim{Order: *o})
@@ -133,7 +133,8 @@ func (h *host) result(ctx context.Context, o *bourse.Order) *bourse.TaskResult {
 	return fill.Task
 }
 
-// slots returns how many are committed, after all that is on its way.
+// slots returns the number of committed slots, once everything submitted to the store
+// is durable.
 func (h *host) slots() int64 {
 	h.t.Helper()
 	return h.committed().Of("slots")
@@ -153,7 +154,7 @@ func (h *host) committed() (committed bourse.Amounts) {
 	return committed
 }
 
-// openTasks returns the orders whose tasks are recorded as in progress.
+// openTasks returns the orders of tasks that are recorded as in progress.
 func (h *host) openTasks() []bourse.OrderID {
 	h.t.Helper()
 	var out []bourse.OrderID
@@ -171,7 +172,7 @@ func (h *host) openTasks() []bourse.OrderID {
 	return out
 }
 
-// verify checks what must hold of a store at any time.
+// verify checks the properties that a store must have at any time.
 func (h *host) verify() {
 	h.t.Helper()
 	err := h.store.View(func(tx *store.Tx) error {

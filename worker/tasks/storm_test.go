@@ -13,9 +13,9 @@ import (
 	"github.com/bourse-dev/bourse/worker/tasks/taskstest"
 )
 
-// Invariants 4 and 7 under a storm: many callers, random slots, cancellations,
-// callers that leave, timeouts, repetitions, a machine that is restarted.
-// No payload arrives twice, and at the end no slot and no place is lost.
+// Invariants 4 and 7 hold while many callers claim tasks with random numbers of slots,
+// cancel, disconnect, time out and repeat orders, and a machine is restarted. No
+// payload arrives twice, and at the end no slot and no place is lost.
 func TestAStormOfTasks(t *testing.T) {
 	for _, protocol := range taskProtocols {
 		t.Run(string(protocol), func(t *testing.T) { stormOfTasks(t, protocol) })
@@ -40,7 +40,7 @@ func stormOfTasks(t *testing.T, protocol bourse.TaskProtocol) {
 	var checker, group sync.WaitGroup
 	checker.Go(func() {
 		for ctx.Err() == nil {
-			h.verify() // never oversold, and every sum is right
+			h.verify() // nothing is oversold and all sums are correct
 		}
 	})
 	var mu sync.Mutex
@@ -81,7 +81,7 @@ func stormOfTasks(t *testing.T, protocol bourse.TaskProtocol) {
 	h.verify()
 }
 
-// stormy claims an order, and at random cancels it, leaves it, or repeats it.
+// stormy claims an order, and randomly cancels it, disconnects, or repeats it.
 func (h *host) stormy(ctx context.Context, rng *rand.Rand, order *bourse.Order) {
 	claims := 1 + rng.IntN(2)
 	pause := time.Duration(rng.IntN(5)) * time.Millisecond

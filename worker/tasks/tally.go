@@ -7,10 +7,11 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// maxTallyError is the maximum length of a stored error, in bytes. Programs write errors.
+// maxTallyError is the maximum length of a stored error in bytes. It is limited because
+// errors come from programs.
 const maxTallyError = 256
 
-// tally counts the tasks of warm machines since the daemon started.
+// tally contains counts of warm machines' tasks since the daemon started.
 type tally struct {
 	mu sync.Mutex
 	of map[bourse.MachineID]bourse.TaskTally // guarded by mu
@@ -41,8 +42,8 @@ func (y *tally) forget(id bourse.MachineID) {
 	delete(y.of, id)
 }
 
-// Tally returns the counts of a warm machine's tasks since the daemon started, nil if it
-// had none.
+// Tally returns the counts of a warm machine's tasks since the daemon started, or nil
+// if it had none.
 func (t *Tasks) Tally(id bourse.MachineID) *bourse.TaskTally {
 	t.tally.mu.Lock()
 	defer t.tally.mu.Unlock()

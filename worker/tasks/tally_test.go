@@ -10,8 +10,8 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// TestTally counts from many goroutines, and keeps of the last error what may be
-// shown.
+// TestTally counts tasks from many goroutines, and checks that the last error is
+// shortened and valid UTF-8.
 func TestTally(t *testing.T) {
 	t.Parallel()
 	var y Tasks

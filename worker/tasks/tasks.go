@@ -1,15 +1,16 @@
 // Package tasks fills orders for tasks: a payload in, an answer out, within the claim.
-// A call on a warm machine takes a place on it and the order's resources, is recorded
-// before its payload is sent, and is sent once. A cold task is a machine that exists
-// for one payload, and continues when the daemon dies.
+// A call to a warm machine takes a place on the machine and the order's resources. It is
+// recorded before its payload is sent, and the payload is sent once. A cold task is a
+// machine that exists for one payload, and continues when the daemon dies.
 //
-//   - A task is recorded before its payload is sent, and runs once: a repetition of its
-//     order returns its result. A task that the daemon's death interrupts is lost, but its
-//     resources are given back (invariants 4, 5 and 7).
+//   - A task is recorded before its payload is sent, and runs once. Repeating its order
+//     returns the result. A warm task that the daemon's death interrupts is lost, but its
+//     resources are released (invariants 4, 5 and 7).
 //   - When the last caller of a task leaves, the task is ended.
 //
 // Tasks is safe for concurrent use. Run makes the ends of tasks durable. The locks of
-// calls and of warmMachines are never held during other calls, nor both at once.
+// calls and of warmMachines are never held while other code is called, and never both at
+// once.
 package tasks
 
 import (
@@ -28,7 +29,7 @@ type Tasks struct {
 	state    *state.State
 	host     *admit.Host
 	machines Machines
-	network  Network                                     // may be nil
+	network  Network                                     // nil if the worker has no private networks
 	cancel   func(context.Context, bourse.OrderID) error // cancels an order of any kind
 
 	calls calls
@@ -38,9 +39,9 @@ type Tasks struct {
 
 // Machines runs the machines of cold tasks.
 type Machines interface {
-	// Begin decides about the claim, records its machine with what record writes, in
-	// one durable transaction, and begins to start it. started waits for the start. The
-	// error may be [admit.Declined].
+	// Begin decides about the claim. If the order can be filled, Begin records its machine
+	// and what record writes, in one durable transaction, and begins to start the machine.
+	// The returned function waits for the start. The error may be an [admit.Declined].
 	Begin(ctx context.Context, c *bourse.Claim, record func(*store.Tx, *bourse.Machine) error) (m bourse.Machine, started func(context.Context) error, err error)
 	// Unfillable returns the refusal of an order whose machine could not be started.
 	Unfillable(ctx context.Context, order *bourse.Order, machine bourse.MachineID, err error) *bourse.Refusal
@@ -56,7 +57,7 @@ type Network interface {
 	Dial(ctx context.Context, machine bourse.MachineID, port uint16) (net.Conn, error)
 }
 
-// New returns the tasks of a worker. It starts nothing.
+// New returns the tasks of a worker.
 func New(s *state.State, host *admit.Host, machines Machines, network Network, cancel func(context.Context, bourse.OrderID) error) *Tasks {
 	t := &Tasks{
 		state: s, host: host, machines: machines, network: network, cancel: cancel,
@@ -70,5 +71,6 @@ func New(s *state.State, host *admit.Host, machines Machines, network Network, c
 	return t
 }
 
-// Close closes idle connections to programs, and those of calls as they end.
+// Close closes idle connections to programs at once, and other connections when their
+// calls end.
 func (t *Tasks) Close() { t.warm.close() }

@@ -11,39 +11,40 @@ import (
 )
 
 // warmMachines caches the started machines that tasks have been sent to, with the
-// connections to their programs. A machine's entry is discarded when its record changes.
-// Only the number of places in use is not in the store. It need not be: when the daemon
-// dies, its connections are closed, which ends its calls.
+// connections to their programs. When a machine's record changes, its entry is
+// discarded. Only the number of places in use cannot be read from the store. It need
+// not be stored: when the daemon dies, its connections are closed, which ends its
+// calls.
 type warmMachines struct {
 	patience time.Duration // time after a machine's start within which its program must listen
 
 	mu    sync.Mutex
-	known map[bourse.MachineID]*warmMachine // guarded by mu, as all that they hold
+	known map[bourse.MachineID]*warmMachine // guarded by mu, including the entries
 	over  bool
 }
 
-// warmMachine is a machine whose program answers payloads.
+// warmMachine is a machine whose program accepts tasks.
 type warmMachine struct {
 	id       bourse.MachineID
 	boot     int
-	address  string // of its program: host and port
+	address  string // host and port of its program
 	port     uint16
-	private  bool // has a private network
+	private  bool // whether it has a private network
 	protocol bourse.TaskProtocol
 	places   int           // maximum number of concurrent payloads; 0 if it accepts none
-	limit    time.Duration // of a call; 0 if the machine sets none
-	since    time.Time     // last start or change
-	busy     int           // places in use
-	changes  int           // number of notified changes of its record, plus 1
-	read     int           // value of changes at which the fields above were read
+	limit    time.Duration // time limit of each call; 0 if the machine sets none
+	since    time.Time     // time of its last start or change
+	busy     int           // number of places in use
+	changes  int           // number of reported changes of its record, plus 1
+	read     int           // value of changes when the fields above were read
 	link     link
 }
 
-// Connections of calls.
+// Settings of the connections to programs.
 const (
 	// warmIdle is the time after which an idle connection is closed. Servers close idle
 	// connections after two seconds or more. The worker must close first, because a
-	// payload that is sent while the server closes is lost.
+	// payload is lost if it is sent while the server closes the connection.
 	warmIdle = time.Second
 	// warmUp is warmMachines.patience except in tests.
 	warmUp = 10 * time.Second
@@ -61,8 +62,8 @@ func (s *warmMachines) changed(id bourse.MachineID) {
 	}
 }
 
-// drop removes a machine that has changed or accepts no tasks, unless calls use it. s.mu
-// is held.
+// drop removes a machine whose record has changed or that accepts no tasks, unless
+// calls use it. The caller must hold s.mu.
 func (s *warmMachines) drop(m *warmMachine) {
 	if (m.read != m.changes || m.places == 0 || s.over) && m.busy == 0 {
 		if s.known[m.id] == m {
@@ -74,7 +75,7 @@ func (s *warmMachines) drop(m *warmMachine) {
 	}
 }
 
-// close closes idle connections now, and the others when their calls end.
+// close closes idle connections at once, and other connections when their calls end.
 func (s *warmMachines) close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -84,8 +85,9 @@ func (s *warmMachines) close() {
 	}
 }
 
-// looking returns a machine's entry, creating it if needed, and the number of its latest
-// change. If the entry is not fresh, the caller must then read the store and call learn.
+// looking returns a machine's entry, creating it if necessary, and the number of its
+// latest change. If fresh is false, the caller must then read the record from the store
+// and call learn.
 func (s *warmMachines) looking(id bourse.MachineID) (m *warmMachine, change int, fresh bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -100,8 +102,8 @@ func (s *warmMachines) looking(id bourse.MachineID) (m *warmMachine, change int,
 	return m, m.changes, m.read == m.changes
 }
 
-// learn updates a machine's entry with its record, which was read from the store after
-// the given change.
+// learn updates a machine's entry from its record. The record must have been read from
+// the store after the given change.
 func (s *warmMachines) learn(m *warmMachine, change int, rec *bourse.Machine, link func(*warmMachine) link) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -127,7 +129,8 @@ func (s *warmMachines) learn(m *warmMachine, change int, rec *bourse.Machine, li
 	m.places, m.limit, m.since = task.Places(), time.Duration(task.Timeout), rec.UpdatedAt
 }
 
-// count returns the number of places on machines, and how many of them are in use.
+// count returns the number of places on all machines in list, and how many of them are
+// in use.
 func (s *warmMachines) count(list []*warmMachine) (places, busy int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -138,9 +141,9 @@ func (s *warmMachines) count(list []*warmMachine) (places, busy int) {
 	return places, busy
 }
 
-// take takes a place on the machine with the most free places. It returns nil if no place
-// is free. release gives the place back. moved reports whether an entry was removed since
-// list was read, so that the caller should look again.
+// take takes a place on the machine with the most free places. It returns nil if no
+// place is free. The caller must call release later. moved reports whether an entry was
+// removed after list was read, in which case the caller should try again.
 func (s *warmMachines) take(list []*warmMachine) (best *warmMachine, moved bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -174,8 +177,8 @@ func warmAddress(m *bourse.Machine) (string, uint16) {
 	return net.JoinHostPort(host, strconv.Itoa(port)), uint16(port)
 }
 
-// warmFor returns the entries of machines, updated from the store. A start that is not
-// durable yet is visible after store.Sync.
+// warmFor returns the entries of machines, updated from the store. To see a start that
+// is not durable yet, call store.Sync first.
 func (t *Tasks) warmFor(ids []bourse.MachineID) ([]*warmMachine, error) {
 	var out []*warmMachine
 	for _, id := range ids {
@@ -184,7 +187,7 @@ func (t *Tasks) warmFor(ids []bourse.MachineID) ([]*warmMachine, error) {
 			var rec bourse.Machine
 			err := t.state.Store.View(func(tx *store.Tx) (err error) { rec, err = tx.Machine(id); return err })
 			if bourse.CodeOf(err) == bourse.CodeNotFound {
-				err = nil // the zero record accepts no tasks
+				err = nil // the zero record means that the machine accepts no tasks
 			}
 			t.warm.learn(m, change, &rec, t.linkTo)
 			if err != nil {

@@ -12,12 +12,12 @@ import (
 	"github.com/bourse-dev/bourse/worker/state"
 )
 
-// errTaken reports that another volume has a new volume's random id.
+// errTaken reports that a new volume's random id is already in use.
 var errTaken = errors.New("taken")
 
-// Claim fills an order for a volume, or returns the refusal. It returns once an empty
-// volume has been made. A volume with a source is recorded by then, and filled in the
-// background.
+// Claim fills an order for a volume, or returns the refusal. If the volume has no
+// source, Claim returns once the volume has been created. Otherwise it returns once the
+// volume is recorded, and the volume is filled in the background.
 func (vs *Volumes) Claim(ctx context.Context, c *bourse.Claim) (*bourse.Fill, *bourse.Refusal, error) {
 	begin := time.Now()
 	v, run, err := vs.record(ctx, c)
@@ -38,7 +38,7 @@ func (vs *Volumes) Claim(ctx context.Context, c *bourse.Claim) (*bourse.Fill, *b
 	return &bourse.Fill{Volume: &v, Claimed: claimed, Started: time.Since(begin) - claimed}, nil, nil
 }
 
-// made waits until a claimed volume has been created.
+// made waits until a claimed volume has been created, and returns it or the refusal.
 func (vs *Volumes) made(ctx context.Context, id bourse.VolumeID, run *fsm.Handle[result]) (bourse.Volume, *bourse.Refusal, error) {
 	err := state.Started(ctx, run)
 	switch {
@@ -49,7 +49,7 @@ func (vs *Volumes) made(ctx context.Context, id bourse.VolumeID, run *fsm.Handle
 		return bourse.Volume{}, nil, err
 	}
 	switch bourse.CodeOf(err) {
-	case bourse.CodeTimeout: // the daemon stops; the run continues after its restart
+	case bourse.CodeTimeout: // the daemon is stopping; the run continues after its restart
 		return bourse.Volume{}, nil, err
 	case bourse.CodeCanceled:
 		return bourse.Volume{}, vs.admit.Refusal(bourse.RefusedCanceled, "the order was canceled"), nil
@@ -60,8 +60,9 @@ func (vs *Volumes) made(ctx context.Context, id bourse.VolumeID, run *fsm.Handle
 	}
 }
 
-// record decides about a claim, and writes the volume, its resources, its order and the
-// run that will make it, all in one transaction: the intent before every effect.
+// record decides about a claim. If the order can be filled, one transaction records the
+// volume, its resources, its order and the run that will create it, before anything
+// happens on the host.
 func (vs *Volumes) record(ctx context.Context, c *bourse.Claim) (bourse.Volume, *fsm.Handle[result], error) {
 	if err := vs.admit.Precheck(vs.state.Store, &c.Order); err != nil {
 		return bourse.Volume{}, nil, err
@@ -107,8 +108,8 @@ func (vs *Volumes) recordClaim(tx *store.Tx, c *bourse.Claim, v bourse.Volume) e
 	return putRecord(tx, &v, "", "create")
 }
 
-// filledBefore answers a repeated claim once the first one's volume has been created,
-// or could not be.
+// filledBefore waits until the order's first claim has created its volume or failed,
+// and then answers a repeated claim.
 func (vs *Volumes) filledBefore(ctx context.Context, order *bourse.Order, id bourse.VolumeID) (*bourse.Fill, *bourse.Refusal, error) {
 	if _, err := vs.Await(ctx, id, func(v *bourse.Volume) bool { return v.State != bourse.VolumeCreating }); err != nil {
 		return nil, nil, fmt.Errorf("wait for the order's first claim: %w", err)
@@ -116,14 +117,14 @@ func (vs *Volumes) filledBefore(ctx context.Context, order *bourse.Order, id bou
 	return vs.admit.Filled(vs.state.Store, order)
 }
 
-// makeStep creates an order's volume. If that is impossible the order is not filled
-// here: the volume becomes destroyed, and the claim is answered with the reason.
+// makeStep creates an order's volume. If that fails, the order is not filled here: the
+// volume is recorded as destroyed, and the claim is answered with the reason.
 func (vs *Volumes) makeStep(ctx context.Context, r *volumeRun) fsm.Outcome {
 	v, err := vs.now(r.Request.Volume)
 	if err != nil {
 		return fsm.Abort(err)
 	}
-	if v.State != bourse.VolumeCreating { // destroyed in the meantime
+	if v.State != bourse.VolumeCreating { // the volume was destroyed in the meantime
 		return fsm.Abort(bourse.Errorf(bourse.CodeFailedPrecondition, "volume %s is %s", v.ID, v.State))
 	}
 	err = vs.host.Create(ctx, v.ID, v.Spec)
@@ -139,7 +140,7 @@ func (vs *Volumes) makeStep(ctx context.Context, r *volumeRun) fsm.Outcome {
 	return fsm.Abort(err, state.InTx(func(tx *store.Tx) error { return unmake(tx, &v, err) }))
 }
 
-// settle makes a volume usable.
+// settle records that a volume can now be used.
 func settle(tx *store.Tx, id bourse.VolumeID, what string) error {
 	_, err := changeRecord(tx, id, what, func(v *bourse.Volume) (bool, error) {
 		if !v.State.CanBecome(bourse.VolumeCreated) {
@@ -151,7 +152,8 @@ func settle(tx *store.Tx, id bourse.VolumeID, what string) error {
 	return err
 }
 
-// unmake records that an order's volume could not be created.
+// unmake records that an order's volume could not be created, and that the order is not
+// filled.
 func unmake(tx *store.Tx, v *bourse.Volume, cause error) error {
 	if rec, ok, err := tx.Order(v.Order); err != nil {
 		return err

@@ -12,9 +12,9 @@ import (
 	"github.com/bourse-dev/bourse/worker/state"
 )
 
-// Destroy removes a volume, and returns once it is gone. Its snapshots stay until they
-// expire. It returns failed_precondition while a machine has the volume, or while it
-// grows.
+// Destroy destroys a volume, and returns once it is gone. Its snapshots stay until they
+// expire. It returns failed_precondition while the volume belongs to a machine or is
+// being extended.
 func (vs *Volumes) Destroy(ctx context.Context, id bourse.VolumeID) (bourse.Volume, error) {
 	run, err := vs.beginDestroy(ctx, id)
 	if err != nil {
@@ -26,8 +26,8 @@ func (vs *Volumes) Destroy(ctx context.Context, id bourse.VolumeID) (bourse.Volu
 	return vs.Record(ctx, id)
 }
 
-// beginDestroy records that a volume will be destroyed, and ends other runs on it. It
-// returns not_found if the volume is gone.
+// beginDestroy records that a volume will be destroyed, and cancels the runs on it that
+// would block that. It returns not_found if the volume is gone.
 func (vs *Volumes) beginDestroy(ctx context.Context, id bourse.VolumeID) (*fsm.Handle[result], error) {
 	run, err := vs.begin(ctx, vs.defs.destroy, request{Volume: id}, func(tx *store.Tx) error {
 		_, err := changeRecord(tx, id, "destroy", func(v *bourse.Volume) (bool, error) {
@@ -42,8 +42,8 @@ func (vs *Volumes) beginDestroy(ctx context.Context, id bourse.VolumeID) (*fsm.H
 	if err != nil {
 		return nil, err
 	}
-	// After a crash before this, the runs find the volume destroying. Recovery ends
-	// those that are stuck.
+	// If the daemon dies before this, the runs find that the volume is being destroyed.
+	// Recovery cancels those that are stuck.
 	return run, vs.endRuns(ctx, id)
 }
 
@@ -62,8 +62,8 @@ func mayDestroy(tx *store.Tx, v *bourse.Volume) error {
 	return err
 }
 
-// endRuns cancels the runs that would block the destruction of a volume: those that create
-// and fill it, and stuck ones.
+// endRuns cancels the runs that would block the destruction of a volume: those that
+// create or fill it, and stuck runs.
 func (vs *Volumes) endRuns(ctx context.Context, id bourse.VolumeID) error {
 	defs := &vs.defs
 	for _, r := range vs.state.Engine.Runs() {
@@ -74,15 +74,15 @@ func (vs *Volumes) endRuns(ctx context.Context, id bourse.VolumeID) error {
 			continue
 		}
 		err := vs.state.Engine.Cancel(ctx, r.ID, "the volume is being destroyed")
-		if c := bourse.CodeOf(err); err != nil && c != bourse.CodeNotFound && c != bourse.CodeFailedPrecondition { // otherwise the run has ended
+		if c := bourse.CodeOf(err); err != nil && c != bourse.CodeNotFound && c != bourse.CodeFailedPrecondition { // the run has already ended
 			return err
 		}
 	}
 	return nil
 }
 
-// removeStep removes a volume from the host, together with unfinished snapshots, and
-// then gives back its disk. The record remains readable for some time.
+// removeStep removes a volume and its unfinished snapshots from the host, and then
+// releases the volume's disk. The record can still be read for some time.
 func (vs *Volumes) removeStep(ctx context.Context, r *volumeRun) fsm.Outcome {
 	v, err := vs.now(r.Request.Volume)
 	if err != nil {
@@ -114,8 +114,8 @@ func (vs *Volumes) removeStep(ctx context.Context, r *volumeRun) fsm.Outcome {
 	}))
 }
 
-// MayCancel returns failed_precondition if an order's volume is in use. Id "" means no
-// volume.
+// MayCancel returns failed_precondition if an order cannot be canceled because its
+// volume is in use. Id "" means that the order has no volume.
 func MayCancel(tx *store.Tx, id bourse.VolumeID) error {
 	if id == "" {
 		return nil

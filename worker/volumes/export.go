@@ -24,19 +24,19 @@ import (
 	"github.com/bourse-dev/bourse/volume"
 )
 
-// exportRest is the time after the last read of a snapshot during which it is not
-// removed, because its reader may come back.
+// exportRest is how long after the last read of a snapshot its removal is delayed, in
+// case its reader returns.
 const exportRest = 10 * time.Minute
 
-// exports remembers what other workers read here. It only delays the removal of
-// snapshots, and does not outlive the process.
+// exports remembers which snapshots other workers have read recently. It is only used
+// to delay the removal of snapshots, and is lost when the process ends.
 type exports struct {
 	mu   sync.Mutex
 	read map[bourse.SnapshotID]time.Time // guarded by mu
 }
 
-// note records that a snapshot is read now. It returns false if the snapshot has
-// expired and was not read recently.
+// note records that a snapshot is being read. It returns false if the snapshot has
+// expired and was not read recently, and therefore must not be read.
 func (e *exports) note(s *bourse.Snapshot, now time.Time) (may bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -50,7 +50,7 @@ func (e *exports) note(s *bourse.Snapshot, now time.Time) (may bool) {
 	return true
 }
 
-// recent returns the snapshots that were read recently, and forgets the others.
+// recent returns the snapshots that were read recently, and removes all others from e.
 func (e *exports) recent(now time.Time) map[bourse.SnapshotID]bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -65,7 +65,8 @@ func (e *exports) recent(now time.Time) map[bourse.SnapshotID]bool {
 	return out
 }
 
-// exported checks, by the worker's record, that a volume or snapshot can be read.
+// exported checks the worker's records to see whether a volume or snapshot can be read.
+// For a snapshot, it also notes the read.
 func (vs *Volumes) exported(id string) error {
 	if snap := bourse.SnapshotID(id); snap.Validate() == nil {
 		return vs.state.Store.View(func(tx *store.Tx) error {
@@ -92,9 +93,9 @@ func (vs *Volumes) exported(id string) error {
 }
 
 // Export writes the content of a volume or snapshot as a stream, for another worker. A
-// volume in use is copied first, which needs space.
+// volume that belongs to a machine is copied first, which requires disk space.
 func (vs *Volumes) Export(ctx context.Context, id string, from volume.Position, to io.Writer) error {
-	if err := vs.state.Store.Sync(ctx); err != nil { // it may have been created a moment ago
+	if err := vs.state.Store.Sync(ctx); err != nil { // make sure that a volume created a moment ago is visible
 		return err
 	}
 	err := vs.exported(id)
@@ -107,8 +108,8 @@ func (vs *Volumes) Export(ctx context.Context, id string, from volume.Position, 
 	return vs.host.Export(ctx, id, from, &noted{to: to, vs: vs, id: id, at: time.Now()})
 }
 
-// noted is the stream of a volume or snapshot. Every minute it records that the stream
-// is still read.
+// noted forwards the stream of a volume or snapshot. Every minute, it checks that the
+// volume or snapshot can still be read, and notes the read.
 type noted struct {
 	to io.Writer
 	vs *Volumes
@@ -127,8 +128,8 @@ func (n *noted) Write(p []byte) (int, error) {
 	return n.to.Write(p)
 }
 
-// spaceToExport refuses to copy a volume in use if the ledger has no space for a copy.
-// It takes nothing: the copy exists only while it is read.
+// spaceToExport returns an error if the ledger has no space for a copy of a volume in
+// use. It does not take the space, because the copy exists only while it is being read.
 func (vs *Volumes) spaceToExport(ctx context.Context, id bourse.VolumeID) error {
 	if id.Validate() != nil {
 		return nil //nolint:nilerr // the id is a snapshot's
@@ -147,24 +148,25 @@ func (vs *Volumes) spaceToExport(ctx context.Context, id bourse.VolumeID) error 
 	})
 }
 
-// grantLife is how long a fork may take, including interruptions.
+// grantLife is the lifetime of a grant, which limits how long a fork may take,
+// including interruptions.
 const grantLife = 24 * time.Hour
 
-// grantKeyFile contains the key of grants. It outlives the daemon, so that a fork
-// continues after a restart of either side. If it is lost, forks in progress must be
-// ordered again.
+// grantKeyFile is the file that contains the key for grants. It outlives the daemon, so
+// that forks continue when either worker restarts. If the file is lost, forks in
+// progress must be ordered again.
 const grantKeyFile = "grant.key"
 
 const grantKeySize = 32
 
-// grants creates and checks grants, which let one other worker read one volume or
-// snapshot. Grants are not stored.
+// grants creates and checks grants, each of which allows one other worker to read one
+// volume or snapshot. Grants are not stored here; they are authenticated with a key.
 type grants struct {
 	mu  sync.Mutex
-	key []byte // guarded by mu; read or created at the first use
+	key []byte // guarded by mu; read or created when it is first needed
 }
 
-// secret returns the key of grants in a directory.
+// secret returns the key for grants, which is stored in dir.
 func (g *grants) secret(dir string) ([]byte, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -187,7 +189,7 @@ func (g *grants) secret(dir string) ([]byte, error) {
 
 // writeDurably writes a file atomically and durably.
 func writeDurably(path string, text []byte) error {
-	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*") // 0600
+	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*") // created with mode 0600
 	if err != nil {
 		return err
 	}
@@ -206,13 +208,14 @@ func writeDurably(path string, text []byte) error {
 	return errors.Join(dir.Sync(), dir.Close())
 }
 
-// Grant lets another worker read an app's volume or snapshot for a day. A broker calls
-// it when that worker has claimed a fork or a restoration.
+// Grant returns a grant that allows another worker to read an app's volume or snapshot
+// for a day. A broker requests it when that worker has claimed a fork or a restored
+// volume.
 func (vs *Volumes) Grant(ctx context.Context, id string, req *fabric.GrantRequest, now time.Time) (string, error) {
 	if err := req.To.Validate(); err != nil {
 		return "", err
 	}
-	if err := vs.state.Store.Sync(ctx); err != nil { // it may have been created a moment ago
+	if err := vs.state.Store.Sync(ctx); err != nil { // make sure that a volume created a moment ago is visible
 		return "", err
 	}
 	if err := vs.state.Store.View(func(tx *store.Tx) error { return mayGrant(tx, id, &req.App) }); err != nil {
@@ -226,8 +229,8 @@ func (vs *Volumes) Grant(ctx context.Context, id string, req *fabric.GrantReques
 	return string(req.To) + "." + until + "." + grantMark(key, id, string(req.To), until), nil
 }
 
-// mayGrant returns CodeNotFound unless the app has such a volume or snapshot. It does not
-// check whether the data is complete: each read does.
+// mayGrant returns CodeNotFound unless the volume or snapshot exists and belongs to the
+// app. It does not check whether the data is complete; each read checks that.
 func mayGrant(tx *store.Tx, id string, app *bourse.App) error {
 	if snap := bourse.SnapshotID(id); snap.Validate() == nil {
 		_, v, err := tx.Snapshot(snap)
@@ -243,16 +246,16 @@ func mayGrant(tx *store.Tx, id string, app *bourse.App) error {
 	return err
 }
 
-// grantMark authenticates the parts of a grant, none of which can contain a NUL.
+// grantMark returns a MAC of a grant's parts. None of them can contain a NUL.
 func grantMark(key []byte, id, to, until string) string {
 	h := hmac.New(sha256.New, key)
 	h.Write([]byte("export\x00" + id + "\x00" + to + "\x00" + until))
 	return base64.RawURLEncoding.EncodeToString(h.Sum(nil))
 }
 
-// Granted returns CodeForbidden unless grant allows its owner to read a volume or
-// snapshot, and the reader is its owner. Without TLS, if conn is nil, it checks the
-// grant alone.
+// Granted returns CodeForbidden unless the grant is valid for the volume or snapshot,
+// and was issued to the worker that is authenticated on conn. If conn is nil, there is
+// no TLS, and the worker's identity is not checked.
 func (vs *Volumes) Granted(id, grant string, conn *tls.ConnectionState) error {
 	key, err := vs.grants.secret(vs.dir)
 	if err != nil {

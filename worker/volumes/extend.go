@@ -13,10 +13,11 @@ import (
 	"github.com/bourse-dev/bourse/worker/state"
 )
 
-// Extend enlarges a volume, in use or not, and returns once it has grown. The disk is
-// taken from the ledger before anything grows. Errors: invalid for a smaller size,
-// insufficient_capacity if the worker's disk has no space, failed_precondition if the
-// volume is not usable or is growing already.
+// Extend enlarges a volume, even while it is in use, and returns once it has grown. The
+// ledger's disk is taken before anything grows. Errors: invalid if the size is too
+// large or smaller than the current size, insufficient_capacity if the worker's disk
+// has no space, failed_precondition if the volume is not usable or is already being
+// extended.
 func (vs *Volumes) Extend(ctx context.Context, id bourse.VolumeID, sizeGB int64) (bourse.Volume, error) {
 	run, err := vs.begin(ctx, vs.defs.extend, request{Volume: id}, func(tx *store.Tx) error {
 		_, err := changeRecord(tx, id, "extend", func(v *bourse.Volume) (bool, error) { return true, vs.mayExtend(tx, v, sizeGB) })
@@ -33,7 +34,8 @@ func (vs *Volumes) Extend(ctx context.Context, id bourse.VolumeID, sizeGB int64)
 	return v, err
 }
 
-// mayExtend marks v as growing, or returns why it cannot grow.
+// mayExtend records in v that it is being extended, or returns an error if it cannot
+// be.
 func (vs *Volumes) mayExtend(tx *store.Tx, v *bourse.Volume, sizeGB int64) error {
 	switch {
 	case v.State == bourse.VolumeDestroyed:
@@ -53,15 +55,15 @@ func (vs *Volumes) mayExtend(tx *store.Tx, v *bourse.Volume, sizeGB int64) error
 	return err
 }
 
-// extendStep enlarges a volume to the size in its record. If the host refuses, the
-// volume keeps its size.
+// extendStep enlarges a volume to the size in its record. If the host cannot do that,
+// the volume keeps its size.
 func (vs *Volumes) extendStep(ctx context.Context, r *volumeRun) fsm.Outcome {
 	v, err := vs.now(r.Request.Volume)
 	if err != nil {
 		return fsm.Abort(err)
 	}
 	if v.State != bourse.VolumeExtending {
-		return fsm.Finish() // it has grown already
+		return fsm.Finish() // the volume has already been extended
 	}
 	err = vs.host.Extend(ctx, v.ID, v.GrowsTo)
 	if err != nil && !isFinal(err) {
@@ -74,8 +76,8 @@ func (vs *Volumes) extendStep(ctx context.Context, r *volumeRun) fsm.Outcome {
 	return fsm.Done(write)
 }
 
-// recordExtended records whether a volume has grown, in its own record and in that of
-// the machine that mounts it.
+// recordExtended records whether a volume has grown. If so, it also updates the size in
+// the mount of the volume's machine.
 func (vs *Volumes) recordExtended(tx *store.Tx, id bourse.VolumeID, grown bool) error {
 	v, err := changeRecord(tx, id, "extend", func(v *bourse.Volume) (bool, error) {
 		if v.State != bourse.VolumeExtending {
@@ -106,7 +108,7 @@ func (vs *Volumes) recordExtended(tx *store.Tx, id bourse.VolumeID, grown bool) 
 	return err
 }
 
-// Change changes how a volume's future snapshots are made and kept.
+// Change changes how a volume's snapshots are scheduled and how long they are kept.
 func (vs *Volumes) Change(ctx context.Context, id bourse.VolumeID, change fabric.VolumeChange) (bourse.Volume, error) {
 	var v bourse.Volume
 	err := vs.state.Store.Update(ctx, func(tx *store.Tx) error {
@@ -125,7 +127,7 @@ func (vs *Volumes) Change(ctx context.Context, id bourse.VolumeID, change fabric
 		})
 		return err
 	})
-	if err != nil { // the transaction may still be writing to v
+	if err != nil { // after an error, the transaction may still be writing to v
 		vs.state.Volumes.Changing(id)
 		return bourse.Volume{}, err
 	}
@@ -135,11 +137,12 @@ func (vs *Volumes) Change(ctx context.Context, id bourse.VolumeID, change fabric
 
 const (
 	growEvery = 15 * time.Second
-	growAgain = 5 * time.Minute // after a refusal
+	growAgain = 5 * time.Minute // delay after a failed extension
 )
 
-// growsTo returns the size to which a volume is to grow automatically, by its machine's
-// mount, and how full it is in percent. Size 0 means that it stays as it is.
+// growsTo returns the size to which a volume should grow automatically according to its
+// machine's mount, and how full the volume is in percent. Size 0 means that it should
+// not grow.
 func growsTo(mount *bourse.Mount, v *bourse.Volume, usage bourse.VolumeUsage) (sizeGB, percent int64) {
 	if mount.ExtendThresholdPercent <= 0 || mount.AddSizeGB <= 0 || v.State != bourse.VolumeCreated || usage.Blocks <= 0 {
 		return 0, 0
@@ -160,20 +163,20 @@ func growsTo(mount *bourse.Mount, v *bourse.Volume, usage bourse.VolumeUsage) (s
 	return sizeGB, percent
 }
 
-// grower extends volumes as the mounts of their machines require. It belongs to Run's
-// goroutine.
+// grower extends volumes automatically, as their machines' mounts require. Only the
+// goroutine that calls run may use it.
 type grower struct {
 	vs      *Volumes
 	refused map[bourse.VolumeID]refusal
 }
 
-// refusal is a refused extension.
+// refusal records a failed extension.
 type refusal struct {
 	sizeGB int64
 	at     time.Time
 }
 
-// attached is a volume with the mount of its machine.
+// attached contains a volume and its machine's mount of it.
 type attached struct {
 	volume bourse.Volume
 	mount  bourse.Mount
@@ -204,7 +207,8 @@ func (g *grower) run(ctx context.Context) {
 	}
 }
 
-// growing returns the volumes whose machines want them to grow.
+// growing returns the volumes whose machines' mounts have a threshold for automatic
+// growth.
 func (g *grower) growing() (map[bourse.VolumeID]attached, error) {
 	out := map[bourse.VolumeID]attached{}
 	err := g.vs.state.Store.View(func(tx *store.Tx) error {
@@ -233,8 +237,8 @@ func (g *grower) growing() (map[bourse.VolumeID]attached, error) {
 	return out, err
 }
 
-// look extends a volume that is full enough. A refusal by the ledger or the host
-// becomes an event of its machine, once for each size, and is tried again later.
+// look extends a volume if it is full enough. If that fails, it adds an event to the
+// volume's machine, once per size, and tries again later.
 func (g *grower) look(ctx context.Context, a *attached, now time.Time) {
 	v := &a.volume
 	last, ok := g.refused[v.ID]
@@ -243,7 +247,7 @@ func (g *grower) look(ctx context.Context, a *attached, now time.Time) {
 	}
 	usage, err := g.vs.host.Usage(ctx, v.ID)
 	if err != nil {
-		return // the error is reported where it matters
+		return // this is not the place to report the error
 	}
 	size, percent := growsTo(&a.mount, v, usage)
 	if size == 0 {

@@ -15,15 +15,15 @@ import (
 )
 
 // fillStep fills a volume from a snapshot or another volume, on this or another worker.
-// While the source is unavailable the step is repeated; after some time the run is
-// stuck, and can be retried, or the volume destroyed. If the source refuses, the volume
-// fails.
+// While the source is unavailable, the step is repeated. After some time the run is
+// stuck; then an operator can retry it, or the volume can be destroyed. If the source
+// refuses, the volume fails.
 func (vs *Volumes) fillStep(ctx context.Context, r *volumeRun) fsm.Outcome {
 	v, err := vs.now(r.Request.Volume)
 	if err != nil {
 		return fsm.Abort(err)
 	}
-	if v.State != bourse.VolumeRestoring && v.State != bourse.VolumeHydrating { // destroyed in the meantime
+	if v.State != bourse.VolumeRestoring && v.State != bourse.VolumeHydrating { // the volume was destroyed in the meantime
 		return fsm.Abort(bourse.Errorf(bourse.CodeFailedPrecondition, "volume %s is %s", v.ID, v.State))
 	}
 	err = vs.fill(ctx, &v)
@@ -39,8 +39,8 @@ func (vs *Volumes) fillStep(ctx context.Context, r *volumeRun) fsm.Outcome {
 	return fsm.Abort(err, state.InTx(func(tx *store.Tx) error { return failRecord(tx, v.ID, err) }))
 }
 
-// failRecord records that a volume could not be filled. Its order stays filled, since
-// its caller has the volume and can read what became of it.
+// failRecord records that a volume could not be filled. The order stays filled, because
+// its caller already has the volume's id and can read the error.
 func failRecord(tx *store.Tx, id bourse.VolumeID, cause error) error {
 	_, err := changeRecord(tx, id, "fail", func(v *bourse.Volume) (bool, error) {
 		if !v.State.CanBecome(bourse.VolumeFailed) {
@@ -53,7 +53,7 @@ func failRecord(tx *store.Tx, id bourse.VolumeID, cause error) error {
 	return err
 }
 
-// fill fills a volume on the host, or continues to.
+// fill fills a volume on the host. It resumes where an earlier attempt was interrupted.
 func (vs *Volumes) fill(ctx context.Context, v *bourse.Volume) error {
 	id, tag := admit.SourceOf(&v.Spec)
 	if tag == vs.state.Self.Tag {
@@ -82,14 +82,14 @@ func (vs *Volumes) fill(ctx context.Context, v *bourse.Volume) error {
 }
 
 const (
-	// beginPatience limits the time until a stream begins. Its source may copy the
-	// volume first, or read again what has arrived here.
+	// beginPatience limits how long a stream may take to begin. The source may first have
+	// to copy the volume, or to read the data that was already sent.
 	beginPatience = 30 * time.Minute
-	// readPatience limits the time without any byte after that.
+	// readPatience limits how long the stream may then be silent.
 	readPatience = 2 * time.Minute
 )
 
-// watchedStream ends when its source stops sending.
+// watchedStream is canceled if its source stops sending.
 type watchedStream struct {
 	io.ReadCloser
 	cancel context.CancelFunc
@@ -104,7 +104,7 @@ func (s *watchedStream) Read(p []byte) (int, error) {
 	}
 	n, err := s.ReadCloser.Read(p)
 	s.begun = true
-	s.watch.Stop() // a slow disk here does not count
+	s.watch.Stop() // time that this worker takes to write does not count
 	return n, err
 }
 

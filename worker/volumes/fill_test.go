@@ -20,7 +20,7 @@ import (
 
 var errAway = bourse.Errorf(bourse.CodeUnavailable, "the source is away")
 
-// pair is two workers that know each other.
+// pair is two workers that can read each other's volumes.
 type pair struct {
 	near, far *rig
 	peers     *volumetest.Peers
@@ -54,8 +54,8 @@ func fromSnapshot(s bourse.Snapshot) func(*bourse.VolumeOrder) {
 	return func(o *bourse.VolumeOrder) { o.Snapshot = s.ID }
 }
 
-// destroying is what a daemon leaves that dies right after the intent: a volume
-// to be destroyed, and no run that does.
+// destroying records that a volume is being destroyed, without a run that does so. This
+// is the state that a daemon leaves if it dies right after recording the intent.
 func destroying(id bourse.VolumeID) func(*store.Tx) error {
 	return func(tx *store.Tx) error {
 		v, err := tx.Volume(id)
@@ -64,8 +64,8 @@ func destroying(id bourse.VolumeID) func(*store.Tx) error {
 	}
 }
 
-// A volume becomes a copy of a snapshot or of a volume, of this worker or of
-// another, larger if asked, and nothing of the copying is left.
+// A volume can be filled from a snapshot or a volume, on the same or another worker,
+// and be larger than its source. Nothing remains of the temporary copies.
 func TestFillFromAnywhere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPair(t)
@@ -106,8 +106,8 @@ func TestFillFromAnywhere(t *testing.T) {
 	})
 }
 
-// A source that is away is asked again, and what has come is not fetched
-// twice, though the daemon dies in between.
+// If a source is temporarily unavailable, the volume is filled later. Data that has
+// arrived is not fetched again, even if the daemon dies in between.
 func TestFillGoesOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPair(t)
@@ -115,14 +115,14 @@ func TestFillGoesOn(t *testing.T) {
 		src := p.far.place()
 		p.far.vols.Write(src.ID, poem)
 		var calls atomic.Int64
-		p.peers.SetAway(func(string) error { // from the middle of the data on
+		p.peers.SetAway(func(string) error { // fails in the middle of the data
 			if n := calls.Add(1); n >= 120 && n < 128 {
 				return errAway
 			}
 			return nil
 		})
 		v := p.near.place(from(src))
-		time.Sleep(150 * time.Millisecond) // virtual: some attempts
+		time.Sleep(150 * time.Millisecond) // virtual time for some attempts
 		if got := p.near.get(v.ID).State; got != bourse.VolumeHydrating {
 			t.Fatalf("the volume is %s, want it in the middle of being filled", got)
 		}
@@ -139,8 +139,8 @@ func TestFillGoesOn(t *testing.T) {
 	})
 }
 
-// A source that stays away makes the fill stuck: to be seen, to be retried, and
-// to be ended by destroying the volume.
+// If a source stays unavailable, the fill's run becomes stuck. That can be seen, the
+// run can be retried, and destroying the volume ends it.
 func TestFillIsStuckVisibly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPair(t)
@@ -173,8 +173,8 @@ func TestFillIsStuckVisibly(t *testing.T) {
 	})
 }
 
-// Destroying a volume ends its filling, also when the daemon dies between the
-// two.
+// Destroying a volume ends its fill, even if the daemon dies after it has recorded the
+// intent.
 func TestDestroyEndsAFill(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPair(t)
@@ -206,7 +206,7 @@ func TestDestroyEndsAFill(t *testing.T) {
 		}
 
 		v = p.near.place(from(src))
-		time.Sleep(time.Hour) // it is stuck
+		time.Sleep(time.Hour) // by now, the fill is stuck
 		if err := p.near.state.Store.Update(t.Context(), destroying(v.ID)); err != nil {
 			t.Fatal(err)
 		}
@@ -217,8 +217,8 @@ func TestDestroyEndsAFill(t *testing.T) {
 	})
 }
 
-// A source that says no makes a failed volume, which says why and takes
-// nothing.
+// If the source refuses, the volume fails. Its record contains the reason, and it takes
+// no disk.
 func TestFillFailsForGood(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPair(t)
@@ -246,7 +246,8 @@ func TestFillFailsForGood(t *testing.T) {
 	})
 }
 
-// A volume in use is copied for who forks it, when there is room for that.
+// A volume in use is copied when another worker forks it, if there is room for the
+// copy.
 func TestForkOfAVolumeInUse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPair(t)
@@ -255,7 +256,7 @@ func TestForkOfAVolumeInUse(t *testing.T) {
 		p.far.vols.Write(src.ID, poem)
 		m := p.far.mount(src.ID)
 		p.peers.SetAway(func(call string) error {
-			if call == "Read" { // the machine goes on writing
+			if call == "Read" { // the machine continues to write
 				p.far.vols.Write(src.ID, strings.ToUpper(poem))
 			}
 			return nil
@@ -265,7 +266,7 @@ func TestForkOfAVolumeInUse(t *testing.T) {
 		if mem, _ := p.near.vols.Read(v.ID); mem.Data != poem {
 			t.Errorf("filled with %q, want one moment of the source", mem.Data)
 		}
-		if _, err := p.far.Extend(t.Context(), src.ID, 100); err != nil { // now there is no room
+		if _, err := p.far.Extend(t.Context(), src.ID, 100); err != nil { // this leaves no room for a copy
 			t.Fatal(err)
 		}
 		if err := p.far.Export(t.Context(), string(src.ID), volume.Position{}, io.Discard); bourse.CodeOf(err) != bourse.CodeInsufficient {

@@ -7,7 +7,7 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// FuzzGrant: no grant that was not made is one, whatever it looks like.
+// FuzzGrant checks that no string is accepted as a grant unless it was issued as one.
 func FuzzGrant(f *testing.F) {
 	key := make([]byte, grantKeySize)
 	f.Add("w2.t5z3k0.AAAA", "vol_1")

@@ -10,7 +10,7 @@ func TestWhenAVolumeGrows(t *testing.T) {
 	for name, c := range map[string]struct {
 		mount         bourse.Mount
 		state         bourse.VolumeState
-		size, percent int64 // of the volume, and how full it is
+		size, percent int64 // the expected new size, and how full the volume is
 		want          int64
 	}{
 		"not asked for":         {bourse.Mount{AddSizeGB: 1}, "", 1, 100, 0},

@@ -8,64 +8,65 @@ import (
 	"github.com/bourse-dev/bourse/volume"
 )
 
-// Host creates and copies volumes on the host. It knows nothing of records. Every
-// method may be repeated until it succeeds, also after a crash in the middle. Of its
-// errors, unavailable may pass; not_found, invalid, failed_precondition (damaged) and
-// insufficient_capacity (the host's disk is full) are final.
+// Host creates and copies volumes on the host. It does not use the worker's records.
+// Every method may be repeated until it succeeds, even after a crash in the middle.
+// After the error unavailable, the caller may retry. The errors not_found, invalid,
+// failed_precondition (the volume is damaged) and insufficient_capacity (the host's
+// disk is full) are final.
 type Host interface {
 	Files
 	Copies
-	// Labels returns the labels of the host's volumes: "volume", and "volume.encrypted"
-	// if they can be encrypted.
+	// Labels returns the host's labels for volumes: "volume", and "volume.encrypted" if
+	// volumes can be encrypted.
 	Labels() map[string]string
-	// Recover removes everything for which keep returns false, by the ids of volumes,
-	// snapshots, and machines with scratch space. It is called once, before all other
-	// methods.
+	// Recover removes everything for which keep returns false. keep receives the ids of
+	// volumes, of snapshots, and of machines with scratch space. Recover must be called
+	// once, before all other methods.
 	Recover(ctx context.Context, keep func(id string) bool) error
 }
 
-// Files manages file systems of limited sizes.
+// Files manages file systems of a limited size.
 type Files interface {
 	Create(ctx context.Context, id bourse.VolumeID, spec bourse.VolumeOrder) error
 	// Mount mounts a volume and returns its directory.
 	Mount(ctx context.Context, id bourse.VolumeID) (path string, err error)
 	Unmount(ctx context.Context, id bourse.VolumeID) error
-	// ExtendsLive reports whether a file system grows while it is in use, rather than
-	// when it is mounted next.
+	// ExtendsLive reports whether a file system can grow while it is in use. If not, it
+	// grows when it is mounted next.
 	ExtendsLive() bool
 	// Extend enlarges a volume, even while it is in use.
 	Extend(ctx context.Context, id bourse.VolumeID, sizeGB int64) error
-	// Destroy removes a volume, even an incomplete one. Its snapshots stay.
+	// Destroy removes a volume, even if it is incomplete. Its snapshots stay.
 	Destroy(ctx context.Context, id bourse.VolumeID) error
 	Usage(ctx context.Context, id bourse.VolumeID) (bourse.VolumeUsage, error)
 }
 
-// Copies manages snapshots, and copies to and from other workers. An id is a volume's
-// or a snapshot's.
+// Copies manages snapshots, and copies to and from other workers. Where an id is a
+// string, it is that of a volume or a snapshot.
 type Copies interface {
 	Snapshot(ctx context.Context, id bourse.VolumeID, snap bourse.SnapshotID) (volume.Info, error)
 	RemoveSnapshot(ctx context.Context, snap bourse.SnapshotID) error
-	// Export writes a stream of the content at one moment.
+	// Export writes the content, as it was at one moment, as a stream.
 	Export(ctx context.Context, id string, from volume.Position, to io.Writer) error
-	// Fill creates a volume with the content of a source, and continues where an
-	// earlier call was interrupted.
+	// Fill creates a volume with the content of a source. It resumes where an earlier call
+	// was interrupted.
 	Fill(ctx context.Context, id bourse.VolumeID, spec bourse.VolumeOrder, src volume.Source) error
 	// Copy is like Fill, with a volume or snapshot on this host as the source.
 	Copy(ctx context.Context, id bourse.VolumeID, spec bourse.VolumeOrder, from string) error
 }
 
-// Peers provides volumes and snapshots of other workers.
+// Peers reads volumes and snapshots of other workers.
 type Peers interface {
-	// Export opens a stream of a volume or snapshot of the worker with tag, which that
-	// worker has granted to this one. Of its errors, unavailable, timeout and canceled
-	// may pass; all others are final.
+	// Export opens a stream of a volume or snapshot on the worker with the given tag. That
+	// worker must have granted it to this one. After the errors unavailable, timeout and
+	// canceled, the caller may retry; all other errors are final.
 	Export(ctx context.Context, tag bourse.WorkerTag, id, grant string, from volume.Position) (io.ReadCloser, error)
 }
 
 var errNoVolumes = bourse.Errorf(bourse.CodeUnavailable, "the worker was started without volumes")
 
-// noHost is the host of a worker that was started without volumes. Operations on
-// recorded volumes wait.
+// noHost is the Host of a worker that was started without volumes. Operations on
+// recorded volumes wait until the worker is started with volumes again.
 type noHost struct{}
 
 func (noHost) Labels() map[string]string                        { return nil }

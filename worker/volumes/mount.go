@@ -11,9 +11,9 @@ import (
 	"github.com/bourse-dev/bourse/worker/admit"
 )
 
-// Attach records that m has its volumes, and copies their properties to m's mounts. It
-// returns CodeFailedPrecondition if another living machine has one of them, and
-// CodeNotFound if one does not exist.
+// Attach records that the volumes in m's mounts belong to m, and copies their
+// properties to the mounts. It returns CodeFailedPrecondition if a volume belongs to
+// another living machine, and CodeNotFound if a volume does not exist.
 func (vs *Volumes) Attach(tx *store.Tx, m *bourse.Machine) error {
 	for i := range m.Config.Mounts {
 		mount := &m.Config.Mounts[i]
@@ -39,8 +39,8 @@ func (vs *Volumes) Attach(tx *store.Tx, m *bourse.Machine) error {
 	return nil
 }
 
-// Detach takes m's volumes from it, in the transaction that records it as destroyed. It
-// is idempotent.
+// Detach records that m's volumes no longer belong to it, in the transaction that
+// records m as destroyed. It is idempotent.
 func (vs *Volumes) Detach(tx *store.Tx, m *bourse.Machine) error {
 	for _, mount := range m.Config.Mounts {
 		_, err := changeRecord(tx, mount.Volume, "detach", func(v *bourse.Volume) (bool, error) {
@@ -58,8 +58,8 @@ func (vs *Volumes) Detach(tx *store.Tx, m *bourse.Machine) error {
 	return nil
 }
 
-// Mount mounts m's volumes on the host before m starts, and returns where they belong
-// in m. It is idempotent.
+// Mount mounts m's volumes on the host before m starts, and returns the mounts for m's
+// driver. It is idempotent.
 func (vs *Volumes) Mount(ctx context.Context, m *bourse.Machine) ([]driver.Mount, error) {
 	var out []driver.Mount
 	for _, mount := range m.Config.Mounts {
@@ -84,7 +84,7 @@ func (vs *Volumes) Unmount(ctx context.Context, m *bourse.Machine) error {
 	var errs []error
 	for _, mount := range m.Config.Mounts {
 		v, err := vs.now(mount.Volume)
-		if bourse.CodeOf(err) == bourse.CodeNotFound || err == nil && v.Machine != m.ID { // another machine has it by now
+		if bourse.CodeOf(err) == bourse.CodeNotFound || err == nil && v.Machine != m.ID { // now another machine's
 			continue
 		}
 		if err == nil {

@@ -14,8 +14,8 @@ var (
 	errNoSnapshot = bourse.Errorf(bourse.CodeNotFound, "snapshot not found")
 )
 
-// Takes returns the disk that a volume and its snapshots take, by its record. A growing
-// volume takes its future size.
+// Takes returns the disk that a volume and its snapshots take, according to the
+// volume's record. A growing volume takes its future size.
 func Takes(v *bourse.Volume) bourse.Amounts {
 	var disk bourse.MiB
 	if v.State != bourse.VolumeFailed && v.State != bourse.VolumeDestroyed {
@@ -32,11 +32,12 @@ func Takes(v *bourse.Volume) bourse.Amounts {
 	return bourse.Amounts{{Resource: bourse.ResourceDisk, Amount: min(int64(disk), bourse.MaxAmount)}}
 }
 
-// snapshotDisk rounds bytes up to the ledger's unit.
+// snapshotDisk converts bytes to the ledger's unit and rounds up.
 func snapshotDisk(bytes int64) bourse.MiB { return bourse.MiB(max(0, bytes)+1<<20-1) >> 20 }
 
-// retake makes v take the disk that its record says. It returns a refusal if that is
-// more than before and more than is free (invariant 4); then v is unchanged.
+// retake updates the disk that v takes, according to its record. If v would take more
+// than before, and more than is free, retake returns a refusal and does not change
+// v.Takes (invariant 4).
 func (vs *Volumes) retake(tx *store.Tx, v *bourse.Volume) (*bourse.Refusal, error) {
 	takes := Takes(v)
 	r, err := vs.admit.Room(tx, v.Takes, takes)
@@ -46,13 +47,13 @@ func (vs *Volumes) retake(tx *store.Tx, v *bourse.Volume) (*bourse.Refusal, erro
 	return r, err
 }
 
-// insufficient returns a refusal of the ledger as an error.
+// insufficient converts a refusal of the ledger to an error.
 func insufficient(r *bourse.Refusal, what string) error {
 	return bourse.Errorf(bourse.CodeInsufficient, "%s: %s", what, r.Detail)
 }
 
-// changeRecord reads a volume, lets change decide and modify it, and writes it with an
-// entry in the log, all in tx. If change returns keep == false, nothing is written.
+// changeRecord reads a volume, passes it to change, and writes the changed volume and a
+// log entry, all in tx. If change returns keep == false, nothing is written.
 func changeRecord(tx *store.Tx, id bourse.VolumeID, what string, change func(v *bourse.Volume) (keep bool, err error)) (bourse.Volume, error) {
 	v, err := tx.Volume(id)
 	if err != nil {
@@ -67,7 +68,7 @@ func changeRecord(tx *store.Tx, id bourse.VolumeID, what string, change func(v *
 	return v, putRecord(tx, &v, from, what)
 }
 
-// putRecord writes a volume with an entry in the log.
+// putRecord writes a volume and a log entry.
 func putRecord(tx *store.Tx, v *bourse.Volume, from bourse.VolumeState, what string) error {
 	if err := tx.PutVolume(v); err != nil {
 		return err
@@ -79,7 +80,7 @@ func putRecord(tx *store.Tx, v *bourse.Volume, from bourse.VolumeState, what str
 	return err
 }
 
-// snapshotOf returns a snapshot of v, nil if there is none.
+// snapshotOf returns a snapshot of v, or nil if there is none with this id.
 func snapshotOf(v *bourse.Volume, id bourse.SnapshotID) *bourse.Snapshot {
 	i := slices.IndexFunc(v.Snapshots, func(s bourse.Snapshot) bool { return s.ID == id })
 	if i < 0 {
@@ -88,7 +89,8 @@ func snapshotOf(v *bourse.Volume, id bourse.SnapshotID) *bourse.Snapshot {
 	return &v.Snapshots[i]
 }
 
-// Record returns a volume after everything acknowledged so far.
+// Record returns a volume's record, once everything that was submitted to the store
+// before the call is durable.
 func (vs *Volumes) Record(ctx context.Context, id bourse.VolumeID) (bourse.Volume, error) {
 	if err := vs.state.Store.Sync(ctx); err != nil {
 		return bourse.Volume{}, err
@@ -96,7 +98,7 @@ func (vs *Volumes) Record(ctx context.Context, id bourse.VolumeID) (bourse.Volum
 	return vs.now(id)
 }
 
-// now returns a volume as it is in the store.
+// now returns a volume's current record in the store, without waiting for the disk.
 func (vs *Volumes) now(id bourse.VolumeID) (bourse.Volume, error) {
 	var v bourse.Volume
 	err := vs.state.Store.View(func(tx *store.Tx) error {
@@ -107,7 +109,7 @@ func (vs *Volumes) now(id bourse.VolumeID) (bourse.Volume, error) {
 	return v, err
 }
 
-// Get is Record with the volume's usage, if the host reports it.
+// Get is like Record, and adds the volume's usage if the host reports it.
 func (vs *Volumes) Get(ctx context.Context, id bourse.VolumeID) (bourse.Volume, error) {
 	v, err := vs.Record(ctx, id)
 	if err != nil || !v.State.Usable() {
@@ -119,8 +121,8 @@ func (vs *Volumes) Get(ctx context.Context, id bourse.VolumeID) (bourse.Volume, 
 	return v, nil
 }
 
-// List returns the volumes for which keep returns true, oldest first: those of app, or
-// of all apps if app is nil.
+// List returns the volumes of app for which keep returns true, oldest first. If app is
+// nil, it returns those of all apps.
 func (vs *Volumes) List(ctx context.Context, app *bourse.App, keep func(*bourse.Volume) bool) ([]bourse.Volume, error) {
 	if err := vs.state.Store.Sync(ctx); err != nil {
 		return nil, err
@@ -147,7 +149,8 @@ func (vs *Volumes) List(ctx context.Context, app *bourse.App, keep func(*bourse.
 
 func living(v *bourse.Volume) bool { return v.State != bourse.VolumeDestroyed }
 
-// Await reads a volume at each change until wanted returns true, and returns it.
+// Await waits until wanted returns true for the volume, which it reads again after each
+// change. It returns the volume.
 func (vs *Volumes) Await(ctx context.Context, id bourse.VolumeID, wanted func(*bourse.Volume) bool) (bourse.Volume, error) {
 	for {
 		change := vs.state.Volumes.Next(id)

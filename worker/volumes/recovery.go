@@ -12,17 +12,19 @@ import (
 	"github.com/bourse-dev/bourse/worker/state"
 )
 
-// Unknown is the error of a host that has volumes without a record in the store.
+// Unknown is the error that Recover returns if the host has volumes without a record in
+// the store.
 type Unknown struct{ Volumes []string }
 
 func (e *Unknown) Error() string { return "unknown volumes: " + strings.Join(e.Volumes, ", ") }
 
-// Recover reconciles the host's volumes with the store. Things without a record are
-// removed, and unfinished volumes get a run that finishes them. It mounts nothing; that
-// happens when machines start. If its error is Unknown, it has removed nothing.
+// Recover reconciles the host's volumes with the store. It removes everything without a
+// record, and ensures that a run finishes each unfinished volume. It does not mount
+// volumes; that happens when machines start. If it returns an Unknown error, it has
+// removed nothing that is complete.
 func (vs *Volumes) Recover(ctx context.Context) error {
-	// The first pass removes nothing that is complete. If the worker refuses to start,
-	// the snapshots and scratch space of unknown volumes stay, too.
+	// The first pass removes nothing that is complete. If the worker then refuses to
+	// start, the snapshots and scratch space of unknown volumes still exist.
 	var unknown []string
 	err := vs.host.Recover(ctx, func(id string) bool {
 		if vs.unknown(id) {
@@ -41,7 +43,7 @@ func (vs *Volumes) Recover(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return err
 		}
-		vs.state.Log.Error("remove volumes without a record failed", "err", err) // the other volumes can still be used
+		vs.state.Log.Error("remove volumes without a record failed", "err", err) // the remaining volumes can still be used
 	}
 	unfinished, canceled, err := vs.survey()
 	if err != nil {
@@ -60,8 +62,8 @@ func (vs *Volumes) Recover(ctx context.Context) error {
 	return nil
 }
 
-// keepsOnHost reports whether an id on the host has a record: a volume's, a snapshot's,
-// or, for scratch space, a machine's.
+// keepsOnHost reports whether the object with this id must stay on the host because the
+// store contains its volume, its snapshot or, for scratch space, its machine.
 func (vs *Volumes) keepsOnHost(id string) bool {
 	keep := false
 	err := vs.state.Store.View(func(tx *store.Tx) error {
@@ -82,14 +84,14 @@ func (vs *Volumes) keepsOnHost(id string) bool {
 	})
 	if err != nil && bourse.CodeOf(err) != bourse.CodeNotFound {
 		vs.state.Log.Error("read record failed", "id", id, "err", err)
-		return true // it may have one
+		return true // the object may have a record
 	}
 	return keep
 }
 
-// unknown reports whether a volume on the host has no record. A volume's record is
-// durable before the volume is created, so the store was lost, damaged or replaced by
-// an older copy, and the volume may contain data.
+// unknown reports whether a volume on the host has no record. Since a volume's record
+// is durable before the volume is created, this means that the store was lost, damaged
+// or replaced by an older copy, and that the volume may contain data.
 func (vs *Volumes) unknown(id string) bool {
 	if vs.forget || bourse.VolumeID(id).Validate() != nil {
 		return false
@@ -124,8 +126,8 @@ func (vs *Volumes) survey() (unfinished []bourse.Volume, canceled []bourse.Volum
 	return unfinished, canceled, err
 }
 
-// resumeWith returns the operation that finishes a volume by its record, nil if nothing
-// is unfinished.
+// resumeWith returns the operation that finishes a volume according to its record, or
+// nil if nothing is unfinished.
 func resumeWith(v *bourse.Volume, defs *definitions) *volumeDef {
 	switch v.State {
 	case bourse.VolumeCreating:
@@ -146,8 +148,8 @@ func resumeWith(v *bourse.Volume, defs *definitions) *volumeDef {
 	return nil
 }
 
-// resume ensures that a run finishes a volume. There is one already unless an operator
-// has skipped its step.
+// resume ensures that there is a run that finishes a volume. Usually there already is
+// one, unless an operator has skipped its step.
 func (vs *Volumes) resume(ctx context.Context, v *bourse.Volume) error {
 	req := request{Volume: v.ID}
 	for _, s := range v.Snapshots {

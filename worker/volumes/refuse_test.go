@@ -9,7 +9,7 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// A host that cannot make the volume is a refusal, and nothing is left.
+// If the host cannot create a volume, the order is refused and nothing is left.
 func TestAVolumeThatCannotBeMadeIsARefusal(t *testing.T) {
 	for name, c := range map[string]struct {
 		err    error
@@ -41,8 +41,8 @@ func TestAVolumeThatCannotBeMadeIsARefusal(t *testing.T) {
 	}
 }
 
-// A claim that is repeated while the first one creates the volume is not told that the
-// order is filled when the first one fails.
+// If the first claim fails to create the volume, a repetition of the claim that arrived
+// in the meantime is refused, too.
 func TestARepeatedClaimOfAVolumeThatCannotBeMade(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newRig(t, "w1", 1, nil)

@@ -17,10 +17,10 @@ import (
 	"github.com/bourse-dev/bourse/worker/volumes/volumetest"
 )
 
-// rig is a host with volumes, 100 GB for them, and a daemon that has nothing
-// else. It can crash and start again.
+// rig is a host with 100 GB for volumes, and a daemon that only manages volumes. The
+// daemon can crash and start again.
 type rig struct {
-	*volumes.Volumes // of the daemon that runs; nil: none does
+	*volumes.Volumes // belongs to the running daemon; nil if none is running
 
 	t     testing.TB
 	dir   string
@@ -36,7 +36,7 @@ type rig struct {
 
 func newRig(t testing.TB, id bourse.WorkerID, tag bourse.WorkerTag, peers volumes.Peers) *rig {
 	t.Helper()
-	if info, err := os.Stat("/dev/shm"); err == nil && info.IsDir() { // no test waits for a disk
+	if info, err := os.Stat("/dev/shm"); err == nil && info.IsDir() { // memory is faster than a disk
 		t.Setenv("TMPDIR", "/dev/shm")
 	}
 	r := &rig{
@@ -76,7 +76,7 @@ func (r *rig) start() {
 	go func() { r.done <- group.Wait() }()
 }
 
-// crash ends the daemon; what the host has stays.
+// crash stops the daemon. The host's volumes remain.
 func (r *rig) crash() {
 	if r.Volumes == nil {
 		return
@@ -133,7 +133,8 @@ func (r *rig) reaches(id bourse.VolumeID, want bourse.VolumeState) bourse.Volume
 	return v
 }
 
-// mount returns a volume to a machine that begins to run, as claims do.
+// mount records a starting machine that mounts a volume, as a claim does, and returns
+// the machine.
 func (r *rig) mount(id bourse.VolumeID) bourse.Machine {
 	r.t.Helper()
 	now := time.Now()
@@ -156,7 +157,7 @@ func (r *rig) mount(id bourse.VolumeID) bourse.Machine {
 	return m
 }
 
-// unmount takes its volumes from a machine that is destroyed.
+// unmount destroys a machine and detaches its volumes.
 func (r *rig) unmount(m bourse.Machine) {
 	r.t.Helper()
 	if err := r.Unmount(r.t.Context(), &m); err != nil {
@@ -174,7 +175,7 @@ func (r *rig) unmount(m bourse.Machine) {
 	}
 }
 
-// used returns what is taken of the disk.
+// used returns the committed part of the disk.
 func (r *rig) used() (taken bourse.MiB) {
 	r.t.Helper()
 	if err := r.state.Store.Sync(r.t.Context()); err != nil {
@@ -190,8 +191,8 @@ func (r *rig) used() (taken bourse.MiB) {
 	return taken
 }
 
-// verify checks that the ledger has what the volumes take, and no more than
-// there is (invariant 4).
+// verify checks that the ledger contains exactly the disk that the volumes take, and no
+// more than there is (invariant 4).
 func (r *rig) verify() {
 	r.t.Helper()
 	used := r.used()

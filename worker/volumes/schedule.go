@@ -14,13 +14,13 @@ import (
 const (
 	day            = 24 * time.Hour
 	scheduleEvery  = time.Minute
-	snapshotAgain  = time.Hour // after a failed scheduled snapshot
+	snapshotAgain  = time.Hour // delay after a failed scheduled snapshot
 	snapshotWaited = copyLimit + time.Minute
 )
 
-// snapshotDue reports whether a volume's next scheduled snapshot is due. It decides by
-// the record alone, so after an absence the daemon takes one snapshot instead of all
-// missed ones, and none twice.
+// snapshotDue reports whether a volume's next scheduled snapshot is due. It depends
+// only on the record, so after the daemon was down, it takes one snapshot instead of
+// all that were missed, and never takes one twice.
 func snapshotDue(v *bourse.Volume, now time.Time) bool {
 	if !v.Spec.ScheduledSnaps || !v.State.Usable() {
 		return false
@@ -47,7 +47,8 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// dueFor returns what is due for a volume.
+// dueFor returns a volume's expired snapshots, and whether its next scheduled snapshot
+// is due.
 func dueFor(v *bourse.Volume, now time.Time) (expire []bourse.SnapshotID, snapshot bool) {
 	for _, s := range v.Snapshots {
 		if s.Expired(now) {
@@ -57,11 +58,12 @@ func dueFor(v *bourse.Volume, now time.Time) (expire []bourse.SnapshotID, snapsh
 	return expire, snapshotDue(v, now)
 }
 
-// scheduler does what is due, for one volume after the other: concurrent snapshots of
-// many volumes would slow down the machines' disk.
+// scheduler takes scheduled snapshots and removes expired ones. It takes one snapshot
+// at a time, because concurrent snapshots of many volumes would slow down the disk for
+// machines.
 type scheduler struct {
 	vs    *Volumes
-	later map[bourse.VolumeID]time.Time // earliest time after a refused scheduled snapshot
+	later map[bourse.VolumeID]time.Time // the earliest time for the next scheduled snapshot of a volume for which one could not begin
 }
 
 // Run takes scheduled snapshots, removes expired ones and extends full volumes, until
@@ -71,7 +73,7 @@ func (vs *Volumes) Run(ctx context.Context) error {
 		return nil
 	}
 	g := &grower{vs: vs, refused: map[bourse.VolumeID]refusal{}}
-	var growing sync.WaitGroup // concurrently, since snapshots take long
+	var growing sync.WaitGroup // runs concurrently, because snapshots take long
 	growing.Go(func() { g.run(ctx) })
 	defer growing.Wait()
 	k := &scheduler{vs: vs, later: map[bourse.VolumeID]time.Time{}}
@@ -89,7 +91,7 @@ func (vs *Volumes) Run(ctx context.Context) error {
 	}
 }
 
-// do does what is due now.
+// do takes the snapshots that are due now, and removes expired ones.
 func (k *scheduler) do(ctx context.Context, now time.Time) error {
 	expire := map[bourse.VolumeID][]bourse.SnapshotID{}
 	var due []bourse.VolumeID
@@ -117,7 +119,7 @@ func (k *scheduler) do(ctx context.Context, now time.Time) error {
 	if err != nil {
 		return err
 	}
-	for id, old := range expire { // joins a run in progress; what that does not remove is removed next time
+	for id, old := range expire { // Start may join a run in progress; snapshots that this run does not remove are removed next time
 		_, err := k.vs.defs.expire.Start(ctx, k.vs.state.Engine, state.OfVolume(id), request{Volume: id, Snapshots: old}, fsm.StartOptions{})
 		if err != nil && bourse.CodeOf(err) != bourse.CodeRateLimited {
 			return err
@@ -145,7 +147,8 @@ func (k *scheduler) snapshot(ctx context.Context, id bourse.VolumeID, now time.T
 	}
 }
 
-// sourcesInUse returns the snapshots from which volumes are being filled.
+// sourcesInUse returns the snapshots that other workers have read recently, and those
+// from which volumes on this worker are being restored.
 func (vs *Volumes) sourcesInUse(tx *store.Tx, now time.Time) (map[bourse.SnapshotID]bool, error) {
 	busy := vs.exports.recent(now)
 	for v, err := range tx.Volumes() {

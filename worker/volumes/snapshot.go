@@ -34,8 +34,7 @@ func (vs *Volumes) Snapshot(ctx context.Context, id bourse.VolumeID) (bourse.Sna
 	return *s, nil
 }
 
-// beginSnapshot records that a snapshot is to be taken, with the space that it may
-// need.
+// beginSnapshot records a snapshot that is to be taken, and the space that it may need.
 func (vs *Volumes) beginSnapshot(ctx context.Context, id bourse.VolumeID, scheduled bool) (bourse.SnapshotID, *fsm.Handle[result], error) {
 	v, err := vs.Record(ctx, id)
 	if err != nil {
@@ -52,7 +51,7 @@ func (vs *Volumes) beginSnapshot(ctx context.Context, id bourse.VolumeID, schedu
 	return s.ID, run, err
 }
 
-// maySnapshot adds to v a snapshot that is to be taken, or returns why it cannot.
+// maySnapshot adds the snapshot s to v, or returns an error if it cannot be taken.
 func (vs *Volumes) maySnapshot(tx *store.Tx, v *bourse.Volume, s bourse.Snapshot) error {
 	if v.State == bourse.VolumeDestroyed {
 		return errNoVolume
@@ -75,16 +74,16 @@ func (vs *Volumes) maySnapshot(tx *store.Tx, v *bourse.Volume, s bourse.Snapshot
 }
 
 const (
-	snapshotSlack = 64 << 20 // bytes of a file system that its usage does not count, mainly its journal
-	snapshotPart  = 8        // one part in so many of the used bytes may be written before the snapshot is complete
+	snapshotSlack = 64 << 20 // extra bytes, mainly for the file system's journal, which its usage does not include
+	snapshotPart  = 8        // allowance for data that is written while the snapshot is taken: one part in snapshotPart of the used bytes
 )
 
-// snapshotSpace estimates a snapshot's size: the used bytes and some more, at most the
-// whole volume. The actual size is recorded later.
+// snapshotSpace estimates a snapshot's size in bytes: the used bytes plus a margin, but
+// no more than the whole volume. The actual size is recorded later.
 func (vs *Volumes) snapshotSpace(ctx context.Context, v *bourse.Volume) int64 {
 	whole := v.Spec.SizeGB << 30
 	usage, err := vs.host.Usage(ctx, v.ID)
-	if err != nil || usage.Blocks == 0 { // unknown
+	if err != nil || usage.Blocks == 0 { // the usage is unknown
 		return whole
 	}
 	used := (usage.Blocks - usage.BlocksFree) * usage.BlockSize
@@ -112,8 +111,9 @@ func (vs *Volumes) takeStep(ctx context.Context, r *volumeRun) fsm.Outcome {
 	return fsm.Done(state.InTx(func(tx *store.Tx) error { return vs.recordSnapshot(tx, r.Request, &info) }))
 }
 
-// recordSnapshot records a complete snapshot. If info is nil, or the snapshot is larger
-// than the ledger allows, it has failed, and keeps its space until it is removed.
+// recordSnapshot records that a snapshot is complete. If info is nil, or the ledger has
+// no room for the snapshot's actual size, it records that the snapshot has failed. A
+// failed snapshot keeps its space until settleStep has removed it.
 func (vs *Volumes) recordSnapshot(tx *store.Tx, req request, info *volume.Info) error {
 	_, err := changeRecord(tx, req.Volume, "snapshot", func(v *bourse.Volume) (bool, error) {
 		s := snapshotOf(v, req.Snapshot)
@@ -136,7 +136,8 @@ func (vs *Volumes) recordSnapshot(tx *store.Tx, req request, info *volume.Info) 
 	return err
 }
 
-// settleStep removes a failed snapshot from the host. It stays in the record.
+// settleStep removes a failed snapshot from the host. The volume's record still lists
+// it.
 func (vs *Volumes) settleStep(ctx context.Context, r *volumeRun) fsm.Outcome {
 	v, err := vs.now(r.Request.Volume)
 	if err != nil {

@@ -15,8 +15,8 @@ const (
 	poem = "the quick brown fox jumps over the lazy dog"
 )
 
-// A snapshot a day, kept for its days, whatever happens to the daemon: none is
-// lost and none is taken twice.
+// A snapshot is taken every day and kept for its retention time. Even if the daemon
+// crashes or is down, no snapshot is lost or taken twice.
 func TestScheduledSnapshots(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newRig(t, "w1", 1, nil)
@@ -37,7 +37,7 @@ func TestScheduledSnapshots(t *testing.T) {
 		}
 		time.Sleep(23 * time.Hour)
 		taken(0, "before the first day is over")
-		for range 3 { // around the time that it is due
+		for range 3 { // around the time when the snapshot is due
 			h.crash()
 			h.start()
 			time.Sleep(30 * time.Minute)
@@ -69,8 +69,8 @@ func TestScheduledSnapshots(t *testing.T) {
 	})
 }
 
-// One snapshot of a volume at a time, and none without room; a failed one
-// takes nothing and is seen.
+// Only one snapshot of a volume can be taken at a time, and only if there is room. A
+// failed snapshot takes no disk and remains listed.
 func TestSnapshotsSayNo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newRig(t, "w1", 1, nil)
@@ -116,8 +116,8 @@ func TestSnapshotsSayNo(t *testing.T) {
 
 		h.place(func(v *bourse.VolumeOrder) { v.SizeGB = 89 })
 		vols.SetFault(func(call, _ string) error {
-			if call == "Snapshot" { // after its room was taken
-				vols.Write(v.ID, string(make([]byte, 1<<19))) // 2 GiB
+			if call == "Snapshot" { // the snapshot's space was already reserved
+				vols.Write(v.ID, string(make([]byte, 1<<19))) // uses 2 GiB of disk
 			}
 			return nil
 		})
@@ -135,7 +135,7 @@ func TestSnapshotsSayNo(t *testing.T) {
 	})
 }
 
-// A snapshot that somebody reads outlives its time.
+// A snapshot that is being read is kept after it has expired.
 func TestASnapshotInUseIsKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newRig(t, "w1", 1, nil)

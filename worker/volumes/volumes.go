@@ -1,11 +1,11 @@
 // Package volumes manages a worker's volumes: claims, snapshots, copies to and from
 // other workers, and mounts of machines.
 //
-// The disk of a volume and its snapshots is taken from the ledger before it is used
-// (invariant 4). Each operation is a run whose intent is recorded first; the runs on
-// one volume execute one after the other (invariant 5). A volume belongs to at most one
-// machine, as decided in the transaction that records the machine. A copy from another
-// worker continues until it is complete or stuck.
+// Disk space for a volume and its snapshots is taken from the ledger before it is used
+// (invariant 4). Each operation is a run that is recorded before it begins, and the
+// runs on one volume execute one after the other (invariant 5). A volume belongs to at
+// most one machine, as decided in the transaction that records the machine. A copy from
+// another worker continues until it is complete or stuck.
 package volumes
 
 import (
@@ -25,7 +25,7 @@ type Config struct {
 	Admit  *admit.Host
 	Host   Host   // nil if the worker was started without volumes
 	Peers  Peers  // nil if no other worker can be reached
-	Dir    string // of the worker's data
+	Dir    string // the worker's data directory
 	Forget bool   // remove the host's volumes that the store does not know, instead of refusing to start
 }
 
@@ -43,8 +43,7 @@ type Volumes struct {
 	grants  grants
 }
 
-// New returns a worker's volumes and registers their operations with the engine. It
-// starts nothing.
+// New returns a worker's volumes and registers their operations with the engine.
 func New(cfg Config) *Volumes {
 	vs := &Volumes{state: cfg.State, admit: cfg.Admit, host: cfg.Host, peers: cfg.Peers, dir: cfg.Dir, forget: cfg.Forget}
 	if vs.host == nil {
@@ -54,20 +53,20 @@ func New(cfg Config) *Volumes {
 	return vs
 }
 
-// request is the request of every run on a volume.
+// request is the request of all runs on volumes.
 type request struct {
 	Volume    bourse.VolumeID     `json:"volume"`
-	Snapshot  bourse.SnapshotID   `json:"snapshot,omitempty"`  // to take
-	Snapshots []bourse.SnapshotID `json:"snapshots,omitempty"` // to remove
+	Snapshot  bourse.SnapshotID   `json:"snapshot,omitempty"`  // the snapshot to take
+	Snapshots []bourse.SnapshotID `json:"snapshots,omitempty"` // the snapshots to remove
 }
 
-// result passes values from one step to the next. The outcome of a run is in the
-// volume's record.
+// result passes values from one step to the next. A run's outcome is recorded in the
+// volume.
 type result struct {
 	Failure *failure `json:"failure,omitempty"`
 }
 
-// failure is an error that outlives its step.
+// failure is an error that a later step needs.
 type failure struct {
 	Code    bourse.Code `json:"code"`
 	Message string      `json:"message"`
@@ -82,17 +81,17 @@ type (
 
 // definitions holds the operations on volumes.
 type definitions struct {
-	create   *volumeDef // creates an order's volume, or leaves nothing
+	create   *volumeDef // creates an order's volume, or removes all traces of it
 	fill     *volumeDef // fills an order's volume from a snapshot or another volume
 	extend   *volumeDef
 	snapshot *volumeDef
-	expire   *volumeDef // removes snapshots
+	expire   *volumeDef // removes expired snapshots
 	destroy  *volumeDef
 }
 
 const (
 	makeAttempts = 5  // while a claim waits
-	fillAttempts = 40 // while the source is unavailable: about 20 minutes
+	fillAttempts = 40 // about 20 minutes while the source is unavailable
 	// copyLimit is the time limit for copying a whole volume on one host.
 	copyLimit = time.Hour
 )
@@ -103,8 +102,8 @@ func (vs *Volumes) define() {
 	copying := fsm.StepOptions{Timeout: copyLimit}
 	vs.defs = definitions{
 		create: define("volume.create").Step("make", vs.makeStep),
-		// A copy from another worker has no time limit; a source that stops sending is
-		// noticed.
+		// A copy from another worker has no time limit, because fill notices when the source
+		// stops sending.
 		fill:     define("volume.fill").Step("fill", vs.fillStep, fsm.StepOptions{Timeout: -1, Attempts: fillAttempts}),
 		extend:   define("volume.extend").Step("extend", vs.extendStep),
 		snapshot: define("volume.snapshot").Step("take", vs.takeStep, copying).Step("settle", vs.settleStep),
@@ -115,9 +114,10 @@ func (vs *Volumes) define() {
 	vs.state.Engine.Register(d.create, d.fill, d.extend, d.snapshot, d.expire, d.destroy)
 }
 
-// begin starts a run on a volume. write records its intent in the same transaction. It
-// never joins a run that is in progress, which may have finished its work already, so
-// write decides by the volume's record whether anything remains to be done.
+// begin starts a run on a volume. write records the operation's intent in the same
+// transaction. begin never joins a run in progress, because that run may already have
+// finished its work. write must therefore check the volume's record and decide whether
+// anything remains to be done.
 func (vs *Volumes) begin(ctx context.Context, def *volumeDef, req request, write func(*store.Tx) error) (*fsm.Handle[result], error) {
 	run, err := def.Start(ctx, vs.state.Engine, state.OfVolume(req.Volume), req, fsm.StartOptions{Queue: true, Write: state.InTx(write)})
 	if err == nil {
@@ -126,8 +126,8 @@ func (vs *Volumes) begin(ctx context.Context, def *volumeDef, req request, write
 	return run, err
 }
 
-// isFinal reports whether an error of the host is final: another attempt would return
-// it again.
+// isFinal reports whether a host's error is final, which means that another attempt
+// would return it again.
 func isFinal(err error) bool {
 	switch bourse.CodeOf(err) {
 	case bourse.CodeInvalid, bourse.CodeNotFound, bourse.CodeFailedPrecondition, bourse.CodeInsufficient, bourse.CodeForbidden:

@@ -10,22 +10,22 @@ import (
 	"github.com/bourse-dev/bourse/internal/mux"
 )
 
-// Call is one payload for a program.
+// Call is a call with one payload for a program.
 type Call struct {
-	Order    string    // id of the order: an ASCII word of at most 192 bytes; required
-	Deadline time.Time // when the worker abandons the call; required
+	Order    string    // order id, an ASCII word of at most 192 bytes; required
+	Deadline time.Time // time when the worker abandons the call; required
 	Type     string    // media type of the payload; optional
-	Payload  []byte    // at most bourse.MaxPayload
+	Payload  []byte    // at most bourse.MaxPayload bytes
 }
 
 // Answer is a program's answer to a payload.
 type Answer struct {
-	Status int    // an HTTP status from 200 to 599: 2xx is an answer, any other a failure with the reason as its body; 0 means 200
+	Status int    // HTTP status, 200 to 599; 0 means 200; if it is not 2xx, the call failed and Body is the reason
 	Type   string // media type of the body; optional
-	Body   []byte // at most bourse.MaxAnswer
+	Body   []byte // at most bourse.MaxAnswer bytes
 }
 
-// NotSent is the error of a call of which nothing was sent.
+// NotSent is the error of a call that was not sent.
 type NotSent = mux.NotSent
 
 // limits are documented in docs/tasks.md.
@@ -38,8 +38,8 @@ const restTimeout = 10 * time.Second
 // Conn is a worker's end of a connection to a program. It is safe for concurrent use.
 type Conn struct{ *mux.Conn }
 
-// NewConn returns a Conn that owns conn. An idle connection is closed after the idle time,
-// or never if idle is 0.
+// NewConn returns a Conn that owns conn. The connection is closed when it has been idle
+// for the given time, or never if idle is 0.
 func NewConn(conn net.Conn, idle time.Duration) *Conn {
 	p := mux.NewPipe(conn)
 	c := &Conn{mux.NewConn(p, p, mux.Config{Limits: limits, Idle: idle, Rest: restTimeout})}
@@ -49,10 +49,10 @@ func NewConn(conn net.Conn, idle time.Duration) *Conn {
 
 var errNoDeadline = errors.New("the call has no deadline")
 
-// Call sends a payload and waits for its answer until the deadline or until ctx ends. The
-// error is then context.DeadlineExceeded or ctx's cause, and the program is notified.
-// The error is [NotSent] if nothing was sent or the call exceeds the limits. Any other
-// error means that the connection broke.
+// Call sends a payload and waits for its answer until the deadline, or until ctx ends.
+// In these cases the error is context.DeadlineExceeded or ctx's cause, and the program
+// is notified. The error is [NotSent] if nothing was sent or the call exceeds the
+// limits. Any other error means that the connection broke.
 func (c *Conn) Call(ctx context.Context, q *Call) (Answer, error) {
 	if q.Deadline.IsZero() {
 		return Answer{}, NotSent{Err: errNoDeadline}

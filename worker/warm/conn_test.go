@@ -17,7 +17,7 @@ import (
 	"github.com/bourse-dev/bourse/worker/warm"
 )
 
-// serve runs a program until the test ends and returns its address.
+// serve runs a program with handler h until the test ends, and returns its address.
 func serve(t *testing.T, concurrency int, h warm.Handler) string {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -92,7 +92,7 @@ func TestCall(t *testing.T) {
 	}
 }
 
-// After Leave, a connection refuses new calls, and is closed once the calls in progress
+// After Leave, a connection refuses new calls. It is closed once the calls in progress
 // are answered.
 func TestLeave(t *testing.T) {
 	arrived, release := make(chan struct{}), make(chan struct{})
@@ -118,12 +118,12 @@ func TestLeave(t *testing.T) {
 	<-c.Done()
 }
 
-// An idle connection is closed, and so is one on which the rest of an answer does not
-// arrive.
+// A connection is closed if it is idle, or if the rest of an answer does not arrive in
+// time.
 func TestTimeouts(t *testing.T) {
 	for name, c := range map[string]struct {
 		reply string
-		want  string // how the call ends
+		want  string // the error of the call; "" for none
 		after time.Duration
 	}{
 		"idle":        {"DONE 1 200 0 -\n", "", 2 * time.Second},
@@ -138,7 +138,7 @@ func TestTimeouts(t *testing.T) {
 					r := bufio.NewReader(far)
 					_, _ = r.ReadString('\n')
 					_, _ = io.WriteString(far, c.reply)
-					_, _ = io.Copy(io.Discard, r) // until it is closed
+					_, _ = io.Copy(io.Discard, r) // wait until the connection is closed
 					_ = far.Close()
 				}()
 				began := time.Now()

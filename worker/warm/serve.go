@@ -11,7 +11,7 @@ import (
 )
 
 // Handler answers one payload. ctx ends when the worker abandons the call, at its
-// deadline or earlier; the answer is then dropped. The handler owns the call and its
+// deadline or earlier. The answer is then discarded. The handler owns the call and its
 // payload until it returns. A panic in a handler ends the program.
 type Handler func(ctx context.Context, call *Call) Answer
 
@@ -40,7 +40,7 @@ func Serve(ctx context.Context, ln net.Listener, concurrency int, h Handler) err
 	}
 }
 
-// answer calls the program's handler.
+// answer calls the program's handler, and checks the answer against the limits.
 func answer(ctx context.Context, c *mux.Call, h Handler) mux.Answer {
 	call := Call{Order: c.Subject, Deadline: c.Deadline, Type: c.Type, Payload: c.Payload}
 	a := mux.Answer(h(callContext{ctx, c.Deadline}, &call))
@@ -53,12 +53,13 @@ func answer(ctx context.Context, c *mux.Call, h Handler) mux.Answer {
 	return a
 }
 
-// callContext is a handler's context. It needs no timer, because the worker notifies the
-// program when it abandons the call at the deadline.
+// callContext is a handler's context. It adds the call's deadline, but needs no timer,
+// because the worker notifies the program when it abandons the call.
 type callContext struct {
 	context.Context //nolint:containedctx // it is a context
 	deadline        time.Time
 }
 
-// Deadline implements [context.Context]: the worker abandons the call at that time.
+// Deadline implements [context.Context]. It returns the time when the worker abandons
+// the call.
 func (c callContext) Deadline() (time.Time, bool) { return c.deadline, true }

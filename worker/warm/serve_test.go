@@ -11,8 +11,8 @@ import (
 	"github.com/bourse-dev/bourse/worker/warm"
 )
 
-// Serve runs no more handlers at once than it may, and does not begin a waiting call that
-// its caller has abandoned.
+// Serve does not run more handlers at once than the limit allows, and does not begin a
+// waiting call that its caller has abandoned.
 func TestConcurrency(t *testing.T) {
 	const limit = 3
 	var now, began atomic.Int64
@@ -55,7 +55,7 @@ func TestConcurrency(t *testing.T) {
 		t.Errorf("beyond the limit: %v", err)
 	}
 	leave()
-	<-canceled // the call before it was abandoned earlier
+	<-canceled // the waiting call was abandoned earlier than this one
 	for range 2 * limit {
 		group.Go(func() {
 			if _, err := c.Call(t.Context(), soon("x")); err != nil {

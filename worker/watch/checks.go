@@ -17,12 +17,12 @@ import (
 )
 
 const (
-	// checksGather is the time to wait for further changes. A start consists of several
-	// changes within milliseconds.
+	// checksGather is how long the watcher waits for more changes. A machine's start makes
+	// several changes within milliseconds.
 	checksGather = 20 * time.Millisecond
 	// Until a check has passed once, it is repeated earlier than its interval requires, so
-	// that a machine is known to be ready soon: after an eighth of the time since the first
-	// attempt, and at least after soonest.
+	// that the machine is soon known to be ready. The delay is an eighth of the time since
+	// the first attempt, but at least soonest.
 	soonest = 100 * time.Millisecond
 	sooner  = 8
 )
@@ -41,7 +41,7 @@ type Checks struct {
 	probers atomic.Int64
 }
 
-// checkRun identifies the running checks of one start of a machine.
+// checkRun identifies the checks that run for one start of a machine.
 type checkRun struct {
 	boot    int
 	version bourse.InstanceID
@@ -116,9 +116,9 @@ func (c *Checks) look(ctx context.Context, id bourse.MachineID) error {
 	return nil
 }
 
-// portOf returns the port that a check of m connects to, given the port in its config, or 0
-// for none. A service's port is replaced by the port that receives the service's requests,
-// which is $PORT on the host's network.
+// portOf returns the port that a check of m connects to, or 0 if there is none. port is
+// the port in the check's config. If a service names it, portOf returns the port that
+// receives the service's requests, which on the host's network is the machine's $PORT.
 func portOf(m *bourse.Machine, port int) int {
 	if port != 0 && !slices.ContainsFunc(workload.Services(&m.Config), func(s workload.Service) bool { return s.InternalPort == port }) {
 		return port
@@ -130,11 +130,11 @@ func portOf(m *bourse.Machine, port int) int {
 	return own
 }
 
-// Running returns the number of running checks of all machines.
+// Running returns the number of checks that are running, for all machines.
 func (c *Checks) Running() int { return int(c.probers.Load()) }
 
-// knownStatus returns the recorded status of a check since the machine's last start, "" if
-// there is none.
+// knownStatus returns the status of a check that was recorded since the machine's last
+// start, or "" if there is none.
 func knownStatus(m *bourse.Machine, name string) bourse.CheckState {
 	if m.Checks == nil || m.Checks.Boot != m.Boot.Number {
 		return ""
@@ -159,7 +159,7 @@ type prober struct {
 func (p *prober) run(ctx context.Context) {
 	adopted, passedOnce := p.last != "", false
 	begin, wait := time.Now(), time.Duration(0)
-	if adopted { // the daemon has restarted, and the checks of all machines begin now
+	if adopted { // the daemon has restarted, so spread the checks of all machines, which begin now
 		wait = rand.N(p.check.Interval)
 	}
 	for {
@@ -185,7 +185,8 @@ func (p *prober) run(ctx context.Context) {
 	}
 }
 
-// record writes the check's status. If that fails, it is repeated after the next probe.
+// record writes the check's status to the machine's record. If that fails, the next
+// probe tries again.
 func (p *prober) record(ctx context.Context, now bourse.CheckState, output string) {
 	status := bourse.CheckStatus{Name: p.check.Name, Status: now, Output: output, UpdatedAt: time.Now().UTC()}
 	err := p.state.Commit(ctx, p.machine, func(tx *store.Tx) error {

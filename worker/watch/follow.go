@@ -3,12 +3,12 @@
 //   - Idle stops or suspends machines that nobody uses.
 //   - Schedules starts machines at the times in their configurations.
 //   - Checks runs health checks and records their results.
-//   - Standbys starts machines that stand by for others on lost workers.
+//   - Standbys starts standbys for machines whose workers are lost.
 //
-// Each watcher is one goroutine around pure decisions: a change of a machine's record
-// wakes it, it reads the record, decides, and repeats the decision in the transaction
-// that records what it does. A watcher keeps nothing that matters: after a restart it
-// reads all machines again.
+// Each watcher is one goroutine. When a machine's record changes, the watcher reads the
+// record and decides with a pure function. It repeats the decision in the transaction
+// that records its action. A watcher does not store any state of its own; after a
+// restart it reads all machines again.
 package watch
 
 import (
@@ -28,7 +28,7 @@ type follower struct {
 }
 
 // follow returns a follower of a worker's machines. It must be called before the worker
-// starts.
+// runs.
 func follow(s *state.State) *follower {
 	f := &follower{wake: make(chan struct{}, 1), changed: map[bourse.MachineID]struct{}{}}
 	s.Machines.Follow(func(id bourse.MachineID, unsure bool) {
@@ -39,7 +39,7 @@ func follow(s *state.State) *follower {
 	return f
 }
 
-// note adds a machine to those that have changed.
+// note records that a machine has changed.
 func (f *follower) note(id bourse.MachineID) {
 	f.mu.Lock()
 	f.changed[id] = struct{}{}
@@ -47,7 +47,7 @@ func (f *follower) note(id bourse.MachineID) {
 	f.poke()
 }
 
-// noteAll adds all machines of the store, as a watcher does when it starts.
+// noteAll notes all machines in the store. A watcher calls it when it starts.
 func (f *follower) noteAll(s *state.State) error {
 	return s.Store.View(func(tx *store.Tx) error {
 		for m, err := range tx.Machines() {
@@ -83,7 +83,8 @@ type busySet struct {
 	ids map[bourse.MachineID]struct{} // guarded by mu
 }
 
-// begin reports whether no action on the machine was in progress, and adds one.
+// begin adds a machine and reports whether it was missing, which means that no action
+// on it was in progress.
 func (b *busySet) begin(id bourse.MachineID) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -97,7 +98,7 @@ func (b *busySet) begin(id bourse.MachineID) bool {
 	return true
 }
 
-// end removes a machine's action.
+// end removes a machine.
 func (b *busySet) end(id bourse.MachineID) {
 	b.mu.Lock()
 	delete(b.ids, id)

@@ -13,12 +13,12 @@ import (
 	"github.com/bourse-dev/bourse/workload"
 )
 
-// IdleAfter is the default time without use after which a machine is stopped.
+// IdleAfter is how long a machine must be unused before it is stopped, by default.
 const IdleAfter = time.Minute
 
 const (
-	idleGather = 100 * time.Millisecond // to wait for further changes
-	retryAfter = 5 * time.Second        // after a failed stop
+	idleGather = 100 * time.Millisecond // how long to wait for more changes
+	retryAfter = 5 * time.Second        // delay after a failed stop
 	viewLimit  = 10 * time.Second
 )
 
@@ -35,8 +35,8 @@ type IdleConfig struct {
 	State    *state.State
 	Tracker  *Tracker
 	Machines Stopper
-	View     StandbyView   // nil if no other worker has machines
-	After    time.Duration // default [IdleAfter]
+	View     StandbyView   // other workers' machines; if nil, only this worker's machines are considered
+	After    time.Duration // how long a machine must be unused; 0 means [IdleAfter]
 	Awake    *Awake        // nil if programs cannot keep their machines awake
 }
 
@@ -45,7 +45,7 @@ type Idle struct {
 	IdleConfig
 	*follower
 	failures quiet.Line
-	due      map[bourse.MachineID]time.Time // when to decide about machines; only used by Run's goroutine
+	due      map[bourse.MachineID]time.Time // when to decide about each machine; used only by Run's goroutine
 	busy     busySet                        // machines that this watcher is stopping
 }
 
@@ -79,7 +79,7 @@ func (w *Idle) Run(ctx context.Context) error {
 		for id := range w.take() {
 			w.due[id] = now
 		}
-		next := now.Add(time.Hour) // or earlier, after a change
+		next := now.Add(time.Hour) // a change of a machine wakes Run earlier
 		for id, at := range w.due {
 			if !at.After(now) {
 				at = w.look(ctx, id, now)
@@ -92,8 +92,8 @@ func (w *Idle) Run(ctx context.Context) error {
 	}
 }
 
-// look decides about a machine, and returns when to look again: zero means after its next
-// change.
+// look decides about a machine, and returns when to decide again. The zero time means
+// after the machine's next change.
 func (w *Idle) look(ctx context.Context, id bourse.MachineID, now time.Time) time.Time {
 	v, app, err := w.decide(ctx, id, now)
 	switch {
@@ -106,7 +106,7 @@ func (w *Idle) look(ctx context.Context, id bourse.MachineID, now time.Time) tim
 		w.failed(ctx, id, err)
 		v.Look = now.Add(retryAfter)
 	case v.Act != KeepRunning:
-		v.Look = now.Add(retryAfter) // unless its record changes
+		v.Look = now.Add(retryAfter) // a change of the machine's record wakes Run earlier
 		w.stop(id, v.Act, app)
 	}
 	delete(w.due, id)
@@ -122,10 +122,10 @@ func (w *Idle) failed(ctx context.Context, id bourse.MachineID, err error) {
 	}
 }
 
-// around holds the known machines of an app on all workers.
+// around contains the machines of an app on other workers.
 type around struct {
 	machines []bourse.Machine
-	blind    bool // machines is not known now
+	blind    bool // set if the machines are not known now
 }
 
 // decide decides about a machine. It reads the app's other machines only if the decision
@@ -160,7 +160,7 @@ func (w *Idle) decide(ctx context.Context, id bourse.MachineID, now time.Time) (
 	return v, others, ask(others)
 }
 
-// serve opens the socket of a running machine, and closes that of a stopped one.
+// serve opens the socket of a running machine, and closes that of a stopped machine.
 func (w *Idle) serve(ctx context.Context, m *bourse.Machine) {
 	switch {
 	case w.Awake == nil || len(m.Config.Services) == 0 || m.Config.ImageKind() != bourse.HostImage:
@@ -173,7 +173,7 @@ func (w *Idle) serve(ctx context.Context, m *bourse.Machine) {
 	}
 }
 
-// weigh decides about machine m, with its record in tx.
+// weigh decides about machine m, whose record was read in tx.
 func (w *Idle) weigh(tx *store.Tx, m *bourse.Machine, others around, now time.Time) (IdleVerdict, error) {
 	list := workload.Services(&m.Config)
 	if workload.AutostopOf(list) == workload.AutostopOff || m.State != bourse.StateStarted {
@@ -201,12 +201,12 @@ func (w *Idle) weigh(tx *store.Tx, m *bourse.Machine, others around, now time.Ti
 	return DecideIdle(s, now, w.After), nil
 }
 
-// startedAt returns when a running machine was started or resumed, zero if its recent
-// events do not contain that.
+// startedAt returns when a running machine was last started or resumed. It returns the
+// zero time if the machine's recent events do not show that.
 func startedAt(tx *store.Tx, id bourse.MachineID) (time.Time, error) {
 	events, err := state.ReadEvents(tx, id, state.RecentEvents)
 	for i := range events {
-		if e := &events[i]; e.State == bourse.StateStarted && e.From == bourse.StateStarting { // not after a failed suspend
+		if e := &events[i]; e.State == bourse.StateStarted && e.From == bourse.StateStarting { // ignore the event of a failed suspend
 			return e.At, err
 		}
 	}
@@ -216,7 +216,8 @@ func startedAt(tx *store.Tx, id bourse.MachineID) (time.Time, error) {
 // errUsed reports that a machine is in use again and must keep running.
 var errUsed = errors.New("in use")
 
-// stop stops or suspends a machine in the background, unless it is in use by then.
+// stop stops or suspends a machine in the background, unless the machine is in use
+// again.
 func (w *Idle) stop(id bourse.MachineID, act IdleAct, others around) {
 	if !w.busy.begin(id) {
 		return
@@ -240,7 +241,7 @@ func (w *Idle) stop(id bourse.MachineID, act IdleAct, others around) {
 		switch {
 		case err == nil:
 			w.State.Log.Info("idle machine stopped", "machine", id, "act", string(act), "why", why)
-			return // the change of its record wakes Run
+			return // the change of the machine's record wakes Run
 		case !errors.Is(err, errUsed) && bourse.CodeOf(err) != bourse.CodeConflict:
 			w.failed(ctx, id, err)
 			return // look has set the time of the next attempt

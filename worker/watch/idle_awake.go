@@ -23,18 +23,19 @@ const EnvAwake = "BOURSE_AWAKE_SOCKET"
 
 // Limits that protect the worker from programs.
 const (
-	awakeConns   = 16 // concurrent connections of one machine
+	awakeConns   = 16 // maximum number of concurrent connections per machine
 	awakeTimeout = 5 * time.Second
 	awakeHeaders = 4 << 10
 	socketPath   = 107 // maximum length of a socket's path, in bytes
 )
 
-// byItself is the name of the hold of a program that keeps its machine awake.
+// byItself is the name of the hold with which a program keeps its own machine awake.
 const byItself = "its program"
 
-// Awake serves the sockets through which programs keep their machines awake. Each machine
-// has its own socket, with a path that nobody can guess. The path follows from the machine's
-// id and a stored key, so that a restarted daemon listens at the same paths.
+// Awake serves the sockets through which programs keep their machines awake. Each
+// machine has its own socket. The socket's path cannot be guessed: it is derived from
+// the machine's id and a stored key. A restarted daemon therefore listens on the same
+// paths.
 type Awake struct {
 	dir     string
 	key     []byte
@@ -49,7 +50,8 @@ type Awake struct {
 }
 
 // OpenAwake opens the directory of the sockets, creating it if it does not exist. Other
-// users may access the directory but not list it. OpenAwake does not listen yet.
+// users can access files in the directory but cannot list it. OpenAwake does not listen
+// on any socket yet.
 func OpenAwake(dir string, tracker *Tracker) (*Awake, error) {
 	if err := os.MkdirAll(dir, 0o711); err != nil {
 		return nil, bourse.Errorf(bourse.CodeInternal, "create the directory of sockets: %w", err)
@@ -75,7 +77,7 @@ func OpenAwake(dir string, tracker *Tracker) (*Awake, error) {
 	return a, nil
 }
 
-// Socket returns the path of a machine's socket, "" if it would be too long.
+// Socket returns the path of a machine's socket, or "" if the path would be too long.
 func (a *Awake) Socket(id bourse.MachineID) string {
 	h := hmac.New(sha256.New, a.key)
 	h.Write([]byte(id))
@@ -86,7 +88,8 @@ func (a *Awake) Socket(id bourse.MachineID) string {
 	return path
 }
 
-// Listen serves a machine's socket unless it does already.
+// Listen begins to serve a machine's socket. It does nothing if the socket is already
+// served.
 func (a *Awake) Listen(id bourse.MachineID) error {
 	path := a.Socket(id)
 	a.mu.Lock()
@@ -94,7 +97,7 @@ func (a *Awake) Listen(id bourse.MachineID) error {
 	if a.sockets[id] != nil || a.closed || path == "" {
 		return nil
 	}
-	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) { // of an earlier daemon
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) { // left behind by an earlier daemon
 		return err
 	}
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
@@ -114,13 +117,14 @@ func (a *Awake) Close(id bourse.MachineID) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if l := a.sockets[id]; l != nil {
-		_ = l.Close() // which removes the socket
+		_ = l.Close() // this also removes the socket
 		delete(a.paths, l.Addr().String())
 		delete(a.sockets, id)
 	}
 }
 
-// Run serves until ctx ends. The sockets remain for the next daemon.
+// Run serves the sockets until ctx ends. It leaves the socket files in place for the
+// next daemon.
 func (a *Awake) Run(ctx context.Context) error {
 	<-ctx.Done()
 	a.mu.Lock()
@@ -135,7 +139,7 @@ func (a *Awake) Run(ctx context.Context) error {
 	return nil
 }
 
-// machine returns the machine whose socket received a request.
+// machine returns the machine on whose socket a request arrived.
 func (a *Awake) machine(r *http.Request) (id bourse.MachineID, ok bool) {
 	local, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
 	if !ok {
@@ -169,15 +173,15 @@ func (a *Awake) release(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// fewConns is a listener with a limited number of concurrent connections. Others wait in the
-// kernel.
+// fewConns is a listener with a limited number of concurrent connections. Connections
+// beyond the limit wait in the kernel.
 type fewConns struct {
 	net.Listener
 	free chan struct{}
 }
 
-// Accept implements net.Listener. It may wait for the end of a connection, whose time the
-// server limits.
+// Accept implements net.Listener. If there are too many connections, it waits until one
+// ends; the server limits how long each may last.
 func (l *fewConns) Accept() (net.Conn, error) {
 	l.free <- struct{}{}
 	c, err := l.Listener.Accept()

@@ -12,7 +12,7 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// call makes a request through a machine's socket, and returns the status.
+// call sends a request to a machine's socket, and returns the status.
 func call(t *testing.T, path, method, query, body string) int {
 	t.Helper()
 	client := http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
@@ -41,7 +41,8 @@ func shortDir(t *testing.T) string {
 	return dir
 }
 
-// opened is a daemon's sockets in a directory.
+// opened opens the sockets in a directory, and serves them until the test ends or end
+// is called.
 func opened(t *testing.T, dir string) (a *Awake, tr *Tracker, end func()) {
 	t.Helper()
 	tr = NewTracker()
@@ -100,7 +101,7 @@ func TestAProgramKeepsItsMachineAwake(t *testing.T) {
 		t.Errorf("others may list the sockets: %v, %v", info.Mode(), err)
 	}
 
-	end() // the daemon is restarted: the next one knows of no use, and listens where this one did
+	end() // restart the daemon: the next one does not know of any use, and listens on the same paths
 	a, tr, _ = opened(t, dir)
 	if a.Socket(one) != path {
 		t.Errorf("another path after a restart: %s, and was %s", a.Socket(one), path)
@@ -129,8 +130,8 @@ func TestAProgramKeepsItsMachineAwake(t *testing.T) {
 	}
 }
 
-// Connections that say nothing keep a program from its own call for a bounded time
-// alone, and none of them from that of another machine.
+// Connections that send nothing block their own machine's socket only for a limited
+// time, and never that of another machine.
 func TestSocketsAreBounded(t *testing.T) {
 	dir := shortDir(t)
 	a, tr, _ := opened(t, dir)

@@ -6,12 +6,12 @@ import (
 	"time"
 )
 
-// touchEvery is the minimum time between two touches by one connection. It is shorter than
-// any time after which a machine is idle.
+// touchEvery is the minimum time between two calls of touch for one connection. It is
+// shorter than any idle time after which a machine is stopped.
 const touchEvery = 50 * time.Millisecond
 
-// Conn returns a connection that calls touch now, and whenever bytes are transferred, but
-// at most once per touchEvery.
+// Conn returns a connection that calls touch at once, and whenever bytes are
+// transferred, but no more often than once per touchEvery.
 func Conn(c net.Conn, touch func()) net.Conn {
 	touch()
 	out := conn{Conn: c, flow: &flow{touch: touch, begin: time.Now()}}
@@ -28,7 +28,7 @@ type conn struct {
 	flow *flow
 }
 
-// halfConn is a conn whose writing side can be closed.
+// halfConn is a conn that supports CloseWrite.
 type halfConn struct {
 	conn
 	half closeWriter
@@ -51,7 +51,7 @@ func (c conn) Write(p []byte) (int, error) {
 type flow struct {
 	touch func()
 	begin time.Time
-	last  atomic.Int64 // time of the last touch, since begin
+	last  atomic.Int64 // time of the last touch, as a duration since begin
 }
 
 func (f *flow) note(n int) {

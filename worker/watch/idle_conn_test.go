@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Bytes in either direction count, an open connection without any does not, and no
-// more often than is needed.
+// Bytes in either direction count as use, and an open connection without any traffic
+// does not. touch is not called more often than necessary.
 func TestConnTouches(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		near, far := net.Pipe()

@@ -9,14 +9,14 @@ import (
 	"github.com/bourse-dev/bourse/workload"
 )
 
-// IdleSight holds the facts from which DecideIdle decides about one machine.
+// IdleSight contains the facts on which DecideIdle bases its decision about a machine.
 type IdleSight struct {
 	Machine  *bourse.Machine
-	Services []workload.Service // of its config
-	Started  time.Time          // last start or resume; zero if that was long ago
+	Services []workload.Service // the services in the machine's config
+	Started  time.Time          // time of the last start or resume; zero if it was long ago
 	Uses     Uses
-	Others   []bourse.Machine // the app's other machines as last published, on workers that are members
-	Blind    bool             // the app's other machines are not known now
+	Others   []bourse.Machine // the app's other machines on workers that are members, as they were last published
+	Blind    bool             // set if the app's other machines are not known now
 }
 
 // IdleAct is an action on a machine that nobody uses.
@@ -29,23 +29,24 @@ const (
 	Suspend     IdleAct = "suspend"
 )
 
-// IdleVerdict is the decision about a machine, and when to decide again.
+// IdleVerdict is a decision about a machine, with the time of the next decision.
 type IdleVerdict struct {
 	Act  IdleAct
-	Why  string    // the reason to stop it, or not
-	Look time.Time // when to decide again; zero if only after a change of its record, or the end of a use
+	Why  string    // why the machine is stopped or kept running
+	Look time.Time // when to decide again; zero means after a change of the machine's record or the end of a use
 
-	Others bool // the decision depends on which other machines run
+	Others bool // whether the decision depends on which other machines run
 }
 
-// primaryRegion is an environment variable of machines that flyctl deploys.
+// primaryRegion is an environment variable that flyctl sets on the machines that it
+// deploys.
 const primaryRegion = "PRIMARY_REGION"
 
 // leastLook is the minimum time between decisions that depend on other machines.
 const leastLook = 5 * time.Second
 
-// DecideIdle decides about a machine that may have been unused for longer than after. It is
-// a pure function of its arguments.
+// DecideIdle decides whether to stop or suspend a machine that may have been unused for
+// longer than after. It is a pure function of its arguments.
 //
 // If some machines of an app must keep running, those with the lowest ids do. Two workers
 // with the same information therefore never both stop the last machine.
@@ -81,8 +82,8 @@ func DecideIdle(s *IdleSight, now time.Time, after time.Duration) IdleVerdict {
 	return v
 }
 
-// needed returns why the app needs the machine although nobody uses it: too few machines
-// with lower ids run. It returns "" if the app does not need the machine.
+// needed returns why the app needs the machine although nobody uses it, or "" if it
+// does not. The app needs the machine if too few machines with lower ids are running.
 func (s *IdleSight) needed() string {
 	region := s.Machine.Region
 	if primary := s.Machine.Config.Env[primaryRegion]; primary != "" && primary != string(region) {
@@ -103,8 +104,8 @@ func (s *IdleSight) needed() string {
 	return ""
 }
 
-// running returns the number of machines in the region that have lower ids and provide the
-// service.
+// running returns how many running machines in the same region have lower ids and
+// provide the service.
 func (s *IdleSight) running(want *workload.Service) (n int) {
 	for i := range s.Others {
 		m := &s.Others[i]
@@ -121,7 +122,7 @@ func serves(m *bourse.Machine, want *workload.Service) bool {
 	})
 }
 
-// round rounds a duration for people.
+// round rounds a duration for display.
 func round(d time.Duration) time.Duration {
 	if d < time.Second {
 		return d.Round(time.Millisecond)

@@ -42,7 +42,7 @@ func TestDecide(t *testing.T) {
 		sight    func(*IdleSight)
 		act      IdleAct
 		why      string
-		look     time.Duration // from noon; 0: none
+		look     time.Duration // time after noon; 0 if it must not be set
 	}{
 		"idle for long":                   {services: web, act: Stop, why: "idle for 1h0m0s"},
 		"to be suspended":                 {services: suspend, act: Suspend, why: "idle for 1h0m0s"},
@@ -104,9 +104,9 @@ func primary(region string) func(*bourse.Machine) {
 	return func(m *bourse.Machine) { m.Config.Env = map[string]string{primaryRegion: region} }
 }
 
-// Whatever is known of a machine, it is not stopped while it is held, leased, being
-// updated or just started; and when it is left running for a time, that is when it
-// may be stopped, and no earlier.
+// A machine is never stopped while it is held, leased, being updated or just started.
+// If DecideIdle returns a time for the next decision, the machine is not stopped before
+// that time.
 func TestDecideSparesWhatIsInUse(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		at := func(name string) time.Time {
@@ -143,8 +143,8 @@ func TestDecideSparesWhatIsInUse(t *testing.T) {
 	})
 }
 
-// Owners that see the same view, and act on it at the same time, leave as many
-// machines running as the app is to have.
+// If the owners of an app's machines see the same view and act at the same time, the
+// required number of machines keeps running.
 func TestDecideLeavesEnoughRunning(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		least := rapid.IntRange(0, 4).Draw(t, "min_machines_running")

@@ -11,46 +11,47 @@ import (
 // Limits of a tracker, which also bound its memory if a proxy sends wrong requests.
 const (
 	mostMachines = 1 << 16
-	mostHolders  = 64 // of one machine, by name; further ones share one hold
+	mostHolders  = 64 // named holds per machine; further holders share one hold
 )
 
-// MostTTL is the maximum time for which one use may keep a machine awake.
+// MostTTL is the longest time for which a single use can keep a machine awake.
 const MostTTL = time.Hour
 
 // Tracker records which machines are in use, by whom, and until when. It exists only in
-// memory. After a start of the worker, each machine counts as used at that time.
+// memory. When the worker starts, all machines count as just used.
 //
 // A user counts its use first and then reads the machine's state, with Machine of
-// [state.State]. A stop checks the uses in the transaction that records it. Therefore
-// either the stop finds the use and does not begin, or the user finds that the machine is
-// stopping, and starts it again.
+// [state.State]. A stop checks the uses in the transaction that records the stop.
+// Therefore either the stop sees the use and does not happen, or the user sees that the
+// machine is stopping, and starts it again.
 type Tracker struct {
 	now   func() time.Time
 	began time.Time
 
 	mu       sync.Mutex
 	machines map[bourse.MachineID]*uses // guarded by mu
-	full     hold                       // guarded by mu; of all machines beyond mostMachines together
+	full     hold                       // guarded by mu; shared by all machines beyond mostMachines
 
-	ended func(bourse.MachineID) // called when a use has ended early; may be nil
+	ended func(bourse.MachineID) // called when a use ends early; may be nil
 }
 
 // uses holds the uses of one machine.
 type uses struct {
-	holds map[string]hold // by who
-	used  time.Time       // the latest use without a hold, or whose hold has ended
-	busy  int             // number of uses in progress that were begun by Begin
+	holds map[string]hold // holds by holder
+	used  time.Time       // time of the latest use that has no hold or whose hold has ended
+	busy  int             // number of uses that were begun with Begin and are still in progress
 }
 
-// hold prevents a stop of a machine until a time.
+// hold prevents a machine from being stopped until a certain time.
 type hold struct {
 	until    time.Time
 	used     time.Time // when it was last renewed
-	requests int       // in progress
+	requests int       // number of requests in progress
 }
 
-// last returns when the holder used the machine last. While its requests are in progress,
-// that is now, or the end of the hold if it was not renewed.
+// last returns the time when the holder last used the machine. While the holder has
+// requests in progress, this is now, or the end of the hold if the hold was not
+// renewed.
 func (h hold) last(now time.Time) time.Time {
 	if h.requests == 0 {
 		return h.used
@@ -63,8 +64,8 @@ func NewTracker() *Tracker {
 	return &Tracker{now: time.Now, began: time.Now(), machines: map[bourse.MachineID]*uses{}}
 }
 
-// Use counts a machine as in use by who, for ttl from now. It replaces an earlier use by
-// who. requests is the number of who's requests in progress.
+// Use counts a machine as in use by who, for ttl from now. It replaces who's earlier
+// use of the machine. requests is the number of requests that who has in progress.
 func (t *Tracker) Use(id bourse.MachineID, who string, requests int, ttl time.Duration) {
 	if t.use(id, who, requests, ttl) {
 		t.tell(id)
@@ -77,7 +78,7 @@ func (t *Tracker) tell(id bourse.MachineID) {
 	}
 }
 
-// use reports whether the hold now ends earlier than before.
+// use records a use, and reports whether the hold now ends earlier than before.
 func (t *Tracker) use(id bourse.MachineID, who string, requests int, ttl time.Duration) bool {
 	now := t.now()
 	h := hold{until: now.Add(max(0, min(ttl, MostTTL))), used: now, requests: max(0, requests)}
@@ -103,7 +104,7 @@ func (t *Tracker) use(id bourse.MachineID, who string, requests int, ttl time.Du
 	return sooner
 }
 
-// Touch counts a machine as in use now.
+// Touch records that a machine was used just now.
 func (t *Tracker) Touch(id bourse.MachineID) {
 	now := t.now()
 	t.mu.Lock()
@@ -115,7 +116,8 @@ func (t *Tracker) Touch(id bourse.MachineID) {
 	}
 }
 
-// Drop ends who's hold early. The machine counts as used until now.
+// Drop ends who's hold early. If the hold had not ended yet, the machine counts as used
+// until now.
 func (t *Tracker) Drop(id bourse.MachineID, who string) {
 	now := t.now()
 	defer t.tell(id)
@@ -133,7 +135,8 @@ func (t *Tracker) Drop(id bourse.MachineID, who string) {
 	delete(u.holds, who)
 }
 
-// Begin counts a machine as in use until done is called, which may be repeated.
+// Begin counts a machine as in use until done is called. Calling done more than once
+// has no further effect.
 func (t *Tracker) Begin(id bourse.MachineID) (done func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -152,7 +155,7 @@ func (t *Tracker) Begin(id bourse.MachineID) (done func()) {
 	})
 }
 
-// Others returns the number of requests in progress of all holders except who.
+// Others returns the number of requests that all holders except who have in progress.
 func (t *Tracker) Others(id bourse.MachineID, who string) (n int) {
 	now := t.now()
 	t.mu.Lock()
@@ -169,22 +172,22 @@ func (t *Tracker) Others(id bourse.MachineID, who string) (n int) {
 	return n
 }
 
-// Held returns when the last hold of a machine ends, and its holder. The time is not in the
-// future if there is no hold.
+// Held returns when the machine's last hold ends, and its holder. If there is no hold,
+// the time is zero or in the past.
 func (t *Tracker) Held(id bourse.MachineID) (until time.Time, by string) {
 	seen := t.Uses(id)
 	return seen.Until, seen.By
 }
 
-// Uses summarizes the uses of a machine.
+// Uses is a summary of a machine's uses.
 type Uses struct {
-	Last  time.Time // of the last use; at least the time at which the tracker was created
+	Last  time.Time // time of the last use, or when the tracker was created if that is later
 	Until time.Time // end of the last hold; zero if there is none
-	By    string    // the holder of that hold
-	Busy  bool      // a use is in progress that must not be interrupted
+	By    string    // the holder whose hold ends last
+	Busy  bool      // whether a use that was begun with Begin is in progress
 }
 
-// Uses returns a summary of a machine's uses.
+// Uses returns a summary of the machine's uses.
 func (t *Tracker) Uses(id bourse.MachineID) Uses {
 	now := t.now()
 	t.mu.Lock()
@@ -211,8 +214,8 @@ func (t *Tracker) Forget(id bourse.MachineID) {
 	delete(t.machines, id)
 }
 
-// of returns the uses of a machine, adding it if necessary. It returns nil if there are too
-// many machines.
+// of returns the uses of a machine, adding the machine if necessary. It returns nil if
+// there are too many machines.
 func (t *Tracker) of(id bourse.MachineID, now time.Time) *uses {
 	u := t.machines[id]
 	if u != nil {
@@ -220,7 +223,7 @@ func (t *Tracker) of(id bourse.MachineID, now time.Time) *uses {
 	}
 	if len(t.machines) >= mostMachines {
 		if now.Before(t.full.until) {
-			return nil // removing others was tried recently
+			return nil // removing unused machines was tried recently
 		}
 		maps.DeleteFunc(t.machines, func(_ bourse.MachineID, u *uses) bool { return u.idleSince(now, MostTTL) })
 		if len(t.machines) >= mostMachines {
@@ -232,7 +235,7 @@ func (t *Tracker) of(id bourse.MachineID, now time.Time) *uses {
 	return u
 }
 
-// prune removes holds that have ended, and keeps the time of the last use.
+// prune removes the holds that have ended, and keeps the time of their last use.
 func (u *uses) prune(now time.Time) {
 	maps.DeleteFunc(u.holds, func(_ string, h hold) bool {
 		if now.Before(h.until) {
@@ -243,13 +246,13 @@ func (u *uses) prune(now time.Time) {
 	})
 }
 
-// idleSince reports whether there was no use within the last d.
+// idleSince reports whether the machine was not used within the last d.
 func (u *uses) idleSince(now time.Time, d time.Duration) bool {
 	u.prune(now)
 	return u.busy == 0 && len(u.holds) == 0 && now.Sub(u.used) >= d
 }
 
-// most returns a hold that combines two.
+// most returns a hold that covers both a and b.
 func most(a, b hold) hold {
 	return hold{until: later(a.until, b.until), used: later(a.used, b.used), requests: max(a.requests, b.requests)}
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// What a tracker says of a machine is what a model says that remembers everything.
+// A tracker returns the same results as a simple model that remembers everything.
 func TestTrackerRemembers(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		tr, now := NewTracker(), time.Now()
@@ -88,8 +88,8 @@ func TestTrackerRemembers(t *testing.T) {
 	})
 }
 
-// Whatever goes on at the same time, a machine that was just counted as in use is
-// held; run it with the race detector.
+// A machine is held as soon as it was counted as in use, whatever else happens at the
+// same time. This test is meant to be run with the race detector.
 func TestTrackerHoldsWhatIsUsed(t *testing.T) {
 	tr := NewTracker()
 	var group sync.WaitGroup
@@ -124,8 +124,8 @@ func TestTrackerHoldsWhatIsUsed(t *testing.T) {
 	}
 }
 
-// However many names hold however many machines, memory is bounded, and what found
-// no place holds all the same.
+// The tracker's memory is bounded, however many holders and machines there are. Holds
+// for which there is no room are combined, and still keep their machines awake.
 func TestTrackerIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tr := NewTracker()

@@ -11,8 +11,9 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// Others provides the machines of other workers as they were last published, from the view,
-// and which workers are members of the cluster now, from the membership.
+// Others provides information about other workers: the machines that they last
+// published, from the view, and which workers are members of the cluster, from the
+// membership.
 type Others struct {
 	view       *view.View
 	replicator *replication.Replicator
@@ -22,7 +23,7 @@ type Others struct {
 
 var _ StandbyView = (*Others)(nil)
 
-// NewOthers returns the StandbyView of a worker.
+// NewOthers returns a StandbyView based on a view and a membership.
 func NewOthers(v *view.View, r *replication.Replicator, d *gossip.Directory) *Others {
 	return &Others{v, r, d, v.Watch(wire.TableMachines, wire.TableForgotten, view.TableSites)}
 }
@@ -44,7 +45,7 @@ func (o *Others) App(ctx context.Context, app bourse.AppRef) ([]bourse.Machine, 
 	var machines []bourse.Machine
 	for i := range list {
 		if m := &list[i].Machine; m.AppID == app.ID || m.AppID == "" {
-			hosts[m.ID.Tag()] = HostLost // unless it is a member, see below
+			hosts[m.ID.Tag()] = HostLost // applies only if the worker is not a member; see below
 			machines = append(machines, *m)
 		}
 	}

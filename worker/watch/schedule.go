@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	scheduleGather = time.Second // to wait for further changes of a machine
-	scheduleRetry  = time.Minute // between attempts to start a machine whose time has come
+	scheduleGather = time.Second // how long to wait for more changes of a machine
+	scheduleRetry  = time.Minute // delay between attempts to start a machine that is due
 )
 
 // StartAt starts a machine. In the transaction that records the start, it calls check, which
@@ -26,8 +26,8 @@ type Schedules struct {
 	state    *state.State
 	start    StartAt
 	failures quiet.Line
-	due      map[bourse.MachineID]time.Time // only used by Run's goroutine, like waits
-	waits    map[bourse.MachineID]time.Time // times at which machines were due while they ran
+	due      map[bourse.MachineID]time.Time // when each machine is due; used only by Run's goroutine, like waits
+	waits    map[bourse.MachineID]time.Time // due times that were put off once because the machine was still running
 }
 
 // NewSchedules returns the schedules of a worker's machines. Run starts them.
@@ -35,8 +35,8 @@ func NewSchedules(s *state.State, start StartAt) *Schedules {
 	return &Schedules{follower: follow(s), state: s, start: start, due: map[bourse.MachineID]time.Time{}, waits: map[bourse.MachineID]time.Time{}}
 }
 
-// Run starts machines when they are due, until ctx ends. It must be called once, after the
-// worker has recovered.
+// Run starts machines when they are due, until ctx ends. It must be called once, after
+// the worker has recovered.
 func (c *Schedules) Run(ctx context.Context) error {
 	if err := c.noteAll(c.state); err != nil {
 		return err
@@ -55,10 +55,10 @@ func (c *Schedules) Run(ctx context.Context) error {
 			c.try(ctx, id, c.look)
 		}
 		now := time.Now()
-		next := now.Add(24 * time.Hour) // or earlier, after a change
+		next := now.Add(24 * time.Hour) // a change of a machine wakes Run earlier
 		for id, at := range c.due {
 			if !at.After(now) {
-				at = now.Add(scheduleRetry) // a start changes the record, and thus this time
+				at = now.Add(scheduleRetry) // a successful start changes the machine's record, and look then sets the next time
 				c.due[id] = at
 				c.try(ctx, id, c.fire)
 			}
@@ -70,7 +70,8 @@ func (c *Schedules) Run(ctx context.Context) error {
 	}
 }
 
-// try calls do for a machine. If that fails, the machine is due again after scheduleRetry.
+// try calls do for a machine. If do fails, try makes the machine due again after
+// scheduleRetry.
 func (c *Schedules) try(ctx context.Context, id bourse.MachineID, do func(context.Context, bourse.MachineID) error) {
 	err := do(ctx, id)
 	if err == nil || ctx.Err() != nil || bourse.CodeOf(err) == bourse.CodeNotFound {
@@ -85,7 +86,7 @@ func (c *Schedules) try(ctx context.Context, id bourse.MachineID, do func(contex
 // errNotDue reports that a machine's record has changed since it was read.
 var errNotDue = errors.New("not due")
 
-// look determines when a machine is due according to its config, and records that.
+// look determines from a machine's config when it is due, and records that.
 func (c *Schedules) look(ctx context.Context, id bourse.MachineID) error {
 	delete(c.due, id)
 	m, err := c.read(id)
@@ -103,7 +104,7 @@ func (c *Schedules) look(ctx context.Context, id bourse.MachineID) error {
 				if every = wanted(now); every == "" {
 					now.Due = nil
 				} else if now.Due == nil || now.Due.Every != every {
-					now.Due = &bourse.Due{Every: every, At: every.Next(now.CreatedAt, id, now.Instance.Time())} // counted from the time of this config
+					now.Due = &bourse.Due{Every: every, At: every.Next(now.CreatedAt, id, now.Instance.Time())} // the next time after this config was set
 				}
 				m = *now
 				return true, nil, nil
@@ -118,7 +119,7 @@ func (c *Schedules) look(ctx context.Context, id bourse.MachineID) error {
 	return nil
 }
 
-// wanted returns a machine's schedule, "" for none.
+// wanted returns a machine's schedule, or "" if it has none.
 func wanted(m *bourse.Machine) bourse.Schedule {
 	if m.State == bourse.StateDestroying || m.State == bourse.StateDestroyed {
 		return ""
@@ -126,7 +127,8 @@ func wanted(m *bourse.Machine) bourse.Schedule {
 	return m.Config.Schedule
 }
 
-// fire starts a machine that is due. If the machine runs, fire skips this time.
+// fire starts a machine that is due. If the machine is already running, fire skips this
+// time.
 func (c *Schedules) fire(ctx context.Context, id bourse.MachineID) error {
 	m, err := c.read(id)
 	if err != nil || m.Due == nil || m.Due.At.After(time.Now()) {
@@ -142,7 +144,7 @@ func (c *Schedules) fire(ctx context.Context, id bourse.MachineID) error {
 	}
 	switch {
 	case !startable(&m) && !c.waits[id].Equal(due.At):
-		c.waits[id] = due.At // its exit may not be recorded yet, so try once more
+		c.waits[id] = due.At // the program may have exited without its exit being recorded yet, so try once more
 		return nil
 	case startable(&m):
 		err = c.start(ctx, id, check, func(m *bourse.Machine) []bourse.Event {
@@ -153,7 +155,7 @@ func (c *Schedules) fire(ctx context.Context, id bourse.MachineID) error {
 		err = c.state.Commit(ctx, id, func(tx *store.Tx) error {
 			_, err := state.ChangeMachine(tx, id, func(m *bourse.Machine) (bool, []bourse.Event, error) {
 				if startable(m) {
-					return false, nil, errNotDue // it has just stopped, so look again
+					return false, nil, errNotDue // the machine has just stopped, so look at it again
 				}
 				if err := check(m); err != nil {
 					return false, nil, err
@@ -172,7 +174,7 @@ func (c *Schedules) fire(ctx context.Context, id bourse.MachineID) error {
 	return err
 }
 
-// startable reports whether a machine's schedule starts it in its present state.
+// startable reports whether a schedule may start the machine in its current state.
 func startable(m *bourse.Machine) bool {
 	return (m.State == bourse.StateStopped || m.State == bourse.StateFailed) && m.Boot.Number > 0
 }

@@ -10,21 +10,21 @@ import (
 	"github.com/bourse-dev/bourse/worker/state"
 )
 
-// Patience is the default time for which a worker must be lost before spares stand in for
-// its machines. A restart after an upgrade takes about a second, and the machines keep
-// running.
+// Patience is how long a worker must be lost, by default, before standbys replace its
+// machines. A restart after an upgrade takes only about a second, during which the
+// machines keep running.
 const Patience = 10 * time.Second
 
 const (
-	lookEvery = 200 * time.Millisecond // minimum interval
-	lookPart  = 20                     // looking uses at most one part in lookPart of a processor
-	lookAgain = 5 * time.Second        // interval without changes
+	lookEvery = 200 * time.Millisecond // minimum interval between two looks
+	lookPart  = 20                     // looking uses at most one part in lookPart of a CPU
+	lookAgain = 5 * time.Second        // interval if nothing changes
 )
 
 // StandbyView contains the worker's information about other workers.
 type StandbyView interface {
-	// App returns the machines of an app as they were last published, and a function
-	// that returns the state of the worker with a tag.
+	// App returns the machines of an app as they were last published, and a function that
+	// returns the state of the worker with the given tag.
 	App(ctx context.Context, app bourse.AppRef) ([]bourse.Machine, func(bourse.WorkerTag) Host, error)
 	// Whole reports whether the view contains everything that other members have.
 	Whole() bool
@@ -40,8 +40,8 @@ type Promoter interface {
 	Rearm(ctx context.Context, id, primary bourse.MachineID) error
 }
 
-// Standbys watches the machines that a worker's spares stand by for. Its fields belong to
-// the goroutine of Run, except for busy and the follower.
+// Standbys watches the machines that this worker's standbys can replace. Only Run's
+// goroutine may use its fields, except busy and the follower.
 type Standbys struct {
 	*follower
 	state    *state.State
@@ -50,15 +50,15 @@ type Standbys struct {
 	patience time.Duration
 	failures quiet.Line
 
-	spares  map[bourse.MachineID]bourse.Machine // of this worker
+	spares  map[bourse.MachineID]bourse.Machine // this worker's standbys
 	pending map[bourse.MachineID]Pending
-	wanted  map[bourse.AppRef]map[bourse.MachineID]bool // see StandbySight
+	wanted  map[bourse.AppRef]map[bourse.MachineID]bool // for each app, the machines in StandbySight.Wanted at the last look
 
-	busy busySet // standbys that an action is changing
+	busy busySet // standbys that are being promoted, demoted or rearmed
 }
 
-// NewStandbys returns the standby watcher of a worker. Run starts it. A patience of 0
-// means Patience.
+// NewStandbys returns the standby watcher of a worker. It begins when Run is called. If
+// patience is 0, Patience is used.
 func NewStandbys(s *state.State, view StandbyView, machines Promoter, patience time.Duration) *Standbys {
 	if patience == 0 {
 		patience = Patience
@@ -69,7 +69,8 @@ func NewStandbys(s *state.State, view StandbyView, machines Promoter, patience t
 	}
 }
 
-// Run watches until ctx ends. It must be called once, after the worker has recovered.
+// Run watches the standbys until ctx ends. It must be called once, after the worker has
+// recovered.
 func (w *Standbys) Run(ctx context.Context) error {
 	if err := w.noteAll(w.state); err != nil {
 		return err
@@ -97,7 +98,8 @@ func (w *Standbys) Run(ctx context.Context) error {
 	return nil
 }
 
-// readChanged reads the changed machines, and keeps those that stand by for others.
+// readChanged reads the records of changed machines, and remembers those that are
+// standbys.
 func (w *Standbys) readChanged() error {
 	changed := w.take()
 	return w.state.Store.View(func(tx *store.Tx) error {
@@ -121,7 +123,8 @@ func (w *Standbys) keep(m *bourse.Machine) {
 	}
 }
 
-// look begins the actions that are due, and returns the time until the next one may be.
+// look begins the actions that are due, and returns how long to wait before the next
+// look.
 func (w *Standbys) look(ctx context.Context) time.Duration {
 	if len(w.spares) == 0 || !w.view.Whole() {
 		clear(w.pending)
@@ -145,7 +148,7 @@ func (w *Standbys) look(ctx context.Context) time.Duration {
 	return wait
 }
 
-// sights reads the information about the apps that have spares on this worker.
+// sights collects the information about all apps that have standbys on this worker.
 func (w *Standbys) sights(ctx context.Context) (map[bourse.AppRef]*StandbySight, error) {
 	ctx, cancel := context.WithTimeout(ctx, viewLimit)
 	defer cancel()
@@ -172,13 +175,13 @@ func (w *Standbys) sights(ctx context.Context) (map[bourse.AppRef]*StandbySight,
 	return out, nil
 }
 
-// remember records which of these machines should run, according to the view or, if the
-// view no longer has them, to the last sight.
+// remember records in s which of the listed machines should be running. If the view no
+// longer contains a machine, the result of the last look is kept.
 func (w *Standbys) remember(s *StandbySight, app bourse.AppRef, list []bourse.MachineID) {
 	for _, id := range list {
 		if m := s.Machines[id]; m != nil {
 			s.Wanted[id] = Wanted(m)
-		} else if w.wanted[app][id] && s.Host(id.Tag()) != HostHeard { // otherwise it was destroyed
+		} else if w.wanted[app][id] && s.Host(id.Tag()) != HostHeard { // if the worker is a member, the machine was destroyed
 			s.Wanted[id] = true
 		}
 	}
@@ -186,8 +189,8 @@ func (w *Standbys) remember(s *StandbySight, app bourse.AppRef, list []bourse.Ma
 
 func refOf(m *bourse.Machine) bourse.AppRef { return bourse.AppRef{Name: m.App, ID: m.AppID} }
 
-// weigh decides about one spare, and begins the action if it is due. ok is false if there is
-// nothing to wait for.
+// weigh decides about a standby, and begins the action if it is due. ok is false if
+// nothing is pending for the standby.
 func (w *Standbys) weigh(m *bourse.Machine, s *StandbySight) (wait time.Duration, ok bool) {
 	v := DecideStandby(m, s, w.patience)
 	if v.Act == StayStandby {

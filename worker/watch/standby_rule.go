@@ -9,23 +9,23 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Host is the state of the worker that a machine's id names.
+// Host is the state of a worker, as seen by another worker.
 type Host string
 
 // The states of a worker.
 const (
-	HostUnknown   Host = ""          // it was never seen as a member
-	HostHeard     Host = "heard"     // it is a member
-	HostLost      Host = "lost"      // it is no longer a member
-	HostForgotten Host = "forgotten" // an operator has removed it
+	HostUnknown   Host = ""          // the worker was never seen as a member
+	HostHeard     Host = "heard"     // the worker is a member
+	HostLost      Host = "lost"      // the worker is no longer a member
+	HostForgotten Host = "forgotten" // an operator has removed the worker
 )
 
-// StandbySight holds a worker's information about an app's machines and their workers.
+// StandbySight contains what a worker knows about an app's machines and their workers.
 type StandbySight struct {
-	Machines map[bourse.MachineID]*bourse.Machine // as they were last published
+	Machines map[bourse.MachineID]*bourse.Machine // machines as they were last published
 	Host     func(tag bourse.WorkerTag) Host
-	// Wanted contains the machines that should have been running when they were last in
-	// the view. Removing a worker removes its machines from the view.
+	// Wanted contains the machines that should have been running when the view last
+	// contained them. When a worker is removed, its machines disappear from the view.
 	Wanted map[bourse.MachineID]bool
 }
 
@@ -35,22 +35,23 @@ type StandbyAct string
 // The actions.
 const (
 	StayStandby StandbyAct = ""
-	Promote     StandbyAct = "stand in"   // start it
-	Demote      StandbyAct = "stand down" // stop it
-	Rearm       StandbyAct = "rest"       // record that it may be promoted again
+	Promote     StandbyAct = "stand in"   // start the standby
+	Demote      StandbyAct = "stand down" // stop the standby
+	Rearm       StandbyAct = "rest"       // record that the standby may be promoted again
 )
 
-// StandbyVerdict is the decision about a standby. It is carried out once it has been
+// StandbyVerdict is a decision about a standby. It is carried out once it has stayed
 // the same for some time.
 type StandbyVerdict struct {
 	Act     StandbyAct
-	Primary bourse.MachineID // the machine that it is about
-	After   time.Duration    // how long Act and Primary must have been the same
+	Primary bourse.MachineID // the machine that the standby replaces or would replace
+	After   time.Duration    // how long Act and Primary must stay the same
 	Why     string
 }
 
-// settleLeast is the minimum time for a worker's changes to reach the others: the start of
-// another spare, or the states of machines on a host that has returned.
+// settleLeast is the minimum time that a worker's changes may take to reach other
+// workers. Such changes are the start of another standby, or the states of machines on
+// a host that has returned.
 const settleLeast = 2 * time.Second
 
 // Pending is a verdict that is not due yet, or whose action has begun. The zero value
@@ -58,14 +59,14 @@ const settleLeast = 2 * time.Second
 type Pending struct {
 	verdict StandbyVerdict
 	since   time.Time
-	tried   time.Time // of the last attempt; zero for none
+	tried   time.Time // time of the last attempt; zero if there was none
 }
 
-// standbyRetry is the time after which an action that had no effect is repeated.
+// standbyRetry is the delay before an action is repeated if it had no effect.
 const standbyRetry = 5 * time.Second
 
-// Due reports whether v, the present verdict, must be carried out now, and how long to wait
-// before the next call.
+// Due reports whether v, the current verdict, must be carried out now, and how long to
+// wait before the next call.
 func (p *Pending) Due(v StandbyVerdict, now time.Time) (due bool, wait time.Duration) {
 	if p.verdict.Act != v.Act || p.verdict.Primary != v.Primary {
 		*p = Pending{since: now}
@@ -82,21 +83,22 @@ func (p *Pending) Due(v StandbyVerdict, now time.Time) (due bool, wait time.Dura
 	return true, standbyRetry
 }
 
-// Settle returns the time by which each spare waits longer than the previous one, and for
-// which a machine must run again before its spare is demoted.
+// Settle returns how much longer each standby of a machine waits than the previous one.
+// It is also how long a machine must be running again before its standby is demoted.
 func Settle(patience time.Duration) time.Duration { return max(settleLeast, patience/2) }
 
-// DecideStandby decides about a machine of this worker that stands by for others. It is a
-// pure function of its arguments. self is the worker's own record of the machine.
+// DecideStandby decides about a standby of this worker. It is a pure function of its
+// arguments. self is the worker's own record of the standby.
 //
-// A spare is promoted if a primary machine's worker is lost or forgotten, or the machine
-// could not be started, and no other spare replaces it. Of several spares, the one with the
-// lowest id is promoted first, and each of the others waits longer. A spare is demoted when
-// the primary machine runs again, or when another spare with a lower id replaces it, too.
+// A standby is promoted if the worker of its primary machine is lost or was removed, or
+// if the primary machine could not be started, and no other standby replaces the
+// machine. If a machine has several standbys, the one with the lowest id is promoted
+// first, and each of the others waits longer. A standby is demoted when the primary
+// machine runs again, or if another standby with a lower id also replaces it.
 func DecideStandby(self *bourse.Machine, s *StandbySight, patience time.Duration) StandbyVerdict {
 	list := self.Config.Standbys
 	if primary := self.Boot.StandsIn; primary != "" {
-		if !slices.Contains(list, primary) { // a user has removed the primary machine from the list, and controls this machine now
+		if !slices.Contains(list, primary) { // a user has removed the primary machine from the list, and now controls this machine
 			return StandbyVerdict{}
 		}
 		return s.standingIn(self, primary, patience)
@@ -115,7 +117,8 @@ func DecideStandby(self *bourse.Machine, s *StandbySight, patience time.Duration
 	return StandbyVerdict{}
 }
 
-// standingIn is DecideStandby for a machine that was promoted, and may have ended since.
+// standingIn decides about a standby that was promoted, and whose program may have
+// ended since.
 func (s *StandbySight) standingIn(self *bourse.Machine, primary bourse.MachineID, patience time.Duration) StandbyVerdict {
 	m, heard := s.Machines[primary], s.Host(primary.Tag()) == HostHeard
 	_, _, lost := s.lost(primary, patience)
@@ -124,7 +127,7 @@ func (s *StandbySight) standingIn(self *bourse.Machine, primary bourse.MachineID
 		if !lost && heard {
 			return StandbyVerdict{Act: Rearm, Primary: primary}
 		}
-		return StandbyVerdict{} // it was promoted once and has ended, which is enough
+		return StandbyVerdict{} // the standby was promoted and has ended; it is not promoted again for the same loss
 	case heard && m != nil && m.State == bourse.StateStarted:
 		return StandbyVerdict{Demote, primary, Settle(patience), fmt.Sprintf("machine %s runs again", primary)}
 	}
@@ -136,8 +139,8 @@ func (s *StandbySight) standingIn(self *bourse.Machine, primary bourse.MachineID
 	return StandbyVerdict{}
 }
 
-// lost reports whether a machine must be replaced by a spare, why, and after which time. A
-// machine that was stopped or destroyed is not lost.
+// lost reports whether a machine must be replaced by a standby, why, and after which
+// delay. A machine that was stopped or destroyed is not lost.
 func (s *StandbySight) lost(id bourse.MachineID, patience time.Duration) (why string, after time.Duration, lost bool) {
 	m := s.Machines[id]
 	switch s.Host(id.Tag()) {
@@ -158,8 +161,8 @@ func (s *StandbySight) lost(id bourse.MachineID, patience time.Duration) (why st
 	return "", 0, false
 }
 
-// spares returns the other machines that stand by for a primary machine, on workers that
-// are members.
+// spares returns the primary machine's other standbys that are on workers which are
+// members.
 func (s *StandbySight) spares(self *bourse.Machine, primary bourse.MachineID) (out []*bourse.Machine) {
 	for _, m := range s.Machines {
 		if m.ID == self.ID || s.Host(m.ID.Tag()) != HostHeard {
@@ -173,8 +176,8 @@ func (s *StandbySight) spares(self *bourse.Machine, primary bourse.MachineID) (o
 	return out
 }
 
-// covered reports whether another spare of a machine was promoted for it, even if it has
-// stopped since, or was started by a user.
+// covered reports whether another standby was promoted for the primary machine, even if
+// it has stopped since, or was started by a user.
 func (s *StandbySight) covered(self *bourse.Machine, primary bourse.MachineID) bool {
 	return slices.ContainsFunc(s.spares(self, primary), func(m *bourse.Machine) bool {
 		if m.Boot.StandsIn == "" {
@@ -184,7 +187,7 @@ func (s *StandbySight) covered(self *bourse.Machine, primary bourse.MachineID) b
 	})
 }
 
-// before returns the number of spares that are promoted before self.
+// before returns how many other standbys are promoted before self.
 func (s *StandbySight) before(self *bourse.Machine, primary bourse.MachineID) (n int) {
 	for _, m := range s.spares(self, primary) {
 		if m.ID < self.ID && m.State == bourse.StateStopped && m.Boot.StandsIn == "" {
@@ -194,11 +197,11 @@ func (s *StandbySight) before(self *bourse.Machine, primary bourse.MachineID) (n
 	return n
 }
 
-// Wanted reports whether a machine should run according to its state. A machine that was
-// stopped, or whose program has ended, should not.
+// Wanted reports whether, according to its state, a machine should be running. A
+// machine that was stopped, or whose program has ended, should not.
 func Wanted(m *bourse.Machine) bool { return runs(m) || m.State == bourse.StateFailed }
 
-// runs reports whether a machine runs or is about to.
+// runs reports whether a machine is running or about to run.
 func runs(m *bourse.Machine) bool {
 	switch m.State {
 	case bourse.StateStarting, bourse.StateStarted, bourse.StateRestarting, bourse.StateReplacing:

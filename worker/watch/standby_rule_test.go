@@ -15,7 +15,7 @@ func id(tag int) bourse.MachineID { return bourse.MachineID(fmt.Sprintf("%06x%08
 
 const patience = 10 * time.Second
 
-// spareOf makes a machine that stands by for others.
+// spareOf returns a machine that is a standby for the machines in list.
 func spareOf(self bourse.MachineID, state bourse.State, standsIn bourse.MachineID, list ...bourse.MachineID) bourse.Machine {
 	return bourse.Machine{
 		ID: self, State: state, Worker: bourse.WorkerID("w" + string(self[:6])),
@@ -34,10 +34,10 @@ func TestDecide(t *testing.T) {
 	type spare = bourse.Machine
 	for name, c := range map[string]struct {
 		self    spare
-		state   bourse.State // of the primary; "": it is not in the view
-		host    watch.Host   // of the primary
+		state   bourse.State // the primary machine's state; "" if it is not in the view
+		host    watch.Host   // the state of the primary machine's worker
 		others  []spare
-		deaf    bourse.MachineID // a spare whose worker is not heard from
+		deaf    bourse.MachineID // a standby whose worker is lost
 		wanted  bool
 		want    watch.StandbyAct
 		seconds int
@@ -103,33 +103,33 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-// world is some workers that have a spare each, and the one of the machine that they
-// stand by for, as one step after the other makes them.
+// world simulates several workers with a standby each, and the worker of the machine
+// that these can replace.
 type world struct {
 	now     time.Time
 	primary bourse.Machine
-	up      bool // the primary's worker
+	up      bool // whether the primary machine's worker is up
 	spares  []*site
-	cut     map[[2]int]bool // pairs of sites that do not hear one another; -1 is the primary's worker
+	cut     map[[2]int]bool // pairs of sites that cannot communicate; -1 is the primary machine's worker
 }
 
-// site is the worker of a spare.
+// site is a worker with a standby.
 type site struct {
 	spare   bourse.Machine
 	up      bool
 	pending watch.Pending
-	heard   map[bourse.MachineID]bourse.Machine // what others have published, when it came here
+	heard   map[bourse.MachineID]bourse.Machine // the machines of other sites, as this site knows them
 	late    map[bourse.MachineID]news
 }
 
 type news struct {
 	m  bourse.Machine
-	at time.Time // when it comes here
+	at time.Time // when the update arrives at this site
 }
 
 const (
 	step  = 200 * time.Millisecond
-	delay = 800 * time.Millisecond // of what is published; less than Settle
+	delay = 800 * time.Millisecond // how long updates take to arrive; less than Settle
 )
 
 func newWorld(spares int) *world {
@@ -150,7 +150,8 @@ func (w *world) hears(i, j int) bool {
 	return i == j || up(i) && up(j) && !w.cut[[2]int{min(i, j), max(i, j)}]
 }
 
-// run lets time pass. It returns the most spares that ran at one time.
+// run simulates the passing of time. It returns the largest number of standbys that ran
+// at the same time.
 func (w *world) run(d time.Duration) (most int) {
 	for end := w.now.Add(d); w.now.Before(end); w.now = w.now.Add(step) {
 		for i, s := range w.spares {
@@ -169,7 +170,7 @@ func (w *world) run(d time.Duration) (most int) {
 	return most
 }
 
-// listen takes in what another has published.
+// listen receives another site's update of a machine, after the delay.
 func (s *site) listen(w *world, from, to int, m *bourse.Machine) {
 	if w.hears(from, to) && from != to {
 		if n, ok := s.late[m.ID]; !ok || n.m.State != m.State || n.m.Boot.StandsIn != m.Boot.StandsIn {
@@ -223,10 +224,10 @@ func (w *world) running() (out []bourse.MachineID) {
 	return out
 }
 
-// Whatever comes and goes: once all that is there sees one another for a while, one
-// spare runs where the machine is lost, and none where it runs; and while the spares
-// see one another, and none of them has lost its patience to a bounce, no two of them
-// run.
+// Whatever fails: once all sites have been able to communicate for some time, exactly
+// one standby runs if the machine is lost, and none if it runs. As long as the standbys
+// can communicate, and no restart of a daemon resets its waiting time, no two of them
+// run at the same time.
 func TestOneSpareStandsIn(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := newWorld(rapid.IntRange(1, 4).Draw(t, "spares"))
@@ -237,16 +238,16 @@ func TestOneSpareStandsIn(t *testing.T) {
 			switch rapid.SampledFrom([]string{"primary", "spare", "bounce", "cut", "heal"}).Draw(t, "what") {
 			case "primary":
 				w.up = !w.up
-			case "spare": // a host that ends takes its machine with it, and has it back by its policy
+			case "spare": // a host that goes down takes its machine with it, and restarts the machine when it is back
 				w.spares[i].up = !w.spares[i].up
-				partitioned = true // what it runs, it runs on while no one hears of it
-			case "bounce": // its patience begins again, and may end in the moment in which the next spare's does
+				partitioned = true // its machine keeps running while nobody hears of it
+			case "bounce": // the daemon begins to wait again, and may finish at the same moment as the next standby
 				partitioned = partitioned || w.spares[i].pending != watch.Pending{}
 				w.spares[i].pending = watch.Pending{}
 			case "cut":
 				j := rapid.IntRange(-1, len(w.spares)-1).Draw(t, "from")
 				w.cut[[2]int{min(i, j), max(i, j)}] = true
-				partitioned = true // also where one spare alone loses the machine: it has waited for longer than the others
+				partitioned = true // also if only one standby loses contact, as it has then waited longer
 			case "heal":
 				clear(w.cut)
 			}

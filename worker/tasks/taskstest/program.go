@@ -1,5 +1,5 @@
-// Package taskstest makes programs that answer the payloads of warm machines,
-// and orders for calls of them.
+// Package taskstest provides programs that answer the payloads of warm machines, and
+// orders for warm tasks.
 package taskstest
 
 import (
@@ -17,29 +17,30 @@ import (
 	"github.com/bourse-dev/bourse/worker/warm"
 )
 
-// Program is what answers the payloads of a warm machine, with what it has
-// seen.
+// Program is a warm machine's program. It answers payloads and records which ones have
+// arrived.
 type Program struct {
 	Protocol bourse.TaskProtocol
 	Listener net.Listener
-	Calls    atomic.Int64 // payloads that arrived
-	now      atomic.Int64 // of them at this moment
-	Most     atomic.Int64 // at once, ever
+	Calls    atomic.Int64 // number of payloads that have arrived
+	now      atomic.Int64 // number of payloads in progress
+	Most     atomic.Int64 // highest number of payloads in progress at the same time
 
-	Arrived, Left chan struct{} // one for each payload, as it comes and when it is done with
+	Arrived, Left chan struct{} // receive a value when a payload arrives, and when the program has finished with it
 
 	mu   sync.Mutex
-	seen map[bourse.OrderID]int // guarded by mu
+	seen map[bourse.OrderID]int // guarded by mu; how often the payload of each order has arrived
 }
 
-// NewProgram serves calls with h; nil: it answers "answer".
+// NewProgram returns a program that serves calls with h over HTTP. If h is nil, it
+// answers "answer".
 func NewProgram(t testing.TB, h http.HandlerFunc) *Program {
 	t.Helper()
 	return NewProgramOf(t, bourse.TaskHTTP, h)
 }
 
-// NewProgramOf is NewProgram in a protocol. Over frames a handler has the
-// request and the reply of HTTP all the same, but no connection to break.
+// NewProgramOf is like NewProgram, for a given protocol. Over frames, h gets the same
+// request and response as over HTTP, but cannot hijack the connection.
 func NewProgramOf(t testing.TB, protocol bourse.TaskProtocol, h http.HandlerFunc) *Program {
 	t.Helper()
 	p := &Program{Protocol: protocol, seen: map[bourse.OrderID]int{}, Arrived: make(chan struct{}, 1<<12), Left: make(chan struct{}, 1<<12)}
@@ -95,7 +96,8 @@ func (p *Program) serveFrames(t testing.TB, h http.HandlerFunc) {
 	})
 }
 
-// arrive notes that a payload has arrived; what it gives, that it is done with.
+// arrive records that a payload has arrived. The returned function records that the
+// program has finished with it.
 func (p *Program) arrive(order string) func() {
 	p.Calls.Add(1)
 	now := p.now.Add(1)
@@ -110,7 +112,7 @@ func (p *Program) arrive(order string) func() {
 	}
 }
 
-// Port returns where it listens.
+// Port returns the port on which the program listens.
 func (p *Program) Port() int { return p.Listener.Addr().(*net.TCPAddr).Port }
 
 // Times returns how often an order's payload has arrived.
@@ -120,14 +122,14 @@ func (p *Program) Times(id bourse.OrderID) int {
 	return p.seen[id]
 }
 
-// Warmed makes an order's machine warm for a task that p answers.
+// Warmed makes an order's machine warm for the named task, which p answers.
 func (p *Program) Warmed(name string, places int) func(*bourse.Order) {
 	return func(o *bourse.Order) {
 		o.Config.Task = &bourse.TaskConfig{Name: name, Concurrency: places, Port: p.Port(), Protocol: p.Protocol}
 	}
 }
 
-// Call makes an order for a place on a warm machine, and its slots.
+// Call returns an order for a warm task that takes the given number of slots.
 func Call(t testing.TB, name string, slots int64, change ...func(*bourse.Order)) *bourse.Order {
 	t.Helper()
 	o := &bourse.Order{
@@ -147,7 +149,7 @@ func Call(t testing.TB, name string, slots int64, change ...func(*bourse.Order))
 	return o
 }
 
-// Within limits an order's time.
+// Within sets the timeout of an order's task.
 func Within(d time.Duration) func(*bourse.Order) {
 	return func(o *bourse.Order) { o.Task.Timeout = bourse.Duration(d) }
 }

@@ -22,7 +22,7 @@ type head struct {
 	Volume bourse.VolumeID
 	Moment string
 	SizeGB int64
-	Length int // of all data
+	Length int // total number of bytes of data
 }
 
 // Export implements volumes.Host.
@@ -66,7 +66,7 @@ func (f *Host) Export(ctx context.Context, id string, from volume.Position, w io
 	return nil
 }
 
-// filling is what has arrived of a volume.
+// filling contains the data that has arrived so far for a volume.
 type filling struct {
 	moment, data string
 }
@@ -78,7 +78,7 @@ func (f *Host) Fill(ctx context.Context, id bourse.VolumeID, spec bourse.VolumeO
 			return nil
 		}
 		have := f.filling[id]
-		f.mu.Unlock() // a source may be slow
+		f.mu.Unlock() // reading from the source may take long
 		err := f.receive(ctx, &have, &spec, src)
 		f.mu.Lock()
 		f.filling[id] = have
@@ -131,7 +131,7 @@ func (f *Host) Copy(ctx context.Context, id bourse.VolumeID, spec bourse.VolumeO
 	})
 }
 
-// stream returns what write writes.
+// stream returns a reader for everything that write writes.
 func stream(write func(io.Writer) error) io.ReadCloser {
 	r, w := io.Pipe()
 	go func() { _ = w.CloseWithError(write(w)) }()

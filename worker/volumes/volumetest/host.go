@@ -1,5 +1,5 @@
-// Package volumetest is a host's volumes, and other workers, in memory, for
-// tests of what stands on them.
+// Package volumetest provides a host's volumes, and those of other workers, in memory,
+// for tests.
 package volumetest
 
 import (
@@ -14,30 +14,30 @@ import (
 	"github.com/bourse-dev/bourse/worker/volumes"
 )
 
-// Host is a host's volumes in memory, which outlive the daemons that are given
-// them. Like the real ones it refuses what would lose data, and keeps
-// what it has half done.
+// Host holds a host's volumes in memory. It outlives the daemons that use it. Like a
+// real host, it refuses operations that would lose data, and an unfinished fill
+// continues where it was interrupted.
 type Host struct {
 	mu      sync.Mutex
 	labels  map[string]string
 	volumes map[bourse.VolumeID]*Volume
 	snaps   map[bourse.SnapshotID]snapshot
 	filling map[bourse.VolumeID]filling
-	forks   map[string]snapshot // by moment
+	forks   map[string]snapshot // copies of volumes in use, by the id of their moment
 	scratch map[bourse.MachineID]int64
 	forked  int
-	fetched int // bytes, ever
+	fetched int // total number of bytes that Fill has received
 	busy    map[string]int
-	fault   func(call, id string) error // before each call
+	fault   func(call, id string) error // called before each call
 }
 
 // Volume is a volume of a Host.
 type Volume struct {
 	SizeGB  int64
 	Data    string
-	Used    int64 // blocks, beside Data
-	Mounted bool  // now
-	Mounts  int   // so far
+	Used    int64 // number of blocks in use in addition to Data
+	Mounted bool  // whether it is mounted now
+	Mounts  int   // how often it was mounted
 }
 
 type snapshot struct {
@@ -46,7 +46,7 @@ type snapshot struct {
 	data   string
 }
 
-// NewHost makes a host without volumes.
+// NewHost returns a host without volumes.
 func NewHost() *Host {
 	return &Host{
 		labels:  map[string]string{admit.LabelVolume: "memory"},
@@ -56,7 +56,8 @@ func NewHost() *Host {
 	}
 }
 
-// call is one operation on a thing: no other may be in progress.
+// call executes fn as an operation on the object with this id. It fails if another
+// operation on the same volume is in progress.
 func (f *Host) call(ctx context.Context, name, id string, fn func() error) error {
 	f.mu.Lock()
 	fault := f.fault
@@ -154,7 +155,7 @@ func (f *Host) Destroy(ctx context.Context, id bourse.VolumeID) error {
 	})
 }
 
-// Use makes so many blocks of a volume used.
+// Use sets the number of blocks in use on a volume.
 func (f *Host) Use(id bourse.VolumeID, blocks int64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -167,7 +168,7 @@ func (f *Host) Usage(ctx context.Context, id bourse.VolumeID) (u bourse.VolumeUs
 		v, err := f.get(id)
 		if err == nil {
 			total := v.SizeGB << 18
-			free := max(0, total-v.Used-int64(len(v.Data))) // a letter stands for a block
+			free := max(0, total-v.Used-int64(len(v.Data))) // each byte of Data takes a block
 			u = bourse.VolumeUsage{BlockSize: 4096, Blocks: total, BlocksFree: free, BlocksAvail: free}
 		}
 		return err
@@ -215,7 +216,7 @@ func (f *Host) Write(id bourse.VolumeID, data string) {
 	f.volumes[id].Data = data
 }
 
-// Read returns a volume; ok is false when the host does not have it.
+// Read returns a volume. ok is false if the host does not have it.
 func (f *Host) Read(id bourse.VolumeID) (v Volume, ok bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -225,21 +226,22 @@ func (f *Host) Read(id bourse.VolumeID) (v Volume, ok bool) {
 	return v, false
 }
 
-// Kept counts snapshots and copies for others.
+// Kept returns the number of snapshots, and of copies for other workers.
 func (f *Host) Kept() (snapshots, forks int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return len(f.snaps), len(f.forks)
 }
 
-// SetFault has fault called before each call; its error is the call's.
+// SetFault sets a function that is called before each call. If it returns an error, the
+// call fails with that error.
 func (f *Host) SetFault(fault func(call, id string) error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.fault = fault
 }
 
-// Left lists the ids of all that the host has, and what is mounted.
+// Left returns the ids of everything on the host, and the mounted volumes.
 func (f *Host) Left() (things []string, mounted []bourse.VolumeID) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -261,14 +263,14 @@ func (f *Host) Left() (things []string, mounted []bourse.VolumeID) {
 	return things, mounted
 }
 
-// Fetched counts the bytes that Fill has received.
+// Fetched returns the number of bytes that Fill has received.
 func (f *Host) Fetched() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.fetched
 }
 
-// Stray makes a volume and a snapshot of which no one has a record.
+// Stray creates a volume and a snapshot that have no record.
 func (f *Host) Stray(id bourse.VolumeID, snap bourse.SnapshotID) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

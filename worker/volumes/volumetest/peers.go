@@ -10,15 +10,16 @@ import (
 	"github.com/bourse-dev/bourse/worker/volumes"
 )
 
-// Peers are other workers that can be away.
+// Peers gives access to other workers' volumes. Tests can make the other workers
+// unavailable.
 type Peers struct {
-	Find func(bourse.WorkerTag) *volumes.Volumes // nil: that one is down, or there is none
+	Find func(bourse.WorkerTag) *volumes.Volumes // returns the volumes of a worker, or nil if it is down or does not exist
 
 	mu   sync.Mutex
 	away func(call string) error
 }
 
-// call calls the function given to SetAway.
+// call calls the function that was set with SetAway.
 func (p *Peers) call(name string) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -28,8 +29,8 @@ func (p *Peers) call(name string) error {
 	return p.away(name)
 }
 
-// SetAway has away called before each Export, and after each Read of a stream; its
-// error is the call's.
+// SetAway sets a function that is called before each Export, and after each Read of a
+// stream. If it returns an error, the call fails with that error.
 func (p *Peers) SetAway(away func(call string) error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -48,7 +49,7 @@ func (p *Peers) Export(ctx context.Context, tag bourse.WorkerTag, id, _ string, 
 	return &peerStream{stream(func(w io.Writer) error { return vs.Export(ctx, id, from, w) }), p}, nil
 }
 
-// peerStream is slow: it returns one byte at a time.
+// peerStream is a slow stream, which returns one byte at a time.
 type peerStream struct {
 	io.ReadCloser
 	peers *Peers

@@ -8,7 +8,7 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Scratch makes scratch space, or finds it.
+// Scratch creates a machine's scratch space, or returns the existing one.
 func (f *Host) Scratch(ctx context.Context, machine bourse.MachineID, sizeMiB int64) (string, error) {
 	return "/scratch/" + string(machine), f.call(ctx, "Scratch", string(machine), func() error {
 		if f.scratch == nil {
@@ -19,19 +19,19 @@ func (f *Host) Scratch(ctx context.Context, machine bourse.MachineID, sizeMiB in
 	})
 }
 
-// RemoveScratch removes it.
+// RemoveScratch removes a machine's scratch space.
 func (f *Host) RemoveScratch(ctx context.Context, machine bourse.MachineID) error {
 	return f.call(ctx, "RemoveScratch", string(machine), func() error { delete(f.scratch, machine); return nil })
 }
 
-// Scratches lists the machines that have scratch space.
+// Scratches returns the machines that have scratch space.
 func (f *Host) Scratches() []bourse.MachineID {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return slices.Sorted(maps.Keys(f.scratch))
 }
 
-// Mounted lists the volumes that are mounted.
+// Mounted returns the mounted volumes.
 func (f *Host) Mounted() []bourse.VolumeID {
 	f.mu.Lock()
 	defer f.mu.Unlock()
