@@ -12,29 +12,29 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Check is a health check of a machine, read from its config, with the defaults filled in.
+// Check is a health check of a machine, as configured, with defaults filled in.
 type Check struct {
-	Name     string        // unique in the machine; the names of services' checks begin with "servicecheck-"
+	Name     string        // unique in the machine; for a service's check, it begins with "servicecheck-"
 	Type     CheckType     // tcp or http
 	Kind     CheckKind     // whether the check decides if requests reach the machine
-	Port     int           // on the machine, 1 to 65535; 0: the value of its $PORT
-	Named    int           // the port in the config, if a probe uses the machine's $PORT instead
-	Service  int           // index of its service in the config, from 1; 0: none
-	Interval time.Duration // from the end of a probe to the next one, 1 s to 1 h
-	Timeout  time.Duration // of a probe, 1 s to 60 s
-	Grace    time.Duration // after a start, when failures do not count; up to 1 h
+	Port     int           // the machine's port, 1 to 65535; 0 means $PORT
+	Named    int           // the port in the config, if Port was replaced by the machine's $PORT
+	Service  int           // index of the check's service in the config, starting at 1; 0 if it does not belong to a service
+	Interval time.Duration // time from the end of a probe to the next one, 1 s to 1 h
+	Timeout  time.Duration // time limit of a probe, 1 s to 60 s
+	Grace    time.Duration // time after a start in which failures do not count, up to 1 h
 
 	// For type http.
 	Method        string
 	Path          string
 	TLS           bool
 	TLSSkipVerify bool   // accept any certificate
-	TLSServerName string // default "localhost"
+	TLSServerName string // server name for TLS; default "localhost"
 	Headers       []Header
 }
 
-// Decides reports whether requests for a service, given by its index in the config from 1, reach the machine only
-// while the check does not fail.
+// Decides reports whether the check must not fail for requests to reach the machine's service
+// with the given index in the config, starting at 1.
 func (c *Check) Decides(service int) bool {
 	return c.Kind == Readiness || c.Kind == ServiceCheck && c.Service == service
 }
@@ -44,8 +44,8 @@ type CheckType string
 
 // The types of checks.
 const (
-	CheckTCP  CheckType = "tcp"  // the port accepts a connection
-	CheckHTTP CheckType = "http" // a request is answered with status 2xx
+	CheckTCP  CheckType = "tcp"  // passes if the port accepts a connection
+	CheckHTTP CheckType = "http" // passes if a request is answered with status 2xx
 )
 
 // CheckKind is the effect of a check.
@@ -53,15 +53,15 @@ type CheckKind string
 
 // The kinds of checks.
 const (
-	Informational CheckKind = "informational" // none: only clients read it
-	Readiness     CheckKind = "readiness"     // decides whether requests for any service reach the machine
-	ServiceCheck  CheckKind = "service"       // decides whether requests for its service reach the machine; set for a service's checks
+	Informational CheckKind = "informational" // has no effect; only clients read its status
+	Readiness     CheckKind = "readiness"     // decides whether requests for any of the machine's services reach it
+	ServiceCheck  CheckKind = "service"       // decides whether requests for the check's service reach the machine; all checks of services are of this kind
 )
 
 // Limits and defaults of checks.
 const (
-	MaxChecks      = 32  // per machine
-	MaxCheckOutput = 512 // bytes per status
+	MaxChecks      = 32  // maximum number of checks per machine
+	MaxCheckOutput = 512 // maximum length of a status's output in bytes
 
 	defaultInterval = 15 * time.Second
 	defaultTimeout  = 2 * time.Second
@@ -71,8 +71,8 @@ const (
 	maxInterval     = time.Hour
 )
 
-// Checks returns the checks in a config: those at the top level sorted by name, then those of its services. It
-// returns none if one of them is invalid, which [Review] reports.
+// Checks returns the checks in a config: first the top-level checks, sorted by name, then those
+// of the services. If a check is invalid, which [Review] reports, it returns none.
 func Checks(c *bourse.Config) []Check {
 	list, _ := readChecks(c)
 	return list
@@ -122,8 +122,8 @@ func readChecks(c *bourse.Config) ([]Check, error) {
 
 func isControl(r rune) bool { return r < ' ' || r == 0x7f }
 
-// check fills in the defaults. Times outside their range become the nearest valid value, as clients of the Machines
-// API expect.
+// check fills in the defaults. Times outside their range are replaced by the nearest valid value,
+// as clients of the Machines API expect.
 func (c CheckConfig) check(port int) (Check, error) {
 	out := Check{
 		Type: CheckType(strings.ToLower(c.Type)), Kind: c.Kind, Port: c.Port,
@@ -156,7 +156,7 @@ func (c CheckConfig) check(port int) (Check, error) {
 	return out, c.request(&out)
 }
 
-// request reads the request of a check of type http.
+// request reads the fields of a check of type http that describe its request.
 func (c CheckConfig) request(out *Check) error {
 	out.Method, out.Path, out.Headers = strings.ToUpper(c.Method), c.Path, c.Headers
 	out.TLSSkipVerify, out.TLSServerName = valueOf(c.TLSSkipVerify), c.TLSServerName

@@ -9,7 +9,8 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// TestFields: what the table of fields says is acted on is what is read here.
+// TestCheckFields checks that the package reads exactly the fields of checks that the table of
+// fields lists as supported.
 func TestCheckFields(t *testing.T) {
 	t.Parallel()
 	var read []string
@@ -29,7 +30,7 @@ func TestCheckFields(t *testing.T) {
 		}
 		named := strings.Fields(f.Below)
 		if path != "config.checks.*" {
-			named = append(named, "kind") // of a service's it is not asked
+			named = append(named, "kind") // the table does not list kind for services' checks
 		}
 		slices.Sort(named)
 		if !slices.Equal(named, read) {

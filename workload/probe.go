@@ -18,7 +18,7 @@ import (
 // Dial connects to a port of the checked machine.
 type Dial func(ctx context.Context, port uint16) (net.Conn, error)
 
-// Maximum sizes of a reply: a machine is not trusted.
+// Maximum sizes of a reply's headers and body, because machines are not trusted.
 const (
 	maxHeaders = 16 << 10
 	maxBody    = 256
@@ -56,7 +56,8 @@ func (c *Check) connect(ctx context.Context, dial Dial) (string, error) {
 	return "connected to " + c.asked(), conn.Close()
 }
 
-// asked describes the probed port, and explains it if the config names another one.
+// asked describes the port that was probed. If the config names another port, it also explains
+// why that one was not probed.
 func (c *Check) asked() string {
 	if !c.usesOtherPort() {
 		return "port " + strconv.Itoa(c.Port)
@@ -64,10 +65,10 @@ func (c *Check) asked() string {
 	return fmt.Sprintf("port %d, the machine's $PORT, because port %d was not available on its host", c.Port, c.Named)
 }
 
-// usesOtherPort reports whether a probe uses another port than the config names.
+// usesOtherPort reports whether a probe uses a port other than the one that the config names.
 func (c *Check) usesOtherPort() bool { return c.Named != 0 && c.Named != c.Port }
 
-// errReply is the error of a reply without a status of success.
+// errReply is the error if a reply's status does not indicate success.
 type errReply struct{ text string }
 
 func (e errReply) Error() string { return e.text }
@@ -85,7 +86,7 @@ func (c *Check) ask(ctx context.Context, dial Dial) (string, error) {
 		TLSClientConfig: &tls.Config{InsecureSkipVerify: c.TLSSkipVerify, ServerName: c.TLSServerName, MinVersion: tls.VersionTLS12}, //nolint:gosec // as the config asks
 	}
 	defer transport.CloseIdleConnections()
-	reply, err := transport.RoundTrip(req) // not a Client: no redirects, no cookies
+	reply, err := transport.RoundTrip(req) // RoundTrip, unlike a Client, does not follow redirects or store cookies
 	if err != nil {
 		return "", err
 	}
@@ -120,8 +121,8 @@ func (c *Check) newRequest(ctx context.Context) (*http.Request, error) {
 	return req, nil
 }
 
-// failure returns why a probe failed, without the host's addresses. The text begins with the port if connecting to it
-// failed, or if it differs from the port in the config.
+// failure describes why a probe failed, without the host's addresses. The text begins with the
+// port if the connection failed, or if the port differs from that in the config.
 func (c *Check) failure(err error) string {
 	text, port := err.Error(), c.usesOtherPort()
 	if op, ok := errors.AsType[*net.OpError](err); ok {
@@ -135,7 +136,7 @@ func (c *Check) failure(err error) string {
 	return text
 }
 
-// printable returns text without control characters, cut to MaxCheckOutput bytes.
+// printable returns text without control characters, shortened to MaxCheckOutput bytes.
 func printable(text string) string {
 	text = strings.TrimSpace(strings.Map(func(r rune) rune {
 		switch {

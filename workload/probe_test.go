@@ -16,7 +16,7 @@ import (
 	"github.com/bourse-dev/bourse/workload"
 )
 
-// to dials a listener, whatever port is asked for.
+// to returns a Dial that connects to the listener, whatever the port.
 func to(l net.Listener) workload.Dial {
 	return func(ctx context.Context, _ uint16) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, "tcp", l.Addr().String())
@@ -66,7 +66,7 @@ func TestProbeHTTP(t *testing.T) {
 		{`"path":"/asked","protocol":"https","tls_skip_verify":true`, secure, true, "GET /asked: 200 OK"},
 		{`"path":"/asked","protocol":"https"`, plain, false, "tls: first record does not look like a TLS handshake"},
 	} {
-		timeout := `"timeout":"1m"` // of a busy host
+		timeout := `"timeout":"1m"` // long enough for a busy host
 		if strings.Contains(c.check, "/hangs") {
 			timeout = `"timeout":"1s"`
 		}
@@ -109,8 +109,8 @@ func TestProbeTCP(t *testing.T) {
 	}
 }
 
-// TestProbeEnds: a program that accepts and says nothing costs the timeout and
-// no more, also in a handshake.
+// TestProbeEnds checks that a probe ends at its timeout if the program accepts the connection but
+// sends nothing, even during a TLS handshake.
 func TestProbeEnds(t *testing.T) {
 	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -11,21 +11,21 @@ import (
 // Program describes the program of a machine.
 type Program struct {
 	bourse.Init
-	Env  map[string]string // without the variables that describe the machine itself
-	From map[string]string // variables with a fact about the machine, one of facts
+	Env  map[string]string // environment variables, without those that describe the machine itself
+	From map[string]string // variables whose value is a fact about the machine: one of fieldRefs
 
-	Secrets          []Secret // secrets by variable, in addition to the app's
-	IgnoreAppSecrets bool     // it does not receive the app's other secrets
+	Secrets          []Secret // secrets for additional variables
+	IgnoreAppSecrets bool     // the program does not receive the app's other secrets
 }
 
-// Secret is a variable whose value is one of the app's secrets.
+// Secret sets a variable to the value of one of the app's secrets.
 type Secret struct {
 	EnvVar string `json:"env_var"`
-	Name   string `json:"name"` // of the secret; "": the same as the variable's
+	Name   string `json:"name"` // name of the secret; "" means the same name as the variable's
 }
 
-// SecretVars returns the variables that a program receives from its app's secrets. It returns CodeInvalid if the program
-// requests a secret that the app does not have.
+// SecretVars returns the variables that a program receives from its app's secrets. It returns
+// CodeInvalid if the program requests a secret that the app does not have.
 func (p *Program) SecretVars(secrets map[string]string) (map[string]string, error) {
 	if !p.IgnoreAppSecrets && len(p.Secrets) == 0 {
 		return secrets, nil
@@ -50,8 +50,8 @@ func fieldRefs() []string {
 	return []string{"id", "version", "app_name", "private_ip", "region", "image"}
 }
 
-// ProgramOf returns the program of a config. If config.processes is invalid, which [Review] reports, it returns the
-// one that config.init describes.
+// ProgramOf returns a config's program. If config.processes is invalid, which [Review] reports,
+// it returns the program that config.init describes.
 func ProgramOf(c *bourse.Config) Program {
 	p, err := readProgram(c)
 	if err != nil {
@@ -60,8 +60,8 @@ func ProgramOf(c *bourse.Config) Program {
 	return p
 }
 
-// readProgram returns the program of a config. It returns CodeInvalid if config.processes has several items or an
-// invalid one.
+// readProgram returns a config's program. It returns CodeInvalid if config.processes has several
+// items or an invalid one.
 func readProgram(c *bourse.Config) (Program, error) {
 	p := Program{Init: c.Init, Env: c.Env}
 	list, err := processesIn(&c.Kept)
@@ -80,8 +80,9 @@ func readProgram(c *bourse.Config) (Program, error) {
 	return p, nil
 }
 
-// add overrides the init with a process: its exec replaces everything, its entrypoint replaces an entrypoint and cmd,
-// and its cmd replaces a cmd.
+// add overrides the values of config.init with those of a process. The process's exec replaces
+// the whole command, its entrypoint replaces the entrypoint and cmd, and its cmd replaces the
+// cmd.
 func (p *Program) add(one *processConfig) error {
 	switch {
 	case len(one.Exec) > 0:
@@ -112,7 +113,7 @@ func (p *Program) add(one *processConfig) error {
 	return p.validate()
 }
 
-// validate applies the rules for init and env to the process.
+// validate applies the rules for init and env to the program.
 func (p *Program) validate() error {
 	env := maps.Clone(p.Env)
 	if env == nil {
@@ -126,7 +127,7 @@ func (p *Program) validate() error {
 	}
 	c := bourse.Config{Image: bourse.ImageHost, Init: p.Init, Env: env}
 	if len(c.Init.Command()) == 0 {
-		c.Init.Exec = []string{"/"} // a command that an image would have
+		c.Init.Exec = []string{"/"} // if there is no command, the image has one
 	}
 	return c.Normalize()
 }

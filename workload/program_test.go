@@ -13,7 +13,7 @@ import (
 
 func TestProgramOf(t *testing.T) {
 	for name, c := range map[string]struct {
-		config, want string // the command, user and environment, or part of the error
+		config, want string // want is the command, user and environment, or a part of the error
 	}{
 		"init":                    {`"init":{"entrypoint":["a"],"cmd":["b"]},"env":{"A":"1"}`, `|a|b||A=1|`},
 		"none":                    {`"init":{"exec":["a"]},"processes":[]`, `a|||||`},
@@ -63,13 +63,13 @@ func TestProgramOf(t *testing.T) {
 	}
 }
 
-// A program has its app's secrets, unless it says that it does not, and those that it
-// names under other names.
+// A program gets its app's secrets, unless it ignores them, and also those that it requests under
+// other names.
 func TestGiven(t *testing.T) {
 	app := map[string]string{"A": "1", "B": "2"}
 	for name, c := range map[string]struct {
 		p    workload.Program
-		want map[string]string // nil: refused
+		want map[string]string // nil if the program is refused
 	}{
 		"all":                            {workload.Program{}, app},
 		"none":                           {workload.Program{IgnoreAppSecrets: true}, map[string]string{}},

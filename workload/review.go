@@ -13,14 +13,14 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// maxWarnings is the maximum number of warnings about one config, because a client may send any number of unknown
-// members.
+// maxWarnings is the maximum number of warnings about one config. It is limited because a client
+// may send any number of unknown members.
 const maxWarnings = 32
 
-// Review checks the config of an order or update. It returns CodeInvalid, with the member's path, for the first
-// member that clients could not decode, that [bourse.Fields] refuses, or that cannot be served, run or checked as
-// given. It returns warnings for members that are stored without effect, and for services that together would leave
-// their machine stopped.
+// Review checks the config of an order or update. For the first member that clients could not
+// decode, that [bourse.Fields] refuses, or that cannot be served, run or checked as given, it
+// returns CodeInvalid and the member's path. It returns warnings for members that are stored but
+// have no effect, and for services whose combination would leave their machine stopped.
 func Review(c *bourse.Config) ([]bourse.Warning, error) {
 	if err := Validate(&c.Kept); err != nil {
 		return nil, err
@@ -61,14 +61,14 @@ type review struct {
 	warnings []bourse.Warning
 }
 
-// fields reviews the fields of a struct; path ends with a dot.
+// fields reviews the fields of a struct. path must end with a dot.
 func (r *review) fields(path string, v reflect.Value) error {
 	for i := range v.NumField() {
 		value, name := v.Field(i), memberName(v.Type().Field(i))
 		var err error
 		switch {
 		case name == "-" || value.IsZero():
-		case name == "": // embedded
+		case name == "": // an embedded struct
 			err = r.fields(path, value)
 		default:
 			err = r.field(path+name, value)
@@ -80,7 +80,7 @@ func (r *review) fields(path string, v reflect.Value) error {
 	return nil
 }
 
-// field reviews a field that is not zero.
+// field reviews a field that is not the zero value.
 func (r *review) field(path string, v reflect.Value) error {
 	if raw, ok := reflect.TypeAssert[json.RawMessage](v); ok {
 		return r.json(path, raw)
@@ -111,7 +111,7 @@ func (r *review) json(path string, raw []byte) error {
 	return r.walk(path, v)
 }
 
-// walk reviews a member that was received as JSON, and all members below it.
+// walk reviews a member that was received as JSON, and everything below it.
 func (r *review) walk(path string, value any) error {
 	if field := bourse.FieldOf(path); field != nil && !field.Opens(path, r.kind) {
 		if requestsSomething(value, field.Idle) {
@@ -122,7 +122,7 @@ func (r *review) walk(path string, value any) error {
 	switch value := value.(type) {
 	case map[string]any:
 		named := bourse.FieldOf(path+".*") != nil
-		for _, name := range slices.Sorted(maps.Keys(value)) { // sorted, so that the same one is always refused first
+		for _, name := range slices.Sorted(maps.Keys(value)) { // sorted, so that the same member is always refused first
 			below := path + "." + member(name)
 			if named {
 				below = path + ".*"
@@ -146,8 +146,8 @@ func (r *review) walk(path string, value any) error {
 	return nil
 }
 
-// Unknown returns a warning for each non-empty member of raw, a JSON body that was decoded into v, for which v has no
-// field.
+// Unknown returns warnings about a JSON body, raw, that was decoded into v: one for each
+// non-empty member for which v has no field.
 func Unknown(raw []byte, v any) []bourse.Warning {
 	var r review
 	r.unknown("", bourse.Unread(raw, v))
@@ -189,7 +189,8 @@ func (r *review) warn(field, message string) {
 	}
 }
 
-// requestsSomething reports whether a member requests anything, that is, whether it is neither empty nor idle.
+// requestsSomething reports whether a member requests anything. It does not if it is empty or its
+// value is one of idle.
 func requestsSomething(value any, idle []string) bool {
 	switch v := value.(type) {
 	case nil:
@@ -212,7 +213,7 @@ func requestsSomething(value any, idle []string) bool {
 
 var memberPattern = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
 
-// member formats a member's name, which may be any text, as part of a path.
+// member formats a member's name as part of a path. The name may be any text.
 func member(name string) string {
 	if memberPattern.MatchString(name) {
 		return name

@@ -13,34 +13,35 @@ import (
 // Service is one item of a config's services, with the defaults filled in.
 type Service struct {
 	Protocol     Protocol
-	InternalPort int    // on the machine, 1 to 65535; 0: the value of its $PORT
-	Ports        []Port // public ports; none: the service is not reachable
-	Autostart    bool   // a request starts the machine; default true, because flyctl omits it
+	InternalPort int    // the machine's port, 1 to 65535; 0 means $PORT
+	Ports        []Port // public ports; if there are none, proxies do not serve the service
+	Autostart    bool   // whether a request starts the machine; default true, because flyctl omits it
 	Autostop     Autostop
-	MinRunning   int // machines of the app that autostop leaves running in its primary region
+	MinRunning   int // number of the app's machines that autostop leaves running in its primary region
 	Concurrency  Concurrency
 }
 
 // Protocol is the transport protocol of a service.
 type Protocol string
 
-// The protocols.
+// The transport protocols.
 const (
 	ProtocolTCP Protocol = "tcp"
 	ProtocolUDP Protocol = "udp" // stored, but no proxy serves it
 )
 
-// Autostop is what happens to a machine that nobody uses.
+// Autostop determines what happens to a machine that nobody uses.
 type Autostop string
 
-// The values of Autostop. If the services of a machine differ, the first value in this list applies.
+// The values of Autostop. If a machine's services have different values, the first of these
+// values applies.
 const (
 	AutostopOff     Autostop = "off"
 	AutostopStop    Autostop = "stop"
-	AutostopSuspend Autostop = "suspend" // or stop, if it cannot be suspended
+	AutostopSuspend Autostop = "suspend" // suspend the machine, or stop it if it cannot be suspended
 )
 
-// UnmarshalJSON also accepts the values of older clients: false and true.
+// UnmarshalJSON also accepts false and true, the values that older clients send.
 func (a *Autostop) UnmarshalJSON(b []byte) error {
 	switch string(b) {
 	case "null", "false", `"off"`:
@@ -55,8 +56,8 @@ func (a *Autostop) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// Handler is a step in a proxy's processing of a connection. A port lists its handlers in the order in which they are
-// applied.
+// Handler is a step in a proxy's processing of a connection. A port's handlers are applied in the
+// order in which they are listed.
 type Handler string
 
 // The handlers.
@@ -64,18 +65,18 @@ const (
 	HandlerHTTP       Handler = "http"
 	HandlerTLS        Handler = "tls"
 	HandlerPGTLS      Handler = "pg_tls"      // TLS negotiated by PostgreSQL clients
-	HandlerProxyProto Handler = "proxy_proto" // the machine receives the client's address in a PROXY protocol header
+	HandlerProxyProto Handler = "proxy_proto" // passes the client's address to the machine in a PROXY protocol header
 	HandlerEdgeHTTP   Handler = "edge_http"   // stored; served like http
 )
 
-// Port is a public port, or a range of ports, of a service.
+// Port is a service's public port, or a range of public ports.
 type Port struct {
-	First, Last int // 1 to 65535
+	First, Last int // first and last port, 1 to 65535
 	Handlers    []Handler
 	ForceHTTPS  bool
 	TLS         TLSOptions
 	HTTP        HTTPOptions
-	ProxyV2     bool // version 2 of the PROXY protocol header; otherwise version 1
+	ProxyV2     bool // whether the PROXY protocol header has version 2 instead of version 1
 }
 
 // Has reports whether the port has a handler.
@@ -88,18 +89,18 @@ func (p *Port) Has(h Handler) bool {
 	return false
 }
 
-// HTTPOptions contains the options of handler http as a proxy applies them; see [HTTPConfig].
+// HTTPOptions contains the options of handler http that a proxy applies; see [HTTPConfig].
 type HTTPOptions struct {
 	Compress    bool
-	H2Backend   bool          // the machine speaks HTTP/2 without TLS
-	Pristine    bool          // the proxy adds no headers to replies
+	H2Backend   bool          // whether the machine speaks HTTP/2 without TLS
+	Pristine    bool          // whether the proxy adds no headers of its own to replies
 	Headers     []HeaderEdit  // sorted by name
-	IdleTimeout time.Duration // of a connection without traffic; 0: the proxy's default
-	HeadersRead time.Duration // time limit for a request's headers; 0: the proxy's default
+	IdleTimeout time.Duration // time after which an idle connection is closed; 0 means the proxy's default
+	HeadersRead time.Duration // time limit for a request's headers; 0 means the proxy's default
 	ReplayCache []ReplayCache
 }
 
-// HeaderEdit sets a reply header to its values, or removes it if there are none.
+// HeaderEdit sets a reply header to Values, or removes it if Values is empty.
 type HeaderEdit struct {
 	Name   string
 	Values []string
@@ -110,8 +111,8 @@ const defaultSoft = 20
 // maxALPN is the maximum length of a protocol name in TLS (RFC 7301, section 3.1).
 const maxALPN = 255
 
-// Services returns the services in a config, in order. It returns none if one of them is invalid, which [Review]
-// reports.
+// Services returns the services in a config, in order. If a service is invalid, which [Review]
+// reports, it returns none.
 func Services(c *bourse.Config) []Service {
 	list, _ := readServices(c)
 	return list
@@ -133,8 +134,9 @@ func readServices(c *bourse.Config) ([]Service, error) {
 	return out, nil
 }
 
-// AutostopOf returns what happens to a machine with these services when nobody uses it: the mildest of their
-// settings. Without services it is AutostopOff.
+// AutostopOf returns what happens to a machine with these services when nobody uses it. If the
+// services have different settings, the one that comes first in the list of values applies.
+// Without services it is AutostopOff.
 func AutostopOf(list []Service) Autostop {
 	rank := map[Autostop]int{AutostopOff: 0, AutostopStop: 1, AutostopSuspend: 2}
 	least := AutostopOff

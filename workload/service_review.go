@@ -6,8 +6,8 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// reviewServices returns warnings about surprising combinations of settings, above all a machine that is stopped and
-// never started again.
+// reviewServices returns warnings about combinations of settings with surprising effects. The
+// most important one is a machine that is stopped and never started again.
 func reviewServices(c *bourse.Config, list []Service) (out []bourse.Warning) {
 	warn := func(i int, field, message string) {
 		out = append(out, bourse.Warning{Field: fmt.Sprintf("config.services[%d].%s", i, field), Message: message})
@@ -38,8 +38,8 @@ func reviewServices(c *bourse.Config, list []Service) (out []bourse.Warning) {
 	return out
 }
 
-// checkSinglePort returns CodeInvalid if the services of a host program name two ports. Such a machine has one port of the
-// host, its $PORT, whatever number its services name.
+// checkSinglePort returns CodeInvalid if the services of a host program name different ports.
+// Such a machine has only one port on its host, its $PORT, whatever ports its services name.
 func checkSinglePort(list []Service) error {
 	named := 0
 	for i, s := range list {

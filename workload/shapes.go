@@ -25,7 +25,8 @@ type ServiceConfig struct {
 	ForceInstanceDescription *string       `json:"force_instance_description,omitempty"`
 }
 
-// Package deploy/config, whose files have the same tables, reads the tags "in" and "quoted" below.
+// Package deploy/config reads the tags "in" and "quoted" below, because its files have the same
+// tables.
 
 // PortConfig is an item of config.services[].ports.
 type PortConfig struct {
@@ -42,18 +43,18 @@ type PortConfig struct {
 // Concurrency limits the concurrent work that a proxy sends to a machine.
 type Concurrency struct {
 	Type string `json:"type,omitempty" in:"connections|requests"`
-	Hard int    `json:"hard_limit,omitempty" in:"0..1000000000"` // maximum for this machine; 0: no limit
-	Soft int    `json:"soft_limit,omitempty" in:"0..1000000000"` // beyond this, other machines are preferred
+	Hard int    `json:"hard_limit,omitempty" in:"0..1000000000"` // maximum for each machine; 0 means no limit
+	Soft int    `json:"soft_limit,omitempty" in:"0..1000000000"` // proxies prefer other machines beyond this limit
 }
 
 // TLSOptions configures handler tls.
 type TLSOptions struct {
-	ALPN       []string `json:"alpn,omitempty"`                          // default: h2 and http/1.1 with handler http, none otherwise
-	Versions   []string `json:"versions,omitempty" in:"TLSv1.2|TLSv1.3"` // default both
-	SelfSigned *bool    `json:"default_self_signed,omitempty"`           // use a self-signed certificate if there is no other
+	ALPN       []string `json:"alpn,omitempty"`                          // with handler http the default is h2 and http/1.1; without, there is none
+	Versions   []string `json:"versions,omitempty" in:"TLSv1.2|TLSv1.3"` // default: both
+	SelfSigned *bool    `json:"default_self_signed,omitempty"`           // whether to use a self-signed certificate if there is no other
 }
 
-// ProxyProto selects the header that handler proxy_proto writes.
+// ProxyProto selects the version of the header that handler proxy_proto writes.
 type ProxyProto struct {
 	Version string `json:"version,omitempty" in:"v1|v2"`
 }
@@ -62,8 +63,8 @@ type ProxyProto struct {
 type HTTPConfig struct {
 	Compress    *bool         `json:"compress,omitempty"`
 	H2Backend   *bool         `json:"h2_backend,omitempty"`
-	IdleTimeout *uint32       `json:"idle_timeout,omitempty" in:"0..86400"`         // seconds
-	HeadersRead *uint32       `json:"headers_read_timeout,omitempty" in:"0..86400"` // seconds
+	IdleTimeout *uint32       `json:"idle_timeout,omitempty" in:"0..86400"`         // in seconds
+	HeadersRead *uint32       `json:"headers_read_timeout,omitempty" in:"0..86400"` // in seconds
 	Response    *HTTPResponse `json:"response,omitempty"`
 	ReplayCache []ReplayCache `json:"replay_cache,omitempty"`
 }
@@ -71,10 +72,11 @@ type HTTPConfig struct {
 // HTTPResponse edits the headers of replies.
 type HTTPResponse struct {
 	Headers  map[string]Edit `json:"headers,omitempty"`
-	Pristine *bool           `json:"pristine,omitempty"` // the proxy adds no headers to replies
+	Pristine *bool           `json:"pristine,omitempty"` // whether the proxy adds no headers of its own to replies
 }
 
-// ReplayCache stores the targets of replayed requests by path and by a header or cookie of the requests.
+// ReplayCache configures how a proxy remembers where requests were replayed, by path and by a
+// header or cookie.
 type ReplayCache struct {
 	PathPrefix  string `json:"path_prefix,omitempty"`
 	TTLSeconds  int    `json:"ttl_seconds,omitempty" in:"10..31536000"`
@@ -83,10 +85,10 @@ type ReplayCache struct {
 	AllowBypass bool   `json:"allow_bypass,omitempty"`
 }
 
-// Edit sets a reply header to its values, or removes it if there are none.
+// Edit sets a reply header to these values, or removes the header if there are none.
 type Edit []string
 
-// MarshalJSON writes false, a string, or a list.
+// MarshalJSON writes false if there are no values, a string for one value, and otherwise a list.
 func (e Edit) MarshalJSON() ([]byte, error) {
 	switch len(e) {
 	case 0:
@@ -97,7 +99,7 @@ func (e Edit) MarshalJSON() ([]byte, error) {
 	return json.Marshal([]string(e))
 }
 
-// UnmarshalJSON reads the formats of MarshalJSON.
+// UnmarshalJSON accepts the formats that MarshalJSON writes.
 func (e *Edit) UnmarshalJSON(b []byte) error {
 	*e = Edit{}
 	var one string
@@ -148,7 +150,7 @@ type processConfig struct {
 	} `json:"env_from"`
 }
 
-// Metrics is config.metrics: the address of a program's own metrics.
+// Metrics is config.metrics: the address at which a program serves its own metrics.
 type Metrics struct {
 	Port  int    `json:"port,omitempty" in:"1..65535"`
 	Path  string `json:"path"`
@@ -163,12 +165,12 @@ type Static struct {
 	IndexDocument string `json:"index_document,omitempty"`
 }
 
-// rest contains the members of [bourse.Kept.Rest] that clients decode.
+// rest contains the members of [bourse.Kept.Rest] that clients of the Machines API decode.
 type rest struct {
 	Guest *struct {
 		MaxMemoryMB      int      `json:"max_memory_mb"`
 		HostDedicationID string   `json:"host_dedication_id"`
-		PersistRootfs    any      `json:"persist_rootfs"` // refused if it requests anything
+		PersistRootfs    any      `json:"persist_rootfs"` // refused unless it is empty
 		KernelArgs       []string `json:"kernel_args"`
 	} `json:"guest"`
 	Init struct {
@@ -209,8 +211,9 @@ func wrongType(b []byte) error {
 	return &json.UnmarshalTypeError{Value: "value " + bourse.Quoted(strings.Trim(string(b), `"`))}
 }
 
-// Validate returns CodeInvalid, with the path of the value, if a member does not have the shape that clients of the
-// Machines API decode. One value of a wrong type would make every client fail on the app's whole list.
+// Validate returns CodeInvalid, with the member's path, if clients of the Machines API could not
+// decode a member. A single value of the wrong type would make every client fail to list the
+// app's machines.
 func Validate(k *bourse.Kept) error {
 	_, services := servicesIn(k)
 	_, checks := checksIn(k)
@@ -258,7 +261,8 @@ func shaped[T any](path string, raw json.RawMessage) error {
 	return err
 }
 
-// unsupportedItems returns an error if a list whose items are not supported is not empty.
+// unsupportedItems returns an error if the list at path, whose items are not supported, is not
+// empty.
 func unsupportedItems(path string, raw json.RawMessage) error {
 	list, err := decode[[]json.RawMessage](path, raw)
 	if len(list) > 0 {
@@ -267,8 +271,8 @@ func unsupportedItems(path string, raw json.RawMessage) error {
 	return err
 }
 
-// decode decodes a member of a config; a missing one is the zero value. Its error has CodeInvalid and contains the
-// path of the wrong value.
+// decode decodes a member of a config. A missing member is the zero value. Its error has
+// CodeInvalid and contains the path of the wrong value.
 func decode[T any](path string, raw json.RawMessage) (v T, err error) {
 	if len(raw) == 0 {
 		return v, nil

@@ -39,7 +39,7 @@ func TestConfigFieldsOfAWrongTypeAreRefused(t *testing.T) {
 	}
 }
 
-// Whatever clients of the Machines API send is accepted.
+// Configs as clients of the Machines API send them are accepted.
 func TestConfigFieldsOfClientsAreAccepted(t *testing.T) {
 	const body = `{"image":"host","init":{"exec":["true"]},"schedule":"daily","standbys":["148e21aabbccdd"],"dns":{},"statics":[{"guest_path":"/p","url_prefix":"/s"}],
 		"services":[{"protocol":"tcp","internal_port":8080,"autostop":true,"force_instance_key":null,"ports":[{"port":443,"handlers":["tls","http"],

@@ -6,8 +6,9 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// CheckStatuses returns the status of each check of a machine, in the order of [Checks]. A check without a result
-// since the machine's latest start has status warning. The list is empty for a machine without checks.
+// CheckStatuses returns the status of each of a machine's checks, in the order of [Checks]. A
+// check has status warning if it has no result since the machine was last started. If the machine
+// has no checks, the list is empty.
 func CheckStatuses(m *bourse.Machine) []bourse.CheckStatus {
 	var out []bourse.CheckStatus
 	for _, c := range Checks(&m.Config) {
@@ -35,8 +36,9 @@ func checkStatus(m *bourse.Machine, name string) bourse.CheckStatus {
 	return unknown
 }
 
-// Ready reports whether a running machine may be returned to callers that look up any machine of an app by name: all
-// its readiness checks have passed since its start. A machine without such checks is ready.
+// Ready reports whether all readiness checks of a running machine have passed since its start.
+// Callers that look up any machine of an app by name only get ready machines. A machine without
+// readiness checks is ready.
 func Ready(m *bourse.Machine) bool {
 	if len(m.Config.Checks) == 0 {
 		return true
