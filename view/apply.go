@@ -13,7 +13,7 @@ import (
 // Outcome is the result of applying a transaction.
 type Outcome int
 
-// Outcomes.
+// Outcomes of applying a transaction.
 const (
 	Taken    Outcome = iota + 1 // the transaction will soon be in the file
 	Known                       // the transaction is already in the file or queued
@@ -28,8 +28,8 @@ type Verdict struct {
 	Position wire.Position // the transaction's position
 }
 
-// Apply queues an encoded transaction of another site if that site has signed it. It never blocks, does not wait for
-// the file, and does not retain the slice.
+// Apply queues an encoded transaction from another site, if that site has signed it. It never
+// blocks, does not wait for the file, and does not retain the slice.
 //
 // Errors: CodeInvalid if the transaction is malformed, CodeForbidden if its site has not signed it, CodeUnavailable
 // if Run has returned.
@@ -60,7 +60,7 @@ func (v *View) known(p wire.Position) (Outcome, error) {
 	case v.ahead(p):
 		return 0, wire.CheckEpoch(p.Stream, v.config.Now())
 	case v.intake.has(p, h.seq):
-		v.poke() // there may be room for it only now
+		v.poke() // the queue may have room for the transaction only now
 		return Known, nil
 	case ok:
 		return 0, nil
@@ -71,8 +71,8 @@ func (v *View) known(p wire.Position) (Outcome, error) {
 	return 0, p.Site.Validate()
 }
 
-// ahead reports whether p is a position of this server's own site that this server has not reached. The caller holds
-// the lock.
+// ahead reports whether p is a position in this server's own site that the server's current
+// stream has not reached. The caller holds the lock.
 func (v *View) ahead(p wire.Position) bool {
 	self := v.state.self
 	return p.Site == self.Site && (p.Epoch > self.Epoch || p.Epoch == self.Epoch && p.Seq > v.state.heads[self].seq)

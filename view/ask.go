@@ -32,7 +32,7 @@ func (v *View) Machine(ctx context.Context, id bourse.MachineID) (*inventory.Lis
 	return Ask(ctx, v, inventory.Machine(id))
 }
 
-// CountMachines returns the number of machines of each app that has any.
+// CountMachines returns each app's number of machines. It omits apps without machines.
 func (v *View) CountMachines(ctx context.Context) (map[bourse.AppRef]int, error) {
 	return Ask(ctx, v, inventory.CountMachines())
 }

@@ -15,8 +15,8 @@ import (
 // maxSkew limits how far another member's clock may be ahead.
 const maxSkew = 5 * time.Minute
 
-// batch is the content of one commit. Its statements are executed at once; its changes to the in-memory state take
-// effect when the commit has succeeded.
+// batch collects the changes of one commit. Its statements are executed immediately; its changes
+// to the in-memory state take effect when the commit has succeeded.
 type batch struct {
 	conn     *sqlite.Conn
 	tables   schema.Tables
@@ -42,22 +42,23 @@ type overlay struct {
 
 	refused    bool        // the quarantine has changed
 	refusals   int         // number of rows quarantined
-	quarantine *Quarantine // its new contents; nil: unchanged
-	written    bool        // the file has changed in another way
+	quarantine *Quarantine // the quarantine's new contents; nil if unchanged
+	written    bool        // the file has changed in a way that the other fields don't record
 }
 
 // effects collects what to report after the commit.
 type effects struct {
 	touched    map[string]bool      // tables that changed, for watchers
 	gaps       map[wire.Stream]bool // streams with a skipped transaction
-	recent     []recent             // for the ring
+	recent     []recent             // transactions to add to the ring
 	published  []announcement
 	lost       bool // this server began a new epoch
 	wasRemoved bool // an operator had removed this worker while it was unreachable
 	forged     int  // number of shared rows that their alleged sites have not signed
 }
 
-// recent is a transaction for the ring. Without a frame, it means that the stream was restored from a snapshot.
+// recent is a transaction to add to the ring. If frame is nil, the stream was restored from a
+// snapshot instead.
 type recent struct {
 	wire.Position
 	frame []byte
@@ -164,12 +165,12 @@ func (b *batch) committed() {
 	}
 }
 
-// tick returns the clock value for a write of this server that follows a version with the clock value below; 0 means
-// no such version.
+// tick returns the clock value for a version that this server writes. It is greater than below,
+// the clock value of the version that is replaced, which is 0 if there is none.
 func (b *batch) tick(below wire.Clock) wire.Clock {
 	physical := wire.ClockAt(b.now)
 	next := max(physical, below+1)
-	// Don't keep following a clock that was once far ahead.
+	// Don't adopt a clock value that is too far ahead of the local clock.
 	if b.clock < wire.ClockAt(b.now.Add(maxSkew)) {
 		next = max(next, b.clock+1)
 		b.clock = next
@@ -177,5 +178,5 @@ func (b *batch) tick(below wire.Clock) wire.Clock {
 	return next
 }
 
-// observe advances the clock to that of another member's write.
+// observe advances the clock to c, the clock value of another member's write.
 func (b *batch) observe(c wire.Clock) { b.clock = max(b.clock, c) }

@@ -10,8 +10,8 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// retention is how long deleted shared rows, canceled orders and removed workers are retained. Open replaces a file
-// that has missed more than that.
+// retention is how long deleted shared rows, canceled orders and removed workers are retained.
+// Open replaces a file that was last updated longer ago than that.
 const retention = 7 * 24 * time.Hour
 
 // apply applies the next transaction of a stream. It ignores a transaction that is already applied, and one that
@@ -23,7 +23,7 @@ func (b *batch) apply(in *incoming) error {
 	case b.superseded(in.Stream):
 		b.gaps[in.Stream] = true
 		return nil
-	case in.Seq > h.seq+1 || h.by != nil && !h.by.Same(in.by): // or another birth certificate: the first one that arrived counts
+	case in.Seq > h.seq+1 || h.by != nil && !h.by.Same(in.by): // the first birth certificate to arrive counts
 		b.gaps[in.Stream] = true
 		return nil
 	}
@@ -58,8 +58,8 @@ func (b *batch) skip(in *incoming, reason error) error {
 	return b.refuse(refusal{Stamp: st, reason: fmt.Errorf("whole transaction: %w", reason)})
 }
 
-// ours reports whether s is the stream that this server writes now. Streams of its earlier epochs are treated like
-// another site's.
+// ours reports whether s is the stream that this server writes now. Streams of its earlier
+// epochs are treated like those of another site.
 func (b *batch) ours(s wire.Stream) bool { return s.Site == b.self.Site && s.Epoch >= b.self.Epoch }
 
 // advance moves a stream's head. The first transaction of a new epoch deletes the site's owned rows of earlier
@@ -83,7 +83,7 @@ func (b *batch) advance(st wire.Stamp, by *wire.Author) error {
 	return nil
 }
 
-// deleteOwned deletes all owned rows of a site, in parts.
+// deleteOwned deletes all owned rows of a site. It reads a limited number of rows at a time.
 func (b *batch) deleteOwned(site bourse.WorkerID) error {
 	const part = 512
 	for {
@@ -138,7 +138,7 @@ func (b *batch) take(st wire.Stamp, e *schema.Entry) error {
 
 func (b *batch) takeOwned(st wire.Stamp, e *schema.Entry) error {
 	if st.Epoch < b.newestOf(st.Site) {
-		return nil // from an earlier epoch
+		return nil // the row is from an earlier epoch
 	}
 	old, ok, err := b.tables.Find(b.conn, e.Table, false, st.Site, e.Key)
 	switch {

@@ -131,7 +131,7 @@ func (b *batch) changesOf(e *schema.Entry) (change *schema.Entry, old *wire.Vers
 	return &out, old, nil
 }
 
-// version returns the version that a change of a shared row creates.
+// version returns the new version of a shared row, given a change to it.
 func (b *batch) version(st wire.Stamp, e *schema.Entry) wire.Version {
 	return wire.Version{Stamp: st, Table: e.Table, Key: e.Key, Shared: true, Deleted: e.Deleted, Clock: e.Clock, Columns: e.Change, Proof: e.Proof}
 }

@@ -34,7 +34,8 @@ func (b *batch) remove(old wire.Version) error {
 	return nil
 }
 
-// account adds a row to the sums if n is 1, and removes it if n is -1. The exclusive or does both for hashes.
+// account adds a row to the sums if n is 1, and removes it if n is -1. Exclusive or both adds a
+// hash and removes it.
 func (b *batch) account(r wire.Version, n int64) {
 	k := sumKey{r.Table, r.Shared}
 	s := b.sum(k)
@@ -57,6 +58,6 @@ func (b *batch) account(r wire.Version, n int64) {
 func (b *batch) touch(table string) {
 	b.touched[table] = true
 	if table == wire.TableMachines {
-		b.touched[TableServices] = true // maintained by triggers
+		b.touched[TableServices] = true // triggers maintain this table
 	}
 }

@@ -14,7 +14,8 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// A copy of an app from outside the view is restored only as a broker has signed it.
+// TestBelieveOnlyProofs passes an app's proof, and forged variants of it, to Believe. Only the
+// app that a broker has signed may be restored.
 func TestBelieveOnlyProofs(t *testing.T) {
 	broker := startMember(t, Config{Site: "b1"})
 	shop := bourse.App{Name: "shop", ID: "x", Org: "acme", CreatedAt: time.Now().UTC()}
@@ -93,9 +94,9 @@ func FuzzBelieve(f *testing.F) {
 	})
 }
 
-// A worker's report about apps counts only as far as brokers have signed it. A broker with an empty view restores the
-// contents of a copy's proof, not those of the copy, and nothing without a proof. Otherwise a worker could assign an
-// app to another organization.
+// TestBelieveAppsUsesOnlyProofs passes altered copies of an app to BelieveApps. It must return
+// the app as its proof describes it, and no app without a proof. Otherwise a worker could assign
+// an app to another organization.
 func TestBelieveAppsUsesOnlyProofs(t *testing.T) {
 	born := time.Now().UTC().Add(-time.Hour).Truncate(0)
 	shop := bourse.App{Name: "shop", ID: "x", Org: "acme", CreatedAt: born}
@@ -125,7 +126,7 @@ func TestBelieveAppsUsesOnlyProofs(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := startMember(t, Config{Site: "b2"})
-			for range 2 { // first with an empty view, then with the result of the first time
+			for range 2 { // first with an empty view, then with the rows that the first call has merged
 				got, err := m.BelieveApps(t.Context(), x.reported)
 				if err != nil {
 					t.Fatal(err)
@@ -138,7 +139,8 @@ func TestBelieveAppsUsesOnlyProofs(t *testing.T) {
 	}
 }
 
-// A malformed proof is an error and creates no app.
+// TestBelieveAppsRejectsMalformedProof checks that a malformed proof is an error and creates no
+// app.
 func TestBelieveAppsRejectsMalformedProof(t *testing.T) {
 	m := startMember(t, Config{Site: "b2"})
 	got, err := m.BelieveApps(t.Context(), []bourse.App{{Name: "shop", ID: "x", Org: "thief", Proof: []byte("no proof")}})

@@ -5,8 +5,9 @@ import (
 	"strings"
 )
 
-// bootID identifies the host's current boot. It returns "" if the kernel does not provide an ID. In that case a host
-// crash is detected only when gossip shows later transactions of this server's stream.
+// bootID identifies the host's current boot. It returns "" if the kernel does not provide an ID.
+// In that case, this server detects a host crash only when gossip contains later transactions of
+// its own stream.
 func bootID() string {
 	b, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {

@@ -11,29 +11,29 @@ import (
 // Config configures a View.
 type Config struct {
 	Path    string          // the SQLite file; "": in memory, for tests and simulations
-	Cluster string          // the cluster's ID; a file of another cluster is replaced
+	Cluster string          // the cluster's ID; Open replaces a file of another cluster
 	Site    bourse.WorkerID // this server's ID; required
-	Keys    wire.Keys       // default: a Key in a file next to Path
+	Keys    wire.Keys       // default: a wire.Key in a file next to Path
 	Role    bourse.Role     // this server's role; default RoleBroker
 	// Certified means that Keys are certificates. In that case another site's machine or volume belongs to an app
 	// only if a broker has signed its placement.
 	Certified bool
 	Now       func() time.Time // default time.Now
-	Log       *slog.Logger     // default: discards
+	Log       *slog.Logger     // default: discards all records
 
 	QueueBytes int // limit on transactions that wait to be applied; default 64 MiB
 	RingBytes  int // limit on recent transactions retained for other members; default 32 MiB
 
-	// Fault is for tests. It is called at each FaultStage of the n-th commit, counted from 1. An SQLite error, as
-	// made by sqlite.ResultCode, makes the commit fail with that error. Any other error ends Run as if the process
-	// had been killed.
+	// Fault is for tests. It is called at each FaultStage of the n-th commit, counted from 1. If
+	// it returns an SQLite error (see sqlite.ResultCode), the commit fails with that error. Any
+	// other error ends Run as if the process had been killed.
 	Fault func(stage FaultStage, n uint64) error
 }
 
 // FaultStage is a point at which Config.Fault is called.
 type FaultStage int
 
-// Stages of a commit.
+// Stages at which Config.Fault is called.
 const (
 	FaultBefore FaultStage = iota + 1 // before a commit: the file contains none of it
 	FaultAfter                        // after a commit: the file contains all of it, but nobody has been notified

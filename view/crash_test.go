@@ -17,11 +17,10 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// storyTime is recent, so that deletions are still remembered.
+// storyTime is recent, so that tombstones have not expired.
 var storyTime = time.Now()
 
-// someStory is a history with all kinds of commits: the transactions of another site, and a member's own operations
-// between them.
+// someStory returns another site's transactions, which together cause all kinds of commits.
 func someStory(t testing.TB) (log [][]byte) {
 	at := wire.ClockAt(storyTime)
 	for seq := range uint64(6) {
@@ -36,7 +35,8 @@ func someStory(t testing.TB) (log [][]byte) {
 	return log
 }
 
-// play executes a story, one commit at a time, and stops when the member is killed.
+// play applies a story's transactions, each in its own commit, and publishes rows of the member
+// in between. It stops when the member is killed.
 func play(m *member, log [][]byte) {
 	for i, tx := range log {
 		if _, err := m.Apply(tx); err != nil {
@@ -56,7 +56,7 @@ func play(m *member, log [][]byte) {
 	}
 }
 
-// copyFile copies the file and its log as a kill would leave them.
+// copyFile copies the file and its write-ahead log as a kill would leave them.
 func copyFile(t testing.TB, from, to string) {
 	t.Helper()
 	for _, end := range []string{"", "-wal"} {
@@ -125,7 +125,8 @@ func killAt(t *testing.T, stage FaultStage, n uint64, log [][]byte, want []strin
 		t.Error("the file was replaced")
 	}
 	again.sound()
-	// Others have received the published transactions and return them; the rest is published again.
+	// Others have received the published transactions and return them. This test publishes the
+	// rest again.
 	again.take(log...)
 	again.publish(volume("mine", fmt.Sprint(len(log)-1)))
 	again.sound()

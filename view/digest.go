@@ -42,9 +42,10 @@ func (v *View) Self() wire.Position {
 	return wire.Position{Stream: v.state.self, Seq: v.state.heads[v.state.self].seq}
 }
 
-// Since returns the encoded transactions of a stream after p, in order: about maxBytes of them, but at least one. If
-// p is the latest, it returns none and true. It returns false if the ring does not contain them anymore and the
-// caller needs a snapshot.
+// Since returns the encoded transactions of a stream after p, in order. It returns about
+// maxBytes of them, but at least one. If p is the latest position, it returns no transactions
+// and true. It returns false if the ring does not contain the transactions anymore, in which
+// case the caller needs a snapshot.
 func (v *View) Since(p wire.Position, maxBytes int) (encoded [][]byte, ok bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()

@@ -22,7 +22,7 @@ func mountSmall(t *testing.T) string {
 	return dir
 }
 
-// childFills limits the size of this process's files, and later removes the limit.
+// childFills runs fillAndRecover with a limit on the size of this process's files.
 func childFills(ctx context.Context, v *View) error {
 	signal.Ignore(syscall.SIGXFSZ)
 	var old syscall.Rlimit

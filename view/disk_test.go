@@ -19,7 +19,7 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// ballast returns a row that fills a disk.
+// ballast returns a large row, for filling the disk.
 func ballast(n int) wire.Row {
 	row := volume(fmt.Sprint("ballast", n), "x")
 	row.Columns["name"] = strings.Repeat("x", 256<<10)
@@ -53,7 +53,7 @@ func fillAndRecover(ctx context.Context, v *View, makeRoom func() error) error {
 	if verdict, err := v.Apply(b); err != nil || verdict.Outcome != Taken {
 		return fmt.Errorf("on the full disk: apply %v, %w", verdict, err)
 	}
-	for range 3 { // the disk remains full, and nothing breaks
+	for range 3 { // the disk remains full
 		if _, err := v.Publish(ctx, ballast(kept)); bourse.CodeOf(err) != bourse.CodeUnavailable {
 			return fmt.Errorf("still full: %w", err)
 		}
@@ -67,7 +67,7 @@ func fillAndRecover(ctx context.Context, v *View, makeRoom func() error) error {
 	if err := makeRoom(); err != nil {
 		return err
 	}
-	// Other sites' transactions that could not be written wait, and are written automatically.
+	// Flush waits until the other site's transaction, which is queued, has been written.
 	if err := v.Flush(ctx); err != nil {
 		return err
 	}
@@ -91,7 +91,7 @@ func count(ctx context.Context, v *View) (n int, err error) {
 }
 
 func TestFullDisk(t *testing.T) {
-	t.Run("limit", func(t *testing.T) { // limits the size of a file, in a separate process
+	t.Run("limit", func(t *testing.T) { // limits the size of files in a child process
 		cmd := exec.CommandContext(t.Context(), os.Args[0])
 		cmd.Env = append(os.Environ(), envChild+"=limit "+tempFile(t))
 		if out, err := cmd.CombinedOutput(); err != nil {
@@ -112,7 +112,7 @@ func TestFullDisk(t *testing.T) {
 	})
 }
 
-// SQLite reports temporarily that the disk is full, although it is not.
+// TestDiskIsTemporarilyFull simulates a disk that SQLite reports as full for some time.
 func TestDiskIsTemporarilyFull(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var refuse atomic.Bool

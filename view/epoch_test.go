@@ -9,8 +9,9 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// A stream whose epoch is more than an hour ahead of the local clock hides neither its site's rows nor, if it claims
-// to be from this server's site, this server's own rows.
+// TestFutureEpochIsRejected checks that a stream is rejected if its epoch is more than an hour
+// ahead of the local clock. It must hide neither its site's rows nor, if it claims to be from
+// this server's site, this server's own rows.
 func TestFutureEpochIsRejected(t *testing.T) {
 	now := time.UnixMilli(1_700_000_000_000)
 	m := startMember(t, Config{Now: func() time.Time { return now }})
@@ -45,8 +46,9 @@ func TestFutureEpochIsRejected(t *testing.T) {
 	}
 }
 
-// A server whose clock was once far ahead starts a new epoch when the clock is right. Otherwise nobody would accept
-// its transactions until the time of the old epoch.
+// TestOwnFutureEpochIsReplaced checks that a server whose clock was far ahead starts a new epoch
+// once its clock is right. Otherwise nobody would accept its transactions until the clock
+// reaches the old epoch.
 func TestOwnFutureEpochIsReplaced(t *testing.T) {
 	path, now := tempFile(t), time.UnixMilli(1_700_000_000_000)
 	m := startMember(t, Config{Path: path, Now: func() time.Time { return now.AddDate(1, 0, 0) }})

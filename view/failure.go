@@ -12,7 +12,7 @@ import (
 type failure int
 
 const (
-	failBadRow      failure = iota + 1 // a row or job in it cannot be written: find it and continue without it
+	failBadRow      failure = iota + 1 // a row or job in the batch cannot be written: find it and continue without it
 	failUnavailable                    // the disk cannot be written: retry later
 	failDamaged                        // the file is damaged: replace it
 	failKilled                         // a test simulates a kill

@@ -43,7 +43,8 @@ func TestReopenKeepsEverything(t *testing.T) {
 	m.sound()
 }
 
-// Opening an unusable file moves it aside and starts a new epoch.
+// TestUnusableFilesAreReplaced checks that Open moves an unusable file aside and starts a new
+// epoch.
 func TestUnusableFilesAreReplaced(t *testing.T) {
 	exec := func(t *testing.T, path, sql string) {
 		t.Helper()
@@ -106,7 +107,7 @@ func write(t testing.TB, path string, b []byte) {
 	}
 }
 
-// The log that a deleted file has left is not used for the new file.
+// TestLogOfADeletedFile checks that Open ignores the write-ahead log of a file that was deleted.
 func TestLogOfADeletedFile(t *testing.T) {
 	path, left := tempFile(t), tempFile(t)
 	m := startMember(t, Config{Path: path})
@@ -159,7 +160,7 @@ func TestFileLostWhileRunning(t *testing.T) {
 		},
 		"overwritten": func(t *testing.T, m *member) {
 			overwrite(t, m.Path())
-			// A reader or the writer may notice first.
+			// Either a reader or the writer may notice first.
 			if err := m.Read(t.Context(), func(c *sqlite.Conn) error { return m.tables.Each(c, func(wire.Version) error { return nil }) }); err == nil {
 				t.Log("the reader saw nothing of it")
 			}
@@ -168,7 +169,7 @@ func TestFileLostWhileRunning(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel() // each of them waits for the next check of the file
+			t.Parallel() // each case waits for the next check of the file
 			m := startMember(t, Config{Path: tempFile(t), Log: testLog(t)})
 			m.take(someStory(t)...)
 			m.publish(volume("mine", "x"))
@@ -280,7 +281,8 @@ func TestReadEndsWithItsContext(t *testing.T) {
 	}
 }
 
-// After another boot the last commits may be missing, so the server's own stream starts again.
+// TestHostCrash checks that a server starts a new epoch after its host has rebooted, because the
+// last commits may be missing.
 func TestHostCrash(t *testing.T) {
 	path := tempFile(t)
 	m := startMember(t, Config{Path: path})

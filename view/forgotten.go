@@ -37,7 +37,7 @@ func epochOf(said wire.Columns) uint64 {
 	return uint64(min(max(n, 0), wire.MaxEpoch-1))
 }
 
-// readRemoved raises the newest epochs of removed workers accordingly.
+// readRemoved raises each removed worker's newest epoch to one after its removal.
 func (st *state) readRemoved(c *sqlite.Conn) error {
 	return schema.Query(c, "SELECT key, until FROM forgotten_rows", func(s *sqlite.Stmt) error {
 		site, until := bourse.WorkerID(s.ColumnText(0)), uint64(min(max(s.ColumnInt64(1), 0), wire.MaxEpoch-1))

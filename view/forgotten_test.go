@@ -10,7 +10,7 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// life is what a worker publishes in one epoch.
+// life returns a transaction that worker w2 publishes in an epoch. It contains one machine.
 func life(t *testing.T, epoch uint64, seq uint64, key string) []byte {
 	t.Helper()
 	b, err := wire.Encode(&wire.Transaction{
@@ -33,8 +33,9 @@ func (r *member) machines() int {
 	return 0
 }
 
-// The rows that a worker wrote before it was removed are deleted. Neither other members nor a restart restores them.
-// Rows of a later epoch count.
+// TestRowsOfARemovedWorkerAreDeleted checks that the rows that a worker wrote before it was
+// removed are deleted, and that neither other members nor a restart restores them. Rows of a
+// later epoch are accepted.
 func TestRowsOfARemovedWorkerAreDeleted(t *testing.T) {
 	path := tempFile(t)
 	m := startMember(t, Config{Site: "b1", Path: path})
@@ -76,7 +77,8 @@ func TestRowsOfARemovedWorkerAreDeleted(t *testing.T) {
 	m.sound()
 }
 
-// A worker that learns that it was removed starts a new epoch and publishes all of its rows.
+// TestARemovedWorkerStartsANewEpoch checks that a worker that learns that it was removed starts
+// a new epoch and publishes all of its rows.
 func TestARemovedWorkerStartsANewEpoch(t *testing.T) {
 	w, broker := startMember(t, Config{Site: "w2"}), startMember(t, Config{Site: "b1"})
 	broker.publish(inventory.ForgottenRow(&bourse.Member{ID: "w2"}, broker.config.Now().Add(time.Second)))
@@ -101,7 +103,8 @@ func TestARemovedWorkerStartsANewEpoch(t *testing.T) {
 	}
 }
 
-// If two brokers remove a worker at the same time, the later removal wins, regardless of the brokers' clocks.
+// TestTheLaterRemovalOfAWorkerWins checks that, of two brokers' removals of a worker, the one
+// with the later epoch wins, regardless of the brokers' clocks.
 func TestTheLaterRemovalOfAWorkerWins(t *testing.T) {
 	row := func(until int64, clock wire.Clock) wire.Version {
 		return wire.Version{Table: wire.TableForgotten, Key: "w2", Shared: true, Clock: clock, Columns: wire.Columns{{Name: "until", Value: until}}}

@@ -10,8 +10,9 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// If a worker's disk is full when it starts, its copy of the view is in memory, with the same key, until it is
-// restarted with free space. A broker does not start, because its copy may be the only one of an app.
+// TestAWorkersViewOpensOnAFullDisk checks that a worker whose disk is full starts with a view in
+// memory, with the same key, and uses the file again after a restart with free space. A broker
+// does not start, because its view may contain the only copy of an app.
 func TestAWorkersViewOpensOnAFullDisk(t *testing.T) {
 	dir := mountSmall(t)
 	cfg := Config{Path: dir + "/view.db", Role: bourse.RoleWorker}

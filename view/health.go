@@ -15,7 +15,7 @@ type Health struct {
 	Site       bourse.WorkerID `json:"site"`
 	Self       wire.Position   `json:"self"`
 	FileBytes  int64           `json:"file_bytes"`
-	Error      string          `json:"error,omitzero"` // why the file cannot be written at present
+	Error      string          `json:"error,omitzero"` // why the file cannot be written; empty if it can
 	Queue      QueueHealth     `json:"queue"`
 	Quarantine Quarantine      `json:"quarantine"`
 	Tables     []TableHealth   `json:"tables"`  // sorted by name
@@ -33,7 +33,7 @@ type QueueHealth struct {
 // Quarantine describes the rows that could not be applied.
 type Quarantine struct {
 	Count  int           `json:"count"`
-	Newest []Quarantined `json:"newest,omitempty"` // at most 20
+	Newest []Quarantined `json:"newest,omitempty"` // the newest rows, at most 20
 }
 
 // Quarantined is a row that could not be applied.
@@ -55,7 +55,7 @@ type TableHealth struct {
 // StreamHealth describes the progress of a stream.
 type StreamHealth struct {
 	Head
-	Lag  time.Duration `json:"lag"`           // time since the site wrote its last transaction, by both clocks
+	Lag  time.Duration `json:"lag"`           // age of the site's last transaction, by both servers' clocks
 	Gaps int           `json:"gaps,omitzero"` // transactions that wait for earlier ones
 }
 

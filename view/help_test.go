@@ -26,7 +26,7 @@ type member struct {
 	told    [][]byte // its own transactions, in order; read it only while nothing is being published
 }
 
-// start opens a view and runs its writer.
+// startMember opens a view and runs its writer.
 func startMember(t testing.TB, cfg Config) *member {
 	t.Helper()
 	v, err := Open(withTestDefaults(cfg))
@@ -100,7 +100,8 @@ func (r *member) flush() {
 	}
 }
 
-// sound checks that the file is intact according to SQLite and consistent with the state.
+// sound checks that the file is intact according to SQLite, and that its contents match the
+// in-memory state.
 func (r *member) sound() {
 	r.t.Helper()
 	if err := r.verify(r.t.Context()); err != nil {
@@ -140,7 +141,7 @@ func encoded(t testing.TB, site bourse.WorkerID, epoch, seq uint64, rows ...wire
 // testStart is when tests' transactions are written. It is recent enough that their streams are not removed.
 var testStart = time.Now().UnixNano()
 
-// testKey signs for all sites that a test invents.
+// testKey signs for all sites that tests make up.
 var testKey = wire.KeyOf(bourse.RoleBroker, ed25519.NewKeyFromSeed([]byte("the key of sites that tests make")))
 
 func testSeal() wire.Seal { return wire.Seal{Cluster: "test", Birth: testKey.Birth, Key: testKey.Key} }

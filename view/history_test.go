@@ -19,7 +19,7 @@ import (
 // owner is a site of a random history, with a model of its rows.
 type owner struct {
 	*member
-	owns map[string]string // app by key of its volumes
+	owns map[string]string // the app that each of its volumes belongs to, by the volume's key
 	now  atomic.Int64      // its clock, in milliseconds since 1970
 }
 
@@ -159,7 +159,7 @@ func (h *history) complete(m *member) {
 	}
 }
 
-// epochs returns the number of epochs in which an owner has written something.
+// epochs returns the number of epochs in which an owner has written transactions.
 func (o *owner) epochs() int {
 	seen := map[uint64]bool{}
 	for _, encoded := range o.told {

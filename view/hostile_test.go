@@ -93,8 +93,8 @@ func manyColumns(n, size int) m2 {
 	return c
 }
 
-// Whatever is wrong with a row, the other rows of its transaction are applied, its stream continues, and the row is
-// retained for inspection.
+// TestBadRowIsQuarantinedAlone checks that whatever is wrong with a row, the other rows of its
+// transaction are applied, its stream continues, and the row is retained for inspection.
 func TestBadRowIsQuarantinedAlone(t *testing.T) {
 	for name, row := range badRows() {
 		t.Run(name, func(t *testing.T) {
@@ -173,8 +173,8 @@ func TestReplayedAndReordered(t *testing.T) {
 	}
 }
 
-// Transactions of others that claim to be from this server's site are not applied. A greater position means that this
-// server has lost transactions.
+// If other members send transactions that claim to be from this server's site, they are not
+// applied. A greater position means that this server has lost transactions.
 func TestForeignTransactionsOfOwnSiteAreRejected(t *testing.T) {
 	m := startMember(t, Config{})
 	m.publish(volume("mine", "x"))
@@ -214,7 +214,9 @@ func TestForeignTransactionsOfOwnSiteAreRejected(t *testing.T) {
 	}
 }
 
-// Rows that do not fit the schema are rejected, from a transaction and from a snapshot; the rest of both is applied.
+// TestUnknownColumnsAndTablesAreQuarantined checks that rows that do not fit the schema are
+// rejected, whether they are in a transaction or in a snapshot, and that all other rows are
+// applied.
 func TestUnknownColumnsAndTablesAreQuarantined(t *testing.T) {
 	a, b := startMember(t, Config{}), startMember(t, Config{Site: "w3"})
 	odd := volume("odd", "x")
@@ -283,7 +285,7 @@ func TestTransactionThatPanicsIsSkipped(t *testing.T) {
 			m := startMember(t, Config{Log: testLog(t), Fault: func(stage FaultStage, _ uint64) error {
 				if stage == FaultApply {
 					applied++
-					if applied >= 3 && applied <= 5 { // the third one, then alone, then row by row
+					if applied >= 3 && applied <= 5 { // the third one: together, alone, and row by row
 						poison[applied] = true
 						return fail()
 					}

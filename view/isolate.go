@@ -27,7 +27,7 @@ func (w *writer) isolate(jobs []*job, items []*incoming) error {
 		if err == nil {
 			continue
 		}
-		if failureOf(err) == failBadRow { // not even the position can be recorded, so the file must be at fault
+		if failureOf(err) == failBadRow { // if not even the position can be recorded, the file must be damaged
 			w.replace(err)
 			return nil
 		}

@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 		return
 	}
 	if raceEnabled {
-		if err := flag.Set("rapid.checks", "10"); err != nil { // the command line may override this
+		if err := flag.Set("rapid.checks", "10"); err != nil { // flags on the command line override this
 			panic(err)
 		}
 	}
@@ -57,7 +57,8 @@ func child(what, path string) error {
 	return errors.Join(err, <-ended, v.Close())
 }
 
-// longLog is an endless stream of another site whose rows change all the time.
+// longLog returns a transaction of another site's endless stream, whose rows change all the
+// time.
 func longLog(seq uint64) *wire.Transaction {
 	clock := wire.ClockAt(wire.TimeOf(1_700_000_000_000_000_000)) + wire.Clock(seq)
 	tx := &wire.Transaction{Position: wire.Position{Stream: wire.Stream{Site: "w2", Epoch: 1}, Seq: seq}, At: int64(seq)}
@@ -72,7 +73,7 @@ func longLog(seq uint64) *wire.Transaction {
 	return tx
 }
 
-// childApplies applies the stream forever and prints its progress in the file to stdout.
+// childApplies applies the stream endlessly, and prints the last position in the file to stdout.
 func childApplies(ctx context.Context, v *View) error {
 	of := wire.Stream{Site: "w2", Epoch: 1}
 	for seq := v.Head(of) + 1; ; seq++ {
@@ -99,9 +100,10 @@ func childApplies(ctx context.Context, v *View) error {
 	}
 }
 
-// TestKill kills a process that applies transactions at random moments, repeatedly. The file must be intact and
-// contain everything that the process has reported. The next process continues from there, and the result must equal
-// that of a process that was never killed.
+// TestKill kills a process that applies transactions at random moments, repeatedly. The file
+// must be intact and contain everything up to the last position that the process has printed.
+// The next process continues from there, and the result must equal that of a process that was
+// never killed.
 func TestKill(t *testing.T) {
 	path := tempFile(t)
 	said := uint64(0)
@@ -117,7 +119,7 @@ func TestKill(t *testing.T) {
 			t.Fatal(err)
 		}
 		var b [8]byte
-		for range 20 + rand.IntN(400) { // random time of the kill
+		for range 20 + rand.IntN(400) { // until a random time
 			if _, err := io.ReadFull(out, b[:]); err != nil {
 				t.Fatalf("round %d: %v", round, err)
 			}
@@ -126,7 +128,7 @@ func TestKill(t *testing.T) {
 		if err := cmd.Process.Kill(); err != nil {
 			t.Fatal(err)
 		}
-		_ = cmd.Wait() // killed
+		_ = cmd.Wait() // fails, because the process was killed
 		m := startMember(t, Config{Path: path})
 		if m.Generation() != 1 || fileExists(path+schema.BadSuffix) {
 			t.Fatal("the file was replaced")
@@ -155,7 +157,7 @@ func compareWithUnharmed(t *testing.T, path string) {
 		}
 	}
 	unharmed.flush()
-	if err := killed.Renew(t.Context(), killed.Self().Stream); err != nil { // exclude its own rows from the comparison
+	if err := killed.Renew(t.Context(), killed.Self().Stream); err != nil { // removes its own rows from the comparison
 		t.Fatal(err)
 	}
 	if d := cmp.Diff(unharmed.dump(), killed.dump()); d != "" {

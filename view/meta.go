@@ -19,7 +19,7 @@ type meta struct {
 	clock   wire.Clock
 	boot    string
 	touched time.Time
-	fresh   bool // the file was just created
+	fresh   bool // whether the file was just created
 }
 
 // readMeta reads the file's meta row, or writes it if the file is new.
@@ -44,7 +44,7 @@ func (w *writer) readMeta(c *sqlite.Conn, after uint64) (meta, error) {
 		return m, &schema.Unusable{Cause: fmt.Errorf("it belongs to cluster %s", bourse.Quoted(m.cluster))}
 	case m.self.Site != w.v.config.Site:
 		return m, &schema.Unusable{Cause: fmt.Errorf("it belongs to site %s", bourse.Quoted(string(m.self.Site)))}
-	case wire.CheckEpoch(m.self, now) != nil: // written while this host's clock was wrong, so other members have rejected it
+	case wire.CheckEpoch(m.self, now) != nil: // the host's clock was wrong, so other members have rejected the stream
 		return m, &schema.Unusable{Cause: fmt.Errorf("its epoch is ahead of the clock")}
 	case now.Sub(m.touched) > maxUnused:
 		return m, &schema.Unusable{Cause: fmt.Errorf("it was last used at %s", m.touched.Format(time.RFC3339))}
@@ -63,9 +63,9 @@ func (w *writer) settle(c *sqlite.Conn, st *state, m meta) error {
 		if err := schema.Run(c, "UPDATE meta SET touched_at = ?, boot = ?", b.now.UnixNano(), boot); err != nil {
 			return err
 		}
-		// The host's crash may have lost the last commits, which other members may already have. Transactions written
-		// from now on must not have the same numbers. Nor may they continue a stream that was signed with another
-		// key.
+		// The host's crash may have lost the last commits, which other members may already have.
+		// New transactions must not have the same numbers as lost ones. They must not continue a
+		// stream that was signed with another key either.
 		own, began := st.heads[m.self]
 		if !m.fresh && boot != m.boot || began && !bytes.Equal(own.by.Birth, b.signer.Birth) {
 			if err := b.renew(m.self.Epoch); err != nil {

@@ -11,8 +11,8 @@ import (
 	"github.com/bourse-dev/bourse/view/schema"
 )
 
-// maxUnused limits how long a file may go unused. After that, all others may have removed tombstones that this file has
-// missed.
+// maxUnused limits how long a file may go unused. After that time, the other members may have
+// removed tombstones that this file has not received.
 const maxUnused = retention - 24*time.Hour
 
 // openFile opens the configured file, creating it if it does not exist. It moves an unusable file aside first. A new
@@ -47,7 +47,7 @@ func (w *writer) tryFile(after uint64) (*schema.File, *state, error) {
 		f.Info, err = os.Stat(f.Path)
 	}
 	if err != nil {
-		_ = f.Close() // the first error matters
+		_ = f.Close() // only the first error matters
 		switch failureOf(err) {
 		case failDamaged, failBadRow:
 			err = &schema.Unusable{Cause: err}

@@ -31,7 +31,8 @@ func placedMachine(t testing.TB, broker *wire.Placements, worker bourse.WorkerID
 	}
 }
 
-// listedFor returns the IDs that a member lists for an app, from all sources of lists.
+// listedFor returns the IDs of the machines that a member lists for an app. It checks that all
+// sources of such lists agree.
 func listedFor(t testing.TB, m *member, app bourse.AppName) (ids []bourse.MachineID) {
 	t.Helper()
 	listed, err := Ask(t.Context(), m.View, inventory.Machines(inventory.Filter{App: app}))
@@ -59,8 +60,8 @@ func listedFor(t testing.TB, m *member, app bourse.AppName) (ids []bourse.Machin
 	return ids
 }
 
-// A machine belongs only to the app in which a broker has placed its order on its worker, however a worker describes
-// it.
+// TestAWorkerCannotJoinAnApp checks that a machine belongs only to the app for which a broker
+// has placed its order on its worker, whatever the worker publishes.
 func TestAWorkerCannotJoinAnApp(t *testing.T) {
 	broker := wire.NewPlacements("test", "b1", newTestKey(t, bourse.RoleBroker), time.Now)
 	worker := wire.NewPlacements("test", "w2", newTestKey(t, bourse.RoleWorker), time.Now)
@@ -87,7 +88,8 @@ func TestAWorkerCannotJoinAnApp(t *testing.T) {
 		t.Errorf("listed %v, want %v", got, want)
 	}
 
-	// The app does not change when other columns change, or when the row names another app.
+	// An update of other columns does not change the app. If the row names another app, the
+	// machine belongs to neither app.
 	m.take(encoded(t, "w2", 1, 2, wire.Row{Table: wire.TableMachines, Key: string(good.ID), Columns: map[string]wire.Value{"state": "stopped"}}))
 	if got := listedFor(t, m, "shop"); !slices.Equal(got, want) {
 		t.Errorf("listed after an update: %v, want %v", got, want)
@@ -98,7 +100,7 @@ func TestAWorkerCannotJoinAnApp(t *testing.T) {
 	}
 	m.take(encoded(t, "w2", 1, 4, wire.Row{Table: wire.TableMachines, Key: string(good.ID), Columns: map[string]wire.Value{"app": "shop"}}))
 
-	// A lost view that is filled from a snapshot has the same result.
+	// A new view that is filled from a snapshot must have the same result.
 	var b bytes.Buffer
 	if err := m.Snapshot(t.Context(), wire.Stream{Site: "w2", Epoch: 1}, &b); err != nil {
 		t.Fatal(err)
@@ -117,7 +119,8 @@ func TestAWorkerCannotJoinAnApp(t *testing.T) {
 	again.sound()
 }
 
-// The same applies to volumes. A machine's placement does not place a volume.
+// TestAVolumeIsPlaced checks that the same applies to volumes, and that a machine's placement
+// does not place a volume.
 func TestAVolumeIsPlaced(t *testing.T) {
 	broker := wire.NewPlacements("test", "b1", newTestKey(t, bourse.RoleBroker), time.Now)
 	order := bourse.Order{ID: bourse.NewOrderID(), App: bourse.App{Name: "shop", ID: "shop-id"}}
@@ -151,7 +154,8 @@ func (d *distrusting) Author(birth []byte, at time.Time) (bourse.WorkerID, bours
 	return "", "", nil, errors.New("of a CA that is not trusted")
 }
 
-// A row that arrived before its broker's CA was trusted belongs to its app once the CA is trusted.
+// TestAPlacementIsVerifiedAgain checks that a row that arrived before its broker's CA was
+// trusted belongs to its app once the CA is trusted.
 func TestAPlacementIsVerifiedAgain(t *testing.T) {
 	broker := wire.NewPlacements("test", "b1", newTestKey(t, bourse.RoleBroker), time.Now)
 	machine := placedMachine(t, broker, "w2", "00000200000001", "shop")

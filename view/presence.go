@@ -8,25 +8,25 @@ import (
 	"github.com/bourse-dev/bourse/view/schema"
 )
 
-// presenceStep is how stale the heard_at of a reachable site may become. Writing it more often would cost more than
-// it is worth.
+// presenceStep limits how old the heard_at of a reachable site may become in the file. Keeping
+// it more accurate is not worth the additional writes.
 const presenceStep = 15 * time.Second
 
 // presence records whether a site is reachable.
 type presence struct {
 	alive   bool
-	at      int64 // time when it was last reachable, in nanoseconds since 1970
-	written int64 // value of at in the file; 0: none
+	at      int64 // time when the site was last reachable, in nanoseconds since 1970
+	written int64 // value of at in the file; 0 if there is none
 	shown   bool  // value of alive in the file
 }
 
-// sites records the presence of all sites.
+// sites contains the presence of all sites.
 type sites struct {
 	seen      map[bourse.WorkerID]presence
 	unwritten map[bourse.WorkerID]bool // sites whose presence has to be written
 }
 
-// due reports whether the file has to be updated.
+// due reports whether the site's presence has to be written to the file.
 func (p presence) due() bool {
 	return p.written == 0 || p.alive != p.shown || p.at-p.written >= int64(presenceStep) || !p.alive && p.at != p.written
 }
@@ -46,7 +46,7 @@ func (v *View) SetPresence(site bourse.WorkerID, alive bool, at time.Time) {
 	}
 }
 
-// dropPresence removes the presence of sites that have been unreachable for long.
+// dropPresence removes the presence of sites that have been unreachable for a long time.
 func (w *writer) dropPresence() {
 	limit := w.v.config.Now().Add(-streamRetention).UnixNano()
 	w.v.mu.Lock()
@@ -56,7 +56,8 @@ func (w *writer) dropPresence() {
 	})
 }
 
-// takePresence returns the changes that are not in the file yet. Only the writer calls it.
+// takePresence returns the presence of each site for which the file has to be updated. Only the
+// writer calls it.
 func (w *writer) takePresence() map[bourse.WorkerID]presence {
 	w.v.mu.Lock()
 	defer w.v.mu.Unlock()
@@ -70,7 +71,7 @@ func (w *writer) takePresence() map[bourse.WorkerID]presence {
 	return due
 }
 
-// writePresence writes them to the file.
+// writePresence writes the presence of some sites to the file.
 func (b *batch) writePresence(due map[bourse.WorkerID]presence) error {
 	for site, p := range due {
 		err := schema.Run(b.conn, `INSERT INTO sites (site, alive, heard_at) VALUES (?, ?, ?)
@@ -83,7 +84,8 @@ func (b *batch) writePresence(due map[bourse.WorkerID]presence) error {
 	return nil
 }
 
-// presenceWritten records that the file contains them. The caller holds the view's lock.
+// presenceWritten records that the file contains the presence of some sites. The caller holds
+// the view's lock.
 func (w *writer) presenceWritten(due map[bourse.WorkerID]presence) {
 	for site, told := range due {
 		p := w.v.sites.seen[site]

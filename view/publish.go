@@ -42,9 +42,9 @@ func (v *View) Publish(ctx context.Context, rows ...wire.Row) (wire.Position, er
 // server's old rows, so it must not contain only a few of the new ones.
 var errNewLife = bourse.Errorf(bourse.CodeUnavailable, "this server's rows were lost and must be published again")
 
-// Republish is like Publish, but also deletes this server's rows in the given owned tables that are not among rows.
-// It writes a transaction even if nothing changed, if the stream has none yet, so that others delete the rows of an
-// earlier epoch.
+// Republish is like Publish, but also deletes this server's rows in the given owned tables that
+// are not among rows. If the stream has no transaction yet, Republish writes one even if nothing
+// has changed, so that others delete the rows of an earlier epoch.
 func (v *View) Republish(ctx context.Context, tables []string, rows []wire.Row) (wire.Position, error) {
 	entries, err := v.entries(rows)
 	if err != nil {

@@ -20,7 +20,7 @@ func TestPublishWritesOnlyChanges(t *testing.T) {
 	}
 	changed := volume("v1", "shop")
 	changed.Columns["state"] = "attached"
-	delete(changed.Columns, "size_gb") // returns to its default
+	delete(changed.Columns, "size_gb") // returns the column to its default
 	if p := v.publish(changed); p.Seq != 2 {
 		t.Errorf("a change: position %v", p)
 	}

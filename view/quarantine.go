@@ -28,7 +28,7 @@ func refusalOf(e *schema.Entry, st wire.Stamp, reason error) refusal {
 	for _, c := range e.Change {
 		w.Columns[c.Name] = c.Value
 	}
-	if raw, err := wire.EncodeBody(w); err == nil { // if it cannot be encoded, only its table and key are recorded
+	if raw, err := wire.EncodeBody(w); err == nil { // if encoding fails, only the table and key are recorded
 		r.raw = raw
 	}
 	return r
@@ -44,7 +44,7 @@ func (b *batch) refuse(r refusal) error {
 		retry = r.retry
 	}
 	b.refused = true
-	if b.refusals++; b.refusals%maxQuarantine == 0 { // bound the table even within a single transaction
+	if b.refusals++; b.refusals%maxQuarantine == 0 { // limit the table's size even within a single transaction
 		if err := trimQuarantine(b.conn); err != nil {
 			return err
 		}
@@ -112,7 +112,7 @@ func (b *batch) retryQuarantined() error {
 		}
 		w, err := wire.DecodeRow(q.raw)
 		if err != nil {
-			continue // it was too large to retain; anti-entropy will deliver it again
+			continue // the row was too large to retain; anti-entropy will deliver it again
 		}
 		e, err := b.tables.Check(q.st.Site, w.Row())
 		if err != nil || !e.Shared {

@@ -15,7 +15,7 @@ type incoming struct {
 	bad     []refusal
 	encoded []byte
 	by      *wire.Author
-	ticket  uint64 // increases in queue order
+	ticket  uint64 // increases with the order in which transactions are queued
 }
 
 // refusal is a row that cannot be applied.
@@ -24,22 +24,23 @@ type refusal struct {
 	table, key string
 	reason     error
 	raw        []byte // nil if it is too large to retain
-	retry      int64  // retry time in nanoseconds since 1970; 0: never
+	retry      int64  // when to retry, in nanoseconds since 1970; 0 means never
 }
 
 // Limits on transactions that wait for earlier ones. Transactions that arrive out of order are rarely more than a few
 // positions early, and anti-entropy delivers the dropped ones.
 const (
-	maxAhead        = 128      // positions beyond the last transaction of the stream
-	maxWaitingBytes = 16 << 20 // for all streams
+	maxAhead        = 128      // maximum distance from the last transaction in the file
+	maxWaitingBytes = 16 << 20 // limit for all streams together
 	overhead        = 128      // memory for a queue entry in addition to its encoding
 )
 
 // intake holds transactions that Apply has accepted but that are not in the file yet. It is guarded by the view's
 // lock.
 //
-// Transactions are queued in an order in which they can be applied. If the queue is full, the oldest one is dropped.
-// The following ones of the same stream then hit a gap when they are applied, and are dropped as well.
+// Transactions are queued in an order in which they can be applied. If the queue is full, the
+// oldest one is dropped. The stream then has a gap, so the later transactions of the same stream
+// are dropped when they are applied.
 type intake struct {
 	items   []*incoming
 	bytes   int
@@ -51,7 +52,7 @@ type intake struct {
 	ahead   int                          // bytes in waiting
 	authors map[wire.Stream]*wire.Author // authors of streams that are not in the file yet
 
-	issued, done uint64 // tickets: the last one issued, and the last one before which all have left the queue
+	issued, done uint64 // the last ticket issued; the last one up to which all have left the queue
 	flushes      []flush
 }
 
@@ -89,8 +90,8 @@ func (q *intake) has(p wire.Position, applied uint64) bool {
 	return p.Seq <= max(applied, q.tails[p.Stream]) || q.waiting[p.Stream][p.Seq] != nil
 }
 
-// resume queues transactions whose predecessors have arrived: there was no space before, or a snapshot contained the
-// predecessors.
+// resume queues transactions whose predecessors have arrived in the meantime, or that had to
+// wait because the queue was full.
 func (q *intake) resume(s wire.Stream, applied uint64) {
 	tail := max(applied, q.tails[s])
 	if q.waiting[s][tail+1] == nil {
@@ -114,8 +115,8 @@ func (q *intake) wait(in *incoming, tail uint64) {
 	q.ahead += size
 }
 
-// follow queues the transactions that waited for the current tail of a stream while there is space. They must not
-// push their predecessors out of the queue.
+// follow queues the transactions that waited for the current tail of a stream, while there is
+// space. They must not displace their predecessors from the queue.
 func (q *intake) follow(s wire.Stream) {
 	for {
 		next := q.waiting[s][q.tails[s]+1]
@@ -148,7 +149,7 @@ func (q *intake) push(in *incoming) {
 		oldest := q.pop()
 		q.dropped++
 		if tail, ok := q.tails[oldest.Stream]; ok {
-			q.tails[oldest.Stream] = min(tail, oldest.Seq-1) // accept it when it arrives again
+			q.tails[oldest.Stream] = min(tail, oldest.Seq-1) // so that it is accepted when it arrives again
 		}
 	}
 }
@@ -172,7 +173,7 @@ func (q *intake) take(maxItems, maxBytes int) []*incoming {
 	return out
 }
 
-// requeue returns transactions that could not be written to the front of the queue.
+// requeue puts transactions that could not be written back at the front of the queue.
 func (q *intake) requeue(items []*incoming) {
 	for _, in := range items {
 		q.bytes += len(in.encoded) + overhead
@@ -180,7 +181,7 @@ func (q *intake) requeue(items []*incoming) {
 	q.items = append(items, q.items...)
 }
 
-// settle updates the queue after a stream was applied up to applied.
+// settle updates the queue after a stream was applied up to the sequence number applied.
 func (q *intake) settle(s wire.Stream, applied uint64) {
 	if q.tails[s] <= applied {
 		delete(q.tails, s)

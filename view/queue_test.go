@@ -47,18 +47,18 @@ func TestQueueAppliesInOrder(t *testing.T) {
 			switch rapid.IntRange(0, 5).Draw(t, "do") {
 			case 0:
 				apply(rapid.IntRange(1, 5).Draw(t, "n"))
-			case 1: // a snapshot
+			case 1: // apply a snapshot
 				s := rapid.SampledFrom(streams).Draw(t, "stream")
 				applied[s] = max(applied[s], rapid.Uint64Range(1, perStream).Draw(t, "to"))
 				q.settle(s, applied[s])
 			case 2:
 				items := q.take(3, 1<<20)
-				q.requeue(items) // a write has failed
+				q.requeue(items) // simulate a failed write
 			default:
 				offer(rapid.SampledFrom(streams).Draw(t, "stream"), rapid.Uint64Range(1, perStream).Draw(t, "seq"))
 			}
 		}
-		for range perStream { // anti-entropy
+		for range perStream { // simulate anti-entropy
 			for _, s := range streams {
 				for seq := range uint64(perStream) {
 					offer(s, seq+1)
@@ -151,13 +151,13 @@ func TestRingSince(t *testing.T) {
 		}
 	}
 	check(wire.Position{Stream: a, Seq: 3}, 8, 1<<20, 5, true)
-	check(wire.Position{Stream: a, Seq: 2}, 8, 1<<20, 0, false) // evicted
+	check(wire.Position{Stream: a, Seq: 2}, 8, 1<<20, 0, false) // it was evicted
 	check(wire.Position{Stream: a, Seq: 8}, 8, 1<<20, 0, true)
 	check(wire.Position{Stream: b, Seq: 0}, 5, 250, 2, true)
 	check(wire.Position{Stream: b, Seq: 0}, 5, 1, 1, true)
 	check(wire.Position{Stream: wire.Stream{Site: "c", Epoch: 1}, Seq: 0}, 0, 1, 0, true)
 	check(wire.Position{Stream: wire.Stream{Site: "c", Epoch: 1}, Seq: 0}, 9, 1, 0, false)
-	push(b, 9) // after a gap
+	push(b, 9) // leaves a gap
 	check(wire.Position{Stream: b, Seq: 4}, 9, 1<<20, 0, false)
 	check(wire.Position{Stream: b, Seq: 8}, 9, 1<<20, 1, true)
 	r.drop(a)

@@ -2,6 +2,6 @@
 
 package view
 
-// raceEnabled reports whether the race detector is active. It makes SQLite about 30 times slower, so there are fewer
-// histories and not every commit is killed.
+// raceEnabled reports whether the race detector is active. It makes SQLite about 30 times
+// slower, so tests use fewer histories and do not crash at every commit.
 const raceEnabled = true

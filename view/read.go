@@ -32,7 +32,8 @@ func (v *View) Read(ctx context.Context, fn func(*sqlite.Conn) error) error {
 	return fmt.Errorf("read the view: %w", err)
 }
 
-// reportDamage has the writer replace a file that a reader found damaged.
+// reportDamage tells the writer to replace the file if a reader's error means that it is
+// damaged.
 func (v *View) reportDamage(err error) {
 	v.mu.Lock()
 	v.faults.reading = err

@@ -17,7 +17,7 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// replaced is the Keys of a site whose certificate is replaced while it runs.
+// replaced is the Keys of a site whose certificate is replaced while the site runs.
 type replaced struct {
 	*wire.Key
 	own atomic.Pointer[wire.Key]
@@ -25,8 +25,9 @@ type replaced struct {
 
 func (r *replaced) Own() ([]byte, crypto.Signer) { return r.own.Load().Own() }
 
-// A site whose key is replaced while it runs starts a new epoch within a minute. Members that knew the old key and
-// new members accept it. Later signatures of the old key have no effect, in the old epoch or the new one.
+// TestASiteWithANewKeyIsAccepted checks that a site whose key is replaced while it runs starts a
+// new epoch within a minute, and that both new members and those that knew the old key accept
+// it. Later signatures with the old key must have no effect in either epoch.
 func TestASiteWithANewKeyIsAccepted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		before, after := newTestKey(t, bourse.RoleWorker), newTestKey(t, bourse.RoleWorker)
@@ -64,7 +65,7 @@ func TestASiteWithANewKeyIsAccepted(t *testing.T) {
 				"in the new epoch, with its birth":     forge(before, before.Birth, now),
 				"in the new epoch, with the new birth": forge(before, after.Birth, now),
 			} {
-				_, _ = m.Apply(b) // its effects are checked below
+				_, _ = m.Apply(b) // the effects are checked below
 				m.flush()
 				if d := cmp.Diff(site.dump(), m.dump()); d != "" {
 					t.Errorf("the old key, %s, at %s (-site +member):\n%s", name, m.config.Site, d)
@@ -85,8 +86,9 @@ func TestASiteWithANewKeyIsAccepted(t *testing.T) {
 	})
 }
 
-// The valid rows of a snapshot are applied. Forged shared rows are counted and have no effect. A stream's owned rows
-// have no signatures of their own; see gossip.Replicator for the members from which snapshots are requested.
+// TestForgedRowsInASnapshotAreCounted checks that a snapshot's valid rows are applied, and that
+// forged shared rows are counted and have no effect. A stream's owned rows are not signed
+// individually; see replication.Replicator for the members from which it requests snapshots.
 func TestForgedRowsInASnapshotAreCounted(t *testing.T) {
 	broker := startMember(t, Config{Site: "b1"})
 	broker.publish(inventory.AppRow(bourse.App{Name: "shop", ID: "x", Org: "acme", CreatedAt: time.Now()}), secret("shop/a", "true", 0))

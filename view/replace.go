@@ -27,8 +27,9 @@ func (w *writer) checkFile() error {
 	return nil // a temporarily unreadable directory is not a reason to replace the file
 }
 
-// replace creates a new file in place of a damaged or deleted one. That loses this server's rows, so a new epoch
-// begins and Lost's channel is closed. If the file cannot be created, the next check tries again.
+// replace creates a new file in place of a damaged or deleted one. The new file does not contain
+// this server's rows, so a new epoch begins and the channel returned by Lost is closed. If the
+// file cannot be created, the next check tries again.
 func (w *writer) replace(cause error) {
 	if !errors.Is(cause, errNoFile) {
 		w.v.config.Log.Error("replacing the lost file of the view", slog.String("path", w.v.config.Path), slog.Any("err", cause))
@@ -40,7 +41,7 @@ func (w *writer) replace(cause error) {
 	}
 	w.v.mu.Lock()
 	defer w.v.mu.Unlock()
-	w.backOff() // the new file may fail at once, too
+	w.backOff() // in case writing the new file fails, too
 	w.v.faults.writing = nil
 	w.v.faults.reading = nil
 	w.v.intake.reset()
@@ -58,7 +59,7 @@ func (w *writer) replace(cause error) {
 func (w *writer) renewFile() error {
 	defer w.v.pool.Exclusive()()
 	if w.file != nil {
-		_ = w.file.Close() // it is unusable anyway
+		_ = w.file.Close() // the file is unusable anyway
 		w.file = nil
 		if err := schema.MoveAside(w.v.config.Path); err != nil {
 			return fmt.Errorf("move the view's file aside: %w", err)

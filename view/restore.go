@@ -12,15 +12,16 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// Restore applies a snapshot of a stream, all or nothing. It replaces all owned rows of the site and merges the
-// shared ones. It ignores a snapshot that is older than the view. It reads r to the snapshot's end before writing
-// anything, so that a slow sender does not block others.
+// Restore applies a snapshot of a stream, all or nothing. It replaces all owned rows of the site
+// and merges the shared ones. It ignores a snapshot that is older than the view's own contents.
+// It reads the whole snapshot from r before it writes anything, so that a slow sender does not
+// block others.
 //
 // The caller must make sure that the snapshot comes from the site itself or from a member that may provide snapshots,
 // because owned rows are not signed individually.
 //
-// Errors: CodeInvalid if the snapshot is malformed, truncated, of another stream or of this server's own;
-// CodeForbidden if its author is not the site that it names.
+// Errors: CodeInvalid if the snapshot is malformed or truncated, or contains another stream or
+// this server's own; CodeForbidden if its author is not the site that it names.
 func (v *View) Restore(ctx context.Context, s wire.Stream, r io.Reader) error {
 	err := v.receiveSnapshot(ctx, r, func(h wire.SnapshotHead) error {
 		p, err := wire.TxHead{Site: h.Site, Epoch: h.Epoch, Seq: h.Seq, At: h.At}.Position()
@@ -41,7 +42,7 @@ func (v *View) Restore(ctx context.Context, s wire.Stream, r io.Reader) error {
 	return nil
 }
 
-// RestoreShared merges another member's shared rows.
+// RestoreShared merges another member's shared rows, which it reads from a snapshot.
 func (v *View) RestoreShared(ctx context.Context, r io.Reader) error {
 	err := v.receiveSnapshot(ctx, r, func(h wire.SnapshotHead) error {
 		if !h.Shared {
@@ -55,7 +56,8 @@ func (v *View) RestoreShared(ctx context.Context, r io.Reader) error {
 	return nil
 }
 
-// receiveSnapshot receives a complete and acceptable snapshot and has the writer apply it.
+// receiveSnapshot receives a complete snapshot whose head wanted has accepted, and has the
+// writer apply it with take.
 func (v *View) receiveSnapshot(ctx context.Context, r io.Reader, wanted func(wire.SnapshotHead) error, take func(*batch, *wire.Spool) error) (err error) {
 	sp, err := wire.Receive(ctx, v.config.Path, r, wanted)
 	if err != nil {
@@ -115,7 +117,7 @@ func (b *batch) restoreShared(sp *wire.Spool) error {
 			authors[at] = by
 		}
 		if !shared {
-			b.forged++ // its origin is unknown, so it is not quarantined
+			b.forged++ // the row is not quarantined, because its origin is unknown
 			return nil
 		}
 		return b.restoreRow(wire.Stamp{Position: p, At: w.At}, by, raw, w, nil)

@@ -6,12 +6,12 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// ring holds recent transactions of all streams, encoded, for members that are slightly behind. It is guarded by the
-// view's lock.
+// ring contains encoded recent transactions of all streams, for members that are slightly
+// behind. It is guarded by the view's lock.
 type ring struct {
 	max, bytes int
 	streams    map[wire.Stream]*segment
-	order      []wire.Stream // streams in the order in which their transactions are dropped; a stream may have fewer transactions than entries
+	order      []wire.Stream // each transaction's stream, oldest first; may include dropped transactions
 }
 
 // segment holds the recent transactions of a stream, without gaps.
@@ -66,8 +66,8 @@ func (r *ring) drop(of wire.Stream) {
 	}
 }
 
-// since returns the frames after p, about maxBytes of them but at least one, and whether the ring contains all frames
-// between p and head.
+// since returns the transactions after p, about maxBytes of them but at least one. It returns
+// false unless the ring contains all transactions between p and head.
 func (r *ring) since(p wire.Position, head uint64, maxBytes int) ([][]byte, bool) {
 	if p.Seq >= head {
 		return nil, true

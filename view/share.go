@@ -19,11 +19,11 @@ const (
 	MaxSiteRows  = 1 << 18
 	MaxSiteBytes = 512 << 20
 	maxStreams   = 1 << 16
-	maxEpochs    = 4 // per site; in all but the newest, only shared rows still count
+	maxEpochs    = 4 // epochs per site; owned rows count only in the newest one, but shared rows in all of them
 )
 
-// streamRetention is how long a stream without rows is retained after its last transaction. A member that returns later
-// receives a snapshot.
+// streamRetention is how long a stream without rows is retained after its last transaction. A
+// member that returns after that time receives a snapshot.
 const streamRetention = 24 * time.Hour
 
 // checkShare rejects a change that exceeds its site's limits. It accepts any change that does not increase the size.
@@ -42,7 +42,8 @@ func (b *batch) checkShare(r, old wire.Version) error {
 	return nil
 }
 
-// superseded reports whether a stream would be removed at once, because its site has started enough later ones.
+// superseded reports whether a new stream would be removed again at once, because its site has
+// already started enough later ones.
 func (b *batch) superseded(s wire.Stream) bool {
 	if b.head(s).by != nil {
 		return false
@@ -81,7 +82,7 @@ func (b *batch) makeRoom(s wire.Stream) error {
 	return nil
 }
 
-// evict removes up to some streams of unreachable sites, those without rows first.
+// evict removes up to some streams of unreachable sites. It first removes those without rows.
 func (b *batch) evict(some int) error {
 	alive, err := b.alive()
 	if err != nil {
@@ -135,8 +136,9 @@ func (b *batch) removeStream(s wire.Stream) error {
 	return nil
 }
 
-// expired reports whether a stream has expired: it has no rows and has not been written to for long. All members
-// determine this at about the same time, and ignore such streams in digests even if they still have them.
+// expired reports whether a stream has expired: it has no rows and has not been written to for
+// long. Streams expire on all members at about the same time. Members ignore an expired stream
+// in digests, even if they still have it.
 func (h head) expired(now time.Time) bool {
 	return h.rows == 0 && h.hash == 0 && h.at < now.Add(-streamRetention).UnixNano()
 }

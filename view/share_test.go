@@ -12,7 +12,7 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// setShare sets a stream's counters of rows and bytes.
+// setShare sets the recorded numbers of rows and bytes of a stream.
 func (r *member) setShare(s wire.Stream, rows, bytes int64) {
 	r.t.Helper()
 	err := r.submit(r.t.Context(), true, func(b *batch) error {
@@ -26,8 +26,8 @@ func (r *member) setShare(s wire.Stream, rows, bytes int64) {
 	}
 }
 
-// Each site's share of the view is limited. Rows that exceed it are quarantined, the stream continues, and the site
-// can delete rows to make space.
+// TestShareOfASite checks that each site's share of the view is limited. Rows that exceed it are
+// quarantined, the stream continues, and the site can delete rows to make space.
 func TestShareOfASite(t *testing.T) {
 	m := startMember(t, Config{})
 	s := wire.Stream{Site: "w2", Epoch: 1}
@@ -63,7 +63,7 @@ func TestShareOfASite(t *testing.T) {
 	}
 }
 
-// Only a few of a site's epochs are retained.
+// TestEpochsOfASiteAreLimited checks that only a few of a site's epochs are retained.
 func TestEpochsOfASiteAreLimited(t *testing.T) {
 	m := startMember(t, Config{Path: tempFile(t)})
 	for epoch := range uint64(20) {
@@ -73,7 +73,7 @@ func TestEpochsOfASiteAreLimited(t *testing.T) {
 	if len(heads) != maxEpochs || heads[0].Epoch != 17 || len(m.dump()) != 21 {
 		t.Errorf("heads %v, rows %v", heads, m.dump())
 	}
-	for epoch := range uint64(16) { // late transactions of old epochs
+	for epoch := range uint64(16) { // transactions of old epochs that arrive late
 		m.take(encoded(t, "w2", epoch+1, 1, volume("v", "old")), encoded(t, "w2", epoch+1, 2, volume("v", "old")))
 	}
 	if d := cmp.Diff(heads, m.Digest().Heads); d != "" || len(m.intake.tails) != 0 {
@@ -82,7 +82,8 @@ func TestEpochsOfASiteAreLimited(t *testing.T) {
 	m.sound()
 }
 
-// Streams of unreachable sites are removed to make space for new ones, starting with those that own nothing.
+// TestStreamsOfUnreachableSitesAreEvicted checks that streams of unreachable sites are removed
+// to make space for new ones, starting with those that own no rows.
 func TestStreamsOfUnreachableSitesAreEvicted(t *testing.T) {
 	m := startMember(t, Config{})
 	m.publish(volume("ours", "x"))
@@ -116,8 +117,9 @@ func TestStreamsOfUnreachableSitesAreEvicted(t *testing.T) {
 	m.sound()
 }
 
-// A site that owns nothing and has been unreachable for a day is ignored in digests, whether or not a member has
-// removed it already. It may return.
+// TestIdleSitesAreRemoved checks that a site that owns no rows and has been unreachable for a
+// day is ignored in digests, whether or not a member has already removed it, and that the site
+// may return.
 func TestIdleSitesAreRemoved(t *testing.T) {
 	now := time.Now()
 	clock := func() time.Time { return now }
@@ -132,7 +134,7 @@ func TestIdleSitesAreRemoved(t *testing.T) {
 			m.SetPresence(site, false, now)
 		}
 		m.SetPresence("w4", true, now)
-		m.setShare(wire.Stream{Site: "w4", Epoch: 1}, 0, 0) // a commit, which writes the presence as well
+		m.setShare(wire.Stream{Site: "w4", Epoch: 1}, 0, 0) // makes a commit, which also writes the presence
 	}
 	now = now.Add(streamRetention + time.Minute)
 	forget := func(m *member) {
@@ -162,7 +164,8 @@ func TestIdleSitesAreRemoved(t *testing.T) {
 	a.sound()
 }
 
-// Only an app's deletion can change it, whoever signs a later record.
+// TestAppOrganizationCannotChange checks that only an app's deletion changes its row, whoever
+// signs a later version.
 func TestAppOrganizationCannotChange(t *testing.T) {
 	m := startMember(t, Config{})
 	at := time.Now()

@@ -32,7 +32,7 @@ func newTestKey(t testing.TB, role bourse.Role) *wire.Key {
 
 func sealOf(k *wire.Key) wire.Seal { return wire.Seal{Cluster: "test", Birth: k.Birth, Key: k.Key} }
 
-// signedTx returns a transaction of a site that has a key.
+// signedTx returns an encoded transaction of a site, signed with a seal.
 func signedTx(t testing.TB, by wire.Seal, site bourse.WorkerID, seq uint64, rows ...wire.Row) []byte {
 	t.Helper()
 	b, err := wire.Encode(&wire.Transaction{Position: wire.Position{Stream: wire.Stream{Site: site, Epoch: 1}, Seq: seq}, At: int64(seq), Rows: rows}, by)
@@ -42,7 +42,8 @@ func signedTx(t testing.TB, by wire.Seal, site bourse.WorkerID, seq uint64, rows
 	return b
 }
 
-// linked returns a stream of linked transactions, the first with a birth certificate.
+// linked returns the linked transactions of a stream, the first of which contains a birth
+// certificate.
 func linked(t testing.TB, k *wire.Key, site bourse.WorkerID, n int) [][]byte {
 	t.Helper()
 	var out [][]byte
@@ -54,8 +55,9 @@ func linked(t testing.TB, k *wire.Key, site bourse.WorkerID, n int) [][]byte {
 	return out
 }
 
-// Whatever strangers forge from a site's transactions, in any order and with any copies, all members that have
-// received the genuine ones agree, and have nothing else.
+// TestForgedTransactionsChangeNothing applies forged transactions and copies among genuine ones,
+// in any order. All members that have received the genuine ones must agree, and have no other
+// rows.
 func TestForgedTransactionsChangeNothing(t *testing.T) {
 	owner, thief := newTestKey(t, bourse.RoleBroker), newTestKey(t, bourse.RoleBroker)
 	genuine := slices.Concat(linked(t, owner, "w2", 5), linked(t, newTestKey(t, bourse.RoleBroker), "w3", 3))
@@ -81,7 +83,7 @@ func TestForgedTransactionsChangeNothing(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		m := startMember(t, Config{Site: "w9"})
 		defer m.end()
-		m.take(genuine[0]) // the first transaction binds a key to a stream
+		m.take(genuine[0]) // the first transaction determines the stream's key
 		story := slices.Clone(genuine)
 		for range rapid.IntRange(1, 20).Draw(r, "forgeries") {
 			story = append(story, forged[rapid.SampledFrom(names).Draw(r, "forgery")])
@@ -92,11 +94,11 @@ func TestForgedTransactionsChangeNothing(t *testing.T) {
 			m.ApplyAll(story)
 		} else {
 			for _, b := range story {
-				_, _ = m.Apply(b) // its effects are checked below
+				_, _ = m.Apply(b) // the effects are checked below
 			}
 		}
 		m.flush()
-		for range genuine { // as anti-entropy would deliver skipped ones
+		for range genuine { // simulates anti-entropy, which delivers skipped transactions again
 			m.ApplyAll(genuine)
 			m.flush()
 		}
@@ -109,7 +111,8 @@ func TestForgedTransactionsChangeNothing(t *testing.T) {
 	})
 }
 
-// Forged transactions are forbidden, not invalid, and do not affect the site.
+// TestForgedIsCounted checks that applying a forged transaction is forbidden, not invalid, and
+// does not affect the site.
 func TestForgedIsCounted(t *testing.T) {
 	m := startMember(t, Config{})
 	owner, thief := newTestKey(t, bourse.RoleBroker), newTestKey(t, bourse.RoleBroker)
@@ -127,7 +130,8 @@ func TestForgedIsCounted(t *testing.T) {
 	}
 }
 
-// If a stream is unknown, only transactions with a birth certificate can be verified.
+// TestUnprovenTransactionsAreNotRetained checks that, in an unknown stream, only transactions
+// with a birth certificate are accepted.
 func TestUnprovenTransactionsAreNotRetained(t *testing.T) {
 	m := startMember(t, Config{})
 	genuine := linked(t, newTestKey(t, bourse.RoleWorker), "w2", 3)
@@ -142,12 +146,13 @@ func TestUnprovenTransactionsAreNotRetained(t *testing.T) {
 	}
 }
 
-// For linked transactions, the last signature is sufficient. Where a link is broken, each transaction must prove
-// itself.
+// TestOneSignatureProvesLinkedTransactions checks that the last signature proves all linked
+// transactions. If a link is broken, the transactions before it must be proven by their own
+// signatures.
 func TestOneSignatureProvesLinkedTransactions(t *testing.T) {
 	key := newTestKey(t, bourse.RoleWorker)
 	run := linked(t, key, "w2", 100)
-	by := wire.Seal{Cluster: "test", Birth: key.Birth, Key: newTestKey(t, bourse.RoleWorker).Key} // its signatures are invalid
+	by := wire.Seal{Cluster: "test", Birth: key.Birth, Key: newTestKey(t, bourse.RoleWorker).Key} // the signatures are invalid
 	vouched := [][]byte{signedTx(t, by, "w2", 1)}
 	for seq := uint64(2); seq <= 10; seq++ {
 		if by.Birth, by.Prev = nil, wire.Link(vouched[len(vouched)-1]); seq == 10 {
@@ -161,10 +166,11 @@ func TestOneSignatureProvesLinkedTransactions(t *testing.T) {
 			t.Fatalf("%v: %v", a.Verdict, a.Err)
 		}
 	}
-	// The link also covers the signature, so a relay cannot damage it unnoticed.
+	// The link also covers the signature, so nobody can modify it on the way without being
+	// noticed.
 	bad := slices.Clone(run)
 	bad[50] = slices.Clone(bad[50])
-	bad[50][10] ^= 1 // within the signature
+	bad[50][10] ^= 1 // this byte is part of the signature
 	m = startMember(t, Config{})
 	var forged []uint64
 	for _, a := range m.ApplyAll(bad) {
@@ -178,7 +184,8 @@ func TestOneSignatureProvesLinkedTransactions(t *testing.T) {
 	}
 }
 
-// Workers cannot write shared rows: apps, secrets, releases or canceled orders.
+// TestWorkersCannotWriteSharedRows checks that workers cannot write apps, secrets, releases or
+// canceled orders.
 func TestWorkersCannotWriteSharedRows(t *testing.T) {
 	clock := wire.ClockAt(time.Now())
 	rows := []wire.Row{
@@ -195,7 +202,7 @@ func TestWorkersCannotWriteSharedRows(t *testing.T) {
 	if got := m.dump(); len(got) != 1 || m.Health().Quarantine.Count != len(rows) {
 		t.Errorf("taken in: %v, quarantine of %d", got, m.Health().Quarantine.Count)
 	}
-	// Neither through anti-entropy nor by publishing them.
+	// They can do so neither through anti-entropy nor by publishing.
 	broker := startMember(t, Config{Site: "b1"})
 	broker.take(signedTx(t, sealOf(newTestKey(t, bourse.RoleBroker)), "w2", 1, rows...))
 	for name, change := range map[string]func(birth *[]byte, w *wire.RowBody){
@@ -221,7 +228,8 @@ func TestWorkersCannotWriteSharedRows(t *testing.T) {
 	}
 }
 
-// Proxies cannot write rows of any kind, not even through anti-entropy.
+// TestProxiesCannotWrite checks that proxies cannot write rows of any kind, not even through
+// anti-entropy.
 func TestProxiesCannotWrite(t *testing.T) {
 	t.Parallel()
 	m := startMember(t, Config{})
@@ -248,7 +256,7 @@ func signRow(t testing.TB, by wire.Seal, w *wire.RowBody) []byte {
 	return sig
 }
 
-// rewritten returns a member's snapshot of shared rows after each of them was modified.
+// rewritten returns a member's snapshot of shared rows after modifying each of the rows.
 func rewritten(t testing.TB, from *member, change func(birth *[]byte, w *wire.RowBody)) []byte {
 	t.Helper()
 	var b, out bytes.Buffer
@@ -292,7 +300,8 @@ func errorsOf(list ...error) error {
 	return nil
 }
 
-// A broker's row is accepted from any member, even by members that have never heard of the broker.
+// TestSharedRowsProveThemselves checks that a broker's row is accepted from any member, even if
+// the recipient has never heard of the broker.
 func TestSharedRowsProveThemselves(t *testing.T) {
 	broker := startMember(t, Config{Site: "b1"})
 	broker.publish(inventory.AppRow(bourse.App{Name: "shop", ID: "x", Org: "acme", CreatedAt: time.Now()}), secret("shop/a", "d", 0))
@@ -313,8 +322,8 @@ func TestSharedRowsProveThemselves(t *testing.T) {
 	}
 }
 
-// A site without a certificate creates its own key with restricted permissions, and reuses it. With another key it
-// starts a new epoch.
+// TestKeyOfASite checks that a site without a certificate creates its own key, in a file that
+// only its user can read, and reuses it. If the key changes, the site starts a new epoch.
 func TestKeyOfASite(t *testing.T) {
 	path := tempFile(t)
 	m := startMember(t, Config{Path: path})
@@ -340,7 +349,8 @@ func TestKeyOfASite(t *testing.T) {
 	}
 }
 
-// All kinds of keys that certificates support can sign, and only valid signatures are accepted.
+// TestSignWithEveryKindOfKey checks that all kinds of keys that certificates support can sign,
+// and that only valid signatures are accepted.
 func TestSignWithEveryKindOfKey(t *testing.T) {
 	p256, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

@@ -14,10 +14,10 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// Snapshot writes a stream's current contents: its owned rows, and those of its shared rows and tombstones that no
-// other stream has replaced. Its memory use does not depend on the size. SQLite's log cannot be truncated while a
-// snapshot is being written, so w should have a deadline. It returns CodeNotFound if the view does not have the
-// stream.
+// Snapshot writes a stream's current contents: its owned rows, and the shared rows and
+// tombstones whose current version it has written. Memory use does not depend on the snapshot's
+// size. SQLite's log cannot be truncated while a snapshot is being written, so w should have a
+// deadline. It returns CodeNotFound if the view does not have the stream.
 func (v *View) Snapshot(ctx context.Context, s wire.Stream, w io.Writer) error {
 	err := v.sendSnapshot(ctx, w, func(c *sqlite.Conn, w io.Writer) error { return v.writeStream(c, s, w) })
 	if err != nil {
@@ -35,8 +35,8 @@ func (v *View) SharedSnapshot(ctx context.Context, w io.Writer) error {
 	return nil
 }
 
-// sendSnapshot writes from one state of the file. With an in-memory view, where a reader blocks the writer, it buffers the
-// output so that a slow recipient does not.
+// sendSnapshot writes from one state of the file. In an in-memory view, where readers block the
+// writer, it buffers the output so that a slow recipient does not block the writer.
 func (v *View) sendSnapshot(ctx context.Context, w io.Writer, write func(*sqlite.Conn, io.Writer) error) error {
 	if v.config.Path != "" {
 		return v.Read(ctx, func(c *sqlite.Conn) error { return write(c, w) })
@@ -106,7 +106,7 @@ func (v *View) writeShared(c *sqlite.Conn, w io.Writer) error {
 	return f.Close()
 }
 
-// writeBirths writes the birth certificates with which the rows' signatures are checked.
+// writeBirths writes the birth certificates that recipients need to check the rows' signatures.
 func writeBirths(c *sqlite.Conn, f *wire.FrameWriter) error {
 	return schema.Query(c, "SELECT birth FROM births", func(s *sqlite.Stmt) error {
 		birth, _ := schema.ValueAt(s, 0).([]byte)

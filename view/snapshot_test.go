@@ -45,7 +45,8 @@ func TestSnapshotReplacesRows(t *testing.T) {
 			t.Errorf("digests:\n%s", d)
 		}
 		b.sound()
-		// An older snapshot changes nothing, and one of this server's own stream is rejected.
+		// An older snapshot must change nothing, and a snapshot of this server's own stream must
+		// be rejected.
 		older := startMember(t, Config{Site: "w4"})
 		older.take(encoded(t, "w2", 5, 1, volume("old", "x")))
 		restore(t, older, b, wire.Stream{Site: "w2", Epoch: 5})
@@ -66,7 +67,7 @@ func TestSnapshotOfUnknownStream(t *testing.T) {
 	}
 }
 
-// TestDamagedSnapshotsChangeNothing truncates a snapshot at every byte and inverts every byte.
+// TestDamagedSnapshotsChangeNothing truncates a snapshot at each byte, and inverts each byte.
 func TestDamagedSnapshotsChangeNothing(t *testing.T) {
 	a, b := startMember(t, Config{}), startMember(t, Config{Site: "w3"})
 	a.take(someStory(t)...)
@@ -101,7 +102,8 @@ type errReader struct{}
 
 func (errReader) Read([]byte) (int, error) { return 0, errBroken }
 
-// After one exchange, two members have each other's shared rows, whatever their heads are.
+// TestSharedSnapshotRepairs checks that two members have the same shared rows after they have
+// exchanged them, whatever their heads are.
 func TestSharedSnapshotRepairs(t *testing.T) {
 	now := wire.ClockAt(storyTime)
 	a, b := startMember(t, Config{}), startMember(t, Config{Site: "w3"})
@@ -133,7 +135,7 @@ func TestSnapshotOverQueuedTransactions(t *testing.T) {
 		log = append(log, encoded(t, "w2", 1, seq+1, volume(fmt.Sprint("v", seq), "x")))
 	}
 	a.take(log[:10]...)
-	if _, err := b.Apply(log[10]); err != nil { // waits for the first ten
+	if _, err := b.Apply(log[10]); err != nil { // this transaction waits for the first ten
 		t.Fatal(err)
 	}
 	b.take(log[:3]...)

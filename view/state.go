@@ -17,7 +17,7 @@ type head struct {
 	at    int64
 	by    *wire.Author // never nil in a stored stream
 	rows  int64        // number of owned rows
-	bytes int64        // their approximate size
+	bytes int64        // approximate size of the owned rows
 }
 
 // sumKey identifies a checksum.
@@ -28,12 +28,12 @@ type sumKey struct {
 
 // sum is a table's checksum and size.
 type sum struct {
-	rows int64 // without tombstones
+	rows int64 // number of rows, not counting tombstones
 	hash uint64
 }
 
-// state is an in-memory copy of frequently used parts of the file. Only the writer changes it, after each commit and
-// holding the view's lock.
+// state is an in-memory copy of frequently used parts of the file. Only the writer changes it,
+// after each commit, while holding the view's lock.
 type state struct {
 	self       wire.Stream
 	clock      wire.Clock

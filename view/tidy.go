@@ -10,7 +10,7 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// maxTidy limits the rows that one tidy deletes; the next one continues.
+// maxTidy limits how many rows one call of tidy deletes. The next call deletes more.
 const maxTidy = 4096
 
 // tidy is called periodically. It removes expired tombstones and streams, retries quarantined rows and placements,
@@ -46,7 +46,7 @@ func (w *writer) tidy() error {
 		return err
 	}, nil)
 	if err != nil && failureOf(err) == failBadRow {
-		// Nothing here is urgent. If the file is damaged, the next write will notice.
+		// Nothing in tidy is urgent. If the file is damaged, the next write will notice.
 		w.v.config.Log.Warn("tidy view failed", slog.Any("err", err))
 		return nil
 	}
@@ -57,8 +57,8 @@ func (w *writer) tidy() error {
 	return nil
 }
 
-// expire removes tombstones and canceled orders that are past their retention. Members that have not received them by
-// then replace their files.
+// expire removes tombstones and canceled orders that are past their retention. Members that have
+// not received them by then have to replace their files.
 func (b *batch) expire() error {
 	old, err := b.tables.AllExpired(b.conn, wire.ClockAt(b.now.Add(-retention)), maxTidy)
 	if err != nil {

@@ -11,7 +11,8 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// verify checks the file's consistency: SQLite's own checks, each row's hash and the checksums. It reads everything.
+// verify checks the consistency of the whole file: SQLite's own checks, each row's hash, and the
+// checksums.
 func (v *View) verify(ctx context.Context) error {
 	return v.Read(ctx, func(c *sqlite.Conn) error {
 		err := schema.Query(c, "PRAGMA integrity_check", func(s *sqlite.Stmt) error {

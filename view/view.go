@@ -20,7 +20,7 @@ type View struct {
 	config   Config
 	tables   schema.Tables // from the schema; never changed
 	verifier wire.Verifier
-	author   *wire.Author // this server, whose role determines which rows it may write
+	author   *wire.Author // this server; its role determines which rows it may write
 	writer   writer       // used by the writer's goroutine only
 	pool     schema.Pool  // for readers; has its own lock
 
@@ -37,18 +37,18 @@ type View struct {
 	sites    sites
 	watchers map[*Watcher]struct{}
 	faults   faults
-	forged   uint64 // number of rows and transactions that their alleged sites had not signed
+	forged   uint64 // number of rows and transactions that the sites named in them had not signed
 }
 
 // faults are the current problems with the file.
 type faults struct {
-	writing error // why the last write failed
-	reading error // reported by a reader; the writer checks it
+	writing error // why the last write failed; nil if it succeeded
+	reading error // error that a reader reported, which the writer has to check
 }
 
-// Open opens the view's file, creating it if it does not exist. It moves a file aside and creates a new one if the
-// file is damaged, has another schema, belongs to another cluster or site, or has not been used for too long. Open
-// starts nothing.
+// Open opens the view's file, creating it if it does not exist. It moves a file aside and
+// creates a new one if the file is damaged, has another schema, belongs to another cluster or
+// site, or has not been used for too long. Open starts no goroutines; call Run.
 //
 // Errors: CodeAlreadyExists if another process has the file open, CodeUnavailable if the file cannot be opened or
 // written.
@@ -141,7 +141,8 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// Close closes the file. Call it after Run has returned, or if Run was never called, and when there are no readers.
+// Close closes the file. Call it after Run has returned, or if Run was never called, and once
+// all readers have finished.
 func (v *View) Close() error {
 	v.end()
 	err := v.pool.Close()
@@ -158,6 +159,7 @@ func (v *View) Placements() *wire.Placements { return v.verifier.Placements }
 // Path returns the file's path, or "" if the view is in memory.
 func (v *View) Path() string { return v.config.Path }
 
-// Generation returns the number of files that this view has opened. It increases when a damaged or missing file is
-// replaced. A package that has its own connections must then reopen them.
+// Generation returns the number of files that this view has opened. It increases when a damaged
+// or missing file is replaced. A package with its own connections must reopen them whenever the
+// number increases.
 func (v *View) Generation() uint64 { return v.pool.Generation() }

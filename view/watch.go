@@ -17,8 +17,9 @@ type Watcher struct {
 	view   *View
 }
 
-// Watch returns a Watcher for commits that change one of the given tables, named without the "_rows" suffix, or for
-// all commits if no table is given. Replacing the file counts as a change of all tables.
+// Watch returns a Watcher for commits that change one of the given tables, or for all commits if
+// no table is given. Tables are named without the "_rows" suffix. Replacing the file counts as a
+// change of all tables.
 func (v *View) Watch(tables ...string) *Watcher {
 	c := make(chan struct{}, 1)
 	w := &Watcher{C: c, c: c, tables: slices.Clone(tables), view: v}
@@ -35,8 +36,8 @@ func (w *Watcher) Stop() {
 	delete(w.view.watchers, w)
 }
 
-// wakeWatchers notifies the watchers of some tables, or all watchers if touched is nil. The caller holds the view's
-// lock.
+// wakeWatchers notifies the watchers of the touched tables, or all watchers if touched is nil.
+// The caller holds the view's lock.
 func (v *View) wakeWatchers(touched map[string]bool) {
 	for w := range v.watchers {
 		if touched != nil && !w.wants(touched) {

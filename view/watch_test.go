@@ -34,7 +34,7 @@ func TestWatchersAreNotifiedOfTheirTables(t *testing.T) {
 				t.Errorf("%s: notified %v, want %v", what, got, want)
 			}
 		}
-		for i := range 3 { // combined into one notification
+		for i := range 3 { // all changes cause only one notification
 			m.publish(volume("v", string(rune('a'+i))))
 		}
 		expect("volumes after volumes", volumes, true)
@@ -73,10 +73,11 @@ func TestPresenceIsUnknownAfterStartup(t *testing.T) {
 	}
 }
 
-// Tombstones and canceled orders are removed after a week, and are not restored.
+// TestTombstonesExpireAfterAWeek checks that tombstones and canceled orders are removed after a
+// week, and that other members cannot restore them.
 func TestTombstonesExpireAfterAWeek(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var passed atomic.Int64 // skips the thousands of tidy runs of a week
+		var passed atomic.Int64 // advances the clock without running tidy thousands of times
 		now := func() time.Time { return time.Now().Add(time.Duration(passed.Load())) }
 		m := startMember(t, Config{Now: now})
 		defer m.end()
@@ -128,7 +129,8 @@ func TestHealthDescribesEachStream(t *testing.T) {
 	}
 }
 
-// A reader sees one state for the duration of its snapshot, while the writer continues.
+// TestReadersDoNotWaitForTheWriter checks that a reader sees one state until it ends, while the
+// writer continues.
 func TestReadersDoNotWaitForTheWriter(t *testing.T) {
 	m := startMember(t, Config{Path: tempFile(t)})
 	m.publish(volume("v1", "x"))
@@ -140,7 +142,7 @@ func TestReadersDoNotWaitForTheWriter(t *testing.T) {
 	}
 	err := m.Read(t.Context(), func(c *sqlite.Conn) error {
 		before := size(c)
-		m.publish(volume("v2", "x")) // would hang if it had to wait for the reader
+		m.publish(volume("v2", "x")) // would block if it had to wait for the reader
 		if after := size(c); before != 1 || after != 1 {
 			t.Errorf("one reader saw %d rows, then %d", before, after)
 		}

@@ -19,8 +19,8 @@ const (
 
 // The writer's intervals.
 const (
-	retryAfter  = time.Second // delay before writing again after a failed write
-	checkEvery  = time.Second // how often to check that the file still exists
+	retryAfter  = time.Second // delay after a failed write
+	checkEvery  = time.Second // interval of checks that the file still exists
 	tidyEvery   = time.Minute
 	touchBefore = time.Hour // maximum age of meta.touched_at
 )
@@ -28,12 +28,12 @@ const (
 // writer is the goroutine that changes the file and View.state. No other goroutine changes them.
 type writer struct {
 	v         *View
-	file      *schema.File // nil if it could not be created
+	file      *schema.File // nil if the file could not be created
 	unlock    func() error
 	onPublish func(*wire.Transaction, []byte)
 	hasher    wire.Hasher
 	commits   uint64
-	retry     <-chan time.Time // receives when writing other sites' transactions may be tried again; nil unless a write has failed
+	retry     <-chan time.Time // receives when other sites' transactions may be written again; nil unless a write has failed
 }
 
 // backOff delays the next write.
@@ -52,7 +52,7 @@ func (w *writer) run(ctx context.Context) error {
 	defer check.Stop()
 	v := w.v
 	if v.config.Path == "" {
-		check.Stop() // memory is never deleted or full
+		check.Stop() // an in-memory view needs no check
 	}
 	v.SetPresence(v.config.Site, true, v.config.Now())
 	for {
@@ -141,7 +141,8 @@ func (w *writer) applyIn(b *batch, in *incoming) error {
 	return b.apply(in)
 }
 
-// failed handles an error according to its kind. It requeues other sites' transactions and fails the jobs.
+// failed handles an error of a commit according to its kind. It requeues other sites'
+// transactions and fails the jobs.
 func (w *writer) failed(err error, jobs []*job, items []*incoming) error {
 	switch failureOf(err) {
 	case failKilled:
@@ -158,8 +159,8 @@ func (w *writer) failed(err error, jobs []*job, items []*incoming) error {
 	return nil
 }
 
-// transact writes one commit with the changes that fill makes, or nothing if fill fails. After the commit, it calls
-// committed with the view's lock held.
+// transact writes one commit with the changes that fill adds, or nothing if fill fails. After
+// the commit, it calls committed with the view's lock held.
 func (w *writer) transact(fill func(*batch) error, committed func()) error {
 	if w.file == nil {
 		return bourse.Errorf(bourse.CodeUnavailable, "%w", errNoFile)
@@ -181,7 +182,7 @@ func (w *writer) transact(fill func(*batch) error, committed func()) error {
 	}
 	if err != nil {
 		if !c.AutocommitEnabled() {
-			_ = schema.Run(c, "ROLLBACK") // the original error is returned
+			_ = schema.Run(c, "ROLLBACK") // the original error is returned instead
 		}
 		return err
 	}
@@ -189,7 +190,8 @@ func (w *writer) transact(fill func(*batch) error, committed func()) error {
 	return nil
 }
 
-// commit commits the batch. Commits survive the end of this process, but not necessarily a host crash.
+// commit commits the batch. A commit survives a crash of this process, but not necessarily a
+// crash of the host.
 func (w *writer) commit(b *batch) error {
 	if !b.dirty() {
 		return schema.Run(b.conn, "ROLLBACK")
@@ -229,7 +231,7 @@ func (w *writer) publishState(b *batch, committed func()) {
 		committed()
 	}
 	for s := range b.gaps {
-		delete(w.v.intake.tails, s) // accept the following ones when they arrive again
+		delete(w.v.intake.tails, s) // so that later transactions of the stream are accepted when they arrive again
 	}
 	w.v.intake.finish()
 	w.v.faults.writing = nil

@@ -18,7 +18,8 @@ func (w *writer) requeueItems(items []*incoming) {
 	w.v.intake.requeue(items)
 }
 
-// settleItems updates the queue after the items were applied. The caller holds the view's lock.
+// settleItems updates the queue after transactions were applied. The caller holds the view's
+// lock.
 func (w *writer) settleItems(items []*incoming) {
 	for _, in := range items {
 		w.v.intake.settle(in.Stream, w.v.state.heads[in.Stream].seq)

@@ -13,29 +13,30 @@ import (
 type Source interface {
 	// Known returns a channel that is closed once the view contains everything that the other members know.
 	Known() <-chan struct{}
-	// InSync reports whether the same is true of the view's current file.
+	// InSync reports whether the view's current file contains everything that the other members
+	// know.
 	InSync() bool
 }
 
 // maxSeen is the maximum number of remembered workers without a row in the view.
 const maxSeen = 1 << 14
 
-// absentees determines which workers are absent: those that are in the view, or were members during this process, but
-// are not members now.
+// absentees determines which workers are absent. An absent worker is in the view, or was a
+// member at some time since this process started, but is not a member now.
 type absentees struct {
 	source Source
 	known  chan struct{} // closed once the directory knows all workers
-	limit  time.Duration // how long a worker may be absent; 0: bourse.LostAfter
+	limit  time.Duration // absence after which a worker counts as lost; 0 means bourse.LostAfter
 
 	mu    sync.Mutex
-	since time.Time // when known was closed: workers absent then were absent before
+	since time.Time // when known was closed; workers absent then may have been absent for longer
 	seen  map[bourse.WorkerID]*seen
 }
 
 // seen is a worker that was a member during this process.
 type seen struct {
 	member bourse.Member
-	gone   time.Time // when it was first missing; zero: it is a member
+	gone   time.Time // when the worker was first missing; zero if it is a member
 }
 
 func (a *absentees) init() {
@@ -101,8 +102,9 @@ func (a *absentees) of(here []bourse.Member, h *hints, now time.Time) []bourse.A
 	return out
 }
 
-// lastHeard returns since when a worker that was never a member during this process has been absent: since this
-// process has known all workers, or since the worker was last heard from if that is later.
+// lastHeard returns the start of the absence of a worker that was never a member during this
+// process. It is the time when this process first knew all workers or, if later, the time when
+// the worker was last heard from.
 func (a *absentees) lastHeard(heard, now time.Time) time.Time {
 	if a.since.IsZero() {
 		return now
@@ -113,8 +115,8 @@ func (a *absentees) lastHeard(heard, now time.Time) time.Time {
 	return a.since
 }
 
-// Source sets the source that reports how complete the view is. It must be called before Run. Without it the view
-// counts as complete.
+// Source sets the source that reports how complete the view is. It must be called before Run.
+// Without a source, the view counts as complete.
 func (d *Directory) Source(s Source) { d.absent.source = s }
 
 // LostAfter sets how long a worker may be absent before it counts as permanently lost; 0 means [bourse.LostAfter]. It
@@ -127,7 +129,7 @@ func (d *Directory) Known() <-chan struct{} { return d.absent.known }
 // Knows reports whether Known is closed.
 func (d *Directory) Knows() bool { return isClosed(d.absent.known) }
 
-// whole is the default source of a directory.
+// whole is a directory's default Source, which reports a complete view.
 type whole chan struct{}
 
 // Known returns a closed channel.

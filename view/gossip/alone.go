@@ -12,10 +12,10 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// A server without another member is in no cluster: a worker gets no orders, and a broker cannot place any. It
-// continues to call other servers and logs a warning from time to time.
+// If a server finds no other member, it is in no cluster: a worker gets no orders, and a broker
+// cannot place any. It continues to call other servers and logs a warning at growing intervals.
 const (
-	aloneAfter    = 2 * time.Second // all servers of a cluster may be starting at once
+	aloneAfter    = 2 * time.Second // long enough for all servers of a cluster to start at the same time
 	minAlonePause = 10 * time.Second
 	maxAlonePause = 5 * time.Minute
 )
@@ -23,7 +23,7 @@ const (
 // solitude tracks how long a server has been alone.
 type solitude struct {
 	since time.Time
-	pause time.Duration // until the next warning; 0: none yet
+	pause time.Duration // time until the next warning; 0 if none has been logged
 	next  time.Time
 }
 
@@ -42,7 +42,7 @@ func (m *Members) isAlone() bool {
 	return !slices.ContainsFunc(m.snapshot().members, func(x bourse.Member) bool { return x.ID != m.config.Self.ID })
 }
 
-// Limits of the reasons in one log line.
+// Limits on the reasons in one log line.
 const (
 	maxReasons = 4
 	maxReason  = 200 // bytes per reason
@@ -81,7 +81,8 @@ func (m *Members) notCalled() string {
 // maxIgnored is the maximum number of remembered addresses of ignored members.
 const maxIgnored = 64
 
-// noteIgnored records why the server at an address was not accepted as a member. The caller must not hold the lock.
+// noteIgnored records why the server at an address was not accepted as a member. The caller must
+// not hold the lock.
 func (m *Members) noteIgnored(address string, why error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -97,10 +98,11 @@ func (m *Members) ignoredAt(address string) error {
 	return m.ignored[address]
 }
 
-// reachedFrom returns an error if a member at an address of another host cannot reach this server. If it called such
-// a member anyway, it would repeatedly appear in the member's list for some seconds.
+// reachedFrom returns an error if a member on another host cannot reach this server, given the
+// member's host. If this server called such a member anyway, the member would list this server
+// repeatedly, for some seconds each time.
 func (m *Members) reachedFrom(host string) error {
-	ip, _ := netip.ParseAddr(host) // not an address: unknown
+	ip, _ := netip.ParseAddr(host) // if host is not an IP address, the result is unknown
 	own := m.config.Bind.Addr().Unmap()
 	if m.config.Advertise.IsValid() || !own.IsLoopback() || !ip.IsValid() || ip.Unmap().IsLoopback() || isOurs(ip.Unmap()) {
 		return nil
@@ -117,7 +119,8 @@ func isOurs(ip netip.Addr) bool {
 	})
 }
 
-// reasonOf returns a short reason why a call found no member. memberlist preserves only the texts of causes.
+// reasonOf returns a short reason why a call reached no member. memberlist preserves only the
+// texts of the underlying errors.
 func reasonOf(err error) string {
 	text := err.Error()
 	for _, known := range []struct{ part, reason string }{

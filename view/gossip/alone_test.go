@@ -11,7 +11,7 @@ import (
 	"github.com/bourse-dev/bourse/view/gossip/gossiptest"
 )
 
-// startLogged is startReal with a log.
+// startLogged runs a member on loopback and returns its log, too.
 func startLogged(t *testing.T, c gossip.Config) (running, *gossiptest.Log) {
 	t.Helper()
 	log := new(gossiptest.Log)
@@ -19,7 +19,8 @@ func startLogged(t *testing.T, c gossip.Config) (running, *gossiptest.Log) {
 	return startReal(t, c), log
 }
 
-// A server that cannot join says so as a warning, with the reason.
+// TestInNoCluster checks that a server that cannot join a cluster logs a warning with the
+// reason.
 func TestInNoCluster(t *testing.T) {
 	t.Parallel()
 	key, other := []byte(strings.Repeat("k", 32)), []byte(strings.Repeat("o", 32))
@@ -52,8 +53,9 @@ func TestInNoCluster(t *testing.T) {
 	}
 }
 
-// A server that others cannot reach, because it gossips on loopback, does not
-// call them: it would be in their list for seconds, again and again.
+// TestForgottenGossipAddress checks that a server that others cannot reach, because it gossips
+// on loopback, does not call them. Otherwise it would appear in their lists again and again, for
+// some seconds each time.
 func TestForgottenGossipAddress(t *testing.T) {
 	t.Parallel()
 	log := new(gossiptest.Log)
@@ -65,8 +67,8 @@ func TestForgottenGossipAddress(t *testing.T) {
 	}
 }
 
-// The warning repeats at intervals that grow to minutes, and stops when the
-// server joins a cluster.
+// TestNotInAClusterWarningBacksOff checks that the intervals between warnings grow to minutes,
+// and that the warnings stop when the server joins a cluster.
 func TestNotInAClusterWarningBacksOff(t *testing.T) {
 	t.Parallel()
 	gossiptest.Virtual(t, func(t *testing.T) {
@@ -85,7 +87,7 @@ func TestNotInAClusterWarningBacksOff(t *testing.T) {
 		second := joinVirtual(t, net, 2, gossip.Config{Self: worker(2), Join: []string{first.Addr()}})
 		untilCount(t, []running{first, second}, 2)
 		n := log.Lines(line)
-		time.Sleep(20 * time.Minute) // alone, it would warn every five
+		time.Sleep(20 * time.Minute) // a server that is alone would log a warning every five minutes
 		if log.Lines(line) != n {
 			t.Errorf("a server in a cluster warns that it is in none:\n%s", log)
 		}
@@ -100,7 +102,8 @@ func TestNotInAClusterWarningBacksOff(t *testing.T) {
 	})
 }
 
-// No warning is logged about a configured member that has left the cluster.
+// TestNoWarningAboutAMemberThatLeft checks that no warning is logged about a configured member
+// that has left the cluster.
 func TestNoWarningAboutAMemberThatLeft(t *testing.T) {
 	t.Parallel()
 	gossiptest.Virtual(t, func(t *testing.T) {
@@ -111,7 +114,7 @@ func TestNoWarningAboutAMemberThatLeft(t *testing.T) {
 		untilCount(t, []running{stays, third}, 3)
 		leaves.stop()
 		untilCount(t, []running{stays, third}, 2)
-		time.Sleep(70 * time.Minute) // it is called for an hour
+		time.Sleep(70 * time.Minute) // a member that has left is called for an hour
 		if n := log.Lines("call to configured member failed"); n != 0 {
 			t.Errorf("%d lines about a member that left:\n%s", n, log)
 		}

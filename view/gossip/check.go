@@ -23,7 +23,7 @@ const (
 	typeLabel        = 244
 )
 
-// Reasons for refusing a message.
+// Errors for invalid messages.
 var (
 	errLabel = errors.New("the message belongs to another cluster")
 	errSize  = errors.New("the message is too long")
@@ -35,8 +35,8 @@ var (
 // sumSize is the size of a checksum header.
 const sumSize = 5
 
-// checkPacket returns an error for an invalid packet. A packet contains one or several messages, optionally after a
-// checksum.
+// checkPacket returns an error if a packet is invalid. A packet contains one or several
+// messages, optionally after a checksum.
 func checkPacket(m []byte) error {
 	if len(m) > sumSize && m[0] == typeSum {
 		m = m[sumSize:]
@@ -69,13 +69,13 @@ func checkPacket(m []byte) error {
 	return nil
 }
 
-// checkMessage returns an error for an invalid single message of a packet.
+// checkMessage returns an error if a message in a packet is invalid.
 func checkMessage(m []byte) error {
 	if len(m) == 0 {
 		return errForm
 	}
 	switch m[0] {
-	case typeUser: // the receiver validates it
+	case typeUser: // Rumors.Receive validates the message
 		return nil
 	case typePing, typeIndirectPing, typeAck, typeSuspect, typeAlive, typeDead, typeNack:
 		return checkValues(m[1:], 1)
@@ -84,7 +84,7 @@ func checkMessage(m []byte) error {
 	}
 }
 
-// checkStream returns an error for an invalid message of a stream.
+// checkStream returns an error if the message of a stream is invalid.
 func checkStream(m []byte) error {
 	if len(m) == 0 {
 		return errForm
@@ -114,8 +114,9 @@ func checkValues(m []byte, n int) error {
 	return nil
 }
 
-// leastNode is a lower bound of a member's length in a push/pull; the names of its fields alone are longer.
-// memberlist allocates memory for as many members as a message declares.
+// leastNode is a lower bound of a member's encoded length in a push/pull; its field names alone
+// are longer. The bound matters because memberlist allocates memory for as many members as a
+// message declares.
 const leastNode = 32
 
 // checkState returns an error unless m consists of a header, the declared members, and the declared number of bytes.

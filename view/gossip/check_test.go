@@ -7,10 +7,10 @@ import (
 	"testing"
 )
 
-// str encodes a short text.
+// str encodes a short string.
 func str(s string) string { return string([]byte{0xa0 | byte(len(s))}) + s }
 
-// state is a push/pull that declares this many members and bytes behind them.
+// state encodes a push/pull that declares a number of members and a number of bytes after them.
 func state(nodes, behind uint32, rest string) []byte {
 	b := append([]byte{typePushPull, 0x83}, str("Nodes")+"\xce"...)
 	b = binary.BigEndian.AppendUint32(b, nodes)
@@ -21,11 +21,11 @@ func state(nodes, behind uint32, rest string) []byte {
 
 var sealedNode = "\x82" + str("Name") + str("w1") + str("Incarnation") + "\x01"
 
-// padded is a member that is as long as they are.
+// padded is an encoded member of realistic length.
 var padded = "\x82" + str("Name") + "\xda\x00\x40" + strings.Repeat("n", 64) + str("Incarnation") + "\x01"
 
-// TestPacketsThatAreRefused: what makes memberlist unpack, make room for what has
-// not come, or go through messages in messages, does not reach it.
+// TestPacketsThatAreRefused checks that checkPacket refuses packets that would make memberlist
+// decompress data, allocate memory for data that has not arrived, or process nested messages.
 func TestPacketsThatAreRefused(t *testing.T) {
 	ping := "\x00\x82" + str("SeqNo") + "\x01" + str("Node") + str("w1")
 	one := func(m string) string { return "\x07\x01" + string([]byte{byte(len(m) >> 8), byte(len(m))}) + m }
@@ -58,7 +58,8 @@ func TestPacketsThatAreRefused(t *testing.T) {
 	}
 }
 
-// TestStreamsThatAreRefused: a push/pull has the members that it declares.
+// TestStreamsThatAreRefused checks that checkStream refuses a push/pull unless it contains the
+// members and bytes that it declares.
 func TestStreamsThatAreRefused(t *testing.T) {
 	for name, c := range map[string]struct {
 		message []byte
@@ -85,8 +86,8 @@ func TestStreamsThatAreRefused(t *testing.T) {
 	}
 }
 
-// FuzzCheck: what passes is whole. A byte less of it does not pass, so nothing in
-// it declares more than there is.
+// FuzzCheck checks that a message that passes is complete: if its last byte is removed, it must
+// not pass. So no valid message declares more data than it contains.
 func FuzzCheck(f *testing.F) {
 	f.Add([]byte("\x00\x82"+str("SeqNo")+"\x01"+str("Node")+str("w1")), false)
 	f.Add([]byte("\x07\x02\x00\x02\x00\x03\x05\x80\x08hi"), false)
@@ -99,7 +100,7 @@ func FuzzCheck(f *testing.F) {
 			check = checkStream
 		}
 		if check(m) != nil || !stream && (m[0] == typeUser || m[0] == typeSum || m[0] == typeCompound) {
-			return // a rumour is whole at any length
+			return // a rumor of any length is complete
 		}
 		for n := range m {
 			if check(m[:n]) == nil {

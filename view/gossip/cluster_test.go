@@ -10,8 +10,8 @@ import (
 	"github.com/bourse-dev/bourse/view/gossip"
 )
 
-// TestLostOnLoopback shows, on real sockets, that a member lost for good is
-// gone from every list within 5 s, and no one else is.
+// TestLostOnLoopback checks, on real sockets, that a permanently lost member disappears from
+// every list within 5 s, and that no other member does.
 func TestLostOnLoopback(t *testing.T) {
 	var told losses
 	group := []running{startReal(t, gossip.Config{Self: worker(1), OnLost: told.add})}
@@ -33,13 +33,13 @@ func TestLostOnLoopback(t *testing.T) {
 			t.Errorf("%s still has w7", m.Addr())
 		}
 	}
-	group[0].stop() // OnLost has been called for all that was noticed
+	group[0].stop() // when stop returns, OnLost has been called for every loss that the member has noticed
 	if d := cmp.Diff([]bourse.WorkerID{"w7"}, told.list()); d != "" {
 		t.Errorf("losses told (-want +got):\n%s", d)
 	}
 }
 
-// TestLeaves shows that a member which ends is gone at once.
+// TestLeaves checks that a member that leaves disappears from the lists at once.
 func TestLeaves(t *testing.T) {
 	group := cluster(t, 4)
 	began := time.Now()
@@ -53,8 +53,8 @@ func TestLeaves(t *testing.T) {
 	}
 }
 
-// TestComesBack shows that a killed worker is taken back at once, on another
-// port and on its own, and that this is no loss.
+// TestComesBack checks that a killed worker that restarts, on its old port or on another one, is
+// a member again at once and is not reported as lost.
 func TestComesBack(t *testing.T) {
 	for name, samePort := range map[string]bool{"elsewhere": false, "at its old address": true} {
 		t.Run(name, func(t *testing.T) {
@@ -82,7 +82,7 @@ func TestComesBack(t *testing.T) {
 			if took := time.Since(began); took > 2*time.Second {
 				t.Errorf("it took %s", took)
 			}
-			for _, m := range group { // the old life is found dead, and the new one stays
+			for _, m := range group { // the old boot is declared dead, and the new one remains
 				until(t, m.Members, "w3 has one life", func() bool { return len(m.Members.Members()) == 3 })
 			}
 			group[0].stop()
@@ -93,8 +93,8 @@ func TestComesBack(t *testing.T) {
 	}
 }
 
-// TestSameIDRefused shows that the second of two living servers with one id is
-// told so, and that no one ever lists it.
+// TestSameIDRefused checks that the second of two running servers with the same id is refused,
+// and that nobody ever lists it.
 func TestSameIDRefused(t *testing.T) {
 	group := cluster(t, 3)
 	second := gossip.Config{Self: worker(3), Join: joinOf(group)}
@@ -121,8 +121,8 @@ func TestSameIDRefused(t *testing.T) {
 	}
 }
 
-// TestSameIDAtOnce shows that of two servers with one id that come at the same
-// moment one stays.
+// TestSameIDAtOnce checks that if two servers with the same id start at the same time, one of
+// them remains.
 func TestSameIDAtOnce(t *testing.T) {
 	group := cluster(t, 2)
 	var twins []running
@@ -147,8 +147,8 @@ func TestSameIDAtOnce(t *testing.T) {
 	}
 }
 
-// TestTag shows how a worker finds a free tag at its first start, and that one
-// which comes with another's is refused.
+// TestTag checks that a new worker finds a free tag at its first start, and that a worker with
+// another worker's tag is refused.
 func TestTag(t *testing.T) {
 	group := cluster(t, 2)
 	fresh := gossip.Config{Self: worker(3), Join: joinOf(group)}

@@ -15,8 +15,8 @@ import (
 
 // Config configures a member.
 type Config struct {
-	Self      bourse.Member  // required except for Tag; Address is that of its API; Free is not sent
-	Bind      netip.AddrPort // required without Transport: gossip address, TCP and UDP; port 0 means any free port
+	Self      bourse.Member  // this server; required except for Tag; Address is that of its API; Free is not sent
+	Bind      netip.AddrPort // gossip address, TCP and UDP; port 0 means any free port; required unless Transport is set
 	Advertise netip.AddrPort // address for others, if it differs from Bind
 	Join      []string       // members to call, host:port; empty: wait for others to call
 	// Find returns the addresses of further members to call, host:port, if any. It is called repeatedly, and must
@@ -27,12 +27,12 @@ type Config struct {
 	MoreKeys  [][]byte     // further keys accepted from others; see SetKeys
 	Proofs    Proofs       // proofs of members' metadata; nil: none required
 	Timing    Timing       //
-	Log       *slog.Logger // default: discards
+	Log       *slog.Logger // default: discards all records
 	// OnLost is called, from one goroutine at a time, for each member that has left or was lost, with the time at
 	// which this member learned of it. It may block.
 	OnLost    func(member bourse.Member, at time.Time)
-	Rumors    Rumors               // default: none
-	Transport memberlist.Transport // default: sockets
+	Rumors    Rumors               // default: no rumors
+	Transport memberlist.Transport // default: TCP and UDP sockets
 }
 
 // Rumors carries additional messages in the packets of the membership, which go to random members. Its methods are
@@ -40,8 +40,8 @@ type Config struct {
 type Rumors interface {
 	// Receive handles a message from another member. It must not retain message.
 	Receive(message []byte)
-	// Next returns messages for one packet to any member. With overhead bytes added to each, their total length is at
-	// most limit.
+	// Next returns messages for one packet to any member. If overhead is added to the length of
+	// each message, their total length is at most limit.
 	Next(overhead, limit int) [][]byte
 }
 
@@ -80,7 +80,7 @@ func (c *Config) Validate() error {
 	if err := validateMember(&c.Self); err != nil {
 		return err
 	}
-	if bourse.AppName(c.ClusterID).Validate() != nil { // same alphabet as app names
+	if bourse.AppName(c.ClusterID).Validate() != nil { // a cluster ID has the same alphabet as app names
 		return bourse.Errorf(bourse.CodeInvalid, "cluster id %s: use a-z, 0-9 and \"-\"", bourse.Quoted(c.ClusterID))
 	}
 	if err := validateKeys(c.keys()); err != nil {
@@ -112,7 +112,7 @@ func (c *Config) label() string { return "bourse/" + c.ClusterID }
 func (c *Config) gossip(name string, transport memberlist.Transport, d *delegate, log gossipLog) *memberlist.Config {
 	g := memberlist.DefaultLANConfig()
 	g.Name = name
-	g.Transport = transport // encrypts, too
+	g.Transport = transport // encrypts messages, too
 	g.UDPBufferSize = Room(c.label())
 	g.BindAddr, g.BindPort = hostPort(c.Bind)
 	g.AdvertiseAddr, g.AdvertisePort = hostPort(c.Advertise)
@@ -120,7 +120,7 @@ func (c *Config) gossip(name string, transport memberlist.Transport, d *delegate
 	g.SuspicionMult, g.SuspicionMaxTimeoutMult = c.Timing.Suspicion, maxSuspicion
 	g.AwarenessMaxMultiplier = maxSlower
 	g.RetransmitMult = retransmit
-	g.GossipNodes = 5 // costs nothing: the number of transmissions is limited, not their rate
+	g.GossipNodes = 5 // a larger value costs nothing, because the number of transmissions is limited, not their rate
 	g.GossipInterval, g.PushPullInterval = c.Timing.Gossip, c.Timing.PushPull
 	g.TCPTimeout = streamTimeout
 	g.EnableCompression = false // receivers do not decompress, see sealed_transport.go

@@ -19,7 +19,7 @@ type conn struct {
 	sent   bool
 	opened bool
 	plain  bytes.Reader // unread rest of the received message
-	err    error        // why no message was received
+	err    error        // reason why no message was received
 	held   int64        // bytes reserved in the transport's room
 }
 
@@ -44,7 +44,7 @@ func (c *conn) Write(message []byte) (int, error) {
 	return len(message), nil
 }
 
-// bound returns the data to which a sealed message is bound.
+// bound returns the additional data that authenticates a sealed message.
 func (c *conn) bound(frame []byte) []byte {
 	return append(append([]byte(nil), frame...), c.t.label...)
 }

@@ -66,7 +66,8 @@ func (d *delegate) NotifyUpdate(peer *memberlist.Node) { d.m.put(peer) }
 // NotifyLeave removes a member that has left or is lost.
 func (d *delegate) NotifyLeave(peer *memberlist.Node) { d.m.drop(peer, time.Now()) }
 
-// NotifyConflict is called for two members with one name. Since a name contains the boot, one of them is an impostor.
+// NotifyConflict is called for two members with the same name. Since a name contains the boot,
+// one of them is an impostor.
 func (d *delegate) NotifyConflict(existing, other *memberlist.Node) {
 	if d.m.quiet.Due("conflict " + existing.Name) {
 		d.m.config.Log.Error("two servers use one member's name", slog.String("member", existing.Name),
@@ -93,7 +94,7 @@ func (*delegate) MergeRemoteState([]byte, bool) {}
 func (m *Members) put(peer *memberlist.Node) {
 	n, err := decodeNode(m.config.ClusterID, peer.Name, peer.Meta)
 	if err != nil {
-		return // NotifyAlive has refused it
+		return // NotifyAlive has refused this member
 	}
 	n.setPeer(peer)
 	m.mu.Lock()
@@ -145,7 +146,8 @@ func (m *Members) drop(peer *memberlist.Node, now time.Time) {
 	m.notify()
 }
 
-// livesOn reports whether another boot of n's server that satisfies is is in the list.
+// livesOn reports whether the list contains another boot of n's server for which is returns
+// true.
 func (m *Members) livesOn(n node, is func(node) bool) bool {
 	for _, other := range m.nodes {
 		if other.member.ID == n.member.ID && is(other) {

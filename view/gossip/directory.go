@@ -14,16 +14,17 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// Directory provides a broker and its exchange with the workers of the cluster, from the membership, and their free
-// capacity, from the view. With an empty view only the free capacity is unknown. Its methods are safe for concurrent
-// use, and readers share a cached result.
+// Directory provides a broker and its exchange with the workers of the cluster, from the
+// membership, and their free capacity, from the view. If the view is empty, only the free
+// capacity is unknown. Its methods are safe for concurrent use, and readers share a cached
+// result.
 //
 // A server that is in several groups, one per network of its cluster, has one directory for all of them. For a worker
 // in several groups, the first group counts.
 type Directory struct {
 	groups  []*Members
 	view    *view.View
-	unread  func(err error) // logs that the view cannot be read, at a limited rate
+	unread  func(err error) // logs, at a limited rate, that the view cannot be read
 	hints   atomic.Pointer[hints]
 	current atomic.Pointer[directory]
 	absent  absentees
@@ -39,10 +40,10 @@ type hints struct {
 type directory struct {
 	snapshots []*snapshot
 	hints     *hints
-	workers   []bourse.Member // by id
+	workers   []bourse.Member // sorted by id
 	regions   []bourse.Region // sorted
 	byRegion  map[bourse.Region][]bourse.Member
-	absent    []bourse.Absence // by id
+	absent    []bourse.Absence // sorted by id
 }
 
 // NewDirectory returns a directory for one or more groups. It knows free capacity only while Run is running.
@@ -70,7 +71,7 @@ func (d *Directory) Run(ctx context.Context) error {
 	defer watcher.Stop()
 	known := d.absent.source.Known()
 	for {
-		all := isClosed(known) // check before the view is read
+		all := isClosed(known) // checked before the view is read
 		d.refresh(ctx)
 		if all && ctx.Err() == nil {
 			d.absent.settle(time.Now())
@@ -122,7 +123,7 @@ func (d *Directory) refresh(ctx context.Context) {
 	byID := make(map[bourse.WorkerID]inventory.WorkerHint, len(list))
 	for _, h := range list {
 		if h.Free.Validate() != nil {
-			h.Free = nil // invalid, so not from a worker
+			h.Free = nil // invalid, so it was not published by a worker
 		}
 		byID[h.ID] = h
 	}
@@ -141,8 +142,9 @@ func (d *Directory) refresh(ctx context.Context) {
 	d.hints.Store(&hints{byID, gone})
 }
 
-// Regions returns every region with a worker, sorted, including regions whose workers are all absent: an order for
-// such a region is valid, but refused. The caller owns the slice.
+// Regions returns every region with a worker, sorted, including regions whose workers are all
+// absent: an order for such a region is valid, although it is refused. The caller owns the
+// slice.
 func (d *Directory) Regions() []bourse.Region { return slices.Clone(d.get().regions) }
 
 // Candidates returns the workers of a region that accept orders, with their free capacity if it is known. The caller
@@ -161,7 +163,7 @@ func (d *Directory) All() (here []bourse.Member, away []bourse.Absence) {
 	return now.workers, now.absent
 }
 
-// ByTag returns the worker with this tag, with which its machines' ids begin.
+// ByTag returns the worker with this tag, which is the beginning of its machines' ids.
 func (d *Directory) ByTag(tag bourse.WorkerTag) (bourse.Member, bool) {
 	for _, group := range d.groups {
 		if m, ok := group.ByTag(tag); ok {
@@ -183,7 +185,7 @@ func (d *Directory) get() *directory {
 	}
 	c = join(snapshots, h)
 	c.absent = d.absent.of(c.workers, h, time.Now())
-	d.current.Store(c) // of two concurrent results either will do
+	d.current.Store(c) // if two calls run concurrently, either result may be stored
 	return c
 }
 
@@ -196,7 +198,7 @@ func (d *Directory) unchanged(snapshots []*snapshot) bool {
 	return true
 }
 
-// join returns a directory for the members and the view's hints.
+// join combines the members of all groups with the view's hints.
 func join(groups []*snapshot, h *hints) *directory {
 	d := &directory{snapshots: groups, hints: h, byRegion: map[bourse.Region][]bourse.Member{}}
 	for i, s := range groups {
@@ -225,7 +227,8 @@ func join(groups []*snapshot, h *hints) *directory {
 	return d
 }
 
-// added returns a member with the view's data. A worker is leaving if either source says so.
+// added returns a member with the view's data. A worker is leaving if either the member or the
+// view says so.
 func (h *hints) added(m bourse.Member) bourse.Member {
 	hint, ok := h.byID[m.ID]
 	if !ok {

@@ -29,7 +29,7 @@ func startNodes(t testing.TB, network gossiptest.Network, n int) []*gossiptest.N
 	return group
 }
 
-// publishFacts publishes what a worker has free.
+// publishFacts publishes the facts of a worker: its free memory and whether it is leaving.
 func publishFacts(t testing.TB, n *gossiptest.Node, free int64, leaving bool) {
 	t.Helper()
 	_, err := n.View.Publish(t.Context(), inventory.WorkerRow(&bourse.Facts{
@@ -40,8 +40,8 @@ func publishFacts(t testing.TB, n *gossiptest.Node, free int64, leaving bool) {
 	}
 }
 
-// TestDirectory shows that the membership says who is there, and the view what
-// is free there: with an empty view all is there but that.
+// TestDirectory checks that the membership determines the workers and the view their free
+// capacity. With an empty view, a directory lists all workers, with unknown free capacity.
 func TestDirectory(t *testing.T) {
 	gossiptest.Virtual(t, func(t *testing.T) {
 		group := startNodes(t, gossiptest.NewMemory(1), 3)
@@ -61,7 +61,7 @@ func TestDirectory(t *testing.T) {
 		for i, n := range group {
 			publishFacts(t, n, int64(i+1)*256, i == 2)
 		}
-		time.Sleep(time.Second) // of the bubble
+		time.Sleep(time.Second) // virtual time
 		if d := cmp.Diff(map[bourse.WorkerID]int64{"w1": 256, "w2": 512}, memory(d.Candidates("gru"))); d != "" {
 			t.Errorf("candidates (-want +got):\n%s", d)
 		}
@@ -74,15 +74,15 @@ func TestDirectory(t *testing.T) {
 		if w, ok := d.ByTag(2); !ok || w.ID != "w2" || w.Free.Of("memory") != 512 {
 			t.Errorf("w2 by its tag: %+v", w)
 		}
-		clear(d.Candidates("gru")) // it is the caller's
+		clear(d.Candidates("gru")) // the caller owns the slice
 
 		publishFacts(t, group[1], 64, false)
 		group[0].Members.SetLeaving(true)
-		time.Sleep(time.Second) // of the bubble
+		time.Sleep(time.Second) // virtual time
 		if d := cmp.Diff(map[bourse.WorkerID]int64{"w2": 64}, memory(d.Candidates("gru"))); d != "" {
 			t.Errorf("after changes (-want +got):\n%s", d)
 		}
-		_ = group[1].Kill() // it has reasons to complain
+		_ = group[1].Kill() // ignore the errors of a node that loses its network
 		time.Sleep(10 * time.Second)
 		if _, ok := d.ByTag(2); ok || len(d.Candidates("gru")) != 0 {
 			t.Errorf("who is lost is still a candidate: %v", d.Candidates("gru"))
@@ -98,7 +98,7 @@ func memory(members []bourse.Member) map[bourse.WorkerID]int64 {
 	return out
 }
 
-// BenchmarkDirectory is what an order costs here: the list of its region.
+// BenchmarkDirectory measures Candidates, which each order calls for its regions.
 func BenchmarkDirectory(b *testing.B) {
 	for _, n := range []int{2, 20} {
 		b.Run(fmt.Sprint("workers=", n), func(b *testing.B) {

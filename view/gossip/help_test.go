@@ -19,7 +19,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// patience bounds everything that is waited for.
+// patience limits how long a test waits for anything.
 const patience = time.Minute
 
 func worker(i int) bourse.Member {
@@ -29,16 +29,16 @@ func worker(i int) bourse.Member {
 	}
 }
 
-// running is a member that runs until it is stopped or the test ends.
+// running is a member that runs until it is stopped or killed, or the test ends.
 type running struct {
 	*gossip.Members
-	stop  func()          // ctx ends, and Run has returned
-	kill  func()          // as SIGKILL does; it stays dead
-	err   func() error    // of Run, once it has returned
-	ended <-chan struct{} // closed then
+	stop  func()          // cancels Run's context and waits until Run has returned
+	kill  func()          // stops the transport permanently, as SIGKILL would
+	err   func() error    // waits until Run has returned, and returns its error
+	ended <-chan struct{} // closed when Run has returned
 }
 
-// start opens and runs a member on a transport that can be killed.
+// start opens and runs a member; kill stops the member's transport.
 func start(t testing.TB, c gossip.Config, kill func()) running {
 	t.Helper()
 	m, err := gossip.Open(c)
@@ -62,7 +62,7 @@ func start(t testing.TB, c gossip.Config, kill func()) running {
 	return r
 }
 
-// startReal runs a member on sockets of loopback.
+// startReal runs a member on loopback sockets.
 func startReal(t testing.TB, c gossip.Config) running {
 	t.Helper()
 	port := int(c.Bind.Port())
@@ -77,7 +77,7 @@ func startReal(t testing.TB, c gossip.Config) running {
 	return start(t, c, func() { _ = tr.Shutdown() })
 }
 
-// until waits for a member's list to be as wanted.
+// until waits until ok returns true, and checks it whenever the member's list changes.
 func until(t testing.TB, m *gossip.Members, what string, ok func() bool) {
 	t.Helper()
 	timeout := time.NewTimer(patience)
@@ -89,7 +89,7 @@ func until(t testing.TB, m *gossip.Members, what string, ok func() bool) {
 		}
 		select {
 		case <-changed:
-		case <-time.After(time.Second): // free amounts in a list may be older than the last change
+		case <-time.After(time.Second): // the free capacity in a list may be older than the last change
 		case <-timeout.C:
 			t.Fatalf("waited in vain until %s; the list is %+v", what, m.Members())
 		}
@@ -103,7 +103,7 @@ func untilCount(t testing.TB, group []running, want int) {
 	}
 }
 
-// cluster runs n workers on loopback that all know one another.
+// cluster runs n workers on loopback, and waits until all of them know one another.
 func cluster(t testing.TB, n int) []running {
 	t.Helper()
 	var group []running
@@ -121,7 +121,7 @@ func joinOf(group []running) []string {
 	return []string{group[0].Addr()}
 }
 
-// losses collects what OnLost tells.
+// losses records the members that OnLost reports.
 type losses struct {
 	mu  sync.Mutex
 	ids []bourse.WorkerID

@@ -17,7 +17,7 @@ import (
 	"github.com/bourse-dev/bourse/view/gossip/gossiptest"
 )
 
-// stranger is a member of the gossip that says of itself what it likes.
+// stranger is a delegate that announces arbitrary metadata.
 type stranger struct{ meta []byte }
 
 func (s stranger) NodeMeta(int) []byte              { return s.meta }
@@ -27,7 +27,8 @@ func (stranger) LocalState(bool) []byte             { return nil }
 func (stranger) MergeRemoteState([]byte, bool)      {}
 func (stranger) NotifyAlive(*memberlist.Node) error { return nil }
 
-// intrude joins a stranger to a group, at an address of the network in memory.
+// intrude joins a member with arbitrary metadata to a group, at an address of the in-memory
+// network.
 func intrude(t *testing.T, net *gossiptest.Memory, address int, name string, meta []byte, join string) {
 	t.Helper()
 	c := memberlist.DefaultLANConfig()
@@ -43,8 +44,8 @@ func intrude(t *testing.T, net *gossiptest.Memory, address int, name string, met
 	}
 }
 
-// TestStrangers joins members that say impossible things to a group: they are
-// not listed, each is logged once, and the group goes on.
+// TestStrangers joins members with invalid metadata to a group. They must not be listed, each
+// must be logged once, and the group must continue to work.
 func TestStrangers(t *testing.T) {
 	gossiptest.Virtual(t, func(t *testing.T) {
 		const boot = "01JZZZZZZZZZZZZZZZZZZZZZZZ"
@@ -80,8 +81,8 @@ func TestStrangers(t *testing.T) {
 	})
 }
 
-// TestGarbage sends random bytes to a member's sockets, and shows that it
-// still listens.
+// TestGarbage sends random bytes to a member's sockets, and checks that the member continues to
+// work.
 func TestGarbage(t *testing.T) {
 	gossiptest.Virtual(t, func(t *testing.T) {
 		net := gossiptest.NewMemory(1)
@@ -106,8 +107,8 @@ func TestGarbage(t *testing.T) {
 	})
 }
 
-// TestOtherClustersAreIgnored joins servers of another cluster, and such without the
-// key, to a group.
+// TestOtherClustersAreIgnored tries to join servers of another cluster, or with the wrong key,
+// to a group.
 func TestOtherClustersAreIgnored(t *testing.T) {
 	key := bytes.Repeat([]byte{1}, 32)
 	tests := []struct {
@@ -181,7 +182,7 @@ func TestOpenRefuses(t *testing.T) {
 	}
 }
 
-// TestReadersDoNotShare reads lists and changes them while the group changes.
+// TestReadersDoNotShare overwrites the returned lists while the group changes.
 func TestReadersDoNotShare(t *testing.T) {
 	gossiptest.Virtual(t, func(t *testing.T) {
 		net := gossiptest.NewMemory(1)
@@ -192,7 +193,7 @@ func TestReadersDoNotShare(t *testing.T) {
 			wg.Go(func() {
 				for range 200 {
 					for _, list := range [][]bourse.Member{group[0].Members.Members(), group[0].Workers(), group[0].Candidates("gru")} {
-						clear(list) // it is ours
+						clear(list) // the caller owns the slice
 					}
 					clear(group[0].Regions())
 					time.Sleep(10 * time.Millisecond)

@@ -16,15 +16,15 @@ const (
 	maxBackoff = 5 * time.Second
 )
 
-// goneFor is how long a former member is called, in case this server was cut off; goneCalls is how many of them are
-// called each time.
+// goneFor is how long a former member is still called, because the cause may have been a network
+// failure. In each round, goneCalls former members are called.
 const (
 	goneFor   = time.Hour
 	goneCalls = 3
 )
 
-// join calls the configured members until another member is in the list, and from then on those that are missing. It
-// closes joined after the first round.
+// join calls the configured members until another member is in the list, and from then on only
+// the missing ones. It closes joined after the first round.
 func (m *Members) join(ctx context.Context, joined chan<- struct{}) {
 	backoff := minBackoff
 	alone := solitude{since: time.Now()}
@@ -51,7 +51,8 @@ func (m *Members) join(ctx context.Context, joined chan<- struct{}) {
 	}
 }
 
-// callAll calls the missing members. For each configured address without a member it returns the reason.
+// callAll calls the missing members. It returns a reason for each configured address at which no
+// member was found.
 func (m *Members) callAll(ctx context.Context) (why []string) {
 	given := m.toJoin(slices.Concat(m.config.Join, m.config.found(ctx)))
 	gone := m.goneMembers(time.Now())
@@ -67,14 +68,15 @@ func (m *Members) callAll(ctx context.Context) (why []string) {
 	}
 	for _, address := range gone {
 		if !slices.Contains(given, address) {
-			_ = m.call(ctx, address) // its absence was logged before
+			_ = m.call(ctx, address) // the member's absence has been logged before
 		}
 	}
 	return why
 }
 
-// noteCall logs an address that does not answer, once until it answers. It does not log former members, nor anything
-// while the server is alone, which logAlone reports.
+// noteCall logs an address that does not answer, and not again until it has answered. It logs
+// neither former members nor, while the server is alone, any address, because logAlone reports
+// those.
 func (m *Members) noteCall(address string, err error, went bool) {
 	switch {
 	case err == nil:
@@ -88,7 +90,7 @@ func (m *Members) noteCall(address string, err error, went bool) {
 	}
 }
 
-// toJoin returns the addresses that no member in the list has.
+// toJoin returns those addresses that belong to no member in the list.
 func (m *Members) toJoin(addresses []string) []string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -118,7 +120,7 @@ func (m *Members) goneMembers(now time.Time) []string {
 func (m *Members) call(ctx context.Context, address string) error {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {
-		return err // Validate has refused it
+		return err // Validate has checked the address before
 	}
 	// Resolve names here, because memberlist does so without a deadline.
 	limited, cancel := context.WithTimeout(ctx, streamTimeout)

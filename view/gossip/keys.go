@@ -2,8 +2,8 @@ package gossip
 
 import "github.com/bourse-dev/bourse"
 
-// SetKeys changes the keys of a member that was opened with a key: the first one encrypts from now on, and incoming
-// messages may use any of them.
+// SetKeys changes the keys of a member that was opened with a key. From now on, the first key
+// encrypts messages; incoming messages may use any of the keys.
 func (m *Members) SetKeys(keys [][]byte) error {
 	if len(m.config.Key) == 0 || len(keys) == 0 {
 		return bourse.Errorf(bourse.CodeFailedPrecondition, "gossip encryption cannot be enabled or disabled while the server is running")

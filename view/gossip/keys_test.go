@@ -10,8 +10,8 @@ import (
 	"github.com/bourse-dev/bourse/view/gossip/gossiptest"
 )
 
-// TestKeysRoll changes the key of a group that goes on, member by member, and
-// shows that no one is lost meanwhile, and that the old key then is worth nothing.
+// TestKeysRoll changes the key of a running group, member by member. No member may be lost
+// during the change, and the old key must not work afterward.
 func TestKeysRoll(t *testing.T) {
 	gossiptest.Virtual(t, func(t *testing.T) {
 		old, next := bytes.Repeat([]byte{1}, 32), bytes.Repeat([]byte{2}, 16)
@@ -26,7 +26,7 @@ func TestKeysRoll(t *testing.T) {
 				if err := m.SetKeys(keys); err != nil {
 					t.Fatal(err)
 				}
-				time.Sleep(20 * time.Second) // while they differ
+				time.Sleep(20 * time.Second) // while the members' keys differ
 				untilCount(t, group, 4)
 			}
 		}
@@ -41,8 +41,8 @@ func TestKeysRoll(t *testing.T) {
 	})
 }
 
-// TestSetKeysRefuses: encryption does not begin or end while a member runs, and
-// what is no key changes nothing.
+// TestSetKeysRefuses checks that SetKeys neither enables nor disables encryption, and that an
+// invalid key changes nothing.
 func TestSetKeysRefuses(t *testing.T) {
 	gossiptest.Virtual(t, func(t *testing.T) {
 		net := gossiptest.NewMemory(1)

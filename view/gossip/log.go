@@ -24,7 +24,7 @@ func (g gossipLog) Write(p []byte) (int, error) {
 	level, text, _ := strings.Cut(strings.TrimSpace(string(line)), "] ")
 	text = strings.TrimPrefix(text, "memberlist: ")
 	if strings.HasPrefix(text, "ignoring alive message for") || strings.HasPrefix(text, "Got ping for unexpected node") {
-		return len(p), nil // logged by us already, or caused by a server that returned at its old address
+		return len(p), nil // already logged by this package, or caused by a server that restarted at its old address
 	}
 	// memberlist's warnings are mostly about a member that is being lost.
 	to := slog.LevelDebug

@@ -17,26 +17,26 @@ import (
 // use. The answers are as current as the last gossip.
 type Members struct {
 	config Config
-	name   string // of this member in the group
+	name   string // this member's name in the group
 	list   *memberlist.Memberlist
 	gossip string // this member's address in the group
 	quiet  *quiet.Lines
 
 	keyring *Keys
 
-	ready   chan struct{}   // closed by Run
-	noticed chan struct{}   // holds one value when there is something for Run
-	changes chan struct{}   // holds one value when there is something to publish
-	unsure  chan struct{}   // holds one value when a key has to be fetched
+	ready   chan struct{}   // closed by Run, see Ready
+	noticed chan struct{}   // holds one value if there is work for watch
+	changes chan struct{}   // holds one value if there is a change to publish
+	unsure  chan struct{}   // holds one value if a key has to be fetched
 	work    sync.WaitGroup  // goroutines that fetch keys
-	silent  map[string]bool // configured addresses logged as not answering; owned by the goroutine that calls
+	silent  map[string]bool // configured addresses that were logged as not answering; used only by join's goroutine
 
 	roster
 }
 
 // roster is the list of members.
 type roster struct {
-	stale   atomic.Bool // current is outdated
+	stale   atomic.Bool // the cached snapshot is outdated
 	current atomic.Pointer[snapshot]
 
 	mu      sync.Mutex // taken while memberlist's own lock is held
@@ -110,8 +110,9 @@ func (m *Members) Close() error { return m.list.Shutdown() }
 // Addr returns the gossip address of this member.
 func (m *Members) Addr() string { return m.gossip }
 
-// Ready returns a channel that is closed once Run has called the configured members, with or without an answer, and
-// has found that this member's id is free. Before that, others do not list this member.
+// Ready returns a channel that is closed once Run has called the configured members, whether or
+// not they answered, and has found that this member's id is free. Until then, other members do
+// not list this member.
 func (m *Members) Ready() <-chan struct{} { return m.ready }
 
 // Changed returns a channel that is closed at the next change of the list. Call it before reading the list; otherwise
@@ -140,7 +141,7 @@ func (m *Members) Worker(id bourse.WorkerID) (bourse.Member, bool) {
 	return s.members[i], true
 }
 
-// ByTag returns the worker with this tag, with which its machines' ids begin.
+// ByTag returns the worker with this tag, which is the beginning of its machines' ids.
 func (m *Members) ByTag(tag bourse.WorkerTag) (bourse.Member, bool) {
 	s := m.snapshot()
 	i, ok := s.byTag[tag]

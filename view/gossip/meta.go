@@ -28,18 +28,18 @@ const wireVersion = 1
 type claims struct {
 	Cluster string           `cbor:"1,keyasint"`
 	Role    bourse.Role      `cbor:"2,keyasint"`
-	Region  bourse.Region    `cbor:"3,keyasint,omitempty"` // empty: the server is in no region
+	Region  bourse.Region    `cbor:"3,keyasint,omitempty"` // empty if the server is in no region
 	Address string           `cbor:"4,keyasint"`           // host:port of the API
 	Tag     bourse.WorkerTag `cbor:"5,keyasint,omitempty"`
-	Pending bool             `cbor:"6,keyasint,omitempty"` // has joined but not yet determined whether its id is free
+	Pending bool             `cbor:"6,keyasint,omitempty"` // joined, but not yet sure that its id is free
 	Leaving bool             `cbor:"7,keyasint,omitempty"`
 }
 
-// Limits of incoming metadata in bytes.
+// Limits on incoming metadata, in bytes.
 const (
 	maxMeta      = 512
 	maxText      = 255
-	maxSignature = 384 // for RSA with 3072 bits
+	maxSignature = 384 // size of a signature with a 3072-bit RSA key
 )
 
 // node is one member of the gossip group.
@@ -48,11 +48,11 @@ type node struct {
 	boot      string
 	member    bourse.Member
 	pending   bool
-	gossip    string           // its address in the group, host:port
-	since     uint64           // creation time of the metadata: milliseconds of the Unix epoch; 0: not signed
-	signed    []byte           // the signed data, except name and address
-	signature []byte           // nil: not signed
-	proven    bool             // by its signature, or no proof is required
+	gossip    string           // the member's address in the group, host:port
+	since     uint64           // creation time in milliseconds of the Unix epoch; 0 if not signed
+	signed    []byte           // the signed metadata; the signature also covers the name and address
+	signature []byte           // nil if the metadata is not signed
+	proven    bool             // the signature is valid, or no proof is required
 	peer      *memberlist.Node // copy of memberlist's node; immutable
 }
 
@@ -103,7 +103,7 @@ func decodeNode(cluster, name string, meta []byte) (node, error) {
 	if err := n.member.ID.Validate(); err != nil {
 		return node{}, err
 	}
-	if bourse.OrderID(boot).Validate() != nil { // a ULID, like an order's id
+	if bourse.OrderID(boot).Validate() != nil { // a ULID, so it has the form of an order id
 		return node{}, bourse.Errorf(bourse.CodeInvalid, "its name %s contains no boot", bourse.Quoted(name))
 	}
 	if len(meta) == 0 || meta[0] != wireVersion {
@@ -132,7 +132,7 @@ func validateMember(m *bourse.Member) error {
 	if err := m.ID.Validate(); err != nil {
 		return err
 	}
-	if bourse.WorkerID(m.Role).Validate() != nil || m.Role == bourse.RoleScraper { // same alphabet; unknown roles of later releases are accepted
+	if bourse.WorkerID(m.Role).Validate() != nil || m.Role == bourse.RoleScraper { // ids have the same alphabet; unknown roles are accepted
 		return bourse.Errorf(bourse.CodeInvalid, "invalid role %s", bourse.Quoted(string(m.Role)))
 	}
 	if m.Role == bourse.RoleWorker || m.Region != "" {

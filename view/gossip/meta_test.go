@@ -42,7 +42,7 @@ func TestMetaBothWays(t *testing.T) {
 	}
 }
 
-// TestMetaFits shows that the longest values fit.
+// TestMetaFits checks that the longest possible metadata fits the limits.
 func TestMetaFits(t *testing.T) {
 	m := largest()
 	cluster := strings.Repeat("c", 63)
@@ -104,7 +104,7 @@ func TestDecodeRefuses(t *testing.T) {
 			}
 		})
 	}
-	for i := range meta { // cut anywhere
+	for i := range meta { // truncate the metadata at each position
 		if n, err := decodeNode("c", name, meta[:i]); err == nil {
 			t.Errorf("cut at %d: got %+v", i, n)
 		}

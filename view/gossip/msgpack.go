@@ -2,8 +2,8 @@ package gossip
 
 import "encoding/binary"
 
-// memberlist sends MessagePack of the old kind (without bin and ext), but its decoder also accepts the new kinds, so
-// this code handles both.
+// memberlist sends the original MessagePack format, without the bin and ext types. Its decoder
+// also accepts those newer types, so the functions below handle them, too.
 
 // maxDepth is the maximum nesting of values. Members send at most a map of lists.
 const maxDepth = 4

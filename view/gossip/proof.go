@@ -12,31 +12,33 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Proofs lets members prove their metadata, if servers have certificates. A member whose signature has not been
-// verified is in no list: knowing the membership's key does not make a server a member.
+// Proofs lets members prove their metadata, if servers have certificates. A member is listed
+// only once its signature has been verified; the group's encryption key alone does not make a
+// server a member.
 type Proofs interface {
 	// Sign signs this server's metadata.
 	Sign(statement []byte) ([]byte, error)
 	// Key returns the public key of the server at m's address. The server has proven on the connection that it has
 	// m's id and role.
 	Key(ctx context.Context, m bourse.Member) (Key, error)
-	// Names returns the gossip names of the server at m's address, which proves the same.
+	// Names returns the gossip names of the server at m's address, which has proven its id and
+	// role in the same way.
 	Names(ctx context.Context, m bourse.Member) ([]string, error)
 }
 
 // Key verifies one server's statements.
 type Key interface {
 	Verify(statement, signature []byte) bool
-	// HasTag reports whether the server may have a tag that does not follow from its id.
+	// HasTag reports whether the server may have a tag that is not derived from its id.
 	HasTag(tag bourse.WorkerTag) bool
 }
 
-// ahead is how far a member's clock may be ahead of ours. A boot in the distant future would take precedence over all
-// later ones.
+// ahead is how far a member's clock may be ahead of the local one. Without this limit, a boot in
+// the distant future would take precedence over all later ones.
 const ahead = time.Hour
 
-// maxDoubtful is the maximum number of members whose keys have to be fetched. Impostors can delay real members in
-// this way, but no more than that.
+// maxDoubtful is the maximum number of members whose keys have to be fetched. If impostors
+// exceed it, they can delay real members, but nothing else.
 const maxDoubtful = 4096
 
 // identity is the identity that a certificate proves.
@@ -48,17 +50,17 @@ type identity struct {
 // proving contains the known keys of other members. The roster's lock guards it.
 type proving struct {
 	keys     map[identity]Key
-	doubtful map[string]*doubtful // by name
-	refused  uint64               // number of refused members without proof
+	doubtful map[string]*doubtful // members whose keys have to be fetched, by gossip name
+	refused  uint64               // number of members refused because they had no valid proof
 }
 
 // doubtful is a member whose key has to be fetched.
 type doubtful struct {
 	node  node
 	tries int
-	next  time.Time // earliest time of the next try
+	next  time.Time // earliest time of the next attempt
 	busy  bool
-	wrong error // its key is known, but its proof is invalid
+	wrong error // why the proof is invalid, if the key is known
 }
 
 // verdict is the result of checking a member's proof.
@@ -66,8 +68,8 @@ type verdict int
 
 const (
 	proven   verdict = iota
-	unknown          // its key has to be fetched, because it is unknown or may have changed
-	unproven         // invalid with any key
+	unknown          // the server's key has to be fetched, because it is unknown or may have changed
+	unproven         // the proof is invalid, whatever the key
 )
 
 // judge checks n's proof. The lock is held.
@@ -120,13 +122,13 @@ func (m *Members) admit(peer *memberlist.Node, now time.Time) error {
 		m.refused++
 		return err
 	}
-	if known.proven { // until its key has been checked, the proven metadata counts
+	if known.proven { // the proven metadata counts until the new one has been checked
 		return err
 	}
 	return nil
 }
 
-// timely returns CodeInvalid for metadata from the future.
+// timely returns CodeInvalid if the metadata's boot or creation time is too far in the future.
 func (n *node) timely(now time.Time) error {
 	limit := uint64(now.Add(ahead).UnixMilli())
 	boot, err := ulid.ParseStrict(n.boot)
@@ -143,7 +145,7 @@ func (n *node) setPeer(peer *memberlist.Node) {
 	n.peer = &copied
 }
 
-// same reports whether two nodes with one name have the same data.
+// same reports whether two nodes with the same name have the same data.
 func (n *node) same(other *node) bool {
 	return n.gossip == other.gossip && bytes.Equal(n.peer.Meta, other.peer.Meta)
 }
@@ -166,7 +168,8 @@ func (m *Members) doubt(n *node, now time.Time) error {
 	return nil
 }
 
-// Delays between failed fetches of a key, and before a member with an invalid signature is checked again.
+// Delays before a failed fetch of a key is repeated, and before a member with an invalid
+// signature is checked again.
 const (
 	minProofPause = 500 * time.Millisecond
 	maxProofPause = 30 * time.Second
@@ -175,8 +178,8 @@ const (
 const (
 	proofsAtOnce  = 16
 	proofTimeout  = 3 * time.Second
-	proofPatience = time.Second            // how long a start waits for the proofs of the members that it has met
-	proofsEvery   = 250 * time.Millisecond // interval of checks for members whose delay has passed
+	proofPatience = time.Second            // how long a starting member waits for the other members' proofs
+	proofsEvery   = 250 * time.Millisecond // interval at which the delays of failed fetches are checked
 )
 
 // prove fetches keys until ctx ends.
@@ -207,7 +210,8 @@ func (m *Members) prove(ctx context.Context) {
 	}
 }
 
-// nextDoubtful returns the member with the fewest tries, or nil.
+// nextDoubtful returns the member to fetch a key for, preferring members with the fewest
+// attempts. It returns nil if no member is due.
 func (m *Members) nextDoubtful(now time.Time) *doubtful {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -215,7 +219,7 @@ func (m *Members) nextDoubtful(now time.Time) *doubtful {
 	for name, d := range m.doubtful {
 		switch {
 		case d.busy || now.Before(d.next):
-		case d.wrong != nil, d.tries > 0 && m.nodes[name].name == "": // it may be checked again, or is gone
+		case d.wrong != nil, d.tries > 0 && m.nodes[name].name == "": // the delay has passed, or the member is gone
 			delete(m.doubtful, name)
 		case next == nil || d.tries < next.tries:
 			next = d
@@ -251,10 +255,11 @@ func (m *Members) fetch(ctx context.Context, d *doubtful) {
 		m.config.Log.Warn("member has not proven its identity", slog.Any("member", to.ID), slog.String("address", to.Address),
 			slog.Uint64("refused", m.refused), slog.Any("err", err))
 	}
-	m.notify() // even after a failure, because a start may wait for it
+	m.notify() // even if the fetch failed, because a starting member may be waiting for it
 }
 
-// settleDoubts checks the members with an id again, after its key was fetched. The lock is held.
+// settleDoubts checks the members with this id again, after the server's key was fetched. The
+// lock is held.
 func (m *Members) settleDoubts(id bourse.WorkerID) {
 	for name, n := range m.nodes {
 		if n.member.ID != id || n.proven {
@@ -271,7 +276,7 @@ func (m *Members) settleDoubts(id bourse.WorkerID) {
 			continue
 		}
 		switch v, err := m.judge(&d.node); {
-		case v == proven: // memberlist may not have been allowed to add it
+		case v == proven: // memberlist may have been prevented from adding the member
 			delete(m.doubtful, name)
 			d.node.proven = true
 			m.enter(d.node)

@@ -32,10 +32,10 @@ func (s signer) Verify(statement, signature []byte) bool {
 
 func (signer) HasTag(tag bourse.WorkerTag) bool { return tag == 0xabcdef }
 
-// proofless asks for proofs and has none.
+// proofless is a Proofs that makes Members require proofs, but provides none.
 type proofless struct{ Proofs }
 
-// judging is a member that knows the keys of these workers.
+// judging returns a member that knows the keys of these workers.
 func judging(ids ...bourse.WorkerID) *Members {
 	m := &Members{config: Config{ClusterID: "c", Proofs: proofless{}}, unsure: make(chan struct{}, 1)}
 	m.keys, m.doubtful, m.nodes = map[identity]Key{}, map[string]*doubtful{}, map[string]node{}
@@ -51,7 +51,7 @@ func peerOf(name string, meta []byte) *memberlist.Node {
 
 const at = "10.0.0.1:7946"
 
-// said is what a worker says of itself, signed by a server of that name.
+// said returns a worker's metadata, signed with the key of the server named by.
 func said(t rapid.TB, m bourse.Member, boot, by string, now time.Time) []byte {
 	meta, err := signMeta(encodeMeta("c", m, false), nodeName(m.ID, boot), at, uint64(now.UnixMilli()), newSigner(by).sign)
 	if err != nil {
@@ -64,8 +64,8 @@ func natural(id bourse.WorkerID) bourse.Member {
 	return bourse.Member{ID: id, Role: bourse.RoleWorker, Region: "gru", Address: "10.0.0.1:4000", Tag: id.Tags()[0]}
 }
 
-// TestJudge shows what makes a member: its own signature over all that it says,
-// and a tag that is its own.
+// TestJudge checks that metadata is accepted only if the member itself has signed it and it
+// contains one of the member's own tags.
 func TestJudge(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)
 	changed := func(change func(*bourse.Member)) bourse.Member {
@@ -104,8 +104,8 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// TestNotFromTheFuture: a life that begins next year would count more than all
-// that its server really begins until then.
+// TestNotFromTheFuture checks that boots and metadata from the future are refused. A boot from
+// next year would take precedence over all the server's real boots until then.
 func TestNotFromTheFuture(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	bootAt := func(at time.Time) string { return string(bourse.EventIDAt(at, [10]byte{})) }
@@ -128,8 +128,8 @@ func TestNotFromTheFuture(t *testing.T) {
 	}
 }
 
-// TestOlderStatementsAreLate: what a member said before does not undo what it
-// says now.
+// TestOlderStatementsAreLate checks that older metadata of a member does not replace newer
+// metadata.
 func TestOlderStatementsAreLate(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)
 	m := judging("w1")
@@ -148,8 +148,8 @@ func TestOlderStatementsAreLate(t *testing.T) {
 	}
 }
 
-// TestDoubtfulAreBounded: members that no one knows cost a bounded amount of
-// memory, and those that are known come in meanwhile.
+// TestDoubtfulAreBounded checks that the number of remembered unknown members is limited, and
+// that known members are admitted even when the limit has been reached.
 func TestDoubtfulAreBounded(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)
 	m := judging("w1")
@@ -166,8 +166,8 @@ func TestDoubtfulAreBounded(t *testing.T) {
 	}
 }
 
-// TestForgedMetaProvesNothing takes what members have really said apart and puts
-// it together in any other way: only what was said is proven.
+// TestForgedMetaProvesNothing combines parts of genuine metadata arbitrarily. Only unchanged
+// metadata may be accepted.
 func TestForgedMetaProvesNothing(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)
 	genuine := map[string][]byte{}

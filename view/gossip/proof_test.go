@@ -17,20 +17,20 @@ import (
 	"github.com/bourse-dev/bourse/view/gossip/gossiptest"
 )
 
-// offices are servers with certificates, by the addresses of their APIs.
+// offices contains servers with certificates, by API address.
 type offices struct {
 	mu sync.Mutex
 	at map[string]*office
 }
 
-// office is one server: it implements gossip.Proofs.
+// office is a server with a certificate. It implements gossip.Proofs.
 type office struct {
 	all *offices
 	as  bourse.Member
 
 	mu      sync.Mutex
 	private ed25519.PrivateKey
-	self    http.Handler // nil: it answers nothing
+	self    http.Handler // nil if the server does not answer
 }
 
 type publicKey ed25519.PublicKey
@@ -40,7 +40,7 @@ func (k publicKey) Verify(statement, signature []byte) bool {
 }
 func (publicKey) HasTag(bourse.WorkerTag) bool { return false }
 
-// open returns a server a certificate, and has it answer at its address.
+// open creates a server with a certificate, which answers at its API address.
 func (o *offices) open(as bourse.Member) *office {
 	c := &office{all: o, as: as}
 	c.rekey()
@@ -68,7 +68,8 @@ func (c *office) key() ed25519.PrivateKey {
 
 func (c *office) Sign(statement []byte) ([]byte, error) { return ed25519.Sign(c.key(), statement), nil }
 
-// reach is a connection with mutual TLS: who is there proves to be m.
+// reach simulates a connection with mutual TLS: it returns the server at m's address, or an
+// error unless that server has m's id and role.
 func (c *office) reach(m bourse.Member) (*office, error) {
 	c.all.mu.Lock()
 	defer c.all.mu.Unlock()
@@ -102,7 +103,7 @@ func (c *office) Names(_ context.Context, m bourse.Member) ([]string, error) {
 	return self.Names, err
 }
 
-// certified is a worker whose tag is its own.
+// certified returns a worker whose tag is derived from its id.
 func certified(i int) bourse.Member {
 	m := worker(i)
 	m.Tag = m.ID.Tags()[0]
@@ -121,7 +122,7 @@ func joinCertified(t *testing.T, net *gossiptest.Memory, address int, o *offices
 	return m, office
 }
 
-// pretender signs with a key of its own, and believes everybody.
+// pretender signs with its own key, and believes all other members.
 type pretender struct{ private ed25519.PrivateKey }
 
 func newPretender() pretender {
@@ -154,7 +155,8 @@ func startCertified(t *testing.T, net *gossiptest.Memory, o *offices, n int) []r
 	return group
 }
 
-// unchanged lets time pass, and wants every worker to be found where it is.
+// unchanged waits a minute, and then checks that every worker is listed with its own tag and
+// address.
 func unchanged(t *testing.T, group []running) {
 	t.Helper()
 	time.Sleep(time.Minute)
@@ -174,9 +176,8 @@ func unchanged(t *testing.T, group []running) {
 	}
 }
 
-// TestGossipKeyAloneDoesNotAdmit shows that a server with the gossip key but without
-// a certificate for its name is not listed, and that its statements about others
-// are ignored.
+// TestGossipKeyAloneDoesNotAdmit checks that a server with the gossip key but without a
+// certificate for its name is not listed, and that its statements about others are ignored.
 func TestGossipKeyAloneDoesNotAdmit(t *testing.T) {
 	for name, proofs := range map[string]gossip.Proofs{"unsigned": nil, "signed with a key of its own": newPretender()} {
 		t.Run(name, func(t *testing.T) {
@@ -197,14 +198,14 @@ func TestGossipKeyAloneDoesNotAdmit(t *testing.T) {
 	}
 }
 
-// TestATagBelongsToItsWorker: a worker with a certificate of its own announces the
-// tag of another, and was there first: it gets none of the other's calls.
+// TestATagBelongsToItsWorker checks that a worker that announces another worker's tag gets none
+// of the other's calls, even if it has a certificate of its own and started first.
 func TestATagBelongsToItsWorker(t *testing.T) {
 	gossiptest.Virtual(t, func(t *testing.T) {
 		net, o := gossiptest.NewMemory(1), new(offices)
 		thief := certified(9)
 		thief.Tag = certified(1).Tag
-		alone, _ := joinCertified(t, net, 9, o, gossip.Config{Self: thief}) // an older boot than all others'
+		alone, _ := joinCertified(t, net, 9, o, gossip.Config{Self: thief}) // an older boot than those of the group
 		time.Sleep(time.Second)
 		group := startCertified(t, net, o, 3)
 		call(t, net, 50, alone.Addr(), group[0].Addr())
@@ -212,7 +213,7 @@ func TestATagBelongsToItsWorker(t *testing.T) {
 	})
 }
 
-// call has two members hear of one another.
+// call makes the members at these addresses learn about one another.
 func call(t *testing.T, net *gossiptest.Memory, address int, members ...string) {
 	t.Helper()
 	c := memberlist.DefaultLANConfig()
@@ -235,8 +236,9 @@ type noLog struct{}
 
 func (noLog) Write(b []byte) (int, error) { return len(b), nil }
 
-// TestARivalProvesItself: who has the membership's key, an older boot and answers
-// pings does not end a server; who has its certificate and lives does.
+// TestARivalProvesItself checks which rival with the same id and an older boot makes a server
+// stop. A rival that has only the gossip key and answers pings must not; a rival with a
+// certificate for the id must.
 func TestARivalProvesItself(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
@@ -333,7 +335,7 @@ func TestReplayedStatementsRemoveNoMember(t *testing.T) {
 	})
 }
 
-// list reports an error when the member has ended.
+// list returns an error if the member has stopped.
 func (r running) list() ([]bourse.Member, error) {
 	select {
 	case <-r.ended:
@@ -343,9 +345,8 @@ func (r running) list() ([]bourse.Member, error) {
 	}
 }
 
-// TestARenewedCertificate: a member whose key is another one now goes on being
-// one, and is believed what it says with it, by those that know the old one and
-// by those that come later.
+// TestARenewedCertificate checks that a member whose key has changed remains a member, and that
+// both earlier and later members accept what it signs with the new key.
 func TestARenewedCertificate(t *testing.T) {
 	gossiptest.Virtual(t, func(t *testing.T) {
 		net, o := gossiptest.NewMemory(1), new(offices)

@@ -8,7 +8,7 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// publishTimeout is how long to wait until others have received an update.
+// publishTimeout is how long a member waits for its update to be sent to the others.
 const publishTimeout = 500 * time.Millisecond
 
 // SetLeaving sets whether this worker is leaving and accepts no more orders.
@@ -41,7 +41,7 @@ func (m *Members) publish(ctx context.Context) {
 		case <-m.changes:
 		}
 		if err := m.list.UpdateNode(publishTimeout); err != nil {
-			m.config.Log.Debug("send own metadata failed", slog.Any("err", err)) // it remains in the queue
+			m.config.Log.Debug("send own metadata failed", slog.Any("err", err)) // the update remains in the queue
 		}
 	}
 }

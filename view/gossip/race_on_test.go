@@ -2,6 +2,6 @@
 
 package gossip_test
 
-// manyMembers is smaller under the race detector: every member sends to every
-// other about all, which takes half a minute of its processor time for 100.
+// manyMembers is smaller under the race detector, because the traffic among 100 members takes
+// half a minute of its processor time.
 const manyMembers = 40

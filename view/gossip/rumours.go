@@ -11,9 +11,9 @@ import (
 // Rumors are sent in the packets of the membership, and in separate packets, because updates of the membership fill
 // its packets for up to a minute while many members come or go.
 const (
-	sendTo    = 10 // maximum number of random members per Timing.Gossip, while there is something to send
-	sendTries = 10 // to find a random member other than this one
-	around    = 6  // bytes that memberlist adds: a type and a checksum
+	sendTo    = 10 // maximum number of random members to send to per Timing.Gossip
+	sendTries = 10 // attempts to find a random member other than this one
+	around    = 6  // bytes that memberlist adds to a message: a type and a checksum
 )
 
 // sendRumours sends pending rumors until ctx ends.
@@ -50,7 +50,7 @@ func (m *Members) sendSome(limit int) {
 			return
 		}
 		for _, message := range messages {
-			_ = m.list.SendBestEffort(to, message) // a lost packet would have the same effect
+			_ = m.list.SendBestEffort(to, message) // an error has the same effect as a lost packet
 		}
 	}
 }

@@ -12,14 +12,14 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// leaveTimeout is how long a member that ends tries to notify the others.
+// leaveTimeout is how long a member that is stopping tries to notify the other members.
 const leaveTimeout = time.Second
 
-// pings is how many pings a rival gets, because packets get lost.
+// pings is the number of pings that a rival is sent, because packets may be lost.
 const pings = 3
 
-// doubt is how long a rival may be in the list without answering. A dead one disappears sooner, so one that remains
-// is only too far away for a ping.
+// doubt is how long a rival may be in the list without answering. A dead rival disappears from
+// the list sooner, so one that is still listed is running, but cannot be pinged.
 const doubt = 10 * time.Second
 
 // Run joins the group and keeps this member in it until ctx ends; then it notifies the others and returns within a
@@ -66,7 +66,7 @@ func (m *Members) settle(ctx context.Context) error {
 	return nil
 }
 
-// watch reports losses and checks for rivals whenever the list changes.
+// watch reports losses, and checks for rivals whenever the list changes.
 func (m *Members) watch(ctx context.Context) error {
 	doubted := map[string]time.Time{} // when rivals were first seen, by name
 	again := time.NewTicker(doubt)
@@ -107,9 +107,10 @@ func (m *Members) takeLost() []loss {
 	return l
 }
 
-// checkRivals returns CodeAlreadyExists if a running member that was there first has our id or, with fresh set, our
-// tag. A member that was killed a moment ago is still in the list and does not answer; it counts as doubtful until it
-// is removed. If members prove their identity, one that does not answer has no effect.
+// checkRivals returns CodeAlreadyExists if a running member that was there first has our id or,
+// with fresh set, our tag. A member that was killed recently may still be in the list without
+// answering; it counts as doubtful until it is removed. If members prove their identity, a rival
+// that does not answer is ignored.
 func (m *Members) checkRivals(ctx context.Context, fresh bool, doubted map[string]time.Time) error {
 	rivals := m.rivals(fresh)
 	maps.DeleteFunc(doubted, func(name string, _ time.Time) bool {
@@ -134,8 +135,8 @@ func inUse(by node, id bool) error {
 	return bourse.Errorf(bourse.CodeAlreadyExists, "%s id %s is already in use by the server at %s", by.member.Role, by.member.ID, by.gossip)
 }
 
-// rivals returns the members that may have precedence over this one, and logs those over which this one has
-// precedence.
+// rivals returns the members that may take precedence over this one. It logs those over which
+// this member takes precedence.
 func (m *Members) rivals(fresh bool) []node {
 	m.mu.Lock()
 	var mayKeepUsOut, shouldGo []node
@@ -145,7 +146,7 @@ func (m *Members) rivals(fresh bool) []node {
 		}
 		sameID := n.name != m.name && n.member.ID == m.self.member.ID
 		switch {
-		case sameID && n.gossip == m.gossip: // an earlier boot of this server, which others have not noticed as gone yet
+		case sameID && n.gossip == m.gossip: // an earlier boot of this server, which is still in the list
 		case rival(m.self, n), fresh && !n.pending && sharesTag(m.self, n):
 			mayKeepUsOut = append(mayKeepUsOut, n)
 		case sameID, sharesTag(m.self, n):
@@ -162,8 +163,9 @@ func (m *Members) rivals(fresh bool) []node {
 	return mayKeepUsOut
 }
 
-// lives pings a member by its name. If members prove their identity, it instead asks the member's API, which must
-// prove that it has our certificate's name.
+// lives reports whether a member answers pings. If members prove their identity, it instead asks
+// the server at the member's API address for its gossip names; that server must prove the
+// member's id and role.
 func (m *Members) lives(ctx context.Context, n node) bool {
 	if m.config.Proofs != nil {
 		ctx, cancel := context.WithTimeout(ctx, proofTimeout)
@@ -171,12 +173,12 @@ func (m *Members) lives(ctx context.Context, n node) bool {
 		names, err := m.config.Proofs.Names(ctx, n.member)
 		return err == nil && slices.Contains(names, n.name)
 	}
-	addr, err := net.ResolveUDPAddr("udp", n.gossip) // an IP address, so nothing is resolved
+	addr, err := net.ResolveUDPAddr("udp", n.gossip) // not a host name, so it is not resolved
 	if err != nil || n.gossip == m.gossip || ctx.Err() != nil {
-		return false // only this process listens there
+		return false // this process listens at that address
 	}
 	answered := make(chan bool, pings)
-	for range pings { // concurrently, because a restarted server waits for this
+	for range pings { // in parallel, because a restarted server waits for the result
 		go func() {
 			_, err := m.list.Ping(n.name, addr)
 			answered <- err == nil
@@ -189,7 +191,7 @@ func (m *Members) lives(ctx context.Context, n node) bool {
 	return lives
 }
 
-// leave notifies the others of our leaving and stops the gossip.
+// leave notifies the other members that this one is leaving, and stops the gossip.
 func (m *Members) leave() {
 	if err := m.list.Leave(leaveTimeout); err != nil {
 		m.config.Log.Info("leave group failed", slog.Any("err", err))

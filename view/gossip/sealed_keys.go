@@ -10,15 +10,16 @@ import (
 	"sync/atomic"
 )
 
-// PublicKey returns the key of members without a key. It provides no secrecy.
+// PublicKey returns the key for members that have no key configured. The key is public, so it
+// provides no secrecy.
 func PublicKey() []byte {
 	sum := sha256.Sum256([]byte("bourse: a membership without a key"))
 	return sum[:]
 }
 
-// Sizes of the parts around a sealed message.
+// Format of a sealed message.
 const (
-	version   = 1 // version 0 has padding, which only adds ways to be wrong
+	version   = 1 // version 0 has padding, which is an unnecessary source of errors
 	nonceSize = 12
 	tagSize   = 16
 	overhead  = 1 + nonceSize + tagSize
@@ -26,10 +27,10 @@ const (
 
 var errSealed = errors.New("no known key decrypts the message")
 
-// Keys holds the keys of a membership. They may be changed during use.
+// Keys holds a group's encryption keys. They may be changed during use.
 type Keys struct{ all atomic.Pointer[[]cipher.AEAD] }
 
-// NewKeys returns Keys with the given keys, or with the public one if there are none.
+// NewKeys returns Keys with the given keys, or with the public key if there are none.
 func NewKeys(keys [][]byte) (*Keys, error) {
 	k := &Keys{}
 	if len(keys) == 0 {
@@ -38,7 +39,8 @@ func NewKeys(keys [][]byte) (*Keys, error) {
 	return k, k.Set(keys)
 }
 
-// Set replaces the keys: the first one encrypts from now on, all decrypt.
+// Set replaces the keys. From now on, the first key encrypts messages; any of them may decrypt
+// messages.
 func (k *Keys) Set(keys [][]byte) error {
 	all := make([]cipher.AEAD, 0, len(keys))
 	for _, key := range keys {
@@ -56,7 +58,8 @@ func (k *Keys) Set(keys [][]byte) error {
 	return nil
 }
 
-// seal appends the sealed message to dst, bound to bound.
+// seal encrypts and authenticates a message, and appends the result to dst. It also
+// authenticates bound, which is not part of the result.
 func (k *Keys) seal(dst, message, bound []byte) []byte {
 	dst = append(dst, version)
 	var nonce [nonceSize]byte

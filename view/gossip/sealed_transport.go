@@ -14,20 +14,21 @@ import (
 const (
 	// maxPacket is the maximum length of a packet. Members send at most [Room].
 	maxPacket = 4 << 10
-	// maxMessage is the maximum length of a message on a stream: a push/pull of 10,000 members.
+	// maxMessage is the maximum length of a message on a stream, which is enough for a push/pull
+	// of 10,000 members.
 	maxMessage = 8 << 20
-	// maxTogether is the maximum memory of concurrent long messages on streams, and short is the length up to which a
-	// message does not count.
+	// maxTogether is the maximum total memory for long messages that are being received on
+	// streams. Messages of at most short bytes do not count.
 	maxTogether = 16 << 20
 	short       = 64 << 10
 	// maxStreams is the maximum number of concurrent incoming streams.
 	maxStreams = 128
 )
 
-// datagram is the length of a packet that no network has to fragment.
+// datagram is the length of a packet that any network transports without fragmenting it.
 const datagram = 1400
 
-// Room returns the maximum length of a message in a packet, for members with this label.
+// Room returns the maximum length of a message in a packet, for members that use this label.
 func Room(label string) int { return datagram - 2 - len(label) - overhead }
 
 // Transport is a memberlist transport on top of another one. memberlist must use it without keys, label and
@@ -40,8 +41,8 @@ type Transport struct {
 
 	packets chan *memberlist.Packet
 	streams chan net.Conn
-	slots   chan struct{}       // limits streams
-	room    *semaphore.Weighted // bytes of long messages
+	slots   chan struct{}       // one element per open incoming stream
+	room    *semaphore.Weighted // memory for long messages
 	done    chan struct{}
 	pumps   sync.WaitGroup
 }
@@ -81,8 +82,8 @@ func (t *Transport) DialTimeout(addr string, timeout time.Duration) (net.Conn, e
 	return &conn{Conn: c, t: t, dialed: true, close: func() {}}, nil
 }
 
-// Shutdown implements memberlist.Transport. The transport below may be delivering a packet, so the pumps run until it
-// has ended.
+// Shutdown implements memberlist.Transport. The pumps run until the transport below has stopped,
+// because it may still be delivering a packet.
 func (t *Transport) Shutdown() error {
 	err := t.Transport.Shutdown()
 	close(t.done)
@@ -114,8 +115,8 @@ func (t *Transport) pumpPackets() {
 	}
 }
 
-// openPacket returns the message of a packet in new memory, because memberlist queues some, and the transport below
-// may have allocated the maximum length.
+// openPacket returns the message of a packet. The message is in new memory, because memberlist
+// queues some messages, and b may have the capacity of the longest packet.
 func (t *Transport) openPacket(b []byte) ([]byte, error) {
 	if len(b) > maxPacket {
 		return nil, errSize
@@ -142,7 +143,7 @@ func (t *Transport) pumpStreams() {
 			select {
 			case t.slots <- struct{}{}:
 			default:
-				_ = c.Close() // it has no slot yet
+				_ = c.Close() // this stream has no slot yet
 				t.refused(c.RemoteAddr(), errStreams)
 				continue
 			}
@@ -150,7 +151,7 @@ func (t *Transport) pumpStreams() {
 			select {
 			case t.streams <- accepted:
 			case <-t.done:
-				_ = accepted.Close() // nobody reads it
+				_ = accepted.Close() // nobody receives this stream anymore
 				return
 			}
 		}

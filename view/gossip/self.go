@@ -8,8 +8,8 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// PathSelf is the path at which a server returns its gossip names to servers that check whether it is running. Only a
-// server with its certificate can answer there.
+// PathSelf is the path at which a server returns its gossip names to servers that check whether
+// it is running. Only a server that has this server's certificate can answer there in its place.
 const PathSelf = "/view/self"
 
 // Self is the answer at PathSelf.

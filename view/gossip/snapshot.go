@@ -17,12 +17,12 @@ type snapshot struct {
 	byRegion map[bourse.Region][]bourse.Member // workers that accept orders
 }
 
-// build returns the snapshot of a group for the member named self.
+// build returns the snapshot of a group from the viewpoint of the member named self.
 func build(nodes map[string]node, self string) *snapshot {
 	chosen := map[bourse.WorkerID]node{}
 	for _, n := range nodes {
 		if n.name != self && (!n.proven || n.pending || tagless(n.member)) {
-			continue // its identity, permission or tag is not known yet
+			continue // not proven yet, or its id and tag are not settled yet
 		}
 		if other, ok := chosen[n.member.ID]; !ok || better(n, other, self) {
 			chosen[n.member.ID] = n
@@ -61,18 +61,21 @@ func build(nodes map[string]node, self string) *snapshot {
 	return s
 }
 
-// ownsRather reports whether a tag shared by two workers belongs to n: the id's preference counts first, then the
-// earlier boot.
+// ownsRather reports whether n, rather than other, owns the tag that both have. The worker whose
+// id prefers the tag more owns it; if both prefer it equally, the one with the earlier boot
+// does.
 func ownsRather(n, other node) bool {
 	a, b := n.member.ID.TagRank(n.member.Tag), other.member.ID.TagRank(other.member.Tag)
 	return cmp.Or(cmp.Compare(a, b), cmp.Compare(n.boot, other.boot)) < 0
 }
 
-// tagless reports whether m is a worker that has not chosen its tag. Machines that it created could not be found.
+// tagless reports whether m is a worker that has not chosen its tag yet. Such a worker gets no
+// orders, because its machines could not be found.
 func tagless(m bourse.Member) bool { return m.Role == bourse.RoleWorker && m.Tag == 0 }
 
-// better reports whether n is the boot of a server that counts: our own does, otherwise the later one, which started
-// only after the other had not answered.
+// better reports whether n, rather than other, is the current boot of a server. It is this
+// process's own boot or, for another server, the later boot, because that one started only after
+// the earlier boot had not answered.
 func better(n, other node, self string) bool {
 	if n.name == self || other.name == self {
 		return n.name == self
@@ -80,8 +83,9 @@ func better(n, other node, self string) bool {
 	return n.boot > other.boot
 }
 
-// rival reports whether n has precedence over the server self: a member with the same id that was there first. A
-// settled member was there before a pending one; otherwise the earlier boot was.
+// rival reports whether n has the same id as the server self and takes precedence over it. A
+// settled member takes precedence over a pending one; otherwise the earlier boot takes
+// precedence.
 func rival(self, n node) bool {
 	if n.name == self.name || n.member.ID != self.member.ID {
 		return false

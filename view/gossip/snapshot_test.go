@@ -18,10 +18,10 @@ func life(id bourse.WorkerID, boot string, change ...func(*node)) node {
 	return n
 }
 
-// tagOf returns each of a few ids a tag of its own.
+// tagOf returns a tag for an id; the few ids in these tests have different tags.
 func tagOf(id bourse.WorkerID) bourse.WorkerTag {
 	h := fnv.New32a()
-	_, _ = h.Write([]byte(id)) // a hash takes all
+	_, _ = h.Write([]byte(id)) // never fails
 	return bourse.WorkerTag(h.Sum32()&0xffffff | 1)
 }
 
@@ -52,9 +52,9 @@ func TestBuild(t *testing.T) {
 	tests := []struct {
 		name       string
 		nodes      map[string]node
-		members    []string // addresses tell which life it is
+		members    []string // API addresses, which identify the boot
 		regions    []bourse.Region
-		candidates []string // of gru
+		candidates []string // candidates in gru
 	}{
 		{"nobody", nil, nil, nil, nil},
 		{"ourselves, pending", group(life("me", "1", pending)), []string{"me1:1"}, []bourse.Region{"gru"}, []string{"me1:1"}},
@@ -86,11 +86,11 @@ func TestBuild(t *testing.T) {
 	}
 }
 
-// TestBuildTags shows that a tag leads to one worker, however often the list
-// is built: to the one that had it first.
+// TestBuildTags checks that if workers have the same tag, the tag always leads to the worker
+// that had it first.
 func TestBuildTags(t *testing.T) {
 	nodes := group(life("b", "1", tag(7)), life("a", "2", tag(7)), life("c", "1", tag(0)), life("d", "1", tag(9), broker))
-	for range 20 { // maps are walked in random order
+	for range 20 { // map iteration order is random
 		s := build(nodes, "")
 		if len(s.byTag) != 1 || s.members[s.byTag[7]].ID != "b" {
 			t.Fatalf("got %v, want tag 7 of b and no other", s.byTag)
@@ -125,7 +125,7 @@ func TestRival(t *testing.T) {
 	}
 }
 
-// BenchmarkCandidates is what an order costs here: the list of its region.
+// BenchmarkCandidates measures Candidates, which each order calls for its regions.
 func BenchmarkCandidates(b *testing.B) {
 	for _, n := range []int{10, 100, 1000} {
 		b.Run(fmt.Sprint("workers=", n), func(b *testing.B) {
@@ -148,7 +148,7 @@ func BenchmarkCandidates(b *testing.B) {
 	}
 }
 
-// BenchmarkBuild is what a change of the list costs.
+// BenchmarkBuild measures build, which runs after each change of the list.
 func BenchmarkBuild(b *testing.B) {
 	for _, n := range []int{10, 1000} {
 		b.Run(fmt.Sprint("workers=", n), func(b *testing.B) {
@@ -165,8 +165,8 @@ func BenchmarkBuild(b *testing.B) {
 	}
 }
 
-// A member that was killed and started again at its address is not kept out by its
-// earlier life, which others may list for longer than a rival is doubted.
+// TestEarlierBootIsNoRival checks that a server that was killed and restarted at its address can
+// join, although others may list its earlier boot for longer than a rival is doubted.
 func TestEarlierBootIsNoRival(t *testing.T) {
 	const here, elsewhere = "127.0.0.1:7946", "127.0.0.1:7947"
 	self := node{name: "w1-2", boot: "2", gossip: here, proven: true, member: bourse.Member{ID: "w1", Role: bourse.RoleWorker}}

@@ -11,7 +11,7 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// binds is the number of tries to find a port that is free for both TCP and UDP.
+// binds is the number of attempts to find a port that is free for both TCP and UDP.
 const binds = 10
 
 // transport returns the transport for memberlist, which closes it. Errors: already_exists, internal.
@@ -21,7 +21,7 @@ func (m *Members) transport() (*Transport, error) {
 		var err error
 		if below, err = m.bind(); err != nil {
 			code := bourse.CodeInternal
-			if strings.Contains(err.Error(), "address already in use") { // memberlist does not preserve the cause
+			if strings.Contains(err.Error(), "address already in use") { // memberlist does not wrap the cause
 				code = bourse.CodeAlreadyExists
 			}
 			return nil, bourse.Errorf(code, "gossip on %s: %w", m.config.Bind, err)
@@ -48,7 +48,7 @@ func (m *Members) bind() (t *memberlist.NetTransport, err error) {
 	return nil, err
 }
 
-// refuse logs refused data.
+// refuse logs, at a limited rate, that incoming data was refused.
 func (m *Members) refuse(from net.Addr, why error) {
 	if m.quiet.Due("refused " + why.Error()) {
 		m.config.Log.Warn("gossip message ignored", slog.Any("from", from), slog.Any("err", why))

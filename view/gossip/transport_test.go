@@ -14,7 +14,7 @@ import (
 	"github.com/hashicorp/memberlist"
 )
 
-// pipe is a transport whose other end is the test.
+// pipe is a transport whose packets and streams the test itself sends and receives.
 type pipe struct {
 	packets chan *memberlist.Packet
 	streams chan net.Conn
@@ -42,7 +42,7 @@ func (w *pipe) DialTimeout(string, time.Duration) (net.Conn, error) {
 	return here, nil
 }
 
-// end is a transport on a wire, with what it refused.
+// end is a Transport on top of a pipe. It records the reasons for refused data.
 type end struct {
 	*Transport
 	below *pipe
@@ -78,8 +78,8 @@ var (
 	ack  = []byte("\x02\x81\xa5SeqNo\x07")
 )
 
-// TestPackets: a message arrives as it was sent, whichever of the keys sealed it;
-// what has another label or key, is too long or was changed does not.
+// TestPackets checks that a packet arrives unchanged, whichever of the keys encrypted it. A
+// packet must not arrive if it has another label or key, is too long, or was modified.
 func TestPackets(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		to := start(t, "ours", keyA, keyB)
@@ -118,7 +118,7 @@ func TestPackets(t *testing.T) {
 	})
 }
 
-// TestStreams: a long message and its answer arrive as they were sent.
+// TestStreams checks that a long message and its reply arrive unchanged.
 func TestStreams(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		from, to := start(t, "ours", keyA), start(t, "ours", keyA)
@@ -131,7 +131,7 @@ func TestStreams(t *testing.T) {
 		}
 		to.below.streams <- <-from.below.dials
 		accepted := <-to.StreamCh()
-		go func() { _, _ = dialed.Write(message) }() // what goes wrong is read
+		go func() { _, _ = dialed.Write(message) }() // the reader reports errors
 		if got, err := io.ReadAll(accepted); err != nil || !bytes.Equal(got, message) {
 			t.Errorf("%d bytes arrived of %d: %v", len(got), len(message), err)
 		}
@@ -148,9 +148,9 @@ func TestStreams(t *testing.T) {
 	})
 }
 
-// TestLongMessagesShareTheMemoryLimit: who declares the longest message takes what it
-// sends and no more, together they take what there is, and short messages pass
-// beside them.
+// TestLongMessagesShareTheMemoryLimit checks that a message uses only as much memory as has been
+// received, whatever length it declares, that all long messages share the memory limit, and that
+// short messages are accepted even if the limit is reached.
 func TestLongMessagesShareTheMemoryLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		to := start(t, "ours", keyA)
@@ -162,7 +162,7 @@ func TestLongMessagesShareTheMemoryLimit(t *testing.T) {
 			return here, accepted
 		}
 		errs := make(chan error, 3)
-		for range 3 { // of 8 MiB each, all but the last byte
+		for range 3 { // messages of 8 MiB that are never completed
 			here, accepted := accept()
 			go func() {
 				_, err := accepted.Read(make([]byte, 1))
@@ -171,7 +171,7 @@ func TestLongMessagesShareTheMemoryLimit(t *testing.T) {
 			}()
 			go func() {
 				_, _ = here.Write(append(to.appendLabel(nil), typeEncrypted, 0, 0x80, 0, 0))
-				_, _ = here.Write(make([]byte, maxMessage-1)) // cut where there is no room
+				_, _ = here.Write(make([]byte, maxMessage-1)) // fails if there is no memory left
 			}()
 			synctest.Wait()
 		}
@@ -190,8 +190,8 @@ func TestLongMessagesShareTheMemoryLimit(t *testing.T) {
 	})
 }
 
-// TestStreamsAreCounted: a caller that dials when there are too many streams is cut off
-// at once, and again let in when one has ended.
+// TestStreamsAreCounted checks that a caller is disconnected at once if there are too many
+// streams, and that new callers are accepted once a stream has ended.
 func TestStreamsAreCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		to := start(t, "ours", keyA)
@@ -213,8 +213,8 @@ func TestStreamsAreCounted(t *testing.T) {
 	})
 }
 
-// TestStreamsOfStrangers: what is not sealed with our key, too long, not sealed at
-// all, or empty is not read.
+// TestStreamsOfStrangers checks that a message is refused if it is empty, too long, not
+// encrypted, or encrypted with another key.
 func TestStreamsOfStrangers(t *testing.T) {
 	bound := func(size byte) []byte { return append([]byte{typeEncrypted, 0, 0, 0, size}, "ours"...) }
 	k, err := NewKeys([][]byte{keyA})

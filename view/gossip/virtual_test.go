@@ -14,14 +14,14 @@ import (
 	"github.com/bourse-dev/bourse/view/gossip/gossiptest"
 )
 
-// startVirtual runs n workers on a network in memory.
+// startVirtual runs n workers on an in-memory network.
 func startVirtual(t *testing.T, net *gossiptest.Memory, n int, told *losses) []running {
 	t.Helper()
 	var group []running
 	for i := 1; i <= n; i++ {
 		group = append(group, joinVirtual(t, net, i, gossip.Config{Self: worker(i), Join: joinOf(group), OnLost: told.add}))
 	}
-	t.Cleanup(func() { // side by side: a hundred that leave in turn take long
+	t.Cleanup(func() { // in parallel, because stopping a hundred members one by one would take long
 		var wg sync.WaitGroup
 		for _, m := range group {
 			wg.Go(m.stop)
@@ -31,7 +31,7 @@ func startVirtual(t *testing.T, net *gossiptest.Memory, n int, told *losses) []r
 	return group
 }
 
-// joinVirtual runs a worker at an address of the network in memory.
+// joinVirtual runs a worker at an address of the in-memory network.
 func joinVirtual(t *testing.T, net *gossiptest.Memory, address int, c gossip.Config) running {
 	t.Helper()
 	end := net.End(address)
@@ -39,8 +39,8 @@ func joinVirtual(t *testing.T, net *gossiptest.Memory, address int, c gossip.Con
 	return start(t, c, end.Kill)
 }
 
-// TestLostVirtual measures in virtual time, without a busy machine's noise,
-// how long a killed member stays in the slowest list.
+// TestLostVirtual measures how long a killed member stays in the list that removes it last. It
+// uses virtual time, so a busy machine does not affect the result.
 func TestLostVirtual(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{2, 7, 25, manyMembers} {
@@ -48,7 +48,7 @@ func TestLostVirtual(t *testing.T) {
 			gossiptest.Virtual(t, func(t *testing.T) {
 				group := startVirtual(t, gossiptest.NewMemory(1), n, new(losses))
 				untilCount(t, group, n)
-				time.Sleep(5 * time.Second) // of the bubble: until the noise of joining is over
+				time.Sleep(5 * time.Second) // virtual time; until the traffic of joining is over
 				var took []time.Duration
 				for round := range min(3, n-1) {
 					victim := n - 1 - round
@@ -60,8 +60,8 @@ func TestLostVirtual(t *testing.T) {
 				slices.Sort(took)
 				middle, worst := took[len(took)/2], took[len(took)-1]
 				t.Logf("%d members: gone everywhere after %.1f s, at most %.1f s", n, middle.Seconds(), worst.Seconds())
-				// Members choose at random whom to probe and to tell: one loss
-				// in a few hundred takes a little longer than the goal.
+				// Members probe and notify random members, so about one loss in a few hundred
+				// takes a little longer than 5 s.
 				if middle > 5*time.Second || worst > 10*time.Second {
 					t.Errorf("it took %s and at most %s, want 5 s and at most 10 s", middle, worst)
 				}
@@ -70,8 +70,7 @@ func TestLostVirtual(t *testing.T) {
 	}
 }
 
-// TestLossyNetwork shows that no one is lost because a tenth of all packets
-// is.
+// TestLossyNetwork checks that no member is lost if a tenth of all packets is lost.
 func TestLossyNetwork(t *testing.T) {
 	t.Parallel()
 	gossiptest.Virtual(t, func(t *testing.T) {
@@ -88,8 +87,8 @@ func TestLossyNetwork(t *testing.T) {
 	})
 }
 
-// TestPartitionHeals cuts a group in two for longer than anybody gossips to
-// the dead, and shows that it finds together again.
+// TestPartitionHeals partitions a group for longer than members gossip to dead ones, and checks
+// that the two halves find each other again afterward.
 func TestPartitionHeals(t *testing.T) {
 	t.Parallel()
 	gossiptest.Virtual(t, func(t *testing.T) {
@@ -113,8 +112,8 @@ func TestPartitionHeals(t *testing.T) {
 	})
 }
 
-// TestPartitionWithTwins starts a server twice, on both sides of a partition:
-// when it heals, the later one ends.
+// TestPartitionWithTwins starts two servers with the same id, on different sides of a partition.
+// When the partition ends, the later one must stop.
 func TestPartitionWithTwins(t *testing.T) {
 	gossiptest.Virtual(t, func(t *testing.T) {
 		net, told := gossiptest.NewMemory(1), new(losses)
@@ -138,15 +137,15 @@ func TestPartitionWithTwins(t *testing.T) {
 	})
 }
 
-// TestTwinTooFarForPings shows that a twin which answers pings too late is
-// found as well.
+// TestTwinTooFarForPings checks that a second server with the same id is also detected if pings
+// cannot reach it.
 func TestTwinTooFarForPings(t *testing.T) {
 	gossiptest.Virtual(t, func(t *testing.T) {
 		net := gossiptest.NewMemory(1)
 		first := joinVirtual(t, net, 1, gossip.Config{Self: worker(1)})
 		middle := joinVirtual(t, net, 2, gossip.Config{Self: worker(2), Join: []string{first.Addr()}})
 		untilCount(t, []running{first, middle}, 2)
-		// The two hear of each other through the middle only.
+		// The two servers with the same id can communicate only through the one in the middle.
 		net.Partition(func(from, to int) bool { return from+to == 1+3 })
 		twin := joinVirtual(t, net, 3, gossip.Config{Self: worker(1), Join: []string{middle.Addr()}})
 		began := time.Now()
@@ -159,14 +158,14 @@ func TestTwinTooFarForPings(t *testing.T) {
 	})
 }
 
-// TestSeedsComeLater starts members before anybody whom they are to join, and
-// again after all of those were gone.
+// TestSeedsComeLater starts a member before the members that it should join, and again checks
+// that it finds them after they were gone for hours.
 func TestSeedsComeLater(t *testing.T) {
 	gossiptest.Virtual(t, func(t *testing.T) {
 		net, told := gossiptest.NewMemory(1), new(losses)
 		seeds := []string{"10.0.0.1:7946", "10.0.0.2:7946"}
 		early := joinVirtual(t, net, 3, gossip.Config{Self: worker(3), Join: seeds, OnLost: told.add})
-		<-early.Ready() // alone is fine
+		<-early.Ready() // a member may be alone
 		time.Sleep(time.Minute)
 		first := joinVirtual(t, net, 1, gossip.Config{Self: worker(1)})
 		began := time.Now()
@@ -185,8 +184,8 @@ func TestSeedsComeLater(t *testing.T) {
 	})
 }
 
-// TestReturningMemberIsNotLost kills a worker, starts it again and waits until its
-// first boot has been declared dead.
+// TestReturningMemberIsNotLost kills a worker, restarts it, and waits until its first boot has
+// been declared dead. The worker must not be reported as lost.
 func TestReturningMemberIsNotLost(t *testing.T) {
 	gossiptest.Virtual(t, func(t *testing.T) {
 		net, told := gossiptest.NewMemory(1), new(losses)
@@ -203,8 +202,7 @@ func TestReturningMemberIsNotLost(t *testing.T) {
 	})
 }
 
-// TestLeaving shows that a worker which takes no more orders is known for it at
-// once, and is still there.
+// TestLeaving checks that the others learn at once that a worker is leaving, and still list it.
 func TestLeaving(t *testing.T) {
 	gossiptest.Virtual(t, func(t *testing.T) {
 		group := startVirtual(t, gossiptest.NewMemory(1), 2, new(losses))

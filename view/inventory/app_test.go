@@ -23,7 +23,8 @@ func AnyApp(t *rapid.T) bourse.App {
 	return a
 }
 
-// Merge and the view's own order agree on which of two copies wins.
+// TestAppReadsBackEqual checks that apps can be read back unchanged, and that wire.Order and
+// App.Merge agree on the winner of two versions.
 func TestAppReadsBackEqual(t *testing.T) {
 	c := SchemaConn(t)
 	all := schemaTables(t, c)
@@ -47,7 +48,7 @@ func TestAppReadsBackEqual(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		a, b := AnyApp(rt), AnyApp(rt)
 		x, y := stored(rt, a), stored(rt, b)
-		a.Network, b.Network = "a", "b" // to distinguish them; Merge ignores the field
+		a.Network, b.Network = "a", "b" // to identify the result; Merge ignores the field
 		got := wire.Order(x, y)
 		if first, second := a.Merge(b).Network, b.Merge(a).Network; first == second {
 			if want := map[string]int{"a": 1, "b": -1}[first]; got != want {

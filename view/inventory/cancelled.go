@@ -8,8 +8,8 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// CancelledRow returns a row that forbids a worker to fill an order. It is written if the worker may have received
-// the claim but has not received the cancellation (invariant 7).
+// CancelledRow returns the row that forbids a worker to fill an order. The broker writes it if
+// the worker may have received the claim but has not received the cancellation (invariant 7).
 func CancelledRow(order bourse.OrderID, worker bourse.WorkerID) wire.Row {
 	return wire.Row{Table: wire.TableCancelled, Key: string(order) + "/" + string(worker), Columns: map[string]wire.Value{
 		"order_id": string(order), "worker": string(worker),

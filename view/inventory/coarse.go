@@ -7,8 +7,8 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// freeBits is the number of significant bits of free amounts that are published. The steps are 6 to 12 percent, which is
-// enough for a hint.
+// freeBits is the number of significant bits of published free amounts. This rounds them down by
+// at most 12 percent, which is exact enough for a hint.
 const freeBits = 4
 
 // coarse returns n rounded down to its freeBits most significant bits, or 0 if it is negative.

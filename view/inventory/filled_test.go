@@ -15,7 +15,7 @@ import (
 	"github.com/bourse-dev/bourse/view/schema"
 )
 
-// plenty plants one row of each kind, with all columns set.
+// plenty returns a database with one row of each kind, with all columns set.
 func plenty(t testing.TB) *sqlite.Conn {
 	t.Helper()
 	c, at := SchemaConn(t), peopleStart
@@ -80,7 +80,8 @@ func plenty(t testing.TB) *sqlite.Conn {
 	return c
 }
 
-// Users who query a table or column that nothing writes should find that in its description.
+// TestTablesAreFilledOrDescribedAsEmpty checks that each table or column that nothing writes is
+// described as such, because users may query it.
 func TestTablesAreFilledOrDescribedAsEmpty(t *testing.T) {
 	c := plenty(t)
 	var empty []string

@@ -2,7 +2,7 @@ package inventory
 
 import "strings"
 
-// condition requires a column to have a value. An empty value requires nothing.
+// condition requires a column to have a value. An empty value matches all rows.
 type condition struct{ column, value string }
 
 // filtered completes a statement with conditions, most selective first. The first condition determines the index. The

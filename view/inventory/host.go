@@ -9,8 +9,8 @@ import (
 // hostColumns lists the columns that readHost reads from a left join with sites as s.
 const hostColumns = `s.alive, s.heard_at`
 
-// readHost returns the status of a row's site, and the time when it was last reachable, or the zero time if it never
-// was.
+// readHost returns the status of a row's site, and the time when the site was last reachable,
+// which is zero if it never was.
 func readHost(r *cells, first int) (machinesapi.HostStatus, time.Time) {
 	switch {
 	case r.ColumnIsNull(first):

@@ -26,8 +26,8 @@ func ImageRow(i *bourse.Image) wire.Row {
 type ListedImage struct {
 	bourse.Image // only Ref, Bytes and UsedAt are set
 	Worker       bourse.WorkerID
-	HostStatus   machinesapi.HostStatus // status of its worker
-	HeardAt      time.Time              // time when its worker was last reachable; zero: never
+	HostStatus   machinesapi.HostStatus // the worker's status
+	HeardAt      time.Time              // time when the worker was last reachable; zero if it never was
 }
 
 // ImageFilter selects the images that match all fields that are set.

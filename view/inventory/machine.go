@@ -33,7 +33,8 @@ func MachineRow(m *bourse.Machine) wire.Row {
 	}}
 }
 
-// placementBytes returns nil for a record without a placement.
+// placementBytes returns a signed placement as the value of a column, or nil if there is no
+// placement.
 func placementBytes(signed []byte) wire.Value {
 	if len(signed) == 0 {
 		return nil
@@ -41,7 +42,8 @@ func placementBytes(signed []byte) wire.Value {
 	return signed
 }
 
-// imageText omits the labels of an image whose reference is too large.
+// imageText encodes an image reference. If the reference is too large, imageText omits the
+// labels.
 func imageText(ref *bourse.ImageRef) wire.Value {
 	if ref == nil {
 		return nil
@@ -64,7 +66,7 @@ func addressText(a netip.Addr) string {
 	return a.String()
 }
 
-// configText encodes a config without the parts that only its worker may have. If the config is too large for a row,
+// configText encodes a config without its secret parts. If the config is too large for a row,
 // configText omits further parts, least important first.
 func configText(c bourse.Config) string {
 	c = c.Public()
@@ -83,7 +85,7 @@ func configText(c bourse.Config) string {
 	return "{}"
 }
 
-// listText encodes a nil list as an empty list.
+// listText encodes a list. It encodes nil as an empty list.
 func listText[T any](list []T) string {
 	if len(list) == 0 {
 		return "[]"
@@ -141,7 +143,7 @@ func readMachine(r *cells, m *bourse.Machine) int {
 		m.Image = &ref
 	}
 	if r.ColumnLen(17) > 0 {
-		m.PrivateIP, _ = netip.ParseAddr(r.ColumnText(17)) // the zero address if it is invalid
+		m.PrivateIP, _ = netip.ParseAddr(r.ColumnText(17)) // invalid addresses become the zero address
 	}
 	m.Network, m.AppID = r.ColumnText(18), r.ColumnText(19)
 	var found []bourse.CheckStatus
@@ -154,7 +156,8 @@ func readMachine(r *cells, m *bourse.Machine) int {
 	return 22
 }
 
-// readAmounts returns nil if the column does not contain valid amounts.
+// readAmounts reads amounts from a column. It returns nil if the column does not contain valid
+// amounts.
 func readAmounts(r *cells, column int) bourse.Amounts {
 	var a bourse.Amounts
 	if r.empty(column) || !r.json(column, &a) || a.Validate() != nil {

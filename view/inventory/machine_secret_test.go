@@ -8,7 +8,8 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// A machine's row contains neither its environment nor its files, because every server of the cluster has the row.
+// TestTheViewHasNoEnvironment checks that a machine's row contains neither its environment nor
+// its files, because every server of the cluster has a copy of the row.
 func TestTheViewHasNoEnvironment(t *testing.T) {
 	const secret = "hunter2"
 	row := MachineRow(&bourse.Machine{

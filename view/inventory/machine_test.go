@@ -29,7 +29,7 @@ func Visible(m bourse.Machine) bourse.Machine {
 	return m
 }
 
-// ByValue compares types with unexported fields.
+// ByValue is a cmp option for types with unexported fields.
 var ByValue = cmpopts.EquateComparable(netip.Addr{})
 
 func TestMachineReadsBackEqual(t *testing.T) {
@@ -55,7 +55,8 @@ func TestMachineReadsBackEqual(t *testing.T) {
 	})
 }
 
-// A column that is only in the schema or only in a row would be lost silently.
+// TestRowsContainAllColumns checks that each row has exactly the columns of its table. The value
+// of any other column would be lost silently.
 func TestRowsContainAllColumns(t *testing.T) {
 	all := schemaTables(t, SchemaConn(t))
 	now := time.Unix(1, 0)
@@ -89,7 +90,7 @@ func TestMachineThatIsTooLargeForARow(t *testing.T) {
 	deep := []byte(strings.Repeat("[", 100) + strings.Repeat("]", 100))
 	for name, tt := range map[string]struct {
 		give func(*bourse.Config)
-		want func(*bourse.Config) bool // reports whether the part is still present
+		want func(*bourse.Config) bool // reports whether the part is still in the config
 	}{
 		"statics of 2 MB":       {func(c *bourse.Config) { c.Statics = quoted(2 << 20) }, func(c *bourse.Config) bool { return c.Metadata["k"] == "v" && string(c.Services) == string(services) }},
 		"deep statics":          {func(c *bourse.Config) { c.Statics = deep }, func(c *bourse.Config) bool { return c.Metadata["k"] == "v" && string(c.Services) == string(services) }},
@@ -149,7 +150,8 @@ func TestTimesKeepTheirOrder(t *testing.T) {
 	}
 }
 
-// Every valid config fits into its row completely, because lists are created from rows.
+// TestConfigsFitIntoRows checks that every valid config fits into its row completely, because
+// lists of machines are read from the rows.
 func TestConfigsFitIntoRows(t *testing.T) {
 	for name, fill := range map[string]string{"text": "x", "escaped": "\x01", "not UTF-8": "\xff", "markup": "<"} {
 		c := bourse.Config{Image: "nginx", Metadata: map[string]string{}}

@@ -14,9 +14,9 @@ type claimant struct {
 	tag  bourse.WorkerTag
 }
 
-// settleOwners removes duplicates from a list. For each ID it retains the element of the worker whose tag the ID
-// contains, or otherwise that of the worker whose name sorts first. An ID has two owners only if a worker is faulty
-// or hostile.
+// settleOwners removes duplicates from a list. For each ID, it retains the element from the
+// worker whose tag the ID contains or, if there is no such worker, from the worker whose name
+// sorts first. An ID has two owners only if a worker is faulty or hostile.
 func settleOwners[T any](c *sqlite.Conn, list []T, of func(*T) claimant) ([]T, error) {
 	at := make(map[string]int, len(list))
 	out := list[:0]
@@ -46,7 +46,7 @@ func settleOwners[T any](c *sqlite.Conn, list []T, of func(*T) claimant) ([]T, e
 
 const tagSQL = `SELECT tag FROM worker_rows WHERE site = ? AND key = site`
 
-// owns reports whether the site's tag is the one in the ID.
+// owns reports whether the claimant's site has the tag in the claimed ID.
 func owns(c *sqlite.Conn, of claimant) (bool, error) {
 	var tag bourse.WorkerTag
 	err := schema.Query(c, tagSQL, func(s *sqlite.Stmt) error {

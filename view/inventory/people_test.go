@@ -39,7 +39,7 @@ func sqlViews(t testing.TB, c *sqlite.Conn) []string {
 
 var peopleStart = time.Date(2026, 3, 1, 12, 0, 0, 250e6, time.UTC)
 
-// people plants a few rows of each kind.
+// people returns a database with a few rows of each kind.
 func people(t testing.TB) *sqlite.Conn {
 	c := SchemaConn(t)
 	at := peopleStart
@@ -92,7 +92,8 @@ func people(t testing.TB) *sqlite.Conn {
 	return c
 }
 
-// Every view can be read completely and is not empty, and secrets have no values.
+// TestEveryViewCanBeRead checks that every SQL view can be read completely and is not empty, and
+// that secrets' values cannot be read.
 func TestEveryViewCanBeRead(t *testing.T) {
 	c := people(t)
 	views := sqlViews(t, c)
@@ -149,7 +150,8 @@ func TestViewContents(t *testing.T) {
 	}
 }
 
-// Valid JSON of an unexpected shape is accepted. One such row must not make statements about the other rows fail.
+// TestStrangeJSONFailsNoView checks that a row that contains valid JSON of an unexpected shape
+// is accepted, and does not make statements about other rows fail.
 func TestStrangeJSONFailsNoView(t *testing.T) {
 	columns := map[string][]string{
 		wire.TableMachines: {"config", "takes", "boot", "lease", "events"},

@@ -12,7 +12,7 @@ import (
 // AwayWorker describes an unreachable worker.
 type AwayWorker struct {
 	ID                bourse.WorkerID
-	HeardAt           time.Time // time when it was last reachable; zero: never
+	HeardAt           time.Time // time when the worker was last reachable; zero if it never was
 	Machines, Volumes int
 }
 

@@ -37,7 +37,7 @@ func usual(n int, app bourse.AppName, region bourse.Region) wire.Row {
 	return inventory.MachineRow(&m)
 }
 
-// filled returns a view in a file with machines, ten of each app.
+// filled returns a file-backed view with this many machines, ten per app.
 func filled(b *testing.B, machines int) *view.View {
 	b.Helper()
 	v, err := view.Open(view.Config{Path: filepath.Join(b.TempDir(), "view.db"), Cluster: "bench", Site: "w1"})
@@ -60,7 +60,7 @@ func filled(b *testing.B, machines int) *view.View {
 
 const benchMachines = 100_000
 
-// p99 reports the 99th percentile of the durations.
+// p99 calls a function repeatedly and reports the 99th percentile of its durations.
 func p99(b *testing.B, call func(i int) error) {
 	b.Helper()
 	b.ReportAllocs()
@@ -77,7 +77,8 @@ func p99(b *testing.B, call func(i int) error) {
 	b.ReportMetric(float64(took[len(took)/2])/1e3, "p50-us")
 }
 
-// BenchmarkMachinesOfApp lists an app's 10 machines among 100 000, and runs other queries of the same view.
+// BenchmarkMachinesOfApp lists the 10 machines of one app, in a view of 100 000 machines, and
+// runs other queries.
 func BenchmarkMachinesOfApp(b *testing.B) {
 	v := filled(b, benchMachines)
 	b.Run("list", func(b *testing.B) {
@@ -103,7 +104,7 @@ func BenchmarkMachinesOfApp(b *testing.B) {
 	})
 }
 
-// BenchmarkWorkers reads 3000 workers, as a directory does to refresh itself.
+// BenchmarkWorkers reads 3000 workers, as each refresh of a directory does.
 func BenchmarkWorkers(b *testing.B) {
 	c := inventory.SchemaConn(b)
 	for i := range 3000 {

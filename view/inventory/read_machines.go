@@ -16,9 +16,9 @@ import (
 // only the latest events.
 type Listed struct {
 	bourse.Machine
-	HostStatus machinesapi.HostStatus // status of its worker
-	HeardAt    time.Time              // time when its worker was last reachable; zero: never
-	Whole      bool                   // the config is complete; false in the view, true if the worker itself has returned the machine
+	HostStatus machinesapi.HostStatus // the worker's status
+	HeardAt    time.Time              // time when the worker was last reachable; zero if it never was
+	Whole      bool                   // the config is complete: false in the view, true if the worker itself has returned the machine
 }
 
 // Filter selects the machines that match all fields that are set.
@@ -38,7 +38,7 @@ func Machines(f Filter) func(*sqlite.Conn) ([]Listed, error) {
 // Machine returns a query for the machine with this ID. Its result is nil if there is none.
 func Machine(id bourse.MachineID) func(*sqlite.Conn) (*Listed, error) {
 	return func(c *sqlite.Conn) (*Listed, error) {
-		if id == "" { // which would match any machine
+		if id == "" { // "" would match any machine
 			return nil, nil
 		}
 		list, err := readMachines(c, Filter{ID: id})
@@ -49,7 +49,8 @@ func Machine(id bourse.MachineID) func(*sqlite.Conn) (*Listed, error) {
 	}
 }
 
-// CountMachines returns a query for the number of machines of each app that has any.
+// CountMachines returns a query for each app's number of machines. It omits apps without
+// machines.
 func CountMachines() func(*sqlite.Conn) (map[bourse.AppRef]int, error) {
 	return func(c *sqlite.Conn) (map[bourse.AppRef]int, error) {
 		counts := map[bourse.AppRef]int{}

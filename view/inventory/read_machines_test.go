@@ -87,13 +87,13 @@ func TestHostStatus(t *testing.T) {
 	}
 }
 
-// garbage contains values that no version writes into a JSON column.
+// garbage contains values for a JSON column that no version of the program writes.
 var garbage = []string{
 	"", "no json", "{", "null", "5", `"x"`, `["x"]`, `[["x"]]`, `{"guest":5}`, `[{"resource":"cpu","amount":-1}]`,
 	`[{"resource":"cpu","amount":1e300}]`, `{"image":5,"exit":"x","owner":[]}`, strings.Repeat("[", 20000), "\xff\x00",
 }
 
-// untriggered is schemaConn without the triggers, which would reject garbage.
+// untriggered is like SchemaConn, but omits the triggers, which would reject garbage.
 func untriggered(t testing.TB) *sqlite.Conn {
 	t.Helper()
 	c := SchemaConn(t)
@@ -105,7 +105,8 @@ func untriggered(t testing.TB) *sqlite.Conn {
 	return c
 }
 
-// A hostile or newer site's column values neither make a list fail nor hide the machine.
+// TestGarbageHidesNoMachine checks that a hostile or newer site's values in a row neither make a
+// list fail nor hide the machine.
 func TestGarbageHidesNoMachine(t *testing.T) {
 	c := untriggered(t)
 	for _, column := range []string{"config", "takes", "boot", "lease", "events"} {
@@ -136,7 +137,7 @@ func TestGarbageHidesNoWorker(t *testing.T) {
 		for _, text := range garbage {
 			bad := WorkerRow(&bourse.Facts{Worker: "evil", Region: "gru"}, false)
 			bad.Columns[column] = text
-			Plant(t, c, "evil", bad, WorkerRow(&bourse.Facts{Worker: "w1"}, false)) // it claims another worker's row, too
+			Plant(t, c, "evil", bad, WorkerRow(&bourse.Facts{Worker: "w1"}, false)) // "evil" also claims w1's row
 			Plant(t, c, "w1", WorkerRow(&bourse.Facts{Worker: "w1", Region: "mad"}, false))
 			got, err := readWorkers(c)
 			if err != nil || len(got) != 2 || got[0].ID != "evil" || got[1].ID != "w1" || got[1].Region != "mad" {
@@ -160,7 +161,8 @@ func TestMachineWithoutAnIDIsIgnored(t *testing.T) {
 	}
 }
 
-// The tag in the ID determines the owner, regardless of the number of rows.
+// TestTwoOwnersOfOneID checks that the tag in an ID determines its owner, regardless of which
+// worker has more rows.
 func TestTwoOwnersOfOneID(t *testing.T) {
 	for _, tt := range []struct {
 		name         string
@@ -187,7 +189,8 @@ func TestTwoOwnersOfOneID(t *testing.T) {
 	}
 }
 
-// Whatever a site writes into its columns, the machine can be read, and the result fits into a row again.
+// FuzzReadMachine checks that a machine can be read whatever a site has written into its
+// columns, and that the result fits into a row again.
 func FuzzReadMachine(f *testing.F) {
 	for _, text := range garbage {
 		f.Add(text, text, text, text, text, int64(1), int64(-1))

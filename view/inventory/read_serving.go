@@ -48,7 +48,7 @@ func (s *Serving) Read(c *sqlite.Conn) ([]bourse.Machine, error) {
 		err = s.decode(c, changed)
 	}
 	if err != nil {
-		s.rows = before // restore the complete cache
+		s.rows = before // discard the incomplete cache
 		return nil, err
 	}
 	out := make([]bourse.Machine, 0, len(s.rows))

@@ -27,7 +27,8 @@ func serves(n int, state bourse.State, services string) wire.Row {
 	return MachineRow(&m)
 }
 
-// Serving returns the same machines with services as a plain read, whatever changes in between.
+// TestServing checks that Serving returns the same machines as a query for all machines with
+// services, after a number of changes.
 func TestServing(t *testing.T) {
 	t.Parallel()
 	const web = `[{"internal_port":80},{"internal_port":81}]`
@@ -35,7 +36,7 @@ func TestServing(t *testing.T) {
 	seq := 0
 	plant := func(site bourse.WorkerID, rows ...wire.Row) func() {
 		return func() {
-			for _, r := range rows { // fires the triggers, unlike REPLACE
+			for _, r := range rows { // deletes first, because REPLACE would not fire the triggers
 				if err := schema.Run(c, "DELETE FROM machine_rows WHERE site = ? AND key = ?", site, r.Key); err != nil {
 					t.Fatal(err)
 				}
@@ -95,7 +96,7 @@ func TestServing(t *testing.T) {
 	}
 }
 
-// Unchanged rows are not decoded again.
+// TestServingDecodesOnlyChanges checks that rows that have not changed are not decoded again.
 func TestServingDecodesOnlyChanges(t *testing.T) {
 	t.Parallel()
 	c := SchemaConn(t)
@@ -104,8 +105,8 @@ func TestServingDecodesOnlyChanges(t *testing.T) {
 	if _, err := s.Read(c); err != nil {
 		t.Fatal(err)
 	}
-	// A column is changed without changing the row's number, which does not happen in practice, so Serving does not
-	// notice.
+	// This changes a column but not the row's sequence number. Serving therefore does not notice
+	// the change, which never happens in practice.
 	if err := schema.Run(c, "UPDATE machine_rows SET state = 'stopped'"); err != nil {
 		t.Fatal(err)
 	}

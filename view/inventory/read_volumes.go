@@ -16,8 +16,8 @@ import (
 // snapshots.
 type ListedVolume struct {
 	bourse.Volume
-	HostStatus machinesapi.HostStatus // status of its worker
-	HeardAt    time.Time              // time when its worker was last reachable; zero: never
+	HostStatus machinesapi.HostStatus // the worker's status
+	HeardAt    time.Time              // time when the worker was last reachable; zero if it never was
 }
 
 // VolumeFilter selects the volumes that match all fields that are set.

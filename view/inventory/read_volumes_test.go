@@ -48,7 +48,7 @@ func TestVolumesAreFiltered(t *testing.T) {
 	}
 	put("w1", vol1, "shop", 2)
 	put("w2", vol2, "shop", 1)
-	put("w3", vol2, "shop", 3) // hostile or faulty
+	put("w3", vol2, "shop", 3) // w3 is hostile or faulty
 	put("w3", "vol_0000300000000003", "blog", 0)
 	put("w3", "nonsense", "shop", 0)
 	Plant(t, c, "w2", WorkerRow(&bourse.Facts{Worker: "w2", Tag: vol2.Tag()}, false))
@@ -116,7 +116,7 @@ func TestImagesReadBack(t *testing.T) {
 			t.Fatalf("the row does not fit: %v", err)
 		}
 		Plant(t, c, site, row)
-		i.Disk, i.InUse = 0, false // not published
+		i.Disk, i.InUse = 0, false // these fields are not published
 		return i
 	}
 	nginx := put("w1", "nginx:1.27@sha256:aa")

@@ -10,7 +10,8 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi/release"
 )
 
-// A release can be read back with the app's other releases. Invalid releases are omitted.
+// TestReleaseReadsBackEqual checks that releases can be read back unchanged, and that invalid
+// ones are omitted.
 func TestReleaseReadsBackEqual(t *testing.T) {
 	c := SchemaConn(t)
 	at := time.Unix(5, 6).UTC()

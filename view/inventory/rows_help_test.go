@@ -35,7 +35,8 @@ func SchemaConn(t testing.TB) *sqlite.Conn {
 	return c
 }
 
-// Plant writes rows as if site had published them, without checks. Machines and volumes count as placed.
+// Plant writes rows as if site had published them, but without checking them. All machines and
+// volumes count as placed.
 func Plant(t testing.TB, c *sqlite.Conn, site bourse.WorkerID, rows ...wire.Row) {
 	t.Helper()
 	for _, r := range rows {

@@ -10,10 +10,12 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// Keys of secrets begin with the app's ID, so a later app with the same name does not have them. Each app has a row
-// for each secret, and a row without a name for each broker that has changed secrets: its mark.
+// The keys of secrets begin with the app's ID, so that a later app with the same name does not
+// get an earlier app's secrets. Each app has one row per secret, and one row without a name per
+// broker that has changed its secrets. The latter is the broker's mark.
 
-// SecretRows returns the rows of one change. The mark is last, so a member that has the mark has the other rows, too.
+// SecretRows returns the rows of one change. The last row is the broker's mark, so a member that
+// has the mark also has the other rows.
 func SecretRows(c *seal.Change) []wire.Row {
 	rows := make([]wire.Row, 0, len(c.Put)+len(c.Gone)+1)
 	for i := range c.Put {

@@ -9,7 +9,8 @@ import (
 	"github.com/bourse-dev/bourse/internal/seal"
 )
 
-// Secrets can be read back: those of the requested app, even if its ID is a prefix of another's, and no others.
+// TestSecretsReadBack checks that exactly the secrets of the requested app are returned, even if
+// the app's ID is a prefix of another app's ID.
 func TestSecretsReadBack(t *testing.T) {
 	c, at := SchemaConn(t), peopleStart
 	want := []seal.Secret{

@@ -28,7 +28,7 @@ func jsonText(v any, fallback string) string {
 func jsonFits(v any) (string, bool) {
 	var buf bytes.Buffer
 	e := json.NewEncoder(&buf)
-	e.SetEscapeHTML(false) // leave raw JSON unchanged and readable
+	e.SetEscapeHTML(false) // keeps raw JSON unchanged and readable
 	if e.Encode(v) != nil {
 		return "", false
 	}

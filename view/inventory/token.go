@@ -15,7 +15,7 @@ type Token struct {
 	ID       string
 	Digest   string // digest of the token
 	Name     string
-	Org      string // "*": all organizations
+	Org      string // "*" means all organizations
 	Apps     []bourse.AppRef
 	Machines []bourse.MachineID
 	ReadOnly bool
@@ -23,10 +23,10 @@ type Token struct {
 	MadeWith string // ID of the token with which it was created; "" if that token came from a file
 
 	CreatedAt time.Time
-	ExpiresAt time.Time // zero: never
-	RevokedAt time.Time // zero: not revoked
+	ExpiresAt time.Time // zero if the token never expires
+	RevokedAt time.Time // zero if the token is not revoked
 
-	Unread bool // its apps or machines could not be decoded, so it permits nothing
+	Unread bool // the token's apps or machines could not be decoded, so it permits nothing
 }
 
 // appCell is an app in a token's row.

@@ -52,7 +52,8 @@ func TestTokenReadsBackEqual(t *testing.T) {
 	})
 }
 
-// A token whose restrictions cannot be decoded is not treated as unrestricted.
+// TestATokenWithUnreadableRestrictions checks that a token whose restrictions cannot be decoded
+// is not treated as an unrestricted one.
 func TestATokenWithUnreadableRestrictions(t *testing.T) {
 	c := SchemaConn(t)
 	for name, columns := range map[string]map[string]wire.Value{
@@ -67,8 +68,8 @@ func TestATokenWithUnreadableRestrictions(t *testing.T) {
 	}
 }
 
-// A token's row is removed once the token would be invalid even on a member that has not received its revocation.
-// Both functions that determine this agree.
+// TestTokensExpire checks that a token's row is removed only if the token is invalid even on
+// members that have not received its revocation, and that AllExpired and Expired agree on this.
 func TestTokensExpire(t *testing.T) {
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	before := wire.ClockAt(now.Add(-7 * 24 * time.Hour))

@@ -43,7 +43,8 @@ func opened(t testing.TB, cfg view.Config) *view.View {
 	return v
 }
 
-// TestPublishedMachinesReadBack publishes a machine that changes repeatedly. Unchanged rows are not published again.
+// TestPublishedMachinesReadBack publishes a machine that changes repeatedly, and reads it back.
+// Unchanged rows must not be published again.
 func TestPublishedMachinesReadBack(t *testing.T) {
 	v := opened(t, view.Config{Path: filepath.Join(t.TempDir(), "view.db"), Cluster: "c", Site: "w1"})
 	rapid.Check(t, func(rt *rapid.T) {
@@ -65,7 +66,8 @@ func TestPublishedMachinesReadBack(t *testing.T) {
 	})
 }
 
-// The view contains the result of App.Merge.
+// TestPublishedAppsMergeLikeAppMerge checks that if several versions of an app are published,
+// the view contains the result of App.Merge.
 func TestPublishedAppsMergeLikeAppMerge(t *testing.T) {
 	v := opened(t, view.Config{Cluster: "c", Site: "w1"})
 	n := 0
@@ -82,7 +84,7 @@ func TestPublishedAppsMergeLikeAppMerge(t *testing.T) {
 			if _, err := v.Publish(t.Context(), inventory.AppRow(b)); err != nil {
 				rt.Fatal(err)
 			}
-			want = want.Merge(b) // if Merge considers two apps equal, the first
+			want = want.Merge(b) // retains the first app if Merge considers both equal
 		}
 		got, err := view.Ask(t.Context(), v, inventory.App(name))
 		if err != nil || got == nil {

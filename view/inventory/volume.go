@@ -25,7 +25,7 @@ func VolumeRow(v *bourse.Volume) wire.Row {
 	}}
 }
 
-// shortText is cleanText with a limit on the length.
+// shortText is like cleanText, but also limits the length.
 func shortText(s string) string {
 	const most = 4 << 10
 	return cleanText(s[:min(len(s), most)])
@@ -46,7 +46,7 @@ func readVolume(r *cells, v *bourse.Volume) int {
 	if !r.json(13, &v.Spec) {
 		v.Spec = bourse.VolumeOrder{}
 	}
-	// The columns that people query take precedence over the JSON.
+	// The columns that users can query take precedence over the JSON.
 	v.Spec.Name, v.Spec.SizeGB, v.Spec.Encrypted = r.ColumnText(10), r.ColumnInt64(11), r.ColumnBool(12)
 	v.Takes = readAmounts(r, 14)
 	if !r.empty(15) && !r.json(15, &v.Snapshots) {

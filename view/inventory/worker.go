@@ -8,8 +8,9 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// WorkerRow returns the row of a worker. It omits the number of machines. The ledger is exact and meant for people;
-// the free amounts and the load are rounded and meant for placement. A worker that is leaving accepts no orders.
+// WorkerRow returns the row of a worker. It omits the number of machines. The ledger contains
+// exact amounts, for users; the free amounts and the load, which are used for placement, are
+// rounded. leaving means that the worker accepts no orders.
 func WorkerRow(f *bourse.Facts, leaving bool) wire.Row {
 	labels := "{}"
 	if len(f.Labels) > 0 {
@@ -29,8 +30,8 @@ type WorkerHint struct {
 	Tag        bourse.WorkerTag
 	Free       bourse.Amounts // rounded; nil if unknown
 	Load       float64        // rounded
-	Leaving    bool           // accepts no orders
+	Leaving    bool           // the worker accepts no orders
 	Labels     map[string]string
-	HostStatus machinesapi.HostStatus // status of its worker
-	HeardAt    time.Time              // time when it was last reachable; zero: never
+	HostStatus machinesapi.HostStatus // the worker's status
+	HeardAt    time.Time              // time when the worker was last reachable; zero if it never was
 }

@@ -7,8 +7,9 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Query serves POST /v1/view/queries. It returns errors before the first line for the caller to write, and sends
-// later ones as the last line. Errors: invalid, rate_limited, timeout, canceled, unavailable.
+// Query serves POST /v1/view/queries. It returns an error that occurs before the first line, so
+// that the caller can write it, and sends a later error as the last line. Errors: invalid,
+// rate_limited, timeout, canceled, unavailable.
 func (e *Engine) Query(w http.ResponseWriter, r *http.Request) error {
 	_, q, err := readRequest(w, r)
 	if err != nil {
@@ -36,10 +37,11 @@ func (e *Engine) Query(w http.ResponseWriter, r *http.Request) error {
 	}
 }
 
-// discard discards the error of a last write. A client that has disconnected is not an error of the request.
+// discard discards the error of the last write to a client. A client that has disconnected is
+// not an error of the request.
 func discard(error) error { return nil }
 
-// lowered returns the limits, lowered as the request demands.
+// lowered returns the limits that apply to a query, which may request lower ones.
 func (l Limits) lowered(q question) Limits {
 	if q.maxRows > 0 {
 		l.Rows = min(l.Rows, q.maxRows)
@@ -50,7 +52,7 @@ func (l Limits) lowered(q question) Limits {
 	return l
 }
 
-// answer is the sink of a query.
+// answer is the sink that sends a query's result to the client.
 type answer struct {
 	lines
 	limits Limits

@@ -7,9 +7,9 @@ import (
 	"zombiezen.com/go/sqlite"
 )
 
-// maxFunctions limits how often a statement may name functions, including those in the SQL views, because code
-// without a loop cannot be interrupted. A pattern counts as matchCost functions: matching one against the longest
-// text takes a third of a second.
+// maxFunctions limits how often a statement may name functions, including those in the SQL
+// views, because code without a loop cannot be interrupted. A pattern counts as matchCost
+// functions, because matching one pattern against the longest text takes a third of a second.
 const (
 	maxFunctions = 256
 	matchCost    = 16
@@ -89,7 +89,7 @@ func (r *rules) read(a sqlite.Action) sqlite.AuthResult {
 	case r.known[table]:
 		r.touched[table] = true
 	case virtual[table], table == "sqlite_master", table == "sqlite_schema":
-	case column == "": // count(*) of a common table expression, whose own reads are authorized separately
+	case column == "": // count(*) of a common table expression, whose own reads SQLite authorizes separately
 	default:
 		return r.deny("table " + a.Table() + " cannot be read")
 	}

@@ -9,8 +9,8 @@ import (
 	"zombiezen.com/go/sqlite"
 )
 
-// This file reads unexported fields of the SQLite binding by reflection. If a new version of the binding renames
-// them, the first test fails.
+// This file reads unexported fields of the SQLite binding by reflection. If a new version of the
+// binding renames these fields, the package's tests fail.
 
 // tlsOf returns a connection's C thread. SQLite passes it to the allocator, where it is the only way to identify the
 // connection.

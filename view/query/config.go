@@ -8,7 +8,7 @@ import (
 	"github.com/bourse-dev/bourse/view"
 )
 
-// Source is the engine's view of the view package's View.
+// Source provides an Engine with the view's file, and notifies it of changes. See [Of].
 type Source interface {
 	// Path returns the path of the SQLite file, or "" if there is none.
 	Path() string
@@ -31,7 +31,7 @@ func (s viewSource) Watch(tables ...string) (<-chan struct{}, func()) {
 type Config struct {
 	Source Source           // required
 	Now    func() time.Time // default time.Now
-	Log    *slog.Logger     // default: discards
+	Log    *slog.Logger     // default: discards all records
 
 	Limits        Limits
 	Subscriptions SubscriptionLimits

@@ -14,7 +14,8 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// maxLength limits a value and a row, in bytes. The view's rows must fit.
+// maxLength is the maximum length of a value and of a row, in bytes. It is greater than that of
+// the view's rows.
 const maxLength = wire.MaxRow + 256<<10
 
 // MaxStatement limits a statement's text, in bytes.
@@ -35,14 +36,14 @@ var connLimits = map[sqlite.Limit]int32{
 	sqlite.LimitVDBEOp:            25_000,
 	sqlite.LimitFunctionArg:       100,
 	sqlite.LimitAttached:          0,
-	sqlite.LimitLikePatternLength: 64, // matching time is the product of the pattern's and the text's lengths
+	sqlite.LimitLikePatternLength: 64, // the time is proportional to the product of the pattern's and the text's lengths
 	sqlite.LimitVariableNumber:    maxParams,
 	sqlite.LimitTriggerDepth:      1,
 	sqlite.LimitWorkerThreads:     0,
 }
 
-// connPragmas are executed before the authorizer is set, which refuses them. Temporary tables stay in memory, where
-// they count toward the statement's limit and cannot fill the disk.
+// connPragmas are executed before the authorizer is set, because it would refuse them. Temporary
+// tables stay in memory, where they count toward the statement's limit and cannot fill the disk.
 var connPragmas = []string{
 	"PRAGMA query_only = ON",
 	"PRAGMA temp_store = MEMORY",
@@ -56,12 +57,12 @@ var connPragmas = []string{
 type reader struct {
 	conn    *sqlite.Conn
 	account *account
-	release func()      // closes the account
-	file    os.FileInfo // the open file
+	release func()      // closes the connection's memory account
+	file    os.FileInfo // identity of the open file
 	tables  map[string]bool
 }
 
-// pool holds idle connections to the file that is at the source's path now.
+// pool holds idle connections to the file that is currently at the source's path.
 type pool struct {
 	path   func() string
 	memory int64
@@ -177,14 +178,14 @@ func openReader(path string, memory int64) (*reader, error) {
 }
 
 func (r *reader) prepare() error {
-	r.conn.SetBusyTimeout(time.Second) // locks occur only while another process recovers the log
+	r.conn.SetBusyTimeout(time.Second) // the file is locked only while another process recovers its write-ahead log
 	if err := r.conn.SetDefensive(true); err != nil {
 		return err
 	}
 	if err := replaceFunctions(r.conn); err != nil {
 		return fmt.Errorf("replace functions: %w", err)
 	}
-	for _, pragma := range connPragmas { // individually, because a script's savepoint panics with a damaged file
+	for _, pragma := range connPragmas { // individually, because ExecuteScript panics if the file is damaged
 		if err := sqlitex.ExecuteTransient(r.conn, pragma, nil); err != nil {
 			return fmt.Errorf("set up the connection: %w", err)
 		}

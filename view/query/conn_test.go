@@ -6,8 +6,9 @@ import (
 	"testing"
 )
 
-// A connection to a file that was replaced while the connection was in use may be returned after the idle ones were
-// pruned. It must not be reused, because it reads the old file.
+// TestConnectionToAReplacedFileIsNotReused returns a connection to a file that was replaced
+// while the connection was in use, after the idle connections were pruned. The connection must
+// not be reused, because it reads the old file.
 func TestConnectionToAReplacedFileIsNotReused(t *testing.T) {
 	infos := make([]os.FileInfo, 2)
 	for i, name := range []string{"former", "present"} {

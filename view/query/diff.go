@@ -12,7 +12,7 @@ import (
 type entry struct {
 	number   int64  // unique and constant while the row is in the result
 	identity string // identifies the row across results
-	text     []byte // its values as JSON
+	text     []byte // the row's values as JSON
 }
 
 // result is the result of one run of a subscription's statement. It is immutable.
@@ -97,7 +97,7 @@ func compare(old *result, columns []string, key []int, rows []record, next int64
 			row.number = was.number
 			changes = append(changes, change{opUpdate, row.number, row.text})
 		default:
-			row = was // retains only one copy of the text
+			row = was // to retain only one copy of the text
 		}
 		now.rows = append(now.rows, row)
 	}
@@ -115,7 +115,7 @@ func (r *result) find(identity string) (entry, bool) {
 	return r.rows[i], true
 }
 
-// line encodes the change, which is the n-th of its subscription.
+// line encodes c as change number n of its subscription.
 func (c change) line(n int64) []byte {
 	b := make([]byte, 0, len(c.text)+48)
 	b = strconv.AppendInt(append(b, `{"change":[`...), n, 10)
@@ -124,7 +124,7 @@ func (c change) line(n int64) []byte {
 	return append(append(append(b, ','), c.text...), "]}"...)
 }
 
-// line encodes the row for readers that start without a change number.
+// line encodes the row for readers that receive the whole result.
 func (e entry) line() []byte {
 	b := make([]byte, 0, len(e.text)+32)
 	b = strconv.AppendInt(append(b, `{"row":[`...), e.number, 10)

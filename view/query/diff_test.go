@@ -64,7 +64,8 @@ func TestCompareReportsChanges(t *testing.T) {
 	}
 }
 
-// A reader that applies the changes to the old rows has the new rows.
+// TestCompareChangesYieldTheNextResult checks that a reader that applies the changes to the old
+// rows has the new rows.
 func TestCompareChangesYieldTheNextResult(t *testing.T) {
 	draw := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) record {
 		return recordOf(fmt.Sprint(rapid.IntRange(0, 4).Draw(t, "key")), fmt.Sprint(rapid.IntRange(0, 2).Draw(t, "value")))

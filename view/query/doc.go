@@ -7,11 +7,12 @@
 // Guarantees:
 //   - Statements cannot write. The file is opened read-only, SQLite's authorizer permits only reads, and columns with
 //     secrets cannot be read.
-//   - Every statement ends. Time, rows, bytes, memory and the number of concurrent statements are limited. Interrupts
-//     stop a running statement, and the allocator (heap.go) stops one that is still being prepared. Neither can stop
-//     code without loops, so the statement's size limits that: a hostile statement may exceed its time limit by a few
-//     seconds of one processor. BoundMemory installs the allocator for the whole process, before anyone opens a
-//     connection.
+//   - Every statement ends. Time, rows, bytes, memory and the number of concurrent statements
+//     are limited. Interrupts stop a running statement, and the allocator (heap.go) stops one
+//     that is still being prepared. Neither can stop code without loops. The limit on a
+//     statement's size bounds such code, so a hostile statement exceeds its time limit by at
+//     most a few seconds of one processor. BoundMemory installs the allocator for the whole
+//     process, before anyone opens a connection.
 //   - A reader that applies the changes, and resumes after the last change that it has received, has exactly the
 //     statement's result.
 //   - The view's file may be replaced at any time. Queries during the replacement fail as unavailable, and later ones

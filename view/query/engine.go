@@ -17,13 +17,13 @@ type Engine struct {
 	pool   *pool
 
 	slots  chan struct{} // one element per running query
-	runs   chan struct{} // one element per running subscription statement
+	runs   chan struct{} // one element per running statement of a subscription
 	starts chan *subscription
 	ended  chan struct{} // closed when Run has returned
 
 	mu      sync.Mutex
 	byID    map[string]*subscription
-	byAsked map[string]*subscription // by statement, parameters and key
+	byAsked map[string]*subscription // subscriptions by statement, parameters and key
 	readers int
 }
 

@@ -52,7 +52,7 @@ func (e *Engine) ask(ctx context.Context, q question, limits Limits, do func(*ex
 		if err != nil {
 			return err
 		}
-		defer func() { _ = stmt.Finalize() }() // it returns the error that Step has already returned
+		defer func() { _ = stmt.Finalize() }() // Step has already returned its error
 		err = do(&execution{r.conn, stmt})
 		if s, ok := errors.AsType[sinkError](err); ok {
 			ours = s.error
@@ -80,7 +80,7 @@ func (r *reader) withRules(ctx context.Context, rules *rules, do func() error) e
 		if cancel() {
 			return
 		}
-		stopping.Wait() // otherwise it could stop the next statement
+		stopping.Wait() // a late interrupt could stop the connection's next statement
 	}()
 	if err := r.conn.SetAuthorizer(rules); err != nil {
 		return err
@@ -118,8 +118,8 @@ type sinkError struct{ error }
 // Unwrap returns the sink's error.
 func (e sinkError) Unwrap() error { return e.error }
 
-// rows passes the result to a sink. It passes the columns after the first step has succeeded, so that nothing has
-// been sent if that step fails.
+// rows passes the result to a sink. It passes the columns only after the first step has
+// succeeded, so that nothing has been sent if that step fails.
 func (x *execution) rows(to sink) error {
 	names := columnNames(x.conn, x.stmt)
 	var r record

@@ -28,7 +28,8 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// file is a file with the view's schema, a connection that writes to it, and its watchers.
+// file is a Source: a file with the view's schema, a connection that writes to it, and the
+// file's watchers.
 type file struct {
 	path string
 	conn *sqlite.Conn
@@ -98,7 +99,7 @@ func (f *file) Watch(tables ...string) (<-chan struct{}, func()) {
 	}
 }
 
-// watched returns the tables of each watcher.
+// watched returns the tables of each current watcher.
 func (f *file) watched() [][]string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -109,7 +110,7 @@ func (f *file) watched() [][]string {
 	return list
 }
 
-// machines inserts n machines, distributed among 100 apps.
+// machines inserts n machines, spread over 100 apps.
 func (f *file) machines(tb testing.TB, n int) {
 	tb.Helper()
 	f.write(tb, `WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM n WHERE i < `+itoa(n)+`)
@@ -117,7 +118,7 @@ func (f *file) machines(tb testing.TB, n int) {
 		SELECT 'worker-1', printf('m%06d', i), 1, i, i, i, 1, 'app' || (i % 100), 'started', '{"image":"host","guest":{"cpus":1}}' FROM n;`)
 }
 
-// server serves an engine like a broker.
+// server serves an engine over HTTP, like a broker.
 type server struct {
 	*file
 	engine *query.Engine
@@ -131,7 +132,7 @@ func serve(tb testing.TB, f *file, c query.Config) *server {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(context.Background()) // ends after the HTTP server, in a cleanup function
+	ctx, cancel := context.WithCancel(context.Background()) // canceled in a cleanup function, after the server closes
 	var running sync.WaitGroup
 	running.Go(func() {
 		if err := e.Run(ctx); err != nil {
@@ -221,7 +222,7 @@ func do(tb testing.TB, req *http.Request) *http.Response {
 	return resp
 }
 
-// decode decodes JSON without converting numbers.
+// decode decodes JSON without converting numbers to floats.
 func decode(tb testing.TB, raw []byte, into any) {
 	tb.Helper()
 	dec := json.NewDecoder(bytes.NewReader(raw))
@@ -231,7 +232,7 @@ func decode(tb testing.TB, raw []byte, into any) {
 	}
 }
 
-// stream is a subscription's reader.
+// stream reads the lines of a subscription.
 type stream struct {
 	id     string
 	status int
@@ -239,7 +240,7 @@ type stream struct {
 	lines  *bufio.Reader
 }
 
-// subscribe opens a stream: a new one if id is "", otherwise one that resumes a subscription.
+// subscribe opens a stream. If id is "", it creates a subscription; otherwise it resumes one.
 func (s *server) subscribe(tb testing.TB, req any, id, from string) *stream {
 	tb.Helper()
 	ctx, cancel := context.WithCancel(tb.Context())
@@ -273,7 +274,7 @@ func (s *stream) next(tb testing.TB) query.Line {
 	return l
 }
 
-// failure reads an error before the first line.
+// failure reads an error that replaces the lines.
 func (s *stream) failure(tb testing.TB) query.Failure {
 	tb.Helper()
 	raw, err := io.ReadAll(s.lines)

@@ -28,9 +28,10 @@ var functions = words(`
 	jsonb jsonb_array jsonb_array_insert jsonb_extract jsonb_group_array jsonb_group_object jsonb_insert jsonb_object
 	jsonb_remove jsonb_replace jsonb_set subtype`)
 
-// replaceFunctions replaces a connection's instr, replace, trim, ltrim and rtrim. The time that SQLite's functions
-// take is the product of their arguments' lengths, which is minutes for two strings of a megabyte. The replacements
-// take linear time and return the same results.
+// replaceFunctions replaces a connection's instr, replace, trim, ltrim and rtrim. The time that
+// SQLite's functions take is proportional to the product of their arguments' lengths, and
+// reaches minutes for two strings of a megabyte. The replacements take linear time and return
+// the same results.
 func replaceFunctions(conn *sqlite.Conn) error {
 	scalar := func(name string, args int, call func(args []sqlite.Value) (sqlite.Value, error)) error {
 		return conn.CreateFunction(name, &sqlite.FunctionImpl{

@@ -8,7 +8,8 @@ import (
 	"zombiezen.com/go/sqlite/sqlitex"
 )
 
-// The replaced functions return the same results as SQLite's.
+// TestReplacedFunctionsAgreeWithSQLite checks that the replacement functions return the same
+// results as SQLite's own.
 func TestReplacedFunctionsAgreeWithSQLite(t *testing.T) {
 	var conns [2]*sqlite.Conn
 	for i := range conns {

@@ -14,8 +14,8 @@ import (
 	"github.com/bourse-dev/bourse/view/query"
 )
 
-// No statement changes a file or exceeds the limits, and each is answered with valid lines or one of the expected
-// codes.
+// FuzzStatement checks that no statement changes a file or exceeds the limits, and that each is
+// answered with valid lines or one of the expected codes.
 func FuzzStatement(f *testing.F) {
 	for _, s := range []string{
 		"SELECT 1", "SELECT * FROM machines ORDER BY id", "SELECT sealed FROM secret_rows", "ATTACH 'x' AS y", "PRAGMA journal_mode=off",
@@ -59,7 +59,7 @@ func FuzzStatement(f *testing.F) {
 	})
 }
 
-// Any body is answered with lines or one of the expected codes.
+// FuzzRequest checks that any body is answered with lines or one of the expected codes.
 func FuzzRequest(f *testing.F) {
 	for _, s := range []string{
 		`{"statement":"SELECT ?","params":[1]}`, `{"statement":"SELECT :a","params":{"a":{"blob":"AA=="}}}`, `{"statement":"SELECT ?1","params":[9223372036854775808]}`,

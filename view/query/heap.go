@@ -20,13 +20,13 @@ import (
 //
 // Source: https://sqlite.org/malloc.html, "Application-defined memory allocators".
 
-// account limits one connection's allocations. SQLite charges it on the connection's goroutine; any goroutine may
-// stop it.
+// account limits one connection's allocations. The allocator charges it on the connection's
+// goroutine; any goroutine may stop it.
 type account struct {
 	limit   int64
 	used    atomic.Int64
 	stopped atomic.Bool // all further allocations are refused
-	refused atomic.Bool // an allocation was refused because of the limit
+	refused atomic.Bool // whether an allocation was refused because of the limit
 }
 
 // take charges n bytes. It returns false if the account does not allow that.
@@ -51,8 +51,8 @@ func (a *account) begin() {
 // heap is the allocator's state. There is one per process, because SQLite has one allocator.
 var heap struct {
 	watched atomic.Int32 // number of accounts; if it is 0, lookups are skipped
-	byTLS   sync.Map     // *libc.TLS of a connection to *account
-	byID    sync.Map     // uintptr to *account
+	byTLS   sync.Map     // accounts by their connection's *libc.TLS
+	byID    sync.Map     // accounts by ID, a uintptr
 	nextID  atomic.Uintptr
 }
 
@@ -60,7 +60,7 @@ var heap struct {
 // size.
 type block struct {
 	size    int64
-	account uintptr // the account's ID; 0: none
+	account uintptr // the ID of the account to credit when the block is freed; 0 if there is none
 }
 
 const blockSize = unsafe.Sizeof(block{})

@@ -6,18 +6,18 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// history holds the latest changes of a subscription, as lines.
+// history contains the latest changes of a subscription, encoded as lines.
 type history struct {
-	limit int // in bytes
+	limit int // maximum size in bytes
 	first int64
-	lines [][]byte // the changes first, first+1, and so on
+	lines [][]byte // consecutive changes, starting with number first
 	bytes int
 }
 
 // lineOverhead is the memory for a line in addition to its bytes.
 const lineOverhead = 32
 
-// add appends the next change, and drops the oldest ones if the limit is exceeded.
+// add appends the next change, and drops the oldest changes if the limit is exceeded.
 func (h *history) add(line []byte) {
 	h.lines = append(h.lines, line)
 	h.bytes += len(line) + lineOverhead
@@ -34,8 +34,9 @@ func (h *history) add(line []byte) {
 // last returns the latest change's number.
 func (h *history) last() int64 { return h.first + int64(len(h.lines)) - 1 }
 
-// after returns the changes after number n, up to about most bytes. The caller must not modify them. Errors: invalid
-// if there is no change n, not_found if the changes after n are no longer available.
+// after returns the changes after number n, limited to about most bytes. The caller must not
+// modify them. Errors: invalid if there is no change n, not_found if the changes after n are no
+// longer available.
 func (h *history) after(n int64, most int) ([][]byte, error) {
 	switch {
 	case n > h.last() || n < 0:

@@ -24,7 +24,7 @@ func (f *file) state(tb testing.TB) map[string]string {
 	all := map[string]string{}
 	for _, name := range names {
 		if strings.HasSuffix(name, "-shm") {
-			continue // it contains the readers' marks
+			continue // this file changes, because it contains the readers' marks
 		}
 		raw, err := os.ReadFile(name)
 		if err != nil {
@@ -37,7 +37,8 @@ func (f *file) state(tb testing.TB) map[string]string {
 
 type refusal struct{ statement, want string }
 
-// refused returns statements that do more than read, or read secrets. Some of them would create the file other.
+// refused returns statements that must be refused, because they do not only read or because they
+// read secrets. Some of them would create the file other.
 func refused(other string) []refusal {
 	return []refusal{
 		{"INSERT INTO app_rows (key) VALUES ('x')", "only reading is allowed"},
@@ -126,10 +127,11 @@ func TestNothingButReadingIsAllowed(t *testing.T) {
 	}
 }
 
-// attack is a statement, and its expected results.
+// attack is a statement and its expected result.
 type attack struct{ name, statement, want string }
 
-// endless returns statements that would run forever, or use all memory or disk, under a limit of 300 ms and 32 MiB.
+// endless returns statements that would run forever or use all memory or disk space. The test
+// runs them with limits of 300 ms and 32 MiB.
 func endless() []attack {
 	nested := "SELECT site AS x FROM sites"
 	for range 40 {
@@ -144,7 +146,7 @@ func endless() []attack {
 		timeout = "timeout: the statement took longer than 300ms"
 		memory  = "invalid: the statement needs more than 32 MiB of memory: request fewer rows or columns"
 		length  = "invalid: a value or a row is longer than 2359296 bytes"
-		either  = timeout + memory // depends on the machine
+		either  = timeout + memory // depends on the machine's speed
 	)
 	return []attack{
 		{"a loop", "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM n) SELECT count(*) FROM n", timeout},
@@ -184,7 +186,7 @@ func TestEndlessStatementsAreStopped(t *testing.T) {
 
 	for _, c := range endless() {
 		t.Run(c.name, func(t *testing.T) {
-			s := patient // statements that end for other reasons than time do so on a slow host as well
+			s := patient // gives statements that end for another reason enough time on a slow host
 			if strings.Contains(c.want, "timeout") {
 				s = short
 			}
@@ -201,7 +203,7 @@ func TestEndlessStatementsAreStopped(t *testing.T) {
 			if !strings.HasPrefix(result, c.want) && !strings.Contains(c.want, result) {
 				t.Errorf("got %s, want %s: %.300s", result, c.want, got.body)
 			}
-			if took := time.Since(began); took > 50*limit { // far more than necessary, but far less than forever
+			if took := time.Since(began); took > 50*limit { // far more than necessary, but still limited
 				t.Errorf("it took %v", took)
 			}
 		})

@@ -57,7 +57,8 @@ func inBubble(t *testing.T, limits query.SubscriptionLimits, test func(t *testin
 	})
 }
 
-// follow subscribes and returns a pipe with what its reader receives; leave disconnects the reader.
+// follow subscribes and returns a pipe that receives the reader's lines, the subscription's ID,
+// and a function that disconnects the reader.
 func follow(t *testing.T, e *query.Engine, statement string) (p *pipe, id func() string, leave func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -99,7 +100,7 @@ func TestSubscriptionWithoutReadersEndsAfterAMinute(t *testing.T) {
 	inBubble(t, query.SubscriptionLimits{}, func(t *testing.T, f *file, e *query.Engine) {
 		p, id, leave := follow(t, e, "SELECT name FROM apps")
 		<-p.writes
-		time.Sleep(time.Hour) // it continues while it has a reader
+		time.Sleep(time.Hour) // a subscription continues while it has a reader
 		leave()
 		time.Sleep(59 * time.Second)
 		if _, err := resume(t, e, id(), "0"); err != nil {
@@ -148,7 +149,7 @@ func TestSlowReaderIsDisconnectedAndResumes(t *testing.T) {
 			time.Sleep(time.Minute)
 			synctest.Wait()
 		}
-		for i := range 25 { // the reader does not accept any of them
+		for i := range 25 { // the reader does not accept any of these changes
 			change(i)
 		}
 		got := string(<-p.writes)
@@ -205,7 +206,7 @@ func TestTooManyStatementsAtOnceAreRefused(t *testing.T) {
 	const endless = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM n) SELECT i, printf('%.*c', 40000, 'x') FROM n"
 	for range 2 {
 		resp := s.post(ctx, t, "/v1/view/queries", sql(endless))
-		defer resp.Body.Close() // it has started, and its reader does not read further
+		defer resp.Body.Close() // the statement has started, and nobody reads its rows
 	}
 	if got := s.ask(t, sql("SELECT 1")); got.failed.Code != "rate_limited" {
 		t.Fatalf("a third statement: got %+v, want rate_limited", got)
@@ -227,7 +228,7 @@ func TestReplacedFileIsReopened(t *testing.T) {
 	for round := range 3 {
 		f.conn.Close()
 		for _, suffix := range []string{"", "-wal", "-shm"} {
-			_ = os.Remove(f.path + suffix) // SQLite may have removed some of them
+			_ = os.Remove(f.path + suffix) // SQLite may have removed some of these files
 		}
 		if got := s.ask(t, sql("SELECT name FROM apps")); got.failed.Code != "unavailable" {
 			t.Fatalf("without a file: got %+v, want unavailable", got)
@@ -256,7 +257,8 @@ func TestReplacedFileIsReopened(t *testing.T) {
 	}
 }
 
-// A damaged file makes queries fail as unavailable, and nothing else.
+// TestDamagedFileIsUnavailable checks that a damaged file makes queries fail as unavailable, and
+// has no other effect.
 func TestDamagedFileIsUnavailable(t *testing.T) {
 	f := newFile(t)
 	f.machines(t, 2000)

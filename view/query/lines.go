@@ -40,7 +40,8 @@ func (l *lines) flush() error {
 		l.w.Header().Set("Cache-Control", "no-store")
 		l.w.WriteHeader(l.status)
 	}
-	// A writer that does not support deadlines, such as a test's recorder, never stalls.
+	// Some writers, such as a test's recorder, do not support deadlines. Writing to them never
+	// stalls.
 	_ = control.SetWriteDeadline(time.Now().Add(l.stall))
 	defer func() { _ = control.SetWriteDeadline(time.Time{}) }()
 	_, err := l.w.Write(l.buf)
@@ -48,7 +49,7 @@ func (l *lines) flush() error {
 	if err != nil {
 		return err
 	}
-	_ = control.Flush() // a writer that cannot flush sends later
+	_ = control.Flush() // a writer that does not support flushing sends the lines later
 	return nil
 }
 

@@ -10,9 +10,9 @@ import (
 	"zombiezen.com/go/sqlite"
 )
 
-// record is a row as JSON, with the end of each value.
+// record is a row as JSON, together with the position where each value ends.
 type record struct {
-	text []byte // [v,v,…]
+	text []byte // the row as a JSON array
 	ends []int
 }
 
@@ -29,7 +29,7 @@ func (r *record) read(stmt *sqlite.Stmt) {
 	r.text = append(r.text, ']')
 }
 
-// clone returns a copy that a later read does not change.
+// clone returns a copy that later reads do not change.
 func (r *record) clone() record { return record{slices.Clone(r.text), slices.Clone(r.ends)} }
 
 // value returns a column's JSON.

@@ -9,8 +9,9 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// subscribe adds the caller as a reader of the subscription for this request, which it creates if no other caller has
-// made the same request. Errors: rate_limited, canceled, unavailable.
+// subscribe adds the caller as a reader of the subscription for this request. It creates the
+// subscription if no other caller has made the same request. Errors: rate_limited, canceled,
+// unavailable.
 func (e *Engine) subscribe(ctx context.Context, req Request, q question) (*subscription, error) {
 	asked, err := json.Marshal(Request{Statement: req.Statement, Params: req.Params, Key: req.Key})
 	if err != nil {
@@ -28,7 +29,7 @@ func (e *Engine) subscribe(ctx context.Context, req Request, q question) (*subsc
 	case <-ctx.Done():
 		err = bourse.Errorf(bourse.CodeCanceled, "the caller left: %w", ctx.Err())
 	}
-	s.end(err) // other callers may have joined it
+	s.end(err) // other callers may have joined the subscription
 	e.drop(s)
 	return nil, err
 }
@@ -61,7 +62,7 @@ func (e *Engine) resume(id string) (*subscription, error) {
 	return s, e.join(s)
 }
 
-// join counts another reader. The caller holds Engine.mu. Errors: rate_limited.
+// join adds a reader to a subscription. The caller holds Engine.mu. Errors: rate_limited.
 func (e *Engine) join(s *subscription) error {
 	if e.readers >= e.subs.Readers {
 		return bourse.Errorf(bourse.CodeRateLimited, "%d readers are already following subscriptions: try again", e.subs.Readers)
@@ -114,5 +115,5 @@ func (s *subscription) end(why error) {
 	defer s.mu.Unlock()
 	s.ended = why
 	close(s.news)
-	s.news = nil // nobody waits for it anymore
+	s.news = nil // nobody waits for news anymore
 }

@@ -21,7 +21,7 @@ const maxKey = 16
 type Request struct {
 	Statement string          `json:"statement"`
 	Params    json.RawMessage `json:"params,omitempty"`
-	Key       []string        `json:"key,omitempty"` // subscriptions only
+	Key       []string        `json:"key,omitempty"` // used only by subscriptions
 	MaxRows   int             `json:"max_rows,omitempty"`
 	MaxMS     int64           `json:"max_ms,omitempty"`
 }
@@ -31,8 +31,8 @@ type question struct {
 	statement string
 	params    params
 	key       []string
-	maxRows   int           // 0: the engine's limit
-	maxTime   time.Duration // 0: the engine's limit
+	maxRows   int           // 0 means the engine's limit
+	maxTime   time.Duration // 0 means the engine's limit
 }
 
 // readRequest reads and validates a body. Errors: invalid.

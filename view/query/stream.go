@@ -32,9 +32,10 @@ func (e *Engine) Subscribe(w http.ResponseWriter, r *http.Request) error {
 	return s.begin(r.Context(), &lines{w: w, status: http.StatusCreated, stall: e.subs.Stall})
 }
 
-// Resume serves GET /v1/view/subscriptions/{id}. With the query parameter "from", it sends the changes after that
-// number; without it, it behaves like Subscribe. Errors: invalid, not_found (the subscription has ended, or the
-// changes are no longer available: subscribe again), rate_limited, canceled.
+// Resume serves GET /v1/view/subscriptions/{id}. If the query parameter "from" is set, Resume
+// sends the changes after that number; otherwise it sends the same lines as Subscribe. Errors:
+// invalid, not_found (the subscription has ended, or the changes are no longer available:
+// subscribe again), rate_limited, canceled.
 func (e *Engine) Resume(w http.ResponseWriter, r *http.Request) error {
 	from := r.URL.Query().Get("from")
 	n, err := strconv.ParseInt(from, 10, 64)
@@ -141,9 +142,9 @@ func (s *subscription) stream(ctx context.Context, out *lines, n int64) error {
 	}
 }
 
-// changes returns the next changes after number n, or a channel that signals new ones if there are none yet. A slow
-// reader is disconnected while it can still resume. Errors: invalid, not_found, unavailable, and the reason why the
-// subscription ended.
+// changes returns the next changes after number n, or a channel that signals new ones if there
+// are none yet. It disconnects a slow reader while the reader can still resume. Errors: invalid,
+// not_found, unavailable, and the reason why the subscription ended.
 func (s *subscription) changes(n int64, following bool) ([][]byte, <-chan struct{}, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

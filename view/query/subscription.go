@@ -23,11 +23,11 @@ type subscription struct {
 	mu      sync.Mutex
 	now     *result // nil until the first run has succeeded
 	history history
-	next    int64         // number of the next new row
-	ended   error         // reason why it ended; nil: it has not
+	next    int64         // number of the next row that is inserted
+	ended   error         // reason why the subscription has ended; nil if it has not
 	news    chan struct{} // closed and replaced at each change, and closed at the end
 	readers int
-	idle    time.Time // time since which it has had no readers
+	idle    time.Time // since when the subscription has had no readers
 }
 
 func newSubscription(e *Engine, id, asked string, q question) *subscription {
@@ -58,7 +58,7 @@ func (s *subscription) follow(ctx context.Context) error {
 	defer stop()
 	for failed := 0; ; {
 		took, err := s.refresh(ctx)
-		// Limit a slow statement to a tenth of a processor.
+		// limits a slow statement to a tenth of a processor
 		pause := max(s.engine.subs.Pause, 10*took)
 		switch {
 		case ctx.Err() != nil:
@@ -90,14 +90,15 @@ func (s *subscription) watch(ctx context.Context) (changed <-chan struct{}, stop
 	}
 	names, everything := watched(tables)
 	if len(names) == 0 && !everything {
-		return nil, func() {}, nil // it reads no table that changes
+		return nil, func() {}, nil // no table that the statement reads ever changes
 	}
 	changed, stop = e.source.Watch(names...)
 	return changed, stop, nil
 }
 
-// isFatal reports whether err ends the subscription; failed is the number of failures before it. Most errors are
-// temporary: while the view's file is being replaced, it or its tables may be missing.
+// isFatal reports whether err ends the subscription; failed is the number of consecutive
+// failures before it. Most errors are temporary: while the view's file is being replaced, it or
+// its tables may be missing.
 func (s *subscription) isFatal(err error, failed int) bool {
 	s.mu.Lock()
 	first := s.now == nil
@@ -128,8 +129,8 @@ func (s *subscription) acquireRun(ctx context.Context) error {
 	}
 }
 
-// wait waits for until. It returns false if the subscription should end because ctx has ended or there are no
-// readers.
+// wait waits until the channel until is closed. It returns false if the subscription should end
+// because ctx has ended or there are no readers.
 func (s *subscription) wait(ctx context.Context, until <-chan struct{}) bool {
 	for {
 		left, unread := s.unreadTime()
@@ -162,7 +163,8 @@ func after(d time.Duration) <-chan struct{} {
 	return over
 }
 
-// unreadTime reports whether the subscription has no readers, and how much longer it may continue without any.
+// unreadTime reports whether the subscription has no readers and, if so, how much longer it
+// continues.
 func (s *subscription) unreadTime() (left time.Duration, unread bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -208,7 +210,7 @@ func (s *subscription) publish(found *collector) error {
 		if c.op == opInsert {
 			s.next++
 		}
-		if !first { // new readers receive the rows themselves
+		if !first { // new readers receive the whole result
 			s.history.add(c.line(s.history.last() + 1))
 		}
 	}
@@ -244,11 +246,12 @@ func (g *collector) row(r *record) error {
 	return nil
 }
 
-// bookkeeping lists tables that change with every commit.
+// bookkeeping lists the tables that change with every commit, and are not watched.
 var bookkeeping = words("meta streams quarantine tombstones")
 
-// watched returns the wire names of the tables that a statement reads; everything means that it depends on all
-// tables. It ignores the SQL views, because the tables that they read are listed as well.
+// watched returns the wire names of the tables that a statement reads; everything means that the
+// statement depends on all tables. It ignores the SQL views, because the tables that they read
+// are listed as well.
 func watched(tables map[string]bool) (names []string, everything bool) {
 	for t := range tables {
 		name, rows := strings.CutSuffix(t, "_rows")

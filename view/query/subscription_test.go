@@ -19,7 +19,7 @@ import (
 
 const app = `INSERT OR REPLACE INTO app_rows (key, site, epoch, seq, at, clock, hash, org) VALUES ('%s', 's', 1, 1, 1, 1, 1, '%s');`
 
-// text formats a line.
+// text formats a line for comparison.
 func text(tb testing.TB, l query.Line) string {
 	tb.Helper()
 	var v any
@@ -121,7 +121,7 @@ func TestSubscriptionRefusals(t *testing.T) {
 	} {
 		last.close()
 		var got string
-		for range 100 { // until the closed reader has been removed
+		for range 100 { // wait until the reader that was closed has been removed
 			f := s.subscribe(t, nil, c.id, c.from).failure(t)
 			if got = f.Code + ": " + f.Message; f.Code != "rate_limited" {
 				break
@@ -134,14 +134,14 @@ func TestSubscriptionRefusals(t *testing.T) {
 	}
 }
 
-// held is the result that a reader has derived from the lines.
+// held is a reader's copy of the result, which it builds from the lines.
 type held struct {
 	id   string
 	at   int64
 	rows map[int64]string
 }
 
-// take applies a line, which must follow the previous one.
+// take applies a line, which must continue the previous one.
 func (h *held) take(t fataler, l query.Line) {
 	switch {
 	case l.Row != nil:
@@ -205,7 +205,7 @@ func (r *resumer) open(tb testing.TB, t fataler) {
 	}
 }
 
-// until reads until the result contains a row with word.
+// until reads lines until the result contains a row with word.
 func (r *resumer) until(tb testing.TB, t fataler, word string) {
 	tb.Helper()
 	for {
@@ -221,7 +221,8 @@ func (r *resumer) until(tb testing.TB, t fataler, word string) {
 	}
 }
 
-// A reader that disconnects and resumes at random finally has the statement's result.
+// TestReaderThatResumesHoldsTheResult checks that a reader that disconnects and resumes at
+// random times ends up with the statement's result.
 func TestReaderThatResumesHoldsTheResult(t *testing.T) {
 	f := newFile(t)
 	s := serve(t, f, query.Config{Subscriptions: query.SubscriptionLimits{
@@ -252,8 +253,8 @@ func TestReaderThatResumesHoldsTheResult(t *testing.T) {
 				f.write(t, fmt.Sprintf(app, name, rapid.SampledFrom([]string{"x", "y", "z"}).Draw(rt, "org")))
 			}
 		}
-		// The changes of one run may come in any order, but those of the second-last run precede those of the last
-		// one.
+		// The changes of one run may come in any order, but changes of an earlier run precede
+		// those of a later run. So when end2 arrives, all changes before end1 have arrived.
 		for _, last := range []string{"end1", "end2"} {
 			f.write(t, fmt.Sprintf(app, last, last))
 			r.until(t, rt, last+" ")

@@ -12,7 +12,8 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// The engine finds what a view publishes, and sends it to subscribers.
+// TestEngineOnAView checks that an engine reads the rows that a view publishes, and sends
+// changes to subscribers.
 func TestEngineOnAView(t *testing.T) {
 	v, err := view.Open(view.Config{Path: filepath.Join(t.TempDir(), "view.db"), Cluster: "c", Site: "broker-1"})
 	if err != nil {
@@ -22,7 +23,7 @@ func TestEngineOnAView(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(context.Background()) // ends after the HTTP server
+	ctx, cancel := context.WithCancel(context.Background()) // canceled after the HTTP server was closed
 	var running sync.WaitGroup
 	running.Go(func() { _ = v.Run(ctx) })
 	running.Go(func() { _ = e.Run(ctx) })

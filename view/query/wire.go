@@ -62,7 +62,7 @@ const HeaderSubscription = "Bourse-Subscription-Id"
 // Line is one line of a reply. Exactly one field is set. Clients decode into it; the server writes lines directly.
 type Line struct {
 	Columns []string `json:"columns,omitempty"`
-	Row     []any    `json:"row,omitempty"`    // of a subscription: its number and its values
+	Row     []any    `json:"row,omitempty"`    // of a subscription: the row's number and values
 	Change  []any    `json:"change,omitempty"` // change number, insert|update|delete, row number, values
 	End     *End     `json:"end,omitempty"`
 	Error   *Failure `json:"error,omitempty"`
@@ -73,16 +73,16 @@ type End struct {
 	Rows      int   `json:"rows"`
 	MS        int64 `json:"ms"`
 	Truncated bool  `json:"truncated"`
-	Change    int64 `json:"change"` // only set in subscriptions, where the other fields are not set
+	Change    int64 `json:"change"` // used only in subscriptions, which do not use the other fields
 }
 
-// Failure is an error that occurred after the first line.
+// Failure is an error line.
 type Failure struct {
 	Code    string `json:"code"`
 	Message string `json:"message"`
 }
 
-// Operations of changes.
+// Operations in a change line.
 const (
 	opInsert = "insert"
 	opUpdate = "update"

@@ -15,8 +15,8 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// The paths served by a Replicator's Handler. Bodies are envelopes, except those of snapshots, whose format is the
-// view's, and of health, which is JSON.
+// The paths that a Replicator's Handler serves. Bodies are envelopes, except that snapshots have
+// the view's own format and health is JSON.
 const (
 	pathDigest   = "/view/digest"
 	pathPull     = "/view/pull"
@@ -25,10 +25,12 @@ const (
 	pathHealth   = "/view/health"
 )
 
-// checkHeader carries the cluster check in requests without an envelope.
+// checkHeader is the header that contains the hash of the cluster's id in requests without an
+// envelope.
 const checkHeader = "Bourse-View"
 
-// Maximum body sizes, in bytes. A pull can always carry one whole transaction.
+// Maximum body sizes, in bytes. The response to a pull can always contain at least one whole
+// transaction.
 const (
 	maxDigestBody  = 1 << 20
 	maxPullRequest = 256 << 10
@@ -42,7 +44,7 @@ func checkText(check uint64) string { return fmt.Sprintf("%d-%016x", envelopeVer
 // client sends requests to other members.
 type client struct {
 	caller   Caller
-	check    uint64 // the cluster check
+	check    uint64 // hash of the cluster's id, as in envelopes
 	timeout  time.Duration
 	peers    *peers
 	count    *counters
@@ -98,8 +100,9 @@ func (c *client) request(method, path string, query url.Values) *http.Request {
 	}
 }
 
-// call sends a request and returns the response, with its body unread, if the status is 200. A member that answers
-// 429 is not called again before its Retry-After.
+// call sends a request. If the status of the response is 200, call returns the response with its
+// body unread. A member that answers 429 is not called again before the time in its Retry-After
+// header.
 func (c *client) call(ctx context.Context, to bourse.Member, req *http.Request) (*http.Response, error) {
 	resp, err := c.caller.Call(ctx, to, req)
 	if err != nil {
@@ -113,7 +116,7 @@ func (c *client) call(ctx context.Context, to bourse.Member, req *http.Request) 
 		return resp, nil
 	}
 	defer resp.Body.Close()
-	text, _ := io.ReadAll(io.LimitReader(resp.Body, 200)) // best effort: only for the message
+	text, _ := io.ReadAll(io.LimitReader(resp.Body, 200)) // the text is only used in the error message
 	switch resp.StatusCode {
 	case http.StatusTooManyRequests:
 		c.peers.rest(to.ID, time.Now(), retryAfter(resp))

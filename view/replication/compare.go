@@ -10,20 +10,24 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// Two members compare their views in two steps, so that the size of each message is bounded whatever the number of
-// streams and differences:
+// Two members compare their views in two steps, so that the size of each message is bounded
+// whatever the number of streams and differences:
 //
-// 1. The caller sends a checksum over all its heads, and its most recently changed heads. If the checksums are equal,
-// that is all. Otherwise the peer responds with a checksum for each of 256 buckets of streams, its own most recently
-// changed heads, and its versions of the caller's heads where they differ. 2. For buckets whose difference the listed
-// heads do not explain, the caller requests all heads, for a limited number of buckets at a time.
+// 1. The caller sends a checksum over all its heads, and its most recently changed heads. If the
+// checksums are equal, the comparison is complete. Otherwise the peer responds with a checksum
+// for each of 256 buckets of streams, its own most recently changed heads, and its versions of
+// the caller's heads where they differ.
 //
-// Usually the transactions of the last second are the whole difference, and step 2 is not needed.
+// 2. For buckets whose difference the listed heads do not explain, the caller requests all
+// heads, for a limited number of buckets at a time.
+//
+// Usually the transactions of the last second are the whole difference, and step 2 is not
+// needed.
 const (
 	buckets     = 256
-	maxRecents  = 48   // heads in step 1
-	maxHeads    = 1024 // heads in one answer
-	bucketsOnce = 32   // buckets in one request of step 2
+	maxRecents  = 48   // maximum number of heads in each message of step 1
+	maxHeads    = 1024 // maximum number of heads in one response
+	bucketsOnce = 32   // maximum number of buckets in one request of step 2
 )
 
 // headSum returns the contribution of a head to the checksums.
@@ -32,7 +36,7 @@ func headSum(h view.Head) uint64 {
 	b = binary.BigEndian.AppendUint64(b, h.Seq)
 	b = binary.BigEndian.AppendUint64(b, h.Hash)
 	x := fnv.New64a()
-	_, _ = x.Write(append(b, h.Site...)) // Write of a hash never fails
+	_, _ = x.Write(append(b, h.Site...)) // Write never fails
 	return mix(x.Sum64())
 }
 
@@ -46,14 +50,14 @@ func mix(x uint64) uint64 {
 	return x ^ x>>31
 }
 
-// bucketOf returns the bucket of a stream.
+// bucketOf returns the number of a stream's bucket.
 func bucketOf(s wire.Stream) byte {
 	x := fnv.New64a()
-	_, _ = x.Write(append(binary.BigEndian.AppendUint64(nil, s.Epoch), s.Site...)) // Write of a hash never fails
+	_, _ = x.Write(append(binary.BigEndian.AppendUint64(nil, s.Epoch), s.Site...)) // Write never fails
 	return byte(mix(x.Sum64()))
 }
 
-// bucketSums are the checksums of all buckets, truncated to 32 bits.
+// bucketSums contains the checksums of all buckets, truncated to 32 bits.
 type bucketSums [buckets]uint32
 
 // digest summarizes a member's view for a comparison.
@@ -103,8 +107,8 @@ func decodeBuckets(body []byte) *bucketSums {
 	return &out
 }
 
-// unexplained returns the buckets that differ from the peer's even after the heads that it listed are applied to
-// ours.
+// unexplained returns the buckets in which the views differ even after the peer's listed heads
+// are applied to ours.
 func (d *digest) unexplained(theirs *bucketSums, listed map[wire.Stream]view.Head) []byte {
 	ours := d.buckets
 	for s, h := range listed {
@@ -112,7 +116,7 @@ func (d *digest) unexplained(theirs *bucketSums, listed map[wire.Stream]view.Hea
 		if old, ok := d.heads[s]; ok {
 			ours[b] ^= uint32(headSum(old))
 		}
-		if h.Seq > 0 { // 0: the peer does not have the stream
+		if h.Seq > 0 { // 0 means that the peer does not have the stream
 			ours[b] ^= uint32(headSum(h))
 		}
 	}
@@ -125,7 +129,7 @@ func (d *digest) unexplained(theirs *bucketSums, listed map[wire.Stream]view.Hea
 	return out
 }
 
-// firstRequest appends the caller's message of step 1.
+// firstRequest appends the caller's request of step 1.
 func firstRequest(envelope []byte, d view.Digest, s sums) []byte {
 	envelope = appendFrame(envelope, kindSums, encodeSums(s))
 	for _, h := range latest(d.Heads, maxRecents) {
@@ -152,7 +156,7 @@ func answerDigest(d view.Digest, request []frame, envelope []byte) []byte {
 			for _, b := range f.body[:min(len(f.body), buckets)] {
 				asked[b] = true
 			}
-		default: // added by a later release
+		default: // a frame that a later release may add
 		}
 	}
 	envelope = appendFrame(envelope, kindSums, encodeSums(ours.sums))
@@ -165,7 +169,7 @@ func answerDigest(d view.Digest, request []frame, envelope []byte) []byte {
 	envelope = appendFrame(envelope, kindBuckets, ours.buckets.encode())
 	for s, h := range listed {
 		if own, ok := ours.heads[s]; !ok {
-			envelope = appendFrame(envelope, kindHead, encodeHead(view.Head{Position: wire.Position{Stream: s}})) // we do not have it
+			envelope = appendFrame(envelope, kindHead, encodeHead(view.Head{Position: wire.Position{Stream: s}})) // this server does not have it
 		} else if own.Seq != h.Seq || own.Hash != h.Hash {
 			envelope = appendFrame(envelope, kindHead, encodeHead(own))
 		}
@@ -178,7 +182,8 @@ func answerDigest(d view.Digest, request []frame, envelope []byte) []byte {
 	return envelope
 }
 
-// appendAsked appends all heads in the requested buckets, or maxHeads of them and kindMore.
+// appendAsked appends all heads in the requested buckets. If there are more than maxHeads, it
+// appends only that many, and kindMore.
 func (d *digest) appendAsked(envelope []byte, heads []view.Head, asked map[byte]bool) []byte {
 	n := 0
 	for _, h := range heads {

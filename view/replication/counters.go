@@ -2,10 +2,10 @@ package replication
 
 import "sync/atomic"
 
-// counters count events since the start.
+// counters count events since startup.
 type counters struct {
 	rumourBytesIn, rumourBytesOut atomic.Uint64
-	httpBytesIn, httpBytesOut     atomic.Uint64 // of request and response bodies, as client and as server
+	httpBytesIn, httpBytesOut     atomic.Uint64 // bytes of request and response bodies, both as client and as server
 	taken, duplicates             atomic.Uint64
 	gaps, announced               atomic.Uint64
 	compared, pulled, snapshots   atomic.Uint64
@@ -14,11 +14,11 @@ type counters struct {
 	shed                          atomic.Uint64
 }
 
-// Traffic holds the counters of a Replicator since its start.
+// Traffic contains the counters of a Replicator since startup.
 type Traffic struct {
 	RumourBytesIn  uint64 `json:"rumour_bytes_in"`
 	RumourBytesOut uint64 `json:"rumour_bytes_out"`
-	HTTPBytesIn    uint64 `json:"http_bytes_in"` // bodies only
+	HTTPBytesIn    uint64 `json:"http_bytes_in"` // bytes of bodies only
 	HTTPBytesOut   uint64 `json:"http_bytes_out"`
 	Taken          uint64 `json:"taken"`      // transactions that were new
 	Duplicates     uint64 `json:"duplicates"` // transactions received again
@@ -29,7 +29,7 @@ type Traffic struct {
 	Snapshots      uint64 `json:"snapshots"`  // snapshots applied
 	Refused        struct {
 		Malformed    uint64 `json:"malformed"`
-		Forged       uint64 `json:"forged"` // not signed by the site that they name
+		Forged       uint64 `json:"forged"` // not signed by the site named in the transaction
 		OtherVersion uint64 `json:"other_version"`
 		OtherCluster uint64 `json:"other_cluster"`
 		Shed         uint64 `json:"shed"` // requests refused with status 429

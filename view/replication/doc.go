@@ -1,15 +1,14 @@
 // Package replication replicates the view among the servers of a cluster, so
 // that each server can answer from its own copy.
 //
-// A [Replicator] uses three mechanisms, each of which finds what the one before
-// missed:
+// A [Replicator] uses three mechanisms, each of which finds the changes that the previous one
+// has missed:
 //
-//   - Rumors. A transaction that this member writes, or receives for the first
-//     time, is sent to random members in the packets of the membership: whole,
-//     four times, and then its position alone, eight times. The cost to each
-//     member does not depend on the size of the group. Transactions that are too
-//     large for a packet, or come faster than packets are sent, are only
-//     announced by their positions.
+//   - Rumors. A transaction that this member writes, or receives for the first time, is sent to
+//     random members in the packets of the membership. First the whole transaction is sent four
+//     times, and then only its position eight times. The cost to each member does not depend on
+//     the size of the group. Transactions that are too large for a packet, or come faster than
+//     packets are sent, are only announced by their positions.
 //   - Pulls. A member that receives the position of a transaction that it does
 //     not have, or finds a gap, requests the transactions over HTTP from a member
 //     that announced them. If it is too far behind, it gets a snapshot of the
@@ -20,11 +19,10 @@
 //     from a snapshot of the site that owns them; repairs that do not help are
 //     tried less and less often, and listed by [Replicator.State].
 //
-// Every queue is bounded and drops its oldest entries, which only delays their
-// replication. Every message begins with the wire version and a hash of the
-// cluster's id; messages that do not match are counted and dropped. Every
-// endpoint serves a bounded number of requests at once and answers others with
-// 429.
+// Every queue is bounded and drops its oldest entries, which only delays their replication.
+// Every message begins with the wire version and a hash of the cluster's id; messages that do
+// not match are counted and dropped. Every endpoint serves a bounded number of requests at once
+// and answers further ones with 429.
 //
 // The locks of a Replicator's parts are leaf locks: a goroutine that holds one
 // calls nothing else, except the view for the head of a stream, which takes the

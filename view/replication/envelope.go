@@ -11,11 +11,12 @@ import (
 
 // Members exchange their views, in packets and over HTTP, in envelopes of this format:
 //
-// version 1 byte, envelopeVersion cluster 8 bytes: FNV-1a hash of the cluster's id frames each: kind (1 byte), length
-// (uvarint), body
+//	version  1 byte, envelopeVersion
+//	cluster  8 bytes: FNV-1a hash of the cluster's id
+//	frames   each: kind (1 byte), length (uvarint), body
 //
-// A reader skips frames of an unknown kind, and any bytes after the known part of a body: a later release may add
-// both.
+// A reader skips frames of an unknown kind, and any bytes after the known part of a body,
+// because a later release may add both.
 const envelopeVersion = 1
 
 const envelopeHead = 1 + 8
@@ -27,15 +28,15 @@ const maxSite = 255
 type kind byte
 
 const (
-	kindFrom        kind = iota + 1 // text: the sender's id
+	kindFrom        kind = iota + 1 // the sender's id, as text
 	kindTransaction                 // an encoded transaction
-	kindAnnounce                    // position: the sender has the stream up to this one
+	kindAnnounce                    // a position: the sender has the stream up to it
 	kindHead                        // position, hash (8 bytes), at (varint)
 	kindSums                        // checksums of the heads and the shared rows (8 bytes each), number of streams (uvarint)
-	kindBuckets                     // 4 bytes for each bucket's checksum
-	kindBucketList                  // one byte for each requested bucket
-	kindWant                        // position: the transactions after it are requested
-	kindSnapshot                    // position of the sender's head: the request can be satisfied only by a snapshot
+	kindBuckets                     // all buckets' checksums, 4 bytes each
+	kindBucketList                  // the requested buckets, one byte each
+	kindWant                        // a position: the caller requests the transactions after it
+	kindSnapshot                    // position of the sender's head: only a snapshot can satisfy the request
 	kindBudget                      // uvarint: approximate maximum size of the response, in bytes
 	kindMore                        // empty: the response is incomplete
 	kindNew                         // empty: the sender does not know the cluster yet
@@ -50,11 +51,11 @@ type frame struct {
 // clusterCheck returns the hash of a cluster's id that every envelope carries.
 func clusterCheck(cluster string) uint64 {
 	h := fnv.New64a()
-	_, _ = h.Write([]byte(cluster)) // Write of a hash never fails
+	_, _ = h.Write([]byte(cluster)) // Write never fails
 	return h.Sum64()
 }
 
-// refusal is the reason why an envelope was refused.
+// refusal is the reason why an envelope is refused.
 type refusal string
 
 const (
@@ -146,7 +147,7 @@ func readHead(b []byte) (view.Head, bool) {
 	return h, !r.short
 }
 
-// sums are the checksums that two members compare first.
+// sums contains the checksums that two members compare first.
 type sums struct {
 	heads, shared uint64
 	streams       uint64
@@ -192,8 +193,8 @@ func (r *reader) varint() int64 {
 	return v
 }
 
-// reader decodes values from a byte slice. If the slice is too short it sets short and returns zero values from then
-// on.
+// reader decodes values from a byte slice. If the slice is too short, reader sets short, and
+// returns zero values from then on.
 type reader struct {
 	rest  []byte
 	short bool

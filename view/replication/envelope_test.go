@@ -38,7 +38,7 @@ func TestEnvelopeBothWays(t *testing.T) {
 	if len(frames) != 7 || sender(frames) != "w1" || len(frames[1].body) != 300 {
 		t.Fatalf("got %v", frames)
 	}
-	later := func(f frame) []byte { return append(bytes.Clone(f.body), 1, 2, 3) } // fields of a later release
+	later := func(f frame) []byte { return append(bytes.Clone(f.body), 1, 2, 3) } // adds fields of a later release
 	if got, ok := readPosition(later(frames[2])); !ok || got != p {
 		t.Errorf("position: got %v", got)
 	}
@@ -78,7 +78,7 @@ func TestEnvelopeRefuses(t *testing.T) {
 	}
 }
 
-// FuzzEnvelope opens whatever comes and reads each frame as each kind.
+// FuzzEnvelope opens arbitrary envelopes, and reads each frame as a frame of each kind.
 func FuzzEnvelope(f *testing.F) {
 	whole := appendFrame(newEnvelope(check), kindHead, encodeHead(view.Head{Position: position("w1", 5, 7), Hash: 3, At: 9}))
 	f.Add(whole)
@@ -115,8 +115,8 @@ func FuzzEnvelope(f *testing.F) {
 	})
 }
 
-// FuzzDigest answers whatever is asked of a digest: it never fails, and an
-// answer is bounded.
+// FuzzDigest checks that arbitrary requests for a digest never fail, and that the response has a
+// limited size.
 func FuzzDigest(f *testing.F) {
 	d := many(300)
 	ask := appendFrame(newEnvelope(check), kindSums, encodeSums(sums{1, 2, 3}))
@@ -156,8 +156,8 @@ func many(n int) view.Digest {
 	return d
 }
 
-// TestCompare finds every difference between views of 1000 streams, with few
-// bytes however few or many they are.
+// TestCompare checks that a comparison of views with 1000 streams finds every difference, and
+// that it transfers few bytes.
 func TestCompare(t *testing.T) {
 	tests := []struct {
 		name     string
@@ -205,8 +205,8 @@ func raise(d *view.Digest, from, to int, by uint64) {
 	}
 }
 
-// compareBoth plays both sides of a comparison without a network, and gives
-// the other one's heads that differ.
+// compareBoth compares two digests without a network. It returns those of the peer's heads that
+// differ, and the number of bytes exchanged.
 func compareBoth(t *testing.T, ours, theirs view.Digest) (map[wire.Stream]view.Head, int) {
 	t.Helper()
 	c := comparison{ours: digestOf(ours), heads: map[wire.Stream]view.Head{}}

@@ -11,14 +11,14 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// compareAll compares with random members until ctx ends: soon again after differences were found, and less often in
-// quiet times and large groups.
+// compareAll compares with random members until ctx ends. The next comparison follows soon if
+// differences were found, and later in quiet times and large groups.
 func (r *Replicator) compareAll(ctx context.Context) {
 	wait := time.Duration(0)
 	for {
 		changed := r.config.Changed()
 		others := r.others()
-		if !r.restBetween(ctx, wait/2+rand.N(wait+1), len(others) == 0, changed) { // random, so that members do not compare at the same time
+		if !r.restBetween(ctx, wait/2+rand.N(wait+1), len(others) == 0, changed) { // random, so that members don't compare simultaneously
 			return
 		}
 		others = r.others()
@@ -30,8 +30,9 @@ func (r *Replicator) compareAll(ctx context.Context) {
 	}
 }
 
-// restBetween waits between comparisons, and returns false if ctx has ended. A server without other members that does
-// not know its cluster waits until the members change.
+// restBetween waits until the next comparison. It returns false if ctx has ended. If this server
+// does not know its cluster and there are no other members, it also returns when the members
+// change.
 func (r *Replicator) restBetween(ctx context.Context, d time.Duration, alone bool, changed <-chan struct{}) bool {
 	if d == 0 || !alone || r.knowsCluster() {
 		return rest(ctx, d)
@@ -63,8 +64,8 @@ func (r *Replicator) nextWait(last time.Duration, found bool, others int) time.D
 	return min(max(3*last/2, p.Fast), p.Slow+time.Duration(others)*10*time.Millisecond)
 }
 
-// compareWithSome compares with one member, trying up to compareTries of them, and reports whether something was
-// missing here.
+// compareWithSome compares with one member, trying up to compareTries of them, and reports
+// whether this server was missing something.
 func (r *Replicator) compareWithSome(ctx context.Context, others []bourse.Member) bool {
 	callable, _ := r.peers.shuffled(others, time.Now())
 	if n := r.knowledge.uncompared(callable); n > 0 {
@@ -83,7 +84,7 @@ func (r *Replicator) compareWithSome(ctx context.Context, others []bourse.Member
 	return false
 }
 
-// compareTries is the number of members to try in a row.
+// compareTries is the maximum number of members to try in a row.
 const compareTries = 3
 
 // comparison is the state of a comparison with another member.
@@ -91,13 +92,14 @@ type comparison struct {
 	with   bourse.Member
 	ours   digest
 	theirs sums
-	heads  map[wire.Stream]view.Head // the peer's, where they differ or may differ; Seq 0: it does not have the stream
-	all    bool                      // nothing else differs
-	fresh  bool                      // the peer does not know the cluster yet
+	heads  map[wire.Stream]view.Head // the peer's heads that may differ; Seq is 0 if it lacks the stream
+	all    bool                      // heads contains all differences
+	fresh  bool                      // the peer does not know its cluster yet
 }
 
-// compareWith compares with one member, pulls what is missing here, sends it the positions that it is missing, and
-// repairs streams that differ at equal positions.
+// compareWith compares with one member. It pulls what this server is missing, sends the member
+// the positions that the member is missing, and repairs streams that differ at equal positions.
+// It reports whether this server was missing something.
 func (r *Replicator) compareWith(ctx context.Context, with bourse.Member) (found bool, err error) {
 	c, err := r.exchangeHeads(ctx, with)
 	if err != nil {
@@ -119,7 +121,7 @@ func (r *Replicator) compareWith(ctx context.Context, with bourse.Member) (found
 	}
 	r.repairStreams(ctx, broken)
 	if c.all && !r.isSynced() && c.theirs.shared != r.view.Digest().Shared {
-		// Some shared rows may belong to streams that no longer exist.
+		// Shared rows may differ because some belong to streams that no longer exist.
 		if err := r.restoreShared(ctx, with); err != nil {
 			return true, err
 		}
@@ -154,14 +156,15 @@ func (r *Replicator) exchangeHeads(ctx context.Context, with bourse.Member) (*co
 	}
 	sums := c.read(frames)
 	if sums == nil {
-		c.all = true // equal
+		c.all = true // the views are equal
 		return c, nil
 	}
 	return c, r.exchangeBuckets(ctx, c, sums)
 }
 
-// read records the heads in a response. It returns the bucket checksums, nil if there are none: then the views are
-// equal, or the response is one to step 2.
+// read records the heads in a response. It returns the checksums of the peer's buckets, or nil
+// if the response contains none, because the views are equal or because it is a response of step
+// 2.
 func (c *comparison) read(frames []frame) *bucketSums {
 	var out *bucketSums
 	for _, f := range frames {
@@ -176,14 +179,15 @@ func (c *comparison) read(frames []frame) *bucketSums {
 			if h, ok := readHead(f.body); ok {
 				c.heads[h.Stream] = h
 			}
-		default: // added by a later release
+		default: // a frame that a later release may add
 		}
 	}
 	return out
 }
 
-// exchangeBuckets requests the heads that step 1 did not explain: all of them until this server is in sync, then a
-// part; the next comparison finds the rest.
+// exchangeBuckets requests the heads in the buckets whose difference step 1 did not explain.
+// Until this server is in sync, it requests all of them; after that only some, because the next
+// comparison finds the rest.
 func (r *Replicator) exchangeBuckets(ctx context.Context, c *comparison, theirs *bucketSums) error {
 	left := c.ours.unexplained(theirs, c.heads)
 	c.all = true
@@ -208,7 +212,7 @@ func (r *Replicator) exchangeBuckets(ctx context.Context, c *comparison, theirs 
 			return nil
 		}
 		if len(c.heads) == known {
-			continue // they have become equal in the meantime
+			continue // the buckets have become equal in the meantime
 		}
 	}
 	return nil
@@ -223,7 +227,8 @@ func hasFrame(frames []frame, k kind) bool {
 	return false
 }
 
-// noteMissing records which of our streams the peer does not have, in the buckets that it listed completely.
+// noteMissing records which of our streams the peer does not have. listed contains the buckets
+// that the peer has listed completely.
 func (c *comparison) noteMissing(listed []byte) {
 	in := [buckets]bool{}
 	for _, b := range listed {
@@ -236,8 +241,8 @@ func (c *comparison) noteMissing(listed []byte) {
 	}
 }
 
-// classify returns the streams that are missing here, the positions that are missing at the peer, and the streams that
-// differ at equal positions.
+// classify returns the streams in which this server is missing transactions, the positions that
+// the peer is missing, and the streams that differ at equal positions.
 func (r *Replicator) classify(c *comparison, now time.Time) (lacking []wire.Stream, behind []wire.Position, broken []view.Head) {
 	own := r.view.Self().Stream
 	for s, h := range c.heads {
@@ -245,7 +250,8 @@ func (r *Replicator) classify(c *comparison, now time.Time) (lacking []wire.Stre
 			continue
 		}
 		if s.Site == r.config.Self.ID && r.isAhead(h.Position) {
-			// A transaction that we signed is proof; otherwise only a trusted member is believed.
+			// If other members are ahead in our own stream, a pulled transaction that we have
+			// signed is proof of it. Otherwise only a trusted member is believed.
 			if r.speaksFor(c.with, "") {
 				r.ahead(h.Position)
 			} else if !r.repair.resting(streamName(s), now) {
@@ -270,7 +276,8 @@ func (r *Replicator) classify(c *comparison, now time.Time) (lacking []wire.Stre
 	return lacking, behind, broken
 }
 
-// settled reports whether a head is old enough to have reached all members. A head with a wrong time counts as old.
+// settled reports whether a head is old enough to have reached all members. A head with an
+// implausible time counts as old. Before this server is in sync, all heads count as old.
 func (r *Replicator) settled(h view.Head, now time.Time) bool {
 	age := now.Sub(time.Unix(0, h.At))
 	return !r.isSynced() || !r.knowsCluster() || age > r.config.Pace.Settle || age < -r.config.Pace.Settle

@@ -24,8 +24,8 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// message is an envelope as the wire has it, written down once more: a release
-// to come has to read those of this one.
+// message encodes an envelope. It does not use the package's own code, because a later release
+// must still be able to read this release's envelopes.
 func message(version byte, cluster string, frames ...[]byte) []byte {
 	h := fnv.New64a()
 	h.Write([]byte(cluster))
@@ -39,7 +39,7 @@ func frameOf(kind byte, body []byte) []byte {
 
 var strangerKey = sync.OnceValues(func() (*wire.Key, error) { return wire.NewKey(bourse.RoleBroker) })
 
-// strangerSeal is what sites sign with that do not exist.
+// strangerSeal returns the seal of made-up sites.
 func strangerSeal(t testing.TB) wire.Seal {
 	t.Helper()
 	k, err := strangerKey()
@@ -50,7 +50,7 @@ func strangerSeal(t testing.TB) wire.Seal {
 	return wire.Seal{Cluster: "bourse", Birth: birth, Key: key}
 }
 
-// transaction makes one of a site that does not exist.
+// transaction returns an encoded transaction of a made-up site.
 func transaction(t testing.TB, site string, seq uint64, rows ...wire.Row) []byte {
 	t.Helper()
 	b, err := wire.Encode(&wire.Transaction{
@@ -66,8 +66,8 @@ func volumeRow(key string) wire.Row {
 	return wire.Row{Table: wire.TableVolumes, Key: key, Columns: map[string]wire.Value{"app": "web"}}
 }
 
-// TestHostileRumours sends all kinds of wrong packets between good ones: each
-// is counted, they are logged rarely, and the good ones are taken.
+// TestHostileRumours sends invalid packets of all kinds between valid ones. Each invalid packet
+// must be counted, and few must be logged. All valid ones must be applied.
 func TestHostileRumours(t *testing.T) {
 	gossiptest.Virtual(t, func(t *testing.T) {
 		var log gossiptest.Log
@@ -80,7 +80,7 @@ func TestHostileRumours(t *testing.T) {
 		dice := rand.New(rand.NewPCG(1, 2))
 		for seq := uint64(1); seq <= 50; seq += 2 {
 			first, second := good(seq), good(seq+1)
-			for range 3 { // replayed, and in the wrong order
+			for range 3 { // repeatedly and out of order
 				n.Replicator.Receive(second)
 				n.Replicator.Receive(first)
 			}
@@ -90,7 +90,7 @@ func TestHostileRumours(t *testing.T) {
 			n.Replicator.Receive(message(1, "bourse", frameOf(2, bytes.Repeat([]byte{0xff}, 100)), frameOf(3, []byte{0xff})))
 			noise := bytes.Clone(second)
 			noise[9+dice.IntN(len(noise)-9)] ^= 1 << dice.IntN(8)
-			if noise[9] != 2 { // a flipped bit may leave it right
+			if noise[9] != 2 { // the flipped bit may have left the packet valid
 				n.Replicator.Receive(noise[:len(noise)-1])
 			}
 			n.Replicator.Receive(nil)
@@ -121,8 +121,8 @@ func post(n *gossiptest.Node, path string, body io.Reader) *httptest.ResponseRec
 	return w
 }
 
-// TestHostileRequests sends what no member sends to each endpoint: it is
-// refused, and nothing breaks.
+// TestHostileRequests sends invalid requests to each endpoint. They must be refused and have no
+// effect.
 func TestHostileRequests(t *testing.T) {
 	gossiptest.Virtual(t, func(t *testing.T) {
 		n := startNode(t, gossiptest.NewMemory(1), gossiptest.NodeConfig{Number: 1})
@@ -147,15 +147,15 @@ func TestHostileRequests(t *testing.T) {
 		for _, query := range []string{"", "?site=w1&epoch=x", "?site=../w1&epoch=1", "?site=w1&epoch=1", "?shared=1"} {
 			w := httptest.NewRecorder()
 			n.Replicator.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/view/snapshot"+query, nil))
-			if w.Code != http.StatusBadRequest { // it does not say of which cluster it is
+			if w.Code != http.StatusBadRequest { // the header with the hash of the cluster's id is missing
 				t.Errorf("snapshot%s: status %d", query, w.Code)
 			}
 		}
 	})
 }
 
-// TestTenMegabytes pushes a transaction with a row of 10 MB: the row is put
-// aside alone, and what follows is taken.
+// TestTenMegabytes pushes a transaction with a row of 10 MB. That row alone must be quarantined,
+// and later transactions must be applied.
 func TestTenMegabytes(t *testing.T) {
 	t.Parallel()
 	gossiptest.Virtual(t, func(t *testing.T) {
@@ -164,7 +164,7 @@ func TestTenMegabytes(t *testing.T) {
 		if w := post(group[0], "/view/push", bytes.NewReader(body)); w.Code != http.StatusOK {
 			t.Fatalf("status %d: %s", w.Code, w.Body)
 		}
-		time.Sleep(10 * time.Second) // of the bubble
+		time.Sleep(10 * time.Second) // virtual time
 		h := group[0].View.Health()
 		if group[0].View.Head(wire.Stream{Site: "x1", Epoch: 7}) != 2 || h.Quarantine.Count != 1 || h.Quarantine.Newest[0].Origin.Site != "x1" {
 			t.Errorf("head %d, quarantine %+v", group[0].View.Head(wire.Stream{Site: "x1", Epoch: 7}), h.Quarantine)
@@ -176,9 +176,9 @@ func TestTenMegabytes(t *testing.T) {
 	})
 }
 
-// hugeTransaction is one that view.Encode refuses to make: a small one whose
-// byte strings were made longer. Its CBOR: {1: site, 2: epoch, 3: seq, 4: at,
-// 5: [h'row'], 6: birth}, signed; the row {1: table, 2: key, 3: {"output": text}}.
+// hugeTransaction returns a transaction that is too large for wire.Encode, with a text of n
+// bytes. In CBOR, it is {1: site, 2: epoch, 3: seq, 4: at, 5: [h'row'], 6: birth}, signed. The
+// row is {1: table, 2: key, 3: {"output": text}}.
 func hugeTransaction(t *testing.T, n int) []byte {
 	t.Helper()
 	text := bytes.Repeat([]byte{'x'}, n)
@@ -204,14 +204,14 @@ func untilHas(t *testing.T, group []*gossiptest.Node, what string, ok func(*goss
 			if time.Since(began) > time.Minute {
 				t.Fatalf("waited in vain until %s: %s does not", what, n.ID)
 			}
-			time.Sleep(20 * time.Millisecond) // of the bubble
+			time.Sleep(20 * time.Millisecond) // virtual time
 		}
 	}
 }
 
-// TestRowsThatDoNotFitTheSchema: every member receives the transaction, quarantines
-// its rows with an unknown column or table, and takes in the others. A frame of an
-// unknown kind is ignored.
+// TestRowsThatDoNotFitTheSchema checks that every member receives the transaction, quarantines
+// its rows with an unknown column or table, and applies the others. A frame of an unknown kind
+// is ignored.
 func TestRowsThatDoNotFitTheSchema(t *testing.T) {
 	gossiptest.Virtual(t, func(t *testing.T) {
 		group := startGroup(t, gossiptest.NewMemory(1), 4, gossiptest.NodeConfig{})
@@ -232,8 +232,8 @@ func TestRowsThatDoNotFitTheSchema(t *testing.T) {
 	})
 }
 
-// TestLimits fills each endpoint's slots: the next caller is sent away at once,
-// and told when to come again; other endpoints go on.
+// TestLimits fills all slots of an endpoint. The next caller must be refused at once, with a
+// Retry-After header, and other endpoints must not be affected.
 func TestLimits(t *testing.T) {
 	gossiptest.Virtual(t, func(t *testing.T) {
 		n := startNode(t, gossiptest.NewMemory(1), gossiptest.NodeConfig{Number: 1, Limits: replication.Limits{Pulls: 2}})
@@ -243,7 +243,7 @@ func TestLimits(t *testing.T) {
 		for range 2 {
 			go h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodPost, "/view/pull", slow))
 		}
-		synctest.Wait() // both wait for their bodies
+		synctest.Wait() // until both requests wait for their bodies
 		w := post(n, "/view/pull", bytes.NewReader(message(1, "bourse")))
 		if w.Code != http.StatusTooManyRequests || w.Header().Get("Retry-After") == "" {
 			t.Errorf("the third: status %d, Retry-After %q", w.Code, w.Header().Get("Retry-After"))
@@ -262,7 +262,7 @@ func TestLimits(t *testing.T) {
 	})
 }
 
-// busy is a cluster whose members all ask for a rest.
+// busy is a Caller whose members answer each call with 429 and a Retry-After header.
 type busy struct{ calls []time.Time }
 
 func (b *busy) Call(context.Context, bourse.Member, *http.Request) (*http.Response, error) {
@@ -270,7 +270,8 @@ func (b *busy) Call(context.Context, bourse.Member, *http.Request) (*http.Respon
 	return &http.Response{StatusCode: http.StatusTooManyRequests, Header: http.Header{"Retry-After": {"7"}}, Body: http.NoBody}, nil
 }
 
-// TestRetryAfterIsRespected shows that a member which asks for a rest gets it.
+// TestRetryAfterIsRespected checks that a member that answers with Retry-After is not called
+// again before that time.
 func TestRetryAfterIsRespected(t *testing.T) {
 	gossiptest.Virtual(t, func(t *testing.T) {
 		v, err := view.Open(view.Config{Site: "w1"})
@@ -307,8 +308,7 @@ func TestRetryAfterIsRespected(t *testing.T) {
 	})
 }
 
-// liar is a member that has a stream by its own account, and gives nothing of
-// it.
+// liar is a Caller whose members claim to have a stream, but never provide its transactions.
 type liar struct{ pulls int }
 
 func (l *liar) Call(_ context.Context, _ bourse.Member, req *http.Request) (*http.Response, error) {
@@ -317,7 +317,7 @@ func (l *liar) Call(_ context.Context, _ bourse.Member, req *http.Request) (*htt
 	case "/view/digest":
 		head := append([]byte{7, 9, 2}, "x1"...)       // epoch 7, sequence 9
 		head = append(head, 0, 0, 0, 0, 0, 0, 0, 1, 2) // hash and time
-		sums := append(bytes.Repeat([]byte{1}, 16), 1) // of heads and shared rows, one stream
+		sums := append(bytes.Repeat([]byte{1}, 16), 1) // checksums of heads and shared rows; one stream
 		body = message(1, "bourse", frameOf(5, sums), frameOf(6, make([]byte, 1024)), frameOf(4, head))
 	case "/view/pull":
 		l.pulls++

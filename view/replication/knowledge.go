@@ -8,22 +8,24 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// uninformedQuorum is the number of members to compare with if none of them knows the cluster: all servers of the cluster
-// may have been started at the same time.
+// uninformedQuorum is the number of members that this server compares with if none of them knows
+// the cluster, for example because all servers were started at the same time.
 const uninformedQuorum = 5
 
-// knowledge records whether this server knows its cluster, that is, whether it has received, since its start,
-// everything that the others know. Until then it must not report that something does not exist.
+// knowledge records whether this server knows its cluster, that is, whether it has received
+// everything that the other members know since it started. Until then it must not report that
+// something does not exist.
 //
-// A server knows its cluster once it has compared its view with a member that knows the cluster, and has everything
-// that the member had; or with enoughNew members, or all others if there are fewer, when none of them knows the
-// cluster. A server that has met no other member does not: it cannot tell whether it is alone or the first to come
-// back.
+// A server knows its cluster once it has compared its view with a member that knows the cluster,
+// and has received everything that the member had. If no member knows the cluster, it is enough
+// to compare with uninformedQuorum members, or with all others if there are fewer. A server that
+// has met no other member does not know its cluster, because it cannot tell whether it is alone
+// or the first server to return.
 type knowledge struct {
-	known chan struct{} // closed once
+	known chan struct{} // closed once the server knows its cluster
 
 	mu       sync.Mutex
-	compared map[bourse.WorkerID]bool // members that do not know the cluster; nil once known
+	compared map[bourse.WorkerID]bool // members compared with so far; nil once the cluster is known
 }
 
 func (k *knowledge) init() {
@@ -31,8 +33,8 @@ func (k *knowledge) init() {
 	k.compared = map[bourse.WorkerID]bool{}
 }
 
-// Known returns a channel that is closed once this server has received, since its start, everything that the cluster
-// knowsCluster.
+// Known returns a channel that is closed once this server knows its cluster, that is, has
+// received everything that the other members know since it started.
 func (r *Replicator) Known() <-chan struct{} { return r.knowledge.known }
 
 func (r *Replicator) knowsCluster() bool {
@@ -44,8 +46,8 @@ func (r *Replicator) knowsCluster() bool {
 	}
 }
 
-// learned records that this server has everything that a member had. If fresh, the member itself does not know the
-// cluster.
+// learned records that this server has received everything that a member had. fresh means that
+// the member itself does not know the cluster.
 func (r *Replicator) learned(from bourse.WorkerID, fresh bool) {
 	others := r.others()
 	k := &r.knowledge
@@ -63,8 +65,8 @@ func (r *Replicator) learned(from bourse.WorkerID, fresh bool) {
 	close(k.known)
 }
 
-// uncompared moves the members that have not been compared with to the front, and returns their number, 0 once the
-// cluster is known.
+// uncompared moves the members that this server has not compared with to the front, and returns
+// their number. Once this server knows its cluster, it returns 0.
 func (k *knowledge) uncompared(members []bourse.Member) int {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -88,7 +90,7 @@ func (r *Replicator) complete(c *comparison) bool {
 	}
 	now := time.Now()
 	for s, h := range c.heads {
-		// Do not wait for what repairs could not get.
+		// Don't wait for streams that could not be repaired.
 		if s.Site != r.config.Self.ID && h.Seq > r.view.Head(s) && !r.repair.resting(streamName(s), now) {
 			return false
 		}

@@ -21,7 +21,7 @@ func knowsCluster(n *gossiptest.Node) bool {
 	}
 }
 
-// await fails unless c is closed in time.
+// await fails the test unless c is closed in time.
 func await(t *testing.T, c <-chan struct{}, within time.Duration, what string) {
 	t.Helper()
 	select {
@@ -48,8 +48,8 @@ func directing(t *testing.T, n *gossiptest.Node) *gossip.Directory {
 	return d
 }
 
-// Shows that a server that has met no other knows nothing, however long it
-// waits, and that two which are new learn from one another.
+// TestLoneServerDoesNotKnowCluster checks that a server that has met no other never knows its
+// cluster, and that two new servers learn it from each other.
 func TestLoneServerDoesNotKnowCluster(t *testing.T) {
 	gossiptest.Virtual(t, func(t *testing.T) {
 		net := gossiptest.NewMemory(1)
@@ -65,9 +65,8 @@ func TestLoneServerDoesNotKnowCluster(t *testing.T) {
 	})
 }
 
-// Shows that a server which has just started says that it knows its cluster
-// only when it has heard of every worker, also of one that is dead; until then
-// that one is unknown.
+// TestNewMemberLearnsOfAbsentWorkers checks that a server that has just started reports that it
+// knows its cluster only once it knows every worker, including a dead one.
 func TestNewMemberLearnsOfAbsentWorkers(t *testing.T) {
 	gossiptest.Virtual(t, func(t *testing.T) {
 		net := gossiptest.NewMemory(1)
@@ -76,7 +75,7 @@ func TestNewMemberLearnsOfAbsentWorkers(t *testing.T) {
 			publish(t, n, inventory.WorkerRow(&bourse.Facts{Worker: n.ID, Tag: bourse.WorkerTag(n.Number), Region: "gru"}, false))
 		}
 		untilEqual(t, group, 10*time.Second)
-		_ = group[3].Kill() // it has reasons to complain
+		_ = group[3].Kill() // ignore the errors of a node that loses its network
 		time.Sleep(time.Minute)
 
 		began := time.Now()
@@ -97,8 +96,8 @@ func TestNewMemberLearnsOfAbsentWorkers(t *testing.T) {
 	})
 }
 
-// Shows that a worker which is lost before the view has heard of it is
-// remembered.
+// TestAbsentWorkersAreRemembered checks that a worker that is lost before it has published its
+// row is listed as absent.
 func TestAbsentWorkersAreRemembered(t *testing.T) {
 	gossiptest.Virtual(t, func(t *testing.T) {
 		net := gossiptest.NewMemory(1)
@@ -109,7 +108,7 @@ func TestAbsentWorkersAreRemembered(t *testing.T) {
 		if got := len(here) + len(away); got != 3 {
 			t.Fatalf("%d workers, want 3", got)
 		}
-		_ = group[2].Kill() // its row was never published
+		_ = group[2].Kill() // the node has not published its row
 		began := time.Now()
 		time.Sleep(10 * time.Second)
 		_, absent := d.All()
@@ -119,8 +118,8 @@ func TestAbsentWorkersAreRemembered(t *testing.T) {
 	})
 }
 
-// Servers that are all started at once, none of which knows the cluster, do not
-// wait for one another forever.
+// TestClusterStartsTogether checks that servers that start at the same time, none of which knows
+// the cluster, do not wait for one another forever.
 func TestClusterStartsTogether(t *testing.T) {
 	for _, n := range []int{2, 4, 12} {
 		gossiptest.Virtual(t, func(t *testing.T) {

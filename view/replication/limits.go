@@ -20,7 +20,8 @@ func newLimits(l Limits) limits {
 	return out
 }
 
-// limited limits the concurrent requests for a path. It rejects others immediately with status 429, which is cheap.
+// limited limits the concurrent requests for a path. It rejects further requests immediately
+// with status 429, which is cheap.
 func (s *server) limited(path string, serve http.HandlerFunc) http.HandlerFunc {
 	slots := s.r.limits[path]
 	return func(w http.ResponseWriter, req *http.Request) {
@@ -34,7 +35,7 @@ func (s *server) limited(path string, serve http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-// restSeconds is the Retry-After of such a response.
+// restSeconds is the Retry-After of a response with status 429.
 const restSeconds = 1
 
 // shed answers a request with 429.

@@ -31,8 +31,8 @@ func (r *Replicator) State() State {
 	return State{Release: r.config.Release, View: h, Traffic: &t, Synced: r.isSynced(), Unrepaired: r.repair.list()}
 }
 
-// Health asks every member, including this one, for the state of its view. Members that do not respond by the end of
-// ctx, or within 2 s, have an Error. The result is sorted by ID.
+// Health asks every member, including this one, for the state of its view. For members that do
+// not respond within 2 s, or before ctx ends, it sets Error. The result is sorted by ID.
 func (r *Replicator) Health(ctx context.Context) []machinesapi.MemberHealth {
 	ctx, cancel := context.WithTimeout(ctx, healthTimeout)
 	defer cancel()
@@ -104,5 +104,5 @@ func (s *server) serveHealth(w http.ResponseWriter, req *http.Request) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
-	_, _ = countWriter{w, &s.r.count.httpBytesOut}.Write(body) // the caller may be gone
+	_, _ = countWriter{w, &s.r.count.httpBytesOut}.Write(body) // the caller may have disconnected
 }

@@ -14,7 +14,8 @@ const (
 	maxPause = 30 * time.Second
 )
 
-// peers records which servers not to call for now: those that asked for a pause, and those that do not respond.
+// peers records which servers not to call for now, because they asked for a pause or did not
+// respond.
 type peers struct {
 	mu     sync.Mutex
 	paused map[bourse.WorkerID]pause
@@ -27,7 +28,7 @@ type pause struct {
 
 func newPeers() *peers { return &peers{paused: map[bourse.WorkerID]pause{}} }
 
-// rest records that a server asked not to be called for a while.
+// rest records that a server must not be called for a duration, because it asked for a pause.
 func (p *peers) rest(id bourse.WorkerID, now time.Time, length time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -17,21 +17,21 @@ const presenceEvery = time.Second
 // presenceRest is the minimum time between checks while the members change.
 const presenceRest = 50 * time.Millisecond
 
-// absentAfter is how long after the start a site with rows in the view must be missing from the members to count as
-// absent: the members have to be found first.
+// absentAfter is how long after startup a worker that is in the view must be missing from the
+// members before it counts as absent. The members have to be found first.
 const absentAfter = 5 * time.Second
 
-// aliveEvery is how often the view's record of a present member is refreshed.
+// aliveEvery is the interval at which the view's record of a present member is refreshed.
 const aliveEvery = 5 * time.Second
 
-// presence tells the view which members are present.
+// presence reports to the view which members are present.
 type presence struct {
 	config *Config
 	peers  *peers
 	noted  map[bourse.WorkerID]time.Time // when each present member was last reported to the view
 }
 
-// watch reports members until ctx ends.
+// watch reports the members until ctx ends.
 func (x *presence) watch(ctx context.Context) {
 	began := time.Now()
 	tick := time.NewTicker(presenceEvery)
@@ -48,7 +48,7 @@ func (x *presence) watch(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-changed:
-			if !rest(ctx, presenceRest) { // many members join at a time when a large group starts
+			if !rest(ctx, presenceRest) { // many members join at once when a large group starts
 				return
 			}
 		case <-tick.C:
@@ -58,7 +58,7 @@ func (x *presence) watch(ctx context.Context) {
 
 // rest waits for d, and returns false if ctx has ended.
 func rest(ctx context.Context, d time.Duration) bool {
-	if d == 0 { // no timer: CONTRIBUTING explains the problem with virtual time
+	if d == 0 { // a timer would not be equivalent, see CONTRIBUTING
 		return ctx.Err() == nil
 	}
 	timer := time.NewTimer(d)
@@ -88,12 +88,13 @@ func (x *presence) note(now time.Time) {
 		if !here[id] {
 			x.config.View.SetPresence(id, false, now)
 			delete(x.noted, id)
-			x.peers.answered(id) // its failures no longer count
+			x.peers.answered(id) // its earlier failures no longer count
 		}
 	}
 }
 
-// noteAbsent reports to the view which workers known from before this server's start are absent.
+// noteAbsent reports to the view which of its workers are absent, including those that were lost
+// before this server started.
 func (x *presence) noteAbsent(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, x.config.Pace.Timeout)
 	defer cancel()

@@ -15,8 +15,8 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// Bounds of the size of one response to a pull. The size grows while responses come fast and shrinks when they come
-// slowly.
+// Limits on the size of one response to a pull. The size grows while responses are fast, and
+// shrinks when they are slow.
 const (
 	minChunk   = 64 << 10
 	firstChunk = 256 << 10
@@ -26,12 +26,12 @@ const (
 )
 
 const (
-	maxPullStreams = 256 // in one request
-	maxPullRounds  = 512 // requests to one member in a row
+	maxPullStreams = 256 // maximum number of streams in one request
+	maxPullRounds  = 512 // maximum number of consecutive requests to one member
 	pullersAtOnce  = 4
 )
 
-// pullWanted pulls streams that were announced and did not arrive as rumors.
+// pullWanted pulls streams that were announced but whose transactions did not arrive as rumors.
 func (r *Replicator) pullWanted(ctx context.Context) {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
@@ -56,7 +56,8 @@ func (r *Replicator) pullWanted(ctx context.Context) {
 	}
 }
 
-// pullFromSources pulls each stream from a member that is likely to have it, from several members concurrently.
+// pullFromSources pulls each stream from a member that is likely to have it. It pulls from
+// several members concurrently.
 func (r *Replicator) pullFromSources(ctx context.Context, due map[wire.Stream]want) {
 	members := map[bourse.WorkerID]bourse.Member{}
 	for _, m := range r.others() {
@@ -82,7 +83,8 @@ func (r *Replicator) pullFromSources(ctx context.Context, due map[wire.Stream]wa
 	wg.Wait()
 }
 
-// source chooses the member to ask for a stream: one that announced it or the site itself, otherwise any.
+// source chooses the member to pull a stream from. It prefers members that have announced the
+// stream, and the site itself; otherwise it chooses any member.
 func (r *Replicator) source(s wire.Stream, w want, members map[bourse.WorkerID]bourse.Member) (bourse.WorkerID, bool) {
 	now := time.Now()
 	likely := append(slices.Clone(w.from), s.Site)
@@ -99,7 +101,7 @@ func (r *Replicator) source(s wire.Stream, w want, members map[bourse.WorkerID]b
 	return callable[0].ID, true
 }
 
-// pull gets the transactions of streams that a member has and this one does not.
+// pull gets the transactions of streams that a member has and this server does not.
 func (r *Replicator) pull(ctx context.Context, from bourse.Member, streams []wire.Stream) error {
 	chunk := firstChunk
 	for part := range slices.Chunk(streams, maxPullStreams) {
@@ -129,17 +131,18 @@ func (r *Replicator) pull(ctx context.Context, from bourse.Member, streams []wir
 	return nil
 }
 
-// passOn announces our head of a stream, because others may have missed the transactions as well. A member that is
-// not in sync has nothing new for the others.
+// passOn announces our head of a stream, because other members may have missed the transactions,
+// too. Until this server is in sync, it announces nothing, because the others already have what
+// it receives.
 func (r *Replicator) passOn(s wire.Stream) {
 	if seq := r.view.Head(s); seq > 0 && r.isSynced() {
 		r.queue.announceHead(wire.Position{Stream: s, Seq: seq})
 	}
 }
 
-// pulled is the outcome of one pull request.
+// pulled is the result of one pull request.
 type pulled struct {
-	progress  bool // something was new
+	progress  bool // the response contained new transactions
 	more      bool // the response was incomplete
 	snapshots []wire.Stream
 }
@@ -166,7 +169,7 @@ func (r *Replicator) pullOnce(ctx context.Context, from bourse.Member, streams [
 			}
 		case kindMore:
 			out.more = true
-		default: // added by a later release
+		default: // a frame that a later release may add
 		}
 	}
 	if out.progress, err = r.takePulled(from, encoded); err != nil {
@@ -175,8 +178,9 @@ func (r *Replicator) pullOnce(ctx context.Context, from bourse.Member, streams [
 	return out, r.view.Flush(ctx)
 }
 
-// takePulled applies the transactions of a response, and reports whether any was new. CodeInvalid: some are not
-// signed by the site that they name; the member is not asked again for a while.
+// takePulled applies the transactions of a response, and reports whether any of them was new. It
+// returns CodeInvalid if some are not signed by the site that they name. In that case the member
+// is not called again for some time.
 func (r *Replicator) takePulled(from bourse.Member, encoded [][]byte) (progress bool, err error) {
 	for _, a := range r.view.ApplyAll(encoded) {
 		switch {

@@ -10,7 +10,8 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// rumourSeed seeds the hashes of received transactions, which never leave the process.
+// rumourSeed is the seed for hashes of received transactions. The hashes are never sent to other
+// members.
 var rumourSeed = maphash.MakeSeed()
 
 // Receive processes a packet of rumors.
@@ -24,7 +25,7 @@ func (r *Replicator) Receive(message []byte) {
 	r.take(frames)
 }
 
-// Next returns a packet of rumors to send, nil if there are none.
+// Next returns a packet of rumors to send, or nil if there are none.
 func (r *Replicator) Next(overhead, limit int) [][]byte {
 	envelope := appendFrame(newEnvelope(r.check), kindFrom, []byte(r.config.Self.ID))
 	envelope = r.queue.fill(envelope, limit-overhead)
@@ -35,7 +36,8 @@ func (r *Replicator) Next(overhead, limit int) [][]byte {
 	return [][]byte{envelope}
 }
 
-// take processes the transactions and announcements of an envelope, except transactions received before.
+// take processes the transactions and announcements in an envelope. It ignores transactions that
+// it has received before.
 func (r *Replicator) take(frames []frame) {
 	from := sender(frames)
 	for _, f := range frames {
@@ -52,12 +54,12 @@ func (r *Replicator) take(frames []frame) {
 			}
 		case kindAnnounce:
 			r.takeAnnouncement(from, f.body)
-		default: // added by a later release, or part of another exchange
+		default: // a frame that a later release may add, or that is part of another exchange
 		}
 	}
 }
 
-// sender returns the sender named in an envelope, "" if there is none.
+// sender returns the sender named in an envelope, or "" if there is none.
 func sender(frames []frame) bourse.WorkerID {
 	for _, f := range frames {
 		if f.kind == kindFrom && bourse.WorkerID(f.body).Validate() == nil {
@@ -67,9 +69,9 @@ func sender(frames []frame) bourse.WorkerID {
 	return ""
 }
 
-// takePushed processes an envelope that was sent to this member alone. Unlike take, it passes transactions received
-// before to the view too, because the sender waits until the view has them. It returns the streams of the
-// transactions.
+// takePushed processes an envelope that was sent only to this member. Unlike take, it also
+// passes transactions to the view that it has received before, because the sender waits until
+// the view has them. It returns the streams of the transactions.
 func (r *Replicator) takePushed(frames []frame) []wire.Stream {
 	from := sender(frames)
 	var touched []wire.Stream
@@ -81,20 +83,22 @@ func (r *Replicator) takePushed(frames []frame) []wire.Stream {
 			}
 		case kindAnnounce:
 			r.takeAnnouncement(from, f.body)
-		default: // added by a later release, or part of another exchange
+		default: // a frame that a later release may add, or that is part of another exchange
 		}
 	}
 	return touched
 }
 
-// applied is the position of a transaction, and whether the view may treat it differently when it is received again.
+// applied is the position of a transaction that was passed to the view. mayChange means that the
+// view may treat the transaction differently if it is received again.
 type applied struct {
 	wire.Position
 	mayChange bool
 }
 
-// takeTransaction applies a transaction and, if it is new, passes it on. CodeInvalid or CodeForbidden: it is
-// malformed, or not signed by its site; both are counted. Other errors are the view's.
+// takeTransaction applies a transaction and, if it is new, queues it for other members. It
+// returns CodeInvalid or CodeForbidden, and counts the transaction, if it is malformed or not
+// signed by its site. Other errors are the view's.
 func (r *Replicator) takeTransaction(from bourse.WorkerID, body []byte) (applied, error) {
 	encoded := slices.Clone(body) // the body is part of the packet's buffer
 	verdict, err := r.view.Apply(encoded)
@@ -109,11 +113,11 @@ func (r *Replicator) takeTransaction(from bourse.WorkerID, body []byte) (applied
 		r.queue.add(p, encoded)
 	case view.Known:
 		r.count.duplicates.Add(1)
-	case view.Gap: // the view keeps it for a while, and others may not have the gap
+	case view.Gap: // the view retains it for some time, and other members may not have the gap
 		r.count.gaps.Add(1)
 		r.queue.add(p, encoded)
 		r.wants.add(p, from, time.Now().Add(r.config.Pace.Grace))
-	case view.Unproven: // do not pass it on: anyone may have made it
+	case view.Unproven: // do not forward it, because anyone may have created it
 		r.count.gaps.Add(1)
 		r.wants.add(p, from, time.Now().Add(r.config.Pace.Grace))
 		return applied{p, true}, nil
@@ -123,8 +127,9 @@ func (r *Replicator) takeTransaction(from bourse.WorkerID, body []byte) (applied
 	return applied{Position: p}, nil
 }
 
-// takeAnnouncement schedules a pull if the position is ahead of ours. Announcements about our own site are ignored: a
-// comparison settles them, because starting a new epoch is expensive.
+// takeAnnouncement schedules a pull if the position is ahead of ours. It ignores announcements
+// about this server's own stream, because starting a new epoch is expensive. If others are
+// really ahead, a comparison finds out.
 func (r *Replicator) takeAnnouncement(from bourse.WorkerID, body []byte) {
 	r.count.announced.Add(1)
 	p, ok := readPosition(body)

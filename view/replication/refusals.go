@@ -15,8 +15,8 @@ type refusals struct {
 	log   *slog.Logger
 }
 
-// add counts a refused message, and logs it at a limited rate. It ignores the view's own errors, which say nothing
-// about the sender.
+// add counts a refused message, and logs it at a limited rate. It ignores errors that the view
+// itself causes, such as a full disk, because they are not the sender's fault.
 func (r *refusals) add(err error, from bourse.WorkerID) {
 	reason := refusedShape
 	if why, ok := errors.AsType[refusal](err); ok {

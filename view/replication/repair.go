@@ -13,29 +13,29 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// Bounds of the pause between unsuccessful repairs of the same thing.
+// Bounds of the pause between unsuccessful repairs of one stream, or of the shared rows.
 const (
 	minRepair = 2 * time.Second
 	maxRepair = 10 * time.Minute
 )
 
-// sharedStrikes is the number of consecutive comparisons that must find different shared rows before a repair, if
-// heads differ as well: in a busy cluster they always do.
+// sharedStrikes is the number of consecutive comparisons that must find different shared rows
+// before they are repaired, if heads differ as well. In a busy cluster, heads always differ.
 const sharedStrikes = 5
 
 // maxRepairs is the maximum number of repairs to remember.
 const maxRepairs = 1024
 
-// Unrepaired describes a difference from other members that repairs have not removed.
+// Unrepaired describes a difference from other members that a repair has not removed.
 type Unrepaired struct {
-	What  string    `json:"what"` // a stream, as site/epoch, or "shared rows"
+	What  string    `json:"what"` // a stream, as "site/epoch", or "shared rows"
 	Tries int       `json:"tries"`
 	Since time.Time `json:"since"`
 	Next  time.Time `json:"next"`
-	Error string    `json:"error,omitzero"` // of the last try; empty: it succeeded and did not help
+	Error string    `json:"error,omitzero"` // error of the last attempt; empty if it succeeded but did not help
 }
 
-// repairs remembers past repairs, so that unsuccessful ones are tried less and less often.
+// repairs remembers past repairs, so that unsuccessful ones are retried less and less often.
 type repairs struct {
 	mu      sync.Mutex
 	tried   map[string]Unrepaired
@@ -44,7 +44,7 @@ type repairs struct {
 
 func (x *repairs) init() { x.tried = map[string]Unrepaired{} }
 
-// due reports whether a repair may be tried now and, if so, counts it as a try.
+// due reports whether a repair may be attempted now and, if so, counts the attempt.
 func (x *repairs) due(what string, now time.Time) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -64,7 +64,7 @@ func (x *repairs) due(what string, now time.Time) bool {
 	return true
 }
 
-// resting reports whether a repair was tried recently without success.
+// resting reports whether a repair was attempted recently without success.
 func (x *repairs) resting(what string, now time.Time) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -85,7 +85,7 @@ func (x *repairs) ended(what string, err error) {
 	x.tried[what] = u
 }
 
-// repaired records that there is no longer a difference.
+// repaired records that a difference no longer exists.
 func (x *repairs) repaired(what string) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -139,8 +139,8 @@ func (r *Replicator) repairStreams(ctx context.Context, broken []view.Head) {
 	}
 }
 
-// repairStream compares our rows with those of the site that owns them, and restores its snapshot if ours are wrong.
-// It reports whether ours are right.
+// repairStream compares our rows of a stream with those of the site that owns them, and restores
+// the site's snapshot if ours are wrong. It reports whether ours are correct afterward.
 func (r *Replicator) repairStream(ctx context.Context, h view.Head) (bool, error) {
 	owner, ok := r.member(h.Site)
 	if !ok {
@@ -152,7 +152,7 @@ func (r *Replicator) repairStream(ctx context.Context, h view.Head) (bool, error
 	}
 	ours, ok := r.headHere(h.Stream)
 	if !ok || theirs.Seq != ours.Seq || theirs.Hash == ours.Hash {
-		return true, nil // the stream has moved on, or the other member is wrong and will repair its own rows
+		return true, nil // the stream has advanced, or the other member will repair its own rows
 	}
 	if err := r.restore(ctx, owner, h.Stream); err != nil {
 		return false, err
@@ -194,12 +194,12 @@ func (r *Replicator) headHere(s wire.Stream) (view.Head, bool) {
 	return view.Head{}, false
 }
 
-// sharedRows is the name of repairs of shared rows.
+// sharedRows is the name under which repairs of shared rows are recorded.
 const sharedRows = "shared rows"
 
-// recordProgress records which streams did not advance in a pull, so that transactions that no member has are requested less
-// and less often. A stream is not held responsible if the member did not respond, or if no member is present whose
-// snapshot of it is trusted.
+// recordProgress records which streams did not advance in a pull, so that transactions that no
+// member has are requested less and less often. It records nothing for a stream if the member
+// did not respond, or if no member is present whose snapshot of the stream is trusted.
 func (r *Replicator) recordProgress(with bourse.Member, before map[wire.Stream]uint64, wanted map[wire.Stream]view.Head, err error) {
 	if code := bourse.CodeOf(err); err != nil && code != bourse.CodeInvalid && code != bourse.CodeInternal {
 		return
@@ -217,7 +217,8 @@ func (r *Replicator) recordProgress(with bourse.Member, before map[wire.Stream]u
 	}
 }
 
-// repairShared merges the peer's shared rows into ours if they differ and no stream explains the difference.
+// repairShared merges the peer's shared rows into ours if they differ and no missing
+// transactions explain the difference.
 func (r *Replicator) repairShared(ctx context.Context, c *comparison) {
 	heads := c.theirs.heads == c.ours.sums.heads
 	if heads {
@@ -233,7 +234,8 @@ func (r *Replicator) repairShared(ctx context.Context, c *comparison) {
 	}
 }
 
-// sharedDiffer records whether a comparison found different shared rows, and reports whether to repair them.
+// sharedDiffer records whether a comparison found different shared rows, and reports whether to
+// repair them.
 func (x *repairs) sharedDiffer(differ, equalHeads bool) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()

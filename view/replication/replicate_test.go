@@ -41,7 +41,7 @@ func startNode(t testing.TB, network gossiptest.Network, c gossiptest.NodeConfig
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = n.Stop() }) // it may have been killed
+	t.Cleanup(func() { _ = n.Stop() }) // the node may have been killed
 	return n
 }
 
@@ -79,7 +79,7 @@ func machineID(n *gossiptest.Node, number int) bourse.MachineID {
 	return bourse.MachineID(fmt.Sprintf("%06x%08x", n.Number, number))
 }
 
-// changing is a machine's row in its nth state.
+// changing returns the row of a machine in its nth state.
 func changing(n *gossiptest.Node, nth int) wire.Row {
 	return inventory.MachineRow(&bourse.Machine{
 		ID: machineID(n, 1), App: "web", Worker: n.ID, Region: "gru", UpdatedAt: time.Unix(1_800_000_000+int64(nth), 0),
@@ -87,9 +87,9 @@ func changing(n *gossiptest.Node, nth int) wire.Row {
 	})
 }
 
-// TestSpreadsToAll measures, in virtual time, how long a change takes to be
-// seen by all and what it costs each member, which does not depend on how many
-// there are.
+// TestSpreadsToAll measures, in virtual time, how long it takes until all members see a change,
+// and how many bytes it costs each member. The number of bytes must not depend on the number of
+// members.
 func TestSpreadsToAll(t *testing.T) {
 	t.Parallel()
 	bytes := map[int]float64{}
@@ -97,10 +97,10 @@ func TestSpreadsToAll(t *testing.T) {
 		t.Run(fmt.Sprint("members=", n), func(t *testing.T) {
 			gossiptest.Virtual(t, func(t *testing.T) {
 				group := startGroup(t, gossiptest.NewMemory(1), n, gossiptest.NodeConfig{})
-				for _, n := range group { // so that changes are as large in every group
+				for _, n := range group { // so that changes have the same size in every group
 					publish(t, n, changing(n, 0))
 				}
-				time.Sleep(5 * time.Second) // of the bubble: until the noise of joining is over
+				time.Sleep(5 * time.Second) // virtual time; until the traffic of joining is over
 				m, err := gossiptest.Measure(t.Context(), group, gossiptest.Load{
 					Changes: 100, Every: 20 * time.Millisecond,
 					Row: func(n *gossiptest.Node, nth int) wire.Row { return changing(n, nth+1) },
@@ -120,8 +120,8 @@ func TestSpreadsToAll(t *testing.T) {
 	}
 }
 
-// TestSpreadsOnALongAndLossyNetwork is the same with packets that get lost and
-// take their time.
+// TestSpreadsOnALongAndLossyNetwork measures how long it takes until all members see a change,
+// if packets are lost and delayed.
 func TestSpreadsOnALongAndLossyNetwork(t *testing.T) {
 	t.Parallel()
 	gossiptest.Virtual(t, func(t *testing.T) {
@@ -129,7 +129,7 @@ func TestSpreadsOnALongAndLossyNetwork(t *testing.T) {
 		group := startGroup(t, net, manyViews, gossiptest.NodeConfig{})
 		net.Lose(0.01)
 		net.Delay(50*time.Millisecond, 20*time.Millisecond)
-		time.Sleep(5 * time.Second) // of the bubble
+		time.Sleep(5 * time.Second) // virtual time
 		m, err := gossiptest.Measure(t.Context(), group, gossiptest.Load{Changes: 100, Every: 20 * time.Millisecond})
 		if err != nil {
 			t.Fatal(err)
@@ -140,8 +140,8 @@ func TestSpreadsOnALongAndLossyNetwork(t *testing.T) {
 	})
 }
 
-// TestSpreadsOnLoopback shows that it works on sockets. How fast that is, is
-// for the benchmark to say.
+// TestSpreadsOnLoopback checks that changes reach all members on real sockets. It does not
+// measure the time, as the benchmark does.
 func TestSpreadsOnLoopback(t *testing.T) {
 	network := gossiptest.NewLoopback()
 	t.Cleanup(network.Close)
@@ -155,7 +155,7 @@ func TestSpreadsOnLoopback(t *testing.T) {
 	}
 }
 
-// TestLargeChange shows that what fits no packet is pulled, by all.
+// TestLargeChange checks that all members pull a transaction that is too large for a packet.
 func TestLargeChange(t *testing.T) {
 	t.Parallel()
 	gossiptest.Virtual(t, func(t *testing.T) {
@@ -172,7 +172,7 @@ func TestLargeChange(t *testing.T) {
 	})
 }
 
-// TestBurst changes more at once than packets can carry.
+// TestBurst publishes more changes at once than packets can carry.
 func TestBurst(t *testing.T) {
 	t.Parallel()
 	gossiptest.Virtual(t, func(t *testing.T) {
@@ -200,7 +200,7 @@ func TestPartition(t *testing.T) {
 		for i := range 75 {
 			n := group[i%6]
 			publish(t, n, machineRow(n, i, bourse.StateStarted), release(i%7))
-			time.Sleep(4 * time.Second) // of the bubble
+			time.Sleep(4 * time.Second) // virtual time
 		}
 		untilEqual(t, group[:3], 10*time.Second)
 		untilEqual(t, group[3:], 10*time.Second)
@@ -212,8 +212,8 @@ func TestPartition(t *testing.T) {
 	})
 }
 
-// TestNewcomerGetsSnapshots joins a member to a group that has restarted, so
-// that no one remembers single transactions.
+// TestNewcomerGetsSnapshots joins a member to a group that has restarted. The group's members no
+// longer have individual transactions, so the new member must get snapshots.
 func TestNewcomerGetsSnapshots(t *testing.T) {
 	gossiptest.Virtual(t, func(t *testing.T) {
 		net, dir := gossiptest.NewMemory(1), t.TempDir()
@@ -243,8 +243,9 @@ func TestNewcomerGetsSnapshots(t *testing.T) {
 	})
 }
 
-// TestOldFileComesBack returns a member an older copy of its file, as a restored
-// backup does: it begins a new epoch, and no one keeps what it does not say.
+// TestOldFileComesBack replaces a member's file with an older copy, as a restored backup would.
+// The member must begin a new epoch, and the others must remove the rows that it does not
+// publish again.
 func TestOldFileComesBack(t *testing.T) {
 	gossiptest.Virtual(t, func(t *testing.T) {
 		net, path := gossiptest.NewMemory(1), filepath.Join(t.TempDir(), "view")
@@ -267,13 +268,13 @@ func TestOldFileComesBack(t *testing.T) {
 		if err := os.WriteFile(path, backup, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		_ = os.Remove(path + "-wal") // closing has emptied it
+		_ = os.Remove(path + "-wal") // empty, because the view was closed
 		n = run()
 		lost := n.View.Lost()
 		if n.View.Self().Seq >= before.Seq {
 			t.Fatalf("the old file knows of %v", n.View.Self())
 		}
-		if n.View.Self().Epoch <= before.Epoch { // otherwise it noticed before we asked for the channel
+		if n.View.Self().Epoch <= before.Epoch { // otherwise the new epoch began before the call of Lost
 			select {
 			case <-lost:
 			case <-time.After(time.Minute):
@@ -314,15 +315,14 @@ func read(t *testing.T, path string) []byte {
 	return b
 }
 
-// sealOf is what a node signs with.
+// sealOf returns the seal with which a node signs.
 func sealOf(n *gossiptest.Node) wire.Seal {
 	birth, key := n.Keys.Own()
 	return wire.Seal{Cluster: "bourse", Birth: birth, Key: key}
 }
 
-// TestRepairs returns one member another transaction than the others at the same
-// position, signed by a site that is at odds with itself: the site says which is
-// right.
+// TestRepairs makes one member apply a different transaction than the others at the same
+// position, signed by the same site. The member must get the right rows from that site.
 func TestRepairs(t *testing.T) {
 	gossiptest.Virtual(t, func(t *testing.T) {
 		group := startGroup(t, gossiptest.NewMemory(1), 4, gossiptest.NodeConfig{})
@@ -348,8 +348,8 @@ func TestRepairs(t *testing.T) {
 	})
 }
 
-// TestPresence shows that the machines of a killed worker are known to be out
-// of reach within 5 s, and within 2 s of its return that they are not.
+// TestPresence checks that all members list a killed worker's machines as unreachable within 5
+// s, and as reachable within 2 s after the worker returns.
 func TestPresence(t *testing.T) {
 	gossiptest.Virtual(t, func(t *testing.T) {
 		net := gossiptest.NewMemory(1)
@@ -368,19 +368,19 @@ func TestPresence(t *testing.T) {
 					if time.Since(began) > time.Minute {
 						t.Fatalf("%s knows it as %+v (%v), want %s", n.ID, m, err, want)
 					}
-					time.Sleep(50 * time.Millisecond) // of the bubble
+					time.Sleep(50 * time.Millisecond) // virtual time
 				}
 			}
 			return time.Since(began)
 		}
 		until(machinesapi.HostOK)
-		_ = victim.Kill() // it has reasons to complain
+		_ = victim.Kill() // ignore the errors of a node that loses its network
 		if took := until(machinesapi.HostUnreachable); took > 5*time.Second {
 			t.Errorf("its loss was known after %s", took)
 		}
 		time.Sleep(time.Minute)
 		victim = startNode(t, net, gossiptest.NodeConfig{Number: 5, Join: []string{group[0].Addr()}})
-		publish(t, victim, machineRow(victim, 1, bourse.StateStarted)) // its new file has nothing of the old one
+		publish(t, victim, machineRow(victim, 1, bourse.StateStarted)) // the new file does not contain the old rows
 		if took := until(machinesapi.HostOK); took > 2*time.Second {
 			t.Errorf("its return was known after %s", took)
 		}

@@ -13,13 +13,13 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// Replicator replicates the view. It sends this member's changes as rumors in the gossip of the membership, passes on
-// what it receives, and finds what it missed by comparing with other members and pulling over HTTP. It implements the
-// Rumors of gossip's Members.
+// Replicator replicates the view. It sends this member's changes as rumors in the gossip of the
+// membership, passes on what it receives, and finds missed changes by comparing with other
+// members and pulling over HTTP. It implements gossip.Rumors.
 type Replicator struct {
 	config Config
 	view   *view.View
-	check  uint64 // the cluster check
+	check  uint64 // hash of the cluster's id, as in envelopes
 	queue  *rumourQueue
 	seen   recent
 	wants  wants
@@ -32,12 +32,12 @@ type Replicator struct {
 	client    *client
 	knowledge knowledge
 
-	synced     chan struct{} // closed once the view has been compared completely with another member's
-	syncedFile atomic.Uint64 // the generation of the view's file at that time, plus one
+	synced     chan struct{} // closed once the view has been compared completely with another member's, see Synced
+	syncedFile atomic.Uint64 // generation of the view's file at that time, plus one
 	syncedOnce sync.Once
-	renewals   chan wire.Stream // capacity 1: a position of our own that others know and we do not
+	renewals   chan wire.Stream // capacity 1; a position in our own stream that others have and we do not
 	overloaded atomic.Bool      // the view's queue is more than half full
-	limits     limits           // on requests being served
+	limits     limits           // limits on concurrent requests that are being served
 }
 
 // New returns a Replicator that sends what the view publishes from now on. Call it before the view's Run. It starts
@@ -60,8 +60,8 @@ func New(c Config) *Replicator {
 	return r
 }
 
-// Run compares, pulls and repairs until ctx ends, and returns nil. Call it after the membership is Ready: a
-// Replicator that has met no other member considers itself in sync.
+// Run compares, pulls and repairs until ctx ends, and returns nil. Call it after the membership
+// is Ready, because a Replicator that has met no other member considers itself in sync.
 func (r *Replicator) Run(ctx context.Context) error {
 	var wg sync.WaitGroup
 	here := presence{config: &r.config, peers: r.peers, noted: map[bourse.WorkerID]time.Time{}}
@@ -72,8 +72,9 @@ func (r *Replicator) Run(ctx context.Context) error {
 	return nil
 }
 
-// Synced returns a channel that is closed once the view has been compared completely with another member's and has
-// everything that was missing, or when there was no other member.
+// Synced returns a channel that is closed once the view has been compared completely with
+// another member's and has received everything that was missing. It is also closed if there is
+// no other member.
 func (r *Replicator) Synced() <-chan struct{} { return r.synced }
 
 func (r *Replicator) setSynced() {
@@ -81,14 +82,14 @@ func (r *Replicator) setSynced() {
 	r.syncedOnce.Do(func() { close(r.synced) })
 }
 
-// InSync reports whether that is true for the current file of the view.
+// InSync reports whether the view's current file has been synchronized, as described at Synced.
 func (r *Replicator) InSync() bool { return r.isSynced() }
 
 func (r *Replicator) isSynced() bool {
 	return r.syncedFile.Load() == r.view.Generation()+1
 }
 
-// others returns the members except this one.
+// others returns all members except this one.
 func (r *Replicator) others() []bourse.Member {
 	return slices.DeleteFunc(slices.Clone(r.config.Members()), func(m bourse.Member) bool { return m.ID == r.config.Self.ID })
 }
@@ -99,18 +100,20 @@ func (r *Replicator) isAhead(p wire.Position) bool {
 	return p.Site == r.config.Self.ID && (p.Epoch > self.Epoch || p.Epoch == self.Epoch && p.Seq > self.Seq)
 }
 
-// ahead records that others know more of our own stream than we do.
+// ahead requests a new epoch, because other members have later transactions of our own stream
+// than we do.
 func (r *Replicator) ahead(p wire.Position) {
 	if !r.isAhead(p) {
 		return
 	}
 	select {
 	case r.renewals <- p.Stream:
-	default: // one is enough: the new epoch is greater than both
+	default: // one request is enough, because the new epoch is greater than both
 	}
 }
 
-// renewAll starts a new epoch whenever others know more of our stream than we do.
+// renewAll starts a new epoch whenever other members are ahead in our own stream, until ctx
+// ends.
 func (r *Replicator) renewAll(ctx context.Context) {
 	for {
 		select {
@@ -135,7 +138,8 @@ func (r *Replicator) renew(ctx context.Context, seen wire.Stream) {
 	}
 }
 
-// watchPressure watches whether the view keeps up with what it receives.
+// watchPressure records, until ctx ends, whether the view keeps up with the transactions that it
+// receives.
 func (r *Replicator) watchPressure(ctx context.Context) {
 	for tick := time.NewTicker(pressureEvery); ; {
 		select {
@@ -148,5 +152,5 @@ func (r *Replicator) watchPressure(ctx context.Context) {
 	}
 }
 
-// pressureEvery is how often the length of the view's queue is checked.
+// pressureEvery is the interval at which the length of the view's queue is checked.
 const pressureEvery = 2 * time.Second

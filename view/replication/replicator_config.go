@@ -20,32 +20,33 @@ type Caller interface {
 // Config configures a Replicator.
 type Config struct {
 	View    *view.View    // required
-	Cluster string        // default "bourse"; messages of other clusters are refused
-	Self    bourse.Member // required: its ID is the view's site
+	Cluster string        // default "bourse"; other clusters' messages are refused
+	Self    bourse.Member // required; the ID must be that of the view's site
 	Release string        // this program's version, reported in its health
 	Caller  Caller        // required
-	// Certified states that Caller verifies the server's identity and role by its certificate. Members then accept
-	// from one another only what the sender is trusted with: see speaksFor.
+	// Certified means that Caller verifies a server's identity and role by its certificate. In
+	// that case, snapshots are accepted only from members that speaksFor trusts.
 	Certified bool
-	Members   func() []bourse.Member // required; may include Self
-	Changed   func() <-chan struct{} // the channel is closed at the next change of Members; default: poll every second
-	Log       *slog.Logger           // default: none
+	Members   func() []bourse.Member // required; the result may include Self
+	Changed   func() <-chan struct{} // its channel is closed at the next change of Members; default: poll every second
+	Log       *slog.Logger           // default: discards all records
 	Pace      Pace
 	Limits    Limits
 }
 
 // Pace configures how often and how fast members send to one another. Zero fields have defaults.
 type Pace struct {
-	Whole    int // how often each member passes a transaction on; default 4, negative: never
-	Announce int // how often it then announces the position alone; default 8, negative: never
+	Whole    int // number of times that each member forwards a whole transaction; default 4; negative means never
+	Announce int // number of times that it then announces only the position; default 8; negative means never
 	// Grace is how long to wait for a missing or announced transaction to arrive as a rumor before it is pulled;
 	// default 100 ms.
 	Grace time.Duration
-	// Fast and Slow bound the time between comparisons with other members: Fast after one that found differences,
-	// Slow in quiet times. Slow grows by 10 ms with each member of the group. The defaults are 300 ms and 2 s.
+	// Fast and Slow bound the time between comparisons with other members. Fast applies after
+	// differences were found, and Slow in quiet times. Slow grows by 10 ms with each member of
+	// the group. The defaults are 300 ms and 2 s.
 	Fast, Slow time.Duration
-	// Settle is the minimum age of a missing transaction to count as a difference; default 1 s. Newer ones may still
-	// be on their way.
+	// Settle is the minimum age of a missing transaction to count as a difference, because newer
+	// transactions may still be on their way. The default is 1 s.
 	Settle time.Duration
 	// Timeout bounds each exchange; default 10 s. A snapshot may take ten times as long.
 	Timeout time.Duration
@@ -61,11 +62,12 @@ func (p Pace) withDefaults() Pace {
 	return p
 }
 
-// Limits bounds the work that a member accepts at a time. Zero fields have defaults.
+// Limits bounds the work that a member accepts at once. Zero fields have defaults.
 type Limits struct {
-	// Maximum numbers of concurrent requests; others are answered with 429. The defaults are 16, 8, 16, 4 and 4.
+	// Maximum numbers of concurrent requests. Further requests are answered with 429. The
+	// defaults are 16, 8, 16, 4 and 4.
 	Digests, Pulls, Pushes, Snapshots, Healths int
-	QueueBytes                                 int // of waiting rumors; default 6000; beyond it they are only announced
+	QueueBytes                                 int // bytes of waiting rumors; default 6000; others are only announced
 	QueueStreams                               int // maximum number of waiting announcements; default 4096
 }
 

@@ -12,17 +12,20 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// snapshotTime is how many times the timeout of other exchanges a snapshot may take.
+// snapshotTime is the time limit of a snapshot, as a multiple of the time limit of other
+// exchanges.
 const snapshotTime = 10
 
-// speaksFor reports whether a member is trusted with a snapshot of a site's stream, whose owned rows are not signed
-// individually. The site itself is, and so are brokers, which are trusted with more than that.
+// speaksFor reports whether a member is trusted with a snapshot of a site's stream, whose owned
+// rows are not signed individually. It trusts the site itself and brokers, which may write any
+// shared row anyway.
 func (r *Replicator) speaksFor(m bourse.Member, site bourse.WorkerID) bool {
 	return !r.config.Certified || m.ID == site || m.Role == bourse.RoleBroker
 }
 
-// trustedSource returns the member to ask for a snapshot of a stream: the member that has it if it is trusted, else
-// the site, else a broker. CodeNotFound: none of them is present; the rows arrive when one is.
+// trustedSource returns the member to request a stream's snapshot from. It prefers the member
+// that has the stream if that member is trusted, then the site, and then a broker. It returns
+// CodeNotFound if none of them is present. In that case, the rows arrive when one of them is.
 func (r *Replicator) trustedSource(has bourse.Member, s wire.Stream) (bourse.Member, error) {
 	if r.speaksFor(has, s.Site) {
 		return has, nil
@@ -39,8 +42,8 @@ func (r *Replicator) trustedSource(has bourse.Member, s wire.Stream) (bourse.Mem
 	return bourse.Member{}, bourse.Errorf(bourse.CodeNotFound, "neither %s nor a broker is among the members, and no other member's snapshot of it is trusted", s.Site)
 }
 
-// restoreAll restores streams from snapshots, a few concurrently. It returns the first error, after all have
-// finished.
+// restoreAll restores streams from snapshots, several concurrently. It waits until all have
+// finished, and returns the first error.
 func (r *Replicator) restoreAll(ctx context.Context, from bourse.Member, streams []wire.Stream) error {
 	var wg sync.WaitGroup
 	var mu sync.Mutex
@@ -70,11 +73,11 @@ func (r *Replicator) restoreAll(ctx context.Context, from bourse.Member, streams
 	return first
 }
 
-// snapshotsAtOnce is the number of snapshots requested at a time: fewer than a server sends, so that two new members
-// do not block each other.
+// snapshotsAtOnce is the maximum number of snapshots that are requested at once. It is less than
+// the number that a server sends at once, so that two new members do not block each other.
 const snapshotsAtOnce = 2
 
-// restore applies a snapshot of a stream that a member has.
+// restore applies a snapshot of a stream that the member has claims to have.
 func (r *Replicator) restore(ctx context.Context, has bourse.Member, s wire.Stream) error {
 	from, err := r.trustedSource(has, s)
 	if err != nil {

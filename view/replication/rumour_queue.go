@@ -6,7 +6,7 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// rumour is a transaction to be passed on.
+// rumour is a transaction to be forwarded.
 type rumour struct {
 	position wire.Position
 	encoded  []byte
@@ -18,25 +18,26 @@ type announcement struct {
 	left int // remaining number of times to send it
 }
 
-// rumourQueue holds what this member passes on: each transaction is sent whole a few times, and then its position
-// alone a few more times. The numbers do not depend on the size of the cluster: a member that misses the transaction
-// receives the position and pulls. (Demers et al. 1987: with k copies each, rumors miss a fraction of about e to the
-// minus k; anti-entropy finds the rest.)
+// rumourQueue contains the transactions and positions that this member forwards. Each
+// transaction is sent whole a few times, and then only its position a few more times. These
+// numbers do not depend on the size of the cluster, because a member that misses the transaction
+// receives its position and pulls it. (Demers et al. 1987: if each rumor is sent k times, a
+// fraction of about e^-k of the members miss it; anti-entropy finds the rest.)
 //
-// The queue is bounded. Transactions that do not fit are announced by position instead, the oldest first: under load
-// members pull many transactions at once, which is cheaper.
+// The queue is bounded. If transactions do not fit, the oldest ones are only announced by their
+// positions. Under load this is cheaper anyway, because members pull many transactions at once.
 type rumourQueue struct {
-	whole, announce int // how often to send
-	maxBytes        int // of whole transactions
+	whole, announce int // how often to send each transaction whole, and then its position
+	maxBytes        int // limit on the whole transactions, in bytes
 	maxStreams      int // maximum number of announcements
 
 	mu      sync.Mutex
-	waiting [][]rumour // by the number of times sent; the oldest first
+	waiting [][]rumour // indexed by how often the transactions have been sent; oldest first
 	bytes   int
 	heads   map[wire.Stream]announcement
 	order   []wire.Stream // keys of heads in sending order; may include deleted ones
-	demoted uint64        // transactions not sent whole as often as configured
-	dropped uint64        // announcements displaced by others
+	demoted uint64        // number of transactions that were sent whole less often than configured
+	dropped uint64        // number of announcements displaced by others
 }
 
 func newRumourQueue(p Pace, l Limits) *rumourQueue {
@@ -46,8 +47,8 @@ func newRumourQueue(p Pace, l Limits) *rumourQueue {
 	}
 }
 
-// maxWhole is the size of the largest transaction that is sent whole, in bytes: it must fit into a packet of any
-// network together with other data.
+// maxWhole is the size of the largest transaction that is sent whole, in bytes. Such a
+// transaction must fit into a packet together with other data, on any network.
 const maxWhole = 1200
 
 // maxHeadsRoom is the part of a packet reserved for announcements, in bytes.
@@ -75,7 +76,8 @@ func (q *rumourQueue) add(p wire.Position, encoded []byte) {
 	}
 }
 
-// retire announces r, the given number of times, instead of sending it whole.
+// retire removes r from the whole transactions, and announces its position the given number of
+// times.
 func (q *rumourQueue) retire(r rumour, times int) {
 	q.bytes -= len(r.encoded)
 	q.announceLocked(r.position, times)
@@ -105,18 +107,19 @@ func (q *rumourQueue) announceLocked(p wire.Position, times int) {
 	q.order = append(q.order, p.Stream)
 }
 
-// fill appends frames to an envelope of at most limit bytes: transactions first, and of those the least often sent
-// first. It returns nil if there is nothing to send.
+// fill appends frames to an envelope of at most limit bytes. It appends whole transactions
+// first, those that were sent least often before the others, and then announcements. It returns
+// nil if there is nothing to send.
 func (q *rumourQueue) fill(envelope []byte, limit int) []byte {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	empty := len(envelope)
 	room := limit
 	if len(q.heads) > 0 {
-		room -= min(maxHeadsRoom, limit/4) // announcements must not starve under load
+		room -= min(maxHeadsRoom, limit/4) // reserve room, so that announcements are sent even under load
 	}
 	if envelope = q.fillWhole(envelope, room); len(envelope) == empty {
-		envelope = q.fillWhole(envelope, limit) // a large one may need the reserved part
+		envelope = q.fillWhole(envelope, limit) // a large transaction may need the reserved room
 	}
 	envelope = q.fillHeads(envelope, limit)
 	if len(envelope) == empty {
@@ -131,7 +134,7 @@ func (q *rumourQueue) fillWhole(envelope []byte, limit int) []byte {
 		taken := 0
 		for _, r := range list {
 			if len(envelope)+frameSize(len(r.encoded)) > limit {
-				break // do not skip to a smaller one: sending in order avoids gaps at the receivers
+				break // don't skip to a smaller one, because receivers get no gaps if transactions are sent in order
 			}
 			envelope = appendFrame(envelope, kindTransaction, r.encoded)
 			taken++
@@ -176,7 +179,8 @@ func (q *rumourQueue) fillHeads(envelope []byte, limit int) []byte {
 	return envelope
 }
 
-// lengths returns the numbers of waiting rumors, their bytes, and announcements.
+// lengths returns the number of waiting rumors, their size in bytes, and the number of waiting
+// announcements.
 func (q *rumourQueue) lengths() (rumours, bytes, heads int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -186,15 +190,16 @@ func (q *rumourQueue) lengths() (rumours, bytes, heads int) {
 	return rumours, q.bytes, len(q.heads)
 }
 
-// losses returns how many were not sent as often as configured.
+// losses returns the numbers of transactions and announcements that were sent less often than
+// configured.
 func (q *rumourQueue) losses() (demoted, dropped uint64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.demoted, q.dropped
 }
 
-// recent remembers the hashes of recently received transactions, so that the many copies of a rumor cost little. Two
-// generations bound its size.
+// recent remembers the hashes of recently received transactions, so that processing the many
+// copies of a rumor is cheap. It consists of two generations, which bound its size.
 type recent struct {
 	mu       sync.Mutex
 	now, old map[uint64]struct{}

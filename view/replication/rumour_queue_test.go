@@ -10,9 +10,9 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// told counts what comes out of a queue, packet by packet, until it is empty.
+// told contains the frames that a queue sends until it is empty, and how often it sends each.
 type told struct {
-	whole    map[byte]int // by the first byte of the transaction
+	whole    map[byte]int // by the transaction's first byte
 	heads    map[wire.Position]int
 	packets  int
 	tooLarge int
@@ -55,8 +55,8 @@ func newQueue(l Limits) *rumourQueue {
 	return newRumourQueue(Pace{}.withDefaults(), l.withDefaults())
 }
 
-// TestRumoursAreSentOftenEnough shows that what a change costs a member does not depend
-// on anything but the change.
+// TestRumoursAreSentOftenEnough checks that each transaction and position is sent exactly as
+// often as configured.
 func TestRumoursAreSentOftenEnough(t *testing.T) {
 	q := newQueue(Limits{})
 	for i := range 20 {
@@ -78,8 +78,8 @@ func TestRumoursAreSentOftenEnough(t *testing.T) {
 	}
 }
 
-// TestQueueIsBounded shows that of too much the oldest is told by its position
-// only, and that the newest position of a stream is enough.
+// TestQueueIsBounded checks that if there are too many transactions, the oldest ones are
+// announced only by their positions, and only the newest position of each stream.
 func TestQueueIsBounded(t *testing.T) {
 	q := newQueue(Limits{QueueBytes: 3000, QueueStreams: 5})
 	for i := range 100 {
@@ -95,8 +95,8 @@ func TestQueueIsBounded(t *testing.T) {
 	}
 }
 
-// TestQueueServesAnnouncements shows that positions are told under a load that
-// fills every packet.
+// TestQueueServesAnnouncements checks that positions are announced even if transactions fill
+// every packet.
 func TestQueueServesAnnouncements(t *testing.T) {
 	q := newQueue(Limits{})
 	p := position("quiet", 1, 1)
@@ -134,7 +134,7 @@ func TestWants(t *testing.T) {
 	head := func(s wire.Stream) uint64 { return have[s] }
 	p := position("w1", 1, 5)
 	w.add(p, "w2", now.Add(time.Second))
-	w.add(position("w1", 1, 4), "w3", now) // neither sooner nor less
+	w.add(position("w1", 1, 4), "w3", now) // neither earlier nor further ahead
 	if due, next := w.take(now, head); len(due) != 0 || !next.Equal(now.Add(time.Second)) {
 		t.Fatalf("due before its time: %v, next %v", due, next)
 	}
@@ -144,7 +144,7 @@ func TestWants(t *testing.T) {
 		t.Fatalf("due: %v", due)
 	}
 	have[p.Stream] = 5
-	w.add(position("w1", 1, 7), "w2", now) // told meanwhile
+	w.add(position("w1", 1, 7), "w2", now) // announced after take
 	w.pulled(due, now, head)
 	due, _ = w.take(now, head)
 	if due[p.Stream].seq != 7 {
@@ -189,14 +189,14 @@ func TestPeersRest(t *testing.T) {
 	}
 }
 
-// TestRepairsBackOff shows that what cannot be repaired is tried ever less, and
-// told of.
+// TestRepairsBackOff checks that unsuccessful repairs are retried less and less often, and are
+// listed.
 func TestRepairsBackOff(t *testing.T) {
 	var x repairs
 	x.init()
 	now := time.Unix(1_800_000_000, 0)
 	tries := 0
-	for range 3600 { // an hour of seconds
+	for range 3600 { // an hour, in steps of a second
 		if x.due("w1/1", now) {
 			tries++
 			x.ended("w1/1", nil)

@@ -12,11 +12,12 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// server answers the Replicators of other members.
+// server serves requests from other members' Replicators.
 type server struct{ r *Replicator }
 
-// Handler returns the handler of requests from other members' Replicators, whose paths begin with /view/. Like the
-// rest of a server's internal API, it is for servers of the cluster only.
+// Handler returns the handler of requests from other members' Replicators, whose paths begin
+// with /view/. Like the rest of a server's internal API, it must only be accessible to servers
+// of the cluster.
 func (r *Replicator) Handler() http.Handler {
 	s := &server{r}
 	mux := http.NewServeMux()
@@ -35,7 +36,7 @@ func (r *Replicator) Handler() http.Handler {
 	return mux
 }
 
-// open reads the envelope of a request. If it returns false, the response has been written.
+// open reads the envelope of a request. If it returns false, it has written an error response.
 func (s *server) open(w http.ResponseWriter, req *http.Request, limit int64) ([]frame, bool) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, req.Body, limit))
 	s.r.count.httpBytesIn.Add(uint64(len(body)))
@@ -55,7 +56,8 @@ func (s *server) open(w http.ResponseWriter, req *http.Request, limit int64) ([]
 	return frames, true
 }
 
-// sameCluster checks a request without an envelope. If it returns false, the response has been written.
+// sameCluster checks the cluster of a request without an envelope. If it returns false, it has
+// written an error response.
 func (s *server) sameCluster(w http.ResponseWriter, req *http.Request) bool {
 	if req.Header.Get(checkHeader) == checkText(s.r.check) {
 		return true
@@ -68,7 +70,7 @@ func (s *server) sameCluster(w http.ResponseWriter, req *http.Request) bool {
 func (s *server) answer(w http.ResponseWriter, envelope []byte) {
 	w.Header().Set("Content-Type", "application/octet-stream")
 	w.Header().Set("Content-Length", strconv.Itoa(len(envelope)))
-	_, _ = countWriter{w, &s.r.count.httpBytesOut}.Write(envelope) // the caller may be gone
+	_, _ = countWriter{w, &s.r.count.httpBytesOut}.Write(envelope) // the caller may have disconnected
 }
 
 func (s *server) serveDigest(w http.ResponseWriter, req *http.Request) {
@@ -77,14 +79,14 @@ func (s *server) serveDigest(w http.ResponseWriter, req *http.Request) {
 		return
 	}
 	envelope := newEnvelope(s.r.check)
-	if !s.r.knowsCluster() { // checked before the digest is taken: the cluster may become known in between
+	if !s.r.knowsCluster() { // check before computing the digest, because the cluster may become known in between
 		envelope = appendFrame(envelope, kindNew, nil)
 	}
 	s.answer(w, answerDigest(s.r.view.Digest(), frames, envelope))
 }
 
-// servePull responds with the transactions after the requested positions, up to the caller's budget, and names the
-// streams for which only a snapshot helps.
+// servePull responds with the transactions after the requested positions, up to the caller's
+// size limit. It also names the streams for which the caller needs a snapshot.
 func (s *server) servePull(w http.ResponseWriter, req *http.Request) {
 	frames, ok := s.open(w, req, maxPullRequest)
 	if !ok {
@@ -126,14 +128,14 @@ func readPull(frames []frame) (budget int, positions []wire.Position) {
 			if p, ok := readPosition(f.body); ok && len(positions) < maxPullStreams {
 				positions = append(positions, p)
 			}
-		default: // added by a later release
+		default: // a frame that a later release may add
 		}
 	}
 	return budget, positions
 }
 
-// servePush applies transactions and announcements. To transactions it responds, once they are in the view's file,
-// with the heads of their streams.
+// servePush applies transactions and announcements. If the request contains transactions, it
+// waits until they are in the view's file and responds with their streams' heads.
 func (s *server) servePush(w http.ResponseWriter, req *http.Request) {
 	if s.r.overloaded.Load() {
 		s.shed(w)
@@ -158,8 +160,8 @@ func (s *server) servePush(w http.ResponseWriter, req *http.Request) {
 	s.answer(w, envelope)
 }
 
-// serveSnapshot streams a snapshot of a stream, or of all shared rows. If it fails midway the connection is aborted,
-// and the reader notices that the trailer is missing.
+// serveSnapshot streams a snapshot of a stream, or of all shared rows. If it fails midway, it
+// aborts the connection, and the reader notices that the tail is missing.
 func (s *server) serveSnapshot(w http.ResponseWriter, req *http.Request) {
 	if !s.sameCluster(w, req) {
 		return
@@ -183,7 +185,7 @@ func (s *server) serveSnapshot(w http.ResponseWriter, req *http.Request) {
 	switch {
 	case err == nil:
 	case bourse.CodeOf(err) == bourse.CodeNotFound:
-		http.Error(w, "no such stream", http.StatusNotFound) // nothing was written
+		http.Error(w, "no such stream", http.StatusNotFound) // nothing has been written yet
 	default:
 		s.r.config.Log.Info("send of a snapshot failed midway", slog.Any("err", err))
 		panic(http.ErrAbortHandler)

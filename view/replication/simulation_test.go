@@ -22,20 +22,20 @@ import (
 
 var simSeed = flag.Uint64("sim.seed", 0, "run the simulation with this seed only")
 
-// TestSimulation puts groups through loss, delay, partitions, crashes, wipes
-// and flapping while owners change their machines and anybody changes shared
-// rows. After quiet all views are equal, and everyone knows of each worker's
-// machines what its store, the model, says.
+// TestSimulation runs groups under loss, delay, partitions, crashes, deletions of the view's
+// file and repeated restarts, while workers change their machines and all members change shared
+// rows. After a quiet time, all views must be equal, and must contain each worker's machines as
+// its store, the model, has them.
 //
-// A seed decides what happens and when, but not how goroutines interleave:
-// run a seed that failed a few times, with -sim.seed.
+// A seed determines which events happen and when, but not how goroutines interleave. So rerun a
+// failed seed several times, with -sim.seed.
 func TestSimulation(t *testing.T) {
 	t.Parallel()
 	seeds := []uint64{1, 2, 3, 4}[:simSeeds]
 	if *simSeed != 0 {
 		seeds = []uint64{*simSeed}
 	} else {
-		seeds[simSeeds-1] = rand.Uint64() // one that no one has seen
+		seeds[simSeeds-1] = rand.Uint64() // a new random seed in each run
 	}
 	for _, seed := range seeds {
 		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {
@@ -53,7 +53,7 @@ func TestSimulation(t *testing.T) {
 
 const simNodes = 6
 
-// simulation is a group under stress, and what should become of it.
+// simulation is a group under stress.
 type simulation struct {
 	t     *testing.T
 	dice  *rand.Rand
@@ -63,7 +63,7 @@ type simulation struct {
 	nodes [simNodes]*simNode
 }
 
-// simNode is a worker: its store, and its node while it runs.
+// simNode is a worker. It consists of its store and, while it runs, its node.
 type simNode struct {
 	*gossiptest.Node
 	path   string
@@ -71,7 +71,7 @@ type simNode struct {
 	done   chan struct{}
 
 	mu       sync.Mutex
-	machines map[bourse.MachineID]bourse.Machine // the store: survives everything
+	machines map[bourse.MachineID]bourse.Machine // the worker's store, which survives crashes and deletions
 }
 
 func newSimulation(t *testing.T, seed uint64) *simulation {
@@ -92,8 +92,8 @@ func newSimulation(t *testing.T, seed uint64) *simulation {
 	return s
 }
 
-// start runs a node on the file that it left, and has it tell of its machines
-// whenever its view has lost them, as a worker does.
+// start runs a node on its existing file. Like a worker, the node publishes its machines again
+// whenever its view has lost them.
 func (s *simulation) start(i int) {
 	n := s.nodes[i]
 	c := gossiptest.NodeConfig{Number: i + 1, Path: n.path}
@@ -130,16 +130,16 @@ func (n *simNode) republish(ctx context.Context) {
 		rows = append(rows, inventory.MachineRow(&m))
 	}
 	n.mu.Unlock()
-	_, _ = n.View.Republish(ctx, []string{wire.TableMachines}, rows) // a node that ends begins again
+	_, _ = n.View.Republish(ctx, []string{wire.TableMachines}, rows) // a stopping node does it after its restart
 }
 
 func (n *simNode) end(how func(*gossiptest.Node) error) {
 	n.cancel()
-	_ = how(n.Node) // a killed one has reasons to complain
+	_ = how(n.Node) // ignore the errors of a killed node
 	<-n.done
 }
 
-// step does one random thing.
+// step performs one random action.
 func (s *simulation) step() {
 	i := s.dice.IntN(simNodes)
 	n := s.nodes[i]
@@ -174,7 +174,7 @@ func (s *simulation) step() {
 	case d < 95:
 		s.net.Partition(nil)
 	default:
-		time.Sleep(s.some(2 * time.Minute)) // with what is cut
+		time.Sleep(s.some(2 * time.Minute)) // without ending partitions
 	}
 	time.Sleep(s.some(500 * time.Millisecond))
 }
@@ -197,8 +197,8 @@ func (s *simulation) wipe(i int) {
 	}
 }
 
-// changeMachine makes, changes or destroys one of a worker's machines: in its
-// store first.
+// changeMachine creates, changes or destroys one of a worker's machines, first in its store and
+// then in its view.
 func (s *simulation) changeMachine(n *simNode) {
 	id := bourse.MachineID(fmt.Sprintf("%06x%08x", n.Number, s.dice.IntN(4)))
 	n.mu.Lock()
@@ -217,10 +217,10 @@ func (s *simulation) changeMachine(n *simNode) {
 		row = inventory.MachineRow(&m)
 	}
 	n.mu.Unlock()
-	_, _ = n.View.Publish(s.t.Context(), row) // what is refused is told when it starts again
+	_, _ = n.View.Publish(s.t.Context(), row) // if this fails, the row is published after the next start
 }
 
-// changeShared makes, changes or deletes a row that belongs to no one.
+// changeShared creates, changes or deletes a shared row.
 func (s *simulation) changeShared(n *simNode) {
 	row := release(s.dice.IntN(5))
 	switch s.dice.IntN(4) {
@@ -236,7 +236,7 @@ func (s *simulation) changeShared(n *simNode) {
 	_, _ = n.View.Publish(s.t.Context(), row)
 }
 
-// settle heals everything and waits until all views are equal and right.
+// settle ends all failures and waits until all views are equal and match the stores.
 func (s *simulation) settle() {
 	s.net.Partition(nil)
 	s.net.Lose(0)
@@ -247,7 +247,7 @@ func (s *simulation) settle() {
 	began := time.Now()
 	ctx, cancel := context.WithTimeout(s.t.Context(), 3*time.Minute)
 	defer cancel()
-	time.Sleep(time.Second) // of the bubble: for what nodes that just came publish
+	time.Sleep(time.Second) // virtual time; until nodes that have just started have published their rows
 	if err := gossiptest.AwaitEqual(ctx, group); err != nil {
 		for _, n := range group {
 			s.t.Logf("%s: members %d, %+v", n.ID, len(n.Members.Members()), n.Replicator.State())
@@ -264,7 +264,7 @@ func (s *simulation) settle() {
 	}
 }
 
-// truth is each machine's state, and when it changed.
+// truth returns each machine's state and the time of its last change, according to the store.
 func (n *simNode) truth() map[bourse.MachineID]string {
 	n.mu.Lock()
 	defer n.mu.Unlock()

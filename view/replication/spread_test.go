@@ -22,14 +22,14 @@ func having(group []*gossiptest.Node, p wire.Position) int {
 	return n
 }
 
-// TestSpread shows that a change has left its member when Spread says so, also
-// where rumours cannot, and to members that lack what came before it.
+// TestSpread checks that the requested number of other members have a change when AwaitCopies
+// returns, even if rumors do not work and the members are missing earlier transactions.
 func TestSpread(t *testing.T) {
 	gossiptest.Virtual(t, func(t *testing.T) {
 		net := gossiptest.NewMemory(1)
 		quiet := replication.Pace{Whole: -1, Announce: -1, Slow: time.Hour, Fast: time.Hour}
 		group := startGroup(t, net, 5, gossiptest.NodeConfig{Pace: quiet})
-		time.Sleep(10 * time.Second) // of the bubble
+		time.Sleep(10 * time.Second) // virtual time
 		n := group[0]
 		for i := range 10 {
 			publish(t, n, release(i))
@@ -53,13 +53,13 @@ func TestSpread(t *testing.T) {
 	})
 }
 
-// TestSpreadFindsOthers kills a member that no one has missed yet: another one
-// gets the change.
+// TestSpreadFindsOthers kills a member whose loss nobody has noticed yet. Other members must
+// receive the changes instead.
 func TestSpreadFindsOthers(t *testing.T) {
 	gossiptest.Virtual(t, func(t *testing.T) {
 		group := startGroup(t, gossiptest.NewMemory(1), 4, gossiptest.NodeConfig{})
-		go func() { _ = group[3].Kill() }() // it has reasons to complain
-		synctest.Wait()                     // until it is off the network
+		go func() { _ = group[3].Kill() }() // ignore the errors of a node that loses its network
+		synctest.Wait()                     // until its network is stopped
 		for i := range 10 {
 			p := publish(t, group[0], release(i))
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -74,7 +74,8 @@ func TestSpreadFindsOthers(t *testing.T) {
 	})
 }
 
-// TestSpreadFails shows what Spread says alone, and cut off.
+// TestSpreadFails checks the result of AwaitCopies while the network is partitioned, and while
+// there are no other members.
 func TestSpreadFails(t *testing.T) {
 	gossiptest.Virtual(t, func(t *testing.T) {
 		net := gossiptest.NewMemory(1)
@@ -86,7 +87,7 @@ func TestSpreadFails(t *testing.T) {
 		if err := group[0].Replicator.AwaitCopies(ctx, p, 1); bourse.CodeOf(err) != bourse.CodeUnavailable {
 			t.Errorf("cut off: got %v", err)
 		}
-		time.Sleep(time.Minute) // of the bubble: now it is alone
+		time.Sleep(time.Minute) // virtual time; now there are no other members
 		if err := group[0].Replicator.AwaitCopies(t.Context(), p, 1); err != nil {
 			t.Errorf("alone: %v", err)
 		}
@@ -96,13 +97,14 @@ func TestSpreadFails(t *testing.T) {
 	})
 }
 
-// TestHealthOfAll asks all members, of which one is dead and not missed yet.
+// TestHealthOfAll requests the health of all members, one of which is dead but still in the
+// list.
 func TestHealthOfAll(t *testing.T) {
 	gossiptest.Virtual(t, func(t *testing.T) {
 		group := startGroup(t, gossiptest.NewMemory(1), 4, gossiptest.NodeConfig{})
 		publish(t, group[1], release(1))
 		untilEqual(t, group, time.Minute)
-		_ = group[3].Kill() // it has reasons to complain
+		_ = group[3].Kill() // ignore the errors of a node that loses its network
 		got := group[0].Replicator.Health(t.Context())
 		if len(got) != 4 {
 			t.Fatalf("%d members answered: %+v", len(got), got)
@@ -118,7 +120,7 @@ func TestHealthOfAll(t *testing.T) {
 	})
 }
 
-// TestSyncedAlone shows that a member without others knows all there is.
+// TestSyncedAlone checks that a member without other members is in sync at once.
 func TestSyncedAlone(t *testing.T) {
 	gossiptest.Virtual(t, func(t *testing.T) {
 		n := startNode(t, gossiptest.NewMemory(1), gossiptest.NodeConfig{Number: 1})

@@ -9,7 +9,8 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// certified is a Replicator of w1 that knows by certificates who answers.
+// certified returns a Replicator of worker w1. If certified is set, its Caller verifies other
+// servers by their certificates.
 func certified(t *testing.T, certified bool, members ...bourse.Member) *Replicator {
 	t.Helper()
 	v, err := view.Open(view.Config{Site: "w1"})
@@ -23,8 +24,8 @@ func certified(t *testing.T, certified bool, members ...bourse.Member) *Replicat
 	})
 }
 
-// TestTrustedSourcesOfAStream: with certificates a snapshot is asked of the site
-// itself or of a broker, never of another worker.
+// TestTrustedSourcesOfAStream checks that, in a cluster with certificates, a snapshot is
+// requested from the site itself or a broker, never from another worker.
 func TestTrustedSourcesOfAStream(t *testing.T) {
 	owner, other, broker := bourse.Member{ID: "w2", Role: bourse.RoleWorker}, bourse.Member{ID: "w3", Role: bourse.RoleWorker}, bourse.Member{ID: "b1", Role: bourse.RoleBroker}
 	of := wire.Stream{Site: "w2", Epoch: 1}
@@ -32,7 +33,7 @@ func TestTrustedSourcesOfAStream(t *testing.T) {
 		certified bool
 		members   []bourse.Member
 		has       bourse.Member
-		want      bourse.WorkerID // "": nobody
+		want      bourse.WorkerID // "" means nobody
 	}{
 		"a broker has it":                 {true, []bourse.Member{owner, other, broker}, broker, "b1"},
 		"the site":                        {true, []bourse.Member{owner, other, broker}, owner, "w2"},
@@ -49,8 +50,8 @@ func TestTrustedSourcesOfAStream(t *testing.T) {
 	}
 }
 
-// TestWorkerCannotForceNewEpoch: that others know more of our stream than we do
-// is believed of a broker; a worker has to show what we signed.
+// TestWorkerCannotForceNewEpoch checks that a broker that claims to be ahead in our own stream
+// is believed, but a worker must provide a transaction that we have signed.
 func TestWorkerCannotForceNewEpoch(t *testing.T) {
 	for role, believed := range map[bourse.Role]bool{bourse.RoleWorker: false, bourse.RoleBroker: true} {
 		r := certified(t, true)

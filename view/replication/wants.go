@@ -9,7 +9,7 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// want is a stream for which another member has newer entries than this one.
+// want is a stream of which another member has later transactions than this one.
 type want struct {
 	seq   uint64
 	from  []bourse.WorkerID // members that announced it, the latest last
@@ -17,14 +17,14 @@ type want struct {
 	tries int
 }
 
-// Bounds of wants. Comparisons find what is dropped.
+// Limits of wants. If one is dropped, a comparison finds the difference.
 const (
 	maxWants   = 4096
 	maxSources = 3
 	maxTries   = 5
 )
 
-// wants holds the streams that are about to be pulled.
+// wants contains the streams that have to be pulled.
 type wants struct {
 	wake chan struct{} // capacity 1: signals a new want
 
@@ -37,7 +37,8 @@ func (w *wants) init() {
 	w.byStream = map[wire.Stream]want{}
 }
 
-// add records that from, "" if unknown, has the stream up to p. An existing want keeps its due time.
+// add records that from has the stream up to p; from may be "" if it is unknown. If the stream
+// is already wanted, its due time does not change.
 func (w *wants) add(p wire.Position, from bourse.WorkerID, due time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -48,7 +49,7 @@ func (w *wants) add(p wire.Position, from bourse.WorkerID, due time.Time) {
 		}
 		old.due = due
 		select {
-		case w.wake <- struct{}{}: // the receiver then waits for the lock
+		case w.wake <- struct{}{}: // the receiver waits for the lock before it reads the wants
 		default:
 		}
 	}
@@ -60,8 +61,9 @@ func (w *wants) add(p wire.Position, from bourse.WorkerID, due time.Time) {
 	w.byStream[p.Stream] = old
 }
 
-// take returns the wants that are due and not yet satisfied, and when to call it again, zero if there are no others.
-// Each returned want counts as a try: it is due again later, and dropped after maxTries.
+// take returns the wants that are due and not yet satisfied, and the time of its next call,
+// which is zero if there are no other wants. Each returned want counts as an attempt. It is due
+// again later, and dropped after maxTries attempts.
 func (w *wants) take(now time.Time, head func(wire.Stream) uint64) (due map[wire.Stream]want, next time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -87,8 +89,8 @@ func (w *wants) take(now time.Time, head func(wire.Stream) uint64) (due map[wire
 	return due, next
 }
 
-// pulled records that due wants were requested. A stream that has reached the position wanted at the time is removed,
-// or due again if a later position has been announced since.
+// pulled records the result of pulling wants that were due. If a stream has reached the wanted
+// position, its want is removed, or is due at once if a later position has been announced since.
 func (w *wants) pulled(asked map[wire.Stream]want, now time.Time, head func(wire.Stream) uint64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -106,7 +108,7 @@ func (w *wants) pulled(asked map[wire.Stream]want, now time.Time, head func(wire
 	}
 }
 
-// retryWant is the initial time between tries. It doubles with each try.
+// retryWant is the initial time between attempts. It doubles with each attempt.
 const retryWant = 100 * time.Millisecond
 
 func (w *wants) length() int {

@@ -11,14 +11,16 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// copies is the number of other members that receive a change before Write returns, if they respond within copyTime,
-// so that the change survives the loss of this server's host.
+// copies is the number of other members that should receive a change before Write returns, so
+// that the change survives the loss of this server's host. Write waits for them for at most
+// copyTime.
 const (
 	copies   = 2
 	copyTime = time.Second
 )
 
-// Write publishes rows, and returns once a few other members have them too. CodeUnavailable: nothing was written.
+// Write publishes rows, and returns once a few other members have received them. It returns
+// CodeUnavailable if nothing was written.
 func (r *Replicator) Write(ctx context.Context, rows ...wire.Row) error {
 	spread, err := r.write(ctx, rows...)
 	if err == nil {
@@ -27,8 +29,9 @@ func (r *Replicator) Write(ctx context.Context, rows ...wire.Row) error {
 	return err
 }
 
-// write publishes rows, and returns a function that waits until a few other members have them. It is not an error if
-// they do not respond: the rows are in our file and spread later.
+// write publishes rows, and returns a function that waits until a few other members have
+// received them. If they do not respond in time, write only logs this, because the rows are in
+// this server's file and spread later.
 func (r *Replicator) write(ctx context.Context, rows ...wire.Row) (spread func(context.Context), err error) {
 	at, err := r.view.Publish(ctx, rows...)
 	if err != nil {
@@ -55,7 +58,7 @@ func (r *Replicator) PutApp(ctx context.Context, app bourse.App) (bourse.App, er
 	return *merged, nil
 }
 
-// Forget makes every member forget an absent worker and everything on it.
+// Forget makes every member remove an absent worker and its rows.
 func (r *Replicator) Forget(ctx context.Context, worker bourse.Member) error {
 	return r.Write(ctx, inventory.ForgottenRow(&worker, time.Now()))
 }

@@ -14,11 +14,11 @@ type Entry struct {
 	Shared     bool
 	Deleted    bool
 	Clock      wire.Clock
-	Change     wire.Columns // an owned row's changed columns; all columns of a shared row
-	Proof      wire.Proof   // of a shared row
+	Change     wire.Columns // the changed columns of an owned row, or all columns of a shared row
+	Proof      wire.Proof   // set only for shared rows
 }
 
-// Version returns the version that a shared row of another site describes.
+// Version returns the version of a shared row that the entry describes.
 func (e *Entry) Version(st wire.Stamp) wire.Version {
 	return wire.Version{
 		Stamp: st, Table: e.Table, Key: e.Key, Shared: true, Deleted: e.Deleted, Clock: e.Clock,
@@ -26,8 +26,8 @@ func (e *Entry) Version(st wire.Stamp) wire.Version {
 	}
 }
 
-// Check checks whether a row from site fits the schema, and returns it in the form in which it is merged. An error
-// concerns only this row, not its transaction.
+// Check checks whether a row from site fits the schema, and returns it in the form in which it
+// is merged. An error concerns only this row, not the other rows of its transaction.
 func (all Tables) Check(site bourse.WorkerID, r wire.Row) (Entry, error) {
 	e := Entry{Table: r.Table, Key: r.Key, Deleted: r.Deleted, Clock: r.Clock, Shared: r.Clock != 0}
 	if err := checkName("table", r.Table); err != nil {

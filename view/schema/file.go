@@ -11,7 +11,8 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// BadSuffix is the suffix of the replaced file. Only the latest one is retained, for inspection.
+// BadSuffix is appended to the name of a replaced file. Only the latest replaced file is
+// retained, for inspection.
 const BadSuffix = ".bad"
 
 // File is an open file with the writer's connection.
@@ -36,7 +37,7 @@ func Open(path string) (*File, error) {
 	if path == "" {
 		name = ":memory:"
 	} else if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
-		// SQLite would use a deleted file's leftover log for the new file.
+		// SQLite would use the leftover log of a deleted file for the new file.
 		if err := errors.Join(remove(path+"-wal"), remove(path+"-shm")); err != nil {
 			return nil, bourse.Errorf(bourse.CodeUnavailable, "remove an old log: %w", err)
 		}
@@ -56,17 +57,19 @@ func Open(path string) (*File, error) {
 	return &File{Conn: c, Path: path}, nil
 }
 
-// busyTimeout is how long a connection waits for another one. With a write-ahead log they hardly ever conflict.
+// busyTimeout is how long a connection waits for another one to release its lock. Such conflicts
+// are rare, because the file has a write-ahead log.
 const busyTimeout = 5 * time.Second
 
-// Pragmas configure the writer's connection. With the write-ahead log and without a sync for each commit, a crash of
-// the process loses nothing. A crash of the host loses the last commits, which is why a new epoch follows it.
+// Pragmas configure the writer's connection. The file has a write-ahead log, which is not synced
+// at each commit. So a crash of the process loses nothing, but a crash of the host may lose the
+// last commits, which is why a new epoch begins after it.
 var Pragmas = []string{
 	"PRAGMA journal_mode = wal",
 	"PRAGMA synchronous = normal",
 	"PRAGMA foreign_keys = off",
 	"PRAGMA temp_store = memory",
-	"PRAGMA cache_size = -16384", // KiB
+	"PRAGMA cache_size = -16384", // 16 MiB; a negative value is in KiB
 	"PRAGMA journal_size_limit = 67108864",
 }
 
@@ -84,7 +87,7 @@ func MoveAside(path string) error {
 	}
 	wal := os.Rename(path+"-wal", path+BadSuffix+"-wal")
 	if errors.Is(wal, fs.ErrNotExist) {
-		wal = remove(path + BadSuffix + "-wal") // of an earlier file
+		wal = remove(path + BadSuffix + "-wal") // the log of a file that was replaced earlier
 	}
 	return errors.Join(err, wal, remove(path+"-shm"), remove(path+BadSuffix+"-shm"))
 }

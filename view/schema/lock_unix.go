@@ -11,8 +11,8 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Lock locks path, so that other processes cannot lock it until unlock is called. It does not lock the view's file,
-// because SQLite locks that itself, and it may be replaced.
+// Lock locks path, so that other processes cannot lock it until unlock is called. path must not
+// be the view's file, which SQLite itself locks and which may be replaced.
 func Lock(path string) (unlock func() error, err error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {

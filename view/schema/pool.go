@@ -11,7 +11,7 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// maxReaders is the maximum number of concurrent readers. Others wait.
+// maxReaders is the maximum number of concurrent readers. Further readers wait.
 const maxReaders = 8
 
 // Pool provides connections for reading. An in-memory view has a single connection, which readers and the writer
@@ -19,12 +19,12 @@ const maxReaders = 8
 type Pool struct {
 	mu     sync.Mutex
 	path   string
-	gen    uint64 // generation of the file
+	gen    uint64 // generation of the current file
 	idle   []*reader
 	closed bool
 
-	slots chan struct{} // one element per active reader; for an in-memory view, also for the writer
-	only  *sqlite.Conn  // the connection of an in-memory view
+	slots chan struct{} // one element per active reader and, in an in-memory view, the active writer
+	only  *sqlite.Conn  // the only connection of an in-memory view
 }
 
 // reader is a connection to one generation of the file.
@@ -52,18 +52,19 @@ func (p *Pool) Reset(f *File) {
 	p.idle = nil
 	p.mu.Unlock()
 	for _, r := range idle {
-		_ = r.conn.Close() // the file has been replaced
+		_ = r.conn.Close() // this connection reads the replaced file
 	}
 }
 
-// Generation returns the number of files that the pool has had.
+// Generation returns the number of files that the pool has used so far.
 func (p *Pool) Generation() uint64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.gen
 }
 
-// Exclusive keeps readers out while the writer works, if they share a connection.
+// Exclusive keeps readers out until release is called, if they share a connection with the
+// writer.
 func (p *Pool) Exclusive() (release func()) {
 	if p.only == nil {
 		return func() {}
@@ -119,7 +120,7 @@ func (p *Pool) give(r *reader, sound bool) {
 	}
 	p.mu.Unlock()
 	if !keep && r.conn != p.only {
-		_ = r.conn.Close() // it is read-only
+		_ = r.conn.Close() // this connection is read-only
 	}
 }
 

@@ -18,7 +18,7 @@ func deleteProof(c *sqlite.Conn, r wire.Version) error {
 	return Run(c, "DELETE FROM proofs WHERE tbl = ? AND key = ?", r.Table, r.Key)
 }
 
-// ProofOf returns the proof of a shared row's current version. It returns false if there is none.
+// ProofOf returns the proof of a shared row's current version. ok is false if there is none.
 func ProofOf(c *sqlite.Conn, table, key string) (birth, sig []byte, ok bool, err error) {
 	err = Query(c, "SELECT birth, sig FROM proofs WHERE tbl = ? AND key = ?", func(s *sqlite.Stmt) error {
 		birth, _ = ValueAt(s, 0).([]byte)
@@ -38,7 +38,7 @@ func BirthOf(c *sqlite.Conn, id []byte) (birth []byte, err error) {
 	return birth, err
 }
 
-// DropBirths deletes the birth certificates that no proof refers to.
+// DropBirths deletes the birth certificates that no proof needs anymore.
 func DropBirths(c *sqlite.Conn) error {
 	return Run(c, "DELETE FROM births WHERE id NOT IN (SELECT birth FROM proofs)")
 }

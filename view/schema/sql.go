@@ -25,13 +25,13 @@ func Query(c *sqlite.Conn, sql string, row func(*sqlite.Stmt) error, args ...any
 	for {
 		ok, err := s.Step()
 		if err != nil {
-			return err // Step has reset the statement
+			return err // Step has already reset the statement
 		}
 		if !ok {
 			return nil
 		}
 		if err := row(s); err != nil {
-			_ = s.Reset() // it returns the same error as Step
+			_ = s.Reset() // Reset returns the same error as Step
 			return err
 		}
 	}
@@ -47,7 +47,7 @@ func Bind(s *sqlite.Stmt, i int, value any) {
 	case int:
 		s.BindInt64(i, int64(v))
 	case uint64:
-		s.BindInt64(i, int64(v)) // hashes use all bits; epochs and sequence numbers are bounded
+		s.BindInt64(i, int64(v)) // hashes use all 64 bits; epochs and sequence numbers are bounded
 	case bool:
 		s.BindBool(i, v)
 	case float64:
@@ -91,7 +91,7 @@ func InTransaction(c *sqlite.Conn, f func() error) error {
 		err = Run(c, "COMMIT")
 	}
 	if err != nil && !c.AutocommitEnabled() {
-		_ = Run(c, "ROLLBACK") // the original error is returned
+		_ = Run(c, "ROLLBACK") // the original error is returned instead
 	}
 	return err
 }

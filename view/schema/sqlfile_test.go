@@ -20,7 +20,7 @@ func opened(t *testing.T, path string) *schema.File {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = f.Close() }) // a test may have closed it already
+	t.Cleanup(func() { _ = f.Close() }) // the test may have closed it already
 	for _, p := range schema.Pragmas {
 		if err := schema.Run(f.Conn, p); err != nil {
 			t.Fatal(err)
@@ -29,8 +29,8 @@ func opened(t *testing.T, path string) *schema.File {
 	return f
 }
 
-// A new file receives the tables, a file with the same schema stays unchanged, and a file with another schema is
-// unusable.
+// TestCreate checks that Create creates the tables in a new file, leaves a file with the same
+// schema unchanged, and reports a file with another schema as unusable.
 func TestCreate(t *testing.T) {
 	f := opened(t, filepath.Join(t.TempDir(), "f.db"))
 	for range 2 {
@@ -57,7 +57,7 @@ func isUnusable(err error) bool {
 	return ok
 }
 
-// The tables are created in one transaction.
+// TestFailedCreateChangesNothing checks that Create creates all tables in one transaction.
 func TestFailedCreateChangesNothing(t *testing.T) {
 	f := opened(t, filepath.Join(t.TempDir(), "f.db"))
 	if err := schema.Run(f.Conn, "CREATE TABLE token_rows (n)"); err != nil {
@@ -82,7 +82,8 @@ func count(c *sqlite.Conn) (n int, err error) {
 	return n, err
 }
 
-// A reader does not see what is written after it has started. Once the file is replaced, readers read the new one.
+// TestReadersSeeOneStateOfTheNewestFile checks that a reader does not see rows that are written
+// after it has started, and that new readers read the new file after it has been replaced.
 func TestReadersSeeOneStateOfTheNewestFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "f.db")
 	var pool schema.Pool
@@ -139,7 +140,8 @@ func TestReadersSeeOneStateOfTheNewestFile(t *testing.T) {
 	}
 }
 
-// A context interrupts both a reader that waits for a connection and one that executes a statement.
+// TestReadersEndWithTheirContext checks that a context interrupts both a reader that waits for a
+// connection and one that executes a statement.
 func TestReadersEndWithTheirContext(t *testing.T) {
 	var pool schema.Pool
 	f := opened(t, "")
@@ -163,7 +165,7 @@ func TestReadersEndWithTheirContext(t *testing.T) {
 	}
 }
 
-// A file is locked until it is unlocked.
+// TestLockExcludesOthers checks that a file remains locked until it is unlocked.
 func TestLockExcludesOthers(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "f.lock")
 	unlock, err := schema.Lock(path)

@@ -12,8 +12,8 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// Find returns the stored version of a row. For a shared row, that may be a tombstone. site is only used for owned
-// rows.
+// Find returns the stored version of a row. For a shared row, that may be a tombstone. site is
+// used only if the row is owned.
 func (all Tables) Find(c *sqlite.Conn, name string, shared bool, site bourse.WorkerID, key string) (wire.Version, bool, error) {
 	r, ok, err := all[name].row(c, site, key)
 	if ok || err != nil || !shared {
@@ -75,7 +75,7 @@ func (all Tables) EachShared(c *sqlite.Conn, do func(wire.Version) error) error 
 	return shared.walk(c, "", do)
 }
 
-// OfStream calls do for the rows and tombstones that a stream has written and no other stream has replaced.
+// OfStream calls do for each row and tombstone whose current version was written by the stream.
 func (all Tables) OfStream(c *sqlite.Conn, of wire.Stream, do func(wire.Version) error) error {
 	return all.walk(c, " WHERE site = ? AND epoch = ?", do, of.Site, of.Epoch)
 }
@@ -89,7 +89,8 @@ func (all Tables) walk(c *sqlite.Conn, where string, do func(wire.Version) error
 	return records(c, selectTombstones+where, scanTombstone, do, args...)
 }
 
-// Owned returns at most limit rows that a site owns, or none if there are none left.
+// Owned returns rows that a site owns, at most limit of them. It returns none when there are
+// none left.
 func (all Tables) Owned(c *sqlite.Conn, site bourse.WorkerID, limit int) ([]wire.Version, error) {
 	for _, t := range all.sorted() {
 		if t.Shared {
@@ -112,8 +113,8 @@ func (all Tables) Keys(c *sqlite.Conn, name string, site bourse.WorkerID) ([]str
 	return keys, err
 }
 
-// Expired reports whether a version that was written before a time is no longer needed, because every member has
-// received it or has to replace its file.
+// Expired reports whether a version that was written before a given time is no longer needed,
+// because by now every member either has received it or has to replace its file.
 func Expired(r *wire.Version, before wire.Clock) bool {
 	switch {
 	case r.Clock >= before:
@@ -126,8 +127,8 @@ func Expired(r *wire.Version, before wire.Clock) bool {
 
 var expiring = []string{wire.TableCancelled, wire.TableForgotten}
 
-// revokedFor is how long a revoked token without an expiry date is remembered. A member that was isolated for longer
-// would restore it.
+// revokedFor is how long a revoked token without an expiry date is remembered. A member that was
+// isolated for longer would restore the token without the revocation.
 const revokedFor = 366 * 24 * time.Hour
 
 // tokenExpired reports whether a token would be invalid even on a member that has not received its revocation.
@@ -139,7 +140,7 @@ func tokenExpired(r *wire.Version, before wire.Clock) bool {
 	return at > 0 && at < before.Time().Add(-revokedFor).UnixNano()
 }
 
-// AllExpired returns versions that have [Expired], at most limit of each kind.
+// AllExpired returns the versions that [Expired] reports, at most limit of each kind.
 func (all Tables) AllExpired(c *sqlite.Conn, before wire.Clock, limit int) ([]wire.Version, error) {
 	old, err := collect(c, selectTombstones+" WHERE clock < ? LIMIT ?", scanTombstone, int64(before), limit)
 	if err != nil {

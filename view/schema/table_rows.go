@@ -8,7 +8,7 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// row returns the row with a key, in an owned table the one of site.
+// row returns the row with a key. In an owned table, it returns the row of site.
 func (t *table) row(c *sqlite.Conn, site bourse.WorkerID, key string) (r wire.Version, ok bool, err error) {
 	err = Query(c, t.get, func(s *sqlite.Stmt) error {
 		ok = true
@@ -25,7 +25,7 @@ func (t *table) address(site bourse.WorkerID, key string) []any {
 	return []any{site, key}
 }
 
-// scan reads a row of one of the table's SELECT statements.
+// scan reads the current row of one of the table's SELECT statements.
 func (t *table) scan(s *sqlite.Stmt) (wire.Version, error) {
 	r := wire.Version{Table: t.name, Shared: t.Shared, Key: s.ColumnText(1), Hash: uint64(s.ColumnInt64(5)), Clock: wire.Clock(s.ColumnInt64(6))}
 	r.Stamp = StampOf(s)
@@ -38,7 +38,8 @@ func (t *table) scan(s *sqlite.Stmt) (wire.Version, error) {
 	return r, nil
 }
 
-// StampOf reads the site from the first column, and epoch, seq and at from the third to fifth columns.
+// StampOf reads the site from the result's first column, and epoch, seq and at from the third to
+// fifth columns.
 func StampOf(s *sqlite.Stmt) wire.Stamp {
 	of := wire.Stream{Site: bourse.WorkerID(s.ColumnText(0)), Epoch: uint64(s.ColumnInt64(2))}
 	return wire.Stamp{Position: wire.Position{Stream: of, Seq: uint64(s.ColumnInt64(3))}, At: s.ColumnInt64(4)}

@@ -33,21 +33,22 @@ type definition struct {
 type table struct {
 	name   string // name on the wire
 	Shared bool
-	placed bool         // its rows belong to an app only if a placement confirms it
+	placed bool         // whether rows belong to an app only if a placement confirms it
 	Defs   []definition // sorted by name
-	get    string       // parameters: site and key, or only key
+	get    string       // parameters: site and key in an owned table, otherwise key
 	all    string
 	put    string
 	delete string // same parameters as get
 }
 
-// Tables are the replicated tables by wire name.
+// Tables contains the replicated tables by wire name.
 type Tables map[string]*table
 
-// suffix distinguishes replicated tables from this member's own tables.
+// suffix is appended to the names of replicated tables, and distinguishes them from this
+// member's own tables.
 const suffix = "_rows"
 
-// bookkeeping lists columns that are in every replicated table. Rows on the wire cannot contain them.
+// bookkeeping lists the columns of all replicated tables that rows on the wire cannot contain.
 var bookkeeping = []string{"site", "key", "epoch", "seq", "at", "clock", "hash", placedColumn}
 
 // placedColumn is the column that records whether a row's placement is valid.
@@ -76,8 +77,8 @@ func Read(c *sqlite.Conn) (Tables, error) {
 	return all, nil
 }
 
-// readTable returns nil for a table that is not replicated, that is, whose primary key is neither (site, key) nor
-// key.
+// readTable reads one table's definition. It returns nil if the table is not replicated, that
+// is, if its primary key is neither (site, key) nor key.
 func readTable(c *sqlite.Conn, physical string) (*table, error) {
 	t := &table{name: strings.TrimSuffix(physical, suffix)}
 	var defaults, primary []string

@@ -8,7 +8,8 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// FuzzDecode checks that a decoded transaction is encoded to the same bytes again.
+// FuzzDecode decodes arbitrary bytes. A transaction that was decoded must stay equal when it is
+// encoded and decoded again.
 func FuzzDecode(f *testing.F) {
 	key, err := NewKey(bourse.RoleBroker)
 	if err != nil {

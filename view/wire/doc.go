@@ -5,6 +5,6 @@
 // transactions, and the broker that writes a shared row signs the row, so any member may forward them (sign.go,
 // proof.go).
 //
-// A column with its default value counts as absent: it is NULL on the wire and is left out of hashes. A version of
-// the program that does not have a column therefore agrees with one that does.
+// A column with its default value counts as absent: it is NULL on the wire and is left out of
+// hashes. So a version of the program that does not know a column agrees with one that does.
 package wire

@@ -6,8 +6,9 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// MaxEpochSkew limits how far an epoch may be ahead of the local clock. An epoch is the time of its beginning in
-// milliseconds. Without a limit, one epoch in the far future would hide a site from all views forever.
+// MaxEpochSkew limits how far an epoch may be ahead of the local clock. An epoch's number is the
+// time when it began, in milliseconds. Without a limit, one epoch in the far future would hide
+// all of the site's later ones.
 const MaxEpochSkew = time.Hour
 
 // CheckEpoch returns CodeInvalid if an epoch is too far in the future.

@@ -17,17 +17,17 @@ import (
 // of its body (4 bytes, big-endian), and the body in CBOR. The first frame is a head, and the last one is a tail.
 // Between them are birth certificates and rows.
 const (
-	FrameHead   byte = 'h' // SnapshotHead
+	FrameHead   byte = 'h' // a SnapshotHead
 	frameBirths byte = 'b' // array of birth certificates, which later rows refer to by ID
 	frameRows   byte = 'r' // array of byte strings, each an encoded RowBody
-	frameTail   byte = 't' // wireTail
+	frameTail   byte = 't' // a wireTail
 )
 
-// Limits of a snapshot.
+// Limits on a snapshot, in bytes.
 const (
 	frameSize    = 64 << 10             // approximate size of a frame of rows
-	maxBodySize  = 2*MaxRow + frameSize // of an accepted frame
-	maxSnapshot  = 4 << 30              // of an accepted snapshot, in bytes
+	maxBodySize  = 2*MaxRow + frameSize // maximum size of an accepted frame
+	maxSnapshot  = 4 << 30              // maximum size of an accepted snapshot
 	frameHeading = 5
 )
 
@@ -47,7 +47,8 @@ type wireTail struct {
 	Hash uint64 `cbor:"2,keyasint"` // XXH64 of all previous frames
 }
 
-// FrameWriter writes a snapshot in frames, which limits its memory use.
+// FrameWriter writes a snapshot as a sequence of frames, so that it never has to be in memory as
+// a whole.
 type FrameWriter struct {
 	w     *bufio.Writer
 	hash  *xxhash.Digest
@@ -71,7 +72,7 @@ func (f *FrameWriter) frame(kind byte, body any) error {
 		return err
 	}
 	heading := binary.BigEndian.AppendUint32([]byte{kind}, uint32(len(b)))
-	_, _ = f.hash.Write(heading) // writing to a hash never fails
+	_, _ = f.hash.Write(heading) // a hash's Write never fails
 	_, _ = f.hash.Write(b)
 	if _, err := f.w.Write(heading); err != nil {
 		return err
@@ -94,7 +95,7 @@ func (f *FrameWriter) Row(w RowBody) error {
 	return f.flushRows()
 }
 
-// Birth writes a birth certificate, which later rows refer to by ID.
+// Birth writes a birth certificate, to which later rows refer by ID.
 func (f *FrameWriter) Birth(birth []byte) error { return f.frame(frameBirths, [][]byte{birth}) }
 
 func (f *FrameWriter) flushRows() error {
@@ -117,7 +118,7 @@ func (f *FrameWriter) Close() error {
 	return f.w.Flush()
 }
 
-// frameReader reads a snapshot frame by frame, and not beyond its tail.
+// frameReader reads a snapshot frame by frame. It does not read beyond the tail.
 type frameReader struct {
 	r     io.Reader
 	hash  *xxhash.Digest
@@ -145,8 +146,8 @@ func newFrameReader(r io.Reader) (*frameReader, SnapshotHead, error) {
 	return f, head, decodeBody(body, &head)
 }
 
-// next returns a frame's kind and body, which is valid until the next call. The hash covers all frames except the
-// tail.
+// next returns the kind and body of the next frame. The body is valid until the next call. next
+// adds all frames except the tail to the hash.
 func (f *frameReader) next() (kind byte, body []byte, err error) {
 	var heading [frameHeading]byte
 	if _, err := io.ReadFull(f.r, heading[:]); err != nil {
@@ -176,7 +177,7 @@ func (f *frameReader) next() (kind byte, body []byte, err error) {
 	return kind, f.buf, nil
 }
 
-// checkTail checks the tail.
+// checkTail checks that the tail has the expected number of rows and hash.
 func (f *frameReader) checkTail(body []byte, rows uint64) error {
 	var tail wireTail
 	if err := decodeBody(body, &tail); err != nil {

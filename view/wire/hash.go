@@ -10,9 +10,9 @@ import (
 // Hasher computes hashes of versions. The zero value is ready to use.
 type Hasher struct{ buf []byte }
 
-// Of returns the hash of a version's contents: table, key, site, non-default columns and, for a shared row, its
-// clock. It does not cover the position and time, so that a row from a snapshot has the same hash as one from
-// transactions.
+// Of returns the hash of a version's contents: table, key, site, non-default columns and, for a
+// shared row, its clock. It does not cover the position and time, so that a row has the same
+// hash whether it was received in a snapshot or in transactions.
 func (h *Hasher) Of(r Version) uint64 { return xxhash.Sum64(h.Encode(r)) }
 
 // Encode returns the bytes that are hashed and, for a shared row, signed. They are valid until the next call.

@@ -27,7 +27,8 @@ var _ Keys = (*Key)(nil)
 // KeySuffix is the suffix of the file that contains a site's key.
 const KeySuffix = ".key"
 
-// KeyBirth is the prefix of a Key's birth. No certificate begins with it.
+// KeyBirth is the prefix of the birth certificate that a Key provides. No X.509 certificate
+// begins with it.
 const KeyBirth = "key "
 
 // NewKey creates a key that is not stored in a file.
@@ -59,7 +60,7 @@ func LoadKey(path string, role bourse.Role) (*Key, error) {
 	if err != nil {
 		return nil, err
 	}
-	next := path + ".new" // rename makes the replacement atomic
+	next := path + ".new" // renamed to path at the end, so that the replacement is atomic
 	if err := os.WriteFile(next, []byte(hex.EncodeToString(k.Key.Seed())+"\n"), 0o600); err != nil {
 		return nil, bourse.Errorf(bourse.CodeUnavailable, "store the view's key: %w", err)
 	}
@@ -76,7 +77,7 @@ func (k *Key) Own() ([]byte, crypto.Signer) { return k.Birth, k.Key }
 func (*Key) Author(birth []byte, _ time.Time) (bourse.WorkerID, bourse.Role, crypto.PublicKey, error) {
 	rest, ok := bytes.CutPrefix(birth, []byte(KeyBirth))
 	role, key, whole := bytes.Cut(rest, []byte{' '})
-	if !ok || !whole || len(key) != ed25519.PublicKeySize || bourse.WorkerID(role).Validate() != nil { // role names use the same characters
+	if !ok || !whole || len(key) != ed25519.PublicKeySize || bourse.WorkerID(role).Validate() != nil { // roles have the alphabet of ids
 		return "", "", nil, bourse.Errorf(bourse.CodeForbidden, "the birth certificate is not a key")
 	}
 	return "", bourse.Role(role), ed25519.PublicKey(key), nil

@@ -11,8 +11,8 @@ import (
 func Order(a, b Version) int {
 	first, later := 0, cmp.Compare(a.Clock, b.Clock)
 	if a.Table == TableApps {
-		// An app's organization and network never change. Only its deletion changes the row, so a deleted app comes
-		// first and otherwise the earlier version wins.
+		// An app's organization and network never change. Only its deletion changes the row, so
+		// a deleted app wins, and otherwise the earlier version wins.
 		first, later = orderApps(a, b), -later
 	}
 	if a.Table == TableTokens {
@@ -20,21 +20,21 @@ func Order(a, b Version) int {
 		// the clocks are.
 		first, later = cmp.Compare(revoked(a), revoked(b)), -later
 	}
-	if a.Table == TableForgotten { // a removal is never undone
+	if a.Table == TableForgotten { // the removal with the later epoch wins, so a removal is never undone
 		first = cmp.Compare(intOf(a.Columns.Get("until")), intOf(b.Columns.Get("until")))
 	}
 	return cmp.Or(
 		first,
 		later,
 		cmp.Compare(a.Site, b.Site),
-		// The following only matters if a site has used one clock value twice.
+		// The following comparisons only matter if a site has used one clock value twice.
 		cmp.Compare(a.Epoch, b.Epoch),
 		cmp.Compare(a.Seq, b.Seq),
 		cmp.Compare(a.Hash, b.Hash),
 	)
 }
 
-// merge returns the winner of two versions of a shared row.
+// merge returns the greater of two versions of a shared row.
 func merge(a, b Version) Version {
 	if Order(a, b) < 0 {
 		return b
@@ -45,7 +45,7 @@ func merge(a, b Version) Version {
 // orderApps compares two apps with bourse.App.Merge, which returns the winner, or its first argument if neither wins.
 func orderApps(a, b Version) int {
 	x, y := appOf(a), appOf(b)
-	x.Org, y.Org = "x", "y" // Merge ignores Org, so Org identifies which app it has returned
+	x.Org, y.Org = "x", "y" // Merge ignores Org, so its result's Org tells which app has won
 	switch {
 	case x.Merge(y).Org == "y":
 		return -1

@@ -9,7 +9,8 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// anyVersion draws a version of one row from few values, so that equal parts are common.
+// anyVersion draws a version of a row. It draws from few values, so that versions often have
+// equal parts.
 func anyVersion(t *rapid.T, table string) Version {
 	small := rapid.Int64Range(0, 2)
 	r := Version{
@@ -85,7 +86,8 @@ func TestLastWriterWins(t *testing.T) {
 	}
 }
 
-// A revoked token stays revoked, whichever broker's clock is ahead and whatever another version permits.
+// TestRevokedWins checks that a revoked token stays revoked, whichever broker's clock is ahead
+// and whatever another version permits.
 func TestRevokedWins(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		a, b := anyVersion(t, TableTokens), anyVersion(t, TableTokens)

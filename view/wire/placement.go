@@ -9,20 +9,21 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// signedPlacement is the purpose of a placement's signature; see [Message].
+// signedPlacement is the purpose with which placements are signed; see [Message].
 const signedPlacement = "bourse placement"
 
 // maxPlacement limits an encoded placement, in bytes.
 const maxPlacement = maxBirth + 4<<10
 
-// placementBody is the stored and transmitted form of a placement. It contains everything required to verify it
-// except the cluster's CA, because the broker may no longer exist by then.
+// placementBody is the stored and transmitted form of a placement. It contains everything
+// required to verify it except the cluster's CA, because the broker may no longer exist when it
+// is verified.
 type placementBody struct {
 	Placement []byte `cbor:"1,keyasint"` // the encoded bourse.Placement
 	Site      string `cbor:"2,keyasint"` // the broker's ID
-	Signed    int64  `cbor:"3,keyasint"` // milliseconds since 1970 at which Birth was in use
+	Signed    int64  `cbor:"3,keyasint"` // time when Birth was in use, in milliseconds since 1970
 	Birth     []byte `cbor:"4,keyasint"` // the broker's certificate
-	Sig       []byte `cbor:"5,keyasint"` // over Placement
+	Sig       []byte `cbor:"5,keyasint"` // signature of Placement
 }
 
 // Placements signs and verifies placements. It is safe for concurrent use.
@@ -33,9 +34,9 @@ type Placements struct {
 
 	mu       sync.Mutex
 	own      Author                                 // author of this server's placements
-	key      crypto.Signer                          // own's private key
-	authors  map[authorKey]*Author                  // verified certificates
-	verified map[[sha256.Size]byte]bourse.Placement // valid placements by hash of their signed form
+	key      crypto.Signer                          // the private key of own
+	authors  map[authorKey]*Author                  // authors whose certificates have been verified
+	verified map[[sha256.Size]byte]bourse.Placement // valid placements, by the hash of their signed form
 }
 
 type authorKey struct {
@@ -44,8 +45,9 @@ type authorKey struct {
 	birth  [linkSize]byte
 }
 
-// Limits of the caches. A full cache is emptied, because repeating a verification costs only a tenth of a
-// millisecond. Failures are not cached, because a new CA may make them succeed.
+// Limits of the caches. A full cache is emptied, because verifying something again takes only a
+// tenth of a millisecond. Failures are not cached, because a CA that is added later may make
+// them succeed.
 const (
 	maxAuthors  = 1 << 10
 	maxVerified = 1 << 16

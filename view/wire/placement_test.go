@@ -25,7 +25,7 @@ func TestPlacementsOfBrokersAreValid(t *testing.T) {
 		t.Fatal(err)
 	}
 	reader := testPlacements(t, "p1", bourse.RoleProxy)
-	for range 2 { // the second time from the cache
+	for range 2 { // the second result comes from the cache
 		if got, err := reader.Verify(signed); err != nil || got != somePlacement {
 			t.Fatalf("verified as %+v, %v", got, err)
 		}

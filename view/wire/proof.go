@@ -7,9 +7,9 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// A shared row belongs to no site, and any member that has it may forward it: in snapshots, during comparisons, or
-// from a worker's store. Therefore each row carries the signature of the site that wrote it, over the output of
-// Hasher.Encode.
+// A shared row belongs to no site. Any member that has it may forward it in a snapshot, during a
+// comparison, or from a worker's store. Therefore each row carries the signature of the site
+// that wrote it, which covers the output of Hasher.Encode.
 
 // Proof shows who wrote a version of a shared row.
 type Proof struct {
@@ -64,7 +64,7 @@ var ErrMayNotOwn = bourse.Errorf(bourse.CodeForbidden, "proxies may not write ro
 type Signer struct {
 	Birth []byte
 	Key   crypto.Signer
-	Prev  string // Link of this server's previous transaction, if this process wrote it
+	Prev  string // the Link of this server's previous transaction, or "" if this process has not written it
 }
 
 // NewSigner returns the signer for a new epoch.

@@ -2,10 +2,11 @@ package wire
 
 import "github.com/bourse-dev/bourse"
 
-// ProofBody is a shared row with everything required to verify it, for storage outside a view.
+// ProofBody is a shared row together with the data required to verify it, for storage outside a
+// view.
 type ProofBody struct {
 	Row   []byte `cbor:"1,keyasint"` // an encoded RowBody, with Site, Epoch and Sig
-	Birth []byte `cbor:"2,keyasint"` // birth certificate of the epoch
+	Birth []byte `cbor:"2,keyasint"` // birth certificate of the site's epoch
 }
 
 // maxProof limits the size of an accepted proof.

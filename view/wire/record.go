@@ -13,12 +13,12 @@ type Version struct {
 	Stamp
 	Table, Key string
 	Shared     bool
-	Deleted    bool    // a tombstone of a shared row
-	Clock      Clock   // of a shared row
+	Deleted    bool    // this is a tombstone of a shared row
+	Clock      Clock   // set only for shared rows
 	Columns    Columns // the columns with non-default values
 	Hash       uint64
-	Proof      Proof // of a shared row that is about to be written
-	Placed     bool  // for a machine or volume that is about to be written: whether a broker has placed it in its app
+	Proof      Proof // set only for a shared row that is about to be written
+	Placed     bool  // a broker has placed the machine or volume in its app; set only if it is about to be written
 }
 
 // Size returns the version's approximate size.

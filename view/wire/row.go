@@ -9,10 +9,11 @@ type Stream struct {
 	Epoch uint64          `json:"epoch"`
 }
 
-// Position is a position in a stream: after transaction Seq. The zero Position means none.
+// Position is a position in a stream, after transaction Seq. The zero Position means that there
+// is none.
 type Position struct {
 	Stream
-	Seq uint64 `json:"seq"` // from 1
+	Seq uint64 `json:"seq"` // counted from 1
 }
 
 // Clock is a hybrid logical clock: milliseconds since 1970 in the upper 48 bits, a counter in the lower 16. It orders
@@ -27,27 +28,27 @@ type Value any
 // Row is a transaction's description of one row.
 type Row struct {
 	Table   string
-	Key     string           // 1 to MaxKey bytes
-	Columns map[string]Value // of an owned row: the changed columns; of a shared row: all columns
-	Deleted bool             // if true, Columns is empty
-	Clock   Clock            // shared rows only; 0 for owned ones
+	Key     string           // the row's key, 1 to MaxKey bytes
+	Columns map[string]Value // the changed columns of an owned row, or all columns of a shared row
+	Deleted bool             // the row is deleted; in this case, Columns is empty
+	Clock   Clock            // 0 for owned rows
 }
 
-// Transaction is one step of a stream. Its rows become visible together or not at all.
+// Transaction is one step of a stream. Its rows become visible together.
 type Transaction struct {
 	Position
 	At   int64 // time when the site wrote it, by its own clock, in nanoseconds since 1970
 	Rows []Row
 }
 
-// Limits of accepted data. Rows that exceed them are quarantined.
+// Limits on accepted data. Rows that exceed them are quarantined.
 const (
-	MaxKey     = 512     // bytes
+	MaxKey     = 512     // bytes of one key
 	MaxValue   = 1 << 20 // bytes of one value
 	MaxRow     = 2 << 20 // bytes of one encoded row
-	MaxRows    = 1024    // of one transaction; Publish splits larger ones
+	MaxRows    = 1024    // rows in one transaction; Publish splits larger ones
 	MaxTx      = 8 << 20 // bytes of one encoded transaction
-	MaxColumns = 64      // of one row
+	MaxColumns = 64      // columns in one row
 	MaxName    = 64      // bytes of the name of a table, a column or a site
 )
 

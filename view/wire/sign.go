@@ -21,14 +21,16 @@ type Keys interface {
 	// Own returns this site's birth certificate and private key. When the birth certificate changes, a new epoch
 	// begins.
 	Own() (birth []byte, key crypto.Signer)
-	// Author reads the birth certificate of an epoch that began at a time. It returns the site that the certificate
-	// names ("" if it names none, in which case the stream names the site), the site's role, and the key that
-	// verifies its signatures. The result depends on nothing else, so that all members agree. It returns
-	// CodeForbidden if the certificate is not valid in this cluster.
+	// Author reads the birth certificate of an epoch that began at the time at. It returns the
+	// site that the certificate names ("" if it names none, in which case the stream names the
+	// site), the site's role, and the key that verifies its signatures. The result depends on
+	// nothing else, so that all members agree. It returns CodeForbidden if the certificate is
+	// not valid in this cluster.
 	Author(birth []byte, at time.Time) (site bourse.WorkerID, role bourse.Role, key crypto.PublicKey, err error)
 }
 
-// maxBirth limits a birth: a certificate and a few intermediate ones.
+// maxBirth limits the size of a birth certificate in bytes. It is enough for a certificate and a
+// few intermediate ones.
 const maxBirth = 16 << 10
 
 // Author is the writer of a stream.
@@ -36,7 +38,7 @@ type Author struct {
 	Stream Stream
 	Birth  []byte
 
-	once sync.Once // the birth is read when first needed, so that opening a view with many streams is fast
+	once sync.Once // Read runs when the result is first needed, so that opening a view with many streams is fast
 	role bourse.Role
 	key  crypto.PublicKey
 	Err  error
@@ -130,14 +132,16 @@ type Seal struct {
 	Cluster string
 	Birth   []byte // included in the transaction; required in the first one of an epoch
 	Key     crypto.Signer
-	Prev    []byte // Link of the previous transaction, if known; the signature then covers that transaction as well
+	Prev    []byte // Link of the previous transaction; if set, the signature covers it, too
 }
 
-// linkSize is the number of bytes of the SHA-256 hash that links a transaction to the previous one. An attacker would
-// need a second preimage; a collision is only useful to the author of both transactions.
+// linkSize is the length of a Link, a truncated SHA-256 hash that links a transaction to the
+// previous one. An attacker would need a second preimage; a collision is only useful to the
+// author of both transactions.
 const linkSize = 16
 
-// Link returns the part of an encoded transaction's hash that the next transaction contains.
+// Link returns the truncated hash of an encoded transaction, which the next transaction
+// contains.
 func Link(encoded []byte) []byte {
 	sum := sha256.Sum256(encoded)
 	return sum[:linkSize]

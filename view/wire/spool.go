@@ -16,7 +16,8 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// spoolPattern is the name pattern of files with received snapshots. Open removes those that a crash has left.
+// spoolPattern is the name pattern of files with received snapshots. view.Open removes files
+// that a crash has left behind.
 const spoolPattern = ".restore-*"
 
 // Spool is a complete snapshot that has been received and checked. Its rows are in a file next to the view's file, or
@@ -121,8 +122,8 @@ func storeError(err error) error {
 	return nil
 }
 
-// Rows calls take with each row, starting with the first. raw is valid during the call. If a row cannot be decoded,
-// take receives the error.
+// Rows calls take with each row of the snapshot. raw is valid only during the call. If a row
+// cannot be decoded, take receives the error.
 func (sp *Spool) Rows(take func(raw []byte, w RowBody, err error) error) error {
 	var r io.Reader = bytes.NewReader(sp.mem.Bytes())
 	if sp.file != nil {
@@ -142,7 +143,7 @@ func (sp *Spool) Rows(take func(raw []byte, w RowBody, err error) error) error {
 		if err != nil {
 			return storeError(err)
 		}
-		n := int(binary.BigEndian.Uint32(size[:])) // Receive has limited the frame's size
+		n := int(binary.BigEndian.Uint32(size[:])) // Receive has already limited the size
 		buf = slices.Grow(buf[:0], n)[:n]
 		if _, err := io.ReadFull(in, buf); err != nil {
 			return storeError(err)
@@ -179,9 +180,9 @@ func (sp *Spool) Close() error {
 func ClearSpools(path string) {
 	names, err := filepath.Glob(path + spoolPattern)
 	if err != nil {
-		return // the path contains pattern characters; leaving the files there is harmless
+		return // path contains pattern characters; leaving the files there is harmless
 	}
 	for _, name := range names {
-		_ = os.Remove(name) // it only occupies space
+		_ = os.Remove(name) // a remaining file only occupies space
 	}
 }

@@ -10,9 +10,9 @@ import (
 	"unicode/utf8"
 )
 
-// Column is a column of a row with its value. A nil value means the column's default. It occurs only in changes, not
-// in complete rows, so that an absent column equals one with its default value, even for a version of the program
-// that does not have the column.
+// Column is a column of a row with its value. A nil value means the column's default. Such a
+// column occurs only in changes, not in complete rows. So an absent column equals one with its
+// default value, even for a version of the program that does not know the column.
 type Column struct {
 	Name  string
 	Value Value
@@ -61,7 +61,7 @@ func (c Columns) With(change Columns) Columns {
 	return out
 }
 
-// Until returns the change from c to want.
+// Until returns the change that turns c into want.
 func (c Columns) Until(want Columns) Columns {
 	var out Columns
 	for _, w := range want {
@@ -165,7 +165,7 @@ func CheckText(s string) error {
 // maxDepth limits JSON nesting. SQLite's limit is 1000, but readers may have lower ones.
 const maxDepth = 64
 
-// CheckJSON rejects JSON with which SQL queries of the column would fail.
+// CheckJSON rejects JSON that would make SQL queries of the column fail.
 func CheckJSON(s string) error {
 	if !json.Valid([]byte(s)) {
 		return fmt.Errorf("malformed JSON")

@@ -78,7 +78,7 @@ var (
 
 func must[T any](mode T, err error) T {
 	if err != nil {
-		panic(err) // the options are constants
+		panic(err) // cannot fail, because the options are constants
 	}
 	return mode
 }
@@ -115,7 +115,7 @@ func Encode(tx *Transaction, by Seal) ([]byte, error) {
 func (r Row) Version(site bourse.WorkerID) Version {
 	out := Version{Table: r.Table, Key: r.Key, Deleted: r.Deleted, Clock: r.Clock, Shared: true}
 	out.Site = site
-	for name, value := range r.Columns { // omit default values
+	for name, value := range r.Columns { // omits default values
 		if v, err := Scalar(value); err == nil && v != nil && v != "" && v != int64(0) && v != 0.0 {
 			out.Columns = append(out.Columns, Column{name, v})
 		}
@@ -207,7 +207,8 @@ func unseal(encoded []byte) (sig, body []byte, err error) {
 	return rest[:size], rest[size:], nil
 }
 
-// maxSignature limits the size of a signature: 2048 bytes for RSA with 16384 bits.
+// maxSignature limits the size of a signature. An RSA key of 16384 bits makes signatures of 2048
+// bytes.
 const maxSignature = 2048
 
 // Peek returns the position of an encoded transaction without decoding its rows. It returns CodeInvalid if the
@@ -242,7 +243,8 @@ func Decode(encoded []byte) (*Transaction, error) {
 	return tx, nil
 }
 
-// Sealed is a transaction whose rows have not been decoded and whose signature has not been checked.
+// Sealed is a transaction whose rows have not been decoded and whose signature has not been
+// verified.
 type Sealed struct {
 	TxBody
 	Pos                Position
@@ -304,7 +306,7 @@ func open(body []byte, into any) error {
 func (h TxHead) Position() (Position, error) {
 	p := Position{Stream{bourse.WorkerID(h.Site), h.Epoch}, h.Seq}
 	switch {
-	case len(h.Site) > MaxName: // the characters are checked when the stream is new
+	case len(h.Site) > MaxName: // the site's characters are validated when the stream is new
 		return Position{}, bourse.Errorf(bourse.CodeInvalid, "malformed transaction: site %s", bourse.Quoted(h.Site))
 	case h.Epoch == 0 || h.Epoch >= MaxEpoch || h.Seq == 0 || h.Seq >= MaxSeq:
 		return Position{}, bourse.Errorf(bourse.CodeInvalid, "malformed transaction: epoch %d, number %d", h.Epoch, h.Seq)

@@ -1,4 +1,4 @@
-// Package gossiptest runs groups of members for tests and benchmarks: on a
-// network in memory that loses, delays and cuts ([Memory]; made for
-// testing/synctest bubbles), or on sockets of loopback ([Loopback]).
+// Package gossiptest runs groups of members for tests and benchmarks. The members use an
+// in-memory network that can lose, delay and block packets ([Memory], for testing/synctest
+// bubbles), or loopback sockets ([Loopback]).
 package gossiptest

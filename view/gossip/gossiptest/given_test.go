@@ -15,11 +15,10 @@ import (
 	"github.com/bourse-dev/bourse/view/replication"
 )
 
-// given is a group whose members know one another from the start: a thousand
-// that find one another through memberlist take minutes of processor time,
-// and for what follows it does not matter. Its rumours travel as package
-// gossip sends them: in packets of their own and with those of memberlist, but
-// for its pings.
+// given is a group whose members know one another from the start. This saves the minutes of
+// processor time that a thousand members need to find one another through memberlist, and does
+// not affect the measurements. The members send rumors as package gossip does: in separate
+// packets and in memberlist's packets, except in its pings.
 type given struct {
 	nodes   []*gossiptest.Node
 	members []bourse.Member
@@ -28,12 +27,12 @@ type given struct {
 	errs    chan error
 }
 
-// As package gossip does it.
+// The values that package gossip uses.
 const (
 	gossipEvery = 100 * time.Millisecond
 	gossipNodes = 10 + 5
-	packetRoom  = 1400 - 2 - len("bourse/bourse") - 2 // less the headers of a packet of many messages and of the label
-	messageRoom = 3                                   // headers of each message
+	packetRoom  = 1400 - 2 - len("bourse/bourse") - 2 // less the headers of a compound message and of the label
+	messageRoom = 3                                   // size of each message's headers
 )
 
 func startGiven(network *gossiptest.Memory, n int, seed uint64) (*given, error) {
@@ -84,7 +83,7 @@ func (g *given) part(run func() error) {
 	})
 }
 
-// stop ends the group and returns what went wrong.
+// stop stops the group and returns the members' errors.
 func (g *given) stop() error {
 	g.cancel()
 	g.wg.Wait()
@@ -99,7 +98,7 @@ func (g *given) stop() error {
 	return all
 }
 
-// tell sends a member's rumours to some random others, again and again.
+// tell sends a member's rumors to some random other members, repeatedly.
 func tell(ctx context.Context, ends []*gossiptest.End, self int, r *replication.Replicator, dice *rand.Rand) error {
 	wait := time.Duration(dice.Int64N(int64(gossipEvery)))
 	for pause(ctx, wait) {
@@ -119,7 +118,7 @@ func tell(ctx context.Context, ends []*gossiptest.End, self int, r *replication.
 	return nil
 }
 
-// hear takes in what others send.
+// hear passes the packets that a member receives to its replicator.
 func hear(ctx context.Context, from memberlist.Transport, r *replication.Replicator) {
 	for {
 		select {

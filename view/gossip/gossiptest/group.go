@@ -11,15 +11,15 @@ import (
 	"github.com/bourse-dev/bourse/view"
 )
 
-// StartGroup runs n nodes, numbered from 1, and waits until all know one
-// another. What base says holds for each; Number and Join are set here. When
-// it returns an error nothing runs.
+// StartGroup runs n nodes, numbered from 1, and waits until all of them know one another. Each
+// node is configured by base, except that StartGroup sets Number and Join. If StartGroup returns
+// an error, no node is running.
 func StartGroup(ctx context.Context, network Network, n int, base NodeConfig) ([]*Node, error) {
 	var group []*Node
 	for i := range n {
 		c := base
 		c.Number = i + 1
-		for k := range min(i, 2) { // two of those before it, spread over all
+		for k := range min(i, 2) { // join two earlier nodes, spread over the group
 			c.Join = append(slices.Clone(c.Join), group[(i*7+k*3)%i].Addr())
 		}
 		node, err := Start(network, c)
@@ -43,7 +43,7 @@ func AwaitMembers(ctx context.Context, group []*Node, want int) error {
 				break
 			}
 			select {
-			case <-time.After(20 * time.Millisecond): // not each change: in a large group that starts there are many
+			case <-time.After(20 * time.Millisecond): // polls, because a large group changes often while it starts
 			case <-ctx.Done():
 				return fmt.Errorf("%s lists %d members, want %d: %w", n.ID, have, want, ctx.Err())
 			}
@@ -52,7 +52,7 @@ func AwaitMembers(ctx context.Context, group []*Node, want int) error {
 	return nil
 }
 
-// StopAll ends nodes side by side.
+// StopAll stops nodes in parallel.
 func StopAll(group []*Node) error {
 	errs := make([]error, len(group))
 	var wg sync.WaitGroup
@@ -63,8 +63,8 @@ func StopAll(group []*Node) error {
 	return errors.Join(errs...)
 }
 
-// Differences says in which way the nodes' views differ, "" when they are
-// equal: all heads with their hashes, and each table's checksum.
+// Differences describes how the nodes' views differ. It compares all heads with their hashes,
+// and each table's checksum. It returns "" if the views are equal.
 func Differences(group []*Node) string {
 	first := group[0]
 	want, tables := first.View.Digest(), first.View.Health().Tables
@@ -103,7 +103,7 @@ func AwaitEqual(ctx context.Context, group []*Node) error {
 			return nil
 		}
 		select {
-		case <-time.After(50 * time.Millisecond): // any of them may change
+		case <-time.After(50 * time.Millisecond): // any of the views may change
 		case <-ctx.Done():
 			return fmt.Errorf("the views are not equal: %s: %w", d, ctx.Err())
 		}

@@ -11,10 +11,10 @@ import (
 type Log struct {
 	mu      sync.Mutex
 	b       bytes.Buffer
-	written chan struct{} // closed with the next line; nil: no one waits
+	written chan struct{} // closed when the next line is written; nil if nobody waits
 }
 
-// Write takes lines. It never fails.
+// Write appends to the log. It never fails.
 func (l *Log) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -25,21 +25,21 @@ func (l *Log) Write(p []byte) (int, error) {
 	return l.b.Write(p)
 }
 
-// Lines returns how often a text was written.
+// Lines returns how often a text occurs in the log.
 func (l *Log) Lines(with string) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return strings.Count(l.b.String(), with)
 }
 
-// String returns all that was written.
+// String returns the whole log.
 func (l *Log) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.b.String()
 }
 
-// Await waits until a text was written, and reports whether it was in time.
+// Await waits until the log contains a text, for at most patience, and reports whether it does.
 func (l *Log) Await(patience time.Duration, with string) bool {
 	timeout := time.NewTimer(patience)
 	defer timeout.Stop()

@@ -14,10 +14,10 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Loopback is the network of this host: every member has its own sockets.
+// Loopback is the loopback network. Each member has its own sockets.
 type Loopback struct{ transport *http.Transport }
 
-// NewLoopback makes one.
+// NewLoopback returns a Loopback.
 func NewLoopback() *Loopback {
 	return &Loopback{&http.Transport{MaxIdleConnsPerHost: 4, IdleConnTimeout: 10 * time.Second}}
 }
@@ -25,7 +25,7 @@ func NewLoopback() *Loopback {
 // Close closes idle connections.
 func (l *Loopback) Close() { l.transport.CloseIdleConnections() }
 
-// Host makes sockets for a member.
+// Host creates a member's sockets.
 func (l *Loopback) Host(int) (*Host, error) {
 	tr, err := memberlist.NewNetTransport(&memberlist.NetTransportConfig{
 		BindAddrs: []string{"127.0.0.1"}, Logger: log.New(io.Discard, "", 0),
@@ -50,7 +50,7 @@ func (l *Loopback) Host(int) (*Host, error) {
 			server.Handler, started = h, true
 			go func() {
 				defer close(served)
-				_ = server.Serve(listener) // ends with Close
+				_ = server.Serve(listener) // returns when the server is closed
 			}()
 		},
 		Kill: func() { _ = tr.Shutdown() },
@@ -63,7 +63,7 @@ func (l *Loopback) Host(int) (*Host, error) {
 	}, nil
 }
 
-// Call sends a request to a member's address.
+// Call sends a request to a member's API address.
 func (l *Loopback) Call(ctx context.Context, to bourse.Member, req *http.Request) (*http.Response, error) {
 	req = req.WithContext(ctx)
 	req.URL.Scheme, req.URL.Host, req.Host = "http", to.Address, to.Address

@@ -13,18 +13,20 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// Load is what Measure puts on a group.
+// Load describes the changes that Measure makes.
 type Load struct {
-	Changes int           // how many, by at most ten nodes in turn
-	Every   time.Duration // from one to the next
-	Settle  time.Duration // how long the last ones may take; default 10 s
-	// Dice draws the nodes, and pauses of Every on average; default: none.
+	Changes int           // number of changes; without Dice, made by at most ten nodes alternately
+	Every   time.Duration // interval between changes
+	Settle  time.Duration // how long to wait for the last changes; default 10 s
+	// Dice chooses random nodes, and random intervals with an average of Every. If it is nil,
+	// nodes alternate at fixed intervals.
 	Dice *rand.Rand
-	// Row returns a node's nth row, from 0, no two alike; default: its machine, changed.
+	// Row returns a node's nth row, counted from 0. Each row must be different. By default, it
+	// is the node's machine, changed.
 	Row func(n *Node, nth int) wire.Row
 }
 
-// next returns the node that makes the ith change, and the pause before it.
+// next returns the node that makes the ith change, and the pause before the change.
 func (l *Load) next(i, nodes int) (node int, pause time.Duration) {
 	if l.Dice == nil {
 		return i % nodes, l.Every
@@ -32,23 +34,22 @@ func (l *Load) next(i, nodes int) (node int, pause time.Duration) {
 	return l.Dice.IntN(nodes), time.Duration(l.Dice.ExpFloat64() * float64(l.Every))
 }
 
-// Measured is what became of a Load.
+// Measured is the result of Measure.
 type Measured struct {
 	Members, Changes int
-	Unseen           int // changes that some node did not have in time
+	Unseen           int // number of changes that some node did not receive in time
 	// P50, P99 and Max are the times until a change was visible in the views
 	// of all nodes.
 	P50, P99, Max time.Duration
-	// RumourBytes and HTTPBytes are what a change cost each member: all
-	// messages that say something of the view, by members and changes.
-	// Headers of packets and of HTTP are not in it.
+	// RumourBytes and HTTPBytes are the bytes of all messages about the view, divided by the
+	// number of changes and the number of members. They do not include packet and HTTP headers.
 	RumourBytes, HTTPBytes float64
-	ChangeBytes            float64 // of one encoded change, on average
-	Pulled, Compared       uint64  // transactions that had to be asked for, by all nodes; exchanges
+	ChangeBytes            float64 // average size of an encoded change
+	Pulled, Compared       uint64  // transactions that nodes pulled; comparisons of views
 	Took                   time.Duration
 }
 
-// Bytes is what a change cost each member.
+// Bytes returns the bytes sent per change and member.
 func (m Measured) Bytes() float64 { return m.RumourBytes + m.HTTPBytes }
 
 func (m Measured) String() string {
@@ -57,8 +58,8 @@ func (m Measured) String() string {
 		m.Bytes(), m.RumourBytes, m.HTTPBytes, m.ChangeBytes, m.Pulled, m.Compared, m.Took.Seconds())
 }
 
-// Measure has nodes change a machine in turn and measures when all others see
-// it. It reads positions from memory, after each commit of a view.
+// Measure has nodes change machines one after another, and measures how long it takes until all
+// other nodes see each change. It reads positions from memory, after each commit of a view.
 func Measure(ctx context.Context, group []*Node, load Load) (Measured, error) {
 	if load.Settle == 0 {
 		load.Settle = 10 * time.Second
@@ -112,8 +113,8 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// machine returns a node's machine after its nth start or stop, with the events
-// that such a change adds: about 800 bytes.
+// machine returns a node's machine after its nth start or stop. Its size, about 800 bytes,
+// includes the events that such changes add.
 func machine(n *Node, nth int) *bourse.Machine {
 	at := time.Unix(1_800_000_000+int64(nth), 0)
 	m := &bourse.Machine{
@@ -130,20 +131,20 @@ func machine(n *Node, nth int) *bourse.Machine {
 	return m
 }
 
-// change is one that not all have seen.
+// change is a change that some nodes have not seen yet.
 type change struct {
 	at     time.Time
-	unseen map[int]bool // nodes
+	unseen map[int]bool // set of node indexes
 }
 
-// watch follows changes through the nodes' views.
+// watch tracks which changes have reached the nodes' views.
 type watch struct {
 	nodes int
 
 	mu    sync.Mutex
 	open  map[wire.Position]*change
 	times []time.Duration
-	ended bool // no more changes come
+	ended bool // no further changes will be added
 	done  chan struct{}
 }
 
@@ -155,12 +156,12 @@ func (w *watch) add(p wire.Position, at time.Time, group []*Node) {
 	w.mu.Lock()
 	w.open[p] = c
 	w.mu.Unlock()
-	for i, n := range group { // some may have it by now
+	for i, n := range group { // some nodes may have received the change already
 		w.look(i, n)
 	}
 }
 
-// run looks at each node after each of its commits, until stop is called.
+// run checks each node after each of its commits, until stop is called.
 func (w *watch) run(group []*Node) (stop func()) {
 	var wg sync.WaitGroup
 	end := make(chan struct{})
@@ -181,7 +182,7 @@ func (w *watch) run(group []*Node) (stop func()) {
 	return func() { close(end); wg.Wait() }
 }
 
-// look notes which changes a node has.
+// look records which changes a node has seen.
 func (w *watch) look(i int, n *Node) {
 	now := time.Now()
 	w.mu.Lock()
@@ -201,7 +202,7 @@ func (w *watch) look(i int, n *Node) {
 	}
 }
 
-// await waits until all have seen all.
+// await waits until all nodes have seen all changes, for at most the duration most.
 func (w *watch) await(ctx context.Context, most time.Duration) {
 	w.mu.Lock()
 	if len(w.open) == 0 {
@@ -239,7 +240,7 @@ func traffic(group []*Node) volume {
 	for _, n := range group {
 		t := n.Replicator.Traffic()
 		v.rumours += t.RumourBytesOut
-		v.http += t.HTTPBytesOut // what one gets another one sends
+		v.http += t.HTTPBytesOut // counting sent bytes is enough, because each is received once
 		v.pulled += t.Pulled
 		v.compared += t.Compared
 	}

@@ -19,15 +19,15 @@ type Memory struct {
 	mu    sync.Mutex
 	ends  map[string]*End
 	apis  map[string]*End
-	cut   func(from, to int) bool // nil: everybody reaches everybody
-	lost  func() bool             // of one packet; nil: none is
-	delay func() time.Duration    // one way; nil: none
+	cut   func(from, to int) bool // reports whether traffic is blocked; nil if none is
+	lost  func() bool             // reports whether to lose a packet; nil if none is lost
+	delay func() time.Duration    // returns the delay in one direction; nil if there is none
 	dice  *rand.Rand
 
 	packets, bytes uint64
 }
 
-// NewMemory makes a network without loss and delay.
+// NewMemory returns a network without loss and delay.
 func NewMemory(seed uint64) *Memory {
 	return &Memory{ends: map[string]*End{}, apis: map[string]*End{}, dice: rand.New(rand.NewPCG(seed, 1))}
 }
@@ -47,7 +47,7 @@ var _ memberlist.Transport = (*End)(nil)
 
 const memoryPort = 7946
 
-// End returns the end with this number, new: one that had it before is dead.
+// End returns a new end with this number. An earlier end with the same number is killed.
 func (n *Memory) End(number int) *End {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -62,48 +62,49 @@ func (n *Memory) End(number int) *End {
 	return e
 }
 
-// Partition cuts ends off from one another; nil heals.
+// Partition blocks traffic between the ends for which cut returns true. If cut is nil, all ends
+// can reach one another again.
 func (n *Memory) Partition(cut func(from, to int) bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.cut = cut
 }
 
-// Lose loses this part of all packets, 0 to 1.
+// Lose drops a fraction, 0 to 1, of all packets.
 func (n *Memory) Lose(part float64) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.lost = func() bool { return n.dice.Float64() < part }
 }
 
-// Delay makes everything late: each packet by mean give or take spread.
+// Delay delays each packet by a random duration between mean-spread and mean+spread.
 func (n *Memory) Delay(mean, spread time.Duration) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.delay = func() time.Duration { return mean - spread + time.Duration(n.dice.Int64N(int64(2*spread)+1)) }
 }
 
-// Sent returns how many packets were sent, and their bytes.
+// Sent returns the number of packets sent, and their total size in bytes.
 func (n *Memory) Sent() (packets, bytes uint64) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.packets, n.bytes
 }
 
-// Kill makes an end deaf and dumb for ever.
+// Kill stops an end permanently: it sends and receives nothing more.
 func (e *End) Kill() {
 	e.net.mu.Lock()
 	defer e.net.mu.Unlock()
 	e.dead = true
 }
 
-// Addr is where the end gossips, API where its Caller finds it.
+// Addr returns the end's gossip address.
 func (e *End) Addr() string { return fmt.Sprintf("%s:%d", e.ip, memoryPort) }
 
-// API is the address at which Callers reach the end.
+// API returns the address at which a MemoryCaller reaches the end.
 func (e *End) API() string { return fmt.Sprintf("%s:%d", e.ip, 4280) }
 
-// reaches reports whether something sent now arrives. The lock is held.
+// reaches reports whether e can currently send to another end. The lock is held.
 func (e *End) reaches(to *End) bool {
 	return to != nil && !to.dead && !e.dead && (e.net.cut == nil || !e.net.cut(e.number, to.number))
 }
@@ -151,12 +152,12 @@ func (e *End) deliver(p *memberlist.Packet) {
 	}
 }
 
-// put hands a packet over. The lock is held.
+// put delivers a packet. The lock is held.
 func (e *End) put(p *memberlist.Packet) {
 	p.Timestamp = time.Now()
 	select {
 	case e.packets <- p:
-	default: // lost, as packets are
+	default: // drop the packet, as a network would
 	}
 }
 

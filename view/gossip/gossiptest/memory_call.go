@@ -11,26 +11,26 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// api is what an end serves to Callers.
+// api is an end's HTTP API.
 type api struct {
-	handler http.Handler // nil: no one listens
+	handler http.Handler // nil if the end serves no API
 }
 
-// Serve answers calls to the end from now on.
+// Serve sets the handler of the end's API.
 func (e *End) Serve(h http.Handler) {
 	e.net.mu.Lock()
 	defer e.net.mu.Unlock()
 	e.api.handler = h
 }
 
-// Caller calls the other ends' handlers; it is a gossip.Caller.
+// Caller returns a gossip.Caller that calls the other ends' APIs from this end.
 func (e *End) Caller() *MemoryCaller { return &MemoryCaller{e} }
 
-// MemoryCaller carries requests through a Memory network.
+// MemoryCaller sends HTTP requests through a Memory network.
 type MemoryCaller struct{ from *End }
 
-// Call sends a request to the end with a member's address. The answer comes
-// whole.
+// Call sends a request to the end with a member's API address. It returns after the whole
+// response body has been received.
 func (c *MemoryCaller) Call(ctx context.Context, to bourse.Member, req *http.Request) (*http.Response, error) {
 	if err := c.travel(ctx, to); err != nil {
 		return nil, err
@@ -62,8 +62,8 @@ func (c *MemoryCaller) handler(to bourse.Member) http.Handler {
 	return nil
 }
 
-// travel takes the time of one way. Who cannot be reached is waited for until
-// ctx ends, as with packets that are dropped.
+// travel waits for the delay in one direction. If the network is partitioned between the two
+// ends, it waits until ctx ends, as if packets were dropped.
 func (c *MemoryCaller) travel(ctx context.Context, to bourse.Member) error {
 	n := c.from.net
 	n.mu.Lock()
@@ -91,7 +91,7 @@ func (c *MemoryCaller) travel(ctx context.Context, to bourse.Member) error {
 	}
 }
 
-// serve runs a handler. One that aborts leaves a body that breaks off.
+// serve runs a handler. If the handler aborts, reading the response body fails.
 func serve(h http.Handler, req *http.Request) *http.Response {
 	w := httptest.NewRecorder()
 	aborted := func() (aborted bool) {

@@ -21,7 +21,7 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// Network is what members run on: Memory or Loopback.
+// Network is a network for nodes: a Memory or a Loopback.
 type Network interface {
 	Host(number int) (*Host, error)
 }
@@ -33,26 +33,26 @@ type Host struct {
 	API       string
 	Caller    replication.Caller
 	Serve     func(http.Handler)
-	Kill      func() // nothing goes in or out any more
+	Kill      func() // stops all traffic in both directions
 	Close     func()
 }
 
-// Host makes an end with this number.
+// Host creates an end with this number.
 func (n *Memory) Host(number int) (*Host, error) {
 	e := n.End(number)
 	return &Host{Transport: e, API: e.API(), Caller: e.Caller(), Serve: e.Serve, Kill: e.Kill, Close: e.Kill}, nil
 }
 
-// NodeConfig is what a Node is started with.
+// NodeConfig configures a Node.
 type NodeConfig struct {
-	Number    int              // its place in the network, and its tag; from 1
-	Path      string           // of the view's file; "": in memory
-	Join      []string         // gossip addresses
+	Number    int              // number in the network, from 1; also the worker's tag
+	Path      string           // path of the view's file; "": in memory
+	Join      []string         // gossip addresses of other nodes
 	Cluster   string           // default "bourse"
-	Keys      wire.Keys        // default: a broker's, made for the node, or beside Path
-	Role      bourse.Role      // default: a worker
+	Keys      wire.Keys        // default: a new broker's key, or a key in a file next to Path
+	Role      bourse.Role      // default: worker
 	Now       func() time.Time // the view's clock
-	Certified bool             // see gossip.ReplicatorConfig
+	Certified bool             // see replication.Config
 	Timing    gossip.Timing
 	Pace      replication.Pace
 	Limits    replication.Limits
@@ -67,7 +67,7 @@ type Node struct {
 	Members    *gossip.Members
 	Replicator *replication.Replicator
 	View       *view.View
-	Keys       wire.Keys // nil: in a file beside the view's
+	Keys       wire.Keys // nil if they are in a file next to the view's
 
 	host   *Host
 	cancel context.CancelFunc
@@ -78,7 +78,7 @@ type Node struct {
 	errs   []error
 }
 
-// ID returns the id of the node with a number.
+// ID returns the id of the node with this number.
 func ID(number int) bourse.WorkerID { return bourse.WorkerID(fmt.Sprintf("w%d", number)) }
 
 // Start runs a node until Stop or Kill.
@@ -92,7 +92,7 @@ func Start(network Network, c NodeConfig) (*Node, error) {
 		c.Cluster = "bourse"
 	}
 	if n.Keys = c.Keys; n.Keys == nil && c.Path == "" {
-		if n.Keys, err = wire.NewKey(bourse.RoleBroker); err != nil { // that may write everything
+		if n.Keys, err = wire.NewKey(bourse.RoleBroker); err != nil { // a broker may write all rows
 			host.Close()
 			return nil, err
 		}
@@ -145,10 +145,10 @@ func (n *Node) run() {
 	})
 }
 
-// Addr is where others join the node.
+// Addr returns the gossip address at which other nodes join this one.
 func (n *Node) Addr() string { return n.Members.Addr() }
 
-// Stop ends a node in good order and returns what went wrong in its life.
+// Stop stops the node cleanly and returns the errors that occurred while it ran.
 func (n *Node) Stop() error {
 	if n.ending.CompareAndSwap(false, true) {
 		n.cancel()
@@ -157,11 +157,11 @@ func (n *Node) Stop() error {
 		n.errs = append(n.errs, n.View.Close())
 		close(n.ended)
 	}
-	<-n.ended // no lock: in a bubble, time goes on while we wait
+	<-n.ended // does not wait for a mutex, which would stop a bubble's virtual time
 	return errors.Join(n.errs...)
 }
 
-// Kill ends a node without a word to the others.
+// Kill stops the node without notifying the others.
 func (n *Node) Kill() error {
 	n.host.Kill()
 	return n.Stop()

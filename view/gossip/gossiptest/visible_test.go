@@ -11,8 +11,8 @@ import (
 	"github.com/bourse-dev/bourse/view/gossip/gossiptest"
 )
 
-// Flags of TestVisibleToAll. "-args -members=1000 -changes=200 -rate=10" measures
-// a thousand members.
+// Flags of TestVisibleToAll. To measure a thousand members, use "-args -members=1000
+// -changes=200 -rate=10".
 var (
 	members = flag.Int("members", 20, "of the group in TestVisibleToAll")
 	changes = flag.Int("changes", 60, "in TestVisibleToAll")
@@ -20,10 +20,10 @@ var (
 	seed    = flag.Uint64("seed", 1, "of TestVisibleToAll's network and changes")
 )
 
-// TestVisibleToAll measures in virtual time how long a change takes to be in
-// all views, while one packet of a hundred is lost and each takes 30 to 70 ms:
-// of members that found one another, and of members that were given one
-// another, which is what a thousand can afford.
+// TestVisibleToAll measures, in virtual time, how long it takes until a change is in all views,
+// if one percent of the packets is lost and each takes 30 to 70 ms. It measures a group whose
+// members find one another by gossip, and one whose members know one another from the start,
+// which also works for a thousand members.
 func TestVisibleToAll(t *testing.T) {
 	t.Run("found", func(t *testing.T) {
 		virtual(t, func(t *testing.T, network *gossiptest.Memory) []*gossiptest.Node {
@@ -36,7 +36,7 @@ func TestVisibleToAll(t *testing.T) {
 					t.Errorf("stop: %v", err)
 				}
 			})
-			time.Sleep(5 * time.Second) // of the bubble: until the noise of joining is over
+			time.Sleep(5 * time.Second) // virtual time; until the traffic of joining is over
 			return group
 		})
 	})
@@ -59,7 +59,7 @@ func TestVisibleToAll(t *testing.T) {
 // virtual measures a group in a bubble of virtual time.
 func virtual(t *testing.T, start func(*testing.T, *gossiptest.Memory) []*gossiptest.Node) {
 	synctest.Test(t, func(t *testing.T) {
-		t.Cleanup(func() { time.Sleep(time.Minute) }) // runs last: memberlist's probes end
+		t.Cleanup(func() { time.Sleep(time.Minute) }) // runs last, and waits until memberlist's probes have finished
 		network := gossiptest.NewMemory(*seed)
 		group := start(t, network)
 		network.Lose(0.01)
