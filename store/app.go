@@ -8,10 +8,10 @@ import (
 
 var apps = table[bourse.App]{bucket: bucketApps}
 
-// App returns an app's record, tombstones included, and whether it exists.
+// App returns an app's record, and whether it exists. The app may have been deleted.
 func (t *Tx) App(name bourse.AppName) (bourse.App, bool, error) { return apps.get(t, []byte(name)) }
 
-// PutApp inserts or replaces an app's record. It does not merge.
+// PutApp inserts or replaces an app's record. It does not merge the two records.
 func (t *Tx) PutApp(app bourse.App) error {
 	k, err := key(string(app.Name))
 	if err != nil {
@@ -20,5 +20,5 @@ func (t *Tx) PutApp(app bourse.App) error {
 	return apps.put(t, k, &app)
 }
 
-// Apps returns all apps sorted by name, tombstones included.
+// Apps returns all apps sorted by name, including deleted ones.
 func (t *Tx) Apps() iter.Seq2[bourse.App, error] { return apps.all(t) }

@@ -11,8 +11,8 @@ func (t *Tx) AppKeys(id bourse.MachineID) bourse.AppKeys {
 	return bytes.Clone(t.kv.Get(bucketAppKeys, []byte(id)))
 }
 
-// PutAppKeys records the keys with which a machine opens its app's secrets, replacing earlier ones. They are deleted
-// when the machine is destroyed. Errors: CodeInvalid.
+// PutAppKeys records the keys with which a machine opens its app's secrets, replacing earlier
+// ones. The keys are deleted when the machine is destroyed. Errors: CodeInvalid.
 func (t *Tx) PutAppKeys(id bourse.MachineID, keys bourse.AppKeys) error {
 	if err := keys.Validate(); err != nil {
 		return err

@@ -8,8 +8,8 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// The keys of a machine are read as they were put, also after a restart, and go with
-// the machine.
+// TestKeysGoWithTheirMachine checks that a machine's keys can be read as they were written, also
+// after a restart, and are deleted with the machine.
 func TestKeysGoWithTheirMachine(t *testing.T) {
 	dir := t.TempDir()
 	s, err := Open(Config{Dir: dir, turn: smallLog})

@@ -17,12 +17,12 @@ import (
 	"github.com/bourse-dev/bourse/fsm"
 )
 
-// benchRequest is about as large as the order that a create run carries.
+// benchRequest is about as large as the request of a run that creates a machine.
 var benchRequest = map[string]string{"config": strings.Repeat("x", 800)}
 
-// BenchmarkRun3Steps measures durable runs of three steps: four transitions
-// each, the first record included. The baseline writes the same records with
-// one fsynced transaction each, one after the other.
+// BenchmarkRun3Steps measures durable runs of three steps. Each run makes four transitions,
+// including its first record. The baseline writes the same records one after another, each in
+// its own synced transaction.
 func BenchmarkRun3Steps(b *testing.B) {
 	for _, clients := range []int{1, 16} {
 		b.Run(fmt.Sprintf("clients=%d", clients), func(b *testing.B) { benchRuns(b, clients) })
@@ -83,7 +83,7 @@ func benchSerial(b *testing.B, clients int) {
 	})
 }
 
-// share lets clients do b.N pieces of work and reports runs per second.
+// share runs work b.N times, distributed among clients, and reports the runs per second.
 func share(b *testing.B, clients int, work func(n int64) error) {
 	var next atomic.Int64
 	var wg sync.WaitGroup
@@ -103,8 +103,8 @@ func share(b *testing.B, clients int, work func(n int64) error) {
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "runs/s")
 }
 
-// BenchmarkPutMachine measures one machine's transition with its log entry, as
-// a step's writes do it, alone and 16 at once.
+// BenchmarkPutMachine measures one transition of a machine and its log entry, as a step writes
+// them, with 1 and 16 concurrent clients.
 func BenchmarkPutMachine(b *testing.B) {
 	for _, clients := range []int{1, 16} {
 		b.Run(fmt.Sprintf("clients=%d", clients), func(b *testing.B) {

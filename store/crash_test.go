@@ -7,9 +7,9 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// TestCrashAtEveryCommit lets the process die at each commit of a life of
-// machines, right before and right after it is durable, and checks that the
-// file holds exactly what was acknowledged, or one commit more.
+// TestCrashAtEveryCommit simulates a crash at each commit while machines change their states,
+// immediately before and after the commit is durable. It checks that the file contains exactly
+// the acknowledged commits, or one more.
 func TestCrashAtEveryCommit(t *testing.T) {
 	t.Parallel()
 	life := []bourse.State{
@@ -46,8 +46,9 @@ func TestCrashAtEveryCommit(t *testing.T) {
 	}
 }
 
-// live takes two machines through life, one transaction each in turn, until
-// one fails, and returns how many did not.
+// live takes two machines through the states in life, alternately and with one transaction for
+// each state. It stops when a transaction fails, and returns the number of transactions that
+// succeeded.
 func live(t *testing.T, s *Store, life []bourse.State) int {
 	t.Helper()
 	for i, state := range life {
@@ -76,7 +77,8 @@ func live(t *testing.T, s *Store, life []bourse.State) int {
 	return 2 * len(life)
 }
 
-// checkLife checks the file after the first durable transactions of live.
+// checkLife checks that the file contains the effects of exactly the first durable transactions
+// of live.
 func checkLife(t *testing.T, dir string, life []bourse.State, durable int) {
 	t.Helper()
 	s, err := Open(Config{Dir: dir, turn: smallLog})

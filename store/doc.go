@@ -73,7 +73,7 @@
 //
 //   - A transaction for which Wait or Update returned nil survives a crash at any
 //     later time. Transactions become durable in the order of Submit.
-//   - A transaction whose function fails has no effect on the store or on others.
+//   - A transaction whose function fails has no effect on the store or on other transactions.
 //   - Indexes and sums change in the same transaction as the record that they
 //     derive from; [Tx.Verify] checks this.
 //   - A file of another version is neither opened nor changed.

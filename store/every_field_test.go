@@ -11,8 +11,8 @@ import (
 	"github.com/bourse-dev/bourse/internal/codec/codectest"
 )
 
-// TestEveryField: a record is read with all its fields, also with those that are
-// still to come.
+// TestEveryField checks that every field of every kind of record can be read back, including
+// fields that are added later.
 func TestEveryField(t *testing.T) {
 	for _, v := range everyRecord() {
 		codectest.Fill(v)

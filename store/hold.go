@@ -22,8 +22,8 @@ func (t *Tx) Hold(order bourse.OrderID) (bourse.Hold, bool, error) {
 	return holds.get(t, []byte(order))
 }
 
-// PutHold inserts or replaces a hold and updates the indexes and the committed sums. It returns CodeInternal if a
-// value is out of range, or if the hold has more left than it takes.
+// PutHold inserts or replaces a hold and updates the indexes and the committed sums. It returns
+// CodeInternal if a value is out of range, or if Left exceeds Takes.
 func (t *Tx) PutHold(h *bourse.Hold) error {
 	if err := validHold(h); err != nil {
 		return err
@@ -64,7 +64,7 @@ func (t *Tx) HoldsOf(reservation bourse.OrderID) ([]bourse.Hold, error) {
 	return out, nil
 }
 
-// NextExpiry returns when the next hold expires, and false if there are no holds.
+// NextExpiry returns the time when the next hold expires, and false if there are no holds.
 func (t *Tx) NextExpiry() (time.Time, bool) {
 	for k := range t.kv.Range(bucketHoldEnd, nil) {
 		at, _ := splitTimeKey(k)
@@ -104,8 +104,8 @@ func (t *Tx) ExpireHolds(now time.Time) (int, error) {
 	return len(over), nil
 }
 
-// CommittedAt returns the committed amounts without expired holds, for use in decisions. In a read-write transaction
-// it removes the expired holds; in a read-only one it subtracts them.
+// CommittedAt returns the committed amounts for use in decisions, not counting expired holds. In
+// a read-write transaction, it deletes the expired holds; in a read-only one, it subtracts them.
 func (t *Tx) CommittedAt(now time.Time) (bourse.Amounts, error) {
 	if t.writes {
 		if _, err := t.ExpireHolds(now); err != nil {

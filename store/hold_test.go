@@ -18,8 +18,8 @@ func holdKey(n int) bourse.ReservationKey {
 	return bourse.ReservationKey(fmt.Sprintf("01J0000000000000000000000%d", n))
 }
 
-// aHold is what is held for the n-th order of a reservation, until so many
-// seconds after 1970.
+// aHold returns the hold for the n-th order of a reservation. The hold expires at until, in
+// seconds since 1970.
 func aHold(key, n int, until int64, takes, left int64) *bourse.Hold {
 	amounts := func(n int64) bourse.Amounts { return bourse.Amounts{{Resource: "memory", Amount: n}} }
 	return &bourse.Hold{
@@ -28,8 +28,8 @@ func aHold(key, n int, until int64, takes, left int64) *bourse.Hold {
 	}
 }
 
-// Indexes and sums are those of the holds that are there, whatever is done to
-// them in whatever order, and at any time only those count that have not ended.
+// TestHoldModel checks that indexes and sums match the holds after any sequence of changes, and
+// that expired holds do not count.
 func TestHoldModel(t *testing.T) {
 	t.Parallel()
 	s := open(t)
@@ -117,7 +117,8 @@ func compareHolds(tx *Tx, model map[bourse.OrderID]bourse.Hold, now time.Time) e
 	return tx.Verify()
 }
 
-// Who may write ends what is over in the transaction that decides.
+// TestCommittedAtEndsHolds checks that CommittedAt deletes expired holds in a read-write
+// transaction.
 func TestCommittedAtEndsHolds(t *testing.T) {
 	s := open(t)
 	update(t, s, func(tx *Tx) error { return tx.PutHold(aHold(0, 0, 10, 4, 3)) })
@@ -159,8 +160,8 @@ func TestHostileHolds(t *testing.T) {
 	view(t, s, (*Tx).Verify)
 }
 
-// An order is known as long as its hold is, and then for a while, so that a
-// late repetition of it holds nothing.
+// TestPruneKeepsTheOrdersOfHolds checks that an order is retained as long as its hold exists. In
+// this way, a late repetition of the order creates no second hold.
 func TestPruneKeepsTheOrdersOfHolds(t *testing.T) {
 	s := open(t)
 	old := time.Unix(0, 0).UTC()
@@ -190,8 +191,8 @@ func TestPruneKeepsTheOrdersOfHolds(t *testing.T) {
 	}
 }
 
-// TestCrashAtEveryCommitOfAHold is TestCrashAtEveryCommit for the life of a
-// hold: made, extended, taken from, used up, over.
+// TestCrashAtEveryCommitOfAHold is like TestCrashAtEveryCommit, for a hold that is created,
+// extended, partly and then completely used, and expires.
 func TestCrashAtEveryCommitOfAHold(t *testing.T) {
 	life := []func(*Tx) error{
 		func(tx *Tx) error { return tx.PutHold(aHold(0, 0, 10, 4, 4)) },
@@ -200,7 +201,7 @@ func TestCrashAtEveryCommitOfAHold(t *testing.T) {
 		func(tx *Tx) error { return tx.PutHold(aHold(0, 0, 20, 4, 0)) },
 		func(tx *Tx) error { _, err := tx.CommittedAt(time.Unix(20, 0)); return err },
 	}
-	left := []int64{0, 4, 4, 1, 0, 0} // after so many
+	left := []int64{0, 4, 4, 1, 0, 0} // amounts left after each number of commits
 	ends := []int64{0, 10, 20, 20, 20, 0}
 	for n := 1; n <= len(life); n++ {
 		for _, stage := range []FaultStage{FaultBefore, FaultAfter} {

@@ -6,7 +6,7 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Identity identifies the worker. It is chosen at the first start.
+// Identity identifies the worker. It is chosen at the worker's first start.
 type Identity struct {
 	Worker    bourse.WorkerID  `json:"worker"`
 	Tag       bourse.WorkerTag `json:"tag"`
@@ -15,11 +15,11 @@ type Identity struct {
 }
 
 var (
-	identities  = table[Identity]{bucket: bucketMeta} // at most one, under keyIdentity
+	identities  = table[Identity]{bucket: bucketMeta} // contains at most one record, under keyIdentity
 	keyIdentity = []byte("identity")
 )
 
-// Identity returns the worker's identity, and false before it is set.
+// Identity returns the worker's identity, and false if it has not been set yet.
 func (t *Tx) Identity() (Identity, bool, error) { return identities.get(t, keyIdentity) }
 
 // PutIdentity sets the worker's identity.

@@ -16,13 +16,13 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// smallLog is room for what tests write: each start reads and writes a log as a
-// whole, which the race detector makes the most of their time.
+// smallLog is a log size that is sufficient for tests. A store reads and writes its whole log at
+// each start, so the default size would make tests slow under the race detector.
 const smallLog = 256 << 10
 
 var errKill = errors.New("killed by the test")
 
-// disk is a store directory for the suite of journals.
+// disk is a store directory for fsm's test suite for journals.
 type disk struct {
 	dir     string
 	s       *Store
@@ -66,7 +66,7 @@ func TestJournal(t *testing.T) {
 	fsmtest.Run(t, func(t testing.TB) fsmtest.Disk { return &disk{dir: t.TempDir()} })
 }
 
-// open opens a store in a new directory for the length of a test.
+// open opens a store in a new directory until the test ends.
 func open(t testing.TB) *Store {
 	t.Helper()
 	return openIn(t, t.TempDir())

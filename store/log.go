@@ -6,16 +6,16 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Entry is one line of the operations log: a state transition of a resource.
+// Entry is an entry of the operations log. It describes a state transition of a resource.
 type Entry struct {
-	Seq   uint64       `json:"seq"`  // set by Append; increases by one
-	Kind  string       `json:"kind"` // the resource's: KindMachine or KindVolume
-	ID    string       `json:"id"`   // the resource's
+	Seq   uint64       `json:"seq"`  // the entry's number; set by Append; increases by one
+	Kind  string       `json:"kind"` // the kind of resource: KindMachine or KindVolume
+	ID    string       `json:"id"`   // the resource's ID
 	Run   string       `json:"run,omitempty"`
-	Event bourse.Event `json:"event"` // for a volume: no id, and volume states
+	Event bourse.Event `json:"event"` // for a volume, it has no ID and contains a volume state
 }
 
-// keyLogged holds the number of the last entry ever written.
+// keyLogged is the key of the number of the last entry ever written.
 var keyLogged = []byte("logged")
 
 // KindMachine is the kind of log entries about machines. DeleteMachine deletes them with the machine.
@@ -42,11 +42,12 @@ func entryKeys(e *Entry) []entry {
 	return []entry{{bucketLogOf, append(logPrefix(e.Kind, e.ID), uint64Bytes(e.Seq)...), []byte{}, ""}}
 }
 
-// Entries returns up to limit entries of a resource, newest first, or all of them if limit is not positive.
+// Entries returns the latest entries of a resource, newest first. It returns at most limit
+// entries, or all of them if limit is not positive.
 func (t *Tx) Entries(kind, id string, limit int) ([]Entry, error) {
 	prefix := logPrefix(kind, id)
 	var out []Entry
-	// Prefixes end with a zero byte, so every key between prefix and end has the prefix.
+	// Prefixes end with a zero byte, so end is after all keys with the prefix.
 	end := append(bytes.Clone(prefix[:len(prefix)-1]), 1)
 	for k := range t.kv.Back(bucketLogOf, end) {
 		if !bytes.HasPrefix(k, prefix) || limit > 0 && len(out) == limit {
@@ -63,7 +64,7 @@ func (t *Tx) Entries(kind, id string, limit int) ([]Entry, error) {
 	return out, nil
 }
 
-// deleteEntries deletes a resource's log.
+// deleteEntries deletes all log entries of a resource.
 func (t *Tx) deleteEntries(kind, id string) error {
 	var numbers [][]byte
 	for number := range t.under(bucketLogOf, logPrefix(kind, id)) {

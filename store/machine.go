@@ -8,7 +8,7 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Machine returns a machine's record. It returns CodeNotFound if there is none.
+// Machine returns a machine's record. It returns CodeNotFound if there is no such machine.
 func (t *Tx) Machine(id bourse.MachineID) (bourse.Machine, error) {
 	m, ok, err := machines.get(t, []byte(id))
 	if err == nil && !ok {
@@ -22,8 +22,9 @@ var errNoMachine = bourse.Errorf(bourse.CodeNotFound, "machine not found")
 // PutMachine inserts or replaces a machine's record and updates the indexes and the committed sums. The machine's
 // events are not stored.
 //
-// Errors: CodeInternal if the state must not follow the recorded one or a value is out of range; CodeAlreadyExists if
-// another living machine has the name in the app, or the port.
+// Errors: CodeInternal if a machine in the recorded state cannot change to the new state, or a
+// value is out of range; CodeAlreadyExists if another living machine has the name in the app, or
+// the port.
 func (t *Tx) PutMachine(m *bourse.Machine) error {
 	now := *m
 	now.LastEvents = nil
@@ -47,8 +48,8 @@ func (t *Tx) PutMachine(m *bourse.Machine) error {
 	return errors.Join(machines.swap(t, []byte(now.ID), &old, &now), t.evictMachines())
 }
 
-// GoneBytes is the limit on the total size of destroyed machines' records. Destroying a machine deletes the oldest
-// ones beyond it.
+// GoneBytes is the limit on the total size of destroyed machines' records. If destroying a
+// machine exceeds it, the oldest records are deleted.
 const GoneBytes = 64 << 20
 
 const (
@@ -61,12 +62,13 @@ const (
 func goneSize(m *bourse.Machine) int64 {
 	b, err := encode(m)
 	if err != nil {
-		return 0 // it cannot be stored either
+		return 0 // such a record cannot be stored either
 	}
 	return int64(len(b))
 }
 
-// evictMachines deletes the oldest records of destroyed machines while these exceed GoneBytes.
+// evictMachines deletes the oldest records of destroyed machines until their total size is at
+// most GoneBytes.
 func (t *Tx) evictMachines() error {
 	var old []string
 	kept := t.goneBytes()
@@ -103,8 +105,9 @@ func validMachine(m *bourse.Machine) error {
 	return nil
 }
 
-// DeleteMachine deletes a machine's record, its indexes and its log. It returns CodeFailedPrecondition if the machine
-// is not destroyed, and CodeNotFound if there is no such machine.
+// DeleteMachine deletes a machine's record, its index entries and its log entries. It returns
+// CodeFailedPrecondition if the machine is not destroyed, and CodeNotFound if there is no such
+// machine.
 func (t *Tx) DeleteMachine(id bourse.MachineID) error {
 	old, err := t.Machine(id)
 	switch {
@@ -127,7 +130,7 @@ func (t *Tx) MachinesOf(app bourse.App) iter.Seq2[bourse.Machine, error] {
 	return machines.ofApp(t, bucketMachineApp, &app, func(m *bourse.Machine) bool { return m.OwnedBy(&app) })
 }
 
-// MachineNamed returns the living machine with a name in an app, and whether it exists.
+// MachineNamed returns the living machine with a name in an app, and whether there is one.
 func (t *Tx) MachineNamed(app bourse.App, name string) (bourse.MachineID, bool, error) {
 	for _, space := range spaces(&app) {
 		k, err := key(space, name)
@@ -148,8 +151,8 @@ func (t *Tx) MachineNamed(app bourse.App, name string) (bourse.MachineID, bool, 
 	return "", false, nil
 }
 
-// CountMachines returns the number of an app's machines that are not destroyed. It includes those whose records contain
-// only the app's name.
+// CountMachines returns the number of an app's machines that are not destroyed. It includes
+// machines whose records contain only the app's name, because they may belong to the app.
 func (t *Tx) CountMachines(app bourse.App) int {
 	n := 0
 	for _, space := range spaces(&app) {
@@ -164,7 +167,8 @@ func (t *Tx) PortUser(port int) (bourse.MachineID, bool) {
 	return bourse.MachineID(id), id != nil
 }
 
-// PortLeft reports whether a port from first to last, inclusive, is unused by living machines.
+// PortLeft reports whether there is a port between first and last, inclusive, that no living
+// machine uses.
 func (t *Tx) PortLeft(first, last int) bool {
 	next := first
 	for k := range t.kv.Range(bucketMachinePort, portKey(first)) {
@@ -176,8 +180,8 @@ func (t *Tx) PortLeft(first, last int) bool {
 	return next <= last
 }
 
-// Committed returns the sum of everything that machines, volumes, tasks and holds take, by resource. Decisions need
-// CommittedAt.
+// Committed returns the sum of everything that machines, volumes, tasks and holds take, by
+// resource. It includes expired holds, so decisions have to use CommittedAt.
 func (t *Tx) Committed() (bourse.Amounts, error) {
 	var sum bourse.Amounts
 	for k, v := range t.kv.Range(bucketCommitted, nil) {

@@ -13,7 +13,7 @@ var machines = table[bourse.Machine]{bucketMachines, machineKeys, machineAdds}
 // name, because it contains capital letters.
 func space(name bourse.AppName, id string) string { return cmp.Or(id, string(name)) }
 
-// spaces returns all names that an app may have in index keys.
+// spaces returns all names that may stand for an app in index keys.
 func spaces(app *bourse.App) []string {
 	if app.ID == "" {
 		return []string{string(app.Name)}

@@ -16,7 +16,7 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// model is what a store of machines should hold, as plain maps.
+// model models a store of machines as maps.
 type model struct {
 	machines map[bourse.MachineID]bourse.Machine
 	log      map[bourse.MachineID][]string
@@ -26,7 +26,7 @@ func (m *model) clone() *model {
 	return &model{maps.Clone(m.machines), maps.Clone(m.log)}
 }
 
-// put returns the code that PutMachine should fail with.
+// put applies PutMachine to the model, and returns the expected error code.
 func (m *model) put(x bourse.Machine) bourse.Code {
 	old := m.machines[x.ID]
 	if old.State != x.State && !old.State.CanBecome(x.State) {
@@ -89,13 +89,13 @@ func drawMachine(t *rapid.T) bourse.Machine {
 	return m
 }
 
-// modelIDs returns the ids of the apps that have had a name; of a record without
-// one no one knows.
+// modelIDs returns the IDs of the apps that have had a name, and "" for records without an app
+// ID.
 func modelIDs(name bourse.AppName) []string {
 	return []string{"", "FIRST " + string(name), "SECOND " + string(name)}
 }
 
-// TestModel compares random transactions with the model.
+// TestModel compares a store with the model after random transactions.
 func TestModel(t *testing.T) {
 	t.Parallel()
 	s := open(t)
@@ -121,7 +121,7 @@ func TestModel(t *testing.T) {
 							if _, err := tx.Append(Entry{Kind: KindMachine, ID: string(x.ID), Event: bourse.Event{Type: bourse.EventType(note)}}); err != nil {
 								return err
 							}
-						} else { // half of it may have been written
+						} else { // the failed call may have written a part of its changes
 							return err
 						}
 					}
@@ -155,13 +155,13 @@ func TestModel(t *testing.T) {
 	})
 }
 
-// reset removes every machine, whatever its state.
+// reset removes all machines, whatever their states.
 func reset(t *rapid.T, s *Store) {
 	empty(t, s, bucketMachines, bucketMachineApp, bucketMachineName, bucketMachinePort, bucketMachineGone, bucketMachineLiving,
 		bucketCommitted, bucketLog, bucketLogOf, bucketMeta)
 }
 
-// empty removes all that is in some buckets.
+// empty removes all keys from some buckets.
 func empty(t *rapid.T, s *Store, buckets ...string) {
 	err := s.Update(t.Context(), func(tx *Tx) error {
 		for _, b := range buckets {
@@ -182,7 +182,7 @@ func empty(t *rapid.T, s *Store, buckets ...string) {
 	}
 }
 
-// compare reports where tx differs from the model.
+// compare returns an error if tx differs from the model.
 func (m *model) compare(tx *Tx) error {
 	got := map[bourse.MachineID]bourse.Machine{}
 	for x, err := range tx.Machines() {
@@ -200,7 +200,8 @@ func (m *model) compare(tx *Tx) error {
 	}
 	for _, name := range []bourse.AppName{"app", "app-2"} {
 		for life, id := range modelIDs(name) {
-			// Made after all records: those without an id are not its own.
+			// This app was created after all records, so it does not own those without an app
+			// ID.
 			app := bourse.App{Name: name, ID: id, Life: life, CreatedAt: time.Unix(1<<40, 0)}
 			if err := m.compareApp(tx, app); err != nil {
 				return err
@@ -231,7 +232,7 @@ func (m *model) compareApp(tx *Tx, app bourse.App) error {
 	living := 0
 	for id, x := range m.machines {
 		if x.App == app.Name && x.AppID == "" && app.ID != "" && x.State != bourse.StateDestroyed {
-			living++ // they count: no one knows better
+			living++ // counted, because nothing shows which app they belong to
 		}
 		if x.App != app.Name || x.AppID != app.ID {
 			continue

@@ -12,10 +12,10 @@ import (
 type OrderRecord struct {
 	ID       bourse.OrderID   `json:"id"`
 	Machine  bourse.MachineID `json:"machine,omitempty"`
-	Volume   bourse.VolumeID  `json:"volume,omitempty"` // a tombstone has neither this nor Machine
-	Held     bool             `json:"held,omitempty"`   // filled by a hold with the order's id
+	Volume   bourse.VolumeID  `json:"volume,omitempty"` // empty in a tombstone, like Machine
+	Held     bool             `json:"held,omitempty"`   // the order was filled by a hold with the order's ID
 	Canceled bool             `json:"canceled,omitempty"`
-	Decision bourse.Decision  `json:"decision,omitzero"` // not for a task, whose decision its broker has
+	Decision bourse.Decision  `json:"decision,omitzero"` // not set for a task, whose decision only its broker has
 	At       time.Time        `json:"at"`
 	Task     *TaskRecord      `json:"task,omitempty"` // set for an order for a task; changed only by the methods in task.go
 }
@@ -50,11 +50,11 @@ func orderAdds(o *OrderRecord) []part {
 	return []part{{bucketMeta, keyTaskBytes, o.Task.size()}}
 }
 
-// Order returns the record of an order, and whether it exists.
+// Order returns an order's record, and whether it exists.
 func (t *Tx) Order(id bourse.OrderID) (OrderRecord, bool, error) { return orders.get(t, []byte(id)) }
 
-// PutOrder inserts or replaces the record of an order. The order's id is chosen by the client, so its timestamp is
-// not trusted.
+// PutOrder inserts or replaces the record of an order. Clients choose orders' ids, so the id's
+// timestamp is not trusted.
 func (t *Tx) PutOrder(o OrderRecord) error {
 	k, err := key(string(o.ID))
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// ids lists what a sequence of the store gives.
+// machineIDs returns the IDs of an app's machines.
 func machineIDs(t *testing.T, tx *Tx, app bourse.App) (out []bourse.MachineID) {
 	t.Helper()
 	for m, err := range tx.MachinesOf(app) {
@@ -19,8 +19,8 @@ func machineIDs(t *testing.T, tx *Tx, app bourse.App) (out []bourse.MachineID) {
 	return out
 }
 
-// Two apps that have had one name have nothing in common here: not a machine,
-// not a machine's name, not a task.
+// TestAppsOfOneNameShareNothing checks that two apps that have had the same name at different
+// times do not share machines, machine names or tasks.
 func TestAppsOfOneNameShareNothing(t *testing.T) {
 	s := open(t)
 	former := bourse.App{Name: "web", ID: "01ARZ3NDEKTSV4RRFFQFORMERA"}

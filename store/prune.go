@@ -13,20 +13,22 @@ import (
 // for it.
 const pruneBatch = 128
 
-// How many destroyed machines and ended runs are retained. The whole store is in memory, so a worker that starts many
-// short-lived machines must not retain them all for Config.Keep. The size of destroyed machines is limited, too; see
-// [GoneBytes].
+// Limits on the numbers of destroyed machines and ended runs. The whole store is in memory, so a
+// worker that starts many short-lived machines must not retain them all for Config.Keep. The
+// size of destroyed machines' records is limited, too; see [GoneBytes].
 const (
 	maxGone = 10_000
-	maxRuns = 20_000 // runs that ended less than a minute ago do not count
+	maxRuns = 20_000 // not counting runs that ended less than a minute ago
 )
 
-// Pruned holds the numbers of records that Prune deleted.
+// Pruned contains the numbers of records that Prune has deleted.
 type Pruned struct{ Machines, Volumes, Orders, Tasks, Runs int }
 
-// Prune deletes what ended longer than Config.Keep before now: destroyed machines and volumes with their logs, orders
-// that no recorded object fills, ended tasks, and ended runs. It retains at most 10,000 destroyed machines and 20,000
-// ended runs. It never touches data of a living machine or volume, or of a volume that still has a snapshot.
+// Prune deletes records that became obsolete more than Config.Keep before now: destroyed
+// machines and volumes with their log entries, orders whose machine, volume or hold has no
+// record anymore, ended tasks, and ended runs. It retains at most 10,000 destroyed machines and
+// 20,000 ended runs. It never touches data of a living machine or volume, or of a volume that
+// still has a snapshot.
 func (s *Store) Prune(ctx context.Context, now time.Time) (Pruned, error) {
 	var total Pruned
 	before := now.Add(-s.keep)
@@ -59,19 +61,20 @@ func (s *Store) Prune(ctx context.Context, now time.Time) (Pruned, error) {
 	return total, nil
 }
 
-// pruneMachines deletes at most limit machines that were destroyed before the given time, oldest first.
+// pruneMachines deletes machines that were destroyed before the given time, oldest first, at
+// most limit of them.
 func pruneMachines(t *Tx, before time.Time, limit int) (int, error) {
 	return deleteEach(gone(t, bucketMachineGone, before, limit), func(id string) error { return t.DeleteMachine(bourse.MachineID(id)) })
 }
 
-// pruneVolumes deletes at most limit volumes that were destroyed and had no snapshot before the given time, oldest
-// first.
+// pruneVolumes deletes volumes that were destroyed and had no snapshot before the given time,
+// oldest first, at most limit of them.
 func pruneVolumes(t *Tx, before time.Time, limit int) (int, error) {
 	return deleteEach(gone(t, bucketVolumeGone, before, limit), func(id string) error { return t.DeleteVolume(bourse.VolumeID(id)) })
 }
 
-// pruneOrders deletes at most limit orders from before the given time, oldest first. An order is retained as long as
-// its machine, volume or hold has a record.
+// pruneOrders deletes orders from before the given time, oldest first, at most limit of them. An
+// order is retained as long as its machine, volume or hold has a record.
 func pruneOrders(t *Tx, before time.Time, limit int) (int, error) {
 	var old []string
 	for k, filler := range t.kv.Range(bucketOrderTime, nil) {
@@ -86,12 +89,12 @@ func pruneOrders(t *Tx, before time.Time, limit int) (int, error) {
 	return deleteEach(old, func(id string) error { return orders.delete(t, []byte(id)) })
 }
 
-// pruneRuns deletes at most limit runs that ended before the given time, oldest first, except those whose parents
-// have not ended.
+// pruneRuns deletes runs that ended before the given time, oldest first, at most limit of them.
+// It retains runs whose parents have not ended.
 func pruneRuns(t *Tx, before time.Time, limit int) (int, error) {
 	var old []string
 	for id, k := range t.kv.Range(bucketRunKey, nil) {
-		// the engine creates ids in order, so the rest is younger
+		// the engine creates ids in ascending order, so all later runs are younger
 		if u, err := ulid.ParseStrict(string(id)); len(old) == limit || err == nil && u.Timestamp().After(before) {
 			break
 		}
@@ -119,7 +122,7 @@ func deleteEach(ids []string, del func(id string) error) (int, error) {
 	return len(ids), nil
 }
 
-// excess returns by how many keys a bucket exceeds limit.
+// excess returns how many keys a bucket has in excess of limit, or 0.
 func excess(t *Tx, bucket string, limit int) int {
 	n := -limit
 	for range t.kv.Range(bucket, nil) {
@@ -128,7 +131,8 @@ func excess(t *Tx, bucket string, limit int) int {
 	return max(0, n)
 }
 
-// gone returns at most limit ids from a time index that are from before the given time, oldest first.
+// gone returns ids from a time index whose times are before the given one, oldest first, at most
+// limit of them.
 func gone(t *Tx, bucket string, before time.Time, limit int) []string {
 	var old []string
 	for k := range t.kv.Range(bucket, nil) {

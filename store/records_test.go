@@ -103,7 +103,7 @@ func TestMachineEventsAreNotStored(t *testing.T) {
 
 func TestLog(t *testing.T) {
 	s := open(t)
-	kinds := []string{"machine", "machine2", "worker"} // one name begins another
+	kinds := []string{"machine", "machine2", "worker"} // one of the names is a prefix of another
 	var all []Entry
 	for i := range 30 {
 		update(t, s, func(tx *Tx) error {
@@ -182,7 +182,7 @@ func TestPruneKeepsTheLiving(t *testing.T) {
 				if _, err := tx.Append(Entry{Kind: KindMachine, ID: string(m.ID), Event: bourse.Event{Type: "t", At: x.at}}); err != nil {
 					return err
 				}
-				id := bourse.OrderID(fmt.Sprintf("7ZZZZZZZZZZZZZZZZZZZZZZZZ%d", n)) // claims to be from the far future
+				id := bourse.OrderID(fmt.Sprintf("7ZZZZZZZZZZZZZZZZZZZZZZZZ%d", n)) // an id from the far future
 				if err := tx.PutOrder(OrderRecord{ID: id, Machine: m.ID, At: x.at}); err != nil {
 					return err
 				}
@@ -194,7 +194,7 @@ func TestPruneKeepsTheLiving(t *testing.T) {
 		}
 	}
 	for i := range 300 {
-		id := fmt.Sprintf("%026d", i) // ULIDs of 1970
+		id := fmt.Sprintf("%026d", i) // ULIDs with timestamps of 1970
 		update(t, s, func(tx *Tx) error {
 			if err := tx.PutOrder(OrderRecord{ID: bourse.OrderID("tomb" + id), At: old}); err != nil {
 				return err
@@ -227,8 +227,8 @@ func TestPruneKeepsTheLiving(t *testing.T) {
 	})
 }
 
-// What is kept of destroyed machines has a bound in number and in bytes: the oldest
-// go before their time.
+// TestPruneBoundsTheDestroyed checks that Prune deletes the oldest destroyed machines before
+// their time if there are too many.
 func TestPruneBoundsTheDestroyed(t *testing.T) {
 	s, err := Open(Config{Dir: t.TempDir(), turn: smallLog, maxGone: 3})
 	if err != nil {
@@ -262,8 +262,9 @@ func TestPruneBoundsTheDestroyed(t *testing.T) {
 	})
 }
 
-// Machines with large configs that are destroyed one after the other, faster than
-// anything prunes, displace one another: all of a store is in memory.
+// TestDestroyedMachinesAreLimitedInBytes destroys machines with large configs without ever
+// calling Prune. Each destroyed machine must displace older ones, because the whole store is in
+// memory.
 func TestDestroyedMachinesAreLimitedInBytes(t *testing.T) {
 	s := openIn(t, t.TempDir())
 	const each = 1 << 20
@@ -293,8 +294,8 @@ func TestDestroyedMachinesAreLimitedInBytes(t *testing.T) {
 	})
 }
 
-// Runs that have ended are limited in number, however young they are. Open ones stay,
-// and so do the children that they wait for.
+// TestPruneLimitsEndedRuns checks that the number of ended runs is limited, however young they
+// are. Runs that have not ended are retained, and so are their children.
 func TestPruneLimitsEndedRuns(t *testing.T) {
 	s, err := Open(Config{Dir: t.TempDir(), turn: smallLog, maxRuns: 3})
 	if err != nil {

@@ -8,12 +8,12 @@ import (
 
 // Report is the result of checking a store's files.
 type Report struct {
-	Version  int      `json:"version"`        // of the schema
-	Keys     int64    `json:"keys"`           // intact keys in the file
-	Records  int      `json:"records"`        // intact records in the log that are not in the file
+	Version  int      `json:"version"`        // version of the schema
+	Keys     int64    `json:"keys"`           // number of intact keys in the snapshot
+	Records  int      `json:"records"`        // intact records in the log that the snapshot does not include
 	Machines int      `json:"machines"`       // total number of machine records
-	Damage   []string `json:"damage"`         // the damaged places
-	Lost     []string `json:"lost,omitempty"` // set by Recover: how much of each bucket was lost
+	Damage   []string `json:"damage"`         // descriptions of the damaged places
+	Lost     []string `json:"lost,omitempty"` // set by Recover: for each bucket, how many keys were lost
 	Kept     []string `json:"kept,omitempty"` // set by Recover: the new names of the damaged files
 }
 
@@ -21,22 +21,23 @@ func report(r kv.Report) Report {
 	return Report{r.Version, r.Keys, r.Records, r.Have[bucketMachines], r.Damage, r.Lost, r.Kept}
 }
 
-// Check verifies the whole store in a directory without changing it. It returns CodeAlreadyExists if a daemon has the
-// store open, and CodeNotFound if there is none.
+// Check verifies the whole store in a directory without changing it. It returns
+// CodeAlreadyExists if a daemon has the store open, and CodeNotFound if the directory contains
+// no store.
 func Check(dir string) (Report, error) {
 	r, err := kv.Check(dir, schema())
 	return report(r), err
 }
 
-// Recover recovers the intact records of a damaged store into a new one, retains the damaged files under other names,
-// and recomputes the derived records. It returns CodeFailedPrecondition if nothing is damaged, or if the file has no
-// checksums to tell what is intact.
+// Recover recovers the intact records of a damaged store into a new one, retains the damaged
+// files under other names, and recomputes the derived records. It returns CodeFailedPrecondition
+// if nothing is damaged, or if both heads of the snapshot are.
 func Recover(dir string, now time.Time) (Report, error) {
 	r, err := kv.Recover(dir, schema(), now, derive)
 	return report(r), err
 }
 
-// derive writes the derived records of a store that has only the others.
+// derive writes the derived records of a store that contains no derived records.
 func derive(t kv.Tx) error {
 	logged := uint64Of(t.Get(bucketMeta, keyLogged))
 	for k := range t.Range(bucketLog, nil) {

@@ -12,8 +12,8 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// One machine's record is damaged: recovery makes a store of all others, with all
-// that follows from them.
+// TestRecover damages one machine's record. Recover must create a store with all other records,
+// and with the records derived from them.
 func TestRecover(t *testing.T) {
 	dir := t.TempDir()
 	s, err := Open(Config{Dir: dir})

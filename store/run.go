@@ -17,7 +17,8 @@ func runKeys(rec *fsm.Record) []entry {
 	return out
 }
 
-// openRun returns a record with the same derived keys as an unfinished rec, so that the old record need not be read.
+// openRun returns a record that has the derived keys that rec has until it ends, so that the old
+// record need not be read.
 func openRun(rec *fsm.Record) *fsm.Record {
 	return &fsm.Record{ID: rec.ID, Definition: rec.Definition, Resource: rec.Resource, Status: fsm.Running}
 }
@@ -34,7 +35,7 @@ func (t *Tx) PutRun(rec fsm.Record) error {
 	return runs.swap(t, k, openRun(&rec), &rec)
 }
 
-// DeleteRun deletes the record of a run. It does nothing if there is none.
+// DeleteRun deletes the record of a run. It does nothing if there is no such record.
 func (t *Tx) DeleteRun(rec fsm.Record) error {
 	k, err := key(rec.Definition, rec.Resource, rec.ID)
 	if err != nil {
@@ -43,7 +44,8 @@ func (t *Tx) DeleteRun(rec fsm.Record) error {
 	return runs.swap(t, k, openRun(&rec), nil)
 }
 
-// Run returns the run with an id, ended or not, and whether it is recorded.
+// Run returns the run with an id, whether or not it has ended, and reports whether it is
+// recorded.
 func (t *Tx) Run(id string) (fsm.Record, bool, error) {
 	k := t.kv.Get(bucketRunKey, []byte(id))
 	if k == nil {
@@ -70,7 +72,7 @@ func (t *Tx) unfinished() ([]fsm.Record, error) {
 	return out, nil
 }
 
-// Journal returns the store as the journal of an fsm engine.
+// Journal returns the store in the form of a journal for an fsm engine.
 func (s *Store) Journal() fsm.Journal { return journal{s} }
 
 type journal struct{ s *Store }

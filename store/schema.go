@@ -2,7 +2,7 @@ package store
 
 import "github.com/bourse-dev/bourse/store/kv"
 
-// The buckets; see the schema in doc.go.
+// Names of the buckets; doc.go describes the schema.
 const (
 	bucketMeta          = "meta"
 	bucketMachines      = "machines"

@@ -2,7 +2,8 @@ package store
 
 import "github.com/bourse-dev/bourse"
 
-// Snapshot returns a snapshot and its volume. It returns CodeNotFound if there is none.
+// Snapshot returns a snapshot and its volume. It returns CodeNotFound if there is no such
+// snapshot.
 func (t *Tx) Snapshot(id bourse.SnapshotID) (bourse.Snapshot, bourse.Volume, error) {
 	volume := t.kv.Get(bucketSnapshots, []byte(id))
 	if volume == nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/bourse-dev/bourse/store/kv"
 )
 
-// FileName is the name of the store's file in its directory.
+// FileName is the name of the snapshot in the store's directory.
 const FileName = kv.FileName
 
 // DefaultKeep is the default of Config.Keep.
@@ -18,19 +18,19 @@ const DefaultKeep = time.Hour
 // Config configures a Store.
 type Config struct {
 	Dir     string                         // required; created with mode 0700 if missing
-	Log     *slog.Logger                   // default: discards
+	Log     *slog.Logger                   // default: discards all records
 	Keep    time.Duration                  // how long Prune retains destroyed machines, orders and ended runs; default DefaultKeep
 	Fault   func(FaultStage, uint64) error // for tests; see kv.Config
 	Failed  func(error)                    // see kv.Config
-	maxGone int                            // how many destroyed machines Prune retains; default maxGone
-	maxRuns int                            // how many ended runs Prune retains; default maxRuns
+	maxGone int                            // number of destroyed machines that Prune retains; default maxGone
+	maxRuns int                            // number of ended runs that Prune retains; default maxRuns
 	turn    int64                          // see kv.Config
 }
 
-// FaultStage is the moment of a commit at which Config.Fault is called.
+// FaultStage is a point of a commit at which Config.Fault is called.
 type FaultStage = kv.FaultStage
 
-// The stages; see package kv.
+// Stages of a commit; see package kv.
 const (
 	FaultBefore = kv.FaultBefore
 	FaultAfter  = kv.FaultAfter
@@ -49,9 +49,10 @@ type Store struct {
 
 type engine = kv.DB
 
-// Open opens the store in cfg.Dir, creating it if it does not exist. It starts one goroutine, which Close stops.
-// Errors: CodeAlreadyExists if another daemon has the store open, CodeFailedPrecondition if a newer release wrote it,
-// CodeInternal if it is damaged. In these cases the files are unchanged.
+// Open opens the store in cfg.Dir, creating it if it does not exist. It starts one goroutine,
+// which Close stops. Errors: CodeAlreadyExists if another daemon has the store open,
+// CodeFailedPrecondition if its schema has another version, CodeInternal if it is damaged. In
+// these cases the files are unchanged.
 func Open(cfg Config) (*Store, error) {
 	db, err := kv.Open(kv.Config{Dir: cfg.Dir, Schema: schema(), Log: cfg.Log, Fault: cfg.Fault, Failed: cfg.Failed, Turn: cfg.turn})
 	if err != nil {
@@ -79,7 +80,8 @@ func (s *Store) SubmitRelaxed(fn func(*Tx) error) *Commit {
 	return s.engine.SubmitRelaxed(func(t kv.Tx) error { return fn(&Tx{kv: t, writes: true}) })
 }
 
-// Update submits fn and waits until it is durable. If ctx ends first, the outcome is unknown.
+// Update submits fn and waits until its changes are durable. If ctx ends first, the outcome is
+// unknown.
 func (s *Store) Update(ctx context.Context, fn func(*Tx) error) error {
 	return s.Submit(fn).Wait(ctx)
 }

@@ -20,7 +20,7 @@ type table[T any] struct {
 type entry struct {
 	bucket     string
 	key, value []byte
-	taken      string // the error if another record has the key; "" if that is impossible
+	taken      string // error message if another record has the key; "" if that is impossible
 }
 
 // part is a record's contribution to a sum.
@@ -29,7 +29,7 @@ type part struct {
 	n            int64
 }
 
-// get reads a record, and reports whether it exists.
+// get reads a record, and reports whether the record exists.
 func (b *table[T]) get(t *Tx, key []byte) (v T, ok bool, err error) {
 	stored := t.kv.Get(b.bucket, key)
 	if stored == nil {
@@ -38,7 +38,7 @@ func (b *table[T]) get(t *Tx, key []byte) (v T, ok bool, err error) {
 	return v, true, decode(stored, &v)
 }
 
-// all reads every record in key order. It stops at the first damaged one.
+// all reads every record in key order. It stops at the first record that cannot be decoded.
 func (b *table[T]) all(t *Tx) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		for _, stored := range t.kv.Range(b.bucket, nil) {
@@ -63,7 +63,7 @@ func (b *table[T]) put(t *Tx, key []byte, v *T) error {
 	return b.swap(t, key, &old, v)
 }
 
-// delete removes a record. It does nothing if there is none.
+// delete removes a record. It does nothing if there is no such record.
 func (b *table[T]) delete(t *Tx, key []byte) error {
 	old, ok, err := b.get(t, key)
 	if err != nil || !ok {
@@ -72,9 +72,9 @@ func (b *table[T]) delete(t *Tx, key []byte) error {
 	return b.swap(t, key, &old, nil)
 }
 
-// swap replaces a record. old must be the present record, or one with the same derived keys and sums; it is nil if
-// there is none. now is nil to remove the record. It returns CodeAlreadyExists if another record has one of the new
-// keys.
+// swap replaces a record. old must be the stored record or one with the same derived keys and
+// sums, or nil if there is none. now is nil to remove the record. It returns CodeAlreadyExists
+// if another record has one of the new keys.
 func (b *table[T]) swap(t *Tx, key []byte, old, now *T) error {
 	if b.keys != nil {
 		var before, after []entry
@@ -110,7 +110,7 @@ func (b *table[T]) swap(t *Tx, key []byte, old, now *T) error {
 	return t.kv.Put(b.bucket, key, stored)
 }
 
-// derive adds to d everything derived from the records.
+// derive adds to d everything that is derived from the table's records.
 func (b *table[T]) derive(t *Tx, d derivation) error {
 	for v, err := range b.all(t) {
 		if err != nil {
@@ -137,7 +137,7 @@ func (b *table[T]) ofApp(t *Tx, index string, app *bourse.App, owned func(*T) bo
 			for id := range t.under(index, append([]byte(space), 0)) {
 				v, _, err := b.get(t, id)
 				if err == nil && !owned(&v) {
-					continue // of a former app with this name
+					continue // the record belongs to a former app with this name
 				}
 				if !yield(v, err) || err != nil {
 					return
@@ -176,7 +176,7 @@ func (t *Tx) replaceKeys(before, after []entry) error {
 	return nil
 }
 
-// of returns the value in list for p's sum.
+// of returns the amount that list adds to p's sum, or 0.
 func (p part) of(list []part) int64 {
 	i := slices.IndexFunc(list, func(x part) bool { return x.bucket == p.bucket && x.name == p.name })
 	if i < 0 {

@@ -11,31 +11,32 @@ import (
 // sums. After its end, the result is retained for callers that repeat the order.
 type TaskRecord struct {
 	App    bourse.AppName    `json:"app"`
-	AppID  string            `json:"app_id,omitempty"` // see [bourse.App.Owns]
-	Takes  bourse.Amounts    `json:"takes,omitempty"`  // in addition to its machine's; empty once it has ended
+	AppID  string            `json:"app_id,omitempty"` // ID of the app; see [bourse.App.Owns]
+	Takes  bourse.Amounts    `json:"takes,omitempty"`  // in addition to the machine's; empty once the task has ended
 	Result bourse.TaskResult `json:"result"`           // has no End while the task is in progress
 	Cold   *ColdTask         `json:"cold,omitempty"`   // set for a task with its own machine until it has ended
 }
 
-// ColdTask holds the state that a task's own machine needs, including after a restart of the daemon.
+// ColdTask contains the state of a task that has its own machine. It survives restarts of the
+// daemon.
 type ColdTask struct {
 	Payload []byte          `json:"payload,omitempty"`
-	Until   time.Time       `json:"until"`             // deadline
-	Timeout bourse.Duration `json:"timeout,omitempty"` // from the start of its machine; 0: only Until applies
+	Until   time.Time       `json:"until"`             // deadline of the task
+	Timeout bourse.Duration `json:"timeout,omitempty"` // time from the start of the machine; 0: only Until applies
 }
 
 // Open reports whether the task is in progress.
 func (r *TaskRecord) Open() bool { return r.Result.End == "" }
 
-// TaskBytes is the limit on the total size of ended tasks. Beyond it the oldest are deleted, and a repetition of
-// their orders counts as new.
+// TaskBytes is the limit on the total size of ended tasks. If it is exceeded, the oldest are
+// deleted. An order whose task was deleted counts as new if it is repeated.
 const TaskBytes = 128 << 20
 
 const (
-	// taskDrops is the maximum number of old tasks deleted when one ends. If a large answer follows many small ones,
-	// later tasks delete the rest.
+	// taskDrops is the maximum number of old tasks that are deleted when a task ends. If the
+	// task's answer is larger than theirs together, later tasks delete the rest.
 	taskDrops = 64
-	// taskRoom is how much space is freed at once, in bytes.
+	// taskRoom is how much space is freed each time, in bytes.
 	taskRoom = TaskBytes / 64
 	// taskOverhead is the approximate size of an ended task without its answer, error and type.
 	taskOverhead = 512
@@ -48,8 +49,8 @@ func (r *TaskRecord) size() int64 {
 	return int64(len(r.Result.Answer) + len(r.Result.Error) + len(r.Result.Type) + taskOverhead)
 }
 
-// TaskBegun inserts the record of a task in progress and adds its resources to the committed sums. It returns
-// CodeAlreadyExists if the order has a record.
+// TaskBegun inserts the record of a task in progress and adds its resources to the committed
+// sums. It returns CodeAlreadyExists if the order has a record already.
 func (t *Tx) TaskBegun(o OrderRecord) error {
 	k, err := key(string(o.ID))
 	if err != nil {
@@ -82,8 +83,8 @@ func (t *Tx) TaskStarted(id bourse.OrderID, at time.Time) error {
 	return orders.put(t, []byte(id), &o)
 }
 
-// TaskEnded records a task's result and subtracts its resources from the committed sums. It reports whether the task
-// was in progress until now: only the first result counts.
+// TaskEnded records a task's result and subtracts its resources from the committed sums. It
+// reports whether the task was in progress until now. Further results are ignored.
 func (t *Tx) TaskEnded(id bourse.OrderID, result bourse.TaskResult, at time.Time) (bool, error) {
 	if t.kv.Get(bucketTaskOpen, []byte(id)) == nil {
 		return false, nil
@@ -104,8 +105,8 @@ func (t *Tx) TaskEnded(id bourse.OrderID, result bourse.TaskResult, at time.Time
 	return true, t.evictTasks()
 }
 
-// TaskUndone deletes the record of a task that was never started, so that the order may be filled on this or another
-// worker.
+// TaskUndone deletes the record of a task that was never started, so that this or another worker
+// may fill the order.
 func (t *Tx) TaskUndone(id bourse.OrderID) error {
 	o, ok, err := t.Order(id)
 	if err != nil || !ok || o.Task == nil || !o.Task.Open() {
@@ -142,14 +143,14 @@ func (t *Tx) WarmFor(app bourse.App, task string) []bourse.MachineID {
 	return out
 }
 
-// owned reports whether app owns a machine whose record may have no app id.
+// owned reports whether app owns a machine, even if the machine's record contains no app ID.
 func (t *Tx) owned(id bourse.MachineID, app *bourse.App) bool {
 	m, err := t.Machine(id)
 	return err == nil && m.OwnedBy(app)
 }
 
-// evictTasks frees space if ended tasks exceed their limit. It frees more than necessary, because finding the oldest
-// task means scanning past all those deleted since the last checkpoint.
+// evictTasks frees space if ended tasks exceed their limit. It frees more than necessary, so
+// that it need not delete a task each time another one ends.
 func (t *Tx) evictTasks() error {
 	if t.taskBytes() <= TaskBytes {
 		return nil
@@ -158,8 +159,9 @@ func (t *Tx) evictTasks() error {
 	return err
 }
 
-// deleteTasks deletes at most limit ended tasks, oldest first, while due returns true for the next one. due receives
-// the time of its end and the size of it and all later ones.
+// deleteTasks deletes ended tasks, oldest first, at most limit of them. Before each, it calls
+// due with the time when the task ended and the total size of the remaining ended tasks, and
+// stops if due returns false.
 func (t *Tx) deleteTasks(limit int, due func(ended time.Time, kept int64) bool) (int, error) {
 	var old []string
 	kept := t.taskBytes()

@@ -30,8 +30,8 @@ func taskEnd(o *OrderRecord, answer []byte) bourse.TaskResult {
 	return r
 }
 
-// Whatever is begun, ended, undone and pruned, in whatever order: what is
-// committed is what is in progress takes, and every index is right.
+// TestTaskModel checks that after any sequence of tasks being begun, ended, undone and pruned,
+// the committed sums are those of the tasks in progress, and all indexes are right.
 func TestTaskModel(t *testing.T) {
 	t.Parallel()
 	s := open(t)
@@ -124,12 +124,13 @@ func TestTaskModel(t *testing.T) {
 	})
 }
 
-// What is kept of ended tasks is bounded: the oldest answers give way.
+// TestAnswersAreBounded checks that the size of ended tasks is limited, and that the oldest
+// answers are deleted first.
 func TestAnswersAreBounded(t *testing.T) {
 	t.Parallel()
 	s := open(t)
 	answer := bytes.Repeat([]byte("a"), 1<<20)
-	const each = 1 << 20 // of a record
+	const each = 1 << 20 // size of a record
 	n := TaskBytes/each + 20
 	for i := range n {
 		o := taskOrder(i, 1)
@@ -154,8 +155,8 @@ func TestAnswersAreBounded(t *testing.T) {
 	})
 }
 
-// An order for work is no one's tombstone: it is pruned by when it has ended,
-// and not while it is in progress.
+// TestPruneTasks checks that a task is pruned some time after its end, and never while it is in
+// progress.
 func TestPruneTasks(t *testing.T) {
 	s := open(t)
 	now := time.Now()
@@ -183,7 +184,7 @@ func TestPruneTasks(t *testing.T) {
 	})
 }
 
-// Machines that are configured for a task are found by it while they live.
+// TestWarmFor checks that WarmFor returns the living machines that are configured for a task.
 func TestWarmFor(t *testing.T) {
 	s := open(t)
 	for i, name := range []string{"inc", "inc", "inc-2", ""} {
@@ -205,15 +206,15 @@ func TestWarmFor(t *testing.T) {
 	})
 }
 
-// A task's timeout counts from its machine's start on, once, and never gives
-// it more time than it had.
+// TestTaskStarted checks that a task's timeout counts from the first start of its machine, and
+// never extends the task's deadline.
 func TestTaskStarted(t *testing.T) {
 	s := open(t)
 	at := time.Unix(1000, 0).UTC()
 	n := 0
 	for name, c := range map[string]struct {
 		cold   *ColdTask
-		starts []time.Duration // after at
+		starts []time.Duration // times after at
 		want   time.Duration
 	}{
 		"no machine of its own": {nil, []time.Duration{0}, 0},

@@ -18,7 +18,7 @@ import (
 // The sequences that its methods return read lazily, so nothing may be written during iteration.
 type Tx struct {
 	kv     kv.Tx
-	writes bool // it is a read-write transaction
+	writes bool // whether this is a read-write transaction
 }
 
 var _ fsm.Tx = (*Tx)(nil)
@@ -26,8 +26,8 @@ var _ fsm.Tx = (*Tx)(nil)
 // maxKeyPart is the maximum length of each part of a key, in bytes.
 const maxKeyPart = 1024
 
-// key joins parts with zero bytes. A part that is empty, too long or contains a zero byte is refused, because the
-// result could equal another key.
+// key joins parts with zero bytes. It returns an error if a part is empty, too long or contains
+// a zero byte, because the result could then be equal to another key.
 func key(parts ...string) ([]byte, error) {
 	for _, p := range parts {
 		if p == "" || len(p) > maxKeyPart || strings.ContainsRune(p, 0) {
@@ -39,11 +39,11 @@ func key(parts ...string) ([]byte, error) {
 
 // timeKey returns a key that sorts ids by time.
 func timeKey(at time.Time, id string) []byte {
-	// The sign bit is flipped so that times before 1970 sort first.
+	// The sign bit is inverted, so that times before 1970 sort first.
 	return append(append(uint64Bytes(uint64(at.UnixNano())^(1<<63)), 0), id...)
 }
 
-// splitTimeKey splits the result of timeKey.
+// splitTimeKey returns the time and the id in a key made by timeKey.
 func splitTimeKey(b []byte) (time.Time, string) {
 	if len(b) < 9 {
 		return time.Time{}, ""
@@ -60,7 +60,7 @@ func uint64Of(b []byte) uint64 {
 	return binary.BigEndian.Uint64(b)
 }
 
-// under returns the keys of a bucket that have a prefix, without the prefix.
+// under returns the rest of each key of a bucket that begins with a prefix.
 func (t *Tx) under(bucket string, prefix []byte) iter.Seq[[]byte] {
 	return func(yield func(rest []byte) bool) {
 		for k := range t.kv.Range(bucket, prefix) {

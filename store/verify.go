@@ -37,8 +37,8 @@ func derived(t *Tx) (derivation, error) {
 	return d, nil
 }
 
-// Verify recomputes every index, count and sum from the records and reports each difference. It reads the whole
-// store, so it is for tests and diagnosis.
+// Verify recomputes every index, count and sum from the records and reports each difference. It
+// reads the whole store, so it is only suitable for tests and diagnosis.
 func (t *Tx) Verify() error {
 	want, err := derived(t)
 	if err != nil {

@@ -7,7 +7,8 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Limits on a machine's former versions: their number and their approximate total size.
+// Limits on the versions that are recorded for each machine: their number and approximate total
+// size.
 const (
 	maxVersions     = 20
 	maxVersionBytes = 256 << 10
@@ -17,8 +18,9 @@ var versions = table[bourse.Version]{bucket: bucketVersions}
 
 func versionPrefix(id bourse.MachineID) []byte { return []byte(string(id) + "\x00") }
 
-// KeepVersion records the config of m's current version, unless it is recorded already. It must be called before the
-// first change of the config or of the version. The oldest versions beyond the limits are deleted.
+// KeepVersion records the config of m's current version, unless it is recorded already. It must
+// be called before the config or the version changes for the first time. If the limits are
+// exceeded, KeepVersion deletes the oldest versions.
 func (t *Tx) KeepVersion(m *bourse.Machine) error {
 	if _, err := key(string(m.ID), string(m.Instance)); err != nil {
 		return err
@@ -53,7 +55,8 @@ func (t *Tx) Versions(id bourse.MachineID) ([]bourse.Version, error) {
 	return out, nil
 }
 
-// versionsOf returns the keys and values of a machine's versions, newest first. Instance ids sort by time.
+// versionsOf returns the keys and values of a machine's versions, newest first. The order is
+// that of the instance ids, which sort by time.
 func (t *Tx) versionsOf(id bourse.MachineID) func(func(k, v []byte) bool) {
 	prefix := versionPrefix(id)
 	end := append(bytes.Clone(prefix[:len(prefix)-1]), 1)
@@ -75,8 +78,8 @@ func (t *Tx) dropVersions(keys [][]byte) error {
 	return nil
 }
 
-// deleteVersions deletes all versions of a machine. A destroyed machine retains none, because their files are large
-// and secret.
+// deleteVersions deletes all versions of a machine. A destroyed machine retains none, because
+// the files in them may be large and secret.
 func (t *Tx) deleteVersions(id bourse.MachineID) error {
 	var all [][]byte
 	for k := range t.versionsOf(id) {

@@ -11,7 +11,7 @@ const KindVolume = "volume"
 
 var errNoVolume = bourse.Errorf(bourse.CodeNotFound, "volume not found")
 
-// Volume returns a volume's record. It returns CodeNotFound if there is none.
+// Volume returns a volume's record. It returns CodeNotFound if there is no such volume.
 func (t *Tx) Volume(id bourse.VolumeID) (bourse.Volume, error) {
 	v, ok, err := volumes.get(t, []byte(id))
 	if err == nil && !ok {
@@ -23,8 +23,8 @@ func (t *Tx) Volume(id bourse.VolumeID) (bourse.Volume, error) {
 // PutVolume inserts or replaces a volume's record and updates the indexes and the committed sums. The volume's usage
 // is not stored.
 //
-// Errors: CodeInternal if the state must not follow the recorded one or a value is out of range; CodeAlreadyExists if
-// another volume has one of its snapshots.
+// Errors: CodeInternal if a volume in the recorded state cannot change to the new state, or a
+// value is out of range; CodeAlreadyExists if another volume has one of its snapshots.
 func (t *Tx) PutVolume(v *bourse.Volume) error {
 	now := *v
 	now.Usage = nil
@@ -62,8 +62,9 @@ func validVolume(v *bourse.Volume) error {
 	return nil
 }
 
-// DeleteVolume deletes a volume's record, its indexes and its log. It returns CodeFailedPrecondition if the volume is
-// not destroyed or still has a snapshot, and CodeNotFound if there is no such volume.
+// DeleteVolume deletes a volume's record, its index entries and its log entries. It returns
+// CodeFailedPrecondition if the volume is not destroyed or still has a snapshot, and
+// CodeNotFound if there is no such volume.
 func (t *Tx) DeleteVolume(id bourse.VolumeID) error {
 	old, err := t.Volume(id)
 	switch {

@@ -4,7 +4,8 @@ import "github.com/bourse-dev/bourse"
 
 var volumes = table[bourse.Volume]{bucketVolumes, volumeKeys, func(v *bourse.Volume) []part { return committed(v.Takes) }}
 
-// volumeGone reports whether only the record of a volume is left.
+// volumeGone reports whether a volume is destroyed and has no snapshots, so that only its record
+// remains.
 func volumeGone(v *bourse.Volume) bool {
 	return v.State == bourse.VolumeDestroyed && len(v.Snapshots) == 0
 }

@@ -42,10 +42,10 @@ func drawVolume(t *rapid.T) bourse.Volume {
 	return v
 }
 
-// volumeModel is what a store of volumes should hold.
+// volumeModel models a store of volumes as a map.
 type volumeModel map[bourse.VolumeID]bourse.Volume
 
-// put returns the code that PutVolume should fail with.
+// put applies PutVolume to the model, and returns the expected error code.
 func (m volumeModel) put(v bourse.Volume) bourse.Code {
 	old := m[v.ID]
 	if old.State != v.State && !old.State.CanBecome(v.State) {
@@ -73,7 +73,7 @@ func (m volumeModel) delete(id bourse.VolumeID) bourse.Code {
 	return ""
 }
 
-// compare reports where tx differs from the model.
+// compare returns an error if tx differs from the model.
 func (m volumeModel) compare(tx *Tx) error {
 	got, sum := volumeModel{}, int64(0)
 	for v, err := range tx.Volumes() {
@@ -97,7 +97,7 @@ func (m volumeModel) compare(tx *Tx) error {
 		return fmt.Errorf("committed %v, %w; want %d of disk", committed, err, sum)
 	}
 	apps := []bourse.App{{Name: "app"}, {Name: "app-2"}}
-	for _, a := range apps[:2] { // made after all records: those without an id are not its own
+	for _, a := range apps[:2] { // created after all records, so they don't own those without an ID
 		apps = append(apps, bourse.App{Name: a.Name, ID: modelIDs(a.Name)[1], Life: 1, CreatedAt: time.Unix(1<<40, 0)})
 	}
 	for _, app := range apps {
@@ -121,7 +121,7 @@ func (m volumeModel) compare(tx *Tx) error {
 	return tx.Verify()
 }
 
-// TestVolumeModel compares random transactions on volumes with the model.
+// TestVolumeModel compares a store of volumes with the model after random transactions.
 func TestVolumeModel(t *testing.T) {
 	t.Parallel()
 	s := open(t)
@@ -191,8 +191,8 @@ func TestVolumeRecordsAreChecked(t *testing.T) {
 	})
 }
 
-// A destroyed volume is kept for a while, and as long as it has a snapshot; its
-// order and log go with it.
+// TestPruneVolumes checks that a destroyed volume is retained for some time, and as long as it
+// has a snapshot. Its order and log entries are deleted with it.
 func TestPruneVolumes(t *testing.T) {
 	s := open(t)
 	now := time.Unix(1e9, 0)
@@ -200,7 +200,7 @@ func TestPruneVolumes(t *testing.T) {
 	life := []bourse.VolumeState{bourse.VolumeCreating, bourse.VolumeCreated, bourse.VolumeDestroying, bourse.VolumeDestroyed}
 	for n, x := range []struct {
 		at    time.Time
-		lives int // states
+		lives int // number of states to go through
 		snaps []bourse.Snapshot
 	}{{old, 4, nil}, {old, 4, []bourse.Snapshot{{ID: snapshotID(1)}}}, {old, 2, nil}, {now.UTC(), 4, nil}} {
 		for _, state := range life[:x.lives] {

@@ -15,16 +15,16 @@ import (
 
 // Report describes the contents and the damage of a store's files.
 type Report struct {
-	Version int            // of the schema
+	Version int            // version of the schema
 	Keys    int64          // intact keys in the snapshot
 	Records int            // intact records in the log that the snapshot does not include
 	Have    map[string]int // intact keys by bucket, including the log's
 	Damage  []string       // one description per damaged place
-	Lost    []string       // set by Recover: how many keys of which bucket were lost
-	Kept    []string       // set by Recover: the names that the damaged files have now
+	Lost    []string       // set by Recover: for each bucket with lost keys, their number
+	Kept    []string       // set by Recover: the new names of the damaged files
 }
 
-// inspection holds everything intact in a store's files.
+// inspection contains everything intact in a store's files.
 type inspection struct {
 	Report
 	contents
@@ -32,8 +32,9 @@ type inspection struct {
 	lock  *os.File
 }
 
-// Check reads and verifies the whole store in a directory without changing it. It returns CodeAlreadyExists if a
-// daemon has the store open, and CodeNotFound if there is none.
+// Check reads and verifies the whole store in a directory without changing it. It returns
+// CodeAlreadyExists if a daemon has the store open, and CodeNotFound if the directory contains
+// no store.
 func Check(dir string, schema *Schema) (Report, error) {
 	l, err := inspect(dir, schema)
 	if err != nil {
@@ -90,7 +91,7 @@ func counts(s *state) map[string]uint64 {
 // readLog applies the log's records that the snapshot does not include.
 func (l *inspection) readLog(dir string, schema *Schema) error {
 	w := &wal{salt: l.salt}
-	defer w.close() // it was only read
+	defer w.close() // the log was only read, so there is nothing to lose
 	for i, name := range walNames {
 		f, err := os.Open(filepath.Join(dir, name))
 		if errors.Is(err, fs.ErrNotExist) {
@@ -120,15 +121,16 @@ func (l *inspection) readLog(dir string, schema *Schema) error {
 	return nil
 }
 
-// Recover replaces a damaged store with a new one that contains everything intact, and retains the damaged files
-// under other names. It empties the derived buckets and calls derive to fill them again. It returns
-// CodeFailedPrecondition if nothing is damaged or nothing is intact.
+// Recover replaces a damaged store with a new one that contains everything intact, and retains
+// the damaged files under other names. It empties the derived buckets and calls derive to fill
+// them again. It returns CodeFailedPrecondition if nothing is damaged, or if both heads of the
+// snapshot are.
 func Recover(dir string, schema *Schema, now time.Time, derive func(Tx) error) (Report, error) {
 	return recoverStore(dir, schema, now, derive, func() error { return nil })
 }
 
-// recoverStore implements Recover. For tests, it calls step after each change of the directory and returns its error, as a
-// crash would.
+// recoverStore implements Recover. It calls step after each change of the directory and returns
+// step's error. Tests simulate crashes in this way.
 func recoverStore(dir string, schema *Schema, now time.Time, derive func(Tx) error, step func() error) (Report, error) {
 	l, err := inspect(dir, schema)
 	if err != nil {
@@ -158,7 +160,7 @@ func recoverStore(dir string, schema *Schema, now time.Time, derive func(Tx) err
 	return l.Report, l.replace(dir, now, step)
 }
 
-// findLost counts the keys of the snapshot that are damaged or missing.
+// findLost lists how many keys of each bucket of the snapshot are damaged or missing.
 func (l *inspection) findLost(schema *Schema) {
 	if l.counts == nil {
 		l.Lost = append(l.Lost, "the original number of records is unknown")
@@ -171,14 +173,15 @@ func (l *inspection) findLost(schema *Schema) {
 	}
 }
 
-// replace renames the new store over the damaged one and retains the damaged files under other names. The log is
-// copied rather than renamed: after a crash before its removal the new store overwrites it. A crash leaves either the
-// damaged store or the new one, which ignores the old log because its salt differs.
+// replace renames the new store over the damaged one and retains the damaged files under other
+// names. The log is copied rather than linked, because if a crash prevents its removal, the new
+// store overwrites it. A crash leaves either the damaged store or the new one, which ignores the
+// old log because of its different salt.
 func (l *inspection) replace(dir string, now time.Time, step func() error) error {
 	suffix := ".damaged-" + now.UTC().Format("20060102T150405Z")
 	for _, name := range append([]string{FileName}, walNames[:]...) {
 		keep := copyFile
-		if name == FileName { // it is replaced, never written
+		if name == FileName { // the snapshot is replaced, never overwritten
 			keep = os.Link
 		}
 		err := keep(filepath.Join(dir, name), filepath.Join(dir, name+suffix))

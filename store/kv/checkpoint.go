@@ -4,7 +4,7 @@ import (
 	"time"
 )
 
-// The delay before a failed checkpoint is repeated. It doubles each time.
+// Bounds of the delay before a failed checkpoint is repeated. The delay doubles each time.
 const (
 	retryFirst = 100 * time.Millisecond
 	retryMax   = 10 * time.Second
@@ -21,7 +21,7 @@ func (d *DB) checkpointIfFull() {
 		return
 	}
 	if err := d.wal.switchFile(); err != nil {
-		d.cfg.Log.Error("shrink write-ahead log failed", "err", err) // the file is merely larger than necessary
+		d.cfg.Log.Error("shrink write-ahead log failed", "err", err) // the log file is merely larger than necessary
 	}
 	d.beginCheckpoint()
 }
@@ -59,8 +59,9 @@ func (d *DB) saveUntilDone(now *state, seq uint64) {
 	}
 }
 
-// save writes a snapshot of a state, which includes the log's records up to seq. Any error except a full disk fails
-// the store, because a disk that has lost one write may have lost others that it acknowledged.
+// save writes a snapshot of a state, which includes the log's records up to seq. Any error other
+// than a full disk makes the store fail, because a disk that has lost one write may have lost
+// others that it acknowledged.
 func (d *DB) save(now *state, seq uint64) (size int64, err error) {
 	size, err = writeSnapshot(d.cfg.Dir, head{d.cfg.Schema.Version, d.wal.salt, seq}, now, d.cfg.Step)
 	switch {

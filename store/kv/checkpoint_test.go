@@ -14,14 +14,14 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestCrashInCheckpoints lets the process die at any step of any checkpoint, or
-// at any commit beside them, again and again; what is there afterwards is what
-// was acknowledged.
+// TestCrashInCheckpoints simulates crashes at random steps of checkpoints, or at commits that
+// run concurrently with checkpoints. After several crashes, the store must contain exactly the
+// acknowledged transactions.
 func TestCrashInCheckpoints(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
 		dir := t.TempDir()
-		want := map[int]int{} // what was acknowledged
+		want := map[int]int{} // the acknowledged values
 		for life := range rapid.IntRange(1, 3).Draw(rt, "lives") {
 			dies := uint64(rapid.IntRange(1, 20).Draw(rt, "dies"))
 			stage := rapid.SampledFrom([]FaultStage{FaultBefore, FaultAfter, 0}).Draw(rt, "stage")
@@ -64,7 +64,7 @@ func TestCrashInCheckpoints(t *testing.T) {
 					died = true
 					continue
 				}
-				died = err != nil // at a commit that was durable already
+				died = err != nil // this commit was durable before the crash
 				want[k] = v
 				if v%5 == 0 {
 					delete(want, k)
@@ -95,8 +95,8 @@ func TestCrashInCheckpoints(t *testing.T) {
 	})
 }
 
-// Readers see whole transactions, each at least as new as what was acknowledged
-// before they began, whatever checkpoints do meanwhile.
+// TestReadersDuringCheckpoints checks that readers see whole transactions, including all that
+// were acknowledged before they began, even during checkpoints.
 func TestReadersDuringCheckpoints(t *testing.T) {
 	s, err := openConfig(Config{Dir: t.TempDir(), Turn: 500})
 	if err != nil {
@@ -149,7 +149,8 @@ func TestReadersDuringCheckpoints(t *testing.T) {
 	}
 }
 
-// A checkpoint that fails is tried again; no one is refused meanwhile.
+// TestCheckpointIsRepeated checks that a failed checkpoint is repeated, and that transactions
+// are accepted in the meantime.
 func TestCheckpointIsRepeated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const fails = 3

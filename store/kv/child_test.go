@@ -21,11 +21,11 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// envChild tells the test binary to be a child process: what to do, a space,
-// and the store's directory.
+// envChild makes the test binary run as a child process. Its value is the task, a space and the
+// store's directory.
 const envChild = "BOURSE_STORE_CHILD"
 
-// child does what envChild says and reports whether there was anything.
+// child performs the task in envChild, and reports whether there was one.
 func child() bool {
 	what, dir, ok := strings.Cut(os.Getenv(envChild), " ")
 	if !ok {
@@ -47,8 +47,8 @@ func child() bool {
 	return true
 }
 
-// childWrites writes machines and log entries from eight goroutines for ever,
-// and tells on stdout the number of each that was acknowledged.
+// childWrites writes machines and log entries endlessly, from eight goroutines. It prints the
+// number of each acknowledged machine to stdout.
 func childWrites(s *DB) error {
 	first, err := strconv.Atoi(os.Getenv("BOURSE_STORE_FIRST"))
 	if err != nil {
@@ -72,8 +72,8 @@ func childWrites(s *DB) error {
 	return nil
 }
 
-// TestKill kills a process that writes, again and again; whatever it was told
-// is durable has to be there.
+// TestKill repeatedly kills a process that writes to a store. Everything that the process has
+// reported as durable must be in the store.
 func TestKill(t *testing.T) {
 	dir := t.TempDir()
 	acknowledged := map[int]bool{}
@@ -89,7 +89,7 @@ func TestKill(t *testing.T) {
 			t.Fatal(err)
 		}
 		var b [4]byte
-		for range 20 + rand.IntN(400) { // the moment of the kill
+		for range 20 + rand.IntN(400) { // until a random time
 			if _, err := io.ReadFull(out, b[:]); err != nil {
 				t.Fatalf("round %d: %v", round, err)
 			}
@@ -98,13 +98,13 @@ func TestKill(t *testing.T) {
 		if err := cmd.Process.Kill(); err != nil {
 			t.Fatal(err)
 		}
-		for { // what it was told before it died
+		for { // reports that were still in the pipe
 			if _, err := io.ReadFull(out, b[:]); err != nil {
 				break
 			}
 			acknowledged[int(binary.BigEndian.Uint32(b[:]))] = true
 		}
-		_ = cmd.Wait() // killed
+		_ = cmd.Wait() // always fails, because the process was killed
 		checkKilled(t, dir, acknowledged)
 	}
 }
@@ -139,11 +139,11 @@ func first(all iter.Seq2[[]byte, []byte]) string {
 	return ""
 }
 
-// errEnough ends childFills.
+// errEnough means that childFills could not fill the disk.
 var errEnough = errors.New("no write was refused")
 
-// childFills writes until the disk, or rather the limit of the file's size, is
-// full, makes room and goes on.
+// childFills writes until it reaches a limit on the size of files. It then removes the limit and
+// continues to write.
 func childFills(s *DB) error {
 	signal.Ignore(syscall.SIGXFSZ)
 	var old syscall.Rlimit
@@ -156,8 +156,8 @@ func childFills(s *DB) error {
 	return fillAndGoOn(s, func() error { return syscall.Setrlimit(syscall.RLIMIT_FSIZE, &old) })
 }
 
-// fillAndGoOn fills the disk of s, checks what is left, lets room be made and
-// checks that the store goes on.
+// fillAndGoOn fills the disk of s, checks the contents, calls makeRoom to free space, and checks
+// that the store then accepts writes again.
 func fillAndGoOn(s *DB, makeRoom func() error) error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
@@ -181,7 +181,7 @@ func fillAndGoOn(s *DB, makeRoom func() error) error {
 	if kept == 0 {
 		return errors.New("nothing fitted at all")
 	}
-	for range 3 { // it stays full, and nothing breaks
+	for range 3 { // the disk remains full
 		if code := bourse.CodeOf(put()); code != bourse.CodeUnavailable {
 			return fmt.Errorf("still full: got code %q, want unavailable", code)
 		}

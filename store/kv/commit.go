@@ -22,12 +22,13 @@ type Commit struct {
 	fn      func(Tx) error
 	applied chan struct{}
 	done    chan struct{}
-	err     error // of the transaction; set before done is closed
-	undone  bool  // the disk did not accept the batch; set like err
+	err     error // the transaction's error; set before done is closed
+	undone  bool  // the disk did not accept the batch; set together with err
 }
 
-// Applied returns a channel that is closed when the function has run without an error and later transactions see its
-// effects, or when it has failed (then Wait does not block). The transaction is not durable yet.
+// Applied returns a channel that is closed when the function has run without an error and later
+// transactions see its effects, or when it has failed, in which case Wait does not block. The
+// transaction is not durable yet.
 func (c *Commit) Applied() <-chan struct{} { return c.applied }
 
 // Wait blocks until the transaction is durable or has failed. If ctx ends first, the outcome is unknown and the
@@ -92,22 +93,24 @@ func (d *DB) submit(fn func(Tx) error, relaxed bool) *Commit {
 	return c
 }
 
-// SubmitRelaxed is like Submit, for transactions whose durability nobody waits for. fn is executed and becomes
-// durable with the next submitted transaction, after linger, or at the next Sync.
+// SubmitRelaxed is like Submit, for transactions whose durability nobody waits for. fn is
+// executed and becomes durable together with the next submitted transaction, after linger, or at
+// the next Sync, whichever comes first.
 func (d *DB) SubmitRelaxed(fn func(Tx) error) *Commit { return d.submit(fn, true) }
 
 // linger is how long a relaxed transaction waits for others to share its commit. In the meantime, the disk and the
 // processor serve transactions that callers wait for.
 const linger = time.Millisecond
 
-// press requests a commit of the queue, which must not be empty. A caller that submits to a pressed queue relies on
-// the store's goroutine being awake. d.mu is held.
+// press requests a commit of the queue, which must not be empty. A relaxed transaction that is
+// submitted to a pressed queue starts no timer, because a commit is about to start. d.mu is
+// held.
 func (d *DB) press() {
 	d.pressed = true
 	d.work.Signal()
 }
 
-// lingered presses the queue unless a commit has already taken it.
+// lingered presses the queue unless a commit has already emptied it.
 func (d *DB) lingered() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -155,9 +158,10 @@ func (d *DB) take() ([]*Commit, error) {
 	return batch, d.failure()
 }
 
-// gather lets the goroutines that the last commit woke submit their next transactions before another commit starts.
-// Otherwise the commit would start with the first of them, and all others would have to wait for two commits. It only
-// yields the processor, and not at all for a lone writer. d.mu is held.
+// gather lets the goroutines that the last commit woke submit their next transactions before
+// another commit starts. Otherwise the commit would contain only the first of them, and the
+// others would have to wait for two commits. gather only yields the processor, and it does
+// nothing if there is only one writer. d.mu is held.
 func (d *DB) gather() {
 	if d.shared < 2 {
 		return
@@ -200,8 +204,8 @@ func (d *DB) commit(batch []*Commit) {
 	d.checkpointIfFull()
 }
 
-// apply executes the functions in order, each on the state that its predecessors left, and returns the resulting
-// state. The changes are in d.writes.
+// apply executes the functions in order, each on the state that the previous ones have created,
+// and returns the resulting state. It collects the changes in d.writes.
 func (d *DB) apply(batch []*Commit) (after *state, good []*Commit, refused map[*Commit]error, _ error) {
 	w := &d.writes
 	if cap(w.record) > recordKept {
@@ -223,11 +227,12 @@ func (d *DB) apply(batch []*Commit) (after *state, good []*Commit, refused map[*
 		}
 		good = append(good, c)
 	}
-	clear(w.undo[:cap(w.undo)]) // it references values
+	clear(w.undo[:cap(w.undo)]) // undo refers to old values
 	return after, good, refused, d.failure()
 }
 
-// recordKept is the size of the largest record buffer that is reused.
+// recordKept is the maximum size of a record buffer that is retained for the next commit, in
+// bytes.
 const recordKept = 1 << 20
 
 // execute runs one function and converts a panic into an error.
@@ -247,7 +252,7 @@ func (d *DB) write(after *state, good []*Commit) error {
 	for _, c := range good {
 		close(c.applied)
 	}
-	runtime.Gosched() // callers that answer from Applied do so while we write
+	runtime.Gosched() // callers that respond once Applied is closed can do so during the write
 	// A crash from here to the end of append leaves the log either as it was before the batch or with the whole
 	// batch. Nothing in the batch has been acknowledged.
 	switch err := d.cfg.Fault(FaultBefore, d.commits); {

@@ -13,8 +13,8 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// hold keeps the store's goroutine busy until the function that it gives is
-// called, so that what is submitted meanwhile shares one commit.
+// hold blocks the store's goroutine until release is called, so that all transactions submitted
+// in between share one commit.
 func hold(s *DB) (release func()) {
 	entered, gate := make(chan struct{}), make(chan struct{})
 	s.Submit(func(Tx) error { close(entered); <-gate; return nil })
@@ -93,7 +93,7 @@ func TestFailedFunctionLeavesNoTrace(t *testing.T) {
 		if err := c.Wait(t.Context()); !errors.Is(err, refusal) {
 			t.Errorf("refused transaction: %v", err)
 		}
-		<-c.Applied() // closed, too
+		<-c.Applied() // also closed after a failure
 	}
 	if err := panics.Wait(t.Context()); bourse.CodeOf(err) != bourse.CodeInternal {
 		t.Errorf("panicking transaction: %v", err)
@@ -117,7 +117,7 @@ func TestAppliedAndSync(t *testing.T) {
 	gate := make(chan struct{})
 	s, err := openConfig(Config{Dir: t.TempDir(), Fault: func(stage FaultStage, _ uint64) error {
 		if stage == FaultBefore {
-			<-gate // the disk is slow
+			<-gate // simulates a slow disk
 		}
 		return nil
 	}})
@@ -160,10 +160,8 @@ func TestAppliedAndSync(t *testing.T) {
 	}
 }
 
-// A relaxed transaction shares the commit of the next one, and is not kept for
-// ever when there is none; who reads after a Sync sees it at once.
-// A transaction that no one waits for comes in while another one is being
-// committed that somebody has asked to be synced: it must not be forgotten.
+// TestRelaxedAfterASync submits a relaxed transaction after a Sync that had to wait for another
+// commit. The transaction must become durable although nothing else is submitted.
 func TestRelaxedAfterASync(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		landing, land := make(chan struct{}), make(chan struct{})
@@ -242,13 +240,14 @@ func TestRelaxed(t *testing.T) {
 				if got := commits.Load(); got != then.commits {
 					t.Errorf("%d commits, want %d", got, then.commits)
 				}
-				time.Sleep(2 * linger) // the timer of a closed store harms no one
+				time.Sleep(2 * linger) // so that a leftover timer fires after the store was closed
 			})
 		})
 	}
 }
 
-// Sync waits for what is queued, not only for what is executed.
+// TestSyncWaitsForTheQueue checks that Sync waits for transactions that are queued, not only for
+// those that are being executed.
 func TestSyncWaitsForTheQueue(t *testing.T) {
 	s, err := openConfig(Config{Dir: t.TempDir()})
 	if err != nil {
@@ -275,8 +274,8 @@ func TestSyncWaitsForTheQueue(t *testing.T) {
 	}
 }
 
-// Many goroutines add machines with names and sizes that conflict at random;
-// what they were told is what is there, and the sums are right.
+// TestConcurrentSubmits runs conflicting transactions from many goroutines. The store must
+// contain exactly the transactions that were acknowledged, and the sums must be right.
 func TestConcurrentSubmits(t *testing.T) {
 	s := open(t)
 	var mu sync.Mutex
@@ -291,7 +290,7 @@ func TestConcurrentSubmits(t *testing.T) {
 					if err := errors.Join(putMachine(n)(tx), tx.Put(bucketApps, name, nil)); err != nil {
 						return err
 					}
-					if taken || i%5 == 0 { // writes, then fails
+					if taken || i%5 == 0 { // fails after writing
 						return errors.New("refused")
 					}
 					return nil

@@ -11,8 +11,8 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// flips calls fn for a directory with every nth bit of a file's first bytes
-// flipped, one at a time.
+// flips calls fn repeatedly, each time for a copy of a directory in which one bit of a file is
+// flipped: every nth bit of the file's first length bytes.
 func flips(t *testing.T, from, file string, length int64, nth int, fn func(dir string, bit int)) {
 	t.Helper()
 	whole, err := os.ReadFile(filepath.Join(from, file))
@@ -33,8 +33,8 @@ func flips(t *testing.T, from, file string, length int64, nth int, fn func(dir s
 	}
 }
 
-// tried opens a directory and returns how many of the machines it has; -1 when
-// it does not open because it is damaged, and says so with a file's name.
+// tried opens a store and returns its number of machines. It returns -1 if the store does not
+// open because it is damaged; the error must then name the file.
 func tried(t *testing.T, dir string, what string, file string) int {
 	t.Helper()
 	s, err := openConfig(Config{Dir: dir, Turn: 64 << 10})
@@ -63,10 +63,10 @@ func tried(t *testing.T, dir string, what string, file string) int {
 	return n
 }
 
-// One flipped bit was taken for the log's torn end, and what came behind it was
-// forgotten. Every 97th bit of a log is flipped in Turn: each time the store has
-// all that was acknowledged, or does not open, also when the bit is one of the
-// last record.
+// TestEveryFlippedBitOfTheLog flips every 97th bit of a log, one at a time. The store must
+// either contain all acknowledged transactions or refuse to open, even if the bit belongs to the
+// last record. An earlier version took a flipped bit for an incomplete last record, and ignored
+// all later records.
 func TestEveryFlippedBitOfTheLog(t *testing.T) {
 	t.Parallel()
 	const machines = 12
@@ -94,15 +94,16 @@ func TestEveryFlippedBitOfTheLog(t *testing.T) {
 			t.Errorf("bit %d: %d machines, want %d or a refusal to open", bit, n, machines)
 		}
 	})
-	// Only a bit of the last mark says nothing of a record.
+	// Only flipping a bit of the last mark is harmless, because the mark is not part of a
+	// record.
 	if refused < 100 || opened > int(walHeader*8/97)+1 {
 		t.Errorf("%d flips were noticed, %d were harmless", refused, opened)
 	}
 }
 
-// Records are as many bytes as tenants like to write. One that looks like a
-// record of the log, with a later number, is none without the log's salt: else a
-// tenant could have the store refuse to open after a crash.
+// TestAPayloadIsNoRecord checks that a value that looks like a log record with a later number is
+// not taken for one, because it does not contain the log's salt. Otherwise a client could make
+// the store refuse to open after a crash.
 func TestAPayloadIsNoRecord(t *testing.T) {
 	dir := t.TempDir()
 	s, err := openConfig(Config{Dir: dir, Turn: 1 << 20})
@@ -123,7 +124,7 @@ func TestAPayloadIsNoRecord(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	clear(b[end-1:]) // the last record is torn, and the bytes of its payload are looked through
+	clear(b[end-1:]) // truncates the last record, so that the store searches its payload for records
 	if err := os.WriteFile(filepath.Join(crashed, walNames[0]), b, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -144,14 +145,14 @@ func TestAPayloadIsNoRecord(t *testing.T) {
 	}
 }
 
-// What is in the log when the store is opened stays there until a checkpoint
-// has moved it, and a store that is killed again before that has both: what was
-// there, and what came.
+// TestALogIsContinued checks that a log's records remain there until a checkpoint has saved
+// them. A store that crashes again before that must contain both the earlier and the new
+// transactions.
 func TestALogIsContinued(t *testing.T) {
 	dir := t.TempDir()
 	n := 0
 	for range 4 {
-		// Each store is left as a crash would leave it, in a copy.
+		// The copy of each store is in the state that a crash would leave.
 		s, err := openConfig(Config{Dir: dir, Step: func() error { return errNoRoom }})
 		if err != nil {
 			t.Fatal(err)

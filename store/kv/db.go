@@ -20,24 +20,28 @@ import (
 type Config struct {
 	Dir    string // required; created with mode 0700 if missing
 	Schema *Schema
-	Log    *slog.Logger // default: discards
-	Turn   int64        // how many bytes of one log file are used, at least, before switching to the other; default 4 MiB
-	// Fault, for tests, is called before and after the n-th commit (counted from 1). An error makes the store fail
-	// from then on as if the process had been killed: before, nothing of the commit is on the disk; after, all of it
-	// is, but no caller knows. Before, an error like ENOSPC is a full disk instead, which refuses only this commit.
+	Log    *slog.Logger // default: discards all records
+	Turn   int64        // minimum number of bytes of a log file to use before switching to the other; default 4 MiB
+	// Fault, for tests, is called before and after the n-th commit, counted from 1. If it
+	// returns an error, the store fails permanently, as if the process had been killed. If that
+	// happens before the commit, the disk contains nothing of it. If it happens after the
+	// commit, the disk contains all of it, but no caller has been notified. An error like ENOSPC
+	// before a commit simulates a full disk instead, which refuses only this commit.
 	Fault func(stage FaultStage, n uint64) error
-	// Failed, if set, is called once when a failed write or sync leaves the disk's contents unknown, before any
-	// waiting caller receives the error. A daemon must exit there at once; its successor reads the actual contents.
-	// From then on every outcome is unknown.
+	// Failed, if set, is called once when a failed write or sync leaves the disk's contents
+	// unknown, before any waiting caller receives the error. The function must end the daemon at
+	// once, because from then on every outcome is unknown. The next daemon reads the actual
+	// contents.
 	Failed func(error)
-	Step   func() error // for tests: called three times for each snapshot, see writeSnapshot; an error counts as the disk's
-	media  *media       // for tests
+	Step   func() error // for tests: called three times per snapshot, see writeSnapshot; its error is an error of the disk
+	media  *media       // for tests: replaces the real disk
 }
 
-// FaultStage is the moment of a commit at which Config.Fault is called.
+// FaultStage is a point of a commit at which Config.Fault is called.
 type FaultStage int
 
-// The stages. At FaultBefore the functions have run and Applied has been signaled.
+// Stages of a commit. At FaultBefore, the transactions' functions have run and Applied has been
+// signaled.
 const (
 	FaultBefore FaultStage = iota + 1
 	FaultAfter
@@ -46,40 +50,42 @@ const (
 // DB is an open store. It is safe for concurrent use.
 type DB struct {
 	cfg           Config
-	lock          *os.File              // of the directory
+	lock          *os.File              // lock on the directory
 	now           atomic.Pointer[state] // the durable state
-	wal           *wal                  // only for the committer, like the next two
+	wal           *wal                  // used only by the store's goroutine, like commits and writes
 	commits       uint64
-	writes        writes         // of the current commit
+	writes        writes         // changes of the current commit
 	closing       chan struct{}  // closed by Close
-	ended         chan struct{}  // closed when the committer has returned
-	checkpoint    sync.WaitGroup // in progress
+	ended         chan struct{}  // closed when the store's goroutine has returned
+	checkpoint    sync.WaitGroup // waits for the checkpoint in progress
 	checkpointing atomic.Bool    // a checkpoint is in progress
-	size          atomic.Int64   // of the snapshot
-	// One log line a minute for failed commits and for failed checkpoints.
+	size          atomic.Int64   // size of the snapshot in bytes
+	// Limits for the log: one line per minute for failed commits, and one for failed
+	// checkpoints.
 	failures, stuck quiet.Line
 	failed          atomic.Pointer[bourse.Error] // why the store has failed; nil if it has not
-	short           atomic.Pointer[bourse.Error] // why the checkpoint lacks space; see Short
-	faults          atomic.Uint64                // commits and checkpoints that the disk refused
+	short           atomic.Pointer[bourse.Error] // no space for a checkpoint, see Short; nil otherwise
+	faults          atomic.Uint64                // number of commits and checkpoints that the disk has refused
 
 	queued
 }
 
-// queued holds the submitted transactions.
+// queued contains the submitted transactions.
 type queued struct {
 	mu      sync.Mutex // never held during I/O
-	work    *sync.Cond // of mu: queue has grown, or closed is set
+	work    *sync.Cond // signals that queue has to be committed, or that closed has been set; uses mu
 	queue   []*Commit
-	pressed bool    // the queue has to be committed now
-	lingers bool    // a timer will set pressed
-	last    *Commit // the last submitted one; nil before the first
+	pressed bool    // queue has to be committed now
+	lingers bool    // a timer is running that will set pressed
+	last    *Commit // the last submitted transaction, or nil if there is none
 	closed  bool
-	shared  int // the number of transactions in the last commit
+	shared  int // number of transactions in the last commit
 }
 
-// Open opens the store in cfg.Dir, creating it if it does not exist. It starts one goroutine, which Close stops.
-// Errors: CodeAlreadyExists if another daemon has the store open, CodeFailedPrecondition if a newer release wrote it,
-// CodeInternal if it is damaged. In these cases the files are unchanged.
+// Open opens the store in cfg.Dir, creating it if it does not exist. It starts one goroutine,
+// which Close stops. Errors: CodeAlreadyExists if another daemon has the store open,
+// CodeFailedPrecondition if its schema has another version, CodeInternal if it is damaged. In
+// these cases the files are unchanged.
 func Open(cfg Config) (*DB, error) {
 	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
 		return nil, bourse.Errorf(bourse.CodeUnavailable, "open store: %w", err)
@@ -199,12 +205,14 @@ func (d *DB) Close() error {
 	return d.closeFiles()
 }
 
-// Update submits fn and waits until it is durable. If ctx ends first, the outcome is unknown.
+// Update submits fn and waits until its changes are durable. If ctx ends first, the outcome is
+// unknown.
 func (d *DB) Update(ctx context.Context, fn func(Tx) error) error {
 	return d.Submit(fn).Wait(ctx)
 }
 
-// View executes fn on the durable state. It neither waits for writers nor blocks them. fn must not write.
+// View executes fn on the durable state. View neither waits for writers nor blocks them. fn must
+// not write.
 func (d *DB) View(fn func(Tx) error) error {
 	if err := d.failure(); err != nil {
 		return err
@@ -230,7 +238,7 @@ func (d *DB) Sync(ctx context.Context) error {
 		d.mu.Unlock()
 		return nil
 	}
-	if len(d.queue) > 0 { // otherwise it is being committed
+	if len(d.queue) > 0 { // if the queue is empty, the transaction is already being committed
 		d.press()
 	}
 	d.mu.Unlock()

@@ -18,7 +18,7 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// set puts keys of a bucket, each with itself as its value.
+// set stores keys in a bucket. Each key's value is the key itself.
 func set(t *testing.T, s *DB, bucket string, keys ...string) {
 	t.Helper()
 	err := s.Update(t.Context(), func(tx Tx) error {
@@ -36,7 +36,7 @@ func set(t *testing.T, s *DB, bucket string, keys ...string) {
 
 func TestRanges(t *testing.T) {
 	s := open(t)
-	set(t, s, bucketMachines, "b") // of the bucket before
+	set(t, s, bucketMachines, "b") // the last key of the previous bucket
 	set(t, s, bucketOrderTime, "c", "a", "b", "bb")
 	set(t, s, bucketHolds, "c", "a", "b", "bb")
 	set(t, s, bucketOrders, "b")
@@ -59,7 +59,7 @@ func TestRanges(t *testing.T) {
 					down = append(down, string(k))
 				}
 				for range tx.Range(bucket, nil) {
-					break // a sequence may be left
+					break // leaves the sequence early
 				}
 				return nil
 			})
@@ -102,10 +102,11 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// contentsModel is what an engine should hold, as a plain map: bucket, zero byte, key.
+// contentsModel models a store's contents as a map. The keys consist of the bucket, a zero byte
+// and the key.
 type contentsModel map[string]string
 
-// keys lists those of a bucket in order.
+// keys returns the keys of a bucket, sorted.
 func (m contentsModel) keys(bucket string) (out []string) {
 	for k := range m {
 		if b, key, _ := strings.Cut(k, "\x00"); b == bucket {
@@ -118,7 +119,8 @@ func (m contentsModel) keys(bucket string) (out []string) {
 
 var modelBuckets = []string{bucketApps, bucketHolds, bucketLog, bucketOrders}
 
-// compare reports where a transaction differs from the model.
+// compare returns an error if a transaction's contents differ from the model. It reads all
+// sequences from the key at.
 func (m contentsModel) compare(tx Tx, at string) error {
 	for _, bucket := range modelBuckets {
 		keys := m.keys(bucket)
@@ -134,7 +136,7 @@ func (m contentsModel) compare(tx Tx, at string) error {
 			return fmt.Errorf("%s from %q ends at %d of %q", bucket, at, i, keys)
 		}
 		i = from
-		for k, v := range tx.Back(bucket, []byte(at+"\x00")) { // at itself is before it
+		for k, v := range tx.Back(bucket, []byte(at+"\x00")) { // the range before this key includes at itself
 			if i == from && string(k) == at {
 				continue
 			}
@@ -154,7 +156,7 @@ func (m contentsModel) compare(tx Tx, at string) error {
 	return nil
 }
 
-// drawChange returns a random write. A key of it may be there or not.
+// drawChange draws a change. Its key may exist already or not.
 func drawChange(t *rapid.T) change {
 	c := change{bucket: rapid.SampledFrom(modelBuckets).Draw(t, "bucket"), key: []byte(modelKeys.Draw(t, "key"))}
 	if rapid.IntRange(0, 2).Draw(t, "delete") > 0 {
@@ -174,16 +176,16 @@ func (m contentsModel) change(c change) {
 	}
 }
 
-// engineModel compares a store with a map: random transactions, of which some fail,
-// reopenings, and crashes with whatever the log and the snapshot have then. The log's
-// files are so small that checkpoints are always in progress.
+// engineModel compares a store with a map, after random transactions, some of which fail, after
+// restarts, and after crashes. The log files are so small that a checkpoint is almost always in
+// progress.
 func engineModel(t *rapid.T) {
 	dir, err := os.MkdirTemp("", "kv")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer os.RemoveAll(dir)
-	killed := &atomic.Bool{} // once it is set nothing more is written
+	killed := &atomic.Bool{} // once this is set, the next snapshot makes the store fail
 	open := func() (*DB, error) {
 		return openConfig(Config{Dir: dir, Turn: 300, Step: func() error {
 			if killed.Load() {
@@ -223,7 +225,7 @@ func engineModel(t *rapid.T) {
 					}
 					next.change(c)
 				}
-				if err := next.compare(tx, at); err != nil || !fails { // it reads what it has written
+				if err := next.compare(tx, at); err != nil || !fails { // a transaction reads its own changes
 					return err
 				}
 				return errKill
@@ -249,7 +251,7 @@ func engineModel(t *rapid.T) {
 	})
 }
 
-// perform makes a change in a transaction.
+// perform applies a change in a transaction.
 func perform(t Tx, c change) error {
 	if c.value == nil {
 		return t.Delete(c.bucket, c.key)

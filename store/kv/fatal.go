@@ -11,17 +11,18 @@ import (
 // errNotSynced means that it is unknown whether a record is on the disk.
 var errNotSynced = errors.New("unknown whether the record was written")
 
-// full reports whether err means that there is no space, in which case the disk's contents are known.
+// full reports whether err means that there is no space left. In that case, the disk's contents
+// are known.
 func full(err error) bool {
 	return slices.ContainsFunc([]error{syscall.ENOSPC, syscall.EDQUOT, syscall.EFBIG}, func(is error) bool {
 		return errors.Is(err, is)
 	})
 }
 
-// fail ends all reading and writing permanently, because the disk's contents are unknown until they are read again.
-// Every unacknowledged transaction and every later one has an unknown outcome (CodeTimeout). It must not be a
-// refusal, because the record may be on the disk. Config.Failed is called before any waiting caller receives the
-// error.
+// fail ends all reading and writing permanently, because the disk's contents are unknown until
+// they are read again. Every unacknowledged transaction and every later one has an unknown
+// outcome (CodeTimeout). It must not report them as refused, because the record may be on the
+// disk. Config.Failed is called before any waiting caller receives the error.
 func (d *DB) fail(cause error) error {
 	err := &bourse.Error{Code: bourse.CodeTimeout, Message: "outcome unknown: the disk of the worker's store has failed", Err: cause}
 	if !d.failed.CompareAndSwap(nil, err) {
@@ -34,7 +35,7 @@ func (d *DB) fail(cause error) error {
 	return err
 }
 
-// failure returns why the store has failed, or nil if it has not.
+// failure returns the error with which the store has failed, or nil if it has not failed.
 func (d *DB) failure() error {
 	if err := d.failed.Load(); err != nil {
 		return err

@@ -11,7 +11,7 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// faultyDisk is a disk of which one call fails.
+// faultyDisk is a disk on which one kind of operation fails.
 type faultyDisk struct {
 	mu  sync.Mutex
 	op  string // "write", "short write" or "sync"
@@ -51,15 +51,16 @@ func (d *faultyDisk) media() *media {
 	}
 }
 
-// Without the change a failed sync was a refusal (CodeUnavailable), though the
-// record is read again after a restart: here both outcomes are unknown, the
-// daemon is ended before anyone has an answer, and nothing is read or written.
+// TestUnknownIsUnknown checks that after a failed sync or write, the transaction's outcome is
+// unknown, because its record may be read after a restart. The daemon must be ended before any
+// caller has an answer, and later reads and writes must fail. An earlier version reported such a
+// transaction as refused (CodeUnavailable).
 func TestUnknownIsUnknown(t *testing.T) {
 	for name, c := range map[string]struct {
 		op    string
 		err   error
-		clean bool // the error leaves no doubt: a refusal, and the store goes on
-		after int  // machines after a restart
+		clean bool // nothing was written, so the transaction is refused and the store continues
+		after int  // number of machines after a restart
 	}{
 		"EIO of a sync":                {"sync", syscall.EIO, false, 2},
 		"no room at a sync":            {"sync", syscall.ENOSPC, false, 2},
@@ -115,8 +116,8 @@ func TestUnknownIsUnknown(t *testing.T) {
 	}
 }
 
-// A checkpoint whose disk fails is not repeated, as one that has no room is:
-// what was acknowledged may be lost.
+// TestCheckpointOnAFailedDisk checks that a checkpoint is not repeated after an error other than
+// a full disk, because acknowledged data may be lost.
 func TestCheckpointOnAFailedDisk(t *testing.T) {
 	dir := t.TempDir()
 	failed := make(chan error, 1)
@@ -137,5 +138,5 @@ func TestCheckpointOnAFailedDisk(t *testing.T) {
 	reopened(t, dir, 1)
 }
 
-// errNoRoom is that of a full disk.
+// errNoRoom is the error of a full disk.
 var errNoRoom = fmt.Errorf("write: %w", syscall.ENOSPC)

@@ -10,8 +10,9 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Every seventh bit of a snapshot is flipped in turn: each time it is noticed, and what
-// is whole has the values that it had. The store does not open, and names the file.
+// TestEveryFlippedBitOfTheSnapshot flips every seventh bit of a snapshot, one at a time. Each
+// time the damage must be noticed, and all intact records must have their original values. The
+// store must not open, and the error must name the file.
 func TestEveryFlippedBitOfTheSnapshot(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -67,7 +68,8 @@ func overwrite(t *testing.T, path string, b []byte) {
 	}
 }
 
-// FuzzReadSnapshot reads arbitrary bytes, and bytes behind a whole head.
+// FuzzReadSnapshot reads arbitrary bytes as a snapshot, with and without an intact head before
+// them.
 func FuzzReadSnapshot(f *testing.F) {
 	dir := f.TempDir()
 	s := newState()

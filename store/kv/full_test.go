@@ -17,8 +17,9 @@ import (
 	"github.com/bourse-dev/bourse/internal/quiet"
 )
 
-// A full disk wrote a line for each of a thousand commits: it is one a minute,
-// which counts the others.
+// TestAFullDiskLogsOnceAMinute checks that if a thousand commits fail because the disk is full,
+// only one line per minute is logged. The line contains the number of failures that were not
+// logged.
 func TestAFullDiskLogsOnceAMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
@@ -52,11 +53,11 @@ func TestAFullDiskLogsOnceAMinute(t *testing.T) {
 	})
 }
 
-// A daemon that was killed comes back on a disk that has filled up: it reads all
-// that was acknowledged, and records what fits into the log's own place. Moving
-// the log into the file before it opened was more than the disk could take.
+// TestAFullDiskOpens checks that a daemon that was killed can open its store on a disk that has
+// become full. It must read all acknowledged transactions, and can record new ones in the
+// reserved space of the log. An earlier version needed additional disk space to open.
 func TestAFullDiskOpens(t *testing.T) {
-	dir := mountSmall(t) // 16 MiB
+	dir := mountSmall(t) // a file system of 16 MiB
 	const kept = 5
 	s, err := openConfig(Config{Dir: dir, Turn: 2 << 20, Fault: func(at FaultStage, n uint64) error {
 		if at == FaultAfter && n == kept {
@@ -101,12 +102,12 @@ func TestAFullDiskOpens(t *testing.T) {
 	reopened(t, dir, kept+1)
 }
 
-// Orders took all that the log had a place for, so that no end could be recorded
-// on a full disk. Now Short asks callers to begin nothing while half a file of the
-// log is left, also of a store that is opened on the full disk; it names the
-// directory, and ends by itself when there is room.
+// TestAFullDiskKeepsRoomForEnds checks that Short reports an error while half a log file is
+// still free, also if the store is opened on a full disk. Callers then start nothing new, so
+// that the remaining space can record the end of existing work. The error must name the
+// directory, and disappear once there is space.
 func TestAFullDiskKeepsRoomForEnds(t *testing.T) {
-	dir := mountSmall(t) // 16 MiB
+	dir := mountSmall(t) // a file system of 16 MiB
 	const turn = 2 << 20
 	s, err := openConfig(Config{Dir: dir, Turn: turn})
 	if err != nil {
@@ -153,10 +154,10 @@ func TestAFullDiskKeepsRoomForEnds(t *testing.T) {
 	}
 }
 
-// A snapshot that does not fit takes none of the disk's last room from others, and what
-// a crash has left of one is removed first.
+// TestASnapshotThatDoesNotFit checks that a snapshot that does not fit does not use up the
+// disk's last free space, and that the remains of an interrupted snapshot are removed first.
 func TestASnapshotThatDoesNotFit(t *testing.T) {
-	dir := mountSmall(t) // 16 MiB
+	dir := mountSmall(t) // a file system of 16 MiB
 	left := filepath.Join(dir, FileName+".new")
 	s := newState()
 	s.Set(change{bucketApps, []byte("a"), make([]byte, 6<<20)})
@@ -174,7 +175,7 @@ func TestASnapshotThatDoesNotFit(t *testing.T) {
 	}
 }
 
-// fill writes a file until its disk has no room for another byte.
+// fill writes a file until the disk is completely full.
 func fill(t *testing.T, dir string) string {
 	t.Helper()
 	f, err := os.OpenFile(filepath.Join(dir, "ballast"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
@@ -193,8 +194,8 @@ func fill(t *testing.T, dir string) string {
 	return f.Name()
 }
 
-// eventually fails the test unless something is so within some seconds. The
-// store returns no other sign.
+// eventually fails the test unless is returns true within 30 seconds. It polls, because the
+// store does not signal these changes.
 func eventually(t *testing.T, what string, is func() bool) {
 	t.Helper()
 	for end := time.Now().Add(30 * time.Second); !is(); time.Sleep(time.Millisecond) {

@@ -6,9 +6,10 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Tx is a transaction: it reads a state and creates the next one. It is valid only during the call of the function
-// that received it, and only on that goroutine. Results must not be changed and are valid as long as the transaction.
-// Sequences read lazily, so nothing may be written during iteration.
+// Tx is a transaction: it reads a state and creates the next one. It is valid only during the
+// call of the function that received it, and only on that goroutine. Results must not be
+// modified, and are valid as long as the transaction. Sequences read lazily, so nothing may be
+// written during iteration.
 type Tx interface {
 	// Get returns the value of a key, or nil if there is none.
 	Get(bucket string, key []byte) []byte
@@ -16,7 +17,8 @@ type Tx interface {
 	Put(bucket string, key, value []byte) error
 	// Delete removes a key. It does nothing if there is none.
 	Delete(bucket string, key []byte) error
-	// Range returns the keys of a bucket from from on, in ascending order, with their values.
+	// Range returns the keys of a bucket, starting at from, in ascending order, with their
+	// values.
 	Range(bucket string, from []byte) iter.Seq2[[]byte, []byte]
 	// Back returns the keys of a bucket before end, or all keys if end is nil, in descending order, with their
 	// values.
@@ -27,7 +29,7 @@ type Tx interface {
 type Schema struct {
 	Buckets []string
 	Derived []string // buckets that Recover recomputes from the others
-	Version int      // stores of other versions are refused
+	Version int      // required version; stores of other versions are refused
 }
 
 var errReadOnly = bourse.Errorf(bourse.CodeInternal, "write in a read-only transaction")
@@ -35,7 +37,7 @@ var errReadOnly = bourse.Errorf(bourse.CodeInternal, "write in a read-only trans
 // maxKey is the maximum size of a key in bytes.
 const maxKey = 32 << 10
 
-// checkKey returns CodeInternal for a key of an invalid size.
+// checkKey returns CodeInternal if a key's size is invalid.
 func checkKey(key []byte) error {
 	if len(key) == 0 || len(key) > maxKey {
 		return bourse.Errorf(bourse.CodeInternal, "key of %d bytes", len(key))

@@ -9,7 +9,7 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// If another daemon holds the lock, it is polled at this interval for this long.
+// If another process holds the lock, lockDir retries at this interval for this long.
 const (
 	lockPoll    = 20 * time.Millisecond
 	lockTimeout = time.Second

@@ -25,24 +25,24 @@ func TestMain(m *testing.M) {
 
 var errKill = errors.New("killed by the test")
 
-// What the tests keep is a worker's store made small: machines, an index and a sum
-// that follow from them, and a log.
+// The tests' store is a simplified worker's store. It contains machines, an index and a sum that
+// are derived from them, and a log.
 const (
 	bucketMeta       = "meta"
 	bucketMachines   = "machines"
-	bucketMachineApp = "machine_app" // app 00 id
-	bucketCommitted  = "committed"   // the sum of what machines take
-	bucketLog        = "log"         // uint64 sequence: id
-	bucketLogOf      = "log_of"      // id 00 uint64 sequence
+	bucketMachineApp = "machine_app" // key: app 00 id
+	bucketCommitted  = "committed"   // total amount that the machines take
+	bucketLog        = "log"         // key: uint64 sequence; value: id
+	bucketLogOf      = "log_of"      // key: id 00 uint64 sequence
 	bucketOrders     = "orders"
 	bucketOrderTime  = "order_time"
 	bucketApps       = "apps"
 	bucketHolds      = "holds"
 )
 
-var keyLogged = []byte("logged") // the number of the log's last entry
+var keyLogged = []byte("logged") // number of the log's last entry
 
-// takes is what a machine takes.
+// takes is the amount that each machine takes.
 const takes = 256
 
 func schema() *Schema {
@@ -56,13 +56,13 @@ func schema() *Schema {
 	return s
 }
 
-// openConfig opens a store of that schema.
+// openConfig opens a store with this schema.
 func openConfig(cfg Config) (*DB, error) {
 	cfg.Schema = schema()
 	return Open(cfg)
 }
 
-// open opens a store in a new directory for the length of a test.
+// open opens a store in a new directory until the test ends.
 func open(t testing.TB) *DB {
 	t.Helper()
 	return openIn(t, t.TempDir())
@@ -98,12 +98,12 @@ func view(t testing.TB, d *DB, fn func(Tx) error) {
 
 func machineID(n int) string { return fmt.Sprintf("abcdef%08x", n) }
 
-// machine returns a machine's record, as large as one usually is or larger.
+// machine returns a machine's record. Its size is typical, unless ballast sets another one.
 func machine(n, ballast int) []byte {
 	return []byte(machineID(n) + " of app default " + strings.Repeat("x", cmp.Or(ballast, 400)))
 }
 
-// putMachine records a machine, what follows from it, and a line of the log.
+// putMachine records a machine, its derived records, and a log entry.
 func putMachine(n int) func(Tx) error { return putLarge(n, 0) }
 
 func putLarge(n, ballast int) func(Tx) error {
@@ -125,7 +125,7 @@ func putLarge(n, ballast int) func(Tx) error {
 
 var errNoMachine = bourse.Errorf(bourse.CodeNotFound, "machine not found")
 
-// machineOf returns errNoMachine when there is none.
+// machineOf returns errNoMachine if the machine does not exist.
 func machineOf(tx Tx, id string) error {
 	if tx.Get(bucketMachines, []byte(id)) == nil {
 		return errNoMachine
@@ -133,7 +133,7 @@ func machineOf(tx Tx, id string) error {
 	return nil
 }
 
-// countMachines counts by the index.
+// countMachines returns the number of machines in the index.
 func countMachines(tx Tx) (n int) {
 	for range tx.Range(bucketMachineApp, []byte("default\x00")) {
 		n++
@@ -141,12 +141,12 @@ func countMachines(tx Tx) (n int) {
 	return n
 }
 
-// derived computes what follows from machines and the log.
+// derived computes the derived records from the machines and the log.
 func derived(tx Tx) map[string]map[string]string {
 	want := map[string]map[string]string{bucketMachineApp: {}, bucketCommitted: {}, bucketLogOf: {}}
 	sum := uint64(0)
 	for k, v := range tx.Range(bucketMachines, nil) {
-		if bytes.HasPrefix(v, k) { // it is this machine's record
+		if bytes.HasPrefix(v, k) { // the value is intact
 			want[bucketMachineApp]["default\x00"+string(k)] = ""
 			sum += takes
 		}
@@ -160,7 +160,7 @@ func derived(tx Tx) map[string]map[string]string {
 	return want
 }
 
-// verify reports where what follows from the records is not what it should be.
+// verify returns an error if the derived records do not match the others.
 func verify(tx Tx) error {
 	for bucket, want := range derived(tx) {
 		have := map[string]string{}
@@ -181,7 +181,7 @@ func verify(tx Tx) error {
 	return nil
 }
 
-// derive writes what follows from the records.
+// derive writes the derived records.
 func derive(tx Tx) error {
 	for bucket, keys := range derived(tx) {
 		for k, v := range keys {

@@ -2,7 +2,8 @@ package kv
 
 import "os"
 
-// media writes the write-ahead log. Tests inject failures.
+// media provides the disk operations of the write-ahead log. Tests replace it to inject
+// failures.
 type media struct {
 	writeAt func(f *os.File, b []byte, at int64) (int, error)
 	sync    func(f *os.File) error

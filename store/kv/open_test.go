@@ -61,7 +61,7 @@ func TestClosedStore(t *testing.T) {
 	}
 }
 
-// written makes a store with something in it and returns its file.
+// written creates a store with 200 machines, and returns its directory and snapshot file.
 func written(t *testing.T) (dir, path string) {
 	t.Helper()
 	dir = t.TempDir()
@@ -87,7 +87,7 @@ func TestAnotherVersionIsNotTouched(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for range 2 { // the first attempt has let go of the file
+	for range 2 { // the second attempt shows that the first one has released the lock
 		if _, err := openConfig(Config{Dir: dir}); bourse.CodeOf(err) != bourse.CodeFailedPrecondition || !strings.Contains(err.Error(), "version 99, this program needs 1") {
 			t.Errorf("open: %v (%s)", err, bourse.CodeOf(err))
 		}
@@ -131,7 +131,7 @@ func TestDamagedFile(t *testing.T) {
 	}
 }
 
-// An interrupted first opening is taken up again.
+// TestFirstOpenResumes checks that Open succeeds after an earlier first Open was interrupted.
 func TestFirstOpenResumes(t *testing.T) {
 	dir := t.TempDir()
 	overwrite(t, filepath.Join(dir, FileName+".new"), []byte(magic))

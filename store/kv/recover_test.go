@@ -12,8 +12,8 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// damageValue flips a bit of a value in the bytes of a snapshot, and reports whether
-// the key is there.
+// damageValue flips a bit of a key's value in an encoded snapshot, and reports whether the key
+// exists.
 func damageValue(b []byte, bucket, key string) bool {
 	value := readSnapshot(b, schema()).get(bucket, key)
 	if value == nil {
@@ -27,11 +27,11 @@ func (c contents) get(bucket, key string) []byte {
 	return (&stateTx{state: c.state}).Get(bucket, []byte(key))
 }
 
-// One machine's record is damaged: the store does not open, check names the
-// record and changes nothing, and recovery makes a store of all others that
-// opens, and keeps the damaged files.
+// TestRecover damages one machine's record. The store must not open, Check must name the record
+// and change nothing, and Recover must create a store with all other records and retain the
+// damaged file.
 func TestRecover(t *testing.T) {
-	dir, path := written(t) // 200 machines
+	dir, path := written(t) // creates 200 machines
 	if r, err := Check(dir, schema()); err != nil || len(r.Damage) > 0 || r.Have[bucketMachines] != 200 {
 		t.Fatalf("whole: %+v, %v", r, err)
 	}
@@ -83,7 +83,8 @@ func TestRecover(t *testing.T) {
 	}
 }
 
-// The beginning of the file is damaged, or its end: all records are found.
+// TestRecoverWithoutBeginningOrEnd checks that if the beginning or the end of the file is
+// damaged, all records are recovered.
 func TestRecoverWithoutBeginningOrEnd(t *testing.T) {
 	for name, at := range map[string]func(size int) int{"beginning": func(int) int { return 3 }, "end": func(size int) int { return size - 3 }} {
 		t.Run(name, func(t *testing.T) {
@@ -106,7 +107,8 @@ func TestRecoverWithoutBeginningOrEnd(t *testing.T) {
 	}
 }
 
-// While a daemon has the store neither looks at it.
+// TestRecoverWaitsForNoDaemon checks that Check and Recover refuse to run while a daemon has the
+// store open.
 func TestRecoverWaitsForNoDaemon(t *testing.T) {
 	dir := t.TempDir()
 	s, err := openConfig(Config{Dir: dir})
@@ -124,7 +126,8 @@ func TestRecoverWaitsForNoDaemon(t *testing.T) {
 	}
 }
 
-// gapped is a store whose log lacks machine 5 of 12, in the middle.
+// gapped returns a store of 12 machines in which the log record of machine 5 is damaged, and the
+// log's contents.
 func gapped(t *testing.T) (dir string, log []byte) {
 	t.Helper()
 	open := t.TempDir()
@@ -153,7 +156,7 @@ func gapped(t *testing.T) (dir string, log []byte) {
 	return dir, log
 }
 
-// without5 checks a store that was made of a gapped one, and writes to it.
+// without5 checks the store that was recovered from the result of gapped, and writes to it.
 func without5(t *testing.T, dir string) {
 	t.Helper()
 	s, err := openConfig(Config{Dir: dir, Turn: 64 << 10})
@@ -174,8 +177,8 @@ func without5(t *testing.T, dir string) {
 	}
 }
 
-// A record in the middle of the log is damaged: check says so, and recovery keeps
-// what is before and behind it.
+// TestRecoverOfALogWithAGap checks that Check reports a damaged record in the middle of the log,
+// and that Recover retains the records before and after it.
 func TestRecoverOfALogWithAGap(t *testing.T) {
 	dir, _ := gapped(t)
 	if r, err := Check(dir, schema()); err != nil || len(r.Damage) != 1 || !strings.Contains(r.Damage[0], walNames[0]) || r.Records != 11 {
@@ -187,9 +190,9 @@ func TestRecoverOfALogWithAGap(t *testing.T) {
 	without5(t, dir)
 }
 
-// Recover ends after each of its changes of the directory, as by a crash: then
-// the damaged store is there, and can be recovered again, or the new one. What it
-// has kept of the damaged log is as it was, also when the new store is written.
+// TestCrashDuringRecovery simulates a crash after each of Recover's changes of the directory.
+// The directory must contain either the damaged store, which can be recovered again, or the new
+// one. The retained copy of the damaged log must not change, even when the new store is written.
 func TestCrashDuringRecovery(t *testing.T) {
 	for steps, over := 1, false; !over; steps++ {
 		dir, log := gapped(t)

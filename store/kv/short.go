@@ -6,10 +6,10 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Short returns CodeUnavailable if the disk has no space for a checkpoint, or for the write-ahead log to grow until
-// the checkpoint ends, and nil otherwise. Only records that fit into the reserved part of the log can then be
-// written. That space is for finishing work, so callers must refuse to start any. Once there is space, Short returns
-// nil again.
+// Short returns CodeUnavailable if the disk has no space for a checkpoint, or for the
+// write-ahead log to grow until the checkpoint ends, and nil otherwise. In that case, only
+// records that fit into the reserved part of the log can be written. That space is for finishing
+// work, so callers must not start any new work. Once there is space, Short returns nil again.
 func (d *DB) Short() error {
 	if err := d.short.Load(); err != nil {
 		return err
@@ -17,7 +17,8 @@ func (d *DB) Short() error {
 	return nil
 }
 
-// noteFull makes Short report err if the disk is full. The next successful checkpoint resets it.
+// noteFull makes Short return err if err means that the disk is full. The next successful
+// checkpoint resets it.
 func (d *DB) noteFull(err error) {
 	if full(err) {
 		d.short.Store(&bourse.Error{Code: bourse.CodeUnavailable, Message: bourse.MessageOf(d.refused(err)), Err: err})
@@ -29,7 +30,7 @@ func (d *DB) noteFull(err error) {
 func (d *DB) growAhead() {
 	if err := d.wal.growAhead(); err != nil {
 		d.noteFull(err)
-		if !d.checkpointing.Load() { // the checkpoint has ended since
+		if !d.checkpointing.Load() { // the checkpoint has ended in the meantime
 			d.short.Store(nil)
 		}
 	}
@@ -38,7 +39,7 @@ func (d *DB) growAhead() {
 // Faults returns the number of commits and checkpoints that the disk has refused since the store was opened.
 func (d *DB) Faults() uint64 { return d.faults.Load() }
 
-// unwritten counts a refused write and returns its error.
+// unwritten counts a commit or checkpoint that the disk has refused, and returns its error.
 func (d *DB) unwritten(err error) error {
 	d.faults.Add(1)
 	return d.refused(err)

@@ -18,12 +18,12 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// FileName is the name of the snapshot in a store's directory. It contains the whole store as of one record of its
-// log.
+// FileName is the name of the snapshot in a store's directory. It contains the whole state of
+// the store after one record of its log.
 //
-// A snapshot begins with a head. Then each key and its value are one record, in the log's format and numbered from 1.
-// The last record contains the number of keys per bucket. The head is repeated at the end, because nothing can be
-// read without it.
+// A snapshot begins with a head. Then each key and its value are one record, in the log's format
+// and numbered from 1. The last record contains the number of keys per bucket. The head is
+// repeated at the end of the file, because nothing can be read without it.
 const FileName = "worker.db"
 
 // magic is the beginning of a head.
@@ -36,8 +36,8 @@ const headSize = len(magic) + 4 + saltSize + 8 + 4
 // head describes a snapshot.
 type head struct {
 	version int
-	salt    salt   // of the log, and of the snapshot's records
-	seq     uint64 // the number of the last log record included
+	salt    salt   // salt of the log and of the snapshot's records
+	seq     uint64 // number of the last log record included
 }
 
 func (h head) bytes() []byte {
@@ -57,9 +57,10 @@ func headOf(b []byte) (h head, ok bool) {
 	return h, true
 }
 
-// writeSnapshot writes a state to the snapshot's file and returns the file's size. The file is durable when it
-// returns without an error; a crash leaves the old file or the new one. Tests pass a step function, which is called
-// before the file is written, before it is renamed, and after that.
+// writeSnapshot writes a state to the snapshot's file and returns the file's size. The file is
+// durable when it returns without an error; a crash leaves the old file or the new one. step,
+// which only tests use, is called before the file is written, before it is renamed, and after
+// that.
 func writeSnapshot(dir string, h head, s *state, step func() error) (size int64, err error) {
 	path := filepath.Join(dir, FileName)
 	if err := step(); err != nil {
@@ -104,7 +105,7 @@ func makeRoom(dir, path string, s *state) error {
 	if err != nil {
 		return err
 	}
-	need := int64(4 << 10) // for heads and counts
+	need := int64(4 << 10) // for heads and key counts
 	s.Scan(func(c change) bool {
 		need += int64(walHeader + len(c.bucket) + len(c.key) + len(c.value) + 3*binary.MaxVarintLen32)
 		return true
@@ -132,7 +133,7 @@ func (h head) write(f io.Writer, s *state) error {
 	s.Scan(func(c change) bool {
 		counts[c.bucket]++
 		if n%1000 == 0 {
-			runtime.Gosched() // waiting commits go first
+			runtime.Gosched() // let waiting commits run first
 		}
 		err = put(&c)
 		return err == nil
@@ -151,20 +152,21 @@ func (h head) write(f io.Writer, s *state) error {
 	return w.Flush()
 }
 
-// bucketCounts is the bucket of a snapshot's last record: the number of keys in each bucket and in total.
+// bucketCounts is the bucket name in a snapshot's last record, which contains the number of keys
+// in each bucket and in total.
 const (
 	bucketCounts = "counts"
 	allBuckets   = "all"
 )
 
-// contents holds everything intact in a snapshot.
+// contents contains everything intact in a snapshot.
 type contents struct {
 	head
 	state   *state
 	keys    int64             // number of intact keys
-	counts  map[string]uint64 // number of keys originally in each bucket; nil: unknown
+	counts  map[string]uint64 // original number of keys in each bucket; nil if unknown
 	damage  []Damage
-	nothing bool // both heads are damaged
+	nothing bool // both heads are damaged, so nothing can be read
 }
 
 func (c *contents) damaged(at int, what string) {
@@ -197,7 +199,8 @@ func readSnapshot(b []byte, schema *Schema) contents {
 	return c
 }
 
-// readRecords reads the records after the head. It reports a run of invalid bytes once, at the first of them.
+// readRecords reads the records after the head. It reports a sequence of invalid bytes once, at
+// its first byte.
 func (c *contents) readRecords(b []byte, schema *Schema) {
 	end := max(headSize, len(b)-headSize)
 	seq, lost := uint64(0), false
@@ -210,7 +213,7 @@ func (c *contents) readRecords(b []byte, schema *Schema) {
 				c.damaged(at, "no valid record")
 			}
 			lost = true
-			at++ // a record may begin at any byte
+			at++ // the next record may begin at any byte
 			continue
 		case crc32.Checksum(b[body:body+int(h.length)], castagnoli) != h.sum:
 			c.damaged(at, damagedRecord(b[body:body+int(h.length)], schema))

@@ -13,7 +13,7 @@ import (
 type change struct {
 	bucket string
 	key    []byte
-	value  []byte // nil: the key is removed
+	value  []byte // nil to remove the key
 }
 
 // state is the contents of a store, sorted by bucket and key. Its values are never nil. Copies are cheap, because
@@ -43,15 +43,15 @@ func (c change) applyTo(s *state) (old change, had bool) {
 // stateTx is a transaction on a state.
 type stateTx struct {
 	state  *state
-	writes *writes // of its commit; nil in a read-only transaction
+	writes *writes // changes of the transaction's commit; nil in a read-only transaction
 }
 
 var _ Tx = (*stateTx)(nil)
 
-// writes holds the changes made by a commit's transactions so far.
+// writes contains the changes made so far by a commit's transactions.
 type writes struct {
-	record []byte   // of the write-ahead log
-	undo   []change // reverts the current transaction's changes, in the order of these
+	record []byte   // record for the write-ahead log
+	undo   []change // reverts the current transaction's changes, in their order
 }
 
 func (t *stateTx) Get(bucket string, key []byte) []byte {
@@ -77,7 +77,7 @@ func (t *stateTx) change(c change) error {
 	old, had := c.applyTo(t.state)
 	if !had {
 		if c.value == nil {
-			return nil // there was nothing to remove
+			return nil // the key did not exist
 		}
 		old = change{bucket: c.bucket, key: c.key}
 	}
@@ -86,7 +86,7 @@ func (t *stateTx) change(c change) error {
 	return nil
 }
 
-// rollback reverts everything that t wrote since the record had mark bytes.
+// rollback reverts all changes that t has made since the record was mark bytes long.
 func (t *stateTx) rollback(mark int) {
 	t.writes.record = t.writes.record[:mark]
 	for _, c := range slices.Backward(t.writes.undo) {
@@ -105,12 +105,12 @@ func (t *stateTx) Range(bucket string, from []byte) iter.Seq2[[]byte, []byte] {
 func (t *stateTx) Back(bucket string, end []byte) iter.Seq2[[]byte, []byte] {
 	pivot := change{bucket: bucket, key: end}
 	if end == nil {
-		pivot.bucket += "\x00" // after all keys of the bucket
+		pivot.bucket += "\x00" // starts after all keys of the bucket
 	}
 	return func(yield func(key, value []byte) bool) {
 		t.state.Descend(pivot, func(c change) bool {
 			if c.bucket == pivot.bucket && bytes.Equal(c.key, pivot.key) {
-				return true // the end itself is not part of it
+				return true // end itself is excluded
 			}
 			return c.bucket == bucket && yield(c.key, c.value)
 		})

@@ -12,10 +12,11 @@ func datasync(f *os.File) error {
 	return retry(func() error { return unix.Fdatasync(int(f.Fd())) })
 }
 
-// allocate reserves disk space for n bytes of a file, starting at offset at. It fails if there is not enough.
+// allocate reserves disk space for n bytes of a file, starting at offset at. It fails if there
+// is not enough space.
 func allocate(f *os.File, at, n int64) error {
 	err := retry(func() error { return unix.Fallocate(int(f.Fd()), 0, at, n) })
-	if errors.Is(err, unix.EOPNOTSUPP) { // not supported by every file system
+	if errors.Is(err, unix.EOPNOTSUPP) { // not every file system supports this
 		return f.Truncate(at + n)
 	}
 	return err

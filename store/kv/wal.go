@@ -10,16 +10,17 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// wal is the write-ahead log: two files that are used alternately. A commit is one record at the end of the current
-// file. It is durable after one sync that writes only its own bytes, because disk space for the files is reserved in
-// advance. While a checkpoint writes a snapshot that includes one file's records, the other file receives new ones.
-// Then the first file starts over, overwriting its old records. Methods must be called by one goroutine.
+// wal is the write-ahead log: two files that are used alternately. A commit is one record at the
+// end of the current file. One sync makes it durable. The sync writes only the record's own
+// bytes, because disk space for the files is reserved in advance. While a checkpoint writes a
+// snapshot that includes one file's records, the other file receives new ones. Then the first
+// file starts over, overwriting its old records. Methods must be called by one goroutine.
 type wal struct {
 	files      [2]*os.File
-	sizes      [2]int64 // bytes with reserved disk space
-	switchSize int64    // how many bytes of one file are used, at least, before switching to the other
+	sizes      [2]int64 // size of each file, whose disk space is reserved
+	switchSize int64    // minimum number of bytes of a file to use before switching to the other
 	now        int      // index of the current file
-	end        int64    // end of its last record
+	end        int64    // end of the last record in the current file
 	seq        uint64   // number of the last record
 	media      media
 	salt       salt
@@ -35,7 +36,7 @@ const (
 // walNames are the names of the files in the store's directory.
 var walNames = [2]string{"worker.wal.0", "worker.wal.1"}
 
-// openWAL opens the files, creating missing ones. switchSize is walSize if it is 0.
+// openWAL opens the files, creating missing ones. If switchSize is 0, walSize is used.
 func openWAL(dir string, switchSize int64) (*wal, error) {
 	w := &wal{switchSize: cmp.Or(switchSize, walSize), media: realDisk()}
 	for i, name := range walNames {
@@ -61,43 +62,45 @@ func (w *wal) close() error {
 	return errors.Join(errs...)
 }
 
-// append writes a record and waits for the disk. record must begin with space for the header. After errNotSynced the
-// log must not be used any more. After any other error nothing was written.
+// append writes a record and waits for the disk. record must begin with space for the header.
+// After errNotSynced, the log must not be used anymore. After any other error nothing was
+// written.
 func (w *wal) append(record []byte) error {
 	end := w.end + int64(len(record))
 	if end > walMax {
 		return fmt.Errorf("the write-ahead log is %d MiB long", w.end>>20)
 	}
 	f := w.files[w.now]
-	if err := w.grow(end + walHeader); err != nil { // including the mark after it
+	if err := w.grow(end + walHeader); err != nil { // includes the mark after the record
 		return err
 	}
 	w.salt.putHead(record, record[walHeader:], w.seq+1)
 	switch n, err := w.media.writeAt(f, record, w.end); {
 	case err != nil && n == 0 && full(err):
 		return err
-	case err != nil: // part or all of it may have been written
+	case err != nil: // the record may have been written completely or in part
 		return fmt.Errorf("%w: %w", errNotSynced, err)
 	}
 	if err := w.media.sync(f); err != nil {
 		return fmt.Errorf("%w: %w", errNotSynced, err)
 	}
 	w.end, w.seq = end, w.seq+1
-	// Also record that the sync has completed, before any caller learns it, so that a damaged last record is not
-	// mistaken for an incomplete one. This write is not synced: it survives a killed process, and a power failure
-	// loses only the latest mark. A write error will show at the next record.
+	// Write a mark that records the completed sync, before any caller is notified. Otherwise, if
+	// the last record is damaged later, it would be mistaken for an incomplete one. The mark is
+	// not synced, so it survives a killed process, but a power failure may lose the latest mark.
+	// The next record will return any write error.
 	var mark [walHeader]byte
 	w.salt.putHead(mark[:], nil, w.seq)
 	_, _ = w.media.writeAt(f, mark[:], end)
 	return nil
 }
 
-// reserved returns how much disk space each file reserves from the beginning. It leaves space for the last record
-// before a switch even if the disk is full.
+// reserved returns the size of the disk space that is reserved for each file when it is opened.
+// It includes space for the last record before a switch, which is needed if the disk is full.
 func (w *wal) reserved() int64 { return w.switchSize + w.switchSize/4 }
 
-// grow reserves disk space for the current file up to end. It reserves more for later records, or only what this
-// record needs if the disk has no more.
+// grow reserves disk space for the current file up to end. It also reserves space for later
+// records, unless the disk has too little space.
 func (w *wal) grow(end int64) error {
 	have := w.sizes[w.now]
 	if end <= have {
@@ -114,13 +117,15 @@ func (w *wal) grow(end int64) error {
 	return err
 }
 
-// growAhead reserves more than the next records need, so that there is space left if the disk fills up.
+// growAhead reserves more space than the next records need, so that they can be written even if
+// the disk becomes full.
 func (w *wal) growAhead() error {
 	return w.grow(min(w.end+w.switchSize/2, walMax))
 }
 
-// full reports whether to switch files and write a snapshot: when the current file is as large as the last snapshot.
-// A byte in the log then costs about one byte in snapshots, however large the store is.
+// full reports whether to switch files and write a snapshot, because the current file is as
+// large as the last snapshot. So, however large the store is, each byte in the log causes about
+// one byte to be written to snapshots.
 func (w *wal) full(snapshot int64) bool { return w.end >= max(w.switchSize, min(snapshot, walMax/2)) }
 
 // switchFile switches to the beginning of the other file, whose records must already be in the snapshot.

@@ -7,8 +7,9 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// The operations in a record's body. Each consists of an operation byte, the bucket and the key, and for a put the
-// value. Each of these is preceded by its length as a uvarint.
+// The operations in a record's body. Each operation consists of an operation byte, the bucket,
+// the key and, for a put, the value. The bucket, the key and the value are each preceded by
+// their length as a uvarint.
 const (
 	opPut    = 1
 	opDelete = 2
@@ -29,7 +30,8 @@ func appendOp(b []byte, c *change) []byte {
 	return b
 }
 
-// readOps calls into with each operation in a record's body, with slices of body. buckets lists the valid buckets.
+// readOps calls into with each operation in a record's body. The operations contain slices of
+// body. buckets lists the valid buckets.
 func readOps(body []byte, buckets []string, into func(change)) error {
 	part := func() []byte {
 		n, k := binary.Uvarint(body)

@@ -6,24 +6,25 @@ import (
 	"hash/crc32"
 )
 
-// walHeader is the size of the header of each log record: its body's length (uint32), the body's CRC-32C (uint32),
-// its number (uint64), which increases by one, and the CRC-32C (uint32) of the log's salt and those three. All are
-// big endian.
+// walHeader is the size of the header of each log record: the length of the body (uint32), the
+// body's CRC-32C (uint32), the record's number (uint64), which increases by one with each
+// record, and the CRC-32C (uint32) of the log's salt and those three values. All are big endian.
 //
-// A header with a length of zero is a mark, not a record: it means that the record with that number was synced. It
-// follows that record, where the next one will begin.
+// A header with a length of zero is a mark, which means that the record with its number was
+// synced. The mark follows that record, at the position where the next record will begin.
 const walHeader = 20
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 const saltSize = 8
 
-// salt is a store's random number, stored in its snapshot. Because of it, nobody can craft a payload that looks like
-// a record, and the log of another store, such as a backup, is not read as this store's log.
+// salt is a store's random number, stored in its snapshot. It prevents payloads from being
+// crafted to look like records, and the log of another store, such as a backup, from being read
+// as this store's log.
 type salt [saltSize]byte
 
 func newSalt() (s salt) {
-	_, _ = rand.Read(s[:]) // it never fails
+	_, _ = rand.Read(s[:]) // never fails
 	return s
 }
 
@@ -47,8 +48,8 @@ type walHead struct {
 	seq    uint64
 }
 
-// head decodes a header; ok is false if there is none. limit is the largest valid number. With it, most bytes need no
-// checksum.
+// head decodes a header; ok is false if b does not begin with one. limit is the maximum valid
+// number. Because of this limit, the checksum of most positions need not be computed.
 func (s salt) head(b []byte, limit uint64) (h walHead, ok bool) {
 	if len(b) < walHeader {
 		return h, false
@@ -72,5 +73,5 @@ type walRecord struct {
 type walPlace struct {
 	file   int
 	offset int64
-	size   int64 // including its header
+	size   int64 // size including the header
 }

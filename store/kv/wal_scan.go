@@ -17,7 +17,7 @@ import (
 // Damage describes a damaged place in a store's files.
 type Damage struct {
 	File   string // name in the store's directory
-	Offset int64  // in bytes; -1: unknown
+	Offset int64  // position in bytes; -1 if unknown
 	What   string
 }
 
@@ -30,8 +30,8 @@ func (d Damage) String() string {
 
 // walContents is the result of reading the log.
 type walContents struct {
-	records []walRecord // intact records that the snapshot does not include, by number
-	damage  []Damage    // acknowledged records that are missing between or after these
+	records []walRecord // intact records that the snapshot does not include, sorted by number
+	damage  []Damage    // acknowledged records that are missing
 }
 
 // walAhead is the maximum number of records in a log that the snapshot does not include.
@@ -40,13 +40,14 @@ const walAhead = 1 << 32
 // walFound is the state of a scan.
 type walFound struct {
 	whole  map[uint64]walRecord
-	broken map[uint64]walPlace // the header is intact, the body is not
+	broken map[uint64]walPlace // records whose header is intact, but whose body is not
 	last   uint64              // number of the last record that is known to have been synced
 }
 
-// scan reads all intact records of the log, wherever they are. An incomplete last record was being written when the
-// power failed, unless something proves that it was synced: a record with a later number, or its mark. seq is the
-// number of the last record that the snapshot includes.
+// scan reads all intact records of the log, wherever they are. If the last record is incomplete,
+// it was being written when the power failed, unless a record with a later number or its own
+// mark proves that it was synced. seq is the number of the last record that the snapshot
+// includes.
 func (w *wal) scan(seq uint64) (walContents, error) {
 	found := walFound{whole: map[uint64]walRecord{}, broken: map[uint64]walPlace{}, last: seq}
 	for i, f := range w.files {
@@ -85,7 +86,7 @@ func (f *walFound) read(key salt, b []byte, file int, seq uint64) {
 			f.last = max(f.last, h.seq)
 		case h.length > int64(len(b)-at) || crc32.Checksum(b[at:at+int(h.length)], castagnoli) != h.sum:
 			f.broken[h.seq] = place
-			f.last = max(f.last, h.seq-1) // it was started after the previous one was synced
+			f.last = max(f.last, h.seq-1) // a record is written only after the previous one was synced
 		default:
 			if f.last = max(f.last, h.seq); h.seq > seq {
 				f.whole[h.seq] = walRecord{seq: h.seq, body: b[at : at+int(h.length) : at+int(h.length)], at: place}
@@ -95,11 +96,11 @@ func (f *walFound) read(key salt, b []byte, file int, seq uint64) {
 	}
 }
 
-// nothing is a block of the log that was never written.
+// nothing is the contents of a block that was never written.
 var nothing [4 << 10]byte
 
-// zeros returns the number of zeros at the beginning of b, in whole blocks. Most of a log is zeros, which contain no
-// headers.
+// zeros returns the number of zeros at the beginning of b, counting only whole blocks. Most of a
+// log consists of zeros, which contain no headers.
 func zeros(b []byte) int {
 	n := 0
 	for len(b) >= n+len(nothing) && bytes.Equal(b[n:n+len(nothing)], nothing[:]) {
@@ -108,7 +109,8 @@ func zeros(b []byte) int {
 	return n
 }
 
-// missing returns the records after seq that were synced but are not intact. A gap is one entry, at its beginning.
+// missing returns the records after seq that were synced but are not intact. Consecutive missing
+// records are reported as one gap.
 func (f *walFound) missing(seq uint64) []Damage {
 	var out []Damage
 	numbers := slices.Sorted(maps.Keys(f.whole))
@@ -144,9 +146,10 @@ func (f *walFound) gap(before, next uint64) Damage {
 	return d
 }
 
-// resume sets the position of the next record: after the last one, or the beginning of the other file if that file
-// contains none that is still needed. A checkpoint of these records starts now, and until it ends, which a full disk
-// may delay, the whole other file is available.
+// resume sets the position of the next record. It is the position after the last record, or the
+// beginning of the other file if that file contains no records that are still needed. In the
+// latter case, the checkpoint that starts now, which a full disk may delay, has the whole other
+// file available until it ends.
 func (w *wal) resume(seq uint64, records []walRecord) error {
 	w.now, w.end, w.seq = 0, 0, seq
 	n := len(records)
@@ -161,8 +164,8 @@ func (w *wal) resume(seq uint64, records []walRecord) error {
 	return w.switchFile()
 }
 
-// damaged returns the error of a store that must not be opened. The store does not guess, because missing
-// acknowledged records may belong to running machines.
+// damaged returns the error of a store that must not be opened. A store with missing
+// acknowledged records must not be used, because they may belong to running machines.
 func damaged(all []Damage) error {
 	texts := make([]string, 0, 3)
 	for _, d := range all[:min(len(all), cap(texts))] {

@@ -23,7 +23,7 @@ func copyDir(t testing.TB, from string) string {
 	return to
 }
 
-// reopened opens a directory and checks which of the first machines it has.
+// reopened opens a store and checks that it contains exactly the first want machines.
 func reopened(t *testing.T, dir string, want int) {
 	t.Helper()
 	s, err := openConfig(Config{Dir: dir, Turn: 64 << 10})
@@ -46,8 +46,8 @@ func reopened(t *testing.T, dir string, want int) {
 	}
 }
 
-// A record that was not written whole when the power went is none, whatever is
-// missing of it; those before it are there.
+// TestTornRecord checks that if a power failure leaves an incomplete last record, the record is
+// ignored, whatever part of it is missing, and that all earlier records are read.
 func TestTornRecord(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -74,7 +74,7 @@ func TestTornRecord(t *testing.T) {
 		for name, tear := range map[string]func(b []byte) []byte{
 			"zeros behind": func(b []byte) []byte { clear(b[ends[1]+at:]); return b },
 			"cut":          func(b []byte) []byte { return b[:ends[1]+at] },
-			"a bit":        func(b []byte) []byte { b[ends[1]+at] ^= 0x10; clear(b[ends[2]:]); return b }, // there is no mark yet
+			"a bit":        func(b []byte) []byte { b[ends[1]+at] ^= 0x10; clear(b[ends[2]:]); return b }, // its mark is missing
 		} {
 			torn := copyDir(t, crashed)
 			if err := os.WriteFile(filepath.Join(torn, walNames[0]), tear(bytes.Clone(whole)), 0o600); err != nil {
@@ -86,7 +86,7 @@ func TestTornRecord(t *testing.T) {
 	}
 }
 
-// Records that are missing between others are damage, and not passed over.
+// TestMissingRecords checks that a store with a gap between its records is treated as damaged.
 func TestMissingRecords(t *testing.T) {
 	blocked := make(chan struct{})
 	dir := t.TempDir()
@@ -94,7 +94,7 @@ func TestMissingRecords(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for n := range 3 { // the first is in one file, whose checkpoint hangs, the others in the other
+	for n := range 3 { // the checkpoint of the first one's file is blocked; the others are in the other file
 		update(t, s, putMachine(n))
 	}
 	crashed := copyDir(t, dir)
@@ -111,8 +111,8 @@ func TestMissingRecords(t *testing.T) {
 	}
 }
 
-// While a checkpoint hangs the other file takes more than it has room for, and
-// is small again after its own turn.
+// TestLogGrows checks that the other file grows beyond its reserved space while a checkpoint is
+// blocked, and shrinks after that file's own checkpoint.
 func TestLogGrows(t *testing.T) {
 	const turn, record = 2 << 20, 1 << 20
 	blocked, first := make(chan struct{}), true
@@ -132,18 +132,18 @@ func TestLogGrows(t *testing.T) {
 		writes++
 		update(t, s, func(tx Tx) error { return tx.Put(bucketApps, []byte("a"), bytes.Repeat([]byte{writes}, record)) })
 	}
-	for range 2 + 7 { // two fill the first file
+	for range 2 + 7 { // the first two fill the first file
 		large()
 	}
-	update(t, s, func(Tx) error { return nil })                                  // the one before has had its turn
-	if info, err := s.wal.files[1].Stat(); err != nil || info.Size() != 5*turn { // what it has, and half a turn ahead
+	update(t, s, func(Tx) error { return nil })                                  // waits for the previous file switch
+	if info, err := s.wal.files[1].Stat(); err != nil || info.Size() != 5*turn { // its records and half a turn
 		t.Errorf("the second file has %d bytes (%v), want %d", info.Size(), err, 5*turn)
 	}
 	close(blocked)
-	for range 4 { // the first has the second file's turn begin, two more end that of the first
+	for range 4 { // one switches to the first file, two more fill it, which switches back
 		s.checkpoint.Wait()
 		large()
-		update(t, s, func(Tx) error { return nil }) // the one before has had its turn
+		update(t, s, func(Tx) error { return nil }) // waits for the previous file switch
 	}
 	if info, err := s.wal.files[1].Stat(); err != nil || info.Size() != turn+turn/4 {
 		t.Errorf("after its turn the second file has %d bytes (%v), want %d", info.Size(), err, turn+turn/4)
@@ -160,7 +160,7 @@ func TestLogGrows(t *testing.T) {
 	})
 }
 
-// FuzzReadRecords feeds arbitrary bytes to the decoders of the write-ahead log.
+// FuzzReadRecords passes arbitrary bytes to the decoders of the write-ahead log.
 func FuzzReadRecords(f *testing.F) {
 	dir := f.TempDir()
 	s, err := openConfig(Config{Dir: dir})
@@ -199,10 +199,10 @@ func FuzzReadRecords(f *testing.F) {
 	})
 }
 
-// On a disk with little room the log grows by what a record needs, not by what
-// some more would.
+// TestLogGrowsByLittle checks that if the disk has little space left, the log grows only by what
+// a record needs.
 func TestLogGrowsByLittle(t *testing.T) {
-	dir := mountSmall(t) // 16 MiB
+	dir := mountSmall(t) // a file system of 16 MiB
 	w, err := openWAL(dir, 0)
 	if err != nil {
 		t.Fatal(err)
