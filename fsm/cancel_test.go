@@ -15,7 +15,7 @@ import (
 
 func TestCancelRunning(t *testing.T) {
 	var cause error
-	var both chan struct{} // closed when the run was canceled twice
+	var both chan struct{} // closed once the run has been canceled twice
 	d := one("create", func(ctx context.Context, r *run) fsm.Outcome {
 		o := hang(ctx, r)
 		cause = context.Cause(ctx)
@@ -88,7 +88,8 @@ func TestCancelStuck(t *testing.T) {
 	}, d)
 }
 
-// A cancellation whose record is being written keeps a run from beginning.
+// TestCancelBeforeItsTurn checks that a run does not begin while its cancellation is being
+// recorded.
 func TestCancelBeforeItsTurn(t *testing.T) {
 	var gate chan struct{}
 	executed := 0
@@ -99,7 +100,7 @@ func TestCancelBeforeItsTurn(t *testing.T) {
 		second := l.start(d, "second", fsm.StartOptions{Queue: true})
 		third := l.start(d, "third", fsm.StartOptions{Queue: true})
 		close(gate)
-		synctest.Wait() // the first one's end is being written, before the cancellation
+		synctest.Wait() // the first run's last record is being written at this point
 		if err := l.Cancel(t.Context(), second.ID(), "why"); err != nil {
 			t.Fatal(err)
 		}

@@ -9,10 +9,11 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Cancel records the cancellation of a run with its cause ("canceled" if empty) and then cancels it: the ctx of an
-// executing step ends with that cause, and once the step has returned, the definition's OnCancel executes instead of
-// the remaining steps. A run that has not begun ends at once if its definition has no OnCancel. Otherwise it executes
-// OnCancel when it reaches the front of its queue, without waiting for a delay.
+// Cancel records the cancellation of a run with its cause ("canceled" if empty), and then
+// cancels the run. The ctx of an executing step ends with that cause. Once the step has
+// returned, the definition's OnCancel executes instead of the remaining steps. A run that has
+// not begun ends at once if its definition has no OnCancel. Otherwise it executes OnCancel when
+// it reaches the front of its queue, without waiting for a delay.
 //
 // When Cancel returns nil, the cancellation is durable, but the run may not have ended yet. Cancel may be repeated.
 // Errors: CodeNotFound if there is no such run, CodeFailedPrecondition if it has ended, CodeUnavailable if nothing
@@ -29,7 +30,7 @@ func (e *Engine) Cancel(ctx context.Context, runID, cause string) error {
 		begun := ent.busy || rec.Status == Running || rec.Status == Stuck
 		rec.Cancel, rec.Attempt, rec.NotBefore = cause, 0, time.Time{}
 		switch {
-		case ent.busy: // decided when its step returns
+		case ent.busy: // the run ends or continues when its step returns
 		case !begun && ent.def != nil && ent.def.onCancel == nil:
 			return end(rec, Canceled, bourse.CodeCanceled, cause), nil
 		case begun:
@@ -51,8 +52,9 @@ func (e *Engine) Retry(ctx context.Context, runID string) error {
 	})
 }
 
-// Skip treats a stuck run's step as done, on the operator's decision. The run continues with the next step, or ends
-// as done, or as canceled if it was stuck in its OnCancel. It returns CodeFailedPrecondition if the run is not stuck.
+// Skip treats a stuck run's step as done, at the operator's request. The run continues with the
+// next step, or ends as done, or as canceled if it was stuck in its OnCancel. It returns
+// CodeFailedPrecondition if the run is not stuck.
 func (e *Engine) Skip(ctx context.Context, runID string) error {
 	return e.change(ctx, runID, func(ent *entry) (Record, error) {
 		rec, err := stuck(ent)
@@ -74,11 +76,11 @@ func stuck(ent *entry) (Record, error) {
 	return ent.rec, nil
 }
 
-// errUnchanged means that the change has already been made.
+// errUnchanged means that the requested change has already been made.
 var errUnchanged = bourse.Errorf(bourse.CodeAlreadyExists, "nothing to change")
 
-// change replaces the record of an unfinished run. The new record takes effect once it is durable. how is called with
-// e.mu held.
+// change replaces the record of an unfinished run with the result of how, which is called with
+// e.mu held. The new record takes effect once it is durable.
 func (e *Engine) change(ctx context.Context, id string, how func(*entry) (Record, error)) error {
 	ent, err := e.find(id)
 	if err != nil {
@@ -116,7 +118,7 @@ func (e *Engine) change(ctx context.Context, id string, how func(*entry) (Record
 	return err
 }
 
-// propose submits a change, and keeps the run from executing until its outcome is known.
+// propose submits a change, and prevents the run from executing until the outcome is known.
 func (e *Engine) propose(ent *entry, how func(*entry) (Record, error)) (*transaction, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

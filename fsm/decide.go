@@ -15,8 +15,9 @@ var errNoOutcome = bourse.Errorf(bourse.CodeInternal, "the step returned no outc
 // decide returns the record of a run after outcome o of step s. result is the run's encoded result, and jitter is in
 // [0, 1).
 //
-// Once a cancellation is recorded, the outcome no longer determines how the run continues: the compensation executes
-// next, and then the run ends as canceled. The outcome's writes always count.
+// Once a cancellation is recorded, the outcome no longer determines how the run continues: the
+// compensation executes next, and then the run ends as canceled. The outcome's writes are
+// committed in any case.
 func decide(d *definition, rec Record, s *step, o Outcome, result json.RawMessage, now time.Time, jitter float64) Record {
 	rec.UpdatedAt, rec.Status = now.Round(0), Running
 	if o.finished() {

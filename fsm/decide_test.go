@@ -106,8 +106,8 @@ func TestQueueOrderIsThatOfItsRecords(t *testing.T) {
 	records := []Record{
 		rec(Queued, 0), rec(Delayed, 1500*time.Millisecond), rec(Queued, 0), rec(Delayed, time.Hour), rec(Running, time.Minute), rec(Queued, 0),
 	}
-	want := []int{4, 0, 2, 1, 5, 3} // the one that has begun first, the delayed ones when they are due
-	for range 20 {                  // in any order of loading
+	want := []int{4, 0, 2, 1, 5, 3} // the run that has begun, then the others by their due times
+	for range 20 {                  // the order of loading does not matter
 		q := &queue{}
 		for _, i := range []int{3, 1, 5, 0, 4, 2} {
 			q.load(newEntry(records[i]))
@@ -130,7 +130,7 @@ func TestIDsOnlyGrow(t *testing.T) {
 	var made []string
 	for i := range 1000 {
 		if i == 500 {
-			now = now.Add(-time.Hour) // the clock steps back
+			now = now.Add(-time.Hour) // the clock is set back
 		}
 		made = append(made, s.next(now))
 	}

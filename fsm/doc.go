@@ -10,22 +10,23 @@
 //     yet durable executes again after a crash, so steps must be idempotent.
 //   - A run is restored from its own [Record] alone, whatever state other runs of
 //     any definition have left.
-//   - One run at a time executes on a resource. Others, at most [Config.MaxQueue],
-//     wait in the order in which they were recorded, and in the same order after a
-//     restart. A delayed run enters the queue when it is due.
+//   - Only one run at a time executes on a resource. Others, at most [Config.MaxQueue], wait in
+//     the order in which they were recorded, which a restart does not change. A delayed run
+//     enters the queue when it is due.
 //   - A run ends as done, failed or canceled, and does not change after that. Its
 //     last record contains the error.
 //   - A cancellation is durable before it has any effect. It applies to executing,
 //     waiting, delayed and stuck runs.
-//   - A step has a deadline for each attempt and a maximum number of attempts. A run
-//     that has used them up is [Stuck]: it keeps its resource and remains visible
-//     until [Engine.Retry], [Engine.Skip] or [Engine.Cancel].
-//   - A run whose definition, step or request this release does not know is
-//     [Parked]: reported, never skipped, and it blocks only its own resource.
+//   - A step has a deadline for each attempt and a maximum number of attempts. A run that has
+//     used them up is [Stuck]. It blocks its resource and remains visible until [Engine.Retry],
+//     [Engine.Skip] or [Engine.Cancel].
+//   - A run whose definition, step or request this release does not know is [Parked]. It is
+//     reported, never skipped, and blocks only its own resource.
 //   - No timer delays a commit. Simultaneous transitions share one commit, and a
 //     single transition is committed at once.
 //
-// A step must handle being executed twice: after an interruption, it has to check first what it has already done.
+// A step must handle being executed twice. After an interruption, it has to check first what it
+// has already done.
 //
 // # Goroutines and locks
 //

@@ -10,9 +10,9 @@ import (
 	"github.com/bourse-dev/bourse/fsm"
 )
 
-// The host's clock is set back by an hour between the record of a delayed run
-// and its daemon's restart. It waited for an hour and a second; it waits for its
-// second, and one that was due at a time that has come does not wait at all.
+// TestADelayIsNotATimeOfDay changes the host's clock between the start of a delayed run and the
+// daemon's restart. The run must never wait longer than its whole delay, and must execute at
+// once if its time has passed.
 func TestADelayIsNotATimeOfDay(t *testing.T) {
 	for name, c := range map[string]struct{ written, notBefore, want time.Duration }{
 		"set back":     {time.Hour, time.Hour + time.Second, time.Second},
@@ -42,7 +42,7 @@ func TestADelayIsNotATimeOfDay(t *testing.T) {
 				ended := make(chan error, 1)
 				began := time.Now()
 				go func() { ended <- e.Run(ctx) }()
-				if took := (<-done).Sub(began).Round(10 * time.Millisecond); took != c.want { // the disk takes some
+				if took := (<-done).Sub(began).Round(10 * time.Millisecond); took != c.want { // rounds off the disk's time
 					t.Errorf("executed after %s, want %s", took, c.want)
 				}
 				if _, err := e.Wait(t.Context(), rec.ID); err != nil {

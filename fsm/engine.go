@@ -15,10 +15,10 @@ import (
 // Config configures an Engine.
 type Config struct {
 	Journal  Journal      // required
-	Log      *slog.Logger // default: discards
+	Log      *slog.Logger // default: discards all records
 	MaxQueue int          // maximum number of runs waiting for one resource; default DefaultMaxQueue
-	// Observe, if set, is called after each durable transition, in order for each run, and concurrently for several
-	// runs. It must not block.
+	// Observe, if set, is called after each durable transition. The calls for one run are in
+	// order; those for several runs may be concurrent. It must not block.
 	Observe func(Record)
 }
 
@@ -27,7 +27,7 @@ const DefaultMaxQueue = 16
 
 // Engine executes runs. All its methods are safe for concurrent use.
 type Engine struct {
-	cfg     Config // with defaults filled in
+	cfg     Config // includes the defaults
 	resumed chan struct{}
 	stopped chan struct{}
 	workers sync.WaitGroup
@@ -55,7 +55,7 @@ const (
 	phaseStopping
 )
 
-// errStopping is the cause of a step's ctx when the engine stops.
+// errStopping is the cause of a step's canceled ctx if the engine is stopping.
 var errStopping = errors.New("the engine is stopping")
 
 // New returns an engine that does not execute anything until Run.
@@ -75,8 +75,8 @@ func New(cfg Config) *Engine {
 	}
 }
 
-// Register adds definitions. It must be called before Run. It panics if a name is registered twice or a definition
-// has no steps.
+// Register adds definitions. It must be called before Run. It panics if a name is registered
+// twice or if a definition has no steps.
 func (e *Engine) Register(defs ...Definition) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -89,9 +89,9 @@ func (e *Engine) Register(defs ...Definition) {
 	}
 }
 
-// Run resumes every unfinished run and executes runs until ctx ends. Then the ctx of executing steps ends, and these
-// steps execute again after the next start unless they return Done. Run returns when all of them have returned. It
-// must be called only once.
+// Run resumes every unfinished run and executes runs until ctx ends. Then it cancels the ctx of
+// executing steps. These steps execute again after the next start, unless they complete. Run
+// returns when all of them have returned. It must be called only once.
 func (e *Engine) Run(ctx context.Context) error {
 	if err := e.load(); err != nil {
 		return err
@@ -119,7 +119,7 @@ func (e *Engine) Run(ctx context.Context) error {
 // Resumed returns a channel that is closed once every unfinished run has been loaded and scheduled.
 func (e *Engine) Resumed() <-chan struct{} { return e.resumed }
 
-// load reads the unfinished runs once.
+// load reads the unfinished runs from the journal, once.
 func (e *Engine) load() error {
 	e.loading.Lock()
 	defer e.loading.Unlock()
@@ -168,8 +168,8 @@ func (e *Engine) resume(begin func() (context.Context, context.CancelCauseFunc))
 	return nil
 }
 
-// unknownPart returns the part of a run that this release does not know, or "". A canceled run needs only its
-// compensation.
+// unknownPart returns the part of a run that this release does not know, or "" if it knows all
+// parts. A canceled run needs only its compensation.
 func (e *Engine) unknownPart(ent *entry) string {
 	switch {
 	case ent.def == nil:

@@ -51,7 +51,7 @@ func TestDeadlineThenStuckThenRetryOrSkip(t *testing.T) {
 			}
 			time.Sleep(10 * time.Millisecond)
 		}
-		// Three attempts of 1 s, after 0.5 to 1 s and 1 to 2 s.
+		// Three attempts take 1 s each, with pauses of 0.5 to 1 s and 1 to 2 s.
 		if took := time.Since(began); took < 4500*time.Millisecond || took > 6100*time.Millisecond {
 			t.Errorf("stuck after %s", took)
 		}
@@ -92,7 +92,7 @@ func TestPanicAborts(t *testing.T) {
 		if bourse.MessageOf(err) != "internal error" || !strings.Contains(err.Error(), "oh no") {
 			t.Errorf("error %q, shown as %q", err, bourse.MessageOf(err))
 		}
-		synctest.Wait() // it is still writing its log
+		synctest.Wait() // the run may still be writing to its log
 		for _, want := range []string{"step panicked", "engine_test.go", "run=" + h.ID(), "definition=create", "step=go", "resource=machine/1"} {
 			if !strings.Contains(l.log.String(), want) {
 				t.Errorf("the log lacks %q:\n%s", want, l.log.String())
@@ -130,7 +130,7 @@ func TestSecondStartJoins(t *testing.T) {
 	block := func(context.Context, *run) fsm.Outcome { <-gate; return fsm.Done() }
 	a, b := one("a", block), one("b", block)
 	inLab(t, func(t *testing.T, l *lab) {
-		gate = make(chan struct{}) // of the bubble
+		gate = make(chan struct{}) // the channel must belong to the bubble
 		first := l.start(a, "1", fsm.StartOptions{})
 		second := l.start(a, "2", fsm.StartOptions{Write: func(fsm.Tx) error { t.Error("the write of a joined start ran"); return nil }})
 		if first.Joined() || !second.Joined() || first.ID() != second.ID() {
@@ -153,7 +153,8 @@ func TestSecondStartJoins(t *testing.T) {
 	}, a, b)
 }
 
-// A start that would join one whose record is refused becomes a run itself.
+// TestJoinOfARefusedStart checks that a Start that would join another run starts a run itself if
+// the other run's record is refused.
 func TestJoinOfARefusedStart(t *testing.T) {
 	d := one("create", done)
 	refusal := errors.New("refused")
@@ -200,7 +201,8 @@ func TestAppliedDoesNotWaitForTheDisk(t *testing.T) {
 	}, d)
 }
 
-// A run whose end is submitted, and then refused by the journal, goes on.
+// TestAnEndThatIsRefusedGoesOn checks that a run continues if the journal refuses the record of
+// its end.
 func TestAnEndThatIsRefusedGoesOn(t *testing.T) {
 	refusals := 1
 	d := one("create", func(context.Context, *run) fsm.Outcome {
@@ -228,7 +230,7 @@ func TestJournalFailsForAWhile(t *testing.T) {
 		full := bourse.Errorf(bourse.CodeUnavailable, "disk full")
 		l.disk.Latency = time.Second
 		h := l.start(d, "", fsm.StartOptions{})
-		l.disk.Break(full) // the step is done, its record being written
+		l.disk.Break(full) // the step is done, and its record is being written
 		if _, err := d.Start(t.Context(), l.Engine, "machine/2", "", fsm.StartOptions{}); !errors.Is(err, full) {
 			t.Errorf("start on a full disk: %v", err)
 		}
@@ -241,8 +243,8 @@ func TestJournalFailsForAWhile(t *testing.T) {
 	}, d)
 }
 
-// While the disk was full each step that was done wrote a line every two seconds:
-// it is one a minute for all of them, which counts the others.
+// TestAFullDiskLogsOnceAMinute checks that while the disk is full, only one line per minute is
+// logged about finished steps. The line contains the number of failures that were not logged.
 func TestAFullDiskLogsOnceAMinute(t *testing.T) {
 	d := one("create", done)
 	inLab(t, func(t *testing.T, l *lab) {
@@ -252,7 +254,7 @@ func TestAFullDiskLogsOnceAMinute(t *testing.T) {
 		time.Sleep(3*time.Minute - 30*time.Second)
 		l.disk.Break(nil)
 		l.wait(h, "")
-		l.stop() // it may still be writing
+		l.stop() // the run may still be writing to its log
 		if got := strings.Count(l.log.String(), "record finished step failed"); got != 3 || !strings.Contains(l.log.String(), "not_logged=1") {
 			t.Errorf("%d lines, want 3 that count the others:\n%s", got, &l.log)
 		}
@@ -301,7 +303,8 @@ func TestStartBeforeRunAndAfterStop(t *testing.T) {
 	})
 }
 
-// A step that the stopping engine interrupts has not failed, whatever it returns.
+// TestStopIsNoFailure checks that a step that the stopping engine interrupts has not failed,
+// whatever it returns.
 func TestStopIsNoFailure(t *testing.T) {
 	d := one("create", func(ctx context.Context, _ *run) fsm.Outcome {
 		<-ctx.Done()

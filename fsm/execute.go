@@ -17,8 +17,8 @@ func (e *Engine) work(ent *entry) {
 	}
 }
 
-// execute executes a busy run until it ends, waits, is stuck or parked, or the engine stops. It returns the next run
-// to execute on the resource, if any.
+// execute executes a busy run until it ends, waits, is stuck or parked, or the engine stops. It
+// returns the next run to execute on the resource, or nil.
 func (e *Engine) execute(ent *entry) *entry {
 	var run anyRun
 	for {
@@ -42,7 +42,7 @@ func (e *Engine) execute(ent *entry) *entry {
 		stopping := errors.Is(context.Cause(ctx), errStopping)
 		cancel(nil)
 		if stopping && !o.finished() {
-			return e.yield(ent) // interrupted by the engine: it executes again after the restart
+			return e.yield(ent) // interrupted by the engine, so the step executes again after the restart
 		}
 		proceed, ok := e.transition(ent, s, o, run, log)
 		if !ok || !proceed {
@@ -68,8 +68,8 @@ func (e *Engine) step(ent *entry) (*step, Record, context.Context, context.Cance
 	return s, rec, ctx, cancel
 }
 
-// graceToReturn is how long a step may continue past its deadline before an error is logged. Nothing can end it, and
-// no other run gets its resource.
+// graceToReturn is how long a step may continue past its deadline before an error is logged.
+// Nothing can end such a step, and its resource remains blocked.
 const graceToReturn = 5 * time.Second
 
 // call executes one attempt of a step.

@@ -11,11 +11,11 @@ type Status string
 
 // The statuses of a run.
 const (
-	Queued    Status = "queued"   // waits for its turn on the resource
-	Delayed   Status = "delayed"  // waits for its NotBefore
-	Running   Status = "running"  // a step is executing or will be retried
-	Stuck     Status = "stuck"    // a step has used up its attempts; Retry or Skip it
-	Parked    Status = "parked"   // its definition or step is unknown to this release
+	Queued    Status = "queued"   // waits until it is next for its resource
+	Delayed   Status = "delayed"  // waits until NotBefore
+	Running   Status = "running"  // a step is executing, or waits for its next attempt
+	Stuck     Status = "stuck"    // a step has used up its attempts; call Retry, Skip or Cancel
+	Parked    Status = "parked"   // this release does not know its definition, step or request
 	Succeeded Status = "done"     // all steps are done
 	Failed    Status = "failed"   // aborted; Error contains the reason
 	Canceled  Status = "canceled" // ended by Cancel
@@ -26,35 +26,36 @@ func (s Status) Ended() bool { return s == Succeeded || s == Failed || s == Canc
 
 // Record contains all durable data of a run. A run is restored from its record alone.
 type Record struct {
-	ID         string          `json:"id"`                 // ULID
-	Definition string          `json:"definition"`         // "machine.create"
-	Resource   string          `json:"resource"`           // the object that it changes: "machine/148e21ea1d5389"
-	Parent     string          `json:"parent,omitempty"`   // the run that spawned it
-	Children   []string        `json:"children,omitempty"` // the runs that it spawned
+	ID         string          `json:"id"`                 // a ULID
+	Definition string          `json:"definition"`         // name of the definition, such as "machine.create"
+	Resource   string          `json:"resource"`           // the object to change, such as "machine/148e21ea1d5389"
+	Parent     string          `json:"parent,omitempty"`   // ID of the run that spawned this one
+	Children   []string        `json:"children,omitempty"` // IDs of the runs that this one spawned
 	Place      string          `json:"place,omitempty"`    // the run whose place in the queue it has; default: its own
-	Next       string          `json:"next,omitempty"`     // the run that it handed over to
+	Next       string          `json:"next,omitempty"`     // ID of the run that this one handed over to
 	Status     Status          `json:"status"`
 	Step       string          `json:"step,omitempty"`    // name of the next step to execute
 	Attempt    int             `json:"attempt,omitempty"` // failed attempts of Step
 	NotBefore  time.Time       `json:"not_before,omitzero"`
-	Cancel     string          `json:"cancel,omitempty"` // the cause, once cancellation was requested
+	Cancel     string          `json:"cancel,omitempty"` // cause of the cancellation; empty: not canceled
 	Request    json.RawMessage `json:"request,omitempty"`
-	Result     json.RawMessage `json:"result,omitempty"` // as of the last finished step
+	Result     json.RawMessage `json:"result,omitempty"` // result as of the last finished step
 	Code       string          `json:"code,omitempty"`   // the bourse code of Error
-	Error      string          `json:"error,omitempty"`  // of the last failed attempt, or the abort
+	Error      string          `json:"error,omitempty"`  // message of the last failed attempt, or of the abort
 	CreatedAt  time.Time       `json:"created_at"`
 	UpdatedAt  time.Time       `json:"updated_at"`
 }
 
 // Tx contains the operations of a journal's transaction that the engine uses.
 type Tx interface {
-	PutRun(Record) error // inserts, or replaces the record with the same definition, resource and id
+	PutRun(Record) error // inserts a record, or replaces the one with the same definition, resource and id
 	DeleteRun(Record) error
 }
 
-// Write is what a caller or step adds to the engine's transaction. It becomes durable together with the run's
-// transition or not at all. It may be called more than once, each time in a new transaction, and must not block. An
-// error undoes the whole transition.
+// Write adds a caller's or step's changes to the engine's transaction. They become durable
+// together with the run's transition, or not at all. Write may be called more than once, each
+// time in a new transaction, and must not block. If it returns an error, the whole transition is
+// undone.
 type Write func(Tx) error
 
 // Commit is a submitted transaction.
@@ -62,8 +63,8 @@ type Commit interface {
 	// Applied returns a channel that is closed when the transaction's function has run without an error and later
 	// transactions will see its effects, or when it has failed. The transaction is not durable yet.
 	Applied() <-chan struct{}
-	// Wait blocks until the transaction is durable or has failed, or ctx ends. In the last case the outcome is
-	// unknown to the caller, and the commit continues.
+	// Wait blocks until the transaction is durable or has failed, or ctx ends. If ctx ends
+	// first, the outcome is unknown to the caller, and the commit continues.
 	Wait(ctx context.Context) error
 }
 
@@ -73,6 +74,7 @@ type Journal interface {
 	Submit(fn func(Tx) error) Commit
 	// Unfinished returns all runs that have not ended, in the order of their creation.
 	Unfinished() ([]Record, error)
-	// Run returns the run with an id, ended or not, and whether it is recorded.
+	// Run returns the run with an id, whether or not it has ended, and reports whether it is
+	// recorded.
 	Run(id string) (Record, bool, error)
 }

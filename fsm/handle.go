@@ -19,13 +19,14 @@ type Handle[Res any] struct {
 // ID returns the run's id.
 func (h *Handle[Res]) ID() string { return h.entry.id }
 
-// Joined reports whether Start returned an existing unfinished run. The request and the Write of that Start were not
-// used.
+// Joined reports whether Start returned an existing unfinished run. In that case, the request
+// and the Write of the Start were not used.
 func (h *Handle[Res]) Joined() bool { return h.joined }
 
-// Wait blocks until the run has ended durably and returns its result. The error of a failed run is a *bourse.Error
-// with the code of its abort; that of a canceled run has CodeCanceled. If ctx ends first or the engine stops, the run
-// continues (after the restart), and the error is a timeout or a cancellation. A stuck or parked run has not ended.
+// Wait blocks until the run has ended durably and returns its result. The error of a failed run
+// is a *bourse.Error with the code of its abort; that of a canceled run has CodeCanceled. If ctx
+// ends first, or the engine stops, the error is a timeout or a cancellation, and the run
+// continues, in the latter case after the restart. A stuck or parked run has not ended.
 func (h *Handle[Res]) Wait(ctx context.Context) (Res, error) {
 	var none Res
 	rec, err := h.engine.await(ctx, h.entry, h.entry.done)
@@ -35,12 +36,13 @@ func (h *Handle[Res]) Wait(ctx context.Context) (Res, error) {
 	return outcomeOf[Res](rec)
 }
 
-// Applied is like Wait but does not wait for the disk: it returns as soon as later transactions see the run's last
-// transition. A crash may undo that transition, and then the run's last step executes again.
+// Applied is like Wait but does not wait for the disk: it returns as soon as later transactions
+// see the run's last transition. If a crash undoes that transition, the run's last step executes
+// again.
 func (h *Handle[Res]) Applied(ctx context.Context) (Res, error) {
 	var none Res
 	rec, err := h.engine.await(ctx, h.entry, h.entry.applied)
-	if err == nil && !rec.Status.Ended() { // the journal failed, and the applied transition was undone
+	if err == nil && !rec.Status.Ended() { // the journal failed, so the applied transition was undone
 		rec, err = h.engine.await(ctx, h.entry, h.entry.done)
 	}
 	if err != nil {
@@ -49,7 +51,8 @@ func (h *Handle[Res]) Applied(ctx context.Context) (Res, error) {
 	return outcomeOf[Res](rec)
 }
 
-// await waits for a channel that is closed at the run's end, and returns the run's last record.
+// await waits until the channel ended is closed, which happens at the run's end, and returns the
+// run's last record.
 func (e *Engine) await(ctx context.Context, ent *entry, ended <-chan struct{}) (Record, error) {
 	select {
 	case <-ended:
@@ -86,7 +89,7 @@ func outcomeOf[Res any](rec Record) (Res, error) {
 	return res, nil
 }
 
-// Err returns the error of a failed or canceled run, and nil for any other.
+// Err returns the error of a failed or canceled run, and nil for any other run.
 func (r Record) Err() error {
 	switch r.Status {
 	case Failed, Canceled:
@@ -99,8 +102,8 @@ func (r Record) Err() error {
 	return nil
 }
 
-// Find returns a handle for a run of this definition that has not ended, or has ended and is still recorded. It
-// returns CodeNotFound if there is none.
+// Find returns a handle for a run of this definition. The run may have ended, as long as it is
+// still recorded. Find returns CodeNotFound if there is no such run.
 func (d *Def[Req, Res]) Find(e *Engine, id string) (*Handle[Res], error) {
 	ent, err := e.find(id)
 	if err != nil {

@@ -7,13 +7,13 @@ import (
 	"github.com/oklog/ulid/v2"
 )
 
-// idSource creates ULIDs that always increase, even if the clock steps back.
+// idSource creates ULIDs that always increase, even if the clock is set back.
 type idSource struct {
 	ms      uint64
 	entropy *ulid.MonotonicEntropy
 }
 
-// seen ensures that every later id is greater than id.
+// seen ensures that all later ids are greater than id.
 func (s *idSource) seen(id string) {
 	if u, err := ulid.ParseStrict(id); err == nil {
 		s.ms = max(s.ms, u.Time()+1)
@@ -26,7 +26,7 @@ func (s *idSource) next(now time.Time) string {
 	}
 	s.ms = max(s.ms, uint64(max(0, now.UnixMilli())))
 	id, err := ulid.New(s.ms, s.entropy)
-	if err != nil { // no ids left in this millisecond
+	if err != nil { // there are no ids left in this millisecond
 		s.ms++
 		id = ulid.MustNew(s.ms, s.entropy)
 	}

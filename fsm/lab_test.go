@@ -20,7 +20,7 @@ type (
 	handle = fsm.Handle[[]string]
 )
 
-// lab is an engine on a disk in memory, in a bubble.
+// lab is an engine on an in-memory disk, in a synctest bubble.
 type lab struct {
 	*fsm.Engine
 	disk *fsmtest.Memory
@@ -29,10 +29,10 @@ type lab struct {
 	stop func()
 
 	mu   sync.Mutex
-	seen []fsm.Status // in the order of observation
+	seen []fsm.Status // statuses, in the order in which they were observed
 }
 
-// inLab runs a test in a bubble with an engine that knows defs and runs.
+// inLab runs a test in a bubble, with a running engine that has the definitions defs.
 func inLab(t *testing.T, test func(t *testing.T, l *lab), defs ...fsm.Definition) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &lab{disk: &fsmtest.Memory{Latency: time.Millisecond}, t: t}
@@ -82,10 +82,10 @@ func (l *lab) status(h *handle) fsm.Status {
 
 func (l *lab) wait(h *handle, want bourse.Code) {
 	l.t.Helper()
-	_ = l.waitErr(h, want) // of the code that is wanted
+	_ = l.waitErr(h, want) // waitErr has checked the error
 }
 
-// waitErr is wait that returns the error that the run ended with.
+// waitErr is like wait, and returns the error with which the run ended.
 func (l *lab) waitErr(h *handle, want bourse.Code) error {
 	l.t.Helper()
 	ctx, cancel := context.WithTimeout(l.t.Context(), time.Hour)
@@ -99,7 +99,7 @@ func (l *lab) waitErr(h *handle, want bourse.Code) error {
 
 func done(context.Context, *run) fsm.Outcome { return fsm.Done() }
 
-// hang is a step that executes until its ctx ends.
+// hang is a step that waits until its ctx ends.
 func hang(ctx context.Context, _ *run) fsm.Outcome {
 	<-ctx.Done()
 	return fsm.Retry(context.Cause(ctx))

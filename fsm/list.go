@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Runs returns the current records of all unfinished runs, in the order in which they were started. The Error of a
-// parked run names the part that is unknown.
+// Runs returns the current records of all unfinished runs, in the order in which they were
+// started. The Error of a parked run names the part that this release does not know.
 func (e *Engine) Runs() []Record {
 	return e.list(func(*entry) bool { return true })
 }
@@ -57,7 +57,7 @@ func (e *Engine) Wait(ctx context.Context, runID string) (Record, error) {
 	return e.await(ctx, ent, ent.done)
 }
 
-// find returns a run that has not ended, or has ended and is still recorded.
+// find returns the entry of a run. The run may have ended, as long as it is still recorded.
 func (e *Engine) find(id string) (*entry, error) {
 	if err := e.load(); err != nil {
 		return nil, err

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Outcome is the result of a step's attempt. The functions below create one. The zero Outcome, from a step that
-// forgot to return one, aborts the run.
+// Outcome is the result of a step's attempt. The functions below create one. The zero Outcome,
+// which a faulty step may return, aborts the run.
 type Outcome struct {
 	kind   outcomeKind
 	err    error
@@ -31,8 +31,8 @@ func (o Outcome) finished() bool {
 	return o.kind == outcomeDone || o.kind == outcomeFinish || o.kind == outcomeHandover
 }
 
-// Done completes the step. The next one executes then; after the last one, the run is done. The writes and the run's
-// Result are committed together with the step's completion.
+// Done completes the step. The next step executes; after the last step, the run is done. The
+// writes and the run's Result are committed together with the step's completion.
 func Done(writes ...Write) Outcome { return Outcome{kind: outcomeDone, writes: writes} }
 
 // Finish completes the step and the whole run. The remaining steps are not executed.
@@ -42,7 +42,7 @@ func Finish(writes ...Write) Outcome { return Outcome{kind: outcomeFinish, write
 // dropped.
 func Retry(err error) Outcome { return Outcome{kind: outcomeRetry, err: err, after: -1} }
 
-// RetryAfter requests another attempt of the step after d.
+// RetryAfter requests another attempt of the step after the delay d.
 func RetryAfter(d time.Duration, err error) Outcome {
 	return Outcome{kind: outcomeRetry, err: err, after: max(0, d)}
 }
@@ -59,8 +59,9 @@ func Handover(next Starter, writes ...Write) Outcome {
 	return Outcome{kind: outcomeHandover, starts: []Starter{next}, writes: writes}
 }
 
-// Spawn is like Done and also starts child runs in the same transaction, each on its own resource (see [Starter.On]).
-// A child is started exactly once, even after a crash. A later step waits for the children with [Run.Children].
+// Spawn is like Done and also starts child runs in the same transaction, each on its own
+// resource (see [Starter.On]). A child is started exactly once, even after a crash. A later step
+// can wait for the children with [Run.Children].
 func Spawn(children []Starter, writes ...Write) Outcome {
 	return Outcome{kind: outcomeDone, starts: children, writes: writes}
 }

@@ -15,28 +15,29 @@ var closed = func() chan struct{} {
 	return c
 }()
 
-// name is the immutable part of a run.
+// name identifies a run. It never changes.
 type name struct{ id, definition, resource string }
 
-// entry is an unfinished run in memory. The fields above turn do not change; those below it are guarded by Engine.mu.
+// entry is an unfinished run in memory. The fields above turn do not change. The fields below
+// turn are guarded by Engine.mu.
 type entry struct {
 	name
 	recorded chan struct{} // closed once the run is durable or has been rejected
 	applied  chan struct{} // closed once its last transition is applied
 	done     chan struct{} // closed once its last transition is durable
 
-	turn chan struct{} // holds one token, which allows its holder to write the next record
+	turn chan struct{} // contains one token; whoever takes it may write the run's next record
 
-	rec       Record      // the durable record
-	due       time.Time   // when it may execute; zero: at once
-	def       *definition // nil: unknown
-	parked    string      // the reason, if it is parked
-	busy      bool        // a goroutine executes it
-	held      bool        // being changed by a caller, must not execute now
-	finishing bool        // its last transition has been submitted
+	rec       Record      // the latest durable record
+	due       time.Time   // time when the run may execute; zero means at once
+	def       *definition // nil if this release does not know it
+	parked    string      // reason why the run is parked; empty if it is not
+	busy      bool        // a goroutine is executing the run
+	held      bool        // a caller is changing the run, so it must not execute now
+	finishing bool        // the run's last transition has been submitted
 	stop      func(error) // cancels the ctx of the executing step
-	final     Record      // its last record, once applied
-	startErr  error       // why it was not recorded; set before recorded is closed
+	final     Record      // the run's last record, once applied
+	startErr  error       // reason why the run was not recorded; set before recorded is closed
 }
 
 func newEntry(rec Record) *entry {
@@ -48,7 +49,7 @@ func newEntry(rec Record) *entry {
 	return ent
 }
 
-// pending reports whether it is still unknown if the run will be durable.
+// pending reports whether it is not yet known if the run will become durable.
 func (ent *entry) pending() bool {
 	select {
 	case <-ent.recorded:
@@ -61,13 +62,13 @@ func (ent *entry) pending() bool {
 // queue orders the unfinished runs of one resource. Its fields are guarded by Engine.mu.
 type queue struct {
 	resource string
-	current  *entry   // owns the resource: executing, backing off, stuck or parked
-	waiting  []*entry // in the order of their places
+	current  *entry   // the run that owns the resource: executing, backing off, stuck or parked
+	waiting  []*entry // sorted by place
 	timer    *time.Timer
 }
 
-// place is the sort key of the runs of a resource, in memory and after a restart: the time from which a run could
-// execute, then its id.
+// place is the sort key of the runs of a resource. It consists of the earliest time at which a
+// run can execute, and the run's id. It is the same after a restart.
 type place struct {
 	ms uint64
 	id string
@@ -79,7 +80,7 @@ func placeOf(rec Record) place {
 		p.ms = id.Time()
 	}
 	if rec.Status == Delayed {
-		// Rounded up, so that a run recorded before this one is due stays ahead of it.
+		// Round up, so that a run that is recorded before this one is due stays ahead of it.
 		p.ms = max(p.ms, uint64(max(0, rec.NotBefore.Add(time.Millisecond-1).UnixMilli())))
 	}
 	return p
@@ -89,13 +90,13 @@ func (p place) compare(q place) int {
 	return cmp.Or(cmp.Compare(p.ms, q.ms), cmp.Compare(p.id, q.id))
 }
 
-// insert puts ent in its place among the waiting runs.
+// insert inserts ent at its place among the waiting runs.
 func (q *queue) insert(ent *entry) {
 	at, _ := slices.BinarySearchFunc(q.waiting, placeOf(ent.rec), func(x *entry, p place) int { return placeOf(x.rec).compare(p) })
 	q.waiting = slices.Insert(q.waiting, at, ent)
 }
 
-// load restores a run that was read from the journal. A run that had begun owns the resource.
+// load adds a run that was read from the journal. A run that has begun owns the resource.
 func (q *queue) load(ent *entry) {
 	if q.current == nil && (ent.rec.Status == Running || ent.rec.Status == Stuck) {
 		q.current = ent
@@ -113,12 +114,13 @@ func (q *queue) remove(ent *entry) {
 
 func (q *queue) empty() bool { return q.current == nil && len(q.waiting) == 0 }
 
-// idle reports whether a run that is added now would execute at once.
+// idle reports whether a run that is added now can execute at once.
 func (q *queue) idle(now time.Time) bool {
 	return q.current == nil && (len(q.waiting) == 0 || q.waiting[0].due.After(now))
 }
 
-// next returns the run to execute now, made current, or otherwise the time of the next call, zero if none is needed.
+// next returns the run to execute now, and makes it the current one. If there is none, it
+// returns the time at which next has to be called again, or zero if no timer is needed.
 func (q *queue) next(now time.Time) (*entry, time.Time) {
 	ent := q.current
 	if ent == nil && len(q.waiting) > 0 {
@@ -126,7 +128,7 @@ func (q *queue) next(now time.Time) (*entry, time.Time) {
 	}
 	switch {
 	case ent == nil || ent.busy || ent.held || ent.pending():
-		return nil, time.Time{} // whatever changes that calls next again
+		return nil, time.Time{} // next is called again when this changes
 	case ent.due.After(now):
 		return nil, ent.due
 	case ent.parked != "" || ent.rec.Status == Stuck:
@@ -144,7 +146,7 @@ func (q *queue) take(ent *entry) {
 	}
 }
 
-// joinable returns the run that another start of the same definition joins, or nil.
+// joinable returns the run that a Start of the same definition joins, or nil.
 func (q *queue) joinable(definition string) *entry {
 	fits := func(ent *entry) bool {
 		return ent.definition == definition && ent.rec.Cancel == "" && !ent.finishing
@@ -170,7 +172,7 @@ func (q *queue) disarm() {
 	}
 }
 
-// replace moves a waiting run with a changed record to its place.
+// replace moves a waiting run whose record has changed to its new place.
 func (q *queue) replace(ent *entry) {
 	if q.current != ent && slices.Contains(q.waiting, ent) {
 		q.remove(ent)

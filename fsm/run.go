@@ -11,21 +11,21 @@ import (
 // Run is a step's view of its run. It is valid only during the step's call, and must be used by one goroutine at a
 // time.
 type Run[Req, Res any] struct {
-	ID        string // ULID
+	ID        string // a ULID
 	Resource  string
-	Parent    string // set in a child run
-	Step      string // the executing step; for OnCancel, the step that would have executed
-	Attempt   int    // failed attempts of this step
+	Parent    string // ID of the run that spawned this one; empty if there is none
+	Step      string // name of the executing step; for OnCancel, the step that would have executed
+	Attempt   int    // number of failed attempts of this step
 	Failure   string // recorded error of the previous attempt; "" for the first one
 	CreatedAt time.Time
-	Cancel    string       // the cause, once the run has been canceled
-	Request   Req          // must not be changed
-	Result    *Res         // never nil; made durable with each finished step
+	Cancel    string       // cause of the cancellation; empty if the run has not been canceled
+	Request   Req          // must not be modified
+	Result    *Res         // never nil; becomes durable with each finished step
 	Log       *slog.Logger // has the attributes run, definition, resource and step
 
 	engine   *Engine
 	children []string
-	stale    bool // Result may differ from the durable one
+	stale    bool // Result may differ from the durable result
 }
 
 func decodeRun[Req, Res any](e *Engine, rec Record) (anyRun, error) {
@@ -36,14 +36,14 @@ func decodeRun[Req, Res any](e *Engine, rec Record) (anyRun, error) {
 	return r, r.prepare(rec, slog.New(slog.DiscardHandler))
 }
 
-// prepare sets r up for the next attempt, from its record.
+// prepare sets up r for the next attempt, based on its record.
 func (r *Run[Req, Res]) prepare(rec Record, log *slog.Logger) error {
 	r.Step, r.Attempt, r.Cancel, r.Log, r.children = rec.Step, rec.Attempt, rec.Cancel, log, rec.Children
 	r.Failure = ""
 	if rec.Attempt > 0 {
 		r.Failure = rec.Error
 	}
-	// A failed attempt may have changed Result.
+	// A failed attempt may have modified Result.
 	if r.stale || rec.Attempt > 0 {
 		r.Result = new(Res)
 		if len(rec.Result) > 0 {
@@ -56,7 +56,7 @@ func (r *Run[Req, Res]) prepare(rec Record, log *slog.Logger) error {
 	return nil
 }
 
-// result encodes the Result of a finished step. After that, Result is the durable one.
+// result encodes the Result of a finished step. After that, Result counts as durable.
 func (r *Run[Req, Res]) result() (json.RawMessage, error) {
 	if r.Result == nil {
 		r.Result = new(Res)

@@ -11,8 +11,8 @@ import (
 
 // StartOptions configures a run to start.
 type StartOptions struct {
-	NotBefore time.Time // earliest start of the first step; default: at once
-	Parent    string    // the run that spawned this one, for Children
+	NotBefore time.Time // earliest time at which the first step may execute; default: at once
+	Parent    string    // ID of the run that spawned this one; see Children
 	// Write becomes durable in the same transaction as the run's first record. If it returns an error, nothing is
 	// recorded, and Start returns the error unchanged.
 	Write Write
@@ -57,13 +57,13 @@ func (e *Engine) start(ctx context.Context, d *definition, resource string, requ
 			return nil, false, fmt.Errorf("start %s: %w", d.name, ctx.Err())
 		}
 		if joined && ent.startErr != nil {
-			continue // the run to join was never recorded, so start one
+			continue // the run to join was not recorded after all, so start a new one
 		}
 		return ent, joined, ent.startErr
 	}
 }
 
-// admit returns the run to join, or submits the first record of a new one.
+// admit returns the run to join, or submits the first record of a new run.
 func (e *Engine) admit(d *definition, resource string, request json.RawMessage, o StartOptions) (*entry, bool, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -94,11 +94,11 @@ func (e *Engine) admit(d *definition, resource string, request json.RawMessage, 
 	return ent, false, nil
 }
 
-// room returns CodeRateLimited if no further run may wait in q.
+// room returns CodeRateLimited if no more runs may wait in q.
 func (e *Engine) room(q *queue) error {
 	waiting := len(q.waiting)
 	if q.current == nil {
-		waiting-- // the first of them is about to execute
+		waiting-- // the first waiting run is about to execute
 	}
 	if waiting >= e.cfg.MaxQueue {
 		return bourse.Errorf(bourse.CodeRateLimited, "%d runs already wait for %s", waiting, q.resource)
@@ -106,8 +106,9 @@ func (e *Engine) room(q *queue) error {
 	return nil
 }
 
-// enqueue completes rec, the first record of a run, and adds the pending run to q. e.mu must be held until the record
-// has been submitted, so that runs become durable in the order of their ids.
+// enqueue completes rec, the first record of a run, and adds the run to q as pending. e.mu must
+// be held until the record has been submitted, so that runs become durable in the order of their
+// ids.
 func (e *Engine) enqueue(q *queue, d *definition, rec Record, now time.Time) *entry {
 	rec.ID, rec.Step, rec.CreatedAt, rec.UpdatedAt = e.ids.next(now), d.steps[0].name, now.Round(0), now.Round(0)
 	switch {
@@ -125,7 +126,7 @@ func (e *Engine) enqueue(q *queue, d *definition, rec Record, now time.Time) *en
 	return ent
 }
 
-// record waits until a new run is durable, and executes it if it is next.
+// record waits until a new run is durable, and then executes the next run of its resource.
 func (e *Engine) record(ent *entry, t *transaction) {
 	err := t.wait()
 	if err != nil {

@@ -7,7 +7,8 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// transaction is one durable transition: records of runs, and the writes added by a step or caller.
+// transaction is one durable transition. It contains records of runs, and the writes that a step
+// or caller has added.
 type transaction struct {
 	records []Record
 	writes  []Write
@@ -15,7 +16,7 @@ type transaction struct {
 
 	// Set by the journal's goroutine each time it executes the transaction; read once the commit is applied.
 	ran     bool
-	refused error // by one of writes
+	refused error // error of one of writes
 }
 
 func (t *transaction) submit(j Journal) { t.commit = j.Submit(t.execute) }

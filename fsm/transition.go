@@ -9,14 +9,15 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Backoff of a transition that the journal does not accept.
+// Bounds of the delay before a transition that the journal did not accept is submitted again.
 const (
 	minJournalPause = 10 * time.Millisecond
 	maxJournalPause = 2 * time.Second
 )
 
-// transition makes the outcome of a step durable, however long the journal takes to accept it, and reports whether
-// the run continues at once. ok is false if the engine stops first; the step then executes again after the restart.
+// transition makes the outcome of a step durable, however long that takes. proceed reports
+// whether the run continues at once. ok is false if the engine stops first, in which case the
+// step executes again after the restart.
 func (e *Engine) transition(ent *entry, s *step, o Outcome, run anyRun, log *slog.Logger) (proceed, ok bool) {
 	var result []byte
 	if o.finished() {
@@ -81,7 +82,7 @@ func (e *Engine) advance(ent *entry, s *step, o Outcome, result []byte) (*transa
 	defer e.mu.Unlock()
 	ent.stop = nil
 	now := time.Now()
-	next := ent.final // if set, Applied may have returned it
+	next := ent.final // if this is set, Applied may have returned it already
 	if !next.Status.Ended() {
 		next = decide(ent.def, ent.rec, s, o, result, now, rand.Float64())
 	}
@@ -132,14 +133,14 @@ func (e *Engine) enqueueAll(ent *entry, o Outcome, now time.Time) ([]*entry, err
 		}
 		x := e.enqueue(e.queue(rec.Resource), st.def, rec, now)
 		if o.kind == outcomeHandover {
-			x.rec.Status = Running // so that it owns the resource after a restart, too
+			x.rec.Status = Running // so that the new run also owns the resource after a restart
 		}
 		out = append(out, x)
 	}
 	return out, nil
 }
 
-// settle waits until the transition is durable and makes it the run's current record.
+// settle waits until the transition is durable, and makes its record the run's current one.
 func (e *Engine) settle(ent *entry, t *transaction, started []*entry) error {
 	next := t.records[0]
 	if next.Status.Ended() && t.applied() {
@@ -181,7 +182,8 @@ func (e *Engine) settle(ent *entry, t *transaction, started []*entry) error {
 	return nil
 }
 
-// announce wakes the callers that wait for the run's end but not for the disk. The caller holds the run's turn.
+// announce notifies the callers that wait for the run's end, but not for the disk. The caller
+// holds the run's turn.
 func (e *Engine) announce(ent *entry, final Record) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -189,7 +191,7 @@ func (e *Engine) announce(ent *entry, final Record) {
 	closeOnce(ent.applied)
 }
 
-// closeOnce closes a channel unless it is closed. All callers hold the same lock.
+// closeOnce closes a channel unless it is closed already. All callers must hold the same lock.
 func closeOnce(ch chan struct{}) {
 	select {
 	case <-ch:
@@ -198,14 +200,14 @@ func closeOnce(ch chan struct{}) {
 	}
 }
 
-// withdraw revokes an announced end after the journal failed to store it and then refused it.
+// withdraw revokes the announced end of a run whose transition was refused after all.
 func (e *Engine) withdraw(ent *entry) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	ent.final, ent.finishing = Record{}, false
 }
 
-// logTransition logs a transition that matters to operators.
+// logTransition logs a transition if it matters to operators.
 func (e *Engine) logTransition(log *slog.Logger, s *step, o Outcome, rec Record) {
 	switch {
 	case rec.Status == Stuck:

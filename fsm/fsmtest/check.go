@@ -11,29 +11,30 @@ import (
 	"github.com/bourse-dev/bourse/fsm"
 )
 
-// script is what the steps of a scripted run do, by name.
+// script defines, by name, what the steps of a scripted run do.
 type script map[string]act
 
-// act is the behaviour of one step.
+// act defines what one step does.
 type act struct {
-	Fail   int           // attempts that fail first
-	Sleep  time.Duration // before it ends; canceled and stopping runs wake it
+	Fail   int           // number of attempts that fail first
+	Sleep  time.Duration // duration of each attempt; cancellation of the run and a stop of the engine interrupt it
 	Abort  bool
 	Finish bool
 }
 
-// checker watches scripted runs over restarts and notes what must not happen.
+// checker observes scripted runs across restarts, and records violations of the engine's
+// guarantees.
 type checker struct {
 	mu       sync.Mutex
-	steps    map[string][]string // of each definition
-	progress map[string]int      // of each run: how many of its steps are durably finished
-	active   map[string]string   // of each resource: the run that executes a step
+	steps    map[string][]string // names of the steps, by definition
+	progress map[string]int      // number of durably finished steps, by run
+	active   map[string]string   // run that is executing a step, by resource
 	problems []string
 	defs     []*fsm.Def[script, sum]
 }
 
-// newChecker makes a checker with definitions of three, two and one steps; the
-// second compensates its cancellation.
+// newChecker returns a checker with three definitions, which have three, two and one steps. The
+// second one has a compensation.
 func newChecker() *checker {
 	c := &checker{
 		steps:    map[string][]string{"a": {"a1", "a2", "a3"}, "b": {"b1", "b2"}, "c": {"c1"}},
@@ -70,7 +71,7 @@ func (c *checker) problem(format string, args ...any) {
 	c.problems = append(c.problems, fmt.Sprintf(format, args...))
 }
 
-// err returns what went wrong so far.
+// err returns the violations recorded so far.
 func (c *checker) err() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -80,8 +81,8 @@ func (c *checker) err() error {
 	return fmt.Errorf("%q", c.problems)
 }
 
-// learn notes the progress that a durable record has of its run. It is the
-// engine's Observe, and is called with all unfinished records after a restart.
+// learn records a run's progress from a durable record. It serves as the engine's Observe, and
+// is called with all unfinished records after a restart.
 func (c *checker) learn(rec fsm.Record) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -95,15 +96,14 @@ func (c *checker) learn(rec fsm.Record) {
 	c.progress[rec.ID] = at
 }
 
-// restarted forgets what was executing.
+// restarted clears the list of executing runs.
 func (c *checker) restarted() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	clear(c.active)
 }
 
-// enter notes that a run executes on a resource, until the returned function is
-// called.
+// enter records that a run is executing on a resource, until the returned function is called.
 func (c *checker) enter(resource, run string) func() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -127,7 +127,7 @@ func (c *checker) step(definition, name string) fsm.StepFunc[script, sum] {
 		}
 		c.mu.Unlock()
 		do := r.Request[name]
-		pause, cancel := context.WithTimeout(ctx, do.Sleep) // no timer for no time
+		pause, cancel := context.WithTimeout(ctx, do.Sleep) // ends at once if there is nothing to wait for
 		<-pause.Done()
 		cancel()
 		if ctx.Err() != nil {
@@ -146,7 +146,7 @@ func (c *checker) step(definition, name string) fsm.StepFunc[script, sum] {
 	}
 }
 
-// want returns how a run of this definition ends that is not canceled.
+// want returns the expected status and steps of a run that is not canceled.
 func (c *checker) want(definition string, s script) (fsm.Status, []string) {
 	var done []string
 	for _, name := range c.steps[definition] {

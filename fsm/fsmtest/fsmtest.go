@@ -1,8 +1,7 @@
-// Package fsmtest is the suite that every journal of package fsm passes, with
-// a working journal in memory.
+// Package fsmtest contains a test suite for journals of package fsm, and a journal in memory.
 //
-// The tests run in synctest bubbles: delays, backoffs and deadlines cost no
-// time, and a run that waits for nothing is a failure at once.
+// The tests run in synctest bubbles, so delays, backoffs and deadlines take no real time, and a
+// run that waits forever fails its test at once.
 package fsmtest
 
 import (
@@ -14,23 +13,22 @@ import (
 	"github.com/bourse-dev/bourse/fsm"
 )
 
-// Disk is a medium that keeps a journal over restarts of the process, and that
-// can have the process killed at a commit.
+// Disk is a medium that retains a journal across restarts of the process. It can simulate that
+// the process is killed at a commit.
 type Disk interface {
-	// Open returns the journal with what is durable. KillAt, when n is not 0,
-	// was called before.
+	// Open returns a journal with the durable records. KillAt has been called before, unless the
+	// process is not to be killed.
 	Open(t testing.TB) fsm.Journal
-	// Close ends the process that has opened the journal. What is not durable
-	// is lost.
+	// Close ends the process that has opened the journal. Records that are not durable are lost.
 	Close(t testing.TB)
-	// KillAt makes the n-th commit after the next Open the process's last:
-	// right before it is durable, or right after. 0 means never.
+	// KillAt makes the process die at the n-th commit after the next Open, immediately after the
+	// commit is durable if after is set, and otherwise immediately before. 0 means never.
 	KillAt(n int, after bool)
-	// Commits counts the commits since the last Open.
+	// Commits returns the number of commits since the last Open.
 	Commits() int
 }
 
-// Run puts the journal of a new disk through the suite.
+// Run runs the suite with journals on new disks.
 func Run(t *testing.T, open func(t testing.TB) Disk) {
 	tests := []struct {
 		name string
@@ -60,7 +58,7 @@ func Run(t *testing.T, open func(t testing.TB) Disk) {
 	t.Run("random runs end as they should", func(t *testing.T) { testRandom(t, open) })
 }
 
-// world is a disk and the engine that runs on it now.
+// world is a disk, and the engine that currently runs on it.
 type world struct {
 	t       testing.TB
 	disk    Disk
@@ -72,14 +70,14 @@ type world struct {
 	ended   chan error
 }
 
-// boot starts an engine on what the disk holds.
+// boot starts an engine with the records on the disk.
 func (w *world) boot(defs ...fsm.Definition) {
 	w.t.Helper()
 	w.open(defs...)
 	w.run()
 }
 
-// open makes an engine that does not run yet.
+// open creates an engine without running it.
 func (w *world) open(defs ...fsm.Definition) {
 	w.journal = w.disk.Open(w.t)
 	w.engine = fsm.New(fsm.Config{Journal: w.journal, Observe: w.observe})
@@ -93,7 +91,7 @@ func (w *world) run() {
 	<-w.engine.Resumed()
 }
 
-// halt ends the engine and its process.
+// halt stops the engine and its process.
 func (w *world) halt() {
 	w.t.Helper()
 	w.stop()
@@ -103,7 +101,7 @@ func (w *world) halt() {
 	w.disk.Close(w.t)
 }
 
-// patience bounds every wait of the suite, in virtual time.
+// patience limits each wait of the suite, in virtual time.
 const patience = time.Hour
 
 func (w *world) ctx() context.Context {
@@ -112,7 +110,7 @@ func (w *world) ctx() context.Context {
 	return ctx
 }
 
-// end waits for the end of a run and returns its record.
+// end waits until a run has ended and returns its record.
 func (w *world) end(id string) fsm.Record {
 	w.t.Helper()
 	rec, err := w.engine.Wait(w.ctx(), id)
@@ -122,7 +120,7 @@ func (w *world) end(id string) fsm.Record {
 	return rec
 }
 
-// must fails the test on an error.
+// must returns a function that fails the test if its error is not nil.
 func must[T any](t testing.TB) func(T, error) T {
 	return func(v T, err error) T {
 		t.Helper()

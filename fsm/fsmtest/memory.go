@@ -14,14 +14,13 @@ import (
 	"github.com/bourse-dev/bourse/fsm"
 )
 
-// Memory is a disk in memory with group commit. The zero value is an empty
-// one.
+// Memory is an in-memory Disk with group commit. The zero value is an empty disk.
 type Memory struct {
-	Latency time.Duration // of a commit; default none
+	Latency time.Duration // duration of a commit; default 0
 
 	mu      sync.Mutex
 	durable map[string]fsm.Record
-	life    int // counts openings; commits of an earlier one are lost
+	life    int // number of times that the disk was opened or closed; commits for an earlier number are lost
 	kill    int
 	after   bool
 	commits int
@@ -30,10 +29,10 @@ type Memory struct {
 
 var _ Disk = (*Memory)(nil)
 
-// Open returns a journal with what is durable.
+// Open returns a journal with the durable records.
 func (m *Memory) Open(testing.TB) fsm.Journal { return m.Journal() }
 
-// Journal is Open without a test.
+// Journal is like Open, for use outside of tests.
 func (m *Memory) Journal() fsm.Journal {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -42,29 +41,29 @@ func (m *Memory) Journal() fsm.Journal {
 	return &memoryJournal{disk: m, life: m.life}
 }
 
-// Close ends the journal that was opened last.
+// Close ends the journal that was opened last. Its later commits fail.
 func (m *Memory) Close(testing.TB) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.life++
 }
 
-// KillAt sets the commit at which the journal that is opened next fails.
+// KillAt sets the commit at which the next journal fails.
 func (m *Memory) KillAt(n int, after bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.kill, m.after = n, after
 }
 
-// Break makes every commit fail with err, as a full disk does, until it is
-// called with nil.
+// Break makes every commit fail with err, like a full disk. If err is nil, commits succeed
+// again.
 func (m *Memory) Break(err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.broken = err
 }
 
-// Commits counts the commits since the last Open.
+// Commits returns the number of commits since the last Open.
 func (m *Memory) Commits() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -73,7 +72,7 @@ func (m *Memory) Commits() int {
 
 var errDead = bourse.Errorf(bourse.CodeUnavailable, "the process has been killed")
 
-// keep makes records the durable ones, unless the process ends at it.
+// keep makes records durable, unless the process dies at this commit.
 func (m *Memory) keep(life int, records map[string]fsm.Record) error {
 	time.Sleep(m.Latency)
 	m.mu.Lock()
@@ -96,14 +95,14 @@ func (m *Memory) keep(life int, records map[string]fsm.Record) error {
 	return nil
 }
 
-// memoryJournal is one opening of a Memory.
+// memoryJournal is a journal on a Memory, from one Open until the next.
 type memoryJournal struct {
 	disk *Memory
 	life int
 
 	mu      sync.Mutex
 	queue   []*memoryCommit
-	working bool // a goroutine works on queue; it ends when that is empty
+	working bool // a goroutine is processing queue; it ends when queue is empty
 }
 
 type memoryCommit struct {
@@ -199,7 +198,7 @@ func (m *Memory) read(life int) (map[string]fsm.Record, error) {
 	return maps.Clone(m.durable), nil
 }
 
-// Unfinished lists the runs that have not ended.
+// Unfinished returns the runs that have not ended.
 func (j *memoryJournal) Unfinished() ([]fsm.Record, error) {
 	records, err := j.disk.read(j.life)
 	var out []fsm.Record
@@ -211,7 +210,7 @@ func (j *memoryJournal) Unfinished() ([]fsm.Record, error) {
 	return out, err
 }
 
-// Run finds a run.
+// Run returns the run with an id.
 func (j *memoryJournal) Run(id string) (fsm.Record, bool, error) {
 	records, err := j.disk.read(j.life)
 	rec, ok := records[id]

@@ -14,7 +14,7 @@ import (
 	"github.com/bourse-dev/bourse/fsm"
 )
 
-// op is one step of a plan; which fields count depends on Kind.
+// op is one operation of a plan. Kind determines which fields are used.
 type op struct {
 	Kind     string // start, cancel, sleep, restart
 	Def      int
@@ -22,21 +22,21 @@ type op struct {
 	Script   script
 	Options  fsm.StartOptions
 	Delay    time.Duration
-	Target   int  // of cancel: which of the runs started so far
-	Kill     int  // of restart: the process ends at this commit of its new life
-	After    bool // right after it is durable
+	Target   int  // for cancel: index of the run, among those started so far
+	Kill     int  // for restart: commit at which the new process dies
+	After    bool // for restart: die after the commit is durable, otherwise before
 }
 
-// started is a run that a plan has started, and what was acknowledged about it.
+// started is a run that a plan has started.
 type started struct {
 	id         string
 	definition string
 	script     script
-	tried      bool // to cancel it
-	canceled   bool // the cancellation was acknowledged
+	tried      bool // a cancellation was attempted
+	canceled   bool // a cancellation was acknowledged
 }
 
-// play executes a plan on w and checks how every run ended.
+// play executes a plan on w, and checks how each run has ended.
 func play(w *world, plan []op) error {
 	c := newChecker()
 	w.observe = c.learn
@@ -75,7 +75,7 @@ func play(w *world, plan []op) error {
 	w.halt()
 	boot(0, false)
 	w.settle()
-	for range 2 { // the second time from the disk alone
+	for range 2 { // the second time, after a restart
 		for _, s := range runs {
 			if err := s.check(w, c); err != nil {
 				return err
@@ -88,7 +88,7 @@ func play(w *world, plan []op) error {
 	return c.err()
 }
 
-// settle waits until no run is unfinished, skipping the steps of stuck ones.
+// settle waits until all runs have ended. It retries stuck ones.
 func (w *world) settle() {
 	for range 10_000 {
 		records := w.engine.Runs()
@@ -97,7 +97,7 @@ func (w *world) settle() {
 		}
 		for _, rec := range records {
 			if rec.Status == fsm.Stuck {
-				_ = w.engine.Retry(w.ctx(), rec.ID) // it may not be stuck any more
+				_ = w.engine.Retry(w.ctx(), rec.ID) // the run may not be stuck anymore
 			}
 		}
 		time.Sleep(time.Second)
@@ -117,7 +117,7 @@ func (w *world) startScripted(c *checker, o op) *started {
 		}
 		return nil
 	}
-	if h.Joined() { // it was noted when it was started, unless that crashed
+	if h.Joined() { // the run is in the list already, unless its start was interrupted by a crash
 		return nil
 	}
 	return &started{id: h.ID(), definition: d.Name(), script: o.Script}
@@ -193,7 +193,7 @@ func drawPlan(t *rapid.T) []op {
 	return rapid.SliceOfN(drawOp, 1, 25).Draw(t, "plan")
 }
 
-// testRandom executes random plans: starts, cancellations, restarts and crashes.
+// testRandom executes random plans of starts, cancellations, restarts and crashes.
 func testRandom(t *testing.T, open func(testing.TB) Disk) {
 	rapid.Check(t, func(rt *rapid.T) {
 		plan := drawPlan(rt)
@@ -205,8 +205,8 @@ func testRandom(t *testing.T, open func(testing.TB) Disk) {
 	})
 }
 
-// testCrashEverywhere plays one plan and kills the process at each of its
-// commits, right before and right after it is durable.
+// testCrashEverywhere executes one plan repeatedly, and kills the process at each of its
+// commits, before and after the commit is durable.
 func testCrashEverywhere(t *testing.T, w *world) {
 	plan := []op{
 		{Kind: "start", Def: 0, Resource: "x", Script: script{"a2": {Fail: 1}}},
@@ -239,7 +239,7 @@ func testCrashEverywhere(t *testing.T, w *world) {
 	}
 }
 
-// counted notes how many commits the life with the crash had.
+// counted records the number of commits of the process that is to be killed.
 type counted struct {
 	Disk
 	killing bool

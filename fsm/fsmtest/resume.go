@@ -12,7 +12,7 @@ import (
 	"github.com/bourse-dev/bourse/fsm"
 )
 
-// trail notes what executed, in order.
+// trail records the steps that were executed, in order.
 type trail struct {
 	mu    sync.Mutex
 	notes []string
@@ -24,7 +24,7 @@ func (l *trail) add(note string) {
 	l.notes = append(l.notes, note)
 }
 
-// take returns the notes and clears them.
+// take returns the recorded steps and clears the record.
 func (l *trail) take() []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -40,11 +40,11 @@ func (l *trail) want(t testing.TB, want ...string) {
 	}
 }
 
-// sum is the result of the suite's runs: the steps that are done.
+// sum is the result of the suite's runs: the names of the finished steps.
 type sum struct{ Steps []string }
 
-// note makes a step that leaves a trace and is done. While block is open (may
-// be nil) it waits and ends when the engine stops.
+// note returns a step that records its execution and is then done. If block is not nil, the step
+// waits until block is closed or the engine stops.
 func note(l *trail, name string, block <-chan struct{}) fsm.StepFunc[string, sum] {
 	return func(ctx context.Context, r *fsm.Run[string, sum]) fsm.Outcome {
 		l.add(r.Request + " " + name)
@@ -70,7 +70,7 @@ func testOwnRecord(t *testing.T, w *world) {
 	close(open)
 	d := def(open)
 	w.boot(d)
-	for _, req := range []string{"a", "b"} { // runs of the same definition and resource that got further
+	for _, req := range []string{"a", "b"} { // earlier runs of the same definition and resource, which were completed
 		h := must[*fsm.Handle[sum]](t)(d.Start(w.ctx(), w.engine, "machine/1", req, fsm.StartOptions{}))
 		must[sum](t)(h.Wait(w.ctx()))
 	}
@@ -79,7 +79,7 @@ func testOwnRecord(t *testing.T, w *world) {
 	d = def(gate)
 	w.boot(d)
 	h := must[*fsm.Handle[sum]](t)(d.Start(w.ctx(), w.engine, "machine/1", "c", fsm.StartOptions{}))
-	time.Sleep(time.Second) // virtual: it blocks in its second step
+	time.Sleep(time.Second) // virtual time; the run blocks in its second step
 	l.take()
 	w.halt()
 
@@ -97,7 +97,7 @@ func testOwnRecord(t *testing.T, w *world) {
 func testOwnDefinition(t *testing.T, w *world) {
 	var l trail
 	defs := func(block <-chan struct{}) (a, b *fsm.Def[string, sum]) {
-		// One name is a prefix of the other, and the step has one name.
+		// The definitions' names have a common prefix, and their steps have the same name.
 		a = fsm.Define[string, sum]("machine").Step("go", note(&l, "machine", block))
 		b = fsm.Define[string, sum]("machine.stop").Step("go", note(&l, "machine.stop", block))
 		return a, b

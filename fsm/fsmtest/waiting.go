@@ -31,7 +31,7 @@ func testShareCommits(t *testing.T, w *world) {
 	for range runs {
 		must[sum](t)((<-handles).Wait(w.ctx()))
 	}
-	// One after the other they would take four commits each.
+	// If the runs did not share commits, they would need four commits each.
 	if got, most := w.disk.Commits(), runs*4/2; got > most {
 		t.Errorf("%d runs of 3 steps took %d commits, want at most %d", runs, got, most)
 	}
@@ -45,7 +45,7 @@ func testDelaySurvives(t *testing.T, w *world) {
 	due := time.Now().Add(time.Minute)
 	late := must[*fsm.Handle[sum]](t)(d.Start(w.ctx(), w.engine, "machine/1", "late", fsm.StartOptions{NotBefore: due}))
 	early := must[*fsm.Handle[sum]](t)(d.Start(w.ctx(), w.engine, "machine/1", "early", fsm.StartOptions{Queue: true}))
-	must[sum](t)(early.Wait(w.ctx())) // a delayed run keeps no other run waiting
+	must[sum](t)(early.Wait(w.ctx())) // a delayed run does not block other runs
 	if got := w.engine.Runs(); len(got) != 1 || got[0].Status != fsm.Delayed {
 		t.Errorf("runs %v, want one that is delayed", got)
 	}
@@ -64,7 +64,7 @@ func testBackoffSurvives(t *testing.T, w *world) {
 	var l trail
 	d := fsm.Define[string, sum]("create").Step("go", func(_ context.Context, r *fsm.Run[string, sum]) fsm.Outcome {
 		l.add("attempt " + strconv.Itoa(r.Attempt))
-		r.Result.Steps = append(r.Result.Steps, "attempt") // of a failed attempt: dropped
+		r.Result.Steps = append(r.Result.Steps, "attempt") // dropped if the attempt fails
 		if r.Attempt == 0 {
 			return fsm.RetryAfter(time.Minute, errors.New("not yet"))
 		}
@@ -104,7 +104,7 @@ func testHandoverSurvives(t *testing.T, w *world) {
 	gate <- struct{}{}
 	next := w.end(a.ID()).Next
 	time.Sleep(time.Second)
-	w.halt() // the second one has begun; the other waits from before it was recorded
+	w.halt() // the second run has begun; the other one was recorded earlier and is still waiting
 
 	close(gate)
 	w.boot(first, second, other)
@@ -184,7 +184,7 @@ func testParked(t *testing.T, w *world) {
 	w.halt()
 
 	open := make(chan struct{})
-	close(open) // the release that knows them is back
+	close(open) // simulates the return to a release that knows these runs
 	gone = fsm.Define[string, sum]("gone").Step("go", note(&l, "gone", open))
 	old = fsm.Define[string, sum]("changed").Step("old step", note(&l, "old", open))
 	w.boot(gone, old, other)
