@@ -11,20 +11,20 @@ import (
 // Call is the signature of [Fabric].Call.
 type Call func(ctx context.Context, to bourse.Member, req *http.Request) (*http.Response, error)
 
-// AskAll implements Ask for a Fabric that sends each order separately. When it returns,
-// none of its calls is in progress.
+// AskAll implements Ask for a Fabric that sends each order separately. All of its calls have
+// ended when it returns.
 func AskAll(ctx context.Context, send Send, to []bourse.Member, order *bourse.Order, answer func(bourse.Quote)) {
 	body, err := EncodeOrder(order)
 	if err != nil {
-		return // an order that cannot be encoded gets no answers
+		return // if the order cannot be encoded, nobody answers
 	}
 	m := QuoteMessage(body)
 	var wg sync.WaitGroup
-	var mu sync.Mutex // guards answer
+	var mu sync.Mutex // serializes calls of answer
 	one := func(to bourse.Member) {
 		a, err := send(ctx, to, &m)
 		if err != nil || a.Status > 299 || ctx.Err() != nil {
-			return // counts as missing, for any reason
+			return // a worker whose call fails does not answer
 		}
 		q, err := DecodeQuote(to, a.Body)
 		if err != nil {
@@ -36,7 +36,7 @@ func AskAll(ctx context.Context, send Send, to []bourse.Member, order *bourse.Or
 	}
 	for i, m := range to {
 		if i == len(to)-1 {
-			one(m) // this goroutine would otherwise only wait
+			one(m) // use this goroutine as well, instead of only waiting
 			break
 		}
 		wg.Go(func() { one(m) })

@@ -84,8 +84,8 @@ func writeBody(w http.ResponseWriter, status int, v any) {
 
 const contentType = "application/cbor"
 
-// readReply decodes a worker's reply into v. Once the reply has begun, the worker has
-// acted. If the reply is invalid, the outcome is unknown.
+// readReply decodes a worker's reply into v. A worker replies only after it has acted, so the
+// outcome is unknown if the reply is invalid.
 func readReply(ctx context.Context, from bourse.Member, resp *http.Response, v any, most int64) error {
 	buf := buffers.Get().(*bytes.Buffer)
 	defer putBuffer(buf)
@@ -123,7 +123,8 @@ func encodeBody(v any) ([]byte, error) {
 	return body, nil
 }
 
-// setBytes sets the body of req so that a Fabric may start over as long as nothing was written.
+// setBytes sets the body of req in such a way that a Fabric can send the request again as long
+// as nothing has been written.
 func setBytes(req *http.Request, body []byte) {
 	req.Header.Set("Content-Type", contentType)
 	req.ContentLength = int64(len(body))

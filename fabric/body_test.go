@@ -19,7 +19,7 @@ import (
 
 func TestReadBody(t *testing.T) {
 	object := func(text string) io.Reader { return bytes.NewReader(codectest.Body(t, text)) }
-	name := func(size int) io.Reader { // an order of the given size
+	name := func(size int) io.Reader { // returns an order of the given size
 		body := codectest.Body(t, `{"name":"`+strings.Repeat("x", size-len("\xa1\x64name\x7a1234"))+`"}`)
 		if len(body) != size {
 			t.Fatalf("%d bytes, want %d", len(body), size)
@@ -93,7 +93,7 @@ func FuzzReadBody(f *testing.F) {
 				t.Errorf("got code %q: %v", c, err)
 			}
 		}
-		_ = o.Validate() // must not panic for any decoded body
+		_ = o.Validate() // must not panic, whatever was decoded
 	})
 }
 

@@ -14,7 +14,7 @@ import (
 	"github.com/bourse-dev/bourse/internal/codec/codectest"
 )
 
-// byValue compares types with unexported fields.
+// byValue is a cmp option for types with unexported fields.
 var byValue = cmpopts.EquateComparable(netip.Addr{})
 
 // TestEveryField checks that all fields of messages between servers are transmitted,
@@ -22,9 +22,9 @@ var byValue = cmpopts.EquateComparable(netip.Addr{})
 func TestEveryField(t *testing.T) {
 	local := []cmp.Option{
 		byValue,
-		cmpopts.IgnoreFields(bourse.Options{}, "First", "Chosen"), // only used within the broker
+		cmpopts.IgnoreFields(bourse.Options{}, "First", "Chosen"), // these are only used within the broker
 		cmpopts.IgnoreFields(bourse.TaskOrder{}, "Output"),
-		cmpopts.IgnoreFields(bourse.Order{}, "AppKeys"), // sent with the claim instead
+		cmpopts.IgnoreFields(bourse.Order{}, "AppKeys"), // these are sent with the claim instead
 	}
 	types := []any{new(fabric.Failure)}
 	for _, v := range fabric.Verbs() {

@@ -1,9 +1,10 @@
 // Package fabric sends requests to workers. A [Verb] is one operation of a worker, with the
-// types of its request and reply. It implements both the client's call and the worker's
-// handler. Each noun has a file with its verbs. A [Fabric] transports requests over any
+// types of its request and reply. It implements both the client's call and the worker's handler.
+// The verbs for each kind of object have their own file. A [Fabric] transports requests over any
 // network. A worker serves the same http.Handler to every fabric.
 //
-// Fabrics have no state and retry nothing: the market decides what a lost answer means.
+// Fabrics have no state and retry nothing, because the market has to decide what a lost answer
+// means.
 package fabric
 
 import (
@@ -16,18 +17,18 @@ import (
 // Fabric transports requests to workers. Implementations are safe for concurrent use.
 type Fabric interface {
 	// Ask sends an order to many workers concurrently and calls answer for each quote as it
-	// arrives, never concurrently. It returns when all workers have answered or ctx ends.
-	// Workers that did not answer are simply missing.
+	// arrives, never concurrently. It returns when all workers have answered or ctx ends. It
+	// reports nothing about workers that did not answer.
 	Ask(ctx context.Context, to []bourse.Member, order *bourse.Order, answer func(bourse.Quote))
 	// Send sends one request to one worker and returns its whole answer. Errors reported by
 	// the worker are answers; the errors of Send are the same as those of Call.
 	Send(ctx context.Context, to bourse.Member, m *Message) (Answer, error)
-	// Call sends one request to one worker. The request's URL contains only a path and a
-	// query. The reply's body is a stream and must be closed. An error with CodeUnavailable
-	// means that the worker has not received the request; after any other error it may
-	// have. A request body of unknown length (-1) is sent while the reply is received; the
-	// caller must end it, even after the end of the reply. A request with an Upgrade header
-	// has its own connection; if the status is 101, the reply's body is that connection,
+	// Call sends one request to one worker. The request's URL contains only a path and a query.
+	// The reply's body is a stream and must be closed. An error with CodeUnavailable means that
+	// the worker has not received the request; after any other error, the worker may have
+	// received it. A request body of unknown length (-1) is sent while the reply is received;
+	// the caller must end the body, even after the end of the reply. A request with an Upgrade
+	// header has its own connection; if the status is 101, the reply's body is that connection,
 	// which httptrace also reports.
 	Call(ctx context.Context, to bourse.Member, req *http.Request) (*http.Response, error)
 }

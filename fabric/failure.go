@@ -13,8 +13,8 @@ import (
 	"github.com/bourse-dev/bourse/internal/codec"
 )
 
-// maxFailure is the maximum size of a failure that a client reads, and maxMessage the
-// maximum length of its message.
+// maxFailure is the maximum size of a failure that a client reads; maxMessage is the maximum
+// length of its message.
 const (
 	maxFailure = 64 << 10
 	maxMessage = 8 << 10
@@ -36,11 +36,11 @@ func WriteFailure(w http.ResponseWriter, err error) {
 // FailureOf returns the part of err that is sent to the caller of a verb.
 func FailureOf(err error) *Failure {
 	f := &Failure{Code: bourse.CodeOf(err), Message: bourse.MessageOf(err)}
-	if !slices.Contains(bourse.Codes(), f.Code) { // not one of Bourse's codes
+	if !slices.Contains(bourse.Codes(), f.Code) { // the error has no code, or not one of Bourse's
 		f.Code = bourse.CodeInternal
 	}
 	if e, ok := errors.AsType[*bourse.Error](err); ok && f.Code == bourse.CodeInternal && e.Err != nil {
-		f.Message = "internal error" // the message of Errorf contains its cause
+		f.Message = "internal error" // the message may contain the cause
 	}
 	if len(f.Message) > maxMessage {
 		f.Message = strings.ToValidUTF8(f.Message[:maxMessage], "") + "…"
@@ -57,9 +57,9 @@ func readFailure(ctx context.Context, from bourse.Member, resp *http.Response) e
 	return failureIn(from, resp.StatusCode, body)
 }
 
-// failureIn returns the error in a worker's error reply. A reply that is not a Failure
-// becomes CodeInternal, because it is unknown what the worker did. Refusals by the code
-// that guards a listener are in JSON, which every client can read.
+// failureIn returns the error in a worker's error reply. A reply that is not a Failure results
+// in CodeInternal, because it is unknown what the worker did. Replies by the code that guards a
+// listener are in JSON, because every client can read that.
 func failureIn(from bourse.Member, status int, body []byte) error {
 	var f Failure
 	if codec.Unmarshal(body, &f) != nil && json.Unmarshal(body, &f) != nil || f.Code == "" {
@@ -68,7 +68,7 @@ func failureIn(from bourse.Member, status int, body []byte) error {
 	return f.err(from)
 }
 
-// err returns the error that the worker sent.
+// err converts the failure to an error from the worker.
 func (f *Failure) err(from bourse.Member) error {
 	if !slices.Contains(bourse.Codes(), f.Code) {
 		return bourse.Errorf(bourse.CodeInternal, "worker %s: %s (unknown code %s)", from.ID, f.Message, bourse.Quoted(string(f.Code)))
@@ -95,8 +95,8 @@ func (unsent) Is(target error) bool { return target == ErrUnsent }
 // Unwrap returns the cause.
 func (u unsent) Unwrap() error { return u.error }
 
-// ErrLost is wrapped by the error of a call whose answer did not arrive; see [Lost]. A
-// caller may repeat a request if repeating it is harmless.
+// ErrLost is wrapped by the error of a call whose answer did not arrive; see [Lost]. A caller
+// may repeat the request if that is harmless.
 var ErrLost = errors.New("the answer was lost")
 
 // lost wraps the reason why an answer was lost.

@@ -74,8 +74,8 @@ func TestFailureOf(t *testing.T) {
 	}
 }
 
-// TestNoFailure checks error replies that are not a Failure: from an intermediary, or from
-// another release.
+// TestNoFailure checks error replies that are not a Failure, for example from an intermediary or
+// from another release.
 func TestNoFailure(t *testing.T) {
 	for _, body := range []string{"", "<html>", "{}", "null", `{"code":7}`, `{"code":"nonsense","message":"x"}`, `{"code":""}`, strings.Repeat("x", 1<<20)} {
 		for _, status := range []int{301, 400, 404, 502, 503} {

@@ -16,8 +16,8 @@ type GrantingTrader struct {
 	}
 }
 
-// Claim implements market.Trader. If the source worker grants no access or cannot be
-// reached, the claim is not sent.
+// Claim implements market.Trader. It does not send the claim if the source worker refuses access
+// or cannot be reached.
 func (g GrantingTrader) Claim(ctx context.Context, to bourse.Member, claim *bourse.Claim) (*bourse.Fill, *bourse.Refusal, error) {
 	if spec := claim.Order.Volume; spec != nil {
 		id, tag := string(spec.Source), spec.Source.Tag()
@@ -29,7 +29,7 @@ func (g GrantingTrader) Claim(ctx context.Context, to bourse.Member, claim *bour
 			if err != nil {
 				return nil, nil, err
 			}
-			granted, volume := *claim, *spec // others read the originals
+			granted, volume := *claim, *spec // other goroutines may be reading the originals
 			volume.Grant, granted.Order.Volume = grant, &volume
 			claim = &granted
 		}

@@ -6,7 +6,7 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// The verbs for images.
+// Verbs for images.
 var (
 	ImageList    = read[struct{}, []bourse.Image]("image/list")                    // including those being pulled
 	ImageResolve = read[ResolveRequest, bourse.ImageRef]("image/resolve")          // asks the registry for the current digest of a name

@@ -7,21 +7,21 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// The verbs for machines.
+// Verbs for machines.
 var (
 	MachineList      = read[MachinesQuery, []bourse.Machine]("machine/list")
-	MachineShow      = read[bourse.MachineID, bourse.Machine]("machine/show") // with its latest events
-	MachineEvents    = read[EventsQuery, []bourse.Event]("machine/events")    // newest first
-	MachineWait      = read[WaitQuery, WaitReply]("machine/wait")             // timeout: the machine reached none of the states
+	MachineShow      = read[bourse.MachineID, bourse.Machine]("machine/show") // includes the machine's latest events
+	MachineEvents    = read[EventsQuery, []bourse.Event]("machine/events")    // returns the newest events first
+	MachineWait      = read[WaitQuery, WaitReply]("machine/wait")             // fails with timeout if no such state is reached
 	MachineUsage     = read[bourse.MachineID, Usage]("machine/usage")
-	MachineProcesses = read[bourse.MachineID, []bourse.Process]("machine/ps")       // main process first
-	MachineLogs      = lines[LogsQuery, LogLine]("machine/logs", http.MethodGet)    // oldest first
-	MachineVersions  = read[bourse.MachineID, []bourse.Version]("machine/versions") // newest first; only the stored ones
+	MachineProcesses = read[bourse.MachineID, []bourse.Process]("machine/ps")       // returns the main process first
+	MachineLogs      = lines[LogsQuery, LogLine]("machine/logs", http.MethodGet)    // returns the oldest lines first
+	MachineVersions  = read[bourse.MachineID, []bourse.Version]("machine/versions") // the stored versions, newest first
 	MachineStart     = act[MachineAction, ActReply]("machine/start")                // returns once the machine has started
 	MachineStop      = act[MachineAction, ActReply]("machine/stop")                 // returns before the machine has stopped
 	MachineSuspend   = act[MachineAction, ActReply]("machine/suspend")              // returns once the machine is suspended
 	MachineRestart   = act[MachineAction, ActReply]("machine/restart")              // returns once the machine has restarted
-	MachineUpdate    = act[UpdateRequest, ActReply]("machine/update")               // returns once the new version has started, or exists if it is not to be started
+	MachineUpdate    = act[UpdateRequest, ActReply]("machine/update")               // returns once the new version has started, or exists if SkipLaunch is set
 	MachineDestroy   = act[MachineAction, ActReply]("machine/destroy")              // returns once the machine is destroyed
 	MachineCordon    = act[MachineAction, ActReply]("machine/cordon")
 	MachineUncordon  = act[MachineAction, ActReply]("machine/uncordon")
@@ -37,7 +37,7 @@ var (
 
 // MachinesQuery selects machines. Zero fields select all of them.
 type MachinesQuery struct {
-	App     bourse.AppName `json:"app,omitempty"` // without AppID: all apps that have or had this name
+	App     bourse.AppName `json:"app,omitempty"` // without AppID, all apps that have or had this name
 	AppID   string         `json:"app_id,omitempty"`
 	Name    string         `json:"name,omitempty"`
 	Deleted bool           `json:"deleted,omitempty"` // include destroyed machines
@@ -46,46 +46,46 @@ type MachinesQuery struct {
 // EventsQuery selects a machine's latest events.
 type EventsQuery struct {
 	Machine bourse.MachineID `json:"machine"`
-	Limit   int              `json:"limit,omitempty"` // 0: the worker's default
+	Limit   int              `json:"limit,omitempty"` // 0 means the worker's default
 }
 
-// WaitQuery specifies a condition to wait for.
+// WaitQuery describes a condition to wait for.
 type WaitQuery struct {
 	Machine  bourse.MachineID  `json:"machine"`
-	States   []bourse.State    `json:"states,omitempty"`   // any of them
-	Timeout  bourse.Duration   `json:"timeout,omitempty"`  // 0: the worker's default
-	Instance bourse.InstanceID `json:"instance,omitempty"` // fail if the machine leaves this version
-	After    bourse.EventID    `json:"after,omitempty"`    // only events after this one count
+	States   []bourse.State    `json:"states,omitempty"`   // the machine has to reach one of these
+	Timeout  bourse.Duration   `json:"timeout,omitempty"`  // 0 means the worker's default
+	Instance bourse.InstanceID `json:"instance,omitempty"` // if set, fail if the machine leaves this version
+	After    bourse.EventID    `json:"after,omitempty"`    // if set, only events after this one count
 }
 
-// WaitReply is the machine's state when the condition became true.
+// WaitReply contains the machine's state at the time when the condition became true.
 type WaitReply struct {
 	State    bourse.State      `json:"state"`
 	Instance bourse.InstanceID `json:"instance"`
-	Event    bourse.EventID    `json:"event"`             // latest event; a cursor for the next wait
-	Machine  *bourse.Machine   `json:"machine,omitempty"` // when the wait ended
+	Event    bourse.EventID    `json:"event"`             // latest event, usable as After of the next wait
+	Machine  *bourse.Machine   `json:"machine,omitempty"` // the machine when the wait ended
 }
 
-// Usage contains the resources that a machine uses and its limits.
+// Usage contains the resources that a machine uses, and its limits.
 type Usage struct {
 	At        time.Time         `json:"at"`
-	CPU       time.Duration     `json:"cpu"`       // since its start; all figures are -1 if they are not accounted
-	Throttled time.Duration     `json:"throttled"` // time spent waiting because of the quota
-	Memory    int64             `json:"memory"`    // bytes
+	CPU       time.Duration     `json:"cpu"`       // CPU time since its start; all figures are -1 if unavailable
+	Throttled time.Duration     `json:"throttled"` // time for which the quota has slowed down the machine
+	Memory    int64             `json:"memory"`    // bytes in use
 	PIDs      int64             `json:"pids"`
 	ReadByte  int64             `json:"read_byte"`
 	WriteByte int64             `json:"write_byte"`
 	CPUs      float64           `json:"cpus"`            // cores in use, averaged over the last seconds
-	MayCPUs   float64           `json:"may_cpus"`        // limit in cores; 0: none
-	MayMemory int64             `json:"may_memory"`      // bytes; 0: no limit
-	Tasks     *bourse.TaskTally `json:"tasks,omitempty"` // for warm machines that have run tasks
+	MayCPUs   float64           `json:"may_cpus"`        // limit in cores; 0 means none
+	MayMemory int64             `json:"may_memory"`      // limit in bytes; 0 means none
+	Tasks     *bourse.TaskTally `json:"tasks,omitempty"` // only for warm machines that have run tasks
 }
 
 // LogsQuery selects log lines.
 type LogsQuery struct {
 	Machine bourse.MachineID `json:"machine"`
 	After   string           `json:"after,omitempty"`  // only lines after this position
-	Since   time.Time        `json:"since,omitzero"`   // zero: from the beginning
+	Since   time.Time        `json:"since,omitzero"`   // only lines since this time; zero means all
 	Tail    int              `json:"tail,omitempty"`   // number of latest lines; 0: all, negative: none (with Follow: only new lines)
 	Follow  bool             `json:"follow,omitempty"` // continue until the machine is destroyed
 }
@@ -95,7 +95,7 @@ type LogLine struct {
 	At       time.Time `json:"at"`
 	Stream   string    `json:"stream"`
 	Text     string    `json:"text"`
-	Position string    `json:"position,omitempty"` // value for LogsQuery.After
+	Position string    `json:"position,omitempty"` // position of this line, for LogsQuery.After
 }
 
 // MachineAction contains the common parameters of verbs that change a machine. Each verb ignores the
@@ -103,10 +103,10 @@ type LogLine struct {
 type MachineAction struct {
 	Machine bourse.MachineID `json:"machine"`
 	Nonce   string           `json:"nonce,omitempty"`    // nonce of the machine's lease
-	Signal  bourse.Signal    `json:"signal,omitempty"`   // stop, restart, signal
-	Timeout bourse.Duration  `json:"timeout,omitempty"`  // stop, restart; 0: the machine's own
-	Secrets uint64           `json:"secrets,omitempty"`  // start, restart: minimum version of the app's secrets
-	AppKeys bourse.AppKeys   `json:"app_keys,omitempty"` // start, restart: keys for the app's secrets; empty: the broker has none
+	Signal  bourse.Signal    `json:"signal,omitempty"`   // for stop, restart and signal
+	Timeout bourse.Duration  `json:"timeout,omitempty"`  // for stop and restart; 0 means the machine's own timeout
+	Secrets uint64           `json:"secrets,omitempty"`  // for start and restart: minimum version of the app's secrets
+	AppKeys bourse.AppKeys   `json:"app_keys,omitempty"` // for start and restart: keys for the app's secrets; empty: none
 	Force   bool             `json:"force,omitempty"`    // destroy a running machine; restart with SIGKILL
 	By      string           `json:"by,omitempty"`       // name of the caller's token, for the machine's events
 }
@@ -124,10 +124,10 @@ type UpdateRequest struct {
 	Config      bourse.Config     `json:"config"`
 	Current     bourse.InstanceID `json:"current,omitempty"`     // fail with conflict if the machine has another version
 	SkipLaunch  bool              `json:"skip_launch,omitempty"` // do not start the new version
-	Cordoned    bool              `json:"cordoned,omitempty"`    // value from the new version on; nil: unchanged
+	Cordoned    bool              `json:"cordoned,omitempty"`    // cordoned from the new version on; nil: unchanged
 	Name        string            `json:"name,omitempty"`        // fail unless this is the machine's name; likewise Region
 	Region      string            `json:"region,omitempty"`
-	LeaseTTL    int64             `json:"lease_ttl,omitempty"` // seconds; acquires or extends the lease
+	LeaseTTL    int64             `json:"lease_ttl,omitempty"` // in seconds; if set, acquires or extends the lease
 	LeaseOwner  string            `json:"lease_owner,omitempty"`
 	Secrets     uint64            `json:"secrets,omitempty"` // minimum version of the app's secrets for the new version
 	Renew       uint64            `json:"renew,omitempty"`   // version of the app's secrets that the program must have; it is restarted if it has a lower one
@@ -176,22 +176,22 @@ type TunnelRequest struct {
 // UseRequest declares that a machine is in use or about to be used.
 type UseRequest struct {
 	Machine  bourse.MachineID `json:"machine"`
-	Port     int              `json:"port,omitempty"`     // service port; 0: the machine's $PORT
+	Port     int              `json:"port,omitempty"`     // service port; 0 means the machine's $PORT
 	Start    bool             `json:"start,omitempty"`    // start or resume the machine if it is not running
 	Wait     bourse.Duration  `json:"wait,omitempty"`     // time to wait for the machine to run and the port to accept connections; 0: do not wait
 	By       bourse.WorkerID  `json:"by"`                 // the calling proxy
 	Host     string           `json:"host,omitempty"`     // host of the proxy; see internal/loopback
 	TTL      bourse.Duration  `json:"ttl"`                // time for which the machine counts as used
-	Requests int              `json:"requests,omitempty"` // the proxy's requests in progress
+	Requests int              `json:"requests,omitempty"` // number of the proxy's requests in progress
 }
 
 // UseReply describes how to connect to a machine that is in use.
 type UseReply struct {
-	State    bourse.State      `json:"state"` // started, if the call waited for that
+	State    bourse.State      `json:"state"` // started, if the call has waited for that
 	Instance bourse.InstanceID `json:"instance"`
 	Boot     int               `json:"boot"`              // number of the machine's start; connections to other starts have ended
 	Port     int               `json:"port,omitempty"`    // for TunnelRequest; may differ from the service's port
-	Address  string            `json:"address,omitempty"` // direct address for the caller; empty: use the tunnel
+	Address  string            `json:"address,omitempty"` // direct address for the caller; if empty, use the tunnel
 	TTL      bourse.Duration   `json:"ttl"`               // time during which the machine will not be stopped for being idle
-	Others   int               `json:"others,omitempty"`  // requests in progress from other proxies
+	Others   int               `json:"others,omitempty"`  // number of requests in progress from other proxies
 }

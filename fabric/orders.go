@@ -6,19 +6,19 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// The verbs for orders and reservations.
+// Verbs for orders and reservations.
 var (
 	OrderQuote  = act[bourse.Order, bourse.Quote]("order/quote")
 	OrderClaim  = act[bourse.Claim, ClaimReply]("order/claim")
 	OrderStream = lines[bourse.Claim, ClaimPart]("order/stream", http.MethodPost) // claims a task whose answer is sent in parts
 	OrderCancel = act[bourse.OrderID, bourse.Cancellation]("order/cancel")        // ensures that the order is not filled by this worker, now or later; idempotent
-	OrderShow   = read[bourse.OrderID, bourse.Decision]("order/show")             // not_found: this worker has not filled it
+	OrderShow   = read[bourse.OrderID, bourse.Decision]("order/show")             // not_found if this worker has not filled it
 
-	OrderPull = read[bourse.OrderID, bourse.Image]("order/pull") // image that the order's machine waits for; not_found: no pull in progress for it
+	OrderPull = read[bourse.OrderID, bourse.Image]("order/pull") // image that the order's machine waits for; not_found if no pull is in progress
 
 	ReservationList    = read[struct{}, []bourse.Hold]("reservation/list")              // all current holds
-	ReservationShow    = read[bourse.ReservationKey, []bourse.Hold]("reservation/show") // not_found: nothing is held
-	ReservationExtend  = act[ExtendHolds, []bourse.Hold]("reservation/extend")          // not_found: the reservation has ended
+	ReservationShow    = read[bourse.ReservationKey, []bourse.Hold]("reservation/show") // not_found if nothing is held
+	ReservationExtend  = act[ExtendHolds, []bourse.Hold]("reservation/extend")          // not_found if the reservation has ended
 	ReservationRelease = act[bourse.ReservationKey, struct{}]("reservation/release")    // later claims for it are refused; idempotent
 )
 
@@ -31,7 +31,7 @@ type ClaimReply struct {
 // ClaimPart is one line of a claim's streamed reply. The last line contains a reply or a
 // failure. An empty line means that the task was recorded.
 type ClaimPart struct {
-	Output  []byte      `json:"output,omitempty"` // next part of the answer
+	Output  []byte      `json:"output,omitempty"` // next part of the task's answer
 	Reply   *ClaimReply `json:"reply,omitempty"`
 	Failure *Failure    `json:"failure,omitempty"`
 }
@@ -45,7 +45,7 @@ type ExtendHolds struct {
 // FailoverOrder is the outcome of an order for a copy of a machine, which a broker places
 // on behalf of a proxy.
 type FailoverOrder struct {
-	Order    bourse.OrderID    `json:"order"` // set as soon as the order has one, even with an error
+	Order    bourse.OrderID    `json:"order"` // set as soon as the order has an id, even if an error occurs later
 	Machine  bourse.MachineID  `json:"machine"`
 	Instance bourse.InstanceID `json:"instance"`
 	Worker   bourse.WorkerID   `json:"worker"`
@@ -53,10 +53,10 @@ type FailoverOrder struct {
 }
 
 // FailoverPath is the path at which brokers place orders for proxies. The query parameter
-// "machine" is the id of the machine that the new one is to be like.
+// "machine" is the id of the machine to copy.
 const FailoverPath = "/proxy/orders"
 
-// FailoverReply is a broker's reply to such a request. With a code, nothing was ordered.
+// FailoverReply is a broker's reply at FailoverPath. If Code is set, nothing was ordered.
 type FailoverReply struct {
 	FailoverOrder
 	Code    bourse.Code `json:"code,omitempty"`

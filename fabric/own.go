@@ -19,14 +19,13 @@ func own(from *bourse.Member, reply any) error {
 		func(v *bourse.Volume) error { return err(string(v.ID), v.ID.Tag()) })
 }
 
-// records calls machine or volume for each record in a reply, until one of them returns an
-// error.
+// records calls machine or volume for each record in a reply, and stops at the first error.
 func records(reply any, machine func(*bourse.Machine) error, volume func(*bourse.Volume) error) error {
 	switch r := reply.(type) {
 	case *bourse.Machine:
 		return machine(r)
 	case *ActReply:
-		if r.Machine.ID != "" { // some verbs return no machine
+		if r.Machine.ID != "" { // some verbs return an empty machine
 			return machine(&r.Machine)
 		}
 	case *WaitReply:

@@ -6,7 +6,7 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Placements signs and verifies placements; see wire.Placements of package view.
+// Placements signs and verifies placements. wire.Placements of package view implements it.
 type Placements interface {
 	// Sign returns the signed form of a placement.
 	Sign(p bourse.Placement) ([]byte, error)
@@ -22,7 +22,7 @@ type Placed struct {
 	Placements Placements
 }
 
-// settle clears the app of records in a reply that no broker has placed in it.
+// settle clears the app of each record in a reply that no broker has placed in its app.
 func (p Placed) settle(from *bourse.Member, reply any) {
 	_ = records(reply,
 		func(m *bourse.Machine) error {
@@ -36,7 +36,7 @@ func (p Placed) settle(from *bourse.Member, reply any) {
 				v.App, v.AppID = "", ""
 			}
 			return nil
-		}) // neither function returns an error
+		}) // never returns an error, because the functions above don't
 }
 
 func placed(by Placements, from *bourse.Member, m *bourse.Machine) bool {
@@ -49,9 +49,9 @@ func placedVolume(by Placements, from *bourse.Member, v *bourse.Volume) bool {
 	return err == nil && p.Worker == from.ID && p.PlacesVolume(v)
 }
 
-// Placing implements market.Trader for a broker with a certificate. It signs a placement
-// for each claim, and rejects fills without one. When asked whether it has filled an order,
-// a worker therefore cannot answer with a machine that no broker placed there.
+// Placing implements market.Trader for a broker with a certificate. It signs a placement for
+// each claim, and rejects fills without one. Therefore, a worker that is asked whether it has
+// filled an order cannot answer with a machine that no broker has placed.
 type Placing struct {
 	GrantingTrader
 	Placements Placements
@@ -80,7 +80,7 @@ func (t Placing) Claim(ctx context.Context, to bourse.Member, claim *bourse.Clai
 		if err != nil {
 			return nil, nil, bourse.Errorf(bourse.CodeUnavailable, "sign placement of order: %w", err)
 		}
-		with := *claim // others read the originals
+		with := *claim // other goroutines may be reading the original
 		with.Placement = signed
 		claim = &with
 	}
@@ -91,10 +91,10 @@ func (t Placing) Claim(ctx context.Context, to bourse.Member, claim *bourse.Clai
 	return fill, refusal, err
 }
 
-// places reports whether an order results in a machine or volume of its app.
+// places reports whether filling an order creates a machine or volume of the order's app.
 func places(o *bourse.Order) bool { return o.Kind() != bourse.KindHold && !o.Warm() }
 
-// believes reports whether a broker has placed the machine or volume of a fill.
+// believes reports whether a broker has placed the fill's machine or volume.
 func (t Placing) believes(from *bourse.Member, order *bourse.Order, fill *bourse.Fill) bool {
 	if fill == nil {
 		return true

@@ -19,7 +19,8 @@ func (plainPlacements) Verify(signed []byte) (p bourse.Placement, err error) {
 	return p, codec.Unmarshal(signed, &p)
 }
 
-// answering is a worker that answers everything with one value and stores the latest claim.
+// answering is a worker that answers everything with the same value, and records the latest
+// claim.
 type answering struct {
 	reply func(*Message) any
 }
@@ -56,8 +57,8 @@ func placedRecord(t *testing.T, worker bourse.WorkerID) bourse.Machine {
 	return bourse.Machine{ID: bourse.NewMachineID(placedWorker.Tag), App: "shop", AppID: "shop-id", Worker: "w1", Region: "gru", Order: order.ID, Placement: signed}
 }
 
-// TestRepliesWithoutPlacementAreNobodys checks that a machine's app in a worker's reply
-// counts only with a placement of the machine's order in that app.
+// TestRepliesWithoutPlacementAreNobodys checks that the app of a machine in a worker's reply is
+// cleared unless the reply contains a placement of the machine's order in that app.
 func TestRepliesWithoutPlacementAreNobodys(t *testing.T) {
 	good, none, copied, other := placedRecord(t, "w1"), placedRecord(t, "w1"), placedRecord(t, "w2"), placedRecord(t, "w1")
 	none.Placement = nil
@@ -74,8 +75,8 @@ func TestRepliesWithoutPlacementAreNobodys(t *testing.T) {
 	}
 }
 
-// TestAFillNeedsItsPlacement checks that claims contain a placement and fills return it,
-// and that a worker cannot answer an order with a machine that no broker placed there.
+// TestAFillNeedsItsPlacement checks that claims contain a placement and that fills must return
+// it, so that a worker cannot answer an order with a machine that no broker has placed.
 func TestAFillNeedsItsPlacement(t *testing.T) {
 	record := placedRecord(t, "w1")
 	order := bourse.Order{ID: record.Order, App: bourse.App{Name: "shop", ID: "shop-id"}}

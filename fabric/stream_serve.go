@@ -15,11 +15,11 @@ import (
 )
 
 const (
-	// pingEvery is the interval of pings to the caller. A command that does not read its
-	// input outlives its caller by at most this time.
+	// pingEvery is the interval of pings to the caller. A command that does not read its input
+	// continues for at most this time after its caller has disconnected.
 	pingEvery = 15 * time.Second
-	// lastWords is the time that the caller may take to end its body after it was sent the
-	// command's result, so that the connection can be reused.
+	// lastWords is how long the caller may take to end its body after it was sent the command's
+	// result, so that the connection can be reused.
 	lastWords = time.Second
 )
 
@@ -28,28 +28,28 @@ type ExecIO struct {
 	Start  ExecStart
 	Stdin  io.Reader   // nil if there is no input
 	Stdout io.Writer   // a write error means that the caller has disconnected
-	Stderr io.Writer   // likewise
-	Resize <-chan Size // latest size of the terminal; nil without a terminal
+	Stderr io.Writer   // same as Stdout
+	Resize <-chan Size // receives the latest size of the terminal; nil if there is no terminal
 }
 
-// Unbounded prepares the reply to a request whose body has no known length. Otherwise a
-// refusal would wait for the end of the body, which may never come. The HTTP/1 connection
-// is not reused, because the start of the next request on it is unknown.
+// Unbounded prepares the reply to a request whose body has no known length. Without it, an error
+// reply would wait for the end of the body, which may never come. The HTTP/1 connection is not
+// reused, because the start of the next request on it is unknown.
 func Unbounded(w http.ResponseWriter, r *http.Request) {
 	if r.ContentLength < 0 {
 		BothWays(w, r)
 	}
 }
 
-// BothWays prepares a reply that is sent while the request's body is read. Over HTTP/2 this
-// always works. An HTTP/1 connection is not reused, for the reason given at Unbounded, and
-// because discarding a body that is still being read would end everything after it.
+// BothWays prepares a reply that is sent while the request's body is read. Over HTTP/2, this is
+// always possible. An HTTP/1 connection is not reused, for the reason given at Unbounded, and
+// because the server would discard a body that is still being read.
 func BothWays(w http.ResponseWriter, r *http.Request) {
 	if r.ProtoMajor != 1 {
 		return
 	}
 	w.Header().Set("Connection", "close")
-	_ = http.NewResponseController(w).EnableFullDuplex() // not every ResponseWriter supports it
+	_ = http.NewResponseController(w).EnableFullDuplex() // some ResponseWriters do not support this
 }
 
 // ServeExec serves MachineAttach. It reads the command, accepts it, and calls run, whose
@@ -82,10 +82,10 @@ func ServeExec(w http.ResponseWriter, r *http.Request, run func(context.Context,
 func accept(w http.ResponseWriter, control *http.ResponseController) {
 	w.Header().Set("Content-Type", "application/octet-stream")
 	w.WriteHeader(http.StatusOK)
-	_ = control.Flush() // a writer that cannot flush sends it later
+	_ = control.Flush() // a writer that cannot flush sends the header later
 }
 
-// startTime is the time that a caller may take to send the first frame.
+// startTime is how long a caller may take to send the first frame.
 const startTime = 30 * time.Second
 
 // readStart reads the first frame.
@@ -126,7 +126,7 @@ func (s *serving) run(ctx context.Context, start ExecStart, run func(context.Con
 	if start.Stdin {
 		command.Stdin = read
 	} else {
-		_ = read.Close() // later input is discarded
+		_ = read.Close() // after this, further input is discarded
 	}
 	if start.Terminal != nil {
 		command.Resize = s.resize
@@ -135,11 +135,11 @@ func (s *serving) run(ctx context.Context, start ExecStart, run func(context.Con
 	alive, dead := context.WithCancel(ctx)
 	defer dead()
 	s.wg.Go(func() { s.ping(alive) })
-	defer func() { _ = read.Close() }() // unblocks its writer
+	defer func() { _ = read.Close() }() // so that the goroutine that writes to the pipe can return
 	return run(ctx, command)
 }
 
-// end writes the last frame.
+// end writes the last frame, with the command's result.
 func (s *serving) end(exit bourse.Exit, err error) {
 	kind, last := duplex.Exit, any(exit)
 	if err != nil {
@@ -147,11 +147,11 @@ func (s *serving) end(exit bourse.Exit, err error) {
 	}
 	text, err := json.Marshal(last)
 	if err == nil {
-		_, _ = s.out.Write(kind, text) // ignore a disconnected caller
+		_, _ = s.out.Write(kind, text) // fails only if the caller has disconnected
 	}
 }
 
-// listen handles the caller's frames until the end.
+// listen handles the caller's frames until they end.
 func (s *serving) listen(stdin *io.PipeWriter) {
 	for {
 		kind, data, err := s.in.Next()
@@ -173,7 +173,7 @@ func (s *serving) listen(stdin *io.PipeWriter) {
 func (s *serving) hear(kind duplex.Kind, data []byte, stdin *io.PipeWriter) error {
 	switch kind {
 	case duplex.Stdin:
-		_, _ = stdin.Write(data) // fails once the command stops reading: discard the input then
+		_, _ = stdin.Write(data) // fails once the command no longer reads its input, which is then discarded
 	case duplex.StdinEnd:
 		return stdin.Close()
 	case duplex.Resize:
@@ -181,11 +181,11 @@ func (s *serving) hear(kind duplex.Kind, data []byte, stdin *io.PipeWriter) erro
 		if err != nil {
 			return err
 		}
-		select { // keep only the latest size
+		select { // replace an earlier size
 		case <-s.resize:
 		default:
 		}
-		s.resize <- size // never blocks, because there is no other sender
+		s.resize <- size // cannot block, because there is no other sender
 	case duplex.Ping:
 	case duplex.Start, duplex.Stdout, duplex.Stderr, duplex.Exit, duplex.Failed:
 		return bourse.Errorf(bourse.CodeInvalid, "unexpected frame of kind %d", kind)

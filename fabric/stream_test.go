@@ -80,15 +80,15 @@ func TestServeExecBreaks(t *testing.T) {
 	}
 }
 
-// TestServeExecResizes checks that only the latest of many sizes is kept, and that a
-// command that reads none blocks nothing.
+// TestServeExecResizes checks that a command that reads no sizes blocks nothing, and that it can
+// read the latest of many sizes.
 func TestServeExecResizes(t *testing.T) {
 	sent := frame(1, `{"command":["top"],"stdin":true,"terminal":{}}`)
 	for i := range 1000 {
 		sent += frame(4, string(binary.BigEndian.AppendUint16([]byte{0, 24}, uint16(i))))
 	}
 	execed(strings.NewReader(sent), func(_ context.Context, e fabric.ExecIO) (bourse.Exit, error) {
-		if _, err := io.ReadAll(e.Stdin); err != nil { // its end arrives after the sizes
+		if _, err := io.ReadAll(e.Stdin); err != nil { // the input ends after the sizes were sent
 			t.Error(err)
 		}
 		if got := <-e.Resize; got.Cols != 999 {
@@ -98,8 +98,8 @@ func TestServeExecResizes(t *testing.T) {
 	})
 }
 
-// TestServeExecPings checks that a caller that has disappeared is noticed even if the
-// command neither writes nor reads.
+// TestServeExecPings checks that a disappeared caller is noticed even if the command neither
+// writes nor reads.
 func TestServeExecPings(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		body, caller := io.Pipe()

@@ -12,8 +12,8 @@ import (
 type Trader struct{ Fabric }
 
 // Claim fills the order on one worker, or returns the worker's refusal. An error with
-// CodeUnavailable means that the worker has not received the claim. After any other error
-// that was not reported by the worker, the outcome is unknown.
+// CodeUnavailable means that the worker has not received the claim. If another error occurs that
+// the worker has not reported, the outcome is unknown.
 func (t Trader) Claim(ctx context.Context, to bourse.Member, claim *bourse.Claim) (*bourse.Fill, *bourse.Refusal, error) {
 	var reply ClaimReply
 	var err error

@@ -21,7 +21,7 @@ const tunnelProtocol = "bourse-tunnel"
 // the machine's connection is closed, too, and data in transit is lost.
 type Tunnel struct {
 	io.ReadWriteCloser          // the connection, including data that was read ahead
-	below              net.Conn // the connection itself
+	below              net.Conn // the connection, without that data
 	ended              atomic.Bool
 }
 
@@ -56,7 +56,7 @@ func DialTunnel(ctx context.Context, f Fabric, to bourse.Member, at TunnelReques
 	return t, nil
 }
 
-// asksForTunnel reports whether a request asks to turn its connection into a tunnel.
+// asksForTunnel reports whether a request asks to use its connection as a tunnel.
 func asksForTunnel(r *http.Request) bool { return r.Header.Get("Upgrade") == tunnelProtocol }
 
 // CloseWrite closes the sending side. Data from the machine can still be read.
@@ -97,17 +97,17 @@ func closeWrite(c net.Conn) error {
 	return c.Close()
 }
 
-// breakOff closes a connection so that the other end notices an abnormal end: without a
-// regular close, including that of TLS.
+// breakOff closes a connection in such a way that the other end notices that it was aborted. It
+// skips the regular shutdown, including that of TLS.
 func breakOff(c net.Conn) {
 	if secure, ok := c.(interface{ NetConn() net.Conn }); ok {
 		c = secure.NetConn()
 	}
 	switch c := c.(type) {
 	case interface{ SetLinger(seconds int) error }:
-		_ = c.SetLinger(0) // the connection may be closed already
+		_ = c.SetLinger(0) // fails if the connection is closed already
 	case interface{ Abort() }:
 		c.Abort()
 	}
-	_ = c.Close() // the connection is not used again
+	_ = c.Close() // the connection is not used anymore
 }

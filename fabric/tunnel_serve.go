@@ -12,12 +12,11 @@ import (
 	"github.com/bourse-dev/bourse/internal/throttle"
 )
 
-// ServeTunnel serves MachineTunnel. It copies bytes to and from conn, which it closes,
-// until the machine closes its sending side or the caller disconnects. When the caller
-// closes its sending side, conn's sending side is closed. If there is no connection, the
-// handler must call [WriteFailure] instead. If the caller requested an upgrade, the
-// request's connection becomes the tunnel; then the machine, too, can close its sending
-// side separately.
+// ServeTunnel serves MachineTunnel. It copies bytes to and from conn, which it closes, until the
+// machine closes its sending side or the caller disconnects. When the caller closes its sending
+// side, conn's sending side is closed. If the handler cannot connect to the machine, it must
+// call [WriteFailure] instead. If the caller has requested an upgrade, the request's connection
+// becomes the tunnel. In that case, the machine can also close its sending side separately.
 func ServeTunnel(w http.ResponseWriter, r *http.Request, conn net.Conn) {
 	if asksForTunnel(r) {
 		becomeTunnel(w, r, conn)
@@ -41,7 +40,7 @@ func ServeTunnel(w http.ResponseWriter, r *http.Request, conn net.Conn) {
 	})
 	_, err := io.Copy(flushing{w, control}, conn)
 	_ = conn.Close()
-	_ = control.SetReadDeadline(time.Unix(1, 0)) // discard what the caller still sends
+	_ = control.SetReadDeadline(time.Unix(1, 0)) // so that the caller's remaining data is discarded
 	wg.Wait()
 	if err != nil {
 		panic(http.ErrAbortHandler)
@@ -63,12 +62,10 @@ func (f flushing) Write(p []byte) (int, error) {
 }
 
 const (
-	// halfOpen is the time for which one side may continue after the other has ended,
-	// because some networks do not report a server that is gone and has nothing more to
-	// send.
+	// halfOpen is how long one side may continue to send after the other side has ended. The
+	// limit exists because some networks do not report that a server is gone.
 	halfOpen = time.Hour
-	// acceptTime is the time that a caller may take to read the response that accepts its
-	// tunnel.
+	// acceptTime is how long a caller may take to read the response that accepts its tunnel.
 	acceptTime = 5 * time.Second
 )
 
@@ -84,14 +81,14 @@ func becomeTunnel(w http.ResponseWriter, r *http.Request, machine net.Conn) {
 	defer caller.Close()
 	stop := context.AfterFunc(r.Context(), func() { breakOff(caller); _ = machine.Close() })
 	defer stop()
-	_ = caller.SetWriteDeadline(time.Now().Add(acceptTime)) // an error would also occur in the write
+	_ = caller.SetWriteDeadline(time.Now().Add(acceptTime)) // the write would return the same error
 	const yes = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: " + tunnelProtocol + "\r\n\r\n"
 	if _, err := io.WriteString(caller, yes); err != nil {
 		return
 	}
 	_ = caller.SetWriteDeadline(time.Time{})
 	end := func(err error) {
-		if err != nil { // both connections fail together
+		if err != nil { // if one connection fails, the other one is closed as well
 			breakOff(caller)
 			_ = machine.Close()
 		}
@@ -99,7 +96,7 @@ func becomeTunnel(w http.ResponseWriter, r *http.Request, machine net.Conn) {
 	var both sync.WaitGroup
 	both.Go(func() {
 		var err error
-		if n := ahead.Reader.Buffered(); n > 0 { // an empty write would consume the error of a broken connection
+		if n := ahead.Reader.Buffered(); n > 0 { // an empty write would hide the error of a broken connection
 			_, err = io.CopyN(machine, ahead.Reader, int64(n))
 		}
 		if err == nil {
@@ -116,6 +113,6 @@ func pass(to, from net.Conn) error {
 	if _, err := io.Copy(to, from); err != nil {
 		return err
 	}
-	_ = to.SetReadDeadline(time.Now().Add(halfOpen)) // an error would also occur in the next read
+	_ = to.SetReadDeadline(time.Now().Add(halfOpen)) // the next read would return the same error
 	return closeWrite(to)
 }

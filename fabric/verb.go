@@ -15,15 +15,15 @@ import (
 
 // Spec describes a verb independently of its types.
 type Spec struct {
-	Name   string        // "machine/start"
-	Method string        // GET: the verb changes nothing
-	Roles  []bourse.Role // servers that may use it
+	Name   string        // name of the verb, such as "machine/start"
+	Method string        // GET if the verb changes nothing
+	Roles  []bourse.Role // roles of the servers that may use the verb
 
 	// Request and Reply return new zero values of the verb's types. For Lines, Reply
 	// returns a line; for Pipe, an empty struct.
 	Request, Reply func() any
 
-	pipe bool // the body is a stream, and the request is in the URL
+	pipe bool // the body is a stream, so the request is in the URL
 }
 
 // Path returns the path of the verb's requests.
@@ -53,8 +53,8 @@ func newRequest(method string, u *url.URL) *http.Request {
 
 func (s *Spec) inURL() bool { return s.pipe || s.Method == http.MethodGet }
 
-// open sends a request to one worker and returns its reply, with an unread body, unless it
-// is an error. A stream, if there is one, is sent while the reply is received.
+// open sends a request to one worker and returns its reply, with an unread body, unless it is an
+// error. If stream is not nil, it is sent while the reply is received.
 func (s *Spec) open(ctx context.Context, f Fabric, to bourse.Member, encoded []byte, stream io.ReadCloser) (*http.Response, error) {
 	req := s.request(encoded)
 	if stream != nil {
@@ -71,7 +71,7 @@ func (s *Spec) open(ctx context.Context, f Fabric, to bourse.Member, encoded []b
 	return resp, nil
 }
 
-// read decodes what request has encoded. Errors: invalid.
+// read decodes a request, from the body or the URL. Errors: invalid.
 func (s *Spec) read(w http.ResponseWriter, r *http.Request, into any) error {
 	if !s.inURL() {
 		return ReadBody(w, r, into)
@@ -92,7 +92,7 @@ type Verb[Req, Rep any] struct{ Spec }
 func (v *Verb[Req, Rep]) Call(ctx context.Context, f Fabric, to bourse.Member, req Req) (Rep, error) {
 	var reply Rep
 	if err := v.call(ctx, f, to, req, &reply); err != nil {
-		var none Rep // return nothing from a reply that is rejected
+		var none Rep // returned if the reply is rejected
 		return none, err
 	}
 	if placed, ok := f.(Placed); ok {
@@ -124,7 +124,7 @@ func (v *Verb[Req, Rep]) call(ctx context.Context, f Fabric, to bourse.Member, r
 	return decodeReply(to, answer.Body, reply)
 }
 
-// Handle returns a handler for the verb; do returns the reply.
+// Handle registers a handler for the verb; do returns the reply.
 func (v *Verb[Req, Rep]) Handle(mux *http.ServeMux, do func(context.Context, Req) (Rep, error)) {
 	v.HandleFrom(mux, func(r *http.Request, req Req) (Rep, error) { return do(r.Context(), req) })
 }
@@ -165,8 +165,8 @@ func (v *Lines[Req, Line]) Call(ctx context.Context, f Fabric, to bourse.Member,
 	return readLines(ctx, to, resp.Body, line)
 }
 
-// Handle returns a handler for the verb; do writes the lines. An error before the first
-// line becomes the reply; a later error aborts the connection.
+// Handle registers a handler for the verb; do writes the lines. An error before the first line
+// becomes the reply; a later error aborts the connection.
 func (v *Lines[Req, Line]) Handle(mux *http.ServeMux, do func(context.Context, Req, *codec.Writer) error) {
 	mux.HandleFunc(v.pattern(), func(w http.ResponseWriter, r *http.Request) {
 		var req Req
@@ -182,7 +182,7 @@ func (v *Lines[Req, Line]) Handle(mux *http.ServeMux, do func(context.Context, R
 		case !out.Begun():
 			WriteFailure(w, err)
 		default:
-			panic(http.ErrAbortHandler) // part of the reply was sent: the caller must notice that it is incomplete
+			panic(http.ErrAbortHandler) // part of the reply was sent, so the caller must notice that it is incomplete
 		}
 	})
 }
@@ -201,7 +201,7 @@ func (v *Pipe[Req]) Open(ctx context.Context, f Fabric, to bourse.Member, req Re
 	}
 	if err != nil {
 		if body != nil {
-			_ = body.Close() // not all errors come from the fabric, which closes it
+			_ = body.Close() // not every error comes from the fabric, which would have closed body
 		}
 		return nil, err
 	}
@@ -213,7 +213,7 @@ func (v *Pipe[Req]) Open(ctx context.Context, f Fabric, to bourse.Member, req Re
 	return r, nil
 }
 
-// Handle returns a handler for the verb; serve writes the reply.
+// Handle registers a handler for the verb; serve writes the reply.
 func (v *Pipe[Req]) Handle(mux *http.ServeMux, serve func(http.ResponseWriter, *http.Request, Req)) {
 	mux.HandleFunc(v.pattern(), func(w http.ResponseWriter, r *http.Request) {
 		var req Req
@@ -225,7 +225,7 @@ func (v *Pipe[Req]) Handle(mux *http.ServeMux, serve func(http.ResponseWriter, *
 	})
 }
 
-// received is a reply whose reads return connection errors unchanged.
+// received is a Pipe's reply. Its Read returns errors that describe a lost answer.
 type received struct {
 	io.ReadCloser
 	lost func(error) error

@@ -26,7 +26,7 @@ func TestVerbs(t *testing.T) {
 	seen := map[string]bool{}
 	for _, v := range fabric.Verbs() {
 		noun, verb, ok := strings.Cut(v.Name, "/")
-		if v.Name == "metrics" { // its path is for scrapers
+		if v.Name == "metrics" { // only scrapers use this verb, which has its own path
 			noun, verb, ok = "worker", v.Name, true
 		}
 		if !ok || noun == "" || verb == "" || seen[v.Name] || len(v.Roles) == 0 || v.Roles[0] != bourse.RoleBroker {
@@ -39,7 +39,8 @@ func TestVerbs(t *testing.T) {
 	}
 }
 
-// TestWhatAProxyMayAsk checks that proxies may use machines and nothing else.
+// TestWhatAProxyMayAsk checks that proxies may use machines and connect to their ports, and
+// nothing else.
 func TestWhatAProxyMayAsk(t *testing.T) {
 	var may []string
 	for _, v := range fabric.Verbs() {
@@ -52,8 +53,8 @@ func TestWhatAProxyMayAsk(t *testing.T) {
 	}
 }
 
-// TestCall checks that verbs that change something are sent as messages and reads as
-// requests, and that request and reply arrive unchanged.
+// TestCall checks that verbs that change something are sent as messages, that verbs that only
+// read are sent as requests, and that requests and replies arrive unchanged.
 func TestCall(t *testing.T) {
 	var mux http.ServeMux
 	var how string
@@ -86,8 +87,8 @@ func TestCall(t *testing.T) {
 	}
 }
 
-// TestRequestsThatCannotBeRead checks requests that are invalid or do not come from this
-// package.
+// TestRequestsThatCannotBeRead checks the replies to requests that are invalid or do not come
+// from this package.
 func TestRequestsThatCannotBeRead(t *testing.T) {
 	var mux http.ServeMux
 	fabric.MachineShow.Handle(&mux, func(context.Context, bourse.MachineID) (bourse.Machine, error) {
@@ -197,8 +198,8 @@ func TestLinesEnd(t *testing.T) {
 	}
 }
 
-// TestLinesFail checks that an error before the first line is the reply, and that a later
-// one aborts it.
+// TestLinesFail checks that an error before the first line becomes the reply, and that a later
+// error aborts the reply.
 func TestLinesFail(t *testing.T) {
 	for _, begun := range []bool{false, true} {
 		var mux http.ServeMux
@@ -250,7 +251,7 @@ func TestPipe(t *testing.T) {
 	}
 }
 
-// claimStreamed claims a task with a streamed answer from a worker that replies with body.
+// claimStreamed claims a task with a streamed answer, from a worker that replies with body.
 func claimStreamed(t *testing.T, body string) (fill *bourse.Fill, refusal *bourse.Refusal, parts []string, err error) {
 	t.Helper()
 	claim := &bourse.Claim{Order: bourse.Order{Task: &bourse.TaskOrder{Output: func(p []byte) { parts = append(parts, string(p)) }}}}

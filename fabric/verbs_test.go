@@ -14,8 +14,8 @@ import (
 	"github.com/bourse-dev/bourse/fabric"
 )
 
-// verbNames returns the names of the variables that are verbs: all exported variables
-// except errors.
+// verbNames returns the names of the variables that contain verbs, which are all exported
+// variables except errors.
 func verbNames(t *testing.T) []string {
 	t.Helper()
 	files, err := filepath.Glob("*.go")

@@ -6,7 +6,7 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// The verbs for volumes.
+// Verbs for volumes.
 var (
 	VolumeList     = read[VolumesQuery, []bourse.Volume]("volume/list")
 	VolumeShow     = read[bourse.VolumeID, bourse.Volume]("volume/show") // including its usage
@@ -20,7 +20,7 @@ var (
 
 // VolumesQuery selects volumes. Zero fields select all of them.
 type VolumesQuery struct {
-	App     bourse.AppName `json:"app,omitempty"` // without AppID: all apps that have or had this name
+	App     bourse.AppName `json:"app,omitempty"` // without AppID, all apps that have or had this name
 	AppID   string         `json:"app_id,omitempty"`
 	Deleted bool           `json:"deleted,omitempty"` // include destroyed volumes
 }
@@ -40,9 +40,9 @@ type ExtendRequest struct {
 
 // GrantRequest asks a worker to allow another worker to read a volume or snapshot.
 type GrantRequest struct {
-	ID  string          `json:"id"` // volume or snapshot
+	ID  string          `json:"id"` // id of the volume or snapshot
 	To  bourse.WorkerID `json:"to"`
-	App bourse.App      `json:"app"` // app that must own it
+	App bourse.App      `json:"app"` // app that must own the volume or snapshot
 }
 
 // Export names a volume or snapshot that another worker wants to read, and contains the grant.

@@ -7,17 +7,17 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// The verbs for a worker itself, its runs, and the apps that it knows.
+// Verbs for a worker itself, its runs, and the apps that it knows.
 var (
-	AppList = read[bourse.AppName, []bourse.App]("app/list") // apps with this name, or all if it is empty; includes tombstones
+	AppList = read[bourse.AppName, []bourse.App]("app/list") // apps with this name, or all if it is empty; includes deleted ones
 
 	WorkerFacts   = read[struct{}, bourse.Facts]("worker/facts")
 	WorkerCordon  = act[CordonRequest, bourse.Facts]("worker/cordon")             // takes effect before the reply; idempotent
 	WorkerMetrics = pipe[struct{}]("metrics", http.MethodGet, bourse.RoleScraper) // Prometheus' text format; any client may request it with an empty request
 	RunList       = read[RunsQuery, []Run]("run/list")
-	RunRetry      = act[string, Run]("run/retry")  // tries a stuck run's step again
+	RunRetry      = act[string, Run]("run/retry")  // executes a stuck run's step again
 	RunSkip       = act[string, Run]("run/skip")   // continues a stuck run with its next step
-	RunCancel     = act[string, Run]("run/cancel") // ends a run
+	RunCancel     = act[string, Run]("run/cancel") // cancels a run
 )
 
 // CordonRequest makes a worker refuse new orders, or accept them again.

@@ -16,7 +16,7 @@ import (
 	"github.com/bourse-dev/bourse/fabric/fabrictest"
 )
 
-// BenchmarkCall measures a round trip with the size of a quote on loopback, with net/http
+// BenchmarkCall measures a round trip on loopback that is as large as a quote, with net/http
 // alone and with the fabric.
 func BenchmarkCall(b *testing.B) {
 	reply := bytes.Repeat([]byte{'r'}, 400)
@@ -25,7 +25,7 @@ func BenchmarkCall(b *testing.B) {
 		_, _ = w.Write(reply)
 	})
 	body := bytes.Repeat([]byte{'q'}, 800)
-	ctx, cancel := context.WithTimeout(b.Context(), time.Hour) // calls have deadlines
+	ctx, cancel := context.WithTimeout(b.Context(), time.Hour) // like real calls, these have a deadline
 	defer cancel()
 
 	b.Run("bare", func(b *testing.B) {
@@ -99,7 +99,7 @@ func many(b *testing.B, fn func() error) {
 func BenchmarkEcho(b *testing.B) {
 	echo := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.Copy(w, r.Body) })
 	body := bytes.Repeat([]byte{'q'}, 1<<10)
-	ctx, cancel := context.WithTimeout(b.Context(), time.Hour) // calls have deadlines
+	ctx, cancel := context.WithTimeout(b.Context(), time.Hour) // like real calls, these have a deadline
 	defer cancel()
 	for _, secure := range []bool{false, true} {
 		name, n := "plain", newNetwork(b, nil)
@@ -152,7 +152,7 @@ func BenchmarkAsk(b *testing.B) {
 	}
 }
 
-// quoters are workers that answer every order.
+// quoters starts workers that answer every order.
 func quoters(n *network, ids ...bourse.WorkerID) (members []bourse.Member) {
 	for _, id := range ids {
 		h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -168,8 +168,8 @@ func quoters(n *network, ids ...bourse.WorkerID) (members []bourse.Member) {
 	return members
 }
 
-// BenchmarkStream measures a command's concurrent input and output, a megabyte of each per
-// iteration, through frames on loopback.
+// BenchmarkStream measures a command's concurrent input and output, a megabyte in each direction
+// per iteration, in frames on loopback.
 func BenchmarkStream(b *testing.B) {
 	for _, secure := range []bool{false, true} {
 		name, n := "plain", newNetwork(b, nil)

@@ -10,11 +10,11 @@ import (
 	"github.com/bourse-dev/bourse/internal/mux"
 )
 
-// conns contains a fabric's connections for calls: one for each recently called worker, by
-// name and address.
+// conns contains a fabric's connections for calls. There is one for each recently called worker,
+// by name and address.
 type conns struct {
 	dial   Dialer
-	config TLS // nil: plain text
+	config TLS // nil for plain text
 	proof  admission.Proof
 	work   sync.WaitGroup
 
@@ -33,7 +33,7 @@ type peerKey struct {
 type peer struct {
 	ready  chan struct{} // closed when the following fields are set
 	conn   *mux.Conn
-	err    error              // why there is no connection
+	err    error              // why connecting failed; nil if it succeeded
 	cancel context.CancelFunc // cancels the attempt
 }
 

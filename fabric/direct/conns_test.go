@@ -23,7 +23,7 @@ import (
 	"github.com/bourse-dev/bourse/internal/admission"
 )
 
-// pipes is a listener and its dialer in memory.
+// pipes is a listener and its dialer, connected in memory.
 type pipes struct {
 	accept chan net.Conn
 	closed chan struct{}
@@ -62,7 +62,7 @@ func (p *pipes) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 
 var someone = bourse.Member{ID: "w1", Role: bourse.RoleWorker, Region: "gru", Address: "192.0.2.1:1"}
 
-// bubble runs a test in virtual time, with a fabric whose worker serves the pipes.
+// bubble runs a test in virtual time, with a fabric and a worker that serves the pipes.
 func bubble(t *testing.T, serve func(p *pipes), test func(t *testing.T, f *direct.Fabric)) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPipes()
@@ -76,15 +76,15 @@ func bubble(t *testing.T, serve func(p *pipes), test func(t *testing.T, f *direc
 	})
 }
 
-// serving is a real server for a bubble.
+// serving runs a real server in a bubble.
 func serving(h http.Handler) func(p *pipes) {
 	return func(p *pipes) {
 		_ = direct.Serve(context.Background(), p, direct.Handler("w1", h), nil, slog.New(slog.DiscardHandler))
 	}
 }
 
-// upgraded is a worker that accepts a connection of calls and then runs behave, which reads
-// frames with next.
+// upgraded runs a worker that accepts connections for calls, and handles each with behave, which
+// reads frames with next.
 func upgraded(behave func(c net.Conn, r *bufio.Reader)) func(p *pipes) {
 	return func(p *pipes) {
 		var wg sync.WaitGroup
@@ -103,7 +103,7 @@ func upgraded(behave func(c net.Conn, r *bufio.Reader)) func(p *pipes) {
 	}
 }
 
-// next reads a caller's frame and its payload.
+// next reads and discards a frame from a caller.
 func next(r *bufio.Reader) (verb string, id uint64, err error) {
 	line, err := r.ReadString('\n')
 	if err != nil {
@@ -131,8 +131,8 @@ func within(t *testing.T, f *direct.Fabric, d time.Duration, body string) (took 
 	return time.Since(began), err
 }
 
-// TestSilentWorker checks that the answer of a worker that has become silent is eventually
-// considered lost.
+// TestSilentWorker checks that a call's answer is considered lost if the worker has been silent
+// for too long.
 func TestSilentWorker(t *testing.T) {
 	var pings atomic.Int32
 	bubble(t, upgraded(func(_ net.Conn, r *bufio.Reader) {
@@ -306,7 +306,7 @@ func TestStrangeCaller(t *testing.T) {
 func TestStrangeUpgrade(t *testing.T) {
 	for name, c := range map[string]struct {
 		says string
-		want int // status
+		want int // status of the response
 		code bourse.Code
 	}{
 		"another protocol": {"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n", 101, ""},

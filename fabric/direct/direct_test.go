@@ -27,12 +27,12 @@ func TestTLS(t *testing.T) {
 	fabrictest.Run(t, func(t *testing.T) fabrictest.Network { return newNetwork(t, ca) })
 }
 
-// network is a broker and workers on loopback, with TLS if it has a CA.
+// network is a broker and its workers on loopback. It uses TLS if it has a CA.
 type network struct {
 	t      testing.TB
 	ca     *admission.CA
 	fabric *direct.Fabric
-	at     string // address of the next worker; "": any
+	at     string // address of the next worker; "" means any
 }
 
 func newNetwork(t testing.TB, ca *admission.CA) *network {

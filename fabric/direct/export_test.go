@@ -1,10 +1,10 @@
 package direct
 
-// CallsOnce is the number of calls that a server serves concurrently.
+// CallsOnce is the maximum number of calls that a server serves concurrently.
 const CallsOnce = callsOnce
 
-// Conns returns the number of workers to which the fabric has, or tries to open, a
-// connection of calls.
+// Conns returns the number of workers to which the fabric has a connection for calls, or is
+// opening one.
 func (f *Fabric) Conns() (n int) {
 	f.conns.mu.RLock()
 	defer f.conns.mu.RUnlock()

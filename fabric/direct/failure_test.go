@@ -106,8 +106,8 @@ func TestNotHTTP(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 			defer cancel()
 			_, _, err := fabric.Trader{Fabric: f}.Claim(ctx, member("w1", ln), &bourse.Claim{})
-			// A server that does not accept calls receives none. A server that refuses the
-			// upgrade has answered the call.
+			// A server that does not accept calls receives none. If a server refuses the upgrade
+			// with an error, that error is the answer to the call.
 			if unsent := name != "sends a redirect"; err == nil || (bourse.CodeOf(err) == bourse.CodeUnavailable) != unsent {
 				t.Errorf("got %v, want an error that leaves the outcome open: %v", err, !unsent)
 			}
@@ -128,7 +128,7 @@ func TestNotHTTP(t *testing.T) {
 	}
 }
 
-// TestAbsurdAddresses checks that no address from gossip harms another member.
+// TestAbsurdAddresses checks that no address that a member announces affects another member.
 func TestAbsurdAddresses(t *testing.T) {
 	for _, config := range []bool{false, true} {
 		n := newNetwork(t, nil)

@@ -10,9 +10,9 @@ import (
 // headerTo names the worker to which a request is addressed.
 const headerTo = "Bourse-To"
 
-// Handler serves h as the worker with this id. A request addressed to another worker gets
-// 421 and does not reach h. A request without an address, such as one from a person, is
-// served. Calls are served, too, on connections that were upgraded by [Serve].
+// Handler serves h as the worker with this id. A request addressed to another worker gets 421
+// and does not reach h. A request that names no worker, such as one from a person, is served.
+// Calls are served, too, on connections that [Serve] has upgraded.
 func Handler(id bourse.WorkerID, h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if to := r.Header[headerTo]; len(to) > 0 && to[0] != string(id) {
@@ -28,7 +28,7 @@ func Handler(id bourse.WorkerID, h http.Handler) http.Handler {
 	})
 }
 
-// misdirected replaces every status by 421.
+// misdirected replaces every status with 421.
 type misdirected struct{ http.ResponseWriter }
 
 func (m misdirected) WriteHeader(int) {

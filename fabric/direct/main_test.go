@@ -7,6 +7,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	// If a handler has not read a request's body, the server lingers for half a second.
+	// If a handler has not read a request's body, the server waits half a second before it
+	// closes the connection.
 	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("net/http.(*conn).closeWriteAndWait"))
 }

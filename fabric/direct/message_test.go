@@ -45,8 +45,8 @@ func wantCode(t *testing.T, err error, want bourse.Code) {
 	}
 }
 
-// TestMessage checks what a handler sees of a message, including its sender, and what the
-// sender sees of the answer.
+// TestMessage checks what a handler sees of a message and its sender, and what the sender sees
+// of the answer.
 func TestMessage(t *testing.T) {
 	both(t, func(t *testing.T, n *network) {
 		w := n.Serve("w1", admission.Require(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -144,8 +144,8 @@ func TestCallerGoes(t *testing.T) {
 	})
 }
 
-// TestWorkerRestarts checks that a restarted worker is called at its address, and another
-// worker at that address is not.
+// TestWorkerRestarts checks that a restarted worker can be called at its address, but another
+// worker at that address cannot.
 func TestWorkerRestarts(t *testing.T) {
 	both(t, func(t *testing.T, n *network) {
 		echo := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.Copy(w, r.Body) })
@@ -157,7 +157,7 @@ func TestWorkerRestarts(t *testing.T) {
 			w.Kill()
 			n.at = w.Member.Address
 			for end := time.Now().Add(patience); n.fabric.Conns() > 0 && time.Now().Before(end); {
-				runtime.Gosched() // until it has noticed the end of the connection
+				runtime.Gosched() // until the fabric has noticed the end of the connection
 			}
 			w = n.Serve("w1", echo)
 		}

@@ -13,19 +13,19 @@ import (
 )
 
 const (
-	headerTimeout = 10 * time.Second // time to send a request's header
-	serverIdle    = 3 * clientIdle   // between requests; longer than our own clients' limit
-	maxHeader     = 64 << 10         // bytes
-	grace         = 3 * time.Second  // for requests in progress when the server stops
-	maxStreams    = 1000             // concurrent requests on one HTTP/2 connection
+	headerTimeout = 10 * time.Second // time limit for receiving a request's header
+	serverIdle    = 3 * clientIdle   // time between requests; longer than our own clients' limit
+	maxHeader     = 64 << 10         // maximum size of a request's header, in bytes
+	grace         = 3 * time.Second  // time that requests in progress get when the server stops
+	maxStreams    = 1000             // maximum number of concurrent requests on one HTTP/2 connection
 )
 
-// Serve answers requests on ln, over TLS if config is not nil, until ctx ends. It then
-// accepts no more requests, gives those in progress a few seconds, ends the contexts of the
-// rest and closes their connections. It returns when the listener and all connections are
-// closed and the handlers of calls have ended, and nil if that was because of ctx. Request
-// bodies are subject to the limits of package throttle. Handlers that stream forever should
-// end with their own component.
+// Serve answers requests on ln, over TLS if config is not nil, until ctx ends. It then accepts
+// no more requests, gives those in progress a few seconds, ends the contexts of the rest and
+// closes their connections. It returns once the listener and all connections are closed and the
+// handlers of calls have ended. It returns nil if ctx was the reason. Request bodies are subject
+// to the limits of package throttle. Handlers that stream forever should end when the component
+// that they belong to stops.
 func Serve(ctx context.Context, ln net.Listener, h http.Handler, config *tls.Config, log *slog.Logger) error {
 	base, cut := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer cut(errClosing)

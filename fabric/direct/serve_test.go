@@ -35,7 +35,7 @@ func TestServeFinishes(t *testing.T) {
 	go func() {
 		<-arrived
 		stop()
-		for { // until no new connection is accepted
+		for { // until new connections are refused
 			c, err := (&net.Dialer{}).DialContext(context.WithoutCancel(ctx), "tcp", ln.Addr().String())
 			if err != nil {
 				break
@@ -108,7 +108,7 @@ func TestServeRefuses(t *testing.T) {
 	}
 	for i := 0; i < 1<<20; i += 64 {
 		if _, err := io.WriteString(c, "X: 01234567890123456789012345678901234567890123456789012345678\r\n"); err != nil {
-			return // the server has closed the connection
+			return // because the server has closed the connection
 		}
 	}
 	reply, _ := io.ReadAll(io.LimitReader(c, 100))
@@ -144,7 +144,7 @@ func TestServeFinishesCalls(t *testing.T) {
 	await(t, "the call", arrived)
 	stop()
 	for turned := false; !turned; {
-		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond) // until it accepts no more calls
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond) // until the server accepts no more calls
 		a, err := fabrictest.Send(ctx, f, member("w1", ln), "{}")
 		cancel()
 		turned = err == nil && a.Status == http.StatusServiceUnavailable

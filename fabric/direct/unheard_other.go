@@ -4,5 +4,6 @@ package direct
 
 import "syscall"
 
-// giveUp does nothing: the kernel decides for how long a peer may not acknowledge data.
+// giveUp does nothing. On this platform, the kernel decides how long data may remain
+// unacknowledged.
 func giveUp(string, string, syscall.RawConn) error { return nil }

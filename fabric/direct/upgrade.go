@@ -19,18 +19,18 @@ import (
 	"github.com/bourse-dev/bourse/internal/mux"
 )
 
-// callsPath and callsProtocol identify the upgrade request that begins a connection of calls.
+// callsPath and callsProtocol identify the upgrade request that begins a connection for calls.
 const (
 	callsPath     = "/worker/calls"
 	callsProtocol = "bourse-calls"
 )
 
 const (
-	// stall is the time for which the other end may not read pending data.
+	// stall is how long the other end may leave pending data unread.
 	stall = 5 * time.Second
-	// callerSilence is the time for which a caller may send nothing. Callers ping more often.
+	// callerSilence is how long a caller may be silent. Callers ping more often.
 	callerSilence = 4 * (pingAfter + pingTimeout)
-	callsOnce     = 4096 // concurrent calls; more are refused
+	callsOnce     = 4096 // maximum number of concurrent calls; more are refused
 )
 
 // open dials a worker and requests the upgrade to calls.
@@ -57,13 +57,13 @@ func (cs *conns) open(ctx context.Context, to *bourse.Member) (*mux.Conn, error)
 
 var errEarly = errors.New("it sends before it is asked")
 
-// refused is the response of a server that does not accept calls from us. Every call
-// returns it.
+// refused is the response of a server that does not accept calls from this server. It is the
+// answer to every call.
 type refused struct{ answer fabric.Answer }
 
 func (r *refused) Error() string { return "it takes no calls: " + http.StatusText(r.answer.Status) }
 
-// upgrade requests the upgrade to frames.
+// upgrade asks a worker to use the connection for calls.
 func upgrade(ctx context.Context, conn net.Conn, to *bourse.Member, proof admission.Proof) error {
 	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
 	defer stop()
@@ -86,7 +86,7 @@ func upgrade(ctx context.Context, conn net.Conn, to *bourse.Member, proof admiss
 			return errEarly
 		}
 		if !stop() {
-			return ctx.Err() // its deadline has passed or is about to
+			return ctx.Err() // the deadline has passed, or is about to
 		}
 		return nil
 	case answer.StatusCode == http.StatusMisdirectedRequest:
@@ -99,7 +99,7 @@ func upgrade(ctx context.Context, conn net.Conn, to *bourse.Member, proof admiss
 	return &refused{fabric.Answer{Status: answer.StatusCode, Body: body}}
 }
 
-// calls contains the parameters with which a server answers calls.
+// calls contains a server's parameters for serving calls.
 type calls struct {
 	*mux.Server
 	log *slog.Logger
@@ -117,7 +117,7 @@ func newCalls(log *slog.Logger) *calls {
 	})}
 }
 
-// asksForCalls reports whether a request asks for the upgrade to frames.
+// asksForCalls reports whether a request asks to use its connection for calls.
 func asksForCalls(r *http.Request) bool {
 	return r.Method == http.MethodGet && r.URL.Path == callsPath && r.Header.Get("Upgrade") == callsProtocol
 }
@@ -139,7 +139,7 @@ func takeCalls(w http.ResponseWriter, r *http.Request, handler http.Handler) {
 		http.NotFound(w, r)
 		return
 	}
-	_ = conn.SetWriteDeadline(time.Now().Add(stall)) // an error would also occur in the write
+	_ = conn.SetWriteDeadline(time.Now().Add(stall)) // the write would return the same error
 	const yes = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: " + callsProtocol + "\r\n\r\n"
 	if _, err := io.WriteString(conn, yes); err != nil {
 		_ = conn.Close()

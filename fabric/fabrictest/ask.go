@@ -16,7 +16,7 @@ import (
 	"github.com/bourse-dev/bourse/fabric"
 )
 
-// quoting is a worker that answers each order with a quote under a name.
+// quoting returns a worker's handler that answers each order with a quote in the name of as.
 func quoting(as bourse.WorkerID) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var o bourse.Order
@@ -54,15 +54,15 @@ func testAsk(t *testing.T, n Network) {
 		})).Member,
 		n.Serve("good-2", quoting("good-2")).Member,
 	}
-	for range 2 { // the second time there are connections
+	for range 2 { // the second round uses existing connections
 		askRound(t, n, members)
 	}
 }
 
-// lateAnswers is how long after the good answers others have time to come.
+// lateAnswers is how long to wait for further answers after the valid ones.
 const lateAnswers = 500 * time.Millisecond
 
-// askRound asks members of which one stays silent and two answer well.
+// askRound asks members, two of which return valid quotes.
 func askRound(t *testing.T, n Network, members []bourse.Member) {
 	ctx, cancel := context.WithCancel(soon(t))
 	defer cancel()

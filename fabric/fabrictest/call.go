@@ -20,7 +20,7 @@ import (
 
 const path = "/worker/x"
 
-// post returns a request with a body, like those of the client.
+// post returns a request with a body, like those that clients send.
 func post(body string) *http.Request {
 	read := func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader(body)), nil }
 	r := &http.Request{Method: http.MethodPost, URL: &url.URL{Path: path}, Header: http.Header{"Content-Type": {"application/cbor"}}}
@@ -105,7 +105,7 @@ func testStream(t *testing.T, n Network) {
 	var got []string
 	err := fabric.MachineLogs.Call(soon(t), n.Fabric(), w.Member, fabric.LogsQuery{Machine: machine, Follow: true}, func(l fabric.LogLine) error {
 		if len(got) == 0 {
-			close(goOn) // the second line is written only after the first one was read
+			close(goOn) // the worker writes the second line only after this
 		}
 		got = append(got, l.Text)
 		return nil
@@ -133,7 +133,7 @@ func testMany(t *testing.T, n Network) {
 	}))
 	ctx := soon(t)
 	var calls errgroup.Group
-	calls.SetLimit(100) // on a busy host, more dials at once would take longer than a dial may
+	calls.SetLimit(100) // on a busy host, more concurrent dials would exceed the time limit of a dial
 	for i := range 1000 {
 		calls.Go(func() error {
 			if err := echo(ctx, n.Fabric(), w.Member, fmt.Sprint("call ", i)); err != nil {
@@ -142,10 +142,10 @@ func testMany(t *testing.T, n Network) {
 			return nil
 		})
 	}
-	_ = calls.Wait() // the calls report their errors
+	_ = calls.Wait() // the calls report their own errors
 }
 
-// echo calls a worker that returns the request's body.
+// echo calls a worker that returns the request's body, and checks that it does.
 func echo(ctx context.Context, f fabric.Fabric, to bourse.Member, body string) error {
 	resp, err := f.Call(ctx, to, post(body))
 	if err != nil {

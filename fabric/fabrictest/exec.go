@@ -166,7 +166,7 @@ func testTunnel(t *testing.T, n Network) {
 	}
 	t.Run("bytes pass until the machine ends", func(t *testing.T) {
 		w := machineEnd(func(c net.Conn) {
-			_, _ = io.Copy(c, c) // until the caller's side ends
+			_, _ = io.Copy(c, c) // until the caller closes its sending side
 			_, _ = io.WriteString(c, "bye")
 			c.Close()
 		})
@@ -213,7 +213,7 @@ type tunnel struct {
 
 // Close ends the connection.
 func (t *tunnel) Close() error {
-	_ = t.CloseWithError(http.ErrAbortHandler) // no effect after the sending side was closed
+	_ = t.CloseWithError(http.ErrAbortHandler) // has no effect if the sending side is closed already
 	return t.ReadCloser.Close()
 }
 

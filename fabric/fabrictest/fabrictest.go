@@ -26,8 +26,8 @@ type Network interface {
 // Worker is a worker on a Network.
 type Worker struct {
 	Member bourse.Member
-	// Kill ends the worker as SIGKILL would: its connections break and nothing listens any
-	// more. It does not wait for handlers.
+	// Kill ends the worker as SIGKILL would: its connections break and nothing listens anymore.
+	// It does not wait for handlers.
 	Kill func()
 }
 
@@ -40,8 +40,7 @@ func Run(t *testing.T, open func(t *testing.T) Network) {
 	RunAsk(t, open)
 }
 
-// RunAsk runs only the part of the suite about requests for quotes, for a fabric that
-// differs from a tested one in nothing else.
+// RunAsk runs only the tests of Ask, for a variant of a tested fabric that differs only in Ask.
 func RunAsk(t *testing.T, open func(t *testing.T) Network) { runCases(t, open, askCases) }
 
 type testCase struct {
@@ -91,7 +90,8 @@ func runCases(t *testing.T, open func(t *testing.T) Network, cases []testCase) {
 	for _, tt := range cases {
 		t.Run(tt.name, func(t *testing.T) {
 			before := goleak.IgnoreCurrent()
-			// A server waits for half a second after a request whose body it did not read.
+			// If a handler has not read a request's body, the server waits half a second before
+			// it closes the connection.
 			lingers := goleak.IgnoreAnyFunction("net/http.(*conn).closeWriteAndWait")
 			t.Cleanup(func() { goleak.VerifyNone(t, before, lingers) }) // runs after the network's own cleanups
 			tt.test(t, open(t))
@@ -99,7 +99,7 @@ func runCases(t *testing.T, open func(t *testing.T) Network, cases []testCase) {
 	}
 }
 
-// soon returns a context for operations that should be fast.
+// soon returns a context with a deadline, for operations that should be fast.
 func soon(t *testing.T) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -124,7 +124,7 @@ func wantCode(t *testing.T, err error, want bourse.Code) {
 	}
 }
 
-// wantUnknown checks for an error after which the worker may have acted.
+// wantUnknown fails the test unless err means that the worker may have acted.
 func wantUnknown(t *testing.T, err error) {
 	t.Helper()
 	if err == nil || bourse.CodeOf(err) == bourse.CodeUnavailable {

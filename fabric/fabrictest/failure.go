@@ -13,7 +13,7 @@ import (
 	"github.com/bourse-dev/bourse/fabric"
 )
 
-// hang is a handler that does not respond until its caller has disconnected.
+// hang returns a handler that does not respond until its caller has disconnected.
 func hang(arrived, left chan<- struct{}) http.Handler {
 	return http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
@@ -70,7 +70,7 @@ func testNeverBegan(t *testing.T, n Network) {
 	wantCode(t, err, bourse.CodeUnavailable)
 }
 
-// never is a handler that must not receive requests.
+// never returns a handler that fails the test if it receives a request.
 func never(t *testing.T) http.Handler {
 	return http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { t.Errorf("the worker was sent %s", r.URL) })
 }
@@ -85,7 +85,7 @@ func testNotThere(t *testing.T, n Network) {
 func testOtherWorker(t *testing.T, n Network) {
 	w := n.Serve("w1", never(t))
 	gone := w.Member
-	gone.ID = "w0" // had this address before
+	gone.ID = "w0" // simulates a worker that had this address before
 	_, _, err := fabric.Trader{Fabric: n.Fabric()}.Claim(soon(t), gone, &bourse.Claim{})
 	wantCode(t, err, bourse.CodeUnavailable)
 }
@@ -116,7 +116,7 @@ func testDropped(t *testing.T, n Network) {
 	}))
 	for _, connection := range []string{"new", "reused"} {
 		times.Store(0)
-		ctx, cancel := context.WithTimeout(soon(t), time.Second) // a fabric may notice the break only as silence
+		ctx, cancel := context.WithTimeout(soon(t), time.Second) // a fabric may notice the break only by the silence
 		_, _, err := fabric.Trader{Fabric: n.Fabric()}.Claim(ctx, w.Member, &bourse.Claim{})
 		cancel()
 		wantUnknown(t, err)

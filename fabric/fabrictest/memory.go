@@ -15,8 +15,8 @@ import (
 	"github.com/bourse-dev/bourse/fabric"
 )
 
-// Memory is a fabric in this process. It returns the handler of a worker, or nil if the
-// worker cannot be reached.
+// Memory is a fabric within this process. It is a function that returns the handler of a worker,
+// or nil if the worker cannot be reached.
 type Memory func(bourse.WorkerID) http.Handler
 
 var _ fabric.Fabric = Memory(nil)
@@ -117,7 +117,7 @@ type reply struct {
 	body         *io.PipeWriter
 	once         sync.Once
 	begun        chan struct{} // closed once status and sent are known
-	hijacked     net.Conn      // the caller's end, once the handler has the connection
+	hijacked     net.Conn      // the caller's end of the connection, once the handler has hijacked it
 }
 
 // Hijack implements http.Hijacker.
@@ -130,7 +130,8 @@ func (w *reply) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	return its, bufio.NewReadWriter(bufio.NewReader(its), bufio.NewWriter(its)), nil
 }
 
-// switched reads the head of a reply, after which the connection belongs to the caller.
+// switched waits for the head of a reply to an upgrade, and returns a response whose body is the
+// connection.
 func (w *reply) switched(ctx context.Context, req *http.Request, leave context.CancelFunc) (*http.Response, error) {
 	r := bufio.NewReader(w.hijacked)
 	resp, err := http.ReadResponse(r, req)
@@ -173,7 +174,7 @@ func (w *reply) Write(p []byte) (int, error) {
 	return w.body.Write(p)
 }
 
-// FlushError is that of an http.ResponseController.
+// FlushError implements the interface that http.ResponseController expects.
 func (w *reply) FlushError() error {
 	w.WriteHeader(http.StatusOK)
 	return nil

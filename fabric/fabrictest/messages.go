@@ -14,14 +14,14 @@ import (
 	"github.com/bourse-dev/bourse/fabric"
 )
 
-// Send sends a request with a body.
+// Send sends a message with a body.
 func Send(ctx context.Context, f fabric.Fabric, to bourse.Member, body string) (fabric.Answer, error) {
 	return f.Send(ctx, to, &fabric.Message{Method: http.MethodPost, URI: "/worker/claim?a=1", Body: []byte(body)})
 }
 
 // Stuck is a handler that does not respond until its request's context ends.
 type Stuck struct {
-	Arrived, Left chan struct{} // closed at the beginning and the end of its only request
+	Arrived, Left chan struct{} // Arrived and Left are closed at the beginning and end of its only request
 	Cause         error         // cause of the context's end; valid once Left is closed
 }
 
@@ -41,7 +41,7 @@ func (s *Stuck) ServeHTTP(_ http.ResponseWriter, r *http.Request) {
 type Seen struct {
 	mu    sync.Mutex
 	times map[string]int
-	done  map[string]bool // the handler returned normally
+	done  map[string]bool // requests whose handler returned normally
 }
 
 // NewSeen returns a handler that has seen no requests.
@@ -57,7 +57,7 @@ func (s *Seen) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if n%17 == 0 {
 		panic(http.ErrAbortHandler)
 	}
-	if n%3 == 0 { // canceled, or done after a delay
+	if n%3 == 0 { // the caller may cancel some requests during this delay
 		select {
 		case <-r.Context().Done():
 			return
@@ -71,9 +71,9 @@ func (s *Seen) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // SendMany sends messages from 32 concurrent callers to a worker that s serves. Every third
-// message has a caller that may cancel it within two milliseconds. The results must agree
-// with what s has seen. stays means that the worker is not killed in the meantime; an
-// answer is then lost only if s aborted it.
+// message may be canceled within two milliseconds. The results must be consistent with what s
+// has seen. stays means that the worker is not killed in the meantime, so that an answer can
+// only be lost if s has aborted it.
 func SendMany(t *testing.T, f fabric.Fabric, to bourse.Member, s *Seen, each int, stays bool) {
 	t.Helper()
 	var callers sync.WaitGroup
@@ -94,7 +94,7 @@ func SendMany(t *testing.T, f fabric.Fabric, to bourse.Member, s *Seen, each int
 	callers.Wait()
 }
 
-// agrees compares the result of a message with what was seen.
+// agrees checks that the result of a message is consistent with what s has seen.
 func (s *Seen) agrees(t *testing.T, name string, a fabric.Answer, err error, stays bool) {
 	s.mu.Lock()
 	times, done := s.times[name], s.done[name]

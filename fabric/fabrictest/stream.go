@@ -23,7 +23,7 @@ func both() (*http.Request, *io.PipeWriter) {
 	return &http.Request{Method: http.MethodPost, URL: &url.URL{Path: path}, Header: http.Header{}, Body: r, ContentLength: -1}, w
 }
 
-// bothWays is a handler that begins its reply before it has read the body.
+// bothWays returns a handler that begins its reply before it has read the body.
 func bothWays(t *testing.T, h func(w io.Writer, r *http.Request)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		control := http.NewResponseController(w)
@@ -46,7 +46,7 @@ func (f flusher) Write(p []byte) (int, error) {
 	return n, errors.Join(err, f.control.Flush())
 }
 
-// noise returns large bytes that depend only on the seed.
+// noise returns large pseudorandom bytes that depend only on the seed.
 func noise(seed byte) io.Reader {
 	return io.LimitReader(rand.NewChaCha8([32]byte{seed}), large)
 }
@@ -57,7 +57,7 @@ func sumOf(r io.Reader) (sum [32]byte, n int64, err error) {
 	return [32]byte(h.Sum(nil)), n, err
 }
 
-const large = 16 << 20 // more than the buffers and windows in between hold
+const large = 16 << 20 // more than all buffers and windows on the way can hold
 
 func testBothWays(t *testing.T, n Network) {
 	there, _, _ := sumOf(noise(1))
@@ -96,7 +96,7 @@ func testBothWays(t *testing.T, n Network) {
 func testTurns(t *testing.T, n Network) {
 	w := n.Serve("w1", bothWays(t, func(w io.Writer, r *http.Request) {
 		_, _ = io.Copy(w, r.Body)
-		_, _ = io.WriteString(w, "!") // sent after the end of the body
+		_, _ = io.WriteString(w, "!") // sent after the request's body has ended
 	}))
 	req, body := both()
 	resp, err := n.Fabric().Call(soon(t), w.Member, req)
@@ -105,7 +105,7 @@ func testTurns(t *testing.T, n Network) {
 	}
 	defer resp.Body.Close()
 	var got [4]byte
-	for _, word := range []string{"ping", "pong", "done"} { // each one is sent only after the previous one was echoed
+	for _, word := range []string{"ping", "pong", "done"} { // send each word only after the previous one was echoed
 		if _, err := io.WriteString(body, word); err != nil {
 			t.Fatalf("write %q: %v", word, err)
 		}
@@ -166,7 +166,7 @@ func testStreamWorkerDies(t *testing.T, n Network) {
 			_, _ = io.WriteString(w, "the beginning")
 			began <- struct{}{}
 			if die != nil {
-				_, _ = io.Copy(io.Discard, r.Body) // until it breaks
+				_, _ = io.Copy(io.Discard, r.Body) // until the connection breaks
 			}
 			panic(http.ErrAbortHandler)
 		}))
@@ -199,7 +199,7 @@ func testSlowReaders(t *testing.T, n Network) {
 	release := make(chan struct{})
 	idle := bothWays(t, func(w io.Writer, r *http.Request) {
 		var wg sync.WaitGroup
-		wg.Go(func() { _, _ = io.Copy(w, endless{}) }) // until the caller leaves
+		wg.Go(func() { _, _ = io.Copy(w, endless{}) }) // until the caller disconnects
 		<-release
 		_, _ = io.Copy(io.Discard, r.Body)
 		wg.Wait()
@@ -238,7 +238,7 @@ func testSlowReaders(t *testing.T, n Network) {
 	}
 	for range cap(stuck) {
 		select {
-		case <-stuck: // its body waits for the worker to read
+		case <-stuck: // the worker does not read the body yet
 		case <-time.After(patience):
 			t.Fatal("a body is taken that no one reads")
 		}

@@ -14,11 +14,11 @@ import (
 	"github.com/bourse-dev/bourse/fabric"
 )
 
-// port is the port of the machines in these tests.
+// port is the port of the tests' machine.
 const port = 8080
 
-// ported is a worker with a machine that handles each connection with the given function,
-// after which the connection is closed.
+// ported runs a worker with a machine that handles each connection with behave. Each connection
+// is closed when behave returns.
 func ported(t *testing.T, n Network, behave func(net.Conn)) Worker {
 	var mux http.ServeMux
 	fabric.MachineTunnel.Handle(&mux, func(w http.ResponseWriter, r *http.Request, to fabric.TunnelRequest) {
@@ -195,13 +195,13 @@ func tunnelBreaks(t *testing.T, n Network) {
 	waits := func(c net.Conn) {
 		_, _ = io.WriteString(c, "the beginning")
 		began <- struct{}{}
-		_, _ = io.Copy(io.Discard, c) // until it ends
+		_, _ = io.Copy(io.Discard, c) // until the connection ends
 	}
 	var w Worker
 	for name, cut := range map[string]func(){"the machine's": nil, "the worker's": func() { <-began; w.Kill() }} {
 		w = ported(t, n, func(c net.Conn) {
 			if cut == nil {
-				_, _ = c.Read(make([]byte, 1)) // then there is a tunnel that can break
+				_, _ = c.Read(make([]byte, 1)) // after this, the tunnel exists and can break
 				_ = c.(*net.TCPConn).SetLinger(0)
 				return
 			}

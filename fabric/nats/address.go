@@ -8,8 +8,8 @@ import (
 	"strconv"
 )
 
-// Address is a server's address on NATS: a random one of fd6e:6174:7300::/40, a private
-// IPv6 range that spells "nats". No IP packets are ever sent to it.
+// Address is a server's address on NATS. It is a random address of fd6e:6174:7300::/40, a
+// private IPv6 range that spells "nats". No IP packets are ever sent to it.
 type Address = netip.Addr
 
 var network = netip.MustParsePrefix("fd6e:6174:7300::/40")
@@ -21,10 +21,10 @@ func IsAddress(hostport string) bool {
 	return ok
 }
 
-// The ports of an address.
+// Ports of an address.
 const (
 	PortAPI    = 1 // the server's API
-	PortGossip = 2 // its membership
+	PortGossip = 2 // the server's membership
 )
 
 func newAddress() Address {

@@ -13,30 +13,30 @@ import (
 	"github.com/bourse-dev/bourse/fabric"
 )
 
-// allOf is followed by the region's name at the end of the subject of answers to an order
-// that was sent to a whole region.
+// allOf begins the last part of the subject of answers to an order that was sent to a whole
+// region. The region's name follows.
 const allOf = "all."
 
-// askNumber numbers the orders that are asked about.
+// askNumber is the number of the latest Ask of this process.
 var askNumber atomic.Uint64
 
 // asked is the state of one Ask. It belongs to one goroutine.
 type asked struct {
 	members []bourse.Member
-	answers chan answer // capacity for all expected answers; further ones come from workers that were not asked
+	answers chan answer // has capacity for all expected answers, and as many unexpected ones
 	open    map[int]bool
 }
 
-// answer is a message and the end of its subject.
+// answer is a message, together with the last part of its subject.
 type answer struct {
 	of string
 	*client.Msg
 }
 
-// ask sends an order to workers on this network: one message to a region if all of its
-// workers are asked, otherwise one message to each worker. It returns when all have
-// answered or ctx ends. It returns false without sending anything if the order is too large
-// for a message.
+// ask sends an order to workers on this network. It sends one message to a region if all of its
+// workers are asked, and otherwise one message to each worker. It returns when all have answered
+// or ctx ends. It returns false without sending anything if the order is too large for a
+// message.
 func (l *Link) ask(ctx context.Context, to []bourse.Member, whole map[bourse.Region]bool, order []byte, quoted func(bourse.Quote)) bool {
 	if l.nats.IsConnected() && int64(len(order)) > l.nats.MaxPayload() {
 		l.Oversized.Add(1)
@@ -100,7 +100,7 @@ func (l *Link) takeQuote(rest string, m *client.Msg) {
 	a := l.asks[number]
 	l.mu.Unlock()
 	if a == nil {
-		return // too late
+		return // the Ask has ended
 	}
 	select {
 	case a.answers <- answer{of, m}:
@@ -140,7 +140,8 @@ func (a *asked) sender(m answer) (int, bool) {
 	return i, i >= 0
 }
 
-// missing stops waiting for workers that cannot answer.
+// missing stops waiting for the workers that a subject's last part names, because they cannot
+// answer.
 func (a *asked) missing(of string) {
 	region, all := strings.CutPrefix(of, allOf)
 	if !all {

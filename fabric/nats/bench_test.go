@@ -13,13 +13,13 @@ import (
 	"github.com/bourse-dev/bourse/fabric"
 )
 
-// BenchmarkCall measures a round trip with the size of a claim over an embedded NATS
-// server, as a call and as a request.
+// BenchmarkCall measures a round trip over an embedded NATS server that is as large as a claim,
+// as a call and as a request.
 func BenchmarkCall(b *testing.B) {
 	n := newNetwork(b, embedded(b), false, nil)
 	w := n.Serve("w1", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.Copy(w, r.Body) }))
 	body := []byte(strings.Repeat("q", 1<<10))
-	ctx, cancel := context.WithTimeout(b.Context(), time.Hour) // calls have deadlines
+	ctx, cancel := context.WithTimeout(b.Context(), time.Hour) // like real calls, these have a deadline
 	defer cancel()
 	message := func() (int, error) {
 		a, err := n.fabric.Send(ctx, w.Member, &fabric.Message{Method: http.MethodPost, URI: "/worker/order/claim", Body: body})
@@ -50,7 +50,7 @@ func BenchmarkCall(b *testing.B) {
 	}
 }
 
-// called makes a call over a connection and returns the length of the reply.
+// called calls a worker over a connection, and returns the length of the reply.
 func called(ctx context.Context, f fabric.Fabric, to bourse.Member, body []byte) (int, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "/worker/order/claim", bytes.NewReader(body))
 	if err != nil {

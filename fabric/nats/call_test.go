@@ -16,7 +16,8 @@ import (
 	"github.com/bourse-dev/bourse/fabric/fabrictest"
 )
 
-// sticks makes a call that hangs, waits until it has arrived, and returns its future outcome.
+// sticks makes a call that does not return, waits until it has arrived, and returns a channel
+// for its outcome.
 func sticks(t *testing.T, s *fabrictest.Stuck, n *network) (w fabrictest.Worker, outcome <-chan error) {
 	t.Helper()
 	w = n.Serve("w1", s)
@@ -40,7 +41,7 @@ func await(t *testing.T, ch <-chan struct{}) {
 	}
 }
 
-// lost checks that the answer of a call is lost soon.
+// lost checks that a call's answer is reported as lost soon.
 func lost(t *testing.T, outcome <-chan error, since time.Time) {
 	t.Helper()
 	if err := <-outcome; bourse.CodeOf(err) != bourse.CodeTimeout {
@@ -99,8 +100,8 @@ func TestCalledDies(t *testing.T) {
 	await(t, s.Left)
 }
 
-// TestCallNATSRestarts checks that restarting the NATS server during a call leaves the
-// outcome unknown, and that the worker notices.
+// TestCallNATSRestarts checks that restarting the NATS server during a call leaves the outcome
+// unknown, and that the worker notices the break.
 func TestCallNATSRestarts(t *testing.T) {
 	s := serverWith(t, &server.Options{})
 	n := newNetwork(t, s.ClientURL(), false, nil)

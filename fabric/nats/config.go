@@ -18,30 +18,31 @@ import (
 // Config configures a link to a NATS network.
 type Config struct {
 	URLs    []string // required: nats://, tls://, ws:// or wss:// addresses of one cluster; may contain user:password@ or token@
-	Prefix  string   // of all subjects; default "bourse"; its tokens consist of letters, digits, "-" and "_"
+	Prefix  string   // prefix of all subjects; default "bourse"; its tokens consist of letters, digits, "-" and "_"
 	Cluster string   // name of the cluster, one or several tokens after the prefix; default "bourse"
 	Name    string   // name of the connection in the NATS server's list; optional
-	// CA returns the CAs that sign the NATS servers' certificates, for the next connection;
-	// nil: the system's.
+	// CA returns the CAs that sign the NATS servers' certificates. It is called for each
+	// connection. If it is nil, the system's CAs are used.
 	CA func() *x509.CertPool
-	// Certificate returns the client certificate for the NATS servers; nil: none.
+	// Certificate returns the client certificate for the NATS servers. If it is nil, no
+	// certificate is used.
 	Certificate func() tls.Certificate
 	Creds       string       // file with a user's JWT and seed; optional
 	NKey        string       // file with a user's seed; optional
 	Token       string       // for NATS servers whose URL contains no user; optional
-	Log         *slog.Logger // default: discard
-	// Patience is the time for which another end may send no sign of life before its
-	// connections are reset; default 6 s. It is pinged every third of this time.
+	Log         *slog.Logger // default: discards all records
+	// Patience is how long the other end of a connection may be silent before the connection is
+	// reset; default 6 s. The other end is pinged every third of this time.
 	Patience time.Duration
-	// Window is the number of unread bytes that a connection buffers; default 1 MiB. It
-	// bounds the memory for a slow reader and the data in flight.
+	// Window is the number of unread bytes that a connection buffers; default 1 MiB. It limits
+	// the memory for a slow reader, and the data in flight.
 	Window int
 }
 
 const (
 	defaultPatience = 6 * time.Second
 	defaultWindow   = 1 << 20
-	maxSubject      = 128 // bytes of prefix and cluster
+	maxSubject      = 128 // maximum length of prefix and cluster, in bytes
 )
 
 var subjectText = regexp.MustCompile(`^[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*$`)
@@ -90,11 +91,11 @@ func ValidateURL(s string) error {
 
 const (
 	connectTimeout = 2 * time.Second
-	pingEvery      = 5 * time.Second // to the NATS server
-	pingsLost      = 2               // then the NATS server is considered dead
+	pingEvery      = 5 * time.Second // interval of pings to the NATS server
+	pingsLost      = 2               // number of unanswered pings after which the NATS server is considered dead
 	reconnectEvery = 100 * time.Millisecond
-	// pendingBytes is the size of this process's queue beyond which messages are dropped.
-	// Connections are limited by their windows, so it is reached only while the process is
+	// pendingBytes is the size of the receive queue beyond which messages are dropped. The
+	// connections' windows limit the queue, so it only becomes that large while the process is
 	// suspended.
 	pendingBytes = 256 << 20
 )
@@ -106,7 +107,8 @@ func (c *Config) options(l *Link) ([]client.Option, error) {
 		client.PingInterval(pingEvery), client.MaxPingsOutstanding(pingsLost),
 		client.MaxReconnects(-1), client.ReconnectWait(reconnectEvery), client.ReconnectJitter(reconnectEvery, reconnectEvery),
 		client.RetryOnFailedConnect(true),
-		// Messages that cannot be sent now must fail now; sending them later would do harm.
+		// Messages that cannot be sent now must fail now, because sending them later would do
+		// harm.
 		client.ReconnectBufSize(-1),
 		client.DisconnectErrHandler(l.disconnected), client.ReconnectHandler(l.reconnected), client.ErrorHandler(l.asyncError),
 	}
@@ -129,7 +131,8 @@ func (c *Config) options(l *Link) ([]client.Option, error) {
 	return o, nil
 }
 
-// certificate and ca are called by the client library for each connection.
+// certificate returns the function that provides the client certificate, which the client
+// library calls for each connection.
 func (c *Config) certificate() client.TLSCertHandler {
 	if c.Certificate == nil {
 		return nil

@@ -8,21 +8,22 @@ import (
 	"sync"
 )
 
-// maxChunk is the maximum number of bytes in one frame; less if NATS accepts less.
+// maxChunk is the maximum number of bytes in one frame. The actual maximum is lower if NATS
+// accepts less.
 const maxChunk = 64 << 10
 
 func (l *Link) chunk() int {
 	if limit := int(l.nats.MaxPayload()) - frameHeader; limit > 0 {
 		return min(limit, maxChunk)
 	}
-	return maxChunk // not connected to NATS now
+	return maxChunk // the link is not connected to NATS now
 }
 
 // Conn is a connection over NATS. It is a net.Conn that can also close its sending side
 // separately. Read, Write and Close may be called concurrently with each other.
 type Conn struct {
 	link          *Link
-	name          string // last token of our subject
+	name          string // last token of this end's subject
 	to            string // subject of the other end
 	peer          Address
 	local, remote *net.TCPAddr
@@ -31,10 +32,10 @@ type Conn struct {
 	outgoing
 
 	mu      sync.Mutex
-	changed *sync.Cond // its lock is mu; signals changes of the fields below
-	opened  bool       // the other end has accepted
-	err     error      // why the connection has ended
-	credit  int        // bytes that may be sent
+	changed *sync.Cond // signals changes of the fields below; uses mu
+	opened  bool       // whether the other end has accepted
+	err     error      // why the connection has ended; nil if it has not
+	credit  int        // number of bytes that may be sent
 	writeBy deadline
 	incoming
 }
@@ -43,14 +44,14 @@ type Conn struct {
 type outgoing struct {
 	sending sync.Mutex
 	number  uint32
-	out     []byte // buffer for one frame
+	out     []byte // buffer for encoding a frame
 }
 
 // incoming contains received data that has not been read.
 type incoming struct {
 	in       [][]byte
-	waiting  int    // bytes in in
-	owed     int    // bytes read since credit was last sent
+	waiting  int    // number of bytes in in
+	owed     int    // number of bytes read since credit was last sent
 	window   int    // maximum value of waiting
 	expected uint32 // number of the next frame
 	ended    bool   // no more data will arrive
@@ -203,7 +204,7 @@ func (c *Conn) Write(p []byte) (int, error) {
 	}
 }
 
-// take waits until at least one of n bytes may be sent, and returns how many.
+// take waits until at least one byte may be sent, and returns how many of n bytes may be sent.
 func (c *Conn) take(n int) (int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -241,7 +242,7 @@ func (c *Conn) Close() error {
 	live := c.err == nil && c.opened
 	c.mu.Unlock()
 	if live {
-		_ = c.send(frame{kind: kindEnd}, c.to) // there is no other way to send it either
+		_ = c.send(frame{kind: kindEnd}, c.to) // nothing else can be done if this fails
 	}
 	c.end(net.ErrClosed)
 	return nil
@@ -258,10 +259,11 @@ func (c *Conn) reset(why error) {
 		return
 	}
 	c.link.Resets.Add(1)
-	_ = c.send(frame{kind: kindReset, data: []byte(why.Error())}, c.to) // if it cannot be sent, the other end will notice anyway
+	_ = c.send(frame{kind: kindReset, data: []byte(why.Error())}, c.to) // if this fails, the other end notices the end anyway
 }
 
-// end ends the connection without notifying the other end. It reports whether it was open.
+// end ends the connection without notifying the other end. It reports whether the connection was
+// open.
 func (c *Conn) end(why error) bool {
 	c.link.mu.Lock()
 	if c.link.conns[c.name] == c {

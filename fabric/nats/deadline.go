@@ -4,7 +4,7 @@ import "time"
 
 // deadline is a read or write deadline, guarded by the connection's lock.
 type deadline struct {
-	at    time.Time // zero: none
+	at    time.Time // zero means no deadline
 	timer *time.Timer
 }
 
@@ -40,8 +40,8 @@ func (c *Conn) setDeadlines(t time.Time, of ...*deadline) error {
 	return nil
 }
 
-// wake makes waiting calls check again. It acquires the lock so that no call is between
-// checking and waiting.
+// wake makes waiting calls check their conditions again. It acquires the lock so that no call is
+// between its check and its wait.
 func (c *Conn) wake() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -13,11 +13,11 @@ import (
 	client "github.com/nats-io/nats.go"
 )
 
-// dialPatience is the time that the other end may take to accept a connection.
+// dialPatience is how long the other end may take to accept a connection.
 const dialPatience = 3 * time.Second
 
-// Dial connects to a port of an address on this network. A missing server is detected
-// within one round trip to NATS.
+// Dial connects to a port of an address on this network. If there is no server at the address,
+// Dial fails after one round trip to NATS.
 func (l *Link) Dial(ctx context.Context, hostport string) (net.Conn, error) {
 	to, port, ok := parsePlace(hostport)
 	if !ok {
@@ -62,7 +62,7 @@ func (c *Conn) opening(ctx context.Context) error {
 	return nil
 }
 
-// backlog is the number of connections per port that may wait to be accepted.
+// backlog is the maximum number of connections per port that wait to be accepted.
 const backlog = 1024
 
 // listener listens on one port of a link.
@@ -73,7 +73,7 @@ type listener struct {
 	ended chan struct{}
 }
 
-// Listen listens on a port. A port must have only one listener in the process.
+// Listen listens on a port. Each port of a link must have at most one listener.
 func (l *Link) Listen(port uint16) net.Listener {
 	n := &listener{link: l, port: port, conns: make(chan net.Conn, backlog), ended: make(chan struct{})}
 	l.mu.Lock()
@@ -149,7 +149,7 @@ func (l *Link) takeDial(text string, m *client.Msg) {
 		l.refuse(m.Reply, err.Error())
 		return
 	}
-	c.mu.Lock() // nobody else uses it yet; its frames arrive after this message
+	c.mu.Lock() // nobody else uses the connection yet, and its frames arrive after this message
 	c.opened, c.credit, c.expected = true, int(min(f.window, 1<<30)), 1
 	c.mu.Unlock()
 	if c.send(frame{kind: kindAccept, window: uint32(c.window)}, c.to) != nil {

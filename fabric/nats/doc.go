@@ -2,10 +2,9 @@
 // Each server has one connection to a NATS server, cluster or supercluster, and is reached
 // through it. Only core NATS is used: nothing is stored there.
 //
-// A [Link] connects a server to that network. It has an address in the form of an IP
-// address and port, which stands for a subject (see [Address]). The code that uses
-// addresses, such as the membership and the fabric, therefore does not depend on NATS. A
-// link carries
+// A [Link] connects a server to that network. It has an address in the form of an IP address and
+// port, which stands for a subject (see [Address]). Therefore, the code that uses addresses,
+// such as the membership and the fabric, does not depend on NATS. A link transports
 //
 //   - connections, [Link.Dial] and [Link.Listen]: a net.Conn of ordered frames
 //     with flow control. HTTP, TLS and the membership's streams use it like TCP,
@@ -33,9 +32,9 @@
 //
 // # Lost messages
 //
-// NATS delivers at most once. Frames are numbered. If one is missing, the connection is
-// reset, as it is if either end loses its NATS server, if the other end is gone (no
+// NATS delivers at most once. Frames are numbered. If one is missing, the connection is reset.
+// It is also reset if either end loses its NATS server, if the other end is gone (there are no
 // responders, or no sign of life for Config.Patience), or if this process was too slow to
-// receive messages. To callers, all of these are unknown outcomes, which the market
-// handles. This package repeats nothing.
+// receive messages. For callers, the outcome of calls on the connection is then unknown, which
+// the market handles. This package repeats nothing.
 package nats

@@ -21,7 +21,7 @@ func (l *Link) Token() string { return token(l.own) }
 // SubjectOf returns the subject of the frames for c.
 func SubjectOf(c net.Conn) string { return c.(*Conn).subject() }
 
-// Complain makes the link handle an asynchronous error.
+// Complain passes an asynchronous error to the link.
 func (l *Link) Complain(err error) { l.asyncError(nil, nil, err) }
 
 // AnswerProbe makes the link answer on a new subject. A server that receives the answer
@@ -44,8 +44,7 @@ func (l *Link) Probe(ctx context.Context, subject string) error {
 	}
 }
 
-// Forgotten waits until the subject has no subscriber anymore, as seen from this link's
-// NATS server.
+// Forgotten waits until this link's NATS server knows no subscriber of the subject anymore.
 func (l *Link) Forgotten(ctx context.Context, subject string) error {
 	for {
 		within, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
@@ -60,5 +59,5 @@ func (l *Link) Forgotten(ctx context.Context, subject string) error {
 	}
 }
 
-// Nothing returns a subject of l's that has no meaning.
+// Nothing returns one of the link's subjects that has no meaning.
 func (l *Link) Nothing() string { return l.home + "nothing" }

@@ -9,18 +9,18 @@ import (
 	"github.com/bourse-dev/bourse/fabric"
 )
 
-// Fabric is a fabric for clusters in which some or all servers are on NATS. Calls and
-// requests use the link's connections for servers on NATS, and direct connections for
-// others; Caller distinguishes them by their addresses. Orders are sent to workers on NATS
+// Fabric is a fabric for clusters in which some or all servers are on NATS. Calls and requests
+// use the link's connections for servers on NATS, and direct connections for all others. Caller
+// distinguishes the two kinds of servers by their addresses. Orders for workers on NATS are sent
 // with one message per region if possible.
 type Fabric struct {
 	Caller fabric.Fabric // required; must dial addresses of the link with Link.Dial
 	Link   *Link         // required
-	// Population returns the number of workers in a region that other members know. Nil:
-	// unknown; each worker gets its own message.
+	// Population returns the number of workers in a region that this server knows. If it is nil,
+	// the number is unknown, and each worker gets its own message.
 	Population func(bourse.Region) int
-	// Private sends everything over the caller's connections, which authenticate the server
-	// at the other end.
+	// Private sends everything over Caller's connections, which authenticate the server at the
+	// other end.
 	Private bool
 }
 
@@ -35,7 +35,7 @@ func (f *Fabric) Ask(ctx context.Context, to []bourse.Member, order *bourse.Orde
 	}
 	body, err := fabric.EncodeOrder(order)
 	if err != nil {
-		return // an order that cannot be encoded gets no answers
+		return // if the order cannot be encoded, nobody answers
 	}
 	var mu sync.Mutex
 	one := func(q bourse.Quote) {
@@ -68,7 +68,7 @@ func (f *Fabric) split(to []bourse.Member) (here, elsewhere []bourse.Member) {
 	return here, elsewhere
 }
 
-// whole returns the regions in which all workers are asked.
+// whole returns the regions of which all workers are asked.
 func (f *Fabric) whole(to []bourse.Member) map[bourse.Region]bool {
 	if f.Population == nil {
 		return nil

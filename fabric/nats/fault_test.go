@@ -24,7 +24,7 @@ import (
 
 func maxPayload(n int32) *server.Options { return &server.Options{MaxPayload: n} }
 
-// quoting is a worker that answers every order.
+// quoting returns a worker's handler that answers every order.
 func quoting() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var o bourse.Order
@@ -53,7 +53,7 @@ func TestRestart(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), within)
 				began, got := time.Now(), 0
 				n.Fabric().Ask(ctx, []bourse.Member{w.Member}, &bourse.Order{}, func(bourse.Quote) { got++ })
-				_, _, _ = fabric.Trader{Fabric: n.Fabric()}.Claim(ctx, w.Member, &bourse.Claim{}) // any result is fine, in time
+				_, _, _ = fabric.Trader{Fabric: n.Fabric()}.Claim(ctx, w.Member, &bourse.Claim{}) // any result is fine, if it is in time
 				cancel()
 				if time.Since(began) > within+time.Second {
 					late.Add(1)
@@ -84,7 +84,7 @@ func TestRestart(t *testing.T) {
 	}
 }
 
-// sent returns the channel on which a quote is reported, or nil if there was none.
+// sent returns a channel for reporting a quote, or nil if there was none to report.
 func sent(quotes chan struct{}, got int) chan struct{} {
 	if got == 0 {
 		return nil
@@ -92,7 +92,7 @@ func sent(quotes chan struct{}, got int) chan struct{} {
 	return quotes
 }
 
-// awaitQuotes waits for n quotes.
+// awaitQuotes waits until n quotes have been reported.
 func awaitQuotes(t *testing.T, quotes <-chan struct{}, n int) {
 	t.Helper()
 	end := time.After(patience)
@@ -158,8 +158,8 @@ func TestGone(t *testing.T) {
 	}
 }
 
-// TestSilent checks that a connection to a suspended process breaks after a while, although
-// NATS still knows the process.
+// TestSilent checks that a connection to a suspended process is eventually reset, although NATS
+// still knows the process.
 func TestSilent(t *testing.T) {
 	url := embedded(t)
 	other, err := client.Connect(url)
@@ -167,7 +167,7 @@ func TestSilent(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer other.Close()
-	accept := []byte{2, 0, 0, 0, 0, 0, 1, 0, 0} // and nothing after that
+	accept := []byte{2, 0, 0, 0, 0, 0, 1, 0, 0} // accepts the connection, and sends nothing more
 	_, err = other.Subscribe("bourse.test.at.fd6e61747300000000000000000000aa.>", func(m *client.Msg) {
 		if strings.HasSuffix(m.Subject, ".dial.1") {
 			_ = other.PublishRequest(m.Reply, "nowhere", accept)
@@ -207,7 +207,7 @@ func TestNoServer(t *testing.T) {
 	serverWith(t, &server.Options{Port: port})
 	var quotes atomic.Int64
 	w := n.Serve("w2", quoting())
-	w.Member.ID = "w1" // the id for which its handler answers
+	w.Member.ID = "w1" // the handler answers only requests for this id
 	for end := time.Now().Add(patience); quotes.Load() == 0 && time.Now().Before(end); {
 		n.Fabric().Ask(t.Context(), []bourse.Member{w.Member}, &bourse.Order{}, func(bourse.Quote) { quotes.Add(1) })
 	}
@@ -216,9 +216,9 @@ func TestNoServer(t *testing.T) {
 	}
 }
 
-// TestLeaf disconnects a leaf node with a worker and reconnects it. In the meantime,
-// callers must be told in time that nobody is there, and the answers of calls in progress
-// must be lost.
+// TestLeaf disconnects a leaf node with a worker and reconnects it. In the meantime, callers
+// must be notified in time that the worker cannot be reached, and the answers of calls in
+// progress must be lost.
 func TestLeaf(t *testing.T) {
 	port := freePort(t)
 	hub := serverWith(t, &server.Options{LeafNode: server.LeafNodeOpts{Host: "127.0.0.1", Port: port}})
@@ -240,7 +240,7 @@ func TestLeaf(t *testing.T) {
 			ask.ServeHTTP(w, r)
 			return
 		}
-		_, _ = io.Copy(io.Discard, r.Body) // otherwise the server does not notice that the caller disconnects
+		_, _ = io.Copy(io.Discard, r.Body) // otherwise the server would not notice that the caller disconnects
 		arrived <- struct{}{}
 		<-r.Context().Done()
 		close(left)
@@ -269,7 +269,7 @@ func TestLeaf(t *testing.T) {
 	if err := <-claimed; bourse.CodeOf(err) != bourse.CodeTimeout {
 		t.Errorf("the claim in progress: %v, want its answer lost", err)
 	}
-	<-left // the worker has noticed, too
+	<-left // the worker has noticed the loss, too
 	began := time.Now()
 	if quotes(patience) != 0 {
 		t.Error("a quote from beyond the cut")

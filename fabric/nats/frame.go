@@ -9,10 +9,10 @@ import (
 // kind is the kind of a frame.
 type kind byte
 
-// The kinds of frames. The numbers are part of the protocol.
+// Kinds of frames. The numbers are part of the protocol.
 const (
-	kindOpen   kind = 1 // sent first by the dialer: its address and window
-	kindAccept kind = 2 // sent first by the other end: its window
+	kindOpen   kind = 1 // first frame of the dialer: its address and window
+	kindAccept kind = 2 // first frame of the other end: its window
 	kindData   kind = 3 // data
 	kindCredit kind = 4 // number of additional bytes that may be sent
 	kindEnd    kind = 5 // no more data follows
@@ -26,7 +26,7 @@ type frame struct {
 	number uint32
 	data   []byte // data, or the reason of a reset
 	from   Address
-	window uint32 // open, accept: maximum number of unread bytes; credit: additional bytes
+	window uint32 // in open and accept, the maximum number of unread bytes; in credit, the number of additional bytes
 }
 
 const (

@@ -25,9 +25,9 @@ type Link struct {
 	nats   *client.Conn
 	own    Address
 	base   string // prefix of all subjects: prefix and cluster, with a trailing dot
-	home   string // prefix of our own subjects
+	home   string // prefix of this server's own subjects
 	ended  chan struct{}
-	work   sync.WaitGroup // answering orders, and the watch
+	work   sync.WaitGroup // goroutines that answer orders, and the watch
 
 	findable sync.Once
 
@@ -40,17 +40,17 @@ type tables struct {
 	conns     map[string]*Conn // by the last token of their subject
 	listeners map[uint16]*listener
 	asks      map[string]*asked
-	seen      map[Address]time.Time // latest sign of life of the other ends of connections
+	seen      map[Address]time.Time // latest sign of life of each connection's other end
 	packets   func(from Address, data []byte)
 	serves    *offer
 	closed    bool
 }
 
-// Counters counts events since the link was opened.
+// Counters contains counters of events since the link was opened.
 type Counters struct {
 	Reconnects    atomic.Int64 // reconnections to NATS
-	SlowConsumers atomic.Int64 // times that this process received too slowly
-	Oversized     atomic.Int64 // messages too large to send or receive
+	SlowConsumers atomic.Int64 // times that this process was too slow to receive messages
+	Oversized     atomic.Int64 // messages that were too large to send or receive
 	Malformed     atomic.Int64 // invalid messages
 	Resets        atomic.Int64 // reset connections
 	Dropped       atomic.Int64 // orders dropped because no goroutine was free
@@ -67,12 +67,12 @@ func (c *Counters) Counts() Counts {
 	}
 }
 
-// startPatience is the time that Open waits for NATS. After that, the link keeps trying in
+// startPatience is the time that Open waits for NATS. After that, the link continues to try in
 // the background.
 const startPatience = 3 * time.Second
 
 // Open connects to NATS. If no server answers in time, it returns the link anyway, which
-// keeps trying. Errors: invalid for an invalid configuration; unauthorized if NATS rejects
+// continues to try. Errors: invalid for an invalid configuration; unauthorized if NATS rejects
 // the credentials.
 func Open(ctx context.Context, c Config) (*Link, error) {
 	c = c.withDefaults()
@@ -99,7 +99,7 @@ func Open(ctx context.Context, c Config) (*Link, error) {
 	}
 	select {
 	case <-connected:
-		if err := l.nats.FlushTimeout(startPatience); err != nil { // others can reach us from now on
+		if err := l.nats.FlushTimeout(startPatience); err != nil { // after this, other servers can reach the link
 			c.Log.Warn("NATS is slow", "err", err)
 		}
 	case <-time.After(startPatience):
@@ -137,7 +137,7 @@ func (l *Link) Place(port uint16) string { return place(l.own, port) }
 // Up reports whether the link is connected to a NATS server.
 func (l *Link) Up() bool { return l.nats.IsConnected() }
 
-const lastWords = time.Second // for flushing
+const lastWords = time.Second // time limit for flushing
 
 // Close stops accepting orders and connections, resets open connections, flushes pending
 // messages, and disconnects.
@@ -158,7 +158,7 @@ func (l *Link) Close() {
 	l.resetAll("the other end is shutting down", true)
 	l.work.Wait()
 	if l.nats.IsConnected() {
-		_ = l.nats.FlushTimeout(lastWords) // NATS may be gone
+		_ = l.nats.FlushTimeout(lastWords) // NATS may not be reachable
 	}
 	l.nats.Close()
 }
@@ -195,7 +195,7 @@ func (l *Link) take(m *client.Msg) {
 	}
 }
 
-// noResponder reports whether m is NATS's notification that a subject has no subscriber.
+// noResponder reports whether m is NATS's notification that a message had no recipient.
 func noResponder(m *client.Msg) bool {
 	return len(m.Data) == 0 && m.Header.Get("Status") == "503"
 }
@@ -230,12 +230,12 @@ func (l *Link) send(to, reply string, data []byte) error {
 	return l.sent(l.nats.PublishRequest(to, reply, data))
 }
 
-// sent counts and translates an error of sending.
+// sent counts an error of sending, and translates it.
 func (l *Link) sent(err error) error {
 	switch {
 	case errors.Is(err, client.ErrMaxPayload):
 		l.Oversized.Add(1)
-	case errors.Is(err, client.ErrReconnectBufExceeded): // not connected: see options
+	case errors.Is(err, client.ErrReconnectBufExceeded): // not connected to NATS; see options
 		return errDown
 	}
 	return err

@@ -26,9 +26,9 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// TestSuite runs the suite of all fabrics over an embedded NATS server, in the clear and over
-// TLS. Requests for quotes go to each worker's own subject, and once to the region's, which
-// makes no difference to the other tests.
+// TestSuite runs the suite of all fabrics over an embedded NATS server, in plain text and over
+// TLS. It sends requests for quotes to each worker's own subject. The tests of Ask also run with
+// the region's subject, which makes no difference to the other tests.
 func TestSuite(t *testing.T) {
 	t.Run("each", func(t *testing.T) {
 		fabrictest.Run(t, func(t *testing.T) fabrictest.Network { return newNetwork(t, embedded(t), false, nil) })
@@ -91,7 +91,7 @@ func openWith(t testing.TB, c nats.Config) *nats.Link {
 type network struct {
 	t      testing.TB
 	url    string        // URL of the broker's NATS server
-	place  func() string // returns the URL for the next worker; nil: the same server
+	place  func() string // returns the URL for the next worker; if nil, all use the same server
 	ca     *admission.CA
 	fabric *nats.Fabric
 
@@ -154,8 +154,8 @@ func (n *network) Serve(id bourse.WorkerID, h http.Handler) fabrictest.Worker {
 	return fabrictest.Worker{Kill: kill, Member: bourse.Member{ID: id, Role: bourse.RoleWorker, Region: "gru", Address: link.Place(nats.PortAPI)}}
 }
 
-// reaches waits until the broker's NATS server knows the worker's subjects, which may be at
-// another server.
+// reaches waits until the broker's NATS server knows the subjects of a worker, which may be
+// connected to another server.
 func (n *network) reaches(worker *nats.Link) {
 	n.t.Helper()
 	if !n.fabric.Link.Up() {
@@ -172,8 +172,8 @@ func (n *network) reaches(worker *nats.Link) {
 	}
 }
 
-// forgets waits until the broker's NATS server knows that a worker's connection has ended;
-// messages sent before that are lost.
+// forgets waits until the broker's NATS server knows that a worker's connection has ended.
+// Messages sent before that are lost.
 func (n *network) forgets(worker *nats.Link) {
 	n.t.Helper()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(n.t.Context()), patience)
@@ -196,8 +196,8 @@ func credentials(t testing.TB, ca *admission.CA, id bourse.WorkerID, role bourse
 	return c
 }
 
-// freePort returns a port that nothing else on this host uses during the test, even while
-// the server is down.
+// freePort returns a port that nothing else on this host uses during the test, even while the
+// test's own server is down.
 func freePort(t testing.TB) int {
 	t.Helper()
 	first, _ := servertest.Ports(t)

@@ -14,13 +14,13 @@ import (
 
 // Headers of answers to orders.
 const (
-	headerFrom    = "Bourse-From"    // worker
-	headerFailure = "Bourse-Failure" // code of the failure, if there is no quote; the body is a fabric.Failure
+	headerFrom    = "Bourse-From"    // the worker's id
+	headerFailure = "Bourse-Failure" // code of the failure, if the worker has no quote; the body is a fabric.Failure
 )
 
 const (
-	quoteWithin = 5 * time.Second // asker and market have timed out long before
-	quotesOnce  = 256             // orders answered concurrently; more are dropped
+	quoteWithin = 5 * time.Second // by then, the market has stopped waiting
+	quotesOnce  = 256             // maximum number of orders that are answered concurrently; more are dropped
 )
 
 // offer is a worker's subscription to orders.
@@ -31,8 +31,8 @@ type offer struct {
 	log     *slog.Logger
 }
 
-// Offer makes a worker answer orders for its region and orders sent to it alone, with its
-// handler, until withdraw is called. It must be called once.
+// Offer makes a worker's handler answer orders that are sent to the worker's region or to the
+// worker alone, until withdraw is called. It must be called once.
 func (l *Link) Offer(id bourse.WorkerID, region bourse.Region, handler http.Handler) (withdraw func(), err error) {
 	l.mu.Lock()
 	l.serves = &offer{id: id, handler: handler, slots: make(chan struct{}, quotesOnce), log: l.config.Log}
@@ -42,10 +42,10 @@ func (l *Link) Offer(id bourse.WorkerID, region bourse.Region, handler http.Hand
 		return nil, err
 	}
 	if l.nats.IsConnected() {
-		_ = l.nats.FlushTimeout(lastWords) // receive orders from now on, or a little later if NATS is slow
+		_ = l.nats.FlushTimeout(lastWords) // wait until NATS has processed the subscription
 	}
 	return func() {
-		_ = sub.Unsubscribe() // without NATS nothing is received anyway
+		_ = sub.Unsubscribe() // if this fails, NATS is not connected, and nothing is received anyway
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		l.serves = nil
@@ -55,7 +55,7 @@ func (l *Link) Offer(id bourse.WorkerID, region bourse.Region, handler http.Hand
 // takeAsk answers an order in the background.
 func (l *Link) takeAsk(m *client.Msg) {
 	if m.Reply == "" {
-		l.Malformed.Add(1) // no reply subject
+		l.Malformed.Add(1) // there is no subject to answer to
 		return
 	}
 	if len(m.Data) > fabric.MaxBody {

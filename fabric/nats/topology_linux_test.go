@@ -25,8 +25,8 @@ func TestDebian(t *testing.T) {
 	})
 }
 
-// TestCluster runs the suite over a cluster of three NATS servers, to which the broker and
-// the workers are connected in turn.
+// TestCluster runs the suite over a cluster of three NATS servers, with the broker and the
+// workers distributed among them.
 func TestCluster(t *testing.T) {
 	servers := make([]*natsHost, 3)
 	var routes []string
@@ -43,7 +43,7 @@ func TestCluster(t *testing.T) {
 }
 
 // TestSupercluster runs the suite over two clusters connected by a gateway, each in its own
-// network namespace. The broker is in one of them, the workers in the other.
+// network namespace. The broker is connected to one of them, and the workers to the other.
 func TestSupercluster(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("network namespaces need root")
@@ -64,15 +64,15 @@ func TestSupercluster(t *testing.T) {
 	fabrictest.Run(t, func(t *testing.T) fabrictest.Network { return spread(t, []*natsHost{here, there}) })
 }
 
-// natsHost is one of Debian's NATS servers.
+// natsHost is a NATS server of Debian's package.
 type natsHost struct {
-	name    string // name of the server and, if it has one, of its namespace
+	name    string // name of the server and of its namespace, if it has one
 	addr    string
 	port    int
-	cluster string // "": none
+	cluster string // "" means none
 	routing int
 	gateway string
-	inside  bool // runs in the namespace
+	inside  bool // whether it runs in the namespace
 }
 
 func (s *natsHost) url() string { return fmt.Sprintf("nats://%s:%d", s.addr, s.port) }
@@ -124,7 +124,7 @@ var namespaces atomic.Int32
 // that tests in other processes do not use.
 func newNamespace(t *testing.T, n int) *natsHost {
 	t.Helper()
-	subnet := os.Getpid() % (1 << 12) * 32 // within 198.18.0.0/15, which is reserved for tests: four networks of 8 addresses
+	subnet := os.Getpid() % (1 << 12) * 32 // in 198.18.0.0/15, which is reserved for tests: four networks of 8 addresses
 	addr := func(host int) string {
 		at := subnet + 8*n + host
 		return fmt.Sprintf("198.%d.%d.%d", 18+at>>16, at>>8&0xff, at&0xff)
@@ -173,7 +173,8 @@ func connected(t *testing.T, servers ...*natsHost) {
 	}
 }
 
-// spread is a network whose broker is at the first server and whose workers are at the others.
+// spread returns a network whose broker is connected to the first server, and whose workers are
+// connected to the others.
 func spread(t *testing.T, servers []*natsHost) fabrictest.Network {
 	n := newNetwork(t, servers[0].url(), true, nil)
 	next := 0

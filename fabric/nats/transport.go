@@ -11,8 +11,8 @@ import (
 	client "github.com/nats-io/nats.go"
 )
 
-// packetQueue is the number of received packets that are queued for the membership. As with
-// UDP, further packets are dropped.
+// packetQueue is the number of received packets that are queued for the membership. Further
+// packets are dropped, as with UDP.
 const packetQueue = 4096
 
 // Transport transports the gossip of a membership over a link.
@@ -25,7 +25,7 @@ type Transport struct {
 
 var _ memberlist.Transport = (*Transport)(nil)
 
-// Transport returns the transport of the link's only membership. It ends with Shutdown.
+// Transport returns the transport for the link's only membership. Shutdown stops it.
 func (l *Link) Transport() *Transport {
 	t := &Transport{
 		link: l, packets: make(chan *memberlist.Packet, packetQueue), streams: make(chan net.Conn), port: l.Listen(PortGossip),
@@ -56,7 +56,7 @@ func (t *Transport) accept() {
 		case <-t.link.ended:
 			_ = c.Close()
 			return
-		case <-time.After(dialPatience): // the membership has ended
+		case <-time.After(dialPatience): // the membership has stopped
 			_ = c.Close()
 		}
 	}
@@ -92,11 +92,11 @@ func (t *Transport) StreamCh() <-chan net.Conn { return t.streams }
 // Shutdown implements memberlist.Transport.
 func (t *Transport) Shutdown() error { return t.port.Close() }
 
-// findWithin is the time that a member may take to send its address.
+// findWithin is how long a member may take to send its address.
 const findWithin = time.Second
 
-// Find returns the gossip address of a member of the cluster chosen by NATS, or none if
-// there is no other member yet. From then on, this server answers such requests.
+// Find returns the gossip address of another member of the cluster, which NATS chooses, or none
+// if there is no other member yet. From then on, this server answers such requests from others.
 func (l *Link) Find(ctx context.Context) []string {
 	ctx, cancel := context.WithTimeout(ctx, findWithin)
 	defer cancel()
@@ -119,6 +119,6 @@ func (l *Link) Find(ctx context.Context) []string {
 // takeJoin sends our address to a server that is looking for the cluster.
 func (l *Link) takeJoin(m *client.Msg) {
 	if m.Reply != "" {
-		_ = l.nats.Publish(m.Reply, l.pong()) // the other server asks again
+		_ = l.nats.Publish(m.Reply, l.pong()) // if this fails, the other server asks again
 	}
 }

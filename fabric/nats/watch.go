@@ -7,7 +7,8 @@ import (
 	client "github.com/nats-io/nats.go"
 )
 
-// sawPeer records a sign of life of an address, which is watched from now on. l.mu is held.
+// sawPeer records a sign of life of an address. From then on, the address is watched. l.mu is
+// held.
 func (l *Link) sawPeer(a Address) { l.seen[a] = time.Now() }
 
 // watch pings the other ends of connections that have been silent, until the link is closed.
@@ -31,7 +32,7 @@ func (l *Link) watch() {
 	}
 }
 
-// silent returns the peers to ping, and those that have been silent for too long.
+// silent returns the addresses to ping, and those that have been silent for too long.
 func (l *Link) silent(now time.Time, every time.Duration) (ask, gone []Address) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -93,11 +94,11 @@ func (l *Link) takePing(of string, m *client.Msg) {
 	}
 	l.mu.Unlock()
 	if m.Reply != "" {
-		_ = l.nats.Publish(m.Reply, l.pong()) // the other end asks again
+		_ = l.nats.Publish(m.Reply, l.pong()) // if this fails, the other end asks again
 	}
 }
 
-// known returns the watched addresses with the given tokens.
+// known returns the watched addresses that have the given token.
 func (l *Link) known(of string) []Address {
 	l.mu.Lock()
 	defer l.mu.Unlock()
